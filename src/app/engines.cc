@@ -8,6 +8,7 @@
 #include "engines/llm/echo_model.h"
 #include "engines/llm/llm.h"
 #include "engines/llm/options.h"
+#include "engines/repeat/repeat.h"
 
 namespace weir::app {
 namespace {
@@ -20,7 +21,13 @@ std::map<std::string, std::vector<std::string_view>> engine_parameters() {
   return {{"identity", all(identity::kParameters)},
           {"llm", all(llm::kParameters)},
           {"echo", echo},
-          {"onnx", all(onnx::kParameters)}};
+          {"onnx", all(onnx::kParameters)},
+          {"repeat", {}}};
+}
+
+base::Result<models::Instance> instance(base::Result<llm::Loaded> loaded) {
+  if (!loaded) return std::move(loaded).error();
+  return std::visit([](auto&& made) -> models::Instance { return std::move(made); }, *std::move(loaded));
 }
 
 }  // namespace
@@ -48,15 +55,17 @@ std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, device::
        }},
       {"llm",
        [&devices, pinned](const models::LoadArgs& a) {
-         return llm::load(a.wanted, a.file, {&devices, a.broken, pinned});
+         return instance(llm::load(a.wanted, a.file, {&devices, a.broken, pinned}));
        }},
       {"echo", [](const models::LoadArgs& a) { return llm::load_echo(a.wanted); }},
+      {"repeat", [](const models::LoadArgs& a) { return repeat::load(a.wanted); }},
       {"onnx", [&onnx](const models::LoadArgs& a) { return onnx.load(a.wanted, a.file, a.slabs); }},
   };
 }
 
 models::RepositoryOptions repository_options(const Config& config, device::Devices& devices) {
   auto options = config.models;
+  options.share = {config.limits.client_share, 1};
   options.devices.gpus = uint32_t(devices.cuda_count());
   options.devices.engines = {"identity", "llm"};
   options.parameters.merge(engine_parameters());

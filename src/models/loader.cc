@@ -9,7 +9,9 @@
 #include "base/log.h"
 #include "models/merge.h"
 #include "models/model_yaml.h"
+#include "sched/decoupled_inbox.h"
 #include "sched/lane.h"
+#include "sched/preprocessed_engine.h"
 #include "sched/reshaped_engine.h"
 #include "sched/sequence_inbox.h"
 
@@ -72,8 +74,13 @@ std::vector<sched::Reshape> reshapes(const std::vector<TensorConfig>& tensors) {
   return out;
 }
 
-base::Result<std::unique_ptr<sched::Engine>> with_reshapes(std::unique_ptr<sched::Engine> engine,
-                                                           const ModelConfig& config) {
+base::Result<std::unique_ptr<sched::Engine>> as_clients_see_it(std::unique_ptr<sched::Engine> engine,
+                                                               const ModelConfig& config, base::SlabSource& slabs) {
+  if (config.preprocess) {
+    auto made = sched::make_preprocessed(std::move(engine), config.preprocess->input, config.preprocess->how, slabs);
+    if (!made) return made.error();
+    engine = std::move(*made);
+  }
   auto inputs = reshapes(config.inputs), outputs = reshapes(config.outputs);
   if (inputs.empty() && outputs.empty()) return engine;
   return sched::make_reshaped(std::move(engine), inputs, outputs);
@@ -274,12 +281,19 @@ base::Result<Loader::Instances> Loader::make_instances(const Plan& plan,
     auto of_instance = on_device(plan.wanted, plan.places[i]);
     auto made = make(LoadArgs{of_instance, plan.source.file, i, slabs_, broken});
     if (!made) return base::failure(made.error().code, without_root(made.error().text, plan.folder));
+    if (plan.config.preprocess && !std::holds_alternative<std::unique_ptr<sched::Engine>>(*made))
+      return base::failure(base::Code::kUnimplemented,
+                           "preprocess is for models of tensors that answer each request once");
     if (auto* model = std::get_if<generation::TokenModel>(&*made)) {
       instances.token_models.push_back(std::move(*model));
       if (auto s = one_on_each(plan.places); !s.ok()) return s;
       continue;
     }
-    auto reshaped = with_reshapes(std::get<std::unique_ptr<sched::Engine>>(std::move(*made)), plan.config);
+    if (auto* decoupled = std::get_if<std::unique_ptr<sched::DecoupledEngine>>(&*made)) {
+      instances.decoupled = std::move(*decoupled);
+      break;
+    }
+    auto reshaped = as_clients_see_it(std::get<std::unique_ptr<sched::Engine>>(std::move(*made)), plan.config, slabs_);
     if (!reshaped) return reshaped.error();
     auto& engine = instances.engines.emplace_back(std::move(*reshaped));
     if (engine->is_inline()) break;
@@ -289,8 +303,10 @@ base::Result<Loader::Instances> Loader::make_instances(const Plan& plan,
 
 void Loader::make_inbox(bus::Served& served, const msg::ModelSpec& spec, Instances instances,
                         const ModelConfig& config) const {
-  auto& [engines, token_models] = instances;
-  if (!token_models.empty())
+  auto& [engines, token_models, decoupled] = instances;
+  if (decoupled)
+    served.inbox = sched::make_decoupled(std::move(decoupled), spec, served.stats, options_.share, deadline_timer_);
+  else if (!token_models.empty())
     served.inbox = generation::make_inbox(std::move(token_models), spec, served.stats);
   else if (engines.front()->is_inline())
     served.inbox = sched::make_inline(std::move(engines.front()), spec, served.stats);
@@ -304,10 +320,11 @@ void Loader::make_inbox(bus::Served& served, const msg::ModelSpec& spec, Instanc
 // In front of all limits: a hit needs none of what they share out.
 void Loader::cache(bus::Served& served, const ModelConfig& config) const {
   if (!config.response_cache) return;
-  if (!cache_ || served.spec.text)
-    base::log::warning(
-        "answers are not cached",
-        {{"model", served.spec.name}, {"reason", cache_ ? "it is a model of text" : "models.response_cache is 0"}});
+  if (!cache_ || served.spec.text || served.spec.decoupled)
+    base::log::warning("answers are not cached", {{"model", served.spec.name},
+                                                  {"reason", !cache_            ? "models.response_cache is 0"
+                                                             : served.spec.text ? "it is a model of text"
+                                                                                : "it is decoupled"}});
   else
     served.inbox = sched::cached(cache_, std::move(served.inbox), served.stats);
 }
@@ -333,7 +350,7 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load_sequences(const Plan& pl
   served->spec = std::move(*seen);
   make_inbox(*served, *whole, std::move(instances), plan.config);
   served->inbox = sched::with_sequences(std::move(served->inbox), std::move(whole), std::move(sequences), served->stats,
-                                        slabs_.ledger(), deadline_timer_);
+                                        slabs_.ledger(), options_.share, deadline_timer_);
   return served;
 }
 
@@ -350,6 +367,8 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const Plan& plan) const 
   if (!plan.wanted.parameters.count("device")) spec->parameters.erase("device");  // each instance has its own
   if (auto s = add_labels(plan.folder, plan.config, *spec); !s.ok()) return s;
   narrow(*spec, instances->token_models);
+  if (instances->decoupled && !plan.config.warm_up.empty())
+    return base::invalid("model_warmup goes with models of tensors that answer each request once");
   for (auto& engine : instances->engines)
     if (auto s = warm_up(*engine, *spec, plan.folder, plan.config.warm_up, slabs_); !s.ok())
       return base::failure(s.code, without_root(s.text, plan.folder));

@@ -53,11 +53,14 @@ class Loader {
                                                            uint64_t version, const FindServed& find) const;
 
  private:
-  // The instances of one version: those of one of the two.
+  // The instances of one version: those of one of the three.
   struct Instances {
     std::vector<std::unique_ptr<sched::Engine>> engines;
     std::vector<generation::TokenModel> token_models;
-    const msg::ModelSpec& spec() const { return engines.empty() ? token_models.front().spec : engines.front()->spec(); }
+    std::unique_ptr<sched::DecoupledEngine> decoupled;  // one runs any number of Calls side by side
+    const msg::ModelSpec& spec() const {
+      return decoupled ? decoupled->spec() : engines.empty() ? token_models.front().spec : engines.front()->spec();
+    }
   };
   base::Status check_parameters(const ModelConfig& config, const std::string& engine) const;
   struct Source {

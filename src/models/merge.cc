@@ -38,8 +38,10 @@ base::Status lay_over(const TensorConfig& config, std::string_view what, msg::Te
 }
 
 base::Status lay_over(const std::vector<TensorConfig>& config, std::string_view what,
-                      std::vector<msg::TensorSpec>& ours) {
+                      std::vector<msg::TensorSpec>& ours, const std::optional<PreprocessConfig>& preprocess) {
   for (const auto& c : config) {
+    if (preprocess && (preprocess->input.empty() || preprocess->input == c.spec.name))
+      continue;  // clients see a picture
     auto found = std::find_if(ours.begin(), ours.end(), [&](const auto& t) { return t.name == c.spec.name; });
     if (found == ours.end())
       return base::invalid("the configuration has an " + std::string(what) + " '" + c.spec.name +
@@ -76,8 +78,8 @@ base::Result<msg::ModelSpec> merge(const msg::ModelSpec& wanted, const ModelConf
     for (auto& t : out.inputs) t.shape = file.public_shape(t);
     for (auto& t : out.outputs) t.shape = file.public_shape(t);
   }
-  if (auto s = lay_over(config.inputs, "input", out.inputs); !s.ok()) return s;
-  if (auto s = lay_over(config.outputs, "output", out.outputs); !s.ok()) return s;
+  if (auto s = lay_over(config.inputs, "input", out.inputs, config.preprocess); !s.ok()) return s;
+  if (auto s = lay_over(config.outputs, "output", out.outputs, {}); !s.ok()) return s;
   return out;
 }
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "images/preprocess.h"
 #include "models/placement.h"
 #include "models/warm_up.h"
 #include "msg/sequence.h"
@@ -49,6 +50,12 @@ inline constexpr std::string_view kPipeline = "pipeline";  // the engine of mode
 inline constexpr size_t kMaxConfigBytes = 1 << 20;         // of one configuration, in either of Triton's forms
 inline constexpr int kMaxConfigDepth = 32;                 // messages inside each other
 
+// sched/preprocessed_engine.h
+struct PreprocessConfig {
+  std::string input;  // empty: the only one
+  images::Preprocessing how;
+};
+
 struct ModelConfig {
   std::string name;    // empty, or the folder's
   std::string engine;  // "onnx", "identity"; empty = by the file that is there
@@ -61,6 +68,7 @@ struct ModelConfig {
   uint32_t max_concurrency = 0;       // calls inside at once, running or in a batch's queue; 0 = any number
   msg::VersionPolicy versions;
   std::vector<TensorConfig> inputs, outputs;
+  std::optional<PreprocessConfig> preprocess;
   bool decoupled = false;
   bool response_cache = false;        // answers are kept for requests that ask the same (sched/response_cache.h)
   std::vector<WarmUpSample> warm_up;  // run by each instance before the model is served

@@ -1,8 +1,11 @@
 #include "models/model_yaml.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cmath>
 #include <functional>
+#include <utility>
 
 #include "base/units.h"
 #include "models/yaml.h"
@@ -10,37 +13,24 @@
 namespace weir::models {
 namespace {
 
-// One function per key; a map is read by looking each of its keys up in its table.
-class Reading {
- public:
-  Reading(std::string_view place, const msg::BatchPolicy& defaults)
-      : place_(place), complaints_(place_), defaults_(defaults) {
-    out_.batching = defaults;
-  }
+using images::Filter;
+using images::Preprocessing;
+constexpr uint32_t kMostSide = 4096;  // of a picture that preprocessing makes, in pixels
+constexpr std::pair<std::string_view, Filter> kFilters[] = {{"nearest", Filter::kNearest},
+                                                            {"bilinear", Filter::kBilinear},
+                                                            {"bicubic", Filter::kBicubic},
+                                                            {"lanczos", Filter::kLanczos}};
+using Colors = Preprocessing::Colors;
+constexpr std::pair<std::string_view, Colors> kColors[] = {
+    {"rgb", Colors::kRgb}, {"bgr", Colors::kBgr}, {"gray", Colors::kGray}};
+using Layout = Preprocessing::Layout;
+constexpr std::pair<std::string_view, Layout> kLayouts[] = {{"nchw", Layout::kNchw}, {"nhwc", Layout::kNhwc}};
 
-  base::Result<ModelConfig> read(const Yaml& root) {
-    map(root, "",
-        {{"engine", [&](auto& v) { text(v, out_.engine); }},
-         {"file", [&](auto& v) { text(v, out_.file); }},
-         {"max_batch", [&](auto& v) { count(v, out_.max_batch.emplace()); }},
-         {"instances", [&](auto& v) { count(v, out_.instances); }},
-         {"devices", [&](auto& v) { devices(v); }},
-         {"max_concurrency", [&](auto& v) { count(v, out_.max_concurrency); }},
-         {"decoupled", [&](auto& v) { flag(v, out_.decoupled); }},
-         {"response_cache", [&](auto& v) { flag(v, out_.response_cache); }},
-         {"versions", [&](auto& v) { versions(v); }},
-         {"batching", [&](auto& v) { batching(v); }},
-         {"inputs", [&](auto& v) { tensors(v, "inputs", out_.inputs); }},
-         {"outputs", [&](auto& v) { tensors(v, "outputs", out_.outputs); }},
-         {"warm_up", [&](auto& v) { warm_up(v); }},
-         {"dag", [&](auto& v) { dag(v); }},
-         {"parameters", [&](auto& v) { parameters(v); }}});
-    if (!complaints_.none()) return complaints_.status();
-    for (auto& group : out_.groups) group.count = out_.instances;
-    return std::move(out_);
-  }
+// Values of one kind each, and maps by a function per key.
+class DocumentReader {
+ protected:
+  explicit DocumentReader(std::string_view place) : place_(place), complaints_(place_) {}
 
- private:
   struct Key {
     std::string_view name;
     std::function<void(const Yaml&)> take;
@@ -90,6 +80,58 @@ class Reading {
     for (const auto& item : node.items) count(item, out.emplace_back());
   }
 
+  template <class T, size_t n>
+  void choose(const Yaml& node, T& out, const std::pair<std::string_view, T> (&words)[n]) {
+    std::string expected;
+    for (const auto& [word, value] : words) {
+      if (node.scalar == word) return void(out = value);
+      expected += (expected.empty() ? "expected " : ", ") + std::string(word);
+    }
+    complaints_.at(node, expected + "; got '" + node.scalar + "'");
+  }
+
+  void real(const Yaml& node, double& out) {
+    const auto& s = node.scalar;
+    auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), out);
+    if (s.empty() || error != std::errc() || end != s.data() + s.size() || !std::isfinite(out))
+      complaints_.at(node, "expected a number, got '" + s + "'");
+  }
+
+  const std::string place_;
+  Complaints complaints_;
+};
+
+// One function per key; a map is read by looking each of its keys up in its table.
+class Reading : DocumentReader {
+ public:
+  Reading(std::string_view place, const msg::BatchPolicy& defaults) : DocumentReader(place), defaults_(defaults) {
+    out_.batching = defaults;
+  }
+
+  base::Result<ModelConfig> read(const Yaml& root) {
+    map(root, "",
+        {{"engine", [&](auto& v) { text(v, out_.engine); }},
+         {"file", [&](auto& v) { text(v, out_.file); }},
+         {"max_batch", [&](auto& v) { count(v, out_.max_batch.emplace()); }},
+         {"instances", [&](auto& v) { count(v, out_.instances); }},
+         {"devices", [&](auto& v) { devices(v); }},
+         {"max_concurrency", [&](auto& v) { count(v, out_.max_concurrency); }},
+         {"decoupled", [&](auto& v) { flag(v, out_.decoupled); }},
+         {"response_cache", [&](auto& v) { flag(v, out_.response_cache); }},
+         {"versions", [&](auto& v) { versions(v); }},
+         {"batching", [&](auto& v) { batching(v); }},
+         {"inputs", [&](auto& v) { tensors(v, "inputs", out_.inputs); }},
+         {"outputs", [&](auto& v) { tensors(v, "outputs", out_.outputs); }},
+         {"preprocess", [&](auto& v) { preprocess(v); }},
+         {"warm_up", [&](auto& v) { warm_up(v); }},
+         {"dag", [&](auto& v) { dag(v); }},
+         {"parameters", [&](auto& v) { parameters(v); }}});
+    if (!complaints_.none()) return complaints_.status();
+    for (auto& group : out_.groups) group.count = out_.instances;
+    return std::move(out_);
+  }
+
+ private:
   void devices(const Yaml& node) {
     auto& group = out_.groups.emplace_back();
     group.kind = InstanceGroup::Kind::kDevices;
@@ -221,6 +263,48 @@ class Reading {
     for (const auto& item : node.items) text(item, tensor.spec.labels.emplace_back());
   }
 
+  void preprocess(const Yaml& node) {
+    auto& [input, how] = out_.preprocess.emplace();
+    using Resize = images::Preprocessing::Resize;
+    map(node, "preprocess",
+        {{"input", [&](auto& v) { text(v, input); }},
+         {"resize",
+          [&](auto& v) {
+            how.resize = v.kind == Yaml::Kind::kList ? Resize::kExact : Resize::kShortSide;
+            size(v, how.resize_height, how.resize_width);
+          }},
+         {"crop", [&](auto& v) { size(v, how.crop_height, how.crop_width); }},
+         {"filter", [&](auto& v) { choose(v, how.filter, kFilters); }},
+         {"colors", [&](auto& v) { choose(v, how.colors, kColors); }},
+         {"layout", [&](auto& v) { choose(v, how.layout, kLayouts); }},
+         {"scale", [&](auto& v) { real(v, how.scale); }},
+         {"mean", [&](auto& v) { channels(v, how.mean); }},
+         {"std", [&](auto& v) { channels(v, how.std); }}});
+    for (double s : how.std)
+      if (s == 0) return complaints_.at(node, "std: expected numbers other than 0");
+  }
+
+  // One number for both sides, or [height, width].
+  void size(const Yaml& node, uint32_t& height, uint32_t& width) {
+    std::vector<uint32_t> sides(1);
+    if (node.kind == Yaml::Kind::kList)
+      counts(node, sides);
+    else
+      count(node, sides[0]);
+    for (uint32_t side : sides)
+      if (sides.size() > 2 || side == 0 || side > kMostSide)
+        return complaints_.at(node, "expected a number of pixels from 1 to 4096, or [height, width]");
+    if (sides.empty()) return complaints_.at(node, "expected [height, width]");
+    height = sides.front(), width = sides.back();
+  }
+
+  // One number for all colours, or one for each.
+  void channels(const Yaml& node, std::array<double, 3>& out) {
+    if (node.kind != Yaml::Kind::kList) return real(node, out[0]), void(out[1] = out[2] = out[0]);
+    if (node.items.size() != out.size()) return complaints_.at(node, "expected a number, or three");
+    for (size_t i = 0; i < out.size(); ++i) real(node.items[i], out[i]);
+  }
+
   void words(const Yaml& node, std::map<std::string, std::string>& out) {
     if (node.kind != Yaml::Kind::kMap) return complaints_.at(node, "expected a map of keys and values");
     for (const auto& entry : node.entries) text(entry.value, out[entry.key]);
@@ -289,8 +373,6 @@ class Reading {
     }
   }
 
-  const std::string place_;
-  Complaints complaints_;
   const msg::QueuePolicy defaults_;
   ModelConfig out_;
 };

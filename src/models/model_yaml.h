@@ -18,6 +18,13 @@
 //   inputs: [{name: image, type: FP32, shape: [28, 28], optional: false}]
 //                                # and of images format: NCHW or NHWC; reshape: the shape in the model's file
 //   outputs: [{name: probabilities, labels: labels.txt}]   # or labels: [zero, one, …]
+//   preprocess:                  # clients send the bytes of a picture (PNG, JPEG, WebP) in place of an input
+//     {input: data, resize: 256, crop: 224, filter: bilinear, colors: rgb, layout: nchw, scale: 0.00392156862745098,
+//      mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]}
+//                                # input: by default the only one; resize: the shorter side, or [height, width]; crop:
+//                                # from the middle; filter: nearest, bilinear, bicubic or lanczos, as Pillow has them;
+//                                # colors: rgb, bgr or gray; layout: nchw or nhwc; then (x * scale - mean) / std. Sizes
+//                                # that are left out are the model's; transparent pixels lie on white
 //   warm_up:                     # requests that each instance runs before the model is READY
 //     - {name: first, rows: 8, count: 3,    # data: zero, random, or a file below the model's folder
 //        inputs: {image: {type: FP32, shape: [28, 28], data: random}}}

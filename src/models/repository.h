@@ -12,11 +12,13 @@
 #include <variant>
 #include <vector>
 
+#include "base/client.h"
 #include "base/metrics.h"
 #include "base/status.h"
 #include "bus/catalog.h"
 #include "generation/token_model.h"
 #include "models/placement.h"
+#include "sched/decoupled_engine.h"
 #include "sched/engine.h"
 
 namespace weir::models {
@@ -34,8 +36,9 @@ struct LoadArgs {
   // first call of a version counts; outlives the engine and the Repository.
   std::function<void(base::Status)> broken{};
 };
-// One instance of a model, of rows or of tokens.
-using Instance = std::variant<std::unique_ptr<sched::Engine>, generation::TokenModel>;
+// One instance of a model of rows, of tokens, or of any number of answers.
+using Instance =
+    std::variant<std::unique_ptr<sched::Engine>, generation::TokenModel, std::unique_ptr<sched::DecoupledEngine>>;
 using EngineMaker = std::function<base::Result<Instance>(const LoadArgs&)>;
 
 struct RepositoryOptions {
@@ -49,6 +52,7 @@ struct RepositoryOptions {
   uint32_t max_batch = 32;                       // for models that can be batched and do not say how far
   uint32_t max_concurrency = 0;                  // calls inside the engines at once, of all models; 0 = any number
   uint64_t response_cache = uint64_t(64) << 20;  // bytes of cached answers, of all models that ask for it; 0 = none
+  base::ShareRule share;                         // of a model's places that one client may hold: limits.client_share
   DeviceSupply devices;                          // what instances can be placed on
   // The parameters that each engine knows: others in a model.yaml are errors. An engine that is not here takes any.
   std::map<std::string, std::vector<std::string_view>> parameters{{"pipeline", {}}};

@@ -30,9 +30,9 @@ class UnaryInfer final : public wire::RpcListener, public Inference {
   void request_read(Status status) override {
     if (status.ok()) status = find();
     if (status.ok() && spec().decoupled && !spec().text)
-      status = base::failure(base::Code::kUnimplemented, "model '" + spec().name +
-                                                             "' may answer any number of times: call it by "
-                                                             "ModelStreamInfer");
+      status = base::failure(base::Code::kUnimplemented,
+                             "ModelInfer RPC doesn't support models with decoupled transaction policy: call model '" +
+                                 spec().name + "' by ModelStreamInfer");
     if (status.ok()) status = start();
     if (!status.ok()) rpc_.finish(status);
   }

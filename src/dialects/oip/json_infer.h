@@ -26,6 +26,13 @@ namespace weir::oip {
 // `json_size` is how much of `body` is JSON. Binary tensors alias the body. Errors: INVALID_ARGUMENT.
 base::Status read_infer(const base::Bytes& body, size_t json_size, base::SlabSource& slabs, msg::Call& call,
                         InferOptions& options);
+// Whether the body begins as PNG, JPEG or WebP do, which no JSON does.
+bool is_picture(std::string_view body);
+// The body is the one element of the model's only input, of type BYTES. Outputs that have labels are answered by their
+// best kPictureClasses classes, the others by their values, as JSON. Errors: INVALID_ARGUMENT.
+inline constexpr uint32_t kPictureClasses = 5;
+base::Status read_picture_infer(const base::Bytes& body, const msg::ModelSpec& spec, msg::Call& call,
+                                InferOptions& options);
 // The raw form: the whole body is one input. A dimension that is not declared is worked out from the size.
 base::Status read_raw_infer(const base::Bytes& body, const msg::ModelSpec& spec, msg::Call& call,
                             InferOptions& options);

@@ -261,4 +261,20 @@ Status read_raw_infer(const base::Bytes& body, const msg::ModelSpec& spec, msg::
   return marshal::place_raw(body, spec, call);
 }
 
+bool is_picture(std::string_view body) {
+  return body.starts_with("\xff\xd8\xff") || body.starts_with("\x89PNG\r\n") ||
+         (body.starts_with("RIFF") && body.size() >= 12 && body.substr(8, 4) == "WEBP");
+}
+
+Status read_picture_infer(const base::Bytes& body, const msg::ModelSpec& spec, msg::Call& call, InferOptions& options) {
+  if (spec.inputs.size() != 1 || spec.inputs[0].dtype != msg::DType::kBytes)
+    return invalid("the body is a picture, and model '" + spec.name +
+                   "' takes none: it needs one input of BYTES, as 'preprocess' in its model.yaml makes it");
+  for (const auto& output : spec.outputs) {
+    call.outputs.push_back(output.name);
+    options.outputs.emplace_back().classes = uint32_t(std::min<size_t>(kPictureClasses, output.labels.size()));
+  }
+  return marshal::place_raw(body, spec, call);
+}
+
 }  // namespace weir::oip

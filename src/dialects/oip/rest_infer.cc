@@ -68,6 +68,7 @@ class RestInference : public wire::ExchangeListener, public Inference {
   Status read() {
     const base::Bytes& body = exchange_.content();
     std::string_view text = exchange_.request().fields.find(kHeaderLength);
+    if (!text.data() && is_picture(body.view())) return read_picture_infer(body, spec(), call(), options);
     if (!text.data()) return read_json(body, body.size());
     uint64_t length = 0;
     auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
@@ -107,9 +108,9 @@ class RestInfer final : public RestInference {
  private:
   Status check_model() override {
     if (!spec().decoupled || spec().text) return {};
-    return base::failure(base::Code::kUnimplemented, "model '" + spec().name +
-                                                         "' may answer any number of times: use infer_stream, or "
-                                                         "ModelStreamInfer over gRPC");
+    return base::failure(base::Code::kUnimplemented,
+                         "HTTP end point doesn't support models with decoupled transaction policy: ask model '" +
+                             spec().name + "' by generate_stream, infer_stream, or ModelStreamInfer over gRPC");
   }
   void answered(const InferReply& reply, const std::vector<OutputForm>& forms, More) override {
     reply_ = write_infer(reply, forms, LargeTensors::kPieces);

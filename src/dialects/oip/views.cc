@@ -2,6 +2,7 @@
 
 #include "base/units.h"
 #include "bus/cache_stats.h"
+#include "bus/response_stats.h"
 #include "dialects/oip/sequence_view.h"
 #include "msg/sequence.h"
 
@@ -44,6 +45,23 @@ void fill(pb::InferStatistics& to, const bus::ModelStats& stats, const bus::Cach
   fill(*to.mutable_cache_miss(), cache->miss);
 }
 
+// Rows of which nothing has been counted are left out.
+void fill(google::protobuf::Map<std::string, pb::InferResponseStatistics>& to, const bus::ResponseStats& stats) {
+  for (size_t place = 0; place < bus::ResponseStats::kRows; ++place) {
+    const bus::ResponseStat& row = stats.rows()[place];
+    uint64_t counted = 0;
+    for (const auto* each : {&row.success, &row.fail, &row.empty, &row.cancel}) counted += each->count.load();
+    if (counted == 0) continue;
+    auto& out = to[std::to_string(place)];
+    fill(*out.mutable_compute_infer(), row.compute_infer);
+    fill(*out.mutable_compute_output(), row.compute_output);
+    fill(*out.mutable_success(), row.success);
+    fill(*out.mutable_fail(), row.fail);
+    fill(*out.mutable_empty_response(), row.empty);
+    fill(*out.mutable_cancel(), row.cancel);
+  }
+}
+
 void fill(pb::ModelStatistics& to, const bus::Served& served) {
   const bus::ModelStats& stats = served.stats;
   to.set_name(served.spec.name);
@@ -59,6 +77,7 @@ void fill(pb::ModelStatistics& to, const bus::Served& served) {
     fill(*b.mutable_compute_infer(), batch.count, batch.infer_ns);
     fill(*b.mutable_compute_output(), batch.count, batch.output_ns);
   }
+  if (const auto* responses = bus::response_stats(served)) fill(*to.mutable_response_stats(), *responses);
 }
 
 void fill(pb::ModelQueuePolicy& to, const msg::QueuePolicy& policy) {

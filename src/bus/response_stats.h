@@ -1,0 +1,43 @@
+// ResponseStats: what the answers of a decoupled model took, for the protocols' statistics.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "bus/catalog.h"
+#include "bus/stats.h"
+
+namespace weir::bus {
+
+// Counts the answers that have one place among those to their request, as Triton does: how long each came after the one
+// before. `empty` is the end that has no tensors.
+struct ResponseStat {
+  DurationStat compute_infer, compute_output, success, fail, empty, cancel;
+};
+class ResponseStats {
+ public:
+  static constexpr size_t kRows = 64;  // answers from there on are counted in the last row
+  ResponseStat& at(size_t place) { return rows_[std::min(place, kRows - 1)]; }
+  const std::array<ResponseStat, kRows>& rows() const { return rows_; }
+
+ private:
+  std::array<ResponseStat, kRows> rows_;
+};
+
+// An Inbox of a decoupled model is one of these, too.
+class CountsResponses {
+ public:
+  virtual const ResponseStats& response_stats() const = 0;
+
+ protected:
+  ~CountsResponses() = default;
+};
+
+// Null: the model answers once, or something stands in front of its Inbox (max_concurrency).
+inline const ResponseStats* response_stats(const Served& served) {
+  const auto* counts = dynamic_cast<const CountsResponses*>(served.inbox.get());
+  return counts ? &counts->response_stats() : nullptr;
+}
+
+}  // namespace weir::bus

@@ -1,0 +1,206 @@
+#include "sched/decoupled_inbox.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "base/attempt.h"
+#include "base/clock.h"
+#include "bus/mail_bursts.h"
+#include "bus/response_stats.h"
+#include "msg/tenant.h"
+
+namespace weir::sched {
+namespace {
+
+using base::Code;
+using base::failure;
+using base::Status;
+using base::Time;
+
+constexpr int kAnswersPerTurn = 256;  // then the other models of the timer's thread have their turn
+
+uint64_t nanoseconds(base::Duration d) { return uint64_t(std::max<int64_t>(d.count(), 0)); }
+
+// Calls are ordered by when their next answer is due. One without credit is at kNever until poke() finds that it has
+// some.
+class DecoupledInbox final : public msg::Inbox, public bus::CountsResponses, private DeadlineTimer::Listener {
+ public:
+  DecoupledInbox(std::unique_ptr<DecoupledEngine> engine, const msg::ModelSpec& spec, bus::ModelStats& stats,
+                 base::ShareRule share, std::shared_ptr<DeadlineTimer> timer)
+      : engine_(std::move(engine)), spec_(spec), stats_(stats), share_(share), timer_(std::move(timer)) {}
+  ~DecoupledInbox() override { timer_->remove(*this); }
+
+  void put(msg::Call* call) override {
+    Status status = begin(*call);
+    if (status.ok()) return;
+    stats_.add_failure(status.code, 0);
+    call->home->post_here({call, {msg::Failed{std::move(status)}}});
+  }
+
+  void poke() override {
+    std::lock_guard lock(mutex_);
+    for (auto at = inside_.begin(); at != inside_.end();) {
+      auto here = at++;
+      if (here->first == Time::min()) continue;  // it has been moved already
+      const msg::Call& call = *here->second.call;
+      const bool parked = here->first == base::kNever && call.credit.load(std::memory_order_acquire) > 0;
+      if (parked || call.cancelled.load(std::memory_order_acquire)) move(inside_.extract(here), Time::min());
+    }
+    (void)set_timer();
+  }
+  const bus::ResponseStats& response_stats() const override { return responses_; }
+
+ private:
+  struct Inside {
+    msg::Call* call = nullptr;
+    std::unique_ptr<AnswerSeries> answers;
+    Time last = base::kNever;  // its last answer, or its beginning
+    uint32_t answered = 0;
+  };
+  using Line = std::multimap<Time, Inside>;
+
+  Status begin(msg::Call& call);
+  Status admit(const msg::Call& call) const;
+  void on_deadline() override;
+  void step(Line::node_type node, bus::MailBursts& out);
+  void move(Line::node_type node, Time when) {
+    node.key() = when;
+    inside_.insert(std::move(node));
+  }
+  void finish(Inside& inside, Status status, bus::MailBursts& out);
+  void count(const Inside& inside, const Status& status, Time now);
+  bool set_timer() {
+    if (inside_.empty() || inside_.begin()->first == base::kNever) return true;
+    return timer_->set(*this, std::max(inside_.begin()->first, timer_->now()));
+  }
+
+  const std::unique_ptr<DecoupledEngine> engine_;
+  const msg::ModelSpec& spec_;
+  bus::ModelStats& stats_;
+  const base::ShareRule share_;
+  const std::shared_ptr<DeadlineTimer> timer_;
+  bus::ResponseStats responses_;
+  std::mutex mutex_;  // over all that follows
+  Line inside_;
+  std::unordered_map<uint64_t, size_t> tenants_;  // Calls inside of each
+};
+
+// Under mutex_.
+Status DecoupledInbox::admit(const msg::Call& call) const {
+  const uint32_t most = spec_.batching.max_queue;
+  if (most == 0) return {};
+  if (inside_.size() >= most)
+    return base::try_again(Code::kResourceExhausted, "model '" + spec_.name + "' answers " + std::to_string(most) +
+                                                         " requests already; try again later");
+  auto held = tenants_.find(call.tenant);
+  const size_t own = held == tenants_.end() ? 0 : held->second;
+  if (call.tenant == 0 || msg::speaks_for_many(call.tenant) || share_.allows(own, 1, inside_.size(), most)) return {};
+  return base::try_again(Code::kResourceExhausted, "model '" + spec_.name + "' answers " + std::to_string(own) +
+                                                       " requests of yours, and more than half of all that it can "
+                                                       "(limits.client_share); try again later");
+}
+
+// On an exception the Call has not come in.
+Status DecoupledInbox::begin(msg::Call& call) {
+  if (call.cancelled.load(std::memory_order_acquire)) return failure(Code::kCancelled, "the client has left");
+  auto answers = engine_->begin(call);
+  if (!answers) return std::move(answers).error();
+  std::lock_guard lock(mutex_);
+  if (Status full = admit(call); !full.ok()) return full;
+  const Time now = timer_->now();
+  call.times.started = call.times.computing = now;
+  call.times.batch_rows = 1;
+  const Time due = now + (*answers)->next_in().value_or(base::Duration(0));
+  size_t& own = tenants_[call.tenant];
+  auto at = inside_.emplace(due, Inside{&call, std::move(*answers), now, 0});
+  if (set_timer()) return ++own, Status();
+  inside_.erase(at);
+  return base::try_again(Code::kResourceExhausted, "no thread could be started to answer; try again later");
+}
+
+void DecoupledInbox::on_deadline() {
+  bus::MailBursts out;
+  {
+    std::lock_guard lock(mutex_);
+    const Time now = timer_->now();
+    for (int steps = 0; steps < kAnswersPerTurn && !inside_.empty() && inside_.begin()->first <= now; ++steps)
+      step(inside_.extract(inside_.begin()), out);
+    (void)set_timer();
+  }
+  out.post();  // the destructor waits for the end of this
+}
+
+// One answer, the end, or nothing while the peer has no room.
+void DecoupledInbox::step(Line::node_type node, bus::MailBursts& out) {
+  Inside& inside = node.mapped();
+  msg::Call& call = *inside.call;
+  if (call.cancelled.load(std::memory_order_acquire))
+    return finish(inside, failure(Code::kCancelled, "the client has left"), out);
+  if (!inside.answers->next_in()) return finish(inside, {}, out);
+  if (call.credit.load(std::memory_order_acquire) <= 0) return move(std::move(node), base::kNever);
+  msg::Outputs outputs;
+  outputs.final = false;
+  Status status;
+  auto thrown = base::attempt("a decoupled model", [&] {
+    auto next = inside.answers->next();
+    if (next)
+      outputs.tensors = std::move(*next);
+    else
+      status = std::move(next).error();
+  });
+  if (!thrown.ok()) status = std::move(thrown);
+  if (!status.ok()) return finish(inside, std::move(status), out);
+  const Time now = timer_->now();
+  count(inside, status, now);
+  call.credit.fetch_sub(1, std::memory_order_acq_rel);
+  out.add(call.home, {&call, {std::move(outputs)}});
+  inside.last = now, ++inside.answered;
+  const auto next = inside.answers->next_in();
+  if (!next) return finish(inside, {}, out);
+  move(std::move(node), now + *next);
+}
+
+// Counts one answer, or a failure in its place.
+void DecoupledInbox::count(const Inside& inside, const Status& status, Time now) {
+  bus::ResponseStat& row = responses_.at(inside.answered);
+  const uint64_t took = nanoseconds(now - inside.last);
+  if (!status.ok()) return (status.code == Code::kCancelled ? row.cancel : row.fail).add(took);
+  row.compute_infer.add(took);
+  row.compute_output.add(0);
+  row.success.add(took);
+}
+
+void DecoupledInbox::finish(Inside& inside, Status status, bus::MailBursts& out) {
+  msg::Call& call = *inside.call;
+  const Time now = timer_->now();
+  call.times.computed = call.times.finished = now;
+  if (auto held = tenants_.find(call.tenant); held != tenants_.end() && --held->second == 0) tenants_.erase(held);
+  if (!status.ok()) {
+    count(inside, status, now);
+    stats_.add_failure(status.code, nanoseconds(now - call.times.queued));
+    return out.add(call.home, {&call, {msg::Failed{std::move(status)}}});
+  }
+  responses_.at(inside.answered).empty.add(nanoseconds(now - inside.last));
+  const uint64_t queued = nanoseconds(call.times.started - call.times.queued);
+  stats_.success.add(nanoseconds(now - call.times.queued));
+  stats_.queue.add(queued);
+  stats_.compute_input.add(0), stats_.compute_output.add(0);
+  stats_.compute_infer.add(nanoseconds(now - call.times.started));
+  stats_.inference_count.fetch_add(1, std::memory_order_relaxed);
+  stats_.execution_count.fetch_add(1, std::memory_order_relaxed);
+  stats_.last_inference_ms.store(base::unix_ms(), std::memory_order_relaxed);
+  out.add(call.home, {&call, {msg::Outputs{}}});
+}
+
+}  // namespace
+
+std::unique_ptr<msg::Inbox> make_decoupled(std::unique_ptr<DecoupledEngine> engine, const msg::ModelSpec& spec,
+                                           bus::ModelStats& stats, base::ShareRule share,
+                                           std::shared_ptr<DeadlineTimer> timer) {
+  return std::make_unique<DecoupledInbox>(std::move(engine), spec, stats, share, std::move(timer));
+}
+
+}  // namespace weir::sched

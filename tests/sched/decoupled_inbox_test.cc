@@ -1,0 +1,201 @@
+#include "sched/decoupled_inbox.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "bus/response_stats.h"
+#include "calls.h"
+#include "fake_deadline_timer.h"
+
+namespace weir::sched {
+namespace {
+
+using base::Code;
+
+// Answers as often as the call's first value says, every 10 ms, with 0, 1, 2, …
+class Counter final : public DecoupledEngine {
+ public:
+  Counter() : spec_(spec_of(0)) {}
+  const msg::ModelSpec& spec() const override { return spec_; }
+  base::Result<std::unique_ptr<AnswerSeries>> begin(const msg::Call& call) override {
+    const float often = floats_of(call.inputs.at(0)).at(0);
+    if (often < 0) return base::invalid("negative");
+    return std::unique_ptr<AnswerSeries>(std::make_unique<Numbers>(int(often), throws_at));
+  }
+  int throws_at = -1;
+
+ private:
+  struct Numbers final : AnswerSeries {
+    Numbers(int n, int t) : often(n), throws_at(t) {}
+    std::optional<base::Duration> next_in() const override {
+      return at < often ? std::optional<base::Duration>(10ms) : std::nullopt;
+    }
+    base::Result<std::vector<msg::Tensor>> next() override {
+      if (at == throws_at) throw std::runtime_error("a path of this machine");
+      return std::vector<msg::Tensor>{floats("y", {1}, {float(at++)})};
+    }
+    const int often, throws_at;
+    int at = 0;
+  };
+  msg::ModelSpec spec_;
+};
+
+// "0 1 end", or the code of a failure.
+std::string words_of(const std::vector<msg::Mail>& mail, const msg::Call& call) {
+  std::string out;
+  for (const auto& m : mail) {
+    if (m.call != &call) continue;
+    std::string word = text_of(m.event);
+    if (word == "ok") {
+      const auto& outputs = std::get<msg::Outputs>(m.event.what);
+      word = outputs.final ? "end" : std::to_string(int(floats_of(outputs.tensors.at(0)).at(0)));
+      EXPECT_EQ(outputs.final, outputs.tensors.empty());
+    }
+    out += (out.empty() ? "" : " ") + word;
+  }
+  return out;
+}
+
+struct DecoupledTest : testing::Test {
+  void open(base::ShareRule share = {100, 1}, uint32_t max_queue = 8) {
+    auto counter = std::make_unique<Counter>();
+    engine = counter.get();
+    spec = spec_of(0);
+    spec.batching.max_queue = max_queue;
+    inbox = make_decoupled(std::move(counter), spec, stats, share, timer);
+  }
+  msg::Call& put(float often, uint64_t tenant = 0) {
+    msg::Call& call = calls.emplace_back();
+    call.tenant = tenant;
+    call.home = &home;
+    call.times.queued = timer->now();
+    fill(call, 1, often);
+    inbox->put(&call);
+    return call;
+  }
+  std::string told(const msg::Call& call) { return words_of(home.mail, call); }
+
+  const bus::ResponseStats& responses() const {
+    return dynamic_cast<const bus::CountsResponses&>(*inbox).response_stats();
+  }
+
+  std::shared_ptr<FakeDeadlineTimer> timer = std::make_shared<FakeDeadlineTimer>();
+  Answers home;
+  bus::ModelStats stats;
+  msg::ModelSpec spec;
+  std::deque<msg::Call> calls;
+  Counter* engine = nullptr;
+  std::unique_ptr<msg::Inbox> inbox;
+};
+
+TEST_F(DecoupledTest, AnswersComeWhenTheyAreDueAndTheEndBehindTheLast) {
+  open();
+  auto& call = put(3);
+  EXPECT_EQ(told(call), "");
+  timer->advance(9ms);
+  EXPECT_EQ(told(call), "");
+  timer->advance(1ms);
+  EXPECT_EQ(told(call), "0");
+  timer->advance(10ms);
+  timer->advance(10ms);
+  EXPECT_EQ(told(call), "0 1 2 end");
+  EXPECT_EQ(timer->due(), 0u);
+}
+
+TEST_F(DecoupledTest, ARequestMayGetNoAnswerButTheEnd) {
+  open();
+  auto& call = put(0);
+  timer->advance(0ms);
+  EXPECT_EQ(told(call), "end");
+}
+
+TEST_F(DecoupledTest, CallsRunSideBySide) {
+  open();
+  auto &a = put(2), &b = put(1);
+  timer->advance(10ms);
+  timer->advance(10ms);
+  EXPECT_EQ(told(a), "0 1 end");
+  EXPECT_EQ(told(b), "0 end");
+}
+
+TEST_F(DecoupledTest, ACallWithoutCreditWaitsUntilItsPeerHasRoom) {
+  open();
+  auto &slow = put(3), &other = put(1);
+  slow.credit = 1;
+  for (int i = 0; i < 5; ++i) timer->advance(10ms);
+  EXPECT_EQ(told(slow), "0");
+  EXPECT_EQ(told(other), "0 end");
+  EXPECT_EQ(timer->due(), 0u) << "nothing is to be looked at until there is credit";
+  slow.credit += 5;
+  inbox->poke();
+  timer->advance(0ms);
+  timer->advance(10ms);
+  EXPECT_EQ(told(slow), "0 1 2 end");
+}
+
+TEST_F(DecoupledTest, ACancelledCallLeavesAtOnceAlsoOneWithoutCredit) {
+  open();
+  auto &a = put(5), &b = put(5);
+  b.credit = 0;
+  timer->advance(10ms);
+  a.cancelled = b.cancelled = true;
+  for (int i = 0; i < 3; ++i) inbox->poke();
+  timer->advance(0ms);
+  EXPECT_EQ(told(a), "0 CANCELLED");
+  EXPECT_EQ(told(b), "CANCELLED");
+  EXPECT_EQ(responses().rows()[1].cancel.count, 1u);
+}
+
+TEST_F(DecoupledTest, ABadRequestAndAThrowingModelFailTheirOwnCall) {
+  open();
+  EXPECT_EQ(told(put(-1)), "INVALID_ARGUMENT");
+  engine->throws_at = 1;
+  auto& call = put(3);
+  engine->throws_at = -1;
+  auto& good = put(1);
+  timer->advance(10ms);
+  timer->advance(10ms);
+  EXPECT_EQ(told(call), "0 INTERNAL");
+  EXPECT_EQ(told(good), "0 end");
+}
+
+TEST_F(DecoupledTest, OneTenantHoldsNoMoreThanItsShareOfThePlaces) {
+  open({25, 1}, 8);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(told(put(1, 2)), "");
+  EXPECT_EQ(told(put(1, 2)), "RESOURCE_EXHAUSTED");
+  for (uint64_t tenant : {4, 6, 8, 10}) EXPECT_EQ(told(put(1, tenant)), "");
+  EXPECT_EQ(told(put(1, 12)), "RESOURCE_EXHAUSTED") << "all places are taken";
+  timer->advance(10ms);
+  EXPECT_EQ(told(put(1, 2)), "") << "places are free again";
+  timer->advance(10ms);
+}
+
+TEST_F(DecoupledTest, WithoutAThreadACallIsRefused) {
+  open();
+  timer->shatter();
+  EXPECT_EQ(told(put(1)), "RESOURCE_EXHAUSTED");
+  timer->mend();
+  auto& call = put(1);
+  timer->advance(10ms);
+  EXPECT_EQ(told(call), "0 end");
+}
+
+TEST_F(DecoupledTest, StatisticsCountRequestsAndAnswersByTheirPlace) {
+  open();
+  put(2), put(1);
+  timer->advance(10ms);
+  timer->advance(10ms);
+  EXPECT_EQ(stats.success.count, 2u);
+  EXPECT_EQ(stats.inference_count, 2u);
+  EXPECT_EQ(stats.success.ns, 30'000'000u);
+  const auto& rows = responses().rows();
+  EXPECT_EQ(rows[0].success.count, 2u);
+  EXPECT_EQ(rows[0].compute_infer.ns, 20'000'000u);
+  EXPECT_EQ(rows[1].success.count, 1u);
+  EXPECT_EQ(rows[1].empty.count, 1u);
+  EXPECT_EQ(rows[2].empty.count, 1u);
+}
+
+}  // namespace
+}  // namespace weir::sched
