@@ -98,15 +98,6 @@ void RpcCall::break_off(const base::Status& status) {
   notify_close();
 }
 
-bool RpcCall::fail_answer(const base::Status& why) {
-  if (!finished()) {
-    break_off(why);
-    return false;
-  }
-  exchange_.record().set_outcome(why);
-  return true;
-}
-
 void RpcCall::notify_close() {
   if (std::exchange(told_close_, true)) return;
   if (listener_) listener_->on_close(*this);

@@ -72,9 +72,6 @@ class RpcCall : public ExchangeListener, public Rpc, RequestPace::Owner {
   void half_close();
   // Ends the call from our side; the method's listener hears of it.
   void break_off(const base::Status& status);
-  // An answer that was accepted cannot be written. Breaks the call off; true where the method has ended it already: then
-  // the status that is still to be written is `why`.
-  bool fail_answer(const base::Status& why);
   // A slab of `bytes` was not to be had: resume() comes when there may be one; the call ends where there is none in
   // time.
   void starved(uint64_t bytes) {

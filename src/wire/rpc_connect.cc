@@ -261,7 +261,9 @@ class ConnectStream final : public FramedCall, JsonTranscoder::Owner {
   }
   void put_status(const base::Status& status) override;
   void answers_failed(const base::Status& why) override {
-    if (fail_answer(why)) put_status(why);
+    if (!finished()) return break_off(why);  // the method may have ended the call already
+    exchange_.record().set_outcome(why);
+    put_status(why);
   }
   void answers_written() override {
     if (transcoder_.all_taken()) on_drain(exchange_);

@@ -189,8 +189,11 @@ base::Status JsonCall::put_answer(std::string text) {
   return {};
 }
 
+// The method may have ended the call already.
 void JsonCall::answers_failed(const base::Status& why) {
-  if (fail_answer(why)) put_status(why);
+  if (!finished()) return break_off(why);
+  exchange_.record().set_outcome(why);
+  put_status(why);
 }
 
 Response JsonCall::error_head(const base::Status& status) const {
