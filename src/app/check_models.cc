@@ -28,14 +28,16 @@ base::Status check_certificates(const net::TlsOptions& tls) {
 Exit check_models(const Config& config) {
   device::Devices devices(config.device);
   device::SlabPool slabs(config.slab_budget);
+  base::HostMemory host_memory;
   onnx::Runtime onnx(onnx_options(config));
   std::shared_ptr<const bus::Catalog> latest;
   models::RepositoryOptions options = repository_options(config, devices);
   options.control = models::Control::kNone;  // everything, whatever is loaded later
-  models::Repository repository(options, engines(onnx, devices, 0), slabs, [&](auto catalog, auto settled) {
-    latest = std::move(catalog);
-    settled();
-  });
+  models::Repository repository(options, engines(onnx, devices, host_memory, 0), slabs,
+                                [&](auto catalog, auto settled) {
+                                  latest = std::move(catalog);
+                                  settled();
+                                });
   auto status = repository.start();
   repository.stop();
   std::printf("devices:\n%s", device_table(devices).c_str());

@@ -47,15 +47,16 @@ onnx::Options onnx_options(const Config& config) {
 }
 
 // A new engine is one line here.
-std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, device::Devices& devices, uint32_t pinned) {
+std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, device::Devices& devices,
+                                                   base::HostMemory& host_memory, uint32_t pinned) {
   return {
       {"identity",
        [&devices](const models::LoadArgs& a) {
          return identity::load(a.wanted, {&devices, &a.slabs, a.broken});
        }},
       {"llm",
-       [&devices, pinned](const models::LoadArgs& a) {
-         return instance(llm::load(a.wanted, a.file, {&devices, a.broken, pinned}));
+       [&devices, &host_memory, pinned](const models::LoadArgs& a) {
+         return instance(llm::load(a.wanted, a.file, {&devices, a.broken, pinned, &host_memory}));
        }},
       {"echo", [](const models::LoadArgs& a) { return llm::load_echo(a.wanted); }},
       {"repeat", [](const models::LoadArgs& a) { return repeat::load(a.wanted); }},

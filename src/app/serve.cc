@@ -70,6 +70,7 @@ class Serving {
   const Config& config_;
   const ServiceNotifier service_{std::getenv("NOTIFY_SOCKET")};
   ServerState state_;
+  base::HostMemory host_memory_;
   onnx::Runtime onnx_;
   std::vector<std::unique_ptr<net::Shard>> shards_;
   std::vector<std::unique_ptr<ShardServer>> shard_servers_;
@@ -92,7 +93,7 @@ Serving::Serving(const Config& config)
       onnx_(onnx_options(config)),
       latest_(std::make_shared<const bus::Catalog>()),
       repository_(repository_options(config, state_.gpus.devices()),
-                  engines(onnx_, state_.gpus.devices(), pinned_shards(config)), state_.slabs,
+                  engines(onnx_, state_.gpus.devices(), host_memory_, pinned_shards(config)), state_.slabs,
                   [this](auto catalog, auto settled) { publish(std::move(catalog), std::move(settled)); }) {
   state_.repository = &repository_;
   state_.catalog = [this] { return catalog(); };

@@ -75,34 +75,34 @@ TEST(Files, LinksAndOddThingsAreRefusedInClearWords) {
 TEST(Watch, AChangeIsReportedOnceItHasComeToRest) {
   Watch watch;
   watch.took("m", 1);
-  EXPECT_TRUE(watch.look({{"m", 1}}, Watch::Settle::kYes).changed.empty());
-  EXPECT_TRUE(watch.look({{"m", 2}}, Watch::Settle::kYes).changed.empty());  // still being written
-  EXPECT_TRUE(watch.look({{"m", 3}}, Watch::Settle::kYes).changed.empty());
-  EXPECT_EQ(watch.look({{"m", 3}}, Watch::Settle::kYes).changed, std::vector<std::string>{"m"});
+  EXPECT_TRUE(watch.compare({{"m", 1}}, Watch::Settle::kYes).changed.empty());
+  EXPECT_TRUE(watch.compare({{"m", 2}}, Watch::Settle::kYes).changed.empty());  // still being written
+  EXPECT_TRUE(watch.compare({{"m", 3}}, Watch::Settle::kYes).changed.empty());
+  EXPECT_EQ(watch.compare({{"m", 3}}, Watch::Settle::kYes).changed, std::vector<std::string>{"m"});
   watch.took("m", 3);
-  EXPECT_TRUE(watch.look({{"m", 3}}, Watch::Settle::kYes).changed.empty());
+  EXPECT_TRUE(watch.compare({{"m", 3}}, Watch::Settle::kYes).changed.empty());
 }
 
 TEST(Watch, ANewModelIsWaitedForToo) {
   Watch watch;
-  EXPECT_TRUE(watch.look({{"n", 1}}, Watch::Settle::kYes).changed.empty());
-  EXPECT_EQ(watch.look({{"n", 1}}, Watch::Settle::kYes).changed, std::vector<std::string>{"n"});
+  EXPECT_TRUE(watch.compare({{"n", 1}}, Watch::Settle::kYes).changed.empty());
+  EXPECT_EQ(watch.compare({{"n", 1}}, Watch::Settle::kYes).changed, std::vector<std::string>{"n"});
 }
 
 TEST(Watch, AFolderMustBeMissingTwice) {
   Watch watch;
   watch.took("m", 1);
-  watch.look({{"m", 1}}, Watch::Settle::kYes);
-  EXPECT_TRUE(watch.look({}, Watch::Settle::kYes).gone.empty());
-  EXPECT_TRUE(watch.look({{"m", 1}}, Watch::Settle::kYes).gone.empty());
-  EXPECT_TRUE(watch.look({}, Watch::Settle::kYes).gone.empty());
-  EXPECT_EQ(watch.look({}, Watch::Settle::kYes).gone, std::vector<std::string>{"m"});
+  watch.compare({{"m", 1}}, Watch::Settle::kYes);
+  EXPECT_TRUE(watch.compare({}, Watch::Settle::kYes).gone.empty());
+  EXPECT_TRUE(watch.compare({{"m", 1}}, Watch::Settle::kYes).gone.empty());
+  EXPECT_TRUE(watch.compare({}, Watch::Settle::kYes).gone.empty());
+  EXPECT_EQ(watch.compare({}, Watch::Settle::kYes).gone, std::vector<std::string>{"m"});
 }
 
 TEST(Watch, WhoeverSaysNowIsBelieved) {
   Watch watch;
   watch.took("old", 1);
-  auto changes = watch.look({{"new", 1}}, Watch::Settle::kNo);
+  auto changes = watch.compare({{"new", 1}}, Watch::Settle::kNo);
   EXPECT_EQ(changes.changed, std::vector<std::string>{"new"});
   EXPECT_EQ(changes.gone, std::vector<std::string>{"old"});
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/units.h"
 #include "engines/llm/cpu/thread_team.h"
 #include "engines/llm/cpu/transformer.h"
 #include "engines/llm/cpu/weights.h"
@@ -12,6 +13,7 @@
 #include "engines/llm/encoder_load.h"
 #include "engines/llm/options.h"
 #include "engines/llm/text_model.h"
+#include "generation/kv_budget.h"
 #include "marshal/generation_params.h"
 #include "text/processor.h"
 
@@ -130,13 +132,43 @@ base::Status read_weights(Loading& l, ThreadTeam& team) {
 
 constexpr base::Duration kStepTime = std::chrono::milliseconds(40);
 
-base::Result<generation::TokenModel> load_on_cpu(Loading& l) {
+// Whole contexts that the keys and values of a model may have room for where nobody says how many: a quarter of the
+// sequences that run, and 512 MiB at least.
+uint64_t useful_bytes(const Loading& l, const generation::TokenEngine& engine) {
+  uint64_t contexts = std::max(l.options.policy.max_running / 4, 1u);
+  return std::max<uint64_t>(generation::TokenPolicy().kv_bytes, contexts * engine.kv_bytes(l.text->max_length));
+}
+
+// The memory for keys and values: what was asked for, or a part of what is free.
+base::Status reserve_kv(Loading& l, Transformer& engine, base::HostMemory& memory) {
+  auto& policy = l.options.policy;
+  if (l.options.kv_cache) {
+    if (uint64_t free = memory.free(); *l.options.kv_cache > free)
+      base::log::warning("kv_cache is more than what is free",
+                         {{"model", l.wanted.name}, {"kv_cache", *l.options.kv_cache}, {"free", free}});
+    engine.keep(memory.reserve(*l.options.kv_cache));
+    return {};
+  }
+  auto part = memory.reserve_part(useful_bytes(l, engine));
+  policy.kv_bytes = part.bytes();
+  if (generation::kv_blocks(engine, policy, l.text->max_length) < 2)
+    return base::failure(base::Code::kResourceExhausted, "no memory for keys and values: half of what is free is " +
+                                                             base::show_size(part.bytes()) +
+                                                             "; unload a model, or set the parameter kv_cache");
+  engine.keep(std::move(part));
+  return {};
+}
+
+base::Result<generation::TokenModel> load_on_cpu(Loading& l, const Place& place) {
   auto team = std::make_unique<ThreadTeam>(l.options.threads, l.options.cores);
   if (auto s = read_weights(l, *team); !s.ok()) return s;
   l.model.text = l.text;
   if (!l.options.step_time) l.options.policy.step_time = kStepTime;
-  return text_model(l, std::make_unique<Transformer>(std::move(l.model), *l.options.kernels, std::move(team),
-                                                     l.options.policy.step_tokens));
+  auto engine = std::make_unique<Transformer>(std::move(l.model), *l.options.kernels, std::move(team),
+                                              l.options.policy.step_tokens);
+  if (place.host_memory)
+    if (auto s = reserve_kv(l, *engine, *place.host_memory); !s.ok()) return s;
+  return text_model(l, std::move(engine));
 }
 
 // --- on a device -----------------------------------------------------------------------------------------------------
@@ -203,11 +235,11 @@ base::Result<Loaded> load(const msg::ModelSpec& wanted, const std::string& confi
     return cuda::DeviceTransformer::check(l.model.shape, on, kernels);
   });
   if (!device) return device.error();
-  if (!*device) return load_on_cpu(l);
+  if (!*device) return load_on_cpu(l, place);
   auto model = load_on_device(l, **device, place);
   if (model || l.options.device != "auto" || model.error().code == base::Code::kInvalidArgument) return model;
   base::log::warning("a model runs on the CPU", {{"model", wanted.name}, {"reason", model.error().text}});
-  return load_on_cpu(l);
+  return load_on_cpu(l, place);
 }
 
 }  // namespace weir::llm

@@ -1,18 +1,19 @@
 // The llm engine's maker: a Hugging Face folder becomes a model of tokens, which token lanes batch continuously; or,
 // where it is an encoder (encoder_load.h, with parameters of its own), an Engine that lanes batch by rows.
 //
-// Parameters of model.yaml: kv_cache ("512MiB"), block_size (16), max_running (64), step_tokens (512, the most
-// that a step has), step_time (40ms on the CPU, 0 on devices: how long a step with prompts should take, which decides
-// how many of their tokens it has; 0: step_tokens), max_wait (60s: a request that would wait longer for its beginning
-// is refused with 429; 0: any time), max_waiting (as many requests; batching.max_queue where that is not its default,
-// else 1048576), prefix_cache (on), threads (all cores but one, or but the shards' where these are fewer; both of two),
-// dtype (auto, float32, bfloat16; auto is bfloat16 for files of bfloat16 or float16 and float32 else), max_length (the
-// model's, and never more than one sequence can have in kv_cache), kernels (the best that the CPU runs), device (auto,
-// cpu, cuda, cuda:N, host; auto is the first CUDA device where there is one that knows the model's shape and can load
-// it, and dtype is not float32, and the CPU else; host runs the device's engine without one, slowly, for tests), graphs
-// (on; off: decode steps and small packs of encoders do not become CUDA graphs; they are captured while the model
-// loads, for at most ten seconds, and the rest when it is wanted for the second time). Devices compute in bfloat16. On
-// CUDA kv_cache is by default what 85% of the device's memory leave beside the weights.
+// Parameters of model.yaml: kv_cache (bytes of keys and values; else half of the memory that is free when the model
+// loads, at most a quarter of max_running whole contexts, or 512MiB where that is more; on CUDA what 85% of the memory
+// leave beside the weights), block_size (16), max_running (64), step_tokens (512, the most that a step has), step_time
+// (40ms on the CPU, 0 on devices: how long a step with prompts should take, which decides how many of their tokens it
+// has; 0: step_tokens), max_wait (60s: a request that would wait longer for its beginning is refused with 429; 0: any
+// time), max_waiting (as many requests; batching.max_queue where that is not its default, else 1048576), prefix_cache
+// (on), threads (all cores but one, or but the shards' where these are fewer; both of two), dtype (auto, float32,
+// bfloat16; auto is bfloat16 for files of bfloat16 or float16 and float32 else), max_length (the model's, and never
+// more than one sequence can have in kv_cache), kernels (the best that the CPU runs), device (auto, cpu, cuda, cuda:N,
+// host; auto is the first CUDA device where there is one that knows the model's shape and can load it, and dtype is not
+// float32, and the CPU else; host runs the device's engine without one, slowly, for tests), graphs (on; off: decode
+// steps and small packs of encoders do not become CUDA graphs; they are captured while the model loads, for at most ten
+// seconds, and the rest when it is wanted for the second time). Devices compute in bfloat16.
 #pragma once
 
 #include <functional>
@@ -20,6 +21,7 @@
 #include <string>
 #include <variant>
 
+#include "base/host_memory.h"
 #include "base/status.h"
 #include "generation/token_model.h"
 #include "msg/spec.h"
@@ -37,6 +39,8 @@ struct Place {
   device::Devices* devices = nullptr;
   std::function<void(base::Status)> broken{};
   uint32_t pinned_shards = 0;  // the first cores of this process have a shard each, pinned to them
+  // Of which keys and values on the CPU are reserved; outlives the engine. Null: they have 512 MiB.
+  base::HostMemory* host_memory = nullptr;
 };
 
 // An encoder, or a model of tokens.

@@ -1,8 +1,10 @@
 #include "engines/llm/text_model.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/log.h"
+#include "base/units.h"
 #include "engines/llm/text_front.h"
 #include "engines/llm/text_request.h"
 #include "generation/kv_budget.h"
@@ -14,6 +16,12 @@ namespace {
 std::shared_ptr<const msg::TextSpec> with_room(const msg::ModelSpec& spec, const generation::TokenEngine& engine,
                                                const generation::TokenPolicy& policy) {
   uint32_t longest = spec.text->max_length, room = generation::kv_positions(engine, policy, longest);
+  auto blocks = generation::kv_blocks(engine, policy, longest);
+  base::log::info("keys and values",
+                  {{"model", spec.name},
+                   {"kv_cache", base::show_size(blocks * generation::bytes_per_block(engine, policy))},
+                   {"positions", uint64_t(blocks) * policy.block_size},
+                   {"context", std::min(room, longest)}});
   if (room >= longest || room == 0) return spec.text;
   auto text = std::make_shared<msg::TextSpec>(*spec.text);
   text->max_length = room;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/status.h"
 #include "engines/llm/cpu/kernels.h"
@@ -35,6 +36,7 @@ class KvCache {
   uint32_t block_size() const { return block_size_; }
   uint32_t blocks() const { return blocks_; }
   size_t block_bytes() const { return block_bytes_; }
+  std::span<const std::byte> memory() const { return {memory_.data(), memory_.size()}; }
   const std::byte* of(uint32_t layer, uint32_t head) const { return memory_.data() + offset(layer, head); }
 
  private:

@@ -50,6 +50,12 @@ Transformer::Transformer(Model model, const Kernels& kernels, std::unique_ptr<Th
               "memory for a step");
 }
 
+base::Status Transformer::reserve(uint32_t blocks, uint32_t block_size) {
+  auto status = kv_.reserve(blocks, block_size);
+  if (status.ok()) promise_.covers(kv_.memory());
+  return status;
+}
+
 base::Status Transformer::step(Step& step) {
   if (auto s = check_step(step, {max_tokens_, shape_.vocabulary, kv_.blocks(), kv_.block_size()}); !s.ok()) return s;
   if (!std::exchange(joined_, true)) team_->join();

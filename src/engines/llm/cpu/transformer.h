@@ -7,6 +7,7 @@
 
 #include <memory>
 
+#include "base/host_memory.h"
 #include "engines/llm/cpu/kv_cache.h"
 #include "engines/llm/cpu/matrix.h"
 #include "engines/llm/cpu/sampler.h"
@@ -33,7 +34,9 @@ class Transformer final : public generation::TokenEngine {
 
   const msg::TextSpec& text() const override { return *model_.text; }
   size_t kv_bytes(size_t positions) const override { return kv_.bytes(positions); }
-  base::Status reserve(uint32_t blocks, uint32_t block_size) override { return kv_.reserve(blocks, block_size); }
+  base::Status reserve(uint32_t blocks, uint32_t block_size) override;
+  // What reserve() takes was promised by this.
+  void keep(base::HostMemory::Reservation promise) { promise_ = std::move(promise); }
   base::Status step(generation::TokenStep& step) override;
   void copy_block(uint32_t from, uint32_t to, uint32_t positions) override { kv_.copy(from, to, positions); }
   base::Result<generation::ImageFeatures> encode_image(const msg::Image& image) override;
@@ -85,6 +88,7 @@ class Transformer final : public generation::TokenEngine {
   };
   std::unique_ptr<Aside> aside_;  // null: the model does not see
   KvCache kv_;
+  base::HostMemory::Reservation promise_;  // of kv_; ends before it
   const uint32_t max_tokens_;
   const size_t f_;                 // index of the form in Kernels
   std::vector<Sampler> samplers_;  // per thread
