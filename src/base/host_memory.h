@@ -28,7 +28,7 @@ class HostMemory {
   explicit HostMemory(std::string root = "") : root_(std::move(root)) {}
   HostMemory(const HostMemory&) = delete;
 
-  // What was promised to somebody, until this ends. The HostMemory outlives it.
+  // A promise of memory to somebody, until this ends. The HostMemory outlives it.
   class Reservation {
    public:
     Reservation() = default;

@@ -39,7 +39,7 @@ struct Place {
   device::Devices* devices = nullptr;
   std::function<void(base::Status)> broken{};
   uint32_t pinned_shards = 0;  // the first cores of this process have a shard each, pinned to them
-  // Of which keys and values on the CPU are reserved; outlives the engine. Null: they have 512 MiB.
+  // The memory of which keys and values on the CPU are reserved; outlives the engine. Null: they have 512 MiB.
   base::HostMemory* host_memory = nullptr;
 };
 

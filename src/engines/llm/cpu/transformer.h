@@ -35,7 +35,7 @@ class Transformer final : public generation::TokenEngine {
   const msg::TextSpec& text() const override { return *model_.text; }
   size_t kv_bytes(size_t positions) const override { return kv_.bytes(positions); }
   base::Status reserve(uint32_t blocks, uint32_t block_size) override;
-  // What reserve() takes was promised by this.
+  // The promise of the memory that reserve() takes.
   void keep(base::HostMemory::Reservation promise) { promise_ = std::move(promise); }
   base::Status step(generation::TokenStep& step) override;
   void copy_block(uint32_t from, uint32_t to, uint32_t positions) override { kv_.copy(from, to, positions); }
