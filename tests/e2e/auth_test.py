@@ -21,7 +21,7 @@ import harness
 
 ROLES = {'infer', 'admin', 'metrics'}
 # The roles of which one opens routes of a permission; health is open to everybody.
-OPENS = {'health': set(), 'metrics': {'metrics', 'admin'}, 'read': {'infer', 'admin'}, 'infer': {'infer'}, 'admin': {'admin'}}
+OPENS = {'health': set(), 'metrics': {'metrics', 'admin'}, 'observe': {'metrics', 'admin'}, 'read': {'infer', 'admin'}, 'infer': {'infer'}, 'admin': {'admin'}}
 MODEL = 'chat'  # stands for {model} in paths, and is in the bodies below
 
 # How a request names MODEL, for routes whose path does not: JSON, from which the RPC forms are made as well.
@@ -50,7 +50,7 @@ for prefix in ('/openai/v1', '/v3'):
 # below).
 NO_MODEL = {
     '/', '/docs', '/openapi.json', '/v2/docs', '/v2/docs/dataplane.json', '/favicon.ico', '/favicon.svg', '/livez', '/readyz', '/metrics', '/v2', '/v2/', '/v2/models',
-    '/console/v1/requests', '/console/v1/timelines',
+    '/console/v1/requests', '/console/v1/live', '/console/v1/timelines',
     '/v2/models/stats', '/v2/repository/index', '/v2/repository/{repository}/index', '/v2/trace/setting', '/v2/logging',
     '/api/tags', '/api/ps', '/api/version', '/api/create', '/api/copy', '/api/push', '/api/delete',
     '/inference.GRPCInferenceService/ModelReady', '/inference.GRPCInferenceService/ModelStreamInfer',
@@ -135,7 +135,7 @@ class Keys(harness.Case):
                 connection.putheader('Content-Length', str(len(body)))
             connection.endheaders(body)
             answer = connection.getresponse()
-            endless = path.endswith(('/Watch', '/console/v1/requests'))
+            endless = path.endswith(('/Watch', '/console/v1/requests', '/console/v1/live'))
             said = b'' if endless and answer.status == 200 else answer.read()
             return harness.Answer(answer.status, {n.lower(): v for n, v in answer.getheaders()}, said)
         finally:
@@ -147,7 +147,10 @@ class Keys(harness.Case):
             message = urllib.parse.quote(json.dumps(BODIES.get(route['path'], {})))
             path += f'?connect=v1&encoding=json&message={message}'
         body = json.dumps(BODIES.get(route['path'], {})).encode() if route['method'] == 'POST' else None
-        return self.ask(route['method'], path, key, body, [('Content-Type', 'application/json')] if body else ())
+        fields = [('Content-Type', 'application/json')] if body else []
+        if route['protocol'] == 'console':
+            fields += [('Origin', self.server.url()), ('X-Weir-Console', '1'), ('Accept-Encoding', 'gzip')]
+        return self.ask(route['method'], path, key, body, fields)
 
     def grpc_web(self, route, key):
         """(grpc-status, headers)"""
@@ -216,6 +219,8 @@ class Matrix(Keys):
 
     def test_rest_and_json(self):
         for route in self.all:
+            if route['path'] == '/':
+                continue  # its page is for all, its links are for those who may read
             for key, wanted in self.kinds(route):
                 answer = self.rest(route, key)
                 self.check(route, 'json' if is_rpc(route) else 'rest', key, answer.status, wanted, answer)
