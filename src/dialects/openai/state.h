@@ -12,7 +12,7 @@
 namespace weir::openai {
 
 inline constexpr std::string_view kProtocol = "openai";
-// Of the APIs that are read as this one's (translation.h), and have answers and errors of their own.
+// These APIs are read as OpenAI's (translation.h), and have answers and errors of their own.
 inline constexpr std::string_view kOllama = "ollama", kAnthropic = "anthropic";
 
 struct OpenAiState {

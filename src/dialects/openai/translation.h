@@ -1,5 +1,5 @@
-// What the APIs that are read as OpenAI's have in common: a body of theirs becomes the JSON of a request of this one,
-// which read_request() reads, so that every bound and every feature is that of one reader.
+// Ollama's and Anthropic's APIs are read as OpenAI's: a body of theirs becomes the JSON of a request that
+// read_request() reads, so that every bound and every feature is that of one reader.
 #pragma once
 
 #include <nlohmann/json.hpp>

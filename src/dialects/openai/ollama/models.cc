@@ -1,4 +1,4 @@
-// What models there are, in Ollama's form. Families and sizes are not known here and are left empty.
+// The models of text are listed and shown in Ollama's form. Families and sizes are not known here and are left empty.
 #include "base/fnv.h"
 #include "base/utc_time.h"
 #include "dialects/openai/ollama/ollama.h"

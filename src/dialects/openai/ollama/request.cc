@@ -13,7 +13,7 @@ constexpr std::string_view kLatest = ":latest";
 struct Renamed {
   std::string_view ollama, openai;
 };
-// Of `options`.
+// These members of `options` have a name in OpenAI's API.
 constexpr std::array<Renamed, 10> kOptions{{{"temperature", "temperature"},
                                             {"top_k", "top_k"},
                                             {"top_p", "top_p"},
@@ -173,7 +173,7 @@ ApiError check_names(const OrderedJson& body, std::initializer_list<std::string_
   return {};
 }
 
-// What chats and prompts have in common; `out` becomes the request.
+// Chats and prompts have these members in common.
 ApiError common(const OrderedJson& body, OrderedJson& translated) {
   translated["stream"] = flag(body, "stream", true);
   if (ApiError bad = options(body, translated); !bad.ok()) return bad;
