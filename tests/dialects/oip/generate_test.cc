@@ -99,7 +99,7 @@ TEST_F(Generate, TextHasDetailsWhenAskedFor) {
       {"id":256,"text":"<|end|>","logprob":-1.0,"special":true}]}})"));
 }
 
-// One client over HTTP/1 whose memory is counted: asks for a text with details, of which `tokens` come.
+// One client over HTTP/1 whose memory is counted asks for a text with details, of which `tokens` come.
 class DetailsMemory : public Generate {
  protected:
   DetailsMemory() { bench.models.add(support::text_spec("long", 2000)); }
@@ -109,11 +109,11 @@ class DetailsMemory : public Generate {
                            std::to_string(body.size()) + "\r\n\r\n" + body);
   }
   void say(int tokens) {
-    auto v = voice();
+    auto v = scripted_long();
     for (int i = 0; i < tokens; ++i) v.token('H', support::likely(-0.5F));
     bench.turn();
   }
-  support::Voice<support::ScriptedInbox> voice() { return {bench.inbox("long"), bench.inbox("long").held.at(0)}; }
+  support::ScriptedAnswer<support::ScriptedInbox> scripted_long() { return {bench.inbox("long"), bench.inbox("long").held.at(0)}; }
   support::CountedSlabs slabs{1 << 20};
   support::FakeWire connection;
   wire::Limits limits;
@@ -126,7 +126,7 @@ TEST_F(DetailsMemory, IsChargedUntilTheAnswerIsOut) {
   ask();
   say(500);
   EXPECT_GE(slabs.memory.held(base::MemoryKind::kAnswers), 500u * 40);
-  voice().done();
+  scripted_long().done();
   bench.turn();
   EXPECT_EQ(support::take_output(*h1).substr(0, 15), "HTTP/1.1 200 OK");
   EXPECT_EQ(slabs.memory.held(base::MemoryKind::kAnswers), 0u);

@@ -36,8 +36,8 @@ TEST_F(Messages, AnAnswerIsAMessageOfBlocks) {
   auto x = ask({{"system", "be"}, {"temperature", 0.5}});
   EXPECT_EQ(prompt(), "system:be\nuser:hi\nassistant:");
   EXPECT_EQ(call()->generation->max_tokens, 20u);
-  voice().emit("ab");
-  voice().end();
+  scripted().emit("ab");
+  scripted().end();
   turn();
   Json answer = json(x);
   EXPECT_EQ(answer["type"], "message");
@@ -51,9 +51,9 @@ TEST_F(Messages, AnAnswerIsAMessageOfBlocks) {
 
 TEST_F(Messages, AStreamIsTheEventsThatMakeOne) {
   auto x = ask({{"stream", true}, {"stop_sequences", {"c"}}});
-  voice().emit("a");
+  scripted().emit("a");
   turn();
-  voice().emit("bc");
+  scripted().emit("bc");
   turn();
   ASSERT_TRUE(x->ended);
   auto all = events(x);
@@ -106,9 +106,9 @@ TEST_F(Messages, WhatItRefusesItNames) {
 
 TEST_F(Messages, AFailureInTheMiddleIsAnEvent) {
   auto x = ask({{"stream", true}});
-  voice().emit("a");
+  scripted().emit("a");
   turn();
-  voice().fail(base::Code::kUnavailable, "it is gone");
+  scripted().fail(base::Code::kUnavailable, "it is gone");
   turn();
   ASSERT_TRUE(x->ended);
   EXPECT_EQ(events(x).back(),

@@ -26,9 +26,9 @@ TEST_F(Ollama, AChatIsLinesAndTheLastHasTheFigures) {
       "chat", {{"model", "m:latest"}, {"messages", messages}, {"options", {{"temperature", 0.5}, {"num_predict", 7}}}});
   EXPECT_EQ(call()->generation->max_tokens, 7u);
   EXPECT_EQ(call()->generation->sampling.temperature, 0.5F);
-  voice().emit("ab");
+  scripted().emit("ab");
   turn();
-  voice().end();
+  scripted().end();
   turn();
   ASSERT_TRUE(x->ended);
   EXPECT_EQ(x->response.fields.find("content-type"), "application/x-ndjson");
@@ -51,8 +51,8 @@ TEST_F(Ollama, AChatIsLinesAndTheLastHasTheFigures) {
 TEST_F(Ollama, WithoutAStreamItIsOneObject) {
   auto x = ask("chat", {{"model", "m"}, {"messages", messages}, {"stream", false}});
   EXPECT_EQ(call()->generation->max_tokens, 200u - 18);
-  voice().emit("ab");
-  voice().done(msg::Finish::kLength);
+  scripted().emit("ab");
+  scripted().done(msg::Finish::kLength);
   turn();
   Json answer = json(x);
   EXPECT_EQ(answer["message"]["content"], "ab");
@@ -64,8 +64,8 @@ TEST_F(Ollama, WithoutAStreamItIsOneObject) {
 TEST_F(Ollama, APromptGoesThroughTheTemplateUnlessItIsRaw) {
   auto x = ask("generate", {{"model", "m"}, {"prompt", "hi"}, {"system", "be"}, {"stream", false}});
   EXPECT_EQ(support::prompt_of(*call()), "system:be\nuser:hi\nassistant:");
-  voice().emit("ab");
-  voice().end();
+  scripted().emit("ab");
+  scripted().end();
   turn();
   EXPECT_EQ(json(x)["response"], "ab");
   auto y = ask("generate", {{"model", "m"}, {"prompt", "hi"}, {"raw", true}, {"stream", false}});
