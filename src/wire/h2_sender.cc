@@ -234,7 +234,7 @@ void H2Sender::pass_mark(const Mark& mark) {
     streams_.close(x, true);
   } else if (x.out.above && x.out.backlog < Exchange::kLowWater) {
     x.out.above = false;
-    streams_.notify_drain(x);
+    streams_.drain_later(x);
   }
 }
 

@@ -43,7 +43,7 @@ class H2StreamTable final : public H2Streams {
   void cut_off(H2Exchange& x, std::string_view why);
 
   // Calls ExchangeListener::on_drain at the next settle().
-  void notify_drain(H2Exchange& x) { drained_.push_back(&x); }
+  void drain_later(H2Exchange& x) { drained_.push_back(&x); }
   // The next settle() looks whether anything still refers to it.
   void sweep_later(H2Exchange& x) { sweep_.push_back(&x); }
   void settle();

@@ -248,6 +248,9 @@ class Matrix(Keys):
                 self.assertEqual('invalid_api_key', said['error']['code'], place)
             if wanted == LIMITED:
                 self.assertEqual('rate_limit_error', said['error']['type'], place)
+        elif route['protocol'] == 'anthropic':
+            self.assertEqual('error', said['type'], place)
+            self.assertIn('message', said['error'], place)
         elif route['path'].startswith('/grps/'):
             self.assertIn('status', said, place)
         else:

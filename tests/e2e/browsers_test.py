@@ -209,7 +209,7 @@ class Matrix(harness.Case):
             if route['permission'] in ONLY_READ:
                 continue
             kind = 'application/grpc' if is_rpc(route) else 'application/json'
-            args = ('-H', f'content-type: {kind}', '-X', 'POST') if route['method'] == 'POST' else ()
+            args = ('-X', route['method'], *(('-H', f'content-type: {kind}') if route['method'] == 'POST' else ()))
             answer = curl(self.server.url(filled(route['path'])), '--http2-prior-knowledge', *args, *marks,
                           data='' if route['method'] == 'POST' else None)
             if is_rpc(route):

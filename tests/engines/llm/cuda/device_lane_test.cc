@@ -16,12 +16,12 @@ struct Heard {
   std::vector<float> readouts;
 };
 
-msg::Event ask(msg::Inbox& inbox, uint32_t tokens, Heard* heard = nullptr, const msg::Generation& params = greedy()) {
+msg::Event ask(msg::Inbox& inbox, uint32_t tokens, Heard* heard = nullptr, msg::Generation params = greedy()) {
   support::OpenHome answers;
   msg::Call call;
   call.home = &answers;
   call.credit = 1000;
-  call.generation = std::make_unique<msg::Generation>(params);
+  call.generation = std::make_unique<msg::Generation>(std::move(params));
   call.generation->append = prompts()[0];
   call.generation->max_tokens = tokens, call.generation->ignore_eos = true;
   inbox.put(&call);
@@ -75,13 +75,17 @@ TEST(LlmDeviceLane, ABrokenDeviceFailsItsSequencesAndTheNextLoadRestartsIt) {
   }
 }
 
-// Steps run ahead of the tokens that they penalise, and of readouts that are still to come.
-TEST(LlmDeviceLane, PenaltiesAndReadoutsAreTheCpuEngines) {
-  device::Devices devices({.cuda = device::DeviceOptions::Use::kOff, .module = ""});
+msg::Generation penalized() {
   auto params = greedy();
   params.sampling.repetition_penalty = 1.3f, params.sampling.presence_penalty = 0.5f;
   params.sampling.frequency_penalty = 0.25f, params.sampling.logit_bias = {{7, 3.f}};
   params.readouts = {{5, 12}, {15, 100}};
+  return params;
+}
+
+// Steps run ahead of the tokens that they penalise, and of readouts that are still to come.
+TEST(LlmDeviceLane, PenaltiesAndReadoutsAreTheCpuEngines) {
+  device::Devices devices({.cuda = device::DeviceOptions::Use::kOff, .module = ""});
   std::map<std::string, Heard> heard;
   for (const std::string device : {"cpu", "host", "fake"}) {
     msg::ModelSpec wanted;
@@ -91,7 +95,7 @@ TEST(LlmDeviceLane, PenaltiesAndReadoutsAreTheCpuEngines) {
     msg::ModelSpec spec = std::get<generation::TokenModel>(*loaded).spec;
     bus::ModelStats stats;
     auto inbox = inbox_of(std::move(*loaded), spec, stats);
-    EXPECT_TRUE(std::holds_alternative<msg::Done>(ask(*inbox, 16, &heard[device], params).what));
+    EXPECT_TRUE(std::holds_alternative<msg::Done>(ask(*inbox, 16, &heard[device], penalized()).what));
   }
   const auto& cpu = heard["cpu"];
   const size_t values = cpu.readouts.size() / (7 + 10);  // positions 5 to 11, 15 to 24
