@@ -69,8 +69,8 @@ class Serving {
 
   const Config& config_;
   const ServiceNotifier service_{std::getenv("NOTIFY_SOCKET")};
+  base::HostMemory host_memory_;  // outlives the models, whose Catalogs the state may hold
   ServerState state_;
-  base::HostMemory host_memory_;
   onnx::Runtime onnx_;
   std::vector<std::unique_ptr<net::Shard>> shards_;
   std::vector<std::unique_ptr<ShardServer>> shard_servers_;

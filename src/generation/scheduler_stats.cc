@@ -38,8 +38,10 @@ void count_step(bus::ModelStats& stats, const StepRows& rows, Time planned, Time
   stats.execution_count.fetch_add(1, std::memory_order_relaxed);
   stats.record_batch(uint32_t(rows.runs.size()), 0, whole_ns(now - planned), 0);
   stats.tokens->iteration_tokens.record_size(rows.step.ids.size());
-  const auto decoding = std::count_if(rows.runs.begin(), rows.runs.end(),
-                                      [](const TokenRun& run) { return run.from >= run.sequence->prompt; });
+  // A run that was laid out ahead for a sequence that has left since has none.
+  const auto decoding = std::count_if(rows.runs.begin(), rows.runs.end(), [](const TokenRun& run) {
+    return run.sequence && run.from >= run.sequence->prompt;
+  });
   stats.timeline.add(
       {0, 0, uint32_t(decoding), uint32_t(rows.step.ids.size()), planned, planned, planned, planned, now, now, now});
 }

@@ -4,13 +4,13 @@
 #include <array>
 #include <utility>
 
+#include "text/json_call.h"
+
 namespace weir::text {
 namespace {
 
 constexpr std::array<std::string_view, 1> kEndOfThoughts{"</think>"};
 constexpr std::string_view kThoughts = "<think>";
-
-bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
 // Where the first marker begins, or what may become one; the text's end: there is none.
 size_t find_marker(const AnswerFeed& feed, std::span<const std::string_view> markers, std::string_view& found) {

@@ -8,8 +8,6 @@ namespace {
 
 constexpr size_t kMostName = 256, kMostKey = 64;
 
-bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
-
 // The text that a JSON string says. False: it is none.
 bool read_string(const std::string& text, std::string& out) {
   auto value = nlohmann::json::parse(text, nullptr, false);

@@ -12,6 +12,9 @@
 
 namespace weir::text {
 
+// JSON's white space.
+inline bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+
 // The end of a JSON value, found byte by byte. Whether it is right JSON is not looked at.
 class JsonValueEnd {
  public:

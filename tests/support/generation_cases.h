@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "marshal/generation_params.h"
@@ -14,6 +15,12 @@ struct GenerationCase {
   std::string value;  // JSON; or the protobuf field, tag included
   bool good = false;
 };
+
+// Whether the parameter gives a completion its form, as JSON that has a meaning of its own.
+inline bool is_form(std::string_view name) {
+  return name.starts_with("guided_") || name == "response_format" || name == "structured_outputs" ||
+         name == "json_schema" || name == "grammar";
+}
 
 // The cases of a member of a JSON object.
 std::vector<GenerationCase> json_cases(marshal::Protocol protocol);

@@ -113,7 +113,9 @@ class DetailsMemory : public Generate {
     for (int i = 0; i < tokens; ++i) v.token('H', support::likely(-0.5F));
     bench.turn();
   }
-  support::ScriptedAnswer<support::ScriptedInbox> scripted_long() { return {bench.inbox("long"), bench.inbox("long").held.at(0)}; }
+  support::ScriptedAnswer<support::ScriptedInbox> scripted_long() {
+    return {bench.inbox("long"), bench.inbox("long").held.at(0)};
+  }
   support::CountedSlabs slabs{1 << 20};
   support::FakeWire connection;
   wire::Limits limits;

@@ -100,7 +100,7 @@ TEST_F(Ollama, WhatItRefusesItNames) {
   EXPECT_EQ(with({{"option", 1}}), "400 option: no such parameter");
   EXPECT_EQ(with({{"options", {{"temprature", 1}}}}), "400 options.temprature: no such option");
   EXPECT_EQ(with({{"options", {{"mirostat", 2}}}}), "400 options.mirostat: not offered");
-  EXPECT_EQ(with({{"options", {{"temperature", "hot"}}}}), "400 temperature must be a number, not text");
+  EXPECT_EQ(with({{"options", {{"temperature", "hot"}}}}), "400 temperature must be >= 0 and <= 2, not a string");
   EXPECT_EQ(with({{"stream", "yes"}}), "400 a member has another type than it should");
   EXPECT_EQ(with({{"think", 3}}), "400 think: takes true, false, \"low\", \"medium\" or \"high\"");
   EXPECT_EQ(refusal(open("POST", "/api/chat", "[1]")).substr(0, 4), "400 ");

@@ -82,7 +82,7 @@ TEST(OpenaiRequest, EveryGenerationParameterIsTakenInItsRangeAndRefusedByName) {
     const std::string body = R"({"prompt":"x",")" + c.name + "\":" + c.value + "}";
     const ApiError error = read_request(body, Kind::kCompletion, request);
     EXPECT_EQ(error.ok(), c.good) << c.name << " " << c.value << ": " << error.status.text;
-    EXPECT_TRUE(c.good || error.param == c.name) << c.value;
+    EXPECT_TRUE(c.good || error.param.starts_with(c.name)) << c.value;
     EXPECT_TRUE(c.good || error.status.text.starts_with(c.name)) << error.status.text;
   }
 }
@@ -127,7 +127,7 @@ TEST_F(OpenaiRequests, StopStringsAndBiasesAreBounded) {
 }
 
 TEST_F(OpenaiRequests, WhatWouldChangeTheAnswerIsRefusedByName) {
-  EXPECT_EQ(chat_with("response_format", {{"type", "xml"}}), "response_format");
+  EXPECT_EQ(chat_with("response_format", {{"type", "xml"}}), "response_format.type");
   EXPECT_EQ(chat_with("response_format", {{"type", "json_object"}}), "ok");
   EXPECT_EQ(chat_with("response_format", {{"type", "text"}}), "ok");
   EXPECT_EQ(chat_with("tool_choice", "required"), "tool_choice");
