@@ -264,7 +264,9 @@ class Reading : DocumentReader {
   }
 
   void preprocess(const Yaml& node) {
-    auto& [input, how] = out_.preprocess.emplace();
+    PreprocessConfig& config = out_.preprocess.emplace();
+    std::string& input = config.input;
+    images::Preprocessing& how = config.how;
     using Resize = images::Preprocessing::Resize;
     map(node, "preprocess",
         {{"input", [&](auto& v) { text(v, input); }},

@@ -140,7 +140,7 @@ export function Overview() {
       <Shards />
       <Gpus />
       <Card title="Last warnings" class="full">
-        {live.warnings.length ? <ol class="log">{[...live.warnings].reverse().map((line) => <li>{line}</li>)}</ol> : <p class="empty">None since the start.</p>}
+        {live.warnings.length ? <ol class="log" tabIndex={0} aria-label="The last warnings">{[...live.warnings].reverse().map((line) => <li>{line}</li>)}</ol> : <p class="empty">None since the start.</p>}
       </Card>
     </div>
   );
