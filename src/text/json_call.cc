@@ -50,7 +50,7 @@ JsonCall::State JsonCall::read(AnswerFeed& feed, AnswerSink& sink) {
     const char c = feed.text[0];
     bool again = false;
     const State state = push(c, sink, again);
-    if (again) continue;
+    if (again && state == State::kMore) continue;
     feed.skip(1);
     if (!begun_) raw_ += c;
     if (begun_ && !raw_.empty()) raw_.clear();

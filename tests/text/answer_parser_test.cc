@@ -82,6 +82,9 @@ TEST(AnswerParser, ABrokenCallIsTextUntilItHasAName) {
   check({Format::kHermes}, "<tool_call>{\"nam", {"{\"nam", "", ""});
   check({Format::kHermes}, "<tool_call>{\"other\": 1}</tool_call>", {"{\"other\": 1}</tool_call>", "", ""});
   check({Format::kHermes}, "<tool_call>{\"name\": 1}", {"{\"name\": 1}", "", ""});
+  check({Format::kHermes}, "<tool_call>{\"name\": 1, ", {"{\"name\": 1, ", "", ""});
+  for (std::string no_value : {"{\"name\": ,", "{\"name\": }", "{\"other\":]", "{\"arguments\":, {}}"})
+    check({Format::kLlama}, no_value, {no_value, "", ""});
   check({Format::kHermes}, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": [1", {"", "", "f({\"a\": [1)"});
 }
 
