@@ -96,24 +96,24 @@ const KeyTable& Authenticator::table() {
 }
 
 base::Result<IdentityRef> Authenticator::by_secret(std::string_view secret, const wire::Request& request,
-                                                   Refusal& why) {
+                                                   Rejection& why) {
   if (const IdentityRef* known = table().find(digest_of(secret))) {
     if (env_.wall() < (*known)->expires) return *known;
-    why = {Refusal::Kind::kExpired, (*known)->name};
+    why = {Rejection::Kind::kExpired, (*known)->name};
     return failure(Code::kUnauthenticated, "the key '" + (*known)->name + "' has expired: ask for a new one");
   }
   if (sources_.tokens && is_json_web_token(secret)) {
     const wire::PeerInfo* peer = request.peer;
     auto known = sources_.tokens->verify(secret, peer ? peer->host() : std::string_view(), env_.now(), env_.wall());
-    if (!known) why = {Refusal::Kind::kToken, known.error().text};
+    if (!known) why = {Rejection::Kind::kToken, known.error().text};
     return known;
   }
-  why.kind = Refusal::Kind::kUnknown;
+  why.kind = Rejection::Kind::kUnknown;
   return failure(Code::kUnauthenticated, "the key is not known here");
 }
 
 // A null Identity: nothing is shown that anybody could check.
-base::Result<IdentityRef> Authenticator::identify(const wire::Request& request, Refusal& why) {
+base::Result<IdentityRef> Authenticator::identify(const wire::Request& request, Rejection& why) {
   if (takes_secrets()) {
     auto shown = credentials_of(request);
     if (!shown) return shown.error();
@@ -148,7 +148,7 @@ base::Status Authenticator::nobody(Permission permission) const {
 }
 
 std::string Authenticator::name_of(const wire::Request& request) {
-  Refusal why;
+  Rejection why;
   auto found = identify(request, why);
   return found && *found ? (*found)->name : std::string();
 }
@@ -156,7 +156,7 @@ std::string Authenticator::name_of(const wire::Request& request) {
 // A Caller without an Identity: it shows nothing.
 base::Result<wire::Caller> Authenticator::admit_known(const wire::Request& request, Permission permission,
                                                       std::string_view protocol) {
-  Refusal why;
+  Rejection why;
   auto found = identify(request, why);
   if (!found) {
     log_refused(why, request);
@@ -172,7 +172,7 @@ base::Result<wire::Caller> Authenticator::admit_known(const wire::Request& reque
 }
 
 // One line for any number of one kind; of the secrets nothing is said.
-void Authenticator::log_refused(const Refusal& why, const wire::Request& request) {
+void Authenticator::log_refused(const Rejection& why, const wire::Request& request) {
   RefusalCount& refused = refused_[size_t(why.kind)];
   ++refused.count;
   if (env_.now() < refused.log_next) return;
@@ -180,16 +180,16 @@ void Authenticator::log_refused(const Refusal& why, const wire::Request& request
   const uint64_t count = std::exchange(refused.count, 0);
   const std::string_view from = request.peer ? std::string_view(request.peer->address) : std::string_view();
   switch (why.kind) {
-    case Refusal::Kind::kMalformed:
+    case Rejection::Kind::kMalformed:
       return base::log::warning("requests whose key cannot be read were refused",
                                 {{"count", count}, {"latest_from", from}});
-    case Refusal::Kind::kUnknown:
+    case Rejection::Kind::kUnknown:
       return base::log::warning("requests with keys that are not known were refused",
                                 {{"count", count}, {"latest_from", from}});
-    case Refusal::Kind::kExpired:
+    case Rejection::Kind::kExpired:
       return base::log::warning("requests with keys that have expired were refused",
                                 {{"count", count}, {"latest_key", why.detail}, {"latest_from", from}});
-    case Refusal::Kind::kToken:
+    case Rejection::Kind::kToken:
       return base::log::warning("requests with tokens that are not valid were refused",
                                 {{"count", count}, {"latest_reason", why.detail}, {"latest_from", from}});
   }

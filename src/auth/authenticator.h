@@ -63,16 +63,16 @@ class Authenticator final : public wire::Authenticator {
   base::Result<wire::Caller> admit_known(const wire::Request& request, wire::Permission permission,
                                          std::string_view protocol);
   // Why a secret is no good, for the log.
-  struct Refusal {
+  struct Rejection {
     enum class Kind : uint8_t { kMalformed, kUnknown, kExpired, kToken };
     Kind kind = Kind::kMalformed;
     std::string detail;  // kExpired: the key's name; kToken: what is wrong with it
   };
-  base::Result<IdentityRef> identify(const wire::Request& request, Refusal& why);
-  base::Result<IdentityRef> by_secret(std::string_view secret, const wire::Request& request, Refusal& why);
+  base::Result<IdentityRef> identify(const wire::Request& request, Rejection& why);
+  base::Result<IdentityRef> by_secret(std::string_view secret, const wire::Request& request, Rejection& why);
   const KeyTable& table();
   bool takes_secrets() const { return sources_.keys || sources_.tokens; }
-  void log_refused(const Refusal& why, const wire::Request& request);
+  void log_refused(const Rejection& why, const wire::Request& request);
 
   base::Env& env_;
   const Sources sources_;

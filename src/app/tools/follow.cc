@@ -34,7 +34,7 @@ std::string ms_text(double seconds) { return fmt::format("{:.3f} ms", seconds * 
 std::string clock_text(const std::string& time) { return time.size() >= 23 ? time.substr(11, 12) : time; }
 
 // The console's API is for keys with the role metrics.
-std::string refusal(const base::Result<net::Client::Reply>& reply) {
+std::string console_error(const base::Result<net::Client::Reply>& reply) {
   std::string wrong = complaint(reply);
   if (reply && (reply->status == 401 || reply->status == 403))
     wrong += "; this wants a key with the role metrics: --key or WEIR_API_KEY";
@@ -120,7 +120,7 @@ Exit tail(const Remote& remote, const TailOptions& options) {
                                 std::fflush(stdout);
                                 return wrong.empty() && (options.count == 0 || shown < options.count);
                               });
-  if (auto refused = refusal(reply); !refused.empty()) return fail(refused);
+  if (auto refused = console_error(reply); !refused.empty()) return fail(refused);
   if (wrong.empty() && options.count > 0 && shown >= options.count) return Exit::kOk;
   return fail(wrong.empty() ? "the server has ended the stream" : wrong);
 }
@@ -131,7 +131,7 @@ Exit trace(const Remote& remote, const TraceOptions& options) {
   if (!options.id.empty()) add("id=" + base::percent_encode(options.id));
   if (options.id.empty()) add((options.slow ? "slowest=" : "last=") + std::to_string(options.count));
   auto reply = ask(remote, "GET", "/console/v1/timelines?" + query);
-  if (auto refused = refusal(reply); !refused.empty()) return fail(refused);
+  if (auto refused = console_error(reply); !refused.empty()) return fail(refused);
   const json answer = json::parse(reply->body, nullptr, false);
   if (!answer.is_object() || !answer.contains("requests") || !answer["requests"].is_array())
     return fail("the server's answer is no list of requests");

@@ -38,8 +38,8 @@ class RequestFeed {
 
  private:
   struct Batch;
-  struct Desk;  // one shard's followers, as the others know of them
-  const std::vector<std::unique_ptr<Desk>> desks_;
+  struct ShardFollowers;  // one shard's followers, as the others know of them
+  const std::vector<std::unique_ptr<ShardFollowers>> by_shard_;
   const Post post_;
   std::atomic<uint32_t> followers_{0};
 };

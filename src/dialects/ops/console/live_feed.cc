@@ -16,7 +16,7 @@ struct LiveFeed::Moment {
   std::array<base::Bytes, 2> state, change;  // by Shown
 };
 
-struct LiveFeed::Desk {
+struct LiveFeed::ShardFollowers {
   ShardLive* live = nullptr;  // on its shard's thread
   std::atomic<uint32_t> followers{0};
   std::atomic<uint32_t> on_the_way{0};  // moments that it has not taken yet
@@ -43,7 +43,7 @@ std::vector<std::unique_ptr<T>> one_each(uint32_t n) {
 }  // namespace
 
 LiveFeed::LiveFeed(uint32_t shards, Post post, Look look)
-    : desks_(one_each<Desk>(shards)), post_(std::move(post)), look_(std::move(look)) {}
+    : by_shard_(one_each<ShardFollowers>(shards)), post_(std::move(post)), look_(std::move(look)) {}
 
 LiveFeed::~LiveFeed() { stop(); }
 
@@ -61,7 +61,7 @@ void LiveFeed::stop() {
 }
 
 bool LiveFeed::wanted() const {
-  return std::any_of(desks_.begin(), desks_.end(), [](const auto& desk) { return desk->followers.load() > 0; });
+  return std::any_of(by_shard_.begin(), by_shard_.end(), [](const auto& here) { return here->followers.load() > 0; });
 }
 
 // Whoever comes is told at once, but a crowd that comes and goes does not keep the thread busy.
@@ -91,19 +91,19 @@ void LiveFeed::turn() {
     if (last_) moment->change[size_t(shown)] = event(state->change_from(*last_, shown), "change");
   }
   last_ = std::move(state);
-  for (size_t i = 0; i < desks_.size(); ++i) {
-    Desk& desk = *desks_[i];
-    if (desk.followers.load() == 0 || desk.on_the_way.load() >= kMostMoments) continue;
-    desk.on_the_way.fetch_add(1);
-    post_(base::ShardId(i), [&desk, moment = std::shared_ptr<const Moment>(moment)] {
-      desk.on_the_way.fetch_sub(1);
-      if (desk.live) desk.live->deliver(*moment);
+  for (size_t i = 0; i < by_shard_.size(); ++i) {
+    ShardFollowers& here = *by_shard_[i];
+    if (here.followers.load() == 0 || here.on_the_way.load() >= kMostMoments) continue;
+    here.on_the_way.fetch_add(1);
+    post_(base::ShardId(i), [&here, moment = std::shared_ptr<const Moment>(moment)] {
+      here.on_the_way.fetch_sub(1);
+      if (here.live) here.live->deliver(*moment);
     });
   }
 }
 
-void LiveFeed::come(Desk& desk) {
-  desk.followers.fetch_add(1);
+void LiveFeed::come(ShardFollowers& here) {
+  here.followers.fetch_add(1);
   {
     std::lock_guard lock(mutex_);
     arrived_ = true;
@@ -122,7 +122,7 @@ class LiveFeed::ShardLive::Follower final : public wire::ExchangeListener {
 
   void on_close(wire::Exchange&, bool) override { home_.leave(*this); }
 
-  void hear(const Moment& moment) {
+  void deliver(const Moment& moment) {
     if (exchange_.backlog() >= kMostBacklog) return;
     const bool next = known_ > 0 && known_ + 1 == moment.number && !moment.change[0].empty();
     known_ = moment.number;
@@ -139,11 +139,11 @@ class LiveFeed::ShardLive::Follower final : public wire::ExchangeListener {
 
 LiveFeed::ShardLive::ShardLive(LiveFeed& feed, base::ShardId shard, wire::Router& router)
     : feed_(feed), shard_(shard), router_(router) {
-  feed_.desks_[size_t(shard)]->live = this;
+  feed_.by_shard_[size_t(shard)]->live = this;
   router.add({"GET", "/console/v1/live", this, "console", {wire::BodyPlan::kIgnore}, wire::Permission::kMetrics});
 }
 
-LiveFeed::ShardLive::~ShardLive() { feed_.desks_[size_t(shard_)]->live = nullptr; }
+LiveFeed::ShardLive::~ShardLive() { feed_.by_shard_[size_t(shard_)]->live = nullptr; }
 
 void LiveFeed::ShardLive::serve(wire::Exchange& x, const wire::PathArgs&) {
   if (draining_ || followers_.size() >= kMostFollowers)
@@ -162,12 +162,12 @@ void LiveFeed::ShardLive::serve(wire::Exchange& x, const wire::PathArgs&) {
   std::string hello;
   wire::append_sse_comment(hello, "following");
   x.body(base::Bytes::adopt(std::move(hello)));
-  feed_.come(*feed_.desks_[size_t(shard_)]);
+  feed_.come(*feed_.by_shard_[size_t(shard_)]);
 }
 
 void LiveFeed::ShardLive::leave(const Follower& follower) {
   std::erase(followers_, &follower);
-  feed_.desks_[size_t(shard_)]->followers.fetch_sub(1);
+  feed_.by_shard_[size_t(shard_)]->followers.fetch_sub(1);
 }
 
 void LiveFeed::ShardLive::drain() {
@@ -176,7 +176,7 @@ void LiveFeed::ShardLive::drain() {
 }
 
 void LiveFeed::ShardLive::deliver(const Moment& moment) {
-  for (auto* follower : std::vector(followers_)) follower->hear(moment);
+  for (auto* follower : std::vector(followers_)) follower->deliver(moment);
 }
 
 }  // namespace weir::ops

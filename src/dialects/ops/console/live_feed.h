@@ -49,12 +49,12 @@ class LiveFeed {
 
  private:
   struct Moment;
-  struct Desk;  // one shard's followers, as the thread knows of them
+  struct ShardFollowers;  // one shard's followers, as the thread knows of them
   bool wanted() const;
   void run();
-  void come(Desk& desk);
+  void come(ShardFollowers& here);
 
-  const std::vector<std::unique_ptr<Desk>> desks_;
+  const std::vector<std::unique_ptr<ShardFollowers>> by_shard_;
   const Post post_;
   const Look look_;
   std::unique_ptr<const LiveState> last_;  // the thread's, as the number
