@@ -1,7 +1,6 @@
 // generate.h for models of text: one Call that makes tokens, its text as it comes.
 #include <algorithm>
 
-#include "base/stepped_charge.h"
 #include "bus/call_handle.h"
 #include "bus/offload_handle.h"
 #include "dialects/oip/generate.h"
@@ -12,6 +11,7 @@
 #include "marshal/times.h"
 #include "text/completion.h"
 #include "wire/answer_flow.h"
+#include "wire/gathered_answer.h"
 #include "wire/offload.h"
 
 namespace weir::oip {
@@ -194,15 +194,11 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
     token_ += tokenizer.special(token.id) ? ",\"special\":true}" : ",\"special\":false}";
   }
 
-  // An answer in one piece is charged while it grows, and once more for the JSON that is made of it.
-  bool charge_gathered() {
-    const uint64_t holds = piece_.size() + token_.size();
-    return holds <= gathered_.used() || gathered_.take(holds - gathered_.used());
-  }
+  bool charge_gathered() { return gathered_.grow(charged_, piece_.size() + token_.size()); }
 
   // Sends the new text, or all of it.
   void send(std::string_view finish_reason) {
-    if (!streams() && !gathered_.take(gathered_.used())) return respond_error(exchange_, wire::no_room_for_answer());
+    if (!streams() && !gathered_.charge_text()) return respond_error(exchange_, wire::no_room_for_answer());
     std::string out = head_ + ",\"text_output\":";
     marshal::write_string(out, piece_);
     if (request_.details) {
@@ -216,7 +212,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
     }
     out += '}';
     piece_.clear(), token_.clear();
-    gathered_.give(gathered_.used());
+    gathered_.release();
     if (!streams()) return respond_inferred(exchange_, std::move(out));
     send_event(exchange_, out);
   }
@@ -250,8 +246,9 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
   Delivery delivery_;
   std::string head_;
   text::Completion text_;
-  std::string piece_, token_;  // text and token details that have not been sent
-  base::SteppedCharge gathered_{exchange_.memory(), base::MemoryKind::kAnswers};  // for them, in one piece
+  std::string piece_, token_;                          // text and token details that have not been sent
+  wire::GatheredAnswer gathered_{exchange_.memory()};  // of them, in one piece
+  uint64_t charged_ = 0;                               // bytes that it has counted
   bus::CallHandle call_;
   bus::OffloadHandle tokenizing_;
 };

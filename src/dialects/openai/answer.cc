@@ -110,11 +110,7 @@ void Answer::Choice::done(const msg::Done& done) {
 // ---- All of them
 
 Answer::Answer(OpenAiState& state, wire::Exchange& exchange, Kind kind, Request request)
-    : state_(state),
-      exchange_(exchange),
-      kind_(kind),
-      request_(std::move(request)),
-      gathered_(exchange.memory(), base::MemoryKind::kAnswers) {}
+    : state_(state), exchange_(exchange), kind_(kind), request_(std::move(request)), gathered_(exchange.memory()) {}
 
 Answer::~Answer() { leave(); }
 
@@ -214,17 +210,13 @@ void Answer::fail(const base::Status& status) {
 }
 
 bool Answer::charge(Choice& choice) {
-  const uint64_t holds = choice.delta.weight() + choice.prompt_logprobs.size();
-  if (holds <= choice.charged) return true;
-  if (!gathered_.take(holds - choice.charged)) return false;
-  choice.charged = holds;
-  return true;
+  return gathered_.grow(choice.charged, choice.delta.weight() + choice.prompt_logprobs.size());
 }
 
-bool Answer::charge_written() { return gathered_.take(gathered_.used()); }
+bool Answer::charge_written() { return gathered_.charge_text(); }
 
 void Answer::finish_written(std::string json) {
-  gathered_.give(gathered_.used());
+  gathered_.release();
   respond_json(exchange_, std::move(json));
 }
 

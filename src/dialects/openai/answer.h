@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "base/stepped_charge.h"
 #include "bus/call_handle.h"
 #include "dialects/openai/choice_delta.h"
 #include "dialects/openai/prompt.h"
@@ -18,6 +17,7 @@
 #include "msg/call.h"
 #include "text/completion.h"
 #include "wire/exchange.h"
+#include "wire/gathered_answer.h"
 
 namespace weir::openai {
 
@@ -99,7 +99,7 @@ class Answer : public wire::ExchangeListener {
 
   std::shared_ptr<const msg::TextSpec> spec_;
   std::string head_;
-  base::SteppedCharge gathered_;
+  wire::GatheredAnswer gathered_;
   size_t open_ = 0;
   bool counted_ = false;
 };

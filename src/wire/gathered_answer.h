@@ -1,0 +1,33 @@
+// GatheredAnswer: charges the memory ledger for an answer in one piece: its parts while they grow, and once more for
+// the text that is written of them. The shard's thread.
+#pragma once
+
+#include <cstdint>
+
+#include "base/stepped_charge.h"
+
+namespace weir::wire {
+
+class GatheredAnswer {
+ public:
+  // Without a ledger there is always room.
+  explicit GatheredAnswer(base::MemoryLedger* ledger) : charge_(ledger, base::MemoryKind::kAnswers) {}
+
+  // A part of which `counted` bytes are charged holds `bytes` now; `counted` follows, and never shrinks. False: there
+  // is no room, and nothing has changed; the answer is wire::no_room_for_answer().
+  bool grow(uint64_t& counted, uint64_t bytes) {
+    if (bytes <= counted) return true;
+    if (!charge_.take(bytes - counted)) return false;
+    counted = bytes;
+    return true;
+  }
+  // Before all parts are written into one text, which is about as long as they are. False: there is no room.
+  bool charge_text() { return charge_.take(charge_.used()); }
+  // The parts are gone, and the text belongs to the Exchange, which charges it.
+  void release() { charge_.give(charge_.used()); }
+
+ private:
+  base::SteppedCharge charge_;
+};
+
+}  // namespace weir::wire
