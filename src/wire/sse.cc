@@ -13,6 +13,14 @@ void append_line(std::string& out, std::string_view text) {
 
 }  // namespace
 
+Response stream_head(std::string_view content_type) {
+  Response head;
+  head.fields.add("content-type", content_type);
+  head.fields.add("cache-control", "no-cache");
+  head.fields.add("x-accel-buffering", "no");
+  return head;
+}
+
 void append_sse(std::string& out, std::string_view data, std::string_view event, std::string_view id) {
   out.reserve(out.size() + data.size() + event.size() + id.size() + 24);
   if (!event.empty()) out += "event: ", append_line(out, event);

@@ -65,11 +65,7 @@ StreamFormat stream_format(const wire::Request& request) {
 
 void PartWriter::open() {
   if (exchange_.responding()) return;
-  wire::Response response;
-  response.fields.add("content-type", content_type_.empty() ? stream_type(format_) : content_type_);
-  response.fields.add("cache-control", "no-cache");
-  response.fields.add("x-accel-buffering", "no");
-  exchange_.head(std::move(response));
+  exchange_.head(wire::stream_head(content_type_.empty() ? stream_type(format_) : content_type_));
 }
 
 base::Status PartWriter::send(base::Bytes part) {

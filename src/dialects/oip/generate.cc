@@ -27,11 +27,7 @@ void generate_stream(OipState& state, wire::Exchange& exchange, const wire::Path
 
 void open_stream(wire::Exchange& exchange) {
   if (exchange.responding()) return;
-  wire::Response response;
-  response.fields.add("content-type", wire::kSseType);
-  response.fields.add("cache-control", "no-cache");
-  response.fields.add("x-accel-buffering", "no");
-  exchange.head(std::move(response));
+  exchange.head(wire::stream_head());
 }
 
 void send_event(wire::Exchange& exchange, std::string_view json) {

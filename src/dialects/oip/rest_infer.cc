@@ -206,11 +206,7 @@ class RestStream final : public RestInference {
   }
   void open() {
     if (exchange_.responding()) return;
-    wire::Response response;
-    response.fields.add("content-type", wire::kSseType);
-    response.fields.add("cache-control", "no-cache");
-    response.fields.add("x-accel-buffering", "no");
-    exchange_.head(std::move(response));
+    exchange_.head(wire::stream_head());
   }
   void send(std::string event) {
     open();

@@ -67,10 +67,7 @@ class Streamed final : public Answer {
     if (exchange_.responding()) return;
     make_head(kind_ == Kind::kChat ? "chat.completion.chunk" : "text_completion");
     prefix_ = "data: {" + head() + ",\"choices\":[";
-    wire::Response response;
-    response.fields.add("content-type", wire::kSseType);
-    response.fields.add("cache-control", "no-cache");
-    response.fields.add("x-accel-buffering", "no");
+    wire::Response response = wire::stream_head();
     add_timing(exchange_, response.fields);
     exchange_.head(std::move(response));
   }

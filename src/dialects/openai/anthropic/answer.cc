@@ -89,11 +89,7 @@ class MessageAnswer final : public Answer {
 
   void open(const Choice& choice, std::string& events) {
     if (exchange_.responding()) return;
-    wire::Response response;
-    response.fields.add("content-type", wire::kSseType);
-    response.fields.add("cache-control", "no-cache");
-    response.fields.add("x-accel-buffering", "no");
-    exchange_.head(std::move(response));
+    exchange_.head(wire::stream_head());
     std::string data = R"({"type":"message_start","message":)" + message_head();
     data += R"("content":[],"stop_reason":null,"stop_sequence":null,)";
     write_counts(data, choice);

@@ -6,6 +6,7 @@
 #include "dialects/openai/ollama/ollama.h"
 #include "marshal/json_tensor.h"
 #include "wire/answer_flow.h"
+#include "wire/sse.h"
 
 namespace weir::openai::ollama {
 namespace {
@@ -84,11 +85,7 @@ class OllamaAnswer final : public Answer {
 
   void open() {
     if (exchange_.responding()) return;
-    wire::Response response;
-    response.fields.add("content-type", "application/x-ndjson");
-    response.fields.add("cache-control", "no-cache");
-    response.fields.add("x-accel-buffering", "no");
-    exchange_.head(std::move(response));
+    exchange_.head(wire::stream_head("application/x-ndjson"));
   }
   void send(std::string line) { exchange_.body(base::Bytes::adopt(std::move(line))); }
 
