@@ -27,26 +27,15 @@ struct RequestFeed::Batch {
   uint64_t dropped = 0;
 };
 
-struct RequestFeed::ShardFollowers {
+// Each has a cache line of its own: its counters change with its own shard's followers.
+struct alignas(64) RequestFeed::ShardFollowers {
   ShardFeed* feed = nullptr;  // on its shard's thread
   std::atomic<uint32_t> followers{0};
   std::atomic<size_t> on_the_way{0};  // bytes of batches that it has not taken yet
   std::atomic<uint64_t> dropped{0};   // lines that did not even set out
 };
 
-namespace {
-
-template <class T>
-std::vector<std::unique_ptr<T>> make_all(uint32_t n) {
-  std::vector<std::unique_ptr<T>> out;
-  for (uint32_t i = 0; i < n; ++i) out.push_back(std::make_unique<T>());
-  return out;
-}
-
-}  // namespace
-
-RequestFeed::RequestFeed(uint32_t shards, Post post)
-    : by_shard_(make_all<ShardFollowers>(shards)), post_(std::move(post)) {}
+RequestFeed::RequestFeed(uint32_t shards, Post post) : by_shard_(shards), post_(std::move(post)) {}
 RequestFeed::~RequestFeed() = default;
 
 std::unique_ptr<RequestFeed::ShardFeed> RequestFeed::on_shard(base::ShardId shard, base::Env& env,
@@ -96,12 +85,12 @@ class RequestFeed::ShardFeed::Follower final : public wire::ExchangeListener {
 
 RequestFeed::ShardFeed::ShardFeed(RequestFeed& feed, base::ShardId shard, base::Env& env, wire::Router& router)
     : feed_(feed), shard_(shard), env_(env) {
-  feed_.by_shard_[size_t(shard)]->feed = this;
+  feed_.by_shard_[size_t(shard)].feed = this;
   router.add({"GET", "/console/v1/requests", this, "console", {wire::BodyPlan::kIgnore}, wire::Permission::kObserve});
   router.observe(*this);
 }
 
-RequestFeed::ShardFeed::~ShardFeed() { feed_.by_shard_[size_t(shard_)]->feed = nullptr; }
+RequestFeed::ShardFeed::~ShardFeed() { feed_.by_shard_[size_t(shard_)].feed = nullptr; }
 
 void RequestFeed::ShardFeed::serve(wire::Exchange& x, const wire::PathArgs&) {
   auto filter = RequestFilter::from_query(x.request());
@@ -112,7 +101,7 @@ void RequestFeed::ShardFeed::serve(wire::Exchange& x, const wire::PathArgs&) {
   auto follower = std::make_unique<Follower>(*this, x, std::move(*filter));
   followers_.push_back(follower.get());
   x.attach(std::move(follower));
-  feed_.by_shard_[size_t(shard_)]->followers.fetch_add(1);
+  feed_.by_shard_[size_t(shard_)].followers.fetch_add(1);
   feed_.followers_.fetch_add(1);
   wire::Response response;
   response.fields.add("content-type", wire::kSseType);
@@ -126,7 +115,7 @@ void RequestFeed::ShardFeed::serve(wire::Exchange& x, const wire::PathArgs&) {
 
 void RequestFeed::ShardFeed::leave(const Follower& follower) {
   std::erase(followers_, &follower);
-  feed_.by_shard_[size_t(shard_)]->followers.fetch_sub(1);
+  feed_.by_shard_[size_t(shard_)].followers.fetch_sub(1);
   feed_.followers_.fetch_sub(1);
 }
 
@@ -181,7 +170,7 @@ void RequestFeed::ShardFeed::flush() {
   if (!batch_) return;
   const std::shared_ptr<const Batch> batch = std::exchange(batch_, nullptr);
   for (size_t i = 0; i < feed_.by_shard_.size(); ++i) {
-    ShardFollowers& here = *feed_.by_shard_[i];
+    ShardFollowers& here = feed_.by_shard_[i];
     if (here.followers.load(std::memory_order_relaxed) == 0) continue;
     if (here.on_the_way.load(std::memory_order_relaxed) > kMostOnTheWay) {
       here.dropped.fetch_add(batch->entries.size() + batch->dropped, std::memory_order_relaxed);
@@ -196,7 +185,7 @@ void RequestFeed::ShardFeed::flush() {
 }
 
 void RequestFeed::ShardFeed::deliver(const Batch& batch) {
-  const uint64_t lost = feed_.by_shard_[size_t(shard_)]->dropped.exchange(0, std::memory_order_relaxed);
+  const uint64_t lost = feed_.by_shard_[size_t(shard_)].dropped.exchange(0, std::memory_order_relaxed);
   for (auto* follower : std::vector(followers_)) follower->deliver(batch, lost);
 }
 

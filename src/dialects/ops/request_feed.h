@@ -39,7 +39,7 @@ class RequestFeed {
  private:
   struct Batch;
   struct ShardFollowers;  // one shard's followers, as the others know of them
-  const std::vector<std::unique_ptr<ShardFollowers>> by_shard_;
+  std::vector<ShardFollowers> by_shard_;
   const Post post_;
   std::atomic<uint32_t> followers_{0};
 };

@@ -16,7 +16,8 @@ struct LiveFeed::Moment {
   std::array<base::Bytes, 2> state, change;  // by Shown
 };
 
-struct LiveFeed::ShardFollowers {
+// Each has a cache line of its own: its counters change with its own shard's followers.
+struct alignas(64) LiveFeed::ShardFollowers {
   ShardLive* live = nullptr;  // on its shard's thread
   std::atomic<uint32_t> followers{0};
   std::atomic<uint32_t> on_the_way{0};  // moments that it has not taken yet
@@ -33,17 +34,10 @@ base::Bytes event(std::string_view data, std::string_view name) {
   return base::Bytes::adopt(std::move(out));
 }
 
-template <class T>
-std::vector<std::unique_ptr<T>> one_each(uint32_t n) {
-  std::vector<std::unique_ptr<T>> out;
-  for (uint32_t i = 0; i < n; ++i) out.push_back(std::make_unique<T>());
-  return out;
-}
-
 }  // namespace
 
 LiveFeed::LiveFeed(uint32_t shards, Post post, Look look)
-    : by_shard_(one_each<ShardFollowers>(shards)), post_(std::move(post)), look_(std::move(look)) {}
+    : by_shard_(shards), post_(std::move(post)), look_(std::move(look)) {}
 
 LiveFeed::~LiveFeed() { stop(); }
 
@@ -61,7 +55,7 @@ void LiveFeed::stop() {
 }
 
 bool LiveFeed::wanted() const {
-  return std::any_of(by_shard_.begin(), by_shard_.end(), [](const auto& here) { return here->followers.load() > 0; });
+  return std::any_of(by_shard_.begin(), by_shard_.end(), [](const auto& here) { return here.followers.load() > 0; });
 }
 
 // Whoever comes is told at once, but a crowd that comes and goes does not keep the thread busy.
@@ -92,7 +86,7 @@ void LiveFeed::turn() {
   }
   last_ = std::move(state);
   for (size_t i = 0; i < by_shard_.size(); ++i) {
-    ShardFollowers& here = *by_shard_[i];
+    ShardFollowers& here = by_shard_[i];
     if (here.followers.load() == 0 || here.on_the_way.load() >= kMostMoments) continue;
     here.on_the_way.fetch_add(1);
     post_(base::ShardId(i), [&here, moment = std::shared_ptr<const Moment>(moment)] {
@@ -139,11 +133,11 @@ class LiveFeed::ShardLive::Follower final : public wire::ExchangeListener {
 
 LiveFeed::ShardLive::ShardLive(LiveFeed& feed, base::ShardId shard, wire::Router& router)
     : feed_(feed), shard_(shard), router_(router) {
-  feed_.by_shard_[size_t(shard)]->live = this;
+  feed_.by_shard_[size_t(shard)].live = this;
   router.add({"GET", "/console/v1/live", this, "console", {wire::BodyPlan::kIgnore}, wire::Permission::kMetrics});
 }
 
-LiveFeed::ShardLive::~ShardLive() { feed_.by_shard_[size_t(shard_)]->live = nullptr; }
+LiveFeed::ShardLive::~ShardLive() { feed_.by_shard_[size_t(shard_)].live = nullptr; }
 
 void LiveFeed::ShardLive::serve(wire::Exchange& x, const wire::PathArgs&) {
   if (draining_ || followers_.size() >= kMostFollowers)
@@ -162,12 +156,12 @@ void LiveFeed::ShardLive::serve(wire::Exchange& x, const wire::PathArgs&) {
   std::string hello;
   wire::append_sse_comment(hello, "following");
   x.body(base::Bytes::adopt(std::move(hello)));
-  feed_.come(*feed_.by_shard_[size_t(shard_)]);
+  feed_.come(feed_.by_shard_[size_t(shard_)]);
 }
 
 void LiveFeed::ShardLive::leave(const Follower& follower) {
   std::erase(followers_, &follower);
-  feed_.by_shard_[size_t(shard_)]->followers.fetch_sub(1);
+  feed_.by_shard_[size_t(shard_)].followers.fetch_sub(1);
 }
 
 void LiveFeed::ShardLive::drain() {

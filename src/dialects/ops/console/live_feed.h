@@ -54,7 +54,7 @@ class LiveFeed {
   void run();
   void come(ShardFollowers& here);
 
-  const std::vector<std::unique_ptr<ShardFollowers>> by_shard_;
+  std::vector<ShardFollowers> by_shard_;
   const Post post_;
   const Look look_;
   std::unique_ptr<const LiveState> last_;  // the thread's, as the number
