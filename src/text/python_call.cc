@@ -48,34 +48,35 @@ class PythonReader {
     return out;
   }
 
-  // Names or texts, each with a value behind `sign`, up to `end`.
-  bool members(Json& out, char end, char sign) {
+  // A list with commas up to `end`; `read_one` reads each item.
+  template <class ReadOne>
+  bool list(char end, ReadOne read_one) {
     for (bool first = true;; first = false) {
       space();
       if (take(end)) return true;
       if (!first && !take(',')) return false;
       space();
       if (take(end)) return true;
-      Json key;
-      if (sign == '=')
-        key = word();
-      else if (!value(key) || !key.is_string())
-        return false;
-      space();
-      if (key.get_ref<const std::string&>().empty() || !take(sign) || out.size() >= kMostMembers) return false;
-      if (!value(out[key.get<std::string>()])) return false;
+      if (!read_one()) return false;
     }
+  }
+  // Names or texts, each with a value behind `sign`, up to `end`.
+  bool members(Json& out, char end, char sign) {
+    return list(end, [&] { return member(out, sign); });
+  }
+  bool member(Json& out, char sign) {
+    Json key;
+    if (sign == '=')
+      key = word();
+    else if (!value(key) || !key.is_string())
+      return false;
+    space();
+    if (key.get_ref<const std::string&>().empty() || !take(sign) || out.size() >= kMostMembers) return false;
+    return value(out[key.get<std::string>()]);
   }
   bool elements(Json& out, char end) {
     out = Json::array();
-    for (bool first = true;; first = false) {
-      space();
-      if (take(end)) return true;
-      if (!first && !take(',')) return false;
-      space();
-      if (take(end)) return true;
-      if (!value(out.emplace_back())) return false;
-    }
+    return list(end, [&] { return value(out.emplace_back()); });
   }
 
   bool value(Json& out) {
