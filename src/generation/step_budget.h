@@ -46,7 +46,7 @@ class StepBudget {
     std::array<Sample, 3> kept{};
     uint32_t count = 0;
     void add(Sample sample) { kept[count++ % kept.size()] = sample; }
-    // That of the median speed; of two the slower one. There is one.
+    // The sample of the median speed; the slower one of two. `count` is at least 1.
     Sample median() const;
     uint32_t largest_prefill() const;
   };

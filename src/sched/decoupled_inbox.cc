@@ -118,6 +118,7 @@ Status DecoupledInbox::begin(msg::Call& call) {
   auto at = inside_.emplace(due, Inside{&call, std::move(*answers), now, 0});
   if (set_timer()) return ++own, Status();
   inside_.erase(at);
+  if (own == 0) tenants_.erase(call.tenant);
   return base::try_again(Code::kResourceExhausted, "no thread could be started to answer; try again later");
 }
 
