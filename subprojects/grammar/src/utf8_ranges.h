@@ -46,7 +46,7 @@ void each_utf8_sequence(CodeRange range, Each&& each) {
     std::array<uint8_t, 4> from{}, to{};
     encode(first, length, from), encode(last, length, to);
     std::array<ByteRange, 4> bytes{};
-    for (size_t i = 0; i < length; ++i) bytes[i] = {from[i], to[i]};
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = {from[i], to[i]};
     each(bytes, length);
   };
   split(split, range.first, range.last);
