@@ -29,7 +29,7 @@ class GrpsDialect final : public dialects::Dialect {
   void add_settings(std::vector<base::Setting>& rows) override;
   std::vector<std::string_view> services() const override { return {Grps::kService}; }
   std::vector<dialects::FrontPageLink> links() const override {
-    return {{"monitor", "/grps/v1/", "Charts: requests, latency, memory, batches"}};
+    return {{"monitor", "/grps/v1/monitor/metrics", "GRPS' metrics: requests, latency, memory, batches"}};
   }
 
   base::Status open(const dialects::ServerServices& services) override {

@@ -85,7 +85,7 @@ void monitor_metrics(GrpsState& state, Exchange& exchange) {
                    Exchange::Compress::kIfAccepted);
 }
 
-// The console has the charts of the series; without it GET / has links.
+// The console has the charts of the series; without it GET / links monitor_metrics().
 void monitor_page(GrpsState&, Exchange& exchange) {
   wire::Response response;
   response.status = 302;
