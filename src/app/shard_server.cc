@@ -133,7 +133,7 @@ ShardServer::ShardServer(net::Shard& shard, ServerState& state)
       pages_(router_, state.metrics, {[this] { return why_not_ready(); }}),
       console_(router_, bus_, shard.env(), *this, console_options(state.config)),
       front_page_(router_, kVersion, front_page_links(state.config), console_.page()),
-      api_docs_(router_, bus_, kVersion, api_texts(state.config)),
+      api_docs_(router_, bus_, offload_, kVersion, api_texts(state.config)),
       request_metrics_(state.metrics) {
   if (auto* authenticator = access_.authenticator()) router_.authenticate(*authenticator);
   bus_.set_worker_pool(*state.offload);

@@ -163,9 +163,7 @@ void JsonCall::add_initial(Response& response) const {
 
 void JsonCall::open_stream() {
   if (exchange_.responding()) return;
-  Response response;
-  response.fields.add("content-type", sse_ ? kSseType : kNdjson);
-  response.fields.add("cache-control", "no-cache");
+  Response response = stream_head(sse_ ? kSseType : kNdjson);
   add_initial(response);
   exchange_.head(std::move(response));
 }

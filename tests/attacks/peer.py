@@ -16,7 +16,7 @@ import numpy
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / 'e2e'))
 
 from h2_peer import (CANCEL, DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, ACK, RST_STREAM, GOAWAY, PING,  # noqa: E402, F401
-                     CONTINUATION, data, field, frame, ping, priority, rst, settings, window, Connection)
+                     CONTINUATION, INITIAL_WINDOW_SIZE, data, field, frame, ping, priority, rst, settings, window, Connection)
 from proto_bytes import pb, varint  # noqa: E402, F401
 
 WAIT_S = 30  # longest that one answer is waited for

@@ -2,7 +2,7 @@
 
 import json
 
-from peer import GZIP, JSON, Raw, ask, binary_infer, flat_bits, packed, post
+from peer import GZIP, H2, JSON, Raw, ask, binary_infer, flat_bits, packed, post
 from registry import attack
 
 import numpy
@@ -103,3 +103,17 @@ def pipelined_infers(target):
                 raw.send(request)
                 sent += 50
     return f'{sent} requests'
+
+
+@attack(seconds=15, quick=2.5)
+def model_pages(target):
+    """The reference pages of models, made for each request, on 90 streams of an HTTP/2 connection at once."""
+    paths = [f'/v2/models/{model}/docs{form}' for model in ('simple', 'identity', 'chat') for form in ('', '/dataplane.json')]
+    asked = 0
+    while not target.over():
+        with H2(target, wait=10) as h2:
+            h2.send(b''.join(H2.head(i, paths[i // 2 % len(paths)]) for i in range(1, 180, 2)))
+            asked += 90
+            while len(h2.closed_streams) < 90 and not target.over() and h2.pump(wait=0.1):
+                pass
+    return f'{asked} pages'

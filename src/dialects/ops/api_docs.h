@@ -6,7 +6,8 @@
 //   GET /docs                                      the same for browsers; for others the manual (README.md)
 //   GET /v2/models/{model}/docs[/dataplane.json]   of one model
 //
-// Made when it is first asked for, then kept; one model's are made for each request. One per shard, on its thread.
+// Made when it is first asked for, then kept; one model's are made by a worker for each request. One per shard, on its
+// thread.
 #pragma once
 
 #include <memory>
@@ -15,6 +16,7 @@
 
 #include "base/bytes.h"
 #include "bus/bus.h"
+#include "wire/offload.h"
 #include "wire/router.h"
 
 namespace weir::ops {
@@ -23,7 +25,8 @@ class ApiDocs {
  public:
   // Adds the routes. `texts`: of the dialects that are on (Dialect::openapi), copied. All borrowed; they and this
   // outlive every Exchange of the router.
-  ApiDocs(wire::Router& router, bus::Bus& bus, std::string_view version, std::vector<std::string> texts);
+  ApiDocs(wire::Router& router, bus::Bus& bus, wire::Offload& offload, std::string_view version,
+          std::vector<std::string> texts);
   ~ApiDocs();
 
  private:

@@ -1,19 +1,33 @@
 #include "dialects/ops/html.h"
 
+#include <utility>
+
 namespace weir::ops {
+namespace {
+
+wire::Response page_head(std::string_view type) {
+  wire::Response response;
+  response.status = 200;
+  response.fields.add("content-type", type);
+  response.fields.add("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'");
+  response.fields.add("x-content-type-options", "nosniff");
+  return response;
+}
+
+}  // namespace
 
 void fill_mark(std::string& page, std::string_view mark, std::string_view text) {
   if (size_t at = page.find(mark); at != page.npos) page.replace(at, mark.size(), text);
 }
 
 void respond_page(wire::Exchange& exchange, std::string_view type, base::Bytes body) {
-  wire::Response response;
-  response.status = 200;
-  response.fields.add("content-type", type);
-  response.fields.add("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'");
-  response.fields.add("x-content-type-options", "nosniff");
+  wire::Response response = page_head(type);
   response.fields.add("vary", "accept");
   exchange.respond(std::move(response), std::move(body));
+}
+
+void respond_page(wire::Exchange& exchange, std::string_view type, KeptPage& page) {
+  page.respond(exchange, page_head(type), "accept");
 }
 
 }  // namespace weir::ops

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/bytes.h"
+#include "dialects/ops/kept_page.h"
 #include "wire/exchange.h"
 
 namespace weir::ops {
@@ -15,5 +16,6 @@ void fill_mark(std::string& page, std::string_view mark, std::string_view text);
 // Answers with a page that may show no more than itself and the server's pictures: no script, no frame, nothing from
 // elsewhere.
 void respond_page(wire::Exchange& exchange, std::string_view type, base::Bytes body);
+void respond_page(wire::Exchange& exchange, std::string_view type, KeptPage& page);
 
 }  // namespace weir::ops

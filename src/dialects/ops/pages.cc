@@ -2,8 +2,8 @@
 
 #include <array>
 
+#include "dialects/ops/kept_page.h"
 #include "marshal/json_tensor.h"
-#include "wire/coding.h"
 #include "wire/text.h"
 
 namespace weir::ops {
@@ -59,24 +59,17 @@ struct Pages::Parts {
   void scrape(wire::Exchange& x) {
     if (made_at != x.now()) made_at = x.now(), pages = {};
     const Form form = form_for(x.request().fields.find("accept"));
-    auto& made = pages[size_t(form)];
-    if (made[0].empty()) made[0] = base::Bytes::adopt(metrics.text(form));
-    const base::Bytes& plain = made[0];
-    const auto coding = wire::choose_coding(x.request().fields.find("accept-encoding"));
-    const bool coded = coding != wire::Coding::kIdentity && wire::worth_coding(plain.size());
-    base::Bytes& page = made[coded ? size_t(coding) : 0];
-    if (page.empty()) page = wire::deflate(coding, {&plain, 1});
+    KeptPage& page = pages[size_t(form)];
+    if (page.empty()) page = KeptPage(metrics.text(form));
     wire::Response response;
     response.fields.add("content-type", form == Form::kOpenMetrics ? kOpenMetrics : kPrometheus);
-    response.fields.add("vary", "accept, accept-encoding");
-    if (coded) response.fields.add("content-encoding", wire::name(coding));
-    x.respond(std::move(response), page);
+    page.respond(x, std::move(response), "accept");
   }
 
   PageOptions options;
   const base::Metrics& metrics;
   base::Time made_at = base::kNever;
-  std::array<std::array<base::Bytes, 3>, 2> pages;  // by form and coding
+  std::array<KeptPage, 2> pages;  // by form
 
   Page livez{[](auto& x) { x.respond(200, kJson, base::Bytes::constant("{\"status\":\"alive\"}\n")); }};
   Page readyz{[this](auto& x) { ready(x); }};

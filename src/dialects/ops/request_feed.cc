@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "dialects/ops/access_log.h"
+#include "dialects/ops/feed_stream.h"
 #include "wire/sse.h"
 
 namespace weir::ops {
@@ -95,21 +96,13 @@ RequestFeed::ShardFeed::~ShardFeed() { feed_.by_shard_[size_t(shard_)].feed = nu
 void RequestFeed::ShardFeed::serve(wire::Exchange& x, const wire::PathArgs&) {
   auto filter = RequestFilter::from_query(x.request());
   if (!filter) return wire::respond_error(x, filter.error());
-  if (draining_ || followers_.size() >= kMostFollowers)
-    return wire::respond_error(x, base::failure(base::Code::kUnavailable,
-                                                draining_ ? "the server is shutting down" : "too many follow already"));
+  if (auto status = may_follow(followers_.size(), draining_); !status.ok()) return wire::respond_error(x, status);
   auto follower = std::make_unique<Follower>(*this, x, std::move(*filter));
   followers_.push_back(follower.get());
   x.attach(std::move(follower));
   feed_.by_shard_[size_t(shard_)].followers.fetch_add(1);
   feed_.followers_.fetch_add(1);
-  wire::Response response;
-  response.fields.add("content-type", wire::kSseType);
-  response.fields.add("cache-control", "no-store");
-  x.head(std::move(response));
-  std::string hello;
-  wire::append_sse_comment(hello, "following");
-  x.body(base::Bytes::adopt(std::move(hello)));
+  open_feed(x);
   if (timer_ == base::TimerId::kNone) timer_ = env_.at(env_.now() + kAlive, [this] { keep_alive(); });
 }
 

@@ -25,7 +25,6 @@ namespace weir::ops {
 class RequestFeed {
  public:
   using Post = std::function<void(base::ShardId, std::function<void()>)>;  // runs work on a shard's thread
-  static constexpr size_t kMostFollowers = 16;                             // of one shard; more are refused with 503
   static constexpr size_t kMostOnTheWay = 1 << 20;                         // bytes of a shard's batches to one other
   static constexpr size_t kMostBacklog = 256 << 10;                        // bytes that a follower has not read
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "dialects/ops/feed_stream.h"
 #include "dialects/ops/recent_requests.h"
 #include "dialects/ops/request_feed.h"
 #include "support/fake_wire.h"
@@ -181,7 +182,7 @@ TEST_F(Feed, ATurnWithVeryMuchToTellTellsPartOfIt) {
 
 TEST_F(Feed, FollowersAreBoundedAndGoWithTheServer) {
   std::deque<FakeExchange> followers;
-  for (size_t i = 0; i < RequestFeed::kMostFollowers; ++i) {
+  for (size_t i = 0; i < kMostFollowers; ++i) {
     ask(followers.emplace_back("GET", "/console/v1/requests"), 0);
     EXPECT_EQ(followers.back().response.status, 200);
   }

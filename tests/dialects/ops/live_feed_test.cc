@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "dialects/ops/feed_stream.h"
 #include "support/fake_wire.h"
 #include "wire/authenticator.h"
 
@@ -176,7 +177,7 @@ TEST_F(LiveFeeds, AShardThatTakesNothingIsSentNoMore) {
 
 TEST_F(LiveFeeds, AShardHasSoManyFollowersAndNoMore) {
   std::deque<FakeExchange> many;
-  for (size_t i = 0; i < LiveFeed::kMostFollowers; ++i) ask(many.emplace_back("GET", "/console/v1/live"), 0);
+  for (size_t i = 0; i < kMostFollowers; ++i) ask(many.emplace_back("GET", "/console/v1/live"), 0);
   FakeExchange last("GET", "/console/v1/live");
   ask(last, 0);
   EXPECT_EQ(last.response.status, 503);

@@ -6,6 +6,7 @@
 
 #include "dialects/ops/api_docs.h"
 #include "inference.pb.h"
+#include "support/fake_offload.h"
 #include "support/fake_wire.h"
 #include "support/model_spec.h"
 #include "support/scripted_models.h"
@@ -96,8 +97,9 @@ struct Docs : testing::Test {
   base::FakeEnv env;
   wire::Router router{env};
   bus::Bus bus{env, base::ShardId{0}, [] {}};
+  support::FakeOffload offload;
   support::ScriptedModels models;
-  ApiDocs docs{router, bus, "1.2.3", {std::string(kText)}};
+  ApiDocs docs{router, bus, offload, "1.2.3", {std::string(kText)}};
 
   void SetUp() override {
     models.add(support::model_spec("m", {{"<b>in", msg::DType::kFp32, {2}, false, {}}}, {}, 4));
@@ -107,6 +109,7 @@ struct Docs : testing::Test {
     support::FakeExchange x("GET", std::move(target));
     x.mutable_request().fields.add("accept", accept);
     if (router.begin(x).body == wire::BodyPlan::kWhole && !x.responding()) router.whole(x);
+    offload.work();
     router.closed(x);
     return std::to_string(x.response.status) + ' ' + x.sent;
   }
@@ -135,6 +138,19 @@ TEST_F(Docs, AModelHasADocumentOfItsOwn) {
   EXPECT_FALSE(api["paths"]["/v2/models/m/docs"]["get"].contains("parameters"));
   EXPECT_TRUE(get("/v2/models/nope/docs").starts_with("404"));
   EXPECT_TRUE(get("/v2/models/nope/docs/dataplane.json").starts_with("404"));
+}
+
+TEST_F(Docs, AWorkerMakesAModelsDocument) {
+  {
+    support::FakeExchange x("GET", "/v2/models/m/docs");
+    (void)router.begin(x);
+    EXPECT_EQ(offload.waiting(), 1U);
+    EXPECT_FALSE(x.responding());
+    router.closed(x);
+  }
+  EXPECT_EQ(offload.cancelled, 1U) << "the client has left";
+  offload.refusal = base::failure(base::Code::kResourceExhausted, "too much waits");
+  EXPECT_TRUE(get("/v2/models/m/docs").starts_with("429"));
 }
 
 // A model's author writes its names.

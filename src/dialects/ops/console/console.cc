@@ -7,6 +7,7 @@
 
 #include "console_files.h"
 #include "dialects/ops/console/batch_list.h"
+#include "dialects/ops/kept_page.h"
 #include "marshal/html.h"
 #include "marshal/tenant.h"
 #include "wire/accept.h"
@@ -103,7 +104,7 @@ base::Status check_change(const wire::Request& request, std::string_view model) 
 
 struct Console::Parts {
   Parts(bus::Bus& b, base::Env& e, dialects::ServerControl& c, const ConsoleOptions& options)
-      : bus(b), env(e), control(c), settings(base::Bytes::adopt(std::string(options.settings))) {
+      : bus(b), env(e), control(c), settings(std::string(options.settings)) {
     if (options.enabled && !web::kConsolePage.empty()) page = base::Bytes::adopt(page_at(options.path));
   }
 
@@ -128,15 +129,19 @@ struct Console::Parts {
   bus::Bus& bus;
   base::Env& env;
   dialects::ServerControl& control;
-  base::Bytes page, settings;
+  base::Bytes page;
+  KeptPage settings;
   ConsoleRoute index{[this](auto& x, auto&) {
     if (!page.empty()) return respond_console(x, page);
     wire::respond_error(x, failure(Code::kNotFound, "this weir was built without the console: npm was missing"));
   }};
   ConsoleRoute file{[](auto& x, auto& args) { send_file(x, args["file"]); }};
   ConsoleRoute batch{[this](auto& x, auto&) { batches(x); }};
-  ConsoleRoute config{
-      [this](auto& x, auto&) { x.respond(200, "application/json", settings, wire::Exchange::Compress::kIfAccepted); }};
+  ConsoleRoute config{[this](auto& x, auto&) {
+    wire::Response response;
+    response.fields.add("content-type", "application/json");
+    settings.respond(x, std::move(response));
+  }};
   ConsoleRoute load{[this](auto& x, auto& args) { change(x, args, true); }};
   ConsoleRoute unload{[this](auto& x, auto& args) { change(x, args, false); }};
 };

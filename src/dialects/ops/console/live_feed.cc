@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "dialects/ops/feed_stream.h"
 #include "wire/sse.h"
 
 namespace weir::ops {
@@ -140,22 +141,14 @@ LiveFeed::ShardLive::ShardLive(LiveFeed& feed, base::ShardId shard, wire::Router
 LiveFeed::ShardLive::~ShardLive() { feed_.by_shard_[size_t(shard_)].live = nullptr; }
 
 void LiveFeed::ShardLive::serve(wire::Exchange& x, const wire::PathArgs&) {
-  if (draining_ || followers_.size() >= kMostFollowers)
-    return wire::respond_error(x, base::failure(base::Code::kUnavailable,
-                                                draining_ ? "the server is shutting down" : "too many follow already"));
+  if (auto status = may_follow(followers_.size(), draining_); !status.ok()) return wire::respond_error(x, status);
   // Lines of the log name clients. That somebody may not see them is no refusal.
   const bool sees_log = router_.permit(x, wire::Permission::kObserve).ok();
   x.record().reject = {};
   auto follower = std::make_unique<Follower>(*this, x, sees_log ? Shown::kShown : Shown::kHidden);
   followers_.push_back(follower.get());
   x.attach(std::move(follower));
-  wire::Response response;
-  response.fields.add("content-type", wire::kSseType);
-  response.fields.add("cache-control", "no-store");
-  x.head(std::move(response));
-  std::string hello;
-  wire::append_sse_comment(hello, "following");
-  x.body(base::Bytes::adopt(std::move(hello)));
+  open_feed(x);
   feed_.come(feed_.by_shard_[size_t(shard_)]);
 }
 

@@ -30,7 +30,6 @@ class LiveFeed {
   using Post = std::function<void(base::ShardId, std::function<void()>)>;  // runs work on a shard's thread
   using Look = std::function<LiveState::Source()>;                         // any thread
   static constexpr base::Duration kEvery = std::chrono::seconds(1);
-  static constexpr size_t kMostFollowers = 16;       // of one shard; more are refused with 503
   static constexpr size_t kMostBacklog = 256 << 10;  // bytes that a follower has not read
 
   LiveFeed(uint32_t shards, Post post, Look look);
