@@ -1,10 +1,12 @@
-"""conf/container/Containerfile without a registry: its last stage, step by step, in a bare Debian in a folder.
+"""conf/container/Containerfile without a registry: its stages, step by step, each in a bare Debian in a folder.
 
-`docker.io/library/debian:bookworm-slim` is a minimal bookworm here, COPY --from=build brings the package that `./dev package`
-has made, RUN lines are run as they are written, and ENTRYPOINT and CMD are started as the USER, with the ENV, until the
-HEALTHCHECK is content. The first stage's RUN lines are `./dev package` on a bare Debian.
+The images `docker.io/library/debian:bookworm` and `…-slim` are a minimal bookworm here. RUN lines are run as they are
+written, COPY brings what .containerignore leaves, or the package, and ENTRYPOINT and CMD are started as the USER, with the
+ENV, until the HEALTHCHECK is content. With DEB, a package that `./dev package` has made, the first stage is left out: it
+compiles the server.
 
-usage: container.py DEB [--keep]
+usage: container.py [DEB] [--ccache DIR] [--keep]
+    --ccache DIR    a compiler cache of this machine for the first stage; without it everything is compiled
 """
 
 import argparse
@@ -45,6 +47,32 @@ def stages(text):
     return out
 
 
+def read_stages():
+    first, second = stages((ROOT / 'conf/container/Containerfile').read_text())
+    if first[0] != 'build' or not any('./dev package' in rest for _, rest in first[2]):
+        raise fresh.Trouble('the first stage does not make the package')
+    return first[2], second[2]
+
+
+def build_package(machine):
+    """The first stage. Returns the package."""
+    cwd, source = '/', None
+    for word, rest in read_stages()[0]:
+        if word == 'RUN':
+            machine.run('root', rest, cwd)
+        elif word == 'WORKDIR':
+            cwd = rest
+        elif word == 'COPY':
+            source, target = rest.split()
+            left_out = shutil.ignore_patterns(*(line.strip().removeprefix('**/').strip('/')
+                                                for line in (ROOT / '.containerignore').read_text().splitlines()))
+            shutil.copytree(ROOT / source, machine.folder / target.lstrip('/'), symlinks=True, ignore=left_out)
+    found = list((machine.folder / 'weir/build').glob('weir_*.deb'))
+    if len(found) != 1:
+        raise fresh.Trouble(f'the first stage left {len(found)} packages')
+    return found[0]
+
+
 class Container:
     def __init__(self, folder, deb):
         self.folder, self.deb, self.machine = folder, deb, fresh.Machine(folder, None)
@@ -52,10 +80,7 @@ class Container:
         self.last = {}  # word -> its last argument
 
     def build(self):
-        (first, second) = stages((ROOT / 'conf/container/Containerfile').read_text())
-        if first[0] != 'build' or not any('./dev package' in rest for _, rest in first[2]):
-            raise fresh.Trouble('the first stage does not make the package')
-        for word, rest in second[2]:
+        for word, rest in read_stages()[1]:
             self.last[word] = rest
             if word == 'RUN':
                 self.machine.run('root', rest)
@@ -116,14 +141,26 @@ class Container:
 
 def main():
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    words.add_argument('deb', type=pathlib.Path)
+    words.add_argument('deb', type=pathlib.Path, nargs='?')
+    words.add_argument('--ccache', type=pathlib.Path)
     words.add_argument('--keep', action='store_true')
     args = words.parse_args()
     if os.geteuid():
         sys.exit('container: needs root, for chroot and mounts')
     folder = ROOT / '.cache/package/container'
     folder.parent.mkdir(parents=True, exist_ok=True)
-    container, report = Container(folder, args.deb.resolve()), fresh.Report()
+    report, deb, builder = fresh.Report(), args.deb, fresh.Machine(ROOT / '.cache/package/build', args.ccache)
+    if not deb:
+        made = []
+        if report.step('the image of Debian that builds', lambda: builder.make('bookworm')) and \
+                report.step('the first stage of the Containerfile', lambda: made.append(build_package(builder))):
+            deb = shutil.copy(made[0], folder.parent)
+        if not args.keep and builder.folder.exists():
+            report.step('clean up', builder.remove)
+        if not deb:
+            report.print()
+            sys.exit(1)
+    container = Container(folder, pathlib.Path(deb).resolve())
     try:
         report.step('the image of Debian', lambda: container.machine.make('bookworm')) and \
             report.step('the last stage of the Containerfile', container.build) and \
