@@ -23,7 +23,7 @@ void check(const openai::Request& request) {
   for (const auto& range : request.readout_ranges) require(range.start < range.end, "ranges have a length");
 }
 
-void place(const openai::Request& request, const msg::TextSpec& spec, Kind kind) {
+void place(openai::Request& request, const msg::TextSpec& spec, Kind kind) {
   std::vector<openai::Sequence> made;
   if (!request.messages.empty()) {
     if (!openai::make_chat(request, spec, made.emplace_back(), {}).ok()) return;

@@ -65,7 +65,7 @@ void truncate(const Request& request, std::vector<uint32_t>& ids) {
 
 }  // namespace
 
-ApiError make_chat(const Request& request, const msg::TextSpec& spec, Sequence& out, const msg::TextBudget& budget) {
+ApiError make_chat(Request& request, const msg::TextSpec& spec, Sequence& out, const msg::TextBudget& budget) {
   Conversation talk;
   if (ApiError bad = render(request, spec, talk, budget); !bad.ok()) return bad;
   auto add = request.add_special.value_or(false) ? msg::AddSpecial::kYes : msg::AddSpecial::kNo;
