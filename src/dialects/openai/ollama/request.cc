@@ -199,8 +199,8 @@ ApiError finish(const OrderedJson& body, OrderedJson translated, ChatRequest& ou
 }
 
 ApiError translate_chat(const OrderedJson& body, ChatRequest& out) {
-  if (ApiError bad =
-          check_names(body, {"model", "messages", "tools", "format", "options", "stream", "keep_alive", "think"});
+  if (ApiError bad = check_names(
+          body, {"model", "messages", "tools", "tool_choice", "format", "options", "stream", "keep_alive", "think"});
       !bad.ok())
     return bad;
   const OrderedJson* said = member(body, "messages");
@@ -208,6 +208,7 @@ ApiError translate_chat(const OrderedJson& body, ChatRequest& out) {
   OrderedJson translated = OrderedJson::object();
   if (ApiError bad = messages(body, translated); !bad.ok()) return bad;
   if (const OrderedJson* tools = member(body, "tools"); tools && !tools->empty()) translated["tools"] = *tools;
+  carry(body, "tool_choice", translated, "tool_choice");
   if (ApiError bad = common(body, translated); !bad.ok()) return bad;
   return finish(body, std::move(translated), out);
 }
