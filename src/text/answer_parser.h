@@ -108,6 +108,7 @@ class AnswerParser {
   void push(std::string_view text, AnswerPieces& out);
   void finish(AnswerPieces& out);
   uint32_t calls() const { return calls_; }  // that have begun
+  bool thinks() const { return state_ == State::kThoughts; }
 
  private:
   enum class State : uint8_t { kStart, kThoughts, kText, kCalls };

@@ -28,6 +28,7 @@ MODEL = 'chat'  # stands for {model} in paths, and is in the bodies below
 CHAT = {'model': MODEL, 'messages': [{'role': 'user', 'content': 'hi'}]}
 BODIES = {
     '/v1/chat/completions': CHAT, '/v1/completions': {'model': MODEL, 'prompt': 'a'},
+    '/v1/responses': {'model': MODEL, 'input': 'a'},
     '/v1/embeddings': {'model': MODEL, 'input': 'a'}, '/tokenize': {'model': MODEL, 'prompt': 'a'},
     '/detokenize': {'model': MODEL, 'tokens': [1]},
     '/api/chat': CHAT, '/api/generate': {'model': MODEL, 'prompt': 'a', 'stream': False}, '/api/embed': {'model': MODEL, 'input': 'a'},

@@ -98,6 +98,7 @@ void Answer::Choice::generated(const msg::Call& from, const msg::Token& token) {
   if (parser_) {
     text::AnswerPieces pieces;
     parser_->push(piece_, pieces);
+    if (parser_->thinks() || !pieces.reasoning.empty()) ++thought_tokens;
     read(std::move(pieces));
   }
   if (token.details) {
@@ -288,7 +289,7 @@ std::string Answer::call_id() {
 Usage Answer::usage() const {
   Usage sum;
   for (const Choice& choice : choices_) {
-    sum.completion += choice.completion_tokens;
+    sum.completion += choice.completion_tokens, sum.thoughts += choice.thought_tokens;
     if (choice.index() % request_.n == 0) sum.prompt += choice.prompt_tokens, sum.cached += choice.cached_tokens;
   }
   return sum;

@@ -45,7 +45,7 @@ class Answer : public wire::ExchangeListener {
     ChoiceDelta delta;            // since the last chunk, or altogether
     std::string prompt_ids;       // JSON, until it has been told
     std::string prompt_logprobs;  // JSON elements
-    uint32_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
+    uint32_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0, thought_tokens = 0;
     End end;
     bool begun = false;    // its first chunk is out
     uint64_t charged = 0;  // bytes of what it holds, in a whole answer's charge
@@ -91,6 +91,7 @@ class Answer : public wire::ExchangeListener {
   // An answer in one piece: the text that is gathered is charged while it grows, and once more for the JSON that is
   // made of it. False: there is no room (wire::no_room_for_answer()).
   bool charge(Choice& choice);
+  bool charge_bytes(uint64_t& counted, uint64_t bytes) { return gathered_.grow(counted, bytes); }
   bool charge_written();
   // Answers with the JSON; the charge ends.
   void finish_written(std::string json);

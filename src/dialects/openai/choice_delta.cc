@@ -115,7 +115,10 @@ void write_usage(std::string& out, const Usage& usage) {
   out += "\"usage\":{\"prompt_tokens\":" + std::to_string(usage.prompt);
   out += ",\"completion_tokens\":" + std::to_string(usage.completion);
   out += ",\"total_tokens\":" + std::to_string(usage.prompt + usage.completion);
-  out += ",\"prompt_tokens_details\":{\"cached_tokens\":" + std::to_string(usage.cached) + "}}";
+  out += ",\"prompt_tokens_details\":{\"cached_tokens\":" + std::to_string(usage.cached) + '}';
+  if (usage.thoughts > 0)
+    out += ",\"completion_tokens_details\":{\"reasoning_tokens\":" + std::to_string(usage.thoughts) + '}';
+  out += '}';
 }
 
 void write_end(std::string& out, const End& end) {

@@ -106,6 +106,7 @@ void write_ids(std::string& out, const std::vector<uint32_t>& ids);
 
 struct Usage {
   uint64_t prompt = 0, completion = 0, cached = 0;
+  uint64_t thoughts = 0;  // of the completion
 };
 // `"usage":{…}`
 void write_usage(std::string& out, const Usage& usage);

@@ -9,6 +9,7 @@
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/ollama/ollama.h"
 #include "dialects/openai/reading.h"
+#include "dialects/openai/responses/responses.h"
 #include "dialects/openai/task.h"
 #include "marshal/encoder.h"
 #include "marshal/json_tensor.h"
@@ -76,6 +77,7 @@ constexpr Row kUnderPrefix[] = {
     {"POST", "/chat/completions", chat_completions, Permission::kInfer},
     {"POST", "/completions", completions, Permission::kInfer},
     {"POST", "/embeddings", embeddings, Permission::kInfer},
+    {"POST", "/responses", responses::create, Permission::kInfer},
     {"GET", "/models", list_models, Permission::kRead},
     {"GET", "/models/{model}", show_model, Permission::kRead},
 };

@@ -43,8 +43,10 @@ enum class ToolChoice : uint8_t { kAuto, kNone, kRequired };
 
 struct Request {
   base::Bytes translated;  // the JSON that the request was read from, where that is not the body (translation.h)
+  std::string echoed;      // members that the answer repeats, as JSON without braces (responses/)
   std::string model;
   std::vector<Prompt> prompts;  // of all but chats
+  std::string suffix;           // of a completion: what stands behind the text that is made
   // Members of chats: JSON, inside the body or `translated`, which must outlive this. Empty where the member is not
   // there.
   std::string_view messages, tools, template_variables;

@@ -110,7 +110,7 @@ class Streamed final : public Answer {
     frame += "}]";
     if (request_.continuous_usage) {
       frame += ',';
-      write_usage(frame, {choice.prompt_tokens, choice.completion_tokens, choice.cached_tokens});
+      write_usage(frame, {choice.prompt_tokens, choice.completion_tokens, choice.cached_tokens, choice.thought_tokens});
     } else if (request_.include_usage) {
       frame += ",\"usage\":null";
     }
