@@ -29,11 +29,10 @@ constexpr std::array<std::string_view, 15> kHarmless{"user",
 struct Unoffered {
   std::string_view name, neutral, why;
 };
-constexpr std::array<Unoffered, 29> kUnoffered{{
+constexpr std::array<Unoffered, 28> kUnoffered{{
     {"functions", "", "use tools"},
     {"function_call", R"("none")", "use tool_choice"},
     {"best_of", "1", "use n"},
-    {"suffix", "", "inserting text is not offered"},
     {"modalities", R"(["text"])", "only text is offered"},
     {"audio", "", "only text is offered"},
     {"verbosity", R"("medium")", "not offered"},
@@ -62,7 +61,7 @@ constexpr std::array<Unoffered, 29> kUnoffered{{
 }};
 
 // Those that some endpoint here reads.
-constexpr std::array<std::string_view, 58> kOffered{"model",
+constexpr std::array<std::string_view, 59> kOffered{"model",
                                                     "response_format",
                                                     "structured_outputs",
                                                     "guided_json",
@@ -73,6 +72,7 @@ constexpr std::array<std::string_view, 58> kOffered{"model",
                                                     "grammar",
                                                     "messages",
                                                     "prompt",
+                                                    "suffix",
                                                     "input",
                                                     "tokens",
                                                     "tools",

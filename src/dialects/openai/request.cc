@@ -140,6 +140,8 @@ class Members {
       ok = stream_options(name);
     else if (name == "max_completion_tokens" && chat())
       ok = marshal::read_param(fields_, kParams, *marshal::find_param(kParams, "max_tokens"), name, newer_);
+    else if (name == "suffix" && !chat())
+      ok = fields_.text(name, kMaxText, out_.suffix);
     else if (name == "echo")
       ok = fields_.flag(name, out_.echo);
     else if (name == "return_token_ids")
@@ -252,6 +254,8 @@ class Members {
     if (stream_options_ && !out_.stream) return openai::refuse("stream_options", "stream_options: needs stream: true");
     if (out_.stream && out_.prompt_logprobs)
       return openai::refuse("prompt_logprobs", "prompt_logprobs: not in a stream; completions have echo with logprobs");
+    if (!out_.suffix.empty() && (out_.echo || out_.truncate_prompt))
+      return openai::refuse("suffix", "suffix: not with echo or truncate_prompt_tokens");
     if (chat() && out_.echo) return openai::refuse("echo", "echo: not in a chat; use completions");
     if (const std::string name(out_.params.max_tokens_name); chat() && out_.params.max_tokens == 0u)
       return openai::refuse(name, name + " must be >= 1, not 0");

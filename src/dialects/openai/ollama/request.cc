@@ -228,15 +228,17 @@ ApiError translate_generate(const OrderedJson& body, ChatRequest& out) {
                                         "options", "stream", "keep_alive", "think", "context"});
       !bad.ok())
     return bad;
-  for (std::string_view unoffered : {"suffix", "template", "context"})
+  for (std::string_view unoffered : {"template", "context"})
     if (const OrderedJson* value = member(body, unoffered); value && !value->empty() && *value != "")
       return refuse(unoffered, std::string(unoffered) + ": not offered");
   const OrderedJson* prompt = member(body, "prompt");
   if (!prompt || *prompt == "") return only_loads(body, out), ApiError{};
   OrderedJson translated = OrderedJson::object();
-  if (flag(body, "raw", false)) {
+  const OrderedJson* suffix = member(body, "suffix");
+  if (flag(body, "raw", false) || (suffix && *suffix != "")) {
     out.kind = Kind::kCompletion;
     translated["prompt"] = prompt->get<std::string>();
+    carry(body, "suffix", translated, "suffix");
   } else if (ApiError bad = prompt_as_chat(body, translated); !bad.ok()) {
     return bad;
   }
