@@ -78,7 +78,28 @@ class Openai(harness.Case):
         done = subprocess.run(['node', str(harness.ROOT / 'tests/e2e/responses_client.js'), self.server.url(), 'chat'],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, env=env)
         self.assertEqual(0, done.returncode, done.stdout.decode())
-        self.assertRegex(done.stdout.decode(), r'(?m)^8 passed, 0 failed$')
+        self.assertRegex(done.stdout.decode(), r'(?m)^9 passed, 0 failed$')
+
+    def test_hostile_tools_hold_up_nobody_else(self):
+        def tools(parameters, count=1):
+            return [{'type': 'function', 'function': {'name': f'f{i}', 'parameters': parameters}} for i in range(count)]
+
+        deep = {'type': 'string'}
+        for _ in range(90):
+            deep = {'type': 'object', 'properties': {'a': deep}}
+        wide = {'type': 'object', 'properties': {f'p{i}': {'type': 'string', 'pattern': '^(a|b){1,50}$'} for i in range(40)}}
+        slow = {'type': 'object', 'properties': {'a': {'type': 'string', 'pattern': '((((a{1000}){1000}){1000}){1000}){1000}'}}}
+        hostile = [tools(wide, 128), tools(deep), tools(slow), tools({'$ref': '#'}), tools({'oneOf': [{'const': i} for i in range(1500)]}),
+                   tools({}, 129), tools(wide, 4)]
+
+        def attack(i):
+            body = {'messages': [{'role': 'user', 'content': 'x'}], 'tools': hostile[i], 'tool_choice': 'required', 'max_tokens': 60}
+            status, raw = post(self.server, '/v1/chat/completions', body)
+            self.assertIn(status, (200, 400, 429, 503), raw)
+
+        with harness.threads(len(hostile), attack):
+            for _ in range(5):
+                self.assertEqual(200, post(self.server, '/v1/completions', {'prompt': 'hello', 'max_tokens': 4})[0])
 
     def test_clients_of_ollama_and_anthropic(self):
         env = {**os.environ, 'NODE_PATH': str(harness.ROOT / '.cache/npm/node_modules')}

@@ -83,6 +83,19 @@ async function main() {
     const answer = await client.responses.parse({ ...ask, max_output_tokens: 200, text: { format: { type: 'json_schema', name: 'clock', schema: zone, strict: true } } });
     truth(['CET', 'UTC'].includes(JSON.parse(answer.output_text).zone), answer.output_text);
   });
+  await test('one goes on behind another, is retrieved and deleted', async () => {
+    const next = await client.responses.create({ ...ask, input: 'And now?', previous_response_id: plain.id });
+    same(next.previous_response_id, plain.id, 'previous_response_id');
+    const turns = [{ role: 'user', content: ask.input }, { role: 'assistant', content: plain.output_text }, { role: 'user', content: 'And now?' }];
+    const whole = await client.responses.create({ ...ask, input: turns, store: false });
+    same(next.output_text, whole.output_text, 'the same as with all turns');
+    same((await client.responses.retrieve(plain.id)).output[0].content[0].text, plain.output_text, 'retrieved');
+    await client.responses.delete(plain.id);
+    for (const id of [plain.id, whole.id]) {
+      const error = await client.responses.retrieve(id).catch((e) => e);
+      truth(error instanceof OpenAI.NotFoundError, `${error}`);
+    }
+  });
   await test('errors are of its classes', async () => {
     for (const [extra, param] of [[{ previous_response_id: 'resp_1' }, 'previous_response_id'], [{ tools: [{ type: 'web_search' }] }, 'tools'], [{ temperature: 9 }, 'temperature']]) {
       const error = await client.responses.create({ ...ask, ...extra }).then(() => new Error('it was accepted'), (e) => e);

@@ -213,6 +213,12 @@ base::Result<std::string> render_messages(const msg::TextCodec& codec, json& mes
   return text;
 }
 
+// The turns that a stored response ended go before the new ones.
+void put_earlier(const std::string& turns, ptrdiff_t place, json& messages) {
+  const json earlier = json::parse('[' + turns + ']');
+  messages.insert(messages.begin() + place, earlier.begin(), earlier.end());
+}
+
 ApiError render_checked(Request& request, const msg::TextSpec& spec, Conversation& out, const msg::TextBudget& budget) {
   if (!spec.codec->has_chat_template())
     return refuse("model", "this model has no chat template: it is not made for chat");
@@ -223,6 +229,7 @@ ApiError render_checked(Request& request, const msg::TextSpec& spec, Conversatio
       return refuse(
           name, std::string(name) + ": an object with more than " + std::to_string(text::kMostMembers) + " members");
   json messages = json::parse(request.messages), extra = json::object();
+  if (request.earlier) put_earlier(*request.earlier, request.instructed ? 1 : 0, messages);
   if (ApiError bad = ConversationReader(spec, out).read(messages); !bad.ok()) return bad;
   if (ApiError bad = extras(request, extra); !bad.ok()) return bad;
   msg::ChatOptions options{request.add_generation_prompt, request.continue_final_message, {}, budget};

@@ -43,7 +43,13 @@ enum class ToolChoice : uint8_t { kAuto, kNone, kRequired };
 
 struct Request {
   base::Bytes translated;  // the JSON that the request was read from, where that is not the body (translation.h)
-  std::string echoed;      // members that the answer repeats, as JSON without braces (responses/)
+  // The Responses API has these: members that the answer repeats, as JSON without braces; whether it is stored; the
+  // turns of the chat so far, as the inside of a JSON list: those that were stored, behind the instructions, and the
+  // new ones.
+  std::string echoed;
+  bool store = false, instructed = false;
+  std::shared_ptr<const std::string> earlier;
+  std::string turns;
   std::string model;
   std::vector<Prompt> prompts;  // of all but chats
   std::string suffix;           // of a completion: what stands behind the text that is made

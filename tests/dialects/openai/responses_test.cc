@@ -1,12 +1,24 @@
 // The Responses API on the same models.
 #include "bench.h"
+#include "dialects/openai/responses/stored.h"
 
 namespace weir::openai {
 namespace {
 
 class Responses : public OpenaiBench {
  protected:
-  Responses() { models.add(support::tools_spec("qwen", "{# <tool_call></think> #}")); }
+  Responses() {
+    options.stored = &stored;
+    models.add(support::tools_spec("qwen", "{# <tool_call></think> #}"));
+  }
+  // An answer to the input, stored; its id.
+  std::string say(Json body, const std::string& text = "ab") {
+    auto x = ask(std::move(body));
+    scripted().emit(text);
+    scripted().end();
+    turn();
+    return json(x)["id"];
+  }
   Opened ask(Json body) {
     body.emplace("model", "m");
     body.emplace("input", "hi");
@@ -29,6 +41,7 @@ class Responses : public OpenaiBench {
     }
     return out;
   }
+  responses::StoredResponses stored{std::chrono::minutes(10), 1 << 20};
   const Json tools = Json::parse(R"([{"type":"function","name":"f","parameters":{"type":"object"},"strict":true}])");
   static constexpr const char* kSays =
       "<think>hm</think>So <tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1}}</tool_call>";
@@ -47,7 +60,7 @@ TEST_F(Responses, AnAnswerIsAResponseOfItems) {
   EXPECT_EQ(answer["error"], Json());
   EXPECT_EQ(answer["metadata"]["a"], "b");
   EXPECT_EQ(answer["instructions"], "be");
-  EXPECT_EQ(answer["store"], false);
+  EXPECT_EQ(answer["store"], true);
   ASSERT_EQ(answer["output"].size(), 1u);
   EXPECT_EQ(answer["output"][0]["type"], "message");
   EXPECT_EQ(answer["output"][0]["content"],
@@ -134,9 +147,10 @@ TEST_F(Responses, AFormOrAToolIsHeldTo) {
 }
 
 TEST_F(Responses, WhatItRefusesItNames) {
-  EXPECT_EQ(refusal(ask({{"store", true}})).substr(0, 40), "400 store: store: responses are not stor");
   EXPECT_EQ(refusal(ask({{"previous_response_id", "resp_1"}})),
-            "400 previous_response_id: previous_response_id: not offered");
+            "400 previous_response_id: previous_response_id: there is no such response, or no more");
+  EXPECT_EQ(json(ask({{"previous_response_id", "resp_1"}}))["error"]["code"], "previous_response_not_found");
+  EXPECT_EQ(refusal(ask({{"store", "yes"}})), "400 store: store: expected true or false");
   EXPECT_EQ(refusal(ask({{"background", true}})), "400 background: background: not offered");
   EXPECT_EQ(refusal(ask({{"inputs", 1}})), "400 inputs: inputs: no such parameter");
   EXPECT_EQ(refusal(ask({{"tools", {{{"type", "web_search"}}}}})).substr(0, 31), "400 tools: tools: only tools of");
@@ -146,6 +160,91 @@ TEST_F(Responses, WhatItRefusesItNames) {
             "400 input: input[0]: parts of type 'input_file' are not offered");
   EXPECT_EQ(refusal(ask({{"input", nullptr}})), "400 input: input: it is missing");
   EXPECT_EQ(open("POST", "/v1/responses", "{")->response.status, 400);
+}
+
+TEST_F(Responses, OneGoesOnBehindAnother) {
+  const std::string first = say({{"instructions", "be"}});
+  const std::string second = say({{"input", "so"}, {"previous_response_id", first}, {"instructions", "do"}}, "cd");
+  auto x = ask({{"input", "and"}, {"previous_response_id", second}});
+  ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+  EXPECT_EQ(prompt(), "user:hi\nassistant:ab\nuser:so\nassistant:cd\nuser:and\nassistant:") << "without instructions";
+  scripted().end();
+  turn();
+  EXPECT_EQ(json(x)["previous_response_id"], second);
+}
+
+TEST_F(Responses, CallsAndTheirResultsGoOn) {
+  auto x = ask({{"model", "qwen"}, {"tools", tools}, {"stream", true}});
+  ScriptedAnswer says{models["qwen"], models["qwen"].held.at(0)};
+  says.emit(kSays);
+  says.end();
+  turn();
+  const Json response = events(x).back()["response"];
+  auto y =
+      ask({{"model", "qwen"},
+           {"previous_response_id", response["id"]},
+           {"input",
+            {{{"type", "function_call_output"}, {"call_id", response["output"][2]["call_id"]}, {"output", "7"}}}}});
+  ASSERT_EQ(models["qwen"].held.size(), 1u) << y->sent;
+  EXPECT_EQ(support::prompt_of(*models["qwen"].held[0]), "user:hi\nassistant:So\ntool:7\nassistant:");
+}
+
+TEST_F(Responses, WhatIsStoredIsShownAndForgotten) {
+  const std::string id = say({});
+  auto x = open("GET", "/v1/responses/" + id);
+  EXPECT_EQ(json(x)["output"][0]["content"][0]["text"], "ab");
+  auto y = open("DELETE", "/v1/responses/" + id);
+  EXPECT_EQ(json(y)["deleted"], true);
+  EXPECT_EQ(open("GET", "/v1/responses/" + id)->response.status, 404);
+  EXPECT_EQ(open("DELETE", "/v1/responses/" + id)->response.status, 404);
+  const std::string unkept = say({{"store", false}});
+  EXPECT_EQ(open("GET", "/v1/responses/" + unkept)->response.status, 404);
+}
+
+TEST_F(Responses, WhatIsStoredIsForgottenInTime) {
+  const std::string id = say({});
+  env.advance(std::chrono::minutes(9));
+  EXPECT_EQ(open("GET", "/v1/responses/" + id)->response.status, 200);
+  EXPECT_EQ(stored.size(), 1u);
+  env.advance(std::chrono::minutes(2));
+  EXPECT_EQ(stored.size(), 0u) << "by a timer";
+  EXPECT_EQ(open("GET", "/v1/responses/" + id)->response.status, 404);
+}
+
+TEST_F(Responses, WithoutAStoreNothingIsStored) {
+  options.stored = nullptr;
+  EXPECT_EQ(open("GET", "/v1/responses/x")->response.status, 404);
+  EXPECT_EQ(refusal(ask({{"store", true}})), "400 store: store: this server stores no responses");
+  say({});
+}
+
+responses::StoredResponse of_size(size_t bytes) {
+  auto text = std::make_shared<const std::string>(bytes / 2, 'x');
+  return {text, text};
+}
+
+TEST(StoredResponses, BelongToTheirTenant) {
+  responses::StoredResponses stored(std::chrono::minutes(1), 1 << 20);
+  EXPECT_TRUE(stored.put(1, "a", of_size(100), base::Time{}));
+  EXPECT_TRUE(stored.find(1, "a", base::Time{}));
+  EXPECT_FALSE(stored.find(2, "a", base::Time{}));
+  EXPECT_FALSE(stored.remove(2, "a", base::Time{}));
+  EXPECT_TRUE(stored.remove(1, "a", base::Time{}));
+}
+
+TEST(StoredResponses, ATenantsOldestGoWhereItsShareIsUsedUp) {
+  base::MemoryLedger ledger(1 << 30);
+  responses::StoredResponses stored(std::chrono::minutes(1), 4 << 20, &ledger);
+  EXPECT_TRUE(stored.put(2, "other", of_size(1000), base::Time{}));
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(stored.put(1, std::to_string(i), of_size(100'000), base::Time{}));
+  EXPECT_FALSE(stored.find(1, "89", base::Time{}));
+  EXPECT_TRUE(stored.find(1, "99", base::Time{}));
+  EXPECT_TRUE(stored.find(2, "other", base::Time{}));
+  EXPECT_LE(ledger.held(base::MemoryKind::kSessions), 2u << 20);
+  EXPECT_FALSE(stored.put(1, "big", of_size(2 << 20), base::Time{})) << "more than its share";
+  stored.expire(base::Time{} + std::chrono::minutes(1));
+  EXPECT_EQ(stored.size(), 0u);
+  EXPECT_EQ(ledger.held(base::MemoryKind::kSessions), 0u);
 }
 
 TEST_F(Responses, AFailureInTheMiddleIsAnEvent) {

@@ -73,6 +73,18 @@ void write_item(std::string& out, const Item& item, Progress progress) {
   out += '}';
 }
 
+// One timer of the shard forgets what is over.
+void arm_forgetting(OpenAiState& state) {
+  if (state.forgets != base::TimerId::kNone) return;
+  base::Env& env = state.bus.env();
+  const base::Time next = state.options.stored->expire(env.now());
+  if (next == base::kNever) return;
+  state.forgets = env.at(next, [&state] {
+    state.forgets = base::TimerId::kNone;
+    arm_forgetting(state);
+  });
+}
+
 class ResponseAnswer final : public Answer {
  public:
   ResponseAnswer(OpenAiState& state, Exchange& exchange, Kind kind, Request request)
@@ -106,11 +118,52 @@ class ResponseAnswer final : public Answer {
     end_item(how, events);
     if (!charge_written()) return failed(wire::no_room_for_answer());
     std::string response = response_json(how == Progress::kCut ? "incomplete" : "completed", how, {});
+    if (request_.store) store(response);
     if (!request_.stream) return finish_written(std::move(response));
     add_event(events, how == Progress::kCut ? "response.incomplete" : "response.completed",
               ",\"response\":" + response);
     send(std::move(events));
     exchange_.end();
+  }
+
+  // Where there is no room the response is not found later: it has been said by then that it is stored.
+  void store(const std::string& response) {
+    const StoredView view = stored_view(state_, exchange_);
+    const auto join = [](std::string& list, std::string_view more) {
+      if (!list.empty() && !more.empty()) list += ',';
+      list += more;
+    };
+    std::string turns = request_.earlier ? *request_.earlier : std::string();
+    join(turns, request_.turns);
+    join(turns, turn());
+    StoredResponse stored;
+    stored.turns = std::make_shared<const std::string>(std::move(turns));
+    stored.response = std::make_shared<const std::string>(response);
+    view.stored->put(view.tenant, id_, std::move(stored), view.now);
+    arm_forgetting(state_);
+  }
+  // The items as one message of the assistant.
+  std::string turn() const {
+    std::string text, thoughts, calls;
+    for (const Item& item : items_) {
+      if (item.kind == Item::Kind::kMessage) text += item.text;
+      if (item.kind == Item::Kind::kThoughts) thoughts += item.text;
+      if (item.kind != Item::Kind::kCall) continue;
+      calls += calls.empty() ? "{\"type\":\"function\"" : ",{\"type\":\"function\"";
+      add_string(calls, "id", item.call_id);
+      calls += ",\"function\":{\"name\":";
+      marshal::write_string(calls, item.name);
+      add_string(calls, "arguments", item.text);
+      calls += "}}";
+    }
+    std::string out = "{\"role\":\"assistant\"";
+    if (text.empty() && !calls.empty())
+      out += ",\"content\":null";
+    else
+      add_string(out, "content", text);
+    if (!thoughts.empty()) add_string(out, "reasoning_content", thoughts);
+    if (!calls.empty()) out += ",\"tool_calls\":[" + calls + ']';
+    return out += '}';
   }
 
   void failed(const base::Status& status) override {

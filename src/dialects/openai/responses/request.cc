@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 
-#include "dialects/openai/reading.h"
 #include "dialects/openai/responses/responses.h"
 #include "dialects/openai/translation.h"
 
@@ -20,15 +19,15 @@ constexpr std::array<Renamed, 9> kCarried{{{"model", "model"},
                                            {"priority", "priority"},
                                            {"chat_template_kwargs", "chat_template_kwargs"},
                                            {"enable_thinking", "enable_thinking"}}};
-constexpr std::array<std::string_view, 7> kRead{"input", "instructions", "tools", "tool_choice",
-                                                "text",  "reasoning",    "store"};
+constexpr std::array<std::string_view, 8> kRead{"input", "instructions", "tools", "tool_choice",
+                                                "text",  "reasoning",    "store", "previous_response_id"};
 // Notes for an operator, hints, and choices between things that are the same here.
 constexpr std::array<std::string_view, 9> kHarmless{
     "user",           "metadata", "service_tier",  "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
     "stream_options", "include",  "max_tool_calls"};
 // Known to clients; what asks for nothing passes.
-constexpr std::array<std::string_view, 7> kUnoffered{
-    "previous_response_id", "conversation", "prompt", "background", "context_management", "truncation", "top_logprobs"};
+constexpr std::array<std::string_view, 6> kUnoffered{"conversation",       "prompt",     "background",
+                                                     "context_management", "truncation", "top_logprobs"};
 
 template <class Names>
 bool among(const Names& names, std::string_view name) {
@@ -214,10 +213,25 @@ ApiError read_reasoning(const OrderedJson& body, OrderedJson& out) {
   return {};
 }
 
-ApiError check_store(const OrderedJson& body) {
+// Responses are stored where nothing else is said.
+ApiError read_store(const OrderedJson& body, const StoredView& stored, Request& out) {
   const OrderedJson* store = member(body, "store");
-  if (!store || *store == false) return {};
-  return refuse("store", "store: responses are not stored here; send the whole conversation as input");
+  const bool can = stored.stored && stored.stored->stores();
+  if (store && !store->is_boolean()) return refuse("store", "store: expected true or false");
+  if (store && *store == true && !can) return refuse("store", "store: this server stores no responses");
+  out.store = can && (!store || *store == true);
+  const OrderedJson* previous = member(body, "previous_response_id");
+  if (!previous) return {};
+  auto found = can && previous->is_string()
+                   ? stored.stored->find(stored.tenant, previous->get<std::string>(), stored.now)
+                   : std::nullopt;
+  if (!found) {
+    ApiError bad = refuse("previous_response_id", "previous_response_id: there is no such response, or no more");
+    bad.code = "previous_response_not_found";
+    return bad;
+  }
+  out.earlier = std::move(found->turns);
+  return {};
 }
 
 ApiError check_member(const OrderedJson& value, const std::string& name) {
@@ -230,8 +244,14 @@ ApiError check_member(const OrderedJson& value, const std::string& name) {
   return unknown_member(name);
 }
 
+// A list or an object without its brackets.
+std::string inside(const OrderedJson& value) {
+  const std::string text = value.dump();
+  return text.substr(1, text.size() - 2);
+}
+
 // The response repeats what was asked for.
-std::string echo(const OrderedJson& body) {
+std::string echo(const OrderedJson& body, bool stored) {
   OrderedJson out{{"instructions", nullptr},
                   {"max_output_tokens", nullptr},
                   {"metadata", OrderedJson::object()},
@@ -247,29 +267,29 @@ std::string echo(const OrderedJson& body) {
                   {"truncation", "disabled"}};
   for (auto& [name, value] : out.items())
     if (const OrderedJson* said = member(body, name)) value = *said;
-  std::string text = out.dump();
-  return text.substr(1, text.size() - 2);
+  out["store"] = stored;
+  return inside(out);
 }
 
 }  // namespace
 
-ApiError read_response(std::string_view body, Request& out) {
+ApiError read_response(std::string_view body, const StoredView& stored, Request& out) {
   return translate(body, [&](const OrderedJson& object) {
     OrderedJson translated = OrderedJson::object();
     for (const auto& [name, value] : object.items())
       if (ApiError bad = check_member(value, name); !bad.ok()) return bad;
     for (const Renamed& row : kCarried) carry(object, row.from, translated, row.to);
-    if (ApiError bad = check_store(object); !bad.ok()) return bad;
+    if (ApiError bad = read_store(object, stored, out); !bad.ok()) return bad;
     for (auto* read : {conversation, read_functions, read_choice, read_text, read_reasoning})
       if (ApiError bad = read(object, translated); !bad.ok()) return bad;
-    out.echoed = echo(object);
+    out.echoed = echo(object, out.store);
+    out.instructed = member(object, "instructions") != nullptr;
+    if (out.store) {
+      OrderedJson turns = translated["messages"];
+      if (out.instructed) turns.erase(0);
+      out.turns = inside(turns);
+    }
     return read_translated(translated, Kind::kChat, out);
-  });
-}
-
-void create(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs&) {
-  read_body<Request>(state, exchange, read_response, [](OpenAiState& there, wire::Exchange& x, Request&& request) {
-    answer(there, x, Kind::kChat, std::move(request), response_answer);
   });
 }
 
