@@ -73,6 +73,13 @@ class Openai(harness.Case):
         self.assertEqual(0, done.returncode, done.stdout.decode())
         self.assertRegex(done.stdout.decode(), r'(?m)^[89] passed, 0 failed$')
 
+    def test_frameworks(self):
+        env = {**os.environ, 'NODE_PATH': str(harness.ROOT / '.cache/npm/node_modules')}
+        done = subprocess.run(['node', str(harness.ROOT / 'tests/e2e/frameworks_client.js'), self.server.url(), 'chat'],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240, env=env)
+        self.assertEqual(0, done.returncode, done.stdout.decode())
+        self.assertRegex(done.stdout.decode(), r'(?m)^54 passed, 0 failed$')
+
     def test_the_official_clients_responses(self):
         env = {**os.environ, 'NODE_PATH': str(harness.ROOT / '.cache/npm/node_modules')}
         done = subprocess.run(['node', str(harness.ROOT / 'tests/e2e/responses_client.js'), self.server.url(), 'chat'],
