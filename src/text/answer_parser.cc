@@ -12,6 +12,38 @@ namespace {
 constexpr std::array<std::string_view, 1> kEndOfThoughts{"</think>"};
 constexpr std::string_view kThoughts = "<think>";
 
+using MarkerList = std::span<const std::string_view>;
+constexpr std::array<std::string_view, 2> kOfThoughts{kThoughts, kEndOfThoughts[0]},
+    kOfHermes{"<tool_call>", "</tool_call>"}, kOfPhi{"<|tool_call|>", "<|/tool_call|>"},
+    kOfPythonic{"<|python_start|>", "<|python_end|>"};
+constexpr std::array<std::string_view, 1> kOfLlama{"<|python_tag|>"};
+constexpr std::array<std::string_view, 3> kOfMistral{"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"};
+constexpr std::array<std::string_view, 5> kOfDeepSeek{"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>",
+                                                      "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"};
+constexpr std::array<std::string_view, 7> kOfHarmony{"<|start|>", "<|channel|>", "<|constrain|>", "<|message|>",
+                                                     "<|end|>",   "<|call|>",    "<|return|>"};
+
+MarkerList markers_of(msg::ToolFormat format) {
+  using Format = msg::ToolFormat;
+  switch (format) {
+    case Format::kHermes: return kOfHermes;
+    case Format::kLlama: return kOfLlama;
+    case Format::kMistral: return kOfMistral;
+    case Format::kDeepSeek: return kOfDeepSeek;
+    case Format::kPhi: return kOfPhi;
+    case Format::kHarmony: return kOfHarmony;
+    case Format::kPythonic: return kOfPythonic;
+    case Format::kFunctionary:
+    case Format::kFunctionTags:
+    case Format::kNone: break;
+  }
+  return {};
+}
+
+bool has_marker(MarkerList markers, std::string_view text) {
+  return std::find(markers.begin(), markers.end(), text) != markers.end();
+}
+
 // Where the first marker begins, or what may become one; the text's end: there is none.
 size_t find_marker(const AnswerFeed& feed, std::span<const std::string_view> markers, std::string_view& found) {
   const std::string_view text = feed.text;
@@ -26,6 +58,10 @@ size_t find_marker(const AnswerFeed& feed, std::span<const std::string_view> mar
 }
 
 }  // namespace
+
+bool reads_marker(msg::AnswerFormat format, std::string_view special) {
+  return has_marker(markers_of(format.tools), special) || (format.thinks && has_marker(kOfThoughts, special));
+}
 
 AnswerParser::AnswerParser(Options options)
     : options_(options), syntax_(make_call_syntax(options.format.tools)), trims_(options.thinking) {

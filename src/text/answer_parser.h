@@ -92,6 +92,9 @@ class CallSyntax {
 };
 std::unique_ptr<CallSyntax> make_call_syntax(msg::ToolFormat format);
 
+// Whether a special token of that text is one that the format's parser reads. Others are left out of its text.
+bool reads_marker(msg::AnswerFormat format, std::string_view special);
+
 class AnswerParser {
  public:
   struct Options {
@@ -105,6 +108,7 @@ class AnswerParser {
   void push(std::string_view text, AnswerPieces& out);
   void finish(AnswerPieces& out);
   uint32_t calls() const { return calls_; }  // that have begun
+  bool thinks() const { return state_ == State::kThoughts; }
 
  private:
   enum class State : uint8_t { kStart, kThoughts, kText, kCalls };

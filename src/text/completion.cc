@@ -2,12 +2,18 @@
 
 #include <algorithm>
 
+#include "text/answer_parser.h"
+
 namespace weir::text {
 namespace {
 
 // Few tokens of any tokenizer are longer. A text that is larger than this times the limit cannot fit, and is refused
 // without being encoded.
 constexpr size_t kMaxBytesPerToken = 128;
+
+bool hides_some(const Completion::Options& options) {
+  return options.parsed.has_value() && options.skip == msg::SkipSpecial::kYes;
+}
 
 }  // namespace
 
@@ -29,7 +35,9 @@ base::Result<std::vector<uint32_t>> encode_prompt(const msg::TextCodec& codec, s
 }
 
 Completion::Completion(const msg::TextCodec& codec, Options options)
-    : decoder_(codec.decoder(options.skip)),
+    : codec_(codec),
+      hides_all_but_(hides_some(options) ? options.parsed : std::nullopt),
+      decoder_(codec.decoder(hides_some(options) ? msg::SkipSpecial::kNo : options.skip)),
       stops_(options.stop.empty() ? StopStrings() : StopStrings(std::move(options.stop), options.keep)),
       end_ids_(std::move(options.end_ids)),
       keep_(options.keep),
@@ -44,12 +52,16 @@ void Completion::after(std::span<const uint32_t> prompt) {
 
 bool Completion::ends(uint32_t id) const { return std::find(end_ids_.begin(), end_ids_.end(), id) != end_ids_.end(); }
 
+bool Completion::hidden(uint32_t id) const {
+  return hides_all_but_ && codec_.special(id) && !reads_marker(*hides_all_but_, codec_.piece(id));
+}
+
 Completion::State Completion::push(uint32_t id, std::string& out) {
   ++tokens_;
   bool last = tokens_ > min_tokens_ && ends(id);
   if (last && keep_ == StopStrings::Keep::kNo) return State::kEnded;
   piece_.clear();
-  decoder_->step(id, piece_);
+  if (!hidden(id)) decoder_->step(id, piece_);
   State state = pass(out);
   return state == State::kGoing && last ? State::kEnded : state;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,6 +35,7 @@ class Completion {
     StopStrings::Keep keep = StopStrings::Keep::kNo;  // whether what ended it, string or token, is part of the text
     std::vector<uint32_t> end_ids;                    // tokens that end it
     uint32_t min_tokens = 0;                          // before these no stop string counts
+    std::optional<msg::AnswerFormat> parsed = {};     // special tokens that its parser reads are text all the same
   };
   Completion(const msg::TextCodec& codec, Options options);  // the codec is borrowed
 
@@ -56,8 +58,11 @@ class Completion {
 
  private:
   bool ends(uint32_t id) const;
+  bool hidden(uint32_t id) const;
   State pass(std::string& out);
 
+  const msg::TextCodec& codec_;
+  const std::optional<msg::AnswerFormat> hides_all_but_;  // of special tokens
   std::unique_ptr<msg::TokenDecoder> decoder_;
   StopStrings stops_;
   std::vector<uint32_t> end_ids_;

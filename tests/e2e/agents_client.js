@@ -6,6 +6,7 @@ const [, , base, model] = process.argv;
 const ollama = new Ollama({ host: base });
 const anthropic = new Anthropic({ baseURL: base, apiKey: 'none', maxRetries: 0 });
 const messages = [{ role: 'user', content: 'Tell me about the sea.' }];
+const zone = { type: 'object', properties: { zone: { enum: ['CET', 'UTC'] } }, required: ['zone'], additionalProperties: false };
 const options = { temperature: 0, num_predict: 24 };
 let passed = 0;
 let failed = 0;
@@ -70,6 +71,20 @@ async function ollamaTests() {
       same(error.name, 'AbortError', 'error');
     }
   });
+  await test('ollama: a tool is called and its result goes back', async () => {
+    const ask = { model, messages, tools: [{ type: 'function', function: { name: 'clock', description: 'Tells the time.', parameters: zone } }], options: { temperature: 0, num_predict: 200 } };
+    const tool_choice = { type: 'function', function: { name: 'clock' } };
+    const { message, done_reason: reason } = await ollama.chat({ ...ask, tool_choice });
+    same(message.tool_calls.length, 1, 'calls');
+    same(message.tool_calls[0].function.name, 'clock', 'name');
+    truth(['CET', 'UTC'].includes(message.tool_calls[0].function.arguments.zone), JSON.stringify(message));
+    same(reason, 'stop', 'done_reason');
+    const streamed = [];
+    for await (const part of await ollama.chat({ ...ask, tool_choice, stream: true })) streamed.push(...part.message.tool_calls ?? []);
+    same(JSON.stringify(streamed.map((call) => call.function)), JSON.stringify(message.tool_calls.map((call) => call.function)), 'streamed');
+    const next = await ollama.chat({ ...ask, messages: [...messages, message, { role: 'tool', tool_name: 'clock', content: 'noon' }] });
+    truth(next.done, 'the chat goes on, free to call or not');
+  });
   await test('ollama: models are listed and shown', async () => {
     const names = (await ollama.list()).models.map((each) => each.name);
     truth(names.includes(`${model}:latest`), `${model} is in ${names}`);
@@ -126,6 +141,25 @@ async function anthropicTests() {
       { role: 'assistant', content: 'It' },
     ];
     truth((await anthropic.messages.create({ ...request, messages: blocks })).content, 'content');
+  });
+  await test('anthropic: a tool is called and its result goes back', async () => {
+    const ask = { ...request, max_tokens: 200, tools: [{ name: 'clock', description: 'Tells the time.', input_schema: zone }], tool_choice: { type: 'tool', name: 'clock' } };
+    const called = await anthropic.messages.create(ask);
+    same(called.stop_reason, 'tool_use', 'stop_reason');
+    same(called.content.length, 1, 'blocks');
+    truth(['CET', 'UTC'].includes(called.content[0].input.zone), JSON.stringify(called.content));
+    const stream = anthropic.messages.stream(ask);
+    let json = '';
+    stream.on('inputJson', (piece) => { json += piece; });
+    const whole = await stream.finalMessage();
+    same(JSON.stringify(whole.content[0].input), JSON.stringify(called.content[0].input), 'the final message');
+    same(JSON.stringify(JSON.parse(json)), JSON.stringify(called.content[0].input), 'its pieces');
+    same(whole.stop_reason, 'tool_use', 'stop_reason');
+    const any = await anthropic.messages.create({ ...ask, tool_choice: { type: 'any', disable_parallel_tool_use: true } });
+    same(any.content.filter((block) => block.type === 'tool_use').length, 1, 'one call');
+    const result = { role: 'user', content: [{ type: 'tool_result', tool_use_id: called.content[0].id, content: [{ type: 'text', text: 'noon' }] }] };
+    const next = await anthropic.messages.create({ ...ask, tool_choice: { type: 'none' }, messages: [...messages, { role: 'assistant', content: called.content }, result] });
+    truth(next.content[0].text.length > 0, 'the chat goes on');
   });
   await test('anthropic: tokens are counted', async () => {
     const { input_tokens: tokens } = await anthropic.messages.countTokens({ model, messages });

@@ -28,6 +28,7 @@ MODEL = 'chat'  # stands for {model} in paths, and is in the bodies below
 CHAT = {'model': MODEL, 'messages': [{'role': 'user', 'content': 'hi'}]}
 BODIES = {
     '/v1/chat/completions': CHAT, '/v1/completions': {'model': MODEL, 'prompt': 'a'},
+    '/v1/responses': {'model': MODEL, 'input': 'a'},
     '/v1/embeddings': {'model': MODEL, 'input': 'a'}, '/tokenize': {'model': MODEL, 'prompt': 'a'},
     '/detokenize': {'model': MODEL, 'tokens': [1]},
     '/api/chat': CHAT, '/api/generate': {'model': MODEL, 'prompt': 'a', 'stream': False}, '/api/embed': {'model': MODEL, 'input': 'a'},
@@ -52,6 +53,7 @@ NO_MODEL = {
     '/', '/docs', '/openapi.json', '/v2/docs', '/v2/docs/dataplane.json', '/favicon.ico', '/favicon.svg', '/livez', '/readyz', '/metrics', '/v2', '/v2/', '/v2/models',
     '/console/v1/requests', '/console/v1/live', '/console/v1/timelines',
     '/v2/models/stats', '/v2/repository/index', '/v2/repository/{repository}/index', '/v2/trace/setting', '/v2/logging',
+    '/v1/responses/{response}', '/openai/v1/responses/{response}', '/v3/responses/{response}',
     '/api/tags', '/api/ps', '/api/version', '/api/create', '/api/copy', '/api/push', '/api/delete',
     '/inference.GRPCInferenceService/ModelReady', '/inference.GRPCInferenceService/ModelStreamInfer',
     '/inference.GRPCInferenceService/RepositoryIndex', '/inference.GRPCInferenceService/ServerMetadata',

@@ -5,8 +5,10 @@ import http.client
 import json
 import os
 import re
+import shutil
 import subprocess
 import threading
+import unittest
 
 import harness
 from harness import curl
@@ -63,6 +65,48 @@ class Openai(harness.Case):
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, env=env)
         self.assertEqual(0, done.returncode, done.stdout.decode())
         self.assertRegex(done.stdout.decode(), r'(?m)^1\d passed, 0 failed$')
+
+    def test_the_official_client_calls_tools(self):
+        env = {**os.environ, 'NODE_PATH': str(harness.ROOT / '.cache/npm/node_modules')}
+        done = subprocess.run(['node', str(harness.ROOT / 'tests/e2e/tools_client.js'), self.server.url(), 'chat'],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240, env=env)
+        self.assertEqual(0, done.returncode, done.stdout.decode())
+        self.assertRegex(done.stdout.decode(), r'(?m)^[89] passed, 0 failed$')
+
+    def test_frameworks(self):
+        env = {**os.environ, 'NODE_PATH': str(harness.ROOT / '.cache/npm/node_modules')}
+        done = subprocess.run(['node', str(harness.ROOT / 'tests/e2e/frameworks_client.js'), self.server.url(), 'chat'],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240, env=env)
+        self.assertEqual(0, done.returncode, done.stdout.decode())
+        self.assertRegex(done.stdout.decode(), r'(?m)^54 passed, 0 failed$')
+
+    def test_the_official_clients_responses(self):
+        env = {**os.environ, 'NODE_PATH': str(harness.ROOT / '.cache/npm/node_modules')}
+        done = subprocess.run(['node', str(harness.ROOT / 'tests/e2e/responses_client.js'), self.server.url(), 'chat'],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, env=env)
+        self.assertEqual(0, done.returncode, done.stdout.decode())
+        self.assertRegex(done.stdout.decode(), r'(?m)^9 passed, 0 failed$')
+
+    def test_hostile_tools_hold_up_nobody_else(self):
+        def tools(parameters, count=1):
+            return [{'type': 'function', 'function': {'name': f'f{i}', 'parameters': parameters}} for i in range(count)]
+
+        deep = {'type': 'string'}
+        for _ in range(90):
+            deep = {'type': 'object', 'properties': {'a': deep}}
+        wide = {'type': 'object', 'properties': {f'p{i}': {'type': 'string', 'pattern': '^(a|b){1,50}$'} for i in range(40)}}
+        slow = {'type': 'object', 'properties': {'a': {'type': 'string', 'pattern': '((((a{1000}){1000}){1000}){1000}){1000}'}}}
+        hostile = [tools(wide, 128), tools(deep), tools(slow), tools({'$ref': '#'}), tools({'oneOf': [{'const': i} for i in range(1500)]}),
+                   tools({}, 129), tools(wide, 4)]
+
+        def attack(i):
+            body = {'messages': [{'role': 'user', 'content': 'x'}], 'tools': hostile[i], 'tool_choice': 'required', 'max_tokens': 60}
+            status, raw = post(self.server, '/v1/chat/completions', body)
+            self.assertIn(status, (200, 400, 429, 503), raw)
+
+        with harness.threads(len(hostile), attack):
+            for _ in range(5):
+                self.assertEqual(200, post(self.server, '/v1/completions', {'prompt': 'hello', 'max_tokens': 4})[0])
 
     def test_clients_of_ollama_and_anthropic(self):
         env = {**os.environ, 'NODE_PATH': str(harness.ROOT / '.cache/npm/node_modules')}
@@ -211,6 +255,59 @@ class WithKeys(harness.Case):
         self.assertEqual((401, 'invalid_api_key'), (refused.status, refused.json()['error']['code']))
         self.assertEqual(200, curl(self.server.url('/v1/models'), '-H', 'Authorization: Bearer sk-test').status)
         self.assertEqual(200, curl(self.server.url('/health')).status)
+
+
+class Formats(unittest.TestCase):
+    """Copies of the demo model whose templates and settings say other things of calls and thoughts."""
+
+    @classmethod
+    def setUpClass(cls):
+        repository = harness.scratch() / 'formats'
+        for name, parameters in (('thinks', ''), ('silent', 'parameters: {tool_format: none}\n'), ('llama', 'parameters: {tool_format: llama}\n')):
+            shutil.copytree(harness.MODELS / 'chat', repository / name)
+            with open(repository / name / 'model.yaml', 'a') as settings:
+                settings.write(parameters)
+        template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if enable_thinking is not false %}<think>\n{% else %}<think></think>{% endif %}"
+        (repository / 'thinks/1/chat_template.jinja').write_text(template)
+        cls.server = harness.Server(repository=repository)
+
+    @classmethod
+    def tearDownClass(cls):
+        assert cls.server.stop() == 0
+
+    def chat(self, model, **body):
+        status, raw = post(self.server, '/v1/chat/completions', {'model': model, 'messages': [{'role': 'user', 'content': 'hi'}], 'max_tokens': 60, 'temperature': 0, **body})
+        return status, json.loads(raw)
+
+    def test_thoughts_are_told_from_the_answer(self):
+        form = {'guided_regex': '[a-c]{5}</think>\\n[x-z]{4}'}
+        status, answer = self.chat('thinks', **form)
+        self.assertEqual(200, status, answer)
+        message = answer['choices'][0]['message']
+        self.assertRegex(message['reasoning_content'], '^[a-c]{5}$')
+        self.assertRegex(message['content'], '^[x-z]{4}$')
+        status, raw = post(self.server, '/v1/chat/completions', {'model': 'thinks', 'messages': [{'role': 'user', 'content': 'hi'}], 'stream': True, 'temperature': 0, **form})
+        deltas = [json.loads(event)['choices'][0]['delta'] for event in events(raw)[:-1]]
+        self.assertEqual(message['reasoning_content'], ''.join(delta.get('reasoning_content', '') for delta in deltas))
+        self.assertEqual(message['content'], ''.join(delta.get('content', '') for delta in deltas))
+
+    def test_thoughts_are_switched_off(self):
+        for off in ({'enable_thinking': False}, {'chat_template_kwargs': {'enable_thinking': False}}, {'reasoning_effort': 'none'}):
+            status, answer = self.chat('thinks', response_format={'type': 'json_schema', 'json_schema': {'name': 'x', 'schema': {'const': 7}}}, **off)
+            self.assertEqual((200, '7'), (status, answer['choices'][0]['message']['content']))
+            self.assertNotIn('reasoning_content', answer['choices'][0]['message'])
+
+    def test_the_setting_chooses_the_format(self):
+        tools = [{'type': 'function', 'function': {'name': 'f', 'parameters': {'type': 'object', 'properties': {'a': {'enum': [1]}}, 'required': ['a']}}}]
+        status, answer = self.chat('silent', tools=tools)
+        self.assertEqual((400, 'tools'), (status, answer['error']['param']))
+        self.assertIn('tool_format', answer['error']['message'])
+        self.assertEqual(200, self.chat('llama', tools=tools)[0])
+        for model in ('silent', 'llama'):
+            status, answer = self.chat(model, tools=tools, tool_choice={'type': 'function', 'function': {'name': 'f'}}, max_tokens=200)
+            self.assertEqual(200, status, answer)
+            [call] = answer['choices'][0]['message']['tool_calls']
+            self.assertEqual(('f', 1), (call['function']['name'], json.loads(call['function']['arguments'])['a']))
 
 
 if __name__ == '__main__':

@@ -1,9 +1,16 @@
 // Any bytes as the body of each kind of request: accepted only if a second parser accepts the JSON too, and what was
-// read is within its bounds. An accepted chat's messages are checked and rendered as well.
+// read is within its bounds. An accepted chat's messages are checked and rendered, and its tools settled, as well; so
+// are those of the other APIs that are read as chats.
 #include <simdjson.h>
 
+#include <nlohmann/json.hpp>
+
+#include "dialects/openai/anthropic/anthropic.h"
+#include "dialects/openai/ollama/request.h"
 #include "dialects/openai/prompt.h"
 #include "dialects/openai/request.h"
+#include "dialects/openai/responses/responses.h"
+#include "dialects/openai/tools.h"
 #include "require.h"
 #include "support/text_models.h"
 
@@ -23,10 +30,14 @@ void check(const openai::Request& request) {
   for (const auto& range : request.readout_ranges) require(range.start < range.end, "ranges have a length");
 }
 
-void place(const openai::Request& request, const msg::TextSpec& spec, Kind kind) {
+void place(openai::Request& request, const msg::TextSpec& spec, Kind kind) {
   std::vector<openai::Sequence> made;
   if (!request.messages.empty()) {
     if (!openai::make_chat(request, spec, made.emplace_back(), {}).ok()) return;
+    if (kind == Kind::kChat && openai::settle_tools(request, spec).ok() && request.calls_tools) {
+      require(request.tool_choice != openai::ToolChoice::kNone, "tools are called where they may be");
+      require(request.call_form.size() <= size_t(256) << 10, "forms are bounded");
+    }
   } else {
     for (const auto& prompt : request.prompts)
       if (!openai::make_prompt(prompt, request, spec, "prompt", made.emplace_back(), {}).ok()) return;
@@ -45,10 +56,22 @@ void place(const openai::Request& request, const msg::TextSpec& spec, Kind kind)
   }
 }
 
+// Ollama's, Anthropic's and the Responses API's chats.
+void translated(std::string_view body, const msg::TextSpec& spec) {
+  openai::ollama::ChatRequest ollama;
+  if (openai::ollama::read_chat(body, ollama).ok() && !ollama.loads) place(ollama.request, spec, Kind::kChat);
+  openai::Request anthropic, response;
+  if (openai::anthropic::read_messages(body, anthropic).ok()) place(anthropic, spec, Kind::kChat);
+  openai::responses::StoredResponses stored(std::chrono::hours(1), 1 << 20);
+  if (!openai::responses::read_response(body, {&stored, 1, {}}, response).ok()) return;
+  place(response, spec, Kind::kChat);
+  require(nlohmann::json::accept("[" + response.turns + "]"), "what is stored is the inside of a list");
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const msg::ModelSpec model = support::text_spec("m");
+  static const msg::ModelSpec model = support::tools_spec("m", "{# <tool_call></think> #}");
   std::string_view body(reinterpret_cast<const char*>(data), size);
   for (Kind kind : {Kind::kChat, Kind::kCompletion, Kind::kEmbedding, Kind::kTokenize}) {
     openai::Request request;
@@ -65,6 +88,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     check(request);
     place(request, *model.text, kind);
   }
+  translated(body, *model.text);
   openai::Detokenize detokenize;
   (void)openai::read_detokenize(body, detokenize);
   return 0;

@@ -16,15 +16,21 @@ namespace weir::support {
 
 constexpr uint32_t kEnd = 256;
 
-inline std::shared_ptr<const text::Processor> byte_processor() {
+// `more`: added to the chat template; its words tell how the model writes calls and whether it thinks
+// (text/tool_format.h). `specials`: special tokens from 260 on.
+inline std::shared_ptr<const text::Processor> byte_processor(std::string_view more = {},
+                                                             const std::vector<std::string>& specials = {}) {
   tokenizers::Json file = tokenizers::byte_level_file({});
   for (const char* mark : {"<|image|>", "<|pad|>", "<|/image|>"})
     file["added_tokens"].push_back(
         {{"id", 256 + file["added_tokens"].size()}, {"content", mark}, {"special", true}, {"normalized", false}});
+  for (const std::string& mark : specials)
+    file["added_tokens"].push_back(
+        {{"id", 256 + file["added_tokens"].size()}, {"content", mark}, {"special", true}, {"normalized", false}});
   tokenizers::Json config = {
-      {"chat_template",
-       "{% if tools %}tools={{ tools | length }}\n{% endif %}{% for m in messages %}{{ m.role }}:"
-       "{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}"}};
+      {"chat_template", std::string(more) +
+                            "{% if tools %}tools={{ tools | length }}\n{% endif %}{% for m in messages %}{{ m.role }}:"
+                            "{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}"}};
   auto processor = text::make_processor(file.dump(), config.dump(), "");
   EXPECT_TRUE(processor) << processor.error().text;
   return *processor;
@@ -51,6 +57,17 @@ inline msg::ModelSpec text_spec(std::string name, uint32_t max_length = 200) {
   spec.engine = "llm";
   spec.inputs = {{"text_input", msg::DType::kBytes, {1}, false, {}}};
   spec.outputs = {{"text_output", msg::DType::kBytes, {-1}, false, {}}};
+  spec.text = std::move(text);
+  return spec;
+}
+
+// The same with byte_processor()'s `more` and `specials`.
+inline msg::ModelSpec tools_spec(std::string name, std::string_view more,
+                                 const std::vector<std::string>& specials = {}) {
+  msg::ModelSpec spec = text_spec(std::move(name), 2000);
+  auto text = std::make_shared<msg::TextSpec>(*spec.text);
+  text->codec = byte_processor(more, specials);
+  text->vocabulary += uint32_t(specials.size());
   spec.text = std::move(text);
   return spec;
 }

@@ -60,6 +60,20 @@ TEST(Completion, AnEndTokenHasTextOnlyWhereItIsKept) {
   }
 }
 
+TEST(Completion, OfSpecialTokensAParsersMarkersStay) {
+  auto processor = processor_of(byte_level_file({}));
+  for (bool reads : {false, true}) {
+    Completion::Options options;
+    options.parsed = msg::AnswerFormat{reads ? msg::ToolFormat::kHarmony : msg::ToolFormat::kHermes, false};
+    Completion completion(*processor, std::move(options));
+    std::string out;
+    EXPECT_EQ(completion.push('a', out), State::kGoing);
+    EXPECT_EQ(completion.push(256, out), State::kGoing);
+    completion.finish(out);
+    EXPECT_EQ(out, reads ? "a<|end|>" : "a") << "harmony ends its messages with it";
+  }
+}
+
 TEST(Completion, AnIncompleteCharacterAtTheEndIsTheReplacementCharacter) {
   auto processor = processor_of(byte_level_file({}));
   Completion completion(*processor, {});

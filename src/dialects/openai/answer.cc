@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "base/encoding.h"
+#include "dialects/openai/tools.h"
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
 #include "msg/text_codec.h"
@@ -14,15 +15,29 @@ constexpr size_t kHeavy = size_t(64) << 10;  // what a stream has to say of a pr
 constexpr uint32_t kEver = std::numeric_limits<uint32_t>::max();
 constexpr uint32_t kUsual = 16;  // max_tokens of a completion that does not say
 
-text::Completion::Options text_options(const Request& request, const msg::TextSpec& spec) {
+// How a chat's answer is read; nothing where it is text as it stands.
+std::optional<msg::AnswerFormat> format_of(Kind kind, const Request& request, const msg::TextSpec& spec) {
+  if (kind != Kind::kChat) return {};
+  const msg::AnswerFormat format = answer_format(request, spec);
+  if (format.tools == msg::ToolFormat::kNone && !format.thinks) return {};
+  return format;
+}
+
+text::Completion::Options text_options(const Request& request, const msg::TextSpec& spec,
+                                       std::optional<msg::AnswerFormat> format) {
   using Keep = text::StopStrings::Keep;
   text::Completion::Options options;
   options.skip = request.params.skip_special ? msg::SkipSpecial::kYes : msg::SkipSpecial::kNo;
   options.stop = request.params.stop;
   options.keep = request.params.include_stop ? Keep::kYes : Keep::kNo;
+  options.parsed = format;
   options.end_ids = marshal::end_ids(request.params, spec);
   options.min_tokens = request.params.min_tokens.value_or(0);
   return options;
+}
+
+bool begins_in_thoughts(const Request& request, msg::AnswerFormat format) {
+  return format.thinks && request.thoughts == msg::StructuredOutput::Thoughts::kBegun;
 }
 
 std::string_view input_name(Kind kind) { return kind == Kind::kChat ? "messages" : "prompt"; }
@@ -37,8 +52,8 @@ std::string json_string(std::string_view text) {
 
 // ---- One choice
 
-Answer::Choice::Choice(Answer& answer, uint32_t index, text::Completion text)
-    : call(answer.state_.bus), answer_(answer), index_(index), text_(std::move(text)) {}
+Answer::Choice::Choice(Answer& answer, uint32_t index, text::Completion text, std::optional<text::AnswerParser> parser)
+    : call(answer.state_.bus), answer_(answer), index_(index), text_(std::move(text)), parser_(std::move(parser)) {}
 
 void Answer::Choice::on(msg::Call& from, msg::Event&& event) {
   call.on_event(event);
@@ -78,18 +93,50 @@ void Answer::Choice::generated(const msg::Call& from, const msg::Token& token) {
   ++completion_tokens;
   cached_tokens = from.generation->cached_tokens;
   if (request.token_ids) delta.ids.push_back(token.id);
-  auto state = text_.push(token.id, delta.text);
+  piece_.clear();
+  const auto state = text_.push(token.id, parser_ ? piece_ : delta.text);
+  if (parser_) {
+    text::AnswerPieces pieces;
+    parser_->push(piece_, pieces);
+    if (parser_->thinks() || !pieces.reasoning.empty()) ++thought_tokens;
+    read(std::move(pieces));
+  }
   if (token.details) {
     if (request.logprobs) delta.add_logprob(answer_.form_, token.id, *token.details);
     if (!token.details->readout.empty()) delta.add_readout(answer_.form_, token);
   }
-  if (state == text::Completion::State::kStopped) return stopped(from);
+  if (state == text::Completion::State::kStopped || has_all_calls()) return stopped(from);
   if (!delta.empty()) answer_.grew(*this);
+}
+
+void Answer::Choice::read(text::AnswerPieces pieces) {
+  const Request& request = answer_.request_;
+  if (!request.include_reasoning) pieces.reasoning.clear();
+  if (!request.parallel_tools) std::erase_if(pieces.calls, [](const auto& piece) { return piece.index > 0; });
+  delta.add(std::move(pieces), [this] { return answer_.call_id(); });
+}
+
+// The model goes on to a call that the client does not want.
+bool Answer::Choice::has_all_calls() const {
+  return parser_ && !answer_.request_.parallel_tools && parser_->calls() > 1;
+}
+
+void Answer::Choice::finish_text() {
+  piece_.clear();
+  text_.finish(parser_ ? piece_ : delta.text);
+  if (!parser_) return;
+  text::AnswerPieces pieces;
+  parser_->push(piece_, pieces);
+  parser_->finish(pieces);
+  read(std::move(pieces));
+  end.calls = parser_->calls() > 0;
 }
 
 // Nobody but this side knows of stop strings: the engine is told to stop.
 void Answer::Choice::stopped(const msg::Call& from) {
-  end = {End::Why::kStop, json_string(*text_.stop_string())};
+  end.why = End::Why::kStop;
+  if (text_.stop_string()) end.stop_reason = json_string(*text_.stop_string());
+  finish_text();
   call.finish();
   // The lane still has the Call, and writes when it is finished.
   const base::Time now = answer_.exchange_.now();
@@ -98,13 +145,13 @@ void Answer::Choice::stopped(const msg::Call& from) {
 }
 
 void Answer::Choice::done(const msg::Done& done) {
-  text_.finish(delta.text);
+  finish_text();
   cached_tokens = done.cached_tokens;
   completion_tokens = std::max(completion_tokens, done.completion_tokens);
   end.why =
       done.finish == msg::Finish::kEos || done.finish == msg::Finish::kStopId ? End::Why::kStop : End::Why::kLength;
   if (done.finish == msg::Finish::kStopId) end.stop_reason = std::to_string(done.stop_id);
-  if (text_.stop_string()) end = {End::Why::kStop, json_string(*text_.stop_string())};
+  if (text_.stop_string()) end.why = End::Why::kStop, end.stop_reason = json_string(*text_.stop_string());
 }
 
 // ---- All of them
@@ -138,9 +185,12 @@ ApiError Answer::start(bus::Served& served, std::vector<Sequence> prompts) {
 }
 
 ApiError Answer::submit(bus::Served& served, const Sequence& prompt, std::vector<uint32_t> ids, uint32_t index) {
-  text::Completion text(*form_.codec, text_options(request_, *spec_));
+  const auto format = format_of(kind_, request_, *spec_);
+  text::Completion text(*form_.codec, text_options(request_, *spec_, format));
   text.after(ids);
-  Choice& choice = choices_.emplace_back(*this, index, std::move(text));
+  std::optional<text::AnswerParser> parser;
+  if (format) parser.emplace(text::AnswerParser::Options{*format, begins_in_thoughts(request_, *format)});
+  Choice& choice = choices_.emplace_back(*this, index, std::move(text), std::move(parser));
   choice.prompt_tokens = uint32_t(ids.size());
   choice.delta.text = prompt.echo;
   if (request_.token_ids) write_ids(choice.prompt_ids, ids);
@@ -222,14 +272,24 @@ void Answer::finish_written(std::string json) {
 
 std::string Answer::new_id() {
   if (!request_.request_id.empty()) return request_.request_id;
+  return random_id(24);
+}
+
+std::string Answer::random_id(size_t digits) {
   uint64_t random[2] = {state_.bus.env().random(), state_.bus.env().random()};
-  return base::hex({reinterpret_cast<const char*>(random), sizeof random}).substr(0, 24);
+  return base::hex({reinterpret_cast<const char*>(random), sizeof random}).substr(0, digits);
+}
+
+// Mistral's templates take ids of nine letters and digits alone.
+std::string Answer::call_id() {
+  if (spec_->codec->answer_format().tools == msg::ToolFormat::kMistral) return random_id(9);
+  return "call_" + random_id(24);
 }
 
 Usage Answer::usage() const {
   Usage sum;
   for (const Choice& choice : choices_) {
-    sum.completion += choice.completion_tokens;
+    sum.completion += choice.completion_tokens, sum.thoughts += choice.thought_tokens;
     if (choice.index() % request_.n == 0) sum.prompt += choice.prompt_tokens, sum.cached += choice.cached_tokens;
   }
   return sum;

@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "dialects/openai/state.h"
 #include "marshal/times.h"
 #include "msg/call.h"
+#include "text/answer_parser.h"
 #include "text/completion.h"
 #include "wire/exchange.h"
 #include "wire/gathered_answer.h"
@@ -34,7 +36,8 @@ class Answer : public wire::ExchangeListener {
   // One choice of an Answer: the Sink of its Call.
   class Choice final : public msg::Sink {
    public:
-    Choice(Answer& answer, uint32_t index, text::Completion text);
+    // Without a parser all of the text is content.
+    Choice(Answer& answer, uint32_t index, text::Completion text, std::optional<text::AnswerParser> parser);
 
     uint32_t index() const { return index_; }
 
@@ -42,7 +45,7 @@ class Answer : public wire::ExchangeListener {
     ChoiceDelta delta;            // since the last chunk, or altogether
     std::string prompt_ids;       // JSON, until it has been told
     std::string prompt_logprobs;  // JSON elements
-    uint32_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
+    uint32_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0, thought_tokens = 0;
     End end;
     bool begun = false;    // its first chunk is out
     uint64_t charged = 0;  // bytes of what it holds, in a whole answer's charge
@@ -51,12 +54,17 @@ class Answer : public wire::ExchangeListener {
     void on(msg::Call& from, msg::Event&& event) override;
     void generated(const msg::Call& from, const msg::Token& token);
     void prompted(const msg::Token& token);
+    void read(text::AnswerPieces pieces);
+    void finish_text();
+    bool has_all_calls() const;
     void stopped(const msg::Call& from);
     void done(const msg::Done& done);
 
     Answer& answer_;
     uint32_t index_;
     text::Completion text_;
+    std::optional<text::AnswerParser> parser_;
+    std::string piece_;  // for the parser; keeps its capacity
   };
 
   // The piece has something that was generated. Not called for a choice that has ended.
@@ -76,10 +84,14 @@ class Answer : public wire::ExchangeListener {
   const std::string& head() const { return head_; }
   void make_head(std::string_view object);
   std::string new_id();  // the client's request_id, or a random one
+  // The id of a call of a tool, as this API has it; at random.
+  virtual std::string call_id();
+  std::string random_id(size_t digits);
 
   // An answer in one piece: the text that is gathered is charged while it grows, and once more for the JSON that is
   // made of it. False: there is no room (wire::no_room_for_answer()).
   bool charge(Choice& choice);
+  bool charge_bytes(uint64_t& counted, uint64_t bytes) { return gathered_.grow(counted, bytes); }
   bool charge_written();
   // Answers with the JSON; the charge ends.
   void finish_written(std::string json);

@@ -39,6 +39,30 @@ void write_token(std::string& out, const TokenForm& form, uint32_t id, float log
   write_bytes(out, form.codec->bytes(id));
 }
 
+enum class Indexed : uint8_t { kNo, kYes };
+
+void write_calls(std::string& out, const std::vector<CallDelta>& calls, Indexed indexed) {
+  out += '[';
+  for (const CallDelta& call : calls) {
+    if (out.back() != '[') out += ',';
+    out += '{';
+    if (indexed == Indexed::kYes) out += "\"index\":" + std::to_string(call.index) + ',';
+    if (!call.name.empty()) {
+      out += "\"id\":";
+      marshal::write_string(out, call.id);
+      out += ",\"type\":\"function\",\"function\":{\"name\":";
+      marshal::write_string(out, call.name);
+      out += ',';
+    } else {
+      out += "\"function\":{";
+    }
+    out += "\"arguments\":";
+    marshal::write_string(out, call.arguments);
+    out += "}}";
+  }
+  out += ']';
+}
+
 }  // namespace
 
 std::string shown(const TokenForm& form, uint32_t id) {
@@ -91,7 +115,10 @@ void write_usage(std::string& out, const Usage& usage) {
   out += "\"usage\":{\"prompt_tokens\":" + std::to_string(usage.prompt);
   out += ",\"completion_tokens\":" + std::to_string(usage.completion);
   out += ",\"total_tokens\":" + std::to_string(usage.prompt + usage.completion);
-  out += ",\"prompt_tokens_details\":{\"cached_tokens\":" + std::to_string(usage.cached) + "}}";
+  out += ",\"prompt_tokens_details\":{\"cached_tokens\":" + std::to_string(usage.cached) + '}';
+  if (usage.thoughts > 0)
+    out += ",\"completion_tokens_details\":{\"reasoning_tokens\":" + std::to_string(usage.thoughts) + '}';
+  out += '}';
 }
 
 void write_end(std::string& out, const End& end) {
@@ -99,7 +126,10 @@ void write_end(std::string& out, const End& end) {
     out += "\"finish_reason\":null";
     return;
   }
-  out += end.why == End::Why::kStop ? "\"finish_reason\":\"stop\"" : "\"finish_reason\":\"length\"";
+  if (end.why == End::Why::kLength)
+    out += "\"finish_reason\":\"length\"";
+  else
+    out += end.calls ? "\"finish_reason\":\"tool_calls\"" : "\"finish_reason\":\"stop\"";
   out += ",\"stop_reason\":";
   out += end.stop_reason.empty() ? "null" : std::string_view(end.stop_reason);
 }
@@ -167,8 +197,37 @@ void ChoiceDelta::add_readout(const TokenForm& form, const msg::Token& token) {
 }
 
 void ChoiceDelta::clear() {
-  text.clear(), ids.clear();
+  text.clear(), reasoning.clear(), calls.clear(), ids.clear();
+  calls_weight_ = 0;
   tokens_.clear(), values_.clear(), tops_.clear(), offsets_.clear(), readouts_.clear();
+}
+
+bool has_object(const CallDelta& call) {
+  marshal::JsonCursor json(call.arguments);
+  return json.peek() == marshal::JsonCursor::Kind::kObject && json.skip() && json.finish();
+}
+
+void ChoiceDelta::write_delta(std::string& out) const {
+  const size_t begin = out.size();
+  const auto member = [&](std::string_view name) {
+    if (out.size() > begin) out += ',';
+    ((out += '"') += name) += "\":";
+  };
+  if (!reasoning.empty()) member("reasoning_content"), marshal::write_string(out, reasoning);
+  // A chunk that has nothing but the logprobs of a token has an empty text.
+  if (!text.empty() || says_nothing()) member("content"), marshal::write_string(out, text);
+  if (!calls.empty()) member("tool_calls"), write_calls(out, calls, Indexed::kYes);
+}
+
+void ChoiceDelta::write_message(std::string& out) const {
+  out += "\"role\":\"assistant\",\"content\":";
+  if (text.empty() && !calls.empty())
+    out += "null";
+  else
+    marshal::write_string(out, text);
+  out += ",\"refusal\":null";
+  if (!reasoning.empty()) out += ",\"reasoning_content\":", marshal::write_string(out, reasoning);
+  if (!calls.empty()) out += ",\"tool_calls\":", write_calls(out, calls, Indexed::kNo);
 }
 
 void ChoiceDelta::write_logprobs(std::string& out, Kind kind) const {

@@ -2,6 +2,8 @@
 //
 //   chat        {"index":0,"delta":{"content":"Hi"},"logprobs":null,"finish_reason":null}      a chunk's
 //               {"index":0,"message":{"role":"assistant","content":"Hi"},"logprobs":null,"finish_reason":"stop",…}
+//               a chunk's delta may have reasoning_content and tool_calls: {"index","id","type","function"} where a
+//               call begins, {"index","function":{"arguments"}} for more of it; a message has them whole
 //   completion  {"index":0,"text":"Hi","logprobs":null,"finish_reason":null}
 // Logprobs: of a chat {"content":[{"token","logprob","bytes","top_logprobs":[…]}]}; of a completion {"text_offset",
 // "token_logprobs","tokens","top_logprobs"}, offsets in Unicode characters of the text. Own members: "readouts":
@@ -16,6 +18,7 @@
 #include "dialects/openai/request.h"
 #include "msg/call.h"
 #include "msg/text_codec.h"
+#include "text/answer_parser.h"
 
 namespace weir::openai {
 
@@ -27,29 +30,68 @@ struct TokenForm {
   size_t layers = 1;  // rows of a readout
 };
 
+// A call of a tool, or more of its arguments.
+struct CallDelta {
+  uint32_t index = 0;
+  std::string id, name;  // where it begins; else empty
+  std::string arguments;
+};
+
+// Whether its arguments are a JSON object: the model may have got it wrong, or the answer was cut.
+bool has_object(const CallDelta& call);
+
 class ChoiceDelta {
  public:
-  std::string text;
+  std::string text, reasoning;
+  std::vector<CallDelta> calls;
   std::vector<uint32_t> ids;  // where they are to be returned
 
   void add_logprob(const TokenForm& form, uint32_t id, const msg::TokenDetails& details);
   void add_readout(const TokenForm& form, const msg::Token& token);
-  bool empty() const { return text.empty() && ids.empty() && tokens_.empty() && readouts_.empty(); }
-  size_t weight() const { return text.size() + 8 * ids.size() + tokens_.size() + tops_.size() + readouts_.size(); }
+  // Takes what a model wrote; `new_id()` makes the id of a call that begins. More of a call is joined to it where it is
+  // the last.
+  template <class NewId>
+  void add(text::AnswerPieces pieces, NewId new_id) {
+    text += pieces.content;
+    reasoning += pieces.reasoning;
+    for (text::ToolCallPiece& piece : pieces.calls) add_call(std::move(piece), new_id);
+  }
+  bool says_nothing() const { return text.empty() && reasoning.empty() && calls.empty(); }
+  bool empty() const { return says_nothing() && ids.empty() && tokens_.empty() && readouts_.empty(); }
+  size_t weight() const {
+    return text.size() + reasoning.size() + calls_weight_ + 8 * ids.size() + tokens_.size() + tops_.size() +
+           readouts_.size();
+  }
   // All but the place in the text that has been reached.
   void clear();
 
+  // The members of a chat's `delta`, and of a `message`, without braces.
+  void write_delta(std::string& out) const;
+  void write_message(std::string& out) const;
   // `"logprobs":…`: null where there are none.
   void write_logprobs(std::string& out, Kind kind) const;
   // `,"token_ids":[…]` and `,"readouts":[…]`, where there are any.
   void write_extras(std::string& out) const;
 
  private:
+  template <class NewId>
+  void add_call(text::ToolCallPiece piece, NewId new_id) {
+    constexpr size_t kWeight = 256;  // of a call's own fields, as they are held and as JSON
+    calls_weight_ += piece.arguments.size() + piece.name.size();
+    if (piece.name.empty() && !calls.empty() && calls.back().index == piece.index) {
+      calls.back().arguments += piece.arguments;
+      return;
+    }
+    calls_weight_ += kWeight;
+    std::string id = piece.name.empty() ? std::string() : new_id();
+    calls.push_back({piece.index, std::move(id), std::move(piece.name), std::move(piece.arguments)});
+  }
   void add_chat(const TokenForm& form, uint32_t id, const msg::TokenDetails& details);
   void add_completion(const TokenForm& form, uint32_t id, const msg::TokenDetails& details);
 
   // JSON elements, separated by commas. Of a chat `tokens_` has all of an entry.
   std::string tokens_, values_, tops_, offsets_, readouts_;
+  size_t calls_weight_ = 0;
   uint64_t at_ = 0;  // characters of the text before the next token
 };
 
@@ -64,6 +106,7 @@ void write_ids(std::string& out, const std::vector<uint32_t>& ids);
 
 struct Usage {
   uint64_t prompt = 0, completion = 0, cached = 0;
+  uint64_t thoughts = 0;  // of the completion
 };
 // `"usage":{…}`
 void write_usage(std::string& out, const Usage& usage);
@@ -72,6 +115,7 @@ void write_usage(std::string& out, const Usage& usage);
 struct End {
   enum class Why : uint8_t { kNone, kStop, kLength } why = Why::kNone;
   std::string stop_reason;  // JSON: the stop string or token id, or null
+  bool calls = false;       // it has calls of tools, and stops for them
 };
 // `"finish_reason":"stop","stop_reason":…`; `"finish_reason":null` while it is not over.
 void write_end(std::string& out, const End& end);

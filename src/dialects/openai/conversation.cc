@@ -6,6 +6,7 @@
 
 #include "base/encoding.h"
 #include "dialects/openai/prompt.h"
+#include "dialects/openai/tools.h"
 #include "text/processor.h"
 
 namespace weir::openai {
@@ -130,17 +131,64 @@ ApiError variables(const json& wanted, json& extra) {
   return {};
 }
 
-ApiError extras(const Request& request, json& extra) {
+// Templates know two names for whether to think. The template's own variables count for more.
+void thinking(const Request& request, json& extra) {
+  if (!request.reasoning_effort.empty()) extra["reasoning_effort"] = request.reasoning_effort;
+  std::optional<bool> on = request.enable_thinking;
+  if (!on && request.reasoning_effort == "none") on = false;
+  if (!on) return;
+  extra["enable_thinking"] = *on;
+  extra["thinking"] = *on;
+}
+
+ApiError extras(Request& request, json& extra) {
+  thinking(request, extra);
   if (!request.template_variables.empty())
     if (ApiError bad = variables(json::parse(request.template_variables), extra); !bad.ok()) return bad;
-  if (!request.reasoning_effort.empty()) extra["reasoning_effort"] = request.reasoning_effort;
-  if (request.tools.empty() || !request.pass_tools) return {};
-  json tools = json::parse(request.tools);
-  if (tools.size() > 128) return refuse("tools", "tools: at most 128 of them");
-  for (const json& tool : tools)
-    if (!tool.is_object()) return refuse("tools", "tools: expected a list of objects");
-  if (!tools.empty()) extra["tools"] = std::move(tools);
+  json tools = request.tools.empty() ? json::array() : json::parse(request.tools);
+  if (ApiError bad = read_tools(tools, request); !bad.ok()) return bad;
+  if (request.calls_tools) extra["tools"] = std::move(tools);
   return {};
+}
+
+// Where thoughts stand at the end of a prompt. A template that opens and closes them itself has said that there are
+// none.
+msg::StructuredOutput::Thoughts thoughts_at_end(std::string_view prompt, msg::AnswerFormat format) {
+  using Thoughts = msg::StructuredOutput::Thoughts;
+  if (!format.thinks) return Thoughts::kNone;
+  prompt = prompt.substr(0, prompt.find_last_not_of(" \n\r\t") + 1);
+  if (prompt.ends_with("<think>")) return Thoughts::kBegun;
+  return prompt.ends_with("</think>") ? Thoughts::kNone : Thoughts::kMayCome;
+}
+
+// A conversation with tools for a template that knows of none and fails on them: calls are what the assistant said, and
+// results what the user did. Messages of one role that follow each other become one, since such templates want turns.
+json as_plain_turns(const json& messages) {
+  json out = json::array();
+  for (const json& from : messages) {
+    const std::string& role = from["role"].get_ref<const std::string&>();
+    json said{{"role", role == "tool" || role == "function" ? "user" : role}, {"content", ""}};
+    if (auto content = from.find("content"); content != from.end() && !content->is_null()) said["content"] = *content;
+    auto calls = from.find("tool_calls");
+    if (calls != from.end() && calls->is_array() && said["content"].is_string())
+      for (const json& call : *calls) {
+        std::string& text = said["content"].get_ref<std::string&>();
+        const auto function = call.is_object() ? call.find("function") : call.end();
+        text += (text.empty() ? "" : "\n") + (function == call.end() ? call : *function).dump();
+      }
+    const bool joins = !out.empty() && out.back()["role"] == said["role"] && out.back()["content"].is_string() &&
+                       said["content"].is_string() && said["role"] != "system";
+    if (joins)
+      out.back()["content"].get_ref<std::string&>() += "\n" + said["content"].get_ref<const std::string&>();
+    else
+      out.push_back(std::move(said));
+  }
+  return out;
+}
+
+bool has_tools(const json& messages) {
+  return std::any_of(messages.begin(), messages.end(),
+                     [](const json& m) { return m["role"] == "tool" || m.contains("tool_calls"); });
 }
 
 // An assistant's message that only calls tools has no content. Templates see null there, and some tell by it what such
@@ -153,13 +201,25 @@ base::Result<std::string> render_messages(const msg::TextCodec& codec, json& mes
   for (json& m : messages)
     if (auto content = m.find("content"); content != m.end() ? content->is_null() : m.contains("tool_calls"))
       m["content"] = "", filled = true;
-  if (!filled) return text;
-  auto again = codec.render_chat(messages, extra, options);
-  return again ? again : text;
+  const auto retry = [&](const json& changed) {
+    auto again = codec.render_chat(changed, extra, options);
+    if (again || again.error().code != base::Code::kInvalidArgument) text = std::move(again);
+  };
+  if (filled) retry(messages);
+  // An error that names the message is about what the client sent, and no failure of the template.
+  if (!text && !text.error().text.starts_with("messages[") && codec.answer_format().tools == msg::ToolFormat::kNone &&
+      has_tools(messages))
+    retry(as_plain_turns(messages));
+  return text;
 }
 
-ApiError render_checked(const Request& request, const msg::TextSpec& spec, Conversation& out,
-                        const msg::TextBudget& budget) {
+// The turns that a stored response ended go before the new ones.
+void put_earlier(const std::string& turns, ptrdiff_t place, json& messages) {
+  const json earlier = json::parse('[' + turns + ']');
+  messages.insert(messages.begin() + place, earlier.begin(), earlier.end());
+}
+
+ApiError render_checked(Request& request, const msg::TextSpec& spec, Conversation& out, const msg::TextBudget& budget) {
   if (!spec.codec->has_chat_template())
     return refuse("model", "this model has no chat template: it is not made for chat");
   for (auto [name, text] : {std::pair{"messages", request.messages},
@@ -169,6 +229,7 @@ ApiError render_checked(const Request& request, const msg::TextSpec& spec, Conve
       return refuse(
           name, std::string(name) + ": an object with more than " + std::to_string(text::kMostMembers) + " members");
   json messages = json::parse(request.messages), extra = json::object();
+  if (request.earlier) put_earlier(*request.earlier, request.instructed ? 1 : 0, messages);
   if (ApiError bad = ConversationReader(spec, out).read(messages); !bad.ok()) return bad;
   if (ApiError bad = extras(request, extra); !bad.ok()) return bad;
   msg::ChatOptions options{request.add_generation_prompt, request.continue_final_message, {}, budget};
@@ -180,13 +241,14 @@ ApiError render_checked(const Request& request, const msg::TextSpec& spec, Conve
     return {text.error(), "messages", {}};
   if (!text) return refuse("messages", "messages: " + text.error().text);
   out.text = *std::move(text);
+  request.thoughts = thoughts_at_end(out.text, spec.codec->answer_format());
   return {};
 }
 
 }  // namespace
 
 // The members have been checked to be JSON; the library still throws on what it cannot hold, like 1e999.
-ApiError render(const Request& request, const msg::TextSpec& spec, Conversation& out, const msg::TextBudget& budget) {
+ApiError render(Request& request, const msg::TextSpec& spec, Conversation& out, const msg::TextBudget& budget) {
   try {
     return render_checked(request, spec, out, budget);
   } catch (const json::exception&) {

@@ -1,6 +1,7 @@
 #include "dialects/dialect.h"
 
 #include "dialects/openai/openai.h"
+#include "dialects/openai/responses/stored.h"
 #include "marshal/secrets.h"
 #include "openai_openapi.h"
 
@@ -28,6 +29,8 @@ class OpenaiDialect final : public dialects::Dialect {
 
   base::Status open(const dialects::ServerServices& services) override {
     options_.server_version = services.version;
+    stored_.emplace(response_ttl_, response_memory_, &services.memory);
+    options_.stored = &*stored_;
     return {};
   }
   base::Result<std::unique_ptr<dialects::Mounted>> mount(const dialects::ShardServices& shard) override {
@@ -47,7 +50,10 @@ class OpenaiDialect final : public dialects::Dialect {
   Options options_;
   std::vector<std::string> keys_;  // as they are set
   std::string keys_file_;          // one per line
-  Load load_;                      // of all shards
+  Load load_;                      // of all shards, as the next
+  base::Duration response_ttl_ = std::chrono::hours(1);
+  uint64_t response_memory_ = uint64_t(256) << 20;
+  std::optional<responses::StoredResponses> stored_;
 };
 
 void OpenaiDialect::add_settings(std::vector<base::Setting>& rows) {
@@ -60,6 +66,10 @@ void OpenaiDialect::add_settings(std::vector<base::Setting>& rows) {
   rows.push_back(std::move(keys));
   rows.push_back(setting::path("openai.api_keys_file", "more of them, one per line", keys_file_));
   rows.push_back(setting::size("openai.max_body", "largest request", options_.max_body, 1 << 10, uint64_t(1) << 30));
+  rows.push_back(setting::duration(
+      "openai.response_ttl", "how long responses are stored for previous_response_id; 0 = not at all", response_ttl_));
+  rows.push_back(setting::size("openai.response_memory", "of all of them; a tenant has a quarter", response_memory_,
+                               1 << 20, uint64_t(1) << 40));
   rows.push_back(setting::replaced("openai.default_model", "models.default"));
 }
 

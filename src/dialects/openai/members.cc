@@ -9,7 +9,7 @@ namespace weir::openai {
 namespace {
 
 // Notes for the operator, hints for speed, and choices between things that are the same here.
-constexpr std::array<std::string_view, 18> kHarmless{"user",
+constexpr std::array<std::string_view, 15> kHarmless{"user",
                                                      "guided_decoding_backend",
                                                      "metadata",
                                                      "store",
@@ -17,27 +17,22 @@ constexpr std::array<std::string_view, 18> kHarmless{"user",
                                                      "safety_identifier",
                                                      "prompt_cache_key",
                                                      "prompt_cache_retention",
-                                                     "parallel_tool_calls",
                                                      "prediction",
                                                      "session_id",
                                                      "spaces_between_special_tokens",
                                                      "detokenize",
                                                      "return_tokens_as_text",
                                                      "stream_interval",
-                                                     "include_reasoning",
-                                                     "separate_reasoning",
                                                      "kv_transfer_params"};
 
 // Known to clients, not offered here. `neutral`: a value that asks for nothing, beside null, false, "", [] and {}.
 struct Unoffered {
   std::string_view name, neutral, why;
 };
-constexpr std::array<Unoffered, 30> kUnoffered{{
-    {"tool_choice", "", "only \"none\" and \"auto\" are offered: a model is not forced to call a tool"},
-    {"functions", "", "use tools; the model's text is not parsed for calls"},
-    {"function_call", R"("none")", "use tools; the model's text is not parsed for calls"},
+constexpr std::array<Unoffered, 28> kUnoffered{{
+    {"functions", "", "use tools"},
+    {"function_call", R"("none")", "use tool_choice"},
     {"best_of", "1", "use n"},
-    {"suffix", "", "inserting text is not offered"},
     {"modalities", R"(["text"])", "only text is offered"},
     {"audio", "", "only text is offered"},
     {"verbosity", R"("medium")", "not offered"},
@@ -66,7 +61,7 @@ constexpr std::array<Unoffered, 30> kUnoffered{{
 }};
 
 // Those that some endpoint here reads.
-constexpr std::array<std::string_view, 53> kOffered{"model",
+constexpr std::array<std::string_view, 59> kOffered{"model",
                                                     "response_format",
                                                     "structured_outputs",
                                                     "guided_json",
@@ -77,9 +72,15 @@ constexpr std::array<std::string_view, 53> kOffered{"model",
                                                     "grammar",
                                                     "messages",
                                                     "prompt",
+                                                    "suffix",
                                                     "input",
                                                     "tokens",
                                                     "tools",
+                                                    "tool_choice",
+                                                    "parallel_tool_calls",
+                                                    "enable_thinking",
+                                                    "include_reasoning",
+                                                    "separate_reasoning",
                                                     "chat_template_kwargs",
                                                     "add_special_tokens",
                                                     "add_generation_prompt",

@@ -9,6 +9,7 @@
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/ollama/ollama.h"
 #include "dialects/openai/reading.h"
+#include "dialects/openai/responses/responses.h"
 #include "dialects/openai/task.h"
 #include "marshal/encoder.h"
 #include "marshal/json_tensor.h"
@@ -76,6 +77,9 @@ constexpr Row kUnderPrefix[] = {
     {"POST", "/chat/completions", chat_completions, Permission::kInfer},
     {"POST", "/completions", completions, Permission::kInfer},
     {"POST", "/embeddings", embeddings, Permission::kInfer},
+    {"POST", "/responses", responses::create, Permission::kInfer},
+    {"GET", "/responses/{response}", responses::show, Permission::kInfer},
+    {"DELETE", "/responses/{response}", responses::forget, Permission::kInfer},
     {"GET", "/models", list_models, Permission::kRead},
     {"GET", "/models/{model}", show_model, Permission::kRead},
 };
@@ -110,8 +114,9 @@ constexpr Row kAtRoot[] = {
 void answer(OpenAiState& state, Exchange& exchange, Kind kind, Request&& request, MakeAnswer make) {
   auto [served, error] = find_model(state, exchange, request.model, bus::Needs::kTokens);
   if (!error.ok()) return respond(exchange, error);
+  const size_t bytes = exchange.content().size() + (request.earlier ? request.earlier->size() : 0);
   auto task = std::make_unique<AnswerTask>(kind, std::move(request), exchange, *served, make);
-  perform(state, exchange, *served, std::move(task), exchange.content().size());
+  perform(state, exchange, *served, std::move(task), bytes);
 }
 
 void chat_completions(OpenAiState& state, Exchange& exchange, const PathArgs&) { run(state, exchange, Kind::kChat); }
@@ -175,6 +180,6 @@ Openai::Openai(bus::Bus& bus, wire::Router& router, Load& load, Options options)
   router.error_form("/v1/messages", respond_anthropic_status);
 }
 
-Openai::~Openai() = default;
+Openai::~Openai() { parts_->state.bus.env().cancel(parts_->state.forgets); }
 
 }  // namespace weir::openai

@@ -1,7 +1,7 @@
 // Openai: the OpenAI API's text endpoints over HTTP, with what vLLM's clients add. One per shard, used on its thread.
 //
-//   POST {prefix}/chat/completions, {prefix}/completions, {prefix}/embeddings     GET {prefix}/models[/{id}]
-//   POST /tokenize, /detokenize     GET /version, /health, /ping, /load
+//   POST {prefix}/chat/completions, {prefix}/completions, {prefix}/embeddings, {prefix}/responses
+//   GET {prefix}/models[/{id}]     POST /tokenize, /detokenize     GET /version, /health, /ping, /load
 // Reference: platform.openai.com/docs/api-reference, docs.vllm.ai ("OpenAI-Compatible Server"). What is beyond the two
 // is in README.md.
 #pragma once
@@ -24,14 +24,19 @@ namespace weir::dialects {
 class Dialect;
 }
 
+namespace weir::openai::responses {
+class StoredResponses;
+}
+
 namespace weir::openai {
 
 struct Options {
   std::string server_version;
   std::vector<std::string> prefixes{"/v1", "/openai/v1", "/v3"};
-  uint64_t max_body = 4 << 20;       // of one request
-  std::function<bool()> ready;       // the server takes requests; what /health says
-  wire::Offload* offload = nullptr;  // who reads long bodies; null: the shard
+  uint64_t max_body = 4 << 20;                   // of one request
+  std::function<bool()> ready;                   // the server takes requests; what /health says
+  wire::Offload* offload = nullptr;              // who reads long bodies; null: the shard
+  responses::StoredResponses* stored = nullptr;  // of all shards; null: nothing is stored
 };
 
 // Requests for text under way, on all shards.

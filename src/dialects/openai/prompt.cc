@@ -58,6 +58,42 @@ ApiError encode(std::string_view text, const msg::TextSpec& spec, msg::AddSpecia
   return {std::move(status), std::string(param), {}};
 }
 
+// The tokens that models know for filling in, between the texts; which models have them: Qwen Coder and CodeGemma,
+// StarCoder, SantaCoder, DeepSeek, Code Llama, Codestral.
+struct FillTokens {
+  std::string_view prefix, suffix, middle;
+};
+constexpr FillTokens kFillTokens[] = {{"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},
+                                      {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},
+                                      {"<fim-prefix>", "<fim-suffix>", "<fim-middle>"},
+                                      {"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"},
+                                      {"▁<PRE>", "▁<SUF>", "▁<MID>"},
+                                      {"[PREFIX]", "[SUFFIX]", ""}};
+
+bool has_token(const msg::TextCodec& codec, std::string_view text) {
+  if (text.empty()) return true;
+  const auto ids = codec.encode(text, msg::AddSpecial::kNo);
+  return ids.size() == 1 && codec.piece(ids[0]) == text;
+}
+
+// The prompt that makes a model write what stands between the two texts. Without a token for the middle it comes behind
+// the prefix, and the suffix goes first.
+ApiError fill_in(std::string_view prefix, std::string_view suffix, const msg::TextSpec& spec, std::string& out) {
+  for (const FillTokens& tokens : kFillTokens) {
+    if (!has_token(*spec.codec, tokens.prefix) || !has_token(*spec.codec, tokens.suffix) ||
+        !has_token(*spec.codec, tokens.middle))
+      continue;
+    const auto add = [&](std::string_view token, std::string_view text) { (out += token) += text; };
+    if (tokens.middle.empty()) add(tokens.suffix, suffix);
+    add(tokens.prefix, prefix);
+    if (tokens.middle.empty()) return {};
+    add(tokens.suffix, suffix);
+    add(tokens.middle, {});
+    return {};
+  }
+  return refuse("suffix", "suffix: this model has no tokens for filling in");
+}
+
 void truncate(const Request& request, std::vector<uint32_t>& ids) {
   if (!request.truncate_prompt || ids.size() <= *request.truncate_prompt) return;
   ids.erase(ids.begin(), ids.end() - ptrdiff_t(*request.truncate_prompt));
@@ -65,7 +101,7 @@ void truncate(const Request& request, std::vector<uint32_t>& ids) {
 
 }  // namespace
 
-ApiError make_chat(const Request& request, const msg::TextSpec& spec, Sequence& out, const msg::TextBudget& budget) {
+ApiError make_chat(Request& request, const msg::TextSpec& spec, Sequence& out, const msg::TextBudget& budget) {
   Conversation talk;
   if (ApiError bad = render(request, spec, talk, budget); !bad.ok()) return bad;
   auto add = request.add_special.value_or(false) ? msg::AddSpecial::kYes : msg::AddSpecial::kNo;
@@ -86,12 +122,18 @@ ApiError make_chat(const Request& request, const msg::TextSpec& spec, Sequence& 
 ApiError make_prompt(const Prompt& prompt, const Request& request, const msg::TextSpec& spec, std::string_view param,
                      Sequence& out, const msg::TextBudget& budget) {
   if (prompt.tokens) {
+    if (!request.suffix.empty()) return refuse("suffix", "suffix: needs a prompt of text, not token ids");
     out.ids = prompt.ids;
   } else if (!spec.codec) {
     return refuse(param, std::string(param) + ": this model has no tokenizer here; send token ids");
   } else {
     auto add = request.add_special.value_or(true) ? msg::AddSpecial::kYes : msg::AddSpecial::kNo;
-    if (ApiError bad = encode(prompt.text, spec, add, param, out.ids, budget); !bad.ok()) return bad;
+    std::string filled;
+    if (!request.suffix.empty())
+      if (ApiError bad = fill_in(prompt.text, request.suffix, spec, filled); !bad.ok()) return bad;
+    if (ApiError bad = encode(request.suffix.empty() ? prompt.text : filled, spec, add, param, out.ids, budget);
+        !bad.ok())
+      return bad;
   }
   bool cut = request.truncate_prompt && out.ids.size() > *request.truncate_prompt;
   truncate(request, out.ids);

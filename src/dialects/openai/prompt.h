@@ -21,7 +21,8 @@ struct Sequence {
 
 // The prompt of a chat, through the model's template. Errors: 400 naming the message or the member; ABORTED where the
 // budget is too small, CANCELLED.
-ApiError make_chat(const Request& request, const msg::TextSpec& spec, Sequence& out, const msg::TextBudget& budget);
+// Sets what the request says of calls and thoughts.
+ApiError make_chat(Request& request, const msg::TextSpec& spec, Sequence& out, const msg::TextBudget& budget);
 // Any other prompt; `param` is what the request calls it. Errors: 400; CANCELLED.
 ApiError make_prompt(const Prompt& prompt, const Request& request, const msg::TextSpec& spec, std::string_view param,
                      Sequence& out, const msg::TextBudget& budget);
@@ -32,6 +33,6 @@ struct Conversation {
   std::string text;
   std::vector<msg::Image> images;
 };
-ApiError render(const Request& request, const msg::TextSpec& spec, Conversation& out, const msg::TextBudget& budget);
+ApiError render(Request& request, const msg::TextSpec& spec, Conversation& out, const msg::TextBudget& budget);
 
 }  // namespace weir::openai

@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "dialects/openai/tools.h"
+
 namespace weir::openai {
 namespace {
 
@@ -32,6 +34,7 @@ class Members {
     if (name == "model") return fields_.text(name, kMaxName, out_.model);
     if (read_prompt(name, ok) || read_prompt_option(name, ok)) return ok;
     if (makes_text() && (read_common(name, ok) || read_logprobs(name, ok))) return ok;
+    if (chat() && read_chat_option(name, ok)) return ok;
     if (const auto* row = makes_text() ? marshal::find_param(kParams, name) : nullptr)
       return marshal::read_param(fields_, kParams, *row, name, out_.params);
     if (kind_ == Kind::kEmbedding && read_embedding(name, ok)) return ok;
@@ -137,16 +140,14 @@ class Members {
       ok = stream_options(name);
     else if (name == "max_completion_tokens" && chat())
       ok = marshal::read_param(fields_, kParams, *marshal::find_param(kParams, "max_tokens"), name, newer_);
+    else if (name == "suffix" && !chat())
+      ok = fields_.text(name, kMaxText, out_.suffix);
     else if (name == "echo")
       ok = fields_.flag(name, out_.echo);
     else if (name == "return_token_ids")
       ok = fields_.flag(name, out_.token_ids);
     else if (name == "return_tokens_as_token_ids")
       ok = fields_.flag(name, out_.tokens_as_ids);
-    else if (name == "reasoning_effort" && chat())
-      ok = fields_.text(name, 32, out_.reasoning_effort);
-    else if (name == "tool_choice" && chat())
-      ok = tool_choice(name);
     else if (name == "readouts")
       ok = readouts(name);
     else
@@ -167,15 +168,23 @@ class Members {
     });
   }
 
-  bool tool_choice(std::string_view name) {
-    if (fields_.none()) return true;
-    std::string_view word;
-    if (json_.peek() == JsonCursor::Kind::kString) {
-      if (!json_.string(word)) return false;
-      out_.pass_tools = word != "none";
-      if (word == "none" || word == "auto") return true;
-    }
-    return fields_.refuse(name, "only \"none\" and \"auto\" are offered: a model is not forced to call a tool");
+  // Calls of tools, and thoughts.
+  bool read_chat_option(std::string_view name, bool& ok) {
+    if (name == "tool_choice")
+      ok = read_tool_choice(fields_, out_);
+    else if (name == "parallel_tool_calls")
+      ok = fields_.flag(name, out_.parallel_tools);
+    else if (name == "reasoning_effort")
+      ok = fields_.text(name, 32, out_.reasoning_effort);
+    else if (name == "enable_thinking")
+      ok = optional_flag(name, out_.enable_thinking);
+    else if (name == "include_reasoning")
+      ok = fields_.flag(name, out_.include_reasoning);
+    else if (name == "separate_reasoning")
+      ok = fields_.flag(name, out_.separate_reasoning);
+    else
+      return false;
+    return true;
   }
 
   // true, or [[start, end], …].
@@ -245,6 +254,8 @@ class Members {
     if (stream_options_ && !out_.stream) return openai::refuse("stream_options", "stream_options: needs stream: true");
     if (out_.stream && out_.prompt_logprobs)
       return openai::refuse("prompt_logprobs", "prompt_logprobs: not in a stream; completions have echo with logprobs");
+    if (!out_.suffix.empty() && (out_.echo || out_.truncate_prompt))
+      return openai::refuse("suffix", "suffix: not with echo or truncate_prompt_tokens");
     if (chat() && out_.echo) return openai::refuse("echo", "echo: not in a chat; use completions");
     if (const std::string name(out_.params.max_tokens_name); chat() && out_.params.max_tokens == 0u)
       return openai::refuse(name, name + " must be >= 1, not 0");

@@ -38,15 +38,30 @@ struct Prompt {
 // How embeddings are written: OpenAI's list; Ollama's lists of length 1, or its one list as the model gives it.
 enum class EmbeddingForm : uint8_t { kOpenAi, kOllama, kOllamaOne };
 
+// Whether tools are called: as the model likes, never, or always.
+enum class ToolChoice : uint8_t { kAuto, kNone, kRequired };
+
 struct Request {
   base::Bytes translated;  // the JSON that the request was read from, where that is not the body (translation.h)
+  // The Responses API has these: members that the answer repeats, as JSON without braces; whether it is stored; the
+  // turns of the chat so far, as the inside of a JSON list: those that were stored, behind the instructions, and the
+  // new ones.
+  std::string echoed;
+  bool store = false, instructed = false;
+  std::shared_ptr<const std::string> earlier;
+  std::string turns;
   std::string model;
   std::vector<Prompt> prompts;  // of all but chats
+  std::string suffix;           // of a completion: what stands behind the text that is made
   // Members of chats: JSON, inside the body or `translated`, which must outlive this. Empty where the member is not
   // there.
   std::string_view messages, tools, template_variables;
   std::string reasoning_effort;
-  bool pass_tools = true;
+  std::optional<bool> enable_thinking;
+  bool include_reasoning = true, separate_reasoning = true;  // false: thoughts are left out; are part of the text
+  ToolChoice tool_choice = ToolChoice::kAuto;
+  std::string tool_name;  // of the one tool to call, with kRequired; empty: any
+  bool parallel_tools = true;
   bool add_generation_prompt = true, continue_final_message = false;
 
   marshal::GenerationParams params;
@@ -63,6 +78,12 @@ struct Request {
   std::string request_id, cache_salt;
   bool readouts = false;  // of every generated token
   std::vector<msg::PositionRange> readout_ranges;
+
+  // A chat has these once its prompt has been made (make_chat()): there are tools that may be called; those that must,
+  // as msg::StructuredOutput has them; whether the prompt ends in thoughts.
+  bool calls_tools = false;
+  std::string call_form;
+  msg::StructuredOutput::Thoughts thoughts = msg::StructuredOutput::Thoughts::kNone;
 
   bool fill_context = false;  // a completion that does not say how long takes what the context has
 

@@ -19,7 +19,8 @@ struct OpenAiState {
   bus::Bus& bus;
   Load& load;
   Options options;
-  int64_t created = 0;  // Unix seconds: when this server came up
+  int64_t created = 0;                           // Unix seconds: when this server came up
+  base::TimerId forgets = base::TimerId::kNone;  // stored responses whose time is over
 };
 
 // bus::Catalog::resolve(); its errors are those of the parameter "model". Notes the model in the exchange's record.

@@ -3,9 +3,9 @@
 //   data: {"id":…,"object":"chat.completion.chunk","created":…,"model":…,"choices":[…]}\n\n
 //   …
 //   data: [DONE]\n\n
-// A chat is streamed as a chunk with the role, chunks with text, a chunk with finish_reason; with
-// stream_options.include_usage one more with the usage and no choices. A chunk is appended to a string by hand: no
-// document is built for a token.
+// A chat is streamed as a chunk with the role, chunks with thoughts, text and calls of tools, a chunk with
+// finish_reason; with stream_options.include_usage one more with the usage and no choices. A chunk is appended to a
+// string by hand: no document is built for a token.
 #include "dialects/openai/answer.h"
 #include "marshal/json_tensor.h"
 #include "wire/service_guard.h"
@@ -86,8 +86,8 @@ class Streamed final : public Answer {
     } else if (delta.empty() && choice.end.why != End::Why::kNone) {
       frame += ",\"delta\":{}";
     } else {
-      frame += ",\"delta\":{\"content\":";
-      marshal::write_string(frame, delta.text);
+      frame += ",\"delta\":{";
+      delta.write_delta(frame);
       frame += '}';
     }
     frame += ',';
@@ -110,7 +110,7 @@ class Streamed final : public Answer {
     frame += "}]";
     if (request_.continuous_usage) {
       frame += ',';
-      write_usage(frame, {choice.prompt_tokens, choice.completion_tokens, choice.cached_tokens});
+      write_usage(frame, {choice.prompt_tokens, choice.completion_tokens, choice.cached_tokens, choice.thought_tokens});
     } else if (request_.include_usage) {
       frame += ",\"usage\":null";
     }

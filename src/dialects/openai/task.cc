@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "bus/offload_handle.h"
+#include "dialects/openai/tools.h"
 #include "marshal/encoder.h"
 #include "marshal/tenant.h"
 
@@ -56,17 +57,17 @@ PromptTask::PromptTask(Kind kind, Request request, const wire::Exchange& exchang
     : kind_(kind), request_(std::move(request)), body_(exchange.content()), spec_(held_tokens(served)) {}
 
 void PromptTask::run() {
-  compile();
-  if (error.ok()) make({.cancelled = cancelled()});
+  make({.cancelled = cancelled()});
+  if (error.ok()) compile();
   if (error.ok()) made();
 }
 
 // A short request may still ask much of a model's template.
 bool PromptTask::run_briefly() {
-  if (request_.params.structured && !(request_.grammar = spec_->codec->find_compiled(*request_.params.structured)))
-    return false;
   make(msg::kBriefText);
-  if (error.status.code == base::Code::kAborted) {
+  const auto& form = request_.params.structured;
+  if (error.ok() && form) request_.grammar = spec_->codec->find_compiled(*form);
+  if (error.status.code == base::Code::kAborted || (error.ok() && form && !request_.grammar)) {
     error = {};
     prompts_.clear();
     return false;
@@ -75,7 +76,7 @@ bool PromptTask::run_briefly() {
   return true;
 }
 
-// The form of the answer, before anything is generated.
+// The form of the answer, which depends on how the prompt ends; before anything is generated.
 void PromptTask::compile() {
   if (!request_.params.structured || request_.grammar) return;
   const msg::StructuredOutput& form = *request_.params.structured;
@@ -87,6 +88,11 @@ void PromptTask::compile() {
 }
 
 void PromptTask::make(const msg::TextBudget& budget) {
+  make_prompts(budget);
+  if (error.ok() && kind_ == Kind::kChat) error = settle_tools(request_, *spec_);
+}
+
+void PromptTask::make_prompts(const msg::TextBudget& budget) {
   if (!request_.messages.empty()) {
     error = make_chat(request_, *spec_, prompts_.emplace_back(), budget);
     return;

@@ -48,6 +48,7 @@ class PromptTask : public Task {
 
  private:
   void make(const msg::TextBudget& budget);
+  void make_prompts(const msg::TextBudget& budget);
   void compile();
 };
 

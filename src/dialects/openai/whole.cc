@@ -39,9 +39,14 @@ class Whole final : public Answer {
 
   void write(const Choice& choice, std::string& out) const {
     out += "{\"index\":" + std::to_string(choice.index());
-    out += kind_ == Kind::kChat ? R"(,"message":{"role":"assistant","content":)" : ",\"text\":";
-    marshal::write_string(out, choice.delta.text);
-    if (kind_ == Kind::kChat) out += ",\"refusal\":null}";
+    if (kind_ == Kind::kChat) {
+      out += ",\"message\":{";
+      choice.delta.write_message(out);
+      out += '}';
+    } else {
+      out += ",\"text\":";
+      marshal::write_string(out, choice.delta.text);
+    }
     out += ',';
     choice.delta.write_logprobs(out, kind_);
     out += ',';

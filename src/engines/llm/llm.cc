@@ -40,7 +40,10 @@ base::Status read_processor(Loading& l) {
     if (!text) return text.error();
     files[i] = std::move(*text);
   }
-  auto processor = text::make_processor(files[0], files[1], files[2]);
+  const auto tool_format = l.wanted.parameters.find("tool_format");
+  auto processor =
+      text::make_processor(files[0], files[1], files[2],
+                           tool_format == l.wanted.parameters.end() ? std::string_view() : tool_format->second);
   if (!processor) return processor.error();
   l.eos = (*processor)->tokenizer->id((*processor)->eos);
   l.text->codec = *std::move(processor);

@@ -14,6 +14,7 @@
 // float32, and the CPU else; host runs the device's engine without one, slowly, for tests), graphs (on; off: decode
 // steps and small packs of encoders do not become CUDA graphs; they are captured while the model loads, for at most ten
 // seconds, and the rest when it is wanted for the second time). Devices compute in bfloat16.
+// tool_format (auto: by the chat template; or a name that text/tool_format.h has): how the model writes calls of tools.
 #pragma once
 
 #include <functional>

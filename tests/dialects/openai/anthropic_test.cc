@@ -72,6 +72,62 @@ TEST_F(Messages, AStreamIsTheEventsThatMakeOne) {
   EXPECT_EQ(end["delta"]["stop_sequence"], "c");
 }
 
+TEST_F(Messages, ThoughtsTextAndCallsOfToolsAreBlocks) {
+  models.add(support::tools_spec("qwen", "{# <tool_call></think> #}"));
+  const Json tools = Json::parse(R"([{"name":"f","description":"d","input_schema":{"type":"object"}}])");
+  for (bool stream : {false, true}) {
+    auto x = ask({{"model", "qwen"}, {"tools", tools}, {"stream", stream}});
+    ASSERT_EQ(models["qwen"].held.size(), 1u) << x->sent;
+    ScriptedAnswer says{models["qwen"], models["qwen"].held[0]};
+    says.emit("<think>hm</think>So <tool_call>{\"name\":\"f\",\"arguments\":{\"a\":[1]}}</tool_call>");
+    says.emit("<tool_call>{\"name\":\"f\"}</tool_call>");
+    says.end();
+    turn();
+    ASSERT_TRUE(x->ended);
+    Json blocks = Json::array();
+    std::string reason;
+    if (!stream) blocks = json(x)["content"], reason = json(x)["stop_reason"];
+    for (const Json& event : stream ? events(x) : std::vector<Json>()) {
+      const std::string type = event["type"];
+      if (type == "message_delta") reason = event["delta"]["stop_reason"];
+      if (!event.contains("index")) continue;
+      if (type == "content_block_start") {
+        EXPECT_EQ(event["index"], blocks.size());
+        blocks.push_back(event["content_block"]);
+        continue;
+      }
+      ASSERT_EQ(event["index"], blocks.size() - 1) << "blocks follow each other";
+      if (type == "content_block_stop") {
+        if (blocks.back().contains("json"))
+          blocks.back()["input"] = Json::parse(blocks.back()["json"].get<std::string>());
+        blocks.back().erase("json");
+        continue;
+      }
+      const Json& delta = event["delta"];
+      for (auto [kind, from, to] :
+           {std::array{"text_delta", "text", "text"}, std::array{"thinking_delta", "thinking", "thinking"},
+            std::array{"input_json_delta", "partial_json", "json"}})
+        if (delta["type"] == kind) blocks.back()[to] = blocks.back().value(to, "") + delta[from].get<std::string>();
+    }
+    ASSERT_EQ(blocks.size(), 4u) << blocks;
+    EXPECT_EQ(blocks[0], Json::parse(R"({"type":"thinking","thinking":"hm","signature":""})"));
+    EXPECT_EQ(blocks[1], Json::parse(R"({"type":"text","text":"So"})"));
+    EXPECT_EQ(blocks[2]["id"].get<std::string>().substr(0, 6), "toolu_");
+    EXPECT_EQ(blocks[2]["input"], Json::parse(R"({"a":[1]})"));
+    EXPECT_EQ(blocks[3]["input"], Json::object());
+    EXPECT_EQ(reason, "tool_use");
+  }
+}
+
+TEST_F(Messages, AChoiceOfToolIsHeldTo) {
+  const Json tools = Json::parse(R"([{"name":"f","input_schema":{"type":"object"}}])");
+  auto x = ask({{"tools", tools}, {"tool_choice", {{"type", "tool"}, {"name", "f"}}}});
+  ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+  EXPECT_TRUE(call()->generation->constraint);
+  EXPECT_EQ(refusal(ask({{"tools", tools}, {"tool_choice", {{"type", "tool"}, {"name", "g"}}}})),
+            "400 invalid_request_error: tool_choice: no tool has the name 'g'");
+}
+
 TEST_F(Messages, BlocksBecomeWhatTemplatesTake) {
   auto x = ask({{"messages", Json::parse(R"([
       {"role":"user","content":[{"type":"text","text":"hi","cache_control":{"type":"ephemeral"}}]},

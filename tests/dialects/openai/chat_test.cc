@@ -149,22 +149,26 @@ TEST_F(Chat, ImagesTakeTheirPlaceInThePrompt) {
 
 TEST_F(Chat, ToolsReachTheTemplateUnlessNoneMayBeCalled) {
   Json tools = Json::parse(R"([{"type":"function","function":{"name":"f"}}])");
-  auto x = chat({{"tools", tools}, {"tool_choice", "auto"}});
-  EXPECT_EQ(support::prompt_of(*call()).substr(0, 8), "tools=1\n");
-  auto y = chat({{"tools", tools}, {"tool_choice", "none"}});
-  EXPECT_EQ(support::prompt_of(*call(1)).substr(0, 5), "user:");
+  auto& held = models.add(support::tools_spec("hermes", "{# <tool_call> #}")).held;
+  auto x = chat({{"model", "hermes"}, {"tools", tools}, {"tool_choice", "auto"}});
+  ASSERT_EQ(held.size(), 1u) << x->sent;
+  EXPECT_EQ(support::prompt_of(*held[0]).substr(0, 8), "tools=1\n");
+  auto y = chat({{"model", "hermes"}, {"tools", tools}, {"tool_choice", "none"}});
+  EXPECT_EQ(support::prompt_of(*held[1]).substr(0, 5), "user:");
 }
 
 TEST_F(Chat, AnObjectWithVeryManyMembersIsRefused) {
   Json crowd;
   for (int i = 0; i < 600; ++i) crowd["k" + std::to_string(i)] = i;
-  auto tool = [](Json parameters) { return Json::array({{{"type", "function"}, {"parameters", parameters}}}); };
-  auto x = chat({{"tools", tool(crowd)}});
+  auto tool = [](Json parameters) {
+    return Json::array({{{"type", "function"}, {"function", {{"name", "f"}, {"parameters", parameters}}}}});
+  };
+  auto x = chat({{"tools", tool(crowd)}, {"tool_choice", "none"}});
   EXPECT_EQ(error(x), "400 invalid_request_error - tools");
   crowd.erase("k1");
   for (int i = 2; i < 200; ++i) crowd.erase("k" + std::to_string(i));
   crowd["text"] = std::string(5000, ':') + "\\\"{";
-  auto y = chat({{"tools", tool(crowd)}});
+  auto y = chat({{"tools", tool(crowd)}, {"tool_choice", "none"}});
   EXPECT_FALSE(y->headed) << y->sent;
 }
 

@@ -121,5 +121,31 @@ TEST_F(Completions, SamplingReachesTheEngine) {
   EXPECT_EQ(json(x)["id"], "cmpl-r-1");
 }
 
+TEST_F(Completions, ASuffixIsFilledInWithTheModelsTokens) {
+  struct Case {
+    std::vector<std::string> tokens;
+    std::string prompt;
+  };
+  const Case cases[] = {{{"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"}, "<260>ab<261>cd<262>"},
+                        {{"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"}, "<260>ab<261>cd<262>"},
+                        {{"[PREFIX]", "[SUFFIX]"}, "<261>cd<260>ab"}};
+  for (const Case& c : cases) {
+    const std::string name = c.tokens[0].substr(0, 5) == "<|fim" ? "a" : c.tokens[0][0] == '[' ? "b" : "c";
+    models.add(support::tools_spec(name, "", c.tokens));
+    auto x = complete({{"model", name}, {"suffix", "cd"}});
+    ASSERT_EQ(models[name].held.size(), 1u) << x->sent;
+    EXPECT_EQ(support::prompt_of(*models[name].held[0]), c.prompt);
+    EXPECT_EQ(error(complete({{"model", name}, {"suffix", "cd"}, {"prompt", {1, 2}}})),
+              "400 invalid_request_error - suffix");
+    EXPECT_EQ(error(complete({{"model", name}, {"suffix", "cd"}, {"echo", true}})),
+              "400 invalid_request_error - suffix");
+    EXPECT_EQ(error(complete({{"model", name}, {"suffix", std::string(3000, 'x')}})),
+              "400 invalid_request_error context_length_exceeded prompt");
+  }
+  EXPECT_EQ(message(complete({{"suffix", "cd"}})), "suffix: this model has no tokens for filling in");
+  auto plain = complete({{"suffix", ""}});
+  EXPECT_EQ(support::prompt_of(*call()), "ab") << "nothing is to be filled in";
+}
+
 }  // namespace
 }  // namespace weir::openai

@@ -92,6 +92,36 @@ TEST_F(Ollama, CallsOfToolsAndTheirResultsReachTheTemplate) {
   EXPECT_EQ(support::prompt_of(*call()), "user:hi\nassistant:\ntool:2\nassistant:");
 }
 
+TEST_F(Ollama, CallsOfToolsComeWholeWithThoughtsBeside) {
+  models.add(support::tools_spec("qwen", "{# <tool_call></think> #}"));
+  const Json tools = Json::parse(R"([{"type":"function","function":{"name":"f","parameters":{}}}])");
+  for (bool stream : {false, true}) {
+    auto x = ask("chat", {{"model", "qwen"}, {"messages", messages}, {"tools", tools}, {"stream", stream}});
+    ASSERT_EQ(models["qwen"].held.size(), 1u) << x->sent;
+    ScriptedAnswer says{models["qwen"], models["qwen"].held[0]};
+    says.emit("<think>hm</think>So <tool_call>{\"name\":\"f\",\"arguments\":{\"a\":[1]}}</tool_call>");
+    says.emit("<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>");
+    says.emit("<tool_call>{\"name\":\"f\",\"arguments\":{\"cut");
+    says.done();
+    turn();
+    ASSERT_TRUE(x->ended);
+    std::string thoughts, text;
+    Json calls = Json::array();
+    const std::vector<Json> one = {stream ? Json() : json(x)};
+    for (const Json& line : stream ? lines(x) : one) {
+      thoughts += line["message"].value("thinking", "");
+      text += line["message"]["content"].get<std::string>();
+      for (const Json& call : line["message"].value("tool_calls", Json::array())) calls.push_back(call);
+    }
+    EXPECT_EQ(thoughts, "hm");
+    EXPECT_EQ(text, "So");
+    ASSERT_EQ(calls.size(), 2u) << "the one that was cut is left out";
+    EXPECT_EQ(calls[0]["function"]["name"], "f");
+    EXPECT_EQ(calls[0]["function"]["arguments"], Json::parse(R"({"a":[1]})"));
+    EXPECT_EQ(calls[1]["function"]["arguments"], Json::object());
+  }
+}
+
 TEST_F(Ollama, WhatItRefusesItNames) {
   auto with = [&](Json more) {
     more.update({{"model", "m"}, {"messages", messages}});

@@ -4,6 +4,8 @@
 //   event: content_block_start  {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}
 //   event: content_block_delta  {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}}
 //   event: content_block_stop   {"type":"content_block_stop","index":0}
+//   …                           the next block: thoughts (thinking_delta) come before the text, calls of tools behind
+//                               it: {"type":"tool_use","id","name","input":{}}, with input_json_delta
 //   event: message_delta        {"type":"message_delta","delta":{"stop_reason":…},"usage":{"output_tokens":…}}
 //   event: message_stop         {"type":"message_stop"}
 #include <utility>
@@ -17,6 +19,8 @@ namespace weir::openai::anthropic {
 namespace {
 
 using wire::Exchange;
+
+enum class Block : uint8_t { kNone, kThinking, kText, kCall };
 
 class MessageAnswer final : public Answer {
  public:
@@ -42,9 +46,9 @@ class MessageAnswer final : public Answer {
     Choice& choice = choices_.front();
     if (request_.stream) return end_stream(choice);
     if (!charge_written()) return failed(wire::no_room_for_answer());
-    std::string out = message_head() + "\"content\":[{\"type\":\"text\",\"text\":";
-    marshal::write_string(out, choice.delta.text);
-    out += "}],";
+    std::string out = message_head() + "\"content\":[";
+    write_blocks(out, choice.delta);
+    out += "],";
     write_reason(out, choice.end);
     out += ',';
     write_counts(out, choice);
@@ -60,23 +64,85 @@ class MessageAnswer final : public Answer {
     exchange_.end();
   }
 
-  // The new text of a stream, with what has to come before it.
+  // An answer has a block of text at least.
+  static void write_blocks(std::string& out, const ChoiceDelta& said) {
+    const auto begin = [&](std::string_view block) {
+      if (out.back() != '[') out += ',';
+      out += block;
+    };
+    if (!said.reasoning.empty()) {
+      begin(R"({"type":"thinking","thinking":)");
+      marshal::write_string(out, said.reasoning);
+      out += ",\"signature\":\"\"}";
+    }
+    if (!said.text.empty() || said.calls.empty()) {
+      begin(R"({"type":"text","text":)");
+      marshal::write_string(out, said.text);
+      out += '}';
+    }
+    for (const CallDelta& call : said.calls) {
+      begin(R"({"type":"tool_use",)");
+      write_call(out, call);
+      out += ",\"input\":";
+      out += has_object(call) ? std::string_view(call.arguments) : "{}";
+      out += '}';
+    }
+  }
+  static void write_call(std::string& out, const CallDelta& call) {
+    out += "\"id\":";
+    marshal::write_string(out, call.id);
+    out += ",\"name\":";
+    marshal::write_string(out, call.name);
+  }
+
+  // Adds to a stream what is new, with what has to come before it.
   void say(Choice& choice, std::string& events) {
     open(choice, events);
-    if (!std::exchange(choice.begun, true))
-      add(events, "content_block_start",
-          R"({"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}})");
-    if (choice.delta.text.empty()) return;
-    std::string data = R"({"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":)";
-    marshal::write_string(data, choice.delta.text);
+    ChoiceDelta& delta = choice.delta;
+    if (!delta.reasoning.empty()) {
+      if (block_ != Block::kThinking)
+        begin_block(Block::kThinking, R"({"type":"thinking","thinking":"","signature":""})", events);
+      add_delta(R"({"type":"thinking_delta","thinking":)", delta.reasoning, events);
+    }
+    if (!delta.text.empty()) {
+      if (block_ != Block::kText) begin_block(Block::kText, R"({"type":"text","text":""})", events);
+      add_delta(R"({"type":"text_delta","text":)", delta.text, events);
+    }
+    for (const CallDelta& call : delta.calls) {
+      if (!call.name.empty()) {
+        std::string block = R"({"type":"tool_use",)";
+        write_call(block, call);
+        begin_block(Block::kCall, block += ",\"input\":{}}", events);
+      }
+      if (!call.arguments.empty()) add_delta(R"({"type":"input_json_delta","partial_json":)", call.arguments, events);
+    }
+    delta.clear();
+  }
+
+  void begin_block(Block block, std::string_view content, std::string& events) {
+    end_block(events);
+    block_ = block;
+    std::string data = R"({"type":"content_block_start","index":)" + std::to_string(index_);
+    (data += ",\"content_block\":") += content;
+    add(events, "content_block_start", data += '}');
+  }
+  void end_block(std::string& events) {
+    if (block_ == Block::kNone) return;
+    add(events, "content_block_stop", R"({"type":"content_block_stop","index":)" + std::to_string(index_++) + '}');
+    block_ = Block::kNone;
+  }
+  void add_delta(std::string_view begin, std::string_view text, std::string& events) const {
+    std::string data = R"({"type":"content_block_delta","index":)" + std::to_string(index_);
+    (data += ",\"delta\":") += begin;
+    marshal::write_string(data, text);
     add(events, "content_block_delta", data += "}}");
-    choice.delta.clear();
   }
 
   void end_stream(Choice& choice) {
     std::string events;
     say(choice, events);
-    add(events, "content_block_stop", R"({"type":"content_block_stop","index":0})");
+    if (index_ == 0 && block_ == Block::kNone) begin_block(Block::kText, R"({"type":"text","text":""})", events);
+    end_block(events);
     std::string data = R"({"type":"message_delta","delta":{)";
     write_reason(data, choice.end);
     data += "},";
@@ -107,10 +173,12 @@ class MessageAnswer final : public Answer {
     out += "\"stop_reason\":";
     if (end.why == End::Why::kLength)
       out += "\"max_tokens\"";
+    else if (end.calls)
+      out += "\"tool_use\"";
     else
       out += stop_string ? "\"stop_sequence\"" : "\"end_turn\"";
     out += ",\"stop_sequence\":";
-    out += stop_string ? std::string_view(end.stop_reason) : "null";
+    out += stop_string && !end.calls ? std::string_view(end.stop_reason) : "null";
   }
 
   static void write_counts(std::string& out, const Choice& choice) {
@@ -123,6 +191,10 @@ class MessageAnswer final : public Answer {
     wire::append_sse(events, data, name);
   }
   void send(std::string events) { exchange_.body(base::Bytes::adopt(std::move(events))); }
+  std::string call_id() override { return "toolu_" + random_id(24); }
+
+  Block block_ = Block::kNone;  // of a stream: which is open, and the number of it or the next
+  size_t index_ = 0;
 };
 
 }  // namespace

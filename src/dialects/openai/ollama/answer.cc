@@ -1,5 +1,7 @@
 // Answers in Ollama's form: {"model","created_at","message":{"role","content"},"done":false} for each piece of text,
 // and a last one with done, done_reason, counts and times in nanoseconds. /api/generate has "response" for "message".
+// Thoughts are "thinking" beside either; a message's "tool_calls" come when each is whole: a call whose arguments are
+// no JSON object, because the answer was cut, is left out.
 #include <utility>
 
 #include "base/utc_time.h"
@@ -32,9 +34,12 @@ class OllamaAnswer final : public Answer {
       return;
     }
     open();
-    std::string line = answer_head(state_, model_);
-    write_text(line, choice);
-    send(std::move(line += ",\"done\":false}\n"));
+    std::vector<CallDelta> whole = take_calls(choice.delta);
+    if (!choice.delta.empty() || !whole.empty()) {
+      std::string line = answer_head(state_, model_);
+      write_said(line, choice.delta, whole);
+      send(std::move(line += ",\"done\":false}\n"));
+    }
     choice.delta.clear();
   }
   void ended(Choice&) override {}
@@ -43,7 +48,9 @@ class OllamaAnswer final : public Answer {
     if (!request_.stream && !charge_written()) return failed(wire::no_room_for_answer());
     Choice& choice = choices_.front();
     std::string out = answer_head(state_, model_);
-    write_text(out, choice);
+    std::vector<CallDelta> calls = take_calls(choice.delta);
+    if (!open_call_.name.empty()) calls.push_back(std::move(open_call_));
+    write_said(out, choice.delta, calls);
     out += ",\"done\":true,\"done_reason\":";
     out += choice.end.why == End::Why::kLength ? "\"length\"" : "\"stop\"";
     write_figures(out, choice);
@@ -63,10 +70,41 @@ class OllamaAnswer final : public Answer {
     exchange_.end();
   }
 
-  void write_text(std::string& out, const Choice& choice) const {
+  // Those that another one follows; the last is kept until it is whole.
+  std::vector<CallDelta> take_calls(ChoiceDelta& delta) {
+    std::vector<CallDelta> out;
+    for (CallDelta& piece : delta.calls) {
+      if (piece.name.empty()) {
+        open_call_.arguments += piece.arguments;
+        continue;
+      }
+      if (!open_call_.name.empty()) out.push_back(std::move(open_call_));
+      open_call_ = std::move(piece);
+    }
+    delta.calls.clear();
+    return out;
+  }
+
+  void write_said(std::string& out, const ChoiceDelta& said, const std::vector<CallDelta>& calls) const {
     out += shape_ == Shape::kMessage ? R"(,"message":{"role":"assistant","content":)" : ",\"response\":";
-    marshal::write_string(out, choice.delta.text);
+    marshal::write_string(out, said.text);
+    if (!said.reasoning.empty()) out += ",\"thinking\":", marshal::write_string(out, said.reasoning);
+    if (!calls.empty()) write_calls(out, calls);
     if (shape_ == Shape::kMessage) out += '}';
+  }
+
+  static void write_calls(std::string& out, const std::vector<CallDelta>& calls) {
+    bool any = false;
+    for (const CallDelta& call : calls) {
+      if (!has_object(call)) continue;
+      out += any ? ",{\"id\":" : ",\"tool_calls\":[{\"id\":";
+      any = true;
+      marshal::write_string(out, call.id);
+      out += ",\"function\":{\"index\":" + std::to_string(call.index) + ",\"name\":";
+      marshal::write_string(out, call.name);
+      ((out += ",\"arguments\":") += call.arguments) += "}}";
+    }
+    if (any) out += ']';
   }
 
   void write_figures(std::string& out, const Choice& choice) const {
@@ -90,6 +128,7 @@ class OllamaAnswer final : public Answer {
   void send(std::string line) { exchange_.body(base::Bytes::adopt(std::move(line))); }
 
   const Shape shape_;
+  CallDelta open_call_;              // of a stream: the last, to which more may come
   base::Time first_ = base::kNever;  // when text came
 };
 

@@ -199,8 +199,8 @@ ApiError finish(const OrderedJson& body, OrderedJson translated, ChatRequest& ou
 }
 
 ApiError translate_chat(const OrderedJson& body, ChatRequest& out) {
-  if (ApiError bad =
-          check_names(body, {"model", "messages", "tools", "format", "options", "stream", "keep_alive", "think"});
+  if (ApiError bad = check_names(
+          body, {"model", "messages", "tools", "tool_choice", "format", "options", "stream", "keep_alive", "think"});
       !bad.ok())
     return bad;
   const OrderedJson* said = member(body, "messages");
@@ -208,6 +208,7 @@ ApiError translate_chat(const OrderedJson& body, ChatRequest& out) {
   OrderedJson translated = OrderedJson::object();
   if (ApiError bad = messages(body, translated); !bad.ok()) return bad;
   if (const OrderedJson* tools = member(body, "tools"); tools && !tools->empty()) translated["tools"] = *tools;
+  carry(body, "tool_choice", translated, "tool_choice");
   if (ApiError bad = common(body, translated); !bad.ok()) return bad;
   return finish(body, std::move(translated), out);
 }
@@ -227,15 +228,17 @@ ApiError translate_generate(const OrderedJson& body, ChatRequest& out) {
                                         "options", "stream", "keep_alive", "think", "context"});
       !bad.ok())
     return bad;
-  for (std::string_view unoffered : {"suffix", "template", "context"})
+  for (std::string_view unoffered : {"template", "context"})
     if (const OrderedJson* value = member(body, unoffered); value && !value->empty() && *value != "")
       return refuse(unoffered, std::string(unoffered) + ": not offered");
   const OrderedJson* prompt = member(body, "prompt");
   if (!prompt || *prompt == "") return only_loads(body, out), ApiError{};
   OrderedJson translated = OrderedJson::object();
-  if (flag(body, "raw", false)) {
+  const OrderedJson* suffix = member(body, "suffix");
+  if (flag(body, "raw", false) || (suffix && *suffix != "")) {
     out.kind = Kind::kCompletion;
     translated["prompt"] = prompt->get<std::string>();
+    carry(body, "suffix", translated, "suffix");
   } else if (ApiError bad = prompt_as_chat(body, translated); !bad.ok()) {
     return bad;
   }

@@ -1,0 +1,326 @@
+// Answers in the form of the Responses API: a response of output items, or the events that make one.
+//
+//   event: response.created, response.in_progress     {"type","sequence_number","response":{…,"output":[]}}
+//   event: response.output_item.added                 {…,"output_index":0,"item":{"id","type":"message",…}}
+//   event: response.content_part.added                {…,"item_id","output_index":0,"content_index":0,"part":{…}}
+//   event: response.output_text.delta                 {…,"delta":"Hi"}         … .done {…,"text":"Hi"}
+//   event: response.content_part.done, response.output_item.done
+//   event: response.completed, response.incomplete, response.failed          {…,"response":{…}}
+// An item is a message, thoughts ("reasoning", with reasoning_text), or a call of a tool ("function_call", with
+// function_call_arguments). The events that end an item repeat it: a stream holds what it has said, and is charged for
+// it.
+#include <utility>
+
+#include "dialects/openai/responses/responses.h"
+#include "marshal/json_tensor.h"
+#include "wire/answer_flow.h"
+#include "wire/sse.h"
+
+namespace weir::openai::responses {
+namespace {
+
+using wire::Exchange;
+
+struct Item {
+  enum class Kind : uint8_t { kThoughts, kMessage, kCall } kind;
+  std::string id;
+  std::string text;           // arguments of a call
+  std::string call_id, name;  // of a call
+};
+
+// How an item and its text are called.
+struct ItemWords {
+  std::string_view prefix, type, part, delta;
+};
+constexpr ItemWords kItemWords[] = {{"rs_", "reasoning", "reasoning_text", "response.reasoning_text"},
+                                    {"msg_", "message", "output_text", "response.output_text"},
+                                    {"fc_", "function_call", "", "response.function_call_arguments"}};
+const ItemWords& words_of(const Item& item) { return kItemWords[size_t(item.kind)]; }
+
+void add_string(std::string& out, std::string_view name, std::string_view value) {
+  ((out += ",\"") += name) += "\":";
+  marshal::write_string(out, value);
+}
+
+void write_part(std::string& out, const Item& item, std::string_view text) {
+  out += "{\"type\":\"";
+  out += words_of(item).part;
+  out += '"';
+  add_string(out, "text", text);
+  if (item.kind == Item::Kind::kMessage) out += R"(,"annotations":[],"logprobs":[])";
+  out += '}';
+}
+
+enum class Progress : uint8_t { kBegun, kCut, kDone };
+
+void write_item(std::string& out, const Item& item, Progress progress) {
+  constexpr std::string_view kStatus[] = {"in_progress", "incomplete", "completed"};
+  out += "{\"type\":\"";
+  out += words_of(item).type;
+  out += '"';
+  add_string(out, "id", item.id);
+  add_string(out, "status", kStatus[size_t(progress)]);
+  if (item.kind == Item::Kind::kCall) {
+    add_string(out, "call_id", item.call_id);
+    add_string(out, "name", item.name);
+    add_string(out, "arguments", progress == Progress::kBegun ? std::string_view() : item.text);
+  } else {
+    out +=
+        item.kind == Item::Kind::kMessage ? ",\"role\":\"assistant\",\"content\":[" : ",\"summary\":[],\"content\":[";
+    if (progress != Progress::kBegun) write_part(out, item, item.text);
+    out += ']';
+  }
+  out += '}';
+}
+
+// One timer of the shard forgets what is over.
+void arm_forgetting(OpenAiState& state) {
+  if (state.forgets != base::TimerId::kNone) return;
+  base::Env& env = state.bus.env();
+  const base::Time next = state.options.stored->expire(env.now());
+  if (next == base::kNever) return;
+  state.forgets = env.at(next, [&state] {
+    state.forgets = base::TimerId::kNone;
+    arm_forgetting(state);
+  });
+}
+
+class ResponseAnswer final : public Answer {
+ public:
+  ResponseAnswer(OpenAiState& state, Exchange& exchange, Kind kind, Request request)
+      : Answer(state, exchange, kind, std::move(request)) {
+    auto since = state_.bus.env().wall().time_since_epoch();
+    created_ = std::chrono::duration_cast<std::chrono::seconds>(since).count();
+    id_ = "resp_" + new_id();
+  }
+
+  void on_drain(Exchange&) override {
+    for (Choice& choice : choices_) choice.call.repay();
+  }
+
+ private:
+  void grew(Choice& choice) override {
+    std::string events;
+    if (request_.stream) open(events);
+    take(choice.delta, events);
+    if (!events.empty()) send(std::move(events));
+    if (!charge_bytes(charged_, held_ + request_.echoed.size())) fail(wire::no_room_for_answer());
+  }
+  void ended(Choice&) override {}
+
+  void over() override {
+    Choice& choice = choices_.front();
+    std::string events;
+    if (request_.stream) open(events);
+    take(choice.delta, events);
+    if (items_.empty()) begin_item(Item::Kind::kMessage, events);
+    const Progress how = choice.end.why == End::Why::kLength ? Progress::kCut : Progress::kDone;
+    end_item(how, events);
+    if (!charge_written()) return failed(wire::no_room_for_answer());
+    std::string response = response_json(how == Progress::kCut ? "incomplete" : "completed", how, {});
+    if (request_.store) store(response);
+    if (!request_.stream) return finish_written(std::move(response));
+    add_event(events, how == Progress::kCut ? "response.incomplete" : "response.completed",
+              ",\"response\":" + response);
+    send(std::move(events));
+    exchange_.end();
+  }
+
+  // Where there is no room the response is not found later: it has been said by then that it is stored.
+  void store(const std::string& response) {
+    const StoredView view = stored_view(state_, exchange_);
+    const auto join = [](std::string& list, std::string_view more) {
+      if (!list.empty() && !more.empty()) list += ',';
+      list += more;
+    };
+    std::string turns = request_.earlier ? *request_.earlier : std::string();
+    join(turns, request_.turns);
+    join(turns, turn());
+    StoredResponse stored;
+    stored.turns = std::make_shared<const std::string>(std::move(turns));
+    stored.response = std::make_shared<const std::string>(response);
+    view.stored->put(view.tenant, id_, std::move(stored), view.now);
+    arm_forgetting(state_);
+  }
+  // The items as one message of the assistant.
+  std::string turn() const {
+    std::string text, thoughts, calls;
+    for (const Item& item : items_) {
+      if (item.kind == Item::Kind::kMessage) text += item.text;
+      if (item.kind == Item::Kind::kThoughts) thoughts += item.text;
+      if (item.kind != Item::Kind::kCall) continue;
+      calls += calls.empty() ? "{\"type\":\"function\"" : ",{\"type\":\"function\"";
+      add_string(calls, "id", item.call_id);
+      calls += ",\"function\":{\"name\":";
+      marshal::write_string(calls, item.name);
+      add_string(calls, "arguments", item.text);
+      calls += "}}";
+    }
+    std::string out = "{\"role\":\"assistant\"";
+    if (text.empty() && !calls.empty())
+      out += ",\"content\":null";
+    else
+      add_string(out, "content", text);
+    if (!thoughts.empty()) add_string(out, "reasoning_content", thoughts);
+    if (!calls.empty()) out += ",\"tool_calls\":[" + calls + ']';
+    return out += '}';
+  }
+
+  void failed(const base::Status& status) override {
+    if (!exchange_.responding()) return respond(exchange_, refuse(status));
+    exchange_.record().set_outcome(status);
+    std::string events;
+    add_event(events, "response.failed", ",\"response\":" + response_json("failed", Progress::kCut, status.text));
+    send(std::move(events));
+    exchange_.end();
+  }
+
+  // ---- Items
+
+  // Takes what is new, and tells of it where it is streamed.
+  void take(ChoiceDelta& delta, std::string& events) {
+    if (!delta.reasoning.empty()) grow(Item::Kind::kThoughts, delta.reasoning, events);
+    if (!delta.text.empty()) grow(Item::Kind::kMessage, delta.text, events);
+    for (CallDelta& call : delta.calls) {
+      if (!call.name.empty()) begin_call(call, events);
+      if (!call.arguments.empty()) say(call.arguments, events);
+    }
+    delta.clear();
+  }
+  void grow(Item::Kind kind, std::string_view text, std::string& events) {
+    if (!open_ || items_.back().kind != kind) begin_item(kind, events);
+    say(text, events);
+  }
+  void begin_call(CallDelta& call, std::string& events) {
+    end_item(Progress::kDone, events);
+    items_.push_back({Item::Kind::kCall, {}, {}, std::move(call.id), std::move(call.name)});
+    announce(events);
+  }
+  void begin_item(Item::Kind kind, std::string& events) {
+    end_item(Progress::kDone, events);
+    items_.push_back({kind, {}, {}, {}, {}});
+    announce(events);
+  }
+  void announce(std::string& events) {
+    constexpr size_t kHeld = 256;  // what an item holds beside its text
+    Item& item = items_.back();
+    item.id = std::string(words_of(item).prefix) + random_id(24);
+    held_ += kHeld + item.name.size();
+    open_ = true;
+    if (!request_.stream) return;
+    std::string data = place();
+    data += ",\"item\":";
+    write_item(data, item, Progress::kBegun);
+    add_event(events, "response.output_item.added", data);
+    if (item.kind != Item::Kind::kCall) add_part_event(events, "response.content_part.added", {});
+  }
+  void say(std::string_view text, std::string& events) {
+    Item& item = items_.back();
+    item.text += text;
+    held_ += text.size();
+    if (!request_.stream) return;
+    std::string data = part_place();
+    add_string(data, "delta", text);
+    if (item.kind == Item::Kind::kMessage) data += ",\"logprobs\":[]";
+    add_event(events, std::string(words_of(item).delta) + ".delta", data);
+  }
+  void end_item(Progress how, std::string& events) {
+    if (!std::exchange(open_, false) || !request_.stream) return;
+    const Item& item = items_.back();
+    std::string data = part_place();
+    add_string(data, item.kind == Item::Kind::kCall ? "arguments" : "text", item.text);
+    if (item.kind == Item::Kind::kMessage) data += ",\"logprobs\":[]";
+    if (item.kind == Item::Kind::kCall) add_string(data, "name", item.name);
+    add_event(events, std::string(words_of(item).delta) + ".done", data);
+    if (item.kind != Item::Kind::kCall) add_part_event(events, "response.content_part.done", item.text);
+    data = place();
+    data += ",\"item\":";
+    write_item(data, item, how);
+    add_event(events, "response.output_item.done", data);
+  }
+
+  // ---- Events
+
+  void open(std::string& events) {
+    if (exchange_.responding()) return;
+    wire::Response response = wire::stream_head();
+    add_timing(exchange_, response.fields);
+    exchange_.head(std::move(response));
+    const std::string begun = ",\"response\":" + response_json("in_progress", Progress::kBegun, {});
+    add_event(events, "response.created", begun);
+    add_event(events, "response.in_progress", begun);
+  }
+  void add_event(std::string& events, std::string_view type, std::string_view members) {
+    std::string data = "{\"type\":\"";
+    data += type;
+    data += "\",\"sequence_number\":" + std::to_string(sequence_++);
+    data += members;
+    wire::append_sse(events, data += '}', type);
+  }
+  // `,"output_index":…` of the last item; and with the place in it.
+  std::string place() const { return ",\"output_index\":" + std::to_string(items_.size() - 1); }
+  std::string part_place() const {
+    std::string out = place();
+    add_string(out, "item_id", items_.back().id);
+    if (items_.back().kind != Item::Kind::kCall) out += ",\"content_index\":0";
+    return out;
+  }
+  void add_part_event(std::string& events, std::string_view type, std::string_view text) {
+    std::string data = part_place() + ",\"part\":";
+    write_part(data, items_.back(), text);
+    add_event(events, type, data);
+  }
+  void send(std::string events) { exchange_.body(base::Bytes::adopt(std::move(events))); }
+
+  // The response with its items, of which the last has come so far; `error`: why it failed.
+  std::string response_json(std::string_view status, Progress last, std::string_view error) const {
+    std::string out = "{\"id\":\"" + id_ + "\",\"object\":\"response\",\"created_at\":" + std::to_string(created_);
+    add_string(out, "status", status);
+    out += ",\"error\":";
+    if (error.empty()) {
+      out += "null";
+    } else {
+      out += "{\"code\":\"server_error\"";
+      add_string(out, "message", error);
+      out += '}';
+    }
+    out += status == "incomplete" ? R"(,"incomplete_details":{"reason":"max_output_tokens"})"
+                                  : R"(,"incomplete_details":null)";
+    add_string(out, "model", model_);
+    out += ',' + request_.echoed + ",\"output\":[";
+    for (const Item& item : items_) {
+      if (&item != &items_.front()) out += ',';
+      write_item(out, item, &item == &items_.back() ? last : Progress::kDone);
+    }
+    out += "],\"usage\":";
+    if (status == "in_progress")
+      out += "null";
+    else
+      write_figures(out);
+    return out += '}';
+  }
+  void write_figures(std::string& out) const {
+    const Usage all = usage();
+    out += "{\"input_tokens\":" + std::to_string(all.prompt);
+    out += ",\"input_tokens_details\":{\"cached_tokens\":" + std::to_string(all.cached);
+    out += "},\"output_tokens\":" + std::to_string(all.completion);
+    out += ",\"output_tokens_details\":{\"reasoning_tokens\":" + std::to_string(all.thoughts);
+    out += "},\"total_tokens\":";
+    out += std::to_string(all.prompt + all.completion) + '}';
+  }
+
+  std::string id_;
+  int64_t created_ = 0;
+  std::vector<Item> items_;
+  bool open_ = false;  // more may come to the last
+  uint64_t held_ = 0, charged_ = 0;
+  uint64_t sequence_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Answer> response_answer(OpenAiState& state, Exchange& exchange, Kind kind, Request request) {
+  return std::make_unique<ResponseAnswer>(state, exchange, kind, std::move(request));
+}
+
+}  // namespace weir::openai::responses

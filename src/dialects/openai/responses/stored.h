@@ -1,0 +1,66 @@
+// StoredResponses: responses that clients may come back to for a while, and the turns of chats that lead to them. All
+// shards share one.
+//
+// Each belongs to its tenant: who asks with another one's id finds nothing. What they hold is charged to the memory
+// ledger; where a tenant's share, or what all have, is used up, that tenant's oldest go.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "base/env.h"
+#include "session/byte_quota.h"
+
+namespace weir::openai::responses {
+
+struct StoredResponse {
+  std::shared_ptr<const std::string> turns;     // of the conversation to its end: the inside of a JSON list
+  std::shared_ptr<const std::string> response;  // JSON
+};
+
+// Any thread.
+class StoredResponses {
+ public:
+  static constexpr size_t kMostBytes = size_t(4) << 20;  // of one
+  static constexpr size_t kMost = 64 << 10;              // of all
+
+  // `ttl` 0: nothing is stored. A tenant has a quarter of `bytes`. The ledger is borrowed; null: nobody is charged.
+  StoredResponses(base::Duration ttl, uint64_t bytes, base::MemoryLedger* ledger = nullptr)
+      : ttl_(ttl), byte_quota_(bytes / 4, bytes, ledger) {}
+
+  bool stores() const { return ttl_ > base::Duration(0); }
+  // False: there is no room for it. The id is new.
+  bool put(uint64_t tenant, const std::string& id, StoredResponse stored, base::Time now);
+  std::optional<StoredResponse> find(uint64_t tenant, const std::string& id, base::Time now);
+  bool remove(uint64_t tenant, const std::string& id, base::Time now);
+  // Forgets those whose time is over. Says when the next one's is; kNever: there are none.
+  base::Time expire(base::Time now);
+  size_t size() const;
+
+ private:
+  struct Record {
+    std::string id;
+    uint64_t tenant = 0, bytes = 0;
+    base::Time until;
+    StoredResponse stored;
+    std::list<std::string>::iterator own;  // in its tenant's list
+  };
+  using Records = std::list<Record>;
+
+  void expire_locked(base::Time now);
+  void erase(Records::iterator record);
+
+  const base::Duration ttl_;
+  mutable std::mutex mutex_;
+  session::ByteQuota byte_quota_;  // this and the rest: under mutex_
+  Records records_;                // the oldest in front
+  std::unordered_map<std::string, Records::iterator> at_;
+  std::unordered_map<uint64_t, std::list<std::string>> tenants_;  // ids, the oldest in front
+};
+
+}  // namespace weir::openai::responses

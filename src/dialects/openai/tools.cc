@@ -1,0 +1,158 @@
+#include "dialects/openai/tools.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "marshal/structured_params.h"
+
+namespace weir::openai {
+namespace {
+
+using marshal::FieldReader;
+using marshal::JsonCursor;
+using ToolJson = nlohmann::ordered_json;
+using Form = msg::StructuredOutput;
+
+// Names stand in grammars and in the models' own markers.
+bool good_name(std::string_view name) {
+  constexpr std::string_view kOthers = "_-.:/";
+  return !name.empty() && name.size() <= kMaxToolName && std::all_of(name.begin(), name.end(), [&](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           kOthers.find(c) != kOthers.npos;
+  });
+}
+
+const ToolJson* tool_member(const ToolJson& object, const char* name) {
+  auto at = object.find(name);
+  return at == object.end() || at->is_null() ? nullptr : &*at;
+}
+
+ApiError wrong_tool(size_t index, std::string what) {
+  return refuse("tools", "tools[" + std::to_string(index) + "]" + std::move(what));
+}
+
+// The schema of a tool's arguments. They are an object, also where the schema does not say so.
+ToolJson arguments_schema(const ToolJson& function) {
+  const ToolJson* said = tool_member(function, "parameters");
+  if (!said) return {{"type", "object"}, {"additionalProperties", false}};
+  for (const char* decides : {"type", "$ref", "anyOf", "oneOf", "allOf"})
+    if (said->contains(decides)) return *said;
+  ToolJson schema = *said;
+  schema["type"] = "object";
+  return schema;
+}
+
+ApiError check_tool(const ToolJson& tool, size_t index) {
+  if (!tool.is_object()) return wrong_tool(index, ": expected an object");
+  if (const ToolJson* type = tool_member(tool, "type"); !type || *type != "function")
+    return wrong_tool(index, ".type: only \"function\" is offered");
+  const ToolJson* function = tool_member(tool, "function");
+  if (!function || !function->is_object()) return wrong_tool(index, ".function: expected an object");
+  const ToolJson* name = tool_member(*function, "name");
+  if (!name || !name->is_string() || !good_name(name->get_ref<const std::string&>()))
+    return wrong_tool(
+        index, ".function.name: expected up to " + std::to_string(kMaxToolName) + " letters, digits, and _ - . : /");
+  if (const ToolJson* schema = tool_member(*function, "parameters"); schema && !schema->is_object())
+    return wrong_tool(index, ".function.parameters: expected a JSON schema, an object");
+  return {};
+}
+
+// {"type": "function", "function": {"name": …}}, or the name beside the type.
+bool read_named_tool(FieldReader& fields, Request& request) {
+  std::string type;
+  auto name = [&] { return fields.text("tool_choice", kMaxToolName, request.tool_name); };
+  bool good = fields.json().object([&](std::string_view key) {
+    if (key == "type") return fields.text("tool_choice", 32, type);
+    if (key == "name") return name();
+    if (key != "function" || fields.json().peek() != JsonCursor::Kind::kObject)
+      return fields.refuse("tool_choice", "takes type and function");
+    return fields.json().object([&](std::string_view of_function) {
+      return of_function == "name" ? name() : fields.refuse("tool_choice", "function: takes name");
+    });
+  });
+  if (!good) return false;
+  if (type != "function") return fields.refuse("tool_choice", "its type is \"function\"");
+  return !request.tool_name.empty() || fields.refuse("tool_choice", "function.name is missing");
+}
+
+}  // namespace
+
+bool read_tool_choice(FieldReader& fields, Request& request) {
+  if (fields.none()) return true;
+  request.tool_name.clear();
+  if (fields.json().peek() == JsonCursor::Kind::kObject) {
+    request.tool_choice = ToolChoice::kRequired;
+    return read_named_tool(fields, request);
+  }
+  if (fields.json().peek() != JsonCursor::Kind::kString)
+    return fields.unexpected("tool_choice", "\"auto\", \"none\", \"required\" or a tool");
+  std::string word;
+  if (!fields.text("tool_choice", 32, word)) return false;
+  if (word == "auto")
+    request.tool_choice = ToolChoice::kAuto;
+  else if (word == "none")
+    request.tool_choice = ToolChoice::kNone;
+  else if (word == "required")
+    request.tool_choice = ToolChoice::kRequired;
+  else
+    return fields.refuse("tool_choice", "takes \"auto\", \"none\", \"required\" or a tool");
+  return true;
+}
+
+ApiError read_tools(const ToolJson& tools, Request& request) {
+  request.calls_tools = false;
+  request.call_form.clear();
+  if (tools.size() > kMaxTools) return refuse("tools", "tools: at most " + std::to_string(kMaxTools) + " of them");
+  ToolJson callable = ToolJson::array();
+  for (size_t i = 0; i < tools.size(); ++i) {
+    if (ApiError bad = check_tool(tools[i], i); !bad.ok()) return bad;
+    const ToolJson& function = tools[i]["function"];
+    if (request.tool_choice != ToolChoice::kRequired) continue;
+    if (request.tool_name.empty() || function["name"] == request.tool_name)
+      callable.push_back({{"name", function["name"]}, {"parameters", arguments_schema(function)}});
+  }
+  request.calls_tools = !tools.empty() && request.tool_choice != ToolChoice::kNone;
+  if (callable.empty()) return {};
+  const bool several = request.parallel_tools && request.tool_name.empty();
+  request.call_form = ToolJson{{"tools", std::move(callable)}, {"parallel", several}}.dump();
+  if (request.call_form.size() <= marshal::kMaxForm) return {};
+  return refuse("tools",
+                "tools: at most " + std::to_string(marshal::kMaxForm) + " bytes of those that are to be called");
+}
+
+ApiError settle_tools(Request& request, const msg::TextSpec& spec) {
+  auto& form = request.params.structured;
+  if (request.calls_tools && form && form->kind != Form::Kind::kToolCalls)
+    return refuse(form->param,
+                  std::string(form->param) + ": not with tools that may be called; use tool_choice \"none\"");
+  if (request.tool_choice == ToolChoice::kRequired && request.call_form.empty())
+    return refuse("tool_choice", request.calls_tools
+                                     ? "tool_choice: no tool has the name '" + request.tool_name.substr(0, 64) + "'"
+                                     : std::string("tool_choice: there are no tools to call"));
+  if (request.tool_choice == ToolChoice::kRequired) {
+    form.emplace();
+    form->kind = Form::Kind::kToolCalls, form->text = request.call_form, form->param = "tools";
+  } else if (request.calls_tools && spec.codec->answer_format().tools == msg::ToolFormat::kNone) {
+    return refuse("tools",
+                  "tools: how this model writes calls of tools is not known; use tool_choice \"required\" or a named "
+                  "tool, or set the model's parameter tool_format");
+  }
+  const bool thoughts = form && (form->kind == Form::Kind::kToolCalls || form->kind == Form::Kind::kJsonObject ||
+                                 form->kind == Form::Kind::kJsonSchema);
+  if (thoughts) form->thoughts = request.thoughts;
+  return {};
+}
+
+msg::AnswerFormat answer_format(const Request& request, const msg::TextSpec& spec) {
+  msg::AnswerFormat format = spec.codec->answer_format();
+  if (format.tools == msg::ToolFormat::kHarmony) return format;
+  format.thinks = format.thinks && request.separate_reasoning;
+  if (!request.calls_tools)
+    format.tools = msg::ToolFormat::kNone;
+  else if (format.tools == msg::ToolFormat::kNone)
+    format.tools = msg::ToolFormat::kLlama;  // in whose form a grammar makes calls where no other is known
+  return format;
+}
+
+}  // namespace weir::openai

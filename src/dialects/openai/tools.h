@@ -1,0 +1,35 @@
+// Tools: which a chat offers, which it has to call, and the form that makes the model call them.
+//
+//   "tools": [{"type": "function", "function": {"name": "f", "description": …, "parameters": {a JSON schema}}}]
+//   "tool_choice": "auto" | "none" | "required" | {"type": "function", "function": {"name": "f"}}
+// With "auto" the model's answer is read in the format of its family (msg::ToolFormat); where that is not known, tools
+// are refused. Else a grammar makes the model call one, or the one that is named.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "dialects/openai/request.h"
+#include "marshal/field_reader.h"
+#include "msg/spec.h"
+#include "msg/text_codec.h"
+
+namespace weir::openai {
+
+inline constexpr size_t kMaxTools = 128, kMaxToolName = 128;
+
+// The value of `tool_choice`. False: it is refused.
+bool read_tool_choice(marshal::FieldReader& fields, Request& request);
+
+// Checks `tools` (a list), and sets what the request says of calls: calls_tools, call_form. Errors: 400.
+ApiError read_tools(const nlohmann::ordered_json& tools, Request& request);
+
+// Once the prompt has been made: the form that the request's calls need, and how thoughts stand before it. Errors: 400
+// where a call cannot be made, or not be read.
+ApiError settle_tools(Request& request, const msg::TextSpec& spec);
+
+// How the answer is read; neither tools nor thoughts: it is text as it stands.
+msg::AnswerFormat answer_format(const Request& request, const msg::TextSpec& spec);
+
+}  // namespace weir::openai

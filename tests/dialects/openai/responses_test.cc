@@ -1,0 +1,263 @@
+// The Responses API on the same models.
+#include "bench.h"
+#include "dialects/openai/responses/stored.h"
+
+namespace weir::openai {
+namespace {
+
+class Responses : public OpenaiBench {
+ protected:
+  Responses() {
+    options.stored = &stored;
+    models.add(support::tools_spec("qwen", "{# <tool_call></think> #}"));
+  }
+  // An answer to the input, stored; its id.
+  std::string say(Json body, const std::string& text = "ab") {
+    auto x = ask(std::move(body));
+    scripted().emit(text);
+    scripted().end();
+    turn();
+    return json(x)["id"];
+  }
+  Opened ask(Json body) {
+    body.emplace("model", "m");
+    body.emplace("input", "hi");
+    return open("POST", "/v1/responses", body.dump());
+  }
+  std::string prompt() { return support::prompt_of(*call()); }
+  static std::string refusal(const Opened& x) {
+    return std::to_string(x->response.status) + " " + json(x)["error"]["param"].get<std::string>() + ": " + message(x);
+  }
+  // The events, each checked to be named as its data say and to have the next number.
+  static std::vector<Json> events(const Opened& x) {
+    std::vector<Json> out;
+    std::string_view rest = x->sent;
+    for (size_t end; (end = rest.find("\n\n")) != rest.npos; rest.remove_prefix(end + 2)) {
+      std::string_view event = rest.substr(0, end);
+      const size_t line = event.find('\n');
+      out.push_back(Json::parse(event.substr(line + 7)));
+      EXPECT_EQ(event.substr(7, line - 7), out.back()["type"].get<std::string>());
+      EXPECT_EQ(out.back()["sequence_number"], out.size() - 1);
+    }
+    return out;
+  }
+  responses::StoredResponses stored{std::chrono::minutes(10), 1 << 20};
+  const Json tools = Json::parse(R"([{"type":"function","name":"f","parameters":{"type":"object"},"strict":true}])");
+  static constexpr const char* kSays =
+      "<think>hm</think>So <tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1}}</tool_call>";
+};
+
+TEST_F(Responses, AnAnswerIsAResponseOfItems) {
+  auto x = ask({{"instructions", "be"}, {"max_output_tokens", 20}, {"temperature", 0.5}, {"metadata", {{"a", "b"}}}});
+  EXPECT_EQ(prompt(), "system:be\nuser:hi\nassistant:");
+  EXPECT_EQ(call()->generation->max_tokens, 20u);
+  scripted().emit("ab");
+  scripted().end();
+  turn();
+  Json answer = json(x);
+  EXPECT_EQ(answer["object"], "response");
+  EXPECT_EQ(answer["status"], "completed");
+  EXPECT_EQ(answer["error"], Json());
+  EXPECT_EQ(answer["metadata"]["a"], "b");
+  EXPECT_EQ(answer["instructions"], "be");
+  EXPECT_EQ(answer["store"], true);
+  ASSERT_EQ(answer["output"].size(), 1u);
+  EXPECT_EQ(answer["output"][0]["type"], "message");
+  EXPECT_EQ(answer["output"][0]["content"],
+            Json::parse(R"([{"type":"output_text","text":"ab","annotations":[],"logprobs":[]}])"));
+  EXPECT_EQ(answer["usage"]["input_tokens"], 28);
+  EXPECT_EQ(answer["usage"]["output_tokens"], 3);
+}
+
+TEST_F(Responses, ThoughtsTextAndCallsAreItems) {
+  auto x = ask({{"model", "qwen"}, {"tools", tools}});
+  ASSERT_EQ(models["qwen"].held.size(), 1u) << x->sent;
+  ScriptedAnswer says{models["qwen"], models["qwen"].held[0]};
+  says.emit(kSays);
+  says.done();
+  turn();
+  Json answer = json(x);
+  EXPECT_EQ(answer["status"], "incomplete");
+  EXPECT_EQ(answer["incomplete_details"]["reason"], "max_output_tokens");
+  ASSERT_EQ(answer["output"].size(), 3u) << answer;
+  EXPECT_EQ(answer["output"][0]["content"][0]["text"], "hm");
+  EXPECT_EQ(answer["output"][1]["content"][0]["text"], "So");
+  EXPECT_EQ(answer["output"][2]["name"], "f");
+  EXPECT_EQ(answer["output"][2]["arguments"], "{\"a\":1}");
+  EXPECT_GT(answer["usage"]["output_tokens_details"]["reasoning_tokens"], 1);
+}
+
+TEST_F(Responses, AStreamIsTheEventsThatMakeOne) {
+  auto x = ask({{"model", "qwen"}, {"tools", tools}, {"stream", true}});
+  ScriptedAnswer says{models["qwen"], models["qwen"].held.at(0)};
+  says.emit(kSays);
+  says.end();
+  turn();
+  ASSERT_TRUE(x->ended);
+  auto all = events(x);
+  Json items = Json::array();
+  std::map<std::string, std::string> texts, done;
+  for (const Json& event : all) {
+    const std::string type = event["type"];
+    if (type == "response.output_item.added") {
+      EXPECT_EQ(event["output_index"], items.size());
+      EXPECT_EQ(event["item"]["status"], "in_progress");
+      items.push_back(event["item"]);
+    } else if (type == "response.output_item.done") {
+      items[event["output_index"].get<size_t>()] = event["item"];
+    } else if (type.ends_with(".delta")) {
+      EXPECT_EQ(event["item_id"], items.back()["id"]);
+      texts[type.substr(0, type.rfind('.'))] += event["delta"].get<std::string>();
+    } else if (event.contains("text") || event.contains("arguments")) {
+      done[type.substr(0, type.rfind('.'))] = event.value("text", event.value("arguments", ""));
+    }
+  }
+  EXPECT_EQ(texts, done);
+  EXPECT_EQ(texts["response.output_text"], "So");
+  EXPECT_EQ(texts["response.reasoning_text"], "hm");
+  EXPECT_EQ(texts["response.function_call_arguments"], "{\"a\":1}");
+  EXPECT_EQ(all[0]["type"], "response.created");
+  EXPECT_EQ(all[1]["type"], "response.in_progress");
+  EXPECT_EQ(all.back()["type"], "response.completed");
+  EXPECT_EQ(all.back()["response"]["output"], items);
+  EXPECT_EQ(all.back()["response"]["id"], all[0]["response"]["id"]);
+}
+
+TEST_F(Responses, ItemsBecomeTheTurnsOfAChat) {
+  auto x = ask({{"input", Json::parse(R"([{"role":"developer","content":"be"},
+      {"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]},
+      {"type":"reasoning","id":"r","summary":[{"type":"summary_text","text":"hm"}]},
+      {"type":"function_call","id":"i","call_id":"c1","name":"f","arguments":"{}"},
+      {"type":"function_call","id":"j","call_id":"c2","name":"g","arguments":"{}"},
+      {"type":"function_call_output","call_id":"c1","output":"1"},
+      {"type":"function_call_output","call_id":"c2","output":[{"type":"input_text","text":"2"}]},
+      {"type":"message","role":"assistant","content":[{"type":"output_text","text":"so","annotations":[]}]},
+      {"role":"user","content":"and"}])")}});
+  ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+  EXPECT_EQ(prompt(), "system:be\nuser:hi\nassistant:None\ntool:1\ntool:2\nassistant:so\nuser:and\nassistant:");
+}
+
+TEST_F(Responses, AFormOrAToolIsHeldTo) {
+  auto x = ask({{"text", {{"format", {{"type", "json_schema"}, {"name", "n"}, {"schema", {{"const", 7}}}}}}}});
+  ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+  EXPECT_TRUE(call()->generation->constraint->accept('7'));
+  auto y = ask({{"tools", tools}, {"tool_choice", {{"type", "function"}, {"name", "f"}}}});
+  ASSERT_EQ(inbox().held.size(), 2u) << y->sent;
+  EXPECT_TRUE(call(1)->generation->constraint);
+}
+
+TEST_F(Responses, WhatItRefusesItNames) {
+  EXPECT_EQ(refusal(ask({{"previous_response_id", "resp_1"}})),
+            "400 previous_response_id: previous_response_id: there is no such response, or no more");
+  EXPECT_EQ(json(ask({{"previous_response_id", "resp_1"}}))["error"]["code"], "previous_response_not_found");
+  EXPECT_EQ(refusal(ask({{"store", "yes"}})), "400 store: store: expected true or false");
+  EXPECT_EQ(refusal(ask({{"background", true}})), "400 background: background: not offered");
+  EXPECT_EQ(refusal(ask({{"inputs", 1}})), "400 inputs: inputs: no such parameter");
+  EXPECT_EQ(refusal(ask({{"tools", {{{"type", "web_search"}}}}})).substr(0, 31), "400 tools: tools: only tools of");
+  EXPECT_EQ(refusal(ask({{"input", {{{"type", "item_reference"}, {"id", "x"}}}}})),
+            "400 input: input[0]: items of type 'item_reference' are not offered");
+  EXPECT_EQ(refusal(ask({{"input", {{{"role", "user"}, {"content", {{{"type", "input_file"}}}}}}}})),
+            "400 input: input[0]: parts of type 'input_file' are not offered");
+  EXPECT_EQ(refusal(ask({{"input", nullptr}})), "400 input: input: it is missing");
+  EXPECT_EQ(open("POST", "/v1/responses", "{")->response.status, 400);
+}
+
+TEST_F(Responses, OneGoesOnBehindAnother) {
+  const std::string first = say({{"instructions", "be"}});
+  const std::string second = say({{"input", "so"}, {"previous_response_id", first}, {"instructions", "do"}}, "cd");
+  auto x = ask({{"input", "and"}, {"previous_response_id", second}});
+  ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+  EXPECT_EQ(prompt(), "user:hi\nassistant:ab\nuser:so\nassistant:cd\nuser:and\nassistant:") << "without instructions";
+  scripted().end();
+  turn();
+  EXPECT_EQ(json(x)["previous_response_id"], second);
+}
+
+TEST_F(Responses, CallsAndTheirResultsGoOn) {
+  auto x = ask({{"model", "qwen"}, {"tools", tools}, {"stream", true}});
+  ScriptedAnswer says{models["qwen"], models["qwen"].held.at(0)};
+  says.emit(kSays);
+  says.end();
+  turn();
+  const Json response = events(x).back()["response"];
+  auto y =
+      ask({{"model", "qwen"},
+           {"previous_response_id", response["id"]},
+           {"input",
+            {{{"type", "function_call_output"}, {"call_id", response["output"][2]["call_id"]}, {"output", "7"}}}}});
+  ASSERT_EQ(models["qwen"].held.size(), 1u) << y->sent;
+  EXPECT_EQ(support::prompt_of(*models["qwen"].held[0]), "user:hi\nassistant:So\ntool:7\nassistant:");
+}
+
+TEST_F(Responses, WhatIsStoredIsShownAndForgotten) {
+  const std::string id = say({});
+  auto x = open("GET", "/v1/responses/" + id);
+  EXPECT_EQ(json(x)["output"][0]["content"][0]["text"], "ab");
+  auto y = open("DELETE", "/v1/responses/" + id);
+  EXPECT_EQ(json(y)["deleted"], true);
+  EXPECT_EQ(open("GET", "/v1/responses/" + id)->response.status, 404);
+  EXPECT_EQ(open("DELETE", "/v1/responses/" + id)->response.status, 404);
+  const std::string unkept = say({{"store", false}});
+  EXPECT_EQ(open("GET", "/v1/responses/" + unkept)->response.status, 404);
+}
+
+TEST_F(Responses, WhatIsStoredIsForgottenInTime) {
+  const std::string id = say({});
+  env.advance(std::chrono::minutes(9));
+  EXPECT_EQ(open("GET", "/v1/responses/" + id)->response.status, 200);
+  EXPECT_EQ(stored.size(), 1u);
+  env.advance(std::chrono::minutes(2));
+  EXPECT_EQ(stored.size(), 0u) << "by a timer";
+  EXPECT_EQ(open("GET", "/v1/responses/" + id)->response.status, 404);
+}
+
+TEST_F(Responses, WithoutAStoreNothingIsStored) {
+  options.stored = nullptr;
+  EXPECT_EQ(open("GET", "/v1/responses/x")->response.status, 404);
+  EXPECT_EQ(refusal(ask({{"store", true}})), "400 store: store: this server stores no responses");
+  say({});
+}
+
+responses::StoredResponse of_size(size_t bytes) {
+  auto text = std::make_shared<const std::string>(bytes / 2, 'x');
+  return {text, text};
+}
+
+TEST(StoredResponses, BelongToTheirTenant) {
+  responses::StoredResponses stored(std::chrono::minutes(1), 1 << 20);
+  EXPECT_TRUE(stored.put(1, "a", of_size(100), base::Time{}));
+  EXPECT_TRUE(stored.find(1, "a", base::Time{}));
+  EXPECT_FALSE(stored.find(2, "a", base::Time{}));
+  EXPECT_FALSE(stored.remove(2, "a", base::Time{}));
+  EXPECT_TRUE(stored.remove(1, "a", base::Time{}));
+}
+
+TEST(StoredResponses, ATenantsOldestGoWhereItsShareIsUsedUp) {
+  base::MemoryLedger ledger(1 << 30);
+  responses::StoredResponses stored(std::chrono::minutes(1), 4 << 20, &ledger);
+  EXPECT_TRUE(stored.put(2, "other", of_size(1000), base::Time{}));
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(stored.put(1, std::to_string(i), of_size(100'000), base::Time{}));
+  EXPECT_FALSE(stored.find(1, "89", base::Time{}));
+  EXPECT_TRUE(stored.find(1, "99", base::Time{}));
+  EXPECT_TRUE(stored.find(2, "other", base::Time{}));
+  EXPECT_LE(ledger.held(base::MemoryKind::kSessions), 2u << 20);
+  EXPECT_FALSE(stored.put(1, "big", of_size(2 << 20), base::Time{})) << "more than its share";
+  stored.expire(base::Time{} + std::chrono::minutes(1));
+  EXPECT_EQ(stored.size(), 0u);
+  EXPECT_EQ(ledger.held(base::MemoryKind::kSessions), 0u);
+}
+
+TEST_F(Responses, AFailureInTheMiddleIsAnEvent) {
+  auto x = ask({{"stream", true}});
+  scripted().emit("a");
+  turn();
+  scripted().fail(base::Code::kUnavailable, "it is gone");
+  turn();
+  ASSERT_TRUE(x->ended);
+  const Json last = events(x).back();
+  EXPECT_EQ(last["type"], "response.failed");
+  EXPECT_EQ(last["response"]["error"]["message"], "it is gone");
+}
+
+}  // namespace
+}  // namespace weir::openai
