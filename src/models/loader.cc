@@ -146,8 +146,6 @@ base::Result<ModelConfig> Loader::configure(const ModelFolder& folder) const {
     config = std::move(*parsed);
   }
   if (auto s = check(config, folder.name); !s.ok()) return s;
-  for (const auto& note : config.notes)
-    base::log::info("model configuration: field has no effect here", {{"model", folder.name}, {"field", note}});
   return config;
 }
 

@@ -66,7 +66,7 @@ msg::ModelSpec ModelConfig::wanted(std::string_view model, uint64_t version) con
   spec.instances = instances;
   spec.decoupled = decoupled;
   spec.parameters = parameters;
-  spec.configured.versions = versions, spec.configured.file = file;
+  spec.configured.versions = versions, spec.configured.file = file, spec.configured.as_triton = as_triton;
   if (batching_given) spec.configured.batching = batching;
   for (const auto& node : dag.nodes)
     spec.configured.steps.push_back({node.model, node.version, node.inputs, node.outputs});

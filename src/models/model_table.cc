@@ -19,6 +19,16 @@ base::Status presentable(base::Status status) {
   return status;
 }
 
+// Whether requests share batches, and if not, why; for the log.
+std::string_view batching_of(const msg::ModelSpec& spec, const ModelConfig& config) {
+  if (spec.text) return "tokens of all sequences";
+  if (spec.max_batch == 0 && config.max_batch) return "none: max_batch_size is 0";
+  if (spec.max_batch == 0) return "none: the first dimensions of its tensors are not all free";
+  if (spec.max_batch == 1) return "none: max_batch_size is 1";
+  if (!spec.batching.dynamic) return "none across requests: its configuration has no dynamic batching";
+  return "of requests";
+}
+
 std::string serving_on(const std::string& reason) {
   return "the reload failed, what was loaded before serves on: " + reason;
 }
@@ -57,6 +67,8 @@ base::Status ModelTable::load(const ModelFolder& folder, const Loader& loader, s
     fail(folder.name, why.text);
     return why;
   }
+  for (const auto& note : config->notes)
+    base::log::info("model configuration: field has no effect here", {{"model", folder.name}, {"field", note}});
   auto& model = models_[folder.name];
   // Another configuration means other versions, though no file has changed.
   if (upload || model.upload)
@@ -110,6 +122,7 @@ base::Status ModelTable::load_version(const ModelFolder& folder, const ModelConf
                                    {"version", version},
                                    {"engine", slot.served->spec.engine},
                                    {"max_batch", slot.served->spec.max_batch},
+                                   {"batches", batching_of(slot.served->spec, config)},
                                    {"seconds", took.count()}});
   return {};
 }

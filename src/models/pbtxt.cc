@@ -8,6 +8,7 @@
 #include "base/encoding.h"
 #include "base/units.h"
 #include "model_config.pb.h"
+#include "models/config_fields.h"
 #include "models/model_config.h"
 #include "models/pbtxt_sequence.h"
 
@@ -63,6 +64,10 @@ class PbtxtReading {
   }
 
   base::Result<ModelConfig> read() {
+    auto shown = check_fields(in_);
+    if (!shown) return shown.error();
+    out_.notes = std::move(*shown);
+    out_.as_triton = in_.SerializeAsString();
     out_.name = in_.name();
     out_.engine = engine();
     out_.file = in_.default_model_filename();
@@ -73,11 +78,10 @@ class PbtxtReading {
     out_.response_cache = in_.response_cache().enable();
     for (const auto& [key, value] : in_.parameters()) out_.parameters[key] = value.string_value();
     if (auto s = concurrency(); !s.ok()) return s;
-    for (auto step : {&PbtxtReading::refuse, &PbtxtReading::inputs, &PbtxtReading::outputs, &PbtxtReading::versions,
-                      &PbtxtReading::batching, &PbtxtReading::sequence, &PbtxtReading::instances,
-                      &PbtxtReading::ensemble, &PbtxtReading::warm_up})
+    for (auto step :
+         {&PbtxtReading::inputs, &PbtxtReading::outputs, &PbtxtReading::versions, &PbtxtReading::batching,
+          &PbtxtReading::sequence, &PbtxtReading::instances, &PbtxtReading::ensemble, &PbtxtReading::warm_up})
       if (auto s = (this->*step)(); !s.ok()) return s;
-    note_the_rest();
     return std::move(out_);
   }
 
@@ -95,12 +99,6 @@ class PbtxtReading {
     auto most = base::parse_count(given->second, UINT32_MAX);
     if (!most) return base::invalid("parameter 'max_concurrency': " + most.error().text);
     out_.max_concurrency = uint32_t(*most);
-    return {};
-  }
-
-  base::Status refuse() {
-    if (in_.batch_input_size() > 0 || in_.batch_output_size() > 0)
-      return base::failure(base::Code::kUnimplemented, "batch_input and batch_output are not served");
     return {};
   }
 
@@ -124,9 +122,6 @@ class PbtxtReading {
     for (const auto& in : in_.input()) {
       TensorConfig t;
       if (auto s = tensor(in, t); !s.ok()) return s;
-      if (in.is_shape_tensor() || in.is_non_linear_format_io()) out_.notes.push_back("input.is_shape_tensor");
-      if (in.allow_ragged_batch())
-        return base::failure(base::Code::kUnimplemented, "ragged batches (input '" + in.name() + "') are not served");
       t.spec.optional = in.optional();
       if (in.format() != inference::ModelInput::FORMAT_NONE)
         t.spec.format = inference::ModelInput::Format_Name(in.format());
@@ -154,12 +149,9 @@ class PbtxtReading {
       node.model = step.model_name();
       node.name = "step " + std::to_string(out_.dag.nodes.size()) + " (" + node.model + ")";
       if (step.model_version() > 0) node.version = std::to_string(step.model_version());
-      if (!step.model_namespace().empty())
-        return base::failure(base::Code::kUnimplemented, "model_namespace of an ensemble's step is not served");
       for (const auto& [model, tensor] : step.input_map()) node.inputs[model] = tensor;
       for (const auto& [model, tensor] : step.output_map()) node.outputs[model] = tensor;
     }
-    if (in.max_inflight_requests() > 0) out_.notes.push_back("ensemble_scheduling.max_inflight_requests");
     return {};
   }
 
@@ -267,9 +259,6 @@ class PbtxtReading {
       }
       if (group.kind == InstanceGroup::Kind::kCpu && !group.devices.empty())
         return base::invalid("instance_group: KIND_CPU has no gpus");
-      if (in.has_rate_limiter()) out_.notes.push_back("instance_group.rate_limiter");
-      if (!in.host_policy().empty()) out_.notes.push_back("instance_group.host_policy");
-      if (!in.secondary_devices().empty()) out_.notes.push_back("instance_group.secondary_devices");
       total += int64_t(group.count) * std::max<int64_t>(1, int64_t(group.devices.size()));
       out_.groups.push_back(std::move(group));
     }
@@ -285,19 +274,6 @@ class PbtxtReading {
       case inference::ModelInstanceGroup::KIND_MODEL: return InstanceGroup::Kind::kEngine;
       default: return InstanceGroup::Kind::kAuto;
     }
-  }
-
-  void note_the_rest() {
-    auto note = [this](bool there, const char* field) {
-      if (there) out_.notes.push_back(field);
-    };
-    note(in_.has_optimization(), "optimization");
-    note(in_.cc_model_filenames_size() > 0, "cc_model_filenames");
-    note(in_.metric_tags_size() > 0, "metric_tags");
-    note(in_.has_model_operations(), "model_operations");
-    note(in_.has_model_repository_agents(), "model_repository_agents");
-    note(!in_.runtime().empty(), "runtime");
-    note(in_.has_model_metrics(), "model_metrics");
   }
 
   const inference::ModelConfig& in_;
