@@ -62,6 +62,7 @@ struct ModelConfig {
   uint32_t instances = 1;             // where `groups` say nothing else
   std::vector<InstanceGroup> groups;  // which instances run on which devices
   uint32_t max_concurrency = 0;       // calls inside at once, running or in a batch's queue; 0 = any number
+  std::optional<uint64_t> memory;     // bytes that a version takes; nothing: as many as its files have
   msg::VersionPolicy versions;
   std::vector<TensorConfig> inputs, outputs;
   std::optional<PreprocessConfig> preprocess;

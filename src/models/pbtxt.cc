@@ -77,7 +77,7 @@ class PbtxtReading {
     out_.decoupled = in_.model_transaction_policy().decoupled();
     out_.response_cache = in_.response_cache().enable();
     for (const auto& [key, value] : in_.parameters()) out_.parameters[key] = value.string_value();
-    if (auto s = concurrency(); !s.ok()) return s;
+    if (auto s = own_parameters(); !s.ok()) return s;
     for (auto step :
          {&PbtxtReading::inputs, &PbtxtReading::outputs, &PbtxtReading::versions, &PbtxtReading::batching,
           &PbtxtReading::sequence, &PbtxtReading::instances, &PbtxtReading::ensemble, &PbtxtReading::warm_up})
@@ -92,13 +92,18 @@ class PbtxtReading {
     return !in_.backend().empty() ? in_.backend() : in_.platform();
   }
 
-  // Triton has no field for it.
-  base::Status concurrency() {
-    auto given = out_.parameters.find("max_concurrency");
-    if (given == out_.parameters.end()) return {};
-    auto most = base::parse_count(given->second, UINT32_MAX);
-    if (!most) return base::invalid("parameter 'max_concurrency': " + most.error().text);
-    out_.max_concurrency = uint32_t(*most);
+  // Triton has no fields for these.
+  base::Status own_parameters() {
+    if (auto given = out_.parameters.find("max_concurrency"); given != out_.parameters.end()) {
+      auto most = base::parse_count(given->second, UINT32_MAX);
+      if (!most) return base::invalid("parameter 'max_concurrency': " + most.error().text);
+      out_.max_concurrency = uint32_t(*most);
+    }
+    if (auto given = out_.parameters.find("memory"); given != out_.parameters.end()) {
+      auto bytes = base::parse_size(given->second);
+      if (!bytes) return base::invalid("parameter 'memory': " + bytes.error().text);
+      out_.memory = *bytes;
+    }
     return {};
   }
 

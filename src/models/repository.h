@@ -19,11 +19,12 @@
 #include "generation/token_model.h"
 #include "models/placement.h"
 #include "sched/decoupled_engine.h"
+#include "sched/demand_inbox.h"
 #include "sched/engine.h"
 
 namespace weir::models {
 
-enum class Control : uint8_t { kNone, kPoll, kExplicit };
+enum class Control : uint8_t { kNone, kPoll, kExplicit, kDemand };
 
 // The arguments with which an engine's maker loads one instance of a model version.
 struct LoadArgs {
@@ -45,7 +46,10 @@ struct RepositoryOptions {
   std::vector<std::string> roots;  // folders in Triton's layout, or single model files (models/folder.h)
   Control control = Control::kNone;
   base::Duration poll_interval = std::chrono::seconds(5);
-  std::vector<std::string> startup;              // explicit: models to load at start ("*" = all)
+  std::vector<std::string> startup;  // explicit, demand: models to load at start ("*" = all)
+  // demand: bytes of models in memory at once, 0 = any number; how many requests wait for one to be loaded, how long.
+  uint64_t memory = 0;
+  sched::DemandInbox::Bounds waiting;
   std::string default_model;                     // Catalog::default_model
   bool allow_config_override = false;            // `config` and `file:` parameters of a load request
   msg::BatchPolicy batching;                     // defaults for models that say nothing
