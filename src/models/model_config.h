@@ -76,8 +76,10 @@ struct ModelConfig {
   std::vector<std::string> notes;                      // fields that were read and change nothing, and why
   std::string as_triton;                               // msg::AsConfigured
 
-  // The instances and their devices; `engine` is the one that it was resolved to. Errors: as place().
-  base::Result<std::vector<std::string>> places(const std::string& engine, const DeviceSupply& supply) const;
+  // The instances and their devices, as place() has them, in place of `groups`; `engine` is the one that it was
+  // resolved to. Errors: as place().
+  base::Result<std::vector<std::string>> places(const std::string& engine, const DeviceSupply& supply,
+                                                std::vector<size_t>* of = nullptr) const;
 
   // For the engine: what is wanted, with empty fields for it to derive.
   msg::ModelSpec wanted(std::string_view model, uint64_t version) const;

@@ -264,11 +264,25 @@ class PbtxtReading {
       }
       if (group.kind == InstanceGroup::Kind::kCpu && !group.devices.empty())
         return base::invalid("instance_group: KIND_CPU has no gpus");
+      group.rate.priority = in.rate_limiter().priority();
+      for (const auto& need : in.rate_limiter().resources())
+        group.rate.resources.push_back({need.name(), need.global(), need.count()});
+      if (auto s = check_rate(group.rate); !s.ok()) return s;
       total += int64_t(group.count) * std::max<int64_t>(1, int64_t(group.devices.size()));
       out_.groups.push_back(std::move(group));
     }
     if (total > UINT32_MAX) return base::invalid("instance_group: too many instances");
     if (total > 0) out_.instances = uint32_t(total);
+    return {};
+  }
+
+  static base::Status check_rate(const sched::RateLimit& rate) {
+    constexpr size_t kMostResources = 64;
+    if (rate.resources.size() > kMostResources)
+      return base::invalid("instance_group: more than " + std::to_string(kMostResources) + " resources");
+    for (const auto& need : rate.resources)
+      if (need.name.empty() || need.name.find(' ') != std::string::npos)
+        return base::invalid("instance_group: the name of a resource is one word, not '" + need.name + "'");
     return {};
   }
 

@@ -57,6 +57,7 @@ struct RepositoryOptions {
   uint32_t max_concurrency = 0;                  // calls inside the engines at once, of all models; 0 = any number
   uint64_t response_cache = uint64_t(64) << 20;  // bytes of cached answers, of all models that ask for it; 0 = none
   base::ShareRule share;                         // of a model's places that one client may hold: limits.client_share
+  std::map<std::string, uint32_t> resources;     // of rate limiters, on each device; others: the most that is asked for
   DeviceSupply devices;                          // what instances can be placed on
   // The parameters that each engine knows: others in a model.yaml are errors. An engine that is not here takes any.
   std::map<std::string, std::vector<std::string_view>> parameters{{"pipeline", {}}};

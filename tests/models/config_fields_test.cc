@@ -103,6 +103,24 @@ TEST(ConfigFields, EachFieldAloneIsTakenNotedOrRefusedAsItsRowSays) {
   }
 }
 
+TEST(Pbtxt, InstancesNeedResources) {
+  auto read = [](const std::string& resources) {
+    return parse_pbtxt("instance_group { count: 2 kind: KIND_CPU rate_limiter { priority: 3 " + resources + " } }", "p",
+                       {});
+  };
+  auto config = read("resources { name: 'R' count: 4 } resources { name: 'G' global: true count: 1 }");
+  ASSERT_TRUE(config) << config.error().text;
+  EXPECT_TRUE(config->notes.empty());
+  const auto& rate = config->groups.at(0).rate;
+  EXPECT_EQ(rate.priority, 3u);
+  ASSERT_EQ(rate.resources.size(), 2u);
+  EXPECT_EQ(rate.resources[0].name + std::to_string(rate.resources[0].count), "R4");
+  EXPECT_FALSE(rate.resources[0].global);
+  EXPECT_TRUE(rate.resources[1].global);
+  EXPECT_EQ(read("resources { count: 4 }").error().text,
+            "p: instance_group: the name of a resource is one word, not ''");
+}
+
 // The words in backquotes of the README's row for each use.
 std::map<std::string, FieldUse> in_readme() {
   std::map<std::string, FieldUse> out;
