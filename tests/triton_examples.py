@@ -5,8 +5,8 @@
 
 CLIENT is a checkout of triton-inference-server/client, PROTOS one of …/common, SERVER one of …/server (for its example
 models, of which nothing is changed). It fetches nothing and builds in a folder of its own: the Python client with
-protoc's stubs, and with --cc the C++ client (needs libcurl4-openssl-dev, rapidjson-dev, libgrpc++-dev, the headers of
-OpenCV for the image clients). Python's side needs Debian's python3-grpcio, -gevent, -geventhttpclient, -aiohttp,
+protoc's stubs, and with --cc the C++ client (needs libcurl4-openssl-dev, rapidjson-dev, libgrpc++-dev, and for the image
+clients libopencv-highgui-dev). Python's side needs Debian's python3-grpcio, -gevent, -geventhttpclient, -aiohttp,
 -rapidjson, -packaging, -numpy, -pil. Networks that the examples download from the Internet have stand-ins with the same tensors.
 """
 
@@ -35,7 +35,8 @@ ARGUMENTS = {
     'grpc_client': ['-u', '{grpc}'],
     'memory_growth_test': ['-i', 'grpc', '-r', '20'],
 }
-CC_ARGUMENTS = {'image_client': ['-u', '{http}', '-m', 'densenet_onnx', '-s', 'INCEPTION', '-c', '3', '{image}'],
+CC_ARGUMENTS = {'ensemble_image_client': ['-i', 'http', '-u', '{http}', '-c', '3', '{image}'],
+                'image_client': ['-u', '{http}', '-m', 'densenet_onnx', '-s', 'INCEPTION', '-c', '3', '{image}'],
                 'simple_grpc_custom_repeat': ['-u', '{grpc}', '-r', '2', '-s', '3', '-d', '20']}
 
 def python_client(client, common, out):
@@ -160,7 +161,8 @@ def build_cc(client, common, out):
     sources = [*out.glob('*.pb.cc'), *(library / f'{n}.cc' for n in ('common', 'cencode', 'grpc_client', 'http_client',
                                                                      'json_utils', 'shm_utils'))]
     objects = [compile_one(source) for source in sources]
-    libraries = ['-lgrpc++', '-lgrpc', '-lgpr', '-lprotobuf', '-lcurl', '-lrt', '-lz', '-lpthread', '-ldl']
+    found = subprocess.run(['pkg-config', '--libs', 'grpc++', 'protobuf'], check=True, capture_output=True, text=True).stdout
+    libraries = [*found.split(), '-lcurl', '-lrt', '-lz', '-lpthread', '-ldl']
 
     def program(source):
         made = out / source.stem

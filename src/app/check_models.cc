@@ -32,7 +32,9 @@ Exit check_models(const Config& config) {
   onnx::Runtime onnx(onnx_options(config));
   std::shared_ptr<const bus::Catalog> latest;
   models::RepositoryOptions options = repository_options(config, devices);
-  options.control = models::Control::kNone;  // everything, whatever is loaded later
+  // Everything, whatever is loaded later. With kDemand each is loaded, and looked at, once.
+  if (options.control != models::Control::kDemand) options.control = models::Control::kNone;
+  options.startup.clear();
   models::Repository repository(options, engines(onnx, devices, host_memory, 0), slabs,
                                 [&](auto catalog, auto settled) {
                                   latest = std::move(catalog);

@@ -252,8 +252,10 @@ void add_client_commands(Line& line) {
   add_remote(ready, words);
   auto& call = line.remote("infer", "Call a model once", [](Words& w) { return infer(w.remote, w.model, w.inputs); });
   add_model(call, words);
-  auto* inputs = call.add_option("-i,--input", words.inputs, "NAME=[1,2,3], NAME=@file.npy, NAME=zeros");
-  inputs->type_name("NAME=VALUE")->required()->expected(1)->take_all()->allow_extra_args(false);
+  auto* inputs = call.add_option("-i,--input", words.inputs,
+                                 "NAME=[1,2,3], NAME=@file.npy, NAME=@picture.jpg, NAME=zeros, ones or random; with a "
+                                 "shape NAME:1,3,224,224=random. Without any: what the model takes");
+  inputs->type_name("NAME[:SHAPE]=VALUE")->expected(1)->take_all()->allow_extra_args(false);
   add_remote(call, words);
   add_output(call, words);
 }

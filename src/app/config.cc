@@ -131,8 +131,12 @@ void cross_check(const Config& config, std::string& wrong) {
   if (o.shrink > o.close || o.close > o.refuse || o.refuse > o.stop)
     add_line(wrong,
              "overload: shrink, close, refuse and stop are steps of one ladder, each no lower than the one before");
-  if (config.models.control != models::Control::kExplicit && !config.models.startup.empty())
-    add_line(wrong, "models.startup (--load) needs models.control: explicit; everything is loaded otherwise");
+  using models::Control;
+  const bool chosen = config.models.control == Control::kExplicit || config.models.control == Control::kDemand;
+  if (!chosen && !config.models.startup.empty())
+    add_line(wrong, "models.startup (--load) needs models.control: explicit or demand; everything is loaded otherwise");
+  if (config.models.control != Control::kDemand && config.models.memory > 0)
+    add_line(wrong, "models.memory needs models.control: demand; nothing leaves memory otherwise");
 }
 
 }  // namespace

@@ -16,8 +16,8 @@ struct InferRequest {
   std::string bytes;
 };
 
-// Asks the server for the model's metadata and fits `inputs` to it (infer() in commands.h says how they are written);
-// none: zeros for each. Errors: INVALID_ARGUMENT for an input, the request's own otherwise.
+// Asks the server for the model's metadata and fits `inputs` to it (app/infer_input.h says how they are written).
+// Errors: INVALID_ARGUMENT for an input that is wrong, or missing and not optional; the request's own otherwise.
 base::Result<InferRequest> make_infer_request(const Remote& remote, const std::string& model,
                                               const std::vector<std::string>& inputs);
 

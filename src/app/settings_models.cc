@@ -1,8 +1,33 @@
 // The settings of the model repository, of the engines, and of the devices.
 #include "app/setting_rows.h"
+#include "base/units.h"
 
 namespace weir::app {
 namespace {
+
+// "R1:4", "R2:1".
+Setting resources(std::string_view key, std::string_view help, std::map<std::string, uint32_t>& place) {
+  Setting s;
+  s.key = key, s.unit = "NAME:COUNT", s.help = help;
+  s.form = Setting::ValueKind::kList;
+  s.set = [&place](const Setting::Values& values) -> base::Status {
+    std::map<std::string, uint32_t> read;
+    for (const auto& value : values) {
+      const size_t colon = value.rfind(':');
+      auto count = base::parse_count(colon == value.npos ? "" : value.substr(colon + 1), UINT32_MAX);
+      if (!count || colon == 0) return base::invalid("expected NAME:COUNT, got '" + value + "'");
+      read[value.substr(0, colon)] = uint32_t(*count);
+    }
+    place = std::move(read);
+    return {};
+  };
+  s.get = [&place] {
+    Setting::Values out;
+    for (const auto& [name, count] : place) out.push_back(name + ':' + std::to_string(count));
+    return out;
+  };
+  return s;
+}
 
 void add_repository(std::vector<Setting>& rows, Config& c) {
   using models::Control;
@@ -13,14 +38,28 @@ void add_repository(std::vector<Setting>& rows, Config& c) {
                                      "for requests that name no model, where it has what they need",
                                      c.models.default_model));
   rows.push_back(
-      named(choice<Control>("models.control", "how models come and go: none, poll, explicit", c.models.control,
-                            {{"none", Control::kNone}, {"poll", Control::kPoll}, {"explicit", Control::kExplicit}}),
+      named(choice<Control>("models.control", "how models come and go: none, poll, explicit, demand", c.models.control,
+                            {{"none", Control::kNone},
+                             {"poll", Control::kPoll},
+                             {"explicit", Control::kExplicit},
+                             {"demand", Control::kDemand}}),
             "--control"));
   rows.push_back(duration("models.poll_interval", "how often the repository is read with control: poll",
                           c.models.poll_interval, std::chrono::milliseconds(10)));
-  rows.push_back(named(
-      list("models.startup", "NAME", "with control: explicit, models to load at start; * = all", c.models.startup),
-      "--load"));
+  rows.push_back(named(list("models.startup", "NAME",
+                            "with control: explicit or demand, models to load at start; * = all", c.models.startup),
+                       "--load"));
+  rows.push_back(
+      size("models.memory",
+           "with control: demand, what models in memory may take; the least recently used leave; 0 = no limit",
+           c.models.memory, 0, uint64_t(1) << 50));
+  rows.push_back(duration("models.load_timeout", "with control: demand, how long a request waits for its model",
+                          c.models.waiting.longest, std::chrono::milliseconds(1)));
+  rows.push_back(count("models.load_queue", "with control: demand, requests that wait for one model to be loaded",
+                       c.models.waiting.most, 1, 1u << 20));
+  rows.push_back(resources("models.resources",
+                           "resources of rate limiters, on each device; others: the most that an instance asks for",
+                           c.models.resources));
   using Missing = models::DeviceSupply::Missing;
   rows.push_back(choice<Missing>("models.missing_devices",
                                  "what becomes of instances whose GPU is not there: error, cpu",

@@ -146,8 +146,6 @@ base::Result<ModelConfig> Loader::configure(const ModelFolder& folder) const {
     config = std::move(*parsed);
   }
   if (auto s = check(config, folder.name); !s.ok()) return s;
-  for (const auto& note : config.notes)
-    base::log::info("model configuration: field has no effect here", {{"model", folder.name}, {"field", note}});
   return config;
 }
 
@@ -247,21 +245,16 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load_pipeline(const ModelFold
   return served;
 }
 
-// The model's own limit stands before the one of all models, so that those who wait for it keep nobody else waiting. A
-// pipeline has no part in the latter: its nodes do.
-void Loader::limit(bus::Served& served, const ModelConfig& config) const {
-  if (config.max_concurrency == 0) return;
-  auto limiter = std::make_shared<sched::ConcurrencyLimiter>(config.max_concurrency);
-  served.inbox = sched::behind(std::move(limiter), std::move(served.inbox), served.spec, served.stats, deadline_timer_);
-}
-
 base::Result<Loader::Plan> Loader::plan(const ModelFolder& folder, const ModelConfig& config, uint64_t version) const {
   auto source = locate(folder, config, version);
   if (!source) return source.error();
   if (auto s = check_parameters(config, source->engine); !s.ok()) return s;
-  auto places = config.places(source->engine, options_.devices);
+  std::vector<size_t> groups;
+  auto places = config.places(source->engine, options_.devices, &groups);
   if (!places) return places.error();
-  Plan plan{folder, config, version, std::move(*source), config.wanted(folder.name, version), std::move(*places)};
+  Plan plan{
+      folder,           config, version, std::move(*source), config.wanted(folder.name, version), std::move(*places),
+      std::move(groups)};
   plan.wanted.engine = plan.source.engine;
   if (config.sequence) add_sequence_tensors(*config.sequence, plan.wanted);
   plan.wanted.instances = uint32_t(plan.places.size());
@@ -317,18 +310,6 @@ void Loader::make_inbox(bus::Served& served, const msg::ModelSpec& spec, Instanc
   cache(served, config);
 }
 
-// In front of all limits: a hit needs none of what they share out.
-void Loader::cache(bus::Served& served, const ModelConfig& config) const {
-  if (!config.response_cache) return;
-  if (!cache_ || served.spec.text || served.spec.decoupled)
-    base::log::warning("answers are not cached", {{"model", served.spec.name},
-                                                  {"reason", !cache_            ? "models.response_cache is 0"
-                                                             : served.spec.text ? "it is a model of text"
-                                                                                : "it is decoupled"}});
-  else
-    served.inbox = sched::cached(cache_, std::move(served.inbox), served.stats);
-}
-
 // Clients see `served->spec`, and the engines the whole of it. Rows of different sequences share batches as the
 // sequence's own settings say.
 base::Result<std::shared_ptr<bus::Served>> Loader::load_sequences(const Plan& plan, msg::ModelSpec spec,
@@ -372,6 +353,7 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const Plan& plan) const 
   for (auto& engine : instances->engines)
     if (auto s = warm_up(*engine, *spec, plan.folder, plan.config.warm_up, slabs_); !s.ok())
       return base::failure(s.code, without_root(s.text, plan.folder));
+  if (auto s = limit_rate(plan, *instances); !s.ok()) return s;
   if (plan.config.sequence) return load_sequences(plan, std::move(*spec), std::move(*instances), std::move(served));
   served->spec = std::move(*spec);
   make_inbox(*served, served->spec, std::move(*instances), plan.config);

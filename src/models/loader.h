@@ -34,6 +34,7 @@ class Loader {
         on_broken_(std::move(on_broken)),
         limiter_(options.max_concurrency > 0 ? std::make_shared<sched::ConcurrencyLimiter>(options.max_concurrency)
                                              : nullptr),
+        rate_limiter_(std::make_shared<sched::RateLimiter>(options.resources)),
         cache_(options.response_cache > 0
                    ? std::make_shared<sched::ResponseCache>(options.response_cache, slabs.ledger())
                    : nullptr) {}
@@ -74,6 +75,7 @@ class Loader {
     Source source;
     msg::ModelSpec wanted;            // what the engines are asked for
     std::vector<std::string> places;  // of the instances: names of devices
+    std::vector<size_t> groups;       // and which group of the configuration each is of; empty: there are none
   };
   base::Result<Plan> plan(const ModelFolder& folder, const ModelConfig& config, uint64_t version) const;
   base::Result<std::shared_ptr<bus::Served>> load(const Plan& plan) const;
@@ -82,6 +84,7 @@ class Loader {
                   const ModelConfig& config) const;
   base::Result<std::shared_ptr<bus::Served>> load_sequences(const Plan& plan, msg::ModelSpec spec, Instances instances,
                                                             std::shared_ptr<bus::Served> served) const;
+  base::Status limit_rate(const Plan& plan, Instances& instances) const;
   void limit(bus::Served& served, const ModelConfig& config) const;
   void cache(bus::Served& served, const ModelConfig& config) const;
   base::Result<Source> locate(const ModelFolder& folder, const ModelConfig& config, uint64_t version) const;
@@ -94,6 +97,7 @@ class Loader {
   const std::shared_ptr<sched::DeadlineTimer> deadline_timer_ =
       std::make_shared<sched::TimerThread>();                 // of all models' queues
   const std::shared_ptr<sched::ConcurrencyLimiter> limiter_;  // of all models; null when there is no limit
+  const std::shared_ptr<sched::RateLimiter> rate_limiter_;    // of all models
   const std::shared_ptr<sched::ResponseCache> cache_;         // of all models; null when it is off
 };
 

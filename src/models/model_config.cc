@@ -40,14 +40,15 @@ msg::TensorSpec of_model(const TensorConfig& tensor) {
 
 }  // namespace
 
-base::Result<std::vector<std::string>> ModelConfig::places(const std::string& name, const DeviceSupply& supply) const {
+base::Result<std::vector<std::string>> ModelConfig::places(const std::string& name, const DeviceSupply& supply,
+                                                           std::vector<size_t>* of) const {
   if (groups.empty()) return std::vector<std::string>(instances);
   auto wanted = groups;
   // A device that is named is not to be chosen.
   for (auto& group : wanted)
     if (group.kind == InstanceGroup::Kind::kAuto && parameters.count("device"))
       group.kind = InstanceGroup::Kind::kEngine;
-  auto places = place(wanted, name, supply);
+  auto places = place(wanted, name, supply, of);
   if (places && places->size() > kMaxInstances)
     return base::invalid(std::to_string(places->size()) + " instances: 1 to " + std::to_string(kMaxInstances) +
                          " are possible");
@@ -66,7 +67,7 @@ msg::ModelSpec ModelConfig::wanted(std::string_view model, uint64_t version) con
   spec.instances = instances;
   spec.decoupled = decoupled;
   spec.parameters = parameters;
-  spec.configured.versions = versions, spec.configured.file = file;
+  spec.configured.versions = versions, spec.configured.file = file, spec.configured.as_triton = as_triton;
   if (batching_given) spec.configured.batching = batching;
   for (const auto& node : dag.nodes)
     spec.configured.steps.push_back({node.model, node.version, node.inputs, node.outputs});

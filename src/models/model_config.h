@@ -1,11 +1,7 @@
 // ModelConfig: what the configuration of one model says, whichever form it was written in: Triton's config.pbtxt
 // (protobuf text format), its JSON form in a load request, or our model.yaml (models/model_yaml.h).
 //
-// These fields of Triton are honoured: name, platform/backend, version_policy, max_batch_size, input, output,
-// instance_group, default_model_filename, dynamic_batching, sequence_batching, ensemble_scheduling (platform
-// "ensemble"), parameters (max_concurrency among them), label_filename, format, reshape, model_warmup, response_cache
-// and model_transaction_policy. ragged and batch_input/batch_output would change answers and are refused; the rest
-// (metrics, agents) changes nothing here and is noted for the log.
+// models/config_fields.h says of each field of Triton's what becomes of it.
 #pragma once
 
 #include <cstddef>
@@ -66,6 +62,7 @@ struct ModelConfig {
   uint32_t instances = 1;             // where `groups` say nothing else
   std::vector<InstanceGroup> groups;  // which instances run on which devices
   uint32_t max_concurrency = 0;       // calls inside at once, running or in a batch's queue; 0 = any number
+  std::optional<uint64_t> memory;     // bytes that a version takes; nothing: as many as its files have
   msg::VersionPolicy versions;
   std::vector<TensorConfig> inputs, outputs;
   std::optional<PreprocessConfig> preprocess;
@@ -76,10 +73,13 @@ struct ModelConfig {
   std::shared_ptr<msg::SequenceSpec> sequence;  // null: requests stand alone
   std::map<std::string, std::string> parameters;
   std::map<std::string, std::string> parameter_lines;  // of a model.yaml: where each of them stands, "m/model.yaml:7:3"
-  std::vector<std::string> notes;                      // fields that were read and change nothing
+  std::vector<std::string> notes;                      // fields that were read and change nothing, and why
+  std::string as_triton;                               // msg::AsConfigured
 
-  // The instances and their devices; `engine` is the one that it was resolved to. Errors: as place().
-  base::Result<std::vector<std::string>> places(const std::string& engine, const DeviceSupply& supply) const;
+  // The instances and their devices, as place() has them, in place of `groups`; `engine` is the one that it was
+  // resolved to. Errors: as place().
+  base::Result<std::vector<std::string>> places(const std::string& engine, const DeviceSupply& supply,
+                                                std::vector<size_t>* of = nullptr) const;
 
   // For the engine: what is wanted, with empty fields for it to derive.
   msg::ModelSpec wanted(std::string_view model, uint64_t version) const;

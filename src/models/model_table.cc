@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/clock.h"
 #include "base/encoding.h"
 #include "base/log.h"
+#include "models/estimate.h"
+#include "models/residence.h"
 
 namespace weir::models {
 namespace {
@@ -17,6 +20,22 @@ constexpr size_t kLongestReason = 1000;
 base::Status presentable(base::Status status) {
   status.text = base::presentable(status.text, kLongestReason);
   return status;
+}
+
+// Whether requests share batches, and if not, why; for the log.
+std::string_view batching_of(const msg::ModelSpec& spec, const ModelConfig& config) {
+  if (spec.text) return "tokens of all sequences";
+  if (spec.max_batch == 0 && config.max_batch) return "none: max_batch_size is 0";
+  if (spec.max_batch == 0) return "none: the first dimensions of its tensors are not all free";
+  if (spec.max_batch == 1) return "none: max_batch_size is 1";
+  if (!spec.batching.dynamic) return "none across requests: its configuration has no dynamic batching";
+  return "of requests";
+}
+
+// Sessions know their model by its TextSpec: that stays while the model is away. Nobody calls the new one yet.
+void keep_text(const msg::ModelSpec& before, msg::ModelSpec& loaded) {
+  const bool same = before.text && loaded.text && before.text->max_length == loaded.text->max_length;
+  if (same) loaded.text = before.text;
 }
 
 std::string serving_on(const std::string& reason) {
@@ -48,7 +67,8 @@ void ModelTable::fail(const std::string& name, const std::string& reason) {
   }
 }
 
-base::Status ModelTable::load(const ModelFolder& folder, const Loader& loader, std::unique_ptr<Upload> upload) {
+base::Status ModelTable::load(const ModelFolder& folder, const Loader& loader, std::unique_ptr<Upload> upload,
+                              Into into) {
   models_[folder.name].row = Row::kKeep;  // it may have been on its way out
   models_[folder.name].skipped = folder.skipped;
   auto config = upload ? base::Result<ModelConfig>(upload->config()) : loader.configure(folder);
@@ -57,17 +77,19 @@ base::Status ModelTable::load(const ModelFolder& folder, const Loader& loader, s
     fail(folder.name, why.text);
     return why;
   }
+  for (const auto& note : config->notes)
+    base::log::info("model configuration: field has no effect here", {{"model", folder.name}, {"field", note}});
   auto& model = models_[folder.name];
   // Another configuration means other versions, though no file has changed.
   if (upload || model.upload)
     for (auto& [version, slot] : model.versions) slot.fingerprint = 0;
-  auto status = load_versions(folder, *config, loader, model);
+  auto status = load_versions(folder, *config, loader, model, upload ? Into::kMemory : into);
   if (status.ok()) model.upload = std::move(upload);
   return status;
 }
 
 base::Status ModelTable::load_versions(const ModelFolder& folder, const ModelConfig& config, const Loader& loader,
-                                       Model& model) {
+                                       Model& model, Into into) {
   auto versions = loader.versions(folder, config);
   if (!versions) {
     fail(folder.name, versions.error().text);
@@ -75,7 +97,7 @@ base::Status ModelTable::load_versions(const ModelFolder& folder, const ModelCon
   }
   base::Status first;
   for (uint64_t v : *versions) {
-    auto status = load_version(folder, config, loader, v, model.versions[v]);
+    auto status = load_version(folder, config, loader, v, model.versions[v], into);
     if (!status.ok() && first.ok()) first = std::move(status);
   }
   for (auto at = model.versions.begin(); at != model.versions.end();) {
@@ -88,29 +110,39 @@ base::Status ModelTable::load_versions(const ModelFolder& folder, const ModelCon
 }
 
 base::Status ModelTable::load_version(const ModelFolder& folder, const ModelConfig& config, const Loader& loader,
-                                      uint64_t version, Slot& slot) {
+                                      uint64_t version, Slot& slot, Into into) {
   uint64_t fingerprint = folder.fingerprint(version);
-  if (slot.served && slot.fingerprint == fingerprint) {
-    slot.reason.clear();
+  if (slot.served && slot.fingerprint == fingerprint && (!slot.missing || into == Into::kReserve)) {
+    if (!slot.missing) slot.reason.clear();
     return {};
   }
   auto began = std::chrono::steady_clock::now();
   auto served = build(folder, config, loader, version, slot);
+  const uint64_t bytes = served ? estimated_bytes(folder, config, version, (*served)->spec) : 0;
+  if (auto fit = residence_ ? residence_->fits(bytes) : base::Status{}; served && !fit.ok()) served = fit;
   if (!served) {
     auto why = presentable(served.error());
     base::log::warning("model failed to load", {{"model", folder.name}, {"version", version}, {"reason", why.text}});
-    slot.reason = slot.served ? serving_on(why.text) : why.text;
+    slot.reason = slot.served && !slot.missing ? serving_on(why.text) : why.text;
     if (!slot.served) slot.state = ModelState::kUnavailable;
     return why;
   }
-  retire(folder.name, version, slot);
-  slot = {ModelState::kReady, "", std::move(*served), slot.executions, fingerprint, std::move(slot.pipeline)};
+  auto stand_in = slot.fingerprint == fingerprint ? slot.stand_in : nullptr;
+  if (stand_in) keep_text(stand_in->spec, (*served)->spec);
+  Slot before = std::exchange(slot, Slot{ModelState::kReady, "", std::move(*served), slot.executions, fingerprint,
+                                         std::move(slot.pipeline), std::move(stand_in)});
+  slot.bytes = bytes, slot.loaded_ms = base::unix_ms();
+  if (residence_) residence_->arrived(before, slot);
+  if (before.stand_in == slot.stand_in) before.stand_in.reset();
+  retire(folder.name, version, before);
   std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
   base::log::info("model loaded", {{"model", folder.name},
                                    {"version", version},
                                    {"engine", slot.served->spec.engine},
                                    {"max_batch", slot.served->spec.max_batch},
+                                   {"batches", batching_of(slot.served->spec, config)},
                                    {"seconds", took.count()}});
+  if (into == Into::kReserve && residence_) residence_->reserve(slot);
   return {};
 }
 
@@ -174,7 +206,7 @@ base::Result<std::shared_ptr<bus::Served>> ModelTable::find(const std::string& n
     coming = found->second.versions.empty() && bus::soon(found->second.state);
     for (const auto& [number, slot] : found->second.versions) {  // ascending
       if (!version.empty() && std::to_string(number) != version) continue;
-      if (slot.served) served = slot.served;
+      if (slot.served) served = slot.stand_in ? slot.stand_in : slot.served;
       coming = coming || bus::soon(slot.state);
       if (!slot.reason.empty()) reason = slot.reason;
     }
@@ -265,7 +297,13 @@ bool ModelTable::relink(const Loader& loader, const std::string& name, uint64_t 
 }
 
 void ModelTable::retire(const std::string& model, uint64_t version, Slot& slot) {
-  if (slot.served) retired_.push_back({model, version, std::move(slot.served)});
+  if (slot.served && !slot.missing) {
+    leaving_ += slot.bytes;
+    retired_.push_back({model, version, std::move(slot.served), slot.bytes});
+  }
+  if (slot.missing && slot.stand_in) Residence::give_up(slot);
+  if (slot.stand_in) retired_.push_back({model, version, std::move(slot.stand_in)});
+  slot.served.reset(), slot.missing = false;
 }
 
 bool ModelTable::mark_failed(const Loader::Broken& broken, Next next) {
@@ -301,8 +339,10 @@ void ModelTable::unload(const std::string& name, Row row) {
   if (!served && row == Row::kDrop) models_.erase(found);
 }
 
-void ModelTable::destroyed(const std::string& name, uint64_t version) {
-  auto found = models_.find(name);
+void ModelTable::destroyed(const Retired& what) {
+  leaving_ -= what.bytes;
+  const uint64_t version = what.version;
+  auto found = models_.find(what.model);
   if (found == models_.end()) return;
   auto& model = found->second;
   if (auto slot = model.versions.find(version);

@@ -10,6 +10,7 @@
 
 #include "models/loader.h"
 #include "models/upload.h"
+#include "sched/demand_inbox.h"
 
 namespace weir::models {
 
@@ -18,7 +19,10 @@ struct Retired {
   std::string model;
   uint64_t version = 0;
   std::shared_ptr<bus::Served> served;
+  uint64_t bytes = 0;  // that it takes in memory, as Slot::bytes says
 };
+
+class Residence;
 
 class ModelTable {
  public:
@@ -30,8 +34,10 @@ class ModelTable {
   void mark_loading(const std::string& model);
   // Builds the versions that are new or whose files changed, keeps the others as they are. What was serving goes on
   // serving where the new does not load; versions that the policy no longer names leave when all others are up.
-  // Errors: the first failure.
-  base::Status load(const ModelFolder& folder, const Loader& loader, std::unique_ptr<Upload> upload);
+  // kReserve: they are built to see what they are, and are not kept in memory (models/residence.h). Errors: the first
+  // failure.
+  enum class Into : bool { kMemory, kReserve };
+  base::Status load(const ModelFolder& folder, const Loader& loader, std::unique_ptr<Upload> upload, Into into);
   void fail(const std::string& model, const std::string& reason);
 
   // Takes what broke out of service; false when it has been replaced meanwhile. `next`: what the Repository does about
@@ -45,7 +51,7 @@ class ModelTable {
   // it can be built anew, and leaves when one of its nodes is gone.
   void relink(const Loader& loader);
   // A Retired has been destroyed.
-  void destroyed(const std::string& model, uint64_t version);
+  void destroyed(const Retired& what);
 
   bool knows(const std::string& model) const { return models_.count(model) > 0; }
   bool serves(const std::string& model) const;
@@ -60,6 +66,7 @@ class ModelTable {
   std::vector<Retired> take_retired() { return std::exchange(retired_, {}); }
 
  private:
+  friend class Residence;
   // A pipeline that is wanted, also while it cannot be built.
   struct Pipeline {
     ModelFolder folder;
@@ -73,6 +80,10 @@ class ModelTable {
     uint32_t executions = 1;  // of models and pipelines for one Call of `served`, itself included
     uint64_t fingerprint = 0;
     std::unique_ptr<Pipeline> pipeline;  // or null
+    // Also while a model that may leave memory is in it: pipelines use it (models/residence.h). Null for others.
+    std::shared_ptr<bus::Served> stand_in;
+    bool missing = false;               // `served` is `stand_in`
+    uint64_t bytes = 0, loaded_ms = 0;  // in memory, as an estimate; since when (Unix time)
   };
   struct Model {
     std::map<uint64_t, Slot> versions;
@@ -84,9 +95,10 @@ class ModelTable {
     std::map<std::string, std::string> skipped;  // ModelFolder::skipped
   };
 
-  base::Status load_versions(const ModelFolder& folder, const ModelConfig& config, const Loader& loader, Model& model);
+  base::Status load_versions(const ModelFolder& folder, const ModelConfig& config, const Loader& loader, Model& model,
+                             Into into);
   base::Status load_version(const ModelFolder& folder, const ModelConfig& config, const Loader& loader,
-                            uint64_t version, Slot& slot);
+                            uint64_t version, Slot& slot, Into into);
   base::Result<std::shared_ptr<bus::Served>> build(const ModelFolder& folder, const ModelConfig& config,
                                                    const Loader& loader, uint64_t version, Slot& slot);
   base::Result<std::shared_ptr<bus::Served>> build_pipeline(const Pipeline& from, const Loader& loader,
@@ -102,6 +114,8 @@ class ModelTable {
   std::map<std::string, Model> models_;
   std::map<std::string, std::string> skipped_;
   std::vector<Retired> retired_;
+  Residence* residence_ = nullptr;  // models may be out of memory; null: all are in it
+  uint64_t leaving_ = 0;            // bytes of what is retired and not destroyed
 };
 
 }  // namespace weir::models

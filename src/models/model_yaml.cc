@@ -68,6 +68,9 @@ class DocumentReader {
   void count(const Yaml& node, uint32_t& out) {
     if (scalar(node)) take(node, base::parse_count(node.scalar, UINT32_MAX), out);
   }
+  void bytes(const Yaml& node, uint64_t& out) {
+    if (scalar(node)) take(node, base::parse_size(node.scalar), out);
+  }
   void flag(const Yaml& node, bool& out) {
     if (scalar(node)) take(node, base::parse_switch(node.scalar), out);
   }
@@ -116,6 +119,7 @@ class Reading : DocumentReader {
          {"instances", [&](auto& v) { count(v, out_.instances); }},
          {"devices", [&](auto& v) { devices(v); }},
          {"max_concurrency", [&](auto& v) { count(v, out_.max_concurrency); }},
+         {"memory", [&](auto& v) { bytes(v, out_.memory.emplace()); }},
          {"decoupled", [&](auto& v) { flag(v, out_.decoupled); }},
          {"response_cache", [&](auto& v) { flag(v, out_.response_cache); }},
          {"versions", [&](auto& v) { versions(v); }},

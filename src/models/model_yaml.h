@@ -6,6 +6,7 @@
 //   instances: 2                 # with `devices`: on each of them
 //   devices: [cuda:0, cuda:1]    # or all (GPUs), auto (GPUs where they are there), cpu; by default as the engine likes
 //   max_concurrency: 0           # calls inside at once; more wait, as many as max_queue; 0 = any number
+//   memory: 2GiB                 # what a version takes of models.memory; by default as much as its files have
 //   decoupled: false
 //   response_cache: false        # keep answers for requests that ask the same
 //   versions: latest             # latest | {latest: 2} | all | [1, 3]

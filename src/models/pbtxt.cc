@@ -8,6 +8,7 @@
 #include "base/encoding.h"
 #include "base/units.h"
 #include "model_config.pb.h"
+#include "models/config_fields.h"
 #include "models/model_config.h"
 #include "models/pbtxt_sequence.h"
 
@@ -63,6 +64,10 @@ class PbtxtReading {
   }
 
   base::Result<ModelConfig> read() {
+    auto shown = check_fields(in_);
+    if (!shown) return shown.error();
+    out_.notes = std::move(*shown);
+    out_.as_triton = in_.SerializeAsString();
     out_.name = in_.name();
     out_.engine = engine();
     out_.file = in_.default_model_filename();
@@ -72,12 +77,11 @@ class PbtxtReading {
     out_.decoupled = in_.model_transaction_policy().decoupled();
     out_.response_cache = in_.response_cache().enable();
     for (const auto& [key, value] : in_.parameters()) out_.parameters[key] = value.string_value();
-    if (auto s = concurrency(); !s.ok()) return s;
-    for (auto step : {&PbtxtReading::refuse, &PbtxtReading::inputs, &PbtxtReading::outputs, &PbtxtReading::versions,
-                      &PbtxtReading::batching, &PbtxtReading::sequence, &PbtxtReading::instances,
-                      &PbtxtReading::ensemble, &PbtxtReading::warm_up})
+    if (auto s = own_parameters(); !s.ok()) return s;
+    for (auto step :
+         {&PbtxtReading::inputs, &PbtxtReading::outputs, &PbtxtReading::versions, &PbtxtReading::batching,
+          &PbtxtReading::sequence, &PbtxtReading::instances, &PbtxtReading::ensemble, &PbtxtReading::warm_up})
       if (auto s = (this->*step)(); !s.ok()) return s;
-    note_the_rest();
     return std::move(out_);
   }
 
@@ -88,19 +92,18 @@ class PbtxtReading {
     return !in_.backend().empty() ? in_.backend() : in_.platform();
   }
 
-  // Triton has no field for it.
-  base::Status concurrency() {
-    auto given = out_.parameters.find("max_concurrency");
-    if (given == out_.parameters.end()) return {};
-    auto most = base::parse_count(given->second, UINT32_MAX);
-    if (!most) return base::invalid("parameter 'max_concurrency': " + most.error().text);
-    out_.max_concurrency = uint32_t(*most);
-    return {};
-  }
-
-  base::Status refuse() {
-    if (in_.batch_input_size() > 0 || in_.batch_output_size() > 0)
-      return base::failure(base::Code::kUnimplemented, "batch_input and batch_output are not served");
+  // Triton has no fields for these.
+  base::Status own_parameters() {
+    if (auto given = out_.parameters.find("max_concurrency"); given != out_.parameters.end()) {
+      auto most = base::parse_count(given->second, UINT32_MAX);
+      if (!most) return base::invalid("parameter 'max_concurrency': " + most.error().text);
+      out_.max_concurrency = uint32_t(*most);
+    }
+    if (auto given = out_.parameters.find("memory"); given != out_.parameters.end()) {
+      auto bytes = base::parse_size(given->second);
+      if (!bytes) return base::invalid("parameter 'memory': " + bytes.error().text);
+      out_.memory = *bytes;
+    }
     return {};
   }
 
@@ -124,9 +127,6 @@ class PbtxtReading {
     for (const auto& in : in_.input()) {
       TensorConfig t;
       if (auto s = tensor(in, t); !s.ok()) return s;
-      if (in.is_shape_tensor() || in.is_non_linear_format_io()) out_.notes.push_back("input.is_shape_tensor");
-      if (in.allow_ragged_batch())
-        return base::failure(base::Code::kUnimplemented, "ragged batches (input '" + in.name() + "') are not served");
       t.spec.optional = in.optional();
       if (in.format() != inference::ModelInput::FORMAT_NONE)
         t.spec.format = inference::ModelInput::Format_Name(in.format());
@@ -154,12 +154,9 @@ class PbtxtReading {
       node.model = step.model_name();
       node.name = "step " + std::to_string(out_.dag.nodes.size()) + " (" + node.model + ")";
       if (step.model_version() > 0) node.version = std::to_string(step.model_version());
-      if (!step.model_namespace().empty())
-        return base::failure(base::Code::kUnimplemented, "model_namespace of an ensemble's step is not served");
       for (const auto& [model, tensor] : step.input_map()) node.inputs[model] = tensor;
       for (const auto& [model, tensor] : step.output_map()) node.outputs[model] = tensor;
     }
-    if (in.max_inflight_requests() > 0) out_.notes.push_back("ensemble_scheduling.max_inflight_requests");
     return {};
   }
 
@@ -267,14 +264,25 @@ class PbtxtReading {
       }
       if (group.kind == InstanceGroup::Kind::kCpu && !group.devices.empty())
         return base::invalid("instance_group: KIND_CPU has no gpus");
-      if (in.has_rate_limiter()) out_.notes.push_back("instance_group.rate_limiter");
-      if (!in.host_policy().empty()) out_.notes.push_back("instance_group.host_policy");
-      if (!in.secondary_devices().empty()) out_.notes.push_back("instance_group.secondary_devices");
+      group.rate.priority = in.rate_limiter().priority();
+      for (const auto& need : in.rate_limiter().resources())
+        group.rate.resources.push_back({need.name(), need.global(), need.count()});
+      if (auto s = check_rate(group.rate); !s.ok()) return s;
       total += int64_t(group.count) * std::max<int64_t>(1, int64_t(group.devices.size()));
       out_.groups.push_back(std::move(group));
     }
     if (total > UINT32_MAX) return base::invalid("instance_group: too many instances");
     if (total > 0) out_.instances = uint32_t(total);
+    return {};
+  }
+
+  static base::Status check_rate(const sched::RateLimit& rate) {
+    constexpr size_t kMostResources = 64;
+    if (rate.resources.size() > kMostResources)
+      return base::invalid("instance_group: more than " + std::to_string(kMostResources) + " resources");
+    for (const auto& need : rate.resources)
+      if (need.name.empty() || need.name.find(' ') != std::string::npos)
+        return base::invalid("instance_group: the name of a resource is one word, not '" + need.name + "'");
     return {};
   }
 
@@ -285,19 +293,6 @@ class PbtxtReading {
       case inference::ModelInstanceGroup::KIND_MODEL: return InstanceGroup::Kind::kEngine;
       default: return InstanceGroup::Kind::kAuto;
     }
-  }
-
-  void note_the_rest() {
-    auto note = [this](bool there, const char* field) {
-      if (there) out_.notes.push_back(field);
-    };
-    note(in_.has_optimization(), "optimization");
-    note(in_.cc_model_filenames_size() > 0, "cc_model_filenames");
-    note(in_.metric_tags_size() > 0, "metric_tags");
-    note(in_.has_model_operations(), "model_operations");
-    note(in_.has_model_repository_agents(), "model_repository_agents");
-    note(!in_.runtime().empty(), "runtime");
-    note(in_.has_model_metrics(), "model_metrics");
   }
 
   const inference::ModelConfig& in_;

@@ -151,8 +151,6 @@ base::Status read_strategy(const Triton& in, msg::SequenceSpec& out) {
 
 base::Result<msg::SequenceSpec> read_sequence(const Triton& in) {
   msg::SequenceSpec out;
-  if (in.iterative_sequence())
-    return base::failure(base::Code::kUnimplemented, "sequence_batching: iterative_sequence is not served");
   if (in.max_sequence_idle_microseconds() > kLongestIdle)
     return unfit("max_sequence_idle_microseconds of more than a day");
   if (in.max_sequence_idle_microseconds() > 0)

@@ -9,7 +9,7 @@ namespace weir::models {
 
 // kInvalid for what is no type of a tensor here.
 msg::DType dtype_of(inference::DataType type);
-// Errors: INVALID_ARGUMENT; UNIMPLEMENTED for iterative sequences.
+// Errors: INVALID_ARGUMENT.
 base::Result<msg::SequenceSpec> read_sequence(const inference::ModelSequenceBatching& in);
 
 }  // namespace weir::models

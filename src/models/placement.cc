@@ -45,7 +45,7 @@ base::Status usable(const InstanceGroup& group, const std::string& engine, const
 }  // namespace
 
 base::Result<std::vector<std::string>> place(const std::vector<InstanceGroup>& groups, const std::string& engine,
-                                             const DeviceSupply& supply) {
+                                             const DeviceSupply& supply, std::vector<size_t>* of) {
   std::vector<std::string> places;
   for (const auto& group : groups) {
     auto on = group.devices;
@@ -60,6 +60,7 @@ base::Result<std::vector<std::string>> place(const std::vector<InstanceGroup>& g
       on = {group.kind == Kind::kDevices ? "cpu" : ""};
     }
     for (const auto& device : on) places.insert(places.end(), group.count, device);
+    if (of) of->resize(places.size(), size_t(&group - groups.data()));
   }
   return places;
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "sched/rate_limiter.h"
 
 namespace weir::models {
 
@@ -20,6 +21,7 @@ struct InstanceGroup {
   Kind kind = Kind::kEngine;
   uint32_t count = 1;                // instances; of kAuto on devices and kDevices on each of them
   std::vector<std::string> devices;  // "cuda:1", "host"; empty = every GPU
+  sched::RateLimit rate;             // resources that an instance needs while it runs a batch
 };
 
 // The devices of this machine, and the engines that can use them.
@@ -30,8 +32,9 @@ struct DeviceSupply {
   enum class Missing : uint8_t { kError, kCpu } missing = Missing::kError;
 };
 
-// Returns for each instance: a device, "cpu", or "" for the engine to choose. Errors: FAILED_PRECONDITION.
+// Returns for each instance: a device, "cpu", or "" for the engine to choose. `of` gets the place in `groups` of each,
+// unless it is null. Errors: FAILED_PRECONDITION.
 base::Result<std::vector<std::string>> place(const std::vector<InstanceGroup>& groups, const std::string& engine,
-                                             const DeviceSupply& supply);
+                                             const DeviceSupply& supply, std::vector<size_t>* of = nullptr);
 
 }  // namespace weir::models

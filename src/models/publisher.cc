@@ -42,7 +42,7 @@ bool Publisher::destroy_retired() {
       continue;
     }
     at->what.served.reset();
-    table_.destroyed(at->what.model, at->what.version);
+    table_.destroyed(at->what);
     at = leaving_.erase(at);
     any = true;
   }

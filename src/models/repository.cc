@@ -1,6 +1,7 @@
 #include "models/repository.h"
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <future>
 #include <set>
@@ -8,6 +9,7 @@
 
 #include "base/encoding.h"
 #include "base/log.h"
+#include "models/demand.h"
 #include "models/loader.h"
 #include "models/model_table.h"
 #include "models/publisher.h"
@@ -45,6 +47,8 @@ struct Repository::Parts {
   base::Result<ModelFolder> find(const std::string& name) const { return find_model_folder(options.roots, name); }
   base::Status load_all();
   base::Status load_one(const ModelFolder& folder, std::unique_ptr<Upload> upload);
+  base::Status load_one(const ModelFolder& folder, std::unique_ptr<Upload> upload, ModelTable::Into into);
+  base::Status load_wanted(const std::string& name);
   std::vector<std::string> nodes_first(const Folders& folders);
   void load_nodes(const ModelFolder& pipeline, const ModelConfig& config, std::set<std::string>& seen);
   base::Status load_named(const std::string& name, const LoadParameters& parameters);
@@ -73,6 +77,7 @@ struct Repository::Parts {
   std::set<std::string> wanted;  // kExplicit: what is to be loaded
   std::set<std::string> told;    // folders whose names the log has complained about
   Publisher publisher;
+  Demand demand{options, table, queue, [this](const auto& name) { return load_wanted(name); }, [this] { publish(); }};
   RestartBackoff restarts;
   Clock::time_point next_poll = Clock::time_point::max();
 };
@@ -96,9 +101,11 @@ void Repository::Parts::run() {
     for (auto& task : tasks) task();
     publisher.notify_settled();
     if (publisher.destroy_retired()) publish();
+    demand.step();
     revive();
     if (Clock::now() >= next_poll) rescan(Watch::Settle::kYes), next_poll = Clock::now() + options.poll_interval;
   }
+  demand.end();
   publisher.end();
 }
 
@@ -154,8 +161,19 @@ base::Result<Repository::Parts::Folders> Repository::Parts::scan() {
 }
 
 base::Status Repository::Parts::load_one(const ModelFolder& folder, std::unique_ptr<Upload> upload) {
+  const bool waits = demand.on() && (!table.serves(folder.name) || demand.is_missing(folder.name));
+  return load_one(folder, std::move(upload), waits ? ModelTable::Into::kReserve : ModelTable::Into::kMemory);
+}
+
+base::Status Repository::Parts::load_one(const ModelFolder& folder, std::unique_ptr<Upload> upload,
+                                         ModelTable::Into into) {
   watch.took(folder.name, folder.fingerprint());
-  return table.load(folder, loader, std::move(upload));
+  return table.load(folder, loader, std::move(upload), into);
+}
+
+base::Status Repository::Parts::load_wanted(const std::string& name) {
+  auto folder = find(name);
+  return folder ? load_one(*folder, nullptr, ModelTable::Into::kMemory) : not_found(name);
 }
 
 base::Status Repository::Parts::load_all() {
@@ -165,6 +183,10 @@ base::Status Repository::Parts::load_all() {
   for (const auto& name : options.startup)
     if (options.control == Control::kExplicit && name != "*") wanted.insert(name);
   if (std::count(options.startup.begin(), options.startup.end(), "*")) everything = true;
+  for (const auto& [name, folder] : *folders)
+    if (demand.on() && (std::count(options.startup.begin(), options.startup.end(), name) ||
+                        std::count(options.startup.begin(), options.startup.end(), "*")))
+      demand.want(name);
   for (const auto& [name, folder] : *folders) {
     if (everything) wanted.insert(name);
     table.register_model(name);
@@ -225,9 +247,10 @@ base::Status Repository::Parts::not_found(const std::string& name) const {
 base::Status Repository::Parts::check_request(const std::string& name, std::string_view verb) const {
   if (!good_model_name(name)) return bad_name(name);
   if (options.control == Control::kExplicit) return {};
+  constexpr std::array<std::string_view, 4> kControls{"none", "poll", "explicit", "demand"};
   return base::failure(base::Code::kFailedPrecondition,
                        "cannot " + std::string(verb) + " '" + name + "': models.control is '" +
-                           (options.control == Control::kPoll ? "poll" : "none") +
+                           std::string(kControls.at(size_t(options.control))) +
                            "'; requests load and unload models only with models.control: explicit");
 }
 

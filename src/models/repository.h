@@ -19,11 +19,12 @@
 #include "generation/token_model.h"
 #include "models/placement.h"
 #include "sched/decoupled_engine.h"
+#include "sched/demand_inbox.h"
 #include "sched/engine.h"
 
 namespace weir::models {
 
-enum class Control : uint8_t { kNone, kPoll, kExplicit };
+enum class Control : uint8_t { kNone, kPoll, kExplicit, kDemand };
 
 // The arguments with which an engine's maker loads one instance of a model version.
 struct LoadArgs {
@@ -45,7 +46,10 @@ struct RepositoryOptions {
   std::vector<std::string> roots;  // folders in Triton's layout, or single model files (models/folder.h)
   Control control = Control::kNone;
   base::Duration poll_interval = std::chrono::seconds(5);
-  std::vector<std::string> startup;              // explicit: models to load at start ("*" = all)
+  std::vector<std::string> startup;  // explicit, demand: models to load at start ("*" = all)
+  // demand: bytes of models in memory at once, 0 = any number; how many requests wait for one to be loaded, how long.
+  uint64_t memory = 0;
+  sched::DemandInbox::Bounds waiting;
   std::string default_model;                     // Catalog::default_model
   bool allow_config_override = false;            // `config` and `file:` parameters of a load request
   msg::BatchPolicy batching;                     // defaults for models that say nothing
@@ -53,6 +57,7 @@ struct RepositoryOptions {
   uint32_t max_concurrency = 0;                  // calls inside the engines at once, of all models; 0 = any number
   uint64_t response_cache = uint64_t(64) << 20;  // bytes of cached answers, of all models that ask for it; 0 = none
   base::ShareRule share;                         // of a model's places that one client may hold: limits.client_share
+  std::map<std::string, uint32_t> resources;     // of rate limiters, on each device; others: the most that is asked for
   DeviceSupply devices;                          // what instances can be placed on
   // The parameters that each engine knows: others in a model.yaml are errors. An engine that is not here takes any.
   std::map<std::string, std::vector<std::string_view>> parameters{{"pipeline", {}}};

@@ -108,6 +108,7 @@ struct AsConfigured {
   std::vector<std::string> devices;     // of each instance: "cuda:0", "cpu", or "" where the engine chose
   std::vector<PipelineStep> steps;      // of a pipeline
   std::optional<BatchPolicy> batching;  // as written, also where no batch can form; nothing where nothing is written
+  std::string as_triton;  // the whole of it, a serialized inference.ModelConfig; empty where it was not in that form
 };
 
 struct ModelSpec {

@@ -119,6 +119,11 @@ msg::Call* LimitedInbox::push_out(uint64_t tenant) {
   return calls_[slot];
 }
 
+void ConcurrencyLimiter::set_most(uint32_t most) {
+  std::lock_guard lock(mutex_);
+  most_ = most;
+}
+
 uint32_t ConcurrencyLimiter::inside() const {
   std::lock_guard lock(mutex_);
   return inside_;
@@ -148,7 +153,7 @@ ConcurrencyLimiter::Outcome ConcurrencyLimiter::enter(LimitedInbox& inbox, msg::
 
 bool ConcurrencyLimiter::next(Turn& out) {
   std::lock_guard lock(mutex_);
-  if (waiting_ == 0 || inside_ == most_) return false;
+  if (waiting_ == 0 || inside_ >= most_) return false;
   auto* inbox = turns_.front();
   turns_.pop_front();
   out = {inbox, inbox->first()};
@@ -231,7 +236,8 @@ base::Time LimitedInbox::leaves_at(const msg::Call& call) const {
 
 Status LimitedInbox::too_long() const {
   return base::try_again(Code::kUnavailable, "the request waited longer than its queue timeout for model '" +
-                                                 spec_.name + "'; try again later");
+                                                 spec_.name + "'" + std::string(limiter_->waits_for_) +
+                                                 "; try again later");
 }
 
 Status LimitedInbox::too_many() const {

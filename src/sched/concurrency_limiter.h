@@ -11,6 +11,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <string_view>
 
 #include "bus/stats.h"
 #include "msg/call.h"
@@ -22,13 +23,16 @@ namespace weir::sched {
 
 class ConcurrencyLimiter final : public ProxyInbox::Resumable {
  public:
-  explicit ConcurrencyLimiter(uint32_t most) : most_(most) {}  // at least 1
+  // `waits_for` stands behind the model's name where a Call is told that it has waited too long; a literal.
+  explicit ConcurrencyLimiter(uint32_t most, std::string_view waits_for = {}) : waits_for_(waits_for), most_(most) {}
   ConcurrencyLimiter(const ConcurrencyLimiter&) = delete;
   ConcurrencyLimiter& operator=(const ConcurrencyLimiter&) = delete;
 
+  // Any thread. With 0 every Call waits; with more, resume() lets in those that do.
+  void set_most(uint32_t most);
   uint32_t inside() const;
   size_t waiting() const;
-  // Lets in Calls that wait, as many as there are places.
+  // Lets in Calls that wait, as many as there are places. Any thread.
   void resume() override;
 
  private:
@@ -44,9 +48,10 @@ class ConcurrencyLimiter final : public ProxyInbox::Resumable {
   void leave();
   bool next(Turn& out);
 
-  const uint32_t most_;
+  const std::string_view waits_for_;
   mutable std::mutex mutex_;
-  uint32_t inside_ = 0;  // this and what follows: under mutex_
+  uint32_t most_;  // this and what follows: under mutex_
+  uint32_t inside_ = 0;
   size_t waiting_ = 0;
   std::deque<LimitedInbox*> turns_;  // each gate where Calls wait, once
 };

@@ -72,6 +72,20 @@ class Remote(harness.Case):
         self.assertEqual(1, code)
         self.assertIn("did you mean 'simple'?", err)
 
+    def test_shapes_and_fillings_need_no_numbers(self):
+        for value, expected in (('INPUT0:2,16=ones', '[2,16] [' + ','.join(['1'] * 32)), ('INPUT0:1x16=random', '[1,16] [')):
+            shape = value[len('INPUT0:'):value.index('=')]
+            code, out, err = weir('infer', 'simple', self.server.address, '-i', value, '-i', f'INPUT1:{shape}=zeros')
+            self.assertEqual(0, code, err)
+            self.assertIn('OUTPUT0 INT32' + expected, out)
+
+    def test_what_is_missing_is_said(self):
+        for given, text in (((), "model 'simple' takes INPUT0 INT32[-1,16] (-i INPUT0=zeros or =@file.npy); INPUT1"),
+                            (('-i', 'INPUT0=zeros'), "model 'simple' also takes INPUT1 INT32[-1,16] (-i INPUT1=zeros")):
+            code, _, err = weir('infer', 'simple', self.server.address, *given)
+            self.assertEqual(1, code)
+            self.assertIn(text, err)
+
     def test_ready_load_and_unload(self):
         self.assertEqual(0, weir('ready', self.server.address)[0])
         self.assertEqual(0, weir('unload', 'identity', self.server.address)[0])

@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import struct
 import tempfile
+import urllib.parse
 
 import grpc
 
@@ -51,6 +52,21 @@ class Decoupled(harness.GrpcCase):
         self.assertEqual([(100, 0), (101, 1), (102, 2)], [numbers(a) for a in answers])
         self.assertEqual([False] * 3, [is_final(a) for a in answers])
         self.assertEqual({'r'}, {a.infer_response.id for a in answers})
+
+    def test_an_event_source_comes_back_for_the_rest_and_stops_at_the_end(self):
+        request = urllib.parse.quote(self.json([5, 6, 7]))
+
+        def get(*headers):
+            return curl(self.server.url(f'/v2/models/{MODEL}/generate_stream?request={request}'), *headers)
+
+        whole = get('-H', 'Accept: text/event-stream')
+        events = whole.body.decode().split('\n\n')
+        self.assertEqual(['id: 1', 'id: 2', 'id: 3'], [e.split('\n')[0] for e in events[:3]])
+        self.assertEqual([5, 6, 7], [json.loads(e.split('data: ')[1])['OUT'] for e in events[:3]])
+        self.assertEqual(['event: end\nid: end\ndata: {}', ''], events[3:])
+        rest = get('-H', 'Last-Event-ID: 2')
+        self.assertEqual(events[2:], rest.body.decode().split('\n\n'))
+        self.assertEqual(204, get('-H', 'Last-Event-ID: end').status)
 
     def test_the_end_is_told_to_those_who_ask_for_it(self):
         answers = list(self.stream(request([7], empty_final=True), request([], name='none', empty_final=True)))

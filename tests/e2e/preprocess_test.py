@@ -39,6 +39,9 @@ def repository():
         (root / name / '1').mkdir(parents=True)
         ow.save(str(root / name / '1/model.onnx'), colours(shape, axes))
         (root / name / 'model.yaml').write_text(labels + f'preprocess: {how}\n')
+    for name, shape, axes in (('bare', ['batch', 3, 16, 16], [2, 3]), ('last', [1, 'h', 'w', 3], [1, 2])):
+        (root / name / '1').mkdir(parents=True)
+        ow.save(str(root / name / '1/model.onnx'), colours(shape, axes))
     (root / 'wrong/1').mkdir(parents=True)
     ow.save(str(root / 'wrong/1/model.onnx'), colours(['batch', 3, 16, 16], [2, 3]))
     (root / 'wrong/model.yaml').write_text('preprocess: {crop: 15}\n')
@@ -109,6 +112,23 @@ class Pictures(harness.GrpcCase):
                 self.assertEqual(label, best.split(':')[2])
         self.assertEqual(3, len(answer.json()['outputs'][0]['data']))
         self.assertEqual('red', self.post('one', picture(50, 20, 'JPEG', 0)).json()['outputs'][0]['data'][0].split(':')[2])
+
+    def test_the_command_sends_pictures_to_both_kinds_of_models(self):
+        path = harness.scratch() / 'picture.jpg'
+        path.write_bytes(picture(40, 30, 'JPEG'))
+        whole = np.asarray(Image.open(path), np.float32) / 255
+        small = np.asarray(Image.open(path).resize((16, 16), Image.BILINEAR), np.float32) / 255
+
+        def infer(model, name='data'):
+            done = harness.subprocess.run([str(harness.WEIR), 'infer', model, self.server.address, '-i', f'{name}=@{path}', '-o', 'json'],
+                                          capture_output=True, text=True)
+            self.assertEqual(0, done.returncode, done.stderr)
+            return harness.json.loads(done.stdout)['outputs'][0]['data']
+
+        np.testing.assert_allclose(infer('bare'), small.mean(axis=(0, 1)), rtol=1e-4)
+        np.testing.assert_allclose(infer('bare', 'data:1,3,16,16'), infer('bare'))
+        np.testing.assert_allclose(infer('last'), whole.mean(axis=(0, 1)), rtol=1e-4)
+        self.assertEqual(3, len(infer('imagenet')))
 
     def test_metadata_shows_what_clients_send(self):
         metadata = curl(self.server.url('/v2/models/imagenet')).json()

@@ -22,7 +22,7 @@ ROOMS = {  # room: the rooms and libraries that it may see
     'dialects': 'base msg wire text marshal bus session',
     'engines': 'base msg images text device sched generation marshal',
     'models': 'base msg images bus device session sched generation engines',
-    'app': 'base msg wire text device bus net marshal auth session sched generation dialects engines models',
+    'app': 'base msg wire images text device bus net marshal auth session sched generation dialects engines models',
 }
 SEALED = {'dialects', 'engines'}          # their folders are strangers to each other
 

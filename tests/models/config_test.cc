@@ -144,7 +144,8 @@ TEST(Pbtxt, WhatWouldChangeAnswersIsRefusedAndTheRestIsNoted) {
             base::Code::kUnimplemented);
   auto config = parse_pbtxt("optimization { graph { level: 1 } } response_cache { enable: true }", "p", {});
   ASSERT_TRUE(config);
-  EXPECT_EQ(config->notes, std::vector<std::string>{"optimization"});
+  EXPECT_EQ(config->notes,
+            std::vector<std::string>{"optimization.graph.level (engines.onnx.graph_optimization sets it)"});
 }
 
 TEST(Pbtxt, AReshapeIsWhatTheModelFileHas) {

@@ -330,5 +330,19 @@ TEST(Repository, WhatNobodyAskedForIsUnloadedAndNotUnavailable) {
   EXPECT_EQ(states(), (std::vector{ModelState::kReady, ModelState::kUnloaded}));
 }
 
+TEST(Repository, AnInstanceThatNeedsMoreOfAResourceThanThereIsDoesNotLoad) {
+  const char* needs =
+      "backend: 'builtin' instance_group { kind: KIND_CPU rate_limiter { resources { name: 'R' count: 2 } } }";
+  test::Disk disk({{"a/config.pbtxt", needs}, {"b/config.pbtxt", needs}});
+  Repo repo(disk, [](RepositoryOptions& options) { options.resources = {{"R", 1}}; });
+  ASSERT_TRUE(repo.repository->start().ok());
+  EXPECT_EQ(repo.rows(),
+            "a/1 UNAVAILABLE (an instance needs 2 of resource 'R', and models.resources has 1)\n"
+            "b/1 UNAVAILABLE (an instance needs 2 of resource 'R', and models.resources has 1)\n");
+  Repo enough(disk);
+  ASSERT_TRUE(enough.repository->start().ok());
+  EXPECT_EQ(enough.rows(), "a/1 READY\nb/1 READY\n");
+}
+
 }  // namespace
 }  // namespace weir::models

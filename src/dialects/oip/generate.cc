@@ -2,12 +2,13 @@
 
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
-#include "wire/sse.h"
 
 namespace weir::oip {
 namespace {
 
 void serve(OipState& state, wire::Exchange& exchange, const wire::PathArgs& args, Delivery delivery) {
+  if (exchange.request().method == "HEAD") return respond_error(exchange, base::invalid("this answers GET and POST"));
+  if (is_over(exchange, Repeatable::kYes)) return;
   auto found = state.bus.catalog(marshal::models_of(exchange.request())).resolve(args["model"], args["version"]);
   if (!found) return respond_error(exchange, found.error());
   bus::Served& served = **found;
@@ -23,18 +24,6 @@ void generate(OipState& state, wire::Exchange& exchange, const wire::PathArgs& a
 }
 void generate_stream(OipState& state, wire::Exchange& exchange, const wire::PathArgs& args) {
   serve(state, exchange, args, Delivery::kStream);
-}
-
-void open_stream(wire::Exchange& exchange) {
-  if (exchange.responding()) return;
-  exchange.head(wire::stream_head());
-}
-
-void send_event(wire::Exchange& exchange, std::string_view json) {
-  open_stream(exchange);
-  std::string event;
-  wire::append_sse(event, json);
-  exchange.body(base::Bytes::adopt(std::move(event)));
 }
 
 bool read_parameter(marshal::JsonCursor& json, msg::ParamValue& out) {

@@ -14,10 +14,14 @@
 // and answers {["id",]"model_name","model_version","text_output"[,"details":{"finish_reason":"length"|"eos_token"|
 // "stop_sequence","logprobs":[{"id","text","logprob","special"}]}]}; streamed, each event has what is new, details of
 // its one "token", and the last one the finish_reason. There is no [DONE]. A failure in mid-stream is {"error":…}.
+//
+// GET …/generate_stream?request=… is for EventSource (event_stream.h): the same object in the query. It can be resumed
+// where its answer is the same each time: of a model of tensors, of text at temperature 0 or with a seed.
 #pragma once
 
 #include <string>
 
+#include "dialects/oip/event_stream.h"
 #include "dialects/oip/inference.h"
 #include "dialects/oip/state.h"
 #include "wire/router.h"
@@ -35,8 +39,6 @@ void generate_tensors(OipState& state, wire::Exchange& exchange, const wire::Pat
 void generate_text(OipState& state, wire::Exchange& exchange, bus::Served& served, Delivery delivery);
 
 // generate.cc: what both have in common.
-void open_stream(wire::Exchange& exchange);
-void send_event(wire::Exchange& exchange, std::string_view json);
 // A value as a parameter: true, false, number or string.
 bool read_parameter(marshal::JsonCursor& json, msg::ParamValue& out);
 // `{"id":…,"model_name":…,"model_version":…`; without the id where the request had none.

@@ -130,7 +130,7 @@ class TensorGenerate final : public wire::ExchangeListener, public Inference {
     call().model = args["model"];
     call().version = args["version"];
     if (streams()) limit_answers();
-    const base::Bytes& body = exchange_.content();
+    const base::Bytes body = request_of(exchange_);
     Status status = find();
     if (status.ok() && body.size() > kLongRequest) {
       auto read = [body, slabs = &state_.slabs, spec = &spec()](msg::Call& call, InferOptions& options) {
@@ -165,8 +165,7 @@ class TensorGenerate final : public wire::ExchangeListener, public Inference {
       reply_ = std::move(text);
       return;
     }
-    open_stream(exchange_);
-    exchange_.body(base::Bytes::adopt(std::move(text)));
+    events_.send_text(std::move(text));
   }
   void ended(Status status) override {
     exchange_.record().set_outcome(status);
@@ -175,13 +174,13 @@ class TensorGenerate final : public wire::ExchangeListener, public Inference {
     if (!status.ok()) {
       std::string error = "{\"error\":";
       marshal::write_string(error, status.text);
-      send_event(exchange_, error + "}");
+      events_.send(error + "}");
     }
-    open_stream(exchange_);
-    exchange_.end();
+    events_.end();
   }
 
-  std::string reply_;  // where one answer is taken
+  EventStream events_{exchange_};  // where any number is
+  std::string reply_;              // where one answer is taken
 };
 
 }  // namespace

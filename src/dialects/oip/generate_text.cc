@@ -214,14 +214,13 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
     piece_.clear(), token_.clear();
     gathered_.release();
     if (!streams()) return respond_inferred(exchange_, std::move(out));
-    send_event(exchange_, out);
+    events_.send(out);
   }
 
   void finish(std::string_view reason) {
     if (!streams() || request_.details || !piece_.empty()) send(reason);
     if (!streams()) return;
-    open_stream(exchange_);
-    exchange_.end();
+    events_.end();
   }
   void fail(const Status& status) {
     leave();
@@ -229,8 +228,8 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
     exchange_.record().set_outcome(status);
     std::string error = "{\"error\":";
     marshal::write_string(error, status.text);
-    send_event(exchange_, error + "}");
-    exchange_.end();
+    events_.send(error + "}");
+    events_.end();
   }
 
   void leave() {
@@ -239,6 +238,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
   }
 
   Exchange& exchange_;
+  EventStream events_{exchange_};  // where it streams
   TextRequest request_;
   Grammar grammar_;
   bus::Served& served_;  // looked up in this turn, or kept alive by the task and the Call
@@ -261,7 +261,7 @@ class LongRequest final : public wire::ExchangeListener, bus::OffloadListener {
   void on_close(Exchange&, bool) override { reading_.abandon(); }
 
   Status start() {
-    const base::Bytes& body = exchange_.content();
+    const base::Bytes body = request_of(exchange_);
     return reading_.send(std::make_unique<ReadLong>(body, served_.spec.text, delivery_), body.size(), served_,
                          exchange_.ticket(), marshal::tenant_of(exchange_.request()));
   }
@@ -276,10 +276,16 @@ class LongRequest final : public wire::ExchangeListener, bus::OffloadListener {
   bus::OffloadHandle reading_;
 };
 
+Repeatable repeats(const marshal::GenerationParams& params, const msg::TextSpec& spec) {
+  const bool greedy = params.temperature.value_or(spec.defaults.temperature) == 0;
+  return greedy || params.seed || spec.defaults.seed ? Repeatable::kYes : Repeatable::kNo;
+}
+
 // `start` begins it.
 template <class Start>
 void run(OipState& state, Exchange& exchange, TextRequest request, bus::Served& served, Delivery delivery,
          Start start) {
+  if (is_over(exchange, repeats(request.params, *served.spec.text))) return;
   auto generate = std::make_unique<TextGenerate>(state, exchange, std::move(request), served, delivery);
   TextGenerate& running = *generate;
   exchange.attach(std::move(generate));
@@ -299,7 +305,7 @@ void LongRequest::on_task(Status status, std::unique_ptr<bus::OffloadTask> task)
 }  // namespace
 
 void generate_text(OipState& state, Exchange& exchange, bus::Served& served, Delivery delivery) {
-  const base::Bytes& body = exchange.content();
+  const base::Bytes body = request_of(exchange);
   if (body.size() > wire::kLongBody) {
     auto reading = std::make_unique<LongRequest>(state, exchange, served, delivery);
     LongRequest& begun = *reading;

@@ -1,5 +1,7 @@
 #include "dialects/oip/views.h"
 
+#include <algorithm>
+
 #include "base/units.h"
 #include "bus/cache_stats.h"
 #include "bus/response_stats.h"
@@ -106,27 +108,75 @@ void fill(pb::ModelVersionPolicy& to, const msg::VersionPolicy& policy) {
     for (uint64_t version : policy.specific) to.mutable_specific()->add_versions(int64_t(version));
 }
 
-// A group for each stretch of instances on one device. KIND_MODEL: the engine has chosen.
-void fill_groups(pb::ModelConfig& to, const msg::ModelSpec& spec) {
+// Where the instances come from: the number of the group that was written for each, -1 where none was.
+std::vector<int> groups_written(const pb::ModelConfig& written, uint32_t instances) {
+  std::vector<int> out;
+  for (int i = 0; i < written.instance_group_size(); ++i) {
+    const auto& group = written.instance_group(i);
+    const uint64_t of_group = uint64_t(std::max(1, group.count())) * uint64_t(std::max(1, group.gpus_size()));
+    if (!group.passive() && out.size() + of_group <= instances) out.insert(out.end(), of_group, i);
+  }
+  // KIND_AUTO and KIND_GPU may have become any number of instances: then only a single group can be told.
+  if (out.size() != instances) out.assign(instances, written.instance_group_size() == 1 ? 0 : -1);
+  return out;
+}
+
+// A group for each stretch of instances on one device that were written as one. KIND_MODEL: the engine has chosen.
+void fill_groups(pb::ModelConfig& to, const msg::ModelSpec& spec, const pb::ModelConfig& written) {
   constexpr std::string_view kGpu = "cuda:";
   std::vector<std::string> devices = spec.configured.devices;
   devices.resize(spec.instances);
-  std::string_view last;
-  for (const std::string& device : devices) {
-    if (to.instance_group_size() > 0 && device == last) {
+  const std::vector<int> groups = groups_written(written, spec.instances);
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const std::string& device = devices[i];
+    if (i > 0 && device == devices[i - 1] && groups[i] == groups[i - 1]) {
       auto& group = *to.mutable_instance_group(to.instance_group_size() - 1);
       group.set_count(group.count() + 1);
       continue;
     }
     auto& group = *to.add_instance_group();
-    group.set_name(spec.name + '_' + std::to_string(to.instance_group_size() - 1));
+    if (groups[i] >= 0) group = written.instance_group(groups[i]);
+    if (group.name().empty()) group.set_name(spec.name + '_' + std::to_string(to.instance_group_size() - 1));
     group.set_count(1);
     using Group = pb::ModelInstanceGroup;
     group.set_kind(device.empty() ? Group::KIND_MODEL : device == "cpu" ? Group::KIND_CPU : Group::KIND_GPU);
+    group.clear_gpus();
     if (auto gpu = base::parse_count(device.starts_with(kGpu) ? device.substr(kGpu.size()) : "", INT32_MAX))
       group.add_gpus(int32_t(*gpu));
-    last = device;
   }
+  for (const auto& group : written.instance_group())
+    if (group.passive()) *to.add_instance_group() = group;
+}
+
+template <class Tensors>
+auto of_name(const Tensors& written, const std::string& name) {
+  auto found = std::find_if(written.begin(), written.end(), [&](const auto& t) { return t.name() == name; });
+  return found == written.end() ? typename Tensors::value_type() : *found;
+}
+
+void fill(pb::ModelInput& to, const msg::TensorSpec& tensor) {
+  to.set_name(tensor.name);
+  to.set_data_type(data_type(tensor.dtype));
+  to.clear_dims();
+  for (int64_t d : tensor.shape.dims()) to.add_dims(d);
+  to.set_optional(tensor.optional);
+  if (auto format = pb::ModelInput::FORMAT_NONE; pb::ModelInput::Format_Parse(tensor.format, &format))
+    to.set_format(format);
+}
+
+void fill(pb::ModelOutput& to, const msg::TensorSpec& tensor) {
+  to.set_name(tensor.name);
+  to.set_data_type(data_type(tensor.dtype));
+  to.clear_dims();
+  for (int64_t d : tensor.shape.dims()) to.add_dims(d);
+  to.set_label_filename(tensor.label_file);
+}
+
+// The configuration in Triton's form, with the fields that nothing else here knows; empty where it had another form.
+pb::ModelConfig as_written(const msg::ModelSpec& spec) {
+  pb::ModelConfig out;
+  if (!out.ParseFromString(spec.configured.as_triton)) out.Clear();
+  return out;
 }
 
 void fill(pb::ModelEnsembling& to, const std::vector<msg::PipelineStep>& steps) {
@@ -161,31 +211,19 @@ pb::ModelMetadataResponse metadata(const bus::Catalog& catalog, const bus::Serve
 
 pb::ModelConfig config(const bus::Served& served) {
   const msg::ModelSpec& spec = served.spec;
-  pb::ModelConfig out;
+  const pb::ModelConfig written = as_written(spec);
+  pb::ModelConfig out = written;
   out.set_name(spec.name);
   out.set_platform(spec.platform);
   out.set_backend(backend(spec));
   out.set_max_batch_size(int32_t(spec.max_batch));
   fill(*out.mutable_version_policy(), spec.configured.versions);
   out.set_default_model_filename(spec.configured.file);
-  for (const auto& tensor : spec.inputs) {
-    auto& to = *out.add_input();
-    to.set_name(tensor.name);
-    to.set_data_type(data_type(tensor.dtype));
-    for (int64_t d : tensor.shape.dims()) to.add_dims(d);
-    to.set_optional(tensor.optional);
-    if (auto format = pb::ModelInput::FORMAT_NONE; pb::ModelInput::Format_Parse(tensor.format, &format))
-      to.set_format(format);
-  }
-  for (const auto& tensor : spec.outputs) {
-    auto& to = *out.add_output();
-    to.set_name(tensor.name);
-    to.set_data_type(data_type(tensor.dtype));
-    for (int64_t d : tensor.shape.dims()) to.add_dims(d);
-    to.set_label_filename(tensor.label_file);
-  }
+  out.clear_input(), out.clear_output(), out.clear_instance_group(), out.clear_scheduling_choice();
+  for (const auto& tensor : spec.inputs) fill(*out.add_input() = of_name(written.input(), tensor.name), tensor);
+  for (const auto& tensor : spec.outputs) fill(*out.add_output() = of_name(written.output(), tensor.name), tensor);
   if (spec.configured.steps.empty()) {
-    fill_groups(out, spec);
+    fill_groups(out, spec, written);
     const msg::BatchPolicy& batching = spec.configured.batching.value_or(spec.batching);
     if (const auto* keeps = dynamic_cast<const msg::KeepsSequences*>(served.inbox.get()))
       fill(*out.mutable_sequence_batching(), keeps->sequences());
@@ -193,6 +231,7 @@ pb::ModelConfig config(const bus::Served& served) {
       fill(*out.mutable_dynamic_batching(), batching);
   } else {
     fill(*out.mutable_ensemble_scheduling(), spec.configured.steps);
+    out.mutable_ensemble_scheduling()->set_max_inflight_requests(written.ensemble_scheduling().max_inflight_requests());
   }
   for (const auto& [name, value] : spec.parameters) (*out.mutable_parameters())[name].set_string_value(value);
   out.mutable_model_transaction_policy()->set_decoupled(spec.decoupled || spec.text);

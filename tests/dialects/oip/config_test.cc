@@ -64,6 +64,38 @@ TEST(OipModelConfig, HasAGroupForTheInstancesOfEachDevice) {
   EXPECT_EQ(text(config_of(spec), "instance_group"), "instance_group { name: \"m_0\" count: 4 kind: KIND_MODEL } ");
 }
 
+TEST(OipModelConfig, ShowsWhatWasWrittenBesideWhatTookEffect) {
+  msg::ModelSpec spec = spec_of("onnx");
+  spec.instances = 3, spec.max_batch = 4;
+  spec.inputs.push_back({"x", msg::DType::kFp32, {3}});
+  spec.configured.devices = {"cpu", "cpu", "cpu"};
+  inference::ModelConfig written;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
+      name: "other" max_batch_size: 64 backend: "onnxruntime"
+      input { name: "x" data_type: TYPE_FP64 dims: [ -1 ] reshape { shape: [ 3, 1 ] } is_shape_tensor: true }
+      input { name: "left out" data_type: TYPE_FP32 dims: 1 }
+      instance_group { name: "a" count: 2 kind: KIND_CPU host_policy: "p" }
+      instance_group { count: 1 kind: KIND_CPU rate_limiter { priority: 3 } }
+      instance_group { name: "idle" count: 7 passive: true }
+      optimization { graph { level: 2 } } metric_tags { key: "k" value: "v" }
+      dynamic_batching { } model_warmup { name: "w" batch_size: 1 })",
+                                                            &written));
+  spec.configured.as_triton = written.SerializeAsString();
+  auto config = config_of(spec);
+  EXPECT_EQ(config.name(), "m");
+  EXPECT_EQ(config.max_batch_size(), 4);
+  EXPECT_EQ(text(config, "input"),
+            "input { name: \"x\" data_type: TYPE_FP32 dims: 3 reshape { shape: 3 shape: 1 } is_shape_tensor: true } ");
+  EXPECT_EQ(text(config, "instance_group"),
+            "instance_group { name: \"a\" count: 2 kind: KIND_CPU host_policy: \"p\" } "
+            "instance_group { name: \"m_1\" count: 1 kind: KIND_CPU rate_limiter { priority: 3 } } "
+            "instance_group { name: \"idle\" count: 7 passive: true } ");
+  EXPECT_EQ(text(config, "optimization"), "optimization { graph { level: 2 } } ");
+  EXPECT_EQ(text(config, "metric_tags"), "metric_tags { key: \"k\" value: \"v\" } ");
+  EXPECT_EQ(text(config, "model_warmup"), "model_warmup { name: \"w\" batch_size: 1 } ");
+  EXPECT_FALSE(config.has_dynamic_batching()) << "it is not in effect";
+}
+
 TEST(OipModelConfig, APipelineIsAnEnsemble) {
   msg::ModelSpec spec = spec_of("pipeline");
   spec.batching.dynamic = true;

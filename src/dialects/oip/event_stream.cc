@@ -1,0 +1,65 @@
+#include "dialects/oip/event_stream.h"
+
+#include <utility>
+
+#include "base/units.h"
+#include "wire/sse.h"
+
+namespace weir::oip {
+namespace {
+
+constexpr std::string_view kLastId = "end";
+
+bool is_get(const wire::Exchange& exchange) { return exchange.request().method != "POST"; }
+
+std::string_view last_event_id(const wire::Exchange& exchange) {
+  return is_get(exchange) ? exchange.request().fields.find("last-event-id") : std::string_view();
+}
+
+}  // namespace
+
+EventStream::EventStream(wire::Exchange& exchange) : exchange_(exchange), numbered_(is_get(exchange)) {
+  if (auto last = base::parse_count(std::string(last_event_id(exchange)))) skipped_ = *last;
+}
+
+void EventStream::open() {
+  if (!exchange_.responding()) exchange_.head(wire::stream_head());
+}
+
+void EventStream::send(std::string_view json) {
+  std::string event;
+  wire::append_sse(event, json);
+  send_text(std::move(event));
+}
+
+void EventStream::send_text(std::string text) {
+  if (++sent_ <= skipped_) return;
+  open();
+  if (numbered_) text.insert(0, "id: " + std::to_string(sent_) + '\n');
+  exchange_.body(base::Bytes::adopt(std::move(text)));
+}
+
+void EventStream::end() {
+  open();
+  if (numbered_) {
+    std::string event;
+    wire::append_sse(event, "{}", "end", kLastId);
+    exchange_.body(base::Bytes::adopt(std::move(event)));
+  }
+  exchange_.end();
+}
+
+base::Bytes request_of(const wire::Exchange& exchange) {
+  return is_get(exchange) ? base::Bytes::adopt(exchange.request().query_value("request")) : exchange.content();
+}
+
+bool is_over(wire::Exchange& exchange, Repeatable repeatable) {
+  const std::string_view last = last_event_id(exchange);
+  if (last.empty() || (last != kLastId && repeatable == Repeatable::kYes)) return false;
+  wire::Response response;
+  response.status = 204;
+  exchange.respond(std::move(response), {});
+  return true;
+}
+
+}  // namespace weir::oip

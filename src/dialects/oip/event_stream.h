@@ -1,0 +1,43 @@
+// EventStream: the answer of …/generate_stream, as Server-Sent Events (WHATWG HTML, section 9.2). On the shard.
+//
+// A GET is for EventSource, which sends no body, and which comes back by itself whenever a stream ends, with the id of
+// the last event in Last-Event-ID. So events have their number as id, the last one is `event: end` with the id "end",
+// and whoever comes back with that is told 204, which ends it. With a number the answer is made again from the
+// beginning and continues behind that event; an answer that would be another one the second time is not: 204, too.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "wire/exchange.h"
+
+namespace weir::oip {
+
+class EventStream {
+ public:
+  explicit EventStream(wire::Exchange& exchange);
+
+  // `json` as one event; `text` is one event already.
+  void send(std::string_view json);
+  void send_text(std::string text);
+  void end();
+
+ private:
+  void open();
+
+  wire::Exchange& exchange_;
+  bool numbered_ = false;            // a GET
+  uint64_t sent_ = 0, skipped_ = 0;  // events; those up to the latter have been sent before
+};
+
+// The JSON of a request: its body; of a GET the value of the query's `request`.
+base::Bytes request_of(const wire::Exchange& exchange);
+// The client has had all of it, or what cannot be made again: it is told 204. `repeatable`: the same request has the
+// same answer.
+enum class Repeatable : bool { kNo, kYes };
+bool is_over(wire::Exchange& exchange, Repeatable repeatable);
+
+}  // namespace weir::oip

@@ -1,0 +1,58 @@
+// Demand: models come into memory when a request asks for them, and the least recently used leave when there is no room
+// (models.control: demand).
+//
+// Each model is loaded once when it is first seen, so that what it takes and makes is known, and what is wrong with it;
+// then it serves with a stand-in whose Calls wait (sched/demand_inbox.h). The first of them asks for it here. One model
+// is loaded at a time, in the order in which they were asked for, once those that make room have left.
+//
+// Repository thread, but for what a stand-in asks.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "models/repository.h"
+#include "models/residence.h"
+#include "models/task_queue.h"
+#include "sched/deadline_timer.h"
+
+namespace weir::models {
+
+class Demand {
+ public:
+  // How long requests for a model fail at once after it has failed to load; then one tries again.
+  static constexpr base::Duration kQuiet = std::chrono::seconds(10);
+
+  // All borrowed. `load` brings a model into memory; `publish` gives what the table has now to the shards.
+  Demand(const RepositoryOptions& options, ModelTable& table, std::shared_ptr<TaskQueue> queue,
+         std::function<base::Status(const std::string&)> load, std::function<void()> publish);
+
+  bool on() const { return residence_ != nullptr; }
+  bool is_missing(const std::string& model) const { return on() && residence_->is_missing(model); }
+  // Somebody asks for it.
+  void want(const std::string& model);
+  // Loads what is wanted, as far as there is room now; to be called whenever something may have left.
+  void step();
+  // Nothing is loaded any more: Calls that wait fail.
+  void end();
+
+ private:
+  enum class Room : uint8_t { kNow, kSoon, kNever };
+  Room make_room(uint64_t bytes);
+  bool let_one_go();
+  void load(const std::string& model);
+  void fail(const std::string& model, const std::string& why);
+  std::shared_ptr<bus::Served> stand_in(const bus::Served& loaded);
+
+  const RepositoryOptions& options_;
+  const std::unique_ptr<Residence> residence_;  // null where this is off
+  const std::shared_ptr<TaskQueue> queue_;
+  const std::function<base::Status(const std::string&)> load_;
+  const std::function<void()> publish_;
+  const std::shared_ptr<sched::DeadlineTimer> timer_ = std::make_shared<sched::TimerThread>();
+  std::deque<std::string> wanted_;  // each once, in the order in which they were asked for
+};
+
+}  // namespace weir::models

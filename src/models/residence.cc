@@ -1,0 +1,136 @@
+#include "models/residence.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "msg/sequence.h"
+#include "sched/demand_inbox.h"
+
+namespace weir::models {
+
+using bus::ModelState;
+
+namespace {
+
+constexpr std::string_view kMissing = "not in memory: the next request loads it";
+
+}  // namespace
+
+base::Status Residence::fits(uint64_t bytes) const {
+  if (memory_ == 0 || bytes <= memory_) return {};
+  return base::failure(
+      base::Code::kFailedPrecondition,
+      "it takes " + std::to_string(bytes) + " bytes of memory, and models.memory is " + std::to_string(memory_));
+}
+
+// Sequences would lose their states; what a load request has brought could not be brought again.
+bool Residence::may_leave(const ModelTable::Slot& slot) {
+  return slot.served && !slot.missing && !slot.pipeline &&
+         !dynamic_cast<const msg::KeepsSequences*>(slot.served->inbox.get());
+}
+
+sched::DemandInbox& Residence::inbox(const ModelTable::Slot& slot) {
+  return static_cast<sched::DemandInbox&>(*slot.stand_in->inbox);
+}
+
+void Residence::arrived(const ModelTable::Slot& before, ModelTable::Slot& now) const {
+  if (before.missing) inbox(before).loaded(now.served);
+  if (now.stand_in || !may_leave(now)) return;
+  now.stand_in = stand_in_(*now.served);
+  inbox(now).loaded(now.served);
+}
+
+// The loaded version goes when `slot.served` does: with its retirement, or now where nobody has seen it.
+void Residence::reserve(ModelTable::Slot& slot) const {
+  if (!may_leave(slot) || !slot.stand_in) return;
+  inbox(slot).close();
+  inbox(slot).settle();
+  slot.served = slot.stand_in;
+  slot.missing = true;
+  slot.reason = kMissing;
+}
+
+void Residence::let_go(const std::string& name) {
+  auto found = table_.models_.find(name);
+  if (found == table_.models_.end()) return;
+  for (auto& [version, slot] : found->second.versions) {
+    auto loaded = slot.served;
+    reserve(slot);
+    if (loaded == slot.served) continue;
+    table_.leaving_ += slot.bytes;
+    table_.retired_.push_back({name, version, std::move(loaded), slot.bytes});
+    base::log::info("model left memory", {{"model", name}, {"version", version}, {"bytes", slot.bytes}});
+  }
+}
+
+void Residence::give_up(const ModelTable::Slot& slot) {
+  inbox(slot).failed(base::failure(base::Code::kUnavailable, "the model was unloaded"), base::Time::max());
+}
+
+void Residence::settle() {
+  for (const auto& [name, model] : table_.models_)
+    for (const auto& [version, slot] : model.versions)
+      if (slot.missing) inbox(slot).settle();
+}
+
+bool Residence::is_settled(const std::string& name) const {
+  auto found = table_.models_.find(name);
+  return found == table_.models_.end() ||
+         std::all_of(found->second.versions.begin(), found->second.versions.end(),
+                     [](const auto& slot) { return !slot.second.missing || inbox(slot.second).settle(); });
+}
+
+std::vector<Residence::Resident> Residence::residents() const {
+  std::vector<Resident> out;
+  for (const auto& [name, model] : table_.models_) {
+    if (model.upload) continue;
+    Resident resident{name};
+    bool any = false;
+    for (const auto& [version, slot] : model.versions) {
+      if (!may_leave(slot) || !slot.stand_in) continue;
+      any = true;
+      resident.bytes += slot.bytes;
+      resident.busy = resident.busy || !slot.served->idle() || inbox(slot).busy();
+      resident.last_used_ms =
+          std::max({resident.last_used_ms, slot.loaded_ms, slot.served->stats.last_inference_ms.load()});
+    }
+    if (any) out.push_back(std::move(resident));
+  }
+  return out;
+}
+
+uint64_t Residence::bytes() const {
+  uint64_t bytes = 0;
+  for (const auto& [name, model] : table_.models_)
+    for (const auto& [version, slot] : model.versions)
+      if (slot.served && !slot.missing) bytes += slot.bytes;
+  return bytes;
+}
+
+uint64_t Residence::missing_bytes(const std::string& name) const {
+  uint64_t bytes = 0;
+  if (auto found = table_.models_.find(name); found != table_.models_.end())
+    for (const auto& [version, slot] : found->second.versions)
+      if (slot.missing) bytes += slot.bytes;
+  return bytes;
+}
+
+bool Residence::is_missing(const std::string& name) const {
+  auto found = table_.models_.find(name);
+  return found != table_.models_.end() && std::any_of(found->second.versions.begin(), found->second.versions.end(),
+                                                      [](const auto& slot) { return slot.second.missing; });
+}
+
+void Residence::mark_missing(const std::string& name, ModelState state, const std::string& why) {
+  for (auto& [version, slot] : table_.models_[name].versions)
+    if (slot.missing) slot.state = state, slot.reason = why.empty() ? kMissing : why;
+}
+
+void Residence::fail_waiting(const std::string& name, const base::Status& why, base::Time retry_at) {
+  auto found = table_.models_.find(name);
+  if (found == table_.models_.end()) return;
+  for (auto& [version, slot] : found->second.versions)
+    if (slot.missing) inbox(slot).failed(why, retry_at);
+}
+
+}  // namespace weir::models

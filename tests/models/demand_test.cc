@@ -1,0 +1,198 @@
+// Models that come into memory when requests ask for them.
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "repository_fixture.h"
+
+namespace weir::models {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A shard that calls, and waits for what it hears.
+struct Caller final : msg::Home {
+  void post(std::vector<msg::Mail>& burst) override {
+    std::lock_guard lock(mutex);
+    for (auto& mail : burst) heard[mail.call] = text_of(mail.event);
+    burst.clear();
+    changed.notify_all();
+  }
+  void post_here(msg::Mail&& mail) override {
+    std::vector<msg::Mail> burst;
+    burst.push_back(std::move(mail));
+    post(burst);
+  }
+  static std::string text_of(msg::Event& event) {
+    if (auto* failed = std::get_if<msg::Failed>(&event.what)) return failed->status.text;
+    auto* outputs = std::get_if<msg::Outputs>(&event.what);
+    return outputs ? std::string(outputs->tensors.at(0).data.view()) : "?";
+  }
+  msg::Call* call(bus::Served& served) {
+    auto& call = calls.emplace_back();
+    call.home = this;
+    call.inputs.push_back({"x", msg::DType::kUint8, {1, 1}, base::Bytes::constant("x")});
+    served.inbox->put(&call);
+    return &call;
+  }
+  std::string answer(const msg::Call* call) {
+    std::unique_lock lock(mutex);
+    changed.wait_for(lock, 20s, [&] { return heard.contains(call); });
+    return heard[call];
+  }
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<msg::Call> calls;
+  std::map<const msg::Call*, std::string> heard;
+};
+
+void on_demand(RepositoryOptions& options) {
+  options.control = Control::kDemand;
+  options.memory = 100;
+}
+
+constexpr const char* kWaits = "not in memory: the next request loads it";
+
+class Demand : public ::testing::Test {
+ protected:
+  Demand()
+      : disk({{"a/1/model.onnx", "1"},
+              {"a/model.yaml", "memory: 60"},
+              {"b/1/model.onnx", "2"},
+              {"b/model.yaml", "memory: 50"},
+              {"c/1/model.onnx", "3"},
+              {"c/model.yaml", "memory: 10"}}) {}
+  void open(const Change& change = on_demand) {
+    repo = std::make_unique<Repo>(disk, change);
+    ASSERT_TRUE(repo->repository->start().ok());
+  }
+  void TearDown() override {
+    if (repo) repo->repository->stop();
+  }
+  std::string ask(const std::string& model) {
+    std::shared_ptr<bus::Served> served;  // and nothing else of the catalog: what is held does not leave memory
+    auto held = repo->now();
+    if (auto found = held->models.find(model); found != held->models.end())
+      served = found->second.versions.begin()->second;
+    held.reset();
+    return served ? caller.answer(caller.call(*served)) : "no such model";
+  }
+  std::string row(const std::string& model) {
+    auto rows = repo->rows();
+    size_t at = rows.find(model + "/1 ");
+    return at == std::string::npos ? rows : rows.substr(at, rows.find('\n', at) - at);
+  }
+  // Once that is so; what is published last comes a moment after the answer.
+  bool becomes(const std::string& model, const std::string& expected) {
+    for (int i = 0; i < 2000 && row(model) != expected; ++i) std::this_thread::sleep_for(10ms);
+    return row(model) == expected;
+  }
+
+  test::Disk disk;
+  Caller caller;
+  std::unique_ptr<Repo> repo;
+};
+
+TEST_F(Demand, ModelsAreKnownAtStartAndLoadedByTheirFirstRequest) {
+  const int before = made;
+  open();
+  EXPECT_EQ(made - before, 3) << "each was looked at";
+  EXPECT_EQ(row("a"), std::string("a/1 READY (") + kWaits + ")");
+  EXPECT_EQ(repo->now()->find("a", "").value()->spec.inputs.at(0).name, "x");
+  EXPECT_EQ(repo->now()->find("a", "").value()->spec.max_batch, 32u);
+  EXPECT_EQ(ask("a"), "1");
+  EXPECT_EQ(made - before, 4);
+  EXPECT_TRUE(becomes("a", "a/1 READY"));
+  EXPECT_EQ(ask("a"), "1");
+  EXPECT_EQ(made - before, 4);
+}
+
+TEST_F(Demand, TheLeastRecentlyUsedMakesRoom) {
+  open();
+  EXPECT_EQ(ask("a"), "1");
+  EXPECT_EQ(ask("c"), "3");
+  EXPECT_TRUE(becomes("c", "c/1 READY"));
+  std::this_thread::sleep_for(5ms);  // times of use are told apart by milliseconds
+  EXPECT_EQ(ask("c"), "3");
+  EXPECT_EQ(ask("b"), "2");
+  EXPECT_TRUE(becomes("b", "b/1 READY"));
+  EXPECT_EQ(row("a"), std::string("a/1 READY (") + kWaits + ")");
+  EXPECT_EQ(row("c"), "c/1 READY");
+  EXPECT_EQ(ask("a"), "1") << "and back again";
+}
+
+TEST_F(Demand, ManyFirstRequestsShareOneLoad) {
+  open();
+  const int before = made;
+  auto served = repo->now()->models.at("a").versions.at("1");
+  std::vector<msg::Call*> calls;
+  for (int i = 0; i < 100; ++i) calls.push_back(caller.call(*served));
+  for (auto* call : calls) EXPECT_EQ(caller.answer(call), "1");
+  EXPECT_EQ(made - before, 1);
+}
+
+TEST_F(Demand, AModelThatDoesNotLoadIsSaidToAllWhoWait) {
+  open();
+  disk.write("a/1/model.onnx", "broken");
+  EXPECT_EQ(ask("a"), "model 'a' cannot be loaded: cannot parse a/1/model.onnx");
+  EXPECT_TRUE(becomes("a", "a/1 UNAVAILABLE (cannot parse a/1/model.onnx; a request tries again)"));
+  EXPECT_EQ(ask("b"), "2") << "others are as they were";
+}
+
+TEST_F(Demand, AModelThatIsGoneFailsItsRequest) {
+  open();
+  disk.remove("a");
+  EXPECT_NE(ask("a").find("model 'a' cannot be loaded: no model 'a' in the repository"), std::string::npos);
+}
+
+TEST_F(Demand, WhatIsLargerThanAllMemoryIsNoModel) {
+  disk.write("a/model.yaml", "memory: 101");
+  open();
+  EXPECT_EQ(row("a"), "a/1 UNAVAILABLE (it takes 101 bytes of memory, and models.memory is 100)");
+}
+
+TEST_F(Demand, StartupNamesWhatIsLoadedAtOnce) {
+  open([](RepositoryOptions& options) {
+    on_demand(options);
+    options.startup = {"b"};
+  });
+  EXPECT_TRUE(becomes("b", "b/1 READY"));
+  EXPECT_EQ(row("a"), std::string("a/1 READY (") + kWaits + ")");
+}
+
+TEST_F(Demand, AChangedFileIsTakenWhetherItIsInMemoryOrNot) {
+  open();
+  EXPECT_EQ(ask("b"), "2");
+  EXPECT_TRUE(becomes("b", "b/1 READY"));
+  disk.write("a/1/model.onnx", "7");
+  disk.write("b/1/model.onnx", "8");
+  repo->rescan();
+  EXPECT_EQ(row("a"), std::string("a/1 READY (") + kWaits + ")");
+  EXPECT_EQ(row("b"), "b/1 READY");
+  EXPECT_EQ(ask("b"), "8");
+  EXPECT_EQ(ask("a"), "7");
+}
+
+TEST_F(Demand, APipelineLoadsItsNodesAsItsRequestsReachThem) {
+  disk.write("p/model.yaml",
+             "engine: pipeline\ndag: {nodes: [{model: a, outputs: {y: m}}, {model: b, inputs: {x: m}}]}");
+  disk.write("p/1/.keep", "");
+  open();
+  EXPECT_EQ(row("p"), "p/1 READY");
+  auto pipeline = repo->now()->models.at("p").versions.at("1").get();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(ask("p"), "2") << "both nodes, with room for one";
+  EXPECT_EQ(ask("a"), "1");
+  EXPECT_EQ(repo->now()->models.at("p").versions.at("1").get(), pipeline) << "it need not be built anew";
+}
+
+TEST_F(Demand, RequestsNeitherLoadNorUnload) {
+  open();
+  EXPECT_EQ(
+      repo->load("a").text,
+      "failed to load 'a': cannot load 'a': models.control is 'demand'; requests load and unload models only with "
+      "models.control: explicit");
+}
+
+}  // namespace
+}  // namespace weir::models
