@@ -10,6 +10,7 @@
 #include "base/host_memory.h"
 #include "device/devices.h"
 #include "engines/onnx/runtime.h"
+#include "engines/process/engine.h"
 #include "models/repository.h"
 
 namespace weir::app {
@@ -19,7 +20,8 @@ onnx::Options onnx_options(const Config& config);
 // The maker of each engine, by the name that a model.yaml gives. `onnx`, `devices` and `host_memory` are borrowed and
 // outlive the engines. `pinned`: how many cores, from the first, have a shard that keeps to it (pinned_shards()).
 std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, device::Devices& devices,
-                                                   base::HostMemory& host_memory, uint32_t pinned);
+                                                   base::HostMemory& host_memory, uint32_t pinned,
+                                                   const process::Options& processes);
 
 // config.models, with the devices of this machine and the parameters that each engine takes.
 models::RepositoryOptions repository_options(const Config& config, device::Devices& devices);

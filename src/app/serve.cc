@@ -93,7 +93,8 @@ Serving::Serving(const Config& config)
       onnx_(onnx_options(config)),
       latest_(std::make_shared<const bus::Catalog>()),
       repository_(repository_options(config, state_.gpus.devices()),
-                  engines(onnx_, state_.gpus.devices(), host_memory_, pinned_shards(config)), state_.slabs,
+                  engines(onnx_, state_.gpus.devices(), host_memory_, pinned_shards(config), config.processes),
+                  state_.slabs,
                   [this](auto catalog, auto settled) { publish(std::move(catalog), std::move(settled)); }) {
   state_.repository = &repository_;
   state_.catalog = [this] { return catalog(); };
