@@ -33,7 +33,7 @@ Exit check_models(const Config& config) {
   std::shared_ptr<const bus::Catalog> latest;
   models::RepositoryOptions options = repository_options(config, devices);
   options.control = models::Control::kNone;  // everything, whatever is loaded later
-  models::Repository repository(options, engines(onnx, devices, host_memory, 0, config.processes), slabs,
+  models::Repository repository(options, engines(onnx, devices, host_memory, 0, config.processes, {}), slabs,
                                 [&](auto catalog, auto settled) {
                                   latest = std::move(catalog);
                                   settled();

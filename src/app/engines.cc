@@ -55,7 +55,7 @@ onnx::Options onnx_options(const Config& config) {
 // A new engine is one line here.
 std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, device::Devices& devices,
                                                    base::HostMemory& host_memory, uint32_t pinned,
-                                                   const process::Options& processes) {
+                                                   const process::Options& processes, const process::FindModel& find) {
   return {
       {"identity",
        [&devices](const models::LoadArgs& a) {
@@ -68,15 +68,22 @@ std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, device::
       {"echo", [](const models::LoadArgs& a) { return llm::load_echo(a.wanted); }},
       {"repeat", [](const models::LoadArgs& a) { return repeat::load(a.wanted); }},
       {"process",
-       [processes](const models::LoadArgs& a) {
-         return instance(process::load(a.wanted, a.file, {a.slabs, a.broken, a.instance, processes}));
+       [processes, find](const models::LoadArgs& a) {
+         return instance(process::load(a.wanted, a.file, {a.slabs, a.broken, a.instance, processes, find}));
        }},
       {"python",
-       [processes](const models::LoadArgs& a) {
-         return instance(process::load_python(a.wanted, a.file, {a.slabs, a.broken, a.instance, processes}));
+       [processes, find](const models::LoadArgs& a) {
+         return instance(process::load_python(a.wanted, a.file, {a.slabs, a.broken, a.instance, processes, find}));
        }},
       {"onnx", [&onnx](const models::LoadArgs& a) { return onnx.load(a.wanted, a.file, a.slabs); }},
   };
+}
+
+base::Result<process::Target> find_target(std::shared_ptr<const bus::Catalog> catalog, std::string_view model,
+                                          std::string_view version) {
+  auto found = catalog->find(model, version);
+  if (!found) return std::move(found).error();
+  return process::Target{std::move(catalog), &(*found)->spec, (*found)->inbox.get()};
 }
 
 models::RepositoryOptions repository_options(const Config& config, device::Devices& devices) {

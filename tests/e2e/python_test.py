@@ -133,6 +133,26 @@ class PythonModels(harness.GrpcCase):
         answer = self.stub.ModelInfer(request, timeout=harness.PATIENCE)
         self.assertEqual(struct.pack('<f', 0.5), answer.raw_output_contents[0])
 
+    def ask(self, model, values=(1, 2)):
+        return self.infer('asking', tensor('A', 'INT32', [1, len(values)], list(values)), tensor('MODEL', 'BYTES', [1, 1], [model]))
+
+    def test_a_model_makes_requests_to_others(self):
+        for _ in range(3):
+            self.assertEqual({'SUM': [2, 4], 'TWICE': [4, 8]}, self.outputs(self.ask('completed')))
+        large = self.outputs(self.ask('completed', range(100_000)))
+        self.assertEqual(4 * 99_999, large['TWICE'][-1])
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            for answer in pool.map(lambda i: self.outputs(self.ask('completed', [i])), range(16)):
+                self.assertEqual([2 * answer['SUM'][0]], answer['TWICE'])
+
+    def test_a_request_that_a_model_must_not_make_is_an_error(self):
+        for model, status, text in (('nowhere', 404, "unknown model 'nowhere'"), ('plain', 400, 'input'),
+                                    ('counting', 501, 'is decoupled'), ('broken', 503, 'not ready')):
+            answer = self.ask(model)
+            self.assertEqual(status, answer.status, answer.body)
+            self.assertIn(text, answer.json()['error'])
+        self.assertEqual([2], self.outputs(self.ask('completed', [1]))['SUM'])
+
     def count(self, n):
         request = oip.ModelInferRequest(model_name='counting')
         request.inputs.add(name='N', datatype='INT32', shape=[1])
@@ -240,7 +260,7 @@ class TheEnd(harness.Case):
 
     def test_processes_end_with_the_server_however_it_ends(self):
         pids = self.processes()
-        self.assertEqual(4, len(pids))
+        self.assertEqual(5, len(pids))
         self.assertEqual(0, self.server.stop())
         self.assertTrue(self.server.output().count('plain says goodbye'))
         self.assertFalse([p for p in pids if os.path.exists(f'/proc/{p}')])

@@ -1,5 +1,7 @@
 #include "engines/process/batch_engine.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -31,6 +33,8 @@ void add_calls(const sched::Batch& batch, std::vector<Request>& requests) {
 
 }  // namespace
 
+BatchEngine::~BatchEngine() { ::close(wake_); }
+
 Status BatchEngine::step(sched::Batch& batch) {
   if (host_->child().over()) return host_->child().why();
   requests_.clear();
@@ -41,6 +45,7 @@ Status BatchEngine::step(sched::Batch& batch) {
   if (sent.code == Code::kResourceExhausted) return sent;
   if (!sent.ok()) return host_->end(std::move(sent));
   auto answers = wait(batch);
+  nested_.cancel();  // those that the model has not waited for
   if (!answers) return host_->end(std::move(answers).error());
   if (gathered) return give_outputs(batch, answers->front());
   batch.answers.clear();
@@ -51,7 +56,7 @@ Status BatchEngine::step(sched::Batch& batch) {
 base::Result<std::vector<Answer>> BatchEngine::wait(const sched::Batch& batch) {
   const auto deadline = Clock::now() + host_->options().timeout;
   for (;;) {
-    auto message = host_->child().receive(deadline);
+    auto message = receive(deadline);
     if (!message) return message.error();
     if (!*message) {
       if (Clock::now() >= deadline)
@@ -64,17 +69,36 @@ base::Result<std::vector<Answer>> BatchEngine::wait(const sched::Batch& batch) {
     auto handled = host_->handle(**message);
     if (!handled) return handled.error();
     if (*handled) continue;
-    if ((*message)->type != Type::kAnswers || (*message)->number != number_)
-      return failure(Code::kInternal, "the process of model '" + spec().name + "' sent what nobody has asked for");
-    host_->note_flags(**message);
-    auto answers = host_->read_answers(**message, requests_.size());
-    if (!answers) return answers;
-    std::sort(answers->begin(), answers->end(), [](const auto& a, const auto& b) { return a.call < b.call; });
-    for (size_t i = 0; i < requests_.size(); ++i)
-      if (i >= answers->size() || (*answers)[i].call != i || (*answers)[i].kind == AnswerKind::kEnd)
-        return failure(Code::kInternal, "the process of model '" + spec().name + "' did not answer each request once");
-    return answers;
+    if ((*message)->type == Type::kExec) {
+      if (Status s = nested_.begin(**message); !s.ok()) return s;
+      continue;
+    }
+    return read(**message);
   }
+}
+
+// While the model waits for other models, their answers are looked for, too.
+base::Result<std::optional<Message>> BatchEngine::receive(Clock::time_point deadline) {
+  if (!nested_.some()) return host_->child().receive(deadline);
+  host_->child().wait(wake_, std::min(deadline, Clock::now() + std::chrono::milliseconds(20)));
+  uint64_t ignored;
+  (void)!::read(wake_, &ignored, sizeof ignored);
+  if (Status s = nested_.answer(); !s.ok()) return s;
+  return host_->child().receive(Clock::time_point::min());
+}
+
+base::Result<std::vector<Answer>> BatchEngine::read(const Message& message) {
+  const std::string who = "the process of model '" + spec().name + "' ";
+  if (message.type != Type::kAnswers || message.number != number_)
+    return failure(Code::kInternal, who + "sent what nobody has asked for");
+  host_->note_flags(message);
+  auto answers = host_->read_answers(message, requests_.size());
+  if (!answers) return answers;
+  std::sort(answers->begin(), answers->end(), [](const auto& a, const auto& b) { return a.call < b.call; });
+  for (size_t i = 0; i < requests_.size(); ++i)
+    if (i >= answers->size() || (*answers)[i].call != i || (*answers)[i].kind == AnswerKind::kEnd)
+      return failure(Code::kInternal, who + "did not answer each request once");
+  return answers;
 }
 
 void BatchEngine::tell_cancelled(const sched::Batch& batch) {

@@ -11,6 +11,7 @@
 
 #include "base/attempt.h"
 #include "base/units.h"
+#include "engines/process/nested.h"
 
 namespace weir::process {
 namespace {
@@ -79,7 +80,8 @@ base::Result<std::vector<msg::Tensor>> Series::next() {
 
 class Decoupled final : public sched::DecoupledEngine {
  public:
-  Decoupled(std::unique_ptr<Host> host, int wake) : host_(std::move(host)), wake_(wake) {
+  Decoupled(std::unique_ptr<Host> host, const FindModel& find, int wake)
+      : host_(std::move(host)), wake_(wake), nested_(find, *host_, wake) {
     shared_->host = host_.get();
     thread_ = std::thread([this] { run(); });
   }
@@ -90,6 +92,7 @@ class Decoupled final : public sched::DecoupledEngine {
     }
     rouse();
     thread_.join();
+    nested_.cancel();
     ::close(wake_);
   }
 
@@ -123,6 +126,7 @@ class Decoupled final : public sched::DecoupledEngine {
 
   const std::unique_ptr<Host> host_;
   const int wake_;
+  Nested nested_;  // the thread's own, until that has ended
   const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
   std::function<void()> look_;  // set before the first call
   bool stopping_ = false;       // under Shared::mutex
@@ -160,6 +164,7 @@ void Decoupled::run() {
     if (!thrown.ok()) status = std::move(thrown);
     if (status.ok()) continue;
     fail_all(host_->end(std::move(status)));
+    nested_.cancel();
     look();
     return;
   }
@@ -171,6 +176,7 @@ Status Decoupled::turn() {
   host_->child().wait(wake_, running_ ? run_until_ : Clock::now() + std::chrono::seconds(1));
   uint64_t ignored;
   (void)!::read(wake_, &ignored, sizeof ignored);
+  if (Status s = nested_.answer(); !s.ok()) return s;
   if (Status s = receive_all(); !s.ok()) return s;
   if (!running_ || Clock::now() < run_until_) return {};
   return failure(Code::kUnavailable, "model '" + spec().name + "' did not return from a request within " +
@@ -228,6 +234,7 @@ Status Decoupled::take(const Message& message) {
     return {};
   }
   if (message.type == Type::kAnswer) return take_answer(message);
+  if (message.type == Type::kExec) return nested_.begin(message);
   return failure(Code::kInternal, "the process of model '" + spec().name + "' sent what nobody has asked for");
 }
 
@@ -284,12 +291,13 @@ class Instances final : public sched::DecoupledEngine {
 
 }  // namespace
 
-base::Result<std::unique_ptr<sched::DecoupledEngine>> make_decoupled(std::vector<std::unique_ptr<Host>> hosts) {
+base::Result<std::unique_ptr<sched::DecoupledEngine>> make_decoupled(std::vector<std::unique_ptr<Host>> hosts,
+                                                                     const FindModel& find) {
   std::vector<std::unique_ptr<Decoupled>> all;
   for (auto& host : hosts) {
     const int wake = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (wake < 0) return failure(Code::kResourceExhausted, "no descriptor for a decoupled model");
-    all.push_back(std::make_unique<Decoupled>(std::move(host), wake));
+    all.push_back(std::make_unique<Decoupled>(std::move(host), find, wake));
   }
   if (all.size() == 1) return std::unique_ptr<sched::DecoupledEngine>(std::move(all.front()));
   return std::unique_ptr<sched::DecoupledEngine>(std::make_unique<Instances>(std::move(all)));

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "engines/process/engine.h"
 #include "engines/process/host.h"
 #include "sched/decoupled_engine.h"
 
@@ -12,6 +13,7 @@ namespace weir::process {
 
 // One instance for each host, of which there is one at least; each call goes to the one that has the fewest. Errors:
 // RESOURCE_EXHAUSTED without a descriptor.
-base::Result<std::unique_ptr<sched::DecoupledEngine>> make_decoupled(std::vector<std::unique_ptr<Host>> hosts);
+base::Result<std::unique_ptr<sched::DecoupledEngine>> make_decoupled(std::vector<std::unique_ptr<Host>> hosts,
+                                                                     const FindModel& find);
 
 }  // namespace weir::process

@@ -1,5 +1,7 @@
 #include "engines/process/engine.h"
 
+#include <sys/eventfd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <utility>
@@ -59,6 +61,12 @@ struct Serving {
   std::function<void(Status)> broken;
 };
 
+base::Result<Loaded> make_batched(std::unique_ptr<Host> host, const Place& place) {
+  const int wake = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wake < 0) return failure(Code::kResourceExhausted, "no descriptor for a model");
+  return Loaded(std::unique_ptr<sched::Engine>(std::make_unique<BatchEngine>(std::move(host), place.find, wake)));
+}
+
 base::Result<Loaded> start(const msg::ModelSpec& wanted, HostOptions options, const Place& place) {
   if (!place.options.enabled)
     return failure(Code::kPermissionDenied,
@@ -82,9 +90,8 @@ base::Result<Loaded> start(const msg::ModelSpec& wanted, HostOptions options, co
   serving->serves.store(true);
   for (const auto& host : hosts)
     if (host->child().over()) return host->child().why();
-  if (!hosts.front()->spec().decoupled)
-    return Loaded(std::unique_ptr<sched::Engine>(std::make_unique<BatchEngine>(std::move(hosts.front()))));
-  auto decoupled = make_decoupled(std::move(hosts));
+  if (!hosts.front()->spec().decoupled) return make_batched(std::move(hosts.front()), place);
+  auto decoupled = make_decoupled(std::move(hosts), place.find);
   if (!decoupled) return decoupled.error();
   return Loaded(std::move(*decoupled));
 }

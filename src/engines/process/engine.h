@@ -5,10 +5,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "msg/call.h"
 #include "msg/spec.h"
 #include "sched/decoupled_engine.h"
 #include "sched/engine.h"
@@ -21,11 +23,21 @@ struct Options {
   std::string interpreter = "python3";  // of engine `python`; it has numpy
 };
 
+// A model that others may make requests to, for as long as `keeps` is held.
+struct Target {
+  std::shared_ptr<const void> keeps;
+  const msg::ModelSpec* spec = nullptr;
+  msg::Inbox* inbox = nullptr;
+};
+// By name and version ("": the newest that is served). Any thread. Errors: those of bus::Catalog::find().
+using FindModel = std::function<base::Result<Target>(std::string_view model, std::string_view version)>;
+
 struct Place {
   base::SlabSource& slabs;                   // answers are copied there
   std::function<void(base::Status)> broken;  // called once, when the child has ended by itself or has been killed
   uint32_t instance = 0;
   Options options{};
+  FindModel find{};  // for requests that the model makes; empty: it makes none
 };
 
 using Loaded = std::variant<std::unique_ptr<sched::Engine>, std::unique_ptr<sched::DecoupledEngine>>;

@@ -187,7 +187,13 @@ base::Result<std::vector<Answer>> Host::read_answers(const Message& message, siz
       answer.error = failure(code == 0 || code > 16 ? Code::kInternal : Code(code), in.get_string());
     } else if (answer.kind != AnswerKind::kEnd) {
       answer.outputs.parameters = in.get_parameters();
-      if (auto s = read_tensors(in, answer); !s.ok()) return s;
+      auto tensors = read_tensors(in);
+      if (!tensors) return std::move(tensors).error();
+      Status wrong;
+      for (const auto& tensor : *tensors)
+        if (wrong.ok()) wrong = check(tensor);
+      answer.outputs.tensors = std::move(*tensors);
+      if (!wrong.ok()) answer.kind = AnswerKind::kError, answer.error = std::move(wrong), answer.outputs = {};
     }
   }
   if (!in.at_end()) return lies("answers that have no such form");
@@ -202,9 +208,8 @@ bool Host::adds_up(const TensorPlace& tensor) {
   return !__builtin_mul_overflow(*elements, uint64_t(msg::size_of(tensor.dtype)), &size) && size == tensor.size;
 }
 
-// All tensors of an answer lie in one slab. Whatever is wrong about their bytes is the child's end; about their names,
-// types and shapes, an error of the one call.
-Status Host::read_tensors(Reader& in, Answer& answer) {
+// All tensors of a list lie in one slab. Whatever is wrong about their bytes is the child's end.
+base::Result<std::vector<msg::Tensor>> Host::read_tensors(Reader& in) {
   std::vector<TensorPlace> places(in.count(kLeastTensor));
   uint64_t bytes = 0;
   for (auto& place : places) {
@@ -226,7 +231,7 @@ Status Host::read_tensors(Reader& in, Answer& answer) {
   }
   const base::Bytes data = block.freeze();
   at = 0;
-  Status wrong;
+  std::vector<msg::Tensor> tensors;
   for (auto& place : places) {
     const auto bytes_of = data.slice(at, place.size);
     at += aligned(place.size);
@@ -235,14 +240,57 @@ Status Host::read_tensors(Reader& in, Answer& answer) {
       if (!msg::for_each_string(bytes_of.view(), [&](std::string_view) { ++n; }) || n != *place.shape.elements())
         return lies("a tensor '" + place.name + "' whose strings do not add up");
     }
-    if (wrong.ok()) wrong = check(place);
-    answer.outputs.tensors.push_back({std::move(place.name), place.dtype, place.shape, bytes_of});
+    tensors.push_back({std::move(place.name), place.dtype, place.shape, bytes_of});
   }
-  if (!wrong.ok()) answer.kind = AnswerKind::kError, answer.error = std::move(wrong), answer.outputs = {};
-  return {};
+  return tensors;
 }
 
-Status Host::check(const TensorPlace& tensor) const {
+base::Result<ChildCall> Host::read_call(const Message& message) {
+  auto document = copy_document(message);
+  if (!document) return document.error();
+  Reader in(*document);
+  ChildCall call;
+  call.model = in.get_string(), call.version = in.get_string(), call.id = in.get_string();
+  call.parameters = in.get_parameters();
+  call.outputs.resize(in.count(4));
+  for (auto& name : call.outputs) name = in.get_string();
+  auto inputs = read_tensors(in);
+  if (!inputs) return std::move(inputs).error();
+  call.inputs = std::move(*inputs);
+  if (!in.at_end()) return lies("a call that has no such form");
+  return call;
+}
+
+Status Host::send_reply(uint64_t number, const msg::Outputs& outputs, const Status& error) {
+  Writer out;
+  out.put(uint32_t(1));
+  out.put(number);
+  out.put(uint8_t(error.ok() ? AnswerKind::kTensors : AnswerKind::kError));
+  uint64_t at = 0;
+  if (!error.ok()) {
+    out.put(uint32_t(error.code));
+    out.put_string(error.text);
+  } else {
+    out.put_parameters(outputs.parameters);
+    out.put(uint32_t(outputs.tensors.size()));
+    for (const auto& tensor : outputs.tensors) {
+      put_tensor(out, {tensor.name, tensor.dtype, tensor.shape, at, tensor.data.size()});
+      at = aligned(at + tensor.data.size());
+    }
+  }
+  auto region = Region::make(at + out.text().size(), slabs_.ledger());
+  if (!region) return region.error();
+  uint64_t to = 0;
+  for (const auto& tensor : outputs.tensors) {
+    if (!tensor.data.empty()) std::memcpy(region->data() + to, tensor.data.data(), tensor.data.size());
+    to = aligned(to + tensor.data.size());
+  }
+  std::memcpy(region->data() + at, out.text().data(), out.text().size());
+  if (Status s = child_->send({.type = Type::kReplyRegion, .size = region->size()}, region->fd()); !s.ok()) return s;
+  return child_->send({.type = Type::kExecuted, .number = number, .offset = at, .size = out.text().size()});
+}
+
+Status Host::check(const msg::Tensor& tensor) const {
   const auto* spec = spec_.output(tensor.name);
   const std::string who = "model '" + spec_.name + "' gave ";
   if (!spec) return failure(Code::kInternal, who + "an output '" + tensor.name + "' that it has not");

@@ -43,6 +43,14 @@ struct Answer {
   msg::Outputs outputs;
 };
 
+// A request that the child makes to another model.
+struct ChildCall {
+  std::string model, version, id;
+  msg::Parameters parameters;
+  std::vector<std::string> outputs;
+  std::vector<msg::Tensor> inputs;
+};
+
 class Host {
  public:
   // Starts the child and loads the model. Its spec is what was wanted, with what the child adds to it. Errors: the
@@ -63,6 +71,10 @@ class Host {
   // The document of kAnswers or kAnswer: never more than `most` answers. INTERNAL for what a child may not say; an
   // answer whose tensors are not the model's outputs is an error by itself.
   base::Result<std::vector<Answer>> read_answers(const Message& message, size_t most);
+  // The document of kExec. INTERNAL for what a child may not say.
+  base::Result<ChildCall> read_call(const Message& message);
+  // Answers kExec: with the outputs, or with the error that is not OK. Errors: RESOURCE_EXHAUSTED; UNAVAILABLE.
+  base::Status send_reply(uint64_t number, const msg::Outputs& outputs, const base::Status& error);
   // The inputs of the last run are still in use: the next run gets another region.
   void note_flags(const Message& message) { kept_ = kept_ || (message.flags & kKept) != 0; }
 
@@ -76,9 +88,9 @@ class Host {
   base::Status make_input(uint64_t bytes);
   base::Status make_output(uint64_t bytes);
   base::Result<std::string> copy_document(const Message& message) const;
-  base::Status read_tensors(Reader& in, Answer& answer);
+  base::Result<std::vector<msg::Tensor>> read_tensors(Reader& in);
   static bool adds_up(const TensorPlace& tensor);
-  base::Status check(const TensorPlace& tensor) const;
+  base::Status check(const msg::Tensor& tensor) const;
   base::Status lies(const std::string& what) const;
 
   const HostOptions options_;

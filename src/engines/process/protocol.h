@@ -17,6 +17,8 @@
 //   value    = u8 kind (0 bool, 1 i64, 2 u64, 3 f64, 4 string), 8 bytes or a string
 //   requests = list of (u64 call, string id, u32 rows, u64 timeout in µs or 0, list of (string, value) parameters,
 //              list of string outputs that are wanted (none: all), list of tensor)
+//   call     = string model, string version (empty: the newest), string id, list of (string, value) parameters,
+//              list of string outputs that are wanted, list of tensor
 //   answers  = list of (u64 call, u8 kind, and for kError u32 code, string text; for kTensors list of (string, value)
 //              parameters, list of tensor)
 //   list     = u32 n, n × …
@@ -41,12 +43,15 @@ enum class Type : uint32_t {
   kStop = 6,          // finish, and exit
   kTaken = 7,         // the output region is the child's again, after kAnswer
   kCredit = 8,        // number: the call; size: how many more answers the child may send to it
+  kReplyRegion = 9,  // size; with a descriptor: the tensors of the next kExecuted, to keep for as long as they are used
+  kExecuted = 10,    // number: that of kExec; answers, of one, in the reply region
   // To the server.
   kReady = 33,     // a ready
   kFailed = 34,    // the text says why the model was not loaded
   kAnswers = 35,   // number: that of kRun; answers, one for each request, in any order
   kGrow = 36,      // the child needs an output region of `size` bytes; kOutputRegion follows
   kReturned = 37,  // number: that of kRun. Of a decoupled model: it takes the next one
+  kExec = 39,      // number: the child's own; a call to another model, in the output region until kTaken
   kAnswer = 38,    // answers: one, of a decoupled model. The output region is the server's until kTaken
 };
 

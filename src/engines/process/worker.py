@@ -327,13 +327,14 @@ class InferenceResponse:
 
 @public
 class InferenceRequest:
-    """A request of a client. Models cannot make requests of their own: exec() and async_exec() are not served."""
+    """A request of a client, or one that the model makes to another model by exec() or async_exec()."""
 
     def __init__(self, request_id='', correlation_id=0, inputs=(), requested_output_names=(), model_name='', model_version=-1,
                  flags=0, timeout=0, preferred_memory=None, trace=None, parameters=None):
         self._id, self._correlation_id, self._inputs = request_id, correlation_id, list(inputs)
         self._outputs, self._flags, self._timeout = list(requested_output_names), flags, timeout
         self._parameters, self._number, self._sender = parameters or {}, None, None
+        self._model, self._version = model_name, str(model_version) if int(model_version) > 0 else ''
 
     def inputs(self):
         return self._inputs
@@ -372,10 +373,19 @@ class InferenceRequest:
             raise TritonModelException('requests are not scheduled again: release flags must be RELEASE_ALL')
 
     def exec(self, decoupled=False):
-        raise TritonModelException('requests of a model to other models are not served')
+        return worker.wait_for(self._ask(decoupled))
 
-    async def async_exec(self, decoupled=False):
-        return self.exec(decoupled)
+    def async_exec(self, decoupled=False):
+        return self._answer(self._ask(decoupled))  # it is on its way before anybody waits
+
+    @staticmethod
+    async def _answer(number):
+        return await asyncio.get_running_loop().run_in_executor(None, worker.wait_for, number)
+
+    def _ask(self, decoupled):
+        if decoupled:
+            raise TritonModelException('requests of a model to decoupled models are not served')
+        return worker.ask(self)
 
 
 pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START, pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 1, 2
@@ -387,8 +397,8 @@ sys.modules['triton_python_backend_utils'] = sys.modules['c_python_backend_utils
 # ---- the worker ----
 
 MESSAGE = struct.Struct('<IIQQQ')
-INPUT_REGION, OUTPUT_REGION, LOAD, RUN, CANCEL, STOP, TAKEN, CREDIT = range(1, 9)
-READY, FAILED, ANSWERS, GROW, RETURNED, ANSWER = range(33, 39)
+INPUT_REGION, OUTPUT_REGION, LOAD, RUN, CANCEL, STOP, TAKEN, CREDIT, REPLY_REGION, EXECUTED = range(1, 11)
+READY, FAILED, ANSWERS, GROW, RETURNED, ANSWER, EXEC = range(33, 40)
 ERROR, TENSORS, END, TENSORS_AND_END = range(4)
 KEPT = 1
 WINDOW = 16
@@ -420,6 +430,10 @@ class Document:
     def spec(self):
         name, (number, optional) = self.text(), self.unpack('<BB')
         return {'name': name, 'data_type': 'TYPE_' + TYPES[number], 'dims': list(self.shape()), 'optional': bool(optional)}
+
+    def tensor(self, region):
+        name, kind, shape, (at, size) = self.text(), self.number('<B'), self.shape(), self.unpack('<QQ')
+        return Tensor._of(name, kind, shape, region[at:at + size])
 
     def parameters(self):
         values = {}
@@ -489,6 +503,7 @@ class Worker:
         self.cancelled, self.senders = set(), {}
         self.taken = self.grown = False
         self.input = self.output = self.inputs = None
+        self.reply, self.replies, self.asked = None, {}, 0
         self.decoupled = False
         self.file = self.instance = ''
 
@@ -504,12 +519,18 @@ class Worker:
             if len(data) != MESSAGE.size:
                 os._exit(0)  # the server has ended
             message = MESSAGE.unpack(data)
-            if message[0] not in (INPUT_REGION, OUTPUT_REGION):
+            if message[0] == EXECUTED:
+                with self.changed:
+                    self.replies[message[2]] = self.reply[message[3]:message[3] + message[4]], np.frombuffer(self.reply, np.uint8)
+                    self.changed.notify_all()
+            if message[0] not in (INPUT_REGION, OUTPUT_REGION, REPLY_REGION):
                 return message
             fd, = struct.unpack('<i', control[0][2])
             region = mmap.mmap(fd, message[4])
             os.close(fd)
-            if message[0] == INPUT_REGION:
+            if message[0] == REPLY_REGION:
+                self.reply = region
+            elif message[0] == INPUT_REGION:
                 self.input = region
                 self.inputs = np.frombuffer(region, dtype=np.uint8) if np else None
                 self.unused = references(self.inputs)
@@ -547,7 +568,9 @@ class Worker:
     def keep(self, message):
         if message[0] == CANCEL:
             self.cancelled.add(message[2])
-        else:
+        elif message[0] == TAKEN:
+            self.taken = True
+        elif message[0] != EXECUTED:
             self.backlog.append(message)
 
     def is_cancelled(self, number):
@@ -579,19 +602,29 @@ class Worker:
             parts.append(struct.pack('<QB', number, kind))
             parts.append(pack_list([pack_text(str(k)) + pack_value(v) for k, v in response._parameters.items()]))
             tensors = [t for t in response._tensors if not wanted or t._name in wanted]
-            parts.append(struct.pack('<I', len(tensors)))
-            for tensor in tensors:
-                content, name, shape = tensor._bytes(), tensor._name.encode(), tensor._shape
-                size = content.nbytes if isinstance(content, np.ndarray) else len(content)
-                parts.append(struct.pack(f'<I{len(name)}sBI{len(shape)}qQQ', len(name), name, tensor._number, len(shape), *shape,
-                                         at, size))
-                if size:
-                    data.append((at, at + size, content))
-                at = (at + size + 63) & ~63
+            described, more, at = self.lay_out_tensors(tensors, at)
+            parts.append(described)
+            data += more
+        return b''.join(parts), data, at
+
+    @staticmethod
+    def lay_out_tensors(tensors, at):
+        """The list for a document, what is to be written where, and the end of that."""
+        parts, data = [struct.pack('<I', len(tensors))], []
+        for tensor in tensors:
+            content, name, shape = tensor._bytes(), tensor._name.encode(), tensor._shape
+            size = content.nbytes if isinstance(content, np.ndarray) else len(content)
+            parts.append(struct.pack(f'<I{len(name)}sBI{len(shape)}qQQ', len(name), name, tensor._number, len(shape), *shape, at,
+                                     size))
+            if size:
+                data.append((at, at + size, content))
+            at = (at + size + 63) & ~63
         return b''.join(parts), data, at
 
     def write(self, responses):
-        document, data, end = self.lay_out(responses)
+        return self.write_document(*self.lay_out(responses))
+
+    def write_document(self, document, data, end):
         self.make_room(end + len(document))
         for begin, after, content in data:
             self.output[begin:after] = content
@@ -619,6 +652,45 @@ class Worker:
             sender.over = True
             self.senders.pop(sender.number, None)
             self.cancelled.discard(sender.number)
+
+    # requests to other models
+
+    def ask(self, request):
+        """Sends it; returns its number, for wait_for()."""
+        model = request._model.decode() if isinstance(request._model, bytes) else str(request._model)
+        parts = [pack_text(model), pack_text(request._version), pack_text(request._id),
+                 pack_list([pack_text(str(k)) + pack_value(v) for k, v in request._parameters.items()]),
+                 pack_list([pack_text(str(name)) for name in request._outputs])]
+        tensors, data, end = self.lay_out_tensors(request._inputs, 0)
+        with self.writing:
+            self.asked += 1
+            number = self.asked
+            self.taken = False
+            self.send(EXEC, number=number, **self.write_document(b''.join(parts) + tensors, data, end))
+            self.pump(lambda: self.taken)
+        return number
+
+    def wait_for(self, number):
+        self.pump(lambda: number in self.replies)
+        document, region = self.replies.pop(number)
+        d = Document(document)
+        _, _, kind = d.unpack('<IQB')
+        if kind == ERROR:
+            code = d.number()
+            return InferenceResponse(error=TritonError(d.text(), TritonError.GRPC.index(code) if code in TritonError.GRPC
+                                                       else TritonError.INTERNAL))
+        parameters = d.parameters()
+        return InferenceResponse([d.tensor(region) for _ in range(d.number())], parameters=parameters)
+
+    def pump(self, done):
+        """Waits until it is so: for the reading thread, or as the one who reads."""
+        if self.decoupled:
+            with self.changed:
+                self.changed.wait_for(done)
+            return
+        with self.lock:
+            while not done():
+                self.keep(self.receive())
 
     def sender(self, request):
         sender = Sender(request)
@@ -708,8 +780,7 @@ class Worker:
             request._parameters = {k: v for k, v in parameters.items() if k not in SEQUENCE}
             request._outputs = [d.text() for _ in range(d.number())]
             for _ in range(d.number()):
-                name, kind, shape, (at, length) = d.text(), d.number('<B'), d.shape(), d.unpack('<QQ')
-                request._inputs.append(Tensor._of(name, kind, shape, self.inputs[at:at + length]))
+                request._inputs.append(d.tensor(self.inputs))
             requests.append(request)
         return requests
 

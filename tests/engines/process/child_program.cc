@@ -38,10 +38,15 @@ Message receive() {
     msghdr header{};
     header.msg_iov = &io, header.msg_iovlen = 1, header.msg_control = control, header.msg_controllen = sizeof control;
     if (::recvmsg(kSocketFd, &header, 0) != ssize_t(sizeof message)) ::_exit(0);
-    if (message.type != Type::kInputRegion && message.type != Type::kOutputRegion) return message;
+    if (message.type != Type::kInputRegion && message.type != Type::kOutputRegion && message.type != Type::kReplyRegion)
+      return message;
     int fd;
     std::memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&header)), sizeof fd);
     if (what == "shrink" && ::ftruncate(fd, 0) == 0) ::_exit(8);  // it must not succeed
+    if (message.type == Type::kReplyRegion) {
+      ::close(fd);
+      continue;
+    }
     Mapping& mapping = message.type == Type::kInputRegion ? input : output;
     if (mapping.data) ::munmap(mapping.data, mapping.size);
     mapping = {static_cast<char*>(::mmap(nullptr, message.size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)),
@@ -122,7 +127,24 @@ TensorPlace answer_to(const Input& request, size_t at) {
   return y;
 }
 
+// Makes a request to the model "other", and looks whether it is answered.
+void ask() {
+  Writer document;
+  for (const char* text : {"other", "", "id"}) document.put_string(text);
+  document.put_parameters({});
+  document.put(uint32_t(0));
+  document.put(uint32_t(1));
+  std::memset(output.data, 0, 4);
+  put_tensor(document, {"x", msg::DType::kFp32, {1, what == "ask falsely" ? 2 : 1}, 0, 4});
+  send_document(Type::kExec, 5, document, 64);
+  if (receive_order().type != Type::kTaken) ::_exit(10);
+  if (what == "ask and exit") ::_exit(3);
+  Message message = receive_order();
+  if (message.type != Type::kExecuted || message.number != 5) ::_exit(11);
+}
+
 void answer(const Message& run) {
+  if (what.starts_with("ask")) ask();
   misbehave_before_answering();
   auto requests = read_requests(run);
   uint64_t bytes = 4096;
