@@ -22,6 +22,7 @@
 #include "dialects/dialect.h"
 #include "dialects/ops/console/console.h"
 #include "dialects/ops/recent_requests.h"
+#include "engines/process/engine.h"
 #include "models/repository.h"
 #include "msg/call.h"
 #include "net/server.h"
@@ -69,6 +70,7 @@ struct Config {
   models::RepositoryOptions models;
   bus::ReadinessRule readiness = bus::ReadinessRule::kStrict;
   OnnxConfig onnx;
+  process::Options processes;                            // of models with code of their own
   std::vector<ServedDialect> dialects = all_dialects();  // in the order of their settings; each holds its own
   msg::Anonymous anonymous = msg::Anonymous::kPerAddress;
 

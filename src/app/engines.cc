@@ -8,6 +8,7 @@
 #include "engines/llm/echo_model.h"
 #include "engines/llm/llm.h"
 #include "engines/llm/options.h"
+#include "engines/process/engine.h"
 #include "engines/repeat/repeat.h"
 
 namespace weir::app {
@@ -30,6 +31,11 @@ base::Result<models::Instance> instance(base::Result<llm::Loaded> loaded) {
   return std::visit([](auto&& made) -> models::Instance { return std::move(made); }, *std::move(loaded));
 }
 
+base::Result<models::Instance> instance(base::Result<process::Loaded> loaded) {
+  if (!loaded) return std::move(loaded).error();
+  return std::visit([](auto&& made) -> models::Instance { return std::move(made); }, *std::move(loaded));
+}
+
 }  // namespace
 
 onnx::Options onnx_options(const Config& config) {
@@ -48,7 +54,8 @@ onnx::Options onnx_options(const Config& config) {
 
 // A new engine is one line here.
 std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, device::Devices& devices,
-                                                   base::HostMemory& host_memory, uint32_t pinned) {
+                                                   base::HostMemory& host_memory, uint32_t pinned,
+                                                   const process::Options& processes, const process::FindModel& find) {
   return {
       {"identity",
        [&devices](const models::LoadArgs& a) {
@@ -60,8 +67,23 @@ std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, device::
        }},
       {"echo", [](const models::LoadArgs& a) { return llm::load_echo(a.wanted); }},
       {"repeat", [](const models::LoadArgs& a) { return repeat::load(a.wanted); }},
+      {"process",
+       [processes, find](const models::LoadArgs& a) {
+         return instance(process::load(a.wanted, a.file, {a.slabs, a.broken, a.instance, processes, find}));
+       }},
+      {"python",
+       [processes, find](const models::LoadArgs& a) {
+         return instance(process::load_python(a.wanted, a.file, {a.slabs, a.broken, a.instance, processes, find}));
+       }},
       {"onnx", [&onnx](const models::LoadArgs& a) { return onnx.load(a.wanted, a.file, a.slabs); }},
   };
+}
+
+base::Result<process::Target> find_target(std::shared_ptr<const bus::Catalog> catalog, std::string_view model,
+                                          std::string_view version) {
+  auto found = catalog->find(model, version);
+  if (!found) return std::move(found).error();
+  return process::Target{std::move(catalog), &(*found)->spec, (*found)->inbox.get()};
 }
 
 models::RepositoryOptions repository_options(const Config& config, device::Devices& devices) {

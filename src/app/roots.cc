@@ -15,7 +15,7 @@ base::Status check_root(const std::string& root) {
   if (!fs::is_directory(root, error))
     return base::invalid("model repository '" + root + "' is neither a folder nor an .onnx file");
   const fs::path folder = root;
-  for (const char* file : {"1/model.onnx", "1/config.json"})
+  for (const char* file : {"1/model.onnx", "1/config.json", "1/model.py"})
     if (fs::exists(folder / file, error))
       return base::invalid("'" + root + "' is a model, not a repository: serve the folder that it lies in");
   if (fs::exists(folder / "model.onnx", error))

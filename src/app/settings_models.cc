@@ -110,6 +110,10 @@ void add_engines(std::vector<Setting>& rows, Config& c) {
   custom_ops.path = true;
   rows.push_back(std::move(custom_ops));
   rows.push_back(flag("engines.onnx.memory_arena", "keep freed memory for the next step", c.onnx.memory_arena));
+  rows.push_back(flag("engines.process.enabled", "models may bring code of their own (engines process and python)",
+                      c.processes.enabled));
+  rows.push_back(
+      text("engines.python.interpreter", "NAME", "Python with numpy, for engine python", c.processes.interpreter));
 }
 
 void add_devices(std::vector<Setting>& rows, Config& c) {

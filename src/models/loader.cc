@@ -26,7 +26,7 @@ constexpr size_t kMaxInitialState = 64 << 20;
 struct UsualFile {
   std::string_view engine, file;
 };
-constexpr UsualFile kUsual[] = {{"onnx", "model.onnx"}, {"llm", "config.json"}};
+constexpr UsualFile kUsual[] = {{"onnx", "model.onnx"}, {"llm", "config.json"}, {"python", "model.py"}};
 
 std::string_view usual_file(std::string_view engine) {
   for (const auto& u : kUsual)
@@ -161,7 +161,7 @@ base::Result<std::vector<uint64_t>> Loader::versions(const ModelFolder& folder, 
     for (const auto& file : folder.shared)
       if (version_number(file.path) > 0 && !folder.skipped.count(file.path))
         hint += "; " + folder.name + '/' + file.path + " is a file, no folder";
-    if (hint.empty()) hint = "; " + folder.name + "/1/ with model.onnx or config.json in it would be one";
+    if (hint.empty()) hint = "; " + folder.name + "/1/ with model.onnx, config.json or model.py in it would be one";
     return base::failure(base::Code::kNotFound, text + hint);
   }
   auto chosen = config.versions.choose(present);
@@ -182,7 +182,7 @@ base::Result<Loader::Source> Loader::locate(const ModelFolder& folder, const Mod
     if (source.engine.empty() && (has_file(files, u.file) || !source.file.empty())) source.engine = u.engine;
   if (source.engine.empty())
     return base::failure(base::Code::kNotFound, "no model file in " + folder.name + '/' + std::to_string(version) +
-                                                    "/ (looked for model.onnx and config.json)");
+                                                    "/ (looked for model.onnx, config.json and model.py)");
   if (source.file.empty()) source.file = usual_file(source.engine);
   if (source.engine == "parrot") return base::failure(base::Code::kUnimplemented, "engine 'parrot' is called 'echo'");
   if (!engines_.count(source.engine)) {

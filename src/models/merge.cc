@@ -69,6 +69,7 @@ base::Result<msg::ModelSpec> merge(const msg::ModelSpec& wanted, const ModelConf
   if (out.max_batch > 0 && file.max_batch == 0 && declares)
     return base::invalid("max_batch is " + std::to_string(out.max_batch) +
                          ", but the model's first dimensions are not a free batch dimension");
+  out.batching.dynamic = out.batching.dynamic || file.batching.dynamic;  // a model may say so by itself
   if (out.max_batch <= 1) out.batching.dynamic = false;
   std::erase_if(out.batching.preferred, [&](uint32_t size) { return size > out.max_batch; });
   if (!declares) return out;  // any tensors, or those that the configuration names

@@ -1,10 +1,11 @@
 // DecoupledEngine: a model of tensors that answers a Call any number of times, none included: what Triton calls
 // decoupled. The Inbox in front of it: sched/decoupled_inbox.h.
 //
-// Such a model answers at times of its own, so no lane waits in it: the Inbox asks for each answer when it is due, on
-// the thread of the deadline timer. Calls run side by side.
+// Such a model answers at times of its own, so no lane waits in it: the Inbox asks for each answer when it is due, or
+// when the engine says that it is there, on the thread of the deadline timer. Calls run side by side.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -20,7 +21,10 @@ namespace weir::sched {
 // The answers to one Call, in their order. Used by one thread at a time; an exception ends the Call.
 class AnswerSeries {
  public:
+  // The Call is over, or its client has left.
   virtual ~AnswerSeries() = default;
+  // The next answer is not there yet, and nobody knows when it will be: the engine tells.
+  static constexpr base::Duration kNotYet = base::Duration::max();
   // How long after the last answer, or after the beginning, the next one is due. Nothing: there is none left.
   virtual std::optional<base::Duration> next_in() const = 0;
   // The next answer's tensors. It takes microseconds: the thread is every model's. A Status ends the Call.
@@ -34,6 +38,9 @@ class DecoupledEngine {
   // Begins on a Call, whose inputs fit spec(), and keeps of it what it needs: the Call is not its own. Any shard's
   // thread, several at once. It takes microseconds.
   virtual base::Result<std::unique_ptr<AnswerSeries>> begin(const msg::Call& call) = 0;
+  // Called once, before any begin(). `look` is to be called, from any thread without a lock that an AnswerSeries takes,
+  // when one whose next_in() was kNotYet has got an answer, or its end. It may be called until the engine is destroyed.
+  virtual void on_answers(std::function<void()> /*look*/) {}
 };
 
 }  // namespace weir::sched

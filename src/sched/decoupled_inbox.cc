@@ -22,16 +22,23 @@ using base::Time;
 
 constexpr int kAnswersPerTurn = 256;  // then the other models of the timer's thread have their turn
 
+Time after(Time now, base::Duration d) { return d == AnswerSeries::kNotYet ? base::kNever : now + d; }
+
 uint64_t nanoseconds(base::Duration d) { return uint64_t(std::max<int64_t>(d.count(), 0)); }
 
 // Calls are ordered by when their next answer is due. One without credit is at kNever until poke() finds that it has
-// some.
+// some, and one whose engine has no answer yet until look() finds that it has.
 class DecoupledInbox final : public msg::Inbox, public bus::CountsResponses, private DeadlineTimer::Listener {
  public:
   DecoupledInbox(std::unique_ptr<DecoupledEngine> engine, const msg::ModelSpec& spec, bus::ModelStats& stats,
                  base::ShareRule share, std::shared_ptr<DeadlineTimer> timer)
-      : engine_(std::move(engine)), spec_(spec), stats_(stats), share_(share), timer_(std::move(timer)) {}
-  ~DecoupledInbox() override { timer_->remove(*this); }
+      : engine_(std::move(engine)), spec_(spec), stats_(stats), share_(share), timer_(std::move(timer)) {
+    engine_->on_answers([this] { look(); });
+  }
+  ~DecoupledInbox() override {
+    engine_.reset();  // it may call look()
+    timer_->remove(*this);
+  }
 
   void put(msg::Call* call) override {
     Status status = begin(*call);
@@ -46,7 +53,8 @@ class DecoupledInbox final : public msg::Inbox, public bus::CountsResponses, pri
       auto here = at++;
       if (here->first == Time::min()) continue;  // it has been moved already
       const msg::Call& call = *here->second.call;
-      const bool parked = here->first == base::kNever && call.credit.load(std::memory_order_acquire) > 0;
+      const bool parked = here->first == base::kNever && call.credit.load(std::memory_order_acquire) > 0 &&
+                          here->second.answers->next_in() != AnswerSeries::kNotYet;
       if (parked || call.cancelled.load(std::memory_order_acquire)) move(inside_.extract(here), Time::min());
     }
     (void)set_timer();
@@ -63,6 +71,7 @@ class DecoupledInbox final : public msg::Inbox, public bus::CountsResponses, pri
   using Line = std::multimap<Time, Inside>;
 
   Status begin(msg::Call& call);
+  void look();
   Status admit(const msg::Call& call) const;
   void on_deadline() override;
   void step(Line::node_type node, bus::MailBursts& out);
@@ -77,7 +86,7 @@ class DecoupledInbox final : public msg::Inbox, public bus::CountsResponses, pri
     return timer_->set(*this, std::max(inside_.begin()->first, timer_->now()));
   }
 
-  const std::unique_ptr<DecoupledEngine> engine_;
+  std::unique_ptr<DecoupledEngine> engine_;
   const msg::ModelSpec& spec_;
   bus::ModelStats& stats_;
   const base::ShareRule share_;
@@ -113,13 +122,23 @@ Status DecoupledInbox::begin(msg::Call& call) {
   const Time now = timer_->now();
   call.times.started = call.times.computing = now;
   call.times.batch_rows = 1;
-  const Time due = now + (*answers)->next_in().value_or(base::Duration(0));
+  const Time due = after(now, (*answers)->next_in().value_or(base::Duration(0)));
   size_t& own = tenants_[call.tenant];
   auto at = inside_.emplace(due, Inside{&call, std::move(*answers), now, 0});
   if (set_timer()) return ++own, Status();
   inside_.erase(at);
   if (own == 0) tenants_.erase(call.tenant);
   return base::try_again(Code::kResourceExhausted, "no thread could be started to answer; try again later");
+}
+
+// The engine has answers, or ends, that it did not have. Any thread.
+void DecoupledInbox::look() {
+  std::lock_guard lock(mutex_);
+  for (auto at = inside_.lower_bound(base::kNever); at != inside_.end();) {
+    auto here = at++;
+    if (here->second.answers->next_in() != AnswerSeries::kNotYet) move(inside_.extract(here), Time::min());
+  }
+  (void)set_timer();
 }
 
 void DecoupledInbox::on_deadline() {
@@ -140,7 +159,9 @@ void DecoupledInbox::step(Line::node_type node, bus::MailBursts& out) {
   msg::Call& call = *inside.call;
   if (call.cancelled.load(std::memory_order_acquire))
     return finish(inside, failure(Code::kCancelled, "the client has left"), out);
-  if (!inside.answers->next_in()) return finish(inside, {}, out);
+  const auto due = inside.answers->next_in();
+  if (!due) return finish(inside, {}, out);
+  if (*due == AnswerSeries::kNotYet) return move(std::move(node), base::kNever);
   if (call.credit.load(std::memory_order_acquire) <= 0) return move(std::move(node), base::kNever);
   msg::Outputs outputs;
   outputs.final = false;
@@ -161,7 +182,7 @@ void DecoupledInbox::step(Line::node_type node, bus::MailBursts& out) {
   inside.last = now, ++inside.answered;
   const auto next = inside.answers->next_in();
   if (!next) return finish(inside, {}, out);
-  move(std::move(node), now + *next);
+  move(std::move(node), after(now, *next));
 }
 
 // Counts one answer, or a failure in its place.

@@ -29,6 +29,9 @@ struct Batch {
   std::vector<bool> wanted;            // per output of the spec; empty = all. An engine may produce more.
   std::vector<msg::Tensor> outputs;    // filled by the engine, in the order of the spec, batch dimension first
   std::vector<base::Status> failures;  // empty, or one per call: rows that failed alone
+  // In place of `outputs` and `failures`, by engines that read_calls(): one answer per call, in their order, with the
+  // outputs that the call asks for. Empty: there are `outputs`.
+  std::vector<base::Result<msg::Outputs>> answers;
 
   // For engines that work beside their lane: which of the depth() batches this is, and when it was found to be so far.
   uint32_t slot = 0;
@@ -63,6 +66,9 @@ class Engine {
   virtual base::Result<Landing> poll(Batch& /*batch*/) { return Landing::kLanded; }
   // Where batches are gathered; null: wherever the lane likes. For memory that a device copies from.
   virtual base::SlabSource* staging() { return nullptr; }
+  // The engine reads the inputs of `calls` and answers each call by itself: nothing is gathered. It takes a Batch with
+  // `inputs`, too, where something else has gathered them.
+  virtual bool reads_calls() const { return false; }
   // Where the model runs: "cpu", "cuda:1".
   virtual std::string_view place() const { return "cpu"; }
 

@@ -152,7 +152,7 @@ void Runner::alone(msg::Call* call, Time started) {
 
 // One call's tensors are passed on as they are, in and out: reading the clock would take longer.
 bool Runner::staged(Clock& clock) {
-  bool room = stage(batch_, spec_, slabs_);
+  bool room = stage(batch_, spec_, slabs_, engine_.reads_calls() ? Gather::kNot : Gather::kInputs);
   clock.gathered = clock.computing = batch_.calls.size() == 1 ? clock.started : room_.now();
   return room;
 }
@@ -187,6 +187,7 @@ Status Runner::step(Clock& clock) {
 
 // The answers of the batch's calls lie in room_.events afterwards: of all of them, or of none.
 Status Runner::part() {
+  if (!batch_.answers.empty()) return part_answers();
   Split split(batch_, spec_, room_.parts);
   if (!split.status().ok() && batch_.calls.size() > 1) return split.status();
   auto& events = room_.events;
@@ -198,6 +199,21 @@ Status Runner::part() {
       events.push_back({std::move(outputs)});
     else
       events.push_back({msg::Failed{std::move(status)}});
+  }
+  return {};
+}
+
+// The same where the engine has answered each call by itself.
+Status Runner::part_answers() {
+  if (batch_.answers.size() != batch_.calls.size())
+    return failure(Code::kInternal, "model '" + spec_.name + "' answered calls that it was not given");
+  auto& events = room_.events;
+  events.clear();
+  for (auto& answer : batch_.answers) {
+    if (answer)
+      events.push_back({std::move(*answer)});
+    else
+      events.push_back({msg::Failed{std::move(answer).error()}});
   }
   return {};
 }
@@ -265,6 +281,7 @@ void Runner::release() {
   batch_.calls.clear();
   for (auto& tensor : batch_.inputs) tensor.data = {};
   batch_.outputs.clear();
+  batch_.answers.clear();
 }
 
 void Runner::post() {

@@ -83,6 +83,7 @@ class Runner {
   base::Status unstaged() const;
   base::Status step(Clock& clock);
   base::Status part();
+  base::Status part_answers();
   void answer(Clock& clock);
   void count(const Clock& clock, uint64_t calls, uint64_t rows, base::Duration queued);
   void record(const Clock& clock);

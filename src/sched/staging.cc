@@ -75,12 +75,17 @@ void collect_wanted(Batch& batch, const msg::ModelSpec& spec) {
 
 }  // namespace
 
-bool stage(Batch& batch, const msg::ModelSpec& spec, base::SlabSource& slabs) {
+bool stage(Batch& batch, const msg::ModelSpec& spec, base::SlabSource& slabs, Gather how) {
   batch.rows = 0;
   for (const auto* call : batch.calls) batch.rows += call->rows;
   batch.failures.clear();
   batch.outputs.clear();
+  batch.answers.clear();
   collect_wanted(batch, spec);
+  if (how == Gather::kNot) {
+    batch.inputs.clear();
+    return true;
+  }
   batch.inputs.resize(spec.ragged ? 0 : spec.any_tensors ? batch.calls.front()->inputs.size() : spec.inputs.size());
   if (spec.ragged) return true;
   if (batch.calls.size() == 1) {

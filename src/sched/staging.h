@@ -16,8 +16,10 @@
 namespace weir::sched {
 
 // Fills rows, inputs (of ragged models none) and wanted for batch.calls, which fit() the spec and share their shapes.
-// False, when there is no memory for a copy now: run the calls one by one then, which needs none.
-bool stage(Batch& batch, const msg::ModelSpec& spec, base::SlabSource& slabs);
+// False, when there is no memory for a copy now: run the calls one by one then, which needs none. kNot: without inputs,
+// for engines that read those of the calls.
+enum class Gather : uint8_t { kInputs, kNot };
+bool stage(Batch& batch, const msg::ModelSpec& spec, base::SlabSource& slabs, Gather gather = Gather::kInputs);
 
 // Takes a batch that has run apart. One use per batch.
 class Split {

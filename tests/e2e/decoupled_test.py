@@ -74,6 +74,13 @@ class Decoupled(harness.GrpcCase):
                          {(a.infer_response.id, len(a.infer_response.outputs) // 2, is_final(a)) for a in answers})
         self.assertEqual([], list(self.stream(request([]))))
 
+    def test_the_end_has_none_of_the_outputs_that_are_asked_for(self):
+        asked = request([7, 8], empty_final=True)
+        asked.outputs.add(name='OUT').parameters['classification'].int64_param = 1
+        answers = list(self.stream(asked))
+        self.assertEqual([1, 1, 0], [len(a.infer_response.outputs) for a in answers])
+        self.assertEqual([''] * 3, [a.error_message for a in answers])
+
     def test_requests_of_one_stream_do_not_wait_for_each_other(self):
         call = self.stream(request([1, 2], delays=[0, 3_600_000], name='slow'), request([3], name='quick'))
         self.assertEqual({'slow', 'quick'}, {next(call).infer_response.id for _ in range(2)})

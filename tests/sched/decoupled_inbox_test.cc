@@ -197,5 +197,66 @@ TEST_F(DecoupledTest, StatisticsCountRequestsAndAnswersByTheirPlace) {
   EXPECT_EQ(rows[2].empty.count, 1u);
 }
 
+// Answers when the test says so.
+class Told final : public DecoupledEngine {
+ public:
+  struct Answers {
+    int there = 0, given = 0;
+    bool ended = false;
+  };
+  const msg::ModelSpec& spec() const override { return spec_; }
+  base::Result<std::unique_ptr<AnswerSeries>> begin(const msg::Call&) override {
+    return std::unique_ptr<AnswerSeries>(std::make_unique<Series>(all.emplace_back()));
+  }
+  void on_answers(std::function<void()> l) override { look = std::move(l); }
+
+  std::deque<Answers> all;
+  std::function<void()> look;
+
+ private:
+  struct Series final : AnswerSeries {
+    explicit Series(Answers& a) : answers(a) {}
+    std::optional<base::Duration> next_in() const override {
+      if (answers.given < answers.there) return base::Duration(0);
+      if (answers.ended) return std::nullopt;
+      return kNotYet;
+    }
+    base::Result<std::vector<msg::Tensor>> next() override {
+      return std::vector<msg::Tensor>{floats("y", {1}, {float(answers.given++)})};
+    }
+    Answers& answers;
+  };
+  msg::ModelSpec spec_;
+};
+
+TEST_F(DecoupledTest, AnEngineTellsWhenAnAnswerIsThere) {
+  auto made = std::make_unique<Told>();
+  Told& told_engine = *made;
+  spec = spec_of(0);
+  inbox = make_decoupled(std::move(made), spec, stats, {100, 1}, timer);
+  auto &a = put(1), &b = put(1);
+  timer->advance(1h);
+  EXPECT_EQ(told(a) + told(b), "");
+  EXPECT_EQ(timer->due(), 0u) << "nobody asks meanwhile";
+  told_engine.all[0].there = 2;
+  told_engine.look();
+  timer->advance(0ms);
+  timer->advance(0ms);
+  EXPECT_EQ(told(a), "0 1");
+  b.credit = 0;
+  told_engine.all[1].there = 1, told_engine.all[1].ended = true;
+  told_engine.look();
+  timer->advance(0ms);
+  EXPECT_EQ(told(b), "");
+  b.credit = 1;
+  inbox->poke();
+  timer->advance(0ms);
+  EXPECT_EQ(told(b), "0 end");
+  a.cancelled = true;
+  inbox->poke();
+  timer->advance(0ms);
+  EXPECT_EQ(told(a), "0 1 CANCELLED");
+}
+
 }  // namespace
 }  // namespace weir::sched

@@ -178,9 +178,10 @@ Status select_outputs(const msg::ModelSpec& spec, const msg::Call& call, const I
     forms.assign(outputs.tensors.size(), options.form);
     return {};
   }
+  forms.clear();
+  if (spec.decoupled && outputs.final && outputs.tensors.empty()) return {};  // the end, and no answer
   std::vector<msg::Tensor> granted;
   granted.reserve(call.outputs.size());
-  forms.clear();
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     const OutputOptions& asked = options.outputs[i];
     auto at = marshal::find_output(spec, outputs.tensors, call.outputs[i]);
@@ -207,6 +208,7 @@ Status write_shared(const RegionRange& range, const msg::Tensor& tensor) {
 Status finish_outputs(const msg::ModelSpec& spec, const std::vector<OutputOptions>& options,
                       std::vector<msg::Tensor>& tensors) {
   static const std::vector<std::string> kNone;
+  if (tensors.empty()) return {};
   for (size_t i = 0; i < options.size(); ++i) {
     if (options[i].classes == 0) continue;
     const msg::TensorSpec* declared = spec.output(tensors[i].name);

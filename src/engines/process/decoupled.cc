@@ -1,0 +1,306 @@
+#include "engines/process/decoupled.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <deque>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/attempt.h"
+#include "base/units.h"
+#include "engines/process/nested.h"
+
+namespace weir::process {
+namespace {
+
+using base::Code;
+using base::failure;
+using base::Status;
+using Clock = std::chrono::steady_clock;
+
+constexpr uint32_t kCreditStep = kWindow / 2;
+
+// One call inside. All of it is under Shared::mutex, but `call`, which does not change.
+struct Inside {
+  uint64_t number = 0;
+  msg::Call call;  // what the child is told of it
+  std::deque<msg::Outputs> answers;
+  Status error;
+  uint32_t taken = 0;  // answers since the child was last given credit
+  bool ended = false, abandoned = false;
+};
+
+// The engine and the series of its calls, whichever is destroyed first.
+struct Shared {
+  std::mutex mutex;
+  Host* host = nullptr;  // null: the engine is gone
+  std::deque<std::shared_ptr<Inside>> waiting;
+  std::map<uint64_t, std::shared_ptr<Inside>> open;  // the child has them
+  Status over;
+};
+
+class Series final : public sched::AnswerSeries {
+ public:
+  Series(std::shared_ptr<Shared> shared, std::shared_ptr<Inside> inside)
+      : shared_(std::move(shared)), inside_(std::move(inside)) {}
+  ~Series() override {
+    std::lock_guard lock(shared_->mutex);
+    inside_->abandoned = true;
+    if (shared_->open.erase(inside_->number) > 0 && shared_->host)
+      (void)shared_->host->child().send({.type = Type::kCancel, .number = inside_->number});
+  }
+
+  std::optional<base::Duration> next_in() const override {
+    std::lock_guard lock(shared_->mutex);
+    if (!inside_->answers.empty() || !inside_->error.ok()) return base::Duration(0);
+    if (inside_->ended) return std::nullopt;
+    return kNotYet;
+  }
+  base::Result<std::vector<msg::Tensor>> next() override;
+
+ private:
+  const std::shared_ptr<Shared> shared_;
+  const std::shared_ptr<Inside> inside_;
+};
+
+base::Result<std::vector<msg::Tensor>> Series::next() {
+  std::lock_guard lock(shared_->mutex);
+  if (inside_->answers.empty()) return inside_->error;
+  auto tensors = std::move(inside_->answers.front().tensors);
+  inside_->answers.pop_front();
+  if (++inside_->taken >= kCreditStep && !inside_->ended && shared_->host) {
+    (void)shared_->host->child().send({.type = Type::kCredit, .number = inside_->number, .size = inside_->taken});
+    inside_->taken = 0;
+  }
+  return tensors;
+}
+
+class Decoupled final : public sched::DecoupledEngine {
+ public:
+  Decoupled(std::unique_ptr<Host> host, const FindModel& find, int wake)
+      : host_(std::move(host)), wake_(wake), nested_(find, *host_, wake) {
+    shared_->host = host_.get();
+    thread_ = std::thread([this] { run(); });
+  }
+  ~Decoupled() override {
+    {
+      std::lock_guard lock(shared_->mutex);
+      shared_->host = nullptr, stopping_ = true;
+    }
+    rouse();
+    thread_.join();
+    nested_.cancel();
+    ::close(wake_);
+  }
+
+  const msg::ModelSpec& spec() const override { return host_->spec(); }
+  base::Result<std::unique_ptr<sched::AnswerSeries>> begin(const msg::Call& call) override;
+  void on_answers(std::function<void()> look) override {
+    std::lock_guard lock(shared_->mutex);
+    look_ = std::move(look);
+  }
+  // Calls inside.
+  size_t load() const {
+    std::lock_guard lock(shared_->mutex);
+    return shared_->waiting.size() + shared_->open.size();
+  }
+
+ private:
+  void rouse() const {
+    const uint64_t one = 1;
+    (void)!::write(wake_, &one, sizeof one);
+  }
+  void run();
+  Status turn();
+  Status start_next();
+  Status receive_all();
+  Status take(const Message& message);
+  Status take_answer(const Message& message);
+  void fail_all(const Status& why);
+  void look() const {
+    if (look_) look_();
+  }
+
+  const std::unique_ptr<Host> host_;
+  const int wake_;
+  Nested nested_;  // the thread's own, until that has ended
+  const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
+  std::function<void()> look_;  // set before the first call
+  bool stopping_ = false;       // under Shared::mutex
+  uint64_t next_number_ = 1;    // under Shared::mutex
+  // The thread's own.
+  bool running_ = false;
+  Clock::time_point run_until_;
+  std::thread thread_;
+};
+
+base::Result<std::unique_ptr<sched::AnswerSeries>> Decoupled::begin(const msg::Call& call) {
+  auto inside = std::make_shared<Inside>();
+  inside->call.id = call.id, inside->call.inputs = call.inputs, inside->call.outputs = call.outputs;
+  inside->call.parameters = call.parameters, inside->call.queue_timeout = call.queue_timeout;
+  inside->call.rows = call.rows;
+  {
+    std::lock_guard lock(shared_->mutex);
+    if (!shared_->over.ok()) return shared_->over;
+    inside->number = next_number_++;
+    shared_->waiting.push_back(inside);
+  }
+  rouse();
+  return std::unique_ptr<sched::AnswerSeries>(std::make_unique<Series>(shared_, std::move(inside)));
+}
+
+void Decoupled::run() {
+  ::pthread_setname_np(::pthread_self(), "decoupled");
+  for (;;) {
+    {
+      std::lock_guard lock(shared_->mutex);
+      if (stopping_) return;
+    }
+    Status status;
+    Status thrown = base::attempt("a decoupled model's process", [&] { status = turn(); });
+    if (!thrown.ok()) status = std::move(thrown);
+    if (status.ok()) continue;
+    fail_all(host_->end(std::move(status)));
+    nested_.cancel();
+    look();
+    return;
+  }
+}
+
+Status Decoupled::turn() {
+  if (!running_)
+    if (Status s = start_next(); !s.ok()) return s;
+  host_->child().wait(wake_, running_ ? run_until_ : Clock::now() + std::chrono::seconds(1));
+  uint64_t ignored;
+  (void)!::read(wake_, &ignored, sizeof ignored);
+  if (Status s = nested_.answer(); !s.ok()) return s;
+  if (Status s = receive_all(); !s.ok()) return s;
+  if (!running_ || Clock::now() < run_until_) return {};
+  return failure(Code::kUnavailable, "model '" + spec().name + "' did not return from a request within " +
+                                         base::show_duration(host_->options().timeout) +
+                                         " (process_timeout); it is started anew");
+}
+
+Status Decoupled::start_next() {
+  std::shared_ptr<Inside> inside;
+  {
+    std::lock_guard lock(shared_->mutex);
+    auto& waiting = shared_->waiting;
+    while (!waiting.empty() && waiting.front()->abandoned) waiting.pop_front();
+    if (waiting.empty()) return {};
+    inside = std::move(waiting.front());
+    waiting.pop_front();
+    shared_->open.emplace(inside->number, inside);
+  }
+  Request request{.call = inside->number, .of = &inside->call, .rows = inside->call.rows};
+  for (const auto& input : inside->call.inputs) request.inputs.push_back(&input);
+  Status sent = host_->run(inside->number, {request});
+  inside->call.inputs.clear();  // the child has a copy
+  if (sent.ok()) {
+    running_ = true, run_until_ = Clock::now() + host_->options().timeout;
+    return {};
+  }
+  if (sent.code != Code::kResourceExhausted) return sent;
+  {
+    std::lock_guard lock(shared_->mutex);
+    shared_->open.erase(inside->number);
+    inside->error = std::move(sent), inside->ended = true;
+  }
+  look();
+  rouse();
+  return {};
+}
+
+Status Decoupled::receive_all() {
+  for (;;) {
+    auto message = host_->child().receive(Clock::time_point::min());
+    if (!message) return message.error();
+    if (!*message) return {};
+    if (Status s = take(**message); !s.ok()) return s;
+  }
+}
+
+Status Decoupled::take(const Message& message) {
+  auto handled = host_->handle(message);
+  if (!handled) return handled.error();
+  if (*handled) return {};
+  if (message.type == Type::kReturned && running_) {
+    host_->note_flags(message);
+    running_ = false;
+    rouse();
+    return {};
+  }
+  if (message.type == Type::kAnswer) return take_answer(message);
+  if (message.type == Type::kExec) return nested_.begin(message);
+  return failure(Code::kInternal, "the process of model '" + spec().name + "' sent what nobody has asked for");
+}
+
+Status Decoupled::take_answer(const Message& message) {
+  auto answers = host_->read_answers(message, 1);
+  if (!answers) return answers.error();
+  if (Status s = host_->child().send({.type = Type::kTaken}); !s.ok()) return s;
+  if (answers->empty()) return {};
+  auto& answer = answers->front();
+  {
+    std::lock_guard lock(shared_->mutex);
+    auto found = shared_->open.find(answer.call);
+    if (found == shared_->open.end()) return {};  // nobody waits for it any more
+    Inside& inside = *found->second;
+    if (inside.answers.size() + inside.taken >= kWindow)
+      return failure(Code::kInternal, "the process of model '" + spec().name + "' sent more answers than it may");
+    const bool tensors = answer.kind == AnswerKind::kTensors || answer.kind == AnswerKind::kTensorsAndEnd;
+    if (tensors) inside.answers.push_back(std::move(answer.outputs));
+    if (answer.kind == AnswerKind::kError) inside.error = std::move(answer.error);
+    if (answer.kind != AnswerKind::kTensors) inside.ended = true, shared_->open.erase(found);
+  }
+  look();
+  return {};
+}
+
+void Decoupled::fail_all(const Status& why) {
+  std::lock_guard lock(shared_->mutex);
+  shared_->over = why;
+  for (auto& inside : shared_->waiting) inside->error = why, inside->ended = true;
+  for (auto& [number, inside] : shared_->open) inside->error = why, inside->ended = true;
+  shared_->waiting.clear(), shared_->open.clear();
+}
+
+// Several instances of one model.
+class Instances final : public sched::DecoupledEngine {
+ public:
+  explicit Instances(std::vector<std::unique_ptr<Decoupled>> all) : all_(std::move(all)) {}
+
+  const msg::ModelSpec& spec() const override { return all_.front()->spec(); }
+  base::Result<std::unique_ptr<sched::AnswerSeries>> begin(const msg::Call& call) override {
+    Decoupled* idlest = nullptr;
+    size_t least = SIZE_MAX;
+    for (const auto& one : all_)
+      if (const size_t load = one->load(); load < least) idlest = one.get(), least = load;
+    return idlest->begin(call);
+  }
+  void on_answers(std::function<void()> look) override {
+    for (const auto& one : all_) one->on_answers(look);
+  }
+
+ private:
+  const std::vector<std::unique_ptr<Decoupled>> all_;
+};
+
+}  // namespace
+
+base::Result<std::unique_ptr<sched::DecoupledEngine>> make_decoupled(std::vector<std::unique_ptr<Host>> hosts,
+                                                                     const FindModel& find) {
+  std::vector<std::unique_ptr<Decoupled>> all;
+  for (auto& host : hosts) {
+    const int wake = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (wake < 0) return failure(Code::kResourceExhausted, "no descriptor for a decoupled model");
+    all.push_back(std::make_unique<Decoupled>(std::move(host), find, wake));
+  }
+  if (all.size() == 1) return std::unique_ptr<sched::DecoupledEngine>(std::move(all.front()));
+  return std::unique_ptr<sched::DecoupledEngine>(std::make_unique<Instances>(std::move(all)));
+}
+
+}  // namespace weir::process

@@ -1,0 +1,55 @@
+// The engines of models that run in a process of their own: `process`, a program that speaks the protocol, and
+// `python`, a model.py written for Triton's Python backend.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "msg/call.h"
+#include "msg/spec.h"
+#include "sched/decoupled_engine.h"
+#include "sched/engine.h"
+
+namespace weir::process {
+
+// Settings of the server.
+struct Options {
+  bool enabled = true;                  // false: models that bring code of their own are refused
+  std::string interpreter = "python3";  // of engine `python`; it has numpy
+};
+
+// A model that others may make requests to, for as long as `keeps` is held.
+struct Target {
+  std::shared_ptr<const void> keeps;
+  const msg::ModelSpec* spec = nullptr;
+  msg::Inbox* inbox = nullptr;
+};
+// By name and version ("": the newest that is served). Any thread. Errors: those of bus::Catalog::find().
+using FindModel = std::function<base::Result<Target>(std::string_view model, std::string_view version)>;
+
+struct Place {
+  base::SlabSource& slabs;                   // answers are copied there
+  std::function<void(base::Status)> broken;  // called once, when the child has ended by itself or has been killed
+  uint32_t instance = 0;
+  Options options{};
+  FindModel find{};  // for requests that the model makes; empty: it makes none
+};
+
+using Loaded = std::variant<std::unique_ptr<sched::Engine>, std::unique_ptr<sched::DecoupledEngine>>;
+
+// `file`: the version's folder, for the child to look into. Parameters of the model: `command` (the program and its
+// arguments, parted by spaces; a program with a slash is relative to the folder), `process_timeout` ("60s", of one
+// batch), `process_load_timeout` ("300s"), `process_memory` ("0": no limit of its address space), `process_answer`
+// ("1GiB", of the memory for one batch's answers). Errors: INVALID_ARGUMENT for a parameter, PERMISSION_DENIED where it
+// is not enabled, FAILED_PRECONDITION with the child's words, UNAVAILABLE.
+base::Result<Loaded> load(const msg::ModelSpec& wanted, const std::string& file, const Place& place);
+
+// `file`: model.py. The same parameters but `command`; all others are the model's own.
+base::Result<Loaded> load_python(const msg::ModelSpec& wanted, const std::string& file, const Place& place);
+
+}  // namespace weir::process

@@ -1,0 +1,308 @@
+#include "engines/process/host.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/memory_ledger.h"
+
+namespace weir::process {
+namespace {
+
+using base::Code;
+using base::failure;
+using base::Status;
+using Clock = std::chrono::steady_clock;
+
+constexpr uint64_t kFirstRegion = 1 << 20;
+constexpr size_t kMostDocument = 16 << 20, kLeastAnswer = 8 + 1, kLeastTensor = 4 + 1 + 4 + 8 + 8;
+constexpr uint64_t kAlign = 64;
+constexpr auto kStopPatience = std::chrono::seconds(3);
+
+uint64_t aligned(uint64_t at) { return (at + kAlign - 1) / kAlign * kAlign; }
+
+void put_model(Writer& out, const msg::ModelSpec& spec, const HostOptions& options) {
+  out.put(kProtocol);
+  out.put_string(spec.name);
+  out.put_string(spec.version);
+  out.put_string(options.file);
+  out.put_string(spec.name + "_0_" + std::to_string(options.instance));
+  out.put(spec.max_batch);
+  out.put(uint8_t(spec.decoupled));
+  out.put(uint8_t(spec.batching.dynamic));
+  out.put(uint32_t(spec.parameters.size()));
+  for (const auto& [name, value] : spec.parameters) out.put_string(name), out.put_string(value);
+  out.put_specs(spec.inputs);
+  out.put_specs(spec.outputs);
+}
+
+void put_request(Writer& out, const Request& request, uint64_t& at) {
+  static const msg::Parameters kNone;
+  out.put(request.call);
+  out.put_string(request.of ? std::string_view(request.of->id) : std::string_view());
+  out.put(request.rows);
+  const auto timeout = request.of ? request.of->queue_timeout : base::Duration(0);
+  out.put(uint64_t(std::chrono::duration_cast<std::chrono::microseconds>(timeout).count()));
+  out.put_parameters(request.of ? request.of->parameters : kNone);
+  out.put(uint32_t(request.of ? request.of->outputs.size() : 0));
+  if (request.of)
+    for (const auto& name : request.of->outputs) out.put_string(name);
+  out.put(uint32_t(request.inputs.size()));
+  for (const auto* input : request.inputs) {
+    put_tensor(out, {input->name, input->dtype, input->shape, at, input->data.size()});
+    at = aligned(at + input->data.size());
+  }
+}
+
+}  // namespace
+
+base::Result<std::unique_ptr<Host>> Host::load(const msg::ModelSpec& wanted, HostOptions options,
+                                               base::SlabSource& slabs) {
+  std::unique_ptr<Host> host(new Host(std::move(options), slabs));
+  auto child = Child::start(host->options_.child);
+  if (!child) return child.error();
+  host->child_ = std::move(*child);
+  if (Status status = host->greet(wanted); !status.ok()) return host->end(std::move(status));
+  return host;
+}
+
+Host::~Host() {
+  if (child_) child_->stop(std::chrono::duration_cast<std::chrono::milliseconds>(kStopPatience));
+}
+
+Status Host::end(Status why) {
+  if (why.code == Code::kUnavailable && child_->over()) return child_->why();
+  child_->kill(why);
+  return why;
+}
+
+Status Host::make_input(uint64_t bytes) {
+  auto made = Region::make(bytes, slabs_.ledger());
+  if (!made) return made.error();
+  input_ = std::move(*made), kept_ = false;
+  return child_->send({.type = Type::kInputRegion, .size = input_.size()}, input_.fd());
+}
+
+Status Host::make_output(uint64_t bytes) {
+  auto made = Region::make(bytes, slabs_.ledger());
+  if (!made) return made.error();
+  output_ = std::move(*made);
+  return child_->send({.type = Type::kOutputRegion, .size = output_.size()}, output_.fd());
+}
+
+Status Host::greet(const msg::ModelSpec& wanted) {
+  put_model(writer_, wanted, options_);
+  if (auto s = make_input(std::max<uint64_t>(kFirstRegion, writer_.text().size())); !s.ok()) return s;
+  if (auto s = make_output(kFirstRegion); !s.ok()) return s;
+  std::memcpy(input_.data(), writer_.text().data(), writer_.text().size());
+  if (auto s = child_->send({.type = Type::kLoad, .size = writer_.text().size()}); !s.ok()) return s;
+  const auto deadline = Clock::now() + options_.load_timeout;
+  for (;;) {
+    auto message = child_->receive(deadline);
+    if (!message) return message.error();
+    if (!*message) {
+      if (Clock::now() < deadline) continue;
+      return failure(Code::kUnavailable, "model '" + wanted.name + "' was not loaded in time (load_timeout)");
+    }
+    auto handled = handle(**message);
+    if (!handled) return handled.error();
+    if (*handled) continue;
+    if ((*message)->type == Type::kReady) return take_ready(**message, wanted);
+    if ((*message)->type != Type::kFailed) return lies("a message of type that nobody has asked for");
+    auto text = copy_document(**message);
+    return text ? failure(Code::kFailedPrecondition, std::move(*text)) : text.error();
+  }
+}
+
+Status Host::take_ready(const Message& message, const msg::ModelSpec& wanted) {
+  auto document = copy_document(message);
+  if (!document) return document.error();
+  Reader in(*document);
+  spec_ = wanted;
+  spec_.max_batch = in.get<uint32_t>();
+  spec_.decoupled = in.get<uint8_t>() != 0;
+  spec_.batching.dynamic = in.get<uint8_t>() != 0 || wanted.batching.dynamic;
+  spec_.inputs = in.get_specs();
+  spec_.outputs = in.get_specs();
+  if (!in.at_end()) return lies("a description of the model that has no such form");
+  for (const auto* tensors : {&spec_.inputs, &spec_.outputs})
+    for (const auto& tensor : *tensors)
+      if (tensor.name.empty() || tensor.dtype == msg::DType::kInvalid)
+        return failure(Code::kFailedPrecondition, "a tensor of the model has no name or no type");
+  if (!spec_.inputs.empty() || !spec_.outputs.empty()) return {};
+  return failure(Code::kFailedPrecondition, "the model has neither inputs nor outputs: its configuration names them");
+}
+
+base::Result<bool> Host::handle(const Message& message) {
+  if (message.type != Type::kGrow) return false;
+  if (message.size > options_.most_answer)
+    return failure(Code::kInternal, "model '" + spec_.name + "' asks for " + std::to_string(message.size) +
+                                        " bytes for its answers; max_answer is " +
+                                        std::to_string(options_.most_answer));
+  if (auto s = make_output(message.size); !s.ok()) return s;
+  return true;
+}
+
+Status Host::run(uint64_t number, const std::vector<Request>& requests) {
+  writer_.clear();
+  writer_.put(uint32_t(requests.size()));
+  uint64_t at = 0;
+  for (const auto& request : requests) put_request(writer_, request, at);
+  const uint64_t document = at, whole = at + writer_.text().size();
+  if (kept_ || whole > input_.size())
+    if (auto s = make_input(std::max(whole, kept_ ? uint64_t(input_.size()) : 0)); !s.ok()) return s;
+  at = 0;
+  for (const auto& request : requests)
+    for (const auto* input : request.inputs) {
+      if (!input->data.empty()) std::memcpy(input_.data() + at, input->data.data(), input->data.size());
+      at = aligned(at + input->data.size());
+    }
+  std::memcpy(input_.data() + document, writer_.text().data(), writer_.text().size());
+  return child_->send({.type = Type::kRun, .number = number, .offset = document, .size = writer_.text().size()});
+}
+
+Status Host::lies(const std::string& what) const {
+  return failure(Code::kInternal, "the process of model '" + spec_.name + "' sent " + what);
+}
+
+// Copied before it is looked at: the child may go on writing.
+base::Result<std::string> Host::copy_document(const Message& message) const {
+  if (!output_.has(message.offset, message.size) || message.size > kMostDocument)
+    return lies("a document that lies outside of its memory");
+  return std::string(reinterpret_cast<const char*>(output_.data()) + message.offset, message.size);
+}
+
+base::Result<std::vector<Answer>> Host::read_answers(const Message& message, size_t most) {
+  auto document = copy_document(message);
+  if (!document) return document.error();
+  Reader in(*document);
+  std::vector<Answer> answers(in.count(kLeastAnswer));
+  if (answers.size() > most) return lies("more answers than there are requests");
+  for (auto& answer : answers) {
+    answer.call = in.get<uint64_t>();
+    auto kind = in.get<uint8_t>();
+    if (kind > uint8_t(AnswerKind::kTensorsAndEnd)) return lies("an answer of a kind that there is not");
+    answer.kind = AnswerKind(kind);
+    if (answer.kind == AnswerKind::kError) {
+      const auto code = in.get<uint32_t>();
+      answer.error = failure(code == 0 || code > 16 ? Code::kInternal : Code(code), in.get_string());
+    } else if (answer.kind != AnswerKind::kEnd) {
+      answer.outputs.parameters = in.get_parameters();
+      auto tensors = read_tensors(in);
+      if (!tensors) return std::move(tensors).error();
+      Status wrong;
+      for (const auto& tensor : *tensors)
+        if (wrong.ok()) wrong = check(tensor);
+      answer.outputs.tensors = std::move(*tensors);
+      if (!wrong.ok()) answer.kind = AnswerKind::kError, answer.error = std::move(wrong), answer.outputs = {};
+    }
+  }
+  if (!in.at_end()) return lies("answers that have no such form");
+  return answers;
+}
+
+bool Host::adds_up(const TensorPlace& tensor) {
+  const auto elements = tensor.shape.elements();
+  if (!elements || tensor.dtype == msg::DType::kInvalid) return false;
+  if (tensor.dtype == msg::DType::kBytes) return true;  // its strings are counted when they have been copied
+  uint64_t size = 0;
+  return !__builtin_mul_overflow(*elements, uint64_t(msg::size_of(tensor.dtype)), &size) && size == tensor.size;
+}
+
+// All tensors of a list lie in one slab. Whatever is wrong about their bytes is the child's end.
+base::Result<std::vector<msg::Tensor>> Host::read_tensors(Reader& in) {
+  std::vector<TensorPlace> places(in.count(kLeastTensor));
+  uint64_t bytes = 0;
+  for (auto& place : places) {
+    place = get_tensor(in);
+    if (!in.ok()) return lies("answers that have no such form");
+    if (!output_.has(place.offset, place.size)) return lies("a tensor that lies outside of its memory");
+    if (!adds_up(place))
+      return lies("a tensor '" + place.name + "' of shape " + place.shape.text() + " with " +
+                  std::to_string(place.size) + " bytes");
+    if (__builtin_add_overflow(bytes, aligned(place.size), &bytes) || bytes > options_.most_answer)
+      return lies("more tensors than its memory has room for");
+  }
+  base::Block block(base::take_now(slabs_, std::max<uint64_t>(bytes, 1)));
+  block.resize(bytes);
+  uint64_t at = 0;
+  for (const auto& place : places) {
+    if (place.size > 0) std::memcpy(block.data() + at, output_.data() + place.offset, place.size);
+    at += aligned(place.size);
+  }
+  const base::Bytes data = block.freeze();
+  at = 0;
+  std::vector<msg::Tensor> tensors;
+  for (auto& place : places) {
+    const auto bytes_of = data.slice(at, place.size);
+    at += aligned(place.size);
+    if (place.dtype == msg::DType::kBytes) {
+      uint64_t n = 0;
+      if (!msg::for_each_string(bytes_of.view(), [&](std::string_view) { ++n; }) || n != *place.shape.elements())
+        return lies("a tensor '" + place.name + "' whose strings do not add up");
+    }
+    tensors.push_back({std::move(place.name), place.dtype, place.shape, bytes_of});
+  }
+  return tensors;
+}
+
+base::Result<ChildCall> Host::read_call(const Message& message) {
+  auto document = copy_document(message);
+  if (!document) return document.error();
+  Reader in(*document);
+  ChildCall call;
+  call.model = in.get_string(), call.version = in.get_string(), call.id = in.get_string();
+  call.parameters = in.get_parameters();
+  call.outputs.resize(in.count(4));
+  for (auto& name : call.outputs) name = in.get_string();
+  auto inputs = read_tensors(in);
+  if (!inputs) return std::move(inputs).error();
+  call.inputs = std::move(*inputs);
+  if (!in.at_end()) return lies("a call that has no such form");
+  return call;
+}
+
+Status Host::send_reply(uint64_t number, const msg::Outputs& outputs, const Status& error) {
+  Writer out;
+  out.put(uint32_t(1));
+  out.put(number);
+  out.put(uint8_t(error.ok() ? AnswerKind::kTensors : AnswerKind::kError));
+  uint64_t at = 0;
+  if (!error.ok()) {
+    out.put(uint32_t(error.code));
+    out.put_string(error.text);
+  } else {
+    out.put_parameters(outputs.parameters);
+    out.put(uint32_t(outputs.tensors.size()));
+    for (const auto& tensor : outputs.tensors) {
+      put_tensor(out, {tensor.name, tensor.dtype, tensor.shape, at, tensor.data.size()});
+      at = aligned(at + tensor.data.size());
+    }
+  }
+  auto region = Region::make(at + out.text().size(), slabs_.ledger());
+  if (!region) return region.error();
+  uint64_t to = 0;
+  for (const auto& tensor : outputs.tensors) {
+    if (!tensor.data.empty()) std::memcpy(region->data() + to, tensor.data.data(), tensor.data.size());
+    to = aligned(to + tensor.data.size());
+  }
+  std::memcpy(region->data() + at, out.text().data(), out.text().size());
+  if (Status s = child_->send({.type = Type::kReplyRegion, .size = region->size()}, region->fd()); !s.ok()) return s;
+  return child_->send({.type = Type::kExecuted, .number = number, .offset = at, .size = out.text().size()});
+}
+
+Status Host::check(const msg::Tensor& tensor) const {
+  const auto* spec = spec_.output(tensor.name);
+  const std::string who = "model '" + spec_.name + "' gave ";
+  if (!spec) return failure(Code::kInternal, who + "an output '" + tensor.name + "' that it has not");
+  if (tensor.dtype != spec->dtype)
+    return failure(Code::kInternal, who + "output '" + tensor.name + "' as " + std::string(msg::name(tensor.dtype)) +
+                                        "; it is " + std::string(msg::name(spec->dtype)));
+  const msg::Shape wanted = spec_.public_shape(*spec);
+  bool fits = wanted.rank() == tensor.shape.rank();
+  for (size_t i = 0; fits && i < wanted.rank(); ++i) fits = wanted[i] == -1 || wanted[i] == tensor.shape[i];
+  if (fits) return {};
+  return failure(Code::kInternal,
+                 who + "output '" + tensor.name + "' with shape " + tensor.shape.text() + "; it has " + wanted.text());
+}
+
+}  // namespace weir::process

@@ -1,0 +1,105 @@
+// Host: a child and the memory that it shares with the server: loads the model, hands it requests, and takes its
+// answers after everything in them has been checked. What a child may not do ends it.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "engines/process/child.h"
+#include "engines/process/document.h"
+#include "engines/process/region.h"
+#include "msg/call.h"
+#include "msg/spec.h"
+
+namespace weir::process {
+
+struct HostOptions {
+  ChildOptions child;
+  std::string file;                          // told to the child: the model's file or folder
+  std::chrono::nanoseconds load_timeout{0};  // until kReady
+  std::chrono::nanoseconds timeout{0};       // of one kRun
+  uint64_t most_answer = 0;                  // bytes of the output region
+  uint32_t instance = 0;
+};
+
+// A request as it is handed to the child.
+struct Request {
+  uint64_t call = 0;
+  const msg::Call* of = nullptr;  // its id, parameters, outputs; null: none of them
+  std::vector<const msg::Tensor*> inputs;
+  uint32_t rows = 1;
+};
+
+// One answer of the child, copied out of the shared memory.
+struct Answer {
+  uint64_t call = 0;
+  AnswerKind kind = AnswerKind::kError;
+  base::Status error;
+  msg::Outputs outputs;
+};
+
+// A request that the child makes to another model.
+struct ChildCall {
+  std::string model, version, id;
+  msg::Parameters parameters;
+  std::vector<std::string> outputs;
+  std::vector<msg::Tensor> inputs;
+};
+
+class Host {
+ public:
+  // Starts the child and loads the model. Its spec is what was wanted, with what the child adds to it. Errors: the
+  // child's words, or UNAVAILABLE.
+  static base::Result<std::unique_ptr<Host>> load(const msg::ModelSpec& wanted, HostOptions options,
+                                                  base::SlabSource& slabs);
+  ~Host();
+
+  const msg::ModelSpec& spec() const { return spec_; }
+  Child& child() { return *child_; }
+  const HostOptions& options() const { return options_; }
+
+  // Lays the requests into shared memory, which must be the server's (nothing runs), and sends them. Errors:
+  // RESOURCE_EXHAUSTED without memory to share; UNAVAILABLE.
+  base::Status run(uint64_t number, const std::vector<Request>& requests);
+  // Handles the messages that both kinds of model may send; false for others.
+  base::Result<bool> handle(const Message& message);
+  // The document of kAnswers or kAnswer: never more than `most` answers. INTERNAL for what a child may not say; an
+  // answer whose tensors are not the model's outputs is an error by itself.
+  base::Result<std::vector<Answer>> read_answers(const Message& message, size_t most);
+  // The document of kExec. INTERNAL for what a child may not say.
+  base::Result<ChildCall> read_call(const Message& message);
+  // Answers kExec: with the outputs, or with the error that is not OK. Errors: RESOURCE_EXHAUSTED; UNAVAILABLE.
+  base::Status send_reply(uint64_t number, const msg::Outputs& outputs, const base::Status& error);
+  // The inputs of the last run are still in use: the next run gets another region.
+  void note_flags(const Message& message) { kept_ = kept_ || (message.flags & kKept) != 0; }
+
+  // Ends the child and returns why its calls fail.
+  base::Status end(base::Status why);
+
+ private:
+  Host(HostOptions options, base::SlabSource& slabs) : options_(std::move(options)), slabs_(slabs) {}
+  base::Status greet(const msg::ModelSpec& wanted);
+  base::Status take_ready(const Message& message, const msg::ModelSpec& wanted);
+  base::Status make_input(uint64_t bytes);
+  base::Status make_output(uint64_t bytes);
+  base::Result<std::string> copy_document(const Message& message) const;
+  base::Result<std::vector<msg::Tensor>> read_tensors(Reader& in);
+  static bool adds_up(const TensorPlace& tensor);
+  base::Status check(const msg::Tensor& tensor) const;
+  base::Status lies(const std::string& what) const;
+
+  const HostOptions options_;
+  base::SlabSource& slabs_;
+  msg::ModelSpec spec_;
+  std::unique_ptr<Child> child_;
+  Region input_, output_;
+  bool kept_ = false;
+  Writer writer_;
+};
+
+}  // namespace weir::process

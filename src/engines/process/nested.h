@@ -1,0 +1,55 @@
+// Nested: the requests that a model makes to other models while it runs (Triton's BLS). Each is a Call of its own,
+// which goes to the other model's Inbox as a pipeline's do; its answer goes to the child in a region of its own.
+//
+// They are nobody's in particular: limits of clients and the models of a key do not hold for them. Models of text and
+// decoupled models are refused. Used by the thread that talks to the child; events come from any thread.
+#pragma once
+
+#include <condition_variable>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "engines/process/engine.h"
+#include "engines/process/host.h"
+#include "msg/call.h"
+
+namespace weir::process {
+
+class Nested final : private msg::Home {
+ public:
+  // `wake` is an eventfd, written when there is something for answer().
+  Nested(FindModel find, Host& host, int wake) : find_(std::move(find)), host_(host), wake_(wake) {}
+  ~Nested() { cancel(); }
+
+  // Takes kExec. A request that cannot be made is answered at once. Errors: the child's fault.
+  base::Status begin(const Message& message);
+  // Sends the answers that have come.
+  base::Status answer();
+  bool some() const { return !open_.empty(); }
+  // Nobody wants them any more: waits until they are over.
+  void cancel();
+
+ private:
+  struct Open {
+    msg::Call call;
+    uint64_t number = 0;
+    Target target;
+  };
+  base::Status lend(Open& open);
+  base::Status reply(uint64_t number, msg::Event&& event);
+  void post(std::vector<msg::Mail>& burst) override;
+  void post_here(msg::Mail&& mail) override;
+  std::vector<msg::Mail> take();
+
+  const FindModel find_;
+  Host& host_;
+  const int wake_;
+  std::list<Open> open_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<msg::Mail> mail_;  // under mutex_
+};
+
+}  // namespace weir::process

@@ -1,0 +1,78 @@
+// The protocol between the server and a child that runs a model: see README.md for how to write a child.
+//
+// A child is started with a SOCK_SEQPACKET socket as descriptor 3 and, where it is given a script, that as descriptor
+// 4. Standard output and error go to the server's log. Each packet is one Message of 32 bytes; what it is about is a
+// document in shared memory, which `offset` and `size` point to. Two regions of shared memory are memfds that the
+// server makes, seals against changes of their size, and sends with kInputRegion and kOutputRegion (SCM_RIGHTS): the
+// server writes the first and the child the second. A region replaces the one that was sent before.
+//
+// Numbers are little-endian. Documents have no padding:
+//   string   = u32 bytes, the bytes
+//   spec     = string name, u8 dtype, u8 optional, u32 rank, rank × i64 (-1: any)
+//   model    = u32 1 (the version of the protocol), string name, string version, string file, string instance,
+//              u32 max_batch, u8 decoupled, u8 dynamic_batching, list of (string, string) parameters,
+//              list of spec inputs, list of spec outputs
+//   ready    = u32 max_batch, u8 decoupled, u8 dynamic_batching, list of spec inputs, list of spec outputs
+//   tensor   = string name, u8 dtype, u32 rank, rank × i64, u64 offset, u64 size (of its data, in the same region)
+//   value    = u8 kind (0 bool, 1 i64, 2 u64, 3 f64, 4 string), 8 bytes or a string
+//   requests = list of (u64 call, string id, u32 rows, u64 timeout in µs or 0, list of (string, value) parameters,
+//              list of string outputs that are wanted (none: all), list of tensor)
+//   call     = string model, string version (empty: the newest), string id, list of (string, value) parameters,
+//              list of string outputs that are wanted, list of tensor
+//   answers  = list of (u64 call, u8 kind, and for kError u32 code, string text; for kTensors list of (string, value)
+//              parameters, list of tensor)
+//   list     = u32 n, n × …
+// dtype is msg::DType's number (1 BOOL … 13 BYTES, 14 BF16), of which 1 to 13 are Triton's; codes are gRPC's. BYTES
+// hold each element as u32 and its bytes. Data of tensors begins at multiples of 64.
+#pragma once
+
+#include <cstdint>
+
+namespace weir::process {
+
+inline constexpr int kSocketFd = 3, kScriptFd = 4;
+inline constexpr uint32_t kProtocol = 1;
+
+enum class Type : uint32_t {
+  // To the child.
+  kInputRegion = 1,   // size; with a descriptor
+  kOutputRegion = 2,  // size; with a descriptor
+  kLoad = 3,          // a model; the answer is kReady or kFailed
+  kRun = 4,           // number, requests; the answer is kAnswers, of a decoupled model kReturned
+  kCancel = 5,        // number: the call that nobody waits for any more
+  kStop = 6,          // finish, and exit
+  kTaken = 7,         // the output region is the child's again, after kAnswer
+  kCredit = 8,        // number: the call; size: how many more answers the child may send to it
+  kReplyRegion = 9,  // size; with a descriptor: the tensors of the next kExecuted, to keep for as long as they are used
+  kExecuted = 10,    // number: that of kExec; answers, of one, in the reply region
+  // To the server.
+  kReady = 33,     // a ready
+  kFailed = 34,    // the text says why the model was not loaded
+  kAnswers = 35,   // number: that of kRun; answers, one for each request, in any order
+  kGrow = 36,      // the child needs an output region of `size` bytes; kOutputRegion follows
+  kReturned = 37,  // number: that of kRun. Of a decoupled model: it takes the next one
+  kExec = 39,      // number: the child's own; a call to another model, in the output region until kTaken
+  kAnswer = 38,    // answers: one, of a decoupled model. The output region is the server's until kTaken
+};
+
+// Flags of kAnswers and kReturned.
+inline constexpr uint32_t kKept = 1;  // the model still uses the inputs: the server is to send another input region
+
+enum class AnswerKind : uint8_t {
+  kError = 0,
+  kTensors = 1,
+  kEnd = 2,           // of a decoupled model: there are no more
+  kTensorsAndEnd = 3  // the same, with the last one
+};
+
+// Answers that a child may send to one call of a decoupled model before it gets kCredit.
+inline constexpr uint32_t kWindow = 16;
+
+struct Message {
+  Type type{};
+  uint32_t flags = 0;
+  uint64_t number = 0, offset = 0, size = 0;
+};
+static_assert(sizeof(Message) == 32);
+
+}  // namespace weir::process

@@ -1,0 +1,917 @@
+"""Runs a model.py written for Triton's Python backend, as a child of the server (protocol.h says how they speak).
+
+The module `triton_python_backend_utils` that models import is made here, at the end of this file's first half; it has the
+names and meanings of https://github.com/triton-inference-server/python_backend. The second half is the worker.
+"""
+
+import asyncio
+import collections
+import enum
+import importlib.util
+import inspect
+import json
+import mmap
+import os
+import queue
+import socket
+import struct
+import sys
+import threading
+import traceback
+import types
+
+try:
+    import numpy as np
+except ImportError:
+    np = None  # load() says so
+
+# ---- triton_python_backend_utils ----
+
+pb_utils = types.ModuleType('triton_python_backend_utils')
+
+TYPES = ['INVALID', 'BOOL', 'UINT8', 'UINT16', 'UINT32', 'UINT64', 'INT8', 'INT16', 'INT32', 'INT64', 'FP16', 'FP32', 'FP64',
+         'STRING', 'BF16']  # by number
+NUMPY = [None] + [np.dtype(t) for t in ('?', 'u1', 'u2', 'u4', 'u8', 'i1', 'i2', 'i4', 'i8', 'f2', 'f4', 'f8', 'O')] + [None] \
+    if np else []
+NUMBERS = {dtype: number for number, dtype in enumerate(NUMPY) if dtype is not None}
+BYTES, BF16 = 13, 14
+
+
+def public(thing):
+    setattr(pb_utils, thing.__name__, thing)
+    return thing
+
+
+@public
+class TritonModelException(Exception):
+    """What a model raises: its text is the answer to the requests at hand."""
+
+
+@public
+class TritonError:
+    UNKNOWN, INTERNAL, NOT_FOUND, INVALID_ARG, UNAVAILABLE, UNSUPPORTED, ALREADY_EXISTS, CANCELLED = range(8)
+    GRPC = (2, 13, 5, 3, 14, 12, 6, 1)
+
+    def __init__(self, message, code=INTERNAL):
+        self._message, self._code = str(message), int(code)
+
+    def message(self):
+        return self._message
+
+    def code(self):
+        return self._code
+
+    def __str__(self):
+        return self._message
+
+
+@public
+def triton_to_numpy_type(number):
+    return np.bool_ if number == 1 else NUMPY[number].type
+
+
+@public
+def numpy_to_triton_type(dtype):
+    dtype = np.dtype(dtype)
+    return BYTES if dtype.kind == 'S' else NUMBERS.get(dtype)
+
+
+@public
+def triton_string_to_numpy(name):
+    number = TYPES.index(name.removeprefix('TYPE_'))
+    return bool if number == 1 else NUMPY[number].type
+
+
+@public
+def serialize_byte_tensor(array):
+    """Each element behind its length, in row-major order."""
+    if array.size == 0:
+        return b''
+    parts = []
+    for element in array.ravel(order='C').tolist():
+        data = element if isinstance(element, bytes) else str(element).encode()
+        parts += (struct.pack('<I', len(data)), data)
+    return b''.join(parts)
+
+
+@public
+def deserialize_bytes_tensor(data):
+    elements, at = [], 0
+    while at < len(data):
+        size, = struct.unpack_from('<I', data, at)
+        elements.append(bytes(data[at + 4:at + 4 + size]))
+        at += 4 + size
+    array = np.empty(len(elements), dtype=np.object_)
+    array[:] = elements
+    return array
+
+
+def named(things, name):
+    return next((t for t in things if t.name() == name), None)
+
+
+@public
+def get_input_tensor_by_name(request, name):
+    return named(request.inputs(), name)
+
+
+@public
+def get_output_tensor_by_name(response, name):
+    return named(response.output_tensors(), name)
+
+
+def config_of(model_config, kind, name):
+    return next((t for t in model_config.get(kind, ()) if t['name'] == name), None)
+
+
+@public
+def get_input_config_by_name(model_config, name):
+    return config_of(model_config, 'input', name)
+
+
+@public
+def get_output_config_by_name(model_config, name):
+    return config_of(model_config, 'output', name)
+
+
+@public
+def using_decoupled_model_transaction_policy(model_config):
+    return bool(model_config.get('model_transaction_policy', {}).get('decoupled', False))
+
+
+@public
+def get_model_dir():
+    return os.path.dirname(worker.file)
+
+
+@public
+class ModelConfig:
+    """What auto_complete_config() fills in."""
+
+    def __init__(self, model_config):
+        self._model_config = json.loads(model_config)
+
+    def as_dict(self):
+        return self._model_config
+
+    def set_max_batch_size(self, size):
+        if self._model_config['max_batch_size'] > size:
+            raise ValueError(f"configuration specified max_batch_size {self._model_config['max_batch_size']}, but "
+                             f"auto_complete_config of model '{self._model_config['name']}' sets {size}")
+        self._model_config['max_batch_size'] = size
+
+    def set_dynamic_batching(self):
+        for other in ('sequence_batching', 'ensemble_scheduling'):
+            if other in self._model_config:
+                raise ValueError(f"the configuration of model '{self._model_config['name']}' has {other}; "
+                                 'auto_complete_config sets dynamic_batching')
+        self._model_config.setdefault('dynamic_batching', {})
+
+    def set_model_transaction_policy(self, policy):
+        if set(policy) - {'decoupled'}:
+            raise ValueError("a model transaction policy has no property but 'decoupled'")
+        ours = self._model_config.setdefault('model_transaction_policy', {})
+        if 'decoupled' in policy:
+            if ours.get('decoupled', policy['decoupled']) != policy['decoupled']:
+                raise ValueError(f"'decoupled' is set to {ours['decoupled']} already")
+            ours['decoupled'] = policy['decoupled']
+
+    def add_input(self, tensor):
+        self._add('input', tensor, ('name', 'data_type', 'dims', 'optional'))
+
+    def add_output(self, tensor):
+        self._add('output', tensor, ('name', 'data_type', 'dims'))
+
+    def _add(self, kind, tensor, known):
+        who = f"{kind} '{tensor.get('name', '')}' of model '{self._model_config['name']}'"
+        for key in ('name', 'data_type', 'dims'):
+            if key not in tensor:
+                raise ValueError(f"{who} has no '{key}'")
+        for key in tensor:
+            if key not in known:
+                raise ValueError(f"{who} has a property '{key}'; there are {', '.join(known)}")
+        ours = config_of(self._model_config, kind, tensor['name'])
+        if ours is None:
+            self._model_config[kind].append(dict(tensor))
+            return
+        for key, unset in (('data_type', 'TYPE_INVALID'), ('dims', [])):
+            if ours.get(key, unset) not in (unset, tensor[key]):
+                raise ValueError(f'{who} has {key} {tensor[key]}; the configuration says {ours[key]}')
+        ours.update(tensor)
+
+
+@public
+class Logger:
+    INFO, WARNING, ERROR, VERBOSE = range(4)
+    LEVELS = (6, 4, 3, 7)
+
+    @staticmethod
+    def log(message, level=INFO):
+        lines = str(message).splitlines() or ['']
+        sys.stderr.write(''.join(f'<{Logger.LEVELS[int(level)]}>{line}\n' for line in lines))
+        sys.stderr.flush()
+
+    @staticmethod
+    def log_info(message):
+        Logger.log(message, Logger.INFO)
+
+    @staticmethod
+    def log_warn(message):
+        Logger.log(message, Logger.WARNING)
+
+    @staticmethod
+    def log_error(message):
+        Logger.log(message, Logger.ERROR)
+
+    @staticmethod
+    def log_verbose(message):
+        Logger.log(message, Logger.VERBOSE)
+
+
+pb_utils.LogLevel = enum.IntEnum('LogLevel', {'INFO': 0, 'WARNING': 1, 'ERROR': 2, 'VERBOSE': 3})
+
+
+@public
+class Tensor:
+    """A name and an array. An input's array lies in memory that the server shares with this process: as long as the model
+    holds it, the server leaves that memory alone."""
+
+    __slots__ = ('_name', '_array', '_number', '_shape', '_raw')
+
+    def __init__(self, name, array):
+        if not isinstance(array, np.ndarray):
+            raise TritonModelException(f'Tensor takes a numpy array, not {type(array).__name__}')
+        self._number = numpy_to_triton_type(array.dtype)
+        if self._number is None:
+            raise TritonModelException(f"Tensor '{name}': there is no type for numpy's {array.dtype}")
+        self._name, self._array, self._shape, self._raw = str(name), array, array.shape, None
+
+    @classmethod
+    def _of(cls, name, number, shape, raw):
+        tensor = cls.__new__(cls)
+        tensor._name, tensor._number, tensor._shape, tensor._raw, tensor._array = name, number, shape, raw, None
+        return tensor
+
+    def name(self):
+        return self._name
+
+    def shape(self):
+        return list(self._shape)
+
+    def triton_dtype(self):
+        return self._number
+
+    def is_cpu(self):
+        return True
+
+    def as_numpy(self):
+        if self._array is None:
+            if self._number == BF16:
+                raise TritonModelException(f"tensor '{self._name}' is BF16, which numpy has not")
+            array = deserialize_bytes_tensor(self._raw.data) if self._number == BYTES else self._raw.view(NUMPY[self._number])
+            self._array = array.reshape(self._shape)
+        return self._array
+
+    def to_dlpack(self):
+        return self.as_numpy().__dlpack__()
+
+    @staticmethod
+    def from_dlpack(name, source):
+        if not hasattr(source, '__dlpack__'):
+            capsule = source
+
+            class Source:
+                def __dlpack__(self, stream=None):
+                    return capsule
+
+                def __dlpack_device__(self):
+                    return 1, 0
+            source = Source()
+        return Tensor(name, np.from_dlpack(source))
+
+    def __dlpack__(self, stream=None):
+        return self.as_numpy().__dlpack__()
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+    def _bytes(self):
+        """What is copied to the server: something with the buffer protocol."""
+        if self._array is None:
+            return self._raw
+        if self._number == BYTES:
+            return serialize_byte_tensor(self._array)
+        return np.ascontiguousarray(self._array)
+
+
+@public
+class InferenceResponse:
+    def __init__(self, output_tensors=(), error=None, parameters=None):
+        self._tensors, self._error, self._parameters = list(output_tensors), error, parameters or {}
+        for tensor in self._tensors:
+            if not isinstance(tensor, Tensor):
+                raise TritonModelException(f'InferenceResponse takes Tensors, not {type(tensor).__name__}')
+
+    def output_tensors(self):
+        return self._tensors
+
+    def has_error(self):
+        return self._error is not None
+
+    def error(self):
+        return self._error
+
+    def parameters(self):
+        return json.dumps(self._parameters)
+
+
+@public
+class InferenceRequest:
+    """A request of a client, or one that the model makes to another model by exec() or async_exec()."""
+
+    def __init__(self, request_id='', correlation_id=0, inputs=(), requested_output_names=(), model_name='', model_version=-1,
+                 flags=0, timeout=0, preferred_memory=None, trace=None, parameters=None):
+        self._id, self._correlation_id, self._inputs = request_id, correlation_id, list(inputs)
+        self._outputs, self._flags, self._timeout = list(requested_output_names), flags, timeout
+        self._parameters, self._number, self._sender = parameters or {}, None, None
+        self._model, self._version = model_name, str(model_version) if int(model_version) > 0 else ''
+
+    def inputs(self):
+        return self._inputs
+
+    def request_id(self):
+        return self._id
+
+    def correlation_id(self):
+        return self._correlation_id
+
+    def flags(self):
+        return self._flags
+
+    def set_flags(self, flags):
+        self._flags = flags
+
+    def timeout(self):
+        return self._timeout
+
+    def parameters(self):
+        return json.dumps(self._parameters)
+
+    def requested_output_names(self):
+        return self._outputs
+
+    def is_cancelled(self):
+        return self._number is not None and worker.is_cancelled(self._number)
+
+    def get_response_sender(self):
+        if self._sender is None:
+            self._sender = worker.sender(self)
+        return self._sender
+
+    def set_release_flags(self, flags):
+        if flags != pb_utils.TRITONSERVER_REQUEST_RELEASE_ALL:
+            raise TritonModelException('requests are not scheduled again: release flags must be RELEASE_ALL')
+
+    def exec(self, decoupled=False):
+        return worker.wait_for(self._ask(decoupled))
+
+    def async_exec(self, decoupled=False):
+        return self._answer(self._ask(decoupled))  # it is on its way before anybody waits
+
+    @staticmethod
+    async def _answer(number):
+        return await asyncio.get_running_loop().run_in_executor(None, worker.wait_for, number)
+
+    def _ask(self, decoupled):
+        if decoupled:
+            raise TritonModelException('requests of a model to decoupled models are not served')
+        return worker.ask(self)
+
+
+pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START, pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 1, 2
+pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
+pb_utils.TRITONSERVER_REQUEST_RELEASE_ALL, pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE = 1, 2
+pb_utils.TRITONSERVER_MEMORY_GPU, pb_utils.TRITONSERVER_MEMORY_CPU = 0, 1
+sys.modules['triton_python_backend_utils'] = sys.modules['c_python_backend_utils'] = pb_utils
+
+# ---- the worker ----
+
+MESSAGE = struct.Struct('<IIQQQ')
+INPUT_REGION, OUTPUT_REGION, LOAD, RUN, CANCEL, STOP, TAKEN, CREDIT, REPLY_REGION, EXECUTED = range(1, 11)
+READY, FAILED, ANSWERS, GROW, RETURNED, ANSWER, EXEC = range(33, 40)
+ERROR, TENSORS, END, TENSORS_AND_END = range(4)
+KEPT = 1
+WINDOW = 16
+SEQUENCE = ('sequence_id', 'sequence_start', 'sequence_end', 'priority', 'timeout')  # parameters of the protocol
+
+
+class Document:
+    """Reads one, from its beginning."""
+
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def unpack(self, form):
+        values = struct.unpack_from(form, self.data, self.at)
+        self.at += struct.calcsize(form)
+        return values
+
+    def number(self, form='<I'):
+        return self.unpack(form)[0]
+
+    def text(self):
+        size = self.number()
+        self.at += size
+        return self.data[self.at - size:self.at].decode(errors='surrogateescape')
+
+    def shape(self):
+        return self.unpack(f'<{self.number()}q')
+
+    def spec(self):
+        name, (number, optional) = self.text(), self.unpack('<BB')
+        return {'name': name, 'data_type': 'TYPE_' + TYPES[number], 'dims': list(self.shape()), 'optional': bool(optional)}
+
+    def tensor(self, region):
+        name, kind, shape, (at, size) = self.text(), self.number('<B'), self.shape(), self.unpack('<QQ')
+        return Tensor._of(name, kind, shape, region[at:at + size])
+
+    def parameters(self):
+        values = {}
+        for _ in range(self.number()):
+            name, kind = self.text(), self.number('<B')
+            values[name] = (bool(self.number('<Q')) if kind == 0 else self.number('<q') if kind == 1 else
+                            self.number('<Q') if kind == 2 else self.number('<d') if kind == 3 else self.text())
+        return values
+
+
+def pack_text(text):
+    data = text.encode(errors='surrogateescape')
+    return struct.pack('<I', len(data)) + data
+
+
+def pack_value(value):
+    if isinstance(value, bool):
+        return struct.pack('<BQ', 0, value)
+    if isinstance(value, int):
+        return struct.pack('<Bq', 1, value) if value < 1 << 63 else struct.pack('<BQ', 2, value)
+    if isinstance(value, float):
+        return struct.pack('<Bd', 3, value)
+    return b'\x04' + pack_text(str(value))
+
+
+def pack_list(items):
+    return struct.pack('<I', len(items)) + b''.join(items)
+
+
+def pack_spec(tensor):
+    dims = tensor['dims']
+    return pack_text(tensor['name']) + struct.pack(f'<BBI{len(dims)}q', TYPES.index(tensor['data_type'].removeprefix('TYPE_')),
+                                                   bool(tensor.get('optional')), len(dims), *dims)
+
+
+def references(array):
+    return sys.getrefcount(array)
+
+
+class Sender:
+    """InferenceResponseSender of one request."""
+
+    def __init__(self, request):
+        self.number, self.outputs = request._number, request._outputs
+        self.credit, self.over, self.responses = WINDOW, False, []
+
+    def send(self, response=None, flags=0):
+        if response is None and not flags:
+            raise TritonModelException('send() takes a response, or the flag TRITONSERVER_RESPONSE_COMPLETE_FINAL')
+        if self.over:
+            raise TritonModelException('the response sender has been closed: the final flag was sent')
+        self.over = bool(flags & pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+        worker.send_response(self, response)
+
+    def is_cancelled(self):
+        return worker.is_cancelled(self.number)
+
+
+class Worker:
+    def __init__(self):
+        self.socket = socket.socket(fileno=3)
+        os.set_inheritable(3, False)
+        self.lock = threading.RLock()          # over the socket's reading, where the model's threads may read
+        self.writing = threading.Lock()        # over the output region
+        self.changed = threading.Condition()   # over what the reading thread tells others
+        self.backlog = collections.deque()
+        self.cancelled, self.senders = set(), {}
+        self.taken = self.grown = False
+        self.input = self.output = self.inputs = None
+        self.reply, self.replies, self.asked = None, {}, 0
+        self.decoupled = False
+        self.file = self.instance = ''
+
+    # messages
+
+    def receive(self, flags=0):
+        """The next message that is not about regions; nothing where none is there and `flags` say not to wait."""
+        while True:
+            try:
+                data, control, _, _ = self.socket.recvmsg(MESSAGE.size, 64, flags)
+            except BlockingIOError:
+                return None
+            if len(data) != MESSAGE.size:
+                os._exit(0)  # the server has ended
+            message = MESSAGE.unpack(data)
+            if message[0] == EXECUTED:
+                with self.changed:
+                    self.replies[message[2]] = self.reply[message[3]:message[3] + message[4]], np.frombuffer(self.reply, np.uint8)
+                    self.changed.notify_all()
+            if message[0] not in (INPUT_REGION, OUTPUT_REGION, REPLY_REGION):
+                return message
+            fd, = struct.unpack('<i', control[0][2])
+            region = mmap.mmap(fd, message[4])
+            os.close(fd)
+            if message[0] == REPLY_REGION:
+                self.reply = region
+            elif message[0] == INPUT_REGION:
+                self.input = region
+                self.inputs = np.frombuffer(region, dtype=np.uint8) if np else None
+                self.unused = references(self.inputs)
+            else:
+                with self.changed:
+                    self.output, self.grown = region, True
+                    self.changed.notify_all()
+                if self.growing:
+                    return None
+
+    growing = False
+
+    def send(self, kind, flags=0, number=0, offset=0, size=0):
+        self.socket.send(MESSAGE.pack(kind, flags, number, offset, size))
+
+    def make_room(self, size):
+        """The output region has at least so many bytes."""
+        if len(self.output) >= size:
+            return
+        self.grown = False
+        if self.decoupled:
+            self.send(GROW, size=size)
+            with self.changed:
+                self.changed.wait_for(lambda: self.grown)
+            return
+        with self.lock:
+            self.growing = True
+            self.send(GROW, size=size)
+            while not self.grown:
+                message = self.receive()
+                if message:
+                    self.keep(message)
+            self.growing = False
+
+    def keep(self, message):
+        if message[0] == CANCEL:
+            self.cancelled.add(message[2])
+        elif message[0] == TAKEN:
+            self.taken = True
+        elif message[0] != EXECUTED:
+            self.backlog.append(message)
+
+    def is_cancelled(self, number):
+        if not self.decoupled:
+            with self.lock:
+                while (message := self.receive(socket.MSG_DONTWAIT)) is not None:
+                    self.keep(message)
+        return number in self.cancelled
+
+    # answers
+
+    def put_document(self, document, at=0):
+        self.make_room(at + len(document))
+        self.output[at:at + len(document)] = document
+        return dict(offset=at, size=len(document))
+
+    def lay_out(self, responses):
+        """(number, kind, response, names of the outputs that are wanted) -> (document, [(offset, data)], end of the data)."""
+        parts, data, at = [struct.pack('<I', len(responses))], [], 0
+        for number, kind, response, wanted in responses:
+            if kind == END or (response is None and kind != ERROR):
+                parts.append(struct.pack('<QB', number, END))
+                continue
+            if response.has_error():
+                error = response.error()
+                code = TritonError.GRPC[error.code()] if isinstance(error, TritonError) and 0 <= error.code() < 8 else 13
+                parts.append(struct.pack('<QBI', number, ERROR, code) + pack_text(str(error)))
+                continue
+            parts.append(struct.pack('<QB', number, kind))
+            parts.append(pack_list([pack_text(str(k)) + pack_value(v) for k, v in response._parameters.items()]))
+            tensors = [t for t in response._tensors if not wanted or t._name in wanted]
+            described, more, at = self.lay_out_tensors(tensors, at)
+            parts.append(described)
+            data += more
+        return b''.join(parts), data, at
+
+    @staticmethod
+    def lay_out_tensors(tensors, at):
+        """The list for a document, what is to be written where, and the end of that."""
+        parts, data = [struct.pack('<I', len(tensors))], []
+        for tensor in tensors:
+            content, name, shape = tensor._bytes(), tensor._name.encode(), tensor._shape
+            size = content.nbytes if isinstance(content, np.ndarray) else len(content)
+            parts.append(struct.pack(f'<I{len(name)}sBI{len(shape)}qQQ', len(name), name, tensor._number, len(shape), *shape, at,
+                                     size))
+            if size:
+                data.append((at, at + size, content))
+            at = (at + size + 63) & ~63
+        return b''.join(parts), data, at
+
+    def write(self, responses):
+        return self.write_document(*self.lay_out(responses))
+
+    def write_document(self, document, data, end):
+        self.make_room(end + len(document))
+        for begin, after, content in data:
+            self.output[begin:after] = content
+        return self.put_document(document, end)
+
+    def send_response(self, sender, response):
+        if not self.decoupled:
+            if response is not None:
+                with self.changed:
+                    sender.responses.append(response)
+                    self.changed.notify_all()
+            return
+        kind = END if response is None else TENSORS_AND_END if sender.over else TENSORS
+        if response is not None:
+            with self.changed:
+                self.changed.wait_for(lambda: sender.credit > 0 or sender.number in self.cancelled)
+                sender.credit -= 1
+        with self.writing:
+            if sender.number not in self.cancelled:
+                self.taken = False
+                self.send(ANSWER, **self.write([(sender.number, kind, response, sender.outputs)]))
+                with self.changed:
+                    self.changed.wait_for(lambda: self.taken)
+        if sender.over or (response is not None and response.has_error()):
+            sender.over = True
+            self.senders.pop(sender.number, None)
+            self.cancelled.discard(sender.number)
+
+    # requests to other models
+
+    def ask(self, request):
+        """Sends it; returns its number, for wait_for()."""
+        model = request._model.decode() if isinstance(request._model, bytes) else str(request._model)
+        parts = [pack_text(model), pack_text(request._version), pack_text(request._id),
+                 pack_list([pack_text(str(k)) + pack_value(v) for k, v in request._parameters.items()]),
+                 pack_list([pack_text(str(name)) for name in request._outputs])]
+        tensors, data, end = self.lay_out_tensors(request._inputs, 0)
+        with self.writing:
+            self.asked += 1
+            number = self.asked
+            self.taken = False
+            self.send(EXEC, number=number, **self.write_document(b''.join(parts) + tensors, data, end))
+            self.pump(lambda: self.taken)
+        return number
+
+    def wait_for(self, number):
+        self.pump(lambda: number in self.replies)
+        document, region = self.replies.pop(number)
+        d = Document(document)
+        _, _, kind = d.unpack('<IQB')
+        if kind == ERROR:
+            code = d.number()
+            return InferenceResponse(error=TritonError(d.text(), TritonError.GRPC.index(code) if code in TritonError.GRPC
+                                                       else TritonError.INTERNAL))
+        parameters = d.parameters()
+        return InferenceResponse([d.tensor(region) for _ in range(d.number())], parameters=parameters)
+
+    def pump(self, done):
+        """Waits until it is so: for the reading thread, or as the one who reads."""
+        if self.decoupled:
+            with self.changed:
+                self.changed.wait_for(done)
+            return
+        with self.lock:
+            while not done():
+                self.keep(self.receive())
+
+    def sender(self, request):
+        sender = Sender(request)
+        if self.decoupled:
+            self.senders[request._number] = sender
+        return sender
+
+    # the model
+
+    def load(self, data):
+        if np is None:
+            raise TritonModelException(f'engine "python" needs numpy, which {sys.executable} has not; '
+                                       'engines.python.interpreter names another one')
+        d = Document(data)
+        if d.number() != 1:
+            raise TritonModelException('the server speaks another version of the protocol')
+        name, version, self.file, self.instance = d.text(), d.text(), d.text(), d.text()
+        max_batch, decoupled, dynamic = d.unpack('<IBB')
+        parameters = {}
+        for _ in range(d.number()):
+            key = d.text()
+            parameters[key] = {'string_value': d.text()}
+        inputs = [d.spec() for _ in range(d.number())]
+        outputs = [d.spec() for _ in range(d.number())]
+        for tensor in inputs:
+            tensor.update(format='FORMAT_NONE', is_shape_tensor=False, allow_ragged_batch=False)
+        for tensor in outputs:
+            tensor.update(label_filename='', is_shape_tensor=False)
+            del tensor['optional']
+        config = {'name': name, 'platform': '', 'backend': 'python', 'version_policy': {'latest': {'num_versions': 1}},
+                  'max_batch_size': max_batch, 'input': inputs, 'output': outputs, 'batch_input': [], 'batch_output': [],
+                  'instance_group': [{'name': f'{name}_0', 'kind': 'KIND_CPU', 'count': 1, 'gpus': []}],
+                  'default_model_filename': os.path.basename(self.file), 'parameters': parameters, 'model_warmup': [],
+                  'model_transaction_policy': {'decoupled': bool(decoupled)}}
+        if dynamic:
+            config['dynamic_batching'] = {}
+        model_class = self.import_model()
+        config = self.complete(model_class, config)
+        self.decoupled = using_decoupled_model_transaction_policy(config)
+        self.model = model_class()
+        if hasattr(self.model, 'initialize'):
+            self.model.initialize({
+                'model_config': json.dumps(config), 'model_instance_kind': 'CPU', 'model_instance_name': self.instance,
+                'model_instance_device_id': '0', 'model_repository': os.path.dirname(os.path.dirname(self.file)),
+                'model_version': version, 'model_name': name})
+        return struct.pack('<IBB', config['max_batch_size'], self.decoupled, 'dynamic_batching' in config) + \
+            pack_list([pack_spec(t) for t in config['input']]) + pack_list([pack_spec(t) for t in config['output']])
+
+    def import_model(self):
+        folder = os.path.dirname(self.file)
+        sys.path[0] = folder  # in place of the script's, which is /proc/self/fd
+        sys.argv = [self.file]
+        spec = importlib.util.spec_from_file_location(os.path.splitext(os.path.basename(self.file))[0], self.file)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        sys.dont_write_bytecode = True  # the model's folder is not the worker's to write to
+        spec.loader.exec_module(module)
+        if not hasattr(module, 'TritonPythonModel'):
+            raise TritonModelException('model.py has no class TritonPythonModel')
+        if not callable(getattr(module.TritonPythonModel, 'execute', None)):
+            raise TritonModelException("class TritonPythonModel has no function 'execute'")
+        return module.TritonPythonModel
+
+    @staticmethod
+    def complete(model_class, config):
+        if not hasattr(model_class, 'auto_complete_config'):
+            return config
+        config.pop('model_transaction_policy') if not config['model_transaction_policy']['decoupled'] else None
+        completed = model_class.auto_complete_config(ModelConfig(json.dumps(config)))
+        if not isinstance(completed, ModelConfig):
+            raise TritonModelException('auto_complete_config must return its ModelConfig')
+        config = completed.as_dict()
+        config.setdefault('model_transaction_policy', {'decoupled': False})
+        return config
+
+    def requests(self, offset, size):
+        d = Document(self.input[offset:offset + size])
+        requests = []
+        for _ in range(d.number()):
+            number = d.number('<Q')
+            request = InferenceRequest(d.text())
+            request._number = number
+            _, request._timeout = d.unpack('<IQ')
+            parameters = d.parameters()
+            request._correlation_id = parameters.get('sequence_id', 0)
+            request._flags = bool(parameters.get('sequence_start')) | bool(parameters.get('sequence_end')) << 1
+            request._parameters = {k: v for k, v in parameters.items() if k not in SEQUENCE}
+            request._outputs = [d.text() for _ in range(d.number())]
+            for _ in range(d.number()):
+                request._inputs.append(d.tensor(self.inputs))
+            requests.append(request)
+        return requests
+
+    def execute(self, requests):
+        result = self.model.execute(requests)
+        if inspect.iscoroutine(result):
+            if self.loop is None:
+                self.loop = asyncio.new_event_loop()
+            result = self.loop.run_until_complete(result)
+        return result
+
+    loop = None
+
+    def failure(self, e):
+        Logger.log_error(traceback.format_exc())
+        kind = '' if isinstance(e, TritonModelException) else f'{type(e).__name__}: '
+        return InferenceResponse(error=TritonError(
+            f"Failed to process the request(s) for model instance '{self.instance}', message: {kind}{e}"))
+
+    def responses(self, requests):
+        """One response for each request, whatever the model does."""
+        try:
+            responses = self.execute(requests)
+            if responses is None and all(r._sender for r in requests):
+                with self.changed:
+                    self.changed.wait_for(lambda: all(r._sender.responses or r._sender.over for r in requests))
+                responses = [next(iter(r._sender.responses), None) for r in requests]
+            if not isinstance(responses, (list, tuple)) or len(responses) != len(requests):
+                raise TritonModelException('execute() must return a list of as many responses as there are requests')
+            for response in responses:
+                if not isinstance(response, InferenceResponse):
+                    raise TritonModelException(f'execute() must return InferenceResponses, not {type(response).__name__}')
+            return responses
+        except Exception as e:
+            return [self.failure(e)] * len(requests)
+
+    def kept(self):
+        return KEPT if references(self.inputs) > self.unused else 0
+
+    def run(self, number, offset, size):
+        self.cancelled.clear()
+        requests = self.requests(offset, size)
+        answers = [(r._number, TENSORS, response, r._outputs) for r, response in zip(requests, self.responses(requests))]
+        try:
+            place = self.write(answers)
+        except Exception as e:
+            wrong = self.failure(e)
+            place = self.write([(n, TENSORS, wrong, ()) for n, _, _, _ in answers])
+        del requests, answers
+        self.send(ANSWERS, self.kept(), number, **place)
+
+    def run_decoupled(self, number, offset, size):
+        request, = self.requests(offset, size)
+        sender = request.get_response_sender()
+        try:
+            if self.execute([request]) is not None:
+                raise TritonModelException('execute() of a decoupled model returns None, and answers with response senders')
+        except Exception as e:
+            if not sender.over:
+                sender.over = True
+                self.send_response(sender, self.failure(e))
+        del request, sender
+        self.send(RETURNED, self.kept(), number)
+
+    # loops
+
+    def main(self):
+        sys.stdout.reconfigure(line_buffering=True)
+        message = self.receive()
+        try:
+            ready = self.load(self.input[message[3]:message[3] + message[4]])
+        except BaseException as e:
+            Logger.log_error(traceback.format_exc())
+            decoupled, self.decoupled = self.decoupled, False
+            self.send(FAILED, **self.put_document(f'{type(e).__name__}: {e}'.encode()[:4096]))
+            self.decoupled = decoupled
+            return
+        message = None
+        if self.decoupled:
+            self.decoupled = False
+            place = self.put_document(ready)
+            self.decoupled = True
+            self.orders = queue.SimpleQueue()
+            threading.Thread(target=self.read, daemon=True).start()
+            self.send(READY, **place)
+        else:
+            self.send(READY, **self.put_document(ready))
+        self.serve()
+        if hasattr(self.model, 'finalize'):
+            self.model.finalize()
+
+    def next_order(self):
+        if self.decoupled:
+            return self.orders.get()
+        with self.lock:
+            return self.backlog.popleft() if self.backlog else self.receive()
+
+    def serve(self):
+        while True:
+            kind, _, number, offset, size = self.next_order()
+            if kind == RUN:
+                (self.run_decoupled if self.decoupled else self.run)(number, offset, size)
+            elif kind == STOP:
+                return
+
+    def read(self):
+        """Of a decoupled model: a thread that reads what the server says while the model runs."""
+        while True:
+            message = self.receive()
+            kind, _, number, _, size = message
+            if kind in (RUN, STOP):
+                self.orders.put(message)
+                continue
+            with self.changed:
+                if kind == TAKEN:
+                    self.taken = True
+                elif kind == CANCEL and number in self.senders:
+                    self.cancelled.add(number)
+                elif kind == CREDIT and number in self.senders:
+                    self.senders[number].credit += size
+                self.changed.notify_all()
+
+
+worker = Worker()
+pb_utils.Logger = Logger
+try:
+    worker.main()
+except BaseException:
+    Logger.log_error(traceback.format_exc())
+    sys.stdout.flush()
+    os._exit(1)
+sys.stdout.flush()
+sys.stderr.flush()
+os._exit(0)

@@ -1,0 +1,135 @@
+#include "engines/process/decoupled.h"
+
+#include <gtest/gtest.h>
+
+#include "process_lab.h"
+
+namespace weir::process {
+namespace {
+
+// Asks the decoupled engine as its Inbox does, and waits.
+struct Streamed {
+  std::vector<float> values;
+  Status end;
+};
+
+struct DecoupledProcessTest : ProcessTest {
+  std::unique_ptr<sched::DecoupledEngine> decoupled(const std::string& what, msg::ModelSpec wanted = {}) {
+    auto loaded = load("stream" + (what.empty() ? "" : " " + what), std::move(wanted));
+    EXPECT_TRUE(loaded) << (loaded ? "" : text_of(loaded.error()));
+    if (!loaded) return nullptr;
+    auto engine = std::move(std::get<1>(*loaded));
+    engine->on_answers([this] {
+      std::lock_guard lock(mutex);
+      ++looks;
+      changed.notify_all();
+    });
+    return engine;
+  }
+  std::unique_ptr<sched::AnswerSeries> begin(sched::DecoupledEngine& engine, size_t n) {
+    msg::Call call;
+    std::vector<float> values(n);
+    for (size_t i = 0; i < n; ++i) values[i] = float(i);
+    call.inputs = {floats(values, {int64_t(n)})};
+    auto begun = engine.begin(call);
+    EXPECT_TRUE(begun) << (begun ? "" : text_of(begun.error()));
+    return begun ? std::move(*begun) : nullptr;
+  }
+  Streamed all(sched::AnswerSeries& series) {
+    Streamed out;
+    const auto until = std::chrono::steady_clock::now() + 20s;
+    for (;;) {
+      uint64_t seen;
+      {
+        std::lock_guard lock(mutex);
+        seen = looks;
+      }
+      auto due = series.next_in();
+      if (!due) return out;
+      if (*due != sched::AnswerSeries::kNotYet) {
+        auto next = series.next();
+        if (!next) return out.end = next.error(), out;
+        out.values.push_back(at(next->at(0), 0));
+        continue;
+      }
+      std::unique_lock lock(mutex);
+      if (!changed.wait_until(lock, until, [&] { return looks != seen; }))
+        return out.end = base::failure(Code::kDeadlineExceeded, "the test has waited too long"), out;
+    }
+  }
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  uint64_t looks = 0;
+};
+
+TEST_F(DecoupledProcessTest, AnswersComeOneByOneAndWithinTheWindow) {
+  auto model = decoupled("");
+  ASSERT_TRUE(model);
+  EXPECT_TRUE(model->spec().decoupled);
+  for (size_t n : {0, 1, 16, 17, 200}) {
+    auto series = begin(*model, n);
+    auto streamed = all(*series);
+    EXPECT_EQ("OK: ", text_of(streamed.end));
+    ASSERT_EQ(n, streamed.values.size());
+    for (size_t i = 0; i < n; ++i) EXPECT_EQ(float(i), streamed.values[i]);
+  }
+}
+
+TEST_F(DecoupledProcessTest, CallsGoToTheInstanceThatHasTheFewest) {
+  msg::ModelSpec wanted;
+  wanted.instances = 2;
+  wanted.parameters["process_timeout"] = "500ms";
+  auto model = decoupled("hang", wanted);
+  auto first = begin(*model, 1), second = begin(*model, 1);
+  // Both have been taken, and not one behind the other: the time of each begins at once.
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(Code::kUnavailable, all(*first).end.code);
+  EXPECT_EQ(Code::kUnavailable, all(*second).end.code);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+  EXPECT_EQ(2u, [this] {
+    std::unique_lock lock(broken.mutex);
+    broken.changed.wait_for(lock, 10s, [this] { return broken.why.size() == 2; });
+    return broken.why.size();
+  }());
+}
+
+TEST_F(DecoupledProcessTest, AClientThatLeavesEndsItsCallOnly) {
+  auto model = decoupled("");
+  { auto left = begin(*model, 100); }
+  auto next = begin(*model, 2);
+  EXPECT_EQ(2u, all(*next).values.size());
+}
+
+TEST_F(DecoupledProcessTest, AChildKeepsToItsCredit) {
+  auto model = decoupled("unbridled");
+  auto series = begin(*model, 100);
+  // Nobody takes an answer meanwhile.
+  EXPECT_EQ(1u, broken.wait().size());
+  auto streamed = all(*series);
+  EXPECT_EQ(Code::kInternal, streamed.end.code);
+  EXPECT_EQ(16u, streamed.values.size());
+}
+
+TEST_F(DecoupledProcessTest, AChildThatEndsFailsAllCallsInside) {
+  auto model = decoupled("exit");
+  auto first = begin(*model, 1);
+  EXPECT_EQ("UNAVAILABLE: the process of model 'm' has ended: it exited with status 3", text_of(all(*first).end));
+  auto second = model->begin(msg::Call());
+  EXPECT_EQ(Code::kUnavailable, second.error().code);
+}
+
+TEST_F(DecoupledProcessTest, AChildThatDoesNotReturnIsEnded) {
+  msg::ModelSpec wanted;
+  wanted.parameters["process_timeout"] = "50ms";
+  auto model = decoupled("hang", wanted);
+  auto first = begin(*model, 1), second = begin(*model, 1);
+  for (auto* series : {first.get(), second.get()}) {
+    auto end = all(*series).end;
+    EXPECT_EQ(Code::kUnavailable, end.code);
+    EXPECT_NE(std::string::npos, end.text.find("did not return from a request within 50ms")) << end.text;
+  }
+}
+
+}  // namespace
+}  // namespace weir::process
