@@ -62,6 +62,18 @@ base::Status check_key(std::string_view key) {
   return {};
 }
 
+// Programs come from the repository alone: who may upload a model may not run one with the server's rights.
+base::Status check_no_program(const ModelConfig& config, const LoadParameters& parameters) {
+  bool files = false, python = config.engine == "python";
+  for (const auto& [key, value] : parameters) {
+    files |= key.starts_with(kFile);
+    python |= config.engine.empty() && key.ends_with("/model.py");
+  }
+  if (config.engine != "process" && !(python && files)) return {};
+  return base::invalid("a load request may not bring a program (engine " + std::string(python ? "python" : "process") +
+                       "): put the model into the repository, and load it from there");
+}
+
 }  // namespace
 
 base::Result<std::unique_ptr<Upload>> Upload::make(std::string_view model, const LoadParameters& parameters,
@@ -81,6 +93,7 @@ base::Result<std::unique_ptr<Upload>> Upload::make(std::string_view model, const
   if (!parsed) return parsed.error();
   upload->config_ = std::move(*parsed);
   if (auto s = check(upload->config_, model); !s.ok()) return s;
+  if (auto s = check_no_program(upload->config_, parameters); !s.ok()) return s;
   if (files)
     if (auto s = upload->write(model, parameters); !s.ok()) return s;
   return upload;

@@ -252,6 +252,9 @@ TEST(Repository, AConfigurationAndFilesCanComeWithTheLoad) {
   for (const char* bad : {"file:../x", "file:1/../../x", "file:model.onnx", "file:0/x", "fil"})
     EXPECT_EQ(repo.load("m", {{"config", "{}"}, {bad, "z"}}).code, base::Code::kInvalidArgument) << bad;
   EXPECT_EQ(repo.load("m", {{"file:1/model.onnx", "z"}}).code, base::Code::kInvalidArgument);
+  for (const char* config : {R"({"backend":"python"})", "{}"})
+    EXPECT_EQ(repo.load("m", {{"config", config}, {"file:1/model.py", "z"}}).code, base::Code::kInvalidArgument)
+        << "a program: " << config;
   EXPECT_EQ(repo.load("m", {{"config", "{"}}).code, base::Code::kInvalidArgument);
 }
 
