@@ -14,6 +14,7 @@
 #include "app/serve.h"
 #include "base/log.h"
 #include "device/pool.h"
+#include "net/shard.h"
 #include "net/tls.h"
 
 namespace weir::app {
@@ -30,18 +31,25 @@ Exit check_models(const Config& config) {
   device::SlabPool slabs(config.slab_budget);
   base::HostMemory host_memory;
   onnx::Runtime onnx(onnx_options(config));
+  net::Shard shard(base::ShardId(0), net::Pin::kNo);  // from which origins are asked
+  forward::Runtime forward;
+  forward.attach(shard);
+  shard.start();
   std::shared_ptr<const bus::Catalog> latest;
   models::RepositoryOptions options = repository_options(config, devices);
   // Everything, whatever is loaded later. With kDemand each is loaded, and looked at, once.
   if (options.control != models::Control::kDemand) options.control = models::Control::kNone;
   options.startup.clear();
-  models::Repository repository(options, engines(onnx, devices, host_memory, 0, config.processes, {}), slabs,
+  models::Repository repository(options, engines(onnx, forward, devices, host_memory, 0, config.processes, {}), slabs,
                                 [&](auto catalog, auto settled) {
                                   latest = std::move(catalog);
                                   settled();
                                 });
   auto status = repository.start();
   repository.stop();
+  shard.stop();
+  shard.join();
+  forward.close();
   std::printf("devices:\n%s", device_table(devices).c_str());
   std::printf("models:\n%s", model_table(*latest).c_str());
   bool bad = !status.ok();

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "engines/forward/options.h"
 #include "engines/identity/identity.h"
 #include "engines/llm/echo_model.h"
 #include "engines/llm/llm.h"
@@ -19,11 +20,8 @@ std::map<std::string, std::vector<std::string_view>> engine_parameters() {
   auto all = [](const auto& names) { return std::vector<std::string_view>(std::begin(names), std::end(names)); };
   auto echo = all(llm::kParameters);
   echo.emplace_back("step_us");
-  return {{"identity", all(identity::kParameters)},
-          {"llm", all(llm::kParameters)},
-          {"echo", echo},
-          {"onnx", all(onnx::kParameters)},
-          {"repeat", {}}};
+  return {{"identity", all(identity::kParameters)}, {"llm", all(llm::kParameters)},         {"echo", echo},
+          {"onnx", all(onnx::kParameters)},         {"forward", all(forward::kParameters)}, {"repeat", {}}};
 }
 
 base::Result<models::Instance> instance(base::Result<llm::Loaded> loaded) {
@@ -53,9 +51,10 @@ onnx::Options onnx_options(const Config& config) {
 }
 
 // A new engine is one line here.
-std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, device::Devices& devices,
-                                                   base::HostMemory& host_memory, uint32_t pinned,
-                                                   const process::Options& processes, const process::FindModel& find) {
+std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, forward::Runtime& forward,
+                                                   device::Devices& devices, base::HostMemory& host_memory,
+                                                   uint32_t pinned, const process::Options& processes,
+                                                   const process::FindModel& find) {
   return {
       {"identity",
        [&devices](const models::LoadArgs& a) {
@@ -75,6 +74,7 @@ std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, device::
        [processes, find](const models::LoadArgs& a) {
          return instance(process::load_python(a.wanted, a.file, {a.slabs, a.broken, a.instance, processes, find}));
        }},
+      {"forward", [&forward](const models::LoadArgs& a) { return forward.load(a.wanted, a.slabs, a.broken); }},
       {"onnx", [&onnx](const models::LoadArgs& a) { return onnx.load(a.wanted, a.file, a.slabs); }},
   };
 }

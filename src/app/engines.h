@@ -11,6 +11,7 @@
 #include "app/config.h"
 #include "base/host_memory.h"
 #include "device/devices.h"
+#include "engines/forward/runtime.h"
 #include "engines/onnx/runtime.h"
 #include "engines/process/engine.h"
 #include "models/repository.h"
@@ -19,12 +20,13 @@ namespace weir::app {
 
 onnx::Options onnx_options(const Config& config);
 
-// The maker of each engine, by the name that a model.yaml gives. `onnx`, `devices` and `host_memory` are borrowed and
-// outlive the engines. `pinned`: how many cores, from the first, have a shard that keeps to it (pinned_shards()).
-// `find`: for requests that models make.
-std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, device::Devices& devices,
-                                                   base::HostMemory& host_memory, uint32_t pinned,
-                                                   const process::Options& processes, const process::FindModel& find);
+// The maker of each engine, by the name that a model.yaml gives. What it takes is borrowed and outlives the engines.
+// `pinned`: how many cores, from the first, have a shard that keeps to it (pinned_shards()). `find`: for requests that
+// models make.
+std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, forward::Runtime& forward,
+                                                   device::Devices& devices, base::HostMemory& host_memory,
+                                                   uint32_t pinned, const process::Options& processes,
+                                                   const process::FindModel& find);
 
 // The model of that name in the Catalog, for requests that models make. Errors: as Catalog::find().
 base::Result<process::Target> find_target(std::shared_ptr<const bus::Catalog> catalog, std::string_view model,

@@ -72,6 +72,7 @@ class Serving {
   base::HostMemory host_memory_;  // outlives the models, whose Catalogs the state may hold
   ServerState state_;
   onnx::Runtime onnx_;
+  forward::Runtime forward_;
   std::vector<std::unique_ptr<net::Shard>> shards_;
   std::vector<std::unique_ptr<ShardServer>> shard_servers_;
   mutable std::mutex mutex_;
@@ -93,7 +94,7 @@ Serving::Serving(const Config& config)
       onnx_(onnx_options(config)),
       latest_(std::make_shared<const bus::Catalog>()),
       repository_(repository_options(config, state_.gpus.devices()),
-                  engines(onnx_, state_.gpus.devices(), host_memory_, pinned_shards(config), config.processes,
+                  engines(onnx_, forward_, state_.gpus.devices(), host_memory_, pinned_shards(config), config.processes,
                           [this](std::string_view model, std::string_view version) {
                             return find_target(catalog(), model, version);
                           }),
@@ -164,7 +165,7 @@ Exit Serving::start() {
     bool settings = s.code == base::Code::kInvalidArgument || s.code == base::Code::kFailedPrecondition;
     return settings ? Exit::kUsage : Exit::kBind;  // certificates are settings, too
   }
-  for (auto& shard : shards_) shard->start();
+  for (auto& shard : shards_) forward_.attach(*shard), shard->start();
   started_ = true;
   state_.access.start();
   state_.live->start();
@@ -331,6 +332,7 @@ Serving::~Serving() {
   if (started_) finish_calls(shard_servers_);
   for (auto& shard : shards_) shard->stop();
   for (auto& shard : shards_) shard->join();
+  forward_.close();
   if (state_.tracing) state_.tracing->stop(rest_of_drain());
   signals_.reset();
   shard_servers_.clear();

@@ -7,12 +7,11 @@
 
 #include "base/encoding.h"
 #include "base/log.h"
+#include "models/client_view.h"
 #include "models/merge.h"
 #include "models/model_yaml.h"
 #include "sched/decoupled_inbox.h"
 #include "sched/lane.h"
-#include "sched/preprocessed_engine.h"
-#include "sched/reshaped_engine.h"
 #include "sched/sequence_inbox.h"
 
 namespace weir::models {
@@ -65,25 +64,6 @@ base::Status one_on_each(std::vector<std::string> places) {
 void narrow(msg::ModelSpec& spec, const std::vector<generation::TokenModel>& instances) {
   for (const auto& instance : instances)
     if (instance.spec.text->max_length < spec.text->max_length) spec.text = instance.spec.text;
-}
-
-std::vector<sched::Reshape> reshapes(const std::vector<TensorConfig>& tensors) {
-  std::vector<sched::Reshape> out;
-  for (const auto& t : tensors)
-    if (t.reshape) out.push_back({t.spec.name, t.spec.shape, *t.reshape});
-  return out;
-}
-
-base::Result<std::unique_ptr<sched::Engine>> as_clients_see_it(std::unique_ptr<sched::Engine> engine,
-                                                               const ModelConfig& config, base::SlabSource& slabs) {
-  if (config.preprocess) {
-    auto made = sched::make_preprocessed(std::move(engine), config.preprocess->input, config.preprocess->how, slabs);
-    if (!made) return made.error();
-    engine = std::move(*made);
-  }
-  auto inputs = reshapes(config.inputs), outputs = reshapes(config.outputs);
-  if (inputs.empty() && outputs.empty()) return engine;
-  return sched::make_reshaped(std::move(engine), inputs, outputs);
 }
 
 // An engine makes the tensors that are listed, or all where none is.
@@ -273,7 +253,11 @@ base::Result<Loader::Instances> Loader::make_instances(const Plan& plan,
   for (uint32_t i = 0; i < plan.places.size(); ++i) {
     auto of_instance = on_device(plan.wanted, plan.places[i]);
     auto made = make(LoadArgs{of_instance, plan.source.file, i, slabs_, broken});
-    if (!made) return base::failure(made.error().code, without_root(made.error().text, plan.folder));
+    if (!made) {
+      base::Status why = made.error();
+      why.text = without_root(std::move(why.text), plan.folder);
+      return why;
+    }
     if (plan.config.preprocess && !std::holds_alternative<std::unique_ptr<sched::Engine>>(*made))
       return base::failure(base::Code::kUnimplemented,
                            "preprocess is for models of tensors that answer each request once");
@@ -286,6 +270,10 @@ base::Result<Loader::Instances> Loader::make_instances(const Plan& plan,
       instances.decoupled = std::move(*decoupled);
       break;
     }
+    if (auto* remote = std::get_if<sched::RemoteModel>(&*made)) {
+      instances.remote = std::move(*remote);
+      break;
+    }
     auto reshaped = as_clients_see_it(std::get<std::unique_ptr<sched::Engine>>(std::move(*made)), plan.config, slabs_);
     if (!reshaped) return reshaped.error();
     auto& engine = instances.engines.emplace_back(std::move(*reshaped));
@@ -296,8 +284,10 @@ base::Result<Loader::Instances> Loader::make_instances(const Plan& plan,
 
 void Loader::make_inbox(bus::Served& served, const msg::ModelSpec& spec, Instances instances,
                         const ModelConfig& config) const {
-  auto& [engines, token_models, decoupled] = instances;
-  if (decoupled)
+  auto& [engines, token_models, decoupled, remote] = instances;
+  if (remote)
+    served.inbox = remote->make_inbox(spec, served.stats);
+  else if (decoupled)
     served.inbox = sched::make_decoupled(std::move(decoupled), spec, served.stats, options_.share, deadline_timer_);
   else if (!token_models.empty())
     served.inbox = generation::make_inbox(std::move(token_models), spec, served.stats);
@@ -343,8 +333,13 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const Plan& plan) const 
   };
   auto instances = make_instances(plan, broken);
   if (!instances) return instances.error();
-  auto spec = merge(plan.wanted, plan.config, instances->spec(), options_.max_batch);
+  auto spec = merge(plan.wanted, plan.config, instances->spec(), instances->remote ? UINT32_MAX : options_.max_batch);
   if (!spec) return spec.error();
+  if (instances->remote) {
+    if (auto s = remote_fits(plan.config); !s.ok()) return s;
+    spec->batching.dynamic = false;  // whoever runs it forms the batches
+    spec->parameters = instances->remote->spec.parameters;
+  }
   if (!plan.wanted.parameters.count("device")) spec->parameters.erase("device");  // each instance has its own
   if (auto s = add_labels(plan.folder, plan.config, *spec); !s.ok()) return s;
   narrow(*spec, instances->token_models);

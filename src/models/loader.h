@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "models/dag.h"
@@ -54,12 +55,14 @@ class Loader {
                                                            uint64_t version, const FindServed& find) const;
 
  private:
-  // The instances of one version: those of one of the three.
+  // The instances of one version: those of one of the four.
   struct Instances {
     std::vector<std::unique_ptr<sched::Engine>> engines;
     std::vector<generation::TokenModel> token_models;
     std::unique_ptr<sched::DecoupledEngine> decoupled;  // one runs any number of Calls side by side
+    std::optional<sched::RemoteModel> remote;
     const msg::ModelSpec& spec() const {
+      if (remote) return remote->spec;
       return decoupled ? decoupled->spec() : engines.empty() ? token_models.front().spec : engines.front()->spec();
     }
   };

@@ -124,7 +124,8 @@ base::Status ModelTable::load_version(const ModelFolder& folder, const ModelConf
     auto why = presentable(served.error());
     base::log::warning("model failed to load", {{"model", folder.name}, {"version", version}, {"reason", why.text}});
     slot.reason = slot.served && !slot.missing ? serving_on(why.text) : why.text;
-    if (!slot.served) slot.state = ModelState::kUnavailable;
+    const bool again = base::worth_trying_again(why);
+    if (!slot.served) slot.state = again ? ModelState::kReturning : ModelState::kUnavailable;
     return why;
   }
   auto stand_in = slot.fingerprint == fingerprint ? slot.stand_in : nullptr;

@@ -13,8 +13,7 @@
 namespace weir::models {
 namespace {
 
-using images::Filter;
-using images::Preprocessing;
+using images::Filter, images::Preprocessing;
 constexpr uint32_t kMostSide = 4096;  // of a picture that preprocessing makes, in pixels
 constexpr std::pair<std::string_view, Filter> kFilters[] = {{"nearest", Filter::kNearest},
                                                             {"bilinear", Filter::kBilinear},
@@ -129,6 +128,8 @@ class Reading : DocumentReader {
          {"preprocess", [&](auto& v) { preprocess(v); }},
          {"warm_up", [&](auto& v) { warm_up(v); }},
          {"dag", [&](auto& v) { dag(v); }},
+         {"origins", [&](auto& v) { origins(v), parameter_at("origins", v); }},
+         {"kind", [&](auto& v) { text(v, out_.parameters["kind"]), parameter_at("kind", v); }},
          {"parameters", [&](auto& v) { parameters(v); }}});
     if (!complaints_.none()) return complaints_.status();
     for (auto& group : out_.groups) group.count = out_.instances;
@@ -317,8 +318,16 @@ class Reading : DocumentReader {
   }
   void parameters(const Yaml& node) {
     words(node, out_.parameters);
-    for (const auto& entry : node.entries)
-      out_.parameter_lines[entry.key] = place_ + ':' + std::to_string(entry.line) + ':' + std::to_string(entry.column);
+    for (const auto& entry : node.entries) parameter_at(entry.key, entry);
+  }
+  void parameter_at(const std::string& name, const auto& at) {
+    out_.parameter_lines[name] = place_ + ':' + std::to_string(at.line) + ':' + std::to_string(at.column);
+  }
+
+  void origins(const Yaml& node) {  // one address, or a list of them: one text with spaces between
+    std::string one, &out = out_.parameters["origins"];
+    if (node.kind != Yaml::Kind::kList) return text(node, out);
+    for (const auto& item : node.items) text(item, one), out += (out.empty() ? "" : " ") + one;
   }
 
   void warm_up(const Yaml& node) {

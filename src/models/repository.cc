@@ -24,6 +24,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 // How often the end of the last Call inside a replaced version is looked for; shards have no way to tell.
 constexpr auto kRetireLook = std::chrono::milliseconds(5);
+// The longest wait between two tries to load what could not be loaded yet.
+constexpr auto kLongestRetry = std::chrono::seconds(5);
 base::Status bad_name(const std::string& name) {
   return base::invalid("'" + name.substr(0, 128) +
                        "' cannot be a model's name: letters, digits, '_', '.' and '-' only, at most 128");
@@ -133,7 +135,8 @@ void Repository::Parts::revive() {
     if (!folder) continue;
     table.mark_loading(name);
     publish();
-    if (!load_one(*folder, nullptr).ok()) restarts.failed(name, Clock::now());
+    auto status = load_one(*folder, nullptr);
+    if (!status.ok() && !base::worth_trying_again(status)) restarts.failed(name, Clock::now());
     publish();
   }
 }
@@ -168,7 +171,10 @@ base::Status Repository::Parts::load_one(const ModelFolder& folder, std::unique_
 base::Status Repository::Parts::load_one(const ModelFolder& folder, std::unique_ptr<Upload> upload,
                                          ModelTable::Into into) {
   watch.took(folder.name, folder.fingerprint());
-  return table.load(folder, loader, std::move(upload), into);
+  auto status = table.load(folder, loader, std::move(upload), into);
+  if (!status.ok() && base::worth_trying_again(status) && comes_back(folder.name))
+    restarts.failed(folder.name, Clock::now(), kLongestRetry);
+  return status;
 }
 
 base::Status Repository::Parts::load_wanted(const std::string& name) {

@@ -21,6 +21,7 @@
 #include "sched/decoupled_engine.h"
 #include "sched/demand_inbox.h"
 #include "sched/engine.h"
+#include "sched/remote_model.h"
 
 namespace weir::models {
 
@@ -37,9 +38,10 @@ struct LoadArgs {
   // first call of a version counts; outlives the engine and the Repository.
   std::function<void(base::Status)> broken{};
 };
-// One instance of a model of rows, of tokens, or of any number of answers.
-using Instance =
-    std::variant<std::unique_ptr<sched::Engine>, generation::TokenModel, std::unique_ptr<sched::DecoupledEngine>>;
+// One instance of a model of rows, of tokens, or of any number of answers; or a model that another process runs.
+using Instance = std::variant<std::unique_ptr<sched::Engine>, generation::TokenModel,
+                              std::unique_ptr<sched::DecoupledEngine>, sched::RemoteModel>;
+// A failure that is worth another try (base::try_again) has the model loaded again, until it serves.
 using EngineMaker = std::function<base::Result<Instance>(const LoadArgs&)>;
 
 struct RepositoryOptions {

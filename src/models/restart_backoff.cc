@@ -11,8 +11,9 @@ void RestartBackoff::broke(const std::string& model, Clock::time_point now) {
   restart.at = std::min(restart.at, now + restart.wait);
 }
 
-void RestartBackoff::failed(const std::string& model, Clock::time_point now) {
+void RestartBackoff::failed(const std::string& model, Clock::time_point now, Clock::duration longest) {
   auto& restart = models_[model];
+  restart.wait = std::clamp<Clock::duration>(restart.wait, kFirstWait, longest);
   restart.at = now + restart.wait;
 }
 

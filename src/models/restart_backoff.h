@@ -16,8 +16,8 @@ class RestartBackoff {
   static constexpr auto kForgiven = std::chrono::minutes(5);  // without a break the next one is the first again
 
   void broke(const std::string& model, Clock::time_point now);
-  // It did not load.
-  void failed(const std::string& model, Clock::time_point now);
+  // It did not load, and is tried again after the wait that is its turn, but no longer than `longest`.
+  void failed(const std::string& model, Clock::time_point now, Clock::duration longest = kLongestWait);
   // When the first of them is to be loaded; max() = never.
   Clock::time_point next() const;
   // Those whose time has come. Each is named once, until it breaks or fails again.

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/status.h"
@@ -37,8 +38,15 @@ class ClientAnswer {
 
 struct ClientRequest {
   std::string method = "GET", scheme = "http", authority, target = "/";
-  Fields fields;     // lower-case names; no content-length
-  base::Bytes body;  // whole
+  Fields fields;                    // lower-case names; no content-length
+  base::Bytes body;                 // whole, with
+  std::vector<base::Bytes> more{};  // the pieces behind it, none of them empty
+
+  size_t body_size() const {
+    size_t n = body.size();
+    for (const auto& piece : more) n += piece.size();
+    return n;
+  }
 };
 
 class ClientCodec {
@@ -49,7 +57,8 @@ class ClientCodec {
 
   // Another request may be sent now. False for good where the server takes no more: finished().
   virtual bool has_room() const = 0;
-  // has_room(). `answer` outlives its last call or cancel(). The request is copied, but for its body, which is shared.
+  // has_room(). `answer` outlives its last call or cancel(). The request is copied, but for its body, whose pieces are
+  // shared.
   virtual void send(const ClientRequest& request, ClientAnswer& answer) = 0;
   // `answer` hears nothing any more. HTTP/2 resets its stream; HTTP/1.1 is finished().
   virtual void cancel(ClientAnswer& answer) = 0;

@@ -41,15 +41,20 @@ void H1Client::send(const ClientRequest& request, ClientAnswer& answer) {
   std::string head = request.method + ' ' + request.target + " HTTP/1.1\r\nhost: " + request.authority + "\r\n";
   for (size_t i = 0; i < request.fields.size(); ++i)
     ((((head += request.fields[i].name) += ": ") += request.fields[i].value) += "\r\n");
-  if (!request.body.empty() || request.method == "POST" || request.method == "PUT")
-    head += "content-length: " + std::to_string(request.body.size()) + "\r\n";
+  const size_t size = request.body_size();
+  if (size > 0 || request.method == "POST" || request.method == "PUT")
+    head += "content-length: " + std::to_string(size) + "\r\n";
   head += "\r\n";
   constexpr size_t kCopyBelow = 4096;
   output_.copy(head.data(), head.size());
-  if (request.body.size() < kCopyBelow)
-    output_.copy(request.body.data(), request.body.size());
-  else
-    output_.refer(request.body);
+  auto put = [&](const base::Bytes& piece) {
+    if (piece.size() < kCopyBelow)
+      output_.copy(piece.data(), piece.size());
+    else
+      output_.refer(piece);
+  };
+  put(request.body);
+  for (const auto& piece : request.more) put(piece);
   response_.begin(request.method == "HEAD" ? H1Response::Body::kNone : H1Response::Body::kAsFramed);
   answer_ = &answer;
   held_ = 0;

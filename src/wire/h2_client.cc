@@ -37,15 +37,16 @@ base::Status reset_status(uint32_t code) {
 
 // One request and its answer.
 struct ClientStream {
-  ClientAnswer* answer = nullptr;  // null: cancelled
-  base::Bytes body;
-  size_t sent = 0;
-  Fields fields;           // of the head, then of the trailers
-  size_t field_bytes = 0;  // of all of them
-  size_t held = 0;         // bytes of the body that wait for consume()
-  int status = 0;          // of the final head; below 200: it has not come
-  bool told = false;       // on_head() has been called
-  bool whole = false;      // its end has come
+  ClientAnswer* answer = nullptr;   // null: cancelled
+  std::vector<base::Bytes> pieces;  // of the request's body that have not been sent whole, the last one in front
+  size_t sent = 0;                  // of the last one
+  size_t left = 0;                  // bytes of the body
+  Fields fields;                    // of the head, then of the trailers
+  size_t field_bytes = 0;           // of all of them
+  size_t held = 0;                  // bytes of the body that wait for consume()
+  int status = 0;                   // of the final head; below 200: it has not come
+  bool told = false;                // on_head() has been called
+  bool whole = false;               // its end has come
 };
 
 class H2Client final : public ClientCodec {
@@ -126,8 +127,8 @@ int client_send(nghttp2_session*, nghttp2_frame*, const uint8_t* head, size_t n,
 ssize_t client_piece(nghttp2_session*, int32_t, uint8_t*, size_t max, uint32_t* flags, nghttp2_data_source* source,
                      void*) {
   const auto& stream = *static_cast<ClientStream*>(source->ptr);
-  const size_t left = stream.body.size() - stream.sent, n = std::min(left, max);
-  *flags |= NGHTTP2_DATA_FLAG_NO_COPY | (n == left ? NGHTTP2_DATA_FLAG_EOF : 0);
+  const size_t n = std::min(stream.left, max);
+  *flags |= NGHTTP2_DATA_FLAG_NO_COPY | (n == stream.left ? NGHTTP2_DATA_FLAG_EOF : 0);
   return ssize_t(n);
 }
 ssize_t client_piece_size(nghttp2_session*, uint8_t, int32_t, int32_t, int32_t, uint32_t max, void*) {
@@ -191,12 +192,15 @@ void H2Client::send(const ClientRequest& request, ClientAnswer& answer) {
   const int32_t id = int32_t(nghttp2_session_get_next_stream_id(session_));
   ClientStream& stream = streams_[id];
   stream.answer = &answer;
-  stream.body = request.body;
+  stream.pieces.reserve(request.more.size() + 1);
+  stream.pieces.assign(request.more.rbegin(), request.more.rend());
+  if (!request.body.empty()) stream.pieces.push_back(request.body);
+  stream.left = request.body_size();
   nghttp2_data_provider body;
   body.source.ptr = &stream;
   body.read_callback = client_piece;
-  const int32_t got = nghttp2_submit_request(session_, nullptr, nva_.data(), nva_.size(),
-                                             request.body.empty() ? nullptr : &body, nullptr);
+  const int32_t got =
+      nghttp2_submit_request(session_, nullptr, nva_.data(), nva_.size(), stream.left == 0 ? nullptr : &body, nullptr);
   if (got == id) return;
   streams_.erase(id);
   finished_ = true;
@@ -246,11 +250,19 @@ size_t H2Client::pending(std::span<iovec> out) {
 int H2Client::send_piece(ClientStream& stream, const uint8_t* head, size_t n) {
   constexpr size_t kFrameHead = 9;
   output_.copy(head, kFrameHead);
-  if (n < kCopyAtMost)
-    output_.copy(stream.body.data() + stream.sent, n);
-  else
-    output_.refer(stream.body.slice(stream.sent, n));
-  stream.sent += n;
+  stream.left -= n;
+  while (n > 0) {
+    const base::Bytes& piece = stream.pieces.back();
+    const size_t part = std::min(n, piece.size() - stream.sent);
+    if (part < kCopyAtMost)
+      output_.copy(piece.data() + stream.sent, part);
+    else
+      output_.refer(piece.slice(stream.sent, part));
+    n -= part, stream.sent += part;
+    if (stream.sent < piece.size()) break;
+    stream.pieces.pop_back();
+    stream.sent = 0;
+  }
   return output_.size() < kFilledAhead ? 0 : NGHTTP2_ERR_PAUSE;
 }
 

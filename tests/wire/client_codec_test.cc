@@ -157,6 +157,25 @@ TEST(H2Client, LargeBodiesGoBothWaysThroughTheWindows) {
   EXPECT_TRUE(answer.body == large);
 }
 
+TEST(H2Client, ABodyInPiecesIsOneBody) {
+  for (size_t size : {1u, 100u, 4095u, 5000u, 300'000u}) {
+    Server server;
+    auto codec = wire::make_h2_client();
+    ClientRequest request = post_of(text_of(size));
+    std::string whole = text_of(size);
+    for (size_t more : {size_t(3), size, size_t(7), size_t(70'000)}) {
+      request.more.push_back(base::Bytes::adopt(text_of(more)));
+      whole += text_of(more);
+    }
+    Recorded answer;
+    codec->send(request, answer);
+    server.intake.on_whole = [](Exchange& x) { x.respond(200, "text/plain", x.content()); };
+    talk(*codec, server);
+    EXPECT_TRUE(answer.good()) << answer.failure.text;
+    EXPECT_TRUE(answer.body == whole);
+  }
+}
+
 TEST(H2Client, WhoDoesNotConsumeIsNotSentMoreThanAWindow) {
   Server server;
   auto codec = wire::make_h2_client();

@@ -1,0 +1,149 @@
+#include "engines/forward/grpc_call.h"
+
+#include <charconv>
+#include <utility>
+
+#include "base/encoding.h"
+#include "wire/grpc_status.h"
+
+namespace weir::forward {
+namespace {
+
+using base::Code;
+using base::failure;
+using base::Status;
+
+constexpr size_t kLongestReason = 1000;
+constexpr unsigned kCodes = 17;
+
+// grpc/doc/http-grpc-status-mapping.md: for whoever answers without a status of gRPC, as proxies do.
+Code code_of_http(int status) {
+  switch (status) {
+    case 400: return Code::kInternal;
+    case 401: return Code::kUnauthenticated;
+    case 403: return Code::kPermissionDenied;
+    case 404: return Code::kUnimplemented;
+    case 429:
+    case 502:
+    case 503:
+    case 504: return Code::kUnavailable;
+    default: return Code::kUnknown;
+  }
+}
+
+}  // namespace
+
+Status status_of(const wire::Fields& trailers) {
+  const std::string_view number = trailers.find("grpc-status");
+  unsigned code = kCodes;
+  auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), code);
+  if (number.empty() || error != std::errc() || end != number.data() + number.size())
+    return failure(Code::kUnknown, "it ended the call without a status");
+  if (code == 0) return {};
+  Status status;
+  status.code = code < kCodes ? Code(code) : Code::kUnknown;
+  auto text = base::percent_decode(trailers.find("grpc-message"));
+  status.text = base::presentable(text ? *text : trailers.find("grpc-message"), kLongestReason);
+  if (status.text.empty()) status.text = base::name(status.code);
+  if (auto details = trailers.find("grpc-status-details-bin"); details.size() <= wire::kMaxGrpcDetails * 2)
+    if (auto decoded = base::base64_decode(details)) status.details = std::move(*decoded);
+  return status;
+}
+
+Status GrpcCall::start(OriginConn& conn, std::string_view path, std::vector<base::Bytes> body, wire::Fields fields) {
+  wire::ClientRequest request;
+  request.method = "POST";
+  request.target = path;
+  request.fields = std::move(fields);
+  request.fields.add("te", "trailers");
+  request.fields.add("content-type", "application/grpc");
+  request.body = std::move(body.front());
+  body.erase(body.begin());
+  request.more = std::move(body);
+  deframer_.emplace(slabs_, max_message_);
+  told_.reset();
+  owed_ = 0, answered_ = false;
+  conn_ = &conn;  // the last word may come from inside
+  Status status = conn.send(*this, std::move(request));
+  if (!status.ok()) conn_ = nullptr;
+  return status;
+}
+
+// Its place at the origin is free.
+void GrpcCall::leave() {
+  if (auto* conn = std::exchange(conn_, nullptr)) conn->leave(*this);
+}
+
+void GrpcCall::cancel() {
+  if (auto* conn = std::exchange(conn_, nullptr)) conn->cancel(*this);
+}
+
+void GrpcCall::give_up(Status status) {
+  cancel();
+  on_over(std::move(status), From::kOrigin);
+}
+
+void GrpcCall::give_up_late(Status status) {
+  if (auto* conn = std::exchange(conn_, nullptr)) conn->suspect(*this);
+  on_over(std::move(status), From::kOrigin);
+}
+
+void GrpcCall::let_go() {
+  if (conn_ && owed_ > 0) conn_->consume(*this, std::exchange(owed_, 0));
+}
+
+void GrpcCall::on_head(int status, const wire::Fields& fields) {
+  answered_ = true;
+  if (!fields.find("grpc-status").empty()) told_ = status_of(fields);
+  if (told_) return;
+  if (status != 200)
+    return give_up(failure(code_of_http(status), "it answered with HTTP status " + std::to_string(status)));
+  const std::string_view type = fields.find("content-type");
+  if (!wire::is_grpc(type))
+    give_up(failure(Code::kInternal,
+                    "it answered with content type '" + base::presentable(type, 64) + "', expected application/grpc"));
+}
+
+size_t GrpcCall::on_body(std::span<const std::byte> piece) {
+  const size_t size = piece.size();
+  for (;;) {
+    switch (deframer_->next(piece)) {
+      case wire::Deframer::Step::kMore:
+        if (!holds()) return size;
+        owed_ += size;
+        return 0;
+      case wire::Deframer::Step::kMessage: {
+        const bool coded = deframer_->compressed();
+        base::Bytes message = deframer_->take();
+        if (coded)
+          return give_up(failure(Code::kInternal, "it compressed a message, which it was not asked for")), size;
+        if (on_message(std::move(message)) == Next::kOver) return size;
+        break;
+      }
+      case wire::Deframer::Step::kStarved:
+        give_up(base::try_again(Code::kResourceExhausted, "there is no memory for its answer; try again later"));
+        return size;
+      case wire::Deframer::Step::kFailed:
+        return give_up(failure(Code::kInternal, "its message: " + deframer_->error().text)), size;
+    }
+  }
+}
+
+void GrpcCall::on_end(const wire::Fields& trailers) {
+  const bool cut = !deframer_->at_boundary();
+  Status status = told_ ? std::move(*told_) : status_of(trailers);
+  if (status.ok() && cut) status = failure(Code::kInternal, "it ended the call inside a message");
+  leave();
+  on_over(std::move(status), From::kOrigin);
+}
+
+void GrpcCall::on_failed(const Status& why) {
+  const From from = sent() ? From::kTransport : From::kUnsent;
+  Status status = why;
+  // Behind fields that were too large more of them may come, which no other answer can pass.
+  if (conn_ && status.code == Code::kResourceExhausted) std::exchange(conn_, nullptr)->suspect(*this);
+  leave();
+  on_over(std::move(status), from);
+}
+
+}  // namespace weir::forward

@@ -1,0 +1,386 @@
+#include "engines/forward/oip_message.h"
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+#include <utility>
+
+#include "base/encoding.h"
+#include "marshal/check.h"
+#include "marshal/pb_tensor.h"
+#include "marshal/pb_wire.h"
+#include "wire/grpc_frames.h"
+
+namespace weir::forward {
+namespace {
+
+using base::Code;
+using base::failure;
+using base::Status;
+using marshal::PbReader;
+using marshal::PbType;
+using marshal::put_bytes;
+using marshal::put_tag;
+using marshal::put_text;
+using marshal::put_varint;
+using msg::DType;
+
+constexpr size_t kInline = 4096;  // smaller tensors are cheaper to copy than to point at
+constexpr size_t kLongestName = 1024;
+constexpr size_t kLongestText = 1000;  // of an origin's error that is shown
+
+Status bad(std::string text) { return failure(Code::kInternal, std::move(text)); }
+Status malformed(std::string_view what) { return bad(std::string(what) + " is malformed protobuf"); }
+
+std::string shown(std::string_view text) { return "'" + base::presentable(text, 64) + "'"; }
+
+// --- requests --------------------------------------------------------------------------------------------------------
+
+void put_choice(std::string& out, const msg::ParamValue& value) {
+  if (auto* text = std::get_if<std::string>(&value)) return put_bytes(out, 3, *text);
+  if (auto* real = std::get_if<double>(&value)) {
+    put_tag(out, 4, PbType::kFixed64);
+    out.append(reinterpret_cast<const char*>(real), sizeof *real);
+    return;
+  }
+  auto whole = [&](uint32_t field, uint64_t number) {
+    put_tag(out, field, PbType::kVarint);
+    put_varint(out, number);
+  };
+  if (auto* b = std::get_if<bool>(&value)) return whole(1, *b ? 1 : 0);
+  if (auto* i = std::get_if<int64_t>(&value)) return whole(2, uint64_t(*i));
+  whole(5, std::get<uint64_t>(value));
+}
+
+void put_parameter(std::string& out, std::string_view name, const msg::ParamValue& value) {
+  std::string choice, entry;
+  put_choice(choice, value);
+  put_bytes(entry, 1, name);
+  put_bytes(entry, 2, choice);
+  put_bytes(out, 4, entry);
+}
+
+void put_input(std::string& out, const msg::Tensor& tensor) {
+  std::string input, dims;
+  put_text(input, 1, tensor.name);
+  put_text(input, 2, msg::name(tensor.dtype));
+  for (int64_t d : tensor.shape.dims()) put_varint(dims, uint64_t(d));
+  if (!dims.empty()) put_bytes(input, 3, dims);
+  put_bytes(out, 5, input);
+}
+
+void put_head(std::string& out, const msg::Call& call, std::string_view model, std::string_view version,
+              Ending ending) {
+  put_text(out, 1, model);
+  put_text(out, 2, version);
+  put_text(out, 3, call.id);
+  for (const auto& [name, value] : call.parameters) put_parameter(out, name, value);
+  if (ending == Ending::kTold) put_parameter(out, "triton_enable_empty_final_response", true);
+  for (const auto& tensor : call.inputs) put_input(out, tensor);
+  for (const auto& name : call.outputs) {
+    std::string output;
+    put_text(output, 1, name);
+    put_bytes(out, 6, output);
+  }
+}
+
+void put_prefix(std::string& text, size_t length) {
+  const auto prefix = wire::grpc_prefix(wire::GrpcFlag::kPlain, uint32_t(length));
+  text.replace(0, prefix.size(), reinterpret_cast<const char*>(prefix.data()), prefix.size());
+}
+
+// --- answers ---------------------------------------------------------------------------------------------------------
+
+// The field of InferTensorContents that holds elements of the type.
+uint32_t contents_field(DType dtype) {
+  switch (dtype) {
+    case DType::kBool: return 1;
+    case DType::kInt8:
+    case DType::kInt16:
+    case DType::kInt32: return 2;
+    case DType::kInt64: return 3;
+    case DType::kUint8:
+    case DType::kUint16:
+    case DType::kUint32: return 4;
+    case DType::kUint64: return 5;
+    case DType::kFp16:
+    case DType::kBf16:
+    case DType::kFp32: return 6;
+    case DType::kFp64: return 7;
+    default: return 8;
+  }
+}
+
+std::optional<msg::ParamValue> read_choice(std::string_view bytes) {
+  std::optional<msg::ParamValue> value;
+  PbReader r(bytes);
+  while (r.next()) {
+    const bool varint = r.type() == PbType::kVarint;
+    if (r.field() == 1 && varint) value = r.number() != 0;
+    if (r.field() == 2 && varint) value = int64_t(r.number());
+    if (r.field() == 5 && varint) value = r.number();
+    if (r.is(3, PbType::kBytes)) value = base::presentable(r.bytes(), kLongestText);
+    if (r.is(4, PbType::kFixed64)) value = std::bit_cast<double>(r.number());
+  }
+  return r.ok() ? value : std::nullopt;
+}
+
+Status read_shape(const PbReader& r, msg::Shape& shape) {
+  std::string_view packed = r.bytes();
+  uint64_t dim = r.number();
+  bool ok = true;
+  if (r.type() == PbType::kVarint) ok = shape.push(int64_t(dim));
+  while (ok && r.type() == PbType::kBytes && !packed.empty()) {
+    if (!marshal::take_varint(packed, dim)) return malformed("a shape");
+    ok = shape.push(int64_t(dim));
+  }
+  return ok ? Status{} : bad("a shape has more than 16 dimensions");
+}
+
+bool is_shape(const PbReader& r) {
+  return r.field() == 3 && (r.type() == PbType::kVarint || r.type() == PbType::kBytes);
+}
+
+// Name, type and shape of a tensor; `contents`: those of an answer's.
+Status read_tensor(std::string_view bytes, std::string& name, DType& dtype, msg::Shape& shape,
+                   std::string_view* contents) {
+  std::string_view type;
+  PbReader r(bytes);
+  while (r.next()) {
+    if (r.is(1, PbType::kBytes)) name = base::presentable(r.bytes(), kLongestName);
+    if (r.is(2, PbType::kBytes)) type = r.bytes();
+    if (contents && r.is(5, PbType::kBytes)) *contents = r.bytes();
+    if (is_shape(r))
+      if (Status s = read_shape(r, shape); !s.ok()) return s;
+  }
+  if (!r.ok()) return malformed("a tensor");
+  dtype = msg::dtype_from_name(type.starts_with("TYPE_") ? type.substr(5) : type);
+  if (dtype == DType::kInvalid) return bad("tensor " + shown(name) + " has unknown datatype " + shown(type));
+  return {};
+}
+
+class AnswerReader {
+ public:
+  AnswerReader(const base::Bytes& message, base::SlabSource& slabs) : message_(message), slabs_(slabs) {}
+
+  base::Result<msg::Outputs> read(std::string_view answer) {
+    PbReader r(answer);
+    while (r.next())
+      if (Status s = field(r); !s.ok()) return s;
+    if (!r.ok()) return malformed("ModelInferResponse");
+    if (Status s = place_raw(); !s.ok()) return s;
+    return std::move(out_);
+  }
+
+ private:
+  Status field(const PbReader& r) {
+    if (r.is(4, PbType::kBytes)) return parameter(r.bytes());
+    if (r.is(5, PbType::kBytes)) return output(r.bytes());
+    if (!r.is(6, PbType::kBytes)) return {};
+    if (raw_.size() == kMostTensors) return bad("more than 256 raw_output_contents");
+    raw_.push_back(r.bytes());
+    return {};
+  }
+
+  Status parameter(std::string_view entry) {
+    if (out_.parameters.size() == kMostParameters) return bad("more than 256 parameters");
+    std::string_view key;
+    std::optional<msg::ParamValue> value;
+    PbReader r(entry);
+    while (r.next()) {
+      if (r.is(1, PbType::kBytes)) key = r.bytes();
+      if (r.is(2, PbType::kBytes)) value = read_choice(r.bytes());
+    }
+    if (!r.ok()) return malformed("a parameter");
+    if (value && key != "triton_final_response")
+      out_.parameters.emplace_back(base::presentable(key, kLongestName), *std::move(value));
+    return {};
+  }
+
+  Status output(std::string_view bytes) {
+    if (out_.tensors.size() == kMostTensors) return bad("more than 256 outputs");
+    msg::Tensor& tensor = out_.tensors.emplace_back();
+    std::string_view contents;
+    if (Status s = read_tensor(bytes, tensor.name, tensor.dtype, tensor.shape, &contents); !s.ok()) return s;
+    if (contents.empty()) return {};
+    typed_ = true;
+    Status s = marshal::read_cells(message_, contents, contents_field(tensor.dtype), slabs_, tensor);
+    return s.ok() ? s : bad(s.text);
+  }
+
+  Status place_raw() {
+    if (raw_.empty()) return {};
+    if (typed_) return bad("it has typed contents and raw_output_contents");
+    if (raw_.size() != out_.tensors.size())
+      return bad(std::to_string(raw_.size()) + " raw_output_contents for " + std::to_string(out_.tensors.size()) +
+                 " outputs");
+    for (size_t i = 0; i < raw_.size(); ++i) out_.tensors[i].data = message_.slice(raw_[i]);
+    return {};
+  }
+
+  const base::Bytes& message_;
+  base::SlabSource& slabs_;
+  msg::Outputs out_;
+  std::vector<std::string_view> raw_;
+  bool typed_ = false;
+};
+
+bool fits(const msg::Shape& shape, const msg::Shape& wanted) {
+  if (shape.rank() != wanted.rank()) return false;
+  for (size_t i = 0; i < shape.rank(); ++i)
+    if (wanted[i] >= 0 && shape[i] != wanted[i]) return false;
+  return true;
+}
+
+Status read_signature(std::string_view bytes, std::vector<msg::TensorSpec>& out) {
+  if (out.size() == kMostTensors) return bad("more than 256 inputs or outputs");
+  auto& tensor = out.emplace_back();
+  if (Status s = read_tensor(bytes, tensor.name, tensor.dtype, tensor.shape, nullptr); !s.ok()) return s;
+  if (tensor.name.empty()) return bad("a tensor of the model has no name");
+  for (int64_t d : tensor.shape.dims())
+    if (d < -1) return bad("tensor " + shown(tensor.name) + " has shape " + tensor.shape.text());
+  return {};
+}
+
+// The configuration's batch dimension goes off the front of what the metadata says.
+Status take_batch(std::vector<msg::TensorSpec>& tensors) {
+  for (auto& tensor : tensors) {
+    if (tensor.shape.rank() == 0) return bad("tensor " + shown(tensor.name) + " has no batch dimension");
+    msg::Shape shape;
+    for (size_t i = 1; i < tensor.shape.rank(); ++i) shape.push(tensor.shape[i]);
+    tensor.shape = shape;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<base::Bytes> write_request(const msg::Call& call, std::string_view model, std::string_view version,
+                                       Ending ending) {
+  std::string text(wire::kGrpcPrefix, '\0');
+  put_head(text, call, model, version, ending);
+  size_t length = text.size() - wire::kGrpcPrefix;
+  std::vector<size_t> cuts;  // where in `text` a large tensor belongs
+  for (const auto& tensor : call.inputs) {
+    const size_t before = text.size(), size = tensor.data.size();
+    put_tag(text, 7, PbType::kBytes);
+    put_varint(text, size);
+    if (size <= kInline)
+      text += tensor.data.view();
+    else
+      cuts.push_back(text.size()), length += size;
+    length += text.size() - before;
+  }
+  put_prefix(text, length);
+  const base::Bytes whole = base::Bytes::adopt(std::move(text));
+  std::vector<base::Bytes> pieces;
+  pieces.reserve(2 * cuts.size() + 1);
+  size_t at = 0, next = 0;
+  for (const auto& tensor : call.inputs) {
+    if (tensor.data.size() <= kInline) continue;
+    pieces.push_back(whole.slice(at, cuts[next] - at));
+    pieces.push_back(tensor.data);
+    at = cuts[next++];
+  }
+  if (at < whole.size()) pieces.push_back(whole.slice(at, whole.size() - at));
+  return pieces;
+}
+
+base::Bytes write_name(std::string_view model, std::string_view version) {
+  std::string text(wire::kGrpcPrefix, '\0');
+  put_text(text, 1, model);
+  put_text(text, 2, version);
+  put_prefix(text, text.size() - wire::kGrpcPrefix);
+  return base::Bytes::adopt(std::move(text));
+}
+
+base::Result<msg::Outputs> read_answer(const base::Bytes& message, base::SlabSource& slabs) {
+  return AnswerReader(message, slabs).read(message.view());
+}
+
+base::Result<msg::Outputs> read_streamed(const base::Bytes& message, base::SlabSource& slabs) {
+  std::string_view answer;
+  PbReader r(message.view());
+  while (r.next()) {
+    if (r.is(1, PbType::kBytes) && !r.bytes().empty())
+      return failure(Code::kUnknown, base::presentable(r.bytes(), kLongestText));
+    if (r.is(2, PbType::kBytes)) answer = r.bytes();
+  }
+  if (!r.ok()) return malformed("ModelStreamInferResponse");
+  return AnswerReader(message, slabs).read(answer);
+}
+
+Status check_answer(const msg::ModelSpec& spec, const std::vector<msg::Tensor>& tensors, uint32_t rows) {
+  for (const auto& tensor : tensors) {
+    if (Status s = marshal::check_data(tensor, "output"); !s.ok()) return bad(std::move(s.text));
+    if (spec.any_tensors) continue;
+    const msg::TensorSpec* declared = spec.output(tensor.name);
+    if (!declared) return bad("the model has no output " + shown(tensor.name));
+    if (tensor.dtype != declared->dtype)
+      return bad("output " + shown(tensor.name) + " is " + std::string(msg::name(tensor.dtype)) + ", expected " +
+                 std::string(msg::name(declared->dtype)));
+    const msg::Shape wanted = spec.public_shape(*declared);
+    if (!fits(tensor.shape, wanted))
+      return bad("output " + shown(tensor.name) + " has shape " + tensor.shape.text() + ", expected " + wanted.text());
+    if (spec.max_batch > 0 && rows > 0 && tensor.shape[0] != int64_t(rows))
+      return bad("output " + shown(tensor.name) + " has " + std::to_string(tensor.shape[0]) + " rows, expected " +
+                 std::to_string(rows));
+  }
+  return {};
+}
+
+base::Result<bool> read_ready(std::string_view message) {
+  bool ready = false;
+  PbReader r(message);
+  while (r.next())
+    if (r.is(1, PbType::kVarint)) ready = r.number() != 0;
+  if (!r.ok()) return malformed("ModelReadyResponse");
+  return ready;
+}
+
+Status read_metadata(std::string_view message, msg::ModelSpec& spec) {
+  spec.inputs.clear(), spec.outputs.clear();
+  PbReader r(message);
+  while (r.next()) {
+    Status status;
+    if (r.is(3, PbType::kBytes)) spec.platform = base::presentable(r.bytes(), kLongestName);
+    if (r.is(4, PbType::kBytes)) status = read_signature(r.bytes(), spec.inputs);
+    if (r.is(5, PbType::kBytes)) status = read_signature(r.bytes(), spec.outputs);
+    if (!status.ok()) return status;
+  }
+  if (!r.ok()) return malformed("ModelMetadataResponse");
+  spec.any_tensors = spec.inputs.empty() && spec.outputs.empty();
+  return {};
+}
+
+Status read_config(std::string_view message, msg::ModelSpec& spec) {
+  PbReader outer(message);
+  std::string_view config;
+  while (outer.next())
+    if (outer.is(1, PbType::kBytes)) config = outer.bytes();
+  PbReader r(config);
+  while (outer.ok() && r.next()) {
+    if (r.is(4, PbType::kVarint)) spec.max_batch = uint32_t(std::clamp<int64_t>(int32_t(r.number()), 0, 65536));
+    if (r.is(19, PbType::kBytes)) {
+      PbReader policy(r.bytes());
+      while (policy.next())
+        if (policy.is(1, PbType::kVarint)) spec.decoupled = policy.number() != 0;
+    }
+    if (!r.is(5, PbType::kBytes)) continue;
+    std::string_view name;
+    bool optional = false;
+    PbReader input(r.bytes());
+    while (input.next()) {
+      if (input.is(1, PbType::kBytes)) name = input.bytes();
+      if (input.is(8, PbType::kVarint)) optional = input.number() != 0;
+    }
+    for (auto& declared : spec.inputs)
+      if (declared.name == name) declared.optional = optional;
+  }
+  if (!outer.ok() || !r.ok()) return malformed("ModelConfigResponse");
+  if (spec.max_batch == 0) return {};
+  Status status = take_batch(spec.inputs);
+  return status.ok() ? take_batch(spec.outputs) : status;
+}
+
+}  // namespace weir::forward

@@ -1,0 +1,118 @@
+#include "engines/forward/options.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/units.h"
+
+namespace weir::forward {
+namespace {
+
+using base::invalid;
+using base::Status;
+
+constexpr std::string_view kKind = "oip-grpc";
+constexpr auto kShortestCheck = std::chrono::milliseconds(10);
+constexpr uint32_t kMostOutstanding = 1 << 20;
+constexpr uint64_t kLargestAnswer = uint64_t(4) << 30;
+
+Status wrong(std::string_view name, const std::string& value, std::string_view expected) {
+  return invalid("parameter '" + std::string(name) + "' is \"" + value + "\": " + std::string(expected) +
+                 " is expected");
+}
+
+// Reads one parameter after the other; the first error stays.
+class Parameters {
+ public:
+  explicit Parameters(const std::map<std::string, std::string>& all) : all_(all) {}
+
+  template <class Take>
+  void read(const char* name, Take&& take) {
+    auto found = all_.find(name);
+    if (found == all_.end() || !status_.ok()) return;
+    status_ = take(found->second);
+  }
+  void text(const char* name, std::string& out) {
+    read(name, [&](const std::string& value) { return out = value, Status(); });
+  }
+  void duration(const char* name, base::Duration least, base::Duration& out) {
+    read(name, [&](const std::string& value) {
+      auto parsed = base::parse_duration(value);
+      if (!parsed || *parsed < least)
+        return wrong(name, value, "a duration of " + base::show_duration(least) + " or more");
+      return out = *parsed, Status();
+    });
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  const std::map<std::string, std::string>& all_;
+  Status status_;
+};
+
+Status read_kind(const std::map<std::string, std::string>& all) {
+  auto found = all.find("kind");
+  if (found == all.end())
+    return invalid("'kind' is missing: it names the protocol of the origins, " + std::string(kKind));
+  const std::string& kind = found->second;
+  if (kind == kKind) return {};
+  for (const char* later : {"oip-rest", "openai", "weir"})
+    if (kind == later)
+      return base::failure(base::Code::kUnimplemented,
+                           "kind '" + kind + "' is not there yet; " + std::string(kKind) + " is");
+  return wrong("kind", kind, kKind);
+}
+
+Status read_origins(const std::string& text, std::vector<net::Url>& out) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(' ', at), text.size());
+    const std::string one = text.substr(at, end - at);
+    at = end + 1;
+    if (one.empty()) continue;
+    auto url = net::parse_url(one);
+    if (!url) return invalid("origin '" + one + "' is no URL: " + url.error().text);
+    if (url->target != "/") return invalid("origin '" + one + "' has a path: an address alone is expected");
+    out.push_back(std::move(*url));
+  }
+  if (out.empty()) return invalid("'origins' is missing: it names who runs the model, as in http://10.0.0.7:8001");
+  if (out.size() > kMostOrigins)
+    return invalid(std::to_string(out.size()) + " origins: at most " + std::to_string(kMostOrigins) + " are possible");
+  return {};
+}
+
+}  // namespace
+
+bool Options::any_tls() const {
+  return std::any_of(origins.begin(), origins.end(),
+                     [](const net::Url& url) { return url.scheme == net::Url::Scheme::kHttps; });
+}
+
+base::Result<Options> read_options(const msg::ModelSpec& wanted) {
+  Options out;
+  out.model = wanted.name;
+  if (auto s = read_kind(wanted.parameters); !s.ok()) return s;
+  auto origins = wanted.parameters.find("origins");
+  if (auto s = read_origins(origins == wanted.parameters.end() ? "" : origins->second, out.origins); !s.ok()) return s;
+  Parameters all(wanted.parameters);
+  all.text("model", out.model);
+  all.text("version", out.version);
+  all.text("ca_file", out.ca_file);
+  all.text("key_file", out.key_file);
+  all.duration("connect_timeout", kShortestCheck, out.connect_timeout);
+  all.duration("answer_timeout", base::Duration(0), out.answer_timeout);
+  all.duration("check_interval", kShortestCheck, out.check_interval);
+  all.read("max_outstanding", [&](const std::string& value) {
+    auto parsed = base::parse_count(value, kMostOutstanding);
+    if (!parsed || *parsed == 0) return wrong("max_outstanding", value, "a whole number from 1 to 1048576");
+    return out.max_outstanding = uint32_t(*parsed), Status();
+  });
+  all.read("max_answer", [&](const std::string& value) {
+    auto parsed = base::parse_size(value);
+    if (!parsed || *parsed == 0 || *parsed > kLargestAnswer) return wrong("max_answer", value, "a size up to 4GiB");
+    return out.max_answer = *parsed, Status();
+  });
+  if (!all.status().ok()) return all.status();
+  return out;
+}
+
+}  // namespace weir::forward

@@ -1,0 +1,54 @@
+// Options of a forwarded model: who runs it, how they are spoken to, and how long they may take. From its model.yaml:
+//
+//   engine: forward
+//   kind: oip-grpc                            # the protocol that the origins speak
+//   origins: [http://10.0.0.7:8001, https://triton.example:8001]    # or one
+//   parameters:
+//     model: resnet50                         # its name there; by default as here
+//     version: "3"                            # by default the origin chooses
+//     connect_timeout: 2s                     # of a connection, TLS included
+//     answer_timeout: 60s                     # until the answer, or the next message of a stream; 0 = without end
+//     check_interval: 2s                      # between questions whether the model is ready there
+//     max_outstanding: 1024                   # calls that one origin has at once, of all shards
+//     max_answer: 1GiB                        # bytes of one message
+//     ca_file: /etc/weir/origins.pem          # who signs the origins' certificates; by default whom the system trusts
+//     key_file: /etc/weir/origin.key          # its first line goes along as `authorization: Bearer …`
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/env.h"
+#include "base/status.h"
+#include "msg/spec.h"
+#include "net/url.h"
+
+namespace weir::forward {
+
+inline constexpr std::string_view kParameters[] = {"answer_timeout", "ca_file", "check_interval", "connect_timeout",
+                                                   "key_file",       "kind",    "max_answer",     "max_outstanding",
+                                                   "model",          "origins", "version"};
+
+inline constexpr size_t kMostOrigins = 64;
+
+struct Options {
+  std::vector<net::Url> origins;  // 1 to kMostOrigins; their targets are "/"
+  std::string model, version;     // there; version "": the origin chooses
+  base::Duration connect_timeout = std::chrono::seconds(2);
+  base::Duration answer_timeout = std::chrono::seconds(60);  // 0: none
+  base::Duration check_interval = std::chrono::seconds(2);
+  uint32_t max_outstanding = 1024;
+  uint64_t max_answer = uint64_t(1) << 30;
+  std::string ca_file, key_file;
+
+  bool any_tls() const;
+};
+
+// From the parameters of the configuration. Errors: INVALID_ARGUMENT naming the parameter; UNIMPLEMENTED for a kind
+// that is not here.
+base::Result<Options> read_options(const msg::ModelSpec& wanted);
+
+}  // namespace weir::forward

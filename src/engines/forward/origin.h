@@ -1,0 +1,65 @@
+// Origin: one server that runs a forwarded model, as all shards see it; Target: all of them, and how they are spoken
+// to.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/env.h"
+#include "engines/forward/options.h"
+#include "net/address.h"
+#include "net/tls.h"
+
+namespace weir::forward {
+
+// Any thread.
+struct Origin {
+  Origin(net::Url its_url, std::vector<net::Endpoint> its_endpoints)
+      : url(std::move(its_url)), name(url.authority()), endpoints(std::move(its_endpoints)) {}
+
+  const net::Url url;
+  const std::string name;  // as errors have it: "triton.example:8001"
+  const std::vector<net::Endpoint> endpoints;
+
+  std::atomic<uint32_t> outstanding{0};  // calls that it has, of all shards
+  std::atomic<uint32_t> broken{0};       // calls in a row that its connections have lost
+  // Whether calls go there while others are healthy. False after kEjectAfter lost calls, or failed checks; true again
+  // after a good check. Then it gets its share of calls bit by bit, within kSlowReturn.
+  std::atomic<bool> healthy{true};
+  std::atomic<base::Time> returned{base::Time()};
+
+  static constexpr uint32_t kEjectAfter = 3;
+  static constexpr base::Duration kSlowReturn = std::chrono::seconds(10);
+
+  void eject() { healthy.store(false, std::memory_order_relaxed); }
+  void admit(base::Time now) {
+    broken.store(0, std::memory_order_relaxed);
+    if (healthy.load(std::memory_order_relaxed)) return;
+    returned.store(now, std::memory_order_relaxed);
+    healthy.store(true, std::memory_order_relaxed);
+  }
+  // Outstanding work as it counts when two origins are compared: more for one that has just come back.
+  double load(base::Time now) const;
+};
+
+struct Target {
+  Options options;
+  std::shared_ptr<const net::TlsContext> tls;  // null: no origin has TLS
+  std::string authorization;                   // of each request; "" = none
+  std::deque<Origin> origins;
+
+  // Reads the key, and looks the names up, which blocks. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION (files);
+  // UNAVAILABLE where no origin has an address, which is worth another try.
+  static base::Result<std::shared_ptr<Target>> make(Options options);
+
+  // The origin that a call goes to: of two that are healthy, chosen by `random`, the one with less to do; of all where
+  // none is healthy. `session` != 0: always the same one. `tried`: not that one, where there is another. Null where all
+  // have max_outstanding calls.
+  Origin* choose(base::Time now, uint64_t random, uint64_t session, const Origin* tried);
+};
+
+}  // namespace weir::forward

@@ -1,0 +1,89 @@
+// OriginConn: the connections of one shard to one origin: one that takes calls, and those that the origin is draining.
+// Calls share a connection (HTTP/2 streams); more than the origin allows wait. On the shard's thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <optional>
+
+#include "engines/forward/origin.h"
+#include "net/client_conn.h"
+#include "net/shard.h"
+#include "wire/client_codec.h"
+
+namespace weir::forward {
+
+// One request to an origin. Its on_failed() is called where it could not be sent, too.
+class OriginCall : public wire::ClientAnswer {
+ public:
+  // It has left, so that the origin may have seen it.
+  bool sent() const { return link_ != nullptr; }
+
+ protected:
+  ~OriginCall() = default;
+
+ private:
+  friend class OriginConn;
+  net::ClientConn* link_ = nullptr;
+  wire::ClientRequest request_;  // until it is sent
+};
+
+class OriginConn final : private net::ClientConn::Owner {
+ public:
+  // All outlive this.
+  OriginConn(net::Shard& shard, const Target& target, Origin& origin);
+  ~OriginConn();  // no call is under way any more
+  OriginConn(const OriginConn&) = delete;
+
+  Origin& origin() { return origin_; }
+
+  // Sends the request, to which it adds scheme, authority and key, when there is a connection with room. From then on
+  // either the call's last function is called, which calls leave() first, or it is cancelled. Errors: UNAVAILABLE while
+  // the origin cannot be reached and it is too early to try again; then the call is not here.
+  base::Status send(OriginCall& call, wire::ClientRequest request);
+  void consume(OriginCall& call, size_t n);
+  // Nothing of the call is called any more.
+  void cancel(OriginCall& call);
+  // As cancel(), for a call whose answer did not come in time: its connection may be the reason, and gets no more
+  // calls.
+  void suspect(OriginCall& call);
+  // The call has had its last word.
+  void leave(OriginCall& call);
+  // Lets go of the connections for good; what waits fails. No call is under way.
+  void close(const base::Status& why);
+
+ private:
+  static constexpr base::Duration kFirstRetry = std::chrono::milliseconds(100), kLongestRetry = std::chrono::seconds(5);
+
+  void on_open(net::ClientConn& conn) override;
+  void on_closed(net::ClientConn& conn, const base::Status& why) override;
+  void connect();
+  void send_waiting();
+  void fail_waiting(const base::Status& why);
+  void put(OriginCall& call);
+
+  net::Shard& shard_;
+  const Target& target_;
+  Origin& origin_;
+  std::unique_ptr<net::ClientConn> conn_;  // or null
+  bool open_ = false;                      // conn_ is connected
+  bool used_ = false;                      // and has had a call
+  struct Draining {
+    std::unique_ptr<net::ClientConn> conn;
+    uint32_t calls;  // that are under way on it
+  };
+  void drain();
+  void prune();
+
+  uint32_t calls_ = 0;  // that are under way on conn_
+  std::list<Draining> draining_;
+  base::TimerId prune_ = base::TimerId::kNone;
+  std::deque<OriginCall*> waiting_;
+  base::Status last_error_;
+  base::Time retry_at_{};
+  base::Duration retry_wait_{0};
+};
+
+}  // namespace weir::forward

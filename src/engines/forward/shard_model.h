@@ -1,0 +1,60 @@
+// ShardModel: the Calls of one forwarded model that are under way on one shard, and the shard's connections to its
+// origins. On the shard's thread.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <vector>
+
+#include "bus/stats.h"
+#include "engines/forward/grpc_call.h"
+#include "engines/forward/origin.h"
+#include "engines/forward/origin_conn.h"
+#include "msg/call.h"
+#include "msg/spec.h"
+
+namespace weir::forward {
+
+class ShardModel {
+ public:
+  // Whether a Call was put on this thread, so that its Events need no lock.
+  enum class Came : uint8_t { kHere, kFromElsewhere };
+
+  // `spec` and `stats` are used while Calls are inside only; the others outlive this.
+  ShardModel(net::Shard& shard, std::shared_ptr<Target> target, const msg::ModelSpec& spec, bus::ModelStats& stats,
+             base::SlabSource& slabs);
+  ~ShardModel();  // no Call is inside
+
+  void put(msg::Call* call, Came came);
+  // Calls were cancelled, or have credit again.
+  void look();
+
+ private:
+  class InferCall;
+  using Calls = std::list<std::unique_ptr<InferCall>>;
+
+  base::Status begin(InferCall& call);
+  bool may_repeat(const InferCall& call, GrpcCall::From from);
+  void over(InferCall& call, base::Status status, GrpcCall::From from);
+  void finish(InferCall& call, base::Status status);
+  void answer(InferCall& call, msg::Outputs&& outputs);
+  void post(InferCall& call, msg::Event&& event);
+  void watch_time();
+  void end_late();
+  OriginConn& conn_to(const Origin& origin);
+
+  net::Shard& shard_;
+  const std::shared_ptr<Target> target_;
+  const msg::ModelSpec& spec_;
+  bus::ModelStats& stats_;
+  base::SlabSource& slabs_;
+  std::vector<std::unique_ptr<OriginConn>> conns_;  // as the origins
+  Calls calls_;
+  base::TimerId timer_ = base::TimerId::kNone;
+  double repeats_ = kMostRepeats;  // of calls that an origin may have seen
+
+  static constexpr double kMostRepeats = 10, kRepeatShare = 0.2;  // a fifth of all calls, in the long run
+};
+
+}  // namespace weir::forward

@@ -1,0 +1,42 @@
+// Watch: asks each origin of a model again and again whether the model is ready there. An origin that fails two checks
+// in a row gets no more calls, and gets them again after a good one; when none is left, the model is reported broken,
+// once. On one shard's thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "engines/forward/probe.h"
+
+namespace weir::forward {
+
+class Watch {
+ public:
+  // `broken` may be called from a timer or an answer, and may not destroy this.
+  Watch(net::Shard& shard, std::shared_ptr<Target> target, std::function<void(base::Status)> broken);
+  ~Watch();
+
+ private:
+  static constexpr uint32_t kFailures = 2;  // in a row
+
+  struct Checked {
+    std::unique_ptr<OriginConn> conn;
+    std::unique_ptr<Probe> probe;
+    uint32_t failures = 0;
+    bool asking = false;
+    std::string reason;
+  };
+  void arm();
+  void check(Checked& one);
+  void heard(Checked& one, base::Result<base::Bytes> answer);
+  void look_at_all();
+
+  net::Shard& shard_;
+  const std::shared_ptr<Target> target_;
+  std::function<void(base::Status)> broken_;  // null once it was called
+  std::vector<Checked> checked_;
+  base::TimerId timer_ = base::TimerId::kNone;
+};
+
+}  // namespace weir::forward

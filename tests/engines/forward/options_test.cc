@@ -1,0 +1,61 @@
+#include "engines/forward/options.h"
+
+#include <gtest/gtest.h>
+
+namespace weir::forward {
+namespace {
+
+msg::ModelSpec wanted(std::map<std::string, std::string> parameters) {
+  msg::ModelSpec spec;
+  spec.name = "m";
+  spec.parameters = std::move(parameters);
+  return spec;
+}
+
+TEST(ForwardOptions, AreTakenFromTheParameters) {
+  auto options = read_options(wanted({{"kind", "oip-grpc"},
+                                      {"origins", "http://a:8001 https://b.example"},
+                                      {"model", "there"},
+                                      {"version", "2"},
+                                      {"connect_timeout", "1s"},
+                                      {"answer_timeout", "0"},
+                                      {"max_outstanding", "7"},
+                                      {"max_answer", "1MiB"}}));
+  ASSERT_TRUE(options.has_value()) << options.error().text;
+  ASSERT_EQ(options->origins.size(), 2u);
+  EXPECT_EQ(options->origins[0].authority(), "a:8001");
+  EXPECT_EQ(options->origins[1].port, 443);
+  EXPECT_TRUE(options->any_tls());
+  EXPECT_EQ(options->model, "there");
+  EXPECT_EQ(options->version, "2");
+  EXPECT_EQ(options->connect_timeout, std::chrono::seconds(1));
+  EXPECT_EQ(options->answer_timeout.count(), 0);
+  EXPECT_EQ(options->max_outstanding, 7u);
+  EXPECT_EQ(options->max_answer, 1u << 20);
+}
+
+TEST(ForwardOptions, TheModelsNameIsTheSameThereUnlessItIsSaid) {
+  EXPECT_EQ(read_options(wanted({{"kind", "oip-grpc"}, {"origins", "http://a:1"}}))->model, "m");
+}
+
+TEST(ForwardOptions, ErrorsNameTheParameter) {
+  const std::pair<std::map<std::string, std::string>, const char*> bad[] = {
+      {{{"origins", "http://a:1"}}, "'kind' is missing"},
+      {{{"kind", "grpc"}, {"origins", "http://a:1"}}, "parameter 'kind'"},
+      {{{"kind", "weir"}, {"origins", "http://a:1"}}, "'weir' is not there yet"},
+      {{{"kind", "oip-grpc"}}, "'origins' is missing"},
+      {{{"kind", "oip-grpc"}, {"origins", "a:1"}}, "is no URL"},
+      {{{"kind", "oip-grpc"}, {"origins", "http://a:1/v2"}}, "has a path"},
+      {{{"kind", "oip-grpc"}, {"origins", "http://a:1"}, {"connect_timeout", "0"}}, "'connect_timeout'"},
+      {{{"kind", "oip-grpc"}, {"origins", "http://a:1"}, {"max_outstanding", "0"}}, "'max_outstanding'"},
+      {{{"kind", "oip-grpc"}, {"origins", "http://a:1"}, {"max_answer", "5GiB"}}, "'max_answer'"},
+  };
+  for (const auto& [parameters, words] : bad) {
+    auto options = read_options(wanted(parameters));
+    ASSERT_FALSE(options.has_value()) << words;
+    EXPECT_NE(options.error().text.find(words), std::string::npos) << options.error().text;
+  }
+}
+
+}  // namespace
+}  // namespace weir::forward
