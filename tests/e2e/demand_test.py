@@ -81,8 +81,8 @@ class Demand(harness.unittest.TestCase):
         (self.chat if other == 'chat' else self.rest)()
         before = self.loads(model)
         answer = ask()
-        self.assertEqual(before + 1, self.loads(model))
-        self.assertIn('model left memory model=' + other, self.server.output())
+        self.assertEqual(before + 1, len(self.server.logged('model loaded', f'model={model} ', count=before + 1)))
+        self.assertTrue(self.server.logged('model left memory', 'model=' + other))
         return answer
 
     def test_all_are_ready_and_known_before_anybody_asks(self):
@@ -166,7 +166,7 @@ class Demand(harness.unittest.TestCase):
         with harness.threads(20, lambda i: answers.append(self.rest())):
             pass
         self.assertEqual([self.expected] * 20, answers)
-        self.assertEqual(before + 1, self.loads('digits'))
+        self.assertEqual(before + 1, len(self.server.logged('model loaded', 'model=digits ', count=before + 1)))
 
     def test_requests_for_both_at_once_are_all_answered(self):
         with harness.threads(8, lambda i: [self.chat() if (i + j) % 2 else self.rest() for j in range(4)]):
