@@ -8,22 +8,11 @@
 #include <utility>
 
 #include "base/units.h"
+#include "models/preprocess_words.h"
 #include "models/yaml.h"
 
 namespace weir::models {
 namespace {
-
-using images::Filter, images::Preprocessing;
-constexpr uint32_t kMostSide = 4096;  // of a picture that preprocessing makes, in pixels
-constexpr std::pair<std::string_view, Filter> kFilters[] = {{"nearest", Filter::kNearest},
-                                                            {"bilinear", Filter::kBilinear},
-                                                            {"bicubic", Filter::kBicubic},
-                                                            {"lanczos", Filter::kLanczos}};
-using Colors = Preprocessing::Colors;
-constexpr std::pair<std::string_view, Colors> kColors[] = {
-    {"rgb", Colors::kRgb}, {"bgr", Colors::kBgr}, {"gray", Colors::kGray}};
-using Layout = Preprocessing::Layout;
-constexpr std::pair<std::string_view, Layout> kLayouts[] = {{"nchw", Layout::kNchw}, {"nhwc", Layout::kNhwc}};
 
 // Values of one kind each, and maps by a function per key.
 class DocumentReader {
