@@ -192,9 +192,12 @@ class Slots(Sequencing):
 
         with harness.threads(4, client):
             pass
-        self.assertLessEqual(codes, {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED,
+        # UNAVAILABLE: thousands of calls that run out of time at once are a flood of resets, which ends their connection.
+        self.assertLessEqual(codes, {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE,
                                      grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
-        self.assertEqual(1 + 9, self.infer(SUM, 1, '9', start=True, end=True))
+        with grpc.insecure_channel(self.server.address) as channel:
+            answer = type(self.stub)(channel).ModelInfer(request(SUM, 1, '9', start=True, end=True), timeout=harness.PATIENCE)
+        self.assertEqual(1 + 9, value(answer))
         self.assertLess(self.server.rss() - before, 200 << 20)
 
 
