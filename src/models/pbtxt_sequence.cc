@@ -31,7 +31,7 @@ msg::DType dtype_of(inference::DataType type) {
 namespace {
 
 using Triton = inference::ModelSequenceBatching;
-using Control = msg::SequenceSpec::Control;
+using SequenceControl = msg::SequenceSpec::Control;
 
 constexpr uint64_t kLongestIdle = 86'400'000'000;  // a day in µs
 constexpr uint64_t kLongestDelay = 3'600'000'000;  // an hour in µs
@@ -39,7 +39,7 @@ constexpr int kMostStates = 64;
 
 base::Status unfit(const std::string& text) { return base::invalid("sequence_batching: " + text); }
 
-base::Status read_flag(const Triton::Control& in, Control& out) {
+base::Status read_flag(const Triton::Control& in, SequenceControl& out) {
   const std::string of = "control input '" + out.input + "'";
   if (in.int32_false_true_size() + in.fp32_false_true_size() + in.bool_false_true_size() != 2)
     return unfit(of + " needs two values in one of int32_false_true, fp32_false_true and bool_false_true");
@@ -55,7 +55,7 @@ base::Status read_flag(const Triton::Control& in, Control& out) {
   return {};
 }
 
-base::Status read_id(const Triton::Control& in, Control& out) {
+base::Status read_id(const Triton::Control& in, SequenceControl& out) {
   using msg::DType;
   constexpr DType kTaken[] = {DType::kInt32, DType::kUint32, DType::kInt64, DType::kUint64, DType::kBytes};
   out.dtype = dtype_of(in.data_type());
@@ -65,19 +65,19 @@ base::Status read_id(const Triton::Control& in, Control& out) {
 }
 
 base::Status read_controls(const Triton& in, msg::SequenceSpec& out) {
-  std::set<Control::Kind> seen;
+  std::set<SequenceControl::Kind> seen;
   for (const auto& input : in.control_input()) {
     if (input.name().empty()) return unfit("a control input without a name");
     if (input.control_size() != 1) return unfit("control input '" + input.name() + "' needs one control");
     const auto& said = input.control(0);
-    Control control{.input = input.name()};
+    SequenceControl control{.input = input.name()};
     switch (said.kind()) {
-      case Triton::Control::CONTROL_SEQUENCE_READY: control.kind = Control::Kind::kReady; break;
-      case Triton::Control::CONTROL_SEQUENCE_END: control.kind = Control::Kind::kEnd; break;
-      case Triton::Control::CONTROL_SEQUENCE_CORRID: control.kind = Control::Kind::kCorrelationId; break;
+      case Triton::Control::CONTROL_SEQUENCE_READY: control.kind = SequenceControl::Kind::kReady; break;
+      case Triton::Control::CONTROL_SEQUENCE_END: control.kind = SequenceControl::Kind::kEnd; break;
+      case Triton::Control::CONTROL_SEQUENCE_CORRID: control.kind = SequenceControl::Kind::kCorrelationId; break;
       default: break;
     }
-    const bool is_id = control.kind == Control::Kind::kCorrelationId;
+    const bool is_id = control.kind == SequenceControl::Kind::kCorrelationId;
     if (auto s = is_id ? read_id(said, control) : read_flag(said, control); !s.ok()) return s;
     if (!seen.insert(control.kind).second)
       return unfit("two controls of kind " + Triton::Control::Kind_Name(said.kind()));
