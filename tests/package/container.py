@@ -10,6 +10,7 @@ usage: container.py [DEB] [--ccache DIR] [--keep]
 """
 
 import argparse
+import fnmatch
 import json
 import os
 import pathlib
@@ -54,6 +55,16 @@ def read_stages():
     return first[2], second[2]
 
 
+def left_out(folder, names):
+    """Those of .containerignore: its patterns are for the top folder, or for every one."""
+    out = set()
+    for pattern in (ROOT / '.containerignore').read_text().split():
+        everywhere, pattern = pattern.startswith('**/'), pattern.removeprefix('**/').strip('/')
+        if everywhere or pathlib.Path(folder) == ROOT:
+            out.update(fnmatch.filter(names, pattern))
+    return out
+
+
 def build_package(machine):
     """The first stage. Returns the package."""
     cwd, source = '/', None
@@ -64,8 +75,6 @@ def build_package(machine):
             cwd = rest
         elif word == 'COPY':
             source, target = rest.split()
-            left_out = shutil.ignore_patterns(*(line.strip().removeprefix('**/').strip('/')
-                                                for line in (ROOT / '.containerignore').read_text().splitlines()))
             shutil.copytree(ROOT / source, machine.folder / target.lstrip('/'), symlinks=True, ignore=left_out)
     found = list((machine.folder / 'weir/build').glob('weir_*.deb'))
     if len(found) != 1:
