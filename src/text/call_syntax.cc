@@ -316,9 +316,9 @@ class PythonicCalls final : public MarkedSyntax {
   bool begins(char first) const override { return first == '[' || first == '{'; }
   void begin() override { list_.clear(), end_.clear(), as_json_ = whole_ = false, json_.begin(); }
   Step read(AnswerFeed& feed, AnswerSink& sink) override {
-    if (list_.empty()) feed.skip_space();
-    as_json_ = as_json_ || (list_.empty() && feed.text.starts_with('{'));
     if (as_json_) return json_.read(feed, sink);
+    if (list_.empty()) feed.skip_space();
+    if (list_.empty() && feed.text.starts_with('{')) return as_json_ = true, json_.read(feed, sink);
     while (!feed.text.empty()) {
       if (whole_) return feed.match("<|python_end|>") == Match::kMore ? Step::kMore : Step::kOver;
       if (list_.empty() && feed.text[0] != '[') return Step::kOver;

@@ -143,6 +143,7 @@ TEST(AnswerParser, PythonicCallsBecomeJson) {
   check({Format::kPythonic}, "[1, 2]", {"[1, 2]", "", ""});
   check({Format::kPythonic}, "[f(a=", {"[f(a=", "", ""});
   check({Format::kPythonic}, "{\"name\": \"f\", \"parameters\": {}}", {"", "", "f({})"});
+  check({Format::kPythonic}, "{ x", {"{ x", "", ""});  // the space behind the brace is part of the text
 }
 
 TEST(AnswerParser, ThoughtsComeBeforeTheAnswer) {
