@@ -91,7 +91,7 @@ TEST(EvergreenMemory, AnImageOfADroppedNodeCountsWhileItsPromptWaits) {
   Bench t(of_bytes(200'000));
   auto& served = *t.catalog->models["chat"].versions["1"];
   auto seeing = std::make_shared<msg::TextSpec>(*served.spec.text);
-  seeing->vision.emplace();
+  seeing->vision = msg::TextSpec::Vision{};
   served.spec.text = seeing;
   auto x = t.open();
   int rounds = 0;

@@ -36,7 +36,7 @@ uint64_t owner_of(const wire::Request& request) {
   return is_local(request) ? kThisMachine : marshal::tenant_of(request);
 }
 
-std::string quoted(std::string_view name) {
+std::string in_quotes(std::string_view name) {
   return "'" + std::string(name.substr(0, SharedRegions::kLongestName)) + "'";
 }
 
@@ -102,7 +102,7 @@ Status SharedRegions::add(const wire::Request& request, RegionRecord record, con
     return invalid("the name of a shared memory region has 1 to " + std::to_string(kLongestName) + " bytes");
   const Key key{owner_of(request), record.name};
   const auto taken = [&] {
-    return failure(Code::kAlreadyExists, "shared memory region " + quoted(key.second) + " already in manager");
+    return failure(Code::kAlreadyExists, "shared memory region " + in_quotes(key.second) + " already in manager");
   };
   {
     std::lock_guard lock(mutex_);
@@ -149,10 +149,10 @@ base::Result<std::vector<RegionRecord>> SharedRegions::list(const wire::Request&
   }
   auto found = regions_.find(Key{owner, std::string(name)});
   if (found == regions_.end())
-    return failure(Code::kNotFound, "Unable to find " + word(kind) + " shared memory region: " + quoted(name));
+    return failure(Code::kNotFound, "Unable to find " + word(kind) + " shared memory region: " + in_quotes(name));
   const RegionRecord& record = found->second->record();
   if (record.kind != kind)
-    return failure(Code::kNotFound, "The region named " + quoted(name) + " is registered as " + word(record.kind) +
+    return failure(Code::kNotFound, "The region named " + in_quotes(name) + " is registered as " + word(record.kind) +
                                         " shared memory, not " + word(kind) + " shared memory");
   out.push_back(record);
   return out;
@@ -165,7 +165,7 @@ Status SharedRegions::find(const wire::Request& request, RegionRange& range) con
     if (auto found = regions_.find(Key{owner_of(request), range.region}); found != regions_.end())
       range.memory = found->second;
   }
-  const std::string name = quoted(range.region);
+  const std::string name = in_quotes(range.region);
   if (!range.memory) return failure(Code::kNotFound, "Unable to find shared memory region: " + name);
   const uint64_t size = range.memory->record().bytes;
   if (range.offset >= size) return invalid("Invalid offset for shared memory region: " + name);
