@@ -132,7 +132,8 @@ void H2StreamTable::settle() {
   sweep();
 }
 
-// Exchanges that nothing refers to any more go back to the spares.
+// Exchanges that nothing refers to any more go back to the spares. One may be in the list twice, so all of them stay
+// until its end.
 void H2StreamTable::sweep() {
   for (size_t i = 0; i < sweep_.size(); ++i) {
     H2Exchange* x = sweep_[i];
@@ -141,13 +142,14 @@ void H2StreamTable::sweep() {
     keep_spare(base::take_out(live_, *x, &H2Exchange::index));
   }
   sweep_.clear();
+  dropped_.clear();
 }
 
 // With what it has grown to, if there is room for that.
 void H2StreamTable::keep_spare(std::unique_ptr<H2Exchange> x) {
   const uint64_t kept = x->kept();
   heads_.give(std::exchange(x->charged, 0));
-  if (connection_.overloaded(base::Overload::kShrink) || !heads_.take(kept)) return;
+  if (connection_.overloaded(base::Overload::kShrink) || !heads_.take(kept)) return dropped_.push_back(std::move(x));
   x->charged = kept;
   spare_.push_back(std::move(x));
 }

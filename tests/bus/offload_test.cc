@@ -27,8 +27,8 @@ struct Keeper final : msg::Sink {
 
 TEST(Bus, AnOffloadTaskIsRunAtOnceWhereThereAreNoWorkersAndComesBackInATurn) {
   Bench t;
-  Keeper keeper(t.bus);
   int ran = 0;
+  Keeper keeper(t.bus);
   ASSERT_TRUE(t.bus.send(std::make_unique<Sum>(ran), 9, t.served(), keeper, {}, 0));
   EXPECT_EQ(ran, 1);
   EXPECT_FALSE(keeper.task);
@@ -44,8 +44,8 @@ TEST(Bus, AnOffloadTaskIsTheWorkersUntilTheyPostAndMayBeAbandoned) {
   Bench t;
   HeldInbox workers;
   t.bus.set_worker_pool(workers);
-  Keeper keeper(t.bus);
   int ran = 0;
+  Keeper keeper(t.bus);
   auto call = t.bus.send(std::make_unique<Sum>(ran), 9, t.served(), keeper, {}, 0);
   ASSERT_TRUE(call);
   ASSERT_EQ(workers.held.size(), 1u);

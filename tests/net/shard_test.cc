@@ -89,9 +89,9 @@ void work_for(base::Duration time) {
 }
 
 TEST(Shard, MuchWorkIsSpreadOverTurnsInItsOrder) {
-  Shard shard(base::ShardId(0), Pin::kNo);
   std::string order;
   int turns = 0, at_post = 0, at_fire = 0;
+  Shard shard(base::ShardId(0), Pin::kNo);
   shard.at_turn_end([&] { ++turns; });
   for (char c : std::string("abcdefghij"))
     shard.post([&order, c] {

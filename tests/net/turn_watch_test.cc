@@ -41,8 +41,8 @@ struct Bench {
 };
 
 TEST(TurnWatch, ASlowTurnIsCountedByThePhaseThatTookMostOfIt) {
-  Bench t;
   bool heavy = false;
+  Bench t;
   t.shard.at_turn_end([&] {
     if (std::exchange(heavy, false)) burn(milliseconds(30));
   });

@@ -15,8 +15,9 @@
 #include <vector>
 
 #include "cuda_runtime.h"
+#include "support/sanitizers.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(WEIR_ASAN)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
@@ -136,7 +137,7 @@ void report_fault(int signal, siginfo_t* info, void*) {
 
 // Where AddressSanitizer is, it has a better report.
 void watch_faults() {
-#if !defined(__SANITIZE_ADDRESS__)
+#if !defined(WEIR_ASAN)
   static std::byte* stack = map_pages(64 << 10);
   stack_t other{stack, 0, 64 << 10};
   ::sigaltstack(&other, nullptr);
@@ -183,7 +184,7 @@ void Machine::prepare(uint32_t i) {
   fiber.meetings = 0, fiber.groups = 0;
   fiber.copies.clear();
   fiber.thread = dim3(i % block_size.x, i / block_size.x % block_size.y, i / (block_size.x * block_size.y));
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(WEIR_ASAN)
   __asan_unpoison_memory_region(stack(i), kStack);
 #endif
   // As if fiber_main had been called with nobody to return to: six registers, the address, and a return address.
@@ -227,7 +228,7 @@ bool Machine::resume(uint32_t i) {
   Fiber& fiber = fibers_[i];
   current_ = i;
   thread_index = fiber.thread;
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(WEIR_ASAN)
   void* mine = nullptr;
   __sanitizer_start_switch_fiber(&mine, stack(i), kStack);
   emulator_switch(&scheduler_, fiber.sp);
@@ -240,7 +241,7 @@ bool Machine::resume(uint32_t i) {
 
 void Machine::yield() {
   Fiber& fiber = self();
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(WEIR_ASAN)
   bool ended = fiber.state == Fiber::State::kEnded;
   __sanitizer_start_switch_fiber(ended ? nullptr : &fiber.fake_stack, home_stack_, home_size_);
   emulator_switch(&fiber.sp, scheduler_);
@@ -251,7 +252,7 @@ void Machine::yield() {
 }
 
 void Machine::run_thread() {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(WEIR_ASAN)
   __sanitizer_finish_switch_fiber(nullptr, &home_stack_, &home_size_);
 #endif
   (*thread_)();
