@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -285,7 +286,8 @@ def _end(out, server, attack):
         server.log.close()
         return
     try:
-        if (code := server.stop()) != 0:
+        # A second SIGTERM would end the drain.
+        if (code := server.stop(0 if attack.ends_server else signal.SIGTERM)) != 0:
             out.faults.insert(0, f'the server ended with {code}: {server.output()[-300:]}')
     except RuntimeError:
         out.faults.append('the server did not end after SIGTERM')

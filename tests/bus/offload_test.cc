@@ -99,8 +99,8 @@ struct Ender final : OffloadListener {
 
 TEST(OffloadHandle, TheListenerHasTheTaskBackWhenItHasRun) {
   Bench t;
-  Ender ender(t.bus);
   int ran = 0;
+  Ender ender(t.bus);
   ASSERT_TRUE(ender.send(t.served(), ran).ok());
   EXPECT_TRUE(ender.handle.running());
   EXPECT_EQ(ender.heard, 0);
@@ -116,8 +116,8 @@ TEST(OffloadHandle, AFailureBringsNoTask) {
   Bench t({1});
   HeldInbox workers;
   t.bus.set_worker_pool(workers);
-  Ender ender(t.bus), second(t.bus);
   int ran = 0;
+  Ender ender(t.bus), second(t.bus);
   ASSERT_TRUE(ender.send(t.served(), ran).ok());
   EXPECT_EQ(second.send(t.served(), ran).code, Code::kResourceExhausted);
   EXPECT_FALSE(second.handle.running());

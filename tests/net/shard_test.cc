@@ -59,8 +59,8 @@ TEST(Shard, OneThatSpinsBeforeItSleepsWakesUpAllTheSame) {
 }
 
 TEST(Shard, WhatWasPostedBeforeStopStillRuns) {
-  Shard shard(base::ShardId(0), Pin::kNo);
   int ran = 0;
+  Shard shard(base::ShardId(0), Pin::kNo);
   for (int i = 0; i < 100; ++i) shard.post([&] { ++ran; });
   shard.start();
   shard.stop();
@@ -120,8 +120,8 @@ TEST(Shard, MuchWorkIsSpreadOverTurnsInItsOrder) {
 }
 
 TEST(Shard, HooksRunAtTheEndOfEachTurnInTheirOrder) {
-  Shard shard(base::ShardId(0), Pin::kNo);
   std::string order;
+  Shard shard(base::ShardId(0), Pin::kNo);
   shard.at_turn_end([&] { order += 'a'; });
   shard.at_turn_end([&] { order += 'b'; });
   shard.start();
@@ -132,9 +132,9 @@ TEST(Shard, HooksRunAtTheEndOfEachTurnInTheirOrder) {
 }
 
 TEST(Shard, ATimerFiresNotBeforeItsTime) {
+  std::promise<base::Duration> late;
   Shard shard(base::ShardId(0), Pin::kNo);
   shard.start();
-  std::promise<base::Duration> late;
   on(shard, [&] {
     auto when = shard.env().now() + milliseconds(3);
     shard.env().at(when, [&, when] { late.set_value(shard.env().now() - when); });
@@ -159,9 +159,9 @@ TEST(Shard, RandomNumbersDoNotRepeat) {
 }
 
 TEST(Shard, WhatItsWorkThrowsEndsThatWorkAndNothingElse) {
-  Shard shard(base::ShardId(0), Pin::kNo);
   std::atomic<int> hooks{0}, ran{0};
   std::promise<void> fired;
+  Shard shard(base::ShardId(0), Pin::kNo);
   shard.at_turn_end([] { throw std::bad_alloc(); });
   shard.at_turn_end([] { throw std::runtime_error("a hook's"); });
   shard.at_turn_end([&] { ++hooks; });
@@ -193,8 +193,8 @@ TEST(Shard, AnIdleOneHasNothingArmed) {
 }
 
 TEST(Signals, ArriveOnTheShard) {
-  Shard shard(base::ShardId(0), Pin::kNo);
   std::promise<int> got;
+  Shard shard(base::ShardId(0), Pin::kNo);
   Signals signals(shard, [&](int signal) { got.set_value(signal); });
   shard.start();
   std::raise(SIGUSR1);
