@@ -22,6 +22,11 @@ base::Status presentable(base::Status status) {
   return status;
 }
 
+// Others have the memory that a version lacks.
+bool lacks_memory(const base::Status& why) {
+  return why.code == base::Code::kResourceExhausted && base::worth_trying_again(why);
+}
+
 // Whether requests share batches, and if not, why; for the log.
 std::string_view batching_of(const msg::ModelSpec& spec, const ModelConfig& config) {
   if (spec.text) return "tokens of all sequences";
@@ -67,7 +72,7 @@ void ModelTable::fail(const std::string& name, const std::string& reason) {
   }
 }
 
-base::Status ModelTable::load(const ModelFolder& folder, const Loader& loader, std::unique_ptr<Upload> upload,
+base::Status ModelTable::load(const ModelFolder& folder, const Loader& loader, std::unique_ptr<Upload>& upload,
                               Into into) {
   models_[folder.name].row = Row::kKeep;  // it may have been on its way out
   models_[folder.name].skipped = folder.skipped;
@@ -104,6 +109,7 @@ base::Status ModelTable::load_versions(const ModelFolder& folder, const ModelCon
     bool named = std::binary_search(versions->begin(), versions->end(), at->first);
     bool leaves = !named && (first.ok() || !at->second.served);
     if (leaves) retire(folder.name, at->first, at->second);
+    at->second.in_the_way = at->second.in_the_way || (!named && lacks_memory(first));
     at = leaves ? model.versions.erase(at) : std::next(at);
   }
   return first;
@@ -123,6 +129,7 @@ base::Status ModelTable::load_version(const ModelFolder& folder, const ModelConf
   if (!served) {
     auto why = presentable(served.error());
     base::log::warning("model failed to load", {{"model", folder.name}, {"version", version}, {"reason", why.text}});
+    slot.in_the_way = slot.served && !slot.missing && lacks_memory(why);
     slot.reason = slot.served && !slot.missing ? serving_on(why.text) : why.text;
     const bool again = base::worth_trying_again(why);
     if (!slot.served) slot.state = again ? ModelState::kReturning : ModelState::kUnavailable;
@@ -295,65 +302,6 @@ bool ModelTable::relink(const Loader& loader, const std::string& name, uint64_t 
   slot.state = ModelState::kReady, slot.reason.clear();
   base::log::info("pipeline linked", {{"model", name}, {"version", version}, {"nodes", nodes->size()}});
   return true;
-}
-
-void ModelTable::retire(const std::string& model, uint64_t version, Slot& slot) {
-  if (slot.served && !slot.missing) {
-    leaving_ += slot.bytes;
-    retired_.push_back({model, version, std::move(slot.served), slot.bytes});
-  }
-  if (slot.missing && slot.stand_in) Residence::give_up(slot);
-  if (slot.stand_in) retired_.push_back({model, version, std::move(slot.stand_in)});
-  slot.served.reset(), slot.missing = false;
-}
-
-bool ModelTable::mark_failed(const Loader::Broken& broken, Next next) {
-  auto found = models_.find(broken.model);
-  if (found == models_.end()) return false;
-  auto slot = found->second.versions.find(broken.version);
-  if (slot == found->second.versions.end() || !slot->second.served || slot->second.served != broken.served.lock())
-    return false;
-  base::log::error("model broke", {{"model", broken.model}, {"version", broken.version}, {"reason", broken.why.text}});
-  retire(broken.model, broken.version, slot->second);
-  bool anew = next == Next::kLoadAnew;
-  slot->second.state = anew ? ModelState::kReturning : ModelState::kUnavailable;
-  slot->second.reason = broken.why.text + (anew ? "; it is loaded anew" : "; whoever loaded it has to load it again");
-  return true;
-}
-
-void ModelTable::unload(const std::string& name, Row row) {
-  auto found = models_.find(name);
-  if (found == models_.end()) return;
-  auto& model = found->second;
-  model.row = row;
-  model.state = ModelState::kUnloaded, model.reason = "unloaded";
-  model.upload.reset();
-  bool served = false;
-  for (auto& [version, slot] : model.versions) {
-    slot.state = slot.served ? ModelState::kUnloading : ModelState::kUnloaded;
-    slot.reason = slot.served ? "" : "unloaded";
-    served = served || slot.served;
-    slot.pipeline.reset();
-    retire(name, version, slot);
-  }
-  if (served) base::log::info("model unloaded", {{"model", name}});
-  if (!served && row == Row::kDrop) models_.erase(found);
-}
-
-void ModelTable::destroyed(const Retired& what) {
-  leaving_ -= what.bytes;
-  const uint64_t version = what.version;
-  auto found = models_.find(what.model);
-  if (found == models_.end()) return;
-  auto& model = found->second;
-  if (auto slot = model.versions.find(version);
-      slot != model.versions.end() && slot->second.state == ModelState::kUnloading) {
-    slot->second.state = ModelState::kUnloaded;
-    slot->second.reason = "unloaded";
-  }
-  bool leaving = std::any_of(model.versions.begin(), model.versions.end(),
-                             [](const auto& s) { return s.second.state == ModelState::kUnloading; });
-  if (model.row == Row::kDrop && !leaving) models_.erase(found);
 }
 
 bool ModelTable::serves(const std::string& name) const {

@@ -37,9 +37,13 @@ class ModelTable {
   // kReserve: they are built to see what they are, and are not kept in memory (models/residence.h). Errors: the first
   // failure.
   enum class Into : bool { kMemory, kReserve };
-  base::Status load(const ModelFolder& folder, const Loader& loader, std::unique_ptr<Upload> upload, Into into);
+  // `upload` is taken when all is well.
+  base::Status load(const ModelFolder& folder, const Loader& loader, std::unique_ptr<Upload>& upload, Into into);
   void fail(const std::string& model, const std::string& reason);
 
+  // Takes the versions out of service beside which load() found no memory for what is to take their place. False: there
+  // are none. What was freed is there once they are destroyed (Publisher::destroy_retired()).
+  bool make_way(const std::string& model);
   // Takes what broke out of service; false when it has been replaced meanwhile. `next`: what the Repository does about
   // it, which the row says.
   enum class Next : bool { kNothing, kLoadAnew };
@@ -84,6 +88,7 @@ class ModelTable {
     std::shared_ptr<bus::Served> stand_in;
     bool missing = false;               // `served` is `stand_in`
     uint64_t bytes = 0, loaded_ms = 0;  // in memory, as an estimate; since when (Unix time)
+    bool in_the_way = false;            // what is to take its place found no memory beside it
   };
   struct Model {
     std::map<uint64_t, Slot> versions;

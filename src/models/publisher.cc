@@ -49,4 +49,14 @@ bool Publisher::destroy_retired() {
   return any;
 }
 
+void Publisher::wait_for_retired(std::chrono::nanoseconds longest, std::chrono::nanoseconds pause) {
+  const auto until = std::chrono::steady_clock::now() + longest;
+  while (has_retired() && std::chrono::steady_clock::now() < until) {
+    if (destroy_retired()) continue;
+    std::unique_lock lock(queue_->mutex);
+    if (queue_->stopping) return;
+    queue_->changed.wait_for(lock, pause);
+  }
+}
+
 }  // namespace weir::models

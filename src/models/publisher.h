@@ -2,6 +2,7 @@
 // Repository thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -32,6 +33,8 @@ class Publisher {
   // Destroys what was replaced, once no Catalog names it and no Call is inside. True when there was something: the
   // table has changed.
   bool destroy_retired();
+  // Until that has destroyed everything, but no longer than `longest`; it looks after each `pause`.
+  void wait_for_retired(std::chrono::nanoseconds longest, std::chrono::nanoseconds pause);
 
   // The Catalog that the first of those who wait waits for, as TaskQueue::settled counts them; UINT64_MAX = nobody
   // does.

@@ -24,6 +24,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 // How often the end of the last Call inside a replaced version is looked for; shards have no way to tell.
 constexpr auto kRetireLook = std::chrono::milliseconds(5);
+// How long Calls inside a version that makes way for the next one have to end.
+constexpr auto kMostWayTime = std::chrono::seconds(30);
 // The longest wait between two tries to load what could not be loaded yet.
 constexpr auto kLongestRetry = std::chrono::seconds(5);
 base::Status bad_name(const std::string& name) {
@@ -171,7 +173,12 @@ base::Status Repository::Parts::load_one(const ModelFolder& folder, std::unique_
 base::Status Repository::Parts::load_one(const ModelFolder& folder, std::unique_ptr<Upload> upload,
                                          ModelTable::Into into) {
   watch.took(folder.name, folder.fingerprint());
-  auto status = table.load(folder, loader, std::move(upload), into);
+  auto status = table.load(folder, loader, upload, into);
+  if (!status.ok() && table.make_way(folder.name)) {
+    publish();
+    publisher.wait_for_retired(kMostWayTime, kRetireLook);
+    status = table.load(folder, loader, upload, into);
+  }
   if (!status.ok() && base::worth_trying_again(status) && comes_back(folder.name))
     restarts.failed(folder.name, Clock::now(), kLongestRetry);
   return status;

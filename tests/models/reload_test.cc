@@ -109,5 +109,54 @@ TEST(Repository, ReloadsUnderLoadFailNoCall) {
   shards.clear();
 }
 
+// A device that has room for one model.
+std::atomic<int> room{1};
+
+class ScarceEngine final : public sched::Engine {
+ public:
+  explicit ScarceEngine(std::unique_ptr<sched::Engine> inner) : inner_(std::move(inner)) {}
+  ~ScarceEngine() override { ++room; }
+  const msg::ModelSpec& spec() const override { return inner_->spec(); }
+  base::Status step(sched::Batch& batch) override { return inner_->step(batch); }
+
+ private:
+  const std::unique_ptr<sched::Engine> inner_;
+};
+
+base::Result<std::unique_ptr<sched::Engine>> make_scarce(const LoadArgs& args) {
+  auto engine = make_fake(args);
+  if (!engine) return engine;
+  if (room == 0) return base::try_again(base::Code::kResourceExhausted, "the device has no memory left");
+  --room;
+  return std::unique_ptr<sched::Engine>(new ScarceEngine(std::move(*engine)));
+}
+
+TEST(Repository, AVersionMakesWayForTheNextWhereThereIsNoMemoryBesideIt) {
+  test::Disk disk;
+  disk.write("m/1/model.onnx", "a");
+  AnyRepo repo(disk, {{"onnx", make_scarce}}, {});
+  ASSERT_TRUE(repo.repository->start().ok());
+  EXPECT_EQ(repo.rows(), "m/1 READY\n");
+  const auto* before = repo.now()->models.at("m").versions.at("1").get();
+  disk.write("m/1/model.onnx", "b");
+  repo.rescan();
+  EXPECT_EQ(repo.rows(), "m/1 READY\n");
+  EXPECT_NE(repo.now()->models.at("m").versions.at("1").get(), before);
+  disk.write("m/2/model.onnx", "c");  // the policy keeps the latest
+  repo.rescan();
+  EXPECT_EQ(repo.rows(), "m/2 READY\n");
+  repo.repository->stop();
+}
+
+TEST(Repository, AnotherModelNeverMakesWay) {
+  test::Disk disk;
+  disk.write("a/1/model.onnx", "a");
+  disk.write("b/1/model.onnx", "b");
+  AnyRepo repo(disk, {{"onnx", make_scarce}}, {});
+  (void)repo.repository->start();
+  EXPECT_EQ(repo.rows(), "a/1 READY\nb/1 UNAVAILABLE (the device has no memory left)\n");
+  repo.repository->stop();
+}
+
 }  // namespace
 }  // namespace weir::models

@@ -1,0 +1,85 @@
+// How versions of a ModelTable leave service.
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "models/model_table.h"
+#include "models/residence.h"
+
+namespace weir::models {
+
+using bus::ModelState;
+
+void ModelTable::retire(const std::string& model, uint64_t version, Slot& slot) {
+  if (slot.served && !slot.missing) {
+    leaving_ += slot.bytes;
+    retired_.push_back({model, version, std::move(slot.served), slot.bytes});
+  }
+  if (slot.missing && slot.stand_in) Residence::give_up(slot);
+  if (slot.stand_in) retired_.push_back({model, version, std::move(slot.stand_in)});
+  slot.served.reset(), slot.missing = false;
+}
+
+bool ModelTable::mark_failed(const Loader::Broken& broken, Next next) {
+  auto found = models_.find(broken.model);
+  if (found == models_.end()) return false;
+  auto slot = found->second.versions.find(broken.version);
+  if (slot == found->second.versions.end() || !slot->second.served || slot->second.served != broken.served.lock())
+    return false;
+  base::log::error("model broke", {{"model", broken.model}, {"version", broken.version}, {"reason", broken.why.text}});
+  retire(broken.model, broken.version, slot->second);
+  bool anew = next == Next::kLoadAnew;
+  slot->second.state = anew ? ModelState::kReturning : ModelState::kUnavailable;
+  slot->second.reason = broken.why.text + (anew ? "; it is loaded anew" : "; whoever loaded it has to load it again");
+  return true;
+}
+
+bool ModelTable::make_way(const std::string& name) {
+  bool any = false;
+  for (auto& [version, slot] : models_[name].versions) {
+    if (!std::exchange(slot.in_the_way, false) || !slot.served) continue;
+    base::log::warning("model version is unloaded: there is no memory for the next one beside it",
+                       {{"model", name}, {"version", version}});
+    retire(name, version, slot);
+    slot.state = ModelState::kReturning, slot.reason = "its next version is loaded";
+    any = true;
+  }
+  return any;
+}
+
+void ModelTable::unload(const std::string& name, Row row) {
+  auto found = models_.find(name);
+  if (found == models_.end()) return;
+  auto& model = found->second;
+  model.row = row;
+  model.state = ModelState::kUnloaded, model.reason = "unloaded";
+  model.upload.reset();
+  bool served = false;
+  for (auto& [version, slot] : model.versions) {
+    slot.state = slot.served ? ModelState::kUnloading : ModelState::kUnloaded;
+    slot.reason = slot.served ? "" : "unloaded";
+    served = served || slot.served;
+    slot.pipeline.reset();
+    retire(name, version, slot);
+  }
+  if (served) base::log::info("model unloaded", {{"model", name}});
+  if (!served && row == Row::kDrop) models_.erase(found);
+}
+
+void ModelTable::destroyed(const Retired& what) {
+  leaving_ -= what.bytes;
+  const uint64_t version = what.version;
+  auto found = models_.find(what.model);
+  if (found == models_.end()) return;
+  auto& model = found->second;
+  if (auto slot = model.versions.find(version);
+      slot != model.versions.end() && slot->second.state == ModelState::kUnloading) {
+    slot->second.state = ModelState::kUnloaded;
+    slot->second.reason = "unloaded";
+  }
+  bool leaving = std::any_of(model.versions.begin(), model.versions.end(),
+                             [](const auto& s) { return s.second.state == ModelState::kUnloading; });
+  if (model.row == Row::kDrop && !leaving) models_.erase(found);
+}
+
+}  // namespace weir::models
