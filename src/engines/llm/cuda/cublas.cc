@@ -3,10 +3,12 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <tuple>
 
@@ -19,7 +21,26 @@
 namespace weir::llm::cuda {
 namespace {
 
-constexpr Code kUnknown = 999;  // cudaErrorUnknown
+// cudaError_t's numbers for what a status of the library says. None of these is sticky: a product that the library
+// refuses costs the device nothing.
+constexpr Code kOutOfMemory = 2, kNotInitialized = 3;
+constexpr int kCandidates = 4;  // algorithms of a shape that are tried, the likely best first
+
+Code code_of(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_SUCCESS: return 0;
+    case CUBLAS_STATUS_NOT_INITIALIZED: return kNotInitialized;
+    case CUBLAS_STATUS_ALLOC_FAILED: return kOutOfMemory;
+    case CUBLAS_STATUS_INVALID_VALUE: return kBadShape;
+    default: return kRefused;  // no algorithm, another architecture, or an error of the library's own
+  }
+}
+
+// The runtime's own error goes first: one that has lost the device shows up in any call.
+Code failure_of(cublasStatus_t status) {
+  const auto code = Code(cudaGetLastError());
+  return code ? code : code_of(status);
+}
 
 // The functions of the library that are used.
 #define WEIR_CUBLASLT(each)                                                                                           \
@@ -78,7 +99,8 @@ class Library {
 
   Code open() {
     if (auto code = cudaSetDevice(device_)) return Code(code);
-    return lt_.Create(&handle_) == CUBLAS_STATUS_SUCCESS ? 0 : kUnknown;
+    const auto status = lt_.Create(&handle_);
+    return status == CUBLAS_STATUS_SUCCESS ? 0 : failure_of(status);
   }
   Code multiply(const Launch& launch, const Matmul& a);
 
@@ -88,14 +110,19 @@ class Library {
   struct Setup;
 
   Key key_of(const Matmul& a, uint32_t rows) const;
-  bool choose(const Setup& setup, const Key& key, cublasLtMatmulAlgo_t& out);
+  using Candidates = std::array<cublasLtMatmulHeuristicResult_t, kCandidates>;
+  // How many there are; they can do it, the likely best first.
+  int candidates(const Setup& setup, const Key& key, Candidates& out);
   const cublasLtMatmulAlgo_t* algorithm(const Setup& setup, const Matmul& a);
+  cublasStatus_t run(const Launch& launch, const Setup& setup, const Matmul& a, const cublasLtMatmulAlgo_t& algorithm);
+  Code run_another(const Launch& launch, const Setup& setup, const Matmul& a);
 
   const Functions& lt_;
   const int32_t device_;
   void* const workspace_;
   cublasLtHandle_t handle_ = nullptr;
   std::map<Key, cublasLtMatmulAlgo_t> by_bucket_, by_shape_;
+  std::set<Key> refused_;  // no algorithm does these shapes
 };
 
 // A product's descriptions, as the library takes them.
@@ -138,9 +165,9 @@ Library::Key Library::key_of(const Matmul& a, uint32_t rows) const {
 }
 
 // Sums over parts of the inputs may be made apart and added in order, never by atomic additions into the result.
-bool Library::choose(const Setup& setup, const Key& key, cublasLtMatmulAlgo_t& out) {
+int Library::candidates(const Setup& setup, const Key& key, Candidates& out) {
   cublasLtMatmulPreference_t preference = nullptr;
-  if (!setup.good || lt_.MatmulPreferenceCreate(&preference) != CUBLAS_STATUS_SUCCESS) return false;
+  if (!setup.good || lt_.MatmulPreferenceCreate(&preference) != CUBLAS_STATUS_SUCCESS) return 0;
   uint64_t bytes = kWorkspace;
   uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, alignment = std::get<5>(key);
   auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
@@ -151,15 +178,14 @@ bool Library::choose(const Setup& setup, const Key& key, cublasLtMatmulAlgo_t& o
   for (auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     good = good && set(attribute, alignment);
-  cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
-  good = good &&
-         lt_.MatmulAlgoGetHeuristic(handle_, setup.product, setup.weight, setup.x, setup.out, setup.out, preference, 1,
-                                    &found, &count) == CUBLAS_STATUS_SUCCESS &&
-         count == 1 && found.state == CUBLAS_STATUS_SUCCESS;
+  good = good && lt_.MatmulAlgoGetHeuristic(handle_, setup.product, setup.weight, setup.x, setup.out, setup.out,
+                                            preference, kCandidates, out.data(), &count) == CUBLAS_STATUS_SUCCESS;
   lt_.MatmulPreferenceDestroy(preference);
-  out = found.algo;
-  return good;
+  if (!good) return 0;
+  auto* end = std::stable_partition(out.data(), out.data() + count,
+                                    [](const auto& found) { return found.state == CUBLAS_STATUS_SUCCESS; });
+  return int(end - out.data());
 }
 
 // That of the bucket where it does for the very shape, and else one chosen for the shape.
@@ -168,8 +194,9 @@ const cublasLtMatmulAlgo_t* Library::algorithm(const Setup& setup, const Matmul&
   if (auto found = by_shape_.find(shape); found != by_shape_.end()) return &found->second;
   auto chosen = by_bucket_.find(bucket);
   if (chosen == by_bucket_.end()) {
-    cublasLtMatmulAlgo_t algo;
-    if (choose(Setup(lt_, a, bucket_of(a.rows)), bucket, algo)) chosen = by_bucket_.emplace(bucket, algo).first;
+    Candidates found{};
+    if (candidates(Setup(lt_, a, bucket_of(a.rows)), bucket, found) > 0)
+      chosen = by_bucket_.emplace(bucket, found[0].algo).first;
   }
   cublasLtMatmulHeuristicResult_t result{};
   if (chosen != by_bucket_.end() &&
@@ -177,23 +204,43 @@ const cublasLtMatmulAlgo_t* Library::algorithm(const Setup& setup, const Matmul&
                           &result) == CUBLAS_STATUS_SUCCESS &&
       result.workspaceSize <= kWorkspace)
     return &by_shape_.emplace(shape, chosen->second).first->second;
-  cublasLtMatmulAlgo_t algo;
-  if (!choose(setup, shape, algo)) return nullptr;
-  return &by_shape_.emplace(shape, algo).first->second;
+  Candidates found{};
+  if (candidates(setup, shape, found) == 0) return nullptr;
+  return &by_shape_.emplace(shape, found[0].algo).first->second;
+}
+
+cublasStatus_t Library::run(const Launch& launch, const Setup& setup, const Matmul& a,
+                            const cublasLtMatmulAlgo_t& algorithm) {
+  float one = 1, old = a.into == Matmul::Into::kAddF32 ? 1 : 0;
+  return lt_.Matmul(handle_, setup.product, &one, a.weight, setup.weight, a.x, setup.x, &old, a.out, setup.out, a.out,
+                    setup.out, &algorithm, workspace_, kWorkspace, static_cast<cudaStream_t>(launch.stream));
+}
+
+// The one that was chosen does not run: the first that does takes its place.
+Code Library::run_another(const Launch& launch, const Setup& setup, const Matmul& a) {
+  const Key shape = key_of(a, a.rows);
+  by_shape_.erase(shape);
+  Candidates found{};
+  const int count = candidates(setup, shape, found);
+  for (int i = 0; i < count; ++i) {
+    const auto status = run(launch, setup, a, found[i].algo);
+    if (status == CUBLAS_STATUS_SUCCESS) return by_shape_.emplace(shape, found[i].algo), 0;
+    if (const auto code = Code(cudaGetLastError())) return code;
+  }
+  refused_.insert(shape);
+  return kRefused;
 }
 
 Code Library::multiply(const Launch& launch, const Matmul& a) {
   if (auto code = cudaSetDevice(device_)) return Code(code);
   Setup setup(lt_, a, a.rows);
-  if (!setup.good) return kUnknown;
+  if (!setup.good || refused_.contains(key_of(a, a.rows))) return kRefused;
   auto* chosen = algorithm(setup, a);
-  if (!chosen) return kBadShape;
-  float one = 1, old = a.into == Matmul::Into::kAddF32 ? 1 : 0;
-  auto status = lt_.Matmul(handle_, setup.product, &one, a.weight, setup.weight, a.x, setup.x, &old, a.out, setup.out,
-                           a.out, setup.out, chosen, workspace_, kWorkspace, static_cast<cudaStream_t>(launch.stream));
+  if (!chosen) return refused_.insert(key_of(a, a.rows)), kRefused;
+  const auto status = run(launch, setup, a, *chosen);
   if (status == CUBLAS_STATUS_SUCCESS) return 0;
-  auto code = Code(cudaGetLastError());
-  return code ? code : kUnknown;
+  const auto code = failure_of(status);
+  return code == Code(kRefused) || code == Code(kBadShape) ? run_another(launch, setup, a) : code;
 }
 
 Code open_library(int32_t device, void* workspace, Library** out) {

@@ -23,6 +23,7 @@ inline constexpr uint32_t kMostHeadsPerGroup = 8;  // query heads that share a k
 inline constexpr uint32_t kQueryTile = 64;         // queries of a chunk that a prefill attention takes together
 inline constexpr uint32_t kMostTop = 128;          // likeliest tokens that are told
 inline constexpr uint32_t kBadShape = 1;           // cudaErrorInvalidValue
+inline constexpr uint32_t kRefused = 801;          // cudaErrorNotSupported: the library has no way to do it
 inline constexpr uint32_t kNoLibrary = 303;        // of matmul_open: libcublasLt is not there, or is another one
 
 struct Launch {

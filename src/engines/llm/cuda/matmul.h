@@ -1,4 +1,5 @@
-// The implementation of the table's matmul: a kernel of our own for few rows, cuBLASLt for more.
+// The implementation of the table's matmul: a kernel of our own for few rows, cuBLASLt for more. What the library
+// refuses is done by our kernel, a few rows at a time: slower, and right.
 //
 // cuBLASLt is opened with dlopen when the first model needs it: the module then loads, and does all else, on machines
 // that have a driver but no toolkit, and nobody pays for half a gigabyte of library without a language model.
@@ -10,8 +11,10 @@ namespace weir::llm::cuda {
 
 inline constexpr uint32_t kThinRows = 8;
 
-// Whether thin_matmul takes it: at most kThinRows rows, inputs a multiple of 8, 16-byte aligned x and weight.
+// Whether thin_matmul takes it: at most kThinRows rows, and aligned.
 bool is_thin(const Matmul& a);
+// Inputs a multiple of 8, 16-byte aligned x and weight.
+bool is_aligned(const Matmul& a);
 Code thin_matmul(const Launch& launch, const Matmul& a);
 
 // The library, for one device. Of the emulator it is the host version.
@@ -19,6 +22,7 @@ class Library;
 // kNoLibrary where it cannot be opened. `workspace`: kWorkspace bytes.
 Code open_library(int32_t device, void* workspace, Library** out);
 Code close_library(Library* library);
+// kRefused where it cannot do this product, which costs the device nothing; other codes are the runtime's.
 Code library_matmul(const Launch& launch, Library& library, const Matmul& a);
 
 }  // namespace weir::llm::cuda

@@ -79,10 +79,12 @@ __global__ void __launch_bounds__(kThreads) thin_kernel(Matmul a) {
 
 }  // namespace
 
-bool is_thin(const Matmul& a) {
+bool is_aligned(const Matmul& a) {
   auto aligned = [](const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; };
-  return a.rows <= kThinRows && a.inputs % kPer == 0 && aligned(a.x) && aligned(a.weight);
+  return a.inputs % kPer == 0 && aligned(a.x) && aligned(a.weight);
 }
+
+bool is_thin(const Matmul& a) { return a.rows <= kThinRows && is_aligned(a); }
 
 Code thin_matmul(const Launch& launch, const Matmul& a) {
   uint32_t outputs = a.rows <= 2 ? 2 : 4, blocks = (a.outputs + kWarps * outputs - 1) / (kWarps * outputs);
