@@ -29,22 +29,28 @@ Gpus::Gpus(const Config& config) : config_(config), devices_(config.device) {
                                     {"memory", base::show_size(info.memory)},
                                     {"capability", capability(info)}});
   }
+  pin();
 }
 
-bool Gpus::pins() const { return devices_.cuda_count() > 0 && config_.pinned_pool > 0; }
-
-uint64_t Gpus::budget() const { return pins() ? config_.pinned_pool : config_.slab_budget; }
-
-std::unique_ptr<device::SlabPool> Gpus::make_pool(base::MemoryLedger& ledger) {
-  if (!pins()) return std::make_unique<device::SlabPool>(ledger, device::system_memory());
+void Gpus::pin() {
+  if (devices_.cuda_count() == 0 || config_.pinned_pool == 0) return;
   if (config_.pinned_pool < 2 * config_.limits.body || config_.pinned_pool < 2 * config_.limits.message)
     throw std::runtime_error("device.pinned_pool must be at least twice limits.body and limits.message");
   auto memory = devices_.slab_memory(config_.pinned_pool);
   if (!memory)
-    throw std::runtime_error("device.pinned_pool: " + base::show_size(config_.pinned_pool) +
-                             " cannot be pinned: " + memory.error().text);
+    return base::log::warning(
+        "device.pinned_pool cannot be pinned: models on the CPU are served, from memory of the "
+        "size limits.slab_budget; models on a GPU may not load",
+        {{"size", base::show_size(config_.pinned_pool)}, {"reason", memory.error().text}});
+  pinned_memory_ = std::move(*memory);
   pinned_ = true;
-  return std::make_unique<device::SlabPool>(ledger, std::move(*memory));
+}
+
+uint64_t Gpus::budget() const { return pinned_ ? config_.pinned_pool : config_.slab_budget; }
+
+std::unique_ptr<device::SlabPool> Gpus::make_pool(base::MemoryLedger& ledger) {
+  auto memory = pinned_memory_ ? std::move(pinned_memory_) : device::system_memory();
+  return std::make_unique<device::SlabPool>(ledger, std::move(memory));
 }
 
 std::vector<base::Gpu> Gpus::latest() const { return watch_ ? watch_->latest() : std::vector<base::Gpu>(); }

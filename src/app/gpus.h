@@ -21,10 +21,10 @@ class Gpus {
   explicit Gpus(const Config& config);
 
   device::Devices& devices() { return devices_; }
-  // The budget of all that peers cause: device.pinned_pool where there is CUDA, otherwise limits.slab_budget.
+  // The budget of all that peers cause: device.pinned_pool where that is pinned, otherwise limits.slab_budget.
   uint64_t budget() const;
-  // The pool for requests, batches and answers, pinned where there is CUDA. Throws where it cannot be pinned: there is
-  // no pageable instead.
+  // The pool for requests, batches and answers, once: pinned where there is CUDA. Where it cannot be pinned it is not:
+  // models on a GPU then do not load, or have pinned memory of their own.
   std::unique_ptr<device::SlabPool> make_pool(base::MemoryLedger& ledger);
 
   // Any thread; empty without NVML.
@@ -33,11 +33,12 @@ class Gpus {
   void write_families(std::string& out, const device::SlabPool& pool, Names names);
 
  private:
-  bool pins() const;
+  void pin();
 
   const Config& config_;
   device::Devices devices_;
-  std::unique_ptr<device::GpuWatch> watch_;  // or null
+  std::unique_ptr<device::GpuWatch> watch_;            // or null
+  std::unique_ptr<device::SlabMemory> pinned_memory_;  // until make_pool()
   bool pinned_ = false;
 };
 

@@ -43,7 +43,7 @@ Status DeviceEngine::start() {
   base::Block probe(deps_.slabs->take(1));
   if (!probe || !device.pinned(probe.data(), probe.capacity())) {
     auto block = device.pin(deps_.pinned);
-    if (!block) return block.error();
+    if (!block) return base::failure(block.error().code, "no pinned memory: " + block.error().text);
     uint64_t size = block->size();
     own_ = std::make_unique<device::SlabPool>(size, device::block_memory(std::move(*block)));
     deps_.slabs = own_.get();
