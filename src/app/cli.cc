@@ -268,7 +268,9 @@ int run(int argc, char** argv) {
   Exit exit = Exit::kOk;
   CLI::App app("weir: one port for every inference protocol");
   app.require_subcommand(0, 1);
-  app.footer("weir COMMAND --help tells more. Exit codes: 0 ok, 1 failed, 2 usage, 3 cannot listen, 4 model failed.");
+  app.footer(
+      "weir COMMAND --help tells more. Exit codes: 0 ok, 1 failed, 2 usage, 3 cannot listen, 4 model failed, 5 GPU "
+      "lost.");
   app.get_formatter()->column_width(30);
   app.set_version_flag("--version", "weir " + std::string(kVersion));
   Line line{app, words, exit};

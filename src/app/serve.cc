@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -59,6 +60,7 @@ class Serving {
   void publish(std::shared_ptr<const bus::Catalog> catalog, std::function<void()> settled);
   std::shared_ptr<const bus::Catalog> catalog() const;
   void on_signal(int signal);
+  bool ends_on_fault() const;
   bool wait_for_drain();
   void enter(Phase phase);
   void on_overload(base::Overload step);
@@ -82,6 +84,7 @@ class Serving {
   std::optional<net::Server> server_;
   std::optional<net::Signals> signals_;
   bool started_ = false;  // the shards run
+  std::atomic<bool> device_lost_{false};
   ReserveWatch reserve_watch_;
   base::Time drain_ends_{};  // written on the first shard, read when it has ended
   std::optional<WatchdogPing> watchdog_ping_;
@@ -170,6 +173,12 @@ Exit Serving::start() {
   state_.access.start();
   state_.live->start();
   signals_.emplace(*shards_[0], [this](int signal) { on_signal(signal); });
+  if (ends_on_fault())
+    state_.gpus.devices().on_fault([this](const base::Status& why) {
+      base::log::error("a GPU is lost: the server ends", {{"reason", why.text}, {"setting", "device.on_fault"}});
+      device_lost_ = true;
+      shards_[0]->post([this] { on_signal(SIGTERM); });
+    });
   // Sockets that the service manager kept may have clients waiting, who were served by the process before this one:
   // they wait until there are models again, instead of being told that there are none.
   const bool takes_over = std::getenv("LISTEN_FDS") != nullptr;
@@ -198,7 +207,14 @@ Exit Serving::run() {
     std::_Exit(int(Exit::kFailed));
   }
   if (!wait_for_drain()) base::log::warning("requests were cut off at the end of shutdown.drain_timeout");
-  return Exit::kOk;
+  return device_lost_ ? Exit::kDevice : Exit::kOk;
+}
+
+// In-process restarts do not mend every fault: libraries keep state of their own in the lost context.
+bool Serving::ends_on_fault() const {
+  using OnFault = device::DeviceOptions::OnFault;
+  if (config_.device.on_fault != OnFault::kAuto) return config_.device.on_fault == OnFault::kExit;
+  return service_.on() || ::getpid() == 1;
 }
 
 // True: nothing was cut off. The drain keeps its own time; where it cannot (for want of memory, its timers among it),

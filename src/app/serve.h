@@ -6,9 +6,10 @@
 namespace weir::app {
 
 // The exit code of the process.
-enum class Exit : int { kOk = 0, kFailed = 1, kUsage = 2, kBind = 3, kModels = 4 };
+enum class Exit : int { kOk = 0, kFailed = 1, kUsage = 2, kBind = 3, kModels = 4, kDevice = 5 };
 
-// Serves until SIGTERM or SIGINT, then drains. Problems are told on standard error.
+// Serves until SIGTERM or SIGINT, or until a GPU is lost and device.on_fault says exit (kDevice), then drains. Problems
+// are told on standard error.
 Exit serve(const Config& config);
 
 // Reads certificates, then loads the models of the configuration without serving them and prints what became of them:

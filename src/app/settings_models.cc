@@ -121,11 +121,19 @@ void add_devices(std::vector<Setting>& rows, Config& c) {
   constexpr uint64_t kG = 1 << 30;
   rows.push_back(choice<Use>("device.cuda", "auto (where there is a GPU), off", c.device.cuda,
                              {{"auto", Use::kAuto}, {"off", Use::kOff}}));
+  using OnFault = device::DeviceOptions::OnFault;
+  rows.push_back(choice<OnFault>("device.on_fault",
+                                 "a GPU is lost: exit (drain, code 5), reload its models, auto (exit where a service "
+                                 "manager or a container starts the server again)",
+                                 c.device.on_fault,
+                                 {{"auto", OnFault::kAuto}, {"exit", OnFault::kExit}, {"reload", OnFault::kReload}}));
   rows.push_back(path("device.module", "libweir_cuda.so; empty = beside weir", c.device.module));
   rows.push_back(size("device.pinned_pool", "with CUDA: pinned memory, in place of limits.slab_budget; 0 = not pinned",
                       c.pinned_pool, 0, 1024 * kG));
   rows.push_back(size("device.batch_memory", "device memory for batches, per GPU; batches beyond it wait",
                       c.device.batch_memory, uint64_t(1) << 20, 1024 * kG));
+  rows.push_back(count("device.memory_share", "% of a GPU's free memory that a token model takes for keys and values",
+                       c.device.memory_share, 1, 100));
 }
 
 }  // namespace

@@ -46,6 +46,12 @@ void CudaDevice::do_free(Kind kind, void* raw) {
                                  : api_.event_destroy(index_, raw));
 }
 
+base::Result<Device::Memory> CudaDevice::do_memory() {
+  Memory out;
+  if (auto s = status(api_.memory(index_, &out.free, &out.total)); !s.ok()) return s;
+  return out;
+}
+
 Status CudaDevice::do_copy(void* stream, Way way, std::span<const Copy> copies) {
   return status(api_.copy(index_, stream, way, copies.data(), copies.size()));
 }

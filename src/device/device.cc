@@ -22,11 +22,16 @@ Status Device::fault() const {
 }
 
 void Device::fail(Status status, Cure cure) {
-  std::lock_guard lock(fault_mutex_);
-  // A hang that comes on top of an error makes it incurable.
-  if (cure == Cure::kNone || !faulty_.load(std::memory_order_relaxed)) cure_ = cure;
-  if (!faulty_.load(std::memory_order_relaxed)) fault_ = std::move(status);
-  faulty_.store(true, std::memory_order_release);
+  {
+    std::lock_guard lock(fault_mutex_);
+    // A hang that comes on top of an error makes it incurable.
+    const bool first = !faulty_.load(std::memory_order_relaxed);
+    if (cure == Cure::kNone || first) cure_ = cure;
+    if (!first) return;
+    fault_ = status;
+    faulty_.store(true, std::memory_order_release);
+  }
+  if (told_) told_(status);
 }
 
 Status Device::usable(uint32_t epoch) const {
@@ -62,6 +67,17 @@ Result<DeviceBuffer> Device::buffer(size_t bytes) {
     return {};
   });
   return made<DeviceBuffer>(std::move(s), [&] { return DeviceBuffer(*this, handle, bytes); });
+}
+
+Result<Device::Memory> Device::memory() {
+  Memory memory;
+  auto s = use({epoch()}, [&]() -> Status {
+    auto now = do_memory();
+    if (!now) return now.error();
+    memory = *now;
+    return {};
+  });
+  return made<Memory>(std::move(s), [&] { return memory; });
 }
 
 Result<Stream> Device::stream(Priority priority) {

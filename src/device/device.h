@@ -118,6 +118,9 @@ class Device {
   enum class Priority : uint8_t { kNormal, kUrgent };
   enum class Progress : uint8_t { kPending, kDone };
   enum class Cure : uint8_t { kRestart, kNone };
+  struct Memory {
+    uint64_t free = 0, total = 0;  // bytes
+  };
   struct Copied {
     uint64_t to_device = 0, to_host = 0, copies = 0;  // bytes, bytes, operations
   };
@@ -129,6 +132,8 @@ class Device {
 
   // Errors of all that follows: UNAVAILABLE (fault, or of an older epoch), RESOURCE_EXHAUSTED (memory).
   base::Result<DeviceBuffer> buffer(size_t bytes);
+  // Free is what buffers can still take now, less what other processes have; UINT64_MAX where nobody knows.
+  base::Result<Memory> memory();
   base::Result<Stream> stream(Priority priority = Priority::kNormal);
   base::Result<Event> event();
   // Rounded up to whole huge pages.
@@ -157,6 +162,9 @@ class Device {
   uint32_t epoch() const { return epoch_.load(std::memory_order_acquire); }
   // Somebody found out that the device is lost. The first one's words stay.
   void fail(base::Status status, Cure cure);
+  // `told` is called once for each fault, on the thread that found it; it must return at once and call nothing of the
+  // device. Set before the device is used.
+  void on_fault(std::function<void(const base::Status&)> told) { told_ = std::move(told); }
   // Memory that the device may still read or write, though nobody waits for it any more: kept until the restart, or for
   // good where there is none.
   void keep(base::Bytes bytes);
@@ -172,6 +180,7 @@ class Device {
   // Called with the gate held, in the present epoch, without a fault. They report what cannot be survived by fail().
   virtual base::Result<void*> do_make(Kind kind, size_t bytes, Priority priority) = 0;
   virtual void do_free(Kind kind, void* raw) = 0;
+  virtual base::Result<Memory> do_memory() = 0;
   virtual base::Status do_copy(void* stream, Way way, std::span<const Copy> copies) = 0;
   virtual base::Status do_record(void* event, void* stream) = 0;
   virtual base::Status do_wait(void* stream, void* event) = 0;
@@ -199,6 +208,7 @@ class Device {
   void unpin(std::byte* data, size_t bytes);
 
   const Info info_;
+  std::function<void(const base::Status&)> told_;
   mutable std::shared_mutex gate_;  // shared by operations, held alone by restart()
   std::atomic<uint32_t> epoch_{1};
   std::atomic<bool> faulty_{false};

@@ -19,7 +19,7 @@ constexpr size_t kMostFakes = 16;
 }  // namespace
 
 Devices::Devices(const DeviceOptions& options)
-    : host_(std::make_unique<HostDevice>()), batch_memory_(options.batch_memory) {
+    : host_(std::make_unique<HostDevice>()), batch_memory_(options.batch_memory), memory_share_(options.memory_share) {
   if (options.cuda == DeviceOptions::Use::kOff) {
     cuda_status_ = failure(Code::kFailedPrecondition, "no CUDA: it is switched off");
     return;
@@ -42,6 +42,10 @@ Devices::Devices(const DeviceOptions& options)
 }
 
 Devices::~Devices() = default;
+
+void Devices::on_fault(const std::function<void(const base::Status&)>& told) {
+  for (auto& device : cuda_) device->on_fault(told);
+}
 
 base::Result<Device*> Devices::find(std::string_view id) {
   if (id == "host") return host_.get();

@@ -89,6 +89,11 @@ void FakeDevice::do_free(Kind kind, void* raw) {
   }
 }
 
+base::Result<Device::Memory> FakeDevice::do_memory() {
+  std::lock_guard lock(mutex_);
+  return Memory{memory_ - used_, memory_};
+}
+
 bool FakeDevice::on_device(const void* data, size_t bytes) const { return within(buffers_, data, bytes); }
 
 bool FakeDevice::pinned(const void* data, size_t bytes) const {
@@ -283,14 +288,9 @@ void FakeDevice::break_after(uint32_t operations) {
   left_ = operations;
 }
 
-void FakeDevice::hang() {
+void FakeDevice::have(Trouble trouble) {
   std::lock_guard lock(mutex_);
-  hangs_ = true;
-}
-
-void FakeDevice::refuse_restart() {
-  std::lock_guard lock(mutex_);
-  refuses_ = true;
+  (trouble == Trouble::kHang ? hangs_ : refuses_) = true;
 }
 
 }  // namespace weir::device

@@ -31,10 +31,10 @@ class FakeDevice final : public Device {
   uint64_t used() const;  // bytes in buffers
 
   // From now on; any thread.
-  void run_out(uint32_t buffers);         // the next that many buffers do not fit
-  void break_after(uint32_t operations);  // the one after these breaks the device; a restart mends it
-  void hang();                            // nothing is done any more
-  void refuse_restart();                  // restart() fails
+  void run_out(uint32_t buffers);                      // the next that many buffers do not fit
+  void break_after(uint32_t operations);               // the one after these breaks the device; a restart mends it
+  enum class Trouble : uint8_t { kHang, kNoRestart };  // nothing is done any more; restart() fails
+  void have(Trouble trouble);
 
   bool pinned(const void* data, size_t bytes) const override;
 
@@ -61,6 +61,7 @@ class FakeDevice final : public Device {
 
   base::Result<void*> do_make(Kind kind, size_t bytes, Priority priority) override;
   void do_free(Kind kind, void* raw) override;
+  base::Result<Memory> do_memory() override;
   base::Status do_copy(void* stream, Way way, std::span<const Copy> copies) override;
   base::Status do_record(void* event, void* stream) override;
   base::Status do_wait(void* stream, void* event) override;

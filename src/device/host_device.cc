@@ -51,6 +51,9 @@ void HostDevice::do_free(Kind kind, void* raw) {
   if (kind == Kind::kGraph) delete static_cast<Recording*>(raw);
 }
 
+// The system hands out more than it has.
+base::Result<Device::Memory> HostDevice::do_memory() { return Memory{UINT64_MAX, info().memory}; }
+
 base::Status HostDevice::do_copy(void* stream, Way, std::span<const Copy> copies) {
   Recording::Op op{{copies.begin(), copies.end()}, {}};
   if (auto& recording = stream_of(stream).recording)

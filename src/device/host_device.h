@@ -14,6 +14,7 @@ class HostDevice : public Device {
  protected:
   base::Result<void*> do_make(Kind kind, size_t bytes, Priority priority) override;
   void do_free(Kind kind, void* raw) override;
+  base::Result<Memory> do_memory() override;
   base::Status do_copy(void* stream, Way way, std::span<const Copy> copies) override;
   base::Status do_record(void* event, void* stream) override;
   base::Status do_wait(void* stream, void* event) override;

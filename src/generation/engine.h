@@ -93,7 +93,8 @@ class TokenEngine {
   virtual const msg::TextSpec& text() const = 0;
   // Bytes of keys and values that `positions` positions take, over all layers.
   virtual size_t kv_bytes(size_t positions) const = 0;
-  // Makes room for `blocks` blocks of `block_size` positions. Once, before the first step. RESOURCE_EXHAUSTED.
+  // Makes room for `blocks` blocks of `block_size` positions, before the first step. Where there is room for as many
+  // already it does nothing. RESOURCE_EXHAUSTED.
   virtual base::Status reserve(uint32_t blocks, uint32_t block_size) = 0;
   // Runs one step to its end. A failure fails every sequence of the step. Results do not depend on what else is in the
   // step: greedy and seeded draws are the same alone and in any batch.

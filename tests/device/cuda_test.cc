@@ -90,6 +90,27 @@ TEST_F(FakeCuda, TooMuchMemoryIsNoFault) {
   EXPECT_TRUE(device_->fault().ok());
 }
 
+TEST_F(FakeCuda, SaysHowMuchMemoryIsFree) {
+  auto before = device_->memory();
+  ASSERT_TRUE(before.has_value());
+  EXPECT_EQ(before->total, device_->info().memory);
+  {
+    auto buffer = device_->buffer(1 << 20);
+    EXPECT_EQ(device_->memory()->free, before->free - (1 << 20));
+  }
+  EXPECT_EQ(device_->memory()->free, before->free);
+}
+
+TEST_F(FakeCuda, AllocatingSpoilsACapture) {
+  auto stream = device_->stream();
+  ASSERT_TRUE(device_->capture(*stream).ok());
+  EXPECT_FALSE(device_->buffer(100).has_value());
+  EXPECT_FALSE(device_->captured(*stream).has_value());
+  EXPECT_TRUE(device_->fault().ok());
+  ASSERT_TRUE(device_->capture(*stream).ok());
+  EXPECT_TRUE(device_->captured(*stream).has_value());
+}
+
 TEST_F(FakeCuda, AStickyErrorIsAFaultThatAResetMends) {
   auto stream = device_->stream();
   auto event = device_->event();

@@ -207,7 +207,7 @@ TEST(Device, ARestartWithoutAFaultLeavesEverythingAsItIs) {
 TEST(Device, ARestartThatFailsIsForGood) {
   FakeDevice device(Drive::kStepped);
   device.fail(base::failure(Code::kUnavailable, "lost"), Device::Cure::kRestart);
-  device.refuse_restart();
+  device.have(device::FakeDevice::Trouble::kNoRestart);
   EXPECT_EQ(device.restart().code, Code::kUnavailable);
   EXPECT_NE(device.restart().text.find("restart of the server"), std::string::npos);
   EXPECT_EQ(device.fault().text, "lost");
@@ -215,7 +215,7 @@ TEST(Device, ARestartThatFailsIsForGood) {
 
 TEST(Device, AHangIsAFaultWithoutCureAndFreesNothing) {
   FakeDevice device(Drive::kThread);
-  device.hang();
+  device.have(device::FakeDevice::Trouble::kHang);
   auto stream = device.stream();
   auto event = device.event();
   {

@@ -4,7 +4,9 @@ tests/device, put where the loader finds them."""
 import json
 import os
 import re
+import socket
 import subprocess
+import time
 import unittest
 
 import harness
@@ -127,6 +129,49 @@ class WithAFakeGpu(unittest.TestCase):
             self.assertEqual(123.456, metric(text, 'weir_gpu_power_watts{gpu="0",uuid="GPU-aaaa",name="Fake H100"}'))
         finally:
             self.assertEqual(0, server.stop())
+
+    def test_memory_that_cannot_be_pinned_costs_only_models_on_a_gpu(self):
+        server = harness.Server(repository=repository(host='host', gpu='cuda'),
+                                env={**faked(), 'WEIR_FAKE_CUDA': 'unpinned'})
+        try:
+            answer = curl(server.url('/v2/models/host/infer'), data=REQUEST.encode())
+            self.assertEqual([1.0, 2.0, 3.0], answer.json()['outputs'][0]['data'])
+            self.assertIn('device.pinned_pool cannot be pinned', server.output())
+            self.assertRegex(server.output(), r'gpu/1 +UNAVAILABLE: no pinned memory: cuda:0')
+        finally:
+            self.assertEqual(0, server.stop())
+
+    def lose_a_gpu(self, on_fault, environment=None):
+        """A server whose GPU breaks under a request; its status, and the server."""
+        mode = harness.scratch() / f'cuda-mode-{on_fault}'
+        mode.write_text('well')
+        server = harness.Server('--device-on-fault', on_fault, '--device-pinned-pool', '256MiB',
+                                repository=repository(gpu='cuda'),
+                                env={**faked(), 'WEIR_FAKE_CUDA': f'@{mode}', **(environment or {})})
+        self.assertEqual(200, curl(server.url('/v2/models/gpu/infer'), data=REQUEST.encode()).status)
+        mode.write_text('lost')
+        return curl(server.url('/v2/models/gpu/infer'), data=REQUEST.encode()).status, server
+
+    def test_a_lost_gpu_ends_the_server_where_somebody_starts_it_again(self):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            path = str(harness.scratch() / 'notify')
+            manager.bind(path)
+            status, server = self.lose_a_gpu('auto', {'NOTIFY_SOCKET': path})
+            self.assertEqual(503, status)
+            self.assertEqual(5, server.process.wait(30))
+            self.assertIn('a GPU is lost: the server ends', server.output())
+
+    def test_a_lost_gpu_has_its_models_loaded_anew_where_nobody_does(self):
+        status, server = self.lose_a_gpu('auto')
+        self.assertEqual(503, status)
+        for _ in range(100):
+            answer = curl(server.url('/v2/models/gpu/infer'), data=REQUEST.encode())
+            if answer.status == 200:
+                break
+            self.assertEqual(503, answer.status)
+            time.sleep(0.1)
+        self.assertEqual(200, answer.status)
+        self.assertEqual(0, server.stop())
 
     def test_a_pool_that_is_too_small_ends_the_start_with_one_line(self):
         done = subprocess.run([harness.WEIR, 'serve', repository(first='cuda'), '--listen', '127.0.0.1:0',

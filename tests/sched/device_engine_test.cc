@@ -186,7 +186,7 @@ TEST(DeviceEngine, AFaultFailsWhatIsUnderWayAndWhatComesAfterAndIsToldOnce) {
 
 TEST(DeviceEngine, ADeviceThatHangsIsFoundOutAndNothingWaitsForItAnyMore) {
   Lab t(Drive::kThread, uint64_t(64) << 20, 2ms);
-  t.device.hang();
+  t.device.have(device::FakeDevice::Trouble::kHang);
   for (int i = 0; i < 6; ++i) t.put(float(i));
   t.recorder.until(6);
   EXPECT_EQ(t.recorder.all(), (std::map<std::string, int>{{"UNAVAILABLE", 6}}));

@@ -12,7 +12,7 @@
 
 namespace weir::device::cuda {
 
-inline constexpr uint32_t kAbi = 2;
+inline constexpr uint32_t kAbi = 3;
 inline constexpr const char* kEntry = "weir_cuda_open";
 
 using Code = int32_t;
@@ -38,6 +38,7 @@ struct Api {
 
   Code (*allocate)(int32_t device, size_t bytes, void** out);
   Code (*free)(int32_t device, void* memory);
+  Code (*memory)(int32_t device, uint64_t* free, uint64_t* total);    // bytes; what other processes take is not free
   Code (*host_register)(int32_t device, void* memory, size_t bytes);  // for all devices
   Code (*host_unregister)(int32_t device, void* memory);
 

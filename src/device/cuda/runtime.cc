@@ -84,6 +84,15 @@ Code release(int32_t device, void* memory) {
   return on(device, [&] { return cudaFree(memory); });
 }
 
+Code memory(int32_t device, uint64_t* free, uint64_t* total) {
+  return on(device, [&] {
+    size_t left = 0, all = 0;
+    auto error = cudaMemGetInfo(&left, &all);
+    *free = left, *total = all;
+    return error;
+  });
+}
+
 Code host_register(int32_t device, void* memory, size_t bytes) {
   return on(device, [&] { return cudaHostRegister(memory, bytes, cudaHostRegisterPortable); });
 }
@@ -196,11 +205,32 @@ Code reset(int32_t device) {
   return on(device, [] { return cudaDeviceReset(); });
 }
 
-constexpr Api kApi = {kAbi,          CUDART_VERSION,  driver,           count,          describe,
-                      words,         is_sticky,       is_out_of_memory, allocate,       release,
-                      host_register, host_unregister, stream_create,    stream_destroy, event_create,
-                      event_destroy, event_record,    event_query,      stream_wait,    copy,
-                      then,          reset,           capture_begin,    capture_end,    graph_launch,
+constexpr Api kApi = {kAbi,
+                      CUDART_VERSION,
+                      driver,
+                      count,
+                      describe,
+                      words,
+                      is_sticky,
+                      is_out_of_memory,
+                      allocate,
+                      release,
+                      memory,
+                      host_register,
+                      host_unregister,
+                      stream_create,
+                      stream_destroy,
+                      event_create,
+                      event_destroy,
+                      event_record,
+                      event_query,
+                      stream_wait,
+                      copy,
+                      then,
+                      reset,
+                      capture_begin,
+                      capture_end,
+                      graph_launch,
                       graph_destroy};
 
 }  // namespace

@@ -176,10 +176,48 @@ base::Result<generation::TokenModel> load_on_cpu(Loading& l, const Place& place)
 
 // --- on a device -----------------------------------------------------------------------------------------------------
 
-constexpr double kShareOfMemory = 0.85;  // of a CUDA device, that a model takes with its keys and values
+// A model leaves one part in so many of all of a device's memory alone: for graphs, libraries and batches.
+constexpr uint64_t kLeftAlone = 16;
 
-base::Result<generation::TokenModel> load_on_device(Loading& l, device::Device& device, const Place& place) {
-  if (auto s = device.restart(); !s.ok()) return s;
+// How much the keys and values take: what was asked for, or the model's share of what is free.
+base::Status size_kv(Loading& l, device::Device& device, const Place& place, const generation::TokenEngine& engine) {
+  if (l.options.kv_cache) return {};
+  auto memory = device.memory();
+  if (!memory) return memory.error();
+  if (memory->free == UINT64_MAX) return {};
+  auto& policy = l.options.policy;
+  const uint64_t aside = memory->total / kLeftAlone, free = memory->free - std::min(memory->free, aside);
+  const uint32_t percent = l.options.memory_share.value_or(place.devices ? place.devices->memory_share() : 100);
+  policy.kv_bytes = free / 100 * percent;
+  if (generation::kv_blocks(engine, policy, l.text->max_length) >= 2) return {};
+  return base::failure(base::Code::kResourceExhausted, std::to_string(percent) + " % (memory_share) of " +
+                                                           base::show_size(free) +
+                                                           " are too little for keys and values");
+}
+
+// A model that finds no memory may find it later where others have it now.
+base::Status no_memory(const base::Status& why, device::Device& device) {
+  if (why.code != base::Code::kResourceExhausted) return why;
+  auto memory = device.memory();
+  if (!memory) return why;
+  const std::string text = why.text + "; of " + base::show_size(memory->total) + " of " + device.info().id + ' ' +
+                           base::show_size(memory->free) + " are free";
+  const bool others = memory->free < memory->total - memory->total / 8;
+  return others ? base::try_again(why.code, text) : base::failure(why.code, text);
+}
+
+constexpr uint32_t kRunningOnDevice = 256, kStepOnDevice = 2048;  // sequences, tokens
+
+// A GPU has room for more at once than a CPU, where nobody says how much.
+void use_defaults_of(const device::Device& device, Loading& l) {
+  if (device.info().index < 0) return;
+  auto& policy = l.options.policy;
+  if (!l.wanted.parameters.contains("max_running")) policy.max_running = kRunningOnDevice;
+  if (!l.wanted.parameters.contains("step_tokens")) policy.step_tokens = kStepOnDevice;
+  policy.step_tokens = std::max(policy.step_tokens, policy.max_running);
+}
+
+base::Result<generation::TokenModel> load_into_device(Loading& l, device::Device& device, const Place& place) {
   auto kernels = cuda::open_kernels(device, *place.devices);
   if (!kernels) return kernels.error();
   const Shape& shape = l.model.shape;
@@ -197,6 +235,7 @@ base::Result<generation::TokenModel> load_on_device(Loading& l, device::Device& 
     model.vision =
         std::make_unique<VisionWorker>(shape, *l.options.kernels, std::move(team), std::move(*vision_encoder));
   }
+  use_defaults_of(device, l);
   auto& policy = l.options.policy;
   auto engine = cuda::DeviceTransformer::make(device, **kernels, std::move(model),
                                               {.step_tokens = policy.step_tokens,
@@ -205,10 +244,19 @@ base::Result<generation::TokenModel> load_on_device(Loading& l, device::Device& 
                                                .graphs = l.options.graphs,
                                                .capture_time = cuda::capture_time(device)});
   if (!engine) return engine.error();
-  auto share = uint64_t(kShareOfMemory * double(device.info().memory)), taken = (*engine)->fixed_bytes();
-  if (!l.options.kv_cache && device.info().index >= 0 && share > taken + policy.kv_bytes)
-    policy.kv_bytes = share - taken;
+  if (auto s = size_kv(l, device, place, **engine); !s.ok()) return s;
+  // Here, where another place may still be chosen if it fails.
+  const generation::TokenPolicy clamped = policy.clamped();
+  const uint32_t blocks = generation::kv_blocks(**engine, clamped, l.text->max_length);
+  if (auto s = (*engine)->reserve(blocks, clamped.block_size); !s.ok()) return s;
   return text_model(l, std::move(*engine));
+}
+
+base::Result<generation::TokenModel> load_on_device(Loading& l, device::Device& device, const Place& place) {
+  if (auto s = device.restart(); !s.ok()) return s;
+  auto model = load_into_device(l, device, place);
+  if (!model) return no_memory(model.error(), device);
+  return model;
 }
 
 }  // namespace
@@ -239,9 +287,11 @@ base::Result<Loaded> load(const msg::ModelSpec& wanted, const std::string& confi
   });
   if (!device) return device.error();
   if (!*device) return load_on_cpu(l, place);
+  const Options as_asked = l.options;
   auto model = load_on_device(l, **device, place);
   if (model || l.options.device != "auto" || model.error().code == base::Code::kInvalidArgument) return model;
   base::log::warning("a model runs on the CPU", {{"model", wanted.name}, {"reason", model.error().text}});
+  l.options = as_asked;
   return load_on_cpu(l, place);
 }
 

@@ -111,6 +111,7 @@ base::Result<Options> read_options(const std::map<std::string, std::string>& par
   read_dtype(p, o);
   read_graphs(p, o);
   if (auto* text = p.find("device")) o.device = *text;
+  if (p.find("memory_share")) p.count("memory_share", 1, 100, o.memory_share.emplace());
   auto* name = p.find("kernels");
   o.kernels = name && *name != "auto" ? kernels(*name) : &kernels();
   if (!o.kernels) p.fail("kernels", "auto, avx512_bf16, avx512, avx2 or portable, as this CPU has it, is expected");

@@ -28,6 +28,7 @@ struct Options {
   Graphs graphs = Graphs::kOn;
   std::optional<base::Duration> step_time;  // as asked for; policy.step_time has it or 0
   std::optional<uint64_t> kv_cache;         // bytes, as asked for; policy.kv_bytes has them or the default
+  std::optional<uint32_t> memory_share;     // % of a device's free memory for keys and values
   uint32_t max_length = 0;                  // 0: the model's
   const Kernels* kernels = nullptr;
 };
@@ -35,9 +36,9 @@ struct Options {
 // All that a model's parameters may be called: those of read_options(), of encoders (encoder_load.h),
 // and tool_format (text::tool_format_named()).
 inline constexpr std::string_view kParameters[] = {
-    "threads",      "block_size", "max_running", "step_tokens", "max_waiting", "max_length", "kv_cache",
-    "prefix_cache", "dtype",      "device",      "graphs",      "kernels",     "pooling",    "normalize",
-    "tokenizer",    "task",       "step_time",   "max_wait",    "tool_format"};
+    "threads",      "block_size", "max_running", "step_tokens", "max_waiting", "max_length",  "kv_cache",
+    "prefix_cache", "dtype",      "device",      "graphs",      "kernels",     "pooling",     "normalize",
+    "tokenizer",    "task",       "step_time",   "max_wait",    "tool_format", "memory_share"};
 
 // `batching` gives the limit of the queue where no parameter does. Parameters of other names are left to others.
 // Errors: INVALID_ARGUMENT, naming the parameter.

@@ -5,9 +5,19 @@
 #include "engines/llm/cuda/reference.h"
 
 namespace weir::llm::cuda {
+namespace {
+
+constexpr uint32_t kLeastCapability = 8;  // bfloat16 products and asynchronous copies (Ampere)
+
+}  // namespace
 
 base::Result<const Kernels*> open_kernels(const device::Device& device, const device::Devices& devices) {
   if (device.info().index < 0) return &reference::table();
+  if (const auto& info = device.info(); info.major < kLeastCapability)
+    return base::failure(base::Code::kFailedPrecondition, info.id + " (" + info.name + ") has compute capability " +
+                                                              std::to_string(info.major) + '.' +
+                                                              std::to_string(info.minor) + ", and the kernels need " +
+                                                              std::to_string(kLeastCapability) + ".0; use device: cpu");
   auto open = reinterpret_cast<OpenKernels>(devices.module().symbol(kKernelsEntry));
   auto* kernels = open ? open(kKernelsAbi) : nullptr;
   if (!kernels) return base::failure(base::Code::kFailedPrecondition, "libweir_cuda.so has no kernels of this build");

@@ -21,6 +21,7 @@ constexpr uint32_t kVocabularyEnd = 1u << 20;             // of the kernels
 constexpr size_t kFirstBuffer = size_t(256) << 10;
 constexpr size_t kArgumentsOfToken = 256;  // bytes: all that StepArguments has of a token whose logits are wanted
 constexpr size_t kUsualArguments = size_t(64) << 20;
+constexpr uint64_t kPartsShare = 32;  // one part in so many of a device's memory, for attention over long texts
 
 Status check_shape(const Shape& s, const device::Device& device) {
   if (s.vocabulary < kVocabularyEnd) return check_widths(s, device);
@@ -91,12 +92,26 @@ Status DeviceTransformer::start() {
   }
   const size_t tokens = std::max({options_.step_tokens, options_.max_running, 1u});
   return each([&] { return activations_.allocate(queue_.device(), shape_, tokens, logits_at_once_); },
-              [&] { return arguments_.fit(queue_, kFirstBuffer); }, [&] { return forward_.fit_parts(1, 1); },
+              [&] { return arguments_.fit(queue_, kFirstBuffer); }, [&] { return reserve_parts(); },
               [&] { return queue_.fit(results_, kFirstBuffer); },
               [&] { return queue_.open_products(activations_.workspace); });
 }
 
+// For the longest texts of as many sequences as run, or as much of that as its share of the device holds: then no step
+// allocates, unless more long texts meet than that.
+Status DeviceTransformer::reserve_parts() {
+  auto memory = queue_.device().memory();
+  if (!memory) return memory.error();
+  const uint64_t share = memory->free == UINT64_MAX ? 0 : memory->total / kPartsShare;
+  const uint32_t longest = model_.text->max_length;
+  uint32_t most = 1;
+  for (uint32_t parts : part_counts(longest, longest))
+    if (part_memory(options_.max_running, shape_.heads, shape_.head_dim, parts).bytes <= share) most = parts;
+  return forward_.fit_parts(most > 1 ? options_.max_running : 1, most);
+}
+
 Status DeviceTransformer::reserve(uint32_t blocks, uint32_t block_size) {
+  if (cache_.block_size() == block_size && cache_.blocks() >= blocks) return {};
   return each([&] { return cache_.reserve(queue_.device(), blocks, block_size); },
               [&] {
                 return arguments_.fit(queue_,

@@ -83,6 +83,7 @@ class DeviceTransformer final : public generation::TokenEngine {
 
   DeviceTransformer(device::Device& device, const Kernels& kernels, DeviceModel model, DeviceOptions options);
   base::Status start();
+  base::Status reserve_parts();
 
   StepInFlight& next_step() { return in_flight_[(first_ + submitted_) % kStepsInFlight]; }
   QueuedStep queued(const Step& step);

@@ -169,7 +169,7 @@ TEST(LlmDeviceChat, AHangFailsTheStepAndWhatIsUnderWayIsNotFreed) {
   options.patience = std::chrono::milliseconds(20);
   auto engine = on_device(kChat, fake, options);
   ASSERT_TRUE(engine);
-  fake.hang();
+  fake.have(device::FakeDevice::Trouble::kHang);
   DeviceStepper stepper(*engine);
   Sequence s{prompts()[0], {}};
   stepper.add(s, 9, Wanted::kNone);

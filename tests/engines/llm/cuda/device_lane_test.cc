@@ -75,6 +75,35 @@ TEST(LlmDeviceLane, ABrokenDeviceFailsItsSequencesAndTheNextLoadRestartsIt) {
   }
 }
 
+// Keys and values of each take a share of what those before it have left; nobody's memory is counted as free.
+TEST(LlmDeviceLane, ModelsShareTheMemoryOfADevice) {
+  device::Devices devices({.cuda = device::DeviceOptions::Use::kOff, .module = "", .memory_share = 40});
+  auto& fake = static_cast<device::FakeDevice&>(**devices.find("fake"));
+  msg::ModelSpec wanted;
+  wanted.name = "chat";
+  wanted.parameters = {{"device", "fake"}, {"threads", "1"}, {"max_running", "4096"}};
+  std::vector<Loaded> loaded;
+  uint64_t before = 0, most = fake.info().memory;
+  for (int i = 0; i < 2; ++i) {
+    auto model = load(wanted, std::string(kChat) + "/config.json", {&devices});
+    ASSERT_TRUE(bool(model)) << model.error().text;
+    loaded.push_back(std::move(*model));
+    const uint64_t taken = fake.used() - before;
+    EXPECT_LT(taken, most);
+    before = fake.used(), most = taken;
+  }
+  wanted.parameters["memory_share"] = "100";
+  auto greedy = load(wanted, std::string(kChat) + "/config.json", {&devices});
+  ASSERT_TRUE(bool(greedy)) << greedy.error().text;
+  auto late = load(wanted, std::string(kChat) + "/config.json", {&devices});
+  ASSERT_FALSE(bool(late));
+  EXPECT_EQ(late.error().code, base::Code::kResourceExhausted);
+  EXPECT_TRUE(base::worth_trying_again(late.error()));
+  EXPECT_NE(late.error().text.find("are free"), std::string::npos) << late.error().text;
+  greedy = base::invalid("");
+  EXPECT_TRUE(bool(load(wanted, std::string(kChat) + "/config.json", {&devices})));
+}
+
 msg::Generation penalized() {
   auto params = greedy();
   params.sampling.repetition_penalty = 1.3f, params.sampling.presence_penalty = 0.5f;
