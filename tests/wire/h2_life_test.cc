@@ -203,7 +203,8 @@ TEST(H2, AfterEofWhatWasReadIsStillServedInHelpings) {
   for (int turn = 0; turn < 100 && !s.codec->finished(); ++turn) {
     s.take();
     for (Exchange* x : streamed.order)
-      if (x->request().method == "GET") x->respond(200, "a/b", Bytes::copy_of("x"));  // else it was cancelled and is gone
+      if (x->request().method == "GET")
+        x->respond(200, "a/b", Bytes::copy_of("x"));  // else it was cancelled and is gone
     streamed.order.clear();
     s.wire.env.advance(1ms);
     s.codec->tick(s.wire.env.now());
