@@ -9,17 +9,13 @@
 #include "bpe.h"
 #include "decoder.h"
 #include "piece_map.h"
+#include "post_processor.h"
 #include "pre_tokenizer.h"
 #include "tokenizers/error.h"
 #include "tokenizers/tokenizer.h"
 #include "word_piece.h"
 
 namespace tokenizers {
-
-// The ids that are put around a text when special tokens are asked for.
-struct PostProcessor {
-  std::vector<uint32_t> prefix, suffix;
-};
 
 struct Pipeline {
   Normalizer normalizer;

@@ -11,20 +11,8 @@ namespace {
 // GPT-2's, which ByteLevel uses unless told otherwise.
 constexpr std::string_view kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-constexpr int kMaxDepth = 16;       // sequences in sequences
-constexpr size_t kMaxSteps = 64;    // of one kind; each may call the next
-constexpr size_t kMaxMarkers = 64;  // around a text
+constexpr size_t kMaxSteps = 64;  // of one kind; each may call the next
 constexpr size_t kMaxPrefix = 256;
-
-std::string_view type_of(const JsonFields& fields) {
-  auto type = fields.text("type");
-  if (!type) fields.fail(".type is missing");
-  return type.value_or("");
-}
-
-void refuse(const JsonFields& fields, std::string_view type) {
-  fields.fail(": the type '" + std::string(type.substr(0, 100)) + "' is not supported");
-}
 
 Pattern compiled(const JsonFields& fields, std::string_view regex) {
   auto pattern = Pattern::compile(regex);
@@ -199,70 +187,17 @@ void decoder(const JsonFields& fields, Decoder& out, bool& fused, int depth) {
   }
 }
 
-// [token, id] of BertProcessing and RobertaProcessing.
-void marker(const JsonFields& fields, std::string_view key, std::vector<uint32_t>& out) {
-  auto value = fields.find(key);
-  simdjson::dom::array pair;
-  uint64_t id = 0;
-  if (!value || value->get(pair) || pair.size() != 2 || pair.at(1).get(id) || id >= kNoId)
-    return fields.fail(key, " is not a pair of token and id");
-  out.push_back(uint32_t(id));
-}
-
-// Ids of a SpecialToken of a template, by the table beside it.
-void special_token(const JsonFields& item, const JsonFields& table, std::vector<uint32_t>& out) {
-  auto name = item.text("id");
-  auto entry = name ? table.find(*name) : std::nullopt;
-  if (!entry) return item.fail(" names no entry of special_tokens");
-  JsonFields token(*entry, table.path() + "." + std::string(name->substr(0, 100)), item.errors());
-  auto ids = token.find("ids");
-  simdjson::dom::array list;
-  if (!ids || ids->get(list)) return token.fail(".ids is not a list");
-  for (JsonValue value : list) {
-    uint64_t id = 0;
-    if (value.get(id) || id >= kNoId) return token.fail(".ids holds what is no id");
-    out.push_back(uint32_t(id));
-  }
-}
-
-void template_processing(const JsonFields& fields, std::vector<uint32_t>& before, std::vector<uint32_t>& after) {
-  bool seen = false;
-  auto special = fields.find("special_tokens");
-  fields.each("single", [&](const JsonFields& item) {
-    if (auto sequence = item.find("Sequence")) {
-      if (seen) item.fail(" is a second Sequence");
-      seen = true;
-    } else if (auto token = item.find("SpecialToken")) {
-      if (!special) return fields.fail(".special_tokens is missing");
-      JsonFields table(*special, fields.path() + ".special_tokens", fields.errors());
-      special_token(JsonFields(*token, item.path() + ".SpecialToken", item.errors()), table, seen ? after : before);
-    } else {
-      item.fail(" is neither Sequence nor SpecialToken");
-    }
-  });
-  if (!seen) fields.fail(".single has no Sequence");
-}
-
-void post_processor(const JsonFields& fields, PostProcessor& out, int depth) {
-  std::string_view type = type_of(fields);
-  std::vector<uint32_t> before, after;
-  if (type == "Sequence" && depth < kMaxDepth)
-    return fields.each("processors", [&](const JsonFields& part) { post_processor(part, out, depth + 1); });
-  if (type == "TemplateProcessing") {
-    template_processing(fields, before, after);
-  } else if (type == "BertProcessing" || type == "RobertaProcessing") {
-    marker(fields, "cls", before);
-    marker(fields, "sep", after);
-  } else if (type != "ByteLevel") {  // which changes offsets only
-    refuse(fields, type);
-  }
-  if (out.prefix.size() + before.size() > kMaxMarkers || out.suffix.size() + after.size() > kMaxMarkers)
-    return fields.fail(" puts more than 64 ids at an end of a text");
-  out.prefix.insert(out.prefix.begin(), before.begin(), before.end());
-  out.suffix.insert(out.suffix.end(), after.begin(), after.end());
-}
-
 }  // namespace
+
+std::string_view type_of(const JsonFields& fields) {
+  auto type = fields.text("type");
+  if (!type) fields.fail(".type is missing");
+  return type.value_or("");
+}
+
+void refuse(const JsonFields& fields, std::string_view type) {
+  fields.fail(": the type '" + std::string(type.substr(0, 100)) + "' is not supported");
+}
 
 void read_normalizer(const JsonFields& fields, Normalizer& out) { normalizer(fields, out, 0); }
 
@@ -276,7 +211,5 @@ void read_decoder(const JsonFields& fields, Decoder& out) {
   bool fused = false;
   decoder(fields, out, fused, 0);
 }
-
-void read_post_processor(const JsonFields& fields, PostProcessor& out) { post_processor(fields, out, 0); }
 
 }  // namespace tokenizers

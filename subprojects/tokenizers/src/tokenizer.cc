@@ -95,6 +95,16 @@ std::vector<uint32_t> Tokenizer::encode(std::string_view text, AddSpecial add,
   return out;
 }
 
+Pair Tokenizer::join_pair(std::span<const uint32_t> first, std::span<const uint32_t> second, size_t most) const {
+  return tokenizers::join_pair(parts_->post_processor.pair, first, second, most);
+}
+
+size_t Tokenizer::pair_markers() const {
+  size_t out = 0;
+  for (const PairPart& part : parts_->post_processor.pair) out += part.ids.size();
+  return out;
+}
+
 std::string Tokenizer::decode(std::span<const uint32_t> ids, SkipSpecial skip) const {
   std::string raw;
   bool first = !parts_->decoder.continuing.empty();

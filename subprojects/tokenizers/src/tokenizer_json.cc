@@ -212,6 +212,9 @@ class Loader {
     for (const auto* ids : {&parts_.post_processor.prefix, &parts_.post_processor.suffix})
       for (uint32_t id : *ids)
         if (id >= size_) errors_.add("post_processor", " adds an id that is not in the vocabulary");
+    for (const PairPart& part : parts_.post_processor.pair)
+      for (uint32_t id : part.ids)
+        if (id >= size_) errors_.add("post_processor", ".pair adds an id that is not in the vocabulary");
   }
 
   FirstError errors_;

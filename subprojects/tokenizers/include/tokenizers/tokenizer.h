@@ -18,6 +18,24 @@ namespace tokenizers {
 enum class AddSpecial : uint8_t { kNo, kYes };   // the tokens of the file's post_processor (<s>, …)
 enum class SkipSpecial : uint8_t { kNo, kYes };  // leave special tokens out of decoded text
 
+// Two texts as one row for a model, with the ids that are put around them; of each id the number of its text (type_id).
+struct Pair {
+  std::vector<uint32_t> ids, types;
+};
+// A part of the template of such a row: one of the texts, or ids of its own.
+struct PairPart {
+  enum class What : uint8_t { kIds, kFirst, kSecond };
+  What what = What::kIds;
+  uint32_t type = 0;
+  std::vector<uint32_t> ids;
+};
+using PairTemplate = std::vector<PairPart>;
+// Puts two texts' ids into a template; into an empty one, one behind the other. Where that is more than `most` ids, the
+// ends of the texts are cut: of the longer one down to the other's length, then of both, as Hugging Face's
+// "longest_first" does. Where not even the template's own ids fit, they are all there is.
+Pair join_pair(const PairTemplate& around, std::span<const uint32_t> first, std::span<const uint32_t> second,
+               size_t most);
+
 class Tokenizer {
  public:
   // The error names the part of the file that is wrong or that is not supported. The file has at most 256 MiB.
@@ -28,6 +46,10 @@ class Tokenizer {
   // text. Once `cancelled` (or null) is true it ends soon, with a part of the ids.
   std::vector<uint32_t> encode(std::string_view text, AddSpecial add,
                                const std::atomic<bool>* cancelled = nullptr) const;
+  // Two texts' ids (of encode() with AddSpecial::kNo) by the post_processor's template for pairs.
+  Pair join_pair(std::span<const uint32_t> first, std::span<const uint32_t> second, size_t most) const;
+  // How many ids the template for pairs adds.
+  size_t pair_markers() const;
   // Ids that the vocabulary does not have decode to nothing.
   std::string decode(std::span<const uint32_t> ids, SkipSpecial skip) const;
 
