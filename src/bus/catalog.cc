@@ -57,16 +57,28 @@ base::Status no_version(const Catalog& catalog, std::string_view model, std::str
 
 // "model 'add' makes no tokens"; of an encoder also what to ask of it.
 base::Status lacks(const msg::ModelSpec& spec, Needs needs) {
-  constexpr std::array<std::string_view, 5> kLack{"", " makes no tokens", " gives no embeddings", " takes no text",
-                                                  " has no concept readouts"};
+  constexpr std::array<std::string_view, 6> kLack{"",
+                                                  " makes no tokens",
+                                                  " gives no embeddings",
+                                                  " takes no text",
+                                                  " has no concept readouts",
+                                                  " gives no scores of texts"};
   std::string text = "model " + in_quotes(spec.name) + std::string(kLack.at(size_t(needs)));
-  if (spec.encoder) text += needs == Needs::kText ? ": it has no tokenizer" : ": it gives embeddings";
+  const bool classifies = spec.encoder && spec.encoder->labels > 0;
+  if (spec.encoder && (needs == Needs::kText || (needs == Needs::kScores && classifies)))
+    text += ": it has no tokenizer";
+  else if (spec.encoder)
+    text += classifies ? ": it gives scores of texts" : ": it gives embeddings";
   return base::invalid(std::move(text));
 }
 
 std::string_view those_with(Needs needs) {
-  constexpr std::array<std::string_view, 5> kThose{"model", "model that makes tokens", "model that gives embeddings",
-                                                   "model that takes text", "model that has concept readouts"};
+  constexpr std::array<std::string_view, 6> kThose{"model",
+                                                   "model that makes tokens",
+                                                   "model that gives embeddings",
+                                                   "model that takes text",
+                                                   "model that has concept readouts",
+                                                   "classifier or reranker that takes text"};
   return kThose.at(size_t(needs));
 }
 
@@ -76,9 +88,10 @@ bool has(const msg::ModelSpec& spec, Needs needs) {
   switch (needs) {
     case Needs::kAnything: return true;
     case Needs::kTokens: return spec.text != nullptr;
-    case Needs::kEmbeddings: return spec.text || spec.encoder;
+    case Needs::kEmbeddings: return spec.text || (spec.encoder && spec.encoder->labels == 0);
     case Needs::kText: return spec.text || (spec.encoder && spec.encoder->codec);
     case Needs::kReadouts: return spec.text && !spec.text->concepts.empty();
+    case Needs::kScores: return spec.encoder && spec.encoder->labels > 0 && spec.encoder->codec;
   }
   return false;
 }

@@ -71,6 +71,7 @@ enum class Needs : uint8_t {
   kEmbeddings,  // it gives embeddings of tokens: models that make tokens do, and encoders
   kText,        // the same, and it has a tokenizer
   kReadouts,    // it makes tokens, and readouts of concepts
+  kScores,      // it gives scores of texts, and has a tokenizer: classifiers, rerankers
 };
 bool has(const msg::ModelSpec& spec, Needs needs);
 

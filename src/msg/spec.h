@@ -64,6 +64,7 @@ struct TextSpec {
   uint32_t vocabulary = 0;  // ids are below it
   uint32_t hidden_size = 0;
   bool normalized = false;  // of an encoder: its embeddings have length 1
+  uint32_t labels = 0;      // of an encoder that is a classifier: how many scores it gives; 0: it gives embeddings
   std::vector<uint32_t> eos_ids;
   Sampling defaults;                       // of generation_config.json
   std::shared_ptr<const TextCodec> codec;  // tokenizer and chat template; null only for encoders of ids
@@ -128,8 +129,9 @@ struct ModelSpec {
   // the Calls' own tensors (sched::input_of). Outputs are rows of one shape all the same.
   bool ragged = false;
   std::shared_ptr<const TextSpec> text;  // null for models of tensors alone
-  // A model of tensors that makes embeddings of token ids: inputs[0] are the ids, outputs[0] is FP32 [hidden_size].
-  // Null for all others; `text` is null then.
+  // A model of tensors that makes embeddings of token ids: inputs[0] are the ids, outputs[0] is FP32 [hidden_size]. Of
+  // a classifier (TextSpec::labels) outputs[0] is the scores and outputs[1] the logits, both FP32 [labels], and the
+  // labels are those of outputs[0]. Null for all others; `text` is null then.
   std::shared_ptr<const TextSpec> encoder;
   AsConfigured configured;
 

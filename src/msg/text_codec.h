@@ -70,6 +70,12 @@ class TokenDecoder {
   virtual void finish(std::string& out) = 0;
 };
 
+// Two texts as one row of a model: the ids with the tokens that the model wants around them, and of each the number of
+// its text (token_type_ids).
+struct TokenPair {
+  std::vector<uint32_t> ids, types;
+};
+
 class TextCodec {
  public:
   virtual ~TextCodec() = default;
@@ -78,6 +84,11 @@ class TextCodec {
   // a part of the ids.
   virtual std::vector<uint32_t> encode(std::string_view text, AddSpecial add,
                                        const std::atomic<bool>* cancelled = nullptr) const = 0;
+  // Two texts' ids (of encode() with AddSpecial::kNo) as the model's pair. What is longer than `most` ids with the
+  // model's own around them is cut at the ends of the texts, the longer one first. Linear in `most`.
+  virtual TokenPair join_pair(std::span<const uint32_t> first, std::span<const uint32_t> second, size_t most) const = 0;
+  // How many ids a pair has with the model's own around them, before anything is cut.
+  virtual size_t pair_size(size_t first, size_t second) const = 0;
   // Ids that the vocabulary does not have decode to nothing.
   virtual std::string decode(std::span<const uint32_t> ids, SkipSpecial skip) const = 0;
   virtual std::unique_ptr<TokenDecoder> decoder(SkipSpecial skip) const = 0;

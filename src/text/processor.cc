@@ -313,6 +313,28 @@ std::vector<uint32_t> Processor::encode(std::string_view text, msg::AddSpecial a
   return ids;
 }
 
+msg::TokenPair Processor::join_pair(std::span<const uint32_t> first, std::span<const uint32_t> second,
+                                    size_t most) const {
+  if (!markers) {
+    auto pair = tokenizer->join_pair(first, second, most);
+    return {std::move(pair.ids), std::move(pair.types)};
+  }
+  tokenizers::PairTemplate around;
+  for (auto [text, type] :
+       {std::pair{tokenizers::PairPart::What::kFirst, 0u}, std::pair{tokenizers::PairPart::What::kSecond, 1u}}) {
+    around.push_back({tokenizers::PairPart::What::kIds, type, markers->before});
+    around.push_back({text, type, {}});
+    around.push_back({tokenizers::PairPart::What::kIds, type, markers->after});
+  }
+  auto pair = tokenizers::join_pair(around, first, second, most);
+  return {std::move(pair.ids), std::move(pair.types)};
+}
+
+size_t Processor::pair_size(size_t first, size_t second) const {
+  const size_t own = markers ? 2 * (markers->before.size() + markers->after.size()) : tokenizer->pair_markers();
+  return first + second + own;
+}
+
 std::string Processor::decode(std::span<const uint32_t> ids, msg::SkipSpecial skip) const {
   return tokenizer->decode(ids, skip_of(skip));
 }

@@ -34,6 +34,10 @@ struct Processor final : msg::TextCodec {
 
   std::vector<uint32_t> encode(std::string_view text, msg::AddSpecial add,
                                const std::atomic<bool>* cancelled = nullptr) const override;
+  // With `markers` around each of the texts, where they are what decides.
+  msg::TokenPair join_pair(std::span<const uint32_t> first, std::span<const uint32_t> second,
+                           size_t most) const override;
+  size_t pair_size(size_t first, size_t second) const override;
   std::string decode(std::span<const uint32_t> ids, msg::SkipSpecial skip) const override;
   std::unique_ptr<msg::TokenDecoder> decoder(msg::SkipSpecial skip) const override;
   std::string_view piece(uint32_t id) const override { return tokenizer->piece(id); }

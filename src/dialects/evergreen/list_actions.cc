@@ -61,6 +61,7 @@ bool takes(const msg::ModelSpec& model, Works works) {
     case Works::kAtOnce: return true;
     case Works::kText: return model.text != nullptr;
     case Works::kTokens: return model.text || (model.encoder && model.encoder->codec);
+    case Works::kEmbeddings: return takes(model, Works::kTokens) && bus::has(model, bus::Needs::kEmbeddings);
     case Works::kTensors: break;
   }
   return !model.text;

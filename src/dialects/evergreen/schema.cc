@@ -47,7 +47,7 @@ constexpr std::array<Schema, 9> kSchemas{{
     {"GENERATE", Works::kText, "A model's answer to a conversation.", kPrompt, kAnswer,
      "weir.evergreen.v1.GenerateConfig", make_generate},
     {"INFER", Works::kTensors, "A model's output tensors for input tensors.", kTensorsIn, kTensorsOut, "", make_infer},
-    {"EMBED", Works::kTokens, "A text as one vector.", kText, kEmbedding, "", make_embed},
+    {"EMBED", Works::kEmbeddings, "A text as one vector.", kText, kEmbedding, "", make_embed},
     {"TOKENIZE", Works::kTokens, "A text as the model's tokens.", kText, kTokens, "", make_tokenize},
     {"ECHO", Works::kAtOnce, "What comes in goes out, as it comes.", kEchoed, kEchoes, "", make_echo},
     {"DROP", Works::kAtOnce, "Forgets nodes.", kDropped, {}, "", make_drop},

@@ -31,8 +31,9 @@ struct Parameter {
 
 struct Schema {
   // All but kAtOnce work on a model, for a while, and the session has Options::max_actions of those at once: kText on a
-  // model that makes tokens, kTokens on one that takes text (encoders do, too), kTensors on one of tensors.
-  enum class Works : uint8_t { kAtOnce, kText, kTokens, kTensors };
+  // model that makes tokens, kTokens on one that takes text (encoders do, too), kEmbeddings on one of these that is no
+  // classifier, kTensors on one of tensors.
+  enum class Works : uint8_t { kAtOnce, kText, kTokens, kEmbeddings, kTensors };
 
   std::string_view name;
   Works works;

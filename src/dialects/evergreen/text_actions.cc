@@ -128,6 +128,7 @@ class Embed final : public TextAction {
   Status use(std::vector<uint32_t>&& ids) override {
     if (ids.empty()) return invalid("the text is empty");
     spec_ = marshal::tokens_of(spec());
+    if (spec_->labels > 0) return invalid("the model gives scores of texts, no embeddings");
     if (ids.size() > spec_->max_length)
       return invalid("the text has " + std::to_string(ids.size()) + " tokens; the model's context has " +
                      std::to_string(spec_->max_length));
