@@ -3,11 +3,13 @@
     BERT        J. Devlin et al.: arXiv 1810.04805. Positions are learned; norms stand behind the sums (post-norm)
     RoBERTa     Y. Liu et al.: arXiv 1907.11692. Positions count tokens, from behind the pad id
     GELU        D. Hendrycks, K. Gimpel: arXiv 1606.08415, exact and with the hyperbolic tangent
+    DistilBERT  V. Sanh et al.: arXiv 1910.01108: BERT without token types
     pooling     N. Reimers, I. Gurevych: Sentence-BERT, arXiv 1908.10084: mean of the tokens' states, the first, the last
 
     model = load(folder)
     states = model(ids, mask, types)                   # [batch, count, hidden]
     vectors = pool(states, mask, "mean", normalize=True)
+    logits, scores = classify(said, weights, states, mask)   # of the head of a sequence classifier
 """
 import json
 import math
@@ -22,7 +24,7 @@ try:
 except ImportError:  # run with this folder on the path
     import safetensors
 
-OUTER = {"Bert": "bert.", "Roberta": "roberta.", "XLMRoberta": "roberta."}
+OUTER = {"Bert": "bert.", "Roberta": "roberta.", "XLMRoberta": "roberta.", "DistilBert": "distilbert."}
 
 
 def gelu(x):
@@ -45,7 +47,8 @@ class Bert(nn.Module):
         self.embeddings = nn.Module()
         self.embeddings.word_embeddings = nn.Embedding(said["vocab_size"], hidden)
         self.embeddings.position_embeddings = nn.Embedding(said["max_position_embeddings"], hidden)
-        self.embeddings.token_type_embeddings = nn.Embedding(said["type_vocab_size"], hidden)
+        if said["type_vocab_size"]:
+            self.embeddings.token_type_embeddings = nn.Embedding(said["type_vocab_size"], hidden)
         self.embeddings.LayerNorm = nn.LayerNorm(hidden, eps=eps)
         self.encoder = nn.Module()
         self.encoder.layer = nn.ModuleList()
@@ -67,7 +70,7 @@ class Bert(nn.Module):
 
     def positions(self, mask):
         count = mask.shape[1]
-        if self.family == "Bert":
+        if self.family in ("Bert", "DistilBert"):
             return torch.arange(count).expand(mask.shape)
         pad = self.said["pad_token_id"]
         return torch.cumsum(mask, dim=1) * mask + pad
@@ -90,8 +93,10 @@ class Bert(nn.Module):
         mask = torch.ones_like(ids) if mask is None else mask
         types = torch.zeros_like(ids) if types is None else types
         e = self.embeddings
-        x = e.LayerNorm(e.word_embeddings(ids) + e.token_type_embeddings(types)
-                        + e.position_embeddings(self.positions(mask)))
+        x = e.word_embeddings(ids) + e.position_embeddings(self.positions(mask))
+        if self.said["type_vocab_size"]:
+            x = x + e.token_type_embeddings(types)
+        x = e.LayerNorm(x)
         for layer in self.encoder.layer:
             x = layer.attention.output.LayerNorm(x + self.attend(layer, x, mask))
             inner = self.curve(layer.intermediate.dense(x))
@@ -107,6 +112,40 @@ def pool(states, mask, how, normalize):
         rows.append({"mean": kept.mean(0), "cls": kept[0], "last": kept[-1]}[how])
     vectors = torch.stack(rows)
     return vectors / vectors.norm(dim=1, keepdim=True) if normalize else vectors
+
+
+# The head of a sequence classifier: which matrices, which curve between them; the first token's state, else the last's.
+HEADS = {"Bert": ("bert.pooler.dense", torch.tanh, "classifier"), "Roberta": ("classifier.dense", torch.tanh, "classifier.out_proj"),
+         "XLMRoberta": ("classifier.dense", torch.tanh, "classifier.out_proj"), "DistilBert": ("pre_classifier", torch.relu, "classifier")}
+
+
+def head_of(said):
+    return HEADS.get(said["architectures"][0].split("For")[0], (None, None, "score"))
+
+
+def random_head(said, made):
+    """Weights of a head by name: of as many labels as id2label has."""
+    hidden, (dense, _, out) = said["hidden_size"], head_of(said)
+    weights = {out + ".weight": torch.randn(len(said["id2label"]), hidden, generator=made) * 1.5 * hidden ** -0.5}
+    if dense:
+        weights[dense + ".weight"] = torch.randn(hidden, hidden, generator=made) * 1.5 * hidden ** -0.5
+        weights[dense + ".bias"] = 0.2 * torch.randn(hidden, generator=made)
+        weights[out + ".bias"] = 0.2 * torch.randn(len(said["id2label"]), generator=made)
+    return weights
+
+
+def classify(said, weights, states, mask):
+    """[rows, labels] twice: the logits, and what vLLM makes scores of."""
+    dense, curve, out = head_of(said)
+    x = pool(states, mask, "cls" if dense else "last", normalize=False)
+    if dense:
+        x = curve(F.linear(x, weights[dense + ".weight"], weights[dense + ".bias"]))
+    logits = F.linear(x, weights[out + ".weight"], weights.get(out + ".bias"))
+    if said.get("problem_type") == "regression" or said.get("sbert_ce_default_activation_function", "").endswith("Identity"):
+        return logits, logits.clone()
+    if logits.shape[1] == 1 or said.get("problem_type") == "multi_label_classification":
+        return logits, torch.sigmoid(logits)
+    return logits, F.softmax(logits, dim=1)
 
 
 def load(folder, dtype=torch.float32):

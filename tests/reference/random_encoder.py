@@ -5,7 +5,8 @@
 
 DIR then holds config.json, model.safetensors, modules.json, 1_Pooling/config.json, with --tokenizer a tokenizer.json of
 WordPieces, and expected.safetensors: `ids`, `mask`, `types` I64 [rows, count], rows padded to the longest, and
-`embeddings` F32 [rows, hidden]. The weights are what the file holds, rounded to its dtype; the expected values are
+`embeddings` F32 [rows, hidden]; of a sequence classifier (an architecture that ends in ForSequenceClassification) also
+`logits` and `scores` F32 [rows, labels], of the labels that id2label names. The weights are what the file holds, rounded to its dtype; the expected values are
 computed in float32 from them.
 """
 import argparse
@@ -28,11 +29,11 @@ LENGTHS = (7, 1, 140, 16, 33)  # of the rows: less than a tile, one token, more 
 def configuration(family, dtype="float32"):
     if family in random_model.CLASS:
         return random_model.configuration(family, dtype, False)
-    name = {"bert": "BertModel", "roberta": "XLMRobertaModel"}[family]
+    name = {"bert": "BertModel", "roberta": "XLMRobertaModel", "distilbert": "DistilBertModel"}[family]
     return {"architectures": [name], "model_type": family, "vocab_size": 160, "hidden_size": 64, "intermediate_size": 96,
             "num_hidden_layers": 3, "num_attention_heads": 4, "hidden_act": "gelu", "layer_norm_eps": 1e-12,
-            "max_position_embeddings": 300, "type_vocab_size": 2 if family == "bert" else 1,
-            "pad_token_id": 0 if family == "bert" else 1, "torch_dtype": dtype}
+            "max_position_embeddings": 300, "type_vocab_size": {"bert": 2, "roberta": 1, "distilbert": 0}[family],
+            "pad_token_id": 1 if family == "roberta" else 0, "torch_dtype": dtype}
 
 
 def randomize(model, seed):
@@ -66,7 +67,7 @@ class Both(transformer.Transformer):
 
 def states_of(folder, said, ids, mask, types):
     """[rows][count, hidden], rows of a decoder one by one and without their padding."""
-    if said["architectures"][0].startswith(("Bert", "Roberta", "XLMRoberta")):
+    if said["architectures"][0].startswith(tuple(bert.OUTER)):
         return bert.load(folder)(ids, mask, types)
     model = transformer.load(folder)
     if said.get("use_bidirectional_attention"):
@@ -79,10 +80,29 @@ def states_of(folder, said, ids, mask, types):
     return out
 
 
-def save_weights(folder, model, dtype, names):
+def save_weights(folder, model, dtype, names, head={}):
+    weights = {names(name): p.detach() for name, p in model.named_parameters()}
     safetensors.save(os.path.join(folder, "model.safetensors"),
-                     {names(name): p.detach().to(random_model.DTYPES[dtype]) for name, p in model.named_parameters()},
-                     {"format": "pt"})
+                     {name: p.to(random_model.DTYPES[dtype]) for name, p in (weights | head).items()}, {"format": "pt"})
+
+
+# DistilBERT's own names.
+DISTIL_WEIGHTS = {"encoder.layer.": "transformer.layer.", "attention.self.query": "attention.q_lin", "attention.self.key": "attention.k_lin",
+                  "attention.self.value": "attention.v_lin", "attention.output.dense": "attention.out_lin",
+                  "attention.output.LayerNorm": "sa_layer_norm", "intermediate.dense": "ffn.lin1", "output.dense": "ffn.lin2",
+                  "output.LayerNorm": "output_layer_norm"}
+DISTIL_FIELDS = {"hidden_size": "dim", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads",
+                 "intermediate_size": "hidden_dim", "hidden_act": "activation"}
+
+
+def distil_name(name):
+    for ours, theirs in DISTIL_WEIGHTS.items():
+        name = name.replace(ours, theirs)
+    return "distilbert." + name
+
+
+def distil_fields(said):
+    return {DISTIL_FIELDS.get(key, key): value for key, value in said.items() if key not in ("type_vocab_size", "layer_norm_eps")}
 
 
 def save_json(value, *path):
@@ -99,13 +119,15 @@ def save_steps(folder, pooling, normalize):
 
 
 @torch.no_grad()
-def write(folder, said, pooling="mean", normalize=True, steps=True, names=lambda name: name, lengths=LENGTHS, seed=1):
-    """`names` turns the names of parameters into those of the file."""
+def write(folder, said, pooling="mean", normalize=True, steps=True, names=lambda name: name, lengths=LENGTHS, seed=1, fields=dict):
+    """`names` turns the names of parameters into those of the file, `fields` the configuration into that of the file."""
+    classifies = said["architectures"][0].endswith("ForSequenceClassification")
     os.makedirs(folder, exist_ok=True)
     save_json(said, folder, "config.json")
-    decoder = said["architectures"][0].replace("Model", "ForCausalLM") in transformer.FAMILIES
+    causal = said["architectures"][0].replace("Model", "ForCausalLM").replace("ForSequenceClassification", "ForCausalLM")
+    decoder = causal in transformer.FAMILIES
     if decoder:
-        plain = {**said, "architectures": [said["architectures"][0].replace("Model", "ForCausalLM")]}
+        plain = {**said, "architectures": [causal]}
         model = transformer.Transformer(transformer.Config(plain))
         random_model.randomize(model, seed)
     else:
@@ -116,12 +138,17 @@ def write(folder, said, pooling="mean", normalize=True, steps=True, names=lambda
     if decoder:
         save_json(plain, folder, "config.json")
     states = states_of(folder, said, ids, mask, types)  # reads the usual names
-    save_json(said, folder, "config.json")
-    save_weights(folder, model, said["torch_dtype"], names)
-    if steps:
+    expected = {"ids": ids, "mask": mask, "types": types, "embeddings": bert.pool(states, mask, pooling, normalize)}
+    head = {}
+    if classifies:
+        kept = random_model.DTYPES[said["torch_dtype"]]
+        head = {name: p.to(kept).float() for name, p in bert.random_head(said, torch.Generator().manual_seed(seed + 2)).items()}
+        expected["logits"], expected["scores"] = bert.classify(said, head, states, mask)
+    save_json(fields(said), folder, "config.json")
+    save_weights(folder, model, said["torch_dtype"], names, head)
+    if steps and not classifies:
         save_steps(folder, pooling, normalize)
-    safetensors.save(os.path.join(folder, "expected.safetensors"),
-                     {"ids": ids, "mask": mask, "types": types, "embeddings": bert.pool(states, mask, pooling, normalize)})
+    safetensors.save(os.path.join(folder, "expected.safetensors"), expected)
 
 
 def add_tokenizer(folder):
@@ -137,7 +164,7 @@ def add_tokenizer(folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True)
-    parser.add_argument("--family", choices=["bert", "roberta", *sorted(random_model.CLASS)], default="bert")
+    parser.add_argument("--family", choices=["bert", "roberta", "distilbert", *sorted(random_model.CLASS)], default="bert")
     parser.add_argument("--dtype", choices=sorted(random_model.DTYPES), default="float32")
     parser.add_argument("--pooling", choices=sorted(MODES), default="mean")
     parser.add_argument("--tokenizer", action="store_true")
@@ -150,7 +177,8 @@ def main():
         key, _, value = pair.partition("=")
         said[key] = json.loads(value)
     torch.set_num_threads(1)
-    write(args.out, said, args.pooling)
+    distil = {"names": distil_name, "fields": distil_fields} if args.family == "distilbert" else {}
+    write(args.out, said, args.pooling, **distil)
 
 
 if __name__ == "__main__":

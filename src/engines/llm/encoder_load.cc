@@ -10,6 +10,7 @@
 #include "engines/llm/cuda/device_bert.h"
 #include "engines/llm/cuda/device_rotary.h"
 #include "engines/llm/encoder/bert.h"
+#include "engines/llm/encoder/classifier.h"
 #include "engines/llm/encoder/encoder_engine.h"
 #include "engines/llm/encoder/encoder_files.h"
 #include "engines/llm/encoder/rotary_encoder.h"
@@ -49,6 +50,7 @@ struct EncoderLoading {
   EncoderFiles files;
   EncoderManners manners;
   std::unique_ptr<ThreadTeam> team;
+  std::optional<ClassifierShape> head;
 };
 
 base::Status read_manners(EncoderLoading& l) {
@@ -73,6 +75,25 @@ base::Status read_manners(EncoderLoading& l) {
   return {};
 }
 
+// The folder of a classifier says nothing of pooling.
+base::Status read_files(EncoderLoading& l) {
+  static const std::string kAuto = "auto";
+  const Parameters& all = l.wanted.parameters;
+  if (!is_classifier(architecture_of(l.config)) || parameter(all, "task", kAuto) == "embed") {
+    auto files = read_encoder_files(l.folder);
+    if (!files) return files.error();
+    l.files = *files;
+    return read_manners(l);
+  }
+  for (const char* name : {"pooling", "normalize"})
+    if (const std::string& value = parameter(all, name, kAuto); value != "auto")
+      return wrong(name, value, "auto of a classifier, which gives no embeddings,");
+  auto head = parse_classifier(l.config);
+  if (!head) return head.error();
+  l.head = std::move(*head);
+  return {};
+}
+
 uint32_t length_of(const EncoderLoading& l, uint32_t most) {
   if (l.options.max_length > 0) return std::min(l.options.max_length, most);
   return std::min(l.files.max_length.value_or(most), most);
@@ -80,6 +101,15 @@ uint32_t length_of(const EncoderLoading& l, uint32_t most) {
 
 WeightFormat form_of(const EncoderLoading& l, const Store& store) {
   return l.options.form.value_or(exact_form(store.usual_form()));
+}
+
+base::Status load_head(EncoderLoading& l, uint32_t hidden, const Store& store) {
+  if (!l.head) return {};
+  l.manners.pooling = l.head->pooling;
+  auto head = Classifier::load(*std::move(l.head), hidden, store);
+  if (!head) return head.error();
+  l.manners.classifier = *std::move(head);
+  return {};
 }
 
 // A device that was lost begins anew.
@@ -111,6 +141,7 @@ base::Result<std::unique_ptr<Encoder>> load_bert(EncoderLoading& l) {
   l.manners.pad_id = shape->pad_id;
   auto store = Store::open(l.folder);
   if (!store) return store.error();
+  if (auto s = load_head(l, shape->hidden, *store); !s.ok()) return s;
   auto device = cuda::choose_device(
       l.options, l.place.devices, l.wanted.name,
       [&](const auto& on, const auto& kernels) { return cuda::DeviceBert::check(*shape, on, kernels); });
@@ -159,6 +190,7 @@ base::Result<std::unique_ptr<Encoder>> load_rotary(EncoderLoading& l) {
   shape->vision.reset();
   auto store = Store::open(l.folder);
   if (!store) return store.error();
+  if (auto s = load_head(l, shape->hidden, *store); !s.ok()) return s;
   EncoderLimits limits{shape->vocabulary,   0, shape->hidden, length_of(l, shape->max_length), 0, 0,
                        Places::kAmongTokens};
   limits.pack_tokens = EncoderLimits::taken(std::max(limits.max_length, l.options.policy.step_tokens));
@@ -196,13 +228,13 @@ base::Result<bool> is_encoder(const Folder& folder, std::string_view config_json
   if (task == "embed" || task == "generate") return task == "embed";
   if (task != "auto") return wrong("task", task, "auto, embed or generate");
   std::string architecture = architecture_of(config_json);
-  for (const char* head :
-       {"ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice"})
+  if (is_classifier(architecture)) return true;
+  for (const char* head : {"ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice"})
     if (architecture.ends_with(head))
       return base::failure(base::Code::kUnimplemented,
                            "config.json: 'architectures' is " + base::presentable(architecture, 200) +
-                               ", and the head of a classifier or reranker is not served; the parameter task: embed "
-                               "serves the encoder below it, for embeddings");
+                               ", whose head is not served; the parameter task: embed serves the encoder below "
+                               "it, for embeddings");
   if (is_bert(architecture)) return true;
   if (!architecture.ends_with("Model") && !architecture.ends_with("ForCausalLM")) return false;
   auto modules = folder.read_if_there("modules.json", kMaxEncoderConfig);
@@ -215,11 +247,8 @@ base::Result<bool> is_encoder(const Folder& folder, std::string_view config_json
 base::Result<std::unique_ptr<sched::Engine>> load_encoder(const msg::ModelSpec& wanted, const Options& options,
                                                           const Folder& folder, std::string_view config_json,
                                                           const Place& place) {
-  EncoderLoading l{wanted, options, folder, config_json, place, {}, {}, nullptr};
-  auto files = read_encoder_files(folder);
-  if (!files) return files.error();
-  l.files = *files;
-  if (auto s = read_manners(l); !s.ok()) return s;
+  EncoderLoading l{wanted, options, folder, config_json, place, {}, {}, nullptr, {}};
+  if (auto s = read_files(l); !s.ok()) return s;
   auto processor = read_processor(l);
   if (!processor) return processor.error();
   l.team = std::make_unique<ThreadTeam>(options.threads, options.cores);
@@ -229,14 +258,15 @@ base::Result<std::unique_ptr<sched::Engine>> load_encoder(const msg::ModelSpec& 
   auto text = std::make_shared<msg::TextSpec>();
   text->max_length = limits.max_length, text->vocabulary = limits.vocabulary, text->hidden_size = limits.hidden;
   text->normalized = l.manners.scale == Scale::kLengthOne;
+  if (l.manners.classifier) text->labels = uint32_t(l.manners.classifier->shape().labels.size());
   text->codec = std::move(*processor);
   msg::ModelSpec spec = wanted;
   spec.engine = "llm";
   if (spec.platform.empty()) spec.platform = "weir_llm";
   if (spec.max_batch == 0) spec.max_batch = UINT32_MAX;
   spec.encoder = std::move(text);
-  describe_encoder(limits, spec);
-  return make_encoder_engine(std::move(spec), std::move(*encoder), l.manners);
+  describe_encoder(limits, l.manners, spec);
+  return make_encoder_engine(std::move(spec), std::move(*encoder), std::move(l.manners));
 }
 
 }  // namespace weir::llm

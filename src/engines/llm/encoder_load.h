@@ -1,9 +1,9 @@
 // Loading an encoder: a Hugging Face folder becomes an Engine of tensors (encoder_engine.h).
 //
 // Parameters of model.yaml: threads, dtype, kernels, device, graphs, step_tokens (512: of one pack), max_length as for
-// models of tokens; task (auto; embed or generate for folders that are good for both), pooling (auto: as the folder
-// says; mean, cls, last), normalize (auto; on, off), tokenizer (on; off: only ids are taken, for tokenizers that are
-// not known here).
+// models of tokens; task (auto; embed or generate for folders that are good for both, embed also for the encoder below
+// a classifier's head), pooling (auto: as the folder says; mean, cls, last), normalize (auto; on, off), tokenizer (on;
+// off: only ids are taken, for tokenizers that are not known here).
 #pragma once
 
 #include <map>
@@ -19,8 +19,9 @@
 
 namespace weir::llm {
 
-// Whether a folder is an encoder: of BERT's family, a model without its output matrix, one whose positions see each
-// other in both directions, or one that sentence-transformers has saved; unless `task` says. Errors: INVALID_ARGUMENT.
+// Whether a folder is an encoder: of BERT's family, a sequence classifier, a model without its output matrix, one whose
+// positions see each other in both directions, or one that sentence-transformers has saved; unless `task` says. Errors:
+// INVALID_ARGUMENT.
 base::Result<bool> is_encoder(const Folder& folder, std::string_view config_json,
                               const std::map<std::string, std::string>& parameters);
 

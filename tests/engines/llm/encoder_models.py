@@ -18,6 +18,11 @@ def bare(name):
     return name[len("model."):] if name.startswith("model.") else name
 
 
+def labels(*names):
+    return {"id2label": {str(i): name for i, name in enumerate(names)}}
+
+
+DISTIL = {"names": random_encoder.distil_name, "fields": random_encoder.distil_fields}
 # name: family, dtype, what config.json says beside the usual, what write() is told
 CASES = {
     "bert": ("bert", "float32", {}, {}),
@@ -28,6 +33,17 @@ CASES = {
     "both": ("llama", "float32", {"architectures": ["LlamaModel"], "use_bidirectional_attention": True}, {"names": bare, "steps": False, "normalize": False}),
     "causal": ("qwen3", "float32", {"tie_word_embeddings": True}, {"pooling": "last"}),
     "both_bf16": ("llama", "bfloat16", {"use_bidirectional_attention": True, "hidden_size": 128, "num_key_value_heads": 4}, {}),
+    "distil": ("distilbert", "float32", {}, DISTIL),
+    "rerank": ("bert", "float32", {"architectures": ["BertForSequenceClassification"], **labels("LABEL_0")}, {"names": lambda name: "bert." + name}),
+    "raw": ("bert", "float32", {"architectures": ["BertForSequenceClassification"], **labels("LABEL_0"),
+                                "sbert_ce_default_activation_function": "torch.nn.modules.linear.Identity"}, {"names": lambda name: "bert." + name}),
+    "classes": ("roberta", "float32", {"architectures": ["XLMRobertaForSequenceClassification"], **labels("bad", "so-so", "good")},
+                {"names": lambda name: "roberta." + name}),
+    "moods": ("distilbert", "float32", {"architectures": ["DistilBertForSequenceClassification"], "problem_type": "multi_label_classification",
+                                        **labels("glad", "sad", "mad", "calm")}, DISTIL),
+    "judge": ("qwen3", "float32", {"architectures": ["Qwen3ForSequenceClassification"], "tie_word_embeddings": True, **labels("no", "yes")}, {}),
+    "rerank_bf16": ("bert", "bfloat16", {"architectures": ["BertForSequenceClassification"], "hidden_size": 128, "num_attention_heads": 2,
+                                         "intermediate_size": 256, **labels("LABEL_0")}, {}),
 }
 
 

@@ -57,14 +57,15 @@ class BertUpload {
   }
 
   // Queries, keys and values one below the other, every head followed by zeros up to `dim`.
-  void heads(const std::string& self, uint32_t dim, DeviceBertLayer& layer) {
+  void heads(const std::string& layer_name, uint32_t dim, DeviceBertLayer& layer) {
     const uint32_t hidden = shape_.hidden, own = shape_.head_dim();
     std::vector<Bf16> weight(size_t(3) * shape_.heads * dim * hidden, 0);
     std::vector<float> bias(size_t(3) * shape_.heads * dim, 0);
     size_t part = 0;
-    for (const char* name : {"query", "key", "value"}) {
-      auto w = narrowed(floats(self + name + ".weight", {hidden, hidden}));
-      auto b = floats(self + name + ".bias", {hidden});
+    for (std::string_view name : {shape_.names.query, shape_.names.key, shape_.names.value}) {
+      const std::string projection = layer_name + std::string(name);
+      auto w = narrowed(floats(projection + ".weight", {hidden, hidden}));
+      auto b = floats(projection + ".bias", {hidden});
       for (uint32_t head = 0; head < shape_.heads && status.ok(); ++head) {
         const size_t to = (part * shape_.heads + head) * dim;
         std::copy_n(w.begin() + ptrdiff_t(size_t(head) * own * hidden), size_t(own) * hidden,
@@ -126,17 +127,18 @@ base::Result<DeviceBertWeights> load_device_bert(const BertShape& s, const Store
   if (s.types > 0) w.types = load.send(load.floats(embeddings + "token_type_embeddings.weight", {s.types, s.hidden}));
   w.norm = load.norm(embeddings + "LayerNorm");
   for (uint32_t i = 0; i < s.layers && load.status.ok(); ++i) {
-    const std::string layer = root + "encoder.layer." + std::to_string(i) + ".", output = layer + "attention.output.";
+    const std::string layer = root + std::string(s.names.layers) + std::to_string(i) + ".";
+    auto named = [&](std::string_view part, const char* array) { return layer + std::string(part) + array; };
     DeviceBertLayer& to = w.layers.emplace_back();
-    load.heads(layer + "attention.self.", w.head_dim, to);
-    to.out = load.mix(output + "dense.weight", w.head_dim);
-    to.out_bias = load.vector(output + "dense.bias", s.hidden);
-    to.attention_norm = load.norm(output + "LayerNorm");
-    to.up = load.matrix(layer + "intermediate.dense.weight", s.intermediate, s.hidden);
-    to.up_bias = load.vector(layer + "intermediate.dense.bias", s.intermediate);
-    to.down = load.matrix(layer + "output.dense.weight", s.hidden, s.intermediate);
-    to.down_bias = load.vector(layer + "output.dense.bias", s.hidden);
-    to.norm = load.norm(layer + "output.LayerNorm");
+    load.heads(layer, w.head_dim, to);
+    to.out = load.mix(named(s.names.out, ".weight"), w.head_dim);
+    to.out_bias = load.vector(named(s.names.out, ".bias"), s.hidden);
+    to.attention_norm = load.norm(named(s.names.attention_norm, ""));
+    to.up = load.matrix(named(s.names.up, ".weight"), s.intermediate, s.hidden);
+    to.up_bias = load.vector(named(s.names.up, ".bias"), s.intermediate);
+    to.down = load.matrix(named(s.names.down, ".weight"), s.hidden, s.intermediate);
+    to.down_bias = load.vector(named(s.names.down, ".bias"), s.hidden);
+    to.norm = load.norm(named(s.names.norm, ""));
   }
   if (!load.status.ok()) return load.status;
   w.memory = std::move(load.memory);

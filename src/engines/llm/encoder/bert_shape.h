@@ -1,5 +1,6 @@
-// BertShape: what config.json says of an encoder of BERT's family (arXiv 1810.04805), RoBERTa's (1907.11692) with it:
-// learned positions, attention in both directions, norms behind the sums.
+// BertShape: what config.json says of an encoder of BERT's family (arXiv 1810.04805), RoBERTa (1907.11692) and
+// DistilBERT (1910.01108, which has no token types, and other names for all fields and weights) with it: learned
+// positions, attention in both directions, norms behind the sums.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +13,18 @@
 
 namespace weir::llm {
 
+// Names that a family gives to the parts of a layer.
+struct BertNames {
+  std::string_view layers = "encoder.layer.", query = "attention.self.query", key = "attention.self.key",
+                   value = "attention.self.value", out = "attention.output.dense",
+                   attention_norm = "attention.output.LayerNorm", up = "intermediate.dense", down = "output.dense",
+                   norm = "output.LayerNorm";
+};
+
 struct BertShape {
   enum class Curve : uint8_t { kGelu, kGeluTanh };
   std::string outer;  // what weights are called before "embeddings" and "encoder" when there is a head: "bert."
+  BertNames names;
   uint32_t vocabulary = 0, hidden = 0, layers = 0, heads = 0, intermediate = 0;
   uint32_t positions = 0, types = 0;
   uint32_t first_position = 0;     // RoBERTa counts tokens from behind its pad id, BERT places from 0

@@ -16,14 +16,16 @@ LayerNorm read_norm(const std::string& name, uint32_t n, const Store& store, Par
 BertLayer read_layer(const BertShape& s, const std::string& prefix, const Store& store, ParameterReader& load) {
   constexpr auto kBias = ParameterReader::Bias::kYes;
   const uint32_t h = s.hidden;
-  const std::string self = prefix + "attention.self.", output = prefix + "attention.output.";
+  const BertNames& names = s.names;
+  auto named = [&](std::string_view part) { return prefix + std::string(part); };
   BertLayer layer;
-  layer.qkv = load.matrix(3 * h, h, {{self + "query", h}, {self + "key", h, h}, {self + "value", h, 2 * h}}, kBias);
-  layer.out = load.matrix(h, h, {{output + "dense", h}}, kBias);
-  layer.attention_norm = read_norm(output + "LayerNorm", h, store, load);
-  layer.up = load.matrix(s.intermediate, h, {{prefix + "intermediate.dense", s.intermediate}}, kBias);
-  layer.down = load.matrix(h, s.intermediate, {{prefix + "output.dense", h}}, kBias);
-  layer.norm = read_norm(prefix + "output.LayerNorm", h, store, load);
+  layer.qkv =
+      load.matrix(3 * h, h, {{named(names.query), h}, {named(names.key), h, h}, {named(names.value), h, 2 * h}}, kBias);
+  layer.out = load.matrix(h, h, {{named(names.out), h}}, kBias);
+  layer.attention_norm = read_norm(named(names.attention_norm), h, store, load);
+  layer.up = load.matrix(s.intermediate, h, {{named(names.up), s.intermediate}}, kBias);
+  layer.down = load.matrix(h, s.intermediate, {{named(names.down), h}}, kBias);
+  layer.norm = read_norm(named(names.norm), h, store, load);
   return layer;
 }
 
@@ -62,7 +64,7 @@ base::Result<BertWeights> load_bert_weights(const BertShape& s, const Store& sto
   if (s.types > 0) w.types = load.floats(embeddings + "token_type_embeddings.weight", {s.types, s.hidden});
   w.norm = read_norm(embeddings + "LayerNorm", s.hidden, store, load);
   for (uint32_t i = 0; i < s.layers && load.status().ok(); ++i)
-    w.layers.push_back(read_layer(s, root + "encoder.layer." + std::to_string(i) + ".", store, load));
+    w.layers.push_back(read_layer(s, root + std::string(s.names.layers) + std::to_string(i) + ".", store, load));
   if (!load.status().ok()) return load.status();
   return w;
 }

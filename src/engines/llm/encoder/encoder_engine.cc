@@ -38,7 +38,12 @@ class Numbers {
 class EncoderEngine final : public sched::Engine {
  public:
   EncoderEngine(msg::ModelSpec spec, std::unique_ptr<Encoder> encoder, EncoderManners manners)
-      : spec_(std::move(spec)), encoder_(std::move(encoder)), limits_(encoder_->limits()), manners_(manners) {}
+      : spec_(std::move(spec)),
+        encoder_(std::move(encoder)),
+        limits_(encoder_->limits()),
+        manners_(std::move(manners)),
+        width_(manners_.classifier ? uint32_t(manners_.classifier->shape().labels.size()) : limits_.hidden),
+        state_(manners_.classifier ? limits_.hidden : 0) {}
 
   const msg::ModelSpec& spec() const override { return spec_; }
   Status step(sched::Batch& batch) override;
@@ -48,16 +53,20 @@ class EncoderEngine final : public sched::Engine {
   Status read_call(const msg::Call& call);
   Status read_row(size_t begin, size_t end, const Numbers& ids, const Numbers& mask, const Numbers& types);
   Status flush();
+  void finish(const Pack::Text& text, float* out);
 
   const msg::ModelSpec spec_;
   const std::unique_ptr<Encoder> encoder_;
   const EncoderLimits& limits_;
   const EncoderManners manners_;
+  const uint32_t width_;      // floats of a row of each output
+  std::vector<float> state_;  // that a classifier looks at
 
   // Arrays of one step.
   Pack pack_;
   uint32_t taken_ = 0;                  // of limits_.pack_tokens
   std::vector<float*> to_;              // per text of the pack
+  ptrdiff_t logits_ = 0;                // of a classifier: how far behind its scores a row's logits are
   std::vector<Pack::Text> call_texts_;  // of the Call that is read
   Pack call_;                           // its tokens; positions and types as in the pack
 };
@@ -66,9 +75,10 @@ class EncoderEngine final : public sched::Engine {
 Status EncoderEngine::step(sched::Batch& batch) {
   int64_t rows = 0;
   for (const auto* call : batch.calls) rows += rows_of(*call);
-  const size_t bytes = size_t(rows) * limits_.hidden * sizeof(float);
-  base::Block out(base::heap_slab(bytes));
-  std::memset(out.data(), 0, bytes);
+  const size_t bytes = size_t(rows) * width_ * sizeof(float), outputs = spec_.outputs.size();
+  base::Block out(base::heap_slab(outputs * bytes));
+  std::memset(out.data(), 0, outputs * bytes);
+  logits_ = ptrdiff_t(rows) * width_;
   auto* row = reinterpret_cast<float*>(out.data());
   pack_.clear(), to_.clear();
   taken_ = 0;
@@ -77,7 +87,7 @@ Status EncoderEngine::step(sched::Batch& batch) {
     if (!status.ok()) {
       if (batch.failures.empty()) batch.failures.resize(batch.calls.size());
       batch.failures[c] = std::move(status);
-      row += rows_of(*batch.calls[c]) * limits_.hidden;
+      row += rows_of(*batch.calls[c]) * width_;
       continue;
     }
     for (const auto& text : call_.texts) {
@@ -90,24 +100,31 @@ Status EncoderEngine::step(sched::Batch& batch) {
       };
       append(call_.ids, pack_.ids), append(call_.positions, pack_.positions), append(call_.types, pack_.types);
       taken_ += takes;
-      to_.push_back(std::exchange(row, row + limits_.hidden));
+      to_.push_back(std::exchange(row, row + width_));
     }
   }
   if (auto s = flush(); !s.ok()) return s;
-  out.resize(bytes);
-  batch.outputs.resize(1);
-  batch.outputs[0] = {spec_.outputs[0].name, msg::DType::kFp32, {rows, int64_t(limits_.hidden)}, out.freeze()};
+  out.resize(outputs * bytes);
+  const base::Bytes all = out.freeze();
+  batch.outputs.resize(outputs);
+  for (size_t i = 0; i < outputs; ++i)
+    batch.outputs[i] = {spec_.outputs[i].name, msg::DType::kFp32, {rows, int64_t(width_)}, all.slice(i * bytes, bytes)};
   return {};
 }
 
 Status EncoderEngine::flush() {
   if (pack_.texts.empty()) return {};
   if (auto s = encoder_->run(pack_); !s.ok()) return s;
-  for (size_t t = 0; t < pack_.texts.size(); ++t)
-    embed(*encoder_, pack_.texts[t], manners_.pooling, manners_.scale, to_[t]);
+  for (size_t t = 0; t < pack_.texts.size(); ++t) finish(pack_.texts[t], to_[t]);
   pack_.clear(), to_.clear();
   taken_ = 0;
   return {};
+}
+
+void EncoderEngine::finish(const Pack::Text& text, float* out) {
+  if (!manners_.classifier) return embed(*encoder_, text, manners_.pooling, manners_.scale, out);
+  embed(*encoder_, text, manners_.pooling, Scale::kAsItIs, state_.data());
+  manners_.classifier->run(state_, out, out + logits_);
 }
 
 Status EncoderEngine::read_call(const msg::Call& call) {
@@ -154,7 +171,7 @@ Status EncoderEngine::read_row(size_t begin, size_t end, const Numbers& ids, con
 
 }  // namespace
 
-void describe_encoder(const EncoderLimits& limits, msg::ModelSpec& spec) {
+void describe_encoder(const EncoderLimits& limits, const EncoderManners& manners, msg::ModelSpec& spec) {
   auto input = [](const char* name, bool optional) {
     msg::TensorSpec out{name, msg::DType::kInt64, {-1}, optional, {}};
     out.also = msg::DType::kInt32;
@@ -162,13 +179,19 @@ void describe_encoder(const EncoderLimits& limits, msg::ModelSpec& spec) {
   };
   spec.inputs = {input("input_ids", false), input("attention_mask", true)};
   if (limits.types > 0) spec.inputs.push_back(input("token_type_ids", true));
-  spec.outputs = {{"sentence_embedding", msg::DType::kFp32, {int64_t(limits.hidden)}, false, {}}};
+  if (manners.classifier) {
+    const auto& labels = manners.classifier->shape().labels;
+    spec.outputs = {{"scores", msg::DType::kFp32, {int64_t(labels.size())}, false, labels},
+                    {"logits", msg::DType::kFp32, {int64_t(labels.size())}, false, labels}};
+  } else {
+    spec.outputs = {{"sentence_embedding", msg::DType::kFp32, {int64_t(limits.hidden)}, false, {}}};
+  }
   spec.ragged = true;
 }
 
 std::unique_ptr<sched::Engine> make_encoder_engine(msg::ModelSpec spec, std::unique_ptr<Encoder> encoder,
                                                    EncoderManners manners) {
-  return std::make_unique<EncoderEngine>(std::move(spec), std::move(encoder), manners);
+  return std::make_unique<EncoderEngine>(std::move(spec), std::move(encoder), std::move(manners));
 }
 
 }  // namespace weir::llm

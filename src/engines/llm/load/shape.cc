@@ -21,14 +21,15 @@ std::string architecture(ConfigFields& f, bool& encoder) {
   if (f.has("architectures") && f["architectures"].is_array() && f["architectures"].size() == 1 &&
       f["architectures"][0].is_string())
     found = f["architectures"][0].get<std::string>();
-  // The model without its output matrix is called LlamaModel.
-  if (found.ends_with("Model")) encoder = true, found = found.substr(0, found.size() - 5) + "ForCausalLM";
+  // The model without its output matrix is called LlamaModel; with a classifier's, LlamaForSequenceClassification.
+  for (std::string_view head : {"Model", "ForSequenceClassification"})
+    if (found.ends_with(head)) encoder = true, found = found.substr(0, found.size() - head.size()) + "ForCausalLM";
   if (found != kLlama && found != kMistral && found != kQwen2 && found != kQwen3)
     f.fail("architectures",
            (f.has("architectures") ? "is " + base::presentable(f["architectures"].dump().substr(0, 200), 200)
                                    : std::string("is missing")) +
                "; known here are LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, BertModel, "
-               "RobertaModel, XLMRobertaModel",
+               "RobertaModel, XLMRobertaModel, DistilBertModel, and these ForSequenceClassification",
            base::Code::kUnimplemented);
   return found;
 }

@@ -66,9 +66,9 @@ TEST_F(EncoderFolder, ALinkedFolderIsNotFollowed) {
   EXPECT_EQ(refusal(), "'1_Pooling' is a link");
 }
 
-TEST_F(EncoderFolder, AClassifierIsNoEncoderUnlessItIsAskedToBe) {
-  for (const char* name : {"BertForSequenceClassification", "XLMRobertaForSequenceClassification",
-                           "Qwen3ForSequenceClassification", "RobertaForTokenClassification"}) {
+TEST_F(EncoderFolder, AHeadThatIsNotServedIsNamedUnlessTheEncoderIsAskedFor) {
+  for (const char* name :
+       {"BertForMultipleChoice", "XLMRobertaForQuestionAnswering", "RobertaForTokenClassification"}) {
     const std::string config = R"({"architectures":[")" + std::string(name) + "\"]}";
     auto read = is_encoder(*Folder::open(path), config, {});
     ASSERT_FALSE(bool(read)) << name;
@@ -76,7 +76,8 @@ TEST_F(EncoderFolder, AClassifierIsNoEncoderUnlessItIsAskedToBe) {
     EXPECT_NE(read.error().text.find("task: embed"), std::string::npos);
     EXPECT_TRUE(*is_encoder(*Folder::open(path), config, {{"task", "embed"}}));
   }
-  EXPECT_TRUE(*is_encoder(*Folder::open(path), R"({"architectures":["BertForMaskedLM"]})", {}));
+  for (const char* name : {"BertForMaskedLM", "BertForSequenceClassification", "Qwen3ForSequenceClassification"})
+    EXPECT_TRUE(*is_encoder(*Folder::open(path), R"({"architectures":[")" + std::string(name) + "\"]}", {})) << name;
 }
 
 TEST(BertShapes, WhatIsWrongIsNamed) {

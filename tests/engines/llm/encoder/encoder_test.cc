@@ -124,7 +124,8 @@ void expect_embeddings(const std::string& name, double tolerance, Settings setti
 }
 
 TEST_F(Encoders, EmbeddingsAreTheReferencesInFloat32) {
-  for (auto* name : {"bert", "odd", "roberta", "both", "causal"}) expect_embeddings(name, 1e-4, {{"dtype", "float32"}});
+  for (auto* name : {"bert", "odd", "roberta", "both", "causal", "distil"})
+    expect_embeddings(name, 1e-4, {{"dtype", "float32"}});
 }
 
 TEST_F(Encoders, EmbeddingsAreTheReferencesInBfloat16) {
@@ -320,6 +321,66 @@ TEST_F(Encoders, RowsOfDifferentLengthsShareABatch) {
     EXPECT_TRUE(std::holds_alternative<msg::Outputs>(mail.event.what));
     EXPECT_EQ(mail.call->times.batch_rows, rows.count);
   }
+}
+
+// ---- Classifiers and rerankers
+
+void expect_scores(const std::string& name, double tolerance, Settings settings = {}) {
+  Rows rows(name);
+  auto engine = engine_of(name, settings);
+  ASSERT_TRUE(engine);
+  const uint32_t labels = engine->spec().encoder->labels;
+  ASSERT_GT(labels, 0u);
+  msg::Call call;
+  rows.fill(call);
+  auto batch = run(*engine, {&call});
+  ASSERT_EQ(batch.outputs.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    const msg::Tensor& tensor = batch.outputs[i];
+    EXPECT_EQ(tensor.name, i == 0 ? "scores" : "logits");
+    ASSERT_EQ(tensor.shape, (msg::Shape{rows.count, labels}));
+    auto expected = rows.expected.floats(tensor.name);
+    std::vector<float> given(expected.size());
+    std::memcpy(given.data(), tensor.data.data(), tensor.data.size());
+    for (size_t at = 0; at < given.size(); ++at)
+      EXPECT_NEAR(given[at], expected[at], tolerance * std::max(1.0f, std::abs(expected[at]))) << name << " " << at;
+  }
+}
+
+TEST_F(Encoders, ScoresOfClassifiersAreTheReferences) {
+  for (auto* name : {"rerank", "raw", "classes", "moods", "judge"}) expect_scores(name, 1e-4, {{"dtype", "float32"}});
+  expect_scores("rerank_bf16", 3e-2);
+}
+
+TEST_F(Encoders, ScoresOnADeviceAreTheReferencesToo) {
+  for (auto* name : {"rerank", "classes", "moods", "judge", "rerank_bf16"})
+    expect_scores(name, 8e-2, {{"device", "host"}});
+}
+
+TEST_F(Encoders, ScoresDoNotDependOnCompany) {
+  Rows rows("classes");
+  auto engine = engine_of("classes");
+  msg::Call padded;
+  rows.fill(padded);
+  const auto all = floats_of(run(*engine, {&padded}));
+  for (uint32_t r = 0; r < rows.count; ++r) {
+    msg::Call one;
+    rows.fill(one, r);
+    auto alone = floats_of(run(*engine, {&one}));
+    ASSERT_EQ(alone.size(), 3u);
+    EXPECT_EQ(std::memcmp(alone.data(), all.data() + r * 3, 12), 0) << r;
+  }
+}
+
+TEST_F(Encoders, AClassifierSaysItsLabels) {
+  auto engine = engine_of("classes");
+  const msg::ModelSpec& spec = engine->spec();
+  EXPECT_EQ(spec.outputs.at(0).labels, (std::vector<std::string>{"bad", "so-so", "good"}));
+  EXPECT_EQ(spec.encoder->labels, 3u);
+  auto below = engine_of("classes", {{"task", "embed"}});
+  EXPECT_EQ(below->spec().encoder->labels, 0u);
+  EXPECT_EQ(below->spec().outputs.at(0).name, "sentence_embedding");
+  EXPECT_EQ(try_load(encoders() + "/classes", {{"pooling", "mean"}}).error().code, base::Code::kInvalidArgument);
 }
 
 }  // namespace
