@@ -29,6 +29,8 @@ CHAT = {'model': MODEL, 'messages': [{'role': 'user', 'content': 'hi'}]}
 BODIES = {
     '/v1/chat/completions': CHAT, '/v1/completions': {'model': MODEL, 'prompt': 'a'},
     '/v1/responses': {'model': MODEL, 'input': 'a'},
+    **{path: {'model': MODEL, 'query': 'a', 'documents': ['b']} for path in ('/rerank', '/v1/rerank', '/v2/rerank')},
+    **{path: {'model': MODEL, 'text_1': 'a', 'text_2': 'b'} for path in ('/score', '/v1/score')}, '/classify': {'model': MODEL, 'input': 'a'},
     '/v1/embeddings': {'model': MODEL, 'input': 'a'}, '/tokenize': {'model': MODEL, 'prompt': 'a'},
     '/detokenize': {'model': MODEL, 'tokens': [1]},
     '/api/chat': CHAT, '/api/generate': {'model': MODEL, 'prompt': 'a', 'stream': False}, '/api/embed': {'model': MODEL, 'input': 'a'},

@@ -93,6 +93,19 @@ inline msg::ModelSpec encoder_spec(std::string name, uint32_t max_length = 200) 
   return spec;
 }
 
+// A classifier or reranker of these labels.
+inline msg::ModelSpec classifier_spec(std::string name, std::vector<std::string> labels) {
+  msg::ModelSpec spec = encoder_spec(std::move(name), 20);
+  auto encoder = std::make_shared<msg::TextSpec>(*spec.encoder);
+  encoder->labels = uint32_t(labels.size()), encoder->normalized = false;
+  spec.encoder = std::move(encoder);
+  spec.inputs.push_back({"token_type_ids", msg::DType::kInt64, {-1}, true, {}});
+  const auto count = int64_t(labels.size());
+  spec.outputs = {{"scores", msg::DType::kFp32, {count}, false, labels},
+                  {"logits", msg::DType::kFp32, {count}, false, labels}};
+  return spec;
+}
+
 // The prompt of a Call as text; special tokens as they are spelled.
 inline std::string prompt_of(const msg::Call& call) {
   const auto& g = *call.generation;

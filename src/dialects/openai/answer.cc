@@ -275,10 +275,7 @@ std::string Answer::new_id() {
   return random_id(24);
 }
 
-std::string Answer::random_id(size_t digits) {
-  uint64_t random[2] = {state_.bus.env().random(), state_.bus.env().random()};
-  return base::hex({reinterpret_cast<const char*>(random), sizeof random}).substr(0, digits);
-}
+std::string Answer::random_id(size_t digits) { return openai::random_id(state_.bus, digits); }
 
 // Mistral's templates take ids of nine letters and digits alone.
 std::string Answer::call_id() {

@@ -20,7 +20,10 @@ void begin_model(std::string& out, const OpenAiState& state, const msg::ModelSpe
 
 void write_text(std::string& out, const msg::TextSpec& text) {
   out += ",\"max_model_len\":" + std::to_string(text.max_length);
-  out += ",\"embedding_size\":" + std::to_string(text.hidden_size);
+  if (text.labels > 0)
+    out += ",\"labels\":" + std::to_string(text.labels);
+  else
+    out += ",\"embedding_size\":" + std::to_string(text.hidden_size);
   out += text.vision ? ",\"images\":true" : ",\"images\":false";
   if (text.concepts.empty()) return;
   out += ",\"readouts\":{\"layers\":[";

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/encoding.h"
 #include "base/sip_hash.h"
 #include "dialects/openai/answer.h"
 #include "dialects/openai/anthropic/anthropic.h"
@@ -10,6 +11,7 @@
 #include "dialects/openai/ollama/ollama.h"
 #include "dialects/openai/reading.h"
 #include "dialects/openai/responses/responses.h"
+#include "dialects/openai/scores/scores.h"
 #include "dialects/openai/task.h"
 #include "marshal/encoder.h"
 #include "marshal/json_tensor.h"
@@ -77,6 +79,8 @@ constexpr Row kUnderPrefix[] = {
     {"POST", "/chat/completions", chat_completions, Permission::kInfer},
     {"POST", "/completions", completions, Permission::kInfer},
     {"POST", "/embeddings", embeddings, Permission::kInfer},
+    {"POST", "/rerank", scores::rerank, Permission::kInfer},
+    {"POST", "/score", scores::score, Permission::kInfer},
     {"POST", "/responses", responses::create, Permission::kInfer},
     {"GET", "/responses/{response}", responses::show, Permission::kInfer},
     {"DELETE", "/responses/{response}", responses::forget, Permission::kInfer},
@@ -103,10 +107,17 @@ constexpr Row kAnthropicRows[] = {
     {"POST", "/v1/messages/count_tokens", anthropic::count_tokens, Permission::kInfer},
 };
 constexpr Row kAtRoot[] = {
-    {"POST", "/tokenize", tokenize, Permission::kInfer}, {"POST", "/detokenize", detokenize, Permission::kInfer},
-    {"GET", "/load", load, Permission::kMetrics},        {"GET", "/version", version, Permission::kHealth},
-    {"GET", "/health", health, Permission::kHealth},     {"GET", "/ping", health, Permission::kHealth},
+    {"POST", "/tokenize", tokenize, Permission::kInfer},
+    {"POST", "/detokenize", detokenize, Permission::kInfer},
+    {"GET", "/load", load, Permission::kMetrics},
+    {"GET", "/version", version, Permission::kHealth},
+    {"GET", "/health", health, Permission::kHealth},
+    {"GET", "/ping", health, Permission::kHealth},
     {"POST", "/ping", health, Permission::kHealth},
+    {"POST", "/rerank", scores::rerank, Permission::kInfer},
+    {"POST", "/v2/rerank", scores::cohere_rerank, Permission::kInfer},
+    {"POST", "/score", scores::score, Permission::kInfer},
+    {"POST", "/classify", scores::classify, Permission::kInfer},
 };
 
 }  // namespace
@@ -139,6 +150,11 @@ Found find_model(OpenAiState& state, Exchange& exchange, std::string_view name, 
 }
 
 uint64_t cache_salt(std::string_view salt) { return salt.empty() ? 0 : base::hash64(base::process_key(), salt) | 1; }
+
+std::string random_id(bus::Bus& bus, size_t digits) {
+  uint64_t random[2] = {bus.env().random(), bus.env().random()};
+  return base::hex({reinterpret_cast<const char*>(random), sizeof random}).substr(0, digits);
+}
 
 void add_timing(const Exchange& exchange, wire::Fields& fields) {
   auto took = std::chrono::duration_cast<std::chrono::milliseconds>(exchange.record().took(exchange.now()));
@@ -174,6 +190,7 @@ Openai::Openai(bus::Bus& bus, wire::Router& router, Load& load, Options options)
     router.error_form(prefix, respond_status);
   }
   for (const Row& row : kAtRoot) parts_->add(router, "", row);
+  for (const char* path : {"/rerank", "/v2/rerank", "/score", "/classify"}) router.error_form(path, respond_status);
   for (const Row& row : kOllamaRows) parts_->add(router, "", row, kOllama);
   router.error_form("/api", respond_ollama_status);
   for (const Row& row : kAnthropicRows) parts_->add(router, "", row, kAnthropic);

@@ -1,6 +1,7 @@
 // Openai: the OpenAI API's text endpoints over HTTP, with what vLLM's clients add. One per shard, used on its thread.
 //
 //   POST {prefix}/chat/completions, {prefix}/completions, {prefix}/embeddings, {prefix}/responses
+//   POST {prefix}/rerank, /rerank, /v2/rerank, {prefix}/score, /score, /classify
 //   GET {prefix}/models[/{id}]     POST /tokenize, /detokenize     GET /version, /health, /ping, /load
 // Reference: platform.openai.com/docs/api-reference, docs.vllm.ai ("OpenAI-Compatible Server"). What is beyond the two
 // is in README.md.

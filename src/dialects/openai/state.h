@@ -35,6 +35,9 @@ const msg::TextSpec* tokens_of(const msg::ModelSpec& spec);
 // Which prompts of one tenant may share cached beginnings: those of the same `salt` text. 0 without one.
 uint64_t cache_salt(std::string_view salt);
 
+// Hexadecimal digits for the id of an answer, at most 32.
+std::string random_id(bus::Bus& bus, size_t digits);
+
 // 200 with a JSON body, and how long it took.
 void respond_json(wire::Exchange& exchange, std::string json);
 // "openai-processing-ms".

@@ -59,7 +59,7 @@ void write_info(std::string& out, const msg::ModelSpec& spec, const msg::TextSpe
   out += ",\"weir.embedding_length\":" + std::to_string(text.hidden_size);
   out += ",\"weir.vocab_size\":" + std::to_string(text.vocabulary) + "},\"capabilities\":[";
   if (!spec.text)
-    out += "\"embedding\"";
+    out += text.labels > 0 ? "" : "\"embedding\"";
   else
     out += text.vision ? R"("completion","vision")" : R"("completion")";
   out += ']';

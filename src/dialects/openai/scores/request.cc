@@ -1,0 +1,157 @@
+#include "dialects/openai/scores/request.h"
+
+#include <limits>
+
+#include "dialects/openai/request.h"
+#include "marshal/field_reader.h"
+#include "marshal/json_cursor.h"
+
+namespace weir::openai::scores {
+namespace {
+
+using marshal::FieldReader;
+using marshal::JsonCursor;
+
+constexpr size_t kMaxNameText = 256, kMaxScoredText = size_t(1) << 30;
+constexpr int64_t kMostInt = std::numeric_limits<int32_t>::max();
+
+class ScoreMembers {
+ public:
+  ScoreMembers(JsonCursor& json, Form form, Request& out) : json_(json), form_(form), out_(out) {}
+
+  ApiError read() {
+    bool good = json_.object([&](std::string_view name) { return member(std::string(name)); }) && json_.finish();
+    if (!good) return {fields_.error(), fields_.param(), {}};
+    return settle();
+  }
+
+ private:
+  bool reranks() const { return form_ == Form::kRerank || form_ == Form::kCohereRerank; }
+
+  bool member(const std::string& name) {
+    bool ok = true;
+    if (name == "model") return fields_.text(name, kMaxNameText, out_.model);
+    if (name == "priority") return fields_.whole(name, 0, std::numeric_limits<uint32_t>::max(), out_.priority);
+    if (name == "request_id") return request_id(name);
+    if (name == "truncate_prompt_tokens") return truncate(name);
+    if (name == "activation" || name == "use_activation") return fields_.flag(name, out_.activation);
+    if (reranks() ? read_rerank(name, ok) : read_texts(name, ok)) return ok;
+    return other(name);
+  }
+
+  bool read_rerank(const std::string& name, bool& ok) {
+    if (name == "query")
+      ok = (out_.first.clear(), one(name, out_.first));
+    else if (name == "documents")
+      ok = list(name, out_.second);
+    else if (name == "top_n")
+      ok = fields_.whole(name, 0, kMostInt, out_.top_n);
+    else if (name == "return_documents")
+      ok = fields_.flag(name, out_.return_documents);
+    else if (name == "max_tokens_per_doc")
+      ok = fields_.whole(name, 1, kMostInt, out_.document_tokens);
+    else if (name == "max_chunks_per_doc")
+      ok = one_chunk(name);
+    else
+      return false;
+    return true;
+  }
+
+  bool read_texts(const std::string& name, bool& ok) {
+    if (form_ == Form::kClassify ? name == "input" : name == "text_1" || name == "queries")
+      ok = list(name, out_.first);
+    else if (form_ == Form::kScore && (name == "text_2" || name == "documents"))
+      ok = list(name, out_.second);
+    else
+      return false;
+    return true;
+  }
+
+  // A text, or a list of them.
+  bool list(const std::string& name, std::vector<std::string>& out) {
+    out.clear();
+    if (json_.peek() != JsonCursor::Kind::kArray) return one(name, out);
+    return json_.array([&] {
+      if (out.size() == kMaxTexts) return fields_.refuse(name, "at most " + std::to_string(kMaxTexts) + " texts");
+      return one(name, out);
+    });
+  }
+
+  // A text, or an object with one. The object's other members are the client's own.
+  bool one(const std::string& name, std::vector<std::string>& out) {
+    if (json_.peek() == JsonCursor::Kind::kString) return fields_.text(name, kMaxScoredText, out.emplace_back());
+    if (json_.peek() != JsonCursor::Kind::kObject || !reranks())
+      return fields_.unexpected(name, reranks() ? "texts, or objects with a text" : "a text, or a list of texts");
+    bool there = false;
+    std::string& text = out.emplace_back();
+    bool good = json_.object([&](std::string_view key) {
+      if (key != "text") return json_.skip();
+      if (json_.peek() != JsonCursor::Kind::kString)
+        return fields_.unexpected(name, "an object whose text is a string");
+      return there = true, fields_.text(name, kMaxScoredText, text);
+    });
+    return good && (there || fields_.refuse(name, "an object without a text"));
+  }
+
+  // -1: as much as the model takes.
+  bool truncate(const std::string& name) {
+    std::optional<int32_t> most;
+    if (!fields_.whole(name, -1, kMostInt, most)) return false;
+    if (most == 0) return fields_.refuse(name, "must be -1 or at least 1");
+    if (most && *most > 0) out_.truncate = uint32_t(*most);
+    if (most) out_.cut = true;
+    return true;
+  }
+
+  // Cohere's first API scores the best of several parts of a document.
+  bool one_chunk(const std::string& name) {
+    std::optional<uint32_t> most;
+    if (!fields_.whole(name, 1, kMostInt, most)) return false;
+    return most.value_or(1) == 1 || fields_.refuse(name, "a document is scored as one chunk here");
+  }
+
+  bool request_id(const std::string& name) {
+    if (!fields_.text(name, 128, out_.request_id)) return false;
+    for (char c : out_.request_id)
+      if (c <= ' ' || c >= 0x7f || c == '"' || c == '\\')
+        return fields_.refuse(name, "takes printable ASCII without spaces and quotes");
+    return true;
+  }
+
+  bool other(const std::string& name) {
+    size_t at = json_.at();
+    if (!json_.skip()) return false;
+    std::string why;
+    if (fate_of(name, json_.since(at), why) != Fate::kRefuse) return true;
+    return fields_.refuse(std::string_view(name).substr(0, 64), why);
+  }
+
+  ApiError settle() {
+    if (reranks()) out_.cut = true;
+    const char* first = reranks() ? "query" : form_ == Form::kScore ? "text_1" : "input";
+    const char* second = reranks() ? "documents" : "text_2";
+    if (out_.first.empty())
+      return refuse(first, std::string(first) + " must be a text" + (reranks() ? "" : " or texts"));
+    if (form_ == Form::kClassify) return {};
+    if (out_.second.empty()) return refuse(second, std::string(second) + " must be a list with at least one text");
+    if (out_.first.size() > 1 && out_.first.size() != out_.second.size())
+      return refuse(second, "text_1 has " + std::to_string(out_.first.size()) + " texts and text_2 " +
+                                std::to_string(out_.second.size()) + "; 1:1, 1:N and N:N are served");
+    return {};
+  }
+
+  JsonCursor& json_;
+  FieldReader fields_{json_};
+  const Form form_;
+  Request& out_;
+};
+
+}  // namespace
+
+ApiError read_request(std::string_view body, Form form, Request& request) {
+  JsonCursor json(body);
+  request.return_documents = form != Form::kCohereRerank;
+  return ScoreMembers(json, form, request).read();
+}
+
+}  // namespace weir::openai::scores

@@ -1,0 +1,43 @@
+// Requests for scores of texts, as their members say it.
+//
+//   rerank     query, documents (texts, or objects with one in "text"), top_n, return_documents; Cohere's and Jina's
+//              form. A pair that is too long is cut.
+//   score      text_1, text_2 (also: queries, documents), each a text or a list: 1:1, 1:N, N:N; vLLM's form
+//   classify   input: a text or a list; vLLM's form
+// Reference: docs.vllm.ai ("OpenAI-Compatible Server"), docs.cohere.com/reference/rerank, jina.ai/reranker.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dialects/openai/api_error.h"
+
+namespace weir::openai::scores {
+
+enum class Form : uint8_t { kRerank, kCohereRerank, kScore, kClassify };
+
+inline constexpr size_t kMaxTexts = 2048;       // of one request
+inline constexpr size_t kMaxScores = 1u << 18;  // texts × labels
+
+struct Request {
+  std::string model, request_id;
+  std::vector<std::string> first;   // a query for all documents or one for each; of classify the texts
+  std::vector<std::string> second;  // documents
+  uint32_t top_n = 0;               // 0: all
+  bool return_documents = true;
+  bool activation = true;                   // false: the logits
+  bool cut = false;                         // what is longer than the model takes
+  std::optional<uint32_t> truncate;         // ids of one row at most; what is longer is cut
+  std::optional<uint32_t> document_tokens;  // of one document at most
+  uint32_t priority = 0;
+
+  size_t rows() const { return second.empty() ? first.size() : second.size(); }
+};
+
+// Errors: 400 naming the member.
+ApiError read_request(std::string_view body, Form form, Request& request);
+
+}  // namespace weir::openai::scores
