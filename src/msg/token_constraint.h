@@ -17,7 +17,7 @@ struct StructuredOutput {
     kRegex,
     kChoice,     // one of `choices`
     kGrammar,    // GBNF, as llama.cpp takes it
-    kToolCalls,  // calls of tools in the model's own format: {"tools": [{"name", "parameters"}], "parallel": bool}
+    kToolCalls,  // calls as the model writes them: {"tools": [{"name", "parameters"}], "parallel": bool, "otherwise"}
   } kind = Kind::kJsonObject;
   std::string text;
   std::vector<std::string> choices;

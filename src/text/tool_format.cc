@@ -167,6 +167,16 @@ grammar::Result<grammar::Grammar> read_tool_calls(const msg::StructuredOutput& f
       return grammar::Error{"the parameters of '" + name.substr(0, 64) + "': " + alone.error().message};
     pieces.alternatives.push_back(format.call(name, schema));
   }
+  if (auto otherwise = wanted.find("otherwise"); otherwise != wanted.end()) {
+    const std::string schema = otherwise->dump();
+    if (auto alone = grammar::read_json_schema(schema); !alone)
+      return grammar::Error{"the schema of the answer: " + alone.error().message};
+    if (style.format == Format::kFunctionary)
+      pieces.otherwise = {{Kind::kLiteral, "all\n"}};
+    else if (style.format == Format::kHarmony)
+      pieces.otherwise = {{Kind::kLiteral, format.marker("<|channel|>") + "final" + format.marker("<|message|>")}};
+    pieces.otherwise.push_back({Kind::kSchema, schema});
+  }
   return grammar::read_pieces(pieces);
 }
 

@@ -114,12 +114,23 @@ async function main() {
     const answer = await client.chat.completions.create({ ...ask, tool_choice: 'auto', max_completion_tokens: 8 });
     truth(answer.choices[0].message.content !== undefined, 'content');
   });
+  await test('with auto and a form the answer is a call, or has the form', async () => {
+    const schema = { type: 'object', properties: { mood: { enum: ['calm', 'wild'] } }, required: ['mood'], additionalProperties: false };
+    const response_format = { type: 'json_schema', json_schema: { name: 'mood', schema, strict: true } };
+    const seen = new Set();
+    for (let seed = 1; seed <= 12 && seen.size < 2; seed++) {
+      const { choices: [{ message }] } = await client.chat.completions.create({ ...ask, tool_choice: 'auto', temperature: 2, seed, response_format });
+      if (message.tool_calls) message.tool_calls.forEach(valid);
+      else truth(['calm', 'wild'].includes(JSON.parse(message.content).mood), message.content);
+      seen.add(Boolean(message.tool_calls));
+    }
+  });
   await test('what cannot be is refused by name', async () => {
     await refused({ tool_choice: named('absent') }, 'tool_choice');
     await refused({ tools: undefined, tool_choice: 'required' }, 'tool_choice');
     await refused({ tools: [{ type: 'custom', custom: { name: 'x' } }] }, 'tools');
     await refused({ tools: [{ type: 'function', function: { name: 'x', parameters: { not: {} } } }], tool_choice: 'required' }, 'tools');
-    await refused({ response_format: { type: 'json_object' } }, 'response_format');
+    await refused({ response_format: { type: 'json_object' }, tool_choice: 'required' }, 'response_format');
   });
   console.log(`${passed} passed, ${failed} failed`);
   process.exit(failed ? 1 : 0);

@@ -120,6 +120,34 @@ TEST(GrammarCache, CallsOfToolsAreWrittenWithTheModelsOwnTokens) {
   }
 }
 
+TEST(GrammarCache, AnAnswerIsACallOrJsonOfItsOwnSchema) {
+  const std::string either =
+      R"({"tools":[{"name":"f","parameters":{"type":"object","properties":{"a":{"enum":[1,2]}},"required":["a"],)"
+      R"("additionalProperties":false}}],"parallel":false,"otherwise":{"type":"object","properties":{"z":{"enum":[7]}},)"
+      R"("required":["z"],"additionalProperties":false}})";
+  struct Case {
+    std::string chat_template, call, json;
+  };
+  for (const Case& c :
+       {Case{"<tool_call>", "<tool_call>\n{\"name\": \"f\"", "{\"z\":"},
+        Case{"<|python_tag|>", "{\"name\": \"f\"", "{\"z\":"}, Case{">>>all", "f\n{\"a\":", "all\n{\"z\":"},
+        Case{"<|channel|><|message|>", "<|channel|>commentary to=functions.f", "<|channel|>final<|message|>{\"z\":"}}) {
+    auto p = processor({"<|im_end|>"}, c.chat_template);
+    bool called = false, spoke = false;
+    for (uint32_t seed = 0; seed < 40; ++seed) {
+      const auto text = any_text(*p, form(Kind::kToolCalls, either), seed);
+      called = called || text.starts_with(c.call), spoke = spoke || text.starts_with(c.json);
+      EXPECT_TRUE(text.starts_with(c.call) || text.starts_with(c.json)) << c.chat_template << ": " << text;
+    }
+    EXPECT_TRUE(called && spoke) << c.chat_template;
+  }
+  auto p = processor({}, "<tool_call>");
+  const std::string wrong = R"({"tools":[{"name":"f","parameters":{}}],"otherwise":{"not":{}}})";
+  auto refused = p->compile(form(Kind::kToolCalls, wrong), nullptr);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().text.find("the schema of the answer"), std::string::npos) << refused.error().text;
+}
+
 TEST(GrammarCache, ASchemaThatCannotBeHeldToIsRefusedByItsPlace) {
   auto p = processor({}, "<tool_call>");
   auto why = [&](const Form& f) {

@@ -58,6 +58,13 @@ ApiError check_tool(const ToolJson& tool, size_t index) {
   return {};
 }
 
+// The model may call tools, and what it says instead of that has a form.
+bool calls_or_speaks(const Request& request) {
+  const auto& form = request.params.structured;
+  return request.tool_choice == ToolChoice::kAuto && form &&
+         (form->kind == Form::Kind::kJsonObject || form->kind == Form::Kind::kJsonSchema);
+}
+
 // {"type": "function", "function": {"name": …}}, or the name beside the type.
 bool read_named_tool(FieldReader& fields, Request& request) {
   std::string type;
@@ -108,7 +115,7 @@ ApiError read_tools(const ToolJson& tools, Request& request) {
   for (size_t i = 0; i < tools.size(); ++i) {
     if (ApiError bad = check_tool(tools[i], i); !bad.ok()) return bad;
     const ToolJson& function = tools[i]["function"];
-    if (request.tool_choice != ToolChoice::kRequired) continue;
+    if (request.tool_choice != ToolChoice::kRequired && !calls_or_speaks(request)) continue;
     if (request.tool_name.empty() || function["name"] == request.tool_name)
       callable.push_back({{"name", function["name"]}, {"parameters", arguments_schema(function)}});
   }
@@ -116,6 +123,11 @@ ApiError read_tools(const ToolJson& tools, Request& request) {
   if (callable.empty()) return {};
   const bool several = request.parallel_tools && request.tool_name.empty();
   request.call_form = ToolJson{{"tools", std::move(callable)}, {"parallel", several}}.dump();
+  if (calls_or_speaks(request)) {
+    const Form& said = *request.params.structured;
+    const std::string schema = said.kind == Form::Kind::kJsonObject ? R"({"type":"object"})" : said.text;
+    request.call_form.replace(request.call_form.size() - 1, 1, ",\"otherwise\":" + schema + '}');
+  }
   if (request.call_form.size() <= marshal::kMaxForm) return {};
   return refuse("tools",
                 "tools: at most " + std::to_string(marshal::kMaxForm) + " bytes of those that are to be called");
@@ -123,17 +135,19 @@ ApiError read_tools(const ToolJson& tools, Request& request) {
 
 ApiError settle_tools(Request& request, const msg::TextSpec& spec) {
   auto& form = request.params.structured;
-  if (request.calls_tools && form && form->kind != Form::Kind::kToolCalls)
+  const bool either = request.calls_tools && calls_or_speaks(request);
+  if (request.calls_tools && form && form->kind != Form::Kind::kToolCalls && !either)
     return refuse(form->param,
                   std::string(form->param) + ": not with tools that may be called; use tool_choice \"none\"");
   if (request.tool_choice == ToolChoice::kRequired && request.call_form.empty())
     return refuse("tool_choice", request.calls_tools
                                      ? "tool_choice: no tool has the name '" + request.tool_name.substr(0, 64) + "'"
                                      : std::string("tool_choice: there are no tools to call"));
-  if (request.tool_choice == ToolChoice::kRequired) {
+  const bool known = spec.codec->answer_format().tools != msg::ToolFormat::kNone;
+  if (request.tool_choice == ToolChoice::kRequired || (either && known)) {
     form.emplace();
     form->kind = Form::Kind::kToolCalls, form->text = request.call_form, form->param = "tools";
-  } else if (request.calls_tools && spec.codec->answer_format().tools == msg::ToolFormat::kNone) {
+  } else if (request.calls_tools && !known) {
     return refuse("tools",
                   "tools: how this model writes calls of tools is not known; use tool_choice \"required\" or a named "
                   "tool, or set the model's parameter tool_format");

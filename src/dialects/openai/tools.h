@@ -3,7 +3,8 @@
 //   "tools": [{"type": "function", "function": {"name": "f", "description": …, "parameters": {a JSON schema}}}]
 //   "tool_choice": "auto" | "none" | "required" | {"type": "function", "function": {"name": "f"}}
 // With "auto" the model's answer is read in the format of its family (msg::ToolFormat); where that is not known, tools
-// are refused. Else a grammar makes the model call one, or the one that is named.
+// are refused; with a `response_format` of JSON beside it a grammar holds the model to a call, or to that form. Else a
+// grammar makes the model call one, or the one that is named.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

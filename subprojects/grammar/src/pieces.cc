@@ -73,7 +73,13 @@ Result<Grammar> read_pieces(const Pieces& pieces) {
   const Node one = out.choice(std::move(all));
   const auto least = uint32_t(pieces.least), most = uint32_t(pieces.most);
   const Node more = out.repeat(out.sequence({out.literal(pieces.separator), one}), least > 0 ? least - 1 : 0, most - 1);
-  const Node text = out.sequence({*preface, out.literal(pieces.head), one, more, out.literal(pieces.tail)});
+  Node form = out.sequence({out.literal(pieces.head), one, more, out.literal(pieces.tail)});
+  if (!pieces.otherwise.empty()) {
+    auto otherwise = reader.sequence(pieces.otherwise);
+    if (!otherwise) return otherwise.error();
+    form = out.choice({form, *otherwise});
+  }
+  const Node text = out.sequence({*preface, form});
   out.root = out.add_rule("root");
   out.define(out.root, least == 0 ? out.optional(text) : text);
   return out;

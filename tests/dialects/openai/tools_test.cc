@@ -169,12 +169,39 @@ TEST_F(Tools, WhatCannotBeReadIsRefused) {
   EXPECT_EQ(refused({{"tools", Json(std::vector<Json>(129, tool("f")))}}), "tools | tools: at most 128 of them");
   EXPECT_EQ(refused({{"tools", {tool("f", {{"not", Json::object()}})}}, {"tool_choice", "required"}}).substr(0, 42),
             "tools | tools: the parameters of 'f': the ");
-  EXPECT_EQ(refused({{"model", "hermes"}, {"tools", {tool("f")}}, {"response_format", {{"type", "json_object"}}}})
+  EXPECT_EQ(refused({{"model", "hermes"},
+                     {"tools", {tool("f")}},
+                     {"tool_choice", "required"},
+                     {"response_format", {{"type", "json_object"}}}})
                 .substr(0, 35),
             "response_format | response_format: ");
+  EXPECT_EQ(refused({{"model", "hermes"}, {"tools", {tool("f")}}, {"guided_choice", {"a"}}}).substr(0, 16),
+            "guided_choice | ");
   EXPECT_EQ(refused({{"tools", {tool("f", {{"description", std::string(300'000, 'x')}})}}, {"tool_choice", "required"}})
                 .substr(0, 30),
             "tools | tools: at most 262144 ");
+}
+
+TEST_F(Tools, WithAFormTheAnswerIsACallOrHasTheForm) {
+  const Json form = Json::parse(R"({"type":"json_schema","json_schema":{"name":"z","schema":
+      {"type":"object","properties":{"z":{"enum":[1,2]}},"required":["z"]}}})");
+  for (const std::string text : {"{\"z\": 1}", "<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>"}) {
+    auto x = chat({{"model", "hermes"}, {"tools", {tool("f"), tool("g")}}, {"response_format", form}});
+    ASSERT_EQ(models["hermes"].held.size(), 1u) << x->sent;
+    auto& constraint = models["hermes"].held[0]->generation->constraint;
+    ASSERT_TRUE(constraint) << "the answer is held to both";
+    for (char c : text) ASSERT_TRUE(constraint->accept(uint8_t(c))) << text << " at " << c;
+    x.reset();
+    models.finish_all();
+    turn();
+  }
+  auto call = ask("hermes", {{"tools", {tool("f")}}, {"response_format", form}}, kCall);
+  EXPECT_EQ(calls(message_of(call)), "f{\"a\": 1} ");
+  auto said = ask("hermes", {{"tools", {tool("f")}}, {"response_format", form}}, "{\"z\": 1}");
+  EXPECT_EQ(message_of(said)["content"], "{\"z\": 1}");
+  EXPECT_FALSE(message_of(said).contains("tool_calls"));
+  auto any = ask("hermes", {{"tools", {tool("f")}}, {"response_format", {{"type", "json_object"}}}}, "{}");
+  EXPECT_EQ(message_of(any)["content"], "{}");
 }
 
 TEST_F(Tools, ThoughtsAreNotContent) {

@@ -47,13 +47,15 @@ struct Piece {
   std::string text;
 };
 // A text is one of the alternatives, `least` to `most` times with `separator` between; each is a list of pieces. Before
-// and after it come `head` and `tail`, and before all that there may be `preface`, or must be.
+// and after it come `head` and `tail`; in place of all these there may be `otherwise`, where that is not empty. Before
+// all that there may be `preface`, or must be.
 struct Pieces {
   enum class Preface : uint8_t { kOptional, kRequired };
   std::vector<Piece> preface;
   Preface needs = Preface::kOptional;
   std::string head, tail, separator;
   std::vector<std::vector<Piece>> alternatives;
+  std::vector<Piece> otherwise;
   size_t least = 1, most = 1;
 };
 Result<Grammar> read_pieces(const Pieces& pieces);
