@@ -105,6 +105,17 @@ async function main() {
     const absent = await client.responses.create({ ...ask, model: 'absent' }).catch((e) => e);
     truth(absent instanceof OpenAI.NotFoundError, `${absent}`);
   });
+  await test('only tools that are allowed are called', async () => {
+    const other = { ...tools[0], name: 'calendar' };
+    const answer = await client.responses.create({ ...calling, tools: [other, ...tools], tool_choice: { type: 'allowed_tools', mode: 'required', tools: [{ type: 'function', name: 'clock' }] } });
+    truth(answer.output.filter((item) => item.type === 'function_call').every((item) => item.name === 'clock'), JSON.stringify(answer.output));
+  });
+  await test('logprobs are included', async () => {
+    const answer = await client.responses.create({ ...ask, include: ['message.output_text.logprobs'], top_logprobs: 3 });
+    const [{ text, logprobs }] = answer.output[0].content;
+    same(logprobs.map((one) => one.token).join('').startsWith(text.slice(0, 4)), true, 'tokens');
+    truth(logprobs.every((one) => one.top_logprobs.length === 3 && one.logprob <= one.top_logprobs[0].logprob), JSON.stringify(logprobs[0]));
+  });
   console.log(`${passed} passed, ${failed} failed`);
   process.exit(failed ? 1 : 0);
 }

@@ -62,6 +62,8 @@ class ChoiceDelta {
     return text.size() + reasoning.size() + calls_weight_ + 8 * ids.size() + tokens_.size() + tops_.size() +
            readouts_.size();
   }
+  // The entries of a chat's logprobs, separated by commas.
+  std::string_view logprob_entries() const { return tokens_; }
   // All but the place in the text that has been reached.
   void clear();
 

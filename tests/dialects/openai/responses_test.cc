@@ -259,5 +259,65 @@ TEST_F(Responses, AFailureInTheMiddleIsAnEvent) {
   EXPECT_EQ(last["response"]["error"]["message"], "it is gone");
 }
 
+TEST_F(Responses, ToolsThatAreNotAllowedAreNotShown) {
+  const Json both = Json::parse(R"([{"type":"function","name":"f","parameters":{"type":"object"}},
+                                   {"type":"function","name":"g","parameters":{"type":"object"}}])");
+  auto allowed = [](const char* mode, const char* name) {
+    return Json{{"type", "allowed_tools"}, {"mode", mode}, {"tools", {{{"type", "function"}, {"name", name}}}}};
+  };
+  auto x = ask({{"tools", both}, {"tool_choice", allowed("required", "g")}});
+  ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+  for (char c : std::string_view("{\"name\": \"g\""))
+    ASSERT_TRUE(call()->generation->constraint->accept(uint8_t(c))) << c;
+  scripted().emit("{\"name\": \"g\", \"parameters\": {}}");
+  scripted().end();
+  turn();
+  EXPECT_EQ(json(x)["output"][0]["name"], "g");
+  EXPECT_EQ(json(x)["tool_choice"]["mode"], "required") << "it is repeated as it was asked for";
+  auto free = ask({{"model", "qwen"}, {"tools", both}, {"tool_choice", allowed("auto", "f")}});
+  EXPECT_FALSE(models["qwen"].held.at(0)->generation->constraint);
+  EXPECT_EQ(refusal(ask({{"tools", both}, {"tool_choice", allowed("required", "h")}})),
+            "400 tool_choice: tool_choice.tools: no tool has the name 'h'");
+  EXPECT_EQ(refusal(ask({{"tools", both}, {"tool_choice", allowed("always", "f")}})).substr(0, 29),
+            "400 tool_choice: tool_choice.");
+}
+
+TEST_F(Responses, LogprobsAreIncludedWhereTheyAreAskedFor) {
+  const Json include = {"message.output_text.logprobs"};
+  auto answer = [&] {
+    EXPECT_EQ(call()->generation->top_logprobs, 1u);
+    scripted().token('A', likely(-0.5f, {{'A', -0.5f}}));
+    scripted().token('B', likely(-1, {{'A', -0.25f}}));
+    scripted().end();
+    turn();
+  };
+  auto x = ask({{"include", include}, {"top_logprobs", 1}});
+  answer();
+  const Json part = json(x)["output"][0]["content"][0];
+  EXPECT_EQ(part["text"], "AB");
+  ASSERT_EQ(part["logprobs"].size(), 2u);
+  EXPECT_EQ(part["logprobs"][1], Json::parse(R"({"token":"B","logprob":-1.0,"bytes":[66],"top_logprobs":[
+      {"token":"A","logprob":-0.25,"bytes":[65]}]})"));
+  auto stream = ask({{"include", include}, {"top_logprobs", 1}, {"stream", true}});
+  answer();
+  std::string told;
+  for (const Json& event : events(stream)) {
+    if (event["type"] == "response.output_text.delta")
+      for (const Json& one : event["logprobs"]) told += one["token"].get<std::string>();
+    if (event["type"] == "response.output_text.done") {
+      EXPECT_EQ(event["logprobs"], part["logprobs"]);
+    }
+    if (event["type"] == "response.content_part.done") {
+      EXPECT_EQ(event["part"]["logprobs"], part["logprobs"]);
+    }
+    if (event["type"] == "response.content_part.added") {
+      EXPECT_EQ(event["part"]["logprobs"], Json::array());
+    }
+  }
+  EXPECT_EQ(told, "AB");
+  EXPECT_EQ(refusal(ask({{"top_logprobs", 2}})).substr(0, 37), "400 top_logprobs: top_logprobs: needs");
+  EXPECT_EQ(refusal(ask({{"include", include}, {"top_logprobs", 21}})).substr(0, 17), "400 top_logprobs:");
+}
+
 }  // namespace
 }  // namespace weir::openai

@@ -25,6 +25,7 @@ struct Item {
   enum class Kind : uint8_t { kThoughts, kMessage, kCall } kind;
   std::string id;
   std::string text;           // arguments of a call
+  std::string logprobs;       // of a message, where they are asked for: entries as a chat has them
   std::string call_id, name;  // of a call
 };
 
@@ -47,7 +48,8 @@ void write_part(std::string& out, const Item& item, std::string_view text) {
   out += words_of(item).part;
   out += '"';
   add_string(out, "text", text);
-  if (item.kind == Item::Kind::kMessage) out += R"(,"annotations":[],"logprobs":[])";
+  if (item.kind == Item::Kind::kMessage)
+    out += ",\"annotations\":[],\"logprobs\":[" + (text.empty() ? std::string() : item.logprobs) + ']';
   out += '}';
 }
 
@@ -179,6 +181,10 @@ class ResponseAnswer final : public Answer {
 
   // Takes what is new, and tells of it where it is streamed.
   void take(ChoiceDelta& delta, std::string& events) {
+    // A token may be told of before its text is certain. Those of thoughts and calls are told of nowhere.
+    logprobs_ += logprobs_.empty() || delta.logprob_entries().empty() ? "" : ",";
+    logprobs_ += delta.logprob_entries();
+    if (delta.text.empty() && !delta.says_nothing()) logprobs_.clear();
     if (!delta.reasoning.empty()) grow(Item::Kind::kThoughts, delta.reasoning, events);
     if (!delta.text.empty()) grow(Item::Kind::kMessage, delta.text, events);
     for (CallDelta& call : delta.calls) {
@@ -193,12 +199,12 @@ class ResponseAnswer final : public Answer {
   }
   void begin_call(CallDelta& call, std::string& events) {
     end_item(Progress::kDone, events);
-    items_.push_back({Item::Kind::kCall, {}, {}, std::move(call.id), std::move(call.name)});
+    items_.push_back({Item::Kind::kCall, {}, {}, {}, std::move(call.id), std::move(call.name)});
     announce(events);
   }
   void begin_item(Item::Kind kind, std::string& events) {
     end_item(Progress::kDone, events);
-    items_.push_back({kind, {}, {}, {}, {}});
+    items_.push_back({kind, {}, {}, {}, {}, {}});
     announce(events);
   }
   void announce(std::string& events) {
@@ -218,10 +224,14 @@ class ResponseAnswer final : public Answer {
     Item& item = items_.back();
     item.text += text;
     held_ += text.size();
+    std::string logprobs;
+    if (item.kind == Item::Kind::kMessage) logprobs.swap(logprobs_);
+    held_ += logprobs.size();
+    item.logprobs += (item.logprobs.empty() || logprobs.empty() ? "" : ",") + logprobs;
     if (!request_.stream) return;
     std::string data = part_place();
     add_string(data, "delta", text);
-    if (item.kind == Item::Kind::kMessage) data += ",\"logprobs\":[]";
+    if (item.kind == Item::Kind::kMessage) data += ",\"logprobs\":[" + logprobs + ']';
     add_event(events, std::string(words_of(item).delta) + ".delta", data);
   }
   void end_item(Progress how, std::string& events) {
@@ -229,7 +239,7 @@ class ResponseAnswer final : public Answer {
     const Item& item = items_.back();
     std::string data = part_place();
     add_string(data, item.kind == Item::Kind::kCall ? "arguments" : "text", item.text);
-    if (item.kind == Item::Kind::kMessage) data += ",\"logprobs\":[]";
+    if (item.kind == Item::Kind::kMessage) data += ",\"logprobs\":[" + item.logprobs + ']';
     if (item.kind == Item::Kind::kCall) add_string(data, "name", item.name);
     add_event(events, std::string(words_of(item).delta) + ".done", data);
     if (item.kind != Item::Kind::kCall) add_part_event(events, "response.content_part.done", item.text);
@@ -312,7 +322,8 @@ class ResponseAnswer final : public Answer {
   std::string id_;
   int64_t created_ = 0;
   std::vector<Item> items_;
-  bool open_ = false;  // more may come to the last
+  std::string logprobs_;  // of tokens whose text has not come
+  bool open_ = false;     // more may come to the last
   uint64_t held_ = 0, charged_ = 0;
   uint64_t sequence_ = 0;
 };

@@ -19,15 +19,22 @@ constexpr std::array<Renamed, 9> kCarried{{{"model", "model"},
                                            {"priority", "priority"},
                                            {"chat_template_kwargs", "chat_template_kwargs"},
                                            {"enable_thinking", "enable_thinking"}}};
-constexpr std::array<std::string_view, 8> kRead{"input", "instructions", "tools", "tool_choice",
-                                                "text",  "reasoning",    "store", "previous_response_id"};
+constexpr std::array<std::string_view, 10> kRead{
+    "input",   "instructions", "tools",        "text",  "tool_choice",
+    "include", "reasoning",    "top_logprobs", "store", "previous_response_id"};
+constexpr std::string_view kLogprobs = "message.output_text.logprobs";
 // Notes for an operator, hints, and choices between things that are the same here.
-constexpr std::array<std::string_view, 9> kHarmless{
-    "user",           "metadata", "service_tier",  "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
-    "stream_options", "include",  "max_tool_calls"};
+constexpr std::array<std::string_view, 8> kHarmless{"user",
+                                                    "metadata",
+                                                    "service_tier",
+                                                    "safety_identifier",
+                                                    "prompt_cache_key",
+                                                    "prompt_cache_retention",
+                                                    "stream_options",
+                                                    "max_tool_calls"};
 // Known to clients; what asks for nothing passes.
-constexpr std::array<std::string_view, 6> kUnoffered{"conversation",       "prompt",     "background",
-                                                     "context_management", "truncation", "top_logprobs"};
+constexpr std::array<std::string_view, 5> kUnoffered{"conversation", "prompt", "background", "context_management",
+                                                     "truncation"};
 
 template <class Names>
 bool among(const Names& names, std::string_view name) {
@@ -178,9 +185,36 @@ ApiError read_functions(const OrderedJson& body, OrderedJson& out) {
   return {};
 }
 
+// {"type":"allowed_tools","mode":"auto"|"required","tools":[{"type":"function","name"}]}: the others are not shown to
+// the model.
+ApiError allow_tools(const OrderedJson& choice, OrderedJson& out) {
+  const std::string_view mode = text_member(choice, "mode");
+  if (mode != "auto" && mode != "required")
+    return refuse("tool_choice", "tool_choice.mode: takes \"auto\" or \"required\"");
+  const OrderedJson* named = member(choice, "tools");
+  if (!named || !named->is_array() || named->empty())
+    return refuse("tool_choice", "tool_choice.tools: expected a list of tools");
+  const OrderedJson offered = out.value("tools", OrderedJson::array());
+  std::vector<bool> allowed(offered.size());
+  for (const OrderedJson& tool : *named) {
+    const std::string_view name = tool.is_object() ? text_member(tool, "name") : std::string_view();
+    bool found = false;
+    for (size_t i = 0; i < offered.size(); ++i)
+      if (!name.empty() && offered[i]["function"]["name"] == name) allowed[i] = found = true;
+    if (!found)
+      return refuse("tool_choice", "tool_choice.tools: no tool has the name '" + std::string(name.substr(0, 64)) + "'");
+  }
+  OrderedJson& list = out["tools"] = OrderedJson::array();
+  for (size_t i = 0; i < offered.size(); ++i)
+    if (allowed[i]) list.push_back(offered[i]);
+  out["tool_choice"] = mode;
+  return {};
+}
+
 ApiError read_choice(const OrderedJson& body, OrderedJson& out) {
   const OrderedJson* choice = member(body, "tool_choice");
   if (!choice) return {};
+  if (choice->is_object() && text_member(*choice, "type") == "allowed_tools") return allow_tools(*choice, out);
   if (choice->is_object() && text_member(*choice, "type") != "function")
     return refuse("tool_choice", "tool_choice: its type is \"function\"");
   out["tool_choice"] = *choice;
@@ -202,6 +236,18 @@ ApiError read_text(const OrderedJson& body, OrderedJson& out) {
     out["response_format"] = {{"type", type}};
   else if (type != "text")
     return refuse("text", "text.format: its type is text, json_object or json_schema");
+  return {};
+}
+
+ApiError read_logprobs(const OrderedJson& body, OrderedJson& out) {
+  const OrderedJson* include = member(body, "include");
+  if (include && !include->is_array()) return refuse("include", "include: expected a list");
+  const bool wanted = include && std::find(include->begin(), include->end(), kLogprobs) != include->end();
+  const OrderedJson* top = member(body, "top_logprobs");
+  if (!wanted && top && *top != 0)
+    return refuse("top_logprobs", "top_logprobs: needs include: [\"" + std::string(kLogprobs) + "\"]");
+  if (wanted) out["logprobs"] = true;
+  if (wanted && top) out["top_logprobs"] = *top;
   return {};
 }
 
@@ -238,7 +284,6 @@ ApiError check_member(const OrderedJson& value, const std::string& name) {
   if (value.is_null() || among(kRead, name) || among(kHarmless, name)) return {};
   for (const Renamed& row : kCarried)
     if (row.from == name) return {};
-  if (name == "top_logprobs" && value == 0) return {};
   if (name == "truncation" && value == "disabled") return {};
   if (among(kUnoffered, name)) return value == false ? ApiError{} : refuse(name, name + ": not offered");
   return unknown_member(name);
@@ -263,6 +308,7 @@ std::string echo(const OrderedJson& body, bool stored) {
                   {"text", {{"format", {{"type", "text"}}}}},
                   {"tool_choice", "auto"},
                   {"tools", OrderedJson::array()},
+                  {"top_logprobs", 0},
                   {"top_p", nullptr},
                   {"truncation", "disabled"}};
   for (auto& [name, value] : out.items())
@@ -280,7 +326,7 @@ ApiError read_response(std::string_view body, const StoredView& stored, Request&
       if (ApiError bad = check_member(value, name); !bad.ok()) return bad;
     for (const Renamed& row : kCarried) carry(object, row.from, translated, row.to);
     if (ApiError bad = read_store(object, stored, out); !bad.ok()) return bad;
-    for (auto* read : {conversation, read_functions, read_choice, read_text, read_reasoning})
+    for (auto* read : {conversation, read_functions, read_choice, read_text, read_logprobs, read_reasoning})
       if (ApiError bad = read(object, translated); !bad.ok()) return bad;
     out.echoed = echo(object, out.store);
     out.instructed = member(object, "instructions") != nullptr;
