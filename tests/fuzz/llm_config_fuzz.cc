@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "engines/llm/encoder/bert_shape.h"
+#include "engines/llm/encoder/classifier.h"
 #include "engines/llm/load/shape.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -12,6 +13,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                  bert->max_length() <= bert->positions && bert->layers > 0;
     if (!sound) std::abort();
   }
+  if (auto head = weir::llm::parse_classifier({reinterpret_cast<const char*>(data), size}))
+    if (head->labels.empty() || head->labels.size() > weir::llm::kMaxLabels || head->out.empty()) std::abort();
   auto shape = weir::llm::parse_shape({reinterpret_cast<const char*>(data), size});
   if (!shape) return 0;
   const auto& s = *shape;

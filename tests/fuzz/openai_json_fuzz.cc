@@ -10,6 +10,7 @@
 #include "dialects/openai/prompt.h"
 #include "dialects/openai/request.h"
 #include "dialects/openai/responses/responses.h"
+#include "dialects/openai/scores/request.h"
 #include "dialects/openai/tools.h"
 #include "require.h"
 #include "support/text_models.h"
@@ -68,6 +69,22 @@ void translated(std::string_view body, const msg::TextSpec& spec) {
   require(nlohmann::json::accept("[" + response.turns + "]"), "what is stored is the inside of a list");
 }
 
+// Rerank, score and classify.
+void scored(std::string_view body) {
+  using openai::scores::Form;
+  for (Form form : {Form::kRerank, Form::kCohereRerank, Form::kScore, Form::kClassify}) {
+    openai::scores::Request request;
+    if (!openai::scores::read_request(body, form, request).ok()) continue;
+    simdjson::dom::parser second;
+    simdjson::dom::element element;
+    auto verdict = second.parse(std::string(body)).get(element);
+    require(verdict == simdjson::SUCCESS || verdict == simdjson::NUMBER_ERROR, "a second parser accepts it too");
+    require(request.rows() > 0 && request.rows() <= openai::scores::kMaxTexts, "texts are bounded");
+    require(request.first.size() == 1 || request.first.size() == request.rows(), "each row has a first text");
+    require(request.second.empty() == (form == Form::kClassify), "pairs have a second");
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -89,6 +106,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     place(request, *model.text, kind);
   }
   translated(body, *model.text);
+  scored(body);
   openai::Detokenize detokenize;
   (void)openai::read_detokenize(body, detokenize);
   return 0;

@@ -121,6 +121,17 @@ TEST(JsonSchema, PiecesAreLiteralsAroundValues) {
   EXPECT_FALSE(fits(calls, one + "\n" + one + "\n" + one));
 }
 
+TEST(JsonSchema, OtherwiseStandsInPlaceOfAllAlternatives) {
+  Pieces pieces;
+  pieces.preface = {{Piece::Kind::kLiteral, "so "}};
+  pieces.head = "[", pieces.tail = "]", pieces.separator = ",", pieces.most = 2;
+  pieces.alternatives = {{{Piece::Kind::kLiteral, "a"}}};
+  pieces.otherwise = {{Piece::Kind::kLiteral, "say "}, {Piece::Kind::kSchema, R"({"type":"integer"})"}};
+  auto either = over(read_pieces(pieces));
+  for (auto text : {"[a]", "so [a,a]", "say 17", "so say 17"}) EXPECT_TRUE(fits(either, text)) << text;
+  for (auto text : {"[say 17]", "say 17]", "[a]say 17", "[", "so "}) EXPECT_FALSE(fits(either, text)) << text;
+}
+
 TEST(JsonSchema, APrefaceGoesOnUntilItsMarker) {
   Pieces pieces;
   pieces.preface = {{Piece::Kind::kLiteral, "<think>"}, {Piece::Kind::kUntil, "</think>"}, {Piece::Kind::kSpace, ""}};

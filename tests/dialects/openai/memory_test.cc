@@ -13,11 +13,11 @@ class OpenaiMemory : public OpenaiBench {
   // One client over HTTP/1.
   struct Client {
     Client(wire::Router& router, base::SlabSource& slabs) : env{router, slabs, limits} {}
-    void ask(std::string_view body) {
-      support::feed(*h1,
-                    "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-                    "Content-Length: " +
-                        std::to_string(body.size()) + "\r\n\r\n" + std::string(body));
+    void ask(std::string_view body, const std::string& path = "/v1/chat/completions") {
+      support::feed(*h1, "POST " + path +
+                             " HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+                             "Content-Length: " +
+                             std::to_string(body.size()) + "\r\n\r\n" + std::string(body));
     }
     std::string answer() { return support::take_output(*h1); }
     support::FakeWire wire;
@@ -75,6 +75,28 @@ TEST_F(OpenaiMemory, WhoLeavesGivesItBack) {
   emit(50);
   c.h1->closed();
   EXPECT_EQ(slabs.memory.held(), 0u);
+}
+
+TEST_F(OpenaiMemory, TextsThatAreScoredAreChargedUntilTheyAre) {
+  models.add(support::classifier_spec("r", {"LABEL_0"}));
+  bus.publish(models.catalog);
+  const std::string body = Json{{"query", "q"}, {"documents", std::vector<std::string>(100, "abc")}}.dump();
+  Client c(router, slabs);
+  c.ask(body, "/rerank");
+  turn();
+  ASSERT_EQ(models["r"].held.size(), 64u);
+  EXPECT_GE(slabs.memory.held(MemoryKind::kAnswers), 100u * 64);
+  c.h1->closed();
+  EXPECT_EQ(slabs.memory.held(MemoryKind::kAnswers), 0u);
+  models.finish_all();
+  turn();
+  Client late(router, slabs);
+  slabs.memory.add(MemoryKind::kSlabs, (1 << 20) - 5000);
+  late.ask(body, "/rerank");
+  turn();
+  EXPECT_EQ(late.answer().substr(0, 12), "HTTP/1.1 503");
+  EXPECT_TRUE(models["r"].held.empty());
+  late.h1->closed();
 }
 
 }  // namespace

@@ -148,6 +148,13 @@ class ScoreMembers {
 
 }  // namespace
 
+size_t Request::bytes() const {
+  size_t out = 0;
+  for (const auto* texts : {&first, &second})
+    for (const std::string& text : *texts) out += sizeof(text) + text.capacity();
+  return out;
+}
+
 ApiError read_request(std::string_view body, Form form, Request& request) {
   JsonCursor json(body);
   request.return_documents = form != Form::kCohereRerank;

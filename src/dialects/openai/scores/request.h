@@ -35,6 +35,8 @@ struct Request {
   uint32_t priority = 0;
 
   size_t rows() const { return second.empty() ? first.size() : second.size(); }
+  // That the texts take.
+  size_t bytes() const;
 };
 
 // Errors: 400 naming the member.

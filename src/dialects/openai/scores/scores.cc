@@ -17,6 +17,8 @@
 #include "marshal/tenant.h"
 #include "marshal/times.h"
 #include "msg/text_codec.h"
+#include "wire/answer_flow.h"
+#include "wire/gathered_answer.h"
 
 namespace weir::openai::scores {
 namespace {
@@ -31,6 +33,13 @@ constexpr size_t kScoreWindow = 64;  // Calls of one request at once
 struct Texts {
   std::vector<Ids> first, second;
   size_t most = 0;  // ids of one row
+
+  size_t bytes() const {
+    size_t out = (first.size() + second.size()) * sizeof(Ids);
+    for (const auto* texts : {&first, &second})
+      for (const Ids& ids : *texts) out += ids.capacity() * sizeof(uint32_t);
+    return out;
+  }
 };
 
 class Scores;
@@ -49,7 +58,12 @@ class Row final : public msg::Sink {
 class Scores final : public wire::ExchangeListener {
  public:
   Scores(OpenAiState& state, Exchange& exchange, Form form, Request request, Texts texts)
-      : state_(state), exchange_(exchange), form_(form), request_(std::move(request)), texts_(std::move(texts)) {
+      : state_(state),
+        exchange_(exchange),
+        form_(form),
+        request_(std::move(request)),
+        texts_(std::move(texts)),
+        gathered_(exchange.memory()) {
     state_.load.running.fetch_add(1, std::memory_order_relaxed);
   }
   ~Scores() override {
@@ -61,6 +75,10 @@ class Scores final : public wire::ExchangeListener {
   void start(const bus::Served& served) {
     model_ = served.spec.name;
     labels_ = served.spec.outputs.at(0).labels;
+    uint64_t charged = 0;
+    const size_t row = sizeof(Row) + labels_.size() * sizeof(float);
+    if (!gathered_.grow(charged, texts_.bytes() + request_.bytes() + request_.rows() * row))
+      return fail(wire::no_room_for_answer());
     for (size_t i = 0; i < request_.rows(); ++i) rows_.emplace_back(*this, state_.bus);
     more();
   }
@@ -145,6 +163,7 @@ class Scores final : public wire::ExchangeListener {
       write_classes(out);
     else
       write_ranking(out);
+    gathered_.release();
     const std::string tokens = std::to_string(tokens_);
     respond_json(exchange_, out + ",\"usage\":{\"prompt_tokens\":" + tokens + ",\"total_tokens\":" + tokens + "}}");
   }
@@ -211,6 +230,7 @@ class Scores final : public wire::ExchangeListener {
   std::string model_, output_;
   std::vector<std::string> labels_;
   uint64_t tokens_ = 0;
+  wire::GatheredAnswer gathered_;  // the texts and their ids, and the scores
   std::deque<Row> rows_;
   size_t next_ = 0, done_ = 0;
 };
