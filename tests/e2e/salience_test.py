@@ -124,7 +124,7 @@ class Salience(harness.Case):
     def test_a_cancelled_generate_leaves_what_the_next_error_says(self):
         client = Client(self.stub)
         prompt = self.ids(QUESTION)
-        call = self.stub.Generate(pb.GenerateRequest(session_id=client.session, append_tokens=prompt, max_tokens=1900, top_p=1))
+        call = self.stub.Generate(pb.GenerateRequest(session_id=client.session, append_tokens=prompt, max_tokens=1900, top_k=1))
         seen = [next(call).token.id for _ in range(3)]
         call.cancel()
         for _ in range(1000):  # until the engine has let go of it
