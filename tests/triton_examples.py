@@ -92,7 +92,6 @@ def repository(server, out):
         stand_in(out / 'densenet_onnx', classifier('densenet', 'data_0', [1, 3, 224, 224], ('fc6_1', [1, 1000, 1, 1]), 1000))
         stand_in(out / 'inception_onnx', classifier('inception', 'input:0', [1, 299, 299, 3],
                                                     ('InceptionV3/Predictions/Softmax:0', [1, 1001]), 1001))
-        shutil.rmtree(out / 'simple_identity')  # Python-backed
     else:
         out.mkdir()
     for model in sorted((ROOT / 'conf/models').iterdir()):
@@ -138,6 +137,7 @@ def run(command, env):
 CONFIG = """
 server: {{name: triton}}
 models: {{repository: [{models}], control: {control}, allow_config_override: true}}
+engines: {{python: {{interpreter: {python}}}}}
 """
 
 
@@ -203,7 +203,7 @@ class Examples:
         if key not in self.servers:
             config = self.scratch / f'{models.name}.yaml'
             control = 'none' if models == self.everything else 'explicit'
-            config.write_text(CONFIG.format(models=models, control=control))
+            config.write_text(CONFIG.format(models=models, control=control, python=sys.executable))
             # The one example that takes no address wants both of Triton's usual ports.
             ports = ('127.0.0.1:0', *(f'127.0.0.1:{p}' for p in (8000, 8001) if 'memory_growth' in name))
             self.servers[key] = harness.Server(config=config, listen=ports, program=self.args.weir)
