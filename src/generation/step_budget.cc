@@ -14,6 +14,7 @@ constexpr uint32_t kShortContext = 8;  // bits: contexts below 256 are one range
 constexpr uint32_t kMeasureAgain = 512;
 constexpr int kPromptsAlone = 5;
 constexpr double kBesideDecodes = 2.5;
+constexpr int kLeastBesideDecodes = 4;  // the target over this
 
 double speed(uint32_t tokens, Duration took) { return double(tokens) / double(std::max<int64_t>(took.count(), 1)); }
 
@@ -44,7 +45,7 @@ StepBudget::Decodes& StepBudget::like(uint32_t decodes) {
 Duration StepBudget::wanted(uint32_t decodes) {
   if (decodes == 0) return kPromptsAlone * target_;
   auto alone = like(decodes).samples.median().took;
-  return std::max(target_, Duration(int64_t(kBesideDecodes * double(alone.count()))));
+  return std::max(target_ / kLeastBesideDecodes, Duration(int64_t(kBesideDecodes * double(alone.count()))));
 }
 
 // The range of this context, else the next shorter one, else the next longer one; null when no step was measured.
