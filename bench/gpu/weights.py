@@ -60,6 +60,7 @@ class Bert:
 LLAMAS = {
     '1B': Llama(128256, 2048, 16, 32, 8, 64, 8192, True),
     '8B': Llama(128256, 4096, 32, 32, 8, 128, 14336, False),
+    '200M': Llama(32000, 1024, 14, 16, 8, 64, 2816, True),  # for CPUs: bench/load/prefill.py
     'tiny 1B': Llama(320, 64, 2, 2, 1, 64, 96, True),
     'tiny 8B': Llama(320, 128, 2, 2, 1, 64, 96, False),
 }
