@@ -44,9 +44,11 @@ std::string words_of(uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t w
          (window ? " window" : "");
 }
 
-void check_decode(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t window, uint32_t block) {
-  uint32_t longest = lab.scale == Lab::Scale::kFull ? 1200 : 300;
+// Rows of up to `longest` positions: of one part, up to kPartition.
+void check_decode(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t window, uint32_t block,
+                  uint32_t longest) {
   std::vector<uint32_t> has{1, 17, 256, 0, 257, longest};
+  for (auto& length : has) length = std::min(length, longest);
   Both lengths(lab, has);
   auto rows = uint32_t(has.size());
   Paged cache(lab, has, longest / block + 1, block, kv_heads, dim);
@@ -69,7 +71,8 @@ void check_decode(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uin
     a.scale = 1 / std::sqrt(float(dim));
     return a;
   });
-  lab.check("decode attention" + words_of(heads, kv_heads, dim, window), out.error(lab), kOneStep);
+  lab.check("decode attention" + words_of(heads, kv_heads, dim, window) + (parts == 1 ? " one part" : ""),
+            out.error(lab), kOneStep);
 }
 
 // A chunk at the front of a sequence, one in its middle, one of a single token, one at a window's edge.
@@ -118,7 +121,8 @@ void check_attention(Lab& lab) {
            {8, 8, 256, 16}, {16, 2, 256, 16}, {14, 2, 64, 16},  {24, 8, 128, 12}};
   for (auto [heads, kv_heads, dim, block] : all)
     for (uint32_t window : {0u, 40u, 200u}) {
-      check_decode(lab, heads, kv_heads, dim, window, block);
+      for (uint32_t longest : {kPartition, lab.scale == Lab::Scale::kFull ? 1200u : 300u})
+        check_decode(lab, heads, kv_heads, dim, window, block, longest);
       uint32_t some = std::min(kv_heads, 2u);  // the host takes its time
       check_prefill(lab, heads / kv_heads * some, some, dim, window, block);
     }

@@ -55,6 +55,9 @@ struct Running {
   }
 };
 
+// A weighted sum of values over the sum of the weights.
+__device__ Bf16 finished(float all, float total) { return narrow(total > 0 ? all / total : 0.f); }
+
 // The partial result of each team of a block, for all of them to read.
 template <uint32_t kStreams, uint32_t kGroup, uint32_t kDim>
 struct Teams {
@@ -79,6 +82,10 @@ struct Teams {
         float factor = highs[s][g] == kNone ? 0.f : exp2f(highs[s][g] - top);
         all += factor * sums[s][g][d];
         total += factor * weights[s][g];
+      }
+      if (a.parts == 1) {
+        a.out[(head + g) * kDim + d] = finished(all, total);
+        continue;
       }
       size_t to = (head + g) * a.parts + part;
       a.part_out[to * kDim + d] = all;
@@ -142,7 +149,11 @@ __global__ void __launch_bounds__(kThreads) part_kernel(DecodeAttention a) {
   uint32_t row = blockIdx.x, kv_head = blockIdx.y, part = blockIdx.z;
   uint32_t length = a.lengths[row], group = a.heads / a.kv_heads;
   uint32_t begin = part * kPartition, end = min(length, begin + kPartition);
-  if (begin >= length) return;  // the merge does not look at this part
+  if (begin >= length) {  // the merge does not look at this part; a row without positions has zeros
+    for (uint32_t i = threadIdx.x; a.parts == 1 && i < group * kDim; i += kThreads)
+      a.out[(size_t(row) * a.heads + kv_head * group) * kDim + i] = 0;
+    return;
+  }
   uint32_t from = max(begin, a.window && length > a.window ? length - a.window : 0u);
   size_t head = size_t(row) * a.heads + kv_head * group;
   if (from >= end) {  // nor at a part that is wholly before the window
@@ -182,7 +193,7 @@ __global__ void merge_kernel(DecodeAttention a) {
     all += factor * a.part_out[(from + p) * a.dim + at];
     total += factor * a.part_sum[from + p];
   }
-  a.out[(size_t(row) * a.heads + head) * a.dim + at] = narrow(total > 0 ? all / total : 0.f);
+  a.out[(size_t(row) * a.heads + head) * a.dim + at] = finished(all, total);
 }
 
 template <uint32_t kDim>
@@ -206,7 +217,7 @@ Code decode_attention(const Launch& launch, const DecodeAttention& a) {
               : a.dim == 128 ? parts<128>(launch, a)
               : a.dim == 256 ? parts<256>(launch, a)
                              : Code(kBadShape);
-  if (code) return code;
+  if (code || a.parts == 1) return code;  // a single part is the whole
   return run(launch, merge_kernel, dim3(a.rows, a.heads), a.dim, 0, a);
 }
 

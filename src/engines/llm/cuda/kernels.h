@@ -89,7 +89,8 @@ struct SwiGlu {
 };
 
 // Attention of one query token per row over all positions of its sequence, found through its block table. Two launches:
-// parts of kPartition positions, then their merge. Rows of length 0 give zeros.
+// parts of kPartition positions, then their merge, which is left out where there is one part. Rows of length 0 give
+// zeros.
 struct DecodeAttention {
   const Bf16* q;                        // [rows][heads][dim]
   const Bf16 *k_cache, *v_cache;        // [slots][kv_heads][dim]
