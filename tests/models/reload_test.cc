@@ -30,6 +30,8 @@ class Shard final : public msg::Sink {
     post([this] { stopping_ = true; });
     thread_.join();
   }
+  // The lanes of its models may still be about to wake a shard that has its answer: they end before the shards do.
+  void release_models() { bus_.publish(std::make_shared<const bus::Catalog>()); }
   void on(msg::Call&, msg::Event&& event) override {
     --open_;
     auto* outputs = std::get_if<msg::Outputs>(&event.what);
@@ -88,25 +90,27 @@ TEST(Repository, ReloadsUnderLoadFailNoCall) {
         if (left->fetch_sub(1) == 1) settled();
       });
   };
-  Repository repository(options, {{"onnx", make_fake}}, base::heap(), publish);
-  ASSERT_TRUE(repository.start().ok());
+  using Makers = std::map<std::string, EngineMaker>;
+  auto repository = std::make_unique<Repository>(options, Makers{{"onnx", make_fake}}, base::heap(), publish);
+  ASSERT_TRUE(repository->start().ok());
   for (uint16_t i = 0; i < 2; ++i) shards.push_back(std::make_unique<Shard>(i, first));
   for (int round = 0; round < 50; ++round) {
     // Every third write is half a model: the one before serves on.
     disk.write("m/1/model.onnx", round % 3 == 2 ? "broken" : std::string(1, char('a' + round % 26)));
     std::promise<void> done;
-    repository.rescan([&] { done.set_value(); });
+    repository->rescan([&] { done.set_value(); });
     done.get_future().get();
     uint64_t seen = shards[0]->answered;
     while (shards[0]->answered < seen + 20 && shards[0]->failed == 0) std::this_thread::yield();
   }
-  repository.stop();
+  repository->stop();
   for (auto& shard : shards) {
     shard->finish();
     EXPECT_EQ(shard->failed, 0u);
     EXPECT_GT(shard->answered, 0u);
   }
-  shards.clear();
+  repository.reset(), first.reset();
+  for (auto& shard : shards) shard->release_models();
 }
 
 // A device that has room for one model.

@@ -60,7 +60,7 @@ TEST_F(Audited, AdminRequestsAreLinesAndOthersAreNot) {
     FakeExchange post("POST", "/v2/logging?x=1"), get("GET", "/v2/logging"), refused("POST", "/v2/logging");
     record(post, 200, base::Code::kOk), record(get, 200, base::Code::kOk);
     record(refused, 403, base::Code::kPermissionDenied);
-    post.set_caller(std::move(*wire::Caller::enter(who, env.now())));
+    post.set_caller(*wire::Caller::enter(who, env.now()));
     post.record().model = "digits";
     refused.record().reject = "auth";
     shard_log.finished(post), shard_log.finished(get), shard_log.finished(refused);
