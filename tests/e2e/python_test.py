@@ -182,6 +182,15 @@ class PythonModels(harness.GrpcCase):
         self.assertTrue(self.server.logged('nobody listens any more'))
         self.assertEqual([0], [self.number(a) for a in self.count(1)])
 
+    def test_clients_that_leave_at_once_cost_nobody_else(self):
+        for i in range(30):
+            call = self.count(1_000_000)
+            if i % 2:
+                next(call)
+            call.cancel()
+            self.assertEqual([0, 1], [self.number(a) for a in self.count(2)])
+        self.assertEqual([], self.server.logged("'counting'", 'is started anew', count=0))
+
     def test_an_exception_is_an_answer(self):
         answer = self.obey('raise')
         self.assertEqual(500, answer.status)

@@ -201,7 +201,10 @@ Status Decoupled::start_next() {
   inside->call.inputs.clear();  // the child has a copy
   if (sent.ok()) {
     running_ = true, run_until_ = Clock::now() + host_->options().timeout;
-    return {};
+    std::lock_guard lock(shared_->mutex);
+    if (!inside->abandoned) return {};
+    // Whoever waited has left meanwhile, and the child may have heard of that before it knew the call.
+    return host_->child().send({.type = Type::kCancel, .number = inside->number});
   }
   if (sent.code != Code::kResourceExhausted) return sent;
   {

@@ -501,6 +501,7 @@ class Worker:
         self.changed = threading.Condition()   # over what the reading thread tells others
         self.backlog = collections.deque()
         self.cancelled, self.senders = set(), {}
+        self.inside = set()  # numbers of a decoupled model's calls, from the order to run one to its last answer
         self.taken = self.grown = False
         self.input = self.output = self.inputs = None
         self.reply, self.replies, self.asked = None, {}, 0
@@ -650,8 +651,10 @@ class Worker:
                     self.changed.wait_for(lambda: self.taken)
         if sender.over or (response is not None and response.has_error()):
             sender.over = True
-            self.senders.pop(sender.number, None)
-            self.cancelled.discard(sender.number)
+            with self.changed:
+                self.senders.pop(sender.number, None)
+                self.inside.discard(sender.number)
+                self.cancelled.discard(sender.number)
 
     # requests to other models
 
@@ -892,12 +895,15 @@ class Worker:
             message = self.receive()
             kind, _, number, _, size = message
             if kind in (RUN, STOP):
+                if kind == RUN:
+                    with self.changed:
+                        self.inside.add(number)
                 self.orders.put(message)
                 continue
             with self.changed:
                 if kind == TAKEN:
                     self.taken = True
-                elif kind == CANCEL and number in self.senders:
+                elif kind == CANCEL and number in self.inside:  # it may not have begun
                     self.cancelled.add(number)
                 elif kind == CREDIT and number in self.senders:
                     self.senders[number].credit += size

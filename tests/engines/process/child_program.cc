@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -175,35 +176,57 @@ void answer(const Message& run) {
   send_document(Type::kAnswers, what == "wrong number" ? run.number + 1 : run.number, document, at);
 }
 
+std::deque<Message> later;  // orders to run that came while a stream went on
+
+Message next_order() {
+  if (later.empty()) return receive_order();
+  const Message order = later.front();
+  later.pop_front();
+  return order;
+}
+
+// A stream of answers to one call, and what the server says meanwhile.
+struct Stream {
+  uint64_t call = 0, credit = kWindow;
+  bool cancelled = false;
+
+  // Receives until it is so.
+  void wait(Type type) {
+    for (;;) {
+      const Message message = receive_order();
+      if (message.type == Type::kRun) later.push_back(message);
+      if (message.type == Type::kCredit && message.number == call) credit += message.size;
+      if (message.type == Type::kCancel && message.number == call) cancelled = true;
+      if (message.type == type || (cancelled && type != Type::kTaken)) return;
+    }
+  }
+};
+
 // Decoupled: answers with x's elements one by one, within the credit unless it is to misbehave.
 void stream(const Message& run) {
   misbehave_before_answering();
   const auto requests = read_requests(run);
   const auto& x = requests.at(0).tensors.at(0);
-  const size_t n = x.size / sizeof(float);
-  send_message({.type = Type::kReturned, .number = run.number});
-  uint64_t credit = kWindow;
-  for (size_t i = 0; i <= n; ++i) {
-    while (credit == 0 && what != "unbridled")
-      if (Message message = receive_order(); message.type == Type::kCredit)
-        credit += message.size;
-      else if (message.type == Type::kCancel)
-        return;
+  std::vector<float> values(x.size / sizeof(float));
+  std::memcpy(values.data(), input.data + x.offset, x.size);
+  send_message({.type = Type::kReturned, .number = run.number});  // what comes next may take the place of the input
+  Stream state{run.number};
+  for (size_t i = 0; i <= values.size() && !state.cancelled; ++i) {
+    while (state.credit == 0 && !state.cancelled && what != "unbridled") state.wait(Type::kCredit);
+    if (state.cancelled) return;
     Writer document;
     document.put(uint32_t(1));
     document.put(requests.at(0).call);
-    document.put(uint8_t(i == n ? AnswerKind::kEnd : AnswerKind::kTensors));
-    if (i < n) {
-      --credit;
-      std::memcpy(output.data, input.data + x.offset + i * sizeof(float), sizeof(float));
+    document.put(uint8_t(i == values.size() ? AnswerKind::kEnd : AnswerKind::kTensors));
+    if (i < values.size()) {
+      --state.credit;
+      std::memcpy(output.data, &values[i], sizeof values[i]);
       document.put(uint32_t(0));
       document.put(uint32_t(1));
       put_tensor(document, {"y", msg::DType::kFp32, {1}, 0, sizeof(float)});
     }
     send_document(Type::kAnswer, 0, document, 64);
-    for (Message message = receive_order(); message.type != Type::kTaken; message = receive_order()) {
-      if (message.type == Type::kCredit) credit += message.size;
-    }
+    state.wait(Type::kTaken);
   }
 }
 
@@ -232,7 +255,7 @@ int main(int argc, char** argv) {
   ready.put_specs({y});
   send_document(Type::kReady, 0, ready, 0);
   for (;;) {
-    const Message order = receive_order();
+    const Message order = next_order();
     if (order.type == Type::kStop) return 0;
     if (order.type == Type::kRun) decoupled ? stream(order) : answer(order);
   }
