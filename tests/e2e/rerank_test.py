@@ -153,9 +153,11 @@ class Rerank(harness.Case):
             self.assertIn('it gives scores of texts', json.load(error)['error'])
 
     def test_many_long_documents_hold_up_nobody_else(self):
+        many = 100 if harness.SANITIZED else 1000
+
         def attack(_):
-            answer = self.ask('/rerank', model='rank', query='a b ' * 20000, documents=['c d ' * 200] * 1000, return_documents=False)
-            self.assertEqual(1000, len(answer['results']))
+            answer = self.ask('/rerank', model='rank', query='a b ' * 20000, documents=['c d ' * 200] * many, return_documents=False)
+            self.assertEqual(many, len(answer['results']))
 
         with harness.threads(3, attack):
             for _ in range(10):

@@ -273,7 +273,8 @@ class Hostile(unittest.TestCase):
             with hostile(answer) as address:
                 code, out, err = weir(*command, '--url', address, '--timeout', '300ms', text='hello\n')
             self.assertEqual(1, code, (command, out))
-            self.assertEqual(1, len(err.splitlines()), (command, err))
+            slow = ' warning a turn of the loop '  # on a busy machine, of the command's own load
+            self.assertEqual(1, len([line for line in err.splitlines() if slow not in line]), (command, err))
             self.assertTrue(err.startswith('weir: '), err)
             self.assertIn(words, err)
             self.assertNotIn('\x1b', out + err)

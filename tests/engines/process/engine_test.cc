@@ -124,8 +124,8 @@ TEST_F(ProcessTest, AChildThatHangsIsEndedAfterItsTime) {
 }
 
 TEST_F(ProcessTest, AChildMayUseSoMuchMemory) {
-#if defined(WEIR_ASAN)
-  GTEST_SKIP() << "AddressSanitizer reserves more address space than any limit would leave";
+#if defined(WEIR_ASAN) || defined(WEIR_TSAN)
+  GTEST_SKIP() << "sanitizers reserve more address space than any limit would leave";
 #endif
   msg::ModelSpec wanted;
   wanted.parameters["process_memory"] = "256MiB";
