@@ -3,6 +3,8 @@ have an origin that misbehaves."""
 
 import json
 import pathlib
+import shutil
+import subprocess
 import tempfile
 import time
 import unittest
@@ -418,6 +420,73 @@ class Ready(unittest.TestCase):
         self.assertIn('tokenizer.json', self.reason(self.start()))
         (self.tokenizer / 'tokenizer.json').unlink()
         self.assertIn('there is no tokenizer.json', self.reason(self.start()))
+
+
+class Tls(unittest.TestCase):
+    """Origins with certificates of a private authority."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(dir=harness.scratch()))
+        cls.ca = cls.made('ca', 'basicConstraints=critical,CA:TRUE')
+        cls.certificate, key = cls.made('origin', 'subjectAltName=IP:127.0.0.1,DNS:localhost', cls.ca)
+        cls.root = model_folder()
+        shutil.copytree(harness.MODELS / 'simple', cls.root / 'simple')
+        cls.origin = harness.Server('--tls-cert', cls.certificate, '--tls-key', key, repository=cls.root)
+        cls.url = f'https://localhost:{cls.origin.port}'
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.origin.stop()
+
+    @classmethod
+    def made(cls, name, extension, ca=None):
+        """(certificate, key), signed by `ca` or itself."""
+        key, request, certificate, config = (cls.folder / f'{name}.{end}' for end in ('key', 'csr', 'pem', 'ext'))
+        config.write_text(extension)
+
+        def run(*args):
+            subprocess.run(['openssl', *map(str, args)], check=True, capture_output=True)
+        run('req', '-new', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-keyout', key, '-out', request,
+            '-subj', f'/CN={name}')
+        signer = ('-CA', ca[0], '-CAkey', ca[1], '-CAcreateserial') if ca else ('-signkey', key)
+        run('x509', '-req', '-in', request, '-out', certificate, '-days', 1, '-extfile', config, *signer)
+        return certificate, key
+
+    def start(self, ca, url):
+        root = pathlib.Path(tempfile.mkdtemp(dir=harness.scratch()))
+        for name, text in ((MODEL, f'kind: openai\nparameters: {{tokenizer: {self.root / MODEL / "1"}, ca_file: {ca}}}\n'),
+                           ('simple', f'kind: oip-grpc\nparameters: {{ca_file: {ca}}}\n')):
+            (root / name).mkdir()
+            (root / name / 'model.yaml').write_text(f'engine: forward\norigins: {url}\n{text}')
+        server = harness.Server(repository=root)
+        self.addCleanup(server.stop)
+        return server
+
+    def test_both_kinds_speak_tls(self):
+        server = self.start(self.ca[0], self.url)
+        until(lambda: curl(server.url('/readyz')).status == 200, 'readiness')
+        self.assertEqual(completion(self.origin).json()['choices'], completion(server).json()['choices'])
+        body = {'inputs': [{'name': n, 'shape': [1, 16], 'datatype': 'INT32', 'data': [1] * 16} for n in ('INPUT0', 'INPUT1')]}
+        self.assertEqual(200, curl(server.url('/v2/models/simple/infer'), *JSON, data=json.dumps(body)).status)
+
+    def refusal(self, server):
+        return until(lambda: {row['name']: row['reason'] for row in curl(server.url('/v2/repository/index'), data='').json()
+                              if row.get('reason')}, 'a reason')
+
+    def test_another_authority_is_not_believed(self):
+        other = self.made('other', 'basicConstraints=critical,CA:TRUE')
+        reasons = self.refusal(self.start(other[0], self.url))
+        self.assertEqual({MODEL, 'simple'}, set(reasons))
+        for reason in reasons.values():
+            self.assertIn('TLS failed', reason)
+
+    def test_nor_a_certificate_of_somebody_else(self):
+        certificate, key = self.made('elsewhere', 'subjectAltName=DNS:elsewhere.example', self.ca)
+        origin = harness.Server('--tls-cert', certificate, '--tls-key', key, repository=self.root)
+        self.addCleanup(origin.stop)
+        for reason in self.refusal(self.start(self.ca[0], f'https://localhost:{origin.port}')).values():
+            self.assertIn('TLS failed', reason)
 
 
 if __name__ == '__main__':
