@@ -9,6 +9,8 @@
 #include "engines/llm/echo_model.h"
 #include "engines/llm/llm.h"
 #include "engines/llm/options.h"
+#include "engines/llm/text_front.h"
+#include "engines/llm/text_request.h"
 #include "engines/process/engine.h"
 #include "engines/repeat/repeat.h"
 
@@ -32,6 +34,19 @@ base::Result<models::Instance> instance(base::Result<llm::Loaded> loaded) {
 base::Result<models::Instance> instance(base::Result<process::Loaded> loaded) {
   if (!loaded) return std::move(loaded).error();
   return std::visit([](auto&& made) -> models::Instance { return std::move(made); }, *std::move(loaded));
+}
+
+// A model of tokens has the text front before it, wherever it runs.
+base::Result<models::Instance> forwarded(forward::Runtime& forward, const models::LoadArgs& a) {
+  auto model = forward.load(a.wanted, a.file, a.slabs, a.broken);
+  if (!model) return std::move(model).error();
+  if (!model->spec.text) return *std::move(model);
+  model->spec.inputs = llm::text_inputs();
+  model->spec.outputs = {{"text_output", msg::DType::kBytes, {1}, false, {}}};
+  model->make_inbox = [make = std::move(model->make_inbox)](const msg::ModelSpec& spec, bus::ModelStats& stats) {
+    return llm::make_text_front(make(spec, stats), spec, stats);
+  };
+  return *std::move(model);
 }
 
 }  // namespace
@@ -74,7 +89,7 @@ std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, forward:
        [processes, find](const models::LoadArgs& a) {
          return instance(process::load_python(a.wanted, a.file, {a.slabs, a.broken, a.instance, processes, find}));
        }},
-      {"forward", [&forward](const models::LoadArgs& a) { return forward.load(a.wanted, a.slabs, a.broken); }},
+      {"forward", [&forward](const models::LoadArgs& a) { return forwarded(forward, a); }},
       {"onnx", [&onnx](const models::LoadArgs& a) { return onnx.load(a.wanted, a.file, a.slabs); }},
   };
 }

@@ -38,6 +38,7 @@ struct TokenStats {
 
   base::Counter prompt_total, generated_total;
   base::Counter preemptions;
+  base::Counter moved;                        // forwarded sequences that went on at another origin
   base::Counter prefix_queries, prefix_hits;  // tokens that were looked up and those found
   std::array<base::Counter, kReasons> ended;
 

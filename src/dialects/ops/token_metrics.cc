@@ -70,6 +70,8 @@ constexpr Plain kWeir[] = {
     {"weir_model_sequences", "", "", ",state=\"waiting\"", [](const TokenStats& s) { return level(s.waiting); }},
     {"weir_model_preemptions_total", "counter", "Sequences that lost their keys and values to others.", "",
      [](const TokenStats& s) { return count(s.preemptions); }},
+    {"weir_model_moved_sequences_total", "counter", "Forwarded sequences that went on at another origin.", "",
+     [](const TokenStats& s) { return count(s.moved); }},
     {"weir_model_prefix_cache_queries_total", "counter", "Tokens looked up in sessions and the prefix cache.", "",
      [](const TokenStats& s) { return count(s.prefix_queries); }},
     {"weir_model_prefix_cache_hits_total", "counter", "Those of them whose keys and values were there.", "",

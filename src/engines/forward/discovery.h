@@ -4,8 +4,10 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
-#include "engines/forward/probe.h"
+#include "engines/forward/kind.h"
+#include "engines/forward/origin_conn.h"
 #include "msg/spec.h"
 
 namespace weir::forward {
@@ -21,19 +23,15 @@ class Discovery {
 
  private:
   void ask_next();
-  void heard_ready(base::Result<base::Bytes> answer);
-  void heard_metadata(base::Result<base::Bytes> answer);
-  void heard_config(base::Result<base::Bytes> answer);
   void failed(const base::Status& why);
 
   net::Shard& shard_;
   const std::shared_ptr<Target> target_;
   const msg::ModelSpec wanted_;
   const Then then_;
-  msg::ModelSpec spec_;
   size_t next_ = 0;  // of the origins
   std::unique_ptr<OriginConn> conn_;
-  std::unique_ptr<Probe> probe_;
+  std::unique_ptr<Questions> questions_;
   std::string reasons_;
   base::Code code_ = base::Code::kUnavailable;
 };

@@ -11,9 +11,8 @@ namespace {
 using base::invalid;
 using base::Status;
 
-constexpr std::string_view kKind = "oip-grpc";
 constexpr auto kShortestCheck = std::chrono::milliseconds(10);
-constexpr uint32_t kMostOutstanding = 1 << 20;
+constexpr uint32_t kMostOutstanding = 1 << 20, kLongestContext = 1 << 24;
 constexpr uint64_t kLargestAnswer = uint64_t(4) << 30;
 
 Status wrong(std::string_view name, const std::string& value, std::string_view expected) {
@@ -50,17 +49,21 @@ class Parameters {
   Status status_;
 };
 
-Status read_kind(const std::map<std::string, std::string>& all) {
+constexpr std::pair<std::string_view, KindName> kKinds[] = {{"oip-grpc", KindName::kOipGrpc},
+                                                            {"openai", KindName::kOpenai}};
+
+Status read_kind(const std::map<std::string, std::string>& all, KindName& out) {
+  std::string names;
+  for (const auto& [name, kind] : kKinds) names += (names.empty() ? "" : " or ") + std::string(name);
   auto found = all.find("kind");
-  if (found == all.end())
-    return invalid("'kind' is missing: it names the protocol of the origins, " + std::string(kKind));
-  const std::string& kind = found->second;
-  if (kind == kKind) return {};
-  for (const char* later : {"oip-rest", "openai", "weir"})
-    if (kind == later)
-      return base::failure(base::Code::kUnimplemented,
-                           "kind '" + kind + "' is not there yet; " + std::string(kKind) + " is");
-  return wrong("kind", kind, kKind);
+  if (found == all.end()) return invalid("'kind' is missing: it names the protocol of the origins, " + names);
+  const std::string& text = found->second;
+  for (const auto& [name, kind] : kKinds)
+    if (name == text) return out = kind, Status();
+  for (const char* later : {"oip-rest", "weir"})
+    if (text == later)
+      return base::failure(base::Code::kUnimplemented, "kind '" + text + "' is not there yet; " + names + " is");
+  return wrong("kind", text, names);
 }
 
 Status read_origins(const std::string& text, std::vector<net::Url>& out) {
@@ -90,7 +93,7 @@ bool Options::any_tls() const {
 base::Result<Options> read_options(const msg::ModelSpec& wanted) {
   Options out;
   out.model = wanted.name;
-  if (auto s = read_kind(wanted.parameters); !s.ok()) return s;
+  if (auto s = read_kind(wanted.parameters, out.kind); !s.ok()) return s;
   auto origins = wanted.parameters.find("origins");
   if (auto s = read_origins(origins == wanted.parameters.end() ? "" : origins->second, out.origins); !s.ok()) return s;
   Parameters all(wanted.parameters);
@@ -98,9 +101,16 @@ base::Result<Options> read_options(const msg::ModelSpec& wanted) {
   all.text("version", out.version);
   all.text("ca_file", out.ca_file);
   all.text("key_file", out.key_file);
+  all.text("tokenizer", out.tokenizer);
+  all.text("tool_format", out.tool_format);
   all.duration("connect_timeout", kShortestCheck, out.connect_timeout);
   all.duration("answer_timeout", base::Duration(0), out.answer_timeout);
   all.duration("check_interval", kShortestCheck, out.check_interval);
+  all.read("max_length", [&](const std::string& value) {
+    auto parsed = base::parse_count(value, kLongestContext);
+    if (!parsed || *parsed == 0) return wrong("max_length", value, "a whole number from 1 to 16777216");
+    return out.max_length = uint32_t(*parsed), Status();
+  });
   all.read("max_outstanding", [&](const std::string& value) {
     auto parsed = base::parse_count(value, kMostOutstanding);
     if (!parsed || *parsed == 0) return wrong("max_outstanding", value, "a whole number from 1 to 1048576");

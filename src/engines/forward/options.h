@@ -1,7 +1,7 @@
 // Options of a forwarded model: who runs it, how they are spoken to, and how long they may take. From its model.yaml:
 //
 //   engine: forward
-//   kind: oip-grpc                            # the protocol that the origins speak
+//   kind: oip-grpc                            # the protocol that the origins speak; or openai
 //   origins: [http://10.0.0.7:8001, https://triton.example:8001]    # or one
 //   parameters:
 //     model: resnet50                         # its name there; by default as here
@@ -13,6 +13,11 @@
 //     max_answer: 1GiB                        # bytes of one message
 //     ca_file: /etc/weir/origins.pem          # who signs the origins' certificates; by default whom the system trusts
 //     key_file: /etc/weir/origin.key          # its first line goes along as `authorization: Bearer …`
+//
+// Of kind openai, models of text (vLLM, SGLang, llama.cpp's server, weir):
+//     tokenizer: /models/qwen                 # the folder with tokenizer.json; by default the model's version folder
+//     max_length: 8192                        # positions; by default what the origin's list of models says
+//     tool_format: hermes                     # text/tool_format.h; by default by the chat template
 #pragma once
 
 #include <cstdint>
@@ -28,13 +33,16 @@
 
 namespace weir::forward {
 
-inline constexpr std::string_view kParameters[] = {"answer_timeout", "ca_file", "check_interval", "connect_timeout",
-                                                   "key_file",       "kind",    "max_answer",     "max_outstanding",
-                                                   "model",          "origins", "version"};
+inline constexpr std::string_view kParameters[] = {
+    "answer_timeout", "ca_file",         "check_interval", "connect_timeout", "key_file",  "kind",        "max_answer",
+    "max_length",     "max_outstanding", "model",          "origins",         "tokenizer", "tool_format", "version"};
+
+enum class KindName : uint8_t { kOipGrpc, kOpenai };
 
 inline constexpr size_t kMostOrigins = 64;
 
 struct Options {
+  KindName kind = KindName::kOipGrpc;
   std::vector<net::Url> origins;  // 1 to kMostOrigins; their targets are "/"
   std::string model, version;     // there; version "": the origin chooses
   base::Duration connect_timeout = std::chrono::seconds(2);
@@ -43,6 +51,8 @@ struct Options {
   uint32_t max_outstanding = 1024;
   uint64_t max_answer = uint64_t(1) << 30;
   std::string ca_file, key_file;
+  std::string tokenizer, tool_format;
+  uint32_t max_length = 0;  // 0: as the origin says
 
   bool any_tls() const;
 };

@@ -5,6 +5,9 @@
 #include <fstream>
 #include <utility>
 
+#include "base/fnv.h"
+#include "engines/forward/prefix.h"
+
 namespace weir::forward {
 namespace {
 
@@ -29,6 +32,12 @@ base::Result<std::string> read_key(const std::string& path) {
 
 }  // namespace
 
+uint64_t Origin::number_of(std::string_view name) {
+  base::Fnv hash;
+  hash.add_bytes(name);
+  return hash.value();
+}
+
 double Origin::load(base::Time now) const {
   const double work = 1.0 + outstanding.load(std::memory_order_relaxed);
   const base::Duration since = now - returned.load(std::memory_order_relaxed);
@@ -37,15 +46,20 @@ double Origin::load(base::Time now) const {
   return work / std::max(kLeast, double(since.count()) / double(kSlowReturn.count()));
 }
 
-base::Result<std::shared_ptr<Target>> Target::make(Options options) {
+base::Result<std::shared_ptr<Target>> Target::make(Options options, const std::string& folder) {
   auto out = std::make_shared<Target>();
+  auto kind = make_kind(options, folder);
+  if (!kind) return std::move(kind).error();
+  out->kind = std::move(*kind);
   if (!options.key_file.empty()) {
     auto key = read_key(options.key_file);
     if (!key) return std::move(key).error();
     out->authorization = "Bearer " + *key;
   }
   if (options.any_tls()) {
-    auto tls = net::TlsContext::for_client(options.ca_file, net::TlsContext::Offer::kHttp2);
+    auto tls = net::TlsContext::for_client(options.ca_file, out->kind->http() == net::ClientConn::Http::k2
+                                                                ? net::TlsContext::Offer::kHttp2
+                                                                : net::TlsContext::Offer::kHttp1);
     if (!tls) return std::move(tls).error();
     out->tls = std::move(*tls);
   }
@@ -83,6 +97,26 @@ Origin* Target::choose(base::Time now, uint64_t random, uint64_t session, const 
   Origin& one = *able[random % count];
   Origin& other = *able[(random >> 32) % count];
   return one.load(now) <= other.load(now) ? &one : &other;
+}
+
+Origin* Target::choose_by_prefix(base::Time now, uint64_t random, uint64_t prefix, const Origin* tried) {
+  uint64_t calls = 0, healthy = 0;
+  for (const auto& origin : origins) {
+    if (!origin.healthy.load(std::memory_order_relaxed) || &origin == tried) continue;
+    calls += origin.outstanding.load(std::memory_order_relaxed), ++healthy;
+  }
+  if (healthy == 0) return choose(now, random, 0, tried);
+  const uint64_t share = 1 + calls * 5 / (4 * healthy);
+  Origin* best = nullptr;
+  uint64_t most = 0;
+  for (auto& origin : origins) {
+    const uint32_t has = origin.outstanding.load(std::memory_order_relaxed);
+    const bool able = origin.healthy.load(std::memory_order_relaxed) && &origin != tried;
+    if (!able || has >= share || has >= options.max_outstanding) continue;
+    const uint64_t weight = rendezvous(prefix, origin.number);
+    if (!best || weight > most) best = &origin, most = weight;
+  }
+  return best ? best : choose(now, random, 0, tried);
 }
 
 }  // namespace weir::forward

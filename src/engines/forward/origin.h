@@ -7,9 +7,11 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/env.h"
+#include "engines/forward/kind.h"
 #include "engines/forward/options.h"
 #include "net/address.h"
 #include "net/tls.h"
@@ -19,10 +21,11 @@ namespace weir::forward {
 // Any thread.
 struct Origin {
   Origin(net::Url its_url, std::vector<net::Endpoint> its_endpoints)
-      : url(std::move(its_url)), name(url.authority()), endpoints(std::move(its_endpoints)) {}
+      : url(std::move(its_url)), name(url.authority()), number(number_of(name)), endpoints(std::move(its_endpoints)) {}
 
   const net::Url url;
   const std::string name;  // as errors have it: "triton.example:8001"
+  const uint64_t number;   // of the name, for rendezvous()
   const std::vector<net::Endpoint> endpoints;
 
   std::atomic<uint32_t> outstanding{0};  // calls that it has, of all shards
@@ -44,6 +47,9 @@ struct Origin {
   }
   // Outstanding work as it counts when two origins are compared: more for one that has just come back.
   double load(base::Time now) const;
+
+ private:
+  static uint64_t number_of(std::string_view name);
 };
 
 struct Target {
@@ -51,15 +57,20 @@ struct Target {
   std::shared_ptr<const net::TlsContext> tls;  // null: no origin has TLS
   std::string authorization;                   // of each request; "" = none
   std::deque<Origin> origins;
+  std::shared_ptr<const Kind> kind;
 
-  // Reads the key, and looks the names up, which blocks. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION (files);
-  // UNAVAILABLE where no origin has an address, which is worth another try.
-  static base::Result<std::shared_ptr<Target>> make(Options options);
+  // Reads the key and the files of the kind (`folder`: the model's own), and looks the names up, which blocks. Errors:
+  // INVALID_ARGUMENT, FAILED_PRECONDITION (files); UNAVAILABLE where no origin has an address, which is worth another
+  // try.
+  static base::Result<std::shared_ptr<Target>> make(Options options, const std::string& folder);
 
   // The origin that a call goes to: of two that are healthy, chosen by `random`, the one with less to do; of all where
   // none is healthy. `session` != 0: always the same one. `tried`: not that one, where there is another. Null where all
   // have max_outstanding calls.
   Origin* choose(base::Time now, uint64_t random, uint64_t session, const Origin* tried);
+  // The same for a prompt, by its prefix_hash(): the healthy origin that its prefix prefers, unless that has a quarter
+  // more than its share of all calls; then the next one (consistent hashing with bounded loads, Mirrokni et al. 2018).
+  Origin* choose_by_prefix(base::Time now, uint64_t random, uint64_t prefix, const Origin* tried);
 };
 
 }  // namespace weir::forward

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engines/forward/kind.h"
 
 namespace weir::forward {
 
@@ -19,7 +20,7 @@ OriginConn::~OriginConn() {
 }
 
 Status OriginConn::send(OriginCall& call, wire::ClientRequest request) {
-  if (!conn_ && shard_.env().now() < retry_at_) return last_error_;
+  if (links_.empty() && shard_.env().now() < retry_at_) return last_error_;
   const bool tls = origin_.url.scheme == net::Url::Scheme::kHttps;
   request.scheme = tls ? "https" : "http";
   request.authority = origin_.name;
@@ -35,18 +36,21 @@ Status OriginConn::send(OriginCall& call, wire::ClientRequest request) {
 void OriginConn::connect() {
   net::ClientConn::Options how;
   how.endpoints = origin_.endpoints;
-  how.http = net::ClientConn::Http::k2;
+  how.http = target_.kind->http();
   how.connect_timeout = target_.options.connect_timeout;
   if (origin_.url.scheme == net::Url::Scheme::kHttps) how.tls = target_.tls, how.tls_host = origin_.url.host;
-  used_ = false;
   net::ClientConn::Owner& self = *this;
-  conn_ = std::make_unique<net::ClientConn>(shard_, std::move(how), self);
+  links_.push_front({});
+  links_.front().conn = std::make_unique<net::ClientConn>(shard_, std::move(how), self);
 }
 
-// The connection takes no more calls, and goes with its last one.
-void OriginConn::drain() {
-  draining_.push_back({std::move(conn_), std::exchange(calls_, 0)});
-  open_ = false;
+OriginConn::Link* OriginConn::find(const net::ClientConn* conn) {
+  auto found = std::find_if(links_.begin(), links_.end(), [&](const Link& link) { return link.conn.get() == conn; });
+  return conn == nullptr || found == links_.end() ? nullptr : &*found;
+}
+
+void OriginConn::drain(Link& link) {
+  link.draining = true;
   prune();
 }
 
@@ -55,27 +59,49 @@ void OriginConn::prune() {
   if (prune_ != base::TimerId::kNone) return;
   prune_ = shard_.env().at(shard_.env().now(), [this] {
     prune_ = base::TimerId::kNone;
-    draining_.remove_if([](const Draining& one) { return one.calls == 0; });
+    links_.remove_if([](const Link& link) { return link.draining && link.calls == 0; });
   });
+}
+
+OriginConn::Link* OriginConn::with_room() {
+  for (auto& link : links_) {
+    if (link.draining || !link.open) continue;
+    if (link.conn->finished())
+      drain(link);
+    else if (link.conn->has_room())
+      return &link;
+  }
+  return nullptr;
+}
+
+// HTTP/2: one connection for all; HTTP/1.1: one for each that waits.
+void OriginConn::connect_for_waiting() {
+  const bool shared = target_.kind->http() == net::ClientConn::Http::k2;
+  size_t coming = 0, kept = 0;
+  for (const auto& link : links_) coming += !link.open, kept += !link.draining;
+  if (shared && kept > 0) return;
+  const size_t wanted = shared ? std::min<size_t>(waiting_.size(), 1) : waiting_.size();
+  for (; coming < wanted && kept < kMostConnections; ++coming, ++kept) connect();
 }
 
 // A call's last word may come from inside, and send the next one.
 void OriginConn::send_waiting() {
-  if (open_ && conn_->finished()) drain();
-  if (!conn_ && !waiting_.empty()) connect();
-  while (open_ && conn_->has_room() && !waiting_.empty()) {
+  while (!waiting_.empty()) {
+    Link* link = with_room();
+    if (!link) break;
     OriginCall* call = waiting_.front();
     waiting_.pop_front();
-    put(*call);
+    put(*link, *call);
   }
+  connect_for_waiting();
 }
 
-void OriginConn::put(OriginCall& call) {
-  call.link_ = conn_.get();
-  used_ = true;
-  ++calls_;
+void OriginConn::put(Link& link, OriginCall& call) {
+  call.link_ = link.conn.get();
+  call.reused_ = std::exchange(link.used, true);
+  ++link.calls;
   const wire::ClientRequest request = std::move(call.request_);
-  conn_->send(request, call);
+  link.conn->send(request, call);
 }
 
 void OriginConn::consume(OriginCall& call, size_t n) {
@@ -88,37 +114,40 @@ void OriginConn::cancel(OriginCall& call) {
 }
 
 void OriginConn::suspect(OriginCall& call) {
-  if (call.link_ && call.link_ == conn_.get()) drain();
+  if (Link* link = find(call.link_)) drain(*link);
   cancel(call);
 }
 
 void OriginConn::leave(OriginCall& call) {
   if (!call.link_) std::erase(waiting_, &call);
-  if (call.link_ && call.link_ == conn_.get()) --calls_;
-  for (auto& one : draining_)
-    if (call.link_ && call.link_ == one.conn.get() && --one.calls == 0) prune();
+  if (Link* link = find(call.link_)) {
+    --link->calls;
+    if (link->open && link->conn->finished()) link->draining = true;
+    if (link->draining && link->calls == 0) prune();
+  }
   call.link_ = nullptr;
   origin_.outstanding.fetch_sub(1, std::memory_order_relaxed);
   send_waiting();
 }
 
 void OriginConn::on_open(net::ClientConn& conn) {
-  if (conn_.get() != &conn) return;
-  open_ = true;
+  Link* link = find(&conn);
+  if (!link) return;
+  link->open = true;
   retry_wait_ = base::Duration(0);
   send_waiting();
 }
 
 // Calls that were under way have failed already; those that wait have not been seen by the origin.
 void OriginConn::on_closed(net::ClientConn& conn, const Status& why) {
-  if (conn_.get() != &conn) {
-    draining_.remove_if([&](const Draining& one) { return one.conn.get() == &conn; });
-    return;
-  }
-  const bool was_open = std::exchange(open_, false);
-  const auto gone = std::move(conn_);
-  calls_ = 0;
-  if (was_open && (used_ || waiting_.empty())) return send_waiting();
+  auto found = std::find_if(links_.begin(), links_.end(), [&](const Link& link) { return link.conn.get() == &conn; });
+  if (found == links_.end()) return;
+  std::list<Link> gone;
+  gone.splice(gone.begin(), links_, found);
+  const Link& link = gone.front();
+  if (link.draining) return;
+  const bool others = std::any_of(links_.begin(), links_.end(), [](const Link& l) { return l.open && !l.draining; });
+  if ((link.open && (link.used || waiting_.empty())) || others) return send_waiting();
   retry_wait_ = std::clamp<base::Duration>(retry_wait_ * 2, kFirstRetry, kLongestRetry);
   retry_at_ = shard_.env().now() + retry_wait_;
   last_error_ = why;
@@ -136,9 +165,7 @@ void OriginConn::fail_waiting(const Status& why) {
 void OriginConn::close(const Status& why) {
   retry_at_ = base::kNever;
   last_error_ = why;
-  open_ = false;
-  const auto gone = std::move(conn_);
-  draining_.clear();
+  links_.clear();
   fail_waiting(why);
 }
 

@@ -1,12 +1,12 @@
-// OriginConn: the connections of one shard to one origin: one that takes calls, and those that the origin is draining.
-// Calls share a connection (HTTP/2 streams); more than the origin allows wait. On the shard's thread.
+// OriginConn: the connections of one shard to one origin. HTTP/2: one that takes calls, which share it, and those that
+// the origin is draining. HTTP/1.1: as many as there are calls, kept for the next ones. Calls for which there is no
+// room wait. On the shard's thread.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <list>
 #include <memory>
-#include <optional>
 
 #include "engines/forward/origin.h"
 #include "net/client_conn.h"
@@ -20,6 +20,8 @@ class OriginCall : public wire::ClientAnswer {
  public:
   // It has left, so that the origin may have seen it.
   bool sent() const { return link_ != nullptr; }
+  // On a connection that has carried others before, so that the origin may have closed it before this one came.
+  bool reused() const { return reused_; }
 
  protected:
   ~OriginCall() = default;
@@ -27,6 +29,7 @@ class OriginCall : public wire::ClientAnswer {
  private:
   friend class OriginConn;
   net::ClientConn* link_ = nullptr;
+  bool reused_ = false;
   wire::ClientRequest request_;  // until it is sent
 };
 
@@ -56,29 +59,32 @@ class OriginConn final : private net::ClientConn::Owner {
 
  private:
   static constexpr base::Duration kFirstRetry = std::chrono::milliseconds(100), kLongestRetry = std::chrono::seconds(5);
+  static constexpr size_t kMostConnections = 1024;  // of HTTP/1.1
+
+  struct Link {
+    std::unique_ptr<net::ClientConn> conn;
+    uint32_t calls = 0;     // that are under way on it
+    bool open = false;      // it is connected
+    bool used = false;      // and has had a call
+    bool draining = false;  // it takes no more calls, and goes with its last one
+  };
 
   void on_open(net::ClientConn& conn) override;
   void on_closed(net::ClientConn& conn, const base::Status& why) override;
   void connect();
+  void connect_for_waiting();
   void send_waiting();
   void fail_waiting(const base::Status& why);
-  void put(OriginCall& call);
+  void put(Link& link, OriginCall& call);
+  Link* with_room();
+  Link* find(const net::ClientConn* conn);
+  void drain(Link& link);
+  void prune();
 
   net::Shard& shard_;
   const Target& target_;
   Origin& origin_;
-  std::unique_ptr<net::ClientConn> conn_;  // or null
-  bool open_ = false;                      // conn_ is connected
-  bool used_ = false;                      // and has had a call
-  struct Draining {
-    std::unique_ptr<net::ClientConn> conn;
-    uint32_t calls;  // that are under way on it
-  };
-  void drain();
-  void prune();
-
-  uint32_t calls_ = 0;  // that are under way on conn_
-  std::list<Draining> draining_;
+  std::list<Link> links_;  // the last used first
   base::TimerId prune_ = base::TimerId::kNone;
   std::deque<OriginCall*> waiting_;
   base::Status last_error_;

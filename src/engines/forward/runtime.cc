@@ -66,6 +66,7 @@ Runtime::Inbox::Inbox(std::shared_ptr<Shards> shards, std::shared_ptr<Target> ta
       stats_(stats),
       slabs_(slabs),
       number_(++shards_->last) {
+  if (spec_.text && !stats_.tokens) stats_.tokens = std::make_unique<bus::TokenStats>();
   OnShard* on = shards_->all[number_ % shards_->all.size()].get();
   on->shard.post([on, number = number_, its_target = target_, report = std::move(broken)] {
     on->watches.emplace(number, std::make_unique<Watch>(on->shard, its_target, report));
@@ -126,17 +127,17 @@ void Runtime::close() {
   for (auto& on : shards_->all) on->discoveries.clear(), on->watches.clear(), on->models.clear();
 }
 
-base::Result<sched::RemoteModel> Runtime::load(const msg::ModelSpec& wanted, base::SlabSource& slabs,
-                                               std::function<void(base::Status)> broken) {
+base::Result<sched::RemoteModel> Runtime::load(const msg::ModelSpec& wanted, const std::string& folder,
+                                               base::SlabSource& slabs, std::function<void(base::Status)> broken) {
   auto options = read_options(wanted);
   if (!options) return std::move(options).error();
   if (shards_->all.empty()) return failure(Code::kFailedPrecondition, "nothing can be forwarded here");
-  auto target = Target::make(std::move(*options));
+  auto target = Target::make(std::move(*options), folder);
   if (!target) return std::move(target).error();
 
   msg::ModelSpec asked = wanted;
   asked.engine = "forward";
-  asked.parameters = {{"kind", "oip-grpc"}};
+  asked.parameters = {{"kind", wanted.parameters.at("kind")}};
   auto heard = std::make_shared<std::promise<base::Result<msg::ModelSpec>>>();
   auto answer = heard->get_future();
   const uint64_t number = ++shards_->last;

@@ -31,10 +31,11 @@ class Runtime {
 
   // Learns the model's signature from its origins, which blocks for as long as they take to connect and to answer. The
   // shards run. `slabs` are for answers. `broken`: called once, from a shard, when the model is not ready at any origin
-  // any more. Errors: INVALID_ARGUMENT, UNIMPLEMENTED (options); FAILED_PRECONDITION (files, no shard); UNAVAILABLE,
-  // worth another try, while no origin has the model ready. Any thread but a shard's.
-  base::Result<sched::RemoteModel> load(const msg::ModelSpec& wanted, base::SlabSource& slabs,
-                                        std::function<void(base::Status)> broken);
+  // any more. `folder`: the version's own, or empty. Errors: INVALID_ARGUMENT, UNIMPLEMENTED (options);
+  // FAILED_PRECONDITION (files, no shard); UNAVAILABLE, worth another try, while no origin has the model ready. Any
+  // thread but a shard's.
+  base::Result<sched::RemoteModel> load(const msg::ModelSpec& wanted, const std::string& folder,
+                                        base::SlabSource& slabs, std::function<void(base::Status)> broken);
 
   // The connections go. The shards have ended, and no Call is inside; Inboxes may still be destroyed afterwards.
   void close();

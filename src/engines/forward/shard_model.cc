@@ -1,16 +1,15 @@
 #include "engines/forward/shard_model.h"
 
 #include <algorithm>
-#include <deque>
 #include <utility>
 
-#include "base/attempt.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/units.h"
-#include "bus/mail_bursts.h"
-#include "engines/forward/oip_message.h"
-#include "sched/fit.h"
+#include "engines/forward/forwarded_call.h"
+#include "engines/forward/prefix.h"
+#include "engines/forward/token_counts.h"
 
 namespace weir::forward {
 
@@ -21,99 +20,15 @@ using base::Time;
 
 namespace {
 
-constexpr std::string_view kInfer = "/inference.GRPCInferenceService/ModelInfer";
-constexpr std::string_view kStreamInfer = "/inference.GRPCInferenceService/ModelStreamInfer";
 constexpr auto kLook = std::chrono::milliseconds(500);  // for calls that take too long
-constexpr int64_t kMostDigits = 100'000'000;            // of grpc-timeout
 
 uint64_t nanoseconds(base::Duration d) { return uint64_t(std::max<int64_t>(d.count(), 0)); }
 
-std::string grpc_timeout(base::Duration left) {
-  const int64_t micros = std::max<int64_t>(std::chrono::duration_cast<std::chrono::microseconds>(left).count(), 1);
-  if (micros < kMostDigits) return std::to_string(micros) + 'u';
-  if (micros / 1000 < kMostDigits) return std::to_string(micros / 1000) + 'm';
-  return std::to_string(std::min(micros / 1'000'000, kMostDigits - 1)) + 'S';
-}
-
-std::string hex_digits(uint64_t number) {
-  std::string out(16, '0');
-  for (size_t i = out.size(); i-- > 0; number >>= 4) out[i] = "0123456789abcdef"[number & 15];
-  return out;
-}
-
 Status client_left() { return failure(Code::kCancelled, "the client has left"); }
 
+uint64_t sequence_of(const msg::Call& call) { return call.session.high ^ call.session.low; }
+
 }  // namespace
-
-// One Call at one origin, or on its way to another.
-class ShardModel::InferCall final : public GrpcCall {
- public:
-  InferCall(ShardModel& its_home, msg::Call* its_call, Came its_way)
-      : GrpcCall(its_home.slabs_, its_home.target_->options.max_answer),
-        home(its_home),
-        call(its_call),
-        came(its_way) {}
-
-  using GrpcCall::give_up_late;
-  bool streams() const { return home.spec_.decoupled; }
-  // Messages that came while the Call had no credit; then its end.
-  bool deliver();
-
-  ShardModel& home;
-  msg::Call* const call;
-  const Came came;
-  Calls::iterator at;
-  Origin* origin = nullptr;  // where it is, or was last
-  uint32_t attempts = 0;
-  Time progress{};                     // when it was sent, or the last message came
-  std::deque<msg::Outputs> waiting;    // for credit
-  std::optional<Status> end;           // behind those
-  std::optional<msg::Outputs> answer;  // of a model that answers once; posted when the status has come
-  bool posted = false;
-
- private:
-  Next on_message(base::Bytes message) override;
-  void on_over(Status status, From from) override;
-  bool holds() const override { return !waiting.empty(); }
-};
-
-GrpcCall::Next ShardModel::InferCall::on_message(base::Bytes message) {
-  progress = home.shard_.env().now();
-  auto outputs = streams() ? read_streamed(message, home.slabs_) : read_answer(message, home.slabs_);
-  Status status = outputs ? check_answer(home.spec_, outputs->tensors, streams() ? 0 : call->rows) : outputs.error();
-  if (status.ok() && answer) status = failure(Code::kInternal, "it answered twice");
-  if (!status.ok()) return give_up(std::move(status)), Next::kOver;
-  if (!streams()) {
-    answer = std::move(*outputs);
-    return Next::kGoOn;
-  }
-  if (outputs->tensors.empty()) return Next::kGoOn;  // the end is told by the call's status
-  waiting.push_back(std::move(*outputs));
-  (void)deliver();
-  return Next::kGoOn;
-}
-
-// False: it is over, and gone.
-bool ShardModel::InferCall::deliver() {
-  while (!waiting.empty() && call->credit.load(std::memory_order_acquire) > 0) {
-    msg::Outputs outputs = std::move(waiting.front());
-    waiting.pop_front();
-    home.answer(*this, std::move(outputs));
-  }
-  if (!waiting.empty()) return true;
-  progress = home.shard_.env().now();
-  let_go();
-  if (!end) return true;
-  home.finish(*this, *std::move(end));
-  return false;
-}
-
-void ShardModel::InferCall::on_over(Status status, From from) {
-  if (status.ok() && !waiting.empty())
-    end = std::move(status);
-  else
-    home.over(*this, std::move(status), from);
-}
 
 ShardModel::ShardModel(net::Shard& shard, std::shared_ptr<Target> target, const msg::ModelSpec& spec,
                        bus::ModelStats& stats, base::SlabSource& slabs)
@@ -134,105 +49,144 @@ OriginConn& ShardModel::conn_to(const Origin& origin) {
 }
 
 void ShardModel::put(msg::Call* call, Came came) {
-  auto& infer = *calls_.emplace_back(std::make_unique<InferCall>(*this, call, came));
-  infer.at = std::prev(calls_.end());
+  auto& one = *calls_.emplace_back(std::make_unique<ForwardedCall>(*this, call, came));
+  one.at = std::prev(calls_.end());
   repeats_ = std::min(kMostRepeats, repeats_ + kRepeatShare);
   call->times.started = call->times.computing = shard_.env().now();
   call->times.batch_rows = call->rows;
-  Status status = call->cancelled.load(std::memory_order_acquire) ? client_left() : sched::rows_fit(*call, spec_);
-  if (status.ok()) status = begin(infer);
-  if (!status.ok()) return finish(infer, std::move(status));
+  if (one.makes_tokens()) stats_.tokens->running.add(1);
+  Status status = call->cancelled.load(std::memory_order_acquire) ? client_left() : target_->kind->fits(*call, spec_);
+  // An ended session leaves nothing behind here.
+  if (status.ok() && one.makes_tokens() && call->generation->aim == msg::Aim::kRelease)
+    return finish(one, {}, {msg::Done{}});
+  if (status.ok()) status = begin(one);
+  if (!status.ok()) return finish(one, std::move(status));
   watch_time();
 }
 
-// Sends it to an origin. Not OK: there is none, and the Call is to be answered. Else it may be over already.
-Status ShardModel::begin(InferCall& infer) {
-  const msg::Call& call = *infer.call;
+// A sequence of stateful requests keeps to one origin. Prompts with the same beginning prefer one, which has its keys
+// and values.
+Origin* ShardModel::choose(const ForwardedCall& one, const Origin* tried) {
   const Time now = shard_.env().now();
-  const uint64_t session = call.session.high ^ call.session.low;
-  wire::Fields fields;
-  if (call.deadline != base::kNever) {
-    if (call.deadline <= now) return failure(Code::kDeadlineExceeded, "the deadline passed before it was forwarded");
-    fields.add("grpc-timeout", grpc_timeout(call.deadline - now));
-  }
-  if (call.tenant != 0) fields.add("weir-tenant", hex_digits(call.tenant));
-  if (infer.streams()) fields.add("triton_grpc_error", "true");
-  const Origin* tried = infer.origin;
+  const uint64_t random = shard_.env().random();
+  if (!one.makes_tokens()) return target_->choose(now, random, sequence_of(*one.call), tried);
+  const uint64_t prefix = prefix_hash(*one.call->generation, sequence_of(*one.call));
+  return prefix == 0 ? target_->choose(now, random, 0, tried) : target_->choose_by_prefix(now, random, prefix, tried);
+}
+
+// Sends it to an origin. Not OK: there is none, and the Call is to be answered. Else it may be over already.
+Status ShardModel::begin(ForwardedCall& one) {
+  const msg::Call& call = *one.call;
+  const Time now = shard_.env().now();
+  if (call.deadline <= now) return failure(Code::kDeadlineExceeded, "the deadline passed before it was forwarded");
+  const Origin* tried = one.origin;
   Status last = base::try_again(Code::kResourceExhausted,
                                 "every origin of model '" + spec_.name + "' has as many calls as it may (" +
                                     std::to_string(target_->options.max_outstanding) + "); try again later");
   for (size_t i = 0; i < target_->origins.size(); ++i) {
-    Origin* origin = target_->choose(now, shard_.env().random(), session, tried);
+    Origin* origin = choose(one, tried);
     if (!origin) return last;
-    infer.origin = origin;
-    infer.progress = now;
-    ++infer.attempts;
-    auto body = write_request(call, target_->options.model, target_->options.version,
-                              infer.streams() ? Ending::kTold : Ending::kAsItIs);
-    last = infer.start(conn_to(*origin), infer.streams() ? kStreamInfer : kInfer, std::move(body), fields);
+    one.origin = origin;
+    one.progress = now;
+    one.late = false;
+    one.before = one.generated.size();
+    ++one.attempts;
+    const Asked asked{call, spec_, target_->options, slabs_, one.generated, now};
+    one.attempt = target_->kind->make_attempt(asked, one);
+    last = one.attempt->start(conn_to(*origin));
     if (last.ok()) return last;
     origin->eject();  // it cannot be reached now
     last = base::try_again(Code::kUnavailable, "origin " + origin->name + ": " + last.text);
-    if (session != 0) return last;
+    if (!one.makes_tokens() && sequence_of(call) != 0) return last;
     tried = origin;
   }
   return last;
 }
 
 // A call that may have run is not run again where that could be told: in sequences, and behind answers that have begun.
-bool ShardModel::may_repeat(const InferCall& infer, GrpcCall::From from) {
-  const msg::Call& call = *infer.call;
-  if (from == GrpcCall::From::kOrigin || infer.posted || !(call.session == base::SessionId{})) return false;
-  if (infer.attempts > target_->origins.size() || target_->origins.size() < 2) return false;
-  if (from == GrpcCall::From::kUnsent) return true;
-  if (infer.answered() || repeats_ < 1) return false;
+// Tokens go on behind those that are there.
+bool ShardModel::may_repeat(ForwardedCall& one, From from) {
+  const size_t origins = target_->origins.size();
+  const bool dead = from != From::kOrigin || (one.makes_tokens() && one.late);
+  if (!dead || one.attempts > origins) return false;
+  if (!one.makes_tokens() && (one.posted || sequence_of(*one.call) != 0)) return false;
+  if (from != From::kStale && origins < 2) return false;
+  if (from == From::kUnsent) return true;
+  // However many texts an origin takes with it, they go on: it is one step each until the next token.
+  if (!one.generated.empty()) return ++one.moves <= ForwardedCall::kMostMoves;
+  if ((!one.makes_tokens() && one.attempt->answered()) || repeats_ < 1) return false;
   repeats_ -= 1;
   return true;
 }
 
-void ShardModel::over(InferCall& infer, Status status, GrpcCall::From from) {
-  Origin& origin = *infer.origin;
-  if (from == GrpcCall::From::kOrigin) {
+void ShardModel::count_health(Origin& origin, From from) {
+  if (from == From::kOrigin || from == From::kBusy)
     origin.broken.store(0, std::memory_order_relaxed);
-  } else if (origin.broken.fetch_add(1, std::memory_order_relaxed) + 1 >= Origin::kEjectAfter ||
-             from == GrpcCall::From::kUnsent) {
+  else if (from == From::kUnsent || (from == From::kTransport &&
+                                     origin.broken.fetch_add(1, std::memory_order_relaxed) + 1 >= Origin::kEjectAfter))
     origin.eject();
+}
+
+// True: it goes on at an origin, or is over. False: `why` is its end.
+bool ShardModel::repeat(ForwardedCall& one, From from, Status& why) {
+  if (one.call->cancelled.load(std::memory_order_acquire) || !may_repeat(one, from)) return false;
+  const std::string left = one.origin->name, reason = why.text;
+  if (one.makes_tokens() && one.generated.size() >= one.call->generation->max_tokens) {
+    msg::Done done;
+    done.prompt_tokens = uint32_t(one.call->generation->length());
+    done.completion_tokens = uint32_t(one.generated.size()), done.finish = msg::Finish::kLength;
+    one.end = {{}, From::kOrigin, msg::Event{done}};
+    one.before = 0;
+    one.attempt.reset();
+    (void)one.deliver();
+    return true;
   }
-  if (!status.ok() && may_repeat(infer, from) && !infer.call->cancelled.load(std::memory_order_acquire)) {
-    Status again = begin(infer);
-    if (again.ok()) return;
-    status = std::move(again);
-    return finish(infer, std::move(status));
+  if (!one.generated.empty()) {
+    stats_.tokens->moved.add();
+    base::log::warning("a stream goes on at another origin", {{"model", spec_.name},
+                                                              {"request", one.call->id},
+                                                              {"from", left},
+                                                              {"tokens", one.generated.size()},
+                                                              {"reason", reason}});
   }
+  Status again = begin(one);
+  if (again.ok()) return true;
+  why = std::move(again);
+  return false;
+}
+
+void ShardModel::over(ForwardedCall& one, Attempt::Outcome ending) {
+  Origin& origin = *one.origin;
+  Status& status = ending.status;
+  const From from = ending.from;
+  count_health(origin, from);
   if (!status.ok()) {
-    const bool lost = from != GrpcCall::From::kOrigin && status.code != Code::kResourceExhausted;
+    const bool lost = from != From::kOrigin && status.code != Code::kResourceExhausted;
     status.text = "origin " + origin.name + ": " + status.text;
     if (lost) status = base::try_again(Code::kUnavailable, std::move(status.text));
     // The client's own key was good; the one that the origin refuses is in the configuration.
     if (status.code == Code::kUnauthenticated || status.code == Code::kPermissionDenied) status.code = Code::kInternal;
-  } else if (!infer.streams() && !infer.answer) {
-    status = failure(Code::kInternal, "origin " + origin.name + ": it ended the call without an answer");
+    if (repeat(one, from, status)) return;
+    return finish(one, std::move(status));
   }
-  finish(infer, std::move(status));
+  if (auto* done = std::get_if<msg::Done>(&ending.last->what)) {
+    done->prompt_tokens = uint32_t(one.call->generation->length());
+    done->completion_tokens += uint32_t(one.before);
+  }
+  finish(one, {}, *std::move(ending.last));
 }
 
-void ShardModel::answer(InferCall& infer, msg::Outputs&& outputs) {
-  infer.posted = true;
-  outputs.final = false;
-  infer.call->credit.fetch_sub(1, std::memory_order_acq_rel);
-  post(infer, {std::move(outputs)});
-}
-
-void ShardModel::finish(InferCall& infer, Status status) {
-  const auto keep = std::move(*infer.at);
-  calls_.erase(infer.at);
-  msg::Call& call = *infer.call;
+void ShardModel::finish(ForwardedCall& one, Status status, msg::Event last) {
+  const auto keep = std::move(*one.at);
+  calls_.erase(one.at);
+  msg::Call& call = *one.call;
   const Time now = base::steady_now();
   call.times.computed = call.times.finished = now;
   const uint64_t took = nanoseconds(now - call.times.queued);
+  if (one.makes_tokens()) count_sequence(stats_, call, one.generated.size(), status, last);
   if (!status.ok()) {
     stats_.add_failure(status.code, took);
-    return post(infer, {msg::Failed{std::move(status)}});
+    return one.post({msg::Failed{std::move(status)}});
   }
   stats_.success.add(took);
   stats_.queue.add(nanoseconds(call.times.started - call.times.queued));
@@ -241,27 +195,21 @@ void ShardModel::finish(InferCall& infer, Status status) {
   stats_.inference_count.fetch_add(std::max(call.rows, 1u), std::memory_order_relaxed);
   stats_.execution_count.fetch_add(1, std::memory_order_relaxed);
   stats_.last_inference_ms.store(base::unix_ms(), std::memory_order_relaxed);
-  msg::Outputs outputs;
-  if (infer.answer) outputs = std::move(*infer.answer);
-  outputs.final = true;
-  post(infer, {std::move(outputs)});
-}
-
-void ShardModel::post(InferCall& infer, msg::Event&& event) {
-  if (infer.came == Came::kHere)
-    infer.call->home->post_here({infer.call, std::move(event)});
-  else
-    bus::post_one(infer.call, std::move(event));
+  one.post(std::move(last));
 }
 
 void ShardModel::look() {
   for (auto next = calls_.begin(); next != calls_.end();) {
-    InferCall& infer = **next++;
-    if (infer.call->cancelled.load(std::memory_order_acquire)) {
-      infer.cancel();
-      finish(infer, client_left());
+    ForwardedCall& one = **next++;
+    if (one.call->cancelled.load(std::memory_order_acquire)) {
+      one.attempt.reset();
+      // A stop string, say: the client has all that it wanted.
+      if (one.makes_tokens() && one.call->satisfied.load(std::memory_order_relaxed))
+        finish(one, {}, {msg::Done{.finish = msg::Finish::kStopId}});
+      else
+        finish(one, client_left());
     } else {
-      (void)infer.deliver();
+      (void)one.deliver();
     }
   }
 }
@@ -279,10 +227,11 @@ void ShardModel::watch_time() {
 void ShardModel::end_late() {
   const Time now = shard_.env().now();
   for (auto next = calls_.begin(); next != calls_.end();) {
-    InferCall& infer = **next++;
-    if (!infer.waiting.empty() || now - infer.progress < target_->options.answer_timeout) continue;
-    infer.give_up_late(failure(Code::kDeadlineExceeded,
-                               "it has not answered within " + base::show_duration(target_->options.answer_timeout)));
+    ForwardedCall& one = **next++;
+    if (!one.waiting.empty() || now - one.progress < target_->options.answer_timeout) continue;
+    one.late = true;
+    one.attempt->give_up_late(failure(
+        Code::kDeadlineExceeded, "it has not answered within " + base::show_duration(target_->options.answer_timeout)));
   }
 }
 

@@ -8,13 +8,15 @@
 #include <vector>
 
 #include "bus/stats.h"
-#include "engines/forward/grpc_call.h"
+#include "engines/forward/kind.h"
 #include "engines/forward/origin.h"
 #include "engines/forward/origin_conn.h"
 #include "msg/call.h"
 #include "msg/spec.h"
 
 namespace weir::forward {
+
+class ForwardedCall;
 
 class ShardModel {
  public:
@@ -31,15 +33,16 @@ class ShardModel {
   void look();
 
  private:
-  class InferCall;
-  using Calls = std::list<std::unique_ptr<InferCall>>;
+  friend class ForwardedCall;
+  using Calls = std::list<std::unique_ptr<ForwardedCall>>;
 
-  base::Status begin(InferCall& call);
-  bool may_repeat(const InferCall& call, GrpcCall::From from);
-  void over(InferCall& call, base::Status status, GrpcCall::From from);
-  void finish(InferCall& call, base::Status status);
-  void answer(InferCall& call, msg::Outputs&& outputs);
-  void post(InferCall& call, msg::Event&& event);
+  base::Status begin(ForwardedCall& one);
+  Origin* choose(const ForwardedCall& one, const Origin* tried);
+  bool may_repeat(ForwardedCall& one, From from);
+  bool repeat(ForwardedCall& one, From from, base::Status& why);
+  void count_health(Origin& origin, From from);
+  void over(ForwardedCall& one, Attempt::Outcome ending);
+  void finish(ForwardedCall& one, base::Status status, msg::Event last = {msg::Failed{}});
   void watch_time();
   void end_late();
   OriginConn& conn_to(const Origin& origin);

@@ -4,21 +4,15 @@
 #include <utility>
 
 #include "base/log.h"
-#include "engines/forward/oip_message.h"
 
 namespace weir::forward {
-namespace {
-
-constexpr std::string_view kReady = "/inference.GRPCInferenceService/ModelReady";
-
-}  // namespace
 
 Watch::Watch(net::Shard& shard, std::shared_ptr<Target> target, std::function<void(base::Status)> broken)
     : shard_(shard), target_(std::move(target)), broken_(std::move(broken)) {
   for (auto& origin : target_->origins) {
     auto& one = checked_.emplace_back();
     one.conn = std::make_unique<OriginConn>(shard_, *target_, origin);
-    one.probe = std::make_unique<Probe>(shard_, *one.conn);
+    one.questions = target_->kind->make_questions(shard_, *one.conn, target_->options);
   }
   arm();
 }
@@ -34,24 +28,20 @@ void Watch::arm() {
 }
 
 void Watch::check(Checked& one) {
-  const auto& options = target_->options;
   one.asking = true;
-  one.probe->ask(kReady, write_name(options.model, options.version), options.connect_timeout,
-                 [this, &one](base::Result<base::Bytes> answer) { heard(one, std::move(answer)); });
+  one.questions->ask_ready(target_->options.connect_timeout,
+                           [this, &one](base::Result<bool> ready) { heard(one, std::move(ready)); });
 }
 
-void Watch::heard(Checked& one, base::Result<base::Bytes> answer) {
+void Watch::heard(Checked& one, base::Result<bool> ready) {
   Origin& origin = one.conn->origin();
   one.asking = false;
-  base::Result<bool> ready = answer ? read_ready(answer->view()) : base::Result<bool>(answer.error());
   if (ready && *ready) {
     if (one.failures >= kFailures) base::log::info("an origin is back", {{"origin", origin.name}});
     one.failures = 0;
     return origin.admit(shard_.env().now());
   }
-  one.reason = ready    ? "origin " + origin.name + ": the model is not ready there"
-               : answer ? "origin " + origin.name + ": " + ready.error().text
-                        : ready.error().text;
+  one.reason = ready ? "origin " + origin.name + ": the model is not ready there" : ready.error().text;
   if (++one.failures < kFailures) return;
   origin.eject();
   if (one.failures == kFailures)

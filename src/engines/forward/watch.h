@@ -5,9 +5,11 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
-#include "engines/forward/probe.h"
+#include "engines/forward/kind.h"
+#include "engines/forward/origin_conn.h"
 
 namespace weir::forward {
 
@@ -22,14 +24,14 @@ class Watch {
 
   struct Checked {
     std::unique_ptr<OriginConn> conn;
-    std::unique_ptr<Probe> probe;
+    std::unique_ptr<Questions> questions;
     uint32_t failures = 0;
     bool asking = false;
     std::string reason;
   };
   void arm();
   void check(Checked& one);
-  void heard(Checked& one, base::Result<base::Bytes> answer);
+  void heard(Checked& one, base::Result<bool> ready);
   void look_at_all();
 
   net::Shard& shard_;

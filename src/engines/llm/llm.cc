@@ -14,7 +14,7 @@
 #include "engines/llm/options.h"
 #include "engines/llm/text_model.h"
 #include "generation/kv_budget.h"
-#include "marshal/generation_params.h"
+#include "marshal/generation_config.h"
 #include "text/processor.h"
 
 namespace weir::llm {
@@ -50,40 +50,9 @@ base::Status read_processor(Loading& l) {
   return {};
 }
 
-// One id, or a list of them.
-bool read_ends(marshal::FieldReader& fields, uint32_t vocabulary, std::vector<uint32_t>& out) {
-  constexpr size_t kMaxEnds = 1024;
-  const std::string_view name = "eos_token_id";
-  if (fields.none()) return true;
-  if (!fields.json().at_number()) {
-    if (!fields.ids(name, kMaxEnds, out)) return false;
-    auto bad = std::find_if(out.begin(), out.end(), [=](uint32_t id) { return id >= vocabulary; });
-    return bad == out.end() || fields.fail(name, "eos_token_id must be ids below " + std::to_string(vocabulary));
-  }
-  return fields.whole(name, 0, int64_t(vocabulary) - 1, out.emplace_back());
-}
-
 base::Status read_defaults(Loading& l) {
   auto text = l.folder.read_if_there("generation_config.json", kMaxConfig);
-  if (!text) return text.error();
-  if (text->empty()) return {};
-  constexpr auto kFile = marshal::Protocol::kModelFile;
-  marshal::JsonCursor json(*text);
-  marshal::FieldReader fields(json);
-  marshal::GenerationParams params;
-  std::vector<uint32_t> ends;
-  bool good = json.object([&](std::string_view key) {
-    const std::string name(key);
-    if (name == "eos_token_id") return read_ends(fields, l.model.shape.vocabulary, ends);
-    const auto* row = marshal::find_param(kFile, name);
-    return row ? marshal::read_param(fields, kFile, *row, name, params) : json.skip();
-  }) && json.finish();
-  if (!good) return base::invalid("generation_config.json: " + fields.error().text);
-  msg::Generation generation;
-  marshal::apply(params, generation);
-  l.text->defaults = std::move(generation.sampling);
-  if (!ends.empty()) l.text->eos_ids = std::move(ends);
-  return {};
+  return text ? marshal::read_generation_config(*text, *l.text) : text.error();
 }
 
 base::Status read_text(Loading& l) {

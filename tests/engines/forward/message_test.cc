@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "engines/forward/oip_message.h"
+#include "engines/forward/oip/message.h"
 #include "inference.pb.h"
 
 namespace weir::forward {

@@ -34,6 +34,19 @@ TEST(ForwardOptions, AreTakenFromTheParameters) {
   EXPECT_EQ(options->max_answer, 1u << 20);
 }
 
+TEST(ForwardOptions, OfModelsOfText) {
+  auto options = read_options(wanted({{"kind", "openai"},
+                                      {"origins", "http://a:8000"},
+                                      {"tokenizer", "/models/m"},
+                                      {"max_length", "8192"},
+                                      {"tool_format", "hermes"}}));
+  ASSERT_TRUE(options.has_value()) << options.error().text;
+  EXPECT_EQ(options->kind, KindName::kOpenai);
+  EXPECT_EQ(options->tokenizer, "/models/m");
+  EXPECT_EQ(options->max_length, 8192u);
+  EXPECT_EQ(options->tool_format, "hermes");
+}
+
 TEST(ForwardOptions, TheModelsNameIsTheSameThereUnlessItIsSaid) {
   EXPECT_EQ(read_options(wanted({{"kind", "oip-grpc"}, {"origins", "http://a:1"}}))->model, "m");
 }
@@ -49,6 +62,7 @@ TEST(ForwardOptions, ErrorsNameTheParameter) {
       {{{"kind", "oip-grpc"}, {"origins", "http://a:1"}, {"connect_timeout", "0"}}, "'connect_timeout'"},
       {{{"kind", "oip-grpc"}, {"origins", "http://a:1"}, {"max_outstanding", "0"}}, "'max_outstanding'"},
       {{{"kind", "oip-grpc"}, {"origins", "http://a:1"}, {"max_answer", "5GiB"}}, "'max_answer'"},
+      {{{"kind", "openai"}, {"origins", "http://a:1"}, {"max_length", "0"}}, "'max_length'"},
   };
   for (const auto& [parameters, words] : bad) {
     auto options = read_options(wanted(parameters));

@@ -81,5 +81,21 @@ TEST(ForwardOrigins, ASecondTryGoesElsewhereWhereThereIsOne) {
   EXPECT_EQ(one.target.choose(kNow, 1, 0, &one.target.origins[0]), &one.target.origins[0]);
 }
 
+TEST(ForwardOrigins, APrefixPrefersOneUntilThatHasMoreThanItsShare) {
+  Origins origins(4);
+  auto& target = origins.target;
+  Origin* first = target.choose_by_prefix(kNow, 1, 77, nullptr);
+  for (uint64_t random : {2u, 3u, 4u}) EXPECT_EQ(target.choose_by_prefix(kNow, random, 77, nullptr), first);
+  std::map<Origin*, int> spread;
+  for (uint64_t prefix = 1; prefix <= 400; ++prefix) ++spread[target.choose_by_prefix(kNow, 1, prefix, nullptr)];
+  for (auto& origin : target.origins) EXPECT_GT(spread[&origin], 60);
+  for (int i = 0; i < 400; ++i) ++target.choose_by_prefix(kNow, 1, 77, nullptr)->outstanding;
+  for (auto& origin : target.origins) EXPECT_LE(origin.outstanding, 127u) << "a quarter more than its share";
+  EXPECT_GT(first->outstanding, 120u);
+  first->eject();
+  EXPECT_NE(target.choose_by_prefix(kNow, 1, 77, nullptr), first);
+  EXPECT_NE(target.choose_by_prefix(kNow, 1, 77, nullptr), nullptr);
+}
+
 }  // namespace
 }  // namespace weir::forward

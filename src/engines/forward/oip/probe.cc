@@ -1,9 +1,9 @@
-#include "engines/forward/probe.h"
+#include "engines/forward/oip/probe.h"
 
 #include <utility>
 
 #include "base/units.h"
-#include "engines/forward/oip_message.h"
+#include "engines/forward/oip/message.h"
 
 namespace weir::forward {
 namespace {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <string_view>
 
-#include "engines/forward/grpc_call.h"
+#include "engines/forward/oip/grpc_call.h"
 
 namespace weir::forward {
 

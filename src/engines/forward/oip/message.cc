@@ -1,4 +1,4 @@
-#include "engines/forward/oip_message.h"
+#include "engines/forward/oip/message.h"
 
 #include <algorithm>
 #include <bit>

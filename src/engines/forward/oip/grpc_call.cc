@@ -1,4 +1,4 @@
-#include "engines/forward/grpc_call.h"
+#include "engines/forward/oip/grpc_call.h"
 
 #include <charconv>
 #include <utility>
@@ -62,88 +62,44 @@ Status GrpcCall::start(OriginConn& conn, std::string_view path, std::vector<base
   request.more = std::move(body);
   deframer_.emplace(slabs_, max_message_);
   told_.reset();
-  owed_ = 0, answered_ = false;
-  conn_ = &conn;  // the last word may come from inside
-  Status status = conn.send(*this, std::move(request));
-  if (!status.ok()) conn_ = nullptr;
-  return status;
+  return send(conn, std::move(request));
 }
 
-// Its place at the origin is free.
-void GrpcCall::leave() {
-  if (auto* conn = std::exchange(conn_, nullptr)) conn->leave(*this);
-}
-
-void GrpcCall::cancel() {
-  if (auto* conn = std::exchange(conn_, nullptr)) conn->cancel(*this);
-}
-
-void GrpcCall::give_up(Status status) {
-  cancel();
-  on_over(std::move(status), From::kOrigin);
-}
-
-void GrpcCall::give_up_late(Status status) {
-  if (auto* conn = std::exchange(conn_, nullptr)) conn->suspect(*this);
-  on_over(std::move(status), From::kOrigin);
-}
-
-void GrpcCall::let_go() {
-  if (conn_ && owed_ > 0) conn_->consume(*this, std::exchange(owed_, 0));
-}
-
-void GrpcCall::on_head(int status, const wire::Fields& fields) {
-  answered_ = true;
+HttpCall::Next GrpcCall::on_answer(int status, const wire::Fields& fields) {
   if (!fields.find("grpc-status").empty()) told_ = status_of(fields);
-  if (told_) return;
+  if (told_) return Next::kGoOn;
   if (status != 200)
     return give_up(failure(code_of_http(status), "it answered with HTTP status " + std::to_string(status)));
   const std::string_view type = fields.find("content-type");
-  if (!wire::is_grpc(type))
-    give_up(failure(Code::kInternal,
-                    "it answered with content type '" + base::presentable(type, 64) + "', expected application/grpc"));
+  if (wire::is_grpc(type)) return Next::kGoOn;
+  return give_up(failure(Code::kInternal, "it answered with content type '" + base::presentable(type, 64) +
+                                              "', expected application/grpc"));
 }
 
-size_t GrpcCall::on_body(std::span<const std::byte> piece) {
-  const size_t size = piece.size();
+HttpCall::Next GrpcCall::on_piece(std::span<const std::byte> piece) {
   for (;;) {
     switch (deframer_->next(piece)) {
-      case wire::Deframer::Step::kMore:
-        if (!holds()) return size;
-        owed_ += size;
-        return 0;
+      case wire::Deframer::Step::kMore: return Next::kGoOn;
       case wire::Deframer::Step::kMessage: {
         const bool coded = deframer_->compressed();
         base::Bytes message = deframer_->take();
-        if (coded)
-          return give_up(failure(Code::kInternal, "it compressed a message, which it was not asked for")), size;
-        if (on_message(std::move(message)) == Next::kOver) return size;
+        if (coded) return give_up(failure(Code::kInternal, "it compressed a message, which it was not asked for"));
+        if (on_message(std::move(message)) == Next::kOver) return Next::kOver;
         break;
       }
       case wire::Deframer::Step::kStarved:
-        give_up(base::try_again(Code::kResourceExhausted, "there is no memory for its answer; try again later"));
-        return size;
+        return give_up(base::try_again(Code::kResourceExhausted, "there is no memory for its answer; try again later"));
       case wire::Deframer::Step::kFailed:
-        return give_up(failure(Code::kInternal, "its message: " + deframer_->error().text)), size;
+        return give_up(failure(Code::kInternal, "its message: " + deframer_->error().text));
     }
   }
 }
 
-void GrpcCall::on_end(const wire::Fields& trailers) {
+Status GrpcCall::on_whole(const wire::Fields& trailers) {
   const bool cut = !deframer_->at_boundary();
   Status status = told_ ? std::move(*told_) : status_of(trailers);
-  if (status.ok() && cut) status = failure(Code::kInternal, "it ended the call inside a message");
-  leave();
-  on_over(std::move(status), From::kOrigin);
-}
-
-void GrpcCall::on_failed(const Status& why) {
-  const From from = sent() ? From::kTransport : From::kUnsent;
-  Status status = why;
-  // Behind fields that were too large more of them may come, which no other answer can pass.
-  if (conn_ && status.code == Code::kResourceExhausted) std::exchange(conn_, nullptr)->suspect(*this);
-  leave();
-  on_over(std::move(status), from);
+  if (status.ok() && cut) return failure(Code::kInternal, "it ended the call inside a message");
+  return status;
 }
 
 }  // namespace weir::forward

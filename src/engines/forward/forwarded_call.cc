@@ -1,0 +1,65 @@
+#include "engines/forward/forwarded_call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "bus/mail_bursts.h"
+
+namespace weir::forward {
+
+void ForwardedCall::on_progress() { progress = home.shard_.env().now(); }
+
+void ForwardedCall::on_part(msg::Event&& part) {
+  on_progress();
+  attempts = 0;
+  if (auto* token = std::get_if<msg::Token>(&part.what)) note_token(*token);
+  waiting.push_back(std::move(part));
+  (void)deliver();
+}
+
+void ForwardedCall::note_token(msg::Token& token) {
+  token.position = uint32_t(call->generation->length() + generated.size());
+  generated.push_back(token.id);
+  auto& stats = *home.stats_.tokens;
+  const auto nanoseconds = [](base::Duration d) { return uint64_t(std::max<int64_t>(d.count(), 0)); };
+  if (generated.size() == 1) {
+    call->times.first_token = progress;
+    stats.time_to_first_token.record_ns(nanoseconds(progress - call->times.queued));
+  } else {
+    stats.inter_token.record_ns(nanoseconds(progress - last_token));
+  }
+  stats.generated_total.add();
+  last_token = progress;
+}
+
+void ForwardedCall::post(msg::Event&& event) {
+  if (came == ShardModel::Came::kHere)
+    call->home->post_here({call, std::move(event)});
+  else
+    bus::post_one(call, std::move(event));
+}
+
+bool ForwardedCall::deliver() {
+  while (!waiting.empty() && call->credit.load(std::memory_order_acquire) > 0) {
+    msg::Event part = std::move(waiting.front());
+    waiting.pop_front();
+    posted = true;
+    call->credit.fetch_sub(1, std::memory_order_acq_rel);
+    post(std::move(part));
+  }
+  if (!waiting.empty()) return true;
+  on_progress();
+  if (attempt) attempt->let_go();
+  if (!end) return true;
+  home.over(*this, *std::exchange(end, {}));
+  return false;
+}
+
+void ForwardedCall::on_over(Attempt::Outcome ending) {
+  if (ending.status.ok() && !waiting.empty())
+    end = std::move(ending);
+  else
+    home.over(*this, std::move(ending));
+}
+
+}  // namespace weir::forward

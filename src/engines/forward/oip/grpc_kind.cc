@@ -1,0 +1,174 @@
+#include "engines/forward/oip/grpc_kind.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engines/forward/oip/grpc_call.h"
+#include "engines/forward/oip/message.h"
+#include "engines/forward/oip/probe.h"
+#include "engines/forward/passed_on.h"
+#include "sched/fit.h"
+
+namespace weir::forward {
+namespace {
+
+using base::Bytes;
+using base::Code;
+using base::failure;
+using base::Result;
+using base::Status;
+
+constexpr std::string_view kInfer = "/inference.GRPCInferenceService/ModelInfer";
+constexpr std::string_view kStreamInfer = "/inference.GRPCInferenceService/ModelStreamInfer";
+constexpr std::string_view kModelReady = "/inference.GRPCInferenceService/ModelReady";
+constexpr std::string_view kMetadata = "/inference.GRPCInferenceService/ModelMetadata";
+constexpr std::string_view kConfig = "/inference.GRPCInferenceService/ModelConfig";
+constexpr int64_t kMostDigits = 100'000'000;  // of grpc-timeout
+
+std::string grpc_timeout(base::Duration left) {
+  const int64_t micros = std::max<int64_t>(std::chrono::duration_cast<std::chrono::microseconds>(left).count(), 1);
+  if (micros < kMostDigits) return std::to_string(micros) + 'u';
+  if (micros / 1000 < kMostDigits) return std::to_string(micros / 1000) + 'm';
+  return std::to_string(std::min(micros / 1'000'000, kMostDigits - 1)) + 'S';
+}
+
+class GrpcAttempt final : public Attempt, private GrpcCall {
+ public:
+  GrpcAttempt(const Asked& asked, Receiver& receiver)
+      : GrpcCall(asked.slabs, asked.options.max_answer), asked_(asked), receiver_(receiver) {}
+
+  Status start(OriginConn& conn) override;
+  void let_go() override { GrpcCall::let_go(); }
+  void give_up_late(Status status) override { GrpcCall::give_up_late(std::move(status)); }
+  bool answered() const override { return GrpcCall::answered(); }
+
+ private:
+  bool streams() const { return asked_.spec.decoupled; }
+  Next on_message(Bytes message) override;
+  void on_over(Status status, From from) override;
+  bool holds() const override { return receiver_.holds(); }
+
+  const Asked asked_;
+  Receiver& receiver_;
+  std::optional<msg::Outputs> answer_;  // of a model that answers once; told when the status has come
+};
+
+Status GrpcAttempt::start(OriginConn& conn) {
+  const msg::Call& call = asked_.call;
+  wire::Fields fields;
+  if (call.deadline != base::kNever) fields.add("grpc-timeout", grpc_timeout(call.deadline - asked_.now));
+  pass_on(call, fields);
+  if (streams()) fields.add("triton_grpc_error", "true");
+  auto body =
+      write_request(call, asked_.options.model, asked_.options.version, streams() ? Ending::kTold : Ending::kAsItIs);
+  return GrpcCall::start(conn, streams() ? kStreamInfer : kInfer, std::move(body), std::move(fields));
+}
+
+HttpCall::Next GrpcAttempt::on_message(Bytes message) {
+  receiver_.on_progress();
+  auto outputs = streams() ? read_streamed(message, asked_.slabs) : read_answer(message, asked_.slabs);
+  Status status =
+      outputs ? check_answer(asked_.spec, outputs->tensors, streams() ? 0 : asked_.call.rows) : outputs.error();
+  if (status.ok() && answer_) status = failure(Code::kInternal, "it answered twice");
+  if (!status.ok()) return give_up(std::move(status));
+  if (!streams()) {
+    answer_ = std::move(*outputs);
+    return Next::kGoOn;
+  }
+  if (outputs->tensors.empty()) return Next::kGoOn;  // the end is told by the call's status
+  outputs->final = false;
+  receiver_.on_part({std::move(*outputs)});
+  return Next::kGoOn;
+}
+
+void GrpcAttempt::on_over(Status status, From from) {
+  if (!status.ok()) return receiver_.on_over({std::move(status), from, {}});
+  if (!streams() && !answer_)
+    return receiver_.on_over({failure(Code::kInternal, "it ended the call without an answer"), from, {}});
+  msg::Outputs last;
+  if (answer_) last = std::move(*answer_);
+  last.final = true;
+  receiver_.on_over({{}, from, msg::Event{std::move(last)}});
+}
+
+class GrpcQuestions final : public Questions {
+ public:
+  GrpcQuestions(net::Shard& shard, OriginConn& conn, const Options& options)
+      : conn_(conn), options_(options), probe_(shard, conn) {}
+
+  void ask_ready(base::Duration timeout, OnReady then) override;
+  void ask_signature(const msg::ModelSpec& wanted, base::Duration timeout, OnSignature then) override;
+
+ private:
+  void heard_ready(Result<bool> ready);
+  void heard_metadata(Result<Bytes> answer);
+  void heard_config(Result<Bytes> answer);
+  Bytes name() const { return write_name(options_.model, options_.version); }
+  Status named(Status status) const {
+    status.text = "origin " + conn_.origin().name + ": " + status.text;
+    return status;
+  }
+  void tell(Result<msg::ModelSpec> spec) { std::exchange(then_, nullptr)(std::move(spec)); }
+
+  OriginConn& conn_;
+  const Options& options_;
+  Probe probe_;
+  msg::ModelSpec spec_;
+  base::Duration timeout_{0};
+  OnSignature then_;
+};
+
+void GrpcQuestions::ask_ready(base::Duration timeout, OnReady then) {
+  probe_.ask(kModelReady, name(), timeout, [this, then = std::move(then)](Result<Bytes> answer) {
+    if (!answer) return then(answer.error());
+    auto ready = read_ready(answer->view());
+    if (!ready) return then(named(ready.error()));
+    then(*ready);
+  });
+}
+
+void GrpcQuestions::ask_signature(const msg::ModelSpec& wanted, base::Duration timeout, OnSignature then) {
+  spec_ = wanted;
+  timeout_ = timeout;
+  then_ = std::move(then);
+  ask_ready(options_.connect_timeout + timeout, [this](Result<bool> ready) { heard_ready(std::move(ready)); });
+}
+
+void GrpcQuestions::heard_ready(Result<bool> ready) {
+  if (!ready) return tell(ready.error());
+  if (!*ready) return tell(named(failure(Code::kUnavailable, "the model is not ready there")));
+  probe_.ask(kMetadata, name(), timeout_, [this](Result<Bytes> metadata) { heard_metadata(std::move(metadata)); });
+}
+
+void GrpcQuestions::heard_metadata(Result<Bytes> answer) {
+  if (!answer) return tell(answer.error());
+  if (Status status = read_metadata(answer->view(), spec_); !status.ok()) return tell(named(std::move(status)));
+  probe_.ask(kConfig, name(), timeout_, [this](Result<Bytes> config) { heard_config(std::move(config)); });
+}
+
+// A server without configurations (KServe's, OVMS) says all in its metadata: shapes are whole then.
+void GrpcQuestions::heard_config(Result<Bytes> answer) {
+  if (!answer && answer.error().code != Code::kUnimplemented) return tell(answer.error());
+  Status status = answer ? read_config(answer->view(), spec_) : Status();
+  if (!status.ok()) return tell(named(std::move(status)));
+  tell(std::move(spec_));
+}
+
+class OipGrpc final : public Kind {
+ public:
+  net::ClientConn::Http http() const override { return net::ClientConn::Http::k2; }
+  std::unique_ptr<Attempt> make_attempt(const Asked& asked, Attempt::Receiver& receiver) const override {
+    return std::make_unique<GrpcAttempt>(asked, receiver);
+  }
+  std::unique_ptr<Questions> make_questions(net::Shard& shard, OriginConn& conn,
+                                            const Options& options) const override {
+    return std::make_unique<GrpcQuestions>(shard, conn, options);
+  }
+  Status fits(const msg::Call& call, const msg::ModelSpec& spec) const override { return sched::rows_fit(call, spec); }
+};
+
+}  // namespace
+
+std::shared_ptr<const Kind> make_oip_grpc() { return std::make_shared<OipGrpc>(); }
+
+}  // namespace weir::forward

@@ -1,0 +1,18 @@
+// Kind openai: OpenAI's completions, as vLLM, SGLang, llama.cpp's server and weir serve them. Text becomes tokens here,
+// with the model's own tokenizer, and an origin gets token ids; so every protocol has all that it has with a model that
+// runs here, but for what needs the model's logits: forms of an answer, readouts, embeddings, log-probabilities of a
+// prompt.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engines/forward/kind.h"
+
+namespace weir::forward {
+
+// `folder`: the model's own, which has the tokenizer where the options name none; or empty. Errors: INVALID_ARGUMENT,
+// NOT_FOUND, naming the file.
+base::Result<std::shared_ptr<const Kind>> make_openai(const Options& options, const std::string& folder);
+
+}  // namespace weir::forward

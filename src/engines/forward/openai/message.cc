@@ -1,0 +1,365 @@
+#include "engines/forward/openai/message.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include "base/encoding.h"
+#include "engines/forward/passed_on.h"
+#include "marshal/field_reader.h"
+#include "marshal/json_tensor.h"
+
+namespace weir::forward {
+namespace {
+
+using base::Bytes;
+using base::Code;
+using base::failure;
+using base::Status;
+using marshal::FieldReader;
+using marshal::JsonCursor;
+
+constexpr size_t kLongestWords = 1000;  // of an origin's error that is shown
+constexpr size_t kMostListed = 10'000, kMostNamed = 5;
+
+Status broken_rule(std::string text) { return failure(Code::kInternal, std::move(text)); }
+
+// --- requests --------------------------------------------------------------------------------------------------------
+
+class Writer {
+ public:
+  explicit Writer(size_t room) {
+    out_.reserve(room);
+    out_ = "{";
+  }
+  std::string& member(std::string_view name) {
+    if (out_.size() > 1) out_ += ',';
+    ((out_ += '"') += name) += "\":";
+    return out_;
+  }
+  void text(std::string_view name, std::string_view value) { marshal::write_string(member(name), value); }
+  void flag(std::string_view name) { member(name) += "true"; }
+  void whole(std::string_view name, int64_t value) { marshal::write_number(member(name), value); }
+  void real(std::string_view name, float value, float usual) {
+    if (value != usual) marshal::write_number(member(name), value);
+  }
+  template <class Ids>
+  void ids(std::string_view name, std::initializer_list<Ids> lists) {
+    member(name) += '[';
+    for (const auto& list : lists)
+      for (uint32_t id : list) {
+        marshal::write_number(out_, uint64_t(id));
+        out_ += ',';
+      }
+    if (out_.back() == ',') out_.pop_back();
+    out_ += ']';
+  }
+  Bytes done() {
+    out_ += '}';
+    return Bytes::adopt(std::move(out_));
+  }
+
+ private:
+  std::string out_;
+};
+
+void write_sampling(Writer& out, const msg::Sampling& sampling, uint64_t draws) {
+  marshal::write_number(out.member("temperature"), sampling.temperature);
+  out.real("top_p", sampling.top_p, 1);
+  out.real("min_p", sampling.min_p, 0);
+  out.real("presence_penalty", sampling.presence_penalty, 0);
+  out.real("frequency_penalty", sampling.frequency_penalty, 0);
+  out.real("repetition_penalty", sampling.repetition_penalty, 1);
+  if (sampling.top_k > 0) out.whole("top_k", sampling.top_k);
+  if (sampling.seed) out.whole("seed", int64_t(later_seed(*sampling.seed, draws)));
+  if (sampling.logit_bias.empty()) return;
+  std::string& text = out.member("logit_bias");
+  text += '{';
+  for (auto [id, bias] : sampling.logit_bias) {
+    if (text.back() != '{') text += ',';
+    (text += '"') += std::to_string(id) + "\":";
+    marshal::write_number(text, std::clamp(bias, -100.0f, 100.0f));
+  }
+  text += '}';
+}
+
+constexpr uint64_t kGolden = 0x9e3779b97f4a7c15, kFirst = 0xbf58476d1ce4e5b9, kSecond = 0x94d049bb133111eb;
+
+// The finalizer of splitmix64, and its inverse.
+uint64_t mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * kFirst;
+  x = (x ^ (x >> 27)) * kSecond;
+  return x ^ (x >> 31);
+}
+constexpr uint64_t inverse(uint64_t odd) {
+  uint64_t x = odd;
+  for (int i = 0; i < 5; ++i) x *= 2 - odd * x;  // Newton: each step doubles the bits that are right
+  return x;
+}
+uint64_t unmix(uint64_t x) {
+  x = (x ^ (x >> 31) ^ (x >> 62)) * inverse(kSecond);
+  x = (x ^ (x >> 27) ^ (x >> 54)) * inverse(kFirst);
+  return x ^ (x >> 30) ^ (x >> 60);
+}
+
+// --- answers ---------------------------------------------------------------------------------------------------------
+
+std::optional<uint32_t> id_of(std::string_view name) {
+  constexpr std::string_view kPrefix = "token_id:";
+  if (!name.starts_with(kPrefix)) return {};
+  uint32_t id = 0;
+  const char* end = name.data() + name.size();
+  auto [at, error] = std::from_chars(name.data() + kPrefix.size(), end, id);
+  return error == std::errc() && at == end ? std::optional(id) : std::nullopt;
+}
+
+class ChunkReader {
+ public:
+  explicit ChunkReader(std::string_view json) : json_(json), fields_(json_) {}
+
+  base::Result<CompletionChunk> read() {
+    if (!document()) return broken_rule("its event is no chunk of a completion: " + fields_.error().text);
+    return std::move(out_);
+  }
+
+ private:
+  static constexpr int64_t kMostCount = UINT32_MAX;
+
+  bool document() {
+    return json_.object([&](std::string_view name) {
+      if (name == "choices") return choices();
+      if (name == "usage") return fields_.none() || usage();
+      if (name == "error") return fields_.none() || error();
+      return json_.skip();
+    }) && json_.finish();
+  }
+
+  bool choices() {
+    size_t count = 0;
+    return json_.array([&] {
+      if (++count > 1) return fields_.refuse("choices", "more than one");
+      return json_.object([&](std::string_view name) { return choice(name); });
+    });
+  }
+
+  bool choice(std::string_view name) {
+    if (name == "text") return fields_.text("text", SIZE_MAX, out_.text);
+    if (name == "token_ids") return fields_.ids("token_ids", kMostChunkTokens, out_.ids);
+    if (name == "finish_reason") return fields_.text("finish_reason", 64, out_.finish);
+    if (name == "logprobs") return fields_.none() || logprobs();
+    return json_.skip();
+  }
+
+  bool usage() {
+    return json_.object([&](std::string_view name) {
+      if (name == "completion_tokens") return fields_.whole("completion_tokens", 0, kMostCount, out_.completion_tokens);
+      if (name != "prompt_tokens_details" || fields_.none()) return name == "prompt_tokens_details" || json_.skip();
+      return json_.object([&](std::string_view detail) {
+        if (detail == "cached_tokens") return fields_.whole("cached_tokens", 0, kMostCount, out_.cached_tokens);
+        return json_.skip();
+      });
+    });
+  }
+
+  bool error() {
+    std::string text;
+    int64_t code = 500;
+    if (json_.peek() == JsonCursor::Kind::kString) {
+      if (!json_.string(text)) return false;
+    } else if (!json_.object([&](std::string_view name) {
+                 if (name == "message") return fields_.text("message", SIZE_MAX, text);
+                 if (name == "code" && json_.at_number()) return fields_.whole("code", INT32_MIN, INT32_MAX, code);
+                 return json_.skip();
+               })) {
+      return false;
+    }
+    const int status = code >= 400 && code < 600 ? int(code) : 500;
+    out_.error = failure(code_of_status(status), base::presentable(text, kLongestWords));
+    return true;
+  }
+
+  // OpenAI's of completions: lists side by side. Those of chats, which llama.cpp has here too: a list of objects.
+  bool logprobs() {
+    std::vector<std::string> tokens;
+    std::vector<float> values;
+    std::vector<std::vector<NamedToken>> tops;
+    const bool ok = json_.object([&](std::string_view name) {
+      if (name == "content") return fields_.none() || content();
+      if (name == "tokens")
+        return list(tokens, [&](std::string& token) { return fields_.text("tokens", 4096, token); });
+      if (name == "token_logprobs") return list(values, [&](float& value) { return number(value); });
+      if (name == "top_logprobs") return list(tops, [&](auto& top) { return fields_.none() || named(top); });
+      return json_.skip();
+    });
+    if (!ok) return false;
+    if (tokens.size() != values.size()) return fields_.refuse("logprobs", "lists of different lengths");
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      auto& one = out_.logprobs.emplace_back();
+      one.token = {id_of(tokens[i]), std::move(tokens[i]), values[i]};
+      if (i < tops.size()) one.top = std::move(tops[i]);
+    }
+    return true;
+  }
+
+  template <class T, class F>
+  bool list(std::vector<T>& out, F&& read) {
+    return fields_.none() || json_.array([&] {
+      if (out.size() == kMostChunkTokens) return fields_.refuse("logprobs", "too many entries");
+      return read(out.emplace_back());
+    });
+  }
+
+  bool number(float& out) {
+    std::optional<float> value;
+    if (!fields_.real("logprob", -1e30, 1e30, value)) return false;
+    out = value.value_or(0);
+    return true;
+  }
+
+  // {"token": logprob, …}
+  bool named(std::vector<NamedToken>& out) {
+    return json_.object([&](std::string_view name) {
+      if (out.size() == kMostTop) return fields_.refuse("top_logprobs", "too many entries");
+      auto& one = out.emplace_back();
+      one.id = id_of(name), one.text = name;
+      return number(one.logprob);
+    });
+  }
+
+  // [{"token", "id", "logprob", "top_logprobs": [the same]}, …]
+  bool content() {
+    return json_.array([&] {
+      if (out_.logprobs.size() == kMostChunkTokens) return fields_.refuse("logprobs", "too many entries");
+      auto& one = out_.logprobs.emplace_back();
+      return entry(one.token, &one.top);
+    });
+  }
+  bool entry(NamedToken& out, std::vector<NamedToken>* top) {
+    return json_.object([&](std::string_view name) {
+      if (name == "token") {
+        if (!fields_.text("token", 4096, out.text)) return false;
+        if (!out.id) out.id = id_of(out.text);
+        return true;
+      }
+      if (name == "id") return fields_.whole("id", 0, UINT32_MAX, out.id);
+      if (name == "logprob") return number(out.logprob);
+      if (name != "top_logprobs" || !top) return json_.skip();
+      return json_.array([&] {
+        if (top->size() == kMostTop) return fields_.refuse("top_logprobs", "too many entries");
+        return entry(top->emplace_back(), nullptr);
+      });
+    });
+  }
+
+  JsonCursor json_;
+  FieldReader fields_;
+  CompletionChunk out_;
+};
+
+// The words of an error's body, or nothing.
+std::string words_of(std::string_view body) {
+  std::string text;
+  JsonCursor json(body);
+  FieldReader fields(json);
+  auto words = [&](std::string_view name) {
+    if ((name == "message" || name == "detail" || name == "error") && json.peek() == JsonCursor::Kind::kString)
+      return fields.text(name, SIZE_MAX, text);
+    return json.skip();
+  };
+  const bool ok = json.peek() == JsonCursor::Kind::kObject && json.object([&](std::string_view name) {
+    return name == "error" && json.peek() == JsonCursor::Kind::kObject ? json.object(words) : words(name);
+  });
+  return base::presentable(ok ? std::string_view(text) : std::string_view(), kLongestWords);
+}
+
+}  // namespace
+
+uint64_t later_seed(uint64_t seed, uint64_t draws) {
+  return draws == 0 ? seed : unmix(mix(seed + kGolden) + draws * kGolden) - kGolden;
+}
+
+Bytes write_completion(const msg::Call& call, std::span<const uint32_t> generated, std::string_view model) {
+  const msg::Generation& params = *call.generation;
+  const auto done = uint32_t(generated.size());
+  Writer out(512 + 7 * (params.length() + done));
+  out.text("model", model);
+  out.ids<std::span<const uint32_t>>("prompt", {params.history, params.append, generated});
+  out.whole("max_tokens", params.max_tokens - std::min(done, params.max_tokens));
+  if (params.min_tokens > done) out.whole("min_tokens", params.min_tokens - done);
+  write_sampling(out, params.sampling, done);
+  if (!params.stop_ids.empty()) out.ids<std::span<const uint32_t>>("stop_token_ids", {params.stop_ids});
+  if (params.ignore_eos) out.flag("ignore_eos");
+  if (!params.logprobs.empty()) {
+    out.whole("logprobs", params.top_logprobs);
+    out.flag("return_tokens_as_token_ids");
+  }
+  // Prefixes that are not shared here are not shared there.
+  if (const uint64_t salt = params.cache_salt ^ call.cache_scope; salt != 0) out.text("cache_salt", hex_digits(salt));
+  out.flag("return_token_ids");
+  out.flag("stream");
+  out.member("stream_options") += R"({"include_usage":true})";
+  return out.done();
+}
+
+base::Result<CompletionChunk> read_chunk(std::string_view json) { return ChunkReader(json).read(); }
+
+Code code_of_status(int status) {
+  switch (status) {
+    case 400:
+    case 413:
+    case 422: return Code::kInvalidArgument;
+    case 401: return Code::kUnauthenticated;
+    case 403: return Code::kPermissionDenied;
+    case 404: return Code::kNotFound;
+    case 408:
+    case 504: return Code::kDeadlineExceeded;
+    case 429: return Code::kResourceExhausted;
+    case 501: return Code::kUnimplemented;
+    case 502:
+    case 503: return Code::kUnavailable;
+    default: return Code::kInternal;
+  }
+}
+
+Status error_of(int status, std::string_view body, std::string_view retry_after) {
+  std::string text = "it answered with HTTP status " + std::to_string(status);
+  if (const std::string words = words_of(body); !words.empty()) text += ": " + words;
+  if (!retry_after.empty()) text += " (retry after " + base::presentable(retry_after, 32) + ")";
+  const Code code = code_of_status(status);
+  if (code == Code::kResourceExhausted || code == Code::kUnavailable) return base::try_again(code, std::move(text));
+  return failure(code, std::move(text));
+}
+
+base::Result<ListedModel> read_models(std::string_view text, std::string_view model) {
+  ListedModel out;
+  size_t count = 0;
+  JsonCursor json(text);
+  FieldReader fields(json);
+  auto length = [&](std::string_view name, uint32_t& to) { return fields.whole(name, 0, 1 << 24, to); };
+  auto one = [&] {
+    std::string id;
+    uint32_t own = 0, meta = 0;
+    if (++count > kMostListed) return fields.refuse("data", "too many models");
+    const bool ok = json.object([&](std::string_view name) {
+      if (name == "id") return fields.text("id", 4096, id);
+      if (name == "max_model_len") return length(name, own);
+      if (name != "meta" || fields.none()) return name == "meta" || json.skip();
+      return json.object([&](std::string_view member) {
+        if (member == "n_ctx" || (member == "n_ctx_train" && meta == 0)) return length(member, meta);
+        return json.skip();
+      });
+    });
+    if (id == model) out.found = true, out.max_length = own > 0 ? own : meta;
+    if (count <= kMostNamed) out.others += (out.others.empty() ? "'" : ", '") + base::presentable(id, 64) + "'";
+    return ok;
+  };
+  const bool ok = json.object([&](std::string_view name) {
+    if (name != "data") return json.skip();
+    return fields.none() || json.array(one);
+  });
+  if (!ok || !json.finish()) return broken_rule("its list of models: " + fields.error().text);
+  return out;
+}
+
+}  // namespace weir::forward

@@ -1,0 +1,67 @@
+// The messages of OpenAI's completions (/v1/completions) as a client of them has them, with vLLM's extensions for token
+// ids; and its list of models. Pure; any thread. What an origin sends is a stranger's: a message is refused at its
+// first excess.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "msg/call.h"
+
+namespace weir::forward {
+
+// A streamed completion of the Call's sequence and of `generated`, which other origins have made of it: the prompt is
+// all of it, and as many tokens fewer are asked for.
+base::Bytes write_completion(const msg::Call& call, std::span<const uint32_t> generated, std::string_view model);
+
+// The seed with which weir's random numbers begin where those of `seed` are after `draws` of them, so that a seeded
+// text goes on as it would have (engines/llm/cpu/sampler.cc: draw n of a seed is mix(mix(seed + g) + (n + 1) g)).
+// Whatever other servers draw, they do not repeat what they have drawn.
+uint64_t later_seed(uint64_t seed, uint64_t draws);
+
+// A token as the log-probabilities of an answer name it: by id ("token_id:7", or a member `id`), or by its text.
+struct NamedToken {
+  std::optional<uint32_t> id;
+  std::string text;
+  float logprob = 0;
+};
+struct NamedLogprob {
+  NamedToken token;
+  std::vector<NamedToken> top;
+};
+
+struct CompletionChunk {
+  std::string text;
+  std::vector<uint32_t> ids;
+  std::vector<NamedLogprob> logprobs;
+  std::string finish;  // finish_reason; empty: none yet
+  std::optional<uint32_t> completion_tokens, cached_tokens;
+  std::optional<base::Status> error;  // an event that tells of one
+};
+
+inline constexpr size_t kMostChunkTokens = 1 << 20;
+inline constexpr size_t kMostTop = 256;
+
+// One event of a stream. Errors: INTERNAL, saying what is wrong with it.
+base::Result<CompletionChunk> read_chunk(std::string_view json);
+
+// The error of an answer with that status; `body` may be OpenAI's {"error": {"message": …}}, {"message": …}, FastAPI's
+// {"detail": …}, or anything. `retry_after`: the answer's field, or empty.
+base::Status error_of(int status, std::string_view body, std::string_view retry_after);
+base::Code code_of_status(int status);
+
+struct ListedModel {
+  bool found = false;
+  uint32_t max_length = 0;  // 0: not told
+  std::string others;       // names of those that are there, for errors
+};
+// Errors: INTERNAL.
+base::Result<ListedModel> read_models(std::string_view json, std::string_view model);
+
+}  // namespace weir::forward
