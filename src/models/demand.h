@@ -10,6 +10,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -33,6 +34,11 @@ class Demand {
   bool is_missing(const std::string& model) const { return on() && residence_->is_missing(model); }
   // Somebody asks for it.
   void want(const std::string& model);
+  // The same; `done` is told once it is in memory, or why it is not. Nothing is told where this is off.
+  using Done = std::function<void(base::Status)>;
+  void want(const std::string& model, Done done);
+  // The least recently used leave until all are within models.memory. False: those that are left cannot leave.
+  bool trim() { return make_room(0) != Room::kNever; }
   // Loads what is wanted, as far as there is room now; to be called whenever something may have left.
   void step();
   // Nothing is loaded any more: Calls that wait fail.
@@ -44,6 +50,7 @@ class Demand {
   bool let_one_go();
   void load(const std::string& model);
   void fail(const std::string& model, const std::string& why);
+  void tell(const std::string& model, const base::Status& outcome);
   std::shared_ptr<bus::Served> stand_in(const bus::Served& loaded);
 
   const RepositoryOptions& options_;
@@ -52,7 +59,8 @@ class Demand {
   const std::function<base::Status(const std::string&)> load_;
   const std::function<void()> publish_;
   const std::shared_ptr<sched::DeadlineTimer> timer_ = std::make_shared<sched::TimerThread>();
-  std::deque<std::string> wanted_;  // each once, in the order in which they were asked for
+  std::deque<std::string> wanted_;          // each once, in the order in which they were asked for
+  std::multimap<std::string, Done> asked_;  // by model: who is told what became of it
 };
 
 }  // namespace weir::models

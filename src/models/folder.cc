@@ -176,6 +176,11 @@ bool good_model_name(std::string_view name) {
   });
 }
 
+base::Status bad_name(const std::string& name) {
+  return base::invalid("'" + name.substr(0, 128) +
+                       "' cannot be a model's name: letters, digits, '_', '.' and '-' only, at most 128");
+}
+
 uint64_t version_number(std::string_view folder) {
   uint64_t number = 0;
   if (folder.empty() || folder.size() > 18 || folder[0] < '1' || folder[0] > '9') return 0;

@@ -1,7 +1,6 @@
 #include "models/repository.h"
 
 #include <algorithm>
-#include <array>
 #include <deque>
 #include <future>
 #include <set>
@@ -28,10 +27,6 @@ constexpr auto kRetireLook = std::chrono::milliseconds(5);
 constexpr auto kMostWayTime = std::chrono::seconds(30);
 // The longest wait between two tries to load what could not be loaded yet.
 constexpr auto kLongestRetry = std::chrono::seconds(5);
-base::Status bad_name(const std::string& name) {
-  return base::invalid("'" + name.substr(0, 128) +
-                       "' cannot be a model's name: letters, digits, '_', '.' and '-' only, at most 128");
-}
 
 }  // namespace
 
@@ -79,6 +74,7 @@ struct Repository::Parts {
   ModelTable table;
   Watch watch;
   std::set<std::string> wanted;  // kExplicit: what is to be loaded
+  std::set<std::string> away;    // kDemand: what a request has unloaded, until one loads it
   std::set<std::string> told;    // folders whose names the log has complained about
   Publisher publisher;
   Demand demand{options, table, queue, [this](const auto& name) { return load_wanted(name); }, [this] { publish(); }};
@@ -259,12 +255,11 @@ base::Status Repository::Parts::not_found(const std::string& name) const {
 
 base::Status Repository::Parts::check_request(const std::string& name, std::string_view verb) const {
   if (!good_model_name(name)) return bad_name(name);
-  if (options.control == Control::kExplicit) return {};
-  constexpr std::array<std::string_view, 4> kControls{"none", "poll", "explicit", "demand"};
+  if (options.control == Control::kExplicit || options.control == Control::kDemand) return {};
+  const std::string now = options.control == Control::kPoll ? "poll" : "none";
   return base::failure(base::Code::kFailedPrecondition,
-                       "cannot " + std::string(verb) + " '" + name + "': models.control is '" +
-                           std::string(kControls.at(size_t(options.control))) +
-                           "'; requests load and unload models only with models.control: explicit");
+                       "cannot " + std::string(verb) + " '" + name + "': models.control is '" + now +
+                           "'; requests load and unload models only with models.control: explicit or demand");
 }
 
 base::Status Repository::Parts::load_named(const std::string& name, const LoadParameters& parameters) {
@@ -273,7 +268,7 @@ base::Status Repository::Parts::load_named(const std::string& name, const LoadPa
   auto folder = find(name);
   if (!folder) return not_found(name);
   if (!table.serves(name)) table.mark_loading(name), publish();
-  wanted.insert(name);
+  wanted.insert(name), away.erase(name);
   std::set<std::string> seen;
   if (auto config = loader.configure(*folder)) load_nodes(*folder, *config, seen);
   auto status = load_one(*folder, nullptr);
@@ -290,10 +285,14 @@ base::Status Repository::Parts::load_uploaded(const std::string& name, const Loa
   if (!upload) return upload.error();
   auto folder = (*upload)->root().empty() ? find(name) : find_model_folder({(*upload)->root()}, name);
   if (!folder) return not_found(name);
-  wanted.insert(name);
+  wanted.insert(name), away.erase(name);
   std::set<std::string> seen;
   load_nodes(*folder, (*upload)->config(), seen);
   auto status = load_one(*folder, std::move(*upload));
+  if (status.ok() && demand.on() && !demand.trim()) {
+    status = base::failure(base::Code::kResourceExhausted, "models that cannot leave memory take all of models.memory");
+    unload_one(name, Dependents::kKeep);
+  }
   publish();
   return status;
 }
@@ -309,6 +308,7 @@ base::Status Repository::Parts::unload_named(const std::string& name, Dependents
 void Repository::Parts::unload_one(const std::string& name, Dependents dependents) {
   auto nodes = table.nodes(name);
   wanted.erase(name);
+  if (demand.on()) away.insert(name);
   watch.forget(name);
   table.unload(name, ModelTable::Row::kKeep);
   if (dependents == Dependents::kKeep) return;
@@ -325,7 +325,7 @@ void Repository::Parts::rescan(Watch::Settle settle) {
   bool all = options.control != Control::kExplicit;
   Watch::Fingerprints fingerprints;
   for (const auto& [name, folder] : *folders) {
-    if (all)
+    if (all && !away.contains(name))
       wanted.insert(name);
     else
       table.register_model(name);
@@ -358,10 +358,14 @@ base::Status Repository::start() {
 void Repository::load(std::string name, LoadParameters parameters, std::function<void(base::Status)> done) {
   auto shared = std::make_shared<std::function<void(base::Status)>>(std::move(done));
   bool posted = parts_->queue->post([this, name = std::move(name), parameters = std::move(parameters), shared] {
+    auto tell = [this, name, shared](base::Status status) {
+      // Clients of Triton look for these three words.
+      if (!status.ok()) status.text.insert(0, "failed to load '" + name + "': ");
+      parts_->publisher.when_published([shared, status] { (*shared)(status); });
+    };
     auto status = parts_->load_named(name, parameters);
-    // Clients of Triton look for these three words.
-    if (!status.ok()) status.text.insert(0, "failed to load '" + name + "': ");
-    parts_->publisher.when_published([shared, status] { (*shared)(status); });
+    if (!status.ok() || !parts_->demand.is_missing(name)) return tell(std::move(status));
+    parts_->demand.want(name, tell);
   });
   if (!posted) (*shared)(base::failure(base::Code::kUnavailable, "the server is shutting down"));
 }

@@ -81,9 +81,10 @@ class Repository {
   // First load, synchronously. Errors only under `strict`.
   base::Status start();
   // Asynchronous; `done` is called on the repository's thread. A load of what is loaded reloads it if the files
-  // changed.
+  // changed. With kDemand the model is in memory then, as if a request had asked for it.
   void load(std::string name, LoadParameters parameters, std::function<void(base::Status)> done);
   // With its dependents go the models that it is a pipeline of, and theirs, unless another pipeline needs them.
+  // With kDemand no request brings it back but a load.
   enum class Dependents : bool { kKeep, kUnload };
   void unload(std::string name, Dependents dependents, std::function<void(base::Status)> done);
   // Fingerprints at the folders now and takes what has changed, without waiting for it to settle (SIGHUP). Under

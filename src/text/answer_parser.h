@@ -2,7 +2,8 @@
 // format (msg::ToolFormat). However the text is split into pushes, the parts are the same.
 //
 // A text that is not what its format says stays text, as far as nothing of a call has been given out; a call that has
-// begun keeps what was read of it. Memory: a call until its name is known (kMostHeld bytes), else a few bytes.
+// begun keeps what was read of it, and one that ends before its name is known is left out. Memory: a call until its
+// name is known (kMostHeld bytes), else a few bytes.
 #pragma once
 
 #include <cstddef>

@@ -43,7 +43,7 @@ class JsonCalls final : public MarkedSyntax {
       }
       switch (call_.read(feed, sink)) {
         case JsonCall::State::kMore:
-          if (feed.last && !call_.begun()) sink.content(call_.raw());
+          if (feed.last && !call_.begun() && !call_.may_be_call()) sink.content(call_.raw());
           return Step::kMore;
         case JsonCall::State::kDone: inside_ = false; break;
         case JsonCall::State::kWrong:

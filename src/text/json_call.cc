@@ -1,5 +1,7 @@
 #include "text/json_call.h"
 
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -7,6 +9,10 @@ namespace weir::text {
 namespace {
 
 constexpr size_t kMostName = 256, kMostKey = 64;
+
+// Members of calls, in the form in which they begin.
+constexpr std::array<std::string_view, 5> kOfCalls{R"("name")", R"("arguments")", R"("parameters")", R"("type")",
+                                                   R"("id")"};
 
 // The text that a JSON string says. False: it is none.
 bool read_string(const std::string& text, std::string& out) {
@@ -87,11 +93,17 @@ JsonCall::State JsonCall::push(char c, AnswerSink& sink, bool& again) {
 
 void JsonCall::end_key() {
   std::string key;
+  others_ = others_ || std::find(kOfCalls.begin(), kOfCalls.end(), key_) == kOfCalls.end();
   member_ = Member::kOther;
   phase_ = Phase::kColon;
   if (!read_string(key_, key)) return;
   if (key == "name" && name_.empty()) member_ = Member::kName;
   if ((key == "arguments" || key == "parameters") && !has_arguments_) member_ = Member::kArguments;
+}
+
+bool JsonCall::may_be_call() const {
+  if (phase_ != Phase::kKey) return !others_;
+  return !others_ && std::any_of(kOfCalls.begin(), kOfCalls.end(), [&](auto key) { return key.starts_with(key_); });
 }
 
 JsonCall::State JsonCall::value(char c, AnswerSink& sink, bool& again) {

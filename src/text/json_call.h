@@ -37,6 +37,8 @@ class JsonCall {
   // All that was read, while no call has begun.
   const std::string& raw() const { return raw_; }
   bool begun() const { return begun_; }
+  // While no call has begun: its members so far are a call's, so that a text that ends here is a call cut off.
+  bool may_be_call() const;
 
  private:
   enum class Phase : uint8_t { kOpen, kMember, kKey, kColon, kValue, kComma };
@@ -54,6 +56,7 @@ class JsonCall {
   JsonValueEnd value_end_;
   std::string key_, value_, name_, held_, raw_;
   bool begun_ = false, has_arguments_ = false, verbatim_ = false;
+  bool others_ = false;  // it has members that no call has
 };
 
 }  // namespace weir::text

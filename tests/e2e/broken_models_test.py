@@ -187,7 +187,7 @@ BROKEN = {
     'tokenizer_no_utf8': ({'tokenizer.json': b'{"a":"\xff"}'}, 'tokenizer.json: is not JSON'),
     'tokenizer_nested': ({'tokenizer.json': b'[' * 1000000}, 'tokenizer.json: is not JSON'),
     'tokenizer_is_a_link': ({'tokenizer.json': ('link', '/etc/passwd')}, "'tokenizer.json' is a link"),
-    'tokenizer_of_another_kind': (model_part(type='Unigram'), "'Unigram'"),
+    'tokenizer_of_another_kind': (model_part(type='WordLevel'), "'WordLevel'"),
     'vocabulary_of_huge_ids': (model_part(vocab={'a': 2**32}), 'model.vocab'),
     'vocabulary_of_negative_ids': (model_part(vocab={'a': -1}), 'model.vocab'),
     'vocabulary_of_long_pieces': (model_part(vocab={'a' * 5000: 0}), 'model.vocab'),

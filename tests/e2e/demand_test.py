@@ -168,6 +168,20 @@ class Demand(harness.unittest.TestCase):
         self.assertEqual([self.expected] * 20, answers)
         self.assertEqual(before + 1, len(self.server.logged('model loaded', 'model=digits ', count=before + 1)))
 
+    def test_the_repository_api_loads_and_unloads(self):
+        """As clients of Triton do it in mode explicit, over REST and gRPC."""
+        ask = lambda model, verb: curl(self.server.url(f'/v2/repository/models/{model}/{verb}'), '-X', 'POST')
+        self.brings('digits', lambda: self.assertEqual(200, ask('digits', 'load').status))
+        self.assertEqual(('READY', ''), self.index()['digits'])
+        self.assertEqual(200, ask('digits', 'unload').status)
+        self.assertEqual(503, curl(self.server.url('/v2/models/digits/infer'), *JSON, data='{"inputs": []}').status)
+        self.assertFalse(self.oip.ModelReady(oip.ModelReadyRequest(name='digits')).ready)
+        self.oip.RepositoryModelLoad(oip.RepositoryModelLoadRequest(model_name='digits'), timeout=harness.PATIENCE)
+        self.assertEqual(self.expected, self.rest())
+        missing = ask('digit', 'load')
+        self.assertEqual(404, missing.status)
+        self.assertIn("did you mean 'digits'?", missing.json()['error'])
+
     def test_requests_for_both_at_once_are_all_answered(self):
         with harness.threads(8, lambda i: [self.chat() if (i + j) % 2 else self.rest() for j in range(4)]):
             pass

@@ -1,5 +1,6 @@
 """Rerankers and classifiers: the reference's scores over rerank, score and classify, and Cohere's own client."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -21,23 +22,28 @@ try:
 except ImportError:
     torch = None
 
+SENTENCEPIECE = importlib.util.find_spec('sentencepiece')
 QUERY = 'Which animals jump?'
 DOCUMENTS = ['The quick brown fox jumps over the lazy dog.', 'x', 'Über größere Äpfel', 'permissions and limitations under the License ' * 5]
 LONG = 'permissions and limitations under the License ' * 60  # more than the model's 300 positions
 MODELS = {'rank': ('bert', ['BertForSequenceClassification'], ['LABEL_0']), 'mood': ('bert', ['BertForSequenceClassification'], ['sad', 'so-so', 'glad']),
+          'bge': ('roberta', ['XLMRobertaForSequenceClassification'], ['LABEL_0']),
           'pick': ('roberta', ['XLMRobertaForSequenceClassification'], ['no', 'yes']), 'enc': ('bert', ['BertModel'], None)}
 
 
 def repository():
-    """Classifiers of random weights with WordPieces, and an encoder."""
+    """Classifiers of random weights with WordPieces, one as bge-reranker with XLM-R's tokenizer, and an encoder."""
     root = harness.scratch() / 'classifiers'
     for name, (family, architectures, labels) in MODELS.items():
         folder = root / name / '1'
         if folder.exists():
             continue
+        if name == 'bge' and not SENTENCEPIECE:
+            continue
         folder.mkdir(parents=True)
+        tokenizer = ['--tokenizer', 'unigram' if name == 'bge' else 'wordpiece']
         more = ['--set', f'id2label={json.dumps(dict(enumerate(labels)))}'] if labels else []
-        subprocess.run(['/usr/bin/python3', str(harness.ROOT / 'tests/reference/random_encoder.py'), '--tokenizer', '--family', family,
+        subprocess.run(['/usr/bin/python3', str(harness.ROOT / 'tests/reference/random_encoder.py'), *tokenizer, '--family', family,
                         '--set', f'architectures={json.dumps(architectures)}', *more, '--out', str(folder)], check=True, stdout=subprocess.DEVNULL)
         (root / name / 'model.yaml').write_text('max_batch: 64\nbatching: {dynamic: true, max_delay: 2ms}\n')
     return root
@@ -82,8 +88,8 @@ class Rerank(harness.Case):
         for text in texts[1:]:
             _, second, _ = self.ids(model, text)
             room = 300 - 3 - len(first)
-            ids += [*second[:room], sep]
-            types += [1] * (len(ids) - len(types))
+            ids += [*([sep] if model == 'bge' else []), *second[:room], sep]  # </s></s> stand between XLM-R's
+            types += [int(model != 'bge')] * (len(ids) - len(types))
         ids, types = torch.tensor([ids]), torch.tensor([types])
         with torch.no_grad():
             states = net(ids, None, types)
@@ -109,6 +115,15 @@ class Rerank(harness.Case):
         self.assertEqual(2, len(raw))
         for result in raw:
             self.close([result['relevance_score']], expected[result['index']][0])
+
+    @unittest.skipUnless(SENTENCEPIECE, 'python3-sentencepiece is not installed')
+    def test_a_reranker_with_unigram_pieces(self):
+        expected = [self.reference('bge', QUERY, text)[1] for text in DOCUMENTS]
+        for result in self.ask('/rerank', model='bge', query=QUERY, documents=DOCUMENTS)['results']:
+            self.close([result['relevance_score']], expected[result['index']])
+        ids = self.ask('/tokenize', model='bge', prompt='Ｆｕｌｌ width, ﬁne')['tokens']
+        self.assertEqual(self.ask('/tokenize', model='bge', prompt='Full  width, fine')['tokens'], ids)
+        self.assertEqual('Full width, fine', self.ask('/detokenize', model='bge', tokens=ids[1:-1])['prompt'])
 
     def test_pairs_are_scored(self):
         one, many = self.reference('rank', QUERY, DOCUMENTS[0]), [self.reference('rank', QUERY, text)[1][0] for text in DOCUMENTS]
@@ -137,7 +152,7 @@ class Rerank(harness.Case):
         self.assertEqual({'scores': [1, 3], 'logits': [1, 3]}, {o['name']: o['shape'] for o in answer['outputs']})
         classes = self.ask('/v2/models/mood/infer', inputs=inputs, outputs=[{'name': 'scores', 'parameters': {'classification': 1}}])
         self.assertRegex(classes['outputs'][0]['data'][0], r'^0\.\d+:\d:(sad|so-so|glad)$')
-        self.assertEqual({'enc', 'mood', 'pick', 'rank'}, {row['id'] for row in json.load(urllib.request.urlopen(self.server.url('/v1/models')))['data']})
+        self.assertEqual({name for name in MODELS if name != 'bge' or SENTENCEPIECE}, {row['id'] for row in json.load(urllib.request.urlopen(self.server.url('/v1/models')))['data']})
 
     def test_a_model_that_cannot_says_what_it_does(self):
         code, error = self.refusal('/rerank', model='enc', query='a', documents=['b'])

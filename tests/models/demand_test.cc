@@ -186,12 +186,55 @@ TEST_F(Demand, APipelineLoadsItsNodesAsItsRequestsReachThem) {
   EXPECT_EQ(repo->now()->models.at("p").versions.at("1").get(), pipeline) << "it need not be built anew";
 }
 
-TEST_F(Demand, RequestsNeitherLoadNorUnload) {
+TEST_F(Demand, ALoadRequestBringsTheModelInAtOnce) {
   open();
-  EXPECT_EQ(
-      repo->load("a").text,
-      "failed to load 'a': cannot load 'a': models.control is 'demand'; requests load and unload models only with "
-      "models.control: explicit");
+  const int before = made;
+  EXPECT_TRUE(repo->load("a").ok());
+  EXPECT_EQ(made - before, 1);
+  EXPECT_EQ(row("a"), "a/1 READY");
+  EXPECT_EQ(ask("a"), "1");
+  EXPECT_TRUE(repo->load("a").ok()) << "it is there";
+  EXPECT_EQ(made - before, 1);
+}
+
+TEST_F(Demand, ALoadRequestMakesRoomAsACallDoes) {
+  open();
+  EXPECT_TRUE(repo->load("a").ok());
+  EXPECT_TRUE(repo->load("b").ok());
+  EXPECT_EQ(row("a"), std::string("a/1 READY (") + kWaits + ")");
+  EXPECT_EQ(row("b"), "b/1 READY");
+  EXPECT_EQ(ask("a"), "1");
+}
+
+TEST_F(Demand, ALoadRequestSaysWhatIsWrong) {
+  open();
+  disk.write("a/1/model.onnx", "broken");
+  EXPECT_EQ(repo->load("a").text, "failed to load 'a': cannot parse a/1/model.onnx");
+  EXPECT_EQ(repo->load("zebra").text, "failed to load 'zebra': no model 'zebra' in the repository");
+  disk.write("b/model.yaml", "memory: 101");
+  EXPECT_EQ(repo->load("b").text, "failed to load 'b': it takes 101 bytes of memory, and models.memory is 100");
+}
+
+TEST_F(Demand, WhatWasUnloadedStaysAwayUntilItIsLoaded) {
+  open();
+  EXPECT_EQ(ask("a"), "1");
+  EXPECT_TRUE(repo->unload("a").ok());
+  EXPECT_TRUE(becomes("a", "a/1 UNAVAILABLE (unloaded)"));
+  EXPECT_EQ(ask("a"), "no such model");
+  EXPECT_EQ(ask("b"), "2") << "its memory is free";
+  EXPECT_TRUE(becomes("b", "b/1 READY"));
+  repo->rescan();
+  EXPECT_EQ(row("a"), "a/1 UNAVAILABLE (unloaded)");
+  EXPECT_TRUE(repo->load("a").ok());
+  EXPECT_EQ(row("a"), "a/1 READY");
+  EXPECT_EQ(row("b"), std::string("b/1 READY (") + kWaits + ")");
+}
+
+TEST_F(Demand, WhatIsNotInMemoryCanBeUnloaded) {
+  open();
+  EXPECT_TRUE(repo->unload("a").ok());
+  EXPECT_TRUE(becomes("a", "a/1 UNAVAILABLE (unloaded)"));
+  EXPECT_EQ(repo->unload("z").code, base::Code::kNotFound);
 }
 
 }  // namespace

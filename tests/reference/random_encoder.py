@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 """Writes a tiny encoder of random weights as sentence-transformers saves one, with the reference's embeddings beside it.
 
-    random_encoder.py --family bert --out DIR [--tokenizer] [--set hidden_size=60]
+    random_encoder.py --family bert --out DIR [--tokenizer [unigram]] [--set hidden_size=60]
 
 DIR then holds config.json, model.safetensors, modules.json, 1_Pooling/config.json, with --tokenizer a tokenizer.json of
-WordPieces, and expected.safetensors: `ids`, `mask`, `types` I64 [rows, count], rows padded to the longest, and
+WordPieces (or XLM-R's, which needs python3-sentencepiece), and expected.safetensors: `ids`, `mask`, `types` I64 [rows, count], rows padded to the longest, and
 `embeddings` F32 [rows, hidden]; of a sequence classifier (an architecture that ends in ForSequenceClassification) also
 `logits` and `scores` F32 [rows, labels], of the labels that id2label names. The weights are what the file holds, rounded to its dtype; the expected values are
 computed in float32 from them.
@@ -151,12 +151,13 @@ def write(folder, said, pooling="mean", normalize=True, steps=True, names=lambda
     safetensors.save(os.path.join(folder, "expected.safetensors"), expected)
 
 
-def add_tokenizer(folder):
-    """tokenizer.json of WordPieces that the tests of subprojects/tokenizers train; the model's vocabulary must be as large."""
+def add_tokenizer(folder, kind):
+    """A tokenizer.json that the tests of subprojects/tokenizers train; the model's vocabulary must be as large."""
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     sys.path.insert(0, os.path.join(root, "subprojects", "tokenizers", "tests"))
     import train_tokenizers
-    file = train_tokenizers.bert()
+    import train_unigram
+    file = {"wordpiece": train_tokenizers.bert, "unigram": train_unigram.xlm_roberta}[kind]()
     save_json(file, folder, "tokenizer.json")
     return len(file["model"]["vocab"])
 
@@ -167,12 +168,12 @@ def main():
     parser.add_argument("--family", choices=["bert", "roberta", "distilbert", *sorted(random_model.CLASS)], default="bert")
     parser.add_argument("--dtype", choices=sorted(random_model.DTYPES), default="float32")
     parser.add_argument("--pooling", choices=sorted(MODES), default="mean")
-    parser.add_argument("--tokenizer", action="store_true")
+    parser.add_argument("--tokenizer", nargs="?", const="wordpiece", choices=["wordpiece", "unigram"])
     parser.add_argument("--set", action="append", default=[], metavar="KEY=JSON", help="a key of config.json")
     args = parser.parse_args()
     said = configuration(args.family, args.dtype)
     if args.tokenizer:
-        said["vocab_size"] = add_tokenizer(args.out)
+        said["vocab_size"] = add_tokenizer(args.out, args.tokenizer)
     for pair in args.set:
         key, _, value = pair.partition("=")
         said[key] = json.loads(value)

@@ -79,13 +79,22 @@ TEST(AnswerParser, HermesCallsStandInTags) {
 
 TEST(AnswerParser, ABrokenCallIsTextUntilItHasAName) {
   check({Format::kHermes}, "<tool_call>no", {"no", "", ""});
-  check({Format::kHermes}, "<tool_call>{\"nam", {"{\"nam", "", ""});
   check({Format::kHermes}, "<tool_call>{\"other\": 1}</tool_call>", {"{\"other\": 1}</tool_call>", "", ""});
   check({Format::kHermes}, "<tool_call>{\"name\": 1}", {"{\"name\": 1}", "", ""});
   check({Format::kHermes}, "<tool_call>{\"name\": 1, ", {"{\"name\": 1, ", "", ""});
   for (std::string no_value : {"{\"name\": ,", "{\"name\": }", "{\"other\":]", "{\"arguments\":, {}}"})
     check({Format::kLlama}, no_value, {no_value, "", ""});
   check({Format::kHermes}, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": [1", {"", "", "f({\"a\": [1)"});
+}
+
+TEST(AnswerParser, ACallThatEndsBeforeItsNameIsLeftOut) {
+  for (std::string cut : {R"({)", R"({"nam)", R"({"name")", R"({"name": "get_w)", R"({"type": "function", "na)",
+                          R"({"parameters": {"city": "Par)", R"({"parameters": {"city": "Paris"}, "name)"}) {
+    check({Format::kLlama}, cut, {"", "", ""});
+    check({Format::kHermes}, "I call. <tool_call>\n" + cut, {"I call.", "", ""});
+  }
+  for (std::string text : {R"({"answer": 4)", R"({"nami)", R"({"name": 4, "x)", R"({"names)"})
+    check({Format::kLlama}, text, {text, "", ""});
 }
 
 TEST(AnswerParser, LlamaCallsAreTheWholeAnswer) {

@@ -146,6 +146,7 @@ ApiError extras(Request& request, json& extra) {
   if (!request.template_variables.empty())
     if (ApiError bad = variables(json::parse(request.template_variables), extra); !bad.ok()) return bad;
   json tools = request.tools.empty() ? json::array() : json::parse(request.tools);
+  if (ApiError bad = keep_allowed(tools, request); !bad.ok()) return bad;
   if (ApiError bad = read_tools(tools, request); !bad.ok()) return bad;
   if (request.calls_tools) extra["tools"] = std::move(tools);
   return {};

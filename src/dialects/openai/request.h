@@ -60,7 +60,8 @@ struct Request {
   std::optional<bool> enable_thinking;
   bool include_reasoning = true, separate_reasoning = true;  // false: thoughts are left out; are part of the text
   ToolChoice tool_choice = ToolChoice::kAuto;
-  std::string tool_name;  // of the one tool to call, with kRequired; empty: any
+  std::string tool_name;                   // of the one tool to call, with kRequired; empty: any
+  std::vector<std::string> allowed_tools;  // the others are not shown to the model; empty: all
   bool parallel_tools = true;
   bool add_generation_prompt = true, continue_final_message = false;
 

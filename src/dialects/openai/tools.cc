@@ -65,13 +65,64 @@ bool calls_or_speaks(const Request& request) {
          (form->kind == Form::Kind::kJsonObject || form->kind == Form::Kind::kJsonSchema);
 }
 
-// {"type": "function", "function": {"name": …}}, or the name beside the type.
-bool read_named_tool(FieldReader& fields, Request& request) {
+bool read_choice_word(FieldReader& fields, std::string_view words, Request& request) {
+  std::string word;
+  if (!fields.text("tool_choice", 32, word)) return false;
+  if (word == "auto")
+    request.tool_choice = ToolChoice::kAuto;
+  else if (word == "required")
+    request.tool_choice = ToolChoice::kRequired;
+  else if (word == "none" && words.find("none") != words.npos)
+    request.tool_choice = ToolChoice::kNone;
+  else
+    return fields.refuse("tool_choice", words);
+  return true;
+}
+
+// {"type": "function", "function": {"name": …}}
+bool read_allowed_tool(FieldReader& fields, Request& request) {
+  constexpr std::string_view kWrong =
+      "allowed_tools.tools: takes {\"type\": \"function\", \"function\": {\"name\": …}}";
+  if (request.allowed_tools.size() == kMaxTools) return fields.refuse("tool_choice", "allowed_tools.tools: too many");
+  std::string type, name;
+  bool good = fields.json().peek() == JsonCursor::Kind::kObject && fields.json().object([&](std::string_view key) {
+    if (key == "type") return fields.text("tool_choice", 32, type);
+    if (key != "function" || fields.json().peek() != JsonCursor::Kind::kObject) return false;
+    return fields.json().object([&](std::string_view of_function) {
+      return of_function == "name" ? fields.text("tool_choice", kMaxToolName, name) : false;
+    });
+  });
+  if (!good || type != "function" || name.empty()) return fields.refuse("tool_choice", kWrong);
+  request.allowed_tools.push_back(std::move(name));
+  return true;
+}
+
+// {"mode": "auto" | "required", "tools": […]}
+bool read_allowed_tools(FieldReader& fields, Request& request) {
+  constexpr std::string_view kMode = "allowed_tools.mode: takes \"auto\" or \"required\"";
+  constexpr std::string_view kTools = "allowed_tools.tools: expected a list of tools";
+  bool has_mode = false;
+  if (fields.json().peek() != JsonCursor::Kind::kObject)
+    return fields.refuse("tool_choice", "allowed_tools: takes mode and tools");
+  const bool good = fields.json().object([&](std::string_view key) {
+    if (key == "mode") return has_mode = true, read_choice_word(fields, kMode, request);
+    if (key != "tools") return fields.refuse("tool_choice", "allowed_tools: takes mode and tools");
+    if (fields.json().peek() != JsonCursor::Kind::kArray) return fields.refuse("tool_choice", kTools);
+    return fields.json().array([&] { return read_allowed_tool(fields, request); });
+  });
+  if (!good) return false;
+  if (!has_mode) return fields.refuse("tool_choice", kMode);
+  return !request.allowed_tools.empty() || fields.refuse("tool_choice", kTools);
+}
+
+// {"type": "function", "function": {"name": …}}, or the name beside the type; or those that are allowed.
+bool read_chosen_tools(FieldReader& fields, Request& request) {
   std::string type;
   auto name = [&] { return fields.text("tool_choice", kMaxToolName, request.tool_name); };
   bool good = fields.json().object([&](std::string_view key) {
     if (key == "type") return fields.text("tool_choice", 32, type);
     if (key == "name") return name();
+    if (key == "allowed_tools") return read_allowed_tools(fields, request);
     if (key != "function" || fields.json().peek() != JsonCursor::Kind::kObject)
       return fields.refuse("tool_choice", "takes type and function");
     return fields.json().object([&](std::string_view of_function) {
@@ -79,7 +130,9 @@ bool read_named_tool(FieldReader& fields, Request& request) {
     });
   });
   if (!good) return false;
-  if (type != "function") return fields.refuse("tool_choice", "its type is \"function\"");
+  if (type == "allowed_tools" && request.tool_name.empty() && !request.allowed_tools.empty()) return true;
+  if (type != "function" || !request.allowed_tools.empty())
+    return fields.refuse("tool_choice", "its type is \"function\" or \"allowed_tools\", with a member of that name");
   return !request.tool_name.empty() || fields.refuse("tool_choice", "function.name is missing");
 }
 
@@ -87,24 +140,34 @@ bool read_named_tool(FieldReader& fields, Request& request) {
 
 bool read_tool_choice(FieldReader& fields, Request& request) {
   if (fields.none()) return true;
-  request.tool_name.clear();
+  request.tool_name.clear(), request.allowed_tools.clear();
   if (fields.json().peek() == JsonCursor::Kind::kObject) {
     request.tool_choice = ToolChoice::kRequired;
-    return read_named_tool(fields, request);
+    return read_chosen_tools(fields, request);
   }
   if (fields.json().peek() != JsonCursor::Kind::kString)
     return fields.unexpected("tool_choice", "\"auto\", \"none\", \"required\" or a tool");
-  std::string word;
-  if (!fields.text("tool_choice", 32, word)) return false;
-  if (word == "auto")
-    request.tool_choice = ToolChoice::kAuto;
-  else if (word == "none")
-    request.tool_choice = ToolChoice::kNone;
-  else if (word == "required")
-    request.tool_choice = ToolChoice::kRequired;
-  else
-    return fields.refuse("tool_choice", "takes \"auto\", \"none\", \"required\" or a tool");
-  return true;
+  return read_choice_word(fields, "takes \"auto\", \"none\", \"required\" or a tool", request);
+}
+
+ApiError keep_allowed(ToolJson& tools, const Request& request) {
+  if (request.allowed_tools.empty()) return {};
+  const auto name_of = [](const ToolJson& tool) -> std::string_view {
+    const ToolJson* function = tool.is_object() ? tool_member(tool, "function") : nullptr;
+    const ToolJson* name = function && function->is_object() ? tool_member(*function, "name") : nullptr;
+    return name && name->is_string() ? std::string_view(name->get_ref<const std::string&>()) : std::string_view();
+  };
+  if (tools.size() > kMaxTools) return {};  // refused by read_tools()
+  for (const std::string& name : request.allowed_tools)
+    if (std::none_of(tools.begin(), tools.end(), [&](const ToolJson& tool) { return name_of(tool) == name; }))
+      return refuse("tool_choice", "tool_choice: no tool has the name '" + name.substr(0, 64) + "'");
+  ToolJson kept = ToolJson::array();
+  for (ToolJson& tool : tools)
+    if (std::find(request.allowed_tools.begin(), request.allowed_tools.end(), name_of(tool)) !=
+        request.allowed_tools.end())
+      kept.push_back(std::move(tool));
+  tools = std::move(kept);
+  return {};
 }
 
 ApiError read_tools(const ToolJson& tools, Request& request) {

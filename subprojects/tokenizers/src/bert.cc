@@ -53,8 +53,7 @@ void clean(const BertNormalizer& step, std::string_view text, std::string& out) 
   }
 }
 
-}  // namespace
-
+// Canonical decomposition without its marks (Mn).
 bool strip_accents(std::string_view text, std::string& out) {
   if (is_ascii(text)) return false;
   UErrorCode error = U_ZERO_ERROR;
@@ -74,6 +73,8 @@ bool strip_accents(std::string_view text, std::string& out) {
   out = std::move(plain);
   return true;
 }
+
+}  // namespace
 
 bool lower_case(std::string_view text, std::string& out) {
   std::string lower;

@@ -17,8 +17,7 @@ struct BertNormalizer {
 // False: nothing changes, `out` is untouched. `text` is valid UTF-8.
 bool bert_normalize(const BertNormalizer& step, std::string_view text, std::string& out);
 
-bool strip_accents(std::string_view text, std::string& out);  // canonical decomposition without its marks (Mn)
-bool lower_case(std::string_view text, std::string& out);     // without regard to the neighbours: no final sigma
+bool lower_case(std::string_view text, std::string& out);  // without regard to the neighbours: no final sigma
 
 // The next word of a valid text at or after `at`, which moves behind it: a run without white space and punctuation, or
 // one character of punctuation (any of ASCII's, and category P). Empty at the end.

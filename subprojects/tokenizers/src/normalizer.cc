@@ -2,6 +2,7 @@
 
 #include <unicode/bytestream.h>
 #include <unicode/normalizer2.h>
+#include <unicode/uchar.h>
 
 #include <algorithm>
 
@@ -57,8 +58,40 @@ bool apply_step(const Replace& step, std::string_view text, std::string& out, Bo
 bool apply_step(const BertNormalizer& step, std::string_view text, std::string& out, Bounds) {
   return bert_normalize(step, text, out);
 }
-bool apply_step(StripAccents, std::string_view text, std::string& out, Bounds) { return strip_accents(text, out); }
+
+// Marks of all kinds (category M) go; what is composed with one stays.
+bool apply_step(StripAccents, std::string_view text, std::string& out, Bounds) {
+  if (is_ascii(text)) return false;
+  std::string plain;
+  plain.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const size_t from = at;
+    const char32_t c = utf8_next(text, at);
+    if ((U_GET_GC_MASK(UChar32(c)) & U_GC_M_MASK) == 0) plain.append(text, from, at - from);
+  }
+  out = std::move(plain);
+  return true;
+}
+
 bool apply_step(Lowercase, std::string_view text, std::string& out, Bounds) { return lower_case(text, out); }
+bool apply_step(const Charsmap& step, std::string_view text, std::string& out, Bounds bounds) {
+  return step.apply(text, out, bounds.most);
+}
+
+bool apply_step(const Strip& step, std::string_view text, std::string& out, Bounds) {
+  size_t from = 0, to = text.size();
+  auto blank = [&](size_t at) { return u_isUWhiteSpace(UChar32(utf8_next(text, at))); };
+  while (step.left && from < to && blank(from)) from += utf8_size(text[from]);
+  while (step.right && to > from) {
+    size_t last = to - 1;
+    while ((uint8_t(text[last]) & 0xC0) == 0x80) --last;
+    if (!blank(last)) break;
+    to = last;
+  }
+  if (to - from == text.size()) return false;
+  out = std::string(text.substr(from, to - from));
+  return true;
+}
 
 }  // namespace
 

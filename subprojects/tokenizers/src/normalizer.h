@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bert.h"
+#include "charsmap.h"
 #include "pattern.h"
 
 namespace tokenizers {
@@ -21,8 +22,12 @@ struct Replace {
 };
 struct StripAccents {};
 struct Lowercase {};
+struct Strip {  // white space at the text's ends
+  bool left = true, right = true;
+};
 enum class UnicodeForm : uint8_t { kNfc, kNfd, kNfkc, kNfkd };
-using NormalizerStep = std::variant<Prepend, Replace, UnicodeForm, BertNormalizer, StripAccents, Lowercase>;
+using NormalizerStep =
+    std::variant<Prepend, Replace, UnicodeForm, BertNormalizer, StripAccents, Lowercase, Charsmap, Strip>;
 
 // Every match of the pattern replaced, from left to right while the result has at most `most` bytes.
 std::string replace_all(std::string_view text, const Replace& step, size_t most, Pattern::FailureBudget& failures);

@@ -13,6 +13,7 @@
 #include "pre_tokenizer.h"
 #include "tokenizers/error.h"
 #include "tokenizers/tokenizer.h"
+#include "unigram.h"
 #include "word_piece.h"
 
 namespace tokenizers {
@@ -21,7 +22,8 @@ struct Pipeline {
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
   Bpe bpe;
-  std::optional<WordPiece> word_piece;  // the model, where it is not BPE
+  std::optional<WordPiece> word_piece;  // the model,
+  std::optional<Unigram> unigram;       // where it is not BPE
   PostProcessor post_processor;
   Decoder decoder;
   AddedVocabulary added;

@@ -45,6 +45,12 @@ BertNormalizer bert_of(const JsonFields& fields) {
   return step;
 }
 
+void add_charsmap(const JsonFields& fields, Normalizer& out) {
+  auto charsmap = Charsmap::parse(fields.text("precompiled_charsmap").value_or(""));
+  if (!charsmap) return fields.fail(".precompiled_charsmap is not a table of at most 16 MiB in base64");
+  out.add(std::move(*charsmap));
+}
+
 void normalizer(const JsonFields& fields, Normalizer& out, int depth) {
   static constexpr std::pair<std::string_view, UnicodeForm> kForms[] = {{"NFC", UnicodeForm::kNfc},
                                                                         {"NFD", UnicodeForm::kNfd},
@@ -62,6 +68,8 @@ void normalizer(const JsonFields& fields, Normalizer& out, int depth) {
   }
   if (type == "BertNormalizer") return out.add(bert_of(fields));
   if (type == "StripAccents") return out.add(StripAccents{});
+  if (type == "Precompiled") return add_charsmap(fields, out);
+  if (type == "Strip") return out.add(Strip{fields.flag("strip_left", true), fields.flag("strip_right", true)});
   if (type == "Lowercase") return out.add(Lowercase{});
   if (type == "Replace") return out.add(Replace{pattern_of(fields), std::string(fields.text("content").value_or(""))});
   for (const auto& [name, form] : kForms)

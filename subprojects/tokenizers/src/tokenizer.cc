@@ -14,7 +14,7 @@ class Encoding final : private WordSink {
  public:
   Encoding(const Pipeline& parts, std::vector<uint32_t>& out, const std::atomic<bool>* cancelled)
       : parts_(parts), run_(parts.pre_tokenizer, failures_), out_(out), cancelled_(cancelled) {
-    work_.cancelled = cancelled;
+    work_.cancelled = path_.cancelled = cancelled;
   }
 
   void text(std::string_view whole) {
@@ -45,6 +45,7 @@ class Encoding final : private WordSink {
   void word(std::string_view word) override {
     if (stopped_ || stop()) return;
     if (parts_.word_piece) return parts_.word_piece->encode(word, out_);
+    if (parts_.unigram) return parts_.unigram->encode(word, path_, out_);
     parts_.bpe.encode(word, work_, out_);
   }
 
@@ -60,6 +61,7 @@ class Encoding final : private WordSink {
   Pattern::FailureBudget failures_;
   PreTokenizer::Run run_;
   Bpe::Work work_;
+  Unigram::Work path_;
   std::vector<uint32_t>& out_;
   const std::atomic<bool>* cancelled_;
   uint32_t words_ = 0;

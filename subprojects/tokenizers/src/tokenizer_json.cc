@@ -1,7 +1,8 @@
 // The loader of a Hugging Face tokenizer.json:
 //   {"added_tokens": [{"id", "content", …}], "normalizer", "pre_tokenizer", "post_processor", "decoder",
 //    "model": {"type": "BPE", "vocab": {piece: id}, "merges": ["left right" | [left, right]], …} |
-//             {"type": "WordPiece", "vocab": {piece: id}, "unk_token", "continuing_subword_prefix", …}}
+//             {"type": "WordPiece", "vocab": {piece: id}, "unk_token", "continuing_subword_prefix", …} |
+//             {"type": "Unigram", "vocab": [[piece, score], …], "unk_id", "byte_fallback"}}
 // `truncation` and `padding` belong to the training script and are ignored. The file is not trusted: every number is
 // checked before it sizes or indexes anything.
 #include <algorithm>
@@ -32,22 +33,27 @@ class Loader {
     if (errors_.none()) read_vocabulary();
     if (errors_.none()) read_added_tokens();
     if (errors_.none()) list_pieces();
-    if (errors_.none()) word_piece_ ? read_word_pieces() : read_merges();
+    if (errors_.none()) read_spelling();
     if (errors_.none()) check_markers();
-    if (errors_.none() && !word_piece_) parts_.bpe.finish();
+    if (errors_.none() && kind_ == Kind::kBpe) parts_.bpe.finish();
     return errors_.first();
   }
 
  private:
+  enum class Kind : uint8_t { kBpe, kWordPiece, kUnigram };
+
   void read_model() {
     auto value = file_.find("model");
     if (!value) return errors_.add("model", " is missing");
     model_.emplace(*value, "model", errors_);
-    std::string_view type = model_->text("type").value_or("BPE");
-    word_piece_ = type == "WordPiece";
-    if (word_piece_) return;
+    auto vocab = model_->find("vocab");
+    const bool scored = vocab && vocab->is_array();  // files of old that do not say their type
+    std::string_view type = model_->text("type").value_or(scored ? "Unigram" : "BPE");
+    kind_ = type == "WordPiece" ? Kind::kWordPiece : type == "Unigram" ? Kind::kUnigram : Kind::kBpe;
+    if (kind_ != Kind::kBpe) return;
     if (type != "BPE")
-      return model_->fail(".type '" + std::string(type.substr(0, 100)) + "' is not supported: BPE and WordPiece are");
+      return model_->fail(".type '" + std::string(type.substr(0, 100)) +
+                          "' is not supported: BPE, WordPiece and Unigram are");
     for (std::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"})
       if (!model_->text(key).value_or("").empty()) model_->fail(key, " is not supported");
     double dropout = 0;
@@ -63,17 +69,38 @@ class Loader {
     if (auto value = file_.find("decoder")) {
       read_decoder(JsonFields(*value, "decoder", errors_), parts_.decoder);
     } else {
-      if (!byte_level_ && !word_piece_) errors_.add("decoder", " is missing");
+      if (!byte_level_ && kind_ != Kind::kWordPiece) errors_.add("decoder", " is missing");
       parts_.decoder.byte_level = byte_level_;
-      if (word_piece_) parts_.decoder.continuing = "##";
+      if (kind_ == Kind::kWordPiece) parts_.decoder.continuing = "##";
     }
-    if (word_piece_ && (byte_level_ || parts_.decoder.byte_level))
-      errors_.add("model", " of WordPieces spells no bytes");
+    if (kind_ != Kind::kBpe && (byte_level_ || parts_.decoder.byte_level))
+      errors_.add("model", ": only BPE spells bytes");
     if (auto value = file_.find("post_processor"))
       read_post_processor(JsonFields(*value, "post_processor", errors_), parts_.post_processor);
   }
 
+  void read_scored_vocabulary() {
+    auto vocab = model_->find("vocab");
+    simdjson::dom::array list, pair;
+    if (!vocab || vocab->get(list)) return model_->fail("vocab", " is not a list");
+    for (JsonValue entry : list) {
+      std::string_view piece;
+      double score = 0;
+      auto fail = [&](std::string_view what) { model_->fail("vocab[" + std::to_string(pieces_.size()) + "]", what); };
+      if (entry.get(pair) || pair.size() != 2 || pair.at(0).get(piece) || pair.at(1).get(score))
+        return fail(" is not a piece with its score");
+      if (piece.size() > Unigram::kMaxPiece) return fail(" has more than 256 bytes");
+      if (pieces_.size() == kMaxIds) return model_->fail("vocab", " has more than 4194304 pieces");
+      pieces_.emplace_back(piece, uint32_t(pieces_.size()));
+      scores_.push_back(score);
+      bytes_ += piece.size();
+    }
+    size_ = pieces_.size();
+    if (pieces_.empty()) model_->fail("vocab", " is empty");
+  }
+
   void read_vocabulary() {
+    if (kind_ == Kind::kUnigram) return read_scored_vocabulary();
     auto vocab = model_->find("vocab");
     Object object;
     if (!vocab || vocab->get(object)) return model_->fail("vocab", " is not an object");
@@ -152,6 +179,25 @@ class Loader {
     return options;
   }
 
+  void read_spelling() {
+    switch (kind_) {
+      case Kind::kBpe: return read_merges();
+      case Kind::kWordPiece: return read_word_pieces();
+      case Kind::kUnigram: return read_scores();
+    }
+  }
+
+  void read_scores() {
+    auto unk = model_->number("unk_id");
+    if (!unk || *unk >= pieces_.size()) return model_->fail("unk_id", " is not the id of a piece");
+    const bool bytes = model_->flag("byte_fallback", false);
+    Unigram& model =
+        parts_.unigram.emplace(uint32_t(*unk), bytes ? Unigram::ByteFallback::kYes : Unigram::ByteFallback::kNo);
+    model.reserve(pieces_.size(), bytes_);
+    for (auto [piece, id] : pieces_) model.add(piece, scores_[id]);
+    if (!model.finish()) model_->fail("vocab", " is too large");
+  }
+
   void read_word_pieces() {
     std::string prefix(model_->text("continuing_subword_prefix").value_or("##"));
     uint64_t most = model_->number("max_input_chars_per_word").value_or(100);
@@ -222,10 +268,12 @@ class Loader {
   Pipeline& parts_;
   std::optional<JsonFields> model_;
   std::vector<std::pair<std::string_view, uint32_t>> pieces_;
+  std::vector<double> scores_;  // of Unigram's
   std::vector<AddedToken> added_;
   std::string joined_;
   size_t size_ = 0, bytes_ = 0, added_bytes_ = 0;
-  bool byte_level_ = false, word_piece_ = false;
+  bool byte_level_ = false;
+  Kind kind_ = Kind::kBpe;
 };
 
 }  // namespace

@@ -29,12 +29,12 @@ CASES = ['', ' ', '\n', 'a', "I'M don't WE'LL they'd it's", '  leading', 'traili
          '<｜User｜>你好', 'Ⅷ ½ ٣٤٥ ²', 'unreachable ####', "'S 'T 'Re", '...\n\n---\n', 'unaffable playing [MASK] [CLS] x[SEP]y', 'x' * 101, 'x' * 100, "it's, isn't . ! ?", 'İstanbul ĞÜŞ ẞ Ǆ', '漢字かな交じり文。']
 
 
-def node_modules():
+def node_modules(package=PACKAGE):
     """The folder of the reference: of NODE_PATH, or below a folder that this one lies in. None where there is none."""
     folders = [pathlib.Path(p) for p in os.environ.get('NODE_PATH', '').split(':') if p]
     for parent in pathlib.Path(__file__).resolve().parents:
         folders += [parent / 'node_modules', parent / '.cache/npm/node_modules']
-    return next((f for f in folders if (f / PACKAGE).is_dir()), None)
+    return next((f for f in folders if (f / package).is_dir()), None)
 
 
 def characters(family):
@@ -79,8 +79,8 @@ def texts(family, file):
     return out
 
 
-def compare(family, file, program, reference, modules):
-    inputs = texts(family, file)
+def compare(family, file, program, reference, modules, keep=lambda text: True):
+    inputs = [t for t in texts(family, file) if keep(t)]
     lines = ''.join(t.hex() + '\n' for t in inputs).encode()
     env = {**os.environ, 'NODE_PATH': str(modules)}
     ours, theirs = (subprocess.run([*command, str(file)], input=lines, stdout=subprocess.PIPE, check=True, env=env).stdout.decode().splitlines()

@@ -155,7 +155,7 @@ TEST(Tokenizer, AFileThatIsWrongIsRefusedByTheNameOfItsPart) {
     file[Json::json_pointer(pointer)] = std::move(value);
     return fault_of(std::move(file));
   };
-  EXPECT_NE(with("/model/type", "Unigram").find("model.type 'Unigram'"), std::string::npos);
+  EXPECT_NE(with("/model/type", "WordLevel").find("model.type 'WordLevel'"), std::string::npos);
   EXPECT_NE(with("/model/vocab/x", -1).find("model.vocab"), std::string::npos);
   EXPECT_NE(with("/model/vocab/x", 1u << 31).find("model.vocab"), std::string::npos);
   EXPECT_NE(with("/model/vocab", Json::array()).find("model.vocab"), std::string::npos);

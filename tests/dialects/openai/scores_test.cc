@@ -128,6 +128,26 @@ TEST_F(ScoresBench, AClassIsTheLabelOfTheBestScore) {
   EXPECT_EQ(json(one)["data"][0]["label"], "LABEL_0");
 }
 
+TEST_F(ScoresBench, TokenIdsAreClassifiedAsTheyAre) {
+  auto x = ask("/classify", {{"input", {{97, 98}, {99}}}}, "c");
+  EXPECT_EQ(row(*models["c"].held.at(0)), "ab");
+  EXPECT_EQ(row(*models["c"].held.at(1)), "c");
+  answer("c", scores({0.25f, 0.25f, 0.5f})), answer("c", scores({0.5f, 0.25f, 0.25f}));
+  EXPECT_EQ(json(x)["data"][1]["label"], "bad");
+  EXPECT_EQ(json(x)["usage"]["total_tokens"], 3);
+  auto one = ask("/classify", {{"input", {97, 98, 99}}}, "c");
+  EXPECT_EQ(row(*models["c"].held.at(0)), "abc");
+  answer("c", scores({1, 0, 0}));
+  EXPECT_EQ(json(one)["data"].size(), 1u);
+  const Json long_row(std::vector<int>(21, 97));
+  for (const Json& input : {Json{70000}, Json{{97}, Json::array()}, Json{{97}, "a"}, Json{97, "a"}, Json{-1}})
+    EXPECT_EQ(error(ask("/classify", {{"input", input}}, "c")), "400 invalid_request_error - input") << input;
+  EXPECT_EQ(error(ask("/classify", {{"input", long_row}}, "c")),
+            "400 invalid_request_error context_length_exceeded input");
+  (void)ask("/classify", {{"input", long_row}, {"truncate_prompt_tokens", 2}}, "c");
+  EXPECT_EQ(row(*models["c"].held.at(0)), "aa");
+}
+
 TEST_F(ScoresBench, AModelThatCannotIsNamedWithWhatItDoes) {
   EXPECT_EQ(error(ask("/rerank", {{"query", "a"}, {"documents", {"b"}}}, "e")), "400 invalid_request_error - model");
   EXPECT_NE(message(ask("/rerank", {{"query", "a"}, {"documents", {"b"}}}, "e")).find("it gives embeddings"),

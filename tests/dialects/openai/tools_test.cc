@@ -141,6 +141,33 @@ TEST_F(Tools, AChoiceIsCarriedOutByAGrammar) {
   EXPECT_TRUE(constraint->complete()) << "a tool that is named is called once";
 }
 
+TEST_F(Tools, OnlyAllowedToolsAreOfferedToTheModel) {
+  auto allowed = [](std::string mode, std::string name) {
+    Json one{{"type", "function"}, {"function", {{"name", std::move(name)}}}};
+    return Json{{"type", "allowed_tools"}, {"allowed_tools", {{"mode", std::move(mode)}, {"tools", {std::move(one)}}}}};
+  };
+  auto x = chat({{"model", "hermes"}, {"tools", {tool("f"), tool("g")}}, {"tool_choice", allowed("required", "g")}});
+  ASSERT_EQ(models["hermes"].held.size(), 1u) << x->sent;
+  auto& constraint = models["hermes"].held[0]->generation->constraint;
+  ASSERT_TRUE(constraint);
+  for (char c : std::string_view("<tool_call>\n{\"name\": \"")) ASSERT_TRUE(constraint->accept(uint8_t(c))) << c;
+  EXPECT_FALSE(constraint->accept(uint8_t('f'))) << "it is not allowed";
+  auto free = ask("qwen", {{"tool_choice", allowed("auto", "f")}}, kCall);
+  EXPECT_EQ(calls(message_of(free)), "f{\"a\": 1} ");
+  auto refused = [&](Json choice) {
+    return json(
+        chat({{"model", "hermes"}, {"tools", {tool("f")}}, {"tool_choice", std::move(choice)}}))["error"]["message"];
+  };
+  EXPECT_EQ(refused(allowed("auto", "h")), "tool_choice: no tool has the name 'h'");
+  EXPECT_EQ(refused(allowed("none", "f")), "tool_choice: allowed_tools.mode: takes \"auto\" or \"required\"");
+  EXPECT_EQ(refused({{"type", "allowed_tools"}}).get<std::string>().substr(0, 24), "tool_choice: its type is");
+  Json empty = allowed("auto", "f");
+  empty["allowed_tools"]["tools"] = Json::array();
+  EXPECT_EQ(refused(empty), "tool_choice: allowed_tools.tools: expected a list of tools");
+  empty["allowed_tools"]["tools"] = {{{"type", "function"}}};
+  EXPECT_EQ(refused(empty).get<std::string>().substr(0, 39), "tool_choice: allowed_tools.tools: takes");
+}
+
 TEST_F(Tools, RequiredCallsWorkWithAModelThatKnowsNone) {
   auto x = chat({{"tools", {tool("f")}}, {"tool_choice", "required"}});
   ASSERT_EQ(inbox().held.size(), 1u) << x->sent;

@@ -12,7 +12,7 @@ namespace {
 using marshal::FieldReader;
 using marshal::JsonCursor;
 
-constexpr size_t kMaxNameText = 256, kMaxScoredText = size_t(1) << 30;
+constexpr size_t kMaxNameText = 256, kMaxScoredText = size_t(1) << 30, kMaxScoredIds = size_t(1) << 20;
 constexpr int64_t kMostInt = std::numeric_limits<int32_t>::max();
 
 class ScoreMembers {
@@ -58,13 +58,26 @@ class ScoreMembers {
   }
 
   bool read_texts(const std::string& name, bool& ok) {
-    if (form_ == Form::kClassify ? name == "input" : name == "text_1" || name == "queries")
+    if (form_ == Form::kClassify && name == "input")
+      ok = read_input(name);
+    else if (form_ != Form::kClassify && (name == "text_1" || name == "queries"))
       ok = list(name, out_.first);
     else if (form_ == Form::kScore && (name == "text_2" || name == "documents"))
       ok = list(name, out_.second);
     else
       return false;
     return true;
+  }
+
+  bool read_input(const std::string& name) {
+    out_.ids.clear(), out_.first.clear();
+    auto row = [&] {
+      if (out_.ids.size() == kMaxTexts) return fields_.refuse(name, "at most " + std::to_string(kMaxTexts) + " rows");
+      return fields_.ids(name, kMaxScoredIds, out_.ids.emplace_back());
+    };
+    const auto inside = json_.peek_inside();
+    if (inside == JsonCursor::Kind::kNumber) return row();
+    return inside == JsonCursor::Kind::kArray ? json_.array(row) : list(name, out_.first);
   }
 
   // A text, or a list of them.
@@ -130,7 +143,7 @@ class ScoreMembers {
     if (reranks()) out_.cut = true;
     const char* first = reranks() ? "query" : form_ == Form::kScore ? "text_1" : "input";
     const char* second = reranks() ? "documents" : "text_2";
-    if (out_.first.empty())
+    if (out_.first.empty() && out_.ids.empty())
       return refuse(first, std::string(first) + " must be a text" + (reranks() ? "" : " or texts"));
     if (form_ == Form::kClassify) return {};
     if (out_.second.empty()) return refuse(second, std::string(second) + " must be a list with at least one text");
@@ -152,6 +165,7 @@ size_t Request::bytes() const {
   size_t out = 0;
   for (const auto* texts : {&first, &second})
     for (const std::string& text : *texts) out += sizeof(text) + text.capacity();
+  for (const auto& row : ids) out += sizeof(row) + row.capacity() * sizeof(uint32_t);
   return out;
 }
 

@@ -3,7 +3,7 @@
 //   rerank     query, documents (texts, or objects with one in "text"), top_n, return_documents; Cohere's and Jina's
 //              form. A pair that is too long is cut.
 //   score      text_1, text_2 (also: queries, documents), each a text or a list: 1:1, 1:N, N:N; vLLM's form
-//   classify   input: a text or a list; vLLM's form
+//   classify   input: a text or a list, or token ids or a list of those; vLLM's form
 // Reference: docs.vllm.ai ("OpenAI-Compatible Server"), docs.cohere.com/reference/rerank, jina.ai/reranker.
 #pragma once
 
@@ -24,9 +24,10 @@ inline constexpr size_t kMaxScores = 1u << 18;  // texts × labels
 
 struct Request {
   std::string model, request_id;
-  std::vector<std::string> first;   // a query for all documents or one for each; of classify the texts
-  std::vector<std::string> second;  // documents
-  uint32_t top_n = 0;               // 0: all
+  std::vector<std::string> first;          // a query for all documents or one for each; of classify the texts
+  std::vector<std::string> second;         // documents
+  std::vector<std::vector<uint32_t>> ids;  // of classify, in place of texts
+  uint32_t top_n = 0;                      // 0: all
   bool return_documents = true;
   bool activation = true;                   // false: the logits
   bool cut = false;                         // what is longer than the model takes
@@ -34,7 +35,7 @@ struct Request {
   std::optional<uint32_t> document_tokens;  // of one document at most
   uint32_t priority = 0;
 
-  size_t rows() const { return second.empty() ? first.size() : second.size(); }
+  size_t rows() const { return !ids.empty() ? ids.size() : second.empty() ? first.size() : second.size(); }
   // That the texts take.
   size_t bytes() const;
 };

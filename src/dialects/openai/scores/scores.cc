@@ -251,6 +251,7 @@ class ScoresTask final : public Task {
 
   void run() override {
     texts_.most = std::min<size_t>(request_.truncate.value_or(spec_->max_length), spec_->max_length);
+    if (!request_.ids.empty()) return take_ids();
     if (form_ == Form::kClassify) return encode_alone();
     encode(request_.first, texts_.first);
     encode(request_.second, texts_.second);
@@ -264,6 +265,20 @@ class ScoresTask final : public Task {
   }
 
  private:
+  // As they are: the client has put what belongs around them.
+  void take_ids() {
+    for (size_t i = 0; i < request_.ids.size() && error.ok(); ++i) {
+      Ids ids = std::move(request_.ids[i]);
+      if (!request_.cut && ids.size() > texts_.most) error = too_long("input", i, ids.size());
+      if (ids.size() > texts_.most) ids.resize(texts_.most);
+      if (ids.empty()) error = refuse("input", "input: a row without tokens");
+      for (uint32_t id : ids)
+        if (id >= spec_->vocabulary)
+          error = refuse("input", "input: token id " + std::to_string(id) + " is not in the vocabulary");
+      texts_.first.push_back(std::move(ids));
+    }
+  }
+
   void encode_alone() {
     for (size_t i = 0; i < request_.first.size() && error.ok(); ++i) {
       Ids ids = spec_->codec->encode(request_.first[i], msg::AddSpecial::kYes, cancelled());

@@ -9,7 +9,7 @@
 namespace tokenizers {
 
 struct Error {
-  std::string message;  // "tokenizer.json: model.type 'Unigram' is not supported: …"; below 500 bytes
+  std::string message;  // "tokenizer.json: model.type 'WordLevel' is not supported: …"; below 500 bytes
 };
 
 // A T, or the Error that says why there is none. Dereference it only when it is true.

@@ -1,5 +1,5 @@
 // Tokenizer: text <-> token ids, from a Hugging Face tokenizer.json with a model of type BPE (byte-level, or in
-// SentencePiece's manner with byte fallback) or WordPiece. Immutable; any thread.
+// SentencePiece's manner with byte fallback), WordPiece or Unigram. Immutable; any thread.
 #pragma once
 
 #include <atomic>
