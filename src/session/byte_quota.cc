@@ -8,7 +8,7 @@ namespace weir::session {
 
 using base::Code;
 
-base::Status ByteQuota::move(uint64_t tenant, uint64_t before, uint64_t now) {
+base::Status ByteQuota::resize(uint64_t tenant, uint64_t before, uint64_t now) {
   std::lock_guard lock(mutex_);
   uint64_t& has = tenants_[tenant];
   uint64_t would = has - before + now, all = held_ - before + now;

@@ -1,5 +1,5 @@
-// ByteQuota: the bytes that sessions hold together, each tenant's and all. Tenants are numbers that nobody has counted
-// beforehand (marshal::tenant_of). Any thread.
+// ByteQuota: limits the bytes that the sessions of a protocol hold, for each tenant and in all. A tenant is any 64-bit
+// number (marshal::tenant_of). Any thread.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,16 @@ namespace weir::session {
 
 class ByteQuota {
  public:
-  // The bytes are charged to `ledger`, too; null: to nobody.
+  // The bytes are also charged to `ledger`, unless it is null.
   ByteQuota(uint64_t per_tenant, uint64_t total, base::MemoryLedger* ledger = nullptr)
       : per_tenant_(per_tenant), total_(total), ledger_(ledger) {}
 
-  // Sets the share of one tenant once more than half of all is held. Before the first reservation.
+  // Sets the share that one tenant may hold once more than half of `total` is held. Call it before the first
+  // reservation.
   void set_share(base::ShareRule share) { share_ = share; }
-  // A session that held `before` bytes holds `now`. Errors, and nothing changes: RESOURCE_EXHAUSTED, when more is more
-  // than there is.
-  base::Status move(uint64_t tenant, uint64_t before, uint64_t now);
+  // Changes what a session holds from `before` to `now` bytes. Errors, which only a larger `now` can have and which
+  // change nothing: RESOURCE_EXHAUSTED.
+  base::Status resize(uint64_t tenant, uint64_t before, uint64_t now);
   uint64_t held() const;
   uint64_t held(uint64_t tenant) const;
 
@@ -34,10 +35,11 @@ class ByteQuota {
   base::ShareRule share_{.percent = 100};
   mutable std::mutex mutex_;
   uint64_t held_ = 0;
-  std::unordered_map<uint64_t, uint64_t> tenants_;  // that hold something
+  std::unordered_map<uint64_t, uint64_t> tenants_;  // bytes held; only tenants that hold some
 };
 
-// The share that one session has of a ByteQuota, rounded up, so that most changes do not take the shared lock.
+// The bytes that one session holds of a ByteQuota, rounded up to 4 KiB, so that most changes do not take the shared
+// lock.
 class Reservation {
  public:
   Reservation(ByteQuota* byte_quota, uint64_t tenant)
@@ -49,7 +51,7 @@ class Reservation {
     constexpr uint64_t kStep = 4096;
     uint64_t taken = (bytes + kStep - 1) / kStep * kStep;
     if (!byte_quota_ || taken == taken_) return {};
-    if (auto status = byte_quota_->move(tenant_, taken_, taken); !status.ok()) return status;
+    if (auto status = byte_quota_->resize(tenant_, taken_, taken); !status.ok()) return status;
     taken_ = taken;
     return {};
   }

@@ -6,7 +6,7 @@ namespace {
 constexpr size_t kDigits = 32;
 constexpr int kHomeBits = 16;
 
-// Sixteen digits. False for what is none.
+// Reads lower-case hexadecimal digits. False for any other byte.
 bool parse(std::string_view digits, uint64_t& out) {
   out = 0;
   for (char c : digits) {
@@ -23,7 +23,8 @@ base::SessionId make_session_id(base::Env& env, base::ShardId home, size_t shard
   base::SessionId id;
   do {
     id = {env.random(), env.random()};
-    // The nearest name below that leads home. It may not be there for the last few; then the dice roll again.
+    // The top bits are rounded down to a multiple of `shards`, plus `home`, so that home_of() finds it. Near the
+    // largest number that may exceed kHomeBits; then new random bits are drawn.
     uint64_t top = id.high >> (64 - kHomeBits);
     top = top - top % shards + size_t(home);
     if (top >> kHomeBits) id = {};

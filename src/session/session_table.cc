@@ -13,13 +13,13 @@ using base::explained;
 using base::failure;
 using std::to_string;
 
-base::Status drifted(const Append& append, size_t length) {
+base::Status offset_mismatch(const Append& append, size_t length) {
   std::string text = "offset is " + to_string(append.offset) + ", but the session has " + to_string(length) + " tokens";
   if (append.offset < length) text += " (truncating would cut it)";
   return explained(Code::kFailedPrecondition, std::move(text), "OFFSET_MISMATCH", {{"length", to_string(length)}});
 }
 
-base::Status splits(const char* what, uint32_t at, const msg::Image& image, size_t length) {
+base::Status splits_image(const char* what, uint32_t at, const msg::Image& image, size_t length) {
   return explained(Code::kFailedPrecondition,
                    std::string(what) + ' ' + to_string(at) + " is inside the image at [" + to_string(image.start) +
                        ", " + to_string(image.end) + "); the session has " + to_string(length) + " tokens",
@@ -31,19 +31,19 @@ base::Status too_many(const std::string& what, uint64_t limit) {
   return explained(Code::kResourceExhausted, what + " (limit " + to_string(limit) + ")", "SESSION_QUOTA");
 }
 
-base::Status full() {
+base::Status no_memory_left() {
   return base::try_again(Code::kResourceExhausted, "the memory for sessions is spent; try again later");
 }
 
-// Images are in order and apart from each other: how many begin before `at`.
-size_t before(const std::vector<msg::Image>& images, uint32_t at) {
+// How many images begin before `at`. Images are in order and do not overlap.
+size_t images_before(const std::vector<msg::Image>& images, uint32_t at) {
   auto later = [](uint32_t position, const msg::Image& image) { return position <= image.start; };
   return size_t(std::upper_bound(images.begin(), images.end(), at, later) - images.begin());
 }
 
 // The image that position `at` would cut in two, or null.
-const msg::Image* cut(const std::vector<msg::Image>& images, uint32_t at) {
-  size_t n = before(images, at);
+const msg::Image* image_across(const std::vector<msg::Image>& images, uint32_t at) {
+  size_t n = images_before(images, at);
   return n > 0 && images[n - 1].end > at ? &images[n - 1] : nullptr;
 }
 
@@ -60,32 +60,32 @@ struct SessionTable::Session {
   std::vector<msg::Image> images;
   base::Time created{}, used{};
   std::pair<base::Time, uint64_t> due;  // its place in due_
-  uint64_t birth = 0;
-  uint64_t lease = 0;  // 0 = not lent
+  uint64_t number = 0;                  // counts the sessions of this shard
+  uint64_t lease = 0;                   // 0 = not lent
   uint64_t charged = 0;
   base::SessionId parent;
   uint32_t depth = 0, children = 0;
-  Past past = Past::kNeverLent;
+  EverLent ever_lent = EverLent::kNo;
 };
 
 SessionTable::SessionTable(base::Env& env, base::ShardId home, size_t shards, Quota& quota, SessionLimits limits,
-                           Over over)
+                           OnRemoved on_removed)
     : env_(env),
       home_(home),
       shards_(shards),
       quota_(quota),
       limits_(limits),
-      over_(std::move(over)),
+      on_removed_(std::move(on_removed)),
       sessions_(0, Hash{base::KeyedHash(base::HashKey::drawn(env))}) {}
 
 SessionTable::~SessionTable() {
   env_.cancel(timer_);
-  for (auto& [key, session] : sessions_) give(*session);
+  for (auto& [key, session] : sessions_) return_quota(*session);
   for (auto& [serial, lent] : lent_)
-    if (lent.removed) give(*lent.removed);
+    if (lent.removed) return_quota(*lent.removed);
 }
 
-void SessionTable::give(const Session& s) {
+void SessionTable::return_quota(const Session& s) {
   quota_.charge(s.tenant, s.charged, 0);
   quota_.give(s.tenant);
   if (!s.client) return;
@@ -117,7 +117,7 @@ base::Result<SessionTable::Session*> SessionTable::add(Tenant tenant, SessionMod
   s.client = std::move(client);
   s.model = std::move(model);
   s.created = env_.now();
-  s.birth = ++births_;
+  s.number = ++last_number_;
   sessions_.emplace(Key{tenant, s.id}, std::move(session));
   touch(s);
   return &s;
@@ -145,15 +145,15 @@ base::Result<base::SessionId> SessionTable::fork(Tenant tenant, base::SessionId 
     return explained(Code::kFailedPrecondition,
                      "at_position is " + to_string(at) + ", but the session has " + to_string(length) + " tokens",
                      "OFFSET_MISMATCH", {{"length", to_string(length)}});
-  if (auto* image = cut(from->images, at)) return splits("at_position", at, *image, length);
+  if (auto* image = image_across(from->images, at)) return splits_image("at_position", at, *image, length);
   if (from->depth >= limits_.depth) return too_many("too many forks of forks", limits_.depth);
   if (from->children >= limits_.children) return too_many("too many forks of one session", limits_.children);
-  if (auto status = room(tenant, from->client.get(), at * sizeof(uint32_t)); !status.ok()) return status;
+  if (auto status = check_room(tenant, from->client.get(), at * sizeof(uint32_t)); !status.ok()) return status;
   auto made = add(tenant, from->model, from->client);
   if (!made) return made.error();
   Session& fork = **made;
   fork.tokens.assign(from->tokens.begin(), from->tokens.begin() + at);
-  fork.images.assign(from->images.begin(), from->images.begin() + ptrdiff_t(before(from->images, at)));
+  fork.images.assign(from->images.begin(), from->images.begin() + ptrdiff_t(images_before(from->images, at)));
   fork.parent = id;
   fork.depth = from->depth + 1;
   ++from->children;
@@ -174,17 +174,18 @@ base::Result<Lease> SessionTable::begin(Tenant tenant, base::SessionId id, const
   if (session->lease) return explained(Code::kAborted, "another Generate of this session is running", "SESSION_BUSY");
   size_t length = session->tokens.size();
   bool rewinds = append.offset < length && append.rewind == Append::Rewind::kYes;
-  if (append.offset != length && !rewinds) return drifted(append, length);
-  if (auto* image = cut(session->images, append.offset)) return splits("offset", append.offset, *image, length);
-  size_t images = before(session->images, append.offset);
+  if (append.offset != length && !rewinds) return offset_mismatch(append, length);
+  if (auto* image = image_across(session->images, append.offset))
+    return splits_image("offset", append.offset, *image, length);
+  size_t images = images_before(session->images, append.offset);
   uint64_t bytes = append.image_bytes + sizeof(uint32_t) * (append.offset + append.tokens);
   for (size_t i = 0; i < images; ++i) bytes += session->images[i].data.size();
   if (bytes > limits_.bytes) return too_many("the session would have " + to_string(bytes) + " bytes", limits_.bytes);
   if (bytes > session->charged)
-    if (auto status = room(tenant, session->client.get(), bytes - session->charged); !status.ok()) return status;
+    if (auto status = check_room(tenant, session->client.get(), bytes - session->charged); !status.ok()) return status;
 
   session->lease = ++leases_;
-  session->past = Past::kLent;
+  session->ever_lent = EverLent::kYes;
   due_.erase(session->due);
   lent_.emplace(session->lease, Lent{session, append.offset, nullptr});
   return Lease{id,
@@ -206,7 +207,7 @@ void SessionTable::settle(uint64_t serial, Outcome&& outcome) {
   Session& s = *lent.session;
   s.lease = 0;
   if (outcome.kind == Outcome::Kind::kAppended) {
-    s.images.resize(before(s.images, uint32_t(lent.tokens)));
+    s.images.resize(images_before(s.images, uint32_t(lent.tokens)));
     s.tokens.resize(lent.tokens);
     s.tokens.insert(s.tokens.end(), outcome.appended.begin(), outcome.appended.end());
     s.tokens.insert(s.tokens.end(), outcome.generated.begin(), outcome.generated.end());
@@ -216,11 +217,11 @@ void SessionTable::settle(uint64_t serial, Outcome&& outcome) {
   touch(s);
 }
 
-// Not called for a session that is lent: it does not expire before it comes back.
+// Sets when the session expires. Not called for one that is lent: its time starts when the lease ends.
 void SessionTable::touch(Session& s) {
   due_.erase(s.due);
   s.used = env_.now();
-  s.due = {std::min(s.used + limits_.idle, s.created + limits_.lifetime), s.birth};
+  s.due = {std::min(s.used + limits_.idle, s.created + limits_.lifetime), s.number};
   due_.emplace(s.due, &s);
   if (s.due.first < timer_at_) set_timer();
 }
@@ -236,8 +237,8 @@ void SessionTable::charge(Session& s) {
   s.client->take_off(base::Held::kSessionBytes, before);
 }
 
-// One tenant alone has all that there is.
-base::Status SessionTable::room(Tenant tenant, const base::Client* client, uint64_t more) const {
+// `more` bytes for the session: the limit of one tenant counts only if there are several tenants.
+base::Status SessionTable::check_room(Tenant tenant, const base::Client* client, uint64_t more) const {
   if (client && !client->may_have(base::Held::kSessionBytes, more, limits_.share, quota_.bytes(), limits_.total_bytes))
     return too_many("the sessions of your host would have " +
                         to_string(client->held(base::Held::kSessionBytes) + more) +
@@ -245,7 +246,7 @@ base::Status SessionTable::room(Tenant tenant, const base::Client* client, uint6
                     limits_.share.share(limits_.total_bytes));
   if (uint64_t bytes = quota_.bytes(tenant) + more; quota_.tenants() > 1 && bytes > limits_.tenant_bytes)
     return too_many("all your sessions would have " + to_string(bytes) + " bytes", limits_.tenant_bytes);
-  return quota_.bytes() + more > limits_.total_bytes || !quota_.room(more) ? full() : base::Status();
+  return quota_.bytes() + more > limits_.total_bytes || !quota_.room(more) ? no_memory_left() : base::Status();
 }
 
 void SessionTable::remove(Sessions::iterator at) {
@@ -263,8 +264,8 @@ void SessionTable::remove(Sessions::iterator at) {
 
 void SessionTable::retire(std::unique_ptr<Session> session) {
   bytes_ -= session->charged;
-  give(*session);
-  over_(session->id, session->model, session->past);
+  return_quota(*session);
+  on_removed_(session->id, session->model, session->ever_lent);
 }
 
 void SessionTable::set_timer() {

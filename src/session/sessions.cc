@@ -13,7 +13,7 @@ constexpr auto kRetry = std::chrono::seconds(1);
 }  // namespace
 
 void Homes::post(base::ShardId shard, std::function<void(Sessions&)> work) const {
-  post_(shard, [&there = *doors_[size_t(shard)], work = std::move(work)] { work(there); });
+  post_(shard, [&there = *by_shard_[size_t(shard)], work = std::move(work)] { work(there); });
 }
 
 Sessions::Sessions(bus::Bus& bus, base::ShardId self, Homes& homes, Quota& quota, SessionLimits limits,
@@ -22,8 +22,8 @@ Sessions::Sessions(bus::Bus& bus, base::ShardId self, Homes& homes, Quota& quota
       self_(self),
       homes_(homes),
       table_(bus.env(), self, homes.shards(), quota, limits,
-             [this](base::SessionId id, const SessionModel& model, SessionTable::Past past) {
-               if (past == SessionTable::Past::kLent) release(id, model);
+             [this](base::SessionId id, const SessionModel& model, SessionTable::EverLent ever_lent) {
+               if (ever_lent == SessionTable::EverLent::kYes) release(id, model);
                count();
              }),
       sessions_(metrics.gauge("weir_sessions", "Sessions that live now.")),

@@ -1,5 +1,5 @@
-// Sessions: a shard's door to the sessions of all shards. What lives here is answered before the function returns; what
-// lives on another shard is asked there and answered on this one, later. One per shard, used on its thread.
+// Sessions: one shard's access to the sessions of all shards. For a session of this shard the answer comes before the
+// function returns; for one of another shard it comes later, on this shard. One per shard, used on its thread.
 //
 // A Generate that runs on one shard in a session of another:
 //
@@ -9,8 +9,8 @@
 //   the Call's last Event: give_back() ────▶ home: SessionTable::settle()
 //
 // The rule that keeps this safe: give_back() comes after the Call's last Event and never before, also when the client
-// has left (Bus::cancel(), not abandon()), since until then the engine may read the lent tokens. Home writes to them
-// only in settle(), which that post happens before. Who has submitted nothing gives back at once.
+// has left (CallHandle::cancel(), not abandon()), since until then the engine may read the lent tokens. Home writes to
+// them only in settle(), which that post happens before. Who has submitted nothing gives back at once.
 #pragma once
 
 #include <deque>
@@ -34,15 +34,15 @@ class Homes {
  public:
   // `post` runs `work` on that shard's thread, in the order of posting; from any shard's.
   using Post = std::function<void(base::ShardId shard, std::function<void()> work)>;
-  Homes(size_t shards, Post post) : doors_(shards), post_(std::move(post)) {}
+  Homes(size_t shards, Post post) : by_shard_(shards), post_(std::move(post)) {}
 
-  size_t shards() const { return doors_.size(); }
-  void add(base::ShardId shard, Sessions& sessions) { doors_.at(size_t(shard)) = &sessions; }
+  size_t shards() const { return by_shard_.size(); }
+  void add(base::ShardId shard, Sessions& sessions) { by_shard_.at(size_t(shard)) = &sessions; }
   // Runs `work` on the thread of those sessions.
   void post(base::ShardId shard, std::function<void(Sessions&)> work) const;
 
  private:
-  std::vector<Sessions*> doors_;
+  std::vector<Sessions*> by_shard_;
   Post post_;
 };
 

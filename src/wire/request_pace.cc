@@ -7,11 +7,11 @@
 
 namespace weir::wire {
 
-void RequestPace::came(size_t bytes, Owes owes) {
-  follow_memory(owes);
+void RequestPace::came(size_t bytes, Pending pending) {
+  follow_memory(pending);
   if (rules_.min_body_rate == 0) return;
   floor_.add(bytes);
-  if (owes == Owes::kNothing) return floor_.stop();
+  if (pending == Pending::kNothing) return floor_.stop();
   floor_.start(env_.now());
   watch();
 }
@@ -30,10 +30,10 @@ void RequestPace::watch() {
 }
 
 // A message that holds slabs may have to give way, one that has none stands in line.
-void RequestPace::follow_memory(Owes owes) {
+void RequestPace::follow_memory(Pending pending) {
   BodyMemory* memory = rules_.owner.bodies;
   if (!memory || starved_) return;
-  if (owes == Owes::kRest && owner_.reserved() > 0)
+  if (pending == Pending::kRestOfMessage && owner_.reserved() > 0)
     memory->moved(*this, rules_.owner.client);
   else
     memory->leave(*this);

@@ -1,5 +1,5 @@
-// RequestPace: what holds a peer to its request while it comes in: the rate that it owes once it has begun a message,
-// and the memory that the message has or waits for (wire/body_memory.h).
+// RequestPace: limits how slowly a request may come in, once a message has begun, and keeps the request's place in the
+// queue for the memory of bodies (wire/body_memory.h).
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class RequestPace final : BodyMemory::Body {
   // The receiver of the request.
   class Owner {
    public:
-    // Memory that is held for request bytes, come or not.
+    // The memory that is reserved for request bytes, whether they have come or not.
     virtual uint64_t reserved() const = 0;
     // There may be a slab now.
     virtual void memory_came() = 0;
@@ -37,21 +37,21 @@ class RequestPace final : BodyMemory::Body {
       : env_(env), slabs_(slabs), rules_(rules), owner_(owner) {}
   ~RequestPace() { stop(); }
 
-  // So many bytes of the request have come, and the peer owes the rest of a message that it has begun, or does not.
-  // The rest of the body must keep coming: a peer that is too slow is cut off.
-  enum class Owes : uint8_t { kNothing, kRest };
-  void came(size_t bytes, Owes owes);
-  // A slab of `bytes` was not to be had: memory_came() when there may be one. False: nobody keeps order, so the owner
-  // asks again itself. fed() says that there was one.
+  // `bytes` more of the request have come. `pending`: whether the rest of a message is still to come; if it is, the
+  // peer must keep up the rate of Rules, or the owner gives up.
+  enum class Pending : uint8_t { kNothing, kRestOfMessage };
+  void came(size_t bytes, Pending pending);
+  // No slab of `bytes` was free: memory_came() follows when there may be one, and the owner calls fed() when it got
+  // one. False: there is no queue, and the owner has to try again by itself.
   bool starved(uint64_t bytes, base::Time deadline);
   void fed() { starved_ = false; }
-  // Nothing is owed any more, nor waited for.
+  // No more of the request is wanted: ends the rate limit and the wait for memory.
   void stop();
 
   const BodyOwner& owner() const { return rules_.owner; }
 
  private:
-  void follow_memory(Owes owes);
+  void follow_memory(Pending pending);
   void watch();
 
   // BodyMemory::Body

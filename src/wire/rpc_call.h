@@ -159,7 +159,7 @@ class FramedCall : public RpcCall {
 
  private:
   void pump(std::span<const std::byte>& in);
-  RequestPace::Owes owes() const;
+  RequestPace::Pending pending() const;
   bool accept_message();
   void settle();
   void let_in();

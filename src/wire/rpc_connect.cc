@@ -207,17 +207,16 @@ void ConnectUnary::write_error(const base::Status& status) {
   exchange_.respond(std::move(response), base::Bytes::adopt(error_object(status)));
 }
 
-class ConnectStream final : public FramedCall, JsonTranscoder::Owner {
+class ConnectStream final : public TranscodedCall<FramedCall> {
  public:
   ConnectStream(const RpcRoute& route, const RpcState& state, Exchange& exchange, ConnectCodec codec)
-      : FramedCall(route, state, exchange), codec_(codec), transcoder_(route, state, exchange, turns_, *this) {}
+      : TranscodedCall(route, state, exchange), codec_(codec) {}
 
   using Rpc::send;
   void send(std::vector<base::Bytes> pieces) override {
     if (codec_ == ConnectCodec::kProto) return FramedCall::send(std::move(pieces));
     if (!finished()) transcoder_.write(std::move(pieces), Framing::kBare);
   }
-  size_t backlog() override { return exchange_.backlog() + transcoder_.unwritten_bytes(); }
 
  private:
   TimeoutField timeout_field() const override {
@@ -245,32 +244,20 @@ class ConnectStream final : public FramedCall, JsonTranscoder::Owner {
     transcoder_.drop_reading();
     FramedCall::drop_request();
   }
-  void write_end(const base::Status& status) override { transcoder_.end(status); }
 
   // JsonTranscoder::Owner
-  void message_read(base::Bytes message) override { deliver(std::move(message)); }
   void message_refused(const base::Status& why, std::string_view reject, Size) override {
     if (!reject.empty()) exchange_.record().reject = reject;
     break_off(why);
   }
-  void go_on() override { resume(); }
   base::Status put_answer(std::string text) override {
     std::vector<base::Bytes> one;
     one.push_back(base::Bytes::adopt(std::move(text)));
     return send_message(std::move(one));
   }
   void put_status(const base::Status& status) override;
-  void answers_failed(const base::Status& why) override {
-    if (!finished()) return break_off(why);  // the method may have ended the call already
-    exchange_.record().set_outcome(why);
-    put_status(why);
-  }
-  void answers_written() override {
-    if (transcoder_.all_taken()) on_drain(exchange_);
-  }
 
   const ConnectCodec codec_;
-  JsonTranscoder transcoder_;  // idle, where messages are protobuf
 };
 
 void ConnectStream::resume() {

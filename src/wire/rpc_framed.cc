@@ -66,7 +66,7 @@ void FramedCall::on_data(Exchange&, std::span<const std::byte> bytes) {
     if (held_.empty()) pump(in);
     hold(in);
   }
-  pace_.came(bytes.size(), owes());
+  pace_.came(bytes.size(), pending());
   settle();
 }
 
@@ -85,14 +85,14 @@ base::Status FramedCall::no_memory(const char* what) {
 }
 
 // While something waits for us, the peer need not hurry.
-RequestPace::Owes FramedCall::owes() const {
+RequestPace::Pending FramedCall::pending() const {
   bool rest = !finished() && !ended_ && held_.empty() && coded_.empty() && !deframer_.at_boundary();
-  return rest ? RequestPace::Owes::kRest : RequestPace::Owes::kNothing;
+  return rest ? RequestPace::Pending::kRestOfMessage : RequestPace::Pending::kNothing;
 }
 
 void FramedCall::on_end(Exchange&) {
   ended_ = true;
-  pace_.came(0, RequestPace::Owes::kNothing);
+  pace_.came(0, RequestPace::Pending::kNothing);
   settle();
 }
 
@@ -104,7 +104,7 @@ void FramedCall::resume() {
     pump(in);
     if (!finished()) held_ = taken.substr(taken.size() - in.size());
     if (held_.empty()) held_charge_.clear();
-    pace_.came(0, owes());
+    pace_.came(0, pending());
   }
   settle();
 }

@@ -94,7 +94,8 @@ void JsonCall::drop_request() {
 void JsonCall::collected(BodyCollector::State state, size_t came_now) {
   using State = BodyCollector::State;
   if (state != State::kStalled || collector_.paused()) pace_.fed();
-  pace_.came(came_now, state == State::kOpen && !finished() ? RequestPace::Owes::kRest : RequestPace::Owes::kNothing);
+  pace_.came(came_now, state == State::kOpen && !finished() ? RequestPace::Pending::kRestOfMessage
+                                                            : RequestPace::Pending::kNothing);
   switch (state) {
     case State::kOpen: return give_back();
     case State::kStalled: return collector_.paused() ? turns_.resume_next_turn() : starved(collector_.wanted());
@@ -185,13 +186,6 @@ base::Status JsonCall::put_answer(std::string text) {
   open_stream();
   exchange_.body(base::Bytes::adopt(std::move(text)));
   return {};
-}
-
-// The method may have ended the call already.
-void JsonCall::answers_failed(const base::Status& why) {
-  if (!finished()) return break_off(why);
-  exchange_.record().set_outcome(why);
-  put_status(why);
 }
 
 Response JsonCall::error_head(const base::Status& status) const {

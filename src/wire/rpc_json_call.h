@@ -14,21 +14,17 @@
 
 namespace weir::wire {
 
-class JsonCall : public RpcCall, JsonTranscoder::Owner {
+class JsonCall : public TranscodedCall<RpcCall> {
  public:
-  JsonCall(const RpcRoute& route, const RpcState& state, Exchange& exchange)
-      : RpcCall(route, state, exchange), transcoder_(route, state, exchange, turns_, *this) {}
+  using TranscodedCall::TranscodedCall;
 
   using Rpc::send;
   void send(std::vector<base::Bytes> pieces) override;
-  // With the answers that have no text yet.
-  size_t backlog() override { return exchange_.backlog() + transcoder_.unwritten_bytes(); }
   void on_data(Exchange&, std::span<const std::byte> bytes) override;
   void on_end(Exchange&) override;
 
  protected:
   base::Status check_head() override;
-  void write_end(const base::Status& status) override { transcoder_.end(status); }
   // A request message, or a line of them, as it came in: `place` is its memory.
   virtual void read_message(std::string_view text, base::Bytes place) { transcoder_.read(text, std::move(place)); }
   // The one answer of the method, whole; or how it ended without one.
@@ -44,15 +40,9 @@ class JsonCall : public RpcCall, JsonTranscoder::Owner {
   void drop_request() override;
 
   // JsonTranscoder::Owner
-  void message_read(base::Bytes message) override { deliver(std::move(message)); }
   void message_refused(const base::Status& why, std::string_view reject, Size size) override;
-  void go_on() override { resume(); }
   base::Status put_answer(std::string text) override;
   void put_status(const base::Status& status) override;
-  void answers_failed(const base::Status& why) override;
-  void answers_written() override {
-    if (transcoder_.all_taken()) on_drain(exchange_);
-  }
 
   void collected(BodyCollector::State state, size_t came_now);
   void give_back();
@@ -63,7 +53,6 @@ class JsonCall : public RpcCall, JsonTranscoder::Owner {
   Framing framing() const { return one_response() ? Framing::kBare : sse_ ? Framing::kSse : Framing::kLine; }
 
   BodyCollector collector_;
-  JsonTranscoder transcoder_;
   size_t owed_ = 0;     // request bytes not yet given back with consume()
   base::Bytes text_;    // the request, once it is whole
   size_t at_ = 0;       // where the next line begins

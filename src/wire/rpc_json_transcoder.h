@@ -88,4 +88,33 @@ class JsonTranscoder {
   std::unique_ptr<SentTask> reading_, writing_;
 };
 
+// A call in the form `Form` (RpcCall or FramedCall) whose messages may be JSON texts, with its transcoder. The form
+// that derives from it reads request texts, puts answers and the status, and says what a refused message does.
+template <class Form>
+class TranscodedCall : public Form, protected JsonTranscoder::Owner {
+ public:
+  TranscodedCall(const RpcRoute& route, const RpcState& state, Exchange& exchange)
+      : Form(route, state, exchange), transcoder_(route, state, exchange, this->turns_, *this) {}
+
+  // With the answers that have no text yet.
+  size_t backlog() override { return this->exchange_.backlog() + transcoder_.unwritten_bytes(); }
+
+ protected:
+  void write_end(const base::Status& status) override { transcoder_.end(status); }
+
+  JsonTranscoder transcoder_;  // idle where messages are protobuf
+
+ private:
+  void message_read(base::Bytes message) final { this->deliver(std::move(message)); }
+  void go_on() final { this->resume(); }
+  void answers_failed(const base::Status& why) final {
+    if (!this->finished()) return this->break_off(why);
+    this->exchange_.record().set_outcome(why);  // the method has ended the call already
+    put_status(why);
+  }
+  void answers_written() final {
+    if (transcoder_.all_taken()) this->on_drain(this->exchange_);
+  }
+};
+
 }  // namespace weir::wire

@@ -12,58 +12,58 @@ using base::Code;
 
 TEST(ByteQuota, NoTenantTakesWhatIsMeantForAll) {
   ByteQuota byte_quota(10'000, 15'000);
-  ASSERT_TRUE(byte_quota.move(1, 0, 10'000).ok());
-  auto refused = byte_quota.move(1, 0, 1);
+  ASSERT_TRUE(byte_quota.resize(1, 0, 10'000).ok());
+  auto refused = byte_quota.resize(1, 0, 1);
   EXPECT_EQ(refused.code, Code::kResourceExhausted);
   EXPECT_EQ(refused.text, "all your sessions would hold 10001 bytes (limit 10000)");
-  EXPECT_TRUE(byte_quota.move(2, 0, 5000).ok());
-  EXPECT_EQ(byte_quota.move(2, 5000, 5001).text, "the memory for sessions is spent; try again later");
+  EXPECT_TRUE(byte_quota.resize(2, 0, 5000).ok());
+  EXPECT_EQ(byte_quota.resize(2, 5000, 5001).text, "the memory for sessions is spent; try again later");
   EXPECT_EQ(byte_quota.held(), 15'000u);
-  ASSERT_TRUE(byte_quota.move(1, 10'000, 9000).ok());
-  EXPECT_TRUE(byte_quota.move(2, 5000, 6000).ok());
+  ASSERT_TRUE(byte_quota.resize(1, 10'000, 9000).ok());
+  EXPECT_TRUE(byte_quota.resize(2, 5000, 6000).ok());
   EXPECT_EQ(byte_quota.held(1), 9000u);
-  ASSERT_TRUE(byte_quota.move(1, 9000, 0).ok());
-  ASSERT_TRUE(byte_quota.move(2, 6000, 0).ok());
+  ASSERT_TRUE(byte_quota.resize(1, 9000, 0).ok());
+  ASSERT_TRUE(byte_quota.resize(2, 6000, 0).ok());
   EXPECT_EQ(byte_quota.held(), 0u);
 }
 
 TEST(ByteQuota, WhatIsHeldIsPartOfAllMemory) {
   base::MemoryLedger ledger(20'000);
   ByteQuota byte_quota(100'000, 100'000, &ledger);
-  ASSERT_TRUE(byte_quota.move(1, 0, 9000).ok());
+  ASSERT_TRUE(byte_quota.resize(1, 0, 9000).ok());
   EXPECT_EQ(ledger.held(base::MemoryKind::kSessions), 9000u);
-  EXPECT_EQ(byte_quota.move(1, 9000, 11'000).text, "the memory for sessions is spent; try again later")
+  EXPECT_EQ(byte_quota.resize(1, 9000, 11'000).text, "the memory for sessions is spent; try again later")
       << "half is too much";
   EXPECT_EQ(byte_quota.held(), 9000u);
   ASSERT_TRUE(ledger.take(base::MemoryKind::kSlabs, 10'500));
-  EXPECT_FALSE(byte_quota.move(2, 0, 600).ok()) << "others have the rest";
-  EXPECT_TRUE(byte_quota.move(1, 9000, 8000).ok());
-  EXPECT_TRUE(byte_quota.move(2, 0, 600).ok());
-  ASSERT_TRUE(byte_quota.move(1, 8000, 0).ok());
-  ASSERT_TRUE(byte_quota.move(2, 600, 0).ok());
+  EXPECT_FALSE(byte_quota.resize(2, 0, 600).ok()) << "others have the rest";
+  EXPECT_TRUE(byte_quota.resize(1, 9000, 8000).ok());
+  EXPECT_TRUE(byte_quota.resize(2, 0, 600).ok());
+  ASSERT_TRUE(byte_quota.resize(1, 8000, 0).ok());
+  ASSERT_TRUE(byte_quota.resize(2, 600, 0).ok());
   EXPECT_EQ(ledger.held(base::MemoryKind::kSessions), 0u);
 }
 
 TEST(ByteQuota, OnceMostIsHeldOneTenantHasItsShare) {
   ByteQuota byte_quota(10'000, 15'000);
   byte_quota.set_share({.percent = 25});
-  ASSERT_TRUE(byte_quota.move(1, 0, 7000).ok()) << "while there is room";
-  auto refused = byte_quota.move(1, 7000, 8000);
+  ASSERT_TRUE(byte_quota.resize(1, 0, 7000).ok()) << "while there is room";
+  auto refused = byte_quota.resize(1, 7000, 8000);
   EXPECT_EQ(refused.code, Code::kResourceExhausted);
   EXPECT_NE(refused.text.find("limits.client_share"), std::string::npos);
-  EXPECT_TRUE(byte_quota.move(2, 0, 3000).ok());
-  EXPECT_FALSE(byte_quota.move(2, 3000, 4000).ok());
-  EXPECT_TRUE(byte_quota.move(1, 7000, 0).ok());
-  EXPECT_TRUE(byte_quota.move(2, 3000, 4000).ok());
+  EXPECT_TRUE(byte_quota.resize(2, 0, 3000).ok());
+  EXPECT_FALSE(byte_quota.resize(2, 3000, 4000).ok());
+  EXPECT_TRUE(byte_quota.resize(1, 7000, 0).ok());
+  EXPECT_TRUE(byte_quota.resize(2, 3000, 4000).ok());
   const uint64_t many = msg::kManyClients | 1;
-  EXPECT_TRUE(byte_quota.move(many, 0, 9000).ok()) << "no share is one client's there";
-  EXPECT_FALSE(byte_quota.move(many, 9000, 11'001).ok()) << "but the whole is";
+  EXPECT_TRUE(byte_quota.resize(many, 0, 9000).ok()) << "no share is one client's there";
+  EXPECT_FALSE(byte_quota.resize(many, 9000, 11'001).ok()) << "but the whole is";
 }
 
 TEST(ByteQuota, WhoHoldsLessIsNeverRefused) {
   ByteQuota byte_quota(100, 100);
-  ASSERT_TRUE(byte_quota.move(1, 0, 100).ok());
-  EXPECT_TRUE(byte_quota.move(1, 100, 99).ok());
+  ASSERT_TRUE(byte_quota.resize(1, 0, 100).ok());
+  EXPECT_TRUE(byte_quota.resize(1, 100, 99).ok());
 }
 
 }  // namespace

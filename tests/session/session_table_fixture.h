@@ -33,8 +33,8 @@ struct Bench {
   SessionTable make(SessionLimits limits) {
     return SessionTable(
         env, base::ShardId(2), 5, quota, limits,
-        [this](SessionId id, const SessionModel& model, SessionTable::Past past) {
-          over.push_back(text(id) + (past == SessionTable::Past::kLent ? " lent " : " fresh ") + model.name);
+        [this](SessionId id, const SessionModel& model, SessionTable::EverLent ever_lent) {
+          over.push_back(text(id) + (ever_lent == SessionTable::EverLent::kYes ? " lent " : " fresh ") + model.name);
         });
   }
   SessionId open(Tenant tenant = kMe) { return table.open(tenant, {"chat", "1", {}}).value(); }

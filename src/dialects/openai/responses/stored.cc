@@ -11,10 +11,10 @@ bool StoredResponses::put(uint64_t tenant, const std::string& id, StoredResponse
   std::lock_guard lock(mutex_);
   expire_locked(now);
   auto& own = tenants_[tenant];
-  while (at_.size() >= kMost || !byte_quota_.move(tenant, 0, bytes).ok()) {
+  while (at_.size() >= kMost || !byte_quota_.resize(tenant, 0, bytes).ok()) {
     if (own.empty()) return tenants_.erase(tenant), false;
     const auto oldest = at_.find(own.front())->second;
-    (void)byte_quota_.move(tenant, oldest->bytes, 0);
+    (void)byte_quota_.resize(tenant, oldest->bytes, 0);
     own.pop_front();
     at_.erase(oldest->id);
     records_.erase(oldest);
@@ -61,7 +61,7 @@ void StoredResponses::erase(Records::iterator record) {
   auto own = tenants_.find(record->tenant);
   own->second.erase(record->own);
   if (own->second.empty()) tenants_.erase(own);
-  (void)byte_quota_.move(record->tenant, record->bytes, 0);
+  (void)byte_quota_.resize(record->tenant, record->bytes, 0);
   at_.erase(record->id);
   records_.erase(record);
 }
