@@ -12,12 +12,12 @@
 
 namespace {
 
-using weir::process::Reader;
+using weir::process::DocumentReader;
 using weir::process::Writer;
 
 // Reads what `plan` says, and writes it down again.
 std::string copy_of(std::string_view plan, std::string_view document, bool& whole) {
-  Reader in(document);
+  DocumentReader in(document);
   Writer out;
   for (char what : plan) {
     switch (uint8_t(what) % 7) {
