@@ -4,8 +4,10 @@ multiprocessor its blocks fill. Needs nvcc and c++filt, no GPU.
 usage: kernels.py [--nvcc PATH] [--arch sm_80,sm_90a,sm_100,sm_120] [--check]
     --check    exit code 1 where a kernel spills registers to memory
 
-Columns: registers of a thread; bytes spilled (stored + loaded); bytes of shared memory of a block, with what its launch asks for; threads of a block: its __launch_bounds__, else as a launch for the widest rows has them; blocks on a multiprocessor, and the share of its
-threads that they are, by the rules of the CUDA programming guide (compute capabilities, technical specifications).
+Columns: registers of a thread; bytes spilled (stored + loaded); bytes of shared memory of a block, with what its launch
+asks for; threads of a block: its __launch_bounds__, else as a launch for the widest rows has them; blocks on a
+multiprocessor, and the share of its threads that they are, by the rules of the CUDA programming guide (compute
+capabilities, technical specifications).
 """
 
 import argparse
@@ -25,7 +27,7 @@ LIMITS = {'80': Limits(2048, 32, 65536, 164 << 10), '90': Limits(2048, 32, 65536
 RESERVED = 1 << 10  # shared memory that each block costs beside its own
 WARP, REGISTER_UNIT, SHARED_UNIT = 32, 256, 128
 
-# Kernels without __launch_bounds__ (`threads_for` and a.dim in the sources), and dynamic shared memory (kShared in prefill.cu).
+# Kernels without __launch_bounds__ (`threads_for`, a.dim in the sources), and dynamic shared memory (prefill.cu: kShared).
 THREADS = {'merge_kernel': 128, 'add_norm_kernel': 1024}
 USUAL_THREADS = 256
 DYNAMIC = {'prefill_kernel<64u>': (64 + 4 * 64) * 64 * 2, 'prefill_kernel<128u>': (64 + 4 * 64) * 128 * 2,
