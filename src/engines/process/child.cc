@@ -34,7 +34,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kFloodPause = std::chrono::milliseconds(5);  // between two reads of 64 KiB while lines are dropped
 
-constexpr auto kEndPatience = std::chrono::milliseconds(500);  // from a child's closed socket to its end
+constexpr auto kEndPatience = std::chrono::seconds(2);  // from a child's closed socket to its end
 
 class Descriptor {
  public:

@@ -1,0 +1,151 @@
+"""`./dev gpu estimate`: what H1 to H8 should come to on a GPU, on paper, so that a first run on one can be held against it.
+
+usage: estimate.py [--gpu h100] [--kernels-per-layer 10] [--kernel-us 2.6] [--results build-cuda/gpu-results.json]
+
+Prints, for each goal, the goal, the estimate, what the time consists of (largest first), and with --results what was measured.
+
+time of a step   = max(weights / bandwidth, work / arithmetic) + keys and values / bandwidth + kernels × launch + draws
+    weights      bytes of all products, read once; work: 2 per weight and row
+    keys, values read by decode attention, at a share of the bandwidth that its occupancy gives (kernels.py)
+    launch       from the end of one kernel of a graph to the full speed of the next: 1.3 us between them, and as much to
+                 fill and drain the device
+    draws        the logits are read `DRAW_PASSES` times
+of a prompt      = work / arithmetic + kernels × launch
+
+The assumptions are below, with where they come from. None was measured here.
+"""
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import table  # noqa: E402
+import weights  # noqa: E402
+
+
+@dataclasses.dataclass(frozen=True)
+class Gpu:
+    bandwidth: float   # bytes/s, as on the data sheet
+    arithmetic: float  # bfloat16 FLOP/s of a large product, as measured by others (about two thirds of the data sheet)
+    link: float        # bytes/s from pinned memory, one way
+    both_ways: float
+
+
+GPUS = {'h100': Gpu(3.35e12, 620e12, 54.8e9, 83.4e9), 'h200': Gpu(4.8e12, 640e12, 54.8e9, 83.4e9),
+        'a100': Gpu(2.04e12, 250e12, 25e9, 40e9)}
+
+STREAMED = 0.92     # of the bandwidth that the thin products reach: one read, no reuse
+ATTENTION = 0.65    # of it that decode attention reaches with three blocks on a multiprocessor
+PROMPTS = 0.85      # of a large product's arithmetic that a step of prompts reaches: attention, norms, small products
+DRAW_PASSES = 3
+LOOPBACK = 6.0e9    # bytes/s that a core receives from a socket
+COPY = 7.5e9        # bytes/s at which a core gathers rows into a slab
+MS = 1e3
+
+
+class Terms:
+    """Parts of a time, in seconds."""
+
+    def __init__(self, **parts):
+        self.parts = parts
+
+    def __add__(self, other):
+        names = [*self.parts, *(n for n in other.parts if n not in self.parts)]
+        return Terms(**{n: self.parts.get(n, 0) + other.parts.get(n, 0) for n in names})
+
+    def times(self, factor):
+        return Terms(**{n: v * factor for n, v in self.parts.items()})
+
+    def total(self):
+        return sum(self.parts.values())
+
+    def said(self):
+        parts = sorted(((v / self.total(), n) for n, v in self.parts.items()), reverse=True)
+        return ', '.join(f'{n.replace("_", " ")} {share:.0%}' for share, n in parts if share >= 0.005)
+
+
+class Paper:
+    def __init__(self, gpu, kernels_per_layer, kernel_us):
+        self.gpu, self.per_layer, self.kernel_s = gpu, kernels_per_layer, kernel_us * 1e-6
+
+    def kernels(self, shape):
+        return (self.per_layer * shape.layers + 5) * self.kernel_s  # embedding, norm, gather, head, draw
+
+    def decode(self, shape, rows, context):
+        """One token of each of `rows` sequences that have `context` positions."""
+        g, products = self.gpu, shape.products() + shape.head()
+        read, work = 2 * products / (g.bandwidth * STREAMED), 2 * products * rows / g.arithmetic
+        kv = 2 * shape.kv_heads * shape.head_dim * 2 * shape.layers * context * rows
+        return Terms(weights=read if read > work else 0, products=work if work >= read else 0,
+                     keys_and_values=kv / (g.bandwidth * ATTENTION), launches=self.kernels(shape),
+                     draws=DRAW_PASSES * 4 * shape.vocabulary * rows / g.bandwidth)
+
+    def prompt(self, shape, tokens):
+        return Terms(products=2 * shape.products() * tokens / (self.gpu.arithmetic * PROMPTS), launches=self.kernels(shape))
+
+    def served(self, shape, prompt, tokens, streams):
+        """Tokens per second of so many streams, prompts and answers mixed: per step, a token each, and its part of a prompt."""
+        prompts = Terms(prompts=2 * shape.products() * prompt / tokens * streams / (self.gpu.arithmetic * PROMPTS))
+        step = self.decode(shape, streams, prompt + tokens / 2) + prompts
+        return streams / step.total(), step
+
+    def rows(self):
+        """{(goal, what): (estimate, terms)}, named as in table.py."""
+        out = {}
+        for id, name in (('H1', '8B'), ('H2', '1B')):
+            step = self.decode(weights.LLAMAS[name], 1, 500)
+            out[id, f'{name} decode, batch 1'] = 1 / step.total(), step
+        for id, name in (('H3', '8B'), ('H4', '1B')):
+            for prompt, tokens, streams in ((128, 128, 256), (1000, 1000, 100)):
+                for kind in ('SSE', 'gRPC'):
+                    out[id, f'{name}, {prompt} in, {tokens} out, {streams} streams, {kind}'] = self.served(
+                        weights.LLAMAS[name], prompt, tokens, streams)
+        for name in ('8B', '1B'):
+            step = self.decode(weights.LLAMAS[name], 256, 500)
+            out['', f'{name} decode, batch 256, no server'] = 256 / step.total(), step
+            prompt = self.prompt(weights.LLAMAS[name], 512)
+            out['H5', f'{name}, first of a prompt of 512, idle'] = prompt.total() * MS, prompt
+        whole = Terms(socket=1 / LOOPBACK, link=1 / self.gpu.link)
+        gathered = whole + Terms(gather=1 / COPY)
+        out['H7', 'host to device'] = self.gpu.link / 1e9, Terms(link=1 / self.gpu.link)
+        out['H7', 'both ways at once'] = self.gpu.both_ways / 1e9, Terms(link=1 / self.gpu.both_ways)
+        out['H7', 'socket to device, 64 x 602112 bytes'] = 1e-9 / whole.total(), whole
+        out['H7', 'the same, rows that are gathered'] = 1e-9 / gathered.total(), gathered
+        return out
+
+
+def goal_of(row):
+    """Of the way from a socket to the device the goal is a share of what the loopback carries in the same run."""
+    return row['goal'] or (('>=', round(0.85 * LOOPBACK / 1e9, 2)) if row['id'] == 'H7' else None)
+
+
+def main():
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument('--gpu', choices=GPUS, default='h100')
+    words.add_argument('--kernels-per-layer', type=float, default=10, help='9 where attention has a single part')
+    words.add_argument('--kernel-us', type=float, default=2.6)
+    words.add_argument('--results', type=pathlib.Path)
+    args = words.parse_args()
+    measured = json.loads(args.results.read_text()) if args.results else {}
+    paper = Paper(GPUS[args.gpu], args.kernels_per_layer, args.kernel_us).rows()
+    rows = table.rows(measured.get('results', measured))
+    if unknown := set(paper) - {(row['id'], row['what']) for row in rows}:
+        sys.exit(f'estimates of what table.py has not: {unknown}')
+    print(f'{args.gpu}: estimates, not figures')
+    print(f"{'':3} {'what':48} {'goal':>9} {'estimate':>9} {'measured':>9} {'':6}  what it consists of")
+    for row in rows:
+        estimate, terms = paper.get((row['id'], row['what']), (None, None))
+        goal = goal_of(row)
+        verdict = ''
+        if estimate is not None and goal:
+            verdict = 'hit' if (estimate >= goal[1] if goal[0] == '>=' else estimate <= goal[1]) else 'miss'
+        said = f'{goal[0]} {table.number(goal[1])}' if goal else ''
+        print(f"{row['id']:3} {row['what']:48} {said:>9} {table.number(estimate):>9} {table.number(row['value']):>9} {row['unit']:6}"
+              f"  {verdict:5}{terms.said() if terms else 'depends on the host: measured only'}")
+
+
+if __name__ == '__main__':
+    main()
