@@ -269,7 +269,7 @@ class Configuration(unittest.TestCase):
             self.assertIn(words, self.reason(text))
 
     def test_kinds_that_are_not_there_are_refused_by_name(self):
-        for kind in ('weir', 'oip-rest'):
+        for kind in ('weir',):
             root = repository(m='origins: http://127.0.0.1:1\n')
             path = root / 'm/model.yaml'
             path.write_text(path.read_text().replace('oip-grpc', kind))

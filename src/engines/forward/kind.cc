@@ -1,6 +1,7 @@
 #include "engines/forward/kind.h"
 
 #include "engines/forward/oip/grpc_kind.h"
+#include "engines/forward/oip/rest_kind.h"
 #include "engines/forward/openai/kind.h"
 
 namespace weir::forward {
@@ -8,6 +9,7 @@ namespace weir::forward {
 base::Result<std::shared_ptr<const Kind>> make_kind(const Options& options, const std::string& folder) {
   switch (options.kind) {
     case KindName::kOipGrpc: return make_oip_grpc();
+    case KindName::kOipRest: return make_oip_rest();
     case KindName::kOpenai: return make_openai(options, folder);
   }
   return base::failure(base::Code::kInternal, "a kind that is none");

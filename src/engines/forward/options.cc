@@ -49,8 +49,8 @@ class Parameters {
   Status status_;
 };
 
-constexpr std::pair<std::string_view, KindName> kKinds[] = {{"oip-grpc", KindName::kOipGrpc},
-                                                            {"openai", KindName::kOpenai}};
+constexpr std::pair<std::string_view, KindName> kKinds[] = {
+    {"oip-grpc", KindName::kOipGrpc}, {"oip-rest", KindName::kOipRest}, {"openai", KindName::kOpenai}};
 
 Status read_kind(const std::map<std::string, std::string>& all, KindName& out) {
   std::string names;
@@ -60,9 +60,8 @@ Status read_kind(const std::map<std::string, std::string>& all, KindName& out) {
   const std::string& text = found->second;
   for (const auto& [name, kind] : kKinds)
     if (name == text) return out = kind, Status();
-  for (const char* later : {"oip-rest", "weir"})
-    if (text == later)
-      return base::failure(base::Code::kUnimplemented, "kind '" + text + "' is not there yet; " + names + " is");
+  if (text == "weir")
+    return base::failure(base::Code::kUnimplemented, "kind 'weir' is not there yet; " + names + " is");
   return wrong("kind", text, names);
 }
 

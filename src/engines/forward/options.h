@@ -1,7 +1,7 @@
 // Options of a forwarded model: who runs it, how they are spoken to, and how long they may take. From its model.yaml:
 //
 //   engine: forward
-//   kind: oip-grpc                            # the protocol that the origins speak; or openai
+//   kind: oip-grpc                            # the protocol that the origins speak; or oip-rest, openai
 //   origins: [http://10.0.0.7:8001, https://triton.example:8001]    # or one
 //   parameters:
 //     model: resnet50                         # its name there; by default as here
@@ -37,7 +37,7 @@ inline constexpr std::string_view kParameters[] = {
     "answer_timeout", "ca_file",         "check_interval", "connect_timeout", "key_file",  "kind",        "max_answer",
     "max_length",     "max_outstanding", "model",          "origins",         "tokenizer", "tool_format", "version"};
 
-enum class KindName : uint8_t { kOipGrpc, kOpenai };
+enum class KindName : uint8_t { kOipGrpc, kOipRest, kOpenai };
 
 inline constexpr size_t kMostOrigins = 64;
 

@@ -6,6 +6,7 @@
 #include "engines/forward/openai/message.h"
 #include "engines/forward/openai/sse_reader.h"
 #include "engines/forward/openai/text_tokens.h"
+#include "engines/forward/refusal.h"
 #include "text/processor.h"
 
 namespace weir::forward {

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "engines/forward/oip/message.h"
+#include "engines/forward/oip/rest_message.h"
 #include "inference.pb.h"
 
 namespace weir::forward {
@@ -189,6 +190,56 @@ TEST(ForwardMessage, NonsenseIsAnErrorOrAnAnswerAndNothingElse) {
     (void)read_metadata(message.view(), spec);
     (void)read_config(message.view(), spec);
     (void)read_ready(message.view());
+  }
+}
+
+TEST(ForwardRestMessage, ARequestIsJsonAndTheInputsBytes) {
+  msg::Call call;
+  call.id = "a\"b";
+  call.parameters = {{"b", true}, {"i", int64_t(-5)}, {"d", 0.5}, {"binary_data_output", false}};
+  call.inputs.push_back(tensor("x", msg::DType::kInt32, {1, 2}, "12345678"));
+  call.inputs.push_back(tensor("none", msg::DType::kFp32, {0}, ""));
+  call.outputs = {"y", "z"};
+  const RestRequest request = write_rest_request(call);
+  const std::string json = R"({"id":"a\"b","parameters":{"binary_data_output":true,"b":true,"i":-5,"d":0.5},"inputs":[)"
+                           R"({"name":"x","datatype":"INT32","shape":[1,2],"parameters":{"binary_data_size":8}},)"
+                           R"({"name":"none","datatype":"FP32","shape":[0],"parameters":{"binary_data_size":0}}],)"
+                           R"("outputs":[{"name":"y"},{"name":"z"}]})";
+  EXPECT_EQ(joined(request.body), json + "12345678");
+  EXPECT_EQ(request.header, json.size());
+  EXPECT_EQ(request.body.back().data(), call.inputs[0].data.data()) << "not copied";
+}
+
+TEST(ForwardRestMessage, AnAnswersTensorsLieInTheBody) {
+  const std::string json =
+      R"({"model_name":"m","parameters":{"n":3,"t":"x","r":0.5,"l":[1]},"outputs":[{"data":[1,2],"shape":[2],)"
+      R"("name":"a","datatype":"INT64"},{"name":"y","datatype":"FP32","shape":[2],"parameters":{"binary_data_size":8}}]})";
+  const Bytes body = Bytes::adopt(json + "12345678");
+  auto outputs = read_rest_answer(body, std::to_string(json.size()), base::heap());
+  ASSERT_TRUE(outputs.has_value()) << outputs.error().text;
+  ASSERT_EQ(outputs->tensors.size(), 2u);
+  EXPECT_EQ(outputs->tensors[0].data.size(), 16u);
+  EXPECT_EQ(outputs->tensors[1].data.view(), "12345678");
+  EXPECT_EQ(outputs->tensors[1].data.slab(), body.slab());
+  EXPECT_EQ(outputs->parameters.size(), 3u);
+}
+
+TEST(ForwardRestMessage, NonsenseIsAnErrorOrAnAnswerAndNothingElse) {
+  std::mt19937_64 random(1);
+  const std::string good =
+      R"({"parameters":{"n":3},"max_batch_size":2,"model_transaction_policy":{"decoupled":true},"inputs":[)"
+      R"({"name":"x","datatype":"FP32","shape":[-1,2],"optional":true}],"outputs":[{"name":"y","datatype":"FP32",)"
+      R"("shape":[2],"parameters":{"binary_data_size":8}},{"name":"z","datatype":"BYTES","shape":[1],"data":["a"]}]})";
+  for (int i = 0; i < 50'000; ++i) {
+    std::string bytes = good + "12345678";
+    for (uint64_t changes = random() % 4; changes > 0; --changes) bytes[random() % bytes.size()] = char(random());
+    bytes.resize(random() % 3 == 0 ? random() % bytes.size() : bytes.size());
+    const std::string length = std::to_string(random() % 4 == 0 ? random() % 1000 : good.size());
+    if (auto outputs = read_rest_answer(Bytes::adopt(bytes), length, base::heap()))
+      (void)check_answer(spec_of(0), outputs->tensors, 1);
+    msg::ModelSpec spec;
+    (void)read_rest_metadata(bytes, spec);
+    (void)read_rest_config(bytes, spec);
   }
 }
 

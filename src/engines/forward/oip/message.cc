@@ -243,7 +243,7 @@ Status read_signature(std::string_view bytes, std::vector<msg::TensorSpec>& out)
 }
 
 // The configuration's batch dimension goes off the front of what the metadata says.
-Status take_batch(std::vector<msg::TensorSpec>& tensors) {
+Status take_batch_off(std::vector<msg::TensorSpec>& tensors) {
   for (auto& tensor : tensors) {
     if (tensor.shape.rank() == 0) return bad("tensor " + shown(tensor.name) + " has no batch dimension");
     msg::Shape shape;
@@ -378,9 +378,13 @@ Status read_config(std::string_view message, msg::ModelSpec& spec) {
       if (declared.name == name) declared.optional = optional;
   }
   if (!outer.ok() || !r.ok()) return malformed("ModelConfigResponse");
+  return take_batch(spec);
+}
+
+Status take_batch(msg::ModelSpec& spec) {
   if (spec.max_batch == 0) return {};
-  Status status = take_batch(spec.inputs);
-  return status.ok() ? take_batch(spec.outputs) : status;
+  Status status = take_batch_off(spec.inputs);
+  return status.ok() ? take_batch_off(spec.outputs) : status;
 }
 
 }  // namespace weir::forward

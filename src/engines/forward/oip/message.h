@@ -50,5 +50,7 @@ base::Result<bool> read_ready(std::string_view message);
 base::Status read_metadata(std::string_view message, msg::ModelSpec& spec);
 // max_batch, decoupled, optional inputs: laid over what read_metadata() has read. Errors: INTERNAL.
 base::Status read_config(std::string_view message, msg::ModelSpec& spec);
+// With max_batch > 0: its dimension goes off the front of what the metadata says. Errors: INTERNAL.
+base::Status take_batch(msg::ModelSpec& spec);
 
 }  // namespace weir::forward

@@ -10,6 +10,7 @@
 #include "engines/forward/openai/sse_reader.h"
 #include "engines/forward/openai/text_tokens.h"
 #include "engines/forward/passed_on.h"
+#include "engines/forward/refusal.h"
 
 namespace weir::forward {
 namespace {
@@ -201,8 +202,7 @@ msg::Done CompletionAttempt::done() const {
 void CompletionAttempt::on_over(Status status, From from) {
   if (status.ok()) return receiver_.on_over({{}, from, msg::Event{done()}});
   // A refusal before anything was done, or a stream that was cut: another origin may take it.
-  const bool refused = status_ == 429 || (status_ >= 502 && status_ <= 504);
-  if (from == From::kOrigin && refused) from = From::kBusy;
+  if (from == From::kOrigin && is_refusal(status_)) from = From::kBusy;
   if (from == From::kOrigin && status_ == 200 && !ended_ && status.code == Code::kUnavailable) from = From::kTransport;
   receiver_.on_over({std::move(status), from, {}});
 }

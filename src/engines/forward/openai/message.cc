@@ -7,6 +7,7 @@
 
 #include "base/encoding.h"
 #include "engines/forward/passed_on.h"
+#include "engines/forward/refusal.h"
 #include "marshal/field_reader.h"
 #include "marshal/json_tensor.h"
 
@@ -257,22 +258,6 @@ class ChunkReader {
   CompletionChunk out_;
 };
 
-// The words of an error's body, or nothing.
-std::string words_of(std::string_view body) {
-  std::string text;
-  JsonCursor json(body);
-  FieldReader fields(json);
-  auto words = [&](std::string_view name) {
-    if ((name == "message" || name == "detail" || name == "error") && json.peek() == JsonCursor::Kind::kString)
-      return fields.text(name, SIZE_MAX, text);
-    return json.skip();
-  };
-  const bool ok = json.peek() == JsonCursor::Kind::kObject && json.object([&](std::string_view name) {
-    return name == "error" && json.peek() == JsonCursor::Kind::kObject ? json.object(words) : words(name);
-  });
-  return base::presentable(ok ? std::string_view(text) : std::string_view(), kLongestWords);
-}
-
 }  // namespace
 
 uint64_t later_seed(uint64_t seed, uint64_t draws) {
@@ -303,33 +288,6 @@ Bytes write_completion(const msg::Call& call, std::span<const uint32_t> generate
 }
 
 base::Result<CompletionChunk> read_chunk(std::string_view json) { return ChunkReader(json).read(); }
-
-Code code_of_status(int status) {
-  switch (status) {
-    case 400:
-    case 413:
-    case 422: return Code::kInvalidArgument;
-    case 401: return Code::kUnauthenticated;
-    case 403: return Code::kPermissionDenied;
-    case 404: return Code::kNotFound;
-    case 408:
-    case 504: return Code::kDeadlineExceeded;
-    case 429: return Code::kResourceExhausted;
-    case 501: return Code::kUnimplemented;
-    case 502:
-    case 503: return Code::kUnavailable;
-    default: return Code::kInternal;
-  }
-}
-
-Status error_of(int status, std::string_view body, std::string_view retry_after) {
-  std::string text = "it answered with HTTP status " + std::to_string(status);
-  if (const std::string words = words_of(body); !words.empty()) text += ": " + words;
-  if (!retry_after.empty()) text += " (retry after " + base::presentable(retry_after, 32) + ")";
-  const Code code = code_of_status(status);
-  if (code == Code::kResourceExhausted || code == Code::kUnavailable) return base::try_again(code, std::move(text));
-  return failure(code, std::move(text));
-}
 
 base::Result<ListedModel> read_models(std::string_view text, std::string_view model) {
   ListedModel out;

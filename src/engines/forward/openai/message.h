@@ -51,11 +51,6 @@ inline constexpr size_t kMostTop = 256;
 // One event of a stream. Errors: INTERNAL, saying what is wrong with it.
 base::Result<CompletionChunk> read_chunk(std::string_view json);
 
-// The error of an answer with that status; `body` may be OpenAI's {"error": {"message": …}}, {"message": …}, FastAPI's
-// {"detail": …}, or anything. `retry_after`: the answer's field, or empty.
-base::Status error_of(int status, std::string_view body, std::string_view retry_after);
-base::Code code_of_status(int status);
-
 struct ListedModel {
   bool found = false;
   uint32_t max_length = 0;  // 0: not told

@@ -2,8 +2,9 @@
 
 #include <utility>
 
-#include "engines/forward/openai/get.h"
+#include "engines/forward/get.h"
 #include "engines/forward/openai/message.h"
+#include "engines/forward/refusal.h"
 
 namespace weir::forward {
 namespace {

@@ -1,4 +1,4 @@
-#include "engines/forward/openai/get.h"
+#include "engines/forward/get.h"
 
 #include <utility>
 

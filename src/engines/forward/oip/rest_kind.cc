@@ -1,0 +1,194 @@
+#include "engines/forward/oip/rest_kind.h"
+
+#include <utility>
+
+#include "base/encoding.h"
+#include "engines/forward/answer_body.h"
+#include "engines/forward/get.h"
+#include "engines/forward/http_call.h"
+#include "engines/forward/oip/message.h"
+#include "engines/forward/oip/rest_message.h"
+#include "engines/forward/passed_on.h"
+#include "engines/forward/refusal.h"
+#include "sched/fit.h"
+
+namespace weir::forward {
+namespace {
+
+using base::Code;
+using base::failure;
+using base::Result;
+using base::Status;
+
+constexpr size_t kMostRefusal = 64 << 10;
+constexpr std::string_view kHeaderLength = "inference-header-content-length";
+
+// "/v2/models/a%20b/versions/3"
+std::string path_of(const Options& options) {
+  std::string out = "/v2/models/" + base::percent_encode(options.model);
+  if (!options.version.empty()) out += "/versions/" + base::percent_encode(options.version);
+  return out;
+}
+
+class RestAttempt final : public Attempt, private HttpCall {
+ public:
+  RestAttempt(const Asked& asked, Receiver& receiver)
+      : asked_(asked), receiver_(receiver), body_(asked.slabs, asked.options.max_answer) {}
+
+  Status start(OriginConn& conn) override;
+  void let_go() override { HttpCall::let_go(); }
+  void give_up_late(Status status) override { HttpCall::give_up_late(std::move(status)); }
+  bool answered() const override { return HttpCall::answered(); }
+
+ private:
+  Next on_answer(int status, const wire::Fields& fields) override;
+  Next on_piece(std::span<const std::byte> piece) override;
+  Status on_whole(const wire::Fields& trailers) override;
+  void on_over(Status status, From from) override;
+
+  const Asked asked_;
+  Receiver& receiver_;
+  AnswerBody body_;
+  int status_ = 200;
+  std::string header_, refusal_, retry_after_;
+  msg::Outputs answer_;
+};
+
+Status RestAttempt::start(OriginConn& conn) {
+  auto parts = write_rest_request(asked_.call);
+  wire::ClientRequest request;
+  request.method = "POST";
+  request.target = path_of(asked_.options) + "/infer";
+  request.fields.add("content-type", "application/octet-stream");
+  request.fields.add(kHeaderLength, std::to_string(parts.header));
+  pass_on(asked_.call, request.fields);
+  request.body = std::move(parts.body.front());
+  parts.body.erase(parts.body.begin());
+  request.more = std::move(parts.body);
+  return send(conn, std::move(request));
+}
+
+HttpCall::Next RestAttempt::on_answer(int status, const wire::Fields& fields) {
+  status_ = status;
+  header_ = fields.find(kHeaderLength);
+  retry_after_ = fields.find("retry-after");
+  return Next::kGoOn;
+}
+
+HttpCall::Next RestAttempt::on_piece(std::span<const std::byte> piece) {
+  if (status_ != 200) {
+    const std::string_view text(reinterpret_cast<const char*>(piece.data()), piece.size());
+    refusal_ += text.substr(0, kMostRefusal - std::min(refusal_.size(), kMostRefusal));
+    return Next::kGoOn;
+  }
+  switch (body_.append(piece)) {
+    case AnswerBody::Fate::kTaken: return Next::kGoOn;
+    case AnswerBody::Fate::kLarge: return give_up(failure(Code::kInternal, "its answer is too large"));
+    case AnswerBody::Fate::kStarved: break;
+  }
+  return give_up(base::try_again(Code::kResourceExhausted, "there is no memory for its answer; try again later"));
+}
+
+Status RestAttempt::on_whole(const wire::Fields&) {
+  if (status_ != 200) return error_of(status_, refusal_, retry_after_);
+  auto answer = read_rest_answer(body_.take(), header_, asked_.slabs);
+  if (!answer) return answer.error();
+  answer_ = std::move(*answer);
+  return check_answer(asked_.spec, answer_.tensors, asked_.call.rows);
+}
+
+void RestAttempt::on_over(Status status, From from) {
+  if (!status.ok()) {
+    if (from == From::kOrigin && is_refusal(status_)) from = From::kBusy;
+    return receiver_.on_over({std::move(status), from, {}});
+  }
+  answer_.final = true;
+  receiver_.on_over({{}, from, msg::Event{std::move(answer_)}});
+}
+
+class RestQuestions final : public Questions {
+ public:
+  RestQuestions(net::Shard& shard, OriginConn& conn, const Options& options)
+      : conn_(conn), options_(options), get_(shard, conn) {}
+
+  void ask_ready(base::Duration timeout, OnReady then) override;
+  void ask_signature(const msg::ModelSpec& wanted, base::Duration timeout, OnSignature then) override;
+
+ private:
+  void heard_ready(Result<bool> ready);
+  void heard_metadata(Result<Get::Answer> answer);
+  void heard_config(Result<Get::Answer> answer);
+  Status named(Status status) const {
+    status.text = "origin " + conn_.origin().name + ": " + status.text;
+    return status;
+  }
+  void tell(Result<msg::ModelSpec> spec) { std::exchange(then_, nullptr)(std::move(spec)); }
+
+  OriginConn& conn_;
+  const Options& options_;
+  Get get_;
+  msg::ModelSpec spec_;
+  base::Duration timeout_{0};
+  OnSignature then_;
+};
+
+// 400 is what Triton says of a model that is not ready, 404 what others say.
+void RestQuestions::ask_ready(base::Duration timeout, OnReady then) {
+  get_.ask(path_of(options_) + "/ready", timeout, [this, then = std::move(then)](Result<Get::Answer> answer) {
+    if (!answer) return then(named(answer.error()));
+    if (answer->status == 200 || (answer->status >= 400 && answer->status < 500) || answer->status == 503)
+      return then(answer->status == 200);
+    then(named(error_of(answer->status, answer->body, {})));
+  });
+}
+
+void RestQuestions::ask_signature(const msg::ModelSpec& wanted, base::Duration timeout, OnSignature then) {
+  spec_ = wanted;
+  timeout_ = timeout;
+  then_ = std::move(then);
+  ask_ready(options_.connect_timeout + timeout, [this](Result<bool> ready) { heard_ready(std::move(ready)); });
+}
+
+void RestQuestions::heard_ready(Result<bool> ready) {
+  if (!ready) return tell(ready.error());
+  if (!*ready) return tell(named(failure(Code::kUnavailable, "the model is not ready there")));
+  get_.ask(path_of(options_), timeout_, [this](Result<Get::Answer> answer) { heard_metadata(std::move(answer)); });
+}
+
+void RestQuestions::heard_metadata(Result<Get::Answer> answer) {
+  Status status = !answer                 ? answer.error()
+                  : answer->status != 200 ? error_of(answer->status, answer->body, {})
+                                          : read_rest_metadata(answer->body, spec_);
+  if (!status.ok()) return tell(named(std::move(status)));
+  get_.ask(path_of(options_) + "/config", timeout_,
+           [this](Result<Get::Answer> config) { heard_config(std::move(config)); });
+}
+
+// A server without configurations says all in its metadata: shapes are whole then.
+void RestQuestions::heard_config(Result<Get::Answer> answer) {
+  if (!answer) return tell(named(answer.error()));
+  Status status = answer->status == 200 ? read_rest_config(answer->body, spec_) : Status();
+  if (status.ok() && spec_.decoupled)
+    status = failure(Code::kInternal, "the model may answer any number of times, which needs kind oip-grpc");
+  if (!status.ok()) return tell(named(std::move(status)));
+  tell(std::move(spec_));
+}
+
+class OipRest final : public Kind {
+ public:
+  net::ClientConn::Http http() const override { return net::ClientConn::Http::k1; }
+  std::unique_ptr<Attempt> make_attempt(const Asked& asked, Attempt::Receiver& receiver) const override {
+    return std::make_unique<RestAttempt>(asked, receiver);
+  }
+  std::unique_ptr<Questions> make_questions(net::Shard& shard, OriginConn& conn,
+                                            const Options& options) const override {
+    return std::make_unique<RestQuestions>(shard, conn, options);
+  }
+  Status fits(const msg::Call& call, const msg::ModelSpec& spec) const override { return sched::rows_fit(call, spec); }
+};
+
+}  // namespace
+
+std::shared_ptr<const Kind> make_oip_rest() { return std::make_shared<OipRest>(); }
+
+}  // namespace weir::forward

@@ -1,0 +1,274 @@
+#include "engines/forward/oip/rest_message.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <utility>
+
+#include "base/encoding.h"
+#include "engines/forward/oip/message.h"
+#include "marshal/field_reader.h"
+#include "marshal/json_tensor.h"
+
+namespace weir::forward {
+namespace {
+
+using base::Bytes;
+using base::Code;
+using base::failure;
+using base::Status;
+using marshal::FieldReader;
+using marshal::JsonCursor;
+using JsonKind = JsonCursor::Kind;
+
+constexpr size_t kLongestWord = 1024;
+
+Status nonsense(std::string text) { return failure(Code::kInternal, std::move(text)); }
+
+void write_value(std::string& out, const msg::ParamValue& value) {
+  if (auto* text = std::get_if<std::string>(&value)) return marshal::write_string(out, *text);
+  if (auto* whole = std::get_if<int64_t>(&value)) return marshal::write_number(out, *whole);
+  if (auto* whole = std::get_if<uint64_t>(&value)) return marshal::write_number(out, *whole);
+  if (auto* real = std::get_if<double>(&value)) return marshal::write_number(out, *real);
+  out += std::get<bool>(value) ? "true" : "false";
+}
+
+// Without its end: {"name":…,"datatype":…,"shape":[…]}
+void write_tensor_head(std::string& out, const msg::Tensor& tensor) {
+  out += "{\"name\":";
+  marshal::write_string(out, tensor.name);
+  (out += ",\"datatype\":\"") += msg::name(tensor.dtype);
+  (out += "\",\"shape\":") += tensor.shape.text();
+}
+
+// The fields of a tensor in an answer or of a signature.
+struct TensorFields {
+  std::string name, datatype;
+  msg::Shape shape;
+  bool optional = false;
+  std::optional<uint64_t> binary_size;
+  std::string_view data;  // its JSON, or nothing
+};
+
+class TensorReader {
+ public:
+  TensorReader(JsonCursor& json, FieldReader& fields) : json_(json), fields_(fields) {}
+
+  bool read(TensorFields& out) {
+    return json_.object([&](std::string_view key) {
+      if (key == "name") return fields_.text("name", kLongestWord, out.name);
+      if (key == "datatype") return fields_.text("datatype", 64, out.datatype);
+      if (key == "shape") return shape(out.shape);
+      if (key == "optional") return fields_.flag("optional", out.optional);
+      if (key == "parameters") return fields_.none() || parameters(out);
+      if (key != "data") return json_.skip();
+      const size_t from = json_.at();
+      if (!json_.skip()) return false;
+      out.data = json_.since(from);
+      return true;
+    });
+  }
+
+ private:
+  bool shape(msg::Shape& out) {
+    if (fields_.none()) return true;
+    return json_.array([&] {
+      int64_t dim = 0;
+      if (!fields_.whole("shape", -1, INT64_MAX, dim)) return false;
+      return out.push(dim) || fields_.refuse("shape", "more than 16 dimensions");
+    });
+  }
+  bool parameters(TensorFields& out) {
+    return json_.object([&](std::string_view key) {
+      if (key == "binary_data_size") return fields_.whole("binary_data_size", 0, INT64_MAX, out.binary_size);
+      return json_.skip();
+    });
+  }
+
+  JsonCursor& json_;
+  FieldReader& fields_;
+};
+
+class RestAnswer {
+ public:
+  RestAnswer(const Bytes& body, size_t header, base::SlabSource& slabs)
+      : body_(body), json_(body.view().substr(0, header)), fields_(json_), slabs_(slabs), at_(header) {}
+
+  base::Result<msg::Outputs> read() {
+    const bool ok = json_.object([&](std::string_view key) {
+      if (key == "parameters") return fields_.none() || parameters();
+      return key == "outputs" ? fields_.none() || outputs() : json_.skip();
+    }) && json_.finish();
+    if (!status_.ok()) return status_;
+    if (!ok) return nonsense("its answer: " + fields_.error().text);
+    if (at_ != body_.size()) return nonsense("its answer has bytes behind those of its outputs");
+    return std::move(out_);
+  }
+
+ private:
+  bool outputs() {
+    return json_.array([&] {
+      if (out_.tensors.size() == kMostTensors) return fields_.refuse("outputs", "more than 256");
+      TensorFields fields;
+      if (!TensorReader(json_, fields_).read(fields)) return false;
+      status_ = place(fields);
+      return status_.ok();
+    });
+  }
+
+  Status place(const TensorFields& fields) {
+    msg::Tensor& tensor = out_.tensors.emplace_back();
+    tensor.name = base::presentable(fields.name, kLongestWord);
+    tensor.dtype = msg::dtype_from_name(fields.datatype);
+    tensor.shape = fields.shape;
+    const std::string where = "output '" + base::presentable(fields.name, 64) + "'";
+    if (tensor.dtype == msg::DType::kInvalid)
+      return nonsense(where + " has unknown datatype '" + base::presentable(fields.datatype, 64) + "'");
+    if (!fields.binary_size) {
+      if (fields.data.empty()) return nonsense(where + " has no data");
+      JsonCursor json(fields.data);
+      Status status = marshal::read_data(json, tensor, slabs_);
+      return status.ok() ? status : nonsense(status.text);
+    }
+    if (!fields.data.empty()) return nonsense(where + " has data and binary_data_size");
+    if (*fields.binary_size > body_.size() - at_) return nonsense(where + " has more bytes than the answer");
+    tensor.data = body_.slice(at_, size_t(*fields.binary_size));
+    at_ += size_t(*fields.binary_size);
+    return {};
+  }
+
+  bool parameters() {
+    return json_.object([&](std::string_view key) {
+      if (out_.parameters.size() == kMostParameters) return fields_.refuse("parameters", "more than 256");
+      const std::string name = base::presentable(key, kLongestWord);
+      auto add = [&](msg::ParamValue value) { return out_.parameters.emplace_back(name, std::move(value)), true; };
+      if (json_.peek() == JsonKind::kString) {
+        std::string text;
+        return json_.string(text) && add(base::presentable(text, kLongestWord));
+      }
+      if (json_.peek() == JsonKind::kBool) {
+        bool flag = false;
+        return json_.boolean(flag) && add(flag);
+      }
+      if (!json_.at_number()) return json_.skip();
+      marshal::JsonNumber number;
+      int64_t whole = 0;
+      double real = 0;
+      if (!json_.number(number)) return false;
+      if (number.integral && number.to(whole)) return add(whole);
+      return number.to(real) ? add(real) : fields_.refuse("parameters", "a number out of range");
+    });
+  }
+
+  const Bytes& body_;
+  JsonCursor json_;
+  FieldReader fields_;
+  base::SlabSource& slabs_;
+  size_t at_;  // of the next output's bytes
+  msg::Outputs out_;
+  Status status_;
+};
+
+bool read_tensors(JsonCursor& json, FieldReader& fields, std::vector<msg::TensorSpec>& out, Status& status) {
+  return fields.none() || json.array([&] {
+    if (out.size() == kMostTensors) return fields.refuse("tensors", "more than 256 inputs or outputs");
+    TensorFields read;
+    if (!TensorReader(json, fields).read(read)) return false;
+    auto& tensor = out.emplace_back();
+    tensor.name = base::presentable(read.name, kLongestWord);
+    tensor.dtype = msg::dtype_from_name(read.datatype);
+    tensor.shape = read.shape;
+    if (tensor.name.empty() || tensor.dtype == msg::DType::kInvalid)
+      status = nonsense("tensor '" + tensor.name + "' has datatype '" + base::presentable(read.datatype, 64) + "'");
+    return status.ok();
+  });
+}
+
+}  // namespace
+
+RestRequest write_rest_request(const msg::Call& call) {
+  std::string out = "{";
+  if (!call.id.empty()) marshal::write_string(out += "\"id\":", call.id), out += ',';
+  out += "\"parameters\":{\"binary_data_output\":true";
+  for (const auto& [name, value] : call.parameters) {
+    if (name == "binary_data_output") continue;
+    marshal::write_string(out += ',', name);
+    write_value(out += ':', value);
+  }
+  out += "},\"inputs\":[";
+  for (const auto& tensor : call.inputs) {
+    if (out.back() != '[') out += ',';
+    write_tensor_head(out, tensor);
+    out += ",\"parameters\":{\"binary_data_size\":" + std::to_string(tensor.data.size()) + "}}";
+  }
+  out += ']';
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    out += i == 0 ? ",\"outputs\":[{\"name\":" : ",{\"name\":";
+    marshal::write_string(out, call.outputs[i]);
+    out += '}';
+  }
+  if (!call.outputs.empty()) out += ']';
+  out += '}';
+  RestRequest request;
+  request.header = out.size();
+  request.body.push_back(Bytes::adopt(std::move(out)));
+  for (const auto& tensor : call.inputs)
+    if (tensor.data.size() > 0) request.body.push_back(tensor.data);
+  return request;
+}
+
+base::Result<msg::Outputs> read_rest_answer(const Bytes& body, std::string_view header, base::SlabSource& slabs) {
+  size_t length = body.size();
+  if (!header.empty()) {
+    auto [end, error] = std::from_chars(header.data(), header.data() + header.size(), length);
+    if (error != std::errc() || end != header.data() + header.size() || length > body.size())
+      return nonsense("its Inference-Header-Content-Length is '" + base::presentable(header, 32) + "'");
+  }
+  if (length > kMostJson)
+    return nonsense("its answer has " + std::to_string(length) +
+                    " bytes of JSON: tensors of that size need the binary tensor data extension, or kind oip-grpc");
+  return RestAnswer(body, length, slabs).read();
+}
+
+Status read_rest_metadata(std::string_view text, msg::ModelSpec& spec) {
+  spec.inputs.clear(), spec.outputs.clear();
+  JsonCursor json(text);
+  FieldReader fields(json);
+  Status status;
+  const bool ok = json.object([&](std::string_view key) {
+    if (key == "platform") return fields.text("platform", kLongestWord, spec.platform);
+    if (key == "inputs") return read_tensors(json, fields, spec.inputs, status);
+    return key == "outputs" ? read_tensors(json, fields, spec.outputs, status) : json.skip();
+  }) && json.finish();
+  if (!status.ok()) return status;
+  if (!ok) return nonsense("its metadata: " + fields.error().text);
+  spec.platform = base::presentable(spec.platform, kLongestWord);
+  spec.any_tensors = spec.inputs.empty() && spec.outputs.empty();
+  return {};
+}
+
+Status read_rest_config(std::string_view text, msg::ModelSpec& spec) {
+  JsonCursor json(text);
+  FieldReader fields(json);
+  uint32_t max_batch = 0;
+  auto input = [&] {
+    TensorFields read;
+    if (!TensorReader(json, fields).read(read)) return false;
+    for (auto& declared : spec.inputs)
+      if (declared.name == read.name) declared.optional = read.optional;
+    return true;
+  };
+  const bool ok = json.object([&](std::string_view key) {
+    if (key == "max_batch_size") return fields.whole("max_batch_size", 0, 65536, max_batch);
+    if (key == "input") return fields.none() || json.array(input);
+    if (key != "model_transaction_policy") return json.skip();
+    return fields.none() || json.object([&](std::string_view member) {
+      return member == "decoupled" ? fields.flag("decoupled", spec.decoupled) : json.skip();
+    });
+  }) && json.finish();
+  if (!ok) return nonsense("its configuration: " + fields.error().text);
+  spec.max_batch = max_batch;
+  return take_batch(spec);
+}
+
+}  // namespace weir::forward

@@ -1,0 +1,67 @@
+#include "engines/forward/refusal.h"
+
+#include <string>
+#include <utility>
+
+#include "base/encoding.h"
+#include "marshal/field_reader.h"
+
+namespace weir::forward {
+namespace {
+
+using base::Code;
+using base::failure;
+using base::Status;
+using marshal::FieldReader;
+using marshal::JsonCursor;
+
+constexpr size_t kLongestRefusal = 1000;  // bytes of it that are shown
+
+// The words of an error's body, or nothing.
+std::string words_of(std::string_view body) {
+  std::string text;
+  JsonCursor json(body);
+  FieldReader fields(json);
+  auto words = [&](std::string_view name) {
+    if ((name == "message" || name == "detail" || name == "error") && json.peek() == JsonCursor::Kind::kString)
+      return fields.text(name, SIZE_MAX, text);
+    return json.skip();
+  };
+  const bool ok = json.peek() == JsonCursor::Kind::kObject && json.object([&](std::string_view name) {
+    return name == "error" && json.peek() == JsonCursor::Kind::kObject ? json.object(words) : words(name);
+  });
+  return base::presentable(ok ? std::string_view(text) : std::string_view(), kLongestRefusal);
+}
+
+}  // namespace
+
+Code code_of_status(int status) {
+  switch (status) {
+    case 400:
+    case 413:
+    case 422: return Code::kInvalidArgument;
+    case 401: return Code::kUnauthenticated;
+    case 403: return Code::kPermissionDenied;
+    case 404: return Code::kNotFound;
+    case 408:
+    case 504: return Code::kDeadlineExceeded;
+    case 429: return Code::kResourceExhausted;
+    case 501: return Code::kUnimplemented;
+    case 502:
+    case 503: return Code::kUnavailable;
+    default: return Code::kInternal;
+  }
+}
+
+Status error_of(int status, std::string_view body, std::string_view retry_after) {
+  std::string text = "it answered with HTTP status " + std::to_string(status);
+  if (const std::string words = words_of(body); !words.empty()) text += ": " + words;
+  if (!retry_after.empty()) text += " (retry after " + base::presentable(retry_after, 32) + ")";
+  const Code code = code_of_status(status);
+  if (code == Code::kResourceExhausted || code == Code::kUnavailable) return base::try_again(code, std::move(text));
+  return failure(code, std::move(text));
+}
+
+bool is_refusal(int status) { return status == 429 || (status >= 502 && status <= 504); }
+
+}  // namespace weir::forward

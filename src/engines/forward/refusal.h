@@ -1,0 +1,19 @@
+// Answers over HTTP that are errors, in whatever form a server writes them. Pure; any thread.
+#pragma once
+
+#include <string_view>
+
+#include "base/status.h"
+
+namespace weir::forward {
+
+base::Code code_of_status(int status);
+
+// The error of an answer with that status; `body` may be OpenAI's {"error": {"message": …}}, {"message": …}, FastAPI's
+// {"detail": …}, the Open Inference Protocol's {"error": …}, or anything. `retry_after`: the answer's field, or empty.
+base::Status error_of(int status, std::string_view body, std::string_view retry_after);
+
+// The request was refused before anything was done for it, so that another origin may take it.
+bool is_refusal(int status);
+
+}  // namespace weir::forward
