@@ -153,6 +153,24 @@ class PythonModels(harness.GrpcCase):
             self.assertIn(text, answer.json()['error'])
         self.assertEqual([2], self.outputs(self.ask('completed', [1]))['SUM'])
 
+    def total(self, n, how):
+        return self.infer('summing', tensor('N', 'INT32', [1], [n]), tensor('HOW', 'BYTES', [1], [how]))
+
+    def test_a_model_makes_requests_to_decoupled_models(self):
+        for n in (0, 1, 5, 100):  # more than are under way at once
+            self.assertEqual({'SUM': [sum(range(n))], 'ANSWERS': [n]}, self.outputs(self.total(n, 'all')))
+            self.assertEqual({'SUM': [2 * sum(range(n))], 'ANSWERS': [2 * n]}, self.outputs(self.total(n, 'both')))
+        self.assertEqual({'SUM': [14], 'ANSWERS': [1]}, self.outputs(self.total(7, 'once')), 'a model that answers once')
+        for n, text in ((-1, 'it went wrong'), (13, 'thirteen is no number to count to')):
+            answer = self.total(n, 'all')
+            self.assertEqual((500, True), (answer.status, text in answer.json()['error']), answer.body)
+
+    def test_answers_that_a_model_does_not_read_are_not_made(self):
+        for _ in range(20):
+            self.assertEqual({'SUM': [3], 'ANSWERS': [3]}, self.outputs(self.total(1_000_000, 'some')))
+            self.assertEqual({'SUM': [0], 'ANSWERS': [0]}, self.outputs(self.total(1_000_000, 'never')))
+        self.assertEqual([0, 1], [self.number(a) for a in self.count(2)])
+
     def count(self, n):
         request = oip.ModelInferRequest(model_name='counting')
         request.inputs.add(name='N', datatype='INT32', shape=[1])
@@ -269,7 +287,7 @@ class TheEnd(harness.Case):
 
     def test_processes_end_with_the_server_however_it_ends(self):
         pids = self.processes()
-        self.assertEqual(5, len(pids))
+        self.assertEqual(6, len(pids))
         self.assertEqual(0, self.server.stop())
         self.assertTrue(self.server.output().count('plain says goodbye'))
         self.assertFalse([p for p in pids if os.path.exists(f'/proc/{p}')])

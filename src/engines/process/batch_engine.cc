@@ -69,10 +69,9 @@ base::Result<std::vector<Answer>> BatchEngine::wait(const sched::Batch& batch) {
     auto handled = host_->handle(**message);
     if (!handled) return handled.error();
     if (*handled) continue;
-    if ((*message)->type == Type::kExec) {
-      if (Status s = nested_.begin(**message); !s.ok()) return s;
-      continue;
-    }
+    handled = nested_.handle(**message);
+    if (!handled) return handled.error();
+    if (*handled) continue;
     return read(**message);
   }
 }

@@ -237,7 +237,9 @@ Status Decoupled::take(const Message& message) {
     return {};
   }
   if (message.type == Type::kAnswer) return take_answer(message);
-  if (message.type == Type::kExec) return nested_.begin(message);
+  auto nested = nested_.handle(message);
+  if (!nested) return nested.error();
+  if (*nested) return {};
   return failure(Code::kInternal, "the process of model '" + spec().name + "' sent what nobody has asked for");
 }
 

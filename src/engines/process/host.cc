@@ -261,16 +261,16 @@ base::Result<ChildCall> Host::read_call(const Message& message) {
   return call;
 }
 
-Status Host::send_reply(uint64_t number, const msg::Outputs& outputs, const Status& error) {
+Status Host::send_reply(uint64_t number, AnswerKind kind, const msg::Outputs& outputs, const Status& error) {
   Writer out;
   out.put(uint32_t(1));
   out.put(number);
-  out.put(uint8_t(error.ok() ? AnswerKind::kTensors : AnswerKind::kError));
+  out.put(uint8_t(error.ok() ? kind : AnswerKind::kError));
   uint64_t at = 0;
   if (!error.ok()) {
     out.put(uint32_t(error.code));
     out.put_string(error.text);
-  } else {
+  } else if (kind != AnswerKind::kEnd) {
     out.put_parameters(outputs.parameters);
     out.put(uint32_t(outputs.tensors.size()));
     for (const auto& tensor : outputs.tensors) {

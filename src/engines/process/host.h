@@ -73,8 +73,9 @@ class Host {
   base::Result<std::vector<Answer>> read_answers(const Message& message, size_t most);
   // The document of kExec. INTERNAL for what a child may not say.
   base::Result<ChildCall> read_call(const Message& message);
-  // Answers kExec: with the outputs, or with the error that is not OK. Errors: RESOURCE_EXHAUSTED; UNAVAILABLE.
-  base::Status send_reply(uint64_t number, const msg::Outputs& outputs, const base::Status& error);
+  // Answers kExec: with the outputs, where `kind` has any, or with the error that is not OK. Errors:
+  // RESOURCE_EXHAUSTED; UNAVAILABLE.
+  base::Status send_reply(uint64_t number, AnswerKind kind, const msg::Outputs& outputs, const base::Status& error);
   // The inputs of the last run are still in use: the next run gets another region.
   void note_flags(const Message& message) { kept_ = kept_ || (message.flags & kKept) != 0; }
 

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -13,40 +14,71 @@ namespace weir::process {
 namespace {
 
 using base::Code;
+using base::failure;
 using base::Status;
 
 constexpr size_t kMostNested = 256;  // at once
 
 }  // namespace
 
+base::Result<bool> Nested::handle(const Message& message) {
+  Status status;
+  switch (message.type) {
+    case Type::kExec: status = begin(message); break;
+    case Type::kTook:
+    case Type::kForget: status = took(message); break;
+    default: return false;
+  }
+  if (!status.ok()) return status;
+  return true;
+}
+
+// A call that is over may be spoken of for a while: the child does not know yet.
+Status Nested::took(const Message& message) {
+  auto open = std::find_if(open_.begin(), open_.end(), [&](const Open& o) { return o.number == message.number; });
+  if (open == open_.end()) return {};
+  if (message.type == Type::kForget) {
+    open->forgotten = true;
+    open->call.cancelled.store(true, std::memory_order_release);
+  } else {
+    if (message.size > open->ahead) return failure(Code::kInternal, "a model has read answers that it was not given");
+    open->ahead -= message.size;
+    open->call.credit.fetch_add(int32_t(message.size), std::memory_order_acq_rel);
+  }
+  open->target.inbox->poke();
+  return {};
+}
+
 Status Nested::begin(const Message& message) {
   auto read = host_.read_call(message);
   if (!read) return std::move(read).error();
   if (Status s = host_.child().send({.type = Type::kTaken}); !s.ok()) return s;
   auto& open = open_.emplace_back();
-  open.number = message.number;
+  open.number = message.number, open.many = (message.flags & kMany) != 0;
   open.call.model = std::move(read->model), open.call.version = std::move(read->version);
   open.call.id = std::move(read->id), open.call.parameters = std::move(read->parameters);
   open.call.outputs = std::move(read->outputs), open.call.inputs = std::move(read->inputs);
   Status status = lend(open);
   if (status.ok()) return {};
+  Status sent = reply(open, {msg::Failed{std::move(status)}});
   open_.pop_back();
-  return reply(message.number, {msg::Failed{std::move(status)}});
+  return sent;
 }
 
 Status Nested::lend(Open& open) {
-  if (!find_) return base::failure(Code::kUnimplemented, "models cannot make requests here");
+  if (!find_) return failure(Code::kUnimplemented, "models cannot make requests here");
   if (open_.size() > kMostNested)
-    return base::failure(Code::kResourceExhausted,
-                         "a model makes " + std::to_string(kMostNested) + " requests at once at most");
+    return failure(Code::kResourceExhausted,
+                   "a model makes " + std::to_string(kMostNested) + " requests at once at most");
   auto found = find_(open.call.model, open.call.version);
   if (!found) return std::move(found).error();
   open.target = std::move(*found);
   const auto& spec = *open.target.spec;
-  if (spec.text || spec.decoupled)
-    return base::failure(Code::kUnimplemented, "model '" + spec.name + "' is " + (spec.text ? "of text" : "decoupled") +
-                                                   ": models make requests to models of tensors that answer once");
+  if (spec.text || (spec.decoupled && !open.many))
+    return failure(Code::kUnimplemented, "model '" + spec.name + "' is " + (spec.text ? "of text" : "decoupled") +
+                                             ": models make requests to models of tensors that answer once");
   if (Status s = marshal::check_call(spec, open.call); !s.ok()) return s;
+  if (open.many) open.call.credit.store(int32_t(kWindow), std::memory_order_relaxed);
   open.call.home = this;
   open.call.times.received = open.call.times.queued = base::steady_now();
   return base::attempt("a model's request", [&] { open.target.inbox->put(&open.call); });
@@ -75,22 +107,26 @@ std::vector<msg::Mail> Nested::take() {
 Status Nested::answer() {
   Status first;
   for (auto& mail : take()) {
-    if (!mail.event.last()) continue;
     auto open = open_.begin();
     while (&open->call != mail.call) ++open;
-    const uint64_t number = open->number;
-    open_.erase(open);
-    Status status = first.ok() ? reply(number, std::move(mail.event)) : Status();
-    if (first.ok()) first = std::move(status);
+    const bool last = mail.event.last();
+    if (first.ok() && !open->forgotten && (last || open->many)) first = reply(*open, std::move(mail.event));
+    if (last) open_.erase(open);
   }
   return first;
 }
 
-Status Nested::reply(uint64_t number, msg::Event&& event) {
-  auto* outputs = std::get_if<msg::Outputs>(&event.what);
+Status Nested::reply(Open& open, msg::Event&& event) {
+  auto kind = AnswerKind::kTensors;
+  if (auto* outputs = std::get_if<msg::Outputs>(&event.what)) {
+    if (open.many && outputs->final)
+      kind = outputs->tensors.empty() ? AnswerKind::kEnd : AnswerKind::kTensorsAndEnd;
+    else
+      ++open.ahead;
+    return host_.send_reply(open.number, kind, *outputs, {});
+  }
   auto* failed = std::get_if<msg::Failed>(&event.what);
-  if (outputs) return host_.send_reply(number, *outputs, {});
-  return host_.send_reply(number, {}, failed ? failed->status : base::failure(Code::kInternal, "no answer"));
+  return host_.send_reply(open.number, kind, {}, failed ? failed->status : failure(Code::kInternal, "no answer"));
 }
 
 void Nested::cancel() {

@@ -1,8 +1,9 @@
 // Nested: the requests that a model makes to other models while it runs (Triton's BLS). Each is a Call of its own,
 // which goes to the other model's Inbox as a pipeline's do; its answer goes to the child in a region of its own.
 //
-// They are nobody's in particular: limits of clients and the models of a key do not hold for them. Models of text and
-// decoupled models are refused. Used by the thread that talks to the child; events come from any thread.
+// They are nobody's in particular: limits of clients and the models of a key do not hold for them. Models of text are
+// refused, and decoupled models where the child takes one answer. Others are kWindow answers ahead of it at most. Used
+// by the thread that talks to the child; events come from any thread.
 #pragma once
 
 #include <condition_variable>
@@ -23,8 +24,9 @@ class Nested final : private msg::Home {
   Nested(FindModel find, Host& host, int wake) : find_(std::move(find)), host_(host), wake_(wake) {}
   ~Nested() { cancel(); }
 
-  // Takes kExec. A request that cannot be made is answered at once. Errors: the child's fault.
-  base::Status begin(const Message& message);
+  // Takes kExec, kTook and kForget; false for others. A request that cannot be made is answered at once. Errors: the
+  // child's fault.
+  base::Result<bool> handle(const Message& message);
   // Sends the answers that have come.
   base::Status answer();
   bool some() const { return !open_.empty(); }
@@ -35,10 +37,15 @@ class Nested final : private msg::Home {
   struct Open {
     msg::Call call;
     uint64_t number = 0;
+    bool many = false;       // the child takes any number of answers
+    bool forgotten = false;  // and no more
+    uint64_t ahead = 0;      // answers that it has not read
     Target target;
   };
+  base::Status begin(const Message& message);
+  base::Status took(const Message& message);
   base::Status lend(Open& open);
-  base::Status reply(uint64_t number, msg::Event&& event);
+  base::Status reply(Open& open, msg::Event&& event);
   void post(std::vector<msg::Mail>& burst) override;
   void post_here(msg::Mail&& mail) override;
   std::vector<msg::Mail> take();

@@ -44,7 +44,7 @@ enum class Type : uint32_t {
   kTaken = 7,         // the output region is the child's again, after kAnswer
   kCredit = 8,        // number: the call; size: how many more answers the child may send to it
   kReplyRegion = 9,  // size; with a descriptor: the tensors of the next kExecuted, to keep for as long as they are used
-  kExecuted = 10,    // number: that of kExec; answers, of one, in the reply region
+  kExecuted = 10,    // number: that of kExec; answers, of one, in the reply region. With kMany others follow kTensors
   // To the server.
   kReady = 33,     // a ready
   kFailed = 34,    // the text says why the model was not loaded
@@ -52,11 +52,16 @@ enum class Type : uint32_t {
   kGrow = 36,      // the child needs an output region of `size` bytes; kOutputRegion follows
   kReturned = 37,  // number: that of kRun. Of a decoupled model: it takes the next one
   kExec = 39,      // number: the child's own; a call to another model, in the output region until kTaken
+  kTook = 40,      // number: that of kExec with kMany; size: how many of its answers the child has read
+  kForget = 41,    // number: the same; the child reads no more of its answers
   kAnswer = 38,    // answers: one, of a decoupled model. The output region is the server's until kTaken
 };
 
 // Flags of kAnswers and kReturned.
 inline constexpr uint32_t kKept = 1;  // the model still uses the inputs: the server is to send another input region
+
+// Flags of kExec.
+inline constexpr uint32_t kMany = 2;  // the other model may answer any number of times
 
 enum class AnswerKind : uint8_t {
   kError = 0,
@@ -65,7 +70,8 @@ enum class AnswerKind : uint8_t {
   kTensorsAndEnd = 3  // the same, with the last one
 };
 
-// Answers that a child may send to one call of a decoupled model before it gets kCredit.
+// Answers that a child may send to one call of a decoupled model before it gets kCredit, and that it gets to a call of
+// its own before it has sent kTook.
 inline constexpr uint32_t kWindow = 16;
 
 struct Message {

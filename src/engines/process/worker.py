@@ -373,19 +373,45 @@ class InferenceRequest:
             raise TritonModelException('requests are not scheduled again: release flags must be RELEASE_ALL')
 
     def exec(self, decoupled=False):
-        return worker.wait_for(self._ask(decoupled))
+        return Responses(worker.ask(self, MANY)) if decoupled else worker.wait_for(worker.ask(self))
 
     def async_exec(self, decoupled=False):
-        return self._answer(self._ask(decoupled))  # it is on its way before anybody waits
+        if decoupled:
+            return self._responses(Responses(worker.ask(self, MANY)))
+        return self._answer(worker.ask(self))  # it is on its way before anybody waits
+
+    @staticmethod
+    async def _responses(responses):
+        return responses
 
     @staticmethod
     async def _answer(number):
         return await asyncio.get_running_loop().run_in_executor(None, worker.wait_for, number)
 
-    def _ask(self, decoupled):
-        if decoupled:
-            raise TritonModelException('requests of a model to decoupled models are not served')
-        return worker.ask(self)
+
+class Responses:
+    """The answers to a request of the model's, as they come. Those that nobody reads any more are not made."""
+
+    def __init__(self, number):
+        self._number, self._over = number, False
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self._over:
+            raise StopIteration
+        response, self._over = worker.next_reply(self._number)
+        if not self._over:
+            worker.send(TOOK, number=self._number, size=1)
+        return response
+
+    def close(self):
+        if not self._over:
+            self._over = True
+            worker.forget(self._number)
+
+    __del__ = close
 
 
 pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START, pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 1, 2
@@ -398,9 +424,10 @@ sys.modules['triton_python_backend_utils'] = sys.modules['c_python_backend_utils
 
 MESSAGE = struct.Struct('<IIQQQ')
 INPUT_REGION, OUTPUT_REGION, LOAD, RUN, CANCEL, STOP, TAKEN, CREDIT, REPLY_REGION, EXECUTED = range(1, 11)
-READY, FAILED, ANSWERS, GROW, RETURNED, ANSWER, EXEC = range(33, 40)
+READY, FAILED, ANSWERS, GROW, RETURNED, ANSWER, EXEC, TOOK, FORGET = range(33, 42)
 ERROR, TENSORS, END, TENSORS_AND_END = range(4)
 KEPT = 1
+MANY = 2
 WINDOW = 16
 SEQUENCE = ('sequence_id', 'sequence_start', 'sequence_end', 'priority', 'timeout')  # parameters of the protocol
 
@@ -506,6 +533,7 @@ class Worker:
         self.input = self.output = self.inputs = None
         self.reply, self.replies, self.asked = None, {}, 0
         self.decoupled = False
+        self.kinds = {}  # of outputs, by name
         self.file = self.instance = ''
 
     # messages
@@ -522,7 +550,9 @@ class Worker:
             message = MESSAGE.unpack(data)
             if message[0] == EXECUTED:
                 with self.changed:
-                    self.replies[message[2]] = self.reply[message[3]:message[3] + message[4]], np.frombuffer(self.reply, np.uint8)
+                    if message[2] in self.replies:
+                        document = self.reply[message[3]:message[3] + message[4]]
+                        self.replies[message[2]].append((document, np.frombuffer(self.reply, np.uint8)))
                     self.changed.notify_all()
             if message[0] not in (INPUT_REGION, OUTPUT_REGION, REPLY_REGION):
                 return message
@@ -602,11 +632,20 @@ class Worker:
                 continue
             parts.append(struct.pack('<QB', number, kind))
             parts.append(pack_list([pack_text(str(k)) + pack_value(v) for k, v in response._parameters.items()]))
-            tensors = [t for t in response._tensors if not wanted or t._name in wanted]
+            tensors = [self.as_configured(t) for t in response._tensors if not wanted or t._name in wanted]
             described, more, at = self.lay_out_tensors(tensors, at)
             parts.append(described)
             data += more
         return b''.join(parts), data, at
+
+    def as_configured(self, tensor):
+        """Whole numbers in the output's own type, where that has all of them: numpy's own is INT64 (np.array([0]))."""
+        kind, array = self.kinds.get(tensor._name), tensor._array
+        if kind in (None, tensor._number, BF16) or array is None or array.dtype.kind not in 'iu' or NUMPY[kind].kind not in 'iu':
+            return tensor
+        cast = array.astype(NUMPY[kind])
+        same = np.array_equal(cast.astype(array.dtype), array) and np.array_equal(cast < 0, array < 0)
+        return Tensor(tensor._name, cast) if same else tensor
 
     @staticmethod
     def lay_out_tensors(tensors, at):
@@ -658,7 +697,7 @@ class Worker:
 
     # requests to other models
 
-    def ask(self, request):
+    def ask(self, request, flags=0):
         """Sends it; returns its number, for wait_for()."""
         model = request._model.decode() if isinstance(request._model, bytes) else str(request._model)
         parts = [pack_text(model), pack_text(request._version), pack_text(request._id),
@@ -669,21 +708,36 @@ class Worker:
             self.asked += 1
             number = self.asked
             self.taken = False
-            self.send(EXEC, number=number, **self.write_document(b''.join(parts) + tensors, data, end))
+            self.replies[number] = collections.deque()
+            self.send(EXEC, flags, number, **self.write_document(b''.join(parts) + tensors, data, end))
             self.pump(lambda: self.taken)
         return number
 
     def wait_for(self, number):
-        self.pump(lambda: number in self.replies)
-        document, region = self.replies.pop(number)
+        response, _ = self.next_reply(number)
+        self.replies.pop(number, None)
+        return response
+
+    def next_reply(self, number):
+        """The next answer to a request, and whether no other follows; the end is an answer without tensors."""
+        self.pump(lambda: self.replies[number])
+        document, region = self.replies[number].popleft()
         d = Document(document)
         _, _, kind = d.unpack('<IQB')
+        if kind != TENSORS:
+            del self.replies[number]
+        if kind == END:
+            return InferenceResponse(), True
         if kind == ERROR:
             code = d.number()
             return InferenceResponse(error=TritonError(d.text(), TritonError.GRPC.index(code) if code in TritonError.GRPC
-                                                       else TritonError.INTERNAL))
+                                                       else TritonError.INTERNAL)), True
         parameters = d.parameters()
-        return InferenceResponse([d.tensor(region) for _ in range(d.number())], parameters=parameters)
+        return InferenceResponse([d.tensor(region) for _ in range(d.number())], parameters=parameters), kind != TENSORS
+
+    def forget(self, number):
+        if self.replies.pop(number, None) is not None:
+            self.send(FORGET, number=number)
 
     def pump(self, done):
         """Waits until it is so: for the reading thread, or as the one who reads."""
@@ -733,6 +787,7 @@ class Worker:
         model_class = self.import_model()
         config = self.complete(model_class, config)
         self.decoupled = using_decoupled_model_transaction_policy(config)
+        self.kinds = {t['name']: TYPES.index(t['data_type'].removeprefix('TYPE_')) for t in config['output']}
         self.model = model_class()
         if hasattr(self.model, 'initialize'):
             self.model.initialize({

@@ -62,9 +62,9 @@ Message receive_order() {
     if (Message message = receive(); message.type != Type::kOutputRegion) return message;
 }
 
-void send_document(Type type, uint64_t number, const Writer& document, size_t at) {
+void send_document(Type type, uint64_t number, const Writer& document, size_t at, uint32_t flags = 0) {
   std::memcpy(output.data + at, document.text().data(), document.text().size());
-  send_message({.type = type, .number = number, .offset = at, .size = document.text().size()});
+  send_message({.type = type, .flags = flags, .number = number, .offset = at, .size = document.text().size()});
 }
 
 struct Input {
@@ -140,9 +140,17 @@ void ask() {
   document.put(uint32_t(1));
   std::memset(output.data, 0, 4);
   put_tensor(document, {"x", msg::DType::kFp32, {1, what == "ask falsely" ? 2 : 1}, 0, 4});
-  send_document(Type::kExec, 5, document, 64);
+  const bool many = what.starts_with("ask for many");
+  send_document(Type::kExec, 5, document, 64, many ? kMany : 0);
   if (receive_order().type != Type::kTaken) ::_exit(10);
   if (what == "ask and exit") ::_exit(3);
+  if (what == "ask for many and lie") send_message({.type = Type::kTook, .number = 5, .size = 1});
+  if (what == "ask for many and forget") send_message({.type = Type::kForget, .number = 5});
+  if (many) {
+    send_message({.type = Type::kTook, .number = 17, .size = uint64_t(1) << 40});  // of a call that there is not
+    send_message({.type = Type::kForget, .number = 17});
+    return;
+  }
   Message message = receive_order();
   if (message.type != Type::kExecuted || message.number != 5) ::_exit(11);
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <thread>
+#include <utility>
 
 #include "process_lab.h"
 
@@ -21,13 +22,14 @@ struct Other final : msg::Inbox {
     for (auto& thread : threads) thread.join();
   }
   void put(msg::Call* call) override {
-    ++calls;
-    inside = call;
+    ++calls, over = false;
+    inside = call, credit = call->credit;
     if (answers) threads.emplace_back([this] { answer({msg::Outputs{{floats({1, 2}, {1, 2})}, {}, true}}); });
   }
   void poke() override {
     ++pokes;
-    if (inside->cancelled) answer({msg::Failed{base::failure(Code::kCancelled, "cancelled")}});
+    if (inside->cancelled && !std::exchange(over, true))
+      answer({msg::Failed{base::failure(Code::kCancelled, "cancelled")}});
   }
   void answer(msg::Event event) {
     std::vector<msg::Mail> burst;
@@ -35,9 +37,10 @@ struct Other final : msg::Inbox {
     inside->home->post(burst);
   }
   const bool answers;
+  bool over = false;  // a Call that was cancelled is answered once
   msg::ModelSpec spec;
   msg::Call* inside = nullptr;
-  int calls = 0, pokes = 0;
+  int calls = 0, pokes = 0, credit = 0;
   std::vector<std::thread> threads;
 };
 
@@ -60,6 +63,22 @@ TEST_F(ProcessTest, ARequestThatCannotBeMadeIsAnsweredWithTheCause) {
   model = engine("ask falsely");
   EXPECT_EQ(0u,
             outcome(*model).find("INTERNAL: the process of model 'm' sent a tensor 'x' of shape [1,2] with 4 bytes"));
+}
+
+TEST_F(ProcessTest, ManyAnswersComeAsFarAsTheChildHasRoomForThem) {
+  Other other(false);
+  other.spec.decoupled = true;
+  find = [&](std::string_view, std::string_view) -> base::Result<Target> {
+    return Target{nullptr, &other.spec, &other};
+  };
+  auto model = engine("ask for many and forget");
+  EXPECT_EQ("", outcome(*model));
+  EXPECT_EQ(int(kWindow), other.credit);
+  EXPECT_TRUE(other.over) << "it was cancelled";
+  model = engine("ask for many and lie");
+  EXPECT_EQ("INTERNAL: a model has read answers that it was not given", outcome(*model));
+  model = engine("ask");
+  EXPECT_EQ("", outcome(*model)) << "it is told that the other one is decoupled";
 }
 
 TEST_F(ProcessTest, RequestsOfAChildThatEndsAreOverBeforeItsCallsAre) {
