@@ -159,7 +159,7 @@ void Action::cancel() {
   if (!over_) fail(failure(Code::kCancelled, "cancelled by the client"));
 }
 
-bool Action::makes(const Node& node) const {
+bool Action::writes(const Node& node) const {
   return std::any_of(outputs_.begin(), outputs_.end(), [&](const auto& o) { return &o->node() == &node; });
 }
 

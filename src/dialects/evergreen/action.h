@@ -36,7 +36,7 @@ class Output {
   base::Status write(base::Bytes data, More more);
   base::Status child(std::string id, More more);
   base::Status end();  // an empty final fragment
-  // No more comes of it: the client sees it end, readers here hear `why`.
+  // Ends it early: the client sees an end, and actions that read it here fail with `why`.
   void break_off(const base::Status& why);
   Node& node() { return node_; }
   const Node& node() const { return node_; }
@@ -61,17 +61,18 @@ class Action : public CursorListener {
 
   // Claims the outputs, then begins.
   void start();
-  // Goes on as far as inputs, the engine and the client's appetite allow.
+  // Continues until it has to wait for an input, for the engine, or for the client to read.
   void run();
-  // Ends it, unless it is over: its outputs stay as far as they have come.
+  // Ends it, unless it is over. Its outputs keep what has been written.
   void cancel();
 
   bool over() const { return over_; }
-  // Runs, but only because of something that has to come from outside: fills in what.
+  // True if nothing works for it and it waits for an input; `missing` names the node.
   virtual bool waits(std::string& missing) const = 0;
-  bool makes(const Node& node) const;
+  // True if the node is one of the outputs.
+  bool writes(const Node& node) const;
   void on_news(Cursor&) final { run(); }
-  // Has its inputs, and has found the models busy.
+  // True if it has its inputs and waits until models work on fewer actions.
   bool wants_turn() const { return wants_turn_ && !over_; }
 
  protected:

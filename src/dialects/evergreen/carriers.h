@@ -1,16 +1,18 @@
-// The three ways in which a session travels. Each hangs an ExchangeListener on its Exchange that owns a Session.
+// The three carriers of a session: gRPC, lines of JSON, WebSocket. Each attaches an ExchangeListener, which owns a
+// Session, to its Exchange.
 #pragma once
 
 #include <memory>
 #include <vector>
 
+#include "base/env.h"
 #include "dialects/evergreen/state.h"
 #include "wire/router.h"
 #include "wire/rpc.h"
 
 namespace weir::evergreen {
 
-// The dialect keeps what was registered as long as it lives.
+// A registered service, which the dialect owns.
 class Entrance {
  public:
   virtual ~Entrance() = default;
@@ -18,6 +20,8 @@ class Entrance {
 using Entrances = std::vector<std::unique_ptr<Entrance>>;
 
 inline constexpr const char* kPath = "/evergreen/v2/session";
+// How soon a carrier tries again to give a message to a session that was full.
+inline constexpr base::Duration kFullPoll = std::chrono::milliseconds(20);
 
 // evergreen.v2.EvergreenService/StartSession.
 void add_grpc(EvergreenState& state, wire::RpcServer& rpcs, Entrances& entrances);
@@ -26,8 +30,9 @@ void add_grpc(EvergreenState& state, wire::RpcServer& rpcs, Entrances& entrances
 void add_ndjson(EvergreenState& state, wire::Router& router, Entrances& entrances);
 // GET kPath with an upgrade: a SessionMessage per WebSocket message, as JSON in text and as protobuf in binary ones.
 // Answers come in the form of the client's latest message (JSON before the first). A failure is a last text message as
-// above and then a close frame: 1007 for a message that is none, 1009 for one that is too large, 1008 for what breaks a
-// rule of the session, 1013 for what cannot be had now, 1011 for our own faults, 1001 when the server shuts down.
+// above and then a close frame: 1007 for a message that cannot be decoded, 1009 for one that is too large, 1008 for
+// what breaks a rule of the session, 1013 if the server is not able to serve it now (UNAVAILABLE, no memory), 1011 for
+// the server's own faults, 1001 when the server shuts down.
 void add_websocket(EvergreenState& state, wire::Router& router, Entrances& entrances);
 
 // {"error":{…}}, without a line end.

@@ -72,7 +72,7 @@ class Cancel final : public Instant {
       if (!node || !node->claimed())
         return base::failure(base::Code::kNotFound, "no action makes the node '" + in.id + "'");
       // One that is over needs no cancelling: the client may not have heard yet.
-      if (Action* action = session_.actions().maker(*node)) action->cancel();
+      if (Action* action = session_.actions().writer(*node)) action->cancel();
     }
     return {};
   }

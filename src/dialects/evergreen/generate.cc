@@ -103,10 +103,10 @@ class Generate final : public ModelAction {
         case Step::kWait: return {};
         case Step::kFailed: return cursor_->status();
         case Step::kChunk:
-          s = conversation_.chunk(cursor_->leaf(), cursor_->data(), *spec_);
+          s = conversation_.add_chunk(cursor_->leaf(), cursor_->data(), *spec_);
           if (conversation_.in_place()) keep_charged(cursor_->hold());
           break;
-        case Step::kLeafEnd: s = conversation_.leaf_end(*spec_); break;
+        case Step::kLeafEnd: s = conversation_.end_leaf(*spec_); break;
         case Step::kEnd: return may_begin() ? ask() : Status{};
       }
       if (!s.ok()) return s;

@@ -34,7 +34,7 @@ class JsonInput {
   void read(std::string_view text);
   void read(base::Bytes text);  // a long one is not copied
   bool busy() const { return sent_ != nullptr; }
-  // The carrier has gone: the session and the listener hear no more.
+  // The carrier has gone: neither the session nor the listener is called any more.
   void stop() { sent_ = nullptr; }
 
  private:

@@ -17,7 +17,7 @@ namespace {
 using base::Status;
 using wire::Exchange;
 
-constexpr size_t kKeptRoom = 64 << 10;  // the room for lines that stays when there are none
+constexpr size_t kIdleLineBytes = 64 << 10;  // bytes of held_ that an idle session keeps allocated
 
 class LineSession final : public wire::ExchangeListener, Carrier, JsonInput::Listener, JsonOutput::Listener {
  public:
@@ -57,7 +57,8 @@ class LineSession final : public wire::ExchangeListener, Carrier, JsonInput::Lis
   uint64_t held_for_answer() const override { return output_.held(); }
 
  private:
-  // Lines are taken as fast as the session wants them, and one at a time; meanwhile flow control holds the client.
+  // Reads one line after the other while the session has room. What is held meanwhile is not given back to flow
+  // control, so that the client stops sending.
   void read_lines() {
     size_t at = 0;
     while (!session_.over() && !input_.busy()) {
@@ -77,7 +78,7 @@ class LineSession final : public wire::ExchangeListener, Carrier, JsonInput::Lis
     }
     if (session_.over()) at = held_.size();
     held_.erase(0, at);
-    if (held_.empty() && held_.capacity() > kKeptRoom) {
+    if (held_.empty() && held_.capacity() > kIdleLineBytes) {
       held_ = std::string();
       charge_.give(charge_.used());
     }
@@ -128,7 +129,7 @@ class LineSession final : public wire::ExchangeListener, Carrier, JsonInput::Lis
   void wait() {
     if (timer_ != base::TimerId::kNone) return;
     base::Env& env = state_.bus.env();
-    timer_ = env.at(env.now() + std::chrono::milliseconds(20), [this] {
+    timer_ = env.at(env.now() + kFullPoll, [this] {
       timer_ = base::TimerId::kNone;
       wire::guarded(exchange_, [this] { read_lines(); });
     });
@@ -160,12 +161,12 @@ class LineSession final : public wire::ExchangeListener, Carrier, JsonInput::Lis
   Exchange& exchange_;
   std::string held_;  // lines that have not been read
   base::SteppedCharge charge_{state_.slabs.ledger(), base::MemoryKind::kInput, 0, owner()};  // for held_
-  size_t searched_ = 0;  // bytes of it without a line's end
-  size_t owed_ = 0;      // bytes that the client has not got back
+  size_t searched_ = 0;  // the first bytes of held_, which have no line end
+  size_t owed_ = 0;      // request bytes not yet given back with consume()
   size_t number_ = 0;
   bool ended_ = false, told_end_ = false;
   base::TimerId timer_ = base::TimerId::kNone;
-  std::optional<Status> end_;  // of the session, behind what is still written
+  std::optional<Status> end_;  // the session's status, sent after what is still being written
   JsonOutput output_;
   Session session_;
   JsonInput input_;

@@ -17,13 +17,14 @@ using base::invalid;
 using base::Status;
 using Json = nlohmann::ordered_json;
 
-// Stands for an image in the template's output. Noncharacters: no client's text keeps one (see plain()).
+// Stands for an image in the template's output: two noncharacters, which append_plain() removes from clients' text.
 constexpr std::string_view kImageMark = "\xEF\xBF\xBE\xEF\xBF\xBF";
 
-// A client's text cannot forge a mark, nor can two of its chunks: of each mark the first half is left out.
+// Appends a client's text. Of each mark in it, also of one that two chunks form together, the first half is removed: a
+// client cannot forge an image.
 void append_plain(std::string& to, std::string_view text) {
   constexpr size_t kHalf = kImageMark.size() / 2;
-  size_t done = to.size() - std::min(to.size(), kImageMark.size() - 1);  // what is read; what is kept ends at `end`
+  size_t done = to.size() - std::min(to.size(), kImageMark.size() - 1);  // read up to here; what is kept ends at `end`
   size_t end = done;
   to += text;
   for (size_t at; (at = to.find(kImageMark, done)) != to.npos; done = at + kHalf) {
@@ -34,7 +35,7 @@ void append_plain(std::string& to, std::string_view text) {
   to.resize(end + to.size() - done);
 }
 
-// As templates spell it. A role reaches them like text does.
+// The role as chat templates spell it. It is a client's text like any other, and must not contain a mark.
 std::string role_of(std::string_view role) {
   if (role.empty()) return "user";
   for (std::string_view known : {"user", "assistant", "system", "tool"})
@@ -47,7 +48,7 @@ std::string role_of(std::string_view role) {
 
 std::string where(const Node& leaf) { return "node '" + std::string(leaf.id()) + "': "; }
 
-// Keys in alphabetical order, which templates that write JSON show.
+// Members are in alphabetical order: templates that print a message as JSON show the order.
 Json messages_of(const std::vector<Turn>& turns) {
   auto messages = Json::array();
   for (const Turn& turn : turns) {
@@ -74,7 +75,8 @@ std::string raw_text(const std::vector<Turn>& turns) {
   return out;
 }
 
-// The tokens of text that may begin as something that was said before.
+// Encodes `text`. Where it begins with the text of a transcript, the longest such transcript's ids are used, so that
+// the engine's prefix cache finds them.
 void encode(const std::shared_ptr<const msg::TextSpec>& spec, std::string_view text, msg::AddSpecial add,
             const Transcripts& transcripts, const msg::TextBudget& budget, std::vector<uint32_t>& ids) {
   const Transcript* best = nullptr;
@@ -121,13 +123,13 @@ Status place_images(const msg::TextSpec& spec, const std::vector<Turn>& turns, m
 
 }  // namespace
 
-Turn& Conversation::turn() {
+Turn& Conversation::current_turn() {
   if (turns_.empty() || ended_ || turns_.back().role != role_) turns_.push_back({role_, {}});
   ended_ = false;
   return turns_.back();
 }
 
-Status Conversation::open(const Node& leaf, const msg::TextSpec& spec) {
+Status Conversation::open_leaf(const Node& leaf, const msg::TextSpec& spec) {
   const Metadata& m = *leaf.metadata();
   leaf_ = &leaf;
   mimetype_ = m.mimetype;
@@ -138,7 +140,7 @@ Status Conversation::open(const Node& leaf, const msg::TextSpec& spec) {
   std::string_view type = base_type(mimetype_);
   image_ = {};
   joined_.clear();
-  unseen_bytes_ = 0;
+  unsupported_bytes_ = 0;
   if (is_text(type)) {
     kind_ = Kind::kText;
   } else if (wire::same_text(type, "application/x-protobuf") && type_parameter(mimetype_, "type") == "EndOfTurn") {
@@ -146,7 +148,7 @@ Status Conversation::open(const Node& leaf, const msg::TextSpec& spec) {
   } else if (wire::same_text(type.substr(0, 6), "image/") && spec.vision) {
     kind_ = Kind::kImage;
   } else {
-    kind_ = Kind::kUnseen;
+    kind_ = Kind::kUnsupported;
   }
   return {};
 }
@@ -156,24 +158,24 @@ bool is_text(std::string_view base_type) {
          wire::same_text(base_type, "application/x-latex");
 }
 
-uint64_t most_text(const msg::TextSpec& spec) {
+uint64_t max_prompt_bytes(const msg::TextSpec& spec) {
   constexpr uint64_t kBytesPerToken = 64, kSlack = 64 << 10;
   return spec.max_length * kBytesPerToken + kSlack;
 }
 
-Status Conversation::chunk(const Node& leaf, const base::Bytes& data, const msg::TextSpec& spec) {
+Status Conversation::add_chunk(const Node& leaf, const base::Bytes& data, const msg::TextSpec& spec) {
   if (leaf_ != &leaf || kind_ == Kind::kNone)
-    if (Status s = open(leaf, spec); !s.ok()) return s;
-  if (kind_ == Kind::kImage) return image(data);
-  if (kind_ == Kind::kText) return text(data.view(), spec);
-  if (kind_ == Kind::kUnseen) unseen_bytes_ += data.size();
+    if (Status s = open_leaf(leaf, spec); !s.ok()) return s;
+  if (kind_ == Kind::kImage) return add_image(data);
+  if (kind_ == Kind::kText) return add_text(data.view(), spec);
+  if (kind_ == Kind::kUnsupported) unsupported_bytes_ += data.size();
   return {};
 }
 
-Status Conversation::text(std::string_view more, const msg::TextSpec& spec) {
-  if ((text_bytes_ += more.size()) > most_text(spec))
+Status Conversation::add_text(std::string_view more, const msg::TextSpec& spec) {
+  if ((text_bytes_ += more.size()) > max_prompt_bytes(spec))
     return invalid(where(*leaf_) + "the prompt is too long for the model");
-  Turn& t = turn();
+  Turn& t = current_turn();
   if (t.parts.empty() || !t.parts.back().image.empty()) {
     t.parts.emplace_back();
     ++parts_;
@@ -182,7 +184,7 @@ Status Conversation::text(std::string_view more, const msg::TextSpec& spec) {
   return {};
 }
 
-Status Conversation::image(const base::Bytes& data) {
+Status Conversation::add_image(const base::Bytes& data) {
   constexpr uint64_t kMostImages = 16 << 20;
   if ((image_bytes_ += data.size()) > kMostImages)
     return invalid(where(*leaf_) + "the images of a prompt have at most " + std::to_string(kMostImages) + " bytes");
@@ -201,26 +203,27 @@ Status Conversation::image(const base::Bytes& data) {
   return {};
 }
 
-Status Conversation::leaf_end(const msg::TextSpec& spec) {
+Status Conversation::end_leaf(const msg::TextSpec& spec) {
   constexpr size_t kShown = 80;
   Status s;
   if (kind_ == Kind::kEndOfTurn) ended_ = true;
   if (!joined_.empty()) image_ = base::Bytes::adopt(std::exchange(joined_, {}));
   if (!image_.empty()) {
-    turn().parts.push_back({mimetype_, std::exchange(image_, {})});
+    current_turn().parts.push_back({mimetype_, std::exchange(image_, {})});
     ++parts_;
   }
-  if (unseen_bytes_ > 0)
-    s = text("[" + std::string(base::cut_text(mimetype_, kShown)) + ", " + std::to_string(unseen_bytes_) + " bytes]",
-             spec);
+  if (unsupported_bytes_ > 0)
+    s = add_text(
+        "[" + std::string(base::cut_text(mimetype_, kShown)) + ", " + std::to_string(unsupported_bytes_) + " bytes]",
+        spec);
   kind_ = Kind::kNone;
   leaf_ = nullptr;
-  unseen_bytes_ = 0;
+  unsupported_bytes_ = 0;
   return s;
 }
 
 uint64_t Conversation::size() const {
-  constexpr uint64_t kTextCost = 64;  // of a part's mimetype, a turn's role
+  constexpr uint64_t kTextCost = 64;  // the mimetype of a part, the role of a turn
   if (turns_.empty()) return joined_bytes_;
   return text_bytes_ + joined_bytes_ + parts_ * (sizeof(Turn::Part) + sizeof(Turn) + 2 * kTextCost);
 }

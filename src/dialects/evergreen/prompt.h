@@ -1,5 +1,5 @@
-// From a flattened node to tokens: which leaves make which turn of a conversation, the model's chat template, images in
-// their places, and the tokens of what the session has said before.
+// From a flattened node to tokens: leaves become the turns of a conversation, the chat template makes a prompt of the
+// turns, and images and text become token ids. Text that repeats a transcript of the session keeps its token ids.
 #pragma once
 
 #include <string>
@@ -19,73 +19,75 @@ namespace weir::evergreen {
 struct Turn {
   std::string role;
   struct Part {
-    std::string text;  // or, where `image` is not empty, its mimetype
+    std::string text;  // of an image: its mimetype
+    // Empty: the part is text.
     base::Bytes image;
   };
   std::vector<Part> parts;
 };
 
-// Reads a node as a conversation. Leaves of the types of is_text() are text; image/* an image for models that see them;
-// `application/x-protobuf; type=EndOfTurn` ends a turn. A leaf that the model cannot see becomes a line of text,
-// "[video/mp4, 1234 bytes]", and nothing when it has no bytes. A turn also ends where the role changes:
-// ChunkMetadata.role, "user" where there is none. A role is any text, and the model's chat template says what it does
-// with it. The usual ones have lower case there, and "model" is another word for "assistant". Text and images are
-// limited by what a context can hold, so that many actions on one large node do not multiply it.
+// Reads a node as a conversation. A leaf is text if is_text() is true of its type, and an image if its type is image/*
+// and the model takes images. Any other leaf becomes a placeholder in the text, "[video/mp4, 1234 bytes]", or nothing
+// if it is empty. A turn ends at a leaf of type `application/x-protobuf; type=EndOfTurn`, and where ChunkMetadata.role
+// changes. A leaf without a role has the role "user". The chat template gets the role as it is, but user, assistant,
+// system and tool in lower case, and "assistant" for "model". Text and images are limited by what a context can hold,
+// so that many actions that read one large node do not each keep all of it.
 class Conversation {
  public:
-  // Take what Cursor::next() gave: a chunk, the end of its leaf. Errors: INVALID_ARGUMENT (a role, more than the model
-  // can take), naming the node.
-  base::Status chunk(const Node& leaf, const base::Bytes& data, const msg::TextSpec& spec);
-  base::Status leaf_end(const msg::TextSpec& spec);
+  // For Cursor::next(): a chunk of a leaf, and the leaf's end. Errors, which name the node: INVALID_ARGUMENT (the role
+  // is too long; more text or images than the model can take).
+  base::Status add_chunk(const Node& leaf, const base::Bytes& data, const msg::TextSpec& spec);
+  base::Status end_leaf(const msg::TextSpec& spec);
   const std::vector<Turn>& turns() const { return turns_; }
   std::vector<Turn> take() {
     joined_bytes_ = 0;
     return std::exchange(turns_, {});
   }
-  // How long it takes to make a prompt of it, as bytes of text: turns and parts without text are work, too.
+  // The work of making a prompt, in bytes of text. Each turn and each part counts as 64 bytes.
   uint64_t work() const {
     constexpr uint64_t kPerPart = 64;
     return text_bytes_ + image_bytes_ + kPerPart * (parts_ + turns_.size());
   }
-  // True while the bytes of an image's only chunk are kept where the node has them.
+  // True while an image of one chunk shares its bytes with the node.
   bool in_place() const { return !image_.empty(); }
-  // The memory that it takes beside the images that are kept in their nodes.
+  // The memory that this takes, in bytes, without images that share their bytes with a node.
   uint64_t size() const;
 
  private:
-  enum class Kind : uint8_t { kNone, kText, kImage, kEndOfTurn, kUnseen };
-  base::Status open(const Node& leaf, const msg::TextSpec& spec);
-  base::Status image(const base::Bytes& data);
-  base::Status text(std::string_view more, const msg::TextSpec& spec);
-  Turn& turn();
+  enum class Kind : uint8_t { kNone, kText, kImage, kEndOfTurn, kUnsupported };
+  base::Status open_leaf(const Node& leaf, const msg::TextSpec& spec);
+  base::Status add_image(const base::Bytes& data);
+  base::Status add_text(std::string_view more, const msg::TextSpec& spec);
+  Turn& current_turn();
 
   std::vector<Turn> turns_;
   const Node* leaf_ = nullptr;
   Kind kind_ = Kind::kNone;
   std::string role_, mimetype_;
-  base::Bytes image_;   // as far as its chunks have come, if that is one
-  std::string joined_;  // else
-  uint64_t unseen_bytes_ = 0, text_bytes_ = 0, image_bytes_ = 0;
+  base::Bytes image_;   // the image so far, while it is a single chunk
+  std::string joined_;  // the image so far, once it is several chunks
+  uint64_t unsupported_bytes_ = 0, text_bytes_ = 0, image_bytes_ = 0;
   uint64_t joined_bytes_ = 0, parts_ = 0;
-  bool ended_ = false;  // the last turn takes no more
+  bool ended_ = false;  // an end of turn was read: the next part begins a new turn
 };
 
 struct Prompt {
-  std::string text;  // what the ids spell, images aside
+  std::string text;  // the text of the ids, without images
   std::vector<uint32_t> ids;
   std::vector<msg::Image> images;
 };
 
-// True when content of that type is text to a model: text/*, application/x-latex, or none said.
+// True if a model reads content of that type as text: text/*, application/x-latex, or no type at all.
 bool is_text(std::string_view base_type);
 
-// Text of so many bytes cannot fit into the context, whatever the tokens.
-uint64_t most_text(const msg::TextSpec& spec);
+// An upper bound of the bytes of text that fit into the model's context, whatever its tokens.
+uint64_t max_prompt_bytes(const msg::TextSpec& spec);
 
 enum class Templating : uint8_t { kChat, kRaw };
 
-// Errors: INVALID_ARGUMENT (the template's own words, an image that cannot be read, a prompt that fills the context);
-// ABORTED where the budget is too small, CANCELLED.
+// kChat renders the turns with the model's chat template if it has one; kRaw joins their texts. Errors:
+// INVALID_ARGUMENT (the template's own message, an image that cannot be read, a prompt that is empty or fills the
+// context); ABORTED if `budget` is too small; CANCELLED.
 base::Result<Prompt> make_prompt(const std::shared_ptr<const msg::TextSpec>& spec, const std::vector<Turn>& turns,
                                  Templating templating, const Transcripts& transcripts, const msg::TextBudget& budget);
 

@@ -14,13 +14,14 @@ RunningActions::~RunningActions() = default;
 void RunningActions::begin(std::unique_ptr<Action> action) {
   actions_.push_back(std::move(action));
   actions_.back()->start();
-  if (!actions_.empty() && actions_.back()->over()) actions_.pop_back();  // else a message of many would keep them all
+  if (!actions_.empty() && actions_.back()->over())
+    actions_.pop_back();  // else the actions of one message would all stay until go_on()
 }
 
 bool RunningActions::go_on() {
   if (std::exchange(sweep_, false))
     std::erase_if(actions_, [](const auto& a) { return a->over(); });
-  else if (std::exchange(turn_came_, false))
+  else if (std::exchange(slot_free_, false))
     begin_next();
   else if (resume_ && !session_.state().turn_budget.spent())
     resume_ = false, run_all();
@@ -29,19 +30,19 @@ bool RunningActions::go_on() {
   return true;
 }
 
-// Looking at all actions takes steps, too.
+// Visiting all actions costs steps of the turn's budget.
 void RunningActions::spend_visits() {
   constexpr uint64_t kActionsPerStep = 16;
   session_.state().turn_budget.spend(1 + actions_.size() / kActionsPerStep);
 }
 
-// Actions may come to their end here, but stay in the list until go_on() sweeps them.
+// An action may end in its run(); it stays in the list until go_on() removes it.
 void RunningActions::run_all() {
   spend_visits();
   for (size_t i = 0; i < actions_.size() && !session_.over(); ++i) actions_[i]->run();
 }
 
-// Actions that waited for a model, in order of arrival. The others have nothing new to do.
+// Runs the actions that wait for a model, in order of arrival. The others have nothing new to do.
 void RunningActions::begin_next() {
   spend_visits();
   for (size_t i = 0; i < actions_.size() && !session_.over() && !busy(); ++i)
@@ -50,10 +51,10 @@ void RunningActions::begin_next() {
 
 void RunningActions::clear() { actions_.clear(); }
 
-Action* RunningActions::maker(const Node& node) {
+Action* RunningActions::writer(const Node& node) {
   spend_visits();
   for (const auto& action : actions_)
-    if (!action->over() && action->makes(node)) return action.get();
+    if (!action->over() && action->writes(node)) return action.get();
   return nullptr;
 }
 
@@ -64,7 +65,7 @@ bool RunningActions::all_wait(std::string& missing) const {
 bool RunningActions::busy() const { return working_ >= session_.state().options.max_actions; }
 
 void RunningActions::on_work_ended() {
-  turn_came_ = turn_came_ || busy();
+  slot_free_ = slot_free_ || busy();
   --working_;
 }
 

@@ -1,5 +1,5 @@
-// RunningActions: the actions of a session, from the request to their end, in order of arrival. Models work on as many
-// of them at once as Options::max_actions says; the others wait.
+// RunningActions: the actions of a session that have begun and are not over, in order of arrival. Models work on at
+// most Options::max_actions of them at once; the others wait.
 #pragma once
 
 #include <memory>
@@ -20,20 +20,20 @@ class RunningActions {
   RunningActions(const RunningActions&) = delete;
 
   void begin(std::unique_ptr<Action> action);
-  // Does one thing that is due: actions that are over go, those that waited for a model begin, or all go on. False:
-  // nothing is due in this turn.
+  // Does one thing that is due: destroys actions that are over, begins those that waited for a model, or continues all.
+  // False: nothing is due in this turn.
   bool go_on();
-  // All are to go on: outputs that paused for want of room, or for the client, may.
+  // Makes go_on() continue all actions: outputs that paused for memory or for the client may have room now.
   void resume() { resume_ = true; }
   bool due() const { return resume_; }
   void clear();
   bool empty() const { return actions_.empty(); }
-  // The one that writes that node, or null.
-  Action* maker(const Node& node);
-  // Each of them waits for something from outside: fills in what.
+  // The action that writes that node, or null.
+  Action* writer(const Node& node);
+  // True if every action waits for an input; `missing` names one such node.
   bool all_wait(std::string& missing) const;
 
-  // Models work on as many actions as they may. go_on() begins others when one of them has ended.
+  // True if models work on max_actions actions. When one of these has ended, go_on() begins others.
   bool busy() const;
   void on_work_begun() { ++working_; }
   void on_work_ended();
@@ -46,10 +46,10 @@ class RunningActions {
 
   Session& session_;
   uint32_t working_ = 0;    // actions that models work on
-  bool turn_came_ = false;  // for actions that wait to be among those
+  bool slot_free_ = false;  // models may work on one more action than before
   bool sweep_ = false;      // an action is over
   bool resume_ = false;
-  std::vector<std::unique_ptr<Action>> actions_;  // when they go, they tell of their work's end
+  std::vector<std::unique_ptr<Action>> actions_;  // last: their destructors call on_work_ended()
 };
 
 }  // namespace weir::evergreen

@@ -62,7 +62,7 @@ class TextAction : public ModelAction {
  private:
   Status begin() override {
     if (Status s = find(bus::Needs::kText); !s.ok()) return s;
-    most_ = most_text(*marshal::tokens_of(spec()));
+    most_ = max_prompt_bytes(*marshal::tokens_of(spec()));
     auto text = input({"prompt", "text"});
     if (!text) return std::move(text).error();
     cursor_.emplace(session_.graph(), **text, *this);

@@ -19,7 +19,7 @@ using base::Status;
 using wire::Exchange;
 using wire::WebSocket;
 
-constexpr size_t kKeptAside = 4096;  // capacity for bytes that wait, where there are none
+constexpr size_t kIdleSocketBytes = 4096;  // bytes of held_ that an idle session keeps allocated
 
 uint16_t close_code_of(Code code) {
   switch (code) {
@@ -52,7 +52,8 @@ class SocketSession final : public wire::ExchangeListener,
     held_.append(reinterpret_cast<const char*>(piece.data()), piece.size());
     pump();
   }
-  void on_end(Exchange&) override {  // without a close frame: the client has broken off
+  // The client has ended the stream without a close frame.
+  void on_end(Exchange&) override {
     session_.leave();
     exchange_.end();
   }
@@ -71,11 +72,11 @@ class SocketSession final : public wire::ExchangeListener,
   void pump() {
     size_t used = socket_.feed(std::as_bytes(std::span(held_)));
     held_.erase(0, used);
-    if (held_.empty() && held_.capacity() > kKeptAside) held_ = {};
+    if (held_.empty() && held_.capacity() > kIdleSocketBytes) held_ = {};
     socket_.keep_aside(held_.empty() ? 0 : held_.capacity());
     if (used > 0) exchange_.consume(used);
-    if (waits_in_line() || held_.empty()) return;
-    pump_at(state_.bus.env().now() + std::chrono::milliseconds(20));
+    if (waits_for_memory() || held_.empty()) return;
+    pump_at(state_.bus.env().now() + kFullPoll);
   }
   void pump_at(base::Time when) {
     if (timer_ != base::TimerId::kNone) return;
@@ -85,8 +86,9 @@ class SocketSession final : public wire::ExchangeListener,
     });
   }
 
-  // A message that holds slabs may have to give way, one that has none stands in line.
-  bool waits_in_line() {
+  // Tells the budget of bodies what this message holds. True: it has no slab yet and waits for one; memory_came()
+  // follows.
+  bool waits_for_memory() {
     wire::BodyMemory* bodies = state_.options.bodies;
     if (!bodies) return false;
     if (socket_.wanted() > 0) {
@@ -139,7 +141,7 @@ class SocketSession final : public wire::ExchangeListener,
 
   // Carrier
   void send(const OutFragment& fragment) override {
-    // JSON that is still written goes first, and no other form comes in between.
+    // A JSON message that is not yet written whole goes first: no other message may come between its frames.
     if (form_ == WebSocket::Kind::kBinary && !output_.busy()) return socket_.send(form_, write_binary(fragment));
     output_.send(fragment);
   }
@@ -149,8 +151,8 @@ class SocketSession final : public wire::ExchangeListener,
     if (output_.busy()) return;
     exchange_.record().set_outcome(status);
     if (!status.ok()) on_text(error_line(status), More::kNo);
-    bool going = session_.draining() && status.code == Code::kUnavailable;
-    uint16_t code = going ? wire::close_code::kGoingAway : close_code_of(status.code);
+    bool draining = session_.draining() && status.code == Code::kUnavailable;
+    uint16_t code = draining ? wire::close_code::kGoingAway : close_code_of(status.code);
     socket_.close(bad_message_ ? wire::close_code::kNotUtf8 : code, status.text);
     exchange_.end();
   }
@@ -169,11 +171,11 @@ class SocketSession final : public wire::ExchangeListener,
 
   EvergreenState& state_;
   Exchange& exchange_;
-  std::string held_;  // bytes that wait for room in the session
+  std::string held_;  // bytes of the client that the session has no room for yet
   WebSocket::Kind form_ = WebSocket::Kind::kText;
   bool bad_message_ = false;
   base::TimerId timer_ = base::TimerId::kNone;
-  std::optional<Status> end_;  // of the session, behind what is still written
+  std::optional<Status> end_;  // the session's status, sent after what is still being written
   WebSocket socket_;
   JsonOutput output_;
   Session session_;

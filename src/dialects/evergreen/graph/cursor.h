@@ -20,10 +20,10 @@ class CursorListener {
   ~CursorListener() = default;
 };
 
-// Dies before its graph.
+// Reads a flattened node, leaf by leaf, while it arrives. The graph outlives it.
 class Cursor {
  public:
-  // `listener` hears of news after next() has said kWait; it outlives this.
+  // After next() has returned kWait, `listener` is told when there is more to read. It outlives this.
   Cursor(NodeGraph& graph, Node& root, CursorListener& listener);
   ~Cursor();
   Cursor(const Cursor&) = delete;
@@ -31,7 +31,7 @@ class Cursor {
   enum class Step : uint8_t {
     kChunk,    // the next chunk of a leaf, maybe an empty one
     kLeafEnd,  // that leaf is complete
-    kWait,     // for what has not come, or for the next turn; the listener will be told
+    kWait,     // the next chunk has not come, or this turn is over; the listener will be told
     kEnd,
     kFailed,  // status() says why: a failed or dropped node, one that is too large when flattened, too many visits
   };
@@ -44,7 +44,7 @@ class Cursor {
   const base::Status& status() const { return status_; }
   // After kWait: what is missing, for a person: "node 'x', fragment 3". Empty where only the turn is over.
   std::string missing() const;
-  // The memory that standing here takes.
+  // The memory that the cursor's position takes, in bytes.
   uint64_t size() const { return path_.capacity() * sizeof(Place); }
 
  private:

@@ -57,7 +57,7 @@ class NodeGraph {
   Node* find(std::string_view id);
   // The node of that name for an action to fill. Errors: ALREADY_EXISTS when it has fragments or another action has it.
   base::Result<Node*> claim(std::string_view id);
-  // No more will come to an open node: who reads it hears `why`.
+  // Ends an open node early: those who read it fail with `why`.
   void fail(Node& node, base::Status why);
   // The bytes of a reference that add() has taken. Errors: RESOURCE_EXHAUSTED.
   base::Status loaded(Node& node, int64_t seq, base::Bytes data);
