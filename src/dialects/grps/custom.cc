@@ -1,14 +1,12 @@
 #include "dialects/grps/custom.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "base/attempt.h"
-#include "dialects/grps/inference.h"
 #include "dialects/grps/rest.h"
 #include "dialects/grps/route_inputs.h"
 #include "dialects/grps/route_reply.h"
-#include "dialects/grps/stream.h"
+#include "dialects/grps/streamed_inference.h"
 #include "marshal/tenant.h"
 #include "wire/long_answer.h"
 #include "wire/offload.h"
@@ -21,7 +19,7 @@ using base::Status;
 using msg::Tensor;
 using wire::Exchange;
 
-// A request as its route reads it.
+// The result of reading a request by its route.
 struct RouteRequest {
   Delivery delivery = Delivery::kOne;
   std::vector<Tensor> inputs;
@@ -31,6 +29,7 @@ std::string model_of(const RouteSpec& route, const Exchange& exchange) {
   return route.model.empty() ? exchange.request().query_value("model") : route.model;
 }
 
+// Reads a long request by a worker.
 class ReadRoute final : public base::OffloadTask {
  public:
   ReadRoute(const RouteSpec& route, const Exchange& exchange, const wire::PathArgs& args, const msg::ModelSpec& spec,
@@ -46,19 +45,20 @@ class ReadRoute final : public base::OffloadTask {
     if (!thrown.ok()) status = std::move(thrown);
   }
 
-  Status status;  // after run(), as the next
-  RouteRequest asked;
+  // The results, valid after run().
+  Status status;
+  RouteRequest result;
 
  private:
   Status read() {
     auto delivery = read_delivery(route_.streaming, request_, body_.view());
     if (!delivery) return delivery.error();
-    asked.delivery = *delivery;
+    result.delivery = *delivery;
     RouteInputs inputs(request_, body_, args_, slabs_);
     msg::Call call;
     for (const auto& [input, source] : route_.inputs)
       if (Status s = inputs.fill(input, source, spec_, call); !s.ok()) return s;
-    asked.inputs = std::move(call.inputs);
+    result.inputs = std::move(call.inputs);
     return {};
   }
 
@@ -66,7 +66,7 @@ class ReadRoute final : public base::OffloadTask {
   const wire::Request request_;
   const base::Bytes body_;
   const wire::PathArgs args_;
-  const msg::ModelSpec spec_;  // the model may be unloaded meanwhile
+  const msg::ModelSpec spec_;  // a copy: the model may be unloaded meanwhile
   base::SlabSource& slabs_;
 };
 
@@ -80,10 +80,10 @@ base::Bytes framed(const RouteSpec& route, StreamFormat format, const base::Byte
   return base::Bytes::adopt(std::move(out));
 }
 
-class CustomInference final : public wire::ExchangeListener, public Inference, PartWriter::Listener {
+class CustomInference final : public StreamedInference<Inference> {
  public:
   CustomInference(GrpsState& state, Exchange& exchange, const RouteSpec& spec)
-      : Inference(state, exchange), route_(spec), parts_(state, exchange, *this, spec.stream_content_type) {}
+      : StreamedInference(state, exchange, spec.stream_content_type), route_(spec) {}
 
   void begin(const wire::PathArgs& args) {
     auto delivery = read_delivery(route_.streaming, exchange_.request(), exchange_.content().view());
@@ -93,18 +93,11 @@ class CustomInference final : public wire::ExchangeListener, public Inference, P
       if (status.ok()) status = inputs.fill(input, source, spec(), call());
     submit(std::move(status));
   }
-  // With what a worker has read.
-  void begin(Status status, RouteRequest&& asked) {
-    if (status.ok()) status = find(asked.delivery);
-    if (status.ok()) call().inputs = std::move(asked.inputs);
+  // For a request that a worker has read.
+  void begin(Status status, RouteRequest&& request) {
+    if (status.ok()) status = find(request.delivery);
+    if (status.ok()) call().inputs = std::move(request.inputs);
     submit(std::move(status));
-  }
-  void on_drain(Exchange&) override {
-    if (has_room()) drained();
-  }
-  void on_close(Exchange&, bool) override {
-    parts_.stop();
-    leave();
   }
 
  private:
@@ -117,7 +110,6 @@ class CustomInference final : public wire::ExchangeListener, public Inference, P
     if (!status.ok()) leave(), respond_error(exchange_, route_, status);
   }
 
-  bool has_room() override { return exchange_.has_room() && !parts_.busy(); }
   Status answered(std::vector<Tensor> outputs, More more) override {
     if (!streaming_) {
       outputs_ = std::move(outputs);
@@ -133,26 +125,16 @@ class CustomInference final : public wire::ExchangeListener, public Inference, P
         });
   }
 
-  void ended(Status status) override {
-    end_ = std::move(status);
-    if (!parts_.busy()) end();
+  void end(const Status& status) override {
+    if (streaming_ && (status.ok() || exchange_.responding())) return end_stream(status);
+    status.ok() ? respond() : respond_error(exchange_, route_, status);
   }
-  void on_parts_written() override { end_ ? end() : on_drain(exchange_); }
-  void on_part_failed(Status status) override {
-    leave();
-    ended(std::move(status));
-  }
-
-  void end() {
-    if (streaming_ && (end_->ok() || exchange_.responding())) return end_stream(*end_);
-    end_->ok() ? respond() : respond_error(exchange_, route_, *end_);
-  }
-  // A failure is the last part, in the route's own words where it has some.
+  // A failure is the last part: the route's `error_body` if it has one.
   void end_stream(const Status& status) {
     if (status.ok() || route_.error_body.empty()) return parts_.end(status);
     parts_.end(status, framed(route_, parts_.format(), base::Bytes::adopt(render_error(route_, status))));
   }
-  // This may be destroyed by it.
+  // The Exchange may destroy this from here on.
   void respond() {
     auto send = [&exchange = exchange_, &route = route_](base::Result<base::Bytes> body) {
       if (!body) return respond_error(exchange, route, body.error());
@@ -165,10 +147,8 @@ class CustomInference final : public wire::ExchangeListener, public Inference, P
   }
 
   const RouteSpec& route_;
-  PartWriter parts_;
   bool streaming_ = false;
-  std::vector<Tensor> outputs_;  // where one answer is taken
-  std::optional<Status> end_;    // behind the parts that are still written
+  std::vector<Tensor> outputs_;  // the one answer, if not streaming_
 };
 
 CustomInference& attach_inference(GrpsState& state, Exchange& exchange, const RouteSpec& route) {
@@ -184,14 +164,14 @@ bool is_long_request(const GrpsState& state, const Exchange& exchange, const Rou
          std::any_of(route.inputs.begin(), route.inputs.end(), [](const auto& in) { return reads_body(in.second); });
 }
 
-void read_elsewhere(GrpsState& state, Exchange& exchange, const RouteSpec& route, const wire::PathArgs& args) {
+void read_by_worker(GrpsState& state, Exchange& exchange, const RouteSpec& route, const wire::PathArgs& args) {
   auto found = find_model(state.bus.catalog(marshal::models_of(exchange.request())), model_of(route, exchange));
   if (!found) return respond_error(exchange, route, found.error());
   auto then = [&state, &exchange, &route](const Status& sent, std::unique_ptr<base::OffloadTask> task) {
     CustomInference& inference = attach_inference(state, exchange, route);
     if (!sent.ok()) return inference.begin(sent, {});
     auto& read = static_cast<ReadRoute&>(*task);
-    inference.begin(std::move(read.status), std::move(read.asked));
+    inference.begin(std::move(read.status), std::move(read.result));
   };
   auto read = std::make_unique<ReadRoute>(route, exchange, args, (*found)->spec, state.slabs);
   wire::send_away(*state.options.offload, std::move(read), exchange.content().size(), wire::Offload::Part::kRequest,
@@ -201,7 +181,7 @@ void read_elsewhere(GrpsState& state, Exchange& exchange, const RouteSpec& route
 }  // namespace
 
 void CustomRoute::serve(Exchange& exchange, const wire::PathArgs& args) {
-  if (is_long_request(state_, exchange, spec_)) return read_elsewhere(state_, exchange, spec_, args);
+  if (is_long_request(state_, exchange, spec_)) return read_by_worker(state_, exchange, spec_, args);
   attach_inference(state_, exchange, spec_).begin(args);
 }
 

@@ -48,7 +48,7 @@ class GrpsDialect final : public dialects::Dialect {
     return std::make_unique<MountedGrps>(shard, presence_, *monitor_, std::move(options));
   }
   std::vector<std::string> missing(const bus::Catalog& catalog) const override {
-    return check_routes(options_, catalog);
+    return missing_from_catalog(options_, catalog);
   }
 
  private:

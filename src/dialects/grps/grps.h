@@ -19,16 +19,17 @@ class Dialect;
 
 namespace weir::grps {
 
-// Online and Offline: what a client has told the server about taking part. One for all shards; any thread.
+// Set by the calls Online and Offline: Offline makes the server not ready for this protocol. One for all shards; any
+// thread.
 struct Presence {
   std::atomic<bool> online{true};
 };
 
 class Monitor;
 
-// Names what the configuration's routes ask for and no model of `catalog` has, a line for each. Routes whose model is
-// named by the request alone are passed over.
-std::vector<std::string> check_routes(const Options& options, const bus::Catalog& catalog);
+// Returns a line for each model, input and output that a route of the configuration names and `catalog` lacks. Routes
+// without a model are not checked: each request names its own.
+std::vector<std::string> missing_from_catalog(const Options& options, const bus::Catalog& catalog);
 
 class Grps {
  public:

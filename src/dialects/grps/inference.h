@@ -9,8 +9,8 @@
 
 namespace weir::grps {
 
-// The owner find()s the model, fills call() and start()s it once. It hears answered() any number of times and then
-// exactly one ended(), unless it leaves first. Destroying a started Inference leaves.
+// The owner calls find(), fills call(), and calls start() once. Then answered() is called any number of times and
+// ended() exactly once, unless the owner calls leave() first. The destructor of a started Inference calls leave().
 class Inference : public msg::Sink {
  public:
   Inference(GrpsState& state, wire::Exchange& exchange) : state_(state), exchange_(exchange), call_(state.bus) {}
@@ -24,9 +24,9 @@ class Inference : public msg::Sink {
   const msg::ModelSpec& spec() const { return served_->spec; }
   msg::Call& call() { return call_.fill(); }
   // Checks the inputs against the model and submits; of kMany a model of text is asked for its pieces as they are made,
-  // unless the request has its own `stream`. On failure the Call is gone, and nothing more is heard.
+  // unless the request has its own `stream`. On failure the Call is gone, and nothing more is called.
   base::Status start();
-  // The client has gone: nothing more is heard.
+  // The client has gone: neither answered() nor ended() is called any more.
   void leave() { call_.abandon(); }
   // The client has read what was waiting for it.
   void drained() { call_.repay(); }

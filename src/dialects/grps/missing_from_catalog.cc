@@ -26,7 +26,7 @@ void check_tensor(const std::string& name, std::string_view what, const Tensors&
 
 }  // namespace
 
-std::vector<std::string> check_routes(const Options& options, const bus::Catalog& catalog) {
+std::vector<std::string> missing_from_catalog(const Options& options, const bus::Catalog& catalog) {
   std::vector<std::string> wrong;
   for (const RouteSpec& route : options.routes) {
     if (route.model.empty() && catalog.default_model.empty()) continue;  // the request names it

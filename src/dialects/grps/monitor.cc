@@ -93,7 +93,7 @@ void Monitor::follow(const std::string& prefix, const Flow& now, double seconds)
   push(prefix + "qps", Rule::kAvg, requests / seconds);
   push(prefix + "latency_avg(ms)", Rule::kAvg, ended > 0 ? sum_ms / ended : 0);
   if (prefix == "*") {
-    push("*requests", Rule::kInc, requests);
+    push("*requests", Rule::kSum, requests);
     push("*fail_rate(%)", Rule::kAvg, requests > 0 ? 100 * failed / requests : 0);
     push("*latency_max(ms)", Rule::kMax, track.recent.slowest() * 1e3);
     push("*latency_min(ms)", Rule::kMin, track.recent.fastest() * 1e3);

@@ -1,10 +1,8 @@
 // POST /grps/v1/infer/predict: one answer, or with streaming=true one part per answer.
-#include <optional>
 
 #include "base/attempt.h"
-#include "dialects/grps/inference.h"
 #include "dialects/grps/rest.h"
-#include "dialects/grps/stream.h"
+#include "dialects/grps/streamed_inference.h"
 #include "wire/offload.h"
 #include "wire/text.h"
 
@@ -72,44 +70,24 @@ class RestPredict final : public wire::ExchangeListener, public Prediction {
   Message reply_;
 };
 
-class RestStream final : public wire::ExchangeListener, public Prediction, PartWriter::Listener {
+class RestStream final : public StreamedInference<Prediction> {
  public:
-  RestStream(GrpsState& state, Exchange& exchange) : Prediction(state, exchange), parts_(state, exchange, *this) {}
+  using StreamedInference::StreamedInference;
 
   void begin(Status status, Message&& message, std::string_view model) {
     if (status.ok()) status = ask(std::move(message), model, Answers::kMany);
     if (!status.ok()) respond(state_, exchange_, status);
   }
-  void on_drain(Exchange&) override {
-    if (has_room()) drained();
-  }
-  void on_close(Exchange&, bool) override {
-    parts_.stop();
-    leave();
-  }
 
  private:
-  bool has_room() override { return exchange_.has_room() && !parts_.busy(); }
   Status replied(Message&& reply, More more) override {
     if (more == More::kNo && reply.tensors.empty() && reply.data.empty()) return {};
     return parts_.add(std::move(reply));
   }
-  void ended(Status status) override {
-    end_ = std::move(status);
-    if (!parts_.busy()) end();
+  void end(const Status& status) override {
+    if (!status.ok() && !exchange_.responding()) return respond(state_, exchange_, status);
+    parts_.end(status);
   }
-  void end() {
-    if (!end_->ok() && !exchange_.responding()) return respond(state_, exchange_, *end_);
-    parts_.end(*end_);
-  }
-  void on_parts_written() override { end_ ? end() : on_drain(exchange_); }
-  void on_part_failed(Status status) override {
-    leave();
-    ended(std::move(status));
-  }
-
-  PartWriter parts_;
-  std::optional<Status> end_;  // behind the parts that are still written
 };
 
 template <class T>

@@ -11,7 +11,7 @@ double Series::roll(const std::array<double, N>& cells) const {
     case Rule::kMax: return *std::max_element(cells.begin(), cells.end());
     case Rule::kMin: return *std::min_element(cells.begin(), cells.end());
     case Rule::kAvg: return std::accumulate(cells.begin(), cells.end(), 0.0) / double(N);
-    case Rule::kInc: break;
+    case Rule::kSum: break;
   }
   return std::accumulate(cells.begin(), cells.end(), 0.0);
 }

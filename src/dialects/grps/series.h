@@ -1,7 +1,7 @@
-// A number over the last minute, hour, day and month: one value per second goes in, four rings keep it.
+// The history of a number over the last minute, hour, day and 30 days.
 //
-// 60 seconds make a minute, 60 minutes an hour, 24 hours a day, by the Series' rule; 30 days are kept. Pure: whoever
-// has a clock pushes once a second.
+// push() gets one value per second. After every 60 seconds their values become one value of a minute, by the Series'
+// Rule, and so do minutes and hours; each ring keeps its newest values. Pure: the caller has the clock.
 #pragma once
 
 #include <array>
@@ -17,20 +17,20 @@ class Series {
  public:
   static constexpr size_t kSeconds = 60, kMinutes = 60, kHours = 24, kDays = 30;
   static constexpr size_t kPoints = kDays + kHours + kMinutes + kSeconds;
-  enum class Rule : uint8_t { kMax, kMin, kAvg, kInc };  // kInc: what was counted adds up
+  enum class Rule : uint8_t { kMax, kMin, kAvg, kSum };
 
   explicit Series(Rule rule) : rule_(rule) {}
 
   void push(double second);
   double last() const { return seconds_.newest(); }
-  // Days, hours, minutes, seconds; each from the oldest to the newest, 0 where nothing was yet.
+  // kPoints values: days, hours, minutes, seconds, each from the oldest to the newest; 0 before the first push().
   std::vector<double> trend() const;
 
  private:
   template <size_t N>
   class Ring {
    public:
-    // True when this has filled the ring once more.
+    // True when all N values have been replaced since the last time that this was true.
     bool push(double v) {
       cells_[at_] = v;
       at_ = (at_ + 1) % N;
@@ -60,19 +60,19 @@ class RecentQuantiles {
   static constexpr size_t kCells = base::Histogram::kBuckets + 1;
   using Buckets = std::array<uint64_t, kCells>;
 
-  // The Histogram's counts since the process began, once a second.
+  // Takes the Histogram's counts since the process began; call it once a second.
   void push(const Buckets& totals);
   uint64_t count() const;
-  // Seconds that the fraction `q` of them did not exceed, to the precision of the buckets; 0 when there were none.
+  // The quantile `q` (0 to 1) in seconds, to the precision of the buckets; 0 if nothing was counted.
   double at(double q) const;
-  // Describes the last second: its mean is the caller's to know; the bounds of its slowest and fastest bucket, 0 when
-  // none.
+  // The last second's slowest bucket (its upper bound) and fastest one (its lower bound), in seconds; 0 if nothing was
+  // counted.
   double slowest() const;
   double fastest() const;
 
  private:
   static double bound(size_t bucket);
-  std::array<Buckets, Series::kSeconds> seconds_{};  // what each second added
+  std::array<Buckets, Series::kSeconds> seconds_{};  // the counts that each second added
   Buckets sum_{}, totals_{};
   size_t at_ = 0;
 };

@@ -126,7 +126,7 @@ TEST(GrpsCustom, RoutesThatLeadNowhereAreNamed) {
   add("/model", "digist", {{"image", "body"}}, {});
   add("/input", "digits", {{"imag", "body"}}, {{"/a", "zzz"}});
   Bench bench;
-  auto wrong = check_routes(options, *bench.models.catalog);
+  auto wrong = missing_from_catalog(options, *bench.models.catalog);
   ASSERT_EQ(wrong.size(), 3u);
   EXPECT_TRUE(wrong[0].starts_with("grps.routes: POST /model: Request for unknown model 'digist'")) << wrong[0];
   EXPECT_EQ(wrong[1], "grps.routes: POST /input: model 'digits' has no input 'imag', did you mean 'image'?");

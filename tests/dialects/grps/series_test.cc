@@ -8,7 +8,7 @@ namespace {
 TEST(Series, SecondsRollUpByTheRule) {
   for (auto [rule, minute, hour] :
        {std::tuple{Series::Rule::kMax, 60.0, 60.0}, std::tuple{Series::Rule::kMin, 1.0, 1.0},
-        std::tuple{Series::Rule::kAvg, 30.5, 30.5}, std::tuple{Series::Rule::kInc, 1830.0, 1830.0 * 60}}) {
+        std::tuple{Series::Rule::kAvg, 30.5, 30.5}, std::tuple{Series::Rule::kSum, 1830.0, 1830.0 * 60}}) {
     Series s(rule);
     for (int m = 0; m < 60; ++m)
       for (int i = 1; i <= 60; ++i) s.push(i);
@@ -21,7 +21,7 @@ TEST(Series, SecondsRollUpByTheRule) {
     EXPECT_EQ(t[52], 0);
     for (int h = 1; h < 24; ++h)
       for (int i = 0; i < 3600; ++i) s.push(i % 60 + 1);
-    EXPECT_EQ(s.trend()[29], rule == Series::Rule::kInc ? hour * 24 : hour);
+    EXPECT_EQ(s.trend()[29], rule == Series::Rule::kSum ? hour * 24 : hour);
     EXPECT_EQ(s.last(), 60);
   }
 }
