@@ -1,4 +1,4 @@
-// GET: what a person who meets the endpoint wants to know, as JSON or, where a browser asks, as a page.
+// GET: the models and their metadata, as JSON, or as an HTML page if `accept` names text/html.
 #include "dialects/graphpipe/state.h"
 #include "marshal/html.h"
 #include "marshal/json_tensor.h"
@@ -55,8 +55,8 @@ void list_page(GraphPipeState& state, Exchange& exchange, const wire::PathArgs&)
   marshal::write_string(json, state.options.server_version);
   json += ",\n  \"models\": [";
   std::string_view gap = "\n    ";
-  for (const auto& [name, model] :
-       state.bus.catalog(marshal::models_of(exchange.request())).models) {  // names are letters, digits, '_', '.', '-'
+  const auto& models = state.bus.catalog(marshal::models_of(exchange.request())).models;
+  for (const auto& [name, model] : models) {  // no name needs an escape: letters, digits, '_', '.', '-'
     std::string path = state.options.prefix + '/' + name;
     json += std::exchange(gap, ",\n    ");
     json += "{\"name\": \"" + name + "\", \"description\": ";
@@ -65,7 +65,7 @@ void list_page(GraphPipeState& state, Exchange& exchange, const wire::PathArgs&)
     items +=
         "<li><a href=\"" + path + "\">" + name + "</a>: " + escape_html(describe(model.preferred->spec)) + "</li>\n";
   }
-  json += state.bus.catalog(marshal::models_of(exchange.request())).models.empty() ? "]\n}\n" : "\n  ]\n}\n";
+  json += models.empty() ? "]\n}\n" : "\n  ]\n}\n";
   if (!is_browser(exchange)) return respond(exchange, kJson, std::move(json));
   respond(exchange, kHtml, page("GraphPipe on " + state.options.server_name, "<ul>\n" + items + "</ul>\n"));
 }

@@ -43,8 +43,8 @@ void list_json(std::string& out, const msg::ModelSpec& spec, const std::vector<m
 
 base::Bytes write_error(const base::Status& status) {
   FlatBufferBuilder b;
-  bool utf8 =
-      marshal::valid_utf8(status.text);  // as a flatbuffer's strings are; engines and clients' names need not be
+  // Strings of a flatbuffer are UTF-8; texts of engines and names from clients may not be.
+  bool utf8 = marshal::valid_utf8(status.text);
   auto message = b.CreateString(utf8 ? status.text : base::presentable(status.text, status.text.size()));
   auto error = fb::CreateError(b, int64_t(status.code), message);
   b.Finish(fb::CreateInferResponse(b, 0, b.CreateVector(&error, 1)));

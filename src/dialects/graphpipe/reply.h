@@ -13,13 +13,13 @@
 
 namespace weir::graphpipe {
 
-// InferResponse with these tensors, in pieces that make up the message one behind the other. Large tensors are pieces
-// of their own, without a copy; their first byte lies at a multiple of kDataAlign. The tensors have been checked
-// (marshal::check_data). Errors: UNIMPLEMENTED (bfloat16), OUT_OF_RANGE (2 GiB and more, which no flatbuffer can be).
+// An InferResponse with these tensors. The pieces, concatenated, are the message. A large tensor is a piece of its own,
+// which is not copied; it begins at a multiple of kDataAlign bytes. The caller has checked the tensors
+// (marshal::check_data). Errors: UNIMPLEMENTED (bfloat16), OUT_OF_RANGE (a flatbuffer must be smaller than 2 GiB).
 inline constexpr size_t kDataAlign = 16;
 base::Result<std::vector<base::Bytes>> write_tensors(const std::vector<msg::Tensor>& tensors);
-// `order`: which of them the answer has, one after the other. A tensor that stands in it twice is written once and
-// referred to twice; one that does not stand in it is not written.
+// `order`: the indices of the answer's outputs in `tensors`. A tensor whose index is there twice is written once and
+// referred to twice; one whose index is missing is not written.
 base::Result<std::vector<base::Bytes>> write_tensors(const std::vector<msg::Tensor>& tensors,
                                                      std::span<const size_t> order);
 
@@ -31,8 +31,9 @@ struct ServerName {
 };
 // MetadataResponse. Bfloat16 tensors have the type Null.
 base::Bytes write_metadata(const msg::ModelSpec& spec, const ServerName& server);
-// The same for people: indented JSON.
+// The metadata as indented JSON.
 std::string metadata_json(const msg::ModelSpec& spec, const ServerName& server);
+// One line about the model: its platform, version and limits.
 std::string describe(const msg::ModelSpec& spec);
 
 }  // namespace weir::graphpipe
