@@ -17,7 +17,7 @@ using session::Tenant;
 
 constexpr size_t kMaxRequest = 64 << 10;  // these requests are a name each; more is no honest one
 
-// Waits for another shard's answer. A client that leaves meanwhile does not hear it.
+// Waits for another shard's answer, which is dropped if the client has left meanwhile.
 class Waiting final : public wire::RpcListener {
  public:
   Waiting(SalienceState& state, uint64_t number) : salience_(state), number_(number) {}

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/encoding.h"
 #include "dialects/salience/turn_request.h"
 #include "marshal/generation_params.h"
 #include "marshal/pb_wire.h"
@@ -16,7 +17,9 @@ using base::Status;
 using marshal::PbReader;
 using marshal::PbType;
 
-// Those that are not in marshal/generation_params.h.
+constexpr size_t kShown = 64;  // bytes of a client's text in an error
+
+// The fields that are not in marshal/generation_params.h.
 enum Field : uint32_t {
   kSessionId = 1,
   kAppendTokens = 2,
@@ -28,13 +31,13 @@ enum Field : uint32_t {
   kImages = 14,
 };
 
-Status malformed() { return invalid("the message is not a GenerateRequest"); }
+Status malformed() { return invalid("the message cannot be decoded as a GenerateRequest"); }
 
 Status out_of_range(const std::string& field, const std::string& value, const std::string& expected) {
   return invalid(field + " must be " + expected + ", not " + value);
 }
 
-Status number(const std::string& field, uint64_t value, uint32_t& out) {
+Status read_uint32(const std::string& field, uint64_t value, uint32_t& out) {
   if (value > UINT32_MAX) return out_of_range(field, std::to_string(value), "<= 4294967295");
   out = uint32_t(value);
   return {};
@@ -44,15 +47,15 @@ Status too_many(const std::string& field, uint64_t limit) {
   return invalid(field + " must have at most " + std::to_string(limit) + " entries");
 }
 
-Status range(const char* name, std::string_view message, std::vector<msg::PositionRange>& out) {
+Status read_range(const char* name, std::string_view message, std::vector<msg::PositionRange>& out) {
   if (out.size() == kMaxRanges) return too_many(name, kMaxRanges);
   std::string path = std::string(name) + "[" + std::to_string(out.size()) + "]";
   msg::PositionRange& r = out.emplace_back();
   PbReader reader(message);
   while (reader.next()) {
     Status status;
-    if (reader.is(1, PbType::kVarint)) status = number(path + ".start", reader.number(), r.start);
-    if (reader.is(2, PbType::kVarint)) status = number(path + ".end", reader.number(), r.end);
+    if (reader.is(1, PbType::kVarint)) status = read_uint32(path + ".start", reader.number(), r.start);
+    if (reader.is(2, PbType::kVarint)) status = read_uint32(path + ".end", reader.number(), r.end);
     if (!status.ok()) return status;
   }
   if (!reader.ok()) return malformed();
@@ -61,14 +64,15 @@ Status range(const char* name, std::string_view message, std::vector<msg::Positi
                  ")");
 }
 
-// "image/jpg" is no registered type, but what many clients send. Which format it is, the bytes say.
+// "image/jpg" is not a registered type, but many clients send it. The decoder goes by the image's bytes, not by the
+// type.
 bool known_type(std::string_view mime) {
   mime = wire::trim(mime.substr(0, mime.find(';')));
   constexpr std::array<std::string_view, 4> kTypes{"image/png", "image/jpeg", "image/jpg", "image/webp"};
   return std::any_of(kTypes.begin(), kTypes.end(), [&](auto type) { return wire::same_text(mime, type); });
 }
 
-Status image(std::string_view message, const base::Bytes& whole, std::vector<msg::Image>& out) {
+Status read_image(std::string_view message, const base::Bytes& whole, std::vector<msg::Image>& out) {
   if (out.size() == kMaxImages) return too_many("images", kMaxImages);
   std::string path = "images[" + std::to_string(out.size()) + "]";
   msg::Image& image = out.emplace_back();
@@ -77,13 +81,15 @@ Status image(std::string_view message, const base::Bytes& whole, std::vector<msg
     Status status;
     if (reader.is(1, PbType::kBytes)) image.data = whole.slice(reader.bytes());
     if (reader.is(2, PbType::kBytes)) image.mime = reader.bytes();
-    if (reader.is(3, PbType::kVarint)) status = number(path + ".pad_range_start", reader.number(), image.start);
-    if (reader.is(4, PbType::kVarint)) status = number(path + ".pad_range_end", reader.number(), image.end);
+    if (reader.is(3, PbType::kVarint)) status = read_uint32(path + ".pad_range_start", reader.number(), image.start);
+    if (reader.is(4, PbType::kVarint)) status = read_uint32(path + ".pad_range_end", reader.number(), image.end);
     if (!status.ok()) return status;
   }
   if (!reader.ok()) return malformed();
-  if (!known_type(image.mime)) return invalid(path + ".mime: expected image/png, image/jpeg or image/webp");
-  if (image.data.empty()) return invalid(path + ".bytes is empty");
+  if (!known_type(image.mime))
+    return out_of_range(path + ".mime", "'" + base::presentable(image.mime, kShown) + "'",
+                        "image/png, image/jpeg or image/webp");
+  if (image.data.empty()) return invalid(path + ".bytes must not be empty");
   return {};
 }
 
@@ -108,7 +114,7 @@ class RequestReader {
   }
 
  private:
-  // A field of another type than ours is one that we do not know, as protobuf has it.
+  // A field with another wire type than its own counts as unknown and is skipped, as protobuf does it.
   Status field(const PbReader& f) {
     switch (f.type()) {
       case PbType::kVarint: return varint(f);
@@ -121,7 +127,7 @@ class RequestReader {
     const auto* row = marshal::find_param(kSalience, f.field());
     return row ? marshal::read_param(f, kSalience, *row, given_) : Status();
   }
-  // A field that is not given is 0 in this protocol, and 0 stands for 1.
+  // A missing field is 0 in this protocol. For temperature and top_p 0 means the default, 1.
   void generation_params() {
     given_.max_tokens = given_.max_tokens.value_or(0);
     if (given_.temperature == 0) given_.temperature = 1;
@@ -133,7 +139,7 @@ class RequestReader {
     msg::Generation& g = request_.generation;
     switch (f.field()) {
       case kAppendTokens: return marshal::read_ids(f, "append_tokens", kMaxAppend, g.append);
-      case kOffset: return number("offset", f.number(), request_.offset);
+      case kOffset: return read_uint32("offset", f.number(), request_.offset);
       case kTruncating: return request_.rewind = session::Append::Rewind(f.number() != 0), Status{};
       case kPriority: return priority_ = int64_t(f.number()), Status{};
       default: return generation_param(f);
@@ -144,9 +150,9 @@ class RequestReader {
     switch (f.field()) {
       case kSessionId: return request_.session = session::parse_session_id(f.bytes()), Status{};
       case kAppendTokens: return marshal::read_ids(f, "append_tokens", kMaxAppend, g.append);
-      case kLogprobsRanges: return range("logprobs_ranges", f.bytes(), g.logprobs);
-      case kReadoutRanges: return range("readout_ranges", f.bytes(), g.readouts);
-      case kImages: return image(f.bytes(), message_, g.images);
+      case kLogprobsRanges: return read_range("logprobs_ranges", f.bytes(), g.logprobs);
+      case kReadoutRanges: return read_range("readout_ranges", f.bytes(), g.readouts);
+      case kImages: return read_image(f.bytes(), message_, g.images);
       default: return generation_param(f);
     }
   }

@@ -20,11 +20,12 @@ struct SalienceState {
   session::Sessions& sessions;
   Options options;
   std::list<Turn> turns;  // Generates that run, also those whose clients have left
-  // Calls that wait for an answer of another shard, by number; a client that leaves takes its own away.
+  // Calls that wait for another shard, by number. A call whose client leaves is removed.
   std::unordered_map<uint64_t, wire::Rpc*> waiting;
   uint64_t last_waiting = 0;
 
-  session::Tenant tenant(wire::Rpc& rpc) const;  // the caller's
+  // The tenant of the call's client, as sessions are kept apart by it.
+  session::Tenant tenant(wire::Rpc& rpc) const;
 };
 
 }  // namespace weir::salience

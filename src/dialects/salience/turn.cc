@@ -52,7 +52,7 @@ void Turn::begin(session::Tenant tenant, std::list<Turn>::iterator self) {
   salience_.sessions.borrow(tenant, *request_.session, request_.append(), *this);
 }
 
-// An engine may be reading what the session has lent: it must let go first, so the Call is not abandoned.
+// The engine may be reading the lent tokens until the Call's last Event, so the Call is cancelled, not abandoned.
 void Turn::left() {
   rpc_ = nullptr;
   listener_->turn = nullptr;
@@ -95,11 +95,12 @@ Status Turn::submit(bus::Served& served) {
   request_.generation.history = lease_->tokens;
   request_.generation.history_images = lease_->images;
   call.generation = std::make_unique<msg::Generation>(std::move(request_.generation));
-  // No deadline: at that the Sink would hear its last before the engine has let go. wire::Rpc keeps the client's.
+  // The Call has no deadline: at a deadline the Sink gets the last Event while the engine may still read the lent
+  // tokens. wire::Rpc enforces the client's.
   return call_.submit(served, *this, rpc_->exchange().ticket());
 }
 
-// The text begins where the generated tokens do: no stop string reaches back into the prompt.
+// Stop strings are looked for in generated text only: none begins in the prompt.
 void Turn::watch_for_stops(const msg::ModelSpec& spec) {
   if (request_.stops.empty()) return;
   spec_ = spec.text;
@@ -125,7 +126,7 @@ void Turn::pass_on(const msg::Token& token) {
   if (rpc_ && rpc_->has_room()) call_.repay();
 }
 
-// The engine has let go: the session may have its tokens back, and then the client may hear of it.
+// The engine reads the lent tokens no more: gives them back to the session first, and then answers the client.
 void Turn::finished(msg::Call& call, msg::Event&& event) {
   auto prompt_tokens = uint32_t(call.generation->length());
   auto* failed = std::get_if<msg::Failed>(&event.what);

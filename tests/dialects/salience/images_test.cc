@@ -67,8 +67,8 @@ TEST(SalienceImages, BlocksThatAreNotWhatTheyShouldBeAreRefused) {
   EXPECT_EQ(refused(kBlock, {}), "append_tokens[2] is an image pad outside of every declared block");
   EXPECT_EQ(refused(kBlock, {{1, 7, "broken"}}), "images[0]: not a PNG");
   EXPECT_EQ(refused(kBlock, {{1, 7, "4", "image/gif"}}),
-            "images[0].mime: expected image/png, image/jpeg or image/webp");
-  EXPECT_EQ(refused(kBlock, {{1, 7, ""}}), "images[0].bytes is empty");
+            "images[0].mime must be image/png, image/jpeg or image/webp, not 'image/gif'");
+  EXPECT_EQ(refused(kBlock, {{1, 7, ""}}), "images[0].bytes must not be empty");
   EXPECT_EQ(refused(kBlock, {{0, 7}}), "images[0]: position 0 must be vision_start (900), but is 7");
   EXPECT_EQ(refused(kBlock, {{1, 8}}), "images[0]: position 6 must be an image pad (901), but is 902");
   EXPECT_EQ(refused(kBlock, {{1, 6}}), "images[0]: position 5 must be vision_end (902), but is 901");
