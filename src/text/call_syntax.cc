@@ -46,7 +46,7 @@ class JsonCalls final : public MarkedSyntax {
           if (feed.last && !call_.begun()) sink.content(call_.raw());
           return Step::kMore;
         case JsonCall::State::kDone: inside_ = false; break;
-        case JsonCall::State::kWrong:
+        case JsonCall::State::kInvalid:
           if (!call_.begun()) sink.content(call_.raw());
           return inside_ = false, Step::kOver;
       }

@@ -15,8 +15,8 @@ namespace {
 
 using Form = msg::StructuredOutput;
 
-// Finding the masks of a form ahead takes so many steps at most, about a second of a worker. Masks that are not found
-// by then are found while texts are made.
+// The most steps that compile() spends on finding masks in advance, about a second of a worker. The other masks are
+// found while tokens are generated.
 constexpr uint64_t kStepsAhead = 100'000'000;
 
 std::string key_of(const Form& form) {
@@ -26,8 +26,8 @@ std::string key_of(const Form& form) {
   return key;
 }
 
-// The matcher of one completion, and the mask of its next token. Both are made when the first mask is asked for: a
-// sequence that waits holds neither, and whoever starts it does not wait for them.
+// The matcher of one completion, and the mask of its next token. Both are made for the first mask(): a sequence that
+// waits to run holds neither, and start() takes no time.
 class Constraint final : public msg::TokenConstraint {
  public:
   Constraint(std::shared_ptr<const grammar::TokenAutomaton> automaton, std::span<const uint32_t> ends)
@@ -37,7 +37,7 @@ class Constraint final : public msg::TokenConstraint {
   std::span<const uint32_t> mask() override {
     std::lock_guard lock(mutex_);
     if (!ready_) find_mask();
-    return good_ ? std::span<const uint32_t>(words_) : std::span<const uint32_t>();
+    return possible_ ? std::span<const uint32_t>(words_) : std::span<const uint32_t>();
   }
   bool accept(uint32_t id) override {
     std::lock_guard lock(mutex_);
@@ -53,15 +53,15 @@ class Constraint final : public msg::TokenConstraint {
   grammar::Matcher& matcher() { return matcher_ ? *matcher_ : matcher_.emplace(automaton_); }
   void find_mask() {
     const uint32_t vocabulary = automaton_->vocabulary().size();
-    const size_t own = (vocabulary + 31) / 32;
+    const size_t vocabulary_words = (vocabulary + 31) / 32;
     if (words_.empty()) {
       uint32_t size = vocabulary;
       for (uint32_t id : ends_) size = std::max(size, id + 1);
       words_.resize((size + 31) / 32);
     }
-    std::fill(words_.begin() + ptrdiff_t(own), words_.end(), 0);
-    good_ = matcher().mask(std::span(words_).first(own));
-    // An end that a grammar names as a marker ends the text all the same, where it may end alone.
+    std::fill(words_.begin() + ptrdiff_t(vocabulary_words), words_.end(), 0);
+    possible_ = matcher().mask(std::span(words_).first(vocabulary_words));
+    // An end token ends the text where the grammar may end, even if the grammar uses the token as a marker elsewhere.
     for (uint32_t id : ends_) words_[id / 32] &= ~(1u << id % 32);
     if (matcher().accepting())
       for (uint32_t id : ends_) words_[id / 32] |= 1u << id % 32;
@@ -73,7 +73,7 @@ class Constraint final : public msg::TokenConstraint {
   mutable std::mutex mutex_;
   std::optional<grammar::Matcher> matcher_;  // this and the rest: under mutex_
   std::vector<uint32_t> words_;
-  bool ready_ = false, good_ = true;
+  bool ready_ = false, possible_ = true;
 };
 
 }  // namespace
@@ -94,8 +94,8 @@ GrammarCache::GrammarCache(std::shared_ptr<const tokenizers::Tokenizer> tokenize
     : tokenizer_(std::move(tokenizer)), style_(style), masks_(std::make_shared<grammar::MaskBudget>(kMostMaskBytes)) {}
 GrammarCache::~GrammarCache() = default;
 
-// Special tokens are 0xff and their text, which only a grammar that names them has: no UTF-8 holds that byte, and a
-// token of other bytes that does is left out.
+// A special token is 0xff followed by its text. UTF-8 has no byte 0xff, so only a grammar that names the token can
+// match it. An ordinary token with this byte is left out.
 std::shared_ptr<const grammar::Vocabulary> GrammarCache::vocabulary() {
   std::call_once(once_, [this] {
     std::vector<std::string_view> bytes(tokenizer_->size());
@@ -121,12 +121,13 @@ grammar::Result<grammar::Grammar> GrammarCache::read(const Form& form) const {
     case Form::Kind::kGrammar: return grammar::read_gbnf(form.text);
     case Form::Kind::kToolCalls: return read_tool_calls(form, style_, *tokenizer_);
   }
-  const bool any = form.kind == Form::Kind::kJsonObject;
+  const bool any_object = form.kind == Form::Kind::kJsonObject;
   if (form.thoughts == Form::Thoughts::kNone)
-    return any ? grammar::Result<grammar::Grammar>(grammar::json_object()) : grammar::read_json_schema(form.text);
+    return any_object ? grammar::Result<grammar::Grammar>(grammar::json_object())
+                      : grammar::read_json_schema(form.text);
   grammar::Pieces pieces;
   add_thoughts(form, style_, *tokenizer_, pieces);
-  pieces.alternatives = {{{grammar::Piece::Kind::kSchema, any ? R"({"type":"object"})" : form.text}}};
+  pieces.alternatives = {{{grammar::Piece::Kind::kSchema, any_object ? R"({"type":"object"})" : form.text}}};
   return grammar::read_pieces(pieces);
 }
 
@@ -167,9 +168,9 @@ void GrammarCache::put(std::string key, std::shared_ptr<const Compiled> compiled
   entries_.push_front({key, std::move(compiled)});
   at_.emplace(std::move(key), entries_.begin());
   size_t bytes = 0;
-  for (const Entry& entry : entries_) bytes += 2 * entry.key.size() + entry.compiled->bytes();
-  while (entries_.size() > 1 && (entries_.size() > kMost || bytes > kMostBytes)) {
-    const Entry& last = entries_.back();
+  for (const CachedGrammar& entry : entries_) bytes += 2 * entry.key.size() + entry.compiled->bytes();
+  while (entries_.size() > 1 && (entries_.size() > kMostGrammars || bytes > kMostBytes)) {
+    const CachedGrammar& last = entries_.back();
     bytes -= std::min(bytes, 2 * last.key.size() + last.compiled->bytes());
     at_.erase(last.key);
     entries_.pop_back();

@@ -21,23 +21,24 @@ class Vocabulary;
 
 namespace weir::text {
 
-// Any thread. Forms that were not used for longest go where there are more than kMost, or where they take more than
-// kMostBytes; who uses one keeps it. The masks of all together take kMostMaskBytes; what does not fit is found anew.
+// A least-recently-used cache of compiled grammars. Any thread. It keeps at most kMostGrammars of them, of at most
+// kMostBytes together; a grammar that is dropped while a sequence uses it lives as long as the sequence. The masks of
+// all grammars together take at most kMostMaskBytes; masks beyond that are computed each time they are needed.
 class GrammarCache {
  public:
-  static constexpr size_t kMost = 128, kMostBytes = size_t(64) << 20, kMostMaskBytes = size_t(128) << 20;
+  static constexpr size_t kMostGrammars = 128, kMostBytes = size_t(64) << 20, kMostMaskBytes = size_t(128) << 20;
 
   GrammarCache(std::shared_ptr<const tokenizers::Tokenizer> tokenizer, ToolStyle style);
   ~GrammarCache();
 
-  // As msg::TextCodec has them.
+  // As in msg::TextCodec.
   base::Result<std::shared_ptr<const msg::TokenGrammar>> compile(const msg::StructuredOutput& form,
                                                                  const std::atomic<bool>* cancelled);
   std::shared_ptr<const msg::TokenGrammar> find(const msg::StructuredOutput& form);
 
  private:
   class Compiled;
-  struct Entry {
+  struct CachedGrammar {
     std::string key;
     std::shared_ptr<const Compiled> compiled;
   };
@@ -54,8 +55,8 @@ class GrammarCache {
   std::shared_ptr<const grammar::Vocabulary> vocabulary_;  // made when it is first needed
 
   std::mutex mutex_;
-  std::list<Entry> entries_;  // this and the next: under mutex_; the last used in front
-  std::unordered_map<std::string, std::list<Entry>::iterator> at_;
+  std::list<CachedGrammar> entries_;  // this and the next: under mutex_; the most recently used first
+  std::unordered_map<std::string, std::list<CachedGrammar>::iterator> at_;
 };
 
 }  // namespace weir::text

@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kMostName = 256, kMostKey = 64;
 
-// The text that a JSON string says. False: it is none.
+// Reads the contents of a JSON string. False: `text` is not one.
 bool read_string(const std::string& text, std::string& out) {
   auto value = nlohmann::json::parse(text, nullptr, false);
   if (!value.is_string()) return false;
@@ -27,7 +27,7 @@ JsonValueEnd::Place JsonValueEnd::push(char c) {
     return depth_ == 0 ? Place::kLast : Place::kInside;
   }
   if (c == '"') {
-    if (begun_ && depth_ == 0) return Place::kBehind;  // of a number or a word
+    if (begun_ && depth_ == 0) return Place::kBehind;  // the value was a number or a word
     begun_ = string_ = true;
     return Place::kInside;
   }
@@ -55,34 +55,34 @@ JsonCall::State JsonCall::read(AnswerFeed& feed, AnswerSink& sink) {
     if (!begun_) raw_ += c;
     if (begun_ && !raw_.empty()) raw_.clear();
     if (state != State::kMore) return state;
-    if (raw_.size() > CallSyntax::kMostHeld || value_.size() > CallSyntax::kMostHeld) return State::kWrong;
+    if (raw_.size() > CallSyntax::kMostHeld || value_.size() > CallSyntax::kMostHeld) return State::kInvalid;
   }
   return State::kMore;
 }
 
-// `again`: the byte is not taken yet.
+// Sets `again` if the byte was not taken and has to be pushed again.
 JsonCall::State JsonCall::push(char c, AnswerSink& sink, bool& again) {
   if (phase_ != Phase::kKey && phase_ != Phase::kValue && is_space(c)) return State::kMore;
   switch (phase_) {
-    case Phase::kOpen: return phase_ = Phase::kMember, c == '{' ? State::kMore : State::kWrong;
+    case Phase::kOpen: return phase_ = Phase::kMember, c == '{' ? State::kMore : State::kInvalid;
     case Phase::kMember:
       if (c == '}') return end(sink);
       value_end_.clear(), key_ = c;
       (void)value_end_.push(c);
-      return phase_ = Phase::kKey, c == '"' ? State::kMore : State::kWrong;
+      return phase_ = Phase::kKey, c == '"' ? State::kMore : State::kInvalid;
     case Phase::kKey:
       key_ += c;
-      if (key_.size() > kMostKey) return State::kWrong;
+      if (key_.size() > kMostKey) return State::kInvalid;
       if (value_end_.push(c) == JsonValueEnd::Place::kLast) end_key();
       return State::kMore;
     case Phase::kColon:
       value_end_.clear(), value_.clear(), verbatim_ = false;
-      return phase_ = Phase::kValue, c == ':' ? State::kMore : State::kWrong;
+      return phase_ = Phase::kValue, c == ':' ? State::kMore : State::kInvalid;
     case Phase::kValue: return value(c, sink, again);
     case Phase::kComma: break;
   }
   if (c == '}') return end(sink);
-  return phase_ = Phase::kMember, c == ',' ? State::kMore : State::kWrong;
+  return phase_ = Phase::kMember, c == ',' ? State::kMore : State::kInvalid;
 }
 
 void JsonCall::end_key() {
@@ -99,12 +99,12 @@ JsonCall::State JsonCall::value(char c, AnswerSink& sink, bool& again) {
   const auto place = value_end_.push(c);
   if (place == JsonValueEnd::Place::kBehind) {
     again = true;
-    return value_.empty() && !verbatim_ ? State::kWrong : end_value(sink);
+    return value_.empty() && !verbatim_ ? State::kInvalid : end_value(sink);
   }
-  // Objects and lists of arguments are given out as they come.
+  // Arguments that are an object or a list go to the sink at once, byte by byte.
   if (member_ == Member::kArguments && value_.empty() && (c == '{' || c == '[')) verbatim_ = true;
   if (verbatim_)
-    give({&c, 1}, sink);
+    add_arguments({&c, 1}, sink);
   else if (member_ != Member::kOther || value_.empty())
     value_ += c;
   return place == JsonValueEnd::Place::kLast ? end_value(sink) : State::kMore;
@@ -113,29 +113,29 @@ JsonCall::State JsonCall::value(char c, AnswerSink& sink, bool& again) {
 JsonCall::State JsonCall::end_value(AnswerSink& sink) {
   phase_ = Phase::kComma;
   if (member_ == Member::kName) {
-    if (!read_string(value_, name_) || name_.empty() || name_.size() > kMostName) return State::kWrong;
+    if (!read_string(value_, name_) || name_.empty() || name_.size() > kMostName) return State::kInvalid;
     begun_ = true;
     sink.begin_call(name_);
     sink.arguments(std::exchange(held_, {}));
   } else if (member_ == Member::kArguments) {
     has_arguments_ = true;
     std::string said;
-    if (!verbatim_) give(value_ == "null" ? "{}" : read_string(value_, said) ? said : value_, sink);
+    if (!verbatim_) add_arguments(value_ == "null" ? "{}" : read_string(value_, said) ? said : value_, sink);
   }
   return State::kMore;
 }
 
 JsonCall::State JsonCall::end(AnswerSink& sink) {
-  if (!begun_) return State::kWrong;
+  if (!begun_) return State::kInvalid;
   if (!has_arguments_) sink.arguments("{}");
   return State::kDone;
 }
 
-void JsonCall::give(std::string_view arguments, AnswerSink& sink) {
+void JsonCall::add_arguments(std::string_view text, AnswerSink& sink) {
   if (begun_)
-    sink.arguments(arguments);
+    sink.arguments(text);
   else
-    held_ += arguments;
+    held_ += text;
 }
 
 }  // namespace weir::text

@@ -1,7 +1,9 @@
-// JsonCall: one call of a tool as a JSON object, read as it comes:
+// JsonCall: parses one tool call, a JSON object, byte by byte:
 //
-//   {"name": "…", "arguments": {…}}      also "parameters"; members in any order, others are passed over
-// The arguments are given out as they stand. Where they are a JSON string, what it says is given out; null is {}.
+//   {"name": "…", "arguments": {…}}      "parameters" is another name of "arguments"; other members are skipped
+//
+// Members may come in any order. The arguments go to the sink unchanged; but of a JSON string its contents, and for
+// null the object {}.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +14,14 @@
 
 namespace weir::text {
 
-// JSON's white space.
+// True for JSON's white space.
 inline bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
-// The end of a JSON value, found byte by byte. Whether it is right JSON is not looked at.
+// Finds the end of a JSON value byte by byte. It does not check that the value is valid JSON.
 class JsonValueEnd {
  public:
-  enum class Place : uint8_t { kInside, kLast, kBehind };  // of a byte: kLast ends the value, kBehind is no part of it
+  // Where a byte is: kLast is the value's last byte; kBehind comes after the value, which ended one byte before.
+  enum class Place : uint8_t { kInside, kLast, kBehind };
   Place push(char c);
   void clear() { *this = {}; }
 
@@ -29,13 +32,15 @@ class JsonValueEnd {
 
 class JsonCall {
  public:
-  enum class State : uint8_t { kMore, kDone, kWrong };
+  enum class State : uint8_t { kMore, kDone, kInvalid };
 
   void clear() { *this = {}; }
-  // Reads from its `{` on, no further than its end. kWrong: it is no call, and `raw()` is a text again.
+  // Reads from the `{` to the end of the call, and nothing after it. kInvalid: this is not a call; unless begun(),
+  // raw() is the text that was read.
   State read(AnswerFeed& feed, AnswerSink& sink);
-  // All that was read, while no call has begun.
+  // Everything that was read, until begun().
   const std::string& raw() const { return raw_; }
+  // True once the name is known and the sink has been given the call.
   bool begun() const { return begun_; }
 
  private:
@@ -47,7 +52,7 @@ class JsonCall {
   void end_key();
   State end_value(AnswerSink& sink);
   State end(AnswerSink& sink);
-  void give(std::string_view arguments, AnswerSink& sink);
+  void add_arguments(std::string_view text, AnswerSink& sink);
 
   Phase phase_ = Phase::kOpen;
   Member member_ = Member::kOther;

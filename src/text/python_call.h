@@ -1,4 +1,4 @@
-// Calls of tools as a list of Python calls: [name(argument="value", …), …].
+// Tool calls that are written as a list of Python calls: [name(argument="value", …), …].
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,10 @@
 
 namespace weir::text {
 
-// The end of a Python list, found byte by byte.
+// Finds the end of a Python list byte by byte.
 class PythonListEnd {
  public:
-  // True for the byte that ends the list, which the first one begins.
+  // True for the list's last byte. The first byte pushed is its `[`.
   bool push(char c);
   void clear() { *this = {}; }
 
@@ -21,9 +21,9 @@ class PythonListEnd {
   bool escaped_ = false;
 };
 
-// The calls in a list, their arguments as JSON objects. Values are Python's literals or JSON's: texts, numbers, True,
-// False, None, lists, tuples, dicts; no more than 64 inside each other. False: it is something else, and the sink has
-// been given nothing.
+// Reads the calls of a list and gives them to the sink, with their arguments as a JSON object. Values are literals of
+// Python or JSON: strings, numbers, True, False, None, lists, tuples and dicts, nested at most 64 deep. False: `list`
+// is something else, and the sink was given nothing.
 bool read_python_calls(std::string_view list, AnswerSink& sink);
 
 }  // namespace weir::text

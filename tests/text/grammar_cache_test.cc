@@ -174,7 +174,7 @@ TEST(GrammarCache, WhatIsCompiledIsFoundUntilOthersTakeItsPlace) {
   Form thinking = first;
   thinking.thoughts = Form::Thoughts::kBegun;
   EXPECT_EQ(p->find_compiled(thinking), nullptr);
-  for (size_t i = 0; i < GrammarCache::kMost; ++i)
+  for (size_t i = 0; i < GrammarCache::kMostGrammars; ++i)
     ASSERT_TRUE(p->compile(form(Kind::kRegex, "b" + std::to_string(i)), nullptr));
   EXPECT_EQ(p->find_compiled(first), nullptr);
   EXPECT_FALSE((*compiled)->start({})->mask().empty());
