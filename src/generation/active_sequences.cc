@@ -18,14 +18,15 @@ bool ActiveSequences::none_active() const {
   return std::none_of(all_.begin(), all_.end(), [](const auto& s) { return s->place == Place::kActive; });
 }
 
-bool ActiveSequences::relieve(const Sequence& claimant, Claim claim) {
+bool ActiveSequences::free_blocks(const Sequence& claimant, Claim claim) {
   if (memory_.evict()) return true;
   auto* s = victim(claimant, claim);
   if (s) preempt(*s);
   return s != nullptr;
 }
 
-// Returns the last in order of the parked sequences and those that may be preempted; parked ones come first.
+// Returns the parked sequence that is last in order; if none is parked, the last one that may be preempted for
+// `claimant`.
 Sequence* ActiveSequences::victim(const Sequence& claimant, Claim claim) const {
   Sequence *parked = nullptr, *last = nullptr;
   for (const auto& s : all_) {
@@ -38,15 +39,15 @@ Sequence* ActiveSequences::victim(const Sequence& claimant, Claim claim) const {
   return parked ? parked : last;
 }
 
-bool ActiveSequences::make_way(const Sequence& claimant, Scarce what) {
-  auto* s = over_share(claimant, what);
+bool ActiveSequences::preempt_over_share(const Sequence& claimant, Scarce what) {
+  auto* s = youngest_over_share(claimant, what);
   if (s) preempt(*s);
   return s != nullptr;
 }
 
-// The youngest sequence of the tenant that gives way.
-Sequence* ActiveSequences::over_share(const Sequence& claimant, Scarce what) const {
-  bool slots = what == Scarce::kSlots;
+// Returns the youngest sequence of the tenant that holds most, if that is more than its share; else null.
+Sequence* ActiveSequences::youngest_over_share(const Sequence& claimant, Scarce what) const {
+  const bool slots = what == Scarce::kSlots;
   TenantHoldings holdings(slots ? policy_.max_running : room_.blocks, policy_.share);
   auto holds = [slots](const Sequence& s) -> uint64_t {
     if (s.place != Place::kActive) return 0;

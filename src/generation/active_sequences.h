@@ -1,10 +1,10 @@
 // ActiveSequences: the sequences that are admitted, and which of them give up their blocks or their slot when others
 // need them. Pure.
 //
-// When blocks run out, these give up theirs, in this order: sessions at rest, parked sequences, then the least urgent
-// and youngest sequence. A tenant that alone wants to run may have everything. When another tenant's call finds no slot
-// or too few blocks, the tenant that holds most of them, and more than its share, gives up its youngest sequence: so a
-// call waits for a step, and not for the end of what another tenant began.
+// When blocks run out, they are taken in this order: those of sessions at rest, those of parked sequences, then those
+// of the least urgent and youngest sequence. A tenant may hold everything while no other tenant has calls. When another
+// tenant's call finds no slot or too few blocks, the tenant that holds most of them, and more than its share, loses its
+// youngest sequence, so that the call waits for one step and not until the other tenant's sequences end.
 //
 // A preempted sequence has no blocks and stays here until move_preempted().
 #pragma once
@@ -30,22 +30,22 @@ class ActiveSequences : public SequenceList {
   size_t running() const;  // those that are neither parked nor preempted
   bool none_active() const;
 
-  // Frees at least one block for `claimant`, which grows by a token, or is to be admitted. False: there is none that
-  // may be taken for it.
+  // Frees at least one block for `claimant`, which grows by a token or is being admitted. False: no block may be taken
+  // for it.
   enum class Claim : uint8_t { kGrow, kAdmit };
-  bool relieve(const Sequence& claimant, Claim claim);
+  bool free_blocks(const Sequence& claimant, Claim claim);
   // Preempts a sequence of the tenant that holds most slots, or blocks, if that is more than its share. False: there is
   // no such tenant.
   enum class Scarce : uint8_t { kSlots, kBlocks };
-  bool make_way(const Sequence& claimant, Scarce what);
-  // Takes the sequence's blocks; it computes them again when it is admitted again.
+  bool preempt_over_share(const Sequence& claimant, Scarce what);
+  // Frees the sequence's blocks. It computes their keys and values again after it is admitted again.
   void preempt(Sequence& s);
   // Moves the preempted ones to `waiting`, each to its old place.
   void move_preempted(SequenceList& waiting);
 
  private:
   Sequence* victim(const Sequence& claimant, Claim claim) const;
-  Sequence* over_share(const Sequence& claimant, Scarce what) const;
+  Sequence* youngest_over_share(const Sequence& claimant, Scarce what) const;
 
   const TokenPolicy& policy_;
   const TokenRoom room_;

@@ -66,7 +66,7 @@ Sequence* AdmissionQueue::admit_next(Pass& pass, ActiveSequences& active) {
     auto& s = *all_[pass.at];
     if (!may_try(s, pass, active)) continue;
     while (!take_blocks(s, active))
-      if (!active.make_way(s, ActiveSequences::Scarce::kBlocks)) return nullptr;
+      if (!active.preempt_over_share(s, ActiveSequences::Scarce::kBlocks)) return nullptr;
     Owned owned = std::move(all_[pass.at]);
     all_.erase(all_.begin() + ptrdiff_t(pass.at));
     active.move_preempted(*this);
@@ -81,14 +81,15 @@ Sequence* AdmissionQueue::admit_next(Pass& pass, ActiveSequences& active) {
 
 bool AdmissionQueue::may_try(const Sequence& s, Pass& pass, ActiveSequences& active) const {
   if (s.place != Place::kWaiting || s.parked() || s.call->tenant == pass.no_slot) return false;
-  if (active.running() < policy_.max_running || active.make_way(s, ActiveSequences::Scarce::kSlots)) return true;
+  if (active.running() < policy_.max_running || active.preempt_over_share(s, ActiveSequences::Scarce::kSlots))
+    return true;
   pass.no_slot = s.call->tenant;
   return false;
 }
 
 bool AdmissionQueue::take_blocks(Sequence& s, ActiveSequences& active) {
   while (memory_.blocks().available() < s.blocks_lacked)
-    if (!active.relieve(s, ActiveSequences::Claim::kAdmit)) return false;
+    if (!active.free_blocks(s, ActiveSequences::Claim::kAdmit)) return false;
   uint32_t before = memory_.blocks().available();
   bool feeds_last = s.draws(limit_) || s.held_details || s.is(msg::Aim::kEmbed);
   memory_.attach(s, s.length() - (feeds_last ? 1 : 0));
@@ -107,7 +108,7 @@ bool AdmissionQueue::take_blocks(Sequence& s, ActiveSequences& active) {
 bool AdmissionQueue::make_room(Sequence& s, ActiveSequences& active) {
   const auto& blocks = memory_.blocks();
   while (blocks.available() < memory_.lacking(s))
-    if (!active.relieve(s, ActiveSequences::Claim::kAdmit)) {
+    if (!active.free_blocks(s, ActiveSequences::Claim::kAdmit)) {
       if (!active.none_active()) return false;
       // Alone with all blocks: what it found costs more than it saves (a copy, a block for recomputation).
       memory_.release(s);

@@ -12,9 +12,10 @@
 namespace weir::generation {
 namespace {
 
-constexpr size_t kBeginning = 64;  // tokens by which a lane is chosen: it may have them cached
+constexpr size_t kBeginning = 64;  // the first tokens of a Call, which choose a lane among equals
 
-// It chooses a lane and keys no table: a client that makes texts collide waits for its own requests.
+// The hash of a Call's first tokens. It need not resist collisions: it only chooses a lane, and a client whose texts
+// collide slows down its own requests.
 uint64_t beginning(const msg::Call& call) {
   const msg::Generation& g = *call.generation;
   base::Fnv hash;

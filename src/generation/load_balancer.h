@@ -1,9 +1,8 @@
-// The Inbox over several token lanes of one model, each on a device of its own, with keys and values of its own.
+// An Inbox that spreads Calls over several token lanes of one model. Each lane has a device and a KV cache of its own.
 //
-// A Call goes to the lane that has the fewest. Among equals it goes by the first tokens of its sequence, so that who
-// comes again with the same beginning finds it cached. A session stays with the lane of its first Call, which keeps its
-// keys and values; a fork is another session, and computes what it has in common with the first one again if it comes
-// to another lane.
+// A Call goes to the lane with the fewest Calls. Among equals its first tokens choose the lane, so that a prompt with
+// the same beginning finds it in that lane's prefix cache. The Calls of a session stay on the lane of its first Call,
+// which keeps its keys and values. A fork is a session of its own: on another lane it computes the common tokens again.
 #pragma once
 
 #include <memory>
@@ -13,7 +12,7 @@
 
 namespace weir::generation {
 
-// One lane is given back as it is.
+// Returns a single lane as it is. `lanes` must not be empty.
 std::unique_ptr<msg::Inbox> make_token_load_balancer(std::vector<std::unique_ptr<TokenInbox>> lanes);
 
 }  // namespace weir::generation

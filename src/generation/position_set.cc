@@ -20,7 +20,7 @@ bool PositionSet::has(uint32_t position) const {
   return after != all_.begin() && std::prev(after)->has(position);
 }
 
-void PositionSet::take(uint32_t count) {
+void PositionSet::pop_front(uint32_t count) {
   auto& first = all_.front();
   first.start += count;
   if (first.start >= first.end) all_.erase(all_.begin());

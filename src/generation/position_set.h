@@ -14,14 +14,14 @@ class PositionSet {
   PositionSet() = default;
   explicit PositionSet(std::span<const msg::PositionRange> ranges);
 
-  void add(msg::PositionRange range);  // nothing when it is empty
+  void add(msg::PositionRange range);  // an empty range adds nothing
   bool empty() const { return all_.empty(); }
   bool has(uint32_t position) const;
   std::span<const msg::PositionRange> all() const { return all_; }
 
-  // As a queue of positions: the first range, and taking `count` positions off its front.
+  // The first range; and removes its first `count` positions. The set must not be empty.
   msg::PositionRange front() const { return all_.front(); }
-  void take(uint32_t count);
+  void pop_front(uint32_t count);
   uint64_t size() const;  // positions
 
  private:

@@ -46,7 +46,7 @@ void StepPlanner::plan_decodes(uint32_t& budget) {
     if (budget == 0) return;
     if (!runs(*s) || s->unfed() != 1 || !s->recomputes.empty()) continue;
     bool room = memory_.grow(*s);
-    while (!room && active_.relieve(*s, ActiveSequences::Claim::kGrow)) room = memory_.grow(*s);
+    while (!room && active_.free_blocks(*s, ActiveSequences::Claim::kGrow)) room = memory_.grow(*s);
     if (!room) {
       active_.preempt(*s);
       continue;

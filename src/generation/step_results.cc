@@ -52,7 +52,7 @@ void StepResults::process_row(const TokenRun& run, const TokenStep::Row& row, Cu
   const bool ended = s.ending != Finish::kNone;  // with a token that this feeds for its readout
   auto* sample = process_positions(run, row, at);
   if (run.kind == TokenRun::Kind::kRecompute) {
-    s.recomputes.take(run.count);
+    s.recomputes.pop_front(run.count);
     s.recomputed += run.count;
     memory_.drop_scratch(s, s.recomputes.empty() ? 0 : 1);
   } else {
