@@ -11,7 +11,7 @@ namespace {
 using base::Complaints;
 using base::Yaml;
 
-// The kind of a name, with its colon; empty for none that is known.
+// The kind of a name, with its colon; empty for an unknown kind.
 std::string_view kind_of(std::string_view name) {
   for (std::string_view kind : {"URI:", "DNS:", "email:", "CN:"})
     if (name.starts_with(kind)) return kind;
@@ -22,8 +22,9 @@ std::string_view separators_of(std::string_view kind) {
   return kind == "URI:" ? "/" : kind == "DNS:" ? "." : kind == "email:" ? ".@" : "";
 }
 
-// A star takes one character, and one more each time that what follows it does not match. As it takes no separator,
-// only the last star can be at fault; so the work is at most the product of both lengths.
+// Matches by backtracking: a star first takes one character, and takes one more each time the rest of the pattern does
+// not match. A star takes no separator, so only the last star has to be tried again, and the work is at most the
+// product of both lengths.
 bool matches_parts(std::string_view pattern, std::string_view name, std::string_view separators, bool any_case) {
   auto same = [any_case](char a, char b) { return any_case ? wire::lower(a) == wire::lower(b) : a == b; };
   auto separates = [separators](char c) { return separators.find(c) != separators.npos; };
@@ -138,7 +139,7 @@ std::optional<Grant> CertificateRules::find(const std::vector<std::string>& name
 
 IdentityRef KnownCertificates::identity_of(const std::vector<std::string>& names) {
   std::string all;
-  for (const auto& name : names) (all += name) += '\n';  // which no name has
+  for (const auto& name : names) (all += name) += '\n';  // no name has a line end
   if (auto found = known_.find(all); found != known_.end()) return found->second;
   auto grant = rules_.find(names);
   IdentityRef identity = grant ? IdentityRef(make_identity(*grant, limiters_)) : nullptr;

@@ -35,7 +35,7 @@ struct CertificateRule {
   base::UsageLimits limits{};
 };
 
-// Whether the whole name is as the pattern says.
+// True if the pattern matches the whole name.
 bool matches_certificate_name(std::string_view pattern, std::string_view name);
 
 class CertificateRules {
@@ -45,7 +45,7 @@ class CertificateRules {
   void read(const base::Yaml& node, base::Complaints& complaints);
   std::string show() const;
   bool empty() const { return rules_.empty(); }
-  // Returns what the names allow; they are as PeerInfo::certificate_names has them. Nothing: no rule is for them.
+  // The grant of the first rule that matches one of the names (PeerInfo::certificate_names); nothing if none matches.
   std::optional<Grant> find(const std::vector<std::string>& names) const;
 
  private:

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 namespace weir::auth {
 namespace {
@@ -41,7 +42,7 @@ constexpr SignatureAlgorithm kAlgorithms[] = {
     {"Ed448", KeyType::kEd448, KeyType::kEd448, Scheme::kEddsa, nullptr, 0, 114},
 };
 
-// The curves of ECDSA: as JWK names them, and as OpenSSL does.
+// The curves of ECDSA, with JWK's name and OpenSSL's name of each.
 struct Curve {
   KeyType type;
   std::string_view name;
@@ -53,19 +54,19 @@ constexpr Curve kCurves[] = {{KeyType::kP256, "P-256", "prime256v1", 32},
                              {KeyType::kP521, "P-521", "secp521r1", 66}};
 
 template <auto free_it>
-struct Freed {
+struct Deleter {
   template <class T>
   void operator()(T* p) const {
     free_it(p);
   }
 };
-using Number = std::unique_ptr<BIGNUM, Freed<BN_free>>;
-using ParamBuilder = std::unique_ptr<OSSL_PARAM_BLD, Freed<OSSL_PARAM_BLD_free>>;
-using Params = std::unique_ptr<OSSL_PARAM, Freed<OSSL_PARAM_free>>;
-using KeyContext = std::unique_ptr<EVP_PKEY_CTX, Freed<EVP_PKEY_CTX_free>>;
-using DigestContext = std::unique_ptr<EVP_MD_CTX, Freed<EVP_MD_CTX_free>>;
-using KeyOwner = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>>;
-using EcdsaPair = std::unique_ptr<ECDSA_SIG, Freed<ECDSA_SIG_free>>;
+using Number = std::unique_ptr<BIGNUM, Deleter<BN_free>>;
+using ParamBuilder = std::unique_ptr<OSSL_PARAM_BLD, Deleter<OSSL_PARAM_BLD_free>>;
+using Params = std::unique_ptr<OSSL_PARAM, Deleter<OSSL_PARAM_free>>;
+using KeyContext = std::unique_ptr<EVP_PKEY_CTX, Deleter<EVP_PKEY_CTX_free>>;
+using DigestContext = std::unique_ptr<EVP_MD_CTX, Deleter<EVP_MD_CTX_free>>;
+using KeyOwner = std::unique_ptr<EVP_PKEY, Deleter<EVP_PKEY_free>>;
+using EcdsaPair = std::unique_ptr<ECDSA_SIG, Deleter<ECDSA_SIG_free>>;
 
 const unsigned char* octets(std::string_view text) { return reinterpret_cast<const unsigned char*>(text.data()); }
 
@@ -79,7 +80,7 @@ Number number_of(std::string_view big_endian) {
   return Number(BN_bin2bn(octets(big_endian), int(big_endian.size()), nullptr));
 }
 
-// Null where the parameters make no key: a point that is not on its curve, say.
+// Null if the parameters are not a key, as with a point that is not on its curve.
 KeyOwner key_from(const char* type, OSSL_PARAM_BLD* builder) {
   Params params(OSSL_PARAM_BLD_to_param(builder));
   KeyContext context(EVP_PKEY_CTX_new_from_name(nullptr, type, nullptr));
@@ -102,18 +103,18 @@ base::Status check_rsa(const EVP_PKEY* key) {
   return {};
 }
 
-// The curve's type; kSecret for any other curve.
-KeyType curve_of(const EVP_PKEY* key) {
+// Nothing for a curve that is not in kCurves.
+std::optional<KeyType> curve_of(const EVP_PKEY* key) {
   std::array<char, 32> name{};
   size_t size = 0;
-  if (EVP_PKEY_get_group_name(key, name.data(), name.size(), &size) != 1) return KeyType::kSecret;
+  if (EVP_PKEY_get_group_name(key, name.data(), name.size(), &size) != 1) return std::nullopt;
   const std::string_view group(name.data(), size);
   for (const Curve& curve : kCurves)
     if (group == curve.name || group == curve.group) return curve.type;
-  return KeyType::kSecret;
+  return std::nullopt;
 }
 
-// RFC 7518 §3.4: the two numbers one behind the other; OpenSSL takes them in DER.
+// Converts a signature from two concatenated numbers (RFC 7518 §3.4) to DER, which OpenSSL takes.
 std::string der_of(std::string_view signature) {
   const size_t half = signature.size() / 2;
   EcdsaPair pair(ECDSA_SIG_new());
@@ -128,7 +129,7 @@ std::string der_of(std::string_view signature) {
   return out;
 }
 
-// RFC 7518 §3.5: the salt is as long as the digest, and MGF1 uses the same one, as OpenSSL does by itself.
+// RFC 7518 §3.5: the salt is as long as the digest. MGF1 must use the same digest, which is OpenSSL's default.
 bool use_pss(EVP_PKEY_CTX* context) {
   return EVP_PKEY_CTX_set_rsa_padding(context, RSA_PKCS1_PSS_PADDING) == 1 &&
          EVP_PKEY_CTX_set_rsa_pss_saltlen(context, RSA_PSS_SALTLEN_DIGEST) == 1;
@@ -198,7 +199,7 @@ base::Result<VerificationKey> VerificationKey::adopt(EVP_PKEY* key) {
       if (auto s = check_rsa(key); !s.ok()) return s;
       return VerificationKey(KeyType::kRsa, std::move(owner), {});
     case EVP_PKEY_EC:
-      if (KeyType curve = curve_of(key); curve != KeyType::kSecret) return VerificationKey(curve, std::move(owner), {});
+      if (auto curve = curve_of(key)) return VerificationKey(*curve, std::move(owner), {});
       return base::invalid("an EC key on another curve than P-256, P-384 and P-521");
     case EVP_PKEY_ED25519: return VerificationKey(KeyType::kEd25519, std::move(owner), {});
     case EVP_PKEY_ED448: return VerificationKey(KeyType::kEd448, std::move(owner), {});
@@ -229,9 +230,9 @@ bool VerificationKey::verifies(const SignatureAlgorithm& algorithm, std::string_
   const size_t wanted = algorithm.signature_size > 0 ? algorithm.signature_size : size_t(EVP_PKEY_get_size(key_.get()));
   if (signature.size() != wanted) return false;
   if (type_ == KeyType::kSecret) return verifies_hmac(algorithm, text, signature);
-  bool right = verifies_public(algorithm, text, signature);
+  const bool valid = verifies_public(algorithm, text, signature);
   ERR_clear_error();
-  return right;
+  return valid;
 }
 
 bool VerificationKey::verifies_hmac(const SignatureAlgorithm& algorithm, std::string_view text,

@@ -1,7 +1,6 @@
 #include "base/base64url.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "base/encoding.h"
 
@@ -15,30 +14,22 @@ int base64url_digit(char c) {
   return c == '-' ? 62 : c == '_' ? 63 : -1;
 }
 
-std::optional<std::string> decode_lenient(std::string text) {
-  std::replace(text.begin(), text.end(), '-', '+');
-  std::replace(text.begin(), text.end(), '_', '/');
-  return base64_decode(text);
+// True if the last character has bits that no byte takes.
+bool has_unused_bits(std::string_view text) {
+  if (text.size() % 4 == 0) return false;
+  const int unused = text.size() % 4 == 2 ? 15 : 3;  // two characters are 12 bits, three are 18
+  return (base64url_digit(text.back()) & unused) != 0;
 }
 
 }  // namespace
 
 std::optional<std::string> base64url_decode(std::string_view text, Base64Url form) {
-  if (form == Base64Url::kLenient) return decode_lenient(std::string(text));
-  if (text.size() % 4 == 1) return std::nullopt;
-  std::string out;
-  out.reserve(text.size() / 4 * 3 + 2);
-  uint32_t value = 0;
-  unsigned bits = 0;
-  for (char c : text) {
-    int digit = base64url_digit(c);
-    if (digit < 0) return std::nullopt;
-    value = (value << 6 | uint32_t(digit)) & 0xffff;
-    bits += 6;
-    if (bits >= 8) bits -= 8, out += char(value >> bits & 255);
-  }
-  if ((value & ((1u << bits) - 1)) != 0) return std::nullopt;
-  return out;
+  if (form == Base64Url::kStrict && (text.find_first_of("+/=") != text.npos || has_unused_bits(text)))
+    return std::nullopt;
+  std::string standard(text);
+  std::replace(standard.begin(), standard.end(), '-', '+');
+  std::replace(standard.begin(), standard.end(), '_', '/');
+  return base64_decode(standard);
 }
 
 }  // namespace weir::base
