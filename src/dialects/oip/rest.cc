@@ -145,14 +145,19 @@ std::string done_json(std::string_view model, std::string_view what) {
   return out + ",\"" + std::string(what) + "\":true}";
 }
 
-void load(OipState& state, Exchange& exchange, const PathArgs& args) {
-  std::string model(args["model"]);
+// Reads a request to load or unload `model`. Errors: a name that is malformed or that the caller may not use, a body
+// that cannot be read.
+base::Result<msg::Parameters> read_load_request(Exchange& exchange, const std::string& model) {
   exchange.record().model = model;
-  auto body = read_parameters(exchange.content().view());
-  Status status = check_model_name(model);
-  if (status.ok()) status = check_scope(exchange.request(), model);
-  if (status.ok() && !body) status = body.error();
-  if (!status.ok()) return respond_error(exchange, status);
+  if (Status status = check_model_name(model); !status.ok()) return status;
+  if (Status status = check_scope(exchange.request(), model); !status.ok()) return status;
+  return read_parameters(exchange.content().view());
+}
+
+void load(OipState& state, Exchange& exchange, const PathArgs& args) {
+  const std::string model(args["model"]);
+  auto body = read_load_request(exchange, model);
+  if (!body) return respond_error(exchange, body.error());
   ServerControl::LoadParameters parameters;
   for (auto& [key, value] : *body) {
     auto* text = std::get_if<std::string>(&value);
@@ -169,13 +174,9 @@ void load(OipState& state, Exchange& exchange, const PathArgs& args) {
 }
 
 void unload(OipState& state, Exchange& exchange, const PathArgs& args) {
-  std::string model(args["model"]);
-  exchange.record().model = model;
-  auto body = read_parameters(exchange.content().view());
-  Status status = check_model_name(model);
-  if (status.ok()) status = check_scope(exchange.request(), model);
-  if (status.ok() && !body) status = body.error();
-  if (!status.ok()) return respond_error(exchange, status);
+  const std::string model(args["model"]);
+  auto body = read_load_request(exchange, model);
+  if (!body) return respond_error(exchange, body.error());
   auto* value = msg::find(*body, "unload_dependents");
   auto* dependents = value ? std::get_if<bool>(value) : nullptr;
   if (value && !dependents) return respond_error(exchange, base::invalid("'unload_dependents' takes true or false"));
