@@ -1,6 +1,6 @@
 // Drain: how a server stops without failing a request.
 //
-//   drain_delay   serving as ever, while load balancers hear that we are not ready
+//   drain_delay   serves as before, but is not ready, so that load balancers send no more
 //   announce      listeners close (what waits in them is taken first); peers are told that the end is near
 //   100 ms        for requests that cross the announcement on their way
 //   refuse        nothing new; whoever is idle is closed

@@ -5,10 +5,10 @@
 //    "bytes_in":12,"bytes_out":34,"seconds":0.000812,"queue_seconds":0.000101,"compute_seconds":0.000511,
 //    "trace_id":"…"}
 //
-// `who` is the name of the key, of the token's subject or of the certificate that was let in, never a secret; it is
-// left out where nobody is asked.
+// `who` is the name of the key, the subject of the token or the name in the certificate that the request was let in
+// with, never a secret. There is no `who` without authentication.
 //
-// Lines are made on the shards and go to a LineFile at the end of each turn.
+// Each shard makes its lines and hands them to a LineFile at the end of each turn of its loop.
 #pragma once
 
 #include <memory>
@@ -31,15 +31,15 @@ class AccessLog {
  public:
   // `where`: "-" for standard output, or a file to append to. Errors: the file cannot be opened.
   static base::Result<std::unique_ptr<AccessLog>> open(const std::string& where, base::Metrics& metrics);
-  void reopen() { file_->reopen(); }  // after the file was moved away; any thread
+  void reopen() { file_->reopen(); }  // call it after the file was moved away; any thread
 
-  // One shard's way in, on its thread.
+  // The log of one shard, on its thread.
   class ShardLog final : public wire::Observer {
    public:
     ShardLog(AccessLog& log, base::Env& env) : log_(log), env_(env) {}
     void finished(const wire::Exchange& exchange) override;
     void rejected(std::string_view reason, const wire::PeerInfo& peer) override;
-    // At the end of each turn: hands over what this turn wrote.
+    // Hands the lines of this turn to the file. Called at the end of each turn.
     void flush();
 
    private:

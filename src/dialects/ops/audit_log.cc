@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kAuditEvent = "admin action";
 
-// The texts of a line about a request, borrowed from its Exchange.
+// The members of a line about a request. The views are borrowed from its Exchange.
 struct AdminAction {
   std::string action, who, change;
   std::string_view request_id, certificate, peer, protocol, model, path, reason;
@@ -68,8 +68,8 @@ bool AuditLog::ShardLog::is_admin(const wire::Exchange& exchange) const {
   return std::any_of(begin, end, [&](const auto& route) { return route.second == exchange.request().method; });
 }
 
-// A request that was refused has no Identity. Only what is sure to be known is looked up: a wrong token would be
-// verified a second time.
+// The name of the caller; empty if it is not known. A refused request has no Identity, so its key or token is looked up
+// again, but only for errors that authenticated callers get: else a wrong token would be verified a second time.
 std::string AuditLog::ShardLog::who(const wire::Exchange& exchange) const {
   const wire::Request& request = exchange.request();
   if (request.identity) return request.identity->name;

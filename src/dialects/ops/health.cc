@@ -34,7 +34,7 @@ class Answers {
   bool draining_ = false;
 };
 
-// Whether the caller may hear of models of that name; of the server itself and its services everybody may.
+// True if the caller may see models of that name. Everybody may see the server itself and its services.
 bool may_hear_of(wire::Rpc& rpc, std::string_view name) {
   constexpr std::string_view kModel = "model:";
   const wire::Identity* who = rpc.exchange().request().identity;

@@ -38,9 +38,9 @@ class Health {
   ~Health();
   void add_to(wire::RpcServer& server);
 
-  // Something may be different now: each watcher whose answer is hears it.
+  // Asks the source again, and sends each watcher its status if that has changed.
   void changed();
-  // From now on every name that there is is NOT_SERVING, whatever the source says; watchers hear it at once.
+  // From now on every known name is NOT_SERVING, whatever the source says; watchers are told at once.
   void drain();
 
   size_t watchers() const;

@@ -1,5 +1,5 @@
-// Decoupled: a model in a child that answers a call any number of times. A thread of its own hands the child one
-// request after the other, each when the child has taken the one before, and takes the answers to all of them.
+// A decoupled model in a child process: it answers a call any number of times. A thread of its own sends the child one
+// request at a time, the next when the child has taken the one before, and receives the answers to all of them.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace weir::process {
 
-// One instance for each host, of which there is one at least; each call goes to the one that has the fewest. Errors:
-// RESOURCE_EXHAUSTED without a descriptor.
+// One instance for each host; `hosts` must not be empty. A call goes to the instance with the fewest calls. Errors:
+// RESOURCE_EXHAUSTED if the process has no file descriptor left.
 base::Result<std::unique_ptr<sched::DecoupledEngine>> make_decoupled(std::vector<std::unique_ptr<Host>> hosts,
                                                                      const FindModel& find);
 

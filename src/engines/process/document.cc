@@ -36,7 +36,7 @@ void Writer::put_parameters(const msg::Parameters& parameters) {
   for (const auto& [name, value] : parameters) put_string(name), put_value(value);
 }
 
-std::string_view Reader::take(size_t bytes) {
+std::string_view DocumentReader::take(size_t bytes) {
   if (bytes > text_.size()) {
     fail();
     return {};
@@ -46,28 +46,28 @@ std::string_view Reader::take(size_t bytes) {
   return out;
 }
 
-uint32_t Reader::count(size_t least) {
+uint32_t DocumentReader::count(size_t least) {
   auto n = get<uint32_t>();
   if (n <= text_.size() / least) return n;
   fail();
   return 0;
 }
 
-msg::DType Reader::get_dtype() {
+msg::DType DocumentReader::get_dtype() {
   auto number = get<uint8_t>();
   if (number <= uint8_t(msg::DType::kBf16)) return msg::DType(number);
   fail();
   return msg::DType::kInvalid;
 }
 
-msg::Shape Reader::get_shape() {
+msg::Shape DocumentReader::get_shape() {
   msg::Shape shape;
   for (uint32_t left = count(sizeof(int64_t)); left > 0 && ok_; --left)
     if (!shape.push(get<int64_t>())) fail();
   return shape;
 }
 
-std::vector<msg::TensorSpec> Reader::get_specs() {
+std::vector<msg::TensorSpec> DocumentReader::get_specs() {
   std::vector<msg::TensorSpec> specs(count(kLeastSpec));
   for (auto& spec : specs) {
     spec.name = get_string();
@@ -80,7 +80,7 @@ std::vector<msg::TensorSpec> Reader::get_specs() {
   return specs;
 }
 
-msg::ParamValue Reader::get_value() {
+msg::ParamValue DocumentReader::get_value() {
   switch (get<uint8_t>()) {
     case 0: return get<uint64_t>() != 0;
     case 1: return get<int64_t>();
@@ -91,7 +91,7 @@ msg::ParamValue Reader::get_value() {
   }
 }
 
-msg::Parameters Reader::get_parameters() {
+msg::Parameters DocumentReader::get_parameters() {
   msg::Parameters parameters(count(kLeastParameter));
   for (auto& [name, value] : parameters) name = get_string(), value = get_value();
   return parameters;
@@ -105,7 +105,7 @@ void put_tensor(Writer& out, const TensorPlace& tensor) {
   out.put(tensor.size);
 }
 
-TensorPlace get_tensor(Reader& in) {
+TensorPlace get_tensor(DocumentReader& in) {
   TensorPlace tensor;
   tensor.name = in.get_string();
   tensor.dtype = in.get_dtype();

@@ -36,9 +36,9 @@ class Writer {
 
 // After the first thing that is not there, everything is empty and ok() is false: who reads asks once, at the end, and
 // after each count() before it makes room.
-class Reader {
+class DocumentReader {
  public:
-  explicit Reader(std::string_view text) : text_(text) {}
+  explicit DocumentReader(std::string_view text) : text_(text) {}
 
   bool ok() const { return ok_; }
   bool at_end() const { return ok_ && text_.empty(); }
@@ -74,6 +74,6 @@ struct TensorPlace {
   uint64_t offset = 0, size = 0;
 };
 void put_tensor(Writer& out, const TensorPlace& tensor);
-TensorPlace get_tensor(Reader& in);
+TensorPlace get_tensor(DocumentReader& in);
 
 }  // namespace weir::process

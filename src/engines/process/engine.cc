@@ -55,7 +55,7 @@ std::vector<std::string> split_words(const std::string& text) {
   return words;
 }
 
-// Until the model serves, the loader hears of the child's end by itself.
+// Suppresses `broken` until the model serves: before that, load() itself returns the child's end as an error.
 struct Serving {
   std::atomic<bool> serves{false};
   std::function<void(Status)> broken;
@@ -63,7 +63,7 @@ struct Serving {
 
 base::Result<Loaded> make_batched(std::unique_ptr<Host> host, const Place& place) {
   const int wake = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (wake < 0) return failure(Code::kResourceExhausted, "no descriptor for a model");
+  if (wake < 0) return failure(Code::kResourceExhausted, "there is no file descriptor left for a model (ulimit -n)");
   return Loaded(std::unique_ptr<sched::Engine>(std::make_unique<BatchEngine>(std::move(host), place.find, wake)));
 }
 

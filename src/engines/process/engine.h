@@ -17,13 +17,13 @@
 
 namespace weir::process {
 
-// Settings of the server.
+// The server's settings engines.process.* and engines.python.*.
 struct Options {
   bool enabled = true;                  // false: models that bring code of their own are refused
-  std::string interpreter = "python3";  // of engine `python`; it has numpy
+  std::string interpreter = "python3";  // of engine `python`; needs numpy
 };
 
-// A model that others may make requests to, for as long as `keeps` is held.
+// A model that other models may send requests to. `keeps` holds it loaded.
 struct Target {
   std::shared_ptr<const void> keeps;
   const msg::ModelSpec* spec = nullptr;
@@ -33,17 +33,17 @@ struct Target {
 using FindModel = std::function<base::Result<Target>(std::string_view model, std::string_view version)>;
 
 struct Place {
-  base::SlabSource& slabs;                   // answers are copied there
-  std::function<void(base::Status)> broken;  // called once, when the child has ended by itself or has been killed
+  base::SlabSource& slabs;                   // where answers are copied to
+  std::function<void(base::Status)> broken;  // called once, after the child has exited or was killed
   uint32_t instance = 0;
   Options options{};
-  FindModel find{};  // for requests that the model makes; empty: it makes none
+  FindModel find{};  // finds the models that this one sends requests to; null: it may send none
 };
 
 using Loaded = std::variant<std::unique_ptr<sched::Engine>, std::unique_ptr<sched::DecoupledEngine>>;
 
-// `file`: the version's folder, for the child to look into. Parameters of the model: `command` (the program and its
-// arguments, parted by spaces; a program with a slash is relative to the folder), `process_timeout` ("60s", of one
+// `file`: the version's folder, in which the child is started. Parameters of the model: `command` (the program and its
+// arguments, separated by spaces; a program with a slash is relative to the folder), `process_timeout` ("60s", of one
 // batch), `process_load_timeout` ("300s"), `process_memory` ("0": no limit of its address space), `process_answer`
 // ("1GiB", of the memory for one batch's answers). Errors: INVALID_ARGUMENT for a parameter, PERMISSION_DENIED where it
 // is not enabled, FAILED_PRECONDITION with the child's words, UNAVAILABLE.

@@ -116,7 +116,7 @@ Status Host::greet(const msg::ModelSpec& wanted) {
 Status Host::take_ready(const Message& message, const msg::ModelSpec& wanted) {
   auto document = copy_document(message);
   if (!document) return document.error();
-  Reader in(*document);
+  DocumentReader in(*document);
   spec_ = wanted;
   spec_.max_batch = in.get<uint32_t>();
   spec_.decoupled = in.get<uint8_t>() != 0;
@@ -174,7 +174,7 @@ base::Result<std::string> Host::copy_document(const Message& message) const {
 base::Result<std::vector<Answer>> Host::read_answers(const Message& message, size_t most) {
   auto document = copy_document(message);
   if (!document) return document.error();
-  Reader in(*document);
+  DocumentReader in(*document);
   std::vector<Answer> answers(in.count(kLeastAnswer));
   if (answers.size() > most) return lies("more answers than there are requests");
   for (auto& answer : answers) {
@@ -209,7 +209,7 @@ bool Host::adds_up(const TensorPlace& tensor) {
 }
 
 // All tensors of a list lie in one slab. Whatever is wrong about their bytes is the child's end.
-base::Result<std::vector<msg::Tensor>> Host::read_tensors(Reader& in) {
+base::Result<std::vector<msg::Tensor>> Host::read_tensors(DocumentReader& in) {
   std::vector<TensorPlace> places(in.count(kLeastTensor));
   uint64_t bytes = 0;
   for (auto& place : places) {
@@ -248,7 +248,7 @@ base::Result<std::vector<msg::Tensor>> Host::read_tensors(Reader& in) {
 base::Result<ChildCall> Host::read_call(const Message& message) {
   auto document = copy_document(message);
   if (!document) return document.error();
-  Reader in(*document);
+  DocumentReader in(*document);
   ChildCall call;
   call.model = in.get_string(), call.version = in.get_string(), call.id = in.get_string();
   call.parameters = in.get_parameters();

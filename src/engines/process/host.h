@@ -88,7 +88,7 @@ class Host {
   base::Status make_input(uint64_t bytes);
   base::Status make_output(uint64_t bytes);
   base::Result<std::string> copy_document(const Message& message) const;
-  base::Result<std::vector<msg::Tensor>> read_tensors(Reader& in);
+  base::Result<std::vector<msg::Tensor>> read_tensors(DocumentReader& in);
   static bool adds_up(const TensorPlace& tensor);
   base::Status check(const msg::Tensor& tensor) const;
   base::Status lies(const std::string& what) const;

@@ -72,7 +72,7 @@ struct Input {
 };
 
 std::vector<Input> read_requests(const Message& run) {
-  Reader in(std::string_view(input.data + run.offset, run.size));
+  DocumentReader in(std::string_view(input.data + run.offset, run.size));
   std::vector<Input> requests(in.count(1));
   for (auto& request : requests) {
     request.call = in.get<uint64_t>();

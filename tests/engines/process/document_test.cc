@@ -13,7 +13,7 @@ TEST(Document, WhatIsWrittenIsRead) {
   out.put_parameters(
       {{"a", true}, {"b", int64_t(-1)}, {"c", uint64_t(1) << 63}, {"d", 0.5}, {"e", std::string("text")}});
   put_tensor(out, {"y", msg::DType::kFp16, {2, 2}, 64, 8});
-  Reader in(out.text());
+  DocumentReader in(out.text());
   auto specs = in.get_specs();
   ASSERT_EQ(1u, specs.size());
   EXPECT_EQ("x[-1,3]", specs[0].name + specs[0].shape.text());
@@ -34,7 +34,7 @@ TEST(Document, WhatIsNotThereIsNotRead) {
   out.put_parameters({{"key", std::string("value")}});
   put_tensor(out, {"y", msg::DType::kFp16, {2, 2}, 64, 8});
   auto read = [](std::string_view text) {
-    Reader in(text);
+    DocumentReader in(text);
     (void)in.get_parameters();
     (void)get_tensor(in);
     return in.at_end();
@@ -48,7 +48,7 @@ TEST(Document, WhatIsNotThereIsNotRead) {
       (void)read(changed);
     }
   }
-  EXPECT_FALSE(Reader(std::string_view("\xff\xff\xff\xff", 4)).count(1) > 0);
+  EXPECT_FALSE(DocumentReader(std::string_view("\xff\xff\xff\xff", 4)).count(1) > 0);
 }
 
 }  // namespace
