@@ -31,8 +31,8 @@ void add_ndjson(EvergreenState& state, wire::Router& router, Entrances& entrance
 // GET kPath with an upgrade: a SessionMessage per WebSocket message, as JSON in text and as protobuf in binary ones.
 // Answers come in the form of the client's latest message (JSON before the first). A failure is a last text message as
 // above and then a close frame: 1007 for a message that cannot be decoded, 1009 for one that is too large, 1008 for
-// what breaks a rule of the session, 1013 for UNAVAILABLE, 1011 for the server's own faults, 1001 when the server shuts
-// down.
+// what breaks a rule of the session, 1013 if the server is not able to serve it now (UNAVAILABLE, no memory), 1011 for
+// the server's own faults, 1001 when the server shuts down.
 void add_websocket(EvergreenState& state, wire::Router& router, Entrances& entrances);
 
 // {"error":{…}}, without a line end.

@@ -17,7 +17,7 @@ namespace {
 using base::Status;
 using wire::Exchange;
 
-constexpr size_t kIdleCapacity = 64 << 10;  // bytes of held_ that an idle session keeps allocated
+constexpr size_t kIdleLineBytes = 64 << 10;  // bytes of held_ that an idle session keeps allocated
 
 class LineSession final : public wire::ExchangeListener, Carrier, JsonInput::Listener, JsonOutput::Listener {
  public:
@@ -78,7 +78,7 @@ class LineSession final : public wire::ExchangeListener, Carrier, JsonInput::Lis
     }
     if (session_.over()) at = held_.size();
     held_.erase(0, at);
-    if (held_.empty() && held_.capacity() > kIdleCapacity) {
+    if (held_.empty() && held_.capacity() > kIdleLineBytes) {
       held_ = std::string();
       charge_.give(charge_.used());
     }

@@ -19,7 +19,7 @@ using base::Status;
 using wire::Exchange;
 using wire::WebSocket;
 
-constexpr size_t kIdleCapacity = 4096;  // bytes of held_ that an idle session keeps allocated
+constexpr size_t kIdleSocketBytes = 4096;  // bytes of held_ that an idle session keeps allocated
 
 uint16_t close_code_of(Code code) {
   switch (code) {
@@ -72,7 +72,7 @@ class SocketSession final : public wire::ExchangeListener,
   void pump() {
     size_t used = socket_.feed(std::as_bytes(std::span(held_)));
     held_.erase(0, used);
-    if (held_.empty() && held_.capacity() > kIdleCapacity) held_ = {};
+    if (held_.empty() && held_.capacity() > kIdleSocketBytes) held_ = {};
     socket_.keep_aside(held_.empty() ? 0 : held_.capacity());
     if (used > 0) exchange_.consume(used);
     if (waits_for_memory() || held_.empty()) return;

@@ -42,7 +42,7 @@ struct Place {
 
 using Loaded = std::variant<std::unique_ptr<sched::Engine>, std::unique_ptr<sched::DecoupledEngine>>;
 
-// `file`: the version's folder, which is the child's. Parameters of the model: `command` (the program and its
+// `file`: the version's folder, in which the child is started. Parameters of the model: `command` (the program and its
 // arguments, separated by spaces; a program with a slash is relative to the folder), `process_timeout` ("60s", of one
 // batch), `process_load_timeout` ("300s"), `process_memory` ("0": no limit of its address space), `process_answer`
 // ("1GiB", of the memory for one batch's answers). Errors: INVALID_ARGUMENT for a parameter, PERMISSION_DENIED where it
