@@ -1,18 +1,19 @@
 #!/usr/bin/python3
 """What open consoles cost: the server's CPU time per request with three of them and with none, in pairs, in turns.
 
-    bench/load/consoles.py [WEIR] [--pairs 8] [--seconds 3]
+    bench/load/consoles.py [WEIR] [--pairs 8] [--seconds 3] [--paths PATH…]
 
 Each console follows the live data and the tail of requests, as the Requests page does (GET /console/v1/live and
-/console/v1/requests). The load is `weir bench` at one rate over gRPC, on the ONNX model that adds two vectors. Prints the
-ratio of served requests per second of the server's CPU time, with consoles : without; the median of the pairs, and
-their range.
+/console/v1/requests); --paths says otherwise: `weir tail` asks for /console/v1/requests alone. The load
+is `weir bench` at one rate over gRPC, on the ONNX model that adds two vectors; the server has one shard, since a
+request's cost depends on how many shards the connections of the load came to. Prints the ratio of served requests per
+second of the server's CPU time, with consoles : without; the median of the pairs, and their range. It wants a machine
+that does nothing else: a request's cost is that of its wake-ups above all.
 """
 
 import argparse
 import http.client
 import json
-import os
 import pathlib
 import statistics
 import subprocess
@@ -25,35 +26,39 @@ CONSOLES = 3
 RATE = 8000  # requests per second: below what one shard can do, so that both of a pair do the same work
 
 
-class Console:
-    """Reads both streams until it is closed."""
+PAGE = ['/console/v1/live', '/console/v1/requests?most=300']
 
-    def __init__(self, port):
+
+class Console:
+    """Reads its streams until it is closed."""
+
+    def __init__(self, port, paths):
+        self.octets = 0
         self.connections = []
-        for path in '/console/v1/live', '/console/v1/requests':
+        for path in paths:
             connection = http.client.HTTPConnection('127.0.0.1', port)
             connection.request('GET', path)
             answer = connection.getresponse()
             assert answer.status == 200, (path, answer.status, answer.read())
             self.connections.append(connection)
             threading.Thread(target=self.read, args=(answer,), daemon=True).start()
-        self.octets = 0
 
     def read(self, answer):
         try:
             while part := answer.read1(1 << 16):
                 self.octets += len(part)
-        except (OSError, ValueError, AttributeError):
+        except (OSError, http.client.HTTPException):
             pass
 
     def close(self):
+        assert self.octets > 1000, 'a console that reads nothing measures nothing'
         for connection in self.connections:
             connection.sock.shutdown(2)
 
 
 def cpu_s(pid):
-    fields = pathlib.Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
+    """Seconds that the threads of a process have run so far, to the nanosecond."""
+    return sum(int((task / 'schedstat').read_text().split()[0]) for task in pathlib.Path(f'/proc/{pid}/task').iterdir()) / 1e9
 
 
 def measure(weir, server, port, seconds):
@@ -69,11 +74,12 @@ def main():
     words.add_argument('weir', nargs='?', default=ROOT / 'build/weir')
     words.add_argument('--pairs', type=int, default=8)
     words.add_argument('--seconds', type=int, default=3)
+    words.add_argument('--paths', nargs='+', default=PAGE)
     args = words.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         port_file = pathlib.Path(scratch) / 'log'
         with open(port_file, 'wb') as log:
-            server = subprocess.Popen([args.weir, 'serve', ROOT / 'conf/models', '--listen', '127.0.0.1:0'], stdout=log, stderr=log)
+            server = subprocess.Popen([args.weir, 'serve', ROOT / 'conf/models', '--listen', '127.0.0.1:0', '--shards', '1'], stdout=log, stderr=log)
         try:
             port = None
             while port is None and server.poll() is None:
@@ -85,7 +91,7 @@ def main():
             for i in range(args.pairs):
                 results = {}
                 for some in (True, False) if i % 2 else (False, True):
-                    consoles = [Console(port) for _ in range(CONSOLES if some else 0)]
+                    consoles = [Console(port, args.paths) for _ in range(CONSOLES if some else 0)]
                     results[some] = measure(args.weir, server, port, args.seconds)
                     for console in consoles:
                         console.close()

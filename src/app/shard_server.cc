@@ -154,7 +154,6 @@ ShardServer::ShardServer(net::Shard& shard, ServerState& state)
   shard.at_turn_end([this, long_enough = std::function<bool()>([&shard] { return shard.turn_is_long(); })] {
     bus_.turn(long_enough);
     if (shard_log_) shard_log_->flush();
-    feed_->flush();
     if (spans_) spans_->flush();
   });
 }

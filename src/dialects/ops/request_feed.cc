@@ -1,6 +1,7 @@
 #include "dialects/ops/request_feed.h"
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
 #include "dialects/ops/access_log.h"
@@ -11,29 +12,51 @@ namespace weir::ops {
 namespace {
 
 constexpr auto kAlive = std::chrono::seconds(10);  // between two signs of life
-constexpr size_t kMostOfOneTurn = 256 << 10;       // bytes of lines
+constexpr uint32_t kHighestMost = 100'000;
+constexpr uint32_t kSlices = std::chrono::seconds(1) / RequestFeed::kEvery;
+
+base::Result<uint32_t> most_of(const wire::Request& request) {
+  const std::string text = request.query_value("most");
+  if (text.empty()) return RequestFeed::kUsualMost;
+  uint32_t most = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), most);
+  if (error == std::errc() && end == text.data() + text.size() && most >= 1 && most <= kHighestMost) return most;
+  return base::invalid("most: a number of lines per second is wanted, from 1 to " + std::to_string(kHighestMost));
+}
 
 }  // namespace
 
-// The requests that ended on one shard in one turn. Immutable once posted.
-struct RequestFeed::Batch {
-  // A line, and the part of its record that filters look at.
-  struct FeedEntry {
-    size_t end = 0;  // of its line in `lines`
-    wire::RequestRecord record;
-    base::Duration took{0};
-  };
-  std::string lines;
-  std::vector<FeedEntry> entries;
-  uint64_t dropped = 0;
+// Those who ask for the same. All but the counts is immutable.
+struct RequestFeed::Group {
+  Group(RequestFilter filter_of_all, uint32_t most_a_second, size_t shards)
+      : filter(std::move(filter_of_all)), most(most_a_second), on_shard(shards) {}
+  const RequestFilter filter;
+  const uint32_t most;                          // lines a second
+  std::vector<std::atomic<uint32_t>> on_shard;  // followers of each shard
+  uint32_t followers = 0;                       // of all; under the feed's mutex_
 };
 
-// Each has a cache line of its own: its counters change with its own shard's followers.
-struct alignas(64) RequestFeed::ShardFollowers {
-  ShardFeed* feed = nullptr;  // on its shard's thread
-  std::atomic<uint32_t> followers{0};
+// One shard's requests, as a group is told of them. Immutable once posted.
+struct RequestFeed::Batch {
+  std::shared_ptr<const Group> group;
+  base::Bytes events;
+  uint64_t told = 0, skipped = 0;
+};
+
+// A shard as the others know of it. Each has a cache line of its own: its counters change with its own followers.
+struct alignas(64) RequestFeed::Arrivals {
+  ShardFeed* feed = nullptr;          // on its shard's thread
   std::atomic<size_t> on_the_way{0};  // bytes of batches that it has not taken yet
-  std::atomic<uint64_t> dropped{0};   // lines that did not even set out
+};
+
+// The events of one group since the last sending.
+struct RequestFeed::ShardFeed::Gathered {
+  Gathered(std::shared_ptr<const Group> of, size_t shards) : group(std::move(of)), lost(shards) {}
+  std::shared_ptr<const Group> group;
+  std::string events;
+  uint32_t good = 0, failed = 0;  // of which there are events
+  uint64_t skipped = 0;
+  std::vector<uint64_t> lost;  // by shard: what it was too busy to be sent, until it takes something again
 };
 
 RequestFeed::RequestFeed(uint32_t shards, Post post) : by_shard_(shards), post_(std::move(post)) {}
@@ -44,31 +67,48 @@ std::unique_ptr<RequestFeed::ShardFeed> RequestFeed::on_shard(base::ShardId shar
   return std::make_unique<ShardFeed>(*this, shard, env, router);
 }
 
+std::shared_ptr<RequestFeed::Group> RequestFeed::join(const RequestFilter& filter, uint32_t most, base::ShardId shard) {
+  std::lock_guard lock(mutex_);
+  auto at = std::find_if(groups_.begin(), groups_.end(),
+                         [&](const auto& group) { return group->filter == filter && group->most == most; });
+  if (at == groups_.end()) {
+    at = groups_.insert(at, std::make_shared<Group>(filter, most, by_shard_.size()));
+    version_.fetch_add(1);
+  }
+  ++(*at)->followers;
+  (*at)->on_shard[size_t(shard)].fetch_add(1);
+  return *at;
+}
+
+void RequestFeed::leave(const std::shared_ptr<Group>& group, base::ShardId shard) {
+  std::lock_guard lock(mutex_);
+  group->on_shard[size_t(shard)].fetch_sub(1);
+  if (--group->followers > 0) return;
+  std::erase(groups_, group);
+  version_.fetch_add(1);
+}
+
 // One who follows, from its request to its end.
 class RequestFeed::ShardFeed::Follower final : public wire::ExchangeListener {
  public:
-  Follower(ShardFeed& home, wire::Exchange& exchange, RequestFilter filter)
-      : home_(home), exchange_(exchange), filter_(std::move(filter)) {}
+  Follower(ShardFeed& home, wire::Exchange& exchange, std::shared_ptr<Group> group)
+      : home_(home), exchange_(exchange), group_(std::move(group)) {}
 
   void on_close(wire::Exchange&, bool) override { home_.leave(*this); }
 
   void deliver(const Batch& batch, uint64_t lost) {
-    std::string out;
-    dropped_ += lost + batch.dropped;
-    const bool reads = exchange_.backlog() < kMostBacklog;
-    if (reads && dropped_ > 0)
-      wire::append_sse(out, "{\"dropped\":" + std::to_string(std::exchange(dropped_, 0)) + "}", "dropped");
-    size_t begin = 0;
-    for (const auto& entry : batch.entries) {
-      const auto line = std::string_view(batch.lines).substr(begin, entry.end - begin);
-      begin = entry.end;
-      if (!filter_.matches(entry.record, entry.took)) continue;
-      if (reads)
-        wire::append_sse(out, line.substr(0, line.size() - 1));
-      else
-        ++dropped_;
+    if (batch.group != group_) return;
+    dropped_ += lost + batch.skipped;
+    if (exchange_.backlog() >= kMostBacklog) {
+      dropped_ += batch.told;
+      return;
     }
-    if (!out.empty()) exchange_.body(base::Bytes::adopt(std::move(out)));
+    if (dropped_ > 0) {
+      std::string out;
+      wire::append_sse(out, "{\"dropped\":" + std::to_string(std::exchange(dropped_, 0)) + "}", "dropped");
+      exchange_.body(base::Bytes::adopt(std::move(out)));
+    }
+    if (!batch.events.empty()) exchange_.body(batch.events);
   }
   void sign_of_life() {
     std::string out;
@@ -76,11 +116,12 @@ class RequestFeed::ShardFeed::Follower final : public wire::ExchangeListener {
     if (exchange_.backlog() < kMostBacklog) exchange_.body(base::Bytes::adopt(std::move(out)));
   }
   void end() { exchange_.end(); }
+  const std::shared_ptr<Group>& group() const { return group_; }
 
  private:
   ShardFeed& home_;
   wire::Exchange& exchange_;
-  const RequestFilter filter_;
+  const std::shared_ptr<Group> group_;
   uint64_t dropped_ = 0;
 };
 
@@ -91,94 +132,127 @@ RequestFeed::ShardFeed::ShardFeed(RequestFeed& feed, base::ShardId shard, base::
   router.observe(*this);
 }
 
-RequestFeed::ShardFeed::~ShardFeed() { feed_.by_shard_[size_t(shard_)].feed = nullptr; }
+RequestFeed::ShardFeed::~ShardFeed() {
+  for (auto timer : {alive_, send_}) env_.cancel(timer);
+  feed_.by_shard_[size_t(shard_)].feed = nullptr;
+}
 
 void RequestFeed::ShardFeed::serve(wire::Exchange& x, const wire::PathArgs&) {
   auto filter = RequestFilter::from_query(x.request());
   if (!filter) return wire::respond_error(x, filter.error());
+  auto most = most_of(x.request());
+  if (!most) return wire::respond_error(x, most.error());
   if (auto status = may_follow(followers_.size(), draining_); !status.ok()) return wire::respond_error(x, status);
-  auto follower = std::make_unique<Follower>(*this, x, std::move(*filter));
+  auto follower = std::make_unique<Follower>(*this, x, feed_.join(*filter, *most, shard_));
   followers_.push_back(follower.get());
   x.attach(std::move(follower));
-  feed_.by_shard_[size_t(shard_)].followers.fetch_add(1);
-  feed_.followers_.fetch_add(1);
   open_feed(x);
-  if (timer_ == base::TimerId::kNone) timer_ = env_.at(env_.now() + kAlive, [this] { keep_alive(); });
+  if (alive_ == base::TimerId::kNone) alive_ = env_.at(env_.now() + kAlive, [this] { keep_alive(); });
 }
 
 void RequestFeed::ShardFeed::leave(const Follower& follower) {
   std::erase(followers_, &follower);
-  feed_.by_shard_[size_t(shard_)].followers.fetch_sub(1);
-  feed_.followers_.fetch_sub(1);
+  feed_.leave(follower.group(), shard_);
 }
 
 // A follower that is gone is found out, and proxies see that the stream lives.
 void RequestFeed::ShardFeed::keep_alive() {
-  timer_ = base::TimerId::kNone;
+  alive_ = base::TimerId::kNone;
   if (followers_.empty()) return;
   for (auto* follower : std::vector(followers_)) follower->sign_of_life();
-  timer_ = env_.at(env_.now() + kAlive, [this] { keep_alive(); });
+  alive_ = env_.at(env_.now() + kAlive, [this] { keep_alive(); });
 }
 
 void RequestFeed::ShardFeed::drain() {
   draining_ = true;
+  send();
   for (auto* follower : std::vector(followers_)) follower->end();
 }
 
-RequestFeed::Batch& RequestFeed::ShardFeed::batch() {
-  if (!batch_) batch_ = std::make_shared<Batch>();
-  return *batch_;
+// Takes over the groups where they have changed; what was gathered for one that is still there stays.
+bool RequestFeed::ShardFeed::anybody_follows() {
+  if (feed_.version_.load(std::memory_order_relaxed) == known_) return !gathered_.empty();
+  std::vector<Gathered> old = std::exchange(gathered_, {});
+  std::lock_guard lock(feed_.mutex_);
+  known_ = feed_.version_.load();
+  for (const auto& group : feed_.groups_) {
+    auto same = std::find_if(old.begin(), old.end(), [&](const auto& each) { return each.group == group; });
+    if (same != old.end())
+      gathered_.push_back(std::move(*same));
+    else
+      gathered_.emplace_back(group, feed_.by_shard_.size());
+  }
+  return !gathered_.empty();
+}
+
+// `line` appends the request's line of the access log, if anybody is told of it.
+template <class Line>
+void RequestFeed::ShardFeed::gather(const wire::RequestRecord& record, base::Duration took, const Line& line) {
+  const size_t room = kMostGathered / gathered_.size();
+  event_.clear();
+  for (auto& each : gathered_) {
+    if (!each.group->filter.matches(record, took)) continue;
+    if (send_ == base::TimerId::kNone)  // in step with the other shards
+      send_ = env_.at(env_.now() + kEvery - env_.now().time_since_epoch() % kEvery, [this] { send(); });
+    uint32_t& told = is_failure(record) ? each.failed : each.good;
+    if (told >= (each.group->most + kSlices - 1) / kSlices || each.events.size() >= room) {
+      ++each.skipped;
+      continue;
+    }
+    if (event_.empty()) {
+      line_.clear();
+      line(line_);
+      wire::append_sse(event_, std::string_view(line_).substr(0, line_.size() - 1));
+    }
+    each.events += event_;
+    ++told;
+  }
 }
 
 void RequestFeed::ShardFeed::finished(const wire::Exchange& x) {
-  if (feed_.followers_.load(std::memory_order_relaxed) == 0) return;
-  Batch& to = batch();
-  if (to.lines.size() > kMostOfOneTurn) {
-    ++to.dropped;
-    return;
-  }
-  append_access_line(to.lines, env_.wall(), x);
-  auto& entry = to.entries.emplace_back();
-  entry.end = to.lines.size();
+  if (!anybody_follows()) return;
   const wire::RequestRecord& record = x.record();
-  entry.record.protocol = record.protocol, entry.record.model = record.model;
-  entry.record.status = record.status, entry.record.code = record.code;
-  entry.took = record.began == base::kNever ? base::Duration{0} : record.took(x.now());
+  const auto took = record.began == base::kNever ? base::Duration{0} : record.took(x.now());
+  gather(record, took, [&](std::string& out) { append_access_line(out, env_.wall(), x); });
 }
 
 void RequestFeed::ShardFeed::rejected(std::string_view reason, const wire::PeerInfo& peer) {
-  if (feed_.followers_.load(std::memory_order_relaxed) == 0) return;
-  Batch& to = batch();
-  if (to.lines.size() > kMostOfOneTurn) {
-    ++to.dropped;
+  if (!anybody_follows()) return;
+  wire::RequestRecord record;
+  record.code = base::Code::kInvalidArgument;
+  gather(record, base::Duration{0}, [&](std::string& out) { append_rejected_line(out, env_.wall(), reason, peer); });
+}
+
+void RequestFeed::ShardFeed::send() {
+  env_.cancel(std::exchange(send_, base::TimerId::kNone));
+  if (!anybody_follows()) return;
+  for (auto& each : gathered_) {
+    const uint64_t told = std::exchange(each.good, 0) + std::exchange(each.failed, 0);
+    const uint64_t skipped = std::exchange(each.skipped, 0);
+    if (told + skipped == 0) continue;
+    auto events = each.events.empty() ? base::Bytes() : base::Bytes::adopt(std::exchange(each.events, {}));
+    const auto batch = std::make_shared<const Batch>(Batch{each.group, std::move(events), told, skipped});
+    for (size_t i = 0; i < feed_.by_shard_.size(); ++i)
+      if (each.group->on_shard[i].load(std::memory_order_relaxed) > 0) send_to(i, each, batch);
+  }
+}
+
+void RequestFeed::ShardFeed::send_to(size_t shard, Gathered& gathered, const std::shared_ptr<const Batch>& batch) {
+  const uint64_t lost = std::exchange(gathered.lost[shard], 0);
+  if (shard == size_t(shard_)) return deliver(*batch, lost);
+  Arrivals& there = feed_.by_shard_[shard];
+  if (there.on_the_way.load(std::memory_order_relaxed) > kMostOnTheWay) {
+    gathered.lost[shard] = lost + batch->told + batch->skipped;
     return;
   }
-  append_rejected_line(to.lines, env_.wall(), reason, peer);
-  auto& entry = to.entries.emplace_back();
-  entry.end = to.lines.size();
-  entry.record.code = base::Code::kInvalidArgument;
+  there.on_the_way.fetch_add(batch->events.size() + 1, std::memory_order_relaxed);
+  feed_.post_(base::ShardId(shard), [&there, batch, lost] {
+    there.on_the_way.fetch_sub(batch->events.size() + 1, std::memory_order_relaxed);
+    if (there.feed) there.feed->deliver(*batch, lost);
+  });
 }
 
-void RequestFeed::ShardFeed::flush() {
-  if (!batch_) return;
-  const std::shared_ptr<const Batch> batch = std::exchange(batch_, nullptr);
-  for (size_t i = 0; i < feed_.by_shard_.size(); ++i) {
-    ShardFollowers& here = feed_.by_shard_[i];
-    if (here.followers.load(std::memory_order_relaxed) == 0) continue;
-    if (here.on_the_way.load(std::memory_order_relaxed) > kMostOnTheWay) {
-      here.dropped.fetch_add(batch->entries.size() + batch->dropped, std::memory_order_relaxed);
-      continue;
-    }
-    here.on_the_way.fetch_add(batch->lines.size(), std::memory_order_relaxed);
-    feed_.post_(base::ShardId(i), [&here, batch] {
-      here.on_the_way.fetch_sub(batch->lines.size(), std::memory_order_relaxed);
-      if (here.feed) here.feed->deliver(*batch);
-    });
-  }
-}
-
-void RequestFeed::ShardFeed::deliver(const Batch& batch) {
-  const uint64_t lost = feed_.by_shard_[size_t(shard_)].dropped.exchange(0, std::memory_order_relaxed);
+void RequestFeed::ShardFeed::deliver(const Batch& batch, uint64_t lost) {
   for (auto* follower : std::vector(followers_)) follower->deliver(batch, lost);
 }
 

@@ -13,9 +13,9 @@ using base::Code;
 constexpr size_t kLongestName = 256;
 constexpr int kGrpcCodes = 17;
 
-bool is_failure(const wire::RequestRecord& record) { return record.code != Code::kOk || record.status >= 400; }
-
 }  // namespace
+
+bool is_failure(const wire::RequestRecord& record) { return record.code != Code::kOk || record.status >= 400; }
 
 // "404", "4xx", "NOT_FOUND", "ok", "failed".
 base::Status RequestFilter::set_status(const std::string& text) {

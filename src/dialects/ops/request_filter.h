@@ -11,6 +11,9 @@
 
 namespace weir::ops {
 
+// Whether a request counts as status=failed.
+bool is_failure(const wire::RequestRecord& record);
+
 class RequestFilter {
  public:
   // From the query of a request for the console's API; other parameters are passed over. Errors: INVALID_ARGUMENT names
@@ -18,6 +21,7 @@ class RequestFilter {
   static base::Result<RequestFilter> from_query(const wire::Request& request);
   // `took`: RequestRecord::took().
   bool matches(const wire::RequestRecord& record, base::Duration took) const;
+  bool operator==(const RequestFilter&) const = default;
 
  private:
   base::Status set_status(const std::string& text);

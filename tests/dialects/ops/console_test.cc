@@ -1,14 +1,11 @@
-// The console's API: who follows requests, and which requests are kept.
+// The console's API: filters, and which requests are kept.
 #include <gtest/gtest.h>
 
-#include <deque>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "dialects/ops/feed_stream.h"
 #include "dialects/ops/recent_requests.h"
-#include "dialects/ops/request_feed.h"
-#include "support/fake_wire.h"
+#include "ops_shards.h"
 
 namespace weir::ops {
 namespace {
@@ -16,43 +13,6 @@ namespace {
 using namespace std::chrono_literals;
 using nlohmann::json;
 using support::FakeExchange;
-
-// Shards whose posts run when the test says so.
-struct Shards {
-  base::FakeEnv env;
-  std::deque<std::pair<base::ShardId, std::function<void()>>> posts;
-  std::deque<wire::Router> routers;
-  std::function<void(base::ShardId, std::function<void()>)> post() {
-    return [this](base::ShardId shard, std::function<void()> work) { posts.emplace_back(shard, std::move(work)); };
-  }
-  void run() {
-    while (!posts.empty()) {
-      auto work = std::move(posts.front().second);
-      posts.pop_front();
-      work();
-    }
-  }
-  void ask(FakeExchange& x, size_t shard) {
-    x.time = env.now();
-    (void)routers[shard].begin(x);
-  }
-  void leave(FakeExchange& x, size_t shard) {
-    x.close(false);
-    routers[shard].closed(x);
-  }
-};
-
-// A request that has ended.
-std::unique_ptr<FakeExchange> request(base::FakeEnv& env, std::string model, base::Duration took = 1ms,
-                                      base::Code code = base::Code::kOk) {
-  auto x = std::make_unique<FakeExchange>("POST", "/v2/models/m/infer");
-  x->time = env.now();
-  auto& record = x->record();
-  record.protocol = "oip-rest", record.model = std::move(model), record.status = base::http_status(code);
-  record.code = code, record.request_id = "r-" + record.model;
-  record.began = env.now() - took;
-  return x;
-}
 
 RequestFilter filter(const std::string& query) {
   FakeExchange x("GET", "/?" + query);
@@ -90,144 +50,6 @@ TEST(RequestFilter, AParameterThatMeansNothingIsNamed) {
   }
   FakeExchange x("GET", "/?model=" + std::string(300, 'm'));
   EXPECT_FALSE(RequestFilter::from_query(x.request()));
-}
-
-// --- the stream ------------------------------------------------------------------------------------------------------
-
-struct Feed : testing::Test, Shards {
-  Feed() {
-    for (uint32_t i = 0; i < 2; ++i) feeds.push_back(all.on_shard(base::ShardId(i), env, routers.emplace_back(env)));
-  }
-  // A request ends on a shard, and its turn, too.
-  void end(FakeExchange& x, size_t shard) {
-    feeds[shard]->finished(x);
-    feeds[shard]->flush();
-    run();
-  }
-  RequestFeed all{2, post()};
-  std::vector<std::unique_ptr<RequestFeed::ShardFeed>> feeds;
-};
-
-TEST_F(Feed, RequestsOfAnyShardReachWhoFollowsOnOne) {
-  FakeExchange follower("GET", "/console/v1/requests?model=m");
-  ask(follower, 1);
-  EXPECT_EQ(follower.response.status, 200);
-  EXPECT_EQ(follower.response.fields.find("content-type"), "text/event-stream; charset=utf-8");
-  follower.sent.clear();
-  end(*request(env, "m"), 0);
-  end(*request(env, "other"), 0);
-  ASSERT_TRUE(follower.sent.starts_with("data: {\"time\":")) << follower.sent;
-  const json line = json::parse(follower.sent.substr(6));
-  EXPECT_EQ(line["model"], "m");
-  EXPECT_EQ(line["seconds"], 0.001);
-  follower.sent.clear();
-  end(*request(env, "m"), 1);
-  EXPECT_NE(follower.sent.find("\"model\":\"m\""), std::string::npos);
-  leave(follower, 1);
-}
-
-TEST_F(Feed, WhereNobodyFollowsNothingIsMade) {
-  end(*request(env, "m"), 0);
-  EXPECT_TRUE(posts.empty());
-  FakeExchange follower("GET", "/console/v1/requests");
-  ask(follower, 1);
-  leave(follower, 1);
-  feeds[0]->finished(*request(env, "m"));
-  feeds[0]->flush();
-  EXPECT_TRUE(posts.empty());
-  EXPECT_EQ(feeds[1]->followers(), 0u);
-}
-
-TEST_F(Feed, WhoDoesNotReadIsToldHowMuchItHasMissed) {
-  FakeExchange follower("GET", "/console/v1/requests?model=m");
-  ask(follower, 0);
-  follower.sent.clear();
-  follower.fake_backlog = RequestFeed::kMostBacklog;
-  for (int i = 0; i < 5; ++i) end(*request(env, "m"), 1);
-  end(*request(env, "other"), 1);
-  EXPECT_EQ(follower.sent, "");
-  follower.fake_backlog = 0;
-  end(*request(env, "m"), 1);
-  EXPECT_TRUE(follower.sent.starts_with("event: dropped\ndata: {\"dropped\":5}\n\ndata: {")) << follower.sent;
-  leave(follower, 0);
-}
-
-TEST_F(Feed, WhatAShardIsTooBusyToTakeIsDroppedAndCounted) {
-  FakeExchange follower("GET", "/console/v1/requests");
-  ask(follower, 0);
-  follower.sent.clear();
-  size_t most = 0;
-  for (int i = 0; i < 20000; ++i) {
-    feeds[1]->finished(*request(env, "m"));
-    feeds[1]->flush();
-    most = std::max(most, posts.size());
-  }
-  EXPECT_LT(most, 10000u) << "the way between shards is bounded";
-  run();
-  EXPECT_NE(follower.sent.find("event: dropped"), std::string::npos);
-  leave(follower, 0);
-}
-
-TEST_F(Feed, ATurnWithVeryMuchToTellTellsPartOfIt) {
-  FakeExchange follower("GET", "/console/v1/requests");
-  ask(follower, 0);
-  follower.sent.clear();
-  for (int i = 0; i < 20000; ++i) feeds[0]->finished(*request(env, "m"));
-  feeds[0]->flush();
-  run();
-  EXPECT_LT(follower.sent.size(), 1'000'000u);
-  EXPECT_TRUE(follower.sent.starts_with("event: dropped")) << follower.sent.substr(0, 100);
-  leave(follower, 0);
-}
-
-TEST_F(Feed, FollowersAreBoundedAndGoWithTheServer) {
-  std::deque<FakeExchange> followers;
-  for (size_t i = 0; i < kMostFollowers; ++i) {
-    ask(followers.emplace_back("GET", "/console/v1/requests"), 0);
-    EXPECT_EQ(followers.back().response.status, 200);
-  }
-  FakeExchange more("GET", "/console/v1/requests");
-  ask(more, 0);
-  EXPECT_EQ(more.response.status, 503);
-  feeds[0]->drain();
-  for (auto& follower : followers) {
-    EXPECT_TRUE(follower.ended);
-    leave(follower, 0);
-  }
-  FakeExchange late("GET", "/console/v1/requests");
-  ask(late, 0);
-  EXPECT_EQ(late.response.status, 503);
-  EXPECT_EQ(feeds[0]->followers(), 0u);
-}
-
-TEST_F(Feed, AQuietStreamShowsThatItLives) {
-  FakeExchange follower("GET", "/console/v1/requests");
-  ask(follower, 0);
-  follower.sent.clear();
-  env.advance(25s);
-  EXPECT_EQ(follower.sent, ": ping\n\n: ping\n\n");
-  leave(follower, 0);
-  env.advance(60s);
-  EXPECT_EQ(env.armed(), 0u) << "no timer where nobody follows";
-}
-
-TEST_F(Feed, WhatNeverBecameARequestIsTold) {
-  FakeExchange follower("GET", "/console/v1/requests?status=failed"), good("GET", "/console/v1/requests?status=ok");
-  ask(follower, 0), ask(good, 0);
-  follower.sent.clear(), good.sent.clear();
-  feeds[1]->rejected("framing_te", *follower.request().peer);
-  feeds[1]->flush();
-  run();
-  EXPECT_NE(follower.sent.find("\"reason\":\"framing_te\""), std::string::npos);
-  EXPECT_EQ(good.sent, "");
-  leave(follower, 0), leave(good, 0);
-}
-
-TEST_F(Feed, AMistakeInAFilterIsAnswered) {
-  FakeExchange follower("GET", "/console/v1/requests?slow=soon");
-  ask(follower, 0);
-  EXPECT_EQ(follower.response.status, 400);
-  EXPECT_NE(follower.sent.find("slow: "), std::string::npos);
 }
 
 // --- timelines -------------------------------------------------------------------------------------------------------

@@ -159,9 +159,13 @@ TEST_F(LiveFeeds, WhoDoesNotReadGetsTheStateWhenHeReadsAgain) {
   EXPECT_EQ(a.sent, "");
   a.fake_backlog = 0;
   turn();
+  EXPECT_EQ(a.sent, "") << "states are made for who is known to want one";
+  turn();
+  turn();
   auto heard = events(a);
-  ASSERT_EQ(heard.size(), 1u);
+  ASSERT_EQ(heard.size(), 2u);
   EXPECT_EQ(heard[0].first, "state");
+  EXPECT_EQ(heard[1].first, "change");
   leave(a, 0);
 }
 
@@ -220,6 +224,19 @@ TEST_F(LiveFeeds, WhoMayNotSeeTheRequestsOfOthersGetsNoLinesOfTheLog) {
   for (const auto& [name, data] : heard) EXPECT_FALSE(data.contains("warnings")) << name;
   EXPECT_EQ(heard[1].second["values"], json({{"value", 1}}));
   EXPECT_TRUE(a.record().reject.empty()) << "it is no refusal";
+  FakeExchange b("GET", "/console/v1/live");  // who may, on the other shard
+  ask(b, 1);
+  value = 2;
+  turn();
+  value = 3;
+  turn();
+  heard = events(b);
+  ASSERT_EQ(heard.size(), 2u);
+  for (const auto& [name, data] : heard) EXPECT_TRUE(data.contains("warnings")) << name;
+  heard = events(a);
+  ASSERT_EQ(heard.size(), 2u);
+  for (const auto& [name, data] : heard) EXPECT_FALSE(data.contains("warnings")) << name;
+  leave(b, 1);
   leave(a, 0);
 }
 

@@ -11,7 +11,7 @@ namespace weir::ops {
 
 using Shown = LiveState::Warnings;
 
-// The events of one moment. Immutable once posted.
+// The events of one moment; those that nobody wants are empty. Immutable once posted.
 struct LiveFeed::Moment {
   uint64_t number = 0;                       // from 1
   std::array<base::Bytes, 2> state, change;  // by Shown
@@ -21,6 +21,7 @@ struct LiveFeed::Moment {
 struct alignas(64) LiveFeed::ShardFollowers {
   ShardLive* live = nullptr;  // on its shard's thread
   std::atomic<uint32_t> followers{0};
+  std::atomic<uint32_t> hidden{0};      // of them, those who get no lines of the log
   std::atomic<uint32_t> on_the_way{0};  // moments that it has not taken yet
 };
 
@@ -59,6 +60,13 @@ bool LiveFeed::wanted() const {
   return std::any_of(by_shard_.begin(), by_shard_.end(), [](const auto& here) { return here.followers.load() > 0; });
 }
 
+bool LiveFeed::anybody(Shown shown) const {
+  return std::any_of(by_shard_.begin(), by_shard_.end(), [shown](const auto& here) {
+    const uint32_t hidden = here.hidden.load(), all = here.followers.load();
+    return shown == Shown::kHidden ? hidden > 0 : all > hidden;
+  });
+}
+
 // Whoever comes is told at once, but a crowd that comes and goes does not keep the thread busy.
 void LiveFeed::run() {
   std::unique_lock lock(mutex_);
@@ -78,11 +86,13 @@ void LiveFeed::run() {
 
 void LiveFeed::turn() {
   if (!wanted()) return last_.reset();
+  const bool whole = behind_.exchange(false) || !last_;
   auto state = std::make_unique<const LiveState>(look_());
   auto moment = std::make_shared<Moment>();
   moment->number = ++number_;
   for (auto shown : {Shown::kShown, Shown::kHidden}) {
-    moment->state[size_t(shown)] = event(state->whole(shown), "state");
+    if (!anybody(shown)) continue;
+    if (whole) moment->state[size_t(shown)] = event(state->whole(shown), "state");
     if (last_) moment->change[size_t(shown)] = event(state->change_from(*last_, shown), "change");
   }
   last_ = std::move(state);
@@ -97,10 +107,12 @@ void LiveFeed::turn() {
   }
 }
 
-void LiveFeed::come(ShardFollowers& here) {
+void LiveFeed::come(ShardFollowers& here, Shown shown) {
+  if (shown == Shown::kHidden) here.hidden.fetch_add(1);
   here.followers.fetch_add(1);
   {
     std::lock_guard lock(mutex_);
+    behind_ = true;
     arrived_ = true;
   }
   wake_.notify_all();
@@ -119,10 +131,14 @@ class LiveFeed::ShardLive::Follower final : public wire::ExchangeListener {
 
   void deliver(const Moment& moment) {
     if (exchange_.backlog() >= kMostBacklog) return;
-    const bool next = known_ > 0 && known_ + 1 == moment.number && !moment.change[0].empty();
+    const base::Bytes& change = moment.change[size_t(shown_)];
+    const bool next = known_ > 0 && known_ + 1 == moment.number && !change.empty();
+    const base::Bytes& told = next ? change : moment.state[size_t(shown_)];
+    if (told.empty()) return home_.feed_.behind_.store(true);  // the next moment brings the state
     known_ = moment.number;
-    exchange_.body((next ? moment.change : moment.state)[size_t(shown_)]);
+    exchange_.body(told);
   }
+  Shown shown() const { return shown_; }
   void end() { exchange_.end(); }
 
  private:
@@ -145,16 +161,19 @@ void LiveFeed::ShardLive::serve(wire::Exchange& x, const wire::PathArgs&) {
   // Lines of the log name clients. That somebody may not see them is no refusal.
   const bool sees_log = router_.permit(x, wire::Permission::kObserve).ok();
   x.record().reject = {};
-  auto follower = std::make_unique<Follower>(*this, x, sees_log ? Shown::kShown : Shown::kHidden);
+  const Shown shown = sees_log ? Shown::kShown : Shown::kHidden;
+  auto follower = std::make_unique<Follower>(*this, x, shown);
   followers_.push_back(follower.get());
   x.attach(std::move(follower));
   open_feed(x);
-  feed_.come(feed_.by_shard_[size_t(shard_)]);
+  feed_.come(feed_.by_shard_[size_t(shard_)], shown);
 }
 
 void LiveFeed::ShardLive::leave(const Follower& follower) {
   std::erase(followers_, &follower);
-  feed_.by_shard_[size_t(shard_)].followers.fetch_sub(1);
+  ShardFollowers& here = feed_.by_shard_[size_t(shard_)];
+  here.followers.fetch_sub(1);
+  if (follower.shown() == Shown::kHidden) here.hidden.fetch_sub(1);
 }
 
 void LiveFeed::ShardLive::drain() {

@@ -1,6 +1,7 @@
 // LiveFeed: what the console shows, once a second, for whoever follows: GET /console/v1/live, as Server-Sent Events.
 //
 // One thread makes each moment's events (live_state.h) for all followers of all shards; while nobody follows it sleeps.
+// It makes a "state" only for moments at which somebody has none: who comes, or reads again.
 // A shard does no more than hand finished bytes to its followers: the first event of each is "state", those behind it
 // are "change". One that does not read is left out, and gets a "state" when it reads again.
 //
@@ -50,14 +51,16 @@ class LiveFeed {
   struct Moment;
   struct ShardFollowers;  // one shard's followers, as the thread knows of them
   bool wanted() const;
+  bool anybody(LiveState::Warnings shown) const;
   void run();
-  void come(ShardFollowers& here);
+  void come(ShardFollowers& here, LiveState::Warnings shown);
 
   std::vector<ShardFollowers> by_shard_;
   const Post post_;
   const Look look_;
   std::unique_ptr<const LiveState> last_;  // the thread's, as the number
   uint64_t number_ = 0;
+  std::atomic<bool> behind_{false};  // somebody waits for a "state"
 
   std::mutex mutex_;
   std::condition_variable wake_;

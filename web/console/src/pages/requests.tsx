@@ -10,7 +10,8 @@ interface Row { time: string; request_id?: string; who?: string; peer?: string; 
   status?: number; code?: string; bytes_in?: number; bytes_out?: number; seconds?: number; queue_seconds?: number; compute_seconds?: number; trace_id?: string; reject?: string }
 interface Part { name: string; start: number; seconds: number }
 type Timeline = Row & {parts: Part[]};
-const MOST = 500;
+const MOST = 500;            // rows that are kept
+const MOST_A_SECOND = 300;   // lines that each shard tells, and as many failures
 
 export function Waterfall({request}: {request: Timeline}) {
   const whole_ = Math.max(request.seconds ?? 0, ...request.parts.map((p) => p.start + p.seconds)) || 1e-6;
@@ -58,7 +59,7 @@ export function Requests({id}: {id?: string}) {
     const run = async () => {
       for (let pause = 500; !stop.signal.aborted; pause = Math.min(pause * 2, 8000)) {
         try {
-          for await (const {event, data} of events(await ask(`/console/v1/requests?${query}`, {signal: stop.signal}))) {
+          for await (const {event, data} of events(await ask(`/console/v1/requests?most=${MOST_A_SECOND}&${query}`, {signal: stop.signal}))) {
             setError('');
             pause = 500;
             const value = JSON.parse(data);
