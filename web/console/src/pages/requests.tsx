@@ -7,7 +7,7 @@ import {show, whole} from '../lib/format';
 import {each, live} from '../lib/live';
 
 interface Row { time: string; request_id?: string; who?: string; peer?: string; protocol?: string; http?: string; method?: string; route?: string; model?: string; version?: string;
-  status?: number; code?: string; bytes_in?: number; bytes_out?: number; seconds?: number; queue_seconds?: number; compute_seconds?: number; trace_id?: string; reject?: string }
+  status?: number; code?: string; bytes_in?: number; bytes_out?: number; seconds?: number; queue_seconds?: number; compute_seconds?: number; trace_id?: string; reason?: string }
 interface Part { name: string; start: number; seconds: number }
 type Timeline = Row & {parts: Part[]};
 const MOST = 500;            // rows that are kept
@@ -34,7 +34,7 @@ function Detail({id}: {id: string}) {
     <Card title="One request" class="full" more={<><button type="button" class="quiet" onClick={loaded.again}>Again</button><a class="button quiet" href="#/requests">Close</a></>}>
       <Problem text={loaded.error} />
       {r && <div class="split"><Waterfall request={r} />
-        <dl class="pairs">{(['request_id', 'trace_id', 'time', 'protocol', 'method', 'route', 'model', 'version', 'status', 'code', 'who', 'peer', 'http', 'bytes_in', 'bytes_out', 'reject'] as const).filter((k) => r[k] !== undefined)
+        <dl class="pairs">{(['request_id', 'trace_id', 'time', 'protocol', 'method', 'route', 'model', 'version', 'status', 'code', 'who', 'peer', 'http', 'bytes_in', 'bytes_out', 'reason'] as const).filter((k) => r[k] !== undefined)
           .map((k) => <div><dt>{k.replace('_', ' ')}</dt><dd>{String(r[k])} {k.endsWith('_id') && <Copy text={String(r[k])} />}</dd></div>)}
           <div><dt>took</dt><dd>{show(r.seconds, 's')}</dd></div></dl></div>}
     </Card>
@@ -104,7 +104,7 @@ export function Requests({id}: {id?: string}) {
           <tbody>{rows.map((r) => (
             <tr key={r.request_id ?? r.time} class={r.code && r.code !== 'OK' ? 'failed' : ''}>
               <td><time dateTime={r.time}>{r.time.slice(11, 23)}</time></td><td>{r.protocol}</td>
-              <td>{r.request_id ? <a href={`#/requests/${encodeURIComponent(r.request_id)}`}>{r.method} {r.route}</a> : r.reject ?? '–'}</td>
+              <td>{r.request_id ? <a href={`#/requests/${encodeURIComponent(r.request_id)}`}>{r.method} {r.route}</a> : r.reason ?? '–'}</td>
               <td>{r.model}</td><td>{r.status} {r.code !== 'OK' && r.code}</td><td class="n">{show(r.seconds, 's')}</td><td class="n">{show(r.queue_seconds, 's')}</td><td class="n">{show(r.compute_seconds, 's')}</td>
               <td class="n">{show(r.bytes_in, 'B')} / {show(r.bytes_out, 'B')}</td><td>{r.who ?? r.peer}</td>
             </tr>))}</tbody></table>
