@@ -62,10 +62,10 @@ std::string path_of(const msg::Call& call, const msg::Tensor& tensor, std::strin
 }
 std::string path_of_output(size_t i) { return "outputs[" + std::to_string(i) + "].name"; }
 
-// The same, and programs can read which field it is.
-Status of_field(Status status, const std::string& path) {
+// The same, and programs can read which field it is: one of this tensor.
+Status of_field(Status status, const msg::Call& call, const msg::Tensor& tensor, std::string_view member) {
   if (status.ok() || status.code != base::Code::kInvalidArgument) return status;
-  return base::invalid_field(path, std::move(status.text));
+  return base::invalid_field(path_of(call, tensor, member), std::move(status.text));
 }
 
 // The product of the dimensions that are not 0: of all, or of those before the first 0. It does not overflow, which
@@ -103,7 +103,7 @@ Status check_input(const msg::ModelSpec& spec, const msg::Call& call, const msg:
                                "input '" + tensor.name + "' of model '" + spec.name + "': expected " +
                                    std::string(msg::name(declared->dtype)) + " " + spec.public_shape(*declared).text() +
                                    ", got " + std::string(msg::name(tensor.dtype)) + " " + tensor.shape.text());
-  return of_field(check_data(tensor), path_of(call, tensor, ""));
+  return of_field(check_data(tensor), call, tensor, "");
 }
 
 Status too_long(std::string_view name, const std::string& path) {
@@ -173,7 +173,7 @@ Status check_rows(const msg::ModelSpec& spec, msg::Call& call) {
   if (spec.max_batch == 0) return {};
   for (const auto& tensor : call.inputs)
     if (Status status = check_rows(spec, call, tensor); !status.ok())
-      return of_field(std::move(status), path_of(call, tensor, ".shape"));
+      return of_field(std::move(status), call, tensor, ".shape");
   return {};
 }
 
@@ -231,8 +231,7 @@ Status check_call(const msg::ModelSpec& spec, msg::Call& call) {
   if (Status status = check_names(call); !status.ok()) return status;
   if (Status status = check_unique(call); !status.ok()) return status;
   for (const auto& tensor : call.inputs) {
-    Status status =
-        spec.any_tensors ? of_field(check_data(tensor), path_of(call, tensor, "")) : check_input(spec, call, tensor);
+    Status status = spec.any_tensors ? of_field(check_data(tensor), call, tensor, "") : check_input(spec, call, tensor);
     if (!status.ok()) return status;
   }
   if (!spec.any_tensors)
