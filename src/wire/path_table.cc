@@ -11,7 +11,7 @@
 namespace weir::wire {
 namespace {
 
-constexpr size_t kMaxSegments = 16, kMaxNearMiss = 96;
+constexpr size_t kMaxSegments = 16, kMaxNearMiss = 96, kMaxRemembered = 512;
 
 // Cuts the first segment off: "/a/b" -> "a", leaving "/b".
 std::string_view cut_segment(std::string_view& path) {
@@ -159,6 +159,7 @@ void PathTable::add(Route route) {
     if (fixed) exact_[route.pattern] = node->entry;
   }
   PathEntry& entry = *node->entry;
+  last_ = {};
   std::erase_if(entry.routes, [&](const Route& r) { return r.method == route.method; });
   entry.routes.push_back(std::move(route));
   entry.allow.clear();
@@ -169,12 +170,28 @@ void PathTable::add(Route route) {
 const PathEntry* PathTable::find(std::string_view path, PathArgs& args) const {
   if (auto it = exact_.find(path); it != exact_.end()) return it->second;
   if (path.empty() || path[0] != '/') return nullptr;
+  if (last_.entry && path == last_.path) return give(last_.values, *last_.entry, args);
   Walk walk{path.find('%') != std::string_view::npos};
   const PathEntry* entry = root_->find(path, walk);
   if (!entry) return nullptr;
+  last_.entry = nullptr;
+  last_.values.resize(walk.count);
   for (size_t i = 0; i < walk.count; ++i)
-    args.add(entry->names[i], walk.escaped ? *base::percent_decode(walk.values[i]) : std::string(walk.values[i]));
+    if (walk.escaped)
+      last_.values[i] = *base::percent_decode(walk.values[i]);
+    else
+      last_.values[i] = walk.values[i];
+  give(last_.values, *entry, args);
+  if (path.size() > kMaxRemembered)
+    last_ = {};
+  else
+    last_.path = path, last_.entry = entry;
   return entry;
+}
+
+const PathEntry* PathTable::give(const std::vector<std::string>& values, const PathEntry& entry, PathArgs& args) {
+  for (size_t i = 0; i < values.size(); ++i) args.add(entry.names[i], values[i]);
+  return &entry;
 }
 
 // Segments that stand for placeholders match whatever they are, so they are no sign of nearness: the fixed ones must be

@@ -48,9 +48,19 @@ class PathTable {
   template <class T>
   using ByText = std::unordered_map<std::string, T, TextHash, std::equal_to<>>;
 
+  // The last path that was found below placeholders, and what stood for them: clients ask for one path again and again,
+  // and to compare it is a tenth of finding it.
+  struct Last {
+    std::string path;
+    std::vector<std::string> values;
+    const PathEntry* entry = nullptr;
+  };
+  static const PathEntry* give(const std::vector<std::string>& values, const PathEntry& entry, PathArgs& args);
+
   std::vector<std::unique_ptr<PathEntry>> entries_;
   ByText<PathEntry*> exact_;
   std::unique_ptr<Node> root_;
+  mutable Last last_;  // of this shard's router
 };
 
 }  // namespace weir::wire

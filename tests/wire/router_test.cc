@@ -77,6 +77,20 @@ TEST_F(RouterTest, SegmentsAreDecodedOneByOne) {
   EXPECT_EQ(get("GET", "/v2/models/").substr(0, 3), "404");
 }
 
+TEST_F(RouterTest, APathThatIsAskedForAgainIsFoundAsItWas) {
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(get("POST", "/v2/models/a%2Fb/versions/3/infer"), "200 POST model=a/b version=3");
+    EXPECT_EQ(get("POST", "/v2/models/a%2Fb/versions/3/infer"), "200 POST model=a/b version=3");
+    EXPECT_EQ(get("POST", "/v2/models/c/infer"), "200 POST model=c version=");
+    EXPECT_EQ(get("GET", "/v2/models/c/infer").substr(0, 3), "405");
+    EXPECT_EQ(get("POST", "/v2/models/c/infers").substr(0, 3), "404");
+    const std::string longest(70'000, 'm');
+    EXPECT_EQ(get("POST", "/v2/models/" + longest + "/infer"), "200 POST model=" + longest + " version=");
+  }
+  router.add({"POST", "/v2/models/c/infer", &service, "test", Plan{}});
+  EXPECT_EQ(get("POST", "/v2/models/c/infer"), "200 POST model= version=");
+}
+
 TEST_F(RouterTest, HeadIsAnsweredByGet) { EXPECT_EQ(get("HEAD", "/v2"), "200 HEAD model= version="); }
 
 TEST_F(RouterTest, AServiceWithoutMemoryEndsItsRequestOnly) {
