@@ -69,7 +69,7 @@ class Inspection {
   Inspection(Head* out, HeadText* text) : out_(out), text_(text) {}
 
   HeadError request_line(std::string_view line) {
-    keep(line);
+    request_line_ = line;
     size_t first = line.find(' '), last = line.rfind(' ');
     if (first == std::string_view::npos || first == last) return bad(reason::kParse, "malformed request line");
     out_->method = line.substr(0, first);
@@ -95,7 +95,7 @@ class Inspection {
   }
 
   HeadError judge() {
-    text_->for_parser.append("\r\n");
+    if (!text_->for_parser.empty()) finish_kept();
     if (te_count_ > 0) {
       if (te_count_ > 1 || cl_count_ > 0 || out_->version == Version::kHttp10 || !out_->chunked) return refuse_te();
     }
@@ -111,7 +111,15 @@ class Inspection {
   }
 
  private:
-  void keep(std::string_view line) { text_->for_parser.append(line).append("\r\n"); }
+  void keep(std::string_view line) {
+    if (text_->for_parser.empty()) text_->for_parser.append(request_line_).append("\r\n");
+    text_->for_parser.append(line).append("\r\n");
+  }
+  // The parser gets a length without leading zeros.
+  void finish_kept() {
+    if (cl_count_ > 0) text_->for_parser.append("Content-Length: ").append(length_).append("\r\n");
+    text_->for_parser.append("\r\n");
+  }
 
   static HeadError bad_name(std::string_view line) {
     bool colon = line.find(':') != std::string_view::npos;
@@ -148,7 +156,7 @@ class Inspection {
         if (named(name, "upgrade")) keep(line);
         break;
       case 10:
-        if (named(name, "connection")) keep(line), connection(value);
+        if (named(name, "connection")) connection(value, line);
         break;
       case 14:
         if (named(name, "content-length")) return content_length(value);
@@ -167,7 +175,8 @@ class Inspection {
     return {};
   }
 
-  void connection(std::string_view value) {
+  void connection(std::string_view value, std::string_view line) {
+    if (!same_text(value, "keep-alive") && !same_text(value, "close")) keep(line);
     if (has_element(value, "close"))
       out_->keep_alive = false, close_ = true;
     else if (out_->version == Version::kHttp10 && !close_ && has_element(value, "keep-alive"))
@@ -194,8 +203,7 @@ class Inspection {
     te_unknown_ = !out_->chunked && (chunked == 0 || (chunked == 1 && last));
   }
 
-  // 1*DIGIT, RFC 9110 §8.6: leading zeros are legal, and decimal for everybody. The parser gets the number without
-  // them.
+  // 1*DIGIT, RFC 9110 §8.6: leading zeros are legal, and decimal for everybody.
   HeadError content_length(std::string_view value) {
     if (++cl_count_ > 1) return bad(reason::kFramingCl, "more than one Content-Length header");
     while (value.size() > 1 && value[0] == '0') value.remove_prefix(1);
@@ -206,7 +214,7 @@ class Inspection {
       n = n * 10 + (c - '0');
     }
     out_->content_length = n;
-    text_->for_parser.append("Content-Length: ").append(value).append("\r\n");
+    length_ = value;
     return {};
   }
 
@@ -218,6 +226,8 @@ class Inspection {
 
   Head* out_;
   HeadText* text_;
+  std::string_view request_line_;
+  std::string_view length_;     // of the body, as written but for leading zeros
   std::string_view authority_;  // of an absolute-form target
   uint32_t host_count_ = 0, cl_count_ = 0, te_count_ = 0;
   bool te_unknown_ = false, close_ = false;

@@ -62,7 +62,8 @@ struct Head {
 struct HeadText {
   Fields fields;
   // The head for the parser: the request line and those fields that a parser acts on, as they came. It finds the
-  // framing for itself; the other fields have been read here.
+  // framing for itself; the other fields have been read here. Empty for a head of which a length, if anything, frames
+  // the body, and which asks for nothing but keep-alive or close of its connection: that needs no second opinion.
   std::string for_parser;
 
   void clear() { fields.clear(), for_parser.clear(); }

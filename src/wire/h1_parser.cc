@@ -82,10 +82,12 @@ struct H1Parser::Message {
   uint64_t encoded = 0;  // bytes behind the head
 };
 
-H1Parser::H1Parser(Sink& sink) : sink_(sink), message_(std::make_unique<Message>()) {}
+H1Parser::H1Parser(Sink& sink) : sink_(sink) {}
 H1Parser::~H1Parser() = default;
 
 bool H1Parser::head(std::string_view head) {
+  if (!message_) message_ = std::make_unique<Message>();
+  plain_ = false;
   Message& m = *message_;
   m.parser.emplace(sink_);
   m.encoded = 0;
@@ -95,7 +97,16 @@ bool H1Parser::head(std::string_view head) {
   return !ec && taken == head.size() && m.parser->is_header_done();
 }
 
+size_t H1Parser::plain_body(std::span<const std::byte> bytes, Fate* fate) {
+  const size_t n = size_t(std::min<uint64_t>(bytes.size(), left_));
+  left_ -= n;
+  *fate = left_ == 0 ? Fate::kDone : Fate::kMore;
+  if (n > 0) sink_.on_body(bytes.first(n));
+  return n;
+}
+
 size_t H1Parser::body(std::span<const std::byte> bytes, Fate* fate) {
+  if (plain_) return plain_body(bytes, fate);
   Message& m = *message_;
   *fate = done() ? Fate::kDone : Fate::kMore;
   if (done() || bytes.empty()) return 0;  // Beast must not be fed behind a message's end
@@ -118,9 +129,15 @@ size_t H1Parser::body(std::span<const std::byte> bytes, Fate* fate) {
   return taken;
 }
 
-bool H1Parser::done() const { return message_->parser->is_done(); }
-bool H1Parser::chunked() const { return message_->parser->chunked(); }
+void H1Parser::release() {
+  message_.reset();
+  plain_ = true, left_ = 0;
+}
+
+bool H1Parser::done() const { return plain_ ? left_ == 0 : message_->parser->is_done(); }
+bool H1Parser::chunked() const { return !plain_ && message_->parser->chunked(); }
 uint64_t H1Parser::remaining() const {
+  if (plain_) return left_;
   auto left = message_->parser->content_length_remaining();
   return left ? *left : 0;
 }

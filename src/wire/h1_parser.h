@@ -27,6 +27,10 @@ class H1Parser {
 
   // Starts a message: one complete head, of which only the framing counts (HeadText). False when it is malformed.
   bool head(std::string_view head);
+  // Starts a message whose body is so many bytes, of which the gate is sure.
+  void plain(uint64_t length) { plain_ = true, left_ = length; }
+  // Between messages: gives memory back.
+  void release();
   // Bytes behind the head; returns how many were taken. What is not taken must come again, with more behind it.
   enum class Fate : uint8_t { kMore, kDone, kBad };
   size_t body(std::span<const std::byte> bytes, Fate* fate);
@@ -38,8 +42,12 @@ class H1Parser {
 
  private:
   struct Message;
+  size_t plain_body(std::span<const std::byte> bytes, Fate* fate);
+
   Sink& sink_;
-  std::unique_ptr<Message> message_;
+  std::unique_ptr<Message> message_;  // made for the first one that is not plain
+  bool plain_ = true;
+  uint64_t left_ = 0;  // of a plain one's body
 };
 
 }  // namespace weir::wire

@@ -18,6 +18,17 @@ constexpr base::Duration kH1ShortIdle = std::chrono::seconds(2);  // where memor
 constexpr HeadError kBodyTooLarge{413, reason::kBodyBytes, "the request body is larger than the limit"};
 constexpr HeadError kNothingCame{408, reason::kIdle, "nothing has come for too long"};
 
+// The gate and the parser must have read the same; if ever not, the request is the kind that the gate is for.
+bool frame_body(H1Parser& parser, const HeadText& text, const Head& head) {
+  if (text.for_parser.empty()) {
+    parser.plain(uint64_t(std::max<int64_t>(head.content_length, 0)));
+    return true;
+  }
+  return parser.head(text.for_parser) && parser.chunked() == head.chunked &&
+         (parser.done() ? head.content_length <= 0 && !head.chunked
+                        : head.chunked || parser.remaining() == uint64_t(head.content_length));
+}
+
 }  // namespace
 
 H1Reader::H1Reader(H1Connection& connection, H1Queue& queue) : connection_(connection), queue_(queue), parser_(*this) {}
@@ -46,6 +57,7 @@ void H1Reader::charge_input() {
 
 void H1Reader::release_input() {
   head_text_ = {};
+  if (between_requests()) parser_.release();  // a body that is discarded goes on
   input_.release();
   charge_input();
 }
@@ -97,11 +109,7 @@ void H1Reader::start_request(std::string_view bytes) {
   current_ = &x;
   if (!connection_.heads.take(bytes.size())) return fail(x, {503, reason::kOverload, kNoMemoryForHead});
   x.charged_ = bytes.size();
-  // The gate and the parser must have read the same; if ever not, the request is the kind that the gate is for.
-  bool same = parser_.head(head_text_.for_parser) && parser_.chunked() == head.chunked &&
-              (parser_.done() ? head.content_length <= 0 && !head.chunked
-                              : head.chunked || parser_.remaining() == uint64_t(head.content_length));
-  if (!same) return fail(x, {400, reason::kParse, "malformed request"});
+  if (!frame_body(parser_, head_text_, head)) return fail(x, {400, reason::kParse, "malformed request"});
   if (!head.keep_alive) connection_.last = true;
   start_body(x, head);
 }

@@ -77,5 +77,23 @@ TEST(H1, ASilentBodyGivesWayToWhoWaits) {
   c.memory.leave(other);
 }
 
+// A quiet connection gives its parser back, but not in the middle of a body, of which nobody wants the rest.
+TEST(H1, ABodyThatIsDiscardedSlowlyStillEndsWhereItEnds) {
+  const std::string framings[] = {"Content-Length: 8\r\n\r\nfour", "Transfer-Encoding: chunked\r\n\r\n8\r\nfour"};
+  for (const auto& begin : framings) {
+    Conn c;
+    c.intake.on_begin = [](Exchange& x) {
+      x.respond(200, "text/plain", Bytes::constant("ok"));
+      return Plan{BodyPlan::kIgnore};
+    };
+    EXPECT_EQ(c.talk("POST /p HTTP/1.1\r\nHost: a\r\n" + begin), kOk);
+    c.wait(4s);
+    const bool chunked = begin.starts_with("T");
+    EXPECT_EQ(c.talk(std::string("GET ") + (chunked ? "\r\n0\r\n\r\n" : "") + get("/next")), kOk);
+    ASSERT_EQ(c.intake.seen.size(), 2u);
+    EXPECT_EQ(c.intake.seen[1].target, "/next");
+  }
+}
+
 }  // namespace
 }  // namespace weir::wire
