@@ -10,6 +10,7 @@ namespace {
 
 using marshal::write_number;
 using marshal::write_string;
+using namespace std::string_view_literals;  // appended without looking for their ends
 
 void write_value(std::string& out, const msg::ParamValue& value) {
   std::visit(
@@ -26,7 +27,7 @@ void write_value(std::string& out, const msg::ParamValue& value) {
 }
 
 void write_parameters(std::string& out, const msg::Parameters& parameters) {
-  out += ",\"parameters\":{";
+  out += ",\"parameters\":{"sv;
   bool first = true;
   for (const auto& [name, value] : parameters) {
     if (!std::exchange(first, false)) out += ',';
@@ -46,11 +47,11 @@ bool too_much(const JsonReply& reply, const msg::Tensor& tensor, LargeTensors la
 }
 
 void write_description(std::string& out, const msg::Tensor& tensor) {
-  out += "{\"name\":";
+  out += "{\"name\":"sv;
   write_string(out, tensor.name);
-  out += ",\"datatype\":\"";
+  out += ",\"datatype\":\""sv;
   out += msg::name(tensor.dtype);
-  out += "\",\"shape\":";
+  out += "\",\"shape\":"sv;
   out += tensor.shape.text();
 }
 
@@ -58,15 +59,15 @@ void write_output(JsonReply& reply, const msg::Tensor& tensor, OutputForm form, 
   std::string& out = reply.json;
   write_description(out, tensor);
   if (form == OutputForm::kBinary) {
-    out += ",\"parameters\":{\"binary_data_size\":";
+    out += ",\"parameters\":{\"binary_data_size\":"sv;
     write_number(out, uint64_t(tensor.data.size()));
-    out += "}}";
+    out += "}}"sv;
     reply.blobs.push_back(tensor.data);
     return;
   }
   auto text = marshal::bytes_text(tensor);
-  if (text == marshal::BytesText::kBase64) out += ",\"parameters\":{\"content_type\":\"base64\"}";
-  out += ",\"data\":";
+  if (text == marshal::BytesText::kBase64) out += ",\"parameters\":{\"content_type\":\"base64\"}"sv;
+  out += ",\"data\":"sv;
   if (too_much(reply, tensor, large))
     reply.large.push_back({std::exchange(out, {}), marshal::DataPieces(tensor, text)});
   else
@@ -81,16 +82,16 @@ JsonReply write_infer(const InferReply& reply, const std::vector<OutputForm>& fo
   JsonReply r;
   std::string& out = r.json;
   out.reserve(256);
-  out += "{\"model_name\":";
+  out += "{\"model_name\":"sv;
   write_string(out, reply.model);
-  out += ",\"model_version\":";
+  out += ",\"model_version\":"sv;
   write_string(out, reply.version);
   if (!reply.id.empty()) {
-    out += ",\"id\":";
+    out += ",\"id\":"sv;
     write_string(out, reply.id);
   }
   if (!reply.parameters.empty()) write_parameters(out, reply.parameters);
-  out += ",\"outputs\":[";
+  out += ",\"outputs\":["sv;
   for (size_t i = 0; i < reply.tensors.size(); ++i) {
     if (i) out += ',';
     if (reply.shared(i)) {  // without parameters: Triton's C++ client takes any for those of a binary tensor
@@ -100,7 +101,7 @@ JsonReply write_infer(const InferReply& reply, const std::vector<OutputForm>& fo
       write_output(r, reply.tensors[i], forms[i], large);
     }
   }
-  out += "]}";
+  out += "]}"sv;
   return r;
 }
 
