@@ -68,7 +68,8 @@ def instructions(server, case, body, out):
     for times in (1, 1, 3):  # the first warms up
         load = dataclasses.replace(case.load, requests=case.load.requests * times)
         measure.h2load(load, f'http://127.0.0.1:{server.port}{case.path}', body)
-        subprocess.run(['callgrind_control', '--dump', str(server.process.pid)], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(['callgrind_control', '--dump', str(server.process.pid)], check=True, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL)
         newest = max(pathlib.Path(out).parent.glob(pathlib.Path(out).name + '.*'), key=lambda p: int(p.suffix[1:]))
         dumps.append(callgrind.Dump(newest))
     return dumps[1:]

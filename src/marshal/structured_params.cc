@@ -16,9 +16,9 @@ bool read_schema(FieldReader& reader, std::string_view name, Form& out) {
   JsonCursor& json = reader.json();
   out.kind = FormKind::kJsonSchema;
   switch (json.peek()) {
-    case JsonCursor::FormKind::kString: return reader.text(name, kMaxForm, out.text);
-    case JsonCursor::FormKind::kObject:
-    case JsonCursor::FormKind::kBool: break;
+    case JsonCursor::Kind::kString: return reader.text(name, kMaxForm, out.text);
+    case JsonCursor::Kind::kObject:
+    case JsonCursor::Kind::kBool: break;
     default: return reader.unexpected(name, "a JSON schema");
   }
   const size_t at = json.at();
@@ -29,16 +29,16 @@ bool read_schema(FieldReader& reader, std::string_view name, Form& out) {
 
 bool read_text(FieldReader& reader, std::string_view name, FormKind kind, Form& out) {
   out.kind = kind;
-  if (reader.json().peek() != JsonCursor::FormKind::kString) return reader.unexpected(name, "a string");
+  if (reader.json().peek() != JsonCursor::Kind::kString) return reader.unexpected(name, "a string");
   return reader.text(name, kMaxForm, out.text);
 }
 
 bool read_choices(FieldReader& reader, std::string_view name, Form& out) {
   JsonCursor& json = reader.json();
   out.kind = FormKind::kChoice;
-  if (json.peek() != JsonCursor::FormKind::kArray) return reader.unexpected(name, "a list of strings");
+  if (json.peek() != JsonCursor::Kind::kArray) return reader.unexpected(name, "a list of strings");
   return json.array([&] {
-    if (json.peek() != JsonCursor::FormKind::kString) return reader.unexpected(name, "a list of strings");
+    if (json.peek() != JsonCursor::Kind::kString) return reader.unexpected(name, "a list of strings");
     if (out.choices.size() == kMaxFormChoices)
       return reader.refuse(name, "at most " + std::to_string(kMaxFormChoices) + " strings");
     return reader.text(name, kMaxForm, out.choices.emplace_back());
@@ -55,7 +55,7 @@ bool read_kind(FieldReader& reader, std::string_view name, std::string_view word
 
 bool read_structured_outputs(FieldReader& reader, std::string_view name, std::optional<Form>& out) {
   JsonCursor& json = reader.json();
-  if (json.peek() != JsonCursor::FormKind::kObject) return reader.unexpected(name, "an object");
+  if (json.peek() != JsonCursor::Kind::kObject) return reader.unexpected(name, "an object");
   return json.object([&](std::string_view key) {
     const std::string member(key.substr(0, 64));
     if (reader.none()) return true;
@@ -77,8 +77,7 @@ bool read_structured_outputs(FieldReader& reader, std::string_view name, std::op
 // {"name", "description", "schema", "strict"}
 bool read_named_schema(FieldReader& reader, std::string_view name, Form& out, bool& there) {
   JsonCursor& json = reader.json();
-  if (json.peek() != JsonCursor::FormKind::kObject)
-    return reader.unexpected("response_format.json_schema", "an object");
+  if (json.peek() != JsonCursor::Kind::kObject) return reader.unexpected("response_format.json_schema", "an object");
   return json.object([&](std::string_view key) {
     if (key != "schema") return json.skip();
     there = true;
@@ -88,7 +87,7 @@ bool read_named_schema(FieldReader& reader, std::string_view name, Form& out, bo
 
 bool read_response_format(FieldReader& reader, std::string_view name, std::optional<Form>& out) {
   JsonCursor& json = reader.json();
-  if (json.peek() != JsonCursor::FormKind::kObject) return reader.unexpected(name, "an object");
+  if (json.peek() != JsonCursor::Kind::kObject) return reader.unexpected(name, "an object");
   std::string type;
   Form form;
   bool schema = false;
