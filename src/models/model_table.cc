@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/encoding.h"
 #include "base/log.h"
+#include "bus/batching_text.h"
 #include "models/estimate.h"
 #include "models/residence.h"
 
@@ -25,16 +26,6 @@ base::Status presentable(base::Status status) {
 // Others have the memory that a version lacks.
 bool lacks_memory(const base::Status& why) {
   return why.code == base::Code::kResourceExhausted && base::worth_trying_again(why);
-}
-
-// Whether requests share batches, and if not, why; for the log.
-std::string_view batching_of(const msg::ModelSpec& spec, const ModelConfig& config) {
-  if (spec.text) return "tokens of all sequences";
-  if (spec.max_batch == 0 && config.max_batch) return "none: max_batch_size is 0";
-  if (spec.max_batch == 0) return "none: the first dimensions of its tensors are not all free";
-  if (spec.max_batch == 1) return "none: max_batch_size is 1";
-  if (!spec.batching.dynamic) return "none across requests: its configuration has no dynamic batching";
-  return "of requests";
 }
 
 // Sessions know their model by its TextSpec: that stays while the model is away. Nobody calls the new one yet.
@@ -148,7 +139,7 @@ base::Status ModelTable::load_version(const ModelFolder& folder, const ModelConf
                                    {"version", version},
                                    {"engine", slot.served->spec.engine},
                                    {"max_batch", slot.served->spec.max_batch},
-                                   {"batches", batching_of(slot.served->spec, config)},
+                                   {"batches", bus::batching_text(slot.served->spec)},
                                    {"seconds", took.count()}});
   if (into == Into::kReserve && residence_) residence_->reserve(slot);
   return {};

@@ -273,6 +273,12 @@ base::Status Router::permit(Exchange& exchange, Permission permission) {
   return status;
 }
 
+base::Status Router::may(const Exchange& exchange, Permission permission) const {
+  const Request& request = exchange.request();
+  if (auto denial = table_->access.check(request, permission)) return denial->status;
+  return authenticator_ ? authenticator_->permit(request, permission) : base::Status();
+}
+
 bool Router::asked_for_admin(const Exchange& exchange) { return exchange.match && exchange.match->asked_for_admin; }
 
 void Router::whole(Exchange& exchange) {

@@ -99,6 +99,8 @@ class Router final : public Intake {
   // A request turns out to need more than its route's permission says: one that reads on a route where others change.
   // Asks what begin() asks, save the limits. Errors: PERMISSION_DENIED, UNAUTHENTICATED; the record has the reason.
   base::Status permit(Exchange& exchange, Permission permission);
+  // The same question for a page that shows what its user may do: nothing is recorded, in no log.
+  base::Status may(const Exchange& exchange, Permission permission) const;
   // Whether permit() has been asked for kAdmin, granted or not.
   static bool asked_for_admin(const Exchange& exchange);
 

@@ -5,6 +5,7 @@
 //   keyboard       every page by the Tab and arrow keys alone
 //   hostile        names and lines that are HTML are text, and the policy holds
 //   bounded        a day of the server's clock, and the page keeps no more than it did
+//   change         a model by the buttons Reload, Unload and Load
 //   key SECRET     a server that asks for a key is asked once
 'use strict';
 const {execFileSync} = require('node:child_process');
@@ -42,13 +43,15 @@ const click = (page, text, tag = 'button') => page.evaluate((t, name) => [...doc
 
 async function pages(folder) {
   const axe = fs.readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
-  for (const [width, height, theme] of [[1280, 900, 'light'], [360, 740, 'dark'], [3840, 2160, 'light']])
-    for (const hash of width === 3840 ? ['overview', 'models/digits/1'] : PAGES) {
+  const looks = [[1280, 900], [360, 740], [3840, 2160]].flatMap((size) => [[...size, 'light'], [...size, 'dark']]);
+  for (const [width, height, theme] of looks)
+    for (const hash of PAGES) {
       const page = await open(hash, {width, height, theme});
       await connected(page);
       if (hash === 'overview' || hash === 'models/digits/1') await page.waitForSelector('.uplot canvas');
       const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       check(overflow <= 0, `${hash} at ${width} px is ${overflow} px too wide`);
+      check(await page.evaluate(() => document.getAnimations().length === 0), `${hash} moves where reduced motion is asked for`);
       await page.evaluate(axe);
       const {violations} = await page.evaluate(() => axe.run(document, {resultTypes: ['violations']}));
       const serious = violations.filter((v) => v.impact === 'serious' || v.impact === 'critical');
@@ -270,6 +273,28 @@ async function bounded() {
   await page.close();
 }
 
+// A model is unloaded and loaded by its buttons.
+async function change() {
+  const page = await open('models');
+  await connected(page);
+  const row = '[data-model="simple_int8"]';
+  const press = async (text) => {
+    await page.waitForFunction((r, t) => [...document.querySelectorAll(`${r} button`)].some((b) => b.innerText.startsWith(t) && !b.disabled), {}, row, text);
+    await page.evaluate((r, t) => [...document.querySelectorAll(`${r} button`)].find((b) => b.innerText.startsWith(t)).click(), row, text);
+  };
+  const becomes = (state) => page.waitForFunction((r, s) => document.querySelector(`${r} .state`).innerText === s, {}, row, state);
+  check(/onnx, cpu.*batches/.test(await page.$eval(`${row} .served`, (s) => s.innerText)), 'a row says what serves the model');
+  await press('Reload');
+  await press('Unload');
+  await page.waitForFunction((r) => document.querySelector(`${r} .state`).innerText !== 'ready', {}, row);
+  check((await fetch(`${base}/v2/models/simple_int8/ready`)).status !== 200, 'it is unloaded');
+  await press('Load');
+  await becomes('ready');
+  check((await fetch(`${base}/v2/models/simple_int8/ready`)).status === 200, 'it is loaded');
+  check(!(await page.$(`${row} .problem`)), 'no error is shown');
+  await page.close();
+}
+
 async function key() {
   const page = await open('overview');
   const input = await page.waitForSelector('dialog[open] input');
@@ -281,6 +306,9 @@ async function key() {
   await page.evaluate(() => { location.hash = '#/requests'; });
   await page.waitForFunction(() => document.querySelector('h1').innerText === 'Requests' && !document.querySelector('dialog[open]'));
   check(true);
+  await page.evaluate(() => { location.hash = '#/models'; });
+  await has(page, 'Nothing can be loaded or unloaded from here: ');
+  check(await page.evaluate(() => ![...document.querySelectorAll('button')].some((b) => /load/i.test(b.innerText))), 'a key without the role admin has no buttons that change a model');
   await page.close();
 }
 
@@ -288,7 +316,7 @@ async function key() {
   browser = await puppeteer.launch({executablePath: process.env.CHROMIUM, headless: true, protocolTimeout: 3 * PATIENCE, timeout: PATIENCE,
     args: ['--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking']});
   try {
-    await {pages: () => pages(argument), live, try: trying, keyboard, hostile, bounded, key}[command]();
+    await {pages: () => pages(argument), live, try: trying, keyboard, hostile, bounded, change, key}[command]();
   } catch (error) {
     check(false, `${command}: ${error.stack}`);
     for (const page of await browser.pages()) console.log((await page.evaluate(() => `${location.href}\n${document.body?.innerText.slice(0, 1500)}`).catch(() => '')));

@@ -88,6 +88,9 @@ class Api(harness.Case):
         self.assertEqual('state', name)
         self.assertEqual({'READY'}, {m['state'] for m in state['models']})
         self.assertEqual('', state['not_ready'])
+        row, = (m for m in state['models'] if m['name'] == 'digits')
+        self.assertEqual(('onnx', 'of requests', {'cpu'}), (row['engine'], row['batches'], set(row['places'])))
+        self.assertEqual({'observe': True, 'admin': True, 'why': ''}, curl(self.server.url('/console/v1/access')).json())
         scraped = metrics(self.server)
         self.assertLessEqual({k for k in scraped if k.startswith('weir_model_')}, set(state['values']))
         curl(self.server.url('/v2/models/simple'))
@@ -162,6 +165,9 @@ class Closed(unittest.TestCase):
             answer = curl(server.url(f'/console/v1/{path}'))
             self.assertEqual(403, answer.status, path)
             self.assertIn('auth.admin: open', answer.json()['error'])
+        access = curl(server.url('/console/v1/access')).json()
+        self.assertEqual((False, False), (access['observe'], access['admin']))
+        self.assertIn('auth.admin: open', access['why'])
         _, state = next(stream(server, '/console/v1/live'))
         self.assertNotIn('warnings', state)
         self.assertIn('weir_connections', state['values'])
@@ -224,6 +230,11 @@ class Browser(unittest.TestCase):
     def test_the_keyboard_alone_reaches_everything(self):
         server = harness.Server()
         self.drive(server, 'keyboard')
+        self.assertEqual(0, server.stop())
+
+    def test_buttons_unload_and_load_a_model(self):
+        server = harness.Server('--control', 'explicit', '--load', '*')
+        self.drive(server, 'change')
         self.assertEqual(0, server.stop())
 
     def test_a_day_adds_nothing(self):

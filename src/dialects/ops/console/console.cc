@@ -9,6 +9,7 @@
 #include "dialects/ops/console/batch_list.h"
 #include "dialects/ops/kept_page.h"
 #include "marshal/html.h"
+#include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
 #include "wire/accept.h"
 #include "wire/coding.h"
@@ -103,8 +104,8 @@ base::Status check_change(const wire::Request& request, std::string_view model) 
 }  // namespace
 
 struct Console::Parts {
-  Parts(bus::Bus& b, base::Env& e, dialects::ServerControl& c, const ConsoleOptions& options)
-      : bus(b), env(e), control(c), settings(std::string(options.settings)) {
+  Parts(const wire::Router& r, bus::Bus& b, base::Env& e, dialects::ServerControl& c, const ConsoleOptions& options)
+      : router(r), bus(b), env(e), control(c), settings(std::string(options.settings)) {
     if (options.enabled && !web::kConsolePage.empty()) page = base::Bytes::adopt(page_at(options.path));
   }
 
@@ -126,6 +127,17 @@ struct Console::Parts {
     control.unload(model, dialects::ServerControl::Dependents::kKeep, answer_later(x));
   }
 
+  void access(wire::Exchange& x) const {
+    const auto observe = router.may(x, wire::Permission::kObserve), admin = router.may(x, wire::Permission::kAdmin);
+    std::string out = "{\"observe\":";
+    out += observe.ok() ? "true" : "false";
+    out += ",\"admin\":";
+    out += admin.ok() ? "true,\"why\":" : "false,\"why\":";
+    marshal::write_string(out, admin.text);
+    x.respond(200, "application/json", base::Bytes::adopt(out + '}'));
+  }
+
+  const wire::Router& router;
   bus::Bus& bus;
   base::Env& env;
   dialects::ServerControl& control;
@@ -142,13 +154,14 @@ struct Console::Parts {
     response.fields.add("content-type", "application/json");
     settings.respond(x, std::move(response));
   }};
+  ConsoleRoute allowed{[this](auto& x, auto&) { access(x); }};
   ConsoleRoute load{[this](auto& x, auto& args) { change(x, args, true); }};
   ConsoleRoute unload{[this](auto& x, auto& args) { change(x, args, false); }};
 };
 
 Console::Console(wire::Router& router, bus::Bus& bus, base::Env& env, dialects::ServerControl& control,
                  const ConsoleOptions& options)
-    : parts_(std::make_unique<Parts>(bus, env, control, options)) {
+    : parts_(std::make_unique<Parts>(router, bus, env, control, options)) {
   using wire::Permission;
   constexpr wire::Plan kNoBody{wire::BodyPlan::kIgnore};
   auto add = [&](const char* method, std::string path, wire::Service& service, Permission permission) {
@@ -160,6 +173,7 @@ Console::Console(wire::Router& router, bus::Bus& bus, base::Env& env, dialects::
   }
   add("GET", "/console/v1/batches", parts_->batch, Permission::kMetrics);
   add("GET", "/console/v1/config", parts_->config, Permission::kObserve);
+  add("GET", "/console/v1/access", parts_->allowed, Permission::kMetrics);
   add("POST", "/console/v1/models/{model}/load", parts_->load, Permission::kAdmin);
   add("POST", "/console/v1/models/{model}/unload", parts_->unload, Permission::kAdmin);
 }

@@ -3,6 +3,7 @@
 //   GET  <console.path>/, <console.path>/{file}       the page and its parts
 //   GET  /console/v1/batches?model=&version=&after=   the last batches of a model, those after number `after`
 //   GET  /console/v1/config                           the settings in force, and where each comes from
+//   GET  /console/v1/access                           what its user may do: {"observe":true,"admin":false,"why":"…"}
 //   POST /console/v1/models/{model}/load, …/unload    what the page's buttons do
 //
 // The live data are in live_feed.h, ../request_feed.h and ../recent_requests.h. All of /console/v1 is there without the

@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "bus/batching_text.h"
 #include "marshal/json_tensor.h"
 
 namespace weir::ops {
@@ -42,6 +43,21 @@ void write_value(std::string& out, std::string_view series, std::string_view val
   (out += ':') += value;
 }
 
+// The members that tell how a version that can be called is served.
+void write_served(std::string& out, const bus::Served& served) {
+  write_text(out, "engine", served.spec.engine);
+  begin_member(out, "max_batch");
+  out += std::to_string(served.spec.max_batch);
+  write_text(out, "batches", bus::batching_text(served.spec));
+  begin_member(out, "places");
+  out += '[';
+  for (const auto& place : served.stats.places) {
+    if (out.back() != '[') out += ',';
+    marshal::write_string(out, place);
+  }
+  out += ']';
+}
+
 void write_warnings(std::string& out, const base::log::Warnings& warnings) {
   begin_member(out, "warnings");
   out += '[';
@@ -71,6 +87,10 @@ std::string LiveState::models() const {
     write_text(out, "version", row.version);
     write_text(out, "state", bus::name(row.state));
     write_text(out, "reason", row.reason);
+    const auto model = source_.catalog->models.find(row.name);
+    if (model != source_.catalog->models.end())
+      if (auto served = model->second.versions.find(row.version); served != model->second.versions.end())
+        write_served(out, *served->second);
     out += '}';
   }
   return out + ']';

@@ -1,7 +1,9 @@
 // LiveState: what the console shows of a server at one moment, and how it differs from the moment before: the events of
 // GET /console/v1/live. Pure.
 //
-//   state   {"time":1700000000000,"not_ready":"","models":[{"name","version","state","reason"}],
+//   state   {"time":1700000000000,"not_ready":"","models":[{"name","version","state","reason",
+//            and of those that can be called "engine","max_batch","batches" (whether requests share batches, or why
+//            not), "places" (where each instance runs)}],
 //            "values":{"weir_requests_total{protocol=\"openai\",code=\"OK\"}":12,…},"warnings":["…"]}
 //   change  the same of what is new: values that differ, "gone":[series that are not there any more], and the other
 //           members only where they differ

@@ -4,7 +4,7 @@
 import {ask, errorText, events, onKey} from './api';
 import {familiesOf, parseSeries, type Families, type Histogram, type Values, add} from './series';
 
-export interface ModelRow { name: string; version: string; state: string; reason: string; engine?: string }
+export interface ModelRow { name: string; version: string; state: string; reason: string; engine?: string; max_batch?: number; batches?: string; places?: string[] }
 export interface Live {
   connected: boolean; trouble: string;
   time: number;            // of the server, Unix ms

@@ -2,6 +2,7 @@
 
 import {useState} from 'preact/hooks';
 import {Problem, State, useLive} from '../parts/common';
+import {useAccess} from '../lib/access';
 import {ask, errorText} from '../lib/api';
 import {show, whole} from '../lib/format';
 import {each, live, rate, total} from '../lib/live';
@@ -12,6 +13,7 @@ export const change = (model: string, what: 'load' | 'unload') =>
 
 export function Actions({model, state}: {model: string; state: string}) {
   const [busy, setBusy] = useState(''), [error, setError] = useState('');
+  const {admin, why} = useAccess();
   const run = async (what: 'load' | 'unload') => {
     setBusy(what), setError('');
     try {
@@ -22,6 +24,7 @@ export function Actions({model, state}: {model: string; state: string}) {
     setBusy('');
   };
   const ready = state === 'READY';
+  if (!admin) return <span class="note" title={why}>read-only</span>;
   return (
     <span class="actions">
       <button type="button" disabled={!!busy} onClick={() => run('load')}>{busy === 'load' ? 'Loading…' : ready ? 'Reload' : 'Load'}<span class="sr"> {model}</span></button>
@@ -31,6 +34,12 @@ export function Actions({model, state}: {model: string; state: string}) {
   );
 }
 
+// "2 × cpu, cuda:0"
+const whereOf = (places: string[]) => [...new Set(places)].map((place) => {
+  const count = places.filter((p) => p === place).length;
+  return count > 1 ? `${count} × ${place}` : place;
+}).join(', ');
+
 export const perCall = (match: Record<string, string>, phase: string, seconds = 10) => {
   const calls = rate('weir_model_requests_total', {...match, outcome: 'success'}, seconds);
   return calls > 0 ? rate('weir_model_time_seconds_total', {...match, phase}, seconds) / calls : NaN;
@@ -38,7 +47,7 @@ export const perCall = (match: Record<string, string>, phase: string, seconds = 
 
 export function Models() {
   useLive();
-  const [filter, set] = useState('');
+  const [filter, set] = useState(''), {admin, why} = useAccess();
   const rows = live.models.filter((m) => m.name.includes(filter));
   return (
     <div class="grid">
@@ -56,6 +65,7 @@ export function Models() {
             return (
               <tr data-model={m.name}>
                 <th scope="row"><a href={`#/models/${encodeURIComponent(m.name)}/${encodeURIComponent(m.version)}`}>{m.name}</a> <span class="note">{m.version}</span>
+                  {m.engine && <span class="served">{m.engine}{m.places?.length ? `, ${whereOf(m.places)}` : ''}{m.max_batch ? `, up to ${m.max_batch} rows` : ''}; batches {m.batches}</span>}
                   {m.reason && <span class="reason">{m.reason}</span>}</th>
                 <td><State state={m.state} /></td>
                 <td class="n">{show(rowsNow, '/s')}</td><td class="n">{show(batches, '/s')}</td><td class="n">{batches > 0 ? show(rowsNow / batches) : '–'}</td>
@@ -67,6 +77,7 @@ export function Models() {
           })}</tbody>
         </table></div>
         <p class="note">Queue, stage and compute: of one call, the mean of the last 10 s.</p>
+        {!admin && why && <p class="note">Nothing can be loaded or unloaded from here: {why}.</p>}
       </section>
     </div>
   );
