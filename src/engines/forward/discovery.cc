@@ -18,6 +18,7 @@ Discovery::Discovery(net::Shard& shard, std::shared_ptr<Target> target, msg::Mod
     : shard_(shard), target_(std::move(target)), wanted_(std::move(wanted)), then_(std::move(then)) {}
 
 void Discovery::ask_next() {
+  while (next_ < target_->origins.size() && !target_->origins[next_].present) ++next_;
   if (next_ == target_->origins.size()) {
     const bool nonsense = code_ == Code::kInternal;
     return then_(nonsense ? base::failure(code_, reasons_) : base::try_again(Code::kUnavailable, reasons_));

@@ -104,6 +104,7 @@ base::Result<Options> read_options(const msg::ModelSpec& wanted) {
   all.text("tool_format", out.tool_format);
   all.duration("connect_timeout", kShortestCheck, out.connect_timeout);
   all.duration("answer_timeout", base::Duration(0), out.answer_timeout);
+  all.duration("dns_interval", base::Duration(0), out.dns_interval);
   all.duration("check_interval", kShortestCheck, out.check_interval);
   all.read("max_length", [&](const std::string& value) {
     auto parsed = base::parse_count(value, kLongestContext);

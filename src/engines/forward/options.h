@@ -2,13 +2,14 @@
 //
 //   engine: forward
 //   kind: oip-grpc                            # the protocol that the origins speak; or oip-rest, openai
-//   origins: [http://10.0.0.7:8001, https://triton.example:8001]    # or one
+//   origins: [http://10.0.0.7:8001, https://triton.example:8001]    # or one; of a name, all its addresses
 //   parameters:
 //     model: resnet50                         # its name there; by default as here
 //     version: "3"                            # by default the origin chooses
 //     connect_timeout: 2s                     # of a connection, TLS included
 //     answer_timeout: 60s                     # until the answer, or the next message of a stream; 0 = without end
 //     check_interval: 2s                      # between questions whether the model is ready there
+//     dns_interval: 30s                       # between look-ups of the origins' names; 0 = only when it is loaded
 //     max_outstanding: 1024                   # calls that one origin has at once, of all shards
 //     max_answer: 1GiB                        # bytes of one message
 //     ca_file: /etc/weir/origins.pem          # who signs the origins' certificates; by default whom the system trusts
@@ -34,8 +35,9 @@
 namespace weir::forward {
 
 inline constexpr std::string_view kParameters[] = {
-    "answer_timeout", "ca_file",         "check_interval", "connect_timeout", "key_file",  "kind",        "max_answer",
-    "max_length",     "max_outstanding", "model",          "origins",         "tokenizer", "tool_format", "version"};
+    "answer_timeout", "ca_file", "check_interval", "connect_timeout", "dns_interval",
+    "key_file",       "kind",    "max_answer",     "max_length",      "max_outstanding",
+    "model",          "origins", "tokenizer",      "tool_format",     "version"};
 
 enum class KindName : uint8_t { kOipGrpc, kOipRest, kOpenai };
 
@@ -48,6 +50,7 @@ struct Options {
   base::Duration connect_timeout = std::chrono::seconds(2);
   base::Duration answer_timeout = std::chrono::seconds(60);  // 0: none
   base::Duration check_interval = std::chrono::seconds(2);
+  base::Duration dns_interval = std::chrono::seconds(30);  // 0: never
   uint32_t max_outstanding = 1024;
   uint64_t max_answer = uint64_t(1) << 30;
   std::string ca_file, key_file;

@@ -1,7 +1,10 @@
 #include "engines/forward/origin.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <fstream>
 #include <utility>
 
@@ -16,6 +19,34 @@ using base::failure;
 using base::Status;
 
 constexpr size_t kLongestKey = 4096;
+constexpr size_t kMostServers = 16;  // of one name
+
+bool is_address(const std::string& host) {
+  in6_addr any;
+  return ::inet_pton(AF_INET, host.c_str(), &any) == 1 || ::inet_pton(AF_INET6, host.c_str(), &any) == 1;
+}
+
+bool same(const net::Endpoint& a, const net::Endpoint& b) {
+  return a.size == b.size && std::memcmp(&a.storage, &b.storage, a.size) == 0;
+}
+
+// Servers: the first of each family are one, and so on, as most machines have an address of both.
+std::vector<Origin::Addresses> servers_of(const std::vector<net::Endpoint>& found) {
+  std::vector<Origin::Addresses> out;
+  size_t counts[2] = {0, 0};
+  for (const auto& endpoint : found) {
+    const size_t place = counts[endpoint.storage.ss_family == AF_INET6]++;
+    if (place == out.size()) out.emplace_back();
+    out[place].push_back(endpoint);
+  }
+  return out;
+}
+
+bool same_server(const Origin::Addresses& a, const Origin::Addresses& b) {
+  return std::any_of(a.begin(), a.end(), [&](const auto& one) {
+    return std::any_of(b.begin(), b.end(), [&](const auto& other) { return same(one, other); });
+  });
+}
 
 // The first line of the file.
 base::Result<std::string> read_key(const std::string& path) {
@@ -36,6 +67,22 @@ uint64_t Origin::number_of(std::string_view name) {
   base::Fnv hash;
   hash.add_bytes(name);
   return hash.value();
+}
+
+Origin::Addresses Origin::addresses() const {
+  std::lock_guard lock(mutex_);
+  return addresses_;
+}
+
+void Origin::move_to(Addresses addresses) {
+  {
+    std::lock_guard lock(mutex_);
+    addresses_ = std::move(addresses);
+  }
+  generation.fetch_add(1, std::memory_order_release);
+  broken.store(0, std::memory_order_relaxed);
+  healthy.store(true, std::memory_order_relaxed);
+  present.store(true, std::memory_order_release);
 }
 
 double Origin::load(base::Time now) const {
@@ -64,17 +111,46 @@ base::Result<std::shared_ptr<Target>> Target::make(Options options, const std::s
     out->tls = std::move(*tls);
   }
   Status last;
+  const size_t most = std::clamp<size_t>(kMostOrigins / options.origins.size(), 1, kMostServers);
   for (const auto& url : options.origins) {
+    auto& name = out->names.emplace_back(Name{url, {}, is_address(url.host), false});
     const std::string host = url.host.find(':') == std::string::npos ? url.host : '[' + url.host + ']';
-    auto endpoints = net::resolve(host + ':' + std::to_string(url.port));
-    if (endpoints)
-      out->origins.emplace_back(url, std::move(*endpoints));
-    else
-      last = base::try_again(Code::kUnavailable, "origin " + url.authority() + ": " + endpoints.error().text);
+    auto found = net::resolve(host + ':' + std::to_string(url.port));
+    if (!found) last = base::try_again(Code::kUnavailable, "origin " + url.authority() + ": " + found.error().text);
+    for (size_t i = 0; i < (name.fixed ? 1 : most); ++i)
+      name.places.push_back(&out->origins.emplace_back(url, i, Origin::Addresses()));
+    if (found) out->update(name, *found);
   }
-  if (out->origins.empty()) return last;
+  if (out->present() == 0) return last;
   out->options = std::move(options);
   return out;
+}
+
+bool Target::update(Name& name, const std::vector<net::Endpoint>& found) {
+  auto servers = servers_of(found);
+  std::vector<Origin*> free;
+  for (Origin* origin : name.places) {
+    const auto had = origin->addresses();
+    auto stays = std::find_if(servers.begin(), servers.end(), [&](const auto& s) { return same_server(s, had); });
+    if (!origin->present || stays == servers.end())
+      free.push_back(origin);
+    else
+      servers.erase(stays);
+  }
+  bool changed = false;
+  size_t next = 0;  // of the servers without a place
+  for (Origin* origin : free) {
+    if (next < servers.size())
+      origin->move_to(std::move(servers[next++])), changed = true;
+    else
+      changed = origin->present.exchange(false) || changed;
+  }
+  return changed;
+}
+
+size_t Target::present() const {
+  return size_t(
+      std::count_if(origins.begin(), origins.end(), [](const Origin& origin) { return origin.present.load(); }));
 }
 
 Origin* Target::choose(base::Time now, uint64_t random, uint64_t session, const Origin* tried) {
@@ -82,14 +158,17 @@ Origin* Target::choose(base::Time now, uint64_t random, uint64_t session, const 
     return origin.outstanding.load(std::memory_order_relaxed) >= options.max_outstanding;
   };
   if (session != 0) {
-    Origin& origin = origins[session % origins.size()];
-    return full(origin) ? nullptr : &origin;
+    size_t place = session % std::max<size_t>(present(), 1);
+    for (auto& origin : origins)
+      if (origin.present.load(std::memory_order_acquire) && place-- == 0) return full(origin) ? nullptr : &origin;
+    return nullptr;
   }
   std::array<Origin*, kMostOrigins> able;
   size_t count = 0;
   for (bool healthy : {true, false}) {
     for (auto& origin : origins)
-      if (origin.healthy.load(std::memory_order_relaxed) == healthy && &origin != tried && !full(origin))
+      if (origin.present.load(std::memory_order_acquire) && origin.healthy.load(std::memory_order_relaxed) == healthy &&
+          &origin != tried && !full(origin))
         able[count++] = &origin;
     if (count > 0) break;
   }
@@ -102,7 +181,7 @@ Origin* Target::choose(base::Time now, uint64_t random, uint64_t session, const 
 Origin* Target::choose_by_prefix(base::Time now, uint64_t random, uint64_t prefix, const Origin* tried) {
   uint64_t calls = 0, healthy = 0;
   for (const auto& origin : origins) {
-    if (!origin.healthy.load(std::memory_order_relaxed) || &origin == tried) continue;
+    if (!origin.able() || &origin == tried) continue;
     calls += origin.outstanding.load(std::memory_order_relaxed), ++healthy;
   }
   if (healthy == 0) return choose(now, random, 0, tried);
@@ -111,7 +190,7 @@ Origin* Target::choose_by_prefix(base::Time now, uint64_t random, uint64_t prefi
   uint64_t most = 0;
   for (auto& origin : origins) {
     const uint32_t has = origin.outstanding.load(std::memory_order_relaxed);
-    const bool able = origin.healthy.load(std::memory_order_relaxed) && &origin != tried;
+    const bool able = origin.able() && &origin != tried;
     if (!able || has >= share || has >= options.max_outstanding) continue;
     const uint64_t weight = rendezvous(prefix, origin.number);
     if (!best || weight > most) best = &origin, most = weight;

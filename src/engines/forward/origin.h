@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,13 +21,20 @@ namespace weir::forward {
 
 // Any thread.
 struct Origin {
-  Origin(net::Url its_url, std::vector<net::Endpoint> its_endpoints)
-      : url(std::move(its_url)), name(url.authority()), number(number_of(name)), endpoints(std::move(its_endpoints)) {}
+  using Addresses = std::vector<net::Endpoint>;  // of one server: tried in their order
+
+  // `place`: which of its name's servers it is.
+  Origin(net::Url its_url, size_t place, Addresses addresses)
+      : url(std::move(its_url)), name(url.authority()), number(number_of(name) + place) {
+    if (!addresses.empty()) move_to(std::move(addresses));
+  }
 
   const net::Url url;
   const std::string name;  // as errors have it: "triton.example:8001"
-  const uint64_t number;   // of the name, for rendezvous()
-  const std::vector<net::Endpoint> endpoints;
+  const uint64_t number;   // for rendezvous()
+  // Its name has a server for it. False: it gets no calls.
+  std::atomic<bool> present{false};
+  std::atomic<uint32_t> generation{0};  // of its addresses
 
   std::atomic<uint32_t> outstanding{0};  // calls that it has, of all shards
   std::atomic<uint32_t> broken{0};       // calls in a row that its connections have lost
@@ -38,6 +46,7 @@ struct Origin {
   static constexpr uint32_t kEjectAfter = 3;
   static constexpr base::Duration kSlowReturn = std::chrono::seconds(10);
 
+  bool able() const { return present.load(std::memory_order_acquire) && healthy.load(std::memory_order_relaxed); }
   void eject() { healthy.store(false, std::memory_order_relaxed); }
   void admit(base::Time now) {
     broken.store(0, std::memory_order_relaxed);
@@ -48,21 +57,41 @@ struct Origin {
   // Outstanding work as it counts when two origins are compared: more for one that has just come back.
   double load(base::Time now) const;
 
+  Addresses addresses() const;
+  // Another server is behind it from now on: connections to the last one get no more calls.
+  void move_to(Addresses addresses);
+
  private:
   static uint64_t number_of(std::string_view name);
+
+  mutable std::mutex mutex_;
+  Addresses addresses_;  // under mutex_
 };
 
 struct Target {
   Options options;
   std::shared_ptr<const net::TlsContext> tls;  // null: no origin has TLS
   std::string authorization;                   // of each request; "" = none
-  std::deque<Origin> origins;
+  std::deque<Origin> origins;                  // places for all servers that there may be
   std::shared_ptr<const Kind> kind;
+
+  // A name has an origin for each of its servers; an address is one server. Used on the shard that watches the names.
+  struct Name {
+    net::Url url;
+    std::vector<Origin*> places;
+    bool fixed = false;   // an address
+    bool asking = false;  // it is being looked up
+  };
+  std::deque<Name> names;
 
   // Reads the key and the files of the kind (`folder`: the model's own), and looks the names up, which blocks. Errors:
   // INVALID_ARGUMENT, FAILED_PRECONDITION (files); UNAVAILABLE where no origin has an address, which is worth another
   // try.
   static base::Result<std::shared_ptr<Target>> make(Options options, const std::string& folder);
+
+  // The name has these addresses now: servers that stay keep their places. True: something has changed.
+  bool update(Name& name, const std::vector<net::Endpoint>& found);
+  size_t present() const;  // origins
 
   // The origin that a call goes to: of two that are healthy, chosen by `random`, the one with less to do; of all where
   // none is healthy. `session` != 0: always the same one. `tried`: not that one, where there is another. Null where all

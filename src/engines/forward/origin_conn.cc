@@ -35,12 +35,14 @@ Status OriginConn::send(OriginCall& call, wire::ClientRequest request) {
 
 void OriginConn::connect() {
   net::ClientConn::Options how;
-  how.endpoints = origin_.endpoints;
+  const uint32_t generation = origin_.generation.load(std::memory_order_acquire);
+  how.endpoints = origin_.addresses();
   how.http = target_.kind->http();
   how.connect_timeout = target_.options.connect_timeout;
   if (origin_.url.scheme == net::Url::Scheme::kHttps) how.tls = target_.tls, how.tls_host = origin_.url.host;
   net::ClientConn::Owner& self = *this;
   links_.push_front({});
+  links_.front().generation = generation;
   links_.front().conn = std::make_unique<net::ClientConn>(shard_, std::move(how), self);
 }
 
@@ -66,7 +68,7 @@ void OriginConn::prune() {
 OriginConn::Link* OriginConn::with_room() {
   for (auto& link : links_) {
     if (link.draining || !link.open) continue;
-    if (link.conn->finished())
+    if (link.conn->finished() || link.generation != origin_.generation.load(std::memory_order_acquire))
       drain(link);
     else if (link.conn->has_room())
       return &link;

@@ -67,6 +67,7 @@ class OriginConn final : private net::ClientConn::Owner {
     bool open = false;      // it is connected
     bool used = false;      // and has had a call
     bool draining = false;  // it takes no more calls, and goes with its last one
+    uint32_t generation;    // of the origin's addresses
   };
 
   void on_open(net::ClientConn& conn) override;

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "engines/forward/discovery.h"
+#include "engines/forward/name_watch.h"
 #include "engines/forward/shard_model.h"
 #include "engines/forward/watch.h"
 
@@ -22,6 +23,7 @@ struct Runtime::OnShard {
   const Shards& home;
   std::unordered_map<uint64_t, std::unique_ptr<ShardModel>> models;  // by the number of their Inbox
   std::unordered_map<uint64_t, std::unique_ptr<Watch>> watches;
+  std::unordered_map<uint64_t, std::unique_ptr<NameWatch>> name_watches;
   std::unordered_map<uint64_t, std::unique_ptr<Discovery>> discoveries;
 };
 
@@ -70,6 +72,8 @@ Runtime::Inbox::Inbox(std::shared_ptr<Shards> shards, std::shared_ptr<Target> ta
   OnShard* on = shards_->all[number_ % shards_->all.size()].get();
   on->shard.post([on, number = number_, its_target = target_, report = std::move(broken)] {
     on->watches.emplace(number, std::make_unique<Watch>(on->shard, its_target, report));
+    on->name_watches.emplace(
+        number, std::make_unique<NameWatch>(on->shard, its_target, std::make_unique<net::SystemNames>(on->shard)));
   });
 }
 
@@ -79,7 +83,7 @@ Runtime::Inbox::~Inbox() {
   if (!shards_->open) return;
   for (auto& on : shards_->all)
     on->shard.post([at = on.get(), number = number_] {
-      at->watches.erase(number);
+      at->name_watches.erase(number), at->watches.erase(number);
       at->models.erase(number);
     });
 }
@@ -124,7 +128,8 @@ void Runtime::attach(net::Shard& shard) {
 void Runtime::close() {
   std::lock_guard lock(shards_->mutex);
   shards_->open = false;
-  for (auto& on : shards_->all) on->discoveries.clear(), on->watches.clear(), on->models.clear();
+  for (auto& on : shards_->all)
+    on->discoveries.clear(), on->name_watches.clear(), on->watches.clear(), on->models.clear();
 }
 
 base::Result<sched::RemoteModel> Runtime::load(const msg::ModelSpec& wanted, const std::string& folder,

@@ -83,7 +83,7 @@ Status ShardModel::begin(ForwardedCall& one) {
   Status last = base::try_again(Code::kResourceExhausted,
                                 "every origin of model '" + spec_.name + "' has as many calls as it may (" +
                                     std::to_string(target_->options.max_outstanding) + "); try again later");
-  for (size_t i = 0; i < target_->origins.size(); ++i) {
+  for (size_t i = 0; i < std::max<size_t>(target_->present(), 1); ++i) {
     Origin* origin = choose(one, tried);
     if (!origin) return last;
     one.origin = origin;
@@ -106,7 +106,7 @@ Status ShardModel::begin(ForwardedCall& one) {
 // A call that may have run is not run again where that could be told: in sequences, and behind answers that have begun.
 // Tokens go on behind those that are there.
 bool ShardModel::may_repeat(ForwardedCall& one, From from) {
-  const size_t origins = target_->origins.size();
+  const size_t origins = target_->present();
   const bool dead = from != From::kOrigin || (one.makes_tokens() && one.late);
   if (!dead || one.attempts > origins) return false;
   if (!one.makes_tokens() && (one.posted || sequence_of(*one.call) != 0)) return false;

@@ -23,7 +23,7 @@ void Watch::arm() {
   timer_ = shard_.env().at(shard_.env().now() + target_->options.check_interval, [this] {
     arm();
     for (auto& one : checked_)
-      if (!one.asking) check(one);
+      if (!one.asking && one.conn->origin().present) check(one);
   });
 }
 
@@ -36,6 +36,10 @@ void Watch::check(Checked& one) {
 void Watch::heard(Checked& one, base::Result<bool> ready) {
   Origin& origin = one.conn->origin();
   one.asking = false;
+  if (!origin.present) {
+    one.failures = 0;
+    return;
+  }
   if (ready && *ready) {
     if (one.failures >= kFailures) base::log::info("an origin is back", {{"origin", origin.name}});
     one.failures = 0;
@@ -52,6 +56,7 @@ void Watch::heard(Checked& one, base::Result<bool> ready) {
 void Watch::look_at_all() {
   std::string reasons;
   for (const auto& one : checked_) {
+    if (!one.conn->origin().present) continue;
     if (one.failures < kFailures) return;
     reasons += (reasons.empty() ? "" : "; ") + one.reason;
   }

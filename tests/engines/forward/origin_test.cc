@@ -5,6 +5,7 @@
 
 #include <map>
 #include <random>
+#include <set>
 
 namespace weir::forward {
 namespace {
@@ -15,8 +16,8 @@ struct Origins {
   explicit Origins(size_t count, uint32_t max_outstanding = 1000) {
     target.options.max_outstanding = max_outstanding;
     for (size_t i = 0; i < count; ++i)
-      target.origins.emplace_back(*net::parse_url("http://10.0.0." + std::to_string(i + 1) + ":8001"),
-                                  std::vector<net::Endpoint>());
+      target.origins.emplace_back(*net::parse_url("http://10.0.0." + std::to_string(i + 1) + ":8001"), 0,
+                                  Origin::Addresses(1));
   }
   // How often each was chosen; `held`: the call stays there.
   std::map<Origin*, int> choose(int times, bool held = false, base::Time now = kNow) {
@@ -95,6 +96,74 @@ TEST(ForwardOrigins, APrefixPrefersOneUntilThatHasMoreThanItsShare) {
   first->eject();
   EXPECT_NE(target.choose_by_prefix(kNow, 1, 77, nullptr), first);
   EXPECT_NE(target.choose_by_prefix(kNow, 1, 77, nullptr), nullptr);
+}
+
+std::vector<net::Endpoint> addresses(std::initializer_list<const char*> texts) {
+  std::vector<net::Endpoint> out;
+  for (const char* text : texts) out.push_back(net::resolve(text)->front());
+  return out;
+}
+
+struct Named {
+  Named() {
+    Target::Name& name = target.names.emplace_back();
+    name.url = *net::parse_url("http://triton.example:8001");
+    for (size_t i = 0; i < 4; ++i)
+      name.places.push_back(&target.origins.emplace_back(name.url, i, Origin::Addresses()));
+  }
+  bool update(std::initializer_list<const char*> texts) { return target.update(target.names[0], addresses(texts)); }
+  std::map<std::string, Origin*> servers() {
+    std::map<std::string, Origin*> out;
+    for (auto& origin : target.origins)
+      if (origin.present) out[origin.addresses().front().text()] = &origin;
+    return out;
+  }
+  Target target;
+};
+
+TEST(ForwardNames, EachAddressOfANameIsAnOrigin) {
+  Named named;
+  EXPECT_TRUE(named.update({"10.0.0.1:8001", "10.0.0.2:8001"}));
+  EXPECT_EQ(named.target.present(), 2u);
+  std::set<Origin*> chosen;
+  for (uint64_t random = 1; random < 50; ++random)
+    chosen.insert(named.target.choose(kNow, random * 0x9e3779b97f4a7c15, 0, nullptr));
+  EXPECT_EQ(chosen.size(), 2u);
+  EXPECT_FALSE(named.update({"10.0.0.2:8001", "10.0.0.1:8001"})) << "the same in another order";
+}
+
+TEST(ForwardNames, ServersThatStayKeepTheirPlaces) {
+  Named named;
+  named.update({"10.0.0.1:8001", "10.0.0.2:8001"});
+  auto before = named.servers();
+  Origin* stays = before["10.0.0.2:8001"];
+  stays->outstanding = 5;
+  const uint32_t generation = stays->generation;
+  EXPECT_TRUE(named.update({"10.0.0.3:8001", "10.0.0.2:8001", "10.0.0.4:8001"}));
+  auto after = named.servers();
+  EXPECT_EQ(after.size(), 3u);
+  EXPECT_EQ(after["10.0.0.2:8001"], stays);
+  EXPECT_EQ(stays->generation, generation) << "its connections stay";
+  EXPECT_TRUE(named.update({"10.0.0.4:8001"}));
+  EXPECT_EQ(named.servers().size(), 1u);
+  EXPECT_EQ(named.target.choose(kNow, 1, 0, nullptr), after["10.0.0.4:8001"]);
+  EXPECT_EQ(named.target.choose(kNow, 1, 12345, nullptr), after["10.0.0.4:8001"]);
+  EXPECT_EQ(named.target.choose_by_prefix(kNow, 1, 12345, nullptr), after["10.0.0.4:8001"]);
+}
+
+TEST(ForwardNames, ThereAreNoMoreThanThereArePlacesFor) {
+  Named named;
+  EXPECT_TRUE(named.update({"10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1", "10.0.0.4:1", "10.0.0.5:1", "10.0.0.6:1"}));
+  EXPECT_EQ(named.target.present(), 4u);
+  EXPECT_FALSE(named.update({"10.0.0.6:1", "10.0.0.5:1", "10.0.0.4:1", "10.0.0.3:1", "10.0.0.2:1", "10.0.0.1:1"}))
+      << "those that have a place keep it";
+}
+
+TEST(ForwardNames, BothFamiliesOfAMachineAreOneServer) {
+  Named named;
+  EXPECT_TRUE(named.update({"[::1]:8001", "127.0.0.1:8001"}));
+  EXPECT_EQ(named.target.present(), 1u);
+  EXPECT_EQ(named.target.choose(kNow, 1, 0, nullptr)->addresses().size(), 2u);
 }
 
 }  // namespace
