@@ -168,6 +168,25 @@ void put_halves(std::string& out, std::string_view data, F to_float) {
 
 }  // namespace
 
+uint32_t contents_field(DType dtype) {
+  switch (dtype) {
+    case DType::kBool: return 1;
+    case DType::kInt8:
+    case DType::kInt16:
+    case DType::kInt32: return 2;
+    case DType::kInt64: return 3;
+    case DType::kUint8:
+    case DType::kUint16:
+    case DType::kUint32: return 4;
+    case DType::kUint64: return 5;
+    case DType::kFp16:
+    case DType::kBf16:
+    case DType::kFp32: return 6;
+    case DType::kFp64: return 7;
+    default: return 8;
+  }
+}
+
 PbType cell_type(DType dtype) {
   switch (dtype) {
     case DType::kFp16:

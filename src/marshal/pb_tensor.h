@@ -16,6 +16,9 @@
 
 namespace weir::marshal {
 
+// The field of InferTensorContents (Open Inference Protocol) that holds elements of the type.
+uint32_t contents_field(msg::DType dtype);
+
 // The wire type of a lone (unpacked) element of the type.
 PbType cell_type(msg::DType dtype);
 

@@ -13,26 +13,6 @@ using base::invalid;
 using base::Status;
 using marshal::PbReader;
 using marshal::PbType;
-using msg::DType;
-
-uint32_t field_of(DType dtype) {
-  switch (dtype) {
-    case DType::kBool: return 1;
-    case DType::kInt8:
-    case DType::kInt16:
-    case DType::kInt32: return 2;
-    case DType::kInt64: return 3;
-    case DType::kUint8:
-    case DType::kUint16:
-    case DType::kUint32: return 4;
-    case DType::kUint64: return 5;
-    case DType::kFp16:
-    case DType::kBf16:
-    case DType::kFp32: return 6;
-    case DType::kFp64: return 7;
-    default: return 8;
-  }
-}
 
 constexpr std::string_view kFields[] = {"?",
                                         "bool_contents",
@@ -54,7 +34,7 @@ Status misplaced(const msg::Tensor& tensor, uint32_t wanted, const PbReader& r) 
 
 Status read_contents(const base::Bytes& message, std::string_view contents, base::SlabSource& slabs,
                      msg::Tensor& tensor) {
-  uint32_t field = field_of(tensor.dtype);
+  uint32_t field = marshal::contents_field(tensor.dtype);
   PbType single = marshal::cell_type(tensor.dtype);
   PbReader r(contents);
   while (r.next())

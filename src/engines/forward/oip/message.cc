@@ -91,26 +91,6 @@ void put_prefix(std::string& text, size_t length) {
 
 // --- answers ---------------------------------------------------------------------------------------------------------
 
-// The field of InferTensorContents that holds elements of the type.
-uint32_t contents_field(DType dtype) {
-  switch (dtype) {
-    case DType::kBool: return 1;
-    case DType::kInt8:
-    case DType::kInt16:
-    case DType::kInt32: return 2;
-    case DType::kInt64: return 3;
-    case DType::kUint8:
-    case DType::kUint16:
-    case DType::kUint32: return 4;
-    case DType::kUint64: return 5;
-    case DType::kFp16:
-    case DType::kBf16:
-    case DType::kFp32: return 6;
-    case DType::kFp64: return 7;
-    default: return 8;
-  }
-}
-
 std::optional<msg::ParamValue> read_choice(std::string_view bytes) {
   std::optional<msg::ParamValue> value;
   PbReader r(bytes);
@@ -204,7 +184,7 @@ class AnswerReader {
     if (Status s = read_tensor(bytes, tensor.name, tensor.dtype, tensor.shape, &contents); !s.ok()) return s;
     if (contents.empty()) return {};
     typed_ = true;
-    Status s = marshal::read_cells(message_, contents, contents_field(tensor.dtype), slabs_, tensor);
+    Status s = marshal::read_cells(message_, contents, marshal::contents_field(tensor.dtype), slabs_, tensor);
     return s.ok() ? s : bad(s.text);
   }
 
