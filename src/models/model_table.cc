@@ -139,7 +139,7 @@ base::Status ModelTable::load_version(const ModelFolder& folder, const ModelConf
                                    {"version", version},
                                    {"engine", slot.served->spec.engine},
                                    {"max_batch", slot.served->spec.max_batch},
-                                   {"batches", bus::batching_text(slot.served->spec)},
+                                   {"batches", bus::batching_text(slot.served->spec, config.max_batch.has_value())},
                                    {"seconds", took.count()}});
   if (into == Into::kReserve && residence_) residence_->reserve(slot);
   return {};
