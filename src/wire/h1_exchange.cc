@@ -199,7 +199,7 @@ bool H1Exchange::closes_after() const {
   // A stream's answer may go on until all of its request is read, unless it is whole here and now.
   if (plan_.body == BodyPlan::kStream && !at_once_ && !ended_) return false;
   // The client may or may not send a body that it was not asked for.
-  return await_100_ || queue_.reader().unread() > kDiscardableUnread;
+  return await_100_ || queue_.reader().unread(*this) > kDiscardableUnread;
 }
 
 void H1Exchange::write_head(const Response& response) {
@@ -297,7 +297,7 @@ void H1Exchange::write_end(const Fields& trailers) {
   }
   // Less than was announced: only closing tells the client.
   if (framing_ == Framing::kLength && left_ > 0) cut_ = close_ = true;
-  if (!read_whole_ && begun_ && queue_.reader().unread() > kDiscardableUnread) close_ = true;
+  if (!read_whole_ && begun_ && queue_.reader().unread(*this) > kDiscardableUnread) close_ = true;
   if (close_) connection_.last = true;
   wrote();
 }

@@ -104,12 +104,14 @@ void H1Reader::start_request(std::string_view bytes) {
   served_ = true;
   discarded_ = 0;
   H1Exchange& x = queue_.add();
+  read_for_ = nullptr;
   x.start(head, std::move(head_text_.fields), connection_.peer);
   x.name_client(connection_.env.proxies);
   current_ = &x;
   if (!connection_.heads.take(bytes.size())) return fail(x, {503, reason::kOverload, kNoMemoryForHead});
   x.charged_ = bytes.size();
   if (!frame_body(parser_, head_text_, head)) return fail(x, {400, reason::kParse, "malformed request"});
+  read_for_ = &x;
   if (!head.keep_alive) connection_.last = true;
   start_body(x, head);
 }
@@ -224,6 +226,7 @@ void H1Reader::retry_body() {
 void H1Reader::request_read() {
   if (connection_.closing) return;  // broken off while its last bytes were handed on: nothing is taken behind it
   reading_ = Reading::kHead;
+  read_for_ = nullptr;
   H1Exchange* x = std::exchange(current_, nullptr);
   if (!x) return;
   x->read_whole_ = true;

@@ -38,8 +38,8 @@ class H1Reader final : H1Parser::Sink {
   bool between_requests() const { return reading_ == Reading::kHead || reading_ == Reading::kNothing; }
   // The body waits for the next turn of the loop.
   bool paused() const { return current_ && body_.paused(); }
-  // Bytes of the request's body that are not read yet.
-  uint64_t unread() const { return parser_.remaining(); }
+  // Bytes of the request's body that are not read yet; 0 where they are not known, or another request is read by now.
+  uint64_t unread(const H1Exchange& x) const { return read_for_ == &x ? parser_.remaining() : 0; }
 
   // No more is read; the connection ends with the last answer that is due.
   void close_after_queue();
@@ -85,7 +85,8 @@ class H1Reader final : H1Parser::Sink {
   HeadText head_text_;  // of the head that is being looked at
   H1Input input_;
   RequestBody body_;
-  H1Exchange* current_ = nullptr;  // whose body is being read; null while a body is discarded
+  H1Exchange* current_ = nullptr;         // whose body is being read; null while a body is discarded
+  const H1Exchange* read_for_ = nullptr;  // whose body it is, discarded or not; may be gone, and is only compared
   Reading reading_ = Reading::kHead;
   HeadError body_error_;  // found while the parser was calling
   uint64_t discarded_ = 0;

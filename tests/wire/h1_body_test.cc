@@ -53,6 +53,30 @@ TEST(H1, AnEarlyAnswerDiscardsASmallBodyAndKeepsTheConnection) {
   EXPECT_EQ(c.intake.closes, 2u);
 }
 
+// The body of the first request has waited for memory and is discarded; the end of its answer comes when the parser is
+// at another request, of which it has refused the head.
+TEST(H1, TheEndOfAnEarlyAnswerDoesNotAskForAnothersBody) {
+  for (bool refused : {true, false}) {
+    Conn c;
+    c.hold();
+    c.slabs.empty = true;
+    c.feed("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhe");
+    Exchange* first = c.intake.open.at(0);
+    first->head({});
+    c.wait(1s);
+    c.slabs.empty = false;
+    c.feed("llo");
+    if (refused)
+      c.feed("GET / HTTP/1.1\r\nHost: a\r\nConnection: =\r\n\r\n");
+    else
+      c.feed("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 500000\r\n\r\n");
+    first->end();
+    const std::string out = c.out(), ended = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
+    EXPECT_TRUE(out.starts_with(refused ? ended + "HTTP/1.1 400 " : ended)) << out;
+    EXPECT_EQ(c.h1->finished(), refused);
+  }
+}
+
 TEST(H1, AnEarlyAnswerToALargeBodyClosesTheConnection) {
   Conn c;
   c.intake.on_begin = [](Exchange& x) {
