@@ -25,6 +25,18 @@ class Layers(unittest.TestCase):
     def found(self, name, text):
         return layers.check(tree({name: text}))
 
+    def test_types_of_a_room_that_may_not_be_seen_may_not_be_declared(self):
+        self.assertIn('bus may not see net', self.found('bus/a.h', 'namespace weir::net {\nclass Conn;\n}\n')[0])
+        self.assertEqual([], self.found('bus/a.h', 'namespace weir::msg {\nclass Inbox;\n}\n'))
+
+    def test_the_table_says_what_the_rules_say(self):
+        source = pathlib.Path(__file__).resolve().parents[2] / 'src/README.md'
+        for old, new, fault in (('| – | `sub', '| – | `sub', ''), ('| base wire |', '| base |', 'net sees [\'wire\']'),
+                                ('| 2 | `net/`', '| 1 | `net/`', 'rank of net is lower'), ('forward: + wire net bus', 'forward: + wire', 'engines/forward sees wire net bus'),
+                                ('| 3 | `auth/`', '| 3 | `gate/`', 'auth is in one')):
+            root = tree({'README.md': source.read_text().replace(old, new)})
+            self.assertIn(fault, '\n'.join(layers.check_table(root / 'README.md')))
+
     def test_a_room_may_see_what_its_row_says(self):
         self.assertEqual([], self.found('bus/a.cc', '#include "msg/call.h"\n#include <vector>\n'))
 
