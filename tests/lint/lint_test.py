@@ -76,6 +76,15 @@ class Prose(unittest.TestCase):
         root = tree({'src/bus/a.h': '// What a Bus admits.\nint a;\n// The limits.\n// Of all shards together.\n'})
         self.assertEqual(['src/bus/a.h:1: a comment opens with a bare What'], prose.check(root))
 
+    def test_a_name_that_was_given_up_is_a_fault_in_code_and_not_in_english(self):
+        root = tree({'src/bus/a.cc': 'Look look;  // Look at the Front\nsay("calm Reader");\nclass Shelf;\n',
+                     'tests/bus/b.py': 'calm = Look\n'})
+        self.assertEqual([1, 3], [int(fault.split(':')[1]) for fault in prose.check(root)])
+
+    def test_nothing_hears(self):
+        root = tree({'src/bus/a.h': '// The Sink hears of it.\nint heard;\n', 'tests/bus/b.cc': '// It hears.\n'})
+        self.assertEqual(['src/bus/a.h:1: nothing hears in a program: it gets, is called, is told'], prose.check(root))
+
 
 class Suites(unittest.TestCase):
     def test_a_test_declares_one_suite_of_those_that_there_are(self):

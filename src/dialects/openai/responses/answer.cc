@@ -200,14 +200,14 @@ class ResponseAnswer final : public Answer {
   void begin_call(CallDelta& call, std::string& events) {
     end_item(Progress::kDone, events);
     items_.push_back({Item::Kind::kCall, {}, {}, {}, std::move(call.id), std::move(call.name)});
-    announce(events);
+    add_item(events);
   }
   void begin_item(Item::Kind kind, std::string& events) {
     end_item(Progress::kDone, events);
     items_.push_back({kind, {}, {}, {}, {}, {}});
-    announce(events);
+    add_item(events);
   }
-  void announce(std::string& events) {
+  void add_item(std::string& events) {
     constexpr size_t kHeld = 256;  // what an item holds beside its text
     Item& item = items_.back();
     item.id = std::string(words_of(item).prefix) + random_id(24);
