@@ -50,7 +50,7 @@ class Demand {
   bool let_one_go();
   void load(const std::string& model);
   void fail(const std::string& model, const std::string& why);
-  void tell(const std::string& model, const base::Status& outcome);
+  void notify(const std::string& model, const base::Status& outcome);
   std::shared_ptr<bus::Served> stand_in(const bus::Served& loaded);
 
   const RepositoryOptions& options_;

@@ -189,13 +189,13 @@ class ResponseAnswer final : public Answer {
     if (!delta.text.empty()) grow(Item::Kind::kMessage, delta.text, events);
     for (CallDelta& call : delta.calls) {
       if (!call.name.empty()) begin_call(call, events);
-      if (!call.arguments.empty()) say(call.arguments, events);
+      if (!call.arguments.empty()) append_delta(call.arguments, events);
     }
     delta.clear();
   }
   void grow(Item::Kind kind, std::string_view text, std::string& events) {
     if (!open_ || items_.back().kind != kind) begin_item(kind, events);
-    say(text, events);
+    append_delta(text, events);
   }
   void begin_call(CallDelta& call, std::string& events) {
     end_item(Progress::kDone, events);
@@ -220,7 +220,7 @@ class ResponseAnswer final : public Answer {
     add_event(events, "response.output_item.added", data);
     if (item.kind != Item::Kind::kCall) add_part_event(events, "response.content_part.added", {});
   }
-  void say(std::string_view text, std::string& events) {
+  void append_delta(std::string_view text, std::string& events) {
     Item& item = items_.back();
     item.text += text;
     held_ += text.size();
