@@ -64,7 +64,7 @@ double median(std::vector<double> values) {
       out.put(uint32_t(0)), out.put(uint8_t(0)), out.put(uint8_t(0)), out.put_specs({x}), out.put_specs({y});
     } else {
       answer = Type::kAnswers;
-      process::Reader in(std::string_view(input + message.offset, message.size));
+      process::DocumentReader in(std::string_view(input + message.offset, message.size));
       (void)in.get<uint32_t>(), (void)in.get<uint64_t>(), (void)in.get_string(), (void)in.get<uint32_t>();
       (void)in.get<uint64_t>(), (void)in.get_parameters(), (void)in.get<uint32_t>(), (void)in.get<uint32_t>();
       auto tensor = process::get_tensor(in);

@@ -48,9 +48,9 @@ class AccessControl {
     std::lock_guard lock(mutex_);
     on_reload_ = std::move(again);
   }
-  // `heard` is called on the thread with every file of keys that was read again, and how that went. Before start().
-  using Heard = std::function<void(const std::string& file, const base::Status& outcome)>;
-  void on_read(Heard heard) { heard_ = std::move(heard); }
+  // `outcome` is called on the thread with every file of keys that was read again, and how that went. Before start().
+  using OnRead = std::function<void(const std::string& file, const base::Status& outcome)>;
+  void on_read(OnRead outcome) { on_read_ = std::move(outcome); }
   const AuthConfig& config() const { return config_.auth; }
   wire::Roles anonymous() const { return anonymous_; }
   bool has_keys() const { return has_keys_; }
@@ -70,7 +70,7 @@ class AccessControl {
   void read_again();
   void read_tokens_again();
   void report(const std::string& file, const base::Status& outcome) const {
-    if (heard_) heard_(file, outcome);
+    if (on_read_) on_read_(file, outcome);
   }
 
   const Config& config_;
@@ -81,7 +81,7 @@ class AccessControl {
   auth::TokenKeys token_keys_;
   auth::Limiters limiters_;
   auth::FailureLimit failures_{base::process_key()};
-  Heard heard_;
+  OnRead on_read_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -9,8 +9,8 @@
 #include "engines/llm/echo_model.h"
 #include "engines/llm/llm.h"
 #include "engines/llm/options.h"
-#include "engines/llm/text_front.h"
 #include "engines/llm/text_request.h"
+#include "engines/llm/text_tensor_inbox.h"
 #include "engines/process/engine.h"
 #include "engines/repeat/repeat.h"
 
@@ -36,7 +36,7 @@ base::Result<models::Instance> instance(base::Result<process::Loaded> loaded) {
   return std::visit([](auto&& made) -> models::Instance { return std::move(made); }, *std::move(loaded));
 }
 
-// A model of tokens has the text front before it, wherever it runs.
+// A model of tokens has a TextTensorInbox before it, wherever it runs.
 base::Result<models::Instance> forwarded(forward::Runtime& forward, const models::LoadArgs& a) {
   auto model = forward.load(a.wanted, a.file, a.slabs, a.broken);
   if (!model) return std::move(model).error();
@@ -44,7 +44,7 @@ base::Result<models::Instance> forwarded(forward::Runtime& forward, const models
   model->spec.inputs = llm::text_inputs();
   model->spec.outputs = {{"text_output", msg::DType::kBytes, {1}, false, {}}};
   model->make_inbox = [make = std::move(model->make_inbox)](const msg::ModelSpec& spec, bus::ModelStats& stats) {
-    return llm::make_text_front(make(spec, stats), spec, stats);
+    return llm::make_text_tensor_inbox(make(spec, stats), spec, stats);
   };
   return *std::move(model);
 }

@@ -64,7 +64,7 @@ ops::ConsoleOptions console_options(const Config& config) {
 }
 
 // Collects the values that the console shows, as they are now. Any thread.
-ops::LiveState::Source look(ServerState& state) {
+ops::LiveState::Source live_source(ServerState& state) {
   ops::LiveState::Source now{std::chrono::system_clock::now(), state.metrics.text(), "", nullptr,
                              base::log::recent_warnings()};
   if (!state.catalog) return now;
@@ -98,7 +98,7 @@ base::Status open_dialects(ServerState& state, uint32_t shards,
   const Config& config = state.config;
   if (auto s = state.access.open(); !s.ok()) return s;
   state.feed = std::make_unique<ops::RequestFeed>(shards, post);
-  state.live = std::make_unique<ops::LiveFeed>(shards, post, [&state] { return look(state); });
+  state.live = std::make_unique<ops::LiveFeed>(shards, post, [&state] { return live_source(state); });
   state.recent = std::make_unique<ops::RecentRequests>(shards, post, config.recent);
   const dialects::ServerServices services{
       config.server_name, kVersion,     config.limits, config.conn_calls, config.anonymous,

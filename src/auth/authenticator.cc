@@ -29,7 +29,7 @@ bool allows(Roles roles, Permission permission) {
   return false;
 }
 
-// Those who show nothing may be anybody: what tells of others is for them only where they administer the server, too.
+// A client without a secret may be anybody: it sees what tells of other clients only where it may administer, too.
 bool allows_anonymous(Roles roles, Permission permission) {
   return allows(roles, permission == Permission::kObserve ? Permission::kAdmin : permission);
 }
@@ -112,7 +112,7 @@ base::Result<IdentityRef> Authenticator::by_secret(std::string_view secret, cons
   return failure(Code::kUnauthenticated, "the key is not known here");
 }
 
-// A null Identity: nothing is shown that anybody could check.
+// Returns a null Identity for a request that shows no secret and no certificate.
 base::Result<IdentityRef> Authenticator::identify(const wire::Request& request, Rejection& why) {
   if (takes_secrets()) {
     auto shown = credentials_of(request);
@@ -142,7 +142,7 @@ base::Status Authenticator::permit(const wire::Request& request, Permission perm
   return anonymous ? nobody(permission) : lacks_role(*who, permission);
 }
 
-// The answer to one that shows nothing and may not do that.
+// The error for a request that shows no secret and needs a role.
 base::Status Authenticator::nobody(Permission permission) const {
   return takes_secrets() || sources_.certificates ? no_key() : admin_is_closed(permission);
 }
@@ -153,7 +153,7 @@ std::string Authenticator::name_of(const wire::Request& request) {
   return found && *found ? (*found)->name : std::string();
 }
 
-// A Caller without an Identity: it shows nothing.
+// Returns a Caller without an Identity for a request that shows no secret.
 base::Result<wire::Caller> Authenticator::admit_known(const wire::Request& request, Permission permission,
                                                       std::string_view protocol) {
   Rejection why;

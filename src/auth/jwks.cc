@@ -18,7 +18,7 @@ namespace weir::auth {
 
 using base::invalid;
 
-// The members of one JWK that count. RFC 7517 §4, RFC 7518 §6.
+// The members of one JWK that are read. RFC 7517 §4, RFC 7518 §6.
 class JwkFields {
  public:
   bool read(marshal::JsonCursor& json) {
@@ -103,7 +103,7 @@ base::Result<VerificationKey> make_key(JwkFields& fields, KeySet::Secrets secret
   return VerificationKey::secret(*bytes);
 }
 
-// One block of PEM. Private keys have no business here.
+// One block of PEM. A private key is refused: this file is public.
 base::Result<VerificationKey> pem_key(std::string_view name, const unsigned char* der, long size) {
   EVP_PKEY* key = nullptr;
   if (name == PEM_STRING_PUBLIC) {

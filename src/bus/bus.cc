@@ -34,8 +34,8 @@ base::Status charge_prompt(const msg::Call& call, base::MemoryLedger* memory, ba
 
 base::Status too_late() { return failure(Code::kDeadlineExceeded, "the deadline has passed"); }
 
-// A Sink that throws, for want of memory or otherwise, hears no more until the Call's last Event, in place of which it
-// is told that the Call has failed, which takes little (if not even that, its client waits until it gives up).
+// A Sink that throws, for want of memory or otherwise, gets no more until the Call's last Event, in place of which it
+// gets Failed, which takes little (if not even that, its client waits until it gives up).
 template <class Make>
 base::Status call_sink(msg::Sink& sink, msg::Call& call, Make make) {
   return base::attempt("an answer", [&] { sink.on(call, make()); });

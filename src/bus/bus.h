@@ -59,30 +59,30 @@ class Bus {
 
   // Checks deadline and admission, and lends the Call to the Inbox of `served`, which the caller has found in the
   // Catalog in this turn. On failure the Call is given back to the caller untouched (for discard()), and the Status
-  // says why: UNAVAILABLE, RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED. On success the Call is the Bus's; the Sink hears of
-  // it exactly until last(). Its version is that of `served`.
+  // says why: UNAVAILABLE, RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED. On success the Call is the Bus's; the Sink gets
+  // its Events up to last(). Its version is that of `served`.
   // At its deadline the Sink gets Failed(DEADLINE_EXCEEDED), even if the engine still works on it.
   base::Status submit(msg::Call* call, Served& served);
 
   // `workers` run offload tasks; borrowed, they outlive every Call. Until this is called tasks run on the shard.
   void set_worker_pool(msg::Inbox& workers) { workers_ = &workers; }
   // Sends a task for a request to that model. It is a Call as any other: admission, abandon() and the mail are the
-  // same, and the model version is there until the Sink has heard. The Sink hears one Done, and then take() gives it
-  // the task back; or one Failed. `bytes`: of the text that waits with it. `tenant`: on whose behalf; workers are
+  // same, and the model version is there until the Sink has its Event. The Sink gets one Done, and then take() gives
+  // it the task back; or one Failed. `bytes`: of the text that waits with it. `tenant`: on whose behalf; workers are
   // shared by tenants.
   base::Result<msg::Call*> send(std::unique_ptr<OffloadTask> task, size_t bytes, Served& served, msg::Sink& sink,
                                 base::Ticket ticket, uint64_t tenant, Admission admission = Admission::kAsked);
   // Inside Sink::on().
   std::unique_ptr<OffloadTask> take(msg::Call& call);
 
-  // The Sink hears no more of it; the Bus frees it when the engine lets go. The engine stops at its next step. Not
-  // after the Sink has heard last(): the Call is no longer the dialect's then.
+  // The Sink gets no more Events of it; the Bus frees it when the engine lets go. The engine stops at its next step.
+  // Not after the Sink has got last(): the Call is no longer the dialect's then.
   void abandon(msg::Call* call);
   // The same for a Call whose answer is complete before the engine knows (a stop string): it ends as a success.
   void finish(msg::Call* call);
-  // As abandon(), but the Sink still hears of it until last(): for whoever has lent memory to the Call (a session its
-  // tokens) and must know when the engine has let go. Such a Call has no deadline of its own, since at that the Sink
-  // hears its last, too.
+  // As abandon(), but the Sink still gets its Events up to last(): for whoever has lent memory to the Call (a session
+  // its tokens) and must know when the engine has let go. Such a Call has no deadline of its own, since the Sink gets
+  // its last Event at that, too.
   void cancel(msg::Call* call);
   // The peer has drained `events` more Events of this Call.
   void add_credit(msg::Call* call, int32_t events);

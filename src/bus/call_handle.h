@@ -1,7 +1,7 @@
 // CallHandle owns the Call of a request from its making to its last Event.
 //
 // A Call ends when its last Event arrives, or before that in one of two ways: finish(), the client has what it wanted
-// and the engine stops without an error; abandon(), nobody waits for the answer. After either the Sink hears no more.
+// and the engine stops without an error; abandon(), nobody waits for the answer. After either the Sink is not called.
 //
 // Credit: the engine of a stream may be a window of Events ahead of the peer. The Sink owe()s each Event that it has
 // passed on, and repay()s while the peer has room. On the shard.
@@ -43,7 +43,7 @@ class CallHandle {
 
   void finish();
   void abandon();
-  // Asks the engine to stop; the Sink still hears of the Call until its last Event. For a Sink that has lent memory to
+  // Asks the engine to stop; the Sink still gets the Call's Events up to the last. For a Sink that has lent memory to
   // the Call and must know when the engine has let go of it (Bus::cancel).
   void cancel();
 

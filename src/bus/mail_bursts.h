@@ -1,7 +1,7 @@
 // MailBursts: mail on its way to the homes of its Calls, one burst for each home.
 //
-// Nothing here fails for want of memory: an answer for which there is none waits until there is, and the thread with
-// it, since nobody else can give that answer.
+// Nothing here fails for want of memory: add() waits until there is some, and its thread waits with it, since an answer
+// that is dropped would leave its Call open for ever.
 #pragma once
 
 #include <utility>
@@ -16,11 +16,11 @@ class MailBursts {
   using Bursts = std::vector<std::pair<msg::Home*, std::vector<msg::Mail>>>;
 
   void add(msg::Home* home, msg::Mail&& mail);
-  // Every burst leaves. The memory stays for the next ones. A home without mail is not touched: it may be gone.
+  // Posts every burst. The memory stays for the next ones. A home without mail is not touched: it may be gone.
   void post();
 
   Bursts& all() { return bursts_; }
-  // Once the bursts have left: gives memory back if there were many homes.
+  // After post(): gives memory back if there were many homes.
   void trim();
 
  private:

@@ -31,7 +31,7 @@ class OffloadHandle final : msg::Sink {
   base::Status send(std::unique_ptr<OffloadTask> task, size_t bytes, Served& served, base::Ticket ticket,
                     uint64_t tenant, Admission admission = Admission::kAsked);
   bool running() const { return call_ != nullptr; }
-  // The listener hears no more of the task.
+  // The listener is not called for the task any more.
   void abandon();
 
  private:

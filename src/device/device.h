@@ -32,7 +32,7 @@ namespace weir::device {
 
 class Device;
 
-// A thing that a device made, and in which life of the device.
+// An object of a device, and the epoch in which the device made it (restart() begins the next one).
 struct Handle {
   void* raw = nullptr;
   uint32_t epoch = 0;

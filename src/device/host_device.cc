@@ -20,7 +20,7 @@ Device::Info host_info() {
   return info;
 }
 
-char something;  // events have nothing to hold
+char something;  // a place to point at: an event of the host has no state
 
 struct HostStream {
   std::unique_ptr<Recording> recording;  // while it captures
@@ -51,7 +51,7 @@ void HostDevice::do_free(Kind kind, void* raw) {
   if (kind == Kind::kGraph) delete static_cast<Recording*>(raw);
 }
 
-// The system hands out more than it has.
+// Linux overcommits memory, so that no allocation is refused for want of it.
 base::Result<Device::Memory> HostDevice::do_memory() { return Memory{UINT64_MAX, info().memory}; }
 
 base::Status HostDevice::do_copy(void* stream, Way, std::span<const Copy> copies) {

@@ -13,8 +13,8 @@ std::unique_ptr<msg::Inbox> make_inbox(std::vector<TokenModel> instances, const 
   for (auto& instance : instances)
     lanes.push_back(make_token_lane(std::move(instance.engine), instance.policy, spec, stats));
   auto inbox = make_token_load_balancer(std::move(lanes));
-  auto* front = instances.front().front;
-  return front ? front(std::move(inbox), spec, stats) : std::move(inbox);
+  auto* wrap_lanes = instances.front().wrap_lanes;
+  return wrap_lanes ? wrap_lanes(std::move(inbox), spec, stats) : std::move(inbox);
 }
 
 }  // namespace weir::generation

@@ -15,12 +15,12 @@ namespace weir::generation {
 struct TokenModel {
   // Puts an Inbox in front of the model's lanes, for the Calls that they do not take themselves. What is borrowed
   // outlives the Inbox.
-  using Front = std::unique_ptr<msg::Inbox> (*)(std::unique_ptr<msg::Inbox> lanes, const msg::ModelSpec& spec,
-                                                bus::ModelStats& stats);
+  using WrapLanes = std::unique_ptr<msg::Inbox> (*)(std::unique_ptr<msg::Inbox> lanes, const msg::ModelSpec& spec,
+                                                    bus::ModelStats& stats);
   msg::ModelSpec spec;  // as the model's files have it; the repository's configuration is laid over it
   std::unique_ptr<TokenEngine> engine;
   TokenPolicy policy;
-  Front front = nullptr;  // null: there is none
+  WrapLanes wrap_lanes = nullptr;  // null: there is none
 };
 
 // A lane for each instance, a load balancer over them, and the front. `instances` are of one model, on different

@@ -76,7 +76,7 @@ bool PbReader::value() {
   }
 }
 
-// Groups are in no message of ours; an unknown one is passed over, with what it nests.
+// None of our messages has groups; one that comes is skipped, with the groups inside it.
 bool PbReader::skip_group() {
   uint32_t open[kMaxGroups];
   int depth = 0;

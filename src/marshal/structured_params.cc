@@ -9,10 +9,10 @@
 namespace weir::marshal {
 namespace {
 
-using Form = msg::StructuredOutput;
-using FormKind = Form::Kind;
+using msg::StructuredOutput;
+using FormKind = StructuredOutput::Kind;
 
-bool read_schema(FieldReader& reader, std::string_view name, Form& out) {
+bool read_schema(FieldReader& reader, std::string_view name, StructuredOutput& out) {
   JsonCursor& json = reader.json();
   out.kind = FormKind::kJsonSchema;
   switch (json.peek()) {
@@ -27,13 +27,13 @@ bool read_schema(FieldReader& reader, std::string_view name, Form& out) {
   return out.text.size() <= kMaxForm || reader.refuse(name, "at most " + std::to_string(kMaxForm) + " bytes");
 }
 
-bool read_text(FieldReader& reader, std::string_view name, FormKind kind, Form& out) {
+bool read_text(FieldReader& reader, std::string_view name, FormKind kind, StructuredOutput& out) {
   out.kind = kind;
   if (reader.json().peek() != JsonCursor::Kind::kString) return reader.unexpected(name, "a string");
   return reader.text(name, kMaxForm, out.text);
 }
 
-bool read_choices(FieldReader& reader, std::string_view name, Form& out) {
+bool read_choices(FieldReader& reader, std::string_view name, StructuredOutput& out) {
   JsonCursor& json = reader.json();
   out.kind = FormKind::kChoice;
   if (json.peek() != JsonCursor::Kind::kArray) return reader.unexpected(name, "a list of strings");
@@ -46,14 +46,14 @@ bool read_choices(FieldReader& reader, std::string_view name, Form& out) {
 }
 
 // A form by the word that says its kind, with the prefix of older clients or without.
-bool read_kind(FieldReader& reader, std::string_view name, std::string_view word, Form& out) {
+bool read_kind(FieldReader& reader, std::string_view name, std::string_view word, StructuredOutput& out) {
   if (word == "json" || word == "json_schema") return read_schema(reader, name, out);
   if (word == "regex") return read_text(reader, name, FormKind::kRegex, out);
   if (word == "grammar") return read_text(reader, name, FormKind::kGrammar, out);
   return read_choices(reader, name, out);
 }
 
-bool read_structured_outputs(FieldReader& reader, std::string_view name, std::optional<Form>& out) {
+bool read_structured_outputs(FieldReader& reader, std::string_view name, std::optional<StructuredOutput>& out) {
   JsonCursor& json = reader.json();
   if (json.peek() != JsonCursor::Kind::kObject) return reader.unexpected(name, "an object");
   return json.object([&](std::string_view key) {
@@ -64,7 +64,7 @@ bool read_structured_outputs(FieldReader& reader, std::string_view name, std::op
     const bool any = member == "json_object";
     if (!any && member != "json" && member != "regex" && member != "choice" && member != "grammar")
       return reader.refuse(name, "takes json, regex, choice, grammar or json_object, not " + member);
-    Form form;
+    StructuredOutput form;
     bool wanted = true;
     if (any ? !reader.flag(name, wanted) : !read_kind(reader, name, member, form)) return false;
     if (!wanted) return true;
@@ -75,7 +75,7 @@ bool read_structured_outputs(FieldReader& reader, std::string_view name, std::op
 }
 
 // {"name", "description", "schema", "strict"}
-bool read_named_schema(FieldReader& reader, std::string_view name, Form& out, bool& there) {
+bool read_named_schema(FieldReader& reader, std::string_view name, StructuredOutput& out, bool& there) {
   JsonCursor& json = reader.json();
   if (json.peek() != JsonCursor::Kind::kObject) return reader.unexpected("response_format.json_schema", "an object");
   return json.object([&](std::string_view key) {
@@ -85,11 +85,11 @@ bool read_named_schema(FieldReader& reader, std::string_view name, Form& out, bo
   });
 }
 
-bool read_response_format(FieldReader& reader, std::string_view name, std::optional<Form>& out) {
+bool read_response_format(FieldReader& reader, std::string_view name, std::optional<StructuredOutput>& out) {
   JsonCursor& json = reader.json();
   if (json.peek() != JsonCursor::Kind::kObject) return reader.unexpected(name, "an object");
   std::string type;
-  Form form;
+  StructuredOutput form;
   bool schema = false;
   bool good = json.object([&](std::string_view key) {
     const std::string member(key.substr(0, 64));
@@ -110,9 +110,9 @@ bool read_response_format(FieldReader& reader, std::string_view name, std::optio
 
 }  // namespace
 
-bool read_structured(FieldReader& reader, const ParamRow& row, std::optional<Form>& out) {
+bool read_structured(FieldReader& reader, const ParamRow& row, std::optional<StructuredOutput>& out) {
   if (reader.none()) return true;
-  std::optional<Form> form;
+  std::optional<StructuredOutput> form;
   bool good = true;
   if (row.name == "response_format") {
     good = read_response_format(reader, row.name, form);

@@ -35,7 +35,7 @@ void Demand::want(const std::string& model, Done done) {
   asked_.emplace(model, std::move(done));
 }
 
-void Demand::tell(const std::string& model, const base::Status& outcome) {
+void Demand::notify(const std::string& model, const base::Status& outcome) {
   auto [from, to] = asked_.equal_range(model);
   for (auto at = from; at != to; ++at) at->second(outcome);
   asked_.erase(from, to);
@@ -53,7 +53,7 @@ void Demand::step() {
         fail(model,
              "models that cannot leave memory take " + std::to_string(residence_->bytes()) + " bytes of models.memory");
     }
-    tell(model, {});  // where it has failed nobody is left to be told
+    notify(model, {});  // where it has failed nobody is left to be told
     wanted_.pop_front();
   }
 }
@@ -62,7 +62,7 @@ void Demand::end() {
   const auto why = base::try_again(base::Code::kUnavailable, "the server is shutting down");
   for (const auto& model : wanted_) {
     residence_->fail_waiting(model, why, base::Time::max());
-    tell(model, why);
+    notify(model, why);
   }
 }
 
@@ -101,7 +101,7 @@ void Demand::fail(const std::string& model, const std::string& why) {
   residence_->fail_waiting(model,
                            base::try_again(base::Code::kUnavailable, "model '" + model + "' cannot be loaded: " + why),
                            timer_->now() + kQuiet);
-  tell(model, base::failure(base::Code::kFailedPrecondition, why));
+  notify(model, base::failure(base::Code::kFailedPrecondition, why));
 }
 
 }  // namespace weir::models

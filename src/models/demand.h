@@ -1,7 +1,7 @@
 // Demand: models come into memory when a request asks for them, and the least recently used leave when there is no room
 // (models.control: demand).
 //
-// Each model is loaded once when it is first seen, so that what it takes and makes is known, and what is wrong with it;
+// Each model is loaded once when it is first seen, so that its inputs, outputs and faults are known;
 // then it serves with a stand-in whose Calls wait (sched/demand_inbox.h). The first of them asks for it here. One model
 // is loaded at a time, in the order in which they were asked for, once those that make room have left.
 //
@@ -32,7 +32,7 @@ class Demand {
 
   bool on() const { return residence_ != nullptr; }
   bool is_missing(const std::string& model) const { return on() && residence_->is_missing(model); }
-  // Somebody asks for it.
+  // A request asks for the model.
   void want(const std::string& model);
   // The same; `done` is told once it is in memory, or why it is not. Nothing is told where this is off.
   using Done = std::function<void(base::Status)>;
@@ -50,7 +50,7 @@ class Demand {
   bool let_one_go();
   void load(const std::string& model);
   void fail(const std::string& model, const std::string& why);
-  void tell(const std::string& model, const base::Status& outcome);
+  void notify(const std::string& model, const base::Status& outcome);
   std::shared_ptr<bus::Served> stand_in(const bus::Served& loaded);
 
   const RepositoryOptions& options_;

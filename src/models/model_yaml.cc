@@ -15,9 +15,9 @@ namespace weir::models {
 namespace {
 
 // Values of one kind each, and maps by a function per key.
-class DocumentReader {
+class ModelYamlReader {
  protected:
-  explicit DocumentReader(std::string_view place) : place_(place), complaints_(place_) {}
+  explicit ModelYamlReader(std::string_view place) : place_(place), complaints_(place_) {}
 
   struct Key {
     std::string_view name;
@@ -93,9 +93,9 @@ class DocumentReader {
 };
 
 // One function per key; a map is read by looking each of its keys up in its table.
-class Reading : DocumentReader {
+class Reading : ModelYamlReader {
  public:
-  Reading(std::string_view place, const msg::BatchPolicy& defaults) : DocumentReader(place), defaults_(defaults) {
+  Reading(std::string_view place, const msg::BatchPolicy& defaults) : ModelYamlReader(place), defaults_(defaults) {
     out_.batching = defaults;
   }
 

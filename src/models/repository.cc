@@ -358,14 +358,14 @@ base::Status Repository::start() {
 void Repository::load(std::string name, LoadParameters parameters, std::function<void(base::Status)> done) {
   auto shared = std::make_shared<std::function<void(base::Status)>>(std::move(done));
   bool posted = parts_->queue->post([this, name = std::move(name), parameters = std::move(parameters), shared] {
-    auto tell = [this, name, shared](base::Status status) {
+    auto notify = [this, name, shared](base::Status status) {
       // Clients of Triton look for these three words.
       if (!status.ok()) status.text.insert(0, "failed to load '" + name + "': ");
       parts_->publisher.when_published([shared, status] { (*shared)(status); });
     };
     auto status = parts_->load_named(name, parameters);
-    if (!status.ok() || !parts_->demand.is_missing(name)) return tell(std::move(status));
-    parts_->demand.want(name, tell);
+    if (!status.ok() || !parts_->demand.is_missing(name)) return notify(std::move(status));
+    parts_->demand.want(name, notify);
   });
   if (!posted) (*shared)(base::failure(base::Code::kUnavailable, "the server is shutting down"));
 }

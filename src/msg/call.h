@@ -103,7 +103,7 @@ class Home {
   ~Home() = default;
 };
 
-// A Call's Events so far, as the home shard has heard them. bus::CallHandle writes it.
+// A Call's Events so far, as the home shard has got them. bus::CallHandle writes it.
 struct Progress {
   uint32_t prompt_tokens = 0, cached_tokens = 0;  // of a sequence that has ended by itself: as in Done
   uint32_t generated_tokens = 0;

@@ -35,7 +35,7 @@ class ClientConn {
     base::Duration connect_timeout = std::chrono::seconds(10);  // of all of it, TLS included
   };
 
-  // Begins to connect; the owner hears of it later, never from inside. `owner` outlives this, the shard does too.
+  // Begins to connect; the owner is called later, never from inside. `owner` outlives this, the shard does too.
   ClientConn(Shard& shard, Options options, Owner& owner);
   ~ClientConn();  // closes; no answer is called any more
   ClientConn(const ClientConn&) = delete;

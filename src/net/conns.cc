@@ -94,7 +94,7 @@ void Conns::sweep() {
   wake(sweep_, sweep_.left > 0 ? now + base::Duration(1) : swept_from_ + std::chrono::seconds(1), &Conns::sweep);
 }
 
-// Connections that get their codec meanwhile hear of the step from ConnEnv, and perhaps once more from here.
+// Connections that get their codec meanwhile get the step from ConnEnv, and perhaps once more from here.
 void Conns::drain(wire::Drain step) {
   env_.draining = step;
   drain_.left = conns_.size();

@@ -27,7 +27,7 @@ void Drain::refuse() {
   on_idle_shard();
 }
 
-// Before the refusal, connections may still come out of a listener's queue.
+// Not before refuse(): until then connections may still come out of a listener's queue.
 void Drain::on_idle_shard() {
   if (refused_ && !forced_ && steps_.done && steps_.connections() == 0) end(true);
 }

@@ -33,12 +33,12 @@ class Readiness {
 
   explicit Readiness(boost::asio::io_context& io);
 
-  // From now on `watcher` hears when `fd` becomes readable or ends, and at once if it is already. The kernel forgets it
-  // when it is closed. False when the kernel has no room for it.
+  // From now on `watcher` is called when `fd` becomes readable or ends, and at once if it is already. The kernel
+  // forgets it when it is closed. False when the kernel has no room for it.
   bool add(int fd, Watcher& watcher);
   // The same also when it becomes writable, for good: for one that could not be written once.
   void add_writing(int fd, Watcher& watcher);
-  // Nothing is heard any more, also of what has been fetched already; `fd` is closed before the next turn.
+  // `watcher` is not called any more, also for what has been fetched already; `fd` is closed before the next turn.
   void remove(Watcher& watcher);
   // Calls `watcher` once more without a change: behind all who have asked before, in turns with what the kernel tells,
   // so that nobody waits for ever; without sleeping meanwhile. Asking again while waiting does nothing.

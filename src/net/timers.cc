@@ -17,7 +17,7 @@ base::TimerId Timers::at(base::Time when, std::function<void()> fire) {
 
 void Timers::cancel(base::TimerId id) {
   if (fires_.erase(uint64_t(id)) == 0) return;
-  // Timers that are mostly cancelled (deadlines) must not pile up until their hour comes.
+  // Timers that are mostly cancelled (deadlines) must not pile up until they would have been due.
   if (heap_.size() > 64 && heap_.size() > 4 * fires_.size()) {
     std::erase_if(heap_, [this](const HeapItem& e) { return !fires_.contains(e.serial); });
     std::make_heap(heap_.begin(), heap_.end());
@@ -36,7 +36,7 @@ void Timers::fire_due(base::Time now, const std::function<bool()>& long_enough) 
       continue;
     }
     auto node = fires_.extract(entry.serial);
-    // The last border: whoever can do better has caught it. One timer's work is lost, the shard not.
+    // Exceptions that no request's own guard has caught end here: one timer's work is lost, and the shard goes on.
     if (node) (void)base::attempt("a timer", node.mapped());
     more = !node || !long_enough || !long_enough();
   }

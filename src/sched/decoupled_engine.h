@@ -38,9 +38,9 @@ class DecoupledEngine {
   // Begins on a Call, whose inputs fit spec(), and keeps of it what it needs: the Call is not its own. Any shard's
   // thread, several at once. It takes microseconds.
   virtual base::Result<std::unique_ptr<AnswerSeries>> begin(const msg::Call& call) = 0;
-  // Called once, before any begin(). `look` is to be called, from any thread without a lock that an AnswerSeries takes,
+  // Called once, before any begin(). `wake` is to be called, from any thread without a lock that an AnswerSeries takes,
   // when one whose next_in() was kNotYet has got an answer, or its end. It may be called until the engine is destroyed.
-  virtual void on_answers(std::function<void()> /*look*/) {}
+  virtual void on_answers(std::function<void()> /*wake*/) {}
 };
 
 }  // namespace weir::sched

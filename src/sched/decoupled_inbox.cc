@@ -27,16 +27,16 @@ Time after(Time now, base::Duration d) { return d == AnswerSeries::kNotYet ? bas
 uint64_t nanoseconds(base::Duration d) { return uint64_t(std::max<int64_t>(d.count(), 0)); }
 
 // Calls are ordered by when their next answer is due. One without credit is at kNever until poke() finds that it has
-// some, and one whose engine has no answer yet until look() finds that it has.
+// some, and one whose engine has no answer yet until resume_all() finds that it has.
 class DecoupledInbox final : public msg::Inbox, public bus::CountsResponses, private DeadlineTimer::Listener {
  public:
   DecoupledInbox(std::unique_ptr<DecoupledEngine> engine, const msg::ModelSpec& spec, bus::ModelStats& stats,
                  base::ShareRule share, std::shared_ptr<DeadlineTimer> timer)
       : engine_(std::move(engine)), spec_(spec), stats_(stats), share_(share), timer_(std::move(timer)) {
-    engine_->on_answers([this] { look(); });
+    engine_->on_answers([this] { resume_all(); });
   }
   ~DecoupledInbox() override {
-    engine_.reset();  // it may call look()
+    engine_.reset();  // it may call resume_all()
     timer_->remove(*this);
   }
 
@@ -71,7 +71,7 @@ class DecoupledInbox final : public msg::Inbox, public bus::CountsResponses, pri
   using Line = std::multimap<Time, Inside>;
 
   Status begin(msg::Call& call);
-  void look();
+  void resume_all();
   Status admit(const msg::Call& call) const;
   void on_deadline() override;
   void step(Line::node_type node, bus::MailBursts& out);
@@ -132,7 +132,7 @@ Status DecoupledInbox::begin(msg::Call& call) {
 }
 
 // The engine has answers, or ends, that it did not have. Any thread.
-void DecoupledInbox::look() {
+void DecoupledInbox::resume_all() {
   std::lock_guard lock(mutex_);
   for (auto at = inside_.lower_bound(base::kNever); at != inside_.end();) {
     auto here = at++;

@@ -13,13 +13,13 @@
 namespace weir::text {
 namespace {
 
-using Form = msg::StructuredOutput;
+using msg::StructuredOutput;
 
 // The most steps that compile() spends on finding masks in advance, about a second of a worker. The other masks are
 // found while tokens are generated.
 constexpr uint64_t kStepsAhead = 100'000'000;
 
-std::string key_of(const Form& form) {
+std::string key_of(const StructuredOutput& form) {
   std::string key{char('0' + int(form.kind)), char('0' + int(form.thoughts))};
   key += form.text;
   for (const std::string& choice : form.choices) key += '\0' + std::to_string(choice.size()) + ':' + choice;
@@ -112,26 +112,26 @@ std::shared_ptr<const grammar::Vocabulary> GrammarCache::vocabulary() {
   return vocabulary_;
 }
 
-grammar::Result<grammar::Grammar> GrammarCache::read(const Form& form) const {
+grammar::Result<grammar::Grammar> GrammarCache::read(const StructuredOutput& form) const {
   switch (form.kind) {
-    case Form::Kind::kJsonObject:
-    case Form::Kind::kJsonSchema: break;
-    case Form::Kind::kRegex: return grammar::read_regex(form.text);
-    case Form::Kind::kChoice: return grammar::read_choice(form.choices);
-    case Form::Kind::kGrammar: return grammar::read_gbnf(form.text);
-    case Form::Kind::kToolCalls: return read_tool_calls(form, style_, *tokenizer_);
+    case StructuredOutput::Kind::kJsonObject:
+    case StructuredOutput::Kind::kJsonSchema: break;
+    case StructuredOutput::Kind::kRegex: return grammar::read_regex(form.text);
+    case StructuredOutput::Kind::kChoice: return grammar::read_choice(form.choices);
+    case StructuredOutput::Kind::kGrammar: return grammar::read_gbnf(form.text);
+    case StructuredOutput::Kind::kToolCalls: return read_tool_calls(form, style_, *tokenizer_);
   }
-  const bool any_object = form.kind == Form::Kind::kJsonObject;
-  if (form.thoughts == Form::Thoughts::kNone)
+  const bool any_object = form.kind == StructuredOutput::Kind::kJsonObject;
+  if (form.thoughts == StructuredOutput::Thoughts::kNone)
     return any_object ? grammar::Result<grammar::Grammar>(grammar::json_object())
                       : grammar::read_json_schema(form.text);
-  grammar::Pieces pieces;
-  add_thoughts(form, style_, *tokenizer_, pieces);
-  pieces.alternatives = {{{grammar::Piece::Kind::kSchema, any_object ? R"({"type":"object"})" : form.text}}};
-  return grammar::read_pieces(pieces);
+  grammar::Segments segments;
+  add_thoughts(form, style_, *tokenizer_, segments);
+  segments.alternatives = {{{grammar::Segment::Kind::kSchema, any_object ? R"({"type":"object"})" : form.text}}};
+  return grammar::read_segments(segments);
 }
 
-base::Result<std::shared_ptr<const msg::TokenGrammar>> GrammarCache::compile(const Form& form,
+base::Result<std::shared_ptr<const msg::TokenGrammar>> GrammarCache::compile(const StructuredOutput& form,
                                                                              const std::atomic<bool>* cancelled) {
   using Made = std::shared_ptr<const msg::TokenGrammar>;
   std::string key = key_of(form);
@@ -152,7 +152,9 @@ base::Result<std::shared_ptr<const msg::TokenGrammar>> GrammarCache::compile(con
   return Made(std::move(compiled));
 }
 
-std::shared_ptr<const msg::TokenGrammar> GrammarCache::find(const Form& form) { return find_key(key_of(form)); }
+std::shared_ptr<const msg::TokenGrammar> GrammarCache::find(const StructuredOutput& form) {
+  return find_key(key_of(form));
+}
 
 std::shared_ptr<const GrammarCache::Compiled> GrammarCache::find_key(const std::string& key) {
   std::lock_guard lock(mutex_);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kMostName = 256, kMostKey = 64;
 
-// Members of calls, in the form in which they begin.
+// The members that a call may have, as JSON writes their names.
 constexpr std::array<std::string_view, 5> kOfCalls{R"("name")", R"("arguments")", R"("parameters")", R"("type")",
                                                    R"("id")"};
 

@@ -9,9 +9,9 @@ namespace weir::text {
 namespace {
 
 using Format = msg::ToolFormat;
-using grammar::Piece;
-using grammar::Pieces;
-using Kind = grammar::Piece::Kind;
+using grammar::Segment;
+using grammar::Segments;
+using Kind = grammar::Segment::Kind;
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kMostCalls = 16;  // of one answer that is made to call tools
@@ -28,7 +28,7 @@ constexpr std::array<std::pair<std::string_view, Format>, 10> kNames{{{"hermes",
                                                                       {"none", Format::kNone}}};
 
 // A call as JSON: `{"name": "…", "<arguments>": …}`.
-std::vector<Piece> json_call(const std::string& name, const std::string& schema, std::string_view arguments) {
+std::vector<Segment> json_call(const std::string& name, const std::string& schema, std::string_view arguments) {
   return {{Kind::kLiteral, "{\"name\": " + Json(name).dump() + ", \"" + std::string(arguments) + "\": "},
           {Kind::kSchema, schema},
           {Kind::kLiteral, "}"}};
@@ -41,7 +41,7 @@ struct CallPieces {
 
   std::string marker(std::string_view text) const { return grammar_marker(tokenizer, text); }
 
-  void frame(Pieces& out) const {
+  void frame(Segments& out) const {
     switch (style.format) {
       case Format::kHermes: out.separator = "\n"; break;
       case Format::kLlama:
@@ -64,8 +64,8 @@ struct CallPieces {
     }
   }
 
-  std::vector<Piece> call(const std::string& name, const std::string& schema) const {
-    const Piece value{Kind::kSchema, schema};
+  std::vector<Segment> call(const std::string& name, const std::string& schema) const {
+    const Segment value{Kind::kSchema, schema};
     switch (style.format) {
       case Format::kHermes: {
         auto all = json_call(name, schema, "arguments");
@@ -130,24 +130,24 @@ std::string grammar_marker(const tokenizers::Tokenizer& tokenizer, std::string_v
 }
 
 void add_thoughts(const msg::StructuredOutput& form, ToolStyle style, const tokenizers::Tokenizer& tokenizer,
-                  Pieces& pieces) {
+                  Segments& segments) {
   using Thoughts = msg::StructuredOutput::Thoughts;
   if (form.thoughts == Thoughts::kNone) return;
   if (style.format == Format::kHarmony) {
     const std::string channel = grammar_marker(tokenizer, "<|channel|>"),
                       message = grammar_marker(tokenizer, "<|message|>");
-    pieces.preface = {{Kind::kLiteral, channel + "analysis" + message},
-                      {Kind::kUntil, grammar_marker(tokenizer, "<|end|>")},
-                      {Kind::kLiteral, grammar_marker(tokenizer, "<|start|>") + "assistant"}};
-    if (form.kind != msg::StructuredOutput::Kind::kToolCalls) pieces.head = channel + "final" + message;
+    segments.preface = {{Kind::kLiteral, channel + "analysis" + message},
+                        {Kind::kUntil, grammar_marker(tokenizer, "<|end|>")},
+                        {Kind::kLiteral, grammar_marker(tokenizer, "<|start|>") + "assistant"}};
+    if (form.kind != msg::StructuredOutput::Kind::kToolCalls) segments.head = channel + "final" + message;
     return;
   }
   if (form.thoughts == Thoughts::kMayCome)
-    pieces.preface = {{Kind::kLiteral, grammar_marker(tokenizer, "<think>")}};
+    segments.preface = {{Kind::kLiteral, grammar_marker(tokenizer, "<think>")}};
   else
-    pieces.needs = Pieces::Preface::kRequired;
-  pieces.preface.push_back({Kind::kUntil, grammar_marker(tokenizer, "</think>")});
-  pieces.preface.push_back({Kind::kSpace, ""});
+    segments.needs = Segments::Preface::kRequired;
+  segments.preface.push_back({Kind::kUntil, grammar_marker(tokenizer, "</think>")});
+  segments.preface.push_back({Kind::kSpace, ""});
 }
 
 grammar::Result<grammar::Grammar> read_tool_calls(const msg::StructuredOutput& form, ToolStyle style,
@@ -155,29 +155,29 @@ grammar::Result<grammar::Grammar> read_tool_calls(const msg::StructuredOutput& f
   const Json wanted = Json::parse(form.text, nullptr, false);
   if (!wanted.is_object() || !wanted.contains("tools")) return grammar::Error{"tools: expected a list of tools"};
   const CallPieces format{style, tokenizer};
-  Pieces pieces;
-  pieces.most = wanted.value("parallel", false) ? kMostCalls : 1;
-  format.frame(pieces);
-  add_thoughts(form, style, tokenizer, pieces);
+  Segments segments;
+  segments.most = wanted.value("parallel", false) ? kMostCalls : 1;
+  format.frame(segments);
+  add_thoughts(form, style, tokenizer, segments);
   for (const Json& tool : wanted["tools"]) {
     const std::string name = tool.value("name", std::string()),
                       schema = tool.value("parameters", Json::object()).dump();
     // Each is looked at alone first, so that an error names its tool.
     if (auto alone = grammar::read_json_schema(schema); !alone)
       return grammar::Error{"the parameters of '" + name.substr(0, 64) + "': " + alone.error().message};
-    pieces.alternatives.push_back(format.call(name, schema));
+    segments.alternatives.push_back(format.call(name, schema));
   }
   if (auto otherwise = wanted.find("otherwise"); otherwise != wanted.end()) {
     const std::string schema = otherwise->dump();
     if (auto alone = grammar::read_json_schema(schema); !alone)
       return grammar::Error{"the schema of the answer: " + alone.error().message};
     if (style.format == Format::kFunctionary)
-      pieces.otherwise = {{Kind::kLiteral, "all\n"}};
+      segments.otherwise = {{Kind::kLiteral, "all\n"}};
     else if (style.format == Format::kHarmony)
-      pieces.otherwise = {{Kind::kLiteral, format.marker("<|channel|>") + "final" + format.marker("<|message|>")}};
-    pieces.otherwise.push_back({Kind::kSchema, schema});
+      segments.otherwise = {{Kind::kLiteral, format.marker("<|channel|>") + "final" + format.marker("<|message|>")}};
+    segments.otherwise.push_back({Kind::kSchema, schema});
   }
-  return grammar::read_pieces(pieces);
+  return grammar::read_segments(segments);
 }
 
 }  // namespace weir::text

@@ -39,6 +39,6 @@ grammar::Result<grammar::Grammar> read_tool_calls(const msg::StructuredOutput& f
                                                   const tokenizers::Tokenizer& tokenizer);
 // Lets thoughts come before a form, where the form says that they may.
 void add_thoughts(const msg::StructuredOutput& form, ToolStyle style, const tokenizers::Tokenizer& tokenizer,
-                  grammar::Pieces& pieces);
+                  grammar::Segments& segments);
 
 }  // namespace weir::text

@@ -18,7 +18,7 @@
 
 namespace weir::wire {
 
-// Hears of one answer, on the connection's thread. on_end() or on_failed() is the last call; either may send the next
+// Gets one answer, on the connection's thread. on_end() or on_failed() is the last call; either may send the next
 // request. Views die with the call.
 class ClientAnswer {
  public:
@@ -60,7 +60,7 @@ class ClientCodec {
   // has_room(). `answer` outlives its last call or cancel(). The request is copied, but for its body, whose pieces are
   // shared.
   virtual void send(const ClientRequest& request, ClientAnswer& answer) = 0;
-  // `answer` hears nothing any more. HTTP/2 resets its stream; HTTP/1.1 is finished().
+  // `answer` is not called any more. HTTP/2 resets its stream; HTTP/1.1 is finished().
   virtual void cancel(ClientAnswer& answer) = 0;
 
   // `n` more bytes of the body have been dealt with.

@@ -2,7 +2,7 @@
 //
 // A codec (H1, H2) makes an Exchange when a request head is complete and asks the Intake (the router) what to do with
 // it. The service that the router finds answers through the Exchange, at once or later, and hangs an ExchangeListener
-// on it to hear the rest: request body pieces, room for more response bytes, the end. Everything happens on the
+// on it for the rest: request body pieces, room for more response bytes, the end. Everything happens on the
 // connection's shard.
 #pragma once
 

@@ -33,7 +33,7 @@ Deframer::Step Deframer::fill(std::span<const std::byte>& in) {
   return Step::kMore;
 }
 
-// kMore with a block: the payload is what comes next.
+// Returns kMore with block_ set once the prefix is complete: the payload comes next.
 Deframer::Step Deframer::read_prefix(std::span<const std::byte>& in) {
   if (have_ < kGrpcPrefix) {
     size_t n = std::min(in.size(), kGrpcPrefix - have_);
@@ -48,7 +48,7 @@ Deframer::Step Deframer::read_prefix(std::span<const std::byte>& in) {
   return open_payload(in.size());
 }
 
-// `at_hand`: bytes of the stream that wait to be taken.
+// `at_hand`: how many bytes of the stream have come and are not taken yet.
 Deframer::Step Deframer::open_payload(size_t at_hand) {
   auto at = [&](size_t i) { return uint32_t(prefix_[i]); };
   length_ = at(1) << 24 | at(2) << 16 | at(3) << 8 | at(4);
@@ -61,7 +61,7 @@ Deframer::Step Deframer::open_payload(size_t at_hand) {
   return block_ ? Step::kMore : starved(bytes);
 }
 
-// `bytes`: that were not to be had.
+// `bytes`: as many as the pool did not have.
 Deframer::Step Deframer::starved(uint64_t bytes) {
   wanted_ = bytes;
   if (!base::wait_in_vain(slabs_, size_t(bytes))) return Step::kStarved;
@@ -76,7 +76,7 @@ base::Slab* Deframer::slab(uint64_t bytes) {
   return owner_.take(slabs_, bytes, part ? BodyOwner::Size::kPart : BodyOwner::Size::kWhole);
 }
 
-// Where there are no more parts, who is compressed may have its whole slab out of the rest.
+// A compressed message that gets no slab for a part may take one for the whole, of what the pool keeps for those.
 Deframer::Step Deframer::widen(size_t at_hand) {
   uint64_t came = block_.size() + std::min<uint64_t>(at_hand, length_ - block_.size());
   uint64_t bytes = grown(slabs_, came, length_);

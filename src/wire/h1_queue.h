@@ -24,7 +24,7 @@ class H1Queue {
   H1Exchange& add();
   // The one that had the turn may have ended: the next one writes. The last one ends the connection.
   void pass_turn();
-  // The socket has taken a part of the output: exchanges whose answer is gone are over, the others may hear of room.
+  // The socket has taken a part of the output: exchanges whose answer is gone are over, the others may be told of room.
   void output_taken();
   // No answer is owed any more to those behind the first `n`.
   void close_from(size_t first);

@@ -15,7 +15,7 @@
 
 namespace weir::wire {
 
-// Hears of one answer. An error of its own ends the parser's feed() with it.
+// Gets one answer. An error of its own ends the parser's feed() with it.
 class ResponseTaker {
  public:
   // The final head; 1xx are passed over, but 101.

@@ -45,7 +45,7 @@ base::Result<base::Bytes> write_body(Exchange& exchange, uint64_t most, Make&& m
   return body;
 }
 
-// The same by a worker; `then` hears of it, on the shard. The Exchange's ExchangeListener is destroyed.
+// The same by a worker; `then` is called with it, on the shard. The Exchange's ExchangeListener is destroyed.
 void write_elsewhere(Offload& offload, Exchange& exchange, uint64_t most, MakeBody make,
                      std::function<void(base::Result<base::Bytes>)> then);
 

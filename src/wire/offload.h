@@ -38,7 +38,7 @@ class Offload {
 // A body of so many bytes, or a part of one, is read where it came in: that takes a millisecond or two.
 inline constexpr size_t kLongBody = size_t(256) << 10;
 
-// Sends a task for a request whose body is complete. `then` hears how it went, in a later turn, or at once why it
+// Sends a task for a request whose body is complete. `then` gets the outcome in a later turn, or at once why it
 // was not taken; it answers the request, or attaches the ExchangeListener to come. Until then the ExchangeListener is
 // one that takes the task back when the client leaves: the caller's is destroyed. What `then` throws ends the Exchange.
 void send_away(Offload& offload, std::unique_ptr<base::OffloadTask> task, size_t bytes, Offload::Part part,

@@ -63,7 +63,7 @@ struct Route {
   Permission permission = Permission::kAdmin;  // of a GET, too: what only reads says so
 };
 
-// Hears of every finished Exchange: the access log, the counters.
+// Is told of every finished Exchange: the access log, the counters.
 class Observer {
  public:
   virtual void finished(const Exchange& exchange) = 0;

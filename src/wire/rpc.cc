@@ -30,7 +30,7 @@ constexpr std::string_view kAcceptedTypes =
     "application/grpc, application/grpc-web, application/grpc-web-text, application/proto, application/json, "
     "application/x-ndjson, application/connect+proto, application/connect+json";
 
-// "application/grpc; charset=utf-8" → kGrpc. A message format of gRPC other than proto ("+json") is none of ours.
+// "application/grpc; charset=utf-8" → kGrpc. A message format of gRPC other than proto ("+json") is not served.
 RpcForm form_of(const Request& request) {
   std::string_view type = request.fields.find("content-type");
   if (type == "application/grpc") return RpcForm::kGrpc;
@@ -88,7 +88,7 @@ void serve_form(RpcForm form, const RpcRoute& route, const RpcState& state, Exch
   begun.begin();
 }
 
-// A call that has ended before it began, in the form in which it was made. False: there is no such form here.
+// Ends a call with `why` before its method sees it, as the caller's protocol writes errors. False: no such protocol.
 bool refuse_form(RpcForm form, const RpcRoute& route, const RpcState& state, Exchange& exchange,
                  const base::Status& why) {
   if (form == RpcForm::kOther || (form == RpcForm::kGrpc && exchange.request().version != Version::kHttp2))

@@ -51,26 +51,26 @@ class RpcCall : public ExchangeListener, public Rpc, RequestPace::Owner {
   void on_close(Exchange&, bool complete) final;
 
  protected:
-  // Form-specific: the field with the client's timeout, how it reads, and what a malformed one is.
+  // Protocol-specific: the field with the client's timeout, how it reads, and what a malformed one is.
   struct TimeoutField {
     std::string_view name;
     std::optional<base::Duration> (*parse)(std::string_view);
     base::Code malformed;
   };
   virtual TimeoutField timeout_field() const;
-  // Form-specific: what else the head must fulfil; OK, or the status to end with.
+  // Protocol-specific: what else the head must fulfil; OK, or the status to end with.
   virtual base::Status check_head() { return {}; }
-  // Form-specific: the last bytes of the response. Called once.
+  // Protocol-specific: the last bytes of the response. Called once.
   virtual void write_end(const base::Status& status) = 0;
-  // Form-specific: goes on with request bytes that were held back.
+  // Protocol-specific: goes on with request bytes that were held back.
   virtual void resume() {}
-  // Form-specific: the call is over; lets go of what is held of the request. May come from inside deliver().
+  // Protocol-specific: the call is over; lets go of what is held of the request. May come from inside deliver().
   virtual void drop_request() {}
 
   // The request, as the form decodes it: messages in order, then the half-close.
   void deliver(base::Bytes message);
   void half_close();
-  // Ends the call from our side; the method's listener hears of it.
+  // Ends the call from our side; the method's listener is told.
   void break_off(const base::Status& status);
   // A slab of `bytes` was not to be had: resume() comes when there may be one; the call ends where there is none in
   // time.
@@ -174,7 +174,7 @@ class FramedCall : public RpcCall {
   base::Bytes coded_;  // a compressed message that waits for a slab to inflate into, or for its next slice
   std::optional<WholeInflater> inflater_;  // of it
   bool ended_ = false;                     // the request is complete
-  bool closed_ = false;                    // and the method has heard of it
+  bool closed_ = false;                    // and the method knows it
   Coding in_ = Coding::kIdentity, out_ = Coding::kIdentity;
   MessageCompress compress_ = MessageCompress::kMirror;
   bool came_compressed_ = false;  // the latest message that was delivered

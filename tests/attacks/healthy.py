@@ -117,8 +117,22 @@ class Ready(Http):
         right(status == 200, f'{status} {body[:100]}')
 
 
+class Follow(Http):
+    """Begins to follow the requests, as the operator's console does, and leaves."""
+    per_second = 2
+
+    def __call__(self):
+        try:
+            self.connection.request('GET', '/console/v1/requests?model=identity')
+            answer = self.connection.getresponse()
+            first = answer.readline()
+        finally:
+            self.connection.close()
+        right(answer.status == 200 and first.startswith(b':'), f'{answer.status} {first[:100]}')
+
+
 USUAL = {'rest': Rest, 'grpc': Grpc, 'health': Health, 'chat': Chat}
-PROBES = {'session': Session, 'tokens': Tokens, 'ready': Ready}
+PROBES = {'session': Session, 'tokens': Tokens, 'ready': Ready, 'follow': Follow}
 
 
 class Count:

@@ -213,7 +213,8 @@ def once(attack, form):
     out = Outcome(attack.name)
     heap = Heap()
     flags = attack.flags() if callable(attack.flags) else attack.flags
-    server = harness.Server(*flags, env={**heap.env(), **(dict(attack.quick_env) if form == 'quick' else {})})
+    models = attack.repository() if attack.repository else harness.MODELS
+    server = harness.Server(*flags, repository=models, env={**heap.env(), **(dict(attack.quick_env) if form == 'quick' else {})})
     try:
         ready(server)
         _measure(out, server, heap, attack, form)

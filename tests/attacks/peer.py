@@ -201,7 +201,7 @@ class H2(Raw):
         self.rest = self.rest[at:]
 
 
-def calm(target, octets, *pairs, rounds=1000):
+def flood(target, octets, *pairs, rounds=1000):
     """Floods, connection after connection, until time is over. Returns how many connections the server has ended."""
     ended = 0
     while not target.over():

@@ -29,6 +29,7 @@ class Attack:
     # flags of `weir serve`, only where the default configuration does not have what is attacked; or a function that
     # prepares what they name and returns them, called before the server starts
     flags: tuple | typing.Callable = ()
+    repository: typing.Callable | None = None  # makes the folder of models, called before the server starts; None: the demo models
     quick_env: tuple = ()   # environment of the quick form's server: smaller budgets, so that it needs less of the machine
     ends_server: bool = False  # the attack sends SIGTERM: nobody is served behind it, and the exit code has to be 0
 
@@ -48,7 +49,7 @@ def attack(seconds=20, quick=5, **more):
 
 def attacks():
     """All of them, in the order of the page: {name: Attack}."""
-    import closing, memory, crowds, work, long_json, evergreen, text, browsers, h2_floods, h1_floods, payloads, strangers  # noqa: E401, F401
+    import closing, memory, crowds, work, long_json, evergreen, text, browsers, h2_floods, h1_floods, payloads, strangers, origins  # noqa: E401, F401
     return dict(_attacks)
 
 

@@ -1,5 +1,6 @@
 """Folders of models that are broken, or made to do harm: each says why in the index, and the others serve."""
 
+import base64
 import json
 import struct
 import threading
@@ -25,6 +26,19 @@ def split(regex):
     return {'type': 'Sequence', 'pretokenizers': [
         {'type': 'Split', 'pattern': {'Regex': regex}, 'behavior': 'Isolated'},
         {'type': 'ByteLevel', 'add_prefix_space': False, 'use_regex': False}]}
+
+
+def charsmap(table):
+    return {'type': 'Precompiled', 'precompiled_charsmap': base64.b64encode(table).decode()}
+
+
+def spelling_table(text):
+    """SentencePiece's table (subprojects/tokenizers/src/charsmap.h) in which `a` is spelled so."""
+    units = [0] * 1024
+    units[0] = 256 << 10                                       # the root's children: 256 ^ byte
+    at = 256 ^ ord('a')
+    units[at], units[512] = ord('a') | 1 << 8 | (at ^ 512) << 10, 1 << 31  # its value is at 512: text 0
+    return struct.pack('<1025I', 4096, *units) + text + b'\0'
 
 
 def model_part(**changes):
@@ -188,6 +202,9 @@ BROKEN = {
     'tokenizer_nested': ({'tokenizer.json': b'[' * 1000000}, 'tokenizer.json: is not JSON'),
     'tokenizer_is_a_link': ({'tokenizer.json': ('link', '/etc/passwd')}, "'tokenizer.json' is a link"),
     'tokenizer_of_another_kind': (model_part(type='WordLevel'), "'WordLevel'"),
+    'spellings_whose_head_lies': (tokenizer(normalizer=charsmap(struct.pack('<2I', 2**32 - 1, 0))), 'precompiled_charsmap'),
+    'spellings_cut_in_a_character': (tokenizer(normalizer=charsmap(spelling_table(b'\xc3'))), 'precompiled_charsmap'),
+    'spellings_too_many': (tokenizer(normalizer=charsmap(spelling_table(b'x' * (16 << 20)))), 'at most 16 MiB'),
     'vocabulary_of_huge_ids': (model_part(vocab={'a': 2**32}), 'model.vocab'),
     'vocabulary_of_negative_ids': (model_part(vocab={'a': -1}), 'model.vocab'),
     'vocabulary_of_long_pieces': (model_part(vocab={'a' * 5000: 0}), 'model.vocab'),
@@ -220,6 +237,8 @@ HARMFUL = {
     'long_fault': (template("{{ raise_exception('x' * 100000000) }}"), r'xxx\.\.\.'),
     'just_enough_text': (template("{{ 'a ' * 100000 }}"), 'context|length|long'),
     'straying_pattern': (tokenizer(pre_tokenizer=split('(a|aa|aaa)+$b')), None),
+    'growing_spellings': (tokenizer(normalizer=charsmap(spelling_table(b'x' * 1000))), 'context|length|long'),
+    'straying_spellings': (tokenizer(normalizer=charsmap(struct.pack('<1025I', 4096, *[0xFFFFFC00 | i & 0xFF for i in range(1024)]))), None),
     'growing_text': (tokenizer(normalizer={'type': 'Sequence', 'normalizers': [
         {'type': 'Replace', 'pattern': {'String': 'a'}, 'content': 'aa'}] * 60}), 'context|length|long'),
     'not_numbers': ({'model.safetensors': weights(value=float('nan'))}, None),

@@ -43,8 +43,8 @@ def scratch():
 class Server:
     """`weir serve …` on 127.0.0.1, port chosen by the kernel."""
 
-    def __init__(self, *flags, repository=MODELS, listen=('127.0.0.1:0',), config=None, env=None, program=WEIR):
-        command = [str(program), 'serve']
+    def __init__(self, *flags, repository=MODELS, listen=('127.0.0.1:0',), config=None, env=None, program=None):
+        command = [str(program or WEIR), 'serve']
         command += ['--config', str(config)] if config else [str(repository)]
         for address in listen:
             command += ['--listen', address]

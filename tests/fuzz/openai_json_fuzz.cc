@@ -71,8 +71,8 @@ void translated(std::string_view body, const msg::TextSpec& spec) {
 
 // Rerank, score and classify.
 void scored(std::string_view body) {
-  using openai::scores::Form;
-  for (Form form : {Form::kRerank, Form::kCohereRerank, Form::kScore, Form::kClassify}) {
+  using openai::scores::ScoreApi;
+  for (ScoreApi form : {ScoreApi::kRerank, ScoreApi::kCohereRerank, ScoreApi::kScore, ScoreApi::kClassify}) {
     openai::scores::Request request;
     if (!openai::scores::read_request(body, form, request).ok()) continue;
     simdjson::dom::parser second;
@@ -81,7 +81,7 @@ void scored(std::string_view body) {
     require(verdict == simdjson::SUCCESS || verdict == simdjson::NUMBER_ERROR, "a second parser accepts it too");
     require(request.rows() > 0 && request.rows() <= openai::scores::kMaxTexts, "texts are bounded");
     require(request.first.size() == 1 || request.first.size() == request.rows(), "each row has a first text");
-    require(request.second.empty() == (form == Form::kClassify), "pairs have a second");
+    require(request.second.empty() == (form == ScoreApi::kClassify), "pairs have a second");
   }
 }
 

@@ -1,4 +1,5 @@
-"""Holds the table of rooms (src/README.md) against the includes. Changing ROOMS is an architectural decision."""
+"""Holds the table of rooms (src/README.md) against the includes and the forward declarations, and that table against
+ROOMS. Changing ROOMS is an architectural decision."""
 
 import pathlib
 import re
@@ -47,6 +48,7 @@ DIALECTS = 'app/dialects.cc'
 # Rooms that the simulator runs: no clock, thread or entropy of their own.
 DETERMINISTIC = ['bus', 'session', 'sched/batcher', 'sched/fair_queue', 'sched/sequence_batcher', 'generation']
 THREADED = ['generation/lane']  # files of these rooms that own a thread, and hand the others the time
+NAMESPACE = re.compile(r'(?:\} )?namespace weir::(\w+)')
 WORLD = re.compile(r'_clock::now|std::(thread|jthread|random_device|condition_variable)\b|\bgetrandom\(|\btime\(nullptr\)|\b(steady_now|unix_ms|lane_now)\b')
 
 
@@ -75,6 +77,44 @@ def check_include(room, leaf, target):
     for pattern, places in PINNED:
         if re.search(pattern, target) and room not in places.split() and leaf not in places.split():
             yield f'{target} belongs in: {places}'
+
+
+def check_declarations(room, leaf, path, rooms_of):
+    """Types of a room that may not be seen may not be declared forward either."""
+    allowed = [room, 'base', *ROOMS[room].split(), *LEAVES.get(leaf, '').split()]
+    for number, line in enumerate(path.read_text(errors='replace').splitlines(), 1):
+        match = NAMESPACE.match(line)
+        if match and rooms_of.get(match[1], room) not in allowed:
+            yield number, f'{room} may not see {rooms_of[match[1]]}, nor declare its types'
+        if match and room in SEALED and rooms_of.get(match[1]) == room and match[1] not in leaf.split('/'):
+            yield number, f'{leaf} may not see its sibling {match[1]}'
+
+
+def check_table(readme):
+    """Every room has one row, which says what ROOMS says, in an order of ranks that rises."""
+    told, last = {}, 0
+    for line in readme.read_text().splitlines():
+        row = re.match(r'\| (\d+) \| `(\w+)/.*\| ([^|]*) \|$', line)
+        if row:
+            told[row[2]] = (int(row[1]), re.sub(r'\([^)]*\)', '', row[3]).replace(',', ' '))
+            last, before = int(row[1]), last
+            if last < before:
+                yield f'{readme}: the rank of {row[2]} is lower than that of the room before'
+    for room in sorted({*told, *ROOMS}):
+        if room not in told or room not in ROOMS:
+            yield f'{readme}: {room} is in one of the table and layers.py, not in both'
+            continue
+        rank, seen = told[room]
+        own, _, leaves = seen.partition(';')
+        names = set(own.split()) - {'–', 'everything'}
+        if 'everything' not in own and names != set(ROOMS[room].split()):
+            yield f'{readme}: {room} sees {sorted(names ^ set(ROOMS[room].split()))} in one of the table and layers.py'
+        for leaf, more in LEAVES.items():
+            if leaf.startswith(room + '/') and set(more.split()) != set(leaves.replace(leaf.split('/')[1] + ': +', '').split()):
+                yield f'{readme}: {leaf} sees {more} in layers.py'
+        for other in ROOMS[room].split():
+            if other in told and told[other][0] >= rank:
+                yield f'{readme}: {room} sees {other}, whose rank is not lower'
 
 
 def check_library(folder):
@@ -108,6 +148,10 @@ def check_catalog(room, path):
 def check(root):
     bad = acyclic()
     bad += [why for name in LIBRARIES for why in check_library(root.parent / 'subprojects' / name)]
+    if (root / 'README.md').exists():
+        bad += check_table(root / 'README.md')
+    rooms_of = {room: room for room in ROOMS}
+    rooms_of |= {leaf.name: room for room in SEALED for leaf in (root / room).glob('*/')}
     for path in sorted(root.rglob('*')):
         if path.suffix not in {'.h', '.cc', '.cu', '.cuh'}:
             continue
@@ -120,7 +164,8 @@ def check(root):
         for number, target in includes(path):
             faults = [*check_include(room, leaf, target), *check_dialects(relative, room, target)]
             bad += [f'{path}:{number}: {why}' for why in faults]
-        bad += [f'{path}:{number}: {why}' for number, why in check_catalog(room, path)]
+        marked = [*check_catalog(room, path), *check_declarations(room, leaf, path, rooms_of)]
+        bad += [f'{path}:{number}: {why}' for number, why in marked]
         if relative.startswith(tuple(DETERMINISTIC)) and not relative.startswith(tuple(THREADED)):
             bad += [f'{path}:{number}: takes an Env instead' for number, line in enumerate(path.read_text().splitlines(), 1)
                     if WORLD.search(line.split('//')[0])]

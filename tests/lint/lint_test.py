@@ -25,6 +25,18 @@ class Layers(unittest.TestCase):
     def found(self, name, text):
         return layers.check(tree({name: text}))
 
+    def test_types_of_a_room_that_may_not_be_seen_may_not_be_declared(self):
+        self.assertIn('bus may not see net', self.found('bus/a.h', 'namespace weir::net {\nclass Conn;\n}\n')[0])
+        self.assertEqual([], self.found('bus/a.h', 'namespace weir::msg {\nclass Inbox;\n}\n'))
+
+    def test_the_table_says_what_the_rules_say(self):
+        source = pathlib.Path(__file__).resolve().parents[2] / 'src/README.md'
+        for old, new, fault in (('| – | `sub', '| – | `sub', ''), ('| base wire |', '| base |', 'net sees [\'wire\']'),
+                                ('| 2 | `net/`', '| 1 | `net/`', 'rank of net is lower'), ('forward: + wire net bus', 'forward: + wire', 'engines/forward sees wire net bus'),
+                                ('| 3 | `auth/`', '| 3 | `gate/`', 'auth is in one')):
+            root = tree({'README.md': source.read_text().replace(old, new)})
+            self.assertIn(fault, '\n'.join(layers.check_table(root / 'README.md')))
+
     def test_a_room_may_see_what_its_row_says(self):
         self.assertEqual([], self.found('bus/a.cc', '#include "msg/call.h"\n#include <vector>\n'))
 
@@ -63,6 +75,15 @@ class Prose(unittest.TestCase):
     def test_a_comment_opens_with_its_subject(self):
         root = tree({'src/bus/a.h': '// What a Bus admits.\nint a;\n// The limits.\n// Of all shards together.\n'})
         self.assertEqual(['src/bus/a.h:1: a comment opens with a bare What'], prose.check(root))
+
+    def test_a_name_that_was_given_up_is_a_fault_in_code_and_not_in_english(self):
+        root = tree({'src/bus/a.cc': 'Look look;  // Look at the Front\nsay("calm Reader");\nclass Shelf;\n',
+                     'tests/bus/b.py': 'calm = Look\n'})
+        self.assertEqual([1, 3], [int(fault.split(':')[1]) for fault in prose.check(root)])
+
+    def test_nothing_hears(self):
+        root = tree({'src/bus/a.h': '// The Sink hears of it.\nint heard;\n', 'tests/bus/b.cc': '// It hears.\n'})
+        self.assertEqual(['src/bus/a.h:1: nothing hears in a program: it gets, is called, is told'], prose.check(root))
 
 
 class Suites(unittest.TestCase):

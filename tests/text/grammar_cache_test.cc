@@ -11,8 +11,8 @@
 namespace weir::text {
 namespace {
 
-using Form = msg::StructuredOutput;
-using Kind = Form::Kind;
+using msg::StructuredOutput;
+using Kind = StructuredOutput::Kind;
 
 std::shared_ptr<const Processor> processor(const std::vector<std::string>& specials, std::string_view chat_template) {
   tokenizers::Json file = tokenizers::byte_level_file({});
@@ -24,8 +24,8 @@ std::shared_ptr<const Processor> processor(const std::vector<std::string>& speci
   return *out;
 }
 
-Form form(Kind kind, std::string text) {
-  Form out;
+StructuredOutput form(Kind kind, std::string text) {
+  StructuredOutput out;
   out.kind = kind, out.text = std::move(text), out.param = "response_format";
   return out;
 }
@@ -33,7 +33,7 @@ Form form(Kind kind, std::string text) {
 constexpr uint32_t kEnd = 300;
 
 // A text that the form allows, token by token and by chance; "FAILED" where it comes to no end.
-std::string any_text(const Processor& p, const Form& form, uint32_t seed) {
+std::string any_text(const Processor& p, const StructuredOutput& form, uint32_t seed) {
   auto grammar = p.compile(form, nullptr);
   EXPECT_TRUE(grammar) << grammar.error().text;
   if (!grammar) return "FAILED";
@@ -64,7 +64,7 @@ TEST(GrammarCache, TextsHaveTheFormThatIsAskedFor) {
     EXPECT_LE(std::stoi(number), 17);
     EXPECT_EQ(any_text(*p, form(Kind::kRegex, "[ab]{3}"), seed).size(), 3u);
     EXPECT_EQ(any_text(*p, form(Kind::kGrammar, "root ::= \"x\"{4}"), seed), "xxxx");
-    Form choice = form(Kind::kChoice, "");
+    StructuredOutput choice = form(Kind::kChoice, "");
     choice.choices = {"red", "green"};
     const auto chosen = any_text(*p, choice, seed);
     EXPECT_TRUE(chosen == "red" || chosen == "green") << chosen;
@@ -150,7 +150,7 @@ TEST(GrammarCache, AnAnswerIsACallOrJsonOfItsOwnSchema) {
 
 TEST(GrammarCache, ASchemaThatCannotBeHeldToIsRefusedByItsPlace) {
   auto p = processor({}, "<tool_call>");
-  auto why = [&](const Form& f) {
+  auto why = [&](const StructuredOutput& f) {
     auto out = p->compile(f, nullptr);
     return out ? "" : out.error().text;
   };
@@ -166,13 +166,13 @@ TEST(GrammarCache, ASchemaThatCannotBeHeldToIsRefusedByItsPlace) {
 
 TEST(GrammarCache, WhatIsCompiledIsFoundUntilOthersTakeItsPlace) {
   auto p = processor({}, "");
-  const Form first = form(Kind::kRegex, "a");
+  const StructuredOutput first = form(Kind::kRegex, "a");
   EXPECT_EQ(p->find_compiled(first), nullptr);
   auto compiled = p->compile(first, nullptr);
   ASSERT_TRUE(compiled);
   EXPECT_EQ(p->find_compiled(first), *compiled);
-  Form thinking = first;
-  thinking.thoughts = Form::Thoughts::kBegun;
+  StructuredOutput thinking = first;
+  thinking.thoughts = StructuredOutput::Thoughts::kBegun;
   EXPECT_EQ(p->find_compiled(thinking), nullptr);
   for (size_t i = 0; i < GrammarCache::kMostGrammars; ++i)
     ASSERT_TRUE(p->compile(form(Kind::kRegex, "b" + std::to_string(i)), nullptr));
@@ -183,8 +183,8 @@ TEST(GrammarCache, WhatIsCompiledIsFoundUntilOthersTakeItsPlace) {
 TEST(GrammarCache, ThoughtsMayComeBeforeAForm) {
   auto p = processor({"<|im_end|>", "</think>"}, "<think></think>");
   EXPECT_TRUE(p->format.thinks);
-  Form wanted = form(Kind::kJsonSchema, R"({"const":7})");
-  wanted.thoughts = Form::Thoughts::kMayCome;
+  StructuredOutput wanted = form(Kind::kJsonSchema, R"({"const":7})");
+  wanted.thoughts = StructuredOutput::Thoughts::kMayCome;
   auto grammar = p->compile(wanted, nullptr);
   ASSERT_TRUE(grammar) << grammar.error().text;
   for (std::string text : {"7", "<think>a < b"}) {

@@ -274,6 +274,12 @@ ModelAction::~ModelAction() {
   if (working_) session_.actions().on_work_ended();
 }
 
+bool OneInputAction::waits(std::string& missing) const {
+  if (running()) return false;
+  if (cursor_) missing = cursor_->missing();
+  return true;
+}
+
 void ModelAction::note_work() {
   const bool worked = std::exchange(working_, running());
   if (working_ == worked) return;

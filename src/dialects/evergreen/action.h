@@ -68,7 +68,7 @@ class Action : public CursorListener {
 
   bool over() const { return over_; }
   // True if nothing works for it and it waits for an input; `missing` names the node.
-  virtual bool waits(std::string& missing) const = 0;
+  virtual bool waits(std::string& /*missing*/) const { return false; }
   // True if the node is one of the outputs.
   bool writes(const Node& node) const;
   void on_news(Cursor&) final { run(); }
@@ -156,6 +156,16 @@ class ModelAction : public Action, msg::Sink, bus::OffloadListener {
   bus::OffloadHandle task_;
   bool working_ = false;  // as the session knows it
   bool admitted_ = false;
+};
+
+// An action on a model that reads one input before it asks the model.
+class OneInputAction : public ModelAction {
+ public:
+  using ModelAction::ModelAction;
+  bool waits(std::string& missing) const final;
+
+ protected:
+  std::optional<Cursor> cursor_;  // on the input, until it has been read
 };
 
 // The action of that name. Errors: NOT_FOUND, naming what there is.

@@ -35,7 +35,4 @@ void add_ndjson(EvergreenState& state, wire::Router& router, Entrances& entrance
 // the server's own faults, 1001 when the server shuts down.
 void add_websocket(EvergreenState& state, wire::Router& router, Entrances& entrances);
 
-// {"error":{…}}, without a line end.
-std::string error_line(const base::Status& status);
-
 }  // namespace weir::evergreen

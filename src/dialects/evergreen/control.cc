@@ -17,7 +17,6 @@ constexpr std::string_view kTtl = "weir.evergreen.v1.TtlConfig";
 class Instant : public Action {
  public:
   using Action::Action;
-  bool waits(std::string&) const override { return false; }
 
  private:
   Status go_on() override {
@@ -71,7 +70,7 @@ class Cancel final : public Instant {
       Node* node = session_.graph().find(in.id);
       if (!node || !node->claimed())
         return base::failure(base::Code::kNotFound, "no action makes the node '" + in.id + "'");
-      // One that is over needs no cancelling: the client may not have heard yet.
+      // One that is over needs no cancelling: the client may not have read its end yet.
       if (Action* action = session_.actions().writer(*node)) action->cancel();
     }
     return {};

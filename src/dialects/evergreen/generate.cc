@@ -60,15 +60,9 @@ class Prompting final : public bus::OffloadTask {
   const Transcripts transcripts_;
 };
 
-class Generate final : public ModelAction {
+class Generate final : public OneInputAction {
  public:
-  using ModelAction::ModelAction;
-
-  bool waits(std::string& missing) const override {
-    if (running()) return false;
-    if (cursor_) missing = cursor_->missing();
-    return true;
-  }
+  using OneInputAction::OneInputAction;
 
  private:
   Status begin() override {
@@ -264,7 +258,6 @@ class Generate final : public ModelAction {
   marshal::GenerationParams params_;  // of the config
   std::shared_ptr<const msg::TextSpec> spec_;
   Output* response_ = nullptr;
-  std::optional<Cursor> cursor_;
   Conversation conversation_;
   std::optional<text::Completion> completion_;
   std::string text_, said_;    // of the prompt; of the answer

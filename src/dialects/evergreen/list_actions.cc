@@ -90,7 +90,6 @@ void put(const Schema& schema, const msg::ModelSpec* model, v1::ActionSchema& ou
 class ListActions final : public ModelAction {
  public:
   using ModelAction::ModelAction;
-  bool waits(std::string&) const override { return false; }
 
  private:
   Status begin() override {

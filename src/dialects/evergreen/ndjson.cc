@@ -1,69 +1,47 @@
 #include <algorithm>
-#include <optional>
+#include <utility>
 
 #include "base/stepped_charge.h"
 #include "dialects/evergreen/carriers.h"
-#include "dialects/evergreen/json_input.h"
-#include "dialects/evergreen/json_output.h"
-#include "dialects/evergreen/session.h"
-#include "wire/answer_flow.h"
+#include "dialects/evergreen/json_carrier.h"
 #include "wire/body_memory.h"
-#include "wire/service_guard.h"
-#include "wire/text.h"
 
 namespace weir::evergreen {
 namespace {
 
-using base::Status;
 using wire::Exchange;
 
 constexpr size_t kIdleLineBytes = 64 << 10;  // bytes of held_ that an idle session keeps allocated
 
-class LineSession final : public wire::ExchangeListener, Carrier, JsonInput::Listener, JsonOutput::Listener {
+class LineSession final : public JsonCarrier {
  public:
-  LineSession(EvergreenState& state, Exchange& exchange)
-      : state_(state),
-        exchange_(exchange),
-        output_(state, exchange, *this),
-        session_(state, exchange, *this),
-        input_(state, exchange, session_, *this) {
+  LineSession(EvergreenState& state, Exchange& exchange) : JsonCarrier(state, exchange) {
     wire::Response response;
     response.fields.add("content-type", "application/x-ndjson");
     response.fields.add("cache-control", "no-cache");
     exchange.head(std::move(response));
   }
-  ~LineSession() override { state_.bus.env().cancel(timer_); }
 
   void on_data(Exchange&, std::span<const std::byte> piece) override {
     if (session_.over()) return exchange_.consume(piece.size());
     owed_ += piece.size();
     if (!make_room(piece.size())) return no_memory();
     held_.append(reinterpret_cast<const char*>(piece.data()), piece.size());
-    read_lines();
+    read_held();
   }
   void on_end(Exchange&) override {
     ended_ = true;
-    read_lines();
+    read_held();
   }
-  void on_drain(Exchange&) override {
-    output_.write_on();
-    if (!output_.busy()) on_written();
-  }
-  void on_close(Exchange&, bool) override {
-    input_.stop();
-    output_.stop();
-    session_.leave();
-  }
-  uint64_t held_for_answer() const override { return output_.held(); }
 
  private:
   // Reads one line after the other while the session has room. What is held meanwhile is not given back to flow
   // control, so that the client stops sending.
-  void read_lines() {
+  void read_held() override {
     size_t at = 0;
     while (!session_.over() && !input_.busy()) {
       if (session_.full()) {
-        wait();
+        read_held_at(state_.bus.env().now() + kFullPoll);
         break;
       }
       size_t end = held_.find('\n', std::max(at, searched_));
@@ -94,14 +72,7 @@ class LineSession final : public wire::ExchangeListener, Carrier, JsonInput::Lis
     input_.read(line);
   }
 
-  // JsonInput::Listener
   std::string on_bad_message() override { return "line " + std::to_string(number_) + ": "; }
-  void on_read() override { read_lines(); }
-
-  base::SteppedCharge::Owner owner() const {
-    const wire::PeerInfo* peer = exchange_.request().peer;
-    return wire::owner_of_heads(state_.options.bodies, peer ? peer->client.get() : nullptr);
-  }
 
   // The text grows by doubling, and is charged to the client before it does.
   bool make_room(size_t more) {
@@ -126,50 +97,18 @@ class LineSession final : public wire::ExchangeListener, Carrier, JsonInput::Lis
     session_.settle();
   }
 
-  void wait() {
-    if (timer_ != base::TimerId::kNone) return;
-    base::Env& env = state_.bus.env();
-    timer_ = env.at(env.now() + kFullPoll, [this] {
-      timer_ = base::TimerId::kNone;
-      wire::guarded(exchange_, [this] { read_lines(); });
-    });
-  }
-
-  // JsonOutput::Listener
   void on_text(std::string text, More more) override {
     if (more == More::kNo) text += '\n';
     exchange_.body(base::Bytes::adopt(std::move(text)));
   }
-  void on_written() override {
-    if (end_) return finish(*end_);
-    session_.on_drain();
-    read_lines();
-  }
 
-  // Carrier
-  void send(const OutFragment& fragment) override { output_.send(fragment); }
-  bool has_room() const override { return exchange_.has_room() && !output_.busy(); }
-  void finish(const Status& status) override {
-    end_ = status;
-    if (output_.busy()) return;
-    exchange_.record().set_outcome(status);
-    if (!status.ok()) exchange_.body(base::Bytes::adopt(error_line(status) + "\n"));
-    exchange_.end();
-  }
-
-  EvergreenState& state_;
-  Exchange& exchange_;
   std::string held_;  // lines that have not been read
-  base::SteppedCharge charge_{state_.slabs.ledger(), base::MemoryKind::kInput, 0, owner()};  // for held_
+  base::SteppedCharge charge_{state_.slabs.ledger(), base::MemoryKind::kInput, 0,
+                              wire::owner_of_heads(state_.options.bodies, client())};  // for held_
   size_t searched_ = 0;  // the first bytes of held_, which have no line end
   size_t owed_ = 0;      // request bytes not yet given back with consume()
   size_t number_ = 0;
   bool ended_ = false, told_end_ = false;
-  base::TimerId timer_ = base::TimerId::kNone;
-  std::optional<Status> end_;  // the session's status, sent after what is still being written
-  JsonOutput output_;
-  Session session_;
-  JsonInput input_;
 };
 
 class Ndjson final : public wire::Service, public Entrance {
@@ -184,13 +123,6 @@ class Ndjson final : public wire::Service, public Entrance {
 };
 
 }  // namespace
-
-std::string error_line(const Status& status) {
-  std::string out = "{\"error\":{\"code\":" + std::to_string(int(status.code)) + ",\"status\":\"" +
-                    std::string(base::name(status.code)) + "\",\"message\":\"";
-  wire::append_json_text(out, status.text);
-  return out += "\"}}";
-}
 
 void add_ndjson(EvergreenState& state, wire::Router& router, Entrances& entrances) {
   auto service = std::make_unique<Ndjson>(state);

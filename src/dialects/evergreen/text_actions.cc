@@ -35,15 +35,9 @@ class Tokenizing final : public bus::OffloadTask {
   const std::string text_;
 };
 
-class TextAction : public ModelAction {
+class TextAction : public OneInputAction {
  public:
-  using ModelAction::ModelAction;
-
-  bool waits(std::string& missing) const override {
-    if (running()) return false;
-    if (cursor_) missing = cursor_->missing();
-    return true;
-  }
+  using OneInputAction::OneInputAction;
 
  protected:
   virtual std::string_view result() const = 0;
@@ -101,7 +95,6 @@ class TextAction : public ModelAction {
   }
   Status performed(bus::OffloadTask& task) override { return use(std::move(static_cast<Tokenizing&>(task).ids)); }
 
-  std::optional<Cursor> cursor_;
   std::string text_;
   uint64_t most_ = 0;
 };

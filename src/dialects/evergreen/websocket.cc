@@ -1,15 +1,11 @@
 #include "wire/websocket.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "dialects/evergreen/carriers.h"
-#include "dialects/evergreen/json_input.h"
-#include "dialects/evergreen/json_output.h"
-#include "dialects/evergreen/session.h"
-#include "wire/answer_flow.h"
-#include "wire/service_guard.h"
+#include "dialects/evergreen/json_carrier.h"
+#include "wire/body_memory.h"
 
 namespace weir::evergreen {
 namespace {
@@ -32,58 +28,31 @@ uint16_t close_code_of(Code code) {
   }
 }
 
-class SocketSession final : public wire::ExchangeListener,
-                            Carrier,
-                            JsonInput::Listener,
-                            JsonOutput::Listener,
-                            WebSocket::Side,
-                            wire::BodyMemory::Body {
+class SocketSession final : public JsonCarrier, WebSocket::Side, wire::BodyMemory::Body {
  public:
   SocketSession(EvergreenState& state, Exchange& exchange)
-      : state_(state),
-        exchange_(exchange),
-        socket_(*this, state.slabs, state.options.max_message, owner()),
-        output_(state, exchange, *this),
-        session_(state, exchange, *this),
-        input_(state, exchange, session_, *this) {}
-  ~SocketSession() override { state_.bus.env().cancel(timer_); }
+      : JsonCarrier(state, exchange),
+        socket_(*this, state.slabs, state.options.max_message, {state.options.bodies, client()}) {}
 
   void on_data(Exchange&, std::span<const std::byte> piece) override {
     held_.append(reinterpret_cast<const char*>(piece.data()), piece.size());
-    pump();
+    read_held();
   }
   // The client has ended the stream without a close frame.
   void on_end(Exchange&) override {
     session_.leave();
     exchange_.end();
   }
-  void on_drain(Exchange&) override {
-    output_.write_on();
-    if (!output_.busy()) on_written();
-  }
-  void on_close(Exchange&, bool) override {
-    input_.stop();
-    output_.stop();
-    session_.leave();
-  }
-  uint64_t held_for_answer() const override { return output_.held(); }
 
  private:
-  void pump() {
+  void read_held() override {
     size_t used = socket_.feed(std::as_bytes(std::span(held_)));
     held_.erase(0, used);
     if (held_.empty() && held_.capacity() > kIdleSocketBytes) held_ = {};
     socket_.keep_aside(held_.empty() ? 0 : held_.capacity());
     if (used > 0) exchange_.consume(used);
     if (waits_for_memory() || held_.empty()) return;
-    pump_at(state_.bus.env().now() + kFullPoll);
-  }
-  void pump_at(base::Time when) {
-    if (timer_ != base::TimerId::kNone) return;
-    timer_ = state_.bus.env().at(when, [this] {
-      timer_ = base::TimerId::kNone;
-      wire::guarded(exchange_, [this] { pump(); });
-    });
+    read_held_at(state_.bus.env().now() + kFullPoll);
   }
 
   // Tells the budget of bodies what this message holds. True: it has no slab yet and waits for one; memory_came()
@@ -92,23 +61,19 @@ class SocketSession final : public wire::ExchangeListener,
     wire::BodyMemory* bodies = state_.options.bodies;
     if (!bodies) return false;
     if (socket_.wanted() > 0) {
-      bodies->wait(*this, owner().client, socket_.wanted());
+      bodies->wait(*this, client(), socket_.wanted());
       return true;
     }
     if (socket_.reserved() > 0)
-      bodies->moved(*this, owner().client);
+      bodies->moved(*this, client());
     else
       bodies->leave(*this);
     return false;
   }
-  wire::BodyOwner owner() const {
-    const wire::PeerInfo* peer = exchange_.request().peer;
-    return {state_.options.bodies, peer ? peer->client.get() : nullptr};
-  }
   // wire::BodyMemory::Body
   void memory_came() override {
-    state_.bus.env().cancel(std::exchange(timer_, base::TimerId::kNone));
-    pump_at(state_.bus.env().now());
+    cancel_read_held();
+    read_held_at(state_.bus.env().now());
   }
   void memory_lost(wire::BodyMemory::Loss why) override {
     socket_.refuse_memory(why == wire::BodyMemory::Loss::kWaited ? wire::kNoMemoryInTime : wire::kMemoryGivenAway);
@@ -126,7 +91,6 @@ class SocketSession final : public wire::ExchangeListener,
     bad_message_ = true;
     return "the message is not JSON: ";
   }
-  void on_read() override { pump(); }
   bool full() const override { return input_.busy() || session_.full(); }
   void on_closing(uint16_t code) override {
     bool broken =
@@ -145,16 +109,10 @@ class SocketSession final : public wire::ExchangeListener,
     if (form_ == WebSocket::Kind::kBinary && !output_.busy()) return socket_.send(form_, write_binary(fragment));
     output_.send(fragment);
   }
-  bool has_room() const override { return exchange_.has_room() && !output_.busy(); }
-  void finish(const Status& status) override {
-    end_ = status;
-    if (output_.busy()) return;
-    exchange_.record().set_outcome(status);
-    if (!status.ok()) on_text(error_line(status), More::kNo);
+  void close_carrier(const Status& status) override {
     bool draining = session_.draining() && status.code == Code::kUnavailable;
     uint16_t code = draining ? wire::close_code::kGoingAway : close_code_of(status.code);
     socket_.close(bad_message_ ? wire::close_code::kNotUtf8 : code, status.text);
-    exchange_.end();
   }
   // JsonOutput::Listener
   void on_text(std::string text, More more) override {
@@ -163,23 +121,11 @@ class SocketSession final : public wire::ExchangeListener,
     socket_.send(WebSocket::Kind::kText, std::move(pieces),
                  more == More::kYes ? WebSocket::More::kYes : WebSocket::More::kNo);
   }
-  void on_written() override {
-    if (end_) return finish(*end_);
-    session_.on_drain();
-    pump();
-  }
 
-  EvergreenState& state_;
-  Exchange& exchange_;
   std::string held_;  // bytes of the client that the session has no room for yet
   WebSocket::Kind form_ = WebSocket::Kind::kText;
   bool bad_message_ = false;
-  base::TimerId timer_ = base::TimerId::kNone;
-  std::optional<Status> end_;  // the session's status, sent after what is still being written
   WebSocket socket_;
-  JsonOutput output_;
-  Session session_;
-  JsonInput input_;
 };
 
 class Socket final : public wire::Service, public Entrance {

@@ -43,9 +43,9 @@ Status Inference::start() {
 
 // A model of text makes one answer, unless it is told.
 void Inference::ask_for_pieces() {
-  auto says = [](const msg::Tensor& t) { return t.name == "stream"; };
+  auto is_stream = [](const msg::Tensor& t) { return t.name == "stream"; };
   const auto& inputs = call().inputs;
-  if (!spec().text || std::any_of(inputs.begin(), inputs.end(), says)) return;
+  if (!spec().text || std::any_of(inputs.begin(), inputs.end(), is_stream)) return;
   call().parameters.emplace_back("stream", true);
 }
 

@@ -10,13 +10,13 @@
 
 namespace weir::grps {
 
-// `Form` is Inference or Prediction. The Exchange owns it.
-template <class Form>
-class StreamedInference : public wire::ExchangeListener, public Form, PartWriter::Listener {
+// `Base` is Inference or Prediction. The Exchange owns it.
+template <class Base>
+class StreamedInference : public wire::ExchangeListener, public Base, PartWriter::Listener {
  public:
   // `content_type`: as PartWriter has it.
   StreamedInference(GrpsState& state, wire::Exchange& exchange, std::string_view content_type = {})
-      : Form(state, exchange), parts_(state, exchange, *this, content_type) {}
+      : Base(state, exchange), parts_(state, exchange, *this, content_type) {}
 
   void on_drain(wire::Exchange&) override {
     if (has_room()) this->drained();

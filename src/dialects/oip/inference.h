@@ -20,8 +20,8 @@
 
 namespace weir::oip {
 
-// The owner fills call() and options, then start()s it once. It hears answered() any number of times and then exactly
-// one ended(), unless it leaves first. Destroying a started Inference leaves.
+// The owner fills call() and options, then start()s it once. answered() is called any number of times and then ended()
+// exactly once, unless it leaves first. Destroying a started Inference leaves.
 class Inference : public msg::Sink, bus::OffloadListener {
  public:
   // `streamed_by`: the request takes one answer; where the model makes more, the error says that they take this call
@@ -46,7 +46,7 @@ class Inference : public msg::Sink, bus::OffloadListener {
   // here) and submits; at once, or when a worker has copied those inputs. On failure the Call is gone; answered() and
   // ended() are not called.
   base::Status start();
-  // The client has gone: nothing more is heard.
+  // The client has gone: no virtual function is called any more.
   void leave();
   // The client has read what was waiting for it.
   void drained() { call_.repay(); }
@@ -72,7 +72,7 @@ class Inference : public msg::Sink, bus::OffloadListener {
   virtual void request_read(base::Status) {}
 
   // Which outputs the form writes as text, and what writes a long answer, on a worker: then written() is called instead
-  // of answered(). Null: answered() hears of the answer when a worker has classified it.
+  // of answered(). Null: answered() is called once a worker has classified the answer.
   virtual Writes writes() const { return Writes::kNoJson; }
   virtual WriteAnswer::Write writer() const { return nullptr; }
   virtual void written(WriteAnswer&, More) {}

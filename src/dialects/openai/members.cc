@@ -1,9 +1,12 @@
 // Members of a request that have no effect here: which may pass, and which are refused because they would have one.
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "base/encoding.h"
 #include "dialects/openai/request.h"
+#include "marshal/field_reader.h"
+#include "marshal/json_cursor.h"
 
 namespace weir::openai {
 namespace {
@@ -133,27 +136,34 @@ std::string squeezed(std::string_view value) {
   return out;
 }
 
-}  // namespace
-
-Fate fate_of(std::string_view member, std::string_view value, std::string& why) {
-  if (std::find(kHarmless.begin(), kHarmless.end(), member) != kHarmless.end()) return Fate::kPass;
+// Why a member with that value (JSON) is refused; nothing: it may pass, or asks for nothing.
+std::optional<std::string> why_refused(std::string_view member, std::string_view value) {
+  if (std::find(kHarmless.begin(), kHarmless.end(), member) != kHarmless.end()) return std::nullopt;
   std::string text = squeezed(value);
   const bool nothing = value.size() <= 64 && asks_nothing(text);
   for (const Unoffered& u : kUnoffered) {
     if (u.name != member) continue;
-    if (nothing || (!u.neutral.empty() && (text == u.neutral || text + ".0" == u.neutral))) return Fate::kNeutral;
-    why = u.why;
-    return Fate::kRefuse;
+    if (nothing || (!u.neutral.empty() && (text == u.neutral || text + ".0" == u.neutral))) return std::nullopt;
+    return std::string(u.why);
   }
   if (std::find(kOffered.begin(), kOffered.end(), member) != kOffered.end()) {
-    why = "not a parameter of this endpoint";
-    return nothing ? Fate::kNeutral : Fate::kRefuse;
+    if (nothing) return std::nullopt;
+    return "not a parameter of this endpoint";
   }
   // Whatever its value: false may ask for something as well as true does, and a name with a typo asks for nothing.
-  why = "no such parameter";
+  std::string why = "no such parameter";
   if (auto near = base::near_miss(member.substr(0, 64), kOffered); !near.empty())
     why += "; did you mean " + std::string(near) + "?";
-  return Fate::kRefuse;
+  return why;
+}
+
+}  // namespace
+
+bool skip_member(marshal::JsonCursor& json, marshal::FieldReader& fields, std::string_view name) {
+  const size_t at = json.at();
+  if (!json.skip()) return false;
+  const std::optional<std::string> why = why_refused(name, json.since(at));
+  return !why || fields.refuse(name.substr(0, 64), *why);
 }
 
 }  // namespace weir::openai

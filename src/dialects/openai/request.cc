@@ -39,7 +39,7 @@ class Members {
       return marshal::read_param(fields_, kParams, *row, name, out_.params);
     if (kind_ == Kind::kEmbedding && read_embedding(name, ok)) return ok;
     if (kind_ == Kind::kTokenize && name == "return_token_strs") return fields_.flag(name, out_.token_strings);
-    return other(name);
+    return skip_member(json_, fields_, name);
   }
 
   // ---- What the model is given
@@ -231,14 +231,6 @@ class Members {
       return false;
     }
     return true;
-  }
-
-  bool other(const std::string& name) {
-    size_t at = json_.at();
-    if (!json_.skip()) return false;
-    std::string why;
-    if (fate_of(name, json_.since(at), why) != Fate::kRefuse) return true;
-    return fields_.refuse(std::string_view(name).substr(0, 64), why);
   }
 
   // Rules between members, which need the whole request.

@@ -105,9 +105,8 @@ struct Detokenize {
 };
 ApiError read_detokenize(std::string_view body, Detokenize& request);
 
-// members.cc: what becomes of a member that no reader here takes.
-enum class Fate : uint8_t { kPass, kNeutral, kRefuse };
-// kPass: whatever it says. kNeutral: `value` (JSON) asks for nothing; kRefuse: `why` says why.
-Fate fate_of(std::string_view member, std::string_view value, std::string& why);
+// members.cc: skips the value of a member that no reader here takes. False, and the error is in `fields`: the member
+// would have an effect elsewhere and has none here, or nobody knows its name.
+bool skip_member(marshal::JsonCursor& json, marshal::FieldReader& fields, std::string_view name);
 
 }  // namespace weir::openai

@@ -12,9 +12,9 @@ namespace {
 using marshal::FieldReader;
 using marshal::JsonCursor;
 using ToolJson = nlohmann::ordered_json;
-using Form = msg::StructuredOutput;
+using msg::StructuredOutput;
 
-// Names stand in grammars and in the models' own markers.
+// A name becomes a part of grammars and of the models' own markers, so its letters are restricted.
 bool good_name(std::string_view name) {
   constexpr std::string_view kOthers = "_-.:/";
   return !name.empty() && name.size() <= kMaxToolName && std::all_of(name.begin(), name.end(), [&](char c) {
@@ -58,11 +58,11 @@ ApiError check_tool(const ToolJson& tool, size_t index) {
   return {};
 }
 
-// The model may call tools, and what it says instead of that has a form.
+// True if the model may call tools, and its answer without a call must fit a schema.
 bool calls_or_speaks(const Request& request) {
   const auto& form = request.params.structured;
   return request.tool_choice == ToolChoice::kAuto && form &&
-         (form->kind == Form::Kind::kJsonObject || form->kind == Form::Kind::kJsonSchema);
+         (form->kind == StructuredOutput::Kind::kJsonObject || form->kind == StructuredOutput::Kind::kJsonSchema);
 }
 
 bool read_choice_word(FieldReader& fields, std::string_view words, Request& request) {
@@ -187,8 +187,8 @@ ApiError read_tools(const ToolJson& tools, Request& request) {
   const bool several = request.parallel_tools && request.tool_name.empty();
   request.call_form = ToolJson{{"tools", std::move(callable)}, {"parallel", several}}.dump();
   if (calls_or_speaks(request)) {
-    const Form& said = *request.params.structured;
-    const std::string schema = said.kind == Form::Kind::kJsonObject ? R"({"type":"object"})" : said.text;
+    const StructuredOutput& said = *request.params.structured;
+    const std::string schema = said.kind == StructuredOutput::Kind::kJsonObject ? R"({"type":"object"})" : said.text;
     request.call_form.replace(request.call_form.size() - 1, 1, ",\"otherwise\":" + schema + '}');
   }
   if (request.call_form.size() <= marshal::kMaxForm) return {};
@@ -199,7 +199,7 @@ ApiError read_tools(const ToolJson& tools, Request& request) {
 ApiError settle_tools(Request& request, const msg::TextSpec& spec) {
   auto& form = request.params.structured;
   const bool either = request.calls_tools && calls_or_speaks(request);
-  if (request.calls_tools && form && form->kind != Form::Kind::kToolCalls && !either)
+  if (request.calls_tools && form && form->kind != StructuredOutput::Kind::kToolCalls && !either)
     return refuse(form->param,
                   std::string(form->param) + ": not with tools that may be called; use tool_choice \"none\"");
   if (request.tool_choice == ToolChoice::kRequired && request.call_form.empty())
@@ -209,14 +209,15 @@ ApiError settle_tools(Request& request, const msg::TextSpec& spec) {
   const bool known = spec.codec->answer_format().tools != msg::ToolFormat::kNone;
   if (request.tool_choice == ToolChoice::kRequired || (either && known)) {
     form.emplace();
-    form->kind = Form::Kind::kToolCalls, form->text = request.call_form, form->param = "tools";
+    form->kind = StructuredOutput::Kind::kToolCalls, form->text = request.call_form, form->param = "tools";
   } else if (request.calls_tools && !known) {
     return refuse("tools",
                   "tools: how this model writes calls of tools is not known; use tool_choice \"required\" or a named "
                   "tool, or set the model's parameter tool_format");
   }
-  const bool thoughts = form && (form->kind == Form::Kind::kToolCalls || form->kind == Form::Kind::kJsonObject ||
-                                 form->kind == Form::Kind::kJsonSchema);
+  const bool thoughts =
+      form && (form->kind == StructuredOutput::Kind::kToolCalls || form->kind == StructuredOutput::Kind::kJsonObject ||
+               form->kind == StructuredOutput::Kind::kJsonSchema);
   if (thoughts) form->thoughts = request.thoughts;
   return {};
 }
@@ -228,7 +229,7 @@ msg::AnswerFormat answer_format(const Request& request, const msg::TextSpec& spe
   if (!request.calls_tools)
     format.tools = msg::ToolFormat::kNone;
   else if (format.tools == msg::ToolFormat::kNone)
-    format.tools = msg::ToolFormat::kLlama;  // in whose form a grammar makes calls where no other is known
+    format.tools = msg::ToolFormat::kLlama;  // the format of calls where the model's own is not known
   return format;
 }
 

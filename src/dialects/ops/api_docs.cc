@@ -16,17 +16,17 @@ namespace {
 
 constexpr std::string_view kHtmlType = "text/html; charset=utf-8", kJsonType = "application/json";
 
-enum class Form : uint8_t { kJson, kPage };
+enum class DocsFormat : uint8_t { kJson, kPage };
 
 // The document of one model. It takes milliseconds to make, so a worker does it.
 class WriteModelDocs final : public base::OffloadTask {
  public:
-  WriteModelDocs(base::Bytes document, msg::ModelSpec spec, Form form)
-      : document_(std::move(document)), spec_(std::move(spec)), form_(form) {}
+  WriteModelDocs(base::Bytes document, msg::ModelSpec spec, DocsFormat format)
+      : document_(std::move(document)), spec_(std::move(spec)), format_(format) {}
   void run() override {
     status = base::attempt("a model's documentation", [this] {
       text = write_openapi(document_.view(), spec_);
-      if (form_ == Form::kPage) text = write_reference(text);
+      if (format_ == DocsFormat::kPage) text = write_reference(text);
     });
   }
 
@@ -36,7 +36,7 @@ class WriteModelDocs final : public base::OffloadTask {
  private:
   const base::Bytes document_;  // the server's
   const msg::ModelSpec spec_;
-  const Form form_;
+  const DocsFormat format_;
 };
 
 }  // namespace
@@ -63,8 +63,8 @@ struct ApiDocs::Parts {
     if (wire::accepts(x.request().fields.find("accept"), "text/html")) return send_page(x, args);
     respond_page(x, "text/plain; charset=utf-8", base::Bytes::constant(web::kDocs));
   }
-  void send_model(wire::Exchange& x, const wire::PathArgs& args) { write_model(x, args, Form::kJson); }
-  void send_model_page(wire::Exchange& x, const wire::PathArgs& args) { write_model(x, args, Form::kPage); }
+  void send_model(wire::Exchange& x, const wire::PathArgs& args) { write_model(x, args, DocsFormat::kJson); }
+  void send_model_page(wire::Exchange& x, const wire::PathArgs& args) { write_model(x, args, DocsFormat::kPage); }
 
   KeptPage& made_document() {
     if (document.empty()) document = KeptPage(write_openapi(router.routes(), texts, version));
@@ -74,20 +74,20 @@ struct ApiDocs::Parts {
     if (page.empty()) page = KeptPage(write_reference(made_document().plain().view()));
     return page;
   }
-  void write_model(wire::Exchange& x, const wire::PathArgs& args, Form form) {
+  void write_model(wire::Exchange& x, const wire::PathArgs& args, DocsFormat format) {
     auto found = bus.catalog(marshal::models_of(x.request())).find(args["model"], {});
     if (!found) return wire::respond_error(x, found.error());
     x.record().model = (*found)->spec.name;
-    auto then = [&x, form](const base::Status& sent, std::unique_ptr<base::OffloadTask> task) {
+    auto then = [&x, format](const base::Status& sent, std::unique_ptr<base::OffloadTask> task) {
       if (!sent.ok()) return wire::respond_error(x, sent);
       auto& docs = static_cast<WriteModelDocs&>(*task);
       if (!docs.status.ok()) return wire::respond_error(x, docs.status);
       auto text = base::Bytes::adopt(std::move(docs.text));
-      if (form == Form::kPage) return respond_page(x, kHtmlType, std::move(text));
+      if (format == DocsFormat::kPage) return respond_page(x, kHtmlType, std::move(text));
       x.respond(200, kJsonType, std::move(text), wire::Exchange::Compress::kIfAccepted);
     };
     const base::Bytes& whole = made_document().plain();
-    wire::send_away(offload, std::make_unique<WriteModelDocs>(whole, (*found)->spec, form), whole.size(),
+    wire::send_away(offload, std::make_unique<WriteModelDocs>(whole, (*found)->spec, format), whole.size(),
                     wire::Offload::Part::kRequest, x, std::move(then));
   }
 

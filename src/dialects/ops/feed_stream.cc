@@ -7,9 +7,16 @@
 
 namespace weir::ops {
 
-base::Status may_follow(size_t followers, bool draining) {
+const base::Client* client_of(const wire::Exchange& exchange) {
+  const wire::PeerInfo* peer = exchange.request().peer;
+  return peer ? peer->client.get() : nullptr;
+}
+
+base::Status may_follow(size_t followers, size_t own, const base::Client* client, bool draining) {
   if (draining) return base::failure(base::Code::kUnavailable, "the server is shutting down");
   if (followers >= kMostFollowers) return base::failure(base::Code::kUnavailable, "too many follow already");
+  if (client && client->limited() && !base::ShareRule().allows(own, 1, followers, kMostFollowers))
+    return base::failure(base::Code::kUnavailable, "this client follows too often already; others need the places");
   return {};
 }
 

@@ -95,7 +95,7 @@ class Watcher {
  public:
   Watcher(wire::Rpc& rpc, std::string name, const Answers& answers)
       : rpc_(rpc), name_(std::move(name)), answers_(answers) {}
-  // Tells the peer what is new. One that does not read hears only the latest, once it reads again.
+  // Tells the peer what is new. One that does not read gets only the latest, once it reads again.
   void refresh() {
     Serving now = may_hear_of(rpc_, name_) ? answers_.serving(name_) : Serving::kServiceUnknown;
     if (now == told_ || rpc_.backlog() > wire::Exchange::kHighWater) return;

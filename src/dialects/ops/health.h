@@ -1,7 +1,7 @@
 // grpc.health.v1.Health: Check, List and Watch. Names: "" (the whole server), each service's full name, "model:<name>".
 //
 // One per shard, on its thread. It keeps no states of its own: it asks the HealthSource, and pushes to watchers what
-// differs from what they heard last.
+// differs from what they got last.
 #pragma once
 
 #include <cstdint>

@@ -112,7 +112,7 @@ void LineFile::Parts::write(std::string& lines) {
   cannot_write(error, uint64_t(std::count(rest.begin(), rest.end(), '\n')));
 }
 
-// The server's log hears of it once, and once more when it is over.
+// The server's log gets one line when writing fails, and one when it works again.
 void LineFile::Parts::cannot_write(int error, uint64_t lines) {
   if (!failing)
     base::log::error(std::string(names.log) + " cannot be written; lines are dropped until it can",

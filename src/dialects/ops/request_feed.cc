@@ -116,6 +116,7 @@ class RequestFeed::ShardFeed::Follower final : public wire::ExchangeListener {
     if (exchange_.backlog() < kMostBacklog) exchange_.body(base::Bytes::adopt(std::move(out)));
   }
   void end() { exchange_.end(); }
+  const wire::Exchange& exchange() const { return exchange_; }
   const std::shared_ptr<Group>& group() const { return group_; }
 
  private:
@@ -142,7 +143,9 @@ void RequestFeed::ShardFeed::serve(wire::Exchange& x, const wire::PathArgs&) {
   if (!filter) return wire::respond_error(x, filter.error());
   auto most = most_of(x.request());
   if (!most) return wire::respond_error(x, most.error());
-  if (auto status = may_follow(followers_.size(), draining_); !status.ok()) return wire::respond_error(x, status);
+  const base::Client* client = client_of(x);
+  auto status = may_follow(followers_.size(), count_own(followers_, client), client, draining_);
+  if (!status.ok()) return wire::respond_error(x, status);
   auto follower = std::make_unique<Follower>(*this, x, feed_.join(*filter, *most, shard_));
   followers_.push_back(follower.get());
   x.attach(std::move(follower));

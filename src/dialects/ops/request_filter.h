@@ -1,4 +1,4 @@
-// RequestFilter: which requests somebody wants to hear of. Pure.
+// RequestFilter: which requests a follower wants to see. Pure.
 //
 //   protocol=oip-rest  model=digits  status=404, 4xx, NOT_FOUND, ok, failed  slow=250ms (they took as long, or longer)
 #pragma once

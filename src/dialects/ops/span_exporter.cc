@@ -58,7 +58,7 @@ struct SpanExporter::Parts {
   bool stopping = false, over = false;
   bool left = false;               // nobody waits for the thread: the metrics may have gone
   base::Time last = base::kNever;  // of stopping: no try begins after it
-  bool failing = false;            // the log has heard that spans are not taken
+  bool failing = false;            // the log says already that spans are not taken
   uint64_t lost = 0;               // spans, since then
 };
 

@@ -164,7 +164,7 @@ base::Status size_kv(Loading& l, device::Device& device, const Place& place, con
                                                            " are too little for keys and values");
 }
 
-// A model that finds no memory may find it later where others have it now.
+// Where other models hold the memory now, the error says that the load is worth another try.
 base::Status no_memory(const base::Status& why, device::Device& device) {
   if (why.code != base::Code::kResourceExhausted) return why;
   auto memory = device.memory();

@@ -5,8 +5,8 @@
 
 #include "base/log.h"
 #include "base/units.h"
-#include "engines/llm/text_front.h"
 #include "engines/llm/text_request.h"
+#include "engines/llm/text_tensor_inbox.h"
 #include "generation/kv_budget.h"
 
 namespace weir::llm {
@@ -39,7 +39,7 @@ generation::TokenModel make_text_model(msg::ModelSpec spec, std::unique_ptr<gene
   spec.max_batch = 0;
   spec.inputs = text_inputs();
   spec.outputs = {{"text_output", msg::DType::kBytes, {1}, false, {}}};
-  return {std::move(spec), std::move(engine), policy, make_text_front};
+  return {std::move(spec), std::move(engine), policy, make_text_tensor_inbox};
 }
 
 }  // namespace weir::llm

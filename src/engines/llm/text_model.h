@@ -1,4 +1,4 @@
-// The TokenModel of a TokenEngine, with the text front before its lanes.
+// The TokenModel of a TokenEngine, with a TextTensorInbox before its lanes.
 #pragma once
 
 #include <memory>

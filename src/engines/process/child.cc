@@ -248,7 +248,7 @@ void Child::watch_until_end(ChildLog& log) {
     if (fds[1].revents != 0) (void)drain();
     if (fds[0].revents != 0) break;
     if (!log.flooded()) continue;
-    log.look(base::steady_now());
+    log.report_dropped_when_quiet(base::steady_now());
     std::this_thread::sleep_for(kFloodPause);
   }
   for (int most = 16; open && most > 0 && drain(); --most) {

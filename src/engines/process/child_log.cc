@@ -36,7 +36,7 @@ void ChildLog::finish(base::Time now) {
   tell_dropped();
 }
 
-void ChildLog::look(base::Time now) {
+void ChildLog::report_dropped_when_quiet(base::Time now) {
   if (now - filled_ >= kQuiet) tell_dropped();
 }
 

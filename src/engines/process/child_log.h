@@ -28,7 +28,7 @@ class ChildLog {
   // The last line, if it has no end; the dropped ones are told. At the child's end.
   void finish(base::Time now);
   // Says how many lines were dropped, once none has come for a while. To be called while flooded().
-  void look(base::Time now);
+  void report_dropped_when_quiet(base::Time now);
   // True while lines are being dropped: whoever feeds this need not hurry.
   bool flooded() const { return dropped_ > 0; }
   // The last error line, or the last line: why a child has ended.

@@ -98,9 +98,9 @@ class Decoupled final : public sched::DecoupledEngine {
 
   const msg::ModelSpec& spec() const override { return host_->spec(); }
   base::Result<std::unique_ptr<sched::AnswerSeries>> begin(const msg::Call& call) override;
-  void on_answers(std::function<void()> look) override {
+  void on_answers(std::function<void()> wake) override {
     std::lock_guard lock(shared_->mutex);
-    look_ = std::move(look);
+    on_answers_ = std::move(wake);
   }
   // Calls inside.
   size_t load() const {
@@ -120,17 +120,17 @@ class Decoupled final : public sched::DecoupledEngine {
   Status take(const Message& message);
   Status take_answer(const Message& message);
   void fail_all(const Status& why);
-  void look() const {
-    if (look_) look_();
+  void notify_answers() const {
+    if (on_answers_) on_answers_();
   }
 
   const std::unique_ptr<Host> host_;
   const int wake_;
   Nested nested_;  // the thread's own, until that has ended
   const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
-  std::function<void()> look_;  // set before the first call
-  bool stopping_ = false;       // under Shared::mutex
-  uint64_t next_number_ = 1;    // under Shared::mutex
+  std::function<void()> on_answers_;  // set before the first call
+  bool stopping_ = false;             // under Shared::mutex
+  uint64_t next_number_ = 1;          // under Shared::mutex
   // The thread's own.
   bool running_ = false;
   Clock::time_point run_until_;
@@ -165,7 +165,7 @@ void Decoupled::run() {
     if (status.ok()) continue;
     fail_all(host_->end(std::move(status)));
     nested_.cancel();
-    look();
+    notify_answers();
     return;
   }
 }
@@ -203,7 +203,7 @@ Status Decoupled::start_next() {
     running_ = true, run_until_ = Clock::now() + host_->options().timeout;
     std::lock_guard lock(shared_->mutex);
     if (!inside->abandoned) return {};
-    // Whoever waited has left meanwhile, and the child may have heard of that before it knew the call.
+    // Whoever waited has left meanwhile, and the child may have read kCancel before it had the call.
     return host_->child().send({.type = Type::kCancel, .number = inside->number});
   }
   if (sent.code != Code::kResourceExhausted) return sent;
@@ -212,7 +212,7 @@ Status Decoupled::start_next() {
     shared_->open.erase(inside->number);
     inside->error = std::move(sent), inside->ended = true;
   }
-  look();
+  notify_answers();
   rouse();
   return {};
 }
@@ -261,7 +261,7 @@ Status Decoupled::take_answer(const Message& message) {
     if (answer.kind == AnswerKind::kError) inside.error = std::move(answer.error);
     if (answer.kind != AnswerKind::kTensors) inside.ended = true, shared_->open.erase(found);
   }
-  look();
+  notify_answers();
   return {};
 }
 
@@ -286,8 +286,8 @@ class Instances final : public sched::DecoupledEngine {
       if (const size_t load = one->load(); load < least) idlest = one.get(), least = load;
     return idlest->begin(call);
   }
-  void on_answers(std::function<void()> look) override {
-    for (const auto& one : all_) one->on_answers(look);
+  void on_answers(std::function<void()> wake) override {
+    for (const auto& one : all_) one->on_answers(wake);
   }
 
  private:

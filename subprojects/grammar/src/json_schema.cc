@@ -290,9 +290,9 @@ Result<Json> SchemaReader::flatten(const Json& schema, const std::string& pointe
 // ---- The whole
 
 Result<Grammar> read_json_schema(std::string_view schema) {
-  Pieces pieces;
-  pieces.alternatives = {{{Piece::Kind::kSchema, std::string(schema)}}};
-  return read_pieces(pieces);
+  Segments segments;
+  segments.alternatives = {{{Segment::Kind::kSchema, std::string(schema)}}};
+  return read_segments(segments);
 }
 
 Grammar json_object() {

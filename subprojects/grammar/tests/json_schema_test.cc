@@ -107,14 +107,16 @@ TEST(JsonSchema, WhatCannotBeExpressedIsNamedWithItsPointer) {
 }
 
 TEST(JsonSchema, PiecesAreLiteralsAroundValues) {
-  Pieces pieces;
-  pieces.head = "<tool_call>\n", pieces.tail = "\n</tool_call>", pieces.separator = "\n</tool_call>\n<tool_call>\n";
-  pieces.most = 2;
+  Segments segments;
+  segments.head = "<tool_call>\n", segments.tail = "\n</tool_call>",
+  segments.separator = "\n</tool_call>\n<tool_call>\n";
+  segments.most = 2;
   for (auto name : {"a", "b"})
-    pieces.alternatives.push_back({{Piece::Kind::kLiteral, std::string(R"({"name": ")") + name + R"(", "arguments": )"},
-                                   {Piece::Kind::kSchema, R"({"$ref":"#/$defs/o","$defs":{"o":{"type":"object"}}})"},
-                                   {Piece::Kind::kLiteral, "}"}});
-  auto calls = over(read_pieces(pieces));
+    segments.alternatives.push_back(
+        {{Segment::Kind::kLiteral, std::string(R"({"name": ")") + name + R"(", "arguments": )"},
+         {Segment::Kind::kSchema, R"({"$ref":"#/$defs/o","$defs":{"o":{"type":"object"}}})"},
+         {Segment::Kind::kLiteral, "}"}});
+  auto calls = over(read_segments(segments));
   const std::string one = "<tool_call>\n{\"name\": \"a\", \"arguments\": {\"x\":1}}\n</tool_call>";
   EXPECT_TRUE(fits(calls, one));
   EXPECT_TRUE(fits(calls, one + "\n" + one));
@@ -122,21 +124,22 @@ TEST(JsonSchema, PiecesAreLiteralsAroundValues) {
 }
 
 TEST(JsonSchema, OtherwiseStandsInPlaceOfAllAlternatives) {
-  Pieces pieces;
-  pieces.preface = {{Piece::Kind::kLiteral, "so "}};
-  pieces.head = "[", pieces.tail = "]", pieces.separator = ",", pieces.most = 2;
-  pieces.alternatives = {{{Piece::Kind::kLiteral, "a"}}};
-  pieces.otherwise = {{Piece::Kind::kLiteral, "say "}, {Piece::Kind::kSchema, R"({"type":"integer"})"}};
-  auto either = over(read_pieces(pieces));
+  Segments segments;
+  segments.preface = {{Segment::Kind::kLiteral, "so "}};
+  segments.head = "[", segments.tail = "]", segments.separator = ",", segments.most = 2;
+  segments.alternatives = {{{Segment::Kind::kLiteral, "a"}}};
+  segments.otherwise = {{Segment::Kind::kLiteral, "say "}, {Segment::Kind::kSchema, R"({"type":"integer"})"}};
+  auto either = over(read_segments(segments));
   for (auto text : {"[a]", "so [a,a]", "say 17", "so say 17"}) EXPECT_TRUE(fits(either, text)) << text;
   for (auto text : {"[say 17]", "say 17]", "[a]say 17", "[", "so "}) EXPECT_FALSE(fits(either, text)) << text;
 }
 
 TEST(JsonSchema, APrefaceGoesOnUntilItsMarker) {
-  Pieces pieces;
-  pieces.preface = {{Piece::Kind::kLiteral, "<think>"}, {Piece::Kind::kUntil, "</think>"}, {Piece::Kind::kSpace, ""}};
-  pieces.alternatives = {{{Piece::Kind::kSchema, R"({"type":"integer"})"}}};
-  auto optional = over(read_pieces(pieces));
+  Segments segments;
+  segments.preface = {
+      {Segment::Kind::kLiteral, "<think>"}, {Segment::Kind::kUntil, "</think>"}, {Segment::Kind::kSpace, ""}};
+  segments.alternatives = {{{Segment::Kind::kSchema, R"({"type":"integer"})"}}};
+  auto optional = over(read_segments(segments));
   for (auto thought : {"", "a < b", "<", "<<", "</", "</<", "</t</th<", "<</thin>k", "</thinkin>", "中</"}) {
     const std::string text = "<think>" + std::string(thought) + "</think>";
     EXPECT_TRUE(fits(optional, text + "\n\n17")) << text;
@@ -145,12 +148,12 @@ TEST(JsonSchema, APrefaceGoesOnUntilItsMarker) {
     EXPECT_FALSE(fits(optional, text + "</think>17")) << text;
   }
   EXPECT_TRUE(fits(optional, "17"));
-  pieces.needs = Pieces::Preface::kRequired;
-  auto required = over(read_pieces(pieces));
+  segments.needs = Segments::Preface::kRequired;
+  auto required = over(read_segments(segments));
   EXPECT_FALSE(fits(required, "17"));
   EXPECT_TRUE(fits(required, "<think></think>17"));
-  pieces.preface = {{Piece::Kind::kUntil, "\xff<end>"}};
-  auto special = over(read_pieces(pieces));
+  segments.preface = {{Segment::Kind::kUntil, "\xff<end>"}};
+  auto special = over(read_segments(segments));
   EXPECT_TRUE(fits(special, "a<end>中\xff<end>17"));
   EXPECT_FALSE(fits(special, "a<end>17"));
 }

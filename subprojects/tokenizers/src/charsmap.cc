@@ -12,10 +12,10 @@ namespace {
 
 constexpr size_t kWholeBelow = 6;  // bytes of a cluster that is looked up as a whole
 
+// Without the padding.
 std::optional<std::string> from_base64(std::string_view text) {
   std::string out;
   out.reserve(text.size() / 4 * 3);
-  while (text.ends_with('=')) text.remove_suffix(1);
   uint32_t bits = 0, held = 0;
   for (char c : text) {
     uint32_t digit = c >= 'A' && c <= 'Z'   ? uint32_t(c - 'A')
@@ -102,12 +102,14 @@ size_t grapheme_size(std::string_view text, size_t at) {
 }
 
 std::optional<Charsmap> Charsmap::parse(std::string_view base64) {
-  if (base64.size() / 4 * 3 > kMaxTable) return std::nullopt;
+  while (base64.ends_with('=')) base64.remove_suffix(1);
+  if (base64.size() / 4 * 3 + base64.size() % 4 * 3 / 4 > kMaxTable) return std::nullopt;
   auto bytes = from_base64(base64);
   if (!bytes || bytes->size() < 4) return std::nullopt;
   const size_t trie = u32(*bytes, 0);
   if (trie % 4 != 0 || trie == 0 || trie > bytes->size() - 4) return std::nullopt;
   Charsmap out;
+  out.units_.reserve(trie / 4);
   for (size_t at = 4; at < 4 + trie; at += 4) out.units_.push_back(u32(*bytes, at));
   out.texts_ = bytes->substr(4 + trie);
   if (!utf8_valid(out.texts_)) return std::nullopt;

@@ -154,6 +154,47 @@ TEST(Charsmap, AnyBytesAreATableOrNone) {
   }
 }
 
+// The bound and one byte past it: a small trie, and texts that nobody refers to.
+TEST(Charsmap, ATableHasSoManyBytesAndNoMore) {
+  std::string largest = table({{'a', "bb"}});
+  largest.resize(Charsmap::kMaxTable, 'x');
+  auto map = Charsmap::parse(base64(largest));
+  ASSERT_TRUE(map);
+  EXPECT_EQ(normalized(*map, "a"), "bb");
+  EXPECT_FALSE(Charsmap::parse(base64(largest + "x")));
+}
+
+TEST(Charsmap, ASpellingsTextHasSoManyBytesAndNoMore) {
+  const std::string longest(Charsmap::kMaxText, 'x');
+  auto map = Charsmap::parse(base64(table({{'a', longest}, {'b', longest + "x"}})));
+  ASSERT_TRUE(map);
+  EXPECT_EQ(normalized(*map, "a"), longest);
+  EXPECT_EQ(normalized(*map, "b"), "b");
+}
+
+TEST(Charsmap, AHeadThatLiesIsRefused) {
+  const std::string good = table({{'a', "bb"}});
+  const size_t trie = 1024 * 4;
+  for (uint64_t size : {uint64_t(0), uint64_t(trie) + 1, uint64_t(good.size()), uint64_t(UINT32_MAX)}) {
+    std::string bad = good;
+    for (size_t i = 0; i < 4; ++i) bad[i] = char(size >> 8 * i);
+    EXPECT_FALSE(Charsmap::parse(base64(bad))) << size;
+  }
+}
+
+// A trie in which every character leads on, round and round, and one whose values lie beyond the texts.
+TEST(Charsmap, ATrieThatLiesIsHarmless) {
+  for (const uint32_t filler : {0u, 1u << 10, 0xFFFFFC00u, 0xFFFFFFFFu, 1u << 31}) {
+    std::string bad = table({{'a', "bb"}});
+    for (size_t unit = 0; unit < 1024; ++unit)
+      for (size_t i = 0; i < 4; ++i) bad[4 + 4 * unit + i] = char((filler | (unit & 0xFF)) >> 8 * i);
+    auto map = Charsmap::parse(base64(bad));
+    ASSERT_TRUE(map);
+    const std::string text = repeated("abc\u00e9\U0001F600 \r\n", 1000);
+    EXPECT_LE(normalized(*map, text, 1 << 20).size(), size_t(1 << 20)) << filler;
+  }
+}
+
 TEST(Charsmap, ClustersAreThoseOfUnicode) {
   const std::pair<std::string_view, size_t> firsts[] = {{"ab", 1},
                                                         {"\r\n", 2},

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/clients.h"
 #include "dialects/ops/feed_stream.h"
 #include "ops_shards.h"
 
@@ -216,6 +217,27 @@ TEST_F(Feed, FollowersAreBoundedAndGoWithTheServer) {
   ask(late, 0);
   EXPECT_EQ(late.response.status, 503);
   EXPECT_EQ(feeds[0]->followers(), 0u);
+}
+
+TEST_F(Feed, OneClientDoesNotTakeAllPlaces) {
+  base::Clients clients;
+  const wire::PeerInfo greedy{"10.0.0.1:5000", wire::Security::kCleartext,
+                              clients.enter("10.0.0.1", base::Client::Limited::kYes)};
+  const wire::PeerInfo other{"10.0.0.2:5000", wire::Security::kCleartext,
+                             clients.enter("10.0.0.2", base::Client::Limited::kYes)};
+  std::deque<FakeExchange> followers;
+  auto follow = [&](const wire::PeerInfo& peer) {
+    auto& x = followers.emplace_back("GET", "/console/v1/requests?most=" + std::to_string(followers.size() + 1));
+    x.mutable_request().peer = &peer;
+    ask(x, 0);
+    return x.response.status;
+  };
+  for (size_t i = 0; i < kMostFollowers / 2; ++i) EXPECT_EQ(follow(greedy), 200);
+  EXPECT_EQ(follow(greedy), 503) << "half of the places are taken, and all are its own";
+  for (size_t i = 0; i < kMostFollowers / 4; ++i) EXPECT_EQ(follow(other), 200);
+  EXPECT_EQ(follow(other), 503) << "a quarter of the places";
+  for (auto& x : followers)
+    if (x.response.status == 200) leave(x, 0);
 }
 
 TEST_F(Feed, AQuietStreamShowsThatItLives) {

@@ -37,14 +37,14 @@ TEST_F(ChildLogTest, AFloodIsCountedAndNotKept) {
   for (int i = 0; i < 10'000; ++i) log.feed("line\n", start);
   EXPECT_EQ(ChildLog::kBurst, lines.size());
   EXPECT_TRUE(log.flooded());
-  log.look(start + 100ms);
+  log.report_dropped_when_quiet(start + 100ms);
   EXPECT_TRUE(log.flooded());
   log.feed("after\n", start + 10s);
   ASSERT_EQ(ChildLog::kBurst + 2, lines.size());
   EXPECT_EQ("29500 lines were dropped: more than 100 a second are not kept", lines[ChildLog::kBurst]);
   EXPECT_EQ("1after", lines.back());
   for (int i = 0; i < 10'000; ++i) log.feed("line\n", start + 10s);
-  log.look(start + 11s);
+  log.report_dropped_when_quiet(start + 11s);
   EXPECT_EQ("29501 lines were dropped: more than 100 a second are not kept", lines.back());
   EXPECT_FALSE(log.flooded());
 }

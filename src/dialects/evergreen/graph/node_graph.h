@@ -63,7 +63,7 @@ class NodeGraph {
   base::Status loaded(Node& node, int64_t seq, base::Bytes data);
 
   // Lets go of the content and, once no parent and no Cursor needs it, of the name. Whoever reads it or is about to
-  // hears NOT_FOUND. kWithChildren: also of all descendants that have no other parent left. Errors: FAILED_PRECONDITION
+  // gets NOT_FOUND. kWithChildren: also of all descendants that have no other parent left. Errors: FAILED_PRECONDITION
   // for an open node.
   enum class Reach : uint8_t { kNode, kWithChildren };
   base::Status drop(Node& node, Reach reach);

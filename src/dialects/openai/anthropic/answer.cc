@@ -37,7 +37,7 @@ class MessageAnswer final : public Answer {
       return;
     }
     std::string events;
-    say(choice, events);
+    append_new(choice, events);
     send(std::move(events));
   }
   void ended(Choice&) override {}
@@ -96,7 +96,7 @@ class MessageAnswer final : public Answer {
   }
 
   // Adds to a stream what is new, with what has to come before it.
-  void say(Choice& choice, std::string& events) {
+  void append_new(Choice& choice, std::string& events) {
     open(choice, events);
     ChoiceDelta& delta = choice.delta;
     if (!delta.reasoning.empty()) {
@@ -140,7 +140,7 @@ class MessageAnswer final : public Answer {
 
   void end_stream(Choice& choice) {
     std::string events;
-    say(choice, events);
+    append_new(choice, events);
     if (index_ == 0 && block_ == Block::kNone) begin_block(Block::kText, R"({"type":"text","text":""})", events);
     end_block(events);
     std::string data = R"({"type":"message_delta","delta":{)";

@@ -1,4 +1,4 @@
-// Anthropic's Messages API, on the models and the text front of OpenAI's: POST /v1/messages and
+// Anthropic's Messages API, on the models and completions of OpenAI's: POST /v1/messages and
 // /v1/messages/count_tokens.
 //
 // Reference: docs.anthropic.com/en/api/messages. A last message of the assistant is continued. Images come in base64;

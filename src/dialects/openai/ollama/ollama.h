@@ -1,4 +1,4 @@
-// Ollama's API, on the models and the text front of OpenAI's: /api/chat, /api/generate, /api/embed, /api/embeddings,
+// Ollama's API, on the models and completions of OpenAI's: /api/chat, /api/generate, /api/embed, /api/embeddings,
 // /api/tags, /api/show, /api/ps, /api/version, /api/pull. Streams are lines of JSON (NDJSON).
 //
 // Reference: github.com/ollama/ollama, docs/api.md. A model is called by its name or by "name:latest". Models come from

@@ -189,25 +189,25 @@ class ResponseAnswer final : public Answer {
     if (!delta.text.empty()) grow(Item::Kind::kMessage, delta.text, events);
     for (CallDelta& call : delta.calls) {
       if (!call.name.empty()) begin_call(call, events);
-      if (!call.arguments.empty()) say(call.arguments, events);
+      if (!call.arguments.empty()) append_delta(call.arguments, events);
     }
     delta.clear();
   }
   void grow(Item::Kind kind, std::string_view text, std::string& events) {
     if (!open_ || items_.back().kind != kind) begin_item(kind, events);
-    say(text, events);
+    append_delta(text, events);
   }
   void begin_call(CallDelta& call, std::string& events) {
     end_item(Progress::kDone, events);
     items_.push_back({Item::Kind::kCall, {}, {}, {}, std::move(call.id), std::move(call.name)});
-    announce(events);
+    add_item(events);
   }
   void begin_item(Item::Kind kind, std::string& events) {
     end_item(Progress::kDone, events);
     items_.push_back({kind, {}, {}, {}, {}, {}});
-    announce(events);
+    add_item(events);
   }
-  void announce(std::string& events) {
+  void add_item(std::string& events) {
     constexpr size_t kHeld = 256;  // what an item holds beside its text
     Item& item = items_.back();
     item.id = std::string(words_of(item).prefix) + random_id(24);
@@ -220,7 +220,7 @@ class ResponseAnswer final : public Answer {
     add_event(events, "response.output_item.added", data);
     if (item.kind != Item::Kind::kCall) add_part_event(events, "response.content_part.added", {});
   }
-  void say(std::string_view text, std::string& events) {
+  void append_delta(std::string_view text, std::string& events) {
     Item& item = items_.back();
     item.text += text;
     held_ += text.size();

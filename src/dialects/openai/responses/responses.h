@@ -1,4 +1,4 @@
-// OpenAI's Responses API, on the models and the text front of chats: POST /v1/responses.
+// OpenAI's Responses API, on the models and completions of chats: POST /v1/responses.
 //
 // Reference: platform.openai.com/docs/api-reference/responses. A body becomes a chat (request.cc); its answer is a
 // response of items, or the events that make one (answer.cc). Responses are stored for a while (stored.h), unless

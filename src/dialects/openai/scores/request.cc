@@ -17,7 +17,7 @@ constexpr int64_t kMostInt = std::numeric_limits<int32_t>::max();
 
 class ScoreMembers {
  public:
-  ScoreMembers(JsonCursor& json, Form form, Request& out) : json_(json), form_(form), out_(out) {}
+  ScoreMembers(JsonCursor& json, ScoreApi api, Request& out) : json_(json), api_(api), out_(out) {}
 
   ApiError read() {
     bool good = json_.object([&](std::string_view name) { return member(std::string(name)); }) && json_.finish();
@@ -26,7 +26,7 @@ class ScoreMembers {
   }
 
  private:
-  bool reranks() const { return form_ == Form::kRerank || form_ == Form::kCohereRerank; }
+  bool reranks() const { return api_ == ScoreApi::kRerank || api_ == ScoreApi::kCohereRerank; }
 
   bool member(const std::string& name) {
     bool ok = true;
@@ -36,7 +36,7 @@ class ScoreMembers {
     if (name == "truncate_prompt_tokens") return truncate(name);
     if (name == "activation" || name == "use_activation") return fields_.flag(name, out_.activation);
     if (reranks() ? read_rerank(name, ok) : read_texts(name, ok)) return ok;
-    return other(name);
+    return skip_member(json_, fields_, name);
   }
 
   bool read_rerank(const std::string& name, bool& ok) {
@@ -58,11 +58,11 @@ class ScoreMembers {
   }
 
   bool read_texts(const std::string& name, bool& ok) {
-    if (form_ == Form::kClassify && name == "input")
+    if (api_ == ScoreApi::kClassify && name == "input")
       ok = read_input(name);
-    else if (form_ != Form::kClassify && (name == "text_1" || name == "queries"))
+    else if (api_ != ScoreApi::kClassify && (name == "text_1" || name == "queries"))
       ok = list(name, out_.first);
-    else if (form_ == Form::kScore && (name == "text_2" || name == "documents"))
+    else if (api_ == ScoreApi::kScore && (name == "text_2" || name == "documents"))
       ok = list(name, out_.second);
     else
       return false;
@@ -131,21 +131,13 @@ class ScoreMembers {
     return true;
   }
 
-  bool other(const std::string& name) {
-    size_t at = json_.at();
-    if (!json_.skip()) return false;
-    std::string why;
-    if (fate_of(name, json_.since(at), why) != Fate::kRefuse) return true;
-    return fields_.refuse(std::string_view(name).substr(0, 64), why);
-  }
-
   ApiError settle() {
     if (reranks()) out_.cut = true;
-    const char* first = reranks() ? "query" : form_ == Form::kScore ? "text_1" : "input";
+    const char* first = reranks() ? "query" : api_ == ScoreApi::kScore ? "text_1" : "input";
     const char* second = reranks() ? "documents" : "text_2";
     if (out_.first.empty() && out_.ids.empty())
       return refuse(first, std::string(first) + " must be a text" + (reranks() ? "" : " or texts"));
-    if (form_ == Form::kClassify) return {};
+    if (api_ == ScoreApi::kClassify) return {};
     if (out_.second.empty()) return refuse(second, std::string(second) + " must be a list with at least one text");
     if (out_.first.size() > 1 && out_.first.size() != out_.second.size())
       return refuse(second, "text_1 has " + std::to_string(out_.first.size()) + " texts and text_2 " +
@@ -155,7 +147,7 @@ class ScoreMembers {
 
   JsonCursor& json_;
   FieldReader fields_{json_};
-  const Form form_;
+  const ScoreApi api_;
   Request& out_;
 };
 
@@ -169,10 +161,10 @@ size_t Request::bytes() const {
   return out;
 }
 
-ApiError read_request(std::string_view body, Form form, Request& request) {
+ApiError read_request(std::string_view body, ScoreApi api, Request& request) {
   JsonCursor json(body);
-  request.return_documents = form != Form::kCohereRerank;
-  return ScoreMembers(json, form, request).read();
+  request.return_documents = api != ScoreApi::kCohereRerank;
+  return ScoreMembers(json, api, request).read();
 }
 
 }  // namespace weir::openai::scores

@@ -17,7 +17,7 @@
 
 namespace weir::openai::scores {
 
-enum class Form : uint8_t { kRerank, kCohereRerank, kScore, kClassify };
+enum class ScoreApi : uint8_t { kRerank, kCohereRerank, kScore, kClassify };
 
 inline constexpr size_t kMaxTexts = 2048;       // of one request
 inline constexpr size_t kMaxScores = 1u << 18;  // texts × labels
@@ -41,6 +41,6 @@ struct Request {
 };
 
 // Errors: 400 naming the member.
-ApiError read_request(std::string_view body, Form form, Request& request);
+ApiError read_request(std::string_view body, ScoreApi api, Request& request);
 
 }  // namespace weir::openai::scores

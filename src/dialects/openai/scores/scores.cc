@@ -57,10 +57,10 @@ class Row final : public msg::Sink {
 // One request under way; each row is a Call of its own, which the lane batches.
 class Scores final : public wire::ExchangeListener {
  public:
-  Scores(OpenAiState& state, Exchange& exchange, Form form, Request request, Texts texts)
+  Scores(OpenAiState& state, Exchange& exchange, ScoreApi api, Request request, Texts texts)
       : state_(state),
         exchange_(exchange),
-        form_(form),
+        api_(api),
         request_(std::move(request)),
         texts_(std::move(texts)),
         gathered_(exchange.memory()) {
@@ -147,19 +147,19 @@ class Scores final : public wire::ExchangeListener {
 
   void finish() {
     std::string out = "{\"id\":\"";
-    out += form_ == Form::kScore ? "score-" : form_ == Form::kClassify ? "classify-" : "rerank-";
+    out += api_ == ScoreApi::kScore ? "score-" : api_ == ScoreApi::kClassify ? "classify-" : "rerank-";
     out += request_.request_id.empty() ? random_id(state_.bus, 24) : request_.request_id;
     out += '"';
-    if (form_ == Form::kScore || form_ == Form::kClassify) {
+    if (api_ == ScoreApi::kScore || api_ == ScoreApi::kClassify) {
       auto now = state_.bus.env().wall().time_since_epoch();
       auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
       out += ",\"object\":\"list\",\"created\":" + std::to_string(seconds);
     }
     out += ",\"model\":";
     marshal::write_string(out, model_);
-    if (form_ == Form::kScore)
+    if (api_ == ScoreApi::kScore)
       write_scores(out);
-    else if (form_ == Form::kClassify)
+    else if (api_ == ScoreApi::kClassify)
       write_classes(out);
     else
       write_ranking(out);
@@ -224,7 +224,7 @@ class Scores final : public wire::ExchangeListener {
 
   OpenAiState& state_;
   Exchange& exchange_;
-  const Form form_;
+  const ScoreApi api_;
   const Request request_;
   Texts texts_;
   std::string model_, output_;
@@ -246,19 +246,19 @@ void Row::on(msg::Call& answered, msg::Event&& event) {
 // Texts become ids.
 class ScoresTask final : public Task {
  public:
-  ScoresTask(Form form, Request request, const bus::Served& served)
-      : form_(form), request_(std::move(request)), spec_(held_tokens(served)) {}
+  ScoresTask(ScoreApi api, Request request, const bus::Served& served)
+      : api_(api), request_(std::move(request)), spec_(held_tokens(served)) {}
 
   void run() override {
     texts_.most = std::min<size_t>(request_.truncate.value_or(spec_->max_length), spec_->max_length);
     if (!request_.ids.empty()) return take_ids();
-    if (form_ == Form::kClassify) return encode_alone();
+    if (api_ == ScoreApi::kClassify) return encode_alone();
     encode(request_.first, texts_.first);
     encode(request_.second, texts_.second);
     check_pairs();
   }
   void then(OpenAiState& state, Exchange& exchange, bus::Served& served) override {
-    auto reader = std::make_unique<Scores>(state, exchange, form_, std::move(request_), std::move(texts_));
+    auto reader = std::make_unique<Scores>(state, exchange, api_, std::move(request_), std::move(texts_));
     Scores& running = *reader;
     exchange.attach(std::move(reader));
     running.start(served);
@@ -332,42 +332,44 @@ class ScoresTask final : public Task {
             {}};
   }
 
-  const Form form_;
+  const ScoreApi api_;
   Request request_;
   const std::shared_ptr<const msg::TextSpec> spec_;
   Texts texts_;
 };
 
-void score_texts(OpenAiState& state, Exchange& exchange, Form form, Request&& request) {
+void score_texts(OpenAiState& state, Exchange& exchange, ScoreApi api, Request&& request) {
   auto [served, error] = find_model(state, exchange, request.model, bus::Needs::kScores);
   if (!error.ok()) return respond(exchange, error);
   const uint32_t labels = served->spec.encoder->labels;
-  if (form != Form::kClassify && labels != 1)
+  if (api != ScoreApi::kClassify && labels != 1)
     return respond(exchange, refuse("model", "model '" + served->spec.name + "' gives " + std::to_string(labels) +
                                                  " scores of a text, and a reranker one: ask /classify"));
   if (request.rows() * labels > kMaxScores)
     return respond(exchange, refuse("input", "input: at most " + std::to_string(kMaxScores) +
                                                  " scores in one request, texts × labels"));
-  auto task = std::make_unique<ScoresTask>(form, std::move(request), *served);
+  auto task = std::make_unique<ScoresTask>(api, std::move(request), *served);
   perform(state, exchange, *served, std::move(task), exchange.content().size());
 }
 
-template <Form form>
+template <ScoreApi api>
 void serve(OpenAiState& state, Exchange& exchange) {
   read_body<Request>(
-      state, exchange, [](std::string_view body, Request& request) { return read_request(body, form, request); },
-      [](OpenAiState& there, Exchange& x, Request&& request) { score_texts(there, x, form, std::move(request)); });
+      state, exchange, [](std::string_view body, Request& request) { return read_request(body, api, request); },
+      [](OpenAiState& there, Exchange& x, Request&& request) { score_texts(there, x, api, std::move(request)); });
 }
 
 }  // namespace
 
-void rerank(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) { serve<Form::kRerank>(state, exchange); }
-void cohere_rerank(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
-  serve<Form::kCohereRerank>(state, exchange);
+void rerank(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
+  serve<ScoreApi::kRerank>(state, exchange);
 }
-void score(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) { serve<Form::kScore>(state, exchange); }
+void cohere_rerank(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
+  serve<ScoreApi::kCohereRerank>(state, exchange);
+}
+void score(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) { serve<ScoreApi::kScore>(state, exchange); }
 void classify(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
-  serve<Form::kClassify>(state, exchange);
+  serve<ScoreApi::kClassify>(state, exchange);
 }
 
 }  // namespace weir::openai::scores

@@ -38,8 +38,8 @@ base::Bytes event(std::string_view data, std::string_view name) {
 
 }  // namespace
 
-LiveFeed::LiveFeed(uint32_t shards, Post post, Look look)
-    : by_shard_(shards), post_(std::move(post)), look_(std::move(look)) {}
+LiveFeed::LiveFeed(uint32_t shards, Post post, ReadSource read_source)
+    : by_shard_(shards), post_(std::move(post)), read_source_(std::move(read_source)) {}
 
 LiveFeed::~LiveFeed() { stop(); }
 
@@ -87,7 +87,7 @@ void LiveFeed::run() {
 void LiveFeed::turn() {
   if (!wanted()) return last_.reset();
   const bool whole = behind_.exchange(false) || !last_;
-  auto state = std::make_unique<const LiveState>(look_());
+  auto state = std::make_unique<const LiveState>(read_source_());
   auto moment = std::make_shared<Moment>();
   moment->number = ++number_;
   for (auto shown : {Shown::kShown, Shown::kHidden}) {
@@ -140,6 +140,7 @@ class LiveFeed::ShardLive::Follower final : public wire::ExchangeListener {
   }
   Shown shown() const { return shown_; }
   void end() { exchange_.end(); }
+  const wire::Exchange& exchange() const { return exchange_; }
 
  private:
   ShardLive& home_;
@@ -157,7 +158,9 @@ LiveFeed::ShardLive::ShardLive(LiveFeed& feed, base::ShardId shard, wire::Router
 LiveFeed::ShardLive::~ShardLive() { feed_.by_shard_[size_t(shard_)].live = nullptr; }
 
 void LiveFeed::ShardLive::serve(wire::Exchange& x, const wire::PathArgs&) {
-  if (auto status = may_follow(followers_.size(), draining_); !status.ok()) return wire::respond_error(x, status);
+  const base::Client* client = client_of(x);
+  auto status = may_follow(followers_.size(), count_own(followers_, client), client, draining_);
+  if (!status.ok()) return wire::respond_error(x, status);
   // Lines of the log name clients. That somebody may not see them is no refusal.
   const bool sees_log = router_.permit(x, wire::Permission::kObserve).ok();
   x.record().reject = {};

@@ -29,16 +29,16 @@ namespace weir::ops {
 class LiveFeed {
  public:
   using Post = std::function<void(base::ShardId, std::function<void()>)>;  // runs work on a shard's thread
-  using Look = std::function<LiveState::Source()>;                         // any thread
+  using ReadSource = std::function<LiveState::Source()>;                   // any thread
   static constexpr base::Duration kEvery = std::chrono::seconds(1);
   static constexpr size_t kMostBacklog = 256 << 10;  // bytes that a follower has not read
 
-  LiveFeed(uint32_t shards, Post post, Look look);
+  LiveFeed(uint32_t shards, Post post, ReadSource read_source);
   ~LiveFeed();
 
   // Begins the thread; until then somebody else calls turn(). Once.
   void start();
-  // Ends it. Before what `look` and `post` use goes; any thread, once or more often.
+  // Ends it. Before what `read_source` and `post` use goes; any thread, once or more often.
   void stop();
   // Makes one moment's events and posts them, if anybody follows.
   void turn();
@@ -57,7 +57,7 @@ class LiveFeed {
 
   std::vector<ShardFollowers> by_shard_;
   const Post post_;
-  const Look look_;
+  const ReadSource read_source_;
   std::unique_ptr<const LiveState> last_;  // the thread's, as the number
   uint64_t number_ = 0;
   std::atomic<bool> behind_{false};  // somebody waits for a "state"

@@ -37,7 +37,7 @@ Result<Grammar> read_json_schema(std::string_view schema);
 Grammar json_object();
 
 // Several forms in one text. Tool calls are such: literal text around values of schemas.
-struct Piece {
+struct Segment {
   enum class Kind : uint8_t {
     kLiteral,
     kSchema,  // a value of that JSON schema
@@ -46,18 +46,18 @@ struct Piece {
   } kind = Kind::kLiteral;
   std::string text;
 };
-// A text is one of the alternatives, `least` to `most` times with `separator` between; each is a list of pieces. Before
-// and after it come `head` and `tail`; in place of all these there may be `otherwise`, where that is not empty. Before
-// all that there may be `preface`, or must be.
-struct Pieces {
+// A text is one of the alternatives, `least` to `most` times with `separator` between; each is a list of segments.
+// Before and after it come `head` and `tail`; in place of all these there may be `otherwise`, where that is not empty.
+// Before all that there may be `preface`, or must be.
+struct Segments {
   enum class Preface : uint8_t { kOptional, kRequired };
-  std::vector<Piece> preface;
+  std::vector<Segment> preface;
   Preface needs = Preface::kOptional;
   std::string head, tail, separator;
-  std::vector<std::vector<Piece>> alternatives;
-  std::vector<Piece> otherwise;
+  std::vector<std::vector<Segment>> alternatives;
+  std::vector<Segment> otherwise;
   size_t least = 1, most = 1;
 };
-Result<Grammar> read_pieces(const Pieces& pieces);
+Result<Grammar> read_segments(const Segments& segments);
 
 }  // namespace grammar

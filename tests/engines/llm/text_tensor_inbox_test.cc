@@ -1,5 +1,5 @@
-// The text front over a lane that the test plays: what goes down, what comes up.
-#include "engines/llm/text_front.h"
+// The TextTensorInbox over a lane that the test plays: what goes down, what comes up.
+#include "engines/llm/text_tensor_inbox.h"
 #include "engines/llm/text_request.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ struct Answers final : msg::Home {
   std::vector<msg::Mail> mail;
 };
 
-class TextFronts : public testing::Test {
+class TextTensorInboxTest : public testing::Test {
  protected:
   void SetUp() override {
     auto text = std::make_shared<msg::TextSpec>();
@@ -59,7 +59,7 @@ class TextFronts : public testing::Test {
     text->vocabulary = 27, text->max_length = 100, text->eos_ids = {26};
     text->defaults.temperature = 0.25f;
     spec.text = text;
-    front = make_text_front(std::make_unique<FakeLane>(lane), spec, stats);
+    inbox = make_text_tensor_inbox(std::make_unique<FakeLane>(lane), spec, stats);
     call.home = &home;
   }
   static msg::Tensor strings(std::string name, std::string_view value) {
@@ -69,7 +69,7 @@ class TextFronts : public testing::Test {
   }
   msg::Call& ask(std::string_view prompt) {
     call.inputs.push_back(strings("text_input", prompt));
-    front->put(&call);
+    inbox->put(&call);
     EXPECT_EQ(lane.calls.size(), 1u) << refusal();
     return *lane.calls.at(0);
   }
@@ -111,10 +111,10 @@ class TextFronts : public testing::Test {
   FakeLane::Seen lane;
   Answers home;
   msg::Call call;
-  std::unique_ptr<msg::Inbox> front;
+  std::unique_ptr<msg::Inbox> inbox;
 };
 
-TEST_F(TextFronts, APromptBecomesAGenerationAndItsTokensOneAnswer) {
+TEST_F(TextTensorInboxTest, APromptBecomesAGenerationAndItsTokensOneAnswer) {
   call.parameters = {{"max_tokens", int64_t(7)}, {"seed", int64_t(-1)}, {"temperature", 0.5}, {"unknown", true}};
   auto& inner = ask("abc");
   ASSERT_TRUE(inner.generation);
@@ -128,7 +128,7 @@ TEST_F(TextFronts, APromptBecomesAGenerationAndItsTokensOneAnswer) {
   EXPECT_EQ(heard(), (std::vector<std::string>{"xyz|stop"}));
 }
 
-TEST_F(TextFronts, DefaultsAreTheModels) {
+TEST_F(TextTensorInboxTest, DefaultsAreTheModels) {
   auto& inner = ask("a");
   EXPECT_EQ(inner.generation->max_tokens, 20u);
   EXPECT_EQ(inner.generation->sampling.temperature, 0.25f);
@@ -136,7 +136,7 @@ TEST_F(TextFronts, DefaultsAreTheModels) {
   EXPECT_EQ(heard(), (std::vector<std::string>{"|length"}));
 }
 
-TEST_F(TextFronts, StreamsComePieceByPiece) {
+TEST_F(TextTensorInboxTest, StreamsComePieceByPiece) {
   stream();
   auto& inner = ask("a");
   tell(inner, "hi", false);
@@ -144,7 +144,7 @@ TEST_F(TextFronts, StreamsComePieceByPiece) {
   EXPECT_EQ(heard(), (std::vector<std::string>{"h", "i", "j", "|length"}));
 }
 
-TEST_F(TextFronts, AStopStringEndsTheAnswerAtOnceAndTheTokenCallLater) {
+TEST_F(TextTensorInboxTest, AStopStringEndsTheAnswerAtOnceAndTheTokenCallLater) {
   stream();
   call.parameters = {{"stop", std::string(R"(["xy","q"])")}};
   auto& inner = ask("a");
@@ -159,7 +159,7 @@ TEST_F(TextFronts, AStopStringEndsTheAnswerAtOnceAndTheTokenCallLater) {
   EXPECT_EQ(home.mail.size(), 2u);
 }
 
-TEST_F(TextFronts, CreditOfAStreamIsItsCallsCredit) {
+TEST_F(TextTensorInboxTest, CreditOfAStreamIsItsCallsCredit) {
   stream();
   call.credit = 2;
   auto& inner = ask("a");
@@ -167,16 +167,16 @@ TEST_F(TextFronts, CreditOfAStreamIsItsCallsCredit) {
   tell(inner, "bc", false);
   EXPECT_EQ(inner.credit.load(), 0);
   call.credit.fetch_add(5);
-  front->poke();
+  inbox->poke();
   EXPECT_EQ(inner.credit.load(), 5);
   EXPECT_EQ(lane.pokes, 1);
   tell(inner, "", true);
 }
 
-TEST_F(TextFronts, ACancelledCallCancelsItsTokenCall) {
+TEST_F(TextTensorInboxTest, ACancelledCallCancelsItsTokenCall) {
   auto& inner = ask("a");
   call.cancelled = true;
-  front->poke();
+  inbox->poke();
   EXPECT_TRUE(inner.cancelled.load());
   std::vector<msg::Mail> burst;
   burst.push_back({&inner, {msg::Failed{base::failure(base::Code::kCancelled, "gone")}}});
@@ -184,13 +184,13 @@ TEST_F(TextFronts, ACancelledCallCancelsItsTokenCall) {
   EXPECT_EQ(refusal(), "gone");
 }
 
-TEST_F(TextFronts, CallsWithAGenerationPassThrough) {
+TEST_F(TextTensorInboxTest, CallsWithAGenerationPassThrough) {
   call.generation = std::make_unique<msg::Generation>();
-  front->put(&call);
+  inbox->put(&call);
   EXPECT_EQ(lane.calls, (std::vector<msg::Call*>{&call}));
 }
 
-TEST_F(TextFronts, BadParametersAreNamed) {
+TEST_F(TextTensorInboxTest, BadParametersAreNamed) {
   call.inputs.push_back(strings("text_input", "a"));
   using P = msg::ParamValue;
   for (auto& [name, value] : std::vector<std::pair<std::string, P>>{{"max_tokens", int64_t(-2)},
@@ -213,7 +213,7 @@ TEST_F(TextFronts, BadParametersAreNamed) {
                                                                     {"logit_bias", std::string("{\"1\":200}")}}) {
     call.parameters = {{name, value}};
     home.mail.clear();
-    front->put(&call);
+    inbox->put(&call);
     EXPECT_TRUE(refusal().starts_with(name)) << name << ": " << refusal();
   }
   EXPECT_TRUE(lane.calls.empty());
@@ -235,7 +235,7 @@ msg::ParamValue parameter(const std::string& json) {
   return d;
 }
 
-TEST_F(TextFronts, EveryGenerationParameterIsTakenInItsRangeAndRefusedByName) {
+TEST_F(TextTensorInboxTest, EveryGenerationParameterIsTakenInItsRangeAndRefusedByName) {
   msg::TextSpec text = *spec.text;
   text.vocabulary = UINT32_MAX;
   auto check = [&](const support::GenerationCase& c) {
@@ -257,14 +257,14 @@ TEST_F(TextFronts, EveryGenerationParameterIsTakenInItsRangeAndRefusedByName) {
   }
 }
 
-TEST_F(TextFronts, PromptsThatAreNoneAreRefused) {
-  front->put(&call);
+TEST_F(TextTensorInboxTest, PromptsThatAreNoneAreRefused) {
+  inbox->put(&call);
   EXPECT_EQ(refusal(), "text_input is missing");
   call.inputs = {strings("text_input", "")};
-  front->put(&call);
+  inbox->put(&call);
   EXPECT_EQ(refusal(), "text_input is empty");
   call.inputs = {strings("text_input", std::string(101 * 128, 'a'))};
-  front->put(&call);
+  inbox->put(&call);
   EXPECT_EQ(refusal(), "12928 bytes do not fit the model's context of 100 tokens");
   EXPECT_EQ(std::get<msg::Failed>(home.mail.back().event.what).status.code, base::Code::kOutOfRange);
 }
@@ -276,23 +276,23 @@ struct AwaitedLane final : msg::Inbox {
   std::promise<msg::Call*>& came;
 };
 
-TEST_F(TextFronts, ALongPromptIsTokenizedByAnotherThread) {
+TEST_F(TextTensorInboxTest, ALongPromptIsTokenizedByAnotherThread) {
   std::promise<msg::Call*> came;
-  front = nullptr;
+  inbox = nullptr;
   const_cast<msg::TextSpec&>(*spec.text).max_length = 100'000;
-  front = make_text_front(std::make_unique<AwaitedLane>(came), spec, stats);
+  inbox = make_text_tensor_inbox(std::make_unique<AwaitedLane>(came), spec, stats);
   call.inputs.push_back(strings("text_input", std::string(50'000, 'c')));
-  front->put(&call);
+  inbox->put(&call);
   msg::Call& inner = *came.get_future().get();
   EXPECT_EQ(inner.generation->append, std::vector<uint32_t>(50'000, 2));
   tell(inner, "z!", true);
   EXPECT_EQ(heard(), (std::vector<std::string>{"z|stop"}));
 }
 
-TEST_F(TextFronts, ParametersOfAnyShapeAreHarmless) {
+TEST_F(TextTensorInboxTest, ParametersOfAnyShapeAreHarmless) {
   auto refused = [&](const std::string& json) {
     call.inputs = {strings("text_input", "ab"), strings("sampling_parameters", json)};
-    front->put(&call);
+    inbox->put(&call);
     return refusal();
   };
   auto deep = [](size_t n) { return "{\"x\":" + std::string(n - 1, '[') + std::string(n - 1, ']') + "}"; };
@@ -313,7 +313,7 @@ TEST_F(TextFronts, ParametersOfAnyShapeAreHarmless) {
   tell(*lane.calls.at(0), "c!", true);
 }
 
-TEST_F(TextFronts, AStopStringIsNoFailure) {
+TEST_F(TextTensorInboxTest, AStopStringIsNoFailure) {
   call.parameters = {{"stop", std::string("yz")}};
   auto& inner = ask("a");
   tell(inner, "xyz", false);

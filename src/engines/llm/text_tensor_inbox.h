@@ -1,4 +1,4 @@
-// TextFront: the Inbox that makes a model of tokens look like a model of tensors: text_input in, text_output out.
+// TextTensorInbox: the Inbox that makes a model of tokens look like a model of tensors: text_input in, text_output out.
 //
 // A Call that carries a Generation passes through untouched. One that does not is tokenized and becomes a text call
 // with a Call of its own, whose Tokens come back as Outputs: one at the end, or, when it asks for `stream`, one per
@@ -15,7 +15,7 @@
 namespace weir::llm {
 
 // `spec` and `stats` outlive the Inbox. `lane` takes Calls with Generations.
-std::unique_ptr<msg::Inbox> make_text_front(std::unique_ptr<msg::Inbox> lane, const msg::ModelSpec& spec,
-                                            bus::ModelStats& stats);
+std::unique_ptr<msg::Inbox> make_text_tensor_inbox(std::unique_ptr<msg::Inbox> lane, const msg::ModelSpec& spec,
+                                                   bus::ModelStats& stats);
 
 }  // namespace weir::llm

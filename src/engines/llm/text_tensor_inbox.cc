@@ -1,4 +1,4 @@
-#include "engines/llm/text_front.h"
+#include "engines/llm/text_tensor_inbox.h"
 
 #include <algorithm>
 #include <atomic>
@@ -35,14 +35,14 @@ text::Completion::Options options_of(TextRequest& request) {
   return options;
 }
 
-class TextFront final : public sched::ProxyInbox {
+class TextTensorInbox final : public sched::ProxyInbox {
  public:
-  TextFront(std::unique_ptr<msg::Inbox> lane, const msg::ModelSpec& spec, bus::ModelStats& stats)
+  TextTensorInbox(std::unique_ptr<msg::Inbox> lane, const msg::ModelSpec& spec, bus::ModelStats& stats)
       : ProxyInbox(Receives::kAtOnce), spec_(spec), stats_(stats), lane_(std::move(lane)) {}
-  ~TextFront() override {
+  ~TextTensorInbox() override {
     tokenizer_worker_.reset();
     lane_.reset();  // fails what is running, which comes back here
-    base::check(open_.empty(), "a front outlives its Calls");
+    base::check(open_.empty(), "a TextTensorInbox outlives its Calls");
   }
 
   void put(msg::Call* call) override;
@@ -88,7 +88,7 @@ class TextFront final : public sched::ProxyInbox {
   std::unique_ptr<base::Workers> tokenizer_worker_ = std::make_unique<base::Workers>(1);
 };
 
-void TextFront::put(msg::Call* call) {
+void TextTensorInbox::put(msg::Call* call) {
   if (call->generation) return lane_->put(call);
   auto text_call = open(*call);
   if (!text_call) return refuse(call, text_call.error());
@@ -127,7 +127,7 @@ void TextFront::put(msg::Call* call) {
 }
 
 // A Call that was cancelled meanwhile is the lane's to drop: it counts those.
-void TextFront::begin(TextCall& text_call) {
+void TextTensorInbox::begin(TextCall& text_call) {
   base::Status bad;
   if (text_call.cancelled.load(std::memory_order_acquire))
     text_call.generation->append = {0};
@@ -139,7 +139,7 @@ void TextFront::begin(TextCall& text_call) {
   post_here({&text_call, {msg::Failed{std::move(bad)}}});
 }
 
-base::Status TextFront::tokenize(TextCall& text_call) const {
+base::Status TextTensorInbox::tokenize(TextCall& text_call) const {
   const msg::TextSpec& text = *spec_.text;
   try {
     auto ids = text::encode_prompt(*text.codec, text_call.prompt, msg::AddSpecial::kYes, text.max_length,
@@ -159,7 +159,7 @@ base::Status TextFront::tokenize(TextCall& text_call) const {
   return text_call.generation->append.empty() ? base::invalid("text_input is empty") : base::Status();
 }
 
-base::Result<std::unique_ptr<TextFront::TextCall>> TextFront::open(msg::Call& call) {
+base::Result<std::unique_ptr<TextTensorInbox::TextCall>> TextTensorInbox::open(msg::Call& call) {
   auto request = read_text_request(call, *spec_.text);
   if (!request) return request.error();
   if (auto s = text::check_prompt(request->prompt, spec_.text->max_length); !s.ok()) return s;
@@ -177,7 +177,7 @@ base::Result<std::unique_ptr<TextFront::TextCall>> TextFront::open(msg::Call& ca
 }
 
 // Cancelled Calls and new credit are passed on. The lane is told in any case: the Call may be one that passed through.
-void TextFront::poke() {
+void TextTensorInbox::poke() {
   {
     std::lock_guard lock(mutex_);
     for (auto& text_call : open_) {
@@ -191,7 +191,7 @@ void TextFront::poke() {
   lane_->poke();
 }
 
-void TextFront::receive(msg::Mail&& mail, Bursts& out) {
+void TextTensorInbox::receive(msg::Mail&& mail, Bursts& out) {
   auto& text_call = static_cast<TextCall&>(*mail.call);
   bool last = mail.event.last();
   if (text_call.parent) {
@@ -205,7 +205,7 @@ void TextFront::receive(msg::Mail&& mail, Bursts& out) {
   if (last) land(text_call);
 }
 
-void TextFront::process_token(TextCall& text_call, const msg::Token& token, Bursts& out) {
+void TextTensorInbox::process_token(TextCall& text_call, const msg::Token& token, Bursts& out) {
   if (token.prefill) return;
   text_call.prompt_tokens = uint32_t(text_call.generation->length());
   std::string& to = text_call.stream ? text_call.ready : text_call.text;
@@ -227,14 +227,14 @@ void TextFront::process_token(TextCall& text_call, const msg::Token& token, Burs
   }
 }
 
-void TextFront::end(TextCall& text_call, const msg::Done& done, Bursts& out) {
+void TextTensorInbox::end(TextCall& text_call, const msg::Done& done, Bursts& out) {
   text_call.completion.finish(text_call.stream ? text_call.ready : text_call.text);
   const bool stopped = text_call.completion.stop_string() != nullptr;
   text_call.prompt_tokens = done.prompt_tokens, text_call.completion_tokens = done.completion_tokens;
   answer(text_call, done.finish == msg::Finish::kLength && !stopped ? "length" : "stop", out);
 }
 
-void TextFront::answer(TextCall& text_call, std::string_view reason, Bursts& out) {
+void TextTensorInbox::answer(TextCall& text_call, std::string_view reason, Bursts& out) {
   msg::Outputs outputs;
   outputs.tensors.push_back(
       {"text_output", msg::DType::kBytes, {1}, string_tensor(text_call.stream ? text_call.ready : text_call.text)});
@@ -245,7 +245,7 @@ void TextFront::answer(TextCall& text_call, std::string_view reason, Bursts& out
 }
 
 // To the Call's home, at the end of this burst. After a last Event the Call is its home's.
-void TextFront::send(TextCall& text_call, msg::Event&& event, Bursts& out) {
+void TextTensorInbox::send(TextCall& text_call, msg::Event&& event, Bursts& out) {
   msg::Call* parent = text_call.parent;
   {
     std::lock_guard lock(mutex_);
@@ -261,21 +261,21 @@ void TextFront::send(TextCall& text_call, msg::Event&& event, Bursts& out) {
   out.add(parent->home, {parent, std::move(event)});
 }
 
-void TextFront::land(TextCall& text_call) {
+void TextTensorInbox::land(TextCall& text_call) {
   std::lock_guard lock(mutex_);
   base::take_out(open_, text_call, &TextCall::index);
 }
 
-void TextFront::refuse(msg::Call* call, base::Status status) {
+void TextTensorInbox::refuse(msg::Call* call, base::Status status) {
   stats_.add_failure(status.code, 0);
   bus::post_one(call, {msg::Failed{std::move(status)}});
 }
 
 }  // namespace
 
-std::unique_ptr<msg::Inbox> make_text_front(std::unique_ptr<msg::Inbox> lane, const msg::ModelSpec& spec,
-                                            bus::ModelStats& stats) {
-  return std::make_unique<TextFront>(std::move(lane), spec, stats);
+std::unique_ptr<msg::Inbox> make_text_tensor_inbox(std::unique_ptr<msg::Inbox> lane, const msg::ModelSpec& spec,
+                                                   bus::ModelStats& stats) {
+  return std::make_unique<TextTensorInbox>(std::move(lane), spec, stats);
 }
 
 }  // namespace weir::llm

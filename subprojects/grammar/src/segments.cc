@@ -31,10 +31,10 @@ class PieceReader {
  public:
   explicit PieceReader(Grammar& out) : out_(out), schemas_(out) {}
 
-  Result<Node> sequence(const std::vector<Piece>& pieces) {
+  Result<Node> sequence(const std::vector<Segment>& segments) {
     std::vector<Node> parts;
-    for (const Piece& piece : pieces) {
-      auto node = one(piece);
+    for (const Segment& segment : segments) {
+      auto node = one(segment);
       if (!node) return node;
       parts.push_back(*node);
     }
@@ -42,12 +42,12 @@ class PieceReader {
   }
 
  private:
-  Result<Node> one(const Piece& piece) {
-    using Kind = Piece::Kind;
-    if (piece.kind == Kind::kLiteral) return out_.literal(piece.text);
-    if (piece.kind == Kind::kUntil) return until(out_, piece.text);
-    if (piece.kind == Kind::kSpace) return out_.repeat(out_.characters({{' ', ' '}, {'\n', '\n'}}), 0, 4);
-    auto document = parse_document(piece.text);
+  Result<Node> one(const Segment& segment) {
+    using Kind = Segment::Kind;
+    if (segment.kind == Kind::kLiteral) return out_.literal(segment.text);
+    if (segment.kind == Kind::kUntil) return until(out_, segment.text);
+    if (segment.kind == Kind::kSpace) return out_.repeat(out_.characters({{' ', ' '}, {'\n', '\n'}}), 0, 4);
+    auto document = parse_document(segment.text);
     if (!document) return document.error();
     return schemas_.read(*document);
   }
@@ -58,24 +58,25 @@ class PieceReader {
 
 }  // namespace
 
-Result<Grammar> read_pieces(const Pieces& pieces) {
+Result<Grammar> read_segments(const Segments& segments) {
   Grammar out;
   PieceReader reader(out);
   std::vector<Node> all;
-  for (const auto& alternative : pieces.alternatives) {
+  for (const auto& alternative : segments.alternatives) {
     auto node = reader.sequence(alternative);
     if (!node) return node.error();
     all.push_back(*node);
   }
-  auto preface = reader.sequence(pieces.preface);
+  auto preface = reader.sequence(segments.preface);
   if (!preface) return preface.error();
-  if (pieces.needs == Pieces::Preface::kOptional) *preface = out.optional(*preface);
+  if (segments.needs == Segments::Preface::kOptional) *preface = out.optional(*preface);
   const Node one = out.choice(std::move(all));
-  const auto least = uint32_t(pieces.least), most = uint32_t(pieces.most);
-  const Node more = out.repeat(out.sequence({out.literal(pieces.separator), one}), least > 0 ? least - 1 : 0, most - 1);
-  Node form = out.sequence({out.literal(pieces.head), one, more, out.literal(pieces.tail)});
-  if (!pieces.otherwise.empty()) {
-    auto otherwise = reader.sequence(pieces.otherwise);
+  const auto least = uint32_t(segments.least), most = uint32_t(segments.most);
+  const Node more =
+      out.repeat(out.sequence({out.literal(segments.separator), one}), least > 0 ? least - 1 : 0, most - 1);
+  Node form = out.sequence({out.literal(segments.head), one, more, out.literal(segments.tail)});
+  if (!segments.otherwise.empty()) {
+    auto otherwise = reader.sequence(segments.otherwise);
     if (!otherwise) return otherwise.error();
     form = out.choice({form, *otherwise});
   }

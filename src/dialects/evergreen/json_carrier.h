@@ -1,0 +1,58 @@
+// JsonCarrier: what the two carriers that speak JSON share, lines and WebSocket messages. It owns the Session, reads
+// into it by a JsonInput and writes by a JsonOutput, and reads on by a timer when the session was full.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/env.h"
+#include "dialects/evergreen/json_input.h"
+#include "dialects/evergreen/json_output.h"
+#include "dialects/evergreen/session.h"
+#include "dialects/evergreen/state.h"
+#include "wire/exchange.h"
+
+namespace weir::evergreen {
+
+// On the shard of the Exchange, which owns it.
+class JsonCarrier : public wire::ExchangeListener,
+                    protected Carrier,
+                    JsonInput::Listener,
+                    protected JsonOutput::Listener {
+ public:
+  JsonCarrier(EvergreenState& state, wire::Exchange& exchange);
+  ~JsonCarrier() override;
+
+  void on_drain(wire::Exchange&) final;
+  void on_close(wire::Exchange&, bool complete) final;
+  uint64_t held_for_answer() const final { return output_.held(); }
+
+ protected:
+  // Reads what is held of the client's bytes, as far as the session takes it.
+  virtual void read_held() = 0;
+  // The session's status has been written; the end of the Exchange follows.
+  virtual void close_carrier(const base::Status&) {}
+
+  void read_held_at(base::Time when);  // one time; a second one is passed over
+  void cancel_read_held();
+  base::Client* client() const;  // whose shares the connection uses; null: nobody counts
+  // Carrier
+  void send(const OutFragment& fragment) override { output_.send(fragment); }
+  bool has_room() const final { return exchange_.has_room() && !output_.busy(); }
+  void finish(const base::Status& status) final;
+
+  EvergreenState& state_;
+  wire::Exchange& exchange_;
+  JsonOutput output_;
+  Session session_;
+  JsonInput input_;
+
+ private:
+  void on_read() final { read_held(); }
+  void on_written() final;
+
+  base::TimerId timer_ = base::TimerId::kNone;
+  std::optional<base::Status> end_;  // the session's status, sent after what is still being written
+};
+
+}  // namespace weir::evergreen
