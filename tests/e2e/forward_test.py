@@ -269,13 +269,13 @@ class Configuration(unittest.TestCase):
             self.assertIn(words, self.reason(text))
 
     def test_kinds_that_are_not_there_are_refused_by_name(self):
-        for kind in ('weir',):
+        for kind in ('telnet',):
             root = repository(m='origins: http://127.0.0.1:1\n')
             path = root / 'm/model.yaml'
             path.write_text(path.read_text().replace('oip-grpc', kind))
             server = harness.Server(repository=root)
             index = curl(server.url('/v2/repository/index'), data='').json()
-            self.assertIn(f"kind '{kind}' is not there yet", index[0]['reason'])
+            self.assertIn(f"parameter 'kind' is \"{kind}\"", index[0]['reason'])
             server.stop()
 
 
@@ -458,6 +458,17 @@ class Hostile(unittest.TestCase):
         self.assertEqual(('http', f'127.0.0.1:{self.origin.port}', 'trailers', 'application/grpc'),
                          tuple(head[name] for name in (':scheme', ':authority', 'te', 'content-type')))
         self.assertRegex(head['weir-tenant'], r'^[0-9a-f]{16}$')
+
+    def test_the_trace_goes_along(self):
+        self.infer()
+        self.assertNotIn('traceparent', self.origin.seen[-1])
+        parent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00'
+        body = {'inputs': [{'name': 'x', 'shape': [4], 'datatype': 'FP32', 'data': [1, 2, 3, 4]}]}
+        answer = curl(self.server.url('/v2/models/x/infer'), *JSON, '-H', f'traceparent: {parent}', '-H', 'tracestate: a=1,b=2',
+                      data=json.dumps(body))
+        self.assertEqual(200, answer.status)
+        head = self.origin.seen[-1]
+        self.assertEqual((parent, 'a=1,b=2'), (head['traceparent'], head['tracestate']))
 
 
 class Several(unittest.TestCase):

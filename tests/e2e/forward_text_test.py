@@ -207,7 +207,9 @@ class Moved(unittest.TestCase):
             self.assertEqual(expected['choices'], answer.json()['choices'])
             self.assertEqual(expected['usage']['completion_tokens'], answer.json()['usage']['completion_tokens'])
             if counted(self.server, 'weir_model_moved_sequences_total') > before:
+                self.assertEqual('1', answer.headers.get('weir-moved'))
                 return
+            self.assertNotIn('weir-moved', answer.headers)
         self.fail('no stream was moved')
 
     def test_a_text_goes_on_as_if_nothing_had_been(self):

@@ -40,6 +40,7 @@ class ForwardedCall final : public Attempt::Receiver {
   Origin* origin = nullptr;         // where it is, or was last
   uint32_t attempts = 0;            // since something of an answer came
   std::vector<uint32_t> generated;  // by all attempts, in order
+  uint32_t prefilled = 0;           // behind the last token of the prompt that was told: another origin repeats them
   uint32_t moves = 0;               // from one origin to another, behind tokens
   size_t before = 0;                // those of them that the attempts before this one have made
   base::Time progress{};            // when it was sent, or something came

@@ -131,7 +131,7 @@ void ShardModel::count_health(Origin& origin, From from) {
 bool ShardModel::repeat(ForwardedCall& one, From from, Status& why) {
   if (one.call->cancelled.load(std::memory_order_acquire) || !may_repeat(one, from)) return false;
   const std::string left = one.origin->name, reason = why.text;
-  if (one.makes_tokens() && one.generated.size() >= one.call->generation->max_tokens) {
+  if (!one.generated.empty() && one.generated.size() >= one.call->generation->max_tokens) {
     msg::Done done;
     done.prompt_tokens = uint32_t(one.call->generation->length());
     done.completion_tokens = uint32_t(one.generated.size()), done.finish = msg::Finish::kLength;
