@@ -49,8 +49,10 @@ class Parameters {
   Status status_;
 };
 
-constexpr std::pair<std::string_view, KindName> kKinds[] = {
-    {"oip-grpc", KindName::kOipGrpc}, {"oip-rest", KindName::kOipRest}, {"openai", KindName::kOpenai}};
+constexpr std::pair<std::string_view, KindName> kKinds[] = {{"weir", KindName::kWeir},
+                                                            {"oip-grpc", KindName::kOipGrpc},
+                                                            {"oip-rest", KindName::kOipRest},
+                                                            {"openai", KindName::kOpenai}};
 
 Status read_kind(const std::map<std::string, std::string>& all, KindName& out) {
   std::string names;
@@ -60,8 +62,6 @@ Status read_kind(const std::map<std::string, std::string>& all, KindName& out) {
   const std::string& text = found->second;
   for (const auto& [name, kind] : kKinds)
     if (name == text) return out = kind, Status();
-  if (text == "weir")
-    return base::failure(base::Code::kUnimplemented, "kind 'weir' is not there yet; " + names + " is");
   return wrong("kind", text, names);
 }
 

@@ -1,7 +1,7 @@
 // Options of a forwarded model: who runs it, how they are spoken to, and how long they may take. From its model.yaml:
 //
 //   engine: forward
-//   kind: oip-grpc                            # the protocol that the origins speak; or oip-rest, openai
+//   kind: oip-grpc                            # the protocol that the origins speak; or oip-rest, openai, weir
 //   origins: [http://10.0.0.7:8001, https://triton.example:8001]    # or one; of a name, all its addresses
 //   parameters:
 //     model: resnet50                         # its name there; by default as here
@@ -15,7 +15,7 @@
 //     ca_file: /etc/weir/origins.pem          # who signs the origins' certificates; by default whom the system trusts
 //     key_file: /etc/weir/origin.key          # its first line goes along as `authorization: Bearer …`
 //
-// Of kind openai, models of text (vLLM, SGLang, llama.cpp's server, weir):
+// Models of text, of kind openai (vLLM, SGLang, llama.cpp's server, weir) or weir:
 //     tokenizer: /models/qwen                 # the folder with tokenizer.json; by default the model's version folder
 //     max_length: 8192                        # positions; by default what the origin's list of models says
 //     tool_format: hermes                     # text/tool_format.h; by default by the chat template
@@ -39,7 +39,7 @@ inline constexpr std::string_view kParameters[] = {
     "key_file",       "kind",    "max_answer",     "max_length",      "max_outstanding",
     "model",          "origins", "tokenizer",      "tool_format",     "version"};
 
-enum class KindName : uint8_t { kOipGrpc, kOipRest, kOpenai };
+enum class KindName : uint8_t { kWeir, kOipGrpc, kOipRest, kOpenai };
 
 inline constexpr size_t kMostOrigins = 64;
 
@@ -60,8 +60,7 @@ struct Options {
   bool any_tls() const;
 };
 
-// From the parameters of the configuration. Errors: INVALID_ARGUMENT naming the parameter; UNIMPLEMENTED for a kind
-// that is not here.
+// From the parameters of the configuration. Errors: INVALID_ARGUMENT naming the parameter.
 base::Result<Options> read_options(const msg::ModelSpec& wanted);
 
 }  // namespace weir::forward

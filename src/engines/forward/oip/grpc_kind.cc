@@ -23,14 +23,6 @@ constexpr std::string_view kStreamInfer = "/inference.GRPCInferenceService/Model
 constexpr std::string_view kModelReady = "/inference.GRPCInferenceService/ModelReady";
 constexpr std::string_view kMetadata = "/inference.GRPCInferenceService/ModelMetadata";
 constexpr std::string_view kConfig = "/inference.GRPCInferenceService/ModelConfig";
-constexpr int64_t kMostDigits = 100'000'000;  // of grpc-timeout
-
-std::string grpc_timeout(base::Duration left) {
-  const int64_t micros = std::max<int64_t>(std::chrono::duration_cast<std::chrono::microseconds>(left).count(), 1);
-  if (micros < kMostDigits) return std::to_string(micros) + 'u';
-  if (micros / 1000 < kMostDigits) return std::to_string(micros / 1000) + 'm';
-  return std::to_string(std::min(micros / 1'000'000, kMostDigits - 1)) + 'S';
-}
 
 class GrpcAttempt final : public Attempt, private GrpcCall {
  public:
@@ -56,7 +48,7 @@ class GrpcAttempt final : public Attempt, private GrpcCall {
 Status GrpcAttempt::start(OriginConn& conn) {
   const msg::Call& call = asked_.call;
   wire::Fields fields;
-  if (call.deadline != base::kNever) fields.add("grpc-timeout", grpc_timeout(call.deadline - asked_.now));
+  add_deadline(call, asked_.now, fields);
   pass_on(call, fields);
   if (streams()) fields.add("triton_grpc_error", "true");
   auto body =
