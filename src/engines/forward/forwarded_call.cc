@@ -4,8 +4,11 @@
 #include <utility>
 
 #include "bus/mail_bursts.h"
+#include "engines/forward/hedge.h"
 
 namespace weir::forward {
+
+ForwardedCall::~ForwardedCall() { home.shard_.env().cancel(hedge_timer); }
 
 void ForwardedCall::on_progress() { progress = home.shard_.env().now(); }
 

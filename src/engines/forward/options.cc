@@ -65,6 +65,27 @@ Status read_kind(const std::map<std::string, std::string>& all, KindName& out) {
   return wrong("kind", text, names);
 }
 
+// A time, or a percentile of how long calls take.
+Status read_hedge(const std::string& value, Options& out) {
+  if (value.starts_with('p')) {
+    auto percent = base::parse_count(value.substr(1), 99);
+    if (!percent || *percent < 50) return wrong("hedge_after", value, "a percentile from p50 to p99");
+    return out.hedge_quantile = double(*percent) / 100, Status();
+  }
+  auto parsed = base::parse_duration(value);
+  if (!parsed || parsed->count() <= 0) return wrong("hedge_after", value, "a duration, or a percentile as in p95,");
+  return out.hedge_after = *parsed, Status();
+}
+
+Status read_load_report(const std::string& value, Options& out) {
+  if (value == "none") return {};
+  if (value == "orca") return out.load_reports = LoadReports::kOrca, Status();
+  if (value != "metrics") return wrong("load_report", value, "none, orca or metrics");
+  out.load_reports = LoadReports::kMetrics;
+  if (out.kind == KindName::kOipRest || out.kind == KindName::kOpenai) return {};
+  return invalid("parameter 'load_report' is \"metrics\": it needs kind oip-rest or openai");
+}
+
 Status read_origins(const std::string& text, std::vector<net::Url>& out) {
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find(' ', at), text.size());
@@ -80,6 +101,17 @@ Status read_origins(const std::string& text, std::vector<net::Url>& out) {
   if (out.size() > kMostOrigins)
     return invalid(std::to_string(out.size()) + " origins: at most " + std::to_string(kMostOrigins) + " are possible");
   return {};
+}
+
+// How calls are spread over the origins.
+void read_balancing(Parameters& all, Options& out) {
+  all.read("hedge_after", [&](const std::string& value) { return read_hedge(value, out); });
+  all.read("load_report", [&](const std::string& value) { return read_load_report(value, out); });
+  all.read("metrics_port", [&](const std::string& value) {
+    auto parsed = base::parse_count(value, 65535);
+    if (!parsed || *parsed == 0) return wrong("metrics_port", value, "a port from 1 to 65535");
+    return out.metrics_port = uint32_t(*parsed), Status();
+  });
 }
 
 }  // namespace
@@ -106,6 +138,7 @@ base::Result<Options> read_options(const msg::ModelSpec& wanted) {
   all.duration("answer_timeout", base::Duration(0), out.answer_timeout);
   all.duration("dns_interval", base::Duration(0), out.dns_interval);
   all.duration("check_interval", kShortestCheck, out.check_interval);
+  read_balancing(all, out);
   all.read("max_length", [&](const std::string& value) {
     auto parsed = base::parse_count(value, kLongestContext);
     if (!parsed || *parsed == 0) return wrong("max_length", value, "a whole number from 1 to 16777216");
