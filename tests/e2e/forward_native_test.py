@@ -58,12 +58,6 @@ class Text(forward_text_test.Text):
         self.same_choices('/v1/completions', prompt='Once upon', max_tokens=6, temperature=0, prompt_logprobs=2, ignore_eos=True)
         self.same_choices('/v1/completions', prompt='Once upon', max_tokens=6, temperature=0, logprobs=2, echo=True, ignore_eos=True)
 
-    def test_forms_of_an_answer(self):
-        for form in ({'guided_regex': '[a-f]{12}'}, {'guided_choice': ['yes', 'no']},
-                     {'guided_json': {'type': 'object', 'properties': {'a': {'type': 'boolean'}}, 'required': ['a'],
-                                      'additionalProperties': False}}):
-            self.same_choices('/v1/completions', prompt='Once', max_tokens=32, temperature=0, **form)
-
     def test_embeddings(self):
         there, here = self.both('/v1/embeddings', model=MODEL, input=['Once', 'upon a time'])
         self.assertEqual(there['data'], here['data'])

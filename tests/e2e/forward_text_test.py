@@ -153,11 +153,16 @@ class Text(unittest.TestCase):
         self.assertLess(self.origin.fds(), 120)
 
     def test_what_needs_the_model_is_refused_by_name(self):
-        for request, words in (({'response_format': {'type': 'json_object'}}, 'a form of the answer'),
-                               ({'prompt_logprobs': 1}, 'a log-probability of the prompt')):
-            answer = completion(self.server, **request)
-            self.assertEqual(501, answer.status, answer.body)
-            self.assertIn(words, answer.json()['error']['message'])
+        answer = completion(self.server, prompt_logprobs=1)
+        self.assertEqual(501, answer.status, answer.body)
+        self.assertIn('a log-probability of the prompt', answer.json()['error']['message'])
+
+    def test_forms_of_an_answer(self):
+        schema = {'type': 'object', 'properties': {'a': {'type': 'boolean'}}, 'required': ['a'], 'additionalProperties': False}
+        for form in ({'guided_regex': '[a-f]{12}'}, {'guided_choice': ['yes "so"', 'no']}, {'guided_json': schema},
+                     {'guided_grammar': 'root ::= "ab" [0-9]+ "."'}, {'response_format': {'type': 'json_object'}}):
+            with self.subTest(form=form):
+                self.same_choices('/v1/completions', prompt='Once', max_tokens=32, temperature=0, **form)
 
     def test_statistics_count_tokens(self):
         before = counted(self.server, 'weir_model_generated_tokens_total')
@@ -322,6 +327,14 @@ class Hostile(unittest.TestCase):
     def test_more_tokens_than_were_asked_for(self):
         self.fails(said(delta('a' * 30, [97] * 30, 'length')), 500, 'more tokens than the 24')
         self.fails(said(delta('', list(b'a' * 200_000), 'length')), 500, 'more tokens than the 24')
+
+    def test_a_text_without_the_form_that_was_asked_for(self):
+        self.origin.behave = completion_origin.Origin.good
+        answer = self.ask(guided_regex='[0-9]+')
+        self.assertEqual(500, answer.status)
+        self.assertIn('has not the form', answer.json()['error']['message'])
+        self.assertEqual('abc', self.ask(guided_regex='[a-z]+').json()['choices'][0]['text'])
+        self.assertEqual({'regex': '[a-z]+'}, self.origin.seen[-1][1]['structured_outputs'])
 
     def test_a_stream_that_ends_early(self):
         for bad in (head() + b'0\r\n\r\n', head() + event(delta('a', [97])) + b'0\r\n\r\n', said(delta('a', [97])),

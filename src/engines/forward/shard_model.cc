@@ -116,6 +116,7 @@ bool ShardModel::may_repeat(ForwardedCall& one, From from) {
   if (from != From::kStale && origins < 2) return false;
   if (from == From::kUnsent) return true;
   // However many texts an origin takes with it, they go on: it is one step each until the next token.
+  if (!one.generated.empty() && !target_->kind->can_move(*one.call)) return false;
   if (!one.generated.empty()) return ++one.moves <= ForwardedCall::kMostMoves;
   if ((!one.makes_tokens() && from != From::kBusy && one.attempt->answered()) || repeats_ < 1) return false;
   repeats_ -= 1;

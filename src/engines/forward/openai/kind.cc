@@ -22,6 +22,13 @@ Status cannot(std::string_view what) {
   return failure(Code::kUnimplemented, std::string(what) + " cannot be had of a forwarded model");
 }
 
+// Origins have words for it: calls of tools and thoughts are written as the model's template has them, known here
+// alone.
+bool tells(const msg::StructuredOutput* form) {
+  using Form = msg::StructuredOutput;
+  return form && form->kind != Form::Kind::kToolCalls && form->thoughts == Form::Thoughts::kNone;
+}
+
 class Openai final : public Kind {
  public:
   explicit Openai(std::shared_ptr<const msg::TextSpec> text) : text_(std::move(text)) {}
@@ -35,6 +42,8 @@ class Openai final : public Kind {
     return make_openai_questions(shard, conn, options, text_);
   }
   Status fits(const msg::Call& call, const msg::ModelSpec& spec) const override;
+  // A form begins with the text, and no origin can be told that it has begun.
+  bool can_move(const msg::Call& call) const override { return !call.generation->constraint; }
 
  private:
   const std::shared_ptr<const msg::TextSpec> text_;
@@ -45,7 +54,8 @@ Status Openai::fits(const msg::Call& call, const msg::ModelSpec& spec) const {
   const msg::Generation& params = *call.generation;
   if (params.aim == msg::Aim::kRelease) return {};
   if (params.aim == msg::Aim::kEmbed) return cannot("an embedding");
-  if (params.constraint) return cannot("a form of the answer (structured output)");
+  if (params.constraint && !tells(params.constraint->form()))
+    return cannot("this form of the answer (calls of tools, and forms behind thoughts)");
   if (!params.readouts.empty()) return cannot("a readout");
   const bool of_prompt = std::any_of(params.logprobs.begin(), params.logprobs.end(),
                                      [&](const auto& range) { return range.start < params.length(); });

@@ -85,6 +85,37 @@ void write_sampling(Writer& out, const msg::Sampling& sampling, uint64_t draws) 
   text += '}';
 }
 
+// The form of the text: JSON as OpenAI's response_format, the others as vLLM's structured_outputs.
+void write_form(Writer& out, const msg::StructuredOutput& form) {
+  using Kind = msg::StructuredOutput::Kind;
+  const auto structured = [&](std::string_view name) {
+    std::string& text = out.member("structured_outputs");
+    ((text += "{\"") += name) += "\":";
+    marshal::write_string(text, form.text);
+    text += '}';
+  };
+  switch (form.kind) {
+    case Kind::kJsonObject: out.member("response_format") += R"({"type":"json_object"})"; break;
+    case Kind::kJsonSchema: {
+      std::string& text = out.member("response_format");
+      text += R"({"type":"json_schema","json_schema":{"name":"answer","strict":true,"schema":)";
+      (text += form.text) += "}}";
+      break;
+    }
+    case Kind::kRegex: structured("regex"); break;
+    case Kind::kGrammar: structured("grammar"); break;
+    case Kind::kChoice: {
+      std::string& text = out.member("structured_outputs");
+      text += R"({"choice":[)";
+      for (const auto& choice : form.choices) marshal::write_string(text, choice), text += ',';
+      text.back() = ']';
+      text += '}';
+      break;
+    }
+    case Kind::kToolCalls: break;  // is not sent: Kind::fits()
+  }
+}
+
 constexpr uint64_t kGolden = 0x9e3779b97f4a7c15, kFirst = 0xbf58476d1ce4e5b9, kSecond = 0x94d049bb133111eb;
 
 // The finalizer of splitmix64, and its inverse.
@@ -281,6 +312,7 @@ Bytes write_completion(const msg::Call& call, std::span<const uint32_t> generate
   }
   // Prefixes that are not shared here are not shared there.
   if (const uint64_t salt = params.cache_salt ^ call.cache_scope; salt != 0) out.text("cache_salt", hex_digits(salt));
+  if (params.constraint && params.constraint->form()) write_form(out, *params.constraint->form());
   out.flag("return_token_ids");
   out.flag("stream");
   out.member("stream_options") += R"({"include_usage":true})";
