@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "engines/forward/http_attempt.h"
 #include "engines/forward/native/message.h"
 #include "engines/forward/oip/grpc_call.h"
 #include "engines/forward/passed_on.h"
@@ -18,10 +19,10 @@ using base::Status;
 constexpr std::string_view kGenerate = "/weir.forward.v1.Forward/Generate";
 constexpr uint64_t kLargestEvent = 8 << 20;
 
-class SequenceAttempt final : public Attempt, private GrpcCall {
+class SequenceAttempt final : public AttemptOver<GrpcCall> {
  public:
   SequenceAttempt(const Asked& asked, Receiver& receiver)
-      : GrpcCall(asked.slabs, std::min(asked.options.max_answer, kLargestEvent)),
+      : AttemptOver(asked.slabs, std::min(asked.options.max_answer, kLargestEvent)),
         asked_(asked),
         params_(*asked.call.generation),
         receiver_(receiver),
@@ -29,9 +30,6 @@ class SequenceAttempt final : public Attempt, private GrpcCall {
         most_(params_.max_tokens - std::min<size_t>(asked.generated.size(), params_.max_tokens)) {}
 
   Status start(OriginConn& conn) override;
-  void let_go() override { GrpcCall::let_go(); }
-  void give_up_late(Status status) override { GrpcCall::give_up_late(std::move(status)); }
-  bool answered() const override { return GrpcCall::answered(); }
 
  private:
   Next on_message(base::Bytes message) override;

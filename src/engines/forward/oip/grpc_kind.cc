@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engines/forward/http_attempt.h"
 #include "engines/forward/oip/grpc_call.h"
 #include "engines/forward/oip/message.h"
 #include "engines/forward/oip/probe.h"
@@ -24,15 +25,12 @@ constexpr std::string_view kModelReady = "/inference.GRPCInferenceService/ModelR
 constexpr std::string_view kMetadata = "/inference.GRPCInferenceService/ModelMetadata";
 constexpr std::string_view kConfig = "/inference.GRPCInferenceService/ModelConfig";
 
-class GrpcAttempt final : public Attempt, private GrpcCall {
+class GrpcAttempt final : public AttemptOver<GrpcCall> {
  public:
   GrpcAttempt(const Asked& asked, Receiver& receiver)
-      : GrpcCall(asked.slabs, asked.options.max_answer), asked_(asked), receiver_(receiver) {}
+      : AttemptOver(asked.slabs, asked.options.max_answer), asked_(asked), receiver_(receiver) {}
 
   Status start(OriginConn& conn) override;
-  void let_go() override { GrpcCall::let_go(); }
-  void give_up_late(Status status) override { GrpcCall::give_up_late(std::move(status)); }
-  bool answered() const override { return GrpcCall::answered(); }
 
  private:
   bool streams() const { return asked_.spec.decoupled; }

@@ -5,7 +5,7 @@
 #include "base/encoding.h"
 #include "engines/forward/answer_body.h"
 #include "engines/forward/get.h"
-#include "engines/forward/http_call.h"
+#include "engines/forward/http_attempt.h"
 #include "engines/forward/oip/message.h"
 #include "engines/forward/oip/rest_message.h"
 #include "engines/forward/passed_on.h"
@@ -30,15 +30,12 @@ std::string path_of(const Options& options) {
   return out;
 }
 
-class RestAttempt final : public Attempt, private HttpCall {
+class RestAttempt final : public AttemptOver<HttpCall> {
  public:
   RestAttempt(const Asked& asked, Receiver& receiver)
       : asked_(asked), receiver_(receiver), body_(asked.slabs, asked.options.max_answer) {}
 
   Status start(OriginConn& conn) override;
-  void let_go() override { HttpCall::let_go(); }
-  void give_up_late(Status status) override { HttpCall::give_up_late(std::move(status)); }
-  bool answered() const override { return HttpCall::answered(); }
 
  private:
   Next on_answer(int status, const wire::Fields& fields) override;

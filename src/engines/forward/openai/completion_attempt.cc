@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/encoding.h"
-#include "engines/forward/http_call.h"
+#include "engines/forward/http_attempt.h"
 #include "engines/forward/openai/message.h"
 #include "engines/forward/openai/sse_reader.h"
 #include "engines/forward/openai/text_tokens.h"
@@ -22,7 +22,7 @@ using base::Status;
 constexpr size_t kLargestEvent = 1 << 20, kLargestError = 64 << 10;
 constexpr std::string_view kDone = "[DONE]";
 
-class CompletionAttempt final : public Attempt, private HttpCall {
+class CompletionAttempt final : public AttemptOver<HttpCall> {
  public:
   CompletionAttempt(const Asked& asked, Receiver& receiver)
       : asked_(asked),
@@ -33,9 +33,6 @@ class CompletionAttempt final : public Attempt, private HttpCall {
         sse_(size_t(std::min<uint64_t>(asked.options.max_answer, kLargestEvent))) {}
 
   Status start(OriginConn& conn) override;
-  void let_go() override { HttpCall::let_go(); }
-  void give_up_late(Status status) override { HttpCall::give_up_late(std::move(status)); }
-  bool answered() const override { return HttpCall::answered(); }
 
  private:
   Next on_answer(int status, const wire::Fields& fields) override;
