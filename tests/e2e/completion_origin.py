@@ -94,6 +94,7 @@ class Origin(Listener):
 
     def __init__(self, port=0):
         self.ready, self.health, self.seen = True, whole({}), []
+        self.metrics, self.polls = '', 0
         self.models = {'data': [{'id': MODEL, 'max_model_len': 128}]}
         self.behave = self.good
         super().__init__(port)
@@ -110,6 +111,9 @@ class Origin(Listener):
                 sock.sendall(self.health if self.ready else whole({'error': 'loading'}, '503 Service Unavailable'))
             elif path == '/v1/models':
                 sock.sendall(whole(self.models))
+            elif path == '/metrics':
+                self.polls += 1
+                sock.sendall(whole(self.metrics.encode(), kind='text/plain'))
             else:
                 self.seen.append((fields, json.loads(body)))
                 self.behave(sock, fields, json.loads(body))

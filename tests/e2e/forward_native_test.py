@@ -58,10 +58,6 @@ class Text(forward_text_test.Text):
         self.same_choices('/v1/completions', prompt='Once upon', max_tokens=6, temperature=0, prompt_logprobs=2, ignore_eos=True)
         self.same_choices('/v1/completions', prompt='Once upon', max_tokens=6, temperature=0, logprobs=2, echo=True, ignore_eos=True)
 
-    def test_embeddings(self):
-        there, here = self.both('/v1/embeddings', model=MODEL, input=['Once', 'upon a time'])
-        self.assertEqual(there['data'], here['data'])
-
     def test_a_slow_reader_holds_the_origin(self):
         before = counted(self.origin, 'weir_model_generated_tokens_total')
         with socket.create_connection(('127.0.0.1', self.server.port)) as sock:

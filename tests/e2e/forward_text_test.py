@@ -1,6 +1,7 @@
 """Models of text that another server runs: kind openai. weir is the origin of most of them, as vLLM would be; the others
 have an origin that misbehaves."""
 
+import base64
 import json
 import pathlib
 import shutil
@@ -163,6 +164,10 @@ class Text(unittest.TestCase):
                      {'guided_grammar': 'root ::= "ab" [0-9]+ "."'}, {'response_format': {'type': 'json_object'}}):
             with self.subTest(form=form):
                 self.same_choices('/v1/completions', prompt='Once', max_tokens=32, temperature=0, **form)
+
+    def test_embeddings(self):
+        there, here = self.both('/v1/embeddings', model=MODEL, input=['Once', 'upon a time'])
+        self.assertEqual(there['data'], here['data'])
 
     def test_statistics_count_tokens(self):
         before = counted(self.server, 'weir_model_generated_tokens_total')
@@ -418,6 +423,31 @@ class Ready(unittest.TestCase):
         until(lambda: not ready(), 'the end of readiness')
         self.origin.ready = True
         until(ready, 'readiness')
+
+    def test_an_origin_whose_metrics_say_it_is_full_gets_less(self):
+        other = completion_origin.Origin()
+        self.addCleanup(other.close)
+        self.origin.metrics = f'vllm:num_requests_waiting{{model_name="{MODEL}"}} 50\n'
+        other.metrics = f'vllm:num_requests_waiting{{model_name="{MODEL}"}} 0\n'
+        server = gateway([self.origin.url, other.url], self.tokenizer, ', load_report: metrics')
+        self.addCleanup(server.stop)
+        until(lambda: curl(server.url('/readyz')).status == 200 and min(self.origin.polls, other.polls) > 1, 'metrics')
+        for _ in range(60):
+            self.assertEqual(200, completion(server).status)
+        self.assertLess(len(self.origin.seen), 30)
+        self.assertGreater(len(other.seen), 30)
+
+    def test_embeddings_that_are_none(self):
+        self.origin.models['data'][0]['embedding_size'] = 4
+        server = self.start(', max_length: 64')
+        until(lambda: curl(server.url('/readyz')).status == 200, 'readiness')
+        good = base64.b64encode(bytes(16)).decode()
+        for data, status in (([{'embedding': good}], 200), ([{'embedding': good[:4]}], 500), ([{'embedding': 7}], 500), ([], 500),
+                             ([{'embedding': good}] * 2, 500), (7, 500), ([{'embedding': '!'}], 500)):
+            self.origin.behave = lambda sock, *_, data=data: sock.sendall(whole({'data': data}))
+            answer = curl(server.url('/v1/embeddings'), *JSON, data=json.dumps({'model': MODEL, 'input': 'Once'}))
+            self.assertEqual(status, answer.status, answer.body)
+        self.assertEqual([list(b'Once'), 'base64'], [self.origin.seen[-1][1][k] for k in ('input', 'encoding_format')])
 
     def test_an_origin_without_health_is_asked_for_its_models(self):
         self.origin.health = whole({'detail': 'Not Found'}, '404 Not Found')

@@ -13,6 +13,7 @@ using base::Status;
 
 constexpr auto kShortestCheck = std::chrono::milliseconds(10);
 constexpr uint32_t kMostOutstanding = 1 << 20, kLongestContext = 1 << 24;
+constexpr uint32_t kWidestEmbedding = 1 << 16;
 constexpr uint64_t kLargestAnswer = uint64_t(4) << 30;
 
 Status wrong(std::string_view name, const std::string& value, std::string_view expected) {
@@ -40,6 +41,14 @@ class Parameters {
       if (!parsed || *parsed < least)
         return wrong(name, value, "a duration of " + base::show_duration(least) + " or more");
       return out = *parsed, Status();
+    });
+  }
+  // From 1 to `most`.
+  void count(const char* name, uint32_t most, uint32_t& out) {
+    read(name, [&](const std::string& value) {
+      auto parsed = base::parse_count(value, most);
+      if (!parsed || *parsed == 0) return wrong(name, value, "a whole number from 1 to " + std::to_string(most));
+      return out = uint32_t(*parsed), Status();
     });
   }
   const Status& status() const { return status_; }
@@ -107,11 +116,7 @@ Status read_origins(const std::string& text, std::vector<net::Url>& out) {
 void read_balancing(Parameters& all, Options& out) {
   all.read("hedge_after", [&](const std::string& value) { return read_hedge(value, out); });
   all.read("load_report", [&](const std::string& value) { return read_load_report(value, out); });
-  all.read("metrics_port", [&](const std::string& value) {
-    auto parsed = base::parse_count(value, 65535);
-    if (!parsed || *parsed == 0) return wrong("metrics_port", value, "a port from 1 to 65535");
-    return out.metrics_port = uint32_t(*parsed), Status();
-  });
+  all.count("metrics_port", 65535, out.metrics_port);
 }
 
 }  // namespace
@@ -139,16 +144,9 @@ base::Result<Options> read_options(const msg::ModelSpec& wanted) {
   all.duration("dns_interval", base::Duration(0), out.dns_interval);
   all.duration("check_interval", kShortestCheck, out.check_interval);
   read_balancing(all, out);
-  all.read("max_length", [&](const std::string& value) {
-    auto parsed = base::parse_count(value, kLongestContext);
-    if (!parsed || *parsed == 0) return wrong("max_length", value, "a whole number from 1 to 16777216");
-    return out.max_length = uint32_t(*parsed), Status();
-  });
-  all.read("max_outstanding", [&](const std::string& value) {
-    auto parsed = base::parse_count(value, kMostOutstanding);
-    if (!parsed || *parsed == 0) return wrong("max_outstanding", value, "a whole number from 1 to 1048576");
-    return out.max_outstanding = uint32_t(*parsed), Status();
-  });
+  all.count("max_length", kLongestContext, out.max_length);
+  all.count("embedding_size", kWidestEmbedding, out.embedding_size);
+  all.count("max_outstanding", kMostOutstanding, out.max_outstanding);
   all.read("max_answer", [&](const std::string& value) {
     auto parsed = base::parse_size(value);
     if (!parsed || *parsed == 0 || *parsed > kLargestAnswer) return wrong("max_answer", value, "a size up to 4GiB");

@@ -25,6 +25,7 @@
 // Models of text, of kind openai (vLLM, SGLang, llama.cpp's server, weir) or weir:
 //     tokenizer: /models/qwen                 # the folder with tokenizer.json; by default the model's version folder
 //     max_length: 8192                        # positions; by default what the origin's list of models says
+//     embedding_size: 1024                    # of kind openai: floats of an embedding; by default what that list says
 //     tool_format: hermes                     # text/tool_format.h; by default by the chat template
 #pragma once
 
@@ -42,9 +43,9 @@
 namespace weir::forward {
 
 inline constexpr std::string_view kParameters[] = {
-    "answer_timeout", "ca_file", "check_interval", "connect_timeout", "dns_interval", "hedge_after",
-    "key_file",       "kind",    "load_report",    "max_answer",      "max_length",   "max_outstanding",
-    "metrics_port",   "model",   "origins",        "tokenizer",       "tool_format",  "version"};
+    "answer_timeout", "ca_file", "check_interval", "connect_timeout", "dns_interval", "embedding_size",  "hedge_after",
+    "key_file",       "kind",    "load_report",    "max_answer",      "max_length",   "max_outstanding", "metrics_port",
+    "model",          "origins", "tokenizer",      "tool_format",     "version"};
 
 enum class LoadReports : uint8_t { kNone, kOrca, kMetrics };
 
@@ -64,6 +65,7 @@ struct Options {
   uint64_t max_answer = uint64_t(1) << 30;
   std::string ca_file, key_file;
   std::string tokenizer, tool_format;
+  uint32_t embedding_size = 0;    // 0: as the origin says
   uint32_t max_length = 0;        // 0: as the origin says
   base::Duration hedge_after{0};  // 0: not by a time
   double hedge_quantile = 0;      // 0: not by a quantile; else below 1

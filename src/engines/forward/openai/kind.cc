@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engines/forward/openai/completion_attempt.h"
+#include "engines/forward/openai/embedding_attempt.h"
 #include "engines/forward/openai/questions.h"
 #include "engines/forward/tokenizer_files.h"
 #include "generation/fit.h"
@@ -35,7 +36,8 @@ class Openai final : public Kind {
 
   net::ClientConn::Http http() const override { return net::ClientConn::Http::k1; }
   std::unique_ptr<Attempt> make_attempt(const Asked& asked, Attempt::Receiver& receiver) const override {
-    return make_completion_attempt(asked, receiver);
+    return asked.call.generation->aim == msg::Aim::kEmbed ? make_embedding_attempt(asked, receiver)
+                                                          : make_completion_attempt(asked, receiver);
   }
   std::unique_ptr<Questions> make_questions(net::Shard& shard, OriginConn& conn,
                                             const Options& options) const override {
@@ -53,7 +55,8 @@ Status Openai::fits(const msg::Call& call, const msg::ModelSpec& spec) const {
   if (auto status = generation::fits_tokens(call, spec, kAnyRoom); !status.ok()) return status;
   const msg::Generation& params = *call.generation;
   if (params.aim == msg::Aim::kRelease) return {};
-  if (params.aim == msg::Aim::kEmbed) return cannot("an embedding");
+  if (params.aim == msg::Aim::kEmbed)
+    return spec.text->hidden_size > 0 ? Status() : cannot("an embedding without parameter 'embedding_size'");
   if (params.constraint && !tells(params.constraint->form()))
     return cannot("this form of the answer (calls of tools, and forms behind thoughts)");
   if (!params.readouts.empty()) return cannot("a readout");

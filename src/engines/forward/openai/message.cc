@@ -319,6 +319,36 @@ Bytes write_completion(const msg::Call& call, std::span<const uint32_t> generate
   return out.done();
 }
 
+Bytes write_embedding_request(const msg::Call& call, std::string_view model) {
+  const msg::Generation& params = *call.generation;
+  Writer out(128 + 7 * params.length());
+  out.text("model", model);
+  out.ids<std::span<const uint32_t>>("input", {params.history, params.append});
+  out.text("encoding_format", "base64");
+  return out.done();
+}
+
+base::Result<msg::Outputs> read_embedding(std::string_view text, uint32_t hidden_size) {
+  std::string coded;
+  size_t count = 0;
+  JsonCursor json(text);
+  FieldReader fields(json);
+  auto one = [&] {
+    if (++count > 1) return fields.refuse("data", "more than one embedding");
+    return json.object([&](std::string_view name) {
+      return name == "embedding" ? fields.text("embedding", SIZE_MAX, coded) : json.skip();
+    });
+  };
+  const bool ok = json.object([&](std::string_view name) { return name == "data" ? json.array(one) : json.skip(); });
+  if (!ok || !json.finish()) return broken_rule("its embedding: " + fields.error().text);
+  auto bytes = base::base64_decode(coded);
+  if (!bytes || bytes->size() != size_t(hidden_size) * sizeof(float))
+    return broken_rule("its embedding is not " + std::to_string(hidden_size) + " floats in base64");
+  msg::Outputs out;
+  out.tensors.push_back({"embedding", msg::DType::kFp32, {int64_t(hidden_size)}, Bytes::copy_of(*bytes)});
+  return out;
+}
+
 base::Result<CompletionChunk> read_chunk(std::string_view json) { return ChunkReader(json).read(); }
 
 base::Result<ListedModel> read_models(std::string_view text, std::string_view model) {
@@ -329,18 +359,20 @@ base::Result<ListedModel> read_models(std::string_view text, std::string_view mo
   auto length = [&](std::string_view name, uint32_t& to) { return fields.whole(name, 0, 1 << 24, to); };
   auto one = [&] {
     std::string id;
-    uint32_t own = 0, meta = 0;
+    uint32_t own = 0, meta = 0, width = 0;
     if (++count > kMostListed) return fields.refuse("data", "too many models");
     const bool ok = json.object([&](std::string_view name) {
       if (name == "id") return fields.text("id", 4096, id);
       if (name == "max_model_len") return length(name, own);
+      if (name == "embedding_size") return length(name, width);
       if (name != "meta" || fields.none()) return name == "meta" || json.skip();
       return json.object([&](std::string_view member) {
+        if (member == "n_embd") return length(member, width);
         if (member == "n_ctx" || (member == "n_ctx_train" && meta == 0)) return length(member, meta);
         return json.skip();
       });
     });
-    if (id == model) out.found = true, out.max_length = own > 0 ? own : meta;
+    if (id == model) out.found = true, out.max_length = own > 0 ? own : meta, out.embedding_size = width;
     if (count <= kMostNamed) out.others += (out.others.empty() ? "'" : ", '") + base::presentable(id, 64) + "'";
     return ok;
   };
