@@ -21,6 +21,7 @@ from forward_test import until
 from forward_text_test import JSON, MODEL, completion, counted, model_folder, tokenizer_folder
 from h2_peer import DATA, END_HEADERS, HEADERS, frame
 from harness import curl
+from listener import Listener
 
 pb, rpc = harness.stubs()('forward')
 salience, salience_rpc = harness.stubs()('salience')
@@ -115,25 +116,18 @@ class Sessions(unittest.TestCase):
         self.assertEqual(seen[0], seen[1])
 
 
-class Relay:
+class Relay(Listener):
     """Passes bytes on to a port; cuts every connection that has brought `cut` bytes since it was set."""
 
     def __init__(self, to):
-        self.to, self.cut, self.sockets = to, None, []
-        self.listener = socket.create_server(('127.0.0.1', 0))
-        self.url = f'http://127.0.0.1:{self.listener.getsockname()[1]}'
-        threading.Thread(target=self.accept, daemon=True).start()
+        self.to, self.cut = to, None
+        super().__init__()
 
-    def accept(self):
-        try:
-            while True:
-                here = self.listener.accept()[0]
-                there = socket.create_connection(('127.0.0.1', self.to))
-                self.sockets += [here, there]
-                threading.Thread(target=self.copy, args=(here, there, False), daemon=True).start()
-                threading.Thread(target=self.copy, args=(there, here, True), daemon=True).start()
-        except OSError:
-            return
+    def serve(self, sock, stream):
+        there = socket.create_connection(('127.0.0.1', self.to))
+        self.sockets.append(there)
+        threading.Thread(target=self.copy, args=(sock, there, False), daemon=True).start()
+        self.copy(there, sock, True)
 
     def copy(self, source, to, counts):
         passed = 0
@@ -152,11 +146,6 @@ class Relay:
                 sock.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
-
-    def close(self):
-        self.listener.close()
-        for sock in self.sockets:
-            sock.close()
 
 
 class Moved(unittest.TestCase):

@@ -7,6 +7,7 @@
 #include "engines/forward/oip/grpc_call.h"
 #include "engines/forward/oip/message.h"
 #include "engines/forward/oip/probe.h"
+#include "engines/forward/oip/tensor_questions.h"
 #include "engines/forward/passed_on.h"
 #include "sched/fit.h"
 
@@ -81,31 +82,19 @@ void GrpcAttempt::on_over(Status status, From from) {
   receiver_.on_over({{}, from, msg::Event{std::move(last)}});
 }
 
-class GrpcQuestions final : public Questions {
+class GrpcQuestions final : public TensorQuestions {
  public:
   GrpcQuestions(net::Shard& shard, OriginConn& conn, const Options& options)
-      : conn_(conn), options_(options), probe_(shard, conn) {}
+      : TensorQuestions(conn, options), probe_(shard, conn) {}
 
   void ask_ready(base::Duration timeout, OnReady then) override;
-  void ask_signature(const msg::ModelSpec& wanted, base::Duration timeout, OnSignature then) override;
 
  private:
-  void heard_ready(Result<bool> ready);
-  void heard_metadata(Result<Bytes> answer);
-  void heard_config(Result<Bytes> answer);
+  void ask_metadata() override;
+  void ask_config() override;
   Bytes name() const { return write_name(options_.model, options_.version); }
-  Status named(Status status) const {
-    status.text = "origin " + conn_.origin().name + ": " + status.text;
-    return status;
-  }
-  void tell(Result<msg::ModelSpec> spec) { std::exchange(then_, nullptr)(std::move(spec)); }
 
-  OriginConn& conn_;
-  const Options& options_;
   Probe probe_;
-  msg::ModelSpec spec_;
-  base::Duration timeout_{0};
-  OnSignature then_;
 };
 
 void GrpcQuestions::ask_ready(base::Duration timeout, OnReady then) {
@@ -117,31 +106,18 @@ void GrpcQuestions::ask_ready(base::Duration timeout, OnReady then) {
   });
 }
 
-void GrpcQuestions::ask_signature(const msg::ModelSpec& wanted, base::Duration timeout, OnSignature then) {
-  spec_ = wanted;
-  timeout_ = timeout;
-  then_ = std::move(then);
-  ask_ready(options_.connect_timeout + timeout, [this](Result<bool> ready) { heard_ready(std::move(ready)); });
-}
-
-void GrpcQuestions::heard_ready(Result<bool> ready) {
-  if (!ready) return tell(ready.error());
-  if (!*ready) return tell(named(failure(Code::kUnavailable, "the model is not ready there")));
-  probe_.ask(kMetadata, name(), timeout_, [this](Result<Bytes> metadata) { heard_metadata(std::move(metadata)); });
-}
-
-void GrpcQuestions::heard_metadata(Result<Bytes> answer) {
-  if (!answer) return tell(answer.error());
-  if (Status status = read_metadata(answer->view(), spec_); !status.ok()) return tell(named(std::move(status)));
-  probe_.ask(kConfig, name(), timeout_, [this](Result<Bytes> config) { heard_config(std::move(config)); });
+void GrpcQuestions::ask_metadata() {
+  probe_.ask(kMetadata, name(), timeout_, [this](Result<Bytes> answer) {
+    heard_metadata(answer ? named(read_metadata(answer->view(), spec_)) : answer.error());
+  });
 }
 
 // A server without configurations (KServe's, OVMS) says all in its metadata: shapes are whole then.
-void GrpcQuestions::heard_config(Result<Bytes> answer) {
-  if (!answer && answer.error().code != Code::kUnimplemented) return tell(answer.error());
-  Status status = answer ? read_config(answer->view(), spec_) : Status();
-  if (!status.ok()) return tell(named(std::move(status)));
-  tell(std::move(spec_));
+void GrpcQuestions::ask_config() {
+  probe_.ask(kConfig, name(), timeout_, [this](Result<Bytes> answer) {
+    if (answer) return heard_config(named(read_config(answer->view(), spec_)));
+    heard_config(answer.error().code == Code::kUnimplemented ? Status() : answer.error());
+  });
 }
 
 class OipGrpc final : public Kind {

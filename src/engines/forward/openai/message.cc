@@ -24,8 +24,6 @@ using marshal::JsonCursor;
 constexpr size_t kLongestWords = 1000;  // of an origin's error that is shown
 constexpr size_t kMostListed = 10'000, kMostNamed = 5;
 
-Status broken_rule(std::string text) { return failure(Code::kInternal, std::move(text)); }
-
 // --- requests --------------------------------------------------------------------------------------------------------
 
 class Writer {
