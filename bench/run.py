@@ -12,6 +12,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / 'bench/load'))
 import cases  # noqa: E402  (bench/load/cases.py)
+import gateways  # noqa: E402
 
 
 def micro(build):
@@ -31,9 +32,9 @@ def main():
     build = pathlib.Path(args.build).resolve()
     if args.name == 'micro':
         return micro(build)
-    chosen = [c for c in cases.ALL if args.name in ('load', c.__name__)]
+    chosen = [c for c in (*cases.ALL, *gateways.ALL) if args.name in ('load', c.__name__)]
     if not chosen:
-        sys.exit(f"no bench '{args.name}': load, micro, " + ', '.join(c.__name__ for c in cases.ALL))
+        sys.exit(f"no bench '{args.name}': load, micro, " + ', '.join(c.__name__ for c in (*cases.ALL, *gateways.ALL)))
     for case in chosen:
         case(build, args.rounds, args.requests)
 

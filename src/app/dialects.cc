@@ -4,6 +4,7 @@
 #include "dialects/evergreen/evergreen.h"
 #include "dialects/graphpipe/graphpipe.h"
 #include "dialects/grps/grps.h"
+#include "dialects/native/native.h"
 #include "dialects/oip/oip.h"
 #include "dialects/openai/openai.h"
 #include "dialects/predict/predict.h"
@@ -14,7 +15,7 @@ namespace weir::app {
 std::vector<ServedDialect> all_dialects() {
   std::vector<ServedDialect> all;
   for (auto make : {oip::make_dialect, graphpipe::make_dialect, grps::make_dialect, predict::make_dialect,
-                    openai::make_dialect, salience::make_dialect, evergreen::make_dialect})
+                    openai::make_dialect, salience::make_dialect, evergreen::make_dialect, native::make_dialect})
     all.push_back({make()});
   return all;
 }

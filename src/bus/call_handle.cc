@@ -31,6 +31,7 @@ void CallHandle::follow(const msg::Event& event) {
   msg::Progress& progress = call_->progress;
   if (auto* token = std::get_if<msg::Token>(&event.what)) {
     progress.generated_tokens += !token->prefill;
+    progress.moves += token->moved;
   } else if (auto* done = std::get_if<msg::Done>(&event.what)) {
     progress.prompt_tokens = done->prompt_tokens, progress.cached_tokens = done->cached_tokens;
     progress.generated_tokens = done->completion_tokens;

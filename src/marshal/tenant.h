@@ -3,12 +3,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/sip_hash.h"
 #include "msg/call.h"
 #include "msg/tenant.h"
 #include "wire/exchange.h"
+#include "wire/trace_context.h"
 
 namespace weir::marshal {
 
@@ -38,12 +41,21 @@ inline const base::ModelScope* models_of(const wire::Request& request) {
   return request.identity ? request.identity->models.get() : nullptr;
 }
 
+// The trace that the request belongs to, as it is handed on; null where it belongs to none.
+inline std::shared_ptr<const msg::TraceFields> trace_fields_of(const wire::Exchange& exchange) {
+  const wire::RequestRecord& record = exchange.record();
+  if (record.traceparent.empty()) return nullptr;
+  std::string state = record.trace ? record.trace->state : wire::tracestate_of(exchange.request().fields);
+  return std::make_shared<msg::TraceFields>(msg::TraceFields{record.traceparent, std::move(state)});
+}
+
 // A Call comes on behalf of the request's tenant, and is charged to its limits. That of a request that is traced takes
 // the times of a pipeline's steps along.
 inline void set_caller(msg::Call& call, const wire::Exchange& exchange) {
   const wire::Request& request = exchange.request();
   call.tenant = tenant_of(request);
   if (request.identity) call.limiter = request.identity->limiter;
+  call.trace = trace_fields_of(exchange);
   if (exchange.record().trace) call.steps = std::make_unique<msg::PipelineSteps>();
 }
 

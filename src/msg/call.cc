@@ -17,6 +17,7 @@ void Call::clear() {
   tenant = 0;
   cache_scope = 0;
   limiter = nullptr;
+  trace = nullptr;
   session = {};
   generation = nullptr;
   sink = nullptr;

@@ -45,6 +45,7 @@ struct Token {
   uint32_t position = 0;
   bool prefill = false;                         // a token of the prompt
   std::shared_ptr<const TokenDetails> details;  // null where nothing was asked for
+  bool moved = false;                           // another server has made it than the token before (engines/forward)
 };
 struct Done {
   uint32_t prompt_tokens = 0;      // the whole sequence before the first generated token
@@ -107,6 +108,7 @@ class Home {
 struct Progress {
   uint32_t prompt_tokens = 0, cached_tokens = 0;  // of a sequence that has ended by itself: as in Done
   uint32_t generated_tokens = 0;
+  uint32_t moves = 0;  // Tokens that were `moved`
   Finish finish = Finish::kNone;
   base::Code code = base::Code::kOk;  // of Failed
 };
@@ -118,6 +120,11 @@ constexpr bool is_anonymous(uint64_t tenant) { return (tenant & 1) != 0; }
 enum class Anonymous : uint8_t {
   kPerAddress,  // those of one address
   kShared,      // all of them
+};
+
+// W3C Trace Context as it is handed on to servers that are asked on behalf of a request.
+struct TraceFields {
+  std::string traceparent, tracestate;  // the second may be empty
 };
 
 // One inference in flight: the fields that a dialect fills in. Copyable only for tests; never copied on the
@@ -135,6 +142,7 @@ struct Call {
   uint64_t tenant = 0;                          // see above: among equals, tenants take turns
   uint64_t cache_scope = 0;                     // Calls of different ones never share cached prefixes; the bus sets it
   std::shared_ptr<base::UsageLimiter> limiter;  // charged for its tokens; null: there are no limits
+  std::shared_ptr<const TraceFields> trace;     // null: the request belongs to no trace
   base::SessionId session;                      // whose keys and values the engine keeps between Calls
   std::unique_ptr<Generation> generation;       // of a Call for a model that makes tokens; null for tensors
   Sink* sink = nullptr;                         // null once the client has left; home shard only

@@ -40,6 +40,8 @@ class TokenConstraint {
   virtual bool accept(uint32_t id) = 0;
   // Nothing may follow.
   virtual bool complete() const = 0;
+  // The form, for a model that another server runs; null where it cannot be told. Any thread.
+  virtual const StructuredOutput* form() const { return nullptr; }
 };
 
 inline bool allows(std::span<const uint32_t> mask, uint32_t id) {

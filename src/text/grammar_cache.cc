@@ -30,8 +30,9 @@ std::string key_of(const StructuredOutput& form) {
 // waits to run holds neither, and start() takes no time.
 class Constraint final : public msg::TokenConstraint {
  public:
-  Constraint(std::shared_ptr<const grammar::TokenAutomaton> automaton, std::span<const uint32_t> ends)
-      : automaton_(std::move(automaton)), ends_(ends.begin(), ends.end()) {}
+  Constraint(std::shared_ptr<const grammar::TokenAutomaton> automaton, std::shared_ptr<const Form> form,
+             std::span<const uint32_t> ends)
+      : automaton_(std::move(automaton)), form_(std::move(form)), ends_(ends.begin(), ends.end()) {}
 
   void prepare() override { (void)mask(); }
   std::span<const uint32_t> mask() override {
@@ -48,6 +49,7 @@ class Constraint final : public msg::TokenConstraint {
     std::lock_guard lock(mutex_);
     return matcher_ && matcher_->complete();
   }
+  const Form* form() const override { return form_.get(); }
 
  private:
   grammar::Matcher& matcher() { return matcher_ ? *matcher_ : matcher_.emplace(automaton_); }
@@ -69,6 +71,7 @@ class Constraint final : public msg::TokenConstraint {
   }
 
   const std::shared_ptr<const grammar::TokenAutomaton> automaton_;
+  const std::shared_ptr<const Form> form_;
   const std::vector<uint32_t> ends_;
   mutable std::mutex mutex_;
   std::optional<grammar::Matcher> matcher_;  // this and the rest: under mutex_
@@ -80,14 +83,16 @@ class Constraint final : public msg::TokenConstraint {
 
 class GrammarCache::Compiled final : public msg::TokenGrammar {
  public:
-  explicit Compiled(std::shared_ptr<const grammar::TokenAutomaton> automaton) : automaton_(std::move(automaton)) {}
+  Compiled(std::shared_ptr<const grammar::TokenAutomaton> automaton, const Form& form)
+      : automaton_(std::move(automaton)), form_(std::make_shared<const Form>(form)) {}
   std::unique_ptr<msg::TokenConstraint> start(std::span<const uint32_t> end_ids) const override {
-    return std::make_unique<Constraint>(automaton_, end_ids);
+    return std::make_unique<Constraint>(automaton_, form_, end_ids);
   }
   size_t bytes() const { return automaton_->bytes(); }
 
  private:
   const std::shared_ptr<const grammar::TokenAutomaton> automaton_;
+  const std::shared_ptr<const Form> form_;
 };
 
 GrammarCache::GrammarCache(std::shared_ptr<const tokenizers::Tokenizer> tokenizer, ToolStyle style)
@@ -147,7 +152,7 @@ base::Result<std::shared_ptr<const msg::TokenGrammar>> GrammarCache::compile(con
   if (!automaton) return wrong(automaton.error());
   auto tokens = std::make_shared<const grammar::TokenAutomaton>(*automaton, vocabulary(), masks_);
   (void)tokens->find_masks(kStepsAhead, cancelled);
-  auto compiled = std::make_shared<const Compiled>(std::move(tokens));
+  auto compiled = std::make_shared<const Compiled>(std::move(tokens), form);
   put(std::move(key), compiled);
   return Made(std::move(compiled));
 }
@@ -170,10 +175,10 @@ void GrammarCache::put(std::string key, std::shared_ptr<const Compiled> compiled
   entries_.push_front({key, std::move(compiled)});
   at_.emplace(std::move(key), entries_.begin());
   size_t bytes = 0;
-  for (const CachedGrammar& entry : entries_) bytes += 2 * entry.key.size() + entry.compiled->bytes();
+  for (const CachedGrammar& entry : entries_) bytes += 3 * entry.key.size() + entry.compiled->bytes();
   while (entries_.size() > 1 && (entries_.size() > kMostGrammars || bytes > kMostBytes)) {
     const CachedGrammar& last = entries_.back();
-    bytes -= std::min(bytes, 2 * last.key.size() + last.compiled->bytes());
+    bytes -= std::min(bytes, 3 * last.key.size() + last.compiled->bytes());
     at_.erase(last.key);
     entries_.pop_back();
   }

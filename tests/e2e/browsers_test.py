@@ -66,7 +66,7 @@ READS = {
     'POST /grpc.health.v1.Health/Check', 'POST /grpc.health.v1.Health/List', 'POST /grpc.health.v1.Health/Watch',
     'POST /grpc.reflection.v1.ServerReflection/ServerReflectionInfo',
     'POST /grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo',
-    'POST /salience.v1.Salience/GetReadoutManifest',
+    'POST /salience.v1.Salience/GetReadoutManifest', 'POST /weir.forward.v1.Forward/DescribeModel',
     'GET /openapi.json', *(f'GET /v2{model}/docs{kind}' for model in ('', '/models/{model}') for kind in ('', '/dataplane.json')),
     'GET /v2', 'GET /v2/', 'GET /v2/cudasharedmemory/region/{region}/status', 'GET /v2/cudasharedmemory/status',
     'GET /v2/health/live', 'GET /v2/health/ready', 'GET /v2/logging', 'GET /v2/models', 'GET /v2/models/stats',

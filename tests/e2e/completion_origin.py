@@ -3,7 +3,8 @@ answers of a real one."""
 
 import json
 import socket
-import threading
+
+from listener import Listener
 
 MODEL = 'm'
 
@@ -40,43 +41,6 @@ def said(*deltas):
     return head() + b''.join(map(event, deltas)) + END
 
 
-
-class Listener:
-    """Listens at `port`; `serve(socket, its bytes)` on a thread for each connection."""
-
-    def __init__(self, port=0):
-        self.listener = socket.create_server(('127.0.0.1', port))
-        self.port = self.listener.getsockname()[1]
-        self.url, self.name = f'http://127.0.0.1:{self.port}', f'127.0.0.1:{self.port}'
-        self.sockets = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self):
-        try:
-            while True:
-                sock = self.listener.accept()[0]
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self.sockets.append(sock)
-                threading.Thread(target=self._guarded, args=(sock,), daemon=True).start()
-        except OSError:
-            return
-
-    def _guarded(self, sock):
-        try:
-            with sock, sock.makefile('rb') as stream:
-                self.serve(sock, stream)
-        except OSError:
-            pass
-
-    def close(self):
-        for sock in [self.listener, *self.sockets]:
-            try:
-                sock.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-        self.listener.close()
-
-
 def read_request(stream):
     """(method, path, fields, body), or None at the end."""
     line = stream.readline().split()
@@ -94,6 +58,7 @@ class Origin(Listener):
 
     def __init__(self, port=0):
         self.ready, self.health, self.seen = True, whole({}), []
+        self.metrics, self.polls = '', 0
         self.models = {'data': [{'id': MODEL, 'max_model_len': 128}]}
         self.behave = self.good
         super().__init__(port)
@@ -110,6 +75,9 @@ class Origin(Listener):
                 sock.sendall(self.health if self.ready else whole({'error': 'loading'}, '503 Service Unavailable'))
             elif path == '/v1/models':
                 sock.sendall(whole(self.models))
+            elif path == '/metrics':
+                self.polls += 1
+                sock.sendall(whole(self.metrics.encode(), kind='text/plain'))
             else:
                 self.seen.append((fields, json.loads(body)))
                 self.behave(sock, fields, json.loads(body))

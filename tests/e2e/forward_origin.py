@@ -1,13 +1,12 @@
 """An origin that misbehaves: an HTTP/2 server of the Open Inference Protocol, frame by frame, whose answers to ModelInfer
 are whatever a test says."""
 
-import socket
 import struct
-import threading
 
 import harness
 from h2_peer import (ACK, DATA, END_HEADERS, END_STREAM, HEADERS, PING, PREFACE, SETTINGS, field, frame, settings)
 from hpack import Decoder
+from listener import Listener
 
 oip = harness.stubs()('inference')[0]
 MODEL = 'x'
@@ -95,31 +94,13 @@ class Connection:
         self.sock.sendall(answer(stream, grpc_message(reply)))
 
 
-class Origin:
-    """Listens at `port`; a thread for each connection. `behave(connection, stream, request)` answers ModelInfer."""
+class Origin(Listener):
+    """`behave(connection, stream, request)` answers ModelInfer."""
 
     def __init__(self, port=0):
-        self.listener = socket.create_server(('127.0.0.1', port))
-        self.port = self.listener.getsockname()[1]
-        self.url = f'http://127.0.0.1:{self.port}'
-        self.ready, self.seen, self.connections = True, [], []
+        self.ready, self.seen = True, []
         self.behave = lambda c, stream, request: c.sock.sendall(answer(stream, grpc_message(doubled(request))))
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__(port)
 
-    def _accept(self):
-        try:
-            while True:
-                sock = self.listener.accept()[0]
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self.connections.append(sock)
-                threading.Thread(target=Connection(self, sock).run, daemon=True).start()
-        except OSError:
-            return
-
-    def close(self):
-        for sock in [self.listener, *self.connections]:
-            try:
-                sock.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-        self.listener.close()
+    def serve(self, sock, stream):
+        Connection(self, sock).run()

@@ -7,6 +7,7 @@ import shutil
 import socket
 import struct
 import tempfile
+import threading
 import time
 import unittest
 
@@ -269,13 +270,13 @@ class Configuration(unittest.TestCase):
             self.assertIn(words, self.reason(text))
 
     def test_kinds_that_are_not_there_are_refused_by_name(self):
-        for kind in ('weir',):
+        for kind in ('telnet',):
             root = repository(m='origins: http://127.0.0.1:1\n')
             path = root / 'm/model.yaml'
             path.write_text(path.read_text().replace('oip-grpc', kind))
             server = harness.Server(repository=root)
             index = curl(server.url('/v2/repository/index'), data='').json()
-            self.assertIn(f"kind '{kind}' is not there yet", index[0]['reason'])
+            self.assertIn(f"parameter 'kind' is \"{kind}\"", index[0]['reason'])
             server.stop()
 
 
@@ -459,6 +460,17 @@ class Hostile(unittest.TestCase):
                          tuple(head[name] for name in (':scheme', ':authority', 'te', 'content-type')))
         self.assertRegex(head['weir-tenant'], r'^[0-9a-f]{16}$')
 
+    def test_the_trace_goes_along(self):
+        self.infer()
+        self.assertNotIn('traceparent', self.origin.seen[-1])
+        parent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00'
+        body = {'inputs': [{'name': 'x', 'shape': [4], 'datatype': 'FP32', 'data': [1, 2, 3, 4]}]}
+        answer = curl(self.server.url('/v2/models/x/infer'), *JSON, '-H', f'traceparent: {parent}', '-H', 'tracestate: a=1,b=2',
+                      data=json.dumps(body))
+        self.assertEqual(200, answer.status)
+        head = self.origin.seen[-1]
+        self.assertEqual((parent, 'a=1,b=2'), (head['traceparent'], head['tracestate']))
+
 
 class Several(unittest.TestCase):
     """A model with two origins."""
@@ -489,6 +501,73 @@ class Several(unittest.TestCase):
         self.origins[0].behave = lambda c, *_: c.sock.shutdown(socket.SHUT_RDWR)
         for _ in range(20):
             self.assertEqual(200, self.infer().status)
+
+    def more(self, parameters):
+        """Another server in front of the same origins."""
+        urls = ', '.join(o.url for o in self.origins)
+        server = harness.Server('--shards', 1, repository=repository(
+            x=f'origins: [{urls}]\nparameters: {{check_interval: 50ms, {parameters}}}\n'))
+        self.addCleanup(lambda: self.assertEqual(0, server.stop(), server.output()[-3000:]))
+        self.server = server
+
+    def slow(self, origin, seconds):
+        def behave(c, stream, request):
+            def later():
+                time.sleep(seconds)
+                try:
+                    c.sock.sendall(answer(stream, grpc_message(doubled(request))))
+                except OSError:
+                    pass
+            threading.Thread(target=later, daemon=True).start()
+        origin.behave = behave
+
+    def test_a_call_that_takes_long_is_sent_to_a_second_origin(self):
+        for after in ('20ms', 'p90'):
+            self.more(f'hedge_after: {after}')
+            if after == 'p90':
+                self.slow(self.origins[0], 0)
+                for _ in range(70):
+                    self.infer()
+            self.slow(self.origins[0], 2)
+            # Each second one goes to the slow origin first; of the calls that run twice, there are 10 and a fifth.
+            for _ in range(10):
+                begun = time.monotonic()
+                self.assertEqual(200, self.infer().status)
+                self.assertLess(time.monotonic() - begun, 1.5)
+
+    def test_hedges_keep_to_their_budget(self):
+        self.more('hedge_after: 1ms')
+        for origin in self.origins:
+            self.slow(origin, 0.03)
+        before = sum(len(o.seen) for o in self.origins)
+        for _ in range(50):
+            self.assertEqual(200, self.infer().status)
+        asked = sum(len(o.seen) for o in self.origins) - before
+        self.assertGreater(asked, 55)
+        self.assertLessEqual(asked, 50 + 10 + 10)
+
+    def test_an_origin_that_a_hedge_meets_dead_costs_nothing(self):
+        self.more('hedge_after: 20ms')
+        self.slow(self.origins[0], 0.1)
+        self.origins[1].behave = lambda c, *_: c.sock.shutdown(socket.SHUT_RDWR)
+        for _ in range(5):  # each may cost a repeat and a hedge
+            self.assertEqual(200, self.infer().status)
+
+    def test_an_origin_that_says_it_is_full_gets_less(self):
+        def says(report):
+            head = (*forward_origin.OK_HEAD, ('endpoint-load-metrics', report))
+            return lambda c, stream, request: c.sock.sendall(answer(stream, grpc_message(doubled(request)), head=head))
+        self.more('load_report: orca')
+        self.origins[0].behave = says('TEXT cpu_utilization=0.9, named_metrics.num_requests_waiting=30')
+        self.origins[1].behave = says('JSON {"cpu_utilization": 0.1}')
+        before = [len(o.seen) for o in self.origins]
+        for _ in range(60):
+            self.assertEqual(200, self.infer().status)
+        full, idle = (len(o.seen) - b for o, b in zip(self.origins, before))
+        self.assertEqual('TEXT', self.origins[0].seen[-1]['endpoint-load-metrics-format'])
+        self.assertLess(full, 30)  # a quarter: where both choices fall on it
+        self.assertGreater(full, 0)
+        self.assertGreater(idle, 2 * full * 0.7)
 
     def test_an_origin_that_has_gone_costs_nobody_anything(self):
         self.origins[0].close()

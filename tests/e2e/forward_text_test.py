@@ -1,6 +1,7 @@
 """Models of text that another server runs: kind openai. weir is the origin of most of them, as vLLM would be; the others
 have an origin that misbehaves."""
 
+import base64
 import json
 import pathlib
 import shutil
@@ -153,11 +154,20 @@ class Text(unittest.TestCase):
         self.assertLess(self.origin.fds(), 120)
 
     def test_what_needs_the_model_is_refused_by_name(self):
-        for request, words in (({'response_format': {'type': 'json_object'}}, 'a form of the answer'),
-                               ({'prompt_logprobs': 1}, 'a log-probability of the prompt')):
-            answer = completion(self.server, **request)
-            self.assertEqual(501, answer.status, answer.body)
-            self.assertIn(words, answer.json()['error']['message'])
+        answer = completion(self.server, prompt_logprobs=1)
+        self.assertEqual(501, answer.status, answer.body)
+        self.assertIn('a log-probability of the prompt', answer.json()['error']['message'])
+
+    def test_forms_of_an_answer(self):
+        schema = {'type': 'object', 'properties': {'a': {'type': 'boolean'}}, 'required': ['a'], 'additionalProperties': False}
+        for form in ({'guided_regex': '[a-f]{12}'}, {'guided_choice': ['yes "so"', 'no']}, {'guided_json': schema},
+                     {'guided_grammar': 'root ::= "ab" [0-9]+ "."'}, {'response_format': {'type': 'json_object'}}):
+            with self.subTest(form=form):
+                self.same_choices('/v1/completions', prompt='Once', max_tokens=32, temperature=0, **form)
+
+    def test_embeddings(self):
+        there, here = self.both('/v1/embeddings', model=MODEL, input=['Once', 'upon a time'])
+        self.assertEqual(there['data'], here['data'])
 
     def test_statistics_count_tokens(self):
         before = counted(self.server, 'weir_model_generated_tokens_total')
@@ -207,7 +217,9 @@ class Moved(unittest.TestCase):
             self.assertEqual(expected['choices'], answer.json()['choices'])
             self.assertEqual(expected['usage']['completion_tokens'], answer.json()['usage']['completion_tokens'])
             if counted(self.server, 'weir_model_moved_sequences_total') > before:
+                self.assertEqual('1', answer.headers.get('weir-moved'))
                 return
+            self.assertNotIn('weir-moved', answer.headers)
         self.fail('no stream was moved')
 
     def test_a_text_goes_on_as_if_nothing_had_been(self):
@@ -321,6 +333,14 @@ class Hostile(unittest.TestCase):
         self.fails(said(delta('a' * 30, [97] * 30, 'length')), 500, 'more tokens than the 24')
         self.fails(said(delta('', list(b'a' * 200_000), 'length')), 500, 'more tokens than the 24')
 
+    def test_a_text_without_the_form_that_was_asked_for(self):
+        self.origin.behave = completion_origin.Origin.good
+        answer = self.ask(guided_regex='[0-9]+')
+        self.assertEqual(500, answer.status)
+        self.assertIn('has not the form', answer.json()['error']['message'])
+        self.assertEqual('abc', self.ask(guided_regex='[a-z]+').json()['choices'][0]['text'])
+        self.assertEqual({'regex': '[a-z]+'}, self.origin.seen[-1][1]['structured_outputs'])
+
     def test_a_stream_that_ends_early(self):
         for bad in (head() + b'0\r\n\r\n', head() + event(delta('a', [97])) + b'0\r\n\r\n', said(delta('a', [97])),
                     said(delta('a', [97], 'abort'))):
@@ -403,6 +423,31 @@ class Ready(unittest.TestCase):
         until(lambda: not ready(), 'the end of readiness')
         self.origin.ready = True
         until(ready, 'readiness')
+
+    def test_an_origin_whose_metrics_say_it_is_full_gets_less(self):
+        other = completion_origin.Origin()
+        self.addCleanup(other.close)
+        self.origin.metrics = f'vllm:num_requests_waiting{{model_name="{MODEL}"}} 50\n'
+        other.metrics = f'vllm:num_requests_waiting{{model_name="{MODEL}"}} 0\n'
+        server = gateway([self.origin.url, other.url], self.tokenizer, ', load_report: metrics')
+        self.addCleanup(server.stop)
+        until(lambda: curl(server.url('/readyz')).status == 200 and min(self.origin.polls, other.polls) > 1, 'metrics')
+        for _ in range(60):
+            self.assertEqual(200, completion(server).status)
+        self.assertLess(len(self.origin.seen), 30)
+        self.assertGreater(len(other.seen), 30)
+
+    def test_embeddings_that_are_none(self):
+        self.origin.models['data'][0]['embedding_size'] = 4
+        server = self.start(', max_length: 64')
+        until(lambda: curl(server.url('/readyz')).status == 200, 'readiness')
+        good = base64.b64encode(bytes(16)).decode()
+        for data, status in (([{'embedding': good}], 200), ([{'embedding': good[:4]}], 500), ([{'embedding': 7}], 500), ([], 500),
+                             ([{'embedding': good}] * 2, 500), (7, 500), ([{'embedding': '!'}], 500)):
+            self.origin.behave = lambda sock, *_, data=data: sock.sendall(whole({'data': data}))
+            answer = curl(server.url('/v1/embeddings'), *JSON, data=json.dumps({'model': MODEL, 'input': 'Once'}))
+            self.assertEqual(status, answer.status, answer.body)
+        self.assertEqual([list(b'Once'), 'base64'], [self.origin.seen[-1][1][k] for k in ('input', 'encoding_format')])
 
     def test_an_origin_without_health_is_asked_for_its_models(self):
         self.origin.health = whole({'detail': 'Not Found'}, '404 Not Found')

@@ -39,14 +39,14 @@ void EventStream::send_text(std::string text) {
   exchange_.body(base::Bytes::adopt(std::move(text)));
 }
 
-void EventStream::end() {
+void EventStream::end(wire::Fields trailers) {
   open();
   if (numbered_) {
     std::string event;
     wire::append_sse(event, "{}", "end", kLastId);
     exchange_.body(base::Bytes::adopt(std::move(event)));
   }
-  exchange_.end();
+  exchange_.end(std::move(trailers));
 }
 
 base::Bytes request_of(const wire::Exchange& exchange) {

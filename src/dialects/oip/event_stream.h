@@ -23,7 +23,7 @@ class EventStream {
   // `json` as one event; `text` is one event already.
   void send(std::string_view json);
   void send_text(std::string text);
-  void end();
+  void end(wire::Fields trailers = {});
 
  private:
   void open();

@@ -7,6 +7,7 @@
 #include "dialects/oip/rest.h"
 #include "dialects/oip/text_request.h"
 #include "marshal/json_tensor.h"
+#include "marshal/moved.h"
 #include "marshal/tenant.h"
 #include "marshal/times.h"
 #include "text/completion.h"
@@ -152,6 +153,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
     call_.on_event(event);
     if (auto* token = std::get_if<msg::Token>(&event.what)) return generated(call, *token);
     marshal::note(exchange_.record(), call);
+    moves_ = call.progress.moves;
     if (auto* done = std::get_if<msg::Done>(&event.what)) {
       text_.finish(piece_);
       bool eos = done->finish == msg::Finish::kEos, stop = done->finish == msg::Finish::kStopId;
@@ -177,6 +179,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
       call_.finish();
       // The lane still has the Call, and writes when it is finished.
       marshal::note(exchange_.record(), call, exchange_.now());
+      moves_ = call.progress.moves;
       return finish("stop_sequence");
     }
     if (streams() && (!piece_.empty() || !token_.empty())) send({});
@@ -213,14 +216,17 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
     out += '}';
     piece_.clear(), token_.clear();
     gathered_.release();
-    if (!streams()) return respond_inferred(exchange_, std::move(out));
+    if (!streams()) {
+      marshal::tell_moves(exchange_, moves_);
+      return respond_inferred(exchange_, std::move(out));
+    }
     events_.send(out);
   }
 
   void finish(std::string_view reason) {
     if (!streams() || request_.details || !piece_.empty()) send(reason);
     if (!streams()) return;
-    events_.end();
+    events_.end(marshal::moved_trailers(moves_));
   }
   void fail(const Status& status) {
     leave();
@@ -249,6 +255,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
   std::string piece_, token_;                          // text and token details that have not been sent
   wire::GatheredAnswer gathered_{exchange_.memory()};  // of them, in one piece
   uint64_t charged_ = 0;                               // bytes that it has counted
+  uint32_t moves_ = 0;                                 // from one origin to another
   bus::CallHandle call_;
   bus::OffloadHandle tokenizing_;
 };

@@ -5,6 +5,7 @@
 #include "base/encoding.h"
 #include "dialects/openai/tools.h"
 #include "marshal/json_tensor.h"
+#include "marshal/moved.h"
 #include "marshal/tenant.h"
 #include "msg/text_codec.h"
 
@@ -91,6 +92,7 @@ void Answer::Choice::prompted(const msg::Token& token) {
 void Answer::Choice::generated(const msg::Call& from, const msg::Token& token) {
   const Request& request = answer_.request_;
   ++completion_tokens;
+  moves += token.moved;
   cached_tokens = from.generation->cached_tokens;
   if (request.token_ids) delta.ids.push_back(token.id);
   piece_.clear();
@@ -267,6 +269,9 @@ bool Answer::charge_written() { return gathered_.charge_text(); }
 
 void Answer::finish_written(std::string json) {
   gathered_.release();
+  uint32_t moves = 0;
+  for (const Choice& choice : choices_) moves += choice.moves;
+  marshal::tell_moves(exchange_, moves);
   respond_json(exchange_, std::move(json));
 }
 

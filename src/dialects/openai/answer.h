@@ -46,6 +46,7 @@ class Answer : public wire::ExchangeListener {
     std::string prompt_ids;       // JSON, until it has been told
     std::string prompt_logprobs;  // JSON elements
     uint32_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0, thought_tokens = 0;
+    uint32_t moves = 0;  // from one origin to another
     End end;
     bool begun = false;    // its first chunk is out
     uint64_t charged = 0;  // bytes of what it holds, in a whole answer's charge

@@ -96,6 +96,8 @@ class Streamed final : public Answer {
     write_end(frame, choice.end);
     if (kind_ == Kind::kCompletion) write_prompt_ids(choice, frame);
     delta.write_extras(frame);
+    if (choice.moves > 0 && choice.end.why != End::Why::kNone)
+      frame += ",\"weir_moved\":" + std::to_string(choice.moves);
     close(choice, frame);
     send(std::move(frame));
     choice.delta.clear();

@@ -1,6 +1,7 @@
 #include "dialects/salience/turn.h"
 
 #include "dialects/salience/state.h"
+#include "marshal/moved.h"
 #include "marshal/tenant.h"
 #include "marshal/times.h"
 #include "msg/priority.h"
@@ -136,6 +137,7 @@ void Turn::finished(msg::Call& call, msg::Event&& event) {
   // what a rewind has cut off.
   bool kept = whole || !generated_.empty();
   if (rpc_) marshal::note(rpc_->exchange().record(), call);
+  if (rpc_ && call.progress.moves > 0) rpc_->trailing(marshal::kMoved, std::to_string(call.progress.moves));
   give_back(kept ? appended(*call.generation) : Outcome{Outcome::Kind::kAppended, {}, {}, {}});
   if (whole) return done(stopped_ ? Reason::kStopString : reason_of(done_event->finish), prompt_tokens);
   if (closed_) return end(session_closed());

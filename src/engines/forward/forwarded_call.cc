@@ -4,21 +4,31 @@
 #include <utility>
 
 #include "bus/mail_bursts.h"
+#include "engines/forward/hedge.h"
 
 namespace weir::forward {
+
+ForwardedCall::~ForwardedCall() { home.shard_.env().cancel(hedge_timer); }
 
 void ForwardedCall::on_progress() { progress = home.shard_.env().now(); }
 
 void ForwardedCall::on_part(msg::Event&& part) {
   on_progress();
   attempts = 0;
-  if (auto* token = std::get_if<msg::Token>(&part.what)) note_token(*token);
+  if (auto* token = std::get_if<msg::Token>(&part.what)) {
+    if (token->prefill && (!generated.empty() || token->position < prefilled)) return;
+    if (token->prefill)
+      prefilled = token->position + 1;
+    else
+      note_token(*token);
+  }
   waiting.push_back(std::move(part));
   (void)deliver();
 }
 
 void ForwardedCall::note_token(msg::Token& token) {
   token.position = uint32_t(call->generation->length() + generated.size());
+  token.moved = before > 0 && generated.size() == before;
   generated.push_back(token.id);
   auto& stats = *home.stats_.tokens;
   const auto nanoseconds = [](base::Duration d) { return uint64_t(std::max<int64_t>(d.count(), 0)); };

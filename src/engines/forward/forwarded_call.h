@@ -13,10 +13,13 @@
 
 namespace weir::forward {
 
+class Hedge;
+
 class ForwardedCall final : public Attempt::Receiver {
  public:
   ForwardedCall(ShardModel& its_home, msg::Call* its_call, ShardModel::Came its_way)
       : home(its_home), call(its_call), came(its_way) {}
+  ~ForwardedCall();
 
   // Posts what came while the Call had no credit; then its end. False: it is over, and gone.
   bool deliver();
@@ -37,9 +40,12 @@ class ForwardedCall final : public Attempt::Receiver {
   const ShardModel::Came came;
   std::list<std::unique_ptr<ForwardedCall>>::iterator at;
   std::unique_ptr<Attempt> attempt;
+  std::unique_ptr<Hedge> hedge;  // beside it, or what is left of both
+  base::TimerId hedge_timer = base::TimerId::kNone;
   Origin* origin = nullptr;         // where it is, or was last
   uint32_t attempts = 0;            // since something of an answer came
   std::vector<uint32_t> generated;  // by all attempts, in order
+  uint32_t prefilled = 0;           // behind the last token of the prompt that was told: another origin repeats them
   uint32_t moves = 0;               // from one origin to another, behind tokens
   size_t before = 0;                // those of them that the attempts before this one have made
   base::Time progress{};            // when it was sent, or something came

@@ -41,6 +41,7 @@ void HttpCall::let_go() {
 
 void HttpCall::on_head(int status, const wire::Fields& fields) {
   answered_ = true;
+  if (conn_) conn_->note_head(fields);
   (void)on_answer(status, fields);
 }
 

@@ -1,5 +1,6 @@
 #include "engines/forward/kind.h"
 
+#include "engines/forward/native/kind.h"
 #include "engines/forward/oip/grpc_kind.h"
 #include "engines/forward/oip/rest_kind.h"
 #include "engines/forward/openai/kind.h"
@@ -8,6 +9,7 @@ namespace weir::forward {
 
 base::Result<std::shared_ptr<const Kind>> make_kind(const Options& options, const std::string& folder) {
   switch (options.kind) {
+    case KindName::kWeir: return make_native(options, folder);
     case KindName::kOipGrpc: return make_oip_grpc();
     case KindName::kOipRest: return make_oip_rest();
     case KindName::kOpenai: return make_openai(options, folder);

@@ -97,6 +97,8 @@ class Kind {
                                                     const Options& options) const = 0;
   // Whether the model can run the Call: checked before it is sent.
   virtual base::Status fits(const msg::Call& call, const msg::ModelSpec& spec) const = 0;
+  // Whether another origin can go on behind tokens that are there.
+  virtual bool can_move(const msg::Call& /*call*/) const { return true; }
 };
 
 // The Kind that options.kind names; `folder`: the model's own, or empty. Errors: those of its files.

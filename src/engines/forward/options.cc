@@ -13,6 +13,7 @@ using base::Status;
 
 constexpr auto kShortestCheck = std::chrono::milliseconds(10);
 constexpr uint32_t kMostOutstanding = 1 << 20, kLongestContext = 1 << 24;
+constexpr uint32_t kWidestEmbedding = 1 << 16;
 constexpr uint64_t kLargestAnswer = uint64_t(4) << 30;
 
 Status wrong(std::string_view name, const std::string& value, std::string_view expected) {
@@ -42,6 +43,14 @@ class Parameters {
       return out = *parsed, Status();
     });
   }
+  // From 1 to `most`.
+  void count(const char* name, uint32_t most, uint32_t& out) {
+    read(name, [&](const std::string& value) {
+      auto parsed = base::parse_count(value, most);
+      if (!parsed || *parsed == 0) return wrong(name, value, "a whole number from 1 to " + std::to_string(most));
+      return out = uint32_t(*parsed), Status();
+    });
+  }
   const Status& status() const { return status_; }
 
  private:
@@ -49,8 +58,10 @@ class Parameters {
   Status status_;
 };
 
-constexpr std::pair<std::string_view, KindName> kKinds[] = {
-    {"oip-grpc", KindName::kOipGrpc}, {"oip-rest", KindName::kOipRest}, {"openai", KindName::kOpenai}};
+constexpr std::pair<std::string_view, KindName> kKinds[] = {{"weir", KindName::kWeir},
+                                                            {"oip-grpc", KindName::kOipGrpc},
+                                                            {"oip-rest", KindName::kOipRest},
+                                                            {"openai", KindName::kOpenai}};
 
 Status read_kind(const std::map<std::string, std::string>& all, KindName& out) {
   std::string names;
@@ -60,9 +71,28 @@ Status read_kind(const std::map<std::string, std::string>& all, KindName& out) {
   const std::string& text = found->second;
   for (const auto& [name, kind] : kKinds)
     if (name == text) return out = kind, Status();
-  if (text == "weir")
-    return base::failure(base::Code::kUnimplemented, "kind 'weir' is not there yet; " + names + " is");
   return wrong("kind", text, names);
+}
+
+// A time, or a percentile of how long calls take.
+Status read_hedge(const std::string& value, Options& out) {
+  if (value.starts_with('p')) {
+    auto percent = base::parse_count(value.substr(1), 99);
+    if (!percent || *percent < 50) return wrong("hedge_after", value, "a percentile from p50 to p99");
+    return out.hedge_quantile = double(*percent) / 100, Status();
+  }
+  auto parsed = base::parse_duration(value);
+  if (!parsed || parsed->count() <= 0) return wrong("hedge_after", value, "a duration, or a percentile as in p95,");
+  return out.hedge_after = *parsed, Status();
+}
+
+Status read_load_report(const std::string& value, Options& out) {
+  if (value == "none") return {};
+  if (value == "orca") return out.load_reports = LoadReports::kOrca, Status();
+  if (value != "metrics") return wrong("load_report", value, "none, orca or metrics");
+  out.load_reports = LoadReports::kMetrics;
+  if (out.kind == KindName::kOipRest || out.kind == KindName::kOpenai) return {};
+  return invalid("parameter 'load_report' is \"metrics\": it needs kind oip-rest or openai");
 }
 
 Status read_origins(const std::string& text, std::vector<net::Url>& out) {
@@ -80,6 +110,13 @@ Status read_origins(const std::string& text, std::vector<net::Url>& out) {
   if (out.size() > kMostOrigins)
     return invalid(std::to_string(out.size()) + " origins: at most " + std::to_string(kMostOrigins) + " are possible");
   return {};
+}
+
+// How calls are spread over the origins.
+void read_balancing(Parameters& all, Options& out) {
+  all.read("hedge_after", [&](const std::string& value) { return read_hedge(value, out); });
+  all.read("load_report", [&](const std::string& value) { return read_load_report(value, out); });
+  all.count("metrics_port", 65535, out.metrics_port);
 }
 
 }  // namespace
@@ -106,16 +143,10 @@ base::Result<Options> read_options(const msg::ModelSpec& wanted) {
   all.duration("answer_timeout", base::Duration(0), out.answer_timeout);
   all.duration("dns_interval", base::Duration(0), out.dns_interval);
   all.duration("check_interval", kShortestCheck, out.check_interval);
-  all.read("max_length", [&](const std::string& value) {
-    auto parsed = base::parse_count(value, kLongestContext);
-    if (!parsed || *parsed == 0) return wrong("max_length", value, "a whole number from 1 to 16777216");
-    return out.max_length = uint32_t(*parsed), Status();
-  });
-  all.read("max_outstanding", [&](const std::string& value) {
-    auto parsed = base::parse_count(value, kMostOutstanding);
-    if (!parsed || *parsed == 0) return wrong("max_outstanding", value, "a whole number from 1 to 1048576");
-    return out.max_outstanding = uint32_t(*parsed), Status();
-  });
+  read_balancing(all, out);
+  all.count("max_length", kLongestContext, out.max_length);
+  all.count("embedding_size", kWidestEmbedding, out.embedding_size);
+  all.count("max_outstanding", kMostOutstanding, out.max_outstanding);
   all.read("max_answer", [&](const std::string& value) {
     auto parsed = base::parse_size(value);
     if (!parsed || *parsed == 0 || *parsed > kLargestAnswer) return wrong("max_answer", value, "a size up to 4GiB");

@@ -1,7 +1,7 @@
 // Options of a forwarded model: who runs it, how they are spoken to, and how long they may take. From its model.yaml:
 //
 //   engine: forward
-//   kind: oip-grpc                            # the protocol that the origins speak; or oip-rest, openai
+//   kind: oip-grpc                            # the protocol that the origins speak; or oip-rest, openai, weir
 //   origins: [http://10.0.0.7:8001, https://triton.example:8001]    # or one; of a name, all its addresses
 //   parameters:
 //     model: resnet50                         # its name there; by default as here
@@ -14,10 +14,18 @@
 //     max_answer: 1GiB                        # bytes of one message
 //     ca_file: /etc/weir/origins.pem          # who signs the origins' certificates; by default whom the system trusts
 //     key_file: /etc/weir/origin.key          # its first line goes along as `authorization: Bearer …`
+//     hedge_after: 50ms                       # a call that takes longer is sent to a second origin too: or p95, of how
+//                                             # long calls take; only of tensors, where one answer comes; default:
+//                                             never
+//     load_report: orca                       # the origin's own load counts when one is chosen: orca = in its answers;
+//                                             # metrics = its /metrics, asked for every check_interval (vLLM, Triton;
+//                                             # kinds oip-rest and openai); default: none
+//     metrics_port: 8002                      # of /metrics, by default the origin's own
 //
-// Of kind openai, models of text (vLLM, SGLang, llama.cpp's server, weir):
+// Models of text, of kind openai (vLLM, SGLang, llama.cpp's server, weir) or weir:
 //     tokenizer: /models/qwen                 # the folder with tokenizer.json; by default the model's version folder
 //     max_length: 8192                        # positions; by default what the origin's list of models says
+//     embedding_size: 1024                    # of kind openai: floats of an embedding; by default what that list says
 //     tool_format: hermes                     # text/tool_format.h; by default by the chat template
 #pragma once
 
@@ -35,11 +43,13 @@
 namespace weir::forward {
 
 inline constexpr std::string_view kParameters[] = {
-    "answer_timeout", "ca_file", "check_interval", "connect_timeout", "dns_interval",
-    "key_file",       "kind",    "max_answer",     "max_length",      "max_outstanding",
+    "answer_timeout", "ca_file", "check_interval", "connect_timeout", "dns_interval", "embedding_size",  "hedge_after",
+    "key_file",       "kind",    "load_report",    "max_answer",      "max_length",   "max_outstanding", "metrics_port",
     "model",          "origins", "tokenizer",      "tool_format",     "version"};
 
-enum class KindName : uint8_t { kOipGrpc, kOipRest, kOpenai };
+enum class LoadReports : uint8_t { kNone, kOrca, kMetrics };
+
+enum class KindName : uint8_t { kWeir, kOipGrpc, kOipRest, kOpenai };
 
 inline constexpr size_t kMostOrigins = 64;
 
@@ -55,13 +65,19 @@ struct Options {
   uint64_t max_answer = uint64_t(1) << 30;
   std::string ca_file, key_file;
   std::string tokenizer, tool_format;
-  uint32_t max_length = 0;  // 0: as the origin says
+  uint32_t embedding_size = 0;    // 0: as the origin says
+  uint32_t max_length = 0;        // 0: as the origin says
+  base::Duration hedge_after{0};  // 0: not by a time
+  double hedge_quantile = 0;      // 0: not by a quantile; else below 1
+  LoadReports load_reports = LoadReports::kNone;
+  uint32_t metrics_port = 0;  // 0: the origin's own
+
+  bool hedges() const { return hedge_after.count() > 0 || hedge_quantile > 0; }
 
   bool any_tls() const;
 };
 
-// From the parameters of the configuration. Errors: INVALID_ARGUMENT naming the parameter; UNIMPLEMENTED for a kind
-// that is not here.
+// From the parameters of the configuration. Errors: INVALID_ARGUMENT naming the parameter.
 base::Result<Options> read_options(const msg::ModelSpec& wanted);
 
 }  // namespace weir::forward

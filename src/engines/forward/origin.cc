@@ -86,11 +86,24 @@ void Origin::move_to(Addresses addresses) {
 }
 
 double Origin::load(base::Time now) const {
-  const double work = 1.0 + outstanding.load(std::memory_order_relaxed);
+  double work = 1.0 + outstanding.load(std::memory_order_relaxed);
+  const base::Duration age = now - reported_.load(std::memory_order_relaxed);
+  if (age >= base::Duration(0) && age < kReportLife) {
+    constexpr double kFullest = 0.95;
+    work += waiting_.load(std::memory_order_relaxed);
+    work /= 1 - std::min(utilization_.load(std::memory_order_relaxed), kFullest);
+  }
   const base::Duration since = now - returned.load(std::memory_order_relaxed);
   if (since >= kSlowReturn || since < base::Duration(0)) return work;
   constexpr double kLeast = 0.05;  // of its share
   return work / std::max(kLeast, double(since.count()) / double(kSlowReturn.count()));
+}
+
+void Origin::report(const LoadReport& report, base::Time now) {
+  if (report.empty()) return;
+  utilization_.store(report.utilization.value_or(0), std::memory_order_relaxed);
+  waiting_.store(report.waiting.value_or(0), std::memory_order_relaxed);
+  reported_.store(now, std::memory_order_relaxed);
 }
 
 base::Result<std::shared_ptr<Target>> Target::make(Options options, const std::string& folder) {

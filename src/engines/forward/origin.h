@@ -13,6 +13,7 @@
 
 #include "base/env.h"
 #include "engines/forward/kind.h"
+#include "engines/forward/load_report.h"
 #include "engines/forward/options.h"
 #include "net/address.h"
 #include "net/tls.h"
@@ -44,7 +45,7 @@ struct Origin {
   std::atomic<base::Time> returned{base::Time()};
 
   static constexpr uint32_t kEjectAfter = 3;
-  static constexpr base::Duration kSlowReturn = std::chrono::seconds(10);
+  static constexpr base::Duration kSlowReturn = std::chrono::seconds(10), kReportLife = std::chrono::seconds(10);
 
   bool able() const { return present.load(std::memory_order_acquire) && healthy.load(std::memory_order_relaxed); }
   void eject() { healthy.store(false, std::memory_order_relaxed); }
@@ -54,8 +55,10 @@ struct Origin {
     returned.store(now, std::memory_order_relaxed);
     healthy.store(true, std::memory_order_relaxed);
   }
-  // Outstanding work as it counts when two origins are compared: more for one that has just come back.
+  // Outstanding work as it counts when two origins are compared: more for one that has just come back, and with what it
+  // has said of itself within kReportLife.
   double load(base::Time now) const;
+  void report(const LoadReport& report, base::Time now);
 
   Addresses addresses() const;
   // Another server is behind it from now on: connections to the last one get no more calls.
@@ -63,6 +66,10 @@ struct Origin {
 
  private:
   static uint64_t number_of(std::string_view name);
+
+  // Its own words: not of one moment together, which a choice between two origins does not need.
+  std::atomic<double> utilization_{0}, waiting_{0};
+  std::atomic<base::Time> reported_{base::Time()};
 
   mutable std::mutex mutex_;
   Addresses addresses_;  // under mutex_

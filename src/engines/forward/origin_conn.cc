@@ -24,6 +24,7 @@ Status OriginConn::send(OriginCall& call, wire::ClientRequest request) {
   const bool tls = origin_.url.scheme == net::Url::Scheme::kHttps;
   request.scheme = tls ? "https" : "http";
   request.authority = origin_.name;
+  if (target_.options.load_reports == LoadReports::kOrca) request.fields.add("endpoint-load-metrics-format", "TEXT");
   if (!target_.authorization.empty()) request.fields.add("authorization", target_.authorization);
   call.request_ = std::move(request);
   call.link_ = nullptr;
@@ -31,6 +32,12 @@ Status OriginConn::send(OriginCall& call, wire::ClientRequest request) {
   waiting_.push_back(&call);
   send_waiting();
   return {};
+}
+
+void OriginConn::note_head(const wire::Fields& fields) {
+  if (target_.options.load_reports != LoadReports::kOrca) return;
+  const std::string_view report = fields.find("endpoint-load-metrics");
+  if (!report.empty()) origin_.report(parse_orca(report), shard_.env().now());
 }
 
 void OriginConn::connect() {

@@ -46,6 +46,8 @@ class OriginConn final : private net::ClientConn::Owner {
   // either the call's last function is called, which calls leave() first, or it is cancelled. Errors: UNAVAILABLE while
   // the origin cannot be reached and it is too early to try again; then the call is not here.
   base::Status send(OriginCall& call, wire::ClientRequest request);
+  // The head of an answer has come: takes the origin's report of its load from it.
+  void note_head(const wire::Fields& fields);
   void consume(OriginCall& call, size_t n);
   // Nothing of the call is called any more.
   void cancel(OriginCall& call);

@@ -10,6 +10,10 @@ std::string hex_digits(uint64_t number) {
 }
 
 void pass_on(const msg::Call& call, wire::Fields& fields) {
+  if (call.trace) {
+    fields.add("traceparent", call.trace->traceparent);
+    if (!call.trace->tracestate.empty()) fields.add("tracestate", call.trace->tracestate);
+  }
   if (call.tenant != 0) fields.add("weir-tenant", hex_digits(call.tenant));
 }
 

@@ -35,6 +35,8 @@ std::string words_of(std::string_view body) {
 
 }  // namespace
 
+Status broken_rule(std::string text) { return failure(Code::kInternal, std::move(text)); }
+
 Code code_of_status(int status) {
   switch (status) {
     case 400:

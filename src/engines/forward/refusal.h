@@ -1,6 +1,7 @@
 // Answers over HTTP that are errors, in whatever form a server writes them. Pure; any thread.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "base/status.h"
@@ -8,6 +9,9 @@
 namespace weir::forward {
 
 base::Code code_of_status(int status);
+
+// An answer that its protocol does not allow: INTERNAL.
+base::Status broken_rule(std::string text);
 
 // The error of an answer with that status; `body` may be OpenAI's {"error": {"message": …}}, {"message": …}, FastAPI's
 // {"detail": …}, the Open Inference Protocol's {"error": …}, or anything. `retry_after`: the answer's field, or empty.

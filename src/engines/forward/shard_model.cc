@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "engines/forward/forwarded_call.h"
+#include "engines/forward/hedge.h"
 #include "engines/forward/prefix.h"
 #include "engines/forward/token_counts.h"
 
@@ -34,6 +35,7 @@ ShardModel::ShardModel(net::Shard& shard, std::shared_ptr<Target> target, const 
                        bus::ModelStats& stats, base::SlabSource& slabs)
     : shard_(shard), target_(std::move(target)), spec_(spec), stats_(stats), slabs_(slabs) {
   for (auto& origin : target_->origins) conns_.push_back(std::make_unique<OriginConn>(shard_, *target_, origin));
+  if (const double share = target_->options.hedge_quantile; share > 0) usual_ = std::make_unique<Quantile>(share);
 }
 
 ShardModel::~ShardModel() {
@@ -93,6 +95,7 @@ Status ShardModel::begin(ForwardedCall& one) {
     ++one.attempts;
     const Asked asked{call, spec_, target_->options, slabs_, one.generated, now};
     one.attempt = target_->kind->make_attempt(asked, one);
+    hedge_later(one);
     last = one.attempt->start(conn_to(*origin));
     if (last.ok()) return last;
     origin->eject();  // it cannot be reached now
@@ -113,6 +116,7 @@ bool ShardModel::may_repeat(ForwardedCall& one, From from) {
   if (from != From::kStale && origins < 2) return false;
   if (from == From::kUnsent) return true;
   // However many texts an origin takes with it, they go on: it is one step each until the next token.
+  if (!one.generated.empty() && !target_->kind->can_move(*one.call)) return false;
   if (!one.generated.empty()) return ++one.moves <= ForwardedCall::kMostMoves;
   if ((!one.makes_tokens() && from != From::kBusy && one.attempt->answered()) || repeats_ < 1) return false;
   repeats_ -= 1;
@@ -131,7 +135,7 @@ void ShardModel::count_health(Origin& origin, From from) {
 bool ShardModel::repeat(ForwardedCall& one, From from, Status& why) {
   if (one.call->cancelled.load(std::memory_order_acquire) || !may_repeat(one, from)) return false;
   const std::string left = one.origin->name, reason = why.text;
-  if (one.makes_tokens() && one.generated.size() >= one.call->generation->max_tokens) {
+  if (!one.generated.empty() && one.generated.size() >= one.call->generation->max_tokens) {
     msg::Done done;
     done.prompt_tokens = uint32_t(one.call->generation->length());
     done.completion_tokens = uint32_t(one.generated.size()), done.finish = msg::Finish::kLength;
@@ -160,6 +164,10 @@ void ShardModel::over(ForwardedCall& one, Attempt::Outcome ending) {
   Status& status = ending.status;
   const From from = ending.from;
   count_health(origin, from);
+  if (!status.ok() && one.hedge) {  // that goes on alone
+    one.attempt.reset();
+    return;
+  }
   if (!status.ok()) {
     const bool lost = from != From::kOrigin && status.code != Code::kResourceExhausted;
     status.text = "origin " + origin.name + ": " + status.text;
@@ -176,6 +184,40 @@ void ShardModel::over(ForwardedCall& one, Attempt::Outcome ending) {
   finish(one, {}, *std::move(ending.last));
 }
 
+// Tensors that are answered once, and not within a sequence: nobody can tell that they ran twice.
+void ShardModel::hedge_later(ForwardedCall& one) {
+  shard_.env().cancel(std::exchange(one.hedge_timer, base::TimerId::kNone));
+  const Options& options = target_->options;
+  if (!options.hedges() || one.makes_tokens() || spec_.decoupled || sequence_of(*one.call) != 0) return;
+  const base::Duration after = usual_ ? usual_->value() : options.hedge_after;
+  if (after.count() <= 0) return;
+  one.hedge_timer = shard_.env().at(shard_.env().now() + after, [this, &one] {
+    one.hedge_timer = base::TimerId::kNone;
+    begin_hedge(one);
+  });
+}
+
+void ShardModel::begin_hedge(ForwardedCall& one) {
+  if (one.hedge || !one.attempt || one.attempt->answered() || target_->present() < 2 || repeats_ < 1) return;
+  const Time now = shard_.env().now();
+  Origin* origin = target_->choose(now, shard_.env().random(), 0, one.origin);
+  if (!origin || origin == one.origin || !origin->able() || one.call->deadline <= now) return;
+  one.hedge = std::make_unique<Hedge>(one, *origin);
+  const Asked asked{*one.call, spec_, target_->options, slabs_, {}, now};
+  one.hedge->attempt = target_->kind->make_attempt(asked, *one.hedge);
+  repeats_ -= 1;
+  if (!one.hedge->attempt->start(conn_to(*origin)).ok()) one.hedge.reset();
+}
+
+// A hedge that fails is forgotten while the first attempt goes on.
+void ShardModel::hedge_over(ForwardedCall& one, Attempt::Outcome ending) {
+  const auto hedge = std::move(one.hedge);
+  if (!ending.status.ok() && one.attempt) return count_health(hedge->origin, ending.from);
+  one.attempt = std::move(hedge->attempt);
+  one.origin = &hedge->origin;
+  over(one, std::move(ending));
+}
+
 void ShardModel::finish(ForwardedCall& one, Status status, msg::Event last) {
   const auto keep = std::move(*one.at);
   calls_.erase(one.at);
@@ -188,6 +230,7 @@ void ShardModel::finish(ForwardedCall& one, Status status, msg::Event last) {
     stats_.add_failure(status.code, took);
     return one.post({msg::Failed{std::move(status)}});
   }
+  if (usual_) usual_->add(now - call.times.started);
   stats_.success.add(took);
   stats_.queue.add(nanoseconds(call.times.started - call.times.queued));
   stats_.compute_input.add(0), stats_.compute_output.add(0);
@@ -202,7 +245,7 @@ void ShardModel::look() {
   for (auto next = calls_.begin(); next != calls_.end();) {
     ForwardedCall& one = **next++;
     if (one.call->cancelled.load(std::memory_order_acquire)) {
-      one.attempt.reset();
+      one.attempt.reset(), one.hedge.reset();
       // A stop string, say: the client has all that it wanted.
       if (one.makes_tokens() && one.call->satisfied.load(std::memory_order_relaxed))
         finish(one, {}, {msg::Done{.finish = msg::Finish::kStopId}});
@@ -230,8 +273,10 @@ void ShardModel::end_late() {
     ForwardedCall& one = **next++;
     if (!one.waiting.empty() || now - one.progress < target_->options.answer_timeout) continue;
     one.late = true;
-    one.attempt->give_up_late(failure(
-        Code::kDeadlineExceeded, "it has not answered within " + base::show_duration(target_->options.answer_timeout)));
+    if (one.attempt) one.hedge.reset();
+    Attempt& attempt = one.attempt ? *one.attempt : *one.hedge->attempt;
+    attempt.give_up_late(failure(Code::kDeadlineExceeded,
+                                 "it has not answered within " + base::show_duration(target_->options.answer_timeout)));
   }
 }
 

@@ -17,6 +17,7 @@
 namespace weir::forward {
 
 class ForwardedCall;
+class Quantile;
 
 class ShardModel {
  public:
@@ -34,6 +35,7 @@ class ShardModel {
 
  private:
   friend class ForwardedCall;
+  friend class Hedge;
   using Calls = std::list<std::unique_ptr<ForwardedCall>>;
 
   base::Status begin(ForwardedCall& one);
@@ -42,6 +44,9 @@ class ShardModel {
   bool repeat(ForwardedCall& one, From from, base::Status& why);
   void count_health(Origin& origin, From from);
   void over(ForwardedCall& one, Attempt::Outcome ending);
+  void hedge_later(ForwardedCall& one);
+  void begin_hedge(ForwardedCall& one);
+  void hedge_over(ForwardedCall& one, Attempt::Outcome ending);
   void finish(ForwardedCall& one, base::Status status, msg::Event last = {msg::Failed{}});
   void watch_time();
   void end_late();
@@ -55,7 +60,8 @@ class ShardModel {
   std::vector<std::unique_ptr<OriginConn>> conns_;  // as the origins
   Calls calls_;
   base::TimerId timer_ = base::TimerId::kNone;
-  double repeats_ = kMostRepeats;  // of calls that an origin may have seen
+  std::unique_ptr<Quantile> usual_;  // how long calls take; null: nobody asks
+  double repeats_ = kMostRepeats;    // of calls that an origin may have seen
 
   static constexpr double kMostRepeats = 10, kRepeatShare = 0.2;  // a fifth of all calls, in the long run
 };

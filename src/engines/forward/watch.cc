@@ -13,6 +13,8 @@ Watch::Watch(net::Shard& shard, std::shared_ptr<Target> target, std::function<vo
     auto& one = checked_.emplace_back();
     one.conn = std::make_unique<OriginConn>(shard_, *target_, origin);
     one.questions = target_->kind->make_questions(shard_, *one.conn, target_->options);
+    if (target_->options.load_reports == LoadReports::kMetrics)
+      one.load = std::make_unique<LoadPoll>(shard_, *target_, origin);
   }
   arm();
 }
@@ -22,8 +24,11 @@ Watch::~Watch() { shard_.env().cancel(timer_); }
 void Watch::arm() {
   timer_ = shard_.env().at(shard_.env().now() + target_->options.check_interval, [this] {
     arm();
-    for (auto& one : checked_)
-      if (!one.asking && one.conn->origin().present) check(one);
+    for (auto& one : checked_) {
+      if (!one.conn->origin().present) continue;
+      if (!one.asking) check(one);
+      if (one.load) one.load->ask();
+    }
   });
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engines/forward/kind.h"
+#include "engines/forward/load_poll.h"
 #include "engines/forward/origin_conn.h"
 
 namespace weir::forward {
@@ -25,6 +26,7 @@ class Watch {
   struct Checked {
     std::unique_ptr<OriginConn> conn;
     std::unique_ptr<Questions> questions;
+    std::unique_ptr<LoadPoll> load;  // null: its /metrics are not asked for
     uint32_t failures = 0;
     bool asking = false;
     std::string reason;

@@ -55,7 +55,7 @@ TEST(ForwardOptions, ErrorsNameTheParameter) {
   const std::pair<std::map<std::string, std::string>, const char*> bad[] = {
       {{{"origins", "http://a:1"}}, "'kind' is missing"},
       {{{"kind", "grpc"}, {"origins", "http://a:1"}}, "parameter 'kind'"},
-      {{{"kind", "weir"}, {"origins", "http://a:1"}}, "'weir' is not there yet"},
+      {{{"kind", "weird"}, {"origins", "http://a:1"}}, "weir or oip-grpc"},
       {{{"kind", "oip-grpc"}}, "'origins' is missing"},
       {{{"kind", "oip-grpc"}, {"origins", "a:1"}}, "is no URL"},
       {{{"kind", "oip-grpc"}, {"origins", "http://a:1/v2"}}, "has a path"},

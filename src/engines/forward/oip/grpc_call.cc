@@ -1,5 +1,6 @@
 #include "engines/forward/oip/grpc_call.h"
 
+#include <algorithm>
 #include <charconv>
 #include <utility>
 
@@ -15,6 +16,7 @@ using base::Status;
 
 constexpr size_t kLongestReason = 1000;
 constexpr unsigned kCodes = 17;
+constexpr int64_t kMostDigits = 100'000'000;  // of grpc-timeout
 
 // grpc/doc/http-grpc-status-mapping.md: for whoever answers without a status of gRPC, as proxies do.
 Code code_of_http(int status) {
@@ -31,7 +33,18 @@ Code code_of_http(int status) {
   }
 }
 
+std::string grpc_timeout(base::Duration left) {
+  const int64_t micros = std::max<int64_t>(std::chrono::duration_cast<std::chrono::microseconds>(left).count(), 1);
+  if (micros < kMostDigits) return std::to_string(micros) + 'u';
+  if (micros / 1000 < kMostDigits) return std::to_string(micros / 1000) + 'm';
+  return std::to_string(std::min(micros / 1'000'000, kMostDigits - 1)) + 'S';
+}
+
 }  // namespace
+
+void add_deadline(const msg::Call& call, base::Time now, wire::Fields& fields) {
+  if (call.deadline != base::kNever) fields.add("grpc-timeout", grpc_timeout(call.deadline - now));
+}
 
 Status status_of(const wire::Fields& trailers) {
   const std::string_view number = trailers.find("grpc-status");

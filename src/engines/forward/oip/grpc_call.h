@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "engines/forward/http_call.h"
+#include "msg/call.h"
 #include "wire/grpc_frames.h"
 
 namespace weir::forward {
@@ -40,6 +41,9 @@ class GrpcCall : public HttpCall {
   std::optional<wire::Deframer> deframer_;
   std::optional<base::Status> told_;  // a status that came with the head
 };
+
+// The Call's deadline, as `grpc-timeout`, where it has one.
+void add_deadline(const msg::Call& call, base::Time now, wire::Fields& fields);
 
 // The status of a call by its trailers; UNKNOWN where they have none.
 base::Status status_of(const wire::Fields& trailers);

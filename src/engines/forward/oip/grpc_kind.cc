@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "engines/forward/http_attempt.h"
 #include "engines/forward/oip/grpc_call.h"
 #include "engines/forward/oip/message.h"
 #include "engines/forward/oip/probe.h"
+#include "engines/forward/oip/tensor_questions.h"
 #include "engines/forward/passed_on.h"
 #include "sched/fit.h"
 
@@ -23,24 +25,13 @@ constexpr std::string_view kStreamInfer = "/inference.GRPCInferenceService/Model
 constexpr std::string_view kModelReady = "/inference.GRPCInferenceService/ModelReady";
 constexpr std::string_view kMetadata = "/inference.GRPCInferenceService/ModelMetadata";
 constexpr std::string_view kConfig = "/inference.GRPCInferenceService/ModelConfig";
-constexpr int64_t kMostDigits = 100'000'000;  // of grpc-timeout
 
-std::string grpc_timeout(base::Duration left) {
-  const int64_t micros = std::max<int64_t>(std::chrono::duration_cast<std::chrono::microseconds>(left).count(), 1);
-  if (micros < kMostDigits) return std::to_string(micros) + 'u';
-  if (micros / 1000 < kMostDigits) return std::to_string(micros / 1000) + 'm';
-  return std::to_string(std::min(micros / 1'000'000, kMostDigits - 1)) + 'S';
-}
-
-class GrpcAttempt final : public Attempt, private GrpcCall {
+class GrpcAttempt final : public AttemptOver<GrpcCall> {
  public:
   GrpcAttempt(const Asked& asked, Receiver& receiver)
-      : GrpcCall(asked.slabs, asked.options.max_answer), asked_(asked), receiver_(receiver) {}
+      : AttemptOver(asked.slabs, asked.options.max_answer), asked_(asked), receiver_(receiver) {}
 
   Status start(OriginConn& conn) override;
-  void let_go() override { GrpcCall::let_go(); }
-  void give_up_late(Status status) override { GrpcCall::give_up_late(std::move(status)); }
-  bool answered() const override { return GrpcCall::answered(); }
 
  private:
   bool streams() const { return asked_.spec.decoupled; }
@@ -56,7 +47,7 @@ class GrpcAttempt final : public Attempt, private GrpcCall {
 Status GrpcAttempt::start(OriginConn& conn) {
   const msg::Call& call = asked_.call;
   wire::Fields fields;
-  if (call.deadline != base::kNever) fields.add("grpc-timeout", grpc_timeout(call.deadline - asked_.now));
+  add_deadline(call, asked_.now, fields);
   pass_on(call, fields);
   if (streams()) fields.add("triton_grpc_error", "true");
   auto body =
@@ -91,31 +82,19 @@ void GrpcAttempt::on_over(Status status, From from) {
   receiver_.on_over({{}, from, msg::Event{std::move(last)}});
 }
 
-class GrpcQuestions final : public Questions {
+class GrpcQuestions final : public TensorQuestions {
  public:
   GrpcQuestions(net::Shard& shard, OriginConn& conn, const Options& options)
-      : conn_(conn), options_(options), probe_(shard, conn) {}
+      : TensorQuestions(conn, options), probe_(shard, conn) {}
 
   void ask_ready(base::Duration timeout, OnReady then) override;
-  void ask_signature(const msg::ModelSpec& wanted, base::Duration timeout, OnSignature then) override;
 
  private:
-  void heard_ready(Result<bool> ready);
-  void heard_metadata(Result<Bytes> answer);
-  void heard_config(Result<Bytes> answer);
+  void ask_metadata() override;
+  void ask_config() override;
   Bytes name() const { return write_name(options_.model, options_.version); }
-  Status named(Status status) const {
-    status.text = "origin " + conn_.origin().name + ": " + status.text;
-    return status;
-  }
-  void tell(Result<msg::ModelSpec> spec) { std::exchange(then_, nullptr)(std::move(spec)); }
 
-  OriginConn& conn_;
-  const Options& options_;
   Probe probe_;
-  msg::ModelSpec spec_;
-  base::Duration timeout_{0};
-  OnSignature then_;
 };
 
 void GrpcQuestions::ask_ready(base::Duration timeout, OnReady then) {
@@ -127,31 +106,18 @@ void GrpcQuestions::ask_ready(base::Duration timeout, OnReady then) {
   });
 }
 
-void GrpcQuestions::ask_signature(const msg::ModelSpec& wanted, base::Duration timeout, OnSignature then) {
-  spec_ = wanted;
-  timeout_ = timeout;
-  then_ = std::move(then);
-  ask_ready(options_.connect_timeout + timeout, [this](Result<bool> ready) { heard_ready(std::move(ready)); });
-}
-
-void GrpcQuestions::heard_ready(Result<bool> ready) {
-  if (!ready) return tell(ready.error());
-  if (!*ready) return tell(named(failure(Code::kUnavailable, "the model is not ready there")));
-  probe_.ask(kMetadata, name(), timeout_, [this](Result<Bytes> metadata) { heard_metadata(std::move(metadata)); });
-}
-
-void GrpcQuestions::heard_metadata(Result<Bytes> answer) {
-  if (!answer) return tell(answer.error());
-  if (Status status = read_metadata(answer->view(), spec_); !status.ok()) return tell(named(std::move(status)));
-  probe_.ask(kConfig, name(), timeout_, [this](Result<Bytes> config) { heard_config(std::move(config)); });
+void GrpcQuestions::ask_metadata() {
+  probe_.ask(kMetadata, name(), timeout_, [this](Result<Bytes> answer) {
+    heard_metadata(answer ? named(read_metadata(answer->view(), spec_)) : answer.error());
+  });
 }
 
 // A server without configurations (KServe's, OVMS) says all in its metadata: shapes are whole then.
-void GrpcQuestions::heard_config(Result<Bytes> answer) {
-  if (!answer && answer.error().code != Code::kUnimplemented) return tell(answer.error());
-  Status status = answer ? read_config(answer->view(), spec_) : Status();
-  if (!status.ok()) return tell(named(std::move(status)));
-  tell(std::move(spec_));
+void GrpcQuestions::ask_config() {
+  probe_.ask(kConfig, name(), timeout_, [this](Result<Bytes> answer) {
+    if (answer) return heard_config(named(read_config(answer->view(), spec_)));
+    heard_config(answer.error().code == Code::kUnimplemented ? Status() : answer.error());
+  });
 }
 
 class OipGrpc final : public Kind {

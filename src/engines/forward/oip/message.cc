@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/encoding.h"
+#include "engines/forward/refusal.h"
 #include "marshal/check.h"
 #include "marshal/pb_tensor.h"
 #include "marshal/pb_wire.h"
@@ -29,8 +30,7 @@ constexpr size_t kInline = 4096;  // smaller tensors are cheaper to copy than to
 constexpr size_t kLongestName = 1024;
 constexpr size_t kLongestText = 1000;  // of an origin's error that is shown
 
-Status bad(std::string text) { return failure(Code::kInternal, std::move(text)); }
-Status malformed(std::string_view what) { return bad(std::string(what) + " is malformed protobuf"); }
+Status malformed(std::string_view what) { return broken_rule(std::string(what) + " is malformed protobuf"); }
 
 std::string shown(std::string_view text) { return "'" + base::presentable(text, 64) + "'"; }
 
@@ -114,7 +114,7 @@ Status read_shape(const PbReader& r, msg::Shape& shape) {
     if (!marshal::take_varint(packed, dim)) return malformed("a shape");
     ok = shape.push(int64_t(dim));
   }
-  return ok ? Status{} : bad("a shape has more than 16 dimensions");
+  return ok ? Status{} : broken_rule("a shape has more than 16 dimensions");
 }
 
 bool is_shape(const PbReader& r) {
@@ -135,7 +135,7 @@ Status read_tensor(std::string_view bytes, std::string& name, DType& dtype, msg:
   }
   if (!r.ok()) return malformed("a tensor");
   dtype = msg::dtype_from_name(type.starts_with("TYPE_") ? type.substr(5) : type);
-  if (dtype == DType::kInvalid) return bad("tensor " + shown(name) + " has unknown datatype " + shown(type));
+  if (dtype == DType::kInvalid) return broken_rule("tensor " + shown(name) + " has unknown datatype " + shown(type));
   return {};
 }
 
@@ -157,13 +157,13 @@ class AnswerReader {
     if (r.is(4, PbType::kBytes)) return parameter(r.bytes());
     if (r.is(5, PbType::kBytes)) return output(r.bytes());
     if (!r.is(6, PbType::kBytes)) return {};
-    if (raw_.size() == kMostTensors) return bad("more than 256 raw_output_contents");
+    if (raw_.size() == kMostTensors) return broken_rule("more than 256 raw_output_contents");
     raw_.push_back(r.bytes());
     return {};
   }
 
   Status parameter(std::string_view entry) {
-    if (out_.parameters.size() == kMostParameters) return bad("more than 256 parameters");
+    if (out_.parameters.size() == kMostParameters) return broken_rule("more than 256 parameters");
     std::string_view key;
     std::optional<msg::ParamValue> value;
     PbReader r(entry);
@@ -178,22 +178,22 @@ class AnswerReader {
   }
 
   Status output(std::string_view bytes) {
-    if (out_.tensors.size() == kMostTensors) return bad("more than 256 outputs");
+    if (out_.tensors.size() == kMostTensors) return broken_rule("more than 256 outputs");
     msg::Tensor& tensor = out_.tensors.emplace_back();
     std::string_view contents;
     if (Status s = read_tensor(bytes, tensor.name, tensor.dtype, tensor.shape, &contents); !s.ok()) return s;
     if (contents.empty()) return {};
     typed_ = true;
     Status s = marshal::read_cells(message_, contents, marshal::contents_field(tensor.dtype), slabs_, tensor);
-    return s.ok() ? s : bad(s.text);
+    return s.ok() ? s : broken_rule(s.text);
   }
 
   Status place_raw() {
     if (raw_.empty()) return {};
-    if (typed_) return bad("it has typed contents and raw_output_contents");
+    if (typed_) return broken_rule("it has typed contents and raw_output_contents");
     if (raw_.size() != out_.tensors.size())
-      return bad(std::to_string(raw_.size()) + " raw_output_contents for " + std::to_string(out_.tensors.size()) +
-                 " outputs");
+      return broken_rule(std::to_string(raw_.size()) + " raw_output_contents for " +
+                         std::to_string(out_.tensors.size()) + " outputs");
     for (size_t i = 0; i < raw_.size(); ++i) out_.tensors[i].data = message_.slice(raw_[i]);
     return {};
   }
@@ -213,19 +213,19 @@ bool fits(const msg::Shape& shape, const msg::Shape& wanted) {
 }
 
 Status read_signature(std::string_view bytes, std::vector<msg::TensorSpec>& out) {
-  if (out.size() == kMostTensors) return bad("more than 256 inputs or outputs");
+  if (out.size() == kMostTensors) return broken_rule("more than 256 inputs or outputs");
   auto& tensor = out.emplace_back();
   if (Status s = read_tensor(bytes, tensor.name, tensor.dtype, tensor.shape, nullptr); !s.ok()) return s;
-  if (tensor.name.empty()) return bad("a tensor of the model has no name");
+  if (tensor.name.empty()) return broken_rule("a tensor of the model has no name");
   for (int64_t d : tensor.shape.dims())
-    if (d < -1) return bad("tensor " + shown(tensor.name) + " has shape " + tensor.shape.text());
+    if (d < -1) return broken_rule("tensor " + shown(tensor.name) + " has shape " + tensor.shape.text());
   return {};
 }
 
 // The configuration's batch dimension goes off the front of what the metadata says.
 Status take_batch_off(std::vector<msg::TensorSpec>& tensors) {
   for (auto& tensor : tensors) {
-    if (tensor.shape.rank() == 0) return bad("tensor " + shown(tensor.name) + " has no batch dimension");
+    if (tensor.shape.rank() == 0) return broken_rule("tensor " + shown(tensor.name) + " has no batch dimension");
     msg::Shape shape;
     for (size_t i = 1; i < tensor.shape.rank(); ++i) shape.push(tensor.shape[i]);
     tensor.shape = shape;
@@ -292,19 +292,20 @@ base::Result<msg::Outputs> read_streamed(const base::Bytes& message, base::SlabS
 
 Status check_answer(const msg::ModelSpec& spec, const std::vector<msg::Tensor>& tensors, uint32_t rows) {
   for (const auto& tensor : tensors) {
-    if (Status s = marshal::check_data(tensor, "output"); !s.ok()) return bad(std::move(s.text));
+    if (Status s = marshal::check_data(tensor, "output"); !s.ok()) return broken_rule(std::move(s.text));
     if (spec.any_tensors) continue;
     const msg::TensorSpec* declared = spec.output(tensor.name);
-    if (!declared) return bad("the model has no output " + shown(tensor.name));
+    if (!declared) return broken_rule("the model has no output " + shown(tensor.name));
     if (tensor.dtype != declared->dtype)
-      return bad("output " + shown(tensor.name) + " is " + std::string(msg::name(tensor.dtype)) + ", expected " +
-                 std::string(msg::name(declared->dtype)));
+      return broken_rule("output " + shown(tensor.name) + " is " + std::string(msg::name(tensor.dtype)) +
+                         ", expected " + std::string(msg::name(declared->dtype)));
     const msg::Shape wanted = spec.public_shape(*declared);
     if (!fits(tensor.shape, wanted))
-      return bad("output " + shown(tensor.name) + " has shape " + tensor.shape.text() + ", expected " + wanted.text());
+      return broken_rule("output " + shown(tensor.name) + " has shape " + tensor.shape.text() + ", expected " +
+                         wanted.text());
     if (spec.max_batch > 0 && rows > 0 && tensor.shape[0] != int64_t(rows))
-      return bad("output " + shown(tensor.name) + " has " + std::to_string(tensor.shape[0]) + " rows, expected " +
-                 std::to_string(rows));
+      return broken_rule("output " + shown(tensor.name) + " has " + std::to_string(tensor.shape[0]) +
+                         " rows, expected " + std::to_string(rows));
   }
   return {};
 }

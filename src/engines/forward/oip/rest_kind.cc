@@ -5,9 +5,10 @@
 #include "base/encoding.h"
 #include "engines/forward/answer_body.h"
 #include "engines/forward/get.h"
-#include "engines/forward/http_call.h"
+#include "engines/forward/http_attempt.h"
 #include "engines/forward/oip/message.h"
 #include "engines/forward/oip/rest_message.h"
+#include "engines/forward/oip/tensor_questions.h"
 #include "engines/forward/passed_on.h"
 #include "engines/forward/refusal.h"
 #include "sched/fit.h"
@@ -30,15 +31,12 @@ std::string path_of(const Options& options) {
   return out;
 }
 
-class RestAttempt final : public Attempt, private HttpCall {
+class RestAttempt final : public AttemptOver<HttpCall> {
  public:
   RestAttempt(const Asked& asked, Receiver& receiver)
       : asked_(asked), receiver_(receiver), body_(asked.slabs, asked.options.max_answer) {}
 
   Status start(OriginConn& conn) override;
-  void let_go() override { HttpCall::let_go(); }
-  void give_up_late(Status status) override { HttpCall::give_up_late(std::move(status)); }
-  bool answered() const override { return HttpCall::answered(); }
 
  private:
   Next on_answer(int status, const wire::Fields& fields) override;
@@ -106,30 +104,19 @@ void RestAttempt::on_over(Status status, From from) {
   receiver_.on_over({{}, from, msg::Event{std::move(answer_)}});
 }
 
-class RestQuestions final : public Questions {
+class RestQuestions final : public TensorQuestions {
  public:
   RestQuestions(net::Shard& shard, OriginConn& conn, const Options& options)
-      : conn_(conn), options_(options), get_(shard, conn) {}
+      : TensorQuestions(conn, options), get_(shard, conn) {}
 
   void ask_ready(base::Duration timeout, OnReady then) override;
-  void ask_signature(const msg::ModelSpec& wanted, base::Duration timeout, OnSignature then) override;
 
  private:
-  void heard_ready(Result<bool> ready);
-  void heard_metadata(Result<Get::Answer> answer);
-  void heard_config(Result<Get::Answer> answer);
-  Status named(Status status) const {
-    status.text = "origin " + conn_.origin().name + ": " + status.text;
-    return status;
-  }
-  void tell(Result<msg::ModelSpec> spec) { std::exchange(then_, nullptr)(std::move(spec)); }
+  void ask_metadata() override;
+  void ask_config() override;
+  Status take_config(const Get::Answer& answer);
 
-  OriginConn& conn_;
-  const Options& options_;
   Get get_;
-  msg::ModelSpec spec_;
-  base::Duration timeout_{0};
-  OnSignature then_;
 };
 
 // 400 is what Triton says of a model that is not ready, 404 what others say.
@@ -142,36 +129,25 @@ void RestQuestions::ask_ready(base::Duration timeout, OnReady then) {
   });
 }
 
-void RestQuestions::ask_signature(const msg::ModelSpec& wanted, base::Duration timeout, OnSignature then) {
-  spec_ = wanted;
-  timeout_ = timeout;
-  then_ = std::move(then);
-  ask_ready(options_.connect_timeout + timeout, [this](Result<bool> ready) { heard_ready(std::move(ready)); });
+void RestQuestions::ask_metadata() {
+  get_.ask(path_of(options_), timeout_, [this](Result<Get::Answer> answer) {
+    heard_metadata(named(!answer                 ? answer.error()
+                         : answer->status != 200 ? error_of(answer->status, answer->body, {})
+                                                 : read_rest_metadata(answer->body, spec_)));
+  });
 }
 
-void RestQuestions::heard_ready(Result<bool> ready) {
-  if (!ready) return tell(ready.error());
-  if (!*ready) return tell(named(failure(Code::kUnavailable, "the model is not ready there")));
-  get_.ask(path_of(options_), timeout_, [this](Result<Get::Answer> answer) { heard_metadata(std::move(answer)); });
-}
-
-void RestQuestions::heard_metadata(Result<Get::Answer> answer) {
-  Status status = !answer                 ? answer.error()
-                  : answer->status != 200 ? error_of(answer->status, answer->body, {})
-                                          : read_rest_metadata(answer->body, spec_);
-  if (!status.ok()) return tell(named(std::move(status)));
+void RestQuestions::ask_config() {
   get_.ask(path_of(options_) + "/config", timeout_,
-           [this](Result<Get::Answer> config) { heard_config(std::move(config)); });
+           [this](Result<Get::Answer> answer) { heard_config(named(answer ? take_config(*answer) : answer.error())); });
 }
 
 // A server without configurations says all in its metadata: shapes are whole then.
-void RestQuestions::heard_config(Result<Get::Answer> answer) {
-  if (!answer) return tell(named(answer.error()));
-  Status status = answer->status == 200 ? read_rest_config(answer->body, spec_) : Status();
+Status RestQuestions::take_config(const Get::Answer& answer) {
+  Status status = answer.status == 200 ? read_rest_config(answer.body, spec_) : Status();
   if (status.ok() && spec_.decoupled)
-    status = failure(Code::kInternal, "the model may answer any number of times, which needs kind oip-grpc");
-  if (!status.ok()) return tell(named(std::move(status)));
-  tell(std::move(spec_));
+    return failure(Code::kInternal, "the model may answer any number of times, which needs kind oip-grpc");
+  return status;
 }
 
 class OipRest final : public Kind {

@@ -7,6 +7,7 @@
 
 #include "base/encoding.h"
 #include "engines/forward/oip/message.h"
+#include "engines/forward/refusal.h"
 #include "marshal/field_reader.h"
 #include "marshal/json_tensor.h"
 
@@ -22,8 +23,6 @@ using marshal::JsonCursor;
 using JsonKind = JsonCursor::Kind;
 
 constexpr size_t kLongestWord = 1024;
-
-Status nonsense(std::string text) { return failure(Code::kInternal, std::move(text)); }
 
 void write_value(std::string& out, const msg::ParamValue& value) {
   if (auto* text = std::get_if<std::string>(&value)) return marshal::write_string(out, *text);
@@ -100,8 +99,8 @@ class RestAnswer {
       return key == "outputs" ? fields_.none() || outputs() : json_.skip();
     }) && json_.finish();
     if (!status_.ok()) return status_;
-    if (!ok) return nonsense("its answer: " + fields_.error().text);
-    if (at_ != body_.size()) return nonsense("its answer has bytes behind those of its outputs");
+    if (!ok) return broken_rule("its answer: " + fields_.error().text);
+    if (at_ != body_.size()) return broken_rule("its answer has bytes behind those of its outputs");
     return std::move(out_);
   }
 
@@ -123,15 +122,15 @@ class RestAnswer {
     tensor.shape = fields.shape;
     const std::string where = "output '" + base::presentable(fields.name, 64) + "'";
     if (tensor.dtype == msg::DType::kInvalid)
-      return nonsense(where + " has unknown datatype '" + base::presentable(fields.datatype, 64) + "'");
+      return broken_rule(where + " has unknown datatype '" + base::presentable(fields.datatype, 64) + "'");
     if (!fields.binary_size) {
-      if (fields.data.empty()) return nonsense(where + " has no data");
+      if (fields.data.empty()) return broken_rule(where + " has no data");
       JsonCursor json(fields.data);
       Status status = marshal::read_data(json, tensor, slabs_);
-      return status.ok() ? status : nonsense(status.text);
+      return status.ok() ? status : broken_rule(status.text);
     }
-    if (!fields.data.empty()) return nonsense(where + " has data and binary_data_size");
-    if (*fields.binary_size > body_.size() - at_) return nonsense(where + " has more bytes than the answer");
+    if (!fields.data.empty()) return broken_rule(where + " has data and binary_data_size");
+    if (*fields.binary_size > body_.size() - at_) return broken_rule(where + " has more bytes than the answer");
     tensor.data = body_.slice(at_, size_t(*fields.binary_size));
     at_ += size_t(*fields.binary_size);
     return {};
@@ -179,7 +178,7 @@ bool read_tensors(JsonCursor& json, FieldReader& fields, std::vector<msg::Tensor
     tensor.dtype = msg::dtype_from_name(read.datatype);
     tensor.shape = read.shape;
     if (tensor.name.empty() || tensor.dtype == msg::DType::kInvalid)
-      status = nonsense("tensor '" + tensor.name + "' has datatype '" + base::presentable(read.datatype, 64) + "'");
+      status = broken_rule("tensor '" + tensor.name + "' has datatype '" + base::presentable(read.datatype, 64) + "'");
     return status.ok();
   });
 }
@@ -222,11 +221,11 @@ base::Result<msg::Outputs> read_rest_answer(const Bytes& body, std::string_view 
   if (!header.empty()) {
     auto [end, error] = std::from_chars(header.data(), header.data() + header.size(), length);
     if (error != std::errc() || end != header.data() + header.size() || length > body.size())
-      return nonsense("its Inference-Header-Content-Length is '" + base::presentable(header, 32) + "'");
+      return broken_rule("its Inference-Header-Content-Length is '" + base::presentable(header, 32) + "'");
   }
   if (length > kMostJson)
-    return nonsense("its answer has " + std::to_string(length) +
-                    " bytes of JSON: tensors of that size need the binary tensor data extension, or kind oip-grpc");
+    return broken_rule("its answer has " + std::to_string(length) +
+                       " bytes of JSON: tensors of that size need the binary tensor data extension, or kind oip-grpc");
   return RestAnswer(body, length, slabs).read();
 }
 
@@ -241,7 +240,7 @@ Status read_rest_metadata(std::string_view text, msg::ModelSpec& spec) {
     return key == "outputs" ? read_tensors(json, fields, spec.outputs, status) : json.skip();
   }) && json.finish();
   if (!status.ok()) return status;
-  if (!ok) return nonsense("its metadata: " + fields.error().text);
+  if (!ok) return broken_rule("its metadata: " + fields.error().text);
   spec.platform = base::presentable(spec.platform, kLongestWord);
   spec.any_tensors = spec.inputs.empty() && spec.outputs.empty();
   return {};
@@ -266,7 +265,7 @@ Status read_rest_config(std::string_view text, msg::ModelSpec& spec) {
       return member == "decoupled" ? fields.flag("decoupled", spec.decoupled) : json.skip();
     });
   }) && json.finish();
-  if (!ok) return nonsense("its configuration: " + fields.error().text);
+  if (!ok) return broken_rule("its configuration: " + fields.error().text);
   spec.max_batch = max_batch;
   return take_batch(spec);
 }

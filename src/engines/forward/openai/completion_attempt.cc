@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/encoding.h"
-#include "engines/forward/http_call.h"
+#include "engines/forward/http_attempt.h"
 #include "engines/forward/openai/message.h"
 #include "engines/forward/openai/sse_reader.h"
 #include "engines/forward/openai/text_tokens.h"
@@ -22,7 +22,7 @@ using base::Status;
 constexpr size_t kLargestEvent = 1 << 20, kLargestError = 64 << 10;
 constexpr std::string_view kDone = "[DONE]";
 
-class CompletionAttempt final : public Attempt, private HttpCall {
+class CompletionAttempt final : public AttemptOver<HttpCall> {
  public:
   CompletionAttempt(const Asked& asked, Receiver& receiver)
       : asked_(asked),
@@ -33,9 +33,6 @@ class CompletionAttempt final : public Attempt, private HttpCall {
         sse_(size_t(std::min<uint64_t>(asked.options.max_answer, kLargestEvent))) {}
 
   Status start(OriginConn& conn) override;
-  void let_go() override { HttpCall::let_go(); }
-  void give_up_late(Status status) override { HttpCall::give_up_late(std::move(status)); }
-  bool answered() const override { return HttpCall::answered(); }
 
  private:
   Next on_answer(int status, const wire::Fields& fields) override;
@@ -47,6 +44,7 @@ class CompletionAttempt final : public Attempt, private HttpCall {
   Next on_event(std::string_view data);
   Next take(CompletionChunk chunk);
   Status take_tokens(CompletionChunk& chunk);
+  bool holds_form(uint32_t id) const;
   std::optional<uint32_t> find_id(const NamedToken& token) const;
   std::shared_ptr<const msg::TokenDetails> details_of(const NamedLogprob& named) const;
   msg::Done done() const;
@@ -147,6 +145,7 @@ Status CompletionAttempt::take_tokens(CompletionChunk& chunk) {
     // Texts may have more ids than the model has drawn.
     if (++count_ > (has_ids_ ? most_ : 4 * most_ + 16))
       return failure(Code::kInternal, "it made more tokens than the " + std::to_string(most_) + " it was asked for");
+    if (!holds_form(ids[i])) return failure(Code::kInternal, "its text has not the form that it was asked for");
     msg::Token token{.id = last_id_ = ids[i], .position = uint32_t(position_), .prefill = false, .details = nullptr};
     const auto asks = [&](const msg::PositionRange& range) { return range.has(uint32_t(position_)); };
     if (i < chunk.logprobs.size() && std::any_of(params_.logprobs.begin(), params_.logprobs.end(), asks))
@@ -155,6 +154,13 @@ Status CompletionAttempt::take_tokens(CompletionChunk& chunk) {
     receiver_.on_part({std::move(token)});
   }
   return {};
+}
+
+// A server that does not know the parameter passes over it, and answers with any text.
+bool CompletionAttempt::holds_form(uint32_t id) const {
+  if (!params_.constraint) return true;
+  const auto in = [id](const std::vector<uint32_t>& ids) { return std::find(ids.begin(), ids.end(), id) != ids.end(); };
+  return in(asked_.spec.text->eos_ids) || in(params_.stop_ids) || params_.constraint->accept(id);
 }
 
 std::optional<uint32_t> CompletionAttempt::find_id(const NamedToken& token) const {

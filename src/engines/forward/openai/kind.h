@@ -1,7 +1,7 @@
 // Kind openai: OpenAI's completions, as vLLM, SGLang, llama.cpp's server and weir serve them. Text becomes tokens here,
 // with the model's own tokenizer, and an origin gets token ids; so every protocol has all that it has with a model that
-// runs here, but for what needs the model's logits: forms of an answer, readouts, embeddings, log-probabilities of a
-// prompt.
+// runs here, but for what such servers have no word for: calls of tools that are held to a schema, readouts,
+// log-probabilities of a prompt. Forms of an answer go along, and what comes back is held against them.
 #pragma once
 
 #include <memory>

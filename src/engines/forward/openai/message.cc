@@ -24,8 +24,6 @@ using marshal::JsonCursor;
 constexpr size_t kLongestWords = 1000;  // of an origin's error that is shown
 constexpr size_t kMostListed = 10'000, kMostNamed = 5;
 
-Status broken_rule(std::string text) { return failure(Code::kInternal, std::move(text)); }
-
 // --- requests --------------------------------------------------------------------------------------------------------
 
 class Writer {
@@ -83,6 +81,37 @@ void write_sampling(Writer& out, const msg::Sampling& sampling, uint64_t draws) 
     marshal::write_number(text, std::clamp(bias, -100.0f, 100.0f));
   }
   text += '}';
+}
+
+// The form of the text: JSON as OpenAI's response_format, the others as vLLM's structured_outputs.
+void write_form(Writer& out, const msg::StructuredOutput& form) {
+  using Kind = msg::StructuredOutput::Kind;
+  const auto structured = [&](std::string_view name) {
+    std::string& text = out.member("structured_outputs");
+    ((text += "{\"") += name) += "\":";
+    marshal::write_string(text, form.text);
+    text += '}';
+  };
+  switch (form.kind) {
+    case Kind::kJsonObject: out.member("response_format") += R"({"type":"json_object"})"; break;
+    case Kind::kJsonSchema: {
+      std::string& text = out.member("response_format");
+      text += R"({"type":"json_schema","json_schema":{"name":"answer","strict":true,"schema":)";
+      (text += form.text) += "}}";
+      break;
+    }
+    case Kind::kRegex: structured("regex"); break;
+    case Kind::kGrammar: structured("grammar"); break;
+    case Kind::kChoice: {
+      std::string& text = out.member("structured_outputs");
+      text += R"({"choice":[)";
+      for (const auto& choice : form.choices) marshal::write_string(text, choice), text += ',';
+      text.back() = ']';
+      text += '}';
+      break;
+    }
+    case Kind::kToolCalls: break;  // is not sent: Kind::fits()
+  }
 }
 
 constexpr uint64_t kGolden = 0x9e3779b97f4a7c15, kFirst = 0xbf58476d1ce4e5b9, kSecond = 0x94d049bb133111eb;
@@ -281,10 +310,41 @@ Bytes write_completion(const msg::Call& call, std::span<const uint32_t> generate
   }
   // Prefixes that are not shared here are not shared there.
   if (const uint64_t salt = params.cache_salt ^ call.cache_scope; salt != 0) out.text("cache_salt", hex_digits(salt));
+  if (params.constraint && params.constraint->form()) write_form(out, *params.constraint->form());
   out.flag("return_token_ids");
   out.flag("stream");
   out.member("stream_options") += R"({"include_usage":true})";
   return out.done();
+}
+
+Bytes write_embedding_request(const msg::Call& call, std::string_view model) {
+  const msg::Generation& params = *call.generation;
+  Writer out(128 + 7 * params.length());
+  out.text("model", model);
+  out.ids<std::span<const uint32_t>>("input", {params.history, params.append});
+  out.text("encoding_format", "base64");
+  return out.done();
+}
+
+base::Result<msg::Outputs> read_embedding(std::string_view text, uint32_t hidden_size) {
+  std::string coded;
+  size_t count = 0;
+  JsonCursor json(text);
+  FieldReader fields(json);
+  auto one = [&] {
+    if (++count > 1) return fields.refuse("data", "more than one embedding");
+    return json.object([&](std::string_view name) {
+      return name == "embedding" ? fields.text("embedding", SIZE_MAX, coded) : json.skip();
+    });
+  };
+  const bool ok = json.object([&](std::string_view name) { return name == "data" ? json.array(one) : json.skip(); });
+  if (!ok || !json.finish()) return broken_rule("its embedding: " + fields.error().text);
+  auto bytes = base::base64_decode(coded);
+  if (!bytes || bytes->size() != size_t(hidden_size) * sizeof(float))
+    return broken_rule("its embedding is not " + std::to_string(hidden_size) + " floats in base64");
+  msg::Outputs out;
+  out.tensors.push_back({"embedding", msg::DType::kFp32, {int64_t(hidden_size)}, Bytes::copy_of(*bytes)});
+  return out;
 }
 
 base::Result<CompletionChunk> read_chunk(std::string_view json) { return ChunkReader(json).read(); }
@@ -297,18 +357,20 @@ base::Result<ListedModel> read_models(std::string_view text, std::string_view mo
   auto length = [&](std::string_view name, uint32_t& to) { return fields.whole(name, 0, 1 << 24, to); };
   auto one = [&] {
     std::string id;
-    uint32_t own = 0, meta = 0;
+    uint32_t own = 0, meta = 0, width = 0;
     if (++count > kMostListed) return fields.refuse("data", "too many models");
     const bool ok = json.object([&](std::string_view name) {
       if (name == "id") return fields.text("id", 4096, id);
       if (name == "max_model_len") return length(name, own);
+      if (name == "embedding_size") return length(name, width);
       if (name != "meta" || fields.none()) return name == "meta" || json.skip();
       return json.object([&](std::string_view member) {
+        if (member == "n_embd") return length(member, width);
         if (member == "n_ctx" || (member == "n_ctx_train" && meta == 0)) return length(member, meta);
         return json.skip();
       });
     });
-    if (id == model) out.found = true, out.max_length = own > 0 ? own : meta;
+    if (id == model) out.found = true, out.max_length = own > 0 ? own : meta, out.embedding_size = width;
     if (count <= kMostNamed) out.others += (out.others.empty() ? "'" : ", '") + base::presentable(id, 64) + "'";
     return ok;
   };

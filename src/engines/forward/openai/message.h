@@ -20,6 +20,11 @@ namespace weir::forward {
 // all of it, and as many tokens fewer are asked for.
 base::Bytes write_completion(const msg::Call& call, std::span<const uint32_t> generated, std::string_view model);
 
+// A request for the embedding of the Call's sequence, in base64.
+base::Bytes write_embedding_request(const msg::Call& call, std::string_view model);
+// Its answer: one tensor, FP32 [hidden_size]. Errors: INTERNAL.
+base::Result<msg::Outputs> read_embedding(std::string_view json, uint32_t hidden_size);
+
 // The seed with which weir's random numbers begin where those of `seed` are after `draws` of them, so that a seeded
 // text goes on as it would have (engines/llm/cpu/sampler.cc: draw n of a seed is mix(mix(seed + g) + (n + 1) g)).
 // Whatever other servers draw, they do not repeat what they have drawn.
@@ -53,8 +58,8 @@ base::Result<CompletionChunk> read_chunk(std::string_view json);
 
 struct ListedModel {
   bool found = false;
-  uint32_t max_length = 0;  // 0: not told
-  std::string others;       // names of those that are there, for errors
+  uint32_t max_length = 0, embedding_size = 0;  // 0: not told
+  std::string others;                           // names of those that are there, for errors
 };
 // Errors: INTERNAL.
 base::Result<ListedModel> read_models(std::string_view json, std::string_view model);

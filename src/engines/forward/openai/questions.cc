@@ -82,6 +82,7 @@ void OpenaiQuestions::ask_ready(base::Duration timeout, OnReady then) {
 Result<msg::ModelSpec> OpenaiQuestions::signature(const ListedModel& listed, msg::ModelSpec wanted) const {
   auto text = std::make_shared<msg::TextSpec>(*text_);
   text->max_length = options_.max_length > 0 ? options_.max_length : listed.max_length;
+  text->hidden_size = options_.embedding_size > 0 ? options_.embedding_size : listed.embedding_size;
   if (text->max_length == 0)
     return base::invalid("parameter 'max_length' is missing: origin " + conn_.origin().name +
                          " does not say how long its context is");

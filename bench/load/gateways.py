@@ -1,0 +1,112 @@
+"""Gateways in front of one origin: weir (engine: forward) beside nginx's grpc_pass, nghttpx and haproxy. Each row is the
+gateway's own CPU time per request; the origin's is not counted."""
+
+import contextlib
+import pathlib
+import tempfile
+
+import grpc
+
+import cases
+import measure
+import payloads
+
+
+def nginx(folder, origin):
+    def command(port):
+        conf = pathlib.Path(folder) / 'nginx.conf'
+        conf.write_text(f"""daemon off; worker_processes 1; pid {folder}/nginx.pid; error_log stderr crit;
+events {{ worker_connections 4096; }}
+http {{ access_log off; keepalive_requests 1000000000; client_max_body_size 0; client_body_buffer_size 4m;
+client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder}; uwsgi_temp_path {folder};
+scgi_temp_path {folder}; http2_max_concurrent_streams 1024;
+upstream origin {{ server 127.0.0.1:{origin}; keepalive 256; keepalive_requests 1000000000; }}
+server {{ listen 127.0.0.1:{port} http2; location / {{ grpc_pass grpc://origin; grpc_buffer_size 64k; }} }} }}
+""")
+        return ['nginx', '-c', conf, '-p', folder]
+    return command
+
+
+def nghttpx(origin):
+    return lambda port: ['nghttpx', f'-f127.0.0.1,{port};no-tls', f'-b127.0.0.1,{origin};;proto=h2', '-n1', '--no-ocsp',
+                         '--errorlog-file=/dev/null', '--frontend-http2-max-concurrent-streams=1024',
+                         '--frontend-http2-window-size=1048576', '--backend-http2-window-size=1048576',
+                         '--conf=/dev/null']
+
+
+def haproxy(folder, origin):
+    def command(port):
+        conf = pathlib.Path(folder) / 'haproxy.cfg'
+        conf.write_text(f"""global
+  nbthread 1
+  tune.h2.max-concurrent-streams 1024
+  tune.h2.initial-window-size 1048576
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 60s
+  timeout server 60s
+frontend f
+  bind 127.0.0.1:{port} proto h2
+  default_backend b
+backend b
+  server s 127.0.0.1:{origin} proto h2
+""")
+        return ['haproxy', '-db', '-f', conf]
+    return command
+
+
+def repository(folder, origin):
+    models = pathlib.Path(folder) / 'models'
+    (models / 'identity').mkdir(parents=True)
+    (models / 'identity/model.yaml').write_text(
+        f'engine: forward\nkind: oip-grpc\norigins: ["http://127.0.0.1:{origin}"]\nparameters: {{check_interval: 60s}}\n')
+    return models
+
+
+class Origin(measure.Server):
+    """weir with the model identity, on the client's core."""
+
+    def __init__(self, build):
+        super().__init__('origin', cases.weir(build))
+        measure.wait_ready(self.port)
+
+
+def check(server, body, least):
+    """An error of gRPC is an HTTP answer of 200, too: the answer has to be there."""
+    with grpc.insecure_channel(f'127.0.0.1:{server.port}', [('grpc.max_receive_message_length', -1)]) as channel:
+        answer = channel.unary_unary(cases.INFER)(body[5:], timeout=20)
+    if len(answer) < least:
+        raise RuntimeError(f'{server.name} has answered with {len(answer)} bytes')
+
+
+def compare(title, build, rounds, load, values):
+    body = payloads.grpc_frame(payloads.infer_request('identity', 'INPUT0', values))
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        origin = Origin(build)
+        stack.callback(origin.stop)
+        path = pathlib.Path(folder) / 'body'
+        path.write_bytes(body)
+        servers = stack.enter_context(cases.running({
+            'weir': cases.weir(build, repository=repository(folder, origin.port)), 'nginx grpc_pass': nginx(folder, origin.port),
+            'nghttpx': nghttpx(origin.port), 'haproxy': haproxy(folder, origin.port)}))
+        for server in servers:
+            check(server, body, 4 * values)
+        results = measure.rounds(servers, load, lambda _: (cases.INFER, str(path)), rounds)
+        measure.table(title, results, 'weir')
+
+
+def forward_small(build, rounds, requests):
+    """ModelInfer through a gateway, 16 floats, 8 connections of 32 streams."""
+    compare('gRPC to gRPC, 16 floats, 8 connections x 32 streams', build, rounds,
+            measure.Load(requests or 50_000, 8, 32, headers=cases.GRPC), 16)
+
+
+def forward_large(build, rounds, requests):
+    """1 MiB in, 1 MiB out."""
+    compare('gRPC to gRPC, 1 MiB, 4 connections x 4 streams', build, rounds,
+            measure.Load(requests or 800, 4, 4, headers=cases.GRPC), 1 << 18)
+
+
+ALL = (forward_small, forward_large)

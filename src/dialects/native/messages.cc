@@ -1,0 +1,194 @@
+#include "dialects/native/messages.h"
+
+#include <bit>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "marshal/pb_wire.h"
+
+namespace weir::native {
+namespace {
+
+using base::invalid;
+using base::Status;
+using marshal::PbReader;
+using marshal::PbType;
+using marshal::put_bytes;
+using marshal::put_tag;
+using marshal::put_varint;
+
+constexpr auto kNumbers = marshal::Protocol::kEvergreen;  // whose numbers SequenceParams has
+constexpr float kMostBias = 100;
+
+Status malformed() { return invalid("the message cannot be decoded as a Sequence"); }
+
+Status read_params(std::string_view message, marshal::GenerationParams& out) {
+  PbReader r(message);
+  while (r.next()) {
+    const auto* row = marshal::find_param(kNumbers, r.field());
+    if (!row) continue;
+    if (Status status = marshal::read_param(r, kNumbers, *row, out); !status.ok()) return status;
+  }
+  return r.ok() ? Status() : malformed();
+}
+
+Status read_bias(std::string_view message, marshal::GenerationParams& out) {
+  uint64_t id = 0;
+  float bias = 0;
+  PbReader r(message);
+  while (r.next()) {
+    if (r.is(1, PbType::kVarint)) id = r.number();
+    if (r.is(2, PbType::kFixed32)) bias = std::bit_cast<float>(uint32_t(r.number()));
+  }
+  if (!r.ok()) return malformed();
+  if (out.logit_bias.size() == marshal::kMaxBiases) return invalid("logit_bias has too many entries");
+  if (id > UINT32_MAX || !(std::fabs(bias) <= kMostBias)) return invalid("logit_bias must be >= -100 and <= 100");
+  out.logit_bias.emplace_back(uint32_t(id), bias);
+  return {};
+}
+
+Status read_range(const char* name, std::string_view message, std::vector<msg::PositionRange>& out) {
+  uint64_t start = 0, end = 0;
+  PbReader r(message);
+  while (r.next()) {
+    if (r.is(1, PbType::kVarint)) start = r.number();
+    if (r.is(2, PbType::kVarint)) end = r.number();
+  }
+  if (!r.ok()) return malformed();
+  if (out.size() == kMostRanges) return invalid(std::string(name) + " has too many ranges");
+  if (end > UINT32_MAX || start > end) return invalid(std::string(name) + ": a range must have start <= end");
+  out.push_back({uint32_t(start), uint32_t(end)});
+  return {};
+}
+
+Status read_form(std::string_view message, SequenceRequest& out) {
+  using Form = msg::StructuredOutput;
+  Form form;
+  uint64_t kind = 0, thoughts = 0, begun = 0;
+  PbReader r(message);
+  while (r.next()) {
+    if (r.is(1, PbType::kVarint)) kind = r.number();
+    if (r.is(2, PbType::kBytes)) form.text = r.bytes();
+    if (r.is(3, PbType::kBytes)) form.choices.emplace_back(r.bytes());
+    if (r.is(4, PbType::kVarint)) thoughts = r.number();
+    if (r.is(5, PbType::kVarint)) begun = r.number();
+    if (form.choices.size() > kMostChoices) return invalid("form has too many choices");
+  }
+  if (!r.ok()) return malformed();
+  if (kind > uint64_t(Form::Kind::kToolCalls) || thoughts > uint64_t(Form::Thoughts::kBegun) || begun > kMostTokens)
+    return invalid("form is of no kind");
+  form.kind = Form::Kind(kind), form.thoughts = Form::Thoughts(thoughts);
+  form.param = "form";
+  out.params.structured = std::move(form);
+  out.begun = uint32_t(begun);
+  return {};
+}
+
+Status read_field(const PbReader& r, SequenceRequest& out) {
+  msg::Generation& g = out.generation;
+  const bool bytes = r.type() == PbType::kBytes, number = r.type() == PbType::kVarint;
+  switch (r.field()) {
+    case 1: return bytes ? out.model = r.bytes(), Status() : Status();
+    case 2: return bytes ? out.version = r.bytes(), Status() : Status();
+    case 3: return bytes ? out.id = r.bytes(), Status() : Status();
+    case 4: return number && r.number() <= UINT32_MAX ? out.priority = uint32_t(r.number()), Status() : Status();
+    case 5:
+      if (number && r.number() > 1) return invalid("aim is none of Aim's");
+      return number && r.number() == 1 ? g.aim = msg::Aim::kEmbed, Status() : Status();
+    case 6: return marshal::read_ids(r, "tokens", kMostTokens, g.append);
+    case 7: return bytes ? read_params(r.bytes(), out.params) : Status();
+    case 8: return marshal::read_ids(r, "stop_ids", marshal::kMaxStopIds, out.params.stop_ids);
+    case 9: return bytes ? read_bias(r.bytes(), out.params) : Status();
+    case 10: return bytes ? read_range("logprobs", r.bytes(), g.logprobs) : Status();
+    case 11: return bytes ? read_range("readouts", r.bytes(), g.readouts) : Status();
+    case 12: return r.type() == PbType::kFixed64 ? g.cache_salt = r.number(), Status() : Status();
+    case 13: return bytes ? read_form(r.bytes(), out) : Status();
+    default: return {};
+  }
+}
+
+void put_number(std::string& out, uint32_t field, uint64_t value) {
+  put_tag(out, field, PbType::kVarint);
+  put_varint(out, value);
+}
+
+void put_floats(std::string& out, uint32_t field, const float* values, size_t count) {
+  put_bytes(out, field, {reinterpret_cast<const char*>(values), count * sizeof(float)});
+}
+
+std::string event(uint32_t field, std::string_view message) {
+  std::string out;
+  out.reserve(message.size() + 8);
+  put_bytes(out, field, message);
+  return out;
+}
+
+void put_details(std::string& out, const msg::TokenDetails& details) {
+  put_number(out, 8, 1);
+  if (details.has_logprob) {
+    put_tag(out, 4, PbType::kFixed32);
+    out.append(reinterpret_cast<const char*>(&details.logprob), sizeof details.logprob);
+  }
+  if (!details.top.empty()) {
+    std::string ids, logprobs;
+    for (const auto& top : details.top) {
+      put_varint(ids, top.id);
+      logprobs.append(reinterpret_cast<const char*>(&top.logprob), sizeof top.logprob);
+    }
+    put_bytes(out, 5, ids);
+    put_bytes(out, 6, logprobs);
+  }
+  if (!details.readout.empty()) put_floats(out, 7, details.readout.data(), details.readout.size());
+}
+
+}  // namespace
+
+base::Result<SequenceRequest> read_sequence(std::string_view message) {
+  if (message.size() > kLargestSequence)
+    return invalid("a Sequence has at most " + std::to_string(kLargestSequence) + " bytes");
+  SequenceRequest out;
+  PbReader r(message);
+  while (r.next())
+    if (Status status = read_field(r, out); !status.ok()) return status;
+  if (!r.ok()) return malformed();
+  if (out.begun > out.generation.append.size()) return invalid("form has begun before the sequence");
+  msg::merge(out.generation.logprobs);
+  msg::merge(out.generation.readouts);
+  return out;
+}
+
+Status apply(SequenceRequest& request, const msg::TextSpec& spec) {
+  msg::Generation& g = request.generation;
+  if (!g.readouts.empty() && spec.concepts.empty())
+    return base::failure(base::Code::kFailedPrecondition, "readouts: this model has none");
+  if (auto bad = marshal::apply(request.params, spec, g); !bad.status.ok()) return bad.status;
+  if (g.aim == msg::Aim::kEmbed) return {};
+  return marshal::apply_length(request.params, spec, 0, g).status;
+}
+
+std::string write_token(const msg::Token& token) {
+  std::string out;
+  put_number(out, 1, token.id);
+  put_number(out, 2, token.position);
+  if (token.prefill) put_number(out, 3, 1);
+  if (token.details) put_details(out, *token.details);
+  return event(1, out);
+}
+
+std::string write_done(const msg::Done& done) {
+  std::string out;
+  put_number(out, 1, done.cached_tokens);
+  put_number(out, 2, done.completion_tokens);
+  put_number(out, 3, uint64_t(done.finish));
+  put_number(out, 4, done.stop_id);
+  return event(2, out);
+}
+
+std::string write_embedding(const msg::Tensor& tensor) {
+  std::string out;
+  put_bytes(out, 1, tensor.data.view());
+  return event(3, out);
+}
+
+}  // namespace weir::native

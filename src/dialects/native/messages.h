@@ -1,0 +1,42 @@
+// The messages of proto/forward.proto as the server has them. Pure; any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "marshal/generation_params.h"
+#include "msg/call.h"
+#include "msg/spec.h"
+
+namespace weir::native {
+
+// A request for a sequence, before the model's own rules are applied to it.
+struct SequenceRequest {
+  std::string model, version, id;
+  uint32_t priority = 0;
+  msg::Generation generation;        // aim, tokens, ranges, cache_salt; not what `params` says
+  marshal::GenerationParams params;  // in their ranges; `structured` is the form
+  uint32_t begun = 0;                // of the tokens, from the end: those of the form that are there already
+};
+
+inline constexpr size_t kLargestSequence = 8 << 20;  // bytes of a message: read within a turn of the loop
+inline constexpr size_t kMostTokens = 1 << 20, kMostRanges = 1024, kMostChoices = 4096;
+
+// Errors: INVALID_ARGUMENT naming the field.
+base::Result<SequenceRequest> read_sequence(std::string_view message);
+
+// The model's defaults with the request's values over them; a form aside. Errors: INVALID_ARGUMENT, OUT_OF_RANGE;
+// FAILED_PRECONDITION where readouts are asked for and the model has none.
+base::Status apply(SequenceRequest& request, const msg::TextSpec& spec);
+
+// SequenceEvents.
+std::string write_token(const msg::Token& token);
+std::string write_done(const msg::Done& done);
+// FP32 [n].
+std::string write_embedding(const msg::Tensor& tensor);
+
+}  // namespace weir::native
