@@ -30,7 +30,7 @@ std::string key_of(const StructuredOutput& form) {
 // waits to run holds neither, and start() takes no time.
 class Constraint final : public msg::TokenConstraint {
  public:
-  Constraint(std::shared_ptr<const grammar::TokenAutomaton> automaton, std::shared_ptr<const Form> form,
+  Constraint(std::shared_ptr<const grammar::TokenAutomaton> automaton, std::shared_ptr<const StructuredOutput> form,
              std::span<const uint32_t> ends)
       : automaton_(std::move(automaton)), form_(std::move(form)), ends_(ends.begin(), ends.end()) {}
 
@@ -49,7 +49,7 @@ class Constraint final : public msg::TokenConstraint {
     std::lock_guard lock(mutex_);
     return matcher_ && matcher_->complete();
   }
-  const Form* form() const override { return form_.get(); }
+  const StructuredOutput* form() const override { return form_.get(); }
 
  private:
   grammar::Matcher& matcher() { return matcher_ ? *matcher_ : matcher_.emplace(automaton_); }
@@ -71,7 +71,7 @@ class Constraint final : public msg::TokenConstraint {
   }
 
   const std::shared_ptr<const grammar::TokenAutomaton> automaton_;
-  const std::shared_ptr<const Form> form_;
+  const std::shared_ptr<const StructuredOutput> form_;
   const std::vector<uint32_t> ends_;
   mutable std::mutex mutex_;
   std::optional<grammar::Matcher> matcher_;  // this and the rest: under mutex_
@@ -83,8 +83,8 @@ class Constraint final : public msg::TokenConstraint {
 
 class GrammarCache::Compiled final : public msg::TokenGrammar {
  public:
-  Compiled(std::shared_ptr<const grammar::TokenAutomaton> automaton, const Form& form)
-      : automaton_(std::move(automaton)), form_(std::make_shared<const Form>(form)) {}
+  Compiled(std::shared_ptr<const grammar::TokenAutomaton> automaton, const StructuredOutput& form)
+      : automaton_(std::move(automaton)), form_(std::make_shared<const StructuredOutput>(form)) {}
   std::unique_ptr<msg::TokenConstraint> start(std::span<const uint32_t> end_ids) const override {
     return std::make_unique<Constraint>(automaton_, form_, end_ids);
   }
@@ -92,7 +92,7 @@ class GrammarCache::Compiled final : public msg::TokenGrammar {
 
  private:
   const std::shared_ptr<const grammar::TokenAutomaton> automaton_;
-  const std::shared_ptr<const Form> form_;
+  const std::shared_ptr<const StructuredOutput> form_;
 };
 
 GrammarCache::GrammarCache(std::shared_ptr<const tokenizers::Tokenizer> tokenizer, ToolStyle style)
