@@ -178,7 +178,7 @@ TEST_F(Spans, TokensAreCountedAndTheFirstIsTimed) {
   run(call, kBegan);
   call.generation = std::make_unique<msg::Generation>();
   call.times.first_token = kBegan + microseconds(250);
-  call.progress = {7, 2, 5, msg::Finish::kLength, base::Code::kOk};
+  call.progress = {.prompt_tokens = 7, .cached_tokens = 2, .generated_tokens = 5, .finish = msg::Finish::kLength};
   marshal::trace(x.record(), call, call.times.finished);
   auto all = finish(x);
   for (const Read& span : {all.at(""), all.at("compute")}) {
