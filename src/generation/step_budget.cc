@@ -13,7 +13,7 @@ constexpr uint32_t kGrowth = 2;        // times the last chunk
 constexpr uint32_t kShortContext = 8;  // bits: contexts below 256 are one range
 constexpr uint32_t kMeasureAgain = 512;
 constexpr int kPromptsAlone = 5;
-constexpr double kBesideDecodes = 2.5;
+constexpr double kBesideDecodes = 2;
 constexpr int kLeastBesideDecodes = 4;  // the target over this
 
 double speed(uint32_t tokens, Duration took) { return double(tokens) / double(std::max<int64_t>(took.count(), 1)); }

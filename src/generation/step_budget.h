@@ -6,8 +6,8 @@
 // contexts (up to 255 positions, 511, 1023, …). At that speed the wanted time has room for so many tokens, and a chunk
 // is at most twice as large as the last ones. A larger step is no slower per token, so this settles at the wanted time.
 //
-// Where sequences wait for their next token, the wanted time is 2.5 times a step of these sequences alone, so that no
-// prompt makes them more than three times slower, and a prompt gets on beside a slow model, too; but at least a quarter
+// Where sequences wait for their next token, the wanted time is twice a step of these sequences alone, so that hardly a
+// step makes them more than three times slower, and a prompt gets on beside a slow model, too; but at least a quarter
 // of the target, since nobody sees shorter gaps, and small chunks are slow. Such a step is run without prompts every
 // 512 steps, to be measured. Where a step has prompts alone, the wanted time is 5 times the target: only who comes or
 // leaves meanwhile waits for its end.

@@ -54,8 +54,9 @@ TEST(StepBudget, NoPromptMakesRunningSequencesThreeTimesSlower) {
     Machine machine{weights, 1ms};
     StepBudget budget(40ms, 512);
     auto took = machine.time(settle(budget, machine, 4));
-    EXPECT_LE(took, 3 * machine.weights);
-    EXPECT_GT(took, 2 * machine.weights) << "the prompt gets on";
+    auto wanted = std::max<Duration>(2 * machine.weights, 10ms);  // a machine's noise does not make it three times
+    EXPECT_LE(took, wanted);
+    EXPECT_GT(took, wanted - 5ms) << "the prompt gets on";
   }
 }
 
@@ -69,8 +70,8 @@ TEST(StepBudget, ASlowModelsPromptsGetOnBesideItsDecodes) {
   Machine slow{100ms, 1ms};
   StepBudget budget(40ms, 512);
   auto load = settle(budget, slow, 4);
-  EXPECT_GT(load.prefill, 200u) << "two and a half times a step of decodes";
-  EXPECT_LE(slow.time(load), 3 * slow.weights);
+  EXPECT_GT(load.prefill, 190u) << "twice a step of decodes";
+  EXPECT_LE(slow.time(load), 2 * slow.weights);
 }
 
 TEST(StepBudget, AStepWithoutPromptsIsMeasuredFirstAndNowAndThen) {
