@@ -1,9 +1,10 @@
 // Decode and prefill of a Llama-shaped model of 112 million random bfloat16 parameters, beside what memory allows.
 //
-//   build/bench/engines/llm_bench [threads] [kernels] [float32]
+//   build/bench/engines/llm_bench [threads] [kernels] [float32|bfloat16] [int8]
 //
-// "limit" is the weights' bytes over the bandwidth at which the same threads read memory: decoding one sequence cannot
-// be faster. Every figure is the best of several rounds, since the machine may be busy.
+// int8: as which keys and values are kept. "limit" is the weights' bytes over the bandwidth at which the same threads
+// read memory: decoding one sequence cannot be faster. Every figure is the best of several rounds, since the machine
+// may be busy.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -116,13 +117,15 @@ int main(int argc, char** argv) {
   uint32_t threads = argc > 1 ? uint32_t(std::atoi(argv[1])) : usual_threads();
   const Kernels* with = argc > 2 ? kernels(argv[2]) : &kernels();
   WeightFormat form = argc > 3 && std::string_view(argv[3]) == "float32" ? WeightFormat::kF32 : WeightFormat::kBf16;
+  const bool int8 = argc > 4 && std::string_view(argv[4]) == "int8";
   if (!with || threads == 0) return std::fprintf(stderr, "no such kernels here\n"), 2;
   one_thread = threads == 1;
   Model model = random_model(form);
+  if (int8) model.kv_format = KvFormat::kInt8;
   const size_t bytes = weight_bytes(model.weights);
   auto team = std::make_unique<ThreadTeam>(threads);
   double read = bandwidth(*team);
-  const uint32_t blocks_each = 64;
+  constexpr uint32_t blocks_each = 256, kLong = 4000;
   Transformer engine(std::move(model), *with, std::move(team), 512);
   if (!engine.reserve(8 * blocks_each, 16).ok()) return 1;
   msg::Generation params;
@@ -138,14 +141,19 @@ int main(int argc, char** argv) {
     }
     return least;
   };
-  std::printf("%s, %s, %u threads: %.0f MB of weights, memory reads %.1f GB/s\n", std::string(with->name).c_str(),
-              form == WeightFormat::kBf16 ? "bfloat16" : "float32", threads, double(bytes) / 1e6, read / 1e9);
+  std::printf("%s, %s, %u threads: %.0f MB of weights, %.1f KiB of keys and values a token%s, memory reads %.1f GB/s\n",
+              std::string(with->name).c_str(), form == WeightFormat::kBf16 ? "bfloat16" : "float32", threads,
+              double(bytes) / 1e6, double(engine.kv_bytes(16)) / 16 / 1024, int8 ? " as int8" : "", read / 1e9);
   double prefill = best({{0, 0, 512}}, 8);
   for (uint32_t s = 1; s < 8; ++s) best({{s, 0, 512}}, 1);
   double one = best({{0, 512, 1}}, 60), limit = read / double(bytes);
   double four = best({{0, 512, 1}, {1, 512, 1}, {2, 512, 1}, {3, 512, 1}}, 40);
   double eight = best(
       {{0, 512, 1}, {1, 512, 1}, {2, 512, 1}, {3, 512, 1}, {4, 512, 1}, {5, 512, 1}, {6, 512, 1}, {7, 512, 1}}, 40);
+  for (uint32_t s = 0; s < 8; ++s)
+    for (uint32_t from = 512; from < kLong; from += 512) best({{s, from, std::min(512u, kLong - from)}}, 1);
+  auto behind = [&](uint32_t s) { return Row{s, kLong, 1}; };
+  double far = best({behind(0), behind(1), behind(2), behind(3), behind(4), behind(5), behind(6), behind(7)}, 20);
   double flops = 2.0 * double(bytes) / double(size_of(form)) * 512;
   std::printf("prefill 512: %7.1f ms  %8.0f tokens/s  %6.0f GFLOP/s\n", prefill * 1e3, 512 / prefill,
               flops / prefill / 1e9);
@@ -153,4 +161,5 @@ int main(int argc, char** argv) {
               100 / one / limit, limit);
   std::printf("decode 4:    %7.2f ms  %8.0f tokens/s\n", four * 1e3, 4 / four);
   std::printf("decode 8:    %7.2f ms  %8.0f tokens/s  %5.1f times one\n", eight * 1e3, 8 / eight, 8 / eight * one);
+  std::printf("decode 8 behind %u: %.2f ms  %.0f tokens/s\n", kLong, far * 1e3, 8 / far);
 }

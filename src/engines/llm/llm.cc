@@ -92,6 +92,7 @@ base::Status read_weights(Loading& l, ThreadTeam& team) {
   Stored stored = store->usual_form();
   Model& model = l.model;
   model.form = l.options.form.value_or(exact_form(stored));
+  model.kv_format = l.options.kv_format;
   auto weights = load_weights(model.shape, *store, model.form, team);
   if (!weights) return weights.error();
   model.weights = std::move(*weights);
@@ -187,6 +188,9 @@ void use_defaults_of(const device::Device& device, Loading& l) {
 }
 
 base::Result<generation::TokenModel> load_into_device(Loading& l, device::Device& device, const Place& place) {
+  if (l.options.kv_format == KvFormat::kInt8)
+    return base::invalid(
+        "parameter 'kv_cache_dtype' is \"int8\": only the CPU has it; set device: cpu, or leave it out");
   auto kernels = cuda::open_kernels(device, *place.devices);
   if (!kernels) return kernels.error();
   const Shape& shape = l.model.shape;
@@ -242,6 +246,8 @@ base::Result<Loaded> load(const msg::ModelSpec& wanted, const std::string& confi
   if (!json) return json.error();
   auto encoder = is_encoder(l.folder, *json, wanted.parameters);
   if (!encoder) return encoder.error();
+  if (*encoder && l.options.kv_format != KvFormat::kAsComputed)
+    return base::invalid("parameter 'kv_cache_dtype': this model makes no tokens and keeps no keys and values");
   if (*encoder) return load_encoder(wanted, l.options, l.folder, *json, place);
   auto shape = parse_shape(*json);
   if (!shape) return shape.error();

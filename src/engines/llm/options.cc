@@ -90,6 +90,15 @@ void read_dtype(ParameterTable& p, Options& o) {
     p.fail("dtype", "auto, float32 or bfloat16 is expected");
 }
 
+void read_kv_format(ParameterTable& p, Options& o) {
+  auto* text = p.find("kv_cache_dtype");
+  if (!text) return;
+  if (*text == "int8")
+    o.kv_format = KvFormat::kInt8;
+  else if (*text != "auto")
+    p.fail("kv_cache_dtype", "auto or int8 is expected");
+}
+
 void read_graphs(ParameterTable& p, Options& o) {
   auto* text = p.find("graphs");
   if (!text) return;
@@ -109,6 +118,7 @@ base::Result<Options> read_options(const std::map<std::string, std::string>& par
   p.count("max_length", 1, 1 << 24, o.max_length);
   read_policy(p, batching, o);
   read_dtype(p, o);
+  read_kv_format(p, o);
   read_graphs(p, o);
   if (auto* text = p.find("device")) o.device = *text;
   if (p.find("memory_share")) p.count("memory_share", 1, 100, o.memory_share.emplace());

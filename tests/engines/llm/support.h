@@ -88,9 +88,11 @@ inline Model load_model(const std::string& folder_path, WeightFormat form, Threa
 }
 
 inline std::unique_ptr<Transformer> make_transformer(const std::string& folder, WeightFormat form, uint32_t threads = 2,
-                                                     const Kernels& with = kernels(), uint32_t block_size = 16) {
+                                                     const Kernels& with = kernels(), uint32_t block_size = 16,
+                                                     KvFormat kv_format = KvFormat::kAsComputed) {
   auto team = std::make_unique<ThreadTeam>(threads);
   Model model = load_model(folder, form, *team);
+  model.kv_format = kv_format;
   auto out = std::make_unique<Transformer>(std::move(model), with, std::move(team), 512);
   EXPECT_TRUE(out->reserve(256 / (block_size / 16), block_size).ok());
   return out;

@@ -1,17 +1,44 @@
 #include "engines/llm/cpu/kv_cache.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "msg/half.h"
 
 namespace weir::llm {
+namespace {
 
-KvCache::KvCache(WeightFormat form, uint32_t layers, uint32_t heads, uint32_t head_dim)
+// Where number `d` of the key or value of position `at` lies in a tile's keys or values (kernels.h).
+size_t key_place(WeightFormat form, uint32_t d, uint32_t at) {
+  return form == WeightFormat::kF32 ? size_t(d) * kTile + at : size_t(d / 2) * 2 * kTile + 2 * at + d % 2;
+}
+size_t value_place(WeightFormat form, uint32_t d, uint32_t at) {
+  const size_t panel = size_t(d / 16) * 16 * kTile;
+  return panel + (form == WeightFormat::kF32 ? at * 16 + d % 16 : (at / 2) * 32 + (d % 16) * 2 + at % 2);
+}
+
+// Gives the scale. `place(d)`: where number d goes.
+template <class Place>
+float write_int8(const float* x, uint32_t n, int8_t* to, Place&& place) {
+  float most = 0;
+  bool finite = true;
+  for (uint32_t d = 0; d < n; ++d) most = std::max(most, std::fabs(x[d])), finite &= std::isfinite(x[d]);
+  const float scale = most / 127, steps = finite && scale > 0 ? 1 / scale : 0;
+  const bool fits = std::isfinite(steps);  // not of a number that is next to nothing
+  for (uint32_t d = 0; d < n; ++d) to[place(d)] = finite && fits ? int8_t(std::lrintf(x[d] * steps)) : int8_t(0);
+  return finite ? scale : NAN;
+}
+
+}  // namespace
+
+KvCache::KvCache(WeightFormat form, KvFormat kept, uint32_t layers, uint32_t heads, uint32_t head_dim)
     : form_(form),
+      kept_(kept),
       layers_(layers),
       heads_(heads),
       padded_((head_dim + 15) / 16 * 16),
-      tile_(tile_bytes(form, padded_)) {}
+      tile_(tile_bytes(form, padded_, kept)) {}
 
 size_t KvCache::bytes(size_t positions) const { return (positions + kTile - 1) / kTile * tile_ * heads_ * layers_; }
 
@@ -38,7 +65,7 @@ void KvCache::copy(uint32_t from, uint32_t to, uint32_t positions) {
 void KvCache::write(uint32_t layer, uint32_t head, uint32_t slot, const float* key, const float* value) {
   const uint32_t place = slot % block_size_;
   std::byte* tile = memory_.data() + (slot / block_size_) * block_bytes_ + offset(layer, head) + place / kTile * tile_;
-  write_tile(form_, padded_, place, key, value, tile);
+  (kept_ == KvFormat::kInt8 ? write_int8_tile : write_tile)(form_, padded_, place, key, value, tile);
 }
 
 void write_tile(WeightFormat form, uint32_t head_dim, uint32_t place, const float* key, const float* value,
@@ -52,14 +79,26 @@ void write_tile(WeightFormat form, uint32_t head_dim, uint32_t place, const floa
     for (uint32_t d = 0; d < head_dim; d += 16) std::memcpy(v + size_t(d) * kTile + at * 16, value + d, 64);
     return;
   }
-  auto* k = reinterpret_cast<uint16_t*>(tile) + 2 * at;
-  for (uint32_t d = 0; d < head_dim; ++d) k[size_t(d / 2) * 2 * kTile + d % 2] = msg::bf16_from(key[d]);
-  auto* v = reinterpret_cast<uint16_t*>(values) + (at / 2) * 32 + at % 2;
+  auto* k = reinterpret_cast<uint16_t*>(tile);
+  for (uint32_t d = 0; d < head_dim; ++d) k[key_place(form, d, at)] = msg::bf16_from(key[d]);
+  auto* v = reinterpret_cast<uint16_t*>(values);
   for (uint32_t d = 0; d < head_dim; ++d) {
-    uint16_t* to = v + size_t(d / 16) * 16 * kTile + (d % 16) * 2;
+    uint16_t* to = v + value_place(form, d, at);
     to[0] = msg::bf16_from(value[d]);
     if (at % 2 == 0) to[1] = 0;
   }
+}
+
+void write_int8_tile(WeightFormat form, uint32_t head_dim, uint32_t place, const float* key, const float* value,
+                     std::byte* tile) {
+  const uint32_t at = place % kTile;
+  const size_t numbers = size_t(kTile) * head_dim;
+  auto* bytes = reinterpret_cast<int8_t*>(tile);
+  const float scales[2] = {
+      write_int8(key, head_dim, bytes, [&](uint32_t d) { return key_place(form, d, at); }),
+      write_int8(value, head_dim, bytes + numbers, [&](uint32_t d) { return value_place(form, d, at); })};
+  for (uint32_t i = 0; i < 2; ++i)
+    std::memcpy(tile + 2 * numbers + (i * kTile + at) * sizeof(float), &scales[i], sizeof(float));
 }
 
 }  // namespace weir::llm

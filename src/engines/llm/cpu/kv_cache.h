@@ -19,9 +19,15 @@ namespace weir::llm {
 void write_tile(WeightFormat form, uint32_t head_dim, uint32_t place, const float* key, const float* value,
                 std::byte* tile);
 
+// The same as int8 (KvFormat::kInt8), in any order. A vector is rounded to 127 steps of its largest number; one that is
+// not finite has a scale that is none either.
+void write_int8_tile(WeightFormat form, uint32_t head_dim, uint32_t place, const float* key, const float* value,
+                     std::byte* tile);
+
 class KvCache {
  public:
-  KvCache(WeightFormat form, uint32_t layers, uint32_t heads, uint32_t head_dim);
+  // `form`: that of the activations which attend to it.
+  KvCache(WeightFormat form, KvFormat kept, uint32_t layers, uint32_t heads, uint32_t head_dim);
 
   // Bytes of `positions` positions, up to the next whole tile.
   size_t bytes(size_t positions) const;
@@ -32,6 +38,7 @@ class KvCache {
   // Keys and values of one head at one slot; padded_dim() floats each. In ascending order within a sequence.
   void write(uint32_t layer, uint32_t head, uint32_t slot, const float* key, const float* value);
 
+  KvFormat kept() const { return kept_; }
   uint32_t padded_dim() const { return padded_; }
   uint32_t block_size() const { return block_size_; }
   uint32_t blocks() const { return blocks_; }
@@ -45,6 +52,7 @@ class KvCache {
   }
 
   WeightFormat form_;
+  KvFormat kept_;
   uint32_t layers_, heads_, padded_, blocks_ = 0, block_size_ = 0;
   size_t tile_, block_bytes_ = 0;
   Memory memory_;

@@ -30,7 +30,7 @@ Transformer::Transformer(Model model, const Kernels& kernels, std::unique_ptr<Th
       kernels_(kernels),
       team_(std::move(team)),
       multiply_(kernels_, *team_, most_rows(shape_, step_tokens)),
-      kv_(model_.form, shape_.encoder ? 1 : shape_.layers, shape_.kv_heads, shape_.head_dim),
+      kv_(model_.form, model_.kv_format, shape_.encoder ? 1 : shape_.layers, shape_.kv_heads, shape_.head_dim),
       max_tokens_(step_tokens),
       f_(size_t(model_.form)),
       samplers_(team_->size(), Sampler(kernels_, model_.text->eos_ids)) {
@@ -43,7 +43,7 @@ Transformer::Transformer(Model model, const Kernels& kernels, std::unique_ptr<Th
   qkv_ = Memory(floats(rows * qkv));
   queries_ = Memory(rows * shape_.heads * kv_.padded_dim() * size_of(model_.form));
   turns_ = Memory(floats(rows * shape_.head_dim));
-  scratch_ = Memory(floats(team_->size() * attention_scratch(kv_.padded_dim())));
+  scratch_ = Memory(floats(team_->size() * attention_scratch(kv_.padded_dim(), kv_.kept())));
   logits_ = Memory(floats(shape_.encoder ? 1 : size_t(kLogitsRows) * shape_.vocabulary));
   if (shape_.vision) aside_ = std::make_unique<Aside>(kernels_, shape_.vision->patches());
   base::check(hidden_ && normed_ && mixed_ && gated_ && qkv_ && queries_ && turns_ && scratch_ && logits_,
@@ -225,11 +225,11 @@ void Transformer::attend(const Step& step, uint32_t layer) {
       a.position = step.positions[token], a.window = shape_.windows[layer];
       a.scale = 1 / std::sqrt(float(shape_.head_dim));
       a.all = shape_.causal ? 0 : row.length;
-      a.kv = kv_.of(kept(layer), piece.head), a.block_stride = kv_.block_bytes();
+      a.kept = kv_.kept(), a.kv = kv_.of(kept(layer), piece.head), a.block_stride = kv_.block_bytes();
       a.table = step.tables.data() + row.table, a.tiles_per_block = kv_.block_size() / kTile;
       a.out = mixed_.data() + at_[token] * stride + size_t(piece.head) * group * shape_.head_dim * size;
       a.out_stride = stride, a.out_dim = shape_.head_dim;
-      a.scratch = scratch_.as<float>() + thread * attention_scratch(padded);
+      a.scratch = scratch_.as<float>() + thread * attention_scratch(padded, kv_.kept());
       kernels_.attend[f_](a);
     }
   });

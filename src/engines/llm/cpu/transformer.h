@@ -21,6 +21,7 @@ namespace weir::llm {
 struct Model {
   Shape shape;
   WeightFormat form = WeightFormat::kF32;
+  KvFormat kv_format = KvFormat::kAsComputed;
   Weights weights;
   Readouts readouts;
   std::unique_ptr<VisionEncoder> vision_encoder;  // null: the model does not see

@@ -165,6 +165,7 @@ TEST(ModelParameters, AreReadAndChecked) {
                                                                   {"threads", "0"},
                                                                   {"block_size", "24"},
                                                                   {"dtype", "int8"},
+                                                                  {"kv_cache_dtype", "fp8"},
                                                                   {"prefix_cache", "maybe"},
                                                                   {"kernels", "avx1024"},
                                                                   {"max_running", "-1"},
