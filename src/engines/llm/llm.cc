@@ -188,9 +188,6 @@ void use_defaults_of(const device::Device& device, Loading& l) {
 }
 
 base::Result<generation::TokenModel> load_into_device(Loading& l, device::Device& device, const Place& place) {
-  if (l.options.kv_format == KvFormat::kInt8)
-    return base::invalid(
-        "parameter 'kv_cache_dtype' is \"int8\": only the CPU has it; set device: cpu, or leave it out");
   auto kernels = cuda::open_kernels(device, *place.devices);
   if (!kernels) return kernels.error();
   const Shape& shape = l.model.shape;

@@ -4,17 +4,18 @@
 // Parameters of model.yaml: kv_cache (bytes of keys and values; else half of the memory that is free when the model
 // loads, at most a quarter of max_running whole contexts, or 512MiB where that is more; on CUDA what 85% of the memory
 // leave beside the weights), block_size (16), max_running (64), step_tokens (512, the most that a step has), step_time
-// (40ms on the CPU, 0 on devices: a step with prompts alone takes five times as long, one beside running sequences 2.5
-// times a step of these, a quarter of 40ms at least; this decides how many of their tokens it has; 0: step_tokens),
+// (40ms on the CPU, 0 on devices: a step with prompts alone takes five times as long, one beside running sequences
+// twice a step of these, a quarter of 40ms at least; this decides how many of their tokens it has; 0: step_tokens),
 // max_wait (60s: a request that would wait longer for its beginning is refused with 429; 0: any time), max_waiting (as
 // many requests; batching.max_queue where that is not its default, else 1048576), prefix_cache (on), threads (all cores
 // but one, or but the shards' where these are fewer; both of two), dtype (auto, float32, bfloat16; auto is bfloat16 for
 // files of bfloat16 or float16 and float32 else), max_length (the model's, and never more than one sequence can have in
-// kv_cache), kernels (the best that the CPU runs), device (auto, cpu, cuda, cuda:N, host; auto is the first CUDA device
-// where there is one that knows the model's shape and can load it, and dtype is not float32, and the CPU else; host
-// runs the device's engine without one, slowly, for tests), graphs (on; off: decode steps and small packs of encoders
-// do not become CUDA graphs; they are captured while the model loads, for at most ten seconds, and the rest when it is
-// wanted for the second time). Devices compute in bfloat16. tool_format (auto: by the chat template; or a name that
+// kv_cache), kv_cache_dtype (auto: as the model computes; int8: half of the memory, on the CPU), kernels (the best that
+// the CPU runs), device (auto, cpu, cuda, cuda:N, host; auto is the first CUDA device where there is one that knows the
+// model's shape and can load it, and neither dtype is float32 nor kv_cache_dtype int8, and the CPU else; host runs the
+// device's engine without one, slowly, for tests), graphs (on; off: decode steps and small packs of encoders do not
+// become CUDA graphs; they are captured while the model loads, for at most ten seconds, and the rest when it is wanted
+// for the second time). Devices compute in bfloat16. tool_format (auto: by the chat template; or a name that
 // text/tool_format.h has): how the model writes calls of tools.
 #pragma once
 

@@ -9,6 +9,13 @@ namespace {
 
 constexpr uint32_t kLeastCapability = 8;  // bfloat16 products and asynchronous copies (Ampere)
 
+// The parameter that devices do not offer; empty: none is set.
+std::string_view cpu_only(const Options& options) {
+  if (options.form == WeightFormat::kF32) return "dtype float32";
+  if (options.kv_format == KvFormat::kInt8) return "kv_cache_dtype int8";
+  return {};
+}
+
 }  // namespace
 
 base::Result<const Kernels*> open_kernels(const device::Device& device, const device::Devices& devices) {
@@ -46,12 +53,14 @@ base::Result<device::Device*> choose_device(const Options& options, device::Devi
   constexpr device::Device* kCpu = nullptr;
   const std::string& name = options.device;
   if (name == "cpu") return kCpu;
-  const bool chosen = name != "auto", float32 = options.form == WeightFormat::kF32;
-  if (!chosen && (!devices || devices->cuda_count() == 0 || float32)) return kCpu;
+  const bool chosen = name != "auto";
+  const std::string_view only_on_cpu = cpu_only(options);
+  if (!chosen && (!devices || devices->cuda_count() == 0 || !only_on_cpu.empty())) return kCpu;
   if (!devices) return base::failure(base::Code::kFailedPrecondition, "there are no devices");
   auto device = devices->find(chosen ? name : "cuda");
   if (!device) return device.error();
-  if (chosen && float32) return base::invalid("dtype float32 is for device: cpu; devices compute in bfloat16");
+  if (chosen && !only_on_cpu.empty())
+    return base::invalid(std::string(only_on_cpu) + " is for device: cpu; devices compute, and keep, bfloat16");
   if (chosen) return *device;
   auto kernels = open_kernels(**device, *devices);
   auto status = kernels ? check(**device, **kernels) : kernels.error();

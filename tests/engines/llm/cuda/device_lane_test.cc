@@ -147,6 +147,9 @@ TEST(LlmDeviceLane, WhatCannotRunOnADeviceSaysSo) {
   EXPECT_EQ(refused({{"device", "tpu"}}, &devices).code, base::Code::kInvalidArgument);
   EXPECT_EQ(refused({{"device", "host"}}, nullptr).code, base::Code::kFailedPrecondition);
   EXPECT_EQ(refused({{"device", "host"}, {"dtype", "float32"}}, &devices).code, base::Code::kInvalidArgument);
+  EXPECT_EQ(refused({{"device", "host"}, {"kv_cache_dtype", "int8"}}, &devices).text,
+            "kv_cache_dtype int8 is for device: cpu; devices compute, and keep, bfloat16");
+  EXPECT_EQ(refused({{"device", "auto"}, {"kv_cache_dtype", "int8"}}, &devices), base::Status());
   EXPECT_EQ(refused({{"device", "host"}, {"graphs", "load"}}, &devices).code, base::Code::kInvalidArgument);
   EXPECT_EQ(refused({{"device", "auto"}}, &devices), base::Status());
   EXPECT_EQ(refused({{"device", "cpu"}}, nullptr), base::Status());

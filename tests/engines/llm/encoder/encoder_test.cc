@@ -295,6 +295,7 @@ TEST_F(Encoders, ParametersOverrideTheFolder) {
   EXPECT_NE(refused({{"pooling", "max"}}).find("'pooling'"), std::string::npos);
   EXPECT_NE(refused({{"normalize", "perhaps"}}).find("'normalize'"), std::string::npos);
   EXPECT_NE(refused({{"task", "sing"}}).find("'task'"), std::string::npos);
+  EXPECT_NE(refused({{"kv_cache_dtype", "int8"}}).find("'kv_cache_dtype'"), std::string::npos);
   EXPECT_NE(refused({{"task", "generate"}}).find("architectures"), std::string::npos);
 }
 
