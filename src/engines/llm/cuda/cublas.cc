@@ -81,12 +81,6 @@ const Functions* functions() {
   return all.get();
 }
 
-// Numbers of rows for which one algorithm is chosen; the last of each is what it is chosen for.
-uint32_t bucket_of(uint32_t rows) {
-  uint32_t step = rows <= 64 ? 8 : rows <= 1024 ? 64 : 512;
-  return (rows + step - 1) / step * step;
-}
-
 }  // namespace
 
 class Library {
@@ -190,12 +184,12 @@ int Library::candidates(const Setup& setup, const Key& key, Candidates& out) {
 
 // That of the bucket where it does for the very shape, and else one chosen for the shape.
 const cublasLtMatmulAlgo_t* Library::algorithm(const Setup& setup, const Matmul& a) {
-  Key shape = key_of(a, a.rows), bucket = key_of(a, bucket_of(a.rows));
+  Key shape = key_of(a, a.rows), bucket = key_of(a, row_bucket(a.rows));
   if (auto found = by_shape_.find(shape); found != by_shape_.end()) return &found->second;
   auto chosen = by_bucket_.find(bucket);
   if (chosen == by_bucket_.end()) {
     Candidates found{};
-    if (candidates(Setup(lt_, a, bucket_of(a.rows)), bucket, found) > 0)
+    if (candidates(Setup(lt_, a, row_bucket(a.rows)), bucket, found) > 0)
       chosen = by_bucket_.emplace(bucket, found[0].algo).first;
   }
   cublasLtMatmulHeuristicResult_t result{};

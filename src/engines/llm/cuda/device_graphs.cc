@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "engines/llm/cuda/device_transformer.h"
+#include "engines/llm/cuda/launches.h"
 
 namespace weir::llm::cuda {
 namespace {
@@ -15,6 +16,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kPartsAtLoad = size_t(64) << 20;  // bytes: larger batches of longer texts wait until they are there
 constexpr uint32_t kFirstPrompt = 512;             // tokens
+constexpr int kProductsShare = 4;                  // of the time for graphs, in which products are chosen
 
 uint64_t key_of(uint32_t bucket, uint32_t parts) { return uint64_t(bucket) << 32 | parts; }
 
@@ -23,6 +25,28 @@ const generation::TokenStep& plain_step() {
   static const generation::TokenStep step;
   return step;
 }
+
+// A prompt as requests bring them, with draws of every kind, a penalty and logprobs.
+struct WarmPrompt {
+  WarmPrompt(uint32_t count, uint32_t block_size) {
+    greedy.sampling.temperature = 0;
+    penalised.sampling.presence_penalty = 1, penalised.sampling.top_k = 1;
+    random.sampling.top_p = 0.9f, random.sampling.min_p = 0.01f;
+    step.rows.push_back({0, count, count, 0, (count + block_size - 1) / block_size});
+    step.ids.assign(count, 0), step.positions.resize(count), step.tables.resize(step.rows[0].blocks);
+    std::iota(step.positions.begin(), step.positions.end(), 0u);
+    std::iota(step.tables.begin(), step.tables.end(), 0u);
+    step.slots = step.positions;
+    uint32_t token = count - std::min(count, 3u);
+    for (const auto* params : {&greedy, &penalised, &random}) {
+      if (token == count) break;
+      step.logits_requests.push_back(
+          {.token = token++, .params = params, .sequence = step.ids, .wants_logprob = true, .top = 1});
+    }
+  }
+  msg::Generation greedy, penalised, random;
+  generation::TokenStep step;
+};
 
 }  // namespace
 
@@ -37,39 +61,50 @@ Status DeviceTransformer::decode_once(uint32_t bucket) {
   return status.ok() ? forward_.compute_logits(step, {0, bucket}) : status;
 }
 
-// Nothing is in the cache yet. The smallest buckets come first: they are what most steps are. What does not fit is left
-// until it is wanted.
+// Nothing is in the cache yet.
 Status DeviceTransformer::warm() {
-  if (!graphs_.wanted() || options_.capture_time.count() == 0) return {};
+  if (options_.capture_time.count() == 0) return {};
+  auto status = each([&] { return warm_kernels(); }, [&] { return warm_graphs(); }, [&] { return warm_products(); });
+  base::log::verbose("decode steps are graphs",
+                     {{"device", queue_.device().info().id}, {"graphs", uint64_t(graphs_.size())}});
+  return status.ok() ? queue_.drain() : status;
+}
+
+uint32_t DeviceTransformer::longest_prompt() const {
+  return uint32_t(std::min<uint64_t>({options_.step_tokens, model_.text->max_length, cache_.slots()}));
+}
+
+// Each kernel is loaded when it is launched first.
+Status DeviceTransformer::warm_kernels() {
+  const uint32_t count = std::min(longest_prompt(), kFirstPrompt);
+  if (count == 0) return {};
+  WarmPrompt prompt(count, cache_.block_size());
+  if (!model_.readouts.layers.empty()) prompt.step.readouts.push_back({count - 1, {}});
+  prompt.step.pools.push_back({0, {}});
+  return step(prompt.step);
+}
+
+// The smallest buckets come first: they are what most steps are. What does not fit is left until it is wanted.
+Status DeviceTransformer::warm_graphs() {
   const auto until = Clock::now() + options_.capture_time;
-  if (auto s = warm_prompt(); !s.ok()) return s;
   for (uint32_t bucket : buckets_) {
     if (!graphs_.wanted() || Clock::now() >= until) break;
     auto s = warm_bucket(bucket);
     if (s.code == base::Code::kResourceExhausted) break;
     if (!s.ok()) return s;
   }
-  base::log::verbose("decode steps are graphs",
-                     {{"device", queue_.device().info().id}, {"graphs", uint64_t(graphs_.size())}});
-  return queue_.drain();
+  return {};
 }
 
-// A step as requests bring them, with a penalty, a draw and a logprob: it loads what these take.
-Status DeviceTransformer::warm_prompt() {
-  const auto count =
-      uint32_t(std::min<uint64_t>({options_.step_tokens, model_.text->max_length, kFirstPrompt, cache_.slots()}));
-  if (count == 0) return {};
-  msg::Generation params;
-  params.sampling.presence_penalty = 1, params.sampling.top_k = 1;
-  Step step;
-  step.rows.push_back({0, count, count, 0, (count + cache_.block_size() - 1) / cache_.block_size()});
-  step.ids.assign(count, 0), step.positions.resize(count), step.tables.resize(step.rows[0].blocks);
-  std::iota(step.positions.begin(), step.positions.end(), 0u);
-  std::iota(step.tables.begin(), step.tables.end(), 0u);
-  step.slots = step.positions;
-  step.logits_requests.push_back(
-      {.token = count - 1, .params = &params, .sequence = step.ids, .wants_logprob = true, .top = 1});
-  return this->step(step);
+// For each of its buckets of rows the library chooses, and loads, an algorithm.
+Status DeviceTransformer::warm_products() {
+  const auto until = Clock::now() + options_.capture_time / kProductsShare;
+  for (uint32_t size : prompt_sizes(longest_prompt())) {
+    if (Clock::now() >= until) break;
+    WarmPrompt prompt(size, cache_.block_size());
+    if (auto s = step(prompt.step); !s.ok()) return s;
+  }
+  return {};
 }
 
 // Idle rows alone. The kernels that it takes are the same for all numbers of parts: one run loads them.

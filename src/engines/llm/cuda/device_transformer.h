@@ -7,7 +7,8 @@
 // does not know yet (TokenStep::kSampled).
 //
 // Steps of one token per row run as CUDA graphs (graph_set.h): one per batch bucket and parts of attention (plan.h).
-// They are captured in reserve(), the smallest first, as far as the time for that lasts.
+// They are captured in reserve(), the smallest first, as far as the time for that lasts; prompts of every size for
+// which products have an algorithm of their own run there, too, so that no request waits for a first use.
 //
 // Faults. When the device is lost (Device::fault) every step fails with UNAVAILABLE and `broken` is called, once.
 #pragma once
@@ -96,7 +97,10 @@ class DeviceTransformer final : public generation::TokenEngine {
   base::Status decode(uint32_t bucket);
   base::Status decode_once(uint32_t bucket);
   base::Status warm();
-  base::Status warm_prompt();
+  base::Status warm_kernels();
+  base::Status warm_graphs();
+  base::Status warm_products();
+  uint32_t longest_prompt() const;
   base::Status warm_bucket(uint32_t bucket);
 
   DeviceModel model_;

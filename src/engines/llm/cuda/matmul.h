@@ -11,6 +11,12 @@ namespace weir::llm::cuda {
 
 inline constexpr uint32_t kThinRows = 8;
 
+// The library's algorithm is chosen for numbers of rows up to this one, the last of them, so that few choices do.
+constexpr uint32_t row_bucket(uint32_t rows) {
+  const uint32_t step = rows <= 64 ? 8 : rows <= 1024 ? 64 : 512;
+  return (rows + step - 1) / step * step;
+}
+
 // Whether thin_matmul takes it: at most kThinRows rows, and aligned.
 bool is_thin(const Matmul& a);
 // Inputs a multiple of 8, 16-byte aligned x and weight.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engines/llm/cuda/matmul.h"
+
 namespace weir::llm::cuda {
 namespace {
 
@@ -23,6 +25,15 @@ std::vector<uint32_t> graph_buckets(uint32_t most) {
 uint32_t bucket_for(std::span<const uint32_t> buckets, uint32_t rows) {
   auto found = std::lower_bound(buckets.begin(), buckets.end(), rows);
   return found == buckets.end() ? 0 : *found;
+}
+
+std::vector<uint32_t> prompt_sizes(uint32_t most) {
+  std::vector<uint32_t> out;
+  for (uint32_t rows = kThinRows; rows < most;) {
+    rows = std::min(row_bucket(rows + 1), most);
+    out.push_back(rows);
+  }
+  return out;
 }
 
 uint32_t parts_of(uint32_t length) { return uint32_t((uint64_t(length) + kPartition - 1) / kPartition); }

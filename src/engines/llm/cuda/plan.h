@@ -21,6 +21,10 @@ std::vector<uint32_t> graph_buckets(uint32_t most);
 // The bucket for `rows`; 0 when no bucket holds them.
 uint32_t bucket_for(std::span<const uint32_t> buckets, uint32_t rows);
 
+// The sizes of prompts, up to `most` tokens, that make the library choose all of its algorithms (matmul.h): one for
+// each of its buckets, ascending.
+std::vector<uint32_t> prompt_sizes(uint32_t most);
+
 // Parts of a decode attention that a sequence of `length` positions has.
 uint32_t parts_of(uint32_t length);
 // The parts that a graph is captured with: of the longest sequence of a batch, up to the next power of four, so that

@@ -1,11 +1,13 @@
 // The demo model on a device: against the CPU engine, against itself in other company, as graphs and without; and on a
 // device that is late, full, broken or hangs.
 #include <chrono>
+#include <set>
 #include <thread>
 
 #include "device/fake_device.h"
 #include "device/host_device.h"
 #include "device_support.h"
+#include "engines/llm/cuda/matmul.h"
 
 namespace weir::llm {
 namespace {
@@ -69,6 +71,33 @@ TEST(LlmDeviceChat, GraphsAreThereBeforeTheFirstStep) {
   ASSERT_TRUE(late);
   EXPECT_EQ(late->graphs(), 0u);
   EXPECT_EQ(talk(*late, prompts(), 4, greedy()).tokens, tokens);
+}
+
+// Rows of the products that were launched, by bucket of the library's.
+std::set<uint32_t>& multiplied() {
+  static std::set<uint32_t> buckets;
+  return buckets;
+}
+
+TEST(LlmDeviceChat, EveryProductIsChosenBeforeTheFirstStep) {
+  device::HostDevice host;
+  auto kernels = cuda::reference::table();
+  kernels.matmul = [](const cuda::Launch& launch, cuda::Matmuls* matmuls, const cuda::Matmul& a) {
+    multiplied().insert(cuda::row_bucket(a.rows));
+    return cuda::reference::table().matmul(launch, matmuls, a);
+  };
+  cuda::DeviceOptions options;
+  options.step_tokens = 100, options.max_running = 4, options.capture_time = 1h;
+  for (auto graphs : {Graphs::kOn, Graphs::kOff}) {
+    options.graphs = graphs;
+    multiplied().clear();
+    auto engine = try_device(kChat, host, options, kernels);
+    ASSERT_TRUE(engine);
+    const auto at_load = multiplied();
+    EXPECT_EQ(at_load, (std::set<uint32_t>{8, 16, 24, 32, 40, 48, 56, 64, 128}));
+    for (uint32_t size : {9u, 33u, 65u, 100u}) talk(**engine, {std::vector<uint32_t>(size, 5)}, 1, greedy());
+    EXPECT_EQ(multiplied(), at_load);
+  }
 }
 
 // A device that cannot capture.

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "engines/llm/cuda/kernels.h"
+#include "engines/llm/cuda/matmul.h"
 #include "engines/llm/cuda/plan.h"
 #include "engines/llm/cuda/sampling_plan.h"
 
@@ -19,6 +20,18 @@ TEST(LlmCudaPlan, BucketsDoubleAndThenGoByHalves) {
   EXPECT_EQ(graph_buckets(50), (Sizes{1, 2, 4, 8, 12, 16, 24, 32, 48, 50}));
   EXPECT_EQ(graph_buckets(12), (Sizes{1, 2, 4, 8, 12}));
   EXPECT_EQ(graph_buckets(0), Sizes());
+}
+
+TEST(LlmCudaPlan, PromptsOfTheseSizesChooseEveryAlgorithm) {
+  for (uint32_t most : {7u, 9u, 64u, 65u, 300u, 2048u}) {
+    const auto sizes = prompt_sizes(most);
+    for (uint32_t rows = kThinRows + 1; rows <= most; ++rows)
+      EXPECT_TRUE(
+          std::any_of(sizes.begin(), sizes.end(), [&](uint32_t s) { return row_bucket(s) == row_bucket(rows); }))
+          << rows << " of " << most;
+    EXPECT_TRUE(std::all_of(sizes.begin(), sizes.end(), [&](uint32_t s) { return s <= most; }));
+    EXPECT_LE(sizes.size(), 26u);
+  }
 }
 
 TEST(LlmCudaPlan, EveryBatchHasABucketThatIsAtMostAThirdIdleFromEightOn) {
