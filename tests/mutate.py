@@ -34,7 +34,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HOME = (ROOT / '.cache/mutate').resolve()  # .cache may be a link
-TREE, BUILD = HOME / 'tree', HOME / 'build'
+TREE = HOME / 'tree'
+BUILD = TREE / 'build-test'  # as the tests' own stands to the sources, so that the compiler's cache knows what is not mutated
 
 # Sources, in src/ unless they are a library's, and meson's names of the test programs; the simulator's worlds are given few requests.
 FEW = ['--requests', '20000']
