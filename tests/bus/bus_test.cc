@@ -347,9 +347,17 @@ TEST(Bus, ACallThatAnInboxThrowsForIsTheCallersAgainAndCountsNoMore) {
   EXPECT_EQ(retried->lease, nullptr);
   retried->model = "digits", retried->deadline = base::kNever;
   EXPECT_TRUE(support::submit(b.bus, retried).ok());
-  b.env.advance(6s);
-  EXPECT_EQ(b.sink.heard, Heard{"r:DEADLINE_EXCEEDED"}) << "that deadline was the first attempt's";
   b.answer(retried);
+  b.bus.turn();
+  auto* next = b.sent("t");
+  EXPECT_EQ(next, retried) << "in its memory";
+  b.env.advance(6s);
+  EXPECT_EQ(b.sink.heard, (Heard{"r:DEADLINE_EXCEEDED", "s:last"})) << "that deadline was the first attempt's";
+  std::vector<msg::Call*> others{next, b.sent("u")};
+  others.push_back(b.call("v"));
+  others.back()->tenant = 7;
+  EXPECT_TRUE(support::submit(b.bus, others.back()).ok()) << "half is out, and it has none of its share";
+  for (auto* call : others) b.answer(call);
   b.bus.turn();
   EXPECT_EQ(b.bus.in_flight(), 0u);
 }

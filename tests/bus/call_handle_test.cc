@@ -151,6 +151,19 @@ TEST(CallHandle, AQuarterOfTheWindowIsRoundedDown) {
   t.bus.turn();
 }
 
+TEST(CallHandle, AWindowOfOneIsRepaidEachTime) {
+  Bench t;
+  Holder holder(t.bus);
+  holder.handle.grant(1);
+  ASSERT_TRUE(holder.submit(t.served()).ok());
+  auto* call = t.digits().held.at(0);
+  holder.handle.owe(), holder.handle.repay();
+  EXPECT_EQ(call->credit, 2);
+  holder.handle.finish();
+  t.answer(call);
+  t.bus.turn();
+}
+
 TEST(CallHandle, KeepsWhatTheEventsSayOfTheCall) {
   Bench t;
   Holder holder(t.bus);
