@@ -1,15 +1,22 @@
 """One-line mutations of the sources, and which of them a room's own tests notice.
 
 usage: mutate.py [room…] [--count N] [--seed S] [--jobs J]    rooms: the keys of ROOMS (default: all)
+       mutate.py [room…] --named                              the changes of NAMED instead of a sample
        mutate.py [room…] --list                               how many places there are, by operator
 
 A random sample, by seed, of every place where an operator applies:
   compare   < becomes <=, == becomes !=, …        constant  n becomes n + 1 or n - 1
   negate    if (c) becomes if (!(c))              drop      a statement is left out
   swap      + and -, && and ||, min and max, true and false
-The tree is copied to .cache/mutate, and built there, only the libraries and test programs of the room; each mutant is compiled and its tests are run until one fails. What does not compile is not counted; a test that
-takes ten times as long as it does without mutation, and half a minute at least, counts as one that fails. Survivors are
-printed with place and change. Those in EQUIVALENT change nothing that a caller could see, and are not counted.
+Lines with check( are left as they are, since an invariant that holds is seen by nobody, and so are those with .reserve(,
+which says how much room a container takes and not what is in it, and the lengths of constant arrays: one element more
+is asked for by nobody.
+
+The tree is copied to .cache/mutate, and built there, only the libraries and test programs of the room; each mutant is
+compiled, and its tests are linked and run until one fails, those first whose names are like the file's. What does not
+compile is not counted; a test that takes ten times the CPU time (5 s at least) or the time (20 s at least) that it
+takes without mutation, or 8 GiB, counts as one that fails. Survivors are printed with place and change. Those in
+EQUIVALENT change nothing that a caller could see, and are not counted.
 """
 
 import argparse
@@ -19,6 +26,8 @@ import os
 import pathlib
 import random
 import re
+import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -27,7 +36,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HOME = (ROOT / '.cache/mutate').resolve()  # .cache may be a link
-TREE, BUILD = HOME / 'tree', HOME / 'build'
+TREE = HOME / 'tree'
+BUILD = TREE / 'build-test'  # as the tests' own stands to the sources, so that the compiler's cache knows what is not mutated
 
 # Sources, in src/ unless they are a library's, and meson's names of the test programs; the simulator's worlds are given few requests.
 FEW = ['--requests', '20000']
@@ -43,22 +53,63 @@ ROOMS = {
     'tokenizers': (['subprojects/tokenizers/src/*.cc'], {'tokenizers': None}),
 }
 
-# (file, line without its indent, what it became): why nobody can notice.
+# (file, line without its indent, what it became, or the operator if that is so of all that it does there): why nobody
+# can notice.
 EQUIVALENT = {
-    ('src/bus/bus.cc', 'constexpr size_t kTensorsKept = 16;   // an idle Call with room for more gives that memory back',
-     'constexpr size_t kTensorsKept = 15;   // an idle Call with room for more gives that memory back'):
+    ('src/bus/bus.cc', 'constexpr size_t kStaleAllowed = 64;  // stale Dues beyond the number of live ones', 'constant'):
         'a bound on idle memory, of which no caller sees the exact size',
-    ('src/session/session_id.cc', 'constexpr int kHomeBits = 16;', 'constexpr int kHomeBits = 15;'):
-        'ids are made and read by the same number, and there are fewer shards than either has room for',
+    ('src/bus/bus.cc', 'constexpr size_t kIdleTenants = 64;   // tenants without Calls that are remembered', 'constant'):
+        'a bound on idle memory, of which no caller sees the exact size',
+    ('src/session/session_table.cc', 'uint64_t number = 0;                  // counts the sessions of this shard', 'constant'):
+        'each session is given its number before it is looked at',
+    ('src/session/session_table.cc', 'if (s.due.first < timer_at_) set_timer();', 'if (s.due.first <= timer_at_) set_timer();'):
+        'the timer is set anew for the same time',
+    ('src/session/session_table.cc', 'if (append.offset < length) text += " (truncating would cut it)";',
+     'if (append.offset <= length) text += " (truncating would cut it)";'):
+        'an offset that is the length is no mismatch',
+    ('src/session/session_table.cc', 'bool rewinds = append.offset < length && append.rewind == Append::Rewind::kYes;',
+     'bool rewinds = append.offset <= length && append.rewind == Append::Rewind::kYes;'):
+        'a rewind to the length is none',
+    ('src/session/session_table.cc', 'session->lease = ++leases_;', 'session->lease = --leases_;'):
+        'serials are unique, whatever their order',
+    ('src/bus/batch_ring.cc', 'for (uint64_t number = end > kRecords ? end - kRecords : 0; number < end; ++number) {',
+     'for (uint64_t number = end >= kRecords ? end - kRecords : 0; number < end; ++number) {'):
+        'where both are equal, their difference is 0',
+    ('src/bus/batch_ring.cc', 'for (uint64_t number = end > kRecords ? end - kRecords : 0; number < end; ++number) {',
+     'for (uint64_t number = end > kRecords ? end - kRecords : 0; number <= end; ++number) {'):
+        'a record that is not there is left out',
+    ('src/generation/kv_blocks.cc', 'scratch_.resize(4 + (size_t(block_size) + 1) / 2);', 'scratch_.resize(4 + (size_t(block_size) + 1) / 1);'):
+        'zeros behind what is hashed change each hash, and none of the comparisons',
+    ('src/generation/kv_blocks.cc', 'scratch_.resize(4 + (size_t(block_size) + 1) / 2);', 'scratch_.resize(4 + (size_t(block_size) + 2) / 2);'):
+        'zeros behind what is hashed change each hash, and none of the comparisons',
+    ('src/generation/kv_blocks.cc', 'scratch_.resize(4 + (size_t(block_size) + 1) / 2);', 'scratch_.resize(5 + (size_t(block_size) + 1) / 2);'):
+        'zeros behind what is hashed change each hash, and none of the comparisons',
+    ('src/generation/lane.cc', 'pthread_setname_np(pthread_self(), "token lane");', 'drop'): 'the name is for debuggers',
+    ('src/bus/bus.cc', 'if (due_.front().when < timer_at_) set_timer();', 'if (due_.front().when <= timer_at_) set_timer();'):
+        'the timer is set anew for the same time',
     ('src/dialects/evergreen/graph/node_graph.cc', 'if (!f.continued && n.highest_ > f.seq)', 'if (!f.continued && n.highest_ >= f.seq)'):
         'a fragment that has come is a duplicate before it is checked',
 }
+
+# Changes that no test noticed once: (room, file, what stands there, what is put in its place).
+NAMED = [
+    ('marshal', 'src/marshal/check.cc', 'if (found != elements)', 'if (found < elements)'),
+    ('wire', 'src/wire/coding.cc', 'made > taken * uint64_t(limits.ratio)', 'made > 2 * taken * uint64_t(limits.ratio)'),
+    ('wire', 'src/wire/guard.cc', 'premature_ * 2 < closed_', 'premature_ * 4 < closed_'),
+    ('wire', 'src/wire/grpc_status.cc', " || type[0] == ';'", ''),
+    ('generation', 'src/base/fair_share.cc', 'std::max(now_[level], end)', 'end'),
+    ('generation', 'src/generation/kv_blocks.cc', 'scratch_[0] = content.salt', 'scratch_[0] = 0'),
+    ('generation', 'src/generation/admission_queue.cc', 'memory_.lacking(s) + active.running()', 'memory_.lacking(s)'),
+]
 
 COMPARE = {' < ': ' <= ', ' <= ': ' < ', ' > ': ' >= ', ' >= ': ' > ', ' == ': ' != ', ' != ': ' == '}
 SWAP = {' + ': ' - ', ' - ': ' + ', ' && ': ' || ', ' || ': ' && ', '++': '--', 'std::min': 'std::max', 'std::max': 'std::min',
         'true': 'false', 'false': 'true', ' += ': ' -= ', ' -= ': ' += '}
 CALL_OR_ASSIGNMENT = re.compile(r'^(?:[\w:.>*&\[\]()\-]+(?:\(.*\)|(?: = | \+= | -= | \|= ).+)|(?:\+\+|--)[\w.>\-()\[\]]+|[\w.>\-]+(?:\+\+|--));$')
 NO_STATEMENT = re.compile(r'^(?:return|using|throw|case|break|continue|else|namespace|static_assert|const|constexpr|auto|delete|goto)\b|^[\w:<>]+ [\w]+(?: =|;|\()')
+
+
+INVISIBLE = re.compile(r'^\s*(?:base::)?check\(|\.reserve\(')
 
 
 def masked(line):
@@ -80,14 +131,17 @@ def closing(text, at):
 def mutants_of_line(line):
     """(operator, mutated line) for every place in it."""
     code = masked(line)
-    if code.lstrip().startswith(('#', 'static_assert', 'template', 'using ')) or not code.strip():
+    if code.lstrip().startswith(('#', 'static_assert', 'template', 'using ')) or not code.strip() or INVISIBLE.search(code):
         return
     put = lambda at, n, new: line[:at] + new + line[at + n:]
     for old, new in COMPARE.items():
         for m in re.finditer(re.escape(old), code):
             if not re.search(r'\b(?:template|operator)\b', code):
                 yield 'compare', put(m.start(), len(old), new)
+    lengths = [m.start(1) for m in re.finditer(r'constexpr std::array<[^<>]+, (\d+)>', code)]
     for m in re.finditer(r'(?<![\w.\'])(\d+)(?:u|s|ms)?\b(?![\w.\'])', code):
+        if m.start(1) in lengths:
+            continue
         value = int(m[1]) if m[1] == '0' or m[1][0] != '0' else None
         for other in [] if value is None else [value + 1, value - 1] if value > 0 else [1]:
             yield 'constant', put(m.start(1), len(m[1]), str(other))
@@ -118,8 +172,17 @@ def mutants(room, root):
                         yield str(path.relative_to(root)), number + 1, operator, new
 
 
-def is_equivalent(file, line, new):
-    return (file, line.strip(), new.strip()) in EQUIVALENT
+def named(room, root):
+    for owner, file, old, new in NAMED:
+        lines = (root / file).read_text().splitlines() if owner == room else []
+        at = [number for number, line in enumerate(lines) if old in line]
+        if owner == room and len(at) != 1:
+            sys.exit(f'mutate: {file} has {len(at)} lines with "{old}"')
+        yield from ((file, number + 1, 'named', lines[number].replace(old, new)) for number in at)
+
+
+def is_equivalent(file, line, operator, new):
+    return any((file, line.strip(), how) in EQUIVALENT for how in (operator, new.strip()))
 
 
 def copy_tree():
@@ -141,19 +204,19 @@ COMPILER = """#!/usr/bin/env bash
 if [ -n "${MUTANT:-}" ] && [[ " $* " == *"$MUTANT "* ]]; then
   args=()
   for arg in "$@"; do [ "$arg" = -Werror ] || args+=("$arg"); done
-  exec g++ "${args[@]}" -O0 -w
+  exec g++ ${MUTANT_HEADER:+-include "$MUTANT_HEADER"} "${args[@]}" -O0 -g0 -w
 fi
 exec ccache g++ "$@"
 """
 
 
 def configure():
-    if (BUILD / 'build.ninja').exists():
-        return
     HOME.mkdir(parents=True, exist_ok=True)
     compiler = HOME / 'c++'
     compiler.write_text(COMPILER)
     compiler.chmod(0o755)
+    if (BUILD / 'build.ninja').exists():
+        return
     options = ['-Doptimization=1', '-Ddebug=false', '-Dcpp_args=-g1 -gsplit-dwarf', '-Dwerror=true']  # `dev`, TESTING
     subprocess.run(['meson', 'setup', str(BUILD), str(TREE), *options], env={**os.environ, 'CXX': str(compiler), 'CXX_LD': 'lld'},
                    check=True, stdout=subprocess.DEVNULL)
@@ -170,23 +233,56 @@ def tests_of(room):
     return out
 
 
-def build(tests, jobs, mutant=''):
+def precompile(room):
+    """The headers of all sources of the room as one, which takes most of the time that a mutant would take; or ''."""
+    sources = sorted({place[0] for place in mutants(room, TREE)})
+    command = next(each for each in json.loads((BUILD / 'compile_commands.json').read_text())
+                   if (BUILD / each['file']).resolve() == (TREE / sources[0]).resolve())
+    args = [arg for arg in shlex.split(command['command'])[1:] if arg not in ('-MD', '-Werror')]
+    for option in ('-MQ', '-MF', '-o', '-c'):
+        at = args.index(option)
+        del args[at:at + 2]
+    includes = sorted({line for source in sources for line in (TREE / source).read_text().splitlines() if line.startswith('#include')})
+    header = HOME / f'{room}.h'
+    header.write_text('\n'.join(includes) + '\n')
+    done = subprocess.run(['g++', *args, '-O0', '-g0', '-w', '-x', 'c++-header', str(header), '-o', f'{header}.gch'], cwd=BUILD)
+    return str(header) if done.returncode == 0 else ''
+
+
+def build(tests, jobs, mutant='', header=''):
     targets = sorted({str(pathlib.Path(cmd[0]).relative_to(BUILD)) for _, cmd in tests})
-    env = {**os.environ, 'CCACHE_BASEDIR': str(TREE), 'CCACHE_NOHASHDIR': '1', 'CCACHE_COMPILERCHECK': 'content', 'MUTANT': mutant}
+    env = {**os.environ, 'CCACHE_BASEDIR': str(TREE), 'CCACHE_NOHASHDIR': '1', 'CCACHE_COMPILERCHECK': 'content', 'MUTANT': mutant, 'MUTANT_HEADER': header}
     done = subprocess.run(['ninja', '-C', str(BUILD), '-j', str(jobs), '--quiet', *targets], env=env,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     return done.returncode == 0, done.stdout.decode(errors='replace')
 
 
-def passes(cmd, limit):
-    env = {**os.environ, 'GTEST_FAIL_FAST': '1', 'GTEST_BRIEF': '1'}
-    program = subprocess.Popen(cmd, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-    try:
-        return program.wait(timeout=limit) == 0
-    except subprocess.TimeoutExpired:
-        os.killpg(program.pid, signal.SIGKILL)
-        program.wait()
-        return False
+class Limit:
+    """What a test may take: ten times what it took once."""
+
+    def __init__(self, cmd):
+        before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+        self.wall, self.cpu = 600.0, 600
+        self.passed = self.passes(cmd)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.wall = max(20.0, 10 * (time.monotonic() - begun))
+        self.cpu = max(5, int(10 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)))
+
+    def hold(self):
+        resource.setrlimit(resource.RLIMIT_CPU, (self.cpu, self.cpu + 1))
+        resource.setrlimit(resource.RLIMIT_DATA, (8 << 30, 8 << 30))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+    def passes(self, cmd):
+        env = {**os.environ, 'GTEST_FAIL_FAST': '1', 'GTEST_BRIEF': '1'}
+        program = subprocess.Popen(cmd, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+                                   preexec_fn=self.hold)
+        try:
+            return program.wait(timeout=self.wall) == 0
+        except subprocess.TimeoutExpired:
+            os.killpg(program.pid, signal.SIGKILL)
+            program.wait()
+            return False
 
 
 class Room:
@@ -197,16 +293,27 @@ class Room:
         built, out = build(self.tests, jobs)
         if not built:
             sys.exit(f'mutate: {name} does not build without mutation\n{out[-3000:]}')
+        self.header = precompile(name)
         self.limits = {}
         for test, cmd in self.tests:
-            begun = time.monotonic()
-            if not passes(cmd, 600):
+            self.limits[test] = Limit(cmd)
+            if not self.limits[test].passed:
                 sys.exit(f'mutate: {test} fails without mutation')
-            self.limits[test] = max(30.0, 10 * (time.monotonic() - begun))
-        self.tests.sort(key=lambda test: self.limits[test[0]])
+        self.tests.sort(key=lambda test: self.limits[test[0]].cpu)
 
-    def killer(self):
-        return next((name for name, cmd in self.tests if not passes(cmd, self.limits[name])), None)
+    def likely_first(self, file):
+        """A test with a name like the file's is the likeliest to fail, of others the quickest comes first."""
+        stem = pathlib.PurePath(file).stem
+        return sorted(self.tests, key=lambda test: -len(os.path.commonprefix([stem, test[0].removeprefix(self.name + '_')])))
+
+    def killer(self, file):
+        """(Whether it compiles, the first test that fails)."""
+        for test in self.likely_first(file):
+            if not build([test], self.jobs, file, self.header)[0]:
+                return False, None
+            if not self.limits[test[0]].passes(test[1]):
+                return True, test[0]
+        return True, None
 
     def judge(self, file, number, operator, new):
         """True when it was counted."""
@@ -214,12 +321,11 @@ class Room:
         text = path.read_text()
         lines = text.splitlines()
         old, lines[number - 1] = lines[number - 1], new
-        if is_equivalent(file, old, new):
+        if is_equivalent(file, old, operator, new):
             return False
         try:
             path.write_text('\n'.join(lines) + '\n')
-            built, _ = build(self.tests, self.jobs, file)
-            killer = self.killer() if built else None
+            built, killer = self.killer(file)
         finally:
             path.write_text(text)
         if not built:
@@ -229,9 +335,6 @@ class Room:
             self.survivors.append((file, number, old.strip(), new.strip()))
         print(f'{self.name} {file}:{number} {operator}: ' + (f'killed by {killer}' if killer else 'SURVIVED') +
               ('' if killer else f'\n  - {old.strip()}\n  + {new.strip()}'), flush=True)
-        # A test that is killed most often is run first.
-        if killer:
-            self.tests.sort(key=lambda test: test[0] != killer)
         return True
 
 
@@ -246,6 +349,7 @@ def main():
     parser.add_argument('--count', type=int, default=20)
     parser.add_argument('--seed', type=int, default=1)
     parser.add_argument('--jobs', type=int, default=os.cpu_count())
+    parser.add_argument('--named', action='store_true')
     parser.add_argument('--list', action='store_true')
     args = parser.parse_args()
     names = args.rooms or list(ROOMS)
@@ -259,12 +363,13 @@ def main():
     configure()
     rooms = []
     for name in names:
-        places = list(mutants(name, TREE))
-        random.Random(args.seed).shuffle(places)
+        places = list(named(name, TREE) if args.named else mutants(name, TREE))
+        if not args.named:
+            random.Random(args.seed).shuffle(places)
         rooms.append(room := Room(name, args.jobs))
         counted = 0
         for place in places:
-            if counted == args.count:
+            if counted == args.count and not args.named:
                 break
             counted += room.judge(*place)
     print(f'\n{"room":24} {"mutants":>8} {"killed":>8}')

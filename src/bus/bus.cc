@@ -124,7 +124,6 @@ void Bus::recycle(Slot* slot) {
   slot->thrown = {};
   slot->generated = 0;
   slot->prompt.clear();
-  slot->served = nullptr, slot->inbox = nullptr;
   slot->task.reset();
   slot->clear();
   if (slot->inputs.capacity() > kTensorsKept) std::vector<msg::Tensor>().swap(slot->inputs);
@@ -228,7 +227,7 @@ void Bus::take_back(Slot& slot) {
   ++slot.serial;  // its Due is stale
   slot.state = Slot::State::kHeld;
   slot.prompt.clear();
-  slot.served = nullptr, slot.inbox = nullptr, slot.lease = nullptr;
+  slot.lease = nullptr;
 }
 
 void Bus::abandon(msg::Call* call) {
@@ -262,10 +261,7 @@ void Bus::add_credit(msg::Call* call, int32_t events) {
 
 void Bus::turn(const std::function<bool()>& long_enough) {
   for (int pass = 0; pass < kPasses; ++pass) {
-    if (next_mail_ == mail_.size()) {
-      next_mail_ = 0;
-      if (!mailbox_.drain(mail_)) return;
-    }
+    if (next_mail_ == mail_.size() && !mailbox_.drain(mail_)) return;
     while (next_mail_ < mail_.size()) {
       deliver(mail_[next_mail_++]);
       if (long_enough && long_enough()) pass = kPasses;
@@ -330,15 +326,13 @@ void Bus::arm(Slot& slot) {
 }
 
 void Bus::set_timer() {
-  if (timer_ != base::TimerId::kNone) env_.cancel(timer_);
-  timer_ = base::TimerId::kNone;
+  env_.cancel(timer_);
   timer_at_ = due_.empty() ? base::kNever : due_.front().when;
-  if (!due_.empty()) timer_ = env_.at(timer_at_, [this] { expire(); });
+  timer_ = due_.empty() ? base::TimerId::kNone : env_.at(timer_at_, [this] { expire(); });
 }
 
+// What a Sink submits here ends later than timer_at_, so it does not set the timer, which is set once at the end.
 void Bus::expire() {
-  timer_ = base::TimerId::kNone;
-  timer_at_ = base::Time::min();  // what a Sink submits below must not set the timer; it is set once at the end
   while (!due_.empty()) {
     auto [when, slot, serial] = due_.front();
     bool stale = slot->serial != serial;

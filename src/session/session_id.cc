@@ -6,9 +6,8 @@ namespace {
 constexpr size_t kDigits = 32;
 constexpr int kHomeBits = 16;
 
-// Reads lower-case hexadecimal digits. False for any other byte.
+// Reads 16 lower-case hexadecimal digits. False for any other byte.
 bool parse(std::string_view digits, uint64_t& out) {
-  out = 0;
   for (char c : digits) {
     bool number = c >= '0' && c <= '9';
     if (!number && !(c >= 'a' && c <= 'f')) return false;
@@ -24,10 +23,9 @@ base::SessionId make_session_id(base::Env& env, base::ShardId home, size_t shard
   do {
     id = {env.random(), env.random()};
     // The top bits are rounded down to a multiple of `shards`, plus `home`, so that home_of() finds it. Near the
-    // largest number that may exceed kHomeBits; then new random bits are drawn.
+    // largest number that may exceed kHomeBits, and home_of() finds another; then new random bits are drawn.
     uint64_t top = id.high >> (64 - kHomeBits);
     top = top - top % shards + size_t(home);
-    if (top >> kHomeBits) id = {};
     id.high = (id.high & (UINT64_MAX >> kHomeBits)) | top << (64 - kHomeBits);
   } while (!id || home_of(id, shards) != home);
   return id;

@@ -270,14 +270,12 @@ void SessionTable::retire(std::unique_ptr<Session> session) {
 
 void SessionTable::set_timer() {
   env_.cancel(timer_);
-  timer_ = base::TimerId::kNone;
   timer_at_ = due_.empty() ? base::kNever : due_.begin()->first.first;
-  if (!due_.empty()) timer_ = env_.at(timer_at_, [this] { expire(); });
+  timer_ = due_.empty() ? base::TimerId::kNone : env_.at(timer_at_, [this] { expire(); });
 }
 
 // The first to end may have been used again since the timer was set: then it is only set anew.
 void SessionTable::expire() {
-  timer_ = base::TimerId::kNone;
   while (!due_.empty() && due_.begin()->first.first <= env_.now()) {
     Session* s = due_.begin()->second;
     remove(sessions_.find({s->tenant, s->id}));

@@ -115,7 +115,6 @@ void Sessions::release(base::SessionId id, const SessionModel& model) {
 void Sessions::release_again() {
   while (!to_release_.empty() && try_release(to_release_.front().first, to_release_.front().second))
     to_release_.pop_front();
-  timer_ = base::TimerId::kNone;
   if (!to_release_.empty()) timer_ = bus_.env().at(bus_.env().now() + kRetry, [this] { release_again(); });
 }
 

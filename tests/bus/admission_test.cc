@@ -19,10 +19,10 @@ TEST(Bus, OneTenantCannotHaveAllThatIsInFlight) {
     return call;
   };
   for (int i = 0; i < 20; ++i) {
-    greedy.push_back(of(7));
+    greedy.push_back(of(1));
     ASSERT_TRUE(support::submit(t.bus, greedy.back()).ok()) << "while there is room";
   }
-  auto refused = t.refused(of(7));
+  auto refused = t.refused(of(1));
   EXPECT_EQ(refused.code, Code::kResourceExhausted);
   EXPECT_NE(refused.text.find("limits.client_share"), std::string::npos);
   std::vector<msg::Call*> others;
@@ -38,7 +38,7 @@ TEST(Bus, OneTenantCannotHaveAllThatIsInFlight) {
   EXPECT_EQ(t.refused(of(0)).text.substr(0, 8), "too many");
   for (auto* call : greedy) t.answer(call);
   t.bus.turn();
-  ASSERT_TRUE(support::submit(t.bus, others.emplace_back(of(7))).ok());
+  ASSERT_TRUE(support::submit(t.bus, others.emplace_back(of(1))).ok());
   for (auto* call : others) t.answer(call);
   t.bus.turn();
   EXPECT_EQ(t.bus.in_flight(), 0u);
@@ -57,6 +57,8 @@ TEST(Bus, ALongNameIsShownInPartAndNeverThroughACharacter) {
   auto shown = [&](const std::string& name) { return t.refused(t.call("a", 0s, name)).text; };
   EXPECT_EQ(shown(std::string(800, 'x')), "Request for unknown model '" + std::string(128, 'x') + "…'")
       << "and nothing is near to it";
+  EXPECT_EQ(shown(std::string(128, 'x')), "Request for unknown model '" + std::string(128, 'x') + "'");
+  EXPECT_EQ(shown(std::string(129, 'x')), "Request for unknown model '" + std::string(128, 'x') + "…'");
   EXPECT_EQ(shown(std::string(127, 'x') + "äöü"), "Request for unknown model '" + std::string(127, 'x') + "…'");
 }
 
@@ -71,13 +73,24 @@ TEST(Bus, WhatIsOnItsWayIsWorthAnotherTryAndItsStateSaysSo) {
   Catalog catalog;
   catalog.index = {{"broken", "1", ModelState::kUnavailable, "the file is cut short; it is loaded anew"},
                    {"coming", "", ModelState::kLoading, ""},
+                   {"going", "1", ModelState::kUnloading, ""},
                    {"lost", "1", ModelState::kReturning, "the device is gone"}};
   auto refusal = [&](std::string_view model) { return catalog.find(model, "").error(); };
   EXPECT_FALSE(base::worth_trying_again(refusal("broken")));
   EXPECT_TRUE(base::worth_trying_again(refusal("coming")));
   EXPECT_TRUE(base::worth_trying_again(refusal("lost")));
+  EXPECT_FALSE(base::worth_trying_again(refusal("going")));
+  EXPECT_EQ(refusal("broken").text, "model 'broken' version 1 is not ready: the file is cut short; it is loaded anew");
+  EXPECT_EQ(refusal("coming").text, "model 'coming' is not ready: it is loading");
+  EXPECT_EQ(catalog.find("coming", "7").error().code, Code::kUnavailable) << "its versions are not known yet";
+  EXPECT_EQ(refusal("going").text, "model 'going' version 1 is not ready: it is unloading");
+  EXPECT_EQ(catalog.find("going", "2").error().code, Code::kNotFound);
   EXPECT_EQ(refusal("lost").text, "model 'lost' version 1 is not ready: the device is gone");
-  EXPECT_EQ(name(ModelState::kReturning), "UNAVAILABLE") << "OIP has no other word";
+  std::vector<std::string_view> names;
+  for (int state = 0; state < 7; ++state) names.push_back(name(ModelState(state)));
+  EXPECT_EQ(names, (std::vector<std::string_view>{"UNKNOWN", "READY", "UNAVAILABLE", "LOADING", "UNLOADING",
+                                                  "UNAVAILABLE", "UNAVAILABLE"}))
+      << "OIP has no other words";
 }
 
 TEST(Bus, VersionsAreFoundByNameAndMissingOnesAreNamed) {
@@ -142,6 +155,7 @@ TEST(Bus, TokensThatWaitAreChargedUntilTheirCallIsBack) {
   auto status = t.refused(of(6'000));
   EXPECT_EQ(status.code, Code::kResourceExhausted);
   EXPECT_NE(status.text.find("limits.slab_budget"), std::string::npos) << status.text;
+  EXPECT_EQ(t.served().stats.rejected, 1u);
   auto* brief = of(100);
   EXPECT_TRUE(support::submit(t.bus, brief).ok());
   EXPECT_EQ(memory.held(), 80'000u);
@@ -149,6 +163,46 @@ TEST(Bus, TokensThatWaitAreChargedUntilTheirCallIsBack) {
   t.bus.turn();
   EXPECT_EQ(memory.held(), 0u);
   EXPECT_EQ(t.bus.in_flight(), 0u);
+}
+
+TEST(Bus, TokensOfLessThanFourKibibytesAreNotCharged) {
+  base::MemoryLedger memory(100'000);
+  Bench t({1024, &memory});
+  for (auto [tokens, charged] : {std::pair(1023u, 0u), {1024u, 4096u}}) {
+    auto* call = t.call("c");
+    call->generation = std::make_unique<msg::Generation>();
+    call->generation->append.resize(tokens);
+    ASSERT_TRUE(support::submit(t.bus, call).ok());
+    EXPECT_EQ(memory.held(base::MemoryKind::kInput), charged);
+    t.answer(call);
+    t.bus.turn();
+    EXPECT_EQ(memory.held(), 0u);
+  }
+}
+
+TEST(Bus, ATenantWhoseCallsAreUnderWayIsNotForgottenAmongThoseWhoAreGone) {
+  Bench t({.max_in_flight = 8, .share = {.percent = 25}});
+  auto of = [&](uint64_t tenant) {
+    auto* call = t.call("c");
+    call->tenant = tenant;
+    EXPECT_TRUE(support::submit(t.bus, call).ok());
+    return call;
+  };
+  auto* kept = of(7);
+  for (uint64_t tenant = 100; tenant < 300; ++tenant) {
+    t.answer(of(tenant));
+    t.bus.turn();
+  }
+  t.answer(kept);
+  t.bus.turn();
+  std::vector<msg::Call*> calls;
+  for (uint64_t tenant = 100; tenant < 105; ++tenant) calls.push_back(of(tenant));
+  calls.push_back(of(7)), calls.push_back(of(7));  // half is out: two are a share
+  auto* third = t.call("c");
+  third->tenant = 7;
+  EXPECT_EQ(t.refused(third).code, Code::kResourceExhausted);
+  for (auto* call : calls) t.answer(call);
+  t.bus.turn();
 }
 
 TEST(Bus, ClientsWithoutASecretShareCachesByAddressUnlessTheyShareAll) {

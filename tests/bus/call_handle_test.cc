@@ -12,6 +12,7 @@ struct Holder final : msg::Sink {
   void on(msg::Call&, msg::Event&& event) override {
     ++heard;
     over = handle.on_event(event);
+    if (then) then();
   }
   base::Status submit(Served& served) {
     handle.fill().model = served.spec.name;
@@ -20,6 +21,7 @@ struct Holder final : msg::Sink {
   CallHandle handle;
   int heard = 0;
   bool over = false;
+  std::function<void()> then;
 };
 
 TEST(CallHandle, ACallThatWasNeverSentIsGivenBack) {
@@ -133,6 +135,63 @@ TEST(CallHandle, CreditIsRepaidInQuartersOfTheWindow) {
   t.answer(call);
   t.bus.turn();
 }
+
+TEST(CallHandle, AQuarterOfTheWindowIsRoundedDown) {
+  Bench t;
+  Holder holder(t.bus);
+  holder.handle.grant(23);
+  ASSERT_TRUE(holder.submit(t.served()).ok());
+  auto* call = t.digits().held.at(0);
+  for (int i = 0; i < 4; ++i) holder.handle.owe(), holder.handle.repay();
+  EXPECT_EQ(call->credit, 23);
+  holder.handle.owe(), holder.handle.repay();
+  EXPECT_EQ(call->credit, 28);
+  holder.handle.finish();
+  t.answer(call);
+  t.bus.turn();
+}
+
+TEST(CallHandle, AWindowOfOneIsRepaidEachTime) {
+  Bench t;
+  Holder holder(t.bus);
+  holder.handle.grant(1);
+  ASSERT_TRUE(holder.submit(t.served()).ok());
+  auto* call = t.digits().held.at(0);
+  holder.handle.owe(), holder.handle.repay();
+  EXPECT_EQ(call->credit, 2);
+  holder.handle.finish();
+  t.answer(call);
+  t.bus.turn();
+}
+
+TEST(CallHandle, KeepsWhatTheEventsSayOfTheCall) {
+  Bench t;
+  Holder holder(t.bus);
+  ASSERT_TRUE(holder.submit(t.served()).ok());
+  auto* call = t.digits().held.at(0);
+  t.answer(call, {msg::Token{.prefill = true}});
+  t.answer(call, {msg::Token{}});
+  t.answer(call, {msg::Token{.moved = true}});
+  t.bus.turn();
+  EXPECT_EQ(call->progress.generated_tokens, 2u);
+  EXPECT_EQ(call->progress.moves, 1u);
+  msg::Progress seen;
+  holder.then = [&] { seen = call->progress; };
+  t.answer(call, {msg::Done{7, 3, 5, msg::Finish::kStopId}});
+  t.bus.turn();
+  EXPECT_EQ(seen.prompt_tokens, 7u);
+  EXPECT_EQ(seen.cached_tokens, 3u);
+  EXPECT_EQ(seen.generated_tokens, 5u);
+  EXPECT_EQ(seen.finish, msg::Finish::kStopId);
+  EXPECT_EQ(seen.code, Code::kOk);
+  ASSERT_TRUE(holder.submit(t.served()).ok());
+  t.answer(call, {msg::Failed{base::failure(Code::kUnavailable, "gone")}});
+  t.bus.turn();
+  EXPECT_EQ(seen.code, Code::kUnavailable);
+  EXPECT_EQ(seen.generated_tokens, 0u) << "of this Call";
+}
+
+TEST(CallHandle, AModelThatGaveNoAnswerIsAnInternalError) { EXPECT_EQ(no_answer().code, Code::kInternal); }
 
 TEST(CallHandle, TheNextCallOwesNothing) {
   Bench t;

@@ -10,16 +10,17 @@ using base::Code;
 
 class Models {
  public:
-  enum class Kind : uint8_t { kTensors, kTokens, kReadouts, kEncoder, kEncoderOfIds };
+  enum class Kind : uint8_t { kTensors, kTokens, kReadouts, kEncoder, kEncoderOfIds, kClassifier, kClassifierOfIds };
 
   void add(std::string name, Kind kind, std::string version = "1") {
     auto served = std::make_shared<Served>();
     served->spec.name = name, served->spec.version = version;
     auto text = std::make_shared<msg::TextSpec>();
     if (kind == Kind::kReadouts) text->concepts = {"joy"};
-    if (kind != Kind::kEncoderOfIds) text->codec = codec();
+    if (kind != Kind::kEncoderOfIds && kind != Kind::kClassifierOfIds) text->codec = codec();
+    if (kind == Kind::kClassifier || kind == Kind::kClassifierOfIds) text->labels = 1;
     if (kind == Kind::kTokens || kind == Kind::kReadouts) served->spec.text = text;
-    if (kind == Kind::kEncoder || kind == Kind::kEncoderOfIds) served->spec.encoder = text;
+    if (kind >= Kind::kEncoder) served->spec.encoder = text;
     auto& model = catalog.models[name];
     model.preferred = served.get();
     model.versions[version] = served;
@@ -53,6 +54,21 @@ TEST(CatalogResolve, ANameMeansThatModelAndItsVersion) {
   EXPECT_EQ(m.resolved("add", Needs::kAnything, "1"), "add/1");
   EXPECT_EQ(m.resolved("add", Needs::kAnything, "3"), "NOT_FOUND: model 'add' has no version '3'; it serves 1, 2");
   EXPECT_EQ(m.resolved("ad"), "NOT_FOUND: Request for unknown model 'ad': did you mean 'add'?");
+  m.catalog.index = {{"addition", "1", ModelState::kUnloaded, ""}};
+  EXPECT_EQ(m.resolved("additio"), "NOT_FOUND: Request for unknown model 'additio': did you mean 'addition'?")
+      << "whether it is served or not";
+}
+
+TEST(CatalogResolve, AModelOfWhichNoVersionServesIsNotReady) {
+  Models m;
+  m.add("add", Kind::kTensors, "1");
+  m.catalog.models["add"].preferred = nullptr;
+  m.catalog.index = {{"add", "1", ModelState::kReady, ""}, {"add", "2", ModelState::kUnavailable, "cut short"}};
+  EXPECT_EQ(m.resolved("add", Needs::kAnything, "2"), "UNAVAILABLE: model 'add' version 2 is not ready: cut short");
+  EXPECT_EQ(m.resolved("add", Needs::kAnything, "3"), "NOT_FOUND: model 'add' has no version '3'; it serves 1");
+  EXPECT_EQ(m.resolved(""), "NOT_FOUND: no model is named, and no model is served");
+  m.catalog.models["add"].versions.clear(), m.catalog.index.clear();
+  EXPECT_EQ(m.resolved("add"), "UNAVAILABLE: model 'add' is not ready");
 }
 
 TEST(CatalogResolve, AModelThatLacksWhatIsNeededIsRefusedByWhatItLacks) {
@@ -61,6 +77,8 @@ TEST(CatalogResolve, AModelThatLacksWhatIsNeededIsRefusedByWhatItLacks) {
   m.add("chat", Kind::kTokens);
   m.add("e", Kind::kEncoder);
   m.add("ids", Kind::kEncoderOfIds);
+  m.add("rank", Kind::kClassifier);
+  m.add("rank-ids", Kind::kClassifierOfIds);
   const std::vector<std::tuple<std::string, Needs, std::string>> table{
       {"add", Needs::kTokens, "INVALID_ARGUMENT: model 'add' makes no tokens"},
       {"add", Needs::kEmbeddings, "INVALID_ARGUMENT: model 'add' gives no embeddings"},
@@ -75,6 +93,13 @@ TEST(CatalogResolve, AModelThatLacksWhatIsNeededIsRefusedByWhatItLacks) {
       {"e", Needs::kText, "e/1"},
       {"ids", Needs::kEmbeddings, "ids/1"},
       {"ids", Needs::kText, "INVALID_ARGUMENT: model 'ids' takes no text: it has no tokenizer"},
+      {"add", Needs::kScores, "INVALID_ARGUMENT: model 'add' gives no scores of texts"},
+      {"chat", Needs::kScores, "INVALID_ARGUMENT: model 'chat' gives no scores of texts"},
+      {"e", Needs::kScores, "INVALID_ARGUMENT: model 'e' gives no scores of texts: it gives embeddings"},
+      {"rank", Needs::kScores, "rank/1"},
+      {"rank", Needs::kText, "rank/1"},
+      {"rank", Needs::kEmbeddings, "INVALID_ARGUMENT: model 'rank' gives no embeddings: it gives scores of texts"},
+      {"rank-ids", Needs::kScores, "INVALID_ARGUMENT: model 'rank-ids' gives no scores of texts: it has no tokenizer"},
   };
   for (const auto& [name, needs, verdict] : table) EXPECT_EQ(m.resolved(name, needs), verdict) << name;
 }
@@ -112,7 +137,10 @@ TEST(CatalogResolve, TheDefaultComesFirstIfItHasWhatIsNeeded) {
 
 TEST(CatalogResolve, OfManyModelsSixteenAreNamed) {
   Models m;
-  for (char c = 'a'; c < 'a' + 17; ++c) m.add(std::string(1, c), Kind::kTensors);
+  for (char c = 'a'; c < 'a' + 16; ++c) m.add(std::string(1, c), Kind::kTensors);
+  EXPECT_NE(m.resolved("").find("one of a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, or set models.default"),
+            std::string::npos);
+  m.add("q", Kind::kTensors);
   EXPECT_NE(m.resolved("").find("o, p, …, or set models.default"), std::string::npos) << m.resolved("");
 }
 
@@ -130,6 +158,8 @@ TEST(CatalogScope, WhoMayUseSomeModelsSeesThoseAlone) {
       << "whether there is one or not";
   EXPECT_EQ(m.resolved("chat-smal"), "NOT_FOUND: Request for unknown model 'chat-smal': did you mean 'chat-small'?");
   EXPECT_EQ(m.resolved("", Needs::kEmbeddings).substr(0, 16), "INVALID_ARGUMENT") << "the default is not there";
+  m.catalog = all.visible_to(base::ModelScope({"chat", "embed"}));
+  EXPECT_EQ(m.resolved("", Needs::kEmbeddings), "embed/1") << "the default is";
   m.catalog = all.visible_to(base::ModelScope({}));
   EXPECT_EQ(m.resolved("").substr(0, 9), "NOT_FOUND");
 }

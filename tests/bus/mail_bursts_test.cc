@@ -38,6 +38,20 @@ TEST(MailBursts, EachHomeGetsOneBurstInOrder) {
   EXPECT_EQ(second.bursts, std::vector<std::string>{"b"});
 }
 
+TEST(MailBursts, TheMemoryForSixtyFourHomesIsKept) {
+  std::vector<RecordingHome> homes(65);
+  msg::Call call;
+  MailBursts bursts;
+  for (size_t i = 0; i < 64; ++i) bursts.add(&homes[i], {&call, {msg::Done{}}});
+  bursts.post();
+  EXPECT_EQ(bursts.all().size(), 64u);
+  bursts.add(&homes[64], {&call, {msg::Done{}}});
+  EXPECT_EQ(bursts.all().size(), 65u);
+  bursts.post();
+  EXPECT_EQ(bursts.all().size(), 0u);
+  for (const auto& home : homes) EXPECT_EQ(home.bursts.size(), 1u);
+}
+
 TEST(MailBursts, AnAnswerWaitsForTheMemoryThatItNeeds) {
   RecordingHome home;
   home.fails = 2;

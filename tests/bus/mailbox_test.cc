@@ -53,6 +53,38 @@ TEST(Mailbox, MailPostedHereIsDrainedWithTheRest) {
   box.post_here(mail(1, 2));
   box.wake_again();
   EXPECT_EQ(wakes, 2);
+  box.wake();
+  EXPECT_EQ(wakes, 3) << "whether there is mail or not";
+  burst.push_back(mail(0, 3));
+  box.post(burst);
+  box.wake_again();
+  EXPECT_EQ(wakes, 5);
+  ASSERT_TRUE(box.drain(out));
+  EXPECT_EQ(out.size(), 2u);
+  box.wake_again();
+  EXPECT_EQ(wakes, 5) << "all mail has been seen";
+}
+
+TEST(Mailbox, DoesNotGoBeforeTheLaneThatWakesItsShardHasLeft) {
+  std::atomic<bool> inside{false}, leave{false}, gone{false};
+  auto box = std::make_unique<Mailbox>([&] {
+    inside = true;
+    while (!leave) std::this_thread::yield();
+    EXPECT_FALSE(gone);
+  });
+  std::jthread lane([&, at = box.get()] {
+    std::vector<msg::Mail> burst;
+    burst.push_back(mail(0, 0));
+    at->post(burst);
+  });
+  while (!inside) std::this_thread::yield();
+  std::jthread shard([&] {
+    box = nullptr;
+    gone = true;
+  });
+  for (int i = 0; i < 10'000 && !gone; ++i) std::this_thread::yield();
+  EXPECT_FALSE(gone);
+  leave = true;
 }
 
 // The shard sleeps whenever a drain finds nothing, as a loop would: a lost wake would hang this test.

@@ -75,6 +75,7 @@ TEST(Bus, OffloadTasksAreAdmittedLikeCallsAndARefusalOfTheWorkersCounts) {
   auto second = t.bus.send(std::make_unique<Sum>(ran), 9, t.served(), keeper, {}, 0);
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, Code::kResourceExhausted);
+  EXPECT_EQ(ran, 100) << "the refused one is destroyed";
   EXPECT_EQ(t.served().stats.rejected.load(), 1u);
   t.answer(*call, {msg::Failed{base::try_again(Code::kResourceExhausted, "full")}});
   t.bus.turn();

@@ -45,6 +45,21 @@ TEST(Readiness, AnyIsOneModelAndProcessIsNone) {
   EXPECT_EQ(why_not_ready(half, Rule::kStrict), "1 of 2 models is not ready: 'b' version 1: cut");
 }
 
+TEST(Readiness, TenAreListedAndReasonsOfTwoHundredBytesAreWhole) {
+  std::vector<IndexRow> rows;
+  for (char c = 'a'; c < 'a' + 10; ++c) rows.push_back({std::string(1, c), "", ModelState::kUnavailable, ""});
+  std::string why = why_not_ready(catalog_of(rows), Rule::kStrict);
+  EXPECT_TRUE(why.ends_with("; 'j': it is not loaded")) << why;
+  rows.push_back({"k", "", ModelState::kUnavailable, ""});
+  why = why_not_ready(catalog_of(rows), Rule::kStrict);
+  EXPECT_TRUE(why.ends_with("; 'j': it is not loaded; and 1 more")) << why;
+  for (auto [bytes, end] : {std::pair<size_t, std::string>(200, "x"), {201, "…"}}) {
+    rows = {{"a", "", ModelState::kUnavailable, std::string(bytes, 'x')}};
+    EXPECT_EQ(why_not_ready(catalog_of(rows), Rule::kStrict),
+              "1 of 1 models is not ready: 'a': " + std::string(199, 'x') + (bytes == 200 ? "" : "x") + end);
+  }
+}
+
 TEST(Readiness, ManyAndLongReasonsAreCut) {
   std::vector<IndexRow> rows;
   for (int i = 0; i < 1000; ++i)

@@ -36,6 +36,23 @@ TEST(ModelStats, BatchesAreSummedByTheirRows) {
   EXPECT_EQ(batches[3].count, 1u);
 }
 
+TEST(TokenStats, TheUseOfKeysAndValuesIsAPart) {
+  TokenStats stats;
+  EXPECT_EQ(stats.kv_usage(), 0) << "there is none";
+  stats.blocks_total.set(1), stats.blocks_used.set(1);
+  EXPECT_EQ(stats.kv_usage(), 1);
+  stats.blocks_total.set(8), stats.blocks_used.set(2);
+  EXPECT_EQ(stats.kv_usage(), 0.25);
+}
+
+TEST(TokenStats, ASequenceStopsAtAStopIdAndElseAtItsLength) {
+  using Reason = TokenStats::Reason;
+  EXPECT_EQ(reason_of(msg::Finish::kEos), Reason::kStop);
+  EXPECT_EQ(reason_of(msg::Finish::kStopId), Reason::kStop);
+  EXPECT_EQ(reason_of(msg::Finish::kLength), Reason::kLength);
+  EXPECT_EQ(reason_of(msg::Finish::kNone), Reason::kLength) << "it was asked for no token";
+}
+
 TEST(ModelStats, WhatWaitsIsInsideAndOutside) {
   ModelStats stats;
   stats.pending = 3, stats.held = 4;

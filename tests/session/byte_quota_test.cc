@@ -44,6 +44,25 @@ TEST(ByteQuota, WhatIsHeldIsPartOfAllMemory) {
   EXPECT_EQ(ledger.held(base::MemoryKind::kSessions), 0u);
 }
 
+TEST(ByteQuota, WhoGrowsPaysTheDifferenceAlone) {
+  base::MemoryLedger ledger(20'000);
+  ByteQuota byte_quota(10'000, 15'000, &ledger);
+  byte_quota.set_share({.percent = 25});
+  ASSERT_TRUE(byte_quota.resize(1, 0, 4000).ok());
+  ASSERT_TRUE(byte_quota.resize(1, 4000, 7500).ok()) << "half of all is out";
+  EXPECT_EQ(byte_quota.held(), 7500u);
+  EXPECT_EQ(ledger.held(base::MemoryKind::kSessions), 7500u);
+  EXPECT_FALSE(byte_quota.resize(1, 7500, 7501).ok());
+  EXPECT_TRUE(byte_quota.resize(1, 7500, 7500).ok()) << "it asks for nothing";
+  ASSERT_TRUE(byte_quota.resize(2, 0, 1).ok());
+  EXPECT_EQ(byte_quota.held(2), 1u);
+  ASSERT_TRUE(byte_quota.resize(2, 1, 1800).ok());
+  ASSERT_TRUE(byte_quota.resize(2, 1800, 2400).ok()) << "a share is 3750";
+  EXPECT_EQ(ledger.held(base::MemoryKind::kSessions), 9900u);
+  ASSERT_TRUE(byte_quota.resize(1, 7500, 6000).ok());
+  EXPECT_EQ(ledger.held(base::MemoryKind::kSessions), 8400u);
+}
+
 TEST(ByteQuota, OnceMostIsHeldOneTenantHasItsShare) {
   ByteQuota byte_quota(10'000, 15'000);
   byte_quota.set_share({.percent = 25});

@@ -25,9 +25,12 @@ class KeptInbox final : public msg::Inbox {
  public:
   std::vector<msg::Call*> held;
   int releases = 0;
+  SessionId released{};
   void put(msg::Call* call) override {
     if (call->generation->aim == msg::Aim::kRelease) {
       ++releases;
+      released = call->session;
+      EXPECT_EQ(call->model + "/" + call->version, "chat/1");
       return call->home->post_here({call, {msg::Done{}}});
     }
     held.push_back(call);
@@ -70,6 +73,14 @@ struct Pair {
   ~Pair() {
     for (auto& bus : buses) bus->turn();
   }
+  // The first shard's bus, which has room for so many Calls at a time.
+  void refill(uint32_t room) {
+    doors[0] = nullptr;
+    buses[0] = std::make_unique<bus::Bus>(
+        env, ShardId(0), [] {}, bus::BusLimits{room});
+    buses[0]->publish(served);
+    doors[0] = std::make_unique<Sessions>(*buses[0], ShardId(0), homes, quota, SessionLimits{}, metrics);
+  }
   void crank() {
     while (!posts.empty()) {
       auto work = std::move(posts.front());
@@ -77,6 +88,12 @@ struct Pair {
       work();
     }
     for (auto& bus : buses) bus->turn();
+  }
+  // A metric without labels, as /metrics shows it.
+  uint64_t metric(const std::string& name) {
+    const std::string text = metrics.text();
+    auto at = text.find("\n" + name + " ");
+    return at == std::string::npos ? UINT64_MAX : std::stoull(text.substr(at + name.size() + 2));
   }
   KeptInbox& inbox() { return static_cast<KeptInbox&>(*served->models["chat"].preferred->inbox); }
 
@@ -96,6 +113,7 @@ TEST(Sessions, AtHomeEverythingIsAnsweredAtOnce) {
   Sessions& here = *t.doors[0];
   auto id = here.open(kMe, t.model).value();
   EXPECT_EQ(home_of(id, 2), ShardId(0));
+  EXPECT_EQ(t.metric("weir_sessions"), 1u);
   Told told;
   here.borrow(kMe, id, {}, told);
   ASSERT_TRUE(told.answer && *told.answer);
@@ -120,11 +138,14 @@ TEST(Sessions, OfAnotherShardAreLentAndGivenBackAcross) {
   t.crank();
   const uint64_t bytes = t.doors[0]->table().bytes();
   EXPECT_GT(bytes, 0u);
-  EXPECT_NE(t.metrics.text().find("weir_session_bytes " + std::to_string(bytes) + "\n"), std::string::npos);
+  EXPECT_EQ(t.metric("weir_session_bytes"), bytes);
   SessionId fork{};
   t.doors[1]->fork(kMe, id, 1, [&](auto r) { fork = r.value(); });
   t.crank();
   EXPECT_EQ(home_of(fork, 2), ShardId(0));  // beside its parent
+  EXPECT_EQ(t.metric("weir_sessions"), 2u);
+  EXPECT_EQ(t.metric("weir_sessions_opened_total"), 2u);
+  EXPECT_EQ(t.metric("weir_session_bytes"), bytes + sizeof(uint32_t));
   std::vector<uint32_t> tokens;
   t.doors[1]->dump(kMe, fork, [&](auto r) { tokens = r.value(); });
   t.crank();
@@ -148,7 +169,20 @@ TEST(Sessions, ClosingOneThatIsLentTellsWhoHasIt) {
   t.crank();
   EXPECT_EQ(t.inbox().releases, 1);
   EXPECT_EQ(t.doors[0]->table().sessions(), 0u);
-  EXPECT_NE(t.metrics.text().find("weir_sessions 0\n"), std::string::npos) << t.metrics.text();
+  EXPECT_EQ(t.metric("weir_sessions"), 0u);
+}
+
+TEST(Sessions, ALeaseThatIsOnItsWayBackIsNotRevoked) {
+  Pair t;
+  auto id = t.doors[0]->open(kMe, t.model).value();
+  Told told;
+  t.doors[1]->borrow(kMe, id, {}, told);
+  t.crank();
+  t.doors[0]->close(kMe, id, [] {});
+  t.doors[1]->give_back(told.answer->value(), {});
+  t.crank();
+  EXPECT_FALSE(told.ended);
+  EXPECT_EQ(t.doors[0]->table().sessions(), 0u);
 }
 
 TEST(Sessions, TheEngineHearsOfTheEndOfThoseItMayKnow) {
@@ -161,16 +195,67 @@ TEST(Sessions, TheEngineHearsOfTheEndOfThoseItMayKnow) {
   t.env.advance(std::chrono::minutes(31));
   EXPECT_EQ(t.doors[0]->table().sessions(), 0u);
   EXPECT_EQ(t.inbox().releases, 1);
+  EXPECT_EQ(t.inbox().released, used);
   t.crank();
+}
+
+TEST(Sessions, AModelThatWasLoadedAgainKeepsNothingForASession) {
+  Pair t;
+  auto id = t.doors[0]->open(kMe, t.model).value();
+  Told told;
+  t.doors[0]->borrow(kMe, id, {}, told);
+  t.doors[0]->give_back(told.answer->value(), {});
+  t.buses[0]->publish(catalog());
+  size_t armed = t.env.armed();
+  t.doors[0]->close(kMe, id, [] {});
+  EXPECT_EQ(t.buses[0]->in_flight(), 0u);
+  EXPECT_EQ(t.env.armed(), armed) << "and nobody tries again";
+}
+
+TEST(Sessions, WhatAFullBusDoesNotTakeIsAskedForAgainEachSecond) {
+  Pair t;
+  t.refill(1);
+  Told told[3];
+  std::vector<SessionId> ids;
+  for (auto& one : told) {
+    ids.push_back(t.doors[0]->open(kMe, t.model).value());
+    t.doors[0]->borrow(kMe, ids.back(), {}, one);
+    t.doors[0]->give_back(one.answer->value(), {});
+  }
+  size_t armed = t.env.armed();
+  for (auto id : ids) t.doors[0]->close(kMe, id, [] {});
+  EXPECT_EQ(t.inbox().releases, 1) << "one is under way";
+  EXPECT_EQ(t.env.armed(), armed + 1) << "one timer for both that wait";
+  t.buses[0]->turn();
+  t.env.advance(std::chrono::milliseconds(999));
+  EXPECT_EQ(t.inbox().releases, 1);
+  t.env.advance(std::chrono::milliseconds(1));
+  EXPECT_EQ(t.inbox().releases, 2);
+  EXPECT_EQ(t.inbox().released, ids[1]);
+  t.buses[0]->turn();
+  t.env.advance(std::chrono::seconds(1));
+  EXPECT_EQ(t.inbox().releases, 3);
+  EXPECT_EQ(t.inbox().released, ids[2]);
+  EXPECT_EQ(t.env.armed(), armed);
+  t.buses[0]->turn();
+}
+
+TEST(Sessions, ThoseOfAShardThatEndsAreNotAskedForAgain) {
+  Pair t;
+  t.refill(0);
+  auto id = t.doors[0]->open(kMe, t.model).value();
+  Told told;
+  t.doors[0]->borrow(kMe, id, {}, told);
+  t.doors[0]->give_back(told.answer->value(), {});
+  t.doors[0]->close(kMe, id, [] {});
+  EXPECT_EQ(t.env.armed(), 2u);
+  t.doors[0] = nullptr;
+  EXPECT_EQ(t.env.armed(), 0u);
 }
 
 TEST(Sessions, AFullBusHearsOfTheEndLater) {
   Pair t;
-  t.doors[0] = nullptr, t.buses[0] = nullptr;
-  t.buses[0] = std::make_unique<bus::Bus>(
-      t.env, ShardId(0), [] {}, bus::BusLimits{0});
-  t.buses[0]->publish(t.served);
-  t.doors[0] = std::make_unique<Sessions>(*t.buses[0], ShardId(0), t.homes, t.quota, SessionLimits{}, t.metrics);
+  t.refill(0);
   auto id = t.doors[0]->open(kMe, t.model).value();
   Told told;
   t.doors[0]->borrow(kMe, id, {}, told);

@@ -171,6 +171,28 @@ TEST(Coding, NegotiationFollowsQualities) {
   EXPECT_EQ(choose_coding("identity,deflate,gzip"), Coding::kGzip);
 }
 
+TEST(Coding, AQualityIsInThousandths) {
+  auto better = [](const std::string& gzip, const std::string& deflate) {
+    return choose_coding("gzip;q=" + gzip + ", deflate;q=" + deflate) == Coding::kGzip;
+  };
+  EXPECT_TRUE(better("0.5", "0.5"));
+  EXPECT_FALSE(better("0.5", "0.501"));
+  EXPECT_FALSE(better("0.49", "0.5"));
+  EXPECT_TRUE(better("0.001", "0.0009")) << "three places count";
+  EXPECT_TRUE(better("1", "1.9")) << "1 is the most";
+  EXPECT_FALSE(better("0.9", "1"));
+  EXPECT_TRUE(better("0.1", "x"));
+  EXPECT_TRUE(better("0.1", ""));
+  EXPECT_TRUE(better("0.1", "2")) << "malformed";
+  EXPECT_EQ(choose_coding("gzip;x=1"), Coding::kIdentity);
+  EXPECT_EQ(choose_coding("gzip;q"), Coding::kIdentity);
+  EXPECT_EQ(choose_coding("identity;q=0.5, gzip;q=0.5"), Coding::kGzip);
+  EXPECT_EQ(choose_coding("identity;q=0.6, gzip;q=0.5"), Coding::kIdentity);
+  EXPECT_EQ(choose_coding("x-gzip"), Coding::kGzip);
+  EXPECT_EQ(choose_coding("gzip;q=0, *"), Coding::kDeflate);
+  EXPECT_EQ(choose_coding("deflate;q=0, *"), Coding::kGzip);
+}
+
 TEST(Coding, NamesAreKnownInAnyCase) {
   EXPECT_EQ(coding_of("GZip"), Coding::kGzip);
   EXPECT_EQ(coding_of("x-gzip"), Coding::kGzip);

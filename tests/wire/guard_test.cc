@@ -288,6 +288,64 @@ TEST(Guard, OverheadWithoutPayloadIsAFlood) {
   EXPECT_NEAR(n, 8 * (1 << 20) / 17, 2);
 }
 
+TEST(Guard, OneMoreRequestThanAReadMayBeginCountsForTheNext) {
+  Limits limits;
+  limits.requests_per_read = 3;
+  Guard guard(limits, kStart);
+  int32_t id = 1;
+  auto begin = [&](int n) {
+    for (; n > 0; --n, id += 2) ASSERT_TRUE(guard.frame(head(H2Frame::kHeaders, id), kStart));
+  };
+  begin(3);
+  EXPECT_FALSE(guard.enough());
+  ASSERT_TRUE(guard.frame(head(H2Frame::kHeaders, 5), kStart));
+  EXPECT_FALSE(guard.enough()) << "trailers begin no request";
+  begin(1);
+  EXPECT_TRUE(guard.enough());
+  guard.new_read();
+  EXPECT_FALSE(guard.enough());
+  begin(2);
+  EXPECT_FALSE(guard.enough());
+  begin(1);
+  EXPECT_TRUE(guard.enough());
+  guard.new_read(), guard.new_read();
+  begin(3);
+  EXPECT_FALSE(guard.enough());
+}
+
+TEST(Guard, WhereMemoryIsScarceABodyHasAMinuteToFillItsOwn) {
+  struct Slabs final : base::SlabSource {
+    base::Slab* take(size_t) override { return nullptr; }
+    bool scarce() const override { return full; }
+    bool full = true;
+  } slabs;
+  EXPECT_EQ(floor_rate(1024, 60 * 5000, slabs), 5000u);
+  EXPECT_EQ(floor_rate(1024, 60 * 1024 + 60, slabs), 1025u);
+  EXPECT_EQ(floor_rate(1024, 60 * 1024 + 59, slabs), 1024u);
+  EXPECT_EQ(floor_rate(1024, 60, slabs), 1024u) << "no less than always";
+  EXPECT_EQ(floor_rate(1, UINT64_MAX, slabs), UINT32_MAX);
+  EXPECT_EQ(floor_rate(0, 60 * 5000, slabs), 0u) << "no floor";
+  slabs.full = false;
+  EXPECT_EQ(floor_rate(1024, 60 * 5000, slabs), 1024u);
+}
+
+TEST(Guard, ABucketFillsToItsBurstAndNoFurther) {
+  TokenBucket bucket({2, 4}, kStart);
+  auto take_all = [&](base::Time now) {
+    int n = 0;
+    while (bucket.take(now)) ++n;
+    return n;
+  };
+  const int burst = take_all(kStart);
+  EXPECT_EQ(take_all(kStart), 0);
+  EXPECT_EQ(take_all(kStart + 100s), burst);
+  EXPECT_EQ(take_all(kStart + 50s), 0) << "time does not go back";
+  bucket.put_back();
+  EXPECT_EQ(take_all(kStart + 100s), 1);
+  for (int i = 0; i < 9; ++i) bucket.put_back();
+  EXPECT_EQ(take_all(kStart + 100s), burst);
+}
+
 TEST(Guard, HeaderBudgetIsSoftThenHard) {
   Limits limits;
   using Fit = HeaderBudget::Fit;
@@ -325,37 +383,6 @@ TEST(Guard, ARateFloorIsNotFooledByDrips) {
   RateFloor off;
   off.start(kStart);
   EXPECT_FALSE(off.below(kStart + 100s, 0, 10s));
-}
-
-TEST(FrameWalker, FindsTheSameFramesHoweverTheBytesAreSplit) {
-  std::string bytes = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-  auto add = [&](uint32_t n, uint8_t type, uint8_t flags, std::string payload) {
-    bytes += {char(n >> 16), char(n >> 8), char(n), char(type), char(flags), 0, 0, 0, 7};
-    bytes += payload;
-  };
-  add(0, 4, 0, "");
-  add(5, 0, 0, "hello");
-  add(4, 0, 8, std::string("\3\0\0\0", 4));  // padding only
-  add(4, 0, 8, std::string("\2x\0\0", 4));
-  add(3, 1, 4, "abc");
-  add(1, 9, 0, "x");
-  auto walk = [&](size_t piece) {
-    FrameWalker walker(24);
-    std::string seen;
-    for (size_t at = 0; at < bytes.size();) {
-      size_t n = std::min(piece, bytes.size() - at), used = 0;
-      while (used < n) {
-        bool found = false;
-        used += walker.walk(reinterpret_cast<const std::byte*>(bytes.data()) + at + used, n - used, found);
-        const FrameHead& h = walker.head();
-        if (found) seen += std::to_string(int(h.type)) + ":" + std::to_string(h.length) + (h.only_padding ? "p " : " ");
-      }
-      at += n;
-    }
-    return seen;
-  };
-  EXPECT_EQ(walk(bytes.size()), "4:0 0:5 0:4p 0:4 1:3 9:1 ");
-  for (size_t piece = 1; piece < bytes.size(); ++piece) EXPECT_EQ(walk(piece), walk(bytes.size())) << piece;
 }
 
 }  // namespace

@@ -188,6 +188,68 @@ TEST(H1Gate, TellsWhatTheCodecNeeds) {
   EXPECT_FALSE(both.keep_alive);
 }
 
+TEST(H1Gate, EachCharacterStandsWhereItMay) {
+  const std::string token = "!#$%&'*+-.^_`|~";
+  for (int c = 0; c < 256; ++c) {
+    if (c == '\n') continue;  // ends the line
+    const char at = char(c);
+    const bool alnum = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    const bool of_token = alnum || (c > 0 && c < 128 && token.find(at) != token.npos);
+    const std::string rest = " /x HTTP/1.1\r\nHost: a\r\n\r\n";
+    EXPECT_EQ(!judge(std::string("G") + at + "T" + rest), of_token) << "method " << c;
+    EXPECT_EQ(!judge(post(std::string("x") + at + "y: 1\r\n")), of_token || c == ':') << "name " << c;
+    EXPECT_EQ(!judge(std::string("GET /a") + at + "b HTTP/1.1\r\nHost: a\r\n\r\n"),
+              c > 0x20 && c < 0x7f && c != '#' && c != '\\')
+        << "target " << c;
+    EXPECT_EQ(!judge(post(std::string("x: a") + at + "b\r\n")), c == '\t' || (c >= 0x20 && c != 0x7f)) << "value " << c;
+  }
+}
+
+TEST(H1Gate, WhatIsBoundedMayBeAsLongAsItsBound) {
+  const std::string rest = " / HTTP/1.1\r\nHost: a\r\n\r\n";
+  EXPECT_FALSE(judge(std::string(32, 'A') + rest));
+  EXPECT_EQ(judge(" / HTTP/1.1\r\nHost: a\r\n\r\n").status, 400);
+  Head head;
+  EXPECT_FALSE(judge(post("Content-Length: 999999999999999999\r\n"), &head));
+  EXPECT_EQ(head.content_length, 999'999'999'999'999'999);
+  EXPECT_EQ(judge(post("Content-Length: 1000000000000000000\r\n")).status, 400);
+  for (const char* bad : {"/5", ":5", "5/", "5:"})
+    EXPECT_EQ(judge(post("Content-Length: " + std::string(bad) + "\r\n")).status, 400);
+  Limits limits;
+  limits.header_fields = 2, limits.header_bytes = 40;
+  auto scanned = [&](const std::string& text) {
+    HeadScan scan;
+    HeadError refusal;
+    size_t n = scan.advance(text, limits, &refusal);
+    return refusal ? refusal.status : int(n);
+  };
+  EXPECT_EQ(scanned("GET /\r\na: b\r\nc: d\r\n\r\n"), 21);
+  EXPECT_EQ(scanned("GET /\r\na: b\r\nc: d\r\ne: f\r\n\r\n"), 431);
+  const std::string longest = "GET /\r\na: " + std::string(26, 'x');  // 36 bytes, and the ends of two lines
+  EXPECT_EQ(scanned(longest + "\r\n\r\n"), 40) << "the last line end is the 40th byte";
+  EXPECT_EQ(scanned(longest + "x\r\n\r\n"), 431);
+  EXPECT_EQ(scanned("GET /" + std::string(34, 'x')), 0);
+  EXPECT_EQ(scanned("GET /" + std::string(35, 'x')), 414);
+}
+
+TEST(H1Gate, AnAbsoluteTargetGivesItsAuthority) {
+  Head head;
+  EXPECT_FALSE(judge("GET https://a:1/p?q HTTP/1.1\r\nHost: a:1\r\n\r\n", &head));
+  EXPECT_EQ(head.target, "/p?q");
+  EXPECT_EQ(head.host, "a:1");
+  Head hostless;
+  EXPECT_FALSE(judge("GET http://b/x HTTP/1.0\r\n\r\n", &hostless));
+  EXPECT_EQ(hostless.host, "b");
+  EXPECT_FALSE(hostless.keep_alive);
+  EXPECT_EQ(judge("GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n").status, 400);
+  EXPECT_EQ(judge("GET https:/a HTTP/1.1\r\nHost: a\r\n\r\n").status, 400);
+  EXPECT_EQ(judge("OPTIONS ** HTTP/1.1\r\nHost: a\r\n\r\n").status, 400);
+  Head plain;
+  EXPECT_FALSE(judge(post("TE: gzip\r\nTE: trailers\r\nTE: deflate\r\n"), &plain));
+  EXPECT_TRUE(plain.te_trailers && plain.keep_alive);
+  EXPECT_FALSE(plain.expect_continue || plain.chunked);
+}
+
 TEST(H1Gate, AHeadMayComeInAnyPieces) {
   std::string head = "GET / HTTP/1.1\r\nHost: a\r\nX: y\r\n\r\n", more = head + "rest\n\n";
   HeadScan scan;

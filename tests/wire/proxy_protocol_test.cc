@@ -91,6 +91,19 @@ TEST(ProxyHeader, WhatIsNoHeaderIsBadAsSoonAsThatIsKnown) {
   EXPECT_EQ(parse("PRO", 1).state, State::kMore);
 }
 
+TEST(ProxyHeader, APortIsANumberOfSixteenBits) {
+  for (auto [port, good] : {std::pair("0", true), {"65535", true}, {"65536", false}, {"", false}, {"1x", false}}) {
+    EXPECT_EQ(parse("PROXY TCP4 192.0.2.1 10.0.0.1 " + std::string(port) + " 8080\r\n", 1).state,
+              good ? State::kDone : State::kBad)
+        << port;
+    EXPECT_EQ(parse("PROXY TCP4 192.0.2.1 10.0.0.1 5000 " + std::string(port) + "\r\n", 1).state,
+              good ? State::kDone : State::kBad)
+        << port;
+  }
+  EXPECT_EQ(parse(v2(0x21, 0x11, std::string("\xff\0\x80\x01\x0a\0\0\x01\x01\x02\x1f\x90", 12)), 1).client,
+            "255.0.128.1:258");
+}
+
 TEST(ProxyHeader, OfV1TheLongestIsTaken) {
   std::string ip = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff";
   std::string longest = "PROXY TCP6 " + ip + ' ' + ip + " 65535 65535\r\n";

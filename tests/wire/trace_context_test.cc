@@ -60,6 +60,20 @@ TEST(TraceContext, MalformedParentsAreNone) {
     EXPECT_FALSE(parse_traceparent(text)) << text;
 }
 
+TEST(TraceContext, EachDigitIsSmallHexadecimal) {
+  for (size_t at = 0; at < kSampled.size(); ++at)
+    for (int c = 0; c < 128; ++c) {
+      std::string text = kSampled;
+      text[at] = char(c);
+      const bool dash = at == 2 || at == 35 || at == 52, digit = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+      const bool version = at < 2;  // another version may be as long
+      if (version && digit) continue;
+      EXPECT_EQ(parse_traceparent(text).has_value(), dash ? c == '-' : digit) << text;
+    }
+  const std::string counted = "00-0123456789abcdef0123456789abcdef-fedcba9876543210-03";
+  EXPECT_EQ(parse_traceparent(counted)->traceparent(), counted);
+}
+
 TEST(TraceContext, TwoParentsAreNone) {
   EXPECT_TRUE(context_of(fields({{"traceparent", kSampled}})));
   EXPECT_FALSE(context_of(fields({{"traceparent", kSampled}, {"traceparent", kSampled}})));
@@ -75,6 +89,24 @@ TEST(TraceState, FieldsAreJoinedInTheirOrder) {
 TEST(TraceState, AnInvalidOneIsDroppedWhole) {
   for (std::string_view text : {"a", "=1", "a=", "A=1", "a=1,b", "a=1,a=2", "a=b=c", "a=\x7f", "a@b@c=1", "-a=1"})
     EXPECT_EQ(tracestate_of(fields({{"tracestate", text}})), "") << text;
+}
+
+TEST(TraceState, KeysAndValuesHaveTheirLengthsAndCharacters) {
+  auto kept = [](const std::string& text) { return tracestate_of(fields({{"tracestate", text}})) == text; };
+  EXPECT_TRUE(kept(std::string(256, 'k') + "=v"));
+  EXPECT_FALSE(kept(std::string(257, 'k') + "=v"));
+  EXPECT_TRUE(kept("k=" + std::string(256, 'v')));
+  EXPECT_FALSE(kept("k=" + std::string(257, 'v')));
+  for (int c = 0; c < 128; ++c) {
+    if (c == ',') continue;
+    const char at = char(c);
+    const bool alnum = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+    EXPECT_EQ(kept(std::string(1, at) + "k=v"), alnum) << c;
+    EXPECT_EQ(kept(std::string("k") + at + "k=v"),
+              alnum || (c > 0 && std::string_view("_-*/@").find(at) != std::string_view::npos))
+        << c;
+    EXPECT_EQ(kept(std::string("k=v") + at + "v"), c >= 0x20 && c < 0x7f && c != '=') << c;
+  }
 }
 
 TEST(TraceState, ThirtyTwoMembersAreTheMost) {
