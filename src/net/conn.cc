@@ -23,6 +23,7 @@ void Conn::guarded(Work work) {
 
 // One read; the next one is asked for at the end of the turn, when this one's output has been written.
 void Conn::on_readable() {
+  begin_work();
   guarded([this] { read(); });
 }
 
@@ -70,6 +71,7 @@ void Conn::peer_ended() {
 void Conn::flush() {
   const bool tick = wire_.begin_flush();
   if (state_ == State::kClosed) return;
+  begin_work();
   guarded([this, tick] {
     if (auto* codec = tick ? serving() : nullptr) codec->tick(wire_.now());
     write_and_settle();
@@ -155,6 +157,7 @@ void Conn::tick(base::Time now) {
 void Conn::resume() {
   auto* codec = serving();
   if (!codec) return;
+  begin_work();
   guarded([this, codec] {
     codec->tick(wire_.now());
     // A peer that is not read from, or whose request is all there, may have gone.

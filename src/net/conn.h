@@ -45,6 +45,8 @@ class Conn final : public ConnWire::Owner, private Socket::Owner {
   void close(ClosedBy by);
   // The client whose connection it is counted as; null: nobody's.
   base::Client* client() const { return input_.peer().client.get(); }
+  // Also Socket::Owner's.
+  Lane lane() const override { return env_.shard.load.lane(client()); }
   // A request is open, or a part of an answer is not in the socket yet.
   bool busy() const;
 
@@ -67,6 +69,7 @@ class Conn final : public ConnWire::Owner, private Socket::Owner {
 
   template <class Work>
   void guarded(Work work);
+  void begin_work() { env_.shard.worked_for = &input_.peer().client; }
   wire::Codec* serving() const { return state_ == State::kOpen ? input_.codec() : nullptr; }
   void read();
   Socket::Moved take_input();

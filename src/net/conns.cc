@@ -83,7 +83,7 @@ void Conns::wake(Walk& walk, base::Time when, void (Conns::*then)()) {
 
 template <class Visit>
 void Conns::go_on(Walk& walk, Visit visit) {
-  for (bool more = true; more && walk.left > 0; more = !env_.shard.turn_is_long()) visit(*conns_[--walk.left]);
+  for (bool more = true; more && walk.left > 0; more = !env_.shard.work_done()) visit(*conns_[--walk.left]);
 }
 
 void Conns::sweep() {

@@ -1,6 +1,5 @@
 #include "net/readiness.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <system_error>
 #include <utility>
@@ -30,16 +29,6 @@ void Readiness::add_writing(int fd, Watcher& watcher) {
   ::epoll_ctl(set_.native_handle(), EPOLL_CTL_MOD, fd, &event);
 }
 
-void Readiness::remove(Watcher& watcher) {
-  for (size_t i = at_; i < count_; ++i)
-    if (events_[i].data.ptr == &watcher) events_[i].data.ptr = nullptr;
-  if (std::exchange(watcher.waits_, false)) std::erase(again_, &watcher);
-}
-
-void Readiness::again(Watcher& watcher) {
-  if (!std::exchange(watcher.waits_, true)) again_.push_back(&watcher);
-}
-
 // The loop tells of the set once, and again as soon as it is asked again while something is left in it.
 void Readiness::arm() {
   set_.async_wait(boost::asio::posix::descriptor_base::wait_read, [this](const boost::system::error_code& error) {
@@ -47,33 +36,30 @@ void Readiness::arm() {
   });
 }
 
+// All at once: who asks for little may be behind a thousand others in the kernel's line. kMost: no endless loop where
+// events come as fast.
 void Readiness::fetch() {
-  int n = ::epoll_wait(set_.native_handle(), events_.data(), int(events_.size()), 0);
-  at_ = 0;
-  count_ = size_t(std::max(n, 0));
-  if (count_ == events_.size()) return;
-  arm();
-  stirred_ = false;  // where arm() threw, the next turn asks again
+  constexpr int kMost = 64;
+  for (int i = 0; i < kMost; ++i) {
+    const int n = ::epoll_wait(set_.native_handle(), events_.data(), int(events_.size()), 0);
+    for (int at = 0; at < n; ++at) {
+      auto& watcher = *static_cast<Watcher*>(events_[size_t(at)].data.ptr);
+      watcher.events_ |= events_[size_t(at)].events;
+      again(watcher);
+    }
+    if (n == int(events_.size())) continue;
+    arm();
+    stirred_ = false;  // where arm() threw, the next turn asks again
+    return;
+  }
 }
 
 bool Readiness::next() {
-  for (;;) {
-    if (at_ == count_ && stirred_) fetch();
-    // Both are lines of their own; a busy one would keep the other waiting.
-    if (at_ != count_ && (again_.empty() || std::exchange(kernels_turn_, false))) {
-      epoll_event event = events_[at_++];
-      if (!event.data.ptr) continue;
-      static_cast<Watcher*>(event.data.ptr)->ready(event.events);
-      return true;
-    }
-    if (again_.empty()) return false;
-    Watcher* watcher = again_.front();
-    again_.pop_front();
-    watcher->waits_ = false;
-    kernels_turn_ = true;
-    watcher->ready(0);
-    return true;
-  }
+  if (stirred_) fetch();
+  Watcher* watcher = lanes_.pop();
+  if (!watcher) return false;
+  watcher->ready(std::exchange(watcher->events_, 0));
+  return true;
 }
 
 }  // namespace weir::net

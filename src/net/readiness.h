@@ -2,7 +2,7 @@
 //
 // One epoll set (edge-triggered) below the loop's own. The loop knows it as a single descriptor, so that a socket costs
 // a system call when it comes and none for each wait: asking the loop to wait for each socket costs one every time.
-// Used on the shard's thread only.
+// All that is ready stands in Lanes, by the client that it belongs to. Used on the shard's thread only.
 #pragma once
 
 #include <sys/epoll.h>
@@ -12,23 +12,27 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+
+#include "net/lanes.h"
 
 namespace weir::net {
 
 class Readiness {
  public:
-  class Watcher {
+  class Watcher : public Lanes<Watcher>::Link {
    public:
-    // `events`: EPOLLIN, … as they are now; 0 after again(). May remove() and destroy any Watcher.
+    // `events`: EPOLLIN, …, all that have come since the last call; 0 after again() alone. May remove() and destroy any
+    // Watcher.
     virtual void ready(uint32_t events) = 0;
+    // In which line it waits for that.
+    virtual Lane lane() const { return Lane::kLight; }
 
    protected:
     ~Watcher() = default;
 
    private:
     friend class Readiness;
-    bool waits_ = false;  // in again_
+    uint32_t events_ = 0;  // that have come
   };
 
   explicit Readiness(boost::asio::io_context& io);
@@ -39,13 +43,13 @@ class Readiness {
   // The same also when it becomes writable, for good: for one that could not be written once.
   void add_writing(int fd, Watcher& watcher);
   // `watcher` is not called any more, also for what has been fetched already; `fd` is closed before the next turn.
-  void remove(Watcher& watcher);
-  // Calls `watcher` once more without a change: behind all who have asked before, in turns with what the kernel tells,
-  // so that nobody waits for ever; without sleeping meanwhile. Asking again while waiting does nothing.
-  void again(Watcher& watcher);
+  void remove(Watcher& watcher) { lanes_.remove(watcher); }
+  // Calls `watcher` once more without a change: behind all who wait in its line, whoever told of them, so that nobody
+  // waits for ever; without sleeping meanwhile. Asking again while waiting does nothing.
+  void again(Watcher& watcher) { lanes_.push(watcher, watcher.lane()); }
 
   // Something is to be handed out without sleeping.
-  bool waiting() const { return stirred_ || at_ != count_ || !again_.empty(); }
+  bool waiting() const { return stirred_ || !lanes_.empty(); }
   // Hands out one. False when nothing is ready.
   bool next();
   // The loop has woken up for this since the last look.
@@ -57,10 +61,8 @@ class Readiness {
 
   boost::asio::posix::basic_stream_descriptor<boost::asio::io_context::executor_type> set_;
   std::array<epoll_event, 128> events_;
-  size_t at_ = 0, count_ = 0;  // events_[at_, count_) are still to be handed out
-  bool stirred_ = false;       // there may be more in the kernel
-  bool kernels_turn_ = true;   // where both wait
-  std::deque<Watcher*> again_;
+  bool stirred_ = false;  // there may be more in the kernel
+  Lanes<Watcher> lanes_;
 };
 
 }  // namespace weir::net

@@ -60,7 +60,7 @@ Shard::Parts::~Parts() = default;
 
 base::Time Shard::Parts::now() const {
   if (!clock_fresh) {
-    turn_began = std::chrono::steady_clock::now(), clock_fresh = true;
+    turn_began = worked_since = std::chrono::steady_clock::now(), clock_fresh = true;
     watch.begin(turn_began);
   }
   return turn_began;
@@ -161,11 +161,12 @@ bool Shard::Parts::finish() {
 void Shard::Parts::one_turn() {
   clock_fresh = false;
   turn_bytes = 0;
+  part = kReading;
   dirty.insert(dirty.end(), postponed.begin(), postponed.end());
   postponed.clear();
   // Also with much to do on sockets each turn looks at what else the loop has.
   const bool alarm_is_set = timers.next() >= alarm_at;
-  bool sleeps = dirty.empty() && !sockets.waiting() && alarm_is_set;
+  bool sleeps = !has_output() && !sockets.waiting() && alarm_is_set;
   (void)base::attempt("the loop", [&] { read_sockets(sleeps ? run_first() : io.poll_one()); });
   end_turn();
 }
@@ -176,8 +177,16 @@ void Shard::Parts::read_sockets(size_t handlers) {
   bool woken = sockets.stirred();
   while (handlers < kHandlersPerTurn && turn_bytes < kBytesPerTurn) {
     if (!sockets.next() && (woken || io.poll_one() == 0)) break;
-    if (++handlers > kAlways && turn_is_long()) break;
+    const bool over = work_done();
+    if (++handlers > kAlways && over) break;
   }
+}
+
+bool Shard::Parts::work_done() {
+  const base::Time now_is = std::chrono::steady_clock::now();
+  load.add(std::exchange(worked_for, nullptr), now_is - worked_since, now_is);
+  worked_since = now_is;
+  return now_is - turn_began > part;
 }
 
 size_t Shard::Parts::run_first() {
@@ -192,8 +201,8 @@ size_t Shard::Parts::run_first() {
 
 void Shard::Parts::end_turn() {
   if (timers.next() != base::kNever && timers.next() <= now()) {
-    watch.enter(TurnWatch::Phase::kTimer);
-    timers.fire_due(now(), [this] { return turn_is_long(); });
+    begin_part(TurnWatch::Phase::kTimer, kTiming);
+    timers.fire_due(now(), [this] { return work_done(); });
   }
   (void)base::attempt("the end of a turn", [this] {
     flush_rounds();
@@ -209,9 +218,9 @@ void Shard::Parts::end_turn() {
 // each round of writing, until there is nothing more to write.
 void Shard::Parts::flush_rounds() {
   for (int round = 0;; ++round) {
-    watch.enter(TurnWatch::Phase::kHook);
+    begin_part(TurnWatch::Phase::kHook, kLongTurn);
     for (size_t i = 0; i < hooks.size(); ++i) (void)base::attempt("a turn hook", hooks[i]);
-    if (dirty.empty()) return;
+    if (!has_output()) return;
     if (round == kRoundsPerTurn || (round > 0 && turn_is_long())) break;
     watch.enter(TurnWatch::Phase::kWrite);
     flush_some();
@@ -220,13 +229,13 @@ void Shard::Parts::flush_rounds() {
   dirty.clear();
 }
 
+// Who is not flushed now keeps its place in its line.
 void Shard::Parts::flush_some() {
-  flushing.swap(dirty);
-  size_t done = 0;
-  for (bool more = true; more && done < flushing.size(); more = !turn_is_long())
-    (void)base::attempt("output", [one = flushing[done++]] { one->flush(); });
-  postponed.insert(postponed.end(), flushing.begin() + ptrdiff_t(done), flushing.end());
-  flushing.clear();
+  for (Resident* one : dirty) flushing.push(*one, one->lane());
+  dirty.clear();
+  worked_since = std::chrono::steady_clock::now();
+  do (void)base::attempt("output", [one = flushing.pop()] { one->flush(); });
+  while (!work_done() && !flushing.empty());
 }
 
 void Shard::Parts::destroy_retired() {

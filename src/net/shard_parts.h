@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "net/client_load.h"
+#include "net/lanes.h"
 #include "net/readiness.h"
 #include "net/shard.h"
 #include "net/timers.h"
@@ -24,9 +26,11 @@ namespace asio = boost::asio;
 using Executor = asio::io_context::executor_type;
 
 // Something on a shard with output to write at the end of a turn: a connection.
-class Resident {
+class Resident : public Lanes<Resident>::Link {
  public:
   virtual ~Resident() = default;
+  // In which line it waits for its flush().
+  virtual Lane lane() const { return Lane::kLight; }
   // Writes what there is, once. Called once per mark().
   virtual void flush() = 0;
   // Called at the end of the turn for one that retire() was called for: it lets go of everything that is not its own.
@@ -52,6 +56,8 @@ struct Shard::Parts final : base::Env {
   static constexpr size_t kReadBuffer = 256 << 10;
   static constexpr int kRoundsPerTurn = 4;
   static constexpr base::Duration kLongTurn = std::chrono::milliseconds(5);
+  // Until when in a turn there are new reads, and timers: what they make must find time to be written in the same turn.
+  static constexpr base::Duration kReading = kLongTurn / 2, kTiming = kLongTurn * 3 / 4;
   static constexpr size_t kAlways = 1;  // handlers of a turn, whatever it has done before
 
   Parts(base::ShardId shard, Pin pin_it);
@@ -87,7 +93,12 @@ struct Shard::Parts final : base::Env {
   void put_back_posted();
   void arm_alarm();
   void note_turn();
-  bool turn_is_long() const { return clock_fresh && std::chrono::steady_clock::now() - turn_began > kLongTurn; }
+  // The turn, or the part of it that is under way, has had its time.
+  bool turn_is_long() const { return clock_fresh && std::chrono::steady_clock::now() - turn_began > part; }
+  // The same behind each connection's work, whose time is its client's.
+  bool work_done();
+  void begin_part(TurnWatch::Phase phase, base::Duration until) { part = until, watch.enter(phase); }
+  bool has_output() const { return !dirty.empty() || !flushing.empty(); }
   void flush_some();
   void turn_without_thread();
 
@@ -116,8 +127,14 @@ struct Shard::Parts final : base::Env {
   size_t turn_bytes = 0;
   mutable TurnWatch watch;  // begins with the clock
 
+  ClientLoad load;
+  const base::ClientRef* worked_for = nullptr;  // the client of the connection that has the shard, and lives
+  mutable base::Time worked_since{};
+  base::Duration part = kLongTurn;  // of a turn: when it is over
+
   std::deque<std::function<void()>> hooks;  // a hook may add hooks
-  std::vector<Resident*> dirty, flushing, postponed;
+  std::vector<Resident*> dirty, postponed;
+  Lanes<Resident> flushing;  // those of `dirty` whose turn has come, also of earlier turns
   std::vector<std::unique_ptr<Resident>> retired;
 
   // One buffer for all connections: what is read is fed to its codec before anything else is read.

@@ -26,6 +26,8 @@ class Socket final : private Readiness::Watcher {
     virtual void on_readable() = 0;  // data, the peer's FIN, or an error
     virtual void on_writable() = 0;
     virtual void on_broken() = 0;  // reset; or closed both ways
+    // In which line the socket waits for these calls.
+    virtual Lane lane() const { return Lane::kLight; }
 
    protected:
     ~Owner() = default;
@@ -68,6 +70,7 @@ class Socket final : private Readiness::Watcher {
 
  private:
   void ready(uint32_t events) override;
+  Lane lane() const override { return owner_.lane(); }
   Moved receive(std::span<std::byte> into, int flags);
 
   Shard::Parts& shard_;

@@ -9,7 +9,6 @@
 namespace weir::wire {
 namespace {
 
-constexpr uint64_t kInflaterBytes = 48 << 10;  // zlib.h: a window of 32 KiB, and about 7 KiB
 constexpr uint64_t kFew = 1 << 20;  // a body of unknown length that has come to this may have the most at once
 
 }  // namespace
@@ -104,10 +103,11 @@ BodyCollector::State BodyCollector::inflate(std::span<const std::byte>& piece) {
   size_t& slice = shape_.share ? shape_.share->left : slice_;
   while (true) {
     const Inflate did = inflate_into(*inflater_, block_, piece, slice);
-    if (did == Inflate::kMore) return State::kOpen;
     if (did == Inflate::kCorrupt) return State::kCorrupt;
-    if (did != Inflate::kFull) return State::kTooBig;
+    if (did == Inflate::kTooBig) return State::kTooBig;
+    if (did == Inflate::kMore && piece.empty()) return State::kOpen;
     if (slice == 0) return paused_ = true, State::kStalled;
+    if (did == Inflate::kMore) continue;
     if (State grown = grow(uint64_t(block_.size()) + 1); grown != State::kOpen) return grown;
   }
 }
@@ -136,9 +136,10 @@ BodyCollector::State BodyCollector::make_room(size_t n) {
 // Moves as much as this turn has time for. kOpen: all is in the larger slab.
 BodyCollector::State BodyCollector::move() {
   size_t most = kMovedSlice;
-  if (shape_.share) most = std::min(most, shape_.share->left * kMovedPerInflated);
+  size_t* slice = shape_.share ? &shape_.share->left : inflater_ ? &slice_ : nullptr;
+  if (slice) most = std::min(most, *slice * kMovedPerInflated);
   const size_t moved = block_.move(most);
-  if (shape_.share) shape_.share->left -= moved / kMovedPerInflated;
+  if (slice) *slice -= moved / kMovedPerInflated;
   paused_ = block_.moving();
   return paused_ ? State::kStalled : State::kOpen;
 }

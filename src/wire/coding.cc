@@ -15,6 +15,8 @@ namespace {
 constexpr int kGzipWindow = 15 + 16, kZlibWindow = 15, kRawWindow = -15;  // zlib.h, windowBits
 constexpr uint64_t kFreeOfRatio = 512 << 10;  // a tensor of zeros shrinks a thousandfold and is no bomb
 constexpr size_t kStep = 1 << 30;             // z_stream counts in 32 bits
+// What does not shrink becomes longer by less than a 64th, and has a head and a tail.
+constexpr uint64_t coded_limit(uint64_t bytes) { return bytes + bytes / 64 + (64 << 10); }
 
 [[noreturn]] void out_of_memory(const char* where) {
   std::fprintf(stderr, "wire/coding: %s failed\n", where);
@@ -162,7 +164,10 @@ struct Inflater::Stream {
     if (rc != Z_OK && rc != Z_BUF_ERROR && rc != Z_STREAM_END) corrupt = true;
     return rc == Z_OK && (used != 0 || wrote != 0);
   }
-  bool too_big() const { return made > limits.bytes || (made > kFreeOfRatio && made > taken * uint64_t(limits.ratio)); }
+  bool too_big() const {
+    return made > limits.bytes || taken > coded_limit(limits.bytes) ||
+           (made > kFreeOfRatio && made > taken * uint64_t(limits.ratio));
+  }
 };
 
 Inflater::Inflater(Coding coding, InflateLimits limits) : stream_(std::make_unique<Stream>(coding, limits)) {}
@@ -196,37 +201,47 @@ Inflate Inflater::step(std::span<const std::byte>& in, std::span<std::byte>& out
 Inflate inflate_into(Inflater& inflater, GrowingBlock& block, std::span<const std::byte>& in, size_t& left) {
   std::span<std::byte> room;
   if (block) room = {block.end(), std::min(block.room(), left)};
+  const auto offered = in.first(std::min(in.size(), left / kInflatedPerCoded + 1));
+  auto rest = offered;
   const size_t before = room.size();
-  const Inflate did = inflater.step(in, room);
-  block.filled(before - room.size());
-  left -= before - room.size();
+  const Inflate did = inflater.step(rest, room);
+  const size_t made = before - room.size(), used = offered.size() - rest.size();
+  block.filled(made);
+  in = in.subspan(used);
+  left -= std::min(left, made + used * kInflatedPerCoded);
   return did;
 }
 
 Inflate WholeInflater::step(base::SlabSource& slabs, base::Bytes* out) {
-  constexpr size_t kInput = kInflateSlice / 4;  // what shrinks to nothing takes its time, too
-  if (!inflater_) inflater_.emplace(coding_, limits_), in_ = coded_.span();
-  for (size_t work = kInflateSlice;;) {
+  if (!inflater_ && !begin(slabs)) return Inflate::kNoMemory;
+  for (size_t work = kInflateSlice; work > 0;) {
     if (block_.room() == 0 && !block_.moving())
       if (Inflate widened = widen(slabs); widened != Inflate::kMore) return widened;
     if (block_.moving()) {
       work -= std::min(work, block_.move(kMovedSlice) / kMovedPerInflated);
-      if (block_.moving() || work == 0) return Inflate::kMore;
+      if (block_.moving()) return Inflate::kMore;
+      continue;
     }
-    const auto offered = in_.first(std::min(in_.size(), kInput));
-    auto in = offered;
-    const Inflate did = inflate_into(*inflater_, block_, in, work);
-    const size_t used = offered.size() - in.size();
-    in_ = in_.subspan(used);
+    const Inflate did = inflate_into(*inflater_, block_, in_, work);
     if (did == Inflate::kCorrupt || did == Inflate::kTooBig) return did;
     if (did == Inflate::kMore && in_.empty()) {
       if (!inflater_->complete()) return Inflate::kCorrupt;
       *out = block_.freeze();
       return Inflate::kDone;
     }
-    work -= std::min(work, used * (kInflateSlice / kInput));
-    if (work == 0) return Inflate::kMore;
   }
+  return Inflate::kMore;
+}
+
+// False: there is no room for the Inflater.
+bool WholeInflater::begin(base::SlabSource& slabs) {
+  if (charge_.bytes() == 0) {
+    if (auto* ledger = slabs.ledger()) charge_ = {*ledger, base::MemoryKind::kInput};
+    if (!charge_.grow(kInflaterBytes)) return false;
+  }
+  inflater_.emplace(coding_, limits_);
+  in_ = coded_.span();
+  return true;
 }
 
 // One byte more than the limit at the most, so that exactly the limit fits and more is noticed. kMore: it has a larger
@@ -239,6 +254,7 @@ Inflate WholeInflater::widen(base::SlabSource& slabs) {
   if (!slab) {
     block_.clear();
     inflater_.reset();
+    charge_.clear();
     return base::wait_in_vain(slabs, size_t(want)) ? Inflate::kNoMemory : Inflate::kNoRoom;
   }
   block_.widen(slab);

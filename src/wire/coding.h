@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/env.h"
+#include "base/memory_ledger.h"
 #include "wire/growing_block.h"
 
 namespace weir::wire {
@@ -32,7 +33,7 @@ inline constexpr uint64_t kLeastCoded = 1024, kMostCoded = 320 << 10;
 constexpr bool worth_coding(uint64_t bytes) { return bytes >= kLeastCoded && bytes <= kMostCoded; }
 
 struct InflateLimits {
-  uint64_t bytes = 64 << 20;  // that may come out
+  uint64_t bytes = 64 << 20;  // that may come out; little more may go in
   uint32_t ratio = 100;       // inflated : coded, past the first 512 KiB
 };
 
@@ -66,14 +67,22 @@ class Inflater {
   std::unique_ptr<Stream> stream_;
 };
 
-// How many bytes are inflated in one turn of a loop: 1 to 4 ms.
-inline constexpr size_t kInflateSlice = size_t(1) << 20;
+// How many bytes are inflated in one turn of a loop: 0.5 to 2 ms. Few, because memory that nobody has touched is made
+// meanwhile: a huge page takes 0.2 ms, and as long as 10 ms where a hypervisor has to find it.
+inline constexpr size_t kInflateSlice = size_t(512) << 10;
+// A coded byte may cost as much as so many bytes that come out: Huffman tables that nothing is coded with take 60 ns
+// for each of their bytes.
+inline constexpr size_t kInflatedPerCoded = 8;
 // Bytes that move into a larger slab in the time of one that is inflated.
 inline constexpr size_t kMovedPerInflated = kMovedSlice / kInflateSlice;
 
-// Inflates from the front of `in` to the end of what `block` has, whose room is not made larger; at most `left` bytes,
-// which is cut by what was made. As Inflater::step().
+// Inflates from the front of `in` to the end of what `block` has, whose room is not made larger. `left` says how much
+// may be done, in bytes that come out, and is cut by what was done: also by kInflatedPerCoded for each byte taken from
+// `in`. As Inflater::step(), but kMore may leave some of `in` when nothing is left to do.
 Inflate inflate_into(Inflater& inflater, GrowingBlock& block, std::span<const std::byte>& in, size_t& left);
+
+// The memory of an Inflater (zlib.h: a window of 32 KiB, and about 7 KiB), to be charged by its owner.
+inline constexpr uint64_t kInflaterBytes = 48 << 10;
 
 // A slice that several bodies share, because one read may bring parts of many.
 struct InflateShare {
@@ -95,13 +104,15 @@ class WholeInflater {
   Inflate step(base::SlabSource& slabs, base::Bytes* out);
 
  private:
+  bool begin(base::SlabSource& slabs);
   Inflate widen(base::SlabSource& slabs);
 
   const Coding coding_;
   const base::Bytes coded_;
   const InflateLimits limits_;
   std::optional<Inflater> inflater_;
-  std::span<const std::byte> in_;  // what is left of it
+  base::MemoryCharge charge_;      // for it
+  std::span<const std::byte> in_;  // what is left of the coded bytes
   GrowingBlock block_;
 };
 

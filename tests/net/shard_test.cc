@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <csignal>
 #include <future>
+#include <memory>
 #include <new>
 #include <set>
 #include <stdexcept>
@@ -117,6 +120,66 @@ TEST(Shard, MuchWorkIsSpreadOverTurnsInItsOrder) {
   fired.get_future().wait();
   EXPECT_EQ(order, "abcdefghijklmnopqrst");
   EXPECT_GE(at_fire - at_post, 3);
+}
+
+struct Writer final : Resident {
+  Writer(Shard& its_shard, std::string& all, char its_name, Lane its_lane, base::Duration its_time)
+      : shard(its_shard), order(all), name(its_name), line(its_lane), time(its_time) {}
+  void flush() override {
+    order += name;
+    turn = shard.env().now();
+    work_for(time);
+  }
+  void release() override {}
+  bool at_rest() const override { return true; }
+  Lane lane() const override { return line; }
+
+  Shard& shard;
+  std::string& order;
+  const char name;
+  const Lane line;
+  const base::Duration time;
+  base::Time turn{};
+};
+
+struct Writers {
+  // Marks one for each letter, heavy the capital ones, in a turn that also has what `more` asks for, and waits for all.
+  void write(const std::string& names, base::Duration time, const std::function<void()>& more) {
+    for (char c : names)
+      all.push_back(std::make_unique<Writer>(shard, order, c, std::isupper(c) ? Lane::kHeavy : Lane::kLight, time));
+    shard.start();
+    on(shard, [&] {
+      for (auto& one : all) shard.parts().mark(*one);
+      more();
+    });
+    for (size_t done = 0; done < names.size();) on(shard, [&] { done = order.size(); });
+  }
+  size_t turns() const {
+    std::set<base::Time> of;
+    for (const auto& one : all) of.insert(one->turn);
+    return of.size();
+  }
+  Shard shard{base::ShardId(0), Pin::kNo};
+  std::string order;
+  std::vector<std::unique_ptr<Writer>> all;
+};
+
+TEST(Shard, WritesOfHeavyClientsComeBehindTheOthers) {
+  Writers t;
+  t.write("HHHHHHHHHHab", milliseconds(2), [] {});
+  EXPECT_EQ(t.order, "abHHHHHHHHHH");
+  EXPECT_GE(t.turns(), 3u);
+}
+
+// Timers that take all the time of a turn would leave each turn one write.
+TEST(Shard, TimersLeaveTimeToWrite) {
+  constexpr auto kTimer = std::chrono::microseconds(500), kWrite = std::chrono::microseconds(100);
+  Writers t;
+  t.write("abcdefgh", kWrite, [&] {
+    for (int i = 0; i < 100; ++i) t.shard.env().at(t.shard.env().now(), [&] { work_for(kTimer); });
+  });
+  EXPECT_EQ(t.order, "abcdefgh");
+  EXPECT_LE(t.turns(), 4u);
 }
 
 TEST(Shard, HooksRunAtTheEndOfEachTurnInTheirOrder) {

@@ -227,7 +227,9 @@ TEST(H1, CodedBodiesAreInflatedUpToTheLimit) {
   Conn c;
   EXPECT_EQ(c.talk(post(gzip("hello"), "Content-Encoding: gzip\r\n")), kOk);
   EXPECT_EQ(c.intake.seen[0].body, "hello");
-  EXPECT_TRUE(c.talk(post(gzip(std::string(1 << 20, 'x')), "Content-Encoding: gzip\r\n")).starts_with("HTTP/1.1 413 "));
+  c.feed(post(gzip(std::string(1 << 20, 'x')), "Content-Encoding: gzip\r\n"));
+  c.h1->tick(c.wire.now());
+  EXPECT_TRUE(c.out().starts_with("HTTP/1.1 413 "));
   Conn corrupt;
   EXPECT_TRUE(corrupt.talk(post("not gzip", "Content-Encoding: gzip\r\n")).starts_with("HTTP/1.1 400 "));
   Conn unknown;
@@ -351,10 +353,10 @@ TEST(H1, ALongCodedBodyIsInflatedOverTurnsAndThePeerWaits) {
   int ticks = 0;
   for (; std::exchange(c.wire.tick_wanted, false); ++ticks) {
     EXPECT_EQ(c.intake.wholes, 0u);
-    ASSERT_LT(ticks, 10);
+    ASSERT_LT(ticks, 100);
     c.h1->tick(c.wire.now());
   }
-  EXPECT_GE(ticks, 4);
+  EXPECT_GE(size_t(ticks), text.size() / kInflateSlice - 1);
   EXPECT_TRUE(c.intake.seen[0].body == text);
   EXPECT_EQ(c.out(), kOk + kOk);
   EXPECT_TRUE(c.h1->wants_read());

@@ -25,6 +25,7 @@ TEST(H2, LargeBodiesPassThroughSmallWindowsBothWays) {
     int32_t id = c.request(kPost, big);
     int32_t other = c.request(kPost, text_of(100000));
     c.talk(s);
+    for (; std::exchange(s.wire.tick_wanted, false); c.talk(s)) s.codec->tick(s.wire.now());  // it moves over turns
     EXPECT_TRUE(c[id].body == big) << window;
     EXPECT_EQ(c[other].body.size(), 100000u);
     EXPECT_TRUE(c[id].ended);
@@ -282,10 +283,10 @@ TEST(H2, ALongCodedBodyIsInflatedOverTurns) {
   int ticks = 0;
   for (; std::exchange(s.wire.tick_wanted, false); ++ticks) {
     EXPECT_EQ(s.intake.wholes, 0u);
-    ASSERT_LT(ticks, 10);
+    ASSERT_LT(ticks, 100);
     s.codec->tick(s.wire.env.now());
   }
-  EXPECT_GE(ticks, 4);
+  EXPECT_GE(size_t(ticks), text.size() / wire::kInflateSlice - 1);
   c.talk(s);
   EXPECT_EQ(c[id].status(), "200");
   EXPECT_EQ(s.intake.seen[0].body.size(), text.size());

@@ -71,6 +71,7 @@ TEST_F(GrpcFlow, AFewHundredKibibytesOfZerosAreNoBomb) {
 
 TEST_F(GrpcFlow, ABombIsResourceExhausted) {
   auto x = run("Echo", grpc_frame(coded(Coding::kGzip, std::string(10 << 20, '\0')), 1), {{"grpc-encoding", "gzip"}});
+  bench().advance(*x, 1us);
   EXPECT_EQ(grpc_status(*x), 8);
   EXPECT_EQ(x->record().reject, reason::kInflateBytes);
 }
@@ -306,10 +307,10 @@ TEST_F(GrpcFlow, ALongCompressedMessageIsInflatedInSlices) {
   RpcBench::end(*x);
   int turns = 0;
   for (; service().slow.seen.log.empty(); ++turns) {
-    ASSERT_LT(turns, 100);
+    ASSERT_LT(turns, 200);
     bench().advance(*x, 1us);
   }
-  EXPECT_GE(turns, 19);
+  EXPECT_GE(turns, 39);
   EXPECT_EQ(service().slow.seen.log.front().size(), text.size() + 6);
 }
 

@@ -1,0 +1,83 @@
+#include "net/client_load.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/clients.h"
+
+namespace weir::net {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+struct Bench {
+  base::ClientRef client(const std::string& name, base::Client::Limited limited = base::Client::Limited::kYes) {
+    return clients.enter(name, limited);
+  }
+  void spend(const base::ClientRef& client, base::Duration time) { load.add(&client, time, now); }
+  Lane lane(const base::ClientRef& client) const { return load.lane(client.get()); }
+
+  base::Clients clients;
+  ClientLoad load;
+  base::Time now{seconds(1000)};
+};
+
+TEST(ClientLoad, WhoHasHadMuchIsHeavyUntilItIsForgotten) {
+  Bench t;
+  auto busy = t.client("busy"), calm = t.client("calm");
+  EXPECT_EQ(t.lane(busy), Lane::kLight);
+  t.spend(busy, ClientLoad::kMuch - base::Duration(1));
+  EXPECT_EQ(t.lane(busy), Lane::kLight);
+  t.spend(busy, base::Duration(1));
+  t.spend(calm, milliseconds(1));
+  EXPECT_EQ(t.lane(busy), Lane::kHeavy);
+  EXPECT_EQ(t.lane(calm), Lane::kLight);
+  t.now += ClientLoad::kPeriod;
+  t.spend(calm, milliseconds(1));
+  EXPECT_EQ(t.lane(busy), Lane::kLight) << "half of it";
+  t.now += seconds(3600);
+  t.spend(busy, ClientLoad::kMuch);
+  EXPECT_EQ(t.lane(busy), Lane::kHeavy);
+}
+
+TEST(ClientLoad, AQuarterOfTheTimeIsMuchAndATwentiethIsNot) {
+  for (auto [each, lane] : {std::pair{4, Lane::kHeavy}, {20, Lane::kLight}}) {
+    Bench t;
+    auto client = t.client("a");
+    for (int i = 0; i < 1000; ++i, t.now += milliseconds(each)) {
+      t.spend(client, milliseconds(1));
+      ASSERT_TRUE(i < 500 || t.lane(client) == lane) << "a millisecond of each " << each;
+    }
+  }
+}
+
+TEST(ClientLoad, ProxiesAndWhoeverIsNotCountedAreLight) {
+  Bench t;
+  auto proxy = t.client("proxy", base::Client::Limited::kNo);
+  base::ClientRef nobody;
+  t.spend(proxy, seconds(1));
+  t.spend(nobody, seconds(1));
+  t.load.add(nullptr, seconds(1), t.now);
+  EXPECT_EQ(t.lane(proxy), Lane::kLight);
+  EXPECT_EQ(t.lane(nobody), Lane::kLight);
+}
+
+TEST(ClientLoad, NobodyHidesInACrowd) {
+  Bench t;
+  auto busy = t.client("busy");
+  std::vector<base::ClientRef> crowd;
+  for (int i = 0; i < 1000; ++i) crowd.push_back(t.client("c" + std::to_string(i)));
+  size_t next = 0;
+  for (int ms = 0; ms < 2000; ++ms, t.now += milliseconds(1)) {
+    t.spend(busy, base::Duration(milliseconds(1)) / 2);
+    for (int i = 0; i < 10; ++i) t.spend(crowd[next++ % crowd.size()], base::Duration(milliseconds(1)) / 20);
+  }
+  EXPECT_EQ(t.lane(busy), Lane::kHeavy);
+  for (const auto& one : crowd) EXPECT_EQ(t.lane(one), Lane::kLight);
+}
+
+}  // namespace
+}  // namespace weir::net
