@@ -23,6 +23,7 @@
 #include "dialects/ops/console/console.h"
 #include "dialects/ops/recent_requests.h"
 #include "engines/process/engine.h"
+#include "jobs/store.h"
 #include "models/repository.h"
 #include "msg/call.h"
 #include "net/server.h"
@@ -57,6 +58,14 @@ struct AuthConfig {
   auth::CertificateRules certificates;
 };
 
+// What outlives its request: src/jobs/.
+struct JobsConfig {
+  std::string path;  // a folder; off; empty: in the state directory that systemd names, and off without one
+  jobs::Limits limits;
+};
+// The folder of the journal; empty: there is none. `environment` as of Sources.
+std::string jobs_folder(const JobsConfig& config, const std::function<const char*(const char* name)>& environment);
+
 struct Config {
   std::vector<std::string> listen{"127.0.0.1:8080"};
   std::vector<std::string> admin_listen;  // not empty: admin methods are served there and nowhere else
@@ -74,6 +83,7 @@ struct Config {
   std::vector<ServedDialect> dialects = all_dialects();  // in the order of their settings; each holds its own
   msg::Anonymous anonymous = msg::Anonymous::kPerAddress;
 
+  JobsConfig jobs;
   wire::Limits limits;
   uint32_t connections = 10000;
   uint32_t in_flight = 1024;                 // Calls of one shard

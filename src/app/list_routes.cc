@@ -36,7 +36,7 @@ Exit list_routes(const Config& config, RouteList form) {
   net::Shard shard(base::ShardId(0), net::Pin::kNo);
   auto status = open_dialects(state, 1, [](base::ShardId, const std::function<void()>&) {});
   std::optional<ShardServer> server;
-  if (status.ok()) status = server.emplace(shard, state).mount_dialects();
+  if (status.ok()) status = server.emplace(shard, state, 1).mount_dialects();
   if (!status.ok()) {
     print_error("weir: " + status.text);
     return Exit::kUsage;

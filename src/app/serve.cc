@@ -127,6 +127,7 @@ base::Status Serving::open() {
     state_.access_log = std::move(*log);
   }
   if (auto s = open_audit_log(); !s.ok()) return s;
+  if (auto s = state_.jobs.open(); !s.ok()) return s;
   auto tracing = Tracing::open(config_.tracing, state_.metrics);
   if (!tracing) return tracing.error();
   state_.tracing = std::move(*tracing);
@@ -141,7 +142,7 @@ base::Status Serving::open() {
   for (uint32_t i = 0; i < count; ++i) {
     shards.push_back(shards_.emplace_back(std::make_unique<net::Shard>(base::ShardId(i), pin)).get());
     shards.back()->spin(config_.spin);
-    shard_servers_.push_back(std::make_unique<ShardServer>(*shards.back(), state_));
+    shard_servers_.push_back(std::make_unique<ShardServer>(*shards.back(), state_, count));
     if (auto s = shard_servers_.back()->mount_dialects(); !s.ok()) return s;
     envs.push_back(shard_servers_.back()->codec_env());
   }
@@ -172,6 +173,7 @@ Exit Serving::start() {
   started_ = true;
   state_.access.start();
   state_.live->start();
+  state_.jobs.start();
   signals_.emplace(*shards_[0], [this](int signal) { on_signal(signal); });
   if (ends_on_fault())
     state_.gpus.devices().on_fault([this](const base::Status& why) {
@@ -345,9 +347,11 @@ Serving::~Serving() {
     server_ref_->server = nullptr;
   }
   server_.reset();
+  for (auto& server : shard_servers_) server->drain_jobs();
   if (started_) finish_calls(shard_servers_);
   for (auto& shard : shards_) shard->stop();
   for (auto& shard : shards_) shard->join();
+  state_.jobs.stop();
   forward_.close();
   if (state_.tracing) state_.tracing->stop(rest_of_drain());
   signals_.reset();

@@ -17,6 +17,7 @@ void add_server(std::vector<Setting>& rows, Config& c);      // listen, shards, 
 void add_auth(std::vector<Setting>& rows, Config& c);        // auth
 void add_models(std::vector<Setting>& rows, Config& c);      // models, engines, device
 void add_limits(std::vector<Setting>& rows, Config& c);      // limits
+void add_jobs(std::vector<Setting>& rows, Config& c);        // jobs
 void add_overload(std::vector<Setting>& rows, Config& c);    // overload
 void add_tracing(std::vector<Setting>& rows, Config& c);     // tracing
 void add_operations(std::vector<Setting>& rows, Config& c);  // cors, metrics, log, access_log, shutdown

@@ -192,6 +192,7 @@ std::vector<Setting> settings(Config& config) {
   add_auth(rows, config);
   add_models(rows, config);
   add_limits(rows, config);
+  add_jobs(rows, config);
   add_overload(rows, config);
   add_dialects(rows, config);
   add_operations(rows, config);

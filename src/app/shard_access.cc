@@ -33,6 +33,7 @@ ShardAccess::ShardAccess(net::Shard& shard, AccessControl& control) : control_(c
   }
   if (!config.certificates.empty())
     sources.certificates = &certificates_.emplace(config.certificates, control.limiters());
+  sources.limiters = &control.limiters();
   authenticator_ = control.make_authenticator(shard.env(), sources);
   if (!config.jwt.keys_url.empty() && shard.id() == base::ShardId(0)) load_token_keys(shard);
 }

@@ -84,6 +84,26 @@ base::Result<std::unique_ptr<wire::Fetcher>> make_fetcher(net::Shard& shard, con
   return fetcher;
 }
 
+// Nothing where everybody may do everything.
+std::optional<BackgroundCallers> make_callers(ShardAccess& access) {
+  if (auto* authenticator = access.authenticator())
+    return std::optional<BackgroundCallers>(std::in_place, *authenticator);
+  return std::nullopt;
+}
+
+jobs::ShardJobs::Surroundings job_surroundings(net::Shard& shard, ServerState& state, uint32_t shards,
+                                               wire::Router& router, std::optional<BackgroundCallers>& callers) {
+  using Hosts = jobs::ShardJobs::Surroundings::Hosts;
+  return {shard.env(),
+          shard.id(),
+          shards,
+          router,
+          &state.memory,
+          callers ? &*callers : nullptr,
+          [&shard](std::function<void()> work) { shard.post(std::move(work)); },
+          state.config.anonymous == msg::Anonymous::kShared ? Hosts::kTogether : Hosts::kApart};
+}
+
 }  // namespace
 
 std::vector<std::string> services(const Config& config) {
@@ -102,7 +122,9 @@ base::Status open_dialects(ServerState& state, uint32_t shards,
   state.recent = std::make_unique<ops::RecentRequests>(shards, post, config.recent);
   const dialects::ServerServices services{
       config.server_name, kVersion,     config.limits, config.conn_calls, config.anonymous,
-      state.metrics,      state.memory, shards,        std::move(post),   [&state] { return state.gpus.latest(); }};
+      state.metrics,      state.memory, shards,        std::move(post),   [&state] { return state.gpus.latest(); },
+      state.jobs};
+  state.jobs.count_in(state.metrics);
   for (auto* dialect : config.served())
     if (auto s = dialect->open(services); !s.ok()) return s;
   return {};
@@ -119,7 +141,7 @@ std::string why_not_ready(ServerState& state, const bus::Catalog& catalog) {
 }
 
 // An empty post makes the loop turn, and each turn delivers the bus's mail.
-ShardServer::ShardServer(net::Shard& shard, ServerState& state)
+ShardServer::ShardServer(net::Shard& shard, ServerState& state, uint32_t shards)
     : shard_(shard),
       state_(state),
       bus_(
@@ -127,6 +149,8 @@ ShardServer::ShardServer(net::Shard& shard, ServerState& state)
       bodies_(shard.env(), state.body_need, body_rules(state)),
       router_(shard.env(), wire::Cors{state.config.cors_origins}, wire::TrustedHosts{state.config.http_hosts}),
       access_(shard, state.access),
+      callers_(make_callers(access_)),
+      jobs_(state.jobs, job_surroundings(shard, state, shards, router_, callers_)),
       rpcs_(router_, shard.env(), state.slabs, &state.json, rpc_options(state.config, bodies_)),
       services_(state.reflection.services()),
       health_(*this),
@@ -135,7 +159,7 @@ ShardServer::ShardServer(net::Shard& shard, ServerState& state)
       front_page_(router_, kVersion, front_page_links(state.config), console_.page()),
       api_docs_(router_, bus_, offload_, kVersion, api_texts(state.config)),
       request_metrics_(state.metrics) {
-  if (auto* authenticator = access_.authenticator()) router_.authenticate(*authenticator);
+  if (callers_) router_.authenticate(*callers_);
   bus_.set_worker_pool(*state.offload);
   rpcs_.set_worker_pool(offload_);
   health_.add_to(rpcs_);
@@ -168,6 +192,7 @@ base::Status ShardServer::mount_dialects() {
       state_.slabs,
       bodies_,
       offload_,
+      jobs_,
       *this,
       [this](const wire::FetchRules& rules, uint64_t max_bytes) { return make_fetcher(shard_, rules, max_bytes); }};
   for (auto* dialect : state_.config.served()) {
@@ -190,6 +215,7 @@ void ShardServer::publish(std::shared_ptr<const bus::Catalog> catalog, std::func
 
 void ShardServer::phase_changed() {
   shard_.post([this] {
+    if (state_.phase.load() == ServerState::Phase::kServing) jobs_.start();
     if (state_.phase.load() == ServerState::Phase::kDraining) drain();
     health_.changed();
   });
@@ -199,9 +225,14 @@ void ShardServer::readiness_changed() {
   shard_.post([this] { health_.changed(); });
 }
 
+void ShardServer::drain_jobs() {
+  shard_.post([this] { jobs_.drain(); });
+}
+
 // Dialects end their endless streams when the Server stops taking connections: at the end of drain_delay.
 void ShardServer::drain() {
   health_.drain();
+  jobs_.drain();
   base::Env& env = shard_.env();
   const base::Duration grace = std::min<base::Duration>(std::chrono::seconds(5), state_.config.drain_timeout / 2);
   env.at(env.now() + state_.config.drain_delay, [this, grace] {

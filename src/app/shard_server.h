@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "app/access_control.h"
+#include "app/background_callers.h"
 #include "app/config.h"
 #include "app/gpus.h"
 #include "app/shard_access.h"
@@ -38,6 +40,8 @@
 #include "dialects/ops/reflection.h"
 #include "dialects/ops/request_feed.h"
 #include "dialects/ops/request_spans.h"
+#include "jobs/shard_jobs.h"
+#include "jobs/store.h"
 #include "marshal/proto_json.h"
 #include "models/repository.h"
 #include "net/shard.h"
@@ -63,6 +67,8 @@ struct ServerState {
         memory(gpus.budget(), gpus.budget() / kKeptForAnswers, c.overload),
         pool(gpus.make_pool(memory)),
         slabs(*pool),
+        jobs(jobs_folder(c.jobs, [](const char* name) -> const char* { return std::getenv(name); }), c.jobs.limits,
+             "files, batches and asynchronous jobs are not kept here: set jobs.path to a folder"),
         json(size_t(c.limits.message)) {}
 
   static constexpr uint64_t kKeptForAnswers = 16;  // the part of the memory that slabs do not get is one in so many
@@ -78,6 +84,7 @@ struct ServerState {
   base::MemoryLedger memory;  // all that peers cause
   const std::unique_ptr<device::SlabPool> pool;
   device::SlabPool& slabs;  // of the pool
+  jobs::Store jobs;
   marshal::ProtoJson json;
   ops::Reflection reflection{services(config)};
   std::unique_ptr<ops::AccessLog> access_log;  // or null
@@ -104,7 +111,8 @@ base::Status open_dialects(ServerState& state, uint32_t shards,
 
 class ShardServer final : public dialects::ServerControl, public ops::HealthSource {
  public:
-  ShardServer(net::Shard& shard, ServerState& state);
+  // One of `shards`.
+  ShardServer(net::Shard& shard, ServerState& state, uint32_t shards);
   // Adds the dialects that are on. Once, after open_dialects(). Errors: INVALID_ARGUMENT, FAILED_PRECONDITION: they
   // name the setting.
   base::Status mount_dialects();
@@ -122,6 +130,9 @@ class ShardServer final : public dialects::ServerControl, public ops::HealthSour
   void phase_changed();
   // Any thread: whether requests are welcome may have changed otherwise.
   void readiness_changed();
+
+  // Any thread: no job begins on this shard any more, and those that run go back to the journal.
+  void drain_jobs();
 
   // dialects::ServerControl
   bool accepting() const override;
@@ -146,6 +157,8 @@ class ShardServer final : public dialects::ServerControl, public ops::HealthSour
   wire::HttpDate date_{shard_.env()};
   wire::Router router_;
   ShardAccess access_;
+  std::optional<BackgroundCallers> callers_;  // where there are any
+  jobs::ShardJobs jobs_;
   wire::RpcServer rpcs_;
   std::vector<std::unique_ptr<dialects::Mounted>> dialects_;
   const std::vector<std::string>& services_;  // with reflection

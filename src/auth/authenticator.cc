@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "auth/credentials.h"
+#include "auth/remembered.h"
 #include "base/log.h"
 
 namespace weir::auth {
@@ -147,6 +148,35 @@ base::Status Authenticator::nobody(Permission permission) const {
   return takes_secrets() || sources_.certificates ? no_key() : admin_is_closed(permission);
 }
 
+std::string Authenticator::remember(const wire::Request& request) {
+  const wire::Identity* who = request.identity;
+  if (!who || who == anonymous_.get()) return {};
+  const IdentityRef* key = table().find_named(who->name);
+  return show_remembered(*who, key && key->get() == who ? RememberedBy::kKey : RememberedBy::kGrant);
+}
+
+base::Result<wire::Caller> Authenticator::recall(std::string_view remembered, Permission permission,
+                                                 std::string_view protocol) {
+  if (remembered.empty()) {
+    if (!allows_anonymous(anonymous_->roles, permission)) return nobody(permission);
+    return wire::Caller::enter(anonymous_, env_.now());
+  }
+  auto known = read_remembered(remembered);
+  if (!known) return failure(Code::kUnauthenticated, "who has left this request cannot be told");
+  IdentityRef who;
+  if (known->by == RememberedBy::kGrant) {
+    if (!sources_.limiters) return failure(Code::kUnauthenticated, "tokens and certificates are no longer taken here");
+    who = make_identity(known->grant, *sources_.limiters);
+  } else {
+    const IdentityRef* key = table().find_named(known->grant.name);
+    if (!key || (*key)->tenant != known->grant.tenant || env_.wall() >= (*key)->expires)
+      return failure(Code::kUnauthenticated,
+                     "the key '" + known->grant.name + "' that has left this request is gone, or has expired");
+    who = *key;
+  }
+  return let_in(std::move(who), permission, protocol);
+}
+
 std::string Authenticator::name_of(const wire::Request& request) {
   Rejection why;
   auto found = identify(request, why);
@@ -163,12 +193,17 @@ base::Result<wire::Caller> Authenticator::admit_known(const wire::Request& reque
     return found.error();
   }
   if (!*found) return wire::Caller();
-  const wire::Identity& who = **found;
+  return let_in(*std::move(found), permission, protocol);
+}
+
+base::Result<wire::Caller> Authenticator::let_in(IdentityRef identity, Permission permission,
+                                                 std::string_view protocol) {
+  const wire::Identity& who = *identity;
   if (!who.protocol.empty() && who.protocol != protocol)
     return failure(Code::kPermissionDenied,
                    "the key '" + who.name + "' is for the routes of " + who.protocol + " alone");
   if (!allows(who.roles, permission)) return lacks_role(who, permission);
-  return wire::Caller::enter(*std::move(found), env_.now());
+  return wire::Caller::enter(std::move(identity), env_.now());
 }
 
 // One line for any number of one kind; of the secrets nothing is said.

@@ -46,6 +46,7 @@ class Authenticator final : public wire::Authenticator {
     const Keys* keys = nullptr;
     TokenVerifier* tokens = nullptr;
     CertificateIdentities* certificates = nullptr;
+    Limiters* limiters = nullptr;  // of tokens and certificates, for recall()
   };
   // `anonymous`: what those may do who show nothing. Where no source takes secrets, those that are shown are ignored:
   // many clients send one that means nothing.
@@ -58,10 +59,19 @@ class Authenticator final : public wire::Authenticator {
   std::string name_of(const wire::Request& request) override;
   base::Status permit(const wire::Request& request, wire::Permission permission) override;
 
+  // Who a request that was let in is from, as a text for recall(), which another process understands too: the name of
+  // a key, or what a token or a certificate allowed. No secret. Empty: nobody in particular.
+  std::string remember(const wire::Request& request);
+  // Lets in a request that this caller has left, to be run when it is no longer there. A key must still be there, and
+  // is worth what it is worth now; what a token or certificate allowed holds as it was. Errors: as of admit().
+  base::Result<wire::Caller> recall(std::string_view remembered, wire::Permission permission,
+                                    std::string_view protocol);
+
  private:
   base::Status nobody(wire::Permission permission) const;
   base::Result<wire::Caller> admit_known(const wire::Request& request, wire::Permission permission,
                                          std::string_view protocol);
+  base::Result<wire::Caller> let_in(IdentityRef identity, wire::Permission permission, std::string_view protocol);
   // Why a secret is no good, for the log.
   struct Rejection {
     enum class Kind : uint8_t { kMalformed, kUnknown, kExpired, kToken };

@@ -19,6 +19,12 @@ const IdentityRef* KeyTable::find(const Digest& digest) const {
   return found == identities_.end() ? nullptr : &found->second;
 }
 
+const IdentityRef* KeyTable::find_named(std::string_view name) const {
+  for (const auto& [digest, identity] : identities_)
+    if (identity->name == name) return &identity;
+  return nullptr;
+}
+
 void KeyTable::revoke_missing(const KeyTable& newer) const {
   for (const auto& [digest, identity] : identities_)
     if (!newer.find(digest)) identity->revoked.store(true, std::memory_order_relaxed);

@@ -34,6 +34,8 @@ class KeyTable {
 
   // Null: there is none of that digest.
   const IdentityRef* find(const Digest& digest) const;
+  // The same by the key's name; of several of that name, any.
+  const IdentityRef* find_named(std::string_view name) const;
   bool empty() const { return identities_.empty(); }
   size_t size() const { return identities_.size(); }
   // Marks the Identities of keys that `newer` has not as revoked: requests that go on ask (wire::admit_another()).

@@ -24,6 +24,8 @@
 #include "base/setting.h"
 #include "base/status.h"
 #include "bus/bus.h"
+#include "jobs/shard_jobs.h"
+#include "jobs/store.h"
 #include "msg/call.h"
 #include "wire/body_memory.h"
 #include "wire/fetcher.h"
@@ -71,6 +73,7 @@ struct ServerServices {
   uint32_t shards;
   std::function<void(base::ShardId, std::function<void()>)> post;  // runs work on a shard's thread, in order
   std::function<std::vector<base::Gpu>()> gpus;                    // as they were last seen
+  jobs::Store& jobs;                                               // files and jobs that outlive their requests
 };
 
 // The services for a Dialect on one shard, on its thread. The references outlive the Mounted.
@@ -83,6 +86,7 @@ struct ShardServices {
   base::SlabSource& slabs;
   wire::BodyMemory& bodies;
   wire::Offload& offload;  // for work that is too long for the shard
+  jobs::ShardJobs& jobs;   // its requests go to `router`
   ServerControl& control;
   // Makes a Fetcher; null where the rules name no scheme. Errors: what is wrong with the rules.
   std::function<base::Result<std::unique_ptr<wire::Fetcher>>(const wire::FetchRules&, uint64_t max_bytes)> make_fetcher;

@@ -52,6 +52,69 @@ class AuthenticatorTest : public testing::Test {
   std::optional<Authenticator> authenticator;
 };
 
+// A request's caller as the text by which it is recalled.
+std::string remember(Authenticator& authenticator, const wire::Identity* who) {
+  wire::Request request;
+  request.identity = who;
+  return authenticator.remember(request);
+}
+
+TEST_F(AuthenticatorTest, AKeyThatIsRecalledIsWorthWhatItIsWorthNow) {
+  add("alice", {Role::kInfer}).grant.models = {"chat"};
+  use();
+  auto live = admit("secret-of-alice", Permission::kInfer);
+  ASSERT_TRUE(live);
+  const std::string text = remember(*authenticator, live->identity());
+  EXPECT_EQ(std::string::npos, text.find("secret"));
+  auto again = authenticator->recall(text, Permission::kInfer, "openai");
+  ASSERT_TRUE(again);
+  EXPECT_EQ(live->identity(), again->identity());
+  EXPECT_EQ(Code::kPermissionDenied, authenticator->recall(text, Permission::kAdmin, "openai").error().code);
+  all[0].grant.roles = {Role::kMetrics};
+  keys.use(all);
+  EXPECT_EQ(Code::kPermissionDenied, authenticator->recall(text, Permission::kInfer, "openai").error().code);
+  all[0].grant.tenant = "another";
+  keys.use(all);
+  EXPECT_EQ(Code::kUnauthenticated, authenticator->recall(text, Permission::kInfer, "openai").error().code);
+  keys.use({});
+  EXPECT_EQ(Code::kUnauthenticated, authenticator->recall(text, Permission::kInfer, "openai").error().code);
+}
+
+TEST_F(AuthenticatorTest, WhatATokenAllowedIsRecalledAsItWas) {
+  Limiters limiters;
+  use();
+  Grant grant{"token\nof x", "jwt:x", {Role::kInfer, Role::kAdmin}, std::vector<std::string>{"chat*", "v?"}, {}};
+  grant.limits.concurrent = 1, grant.limits.requests_per_second = 2.5;
+  grant.limits_of = Grant::LimitsOf::kTenant;
+  auto identity = make_identity(grant, limiters);
+  const std::string text = remember(*authenticator, identity.get());
+  EXPECT_EQ(Code::kUnauthenticated, authenticator->recall(text, Permission::kInfer, "oip").error().code);
+  Authenticator with(env, {&keys, nullptr, nullptr, &limiters}, anonymous);
+  auto again = with.recall(text, Permission::kInfer, "oip");
+  ASSERT_TRUE(again);
+  EXPECT_EQ("token\nof x", again->identity()->name);
+  EXPECT_EQ(identity->tenant_number, again->identity()->tenant_number);
+  EXPECT_EQ(identity->limiter, again->identity()->limiter);
+  EXPECT_TRUE(again->identity()->models->allows("chat-1"));
+  EXPECT_FALSE(again->identity()->models->allows("other"));
+  EXPECT_EQ(Code::kResourceExhausted, with.recall(text, Permission::kInfer, "oip").error().code);
+  EXPECT_EQ(Code::kPermissionDenied, with.recall(text, Permission::kAdmin, "oip").error().code);
+}
+
+TEST_F(AuthenticatorTest, NobodyInParticularIsRecalledAsNobody) {
+  anonymous = {Role::kHealth, Role::kInfer};
+  use();
+  auto live = admit("", Permission::kInfer);
+  ASSERT_TRUE(live);
+  EXPECT_EQ("", remember(*authenticator, live->identity()));
+  EXPECT_TRUE(authenticator->recall("", Permission::kInfer, "oip"));
+  for (const char* text : {"x", "key", "key\na", "grant\na\nb", "grant\na\nb\nc\nx\n0\n0\n0", "\n\n\n"})
+    EXPECT_EQ(Code::kUnauthenticated, authenticator->recall(text, Permission::kInfer, "oip").error().code) << text;
+  anonymous = {Role::kHealth};
+  use();
+  EXPECT_EQ(Code::kUnauthenticated, authenticator->recall("", Permission::kInfer, "oip").error().code);
+}
+
 TEST_F(AuthenticatorTest, WhoIsRefusedHasAName) {
   add("infer", {Role::kInfer}).grant.limits.concurrent = 1;
   use();

@@ -15,7 +15,7 @@ README = harness.ROOT / 'README.md'
 class Readme(harness.Case):
     @classmethod
     def setUpClass(cls):
-        cls.server = harness.Server(config=harness.ROOT / 'conf/weir.yaml')
+        cls.server = harness.Server(config=harness.ROOT / 'conf/weir.yaml', env={'WEIR_JOBS_PATH': str(harness.scratch() / 'jobs')})
 
     def test_every_command_prints_what_the_readme_says(self):
         ran = 0

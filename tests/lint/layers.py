@@ -17,13 +17,14 @@ ROOMS = {  # room: the rooms and libraries that it may see
     'net': 'base wire',
     'marshal': 'base msg wire',
     'auth': 'base wire marshal',
+    'jobs': 'base wire',
     'session': 'base msg bus',
     'sched': 'base msg images bus device',
     'generation': 'base msg bus device',
-    'dialects': 'base msg wire text marshal bus session',
+    'dialects': 'base msg wire text marshal bus session jobs',
     'engines': 'base msg images text device sched generation marshal',
     'models': 'base msg images bus device session sched generation engines',
-    'app': 'base msg wire images text device bus net marshal auth session sched generation dialects engines models',
+    'app': 'base msg wire images text device bus net marshal auth jobs session sched generation dialects engines models',
 }
 LEAVES = {'engines/forward': 'wire net bus'}    # what a folder may see beside its room's
 SEALED = {'dialects', 'engines'}          # their folders are strangers to each other
@@ -42,6 +43,7 @@ PINNED = [
     (r'nlohmann/json\.hpp', 'app models dialects text engines/llm'),
     (r'simdjson', 'marshal dialects text'),
     (r'dragonbox', 'marshal'),
+    (r'sqlite3', 'jobs'),
 ]
 # The one file of app/ that names protocols, a line for each; ops is no protocol.
 DIALECTS = 'app/dialects.cc'

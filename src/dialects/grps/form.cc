@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "marshal/multipart.h"
 #include "wire/text.h"
 
 namespace weir::grps {
@@ -9,11 +10,11 @@ namespace {
 
 using base::invalid;
 using base::Status;
+using marshal::media_type;
 using wire::same_text;
 using wire::trim;
 
 constexpr std::string_view kUrlencoded = "application/x-www-form-urlencoded", kMultipart = "multipart/form-data";
-constexpr size_t kLongestBoundary = 70;  // RFC 2046 §5.1.1
 
 int nibble(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -46,37 +47,6 @@ std::string_view take_until(std::string_view& rest, std::string_view end) {
   return taken;
 }
 
-// The value of `name` in `word *( ";" name "=" ( token / quoted-string ) )`; "" where there is none.
-std::string parameter(std::string_view text, std::string_view name) {
-  size_t at = text.find(';');
-  while (at != text.npos) {
-    size_t equals = text.find_first_of("=;", ++at);
-    if (equals == text.npos) break;
-    if (text[equals] == ';') {
-      at = equals;
-      continue;
-    }
-    bool wanted = same_text(trim(text.substr(at, equals - at)), name);
-    std::string value;
-    at = std::min(text.find_first_not_of(" \t", equals + 1), text.size());
-    if (at < text.size() && text[at] == '"') {
-      for (++at; at < text.size() && text[at] != '"'; ++at) {
-        if (text[at] == '\\' && at + 1 < text.size()) ++at;
-        value += text[at];
-      }
-    } else {
-      value = trim(text.substr(at, text.find(';', at) - at));
-    }
-    if (wanted) return value;
-    at = text.find(';', at);
-  }
-  return {};
-}
-
-std::string_view media_type(std::string_view content_type) {
-  return trim(content_type.substr(0, content_type.find(';')));
-}
-
 }  // namespace
 
 bool FormData::is_one(std::string_view content_type) {
@@ -91,7 +61,7 @@ base::Result<FormData> FormData::read(std::string_view content_type, const base:
   if (same_text(type, kUrlencoded))
     status = form.read_pairs(body.view());
   else if (same_text(type, kMultipart))
-    status = form.read_parts(parameter(content_type, "boundary"), body);
+    status = form.read_parts(content_type, body);
   else
     status = invalid("Content type is not supported: " + std::string(kUrlencoded) + " or " + std::string(kMultipart) +
                      " is expected");
@@ -115,10 +85,11 @@ Status FormData::read_pairs(std::string_view body) {
   return {};
 }
 
-Status FormData::read_parts(std::string_view boundary, const base::Bytes& body) {
-  if (boundary.empty() || boundary.size() > kLongestBoundary)
-    return invalid("multipart/form-data needs a boundary of 1 to 70 characters");
-  std::string delimiter = "\r\n--" + std::string(boundary);
+// The body is in one piece: its parts are slices of it.
+Status FormData::read_parts(std::string_view content_type, const base::Bytes& body) {
+  auto boundary = marshal::boundary_of(content_type);
+  if (!boundary) return boundary.error();
+  std::string delimiter = "\r\n--" + *boundary;
   std::string_view rest = body.view();
   if (rest.starts_with(delimiter.substr(2)))
     rest.remove_prefix(delimiter.size() - 2);
@@ -141,24 +112,10 @@ Status FormData::read_parts(std::string_view boundary, const base::Bytes& body) 
 }
 
 Status FormData::read_part(std::string_view head, base::Bytes octets) {
-  Field field{{}, std::move(octets), Field::Type::kText};
-  bool disposed = false;
-  while (!head.empty()) {
-    std::string_view line = take_until(head, "\r\n");
-    std::string_view name = trim(take_until(line, ":")), value = trim(line);
-    if (same_text(name, "content-disposition")) {
-      disposed = same_text(media_type(value), "form-data");
-      field.name = parameter(value, "name");
-    } else if (same_text(name, "content-type") && same_text(media_type(value), "application/octet-stream")) {
-      field.type = Field::Type::kOctets;
-    } else if (same_text(name, "content-transfer-encoding") && !same_text(value, "binary") &&
-               !same_text(value, "8bit") && !same_text(value, "7bit")) {
-      return invalid("a part of the form has a content-transfer-encoding, which RFC 7578 has deprecated");
-    }
-  }
-  if (!disposed || field.name.empty())
-    return invalid("a part of the form has no Content-Disposition: form-data with a name");
-  fields_.push_back(std::move(field));
+  auto part = marshal::read_part_head(head);
+  if (!part) return part.error();
+  const bool plain = same_text(part->content_type, "application/octet-stream");
+  fields_.push_back({std::move(part->name), std::move(octets), plain ? Field::Type::kOctets : Field::Type::kText});
   return {};
 }
 

@@ -1,9 +1,7 @@
 // FormData: the fields of a request that a web page, or `curl -d k=v` and `curl -F k=@file`, sends.
 //
 //   application/x-www-form-urlencoded   k=v&k=v, '+' a blank, %XX a byte; a '%' that begins no escape is itself
-//   multipart/form-data; boundary=B     RFC 7578:
-//       [preamble CRLF] --B CRLF part *( CRLF --B CRLF part ) CRLF --B-- [epilogue]
-//       part = *( name ":" value CRLF ) CRLF octets, one of the lines Content-Disposition: form-data; name="k"
+//   multipart/form-data; boundary=B     marshal/multipart.h
 //
 // A form has at most kMaxFields fields and a part at most kMaxPartHead bytes of lines before its octets; what is beyond
 // is refused. Parts are not copied; multipart inside of a part is octets as any other.
@@ -15,12 +13,13 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "marshal/multipart.h"
 
 namespace weir::grps {
 
 class FormData {
  public:
-  static constexpr size_t kMaxFields = 256, kMaxPartHead = 8 << 10;
+  static constexpr size_t kMaxFields = marshal::kMaxFormFields, kMaxPartHead = marshal::kMaxPartHead;
 
   struct Field {
     enum class Type : uint8_t { kText, kOctets };  // kOctets: a part that says application/octet-stream
@@ -40,7 +39,7 @@ class FormData {
 
  private:
   base::Status read_pairs(std::string_view body);
-  base::Status read_parts(std::string_view boundary, const base::Bytes& body);
+  base::Status read_parts(std::string_view content_type, const base::Bytes& body);
   base::Status read_part(std::string_view head, base::Bytes octets);
 
   std::vector<Field> fields_;

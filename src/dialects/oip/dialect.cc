@@ -1,5 +1,8 @@
 #include "dialects/dialect.h"
 
+#include <optional>
+
+#include "dialects/oip/async_infer.h"
 #include "dialects/oip/oip.h"
 #include "dialects/oip/shared_memory/shared_regions.h"
 #include "dialects/oip/trace.h"
@@ -33,16 +36,20 @@ class OipDialect final : public dialects::Dialect {
     options_.server_version = services.version;
     options_.max_body = services.limits.body;
     options_.conn_calls = services.conn_calls;
+    services.jobs.add(duty_.emplace(services.jobs.limits()));
     return {};
   }
   base::Result<std::unique_ptr<dialects::Mounted>> mount(const dialects::ShardServices& shard) override {
-    return std::make_unique<MountedOip>(shard, traces_, regions_, options_);
+    OipOptions options = options_;
+    options.jobs = &shard.jobs;
+    return std::make_unique<MountedOip>(shard, traces_, regions_, std::move(options));
   }
 
  private:
   OipOptions options_;
   Sharing sharing_ = Sharing::kLocal;
   uint64_t shared_bytes_ = uint64_t(4) << 30;
+  std::optional<AsyncDuty> duty_;
   Traces traces_;  // of all shards, as the next
   SharedRegions regions_{sharing_, shared_bytes_};
 };

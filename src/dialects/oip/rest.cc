@@ -1,6 +1,7 @@
 #include "dialects/oip/rest.h"
 
 #include "base/encoding.h"
+#include "dialects/oip/async_infer.h"
 #include "dialects/oip/generate.h"
 #include "dialects/oip/pb_json.h"
 #include "dialects/oip/settings.h"
@@ -263,6 +264,9 @@ constexpr Row kRoutes[] = {
     {"POST", "/v2/models/{model}/versions/{version}/generate", generate, Permission::kInfer},
     {"POST", "/v2/models/{model}/versions/{version}/generate_stream", generate_stream, Permission::kInfer},
     {"GET", "/v2/models/{model}/versions/{version}/generate_stream", generate_stream, Permission::kInfer},
+    {"GET", "/v2/jobs/{job}", show_job, Permission::kInfer},
+    {"GET", "/v2/jobs/{job}/result", job_result, Permission::kInfer},
+    {"DELETE", "/v2/jobs/{job}", delete_job, Permission::kInfer},
     {"POST", "/v2/repository/index", repository_index, Permission::kRead},
     {"POST", "/v2/repository/{repository}/index", repository_index, Permission::kRead},
     {"POST", "/v2/repository/models/{model}/load", load, Permission::kAdmin},
@@ -302,8 +306,8 @@ void respond_inferred(Exchange& exchange, std::string json) {
 void add_routes(OipState& state, wire::Router& router, std::vector<std::unique_ptr<Endpoint>>& services) {
   for (const Row& row : kRoutes) {
     auto& service = services.emplace_back(std::make_unique<Endpoint>(state, row.serve));
-    bool get = std::string_view(row.method) == "GET";
-    wire::Plan plan{get ? wire::BodyPlan::kIgnore : wire::BodyPlan::kWhole, state.options.max_body};
+    bool reads = std::string_view(row.method) == "POST";
+    wire::Plan plan{!reads ? wire::BodyPlan::kIgnore : wire::BodyPlan::kWhole, state.options.max_body};
     router.add({row.method, row.pattern, service.get(), kRest, plan, row.permission});
   }
 }

@@ -2,6 +2,7 @@
 #include <charconv>
 #include <optional>
 
+#include "dialects/oip/async_infer.h"
 #include "dialects/oip/inference.h"
 #include "dialects/oip/json_infer.h"
 #include "dialects/oip/rest.h"
@@ -224,7 +225,9 @@ void serve(OipState& state, Exchange& exchange, const wire::PathArgs& args) {
 
 }  // namespace
 
-void infer(OipState& state, Exchange& exchange, const wire::PathArgs& args) { serve<RestInfer>(state, exchange, args); }
+void infer(OipState& state, Exchange& exchange, const wire::PathArgs& args) {
+  if (!left_as_job(state, exchange)) serve<RestInfer>(state, exchange, args);
+}
 
 void infer_stream(OipState& state, Exchange& exchange, const wire::PathArgs& args) {
   serve<RestStream>(state, exchange, args);

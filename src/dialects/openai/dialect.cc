@@ -1,5 +1,6 @@
 #include "dialects/dialect.h"
 
+#include "dialects/openai/batches/duty.h"
 #include "dialects/openai/openai.h"
 #include "dialects/openai/responses/stored.h"
 #include "marshal/secrets.h"
@@ -31,12 +32,15 @@ class OpenaiDialect final : public dialects::Dialect {
     options_.server_version = services.version;
     stored_.emplace(response_ttl_, response_memory_, &services.memory);
     options_.stored = &*stored_;
+    options_.limits = &services.limits;
+    services.jobs.add(duty_.emplace(services.jobs.limits(), options_.prefixes.front()));
     return {};
   }
   base::Result<std::unique_ptr<dialects::Mounted>> mount(const dialects::ShardServices& shard) override {
     Options options = options_;
     options.ready = [&control = shard.control] { return control.ready(); };
     options.offload = &shard.offload;
+    options.jobs = &shard.jobs;
     return std::make_unique<MountedOpenai>(shard, load_, std::move(options));
   }
   base::Result<dialects::OwnKeys> own_keys() const override {
@@ -54,6 +58,7 @@ class OpenaiDialect final : public dialects::Dialect {
   base::Duration response_ttl_ = std::chrono::hours(1);
   uint64_t response_memory_ = uint64_t(256) << 20;
   std::optional<responses::StoredResponses> stored_;
+  std::optional<batches::BatchDuty> duty_;
 };
 
 void OpenaiDialect::add_settings(std::vector<base::Setting>& rows) {

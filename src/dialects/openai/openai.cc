@@ -7,12 +7,15 @@
 #include "dialects/openai/answer.h"
 #include "dialects/openai/anthropic/anthropic.h"
 #include "dialects/openai/api_error.h"
+#include "dialects/openai/batches/batches.h"
+#include "dialects/openai/batches/document.h"
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/ollama/ollama.h"
 #include "dialects/openai/reading.h"
 #include "dialects/openai/responses/responses.h"
 #include "dialects/openai/scores/scores.h"
 #include "dialects/openai/task.h"
+#include "jobs/shard_jobs.h"
 #include "marshal/encoder.h"
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
@@ -84,6 +87,14 @@ constexpr Row kUnderPrefix[] = {
     {"POST", "/responses", responses::create, Permission::kInfer},
     {"GET", "/responses/{response}", responses::show, Permission::kInfer},
     {"DELETE", "/responses/{response}", responses::forget, Permission::kInfer},
+    {"GET", "/files", batches::list_files, Permission::kInfer},
+    {"GET", "/files/{file}", batches::show_file, Permission::kInfer},
+    {"GET", "/files/{file}/content", batches::file_content, Permission::kInfer},
+    {"DELETE", "/files/{file}", batches::delete_file, Permission::kInfer},
+    {"POST", "/batches", batches::create_batch, Permission::kInfer},
+    {"GET", "/batches", batches::list_batches, Permission::kInfer},
+    {"GET", "/batches/{batch}", batches::show_batch, Permission::kInfer},
+    {"POST", "/batches/{batch}/cancel", batches::cancel_batch, Permission::kInfer},
     {"GET", "/models", list_models, Permission::kRead},
     {"GET", "/models/{model}", show_model, Permission::kRead},
 };
@@ -178,15 +189,25 @@ struct Openai::Parts {
     wire::Plan plan{reads ? wire::BodyPlan::kWhole : wire::BodyPlan::kIgnore, state.options.max_body};
     router.add({row.method, prefix + row.path, service.get(), protocol, plan, row.permission});
   }
+  // What is too long is refused by the one who reads it: here the form's own bytes count, too.
+  void add_upload(wire::Router& router, const std::string& prefix) {
+    auto& service = services.emplace_back(std::make_unique<Endpoint>(state, batches::upload));
+    const wire::Plan plan{wire::BodyPlan::kStream, UINT64_MAX};
+    router.add({"POST", prefix + "/files", service.get(), kProtocol, plan, Permission::kInfer});
+  }
 };
 
 Openai::Openai(bus::Bus& bus, wire::Router& router, Load& load, Options options)
     : parts_(new Parts{OpenAiState{bus, load, std::move(options), 0}, {}}) {
   OpenAiState& state = parts_->state;
   auto now = bus.env().wall().time_since_epoch();
+  if (state.options.jobs)
+    state.options.jobs->prepare(std::string(batches::kKind),
+                                [&state](jobs::Job& job) { batches::give_way(state, job); });
   state.created = std::chrono::duration_cast<std::chrono::seconds>(now).count();
   for (const std::string& prefix : state.options.prefixes) {
     for (const Row& row : kUnderPrefix) parts_->add(router, prefix, row);
+    parts_->add_upload(router, prefix);
     router.error_form(prefix, respond_status);
   }
   for (const Row& row : kAtRoot) parts_->add(router, "", row);

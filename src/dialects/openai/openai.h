@@ -2,6 +2,7 @@
 //
 //   POST {prefix}/chat/completions, {prefix}/completions, {prefix}/embeddings, {prefix}/responses
 //   POST {prefix}/rerank, /rerank, /v2/rerank, {prefix}/score, /score, /classify
+//   {prefix}/files, {prefix}/batches (batches/batches.h)
 //   GET {prefix}/models[/{id}]     POST /tokenize, /detokenize     GET /version, /health, /ping, /load
 // Reference: platform.openai.com/docs/api-reference, docs.vllm.ai ("OpenAI-Compatible Server"). What is beyond the two
 // is in README.md.
@@ -15,10 +16,15 @@
 #include <vector>
 
 #include "bus/bus.h"
+#include "wire/limits.h"
 #include "wire/router.h"
 
 namespace weir::wire {
 class Offload;
+}
+
+namespace weir::jobs {
+class ShardJobs;
 }
 
 namespace weir::dialects {
@@ -37,6 +43,8 @@ struct Options {
   uint64_t max_body = 4 << 20;                   // of one request
   std::function<bool()> ready;                   // the server takes requests; what /health says
   wire::Offload* offload = nullptr;              // who reads long bodies; null: the shard
+  jobs::ShardJobs* jobs = nullptr;               // files and batches; null: there are none
+  const wire::Limits* limits = nullptr;          // for uploads; null: none
   responses::StoredResponses* stored = nullptr;  // of all shards; null: nothing is stored
 };
 

@@ -1,0 +1,77 @@
+// BatchDuty: what becomes of batches by itself, on the store's thread, a slice at a time:
+//
+//   validating -> in_progress -> finalizing -> completed | expired | cancelled
+//        |              '-> cancelling -^
+//        '-> failed (a line is wrong, or there is no room)
+//
+// All that it needs to go on is in the journal: after a crash a batch that was being read or written is begun again,
+// and nobody has seen anything of it. A slice is one transaction.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+
+#include "dialects/openai/batches/document.h"
+#include "jobs/store.h"
+
+namespace weir::openai::batches {
+
+class BatchDuty final : public jobs::Duty {
+ public:
+  // `prefix`: of the routes that lines are put to, in the place of /v1. Borrowed.
+  BatchDuty(const jobs::Limits& limits, const std::string& prefix) : limits_(limits), prefix_(prefix) {}
+
+  base::Result<bool> step(jobs::Storage& storage, base::WallTime now) override;
+
+ private:
+  struct Slice {
+    jobs::Storage& storage;
+    base::WallTime now;
+    jobs::Batch batch;
+    BatchDocument document;
+
+    base::Status save(std::string_view state);
+  };
+  // The batch whose lines become jobs.
+  struct Reading {
+    std::string batch, rest;  // the beginning of a line
+    uint64_t part = 0;        // of the input file that comes next
+    uint64_t line = 0;
+    std::unordered_set<uint64_t> ids;  // hashes of custom_ids
+    bool whole = false;
+  };
+  // The batch whose results become files.
+  struct Output {
+    std::string file, text;  // id; what is not written yet
+    uint64_t part = 0, bytes = 0;
+  };
+  struct Writing {
+    std::string batch;
+    uint64_t next = 0;  // index of a job
+    Output output, errors;
+  };
+
+  base::Result<bool> advance(Slice& slice);
+  base::Result<bool> validate(Slice& slice);
+  base::Status begin_reading(Slice& slice);
+  void take_lines(Slice& slice, std::string_view text, std::vector<jobs::Job>& jobs);
+  void take_line(Slice& slice, std::string_view text, std::vector<jobs::Job>& jobs);
+  base::Status end_validation(Slice& slice);
+  base::Result<bool> finalize(Slice& slice);
+  base::Status begin_writing(Slice& slice);
+  base::Status finish(Slice& slice);
+  base::Status fail(Slice& slice, std::string_view code, std::string message);
+  base::Status end_due(jobs::Storage& storage, base::WallTime now);
+  base::Status settle_idle(jobs::Storage& storage, base::WallTime now);
+
+  const jobs::Limits& limits_;
+  const std::string& prefix_;
+  Reading reading_;
+  Writing writing_;
+  size_t turn_ = 0;  // of the batches that have something to do
+};
+
+}  // namespace weir::openai::batches

@@ -1,0 +1,19 @@
+// A line of a batch's output or error file:
+//
+//   {"id":…,"custom_id":…,"response":{"status_code","request_id","body"},"error":null}
+//   {"id":…,"custom_id":…,"response":null,"error":{"code","message"}}       it was not run, or there was no room
+#pragma once
+
+#include <string>
+
+#include "jobs/journal.h"
+
+namespace weir::openai::batches {
+
+// Why a job has no outcome.
+enum class Missing : uint8_t { kExpired, kCancelled };
+
+// With its line's end.
+std::string output_line(const jobs::FinishedJob& job, Missing missing);
+
+}  // namespace weir::openai::batches

@@ -1,0 +1,28 @@
+// Database: a Storage in one SQLite file. A file that is not this server's, of a later version, or in use by another
+// process is refused when it is opened, and left as it is.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "jobs/journal.h"
+
+namespace weir::jobs {
+
+class Database {
+ public:
+  virtual ~Database() = default;
+  virtual Storage& storage() = 0;
+  // Bytes of the file that hold records.
+  virtual base::Result<uint64_t> used() = 0;
+};
+
+// Opens `folder`/jobs.db, which is made where it is missing; it grows to `most_bytes`. Jobs that a process before this
+// one had claimed wait again, and contents of files that were never added are gone. Errors: FAILED_PRECONDITION says
+// what is wrong with the folder or the file; UNIMPLEMENTED, this program was built without SQLite.
+base::Result<std::unique_ptr<Database>> open_database(const std::string& folder, uint64_t most_bytes);
+
+}  // namespace weir::jobs

@@ -1,0 +1,160 @@
+#include "jobs/shard_jobs.h"
+
+#include <algorithm>
+#include <charconv>
+#include <vector>
+
+#include "base/encoding.h"
+#include "base/overload.h"
+
+namespace weir::jobs {
+namespace {
+
+constexpr uint32_t kMostAttempts = 3;  // processes that may die of one job
+constexpr base::Duration kRefusedWait = std::chrono::seconds(2), kLongestWait = std::chrono::seconds(60);
+constexpr int kTooManyRequests = 429, kUnavailable = 503;
+
+// Seconds of Retry-After, within bounds.
+base::Duration wait_of(const Outcome& outcome) {
+  wire::Fields fields;
+  append_fields(outcome.fields, fields);
+  const std::string_view text = fields.find("retry-after");
+  int64_t seconds = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc() || text.empty()) return kRefusedWait;
+  return std::clamp<base::Duration>(std::chrono::seconds(seconds), kRefusedWait, kLongestWait);
+}
+
+}  // namespace
+
+base::Status quota_is_used_up() {
+  return base::failure(base::Code::kResourceExhausted,
+                       "your files and jobs have as much of the disk as they may (jobs.tenant_disk): delete some");
+}
+
+struct ShardJobs::Running {
+  Job job;
+  wire::PeerInfo peer;
+  std::unique_ptr<BackgroundExchange> exchange;
+};
+
+ShardJobs::ShardJobs(Store& store, Surroundings surroundings)
+    : store_(store), around_(std::move(surroundings)), alive_(std::make_shared<ShardJobs*>(this)) {
+  // A weak reference is all that the store's thread has; it is followed on the shard alone.
+  auto here = [this, weak = std::weak_ptr(alive_)](auto use) {
+    around_.post([weak, use = std::move(use)]() mutable {
+      if (auto self = weak.lock()) use(**self);
+    });
+  };
+  store_.attach(around_.id,
+                {[here](Job job) {
+                   here([job = std::make_shared<Job>(std::move(job))](ShardJobs& self) { self.run(std::move(*job)); });
+                 },
+                 [here](const std::string& batch) { here([batch](ShardJobs& self) { self.cancel_here(batch); }); }});
+}
+
+ShardJobs::~ShardJobs() = default;
+
+Requester ShardJobs::requester_of(const wire::Request& request) const {
+  Requester out;
+  out.host = request.peer ? std::string(request.peer->host()) : std::string();
+  if (around_.callers) out.caller = around_.callers->remember(request);
+  const bool known = request.identity && request.identity->tenant_number != 0;
+  if (known)
+    out.owner = "tenant:" + request.identity->tenant;
+  else
+    out.owner = around_.hosts == Surroundings::Hosts::kTogether ? "anybody" : "host:" + out.host;
+  return out;
+}
+
+std::string ShardJobs::new_id(std::string_view prefix) {
+  const uint64_t random[2] = {around_.env.random(), around_.env.random()};
+  return std::string(prefix) + base::hex({reinterpret_cast<const char*>(random), sizeof random});
+}
+
+void ShardJobs::start() {
+  if (!available().ok() || draining_) return;
+  const uint32_t all = std::max(limits().concurrency, 1u);
+  const uint32_t own = all / around_.shards + (uint32_t(around_.id) < all % around_.shards ? 1 : 0);
+  if (own > 0) store_.want(around_.id, own);
+}
+
+void ShardJobs::drain() {
+  draining_ = true;
+  for (auto& [key, running] : running_) let_go(running->job.id, base::Duration(0));
+  auto gone = std::move(running_);
+  for (auto& [key, running] : gone) {
+    running->exchange.reset();
+    if (around_.callers) around_.callers->come_as(running->peer, nullptr);
+  }
+}
+
+void ShardJobs::let_go(const JobId& id, base::Duration later) {
+  (void)store_.post([id, when = wall() + later](Storage& s) { (void)s.journal.release(id, when); },
+                    Store::Admission::kGranted);
+}
+
+void ShardJobs::run(Job job) {
+  const bool short_of_memory = around_.memory && around_.memory->at_least(base::Overload::kShrink);
+  if (draining_ || short_of_memory) {
+    let_go(job.id, kRefusedWait);
+    if (!draining_) store_.want(around_.id, 1);
+    return;
+  }
+  const std::string key = key_of(job.id);
+  auto running = std::make_unique<Running>();
+  Running& r = *running;
+  r.job = std::move(job);
+  running_[key] = std::move(running);
+  if (r.job.attempts >= kMostAttempts)
+    return ended(
+        key,
+        {500, "content-type: application/json\n",
+         R"({"error":{"message":"the server ended while it ran this request, several times","type":"server_error","param":null,"code":null}})"});
+  if (auto change = changes_.find(r.job.kind); change != changes_.end())
+    (void)base::attempt("a job", [&] { change->second(r.job); });
+  const std::string& host = r.job.requester.host;
+  r.peer.address = host == "unix" ? host : host + ":0";
+  r.peer.admin = wire::AdminMethods::kElsewhere;
+  if (around_.callers) around_.callers->come_as(r.peer, &r.job.requester.caller);
+  r.exchange = std::make_unique<BackgroundExchange>(
+      BackgroundExchange::Surroundings{around_.env, around_.intake, around_.memory, limits().max_result}, r.peer, r.job,
+      [this, key](Outcome outcome) { ended(key, std::move(outcome)); });
+  r.exchange->start();
+}
+
+// A job that was cancelled has a status of 0; of its answer nothing is kept.
+void ShardJobs::ended(const std::string& key, Outcome outcome) {
+  auto node = running_.extract(key);
+  if (node.empty()) return;
+  std::unique_ptr<Running> running = std::move(node.mapped());
+  if (around_.callers) around_.callers->come_as(running->peer, nullptr);
+  const JobId id = running->job.id;
+  if (outcome.status == kTooManyRequests || outcome.status == kUnavailable) {
+    let_go(id, wait_of(outcome));
+    store_.want(around_.id, 1);
+  } else {
+    store_.note_finished(outcome.status);
+    auto write = [id, outcome = std::move(outcome), owner = running->job.requester.owner, store = &store_,
+                  shard = around_.id](Storage& s) {
+      auto written = s.atomically([&] {
+        auto use = s.files.use(owner);
+        if (!use) return use.error();
+        if (use->bytes + outcome.body.size() > store->limits().tenant_disk) return quota_is_used_up();
+        auto first = s.journal.finish(id, outcome);
+        return first ? base::Status() : first.error();
+      });
+      // Without room for the answer there is still room for its place.
+      if (!written.ok()) (void)s.journal.finish(id, {507, "", ""});
+      store->want(shard, 1);
+    };
+    (void)store_.post(std::move(write), Store::Admission::kGranted);
+  }
+}
+
+void ShardJobs::cancel_here(const std::string& batch) {
+  for (auto& [key, running] : running_)
+    if (running->job.id.batch == batch && running->exchange) running->exchange->abandon();
+}
+
+}  // namespace weir::jobs

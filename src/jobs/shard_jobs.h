@@ -1,0 +1,138 @@
+// ShardJobs: the journal as one shard sees it: questions to the store's thread whose answers come back here, and the
+// jobs that this shard runs.
+//
+// A job is put to the shard's router as its client would have put it (background_exchange.h): under the tenant, the
+// models and the limits of whoever asked, with the code that answers live requests. A few run at once, none while
+// memory is short; one that is refused for now (429, 503) waits and is tried again.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "base/attempt.h"
+#include "base/env.h"
+#include "base/ids.h"
+#include "base/memory_ledger.h"
+#include "jobs/background_exchange.h"
+#include "jobs/journal.h"
+#include "jobs/store.h"
+#include "wire/exchange.h"
+#include "wire/service_guard.h"
+
+namespace weir::jobs {
+
+// RESOURCE_EXHAUSTED: a tenant has all of jobs.tenant_disk.
+base::Status quota_is_used_up();
+
+// Who asks, when the client itself has gone. On the shard.
+class Callers {
+ public:
+  // A text without a secret by which a request's caller is found again, by another process, too.
+  virtual std::string remember(const wire::Request& request) = 0;
+  // From now on requests of that peer come from whom the text says; null: no longer.
+  virtual void come_as(const wire::PeerInfo& peer, const std::string* caller) = 0;
+
+ protected:
+  ~Callers() = default;
+};
+
+// On its shard's thread, but for the constructor.
+class ShardJobs {
+ public:
+  struct Surroundings {
+    base::Env& env;
+    base::ShardId id;
+    uint32_t shards = 1;
+    wire::Intake& intake;
+    base::MemoryLedger* memory = nullptr;
+    Callers* callers = nullptr;                       // null: nobody is asked who it is
+    std::function<void(std::function<void()>)> post;  // runs work on this shard's thread; any thread
+    enum class Hosts : uint8_t { kApart, kTogether } hosts = Hosts::kApart;  // tenants without a key
+  };
+  // All borrowed, and outlive this; the store is stopped before this goes.
+  ShardJobs(Store& store, Surroundings surroundings);
+  ~ShardJobs();
+
+  const base::Status& available() const { return store_.available(); }
+  const Limits& limits() const { return store_.limits(); }
+  Requester requester_of(const wire::Request& request) const;
+  std::string new_id(std::string_view prefix);  // with 128 random bits in hex
+  base::WallTime wall() const { return around_.env.wall(); }
+
+  // What is changed in a job of that kind before it runs.
+  void prepare(std::string kind, std::function<void(Job&)> change) { changes_[std::move(kind)] = std::move(change); }
+  // Models are served: jobs may run.
+  void start();
+  // No job begins any more, and those that run go back to the journal.
+  void drain();
+  // Those of the batch's jobs that run here or elsewhere are ended.
+  void cancel(const std::string& batch) { store_.cancel(batch); }
+
+  // An answer that is waited for. Destroyed early, nobody is told; the work is done all the same.
+  using Question = std::shared_ptr<void>;
+  // `work`: Result<T>(Storage&), on the store's thread. `then`: void(Result<T>), on this shard's in a later turn. Work
+  // that threw has failed. Errors, and neither is called: as of available(); UNAVAILABLE, too much waits.
+  template <class Work, class Then>
+  base::Result<Question> ask(Work work, Then then) {
+    using Answer = std::invoke_result_t<Work&, Storage&>;
+    if (!available().ok()) return available();
+    auto waiting = std::make_shared<std::function<void(Answer)>>(std::move(then));
+    auto does = [weak = std::weak_ptr(waiting), work = std::move(work), post = around_.post](Storage& storage) mutable {
+      std::shared_ptr<Answer> answer;
+      auto status = base::attempt("the journal", [&] { answer = std::make_shared<Answer>(work(storage)); });
+      if (!answer) answer = std::make_shared<Answer>(status);
+      post([weak, answer] {
+        if (auto there = weak.lock()) (*there)(std::move(*answer));
+      });
+    };
+    if (!store_.post(std::move(does)))
+      return base::try_again(base::Code::kUnavailable, "the journal has too much to do; try again later");
+    return Question(std::move(waiting));
+  }
+  // The same where nobody waits for the outcome; nothing is too much.
+  void tell(std::function<void(Storage&)> work) {
+    if (available().ok()) (void)store_.post(std::move(work), Store::Admission::kGranted);
+  }
+
+ private:
+  struct Running;
+  void run(Job job);
+  void ended(const std::string& key, Outcome outcome);
+  void cancel_here(const std::string& batch);
+  void let_go(const JobId& id, base::Duration later);
+  static std::string key_of(const JobId& id) { return id.batch + '/' + std::to_string(id.index); }
+
+  Store& store_;
+  const Surroundings around_;
+  std::map<std::string, std::function<void(Job&)>, std::less<>> changes_;
+  std::map<std::string, std::unique_ptr<Running>> running_;
+  std::shared_ptr<ShardJobs*> alive_;  // what is posted here finds this by it
+  bool draining_ = false;
+};
+
+// Asks for an Exchange whose answer is still to come: `then`, void(Exchange&, Result<T>), answers it, or attaches the
+// ExchangeListener to come; it is not called once the client has left. What it throws ends the Exchange.
+class Asking final : public wire::ExchangeListener {
+ public:
+  void on_close(wire::Exchange&, bool) override { question = nullptr; }
+  ShardJobs::Question question;
+};
+template <class Work, class Then>
+void ask_for(ShardJobs& jobs, wire::Exchange& exchange, Work work, Then then) {
+  using Answer = std::invoke_result_t<Work&, Storage&>;
+  auto listener = std::make_unique<Asking>();
+  Asking& asking = *listener;
+  exchange.attach(std::move(listener));
+  auto question = jobs.ask(std::move(work), [&exchange, then](Answer answer) {
+    wire::guarded(exchange, [&] { then(exchange, std::move(answer)); });
+  });
+  if (!question) return then(exchange, Answer(question.error()));
+  asking.question = *std::move(question);
+}
+
+}  // namespace weir::jobs

@@ -1,0 +1,120 @@
+#include "jobs/sqlite.h"
+
+#include <chrono>
+
+namespace weir::jobs {
+
+using base::Code;
+using base::failure;
+
+int64_t milliseconds(base::WallTime at) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(at.time_since_epoch()).count();
+}
+
+base::WallTime from_milliseconds(int64_t at) { return base::WallTime(std::chrono::milliseconds(at)); }
+
+base::Status status_of(int code) {
+  switch (code & 0xff) {
+    case SQLITE_OK:
+    case SQLITE_ROW:
+    case SQLITE_DONE: return {};
+    case SQLITE_FULL: return failure(Code::kResourceExhausted, "there is no room on disk for it (jobs.disk)");
+    case SQLITE_NOMEM: return failure(Code::kResourceExhausted, "there is no memory for it; try again later");
+    case SQLITE_TOOBIG: return failure(Code::kResourceExhausted, "a record is too large for the journal");
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB: return failure(Code::kDataLoss, "the journal's file is damaged (jobs.path)");
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return failure(Code::kFailedPrecondition, "another process uses the journal's file (jobs.path)");
+    case SQLITE_READONLY:
+    case SQLITE_CANTOPEN:
+    case SQLITE_PERM:
+      return failure(Code::kFailedPrecondition, "the journal's file cannot be opened or written (jobs.path)");
+    default:
+      return failure(Code::kUnavailable,
+                     std::string("the journal's file cannot be used (jobs.path): ") + sqlite3_errstr(code));
+  }
+}
+
+Statement& Statement::operator<<(std::string_view text) {
+  static const char kEmpty = 0;  // a null pointer would be NULL
+  const char* data = text.data() ? text.data() : &kEmpty;
+  return note(sqlite3_bind_text64(statement_.get(), ++bound_, data, text.size(), SQLITE_STATIC, SQLITE_UTF8));
+}
+
+Statement& Statement::blob(std::string_view bytes) {
+  if (bytes.empty()) return note(sqlite3_bind_zeroblob(statement_.get(), ++bound_, 0));
+  return note(sqlite3_bind_blob64(statement_.get(), ++bound_, bytes.data(), bytes.size(), SQLITE_STATIC));
+}
+
+base::Result<bool> Statement::step() {
+  int code = failed_ != SQLITE_OK ? failed_ : sqlite3_step(statement_.get());
+  if (code == SQLITE_ROW) return true;
+  reset();
+  if (code == SQLITE_DONE) return false;
+  return status_of(code);
+}
+
+base::Status Statement::run() {
+  for (;;) {
+    auto row = step();
+    if (!row) return row.error();
+    if (!*row) return {};
+  }
+}
+
+void Statement::reset() {
+  sqlite3_reset(statement_.get());
+  sqlite3_clear_bindings(statement_.get());
+  bound_ = 0, failed_ = SQLITE_OK;
+}
+
+std::string Statement::text(int column) const {
+  const void* bytes = sqlite3_column_blob(statement_.get(), column);
+  const int size = sqlite3_column_bytes(statement_.get(), column);
+  return bytes ? std::string(static_cast<const char*>(bytes), size_t(size)) : std::string();
+}
+
+base::Result<Connection> Connection::open(const std::string& path) {
+  Connection out;
+  sqlite3* raw = nullptr;
+  const int code =
+      sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
+  out.connection_.reset(raw);
+  if (code != SQLITE_OK) return status_of(code);
+  sqlite3_extended_result_codes(raw, 1);
+  sqlite3_busy_timeout(raw, 0);
+  return out;
+}
+
+base::Status Connection::execute(const char* sql) {
+  return status_of(sqlite3_exec(connection_.get(), sql, nullptr, nullptr, nullptr));
+}
+
+base::Result<Statement> Connection::prepare(std::string_view sql) {
+  sqlite3_stmt* raw = nullptr;
+  const int code =
+      sqlite3_prepare_v3(connection_.get(), sql.data(), int(sql.size()), SQLITE_PREPARE_PERSISTENT, &raw, nullptr);
+  if (code != SQLITE_OK) return status_of(code);
+  return Statement(raw);
+}
+
+base::Result<Statement*> Statements::find(const char* sql) {
+  auto at = compiled_.find(sql);
+  if (at == compiled_.end()) {
+    auto made = connection_.prepare(sql);
+    if (!made) return made.error();
+    at = compiled_.emplace(sql, std::move(*made)).first;
+  }
+  return &at->second;
+}
+
+base::Result<int64_t> Connection::pragma(const char* sql) {
+  auto statement = prepare(sql);
+  if (!statement) return statement.error();
+  auto row = statement->step();
+  if (!row) return row.error();
+  return *row ? statement->number(0) : 0;
+}
+
+}  // namespace weir::jobs

@@ -1,0 +1,127 @@
+// Connection, Statement: SQLite's C interface with owners and Status. Only files of this room named sqlite* include it.
+#pragma once
+
+#include <sqlite3.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "base/env.h"
+#include "base/status.h"
+
+namespace weir::jobs {
+
+int64_t milliseconds(base::WallTime at);  // since 1970, as times are stored
+base::WallTime from_milliseconds(int64_t at);
+
+// A prepared statement, one execution at a time. Parameters are bound in their order.
+class Statement {
+ public:
+  Statement() = default;
+  explicit Statement(sqlite3_stmt* statement) : statement_(statement) {}
+
+  Statement& operator<<(int64_t value) { return note(sqlite3_bind_int64(statement_.get(), ++bound_, value)); }
+  Statement& operator<<(uint64_t value) { return *this << int64_t(value); }
+  Statement& operator<<(base::WallTime at) { return *this << milliseconds(at); }
+  // Borrowed until the next reset(); a BLOB where it holds bytes that are no text.
+  Statement& operator<<(std::string_view text);
+  Statement& blob(std::string_view bytes);
+
+  // True: there is a row. After the last one, and after an error, the statement is ready for new parameters.
+  base::Result<bool> step();
+  base::Status run();  // to its end
+  void reset();
+
+  int64_t number(int column) const { return sqlite3_column_int64(statement_.get(), column); }
+  std::string text(int column) const;  // also of a BLOB
+  bool null(int column) const { return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL; }
+  base::WallTime time(int column) const { return from_milliseconds(number(column)); }
+
+ private:
+  Statement& note(int code) {
+    if (code != SQLITE_OK) failed_ = code;
+    return *this;
+  }
+  struct Finalize {
+    void operator()(sqlite3_stmt* s) const { sqlite3_finalize(s); }
+  };
+  std::unique_ptr<sqlite3_stmt, Finalize> statement_;
+  int bound_ = 0;
+  int failed_ = SQLITE_OK;
+};
+
+class Connection {
+ public:
+  // Errors: FAILED_PRECONDITION.
+  static base::Result<Connection> open(const std::string& path);
+
+  base::Status execute(const char* sql);
+  // Aborts on a statement that SQLite cannot compile for another reason than the file's.
+  base::Result<Statement> prepare(std::string_view sql);
+  base::Result<int64_t> pragma(const char* sql);  // the number that it answers
+  int changes() const { return sqlite3_changes(connection_.get()); }
+  bool in_transaction() const { return sqlite3_get_autocommit(connection_.get()) == 0; }
+
+ private:
+  struct Close {
+    void operator()(sqlite3* c) const { sqlite3_close_v2(c); }
+  };
+  std::unique_ptr<sqlite3, Close> connection_;
+};
+
+// Bytes that are no text, as a parameter.
+struct Blob {
+  std::string_view bytes;
+};
+inline Statement& operator<<(Statement& to, Blob blob) { return to.blob(blob.bytes); }
+
+// A Connection with the statements that were run on it, each compiled once. `sql` is a literal.
+class Statements {
+ public:
+  explicit Statements(Connection connection) : connection_(std::move(connection)) {}
+  Connection& connection() { return connection_; }
+
+  // Runs it to its end; `row` is called with the Statement for each row.
+  template <class Row, class... Values>
+  base::Status each(const char* sql, Row&& row, const Values&... values) {
+    auto statement = find(sql);
+    if (!statement) return statement.error();
+    Statement& s = **statement;
+    (void)(s << ... << values);
+    for (;;) {
+      auto there = s.step();
+      if (!there) return there.error();
+      if (!*there) return {};
+      row(s);
+    }
+  }
+  template <class... Values>
+  base::Status run(const char* sql, const Values&... values) {
+    return each(
+        sql, [](Statement&) {}, values...);
+  }
+  // The number in the first column of the first row; 0 where there is none.
+  template <class... Values>
+  base::Result<int64_t> number(const char* sql, const Values&... values) {
+    int64_t out = 0;
+    auto status = each(
+        sql, [&](Statement& s) { out = s.number(0); }, values...);
+    if (!status.ok()) return status;
+    return out;
+  }
+
+ private:
+  base::Result<Statement*> find(const char* sql);
+
+  Connection connection_;
+  std::unordered_map<const char*, Statement> compiled_;  // finalized before the connection closes
+};
+
+// A Status of SQLite's result code. The text holds no path.
+base::Status status_of(int code);
+
+}  // namespace weir::jobs

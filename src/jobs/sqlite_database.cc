@@ -1,0 +1,134 @@
+// Opening: what is in the file, whose it is, and what a process that died has left. The tables are made here.
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "jobs/database.h"
+#include "jobs/sqlite_tables.h"
+
+namespace weir::jobs {
+namespace {
+
+using base::Code;
+using base::failure;
+using base::Status;
+
+constexpr int64_t kApplication = 0x77656972;  // "weir": PRAGMA application_id
+constexpr int64_t kVersion = 1;               // PRAGMA user_version
+constexpr uint64_t kPage = 4096;
+
+constexpr const char* kTables = R"(
+CREATE TABLE files(id TEXT PRIMARY KEY, owner TEXT NOT NULL, name TEXT NOT NULL, purpose TEXT NOT NULL,
+                   bytes INTEGER NOT NULL, created INTEGER NOT NULL, expires INTEGER NOT NULL);
+CREATE INDEX files_of ON files(owner, created);
+CREATE INDEX files_expire ON files(expires);
+CREATE TABLE parts(file TEXT NOT NULL, part INTEGER NOT NULL, bytes BLOB NOT NULL);
+CREATE UNIQUE INDEX parts_of ON parts(file, part);
+CREATE TABLE batches(id TEXT PRIMARY KEY, kind TEXT NOT NULL, owner TEXT NOT NULL, caller TEXT NOT NULL,
+                     host TEXT NOT NULL, state TEXT NOT NULL, document TEXT NOT NULL, created INTEGER NOT NULL,
+                     expires INTEGER NOT NULL, served INTEGER NOT NULL, bytes INTEGER NOT NULL);
+CREATE INDEX batches_of ON batches(owner, kind, created);
+CREATE INDEX batches_in ON batches(kind, state, created);
+CREATE INDEX batches_served ON batches(served, created);
+CREATE TABLE jobs(batch TEXT NOT NULL, idx INTEGER NOT NULL, state INTEGER NOT NULL, attempts INTEGER NOT NULL,
+                  due INTEGER NOT NULL, label TEXT NOT NULL, model TEXT NOT NULL, target TEXT NOT NULL,
+                  fields TEXT NOT NULL, body BLOB, status INTEGER, answer_fields TEXT, answer BLOB);
+CREATE UNIQUE INDEX jobs_of ON jobs(batch, idx);
+CREATE INDEX jobs_in ON jobs(batch, state, idx, due);
+CREATE INDEX jobs_counted ON jobs(batch, state, status);
+)";
+
+class SqliteDatabase final : public Database, Storage {
+ public:
+  explicit SqliteDatabase(Connection connection)
+      : Storage(journal_, batches_, files_),
+        statements_(std::move(connection)),
+        journal_(statements_),
+        batches_(statements_),
+        files_(statements_) {}
+
+  Storage& storage() override { return *this; }
+  Status prepare(uint64_t most_bytes);
+  base::Result<uint64_t> used() override {
+    auto all = statements_.connection().pragma("PRAGMA page_count");
+    if (!all) return all.error();
+    auto free = statements_.connection().pragma("PRAGMA freelist_count");
+    if (!free) return free.error();
+    return uint64_t(*all - *free) * kPage;
+  }
+
+ private:
+  Status make_or_check();
+  Status together(Status (*run)(void*), void* work) override;
+
+  Statements statements_;
+  SqliteJournal journal_;
+  SqliteBatches batches_;
+  SqliteFiles files_;
+};
+
+Status foreign(std::string what) {
+  return failure(Code::kFailedPrecondition, "jobs.path: jobs.db " + std::move(what) + "; nothing was changed in it");
+}
+
+// A file of another program, and one that a later version has written, are not touched.
+Status SqliteDatabase::make_or_check() {
+  Connection& c = statements_.connection();
+  auto application = c.pragma("PRAGMA application_id");
+  if (!application) return foreign("is no database: " + application.error().text);
+  auto tables = c.pragma("SELECT count(*) FROM sqlite_schema");
+  if (!tables) return foreign("is damaged: " + tables.error().text);
+  auto version = c.pragma("PRAGMA user_version");
+  if (!version) return version.error();
+  if (*application == 0 && *tables == 0 && *version == 0) {
+    std::string sql = "BEGIN; PRAGMA application_id = " + std::to_string(kApplication) +
+                      "; PRAGMA user_version = " + std::to_string(kVersion) + ";" + kTables + "COMMIT;";
+    return c.execute(sql.c_str());
+  }
+  if (*application != kApplication) return foreign("belongs to another program");
+  if (*version != kVersion) return foreign("was written by another version of weir");
+  return {};
+}
+
+Status SqliteDatabase::prepare(uint64_t most_bytes) {
+  Connection& c = statements_.connection();
+  // One process at a time; freed pages go back to the system step by step; a commit is on disk when it returns.
+  const std::string pragmas = "PRAGMA locking_mode = EXCLUSIVE; PRAGMA page_size = " + std::to_string(kPage) +
+                              "; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA trusted_schema = OFF;";
+  if (auto s = c.execute(pragmas.c_str()); !s.ok()) return s;
+  if (auto s = make_or_check(); !s.ok()) return s;
+  if (auto s = c.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 16777216;");
+      !s.ok())
+    return s;
+  const std::string most = "PRAGMA max_page_count = " + std::to_string(most_bytes / kPage);
+  if (auto s = c.execute(most.c_str()); !s.ok()) return s;
+  return c.execute(
+      "BEGIN IMMEDIATE; UPDATE jobs SET state = 0 WHERE state = 1;"
+      "DELETE FROM parts WHERE file NOT IN (SELECT id FROM files); COMMIT; PRAGMA incremental_vacuum;");
+}
+
+Status SqliteDatabase::together(Status (*run)(void*), void* work) {
+  Connection& c = statements_.connection();
+  if (c.in_transaction()) return run(work);
+  if (auto s = c.execute("BEGIN IMMEDIATE"); !s.ok()) return s;
+  Status status = run(work);
+  if (status.ok()) status = c.execute("COMMIT");
+  if (!status.ok() && c.in_transaction()) (void)c.execute("ROLLBACK");
+  return status;
+}
+
+}  // namespace
+
+base::Result<std::unique_ptr<Database>> open_database(const std::string& folder, uint64_t most_bytes) {
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    return failure(Code::kFailedPrecondition, "jobs.path: " + folder + ": " + std::strerror(errno));
+  const std::string path = folder + "/jobs.db";
+  auto connection = Connection::open(path);
+  if (!connection) return failure(Code::kFailedPrecondition, path + ": " + connection.error().text);
+  auto out = std::make_unique<SqliteDatabase>(std::move(*connection));
+  if (auto s = out->prepare(most_bytes); !s.ok()) return failure(Code::kFailedPrecondition, path + ": " + s.text);
+  return std::unique_ptr<Database>(std::move(out));
+}
+
+}  // namespace weir::jobs

@@ -1,0 +1,183 @@
+#include "jobs/sqlite_tables.h"
+
+namespace weir::jobs {
+namespace {
+
+using base::Status;
+
+File file_of(const Statement& s) {
+  return {s.text(0), s.text(1), s.text(2), s.text(3), uint64_t(s.number(4)), s.time(5), s.time(6)};
+}
+
+Batch batch_of(const Statement& s) {
+  return {s.text(0), s.text(1), {s.text(2), s.text(3), s.text(4)}, s.text(5), s.text(6), s.time(7), s.time(8)};
+}
+
+// A JSON list of words, for json_each(); they hold no character that JSON escapes.
+std::string list_of(std::span<const std::string_view> words) {
+  std::string out = "[";
+  for (std::string_view word : words) (((out += out.size() > 1 ? ",\"" : "\"") += word) += '"');
+  return out + "]";
+}
+
+}  // namespace
+
+Status SqliteFiles::append(std::string_view id, uint64_t part, std::string_view bytes) {
+  return sql_.run("INSERT INTO parts(file, part, bytes) VALUES(?, ?, ?)", id, part, Blob{bytes});
+}
+
+Status SqliteFiles::add(const File& file) {
+  return sql_.run("INSERT INTO files(id, owner, name, purpose, bytes, created, expires) VALUES(?, ?, ?, ?, ?, ?, ?)",
+                  std::string_view(file.id), std::string_view(file.owner), std::string_view(file.name),
+                  std::string_view(file.purpose), file.bytes, file.created, file.expires);
+}
+
+base::Result<std::optional<File>> SqliteFiles::find(std::string_view owner, std::string_view id) {
+  std::optional<File> out;
+  auto status = sql_.each(
+      "SELECT id, owner, name, purpose, bytes, created, expires FROM files WHERE id = ? AND owner = ?",
+      [&](Statement& s) { out = file_of(s); }, id, owner);
+  if (!status.ok()) return status;
+  return out;
+}
+
+base::Result<std::vector<File>> SqliteFiles::list(std::string_view owner, std::string_view purpose,
+                                                  std::string_view after, size_t most) {
+  std::vector<File> out;
+  auto status = sql_.each(
+      "SELECT id, owner, name, purpose, bytes, created, expires FROM files WHERE owner = ?1 AND (?2 = '' OR purpose = "
+      "?2)"
+      " AND (?3 = '' OR rowid < (SELECT rowid FROM files WHERE id = ?3 AND owner = ?1)) ORDER BY rowid DESC LIMIT ?4",
+      [&](Statement& s) { out.push_back(file_of(s)); }, owner, purpose, after, uint64_t(most));
+  if (!status.ok()) return status;
+  return out;
+}
+
+base::Result<std::string> SqliteFiles::read(std::string_view id, uint64_t part) {
+  std::string out;
+  auto status = sql_.each(
+      "SELECT bytes FROM parts WHERE file = ? AND part = ?", [&](Statement& s) { out = s.text(0); }, id, part);
+  if (!status.ok()) return status;
+  return out;
+}
+
+Status SqliteFiles::remove(std::string_view id) {
+  if (auto s = sql_.run("DELETE FROM files WHERE id = ?", id); !s.ok()) return s;
+  if (auto s = sql_.run("DELETE FROM parts WHERE file = ?", id); !s.ok()) return s;
+  return sql_.connection().in_transaction() ? Status() : sql_.run("PRAGMA incremental_vacuum(1024)");
+}
+
+base::Result<std::vector<std::string>> SqliteFiles::expired(base::WallTime now, size_t most) {
+  std::vector<std::string> out;
+  auto status = sql_.each(
+      "SELECT id FROM files WHERE expires <= ? LIMIT ?", [&](Statement& s) { out.push_back(s.text(0)); }, now,
+      uint64_t(most));
+  if (!status.ok()) return status;
+  return out;
+}
+
+base::Result<Files::Use> SqliteFiles::use(std::string_view owner) {
+  Use out;
+  auto status = sql_.each(
+      "SELECT count(*), coalesce(sum(bytes), 0) FROM files WHERE owner = ?",
+      [&](Statement& s) {
+        out = {uint64_t(s.number(0)), uint64_t(s.number(1))};
+      },
+      owner);
+  if (!status.ok()) return status;
+  auto jobs = sql_.number("SELECT coalesce(sum(bytes), 0) FROM batches WHERE owner = ?", owner);
+  if (!jobs) return jobs.error();
+  out.bytes += uint64_t(*jobs);
+  return out;
+}
+
+Status SqliteBatches::add(const Batch& batch) {
+  return sql_.run(
+      "INSERT INTO batches(id, kind, owner, caller, host, state, document, created, expires, served, bytes)"
+      " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0)",
+      std::string_view(batch.id), std::string_view(batch.kind), std::string_view(batch.requester.owner),
+      std::string_view(batch.requester.caller), std::string_view(batch.requester.host), std::string_view(batch.state),
+      std::string_view(batch.document), batch.created, batch.expires);
+}
+
+base::Result<bool> SqliteBatches::change(const Batch& batch) {
+  auto status =
+      sql_.run("UPDATE batches SET state = ?, document = ?, expires = ? WHERE id = ?", std::string_view(batch.state),
+               std::string_view(batch.document), batch.expires, std::string_view(batch.id));
+  if (!status.ok()) return status;
+  return sql_.connection().changes() > 0;
+}
+
+base::Result<std::optional<Batch>> SqliteBatches::find(std::string_view owner, std::string_view id) {
+  std::optional<Batch> out;
+  auto status = sql_.each(
+      "SELECT id, kind, owner, caller, host, state, document, created, expires FROM batches WHERE id = ? AND owner = ?",
+      [&](Statement& s) { out = batch_of(s); }, id, owner);
+  if (!status.ok()) return status;
+  return out;
+}
+
+base::Result<std::vector<Batch>> SqliteBatches::list(std::string_view owner, std::string_view kind,
+                                                     std::string_view after, size_t most) {
+  std::vector<Batch> out;
+  auto status = sql_.each(
+      "SELECT id, kind, owner, caller, host, state, document, created, expires FROM batches"
+      " WHERE owner = ?1 AND kind = ?2"
+      " AND (?3 = '' OR rowid < (SELECT rowid FROM batches WHERE id = ?3 AND owner = ?1)) ORDER BY rowid DESC LIMIT ?4",
+      [&](Statement& s) { out.push_back(batch_of(s)); }, owner, kind, after, uint64_t(most));
+  if (!status.ok()) return status;
+  return out;
+}
+
+base::Result<std::vector<Batch>> SqliteBatches::in_states(std::string_view kind,
+                                                          std::span<const std::string_view> states, size_t most) {
+  const std::string words = list_of(states);
+  std::vector<Batch> out;
+  auto status = sql_.each(
+      "SELECT id, kind, owner, caller, host, state, document, created, expires FROM batches"
+      " WHERE kind = ? AND state IN (SELECT value FROM json_each(?)) ORDER BY rowid LIMIT ?",
+      [&](Statement& s) { out.push_back(batch_of(s)); }, kind, std::string_view(words), uint64_t(most));
+  if (!status.ok()) return status;
+  return out;
+}
+
+base::Result<std::vector<Batch>> SqliteBatches::idle(std::string_view kind, std::span<const std::string_view> states,
+                                                     size_t most) {
+  const std::string words = list_of(states);
+  std::vector<Batch> out;
+  auto status = sql_.each(
+      "SELECT id, kind, owner, caller, host, state, document, created, expires FROM batches b"
+      " WHERE kind = ? AND state IN (SELECT value FROM json_each(?))"
+      " AND NOT EXISTS(SELECT 1 FROM jobs WHERE batch = b.id AND state = 0)"
+      " AND NOT EXISTS(SELECT 1 FROM jobs WHERE batch = b.id AND state = 1) ORDER BY rowid LIMIT ?",
+      [&](Statement& s) { out.push_back(batch_of(s)); }, kind, std::string_view(words), uint64_t(most));
+  if (!status.ok()) return status;
+  return out;
+}
+
+base::Result<std::vector<Batch>> SqliteBatches::due(std::string_view kind, std::span<const std::string_view> states,
+                                                    base::WallTime now, size_t most) {
+  const std::string words = list_of(states);
+  std::vector<Batch> out;
+  auto status = sql_.each(
+      "SELECT id, kind, owner, caller, host, state, document, created, expires FROM batches"
+      " WHERE kind = ? AND state IN (SELECT value FROM json_each(?)) AND expires <= ? ORDER BY rowid LIMIT ?",
+      [&](Statement& s) { out.push_back(batch_of(s)); }, kind, std::string_view(words), now, uint64_t(most));
+  if (!status.ok()) return status;
+  return out;
+}
+
+base::Result<uint64_t> SqliteBatches::count(std::string_view owner, std::span<const std::string_view> states) {
+  const std::string words = list_of(states);
+  auto n = sql_.number("SELECT count(*) FROM batches WHERE owner = ? AND state IN (SELECT value FROM json_each(?))",
+                       owner, std::string_view(words));
+  if (!n) return n.error();
+  return uint64_t(*n);
+}
+
+Status SqliteBatches::remove(std::string_view id) {
+  if (auto s = sql_.run("DELETE FROM jobs WHERE batch = ?", id); !s.ok()) return s;
+  return sql_.run("DELETE FROM batches WHERE id = ?", id);
+}
+
+}  // namespace weir::jobs

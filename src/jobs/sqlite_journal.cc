@@ -1,0 +1,157 @@
+#include "jobs/sqlite_tables.h"
+
+namespace weir::jobs {
+namespace {
+
+using base::Status;
+
+// jobs.state
+constexpr int64_t kWaiting = 0, kRunning = 1, kFinished = 2, kWithdrawn = 3;
+
+}  // namespace
+
+// The caller's transaction holds all of them; alone each is one of its own.
+Status SqliteJournal::put(std::span<const Job> jobs) {
+  Connection& c = sql_.connection();
+  const bool own = !c.in_transaction() && jobs.size() > 1;
+  if (own)
+    if (auto s = c.execute("BEGIN IMMEDIATE"); !s.ok()) return s;
+  Status status;
+  for (const Job& job : jobs) {
+    status = sql_.run(
+        "INSERT INTO jobs(batch, idx, state, attempts, due, label, model, target, fields, body)"
+        " VALUES(?, ?, 0, 0, 0, ?, ?, ?, ?, ?)",
+        std::string_view(job.id.batch), job.id.index, std::string_view(job.label), std::string_view(job.model),
+        std::string_view(job.target), std::string_view(job.fields), Blob{job.body});
+    if (status.ok())
+      status = sql_.run("UPDATE batches SET bytes = bytes + ? WHERE id = ?", int64_t(job.body.size()),
+                        std::string_view(job.id.batch));
+    if (!status.ok()) break;
+  }
+  if (own && status.ok()) status = c.execute("COMMIT");
+  if (own && !status.ok() && c.in_transaction()) (void)c.execute("ROLLBACK");
+  return status;
+}
+
+// The batch that was served longest ago goes first.
+base::Result<std::optional<Job>> SqliteJournal::claim_one(base::WallTime now) {
+  std::optional<Job> job;
+  auto status = sql_.each(
+      "SELECT id, kind, owner, caller, host FROM batches b"
+      " WHERE EXISTS(SELECT 1 FROM jobs WHERE batch = b.id AND state = 0 AND due <= ?) ORDER BY served, created LIMIT "
+      "1",
+      [&](Statement& s) {
+        job.emplace().id.batch = s.text(0);
+        job->kind = s.text(1);
+        job->requester = {s.text(2), s.text(3), s.text(4)};
+      },
+      now);
+  if (!status.ok()) return status;
+  if (!job) return job;
+  status = sql_.each(
+      "SELECT idx, label, model, target, fields, body, attempts FROM jobs"
+      " WHERE batch = ? AND state = 0 AND due <= ? ORDER BY idx LIMIT 1",
+      [&](Statement& s) {
+        job->id.index = uint64_t(s.number(0));
+        job->label = s.text(1), job->model = s.text(2), job->target = s.text(3), job->fields = s.text(4);
+        job->body = s.text(5), job->attempts = uint32_t(s.number(6));
+      },
+      std::string_view(job->id.batch), now);
+  if (!status.ok()) return status;
+  status = sql_.run("UPDATE jobs SET state = 1, attempts = attempts + 1 WHERE batch = ? AND idx = ?",
+                    std::string_view(job->id.batch), job->id.index);
+  if (status.ok())
+    status = sql_.run("UPDATE batches SET served = 1 + (SELECT max(served) FROM batches) WHERE id = ?",
+                      std::string_view(job->id.batch));
+  if (!status.ok()) return status;
+  return job;
+}
+
+base::Result<std::vector<Job>> SqliteJournal::claim(size_t most, base::WallTime now) {
+  Connection& c = sql_.connection();
+  const bool own = !c.in_transaction();
+  if (own)
+    if (auto s = c.execute("BEGIN IMMEDIATE"); !s.ok()) return s;
+  std::vector<Job> out;
+  Status status;
+  while (out.size() < most) {
+    auto job = claim_one(now);
+    if (!job) status = job.error();
+    if (!job || !*job) break;
+    out.push_back(*std::move(*job));
+  }
+  if (own && status.ok()) status = c.execute("COMMIT");
+  if (own && !status.ok() && c.in_transaction()) (void)c.execute("ROLLBACK");
+  if (!status.ok()) return status;
+  return out;
+}
+
+base::Result<bool> SqliteJournal::finish(const JobId& id, const Outcome& outcome) {
+  auto status = sql_.run(
+      "UPDATE jobs SET state = 2, status = ?, answer_fields = ?, answer = ?, body = NULL"
+      " WHERE batch = ? AND idx = ? AND state IN (0, 1)",
+      int64_t(outcome.status), std::string_view(outcome.fields), Blob{outcome.body}, std::string_view(id.batch),
+      id.index);
+  if (!status.ok()) return status;
+  if (sql_.connection().changes() == 0) return false;
+  status = sql_.run("UPDATE batches SET bytes = bytes + ? WHERE id = ?", int64_t(outcome.body.size()),
+                    std::string_view(id.batch));
+  if (!status.ok()) return status;
+  return true;
+}
+
+Status SqliteJournal::release(const JobId& id, base::WallTime when) {
+  return sql_.run(
+      "UPDATE jobs SET state = 0, attempts = max(attempts - 1, 0), due = ? WHERE batch = ? AND idx = ? AND state = 1",
+      when, std::string_view(id.batch), id.index);
+}
+
+base::Result<std::vector<FinishedJob>> SqliteJournal::list(const std::string& batch, uint64_t from, uint64_t bytes) {
+  std::vector<FinishedJob> out;
+  uint64_t next = from, read = 0;
+  for (bool more = true; more && (out.empty() || read < bytes);) {
+    more = false;
+    auto status = sql_.each(
+        "SELECT idx, label, state, status, answer_fields, answer FROM jobs WHERE batch = ? AND idx >= ?"
+        " ORDER BY idx LIMIT 1",
+        [&](Statement& s) {
+          FinishedJob job{{batch, uint64_t(s.number(0))}, s.text(1), {}};
+          if (s.number(2) == kFinished) job.outcome = Outcome{int(s.number(3)), s.text(4), s.text(5)};
+          next = job.id.index + 1;
+          read += job.label.size() + (job.outcome ? job.outcome->body.size() : 0) + 64;
+          out.push_back(std::move(job));
+          more = true;
+        },
+        std::string_view(batch), next);
+    if (!status.ok()) return status;
+  }
+  return out;
+}
+
+base::Result<Counts> SqliteJournal::count(const std::string& batch) {
+  Counts out;
+  auto status = sql_.each(
+      "SELECT state, coalesce(status, 0) >= 400 OR coalesce(status, 0) = 0, count(*) FROM jobs WHERE batch = ?"
+      " GROUP BY 1, 2",
+      [&](Statement& s) {
+        const uint64_t n = uint64_t(s.number(2));
+        out.total += n;
+        if (s.number(0) == kWaiting) out.waiting += n;
+        if (s.number(0) == kRunning) out.running += n;
+        if (s.number(0) == kFinished) (s.number(1) ? out.failed : out.succeeded) += n;
+      },
+      std::string_view(batch));
+  if (!status.ok()) return status;
+  return out;
+}
+
+Status SqliteJournal::withdraw(const std::string& batch) {
+  static_assert(kWithdrawn == 3);
+  return sql_.run("UPDATE jobs SET state = 3, body = NULL WHERE batch = ? AND state = 0", std::string_view(batch));
+}
+
+Status SqliteJournal::remove(const std::string& batch) {
+  return sql_.run("DELETE FROM jobs WHERE batch = ?", std::string_view(batch));
+}
+
+}  // namespace weir::jobs

@@ -1,0 +1,68 @@
+// The three parts of a Storage over the tables of sqlite_database.cc. All borrow one Statements.
+#pragma once
+
+#include "jobs/journal.h"
+#include "jobs/sqlite.h"
+
+namespace weir::jobs {
+
+class SqliteJournal final : public Journal {
+ public:
+  explicit SqliteJournal(Statements& statements) : sql_(statements) {}
+
+  base::Status put(std::span<const Job> jobs) override;
+  base::Result<std::vector<Job>> claim(size_t most, base::WallTime now) override;
+  base::Result<bool> finish(const JobId& id, const Outcome& outcome) override;
+  base::Status release(const JobId& id, base::WallTime when) override;
+  base::Result<std::vector<FinishedJob>> list(const std::string& batch, uint64_t from, uint64_t bytes) override;
+  base::Result<Counts> count(const std::string& batch) override;
+  base::Status withdraw(const std::string& batch) override;
+  base::Status remove(const std::string& batch) override;
+
+ private:
+  base::Result<std::optional<Job>> claim_one(base::WallTime now);
+
+  Statements& sql_;
+};
+
+class SqliteBatches final : public Batches {
+ public:
+  explicit SqliteBatches(Statements& statements) : sql_(statements) {}
+
+  base::Status add(const Batch& batch) override;
+  base::Result<bool> change(const Batch& batch) override;
+  base::Result<std::optional<Batch>> find(std::string_view owner, std::string_view id) override;
+  base::Result<std::vector<Batch>> list(std::string_view owner, std::string_view kind, std::string_view after,
+                                        size_t most) override;
+  base::Result<std::vector<Batch>> in_states(std::string_view kind, std::span<const std::string_view> states,
+                                             size_t most) override;
+  base::Result<std::vector<Batch>> idle(std::string_view kind, std::span<const std::string_view> states,
+                                        size_t most) override;
+  base::Result<std::vector<Batch>> due(std::string_view kind, std::span<const std::string_view> states,
+                                       base::WallTime now, size_t most) override;
+  base::Result<uint64_t> count(std::string_view owner, std::span<const std::string_view> states) override;
+  base::Status remove(std::string_view id) override;
+
+ private:
+  Statements& sql_;
+};
+
+class SqliteFiles final : public Files {
+ public:
+  explicit SqliteFiles(Statements& statements) : sql_(statements) {}
+
+  base::Status append(std::string_view id, uint64_t part, std::string_view bytes) override;
+  base::Status add(const File& file) override;
+  base::Result<std::optional<File>> find(std::string_view owner, std::string_view id) override;
+  base::Result<std::vector<File>> list(std::string_view owner, std::string_view purpose, std::string_view after,
+                                       size_t most) override;
+  base::Result<std::string> read(std::string_view id, uint64_t part) override;
+  base::Status remove(std::string_view id) override;
+  base::Result<std::vector<std::string>> expired(base::WallTime now, size_t most) override;
+  base::Result<Use> use(std::string_view owner) override;
+
+ private:
+  Statements& sql_;
+};
+
+}  // namespace weir::jobs

@@ -1,0 +1,118 @@
+// Store: the one thread that reads and writes the journal, so that no shard waits for a disk.
+//
+// Work is posted from any thread and done in its order; between two pieces of it the duties of the dialects are looked
+// after (a batch whose lines are checked, results that become files), a slice at a time, and shards that want jobs get
+// what waits. All that a duty has to know is in the journal: a process that dies in the middle is no special case.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/env.h"
+#include "base/ids.h"
+#include "base/metrics.h"
+#include "base/status.h"
+#include "jobs/database.h"
+#include "jobs/journal.h"
+
+namespace weir::jobs {
+
+struct Limits {
+  uint64_t max_file = uint64_t(100) << 20;   // bytes of one upload
+  uint64_t max_line = uint64_t(4) << 20;     // of one line of a batch
+  uint64_t max_lines = 50000;                // of one batch
+  uint64_t max_result = uint64_t(16) << 20;  // bytes of one answer
+  uint64_t disk = uint64_t(10) << 30;        // of the journal's file
+  uint64_t tenant_disk = uint64_t(2) << 30;  // of one tenant's files and jobs
+  uint64_t max_files = 1000;                 // of one tenant, as the next
+  uint64_t max_batches = 100;                // that are not over
+  uint32_t concurrency = 4;                  // jobs at once
+  base::Duration file_ttl = std::chrono::hours(30 * 24);
+  base::Duration result_ttl = std::chrono::hours(24);  // of jobs that are over, and of jobs that never began
+};
+
+// Something that goes on by itself, on the store's thread.
+class Duty {
+ public:
+  // One slice, of some milliseconds. True: there is more to do at once. Looked at again after every piece of work, and
+  // every second.
+  virtual base::Result<bool> step(Storage& storage, base::WallTime now) = 0;
+
+ protected:
+  ~Duty() = default;
+};
+
+class Store {
+ public:
+  static constexpr size_t kMostWaiting = 4096;  // pieces of work
+
+  // `folder` empty: there is none, and why_off says so to clients.
+  Store(std::string folder, Limits limits, std::string why_off);
+  ~Store();
+
+  // Once, before the rest. Errors: as of open_database(). A build without SQLite is none.
+  base::Status open();
+  // OK, or UNIMPLEMENTED with the reason. Any thread.
+  const base::Status& available() const { return available_; }
+  const Limits& limits() const { return limits_; }
+  void count_in(base::Metrics& metrics);
+
+  // Before start(); borrowed.
+  void add(Duty& duty) { duties_.push_back(&duty); }
+  // A shard's end of it: both are called on the store's thread, and hand over to the shard's.
+  struct Receiver {
+    std::function<void(Job)> run;
+    std::function<void(const std::string& batch)> cancel;
+  };
+  void attach(base::ShardId shard, Receiver receiver);
+  void start();
+  // Nothing is called any more when it returns; what has been posted is done first.
+  void stop();
+
+  // False: too much waits; kGranted: that is no reason. Any thread.
+  enum class Admission : uint8_t { kAsked, kGranted };
+  bool post(std::function<void(Storage&)> work, Admission admission = Admission::kAsked);
+  // The shard can run so many more jobs. Any thread.
+  void want(base::ShardId shard, uint32_t jobs);
+  // Any thread: those of the batch's jobs that run are ended.
+  void cancel(const std::string& batch);
+  // A job came to its end: for the metrics. Any thread.
+  void note_finished(int status) { (status >= 400 || status == 0 ? shown_.failed : shown_.finished).fetch_add(1); }
+
+ private:
+  void run();
+  void work_on(std::function<void(Storage&)>& work);
+  bool look_after();  // true: there is more to do
+  bool hand_out();
+
+  const std::string folder_;
+  const Limits limits_;
+  base::Status available_;
+  std::unique_ptr<Database> database_;
+  std::vector<Duty*> duties_;
+  std::vector<Receiver> receivers_;  // by shard
+  size_t next_ = 0;                  // whose turn it is
+
+  std::mutex mutex_;  // of the next five
+  std::condition_variable wake_;
+  std::deque<std::function<void(Storage&)>> queue_;
+  std::vector<uint32_t> wanted_;  // by shard
+  bool look_ = false;             // a shard wants jobs since the last look
+  bool stopping_ = false;
+  std::thread thread_;
+
+  struct Shown {  // for the metrics
+    std::atomic<uint64_t> bytes{0}, claimed{0}, finished{0}, failed{0}, errors{0};
+  };
+  Shown shown_;
+};
+
+}  // namespace weir::jobs

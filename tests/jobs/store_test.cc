@@ -1,0 +1,93 @@
+#include "jobs/store.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "folder.h"
+
+namespace weir::jobs {
+namespace {
+
+TEST(Store, WithoutAFolderItSaysWhy) {
+  Store store("", {}, "set jobs.path");
+  EXPECT_TRUE(store.open().ok());
+  EXPECT_EQ(base::Code::kUnimplemented, store.available().code);
+  EXPECT_EQ("set jobs.path", store.available().text);
+}
+
+struct CountingDuty final : Duty {
+  base::Result<bool> step(Storage&, base::WallTime) override {
+    if (++steps == 3) done.set_value();
+    return steps < 3;
+  }
+  int steps = 0;
+  std::promise<void> done;
+};
+
+class OpenStore : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto status = store.open();
+    if (!status.ok() || !store.available().ok()) GTEST_SKIP() << "built without SQLite";
+  }
+  Folder folder;
+  Store store{folder.path(), {}, "off"};
+};
+
+TEST_F(OpenStore, WorkIsDoneInItsOrderAndAllOfItBeforeTheEnd) {
+  store.start();
+  std::string order;
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(store.post([&, i](Storage&) { order += char('0' + i % 10); }));
+  ASSERT_TRUE(store.post([](Storage&) { throw std::runtime_error("work that throws ends nothing"); }));
+  ASSERT_TRUE(store.post([&](Storage&) { order += 'z'; }));
+  store.stop();
+  EXPECT_EQ(101u, order.size());
+  EXPECT_TRUE(order.starts_with("0123456789"));
+  EXPECT_TRUE(order.ends_with("9z"));
+  EXPECT_FALSE(store.post([](Storage&) {}));
+}
+
+TEST_F(OpenStore, ADutyGoesOnByItself) {
+  CountingDuty duty;
+  store.add(duty);
+  store.start();
+  duty.done.get_future().wait();
+  store.stop();
+  EXPECT_GE(duty.steps, 3);
+}
+
+TEST_F(OpenStore, TooMuchWorkIsRefusedButWhatWasGranted) {
+  for (size_t i = 0; i < Store::kMostWaiting; ++i) ASSERT_TRUE(store.post([](Storage&) {}));
+  EXPECT_FALSE(store.post([](Storage&) {}));
+  EXPECT_TRUE(store.post([](Storage&) {}, Store::Admission::kGranted));
+}
+
+TEST_F(OpenStore, ShardsThatWantJobsGetThemInTurn) {
+  std::mutex mutex;
+  std::string ran;
+  std::promise<void> all;
+  for (uint16_t shard = 0; shard < 2; ++shard)
+    store.attach(base::ShardId(shard), {[&, shard](Job job) {
+                                          std::lock_guard lock(mutex);
+                                          ran += char('A' + shard) + std::to_string(job.id.index);
+                                          if (ran.size() == 8) all.set_value();
+                                        },
+                                        [](const std::string&) {}});
+  store.start();
+  ASSERT_TRUE(store.post([](Storage& s) {
+    (void)s.batches.add({"b", "k", {}, "s", "", {}, {}});
+    std::vector<Job> jobs(5);
+    for (uint64_t i = 0; i < 5; ++i) jobs[i].id = {"b", i};
+    (void)s.journal.put(jobs);
+  }));
+  store.want(base::ShardId(0), 2);
+  store.want(base::ShardId(1), 2);
+  all.get_future().wait();
+  store.stop();
+  EXPECT_EQ(4, std::count_if(ran.begin(), ran.end(), [](char c) { return c >= '0' && c <= '3'; })) << ran;
+  EXPECT_EQ(2, std::count(ran.begin(), ran.end(), 'A')) << ran;
+}
+
+}  // namespace
+}  // namespace weir::jobs
