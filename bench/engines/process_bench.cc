@@ -2,9 +2,10 @@
 // a socket pair between two processes, which no way of asking another process over a socket beats.
 //
 //   build/bench/engines/process_bench                          a child that copies its input (this program)
+//   build/bench/engines/process_bench isolated                 an engine of the server's own, in a child and here
 //   build/bench/engines/process_bench tests/data/python/completed/1/model.py [INTERPRETER]
 //
-// The two take turns in short rounds; medians of the rounds are told, in microseconds of elapsed time.
+// They take turns in short rounds; medians of the rounds are told, in microseconds of elapsed time.
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -20,6 +21,7 @@
 #include "base/log.h"
 #include "engines/process/document.h"
 #include "engines/process/engine.h"
+#include "engines/process/engine_child.h"
 #include "engines/process/protocol.h"
 
 namespace {
@@ -80,6 +82,28 @@ double median(std::vector<double> values) {
   }
 }
 
+// y is a copy of x.
+class Copying final : public sched::Engine {
+ public:
+  explicit Copying(base::SlabSource& slabs) : slabs_(slabs) {
+    msg::TensorSpec x, y;
+    x.name = "x", y.name = "y", x.dtype = y.dtype = msg::DType::kInt32, x.shape = y.shape = {-1};
+    spec_.inputs = {x}, spec_.outputs = {y}, spec_.name = "m";
+  }
+  const msg::ModelSpec& spec() const override { return spec_; }
+  base::Status step(sched::Batch& batch) override {
+    const auto& x = batch.calls.empty() || !batch.inputs.empty() ? batch.inputs[0] : batch.calls[0]->inputs[0];
+    base::Block block(slabs_.take(x.data.size()));
+    block.append(x.data.data(), x.data.size());
+    batch.outputs.assign(1, {"y", x.dtype, x.shape, block.freeze()});
+    return {};
+  }
+
+ private:
+  base::SlabSource& slabs_;
+  msg::ModelSpec spec_;
+};
+
 struct Bare {
   Bare() {
     int pair[2];
@@ -107,10 +131,12 @@ double step(sched::Engine& engine, sched::Batch& batch) {
   const auto start = Clock::now();
   for (int i = 0; i < kSteps; ++i) {
     batch.answers.clear();
-    if (auto status = engine.step(batch); !status.ok() || !batch.answers[0]) {
-      std::fprintf(stderr, "%s\n", (status.ok() ? batch.answers[0].error() : status).text.c_str());
-      std::exit(1);
-    }
+    batch.outputs.clear();
+    auto status = engine.step(batch);
+    if (status.ok() && !batch.answers.empty() && !batch.answers[0]) status = batch.answers[0].error();
+    if (status.ok()) continue;
+    std::fprintf(stderr, "%s\n", status.text.c_str());
+    std::exit(1);
   }
   return microseconds(Clock::now() - start, kSteps);
 }
@@ -118,15 +144,27 @@ double step(sched::Engine& engine, sched::Batch& batch) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc > 1 && std::string_view(argv[1]) == "child") be_child();
+  const std::string what = argc > 1 ? argv[1] : "";
+  if (what == "child") be_child();
+  if (what == "engine-child")
+    return process::run_engine([](const auto&, const auto&, base::SlabSource& slabs) {
+      return base::Result<std::unique_ptr<sched::Engine>>(std::make_unique<Copying>(slabs));
+    });
   Bare bare;
   msg::ModelSpec wanted;
   wanted.name = "m", wanted.version = "1";
   wanted.parameters["command"] = "/proc/self/exe child";
-  process::Place place{base::heap(), {}, 0, {true, argc > 2 ? argv[2] : "python3"}};
-  auto loaded = argc > 1 ? process::load_python(wanted, argv[1], place) : process::load(wanted, "", place);
+  process::Place place{base::heap(), {}, 0, {true, argc > 2 ? argv[2] : "python3", {"/proc/self/exe", "engine-child"}}};
+  auto loaded = [&]() -> base::Result<process::Loaded> {
+    if (what.empty()) return process::load(wanted, "", place);
+    if (what != "isolated") return process::load_python(wanted, what, place);
+    auto isolated = process::load_isolated(wanted, "", place);
+    if (!isolated) return isolated.error();
+    return process::Loaded(std::move(*isolated));
+  }();
   if (!loaded) return std::fprintf(stderr, "%s\n", loaded.error().text.c_str()), 1;
   auto& engine = *std::get<0>(*loaded);
+  Copying here(base::heap());
   msg::Call call;
   for (const auto& input : engine.spec().inputs)
     call.inputs.push_back({input.name, msg::DType::kInt32,
@@ -134,8 +172,12 @@ int main(int argc, char** argv) {
                            base::Bytes::copy_of(std::string(256, '\0'))});
   sched::Batch batch;
   batch.calls = {&call}, batch.rows = 1;
-  std::vector<double> bares, steps;
-  for (int round = 0; round < kRounds; ++round) bares.push_back(bare.round()), steps.push_back(step(engine, batch));
+  std::vector<double> bares, steps, inside;
+  for (int round = 0; round < kRounds; ++round) {
+    bares.push_back(bare.round()), steps.push_back(step(engine, batch));
+    if (what == "isolated") inside.push_back(step(here, batch));
+  }
   std::printf("a bare round trip %.1f us, a step %.1f us: %.1f us more\n", median(bares), median(steps),
               median(steps) - median(bares));
+  if (!inside.empty()) std::printf("the same engine in this process %.2f us\n", median(inside));
 }

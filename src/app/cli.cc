@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "app/commands.h"
+#include "app/engine_child.h"
 #include "app/gpus.h"
 #include "app/key_commands.h"
 #include "app/serve.h"
@@ -29,7 +30,7 @@ constexpr const char* kFooter =
 
 // The values of the subcommands' options.
 struct Words {
-  std::string target, config, model, topic, timeout = "30s";
+  std::string target, config, model, engine, topic, timeout = "30s";
   std::map<std::string, std::vector<std::string>, std::less<>> flags;
   std::map<std::string, std::string> switches;  // empty = not given
   std::vector<std::string> inputs;
@@ -114,6 +115,11 @@ Exit run_check(const Words& words) {
   std::fputs(show(*config).c_str(), stdout);
   std::fflush(stdout);
   return check(*config, words.settings_only ? CheckDepth::kSettings : CheckDepth::kModels);
+}
+
+Exit run_child(const Words& words) {
+  auto config = configuration(words);
+  return config ? run_engine_child(*config, words.engine) : usage(config.error().text);
 }
 
 Exit run_routes(const Words& words) {
@@ -208,6 +214,11 @@ void add_server_commands(Line& line) {
     add_settings(*sub, line.words);
     sub->footer(kFooter);
   }
+  auto& child = line.command(kEngineChild, "", run_child);  // what `isolation: process` starts
+  child.group("");
+  child.add_option("engine", line.words.engine)->required();
+  child.add_option("model", line.words.model)->required();
+  add_settings(child, line.words);
   auto& help = line.command("help", "Print the configuration file with every key and its default", run_help);
   help.add_option("topic", line.words.topic, "config")->type_name("TOPIC");
   line.command("version", "Print the version", run_version).add_flag("--json", line.words.json, "as JSON");

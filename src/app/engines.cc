@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "app/engine_child.h"
 #include "engines/forward/options.h"
 #include "engines/identity/identity.h"
 #include "engines/llm/echo_model.h"
@@ -17,13 +18,54 @@
 namespace weir::app {
 namespace {
 
+// Models of tensors that answer each request once can run in a process of their own. Those of engines `process` and
+// `python` do so anyway.
+constexpr std::string_view kIsolated[] = {"identity", "onnx"}, kOfOtherKinds[] = {"echo", "forward", "llm", "repeat"};
+
 // The parameters that each engine takes in a model.yaml.
 std::map<std::string, std::vector<std::string_view>> engine_parameters() {
   auto all = [](const auto& names) { return std::vector<std::string_view>(std::begin(names), std::end(names)); };
   auto echo = all(llm::kParameters);
   echo.emplace_back("step_us");
-  return {{"identity", all(identity::kParameters)}, {"llm", all(llm::kParameters)},         {"echo", echo},
-          {"onnx", all(onnx::kParameters)},         {"forward", all(forward::kParameters)}, {"repeat", {}}};
+  std::map<std::string, std::vector<std::string_view>> known{
+      {"identity", all(identity::kParameters)}, {"llm", all(llm::kParameters)},         {"echo", echo},
+      {"onnx", all(onnx::kParameters)},         {"forward", all(forward::kParameters)}, {"repeat", {}}};
+  for (auto name : kIsolated)
+    known.at(std::string(name))
+        .insert(known.at(std::string(name)).end(), std::begin(process::kIsolationParameters),
+                std::end(process::kIsolationParameters));
+  for (auto name : kOfOtherKinds) known.at(std::string(name)).emplace_back("isolation");  // to be refused by name
+  return known;
+}
+
+bool wants_isolation(const msg::ModelSpec& wanted) {
+  auto found = wanted.parameters.find("isolation");
+  return found != wanted.parameters.end() && found->second != "none";
+}
+
+base::Status check_isolation(const msg::ModelSpec& wanted) {
+  const auto& word = wanted.parameters.at("isolation");
+  if (word == "process") return {};
+  return base::invalid("parameter 'isolation': expected process or none, got '" + word + "'");
+}
+
+models::EngineMaker isolating(models::EngineMaker maker, const process::Options& processes) {
+  return [maker = std::move(maker), processes](const models::LoadArgs& a) -> base::Result<models::Instance> {
+    if (!wants_isolation(a.wanted)) return maker(a);
+    if (auto s = check_isolation(a.wanted); !s.ok()) return s;
+    msg::ModelSpec wanted = a.wanted;
+    if (wanted.platform.empty()) wanted.platform = wanted.engine == "onnx" ? onnx::kPlatform : wanted.engine;
+    auto engine = process::load_isolated(wanted, a.file, {a.slabs, a.broken, a.instance, processes});
+    if (!engine) return std::move(engine).error();
+    return *std::move(engine);
+  };
+}
+
+models::EngineMaker refusing_isolation(models::EngineMaker maker) {
+  return [maker = std::move(maker)](const models::LoadArgs& a) -> base::Result<models::Instance> {
+    if (!wants_isolation(a.wanted)) return maker(a);
+    return base::failure(base::Code::kUnimplemented, not_isolated(a.wanted.engine));
+  };
 }
 
 base::Result<models::Instance> instance(base::Result<llm::Loaded> loaded) {
@@ -51,6 +93,17 @@ base::Result<models::Instance> forwarded(forward::Runtime& forward, const models
 
 }  // namespace
 
+std::string not_isolated(const std::string& engine) {
+  return "isolation: process is for models of tensors that answer each request once, which those of engine '" + engine +
+         "' are not";
+}
+
+process::Options process_options(const Config& config) {
+  auto options = config.processes;
+  options.engine_command = engine_command(config);
+  return options;
+}
+
 onnx::Options onnx_options(const Config& config) {
   onnx::Options options;
   options.library = config.onnx.library;
@@ -70,7 +123,7 @@ std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, forward:
                                                    device::Devices& devices, base::HostMemory& host_memory,
                                                    uint32_t pinned, const process::Options& processes,
                                                    const process::FindModel& find) {
-  return {
+  std::map<std::string, models::EngineMaker> makers{
       {"identity",
        [&devices](const models::LoadArgs& a) {
          return identity::load(a.wanted, {&devices, &a.slabs, a.broken});
@@ -92,6 +145,9 @@ std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, forward:
       {"forward", [&forward](const models::LoadArgs& a) { return forwarded(forward, a); }},
       {"onnx", [&onnx](const models::LoadArgs& a) { return onnx.load(a.wanted, a.file, a.slabs); }},
   };
+  for (auto name : kIsolated) makers.at(std::string(name)) = isolating(makers.at(std::string(name)), processes);
+  for (auto name : kOfOtherKinds) makers.at(std::string(name)) = refusing_isolation(makers.at(std::string(name)));
+  return makers;
 }
 
 base::Result<process::Target> find_target(std::shared_ptr<const bus::Catalog> catalog, std::string_view model,

@@ -19,6 +19,10 @@
 namespace weir::app {
 
 onnx::Options onnx_options(const Config& config);
+// config.processes, and how a child with an engine of this program is started.
+process::Options process_options(const Config& config);
+// The error of a model of an engine that cannot be isolated.
+std::string not_isolated(const std::string& engine);
 
 // The maker of each engine, by the name that a model.yaml gives. What it takes is borrowed and outlives the engines.
 // `pinned`: how many cores, from the first, have a shard that keeps to it (pinned_shards()). `find`: for requests that

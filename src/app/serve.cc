@@ -97,7 +97,7 @@ Serving::Serving(const Config& config)
       onnx_(onnx_options(config)),
       latest_(std::make_shared<const bus::Catalog>()),
       repository_(repository_options(config, state_.gpus.devices()),
-                  engines(onnx_, forward_, state_.gpus.devices(), host_memory_, pinned_shards(config), config.processes,
+                  engines(onnx_, forward_, state_.gpus.devices(), host_memory_, pinned_shards(config), process_options(config),
                           [this](std::string_view model, std::string_view version) {
                             return find_target(catalog(), model, version);
                           }),

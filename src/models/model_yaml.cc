@@ -119,6 +119,7 @@ class Reading : ModelYamlReader {
          {"dag", [&](auto& v) { dag(v); }},
          {"origins", [&](auto& v) { origins(v), parameter_at("origins", v); }},
          {"kind", [&](auto& v) { text(v, out_.parameters["kind"]), parameter_at("kind", v); }},
+         {"isolation", [&](auto& v) { text(v, out_.parameters["isolation"]), parameter_at("isolation", v); }},
          {"parameters", [&](auto& v) { parameters(v); }}});
     if (!complaints_.none()) return complaints_.status();
     for (auto& group : out_.groups) group.count = out_.instances;

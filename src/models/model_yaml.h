@@ -31,6 +31,7 @@
 //        inputs: {image: {type: FP32, shape: [28, 28], data: random}}}
 //   origins: [http://10.0.0.7:8001]    # of engine: forward: who runs the model (engines/forward/README.md)
 //   kind: oip-grpc               # and the protocol that they speak: oip-grpc, oip-rest, openai, weir
+//   isolation: process           # the engine runs in a process of its own, which may fail alone; none: in the server
 //   parameters: {intra_op_threads: 2}   # the engine's own; one that it does not know is an error
 //
 // A pipeline is a model made of others, run one after the other. A node takes each of its inputs from the pipeline's

@@ -31,6 +31,8 @@ struct SessionOptions {
   std::string text() const;  // equal for equal options
 };
 
+inline constexpr const char* kPlatform = "onnxruntime_onnx";  // Triton's word for these models
+
 // All that a model's parameters may be called: those of session_options(), and max_batch (signature.h).
 inline constexpr std::string_view kParameters[] = {"intra_op_threads",
                                                    "intra_op_thread_count",

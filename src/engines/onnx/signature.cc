@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engines/onnx/options.h"
+
 namespace weir::onnx {
 namespace {
 
@@ -153,7 +155,7 @@ std::string unbatched(const Signature& file, const ModelSpec& wanted) {
 base::Result<ModelSpec> derive(const Signature& file, const ModelSpec& wanted) {
   ModelSpec out = wanted;
   out.engine = "onnx";
-  if (out.platform.empty()) out.platform = "onnxruntime_onnx";
+  if (out.platform.empty()) out.platform = kPlatform;
   out.max_batch = batch_limit(file, wanted);
   auto inputs =
       listed("input", file.inputs, wanted.inputs.empty() ? all_of(file.inputs, "input") : wanted.inputs, out.max_batch);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/units.h"
+#include "sched/fit.h"
 
 namespace weir::process {
 namespace {
@@ -18,6 +19,7 @@ using Clock = std::chrono::steady_clock;
 // Rows that something else has gathered are one request.
 void add_gathered(const sched::Batch& batch, std::vector<Request>& requests) {
   Request request{.of = batch.calls.size() == 1 ? batch.calls.front() : nullptr, .rows = batch.rows};
+  if (!request.of) request.wanted = &batch.wanted;
   for (const auto& input : batch.inputs)
     if (input.dtype != msg::DType::kInvalid) request.inputs.push_back(&input);
   requests.push_back(std::move(request));
@@ -35,11 +37,26 @@ void add_calls(const sched::Batch& batch, std::vector<Request>& requests) {
 
 BatchEngine::~BatchEngine() { ::close(wake_); }
 
+// The calls share a batch, so that each has the same inputs, with rows of one shape.
+void BatchEngine::add_rows(const sched::Batch& batch) {
+  auto& request = requests_.emplace_back(Request{.of = batch.calls.size() == 1 ? batch.calls.front() : nullptr,
+                                                 .rows = batch.rows,
+                                                 .parts = batch.calls.size(),
+                                                 .wanted = &batch.wanted});
+  for (size_t i = 0; i < spec().inputs.size(); ++i) {
+    if (!sched::input_of(*batch.calls.front(), spec(), i)) continue;
+    for (const auto* call : batch.calls) request.inputs.push_back(sched::input_of(*call, spec(), i));
+  }
+}
+
 Status BatchEngine::step(sched::Batch& batch) {
   if (host_->child().over()) return host_->child().why();
   requests_.clear();
-  const bool gathered = !batch.inputs.empty();
-  gathered ? add_gathered(batch, requests_) : add_calls(batch, requests_);
+  const bool gathered = !batch.inputs.empty(), whole = gathered || form_ == Requests::kOfTheBatch;
+  if (gathered)
+    add_gathered(batch, requests_);
+  else
+    whole ? add_rows(batch) : add_calls(batch, requests_);
   told_.assign(batch.calls.size(), false);
   Status sent = host_->run(++number_, requests_);
   if (sent.code == Code::kResourceExhausted) return sent;
@@ -47,7 +64,7 @@ Status BatchEngine::step(sched::Batch& batch) {
   auto answers = wait(batch);
   nested_.cancel();  // those that the model has not waited for
   if (!answers) return host_->end(std::move(answers).error());
-  if (gathered) return give_outputs(batch, answers->front());
+  if (whole) return give_outputs(batch, answers->front());
   batch.answers.clear();
   for (size_t i = 0; i < batch.calls.size(); ++i) batch.answers.push_back(choose(*batch.calls[i], (*answers)[i]));
   return {};
@@ -100,7 +117,9 @@ base::Result<std::vector<Answer>> BatchEngine::read(const Message& message) {
   return answers;
 }
 
+// An engine of the server's own is not asked: it has no answer but that of the batch.
 void BatchEngine::tell_cancelled(const sched::Batch& batch) {
+  if (form_ == Requests::kOfTheBatch) return;
   for (size_t i = 0; i < batch.calls.size(); ++i) {
     if (told_[i] || !batch.calls[i]->cancelled.load(std::memory_order_acquire)) continue;
     told_[i] = true;

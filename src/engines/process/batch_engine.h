@@ -1,5 +1,8 @@
 // BatchEngine: a model in a child that answers each request once. A step lays the calls' inputs into shared memory,
 // waits for the answers, and copies them out.
+//
+// A model with code of its own gets each call as a request. An engine of the server's own gets the rows of all calls as
+// one: they are gathered in the shared memory, so that nothing is copied twice.
 #pragma once
 
 #include <memory>
@@ -10,11 +13,13 @@
 
 namespace weir::process {
 
+enum class Requests : uint8_t { kOfEachCall, kOfTheBatch };
+
 class BatchEngine final : public sched::Engine {
  public:
   // `wake`: an eventfd, which this closes.
-  BatchEngine(std::unique_ptr<Host> host, FindModel find, int wake)
-      : host_(std::move(host)), wake_(wake), nested_(std::move(find), *host_, wake) {}
+  BatchEngine(std::unique_ptr<Host> host, Requests form, FindModel find, int wake)
+      : host_(std::move(host)), form_(form), wake_(wake), nested_(std::move(find), *host_, wake) {}
   ~BatchEngine() override;
 
   const msg::ModelSpec& spec() const override { return host_->spec(); }
@@ -22,6 +27,7 @@ class BatchEngine final : public sched::Engine {
   base::Status step(sched::Batch& batch) override;
 
  private:
+  void add_rows(const sched::Batch& batch);
   base::Result<std::vector<Answer>> wait(const sched::Batch& batch);
   base::Result<std::optional<Message>> receive(std::chrono::steady_clock::time_point deadline);
   base::Result<std::vector<Answer>> read(const Message& message);
@@ -30,6 +36,7 @@ class BatchEngine final : public sched::Engine {
   base::Status give_outputs(sched::Batch& batch, Answer& answer) const;
 
   const std::unique_ptr<Host> host_;
+  const Requests form_;
   const int wake_;
   Nested nested_;
   uint64_t number_ = 0;

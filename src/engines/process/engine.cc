@@ -37,7 +37,7 @@ Status read_limits(const msg::ModelSpec& wanted, HostOptions& options) {
     *to = *value;
   }
   for (auto [name, otherwise, to] : {std::tuple("process_memory", "0", &options.child.memory),
-                                     std::tuple("process_answer", "1GiB", &options.most_answer)}) {
+                                     std::tuple("process_answer", kMostAnswer, &options.most_answer)}) {
     auto value = base::parse_size(parameter(wanted, name, otherwise));
     if (!value) return wrong(name, value.error());
     *to = *value;
@@ -61,16 +61,20 @@ struct Serving {
   std::function<void(Status)> broken;
 };
 
-base::Result<Loaded> make_batched(std::unique_ptr<Host> host, const Place& place) {
+base::Result<Loaded> make_batched(std::unique_ptr<Host> host, Requests form, const Place& place) {
   const int wake = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake < 0) return failure(Code::kResourceExhausted, "there is no file descriptor left for a model (ulimit -n)");
-  return Loaded(std::unique_ptr<sched::Engine>(std::make_unique<BatchEngine>(std::move(host), place.find, wake)));
+  return Loaded(std::unique_ptr<sched::Engine>(std::make_unique<BatchEngine>(std::move(host), form, place.find, wake)));
 }
 
-base::Result<Loaded> start(const msg::ModelSpec& wanted, HostOptions options, const Place& place) {
-  if (!place.options.enabled)
-    return failure(Code::kPermissionDenied,
-                   "models with code of their own are off here; engines.process.enabled: true allows them");
+Status check_enabled(const Options& options) {
+  if (options.enabled) return {};
+  return failure(Code::kPermissionDenied,
+                 "models with code of their own are off here; engines.process.enabled: true allows them");
+}
+
+base::Result<Loaded> start(const msg::ModelSpec& wanted, HostOptions options, const Place& place,
+                           Requests form = Requests::kOfEachCall) {
   if (Status s = read_limits(wanted, options); !s.ok()) return s;
   auto serving = std::make_shared<Serving>();
   serving->broken = place.broken;
@@ -90,7 +94,7 @@ base::Result<Loaded> start(const msg::ModelSpec& wanted, HostOptions options, co
   serving->serves.store(true);
   for (const auto& host : hosts)
     if (host->child().over()) return host->child().why();
-  if (!hosts.front()->spec().decoupled) return make_batched(std::move(hosts.front()), place);
+  if (!hosts.front()->spec().decoupled) return make_batched(std::move(hosts.front()), form, place);
   auto decoupled = make_decoupled(std::move(hosts), place.find);
   if (!decoupled) return decoupled.error();
   return Loaded(std::move(*decoupled));
@@ -99,6 +103,7 @@ base::Result<Loaded> start(const msg::ModelSpec& wanted, HostOptions options, co
 }  // namespace
 
 base::Result<Loaded> load(const msg::ModelSpec& wanted, const std::string& file, const Place& place) {
+  if (Status s = check_enabled(place.options); !s.ok()) return s;
   HostOptions options;
   options.child.command = split_words(parameter(wanted, "command", ""));
   if (options.child.command.empty())
@@ -111,6 +116,7 @@ base::Result<Loaded> load(const msg::ModelSpec& wanted, const std::string& file,
 }
 
 base::Result<Loaded> load_python(const msg::ModelSpec& wanted, const std::string& file, const Place& place) {
+  if (Status s = check_enabled(place.options); !s.ok()) return s;
   if (wanted.parameters.count("EXECUTION_ENV_PATH"))
     return failure(Code::kUnimplemented,
                    "parameter 'EXECUTION_ENV_PATH' is not served: engines.python.interpreter names the interpreter");
@@ -122,6 +128,17 @@ base::Result<Loaded> load_python(const msg::ModelSpec& wanted, const std::string
   spec.engine = "python";
   if (spec.platform.empty()) spec.platform = "python";
   return start(spec, std::move(options), place);
+}
+
+base::Result<std::unique_ptr<sched::Engine>> load_isolated(const msg::ModelSpec& wanted, const std::string& file,
+                                                           const Place& place) {
+  HostOptions options;
+  options.child.command = place.options.engine_command;
+  options.child.command.insert(options.child.command.end(), {wanted.engine, wanted.name});
+  options.file = file;
+  auto loaded = start(wanted, std::move(options), place, Requests::kOfTheBatch);
+  if (!loaded) return std::move(loaded).error();
+  return std::get<std::unique_ptr<sched::Engine>>(*std::move(loaded));
 }
 
 }  // namespace weir::process

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/status.h"
@@ -21,6 +22,8 @@ namespace weir::process {
 struct Options {
   bool enabled = true;                  // false: models that bring code of their own are refused
   std::string interpreter = "python3";  // of engine `python`; needs numpy
+  // Starts this program as the child of load_isolated(); the engine's and the model's names follow.
+  std::vector<std::string> engine_command{};
 };
 
 // A model that other models may send requests to. `keeps` holds it loaded.
@@ -51,5 +54,14 @@ base::Result<Loaded> load(const msg::ModelSpec& wanted, const std::string& file,
 
 // `file`: model.py. The same parameters but `command`; all others are the model's own.
 base::Result<Loaded> load_python(const msg::ModelSpec& wanted, const std::string& file, const Place& place);
+
+// What a model with `isolation: process` may say of it.
+inline constexpr std::string_view kIsolationParameters[] = {"isolation", "process_timeout", "process_load_timeout",
+                                                            "process_memory", "process_answer"};
+
+// A model of one of the server's own engines, wanted.engine, in a process of its own: a fault inside of it costs its
+// calls, and not the server. Parameters as above. Errors: as load(), and those of the engine's load.
+base::Result<std::unique_ptr<sched::Engine>> load_isolated(const msg::ModelSpec& wanted, const std::string& file,
+                                                           const Place& place);
 
 }  // namespace weir::process

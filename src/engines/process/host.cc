@@ -35,22 +35,15 @@ void put_model(Writer& out, const msg::ModelSpec& spec, const HostOptions& optio
   out.put_specs(spec.outputs);
 }
 
-void put_request(Writer& out, const Request& request, uint64_t& at) {
-  static const msg::Parameters kNone;
-  out.put(request.call);
-  out.put_string(request.of ? std::string_view(request.of->id) : std::string_view());
-  out.put(request.rows);
-  const auto timeout = request.of ? request.of->queue_timeout : base::Duration(0);
-  out.put(uint64_t(std::chrono::duration_cast<std::chrono::microseconds>(timeout).count()));
-  out.put_parameters(request.of ? request.of->parameters : kNone);
-  out.put(uint32_t(request.of ? request.of->outputs.size() : 0));
-  if (request.of)
-    for (const auto& name : request.of->outputs) out.put_string(name);
-  out.put(uint32_t(request.inputs.size()));
-  for (const auto* input : request.inputs) {
-    put_tensor(out, {input->name, input->dtype, input->shape, at, input->data.size()});
-    at = aligned(at + input->data.size());
+// An input of several parts, whose rows lie one after the other.
+TensorPlace place_input(const Request& request, size_t first, uint64_t at) {
+  const auto& input = *request.inputs[first];
+  TensorPlace place{input.name, input.dtype, input.shape, at, input.data.size()};
+  for (size_t i = first + 1; i < first + request.parts; ++i) {
+    place.shape[0] += request.inputs[i]->shape[0];
+    place.size += request.inputs[i]->data.size();
   }
+  return place;
 }
 
 }  // namespace
@@ -142,20 +135,56 @@ base::Result<bool> Host::handle(const Message& message) {
   return true;
 }
 
+void Host::put_wanted(const Request& request) {
+  if (request.wanted && !request.wanted->empty()) {
+    writer_.put(uint32_t(std::count(request.wanted->begin(), request.wanted->end(), true)));
+    for (size_t i = 0; i < request.wanted->size(); ++i)
+      if ((*request.wanted)[i]) writer_.put_string(spec_.outputs[i].name);
+    return;
+  }
+  const bool named = request.of && !request.wanted;
+  writer_.put(uint32_t(named ? request.of->outputs.size() : 0));
+  if (named)
+    for (const auto& name : request.of->outputs) writer_.put_string(name);
+}
+
+void Host::put_request(const Request& request, uint64_t& at) {
+  static const msg::Parameters kNone;
+  writer_.put(request.call);
+  writer_.put_string(request.of ? std::string_view(request.of->id) : std::string_view());
+  writer_.put(request.rows);
+  const auto timeout = request.of ? request.of->queue_timeout : base::Duration(0);
+  writer_.put(uint64_t(std::chrono::duration_cast<std::chrono::microseconds>(timeout).count()));
+  writer_.put_parameters(request.of ? request.of->parameters : kNone);
+  put_wanted(request);
+  writer_.put(uint32_t(request.inputs.size() / request.parts));
+  for (size_t i = 0; i < request.inputs.size(); i += request.parts) {
+    const auto place = place_input(request, i, at);
+    put_tensor(writer_, place);
+    at = aligned(at + place.size);
+  }
+}
+
+// Copies the inputs to where put_request() has said that they lie.
+void Host::copy_inputs(const Request& request, uint64_t& at) const {
+  for (size_t i = 0; i < request.inputs.size(); ++i) {
+    const auto& data = request.inputs[i]->data;
+    if (!data.empty()) std::memcpy(input_.data() + at, data.data(), data.size());
+    at += data.size();
+    if ((i + 1) % request.parts == 0) at = aligned(at);
+  }
+}
+
 Status Host::run(uint64_t number, const std::vector<Request>& requests) {
   writer_.clear();
   writer_.put(uint32_t(requests.size()));
   uint64_t at = 0;
-  for (const auto& request : requests) put_request(writer_, request, at);
+  for (const auto& request : requests) put_request(request, at);
   const uint64_t document = at, whole = at + writer_.text().size();
   if (kept_ || whole > input_.size())
     if (auto s = make_input(std::max(whole, kept_ ? uint64_t(input_.size()) : 0)); !s.ok()) return s;
   at = 0;
-  for (const auto& request : requests)
-    for (const auto* input : request.inputs) {
-      if (!input->data.empty()) std::memcpy(input_.data() + at, input->data.data(), input->data.size());
-      at = aligned(at + input->data.size());
-    }
+  for (const auto& request : requests) copy_inputs(request, at);
   std::memcpy(input_.data() + document, writer_.text().data(), writer_.text().size());
   return child_->send({.type = Type::kRun, .number = number, .offset = document, .size = writer_.text().size()});
 }

@@ -33,6 +33,8 @@ struct Request {
   const msg::Call* of = nullptr;  // its id, parameters, outputs; null: none of them
   std::vector<const msg::Tensor*> inputs;
   uint32_t rows = 1;
+  size_t parts = 1;  // each input is so many tensors in a row of `inputs`, whose rows follow each other
+  const std::vector<bool>* wanted = nullptr;  // of the model's outputs, in place of the call's; empty: all
 };
 
 // One answer of the child, copied out of the shared memory.
@@ -86,6 +88,9 @@ class Host {
   Host(HostOptions options, base::SlabSource& slabs) : options_(std::move(options)), slabs_(slabs) {}
   base::Status greet(const msg::ModelSpec& wanted);
   base::Status take_ready(const Message& message, const msg::ModelSpec& wanted);
+  void put_request(const Request& request, uint64_t& at);
+  void put_wanted(const Request& request);
+  void copy_inputs(const Request& request, uint64_t& at) const;
   base::Status make_input(uint64_t bytes);
   base::Status make_output(uint64_t bytes);
   base::Result<std::string> copy_document(const Message& message) const;

@@ -32,6 +32,7 @@ namespace weir::process {
 
 inline constexpr int kSocketFd = 3, kScriptFd = 4;
 inline constexpr uint32_t kProtocol = 1;
+inline constexpr const char* kMostAnswer = "1GiB";  // of the output region, where the model does not say
 
 enum class Type : uint32_t {
   // To the child.
