@@ -9,16 +9,6 @@ using base::Code;
 using base::Status;
 using Phase = Node::Phase;
 
-namespace {
-
-uint64_t draw(base::Env& env) {
-  uint64_t out = 0;
-  while (out == 0) out = env.random();
-  return out;
-}
-
-}  // namespace
-
 Membership::Membership(base::Env& env, Bucket& bucket, Rules rules, std::string entry_key, Node self, Listener listener)
     : env_(env),
       bucket_(bucket),
@@ -26,7 +16,7 @@ Membership::Membership(base::Env& env, Bucket& bucket, Rules rules, std::string 
       entry_key_(std::move(entry_key)),
       self_(std::move(self)),
       listener_(std::move(listener)) {
-  self_.incarnation = draw(env_);
+  outdo(0);
   uncertain_ = true;
 }
 
@@ -110,6 +100,7 @@ void Membership::own_entry(base::Result<Bucket::Entry> entry) {
       // Another process has this name, or had it: until it is silent, the name is its.
       if (node && node->phase != Phase::kFenced && !silent(seen)) return;
       if (!first) join_anew();
+      if (node) outdo(node->incarnation);
     }
     revision_ = entry->revision;
   }
@@ -119,9 +110,15 @@ void Membership::own_entry(base::Result<Bucket::Entry> entry) {
 
 void Membership::join_anew() {
   lease_until_ = {};
-  self_.incarnation = draw(env_);
+  outdo(self_.incarnation);
   self_.beat = 0;
   if (listener_.fenced) listener_.fenced();
+}
+
+// Incarnations of one name grow, also where the bucket has forgotten the last one.
+void Membership::outdo(uint64_t incarnation) {
+  const int64_t wall = std::chrono::duration_cast<std::chrono::microseconds>(env_.wall().time_since_epoch()).count();
+  self_.incarnation = std::max({self_.incarnation, incarnation + 1, uint64_t(std::max<int64_t>(wall, 1))});
 }
 
 void Membership::leave(std::function<void()> then) {
@@ -218,8 +215,9 @@ void Membership::fence(const std::string& id, uint64_t incarnation, std::functio
     if (found == seen_.end()) found = see_absent(id);
     if (!entry && found->second.revision > 0) found = see_absent(id);
     const Seen& seen = found->second;
-    const bool there = entry && !entry->erased && seen.node.phase != Phase::kFenced;
-    if (entry && (!there || seen.node.incarnation != incarnation)) return then({});
+    const bool over = seen.node.incarnation > incarnation ||
+                      (seen.node.incarnation == incarnation && (!seen.there || seen.node.phase == Phase::kFenced));
+    if (entry && over) return then({});
     if (silent(seen)) return write_fence(id, incarnation, then);
     then(seen.present ? base::failure(Code::kFailedPrecondition, "the node is there")
                       : base::failure(Code::kUnavailable, "the node may still be there"));
@@ -228,7 +226,8 @@ void Membership::fence(const std::string& id, uint64_t incarnation, std::functio
 
 void Membership::write_fence(const std::string& id, uint64_t incarnation, std::function<void(Status)> then) {
   Node mark;
-  mark.id = id, mark.incarnation = incarnation, mark.phase = Phase::kFenced;
+  mark.id = id, mark.phase = Phase::kFenced;
+  mark.incarnation = std::max(incarnation, seen_[id].node.incarnation);
   std::string value = write_node(mark, entry_key_);
   // Where it fails, the node has been heard of since, or somebody else was faster: the next try reads what is there.
   bucket_.write(key_of(id), value, seen_[id].revision,

@@ -96,6 +96,7 @@ class Membership {
   void look_at_own();
   void own_entry(base::Result<Bucket::Entry> entry);
   void join_anew();
+  void outdo(uint64_t incarnation);
   void write_fence(const std::string& id, uint64_t incarnation, std::function<void(base::Status)> then);
   bool silent(const Seen& seen) const { return env_.now() - seen.since >= rules_.gone; }
 

@@ -35,7 +35,7 @@ struct Node {
     kFenced,    // another node has written this in its place: what it owned is free
   };
   std::string id;
-  uint64_t incarnation = 0;  // drawn when it joins: another one has nothing of the first
+  uint64_t incarnation = 0;  // a greater one each time it joins: it has nothing of the last
   uint64_t beat = 0;         // grows
   Phase phase = Phase::kServing;
   std::string address;  // "http://10.0.0.7:8080"; empty: it takes no calls of others

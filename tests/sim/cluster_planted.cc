@@ -16,7 +16,7 @@ int planted = 0;
 
 int main(int argc, char** argv) {
   using namespace weir::sim;  // NOLINT: a program of one file
-  uint64_t budget = 10000;
+  uint64_t budget = 30000;
   if (argc == 3 && !std::strcmp(argv[1], "--budget")) budget = std::strtoull(argv[2], nullptr, 10);
   int wrong = 0;
   for (int bug = 0; bug <= int(std::size(kBugs)); ++bug) {

@@ -28,7 +28,7 @@ class ClusterWorld::NodeEnv final : public base::Env {
       : world_(world), rate_(rate), offset_(int64_t(world.draw(kSecond * 1000))) {}
 
   base::Time now() const override { return base::Time(base::Duration(offset_ + int64_t(double(world_.now_) * rate_))); }
-  base::WallTime wall() const override { return {}; }
+  base::WallTime wall() const override { return base::WallTime(base::Duration(world_.now_ + kSecond)); }
   uint64_t random() override { return world_.random_(); }
   base::TimerId at(base::Time when, std::function<void()> fire) override {
     const uint64_t id = ++last_;

@@ -28,8 +28,8 @@ plant.BUGS = [
         ('cluster/membership.cc', 'seen.revision = 0, seen.there = false, seen.since = env_.now();',
          'seen.revision = 0, seen.there = false, seen.since = env_.now() - (@ ? rules_.gone : base::Duration(0));')]),
     (7, 'the incarnation stays the same when a node joins anew', [
-        ('cluster/membership.cc', 'void Membership::join_anew() {\n  lease_until_ = {};\n  self_.incarnation = draw(env_);',
-         'void Membership::join_anew() {\n  lease_until_ = {};\n  if (!@) self_.incarnation = draw(env_);')]),
+        ('cluster/membership.cc', 'void Membership::join_anew() {\n  lease_until_ = {};\n  outdo(self_.incarnation);',
+         'void Membership::join_anew() {\n  lease_until_ = {};\n  if (!@) outdo(self_.incarnation);')]),
     (8, 'a turn is done though the write of it was refused', [
         ('cluster/ownership.cc', 'if (!revision) return look_again(id, incarnation, value, turn, then);',
          'if (!revision && @) return then({});\n'
@@ -37,6 +37,9 @@ plant.BUGS = [
     (9, 'what was watched is believed, not read again', [
         ('cluster/membership.cc', '    if (entry) on_entry(*entry);\n    auto found = seen_.find(id);',
          '    if (entry && !@) on_entry(*entry);\n    auto found = seen_.find(id);')]),
+    (10, 'an entry of an earlier incarnation, which a late write has brought back, counts for a later one', [
+        ('cluster/membership.cc', 'const bool over = seen.node.incarnation > incarnation ||',
+         'const bool over = (@ ? seen.node.incarnation != incarnation : seen.node.incarnation > incarnation) ||')]),
 ]
 FILES = ['cluster/membership.cc', 'cluster/ownership.cc']
 
