@@ -24,7 +24,8 @@ ROOMS = {  # room: the rooms and libraries that it may see
     'dialects': 'base msg wire text marshal bus session jobs',
     'engines': 'base msg images text device sched generation marshal',
     'models': 'base msg images bus device session sched generation engines',
-    'app': 'base msg wire images text device bus net marshal auth jobs session sched generation dialects engines models',
+    'cluster': 'base msg bus engines/forward',
+    'app': 'base msg wire images text device bus net marshal auth jobs session sched generation dialects engines models cluster',
 }
 LEAVES = {'engines/forward': 'wire net bus'}    # what a folder may see beside its room's
 SEALED = {'dialects', 'engines'}          # their folders are strangers to each other
@@ -44,11 +45,12 @@ PINNED = [
     (r'simdjson', 'marshal dialects text'),
     (r'dragonbox', 'marshal'),
     (r'sqlite3', 'jobs'),
+    (r'^nats', 'cluster'),
 ]
 # The one file of app/ that names protocols, a line for each; ops is no protocol.
 DIALECTS = 'app/dialects.cc'
 # Rooms that the simulator runs: no clock, thread or entropy of their own.
-DETERMINISTIC = ['bus', 'session', 'sched/batcher', 'sched/fair_queue', 'sched/sequence_batcher', 'generation']
+DETERMINISTIC = ['bus', 'session', 'cluster/membership', 'cluster/ownership', 'sched/batcher', 'sched/fair_queue', 'sched/sequence_batcher', 'generation']
 THREADED = ['generation/lane']  # files of these rooms that own a thread, and hand the others the time
 NAMESPACE = re.compile(r'(?:\} )?namespace weir::(\w+)')
 WORLD = re.compile(r'_clock::now|std::(thread|jthread|random_device|condition_variable)\b|\bgetrandom\(|\btime\(nullptr\)|\b(steady_now|unix_ms|lane_now)\b')
@@ -57,7 +59,7 @@ WORLD = re.compile(r'_clock::now|std::(thread|jthread|random_device|condition_va
 def acyclic():
     order = list(ROOMS)
     return [f'{room} sees {seen}, which is not of a lower rank' for room in order for seen in ROOMS[room].split()
-            if seen not in LIBRARIES and order.index(seen) >= order.index(room)]
+            if seen not in LIBRARIES and order.index(seen.split('/')[0]) >= order.index(room)]
 
 
 def includes(path):
@@ -72,7 +74,7 @@ def check_include(room, leaf, target):
     seen = parts[0]
     allowed = ROOMS[room].split() + LEAVES.get(leaf, '').split()
     if len(parts) > 1 and (seen in ROOMS or seen in LIBRARIES):
-        if seen != room and seen not in allowed:
+        if seen != room and seen not in allowed and '/'.join(parts[:2]) not in allowed:
             yield f'{room} may not see {seen}'
         if seen == room and room in SEALED and len(parts) > 2 and '/'.join(parts[:2]) != leaf:
             yield f'{leaf} may not see its sibling {target}'
@@ -86,7 +88,7 @@ def check_declarations(room, leaf, path, rooms_of):
     allowed = [room, 'base', *ROOMS[room].split(), *LEAVES.get(leaf, '').split()]
     for number, line in enumerate(path.read_text(errors='replace').splitlines(), 1):
         match = NAMESPACE.match(line)
-        if match and rooms_of.get(match[1], room) not in allowed:
+        if match and rooms_of.get(match[1], room) not in allowed and f'{rooms_of[match[1]]}/{match[1]}' not in allowed:
             yield number, f'{room} may not see {rooms_of[match[1]]}, nor declare its types'
         if match and room in SEALED and rooms_of.get(match[1]) == room and match[1] not in leaf.split('/'):
             yield number, f'{leaf} may not see its sibling {match[1]}'
@@ -115,7 +117,7 @@ def check_table(readme):
             if leaf.startswith(room + '/') and set(more.split()) != set(leaves.replace(leaf.split('/')[1] + ': +', '').split()):
                 yield f'{readme}: {leaf} sees {more} in layers.py'
         for other in ROOMS[room].split():
-            if other in told and told[other][0] >= rank:
+            if other.split('/')[0] in told and told[other.split('/')[0]][0] >= rank:
                 yield f'{readme}: {room} sees {other}, whose rank is not lower'
 
 

@@ -1,0 +1,251 @@
+#include "cluster/membership.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace weir::cluster {
+
+using base::Code;
+using base::Status;
+using Phase = Node::Phase;
+
+Membership::Membership(base::Env& env, Bucket& bucket, Rules rules, std::string entry_key, Node self, Listener listener)
+    : env_(env),
+      bucket_(bucket),
+      rules_(rules),
+      entry_key_(std::move(entry_key)),
+      self_(std::move(self)),
+      listener_(std::move(listener)) {
+  outdo(0);
+  uncertain_ = true;
+}
+
+Membership::~Membership() { env_.cancel(timer_); }
+
+// Who was silent while the bucket was away has as long as everybody else to be heard of.
+void Membership::connected() {
+  connected_ = true;
+  uncertain_ = true;
+  for (auto& [id, seen] : seen_) seen.since = env_.now();
+  env_.cancel(timer_);
+  tick();
+}
+
+void Membership::disconnected() {
+  connected_ = false;
+  if (listener_.changed) listener_.changed();
+}
+
+void Membership::arm() {
+  timer_ = env_.at(env_.now() + rules_.beat, [this] { tick(); });
+}
+
+void Membership::tick() {
+  arm();
+  if (!connected_) return;
+  for (auto& [id, seen] : seen_) update(seen);
+  std::erase_if(seen_, [this](const auto& one) {
+    return !one.second.present && env_.now() - one.second.since > 20 * rules_.gone;
+  });
+  beat();
+}
+
+void Membership::beat_now() {
+  if (connected_ && !leaving_) beat();
+}
+
+void Membership::beat() {
+  if (busy_ || leaving_) return;
+  if (uncertain_) return look_at_own();
+  busy_ = true;
+  ++self_.beat;
+  bucket_.write(
+      key_of(self_.id), write_node(self_, entry_key_), revision_,
+      [this, sent = env_.now()](base::Result<uint64_t> revision) { beat_written(sent, std::move(revision)); });
+}
+
+void Membership::beat_written(base::Time sent, base::Result<uint64_t> revision) {
+  busy_ = false;
+  if (leaving_) return;
+  if (!revision) {
+    uncertain_ = true;
+    if (revision.error().code == Code::kAborted) look_at_own();
+    return;
+  }
+  revision_ = *revision;
+  lease_until_ = std::max(lease_until_, sent + rules_.lease);
+}
+
+void Membership::look_at_own() {
+  busy_ = true;
+  bucket_.read(key_of(self_.id), [this](base::Result<Bucket::Entry> entry) {
+    busy_ = false;
+    if (!leaving_) own_entry(std::move(entry));
+  });
+}
+
+// The lease is that of beats that are known to be taken; what is found here only says what to expect of the next one.
+void Membership::own_entry(base::Result<Bucket::Entry> entry) {
+  if (!entry && entry.error().code != Code::kNotFound) return;
+  const bool first = self_.beat == 0;
+  if (!entry || entry->erased) {
+    if (!first) join_anew();
+    revision_ = entry ? entry->revision : 0;
+  } else {
+    auto node = read_node(entry->value, entry_key_);
+    const bool ours = node && node->incarnation == self_.incarnation && node->phase != Phase::kFenced;
+    if (!ours) {
+      Seen& seen = seen_[self_.id];
+      take(*entry, seen);
+      // Another process has this name, or had it: until it is silent, the name is its.
+      if (node && node->phase != Phase::kFenced && !silent(seen)) return;
+      if (!first) join_anew();
+      if (node) outdo(node->incarnation);
+    }
+    revision_ = entry->revision;
+  }
+  uncertain_ = false;
+  beat();
+}
+
+void Membership::join_anew() {
+  lease_until_ = {};
+  outdo(self_.incarnation);
+  self_.beat = 0;
+  if (listener_.fenced) listener_.fenced();
+}
+
+// Incarnations of one name grow, also where the bucket has forgotten the last one.
+void Membership::outdo(uint64_t incarnation) {
+  const int64_t wall = std::chrono::duration_cast<std::chrono::microseconds>(env_.wall().time_since_epoch()).count();
+  self_.incarnation = std::max({self_.incarnation, incarnation + 1, uint64_t(std::max<int64_t>(wall, 1))});
+}
+
+void Membership::leave(std::function<void()> then) {
+  leaving_ = true;
+  lease_until_ = {};
+  env_.cancel(timer_);
+  if (!connected_ || uncertain_) return then();
+  bucket_.erase(key_of(self_.id), revision_, [then = std::move(then)](base::Result<uint64_t>) { then(); });
+}
+
+void Membership::on_entry(const Bucket::Entry& entry) {
+  if (!entry.key.starts_with(kPrefix)) return;
+  const std::string id = entry.key.substr(kPrefix.size());
+  if (!good_name(id) || id == self_.id) return;
+  auto found = seen_.find(id);
+  if (found == seen_.end()) {
+    if (seen_.size() >= rules_.most_nodes) {
+      Seen none;
+      none.complained = std::exchange(full_, true);
+      return refuse(entry, none, "there are " + std::to_string(rules_.most_nodes) + " nodes already");
+    }
+    found = seen_.emplace(id, Seen()).first;
+    found->second.since = env_.now();
+  }
+  const Node before = found->second.node;
+  if (!take(entry, found->second)) return;
+  const Node& now = found->second.node;
+  update(found->second);
+  const bool same = now.phase == before.phase && now.address == before.address && now.models == before.models;
+  if (found->second.present && !same && listener_.changed) listener_.changed();
+}
+
+// False: it says nothing new.
+bool Membership::take(const Bucket::Entry& entry, Seen& seen) {
+  if (entry.revision <= seen.revision) return false;
+  const std::string id = entry.key.substr(kPrefix.size());
+  if (entry.erased) {
+    seen.revision = entry.revision, seen.since = env_.now(), seen.there = false;
+    return true;
+  }
+  auto node = read_node(entry.value, entry_key_);
+  std::string why;
+  if (!node)
+    why = node.error().text;
+  else if (node->id != id)
+    why = "it is the entry of another node, '" + node->id + "'";
+  else if (seen.there && node->incarnation == seen.node.incarnation && node->phase != Phase::kFenced &&
+           node->beat < seen.node.beat)
+    why = "an older beat of it was written again";
+  if (!why.empty()) return refuse(entry, seen, why), false;
+  seen.revision = entry.revision, seen.since = env_.now(), seen.there = true, seen.complained = false;
+  seen.node = std::move(*node);
+  return true;
+}
+
+void Membership::refuse(const Bucket::Entry& entry, Seen& seen, const std::string& why) {
+  ++refused_;
+  if (std::exchange(seen.complained, true)) return;
+  if (listener_.refused) listener_.refused(entry.key, why);
+}
+
+void Membership::update(Seen& seen) {
+  if (seen.node.id == self_.id) return;
+  const bool present = seen.there && seen.node.phase != Phase::kFenced && (!silent(seen) || (away() && seen.present));
+  const bool was = std::exchange(seen.present, present);
+  if (present && !was && listener_.joined) listener_.joined(seen.node);
+  if (!present && was && listener_.left) listener_.left(seen.node);
+  if (present != was && listener_.changed) listener_.changed();
+}
+
+std::vector<const Node*> Membership::nodes() const {
+  std::vector<const Node*> out;
+  for (const auto& [id, seen] : seen_)
+    if (seen.present) out.push_back(&seen.node);
+  return out;
+}
+
+const Node* Membership::find(const std::string& id) const {
+  auto found = seen_.find(id);
+  return found != seen_.end() && found->second.present ? &found->second.node : nullptr;
+}
+
+// The entry is read anew: what has been watched may be from before that incarnation. A node has its first beat taken
+// before it owns anything, so that what is read now is of that incarnation, or of what came after it.
+void Membership::fence(const std::string& id, uint64_t incarnation, std::function<void(Status)> then) {
+  if (id == self_.id)
+    return then(incarnation == self_.incarnation ? base::failure(Code::kFailedPrecondition, "it is this node")
+                                                 : Status());
+  if (!connected_) return then(base::failure(Code::kUnavailable, "the bucket is away"));
+  bucket_.read(key_of(id), [this, id, incarnation, then = std::move(then)](base::Result<Bucket::Entry> entry) {
+    if (!entry && entry.error().code != Code::kNotFound) return then(entry.error());
+    if (entry) on_entry(*entry);
+    auto found = seen_.find(id);
+    if (found == seen_.end()) found = see_absent(id);
+    if (!entry && found->second.revision > 0) found = see_absent(id);
+    const Seen& seen = found->second;
+    const bool over = seen.node.incarnation > incarnation ||
+                      (seen.node.incarnation == incarnation && (!seen.there || seen.node.phase == Phase::kFenced));
+    if (entry && over) return then({});
+    if (silent(seen)) return write_fence(id, incarnation, then);
+    then(seen.present ? base::failure(Code::kFailedPrecondition, "the node is there")
+                      : base::failure(Code::kUnavailable, "the node may still be there"));
+  });
+}
+
+void Membership::write_fence(const std::string& id, uint64_t incarnation, std::function<void(Status)> then) {
+  Node mark;
+  mark.id = id, mark.phase = Phase::kFenced;
+  mark.incarnation = std::max(incarnation, seen_[id].node.incarnation);
+  std::string value = write_node(mark, entry_key_);
+  // Where it fails, the node has been heard of since, or somebody else was faster: the next try reads what is there.
+  bucket_.write(key_of(id), value, seen_[id].revision,
+                [this, id, value, then = std::move(then)](base::Result<uint64_t> revision) {
+                  if (revision) return on_entry({key_of(id), value, *revision, false}), then({});
+                  then(base::failure(Code::kUnavailable, "the node may still be there"));
+                });
+}
+
+// Its time in the bucket was over, or it was never there. Its writer may know better, so that it has as long as one
+// that was heard of now.
+Membership::SeenMap::iterator Membership::see_absent(const std::string& id) {
+  auto [found, made] = seen_.try_emplace(id);
+  Seen& seen = found->second;
+  seen.node.id = id;
+  seen.revision = 0, seen.there = false, seen.since = env_.now();
+  update(seen);
+  return found;
+}
+
+}  // namespace weir::cluster

@@ -1,0 +1,120 @@
+// Membership: which nodes there are, by what each writes into the bucket once a second, and this node's own entry.
+//
+// No clock is compared with another machine's: a node is gone when its entry has not changed for `gone` on the clock of
+// whoever looks. What a node owns, it owns by a lease that ends `lease` after its last beat that the bucket has taken
+// was sent, on its own clock. Another node may write "fenced" in the place of its entry, expecting the revision that it
+// has seen unchanged for `gone`: where that succeeds, the last beat is older than `gone`, the lease is over (as long as
+// lease / (1 - drift) < gone / (1 + drift), which for 4 s and 5 s holds up to 11 %), and the node's next beat fails,
+// whatever its watch has told it. It then joins anew, under another incarnation, and owns nothing.
+//
+// While the bucket is away nobody is gone: this node goes on with those it knows.
+//
+// One thread. The Env and the Bucket outlive this.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/env.h"
+#include "cluster/bucket.h"
+#include "cluster/node.h"
+
+namespace weir::cluster {
+
+struct Rules {
+  base::Duration beat = std::chrono::seconds(1), gone = std::chrono::seconds(5), lease = std::chrono::seconds(4);
+  size_t most_nodes = 1024;
+};
+
+class Membership {
+ public:
+  struct Listener {
+    // Nodes have joined, left, or say something else of themselves. Called from inside of this.
+    std::function<void()> changed;
+    std::function<void(const Node&node)> joined, left;
+    // This node's incarnation is over: it owns nothing any more.
+    std::function<void()> fenced;
+    // An entry is not taken, and why: called once for each key until it is taken again.
+    std::function<void(const std::string& key, const std::string& why)> refused;
+  };
+  static constexpr std::string_view kPrefix = "node.";  // of keys
+
+  // `self`: what is said of this node, without incarnation and beat.
+  Membership(base::Env& env, Bucket& bucket, Rules rules, std::string entry_key, Node self, Listener listener);
+  ~Membership();
+  Membership(const Membership&) = delete;
+
+  // The bucket is there: beats from now on. Entries that are watched come by on_entry().
+  void connected();
+  void disconnected();
+  void on_entry(const Bucket::Entry& entry);
+  // What the next beats say.
+  Node& self() { return self_; }
+  const Node& self() const { return self_; }
+  // A beat at once: something has changed.
+  void beat_now();
+  // Erases the entry, so that the others need not wait. `then` is called once, also where that fails.
+  void leave(std::function<void()> then);
+
+  // This node may answer for what it owns, now.
+  bool has_lease() const { return env_.now() < lease_until_; }
+  bool away() const { return !connected_; }
+  // The nodes that are there, without this one; as of the last that was heard, while the bucket is away.
+  std::vector<const Node*> nodes() const;
+  // Null: it is not there.
+  const Node* find(const std::string& id) const;
+
+  // Whether that incarnation owns nothing any more: writes "fenced" where it has been silent long enough. OK: it does
+  // not. FAILED_PRECONDITION: it is there. UNAVAILABLE: not known now, worth another try.
+  void fence(const std::string& id, uint64_t incarnation, std::function<void(base::Status)> then);
+
+  uint64_t refused_entries() const { return refused_; }
+
+ private:
+  struct Seen {
+    Node node;
+    uint64_t revision = 0;
+    bool there = false;       // an entry, and no mark
+    bool present = false;     // counts as a node
+    bool complained = false;  // of an entry that is not taken
+    base::Time since{};       // this revision was seen first, or the bucket came back
+  };
+  static std::string key_of(const std::string& id) { return std::string(kPrefix) + id; }
+  using SeenMap = std::map<std::string, Seen>;  // by id
+  SeenMap::iterator see_absent(const std::string& id);
+  bool take(const Bucket::Entry& entry, Seen& seen);
+  void refuse(const Bucket::Entry& entry, Seen& seen, const std::string& why);
+  void update(Seen& seen);
+  void tick();
+  void arm();
+  void beat();
+  void beat_written(base::Time sent, base::Result<uint64_t> revision);
+  void look_at_own();
+  void own_entry(base::Result<Bucket::Entry> entry);
+  void join_anew();
+  void outdo(uint64_t incarnation);
+  void write_fence(const std::string& id, uint64_t incarnation, std::function<void(base::Status)> then);
+  bool silent(const Seen& seen) const { return env_.now() - seen.since >= rules_.gone; }
+
+  base::Env& env_;
+  Bucket& bucket_;
+  const Rules rules_;
+  const std::string entry_key_;
+  Node self_;
+  const Listener listener_;
+  SeenMap seen_;  // this node's, too
+  bool connected_ = false, leaving_ = false;
+  bool busy_ = false;       // a beat, or a look at the own entry, is under way
+  bool uncertain_ = false;  // what the own entry is: it is looked at before the next beat
+  uint64_t revision_ = 0;   // of the own entry
+  base::Time lease_until_{};
+  base::TimerId timer_ = base::TimerId::kNone;
+  bool full_ = false;  // the log has been told that there are too many
+  uint64_t refused_ = 0;
+};
+
+}  // namespace weir::cluster

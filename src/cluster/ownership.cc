@@ -1,0 +1,167 @@
+#include "cluster/ownership.h"
+
+#include <charconv>
+#include <utility>
+
+namespace weir::cluster {
+namespace {
+
+using base::Code;
+using base::failure;
+using base::Status;
+
+constexpr std::string_view kHead = "weir-session 1\nowner ", kTurn = "turn ";
+
+// "12\n…": cut off.
+bool read_number(std::string_view& text, uint64_t& out) {
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  text.remove_prefix(size_t(end - text.data()));
+  if (error != std::errc() || !text.starts_with('\n')) return false;
+  text.remove_prefix(1);
+  return true;
+}
+
+}  // namespace
+
+std::string write_record(const Record& record) {
+  return std::string(kHead) + record.owner + ' ' + std::to_string(record.incarnation) + '\n' + std::string(kTurn) +
+         std::to_string(record.turn) + "\n\n" + record.state;
+}
+
+base::Result<Record> read_record(std::string_view text) {
+  const Status wrong = failure(Code::kDataLoss, "the session's record cannot be read");
+  Record out;
+  if (!text.starts_with(kHead) || text.size() > Ownership::kLargestState + 512) return wrong;
+  text.remove_prefix(kHead.size());
+  const size_t space = text.find(' ');
+  if (space == text.npos || !good_name(text.substr(0, space))) return wrong;
+  out.owner = text.substr(0, space);
+  text.remove_prefix(space + 1);
+  if (!read_number(text, out.incarnation) || !text.starts_with(kTurn)) return wrong;
+  text.remove_prefix(kTurn.size());
+  if (!read_number(text, out.turn) || !text.starts_with('\n')) return wrong;
+  out.state = text.substr(1);
+  return out;
+}
+
+Record Ownership::record(std::string state, uint64_t turn) const {
+  const Node& self = membership_.self();
+  return {self.id, self.incarnation, turn, std::move(state)};
+}
+
+std::string Ownership::owner_of(const std::string& id) const {
+  auto found = owners_.find(id);
+  return found == owners_.end() ? std::string() : found->second;
+}
+
+void Ownership::open(const std::string& id, std::string state, Done then) {
+  if (state.size() > kLargestState)
+    return then(failure(Code::kResourceExhausted, "the session is too long to be kept"));
+  if (owned_.size() >= most_) return then(failure(Code::kResourceExhausted, "too many sessions are kept"));
+  if (!membership_.has_lease()) return then(failure(Code::kUnavailable, "the bucket is away"));
+  const uint64_t incarnation = membership_.self().incarnation;
+  std::string value = write_record(record(std::move(state), 0));
+  bucket_.write(key_of(id), value, 0, [this, id, incarnation, value, then](base::Result<uint64_t> revision) {
+    if (!revision) {
+      if (revision.error().code != Code::kAborted) return then(revision.error());
+      return look_again(id, incarnation, value, 0, [then](Status s) {
+        then(s.code == Code::kAborted ? failure(Code::kAlreadyExists, "there is such a session") : s);
+      });
+    }
+    if (incarnation != membership_.self().incarnation) return then(failure(Code::kUnavailable, "the node was fenced"));
+    owned_.try_emplace(id, Owned{*revision, 0, false});
+    then({});
+  });
+}
+
+void Ownership::take(const std::string& id, Taken then) {
+  if (!membership_.has_lease()) return then(failure(Code::kUnavailable, "the bucket is away"));
+  bucket_.read(key_of(id), [this, id, then = std::move(then)](base::Result<Bucket::Entry> entry) {
+    found(id, std::move(entry), then);
+  });
+}
+
+void Ownership::found(const std::string& id, base::Result<Bucket::Entry> entry, Taken then) {
+  if (!entry) return then(entry.error());
+  if (entry->erased) return then(failure(Code::kNotFound, "there is no such session"));
+  auto was = read_record(entry->value);
+  if (!was) return then(was.error());
+  const Node& self = membership_.self();
+  if (was->owner == self.id && was->incarnation == self.incarnation) {
+    // A write of this node whose answer was lost.
+    Owned& owned = owned_[id];
+    if (owned.busy) return then(failure(Code::kUnavailable, "a turn is under way"));
+    owned.revision = entry->revision, owned.turn = was->turn;
+    return then(std::move(*was));
+  }
+  owned_.erase(id);
+  if (owned_.size() >= most_) return then(failure(Code::kResourceExhausted, "too many sessions are kept"));
+  membership_.fence(was->owner, was->incarnation,
+                    [this, id, record = *was, revision = entry->revision, then = std::move(then)](Status status) {
+                      if (status.ok()) return write_taken(id, record, revision, then);
+                      if (status.code == Code::kFailedPrecondition) {
+                        if (owners_.size() >= most_) owners_.clear();
+                        owners_[id] = record.owner;
+                      }
+                      then(status);
+                    });
+}
+
+void Ownership::write_taken(const std::string& id, Record was, uint64_t revision, Taken then) {
+  if (!membership_.has_lease()) return then(failure(Code::kUnavailable, "the bucket is away"));
+  Record now = record(was.state, was.turn);
+  const uint64_t incarnation = now.incarnation;
+  std::string value = write_record(now);
+  bucket_.write(key_of(id), value, revision, [this, id, incarnation, now, then](base::Result<uint64_t> written) {
+    if (!written) return then(failure(Code::kUnavailable, "the session was written to meanwhile"));
+    if (incarnation != membership_.self().incarnation) return then(failure(Code::kUnavailable, "the node was fenced"));
+    owned_[id] = {*written, now.turn, false};
+    owners_.erase(id);
+    then(now);
+  });
+}
+
+void Ownership::commit(const std::string& id, std::string state, Done then) {
+  auto found = owned_.find(id);
+  if (found == owned_.end()) return then(failure(Code::kAborted, "another node has the session"));
+  Owned& owned = found->second;
+  if (owned.busy) return then(failure(Code::kUnavailable, "a turn is under way"));
+  if (state.size() > kLargestState)
+    return then(failure(Code::kResourceExhausted, "the session is too long to be kept"));
+  owned.busy = true;
+  const uint64_t turn = owned.turn + 1, incarnation = membership_.self().incarnation;
+  std::string value = write_record(record(std::move(state), turn));
+  bucket_.write(key_of(id), value, owned.revision,
+                [this, id, incarnation, value, turn, then](base::Result<uint64_t> revision) {
+                  if (!revision) return look_again(id, incarnation, value, turn, then);
+                  auto still = owned_.find(id);
+                  if (still == owned_.end() || incarnation != membership_.self().incarnation)
+                    return then(failure(Code::kAborted, "another node has the session"));
+                  still->second = {*revision, turn, false};
+                  then({});
+                });
+}
+
+// A write has failed, or may have: the record says which. Until it is known the session is not this node's.
+void Ownership::look_again(const std::string& id, uint64_t incarnation, std::string value, uint64_t turn, Done then) {
+  owned_.erase(id);
+  bucket_.read(
+      key_of(id), [this, id, incarnation, value = std::move(value), turn, then](base::Result<Bucket::Entry> entry) {
+        if (!entry && entry.error().code != Code::kNotFound) return then(entry.error());
+        if (!entry || entry->erased || entry->value != value || incarnation != membership_.self().incarnation)
+          return then(failure(Code::kAborted, "another node has the session"));
+        owned_.try_emplace(id, Owned{entry->revision, turn, false});  // or it was taken meanwhile, with this turn
+        then({});
+      });
+}
+
+void Ownership::close(const std::string& id, Done then) {
+  auto found = owned_.find(id);
+  if (found == owned_.end()) return then(failure(Code::kAborted, "another node has the session"));
+  const uint64_t revision = found->second.revision;
+  owned_.erase(found);
+  bucket_.erase(key_of(id), revision,
+                [then](base::Result<uint64_t> erased) { then(erased ? Status() : erased.error()); });
+}
+
+}  // namespace weir::cluster

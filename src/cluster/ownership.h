@@ -1,0 +1,83 @@
+// Ownership: which node answers for a session, by the session's record in the bucket. A record names its owner and the
+// owner's incarnation; every write of it expects the revision that was read, so that of two nodes that take a session
+// one has it. The session of a node that is gone is taken once that node's incarnation is fenced (membership.h).
+//
+// A node may answer for a session while it owns it and has its lease. An answer that must not be lost goes out when
+// commit() has said OK: then it is in the record that the next owner reads.
+//
+// A node that drains hands nothing over: once its entry is erased, its sessions can be taken.
+//
+// One thread. All that it is given outlives it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "base/env.h"
+#include "cluster/bucket.h"
+#include "cluster/membership.h"
+
+namespace weir::cluster {
+
+// A session as the bucket has it:
+//   "weir-session 1" LF "owner " id SP incarnation LF "turn " number LF LF bytes
+struct Record {
+  std::string owner;
+  uint64_t incarnation = 0;
+  uint64_t turn = 0;  // commits so far
+  std::string state;  // the dialect's: what another node needs to go on
+};
+std::string write_record(const Record& record);
+base::Result<Record> read_record(std::string_view text);
+
+class Ownership {
+ public:
+  static constexpr std::string_view kPrefix = "session.";  // of keys
+  static constexpr size_t kLargestState = 512 << 10;
+
+  // Errors of all: UNAVAILABLE (the bucket does not answer, or it is not known whether the owner is there: worth
+  // another try).
+  using Done = std::function<void(base::Status)>;
+  using Taken = std::function<void(base::Result<Record>)>;
+
+  Ownership(Bucket& bucket, Membership& membership, size_t most)
+      : bucket_(bucket), membership_(membership), most_(most) {}
+
+  // A new session of this node. ALREADY_EXISTS; RESOURCE_EXHAUSTED: `most` are owned.
+  void open(const std::string& id, std::string state, Done then);
+  // The session is this node's afterwards, with the state of its last commit. NOT_FOUND; FAILED_PRECONDITION: its owner
+  // is there, and owner_of() names it.
+  void take(const std::string& id, Taken then);
+  // A turn has ended. ABORTED: another node owns the session.
+  void commit(const std::string& id, std::string state, Done then);
+  // It is erased everywhere.
+  void close(const std::string& id, Done then);
+  bool owns(const std::string& id) const { return owned_.contains(id); }
+  bool may_answer(const std::string& id) const { return owns(id) && membership_.has_lease(); }
+  // As of the last take() that failed; empty: not known.
+  std::string owner_of(const std::string& id) const;
+  size_t count() const { return owned_.size(); }
+  // To be called when the node's incarnation is over.
+  void drop_all() { owned_.clear(); }
+
+ private:
+  struct Owned {
+    uint64_t revision = 0, turn = 0;
+    bool busy = false;  // a write is under way
+  };
+  static std::string key_of(const std::string& id) { return std::string(kPrefix) + id; }
+  Record record(std::string state, uint64_t turn) const;
+  void found(const std::string& id, base::Result<Bucket::Entry> entry, Taken then);
+  void write_taken(const std::string& id, Record was, uint64_t revision, Taken then);
+  void look_again(const std::string& id, uint64_t incarnation, std::string value, uint64_t turn, Done then);
+
+  Bucket& bucket_;
+  Membership& membership_;
+  const size_t most_;
+  std::map<std::string, Owned> owned_;
+  std::map<std::string, std::string> owners_;  // of others' sessions; at most most_
+};
+
+}  // namespace weir::cluster

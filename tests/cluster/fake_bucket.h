@@ -1,0 +1,53 @@
+// A Bucket in memory, which answers when told to.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "cluster/bucket.h"
+
+namespace weir::cluster {
+
+class FakeBucket final : public Bucket {
+ public:
+  void write(const std::string& key, std::string value, uint64_t expected, OnWritten then) override {
+    asked_.push_back([this, key, value, expected, then] { then(put({key, value, 0, false}, expected)); });
+  }
+  void erase(const std::string& key, uint64_t expected, OnWritten then) override {
+    asked_.push_back([this, key, expected, then] { then(put({key, "", 0, true}, expected)); });
+  }
+  void read(const std::string& key, OnRead then) override {
+    asked_.push_back([this, key, then] {
+      if (away) return then(base::failure(base::Code::kUnavailable, "away"));
+      if (!entries.contains(key)) return then(base::failure(base::Code::kNotFound, "nothing there"));
+      then(entries[key]);
+    });
+  }
+  // Answers all that is asked, and what is asked then.
+  void answer() {
+    while (!asked_.empty()) {
+      auto next = std::move(asked_.front());
+      asked_.pop_front();
+      next();
+    }
+  }
+  base::Result<uint64_t> put(Entry entry, uint64_t expected) {
+    if (away) return base::failure(base::Code::kUnavailable, "away");
+    const uint64_t is = entries.contains(entry.key) ? entries[entry.key].revision : 0;
+    if (is != expected) return base::failure(base::Code::kAborted, "another revision");
+    entry.revision = ++revision;
+    entries[entry.key] = entry;
+    return revision;
+  }
+
+  std::map<std::string, Entry> entries;
+  uint64_t revision = 0;
+  bool away = false;
+
+ private:
+  std::deque<std::function<void()>> asked_;
+};
+
+}  // namespace weir::cluster

@@ -1,0 +1,222 @@
+#include "cluster/membership.h"
+
+#include <gtest/gtest.h>
+
+#include "base/fake_env.h"
+#include "cluster/ownership.h"
+#include "fake_bucket.h"
+
+namespace weir::cluster {
+namespace {
+
+using base::Code;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+Node named(const std::string& id) {
+  Node node;
+  node.id = id, node.address = "http://127.0.0.1:1";
+  return node;
+}
+
+struct MembershipTest : testing::Test {
+  struct One {
+    One(MembershipTest& test, const std::string& id, Rules rules = {})
+        : membership(test.env, test.bucket, rules, "", named(id), listener()), ownership(test.bucket, membership, 10) {
+      membership.connected();
+    }
+    Membership::Listener listener() {
+      Membership::Listener out;
+      out.joined = [this](const Node& node) { log += "+" + node.id; };
+      out.left = [this](const Node& node) { log += "-" + node.id; };
+      out.fenced = [this] { log += "fenced", ownership.drop_all(); };
+      out.refused = [this](const std::string& key, const std::string& why) { log += key + ": " + why + ";"; };
+      return out;
+    }
+    std::string log;
+    Membership membership;
+    Ownership ownership;
+  };
+
+  // Time passes; all nodes of `watching` are told what the bucket has.
+  void pass(base::Duration time, std::vector<One*> watching) {
+    for (base::Duration at{0}; at < time; at += milliseconds(100)) {
+      bucket.answer();
+      env.advance(milliseconds(100));
+      bucket.answer();
+      for (One* one : watching)
+        for (const auto& [key, entry] : bucket.entries) one->membership.on_entry(entry);
+    }
+  }
+  base::Status take(One& one, const std::string& session) {
+    base::Status out = base::failure(Code::kUnknown, "no answer");
+    one.ownership.take(session, [&](base::Result<Record> taken) { out = taken ? base::Status() : taken.error(); });
+    bucket.answer();
+    return out;
+  }
+  base::Status open(One& one, const std::string& session) {
+    base::Status out = base::failure(Code::kUnknown, "no answer");
+    one.ownership.open(session, "x", [&](base::Status s) { out = s; });
+    bucket.answer();
+    return out;
+  }
+
+  base::FakeEnv env;
+  FakeBucket bucket;
+};
+
+TEST_F(MembershipTest, NodesFindEachOtherAndMissOneThatFallsSilent) {
+  One a(*this, "a");
+  auto b = std::make_unique<One>(*this, "b");
+  pass(seconds(2), {&a, b.get()});
+  EXPECT_EQ("+b", a.log);
+  EXPECT_EQ("+a", b->log);
+  b.reset();
+  pass(milliseconds(3500), {&a});
+  EXPECT_EQ("+b", a.log);
+  pass(seconds(4), {&a});
+  EXPECT_EQ("+b-b", a.log);
+  EXPECT_TRUE(a.membership.nodes().empty());
+}
+
+TEST_F(MembershipTest, ANodeThatLeavesIsGoneAtOnce) {
+  One a(*this, "a"), b(*this, "b");
+  pass(seconds(2), {&a, &b});
+  bool left = false;
+  b.membership.leave([&] { left = true; });
+  pass(milliseconds(100), {&a});
+  EXPECT_TRUE(left);
+  EXPECT_EQ("+b-b", a.log);
+}
+
+TEST_F(MembershipTest, WhileTheBucketIsAwayNobodyIsGone) {
+  One a(*this, "a"), b(*this, "b");
+  pass(seconds(2), {&a, &b});
+  bucket.away = true;
+  a.membership.disconnected(), b.membership.disconnected();
+  pass(seconds(60), {});
+  EXPECT_EQ(1u, a.membership.nodes().size());
+  EXPECT_TRUE(a.membership.away());
+  EXPECT_FALSE(a.membership.has_lease());
+  bucket.away = false;
+  a.membership.connected(), b.membership.connected();
+  pass(seconds(2), {&a, &b});
+  EXPECT_EQ("+b", a.log);
+  EXPECT_TRUE(a.membership.has_lease());
+}
+
+TEST_F(MembershipTest, TwoOfOneNameAreNotBothThere) {
+  One first(*this, "same");
+  pass(seconds(2), {});
+  One second(*this, "same");
+  pass(seconds(3), {});
+  EXPECT_TRUE(first.membership.has_lease());
+  EXPECT_FALSE(second.membership.has_lease());
+}
+
+TEST_F(MembershipTest, LyingEntriesAreRefusedOnceByName) {
+  One a(*this, "a", {.most_nodes = 3});
+  pass(seconds(1), {});
+  auto say = [&](const std::string& key, const std::string& value) {
+    a.membership.on_entry({key, value, ++bucket.revision, false});
+    a.membership.on_entry({key, value, ++bucket.revision, false});
+  };
+  say("node.b", "garbage");
+  EXPECT_EQ("node.b: no entry of a node;", a.log);
+  a.log.clear();
+  Node other = named("c");
+  other.incarnation = 1;
+  say("node.b", write_node(other, ""));
+  EXPECT_EQ("", a.log);
+  EXPECT_TRUE(a.membership.nodes().empty());
+  EXPECT_EQ(4u, a.membership.refused_entries());
+  say("node." + std::string(500, 'x'), "");
+  say("session.x", "");
+  say("node.../x", "");
+  for (int i = 0; i < 20; ++i) {
+    Node one = named("n" + std::to_string(i));
+    one.incarnation = 1;
+    say("node." + one.id, write_node(one, ""));
+  }
+  EXPECT_LE(a.membership.nodes().size(), 3u);
+  EXPECT_NE(std::string::npos, a.log.find("there are 3 nodes already"));
+}
+
+TEST_F(MembershipTest, AnOldEntryThatIsWrittenAgainIsRefused) {
+  One a(*this, "a");
+  Node b = named("b");
+  b.incarnation = 1, b.beat = 5;
+  a.membership.on_entry({"node.b", write_node(b, ""), 10, false});
+  b.beat = 4;
+  a.membership.on_entry({"node.b", write_node(b, ""), 11, false});
+  EXPECT_EQ(1u, a.membership.refused_entries());
+}
+
+TEST_F(MembershipTest, ASessionIsTakenOnlyWhenItsOwnerIsGone) {
+  One a(*this, "a");
+  auto b = std::make_unique<One>(*this, "b");
+  pass(seconds(2), {&a, b.get()});
+  EXPECT_TRUE(open(*b, "s").ok());
+  EXPECT_EQ(Code::kAlreadyExists, open(a, "s").code);
+  EXPECT_EQ(Code::kFailedPrecondition, take(a, "s").code);
+  EXPECT_EQ("b", a.ownership.owner_of("s"));
+  EXPECT_EQ(Code::kNotFound, take(a, "t").code);
+  b.reset();
+  pass(seconds(3), {&a});
+  EXPECT_FALSE(take(a, "s").ok());
+  pass(seconds(4), {&a});
+  EXPECT_TRUE(take(a, "s").ok());
+  EXPECT_TRUE(a.ownership.may_answer("s"));
+}
+
+TEST_F(MembershipTest, AFencedNodeLearnsItAndJoinsAnew) {
+  One a(*this, "a"), b(*this, "b");
+  pass(seconds(2), {&a, &b});
+  EXPECT_TRUE(open(b, "s").ok());
+  // Only this node's Env stands still: its beats do not come.
+  b.membership.disconnected();
+  pass(seconds(6), {&a});
+  EXPECT_FALSE(b.ownership.may_answer("s"));
+  EXPECT_TRUE(take(a, "s").ok());
+  b.membership.connected();
+  pass(seconds(1), {&a, &b});
+  EXPECT_NE(std::string::npos, b.log.find("fenced"));
+  EXPECT_FALSE(b.ownership.owns("s"));
+  EXPECT_TRUE(b.membership.has_lease());
+  EXPECT_EQ(1u, a.membership.nodes().size());
+}
+
+TEST_F(MembershipTest, ACommitOfAnotherOwnerIsAborted) {
+  One a(*this, "a"), b(*this, "b");
+  pass(seconds(2), {&a, &b});
+  EXPECT_TRUE(open(b, "s").ok());
+  b.membership.leave([] {});
+  pass(seconds(1), {&a});
+  EXPECT_TRUE(take(a, "s").ok());
+  base::Status status;
+  b.ownership.commit("s", "late", [&](base::Status s) { status = s; });
+  bucket.answer();
+  EXPECT_EQ(Code::kAborted, status.code);
+  a.ownership.commit("s", std::string(Ownership::kLargestState + 1, 'x'), [&](base::Status s) { status = s; });
+  bucket.answer();
+  EXPECT_EQ(Code::kResourceExhausted, status.code);
+  a.ownership.close("s", [&](base::Status s) { status = s; });
+  bucket.answer();
+  EXPECT_TRUE(status.ok());
+  EXPECT_EQ(Code::kNotFound, take(a, "s").code);
+}
+
+TEST(Record, HostileRecordsAreRefused) {
+  const Record record{"a", 5, 2, "some\nbytes"};
+  auto read = read_record(write_record(record));
+  ASSERT_TRUE(read);
+  EXPECT_EQ("some\nbytes", read->state);
+  EXPECT_EQ(2u, read->turn);
+  const std::string text = write_record(record);
+  for (size_t n = 0; n < text.size() - record.state.size(); ++n) EXPECT_FALSE(read_record(text.substr(0, n))) << n;
+  EXPECT_FALSE(read_record("weir-session 1\nowner ../x 5\nturn 2\n\n"));
+  EXPECT_FALSE(read_record(text + std::string(Ownership::kLargestState + 512, 'x')));
+}
+
+}  // namespace
+}  // namespace weir::cluster

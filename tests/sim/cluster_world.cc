@@ -1,0 +1,371 @@
+#include "cluster_world.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace weir::sim {
+
+using base::Code;
+using cluster::Bucket;
+using cluster::Membership;
+using cluster::Ownership;
+using cluster::Record;
+
+namespace {
+
+constexpr int64_t kMs = 1'000'000, kSecond = 1000 * kMs;
+constexpr int64_t kFaulty = 40 * kSecond, kCalm = 30 * kSecond;
+constexpr int64_t kTimeout = 2 * kSecond;  // of a request to the bucket
+constexpr int64_t kLife = 8 * kSecond;     // of a node's entry; longer than `gone`, as in production
+constexpr size_t kTrace = 200;
+
+}  // namespace
+
+// A clock of its own, and timers that wait while the process is stopped and are gone when it is killed.
+class ClusterWorld::NodeEnv final : public base::Env {
+ public:
+  NodeEnv(ClusterWorld& world, double rate)
+      : world_(world), rate_(rate), offset_(int64_t(world.draw(kSecond * 1000))) {}
+
+  base::Time now() const override { return base::Time(base::Duration(offset_ + int64_t(double(world_.now_) * rate_))); }
+  base::WallTime wall() const override { return base::WallTime(base::Duration(world_.now_ + kSecond)); }
+  uint64_t random() override { return world_.random_(); }
+  base::TimerId at(base::Time when, std::function<void()> fire) override {
+    const uint64_t id = ++last_;
+    timers_[id] = std::move(fire);
+    const Real real = Real(double(when.time_since_epoch().count() - offset_) / rate_) + 1;
+    world_.at(std::max(real, world_.now_), [this, alive = alive_, id] {
+      if (*alive) fire_or_wait(id);
+    });
+    return base::TimerId(id);
+  }
+  void cancel(base::TimerId id) override { timers_.erase(uint64_t(id)); }
+
+  // Runs `what` on this process, later if it is stopped, never once it is killed.
+  void deliver(std::function<void()> what) {
+    const auto id = uint64_t(++last_);
+    timers_[id] = std::move(what);
+    fire_or_wait(id);
+  }
+  void stop_until(Real when) {
+    stopped_until_ = when;
+    go_on();
+  }
+  bool stopped() const { return world_.now_ < stopped_until_; }
+  std::shared_ptr<bool> alive() const { return alive_; }
+  void kill() {
+    *alive_ = false;
+    timers_.clear();
+  }
+
+ private:
+  void fire_or_wait(uint64_t id) {
+    if (!stopped() && waiting_.empty()) return fire(id);
+    waiting_.push_back(id);
+    go_on();
+  }
+  // What has waited runs in its order.
+  void go_on() {
+    while (!waiting_.empty() && !stopped()) {
+      const uint64_t id = waiting_.front();
+      waiting_.pop_front();
+      fire(id);
+    }
+    if (!waiting_.empty())
+      world_.at(stopped_until_, [this, alive = alive_] {
+        if (*alive) go_on();
+      });
+  }
+  void fire(uint64_t id) {
+    auto found = timers_.find(id);
+    if (found == timers_.end()) return;
+    auto run = std::move(found->second);
+    timers_.erase(found);
+    run();
+  }
+
+  ClusterWorld& world_;
+  const double rate_;
+  const int64_t offset_;
+  uint64_t last_ = 0;
+  std::map<uint64_t, std::function<void()>> timers_;
+  std::deque<uint64_t> waiting_;  // while it is stopped
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  Real stopped_until_ = 0;
+};
+
+// A process: its side of the bucket, and the rooms' classes.
+struct ClusterWorld::SimNode final : Bucket {
+  SimNode(ClusterWorld& w, size_t its_number, double rate, std::string name)
+      : world(w),
+        number(its_number),
+        env(w, rate),
+        membership(env, *this, cluster::Rules(), "", described(std::move(name)), listener()),
+        ownership(*this, membership, 100) {}
+
+  static cluster::Node described(std::string name) {
+    cluster::Node node;
+    node.id = std::move(name), node.address = "http://127.0.0.1:1";
+    return node;
+  }
+  Membership::Listener listener() {
+    Membership::Listener out;
+    out.fenced = [this] {
+      world.note(membership.self().id + " was fenced");
+      ownership.drop_all(), states.clear();
+    };
+    return out;
+  }
+
+  // `execute` runs at the bucket when the request comes there, once or twice or never; of its answers the first counts.
+  template <class Answer>
+  void request(std::function<base::Result<Answer>()> execute, std::function<void(base::Result<Answer>)> then) {
+    auto answered = std::make_shared<bool>(false);
+    auto tell = [this, alive = env.alive(), answered, then](base::Result<Answer> result) {
+      if (!*alive) return;
+      env.deliver([answered, then, result] {
+        if (!std::exchange(*answered, true)) then(result);
+      });
+    };
+    world.at(world.now_ + kTimeout, [tell] { tell(base::failure(Code::kUnavailable, "no answer")); });
+    if (cut) return;
+    const int times = world.chance(world.faults_.twice) ? 2 : 1;
+    for (int i = 0; i < times; ++i) {
+      if (world.chance(world.faults_.lost)) continue;
+      world.at(world.now_ + world.delay(), [this, alive = env.alive(), execute, tell] {
+        auto result = execute();
+        if (!*alive || cut || world.chance(world.faults_.lost)) return;
+        world.at(world.now_ + world.delay(), [tell, result] { tell(result); });
+      });
+    }
+  }
+  // The bucket outlives the node, so that what has left may come there afterwards.
+  static base::Result<uint64_t> put(ClusterWorld& w, const std::string& key, const std::string& value,
+                                    uint64_t expected, bool erased) {
+    w.expire();
+    auto found = w.entries_.find(key);
+    const uint64_t is = found == w.entries_.end() ? 0 : found->second.first.revision;
+    if (is != expected) return base::failure(Code::kAborted, "another revision");
+    Entry entry{key, value, ++w.revision_, erased};
+    w.entries_[key] = {entry, w.now_};
+    w.published(entry);
+    return entry.revision;
+  }
+  void write(const std::string& key, std::string value, uint64_t expected, OnWritten then) override {
+    request<uint64_t>([w = &world, key, value, expected] { return put(*w, key, value, expected, false); }, then);
+  }
+  void erase(const std::string& key, uint64_t expected, OnWritten then) override {
+    request<uint64_t>([w = &world, key, expected] { return put(*w, key, "", expected, true); }, then);
+  }
+  void read(const std::string& key, OnRead then) override {
+    request<Entry>(
+        [w = &world, key]() -> base::Result<Entry> {
+          w->expire();
+          auto found = w->entries_.find(key);
+          if (found == w->entries_.end()) return base::failure(Code::kNotFound, "nothing there");
+          return found->second.first;
+        },
+        then);
+  }
+
+  ClusterWorld& world;
+  const size_t number;
+  NodeEnv env;
+  Membership membership;
+  Ownership ownership;
+  std::map<std::string, std::string> states;  // of the sessions that it has
+  bool cut = false;
+};
+
+ClusterWorld::ClusterWorld(uint64_t seed) : random_(seed * 0x9E3779B97F4A7C15u + 1) {
+  constexpr Real kDelays[] = {kMs, 20 * kMs, 200 * kMs, 800 * kMs};
+  faults_.delay = kDelays[draw(4)];
+  auto maybe = [this](double most) { return chance(0.5) ? 0 : most * double(draw(1000)) / 1000; };
+  faults_.slow = maybe(0.1), faults_.lost = maybe(0.2), faults_.twice = maybe(0.3);
+  faults_.cut = maybe(0.3), faults_.stop = maybe(0.3), faults_.kill = maybe(0.15);
+  faults_.drift = maybe(0.1), faults_.forget = maybe(0.05);
+  for (size_t i = 0, n = 2 + draw(3); i < n; ++i) nodes_.emplace_back(), start(i);
+  for (size_t i = 0, n = 1 + draw(3); i < n; ++i) sessions_.push_back("s" + std::to_string(i));
+}
+
+// What the queue holds must not find nodes that are gone.
+ClusterWorld::~ClusterWorld() {
+  for (auto& node : nodes_) node->env.kill();
+}
+
+ClusterWorld::Real ClusterWorld::delay() {
+  if (healed_) return kMs;
+  if (chance(faults_.slow)) return Real(draw(uint64_t(15 * kSecond)));
+  return Real(draw(uint64_t(2 * faults_.delay))) + 1;
+}
+
+void ClusterWorld::at(Real when, std::function<void()> run) { queue_.push({when, ++events_, std::move(run)}); }
+
+void ClusterWorld::note(const std::string& what) {
+  for (char c : what) hash_ = (hash_ ^ uint8_t(c)) * 1099511628211u;
+  hash_ = (hash_ ^ uint64_t(now_)) * 1099511628211u;
+  trace_.push_back(std::to_string(double(now_) / kSecond) + " " + what);
+  if (trace_.size() > kTrace) trace_.pop_front();
+}
+
+// Node names are never used again, as ids that are drawn; but for every other one, as with cluster.name.
+void ClusterWorld::start(size_t i) {
+  const double rate = 1 + (chance(0.5) ? 1 : -1) * faults_.drift * double(draw(1000)) / 1000;
+  const std::string name =
+      i % 2 ? "n" + std::to_string(i) : "n" + std::to_string(i) + "-" + std::to_string(draw(1000000));
+  nodes_[i] = std::make_unique<SimNode>(*this, i, rate, name);
+  note("start " + name);
+  connect(*nodes_[i]);
+}
+
+void ClusterWorld::connect(SimNode& node) {
+  node.cut = false;
+  node.env.deliver([&node] { node.membership.connected(); });
+  for (const auto& [key, entry] : entries_)
+    at(now_ + delay(), [this, alive = node.env.alive(), to = &node, entry = entry.first] {
+      if (*alive && !to->cut) to->env.deliver([to, entry] { to->membership.on_entry(entry); });
+    });
+}
+
+void ClusterWorld::published(const Bucket::Entry& entry) {
+  if (!entry.key.starts_with(Membership::kPrefix)) return;
+  for (auto& node : nodes_) {
+    if (!node || node->cut) continue;
+    for (int i = 0, times = chance(faults_.twice) ? 2 : 1; i < times; ++i)
+      at(now_ + delay(), [alive = node->env.alive(), to = node.get(), entry] {
+        if (*alive && !to->cut) to->env.deliver([to, entry] { to->membership.on_entry(entry); });
+      });
+  }
+}
+
+void ClusterWorld::expire() {
+  std::erase_if(entries_, [this](const auto& one) {
+    return one.first.starts_with(Membership::kPrefix) && now_ - one.second.second > kLife;
+  });
+}
+
+void ClusterWorld::misfortune() {
+  if (chance(faults_.forget)) {
+    note("the bucket forgets the nodes");
+    std::erase_if(entries_, [](const auto& one) { return one.first.starts_with(Membership::kPrefix); });
+  }
+  SimNode& node = *nodes_[draw(nodes_.size())];
+  const std::string& id = node.membership.self().id;
+  if (node.cut && chance(0.4)) {
+    note("heal " + id);
+    connect(node);
+  } else if (chance(faults_.cut)) {
+    note("cut " + id);
+    node.cut = true;
+    if (chance(0.5)) node.env.deliver([&node] { node.membership.disconnected(); });
+  }
+  if (chance(faults_.stop)) {
+    note("stop " + id);
+    node.env.stop_until(now_ + Real(draw(uint64_t(12 * kSecond))));
+  }
+  if (chance(faults_.kill)) {
+    note("kill " + id);
+    node.env.kill();
+    start(node.number);
+  }
+}
+
+void ClusterWorld::client() {
+  SimNode& node = *nodes_[draw(nodes_.size())];
+  const std::string session = sessions_[draw(sessions_.size())];
+  if (!node.env.stopped()) turn(node, session);
+}
+
+void ClusterWorld::turn(SimNode& node, const std::string& session) {
+  if (node.ownership.may_answer(session)) return answer(node, session);
+  auto told = acknowledged_.find(session);
+  if (told == acknowledged_.end() && chance(0.5))
+    return node.ownership.open(session, "", [this, &node, session](base::Status status) {
+      if (!status.ok()) return;
+      note(node.membership.self().id + " opens " + session);
+      node.states.try_emplace(session);
+    });
+  const std::string before = told == acknowledged_.end() ? "" : told->second;
+  node.ownership.take(session, [this, &node, session, before](base::Result<Record> taken) {
+    if (!taken) {
+      if (!before.empty() && taken.error().code == Code::kNotFound) broken_ = "an acknowledged session is lost";
+      return;
+    }
+    ++taken_;
+    note(node.membership.self().id + " takes " + session + ": " + taken->state);
+    if (!taken->state.starts_with(before)) broken_ = "a session was taken without what was acknowledged";
+    node.states[session] = taken->state;
+    if (node.ownership.may_answer(session)) answer(node, session);
+  });
+}
+
+void ClusterWorld::answer(SimNode& node, const std::string& session) {
+  const std::string state = node.states[session] + std::to_string(++turns_) + ",";
+  const std::string before = acknowledged_[session];
+  node.ownership.commit(session, state, [this, &node, session, state, before](base::Status status) {
+    if (!status.ok()) return;
+    if (!node.states[session].starts_with(state)) node.states[session] = state;
+    if (!node.ownership.may_answer(session)) return;
+    ++answered_;
+    note(node.membership.self().id + " answers " + session + ": " + state);
+    // Another client may have had a later turn answered that follows on this one.
+    std::string& last = acknowledged_[session];
+    if (!state.starts_with(before) || !(state.starts_with(last) || last.starts_with(state)))
+      broken_ = "a turn was answered that does not follow on the last one";
+    if (state.size() > last.size()) last = state;
+  });
+}
+
+void ClusterWorld::check() {
+  for (const auto& session : sessions_) {
+    const SimNode* owner = nullptr;
+    for (const auto& node : nodes_) {
+      if (!node->ownership.may_answer(session)) continue;
+      if (owner)
+        broken_ = owner->membership.self().id + " and " + node->membership.self().id + " both answer for " + session;
+      owner = node.get();
+    }
+  }
+}
+
+void ClusterWorld::step_until(Real end) {
+  while (!queue_.empty() && queue_.top().when <= end && broken_.empty()) {
+    auto run = queue_.top().run;
+    now_ = std::max(now_, queue_.top().when);
+    queue_.pop();
+    run();
+    check();
+  }
+  now_ = end;
+}
+
+std::string ClusterWorld::at_the_end() {
+  for (const auto& node : nodes_)
+    if (node->membership.nodes().size() != nodes_.size() - 1)
+      return node->membership.self().id + " knows " + std::to_string(node->membership.nodes().size()) + " others of " +
+             std::to_string(nodes_.size() - 1);
+  for (const auto& [session, state] : acknowledged_) {
+    size_t owners = 0;
+    for (const auto& node : nodes_) owners += node->ownership.may_answer(session);
+    if (!state.empty() && owners != 1) return session + " has " + std::to_string(owners) + " owners at the end";
+  }
+  return {};
+}
+
+std::string ClusterWorld::run() {
+  for (Real when = 0; when < kFaulty + kCalm; when += 200 * kMs + Real(draw(uint64_t(300 * kMs))))
+    at(when, [this] { client(); });
+  for (Real when = kSecond; when < kFaulty; when += kSecond) at(when, [this] { misfortune(); });
+  step_until(kFaulty);
+  note("calm");
+  healed_ = true;
+  faults_ = {.delay = kMs};
+  for (auto& node : nodes_) {
+    node->env.stop_until(0);
+    if (node->cut) connect(*node);
+  }
+  step_until(kFaulty + kCalm);
+  return broken_.empty() ? at_the_end() : broken_;
+}
+
+}  // namespace weir::sim

@@ -1,0 +1,50 @@
+"""Copies membership and ownership with bugs planted in them, as plant.py does it for the other worlds.
+
+usage: plant_cluster.py SRC_DIR OUT_DIR
+"""
+
+import pathlib
+import sys
+
+import plant
+
+plant.BUGS = [
+    (1, 'a lease that counts from the answer to a beat, not from the beat', [
+        ('cluster/membership.cc', 'std::max(lease_until_, sent + rules_.lease)',
+         'std::max(lease_until_, (@ ? env_.now() : sent) + rules_.lease)')]),
+    (2, 'a node that is silent for half the time is fenced', [
+        ('cluster/membership.cc', '    if (silent(seen)) return write_fence(id, incarnation, then);\n',
+         '    if (silent(seen) || (@ && env_.now() - seen.since >= rules_.gone / 2)) return write_fence(id, incarnation, then);\n')]),
+    (3, 'a session is taken of an owner that may still be there', [
+        ('cluster/ownership.cc', 'if (status.ok()) return write_taken',
+         'if (status.ok() || (@ && status.code == Code::kUnavailable)) return write_taken')]),
+    (4, 'a node that was fenced goes on as it was', [
+        ('cluster/membership.cc', 'node->incarnation == self_.incarnation && node->phase != Phase::kFenced;',
+         'node->incarnation == self_.incarnation && (@ || node->phase != Phase::kFenced);')]),
+    (5, 'a node whose entry has expired goes on as it was', [
+        ('cluster/membership.cc', '    if (!first) join_anew();\n    revision_ = entry ? entry->revision : 0;',
+         '    if (!first && !@) join_anew();\n    revision_ = entry ? entry->revision : 0;')]),
+    (6, 'an entry that has expired counts as long silent', [
+        ('cluster/membership.cc', 'seen.revision = 0, seen.there = false, seen.since = env_.now();',
+         'seen.revision = 0, seen.there = false, seen.since = env_.now() - (@ ? rules_.gone : base::Duration(0));')]),
+    (7, 'the incarnation stays the same when a node joins anew', [
+        ('cluster/membership.cc', 'void Membership::join_anew() {\n  lease_until_ = {};\n  outdo(self_.incarnation);',
+         'void Membership::join_anew() {\n  lease_until_ = {};\n  if (!@) outdo(self_.incarnation);')]),
+    (8, 'a turn is done though the write of it was refused', [
+        ('cluster/ownership.cc', 'if (!revision) return look_again(id, incarnation, value, turn, then);',
+         'if (!revision && @) return then({});\n'
+         '                  if (!revision) return look_again(id, incarnation, value, turn, then);')]),
+    (9, 'what was watched is believed, not read again', [
+        ('cluster/membership.cc', '    if (entry) on_entry(*entry);\n    auto found = seen_.find(id);',
+         '    if (entry && !@) on_entry(*entry);\n    auto found = seen_.find(id);')]),
+    (10, 'an entry of an earlier incarnation, which a late write has brought back, counts for a later one', [
+        ('cluster/membership.cc', 'const bool over = seen.node.incarnation > incarnation ||',
+         'const bool over = (@ ? seen.node.incarnation != incarnation : seen.node.incarnation > incarnation) ||')]),
+]
+FILES = ['cluster/membership.cc', 'cluster/ownership.cc']
+
+if __name__ == '__main__':
+    src, out = map(pathlib.Path, sys.argv[1:])
+    for name in FILES:
+        (out / name.replace('/', '_')).write_text(plant.plant(name, (src / name).read_text()))
+    (out / 'cluster_bugs.h').write_text(plant.names())
