@@ -55,7 +55,7 @@ class Serving {
   };
 
   base::Status open();
-  base::Status open_audit_log();
+  base::Status open_logs();
   Exit start();
   void publish(std::shared_ptr<const bus::Catalog> catalog, std::function<void()> settled);
   std::shared_ptr<const bus::Catalog> catalog() const;
@@ -108,7 +108,12 @@ Serving::Serving(const Config& config)
   state_.metrics.collect([this](std::string& out) { write_families(out); });
 }
 
-base::Status Serving::open_audit_log() {
+base::Status Serving::open_logs() {
+  if (config_.access_log != "off") {
+    auto log = ops::AccessLog::open(config_.access_log, state_.metrics);
+    if (!log) return log.error();
+    state_.access_log = std::move(*log);
+  }
   if (config_.audit_log == "off") return {};
   auto log = ops::AuditLog::open(config_.audit_log, state_.metrics);
   if (!log) return log.error();
@@ -121,12 +126,7 @@ base::Status Serving::open_audit_log() {
 
 // Shards, their shard servers and the listeners, in that order.
 base::Status Serving::open() {
-  if (config_.access_log != "off") {
-    auto log = ops::AccessLog::open(config_.access_log, state_.metrics);
-    if (!log) return log.error();
-    state_.access_log = std::move(*log);
-  }
-  if (auto s = open_audit_log(); !s.ok()) return s;
+  if (auto s = open_logs(); !s.ok()) return s;
   if (auto s = state_.jobs.open(); !s.ok()) return s;
   auto tracing = Tracing::open(config_.tracing, state_.metrics);
   if (!tracing) return tracing.error();

@@ -48,6 +48,27 @@ struct WarmPrompt {
   generation::TokenStep step;
 };
 
+// Each kernel is loaded when it is launched first.
+Status load_kernels(generation::TokenEngine& engine, uint32_t tokens, uint32_t block_size, const Readouts& readouts) {
+  if (tokens == 0) return {};
+  WarmPrompt prompt(tokens, block_size);
+  if (!readouts.layers.empty()) prompt.step.readouts.push_back({tokens - 1, {}});
+  prompt.step.pools.push_back({0, {}});
+  return engine.step(prompt.step);
+}
+
+// For each of its buckets of rows the library chooses, and loads, an algorithm.
+Status choose_products(generation::TokenEngine& engine, uint32_t longest, uint32_t block_size,
+                       std::chrono::nanoseconds time) {
+  const auto until = Clock::now() + time;
+  for (uint32_t size : prompt_sizes(longest)) {
+    if (Clock::now() >= until) break;
+    WarmPrompt prompt(size, block_size);
+    if (auto s = engine.step(prompt.step); !s.ok()) return s;
+  }
+  return {};
+}
+
 }  // namespace
 
 // All up to the logits, as a graph of the bucket where there is one.
@@ -64,24 +85,15 @@ Status DeviceTransformer::decode_once(uint32_t bucket) {
 // Nothing is in the cache yet.
 Status DeviceTransformer::warm() {
   if (options_.capture_time.count() == 0) return {};
-  auto status = each([&] { return warm_kernels(); }, [&] { return warm_graphs(); }, [&] { return warm_products(); });
+  const uint32_t block = cache_.block_size(),
+                 longest =
+                     uint32_t(std::min<uint64_t>({options_.step_tokens, model_.text->max_length, cache_.slots()}));
+  auto status = each([&] { return load_kernels(*this, std::min(longest, kFirstPrompt), block, model_.readouts); },
+                     [&] { return warm_graphs(); },
+                     [&] { return choose_products(*this, longest, block, options_.capture_time / kProductsShare); });
   base::log::verbose("decode steps are graphs",
                      {{"device", queue_.device().info().id}, {"graphs", uint64_t(graphs_.size())}});
   return status.ok() ? queue_.drain() : status;
-}
-
-uint32_t DeviceTransformer::longest_prompt() const {
-  return uint32_t(std::min<uint64_t>({options_.step_tokens, model_.text->max_length, cache_.slots()}));
-}
-
-// Each kernel is loaded when it is launched first.
-Status DeviceTransformer::warm_kernels() {
-  const uint32_t count = std::min(longest_prompt(), kFirstPrompt);
-  if (count == 0) return {};
-  WarmPrompt prompt(count, cache_.block_size());
-  if (!model_.readouts.layers.empty()) prompt.step.readouts.push_back({count - 1, {}});
-  prompt.step.pools.push_back({0, {}});
-  return step(prompt.step);
 }
 
 // The smallest buckets come first: they are what most steps are. What does not fit is left until it is wanted.
@@ -92,17 +104,6 @@ Status DeviceTransformer::warm_graphs() {
     auto s = warm_bucket(bucket);
     if (s.code == base::Code::kResourceExhausted) break;
     if (!s.ok()) return s;
-  }
-  return {};
-}
-
-// For each of its buckets of rows the library chooses, and loads, an algorithm.
-Status DeviceTransformer::warm_products() {
-  const auto until = Clock::now() + options_.capture_time / kProductsShare;
-  for (uint32_t size : prompt_sizes(longest_prompt())) {
-    if (Clock::now() >= until) break;
-    WarmPrompt prompt(size, cache_.block_size());
-    if (auto s = step(prompt.step); !s.ok()) return s;
   }
   return {};
 }

@@ -97,10 +97,7 @@ class DeviceTransformer final : public generation::TokenEngine {
   base::Status decode(uint32_t bucket);
   base::Status decode_once(uint32_t bucket);
   base::Status warm();
-  base::Status warm_kernels();
   base::Status warm_graphs();
-  base::Status warm_products();
-  uint32_t longest_prompt() const;
   base::Status warm_bucket(uint32_t bucket);
 
   DeviceModel model_;
