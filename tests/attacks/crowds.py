@@ -3,7 +3,7 @@
 import json
 import time
 
-from peer import JSON, Raw, ask, more_descriptors, post
+from peer import CANCEL, H2, INITIAL_WINDOW_SIZE, JSON, Raw, ask, more_descriptors, post, rst, window
 from registry import attack
 
 
@@ -140,3 +140,30 @@ def request_followers(target):
                 busy.__init__(target, wait=5)
             time.sleep(0.02)
     return f'{begun} begun, {refused} refused, {len(peers)} at the end'
+
+
+FEEDS = ('/console/v1/live', '/console/v1/requests', '/console/v1/requests?slow=1ms', '/console/v1/timelines?last=200', '/console/v1/live',
+         '/console/v1/batches?model=identity', '/console/v1/requests?status=4xx', '/console/v1/config', '/console/v1/timelines?slowest=200')
+
+
+@attack(seconds=25, quick=5, probes=('follow', 'live'))
+def console_webs(target):
+    """A web of the console's feeds: 90 streams on each of 60 connections, half of which read; the other streams are left and begun anew."""
+    more_descriptors()
+    wanted, peers, begun = target.size(60, 15), {}, 0
+    while not target.over():
+        while len(peers) < wanted and not target.over():
+            reads = len(peers) % 2 == 0
+            h2 = H2(target, (INITIAL_WINDOW_SIZE, 0x3fffffff), receive_buffer=None if reads else 4096, wait=3)
+            peers[h2.send(window(0, 0x3fffffff))] = (1, reads)
+        for h2, (stream, reads) in list(peers.items()):
+            left = b''.join(rst(old, CANCEL) for old in range(max(1, stream - 20), stream, 2))
+            new = range(stream, stream + (180 if stream == 1 else 20), 2)
+            h2.offer(left + b''.join(H2.head(s, FEEDS[s // 2 % len(FEEDS)]) for s in new))
+            begun += len(new)
+            peers[h2] = (new[-1] + 2, reads)
+            if not (h2.pump() if reads else h2.still_open()):
+                h2.sock.close()
+                del peers[h2]
+        time.sleep(0.1)
+    return f'{begun} streams begun, {len(peers)} connections at the end'

@@ -92,6 +92,24 @@ def evergreen_fragments(target):
     return sessions(target, messages)
 
 
+@attack(seconds=20, quick=3)
+def ndjson_small_lines(target):
+    """Sessions of lines that say nothing, `{}`, and of lines of 60 KB with 1,000 fragments each, many in one read."""
+    fragments = json.dumps({'nodeFragments': [{'id': 'a', 'seq': 1 << 20, 'continued': True, 'chunkFragment': {'data': ''}}] * 700}).encode()
+    kinds = [b'{}\n' * 80_000, b'{"actions":[]}\n' * 16_000, (fragments.replace(b' ', b'') + b'\n') * 5]
+    sent = 0
+    while not target.over():
+        with Raw(target, wait=5) as raw:
+            raw.send(HEAD)
+            for _ in range(20):
+                octets = kinds[sent % len(kinds)]
+                raw.send(b'%x\r\n%s\r\n' % (len(octets), octets))
+                sent += 1
+                if target.over() or not raw.alive:
+                    break
+    return f'{sent} reads of {len(kinds[0]) >> 10} KiB'
+
+
 @attack(seconds=20, quick=4, quick_env=(('WEIR_LIMITS_SLAB_BUDGET', '256MiB'),))
 def ndjson_endless_lines(target):
     """Sessions whose first line of JSON does not end: 15 MiB of it on each of 400 connections."""

@@ -2,7 +2,8 @@
 
 usage: healthy.py PORT PATIENCE_S [probe…]      prints "warm" when each kind has had an answer; then reads phases' names
                                                 from its input, one a line; at its end prints JSON:
-                                                {phase: {kind: {asked, served, times_ms, errors}}}
+                                                {"phases": {phase: {kind: {asked, served, times_ms, errors}}},
+                                                 "late_ms": {phase: the most by which a sleep of the client's was too long}}
 
 Each kind of request has a thread and a schedule. Latency is counted from the moment that the schedule has for a request,
 not from when it could be sent: a server that holds one request holds those that would have come behind it. A request
@@ -117,22 +118,33 @@ class Ready(Http):
         right(status == 200, f'{status} {body[:100]}')
 
 
-class Follow(Http):
-    """Begins to follow the requests, as the operator's console does, and leaves."""
+class Feed(Http):
+    """Begins to follow one of the console's feeds, as the operator's page does, and leaves."""
     per_second = 2
+    path = begins = None
 
     def __call__(self):
         try:
-            self.connection.request('GET', '/console/v1/requests?model=identity')
+            self.connection.request('GET', self.path)
             answer = self.connection.getresponse()
-            first = answer.readline()
+            first = b''
+            while first in (b'', b': following\n', b'\n') and not first.startswith(self.begins):
+                first = answer.readline()
         finally:
             self.connection.close()
-        right(answer.status == 200 and first.startswith(b':'), f'{answer.status} {first[:100]}')
+        right(answer.status == 200 and first.startswith(self.begins), f'{answer.status} {first[:100]}')
+
+
+class Follow(Feed):
+    path, begins = '/console/v1/requests?model=identity', b':'
+
+
+class Live(Feed):
+    path, begins = '/console/v1/live', b'event: state'
 
 
 USUAL = {'rest': Rest, 'grpc': Grpc, 'health': Health, 'chat': Chat}
-PROBES = {'session': Session, 'tokens': Tokens, 'ready': Ready, 'follow': Follow}
+PROBES = {'session': Session, 'tokens': Tokens, 'ready': Ready, 'follow': Follow, 'live': Live}
 
 
 class Count:
@@ -182,9 +194,26 @@ class Kind(threading.Thread):
             count.denied('late')
 
 
+class Pulse(threading.Thread):
+    """Sleeps for a moment, again and again, and asks nobody: how much too late it wakes is the machine's doing."""
+    MOMENT_S = 0.01
+
+    def __init__(self, client):
+        super().__init__(daemon=True)
+        self.client, self.late_ms = client, {}
+
+    def run(self):
+        while not self.client.ended:
+            due = time.monotonic() + self.MOMENT_S
+            time.sleep(self.MOMENT_S)
+            phase, late = self.client.phase_at(due), 1000 * (time.monotonic() - due)
+            self.late_ms[phase] = max(self.late_ms.get(phase, 0), round(late, 1))
+
+
 class Client:
     def __init__(self, port, patience, probes):
         self.ended, self.phases = False, [(0.0, 'warm')]
+        self.pulse = Pulse(self)
         self.kinds = {name: Kind(self, make, port, patience)
                       for name, make in {**USUAL, **{p: PROBES[p] for p in probes}}.items()}
         self.patience = patience
@@ -197,6 +226,7 @@ class Client:
             kind.start()
         for kind in self.kinds.values():
             kind.warm.wait()
+        self.pulse.start()
         print('warm', flush=True)
         for line in sys.stdin:
             self.phases.append((time.monotonic(), line.strip()))
@@ -207,7 +237,7 @@ class Client:
         for name, kind in self.kinds.items():
             for phase, count in list(kind.counts.items()):
                 out.setdefault(phase, {})[name] = count.report()
-        json.dump(out, sys.stdout)
+        json.dump({'phases': out, 'late_ms': self.pulse.late_ms}, sys.stdout)
 
 
 if __name__ == '__main__':

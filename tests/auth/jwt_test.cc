@@ -247,6 +247,27 @@ TEST(Jwt, EncodingIsStrict) {
   EXPECT_EQ(verdict(big, ec_keys()).text(), "the token is longer than 16 KiB");
 }
 
+TEST(Jwt, ATokenHasItsBoundsAndNoMore) {
+  size_t taken = 0, refused = 0;  // the longest and the shortest
+  for (size_t n = 11'900; refused == 0; ++n) {
+    const std::string token = token_of(ec_key(), "ES256", claims(",\"x\":\"" + std::string(n, 'x') + '"'));
+    (verdict(token, ec_keys()).check.claims ? taken : refused) = token.size();
+  }
+  EXPECT_LE(taken, kMostTokenBytes);
+  EXPECT_GT(refused, kMostTokenBytes);
+  EXPECT_LE(refused - taken, 2u) << "base64url has no other lengths between them";
+  auto models = [](size_t count, size_t size) {
+    std::string list;
+    for (size_t i = 0; i < count; ++i) list += (i ? ",\"" : "\"") + std::string(size, 'm') + '"';
+    return of_claims(claims(",\"models\":[" + list + "]")).text();
+  };
+  const std::string refusal = "the token names more than 64 models, or one that is empty or longer than 256 bytes";
+  EXPECT_EQ(models(kMostTokenModels, 1), "");
+  EXPECT_EQ(models(kMostTokenModels + 1, 1), refusal);
+  EXPECT_EQ(models(1, kMostTokenName), "");
+  EXPECT_EQ(models(1, kMostTokenName + 1), refusal);
+}
+
 TEST(Jwt, MembersAreThereOnceAndOfTheirType) {
   for (const char* more :
        {",\"exp\":1800000000", ",\"aud\":\"weir\"", ",\"sub\":\"bob\"", ",\"x\":1,\"x\":2", ",\"nbf\":\"0\"",

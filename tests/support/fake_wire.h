@@ -35,6 +35,7 @@ class FakeSlabs final : public base::SlabSource {
   size_t parts = 0;
   size_t taken = 0;
   std::vector<size_t> sizes;
+  base::MemoryLedger* memory = nullptr;  // slabs are not charged to it
 
   base::Slab* take(size_t bytes) override {
     if (empty) return nullptr;
@@ -48,6 +49,7 @@ class FakeSlabs final : public base::SlabSource {
   }
   bool hopeless(size_t) const override { return empty && is_hopeless; }
   bool scarce() const override { return is_scarce; }
+  base::MemoryLedger* ledger() override { return memory; }
 };
 
 // Takes every request with `plan`, keeps a copy of it, and calls the functions that a test sets. Without on_whole a

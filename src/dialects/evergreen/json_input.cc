@@ -1,9 +1,11 @@
 #include "dialects/evergreen/json_input.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "base/attempt.h"
+#include "base/memory_ledger.h"
 #include "dialects/evergreen/session.h"
 #include "wire/service_guard.h"
 
@@ -12,26 +14,49 @@ namespace {
 
 using base::Status;
 
+base::Status no_memory() {
+  return base::overloaded("there is no memory for the message (limits.slab_budget); try again later");
+}
+
+// What it makes, and what it needs meanwhile, is charged when a worker has begun: only as much waits in line as is
+// charged already.
 class ReadMessage final : public base::OffloadTask {
  public:
-  ReadMessage(wire::JsonForm& json, base::Bytes text) : json_(json), text_(std::move(text)) {}
+  ReadMessage(EvergreenState& state, base::Bytes text)
+      : json_(state.json), ledger_(state.slabs.ledger()), text_(std::move(text)) {}
   void run() override {
-    auto thrown = base::attempt("reading a message", [this] { message = json_.to_binary(kMessageType, text_.view()); });
+    auto thrown = base::attempt("reading a message", [this] { message = read(); });
     if (!thrown.ok()) message = std::move(thrown);
   }
 
-  base::Result<std::string> message = std::string();  // after run()
+  base::Result<base::Bytes> message = base::Bytes();  // after run()
 
  private:
+  base::Result<base::Bytes> read() const {
+    constexpr uint64_t kHeld = 3;  // times the text: the library's copy, and the message while it grows
+    base::MemoryCharge room;
+    if (ledger_) room = {*ledger_, base::MemoryKind::kDecoding};
+    if (!room.grow(kHeld * text_.size())) return no_memory();
+    auto made = json_.to_binary(kMessageType, text_.view());
+    if (!made) return made.error();
+    room.clear();
+    auto kept = base::adopt(ledger_, base::MemoryKind::kDecoding, std::move(*made));
+    if (!kept) return no_memory();
+    return std::move(*kept);
+  }
+
   wire::JsonForm& json_;
+  base::MemoryLedger* const ledger_;
   const base::Bytes text_;
 };
 
 }  // namespace
 
 void JsonInput::read(std::string_view text) {
-  if (is_long(text.size())) return send(base::Bytes::copy_of(text));
-  read_here(text);
+  if (!is_long(text.size())) return read_here(text);
+  auto copy = base::adopt(state_.slabs.ledger(), base::MemoryKind::kInput, std::string(text));
+  if (!copy) return abort(no_memory());
+  send(std::move(*copy));
 }
 
 void JsonInput::read(base::Bytes text) {
@@ -54,7 +79,7 @@ void JsonInput::send(base::Bytes text) {
     });
   };
   const size_t size = text.size();
-  auto sent = state_.options.offload->send(std::make_unique<ReadMessage>(state_.json, std::move(text)), size,
+  auto sent = state_.options.offload->send(std::make_unique<ReadMessage>(state_, std::move(text)), size,
                                            wire::Offload::Part::kRequest, exchange_, std::move(done));
   if (sent)
     sent_ = std::move(*sent);
@@ -65,8 +90,9 @@ void JsonInput::send(base::Bytes text) {
 void JsonInput::on_task(const Status& status, base::OffloadTask* task) {
   if (!status.ok()) return abort(status);
   auto& message = static_cast<ReadMessage*>(task)->message;
-  if (!message) return refuse(message.error());
-  session_.on_message(base::Bytes::adopt(std::move(*message)));
+  if (message) return session_.on_message(std::move(*message));
+  if (message.error().code == base::Code::kResourceExhausted) return abort(message.error());
+  refuse(message.error());
 }
 
 // Behind the first line the library shows the place.

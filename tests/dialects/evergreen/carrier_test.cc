@@ -123,6 +123,40 @@ TEST(Evergreen, ALongLineThatIsWrongOrRefusedEndsTheSession) {
   EXPECT_EQ(offload.cancelled, 1u);
 }
 
+// Its text is charged while it waits for a worker, and the message that a worker makes of it until the session has it.
+TEST(Evergreen, ALongLineIsChargedUntilItIsRead) {
+  support::FakeOffload offload;
+  Bench t({.offload = &offload});
+  base::MemoryLedger memory(16 << 20);
+  t.rpc.slabs.memory = &memory;
+  {
+    auto x = t.open_http("POST", {});
+    t.rpc.data(*x, kEcho + "\n" + long_fragment(0, false) + "\n");
+    EXPECT_EQ(offload.waiting(), 1u);
+    EXPECT_GE(memory.held(base::MemoryKind::kInput), wire::kLongBody);
+    offload.work();
+    EXPECT_GT(x->sent.size(), wire::kLongBody);
+    EXPECT_EQ(memory.held(base::MemoryKind::kInput), 0u);
+  }
+  t.rpc.env.advance(std::chrono::milliseconds(1));
+  EXPECT_EQ(memory.held(), 0u);
+}
+
+TEST(Evergreen, ALongLineWithoutMemoryEndsItsSession) {
+  support::FakeOffload offload;
+  Bench t({.offload = &offload});
+  for (uint64_t budget : {wire::kLongBody, 3 * wire::kLongBody}) {  // for the line, but not for its copy or the message
+    base::MemoryLedger memory(budget);
+    t.rpc.slabs.memory = &memory;
+    auto x = t.open_http("POST", {});
+    t.rpc.data(*x, long_fragment(0, false) + "\n");
+    offload.work();
+    EXPECT_NE(x->sent.find("RESOURCE_EXHAUSTED"), std::string::npos) << budget << x->sent;
+    x.reset();
+    t.rpc.slabs.memory = nullptr;
+  }
+}
+
 // A text message in as many frames as it takes.
 std::string long_frames(std::string_view text) {
   constexpr size_t kPiece = 60'000;
