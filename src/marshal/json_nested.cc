@@ -74,10 +74,13 @@ void write_nested(std::string& out, const msg::Tensor& tensor, NestedStyle style
 
 void NestedRows::write(std::string& out) { write_from(out, tensor_, style_, rest_, 1); }
 
+// Arrays around nothing take their brackets, too. Checked data (check_data) has a bound of them, so nothing overflows.
 uint64_t most_nested(const msg::Tensor& tensor) {
   const uint64_t elements = tensor.shape.elements().value_or(0);
   const uint64_t objects = tensor.dtype == msg::DType::kBytes ? elements * (kBase64Open.size() + 1) : 0;
-  return most_text(tensor) + elements * 2 * tensor.shape.rank() + objects;
+  uint64_t brackets = 0, arrays = 1;  // with a comma behind each array
+  for (int64_t dim : tensor.shape.dims()) brackets += 3 * arrays, arrays *= uint64_t(dim);
+  return most_text(tensor) + brackets + objects;
 }
 
 }  // namespace weir::marshal
