@@ -144,6 +144,24 @@ void add_dialects(std::vector<Setting>& rows, Config& c) {
   for (auto& served : c.dialects) served.dialect->add_settings(rows);
 }
 
+void add_console(std::vector<Setting>& rows, Config& c) {
+  rows.push_back(
+      in_help(flag("console.enabled", "serve the console, the page of GET / in a browser", c.console.enabled)));
+  rows.push_back(
+      path_prefix(text("console.path", "PATH", "where the console's page is, beside /; its API stays at /console/v1",
+                       c.console.path),
+                  "/console"));
+  rows.push_back(count("console.timelines",
+                       "requests whose times weir trace can show: per shard so many ordinary ones, and as many that "
+                       "failed or were slow; 0 = off",
+                       c.recent.kept, 0, 4096));
+  rows.push_back(size("console.bodies",
+                      "bytes of each body that are kept with a request of console.timelines, for who has the role "
+                      "admin; bodies may hold secrets; 0 = none",
+                      c.recent.bodies, 0, 64 << 10));
+  rows.push_back(duration("console.slow", "a request is slow for weir trace that took as long", c.recent.slow));
+}
+
 }  // namespace
 
 void add_operations(std::vector<Setting>& rows, Config& c) {
@@ -169,17 +187,7 @@ void add_operations(std::vector<Setting>& rows, Config& c) {
   Setting access = path("access_log", "off, - (standard output) or a file; one JSON line per request", c.access_log);
   access.unit = "WHERE";
   rows.push_back(in_help(std::move(access)));
-  rows.push_back(
-      in_help(flag("console.enabled", "serve the console, the page of GET / in a browser", c.console.enabled)));
-  rows.push_back(
-      path_prefix(text("console.path", "PATH", "where the console's page is, beside /; its API stays at /console/v1",
-                       c.console.path),
-                  "/console"));
-  rows.push_back(count("console.timelines",
-                       "requests whose times weir trace can show: per shard so many ordinary ones, and as many that "
-                       "failed or were slow; 0 = off",
-                       c.recent.kept, 0, 4096));
-  rows.push_back(duration("console.slow", "a request is slow for weir trace that took as long", c.recent.slow));
+  add_console(rows, c);
   rows.push_back(
       named(duration("shutdown.drain_delay", "still serving, but not ready", c.drain_delay), "--drain-delay"));
   rows.push_back(

@@ -167,7 +167,9 @@ ShardServer::ShardServer(net::Shard& shard, ServerState& state, uint32_t shards)
   router_.observe(request_metrics_);
   if (state.access_log) router_.observe(shard_log_.emplace(*state.access_log, shard.env()));
   feed_ = state.feed->on_shard(shard.id(), shard.env(), router_);
-  recent_ = state.recent->on_shard(shard.id(), shard.env(), router_);
+  if (const auto& rules = state.config.recent; rules.bodies > 0 && rules.kept > 0)
+    starts_.emplace(rules.bodies, &state.memory);
+  recent_ = state.recent->on_shard(shard.id(), shard.env(), router_, starts_ ? &*starts_ : nullptr);
   live_ = state.live->on_shard(shard.id(), router_);
   if (state_.tracing) {
     const TracingConfig& tracing = state_.tracing->config();

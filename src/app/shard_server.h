@@ -47,6 +47,7 @@
 #include "net/shard.h"
 #include "sched/worker_pool.h"
 #include "wire/body_memory.h"
+#include "wire/body_starts.h"
 #include "wire/codec.h"
 #include "wire/date.h"
 #include "wire/forwarded.h"
@@ -121,7 +122,8 @@ class ShardServer final : public dialects::ServerControl, public ops::HealthSour
   bus::Bus& bus() { return bus_; }
   std::vector<const wire::Route*> routes() const { return router_.routes(); }
   wire::CodecEnv codec_env() {
-    return {router_, state_.slabs, state_.config.limits, &date_, &bodies_, &state_.proxies};
+    return {router_,  state_.slabs,    state_.config.limits,         &date_,
+            &bodies_, &state_.proxies, starts_ ? &*starts_ : nullptr};
   }
 
   // Any thread; `done` is called on the shard's.
@@ -154,6 +156,7 @@ class ShardServer final : public dialects::ServerControl, public ops::HealthSour
   bus::Bus bus_;
   ShardOffload offload_{bus_};
   wire::BodyMemory bodies_;
+  std::optional<wire::BodyStarts> starts_;  // where console.bodies asks for it
   wire::HttpDate date_{shard_.env()};
   wire::Router router_;
   ShardAccess access_;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "bus/memory_use.h"
 #include "bus/stats.h"
 #include "generation/engine.h"
 #include "generation/policy.h"
@@ -19,7 +20,7 @@
 namespace weir::generation {
 
 // A token lane, as the load balancer sees it.
-class TokenInbox : public msg::Inbox {
+class TokenInbox : public msg::Inbox, public bus::TellsMemory {
  public:
   virtual size_t load() = 0;  // Calls in it now. Any thread
 };

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/fnv.h"
 #include "base/sip_hash.h"
+#include "bus/memory_use.h"
 
 namespace weir::generation {
 namespace {
@@ -26,7 +27,7 @@ uint64_t beginning(const msg::Call& call) {
   return hash.value() ^ hash.value() >> 32;
 }
 
-class TokenLoadBalancer final : public msg::Inbox {
+class TokenLoadBalancer final : public msg::Inbox, public bus::TellsMemory {
  public:
   explicit TokenLoadBalancer(std::vector<std::unique_ptr<TokenInbox>> lanes) : lanes_(std::move(lanes)) {}
 

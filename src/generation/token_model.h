@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "bus/stats.h"
@@ -21,6 +22,7 @@ struct TokenModel {
   std::unique_ptr<TokenEngine> engine;
   TokenPolicy policy;
   WrapLanes wrap_lanes = nullptr;  // null: there is none
+  std::string place = "cpu";       // where it runs, as sched::Engine::place()
 };
 
 // A lane for each instance, a load balancer over them, and the front. `instances` are of one model, on different

@@ -8,6 +8,8 @@
 #include "base/encoding.h"
 #include "base/log.h"
 #include "models/client_view.h"
+#include "models/estimate.h"
+#include "models/memory_use.h"
 #include "models/merge.h"
 #include "models/model_yaml.h"
 #include "sched/decoupled_inbox.h"
@@ -349,9 +351,20 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const Plan& plan) const 
     if (auto s = warm_up(*engine, *spec, plan.folder, plan.config.warm_up, slabs_); !s.ok())
       return base::failure(s.code, without_root(s.text, plan.folder));
   if (auto s = limit_rate(plan, *instances); !s.ok()) return s;
-  if (plan.config.sequence) return load_sequences(plan, std::move(*spec), std::move(*instances), std::move(served));
-  served->spec = std::move(*spec);
-  make_inbox(*served, served->spec, std::move(*instances), plan.config);
+  auto memory = memory_of(instances->engines, instances->token_models, *spec,
+                          estimated_bytes(plan.folder, plan.config, plan.version, *spec));
+  auto loaded = with_inbox(plan, std::move(*spec), std::move(*instances), std::move(served));
+  if (loaded)
+    if (auto* tells = dynamic_cast<bus::TellsMemory*>((*loaded)->inbox.get())) tells->set_memory(std::move(memory));
+  return loaded;
+}
+
+base::Result<std::shared_ptr<bus::Served>> Loader::with_inbox(const Plan& plan, msg::ModelSpec spec,
+                                                              Instances instances,
+                                                              std::shared_ptr<bus::Served> served) const {
+  if (plan.config.sequence) return load_sequences(plan, std::move(spec), std::move(instances), std::move(served));
+  served->spec = std::move(spec);
+  make_inbox(*served, served->spec, std::move(instances), plan.config);
   return served;
 }
 

@@ -85,6 +85,8 @@ class Loader {
   base::Result<Instances> make_instances(const Plan& plan, const std::function<void(base::Status)>& broken) const;
   void make_inbox(bus::Served& served, const msg::ModelSpec& spec, Instances instances,
                   const ModelConfig& config) const;
+  base::Result<std::shared_ptr<bus::Served>> with_inbox(const Plan& plan, msg::ModelSpec spec, Instances instances,
+                                                        std::shared_ptr<bus::Served> served) const;
   base::Result<std::shared_ptr<bus::Served>> load_sequences(const Plan& plan, msg::ModelSpec spec, Instances instances,
                                                             std::shared_ptr<bus::Served> served) const;
   base::Status limit_rate(const Plan& plan, Instances& instances) const;

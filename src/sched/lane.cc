@@ -12,6 +12,7 @@
 #include "base/attempt.h"
 #include "base/check.h"
 #include "base/until_done.h"
+#include "bus/memory_use.h"
 #include "device/await.h"
 #include "sched/batcher.h"
 #include "sched/fit.h"
@@ -30,7 +31,7 @@ constexpr base::Duration kSoon = std::chrono::milliseconds(1);
 
 // The lanes of a model: a thread per engine, and one queue for all of them. A lane reads the queue again before it
 // sleeps, so put() makes a system call only when a sleeping lane has to be woken.
-class Lanes final : public msg::Inbox, private DeadlineTimer::Listener {
+class Lanes final : public msg::Inbox, public bus::TellsMemory, private DeadlineTimer::Listener {
  public:
   Lanes(std::vector<std::unique_ptr<Engine>> engines, const msg::ModelSpec& spec, bus::ModelStats& stats,
         base::SlabSource& slabs, std::shared_ptr<DeadlineTimer> deadline_timer)

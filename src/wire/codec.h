@@ -34,6 +34,7 @@ class Wire {
 };
 
 class BodyMemory;
+class BodyStarts;
 class HttpDate;
 
 // All that codecs of one server share. Lives longer than every codec.
@@ -47,6 +48,8 @@ struct CodecEnv {
   BodyMemory* bodies = nullptr;
   // Null: nobody is trusted to speak for others.
   const TrustedProxies* proxies = nullptr;
+  // Keeps how bodies begin, for who may look at them. Null: nobody may, and nothing is kept.
+  BodyStarts* starts = nullptr;
 };
 
 enum class Drain : uint8_t {

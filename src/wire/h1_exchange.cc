@@ -6,6 +6,7 @@
 #include <charconv>
 #include <utility>
 
+#include "wire/body_starts.h"
 #include "wire/date.h"
 #include "wire/h1_connection.h"
 #include "wire/h1_queue.h"
@@ -133,6 +134,7 @@ void H1Exchange::body(base::Bytes piece) {
   }
   record_.bytes_out += piece.size();
   usage_.note(*this);
+  if (auto* starts = connection_.env.starts; starts && begun_ && !upgraded_) starts->sent(*this, piece);
   if (turn_) {
     write_body(std::move(piece));
   } else {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "wire/body_starts.h"
 #include "wire/router.h"
 #include "wire/service_guard.h"
 #include "wire/text.h"
@@ -203,6 +204,7 @@ void H1Reader::on_body(std::span<const std::byte> piece) {
     body_error_ = kBodyTooLarge;
   } else {
     x->unconsumed_ += piece.size();
+    if (auto* starts = connection_.env.starts) starts->received(*x, piece);
     notify_data(*x, piece);
   }
 }

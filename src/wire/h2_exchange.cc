@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "wire/body_starts.h"
 #include "wire/limits.h"
 #include "wire/service_guard.h"
 #include "wire/text.h"
@@ -49,6 +50,7 @@ void H2Exchange::body(base::Bytes piece) {
   if (out.backlog >= kLowWater) out.above = true;
   record_.bytes_out += piece.size();
   usage.note(*this);
+  if (auto* starts = streams_->starts(); starts && begun) starts->sent(*this, piece);
   out.queue.push(std::move(piece));
   streams_->touch(*this);
 }

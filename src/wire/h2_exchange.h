@@ -18,6 +18,7 @@
 
 namespace weir::wire {
 
+class BodyStarts;
 class H2Exchange;
 
 // The functions of the connection that its Exchanges call.
@@ -29,6 +30,7 @@ class H2Streams {
   virtual void released(H2Exchange& exchange) = 0;  // the last Ticket came back
   virtual base::Time now() const = 0;
   virtual base::MemoryLedger* memory() const = 0;  // or null
+  virtual BodyStarts* starts() const = 0;          // or null
 
  protected:
   ~H2Streams() = default;

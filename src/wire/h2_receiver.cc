@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "wire/body_memory.h"
+#include "wire/body_starts.h"
 #include "wire/grpc_status.h"
 #include "wire/service_guard.h"
 #include "wire/text.h"
@@ -230,13 +231,12 @@ int H2Receiver::on_data(int32_t stream, std::span<const std::byte> piece) {
   x->in.unconsumed += piece.size();
   x->in.floor.add(piece.size());
   x->in.moved = connection_.now;
-  if (x->in.discard || x->over || x->out.ended) {
+  const bool streams = x->in.plan == BodyPlan::kStream;
+  if (x->in.discard || x->over || x->out.ended || (streams && !x->listener())) {
     streams_.consume(*x, piece.size());
-  } else if (x->in.plan == BodyPlan::kStream) {
-    if (x->listener())
-      notify_data(*x, piece);
-    else
-      streams_.consume(*x, piece.size());
+  } else if (streams) {
+    if (auto* starts = connection_.env.starts) starts->received(*x, piece);
+    notify_data(*x, piece);
   } else {
     collected(*x, x->request_body.put(piece));
   }

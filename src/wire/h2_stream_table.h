@@ -26,6 +26,7 @@ class H2StreamTable final : public H2Streams {
   void released(H2Exchange& x) override { sweep_.push_back(&x); }
   base::Time now() const override { return connection_.wire.now(); }
   base::MemoryLedger* memory() const override { return connection_.memory; }
+  BodyStarts* starts() const override { return connection_.env.starts; }
 
   // Whether another request is refused. May settle().
   bool full();

@@ -4,42 +4,16 @@
 //   try            models are tried, and each command that is offered is run
 //   keyboard       every page by the Tab and arrow keys alone
 //   hostile        names and lines that are HTML are text, and the policy holds
-//   bounded        a day of the server's clock, and the page keeps no more than it did
+//   bounded        a day of the server's clock, and the page keeps no more than it did: neither series nor heap
 //   change         a model by the buttons Reload, Unload and Load
 //   key SECRET     a server that asks for a key is asked once
 'use strict';
-const {execFileSync} = require('node:child_process');
 const fs = require('node:fs');
 const path = require('node:path');
-const puppeteer = require('puppeteer-core');
+const {base, argument, troubles, check, open, has, connected, click, runSnippets, main} = require('./console_browser.js');
 
-const [, , base, command, argument] = process.argv;
-const PATIENCE = 60_000;
 const PAGES = ['overview', 'models', 'models/digits/1', 'models/chat/1', 'try/chat', 'try/digits', 'requests', 'docs', 'docs/config', 'docs/grps'];
-let passed = 0, failed = 0;
-function check(good, what) {
-  good ? ++passed : ++failed;
-  if (!good) console.log(`FAILED: ${what}`);
-}
-
-let browser;
-const troubles = [];
-async function open(hash, {width = 1280, height = 900, theme = 'light', headers} = {}) {
-  const page = await browser.newPage();
-  page.setDefaultTimeout(PATIENCE);
-  page.on('pageerror', (error) => troubles.push(`${hash}: ${error.message}`));
-  page.on('console', (message) => { if (message.type() === 'error' && !/40[13] \(/.test(message.text())) troubles.push(`${hash}: ${message.text()}`); });
-  page.on('request', (request) => { if (!request.url().startsWith(base) && !/^(data|blob):/.test(request.url())) troubles.push(`${hash} asks elsewhere: ${request.url()}`); });
-  await page.emulateMediaFeatures([{name: 'prefers-color-scheme', value: theme}, {name: 'prefers-reduced-motion', value: 'reduce'}]);
-  await page.setViewport({width, height});
-  if (headers) await page.setExtraHTTPHeaders(headers);
-  await page.goto(`${base}/#/${hash}`, {waitUntil: 'domcontentloaded'});
-  await page.waitForSelector('main h1');
-  return page;
-}
-const has = (page, text) => page.waitForFunction((t) => document.body.innerText.includes(t), {}, text);
-const connected = (page) => page.waitForFunction(() => /^(ready|not ready)$/.test(document.querySelector('.health').innerText));
-const click = (page, text, tag = 'button') => page.evaluate((t, name) => [...document.querySelectorAll(name)].find((b) => b.innerText.trim().startsWith(t)).click(), text, tag);
+const HTTP = ['curl', 'Python', 'JavaScript'];
 
 async function pages(folder) {
   const axe = fs.readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
@@ -95,22 +69,6 @@ async function live() {
   await model.close();
 }
 
-function runSnippet(name, text) {
-  const options = {timeout: PATIENCE, encoding: 'utf8', maxBuffer: 1 << 26};
-  if (name === 'curl') return execFileSync('bash', ['-c', text], options);
-  if (name === 'Python') return execFileSync('/usr/bin/python3', ['-c', text], options);
-  if (name === 'JavaScript') return execFileSync(process.execPath, ['--input-type=module', '-e', text], options);
-  return undefined;  // grpcurl is not in Debian
-}
-async function snippets(page, judge, what) {
-  for (const name of ['curl', 'Python', 'JavaScript']) {
-    await click(page, name, '[role=tab]');
-    await page.waitForSelector(`[data-snippet="${name}"]`);
-    const out = runSnippet(name, await page.$eval(`[data-snippet="${name}"]`, (p) => p.textContent));
-    check(judge(out), `${what} as ${name}: ${out.slice(0, 300)}`);
-  }
-}
-
 async function trying() {
   // A digit that is drawn: a stroke from top to bottom is a one.
   let page = await open('try/digits');
@@ -124,14 +82,9 @@ async function trying() {
   const shown = await page.$eval('[data-output="probabilities"] .best th', (t) => t.innerText);
   check(shown === '1', `a stroke is a ${shown}`);
   const best = (text) => { const data = JSON.parse(text).outputs[0].data; return data.indexOf(Math.max(...data)); };
-  await snippets(page, (out) => String(best(out)) === shown, 'digits');
-  await click(page, 'grpcurl', '[role=tab]');
-  await page.waitForSelector('[data-snippet="grpcurl"]');
-  const grpcurl = await page.$eval('[data-snippet="grpcurl"]', (p) => p.textContent);
-  check(/grpcurl -plaintext -d '\{.*\}' \\\n {2}127\.0\.0\.1:\d+ inference\.GRPCInferenceService\/ModelInfer$/.test(grpcurl), grpcurl.slice(0, 100));
-  const body = /-d '(.*)' \\\n/s.exec(grpcurl)[1];  // weir takes gRPC's messages as JSON, too
-  const answer = await (await fetch(`${base}/inference.GRPCInferenceService/ModelInfer`, {method: 'POST', headers: {'content-type': 'application/json'}, body})).json();
-  check((answer.outputs ?? []).length === 1, JSON.stringify(answer).slice(0, 200));
+  await runSnippets(page, HTTP, (out) => String(best(out)) === shown, 'digits');
+  const answer = (out) => JSON.parse(out).outputs[0];
+  await runSnippets(page, ['grpcurl'], (out) => answer(out).name === 'probabilities' && answer(out).shape.join() === '1,10', 'digits');
   await page.close();
 
   // Chat: streamed, each token with its probability, its alternatives and its concepts.
@@ -149,12 +102,12 @@ async function trying() {
   await page.select('.tokens select', '0');
   await page.waitForFunction(() => [...document.querySelectorAll('.token')].some((t) => t.style.background.includes('--c')));
   check(true);
-  await snippets(page, (out) => /data: \{/.test(out) && /\[DONE\]/.test(out), 'chat');
+  await runSnippets(page, HTTP, (out) => /data: \{/.test(out) && /\[DONE\]/.test(out), 'chat');
 
   await click(page, 'Text', '[role=tab]');
   await click(page, 'Continue it');
   await page.waitForSelector('.token.prompt');
-  await snippets(page, (out) => JSON.parse(out).choices[0].logprobs.tokens.length > 3, 'text');
+  await runSnippets(page, HTTP, (out) => JSON.parse(out).choices[0].logprobs.tokens.length > 3, 'text');
 
   // Two continuations of one session beside each other.
   await click(page, 'Sessions', '[role=tab]');
@@ -181,7 +134,7 @@ async function trying() {
   await click(page, 'Run');
   await page.waitForFunction(() => document.querySelectorAll('.graph .done').length >= 4);
   check(await page.$$eval('.graph .act', (all) => all.length) === 3, 'three actions are drawn');
-  await snippets(page, (out) => /nodeFragments/.test(out), 'evergreen');
+  await runSnippets(page, HTTP, (out) => /nodeFragments/.test(out), 'evergreen');
   await page.close();
 
   // Every model of tensors that gives one answer gives it to what its form says at first.
@@ -261,16 +214,21 @@ async function hostile() {
 // A day of one event a second, as fast as it goes.
 async function bounded() {
   const page = await open('overview');
+  const profiler = await page.createCDPSession();
+  const heap = async () => {
+    await profiler.send('HeapProfiler.collectGarbage');
+    return (await page.metrics()).JSHeapUsedSize;
+  };
   await page.waitForFunction(() => weirConsole.size().ticks > 1);
-  const sizes = await page.evaluate(() => {
-    const feed = (from, n) => { for (let i = from; i < from + n; ++i) weirConsole.take('change', {time: Date.now() + i * 1000, values: {'weir_requests_total{protocol="oip-rest",code="OK"}': 1000 + i}}); };
-    feed(1, 2000);
-    const early = weirConsole.size();
-    feed(2001, 86400);
-    return [early, weirConsole.size()];
-  });
-  check(sizes[1].ticks - sizes[0].ticks === 86400, JSON.stringify(sizes));
-  check(sizes[1].tracks === sizes[0].tracks && sizes[1].past === sizes[0].past && sizes[1].series === sizes[0].series, JSON.stringify(sizes));
+  const feed = (from, n) => page.evaluate((first, count) => {
+    for (let i = first; i < first + count; ++i) weirConsole.take('change', {time: Date.now() + i * 1000, values: {'weir_requests_total{protocol="oip-rest",code="OK"}': 1000 + i}, warnings: [`line ${i}`]});
+    return weirConsole.size();
+  }, from, n);
+  const early = await feed(1, 2000), before = await heap();
+  const late = await feed(2001, 86400), grown = await heap() - before;
+  check(late.ticks - early.ticks >= 86400, JSON.stringify([early, late]));
+  check(late.tracks === early.tracks && late.past === early.past && late.series === early.series, JSON.stringify([early, late]));
+  check(grown < 2 << 20, `the heap has grown by ${grown} bytes`);
   await page.close();
 }
 
@@ -284,7 +242,7 @@ async function change() {
     await page.evaluate((r, t) => [...document.querySelectorAll(`${r} button`)].find((b) => b.innerText.startsWith(t)).click(), row, text);
   };
   const becomes = (state) => page.waitForFunction((r, s) => document.querySelector(`${r} .state`).innerText === s, {}, row, state);
-  check(/onnx, cpu.*batches/.test(await page.$eval(`${row} .served`, (s) => s.innerText)), 'a row says what serves the model');
+  check(/onnx, cpu.*not batched across requests/.test(await page.$eval(`${row} .served`, (s) => s.innerText)), 'a row says what serves the model');
   await press('Reload');
   await press('Unload');
   await page.waitForFunction((r) => document.querySelector(`${r} .state`).innerText !== 'ready', {}, row);
@@ -313,17 +271,4 @@ async function key() {
   await page.close();
 }
 
-(async () => {
-  browser = await puppeteer.launch({executablePath: process.env.CHROMIUM, headless: true, protocolTimeout: 3 * PATIENCE, timeout: PATIENCE,
-    args: ['--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking']});
-  try {
-    await {pages: () => pages(argument), live, try: trying, keyboard, hostile, bounded, change, key}[command]();
-  } catch (error) {
-    check(false, `${command}: ${error.stack}`);
-    for (const page of await browser.pages()) console.log((await page.evaluate(() => `${location.href}\n${document.body?.innerText.slice(0, 1500)}`).catch(() => '')));
-  }
-  await browser.close();
-  check(!troubles.length, troubles.slice(0, 5).join('\n'));
-  console.log(`${passed} passed, ${failed} failed`);
-  process.exit(failed ? 1 : 0);
-})();
+void main({pages: () => pages(argument), live, try: trying, keyboard, hostile, bounded, change, key});

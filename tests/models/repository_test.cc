@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "bus/memory_use.h"
 #include "bus/readiness.h"
 #include "repository_fixture.h"
 
@@ -37,6 +38,19 @@ TEST(Repository, ABareModelIsServedWithEverythingDerived) {
   EXPECT_EQ((*served)->spec.engine, "onnx");
   EXPECT_EQ((*served)->spec.max_batch, 32u);
   EXPECT_EQ((*served)->spec.inputs.at(0).name, "x");
+}
+
+TEST(Repository, InstancesInOnePlaceShareTheMemoryOfTheFiles) {
+  test::Disk disk(
+      {{"m/1/model.onnx", "a2345"}, {"m/model.yaml", "instances: 3\n"}, {"b/model.yaml", "engine: builtin\n"}});
+  Repo repo(disk);
+  EXPECT_TRUE(repo.repository->start().ok());
+  const auto memory = bus::memory_of(**repo.now()->find("m", ""));
+  ASSERT_EQ(memory.size(), 1u);
+  EXPECT_EQ(memory[0].what, "weights");
+  EXPECT_EQ(memory[0].place, "cpu");
+  EXPECT_EQ(memory[0].bytes, 5u);
+  EXPECT_TRUE(bus::memory_of(**repo.now()->find("b", "")).empty()) << "it has no files";
 }
 
 TEST(Repository, TheNewestVersionIsServedUnlessThePolicySaysMore) {

@@ -4,6 +4,7 @@
 #include <future>
 #include <mutex>
 
+#include "bus/memory_use.h"
 #include "disk.h"
 #include "models/repository.h"
 
@@ -34,7 +35,9 @@ base::Result<Instance> make_tokens(const LoadArgs& a) {
   text->max_length = loaded.back() == "cuda:1" ? 500 : 1000;
   msg::ModelSpec spec = a.wanted;
   spec.text = text;
-  return generation::TokenModel{std::move(spec), std::make_unique<FakeTokens>(std::move(text)), {}};
+  generation::TokenModel model{std::move(spec), std::make_unique<FakeTokens>(std::move(text)), {}};
+  model.place = loaded.back();
+  return model;
 }
 
 class Repo {
@@ -62,6 +65,17 @@ TEST(TokenPlaces, OneLaneOnEachDevice) {
   EXPECT_EQ(loaded, (std::vector<std::string>{"cuda:0", "cuda:1"}));
   EXPECT_EQ(lanes, 2u);
   EXPECT_EQ(repo.catalog->models.at("m").preferred->spec.text->max_length, 500u) << "what every device has room for";
+}
+
+TEST(TokenPlaces, EachInstanceHasItsWeightsAndItsKeysAndValues) {
+  test::Disk disk;
+  disk.write("m/model.yaml", "engine: tokens\ndevices: [\"cuda:0\", \"cuda:1\"]\nmemory: 1000\n");
+  Repo repo(disk, 2);
+  std::string uses;
+  for (const auto& use : bus::memory_of(*repo.catalog->models.at("m").preferred))
+    uses += std::string(use.what) + ' ' + use.place + ' ' + std::to_string(use.bytes) + '\n';
+  // 64 sequences of 32 blocks of 16 positions, 16 times; a position is a byte here.
+  EXPECT_EQ(uses, "weights cuda:0 500\nweights cuda:1 500\nkv cuda:0 524288\nkv cuda:1 524288\n");
 }
 
 TEST(TokenPlaces, TritonsKindAutoTakesEveryGpuOrTheCpu) {

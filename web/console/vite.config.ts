@@ -3,7 +3,7 @@ import {defineConfig} from 'vite';
 // WEIR: the server behind `npx vite`, for work on the pages. `/console/` becomes the setting console.path when it is served.
 const server = process.env.WEIR ?? 'http://127.0.0.1:8080';
 const paths = ['/console/v1', '/v1', '/v2', '/grps', '/salience.v1.Salience', '/evergreen', '/metrics', '/readyz', '/openapi.json',
-  '/docs', '/tokenize', '/grpc.', '/favicon.svg'];
+  '/docs', '/tokenize', '/detokenize', '/grpc.', '/favicon.svg'];
 
 export default defineConfig({
   base: '/console/',

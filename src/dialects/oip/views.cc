@@ -1,9 +1,12 @@
 #include "dialects/oip/views.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "base/units.h"
 #include "bus/cache_stats.h"
+#include "bus/memory_use.h"
 #include "bus/response_stats.h"
 #include "dialects/oip/sequence_view.h"
 #include "msg/sequence.h"
@@ -64,6 +67,21 @@ void fill(google::protobuf::Map<std::string, pb::InferResponseStatistics>& to, c
   }
 }
 
+// As Triton reports it: one row for each place, CPU before GPUs.
+void fill_memory(pb::ModelStatistics& to, const std::vector<bus::MemoryUse>& memory) {
+  std::map<std::pair<std::string_view, int64_t>, uint64_t> sums;
+  for (const auto& use : memory) {
+    constexpr std::string_view kGpu = "cuda:";
+    const bool gpu = use.place.starts_with(kGpu);
+    const auto id = base::parse_count(gpu ? use.place.substr(kGpu.size()) : "0", INT32_MAX);
+    sums[{gpu ? "GPU" : "CPU", id ? int64_t(*id) : 0}] += use.bytes;
+  }
+  for (const auto& [place, bytes] : sums) {
+    auto& row = *to.add_memory_usage();
+    row.set_type(std::string(place.first)), row.set_id(place.second), row.set_byte_size(bytes);
+  }
+}
+
 void fill(pb::ModelStatistics& to, const bus::Served& served) {
   const bus::ModelStats& stats = served.stats;
   to.set_name(served.spec.name);
@@ -79,6 +97,7 @@ void fill(pb::ModelStatistics& to, const bus::Served& served) {
     fill(*b.mutable_compute_infer(), batch.count, batch.infer_ns);
     fill(*b.mutable_compute_output(), batch.count, batch.output_ns);
   }
+  fill_memory(to, bus::memory_of(served));
   if (const auto* responses = bus::response_stats(served)) fill(*to.mutable_response_stats(), *responses);
 }
 

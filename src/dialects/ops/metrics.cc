@@ -33,7 +33,7 @@ struct RequestMetrics::Parts {
     base::Counter *in, *out;
   };
   struct Model {
-    Histogram *duration, *queue, *compute;
+    Histogram *duration, *receive, *queue, *compute, *send;
   };
 
   explicit Parts(base::Metrics& m) : metrics(m) {}
@@ -71,9 +71,12 @@ struct RequestMetrics::Parts {
     auto histogram = [&](const char* family, const char* help) {
       return &metrics.histogram(family, help, Histogram::Scale::kSeconds, {{"model", name}});
     };
-    Model fresh{histogram("weir_model_request_duration_seconds", "Whole requests of a model."),
-                histogram("weir_model_queue_seconds", "Time that requests of a model waited for their batch."),
-                histogram("weir_model_compute_seconds", "Time that requests of a model spent in their batch.")};
+    Model fresh{
+        histogram("weir_model_request_duration_seconds", "Whole requests of a model."),
+        histogram("weir_model_receive_seconds", "From the head of a model's request to its place in the queue."),
+        histogram("weir_model_queue_seconds", "Time that requests of a model waited for their batch."),
+        histogram("weir_model_compute_seconds", "Time that requests of a model spent in their batch."),
+        histogram("weir_model_send_seconds", "From the model's answer to its last byte handed to the socket.")};
     return models.emplace(name, fresh).first->second;
   }
 
@@ -106,6 +109,9 @@ void RequestMetrics::finished(const wire::Exchange& exchange) {
   if (record.code != base::Code::kOk) return;
   model.queue->record_ns(ns(record.queue));
   model.compute->record_ns(ns(record.compute));
+  const wire::RequestTimes& times = record.times;
+  if (times.queued != base::kNever) model.receive->record_ns(ns(times.queued - record.began));
+  if (times.computed != base::kNever) model.send->record_ns(ns(at - times.computed));
   if (!traced) return;
   exemplify(*model.queue, ns(record.queue), record, at);
   exemplify(*model.compute, ns(record.compute), record, at);

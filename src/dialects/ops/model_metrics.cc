@@ -8,8 +8,11 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <utility>
 
 #include "base/log.h"
+#include "bus/memory_use.h"
 #include "dialects/ops/metrics.h"
 
 namespace weir::ops {
@@ -20,6 +23,7 @@ using bus::ModelStats;
 struct Row {
   std::string labels;  // model="…",version="…"
   const ModelStats* stats;
+  const bus::Served* served;
 };
 
 std::vector<Row> rows(const bus::Catalog& catalog) {
@@ -27,7 +31,7 @@ std::vector<Row> rows(const bus::Catalog& catalog) {
   for (const auto& [name, model] : catalog.models)
     for (const auto& [version, served] : model.versions)
       out.push_back({"model=\"" + base::escape_label(name) + "\",version=\"" + base::escape_label(version) + '"',
-                     &served->stats});
+                     &served->stats, served.get()});
   return out;
 }
 
@@ -141,6 +145,19 @@ void append_batches(std::string& out, const std::vector<Row>& rows) {
   }
 }
 
+void append_memory(std::string& out, const std::vector<Row>& rows) {
+  constexpr std::string_view kName = "weir_model_memory_bytes";
+  head(out, kName, "gauge", "Memory that a version has while it is loaded.");
+  for (const auto& row : rows) {
+    std::map<std::pair<std::string_view, std::string_view>, uint64_t> sums;  // several instances may be in one place
+    for (const auto& use : bus::memory_of(*row.served)) sums[{use.what, use.place}] += use.bytes;
+    for (const auto& [of, bytes] : sums) {
+      const std::string what(of.first), place = base::escape_label(of.second);
+      line(out, kName, row.labels + ",what=\"" + what + "\",place=\"" + place + '"', bytes);
+    }
+  }
+}
+
 // Field `n` (from 1, as in proc(5)) of /proc/self/stat.
 uint64_t stat_field(int n) {
   std::ifstream in("/proc/self/stat");
@@ -170,6 +187,7 @@ void append_models(std::string& out, const bus::Catalog& catalog) {
   append(out, all, kFamilies, line);
   append(out, all, kTimes, seconds_line);
   append_batches(out, all);
+  append_memory(out, all);
   head(out, "weir_model_ready", "gauge", "1 for versions that serve.");
   for (const auto& row : catalog.index)
     line(out, "weir_model_ready",

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <utility>
 
+#include "base/encoding.h"
 #include "dialects/ops/access_log.h"
 #include "marshal/json_tensor.h"
 
@@ -61,7 +62,12 @@ void append_json(std::string& out, const KeptRequest& kept) {
     marshal::write_number(out, in_seconds(part.length));
     out += '}';
   }
-  out += "]}";
+  out += ']';
+  if (kept.bodies) {
+    ((out += ",\"request_body\":\"") += base::base64_encode(kept.bodies->request)) += '"';
+    ((out += ",\"answer_body\":\"") += base::base64_encode(kept.bodies->answer)) += '"';
+  }
+  out += '}';
 }
 
 void RequestRing::put(KeptRequest request) {
@@ -83,6 +89,7 @@ struct RecentRequests::Question {
   std::string id;
   size_t most = 20;
   bool by_time_taken = false;
+  enum class Bodies : uint8_t { kHidden, kShown } bodies = Bodies::kHidden;
   RequestFilter filter;
   std::vector<KeptRequest> found;
   size_t kept = 0;
@@ -107,6 +114,7 @@ void RecentRequests::Question::add(const KeptRequest& request) {
   KeptRequest copy;
   copy.line = request.line, copy.took = request.took;
   copy.parts = request.parts, copy.part_count = request.part_count;
+  if (bodies == Bodies::kShown) copy.bodies = request.bodies;
   found.insert(at, std::move(copy));
 }
 
@@ -141,8 +149,9 @@ void RecentRequests::ask_next(std::shared_ptr<Question> question) {
 }
 
 std::unique_ptr<RecentRequests::ShardRequests> RecentRequests::on_shard(base::ShardId shard, base::Env& env,
-                                                                        wire::Router& router) {
-  return std::make_unique<ShardRequests>(*this, shard, env, router);
+                                                                        wire::Router& router,
+                                                                        wire::BodyStarts* starts) {
+  return std::make_unique<ShardRequests>(*this, shard, env, router, starts);
 }
 
 // Says whether who has asked is still there.
@@ -157,8 +166,14 @@ class RecentRequests::ShardRequests::Asker final : public wire::ExchangeListener
 };
 
 RecentRequests::ShardRequests::ShardRequests(RecentRequests& all, base::ShardId shard, base::Env& env,
-                                             wire::Router& router)
-    : all_(all), shard_(shard), env_(env), ordinary_(all.rules_.kept), notable_(all.rules_.kept) {
+                                             wire::Router& router, wire::BodyStarts* starts)
+    : all_(all),
+      shard_(shard),
+      env_(env),
+      router_(router),
+      starts_(starts),
+      ordinary_(all.rules_.kept),
+      notable_(all.rules_.kept) {
   all_.shards_[size_t(shard)] = this;
   router.add({"GET", "/console/v1/timelines", this, "console", {wire::BodyPlan::kIgnore}, wire::Permission::kObserve});
   router.observe(*this);
@@ -166,6 +181,7 @@ RecentRequests::ShardRequests::ShardRequests(RecentRequests& all, base::ShardId 
 
 void RecentRequests::ShardRequests::finished(const wire::Exchange& x) {
   const wire::RequestRecord& record = x.record();
+  std::shared_ptr<const wire::BodyStart> bodies = starts_ ? starts_->take(x) : nullptr;
   if (all_.rules_.kept == 0 || record.began == base::kNever || is_left_out(record.protocol)) return;
   const base::Duration took = record.took(x.now());
   const bool notable = is_notable(record, took, all_.rules_.slow);
@@ -177,6 +193,7 @@ void RecentRequests::ShardRequests::finished(const wire::Exchange& x) {
   kept.record.protocol = record.protocol, kept.record.model = record.model;
   kept.record.status = record.status, kept.record.code = record.code;
   kept.took = took;
+  kept.bodies = std::move(bodies);
   set_parts(kept, record, x.now());
   (notable ? notable_ : ordinary_).put(std::move(kept));
 }
@@ -189,6 +206,8 @@ void RecentRequests::ShardRequests::serve(wire::Exchange& x, const wire::PathArg
   if (!filter) return wire::respond_error(x, filter.error());
   auto question = std::make_shared<Question>();
   question->id = x.request().query_value("id");
+  if (starts_ && !question->id.empty() && router_.may(x, wire::Permission::kAdmin).ok())
+    question->bodies = Question::Bodies::kShown;
   question->filter = std::move(*filter);
   const size_t slowest = number_of(x.request().query_value("slowest"), kMostShown);
   const size_t last = number_of(x.request().query_value("last"), kMostShown);

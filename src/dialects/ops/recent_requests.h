@@ -9,7 +9,11 @@
 //   …]}]}
 //
 // Parts: receive, decode, queue, stage, compute, send; in seconds since the request began, of its last inference where
-// there were several. Nothing of bodies.
+// there were several.
+//
+// Nothing of bodies, unless RecentRules::bodies says so (console.bodies). Then the answer to ?id= also has how the
+// bodies begin, as base64, for who has the permission admin: "request_body":"…","answer_body":"…". They are not there
+// where there was no memory for them.
 #pragma once
 
 #include <array>
@@ -23,6 +27,7 @@
 #include "base/ids.h"
 #include "base/usage_limiter.h"
 #include "dialects/ops/request_filter.h"
+#include "wire/body_starts.h"
 #include "wire/router.h"
 
 namespace weir::ops {
@@ -39,10 +44,11 @@ struct KeptRequest {
   };
   std::array<Part, 6> parts;
   size_t part_count = 0;
+  std::shared_ptr<const wire::BodyStart> bodies;  // or null
 };
 // The parts of an Exchange that has ended. Pure.
 void set_parts(KeptRequest& to, const wire::RequestRecord& record, base::Time ended);
-// {"time":…,"parts":[…]}
+// {"time":…,"parts":[…]}, with the bodies that it has
 void append_json(std::string& out, const KeptRequest& kept);
 
 // Requests in the order of their ends; the oldest one gives way. Its memory is taken as it fills.
@@ -63,6 +69,7 @@ class RequestRing {
 struct RecentRules {
   uint32_t kept = 256;                                   // of each ring; 0: off
   base::Duration slow = std::chrono::milliseconds(500);  // slower ones are always kept
+  uint64_t bodies = 0;                                   // bytes of each body; 0: nothing
 };
 
 // The part that all shards share. Any thread.
@@ -76,7 +83,9 @@ class RecentRequests {
   ~RecentRequests();
 
   class ShardRequests;
-  std::unique_ptr<ShardRequests> on_shard(base::ShardId shard, base::Env& env, wire::Router& router);
+  // `starts`: what the shard's codecs keep of bodies, as RecentRules::bodies says; null: nothing. Borrowed.
+  std::unique_ptr<ShardRequests> on_shard(base::ShardId shard, base::Env& env, wire::Router& router,
+                                          wire::BodyStarts* starts = nullptr);
 
  private:
   struct Question;
@@ -90,7 +99,8 @@ class RecentRequests {
 // One shard's side, on its thread.
 class RecentRequests::ShardRequests final : public wire::Observer, private wire::Service {
  public:
-  ShardRequests(RecentRequests& all, base::ShardId shard, base::Env& env, wire::Router& router);
+  ShardRequests(RecentRequests& all, base::ShardId shard, base::Env& env, wire::Router& router,
+                wire::BodyStarts* starts);
 
   void finished(const wire::Exchange& exchange) override;
   void rejected(std::string_view, const wire::PeerInfo&) override {}
@@ -104,6 +114,8 @@ class RecentRequests::ShardRequests final : public wire::Observer, private wire:
   RecentRequests& all_;
   const base::ShardId shard_;
   base::Env& env_;
+  const wire::Router& router_;
+  wire::BodyStarts* const starts_;  // or null
   RequestRing ordinary_, notable_;
   base::TokenBucket bucket_{kPerSecond, kPerSecond};
 };

@@ -219,7 +219,9 @@ base::Result<generation::TokenModel> load_into_device(Loading& l, device::Device
   const generation::TokenPolicy clamped = policy.clamped();
   const uint32_t blocks = generation::kv_blocks(**engine, clamped, l.text->max_length);
   if (auto s = (*engine)->reserve(blocks, clamped.block_size); !s.ok()) return s;
-  return text_model(l, std::move(*engine));
+  auto made = text_model(l, std::move(*engine));
+  made.place = device.info().id;
+  return made;
 }
 
 base::Result<generation::TokenModel> load_on_device(Loading& l, device::Device& device, const Place& place) {

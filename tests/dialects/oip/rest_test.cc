@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "base/log.h"
+#include "bus/memory_use.h"
 #include "requests.h"
 #include "wire/coding.h"
 
@@ -263,6 +264,23 @@ TEST(OipRest, StatisticsHaveAllDurationsAsNumbers) {
   EXPECT_NE(body.find(R"("batch_stats":[{"batch_size":4,)"), body.npos) << body;
   auto all = bench.rest("GET", "/v2/models/stats").body;
   EXPECT_NE(all.find(R"("name":"text")"), all.npos);
+}
+
+struct MemoryInbox final : msg::Inbox, bus::TellsMemory {
+  void put(msg::Call*) override {}
+};
+
+TEST(OipRest, StatisticsHaveTheMemoryOfEachPlaceAsTritonReportsIt) {
+  OipBench bench;
+  auto inbox = std::make_unique<MemoryInbox>();
+  inbox->set_memory(
+      {{"weights", "cuda:1", 100}, {"weights", "cpu", 30}, {"kv", "cuda:1", 5'000'000'000}, {"kv", "cpu", 7}});
+  bench.served("add").inbox = std::move(inbox);
+  auto body = bench.rest("GET", "/v2/models/add/stats").body;
+  EXPECT_NE(body.find(R"("memory_usage":[{"type":"CPU","id":0,"byte_size":37},)"
+                      R"({"type":"GPU","id":1,"byte_size":5000000100}])"),
+            body.npos)
+      << body;
 }
 
 TEST(OipRest, LoadAndUnloadAnswerWhenTheyAreDone) {

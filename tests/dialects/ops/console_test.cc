@@ -4,6 +4,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/encoding.h"
+#include "base/memory_ledger.h"
 #include "dialects/ops/recent_requests.h"
 #include "ops_shards.h"
 
@@ -140,6 +142,65 @@ TEST_F(Timelines, WhoLeavesBeforeTheAnswerCostsNothing) {
   leave(x, 0);
   run();
   EXPECT_FALSE(x.headed);
+}
+
+// Two shards with what their codecs have kept, and a client on loopback or elsewhere.
+struct Bodies : testing::Test, Shards {
+  static constexpr size_t kEach = 8;
+  Bodies() : all(2, post(), {4, 100ms, kEach}) {
+    for (uint32_t i = 0; i < 2; ++i) {
+      starts.emplace_back(kEach, &ledger);
+      kept.push_back(all.on_shard(base::ShardId(i), env, routers.emplace_back(env), &starts.back()));
+    }
+  }
+  json get(const std::string& query, wire::AdminMethods admin = wire::AdminMethods::kServed) {
+    FakeExchange x("GET", "/console/v1/timelines?" + query);
+    wire::PeerInfo peer = *x.request().peer;
+    peer.admin = admin;
+    x.mutable_request().peer = &peer;
+    ask(x, 0);
+    run();
+    leave(x, 0);
+    return json::parse(x.sent)["requests"].at(0);
+  }
+  base::MemoryLedger ledger{1 << 20};
+  std::deque<wire::BodyStarts> starts;
+  RecentRequests all;
+  std::vector<std::unique_ptr<RecentRequests::ShardRequests>> kept;
+};
+
+TEST_F(Bodies, AreToldByIdToWhoMayChangeTheServer) {
+  auto x = request(env, "m");
+  x->set_content("question?");
+  starts[1].sent(*x, base::Bytes::copy_of("ans"));
+  starts[1].sent(*x, base::Bytes::copy_of("wer of the model"));
+  kept[1]->finished(*x);
+  const json shown = get("id=r-m");
+  EXPECT_EQ(shown["request_body"], base::base64_encode("question"));
+  EXPECT_EQ(shown["answer_body"], base::base64_encode("answer o"));
+  EXPECT_FALSE(get("id=r-m", wire::AdminMethods::kElsewhere).contains("request_body"));
+  EXPECT_FALSE(get("last=1").contains("request_body")) << "one at a time";
+}
+
+TEST_F(Bodies, OfRequestsThatAreNotKeptNothingStays) {
+  auto x = request(env, "m");
+  x->record().protocol = "health";
+  starts[0].sent(*x, base::Bytes::copy_of("answer"));
+  kept[0]->finished(*x);
+  EXPECT_EQ(starts[0].open(), 0u);
+  EXPECT_EQ(ledger.held(), 0u);
+}
+
+TEST_F(Bodies, TheirMemoryEndsWithTheRequestsThatAreKept) {
+  for (int i = 0; i < 100; ++i) {
+    auto x = request(env, std::to_string(i));
+    x->set_content("question?");
+    starts[0].sent(*x, base::Bytes::copy_of("answer"));
+    kept[0]->finished(*x);
+  }
+  EXPECT_EQ(ledger.held(), 4 * (8 + 6u));
+  kept.clear();
+  EXPECT_EQ(ledger.held(), 0u);
 }
 
 struct NoTimelines : Timelines {

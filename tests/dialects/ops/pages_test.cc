@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/memory_ledger.h"
+#include "bus/memory_use.h"
 #include "dialects/ops/front_page.h"
 #include "dialects/ops/kept_page.h"
 #include "dialects/ops/metrics.h"
@@ -230,6 +231,45 @@ TEST(KeptPage, IsCodedOnce) {
   EXPECT_EQ(first.kept.at(0).data(), second.kept.at(0).data());
   EXPECT_FALSE(plain.response.fields.has("content-encoding"));
   EXPECT_EQ(plain.kept.at(0).size(), 100'000U);
+}
+
+TEST(RequestMetrics, ReceivingAndSendingAreAroundTheQueueAndTheBatch) {
+  using namespace std::chrono_literals;
+  base::Metrics metrics;
+  RequestMetrics request_metrics(metrics);
+  FakeExchange x("POST", "/v2/models/m/infer");
+  auto& record = x.record();
+  record.protocol = "oip-rest", record.model = "m";
+  record.began = x.time - 10ms;
+  record.queue = 2ms, record.compute = 3ms;
+  record.times = {x.time - 9ms, x.time - 8ms, x.time - 6ms, x.time - 6ms, x.time - 3ms};
+  request_metrics.finished(x);
+  record.code = base::Code::kInternal;  // it failed: its times are those of no whole way
+  request_metrics.finished(x);
+  const std::string text = metrics.text();
+  for (const char* line :
+       {"weir_model_receive_seconds_count{model=\"m\"} 1\n", "weir_model_receive_seconds_sum{model=\"m\"} 0.002",
+        "weir_model_send_seconds_count{model=\"m\"} 1\n", "weir_model_send_seconds_sum{model=\"m\"} 0.003"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << text;
+}
+
+struct MemoryInbox final : msg::Inbox, bus::TellsMemory {
+  void put(msg::Call*) override {}
+};
+
+TEST(ModelMetrics, MemoryIsToldByWhatItIsForAndWhere) {
+  bus::Catalog catalog;
+  auto served = std::make_shared<bus::Served>();
+  auto inbox = std::make_unique<MemoryInbox>();
+  inbox->set_memory({{"weights", "cpu", 30}, {"kv", "cuda:0", 7}, {"kv", "cuda:0", 8}});
+  served->inbox = std::move(inbox);
+  catalog.models["m"].versions["1"] = served;
+  std::string text;
+  append_models(text, catalog);
+  expect_prometheus(text);
+  for (const char* line : {"weir_model_memory_bytes{model=\"m\",version=\"1\",what=\"weights\",place=\"cpu\"} 30\n",
+                           "weir_model_memory_bytes{model=\"m\",version=\"1\",what=\"kv\",place=\"cuda:0\"} 15\n"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << text;
 }
 
 TEST(RequestMetrics, CountsByProtocolCodeAndModel) {

@@ -46,16 +46,17 @@ export function rate(family: string, match: Match = {}, seconds = 2): number {
 export function histogram(family: string, match: Match = {}, seconds = WINDOW): Histogram | undefined {
   const then = seconds ? before(seconds)?.values : new Map<string, number>();
   if (!then) return undefined;
-  const groups = new Map<string, Histogram>();
+  const groups = new Map<string, {bound: number; below: number}[]>();
   for (const {key, labels} of each(`${family}_bucket`, match)) {
     const {le, ...rest} = labels, group = JSON.stringify(rest);
-    let h = groups.get(group);
-    if (!h) groups.set(group, (h = {bounds: [], counts: [], sum: 0, count: 0}));
-    h.bounds.push(le === '+Inf' ? Infinity : +le);
-    h.counts.push(growth(key, then));
+    let buckets = groups.get(group);
+    if (!buckets) groups.set(group, (buckets = []));
+    buckets.push({bound: le === '+Inf' ? Infinity : +le, below: growth(key, then)});
   }
   let all: Histogram | undefined;
-  for (const h of groups.values()) {
+  for (const buckets of groups.values()) {
+    buckets.sort((a, b) => a.bound - b.bound);  // series come in the order of their names
+    const h: Histogram = {bounds: buckets.map((b) => b.bound), counts: buckets.map((b) => b.below), sum: 0, count: 0};
     for (let i = h.counts.length - 1; i > 0; --i) h.counts[i] = Math.max(0, h.counts[i] - h.counts[i - 1]);
     h.count = h.counts.reduce((a, b) => a + b, 0);
     all = add(all, h);
@@ -202,7 +203,14 @@ export const isOwn = (protocol: string) => own.has(protocol);
 
 // --- of each model ---------------------------------------------------------------------------------------------------
 export const PHASES = ['queue', 'input', 'infer', 'output'] as const;
-export const stageName: Record<string, string> = {queue: 'queue', input: 'stage', infer: 'compute', output: 'answer'};
+// The whole way of a request, in its order, as charts name it; receive and send are told by model, not by version.
+export const WAY = ['receive', ...PHASES, 'send'] as const;
+export const stageName: Record<string, string> = {queue: 'queue', input: 'stage', infer: 'compute', output: 'answer', receive: 'receive', send: 'send'};
+// The mean of what a histogram has had in the last seconds.
+export function meanOf(family: string, match: Match): number {
+  const count = rate(`${family}_count`, match, WINDOW);
+  return count > 0 ? rate(`${family}_sum`, match, WINDOW) / count : NaN;
+}
 record((put) => {
   for (const {labels} of each('weir_model_inferences_total')) {
     const match = {model: labels.model, version: labels.version}, id = `${labels.model}/${labels.version}`;
@@ -214,6 +222,7 @@ record((put) => {
       const spent = rate('weir_model_time_seconds_total', {...match, phase}, WINDOW);
       put(`m:${id}:${phase}`, calls > 0 ? spent / calls : NaN);
     }
+    for (const part of ['receive', 'send']) put(`m:${id}:${part}`, meanOf(`weir_model_${part}_seconds`, {model: labels.model}));
     if (!each('weir_model_kv_blocks', match).length) continue;
     put(`m:${id}:running`, total('weir_model_sequences', {...match, state: 'running'}));
     put(`m:${id}:waiting`, total('weir_model_sequences', {...match, state: 'waiting'}));

@@ -28,5 +28,7 @@ export function choose(next: Theme) {
   } catch { /* private windows */ }
   apply();
 }
+// How much larger than usual everything is: canvases do not follow the style sheet by themselves.
+export const scale = () => parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
 dark.addEventListener('change', apply);
 apply();

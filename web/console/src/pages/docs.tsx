@@ -98,7 +98,7 @@ function Grps() {
       </Card>
       {series.filter(([name]) => wanted.includes(name)).map(([name, trend]) => {
         const cdf = trend.label === 'cdf', points = cdf ? trend.data : trend.data.slice(from, to);
-        return <Chart key={name + cdf} title={name} unit="" height={130} lines={[{label: name, color: cdf ? 2 : 0}]} x={cdf ? {label: 'percentile', unit: ''} : undefined}
+        return <Chart key={name + cdf} title={name} unit="" words="" height={130} lines={[{label: name, color: cdf ? 2 : 0}]} x={cdf ? {label: 'percentile', unit: ''} : undefined}
           note={cdf ? 'by percentile; 100 stands for 99.9, 101 for 99.99' : undefined}
           data={{x: points.map(([at], i) => (cdf ? at : end - (points.length - 1 - i) * step)), ys: [points.map(([, value]) => value)]}} />;
       })}

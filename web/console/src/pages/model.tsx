@@ -6,9 +6,9 @@ import {Chart, type Data} from '../parts/chart';
 import {Card, Copy, Problem, State, useLive, useLoad} from '../parts/common';
 import {getJson} from '../lib/api';
 import {show, whole} from '../lib/format';
-import {each, histogram, live, PHASES, rate, stageName, total} from '../lib/live';
+import {each, histogram, live, meanOf, rate, stageName, total, WAY} from '../lib/live';
 import {quantile, type Histogram} from '../lib/series';
-import {Actions, perCall} from './models';
+import {Actions, perCall, whereOf} from './models';
 
 interface TensorSpec { name: string; datatype: string; shape: number[] }
 export interface Metadata { name: string; versions?: string[]; platform: string; inputs: TensorSpec[]; outputs: TensorSpec[] }
@@ -22,6 +22,10 @@ const Tensors = ({title, list}: {title: string; list: TensorSpec[]}) => (
   <table><caption>{title}</caption><thead><tr><th scope="col">name</th><th scope="col">type</th><th scope="col">shape</th></tr></thead>
     <tbody>{list.map((t) => <tr><th scope="row"><code>{t.name}</code></th><td><code>{t.datatype}</code></td><td><code>[{t.shape.join(', ')}]</code></td></tr>)}</tbody></table>
 );
+
+// Where its instances run: as the lanes say it, else as the configuration does.
+const placesOf = (c: Config, places?: string[]) => places?.length ? whereOf(places)
+  : c.instance_group?.filter((g) => g.kind !== 'KIND_MODEL').map((g) => `${g.count} × ${g.kind.replace('KIND_', '').toLowerCase()}${g.gpus.length ? ` ${g.gpus.join(', ')}` : ''}`).join(', ') ?? '';
 
 // In words: why the model's batches are as small as they are.
 function whyNotBatched(config: Config, rows: number, batches: number, running: boolean) {
@@ -72,7 +76,7 @@ function Stages({model}: {model: string}) {
     <>
       <Card title="Where the time goes" more={<span class="note">the last {all.length} requests that were kept</span>}>
         <Problem text={loaded.error} />
-        <div class="scroll"><table>
+        <div class="scroll"><table class="stages">
           <thead><tr><th scope="col">stage</th><th scope="col">share</th><th scope="col" class="n">mean</th><th scope="col" class="n">p50</th><th scope="col" class="n">p99</th></tr></thead>
           <tbody>{[...STAGES, 'whole'].map((name) => {
             const sorted = of(name).sort((a, b) => a - b), at = (q: number) => sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))];
@@ -93,10 +97,10 @@ function Tokens({match, id}: {match: Record<string, string>; id: string}) {
   const log = {label: 'time', unit: 's' as const, log: true};
   return (
     <>
-      <div class="tiles">
+      <div class="tiles seven">
         {([['Running', whole(total('weir_model_sequences', {...match, state: 'running'})), 'sequences'], ['Waiting', whole(total('weir_model_sequences', {...match, state: 'waiting'})), 'sequences'],
-          ['First token p50', show(quantile(ttft, 0.5), 's'), `p99 ${show(quantile(ttft, 0.99), 's')}`], ['Between tokens p50', show(quantile(gap, 0.5), 's'), `p99 ${show(quantile(gap, 0.99), 's')}`],
-          ['Prefix hits', asked ? show(found / asked, '%') : '–', `${whole(found)} of ${whole(asked)} tokens`], ['Preemptions', whole(total('weir_model_preemptions_total', match)), 'since the start'],
+          ['First token p50', show(quantile(ttft, 0.5), 's'), `p99 ${show(quantile(ttft, 0.99), 's')}`], ['Inter-token p50', show(quantile(gap, 0.5), 's'), `p99 ${show(quantile(gap, 0.99), 's')}`],
+          ['Prefix hits', asked ? show(found / asked, '%') : '–', `of ${whole(asked)} tokens`], ['Preemptions', whole(total('weir_model_preemptions_total', match)), 'since the start'],
           ['KV in use', show(total('weir_model_kv_usage_ratio', match), '%'), `${whole(total('weir_model_kv_blocks', {...match, state: 'cached'}))} blocks cached`]] as const).map(([title, value, note]) =>
           <div class="tile card"><span class="title">{title}</span><b>{value}</b><span class="note">{note}</span></div>)}
       </div>
@@ -122,27 +126,42 @@ export function Model({name, version}: {name: string; version?: string}) {
     <div class="grid">
       <section class="card full facts">
         <p>{row ? <State state={row.state} /> : null} {row?.reason && <span class="reason">{row.reason}</span>}
-          {c && <span>{c.platform || c.backend}; up to {c.max_batch_size} rows a batch; {c.instance_group?.map((g) => `${g.count} × ${g.kind.replace('KIND_', '').toLowerCase()}${g.gpus.length ? ` ${g.gpus.join(', ')}` : ''}`).join(', ')}</span>}</p>
-        <p><a class="button primary" href={`#/try/${encodeURIComponent(name)}`}>Try it</a> <a class="button" href="#/models">All models</a> <Actions model={name} state={row?.state ?? ''} /></p>
+          {c && <span>{[c.platform || c.backend, c.max_batch_size ? `up to ${c.max_batch_size} rows a batch` : '', placesOf(c, row?.places)].filter(Boolean).join('; ')}</span>}</p>
+        <p class="row"><a class="button primary" href={`#/try/${encodeURIComponent(name)}`}>Try it</a> <a class="button" href="#/models">All models</a> <Actions model={name} state={row?.state ?? ''} /></p>
         {c && <p class="note">{whyNotBatched(c, rows, batches, rows > 0)}</p>}
       </section>
       {isTokens && <Tokens match={match} id={id} />}
       <BatchTimeline key={id} model={name} version={v} tokens={isTokens} />
       <Stages model={name} />
-      {!isTokens && <Chart title="Latency CDF: whole requests" unit="%" max={1} note="since the start, from the histogram of /metrics" x={{label: 'time', unit: 's', log: true}}
+      {!isTokens && <Chart title="Latency CDF, since the start" unit="%" max={1} note="of whole requests" x={{label: 'time', unit: 's', log: true}}
         lines={[{label: 'requests that took no longer', color: 2}]} data={cdfOfHistogram(histogram('weir_model_request_duration_seconds', {model: name}, 0))} empty="No requests yet." />}
-      <Chart title="Time per call, by stage" unit="s" stacked note="mean of the last 10 s" lines={PHASES.map((p, i) => ({label: stageName[p], track: `m:${id}:${p}`, color: [3, 4, 0, 2][i]}))} />
+      <Chart title="Time per call, by stage" unit="s" stacked note="mean of the last 10 s" lines={WAY.map((p, i) => ({label: stageName[p], track: `m:${id}:${p}`, color: [7, 3, 4, 0, 2, 1][i]}))} />
       <Chart title={isTokens ? 'Steps and sequences' : 'Rows and batches'} unit="/s" lines={[{label: isTokens ? 'sequences ended' : 'rows', track: `m:${id}:rows`, color: 0}, {label: isTokens ? 'steps' : 'batches', track: `m:${id}:batches`, color: 5}]} />
-      <Chart title="Calls waiting" unit="calls" lines={[{label: 'waiting', track: `m:${id}:pending`, color: 3}]} />
+      {!isTokens && <Chart title="Calls waiting" unit="calls" lines={[{label: 'waiting', track: `m:${id}:pending`, color: 3}]} />}
       <BatchSizes match={match} />
+      <Memory match={match} />
       <Card title="Signature"><Problem text={meta.error} />{meta.value && <><Tensors title="inputs" list={meta.value.inputs} /><Tensors title="outputs" list={meta.value.outputs} /></>}</Card>
-      <Card title="Configuration in force" class="wide2" more={<Copy text={text} />}><Problem text={config.error} /><pre tabIndex={0}>{text}</pre></Card>
+      <Card title="Configuration in force" class="wide2 last" more={<Copy text={text} />}><Problem text={config.error} /><pre tabIndex={0}>{text}</pre></Card>
       <Card title="Now"><dl class="pairs">
-        {PHASES.map((p) => <div><dt>{stageName[p]}, a call</dt><dd>{show(perCall(match, p), 's')}</dd></div>)}
-        <div><dt>rows a batch</dt><dd>{batches > 0 ? show(rows / batches) : '–'}</dd></div>
+        {WAY.map((p) => <div><dt>{stageName[p]}, a call</dt><dd>{show(p === 'receive' || p === 'send' ? meanOf(`weir_model_${p}_seconds`, {model: name}) : perCall(match, p), 's')}</dd></div>)}
+        {!isTokens && <div><dt>rows a batch</dt><dd>{batches > 0 ? show(rows / batches) : '–'}</dd></div>}
         {each('weir_model_requests_total', match).map((s) => <div><dt>{s.labels.outcome}</dt><dd>{whole(live.values.get(s.key))}</dd></div>)}
       </dl></Card>
     </div>
+  );
+}
+
+// What it has for as long as it is loaded: the same numbers as memory_usage of its statistics.
+function Memory({match}: {match: Record<string, string>}) {
+  const uses = each('weir_model_memory_bytes', match), bytes = (key: string) => live.values.get(key) ?? 0;
+  const all = uses.reduce((sum, s) => sum + bytes(s.key), 0);
+  return (
+    <Card title="Memory" more={all > 0 && <span class="note">{show(all, 'B')} in all</span>}>
+      {!uses.length && <p class="empty">None of its own: it has no files here.</p>}
+      <dl class="pairs">{uses.map((s) => (
+        <div data-memory={s.labels.what}><dt>{s.labels.what === 'kv' ? 'keys and values' : s.labels.what} <span class="note">{s.labels.place}</span></dt><dd>{show(bytes(s.key), 'B')}</dd>
+          <dd class="meter"><div class="share"><i style={{width: `${(100 * bytes(s.key)) / all}%`}} /></div></dd></div>))}</dl>
+    </Card>
   );
 }
 

@@ -34,8 +34,11 @@ export function Actions({model, state}: {model: string; state: string}) {
   );
 }
 
+// The server's "none: why", "none across requests: why", "of requests", as words behind the engine.
+const batching = (text: string) => (text.startsWith('none') ? `not batched${text.slice(4)}` : `batches ${text}`);
+
 // "2 × cpu, cuda:0"
-const whereOf = (places: string[]) => [...new Set(places)].map((place) => {
+export const whereOf = (places: string[]) => [...new Set(places)].map((place) => {
   const count = places.filter((p) => p === place).length;
   return count > 1 ? `${count} × ${place}` : place;
 }).join(', ');
@@ -54,21 +57,22 @@ export function Models() {
       <section class="card full">
         <header><h2>{rows.length} of {live.models.length} model versions</h2>
           <label>Find <input type="search" value={filter} onInput={(e) => set(e.currentTarget.value)} /></label></header>
-        <div class="scroll" tabIndex={0} role="region" aria-label="Models"><table class="models">
+        <div class="scroll tall" tabIndex={0} role="region" aria-label="Models"><table class="models">
           <thead><tr><th scope="col">model</th><th scope="col">state</th><th scope="col" class="n">rows</th><th scope="col" class="n">batches</th>
             <th scope="col" class="n">rows a batch</th><th scope="col" class="n">waiting</th><th scope="col" class="n">queue</th><th scope="col" class="n">stage</th><th scope="col" class="n">compute</th>
             <th scope="col" class="n">failed</th><th scope="col">change</th></tr></thead>
           <tbody>{rows.map((m) => {
             const match = {model: m.name, version: m.version};
             const rowsNow = rate('weir_model_inferences_total', match, 2), batches = rate('weir_model_executions_total', match, 2);
+            const tokens = each('weir_model_kv_blocks', match).length > 0;  // its batches are steps of many sequences
             const failed = each('weir_model_requests_total', match).filter((s) => s.labels.outcome !== 'success').reduce((sum, s) => sum + (live.values.get(s.key) ?? 0), 0);
             return (
               <tr data-model={m.name}>
                 <th scope="row"><a href={`#/models/${encodeURIComponent(m.name)}/${encodeURIComponent(m.version)}`}>{m.name}</a> <span class="note">{m.version}</span>
-                  {m.engine && <span class="served">{m.engine}{m.places?.length ? `, ${whereOf(m.places)}` : ''}{m.max_batch ? `, up to ${m.max_batch} rows` : ''}; batches {m.batches}</span>}
+                  {m.engine && <span class="served">{m.engine}{m.places?.length ? `, ${whereOf(m.places)}` : ''}{m.max_batch ? `, up to ${m.max_batch} rows` : ''}; {batching(m.batches ?? '')}</span>}
                   {m.reason && <span class="reason">{m.reason}</span>}</th>
                 <td><State state={m.state} /></td>
-                <td class="n">{show(rowsNow, '/s')}</td><td class="n">{show(batches, '/s')}</td><td class="n">{batches > 0 ? show(rowsNow / batches) : '–'}</td>
+                <td class="n">{show(rowsNow, '/s')}</td><td class="n">{show(batches, '/s')}</td><td class="n">{batches > 0 && !tokens ? show(rowsNow / batches) : '–'}</td>
                 <td class="n">{whole(total('weir_model_pending', match))}</td>
                 <td class="n">{show(perCall(match, 'queue'), 's')}</td><td class="n">{show(perCall(match, 'input'), 's')}</td><td class="n">{show(perCall(match, 'infer'), 's')}</td>
                 <td class={`n${failed ? ' bad' : ''}`}>{whole(failed)}</td>

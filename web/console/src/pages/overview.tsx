@@ -19,6 +19,11 @@ const last = (track: string) => history([track], 1)[1][0] ?? NaN;
 
 function Verdict() {
   const bad = live.models.filter((m) => m.state !== 'READY' && m.reason);
+  // Models that are away for the same reason stand together: one mistake is often that of many.
+  const reasons = new Map<string, typeof bad>();
+  for (const m of bad) reasons.set(m.reason, [...(reasons.get(m.reason) ?? []), m]);
+  // The server's words name each of them again.
+  const why = bad.length && live.notReady.includes(bad[0].reason) ? `${bad.length} of ${live.models.length} model versions are not ready` : live.notReady;
   const started = total('process_start_time_seconds');
   const version = each('weir_build_info')[0]?.labels.version;
   const state = !live.connected ? 'bad' : live.notReady ? 'bad' : bad.length ? 'warn' : 'good';
@@ -28,8 +33,10 @@ function Verdict() {
       <i aria-hidden="true" />
       <div>
         <h2>{!live.time ? (live.trouble ? 'No live data' : 'Connecting…') : !live.connected ? 'The connection is lost' : live.notReady ? 'Not ready' : 'Healthy'}</h2>
-        <p>{live.trouble || live.notReady || `${ready} of ${live.models.length} model versions serve`}</p>
-        {bad.length > 0 && <ul>{bad.slice(0, 8).map((m) => <li><a href={`#/models/${encodeURIComponent(m.name)}`}>{m.name}</a> <State state={m.state} /> {m.reason}</li>)}</ul>}
+        <p>{live.trouble || why || `${ready} of ${live.models.length} model versions serve`}</p>
+        {bad.length > 0 && <ul>{[...reasons].slice(0, 8).map(([reason, models]) => <li>
+          {models.slice(0, 12).map((m) => <><a href={`#/models/${encodeURIComponent(m.name)}/${encodeURIComponent(m.version)}`}>{m.name}</a> <State state={m.state} /> </>)}
+          {models.length > 12 && `and ${models.length - 12} more `}<span class="why">{reason}</span></li>)}</ul>}
       </div>
       <dl>
         {version && <div><dt>version</dt><dd>{version}</dd></div>}
@@ -56,7 +63,7 @@ function Protocols() {
         <thead><tr><th scope="col">protocol</th><th scope="col" class="n">now</th><th scope="col" class="n">answered</th><th scope="col" class="n">failed</th></tr></thead>
         <tbody>{sorted.map(([name, row]) => (
           <tr data-protocol={name}><th scope="row">{name}</th><td class="n">{show(row.now, '/s')}</td><td class="n" data-ok={row.ok}>{whole(row.ok)}</td>
-            <td class={`n${row.bad ? ' bad' : ''}`} data-failed={row.bad}>{whole(row.bad)}</td></tr>))}</tbody>
+            <td class={`n${row.bad && !isOwn(name) ? ' bad' : ''}`} data-failed={row.bad}>{whole(row.bad)}</td></tr>))}</tbody>
       </table></div>
     </Card>
   );
@@ -139,7 +146,7 @@ export function Overview() {
       <Memory />
       <Shards />
       <Gpus />
-      <Card title="Last warnings" class="full">
+      <Card title="Last warnings" class={each('weir_gpu_memory_total_bytes').length ? 'full' : 'wide2 last'}>
         {live.warnings.length ? <ol class="log" tabIndex={0} aria-label="The last warnings">{[...live.warnings].reverse().map((line) => <li>{line}</li>)}</ol> : <p class="empty">None since the start.</p>}
       </Card>
     </div>

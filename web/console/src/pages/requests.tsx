@@ -9,7 +9,7 @@ import {each, live} from '../lib/live';
 interface Row { time: string; request_id?: string; who?: string; peer?: string; protocol?: string; http?: string; method?: string; route?: string; model?: string; version?: string;
   status?: number; code?: string; bytes_in?: number; bytes_out?: number; seconds?: number; queue_seconds?: number; compute_seconds?: number; trace_id?: string; reason?: string }
 interface Part { name: string; start: number; seconds: number }
-type Timeline = Row & {parts: Part[]};
+type Timeline = Row & {parts: Part[]; request_body?: string; answer_body?: string};
 const MOST = 500;            // rows that are kept
 const MOST_A_SECOND = 300;   // lines that each shard tells, and as many failures
 
@@ -27,16 +27,37 @@ export function Waterfall({request}: {request: Timeline}) {
   );
 }
 
+// Text where it is text; else bytes as hex, sixteen a line.
+function readable(bytes: Uint8Array, cut: boolean): string {
+  try {
+    const text = new TextDecoder('utf-8', {fatal: true}).decode(bytes, {stream: cut});  // the last character may be cut
+    if (!/[\0-\x08\x0e-\x1f]/.test(text)) return text;
+  } catch { /* it is none */ }
+  const hex = (n: number, width = 2) => n.toString(16).padStart(width, '0');
+  return Array.from({length: Math.ceil(bytes.length / 16)}, (_, row) => {
+    const part = [...bytes.slice(16 * row, 16 * row + 16)];
+    return `${hex(16 * row, 4)}  ${part.map((b) => hex(b)).join(' ').padEnd(48)} ${part.map((b) => (b > 31 && b < 127 ? String.fromCharCode(b) : '·')).join('')}`;
+  }).join('\n');
+}
+function Body({title, start, whole: all = 0}: {title: string; start: string; whole?: number}) {
+  const bytes = Uint8Array.from(atob(start), (c) => c.charCodeAt(0));
+  return (
+    <section><h3>{title} <span class="note">{bytes.length < all ? `the first ${show(bytes.length, 'B')} of ${show(all, 'B')}` : show(bytes.length, 'B')}</span></h3>
+      {bytes.length ? <pre tabIndex={0} data-body={title}>{readable(bytes, bytes.length < all)}</pre> : <p class="empty">Empty.</p>}</section>
+  );
+}
+
 function Detail({id}: {id: string}) {
   const loaded = useLoad<{requests: Timeline[]}>((signal) => getJson(`/console/v1/timelines?id=${encodeURIComponent(id)}`, signal), [id]);
   const r = loaded.value?.requests[0];
   return (
-    <Card title="One request" class="full" more={<><button type="button" class="quiet" onClick={loaded.again}>Again</button><a class="button quiet" href="#/requests">Close</a></>}>
+    <Card title="One request" class="full" more={<span class="actions"><button type="button" class="quiet" onClick={loaded.again}>Again</button><a class="button quiet" href="#/requests">Close</a></span>}>
       <Problem text={loaded.error} />
       {r && <div class="split"><Waterfall request={r} />
         <dl class="pairs">{(['request_id', 'trace_id', 'time', 'protocol', 'method', 'route', 'model', 'version', 'status', 'code', 'who', 'peer', 'http', 'bytes_in', 'bytes_out', 'reason'] as const).filter((k) => r[k] !== undefined)
           .map((k) => <div><dt>{k.replace('_', ' ')}</dt><dd>{String(r[k])} {k.endsWith('_id') && <Copy text={String(r[k])} />}</dd></div>)}
           <div><dt>took</dt><dd>{show(r.seconds, 's')}</dd></div></dl></div>}
+      {r?.request_body !== undefined && <div class="split bodies"><Body title="Request body" start={r.request_body} whole={r.bytes_in} /><Body title="Answer body" start={r.answer_body ?? ''} whole={r.bytes_out} /></div>}
     </Card>
   );
 }
@@ -45,15 +66,18 @@ export function Requests({id}: {id?: string}) {
   useLive();
   const [filter, setFilter] = useState({protocol: '', model: '', status: '', slow: ''});
   const [rows, setRows] = useState<Row[]>([]), [error, setError] = useState(''), [paused, setPaused] = useState(false), [dropped, setDropped] = useState(0);
-  const buffer = useRef<Row[]>([]);
+  const shownFor = useRef('');
   const query = new URLSearchParams(Object.entries(filter).filter(([, v]) => v)).toString();
   useEffect(() => {
     if (paused) return;
-    const stop = new AbortController();
+    const stop = new AbortController(), buffer: Row[] = [];
     let timer = 0;
+    // What came for another filter goes, once nothing more comes for it.
+    if (shownFor.current !== query) setRows([]);
+    shownFor.current = query;
     const flush = () => {
       timer = 0;
-      const fresh = buffer.current.splice(0).reverse();
+      const fresh = buffer.splice(0).reverse();
       setRows((old) => [...fresh, ...old].slice(0, MOST));
     };
     const run = async () => {
@@ -65,8 +89,8 @@ export function Requests({id}: {id?: string}) {
             const value = JSON.parse(data);
             if (event === 'dropped') { setDropped((n) => n + value.dropped); continue; }
             if (value.protocol === 'console') continue;
-            buffer.current.push(value);
-            if (buffer.current.length > MOST) buffer.current.shift();
+            buffer.push(value);
+            if (buffer.length > MOST) buffer.shift();
             timer ||= window.setTimeout(flush, 250);
           }
         } catch (problem) {
@@ -83,7 +107,7 @@ export function Requests({id}: {id?: string}) {
   }, [query, paused]);
   const protocols = [...new Set(each('weir_requests_total').map((s) => s.labels.protocol))].sort(), models = [...new Set(live.models.map((m) => m.name))];
   const choice = (name: keyof typeof filter, label: string, options: [string, string][]) => (
-    <label>{label} <select value={filter[name]} onChange={(e) => { setRows([]); setFilter({...filter, [name]: e.currentTarget.value}); }}>
+    <label>{label} <select value={filter[name]} onChange={(e) => setFilter({...filter, [name]: e.currentTarget.value})}>
       <option value="">any</option>{options.map(([value, text]) => <option value={value}>{text}</option>)}</select></label>
   );
   return (
@@ -109,7 +133,7 @@ export function Requests({id}: {id?: string}) {
               <td class="n">{show(r.bytes_in, 'B')} / {show(r.bytes_out, 'B')}</td><td>{r.who ?? r.peer}</td>
             </tr>))}</tbody></table>
           {!rows.length && <p class="empty">No request yet that fits.</p>}</div>
-        <p class="note">Nothing of bodies is kept. The same from a shell: <code>weir tail</code>, <code>weir trace</code>.</p>
+        <p class="note">Bodies are kept only where <code>console.bodies</code> says so. The same from a shell: <code>weir tail</code>, <code>weir trace</code>.</p>
       </section>
     </div>
   );

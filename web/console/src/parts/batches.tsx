@@ -3,19 +3,25 @@
 import {useEffect, useRef, useState} from 'preact/hooks';
 import {ApiError, errorText, getJson} from '../lib/api';
 import {show, whole} from '../lib/format';
-import {onTheme} from '../lib/theme';
+import {onTheme, scale} from '../lib/theme';
 import {Problem} from './common';
 
 // As /console/v1/batches has them: times in microseconds of the server's clock.
 interface Answer { now: number; count: number; places: string[]; batches: number[][] }
-interface Batch { n: number; instance: number; calls: number; rows: number; queued: number; marks: number[] }
+interface Batch { n: number; instance: number; calls: number; rows: number; queued: number[]; marks: number[] }  // queued: its first call, the median, its last
 const STEPS = ['gather', 'to device', 'compute', 'from device', 'answer'];
 const COLORS = ['--c7', '--c4', '--c1', '--c3', '--c7'];
 const MOST = 2000;
-const ROW = 26;
+const ROW = 26, LEFT = 96, RIGHT = 8;  // pixels of a row, of the names before it, and behind it; where everything has its usual size
 
-const read = (b: number[]): Batch => ({n: b[0], instance: b[1], calls: b[2], rows: b[3], queued: b[4], marks: b.slice(5)});
+const read = (b: number[]): Batch => ({n: b[0], instance: b[1], calls: b[2], rows: b[3], queued: [b[4], b[4], b[4]], marks: b.slice(5)});
 const begin = (b: Batch) => b.marks[0], end = (b: Batch) => b.marks[b.marks.length - 1];
+// How long its calls have waited: the shortest, the median and the longest time, in seconds.
+const waits = (b: Batch) => [...b.queued].reverse().map((t) => (begin(b) - t) / 1e6);
+const waited = (b: Batch) => {
+  const [least, median, most] = waits(b).map((s) => show(s, 's'));
+  return b.calls < 2 || least === most ? most : `${least} to ${most}, median ${median}`;
+};
 
 // A row for each batch that an instance has under way at once.
 function place(batches: Batch[]) {
@@ -61,33 +67,40 @@ export function BatchTimeline({model, version, tokens}: {model: string; version:
     return () => { stop.abort(); clearTimeout(timer); };
   }, [model, version, paused]);
 
-  const last = state.batches.at(-1), until = (last && state.now - end(last) > view.span ? end(last) + view.span * 0.05 : state.now) - view.back, from = until - view.span;
-  const shown = state.batches.filter((b) => end(b) >= from && Math.min(b.queued, begin(b)) <= until);
+  // What stands still ends with its last batch, and so does what has not moved for as long as is shown.
+  const last = state.batches.at(-1), rest = last && (paused || state.now - end(last) > view.span);
+  const until = (rest ? end(last!) + view.span * 0.02 : state.now) - view.back, from = until - view.span;
+  const shown = state.batches.filter((b) => end(b) >= from && Math.min(b.queued[0], begin(b)) <= until);
   const rows = place(shown), height = Math.max(2, rows.rows.length) * ROW + 24;
 
   const draw = () => {
     const c = canvas.current;
     if (!c) return;
-    const scale = devicePixelRatio || 1, width = c.clientWidth, style = getComputedStyle(document.documentElement);
+    const by = (devicePixelRatio || 1) * scale(), width = c.clientWidth / scale(), style = getComputedStyle(document.documentElement);
     const color = (name: string) => style.getPropertyValue(name).trim();
-    c.width = width * scale, c.height = height * scale;
+    c.width = Math.round(width * by), c.height = Math.round(height * by);
     const g = c.getContext('2d')!;
-    g.scale(scale, scale);
+    g.scale(by, by);
     g.font = '11px system-ui, sans-serif';
-    const x = (t: number) => 96 + ((width - 104) * (t - from)) / view.span;
-    const step = 10 ** Math.floor(Math.log10(view.span / 3));
+    const x = (t: number) => LEFT + ((width - LEFT - RIGHT) * (t - from)) / view.span;
+    // 1, 2 or 5 times a power of ten, as far apart as the labels are long.
+    const least = (view.span * 84) / Math.max(1, width - LEFT - RIGHT), power = 10 ** Math.floor(Math.log10(least));
+    const every = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= least)!;
     g.strokeStyle = color('--grid'), g.fillStyle = color('--ink-2'), g.lineWidth = 1;
-    for (let t = Math.ceil(from / step) * step; t < until; t += step * (view.span / step > 12 ? 5 : 1)) {
+    for (let ago = Math.ceil(view.back / every) * every; ago < view.back + view.span; ago += every) {
+      const t = until - (ago - view.back);
       g.beginPath(), g.moveTo(x(t), 0), g.lineTo(x(t), height - 18), g.stroke();
-      g.fillText(`−${show((until - t + view.back) / 1e6, 's')}`, x(t) + 3, height - 6);
+      const label = ago ? `−${show(ago / 1e6, 's')}` : 'now';
+      g.fillText(label, Math.min(x(t) + 3, width - g.measureText(label).width - 2), height - 6);
     }
     rows.rows.forEach((instance, y) => {
       if (rows.rows[y - 1] !== instance) g.fillText(`${instance} ${state.places[instance] ?? ''}`.slice(0, 15), 2, y * ROW + 16);
     });
     shown.forEach((b, i) => {
       const y = rows.at[i] * ROW + 4;
+      // A line as long as each wait: the longest is thin, from the median on it is thick, from the last call on thicker.
       g.fillStyle = color('--wait');
-      g.fillRect(x(b.queued), y + 14, Math.max(0, x(begin(b)) - x(b.queued)), 3);
+      b.queued.forEach((t, i) => g.fillRect(x(t), y + 16 - i, Math.max(0, x(begin(b)) - x(t)), 1.5 + i));
       for (let s = 0; s < STEPS.length; ++s) {
         g.fillStyle = color(COLORS[s]);
         const a = x(b.marks[s]), w = x(b.marks[s + 1]) - a;
@@ -100,29 +113,46 @@ export function BatchTimeline({model, version, tokens}: {model: string; version:
       if (b === picked) g.strokeStyle = color('--ink'), g.strokeRect(x(begin(b)) - 1, y - 1, Math.max(3, x(end(b)) - x(begin(b))) + 2, 15);
     });
   };
+  const latest = useRef(draw);
+  latest.current = draw;
   useEffect(draw);
-  useEffect(() => onTheme(() => requestAnimationFrame(draw)), []);
+  useEffect(() => {
+    const again = () => void requestAnimationFrame(() => latest.current()), off = onTheme(again);
+    addEventListener('resize', again);
+    return () => { off(); removeEventListener('resize', again); };
+  }, []);
 
-  const zoom = (by: number) => { pause(true); setView((v) => ({...v, span: Math.min(6e7, Math.max(200, v.span * by))})); };
+  // `part` of what is shown, from the left, stays where it is.
+  const zoom = (by: number, part = 1) => {
+    pause(true);
+    setView((v) => {
+      const span = Math.min(6e7, Math.max(200, v.span * by));
+      return {span, back: Math.max(0, v.back + (1 - part) * (v.span - span))};
+    });
+  };
   const move = (by: number) => { pause(true); setView((v) => ({...v, back: Math.max(0, v.back + by * v.span)})); };
   const key = (e: KeyboardEvent) => {
     const act = ({'+': () => zoom(0.5), '-': () => zoom(2), ArrowLeft: () => move(0.25), ArrowRight: () => move(-0.25), ' ': () => pause(!paused)} as Record<string, () => void>)[e.key];
     if (act) e.preventDefault(), act();
   };
+  const partOf = (e: MouseEvent) => {
+    const box = canvas.current!.getBoundingClientRect();
+    return ((e.clientX - box.left) / scale() - LEFT) / (box.width / scale() - LEFT - RIGHT);
+  };
   const hover = (e: MouseEvent) => {
-    const box = canvas.current!.getBoundingClientRect(), t = from + ((e.clientX - box.left - 96) * view.span) / (box.width - 104);
-    const y = Math.floor((e.clientY - box.top) / ROW), slack = (4 * view.span) / box.width;
+    const box = canvas.current!.getBoundingClientRect(), t = from + partOf(e) * view.span;
+    const y = Math.floor((e.clientY - box.top) / scale() / ROW), slack = (4 * view.span) / box.width;
     pick(shown.find((b, i) => rows.at[i] === y && begin(b) - slack <= t && t <= end(b) + slack) ?? null);
   };
   const wheel = (e: WheelEvent) => {
     if (!e.ctrlKey && !e.shiftKey) return;
     e.preventDefault();
-    zoom(e.deltaY > 0 ? 1.25 : 0.8);
+    zoom(e.deltaY > 0 ? 1.25 : 0.8, Math.min(1, Math.max(0, partOf(e))));
   };
   const what = tokens ? 'step' : 'batch';
   const words = (b: Batch) => tokens
     ? `step ${b.n}: ${b.rows} tokens, ${b.calls} of them decoded, ${b.rows - b.calls} of prompts; ${show((end(b) - begin(b)) / 1e6, 's')}`
-    : `batch ${b.n}: ${b.rows} rows of ${b.calls} calls; the first waited ${show((begin(b) - b.queued) / 1e6, 's')}; ` +
+    : `batch ${b.n}: ${b.rows} rows of ${b.calls} calls; waited ${waited(b)}; ` +
       STEPS.map((s, i) => [s, b.marks[i + 1] - b.marks[i]] as const).filter(([, t]) => t > 0).map(([s, t]) => `${s} ${show(t / 1e6, 's')}`).join(', ');
   return (
     <figure class="card full chart">
@@ -138,14 +168,14 @@ export function BatchTimeline({model, version, tokens}: {model: string; version:
       <Problem text={error} />
       {!table && <div class="plot" tabIndex={0} role="img" onKeyDown={key}
         aria-label={`Timeline of the last ${shown.length} ${what}es. ${last ? `The last: ${words(last)}` : 'None yet.'} Plus and minus zoom, arrows move, space stops.`}>
-        <canvas ref={canvas} style={{width: '100%', height: `${height}px`}} onMouseMove={hover} onMouseLeave={() => pick(null)} onWheel={wheel} aria-hidden="true" />
+        <canvas ref={canvas} style={{width: '100%', height: `${height * scale()}px`}} onMouseMove={hover} onMouseLeave={() => pick(null)} onWheel={wheel} aria-hidden="true" />
         {!shown.length && <p class="empty">No {what}es in this time.</p>}
       </div>}
       {table && <div class="scroll" tabIndex={0} role="region" aria-label="Batches"><table>
-        <thead><tr>{[what, 'instance', tokens ? 'decoded' : 'calls', tokens ? 'tokens' : 'rows'].map((t) => <th scope="col" class="n">{t}</th>)}{!tokens && <th scope="col" class="n">waited</th>}{STEPS.map((s) => <th scope="col" class="n">{s}</th>)}</tr></thead>
+        <thead><tr>{[what, 'instance', tokens ? 'decoded' : 'calls', tokens ? 'tokens' : 'rows'].map((t) => <th scope="col" class="n">{t}</th>)}{!tokens && ['waited least', 'median', 'most'].map((t) => <th scope="col" class="n">{t}</th>)}{STEPS.map((s) => <th scope="col" class="n">{s}</th>)}</tr></thead>
         <tbody>{shown.slice(-100).reverse().map((b) => <tr><th scope="row" class="n">{b.n}</th><td class="n">{b.instance}</td><td class="n">{b.calls}</td><td class="n">{b.rows}</td>
-          {!tokens && <td class="n">{show((begin(b) - b.queued) / 1e6, 's')}</td>}{STEPS.map((_, i) => <td class="n">{show((b.marks[i + 1] - b.marks[i]) / 1e6, 's')}</td>)}</tr>)}</tbody></table></div>}
-      <p class="legend">{!tokens && <span><i style={{background: 'var(--wait)'}} />waited</span>}
+          {!tokens && waits(b).map((s) => <td class="n">{show(s, 's')}</td>)}{STEPS.map((_, i) => <td class="n">{show((b.marks[i + 1] - b.marks[i]) / 1e6, 's')}</td>)}</tr>)}</tbody></table></div>}
+      <p class="legend">{!tokens && <span><i style={{background: 'var(--wait)'}} />waited: thicker from the median call, and from the last</span>}
         {STEPS.map((s, i) => (i && s === 'answer' ? null : <span><i style={{background: `var(${COLORS[i]})`}} />{s === 'gather' ? 'gather, answer' : s}</span>))}
         <span class="when">{picked ? words(picked) : ''}</span></p>
     </figure>

@@ -4,7 +4,7 @@ import uPlot from 'uplot';
 import {useEffect, useId, useRef, useState} from 'preact/hooks';
 import {clock, show, type Unit} from '../lib/format';
 import {history, onTick} from '../lib/live';
-import {onTheme} from '../lib/theme';
+import {onTheme, scale} from '../lib/theme';
 
 export interface Line { label: string; track?: string; color?: number; dash?: boolean }
 export interface Data { x: number[]; ys: (number | null)[][] }
@@ -14,11 +14,13 @@ interface Props {
   seconds?: number; stacked?: boolean; height?: number; max?: number;
   x?: {label: string; unit?: Unit; log?: boolean; time?: boolean};
   bars?: boolean; empty?: string;
+  words?: string;              // what the numbers are, where the unit does not say it
 }
 
 // What stands at the axis: the unit is in the title where numbers alone say enough.
 const axisUnit = (unit: Unit): Unit => (unit === 's' || unit === 'B' || unit === '%' ? unit : '');
 const WORDS: Partial<Record<Unit, string>> = {'/s': 'per second', 'tok/s': 'tokens per second', s: 'time', B: 'bytes', '%': 'share', 'B/s': 'bytes per second', '': 'count'};
+const POWERS = Array.from({length: 50}, (_, i) => 2 ** i);  // steps of an axis of bytes
 // A color over the paper of a card, without letting through what is behind it.
 function mixed(color: string, paper: string, part: number) {
   const rgb = (c: string) => [1, 3, 5].map((i) => parseInt(c.length === 4 ? c[(i + 1) / 2].repeat(2) : c.slice(i, i + 2), 16));
@@ -29,21 +31,22 @@ const css = (name: string) => getComputedStyle(document.documentElement).getProp
 export const colorOf = (i: number) => `var(--c${(i % 8) + 1})`;
 
 function options(p: Props, width: number, height: number, setCursor: (at: number | null) => void): uPlot.Options {
-  const ink = css('--ink-2'), grid = css('--grid'), font = '11px system-ui, sans-serif';
+  const ink = css('--ink-2'), grid = css('--grid'), by = scale(), font = `${11 * by}px system-ui, sans-serif`;
   const time = !p.x || p.x.time;
+  const decades = (_u: uPlot, all: number[]) => all.map((v) => (/^1e/.test(v.toExponential()) ? v : null));
   const axis = {stroke: ink, font, grid: {stroke: grid, width: 1}, ticks: {show: false}};
   return {
-    width, height, legend: {show: false}, padding: [10, 26, 0, 0],
+    width, height, legend: {show: false}, padding: [10 * by, 26 * by, 0, 0],
     cursor: {points: {size: 7}, drag: {x: false, y: false}, y: false},
     scales: {
       x: {time, distr: p.x?.log ? 3 : 1},
       y: {range: (_u, _min, max) => [0, p.max ?? (max > 0 ? max * 1.08 : 1)]},
     },
     axes: [
-      {...axis, size: 26, space: 70, values: time
+      {...axis, size: 26 * by, space: 70 * by, ...(p.x?.log ? {filter: decades, grid: {...axis.grid, filter: decades}} : {}), values: time
         ? (_u, all) => all.map((t) => new Date(t * 1000).toLocaleTimeString([], {hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false}))
-        : (_u, all) => all.map((v) => (v === null ? '' : p.x?.log && !/^1/.test(v.toExponential()) ? '' : show(v, p.x?.unit ?? '')))},
-      {...axis, size: 62, space: 34, values: (_u, all) => all.map((v) => show(v, axisUnit(p.unit)))},
+        : (_u, all) => all.map((v) => (v === null ? '' : show(v, p.x?.unit ?? '')))},
+      {...axis, size: 62 * by, space: 34 * by, incrs: p.unit === 'B' ? POWERS : undefined, values: (_u, all) => all.map((v) => show(v, axisUnit(p.unit)))},
     ],
     series: [{}, ...p.lines.map((line, i): uPlot.Series => {
       const color = css(`--c${((line.color ?? i) % 8) + 1}`);
@@ -67,7 +70,7 @@ export function Chart(p: Props) {
   const [cursor, setCursor] = useState<number | null>(null);
   const [table, setTable] = useState(false);
   const [, turn] = useState(0);
-  const height = p.height ?? 190;
+  const height = Math.round((p.height ?? 190) * scale());
   const now = (): Data => {
     if (p.data) return p.data;
     const [x, ...ys] = history(p.lines.map((l) => l.track!), p.seconds ?? 300);
@@ -118,7 +121,7 @@ export function Chart(p: Props) {
     <figure class="chart card" aria-labelledby={id}>
       <figcaption>
         <span class="title" id={id}>{p.title}</span>
-        <span class="note">{WORDS[p.unit] ?? p.unit}{p.note ? `; ${p.note}` : ''}</span>
+        <span class="note">{[p.words ?? WORDS[p.unit] ?? p.unit, p.note].filter(Boolean).join('; ')}</span>
         <button type="button" class="quiet" aria-pressed={table} onClick={() => setTable(!table)}>{table ? 'Chart' : 'Table'}
           <span class="sr"> of {p.title}</span></button>
       </figcaption>

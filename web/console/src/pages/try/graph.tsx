@@ -48,8 +48,9 @@ export function Graph({model}: {model: string}) {
     stop.current = new AbortController();
     const all = new Map<string, Node>(), began = performance.now();
     const hear = (f: Fragment) => {
-      const node = all.get(f.id) ?? {id: f.id, text: '', mime: '', chunks: 0, bytes: 0, done: false, at: (performance.now() - began) / 1000, children: []};
+      const node = all.get(f.id) ?? {id: f.id, text: '', mime: '', chunks: 0, bytes: 0, done: false, at: NaN, children: []};
       const data = f.chunkFragment?.data ? bytesOf(f.chunkFragment.data) : undefined;
+      if (Number.isNaN(node.at)) node.at = (performance.now() - began) / 1000;
       node.mime ||= f.chunkFragment?.metadata?.mimetype ?? '';
       if (data) node.bytes += data.length;
       if (data && node.text.length < 20000) node.text += /text|json/.test(node.mime || 'text') ? new TextDecoder().decode(data) : `‹${data.length} bytes› `;
@@ -100,7 +101,7 @@ export function Graph({model}: {model: string}) {
           {boxes.map((b) => <g class={b.action ? 'act' : `node${b.node!.done ? ' done' : b.node!.chunks ? ' live' : ''}`} transform={`translate(${b.x * W + 10} ${b.y * H + 10})`}>
             <rect width={W - 34} height={b.action ? 44 : 64} y={b.action ? 10 : 0} rx={b.action ? 22 : 9} />
             {b.action ? <text x={(W - 34) / 2} y="37" text-anchor="middle">{b.action.name}</text> : <>
-              <text x="10" y="18" class="id">{b.node!.id}</text><text x="10" y="36">{b.node!.text.slice(-24).replace(/\s+/g, ' ') || '…'}</text><text x="10" y="54" class="small">{b.node!.chunks} chunks, {show(b.node!.bytes, 'B')}</text></>}
+              <text x="10" y="18" class="id">{b.node!.id}</text><text x="10" y="36">{b.node!.text.slice(-24).replace(/\s+/g, ' ') || '…'}</text><text x="10" y="54" class="small">{b.node!.chunks} {b.node!.chunks === 1 ? 'chunk' : 'chunks'}, {show(b.node!.bytes, 'B')}</text></>}
           </g>)}
         </svg></div></figure>}
       <Card class="full"><Snippets request={{path: '/evergreen/v2/session', body: message, stream: true, grpc: {service: 'evergreen.v2.EvergreenService', method: 'StartSession', body: message}}} /></Card>

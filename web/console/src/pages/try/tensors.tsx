@@ -77,7 +77,7 @@ function Input({field, set}: {field: Field; set: (f: Field) => void}) {
           <button type="button" onClick={() => put(random({datatype: spec.datatype, shape}))}>Random</button>
           <label class="button">{layout ? 'File or image' : 'File'} <input class="sr" type="file" onChange={(e) => void take(e.currentTarget.files?.[0])} /></label>
         </div>
-        <div class="row top">
+        <div class="row start">
           {square > 0 && <Pad side={square} onData={(data) => put(data)} />}
           {layout && values.length >= layout.width * layout.height && values.length <= 1 << 20 && layout.channels === 1 && <Pixels values={values} layout={layout} />}
         </div>
