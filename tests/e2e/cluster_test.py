@@ -188,7 +188,7 @@ class Secret(Case):
 
     def test_calls_of_nodes_bring_its_key(self):
         keys = folder() / 'keys.yaml'
-        made = subprocess.run([str(harness.WEIR), 'key', 'add', 'somebody', '--keys-file', str(keys), '--role', 'infer'],
+        made = subprocess.run([str(harness.WEIR), 'key', 'new', 'somebody', '--roles', 'infer', '--keys-file', str(keys)],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.assertEqual(0, made.returncode, made.stderr)
         worker = self.node(self.models('a'), *self.secret(), '--auth-keys-file', keys)
