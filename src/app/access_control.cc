@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "app/cluster_node.h"
 #include "auth/key_file.h"
 #include "base/log.h"
 #include "models/yaml.h"
@@ -79,6 +80,21 @@ base::Result<std::vector<auth::Key>> AccessControl::read() const {
   return keys;
 }
 
+// Calls of other nodes, of every protocol that engines/forward speaks. Where nobody needs a key, neither do they.
+base::Status AccessControl::add_cluster_key(std::vector<auth::Key>& keys) {
+  auto settings = cluster_settings(config_);
+  if (!settings) return settings.error();
+  if (!settings->on() || settings->secret.empty()) return {};
+  if (!has_keys_ && !config_.auth.jwt.on() && anonymous_.has(Role::kInfer)) return {};
+  has_keys_ = true;
+  auth::Key key;
+  key.grant.name = "cluster.secret";
+  key.grant.roles = {Role::kInfer};
+  key.digest = auth::digest_of(cluster::Secrets::derive(settings->secret).call_key);
+  keys.push_back(std::move(key));
+  return {};
+}
+
 // Whoever has shown a certificate of tls.client_ca is known.
 Roles AccessControl::decide() const {
   const auto& words = config_.auth.anonymous;
@@ -118,6 +134,7 @@ base::Status AccessControl::open() {
   if (!keys) return keys.error();
   has_keys_ = !config_.auth.keys_file.empty() || !keys->empty();
   anonymous_ = decide();
+  if (auto s = add_cluster_key(*keys); !s.ok()) return s;
   keys_.use(*keys);
   return {};
 }

@@ -64,6 +64,7 @@ class AccessControl {
 
   base::Status open_tokens();
   base::Result<std::vector<auth::Key>> read() const;
+  base::Status add_cluster_key(std::vector<auth::Key>& keys);
   static FileTime file_time(const std::string& file);
   wire::Roles decide() const;
   void watch();

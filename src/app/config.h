@@ -49,6 +49,13 @@ struct ServedDialect {
 // Every protocol that weir speaks. A new one is one line in app/dialects.cc.
 std::vector<ServedDialect> all_dialects();
 
+// The settings of src/cluster/: other nodes.
+struct ClusterConfig {
+  std::string nats;  // empty: this node is alone
+  std::string name, address, bucket = "weir";
+  std::string secret;  // a file
+};
+
 // The settings of src/auth/: who may do what.
 struct AuthConfig {
   std::string keys_file;
@@ -75,6 +82,7 @@ struct Config {
   base::Duration spin{0};  // of a shard, before it sleeps
   net::TlsOptions tls;
   AuthConfig auth;
+  ClusterConfig cluster;
 
   models::RepositoryOptions models;
   bus::ReadinessRule readiness = bus::ReadinessRule::kStrict;

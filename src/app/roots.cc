@@ -27,7 +27,7 @@ base::Status check_root(const std::string& root) {
 }  // namespace
 
 base::Status check_roots(const Config& config) {
-  if (config.models.roots.empty())
+  if (config.models.roots.empty() && config.cluster.nats.empty())  // a node without models of its own is a gateway
     return base::invalid("no model repository: give a folder (weir serve DIR) or set models.repository");
   for (const auto& root : config.models.roots)
     if (auto s = check_root(root); !s.ok()) return s;

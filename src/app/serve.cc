@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "app/banner.h"
+#include "app/cluster_node.h"
 #include "app/engines.h"
 #include "app/last_calls.h"
 #include "app/logs.h"
@@ -75,6 +76,7 @@ class Serving {
   ServerState state_;
   onnx::Runtime onnx_;
   forward::Runtime forward_;
+  std::unique_ptr<ClusterNode> cluster_;  // or null
   std::vector<std::unique_ptr<net::Shard>> shards_;
   std::vector<std::unique_ptr<ShardServer>> shard_servers_;
   mutable std::mutex mutex_;
@@ -95,17 +97,19 @@ Serving::Serving(const Config& config)
     : config_(config),
       state_(config),
       onnx_(onnx_options(config)),
+      cluster_(ClusterNode::make(config, forward_.directory())),
       latest_(std::make_shared<const bus::Catalog>()),
-      repository_(repository_options(config, state_.gpus.devices()),
-                  engines(onnx_, forward_, state_.gpus.devices(), host_memory_, pinned_shards(config), process_options(config),
-                          [this](std::string_view model, std::string_view version) {
-                            return find_target(catalog(), model, version);
-                          }),
-                  state_.slabs,
-                  [this](auto catalog, auto settled) { publish(std::move(catalog), std::move(settled)); }) {
+      repository_(
+          with_cluster(repository_options(config, state_.gpus.devices()), cluster_.get()),
+          engines(onnx_, forward_, state_.gpus.devices(), host_memory_, pinned_shards(config), process_options(config),
+                  [this](std::string_view model, std::string_view version) {
+                    return find_target(catalog(), model, version);
+                  }),
+          state_.slabs, [this](auto catalog, auto settled) { publish(std::move(catalog), std::move(settled)); }) {
   state_.repository = &repository_;
   state_.catalog = [this] { return catalog(); };
   state_.metrics.collect([this](std::string& out) { write_families(out); });
+  if (cluster_) state_.cluster = [this] { return cluster_->cluster().detail(); };
 }
 
 base::Status Serving::open_logs() {
@@ -171,6 +175,7 @@ Exit Serving::start() {
   }
   for (auto& shard : shards_) forward_.attach(*shard), shard->start();
   started_ = true;
+  if (cluster_) cluster_->start(repository_, server_->bound(), [this] { return catalog(); });
   state_.access.start();
   state_.live->start();
   state_.jobs.start();
@@ -240,6 +245,8 @@ void Serving::enter(Phase phase) {
   auto now = state_.phase.load();
   while (now < phase && !state_.phase.compare_exchange_weak(now, phase)) continue;
   for (auto& server : shard_servers_) server->phase_changed();
+  if (cluster_ && phase == Phase::kServing) cluster_->serve(*catalog());
+  if (cluster_ && phase == Phase::kDraining) cluster_->cluster().drain();
 }
 
 // On whichever thread has found it.
@@ -253,7 +260,10 @@ void Serving::publish(std::shared_ptr<const bus::Catalog> catalog, std::function
     std::lock_guard lock(mutex_);
     latest_ = catalog;
   }
-  if (state_.phase.load() == Phase::kServing) service_.status(ready_models(*catalog));
+  if (state_.phase.load() == Phase::kServing) {
+    service_.status(ready_models(*catalog));
+    if (cluster_) cluster_->serve(*catalog);
+  }
   if (shard_servers_.empty()) return settled();
   auto left = std::make_shared<std::atomic<size_t>>(shard_servers_.size());
   for (auto& server : shard_servers_)
@@ -280,6 +290,7 @@ void Serving::write_families(std::string& out) {
   ops::append_process(out, kVersion);
   append_slabs(out, state_.slabs, state_.memory);
   append_memory(out, state_.memory);
+  if (cluster_) cluster_->cluster().write_families(out);
   state_.gpus.write_families(out, state_.slabs, also("triton") ? Gpus::Names::kTritonsToo : Gpus::Names::kOurs);
 }
 
@@ -340,6 +351,7 @@ void Serving::ping_watchdog() {
 
 // Nothing new comes in, then the last Calls come back, then everything may go.
 Serving::~Serving() {
+  if (cluster_) cluster_->stop();
   repository_.stop();
   if (state_.live) state_.live->stop();
   {

@@ -15,6 +15,7 @@ using namespace base::setting;  // the builders of rows
 
 void add_server(std::vector<Setting>& rows, Config& c);      // listen, shards, tls, http
 void add_auth(std::vector<Setting>& rows, Config& c);        // auth
+void add_cluster(std::vector<Setting>& rows, Config& c);     // cluster
 void add_models(std::vector<Setting>& rows, Config& c);      // models, engines, device
 void add_limits(std::vector<Setting>& rows, Config& c);      // limits
 void add_jobs(std::vector<Setting>& rows, Config& c);        // jobs

@@ -78,6 +78,19 @@ void add_server(std::vector<Setting>& rows, Config& c) {
   add_http(rows, c);
 }
 
+void add_cluster(std::vector<Setting>& rows, Config& c) {
+  rows.push_back(secret(text("cluster.nats", "URL",
+                             "nats://HOST:PORT: nodes with the same one find each other and serve each other's models",
+                             c.cluster.nats)));
+  rows.push_back(text("cluster.name", "NAME", "this node's; empty = one is drawn", c.cluster.name));
+  rows.push_back(
+      text("cluster.address", "URL", "where other nodes reach this one; empty = where it listens", c.cluster.address));
+  rows.push_back(path("cluster.secret",
+                      "a file whose first line all nodes share: entries and calls of others are refused",
+                      c.cluster.secret));
+  rows.push_back(text("cluster.bucket", "NAME", "of the key-value bucket in JetStream", c.cluster.bucket));
+}
+
 void add_limits(std::vector<Setting>& rows, Config& c) {
   constexpr uint64_t kK = 1 << 10, kM = 1 << 20, kG = 1 << 30;
   rows.push_back(
@@ -198,6 +211,7 @@ std::vector<Setting> settings(Config& config) {
   std::vector<Setting> rows;
   add_server(rows, config);
   add_auth(rows, config);
+  add_cluster(rows, config);
   add_models(rows, config);
   add_limits(rows, config);
   add_jobs(rows, config);

@@ -96,6 +96,7 @@ struct ServerState {
   std::unique_ptr<ops::RecentRequests> recent;
   models::Repository* repository = nullptr;                      // set before any shard starts
   std::function<std::shared_ptr<const bus::Catalog>()> catalog;  // the latest; set before any shard starts
+  std::function<std::string()> cluster;                          // null: there is none; set before any shard starts
   const std::unique_ptr<msg::Inbox> offload =                    // of all shards
       sched::make_worker_pool({std::clamp(std::thread::hardware_concurrency() / 4, 1u, 4u)});
   enum class Phase : uint8_t { kLoading, kServing, kDraining };

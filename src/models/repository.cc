@@ -55,6 +55,7 @@ struct Repository::Parts {
   base::Status unload_named(const std::string& name, Dependents dependents);
   void unload_one(const std::string& name, Dependents dependents);
   void rescan(Watch::Settle settle);
+  void refresh(const std::string& root, const std::vector<std::string>& names);
   void broke(const Loader::Broken& broken);
   bool comes_back(const std::string& name) const;
   void revive();
@@ -341,6 +342,23 @@ void Repository::Parts::rescan(Watch::Settle settle) {
   if (!all || !changes.changed.empty() || !changes.gone.empty()) publish();
 }
 
+void Repository::Parts::refresh(const std::string& root, const std::vector<std::string>& names) {
+  for (const auto& name : names) {
+    auto folder = find(name);
+    if (!folder && table.knows(name) && !table.uploaded(name)) {
+      wanted.erase(name);
+      watch.forget(name);
+      table.unload(name, ModelTable::Row::kDrop);
+    }
+    if (!folder || folder->path != root + '/' + name) continue;
+    if (wanted.insert(name).second) table.register_model(name);
+    if (!table.serves(name)) table.mark_loading(name), publish();
+    load_one(*folder, nullptr, ModelTable::Into::kMemory);
+    publish();
+  }
+  publish();
+}
+
 Repository::Repository(RepositoryOptions options, std::map<std::string, EngineMaker> engines, base::SlabSource& slabs,
                        Publish publish)
     : parts_(std::make_unique<Parts>(std::move(options), std::move(engines), slabs, std::move(publish))) {}
@@ -386,6 +404,10 @@ void Repository::rescan(std::function<void()> done) {
     parts_->publisher.when_published([shared] { (*shared)(); });
   });
   if (!posted) (*shared)();
+}
+
+void Repository::refresh(std::string root, std::vector<std::string> names) {
+  parts_->queue->post([this, root = std::move(root), names = std::move(names)] { parts_->refresh(root, names); });
 }
 
 void Repository::stop() {

@@ -91,6 +91,9 @@ class Repository {
   // kExplicit only what is loaded is looked at. `done` is called on the repository's thread, once every shard has the
   // outcome.
   void rescan(std::function<void()> done);
+  // Folders below `root`, one of the options' roots, have come, gone, or changed: loads and unloads these models,
+  // whatever `control` says; those that an earlier root has are left alone.
+  void refresh(std::string root, std::vector<std::string> names);
   // Ends the thread. What is loaded stays callable until the destructor. load() and unload() after this are refused
   // with UNAVAILABLE.
   void stop();

@@ -43,7 +43,12 @@ struct Pages::Parts {
 
   void ready(wire::Exchange& x) {
     std::string why = options.not_ready ? options.not_ready() : std::string();
-    if (why.empty()) return x.respond(200, kJson, base::Bytes::constant("{\"status\":\"ready\"}\n"));
+    std::string more;
+    if (const std::string cluster = options.cluster ? options.cluster() : ""; !cluster.empty()) {
+      more = ",\"cluster\":";
+      marshal::write_string(more, cluster);
+    }
+    if (why.empty()) return x.respond(200, kJson, base::Bytes::adopt("{\"status\":\"ready\"" + more + "}\n"));
     x.record().code = base::Code::kUnavailable;
     wire::Response response;
     response.status = 503;
@@ -51,7 +56,7 @@ struct Pages::Parts {
     response.fields.add("retry-after", "1");
     std::string body = "{\"status\":\"not ready\",\"reason\":";
     marshal::write_string(body, why);
-    x.respond(std::move(response), base::Bytes::adopt(body + "}\n"));
+    x.respond(std::move(response), base::Bytes::adopt(body + more + "}\n"));
   }
 
   // Making it costs most of a millisecond, and coding it another: whoever asks in the same turn of the loop gets the

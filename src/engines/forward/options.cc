@@ -14,6 +14,7 @@ using base::Status;
 constexpr auto kShortestCheck = std::chrono::milliseconds(10);
 constexpr uint32_t kMostOutstanding = 1 << 20, kLongestContext = 1 << 24;
 constexpr uint32_t kWidestEmbedding = 1 << 16;
+constexpr std::string_view kMembers = "cluster";
 constexpr uint64_t kLargestAnswer = uint64_t(4) << 30;
 
 Status wrong(std::string_view name, const std::string& value, std::string_view expected) {
@@ -131,8 +132,13 @@ base::Result<Options> read_options(const msg::ModelSpec& wanted) {
   out.model = wanted.name;
   if (auto s = read_kind(wanted.parameters, out.kind); !s.ok()) return s;
   auto origins = wanted.parameters.find("origins");
-  if (auto s = read_origins(origins == wanted.parameters.end() ? "" : origins->second, out.origins); !s.ok()) return s;
+  const std::string listed = origins == wanted.parameters.end() ? "" : origins->second;
+  out.members = listed == kMembers;
+  if (out.members && out.kind != KindName::kWeir) return invalid("origins: cluster needs kind: weir");
+  if (!out.members)
+    if (auto s = read_origins(listed, out.origins); !s.ok()) return s;
   Parameters all(wanted.parameters);
+  all.count("places", kMostOrigins, out.places);
   all.text("model", out.model);
   all.text("version", out.version);
   all.text("ca_file", out.ca_file);

@@ -2,7 +2,8 @@
 //
 //   engine: forward
 //   kind: oip-grpc                            # the protocol that the origins speak; or oip-rest, openai, weir
-//   origins: [http://10.0.0.7:8001, https://triton.example:8001]    # or one; of a name, all its addresses
+//   origins: [http://10.0.0.7:8001, https://triton.example:8001]    # or one; of a name, all its addresses; or
+//                                             # cluster: the nodes that have it now (kind weir, src/cluster)
 //   parameters:
 //     model: resnet50                         # its name there; by default as here
 //     version: "3"                            # by default the origin chooses
@@ -21,6 +22,7 @@
 //                                             # metrics = its /metrics, asked for every check_interval (vLLM, Triton;
 //                                             # kinds oip-rest and openai); default: none
 //     metrics_port: 8002                      # of /metrics, by default the origin's own
+//     places: 16                              # with origins cluster: nodes that it may have had until it is reloaded
 //
 // Models of text, of kind openai (vLLM, SGLang, llama.cpp's server, weir) or weir:
 //     tokenizer: /models/qwen                 # the folder with tokenizer.json; by default the model's version folder
@@ -45,7 +47,7 @@ namespace weir::forward {
 inline constexpr std::string_view kParameters[] = {
     "answer_timeout", "ca_file", "check_interval", "connect_timeout", "dns_interval", "embedding_size",  "hedge_after",
     "key_file",       "kind",    "load_report",    "max_answer",      "max_length",   "max_outstanding", "metrics_port",
-    "model",          "origins", "tokenizer",      "tool_format",     "version"};
+    "model",          "origins", "places",         "tokenizer",       "tool_format",  "version"};
 
 enum class LoadReports : uint8_t { kNone, kOrca, kMetrics };
 
@@ -56,7 +58,9 @@ inline constexpr size_t kMostOrigins = 64;
 struct Options {
   KindName kind = KindName::kOipGrpc;
   std::vector<net::Url> origins;  // 1 to kMostOrigins; their targets are "/"
-  std::string model, version;     // there; version "": the origin chooses
+  bool members = false;           // in place of them: the nodes that the Directory names, of which `places` fit
+  uint32_t places = 16;
+  std::string model, version;  // there; version "": the origin chooses
   base::Duration connect_timeout = std::chrono::seconds(2);
   base::Duration answer_timeout = std::chrono::seconds(60);  // 0: none
   base::Duration check_interval = std::chrono::seconds(2);

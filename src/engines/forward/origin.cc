@@ -123,6 +123,11 @@ base::Result<std::shared_ptr<Target>> Target::make(Options options, const std::s
     if (!tls) return std::move(tls).error();
     out->tls = std::move(*tls);
   }
+  if (options.members) {
+    for (uint32_t i = 0; i < options.places; ++i) out->origins.emplace_back();
+    out->options = std::move(options);
+    return out;
+  }
   Status last;
   const size_t most = std::clamp<size_t>(kMostOrigins / options.origins.size(), 1, kMostServers);
   for (const auto& url : options.origins) {
@@ -159,6 +164,26 @@ bool Target::update(Name& name, const std::vector<net::Endpoint>& found) {
       changed = origin->present.exchange(false) || changed;
   }
   return changed;
+}
+
+bool Target::update(const std::vector<Member>& members) {
+  bool room = true;
+  for (auto& origin : origins)
+    if (std::none_of(members.begin(), members.end(), [&](const auto& m) { return m.url.authority() == origin.name; }))
+      origin.present.store(false, std::memory_order_release);
+  for (const auto& member : members) {
+    const std::string name = member.url.authority();
+    auto place = std::find_if(origins.begin(), origins.end(), [&](const Origin& o) { return o.name == name; });
+    if (place == origins.end())
+      place = std::find_if(origins.begin(), origins.end(), [](const Origin& o) { return o.name.empty(); });
+    if (place == origins.end()) {
+      room = false;
+      continue;
+    }
+    if (place->name.empty()) place->name_it(member.url);
+    if (!place->present || !same_server(place->addresses(), member.addresses)) place->move_to(member.addresses);
+  }
+  return room;
 }
 
 size_t Target::present() const {

@@ -29,10 +29,13 @@ struct Origin {
       : url(std::move(its_url)), name(url.authority()), number(number_of(name) + place) {
     if (!addresses.empty()) move_to(std::move(addresses));
   }
+  Origin() = default;  // a place for one: name it before it is present
+  void name_it(net::Url its_url) { url = std::move(its_url), name = url.authority(), number = number_of(name); }
 
-  const net::Url url;
-  const std::string name;  // as errors have it: "triton.example:8001"
-  const uint64_t number;   // for rendezvous()
+  // The three are written once, before it is present for the first time.
+  net::Url url;
+  std::string name;     // as errors have it: "triton.example:8001"
+  uint64_t number = 0;  // for rendezvous()
   // Its name has a server for it. False: it gets no calls.
   std::atomic<bool> present{false};
   std::atomic<uint32_t> generation{0};  // of its addresses
@@ -96,6 +99,14 @@ struct Target {
   // try.
   static base::Result<std::shared_ptr<Target>> make(Options options, const std::string& folder);
 
+  // A node that has the model.
+  struct Member {
+    net::Url url;
+    Origin::Addresses addresses;
+  };
+  // With options.members: these have it now. Those that stay, and those that come back, keep their places; false: there
+  // was no place for one. By one thread at a time.
+  bool update(const std::vector<Member>& members);
   // The name has these addresses now: servers that stay keep their places. True: something has changed.
   bool update(Name& name, const std::vector<net::Endpoint>& found);
   size_t present() const;  // origins

@@ -137,8 +137,11 @@ base::Result<sched::RemoteModel> Runtime::load(const msg::ModelSpec& wanted, con
   auto options = read_options(wanted);
   if (!options) return std::move(options).error();
   if (shards_->all.empty()) return failure(Code::kFailedPrecondition, "nothing can be forwarded here");
+  if (options->members) options->origins = directory_->urls(options->model);
   auto target = Target::make(std::move(*options), folder);
   if (!target) return std::move(target).error();
+  if ((*target)->options.members)
+    if (auto s = directory_->add(*target); !s.ok()) return s;
 
   msg::ModelSpec asked = wanted;
   asked.engine = "forward";

@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "engines/forward/directory.h"
 #include "engines/forward/options.h"
 #include "msg/spec.h"
 #include "net/shard.h"
@@ -37,6 +38,9 @@ class Runtime {
   base::Result<sched::RemoteModel> load(const msg::ModelSpec& wanted, const std::string& folder,
                                         base::SlabSource& slabs, std::function<void(base::Status)> broken);
 
+  // For models whose `origins` are cluster: who has them. Any thread but a shard's.
+  Directory& directory() { return *directory_; }
+
   // The connections go. The shards have ended, and no Call is inside; Inboxes may still be destroyed afterwards.
   void close();
 
@@ -47,6 +51,7 @@ class Runtime {
   // Shared with the Inboxes, which may be the last to go.
   struct Shards;
   const std::shared_ptr<Shards> shards_;
+  const std::shared_ptr<Directory> directory_ = std::make_shared<Directory>();
 };
 
 }  // namespace weir::forward

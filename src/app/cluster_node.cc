@@ -1,0 +1,109 @@
+#include "app/cluster_node.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <utility>
+
+#include "base/log.h"
+#include "base/units.h"
+
+namespace weir::app {
+namespace {
+
+base::Result<std::string> read_secret(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::string line;
+  if (!in || !std::getline(in, line))
+    return base::invalid("cluster.secret: '" + file + "' cannot be read, or is empty");
+  while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+  if (line.empty()) return base::invalid("cluster.secret: the first line of '" + file + "' is empty");
+  return line;
+}
+
+// The first address that other machines may know.
+cluster::Listening listening(const std::vector<std::string>& bound, const Config& config) {
+  cluster::Listening out;
+  out.tls = config.tls.certificate.empty() ? cluster::Listening::Tls::kNo : cluster::Listening::Tls::kYes;
+  for (const auto& address : bound) {
+    const size_t colon = address.rfind(':');
+    if (address.starts_with("unix:") || colon == address.npos) continue;
+    auto port = base::parse_count(address.substr(colon + 1), 65535);
+    if (!port) continue;
+    out.host = address.substr(0, colon), out.port = uint16_t(*port);
+    break;
+  }
+  return out;
+}
+
+uint32_t calls_under_way(const bus::Catalog& catalog) {
+  int64_t calls = 0;
+  for (const auto& [name, model] : catalog.models)
+    for (const auto& [version, served] : model.versions)
+      for (const auto& cell : served->in_flight) calls += cell.calls.load(std::memory_order_relaxed);
+  return uint32_t(std::clamp<int64_t>(calls, 0, UINT32_MAX));
+}
+
+}  // namespace
+
+base::Result<cluster::Settings> cluster_settings(const Config& config) {
+  const ClusterConfig& c = config.cluster;
+  cluster::Settings out{c.nats, c.name, c.address, "", c.bucket};
+  if (out.on() && !c.secret.empty()) {
+    auto secret = read_secret(c.secret);
+    if (!secret) return secret.error();
+    out.secret = std::move(*secret);
+  }
+  if (auto s = cluster::check(out); !s.ok()) return s;
+  return out;
+}
+
+std::unique_ptr<ClusterNode> ClusterNode::make(const Config& config, forward::Directory& directory) {
+  auto settings = cluster_settings(config);
+  if (!settings) throw std::runtime_error(settings.error().text);
+  if (!settings->on()) return nullptr;
+  std::error_code error;
+  std::string root = (std::filesystem::temp_directory_path(error) / "weir-cluster-XXXXXX").string();
+  if (error || !::mkdtemp(root.data())) throw std::runtime_error("there is no place for the models of other nodes");
+  return std::unique_ptr<ClusterNode>(new ClusterNode(config, std::move(*settings), std::move(root), directory));
+}
+
+ClusterNode::ClusterNode(const Config& config, cluster::Settings settings, std::string root,
+                         forward::Directory& directory)
+    : config_(config), root_(std::move(root)), remote_(root_, directory, [this](std::vector<std::string> models) {
+        repository_->refresh(root_, std::move(models));
+      }) {
+  if (settings.secret.empty())
+    base::log::warning("without cluster.secret whoever writes to NATS says where calls go", {{"nats", "cluster.nats"}});
+  else
+    directory.set_key(cluster::Secrets::derive(settings.secret).call_key);
+  cluster::Cluster::Callbacks callbacks;
+  callbacks.changed = [this](std::shared_ptr<const cluster::Members> members) { remote_.update(*members); };
+  callbacks.load = [this] { return calls_under_way(*catalog_()); };
+  cluster_ = std::make_unique<cluster::Cluster>(settings, std::move(callbacks));
+}
+
+ClusterNode::~ClusterNode() {
+  cluster_.reset();
+  std::error_code ignored;
+  std::filesystem::remove_all(root_, ignored);
+}
+
+void ClusterNode::start(models::Repository& repository, const std::vector<std::string>& bound, GetCatalog catalog) {
+  repository_ = &repository;
+  catalog_ = std::move(catalog);
+  cluster_->start(listening(bound, config_));
+}
+
+void ClusterNode::serve(const bus::Catalog& catalog) { cluster_->serve(cluster::own_models(catalog)); }
+
+void ClusterNode::stop() { cluster_->stop(); }
+
+models::RepositoryOptions with_cluster(models::RepositoryOptions options, const ClusterNode* node) {
+  if (node) options.roots.push_back(node->root());
+  return options;
+}
+
+}  // namespace weir::app

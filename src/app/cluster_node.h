@@ -1,0 +1,52 @@
+// ClusterNode: this server among other nodes: what of it src/cluster is told, and how the models of the others come
+// into the repository.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/config.h"
+#include "cluster/cluster.h"
+#include "cluster/remote_models.h"
+#include "engines/forward/directory.h"
+#include "models/repository.h"
+
+namespace weir::app {
+
+// Reads the secret. Errors: INVALID_ARGUMENT, UNIMPLEMENTED naming the setting.
+base::Result<cluster::Settings> cluster_settings(const Config& config);
+
+class ClusterNode {
+ public:
+  using GetCatalog = std::function<std::shared_ptr<const bus::Catalog>()>;
+
+  // Null where cluster.nats is not set. Makes a private folder for the models of others. Throws std::runtime_error for
+  // what cluster_settings() refuses, and where there is no place for the folder.
+  static std::unique_ptr<ClusterNode> make(const Config& config, forward::Directory& directory);
+  ~ClusterNode();
+
+  const std::string& root() const { return root_; }
+  // `bound`: the addresses that the server listens on. The rest outlives stop().
+  void start(models::Repository& repository, const std::vector<std::string>& bound, GetCatalog catalog);
+  // Any thread: these are served now.
+  void serve(const bus::Catalog& catalog);
+  void stop();
+  cluster::Cluster& cluster() { return *cluster_; }
+
+ private:
+  ClusterNode(const Config& config, cluster::Settings settings, std::string root, forward::Directory& directory);
+
+  const Config& config_;
+  const std::string root_;
+  models::Repository* repository_ = nullptr;  // the next three from start() on
+  GetCatalog catalog_;
+  cluster::RemoteModels remote_;  // on the cluster's thread
+  std::unique_ptr<cluster::Cluster> cluster_;
+};
+
+// With the folder of `node`, behind the others; null: as they are.
+models::RepositoryOptions with_cluster(models::RepositoryOptions options, const ClusterNode* node);
+
+}  // namespace weir::app

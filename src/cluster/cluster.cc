@@ -1,0 +1,213 @@
+#include "cluster/cluster.h"
+
+#include <algorithm>
+#include <atomic>
+#include <future>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/encoding.h"
+#include "base/log.h"
+#include "cluster/loop.h"
+#include "cluster/membership.h"
+#include "cluster/nats_bucket.h"
+
+namespace weir::cluster {
+
+using base::Status;
+
+namespace {
+
+constexpr auto kLeave = std::chrono::seconds(2);  // to erase this node's entry
+
+std::string drawn_name(Loop& loop) {
+  const uint64_t bits = loop.random();
+  return base::hex({reinterpret_cast<const char*>(&bits), sizeof bits});
+}
+
+bool is_wildcard(const std::string& host) { return host.empty() || host == "0.0.0.0" || host == "::" || host == "*"; }
+
+std::string address_of(const Settings& settings, const Listening& listening, const std::string& seen) {
+  if (!settings.address.empty()) return settings.address;
+  std::string host = is_wildcard(listening.host) ? seen : listening.host;
+  if (host.empty() || listening.port == 0) return "";
+  if (host.find(':') != host.npos && host[0] != '[') host = '[' + host + ']';
+  return (listening.tls == Listening::Tls::kYes ? "https://" : "http://") + host + ':' + std::to_string(listening.port);
+}
+
+}  // namespace
+
+struct Cluster::Parts {
+  Parts(const Settings& s, Callbacks c)
+      : settings(s),
+        callbacks(std::move(c)),
+        secrets(Secrets::derive(s.secret)),
+        name(s.name.empty() ? drawn_name(loop) : s.name) {}
+
+  Membership::Listener membership_listener();
+  NatsBucket::Listener bucket_listener();
+  void connected();
+  void disconnected(const std::string& why);
+  void changed();
+  void report_load();
+
+  const Settings settings;
+  const Callbacks callbacks;
+  const Secrets secrets;
+  Loop loop;
+  const std::string name;
+  Listening listening;
+  // On the loop's thread.
+  std::optional<NatsBucket> bucket;
+  std::optional<Membership> membership;
+  base::TimerId load_timer = base::TimerId::kNone;
+  bool stopped = false;
+  // For any thread.
+  std::atomic<size_t> nodes{0};
+  std::atomic<uint64_t> refused{0}, joins{0}, leaves{0}, fences{0}, losses{0};
+  std::atomic<base::Time> away_since{base::Time()};  // Time(): it is there
+};
+
+Membership::Listener Cluster::Parts::membership_listener() {
+  Membership::Listener out;
+  out.changed = [this] { changed(); };
+  out.joined = [this](const Node& node) {
+    ++joins;
+    base::log::info("a node has joined", {{"node", node.id},
+                                          {"address", node.address},
+                                          {"models", node.models.size()},
+                                          {"nodes", membership->nodes().size() + 1}});
+  };
+  out.left = [this](const Node& node) {
+    ++leaves;
+    base::log::warning("a node has left", {{"node", node.id}, {"nodes", membership->nodes().size() + 1}});
+  };
+  out.fenced = [this] {
+    ++fences;
+    base::log::warning("this node was silent too long, and joins anew", {{"node", name}});
+  };
+  out.refused = [this](const std::string& key, const std::string& why) {
+    base::log::warning("an entry of the cluster's bucket is refused",
+                       {{"key", base::presentable(key, 160)}, {"reason", base::presentable(why, 300)}});
+  };
+  return out;
+}
+
+NatsBucket::Listener Cluster::Parts::bucket_listener() {
+  return {[this] { connected(); }, [this](const std::string& why) { disconnected(why); },
+          [this](const Bucket::Entry& entry) {
+            membership->on_entry(entry);
+            refused = membership->refused_entries();
+          }};
+}
+
+void Cluster::Parts::connected() {
+  const bool was_away = away_since.exchange(base::Time()) != base::Time();
+  membership->self().address = address_of(settings, listening, bucket->client_ip());
+  if (was_away) base::log::info("NATS is there", {{"node", name}, {"address", membership->self().address}});
+  membership->connected();
+  changed();
+}
+
+void Cluster::Parts::disconnected(const std::string& why) {
+  ++losses;
+  if (away_since.load() == base::Time()) away_since = loop.now();
+  base::log::warning("NATS is away: the nodes that are known stay", {{"reason", why}, {"nodes", nodes.load() + 1}});
+  membership->disconnected();
+}
+
+void Cluster::Parts::changed() {
+  auto members = std::make_shared<Members>();
+  for (const Node* node : membership->nodes()) members->nodes.push_back(*node);
+  nodes = members->nodes.size();
+  if (callbacks.changed) callbacks.changed(std::move(members));
+}
+
+void Cluster::Parts::report_load() {
+  load_timer = loop.at(loop.now() + Rules().beat, [this] { report_load(); });
+  if (callbacks.load) membership->self().load = callbacks.load();
+}
+
+Cluster::Cluster(const Settings& settings, Callbacks callbacks)
+    : parts_(std::make_unique<Parts>(settings, std::move(callbacks))) {}
+
+Cluster::~Cluster() { stop(); }
+
+void Cluster::start(const Listening& listening) {
+  Parts& p = *parts_;
+  p.listening = listening;
+  p.away_since = p.loop.now();
+  p.bucket.emplace(p.loop, NatsBucket::Options{p.settings.nats, p.settings.bucket, p.name}, p.bucket_listener());
+  Node self;
+  self.id = p.name;
+  p.membership.emplace(p.loop, *p.bucket, Rules(), p.secrets.entry_key, std::move(self), p.membership_listener());
+  p.loop.post([&p] {
+    p.report_load();
+    p.bucket->start();
+  });
+  p.loop.start();
+}
+
+void Cluster::stop() {
+  Parts& p = *parts_;
+  if (!p.bucket || std::exchange(p.stopped, true)) return;
+  auto left = std::make_shared<std::promise<void>>();
+  auto done = left->get_future();
+  p.loop.post([&p, left] { p.membership->leave([left] { left->set_value(); }); });
+  done.wait_for(kLeave);
+  auto ended = std::make_shared<std::promise<void>>();
+  done = ended->get_future();
+  p.loop.post([&p, ended] {
+    p.bucket->stop();
+    ended->set_value();
+  });
+  done.wait();
+  p.loop.stop();
+}
+
+void Cluster::serve(std::vector<NodeModel> models) {
+  parts_->loop.post([p = parts_.get(), models = std::move(models)]() mutable {
+    if (p->membership->self().models == models) return;
+    p->membership->self().models = std::move(models);
+    p->membership->beat_now();
+  });
+}
+
+void Cluster::drain() {
+  parts_->loop.post([p = parts_.get()] {
+    p->membership->self().phase = Node::Phase::kDraining;
+    p->membership->beat_now();
+  });
+}
+
+const std::string& Cluster::name() const { return parts_->name; }
+
+std::string Cluster::detail() const {
+  const size_t count = parts_->nodes.load() + 1;
+  const std::string nodes = std::to_string(count) + (count == 1 ? " node" : " nodes");
+  const base::Time since = parts_->away_since.load();
+  if (since == base::Time()) return nodes;
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(base::steady_now() - since).count();
+  return "NATS is away since " + std::to_string(seconds) + " s, " + nodes + " known";
+}
+
+void Cluster::write_families(std::string& out) const {
+  auto family = [&out](std::string_view name, std::string_view type, std::string_view help, uint64_t value) {
+    out.append("# HELP ").append(name).append(" ").append(help).append("\n# TYPE ").append(name).append(" ");
+    out.append(type).append("\n").append(name).append(" ").append(std::to_string(value)).append("\n");
+  };
+  const Parts& p = *parts_;
+  family("weir_cluster_nodes", "gauge", "Nodes that are there, this one among them.", p.nodes + 1);
+  family("weir_cluster_connected", "gauge", "1 while the bucket in NATS can be reached.",
+         p.away_since.load() == base::Time());
+  family("weir_cluster_joins_total", "counter", "Nodes that have joined.", p.joins);
+  family("weir_cluster_leaves_total", "counter", "Nodes that have left, or fell silent.", p.leaves);
+  family("weir_cluster_losses_total", "counter", "Times that NATS went away.", p.losses);
+  family("weir_cluster_fences_total", "counter", "Times that this node was silent too long, and joined anew.",
+         p.fences);
+  family("weir_cluster_refused_entries_total", "counter", "Entries of the bucket that were not taken.", p.refused);
+}
+
+}  // namespace weir::cluster

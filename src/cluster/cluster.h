@@ -1,0 +1,75 @@
+// Cluster: this node among others, on a thread of its own: its membership over NATS, and what of it the rest of the
+// server is told. Nothing that is called here blocks but stop().
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "bus/catalog.h"
+#include "cluster/node.h"
+
+namespace weir::cluster {
+
+struct Settings {
+  std::string nats;     // cluster.nats; empty: this node is alone
+  std::string name;     // cluster.name; empty: one is drawn
+  std::string address;  // cluster.address; empty: where this server listens
+  std::string secret;   // the content of cluster.secret; empty: none
+  std::string bucket = "weir";
+  bool on() const { return !nats.empty(); }
+};
+// Errors: INVALID_ARGUMENT naming the setting; UNIMPLEMENTED: this build has no NATS.
+base::Status check(const Settings& settings);
+
+// The other nodes that are there, as of one moment. Immutable.
+struct Members {
+  std::vector<Node> nodes;
+};
+
+// Where this server listens, if cluster.address does not say it.
+struct Listening {
+  std::string host;  // "" or a wildcard: the address that NATS sees
+  uint16_t port = 0;
+  enum class Tls : uint8_t { kNo, kYes } tls = Tls::kNo;
+};
+
+class Cluster {
+ public:
+  struct Callbacks {
+    // On the cluster's thread.
+    std::function<void(std::shared_ptr<const Members>)> changed;
+    std::function<uint32_t()> load;  // calls under way
+  };
+
+  Cluster(const Settings& settings, Callbacks callbacks);
+  ~Cluster();
+  Cluster(const Cluster&) = delete;
+
+  void start(const Listening& listening);
+  // Leaves, so that the others know at once. Nothing is called afterwards.
+  void stop();
+
+  // Any thread from here on.
+  // The models that other nodes may send calls for.
+  void serve(std::vector<NodeModel> models);
+  // The others send no new calls from now on.
+  void drain();
+  // For people: "3 nodes", "NATS is away since 12 s: 2 nodes are known".
+  std::string detail() const;
+  void write_families(std::string& out) const;
+
+  const std::string& name() const;
+
+ private:
+  struct Parts;
+  const std::unique_ptr<Parts> parts_;
+};
+
+// The models of a catalog that this node runs itself, or hands on to servers that are no nodes.
+std::vector<NodeModel> own_models(const bus::Catalog& catalog);
+
+}  // namespace weir::cluster

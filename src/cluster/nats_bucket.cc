@@ -1,0 +1,348 @@
+#include "cluster/nats_bucket.h"
+
+#include <nats/nats.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/encoding.h"
+
+namespace weir::cluster {
+namespace {
+
+using base::Code;
+using base::failure;
+using base::Result;
+using base::Status;
+
+constexpr int64_t kMs = 1'000'000;
+constexpr const char* kOperation = "KV-Operation";  // of a mark
+
+struct Free {
+  void operator()(natsOptions* p) const { natsOptions_Destroy(p); }
+  void operator()(natsConnection* p) const { natsConnection_Destroy(p); }
+  void operator()(jsCtx* p) const { jsCtx_Destroy(p); }
+  void operator()(kvStore* p) const { kvStore_Destroy(p); }
+  void operator()(kvWatcher* p) const { kvWatcher_Destroy(p); }
+  void operator()(kvEntry* p) const { kvEntry_Destroy(p); }
+  void operator()(natsMsg* p) const { natsMsg_Destroy(p); }
+  void operator()(jsPubAck* p) const { jsPubAck_Destroy(p); }
+};
+template <class T>
+using Owned = std::unique_ptr<T, Free>;
+
+// Makes one by a function of the library; `status` says how that went.
+template <class T, class Make>
+Owned<T> made(natsStatus& status, Make&& make) {
+  T* out = nullptr;
+  status = make(&out);
+  return Owned<T>(status == NATS_OK ? out : nullptr);
+}
+
+std::string words(natsStatus status) { return base::presentable(natsStatus_GetText(status), 200); }
+Status unavailable(natsStatus status) { return failure(Code::kUnavailable, "NATS: " + words(status)); }
+
+// Of the stream that is the bucket: as an entry is read, a mark as well.
+Bucket::Entry entry_of(const std::string& key, natsMsg* message) {
+  Bucket::Entry out;
+  out.key = key;
+  out.revision = natsMsg_GetSequence(message);
+  const char* operation = nullptr;
+  out.erased = natsMsgHeader_Get(message, kOperation, &operation) == NATS_OK;
+  if (!out.erased) out.value.assign(natsMsg_GetData(message), size_t(natsMsg_GetDataLength(message)));
+  return out;
+}
+
+Bucket::Entry entry_of(kvEntry* e) {
+  Bucket::Entry out;
+  out.key = kvEntry_Key(e);
+  out.revision = kvEntry_Revision(e);
+  out.erased = kvEntry_Operation(e) != kvOp_Put;
+  if (!out.erased && kvEntry_ValueLen(e) > 0)
+    out.value.assign(static_cast<const char*>(kvEntry_Value(e)), size_t(kvEntry_ValueLen(e)));
+  return out;
+}
+
+}  // namespace
+
+struct NatsBucket::Parts {
+  Parts(Loop& l, Options o, Listener heard) : loop(l), options(std::move(o)), listener(std::move(heard)) {}
+
+  // What the watch's thread, and those of the library, leave for the loop.
+  struct Inbox {
+    std::mutex mutex;
+    std::map<std::string, Entry> changed;  // under mutex
+    bool coming = false;                   // the loop will look; under mutex
+  };
+
+  std::string subject(const std::string& key) const { return "$KV." + options.name + '.' + key; }
+  void connect();
+  Status open();
+  void opened();
+  void lost(const std::string& why);
+  void retry();
+  void begin_watch();
+  void end_watch();
+  void watch(kvWatcher* watcher);
+  void keep(Entry entry);
+  void take();
+  void publish(const std::string& key, const std::string& value, bool mark, uint64_t expected, const OnWritten& then);
+
+  Loop& loop;
+  const Options options;
+  const Listener listener;
+  // Posts of other threads ask whether this is still there: it is the loop's to say.
+  const std::shared_ptr<std::atomic<bool>> alive = std::make_shared<std::atomic<bool>>(true);
+  Owned<natsConnection> connection;
+  Owned<jsCtx> js;
+  Owned<kvStore> kv;
+  bool up = false, told_away = false;
+  base::TimerId timer = base::TimerId::kNone;
+  Inbox inbox;
+  std::condition_variable closing;
+  bool closed = false;  // under inbox.mutex
+  std::atomic<bool> watching{false};
+  Owned<kvWatcher> watcher;
+  std::thread watch_thread;
+};
+
+NatsBucket::NatsBucket(Loop& loop, Options options, Listener listener)
+    : parts_(std::make_unique<Parts>(loop, std::move(options), std::move(listener))) {}
+
+NatsBucket::~NatsBucket() = default;
+
+void NatsBucket::start() { parts_->connect(); }
+
+void NatsBucket::stop() {
+  Parts& p = *parts_;
+  *p.alive = false;
+  p.loop.cancel(p.timer);
+  p.up = false;
+  p.end_watch();
+  p.kv.reset(), p.js.reset();
+  if (!p.connection) return;
+  natsConnection_Close(p.connection.get());
+  // The last of the library's callbacks: after it nobody knows of this.
+  std::unique_lock lock(p.inbox.mutex);
+  p.closing.wait_for(lock, std::chrono::seconds(5), [&p] { return p.closed; });
+  lock.unlock();
+  p.connection.reset();
+}
+
+// Once there is a connection the library makes it anew; its callbacks come on its own threads.
+void NatsBucket::Parts::connect() {
+  natsStatus status = NATS_OK;
+  auto opts = made<natsOptions>(status, [](auto** out) { return natsOptions_Create(out); });
+  auto set = [&status](natsStatus next) { status = status == NATS_OK ? next : status; };
+  set(natsOptions_SetURL(opts.get(), options.url.c_str()));
+  set(natsOptions_SetName(opts.get(), ("weir " + options.node).c_str()));
+  set(natsOptions_SetMaxReconnect(opts.get(), -1));
+  set(natsOptions_SetReconnectWait(opts.get(), 250));
+  set(natsOptions_SetReconnectJitter(opts.get(), 250, 250));
+  set(natsOptions_SetTimeout(opts.get(), 2000));
+  set(natsOptions_SetPingInterval(opts.get(), 2000));
+  set(natsOptions_SetMaxPingsOut(opts.get(), 2));
+  set(natsOptions_SetRetryOnFailedConnect(opts.get(), false, nullptr, nullptr));
+  set(natsOptions_SetDisconnectedCB(
+      opts.get(),
+      [](natsConnection*, void* p) {
+        auto* parts = static_cast<Parts*>(p);
+        parts->loop.post([parts, alive = parts->alive] {
+          if (*alive) parts->lost("the connection was lost");
+        });
+      },
+      this));
+  set(natsOptions_SetReconnectedCB(
+      opts.get(),
+      [](natsConnection*, void* p) {
+        auto* parts = static_cast<Parts*>(p);
+        parts->loop.post([parts, alive = parts->alive] {
+          if (*alive) parts->opened();
+        });
+      },
+      this));
+  set(natsOptions_SetClosedCB(
+      opts.get(),
+      [](natsConnection*, void* p) {
+        auto* parts = static_cast<Parts*>(p);
+        std::lock_guard lock(parts->inbox.mutex);
+        parts->closed = true;
+        parts->closing.notify_all();
+      },
+      this));
+  if (status == NATS_OK)
+    connection = made<natsConnection>(status, [&](auto** out) { return natsConnection_Connect(out, opts.get()); });
+  if (status == NATS_OK) return opened();
+  lost(words(status));
+  retry();
+}
+
+void NatsBucket::Parts::retry() {
+  loop.cancel(timer);
+  timer = loop.at(loop.now() + kRetry, [this] { connection ? opened() : connect(); });
+}
+
+// The bucket may be there with other options, which are somebody's choice.
+Status NatsBucket::Parts::open() {
+  natsStatus status = NATS_OK;
+  jsOptions js_options;
+  jsOptions_Init(&js_options);
+  js_options.Wait = kPatience.count() / kMs;
+  kv.reset();
+  js = made<jsCtx>(status, [&](auto** out) { return natsConnection_JetStream(out, connection.get(), &js_options); });
+  if (!js) return unavailable(status);
+  kvConfig config;
+  kvConfig_Init(&config);
+  config.Bucket = options.name.c_str();
+  config.Description = "nodes of weir, and what they own";
+  config.History = 1;
+  config.TTL = kLife.count();
+  config.MaxValueSize = 1 << 20;
+  config.MaxBytes = int64_t(1) << 30;
+  config.StorageType = js_MemoryStorage;
+  kv = made<kvStore>(status, [&](auto** out) { return js_CreateKeyValue(out, js.get(), &config); });
+  if (kv) return {};
+  const std::string why = words(status);
+  kv = made<kvStore>(status, [&](auto** out) { return js_KeyValue(out, js.get(), options.name.c_str()); });
+  if (kv) return {};
+  return failure(Code::kUnavailable, "the bucket '" + options.name + "' cannot be had (" + why +
+                                         "); JetStream must be on, as by nats-server -js");
+}
+
+void NatsBucket::Parts::opened() {
+  end_watch();
+  if (Status status = open(); !status.ok()) {
+    lost(status.text);
+    return retry();
+  }
+  up = true, told_away = false;
+  begin_watch();
+  listener.connected();
+}
+
+void NatsBucket::Parts::lost(const std::string& why) {
+  const bool was = std::exchange(up, false);
+  if (std::exchange(told_away, true) && !was) return;
+  listener.disconnected(why);
+}
+
+void NatsBucket::Parts::begin_watch() {
+  natsStatus status = NATS_OK;
+  watcher = made<kvWatcher>(status, [&](auto** out) { return kvStore_WatchAll(out, kv.get(), nullptr); });
+  if (!watcher) return retry();
+  watching = true;
+  watch_thread = std::thread([this, w = watcher.get()] { watch(w); });
+}
+
+void NatsBucket::Parts::end_watch() {
+  watching = false;
+  if (watcher) kvWatcher_Stop(watcher.get());
+  if (watch_thread.joinable()) watch_thread.join();
+  watcher.reset();
+}
+
+// On a thread of its own. The mark between what was there and what comes is an entry that is null.
+void NatsBucket::Parts::watch(kvWatcher* w) {
+  while (watching) {
+    kvEntry* next = nullptr;
+    const natsStatus status = kvWatcher_Next(&next, w, 1000);
+    Owned<kvEntry> entry(next);
+    if (status == NATS_TIMEOUT || (status == NATS_OK && !entry)) continue;
+    if (status == NATS_OK) {
+      keep(entry_of(entry.get()));
+      continue;
+    }
+    if (!watching) return;
+    loop.post([this, still = alive] {
+      if (*still && up) opened();
+    });
+    return;
+  }
+}
+
+void NatsBucket::Parts::keep(Entry entry) {
+  std::lock_guard lock(inbox.mutex);
+  auto found = inbox.changed.find(entry.key);
+  if (found == inbox.changed.end() && inbox.changed.size() >= kMostKeys) return;
+  inbox.changed[entry.key] = std::move(entry);
+  if (std::exchange(inbox.coming, true)) return;
+  loop.post([this, still = alive] {
+    if (*still) take();
+  });
+}
+
+void NatsBucket::Parts::take() {
+  std::map<std::string, Entry> changed;
+  {
+    std::lock_guard lock(inbox.mutex);
+    changed.swap(inbox.changed);
+    inbox.coming = false;
+  }
+  for (const auto& [key, entry] : changed) listener.changed(entry);
+}
+
+// As the library's kvStore_Update(), but for a mark as well, and with the server's own code of what went wrong.
+void NatsBucket::Parts::publish(const std::string& key, const std::string& value, bool mark, uint64_t expected,
+                                const OnWritten& then) {
+  if (!up) return then(failure(Code::kUnavailable, "NATS is away"));
+  natsStatus status = NATS_OK;
+  const std::string its_subject = subject(key);
+  auto message = made<natsMsg>(status, [&](auto** out) {
+    return natsMsg_Create(out, its_subject.c_str(), nullptr, value.data(), int(value.size()));
+  });
+  if (status == NATS_OK && mark) status = natsMsgHeader_Set(message.get(), kOperation, "DEL");
+  if (status != NATS_OK) return then(unavailable(status));
+  jsPubOptions how;
+  jsPubOptions_Init(&how);
+  how.MaxWait = kPatience.count() / kMs;
+  how.ExpectNoMessage = expected == 0;
+  how.ExpectLastSubjectSeq = expected;
+  jsErrCode code{};
+  auto ack =
+      made<jsPubAck>(status, [&](auto** out) { return js_PublishMsg(out, js.get(), message.get(), &how, &code); });
+  if (ack) return then(ack->Sequence);
+  if (code == JSStreamWrongLastSequenceErr) return then(failure(Code::kAborted, "another revision"));
+  then(unavailable(status));
+}
+
+// Answers are posted: nobody is called from inside of a request.
+void NatsBucket::write(const std::string& key, std::string value, uint64_t expected, OnWritten then) {
+  parts_->loop.post([p = parts_.get(), alive = parts_->alive, key, value = std::move(value), expected, then] {
+    if (*alive) p->publish(key, value, false, expected, then);
+  });
+}
+
+void NatsBucket::erase(const std::string& key, uint64_t expected, OnWritten then) {
+  parts_->loop.post([p = parts_.get(), alive = parts_->alive, key, expected, then] {
+    if (*alive) p->publish(key, "", true, expected, then);
+  });
+}
+
+void NatsBucket::read(const std::string& key, OnRead then) {
+  parts_->loop.post([p = parts_.get(), alive = parts_->alive, key, then] {
+    if (!*alive) return;
+    if (!p->up) return then(failure(Code::kUnavailable, "NATS is away"));
+    natsStatus status = NATS_OK;
+    const std::string stream = "KV_" + p->options.name, subject = p->subject(key);
+    auto message = made<natsMsg>(status, [&](auto** out) {
+      return js_GetLastMsg(out, p->js.get(), stream.c_str(), subject.c_str(), nullptr, nullptr);
+    });
+    if (message) return then(entry_of(key, message.get()));
+    then(status == NATS_NOT_FOUND ? failure(Code::kNotFound, "nothing there") : unavailable(status));
+  });
+}
+
+std::string NatsBucket::client_ip() const {
+  char* ip = nullptr;
+  if (!parts_->connection || natsConnection_GetClientIP(parts_->connection.get(), &ip) != NATS_OK || !ip) return "";
+  std::string out(ip);
+  std::free(ip);
+  return out;
+}
+
+}  // namespace weir::cluster

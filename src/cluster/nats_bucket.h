@@ -1,0 +1,55 @@
+// NatsBucket: the Bucket in JetStream: a key-value bucket whose entries are gone after kLife. Requests block the loop's
+// thread for as long as one may take (kPatience), and fail at once while there is no connection; nothing blocks a
+// shard.
+//
+// The server may be away at the start, and for any time: the connection is made again and again, and so is the bucket,
+// which a server may have lost. What comes of the watch is kept once for each key until the loop takes it, and for so
+// many keys: whoever floods the bucket cannot fill this process.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "cluster/bucket.h"
+#include "cluster/loop.h"
+
+namespace weir::cluster {
+
+class NatsBucket final : public Bucket {
+ public:
+  struct Options {
+    std::string url;            // nats://[user:password@]host:port, or several with commas; tls://…
+    std::string name = "weir";  // of the bucket: [A-Za-z0-9_-]
+    std::string node;           // as NATS's own list of connections has it
+  };
+  // All on the loop's thread.
+  struct Listener {
+    std::function<void()> connected;
+    std::function<void(const std::string& why)> disconnected;  // also when the first try fails; then once
+    std::function<void(const Entry&)> changed;
+  };
+  static constexpr base::Duration kLife = std::chrono::seconds(30), kPatience = std::chrono::seconds(1),
+                                  kRetry = std::chrono::seconds(1);
+  static constexpr size_t kMostKeys = 4096;
+
+  NatsBucket(Loop& loop, Options options, Listener listener);
+  ~NatsBucket();  // after stop()
+
+  // On the loop's thread. stop(): nothing is called any more.
+  void start();
+  void stop();
+
+  void write(const std::string& key, std::string value, uint64_t expected, OnWritten then) override;
+  void erase(const std::string& key, uint64_t expected, OnWritten then) override;
+  void read(const std::string& key, OnRead then) override;
+
+  // This machine's address as the server sees it; empty while there is no connection. On the loop's thread.
+  std::string client_ip() const;
+
+ private:
+  struct Parts;
+  const std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace weir::cluster

@@ -1,0 +1,21 @@
+// The Cluster of a build without NATS: check() refuses the setting, so that none is made.
+#include "base/check.h"
+#include "cluster/cluster.h"
+
+namespace weir::cluster {
+
+struct Cluster::Parts {
+  std::string name;
+};
+
+Cluster::Cluster(const Settings&, Callbacks) { base::check(false, "a cluster without NATS"); }
+Cluster::~Cluster() = default;
+void Cluster::start(const Listening&) {}
+void Cluster::stop() {}
+void Cluster::serve(std::vector<NodeModel>) {}
+void Cluster::drain() {}
+const std::string& Cluster::name() const { return parts_->name; }
+std::string Cluster::detail() const { return {}; }
+void Cluster::write_families(std::string&) const {}
+
+}  // namespace weir::cluster

@@ -1,0 +1,112 @@
+"""What tests of several nodes share: a nats-server of their own, nodes, models, and what they say of each other."""
+
+import json
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+
+import harness
+from harness import curl
+
+JSON = ('-H', 'content-type: application/json')
+
+
+def folder():
+    return pathlib.Path(tempfile.mkdtemp(dir=harness.scratch()))
+
+
+def free_port():
+    with socket.socket() as sock:
+        sock.bind(('127.0.0.1', 0))
+        return sock.getsockname()[1]
+
+
+def until(condition, what, seconds=harness.PATIENCE):
+    end = time.monotonic() + seconds
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() > end:
+            raise AssertionError(f'waited in vain for {what}')
+        time.sleep(0.05)
+
+
+class Nats:
+    """nats-server with JetStream, which can be killed and come back at the same place."""
+
+    program = shutil.which('nats-server') or '/usr/sbin/nats-server'
+
+    def __init__(self):
+        self.port, self.store, self.process = free_port(), folder(), None
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen([self.program, '-js', '-a', '127.0.0.1', '-p', str(self.port), '-sd', str(self.store)],
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until(self.reachable, 'nats-server')
+
+    def reachable(self):
+        try:
+            with socket.create_connection(('127.0.0.1', self.port), 1) as sock:
+                return sock.recv(4).startswith(b'INFO')
+        except OSError:
+            return False
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    @property
+    def url(self):
+        return f'nats://127.0.0.1:{self.port}'
+
+    def put(self, key, value, bucket='weir'):
+        """Writes an entry as anybody can who reaches NATS."""
+        value = value.encode() if isinstance(value, str) else value
+        with socket.create_connection(('127.0.0.1', self.port), 5) as sock:
+            sock.sendall(b'CONNECT {"verbose":false}\r\nPUB $KV.%s.%s %d\r\n%s\r\nPING\r\n'
+                         % (bucket.encode(), key.encode(), len(value), value))
+            heard = b''
+            while b'PONG' not in heard:
+                more = sock.recv(4096)
+                if not more:
+                    break
+                heard += more
+        if b'-ERR' in heard:
+            raise AssertionError(heard)
+
+
+def identity(root, name, delay_us=0):
+    harness.write_identity_model(root, name, 8, delay_us)
+
+
+def node(nats, root=None, *flags, name=None, **more):
+    flags = ('--cluster-nats', nats.url, '--shards', '1', *flags)
+    if name:
+        flags += ('--cluster-name', name)
+    return harness.Server(*flags, repository=root or folder(), **more)
+
+
+def infer(server, model, value):
+    """The status, and the one number of the answer where it is 200."""
+    body = {'inputs': [{'name': 'x', 'shape': [1, 1], 'datatype': 'FP32', 'data': [value]}]}
+    answer = curl(server.url(f'/v2/models/{model}/infer'), *JSON, data=json.dumps(body))
+    return answer.status, answer.json()['outputs'][0]['data'][0] if answer.status == 200 else answer.body
+
+
+def serves(server, model):
+    return curl(server.url(f'/v2/models/{model}/ready')).status == 200
+
+
+def metric(server, name):
+    found = re.search(rf'^{name} (\S+)$', curl(server.url('/metrics')).body.decode(), re.M)
+    return float(found[1]) if found else None
+
+
+def nodes(server):
+    return metric(server, 'weir_cluster_nodes')
