@@ -55,6 +55,7 @@ class Serving {
   };
 
   base::Status open();
+  base::Status open_access_log();
   base::Status open_audit_log();
   Exit start();
   void publish(std::shared_ptr<const bus::Catalog> catalog, std::function<void()> settled);
@@ -119,13 +120,17 @@ base::Status Serving::open_audit_log() {
   return {};
 }
 
+base::Status Serving::open_access_log() {
+  if (config_.access_log == "off") return {};
+  auto log = ops::AccessLog::open(config_.access_log, state_.metrics);
+  if (!log) return log.error();
+  state_.access_log = std::move(*log);
+  return {};
+}
+
 // Shards, their shard servers and the listeners, in that order.
 base::Status Serving::open() {
-  if (config_.access_log != "off") {
-    auto log = ops::AccessLog::open(config_.access_log, state_.metrics);
-    if (!log) return log.error();
-    state_.access_log = std::move(*log);
-  }
+  if (auto s = open_access_log(); !s.ok()) return s;
   if (auto s = open_audit_log(); !s.ok()) return s;
   if (auto s = state_.jobs.open(); !s.ok()) return s;
   auto tracing = Tracing::open(config_.tracing, state_.metrics);
