@@ -65,7 +65,7 @@ struct AuthConfig {
   auth::CertificateRules certificates;
 };
 
-// What outlives its request: src/jobs/.
+// Settings of work that outlives its request: src/jobs/.
 struct JobsConfig {
   std::string path;  // a folder; off; empty: in the state directory that systemd names, and off without one
   jobs::Limits limits;

@@ -56,7 +56,8 @@ class Serving {
   };
 
   base::Status open();
-  base::Status open_logs();
+  base::Status open_access_log();
+  base::Status open_audit_log();
   Exit start();
   void publish(std::shared_ptr<const bus::Catalog> catalog, std::function<void()> settled);
   std::shared_ptr<const bus::Catalog> catalog() const;
@@ -112,12 +113,7 @@ Serving::Serving(const Config& config)
   if (cluster_) state_.cluster = [this] { return cluster_->cluster().detail(); };
 }
 
-base::Status Serving::open_logs() {
-  if (config_.access_log != "off") {
-    auto log = ops::AccessLog::open(config_.access_log, state_.metrics);
-    if (!log) return log.error();
-    state_.access_log = std::move(*log);
-  }
+base::Status Serving::open_audit_log() {
   if (config_.audit_log == "off") return {};
   auto log = ops::AuditLog::open(config_.audit_log, state_.metrics);
   if (!log) return log.error();
@@ -128,9 +124,18 @@ base::Status Serving::open_logs() {
   return {};
 }
 
+base::Status Serving::open_access_log() {
+  if (config_.access_log == "off") return {};
+  auto log = ops::AccessLog::open(config_.access_log, state_.metrics);
+  if (!log) return log.error();
+  state_.access_log = std::move(*log);
+  return {};
+}
+
 // Shards, their shard servers and the listeners, in that order.
 base::Status Serving::open() {
-  if (auto s = open_logs(); !s.ok()) return s;
+  if (auto s = open_access_log(); !s.ok()) return s;
+  if (auto s = open_audit_log(); !s.ok()) return s;
   if (auto s = state_.jobs.open(); !s.ok()) return s;
   auto tracing = Tracing::open(config_.tracing, state_.metrics);
   if (!tracing) return tracing.error();

@@ -15,13 +15,13 @@ std::string jobs_folder(const JobsConfig& config, const std::function<const char
 void add_jobs(std::vector<Setting>& rows, Config& c) {
   constexpr uint64_t kK = 1 << 10, kM = 1 << 20, kG = 1 << 30;
   jobs::Limits& limits = c.jobs.limits;
-  Setting path = base::setting::path(
-      "jobs.path",
-      "folder for files, batches and jobs that outlive their requests; off; empty: jobs/ in systemd's "
-      "STATE_DIRECTORY, and off where there is none",
-      c.jobs.path);
-  path.unit = "WHERE";
-  rows.push_back(in_help(std::move(path)));
+  Setting folder =
+      path("jobs.path",
+           "folder for files, batches and jobs that outlive their requests; off; empty: jobs/ in systemd's "
+           "STATE_DIRECTORY, and off where there is none",
+           c.jobs.path);
+  folder.unit = "WHERE";
+  rows.push_back(in_help(std::move(folder)));
   rows.push_back(size("jobs.max_file", "largest upload", limits.max_file, kK, 64 * kG));
   rows.push_back(size("jobs.max_line", "of one request of a batch", limits.max_line, kK, 64 * kM));
   rows.push_back(count("jobs.max_lines", "requests of one batch", limits.max_lines, 1, 10000000));

@@ -63,7 +63,7 @@ void BackgroundExchange::head(wire::Response response) {
   headed_ = true;
   outcome_.status = response.status;
   record_.status = response.status;
-  outcome_.fields = show_fields(response.fields);
+  outcome_.fields = show_fields(response.fields) + show_fields(extra_fields_);
 }
 
 void BackgroundExchange::body(base::Bytes piece) {
@@ -109,7 +109,7 @@ void BackgroundExchange::turn_later() {
   timer_ = around_.env.at(around_.env.now(), [this] { turn(); });
 }
 
-// What a codec does between two turns of the loop: the socket has taken everything.
+// Does what a codec does between two turns of the loop: the socket has taken everything.
 void BackgroundExchange::turn() {
   timer_ = base::TimerId::kNone;
   fresh_ = 0;
@@ -120,10 +120,7 @@ void BackgroundExchange::turn() {
     return;
   }
   close();
-  if (broken_)
-    outcome_ = {};
-  else
-    outcome_.fields += "x-request-id: " + record_.request_id + "\n";
+  if (broken_) outcome_ = {};
   Done done = std::move(done_);
   if (done) done(std::move(outcome_));  // may destroy this
 }

@@ -24,7 +24,7 @@
 
 namespace weir::jobs {
 
-// Who asked, as texts that mean the same to the next process. No secret is among them.
+// The client that asked, as texts that mean the same to the next process. No secret is among them.
 struct Requester {
   std::string owner;   // whose the records are: a tenant, or a host; nobody else sees them
   std::string caller;  // as wire::Authenticator::remember() has it; empty: nobody was asked
@@ -101,7 +101,7 @@ class Batches {
   // The newest first, from behind `after` on.
   virtual base::Result<std::vector<Batch>> list(std::string_view owner, std::string_view kind, std::string_view after,
                                                 size_t most) = 0;
-  // Of all owners, in one of those states; the oldest first.
+  // All owners' in one of those states; the oldest first.
   virtual base::Result<std::vector<Batch>> in_states(std::string_view kind, std::span<const std::string_view> states,
                                                      size_t most) = 0;
   // In one of those states, and none of whose jobs waits or runs; the oldest first.
@@ -153,7 +153,7 @@ struct Storage {
   Journal& journal;
   Batches& batches;
   Files& files;
-  // What follows is one transaction, up to the end of `work`: an error undoes all of it.
+  // All that follows is one transaction, up to the end of `work`: an error undoes all of it.
   virtual base::Status together(base::Status (*run)(void* work), void* work) = 0;
   template <class Work>
   base::Status atomically(Work&& work) {

@@ -48,7 +48,7 @@ ShardJobs::ShardJobs(Store& store, Surroundings surroundings)
   };
   store_.attach(around_.id,
                 {[here](Job job) {
-                   here([job = std::make_shared<Job>(std::move(job))](ShardJobs& self) { self.run(std::move(*job)); });
+                   here([job = std::make_shared<Job>(std::move(job))](ShardJobs& self) { self.take(std::move(*job)); });
                  },
                  [here](const std::string& batch) { here([batch](ShardJobs& self) { self.cancel_here(batch); }); }});
 }
@@ -121,6 +121,16 @@ void ShardJobs::run(Job job) {
       BackgroundExchange::Surroundings{around_.env, around_.intake, around_.memory, limits().max_result}, r.peer, r.job,
       [this, key](Outcome outcome) { ended(key, std::move(outcome)); });
   r.exchange->start();
+}
+
+// A job for which there was no memory is tried again.
+void ShardJobs::take(Job job) {
+  const JobId id = job.id;
+  if (base::attempt("a job", [&] { run(std::move(job)); }).ok()) return;
+  auto node = running_.extract(key_of(id));
+  if (!node.empty() && around_.callers) around_.callers->come_as(node.mapped()->peer, nullptr);
+  let_go(id, kRefusedWait);
+  store_.want(around_.id, 1);
 }
 
 // A job that was cancelled has a status of 0; of its answer nothing is kept.

@@ -29,7 +29,7 @@ namespace weir::jobs {
 // RESOURCE_EXHAUSTED: a tenant has all of jobs.tenant_disk.
 base::Status quota_is_used_up();
 
-// Who asks, when the client itself has gone. On the shard.
+// Knows who asks, when the client itself has gone. On the shard.
 class Callers {
  public:
   // A text without a secret by which a request's caller is found again, by another process, too.
@@ -64,7 +64,7 @@ class ShardJobs {
   std::string new_id(std::string_view prefix);  // with 128 random bits in hex
   base::WallTime wall() const { return around_.env.wall(); }
 
-  // What is changed in a job of that kind before it runs.
+  // Sets what is changed in a job of that kind before it runs.
   void prepare(std::string kind, std::function<void(Job&)> change) { changes_[std::move(kind)] = std::move(change); }
   // Models are served: jobs may run.
   void start();
@@ -101,6 +101,7 @@ class ShardJobs {
 
  private:
   struct Running;
+  void take(Job job);
   void run(Job job);
   void ended(const std::string& key, Outcome outcome);
   void cancel_here(const std::string& batch);

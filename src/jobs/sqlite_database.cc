@@ -76,6 +76,7 @@ Status foreign(std::string what) {
 Status SqliteDatabase::make_or_check() {
   Connection& c = statements_.connection();
   auto application = c.pragma("PRAGMA application_id");
+  if (!application && application.error().code != Code::kDataLoss) return application.error();
   if (!application) return foreign("is no database: " + application.error().text);
   auto tables = c.pragma("SELECT count(*) FROM sqlite_schema");
   if (!tables) return foreign("is damaged: " + tables.error().text);

@@ -135,10 +135,11 @@ base::Result<bool> MultipartReader::read_boundary() {
     state_ = State::kEpilogue;
     return true;
   }
-  const size_t end = rest.find("\r\n");
-  if (!trim(rest.substr(0, end == rest.npos ? rest.size() - 1 : end)).empty() || rest.size() > kMaxPartHead * 2)
+  const size_t end = rest.substr(0, kMaxPartHead).find("\r\n");
+  const bool cut = end == rest.npos;
+  if (!trim(rest.substr(0, cut ? rest.size() - 1 : end)).empty() || (cut && rest.size() >= kMaxPartHead))
     return invalid(std::string(kBadBoundary));
-  if (end == rest.npos) return false;
+  if (cut) return false;
   if (++parts_ > kMaxFormFields) return invalid("the form has more than 256 fields");
   at_ += end;  // the head begins with this line's end, so that an empty one is found like others
   state_ = State::kHead;

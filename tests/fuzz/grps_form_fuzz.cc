@@ -1,13 +1,43 @@
 // Any bytes as a form, the Content-Type in the first line: it is refused, or its fields are no more than the body.
+// Parts that come in pieces are the same as those in one.
+#include <algorithm>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "dialects/grps/form.h"
+#include "marshal/multipart.h"
 #include "require.h"
 
 namespace {
 
 using namespace weir;  // NOLINT: a program of one file
+
+struct Parts final : marshal::PartListener {
+  base::Status on_part(marshal::PartHead head) override {
+    text += head.name + '\n' + head.filename + '\n';
+    return {};
+  }
+  base::Status on_octets(std::string_view octets) override {
+    text += octets;
+    return {};
+  }
+  base::Status on_part_end() override {
+    text += "\nend\n";
+    return {};
+  }
+  std::string text;
+};
+
+// The parts of the body in pieces of so many bytes; "refused" where it is no form.
+std::string read(const std::string& boundary, std::string_view body, size_t piece) {
+  Parts parts;
+  marshal::MultipartReader reader(boundary, parts);
+  for (size_t at = 0; at < body.size(); at += piece)
+    if (!reader.read(body.substr(at, piece)).ok()) return "refused";
+  require(parts.text.size() <= 32 + 16 * body.size(), "parts are no more than the body");
+  return reader.finish().ok() ? parts.text : "refused";
+}
 
 }  // namespace
 
@@ -26,6 +56,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       require(form->find(field.name) != nullptr, "each is found");
     }
     require(total <= body.size(), "they are no more than the body");
+  }
+  if (auto boundary = marshal::boundary_of(all.substr(0, line)); boundary && size < 4096) {
+    const std::string whole = read(*boundary, body.view(), std::max<size_t>(body.size(), 1));
+    for (size_t piece : {1, 7}) require(read(*boundary, body.view(), piece) == whole, "pieces are as one");
   }
   require(grps::query_field(body.view(), "k").size() <= body.size(), "a value is no more than the query");
   return 0;

@@ -14,7 +14,7 @@ namespace {
 using wire::BodyPlan;
 using wire::Exchange;
 
-// What a service is told of its Exchange.
+// Counts what a service is told of its Exchange.
 struct Told {
   int closed = 0, drained = 0;
   bool complete = false;

@@ -62,13 +62,31 @@ TEST(Multipart, ABodyMayBeginWithItsBoundary) {
     EXPECT_EQ("[a||:x]", read("--B\r\nContent-Disposition: form-data; name=a\r\n\r\nx\r\n--B--", piece).text);
 }
 
+TEST(Multipart, ALargePartComesInOnePieceOrMany) {
+  const std::string octets(300'000, 'x');
+  const std::string body = "--B\r\nContent-Disposition: form-data; name=a\r\n\r\n" + octets + "\r\n--B--";
+  for (size_t piece : {size_t(1000), size_t(65536), body.size()}) {
+    Read got = read(body, piece);
+    EXPECT_TRUE(got.status.ok()) << got.status.text;
+    EXPECT_EQ("[a||:" + octets + "]", got.text);
+  }
+}
+
 TEST(Multipart, WhatIsNoFormIsRefused) {
   const std::string head = "--B\r\nContent-Disposition: form-data; name=a\r\n\r\n";
-  for (const std::string& body :
-       {std::string(), std::string("--B"), std::string("nothing"), head, head + "x\r\n--B",
-        head + "x\r\n--Bx\r\n\r\n--B--", std::string("--B\r\nX: y\r\n\r\nz\r\n--B--"),
-        std::string("--B\r\n\r\nz\r\n--B--"), "--B\r\nX: " + std::string(9000, 'x'), "--B" + std::string(20000, ' '),
-        "--B\r\nContent-Disposition: form-data; name=a\r\nContent-Transfer-Encoding: base64\r\n\r\nx\r\n--B--"})
+  const std::vector<std::string> bodies{
+      "",
+      "--B",
+      "nothing",
+      head,
+      head + "x\r\n--B",
+      head + "x\r\n--Bx\r\n\r\n--B--",
+      "--B\r\nX: y\r\n\r\nz\r\n--B--",
+      "--B\r\n\r\nz\r\n--B--",
+      "--B\r\nX: " + std::string(9000, 'x'),
+      "--B" + std::string(20000, ' '),
+      "--B\r\nContent-Disposition: form-data; name=a\r\nContent-Transfer-Encoding: base64\r\n\r\nx\r\n--B--"};
+  for (const std::string& body : bodies)
     for (size_t piece : {1, 7, 100000}) EXPECT_FALSE(read(body, piece).status.ok()) << body.substr(0, 60);
 }
 

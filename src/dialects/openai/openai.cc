@@ -189,7 +189,7 @@ struct Openai::Parts {
     wire::Plan plan{reads ? wire::BodyPlan::kWhole : wire::BodyPlan::kIgnore, state.options.max_body};
     router.add({row.method, prefix + row.path, service.get(), protocol, plan, row.permission});
   }
-  // What is too long is refused by the one who reads it: here the form's own bytes count, too.
+  // The reader refuses a file that is too long: the plan would count the bytes of the form, too.
   void add_upload(wire::Router& router, const std::string& prefix) {
     auto& service = services.emplace_back(std::make_unique<Endpoint>(state, batches::upload));
     const wire::Plan plan{wire::BodyPlan::kStream, UINT64_MAX};

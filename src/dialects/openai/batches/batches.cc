@@ -92,7 +92,7 @@ ApiError read_create(std::string_view body, CreateRequest& out) {
   return {};
 }
 
-// What a new batch must find: its file, and room for it.
+// Adds a batch whose file is there, where there is room for it.
 Result<Shown> add_batch(Storage& s, Batch batch, BatchDocument document, const jobs::Limits& limits) {
   const std::string& owner = batch.requester.owner;
   auto file = s.files.find(owner, document.input_file);

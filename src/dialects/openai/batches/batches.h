@@ -48,7 +48,7 @@ std::optional<size_t> list_limit(wire::Exchange& exchange, size_t most, size_t u
 // `{"object":"list","data":[…],…}` of the objects' JSON, with the ids of the first and the last.
 std::string list_json(const std::vector<std::pair<std::string, std::string>>& objects, size_t limit);
 
-// What runs in the background gives way to all that is live.
+// A job gives way to all live requests, unless it names a priority.
 void give_way(OpenAiState& state, jobs::Job& job);
 
 }  // namespace weir::openai::batches

@@ -10,7 +10,7 @@
 
 namespace weir::openai::batches {
 
-// What is wrong with a line, as the batch's `errors` say it.
+// Says what is wrong with a line, as the batch's `errors` say it.
 struct LineError {
   std::string_view code;  // "invalid_json_line", "mismatched_url", …: a literal; empty: nothing is wrong
   std::string message;

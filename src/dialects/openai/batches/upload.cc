@@ -54,7 +54,7 @@ class Upload final : public wire::ExchangeListener, marshal::PartListener {
     if (Status s = reader_.finish(); !s.ok()) return fail(s);
     go_on();
   }
-  // What was written of a file that does not become one goes.
+  // Parts that were written of a file that does not become one goes.
   void on_close(Exchange&, bool) override {
     question_ = nullptr;
     over_ = true;
