@@ -96,13 +96,13 @@ Serving::Serving(const Config& config)
       state_(config),
       onnx_(onnx_options(config)),
       latest_(std::make_shared<const bus::Catalog>()),
-      repository_(repository_options(config, state_.gpus.devices()),
-                  engines(onnx_, forward_, state_.gpus.devices(), host_memory_, pinned_shards(config), process_options(config),
-                          [this](std::string_view model, std::string_view version) {
-                            return find_target(catalog(), model, version);
-                          }),
-                  state_.slabs,
-                  [this](auto catalog, auto settled) { publish(std::move(catalog), std::move(settled)); }) {
+      repository_(
+          repository_options(config, state_.gpus.devices()),
+          engines(onnx_, forward_, state_.gpus.devices(), host_memory_, pinned_shards(config), process_options(config),
+                  [this](std::string_view model, std::string_view version) {
+                    return find_target(catalog(), model, version);
+                  }),
+          state_.slabs, [this](auto catalog, auto settled) { publish(std::move(catalog), std::move(settled)); }) {
   state_.repository = &repository_;
   state_.catalog = [this] { return catalog(); };
   state_.metrics.collect([this](std::string& out) { write_families(out); });
