@@ -5,9 +5,12 @@ import concurrent.futures
 import dataclasses
 import json
 import os
+import pathlib
 import shutil
 import subprocess
+import time
 import typing
+import urllib.request
 
 import machine
 import serving
@@ -207,6 +210,31 @@ def small(run, result):
                 break
 
 
+# --- ONNX models on the GPU, where ONNX Runtime has a provider for it ----------------------------------------------------
+def onnx(run, result):
+    library = os.environ.get('WEIR_ONNXRUNTIME', '')
+    if run.sizes.tiny or not (pathlib.Path(library).parent / 'libonnxruntime_providers_cuda.so').exists():
+        raise NotHere('WEIR_ONNXRUNTIME names no ONNX Runtime with CUDA')
+    repository = run.scratch(1 << 20)
+    for name, words in (('here', {}), ('there', {'devices': f'[{run.sizes.device}]'})):
+        shutil.copytree(run.root / 'conf/models/digits/1', model(repository, name, 'onnx', {'in_flight': 2}, max_batch=64,
+                                                                **words), dirs_exist_ok=True)
+    images = json.loads((run.root / 'conf/models/digits/heldout.json').read_text())['images'][:64]
+    body = json.dumps({'inputs': [{'name': 'image', 'datatype': 'FP32', 'shape': [len(images), 64], 'data': images}]}).encode()
+    with serving.Server(run, repository, min(run.left(), 60)) as server:
+        def ask(name):
+            with urllib.request.urlopen(f'http://127.0.0.1:{server.port}/v2/models/{name}/infer', body, timeout=30) as answer:
+                return json.loads(answer.read())['outputs'][0]['data']
+        here, there = ask('here'), ask('there')
+        result['farthest'] = max(abs(a - b) for a, b in zip(here, there))
+        result['wrong'] = ['digits'] if len(here) != len(there) or result['farthest'] > 1e-3 else []
+        for name in ('here', 'there'):
+            began = time.monotonic()
+            for _ in range(200):
+                ask(name)
+            result[f'{name}, ms a batch of 64'] = (time.monotonic() - began) * 5
+
+
 # --- PyTorch -------------------------------------------------------------------------------------------------------------
 def torch(run, result):
     sizes = run.sizes
@@ -250,4 +278,4 @@ def sanitizers(run, result):
 
 
 ALL = [Part('checks', checks, 30), Part('1B', text('1B'), 45), Part('tensors', tensors, 25), Part('small', small, 25),
-       Part('8B', text('8B'), 110), Part('torch', torch, 40), Part('sanitizers', sanitizers, 30)]
+       Part('8B', text('8B'), 110), Part('onnx', onnx, 20), Part('torch', torch, 40), Part('sanitizers', sanitizers, 30)]

@@ -3,7 +3,7 @@
 usage: run.py BUILD [--seconds 560] [--only part,part] [--out FILE]
        run.py BUILD --rehearse      the same in tiny shapes on the CPU: that it works, in no way how fast
 
-Parts, in this order: checks, 1B, tensors, small, 8B, torch, sanitizers. A part begins when enough of the time
+Parts, in this order: checks, 1B, tensors, small, 8B, onnx, torch, sanitizers. A part begins when enough of the time
 is left for it; which ones did not, or were cut short, the last lines say. Needs Python, the programs in BUILD, and
 nothing else: BUILD may have been carried here (pack.py). Exit 77 without a GPU.
 """

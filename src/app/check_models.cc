@@ -40,8 +40,8 @@ Exit check_models(const Config& config) {
   // Everything, whatever is loaded later. With kDemand each is loaded, and looked at, once.
   if (options.control != models::Control::kDemand) options.control = models::Control::kNone;
   options.startup.clear();
-  models::Repository repository(options, engines(onnx, forward, devices, host_memory, 0, process_options(config), {}), slabs,
-                                [&](auto catalog, auto settled) {
+  models::Repository repository(options, engines(onnx, forward, devices, host_memory, 0, process_options(config), {}),
+                                slabs, [&](auto catalog, auto settled) {
                                   latest = std::move(catalog);
                                   settled();
                                 });

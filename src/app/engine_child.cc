@@ -12,7 +12,7 @@
 namespace weir::app {
 namespace {
 
-// What the engines of a child look at.
+// The engines of a child look at these.
 constexpr std::string_view kSections[] = {"engines.onnx.", "device."};
 
 bool is_needed(const base::Setting& setting) {

@@ -12,6 +12,7 @@
 #include "engines/llm/options.h"
 #include "engines/llm/text_request.h"
 #include "engines/llm/text_tensor_inbox.h"
+#include "engines/onnx/library.h"
 #include "engines/process/engine.h"
 #include "engines/repeat/repeat.h"
 
@@ -29,7 +30,7 @@ std::map<std::string, std::vector<std::string_view>> engine_parameters() {
   echo.emplace_back("step_us");
   std::map<std::string, std::vector<std::string_view>> known{
       {"identity", all(identity::kParameters)}, {"llm", all(llm::kParameters)},         {"echo", echo},
-      {"onnx", all(onnx::kParameters)},         {"forward", all(forward::kParameters)}, {"repeat", {}}};
+      {"onnx", onnx::parameter_names()},        {"forward", all(forward::kParameters)}, {"repeat", {}}};
   for (auto name : kIsolated)
     known.at(std::string(name))
         .insert(known.at(std::string(name)).end(), std::begin(process::kIsolationParameters),
@@ -143,7 +144,10 @@ std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, forward:
          return instance(process::load_python(a.wanted, a.file, {a.slabs, a.broken, a.instance, processes, find}));
        }},
       {"forward", [&forward](const models::LoadArgs& a) { return forwarded(forward, a); }},
-      {"onnx", [&onnx](const models::LoadArgs& a) { return onnx.load(a.wanted, a.file, a.slabs); }},
+      {"onnx",
+       [&onnx, &devices](const models::LoadArgs& a) {
+         return onnx.load(a.wanted, a.file, a.slabs, {&devices, a.broken});
+       }},
   };
   for (auto name : kIsolated) makers.at(std::string(name)) = isolating(makers.at(std::string(name)), processes);
   for (auto name : kOfOtherKinds) makers.at(std::string(name)) = refusing_isolation(makers.at(std::string(name)));
@@ -162,6 +166,7 @@ models::RepositoryOptions repository_options(const Config& config, device::Devic
   options.share = {config.limits.client_share, 1};
   options.devices.gpus = uint32_t(devices.cuda_count());
   options.devices.engines = {"identity", "llm"};
+  if (onnx::has_cuda(onnx::library_places(config.onnx.library))) options.devices.engines.emplace_back("onnx");
   options.parameters.merge(engine_parameters());
   return options;
 }

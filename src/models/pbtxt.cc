@@ -78,9 +78,9 @@ class PbtxtReading {
     out_.response_cache = in_.response_cache().enable();
     for (const auto& [key, value] : in_.parameters()) out_.parameters[key] = value.string_value();
     if (auto s = own_parameters(); !s.ok()) return s;
-    for (auto step :
-         {&PbtxtReading::inputs, &PbtxtReading::outputs, &PbtxtReading::versions, &PbtxtReading::batching,
-          &PbtxtReading::sequence, &PbtxtReading::instances, &PbtxtReading::ensemble, &PbtxtReading::warm_up})
+    for (auto step : {&PbtxtReading::inputs, &PbtxtReading::outputs, &PbtxtReading::versions, &PbtxtReading::batching,
+                      &PbtxtReading::sequence, &PbtxtReading::instances, &PbtxtReading::ensemble,
+                      &PbtxtReading::warm_up, &PbtxtReading::accelerators})
       if (auto s = (this->*step)(); !s.ok()) return s;
     return std::move(out_);
   }
@@ -90,6 +90,36 @@ class PbtxtReading {
     if (in_.platform() == "ensemble" || in_.has_ensemble_scheduling()) return std::string(kPipeline);
     if (in_.backend() == "onnxruntime" || in_.platform() == "onnxruntime_onnx") return "onnx";
     return !in_.backend().empty() ? in_.backend() : in_.platform();
+  }
+
+  // Accelerators, as parameters of engine onnx (engines/onnx/providers.h), unless there are such parameters already.
+  // CUDA takes what TensorRT does not.
+  base::Status accelerators() {
+    const auto& in = in_.optimization().execution_accelerators();
+    if (out_.parameters.count("providers")) return {};
+    std::string names;
+    auto add = [&](const std::string& name) { names += (names.empty() ? "" : ",") + name; };
+    for (const auto* list : {&in.gpu_execution_accelerator(), &in.cpu_execution_accelerator()})
+      for (const auto& accelerator : *list) {
+        add(accelerator.name());
+        for (const auto& [key, value] : accelerator.parameters())
+          if (auto s = accelerator_option(accelerator.name(), key, value); !s.ok()) return s;
+      }
+    if (names.find("tensorrt") != std::string::npos && names.find("cuda") == std::string::npos) add("cuda");
+    if (!names.empty()) out_.parameters["providers"] = names;
+    return {};
+  }
+  // Triton has words of its own for some of TensorRT's.
+  base::Status accelerator_option(const std::string& name, const std::string& key, const std::string& value) {
+    auto& parameters = out_.parameters;
+    if (name != "tensorrt" || key.starts_with("trt_")) return parameters[name + '.' + key] = value, base::Status();
+    if (key == "max_workspace_size_bytes") return parameters["tensorrt.trt_max_workspace_size"] = value, base::Status();
+    if (key == "minimum_segment_size") return parameters["tensorrt.trt_min_subgraph_size"] = value, base::Status();
+    if (key != "precision_mode") return base::invalid("accelerator 'tensorrt' has no parameter '" + key + "' here");
+    if (value == "FP16") parameters["tensorrt.trt_fp16_enable"] = "1";
+    if (value == "INT8") parameters["tensorrt.trt_int8_enable"] = "1";
+    if (value == "FP32" || value == "FP16" || value == "INT8") return {};
+    return base::invalid("accelerator 'tensorrt': precision_mode is FP32, FP16 or INT8, not '" + value + "'");
   }
 
   // Triton has no fields for these.

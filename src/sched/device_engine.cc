@@ -152,7 +152,10 @@ base::Result<Engine::Landing> DeviceEngine::poll(Batch& batch) {
   }
   batch_in_flight.held.clear();
   batch_in_flight.memory = {};
-  return Landing::kLanded;
+  Status became = outcome(batch);
+  if (became.ok()) return Landing::kLanded;
+  batch.outputs.clear();
+  return became;
 }
 
 Status DeviceEngine::step(Batch& batch) {

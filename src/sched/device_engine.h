@@ -67,6 +67,8 @@ class DeviceEngine : public Engine {
   // Queues the computation on `run`, from in[i].device to out[i].device.
   virtual base::Status compute(const Batch& batch, const device::Stream& run, std::span<const Transfer> in,
                                std::span<const Transfer> out) = 0;
+  // The end of the computation, asked for once when the batch has landed. An error is the batch's alone.
+  virtual base::Status outcome(const Batch& /*batch*/) { return {}; }
   // Queues it all, up to the last copy down, and records `arrived` and `computed`.
   virtual base::Status queue(const Batch& batch, DeviceBatch& batch_in_flight);
 

@@ -222,6 +222,14 @@ class PythonModels(harness.GrpcCase):
             self.assertIn(text, answer.json()['error'])
         self.assertEqual('well', self.obeyed('well'))
 
+    def test_what_is_not_served_says_so(self):
+        for order, text in (('load', 'pb_utils.load_model is not served here: models are loaded and unloaded by requests'),
+                            ('metrics', 'pb_utils.MetricFamily is not served here')):
+            self.obeyed()
+            answer = self.obey(order)
+            self.assertEqual(500, answer.status)
+            self.assertIn(text, answer.json()['error'])
+
     def test_a_process_that_ends_is_started_anew(self):
         other = int(self.obeyed('pid'))
         for order, text in (('exit', 'it exited with status 7'), ('crash', 'it was ended by signal SIGSEGV')):

@@ -103,6 +103,39 @@ TEST(ConfigFields, EachFieldAloneIsTakenNotedOrRefusedAsItsRowSays) {
   }
 }
 
+// Triton's words for accelerators become parameters of engine onnx.
+TEST(Pbtxt, AcceleratorsAreProvidersAndTheirOptions) {
+  auto read = [](const std::string& accelerators, const std::string& more = "") {
+    return parse_pbtxt("optimization { execution_accelerators { " + accelerators + " } } " + more, "p", {});
+  };
+  using Words = std::map<std::string, std::string>;
+  auto parameters = [&](const std::string& accelerators, const std::string& more = "") {
+    auto config = read(accelerators, more);
+    EXPECT_TRUE(config) << (config ? "" : config.error().text);
+    EXPECT_TRUE(config->notes.empty());
+    return config->parameters;
+  };
+  auto with = [](const char* key, const char* value) {
+    return std::string("parameters { key: \"") + key + "\" value: \"" + value + "\" }";
+  };
+  EXPECT_EQ(parameters("gpu_execution_accelerator { name: 'tensorrt' " + with("precision_mode", "FP16") +
+                       with("max_workspace_size_bytes", "1024") + with("trt_builder_optimization_level", "3") + "}"),
+            (Words{{"providers", "tensorrt,cuda"},
+                   {"tensorrt.trt_builder_optimization_level", "3"},
+                   {"tensorrt.trt_fp16_enable", "1"},
+                   {"tensorrt.trt_max_workspace_size", "1024"}}));
+  EXPECT_EQ(parameters("gpu_execution_accelerator { name: 'cuda' " + with("use_tf32", "0") +
+                       "} cpu_execution_accelerator { name: 'openvino' }"),
+            (Words{{"cuda.use_tf32", "0"}, {"providers", "cuda,openvino"}}));
+  EXPECT_EQ(parameters("gpu_execution_accelerator { name: 'tensorrt' }",
+                       "parameters { key: 'providers' value { string_value: 'cuda' } }"),
+            (Words{{"providers", "cuda"}}));
+  EXPECT_EQ(read("gpu_execution_accelerator { name: 'tensorrt' " + with("precision_mode", "FP4") + "}").error().text,
+            "p: accelerator 'tensorrt': precision_mode is FP32, FP16 or INT8, not 'FP4'");
+  EXPECT_EQ(read("gpu_execution_accelerator { name: 'tensorrt' " + with("max_cached_engines", "4") + "}").error().text,
+            "p: accelerator 'tensorrt' has no parameter 'max_cached_engines' here");
+}
+
 TEST(Pbtxt, InstancesNeedResources) {
   auto read = [](const std::string& resources) {
     return parse_pbtxt("instance_group { count: 2 kind: KIND_CPU rate_limiter { priority: 3 " + resources + " } }", "p",

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <deque>
 #include <map>
 #include <thread>
@@ -41,6 +42,16 @@ class OnDevice final : public DeviceEngine {
         reinterpret_cast<float*>(y.device)[i] = 2 * reinterpret_cast<const float*>(x.device)[i];
       return 0;
     });
+  }
+  // The computation of a negative x fails.
+  base::Status outcome(const Batch& batch) override {
+    const auto& x = batch.inputs[0].data;
+    for (size_t i = 0; i < x.size(); i += sizeof(float)) {
+      float value;
+      std::memcpy(&value, x.data() + i, sizeof value);
+      if (value < 0) return base::invalid("negative");
+    }
+    return {};
   }
   msg::ModelSpec spec_;
 };
@@ -166,6 +177,18 @@ TEST(DeviceEngine, ABatchThatIsTooLargeRunsCallByCallAndACallThatIsFailsAlone) {
   auto& small = t.put(5);
   t.run_until_answered(5);
   EXPECT_EQ(t.recorder.of(small), "10x1");
+}
+
+TEST(DeviceEngine, AComputationThatFailsIsTheFaultOfNobodyElse) {
+  Lab t(Drive::kStepped);
+  t.fill_up();
+  t.put(3), t.put(-4);  // they run together, and then one by one
+  t.run_until_answered(4);
+  EXPECT_EQ(t.recorder.of(t.calls[0]), "2x1");
+  EXPECT_EQ(t.recorder.of(t.calls[2]), "6x1");
+  EXPECT_EQ(t.recorder.of(t.calls[3]), "INVALID_ARGUMENT");
+  EXPECT_EQ(t.broken, 0);
+  EXPECT_EQ(t.pool.used(), 0u);
 }
 
 TEST(DeviceEngine, AFaultFailsWhatIsUnderWayAndWhatComesAfterAndIsToldOnce) {

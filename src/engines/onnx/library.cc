@@ -100,6 +100,14 @@ std::vector<std::string> library_places(const std::string& configured) {
   return places;
 }
 
+bool has_cuda(const std::vector<std::string>& places) {
+  std::error_code ignored;
+  for (const auto& place : places)
+    if (fs::exists(place, ignored))
+      return fs::exists(fs::path(place).parent_path() / "libonnxruntime_providers_cuda.so", ignored);
+  return false;
+}
+
 base::Result<std::shared_ptr<const Library>> open_library(const std::vector<std::string>& places) {
   std::string path;
   void* handle = open_first(places, path);

@@ -26,6 +26,10 @@ struct Library {
 // setup` puts npm's package), and then wherever the system's loader looks.
 std::vector<std::string> library_places(const std::string& configured);
 
+// Whether the first of the places that there is has CUDA's provider beside it, which is a library of its own. Opens
+// nothing.
+bool has_cuda(const std::vector<std::string>& places);
+
 // Opens the first place that has one, reads its table, and runs the self-test. FAILED_PRECONDITION when there is none,
 // when it is older than 1.16, or when the self-test fails. The places tried are logged, not told.
 base::Result<std::shared_ptr<const Library>> open_library(const std::vector<std::string>& places);

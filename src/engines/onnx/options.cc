@@ -1,10 +1,26 @@
 #include "engines/onnx/options.h"
 
 #include <charconv>
+#include <iterator>
 #include <utility>
 
 namespace weir::onnx {
 namespace {
+
+constexpr std::string_view kParameters[] = {"intra_op_threads",
+                                            "intra_op_thread_count",
+                                            "inter_op_threads",
+                                            "inter_op_thread_count",
+                                            "graph_optimization",
+                                            "memory_arena",
+                                            "enable_mem_arena",
+                                            "spinning",
+                                            "session.intra_op.allow_spinning",
+                                            "max_batch",
+                                            "providers",
+                                            "device",
+                                            "in_flight",
+                                            "pinned"};
 
 base::Status wrong(const std::string& key, const std::string& value, const char* expected) {
   return base::invalid("parameter '" + key + "' is \"" + value + "\": expected " + expected);
@@ -53,12 +69,23 @@ base::Status read_one(const std::string& key, const std::string& value, SessionO
 
 }  // namespace
 
+std::vector<std::string_view> parameter_names() {
+  auto names = provider_parameters();
+  names.insert(names.end(), std::begin(kParameters), std::end(kParameters));
+  return names;
+}
+
 std::string SessionOptions::text() const {
   std::string out = std::to_string(intra_op_threads) + ',' + std::to_string(inter_op_threads) + ',' +
                     std::to_string(int(optimization)) + ',' + std::to_string(int(arena)) + ',' +
                     std::to_string(int(spinning));
   for (const std::string& library : custom_ops) out += ',' + library;
-  return out;
+  for (const auto& provider : providers) {
+    out += ";" + std::to_string(int(provider.kind));
+    for (const auto& [key, value] : provider.options) out += ',' + key + '=' + value;
+  }
+  for (const auto& [key, value] : entries) out += ';' + key + '=' + value;
+  return out + '@' + std::to_string(placement.gpu);
 }
 
 base::Result<SessionOptions> session_options(const std::map<std::string, std::string>& parameters,
@@ -66,6 +93,12 @@ base::Result<SessionOptions> session_options(const std::map<std::string, std::st
   SessionOptions out = defaults;
   for (const auto& [key, value] : parameters)
     if (auto s = read_one(key, value, out); !s.ok()) return s;
+  const auto device = parameters.find("device");
+  auto providers = read_providers(parameters, device == parameters.end() ? "" : device->second);
+  if (!providers) return providers.error();
+  auto entries = read_entries(parameters);
+  if (!entries) return entries.error();
+  out.providers = std::move(*providers), out.entries = std::move(*entries);
   return out;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "engines/onnx/ort_api.h"
+#include "engines/onnx/providers.h"
 
 namespace weir::onnx {
 
@@ -28,22 +29,18 @@ struct SessionOptions {
   // could name one could run any code.
   std::vector<std::string> custom_ops{};
 
+  std::vector<Provider> providers{};
+  std::map<std::string, std::string> entries{};  // of the session's configuration, as ONNX Runtime calls them
+  Placement placement{};
+
   std::string text() const;  // equal for equal options
 };
 
 inline constexpr const char* kPlatform = "onnxruntime_onnx";  // Triton's word for these models
 
-// All that a model's parameters may be called: those of session_options(), and max_batch (signature.h).
-inline constexpr std::string_view kParameters[] = {"intra_op_threads",
-                                                   "intra_op_thread_count",
-                                                   "inter_op_threads",
-                                                   "inter_op_thread_count",
-                                                   "graph_optimization",
-                                                   "memory_arena",
-                                                   "enable_mem_arena",
-                                                   "spinning",
-                                                   "session.intra_op.allow_spinning",
-                                                   "max_batch"};
+// All that a model's parameters may be called: those of session_options(), of the providers, and max_batch
+// (signature.h); `device`, `in_flight` and `pinned` are those of a model on a device (runtime.h).
+std::vector<std::string_view> parameter_names();
 
 // `defaults` with a model's parameters laid over them; unknown parameters are left to others. Both spellings are read:
 //   intra_op_threads, intra_op_thread_count      0 … 1024
@@ -51,6 +48,7 @@ inline constexpr std::string_view kParameters[] = {"intra_op_threads",
 //   graph_optimization                           disable | basic | extended | all
 //   memory_arena, enable_mem_arena               on | off, true | false, 1 | 0
 //   spinning, session.intra_op.allow_spinning    likewise
+// and those of providers.h, for `device`.
 // INVALID_ARGUMENT names the parameter and what it may be.
 base::Result<SessionOptions> session_options(const std::map<std::string, std::string>& parameters,
                                              const SessionOptions& defaults);

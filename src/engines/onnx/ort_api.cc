@@ -74,6 +74,31 @@ void pick_tensors(Api& api, const void* const* t) {
   pick(api.default_allocator, t, 78);
 }
 
+void pick_bindings(Api& api, const void* const* t) {
+  pick(api.create_memory, t, 68);
+  pick(api.run_bound, t, 133);
+  pick(api.create_binding, t, 134);
+  pick(api.release_binding, t, 135);
+  pick(api.bind_input, t, 136);
+  pick(api.bind_output, t, 137);
+  pick(api.clear_inputs, t, 141);
+  pick(api.clear_outputs, t, 142);
+  pick(api.set_run_option, t, 165);
+}
+
+void pick_providers(Api& api, const void* const* t) {
+  pick(api.append_tensorrt, t, 170);
+  pick(api.create_tensorrt, t, 171);
+  pick(api.update_tensorrt, t, 172);
+  pick(api.release_tensorrt, t, 174);
+  pick(api.append_cuda, t, 204);
+  pick(api.create_cuda, t, 205);
+  pick(api.update_cuda, t, 206);
+  pick(api.release_cuda, t, 208);
+  pick(api.set_tensorrt, t, 261);  // API version 16
+  pick(api.set_cuda, t, 263);
+}
+
 void pick_releases(Api& api, const void* const* t) {
   pick(api.release_env, t, 92);
   pick(api.release_status, t, 93);
@@ -98,8 +123,13 @@ Api read(const void* const* table, std::string_view release) {
   pick(api.disable_telemetry, table, 6);
   pick_session(api, table);
   pick_tensors(api, table);
+  pick_bindings(api, table);
+  pick_providers(api, table);
   pick_releases(api, table);
-  if (minor_of(release) >= kExternalFilesSince) pick(api.add_external_files, table, 279);
+  if (minor_of(release) >= kExternalFilesSince) {
+    pick(api.append_openvino, table, 275);
+    pick(api.add_external_files, table, 279);
+  }
   return api;
 }
 

@@ -26,6 +26,9 @@ struct OrtTypeInfo;
 struct OrtTensorInfo;  // OrtTensorTypeAndShapeInfo
 struct OrtAllocator;
 struct OrtModelMetadata;
+struct OrtIoBinding;
+struct OrtCudaOptions;      // OrtCUDAProviderOptionsV2
+struct OrtTensorrtOptions;  // OrtTensorRTProviderOptionsV2
 
 enum class LogLevel : int { kVerbose, kInfo, kWarning, kError, kFatal };
 enum class Optimization : int { kDisable = 0, kBasic = 1, kExtended = 2, kAll = 99 };
@@ -45,8 +48,8 @@ struct OrtApiBase {
 
 // The version asked for; 1.16 is the first release that has it.
 inline constexpr uint32_t kApiVersion = 16;
-// The minor number of the first release whose table has Api::add_external_files; in older ones the slot must not be
-// read.
+// The minor number of the first release whose table has Api::add_external_files and append_openvino; in older ones
+// their slots must not be read.
 inline constexpr int kExternalFilesSince = 18;
 
 struct Api {
@@ -111,6 +114,24 @@ struct Api {
   OrtStatus* (*default_allocator)(OrtAllocator**);  // not to be released
   OrtStatus* (*allocator_free)(OrtAllocator*, void*);
 
+  OrtStatus* (*create_memory)(const char* name, AllocatorKind, int id, MemoryKind, OrtMemoryInfo**);
+  OrtStatus* (*create_binding)(OrtSession*, OrtIoBinding**);
+  OrtStatus* (*bind_input)(OrtIoBinding*, const char* name, const OrtValue*);  // copies what lies elsewhere
+  OrtStatus* (*bind_output)(OrtIoBinding*, const char* name, const OrtValue*);
+  OrtStatus* (*run_bound)(OrtSession*, const OrtRunOptions*, const OrtIoBinding*);
+  OrtStatus* (*set_run_option)(OrtRunOptions*, const char* key, const char* value);
+
+  OrtStatus* (*create_cuda)(OrtCudaOptions**);
+  OrtStatus* (*update_cuda)(OrtCudaOptions*, const char* const* keys, const char* const* values, size_t n);
+  OrtStatus* (*set_cuda)(OrtCudaOptions*, const char* key, void* value);
+  OrtStatus* (*append_cuda)(OrtSessionOptions*, const OrtCudaOptions*);
+  OrtStatus* (*create_tensorrt)(OrtTensorrtOptions**);
+  OrtStatus* (*update_tensorrt)(OrtTensorrtOptions*, const char* const* keys, const char* const* values, size_t n);
+  OrtStatus* (*set_tensorrt)(OrtTensorrtOptions*, const char* key, void* value);
+  OrtStatus* (*append_tensorrt)(OrtSessionOptions*, const OrtTensorrtOptions*);
+  // From release 1.18 on.
+  OrtStatus* (*append_openvino)(OrtSessionOptions*, const char* const* keys, const char* const* values, size_t n);
+
   OrtStatus* (*metadata)(const OrtSession*, OrtModelMetadata**);
   OrtStatus* (*producer)(const OrtModelMetadata*, OrtAllocator*, char**);
   OrtStatus* (*model_version)(const OrtModelMetadata*, int64_t*);
@@ -125,6 +146,11 @@ struct Api {
   void (*release_tensor_info)(OrtTensorInfo*);
   void (*release_options)(OrtSessionOptions*);
   void (*release_metadata)(OrtModelMetadata*);
+  void (*release_binding)(OrtIoBinding*);
+  void (*release_cuda)(OrtCudaOptions*);
+  void (*release_tensorrt)(OrtTensorrtOptions*);
+  void (*clear_inputs)(OrtIoBinding*);
+  void (*clear_outputs)(OrtIoBinding*);
 };
 
 // `release`: "1.21.0".

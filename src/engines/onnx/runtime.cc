@@ -5,6 +5,9 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/units.h"
+#include "device/devices.h"
+#include "engines/onnx/device_engine.h"
 #include "engines/onnx/engine.h"
 #include "engines/onnx/external_data.h"
 #include "engines/onnx/library.h"
@@ -49,6 +52,17 @@ struct Runtime::Parts {
     if (made) sessions[whole] = *made;
     return made;
   }
+  // A session for one engine alone.
+  base::Result<SharedSession> make(const ModelFile& file, const std::string& path, const SessionOptions& settings,
+                                   const std::string& id) const {
+    auto bytes = file.read();
+    if (!bytes) return bytes.error();
+    auto summary = inspect(*bytes);
+    if (!summary) return summary.error();
+    auto external = ExternalData::open(path, summary->external);
+    if (!external) return external.error();
+    return Session::make(library, settings, *bytes, *summary, *external, id);
+  }
   SharedSession find(const std::string& key) const {
     auto it = sessions.find(key);
     return it == sessions.end() ? nullptr : it->second.lock();
@@ -58,20 +72,68 @@ struct Runtime::Parts {
 Runtime::Runtime(Options options) : parts_(std::make_unique<Parts>()) { parts_->options = std::move(options); }
 Runtime::~Runtime() = default;
 
+namespace {
+
+std::string word(const msg::ModelSpec& spec, const char* name, const char* otherwise) {
+  auto p = spec.parameters.find(name);
+  return p == spec.parameters.end() ? otherwise : p->second;
+}
+
+// The device and what its engine takes of it, from the model's parameters.
+base::Result<sched::DeviceEngine::Deps> device_of(const msg::ModelSpec& wanted, base::SlabSource& slabs,
+                                                  const Place& place) {
+  constexpr uint64_t kMostInFlight = 8;
+  auto pinned = base::parse_size(word(wanted, "pinned", "64MiB"));
+  if (!pinned || *pinned == 0) return base::invalid("parameter 'pinned': a size is expected");
+  auto depth = base::parse_count(word(wanted, "in_flight", "2"), kMostInFlight);
+  if (!depth || *depth == 0) return base::invalid("parameter 'in_flight': a whole number from 1 to 8 is expected");
+  if (!place.devices) return base::failure(base::Code::kFailedPrecondition, "there are no devices");
+  auto device = place.devices->find(word(wanted, "device", ""));
+  if (!device) return device.error();
+  if (auto s = (*device)->restart(); !s.ok()) return s;
+  sched::DeviceEngine::Deps deps;
+  deps.device = *device, deps.memory = &place.devices->memory(**device), deps.slabs = &slabs;
+  deps.pinned = *pinned, deps.depth = uint32_t(*depth), deps.broken = place.broken;
+  return deps;
+}
+
+base::Result<msg::ModelSpec> derive_aloud(const Signature& file, const msg::ModelSpec& wanted) {
+  auto spec = derive(file, wanted);
+  if (!spec) return spec;
+  if (auto why = unbatched(file, wanted); !why.empty())
+    base::log::info("model is not batched", {{"model", wanted.name}, {"reason", why}});
+  return spec;
+}
+
+}  // namespace
+
 base::Result<std::unique_ptr<sched::Engine>> Runtime::load(const msg::ModelSpec& wanted, const std::string& file,
-                                                           base::SlabSource& slabs) {
+                                                           base::SlabSource& slabs, const Place& place) {
   auto settings = session_options(wanted.parameters, parts_->options.session);
   if (!settings) return settings.error();
   std::lock_guard lock(parts_->mutex);
   if (auto s = parts_->open(); !s.ok()) return s;
   auto opened = ModelFile::open(file);
   if (!opened) return opened.error();
-  auto session = parts_->session(*opened, file, *settings, wanted.name + "/" + wanted.version);
+  const std::string id = wanted.name + "/" + wanted.version;
+  if (wanted.parameters.count("device")) {
+    auto deps = device_of(wanted, slabs, place);
+    if (!deps) return deps.error();
+    settings->placement.gpu = deps->device->info().index;
+    auto make = [&](void* stream) {
+      auto own = *settings;
+      own.placement.stream = stream;
+      return parts_->make(*opened, file, own, id);
+    };
+    auto engine = make_device_engine(std::move(*deps), make, [&](const auto& s) { return derive_aloud(s, wanted); });
+    if (engine || engine.error().code != base::Code::kUnimplemented) return engine;
+    base::log::info("ONNX Runtime copies the model's tensors itself",
+                    {{"model", wanted.name}, {"reason", engine.error().text}});
+  }
+  auto session = parts_->session(*opened, file, *settings, id);
   if (!session) return session.error();
-  auto spec = derive((*session)->signature(), wanted);
+  auto spec = derive_aloud((*session)->signature(), wanted);
   if (!spec) return spec.error();
-  if (auto why = unbatched((*session)->signature(), wanted); !why.empty())
-    base::log::info("model is not batched", {{"model", wanted.name}, {"reason", why}});
   return make_engine(std::move(*session), std::move(*spec), slabs);
 }
 

@@ -8,6 +8,7 @@
 // rest serves on; the next load looks again. Any thread may load; loads are made one after the other.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -17,11 +18,21 @@
 #include "msg/spec.h"
 #include "sched/engine.h"
 
+namespace weir::device {
+class Devices;
+}
+
 namespace weir::onnx {
 
 struct Options {
   std::string library;     // path of libonnxruntime.so.1 or of its folder; empty: see library_places()
   SessionOptions session;  // defaults; a model's own parameters override them
+};
+
+// The needs of models on a device (parameter `device`: cuda:1, host); all of it outlives the engines.
+struct Place {
+  device::Devices* devices = nullptr;
+  std::function<void(base::Status)> broken{};  // called once, from the lane, when the engine cannot go on
 };
 
 class Runtime {
@@ -30,9 +41,10 @@ class Runtime {
   ~Runtime();  // engines, and outputs that they made, may outlive it
 
   // Loads `file` (a model file, or a folder with model.onnx) as `wanted` asks; signature.h says what may be left
-  // empty. Engines loaded from the same bytes with the same options share one session. `slabs` outlives the engine.
+  // empty. Engines loaded from the same bytes with the same options share one session; on a device each has its own.
+  // `slabs` outlives the engine.
   base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted, const std::string& file,
-                                                    base::SlabSource& slabs);
+                                                    base::SlabSource& slabs, const Place& place = {});
 
   // The library's version, "1.21.0"; empty until a model was loaded.
   std::string version() const;

@@ -34,6 +34,7 @@ base::Result<Owned<OrtSessionOptions>> make_options(const Api& api, const Sessio
   set(api.set_option(raw, "session.load_model_format", "ONNX"));
   set(api.set_option(raw, "session.intra_op.allow_spinning", spinning));
   set(api.set_option(raw, "session.inter_op.allow_spinning", spinning));
+  for (const auto& [key, value] : options.entries) set(api.set_option(raw, key.c_str(), value.c_str()));
   if (!status.ok()) return status;
   return out;
 }
@@ -147,12 +148,14 @@ void log_loaded(const Library& library, const OrtSession* session, const std::st
 
 }  // namespace
 
-Status Session::make_run_options() {
+Status Session::make_run_options(const Placement& placement) {
   const Api& api = library_->api;
   OrtRunOptions* raw = nullptr;
   if (auto s = to_status(api, api.create_run_options(&raw)); !s.ok()) return s;
   run_options_ = {raw, api.release_run_options};
-  return to_status(api, api.set_run_log_level(raw, LogLevel::kFatal));
+  if (auto s = to_status(api, api.set_run_log_level(raw, LogLevel::kFatal)); !s.ok() || !placement.stream) return s;
+  // Whoever has given the stream knows when its work is done.
+  return to_status(api, api.set_run_option(raw, "disable_synchronize_execution_providers", "1"));
 }
 
 base::Result<std::shared_ptr<const Session>> Session::make(std::shared_ptr<const Library> library,
@@ -164,13 +167,15 @@ base::Result<std::shared_ptr<const Session>> Session::make(std::shared_ptr<const
   if (!settings) return settings.error();
   if (auto s = add_custom_ops(api, settings->get(), options.custom_ops); !s.ok()) return s;
   if (auto s = add_external(*library, settings->get(), external); !s.ok()) return s;
+  for (const auto& provider : options.providers)
+    if (auto s = append_provider(api, settings->get(), provider, options.placement); !s.ok()) return s;
   OrtSession* raw = nullptr;
   Status status =
       to_status(api, api.create_session(library->env.get(), file.data(), file.size(), settings->get(), &raw));
   if (!status.ok()) return base::invalid("ONNX Runtime refuses the model file: " + status.text);
   std::shared_ptr<Session> session(new Session(std::move(library), {raw, api.release_session}));
   if (auto s = read_signature(session->library(), raw, summary, session->signature_); !s.ok()) return s;
-  if (auto s = session->make_run_options(); !s.ok()) return s;
+  if (auto s = session->make_run_options(options.placement); !s.ok()) return s;
   log_loaded(session->library(), raw, id);
   return std::shared_ptr<const Session>(std::move(session));
 }

@@ -32,7 +32,7 @@ class Session {
  private:
   Session(std::shared_ptr<const Library> library, Owned<OrtSession> session)
       : library_(std::move(library)), session_(std::move(session)) {}
-  base::Status make_run_options();
+  base::Status make_run_options(const Placement& placement);
 
   std::shared_ptr<const Library> library_;  // before session_: it must outlive it
   Owned<OrtSession> session_;

@@ -133,10 +133,9 @@ int element_of(DType dtype) {
   return 0;
 }
 
-base::Result<Owned<OrtValue>> to_ort(const Library& library, const Tensor& tensor, base::Bytes& copy) {
+Status check_input(const Tensor& tensor) {
   auto elements = tensor.shape.elements();
   if (!elements) return misfit(tensor, "has an impossible shape " + tensor.shape.text());
-  if (tensor.dtype == DType::kBytes) return strings_to_ort(library, tensor, *elements);
   size_t each = size_of(tensor.dtype);
   if (each == 0) return misfit(tensor, "has no type");
   if (*elements > SIZE_MAX / each || tensor.data.size() != *elements * each)
@@ -144,6 +143,17 @@ base::Result<Owned<OrtValue>> to_ort(const Library& library, const Tensor& tenso
                               tensor.shape.text() + " is of another size");
   if (tensor.dtype == DType::kBool && !all_bools(tensor.data.view()))
     return misfit(tensor, "is BOOL and has a byte that is neither 0 nor 1");
+  return {};
+}
+
+base::Result<Owned<OrtValue>> to_ort(const Library& library, const Tensor& tensor, base::Bytes& copy) {
+  if (tensor.dtype == DType::kBytes) {
+    auto elements = tensor.shape.elements();
+    if (!elements) return misfit(tensor, "has an impossible shape " + tensor.shape.text());
+    return strings_to_ort(library, tensor, *elements);
+  }
+  if (auto status = check_input(tensor); !status.ok()) return status;
+  const size_t each = size_of(tensor.dtype);
   const std::byte* data = tensor.data.data();
   if (reinterpret_cast<uintptr_t>(data) % each != 0) {
     base::Block block(base::heap_slab(tensor.data.size()));
@@ -155,13 +165,13 @@ base::Result<Owned<OrtValue>> to_ort(const Library& library, const Tensor& tenso
 }
 
 base::Result<Owned<OrtValue>> wrap(const Library& library, DType dtype, const msg::Shape& shape, std::byte* data,
-                                   size_t size) {
+                                   size_t size, const OrtMemoryInfo* memory) {
   alignas(64) static std::byte nothing[64];  // an empty tensor has to lie somewhere
   const Api& api = library.api;
   auto dims = shape.dims();
   OrtValue* raw = nullptr;
-  if (auto s = to_status(api, api.wrap_tensor(library.cpu.get(), size > 0 ? data : nothing, size, dims.data(),
-                                              dims.size(), element_of(dtype), &raw));
+  if (auto s = to_status(api, api.wrap_tensor(memory ? memory : library.cpu.get(), size > 0 ? data : nothing, size,
+                                              dims.data(), dims.size(), element_of(dtype), &raw));
       !s.ok())
     return s;
   return Owned<OrtValue>(raw, api.release_value);

@@ -21,9 +21,13 @@ int element_of(msg::DType dtype);
 // strings. INVALID_ARGUMENT, naming the tensor, when type, shape and bytes do not fit together.
 base::Result<Owned<OrtValue>> to_ort(const Library& library, const msg::Tensor& tensor, base::Bytes& copy);
 
-// A value over `data`, for the library to write to: `size` bytes, aligned for the type.
+// The same checks alone, of a tensor that is not BYTES.
+base::Status check_input(const msg::Tensor& tensor);
+
+// A value over `data`, for the library to write to: `size` bytes, aligned for the type. `memory`: where they lie; null:
+// on the host.
 base::Result<Owned<OrtValue>> wrap(const Library& library, msg::DType dtype, const msg::Shape& shape, std::byte* data,
-                                   size_t size);
+                                   size_t size, const OrtMemoryInfo* memory = nullptr);
 
 // An output's type, shape and bytes, without its name. Numbers stay where they are: the Bytes keep the OrtValue alive,
 // from any thread, for as long as they like. Strings are laid out anew in a slab of `slabs`.

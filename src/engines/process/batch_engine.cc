@@ -122,8 +122,7 @@ void BatchEngine::tell_cancelled(const sched::Batch& batch) {
   if (form_ == Requests::kOfTheBatch) return;
   for (size_t i = 0; i < batch.calls.size(); ++i) {
     if (told_[i] || !batch.calls[i]->cancelled.load(std::memory_order_acquire)) continue;
-    told_[i] = true;
-    (void)host_->child().send({.type = Type::kCancel, .number = i});
+    told_[i] = host_->child().offer({.type = Type::kCancel, .number = i});
   }
 }
 

@@ -312,10 +312,18 @@ base::Result<std::optional<Message>> Child::receive(Clock::time_point deadline) 
   if (n == ssize_t(sizeof message) && (header.msg_flags & MSG_TRUNC) == 0) return std::optional(message);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return std::optional<Message>();
   if (n > 0) return failure(Code::kInternal, "model '" + options_.model + "' sent a packet that is no message");
-  // The socket is closed. The cause is known as soon as the watching thread has seen the end, if it is one.
+  return ended();
+}
+
+// The cause is known as soon as the watching thread has seen the end, if it is one.
+Status Child::ended() {
   const auto until = Clock::now() + kEndPatience;
   while (!over() && Clock::now() < until) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return why();
+}
+
+bool Child::offer(const Message& message) {
+  return ::send(socket_, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL) == ssize_t(sizeof message);
 }
 
 Status Child::send(const Message& message, int fd) {

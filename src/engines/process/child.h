@@ -44,8 +44,12 @@ class Child {
   // taken from a child. Nothing: there was none in time. Errors: UNAVAILABLE, why(), when the child has ended or its
   // socket is closed; INTERNAL for a packet that is no Message. One thread at a time.
   base::Result<std::optional<Message>> receive(std::chrono::steady_clock::time_point deadline);
+  // Waits for the end of a child whose socket is closed, 2 s at most. why().
+  base::Status ended();
   // Any thread. Errors: UNAVAILABLE, why().
   base::Status send(const Message& message, int fd = -1);
+  // The same of what the child need not be told: false where there is no room for it, because it does not read now.
+  bool offer(const Message& message);
 
   // Ends it for a reason, which why() then says; the first one counts. Any thread.
   void kill(base::Status why);

@@ -55,7 +55,7 @@ base::Result<Loaded> load(const msg::ModelSpec& wanted, const std::string& file,
 // `file`: model.py. The same parameters but `command`; all others are the model's own.
 base::Result<Loaded> load_python(const msg::ModelSpec& wanted, const std::string& file, const Place& place);
 
-// What a model with `isolation: process` may say of it.
+// The parameters of a model with `isolation: process`.
 inline constexpr std::string_view kIsolationParameters[] = {"isolation", "process_timeout", "process_load_timeout",
                                                             "process_memory", "process_answer"};
 

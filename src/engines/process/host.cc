@@ -84,10 +84,14 @@ Status Host::make_output(uint64_t bytes) {
 
 Status Host::greet(const msg::ModelSpec& wanted) {
   put_model(writer_, wanted, options_);
-  if (auto s = make_input(std::max<uint64_t>(kFirstRegion, writer_.text().size())); !s.ok()) return s;
-  if (auto s = make_output(kFirstRegion); !s.ok()) return s;
-  std::memcpy(input_.data(), writer_.text().data(), writer_.text().size());
-  if (auto s = child_->send({.type = Type::kLoad, .size = writer_.text().size()}); !s.ok()) return s;
+  auto sent = make_input(std::max<uint64_t>(kFirstRegion, writer_.text().size()));
+  if (sent.ok()) sent = make_output(kFirstRegion);
+  if (sent.ok()) {
+    std::memcpy(input_.data(), writer_.text().data(), writer_.text().size());
+    sent = child_->send({.type = Type::kLoad, .size = writer_.text().size()});
+  }
+  // A program that cannot be started may have closed its socket before this.
+  if (!sent.ok()) return sent.code == Code::kUnavailable ? child_->ended() : sent;
   const auto deadline = Clock::now() + options_.load_timeout;
   for (;;) {
     auto message = child_->receive(deadline);

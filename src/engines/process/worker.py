@@ -414,6 +414,26 @@ class Responses:
     __del__ = close
 
 
+@public
+class MetricFamily:
+    """Refused by name; the constants are what models write before they make one."""
+
+    COUNTER, GAUGE, HISTOGRAM = range(3)
+
+    def __init__(self, *_, **__):
+        raise TritonModelException('pb_utils.MetricFamily is not served here: a model has no metrics of its own')
+
+
+def refuse(name):
+    def refused(*_, **__):
+        raise TritonModelException(f'pb_utils.{name} is not served here: models are loaded and unloaded by requests to the '
+                                   'repository, POST /v2/repository/models/NAME/load, or as models.control says')
+    setattr(pb_utils, name, refused)
+
+
+for function in ('load_model', 'unload_model', 'is_model_ready'):
+    refuse(function)
+
 pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START, pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 1, 2
 pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
 pb_utils.TRITONSERVER_REQUEST_RELEASE_ALL, pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE = 1, 2

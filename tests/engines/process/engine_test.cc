@@ -115,6 +115,21 @@ TEST_F(ProcessTest, AChildThatEndsFailsItsCallsWithTheCause) {
   }
 }
 
+// It does not read while it runs: what does not fit into its socket is left, and is no reason to end it.
+TEST_F(ProcessTest, AnyNumberOfCallsMayBeCancelledWhileItRuns) {
+  msg::ModelSpec wanted;
+  wanted.parameters["process_timeout"] = "200ms";
+  auto model = engine("hang", wanted);
+  calls = std::vector<msg::Call>(2000);
+  for (auto& call : calls) {
+    call.inputs = {floats({1, 2}, {1, 2})}, call.cancelled = true;
+    batch.calls.push_back(&call);
+  }
+  batch.rows = uint32_t(calls.size());
+  EXPECT_EQ("UNAVAILABLE: model 'm' did not answer within 200ms (process_timeout); it is started anew",
+            text_of(model->step(batch)));
+}
+
 TEST_F(ProcessTest, AChildThatHangsIsEndedAfterItsTime) {
   msg::ModelSpec wanted;
   wanted.parameters["process_timeout"] = "50ms";
