@@ -51,6 +51,34 @@ TEST(OipGrpc, HealthMetadataAndStatistics) {
   EXPECT_EQ(bench.grpc("ModelMetadata", std::string(70000, '\0')).status, int(Code::kInvalidArgument));
 }
 
+TEST(OipGrpc, RequestsOfControlAreBounded) {
+  OipBench bench;
+  constexpr size_t kMost = 64 << 10, kFields = 1024;
+  auto unknown = [](size_t bytes) {  // field 15 of this length, in bytes as a whole
+    inference::ModelMetadataRequest named;
+    named.set_name("add");
+    std::string out = named.SerializeAsString() + "\x7a";
+    const size_t size = bytes - out.size() - 3;
+    return out + char(0x80 | (size & 0x7f)) + char(0x80 | (size >> 7 & 0x7f)) + char(size >> 14) +
+           std::string(size, 'x');
+  };
+  ASSERT_EQ(unknown(kMost).size(), kMost);
+  EXPECT_EQ(bench.grpc("ModelMetadata", unknown(kMost)).status, 0);
+  EXPECT_EQ(bench.grpc("ModelMetadata", unknown(kMost + 1)).status, int(Code::kInvalidArgument));
+  auto load = [&](size_t fields) {
+    inference::RepositoryModelLoadRequest named;
+    named.set_model_name("add");
+    std::string message = named.SerializeAsString();
+    for (size_t i = 1; i < fields; ++i) message += "\x78\x01";
+    auto x = bench.open_grpc("RepositoryModelLoad");
+    bench.wire.data(*x, support::grpc_frame(message));
+    bench.wire.end(*x);
+    return !x->ended;  // it is being loaded
+  };
+  EXPECT_TRUE(load(kFields));
+  EXPECT_FALSE(load(kFields + 1));
+}
+
 TEST(OipGrpc, RepositoryAndSettings) {
   OipBench bench;
   using namespace inference;
