@@ -331,7 +331,7 @@ void Bus::set_timer() {
   timer_ = due_.empty() ? base::TimerId::kNone : env_.at(timer_at_, [this] { expire(); });
 }
 
-// What a Sink submits here ends later than timer_at_, so it does not set the timer, which is set once at the end.
+// A Call that a Sink submits here ends later than timer_at_, so that the timer is set once, at the end.
 void Bus::expire() {
   while (!due_.empty()) {
     auto [when, slot, serial] = due_.front();

@@ -1,4 +1,4 @@
-// What a key is charged for its Calls.
+// The tokens that a key is charged for its Calls.
 #include "bus_fixture.h"
 
 namespace weir::bus {

@@ -144,6 +144,9 @@ TEST(TenantHoldings, WhoHasMostGivesWayIfThatIsMoreThanAShare) {
   TenantHoldings with_many(100, 25);
   with_many.add(msg::kManyClients | 1, 90);
   EXPECT_EQ(with_many.gives_way(2, 1), std::nullopt) << "nothing of it is one client's";
+  TenantHoldings few(3, 25);
+  few.add(1, 2);
+  EXPECT_EQ(few.gives_way(2, 1), std::optional<uint64_t>(1)) << "a share is one at least";
   TenantHoldings fair(100, 25), off(100, 100);
   fair.add(1, 25), off.add(1, 100);
   EXPECT_EQ(fair.gives_way(2, 1), std::nullopt);

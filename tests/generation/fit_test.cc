@@ -1,4 +1,4 @@
-// What a model of tokens has room for: of a Call, and of keys and values in all.
+// The room of a model of tokens: for a Call, and for keys and values in all.
 #include "generation/fit.h"
 
 #include <gtest/gtest.h>

@@ -121,6 +121,26 @@ TEST(TokenScheduler, WhatWaitsTooLongLeaves) {
   EXPECT_TRUE(harness.last[&first]);
 }
 
+TEST(TokenScheduler, ACallLeavesAtItsDeadlineAndNotBefore) {
+  auto policy = small();
+  policy.max_running = 1;
+  SchedulerHarness harness(policy);
+  auto& runs = harness.call(numbers(4), 50);
+  auto& waits = harness.call(numbers(4, 9), 1);
+  runs.deadline = harness.now + 5ms, waits.queue_timeout = 3ms;
+  harness.send(runs), harness.send(waits);
+  for (int i = 0; i < 3; ++i) {  // of 1 ms each
+    EXPECT_TRUE(harness.said[&waits].empty());
+    ASSERT_TRUE(harness.step());
+  }
+  ASSERT_TRUE(harness.step());
+  EXPECT_THAT(harness.said[&waits].at(0), HasSubstr("UNAVAILABLE: the request waited too long"));
+  ASSERT_TRUE(harness.step());
+  EXPECT_EQ(harness.said[&runs].size(), 5u);
+  EXPECT_FALSE(harness.step());
+  EXPECT_THAT(harness.said[&runs].at(5), HasSubstr("DEADLINE_EXCEEDED"));
+}
+
 TEST(TokenScheduler, AFailedStepFailsItsSequencesAndOnlyThem) {
   SchedulerHarness harness(small());
   auto& first = harness.call(numbers(6), 10);

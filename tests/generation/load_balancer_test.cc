@@ -72,6 +72,31 @@ TEST(TokenLoadBalancer, AmongIdleLanesTheBeginningSaysWhich) {
   EXPECT_EQ(used.size(), 3u);
 }
 
+TEST(TokenLoadBalancer, ABeginningIsTheFirstSixtyFourTokensOfAScopeWhereverTheyStand) {
+  Spread t;
+  auto lanes_of = [&](auto change) {
+    std::set<int> used;
+    for (uint32_t i = 0; i < 50; ++i) {
+      t.rest();
+      auto& call = *t.calls.emplace_back(std::make_unique<msg::Call>());
+      call.generation = std::make_unique<msg::Generation>();
+      call.generation->append.resize(70, 9);
+      change(call, i);
+      t.inbox->put(&call);
+      for (int lane = 0; lane < 3; ++lane)
+        if (!t.lanes[lane].calls.empty() && t.lanes[lane].calls.back() == &call) used.insert(lane);
+    }
+    return used.size();
+  };
+  EXPECT_EQ(lanes_of([](auto&, uint32_t) {}), 1u);
+  EXPECT_EQ(lanes_of([](auto& call, uint32_t i) { call.generation->append[64] = i; }), 1u);
+  EXPECT_EQ(lanes_of([](auto& call, uint32_t i) { call.generation->append[63] = i; }), 3u);
+  EXPECT_EQ(lanes_of([](auto& call, uint32_t i) { call.generation->cache_salt = i; }), 3u);
+  EXPECT_EQ(lanes_of([](auto& call, uint32_t i) { call.cache_scope = i; }), 3u);
+  const std::vector<uint32_t> nines(50, 9);
+  EXPECT_EQ(lanes_of([&](auto& call, uint32_t i) { call.generation->history = std::span(nines).first(i); }), 1u);
+}
+
 TEST(TokenLoadBalancer, ASessionStaysUntilItIsReleased) {
   Spread t;
   t.lanes[0].load = t.lanes[1].load = 9;

@@ -35,6 +35,22 @@ TEST(QueueLimit, AsManyAsBeginInTime) {
   EXPECT_EQ(limit.calls(), 100'000u);
 }
 
+TEST(QueueLimit, WhoFoundHalfAStepBeforeItCountsAndTheLastThirtyTwoDo) {
+  auto policy = waits(60s);  // four run in a step
+  QueueLimit limit(policy);
+  limit.began(1, 1s);
+  EXPECT_EQ(limit.calls(), 100'000u);
+  limit.began(2, 1s);
+  EXPECT_EQ(limit.calls(), 120u);
+  for (int i = 0; i < 31; ++i) limit.began(2, 1s);
+  limit.began(2, 33s);  // in place of the first: 64 places took as many seconds
+  EXPECT_EQ(limit.calls(), 60u);
+  for (int i = 0; i < 31; ++i) limit.began(2, 1s);
+  EXPECT_EQ(limit.calls(), 60u) << "it is one of the last still";
+  limit.began(2, 1s);
+  EXPECT_EQ(limit.calls(), 120u);
+}
+
 TEST(QueueLimit, WithoutATimeTheNumberCounts) {
   auto policy = waits(0s);
   QueueLimit limit(policy);

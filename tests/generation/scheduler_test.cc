@@ -58,6 +58,20 @@ TEST(TokenScheduler, DecodingIsLaidOutBeforeTheLastStepIsRead) {
   EXPECT_EQ(harness.used(), 0u);
 }
 
+TEST(TokenScheduler, StepsAreLaidOutAheadThoughCallsWaitForASlot) {
+  auto policy = small();
+  policy.max_running = 1;
+  SchedulerHarness harness(policy);
+  harness.ahead = true;
+  auto &runs = harness.call(numbers(3), 12), &waits = harness.call(numbers(5, 40), 2);
+  harness.send(runs), harness.send(waits);
+  ASSERT_TRUE(harness.step());
+  EXPECT_TRUE(harness.last[&runs]);
+  EXPECT_EQ(harness.steps_ahead, 11u);
+  harness.run();
+  EXPECT_EQ(harness.said[&waits], harness.expected(waits));
+}
+
 // The drawn token is counted by the engine, and read out when it is fed: also the last one, which draws nothing.
 TEST(TokenScheduler, PenaltiesAndReadoutsRunAheadToo) {
   for (auto end : {msg::Finish::kLength, msg::Finish::kStopId}) {

@@ -123,6 +123,49 @@ TEST(TokenSession, ImagesTakeThePlaceOfPads) {
   EXPECT_EQ(harness.used(), 0u);
 }
 
+TEST(TokenSession, OneThatIsReleasedWhileItRunsOrWaitsKeepsNothingAndTheOthersKeepTheirs) {
+  auto policy = small();
+  policy.max_running = 2;
+  SchedulerHarness harness(policy);
+  for (uint64_t id : {1, 2, 1}) {  // the third one waits
+    auto& call = harness.call(numbers(6, uint32_t(id)), 3);
+    call.session = {0, id};
+    harness.send(call);
+  }
+  ASSERT_TRUE(harness.step());
+  auto& release = harness.call({});
+  release.generation->aim = msg::Aim::kRelease;
+  release.session = {0, 1};
+  harness.send(release);
+  EXPECT_TRUE(harness.last[&release]);
+  harness.run();
+  EXPECT_EQ(harness.stats.tokens->sessions.value(), 1);
+  EXPECT_EQ(harness.used(), 2u) << "blocks of the other one's eight positions";
+  auto& again = harness.call(numbers(6, 1), 1);
+  again.session = {0, 1};
+  harness.send(again);
+  harness.run();
+  EXPECT_EQ(harness.stats.tokens->sessions.value(), 2) << "another session of that id";
+}
+
+// A block of four positions is found by the images whose pads are in it.
+TEST(TokenSession, ABlockIsSharedAsFarAsNoPadOfAnotherImageReaches) {
+  for (uint32_t start : {2, 3, 4}) {
+    SchedulerHarness harness(small());
+    auto ask = [&](std::string data) {
+      auto& call = harness.call(numbers(20), 1);
+      call.generation->images.push_back({base::Bytes::copy_of(data), "image/png", start, start + 7});
+      harness.send(call);
+      harness.run();
+      EXPECT_EQ(harness.said[&call], harness.expected(call));
+      return harness.dones[&call].cached_tokens;
+    };
+    EXPECT_EQ(ask("abcde"), 0u);
+    EXPECT_EQ(ask("vwxyz"), start == 2 ? 0u : 4u) << start;
+    EXPECT_EQ(ask("abcde"), 19u) << "all but the token that is fed";
+  }
+}
+
 TEST(TokenSession, ASessionsImagesAreLookedAtAgainOnlyWhereTheyAreComputedAgain) {
   SchedulerHarness harness(small());
   auto& first = harness.call(numbers(20), 2);

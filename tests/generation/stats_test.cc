@@ -1,4 +1,4 @@
-// What a scheduler counts: of each sequence, of each step, and as its part of the model's gauges.
+// The statistics of a scheduler: of each sequence, of each step, and its part of the model's gauges.
 #include <gtest/gtest.h>
 
 #include "scheduler_harness.h"

@@ -125,6 +125,9 @@ TEST(StepBudget, LongContextsHaveSpeedsOfTheirOwn) {
   EXPECT_LE(machine.time(deep), 42ms);
   EXPECT_EQ(budget.prefill_tokens(1, 0), brief.prefill);
   EXPECT_EQ(budget.prefill_tokens(1, 30'000), deep.prefill) << "the nearest that is known";
+  StepBudget other(160ms, 512);
+  auto first = settle(other, machine, 1, 8192);
+  EXPECT_EQ(other.prefill_tokens(1, 0), first.prefill) << "a longer one where no shorter one is";
 }
 
 // --- whose they are --------------------------------------------------------------------------------------------------
