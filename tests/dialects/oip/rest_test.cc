@@ -271,11 +271,12 @@ struct MemoryInbox final : msg::Inbox, bus::TellsMemory {
 };
 
 TEST(OipRest, StatisticsHaveTheMemoryOfEachPlaceAsTritonReportsIt) {
+  std::unique_ptr<msg::Inbox> scripted;  // the bench has a pointer to it until its end
   OipBench bench;
   auto inbox = std::make_unique<MemoryInbox>();
   inbox->set_memory(
       {{"weights", "cuda:1", 100}, {"weights", "cpu", 30}, {"kv", "cuda:1", 5'000'000'000}, {"kv", "cpu", 7}});
-  bench.served("add").inbox = std::move(inbox);
+  scripted = std::exchange(bench.served("add").inbox, std::move(inbox));
   auto body = bench.rest("GET", "/v2/models/add/stats").body;
   EXPECT_NE(body.find(R"("memory_usage":[{"type":"CPU","id":0,"byte_size":37},)"
                       R"({"type":"GPU","id":1,"byte_size":5000000100}])"),
