@@ -12,7 +12,7 @@ namespace weir::cluster {
 
 class Bucket {
  public:
-  struct Entry {
+  struct KeyValue {
     std::string key, value;
     uint64_t revision = 0;  // grows with every write of any key
     bool erased = false;    // a mark that it was there
@@ -21,7 +21,7 @@ class Bucket {
   // come through. UNAVAILABLE: nobody knows whether it was written, now or later.
   using OnWritten = std::function<void(base::Result<uint64_t>)>;
   // NOT_FOUND: the key was never written, or its time is over. UNAVAILABLE.
-  using OnRead = std::function<void(base::Result<Entry>)>;
+  using OnRead = std::function<void(base::Result<KeyValue>)>;
 
   // All answer later, on the caller's thread, once. `expected`: the revision that the key has now, a mark's too; 0:
   // none.

@@ -97,7 +97,7 @@ Membership::Listener Cluster::Parts::membership_listener() {
 
 NatsBucket::Listener Cluster::Parts::bucket_listener() {
   return {[this] { connected(); }, [this](const std::string& why) { disconnected(why); },
-          [this](const Bucket::Entry& entry) {
+          [this](const Bucket::KeyValue& entry) {
             membership->on_entry(entry);
             refused = membership->refused_entries();
           }};

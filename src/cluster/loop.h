@@ -21,7 +21,7 @@ class Loop final : public base::Env {
   void start() {
     thread_ = std::thread([this] { run(); });
   }
-  // What is posted before runs still; timers do not.
+  // Work that was posted before still runs; timers do not.
   void stop();
   // Any thread. False: it has been stopped, and `work` is not run.
   bool post(std::function<void()> work);

@@ -22,7 +22,7 @@ Membership::Membership(base::Env& env, Bucket& bucket, Rules rules, std::string 
 
 Membership::~Membership() { env_.cancel(timer_); }
 
-// Who was silent while the bucket was away has as long as everybody else to be heard of.
+// A node that was silent while the bucket was away has as long as everybody else to be seen.
 void Membership::connected() {
   connected_ = true;
   uncertain_ = true;
@@ -78,14 +78,14 @@ void Membership::beat_written(base::Time sent, base::Result<uint64_t> revision) 
 
 void Membership::look_at_own() {
   busy_ = true;
-  bucket_.read(key_of(self_.id), [this](base::Result<Bucket::Entry> entry) {
+  bucket_.read(key_of(self_.id), [this](base::Result<Bucket::KeyValue> entry) {
     busy_ = false;
     if (!leaving_) own_entry(std::move(entry));
   });
 }
 
 // The lease is that of beats that are known to be taken; what is found here only says what to expect of the next one.
-void Membership::own_entry(base::Result<Bucket::Entry> entry) {
+void Membership::own_entry(base::Result<Bucket::KeyValue> entry) {
   if (!entry && entry.error().code != Code::kNotFound) return;
   const bool first = self_.beat == 0;
   if (!entry || entry->erased) {
@@ -129,7 +129,7 @@ void Membership::leave(std::function<void()> then) {
   bucket_.erase(key_of(self_.id), revision_, [then = std::move(then)](base::Result<uint64_t>) { then(); });
 }
 
-void Membership::on_entry(const Bucket::Entry& entry) {
+void Membership::on_entry(const Bucket::KeyValue& entry) {
   if (!entry.key.starts_with(kPrefix)) return;
   const std::string id = entry.key.substr(kPrefix.size());
   if (!good_name(id) || id == self_.id) return;
@@ -152,7 +152,7 @@ void Membership::on_entry(const Bucket::Entry& entry) {
 }
 
 // False: it says nothing new.
-bool Membership::take(const Bucket::Entry& entry, Seen& seen) {
+bool Membership::take(const Bucket::KeyValue& entry, Seen& seen) {
   if (entry.revision <= seen.revision) return false;
   const std::string id = entry.key.substr(kPrefix.size());
   if (entry.erased) {
@@ -174,7 +174,7 @@ bool Membership::take(const Bucket::Entry& entry, Seen& seen) {
   return true;
 }
 
-void Membership::refuse(const Bucket::Entry& entry, Seen& seen, const std::string& why) {
+void Membership::refuse(const Bucket::KeyValue& entry, Seen& seen, const std::string& why) {
   ++refused_;
   if (std::exchange(seen.complained, true)) return;
   if (listener_.refused) listener_.refused(entry.key, why);
@@ -208,7 +208,7 @@ void Membership::fence(const std::string& id, uint64_t incarnation, std::functio
     return then(incarnation == self_.incarnation ? base::failure(Code::kFailedPrecondition, "it is this node")
                                                  : Status());
   if (!connected_) return then(base::failure(Code::kUnavailable, "the bucket is away"));
-  bucket_.read(key_of(id), [this, id, incarnation, then = std::move(then)](base::Result<Bucket::Entry> entry) {
+  bucket_.read(key_of(id), [this, id, incarnation, then = std::move(then)](base::Result<Bucket::KeyValue> entry) {
     if (!entry && entry.error().code != Code::kNotFound) return then(entry.error());
     if (entry) on_entry(*entry);
     auto found = seen_.find(id);
@@ -229,7 +229,7 @@ void Membership::write_fence(const std::string& id, uint64_t incarnation, std::f
   mark.id = id, mark.phase = Phase::kFenced;
   mark.incarnation = std::max(incarnation, seen_[id].node.incarnation);
   std::string value = write_node(mark, entry_key_);
-  // Where it fails, the node has been heard of since, or somebody else was faster: the next try reads what is there.
+  // Where it fails, the node has been seen since, or somebody else was faster: the next try reads what is there.
   bucket_.write(key_of(id), value, seen_[id].revision,
                 [this, id, value, then = std::move(then)](base::Result<uint64_t> revision) {
                   if (revision) return on_entry({key_of(id), value, *revision, false}), then({});
@@ -238,7 +238,7 @@ void Membership::write_fence(const std::string& id, uint64_t incarnation, std::f
 }
 
 // Its time in the bucket was over, or it was never there. Its writer may know better, so that it has as long as one
-// that was heard of now.
+// that was seen now.
 Membership::SeenMap::iterator Membership::see_absent(const std::string& id) {
   auto [found, made] = seen_.try_emplace(id);
   Seen& seen = found->second;

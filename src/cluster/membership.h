@@ -51,8 +51,8 @@ class Membership {
   // The bucket is there: beats from now on. Entries that are watched come by on_entry().
   void connected();
   void disconnected();
-  void on_entry(const Bucket::Entry& entry);
-  // What the next beats say.
+  void on_entry(const Bucket::KeyValue& entry);
+  // The content of the next beats.
   Node& self() { return self_; }
   const Node& self() const { return self_; }
   // A beat at once: something has changed.
@@ -63,7 +63,7 @@ class Membership {
   // This node may answer for what it owns, now.
   bool has_lease() const { return env_.now() < lease_until_; }
   bool away() const { return !connected_; }
-  // The nodes that are there, without this one; as of the last that was heard, while the bucket is away.
+  // The nodes that are there, without this one; as they were last seen, while the bucket is away.
   std::vector<const Node*> nodes() const;
   // Null: it is not there.
   const Node* find(const std::string& id) const;
@@ -86,15 +86,15 @@ class Membership {
   static std::string key_of(const std::string& id) { return std::string(kPrefix) + id; }
   using SeenMap = std::map<std::string, Seen>;  // by id
   SeenMap::iterator see_absent(const std::string& id);
-  bool take(const Bucket::Entry& entry, Seen& seen);
-  void refuse(const Bucket::Entry& entry, Seen& seen, const std::string& why);
+  bool take(const Bucket::KeyValue& entry, Seen& seen);
+  void refuse(const Bucket::KeyValue& entry, Seen& seen, const std::string& why);
   void update(Seen& seen);
   void tick();
   void arm();
   void beat();
   void beat_written(base::Time sent, base::Result<uint64_t> revision);
   void look_at_own();
-  void own_entry(base::Result<Bucket::Entry> entry);
+  void own_entry(base::Result<Bucket::KeyValue> entry);
   void join_anew();
   void outdo(uint64_t incarnation);
   void write_fence(const std::string& id, uint64_t incarnation, std::function<void(base::Status)> then);

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/encoding.h"
 
@@ -47,9 +48,19 @@ Owned<T> made(natsStatus& status, Make&& make) {
 std::string words(natsStatus status) { return base::presentable(natsStatus_GetText(status), 200); }
 Status unavailable(natsStatus status) { return failure(Code::kUnavailable, "NATS: " + words(status)); }
 
-// Of the stream that is the bucket: as an entry is read, a mark as well.
-Bucket::Entry entry_of(const std::string& key, natsMsg* message) {
-  Bucket::Entry out;
+// "nats://a:4222,nats://b:4222".
+natsStatus set_servers(natsOptions* opts, std::string urls) {
+  std::vector<const char*> servers{urls.c_str()};
+  for (size_t at = 0; (at = urls.find(',', at)) != urls.npos; ++at) {
+    urls[at] = '\0';
+    servers.push_back(urls.c_str() + at + 1);
+  }
+  return natsOptions_SetServers(opts, servers.data(), int(servers.size()));
+}
+
+// From a message of the bucket's stream; a mark as well.
+Bucket::KeyValue entry_of(const std::string& key, natsMsg* message) {
+  Bucket::KeyValue out;
   out.key = key;
   out.revision = natsMsg_GetSequence(message);
   const char* operation = nullptr;
@@ -58,8 +69,8 @@ Bucket::Entry entry_of(const std::string& key, natsMsg* message) {
   return out;
 }
 
-Bucket::Entry entry_of(kvEntry* e) {
-  Bucket::Entry out;
+Bucket::KeyValue entry_of(kvEntry* e) {
+  Bucket::KeyValue out;
   out.key = kvEntry_Key(e);
   out.revision = kvEntry_Revision(e);
   out.erased = kvEntry_Operation(e) != kvOp_Put;
@@ -73,14 +84,15 @@ Bucket::Entry entry_of(kvEntry* e) {
 struct NatsBucket::Parts {
   Parts(Loop& l, Options o, Listener heard) : loop(l), options(std::move(o)), listener(std::move(heard)) {}
 
-  // What the watch's thread, and those of the library, leave for the loop.
+  // The watch's thread, and those of the library, leave this for the loop.
   struct Inbox {
     std::mutex mutex;
-    std::map<std::string, Entry> changed;  // under mutex
-    bool coming = false;                   // the loop will look; under mutex
+    std::map<std::string, KeyValue> changed;  // under mutex
+    bool coming = false;                      // the loop will look; under mutex
   };
 
   std::string subject(const std::string& key) const { return "$KV." + options.name + '.' + key; }
+  natsStatus set_callbacks(natsOptions* opts);
   void connect();
   Status open();
   void opened();
@@ -89,7 +101,7 @@ struct NatsBucket::Parts {
   void begin_watch();
   void end_watch();
   void watch(kvWatcher* watcher);
-  void keep(Entry entry);
+  void keep(KeyValue entry);
   void take();
   void publish(const std::string& key, const std::string& value, bool mark, uint64_t expected, const OnWritten& then);
 
@@ -134,12 +146,37 @@ void NatsBucket::stop() {
   p.connection.reset();
 }
 
-// Once there is a connection the library makes it anew; its callbacks come on its own threads.
+// The library's threads call these; what they say is the loop's.
+natsStatus NatsBucket::Parts::set_callbacks(natsOptions* opts) {
+  auto lost = [](natsConnection*, void* p) {
+    auto* parts = static_cast<Parts*>(p);
+    parts->loop.post([parts, alive = parts->alive] {
+      if (*alive) parts->lost("the connection was lost");
+    });
+  };
+  auto back = [](natsConnection*, void* p) {
+    auto* parts = static_cast<Parts*>(p);
+    parts->loop.post([parts, alive = parts->alive] {
+      if (*alive) parts->opened();
+    });
+  };
+  auto closed = [](natsConnection*, void* p) {
+    auto* parts = static_cast<Parts*>(p);
+    std::lock_guard lock(parts->inbox.mutex);
+    parts->closed = true;
+    parts->closing.notify_all();
+  };
+  natsStatus status = natsOptions_SetDisconnectedCB(opts, lost, this);
+  if (status == NATS_OK) status = natsOptions_SetReconnectedCB(opts, back, this);
+  return status == NATS_OK ? natsOptions_SetClosedCB(opts, closed, this) : status;
+}
+
+// Once there is a connection the library makes it anew when it is lost.
 void NatsBucket::Parts::connect() {
   natsStatus status = NATS_OK;
   auto opts = made<natsOptions>(status, [](auto** out) { return natsOptions_Create(out); });
   auto set = [&status](natsStatus next) { status = status == NATS_OK ? next : status; };
-  set(natsOptions_SetURL(opts.get(), options.url.c_str()));
+  set(set_servers(opts.get(), options.url));
   set(natsOptions_SetName(opts.get(), ("weir " + options.node).c_str()));
   set(natsOptions_SetMaxReconnect(opts.get(), -1));
   set(natsOptions_SetReconnectWait(opts.get(), 250));
@@ -147,34 +184,7 @@ void NatsBucket::Parts::connect() {
   set(natsOptions_SetTimeout(opts.get(), 2000));
   set(natsOptions_SetPingInterval(opts.get(), 2000));
   set(natsOptions_SetMaxPingsOut(opts.get(), 2));
-  set(natsOptions_SetRetryOnFailedConnect(opts.get(), false, nullptr, nullptr));
-  set(natsOptions_SetDisconnectedCB(
-      opts.get(),
-      [](natsConnection*, void* p) {
-        auto* parts = static_cast<Parts*>(p);
-        parts->loop.post([parts, alive = parts->alive] {
-          if (*alive) parts->lost("the connection was lost");
-        });
-      },
-      this));
-  set(natsOptions_SetReconnectedCB(
-      opts.get(),
-      [](natsConnection*, void* p) {
-        auto* parts = static_cast<Parts*>(p);
-        parts->loop.post([parts, alive = parts->alive] {
-          if (*alive) parts->opened();
-        });
-      },
-      this));
-  set(natsOptions_SetClosedCB(
-      opts.get(),
-      [](natsConnection*, void* p) {
-        auto* parts = static_cast<Parts*>(p);
-        std::lock_guard lock(parts->inbox.mutex);
-        parts->closed = true;
-        parts->closing.notify_all();
-      },
-      this));
+  set(set_callbacks(opts.get()));
   if (status == NATS_OK)
     connection = made<natsConnection>(status, [&](auto** out) { return natsConnection_Connect(out, opts.get()); });
   if (status == NATS_OK) return opened();
@@ -265,7 +275,7 @@ void NatsBucket::Parts::watch(kvWatcher* w) {
   }
 }
 
-void NatsBucket::Parts::keep(Entry entry) {
+void NatsBucket::Parts::keep(KeyValue entry) {
   std::lock_guard lock(inbox.mutex);
   auto found = inbox.changed.find(entry.key);
   if (found == inbox.changed.end() && inbox.changed.size() >= kMostKeys) return;
@@ -277,7 +287,7 @@ void NatsBucket::Parts::keep(Entry entry) {
 }
 
 void NatsBucket::Parts::take() {
-  std::map<std::string, Entry> changed;
+  std::map<std::string, KeyValue> changed;
   {
     std::lock_guard lock(inbox.mutex);
     changed.swap(inbox.changed);

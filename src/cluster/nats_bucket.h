@@ -27,7 +27,7 @@ class NatsBucket final : public Bucket {
   struct Listener {
     std::function<void()> connected;
     std::function<void(const std::string& why)> disconnected;  // also when the first try fails; then once
-    std::function<void(const Entry&)> changed;
+    std::function<void(const KeyValue&)> changed;
   };
   static constexpr base::Duration kLife = std::chrono::seconds(30), kPatience = std::chrono::seconds(1),
                                   kRetry = std::chrono::seconds(1);

@@ -43,7 +43,7 @@ struct Node {
   std::vector<NodeModel> models;
 };
 
-// What follows from cluster.secret; all empty where there is none.
+// The keys that follow from cluster.secret; all empty where there is none.
 struct Secrets {
   std::string entry_key;  // of "mac"
   std::string call_key;   // 64 hexadecimal digits: what calls between nodes bring as `authorization: Bearer …`

@@ -76,12 +76,12 @@ void Ownership::open(const std::string& id, std::string state, Done then) {
 
 void Ownership::take(const std::string& id, Taken then) {
   if (!membership_.has_lease()) return then(failure(Code::kUnavailable, "the bucket is away"));
-  bucket_.read(key_of(id), [this, id, then = std::move(then)](base::Result<Bucket::Entry> entry) {
+  bucket_.read(key_of(id), [this, id, then = std::move(then)](base::Result<Bucket::KeyValue> entry) {
     found(id, std::move(entry), then);
   });
 }
 
-void Ownership::found(const std::string& id, base::Result<Bucket::Entry> entry, Taken then) {
+void Ownership::found(const std::string& id, base::Result<Bucket::KeyValue> entry, Taken then) {
   if (!entry) return then(entry.error());
   if (entry->erased) return then(failure(Code::kNotFound, "there is no such session"));
   auto was = read_record(entry->value);
@@ -146,7 +146,7 @@ void Ownership::commit(const std::string& id, std::string state, Done then) {
 void Ownership::look_again(const std::string& id, uint64_t incarnation, std::string value, uint64_t turn, Done then) {
   owned_.erase(id);
   bucket_.read(
-      key_of(id), [this, id, incarnation, value = std::move(value), turn, then](base::Result<Bucket::Entry> entry) {
+      key_of(id), [this, id, incarnation, value = std::move(value), turn, then](base::Result<Bucket::KeyValue> entry) {
         if (!entry && entry.error().code != Code::kNotFound) return then(entry.error());
         if (!entry || entry->erased || entry->value != value || incarnation != membership_.self().incarnation)
           return then(failure(Code::kAborted, "another node has the session"));

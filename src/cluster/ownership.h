@@ -69,7 +69,7 @@ class Ownership {
   };
   static std::string key_of(const std::string& id) { return std::string(kPrefix) + id; }
   Record record(std::string state, uint64_t turn) const;
-  void found(const std::string& id, base::Result<Bucket::Entry> entry, Taken then);
+  void found(const std::string& id, base::Result<Bucket::KeyValue> entry, Taken then);
   void write_taken(const std::string& id, Record was, uint64_t revision, Taken then);
   void look_again(const std::string& id, uint64_t incarnation, std::string value, uint64_t turn, Done then);
 

@@ -1,4 +1,4 @@
-// What is the same with and without NATS.
+// This part of the room is the same with and without NATS.
 #include <algorithm>
 
 #include "cluster/cluster.h"

@@ -9,10 +9,12 @@
 #include "base/encoding.h"
 #include "base/log.h"
 #include "models/demand.h"
+#include "models/load_order.h"
 #include "models/loader.h"
 #include "models/model_table.h"
 #include "models/publisher.h"
 #include "models/restart_backoff.h"
+#include "models/root_scan.h"
 #include "models/task_queue.h"
 #include "models/upload.h"
 #include "models/watch.h"
@@ -48,13 +50,14 @@ struct Repository::Parts {
   base::Status load_one(const ModelFolder& folder, std::unique_ptr<Upload> upload);
   base::Status load_one(const ModelFolder& folder, std::unique_ptr<Upload> upload, ModelTable::Into into);
   base::Status load_wanted(const std::string& name);
-  std::vector<std::string> nodes_first(const Folders& folders);
+  std::vector<std::string> in_order(const Folders& folders);
   void load_nodes(const ModelFolder& pipeline, const ModelConfig& config, std::set<std::string>& seen);
   base::Status load_named(const std::string& name, const LoadParameters& parameters);
   base::Status load_uploaded(const std::string& name, const LoadParameters& parameters);
   base::Status unload_named(const std::string& name, Dependents dependents);
   void unload_one(const std::string& name, Dependents dependents);
   void rescan(Watch::Settle settle);
+  void drop(const std::string& name) { watch.forget(name), table.unload(name, ModelTable::Row::kDrop); }
   void refresh(const std::string& root, const std::vector<std::string>& names);
   void broke(const Loader::Broken& broken);
   bool comes_back(const std::string& name) const;
@@ -76,7 +79,7 @@ struct Repository::Parts {
   Watch watch;
   std::set<std::string> wanted;  // kExplicit: what is to be loaded
   std::set<std::string> away;    // kDemand: what a request has unloaded, until one loads it
-  std::set<std::string> told;    // folders whose names the log has complained about
+  RootScan roots{options.roots};
   Publisher publisher;
   Demand demand{options, table, queue, [this](const auto& name) { return load_wanted(name); }, [this] { publish(); }};
   RestartBackoff restarts;
@@ -140,26 +143,11 @@ void Repository::Parts::revive() {
   }
 }
 
-// Every model folder; of two with one name the one in the earlier root counts.
 base::Result<Repository::Parts::Folders> Repository::Parts::scan() {
-  Folders folders;
-  std::map<std::string, std::string> skipped;
-  for (const auto& root : options.roots) {
-    std::vector<std::string> odd;
-    auto names = list_models(root, &odd);
-    if (!names) return names.error();
-    for (const auto& name : odd) {
-      skipped[base::presentable(name, 128)] = base::presentable(bad_name(name).text, 400);
-      if (told.insert(name).second) base::log::warning("folder is no model", {{"reason", bad_name(name).text}});
-    }
-    for (const auto& name : *names) {
-      if (folders.count(name)) continue;
-      auto folder = read_model_folder(root, name);
-      if (folder) folders.emplace(name, std::move(*folder));  // else gone since it was listed
-    }
-  }
-  table.set_skipped(std::move(skipped));
-  return folders;
+  auto found = roots.scan();
+  if (!found) return found.error();
+  table.set_skipped(std::move(found->skipped));
+  return std::move(found->folders);
 }
 
 base::Status Repository::Parts::load_one(const ModelFolder& folder, std::unique_ptr<Upload> upload) {
@@ -204,7 +192,7 @@ base::Status Repository::Parts::load_all() {
   for (const auto& name : wanted) table.mark_loading(name);
   publish();
   base::Status first;
-  for (const auto& name : nodes_first(*folders)) {
+  for (const auto& name : in_order(*folders)) {
     auto folder = folders->find(name);
     auto status = folder == folders->end() ? not_found(name) : load_one(folder->second, nullptr);
     if (folder == folders->end()) table.fail(name, status.text);
@@ -216,18 +204,15 @@ base::Status Repository::Parts::load_all() {
 }
 
 // The models that are wanted, and the nodes of wanted pipelines; each pipeline behind its nodes.
-std::vector<std::string> Repository::Parts::nodes_first(const Folders& folders) {
-  std::vector<std::string> order;
-  std::set<std::string> seen;
-  std::function<void(const std::string&)> visit = [&](const std::string& name) {
-    if (!seen.insert(name).second) return;
+std::vector<std::string> Repository::Parts::in_order(const Folders& folders) {
+  auto order = nodes_first(wanted, [&](const std::string& name) {
+    std::vector<std::string> nodes;
     if (auto folder = folders.find(name); folder != folders.end())
       if (auto config = loader.configure(folder->second))
         for (const auto& node : config->dag.nodes)
-          if (folders.count(node.model)) visit(node.model);
-    order.push_back(name);
-  };
-  for (const auto& name : wanted) visit(name);
+          if (folders.count(node.model)) nodes.push_back(node.model);
+    return nodes;
+  });
   wanted.insert(order.begin(), order.end());
   return order;
 }
@@ -335,9 +320,7 @@ void Repository::Parts::rescan(Watch::Settle settle) {
   auto changes = watch.compare(fingerprints, settle);
   for (const auto& name : changes.changed) load_one(folders->at(name), nullptr);
   for (const auto& name : changes.gone) {
-    if (table.uploaded(name)) continue;
-    watch.forget(name);
-    table.unload(name, ModelTable::Row::kDrop);
+    if (!table.uploaded(name)) drop(name);
   }
   if (!all || !changes.changed.empty() || !changes.gone.empty()) publish();
 }
@@ -345,14 +328,9 @@ void Repository::Parts::rescan(Watch::Settle settle) {
 void Repository::Parts::refresh(const std::string& root, const std::vector<std::string>& names) {
   for (const auto& name : names) {
     auto folder = find(name);
-    if (!folder && table.knows(name) && !table.uploaded(name)) {
-      wanted.erase(name);
-      watch.forget(name);
-      table.unload(name, ModelTable::Row::kDrop);
-    }
+    if (!folder && !table.uploaded(name)) wanted.erase(name), drop(name);
     if (!folder || folder->path != root + '/' + name) continue;
-    if (wanted.insert(name).second) table.register_model(name);
-    if (!table.serves(name)) table.mark_loading(name), publish();
+    wanted.insert(name);
     load_one(*folder, nullptr, ModelTable::Into::kMemory);
     publish();
   }

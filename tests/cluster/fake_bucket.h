@@ -33,7 +33,7 @@ class FakeBucket final : public Bucket {
       next();
     }
   }
-  base::Result<uint64_t> put(Entry entry, uint64_t expected) {
+  base::Result<uint64_t> put(KeyValue entry, uint64_t expected) {
     if (away) return base::failure(base::Code::kUnavailable, "away");
     const uint64_t is = entries.contains(entry.key) ? entries[entry.key].revision : 0;
     if (is != expected) return base::failure(base::Code::kAborted, "another revision");
@@ -42,7 +42,7 @@ class FakeBucket final : public Bucket {
     return revision;
   }
 
-  std::map<std::string, Entry> entries;
+  std::map<std::string, KeyValue> entries;
   uint64_t revision = 0;
   bool away = false;
 

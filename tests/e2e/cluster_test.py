@@ -45,7 +45,7 @@ class Nodes(Case):
             until(lambda: nodes(server) == 3, 'three nodes')
             self.assertEqual('3 nodes', curl(server.url('/readyz')).json()['cluster'])
         self.assertTrue(gateway.logged('a node has joined', 'one'))
-        # What it has of others is not said to be its own: only one knows of a, and calls do not go in circles.
+        # It does not announce the models of others as its own: calls do not go in circles.
         index = curl(gateway.url('/v2/repository/index'), *JSON, data='{}').json()
         self.assertEqual({'a', 'b', 'both'}, {row['name'] for row in index})
         config = curl(gateway.url('/v2/models/a/config')).body.decode()

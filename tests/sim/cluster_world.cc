@@ -64,7 +64,7 @@ class ClusterWorld::NodeEnv final : public base::Env {
     waiting_.push_back(id);
     go_on();
   }
-  // What has waited runs in its order.
+  // Work that has waited runs in its order.
   void go_on() {
     while (!waiting_.empty() && !stopped()) {
       const uint64_t id = waiting_.front();
@@ -146,7 +146,7 @@ struct ClusterWorld::SimNode final : Bucket {
     auto found = w.entries_.find(key);
     const uint64_t is = found == w.entries_.end() ? 0 : found->second.first.revision;
     if (is != expected) return base::failure(Code::kAborted, "another revision");
-    Entry entry{key, value, ++w.revision_, erased};
+    KeyValue entry{key, value, ++w.revision_, erased};
     w.entries_[key] = {entry, w.now_};
     w.published(entry);
     return entry.revision;
@@ -158,8 +158,8 @@ struct ClusterWorld::SimNode final : Bucket {
     request<uint64_t>([w = &world, key, expected] { return put(*w, key, "", expected, true); }, then);
   }
   void read(const std::string& key, OnRead then) override {
-    request<Entry>(
-        [w = &world, key]() -> base::Result<Entry> {
+    request<KeyValue>(
+        [w = &world, key]() -> base::Result<KeyValue> {
           w->expire();
           auto found = w->entries_.find(key);
           if (found == w->entries_.end()) return base::failure(Code::kNotFound, "nothing there");
@@ -188,7 +188,7 @@ ClusterWorld::ClusterWorld(uint64_t seed) : random_(seed * 0x9E3779B97F4A7C15u +
   for (size_t i = 0, n = 1 + draw(3); i < n; ++i) sessions_.push_back("s" + std::to_string(i));
 }
 
-// What the queue holds must not find nodes that are gone.
+// Events of the queue must not find nodes that are gone.
 ClusterWorld::~ClusterWorld() {
   for (auto& node : nodes_) node->env.kill();
 }
@@ -227,7 +227,7 @@ void ClusterWorld::connect(SimNode& node) {
     });
 }
 
-void ClusterWorld::published(const Bucket::Entry& entry) {
+void ClusterWorld::published(const Bucket::KeyValue& entry) {
   if (!entry.key.starts_with(Membership::kPrefix)) return;
   for (auto& node : nodes_) {
     if (!node || node->cut) continue;
@@ -365,6 +365,10 @@ std::string ClusterWorld::run() {
     if (node->cut) connect(*node);
   }
   step_until(kFaulty + kCalm);
+  // A client that asks every node has its session.
+  for (const auto& node : nodes_)
+    for (const auto& session : sessions_) at(now_, [this, &node, &session] { turn(*node, session); });
+  step_until(now_ + kSecond);
   return broken_.empty() ? at_the_end() : broken_;
 }
 

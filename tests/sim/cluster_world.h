@@ -66,7 +66,7 @@ class ClusterWorld {
   void client();
   void turn(SimNode& node, const std::string& session);
   void answer(SimNode& node, const std::string& session);
-  void published(const cluster::Bucket::Entry& entry);
+  void published(const cluster::Bucket::KeyValue& entry);
   std::string at_the_end();
 
   std::mt19937_64 random_;
@@ -81,7 +81,7 @@ class ClusterWorld {
   std::deque<std::string> trace_;
 
   // The bucket.
-  std::map<std::string, std::pair<cluster::Bucket::Entry, Real>> entries_;  // and when it was written
+  std::map<std::string, std::pair<cluster::Bucket::KeyValue, Real>> entries_;  // and when it was written
   uint64_t revision_ = 0;
   bool healed_ = false;
 };

@@ -14,7 +14,7 @@ namespace weir::ops {
 struct PageOptions {
   // Why the server is not ready ("draining", "loading models"); empty when it is. Called on the shard's thread.
   std::function<std::string()> not_ready;
-  // What is said of the cluster beside that; null or empty: nothing.
+  // The state of the cluster, which is said beside that; null or empty: nothing is.
   std::function<std::string()> cluster;
 };
 

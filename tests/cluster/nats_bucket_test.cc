@@ -1,0 +1,194 @@
+// A NatsBucket and a real nats-server, which the test starts; skipped where there is none.
+#include "cluster/nats_bucket.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstdlib>
+#include <filesystem>
+#include <future>
+#include <mutex>
+
+#include "cluster/membership.h"
+#include "cluster/ownership.h"
+
+namespace weir::cluster {
+namespace {
+
+using base::Code;
+using base::Result;
+using std::chrono::seconds;
+
+constexpr const char* kServer = "/usr/sbin/nats-server";
+
+uint16_t free_port() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET, address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* any = reinterpret_cast<sockaddr*>(&address);
+  EXPECT_EQ(0, ::bind(fd, any, size));
+  EXPECT_EQ(0, ::getsockname(fd, any, &size));
+  ::close(fd);
+  return ntohs(address.sin_port);
+}
+
+struct NatsBucketTest : testing::Test {
+  void SetUp() override {
+    if (!std::filesystem::exists(kServer)) GTEST_SKIP() << "nats-server is not installed";
+    std::string name = (std::filesystem::temp_directory_path() / "weir-nats-XXXXXX").string();
+    store = ::mkdtemp(name.data());
+    start_server();
+    loop.start();
+    on_loop([this] {
+      NatsBucket::Listener listener;
+      listener.connected = [this] { count(connected); };
+      listener.disconnected = [this](const std::string&) { count(disconnected); };
+      listener.changed = [this](const Bucket::KeyValue& entry) {
+        std::lock_guard lock(mutex);
+        seen[entry.key] = entry;
+        changed.notify_all();
+      };
+      bucket = std::make_unique<NatsBucket>(
+          loop, NatsBucket::Options{"nats://127.0.0.1:" + std::to_string(port), "weir", "test"}, listener);
+      bucket->start();
+    });
+    ASSERT_TRUE(until([this] { return connected >= 1; }));
+  }
+  void TearDown() override {
+    if (bucket) on_loop([this] { bucket->stop(); });
+    loop.stop();
+    stop_server();
+    if (!store.empty()) std::filesystem::remove_all(store);
+  }
+
+  void start_server() {
+    server = ::fork();
+    if (server != 0) return;
+    const std::string at = std::to_string(port);
+    ::execl(kServer, kServer, "-js", "-a", "127.0.0.1", "-p", at.c_str(), "-sd", store.c_str(), "-l", "/dev/null",
+            nullptr);
+    ::_exit(127);
+  }
+  void stop_server() {
+    if (server <= 0) return;
+    ::kill(server, SIGKILL);
+    ::waitpid(server, nullptr, 0);
+    server = 0;
+  }
+  void count(int& what) {
+    std::lock_guard lock(mutex);
+    ++what;
+    changed.notify_all();
+  }
+  bool until(const std::function<bool()>& what) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, seconds(20), what);
+  }
+  void on_loop(const std::function<void()>& work) {
+    std::promise<void> done;
+    loop.post([&] { work(), done.set_value(); });
+    done.get_future().wait();
+  }
+  template <class T>
+  Result<T> ask(const std::function<void(std::function<void(Result<T>)>)>& how) {
+    std::promise<Result<T>> answer;
+    loop.post([&] { how([&answer](Result<T> result) { answer.set_value(std::move(result)); }); });
+    return answer.get_future().get();
+  }
+  Result<uint64_t> write(const std::string& key, const std::string& value, uint64_t expected) {
+    return ask<uint64_t>([&](auto then) { bucket->write(key, value, expected, then); });
+  }
+  Result<uint64_t> erase(const std::string& key, uint64_t expected) {
+    return ask<uint64_t>([&](auto then) { bucket->erase(key, expected, then); });
+  }
+  Result<Bucket::KeyValue> read(const std::string& key) {
+    return ask<Bucket::KeyValue>([&](auto then) { bucket->read(key, then); });
+  }
+
+  const uint16_t port = free_port();
+  std::string store;
+  pid_t server = 0;
+  std::mutex mutex;
+  std::condition_variable changed;
+  int connected = 0, disconnected = 0;           // under mutex
+  std::map<std::string, Bucket::KeyValue> seen;  // by the watch; under mutex
+  Loop loop;
+  std::unique_ptr<NatsBucket> bucket;
+};
+
+TEST_F(NatsBucketTest, WritesExpectARevision) {
+  EXPECT_EQ(Code::kNotFound, read("node.a").error().code);
+  auto first = write("node.a", "one", 0);
+  ASSERT_TRUE(first) << first.error().text;
+  EXPECT_EQ(Code::kAborted, write("node.a", "two", 0).error().code);
+  EXPECT_EQ(Code::kAborted, write("node.a", "two", *first + 7).error().code);
+  auto second = write("node.a", "two", *first);
+  ASSERT_TRUE(second);
+  EXPECT_EQ("two", read("node.a")->value);
+  EXPECT_EQ(*second, read("node.a")->revision);
+  EXPECT_EQ(Code::kAborted, erase("node.a", *first).error().code);
+  auto third = erase("node.a", *second);
+  ASSERT_TRUE(third);
+  EXPECT_TRUE(read("node.a")->erased);
+  EXPECT_EQ(Code::kAborted, write("node.a", "three", 0).error().code);
+  EXPECT_TRUE(write("node.a", "three", *third));
+  EXPECT_TRUE(until([this] { return seen["node.a"].value == "three"; }));
+}
+
+TEST_F(NatsBucketTest, AServerThatComesBackWithoutTheBucketHasItAgain) {
+  ASSERT_TRUE(write("node.a", "one", 0));
+  stop_server();
+  EXPECT_TRUE(until([this] { return disconnected >= 1; }));
+  EXPECT_EQ(Code::kUnavailable, write("node.b", "one", 0).error().code);
+  start_server();
+  ASSERT_TRUE(until([this] { return connected >= 2; }));
+  EXPECT_TRUE(write("node.b", "two", 0));
+  EXPECT_TRUE(until([this] { return seen["node.b"].value == "two"; }));
+}
+
+TEST_F(NatsBucketTest, ASessionOfANodeThatIsSilentIsTaken) {
+  Rules rules;
+  rules.beat = std::chrono::milliseconds(100), rules.gone = seconds(1), rules.lease = std::chrono::milliseconds(800);
+  struct One {
+    One(Loop& loop, NatsBucket& bucket, const std::string& name, Rules rules)
+        : membership(loop, bucket, rules, "", named(name), {}), ownership(bucket, membership, 10) {}
+    static Node named(const std::string& name) {
+      Node node;
+      node.id = name;
+      return node;
+    }
+    Membership membership;
+    Ownership ownership;
+  };
+  std::unique_ptr<One> a, b;
+  on_loop([&] {
+    a = std::make_unique<One>(loop, *bucket, "a", rules), b = std::make_unique<One>(loop, *bucket, "b", rules);
+    a->membership.connected(), b->membership.connected();
+  });
+  auto status = [&](auto how) {
+    return ask<int>([&](auto then) { how([then](base::Status s) { s.ok() ? then(1) : then(s); }); });
+  };
+  auto take = [&](One& one) { return ask<Record>([&](auto then) { one.ownership.take("s", then); }); };
+  Result<int> opened = 0;
+  while (!(opened = status([&](auto then) { a->ownership.open("s", "", then); })))
+    ASSERT_EQ(Code::kUnavailable, opened.error().code);
+  ASSERT_TRUE(status([&](auto then) { a->ownership.commit("s", "turn one", then); }));
+  EXPECT_FALSE(take(*b));
+  on_loop([&] { a->membership.disconnected(); });
+  Result<Record> taken = base::failure(Code::kUnavailable, "");
+  const base::Time end = loop.now() + seconds(20);
+  while (!(taken = take(*b)) && loop.now() < end) continue;
+  ASSERT_TRUE(taken) << taken.error().text;
+  EXPECT_EQ("turn one", taken->state);
+  EXPECT_EQ(Code::kAborted, status([&](auto then) { a->ownership.commit("s", "late", then); }).error().code);
+  on_loop([&] { a.reset(), b.reset(); });
+}
+
+}  // namespace
+}  // namespace weir::cluster

@@ -1,0 +1,65 @@
+// Nodes that come and go under a model.
+#include "engines/forward/directory.h"
+
+#include <gtest/gtest.h>
+
+namespace weir::forward {
+namespace {
+
+using Nodes = std::map<std::string, std::vector<std::string>>;
+
+std::shared_ptr<Target> target_of(const std::string& model, uint32_t places) {
+  auto target = std::make_shared<Target>();
+  target->options.model = model, target->options.members = true;
+  for (uint32_t i = 0; i < places; ++i) target->origins.emplace_back();
+  return target;
+}
+
+const Origin* find(const Target& target, const std::string& name) {
+  for (const auto& origin : target.origins)
+    if (origin.name == name) return &origin;
+  return nullptr;
+}
+
+TEST(ForwardDirectory, ATargetFollowsItsNodesAndThoseThatComeBackHaveTheirPlaces) {
+  Directory directory;
+  directory.set_key("key");
+  auto target = target_of("m", 3);
+  EXPECT_EQ(base::Code::kUnavailable, directory.add(target).code);
+  directory.set({{"m", {"http://127.0.0.1:1", "http://127.0.0.1:2"}}, {"other", {"http://127.0.0.1:9"}}});
+  EXPECT_TRUE(directory.add(target).ok());
+  EXPECT_EQ("Bearer key", target->authorization);
+  EXPECT_EQ(2u, target->present());
+  const Origin* first = find(*target, "127.0.0.1:1");
+  ASSERT_TRUE(first);
+  directory.set({{"m", {"http://127.0.0.1:2"}}});
+  EXPECT_FALSE(first->present);
+  EXPECT_EQ(1u, target->present());
+  directory.set({{"m", {"http://127.0.0.1:1", "http://127.0.0.1:2"}}});
+  EXPECT_EQ(first, find(*target, "127.0.0.1:1"));
+  EXPECT_TRUE(first->present);
+  directory.set({});
+  EXPECT_EQ(0u, target->present());
+  EXPECT_EQ(nullptr, target->choose(base::Time(), 1, 0, nullptr));
+}
+
+TEST(ForwardDirectory, NodesForWhichThereIsNoPlaceAreLeftOut) {
+  Directory directory;
+  auto target = target_of("m", 2);
+  std::vector<std::string> nodes;
+  for (int i = 1; i < 5; ++i) nodes.push_back("http://127.0.0.1:" + std::to_string(i));
+  directory.set({{"m", nodes}});
+  EXPECT_TRUE(directory.add(target).ok());
+  EXPECT_EQ(2u, target->present());
+}
+
+TEST(ForwardDirectory, WhatIsNoAddressIsPassedOverByName) {
+  Directory directory;
+  const auto wrong =
+      directory.set({{"m", {"ftp://x:1", "http://127.0.0.1:1/path", "http://[::1", "http://127.0.0.1:7"}}});
+  EXPECT_EQ(3u, wrong.size());
+  EXPECT_EQ(1u, directory.urls("m").size());
+}
+
+}  // namespace
+}  // namespace weir::forward
