@@ -206,6 +206,37 @@ TEST_F(OpenaiRequests, PromptsMustFit) {
   EXPECT_EQ(completion("prompt", 7), "prompt");
 }
 
+// What the error says where it names a bound, else "": a conversation at a bound may still not fit the model's context.
+TEST_F(OpenaiRequests, ConversationsHaveSoManyMessagesAndPartsAndNoMore) {
+  auto bound = [&](const char* member, Json value) {
+    Json body = {{"model", "m"}, {"messages", Json::parse(R"([{"role":"user","content":"hi"}])")}};
+    body[member] = std::move(value);
+    auto x = open("POST", "/v1/chat/completions", body.dump());
+    const size_t at = x->sent.find("at most "), end = x->sent.find('"', at);
+    return at == std::string::npos ? std::string() : x->sent.substr(at, end - at);
+  };
+  const Json part = {{"type", "text"}, {"text", ""}}, said = {{"role", "user"}, {"content", ""}};
+  auto turns = [&](size_t n) { return Json(n, said); };
+  auto parts = [&](size_t n) { return Json::array({{{"role", "user"}, {"content", Json(n, part)}}}); };
+  auto images = [&](size_t n) {
+    const Json image = {{"type", "image_url"}, {"image_url", "data:image/png;base64,YWJj"}};
+    return Json::array({{{"role", "user"}, {"content", Json(n, image)}}});
+  };
+  auto variables = [](size_t n) {
+    Json out = Json::object();
+    for (size_t i = 0; i < n; ++i) out["v" + std::to_string(i)] = true;
+    return out;
+  };
+  EXPECT_EQ(bound("messages", turns(4096)), "");
+  EXPECT_EQ(bound("messages", turns(4097)), "at most 4096 of them");
+  EXPECT_EQ(bound("messages", parts(256)), "");
+  EXPECT_EQ(bound("messages", parts(257)), "at most 256 parts");
+  EXPECT_EQ(bound("messages", images(64)), "");
+  EXPECT_EQ(bound("messages", images(65)), "at most 64 images");
+  EXPECT_EQ(bound("chat_template_kwargs", variables(32)), "");
+  EXPECT_EQ(bound("chat_template_kwargs", variables(33)), "at most 32 of them");
+}
+
 TEST_F(OpenaiRequests, MessagesAreChecked) {
   auto messages = [&](const char* text) { return chat_with("messages", Json::parse(text)); };
   EXPECT_EQ(messages("[]"), "messages");
