@@ -27,16 +27,16 @@ struct Bench {
 
 TEST(ClientLoad, WhoHasHadMuchIsHeavyUntilItIsForgotten) {
   Bench t;
-  auto busy = t.client("busy"), calm = t.client("calm");
+  auto busy = t.client("busy"), quiet = t.client("quiet");
   EXPECT_EQ(t.lane(busy), Lane::kLight);
   t.spend(busy, ClientLoad::kMuch - base::Duration(1));
   EXPECT_EQ(t.lane(busy), Lane::kLight);
   t.spend(busy, base::Duration(1));
-  t.spend(calm, milliseconds(1));
+  t.spend(quiet, milliseconds(1));
   EXPECT_EQ(t.lane(busy), Lane::kHeavy);
-  EXPECT_EQ(t.lane(calm), Lane::kLight);
+  EXPECT_EQ(t.lane(quiet), Lane::kLight);
   t.now += ClientLoad::kPeriod;
-  t.spend(calm, milliseconds(1));
+  t.spend(quiet, milliseconds(1));
   EXPECT_EQ(t.lane(busy), Lane::kLight) << "half of it";
   t.now += seconds(3600);
   t.spend(busy, ClientLoad::kMuch);

@@ -243,7 +243,7 @@ TEST(Coding, TheInflaterOfAMessageIsCharged) {
   EXPECT_EQ(inflater.step(none, &out), Inflate::kNoMemory);
 }
 
-// What is coded may be no longer than what comes out may be, but for a little: else a body that comes to nothing could
+// Coded bytes may be hardly more than bytes that come out may be: else a body that comes to nothing could
 // go on for ever.
 TEST(Coding, CodedInputHasALimitToo) {
   constexpr uint64_t kLimit = 1 << 20, kMost = kLimit + kLimit / 64 + (64 << 10);
