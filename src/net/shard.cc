@@ -229,7 +229,7 @@ void Shard::Parts::flush_rounds() {
   dirty.clear();
 }
 
-// Who is not flushed now keeps its place in its line.
+// A connection that is not flushed now keeps its place in its line.
 void Shard::Parts::flush_some() {
   for (Resident* one : dirty) flushing.push(*one, one->lane());
   dirty.clear();

@@ -15,7 +15,7 @@ namespace {
 constexpr int kGzipWindow = 15 + 16, kZlibWindow = 15, kRawWindow = -15;  // zlib.h, windowBits
 constexpr uint64_t kFreeOfRatio = 512 << 10;  // a tensor of zeros shrinks a thousandfold and is no bomb
 constexpr size_t kStep = 1 << 30;             // z_stream counts in 32 bits
-// What does not shrink becomes longer by less than a 64th, and has a head and a tail.
+// Data that does not shrink becomes longer by less than a 64th, and has a head and a tail.
 constexpr uint64_t coded_limit(uint64_t bytes) { return bytes + bytes / 64 + (64 << 10); }
 
 [[noreturn]] void out_of_memory(const char* where) {

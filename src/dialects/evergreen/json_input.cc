@@ -18,7 +18,7 @@ base::Status no_memory() {
   return base::overloaded("there is no memory for the message (limits.slab_budget); try again later");
 }
 
-// What it makes, and what it needs meanwhile, is charged when a worker has begun: only as much waits in line as is
+// The memory that it makes, and needs meanwhile, is charged when a worker has begun: only as much waits in line as is
 // charged already.
 class ReadMessage final : public base::OffloadTask {
  public:

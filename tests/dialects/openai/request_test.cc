@@ -206,7 +206,7 @@ TEST_F(OpenaiRequests, PromptsMustFit) {
   EXPECT_EQ(completion("prompt", 7), "prompt");
 }
 
-// What the error says where it names a bound, else "": a conversation at a bound may still not fit the model's context.
+// The error where it names a bound, else "": a conversation at a bound may still not fit the context of the model.
 TEST_F(OpenaiRequests, ConversationsHaveSoManyMessagesAndPartsAndNoMore) {
   auto bound = [&](const char* member, Json value) {
     Json body = {{"model", "m"}, {"messages", Json::parse(R"([{"role":"user","content":"hi"}])")}};
