@@ -18,7 +18,9 @@ struct BatchRecord {
   uint32_t instance = 0;
   uint32_t calls = 0, rows = 0;
   // In this order. Steps that a batch does not have, as copies on the CPU, take no time.
-  base::Time queued{};    // its first call
+  base::Time queued{};    // its call that has waited longest
+  base::Time median{};    // and the one in the middle of all
+  base::Time last{};      // and the one that came last
   base::Time started{};   // closed; it is gathered from here on
   base::Time gathered{};  // side by side in one place; copied to the device from here on
   base::Time arrived{};   // there; computed from here on
@@ -40,8 +42,8 @@ class BatchRing {
     auto put = [&](uint64_t word) { slot.words[i++].store(word, std::memory_order_release); };
     put(uint64_t(record.instance) << 32 | record.calls);
     put(record.rows);
-    for (auto when : {record.queued, record.started, record.gathered, record.arrived, record.computed, record.landed,
-                      record.finished})
+    for (auto when : {record.queued, record.median, record.last, record.started, record.gathered, record.arrived,
+                      record.computed, record.landed, record.finished})
       put(uint64_t(when.time_since_epoch().count()));
     slot.state.store(2 * number + 2, std::memory_order_release);
   }
@@ -51,9 +53,10 @@ class BatchRing {
   uint64_t count() const { return next_.load(std::memory_order_relaxed); }
 
  private:
+  static constexpr size_t kWords = 11;
   struct Slot {
     std::atomic<uint64_t> state{0};  // 2 n + 1: record n is being written; 2 n + 2: it is there
-    std::array<std::atomic<uint64_t>, 9> words{};
+    std::array<std::atomic<uint64_t>, kWords> words{};
   };
   std::atomic<uint64_t> next_{0};
   std::array<Slot, kRecords> slots_;

@@ -42,8 +42,8 @@ void count_step(bus::ModelStats& stats, const StepRows& rows, Time planned, Time
   const auto decoding = std::count_if(rows.runs.begin(), rows.runs.end(), [](const TokenRun& run) {
     return run.sequence && run.from >= run.sequence->prompt;
   });
-  stats.timeline.add(
-      {0, 0, uint32_t(decoding), uint32_t(rows.step.ids.size()), planned, planned, planned, planned, now, now, now});
+  stats.timeline.add({0, 0, uint32_t(decoding), uint32_t(rows.step.ids.size()), planned, planned, planned, planned,
+                      planned, planned, now, now, now});
 }
 
 SchedulerGauges::SchedulerGauges(bus::ModelStats& stats, uint32_t blocks)

@@ -259,10 +259,16 @@ void Runner::count(const Clock& clock, uint64_t calls, uint64_t rows, Duration q
   stats_.record_batch(batch_.rows, input, infer, output);
 }
 
+// The calls lie in the order in which they run, which is not always that in which they came.
 void Runner::record(const Clock& clock) {
-  auto queued = std::min(batch_.calls.front()->times.queued, clock.started);
-  stats_.timeline.add({0, uint32_t(room_.instance), uint32_t(batch_.calls.size()), batch_.rows, queued, clock.started,
-                       clock.gathered, clock.computing, clock.computed, clock.landed, clock.finished});
+  auto& came = room_.came;
+  came.clear();
+  for (const auto* call : batch_.calls) came.push_back(std::min(call->times.queued, clock.started));
+  const auto middle = came.begin() + ptrdiff_t((came.size() - 1) / 2);
+  std::nth_element(came.begin(), middle, came.end());
+  const Time first = *std::min_element(came.begin(), middle + 1), last = *std::max_element(middle, came.end());
+  stats_.timeline.add({0, uint32_t(room_.instance), uint32_t(came.size()), batch_.rows, first, *middle, last,
+                       clock.started, clock.gathered, clock.computing, clock.computed, clock.landed, clock.finished});
 }
 
 void Runner::refuse(msg::Call* call, Status status) {

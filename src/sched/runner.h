@@ -25,6 +25,7 @@ class Runner {
     bus::MailBursts outgoing;
     std::vector<msg::Event> events;
     std::vector<msg::Call*> under_way;       // of launch(), until land()
+    std::vector<base::Time> came;            // when the calls of the batch were queued
     int32_t instance = -1;                   // of the lane; -1: its batches are not kept in the timeline
     base::Time (*now)() = base::steady_now;  // the simulator has a clock of its own
     ResponseOrder* order = nullptr;          // where the answers of the batch wait for their turn; null: they do not

@@ -75,7 +75,7 @@ class Api(harness.Case):
         for model in ('digits', 'chat'):
             whole = curl(self.server.url(f'/console/v1/batches?model={model}')).json()
             last = whole['batches'][-1]
-            self.assertEqual(11, len(last))
+            self.assertEqual(13, len(last))
             self.assertEqual(sorted(last[4:]), last[4:], 'steps follow each other')
             self.assertLessEqual(last[-1], whole['now'])
             self.assertEqual([last], curl(self.server.url(f'/console/v1/batches?model={model}&after={last[0] - 1}')).json()['batches'])

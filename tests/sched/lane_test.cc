@@ -98,6 +98,22 @@ TEST(Lane, CallsThatArriveWhileTheEngineWorksRunTogether) {
   EXPECT_EQ(t.stats.pending, 0);
 }
 
+TEST(Lane, TheTimelineTellsHowLongTheCallsOfABatchHaveWaited) {
+  Lab t;
+  t.hold();
+  std::vector<msg::Call*> calls;
+  for (int i = 0; i < 3; ++i) calls.push_back(&t.put(float(i)));
+  t.gate.open();
+  t.recorder.until(4);
+  const auto batches = t.stats.timeline.latest();
+  ASSERT_EQ(batches.size(), 2u);
+  EXPECT_EQ(batches[1].calls, 3u);
+  EXPECT_EQ(batches[1].queued, calls[0]->times.queued);
+  EXPECT_EQ(batches[1].median, calls[1]->times.queued);
+  EXPECT_EQ(batches[1].last, calls[2]->times.queued);
+  EXPECT_EQ(batches[0].queued, batches[0].last) << "of one call";
+}
+
 TEST(Lane, ABatchIsPostedOncePerHomeShard) {
   Lab t;
   EventRecorder other;

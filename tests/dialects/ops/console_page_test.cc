@@ -109,14 +109,14 @@ TEST(BatchList, HasTheBatchesBehindANumber) {
   served->stats.places = {"cpu", "cuda:1 \"<"};
   const base::Time t{std::chrono::milliseconds(5)};
   for (uint32_t i = 0; i < 3; ++i)
-    served->stats.timeline.add({0, i, 2, 3, t, t, t, t, t + std::chrono::microseconds(7), t, t});
+    served->stats.timeline.add({0, i, 2, 3, t, t, t, t, t, t, t + std::chrono::microseconds(7), t, t});
   catalog.models["m"].versions["1"] = served;
   catalog.models["m"].preferred = served.get();
   const json all = json::parse(batch_list(catalog, "m", "", -1, t).value());
   EXPECT_EQ(all["now"], 5000);
   EXPECT_EQ(all["places"], json({"cpu", "cuda:1 \"<"}));
   ASSERT_EQ(all["batches"].size(), 3u);
-  EXPECT_EQ(all["batches"][1], json({1, 1, 2, 3, 5000, 5000, 5000, 5000, 5007, 5000, 5000}));
+  EXPECT_EQ(all["batches"][1], json({1, 1, 2, 3, 5000, 5000, 5000, 5000, 5000, 5000, 5007, 5000, 5000}));
   EXPECT_EQ(json::parse(batch_list(catalog, "m", "1", 1, t).value())["batches"].size(), 1u);
   EXPECT_EQ(batch_list(catalog, "other", "", -1, t).error().code, base::Code::kNotFound);
 }

@@ -24,9 +24,9 @@ base::Result<std::string> batch_list(const bus::Catalog& catalog, std::string_vi
     if (int64_t(r.number) <= after) continue;
     if (out.back() != '[') out += ',';
     out += '[';
-    for (int64_t n :
-         {int64_t(r.number), int64_t(r.instance), int64_t(r.calls), int64_t(r.rows), in_us(r.queued), in_us(r.started),
-          in_us(r.gathered), in_us(r.arrived), in_us(r.computed), in_us(r.landed), in_us(r.finished)})
+    for (int64_t n : {int64_t(r.number), int64_t(r.instance), int64_t(r.calls), int64_t(r.rows), in_us(r.queued),
+                      in_us(r.median), in_us(r.last), in_us(r.started), in_us(r.gathered), in_us(r.arrived),
+                      in_us(r.computed), in_us(r.landed), in_us(r.finished)})
       out += std::to_string(n) + ',';
     out.back() = ']';
   }

@@ -1,7 +1,7 @@
 // The last batches of a model as JSON, for the console's timeline. Pure.
 //
-//   {"now":64935822665,"places":["cpu"],"batches":[[n,instance,calls,rows,queued,started,gathered,arrived,computed,
-//   landed,finished],…]}
+//   {"now":64935822665,"places":["cpu"],"batches":[[n,instance,calls,rows,queued,median,last,started,gathered,arrived,
+//   computed,landed,finished],…]}
 //
 // Times are microseconds of the server's steady clock, as bus::BatchRecord has them; `places` says where each instance
 // runs. A model of tokens has a step in each place: `calls` are its sequences that decode, `rows` all its tokens.

@@ -14,7 +14,7 @@ const COLORS = ['--c7', '--c4', '--c1', '--c3', '--c7'];
 const MOST = 2000;
 const ROW = 26, LEFT = 96, RIGHT = 8;  // pixels of a row, of the names before it, and behind it; where everything has its usual size
 
-const read = (b: number[]): Batch => ({n: b[0], instance: b[1], calls: b[2], rows: b[3], queued: [b[4], b[4], b[4]], marks: b.slice(5)});
+const read = (b: number[]): Batch => ({n: b[0], instance: b[1], calls: b[2], rows: b[3], queued: b.slice(4, 7), marks: b.slice(7)});
 const begin = (b: Batch) => b.marks[0], end = (b: Batch) => b.marks[b.marks.length - 1];
 // How long its calls have waited: the shortest, the median and the longest time, in seconds.
 const waits = (b: Batch) => [...b.queued].reverse().map((t) => (begin(b) - t) / 1e6);
