@@ -115,6 +115,19 @@ TEST(GenerationParams, ASeedIsAnyWholeNumberOf64Bits) {
     EXPECT_EQ(read_json(Protocol::kOpenAi, "seed", text, params).ok(), good) << text;
 }
 
+TEST(GenerationParams, AFlagOfAMessageIsWhetherItsNumberIsZero) {
+  for (uint64_t number : {0, 1, 2}) {
+    std::string message;
+    put_tag(message, 11, PbType::kVarint);  // ignore_eos
+    put_varint(message, number);
+    GenerationParams params;
+    PbReader reader(message);
+    ASSERT_TRUE(reader.next());
+    EXPECT_TRUE(read_param(reader, Protocol::kEvergreen, *find_param(Protocol::kEvergreen, 11), params).ok());
+    EXPECT_EQ(params.ignore_eos, number != 0);
+  }
+}
+
 TEST(GenerationParams, AProtocolsRangeIsNeverWiderThanTheCommonOne) {
   for (const ParamRow& row : kGenerationParams) {
     EXPECT_LE(row.openai_most, row.most) << row.name;
