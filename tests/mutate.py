@@ -84,6 +84,17 @@ EQUIVALENT = {
         'zeros behind what is hashed change each hash, and none of the comparisons',
     ('src/generation/kv_blocks.cc', 'scratch_.resize(4 + (size_t(block_size) + 1) / 2);', 'scratch_.resize(5 + (size_t(block_size) + 1) / 2);'):
         'zeros behind what is hashed change each hash, and none of the comparisons',
+    ('src/wire/h1_parser.cc', 'constexpr uint32_t kNoHeaderLimit = 1 << 30;  // the gate has seen to it', 'constant'):
+        'no head is as long as any such number',
+    ('src/wire/h1_response.cc', 'if (!take_line(bytes, 0, s)) break;', 'if (!take_line(bytes, 1, s)) break;'):
+        'a line with a byte in it is refused behind this, too',
+    ('src/marshal/json_number.cc', 'while (end - p >= 8) {', 'while (end - p >= 9) {'): 'the loop behind it reads eight digits, too',
+    ('src/marshal/json_number.cc', 'int32_t e = digits == 0 ? 0 : exponent;', 'int32_t e = digits == 0 ? 1 : exponent;'):
+        'ten times 0 is 0',
+    ('src/marshal/raw.cc', 'size_t open = 0, first_open = 0, last_open = 0;', 'size_t open = 0, first_open = 0, last_open = 1;'):
+        'it is set before it is read',
+    ('src/marshal/raw.cc', 'size_t open = 0, first_open = 0, last_open = 0;', 'size_t open = 0, first_open = 1, last_open = 0;'):
+        'it is set before it is read',
     ('src/generation/lane.cc', 'pthread_setname_np(pthread_self(), "token lane");', 'drop'): 'the name is for debuggers',
     ('src/bus/bus.cc', 'if (due_.front().when < timer_at_) set_timer();', 'if (due_.front().when <= timer_at_) set_timer();'):
         'the timer is set anew for the same time',

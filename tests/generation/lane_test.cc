@@ -224,6 +224,19 @@ TEST(TokenLane, NoRoomForKeysAndValuesFailsTheLoading) {
                std::runtime_error);
 }
 
+TEST(TokenLane, TwoBlocksAreEnough) {
+  auto spec = token_spec();
+  bus::ModelStats stats;
+  TokenPolicy policy = Lab::policy();
+  Gate gate;
+  auto make = [&](size_t bytes) {
+    policy.kv_bytes = bytes;
+    return make_token_lane(std::make_unique<GatedTokens>(spec, gate, gate), policy, spec, stats);
+  };
+  EXPECT_NE(make(2 * 64), nullptr);  // of four positions, of 16 bytes each
+  EXPECT_THROW(make(2 * 64 - 1), std::runtime_error);
+}
+
 // A client of the storm: checks what it hears against the reference, leaves or gives credit as it likes.
 struct Listener final : msg::Sink {
   void on(msg::Call& call, msg::Event&& event) override {

@@ -51,6 +51,16 @@ TEST(QueueLimit, WhoFoundHalfAStepBeforeItCountsAndTheLastThirtyTwoDo) {
   EXPECT_EQ(limit.calls(), 120u);
 }
 
+TEST(QueueLimit, AFullQueueNamesItsLimits) {
+  auto policy = waits(0s);
+  auto spec = token_spec();
+  EXPECT_EQ(queue_full(spec, policy, 7).text,
+            "the queue of model 'talker' is full (7 requests wait; max_waiting is 100000); try again later");
+  policy.max_wait = 1ns;
+  EXPECT_NE(queue_full(spec, policy, 7).text.find("; max_wait is "), std::string::npos);
+  EXPECT_TRUE(base::worth_trying_again(queue_full(spec, policy, 7)));
+}
+
 TEST(QueueLimit, WithoutATimeTheNumberCounts) {
   auto policy = waits(0s);
   QueueLimit limit(policy);

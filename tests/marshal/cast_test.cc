@@ -57,6 +57,36 @@ TEST(Cast, WhatDoesNotFitIsNamed) {
   EXPECT_NE(refusal(DType::kInt32, "[1]", DType::kBytes), "");
 }
 
+TEST(Cast, TheGreatestOfEachTypeFitsAndTheNextDoesNot) {
+  auto fits = [](DType from, std::string_view json, DType to) {
+    auto t = tensor(from, json, 1);
+    return cast(t, to, base::heap()).ok();
+  };
+  EXPECT_TRUE(fits(DType::kFp64, "[3.4028234663852886e38]", DType::kFp32));
+  EXPECT_TRUE(fits(DType::kFp64, "[-3.4028234663852886e38]", DType::kFp32));
+  EXPECT_FALSE(fits(DType::kFp64, "[3.402823466385289e38]", DType::kFp32));
+  EXPECT_TRUE(fits(DType::kFp32, "[65504]", DType::kFp16));
+  EXPECT_FALSE(fits(DType::kFp32, "[65536]", DType::kFp16));
+  EXPECT_TRUE(fits(DType::kFp64, "[255]", DType::kUint8));
+  EXPECT_FALSE(fits(DType::kFp64, "[256]", DType::kUint8));
+  EXPECT_TRUE(fits(DType::kFp64, "[-128]", DType::kInt8));
+  EXPECT_FALSE(fits(DType::kFp64, "[-129]", DType::kInt8));
+  EXPECT_TRUE(fits(DType::kFp64, "[-9223372036854775808]", DType::kInt64));
+  EXPECT_TRUE(fits(DType::kUint64, "[9223372036854775807]", DType::kInt64));
+  EXPECT_FALSE(fits(DType::kUint64, "[9223372036854775808]", DType::kInt64));
+  EXPECT_FALSE(fits(DType::kFp64, "[18446744073709551616]", DType::kUint64));
+  EXPECT_FALSE(fits(DType::kInt8, "[-1]", DType::kBool));
+}
+
+// open_inference_grpc.proto, InferTensorContents
+TEST(PbTensor, EachTypeHasItsFieldOfTheProtocol) {
+  const std::vector<std::pair<DType, uint32_t>> fields{
+      {DType::kBool, 1},  {DType::kInt8, 2},   {DType::kInt16, 2},  {DType::kInt32, 2},  {DType::kInt64, 3},
+      {DType::kUint8, 4}, {DType::kUint16, 4}, {DType::kUint32, 4}, {DType::kUint64, 5}, {DType::kFp16, 6},
+      {DType::kBf16, 6},  {DType::kFp32, 6},   {DType::kFp64, 7},   {DType::kBytes, 8}};
+  for (auto [dtype, field] : fields) EXPECT_EQ(contents_field(dtype), field) << msg::name(dtype);
+}
+
 TEST(Cast, WideIntegersKeepAllTheirDigits) {
   auto t = tensor(DType::kUint64, "[9223372036854775807]", 1);
   ASSERT_TRUE(cast(t, DType::kInt64, base::heap()).ok());

@@ -76,6 +76,10 @@ TEST(Check, RefusalsNameTensorAndWhatWasExpected) {
             "inputs 'a' and 'b' differ in their batch dimension: 1 and 2");
   EXPECT_EQ(refusal(spec, {tensor("a", DType::kFp32, {1, 4}, 15)}),
             "input 'a': 15 bytes of data, but FP32 [1,4] takes 16: 4 elements of 4");
+  EXPECT_EQ(refusal(spec, {tensor("a", DType::kFp32, {1, 4}, 1)}),
+            "input 'a': 1 byte of data, but FP32 [1,4] takes 16: 4 elements of 4");
+  EXPECT_EQ(refusal(spec, {tensor("a", DType::kFp32, {1, 4}, 0)}),
+            "input 'a': 0 bytes of data, but FP32 [1,4] takes 16: 4 elements of 4");
   EXPECT_EQ(refusal(spec, {tensor("A", DType::kFp32, {1, 4}, 16)}), "model 'm' has no input 'A'; did you mean 'a'?");
   EXPECT_EQ(refusal(spec, {tensor("a", DType::kFp32, {1, 4}, 16), tensor("a", DType::kFp32, {1, 4}, 16)}),
             "input 'a' is given twice");

@@ -81,7 +81,13 @@ TEST(FloatText, HasThePointWhereAPersonWouldPutIt) {
   EXPECT_EQ(text(-99.9999f), "-99.9999");
   EXPECT_EQ(text(100.5f), "100.5");
   EXPECT_EQ(text(0.00012f), "0.00012");
+  EXPECT_EQ(text(0.000012f), "0.000012");
+  EXPECT_EQ(text(0.00001f), "0.00001");
   EXPECT_EQ(text(0.0000012f), "1.2e-06");
+  EXPECT_EQ(text(1234567890123456.0), "1234567890123456.0");
+  EXPECT_EQ(text(1e15f), "1000000000000000.0");
+  EXPECT_EQ(text(1e16f), "1e+16");
+  EXPECT_EQ(text(1.5e16), "1.5e+16");
   EXPECT_EQ(text(123456.7f), "123456.7");
   EXPECT_EQ(text(16777216.0f), "16777216.0");
   EXPECT_EQ(text(1e10f), "10000000000.0");

@@ -41,6 +41,93 @@ TEST(GenerationParams, FieldsAreTakenInTheirRangeAndRefusedByName) {
     }
 }
 
+// A number of a tensor request is judged like one of a body, whether it comes as a number or as text.
+TEST(GenerationParams, ParameterValuesHaveTheRangeOfJson) {
+  for (const ParamRow& row : kGenerationParams) {
+    using Of = ParamRow;
+    const bool real = std::holds_alternative<Of::Of<std::optional<float>>>(row.member);
+    const bool whole = std::holds_alternative<Of::Of<std::optional<uint32_t>>>(row.member) ||
+                       std::holds_alternative<Of::Of<std::optional<int64_t>>>(row.member);
+    if (!row.named || (!real && !whole)) continue;
+    const std::string name(row.name);
+    for (double value : {row.least, row.most, row.least - 1, row.most + 1, 0.5, 1.0, 2.0}) {
+      GenerationParams from_json, other;
+      const bool good = read_json(Protocol::kTriton, name, number_text(value), from_json).ok();
+      EXPECT_EQ(good, value >= row.least && value <= row.most && (real || value == std::floor(value))) << name << value;
+      auto agrees = [&](const msg::ParamValue& v) {
+        const base::Status status = read_param(v, row, name, other);
+        EXPECT_TRUE(good || status.text.starts_with(name + " must be ")) << status.text;
+        return status.ok() == good;
+      };
+      EXPECT_TRUE(agrees(value)) << name << ' ' << value;
+      EXPECT_TRUE(agrees(number_text(value))) << name << ' ' << value;
+      if (value == std::floor(value)) {
+        EXPECT_TRUE(agrees(int64_t(value))) << name << ' ' << value;
+      }
+      if (value == std::floor(value) && value >= 0) {
+        EXPECT_TRUE(agrees(uint64_t(value))) << name << ' ' << value;
+      }
+    }
+    GenerationParams unused;
+    EXPECT_FALSE(read_param(std::string("1x"), row, name, unused).ok());
+    EXPECT_FALSE(read_param(std::string(), row, name, unused).ok());
+    EXPECT_FALSE(read_param(true, row, name, unused).ok());
+  }
+}
+
+TEST(GenerationParams, AFlagIsAlsoANumberOrAText) {
+  bool flag = false;
+  for (const msg::ParamValue& yes :
+       {msg::ParamValue(true), msg::ParamValue(std::string("true")), msg::ParamValue(int64_t(1)), msg::ParamValue(1.0),
+        msg::ParamValue(std::string("1"))}) {
+    EXPECT_TRUE(read_flag(yes, "x", flag).ok() && flag);
+    flag = false;
+  }
+  for (const msg::ParamValue& no :
+       {msg::ParamValue(false), msg::ParamValue(std::string("false")), msg::ParamValue(int64_t(0))}) {
+    flag = true;
+    EXPECT_TRUE(read_flag(no, "x", flag).ok() && !flag);
+  }
+  EXPECT_EQ(read_flag(int64_t(2), "x", flag).text, "x must be true or false, not 2");
+  EXPECT_EQ(read_flag(std::string("yes"), "x", flag).text, "x must be true or false, not \"yes\"");
+  EXPECT_EQ(read_flag(std::string(39, 'y'), "x", flag).text, "x must be true or false, not a string") << "too long";
+}
+
+TEST(GenerationParams, ASeedIsAnyWholeNumberOf64Bits) {
+  const ParamRow& row = *find_param(Protocol::kTriton, "seed");
+  GenerationParams params;
+  auto seed = [&](const msg::ParamValue& v) -> std::optional<uint64_t> {
+    params.seed.reset();
+    return read_param(v, row, "seed", params).ok() ? params.seed : std::nullopt;
+  };
+  EXPECT_EQ(seed(int64_t(-1)), UINT64_MAX);
+  EXPECT_EQ(seed(UINT64_MAX), UINT64_MAX);
+  EXPECT_EQ(seed(0x1p53), uint64_t(1) << 53);
+  EXPECT_EQ(seed(-0x1p53), uint64_t(0) - (uint64_t(1) << 53));
+  EXPECT_EQ(seed(0x1p53 + 2), std::nullopt) << "a double does not hold each of them";
+  EXPECT_EQ(seed(0.5), std::nullopt);
+  EXPECT_EQ(seed(std::string("7")), 7u);
+  for (auto [text, good] : {std::pair("18446744073709551615", true),
+                            {"-9223372036854775808", true},
+                            {"18446744073709551616", false},
+                            {"-9223372036854775809", false},
+                            {"1.5", false}})
+    EXPECT_EQ(read_json(Protocol::kOpenAi, "seed", text, params).ok(), good) << text;
+}
+
+TEST(GenerationParams, AFlagOfAMessageIsWhetherItsNumberIsZero) {
+  for (uint64_t number : {0, 1, 2}) {
+    std::string message;
+    put_tag(message, 11, PbType::kVarint);  // ignore_eos
+    put_varint(message, number);
+    GenerationParams params;
+    PbReader reader(message);
+    ASSERT_TRUE(reader.next());
+    EXPECT_TRUE(read_param(reader, Protocol::kEvergreen, *find_param(Protocol::kEvergreen, 11), params).ok());
+    EXPECT_EQ(params.ignore_eos, number != 0);
+  }
+}
+
 TEST(GenerationParams, AProtocolsRangeIsNeverWiderThanTheCommonOne) {
   for (const ParamRow& row : kGenerationParams) {
     EXPECT_LE(row.openai_most, row.most) << row.name;

@@ -41,6 +41,48 @@ TEST(JsonCursor, ReadsMembersOfEveryKind) {
   EXPECT_TRUE(flag);
 }
 
+TEST(JsonCursor, EachReaderRefusesWhatIsOfAnotherKindAndTheEnd) {
+  for (std::string_view text : {"", "{}", "[]", "\"s\"", "1", "true", "null", "x", "t", "f", "n"}) {
+    auto refused = [&](auto read) {
+      JsonCursor c(text);
+      return read(c) ? std::string() : c.error().text;
+    };
+    std::string s;
+    bool flag;
+    JsonNumber n;
+    EXPECT_EQ(refused([&](JsonCursor& c) { return c.boolean(flag); }).empty(), text == "true") << text;
+    EXPECT_EQ(refused([&](JsonCursor& c) { return c.null(); }).empty(), text == "null") << text;
+    EXPECT_EQ(refused([&](JsonCursor& c) { return c.string(s); }).empty(), text == "\"s\"") << text;
+    EXPECT_EQ(refused([&](JsonCursor& c) { return c.number(n); }).empty(), text == "1") << text;
+    EXPECT_EQ(refused([&](JsonCursor& c) { return c.array([&] { return c.skip(); }); }).empty(), text == "[]") << text;
+    EXPECT_EQ(refused([&](JsonCursor& c) { return c.object([&](auto) { return c.skip(); }); }).empty(), text == "{}")
+        << text;
+    EXPECT_EQ(refused([&](JsonCursor& c) { return c.skip(); }).empty(), text.size() > 1 || text == "1") << text;
+    if (text != "true" && text != "t" && text != "f") {
+      EXPECT_NE(refused([&](JsonCursor& c) { return c.boolean(flag); }).find("expected true or false"),
+                std::string::npos);
+    }
+  }
+}
+
+TEST(JsonCursor, BlanksAreThoseOfJsonWhereverTheyStand) {
+  using Kind = JsonCursor::Kind;
+  for (char blank : {' ', '\t', '\n', '\r'}) {
+    const std::string b(2, blank);
+    const std::string text =
+        b + "[" + b + "{" + b + "\"k\"" + b + ":" + b + "1" + b + "}" + b + "," + b + "2" + b + "]" + b;
+    JsonCursor c(text);
+    EXPECT_EQ(c.peek_inside(), Kind::kObject);
+    EXPECT_TRUE(c.skip() && c.finish()) << int(blank);
+  }
+  for (char other : {'\v', '\f', '\0', '\xa0'}) {
+    const std::string text = std::string("[") + other + "1]";
+    JsonCursor c(text);
+    EXPECT_EQ(c.peek_inside(), Kind::kNone);
+    EXPECT_FALSE(c.skip()) << int(other);
+  }
+}
+
 TEST(JsonCursor, AcceptsExactlyWhatASecondParserAccepts) {
   const char* table[] = {"{}",
                          "[]",

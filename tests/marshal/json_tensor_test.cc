@@ -136,6 +136,21 @@ TEST(JsonTensor, StringsAreEscapedAndMended) {
   EXPECT_EQ(out, "\"a\xef\xbf\xbd\\n\xc3\xa9\\\"\"");
 }
 
+TEST(JsonTensor, ControlCharactersAreEscapedByTheirCodes) {
+  for (int c = 0; c < 0x20; ++c) {
+    const std::string_view shorts = "\b\f\n\r\t", letters = "bfnrt", digits = "0123456789abcdef";
+    const size_t at = shorts.find(char(c));
+    std::string expected = at == shorts.npos ? std::string("u00") + digits[size_t(c >> 4)] + digits[size_t(c & 15)]
+                                             : std::string(1, letters[at]);
+    std::string out;
+    write_string(out, std::string(1, char(c)));
+    EXPECT_EQ(out, "\"\\" + expected + "\"") << c;
+  }
+  std::string out;
+  write_string(out, " ~/\x7f");
+  EXPECT_EQ(out, "\" ~/\x7f\"");
+}
+
 TEST(Half, EveryPatternComesBack) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     float f = msg::fp16_to_float(uint16_t(bits)), b = msg::bf16_to_float(uint16_t(bits));
