@@ -6,6 +6,7 @@ namespace weir::net {
 
 void ClientLoad::add(const base::ClientRef* client, base::Duration spent, base::Time now) {
   if (now - since_ >= kPeriod) decay(now);
+  all_ += spent;
   if (!client || !*client || !(*client)->limited()) return;
   auto at = std::find_if(known_.begin(), known_.end(), [&](const Known& k) { return k.client.get() == client->get(); });
   if (at == known_.end()) {
@@ -13,24 +14,26 @@ void ClientLoad::add(const base::ClientRef* client, base::Duration spent, base::
     at->client = *client;
   }
   at->spent += spent;
-  heavy_ = heavy_ || at->spent >= kMuch;
+  heavy_ = heavy_ || is_heavy(*at);
 }
 
 void ClientLoad::decay(base::Time now) {
   const auto periods = (now - since_) / kPeriod;
   since_ = now;
   heavy_ = false;
+  const int64_t by = int64_t(1) << std::min<int64_t>(periods, 32);
+  all_ /= by;
   for (Known& one : known_) {
-    one.spent = periods < 32 ? one.spent / (int64_t(1) << periods) : base::Duration(0);
+    one.spent /= by;
     if (one.spent < std::chrono::microseconds(1)) one = {};
-    heavy_ = heavy_ || one.spent >= kMuch;
+    heavy_ = heavy_ || is_heavy(one);
   }
 }
 
 Lane ClientLoad::lane(const base::Client* client) const {
   if (!heavy_ || !client) return Lane::kLight;
-  auto is_heavy = [&](const Known& k) { return k.client.get() == client && k.spent >= kMuch; };
-  return std::any_of(known_.begin(), known_.end(), is_heavy) ? Lane::kHeavy : Lane::kLight;
+  auto heavy = [&](const Known& k) { return k.client.get() == client && is_heavy(k); };
+  return std::any_of(known_.begin(), known_.end(), heavy) ? Lane::kHeavy : Lane::kLight;
 }
 
 }  // namespace weir::net

@@ -35,6 +35,14 @@ void pin_to_core(unsigned n) {
   }
 }
 
+// What the loop has beside sockets that are being read: new connections, the alarm, posted work, news of sockets.
+size_t poll_some(asio::io_context& io) {
+  constexpr size_t kMost = 4;
+  size_t handlers = 0;
+  while (handlers < kMost && io.poll_one() != 0) ++handlers;
+  return handlers;
+}
+
 }  // namespace
 
 uint64_t Random::next() {
@@ -167,7 +175,7 @@ void Shard::Parts::one_turn() {
   // Also with much to do on sockets each turn looks at what else the loop has.
   const bool alarm_is_set = timers.next() >= alarm_at;
   bool sleeps = !has_output() && !sockets.waiting() && alarm_is_set;
-  (void)base::attempt("the loop", [&] { read_sockets(sleeps ? run_first() : io.poll_one()); });
+  (void)base::attempt("the loop", [&] { read_sockets(sleeps ? run_first() : poll_some(io)); });
   end_turn();
 }
 
@@ -184,7 +192,7 @@ void Shard::Parts::read_sockets(size_t handlers) {
 
 bool Shard::Parts::work_done() {
   const base::Time now_is = std::chrono::steady_clock::now();
-  load.add(std::exchange(worked_for, nullptr), now_is - worked_since, now_is);
+  load.add(std::exchange(worked_for, nullptr), watch.cpu_of(now_is - worked_since), now_is);
   worked_since = now_is;
   return now_is - turn_began > part;
 }

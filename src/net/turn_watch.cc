@@ -80,6 +80,14 @@ TurnWatch::Turn TurnWatch::end(base::Time now) {
   return turn;
 }
 
+// end() subtracts the mark of the turn's begin, which stays.
+base::Duration TurnWatch::cpu_of(base::Duration lasted) {
+  if (lasted < kMark) return lasted;
+  const auto cpu = thread_cpu(), since = std::max(asked_cpu_, cpu_mark_);
+  asked_cpu_ = cpu;
+  return std::clamp(cpu - since, base::Duration(0), lasted);
+}
+
 TurnWatch::Cause TurnWatch::cause() const {
   return Cause(std::max_element(spent_.begin(), spent_.end()) - spent_.begin());
 }
@@ -87,13 +95,13 @@ TurnWatch::Cause TurnWatch::cause() const {
 void TurnWatch::arrive() {
   std::lock_guard lock(mutex_);
   tid_ = int(::syscall(SYS_gettid));
-  marked_at_ = {};  // another thread's CPU clock
+  marked_at_ = {}, asked_cpu_ = {};  // another thread's CPU clock
 }
 
 void TurnWatch::leave() {
   std::lock_guard lock(mutex_);
   tid_ = 0;
-  marked_at_ = {};
+  marked_at_ = {}, asked_cpu_ = {};
 }
 
 void TurnWatch::set_watchdog(Watchdog* dog) {

@@ -59,6 +59,10 @@ class TurnWatch {
   };
   Turn end(base::Time now);
 
+  // The CPU time of a piece of a turn's work that has just ended and lasted so long: where it may have been
+  // interrupted, no more than the thread has had since this was last asked, or since the turn began.
+  base::Duration cpu_of(base::Duration lasted);
+
   // The thread that turns the loop: at its begin and before its end.
   void arrive();
   void leave();
@@ -78,7 +82,8 @@ class TurnWatch {
 
   const std::shared_ptr<Totals> totals_ = std::make_shared<Totals>();
   base::Time began_{}, marked_at_{};
-  base::Duration cpu_mark_{0};  // the thread's CPU time at marked_at_
+  base::Duration cpu_mark_{0};   // the thread's CPU time at marked_at_
+  base::Duration asked_cpu_{0};  // and at the last cpu_of() that has read it
   int64_t longest_ns_ = 0, busy_ns_ = 0;
   uint64_t entered_ = 0;  // the time stamp counter when phase_ began
   Phase phase_ = Phase::kRead;
