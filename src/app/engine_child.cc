@@ -29,8 +29,10 @@ std::vector<std::string> engine_command(const Config& config) {
   Config defaults;
   std::vector<std::string> command{"/proc/self/exe", kEngineChild};
   const auto rows = settings(const_cast<Config&>(config)), usual = settings(defaults);  // only get() is called
-  const char* library = std::getenv("WEIR_ONNXRUNTIME");  // a child has no WEIR_ variables
+  // A child has no WEIR_ variables.
+  const char *library = std::getenv("WEIR_ONNXRUNTIME"), *module = std::getenv("WEIR_CUDA_MODULE");
   if (config.onnx.library.empty() && library) command.push_back("--onnx-library=" + std::string(library));
+  if (config.device.module.empty() && module) command.push_back("--device-module=" + std::string(module));
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!is_needed(rows[i])) continue;
     const auto values = rows[i].get();

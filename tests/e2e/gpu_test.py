@@ -4,6 +4,7 @@ tests/device, put where the loader finds them."""
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import time
@@ -100,6 +101,37 @@ class WithoutAGpu(unittest.TestCase):
 
 
 class WithAFakeGpu(unittest.TestCase):
+    @unittest.skipUnless(os.environ.get('WEIR_ONNXRUNTIME'), 'WEIR_ONNXRUNTIME names no ONNX Runtime')
+    def test_an_onnx_model_runs_on_each_gpu_where_its_library_can(self):
+        library, root = harness.scratch() / 'onnx-with-gpus', harness.scratch() / 'onnx-on-gpus'
+        library.mkdir()
+        (library / 'libonnxruntime.so.1').symlink_to(harness.BUILD / 'tests/engines/onnx/libfake_gpu_onnxruntime.so')
+        (library / 'libonnxruntime_providers_cuda.so').touch()
+        on_gpus = 'instance_group [ { kind: KIND_GPU } ]\n'
+        tensorrt = ('optimization { execution_accelerators { gpu_execution_accelerator { name: "tensorrt" '
+                    'parameters { key: "precision_mode" value: "FP16" } } } }\n')
+        isolated = 'parameters { key: "isolation" value { string_value: "process" } }\n'
+        for name, more in ('here', ''), ('there', on_gpus + tensorrt), ('apart', on_gpus + isolated):
+            shutil.copytree(harness.MODELS / 'digits', root / name)
+            config = root / name / 'config.pbtxt'
+            config.write_text(config.read_text().replace('name: "digits"', f'name: "{name}"', 1) + more)
+        asked = harness.scratch() / 'asked-of-onnx'
+        env = {**faked(), 'FAKE_GPU_ONNXRUNTIME': os.environ['WEIR_ONNXRUNTIME'], 'FAKE_GPU_LOG': str(asked)}
+        server = harness.Server('--device-pinned-pool', '256MiB', '--onnx-library', library, repository=root, env=env)
+        try:
+            image = json.loads((harness.MODELS / 'digits/heldout.json').read_text())['images'][0]
+            body = json.dumps({'inputs': [{'name': 'image', 'datatype': 'FP32', 'shape': [1, 64], 'data': image}]})
+            answers = {name: curl(server.url(f'/v2/models/{name}/infer'), data=body) for name in ('here', 'there', 'apart')}
+            for name, answer in answers.items():
+                self.assertEqual(200, answer.status, (name, answer.body, server.output()[-2000:]))
+                self.assertEqual(answers['here'].json()['outputs'], answer.json()['outputs'], name)
+            lines = asked.read_text().splitlines()
+            for gpu in 0, 1:
+                self.assertIn(f'provider T device_id={gpu} trt_fp16_enable=1 user_compute_stream=something', lines)
+                self.assertEqual(2, lines.count(f'provider C device_id={gpu} user_compute_stream=something'), lines)
+        finally:
+            self.assertEqual(0, server.stop())
+
     def test_every_gpu_has_an_instance(self):
         root = harness.scratch() / 'every'
         (root / 'all').mkdir(parents=True)

@@ -23,8 +23,8 @@ IMAGES = json.loads((harness.MODELS / 'digits/heldout.json').read_text())['image
 
 def repository():
     folder = harness.scratch() / 'isolated-models'
-    for name, model in (('inside', 'digits'), ('apart', 'digits'), ('calm', 'digits'), ('text', 'simple_string'),
-                        ('sums', 'simple_sequence'), ('simple', 'simple')):
+    for name, model in (('inside', 'digits'), ('apart', 'digits'), ('inner', 'digits'), ('calm', 'digits'),
+                        ('text', 'simple_string'), ('sums', 'simple_sequence'), ('simple', 'simple')):
         shutil.copytree(harness.MODELS / model, folder / name)
         config = folder / name / 'config.pbtxt'
         lines = config.read_text().replace(f'name: "{model}"', f'name: "{name}"', 1)
@@ -85,10 +85,15 @@ class Isolated(harness.Case):
 
     def pids(self, model):
         """Of the model's processes, whose command line ends with its name."""
-        children = [p for t in pathlib.Path(f'/proc/{self.server.process.pid}/task').iterdir()
-                    for p in (t / 'children').read_text().split()]
-        lines = {int(p): pathlib.Path(f'/proc/{p}/cmdline').read_bytes().split(b'\0') for p in children}
-        return sorted(p for p, words in lines.items() if words[-2:] == [model.encode(), b''])
+        def read(path):
+            try:
+                return path.read_bytes()
+            except OSError:  # it is gone
+                return b''
+        children = [int(p) for t in pathlib.Path(f'/proc/{self.server.process.pid}/task').iterdir()
+                    for p in read(t / 'children').split()]
+        return sorted(p for p in children
+                      if read(pathlib.Path(f'/proc/{p}/cmdline')).split(b'\0')[-2:] == [model.encode(), b''])
 
     def served(self, model):
         """Waits until it is (again)."""
@@ -101,17 +106,18 @@ class Isolated(harness.Case):
         text = curl(self.server.url('/metrics')).body.decode()
         return int(re.search(r'weir_model_pending{model="%s"[^}]*} (\d+)' % model, text)[1])
 
-    def faulty(self, model, fault):
-        """The outcomes of three requests, of which at least one is running when `fault` comes."""
+    def stopped(self, model, waiting, then):
+        """The answers to requests of which one batch is running, and so many wait for theirs, when `then` is called with the
+        number of the process, which has been stopped."""
         self.served(model)
         pid, = self.pids(model)
         os.kill(pid, signal.SIGSTOP)
-        with concurrent.futures.ThreadPoolExecutor(3) as pool:
-            calls = [pool.submit(self.infer, model, IMAGES[:1]) for _ in range(3)]
-            end = time.monotonic() + harness.PATIENCE
-            while self.pending(model) < 2 and time.monotonic() < end:
-                time.sleep(0.005)
-            fault(pid)
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            calls, end = [], time.monotonic() + harness.PATIENCE / 2
+            while self.pending(model) < waiting and time.monotonic() < end:
+                calls.append(pool.submit(self.infer, model, IMAGES[:1]))
+                time.sleep(0.02)
+            then(pid)
             return [c.result() for c in calls]
 
     def others_are_unharmed(self):
@@ -136,18 +142,10 @@ class Isolated(harness.Case):
         self.assertEqual((1, 2, 0), (len(self.pids('apart')), len(self.pids('narrow')), len(self.pids('inside'))))
 
     def test_requests_share_batches_in_it(self):
-        wanted = {i: self.bytes_of(self.infer('inside', IMAGES[i:i + 1])) for i in range(16)}
-        pid, = self.pids('apart')
-        os.kill(pid, signal.SIGSTOP)  # so that a queue forms
-        with concurrent.futures.ThreadPoolExecutor(16) as pool:
-            calls = {i: pool.submit(self.infer, 'apart', IMAGES[i:i + 1]) for i in range(16)}
-            end = time.monotonic() + harness.PATIENCE
-            while self.pending('apart') < 15 and time.monotonic() < end:
-                time.sleep(0.005)
-            os.kill(pid, signal.SIGCONT)
-            answers = {i: self.bytes_of(c.result()) for i, c in calls.items()}
-        for i, answer in answers.items():  # a batch's rows may differ from a lone one's in the last bits, as in the server
-            for a, b in zip(struct.unpack('<10f', wanted[i]), struct.unpack('<10f', answer)):
+        wanted = struct.unpack('<10f', self.bytes_of(self.infer('inside', IMAGES[:1])))
+        for answer in self.stopped('apart', 3, lambda pid: os.kill(pid, signal.SIGCONT)):
+            # A batch's rows may differ from a lone one's in the last bits, as in the server.
+            for a, b in zip(wanted, struct.unpack('<10f', self.bytes_of(answer))):
                 self.assertAlmostEqual(a, b, places=5)
         stats = curl(self.server.url('/v2/models/apart/stats')).json()['model_stats'][0]
         self.assertTrue([b for b in stats['batch_stats'] if int(b['batch_size']) > 1])
@@ -176,7 +174,7 @@ class Isolated(harness.Case):
         # Sanitizers handle SIGSEGV themselves.
         for name in ('SIGABRT', 'SIGKILL') if harness.SANITIZED else ('SIGSEGV', 'SIGABRT', 'SIGKILL'):
             before = self.pids('apart')
-            answers = self.faulty('apart', crash(signal.Signals[name]))
+            answers = self.stopped('apart', 1, crash(signal.Signals[name]))
             errors = [self.error(a) for a in answers if a.status != 200]
             self.assertIn(f"the process of model 'apart' has ended: it was ended by signal {name}", errors[0])
             self.others_are_unharmed()
@@ -186,13 +184,13 @@ class Isolated(harness.Case):
     def test_faults_inside_of_the_library(self):
         for order, text in (('segv', 'it was ended by signal SIGSEGV'), ('abort', 'it was ended by signal SIGABRT'),
                             ('exit', 'it exited with status 7')):
-            self.served('apart')
-            pid, = self.pids('apart')
+            self.served('inner')
+            pid, = self.pids('inner')
             (ORDERS / 'new').write_text(order)
             (ORDERS / 'new').rename(ORDERS / str(pid))
-            self.assertTrue(self.server.logged("model 'apart' has ended", text), order)
+            self.assertTrue(self.server.logged("model 'inner' has ended", text), order)
             self.others_are_unharmed()
-            self.served('apart')
+            self.served('inner')
 
     @unittest.skipIf(harness.SANITIZED, 'there is no limit')
     def test_a_process_that_eats_memory_ends_at_its_limit(self):
