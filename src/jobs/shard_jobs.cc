@@ -10,7 +10,7 @@
 namespace weir::jobs {
 namespace {
 
-constexpr uint32_t kMostAttempts = 3;  // processes that may die of one job
+constexpr uint32_t kMostAttempts = 5;  // processes that may die while one job runs: it may be the cause
 constexpr base::Duration kRefusedWait = std::chrono::seconds(2), kLongestWait = std::chrono::seconds(60);
 constexpr int kTooManyRequests = 429, kUnavailable = 503;
 

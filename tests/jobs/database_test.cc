@@ -247,7 +247,10 @@ TEST(Database, ADamagedFileIsToldAndEndsNothing) {
     file << std::string(400'000, '\xa5');
   }
   auto opened = open_database(folder.path(), kPlenty);
-  if (!opened) return EXPECT_EQ(base::Code::kFailedPrecondition, opened.error().code), void();
+  if (!opened) {
+    EXPECT_EQ(base::Code::kFailedPrecondition, opened.error().code);
+    return;
+  }
   bool told = false;
   for (uint64_t i = 0; i < 20; ++i) told = !(*opened)->storage().files.read("f", i) || told;
   told = !(*opened)->storage().batches.add(batch("a")).ok() || told;
