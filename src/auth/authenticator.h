@@ -59,8 +59,8 @@ class Authenticator final : public wire::Authenticator {
   std::string name_of(const wire::Request& request) override;
   base::Status permit(const wire::Request& request, wire::Permission permission) override;
 
-  // Writes who a request that was let in is from, as a text for recall(), which another process understands too: the name of
-  // a key, or what a token or a certificate allowed. No secret. Empty: nobody in particular.
+  // Writes who a request that was let in is from, as a text for recall(), which another process understands too: the
+  // name of a key, or what a token or a certificate allowed. No secret. Empty: nobody in particular.
   std::string remember(const wire::Request& request);
   // Lets in a request that this caller has left, to be run when it is no longer there. A key must still be there, and
   // is worth what it is worth now; what a token or certificate allowed holds as it was. Errors: as of admit().

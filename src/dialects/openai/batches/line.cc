@@ -41,7 +41,8 @@ LineError read_line(std::string_view text, std::string_view endpoint, Line& out)
     return has_body = true;
   }) && json.finish();
   if (!ok) {
-    if (!fields.param().empty()) return error("invalid_request", fields.error().text);
+    JsonCursor whole(text);
+    if (!fields.param().empty() && whole.skip() && whole.finish()) return error("invalid_request", fields.error().text);
     return error("invalid_json_line", "This line is not parseable as valid JSON: " + fields.error().text);
   }
   if (out.custom_id.empty()) return error("missing_required_parameter", "custom_id is missing", "custom_id");
