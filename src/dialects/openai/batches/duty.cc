@@ -16,6 +16,7 @@ using base::Status;
 constexpr uint64_t kSlice = 256 << 10;  // bytes that are read or written in one
 constexpr size_t kMostAtOnce = 64;      // batches that are looked at in one
 
+constexpr std::string_view kTooManyLines = "too_many_requests";
 constexpr std::string_view kInProgressOnly[] = {kInProgress}, kCancellingOnly[] = {kCancelling};
 constexpr std::string_view kBusy[] = {kValidating, kFinalizing};
 constexpr std::string_view kOver[] = {kCompleted, kFailed, kExpired, kCancelled};
@@ -106,7 +107,9 @@ void BatchDuty::take_lines(Slice& slice, std::string_view text, std::vector<jobs
     // A line that is too long is not looked through: nothing behind it is known to be a line.
     if (end == rest.npos) reading_.whole = true;
     rest.remove_prefix(end == rest.npos ? rest.size() : end + 1);
-    if (slice.document.errors.size() >= kMostErrors) reading_.whole = true, rest = {};
+    const auto& errors = slice.document.errors;
+    const bool enough = errors.size() >= kMostErrors || (!errors.empty() && errors.back().code == kTooManyLines);
+    if (enough) reading_.whole = true, rest = {};
     if (reading_.whole && rest.empty()) break;
   }
   reading_.rest = std::string(rest);
@@ -121,15 +124,13 @@ void BatchDuty::take_line(Slice& slice, std::string_view text, std::vector<jobs:
   if (text.size() > limits_.max_line)
     error = {"line_too_long", "a line may have " + std::to_string(limits_.max_line) + " bytes (jobs.max_line)", {}};
   else if (d.lines >= limits_.max_lines)
-    error = {
-        "too_many_requests", "a batch may have " + std::to_string(limits_.max_lines) + " lines (jobs.max_lines)", {}};
+    error = {kTooManyLines, "a batch may have " + std::to_string(limits_.max_lines) + " lines (jobs.max_lines)", {}};
   else
     error = read_line(text, d.endpoint, line);
   if (error.ok() && !reading_.ids.insert(base::hash64(base::process_key(), line.custom_id)).second)
     error = {"duplicate_custom_id", "The custom_id '" + line.custom_id + "' for this request is a duplicate of another",
              "custom_id"};
   if (!error.ok()) {
-    if (error.code == "too_many_requests") reading_.whole = true;
     d.errors.push_back({std::string(error.code), std::move(error.message), std::string(error.param), reading_.line});
     return;
   }
