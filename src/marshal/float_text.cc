@@ -17,6 +17,13 @@ constexpr auto kPairs = [] {
   return table;
 }();
 
+// Of two digits behind a point, how many must be written.
+constexpr auto kTold = [] {
+  std::array<uint8_t, 100> table{};
+  for (size_t i = 1; i < 100; ++i) table[i] = i % 10 ? 2 : 1;
+  return table;
+}();
+
 int count_digits(uint32_t v) {
   int n = 1;
   for (; v >= 10000; v /= 10000) n += 4;
@@ -84,11 +91,11 @@ char* put_few_decimals(char* to, float value) {
   if (whole >= 10) *to++ = char('0' + whole / 10);
   *to++ = char('0' + whole % 10);
   *to++ = '.';
-  std::memcpy(to, &kPairs[2 * (fraction / 100)], 2);
-  std::memcpy(to + 2, &kPairs[2 * (fraction % 100)], 2);
-  char* end = to + 4;
-  while (end > to + 1 && end[-1] == '0') --end;
-  return end;
+  const uint32_t first = fraction / 100, second = fraction % 100;
+  std::memcpy(to, &kPairs[2 * first], 2);
+  if (second == 0) return to + (first == 0 ? 1 : kTold[first]);
+  std::memcpy(to + 2, &kPairs[2 * second], 2);
+  return to + 2 + kTold[second];
 }
 
 }  // namespace

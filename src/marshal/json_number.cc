@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 
+#include "marshal/float_run.h"
 #include "marshal/json_cursor.h"
 
 namespace weir::marshal {
@@ -97,6 +98,34 @@ const char* read_plain(const char* p, const char* end, T& out) {
   if ((*p | 0x20) == 'e') return nullptr;
   double value = double(int64_t(digits)) / kPowers[places];
   return round_again(negative ? -value : value, out) ? p : nullptr;
+}
+
+// Close to the end of the text the rest is read from a copy, with room behind it that is no part of a number.
+template <class T>
+size_t run_of_plain(std::string_view text, T* to, size_t most, size_t* used) {
+  constexpr ptrdiff_t kRoom = kPlainRoom + 1;  // and what follows the number
+  std::array<char, 2 * kRoom> copy;
+  const char *begin = text.data(), *end = begin + text.size(), *p = begin;
+  size_t n = 0, before = 0;  // the copy
+  *used = 0;
+  while (n < most) {
+    if (end - p < kRoom) {
+      if (begin == copy.data()) break;
+      before = size_t(p - begin);
+      copy = {};
+      if (p != end) std::memcpy(copy.data(), p, size_t(end - p));
+      begin = p = copy.data();
+      end = begin + copy.size();
+    }
+    const char* after = read_plain(p, end, to[n]);
+    if (!after) break;
+    ++n;
+    *used = before + size_t(after - begin);
+    if (*after != ',') break;
+    p = after + 1;
+    p += *p == ' ';
+  }
+  return n;
 }
 
 // Up to 19 digits are exact in a long double with 64 bits, and so are the powers of ten up to 27: one operation is off
@@ -247,6 +276,13 @@ bool JsonCursor::number(JsonNumber& out) {
   out = {{from, size_t(p - from)}, digits, int32_t(exponent), negative, false, integral};
   if (places > 19 || exponent != out.exponent) settle({first, size_t(last - first)}, places, exponent, out);
   return true;
+}
+
+size_t read_run(std::string_view text, float* to, size_t most, size_t* used) {
+  return run_of_plain(text, to, most, used);
+}
+size_t read_run(std::string_view text, double* to, size_t most, size_t* used) {
+  return run_of_plain(text, to, most, used);
 }
 
 bool JsonCursor::plain(double& out) {

@@ -9,6 +9,7 @@
 
 #include "base/encoding.h"
 #include "base/memory_ledger.h"
+#include "marshal/float_run.h"
 #include "marshal/string_block.h"
 #include "msg/half.h"
 
@@ -33,7 +34,8 @@ std::optional<double> non_finite(std::string_view text) {
   return std::nullopt;
 }
 
-// Reads arrays of elements of one type. `Put` stores one element; false refuses it.
+// Reads arrays of elements of one type. `Put` stores the next element, and up to so many; it returns how many, and 0
+// where it refuses the next one.
 class TensorReader {
  public:
   TensorReader(JsonCursor& json, const msg::Tensor& tensor, uint64_t count, WideText wide_text = WideText::kNumber)
@@ -61,9 +63,9 @@ class TensorReader {
   bool flat(Put& put) {
     return json_.array([&] {
       if (index_ == count_) return too_many();
-      if (!put()) return false;
-      ++index_;
-      return true;
+      const size_t stored = put(size_t(count_ - index_));
+      index_ += stored;
+      return stored > 0;
     });
   }
 
@@ -77,9 +79,10 @@ class TensorReader {
       if (n++ == wanted) return misnested();
       if ((json_.peek() == JsonCursor::Kind::kArray) == innermost) return misnested();
       if (!innermost) return level(depth + 1, put);
-      if (!put()) return false;
-      ++index_;
-      return true;
+      const size_t stored = put(size_t(wanted - n + 1));
+      index_ += stored;
+      n += stored - 1;
+      return stored > 0;
     });
     return ok && (n == wanted || misnested());
   }
@@ -183,10 +186,13 @@ template <class T>
 }
 
 template <class T>
-bool element(JsonCursor& json, TensorReader& reader, DType dtype, T& to) {
-  if constexpr (std::is_floating_point_v<T>)
-    if (json.plain(to)) return true;
-  return any_element(json, reader, dtype, to);
+size_t elements(JsonCursor& json, TensorReader& reader, DType dtype, T* to, size_t most) {
+  if constexpr (std::is_floating_point_v<T>) {
+    size_t used;
+    const size_t at = json.at();
+    if (size_t n = read_run({json.since(at).data(), json.left()}, to, most, &used)) return json.rewind(at + used), n;
+  }
+  return any_element(json, reader, dtype, *to) ? 1 : 0;
 }
 
 Status outcome(JsonCursor& json, TensorReader& reader) {
@@ -201,7 +207,7 @@ Status read_cells(JsonCursor& json, msg::Tensor& tensor, uint64_t count, base::S
   block.resize(count * sizeof(T));
   TensorReader reader(json, tensor, count, wide);
   T* to = reinterpret_cast<T*>(block.data());
-  bool ok = reader.read([&] { return element<T>(json, reader, tensor.dtype, to[reader.index()]); });
+  bool ok = reader.read([&](size_t most) { return elements(json, reader, tensor.dtype, to + reader.index(), most); });
   if (!ok) {
     Status status = outcome(json, reader);
     json.refuse();
@@ -214,7 +220,7 @@ Status read_cells(JsonCursor& json, msg::Tensor& tensor, uint64_t count, base::S
 Status read_strings(JsonCursor& json, msg::Tensor& tensor, uint64_t count, base::SlabSource& slabs, BytesText text) {
   StringBlock data(slabs, size_t(std::min<uint64_t>(count * 8, json.left())));
   TensorReader reader(json, tensor, count);
-  bool ok = reader.read([&] {
+  bool ok = reader.read([&](size_t) -> size_t {
     std::string_view value;
     if (json.peek() != JsonCursor::Kind::kString) return reader.wrong("expected a string for BYTES");
     if (!json.string(value)) return false;

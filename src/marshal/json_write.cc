@@ -15,90 +15,76 @@ namespace {
 
 using msg::DType;
 
-// Text of many elements: into a buffer of its own, that moves into the string when it is full.
-class Elements {
- public:
-  Elements(std::string& out, std::string_view separator) : out_(out), separator_(separator) {}
-  ~Elements() { flush(); }
+std::string_view non_finite(double value) {
+  return std::isnan(value) ? "\"NaN\"" : value > 0 ? "\"Infinity\"" : "\"-Infinity\"";
+}
 
-  void next() {
-    if (size_t(p_ - buffer_.data()) > kFull) flush();
-    if (std::exchange(first_, false)) return;
-    if (separator_.size() == 1)
-      put(separator_[0]);
-    else
-      put(separator_);
-  }
-  void put(char c) { *p_++ = c; }
-  void put(std::string_view text) {
-    if (text.size() > kRoom / 2) {  // a separator of a size that nobody has
-      flush();
-      out_ += text;
-      return;
-    }
-    std::memcpy(p_, text.data(), text.size());
-    p_ += text.size();
-  }
-  template <class T>
-  void number(T value) {
-    if constexpr (std::is_floating_point_v<T>) {
-      if (!std::isfinite(value)) return put(non_finite(value));
-      p_ = write_text(p_, value);
-    } else if constexpr (std::is_signed_v<T>) {
-      p_ = write_text(p_, int64_t(value));
-    } else {
-      p_ = write_text(p_, uint64_t(value));
-    }
-  }
+char* put(char* to, std::string_view text) {
+  std::memcpy(to, text.data(), text.size());
+  return to + text.size();
+}
 
- private:
-  static constexpr size_t kSize = 4096, kRoom = 128, kFull = kSize - kRoom;  // room for one element and its separator
+template <class T>
+char* put_number(char* to, T value) {
+  if constexpr (std::is_floating_point_v<T>)
+    return std::isfinite(value) ? write_text(to, value) : put(to, non_finite(value));
+  else if constexpr (std::is_signed_v<T>)
+    return write_text(to, int64_t(value));
+  else
+    return write_text(to, uint64_t(value));
+}
 
-  static std::string_view non_finite(double value) {
-    return std::isnan(value) ? "\"NaN\"" : value > 0 ? "\"Infinity\"" : "\"-Infinity\"";
-  }
-  void flush() {
-    out_.append(buffer_.data(), p_);
-    p_ = buffer_.data();
-  }
-
-  std::string& out_;
-  std::string_view separator_;
-  bool first_ = true;
-  std::array<char, kSize> buffer_;
-  char* p_ = buffer_.data();
-};
-
+// `write(to, value)` puts one element at `to` and returns its end. The text of many goes into a buffer of its own, that
+// moves into the string when it is full.
 template <class T, class Write>
 void write_cells(std::string& out, std::string_view data, std::string_view separator, Write write) {
+  constexpr size_t kSeparator = 16, kElement = kFloatText + 2;
   out.reserve(out.size() + data.size() / sizeof(T) * (10 + separator.size()));
-  Elements to(out, separator);
+  std::array<char, 4096> buffer;
+  char* const full = buffer.data() + buffer.size() - kElement - kSeparator;
+  char* p = buffer.data();
   for (size_t at = 0; at < data.size(); at += sizeof(T)) {
+    if (p > full) {
+      out.append(buffer.data(), p);
+      p = buffer.data();
+    }
+    if (at > 0) {
+      if (separator.size() == 1) {
+        *p++ = separator[0];
+      } else if (separator.size() <= kSeparator) {
+        p = put(p, separator);
+      } else {
+        out.append(buffer.data(), p);
+        out += separator;
+        p = buffer.data();
+      }
+    }
     T value;  // data need not be aligned
     std::memcpy(&value, data.data() + at, sizeof(T));
-    to.next();
-    write(to, value);
+    p = write(p, value);
   }
+  out.append(buffer.data(), p);
 }
 
 template <class T>
 void write_cells(std::string& out, std::string_view data, std::string_view separator) {
-  write_cells<T>(out, data, separator, [](Elements& to, T value) { to.number(value); });
+  write_cells<T>(out, data, separator, [](char* to, T value) { return put_number(to, value); });
 }
 
 template <class T>
 void write_quoted(std::string& out, std::string_view data, std::string_view separator) {
-  write_cells<T>(out, data, separator, [](Elements& to, T value) {
-    to.put('"');
-    to.number(value);
-    to.put('"');
+  write_cells<T>(out, data, separator, [](char* to, T value) {
+    *to++ = '"';
+    to = put_number(to, value);
+    *to++ = '"';
+    return to;
   });
 }
 
 template <class T>
 void write_one(std::string& out, T value) {
-  Elements to(out, {});
-  to.number(value);
+  std::array<char, kFloatText> text;
+  out.append(text.data(), put_number(text.data(), value));
 }
 
 void write_strings(std::string& out, std::string_view data, std::string_view separator, BytesText text) {
@@ -202,7 +188,7 @@ void write_elements(std::string& out, DType dtype, std::string_view data, const 
   bool quoted = style.wide == WideText::kString;
   switch (dtype) {
     case DType::kBool:
-      return write_cells<uint8_t>(out, data, by, [](Elements& to, uint8_t v) { to.put(v ? "true" : "false"); });
+      return write_cells<uint8_t>(out, data, by, [](char* to, uint8_t v) { return put(to, v ? "true" : "false"); });
     case DType::kUint8: return write_cells<uint8_t>(out, data, by);
     case DType::kUint16: return write_cells<uint16_t>(out, data, by);
     case DType::kUint32: return write_cells<uint32_t>(out, data, by);
@@ -212,9 +198,11 @@ void write_elements(std::string& out, DType dtype, std::string_view data, const 
     case DType::kInt32: return write_cells<int32_t>(out, data, by);
     case DType::kInt64: return quoted ? write_quoted<int64_t>(out, data, by) : write_cells<int64_t>(out, data, by);
     case DType::kFp16:
-      return write_cells<uint16_t>(out, data, by, [](Elements& to, uint16_t v) { to.number(msg::fp16_to_float(v)); });
+      return write_cells<uint16_t>(out, data, by,
+                                   [](char* to, uint16_t v) { return put_number(to, msg::fp16_to_float(v)); });
     case DType::kBf16:
-      return write_cells<uint16_t>(out, data, by, [](Elements& to, uint16_t v) { to.number(msg::bf16_to_float(v)); });
+      return write_cells<uint16_t>(out, data, by,
+                                   [](char* to, uint16_t v) { return put_number(to, msg::bf16_to_float(v)); });
     case DType::kFp32: return write_cells<float>(out, data, by);
     case DType::kFp64: return write_cells<double>(out, data, by);
     case DType::kBytes: return write_strings(out, data, by, style.text);

@@ -46,7 +46,7 @@ base::Status FramedCall::check_head() {
     }
     in_ = *known;
   }
-  if (has_element(metadata().find(fields.accepted), name(in_))) out_ = in_;
+  if (in_ != Coding::kIdentity && has_element(metadata().find(fields.accepted), name(in_))) out_ = in_;
   return {};
 }
 

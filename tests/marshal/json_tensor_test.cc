@@ -65,6 +65,29 @@ TEST(JsonTensor, FlatAndNestedDataAreTheSame) {
     EXPECT_EQ(read(json, DType::kInt32, {2, 3}).status.code, base::Code::kInvalidArgument) << json;
 }
 
+// Most floats are read many at once, those near the end of the text from a copy: what follows them must not matter.
+TEST(JsonTensor, FloatsAreTheSameWhereverTheyStand) {
+  const std::string numbers = "[1.5, -0.25,3,1e2,0.1,\n12345678.5,0.12345678,7.123456789 ,-0,1234567.87654321, 2]";
+  const std::vector<float> wanted{
+      1.5f, -0.25f, 3, 100, 0.1f, 12345678.5f, 0.12345678f, 7.123456789f, -0.0f, 1234567.87654321f, 2};
+  for (size_t behind = 0; behind < 48; ++behind) {
+    auto r = read(numbers + std::string(behind, ' '), DType::kFp32, {11});
+    ASSERT_TRUE(r.status.ok()) << r.status.text;
+    EXPECT_EQ(cells<float>(r.tensor), wanted) << behind;
+    EXPECT_FALSE(read(numbers + std::string(behind, ' '), DType::kFp32, {10}).status.ok());
+    EXPECT_FALSE(read(numbers + std::string(behind, ' '), DType::kFp32, {12}).status.ok());
+  }
+  for (size_t cut = 1; cut < numbers.size(); ++cut) {
+    auto r = read(numbers.substr(0, cut), DType::kFp32, {11});
+    EXPECT_FALSE(r.status.ok()) << numbers.substr(0, cut);
+  }
+  auto nested = read("[[1.5,2.5,3.5],[4.5,5.5,6.5]]", DType::kFp32, {2, 3});
+  EXPECT_EQ(cells<float>(nested.tensor), (std::vector<float>{1.5, 2.5, 3.5, 4.5, 5.5, 6.5}));
+  for (auto json : {"[[1.5,2.5],[3.5,4.5],[5.5,6.5]]", "[[1.5,2.5,3.5,4.5],[5.5,6.5]]", "[[1.5,2.5,3.5],4.5,5.5,6.5]",
+                    "[[1.5,2.5,3.5],[4.5,5.5]]", "[1.5,,2.5,3,4,5,6]", "[1.5,2.5,3,4,5,6,]", "[1.5,2.5,3,4,5,06]"})
+    EXPECT_FALSE(read(json, DType::kFp32, {2, 3}).status.ok()) << json;
+}
+
 TEST(JsonTensor, EmptyAndScalarShapesWork) {
   EXPECT_TRUE(read("[]", DType::kFp32, {0, 4}).status.ok());
   EXPECT_TRUE(read("[[],[]]", DType::kFp32, {2, 0}).status.ok());
