@@ -35,7 +35,7 @@ void pin_to_core(unsigned n) {
   }
 }
 
-// What the loop has beside sockets that are being read: new connections, the alarm, posted work, news of sockets.
+// Runs what the loop has beside sockets that are being read: new connections, the alarm, posted work, news of sockets.
 size_t poll_some(asio::io_context& io) {
   constexpr size_t kMost = 4;
   size_t handlers = 0;

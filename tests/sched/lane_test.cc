@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 #include <random>
 
@@ -101,8 +102,7 @@ TEST(Lane, CallsThatArriveWhileTheEngineWorksRunTogether) {
 TEST(Lane, TheTimelineTellsHowLongTheCallsOfABatchHaveWaited) {
   Lab t;
   t.hold();
-  std::vector<msg::Call*> calls;
-  for (int i = 0; i < 3; ++i) calls.push_back(&t.put(float(i)));
+  const std::array calls{&t.put(0), &t.put(1), &t.put(2)};
   t.gate.open();
   t.recorder.until(4);
   const auto batches = t.stats.timeline.latest();
