@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <map>
 #include <random>
 
@@ -102,7 +101,7 @@ TEST(Lane, CallsThatArriveWhileTheEngineWorksRunTogether) {
 TEST(Lane, TheTimelineTellsHowLongTheCallsOfABatchHaveWaited) {
   Lab t;
   t.hold();
-  const std::array calls{&t.put(0), &t.put(1), &t.put(2)};
+  msg::Call* const calls[] = {&t.put(0), &t.put(1), &t.put(2)};
   t.gate.open();
   t.recorder.until(4);
   const auto batches = t.stats.timeline.latest();
