@@ -97,7 +97,6 @@ struct Shard::Parts final : base::Env {
   bool turn_is_long() const { return clock_fresh && std::chrono::steady_clock::now() - turn_began > part; }
   // The same behind each connection's work, whose time is its client's.
   bool work_done();
-  void begin_part(TurnWatch::Phase phase, base::Duration until) { part = until, watch.enter(phase); }
   bool has_output() const { return !dirty.empty() || !flushing.empty(); }
   void flush_some();
   void turn_without_thread();
