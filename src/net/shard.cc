@@ -209,7 +209,8 @@ size_t Shard::Parts::run_first() {
 
 void Shard::Parts::end_turn() {
   if (timers.next() != base::kNever && timers.next() <= now()) {
-    part = kTiming, watch.enter(TurnWatch::Phase::kTimer);
+    part = kTiming;
+    watch.enter(TurnWatch::Phase::kTimer);
     timers.fire_due(now(), [this] { return work_done(); });
   }
   (void)base::attempt("the end of a turn", [this] {
@@ -226,7 +227,8 @@ void Shard::Parts::end_turn() {
 // each round of writing, until there is nothing more to write.
 void Shard::Parts::flush_rounds() {
   for (int round = 0;; ++round) {
-    part = kLongTurn, watch.enter(TurnWatch::Phase::kHook);
+    part = kLongTurn;
+    watch.enter(TurnWatch::Phase::kHook);
     for (size_t i = 0; i < hooks.size(); ++i) (void)base::attempt("a turn hook", hooks[i]);
     if (!has_output()) return;
     if (round == kRoundsPerTurn || (round > 0 && turn_is_long())) break;

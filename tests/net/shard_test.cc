@@ -171,15 +171,20 @@ TEST(Shard, WritesOfHeavyClientsComeBehindTheOthers) {
   EXPECT_GE(t.turns(), 3u);
 }
 
-// Timers that take all the time of a turn would leave each turn one write.
+// Timers that take all the time of a turn would leave each turn one write, however often it is tried. A busy machine
+// takes the time away, too, so that one try says little.
 TEST(Shard, TimersLeaveTimeToWrite) {
   constexpr auto kTimer = std::chrono::microseconds(500), kWrite = std::chrono::microseconds(100);
-  Writers t;
-  t.write("abcdefgh", kWrite, [&] {
-    for (int i = 0; i < 100; ++i) t.shard.env().at(t.shard.env().now(), [&] { work_for(kTimer); });
-  });
-  EXPECT_EQ(t.order, "abcdefgh");
-  EXPECT_LE(t.turns(), 4u);
+  size_t least = SIZE_MAX;
+  for (int i = 0; i < 50 && least > 4; ++i) {
+    Writers t;
+    t.write("abcdefgh", kWrite, [&] {
+      for (int n = 0; n < 100; ++n) t.shard.env().at(t.shard.env().now(), [&] { work_for(kTimer); });
+    });
+    EXPECT_EQ(t.order, "abcdefgh");
+    least = std::min(least, t.turns());
+  }
+  EXPECT_LE(least, 4u);
 }
 
 TEST(Shard, HooksRunAtTheEndOfEachTurnInTheirOrder) {

@@ -7,6 +7,7 @@
 #include "base/attempt.h"
 #include "base/memory_ledger.h"
 #include "dialects/evergreen/session.h"
+#include "wire/body_memory.h"
 #include "wire/service_guard.h"
 
 namespace weir::evergreen {
@@ -15,7 +16,8 @@ namespace {
 using base::Status;
 
 base::Status no_memory() {
-  return base::overloaded("there is no memory for the message (limits.slab_budget); try again later");
+  return base::overloaded(
+      "there is no memory for the message (limits.slab_budget, limits.client_share); try again later");
 }
 
 // The memory that it makes, and needs meanwhile, is charged when a worker has begun: only as much waits in line as is
@@ -33,7 +35,7 @@ class ReadMessage final : public base::OffloadTask {
 
  private:
   base::Result<base::Bytes> read() const {
-    constexpr uint64_t kHeld = 3;  // times the text: the library's copy, and the message while it grows
+    constexpr uint64_t kHeld = 5;  // times the text: the library's copies, and the message while it grows
     base::MemoryCharge room;
     if (ledger_) room = {*ledger_, base::MemoryKind::kDecoding};
     if (!room.grow(kHeld * text_.size())) return no_memory();
@@ -52,11 +54,19 @@ class ReadMessage final : public base::OffloadTask {
 
 }  // namespace
 
+JsonInput::JsonInput(EvergreenState& state, wire::Exchange& exchange, Session& session, Listener& listener)
+    : state_(state),
+      exchange_(exchange),
+      session_(session),
+      listener_(listener),
+      copied_(state.slabs.ledger(), base::MemoryKind::kInput, 0,
+              wire::owner_of_heads(state.options.bodies,
+                                   exchange.request().peer ? exchange.request().peer->client.get() : nullptr)) {}
+
 void JsonInput::read(std::string_view text) {
   if (!is_long(text.size())) return read_here(text);
-  auto copy = base::adopt(state_.slabs.ledger(), base::MemoryKind::kInput, std::string(text));
-  if (!copy) return abort(no_memory());
-  send(std::move(*copy));
+  if (!copied_.take(text.size())) return abort(no_memory());
+  send(base::Bytes::copy_of(text));
 }
 
 void JsonInput::read(base::Bytes text) {
@@ -72,7 +82,7 @@ void JsonInput::read_here(std::string_view text) {
 
 void JsonInput::send(base::Bytes text) {
   auto done = [this](const Status& status, std::unique_ptr<base::OffloadTask> task) {
-    sent_ = nullptr;
+    stop();
     wire::guarded(exchange_, [&] {
       if (!session_.over()) on_task(status, task.get());
       listener_.on_read();
@@ -81,10 +91,12 @@ void JsonInput::send(base::Bytes text) {
   const size_t size = text.size();
   auto sent = state_.options.offload->send(std::make_unique<ReadMessage>(state_, std::move(text)), size,
                                            wire::Offload::Part::kRequest, exchange_, std::move(done));
-  if (sent)
+  if (sent) {
     sent_ = std::move(*sent);
-  else
-    abort(sent.error());
+    return;
+  }
+  stop();
+  abort(sent.error());
 }
 
 void JsonInput::on_task(const Status& status, base::OffloadTask* task) {

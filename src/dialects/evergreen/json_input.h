@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/offload_task.h"
+#include "base/stepped_charge.h"
 #include "dialects/evergreen/state.h"
 #include "wire/offload.h"
 
@@ -27,15 +28,17 @@ class JsonInput {
   };
 
   // All borrowed.
-  JsonInput(EvergreenState& state, wire::Exchange& exchange, Session& session, Listener& listener)
-      : state_(state), exchange_(exchange), session_(session), listener_(listener) {}
+  JsonInput(EvergreenState& state, wire::Exchange& exchange, Session& session, Listener& listener);
 
   // One message. Not while busy().
   void read(std::string_view text);
   void read(base::Bytes text);  // a long one is not copied
   bool busy() const { return sent_ != nullptr; }
   // The carrier has gone: neither the session nor the listener is called any more.
-  void stop() { sent_ = nullptr; }
+  void stop() {
+    sent_ = nullptr;
+    copied_.give(copied_.used());
+  }
 
  private:
   // The library reads JSON at 5 to 20 MB/s.
@@ -51,6 +54,7 @@ class JsonInput {
   Session& session_;
   Listener& listener_;
   std::unique_ptr<wire::SentTask> sent_;
+  base::SteppedCharge copied_;  // the client's, for the copy of a text that waits
 };
 
 }  // namespace weir::evergreen

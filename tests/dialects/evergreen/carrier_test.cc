@@ -145,7 +145,7 @@ TEST(Evergreen, ALongLineIsChargedUntilItIsRead) {
 TEST(Evergreen, ALongLineWithoutMemoryEndsItsSession) {
   support::FakeOffload offload;
   Bench t({.offload = &offload});
-  for (uint64_t budget : {wire::kLongBody, 3 * wire::kLongBody}) {  // for the line, but not for its copy or the message
+  for (uint64_t budget : {wire::kLongBody, 4 * wire::kLongBody}) {  // for the line, but not for its copy or the message
     base::MemoryLedger memory(budget);
     t.rpc.slabs.memory = &memory;
     auto x = t.open_http("POST", {});
