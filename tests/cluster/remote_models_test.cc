@@ -14,9 +14,9 @@ namespace fs = std::filesystem;
 using Names = std::vector<std::string>;
 
 struct RemoteModelsTest : testing::Test {
-  RemoteModelsTest() {
+  static std::string make_root() {
     std::string name = (fs::temp_directory_path() / "weir-test-XXXXXX").string();
-    root = ::mkdtemp(name.data());
+    return ::mkdtemp(name.data());
   }
   ~RemoteModelsTest() override { fs::remove_all(root); }
 
@@ -37,7 +37,7 @@ struct RemoteModelsTest : testing::Test {
     return {std::istreambuf_iterator<char>(in), {}};
   }
 
-  std::string root;
+  const std::string root = make_root();
   Names refreshed;
   forward::Directory directory;
   RemoteModels remote{root, directory, [this](Names models) { refreshed = std::move(models); }};

@@ -320,7 +320,7 @@ void ClusterWorld::check() {
   for (const auto& session : sessions_) {
     const SimNode* owner = nullptr;
     for (const auto& node : nodes_) {
-      if (!node->ownership.may_answer(session)) continue;
+      if (node->ownership.count() == 0 || !node->ownership.may_answer(session)) continue;
       if (owner)
         broken_ = owner->membership.self().id + " and " + node->membership.self().id + " both answer for " + session;
       owner = node.get();
@@ -330,7 +330,7 @@ void ClusterWorld::check() {
 
 void ClusterWorld::step_until(Real end) {
   while (!queue_.empty() && queue_.top().when <= end && broken_.empty()) {
-    auto run = queue_.top().run;
+    auto run = std::move(const_cast<Event&>(queue_.top()).run);  // the order does not look at it
     now_ = std::max(now_, queue_.top().when);
     queue_.pop();
     run();
