@@ -70,7 +70,7 @@ struct Server {
     state.emplace(config);
     shard.emplace(base::ShardId(0), net::Pin::kNo);
     status = open_dialects(*state, 1, [](base::ShardId, const std::function<void()>&) {});
-    if (status.ok()) status = server.emplace(*shard, *state).mount_dialects();
+    if (status.ok()) status = server.emplace(*shard, *state, 1).mount_dialects();
   }
   std::string get(std::string_view target) {
     auto codec = wire::make_sniff(server->codec_env(), wire, peer);
