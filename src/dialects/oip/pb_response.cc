@@ -115,6 +115,22 @@ size_t most_size(const InferReply& reply, std::string_view parameters) {
   return n;
 }
 
+// The message from `at` on, with the large tensors where they belong in it: at `cuts`.
+std::vector<base::Bytes> cut(const base::Bytes& message, size_t at, const std::vector<size_t>& cuts,
+                             const InferReply& reply) {
+  std::vector<base::Bytes> pieces;
+  pieces.reserve(2 * cuts.size() + 1);
+  size_t next = 0;
+  for (size_t i = 0; i < reply.tensors.size(); ++i) {
+    if (size_in(reply, i) <= kInline) continue;
+    pieces.push_back(message.slice(at, cuts[next] - at));
+    pieces.push_back(reply.tensors[i].data);
+    at = cuts[next++];
+  }
+  if (at < message.size() || pieces.empty()) pieces.push_back(message.slice(at, message.size() - at));
+  return pieces;
+}
+
 }  // namespace
 
 std::vector<base::Bytes> write_infer(const InferReply& reply, Envelope envelope) {
@@ -145,19 +161,7 @@ std::vector<base::Bytes> write_infer(const InferReply& reply, Envelope envelope)
     at -= prefix.size();
     out.replace(at, prefix.size(), prefix);
   }
-  size_t end = out.size();
-  base::Bytes message = base::Bytes::adopt(std::move(out));
-  std::vector<base::Bytes> pieces;
-  pieces.reserve(2 * cuts.size() + 1);
-  size_t next = 0;
-  for (size_t i = 0; i < reply.tensors.size(); ++i) {
-    if (size_in(reply, i) <= kInline) continue;
-    pieces.push_back(message.slice(at, cuts[next] - at));
-    pieces.push_back(reply.tensors[i].data);
-    at = cuts[next++];
-  }
-  if (at < end || pieces.empty()) pieces.push_back(message.slice(at, end - at));
-  return pieces;
+  return cut(base::Bytes::adopt(std::move(out)), at, cuts, reply);
 }
 
 base::Bytes write_stream_error(std::string_view model, std::string_view version, std::string_view id,
