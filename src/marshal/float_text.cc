@@ -17,7 +17,7 @@ constexpr auto kPairs = [] {
   return table;
 }();
 
-// Of two digits behind a point, how many must be written.
+// How many of two digits behind a point must be written.
 constexpr auto kTold = [] {
   std::array<uint8_t, 100> table{};
   for (size_t i = 1; i < 100; ++i) table[i] = i % 10 ? 2 : 1;

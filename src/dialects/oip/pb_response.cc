@@ -50,7 +50,7 @@ class Text {
     for (; v >= 0x80; v >>= 7) *to_++ = char(uint8_t(v) | 0x80);
     *to_++ = char(v);
   }
-  // Of fields below 16.
+  // The field is below 16.
   void tag(uint32_t field, PbType type) { *to_++ = char(field << 3 | uint32_t(type)); }
   void raw(std::string_view bytes) {
     if (!bytes.empty()) std::memcpy(to_, bytes.data(), bytes.size());
