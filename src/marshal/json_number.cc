@@ -91,7 +91,13 @@ const char* read_plain(const char* p, const char* end, T& out) {
   if (p == first || (*first == '0' && p - first > 1)) return nullptr;
   size_t places = 0;
   if (*p == '.') {
-    places = eight_digits(++p, digits);
+    const unsigned tenth = unsigned(*++p - '0');
+    if (tenth < 10 && unsigned(p[1] - '0') >= 10) {  // "1.0": 20 instructions less than the way for many
+      digits = digits * 10 + tenth;
+      places = 1;
+    } else {
+      places = eight_digits(p, digits);
+    }
     p += places;
     if (places == 0 || unsigned(*p - '0') < 10) return nullptr;
   }

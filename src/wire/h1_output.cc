@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "wire/output_block.h"
+
 namespace weir::wire {
 namespace {
 
@@ -13,7 +15,7 @@ constexpr size_t kCopied = 2048;  // a copy of so little costs less than one mor
 
 void H1Output::open_block(size_t least) {
   if (block_) base::drop(block_);
-  block_ = base::heap_slab(std::max(kBlock, least));
+  block_ = take_output_block(std::max(kBlock, least));
   used_ = 0;
   tail_open_ = false;
 }
@@ -66,26 +68,24 @@ void H1Output::consume(size_t n) {
     front_ = 0;
     return;
   }
-  pieces_.clear();
-  front_ = 0;
-  tail_open_ = false;
-  used_ = 0;  // nothing points into the block any more
+  drop_pieces();
 }
 
-void H1Output::clear() {
+void H1Output::drop_pieces() {
   pieces_.clear();
   front_ = 0;
   tail_open_ = false;
   used_ = 0;
+  give_output_block(std::exchange(block_, nullptr));  // nothing points into it any more
+}
+
+void H1Output::clear() {
+  drop_pieces();
   sent_ = total_;
 }
 
 void H1Output::trim() {
-  if (!empty()) return;
-  if (block_) base::drop(block_);
-  block_ = nullptr;
-  used_ = 0;
-  pieces_.shrink_to_fit();
+  if (empty()) pieces_.shrink_to_fit();
 }
 
 }  // namespace weir::wire

@@ -38,6 +38,7 @@ class H1Output {
     size_t size;
   };
   void open_block(size_t least);
+  void drop_pieces();
 
   std::vector<OutputPiece> pieces_;
   size_t front_ = 0;             // pieces_ before it are gone
@@ -48,7 +49,7 @@ class H1Output {
 
  public:
   H1Output() = default;
-  ~H1Output() { clear(), trim(); }
+  ~H1Output() { clear(); }
   H1Output(const H1Output&) = delete;
 };
 

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
+
+#include "wire/output_block.h"
 
 namespace weir::wire {
 
@@ -11,7 +14,7 @@ void H2Output::copy(const void* from, size_t n) {
   while (n > 0) {
     if (!block_ || block_used_ == block_->capacity) {
       if (block_) base::drop(block_);
-      block_ = base::heap_slab(kBlock);
+      block_ = take_output_block(kBlock);
       block_used_ = 0;
     }
     std::byte* at = block_->data + block_used_;
@@ -56,7 +59,13 @@ void H2Output::consumed(size_t n) {
     front_at_ = 0;
     pieces_.pop();
   }
-  if (pieces_.empty()) block_used_ = 0;  // nobody refers to the block any more
+  if (pieces_.empty()) give_block();
+}
+
+// Nobody refers to it any more.
+void H2Output::give_block() {
+  give_output_block(std::exchange(block_, nullptr));
+  block_used_ = 0;
 }
 
 void H2Output::clear() {
@@ -69,9 +78,7 @@ void H2Output::clear() {
 void H2Output::shrink() {
   if (!empty()) return;
   pieces_.shrink();
-  if (block_) base::drop(block_);
-  block_ = nullptr;
-  block_used_ = 0;
+  give_block();
 }
 
 }  // namespace weir::wire

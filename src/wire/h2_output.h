@@ -38,6 +38,8 @@ class H2Output {
  private:
   static constexpr size_t kBlock = 16 << 10;
 
+  void give_block();
+
   struct StreamPiece {
     const std::byte* data = nullptr;
     size_t size = 0;

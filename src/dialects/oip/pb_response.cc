@@ -50,7 +50,7 @@ class Text {
     for (; v >= 0x80; v >>= 7) *to_++ = char(uint8_t(v) | 0x80);
     *to_++ = char(v);
   }
-  // `field` is below 16.
+  // The field is below 16.
   void tag(uint32_t field, PbType type) { *to_++ = char(field << 3 | uint32_t(type)); }
   void raw(std::string_view bytes) {
     if (!bytes.empty()) std::memcpy(to_, bytes.data(), bytes.size());
@@ -115,9 +115,9 @@ size_t most_size(const InferReply& reply, std::string_view parameters) {
   return n;
 }
 
-// The message from `at` on, cut where its large tensors belong.
-std::vector<base::Bytes> with_tensors(const base::Bytes& message, size_t at, const std::vector<size_t>& cuts,
-                                      const InferReply& reply) {
+// The message from `at` on, with the large tensors where they belong in it: at `cuts`.
+std::vector<base::Bytes> cut(const base::Bytes& message, size_t at, const std::vector<size_t>& cuts,
+                             const InferReply& reply) {
   std::vector<base::Bytes> pieces;
   pieces.reserve(2 * cuts.size() + 1);
   size_t next = 0;
@@ -161,7 +161,7 @@ std::vector<base::Bytes> write_infer(const InferReply& reply, Envelope envelope)
     at -= prefix.size();
     out.replace(at, prefix.size(), prefix);
   }
-  return with_tensors(base::Bytes::adopt(std::move(out)), at, cuts, reply);
+  return cut(base::Bytes::adopt(std::move(out)), at, cuts, reply);
 }
 
 base::Bytes write_stream_error(std::string_view model, std::string_view version, std::string_view id,
