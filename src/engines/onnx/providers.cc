@@ -113,8 +113,8 @@ Status read_option(const std::string& parameter, const std::string& value, const
   return {};
 }
 
-struct Options {  // as the library takes them
-  explicit Options(const std::map<std::string, std::string>& all) {
+struct NamedOptions {  // as the library takes them
+  explicit NamedOptions(const std::map<std::string, std::string>& all) {
     for (const auto& [key, value] : all) keys.push_back(key.c_str()), values.push_back(value.c_str());
   }
   std::vector<const char*> keys, values;
@@ -138,7 +138,7 @@ Status append_gpu(const Api& api, OrtSessionOptions* options, const Provider& pr
   Owned<Raw> owned(raw, functions.release);
   auto all = provider.options;
   all["device_id"] = std::to_string(std::max(placement.gpu, 0));
-  Options words(all);
+  NamedOptions words(all);
   if (auto s = to_status(api, functions.update(raw, words.keys.data(), words.values.data(), words.keys.size()));
       !s.ok())
     return s;
@@ -158,7 +158,7 @@ Status append(const Api& api, OrtSessionOptions* options, const Provider& provid
         {api.create_tensorrt, api.update_tensorrt, api.set_tensorrt, api.append_tensorrt, api.release_tensorrt});
   if (!api.append_openvino)
     return base::failure(base::Code::kUnimplemented, "the provider 'openvino' needs ONNX Runtime 1.18 or newer");
-  Options words(provider.options);
+  NamedOptions words(provider.options);
   return to_status(api, api.append_openvino(options, words.keys.data(), words.values.data(), words.keys.size()));
 }
 
