@@ -88,7 +88,7 @@ Membership::Listener Cluster::Parts::membership_listener() {
     ++fences;
     base::log::warning("this node was silent too long, and joins anew", {{"node", name}});
   };
-  out.refused = [this](const std::string& key, const std::string& why) {
+  out.refused = [](const std::string& key, const std::string& why) {
     base::log::warning("an entry of the cluster's bucket is refused",
                        {{"key", base::presentable(key, 160)}, {"reason", base::presentable(why, 300)}});
   };

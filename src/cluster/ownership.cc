@@ -10,7 +10,7 @@ using base::Code;
 using base::failure;
 using base::Status;
 
-constexpr std::string_view kHead = "weir-session 1\nowner ", kTurn = "turn ";
+constexpr std::string_view kSessionHead = "weir-session 1\nowner ", kTurn = "turn ";
 
 // "12\n…": cut off.
 bool read_number(std::string_view& text, uint64_t& out) {
@@ -24,15 +24,15 @@ bool read_number(std::string_view& text, uint64_t& out) {
 }  // namespace
 
 std::string write_record(const Record& record) {
-  return std::string(kHead) + record.owner + ' ' + std::to_string(record.incarnation) + '\n' + std::string(kTurn) +
-         std::to_string(record.turn) + "\n\n" + record.state;
+  return std::string(kSessionHead) + record.owner + ' ' + std::to_string(record.incarnation) + '\n' +
+         std::string(kTurn) + std::to_string(record.turn) + "\n\n" + record.state;
 }
 
 base::Result<Record> read_record(std::string_view text) {
   const Status wrong = failure(Code::kDataLoss, "the session's record cannot be read");
   Record out;
-  if (!text.starts_with(kHead) || text.size() > Ownership::kLargestState + 512) return wrong;
-  text.remove_prefix(kHead.size());
+  if (!text.starts_with(kSessionHead) || text.size() > Ownership::kLargestState + 512) return wrong;
+  text.remove_prefix(kSessionHead.size());
   const size_t space = text.find(' ');
   if (space == text.npos || !good_name(text.substr(0, space))) return wrong;
   out.owner = text.substr(0, space);

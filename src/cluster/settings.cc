@@ -6,10 +6,10 @@
 namespace weir::cluster {
 namespace {
 
-constexpr size_t kLongestName = 64, kShortestSecret = 16, kLongestSecret = 4096;
+constexpr size_t kLongestSetting = 64, kShortestSecret = 16, kLongestSecret = 4096;
 
 bool good_word(std::string_view text) {
-  return !text.empty() && text.size() <= kLongestName && std::all_of(text.begin(), text.end(), [](char c) {
+  return !text.empty() && text.size() <= kLongestSetting && std::all_of(text.begin(), text.end(), [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-';
   });
 }

@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "engines/process/document.h"
 #include "engines/process/protocol.h"
+#include "engines/process/region.h"
 
 namespace weir::process {
 namespace {
@@ -23,9 +24,6 @@ namespace {
 using base::Code;
 using base::failure;
 using base::Status;
-
-constexpr uint64_t kAlign = 64;
-uint64_t aligned(uint64_t at) { return (at + kAlign - 1) / kAlign * kAlign; }
 
 // The server is gone, or says what this process cannot understand: nobody waits for an answer.
 [[noreturn]] void leave() { ::_exit(1); }

@@ -15,10 +15,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kFirstRegion = 1 << 20;
 constexpr size_t kMostDocument = 16 << 20, kLeastAnswer = 8 + 1, kLeastTensor = 4 + 1 + 4 + 8 + 8;
-constexpr uint64_t kAlign = 64;
 constexpr auto kStopPatience = std::chrono::seconds(3);
-
-uint64_t aligned(uint64_t at) { return (at + kAlign - 1) / kAlign * kAlign; }
 
 void put_model(Writer& out, const msg::ModelSpec& spec, const HostOptions& options) {
   out.put(kProtocol);

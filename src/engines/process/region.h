@@ -14,6 +14,10 @@
 
 namespace weir::process {
 
+// Tensors in a region begin at multiples of kRegionAlign bytes.
+inline constexpr uint64_t kRegionAlign = 64;
+constexpr uint64_t aligned(uint64_t at) { return (at + kRegionAlign - 1) / kRegionAlign * kRegionAlign; }
+
 class Region {
  public:
   Region() = default;
