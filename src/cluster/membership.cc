@@ -229,7 +229,8 @@ void Membership::write_fence(const std::string& id, uint64_t incarnation, std::f
   mark.id = id, mark.phase = Phase::kFenced;
   mark.incarnation = std::max(incarnation, seen_[id].node.incarnation);
   std::string value = write_node(mark, entry_key_);
-  // Where it fails, the node has been seen since, or somebody else was faster: the next try reads what is there.
+  // A write that fails means that the node has been seen since, or that somebody else was faster: the next try reads
+  // what is there.
   bucket_.write(key_of(id), value, seen_[id].revision,
                 [this, id, value, then = std::move(then)](base::Result<uint64_t> revision) {
                   if (revision) return on_entry({key_of(id), value, *revision, false}), then({});
