@@ -35,6 +35,8 @@ class CallTurns {
   // in the next one.
   bool spent();
   void resume_next_turn();
+  // Then, unless something is due already.
+  void resume_at(base::Time when);
   // Shortly, because something takes no more now.
   void resume_soon();
   // In this turn, when those who came first have gone on.
@@ -44,7 +46,6 @@ class CallTurns {
 
  private:
   void enter();
-  void resume_at(base::Time when);
 
   base::Env& env_;
   ShardTurn& shard_;

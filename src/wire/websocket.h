@@ -47,7 +47,7 @@ class WebSocket {
    public:
     virtual void on_message(Kind kind, base::Bytes message) = 0;
     // Asked before each frame: while true, feed() takes nothing.
-    virtual bool full() const = 0;
+    virtual bool full() = 0;
     // The peer has closed or broken the protocol, or there is no memory for its message: `code` is what it said or got.
     // No message follows; what was due to be said of it has been written.
     virtual void on_closing(uint16_t code) = 0;

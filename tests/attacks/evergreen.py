@@ -110,6 +110,27 @@ def ndjson_small_lines(target):
     return f'{sent} reads of {len(kinds[0]) >> 10} KiB'
 
 
+UPGRADE = (b'GET /evergreen/v2/session HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n'
+           b'Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n')
+
+
+@attack(seconds=20, quick=3)
+def websocket_small_messages(target):
+    """WebSocket sessions of messages that say nothing: `{}` as text, nothing as binary, pings; many in one read."""
+    masked = b'\0\0\0\0'
+    kinds = [(b'\x81\x82' + masked + b'{}') * 32_000, (b'\x82\x80' + masked) * 42_000, (b'\x89\x80' + masked) * 42_000]
+    sent = 0
+    while not target.over():
+        with Raw(target, wait=5) as raw:
+            raw.send(UPGRADE)
+            for _ in range(20):
+                raw.send(kinds[sent % len(kinds)])
+                sent += 1
+                if target.over() or not raw.alive:
+                    break
+    return f'{sent} reads of {len(kinds[0]) >> 10} KiB'
+
+
 @attack(seconds=20, quick=4, quick_env=(('WEIR_LIMITS_SLAB_BUDGET', '256MiB'),))
 def ndjson_endless_lines(target):
     """Sessions whose first line of JSON does not end: 15 MiB of it on each of 400 connections."""

@@ -50,7 +50,7 @@ struct Recorder : WebSocket::Side {
     seen += std::to_string(message.size()) + ":";
     seen += message.view();
   }
-  bool full() const override { return busy; }
+  bool full() override { return busy; }
   void on_closing(uint16_t) override {
     require(!closing, "a WebSocket closes once");
     closing = true;

@@ -76,7 +76,7 @@ constexpr int kText = 0x81, kBinary = 0x82, kClose = 0x88, kPing = 0x89, kPong =
 
 struct Peer final : WebSocket::Side {
   void on_message(Kind, base::Bytes message) override { seen.emplace_back(message.view()); }
-  bool full() const override { return false; }
+  bool full() override { return false; }
   void on_closing(uint16_t code) override { closing = code; }
   void write(base::Bytes bytes) override { written.emplace_back(bytes.view()); }
   void feed(std::string_view bytes) { EXPECT_EQ(socket.feed(std::as_bytes(std::span(bytes))), bytes.size()); }

@@ -38,7 +38,7 @@ class Recorder : public WebSocket::Side {
   void on_message(WebSocket::Kind kind, base::Bytes message) override {
     seen.push_back((kind == WebSocket::Kind::kText ? "t:" : "b:") + std::string(message.view()));
   }
-  bool full() const override { return busy; }
+  bool full() override { return busy; }
   void on_closing(uint16_t code) override { closing = code; }
   void write(base::Bytes bytes) override { written += bytes.view(); }
 };

@@ -22,6 +22,8 @@ using Entrances = std::vector<std::unique_ptr<Entrance>>;
 inline constexpr const char* kPath = "/evergreen/v2/session";
 // How soon a carrier tries again to give a message to a session that was full.
 inline constexpr base::Duration kFullPoll = std::chrono::milliseconds(20);
+// The cost of a message of lines or of a WebSocket behind its decoding, counted like wire::kWorkPerMessage.
+inline constexpr size_t kWorkPerMessage = 32;
 
 // evergreen.v2.EvergreenService/StartSession.
 void add_grpc(EvergreenState& state, wire::RpcServer& rpcs, Entrances& entrances);

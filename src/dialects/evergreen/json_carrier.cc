@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "dialects/evergreen/carriers.h"
 #include "wire/service_guard.h"
 #include "wire/text.h"
 
@@ -24,9 +23,10 @@ JsonCarrier::JsonCarrier(EvergreenState& state, wire::Exchange& exchange)
       exchange_(exchange),
       output_(state, exchange, *this),
       session_(state, exchange, *this),
-      input_(state, exchange, session_, *this) {}
+      input_(state, exchange, session_, *this),
+      turns_(state.bus.env(), state.turn, [this] { wire::guarded(exchange_, [this] { read_held(); }); }) {}
 
-JsonCarrier::~JsonCarrier() { cancel_read_held(); }
+JsonCarrier::~JsonCarrier() = default;
 
 void JsonCarrier::on_drain(wire::Exchange&) {
   output_.write_on();
@@ -38,16 +38,6 @@ void JsonCarrier::on_close(wire::Exchange&, bool) {
   output_.stop();
   session_.leave();
 }
-
-void JsonCarrier::read_held_at(base::Time when) {
-  if (timer_ != base::TimerId::kNone) return;
-  timer_ = state_.bus.env().at(when, [this] {
-    timer_ = base::TimerId::kNone;
-    wire::guarded(exchange_, [this] { read_held(); });
-  });
-}
-
-void JsonCarrier::cancel_read_held() { state_.bus.env().cancel(std::exchange(timer_, base::TimerId::kNone)); }
 
 base::Client* JsonCarrier::client() const {
   const wire::PeerInfo* peer = exchange_.request().peer;

@@ -1,15 +1,17 @@
 // JsonCarrier: what the two carriers that speak JSON share, lines and WebSocket messages. It owns the Session, reads
-// into it by a JsonInput and writes by a JsonOutput, and reads on by a timer when the session was full.
+// into it by a JsonInput and writes by a JsonOutput, and reads on in a later turn when the session was full or a turn's
+// part of the reading is done.
 #pragma once
 
 #include <optional>
 #include <string>
 
-#include "base/env.h"
+#include "dialects/evergreen/carriers.h"
 #include "dialects/evergreen/json_input.h"
 #include "dialects/evergreen/json_output.h"
 #include "dialects/evergreen/session.h"
 #include "dialects/evergreen/state.h"
+#include "wire/call_turns.h"
 #include "wire/exchange.h"
 
 namespace weir::evergreen {
@@ -28,13 +30,13 @@ class JsonCarrier : public wire::ExchangeListener,
   uint64_t held_for_answer() const final { return output_.held(); }
 
  protected:
-  // Reads what is held of the client's bytes, as far as the session takes it.
+  // Reads what is held of the client's bytes, as far as the session takes it and turns_ are not spent.
   virtual void read_held() = 0;
   // The session's status has been written; the end of the Exchange follows.
   virtual void close_carrier(const base::Status&) {}
 
-  void read_held_at(base::Time when);  // one time; a second one is passed over
-  void cancel_read_held();
+  // The session takes no more now: read_held() comes in a while.
+  void read_held_later() { turns_.resume_at(state_.bus.env().now() + kFullPoll); }
   base::Client* client() const;  // whose shares the connection uses; null: nobody counts
   // Carrier
   void send(const OutFragment& fragment) override { output_.send(fragment); }
@@ -46,12 +48,12 @@ class JsonCarrier : public wire::ExchangeListener,
   JsonOutput output_;
   Session session_;
   JsonInput input_;
+  wire::CallTurns turns_;  // read_held()
 
  private:
   void on_read() final { read_held(); }
   void on_written() final;
 
-  base::TimerId timer_ = base::TimerId::kNone;
   std::optional<base::Status> end_;  // the session's status, sent after what is still being written
 };
 

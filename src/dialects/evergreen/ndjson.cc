@@ -35,15 +35,14 @@ class LineSession final : public JsonCarrier {
   }
 
  private:
-  // Reads one line after the other while the session has room. What is held meanwhile is not given back to flow
-  // control, so that the client stops sending.
+  // Reads one line after the other while the session has room and the turn has time. What is held meanwhile is not
+  // given back to flow control, so that the client stops sending.
   void read_held() override {
     size_t at = 0;
+    bool paused = false;
     while (!session_.over() && !input_.busy()) {
-      if (session_.full()) {
-        read_held_at(state_.bus.env().now() + kFullPoll);
-        break;
-      }
+      if (session_.full()) read_held_later(), paused = true;
+      if (paused |= turns_.spent()) break;
       size_t end = held_.find('\n', std::max(at, searched_));
       if (end == held_.npos) {
         searched_ = held_.size();
@@ -62,12 +61,13 @@ class LineSession final : public JsonCarrier {
     }
     searched_ = searched_ > at ? searched_ - at : 0;
     if (input_.busy()) return;
-    if (held_.empty() || !session_.full()) exchange_.consume(std::exchange(owed_, 0));
+    if (held_.empty() || !paused) exchange_.consume(std::exchange(owed_, 0));
     if (ended_ && held_.empty() && !std::exchange(told_end_, true)) session_.on_end();
   }
 
   void take(std::string_view line) {
-    if (line.find_first_not_of(" \t\r") == line.npos) return;
+    if (line.find_first_not_of(" \t\r") == line.npos) return turns_.spend(1 + line.size());
+    turns_.spend(kWorkPerMessage + line.size());
     ++number_;
     input_.read(line);
   }

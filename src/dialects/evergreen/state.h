@@ -9,6 +9,7 @@
 #include "dialects/evergreen/graph/retired_graphs.h"
 #include "dialects/evergreen/graph/turn_budget.h"
 #include "dialects/evergreen/options.h"
+#include "wire/call_turns.h"
 #include "wire/fetcher.h"
 #include "wire/rpc.h"
 
@@ -26,6 +27,7 @@ struct EvergreenState {
   Options options;
   wire::Fetcher* fetcher = nullptr;          // for references; null: `http:` and `https:` are off
   session::ByteQuota* byte_quota = nullptr;  // that sessions of all shards share; null: each has its own limit only
+  wire::ShardTurn turn = {};                 // of reading JSON
   TurnBudget turn_budget{bus.env(), options.steps_per_turn};  // that sessions of this shard share
   RetiredGraphs retired_graphs{turn_budget};
   std::unordered_set<Session*> sessions = {};  // that live

@@ -46,13 +46,14 @@ class SocketSession final : public JsonCarrier, WebSocket::Side, wire::BodyMemor
 
  private:
   void read_held() override {
+    turns_.cancel();
     size_t used = socket_.feed(std::as_bytes(std::span(held_)));
     held_.erase(0, used);
     if (held_.empty() && held_.capacity() > kIdleSocketBytes) held_ = {};
     socket_.keep_aside(held_.empty() ? 0 : held_.capacity());
     if (used > 0) exchange_.consume(used);
     if (waits_for_memory() || held_.empty()) return;
-    read_held_at(state_.bus.env().now() + kFullPoll);
+    read_held_later();
   }
 
   // Tells the budget of bodies what this message holds. True: it has no slab yet and waits for one; memory_came()
@@ -71,10 +72,7 @@ class SocketSession final : public JsonCarrier, WebSocket::Side, wire::BodyMemor
     return false;
   }
   // wire::BodyMemory::Body
-  void memory_came() override {
-    cancel_read_held();
-    read_held_at(state_.bus.env().now());
-  }
+  void memory_came() override { turns_.resume_now(); }
   void memory_lost(wire::BodyMemory::Loss why) override {
     socket_.refuse_memory(why == wire::BodyMemory::Loss::kWaited ? wire::kNoMemoryInTime : wire::kMemoryGivenAway);
   }
@@ -83,6 +81,7 @@ class SocketSession final : public JsonCarrier, WebSocket::Side, wire::BodyMemor
   // WebSocket::Side
   void on_message(WebSocket::Kind kind, base::Bytes message) override {
     form_ = kind;
+    turns_.spend(kWorkPerMessage + (kind == WebSocket::Kind::kText ? message.size() : 0));
     if (kind == WebSocket::Kind::kBinary) return session_.on_message(message);
     input_.read(std::move(message));
   }
@@ -91,7 +90,7 @@ class SocketSession final : public JsonCarrier, WebSocket::Side, wire::BodyMemor
     bad_message_ = true;
     return "the message is not JSON: ";
   }
-  bool full() const override { return input_.busy() || session_.full(); }
+  bool full() override { return input_.busy() || session_.full() || turns_.spent(); }
   void on_closing(uint16_t code) override {
     bool broken =
         code != wire::close_code::kNormal && code != wire::close_code::kNone && code != wire::close_code::kGoingAway;
