@@ -5,10 +5,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "base/env.h"
 #include "base/status.h"
@@ -98,6 +101,26 @@ class Statements {
       if (!*there) return {};
       row(s);
     }
+  }
+  // The rows, each as `read` makes it of the Statement.
+  template <class Read, class... Values>
+  auto all(const char* sql, Read&& read, const Values&... values)
+      -> base::Result<std::vector<std::invoke_result_t<Read&, Statement&>>> {
+    std::vector<std::invoke_result_t<Read&, Statement&>> out;
+    auto status = each(
+        sql, [&](Statement& s) { out.push_back(read(s)); }, values...);
+    if (!status.ok()) return status;
+    return out;
+  }
+  // The last row, as `read` makes it of the Statement.
+  template <class Read, class... Values>
+  auto one(const char* sql, Read&& read, const Values&... values)
+      -> base::Result<std::optional<std::invoke_result_t<Read&, Statement&>>> {
+    std::optional<std::invoke_result_t<Read&, Statement&>> out;
+    auto status = each(
+        sql, [&](Statement& s) { out = read(s); }, values...);
+    if (!status.ok()) return status;
+    return out;
   }
   template <class... Values>
   base::Status run(const char* sql, const Values&... values) {

@@ -33,24 +33,17 @@ Status SqliteFiles::add(const File& file) {
 }
 
 base::Result<std::optional<File>> SqliteFiles::find(std::string_view owner, std::string_view id) {
-  std::optional<File> out;
-  auto status = sql_.each(
-      "SELECT id, owner, name, purpose, bytes, created, expires FROM files WHERE id = ? AND owner = ?",
-      [&](Statement& s) { out = file_of(s); }, id, owner);
-  if (!status.ok()) return status;
-  return out;
+  return sql_.one("SELECT id, owner, name, purpose, bytes, created, expires FROM files WHERE id = ? AND owner = ?",
+                  file_of, id, owner);
 }
 
 base::Result<std::vector<File>> SqliteFiles::list(std::string_view owner, std::string_view purpose,
                                                   std::string_view after, size_t most) {
-  std::vector<File> out;
-  auto status = sql_.each(
+  return sql_.all(
       "SELECT id, owner, name, purpose, bytes, created, expires FROM files WHERE owner = ?1 AND (?2 = '' OR purpose = "
       "?2)"
       " AND (?3 = '' OR rowid < (SELECT rowid FROM files WHERE id = ?3 AND owner = ?1)) ORDER BY rowid DESC LIMIT ?4",
-      [&](Statement& s) { out.push_back(file_of(s)); }, owner, purpose, after, uint64_t(most));
-  if (!status.ok()) return status;
-  return out;
+      file_of, owner, purpose, after, uint64_t(most));
 }
 
 base::Result<std::string> SqliteFiles::read(std::string_view id, uint64_t part) {
@@ -68,12 +61,9 @@ Status SqliteFiles::remove(std::string_view id) {
 }
 
 base::Result<std::vector<std::string>> SqliteFiles::expired(base::WallTime now, size_t most) {
-  std::vector<std::string> out;
-  auto status = sql_.each(
-      "SELECT id FROM files WHERE expires <= ? LIMIT ?", [&](Statement& s) { out.push_back(s.text(0)); }, now,
+  return sql_.all(
+      "SELECT id FROM files WHERE expires <= ? LIMIT ?", [](const Statement& s) { return s.text(0); }, now,
       uint64_t(most));
-  if (!status.ok()) return status;
-  return out;
 }
 
 base::Result<Files::Use> SqliteFiles::use(std::string_view owner) {
@@ -109,62 +99,47 @@ base::Result<bool> SqliteBatches::change(const Batch& batch) {
 }
 
 base::Result<std::optional<Batch>> SqliteBatches::find(std::string_view owner, std::string_view id) {
-  std::optional<Batch> out;
-  auto status = sql_.each(
+  return sql_.one(
       "SELECT id, kind, owner, caller, host, state, document, created, expires FROM batches WHERE id = ? AND owner = ?",
-      [&](Statement& s) { out = batch_of(s); }, id, owner);
-  if (!status.ok()) return status;
-  return out;
+      batch_of, id, owner);
 }
 
 base::Result<std::vector<Batch>> SqliteBatches::list(std::string_view owner, std::string_view kind,
                                                      std::string_view after, size_t most) {
-  std::vector<Batch> out;
-  auto status = sql_.each(
+  return sql_.all(
       "SELECT id, kind, owner, caller, host, state, document, created, expires FROM batches"
       " WHERE owner = ?1 AND kind = ?2"
       " AND (?3 = '' OR rowid < (SELECT rowid FROM batches WHERE id = ?3 AND owner = ?1)) ORDER BY rowid DESC LIMIT ?4",
-      [&](Statement& s) { out.push_back(batch_of(s)); }, owner, kind, after, uint64_t(most));
-  if (!status.ok()) return status;
-  return out;
+      batch_of, owner, kind, after, uint64_t(most));
 }
 
 base::Result<std::vector<Batch>> SqliteBatches::in_states(std::string_view kind,
                                                           std::span<const std::string_view> states, size_t most) {
   const std::string words = list_of(states);
-  std::vector<Batch> out;
-  auto status = sql_.each(
+  return sql_.all(
       "SELECT id, kind, owner, caller, host, state, document, created, expires FROM batches"
       " WHERE kind = ? AND state IN (SELECT value FROM json_each(?)) ORDER BY rowid LIMIT ?",
-      [&](Statement& s) { out.push_back(batch_of(s)); }, kind, std::string_view(words), uint64_t(most));
-  if (!status.ok()) return status;
-  return out;
+      batch_of, kind, std::string_view(words), uint64_t(most));
 }
 
 base::Result<std::vector<Batch>> SqliteBatches::idle(std::string_view kind, std::span<const std::string_view> states,
                                                      size_t most) {
   const std::string words = list_of(states);
-  std::vector<Batch> out;
-  auto status = sql_.each(
+  return sql_.all(
       "SELECT id, kind, owner, caller, host, state, document, created, expires FROM batches b"
       " WHERE kind = ? AND state IN (SELECT value FROM json_each(?))"
       " AND NOT EXISTS(SELECT 1 FROM jobs WHERE batch = b.id AND state = 0)"
       " AND NOT EXISTS(SELECT 1 FROM jobs WHERE batch = b.id AND state = 1) ORDER BY rowid LIMIT ?",
-      [&](Statement& s) { out.push_back(batch_of(s)); }, kind, std::string_view(words), uint64_t(most));
-  if (!status.ok()) return status;
-  return out;
+      batch_of, kind, std::string_view(words), uint64_t(most));
 }
 
 base::Result<std::vector<Batch>> SqliteBatches::due(std::string_view kind, std::span<const std::string_view> states,
                                                     base::WallTime now, size_t most) {
   const std::string words = list_of(states);
-  std::vector<Batch> out;
-  auto status = sql_.each(
+  return sql_.all(
       "SELECT id, kind, owner, caller, host, state, document, created, expires FROM batches"
       " WHERE kind = ? AND state IN (SELECT value FROM json_each(?)) AND expires <= ? ORDER BY rowid LIMIT ?",
-      [&](Statement& s) { out.push_back(batch_of(s)); }, kind, std::string_view(words), now, uint64_t(most));
-  if (!status.ok()) return status;
-  return out;
+      batch_of, kind, std::string_view(words), now, uint64_t(most));
 }
 
 base::Result<uint64_t> SqliteBatches::count(std::string_view owner, std::span<const std::string_view> states) {
