@@ -58,6 +58,9 @@ class ChoiceDelta {
   }
   bool says_nothing() const { return text.empty() && reasoning.empty() && calls.empty(); }
   bool empty() const { return says_nothing() && ids.empty() && tokens_.empty() && readouts_.empty(); }
+  bool has_only_text() const {
+    return !text.empty() && reasoning.empty() && calls.empty() && ids.empty() && tokens_.empty() && readouts_.empty();
+  }
   size_t weight() const {
     return text.size() + reasoning.size() + calls_weight_ + 8 * ids.size() + tokens_.size() + tops_.size() +
            readouts_.size();

@@ -7,6 +7,7 @@
 // finish_reason; with stream_options.include_usage one more with the usage and no choices. A chunk is appended to a
 // string by hand: no document is built for a token.
 #include "dialects/openai/answer.h"
+#include "marshal/json_pieces.h"
 #include "marshal/json_tensor.h"
 #include "wire/service_guard.h"
 #include "wire/sse.h"
@@ -75,10 +76,39 @@ class Streamed final : public Answer {
   // Everything that is new of a choice, and its end.
   void send_delta(Choice& choice) {
     open();
-    const ChoiceDelta& delta = choice.delta;
     std::string frame;
-    frame.reserve(2 * prefix_.size() + delta.weight() + delta.text.size() / 4 + 256);
-    if (!std::exchange(choice.begun, true) && kind_ == Kind::kChat) role(choice, frame);
+    if (choice.begun && choice.end.why == End::Why::kNone && choice.delta.has_only_text() &&
+        choice.prompt_ids.empty() && !request_.continuous_usage) {
+      write_text_chunk(choice, frame);
+    } else {
+      frame.reserve(2 * prefix_.size() + choice.delta.weight() + choice.delta.text.size() / 4 + 256);
+      if (!std::exchange(choice.begun, true) && kind_ == Kind::kChat) role(choice, frame);
+      write_chunk(choice, choice.delta, frame);
+    }
+    send(std::move(frame));
+    choice.delta.clear();
+  }
+
+  // Most chunks: what they have around their text is written once for a choice, which saves 1,000 of 2,200
+  // instructions.
+  void write_text_chunk(Choice& choice, std::string& frame) {
+    if (around_.size() <= choice.index()) around_.resize(choices_.size());
+    auto& [before, after] = around_[choice.index()];
+    if (before.empty()) {
+      ChoiceDelta sample;
+      sample.text = "-";
+      write_chunk(choice, sample, frame);
+      const size_t at = frame.rfind(R"("-")");
+      before = frame.substr(0, at + 1), after = frame.substr(at + 2);
+      frame.clear();
+    }
+    frame.reserve(before.size() + choice.delta.text.size() * 5 / 4 + after.size());
+    frame += before;
+    marshal::write_text_of_string(frame, choice.delta.text);
+    frame += after;
+  }
+
+  void write_chunk(Choice& choice, const ChoiceDelta& delta, std::string& frame) const {
     begin(choice, frame);
     if (kind_ == Kind::kCompletion) {
       frame += ",\"text\":";
@@ -99,8 +129,6 @@ class Streamed final : public Answer {
     if (choice.moves > 0 && choice.end.why != End::Why::kNone)
       frame += ",\"weir_moved\":" + std::to_string(choice.moves);
     close(choice, frame);
-    send(std::move(frame));
-    choice.delta.clear();
   }
 
   void begin(const Choice& choice, std::string& frame) const {
@@ -152,8 +180,13 @@ class Streamed final : public Answer {
     send(std::move(comment));
   }
 
-  std::string prefix_;  // of every chunk
-  base::Time last_;     // when something was sent
+  struct Around {
+    std::string before, after;
+  };
+
+  std::string prefix_;          // of every chunk
+  std::vector<Around> around_;  // the text of a chunk that has nothing else, by choice; empty until its first
+  base::Time last_;             // when something was sent
   base::TimerId timer_ = base::TimerId::kNone;
 };
 

@@ -54,6 +54,24 @@ TEST_F(Chat, UsageIsOneMoreChunkWithoutChoices) {
                                          R"("prompt_tokens_details":{"cached_tokens":3}})"));
 }
 
+TEST_F(Chat, ChunksOfTextAloneAreWholeToo) {
+  auto x = chat({{"stream", true}, {"model", "m"}, {"stream_options", {{"include_usage", true}}}});
+  auto v = scripted();
+  v.emit("a\"-\"\\\n\x01z");
+  turn();
+  auto all = events(x);
+  ASSERT_EQ(all.size(), 9u) << x->sent;
+  std::string text;
+  for (size_t i = 1; i < all.size(); ++i) {
+    Json chunk = all[i];
+    text += chunk["choices"][0]["delta"]["content"].get<std::string>();
+    chunk["choices"][0]["delta"]["content"] = "a";
+    EXPECT_EQ(chunk, all[1]) << "but for its text, a chunk is as the first";
+  }
+  EXPECT_EQ(text, "a\"-\"\\\n\x01z");
+  v.done();
+}
+
 TEST_F(Chat, ContinuousUsageIsInEveryChunk) {
   auto x = chat({{"stream", true}, {"stream_options", {{"include_usage", true}, {"continuous_usage_stats", true}}}});
   auto v = scripted();
