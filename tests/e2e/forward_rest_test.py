@@ -101,13 +101,13 @@ class Rest(unittest.TestCase):
 
 
 METADATA = {'name': 'x', 'versions': ['1'], 'platform': 'by_hand', 'inputs': [{'name': 'x', 'datatype': 'FP32', 'shape': [-1]}],
-            'outputs': [{'name': 'y', 'datatype': 'FP32', 'shape': [-1]}]}
+            'outputs': [{'name': 'y', 'datatype': 'FP32', 'shape': [-1]}], 'extensions': ['binary_tensor_data']}
 OUTPUT = {'name': 'y', 'datatype': 'FP32', 'shape': [2], 'data': [1, 2]}
 
 
 class Origin(Listener):
-    def __init__(self):
-        self.ready, self.seen, self.behave = True, [], self.good
+    def __init__(self, metadata=METADATA):
+        self.metadata, self.ready, self.seen, self.behave = metadata, True, [], self.good
         super().__init__()
 
     @staticmethod
@@ -122,10 +122,46 @@ class Origin(Listener):
             elif path.endswith('/config'):
                 sock.sendall(whole({'error': 'no such route'}, '404 Not Found'))
             elif method == 'GET':
-                sock.sendall(whole(METADATA))
+                sock.sendall(whole(self.metadata))
             else:
                 self.seen.append((fields, body))
                 self.behave(sock, fields, body)
+
+
+class JsonAlone(unittest.TestCase):
+    """MLServer and KServe's own servers list no extension: they get JSON, unless the model's configuration says otherwise."""
+
+    def setUp(self):
+        self.origin = Origin({**METADATA, 'extensions': []})
+        self.addCleanup(self.origin.close)
+
+    def asked(self, parameters='', data=(1, -2.5)):
+        self.server = gateway(x=f'origins: {self.origin.url}\n{parameters}')
+        self.addCleanup(self.server.stop)
+        return self.infer(self.server, data)
+
+    def infer(self, server, data):
+        body = {'inputs': [{'name': 'x', 'shape': [len(data)], 'datatype': 'FP32', 'data': data}]}
+        return curl(server.url('/v2/models/x/infer'), *JSON, data=json.dumps(body))
+
+    def test_tensors_are_in_the_json(self):
+        answer = self.asked()
+        self.assertEqual((200, [1.0, 2.0]), (answer.status, answer.json()['outputs'][0]['data']))
+        fields, body = self.origin.seen[-1]
+        self.assertEqual('application/json', fields['content-type'])
+        self.assertNotIn('inference-header-content-length', fields)
+        self.assertEqual({'inputs': [{'name': 'x', 'datatype': 'FP32', 'shape': [2], 'data': [1.0, -2.5]}]}, json.loads(body))
+
+    def test_more_than_a_shard_writes_is_refused(self):
+        answer = self.asked(data=[0.5] * 400_000)
+        self.assertEqual(400, answer.status, answer.body[:300])
+        self.assertIn('binary_tensors', answer.json()['error'])
+        self.assertEqual([], self.origin.seen)
+        self.assertEqual(200, self.infer(self.server, [1]).status, 'the origin is as healthy as before')
+
+    def test_the_configuration_has_the_last_word(self):
+        self.assertEqual(200, self.asked('parameters: {binary_tensors: true}\n').status)
+        self.assertIn('inference-header-content-length', self.origin.seen[-1][0])
 
 
 class Hostile(unittest.TestCase):

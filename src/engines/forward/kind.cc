@@ -11,7 +11,7 @@ base::Result<std::shared_ptr<const Kind>> make_kind(const Options& options, cons
   switch (options.kind) {
     case KindName::kWeir: return make_native(options, folder);
     case KindName::kOipGrpc: return make_oip_grpc();
-    case KindName::kOipRest: return make_oip_rest();
+    case KindName::kOipRest: return make_oip_rest(options);
     case KindName::kOpenai: return make_openai(options, folder);
   }
   return base::failure(base::Code::kInternal, "a kind that is none");

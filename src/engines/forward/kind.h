@@ -54,8 +54,8 @@ class Attempt {
   };
 
   virtual ~Attempt() = default;  // ends what is under way; nothing is called any more
-  // Errors: those of OriginConn::send(), and what this kind cannot do (UNIMPLEMENTED, INVALID_ARGUMENT); then nothing
-  // is called.
+  // Errors: those of OriginConn::send(), what this kind cannot do (UNIMPLEMENTED, INVALID_ARGUMENT), and no memory
+  // (RESOURCE_EXHAUSTED); then nothing is called.
   virtual base::Status start(OriginConn& conn) = 0;
   virtual void let_go() = 0;
   // The answer has not come in time: ends it, by way of on_over(), and its connection gets no more calls.

@@ -96,6 +96,12 @@ Status read_load_report(const std::string& value, Options& out) {
   return invalid("parameter 'load_report' is \"metrics\": it needs kind oip-rest or openai");
 }
 
+Status read_binary_tensors(const std::string& value, Options& out) {
+  if (out.kind != KindName::kOipRest) return invalid("parameter 'binary_tensors' needs kind oip-rest");
+  if (value != "true" && value != "false") return wrong("binary_tensors", value, "true or false");
+  return out.binary_tensors = value == "true", Status();
+}
+
 Status read_origins(const std::string& text, std::vector<net::Url>& out) {
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find(' ', at), text.size());
@@ -141,6 +147,7 @@ base::Result<Options> read_options(const msg::ModelSpec& wanted) {
   all.count("places", kMostOrigins, out.places);
   all.text("model", out.model);
   all.text("version", out.version);
+  all.read("binary_tensors", [&](const std::string& value) { return read_binary_tensors(value, out); });
   all.text("ca_file", out.ca_file);
   all.text("key_file", out.key_file);
   all.text("tokenizer", out.tokenizer);

@@ -21,6 +21,9 @@
 //     load_report: orca                       # the origin's own load counts when one is chosen: orca = in its answers;
 //                                             # metrics = its /metrics, asked for every check_interval (vLLM, Triton;
 //                                             # kinds oip-rest and openai); default: none
+//     binary_tensors: true                    # of kind oip-rest: tensors as bytes behind the JSON; by default where
+//     the
+//                                             # origin's /v2 lists binary_tensor_data; else as JSON, to 4 MiB of it
 //     metrics_port: 8002                      # of /metrics, by default the origin's own
 //     places: 16                              # with origins cluster: nodes that it may have had until it is reloaded
 //
@@ -33,6 +36,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,9 +49,10 @@
 namespace weir::forward {
 
 inline constexpr std::string_view kParameters[] = {
-    "answer_timeout", "ca_file", "check_interval", "connect_timeout", "dns_interval", "embedding_size",  "hedge_after",
-    "key_file",       "kind",    "load_report",    "max_answer",      "max_length",   "max_outstanding", "metrics_port",
-    "model",          "origins", "places",         "tokenizer",       "tool_format",  "version"};
+    "answer_timeout", "binary_tensors",  "ca_file",      "check_interval", "connect_timeout", "dns_interval",
+    "embedding_size", "hedge_after",     "key_file",     "kind",           "load_report",     "max_answer",
+    "max_length",     "max_outstanding", "metrics_port", "model",          "origins",         "places",
+    "tokenizer",      "tool_format",     "version"};
 
 enum class LoadReports : uint8_t { kNone, kOrca, kMetrics };
 
@@ -75,6 +80,8 @@ struct Options {
   double hedge_quantile = 0;      // 0: not by a quantile; else below 1
   LoadReports load_reports = LoadReports::kNone;
   uint32_t metrics_port = 0;  // 0: the origin's own
+
+  std::optional<bool> binary_tensors;  // nothing: as the origin says
 
   bool hedges() const { return hedge_after.count() > 0 || hedge_quantile > 0; }
 

@@ -22,7 +22,15 @@ std::string words_of(std::string_view body) {
   std::string text;
   JsonCursor json(body);
   FieldReader fields(json);
+  // FastAPI says of each field that it refuses: [{"loc": […], "msg": "…", …}, …].
+  auto detail = [&] {
+    if (json.peek() != JsonCursor::Kind::kObject) return json.skip();
+    return json.object([&](std::string_view name) {
+      return name == "msg" && text.empty() ? fields.text(name, SIZE_MAX, text) : json.skip();
+    });
+  };
   auto words = [&](std::string_view name) {
+    if (name == "detail" && json.peek() == JsonCursor::Kind::kArray) return json.array(detail);
     if ((name == "message" || name == "detail" || name == "error") && json.peek() == JsonCursor::Kind::kString)
       return fields.text(name, SIZE_MAX, text);
     return json.skip();

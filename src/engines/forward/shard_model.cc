@@ -29,6 +29,11 @@ Status client_left() { return failure(Code::kCancelled, "the client has left"); 
 
 uint64_t sequence_of(const msg::Call& call) { return call.session.high ^ call.session.low; }
 
+// Attempt::start() has refused the Call itself, and says nothing of the origin.
+bool is_the_calls(Code code) {
+  return code == Code::kInvalidArgument || code == Code::kUnimplemented || code == Code::kResourceExhausted;
+}
+
 }  // namespace
 
 ShardModel::ShardModel(net::Shard& shard, std::shared_ptr<Target> target, const msg::ModelSpec& spec,
@@ -98,6 +103,7 @@ Status ShardModel::begin(ForwardedCall& one) {
     hedge_later(one);
     last = one.attempt->start(conn_to(*origin));
     if (last.ok()) return last;
+    if (is_the_calls(last.code)) return last;
     origin->eject();  // it cannot be reached now
     last = base::try_again(Code::kUnavailable, "origin " + origin->name + ": " + last.text);
     if (!one.makes_tokens() && sequence_of(call) != 0) return last;

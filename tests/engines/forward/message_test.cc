@@ -5,7 +5,9 @@
 
 #include "engines/forward/oip/message.h"
 #include "engines/forward/oip/rest_message.h"
+#include "engines/forward/refusal.h"
 #include "inference.pb.h"
+#include "marshal/json_pieces.h"
 
 namespace weir::forward {
 namespace {
@@ -208,6 +210,67 @@ TEST(ForwardRestMessage, ARequestIsJsonAndTheInputsBytes) {
   EXPECT_EQ(joined(request.body), json + "12345678");
   EXPECT_EQ(request.header, json.size());
   EXPECT_EQ(request.body.back().data(), call.inputs[0].data.data()) << "not copied";
+}
+
+TEST(ForwardRestMessage, ARequestOfJsonAloneHasTheDataInIt) {
+  msg::Call call;
+  call.parameters = {{"binary_data_output", true}};
+  call.inputs.push_back(tensor("x", msg::DType::kInt8, {1, 2}, "\x01\xff"));
+  call.inputs.push_back(tensor("text", msg::DType::kBytes, {1}, std::string("\x02\0\0\0a\"", 6)));
+  call.inputs.push_back(tensor("raw", msg::DType::kBytes, {1}, std::string("\x01\0\0\0\xff", 5)));
+  auto body = write_rest_json(call, nullptr);
+  ASSERT_TRUE(body) << body.error().text;
+  EXPECT_EQ(body->view(), R"({"inputs":[{"name":"x","datatype":"INT8","shape":[1,2],"data":[1,-1]},)"
+                          R"({"name":"text","datatype":"BYTES","shape":[1],"data":["a\""]},)"
+                          R"({"name":"raw","datatype":"BYTES","shape":[1],"parameters":{"content_type":"base64"},)"
+                          R"("data":["/w=="]}]})");
+}
+
+TEST(ForwardRestMessage, JsonThatWouldHoldUpAShardIsRefused) {
+  msg::Call call;
+  std::string data(kMostJsonOut / 5, 'a');  // five characters for each, at most: -128,
+  while (marshal::most_text(tensor("x", msg::DType::kInt8, {int64_t(data.size())}, data)) > kMostJsonOut)
+    data.pop_back();
+  call.inputs.push_back(tensor("x", msg::DType::kInt8, {int64_t(data.size())}, data));
+  EXPECT_TRUE(write_rest_json(call, nullptr));
+  data += 'a';
+  call.inputs[0] = tensor("x", msg::DType::kInt8, {int64_t(data.size())}, data);
+  auto refused = write_rest_json(call, nullptr);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, base::Code::kInvalidArgument);
+  EXPECT_NE(refused.error().text.find("binary_tensors"), std::string::npos);
+}
+
+TEST(ForwardRestMessage, JsonIsChargedToTheBudget) {
+  base::MemoryLedger ledger(8 << 10);
+  msg::Call call;
+  call.inputs.push_back(tensor("x", msg::DType::kInt8, {16 << 10}, std::string(16 << 10, 'a')));
+  auto refused = write_rest_json(call, &ledger);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, base::Code::kResourceExhausted);
+}
+
+TEST(ForwardRefusal, WordsOfFastApiAreTold) {
+  const auto told = error_of(422, R"({"detail":[{"loc":["body"],"msg":"value is not a valid dict","type":"x"}]})", "");
+  EXPECT_EQ(told.text, "it answered with HTTP status 422: value is not a valid dict");
+  EXPECT_EQ(error_of(422, R"({"detail":[7,{"loc":[]}]})", "").text, "it answered with HTTP status 422");
+}
+
+TEST(ForwardRestMessage, ExtensionsSayWhetherBytesAreTaken) {
+  EXPECT_TRUE(lists_binary_tensors(R"({"name":"triton","extensions":["sequence",7,"binary_tensor_data"]})"));
+  EXPECT_FALSE(lists_binary_tensors(R"({"name":"mlserver","version":"1.3.5","extensions":[]})"));
+  for (const char* odd :
+       {"", "[]", "{}", R"({"extensions":"binary_tensor_data"})", R"({"extensions":["binary_tensor_data"])"})
+    EXPECT_FALSE(lists_binary_tensors(odd)) << odd;
+}
+
+TEST(ForwardRestMessage, Base64InAnAnswerIsRead) {
+  auto outputs = read_rest_answer(
+      Bytes::adopt(std::string(
+          R"({"outputs":[{"name":"y","datatype":"BYTES","shape":[1],"parameters":{"content_type":"base64"},"data":["/w=="]}]})")),
+      "", base::heap());
+  ASSERT_TRUE(outputs) << outputs.error().text;
+  EXPECT_EQ(outputs->tensors[0].data.view(), std::string_view("\x01\0\0\0\xff", 5));
 }
 
 TEST(ForwardRestMessage, AnAnswersTensorsLieInTheBody) {

@@ -1,5 +1,6 @@
 #include "engines/forward/oip/rest_kind.h"
 
+#include <atomic>
 #include <utility>
 
 #include "base/encoding.h"
@@ -31,10 +32,12 @@ std::string path_of(const Options& options) {
   return out;
 }
 
+enum class TensorForm : uint8_t { kJson, kBytes };
+
 class RestAttempt final : public AttemptOver<HttpCall> {
  public:
-  RestAttempt(const Asked& asked, Receiver& receiver)
-      : asked_(asked), receiver_(receiver), body_(asked.slabs, asked.options.max_answer) {}
+  RestAttempt(const Asked& asked, Receiver& receiver, TensorForm form)
+      : asked_(asked), receiver_(receiver), form_(form), body_(asked.slabs, asked.options.max_answer) {}
 
   Status start(OriginConn& conn) override;
 
@@ -46,6 +49,7 @@ class RestAttempt final : public AttemptOver<HttpCall> {
 
   const Asked asked_;
   Receiver& receiver_;
+  const TensorForm form_;
   AnswerBody body_;
   int status_ = 200;
   std::string header_, refusal_, retry_after_;
@@ -53,16 +57,23 @@ class RestAttempt final : public AttemptOver<HttpCall> {
 };
 
 Status RestAttempt::start(OriginConn& conn) {
-  auto parts = write_rest_request(asked_.call);
   wire::ClientRequest request;
   request.method = "POST";
   request.target = path_of(asked_.options) + "/infer";
-  request.fields.add("content-type", "application/octet-stream");
-  request.fields.add(kHeaderLength, std::to_string(parts.header));
   pass_on(asked_.call, request.fields);
-  request.body = std::move(parts.body.front());
-  parts.body.erase(parts.body.begin());
-  request.more = std::move(parts.body);
+  if (form_ == TensorForm::kJson) {
+    auto body = write_rest_json(asked_.call, asked_.slabs.ledger());
+    if (!body) return body.error();
+    request.fields.add("content-type", "application/json");
+    request.body = std::move(*body);
+  } else {
+    auto parts = write_rest_request(asked_.call);
+    request.fields.add("content-type", "application/octet-stream");
+    request.fields.add(kHeaderLength, std::to_string(parts.header));
+    request.body = std::move(parts.body.front());
+    parts.body.erase(parts.body.begin());
+    request.more = std::move(parts.body);
+  }
   return send(conn, std::move(request));
 }
 
@@ -106,17 +117,19 @@ void RestAttempt::on_over(Status status, From from) {
 
 class RestQuestions final : public TensorQuestions {
  public:
-  RestQuestions(net::Shard& shard, OriginConn& conn, const Options& options)
-      : TensorQuestions(conn, options), get_(shard, conn) {}
+  RestQuestions(net::Shard& shard, OriginConn& conn, const Options& options, std::atomic<TensorForm>& form)
+      : TensorQuestions(conn, options), get_(shard, conn), form_(form) {}
 
   void ask_ready(base::Duration timeout, OnReady then) override;
 
  private:
   void ask_metadata() override;
   void ask_config() override;
+  void ask_extensions();
   Status take_config(const Get::Answer& answer);
 
   Get get_;
+  std::atomic<TensorForm>& form_;
 };
 
 // 400 is what Triton says of a model that is not ready, 404 what others say.
@@ -131,9 +144,20 @@ void RestQuestions::ask_ready(base::Duration timeout, OnReady then) {
 
 void RestQuestions::ask_metadata() {
   get_.ask(path_of(options_), timeout_, [this](Result<Get::Answer> answer) {
-    heard_metadata(named(!answer                 ? answer.error()
-                         : answer->status != 200 ? error_of(answer->status, answer->body, {})
-                                                 : read_rest_metadata(answer->body, spec_)));
+    Status status = named(!answer                 ? answer.error()
+                          : answer->status != 200 ? error_of(answer->status, answer->body, {})
+                                                  : read_rest_metadata(answer->body, spec_));
+    if (!status.ok() || options_.binary_tensors) return heard_metadata(std::move(status));
+    ask_extensions();
+  });
+}
+
+// A server that has no answer has no extensions.
+void RestQuestions::ask_extensions() {
+  get_.ask("/v2", timeout_, [this](Result<Get::Answer> answer) {
+    if (!answer) return heard_metadata(named(answer.error()));
+    form_ = answer->status == 200 && lists_binary_tensors(answer->body) ? TensorForm::kBytes : TensorForm::kJson;
+    heard_metadata({});
   });
 }
 
@@ -152,19 +176,24 @@ Status RestQuestions::take_config(const Get::Answer& answer) {
 
 class OipRest final : public Kind {
  public:
+  explicit OipRest(const Options& options)
+      : form_(options.binary_tensors.value_or(true) ? TensorForm::kBytes : TensorForm::kJson) {}
   net::ClientConn::Http http() const override { return net::ClientConn::Http::k1; }
   std::unique_ptr<Attempt> make_attempt(const Asked& asked, Attempt::Receiver& receiver) const override {
-    return std::make_unique<RestAttempt>(asked, receiver);
+    return std::make_unique<RestAttempt>(asked, receiver, form_.load(std::memory_order_relaxed));
   }
   std::unique_ptr<Questions> make_questions(net::Shard& shard, OriginConn& conn,
                                             const Options& options) const override {
-    return std::make_unique<RestQuestions>(shard, conn, options);
+    return std::make_unique<RestQuestions>(shard, conn, options, form_);
   }
   Status fits(const msg::Call& call, const msg::ModelSpec& spec) const override { return sched::rows_fit(call, spec); }
+
+ private:
+  mutable std::atomic<TensorForm> form_;  // as the origin says that was asked for the signature
 };
 
 }  // namespace
 
-std::shared_ptr<const Kind> make_oip_rest() { return std::make_shared<OipRest>(); }
+std::shared_ptr<const Kind> make_oip_rest(const Options& options) { return std::make_shared<OipRest>(options); }
 
 }  // namespace weir::forward

@@ -9,6 +9,7 @@
 #include "engines/forward/oip/message.h"
 #include "engines/forward/refusal.h"
 #include "marshal/field_reader.h"
+#include "marshal/json_pieces.h"
 #include "marshal/json_tensor.h"
 
 namespace weir::forward {
@@ -46,7 +47,8 @@ struct TensorFields {
   msg::Shape shape;
   bool optional = false;
   std::optional<uint64_t> binary_size;
-  std::string_view data;  // its JSON, or nothing
+  std::string content_type;  // "base64": elements of BYTES are
+  std::string_view data;     // its JSON, or nothing
 };
 
 class TensorReader {
@@ -80,6 +82,8 @@ class TensorReader {
   bool parameters(TensorFields& out) {
     return json_.object([&](std::string_view key) {
       if (key == "binary_data_size") return fields_.whole("binary_data_size", 0, INT64_MAX, out.binary_size);
+      if (key == "content_type" && json_.peek() == JsonKind::kString)
+        return fields_.text("content_type", kLongestWord, out.content_type);
       return json_.skip();
     });
   }
@@ -126,7 +130,8 @@ class RestAnswer {
     if (!fields.binary_size) {
       if (fields.data.empty()) return broken_rule(where + " has no data");
       JsonCursor json(fields.data);
-      Status status = marshal::read_data(json, tensor, slabs_);
+      const auto text = fields.content_type == "base64" ? marshal::BytesText::kBase64 : marshal::BytesText::kUtf8;
+      Status status = marshal::read_data(json, tensor, slabs_, text);
       return status.ok() ? status : broken_rule(status.text);
     }
     if (!fields.data.empty()) return broken_rule(where + " has data and binary_data_size");
@@ -183,23 +188,21 @@ bool read_tensors(JsonCursor& json, FieldReader& fields, std::vector<msg::Tensor
   });
 }
 
-}  // namespace
-
-RestRequest write_rest_request(const msg::Call& call) {
-  std::string out = "{";
+// Up to the inputs. `first`: a parameter of the request, behind a comma, or nothing; the call's own binary_data_output
+// is no matter of the origin's.
+std::string begin_request(const msg::Call& call, std::string_view first) {
+  std::string out = "{", parameters(first);
   if (!call.id.empty()) marshal::write_string(out += "\"id\":", call.id), out += ',';
-  out += "\"parameters\":{\"binary_data_output\":true";
   for (const auto& [name, value] : call.parameters) {
     if (name == "binary_data_output") continue;
-    marshal::write_string(out += ',', name);
-    write_value(out += ':', value);
+    marshal::write_string(parameters += ',', name);
+    write_value(parameters += ':', value);
   }
-  out += "},\"inputs\":[";
-  for (const auto& tensor : call.inputs) {
-    if (out.back() != '[') out += ',';
-    write_tensor_head(out, tensor);
-    out += ",\"parameters\":{\"binary_data_size\":" + std::to_string(tensor.data.size()) + "}}";
-  }
+  if (!parameters.empty()) (out += "\"parameters\":{").append(parameters, 1) += "},";
+  return out += "\"inputs\":[";
+}
+
+void end_request(std::string& out, const msg::Call& call) {
   out += ']';
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     out += i == 0 ? ",\"outputs\":[{\"name\":" : ",{\"name\":";
@@ -208,12 +211,47 @@ RestRequest write_rest_request(const msg::Call& call) {
   }
   if (!call.outputs.empty()) out += ']';
   out += '}';
+}
+
+}  // namespace
+
+RestRequest write_rest_request(const msg::Call& call) {
+  std::string out = begin_request(call, ",\"binary_data_output\":true");
+  for (const auto& tensor : call.inputs) {
+    if (out.back() != '[') out += ',';
+    write_tensor_head(out, tensor);
+    out += ",\"parameters\":{\"binary_data_size\":" + std::to_string(tensor.data.size()) + "}}";
+  }
+  end_request(out, call);
   RestRequest request;
   request.header = out.size();
   request.body.push_back(Bytes::adopt(std::move(out)));
   for (const auto& tensor : call.inputs)
     if (tensor.data.size() > 0) request.body.push_back(tensor.data);
   return request;
+}
+
+base::Result<Bytes> write_rest_json(const msg::Call& call, base::MemoryLedger* ledger) {
+  uint64_t most = 0;
+  for (const auto& tensor : call.inputs) most += marshal::most_text(tensor);
+  if (most > kMostJsonOut)
+    return base::invalid(
+        "the tensors may have " + std::to_string(most) +
+        " bytes as JSON, which is what it takes: parameter binary_tensors, or kind oip-grpc, is for more than " +
+        std::to_string(kMostJsonOut));
+  std::string out = begin_request(call, {});
+  for (const auto& tensor : call.inputs) {
+    if (out.back() != '[') out += ',';
+    write_tensor_head(out, tensor);
+    const marshal::BytesText text = marshal::bytes_text(tensor);
+    if (text == marshal::BytesText::kBase64) out += ",\"parameters\":{\"content_type\":\"base64\"}";
+    marshal::write_data(out += ",\"data\":", tensor, text);
+    out += '}';
+  }
+  end_request(out, call);
+  auto bytes = base::adopt(ledger, base::MemoryKind::kInput, std::move(out));
+  if (!bytes) return base::try_again(Code::kResourceExhausted, "there is no memory for the request; try again later");
+  return std::move(*bytes);
 }
 
 base::Result<msg::Outputs> read_rest_answer(const Bytes& body, std::string_view header, base::SlabSource& slabs) {
@@ -268,6 +306,22 @@ Status read_rest_config(std::string_view text, msg::ModelSpec& spec) {
   if (!ok) return broken_rule("its configuration: " + fields.error().text);
   spec.max_batch = max_batch;
   return take_batch(spec);
+}
+
+bool lists_binary_tensors(std::string_view text) {
+  JsonCursor json(text);
+  bool found = false;
+  const bool ok = json.object([&](std::string_view key) {
+    if (key != "extensions" || json.peek() != JsonKind::kArray) return json.skip();
+    return json.array([&] {
+      std::string name;
+      if (json.peek() != JsonKind::kString) return json.skip();
+      if (!json.string(name)) return false;
+      found |= name == "binary_tensor_data";
+      return true;
+    });
+  });
+  return ok && found;
 }
 
 }  // namespace weir::forward
