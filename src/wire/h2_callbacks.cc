@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "wire/h2_connection.h"
+#include "wire/h2_memory.h"
 #include "wire/h2_receiver.h"
 #include "wire/h2_sender.h"
 
@@ -112,7 +113,7 @@ nghttp2_session* open_h2_session(H2Parts& parts) {
   nghttp2_option_set_no_auto_window_update(options, 1);
   nghttp2_option_set_no_closed_streams(options, 1);
   nghttp2_option_set_max_outbound_ack(options, parts.connection.limits.max_outbound_control);
-  int rv = nghttp2_session_server_new2(&session, callbacks, &parts, options);
+  int rv = nghttp2_session_server_new3(&session, callbacks, &parts, options, h2_memory());
   nghttp2_option_del(options);
   nghttp2_session_callbacks_del(callbacks);
   if (rv != 0) throw std::bad_alloc();
