@@ -114,10 +114,12 @@ Exchange::Exchange() = default;
 Exchange::~Exchange() = default;
 
 void Exchange::respond(int status, std::string_view content_type, base::Bytes body, Compress compress) {
+  const bool coded = compress == Compress::kIfAccepted && worth_coding(body.size());
+  if (!coded && body.size() < base::kLeastCharged && respond_small(status, content_type, body)) return;
   Response response;
   response.status = status;
   if (!content_type.empty()) response.fields.add("content-type", content_type);
-  if (compress == Compress::kIfAccepted && worth_coding(body.size())) {
+  if (coded) {
     response.fields.add("vary", "accept-encoding");
     Coding coding = choose_coding(request_.fields.find("accept-encoding"));
     if (coding != Coding::kIdentity) {

@@ -253,6 +253,9 @@ class Exchange {
 
  protected:
   Exchange();
+  // A whole answer of one small piece, with its length and without fields of its own, in one step: respond() asks for
+  // that first. False: the codec has no shorter way for this one, and nothing has happened.
+  virtual bool respond_small(int /*status*/, std::string_view /*content_type*/, base::Bytes& /*body*/) { return false; }
 
   Request request_;
   base::Bytes content_;

@@ -81,6 +81,13 @@ size_t H1Reader::step(std::string_view input) {
 }
 
 size_t H1Reader::step_head(std::string_view input) {
+  // The gate's word on the same bytes is the same: a client that asks again and again sends one head.
+  if (const size_t known = scan_.fresh() ? queue_.knows(input) : 0) {
+    blank_lines_ = 0;
+    head_since_ = base::kNever;
+    start_known_request(known);
+    return known;
+  }
   if (head_since_ == base::kNever) head_since_ = connection_.wire.now();
   HeadError error;
   size_t size = scan_.advance(input, connection_.env.limits, &error);
@@ -102,19 +109,40 @@ void H1Reader::start_request(std::string_view bytes) {
   Head head;
   head_text_.clear();
   if (HeadError error = inspect_head(bytes, connection_.env.limits, &head, &head_text_)) return refuse(error);
-  served_ = true;
-  discarded_ = 0;
+  // Not the first of a connection, which may be its last: idle ones hold little.
+  const bool again = std::exchange(served_, true);
   H1Exchange& x = queue_.add();
-  read_for_ = nullptr;
   x.start(head, std::move(head_text_.fields), connection_.peer);
-  x.name_client(connection_.env.proxies);
-  current_ = &x;
-  if (!connection_.heads.take(bytes.size())) return fail(x, {503, reason::kOverload, kNoMemoryForHead});
-  x.charged_ = bytes.size();
+  if (again && head_text_.for_parser.empty() && head.keep_alive && !head.expect_continue &&
+      bytes.size() <= H1Exchange::kKnownHead)
+    x.remember(bytes);
+  if (!admit(x, bytes.size())) return;
   if (!frame_body(parser_, head_text_, head)) return fail(x, {400, reason::kParse, "malformed request"});
   read_for_ = &x;
   if (!head.keep_alive) connection_.last = true;
   start_body(x, head);
+}
+
+void H1Reader::start_known_request(size_t size) {
+  H1Exchange& x = queue_.add();
+  x.start_again(connection_.peer);
+  if (!admit(x, size)) return;
+  Head head;
+  head.content_length = x.request().content_length;
+  parser_.plain(uint64_t(std::max<int64_t>(head.content_length, 0)));
+  read_for_ = &x;
+  start_body(x, head);
+}
+
+// False: the request is refused.
+bool H1Reader::admit(H1Exchange& x, size_t head) {
+  discarded_ = 0;
+  read_for_ = nullptr;
+  x.name_client(connection_.env.proxies);
+  current_ = &x;
+  if (!connection_.heads.take(head)) return fail(x, {503, reason::kOverload, kNoMemoryForHead}), false;
+  x.charged_ = head;
+  return true;
 }
 
 void H1Reader::start_body(H1Exchange& x, const Head& head) {
@@ -277,6 +305,7 @@ void H1Reader::body_settled(RequestBody::State state) {
 // A request that never became one: answered in its place in the queue, and the connection's last.
 void H1Reader::refuse(const HeadError& error) {
   H1Exchange& x = queue_.add();
+  x.forget_head();
   x.read_whole_ = true;
   fail(x, error);
 }
