@@ -21,24 +21,26 @@ inline constexpr bool kRecycles = false;
 inline constexpr bool kRecycles = true;
 #endif
 
-// Up to kMost values of one thread; the last one to come is the first to go.
+// Up to kMost values of one thread; the last one to come is the first to go. One object of a type in each thread.
 template <class T, size_t kMost>
 class Stack {
  public:
   Stack() = default;
-  ~Stack() { open_ = false; }
+  ~Stack() { ended_ = true; }
   Stack(const Stack&) = delete;
 
-  bool empty() const { return size_ == 0; }
-  // False also when the thread ends, and its other objects go.
-  bool has_room() const { return kRecycles && open_ && size_ < kMost; }
+  // A thread that ends has nothing and takes nothing, whatever its other objects do on their way.
+  bool empty() const { return ended_ || size_ == 0; }
+  bool has_room() const { return kRecycles && !ended_ && size_ < kMost; }
   void push(T value) { values_[size_++] = std::move(value); }
   T pop() { return std::move(values_[--size_]); }
 
  private:
+  // No member: what a destructor writes into its own object may be left out.
+  inline static thread_local bool ended_ = false;
+
   std::array<T, kMost> values_{};
   size_t size_ = 0;
-  bool open_ = true;
 };
 
 // Base of a class whose objects are made by new: class X : Recycled<X>.

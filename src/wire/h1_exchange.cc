@@ -188,13 +188,15 @@ bool H1Exchange::respond_small(int status, std::string_view content_type, base::
   record_.status = status;
   const Digits length(body.size());
   left_ = body.size();
-  std::string& text = connection_.scratch;
-  text.assign("HTTP/1.1 200 OK\r\n");
+  std::string text = base::SpareText::take();
+  text = "HTTP/1.1 200 OK\r\n";
   if (connection_.env.date) text += connection_.env.date->line();
-  text.append("content-type: ").append(content_type).append("\r\ncontent-length: ").append(length).append("\r\n");
+  append_field(text, "content-type", content_type);
+  append_field(text, "content-length", length);
   write_fields(extra_fields_, status, text);
   text += "\r\n";
   connection_.output.append(text);
+  base::SpareText::keep(std::move(text));
   wrote();
   this->body(std::move(body));
   end({});
@@ -253,8 +255,7 @@ bool H1Exchange::closes_after() const {
 void H1Exchange::write_head(const Response& response) {
   // A client that asked first sends its body only after a 100, also when the answer has already begun.
   if (await_100_ && response.status == 200) write_continue();
-  std::string& text = connection_.scratch;
-  text.clear();
+  std::string text = base::SpareText::take();
   int status = response.status;
   if (status == 200) {
     text += "HTTP/1.1 200 OK\r\n";
@@ -269,6 +270,7 @@ void H1Exchange::write_head(const Response& response) {
   write_framing(status, text);
   text += "\r\n";
   connection_.output.append(text);
+  base::SpareText::keep(std::move(text));
   wrote();
 }
 
@@ -335,13 +337,14 @@ void H1Exchange::write_body(base::Bytes piece) {
 void H1Exchange::write_end(const Fields& trailers) {
   ended_ = true;
   if (framing_ == Framing::kChunked) {
-    std::string& text = connection_.scratch;
+    std::string text = base::SpareText::take();
     text = "0\r\n";
     // RFC 9110 §6.5.1: only for who says that it keeps them.
     for (size_t i = 0; te_trailers_ && i < trailers.size(); ++i)
       if (may_trail(trailers[i].name)) append_field(text, trailers[i].name, trailers[i].value);
     text += "\r\n";
     connection_.output.append(text);
+    base::SpareText::keep(std::move(text));
   }
   // Less than was announced: only closing tells the client.
   if (framing_ == Framing::kLength && left_ > 0) cut_ = close_ = true;

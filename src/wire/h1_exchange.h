@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/recycled.h"
 #include "wire/answer_flow.h"
 #include "wire/byte_charge.h"
 #include "wire/codec.h"
@@ -17,7 +18,7 @@ namespace weir::wire {
 class H1Queue;
 struct H1Connection;
 
-class H1Exchange final : public Exchange {
+class H1Exchange final : public Exchange, public base::Recycled<H1Exchange> {
  public:
   explicit H1Exchange(H1Queue& queue);
 

@@ -68,6 +68,25 @@ TEST(Spares, EndWhatAVectorHolds) {
   EXPECT_EQ(held.use_count(), 1);
 }
 
+// Its destructor runs when the thread's spares have gone: they were asked for later.
+struct Late {
+  ~Late() {
+    SpareText::keep(std::string(100, 'x'));
+    text = SpareText::take();
+    text.assign(200, 'y');
+  }
+  std::string text;
+};
+
+TEST(Spares, AThreadThatEndsHasNone) {
+  std::thread([] {
+    thread_local Late late;
+    late.text = "x";
+    SpareText::keep(std::string(300, 'x'));
+    auto small = std::make_unique<Small>();
+  }).join();
+}
+
 TEST(Spares, AreBounded) {
   for (int i = 0; i < 1000; ++i) SpareText::keep(std::string(100, 'x'));
   int kept = 0;
