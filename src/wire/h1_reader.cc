@@ -81,16 +81,11 @@ size_t H1Reader::step(std::string_view input) {
 }
 
 size_t H1Reader::step_head(std::string_view input) {
-  // The gate's word on the same bytes is the same: a client that asks again and again sends one head.
-  if (const size_t known = scan_.fresh() ? queue_.knows(input) : 0) {
-    blank_lines_ = 0;
-    head_since_ = base::kNever;
-    start_known_request(known);
-    return known;
-  }
   if (head_since_ == base::kNever) head_since_ = connection_.wire.now();
   HeadError error;
-  size_t size = scan_.advance(input, connection_.env.limits, &error);
+  // The gate's word on the same bytes is the same: a client that asks again and again sends one head.
+  size_t size = scan_.fresh() ? queue_.knows(input) : 0;
+  if (size == 0) size = scan_.advance(input, connection_.env.limits, &error);
   if (!error && size == 2 && ++blank_lines_ > kBlankLines) error = {400, reason::kParse, "malformed request line"};
   if (error) {
     refuse(error);
@@ -108,41 +103,30 @@ size_t H1Reader::step_head(std::string_view input) {
 void H1Reader::start_request(std::string_view bytes) {
   Head head;
   head_text_.clear();
-  if (HeadError error = inspect_head(bytes, connection_.env.limits, &head, &head_text_)) return refuse(error);
+  const bool known = queue_.knows(bytes) == bytes.size();
+  if (!known)
+    if (HeadError error = inspect_head(bytes, connection_.env.limits, &head, &head_text_)) return refuse(error);
   // Not the first of a connection, which may be its last: idle ones hold little.
   const bool again = std::exchange(served_, true);
+  discarded_ = 0;
   H1Exchange& x = queue_.add();
-  x.start(head, std::move(head_text_.fields), connection_.peer);
-  if (again && head_text_.for_parser.empty() && head.keep_alive && !head.expect_continue &&
-      bytes.size() <= H1Exchange::kKnownHead)
-    x.remember(bytes);
-  if (!admit(x, bytes.size())) return;
+  read_for_ = nullptr;
+  if (known) {
+    x.start_again(connection_.peer);
+    head.content_length = x.request().content_length;
+  } else {
+    x.start(head, std::move(head_text_.fields), connection_.peer);
+    const bool plain = head_text_.for_parser.empty() && head.keep_alive && !head.expect_continue;
+    if (again && plain && bytes.size() <= H1Exchange::kKnownHead) x.remember(bytes);
+  }
+  x.name_client(connection_.env.proxies);
+  current_ = &x;
+  if (!connection_.heads.take(bytes.size())) return fail(x, {503, reason::kOverload, kNoMemoryForHead});
+  x.charged_ = bytes.size();
   if (!frame_body(parser_, head_text_, head)) return fail(x, {400, reason::kParse, "malformed request"});
   read_for_ = &x;
   if (!head.keep_alive) connection_.last = true;
   start_body(x, head);
-}
-
-void H1Reader::start_known_request(size_t size) {
-  H1Exchange& x = queue_.add();
-  x.start_again(connection_.peer);
-  if (!admit(x, size)) return;
-  Head head;
-  head.content_length = x.request().content_length;
-  parser_.plain(uint64_t(std::max<int64_t>(head.content_length, 0)));
-  read_for_ = &x;
-  start_body(x, head);
-}
-
-// False: the request is refused.
-bool H1Reader::admit(H1Exchange& x, size_t head) {
-  discarded_ = 0;
-  read_for_ = nullptr;
-  x.name_client(connection_.env.proxies);
-  current_ = &x;
-  if (!connection_.heads.take(head)) return fail(x, {503, reason::kOverload, kNoMemoryForHead}), false;
-  x.charged_ = head;
-  return true;
 }
 
 void H1Reader::start_body(H1Exchange& x, const Head& head) {

@@ -67,8 +67,6 @@ class H1Reader final : H1Parser::Sink {
   size_t step_body(std::string_view input);
   size_t step_raw(std::string_view input);
   void start_request(std::string_view head);
-  void start_known_request(size_t head);
-  bool admit(H1Exchange& x, size_t head);
   void start_body(H1Exchange& x, const Head& head);
   bool collect_body(H1Exchange& x, const Head& head);
   void request_read();

@@ -163,43 +163,6 @@ TEST(H2, AnIdleConnectionEndsAtTheDrainAndAtTheIdleTimeout) {
   EXPECT_TRUE(t.codec->finished());
 }
 
-// Idle, the library's session has given its pages back; its tables of fields are as they were, and streams find room.
-TEST(H2, AfterAnIdleTimeAConnectionGoesOnWhereItWas) {
-  for (uint32_t streams : {3u, 90u, 600u}) {  // the table of streams grows beyond 256
-    wire::Limits limits;
-    limits.streams = limits.requests_per_read = 1000;
-    Server s(limits);
-    Client c;
-    for (int round = 0; round < 4; ++round) {
-      std::map<int32_t, std::string> sent;
-      for (uint32_t i = 0; i < streams; ++i) {
-        const std::string body = text_of(20 * i);
-        sent[c.request(with(kPost, {{"x-kept-in-the-table", "of fields"}}), body)] = body;
-      }
-      s.intake.on_whole = [](Exchange& x) { x.respond(200, "a/b", x.content()); };
-      c.talk(s);
-      for (const auto& [id, body] : sent) ASSERT_EQ(c[id].body, body) << id;
-      s.advance(3s);
-      c.talk(s);
-    }
-    EXPECT_TRUE(c.goaways.empty());
-  }
-}
-
-// A stream that waits for its body is no idle connection's.
-TEST(H2, TicksWhileAStreamIsOpenTakeNothingFromIt) {
-  Server s;
-  Client c;
-  int32_t id = c.request(kPost, "ab", true);
-  c.talk(s);
-  s.advance(2s);
-  c.talk(s);
-  c.more(id, "cd", true);
-  c.talk(s);
-  EXPECT_EQ(c[id].body, "ok");
-  EXPECT_EQ(s.intake.seen.at(0).body, "abcd");
-}
-
 TEST(H2, ThePeersGoawayLetsRunningRequestsFinish) {
   Streamed streamed;
   Server s;
