@@ -6,6 +6,7 @@
 #include "base/attempt.h"
 #include "base/check.h"
 #include "base/memory_ledger.h"
+#include "base/recycled.h"
 #include "msg/tenant.h"
 
 namespace weir::bus {
@@ -296,7 +297,9 @@ void Bus::deliver(msg::Mail& mail) {
       else if (slot.task)  // workers serve all models
         stats.rejected.fetch_add(1, std::memory_order_relaxed);
     }
-    slot.thrown = call_sink(*slot.sink, slot, [&] { return std::move(mail.event); });
+    slot.thrown = call_sink(*slot.sink, slot, [&]() -> msg::Event&& { return std::move(mail.event); });
+    if (auto* outputs = std::get_if<msg::Outputs>(&mail.event.what))
+      base::SpareVector<msg::Tensor>::keep(std::move(outputs->tensors));
     if (!slot.thrown.ok() && !last) cancel(&slot);
   }
   // Not before the last Event: until then the engine may read what the Sink has lent to the Call.

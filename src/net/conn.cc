@@ -149,7 +149,6 @@ void Conn::tick(base::Time now) {
       env_.codecs.intake.rejected(wire::reason::kSlowRead, input_.peer());
       return close(ClosedBy::kServer);
     }
-    tls->trim();
   }
   resume();
 }

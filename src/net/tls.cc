@@ -10,6 +10,7 @@
 #include <ctime>
 #include <utility>
 
+#include "base/recycled.h"
 #include "net/certificate_names.h"
 
 namespace weir::net {
@@ -120,7 +121,9 @@ struct TlsSession::Bio {
   }
   static int write(BIO* bio, const char* from, int size) {
     BIO_clear_retry_flags(bio);
-    self(bio).output_.append(from, size_t(size));
+    auto& output = self(bio).output_;
+    if (output.empty()) output = base::SpareText::take();
+    output.append(from, size_t(size));
     return size;
   }
   static long control(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
@@ -238,22 +241,23 @@ bool TlsSession::write(const void* data, size_t n) {
 
 size_t TlsSession::seal(std::span<const iovec> pieces) {
   size_t total = 0;
+  std::string gather = base::SpareText::take();  // small pieces of one record
   for (const auto& piece : pieces) {
     if (total >= kSealAtOnce) break;
     size_t n = std::min(piece.iov_len, kSealAtOnce - total);
-    if (gather_.size() + n > SSL3_RT_MAX_PLAIN_LENGTH && !gather_.empty()) {
-      if (!write(gather_.data(), gather_.size())) return 0;
-      gather_.clear();
+    if (gather.size() + n > SSL3_RT_MAX_PLAIN_LENGTH && !gather.empty()) {
+      if (!write(gather.data(), gather.size())) return 0;
+      gather.clear();
     }
     if (n > SSL3_RT_MAX_PLAIN_LENGTH) {
       if (!write(piece.iov_base, n)) return 0;
     } else {
-      gather_.append(static_cast<const char*>(piece.iov_base), n);
+      gather.append(static_cast<const char*>(piece.iov_base), n);
     }
     total += n;
   }
-  if (!gather_.empty() && !write(gather_.data(), gather_.size())) return 0;
-  gather_.clear();
+  if (!gather.empty() && !write(gather.data(), gather.size())) return 0;
+  base::SpareText::keep(std::move(gather));
   return total;
 }
 
@@ -266,11 +270,7 @@ void TlsSession::consumed(size_t n) {
   sent_ += n;
   if (sent_ < output_.size()) return;
   sent_ = 0;
-  output_.clear();
-}
-
-void TlsSession::trim() {
-  if (output_.empty()) output_ = {}, gather_ = {};
+  base::SpareText::keep(std::move(output_));  // 8,000 handshakes that keep theirs until they are idle cost 5 KiB each
 }
 
 }  // namespace weir::net

@@ -77,8 +77,6 @@ class TlsSession {
   // Ciphertext for the peer. Stable until consumed(), open() or seal().
   std::span<const std::byte> output() const { return std::as_bytes(std::span(output_)).subspan(sent_); }
   void consumed(size_t n);
-  // Gives the buffers of an idle connection back.
-  void trim();
 
   static constexpr size_t kSealAtOnce = 256 << 10;
 
@@ -97,7 +95,6 @@ class TlsSession {
   size_t sent_ = 0;
   std::string error_;
   bool alpn_refused_ = false;
-  std::string gather_;  // small pieces of one record
   base::Time now_{}, key_updates_since_{};
   uint32_t key_updates_ = 0;
 };

@@ -7,6 +7,7 @@
 
 #include "base/attempt.h"
 #include "base/log.h"
+#include "base/recycled.h"
 #include "base/until_done.h"
 
 namespace weir::sched {
@@ -193,7 +194,7 @@ Status Runner::part() {
   auto& events = room_.events;
   events.clear();
   for (size_t i = 0; i < batch_.calls.size(); ++i) {
-    msg::Outputs outputs;
+    msg::Outputs outputs{base::SpareVector<msg::Tensor>::take()};
     auto status = split.next(outputs.tensors);
     if (status.ok())
       events.push_back({std::move(outputs)});

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/encoding.h"
+#include "base/recycled.h"
 #include "wire/answer_flow.h"
 #include "wire/coding.h"
 #include "wire/limits.h"
@@ -26,12 +27,22 @@ std::string form_decode(std::string_view text) {
 }  // namespace
 
 void Fields::add(std::string_view name, std::string_view value) {
-  if (entries_.empty()) {
-    entries_.reserve(8);  // one allocation each for an ordinary head
-    text_.reserve(240);
-  }
+  if (entries_.capacity() == 0) take_memory();
   entries_.push_back({uint32_t(text_.size()), uint32_t(name.size()), uint32_t(value.size())});
   text_.append(name).append(value);
+}
+
+// Where nothing is kept: one allocation each for an ordinary head.
+void Fields::take_memory() {
+  entries_ = base::SpareVector<FieldSpan>::take();
+  text_ = base::SpareText::take();
+  if (entries_.capacity() < 8) entries_.reserve(8);
+  if (text_.capacity() < 240) text_.reserve(240);
+}
+
+void Fields::keep_memory() {
+  base::SpareVector<FieldSpan>::keep(std::move(entries_));
+  base::SpareText::keep(std::move(text_));
 }
 
 void Fields::add_lowered(std::string_view name, std::string_view value) {
@@ -103,10 +114,12 @@ Exchange::Exchange() = default;
 Exchange::~Exchange() = default;
 
 void Exchange::respond(int status, std::string_view content_type, base::Bytes body, Compress compress) {
+  const bool coded = compress == Compress::kIfAccepted && worth_coding(body.size());
+  if (!coded && body.size() < base::kLeastCharged && respond_small(status, content_type, body)) return;
   Response response;
   response.status = status;
   if (!content_type.empty()) response.fields.add("content-type", content_type);
-  if (compress == Compress::kIfAccepted && worth_coding(body.size())) {
+  if (coded) {
     response.fields.add("vary", "accept-encoding");
     Coding coding = choose_coding(request_.fields.find("accept-encoding"));
     if (coding != Coding::kIdentity) {

@@ -37,6 +37,19 @@ class Fields {
   struct View {
     std::string_view name, value;
   };
+  Fields() = default;
+  Fields(const Fields&) = default;
+  Fields(Fields&&) = default;
+  Fields& operator=(const Fields&) = default;
+  Fields& operator=(Fields&& o) noexcept {
+    text_.swap(o.text_), entries_.swap(o.entries_);
+    o.clear();
+    return *this;
+  }
+  // The memory stays with the thread, for the fields of the next request.
+  ~Fields() {
+    if (entries_.capacity() > 0) keep_memory();
+  }
   void add(std::string_view name, std::string_view value);
   void add_lowered(std::string_view name, std::string_view value);  // for a name in any case
   void set(std::string_view name, std::string_view value);          // replaces all of that name
@@ -55,6 +68,9 @@ class Fields {
     uint32_t at;
     uint32_t name, value;  // lengths; the value follows the name
   };
+  void take_memory();
+  void keep_memory();
+
   std::string text_;
   std::vector<FieldSpan> entries_;
 };
@@ -237,6 +253,9 @@ class Exchange {
 
  protected:
   Exchange();
+  // A whole answer of one small piece, with its length and without fields of its own, in one step: respond() asks for
+  // that first. False: the codec has no shorter way for this one, and nothing has happened.
+  virtual bool respond_small(int /*status*/, std::string_view /*content_type*/, base::Bytes& /*body*/) { return false; }
 
   Request request_;
   base::Bytes content_;

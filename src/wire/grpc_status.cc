@@ -28,6 +28,9 @@ bool names(std::string_view type, std::string_view name) {
 bool is_grpc(std::string_view content_type) { return names(content_type, "application/grpc"); }
 
 bool is_grpc_or_web(std::string_view content_type) {
+  // All three begin so; most requests are neither.
+  constexpr std::string_view kAll = "application/grpc";
+  if (content_type.size() < kAll.size() || lower(content_type[kAll.size() - 1]) != kAll.back()) return false;
   return is_grpc(content_type) || names(content_type, "application/grpc-web") ||
          names(content_type, "application/grpc-web-text");
 }

@@ -23,7 +23,6 @@ struct H1Connection : Connection {
   }
 
   H1Output output;
-  std::string scratch;        // heads of responses are put together here
   base::SteppedCharge heads;  // of requests, and input that cannot be used yet
   bool draining = false;
   bool last = false;     // no request is taken after the one that is being read

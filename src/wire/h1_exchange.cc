@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstring>
 #include <utility>
 
 #include "wire/body_starts.h"
@@ -31,14 +32,19 @@ class Digits {
 };
 
 void append_field(std::string& text, std::string_view name, std::string_view value) {
-  text.append(name).append(": ");
-  size_t at = text.size();
-  text.append(value);
+  const size_t before = text.size();
+  text.resize(before + name.size() + value.size() + 4);
+  char* at = text.data() + before;
+  std::memcpy(at, name.data(), name.size());
+  at += name.size();
+  std::memcpy(at, ": ", 2);
+  at += 2;
+  if (!value.empty()) std::memcpy(at, value.data(), value.size());
   // No service can make its text another field, or another response.
   if (has_control(value))
-    for (size_t i = at; i < text.size(); ++i)
-      if (text[i] == '\r' || text[i] == '\n' || text[i] == '\0') text[i] = ' ';
-  text.append("\r\n");
+    for (size_t i = 0; i < value.size(); ++i)
+      if (at[i] == '\r' || at[i] == '\n' || at[i] == '\0') at[i] = ' ';
+  std::memcpy(at + value.size(), "\r\n", 2);
 }
 
 // RFC 9110 §7.6.1: these belong to the connection, so to the codec.
@@ -60,6 +66,8 @@ bool may_trail(std::string_view name) { return !of_connection(name) && name != "
 H1Exchange::H1Exchange(H1Queue& queue) : queue_(queue), connection_(queue.connection()) {}
 
 void H1Exchange::start(const Head& head, Fields&& fields, const PeerInfo& peer) {
+  head_.clear();
+  request_.target.clear();
   std::swap(request_.fields, fields);  // each keeps the other's memory in use
   request_.version = head.version;
   request_.method.assign(head.method);
@@ -70,18 +78,29 @@ void H1Exchange::start(const Head& head, Fields&& fields, const PeerInfo& peer) 
   request_.peer = &peer;
   keep_alive_ = head.keep_alive;
   await_100_ = head.expect_continue;
-  te_trailers_ = head.te_trailers;
+  te_trailers_ = known_te_trailers_ = head.te_trailers;
   record_.began = connection_.wire.now();
 }
 
-// Ready for another request; strings keep their memory.
-void H1Exchange::clear() {
+void H1Exchange::start_again(const PeerInfo& peer) {
+  request_.peer = &peer;
+  te_trailers_ = known_te_trailers_;
+  record_.began = connection_.wire.now();
+}
+
+void H1Exchange::forget_head() {
+  head_.clear();
   request_.method.clear();
   request_.authority.clear();
   request_.target.clear();
   request_.fields.clear();
   request_.version = Version::kHttp11;
   request_.content_length = -1;
+}
+
+// Ready for another request; strings keep their memory.
+void H1Exchange::clear() {
+  if (head_.empty()) forget_head();
   forget_client();
   content_ = base::Bytes();
   extra_fields_.clear();
@@ -155,6 +174,35 @@ void H1Exchange::end(Fields trailers) {
   queue_.pass_turn();
 }
 
+// The same bytes as by head(), body() and end().
+bool H1Exchange::respond_small(int status, std::string_view content_type, base::Bytes& body) {
+  if (status != 200 || !open() || headed_ || !turn_ || await_100_ || body.empty()) return false;
+  if (request_.version != Version::kHttp11 || bodiless(status) || content_type.empty() || has_control(content_type))
+    return false;
+  framing_ = Framing::kLength;
+  at_once_ = true;
+  const bool closes = closes_after();
+  at_once_ = false;
+  if (closes) return false;
+  headed_ = true;
+  record_.status = status;
+  const Digits length(body.size());
+  left_ = body.size();
+  std::string text = base::SpareText::take();
+  text = "HTTP/1.1 200 OK\r\n";
+  if (connection_.env.date) text += connection_.env.date->line();
+  append_field(text, "content-type", content_type);
+  append_field(text, "content-length", length);
+  write_fields(extra_fields_, status, text);
+  text += "\r\n";
+  connection_.output.append(text);
+  base::SpareText::keep(std::move(text));
+  wrote();
+  this->body(std::move(body));
+  end({});
+  return true;
+}
+
 void H1Exchange::reset(Reset) {
   if (!open()) return;
   ended_ = cut_ = close_ = true;
@@ -207,8 +255,7 @@ bool H1Exchange::closes_after() const {
 void H1Exchange::write_head(const Response& response) {
   // A client that asked first sends its body only after a 100, also when the answer has already begun.
   if (await_100_ && response.status == 200) write_continue();
-  std::string& text = connection_.scratch;
-  text.clear();
+  std::string text = base::SpareText::take();
   int status = response.status;
   if (status == 200) {
     text += "HTTP/1.1 200 OK\r\n";
@@ -223,6 +270,7 @@ void H1Exchange::write_head(const Response& response) {
   write_framing(status, text);
   text += "\r\n";
   connection_.output.append(text);
+  base::SpareText::keep(std::move(text));
   wrote();
 }
 
@@ -289,13 +337,14 @@ void H1Exchange::write_body(base::Bytes piece) {
 void H1Exchange::write_end(const Fields& trailers) {
   ended_ = true;
   if (framing_ == Framing::kChunked) {
-    std::string& text = connection_.scratch;
+    std::string text = base::SpareText::take();
     text = "0\r\n";
     // RFC 9110 §6.5.1: only for who says that it keeps them.
     for (size_t i = 0; te_trailers_ && i < trailers.size(); ++i)
       if (may_trail(trailers[i].name)) append_field(text, trailers[i].name, trailers[i].value);
     text += "\r\n";
     connection_.output.append(text);
+    base::SpareText::keep(std::move(text));
   }
   // Less than was announced: only closing tells the client.
   if (framing_ == Framing::kLength && left_ > 0) cut_ = close_ = true;

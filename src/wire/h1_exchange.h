@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/recycled.h"
 #include "wire/answer_flow.h"
 #include "wire/byte_charge.h"
 #include "wire/codec.h"
@@ -17,7 +18,7 @@ namespace weir::wire {
 class H1Queue;
 struct H1Connection;
 
-class H1Exchange final : public Exchange {
+class H1Exchange final : public Exchange, public base::Recycled<H1Exchange> {
  public:
   explicit H1Exchange(H1Queue& queue);
 
@@ -32,6 +33,9 @@ class H1Exchange final : public Exchange {
   base::MemoryLedger* memory() override;
   void call_on_drain() override { above_ = true; }
 
+ protected:
+  bool respond_small(int status, std::string_view content_type, base::Bytes& body) override;
+
  private:
   friend class H1Queue;
   friend class H1Reader;
@@ -44,7 +48,18 @@ class H1Exchange final : public Exchange {
     size_t bytes = 0;
   };
 
+  // Heads of so many bytes are remembered.
+  static constexpr size_t kKnownHead = 1024;
+
   void start(const Head& head, Fields&& fields, const PeerInfo& peer);
+  // The request's head, as it came, may come again: what has been read of it is kept by clear(), and then
+  // start_again() takes the place of start(). Of heads that a length frames, if anything, and that do not end the
+  // connection.
+  void remember(std::string_view head) { head_.assign(head); }
+  void start_again(const PeerInfo& peer);
+  // The length of the head at the front of `bytes`, if it is the remembered one; else 0.
+  size_t knows(std::string_view bytes) const { return !head_.empty() && bytes.starts_with(head_) ? head_.size() : 0; }
+  void forget_head();
   void clear();
   void take_turn();
   bool open() const { return !gone_ && !ended_; }
@@ -72,8 +87,8 @@ class H1Exchange final : public Exchange {
   bool keep_alive_ = true;   // as the client wants
   bool read_whole_ = false;  // the request has been read to its end
   bool await_100_ = false;   // the client waits for a 100 that has not been sent
-  bool te_trailers_ = false;
-  bool above_ = false;  // the backlog has been above kLowWater
+  bool te_trailers_ = false, known_te_trailers_ = false;  // the second: of head_
+  bool above_ = false;                                    // the backlog has been above kLowWater
   Framing framing_ = Framing::kNone;
   uint64_t left_ = 0;           // kLength: body bytes to come
   uint64_t from_ = 0, to_ = 0;  // of its answer in the output
@@ -83,6 +98,7 @@ class H1Exchange final : public Exchange {
   SmallPieces small_;           // of its answer
   ByteCharge usage_;
   std::unique_ptr<Held> held_;
+  std::string head_;  // that is remembered; empty: none
 };
 
 }  // namespace weir::wire

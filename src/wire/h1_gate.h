@@ -38,6 +38,8 @@ class HeadScan {
   // head, its empty line included, or 0: then either `*error` is set or more is needed.
   size_t advance(std::string_view all, const Limits& limits, HeadError* error);
   void restart() { *this = HeadScan(); }
+  // Nothing of a head has been looked at.
+  bool fresh() const { return searched_ == 0; }
 
  private:
   size_t at_ = 0;        // bytes looked at, up to a line's begin

@@ -64,7 +64,9 @@ void H1Queue::close(std::unique_ptr<H1Exchange> x, bool complete) {
   x->clear();
   const uint64_t head = std::exchange(x->charged_, 0);
   connection_.heads.give(head);
-  if (spare_.size() < kSpare && head <= kKeptHead) spare_.push_back(std::move(x));
+  // Many a connection asks once and is silent then: it keeps nothing, and the memory stays with the thread.
+  const bool again = std::exchange(served_, true);
+  if (again && spare_.size() < kSpare && head <= kKeptHead) spare_.push_back(std::move(x));
   if (queue_.empty()) connection_.idle_since = connection_.wire.now();
 }
 

@@ -22,6 +22,8 @@ class H1Queue {
   H1Reader& reader() { return reader_; }
 
   H1Exchange& add();
+  // The length of the head at the front of `bytes`, where the Exchange that add() would give knows it; else 0.
+  size_t knows(std::string_view bytes) const { return spare_.empty() ? 0 : spare_.back()->knows(bytes); }
   // The one that had the turn may have ended: the next one writes. The last one ends the connection.
   void pass_turn();
   // The socket has taken a part of the output: exchanges whose answer is gone are over, the others may be told of room.
@@ -45,7 +47,8 @@ class H1Queue {
   H1Connection& connection_;
   H1Reader& reader_;
   std::vector<std::unique_ptr<H1Exchange>> queue_, spare_;
-  size_t ended_ = 0;  // queue_[0, ended_) have ended; queue_[ended_] has the turn
+  size_t ended_ = 0;     // queue_[0, ended_) have ended; queue_[ended_] has the turn
+  bool served_ = false;  // an exchange has been closed
 };
 
 }  // namespace weir::wire

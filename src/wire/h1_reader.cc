@@ -83,7 +83,9 @@ size_t H1Reader::step(std::string_view input) {
 size_t H1Reader::step_head(std::string_view input) {
   if (head_since_ == base::kNever) head_since_ = connection_.wire.now();
   HeadError error;
-  size_t size = scan_.advance(input, connection_.env.limits, &error);
+  // The gate's word on the same bytes is the same: a client that asks again and again sends one head.
+  size_t size = scan_.fresh() ? queue_.knows(input) : 0;
+  if (size == 0) size = scan_.advance(input, connection_.env.limits, &error);
   if (!error && size == 2 && ++blank_lines_ > kBlankLines) error = {400, reason::kParse, "malformed request line"};
   if (error) {
     refuse(error);
@@ -101,12 +103,22 @@ size_t H1Reader::step_head(std::string_view input) {
 void H1Reader::start_request(std::string_view bytes) {
   Head head;
   head_text_.clear();
-  if (HeadError error = inspect_head(bytes, connection_.env.limits, &head, &head_text_)) return refuse(error);
-  served_ = true;
+  const bool known = queue_.knows(bytes) == bytes.size();
+  if (!known)
+    if (HeadError error = inspect_head(bytes, connection_.env.limits, &head, &head_text_)) return refuse(error);
+  // Not the first of a connection, which may be its last: idle ones hold little.
+  const bool again = std::exchange(served_, true);
   discarded_ = 0;
   H1Exchange& x = queue_.add();
   read_for_ = nullptr;
-  x.start(head, std::move(head_text_.fields), connection_.peer);
+  if (known) {
+    x.start_again(connection_.peer);
+    head.content_length = x.request().content_length;
+  } else {
+    x.start(head, std::move(head_text_.fields), connection_.peer);
+    const bool plain = head_text_.for_parser.empty() && head.keep_alive && !head.expect_continue;
+    if (again && plain && bytes.size() <= H1Exchange::kKnownHead) x.remember(bytes);
+  }
   x.name_client(connection_.env.proxies);
   current_ = &x;
   if (!connection_.heads.take(bytes.size())) return fail(x, {503, reason::kOverload, kNoMemoryForHead});
@@ -277,6 +289,7 @@ void H1Reader::body_settled(RequestBody::State state) {
 // A request that never became one: answered in its place in the queue, and the connection's last.
 void H1Reader::refuse(const HeadError& error) {
   H1Exchange& x = queue_.add();
+  x.forget_head();
   x.read_whole_ = true;
   fail(x, error);
 }

@@ -80,7 +80,6 @@ void H1Session::check_idle(base::Time now) {
   if (!quiet() || now - connection_.idle_since <= kQuiet) return;
   connection_.output.trim();
   queue_.drop_spares();
-  connection_.scratch = std::string();
   reader_.release_input();
   connection_.heads.trim();
 }

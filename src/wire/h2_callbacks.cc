@@ -103,7 +103,7 @@ void submit_settings(nghttp2_session* session, const Limits& limits) {
 
 }  // namespace
 
-nghttp2_session* open_h2_session(H2Parts& parts) {
+nghttp2_session* open_h2_session(H2Parts& parts, nghttp2_mem* memory) {
   nghttp2_session* session = nullptr;
   nghttp2_session_callbacks* callbacks = nullptr;
   nghttp2_option* options = nullptr;
@@ -112,7 +112,7 @@ nghttp2_session* open_h2_session(H2Parts& parts) {
   nghttp2_option_set_no_auto_window_update(options, 1);
   nghttp2_option_set_no_closed_streams(options, 1);
   nghttp2_option_set_max_outbound_ack(options, parts.connection.limits.max_outbound_control);
-  int rv = nghttp2_session_server_new2(&session, callbacks, &parts, options);
+  int rv = nghttp2_session_server_new3(&session, callbacks, &parts, options, memory);
   nghttp2_option_del(options);
   nghttp2_session_callbacks_del(callbacks);
   if (rv != 0) throw std::bad_alloc();

@@ -18,8 +18,9 @@ struct H2Parts {
   H2Sender& sender;
 };
 
-// A server's session, its SETTINGS submitted; the caller owns it. `parts` outlives it. Throws std::bad_alloc.
-nghttp2_session* open_h2_session(H2Parts& parts);
+// A server's session, its SETTINGS submitted; the caller owns it. `parts` and `memory` outlive it. Throws
+// std::bad_alloc.
+nghttp2_session* open_h2_session(H2Parts& parts, nghttp2_mem* memory);
 
 // The body of an Exchange, as the library asks for it: H2Sender::read_body().
 nghttp2_data_provider body_provider(H2Exchange& x);

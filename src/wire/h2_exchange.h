@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "base/recycled.h"
 #include "base/ticket.h"
 #include "wire/answer_flow.h"
 #include "wire/byte_charge.h"
@@ -36,7 +37,7 @@ class H2Streams {
   ~H2Streams() = default;
 };
 
-class H2Exchange final : public Exchange, public base::Ticketed {
+class H2Exchange final : public Exchange, public base::Ticketed, public base::Recycled<H2Exchange> {
  public:
   void head(Response response) override;
   void body(base::Bytes piece) override;

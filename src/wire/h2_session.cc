@@ -24,7 +24,7 @@ H2Session::H2Session(const CodecEnv& env, Wire& wire, const PeerInfo& peer)
       opened_(connection_.now),
       stash_charge_(connection_.memory, base::MemoryKind::kInput, 0,
                     owner_of_heads(env.bodies, connection_.peer.client.get())) {
-  connection_.session = open_h2_session(parts_);
+  connection_.session = open_h2_session(parts_, memory_.functions());
   fit_window();
 }
 
@@ -53,6 +53,7 @@ void H2Session::keep(std::span<const std::byte> bytes) {
 // One helping: as much as may start within one read. Returns what it used.
 size_t H2Session::digest(std::span<const std::byte> bytes) {
   connection_.now = helped_ = connection_.wire.now();
+  memory_.wake();
   connection_.inflating.enter(connection_.now);
   size_t used = admit(bytes);
   if (!connection_.guard.verdict()) receive(bytes.first(used));
@@ -191,6 +192,7 @@ size_t H2Session::pending(std::span<iovec> out) {
     if (connection_.session_over()) streams_.close_unfinished();
     if (output.empty()) streams_.settle();
   }
+  if (!output.empty()) memory_.wake();
   return output.gather(out);
 }
 
@@ -254,6 +256,7 @@ void H2Session::check_idle() {
   if (!streams_.live().empty() || connection_.dead) return;
   streams_.drop_spares();
   sender_.output().shrink();
+  if (sender_.output().empty() && !nghttp2_session_want_write(connection_.session)) memory_.rest();
   base::Duration most = connection_.limits.idle;
   if (connection_.overloaded(base::Overload::kClose)) most = std::min(most, kH2ShortIdle);
   if (connection_.now - streams_.idle_since() < most) return;

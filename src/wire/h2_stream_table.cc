@@ -149,7 +149,10 @@ void H2StreamTable::sweep() {
 void H2StreamTable::keep_spare(std::unique_ptr<H2Exchange> x) {
   const uint64_t kept = x->kept();
   heads_.give(std::exchange(x->charged, 0));
-  if (connection_.overloaded(base::Overload::kShrink) || !heads_.take(kept)) return dropped_.push_back(std::move(x));
+  // Many a connection asks once and is silent then: it keeps nothing, and the memory stays with the thread.
+  const bool again = std::exchange(served_, true);
+  if (!again || connection_.overloaded(base::Overload::kShrink) || !heads_.take(kept))
+    return dropped_.push_back(std::move(x));
   x->charged = kept;
   spare_.push_back(std::move(x));
 }

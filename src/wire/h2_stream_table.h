@@ -69,6 +69,7 @@ class H2StreamTable final : public H2Streams {
   std::vector<std::unique_ptr<H2Exchange>> live_, spare_;
   std::vector<std::unique_ptr<H2Exchange>> dropped_;  // in sweep(): there is no room to keep them
   size_t serving_ = 0;                                // live, and not yet closed
+  bool served_ = false;                               // an Exchange is over
   std::vector<H2Exchange*> touched_, over_, drained_, sweep_;
   base::Time idle_since_;
 };

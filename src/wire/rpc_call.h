@@ -154,8 +154,9 @@ class FramedCall : public RpcCall {
   // The response head with all that goes into every one of this call.
   Response head() const;
   void send_head();
-  // One message of the answer, also of a call whose method has said its last word. Errors: RESOURCE_EXHAUSTED.
-  base::Status send_message(std::vector<base::Bytes> pieces);
+  // One message of the answer, also of a call whose method has said its last word; takes the pieces. Errors:
+  // RESOURCE_EXHAUSTED.
+  base::Status send_message(std::vector<base::Bytes>& pieces);
 
  private:
   void pump(std::span<const std::byte>& in);

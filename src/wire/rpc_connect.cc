@@ -253,7 +253,7 @@ class ConnectStream final : public TranscodedCall<FramedCall> {
   base::Status put_answer(std::string text) override {
     std::vector<base::Bytes> one;
     one.push_back(base::Bytes::adopt(std::move(text)));
-    return send_message(std::move(one));
+    return send_message(one);
   }
   void put_status(const base::Status& status) override;
 

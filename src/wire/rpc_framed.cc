@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/recycled.h"
 #include "wire/answer_flow.h"
 #include "wire/grpc_status.h"
 #include "wire/limits.h"
@@ -220,10 +221,11 @@ void FramedCall::send_head() {
 
 void FramedCall::send(std::vector<base::Bytes> pieces) {
   if (finished()) return;
-  if (auto status = send_message(std::move(pieces)); !status.ok()) break_off(status);
+  if (auto status = send_message(pieces); !status.ok()) break_off(status);
+  base::SpareVector<base::Bytes>::keep(std::move(pieces));
 }
 
-base::Status FramedCall::send_message(std::vector<base::Bytes> pieces) {
+base::Status FramedCall::send_message(std::vector<base::Bytes>& pieces) {
   for (auto& piece : pieces)
     if (piece.size() >= base::kLeastCharged && !base::charge(exchange_.memory(), base::MemoryKind::kAnswers, piece))
       return no_memory("the answer");

@@ -1,12 +1,13 @@
 // gRPC over HTTP/2: frames as they are, the status in trailers, or in the head where there is nothing else to say
 // ("Trailers-Only", grpc/doc/PROTOCOL-HTTP2.md).
+#include "base/recycled.h"
 #include "wire/grpc_status.h"
 #include "wire/rpc_call.h"
 
 namespace weir::wire {
 namespace {
 
-class GrpcCall final : public FramedCall {
+class GrpcCall final : public FramedCall, public base::Recycled<GrpcCall> {
  public:
   using FramedCall::FramedCall;
 

@@ -46,7 +46,7 @@ void run_json(const base::Bytes& body, size_t json_size) {
   any.any_tensors = true;
   if (!marshal::check_call(any, call).ok()) return;
   for (const auto& tensor : call.inputs) require_round_trip(tensor);
-  std::vector<oip::OutputForm> forms(call.inputs.size(), oip::OutputForm::kJson);
+  oip::OutputForms forms(call.inputs.size(), oip::OutputForm::kJson);
   std::string reply = oip::write_infer({"m", "1", call.id, call.parameters, call.inputs}, forms).json;
   require(second.parse(reply).get(element) == simdjson::SUCCESS, "a reply is JSON");
 }

@@ -1,10 +1,12 @@
-// The way of one small inference through codec, router, dialect and bus, without sockets and threads: guard.py counts
-// the instructions of measured() under callgrind.
+// The way of one small inference through codec, router, dialect, bus and an inline engine, without sockets and threads:
+// guard.py counts the instructions of measured() under callgrind.
 //
 //   infer_paths rest|grpc REQUESTS
 //
-// 16 floats go in and come out of a model that answers at once. A hundred requests go before those that are counted, so
-// that what is kept from request to request is there.
+// 16 floats go in and come out of the identity model. Bodies and tensors lie in slabs of a pool, as in the server. A
+// hundred requests go before those that are counted, so that what is kept from request to request is there. Prints the
+// allocations that measured() made, all requests together; those for the client of the test do not count.
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -12,20 +14,31 @@
 #include <string>
 #include <string_view>
 
+#include "device/pool.h"
 #include "dialects/oip/bench.h"
+#include "engines/identity/identity.h"
 #include "inference.pb.h"
+#include "sched/lane.h"
 #include "support/h2_client.h"
+#include "wire/date.h"
+
+// glibc's own names for what the program's functions below stand in front of.
+extern "C" {
+void* __libc_malloc(size_t bytes);                  // NOLINT: its name
+void* __libc_calloc(size_t n, size_t bytes);        // NOLINT
+void* __libc_realloc(void* before, size_t bytes);   // NOLINT
+void* __libc_memalign(size_t align, size_t bytes);  // NOLINT
+}
 
 namespace {
 
 using namespace weir;  // NOLINT: a program of one file
 
 constexpr int kWarmUp = 100;
+constexpr uint64_t kSlabs = uint64_t(64) << 20;
 
-class EchoInbox final : public msg::Inbox {
- public:
-  void put(msg::Call* call) override { call->home->post_here({call, {msg::Outputs{call->inputs, {}, true}}}); }
-};
+bool counting = false;
+uint64_t allocations = 0;
 
 [[noreturn]] void fail(const std::string& why) {
   std::fprintf(stderr, "%s\n", why.c_str());
@@ -34,37 +47,77 @@ class EchoInbox final : public msg::Inbox {
 
 }  // namespace
 
+// operator new asks these as well. A sanitizer brings functions of its own, and then nothing is counted.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+extern "C" {
+void* malloc(size_t bytes) { return allocations += counting, __libc_malloc(bytes); }
+void* calloc(size_t n, size_t bytes) { return allocations += counting, __libc_calloc(n, bytes); }
+void* realloc(void* before, size_t bytes) { return allocations += counting, __libc_realloc(before, bytes); }
+void* aligned_alloc(size_t align, size_t bytes) { return allocations += counting, __libc_memalign(align, bytes); }
+}
+#endif
+
 class Connection {
  public:
   explicit Connection(bool h2) {
     auto served = std::make_shared<bus::Served>();
-    served->spec.name = "echo", served->spec.version = "1", served->spec.any_tensors = true;
-    served->inbox = std::make_unique<EchoInbox>();
+    msg::ModelSpec spec;
+    spec.name = "echo", spec.version = "1";
+    auto engine = identity::load(spec);
+    if (!engine) fail(engine.error().text);
+    served->spec = (*engine)->spec();
+    served->inbox = sched::make_inline(*std::move(engine), served->spec, served->stats);
     bench_.models.catalog->models["echo"] = {{{"1", served}}, served.get()};
     bench_.bus.publish(bench_.models.catalog);
-    wire::CodecEnv services{bench_.wire.router, base::heap(), limits_};
+    wire::CodecEnv services{bench_.wire.router, slabs_, limits_, &date_};
     codec_ = h2 ? wire::make_h2(services, wire_, peer_) : wire::make_h1(services, wire_, peer_);
   }
-  std::string serve(std::string_view bytes) {
+  // The answer, until the next one.
+  std::string_view serve(std::string_view bytes) {
     support::feed(*codec_, bytes);
     bench_.bus.turn();
-    return support::take_output(*codec_);
+    answer_.clear();
+    take_output();
+    return answer_;
   }
 
  private:
-  oip::OipBench bench_;
+  // As support::take_output(), without memory of its own.
+  void take_output() {
+    std::array<iovec, 64> pieces;
+    for (size_t n = codec_->pending(pieces); n > 0; n = codec_->pending(pieces)) {
+      size_t bytes = 0;
+      for (size_t i = 0; i < n; ++i) {
+        answer_.append(static_cast<const char*>(pieces[i].iov_base), pieces[i].iov_len);
+        bytes += pieces[i].iov_len;
+      }
+      codec_->consumed(bytes);
+    }
+  }
+
+  device::SlabPool slabs_{kSlabs};
+  oip::OipBench bench_{slabs_};
   support::FakeWire wire_;
+  wire::HttpDate date_{wire_.env};
   wire::Limits limits_;
   wire::PeerInfo peer_{"127.0.0.1:1", wire::Security::kCleartext};
+  std::string answer_ = std::string(4096, ' ');
   std::unique_ptr<wire::Codec> codec_;
 };
 
 // Not in an unnamed namespace, and never in line: callgrind finds it by its name.
-[[gnu::noinline]] std::string measured(Connection& connection, std::string_view bytes) {
+[[gnu::noinline]] std::string_view measured(Connection& connection, std::string_view bytes) {
   return connection.serve(bytes);
 }
 
 namespace {
+
+std::string_view counted(Connection& connection, std::string_view bytes) {
+  counting = true;
+  const std::string_view answer = measured(connection, bytes);
+  counting = false;
+  return answer;
+}
 
 void run_rest(int requests) {
   Connection connection(false);
@@ -76,8 +129,8 @@ void run_rest(int requests) {
       "Content-Type: application/json\r\nContent-Length: " +
       std::to_string(body.size()) + "\r\n\r\n" + body;
   for (int i = 0; i < kWarmUp + requests; ++i) {
-    std::string answer = i < kWarmUp ? connection.serve(request) : measured(connection, request);
-    if (!answer.starts_with("HTTP/1.1 200 ") || answer.find("15.5]") == answer.npos) fail(answer);
+    const std::string_view answer = i < kWarmUp ? connection.serve(request) : counted(connection, request);
+    if (!answer.starts_with("HTTP/1.1 200 ") || answer.find("15.5]") == answer.npos) fail(std::string(answer));
   }
 }
 
@@ -98,7 +151,7 @@ void run_grpc(int requests) {
   for (int i = 0; i < kWarmUp + requests; ++i) {
     const int32_t id = client.request(head, body);
     const std::string bytes = client.output();
-    client.input(i < kWarmUp ? connection.serve(bytes) : measured(connection, bytes));
+    client.input(i < kWarmUp ? connection.serve(bytes) : counted(connection, bytes));
     const auto& answer = client[id];
     if (answer.trailer("grpc-status") != "0" || answer.body.size() < 64)
       fail("no answer to request " + std::to_string(i));
@@ -111,4 +164,5 @@ void run_grpc(int requests) {
 int main(int argc, char** argv) {
   if (argc != 3) fail("usage: infer_paths rest|grpc REQUESTS");
   std::strcmp(argv[1], "grpc") == 0 ? run_grpc(std::atoi(argv[2])) : run_rest(std::atoi(argv[2]));
+  std::printf("%llu\n", static_cast<unsigned long long>(allocations));
 }

@@ -46,11 +46,13 @@ class RpcBench {
 
   base::FakeEnv env;
   FakeSlabs slabs;
+  base::SlabSource* other_slabs = nullptr;  // in place of `slabs`; before the first server()
   wire::Router router{env};
   const wire::PeerInfo* peer = nullptr;  // whose the calls to come are; null: FakeExchange's own
 
   wire::RpcServer& server() {
-    if (!server_) server_ = std::make_unique<wire::RpcServer>(router, env, slabs, json_, options_);
+    if (!server_)
+      server_ = std::make_unique<wire::RpcServer>(router, env, other_slabs ? *other_slabs : slabs, json_, options_);
     return *server_;
   }
 

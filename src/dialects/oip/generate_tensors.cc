@@ -109,13 +109,13 @@ std::string write_reply(const InferReply& reply) {
   return out + "}";
 }
 
-JsonReply write_whole(const InferReply& reply, const std::vector<OutputForm>&) {
+JsonReply write_whole(const InferReply& reply, const OutputForms&) {
   JsonReply whole;
   whole.json = write_reply(reply);
   return whole;
 }
 
-JsonReply write_streamed(const InferReply& reply, const std::vector<OutputForm>&) {
+JsonReply write_streamed(const InferReply& reply, const OutputForms&) {
   JsonReply event;
   wire::append_sse(event.json, write_reply(reply));
   return event;
@@ -156,7 +156,7 @@ class TensorGenerate final : public wire::ExchangeListener, public Inference {
   void written(WriteAnswer& answer, More) override {
     if (!streams() || !answer.empty()) take(std::move(answer.written.json));
   }
-  void answered(const InferReply& reply, const std::vector<OutputForm>&, More) override {
+  void answered(const InferReply& reply, const OutputForms&, More) override {
     if (!streams() || !reply.tensors.empty()) take(writer()(reply, {}).json);
   }
   // The text of an answer, as writer() makes it.

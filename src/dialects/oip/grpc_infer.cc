@@ -1,6 +1,7 @@
 // ModelInfer of grpc_infer.h.
 #include "dialects/oip/grpc_infer.h"
 
+#include "base/recycled.h"
 #include "dialects/oip/inference.h"
 #include "dialects/oip/pb_infer.h"
 
@@ -9,7 +10,7 @@ namespace {
 
 using base::Status;
 
-class UnaryInfer final : public wire::RpcListener, public Inference {
+class UnaryInfer final : public wire::RpcListener, public Inference, public base::Recycled<UnaryInfer> {
  public:
   UnaryInfer(OipState& state, wire::Rpc& rpc)
       : Inference(state, rpc.exchange(), kGrpc, "ModelStreamInfer"), rpc_(rpc) {}
@@ -36,7 +37,7 @@ class UnaryInfer final : public wire::RpcListener, public Inference {
     if (status.ok()) status = start();
     if (!status.ok()) rpc_.finish(status);
   }
-  void answered(const InferReply& reply, const std::vector<OutputForm>&, More) override {
+  void answered(const InferReply& reply, const OutputForms&, More) override {
     pieces_ = write_infer(reply, Envelope::kBare);
   }
   void ended(Status status) override {

@@ -34,7 +34,7 @@ class StreamedInfer final : public Inference {
   std::string model, version, id;               // for error messages
 
  private:
-  void answered(const InferReply& reply, const std::vector<OutputForm>& forms, More more) override;
+  void answered(const InferReply& reply, const OutputForms& forms, More more) override;
   void ended(Status status) override;
   void request_read(Status status) override;
   bool has_room() override { return rpc_.has_room(); }
@@ -170,7 +170,7 @@ Status StreamedInfer::go_on(Status status) {
   return status;
 }
 
-void StreamedInfer::answered(const InferReply& reply, const std::vector<OutputForm>&, More more) {
+void StreamedInfer::answered(const InferReply& reply, const OutputForms&, More more) {
   bool final = more == More::kNo;
   told_final_ = final;
   if (final && decoupled && reply.tensors.empty() && !options.empty_final) return;

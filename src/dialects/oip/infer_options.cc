@@ -173,7 +173,7 @@ Status check_output(std::string_view output, const OutputOptions& asked) {
 }
 
 Status select_outputs(const msg::ModelSpec& spec, const msg::Call& call, const InferOptions& options,
-                      msg::Outputs& outputs, std::vector<OutputForm>& forms) {
+                      msg::Outputs& outputs, OutputForms& forms) {
   if (call.outputs.empty()) {
     forms.assign(outputs.tensors.size(), options.form);
     return {};
@@ -224,7 +224,7 @@ Status finish_outputs(const msg::ModelSpec& spec, const std::vector<OutputOption
 }
 
 size_t work_on(const std::vector<OutputOptions>& options, const std::vector<msg::Tensor>& tensors,
-               const std::vector<OutputForm>& forms, Writes writes) {
+               const OutputForms& forms, Writes writes) {
   const bool beside =
       writes == Writes::kJsonBesideBinary && std::find(forms.begin(), forms.end(), OutputForm::kBinary) != forms.end();
   constexpr size_t kCopied = 64;  // so many bytes are copied in the time of one that becomes text

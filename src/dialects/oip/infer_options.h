@@ -16,6 +16,8 @@
 #include <string_view>
 #include <vector>
 
+#include <boost/container/small_vector.hpp>
+
 #include "base/status.h"
 #include "dialects/oip/shared_memory/shared_region.h"
 #include "msg/call.h"
@@ -29,6 +31,7 @@ inline constexpr size_t kMaxClassLines = 100'000;  // of all rows: each is a str
 inline constexpr size_t kMaxName = 1024;           // bytes of a tensor's or parameter's name: errors repeat them
 
 enum class OutputForm : uint8_t { kUnsaid, kJson, kBinary };
+using OutputForms = boost::container::small_vector<OutputForm, 16>;  // without an allocation for ordinary requests
 
 struct OutputOptions {
   uint32_t classes = 0;  // top-k of them instead of the tensor; 0 = the tensor itself
@@ -69,7 +72,7 @@ base::Status check_output(std::string_view output, const OutputOptions& asked);
 // Leaves in `outputs` what was asked for, in the order asked for; `forms` gets the form of each. Errors: an output that
 // the model did not make.
 base::Status select_outputs(const msg::ModelSpec& spec, const msg::Call& call, const InferOptions& options,
-                            msg::Outputs& outputs, std::vector<OutputForm>& forms);
+                            msg::Outputs& outputs, OutputForms& forms);
 // Turns what was selected by `options`, one for each (none: all as they are), into the text form of classifications
 // where that was asked for, checks the data of all, and writes to shared memory what is to go there. Any thread.
 // Errors: INVALID_ARGUMENT for a tensor that cannot be classified, or does not fit where it is to go;
@@ -81,7 +84,7 @@ base::Status finish_outputs(const msg::ModelSpec& spec, const std::vector<Output
 // outputs are binary, for the rest is written in pieces.
 enum class Writes : uint8_t { kNoJson, kJsonBesideBinary, kJson };
 size_t work_on(const std::vector<OutputOptions>& options, const std::vector<msg::Tensor>& tensors,
-               const std::vector<OutputForm>& forms, Writes writes);
+               const OutputForms& forms, Writes writes);
 
 // The `k` largest values of each row, or all where there are fewer, as BYTES "score:index[:label]". kBatch: the first
 // dimension counts rows. One pass over the data. Errors: INVALID_ARGUMENT for what is no number, and above

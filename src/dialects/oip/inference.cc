@@ -132,7 +132,7 @@ bool Inference::takes(const std::vector<msg::Tensor>& tensors) {
   return answered_;
 }
 
-void Inference::deliver(const InferReply& reply, const std::vector<OutputForm>& forms, More more) {
+void Inference::deliver(const InferReply& reply, const OutputForms& forms, More more) {
   if (takes(reply.tensors)) answered(reply, forms, more);
   sent();
 }

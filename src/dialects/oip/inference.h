@@ -59,7 +59,7 @@ class Inference : public msg::Sink, bus::OffloadListener {
   virtual bool has_room() { return exchange_.has_room(); }
 
   // One Outputs, cut down to what was asked for. kNo: ended() follows at once.
-  virtual void answered(const InferReply& reply, const std::vector<OutputForm>& forms, More more) = 0;
+  virtual void answered(const InferReply& reply, const OutputForms& forms, More more) = 0;
   // The last word: OK, or why there is no (further) answer. The Inference may be destroyed from here on.
   virtual void ended(base::Status status) = 0;
 
@@ -86,7 +86,7 @@ class Inference : public msg::Sink, bus::OffloadListener {
   base::Status answer(msg::Call& call, msg::Outputs& outputs, More more);
   base::Status write_on();
   bool takes(const std::vector<msg::Tensor>& tensors);
-  void deliver(const InferReply& reply, const std::vector<OutputForm>& forms, More more);
+  void deliver(const InferReply& reply, const OutputForms& forms, More more);
   void deliver(WriteAnswer& answer);
   void sent();
   void close(const msg::Call& call, base::Status status);
@@ -97,7 +97,7 @@ class Inference : public msg::Sink, bus::OffloadListener {
   const std::string_view protocol_, streamed_by_;
   bus::CallHandle call_;
   bus::Served* served_ = nullptr;  // looked up in this turn, or kept alive by a Call in flight
-  std::vector<OutputForm> forms_;
+  OutputForms forms_;
   bus::OffloadHandle work_;
   enum class Work : uint8_t { kWriting, kReading, kCopying };
   Work doing_ = Work::kWriting;                        // what work_ does, if it does anything

@@ -50,7 +50,6 @@ struct JsonReply {
 // kPieces: tensors that make much text are left to be written later, unless there are binary outputs (whose readers
 // must know how long the JSON is).
 enum class LargeTensors : uint8_t { kInline, kPieces };
-JsonReply write_infer(const InferReply& reply, const std::vector<OutputForm>& forms,
-                      LargeTensors large = LargeTensors::kInline);
+JsonReply write_infer(const InferReply& reply, const OutputForms& forms, LargeTensors large = LargeTensors::kInline);
 
 }  // namespace weir::oip

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/recycled.h"
+
 #include "dialects/oip/json_infer.h"
 #include "marshal/json_tensor.h"
 
@@ -77,11 +79,12 @@ void write_output(JsonReply& reply, const msg::Tensor& tensor, OutputForm form, 
 
 }  // namespace
 
-JsonReply write_infer(const InferReply& reply, const std::vector<OutputForm>& forms, LargeTensors large) {
+JsonReply write_infer(const InferReply& reply, const OutputForms& forms, LargeTensors large) {
   if (std::find(forms.begin(), forms.end(), OutputForm::kBinary) != forms.end()) large = LargeTensors::kInline;
   JsonReply r;
   std::string& out = r.json;
-  out.reserve(256);
+  out = base::SpareText::take();
+  if (out.capacity() < 256) out.reserve(256);
   out += "{\"model_name\":"sv;
   write_string(out, reply.model);
   out += ",\"model_version\":"sv;

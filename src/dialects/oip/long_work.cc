@@ -26,7 +26,7 @@ void ReadRequest::hand_over(msg::Call& call, InferOptions& options) {
 }
 
 WriteAnswer::WriteAnswer(const msg::ModelSpec& spec, const msg::Call& call, const InferOptions& options,
-                         msg::Outputs&& outputs, std::vector<OutputForm> forms, Write write, size_t bytes)
+                         msg::Outputs&& outputs, OutputForms forms, Write write, size_t bytes)
     : spec_(spec),
       options_(options.outputs),
       model_(call.model),

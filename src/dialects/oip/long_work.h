@@ -35,17 +35,17 @@ class ReadRequest final : public bus::OffloadTask {
 
 class WriteAnswer final : public bus::OffloadTask {
  public:
-  using Write = JsonReply (*)(const InferReply&, const std::vector<OutputForm>&);
+  using Write = JsonReply (*)(const InferReply&, const OutputForms&);
   // `outputs` have been selected. `spec` is kept alive by who sends this. `write`: null where the shard writes.
   // `bytes`: of tensors that have to be worked on.
   WriteAnswer(const msg::ModelSpec& spec, const msg::Call& call, const InferOptions& options, msg::Outputs&& outputs,
-              std::vector<OutputForm> forms, Write write, size_t bytes);
+              OutputForms forms, Write write, size_t bytes);
   size_t bytes() const { return bytes_; }
   bool is_long() const { return bytes_ > kLongAnswer; }
   // Classifies, checks, and writes.
   void run() override;
   InferReply reply() const { return {model_, version_, id_, outputs_.parameters, outputs_.tensors, &options_}; }
-  const std::vector<OutputForm>& forms() const { return forms_; }
+  const OutputForms& forms() const { return forms_; }
   bool empty() const { return outputs_.tensors.empty(); }
 
   bool last = false;  // no other answer follows
@@ -60,7 +60,7 @@ class WriteAnswer final : public bus::OffloadTask {
   const std::vector<OutputOptions> options_;
   const std::string model_, version_, id_;
   msg::Outputs outputs_;
-  const std::vector<OutputForm> forms_;
+  const OutputForms forms_;
   const Write write_;
   const size_t bytes_;
 };

@@ -1,6 +1,7 @@
 // The writing half of pb_infer.h.
 #include <cstring>
 
+#include "base/recycled.h"
 #include "dialects/oip/pb_infer.h"
 #include "marshal/pb_wire.h"
 
@@ -118,7 +119,7 @@ size_t most_size(const InferReply& reply, std::string_view parameters) {
 // The message from `at` on, with the large tensors where they belong in it: at `cuts`.
 std::vector<base::Bytes> cut(const base::Bytes& message, size_t at, const std::vector<size_t>& cuts,
                              const InferReply& reply) {
-  std::vector<base::Bytes> pieces;
+  auto pieces = base::SpareVector<base::Bytes>::take();
   pieces.reserve(2 * cuts.size() + 1);
   size_t next = 0;
   for (size_t i = 0; i < reply.tensors.size(); ++i) {
@@ -134,7 +135,7 @@ std::vector<base::Bytes> cut(const base::Bytes& message, size_t at, const std::v
 }  // namespace
 
 std::vector<base::Bytes> write_infer(const InferReply& reply, Envelope envelope) {
-  std::string parameters, out;
+  std::string parameters, out = base::SpareText::take();
   for (const auto& [name, value] : reply.parameters) put_parameter(parameters, name, value);
   out.resize(most_size(reply, parameters));
   Text text(out.data() + kEnvelope);

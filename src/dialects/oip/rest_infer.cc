@@ -2,6 +2,7 @@
 #include <charconv>
 #include <optional>
 
+#include "base/recycled.h"
 #include "dialects/oip/async_infer.h"
 #include "dialects/oip/inference.h"
 #include "dialects/oip/json_infer.h"
@@ -93,11 +94,9 @@ class RestInference : public wire::ExchangeListener, public Inference {
   bool aside_ = false;  // a worker reads it
 };
 
-JsonReply write_at_once(const InferReply& reply, const std::vector<OutputForm>& forms) {
-  return write_infer(reply, forms);
-}
+JsonReply write_at_once(const InferReply& reply, const OutputForms& forms) { return write_infer(reply, forms); }
 
-class RestInfer final : public RestInference {
+class RestInfer final : public RestInference, public base::Recycled<RestInfer> {
  public:
   RestInfer(OipState& state, Exchange& exchange) : RestInference(state, exchange, "infer_stream") {}
 
@@ -113,7 +112,7 @@ class RestInfer final : public RestInference {
                          "HTTP end point doesn't support models with decoupled transaction policy: ask model '" +
                              spec().name + "' by generate_stream, infer_stream, or ModelStreamInfer over gRPC");
   }
-  void answered(const InferReply& reply, const std::vector<OutputForm>& forms, More) override {
+  void answered(const InferReply& reply, const OutputForms& forms, More) override {
     reply_ = write_infer(reply, forms, LargeTensors::kPieces);
   }
   // An answer that is JSON alone is written in pieces.
@@ -163,9 +162,9 @@ class RestInfer final : public RestInference {
 };
 
 // One answer as one event, whatever form the outputs were asked for in.
-JsonReply write_event(const InferReply& reply, const std::vector<OutputForm>&) {
+JsonReply write_event(const InferReply& reply, const OutputForms&) {
   JsonReply event;
-  std::string json = write_infer(reply, std::vector<OutputForm>(reply.tensors.size(), OutputForm::kJson)).json;
+  std::string json = write_infer(reply, OutputForms(reply.tensors.size(), OutputForm::kJson)).json;
   wire::append_sse(event.json, json);
   return event;
 }
@@ -181,7 +180,7 @@ class RestStream final : public RestInference {
     limit_answers();
     return {};
   }
-  void answered(const InferReply& reply, const std::vector<OutputForm>&, More more) override {
+  void answered(const InferReply& reply, const OutputForms&, More more) override {
     if (more == More::kNo && reply.tensors.empty() && !options.empty_final) return;
     send(write_event(reply, {}).json);
   }

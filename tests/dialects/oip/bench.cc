@@ -21,7 +21,8 @@ void FakeControl::unload(const std::string& model, Dependents dependents, Done d
   waiting.push_back(std::move(done));
 }
 
-OipBench::OipBench() {
+OipBench::OipBench(base::SlabSource& slabs) {
+  if (&slabs != &base::heap()) wire.other_slabs = &slabs;
   auto add_model = model_spec("add", {{"a", DType::kInt32, {2}, false, {}}, {"b", DType::kInt32, {2}, true, {}}},
                               {{"sum", DType::kInt32, {2}, false, {}}, {"text", DType::kBytes, {1}, false, {}}});
   add_model.max_batch = 4;
@@ -43,7 +44,7 @@ OipBench::OipBench() {
   OipOptions options;
   options.server_version = "1.2.3";
   options.conn_calls = 600;
-  oip = std::make_unique<Oip>(bus, wire.router, wire.server(), base::heap(), control, traces, regions, options);
+  oip = std::make_unique<Oip>(bus, wire.router, wire.server(), slabs, control, traces, regions, options);
 }
 
 OipBench::~OipBench() {

@@ -38,7 +38,8 @@ class FakeControl final : public dialects::ServerControl {
 
 class OipBench {
  public:
-  OipBench();
+  // `slabs` outlives this.
+  explicit OipBench(base::SlabSource& slabs = base::heap());
   ~OipBench();
 
   support::RpcBench wire;

@@ -1,0 +1,127 @@
+"""Everything that the benches can say of one build, from one run, as Markdown: `./dev bench report [--rounds N] [--out FILE]`.
+
+usage: report.py BENCH_BUILD PROFILE_BUILD WEIR [--rounds N] [--connections N] [--out FILE] [--only WORD...]
+
+The load cases with their peers, medians and ranges; what idle connections hold; instructions, allocations and system calls of a
+request. A part that fails (a peer that is not there) says so in its place, and the others go on. With --only, those parts whose name
+has one of the words.
+"""
+
+import argparse
+import os
+import pathlib
+import platform
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / 'bench/load'))
+import cases  # noqa: E402  (bench/load/cases.py)
+import gateways  # noqa: E402
+import idle  # noqa: E402
+import profile as request_profile  # noqa: E402  (bench/load/profile.py, not Python's)
+
+RATIO = re.compile(r'^(?P<name>\S.*?)\s+(?P<numbers>[\d.]+.*?)\s{2,}(?P<ratio>[\d.]+)\s+\((?P<low>[\d.]+)-(?P<high>[\d.]+)\)$')
+
+
+def rows(text):
+    """The tables of measure.table() in `text`: (title, server, numbers, "ratio (low-high)")."""
+    title, found = '', []
+    for line in text.splitlines():
+        if line.startswith('## '):
+            title = line[3:].split(':')[0]
+        elif match := RATIO.match(line.rstrip()):
+            found.append((title, match['name'], match['numbers'].strip(), f"{match['ratio']} ({match['low']}-{match['high']})"))
+    return found
+
+
+def said(command):
+    """What a program prints, and whether it has succeeded."""
+    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    return done.stdout if done.returncode == 0 else f'{done.stdout}\nfailed: {done.stderr.strip()[-500:]}', done.returncode == 0
+
+
+def machine():
+    model = re.search(r'model name\s*: (.*)', pathlib.Path('/proc/cpuinfo').read_text())
+    return f'{len(os.sched_getaffinity(0))} cores of {model[1] if model else platform.machine()}, load average {os.getloadavg()[0]:.1f}'
+
+
+def remarks(text):
+    """What a case says beside its table: ratios of other things, or why it has failed."""
+    heads = ('## ', 'server ')
+    return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(heads) and not RATIO.match(line.rstrip())]
+
+
+class Report:
+    def __init__(self, out):
+        self.out, self.failed = out, 0
+
+    def put(self, text=''):
+        print(text, file=self.out, flush=True)
+
+    def part(self, title, command):
+        print(title, file=sys.stderr, flush=True)
+        text, good = said(command)
+        self.failed += not good
+        return text
+
+    def load(self, build, rounds, only):
+        self.put('\n## Load, beside peers\n')
+        self.put('Each ratio: how many times the CPU of the first server of its case, median (10-90 %) of the rounds.\n')
+        self.put('| case | server | µs of CPU / requests a second | ratio |\n|---|---|---|---|')
+        rest = []
+        for case in (*cases.ALL, *gateways.ALL):
+            if not wanted(case.__name__, only):
+                continue
+            text = self.part(case.__name__, [sys.executable, ROOT / 'bench/run.py', build, case.__name__, '--rounds', rounds])
+            for _, server, numbers, ratio in rows(text):
+                self.put(f'| `{case.__name__}` | {server} | {" / ".join(numbers.split())} | {ratio} |')
+            rest += [f'- `{case.__name__}`: {line}' for line in remarks(text)]
+        self.put('\n' + '\n'.join(rest))
+
+    def idle(self, weir, connections, only):
+        if not wanted('idle', only):
+            return
+        self.put('\n## Idle connections\n')
+        self.put(f'KiB of resident memory each, {connections} of a kind.\n')
+        text = self.part('idle', [sys.executable, ROOT / 'bench/load/idle.py', weir, '--connections', connections])
+        found = dict(re.findall(r'^(\S+)\s+([\d.]+) KiB$', text, re.M))
+        self.put('| ' + ' | '.join(idle.KINDS) + ' |\n' + '|---' * len(idle.KINDS) + '|')
+        self.put('| ' + ' | '.join(found.get(kind, '?') for kind in idle.KINDS) + ' |')
+
+    def requests(self, build, only):
+        self.put('\n## Of one request: user instructions, allocations, system calls\n')
+        self.put('| case | instructions | allocations | system calls |\n|---|---|---|---|')
+        for name in request_profile.CASES:
+            if not wanted(f'profile {name}', only):
+                continue
+            text = self.part(f'profile {name}', [sys.executable, ROOT / 'bench/load/profile.py', build, name])
+            match = re.search(r': (\d+) user instructions, ([\d.]+) allocations, ([\d.]+) system calls a (\w+)', text)
+            self.put(f'| `{name}`, a {match[4]} | {int(match[1]):,} | {match[2]} | {match[3]} |' if match else f'| `{name}` | failed | | |')
+
+
+def wanted(name, only):
+    return not only or any(word in name for word in only)
+
+
+def main():
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument('build', type=pathlib.Path)
+    words.add_argument('profile_build', type=pathlib.Path)
+    words.add_argument('weir', type=pathlib.Path)
+    words.add_argument('--rounds', type=int, default=9)
+    words.add_argument('--connections', type=int, default=8000)
+    words.add_argument('--out', type=argparse.FileType('w'), default=sys.stdout)
+    words.add_argument('--only', nargs='+', default=[])
+    args = words.parse_args()
+    report = Report(args.out)
+    report.put(f'# A run of the benches\n\n{machine()}')
+    report.load(args.build, args.rounds, args.only)
+    report.idle(args.weir, args.connections, args.only)
+    report.requests(args.profile_build, args.only)
+    return int(report.failed > 0)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

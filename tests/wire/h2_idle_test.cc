@@ -1,0 +1,52 @@
+// HTTP/2: a connection that has been idle, and what it has given back meanwhile.
+#include <map>
+#include <string>
+
+#include "support/h2_client.h"
+#include "support/h2_service.h"
+
+namespace weir::test {
+namespace {
+
+using wire::Exchange;
+using namespace std::chrono_literals;
+
+// Idle, the library's session has given its pages back; its tables of fields are as they were, and streams find room.
+TEST(H2Idle, AfterAnIdleTimeAConnectionGoesOnWhereItWas) {
+  for (uint32_t streams : {3u, 90u, 600u}) {  // the table of streams grows beyond 256
+    wire::Limits limits;
+    limits.streams = limits.requests_per_read = 1000;
+    Server s(limits);
+    Client c;
+    for (int round = 0; round < 4; ++round) {
+      std::map<int32_t, std::string> sent;
+      for (uint32_t i = 0; i < streams; ++i) {
+        const std::string body = text_of(20 * i);
+        sent[c.request(with(kPost, {{"x-kept-in-the-table", "of fields"}}), body)] = body;
+      }
+      s.intake.on_whole = [](Exchange& x) { x.respond(200, "a/b", x.content()); };
+      c.talk(s);
+      for (const auto& [id, body] : sent) ASSERT_EQ(c[id].body, body) << id;
+      s.advance(3s);
+      c.talk(s);
+    }
+    EXPECT_TRUE(c.goaways.empty());
+  }
+}
+
+// A stream that waits for its body is no idle connection's.
+TEST(H2Idle, TicksWhileAStreamIsOpenTakeNothingFromIt) {
+  Server s;
+  Client c;
+  int32_t id = c.request(kPost, "ab", true);
+  c.talk(s);
+  s.advance(2s);
+  c.talk(s);
+  c.more(id, "cd", true);
+  c.talk(s);
+  EXPECT_EQ(c[id].body, "ok");
+  EXPECT_EQ(s.intake.seen.at(0).body, "abcd");
+}
+
+}  // namespace
+}  // namespace weir::test
