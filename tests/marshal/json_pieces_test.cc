@@ -96,7 +96,7 @@ TEST(JsonPieces, NoTextIsLongerThanWhatIsForetold) {
   EXPECT_TRUE(fits(strings({})));
 }
 
-TEST(JsonPieces, WhatIsForetoldOfWholeNumbersIsWhatTheLongestTake) {
+TEST(JsonPieces, WhatIsForetoldOfNumbersIsWhatTheLongestTake) {
   auto excess = [](const Tensor& t) { return most_text(t) - at_once(t).size(); };
   EXPECT_EQ(excess(cells<uint8_t>(DType::kBool, {0, 0, 0})), 1u);
   EXPECT_EQ(excess(cells<int8_t>(DType::kInt8, {-128, -127})), 1u);
@@ -104,6 +104,8 @@ TEST(JsonPieces, WhatIsForetoldOfWholeNumbersIsWhatTheLongestTake) {
   EXPECT_EQ(excess(cells<int32_t>(DType::kInt32, {INT32_MIN, INT32_MIN})), 1u);
   EXPECT_EQ(excess(cells<int64_t>(DType::kInt64, {INT64_MIN, INT64_MIN})), 1u);
   EXPECT_EQ(excess(cells<uint64_t>(DType::kUint64, {UINT64_MAX, UINT64_MAX})), 1u);
+  const double longest = -std::numeric_limits<double>::max();
+  EXPECT_EQ(excess(cells<double>(DType::kFp64, {longest, longest})), 1u);
   EXPECT_LE(excess(cells<uint16_t>(DType::kUint16, {65535, 65535})), 5u);
   EXPECT_LE(excess(cells<uint32_t>(DType::kUint32, {UINT32_MAX, UINT32_MAX})), 5u);
 }
