@@ -181,7 +181,7 @@ TEST(H2, ARefusalHasTheCodeOfItsKind) {
                                                               {400, base::Code::kInvalidArgument}}));
 }
 
-// What a refused body has sent is given back to the connection at once, not when its stream is over.
+// The bytes of a refused body are given back to the connection at once, not when its stream is over.
 TEST(H2, ABodyThatWaitedInVainGivesTheWindowBack) {
   wire::Limits limits;
   limits.conn_window = limits.stream_window = 65535;
