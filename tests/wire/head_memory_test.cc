@@ -275,7 +275,7 @@ TEST(Overload, AYoungHttp2ConnectionStays) {
 class Mute final : public WebSocket::Side {
  public:
   void on_message(WebSocket::Kind, base::Bytes) override { ++messages; }
-  bool full() const override { return false; }
+  bool full() override { return false; }
   void on_closing(uint16_t code) override { closing = code; }
   void write(base::Bytes) override {}
   int messages = 0, closing = 0;
