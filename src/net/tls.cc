@@ -10,6 +10,7 @@
 #include <ctime>
 #include <utility>
 
+#include "base/release.h"
 #include "net/certificate_names.h"
 
 namespace weir::net {
@@ -270,7 +271,7 @@ void TlsSession::consumed(size_t n) {
 }
 
 void TlsSession::trim() {
-  if (output_.empty()) output_ = {}, gather_ = {};
+  if (output_.empty()) base::release(output_), base::release(gather_);
 }
 
 }  // namespace weir::net

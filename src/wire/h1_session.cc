@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/release.h"
 #include "wire/guard.h"
 
 namespace weir::wire {
@@ -80,7 +81,7 @@ void H1Session::check_idle(base::Time now) {
   if (!quiet() || now - connection_.idle_since <= kQuiet) return;
   connection_.output.trim();
   queue_.drop_spares();
-  connection_.scratch = std::string();
+  base::release(connection_.scratch);
   reader_.release_input();
   connection_.heads.trim();
 }

@@ -165,7 +165,7 @@ TEST(ParserBounds, SmallMessagesOfGrpcTakeTimeInProportion) {
 // --- WebSocket -------------------------------------------------------------------------------------------------------
 struct Side final : WebSocket::Side {
   void on_message(WebSocket::Kind, base::Bytes message) override { ++messages, size += message.size(); }
-  bool full() const override { return false; }
+  bool full() override { return false; }
   void on_closing(uint16_t code) override { closing = code; }
   void write(base::Bytes) override {}
   size_t messages = 0, size = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/release.h"
 #include "dialects/evergreen/carriers.h"
 #include "dialects/evergreen/json_carrier.h"
 #include "wire/body_memory.h"
@@ -49,7 +50,7 @@ class SocketSession final : public JsonCarrier, WebSocket::Side, wire::BodyMemor
     turns_.cancel();
     size_t used = socket_.feed(std::as_bytes(std::span(held_)));
     held_.erase(0, used);
-    if (held_.empty() && held_.capacity() > kIdleSocketBytes) held_ = {};
+    if (held_.empty() && held_.capacity() > kIdleSocketBytes) base::release(held_);
     socket_.keep_aside(held_.empty() ? 0 : held_.capacity());
     if (used > 0) exchange_.consume(used);
     if (waits_for_memory() || held_.empty()) return;
