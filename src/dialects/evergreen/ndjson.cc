@@ -65,9 +65,9 @@ class LineSession final : public JsonCarrier {
 
   void take(std::string_view line) {
     if (line.find_first_not_of(" \t\r") == line.npos) return turns_.spend(1 + line.size());
-    turns_.spend(kWorkPerMessage + line.size());
     ++number_;
     input_.read(line);
+    turns_.spend(kWorkPerMessage + (input_.busy() ? line.size() / kCopiedPerWork : line.size()));
   }
 
   std::string on_bad_message() override { return "line " + std::to_string(number_) + ": "; }

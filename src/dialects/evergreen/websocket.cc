@@ -82,9 +82,11 @@ class SocketSession final : public JsonCarrier, WebSocket::Side, wire::BodyMemor
   // WebSocket::Side
   void on_message(WebSocket::Kind kind, base::Bytes message) override {
     form_ = kind;
-    turns_.spend(kWorkPerMessage + (kind == WebSocket::Kind::kText ? message.size() : 0));
+    const size_t size = message.size();
+    turns_.spend(kWorkPerMessage);
     if (kind == WebSocket::Kind::kBinary) return session_.on_message(message);
     input_.read(std::move(message));
+    if (!input_.busy()) turns_.spend(size);
   }
   // JsonInput::Listener
   std::string on_bad_message() override {
