@@ -91,6 +91,26 @@ EQUIVALENT = {
     ('src/marshal/json_number.cc', 'while (end - p >= 8) {', 'while (end - p >= 9) {'): 'the loop behind it reads eight digits, too',
     ('src/marshal/json_number.cc', 'int32_t e = digits == 0 ? 0 : exponent;', 'int32_t e = digits == 0 ? 1 : exponent;'):
         'ten times 0 is 0',
+    ('src/marshal/json_number.cc',
+     'if (value != 0 && (value < std::numeric_limits<T>::min() || value > std::numeric_limits<T>::max() / 2)) return false;', 'constant'):
+        'what is refused here is read from its text, to the same value',
+    ('src/marshal/json_write.cc', 'size_t n = c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;',
+     'size_t n = c <= 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;'):
+        'no character begins with a byte of 0x80',
+    ('src/marshal/json_write.cc', "for (char c : text) odd |= uint8_t(c - 0x20) > 0x7f - 0x20 || c == '\"' || c == '\\\\';", 'compare'):
+        'DEL is written as it is by either way',
+    ('src/marshal/pb_tensor.cc', 'strings_.emplace(slabs_, fields.size() + 2 * count_);', 'constant'):
+        'how much room is taken at first; more is taken when it is needed',
+    ('src/marshal/pb_wire.cc', 'if (tag > UINT32_MAX || (tag >> 3) == 0 || (tag & 7) > 5) return fail();',
+     'if (tag > UINT32_MAX || (tag >> 3) == 0 || (tag & 6) > 5) return fail();'):
+        'the types above 5 have both bits that are looked at',
+    ('src/wire/h2_client.cc', 'size_t left = 0;                  // bytes of the body', 'constant'): 'it is set before it is read',
+    ('src/wire/h1_input.cc', 'constexpr size_t kKeptInput = 16 << 10;  // capacity that a quiet connection may keep', 'constant'):
+        'a bound on idle memory, of which no caller sees the exact size',
+    ('src/wire/h2_sender.cc', 'if (part < kCopyBelow)', 'if (part <= kCopyBelow)'): 'the same bytes, copied or pointed at',
+    ('src/wire/h2_exchange.cc', 'if (text.capacity() > kKeepField) text.shrink_to_fit();',
+     'if (text.capacity() >= kKeepField) text.shrink_to_fit();'):
+        'a bound on idle memory, of which no caller sees the exact size',
     ('src/marshal/raw.cc', 'size_t open = 0, first_open = 0, last_open = 0;', 'size_t open = 0, first_open = 0, last_open = 1;'):
         'it is set before it is read',
     ('src/marshal/raw.cc', 'size_t open = 0, first_open = 0, last_open = 0;', 'size_t open = 0, first_open = 1, last_open = 0;'):

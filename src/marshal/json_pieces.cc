@@ -27,7 +27,7 @@ size_t most_characters(msg::DType dtype) {
     case DType::kFp16:
     case DType::kBf16:
     case DType::kFp32: return 16;
-    case DType::kFp64: return 25;
+    case DType::kFp64: return 24;
     case DType::kBytes:
     case DType::kInvalid: break;
   }

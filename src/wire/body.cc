@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/release.h"
 #include "wire/body_growth.h"
 #include "wire/text.h"
 
@@ -34,7 +35,7 @@ void BodyCollector::clear() {
   inflater_.reset();
   inflater_charge_.clear();
   if (aside_.capacity() > 4096)
-    aside_ = std::string();
+    base::release(aside_);
   else
     aside_.clear();
   state_ = State::kOpen;

@@ -27,7 +27,7 @@ void H1Input::used(std::string_view all, size_t n) {
 
 void H1Input::drop() {
   if (kept_.capacity() > kKeptInput)
-    kept_ = std::string();
+    base::release(kept_);
   else
     kept_.clear();
   at_ = 0;

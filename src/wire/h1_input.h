@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/release.h"
 #include "base/stepped_charge.h"
 
 namespace weir::wire {
@@ -24,7 +25,7 @@ class H1Input {
   // Forgets what waits; keeps a small capacity.
   void drop();
   void release() {
-    kept_ = std::string();
+    base::release(kept_);
     at_ = 0;
   }
   // Charges the memory to `heads`. False: there is no room, and what waited is gone.

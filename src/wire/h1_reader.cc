@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/release.h"
 #include "wire/body_starts.h"
 #include "wire/router.h"
 #include "wire/service_guard.h"
@@ -57,7 +58,8 @@ void H1Reader::charge_input() {
 }
 
 void H1Reader::release_input() {
-  head_text_ = {};
+  head_text_.fields = {};
+  base::release(head_text_.for_parser);
   if (between_requests()) parser_.release();  // a body that is discarded goes on
   input_.release();
   charge_input();

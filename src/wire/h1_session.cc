@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/release.h"
 #include "wire/guard.h"
 
 namespace weir::wire {

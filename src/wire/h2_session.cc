@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/release.h"
 #include "wire/body_memory.h"
 
 namespace weir::wire {
@@ -123,7 +124,7 @@ bool H2Session::digest_stash() {
 }
 
 void H2Session::drop_stash() {
-  stash_ = {};
+  base::release(stash_);
   stash_charge_.give(stash_charge_.used());
   stash_charge_.trim();
 }

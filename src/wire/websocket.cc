@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/encoding.h"
+#include "base/release.h"
 
 namespace weir::wire {
 namespace {
@@ -252,7 +253,7 @@ void WebSocket::refuse_memory(std::string_view why) {
 
 void WebSocket::fail(uint16_t code, std::string_view why) {
   reading_ = Reading::kNothing;
-  message_ = {};
+  base::release(message_);
   body_.clear();
   aside_ = 0;
   charge_.clear();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/fake_env.h"
+#include "base/release.h"
 #include "base/status.h"
 
 namespace weir::base {
@@ -98,6 +99,17 @@ TEST(FakeEnv, TimersFireInOrderAndNotWhenCancelled) {
   EXPECT_EQ(fired, "a+b");
   EXPECT_EQ(env.now() - start, std::chrono::seconds(3));
   EXPECT_EQ(env.armed(), 0u);
+}
+
+// An empty text that is assigned leaves the capacity where it is.
+TEST(Release, GivesTheMemoryOfATextBack) {
+  const size_t own = std::string().capacity();
+  std::string text(100'000, 'x');
+  release(text);
+  EXPECT_EQ(text, "");
+  EXPECT_EQ(text.capacity(), own);
+  text.assign(50, 'y');
+  EXPECT_EQ(text, std::string(50, 'y'));
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 import attacks
 import harness
 
-Attacks = attacks.cases('memory', 'crowds', 'work', 'long_json', 'evergreen', 'text', 'browsers', 'strangers', 'origins')
+Attacks = attacks.cases('memory', 'crowds', 'work', 'long_json', 'evergreen', 'text', 'journal', 'browsers', 'strangers', 'origins')
 
 if __name__ == '__main__':
     harness.main()

@@ -177,5 +177,133 @@ TEST(Raw, ARemainderIsToldInBytes) {
   EXPECT_EQ(whole.inputs.at(0).shape.text(), "[2,64]");
 }
 
+msg::Tensor strings(const std::vector<std::string>& elements) {
+  std::string data;
+  for (const auto& each : elements) msg::append_string(data, each);
+  return {"x", DType::kBytes, {int64_t(elements.size())}, base::Bytes::copy_of(data)};
+}
+
+// The contents as a tensor of `dtype` with so many elements; or the error.
+std::string contents(const std::string& fields, DType dtype, int64_t count) {
+  auto message = base::Bytes::copy_of(fields);
+  msg::Tensor t{"x", dtype, {count}, {}};
+  auto status = read_cells(message, message.view(), 7, base::heap(), t);
+  return status.ok() ? text(t) : status.text;
+}
+std::string packed_field(std::string_view octets) {
+  std::string out;
+  put_bytes(out, 7, octets);
+  return out;
+}
+const std::string kMalformed = "input 'x': malformed protobuf in its contents";
+
+TEST(PbTensor, StringsAreFieldsOfTheirOwn) {
+  std::string out;
+  put_text(out, 1, "passed over");
+  put_cells(out, 7, strings({"a", "", "bcd"}));
+  EXPECT_EQ(contents(out, DType::kBytes, 3), R"(["a","","bcd"])");
+  EXPECT_EQ(contents(out, DType::kBytes, 2), "input 'x': the contents have more elements than its shape [2]");
+  EXPECT_EQ(contents(out, DType::kBytes, 4), "input 'x': the contents have fewer elements than its shape [4]");
+  EXPECT_EQ(contents(out, DType::kBytes, 1000), "input 'x': the contents have fewer elements than its shape [1000]");
+  EXPECT_EQ(contents("", DType::kBytes, 0), "[]");
+  std::string number;
+  put_tag(number, 7, PbType::kVarint), put_varint(number, 1);
+  EXPECT_EQ(contents(number, DType::kBytes, 1), kMalformed);
+  EXPECT_EQ(contents(out + "\x3a\x05x", DType::kBytes, 3), kMalformed) << "cut short behind the last one";
+}
+
+TEST(PbTensor, NumbersMayStandOneByOneOrPackedOrBoth) {
+  auto fixed = [](PbType type, std::string_view octets) {
+    std::string out;
+    put_tag(out, 7, type);
+    return out + std::string(octets);
+  };
+  const std::string one("\0\0\x80\x3f", 4), two("\0\0\0\x40", 4), wide("\0\0\0\0\0\0\xf0\x3f", 8);
+  EXPECT_EQ(contents(fixed(PbType::kFixed32, one) + packed_field(two), DType::kFp32, 2), "[1.0,2.0]");
+  EXPECT_EQ(contents(fixed(PbType::kFixed32, one), DType::kFp16, 1), "[1.0]");
+  EXPECT_EQ(contents(fixed(PbType::kFixed64, wide) + packed_field(wide + wide), DType::kFp64, 3), "[1.0,1.0,1.0]");
+  EXPECT_EQ(contents(packed_field(wide) + packed_field(wide.substr(0, 7)), DType::kFp64, 2), kMalformed);
+  EXPECT_EQ(contents(packed_field(one + one.substr(0, 3)), DType::kFp16, 2), kMalformed);
+  EXPECT_EQ(contents(fixed(PbType::kFixed64, wide), DType::kFp32, 1), kMalformed) << "another type";
+  EXPECT_EQ(contents(packed_field("\x01\x80"), DType::kInt32, 2), kMalformed) << "a varint that is cut";
+  EXPECT_EQ(contents(packed_field("\x01") + "\x3a\x05x", DType::kInt32, 1), kMalformed);
+  std::string varints;
+  for (int i : {1, 0, 2}) put_tag(varints, 7, PbType::kVarint), put_varint(varints, uint64_t(i));
+  EXPECT_EQ(contents(varints, DType::kBool, 3), "[true,false,true]") << "any number but 0";
+  EXPECT_EQ(contents(varints, DType::kUint64, 3), "[1,0,2]");
+  EXPECT_EQ(contents(varints, DType::kUint64, 2), "input 'x': the contents have more elements than its shape [2]");
+  msg::Tensor bad{"x", DType::kInt32, {-1}, {}};
+  auto message = base::Bytes::copy_of(varints);
+  EXPECT_EQ(read_cells(message, message.view(), 7, base::heap(), bad).text, "input 'x': bad shape [-1]");
+}
+
+TEST(PbTensor, NarrowNumbersAreRefusedBeyondTheirType) {
+  auto one = [](DType dtype, int64_t value) {
+    std::string out;
+    put_tag(out, 7, PbType::kVarint), put_varint(out, uint64_t(value));
+    return contents(out, dtype, 1);
+  };
+  struct Range {
+    DType dtype;
+    int64_t least, most;
+  };
+  for (auto [dtype, least, most] : {Range{DType::kInt8, -128, 127},
+                                    {DType::kInt16, -32768, 32767},
+                                    {DType::kUint8, 0, 255},
+                                    {DType::kUint16, 0, 65535}}) {
+    EXPECT_EQ(one(dtype, least), "[" + std::to_string(least) + "]");
+    EXPECT_EQ(one(dtype, most), "[" + std::to_string(most) + "]");
+    EXPECT_EQ(one(dtype, most + 1), "input 'x', element 0: " + std::to_string(most + 1) + " is not a value of " +
+                                        std::string(msg::name(dtype)));
+    if (least < 0) {
+      EXPECT_EQ(one(dtype, least - 1), "input 'x', element 0: " + std::to_string(least - 1) + " is not a value of " +
+                                           std::string(msg::name(dtype)));
+    }
+  }
+  EXPECT_EQ(contents(packed_field("\x01\x80\x02"), DType::kUint8, 2),
+            "input 'x', element 1: 256 is not a value of UINT8");
+}
+
+TEST(Cast, TheElementThatDoesNotFitIsNamedByItsPlace) {
+  auto t = tensor(DType::kInt32, "[1,2,300]", 3);
+  EXPECT_EQ(cast(t, DType::kUint8, base::heap()).text, "input 'x', element 2: 300 is not a value of UINT8");
+  EXPECT_EQ(t.dtype, DType::kInt32);
+  auto words = strings({"a"});
+  EXPECT_EQ(cast(words, DType::kInt8, base::heap()).text, "input 'x': BYTES cannot become INT8");
+  EXPECT_TRUE(cast(words, DType::kBytes, base::heap()).ok());
+  auto wide = tensor(DType::kUint64, "[18446744073709551615]", 1);
+  EXPECT_EQ(cast(wide, DType::kInt8, base::heap()).text,
+            "input 'x', element 0: 18446744073709551615 is not a value of INT8");
+  auto real = tensor(DType::kFp64, "[-9223372036854775808, 4294967295, 1.5]", 3);
+  EXPECT_EQ(cast(real, DType::kInt64, base::heap()).text, "input 'x', element 2: 1.500000 is not a value of INT64");
+  auto infinite = tensor(DType::kFp32, "[\"Infinity\",\"NaN\"]", 2);
+  ASSERT_TRUE(cast(infinite, DType::kBf16, base::heap()).ok());
+  EXPECT_EQ(text(infinite), "[\"Infinity\",\"NaN\"]");
+}
+
+TEST(Raw, TheOneOpenDimensionIsWhatTheBytesMakeIt) {
+  auto shape = [](msg::Shape declared, size_t bytes, uint32_t batch = 0, DType dtype = DType::kFp32) {
+    msg::ModelSpec spec;
+    spec.name = "m", spec.max_batch = batch;
+    spec.inputs = {{"x", dtype, declared, false, {}}};
+    msg::Call call;
+    auto status = place_raw(base::Bytes::copy_of(std::string(bytes, 'x')), spec, call);
+    return status.ok() ? call.inputs.at(0).shape.text() : status.text;
+  };
+  EXPECT_EQ(shape({2, 3}, 24), "[2,3]");
+  EXPECT_EQ(shape({2, -1}, 24), "[2,3]");
+  EXPECT_EQ(shape({-1, 3}, 36), "[3,3]");
+  EXPECT_EQ(shape({-1}, 12, 8), "[1,3]") << "one row";
+  EXPECT_EQ(shape({3}, 24, 8), "[2,3]");
+  EXPECT_EQ(shape({-1, -1}, 12), "a raw request cannot tell the shape of input 'x', declared [-1,-1]");
+  EXPECT_EQ(shape({-1, -1}, 12, 8), "a raw request cannot tell the shape of input 'x', declared [-1,-1,-1]");
+  EXPECT_EQ(shape({-1, 0}, 12), "[0,0]");
+  EXPECT_EQ(shape({-1, INT64_MAX, 2}, 12), "[0," + std::to_string(INT64_MAX) + ",2]") << "checked with all others";
+  EXPECT_EQ(shape({-1, 2}, 12), "input 'x' is FP32 [-1,2]: the body must have a multiple of 8 bytes, but has 12 bytes");
+  EXPECT_EQ(shape({-1}, 12, 0, DType::kBytes), "[1]") << "the body is the element";
+  EXPECT_EQ(shape({-1}, 12, 8, DType::kBytes), "[1,1]");
+  EXPECT_EQ(shape({2}, 12, 0, DType::kBytes), "[2]");
+}
+
 }  // namespace
 }  // namespace weir::marshal

@@ -163,5 +163,32 @@ TEST(Check, BytesElementsOfAnyLengthsAreCounted) {
     }
 }
 
+TEST(Check, AFullBatchIsTakenAndAScalarHasNoRows) {
+  auto spec = batched();
+  EXPECT_EQ(refusal(spec, {tensor("a", DType::kFp32, {8, 4}, 128)}), "");
+  EXPECT_EQ(refusal(spec, {tensor("a", DType::kFp32, {1, 4}, 16), tensor("b", DType::kInt64, {1, 9}, 72)}), "");
+  msg::ModelSpec any;
+  any.name = "m", any.any_tensors = true, any.max_batch = 8;
+  EXPECT_EQ(refusal(any, {tensor("a", DType::kInt8, {}, 1)}),
+            "input 'a' has no batch dimension, but model 'm' is batched");
+  EXPECT_EQ(refusal(any, {tensor("a", DType::kInt8, {1}, 1)}), "");
+  EXPECT_EQ(refusal(any, {tensor("a", DType::kFp64, {int64_t(1) << 61}, 8)}),
+            "input 'a': 8 bytes of data, but FP64 [2305843009213693952] takes more than there can be");
+}
+
+TEST(Check, OutputsThatDoNotFitAreTheServersFault) {
+  std::vector<msg::Tensor> outputs{tensor("y", DType::kFp32, {2}, 8), tensor("z", DType::kFp32, {2}, 7)};
+  auto status = check_outputs(outputs);
+  EXPECT_EQ(status.code, base::Code::kInternal);
+  EXPECT_EQ(status.text, "output 'z': 7 bytes of data, but FP32 [2] takes 8: 2 elements of 4");
+  outputs.pop_back();
+  EXPECT_TRUE(check_outputs(outputs).ok());
+  outputs.push_back(tensor("z", DType::kInt8, {1}, 1));
+  auto spec = batched();
+  EXPECT_EQ(find_output(spec, outputs, "y").value(), 0u);
+  EXPECT_EQ(find_output(spec, outputs, "z").value(), 1u);
+  EXPECT_FALSE(find_output(spec, outputs, "x"));
+}
+
 }  // namespace
 }  // namespace weir::marshal

@@ -273,5 +273,16 @@ TEST(Secrets, AreThoseOfTheSettingAndTheLinesOfTheFile) {
 
 TEST(Html, WhatWouldBeMarkupIsANumber) { EXPECT_EQ(escape_html("a<b>&\"c'"), "a&#60;b&#62;&#38;&#34;c'"); }
 
+TEST(StructuredParams, WordsThatNobodyKnowsAreRepeatedInPart) {
+  const std::string word(70, 'w'), part(64, 'w');
+  EXPECT_EQ(form("structured_outputs", "{\"" + word + "\":1}"),
+            "structured_outputs: takes json, regex, choice, grammar or json_object, not " + part);
+  EXPECT_EQ(form("response_format", "{\"" + word + "\":1}"),
+            "response_format: takes type and json_schema, not " + part);
+  EXPECT_EQ(form("response_format", "{\"type\":\"" + part + "\"}"),
+            "response_format.type: takes text, json_object or json_schema");
+  EXPECT_EQ(form("response_format", "{\"type\":\"" + part + "w\"}"), "response_format.type: at most 64 bytes");
+}
+
 }  // namespace
 }  // namespace weir::marshal

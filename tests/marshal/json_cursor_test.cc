@@ -3,9 +3,10 @@
 #include <gtest/gtest.h>
 #include <simdjson.h>
 
-#include <cmath>
 #include <cstdio>
-#include <random>
+#include <cstdlib>
+
+#include "support/guarded_text.h"
 
 namespace weir::marshal {
 namespace {
@@ -13,15 +14,6 @@ namespace {
 bool accepts(std::string_view text) {
   JsonCursor c(text);
   return c.skip() && c.finish();
-}
-
-template <class T>
-std::optional<T> number(std::string_view text) {
-  JsonCursor c(text);
-  JsonNumber n;
-  T out;
-  if (!c.number(n) || !c.finish() || !n.to(out)) return std::nullopt;
-  return out;
 }
 
 TEST(JsonCursor, ReadsMembersOfEveryKind) {
@@ -143,7 +135,24 @@ TEST(JsonCursor, AcceptsExactlyWhatASecondParserAccepts) {
                          "{\"a\":1 \"b\":2}",
                          "[\"a\" \"b\"]",
                          "[- 1]",
-                         "[1 .5]"};
+                         "[1 .5]",
+                         "[1:2]",
+                         "[1.:]",
+                         "[1.5:]",
+                         "[1e:]",
+                         "[:]",
+                         "[9]",
+                         "[9.9e9]",
+                         "[\"\\u00g0\"]",
+                         "[\"\\u00 0\"]",
+                         "[\"\\udc00\\udc00\"]",
+                         "[\"\\ud800\\ud800\"]",
+                         "[\"\\ud800\\udbff\"]",
+                         "[\"\\ud800\\ue000\"]",
+                         "[\"\\ud800\\uffff\"]",
+                         "[\"\\ud800\\n\"]",
+                         "[\"\\ud800\\udc00\"]",
+                         "[\"\\udbff\\udfff\"]"};
   simdjson::dom::parser second;
   for (std::string text : table) {
     simdjson::dom::element e;
@@ -164,69 +173,6 @@ TEST(JsonCursor, SaysWhereAndWhy) {
   EXPECT_FALSE(c.skip());
   EXPECT_EQ(c.error().code, base::Code::kInvalidArgument);
   EXPECT_EQ(c.error().text, "JSON: expected a value at byte 14");
-}
-
-TEST(JsonNumber, IsRoundedCorrectlyToBothFloats) {
-  EXPECT_EQ(number<double>("0.1"), 0.1);
-  EXPECT_EQ(number<double>("123456789012345678901234567890"), 123456789012345678901234567890.0);
-  EXPECT_EQ(number<double>("0.000000000000000000000000000000123"), 1.23e-31);
-  EXPECT_EQ(number<double>("9007199254740993"), 9007199254740992.0);
-  EXPECT_EQ(number<double>("1e400"), std::nullopt);
-  EXPECT_EQ(number<double>("1e-400"), 0.0);
-  EXPECT_EQ(number<double>("1e-999999999999"), 0.0);
-  EXPECT_EQ(number<double>("1e999999999999"), std::nullopt);
-  EXPECT_EQ(number<float>("3.4028236e38"), std::nullopt);
-  EXPECT_EQ(number<float>("3.4028235e38"), 3.4028235e38f);
-  EXPECT_EQ(number<float>("1e-45"), 1e-45f);
-  EXPECT_TRUE(std::signbit(*number<float>("-0")));
-  // Just above the middle of 1 and the next float: rounding through double would fall down to 1.
-  EXPECT_EQ(number<float>("1.00000005960464477540"), std::nextafter(1.0f, 2.0f));
-  std::mt19937_64 random(1);
-  for (int i = 0; i < 20000; ++i) {
-    char text[64];
-    auto bits = uint32_t(random());
-    auto f = std::bit_cast<float>(bits);
-    if (!std::isfinite(f)) continue;
-    std::snprintf(text, sizeof text, "%.*g", int(6 + random() % 14), double(f));
-    EXPECT_EQ(number<float>(text), std::strtof(text, nullptr)) << text;
-    EXPECT_EQ(number<double>(text), std::strtod(text, nullptr)) << text;
-  }
-}
-
-// The value that the short way reads from `text` in the middle of an array, if it takes it.
-template <class T>
-std::optional<T> plain(const std::string& text) {
-  std::string document = text + ", 0.123456789012345]";
-  JsonCursor c(document);
-  T out;
-  if (!c.plain(out)) {
-    EXPECT_EQ(c.at(), 0u) << text;
-    return std::nullopt;
-  }
-  EXPECT_EQ(c.at(), text.size()) << text;
-  return out;
-}
-
-TEST(JsonNumber, IsTheSameTheShortWay) {
-  for (const char* text :
-       {"0", "-0", "7", "0.5", "-0.0625", "1234567.12345678", "0.00000001", "10", "100.0", "9999999"}) {
-    ASSERT_TRUE(plain<double>(text)) << text;
-    EXPECT_EQ(std::bit_cast<uint64_t>(*plain<double>(text)), std::bit_cast<uint64_t>(*number<double>(text))) << text;
-  }
-  for (const char* text : {"", "-", ".5", "1.", "01", "-01.5", "00", "1e5", "1.5E3", "0.123456789", "12345678", "x",
-                           "--1", "+1", "\"1\"", "1.e5"})
-    EXPECT_EQ(plain<double>(text), std::nullopt) << text;
-  // Right at the middle of two floats.
-  EXPECT_EQ(plain<float>("16777.21700000"), number<float>("16777.21700000"));
-  EXPECT_EQ(plain<float>("8388608.5"), std::nullopt);
-  std::mt19937_64 random(2);
-  for (int i = 0; i < 50000; ++i) {
-    char text[64];
-    std::snprintf(text, sizeof text, "%.*f", int(random() % 9),
-                  (double(random()) - 9e18) / double(1ull << (40 + random() % 24)));
-    EXPECT_EQ(plain<double>(text).value_or(std::strtod(text, nullptr)), std::strtod(text, nullptr)) << text;
-    EXPECT_EQ(plain<float>(text).value_or(std::strtof(text, nullptr)), std::strtof(text, nullptr)) << text;
-  }
 }
 
 // A quote, a backslash and a control character at every place of the words in which strings are read.
@@ -250,20 +196,107 @@ TEST(JsonCursor, FindsTheEndOfAStringWhereverItLies) {
     }
 }
 
-TEST(JsonNumber, IsWholeOrNotAnInteger) {
-  EXPECT_EQ(number<int64_t>("-9223372036854775808"), INT64_MIN);
-  EXPECT_EQ(number<int64_t>("9223372036854775808"), std::nullopt);
-  EXPECT_EQ(number<int64_t>("-9223372036854775809"), std::nullopt);
-  EXPECT_EQ(number<uint64_t>("18446744073709551615"), UINT64_MAX);
-  EXPECT_EQ(number<uint64_t>("18446744073709551616"), std::nullopt);
-  EXPECT_EQ(number<uint64_t>("-1"), std::nullopt);
-  EXPECT_EQ(number<uint64_t>("-0"), 0u);
-  EXPECT_EQ(number<int64_t>("2.0"), 2);
-  EXPECT_EQ(number<int64_t>("2e3"), 2000);
-  EXPECT_EQ(number<int64_t>("25e-1"), std::nullopt);
-  EXPECT_EQ(number<int64_t>("1.5"), std::nullopt);
-  EXPECT_EQ(number<int64_t>("0e99"), 0);
-  EXPECT_EQ(number<int64_t>("1e99"), std::nullopt);
+TEST(JsonCursor, AValueBeginsWithOneOfSixCharactersOrADigit) {
+  using Kind = JsonCursor::Kind;
+  for (int c = 0; c < 0x80; ++c) {
+    const std::string text(1, char(c));
+    JsonCursor cursor(text);
+    const bool number = c == '-' || (c >= '0' && c <= '9');
+    EXPECT_EQ(cursor.at_number(), number) << c;
+    EXPECT_EQ(cursor.peek() == Kind::kNumber, number) << c;
+    EXPECT_EQ(cursor.peek() != Kind::kNone, number || (c && std::string_view("{[\"tfn").find(char(c)) < 6)) << c;
+    EXPECT_EQ(JsonCursor("[" + text).peek_inside() == Kind::kNumber, number) << c;
+  }
+  JsonCursor colon(":");
+  EXPECT_FALSE(colon.skip());
+  EXPECT_EQ(colon.error().text, "JSON: expected a value at byte 0");
+}
+
+TEST(JsonCursor, EveryEscapeOfACodePointIsWhatASecondParserReads) {
+  simdjson::dom::parser second;
+  auto compare = [&](const std::string& escapes) {
+    const std::string document = "[\"" + escapes + " x\"]";
+    std::string ours;
+    JsonCursor c(document);
+    simdjson::dom::array array;
+    std::string_view theirs;
+    ASSERT_EQ(second.parse(document).get(array), simdjson::SUCCESS) << document;
+    ASSERT_EQ(array.at(0).get(theirs), simdjson::SUCCESS);
+    ASSERT_TRUE(c.array([&] { return c.string(ours); }) && c.finish()) << document;
+    ASSERT_EQ(ours, theirs) << document;
+  };
+  char text[16];
+  for (unsigned code = 0; code < 0x10000; ++code) {
+    if (code >= 0xd800 && code < 0xe000) continue;
+    std::snprintf(text, sizeof text, code % 2 ? "\\u%04x" : "\\u%04X", code);
+    compare(text);
+  }
+  for (unsigned high = 0xd800; high < 0xdc00; ++high)
+    for (unsigned low : {0xdc00u, 0xdc01u + high % 1023, 0xdfffu}) {
+      std::snprintf(text, sizeof text, "\\u%04x\\u%04x", high, low);
+      compare(text);
+    }
+}
+
+TEST(JsonCursor, SaysWhyAnEscapeIsNone) {
+  auto why = [](std::string_view text) {
+    JsonCursor c(text);
+    std::string_view out;
+    return c.string(out) ? "" : c.error().text.substr(0, c.error().text.find(" at byte"));
+  };
+  EXPECT_EQ(why("\"\\u0041"), "JSON: a string without end");
+  EXPECT_EQ(why("\"\\u004"), "JSON: a cut escape");
+  EXPECT_EQ(why("\"\\"), "JSON: a cut escape");
+  EXPECT_EQ(why("\"\\ud800\\u"), "JSON: a cut escape");
+  EXPECT_EQ(why("\"\\ud800\\"), "JSON: half a surrogate pair");
+  EXPECT_EQ(why("\"\\ud800\\n\""), "JSON: half a surrogate pair");
+  EXPECT_EQ(why("\"\\u00x0\""), "JSON: a bad \\u escape");
+  EXPECT_EQ(why("\"\\x\""), "JSON: an unknown escape");
+  EXPECT_EQ(why("\"a\\n\x1f\""), "JSON: a control character in a string");
+}
+
+TEST(JsonCursor, NothingIsReadBehindAnError) {
+  JsonCursor c("[x, 1, \"s\", {}]");
+  EXPECT_FALSE(c.array([&] { return c.skip(); }));
+  const std::string first = c.error().text;
+  std::string text;
+  JsonNumber n;
+  EXPECT_EQ(c.left(), 0u);
+  EXPECT_EQ(c.peek(), JsonCursor::Kind::kNone);
+  EXPECT_FALSE(c.skip() || c.null() || c.string(text) || c.number(n) || c.finish());
+  EXPECT_FALSE(c.refuse());
+  EXPECT_EQ(c.error().text, first);
+}
+
+TEST(JsonCursor, OneByteThatIsNoCharacterIsNotUtf8) {
+  for (std::string_view text : {"\x80", "\xbf", "\xc3", "\xff", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\x80"})
+    EXPECT_FALSE(valid_utf8(text)) << text;
+  EXPECT_TRUE(valid_utf8("\xc3\xa9"));
+  EXPECT_TRUE(valid_utf8("\x7f"));
+  EXPECT_TRUE(valid_utf8(""));
+}
+
+// Whatever is cut off lies on a page that nobody may read.
+TEST(JsonCursor, NothingBehindTheTextIsLookedAt) {
+  const std::string_view document =
+      R"({"a": "x\n\u00e9\ud83d\ude00", "b":[1,-2.5e1,12345678.12345678, 0.1234567890123], "c":true, "d":null, "e":-1e-5})";
+  for (size_t cut = 0; cut < document.size(); ++cut) {
+    const support::GuardedText text(document.substr(0, cut));
+    EXPECT_FALSE(accepts(text.view())) << text.view();
+  }
+  EXPECT_TRUE(accepts(support::GuardedText(document).view()));
+  for (std::string_view number : {"-1234567.12345678", "-12345678.123456789e-12", "1e+22", "12345678901234567890"})
+    for (size_t cut = 0; cut <= number.size(); ++cut) {
+      const support::GuardedText text(number.substr(0, cut));
+      JsonCursor c(text.view());
+      double value;
+      JsonNumber n;
+      if (c.plain(value)) {
+        EXPECT_EQ(value, std::strtod(std::string(text.view()).c_str(), nullptr));
+      } else if (JsonCursor other(text.view()); other.number(n) && other.finish() && n.to(value)) {
+        EXPECT_EQ(value, std::strtod(std::string(text.view()).c_str(), nullptr)) << text.view();
+      }
+    }
 }
 
 }  // namespace

@@ -96,5 +96,36 @@ TEST(JsonPieces, NoTextIsLongerThanWhatIsForetold) {
   EXPECT_TRUE(fits(strings({})));
 }
 
+TEST(JsonPieces, WhatIsForetoldOfNumbersIsWhatTheLongestTake) {
+  auto excess = [](const Tensor& t) { return most_text(t) - at_once(t).size(); };
+  EXPECT_EQ(excess(cells<uint8_t>(DType::kBool, {0, 0, 0})), 1u);
+  EXPECT_EQ(excess(cells<int8_t>(DType::kInt8, {-128, -127})), 1u);
+  EXPECT_EQ(excess(cells<int16_t>(DType::kInt16, {INT16_MIN, INT16_MIN})), 1u);
+  EXPECT_EQ(excess(cells<int32_t>(DType::kInt32, {INT32_MIN, INT32_MIN})), 1u);
+  EXPECT_EQ(excess(cells<int64_t>(DType::kInt64, {INT64_MIN, INT64_MIN})), 1u);
+  EXPECT_EQ(excess(cells<uint64_t>(DType::kUint64, {UINT64_MAX, UINT64_MAX})), 1u);
+  const double longest = -std::numeric_limits<double>::max();
+  EXPECT_EQ(excess(cells<double>(DType::kFp64, {longest, longest})), 1u);
+  EXPECT_LE(excess(cells<uint16_t>(DType::kUint16, {65535, 65535})), 5u);
+  EXPECT_LE(excess(cells<uint32_t>(DType::kUint32, {UINT32_MAX, UINT32_MAX})), 5u);
+}
+
+TEST(JsonPieces, StringsAboutAsLongAsAPartAreWhole) {
+  for (size_t size : {49'151, 49'152, 49'153, 98'304, 98'305})
+    for (const char* last : {"a", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x8e\x88"})
+      for (size_t before = 0; before < 5; ++before) {
+        std::string text(size - before, 'x');
+        text += last;
+        text += "y";
+        const Tensor tensor = strings({text, "\xc3\xa9"});
+        ASSERT_EQ(in_pieces(tensor, 1000, 64 << 10), at_once(tensor)) << size << last << before;
+      }
+  for (size_t size : {49'151, 49'152, 49'153}) {
+    const Tensor exact = strings({std::string(size, 'x'), "\x80\x80"}), text = strings({std::string(size, 'x'), "y"});
+    EXPECT_EQ(in_pieces(exact, 1000, 70 << 10), at_once(exact));
+    EXPECT_EQ(in_pieces(text, 1000, 64 << 10), at_once(text));
+  }
+}
+
 }  // namespace
 }  // namespace weir::marshal

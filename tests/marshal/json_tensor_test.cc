@@ -188,5 +188,91 @@ TEST(Half, EveryPatternComesBack) {
   EXPECT_EQ(msg::fp16_from(1.0f + 3.0f / 2048), 0x3c02);
 }
 
+std::string joined(const std::vector<std::string>& texts, std::string_view separator) {
+  std::string out;
+  for (size_t i = 0; i < texts.size(); ++i) out += (i > 0 ? std::string(separator) : "") + texts[i];
+  return out;
+}
+
+TEST(JsonTensor, ElementsHaveAnySeparatorHoweverManyThereAre) {
+  std::vector<double> values;
+  std::vector<std::string> texts, quoted;
+  for (int i = 0; i < 3000; ++i) {
+    values.push_back(double(i) + 0.5);
+    texts.push_back(std::to_string(i) + ".5");
+  }
+  const std::string data(reinterpret_cast<const char*>(values.data()), values.size() * 8);
+  for (size_t n : {0, 1, 2, 15, 16, 17, 40, 5000}) {
+    const std::string by(n, '|');
+    std::string out = "before";
+    write_elements(out, DType::kFp64, std::string_view(data).substr(0, n == 5000 ? 80 : data.size()),
+                   {.separator = by});
+    if (n == 5000) texts.resize(10);
+    EXPECT_EQ(out, "before" + joined(texts, by)) << n;
+  }
+}
+
+TEST(JsonTensor, TextIsEscapedWhereItHasToBeAndNowhereElse) {
+  auto written = [](std::string_view text) {
+    std::string out;
+    write_string(out, text);
+    return out;
+  };
+  EXPECT_EQ(written("a b\nc ~ d"), "\"a b\\nc ~ d\"") << "a blank stands for itself";
+  EXPECT_EQ(written("\n"), "\"\\n\"");
+  EXPECT_EQ(written("\\\"\\"), "\"\\\\\\\"\\\\\"");
+  const std::string mended = "\xef\xbf\xbd";
+  for (std::string_view bad : {"\x80", "\xbf", "\xc3", "\xe0\xa0", "\xf0\x90\x80", "\xf8"})
+    EXPECT_EQ(written(bad).substr(0, 4), "\"" + mended) << bad;
+  EXPECT_EQ(written("\x80\xbf"), "\"" + mended + mended + "\"");
+  // Characters of every length stay, beside bytes that are none.
+  for (std::string_view good : {"a", " ", "\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xef\xbf\xbf",
+                                "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) {
+    const std::string text(good);
+    EXPECT_EQ(written("\xff" + text), "\"" + mended + text + "\"");
+    EXPECT_EQ(written(text + "\xff" + text + text), "\"" + text + mended + text + text + "\"");
+  }
+  EXPECT_EQ(written("\xff\x1f\"\\ a"), "\"" + mended + "\\u001f\\\"\\\\ a\"");
+  const std::string name(64, 'n'), longer(65, 'n');
+  EXPECT_EQ(written(name), "\"" + name + "\"");
+  EXPECT_EQ(written(longer + "\t"), "\"" + longer + "\\t\"");
+}
+
+TEST(JsonTensor, ErrorsRepeatNoMoreThanTheBeginning) {
+  EXPECT_EQ(read("[" + std::string(70, '7') + "]", DType::kUint8, {1}).status.text,
+            "input 'x', element 0: " + std::string(64, '7') + " is not a value of UINT8");
+  EXPECT_EQ(read("[\"" + std::string(40, 'a') + "\"]", DType::kFp32, {1}).status.text,
+            "input 'x', element 0: the string '" + std::string(32, 'a') + "' is not a value of FP32");
+  msg::Tensor wide{"x", DType::kInt64, {1}, {}};
+  const std::string json = "[\"" + std::string(40, 'a') + "\"]";
+  JsonCursor c(json);
+  EXPECT_EQ(read_data(c, wide, base::heap(), BytesText::kUtf8, WideText::kString).text,
+            "input 'x', element 0: '" + std::string(32, 'a') + "' is not a value of INT64");
+}
+
+TEST(JsonTensor, WhatIsNoElementOfTheTypeIsRefused) {
+  EXPECT_EQ(read("[\"7\"]", DType::kInt64, {1}).status.text, "input 'x', element 0: expected a value of INT64");
+  EXPECT_EQ(read("[3.4028235e38]", DType::kBf16, {1}).status.text,
+            "input 'x', element 0: 3.4028235e38 is not a value of BF16");
+  EXPECT_EQ(read("[0.5]", DType::kBool, {1}).status.text, "input 'x', element 0: 0.5 is not a value of BOOL");
+  EXPECT_TRUE(read("[1,0]", DType::kBool, {2}).status.ok());
+  EXPECT_EQ(read("[1e39]", DType::kFp32, {1}).status.text, "input 'x', element 0: 1e39 is not a value of FP32");
+  EXPECT_EQ(read("[\"a\",\"\\x\"]", DType::kBytes, {2}).status.text, "JSON: an unknown escape at byte 7");
+  EXPECT_FALSE(read("[[7]]", DType::kInt64, {}).status.ok()) << "a scalar has no brackets inside";
+  for (auto json : {"[[1,2],[3,4]]", "[[[1,2],[3,4]]]"})
+    EXPECT_EQ(read(json, DType::kInt8, {1, 2, 2}).status.ok(), json[2] == '[') << json;
+  auto halves = read("[\"NaN\",\"-Infinity\"]", DType::kFp16, {2});
+  EXPECT_EQ(cells<uint16_t>(halves.tensor).at(1), 0xfc00);
+}
+
+TEST(JsonTensor, MiscountsSayHowManyThereAre) {
+  EXPECT_EQ(read("[1]", DType::kInt8, {3}).status.text, "input 'x': 1 elements of data, but 3 by its shape [3]");
+  EXPECT_EQ(read("[1]", DType::kInt8, {4}).status.text,
+            "input 'x': shape [4] asks for 4 elements, more than the request holds");
+  EXPECT_EQ(read("[1,2]", DType::kInt8, {1}).status.text, "input 'x': more data than the 1 elements of its shape [1]");
+  EXPECT_NE(read("[[1,2,3]]", DType::kInt8, {1, 2}).status.text.find("not nested as its shape [1,2] says"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace weir::marshal

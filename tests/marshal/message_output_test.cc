@@ -84,5 +84,12 @@ TEST(MessageOutput, AnIntegerIsAVarintAZigzagOrFixed) {
   EXPECT_EQ(put(FieldDescriptor::TYPE_SFIXED64, -2), "\xfe" + std::string(7, '\xff'));
 }
 
+TEST(MessageOutput, AZigzagHasRoomForTheGreatestAndTheLeast) {
+  EXPECT_EQ(put(FieldDescriptor::TYPE_SINT64, INT64_MIN), std::string(9, '\xff') + "\x01");
+  EXPECT_EQ(put(FieldDescriptor::TYPE_SINT64, INT64_MAX), "\xfe" + std::string(8, '\xff') + "\x01");
+  EXPECT_EQ(put(FieldDescriptor::TYPE_SINT32, INT32_MIN), "\xff\xff\xff\xff\x0f");
+  EXPECT_EQ(put(FieldDescriptor::TYPE_SINT32, INT32_MAX), "\xfe\xff\xff\xff\x0f");
+}
+
 }  // namespace
 }  // namespace weir::marshal

@@ -111,5 +111,72 @@ TEST(Multipart, BoundariesOfAContentType) {
   EXPECT_FALSE(boundary_of("multipart/form-data; boundary=" + std::string(71, 'x')));
 }
 
+TEST(Multipart, AParameterIsFoundWhateverStandsBesideIt) {
+  EXPECT_EQ(field_parameter("form-data; name=a", "name"), "a");
+  EXPECT_EQ(field_parameter("form-data;name = \t a b ;x=y", "name"), "a b");
+  EXPECT_EQ(field_parameter("form-data; flag; NAME=a", "name"), "a");
+  EXPECT_EQ(field_parameter("form-data; x=\"a;name=b\"; name=c", "name"), "c") << "quotes hide a semicolon";
+  EXPECT_EQ(field_parameter("form-data; x=\"\\\"; name=b\"; name=c", "name"), "c");
+  EXPECT_EQ(field_parameter("form-data; name=\"open", "name"), "open");
+  EXPECT_EQ(field_parameter("form-data; name=\"open\\", "name"), "open\\");
+  EXPECT_EQ(field_parameter("form-data; name=\"\"", "name"), "");
+  EXPECT_EQ(field_parameter("form-data; name=", "name"), "");
+  EXPECT_EQ(field_parameter("form-data; name= ", "name"), "");
+  EXPECT_EQ(field_parameter("form-data; name", "name"), "");
+  EXPECT_EQ(field_parameter("name=a", "name"), "") << "the value itself is no parameter";
+  EXPECT_EQ(field_parameter("form-data; rename=a; name=b", "name"), "b");
+  EXPECT_EQ(media_type(" Text/Plain ; q=1"), "Text/Plain");
+  EXPECT_EQ(media_type("a/b"), "a/b");
+}
+
+TEST(Multipart, AsManyPartsAsAreAllowedAreTaken) {
+  std::string body;
+  for (int i = 0; i < 256; ++i) body += "--B\r\nContent-Disposition: form-data; name=a\r\n\r\nx\r\n";
+  for (size_t piece : {size_t(1000), body.size()}) EXPECT_TRUE(read(body + "--B--", piece).status.ok());
+  EXPECT_EQ(read("--B\r\nContent-Disposition: form-data; name=a\r\n\r\nx\r\n" + body + "--B--", 1000).status.text,
+            "the form has more than 256 fields");
+}
+
+TEST(Multipart, AHeadHasSoManyBytesAndNoMore) {
+  auto form = [](size_t head) {
+    const std::string line = "Content-Disposition: form-data; name=a\r\nX: ";
+    return "--B\r\n" + line + std::string(head - line.size(), 'x') + "\r\n\r\nz\r\n--B--";
+  };
+  for (size_t piece : {size_t(1), size_t(1000), size_t(100'000)}) {
+    EXPECT_EQ(read(form(kMaxPartHead), piece).text, "[a||:z]");
+    EXPECT_EQ(read(form(kMaxPartHead + 1), piece).status.text, "a part of the form has no blank line within 8 KiB");
+  }
+  auto blanks = [](size_t n) {
+    return "--B" + std::string(n, ' ') + "\r\nContent-Disposition: form-data; name=a\r\n\r\nz\r\n--B--";
+  };
+  for (size_t piece : {size_t(1), size_t(100'000)}) {
+    EXPECT_TRUE(read(blanks(kMaxPartHead - 2), piece).status.ok());
+    EXPECT_FALSE(read(blanks(kMaxPartHead + 1), piece).status.ok());
+  }
+}
+
+TEST(Multipart, APartSaysWhatItIs) {
+  auto head = [](std::string_view text) {
+    auto read = read_part_head(text);
+    return read ? read->name + "|" + read->filename + "|" + read->content_type : read.error().text;
+  };
+  const std::string named = "Content-Disposition: form-data; name=a";
+  EXPECT_EQ(head(named), "a||");
+  EXPECT_EQ(head("X\r\n" + named + ";filename=f\r\ncontent-type: t/x; q\r\nY:"), "a|f|t/x");
+  for (auto coding : {"binary", "8BIT", "7bit"})
+    EXPECT_EQ(head(named + "\r\nContent-Transfer-Encoding: " + coding), "a||") << coding;
+  for (auto coding : {"base64", "quoted-printable", ""})
+    EXPECT_NE(head(named + "\r\nContent-Transfer-Encoding: " + coding).find("RFC 7578"), std::string::npos) << coding;
+  const std::string none = "a part of the form has no Content-Disposition: form-data with a name";
+  for (std::string bad : {"", "Content-Disposition: attachment; name=a", "Content-Disposition: form-data", "X: y"})
+    EXPECT_EQ(head(bad), none) << bad;
+}
+
+TEST(Multipart, ABoundaryHasUpToSeventyCharacters) {
+  EXPECT_EQ(boundary_of("multipart/form-data; boundary=" + std::string(70, 'x')).value(), std::string(70, 'x'));
+  EXPECT_EQ(boundary_of("multipart/form-data; boundary=x").value(), "x");
+  EXPECT_FALSE(boundary_of("multipart/form-data; boundary=\"\""));
+}
+
 }  // namespace
 }  // namespace weir::marshal

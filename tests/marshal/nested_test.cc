@@ -87,5 +87,12 @@ TEST(NestedJson, AShapeIsThatOfTheFirstElements) {
   EXPECT_EQ(measured("[" + deep + "]"), "none") << "no shape has so many dimensions";
 }
 
+TEST(NestedJson, WhatIsForetoldOfEmptyArraysIsWhatTheyTake) {
+  for (Shape shape : {Shape{65'536, 0}, Shape{1, 300, 0}, Shape{0}, Shape{1, 0}}) {
+    const auto tensor = small_tensor(shape, 0);
+    EXPECT_LE(most_nested(tensor) - written(tensor).size(), 8u) << shape.text();
+  }
+}
+
 }  // namespace
 }  // namespace weir::marshal

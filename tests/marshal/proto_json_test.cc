@@ -76,5 +76,55 @@ TEST_F(ProtoJsonTest, AnUnknownTypeIsInternal) {
   EXPECT_EQ(json_.to_json("no.Such", "").error().code, Code::kInternal);
 }
 
+TEST_F(ProtoJsonTest, DepthIsWhatIsOpenOutsideOfStrings) {
+  auto error = [&](const std::string& text) {
+    auto result = json_.to_binary("google.protobuf.Value", text);
+    return result ? "" : result.error().text;
+  };
+  auto nest = [](size_t n, const std::string& open, const std::string& inner, const std::string& close) {
+    std::string out;
+    for (size_t i = 0; i < n; ++i) out += open;
+    out += inner;
+    for (size_t i = 0; i < n; ++i) out += close;
+    return out;
+  };
+  const std::string too_deep = "the JSON text is nested deeper than 64 levels";
+  EXPECT_NE(error(nest(64, "[", "1", "]")), too_deep);
+  EXPECT_EQ(error(nest(65, "[", "1", "]")), too_deep);
+  EXPECT_EQ(error(nest(65, "[1,", "1", "]")), too_deep) << "what stands between brackets closes none";
+  EXPECT_EQ(error(nest(65, "{\"a\":", "1", "}")), too_deep);
+  std::string siblings = "[[]";
+  for (int i = 0; i < 200; ++i) siblings += ",[],{}";
+  EXPECT_EQ(error(siblings + "]"), "") << "beside each other is not inside";
+  EXPECT_EQ(error("\"\\\"" + std::string(70, '[') + "\""), "") << "an escaped quote ends no string";
+  EXPECT_EQ(error("[\"\\\\\"," + nest(64, "[", "1", "]") + "]"), too_deep) << "and an escaped backslash hides none";
+  EXPECT_NE(error("]][[").find("nested deeper") == std::string::npos, false) << "brackets that close nothing";
+}
+
+TEST_F(ProtoJsonTest, TheLimitIsOfBytesBothWays) {
+  const std::string type = "grpc.health.v1.HealthCheckRequest";
+  const size_t around = std::string("{\"service\":\"\"}").size();
+  auto text = [&](size_t n) { return "{\"service\":\"" + std::string(n - around, 'x') + "\"}"; };
+  EXPECT_TRUE(json_.to_binary(type, text(1 << 16)));
+  EXPECT_EQ(json_.to_binary(type, text((1 << 16) + 1)).error().code, Code::kResourceExhausted);
+  grpc::health::v1::HealthCheckRequest request;
+  request.set_service(std::string((1 << 16) - 4, 'x'));
+  ASSERT_EQ(request.SerializeAsString().size(), size_t(1 << 16));
+  EXPECT_TRUE(json_.to_json(type, request.SerializeAsString()));
+  request.set_service(std::string((1 << 16) - 3, 'x'));
+  EXPECT_EQ(json_.to_json(type, request.SerializeAsString()).error().code, Code::kResourceExhausted);
+  std::string many = "[1";
+  for (int i = 0; i < 20'000; ++i) many += ",1";
+  EXPECT_EQ(json_.to_binary("google.protobuf.Value", many + "]").error().code, Code::kResourceExhausted)
+      << "a message that is longer than its text";
+}
+
+TEST_F(ProtoJsonTest, NamesMayBeInCamelCase) {
+  google::rpc::BadRequest bad;
+  bad.add_field_violations()->set_field("x");
+  ProtoJson camel(1 << 16, ProtoJson::Names::kCamel);
+  EXPECT_EQ(*camel.to_json("google.rpc.BadRequest", bad.SerializeAsString()), R"({"fieldViolations":[{"field":"x"}]})");
+}
+
 }  // namespace
 }  // namespace weir::marshal

@@ -108,5 +108,16 @@ TEST(TrustedProxies, ProxiesAndUnixSocketsAreNotLimited) {
   EXPECT_FALSE(proxies.trusts("unix")) << "but not believed either";
 }
 
+TEST(TrustedProxies, SoManyProxiesInARowAreLookedAtAndNoMore) {
+  auto behind = [](size_t proxies) {
+    std::string value = "192.0.2.1";
+    for (size_t i = 0; i < proxies; ++i) value += ", 10.0.0.9";
+    return x(value);
+  };
+  EXPECT_EQ(behind(31), "192.0.2.1");
+  EXPECT_EQ(behind(32), "10.0.0.9");
+  EXPECT_EQ(behind(1000), "10.0.0.9");
+}
+
 }  // namespace
 }  // namespace weir::wire

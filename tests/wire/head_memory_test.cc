@@ -67,6 +67,21 @@ std::string long_get(size_t field) {
   return "GET / HTTP/1.1\r\nHost: a\r\nX-Long: " + std::string(field, 'h') + "\r\n\r\n";
 }
 
+TEST(HeadMemory, OfInputThatWaitedIsGivenBackOnceItIsRead) {
+  CountedSlabs slabs(kBudget);
+  OneConn c(slabs);
+  c.intake.on_whole = [](Exchange&) {};
+  std::string many;
+  for (int i = 0; i < 200; ++i) many += long_get(1000);
+  support::feed(*c.h1, many);
+  EXPECT_GT(slabs.ledger()->held(MemoryKind::kInput), 100'000u) << "requests behind those that are allowed at once";
+  c.intake.on_whole = [](Exchange& x) { x.respond(200, "a/b", {}); };
+  while (!c.intake.open.empty()) c.intake.open.front()->respond(200, "a/b", {}), take_output(*c.h1);
+  c.wait(4s);
+  EXPECT_EQ(c.intake.wholes, 200u);
+  EXPECT_EQ(slabs.ledger()->held(MemoryKind::kInput), 0u);
+}
+
 TEST(HeadMemory, OfOrdinaryRequestsIsFree) {
   CountedSlabs slabs(kBudget);
   OneConn c(slabs);

@@ -229,6 +229,19 @@ TEST_F(RouterTest, RequestIdsGoInAndOut) {
   EXPECT_NE(evil.record().request_id, none.record().request_id);
 }
 
+TEST_F(RouterTest, ARequestBeganWhenItsCodecSaysElseNow) {
+  FakeExchange told("GET", "/v2"), untold("GET", "/v2");
+  const base::Time before = untold.now() - std::chrono::seconds(5);
+  told.record().began = before;
+  untold.record().began = base::kNever;
+  for (auto* x : {&told, &untold}) {
+    go(*x);
+    router.closed(*x);
+  }
+  EXPECT_EQ(told.record().began, before);
+  EXPECT_EQ(untold.record().began, untold.now());
+}
+
 TEST_F(RouterTest, TraceparentIsKeptWhenWellFormed) {
   FakeExchange good("GET", "/v2"), bad("GET", "/v2");
   std::string trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";

@@ -24,6 +24,8 @@ inline constexpr const char* kPath = "/evergreen/v2/session";
 inline constexpr base::Duration kFullPoll = std::chrono::milliseconds(20);
 // The cost of a message of lines or of a WebSocket behind its decoding, counted like wire::kWorkPerMessage.
 inline constexpr size_t kWorkPerMessage = 32;
+// Bytes of a message for a worker that are copied in the time in which one byte of JSON is read.
+inline constexpr size_t kCopiedPerWork = 512;
 
 // evergreen.v2.EvergreenService/StartSession.
 void add_grpc(EvergreenState& state, wire::RpcServer& rpcs, Entrances& entrances);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/attempt.h"
+#include "base/clients.h"
 #include "base/memory_ledger.h"
 #include "dialects/evergreen/session.h"
 #include "wire/body_memory.h"
@@ -20,12 +21,28 @@ base::Status no_memory() {
       "there is no memory for the message (limits.slab_budget, limits.client_share); try again later");
 }
 
-// The memory that it makes, and needs meanwhile, is charged when a worker has begun: only as much waits in line as is
-// charged already.
+// A message, and the charge for its memory, which ends with the last slice of it.
+struct MessageSlab final : base::Slab {
+  MessageSlab(base::Bytes message, std::unique_ptr<base::SteppedCharge> of_it)
+      : Slab(const_cast<std::byte*>(message.data()), message.size(), give_back),
+        charge(std::move(of_it)),
+        all(std::move(message)) {}
+  static void give_back(Slab* slab) { delete static_cast<MessageSlab*>(slab); }
+
+  const std::unique_ptr<base::SteppedCharge> charge;
+  const base::Bytes all;
+};
+
+// The memory that it makes, and needs meanwhile, is charged to the client when a worker has begun: only as much waits
+// in line as is charged already.
 class ReadMessage final : public base::OffloadTask {
  public:
-  ReadMessage(EvergreenState& state, base::Bytes text)
-      : json_(state.json), ledger_(state.slabs.ledger()), text_(std::move(text)) {}
+  ReadMessage(EvergreenState& state, base::ClientRef client, base::Bytes text)
+      : json_(state.json),
+        ledger_(state.slabs.ledger()),
+        client_(std::move(client)),
+        owner_(wire::owner_of_heads(state.options.bodies, client_.get())),
+        text_(std::move(text)) {}
   void run() override {
     auto thrown = base::attempt("reading a message", [this] { message = read(); });
     if (!thrown.ok()) message = std::move(thrown);
@@ -36,19 +53,21 @@ class ReadMessage final : public base::OffloadTask {
  private:
   base::Result<base::Bytes> read() const {
     constexpr uint64_t kHeld = 5;  // times the text: the library's copies, and the message while it grows
-    base::MemoryCharge room;
-    if (ledger_) room = {*ledger_, base::MemoryKind::kDecoding};
-    if (!room.grow(kHeld * text_.size())) return no_memory();
+    auto charge = std::make_unique<base::SteppedCharge>(ledger_, base::MemoryKind::kDecoding, 0, owner_);
+    if (!charge->take(kHeld * text_.size())) return no_memory();
     auto made = json_.to_binary(kMessageType, text_.view());
     if (!made) return made.error();
-    room.clear();
-    auto kept = base::adopt(ledger_, base::MemoryKind::kDecoding, std::move(*made));
-    if (!kept) return no_memory();
-    return std::move(*kept);
+    made->shrink_to_fit();  // it has grown by doubling, and may stay as long as the session
+    charge->give(charge->used() - std::min<uint64_t>(charge->used(), made->capacity()));
+    charge->trim();
+    auto* slab = new MessageSlab(base::Bytes::adopt(std::move(*made)), std::move(charge));
+    return base::Bytes(slab, slab->data, slab->capacity);
   }
 
   wire::JsonForm& json_;
   base::MemoryLedger* const ledger_;
+  const base::ClientRef client_;
+  const base::SteppedCharge::Owner owner_;
   const base::Bytes text_;
 };
 
@@ -89,8 +108,10 @@ void JsonInput::send(base::Bytes text) {
     });
   };
   const size_t size = text.size();
-  auto sent = state_.options.offload->send(std::make_unique<ReadMessage>(state_, std::move(text)), size,
-                                           wire::Offload::Part::kRequest, exchange_, std::move(done));
+  const wire::PeerInfo* peer = exchange_.request().peer;
+  auto task = std::make_unique<ReadMessage>(state_, peer ? peer->client : base::ClientRef(), std::move(text));
+  auto sent =
+      state_.options.offload->send(std::move(task), size, wire::Offload::Part::kRequest, exchange_, std::move(done));
   if (sent) {
     sent_ = std::move(*sent);
     return;

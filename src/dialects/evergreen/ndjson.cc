@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/release.h"
 #include "base/stepped_charge.h"
 #include "dialects/evergreen/carriers.h"
 #include "dialects/evergreen/json_carrier.h"
@@ -55,10 +56,7 @@ class LineSession final : public JsonCarrier {
     }
     if (session_.over()) at = held_.size();
     held_.erase(0, at);
-    if (held_.empty() && held_.capacity() > kIdleLineBytes) {
-      held_ = std::string();
-      charge_.give(charge_.used());
-    }
+    if (held_.empty() && held_.capacity() > kIdleLineBytes) drop_held();
     searched_ = searched_ > at ? searched_ - at : 0;
     if (input_.busy()) return;
     if (held_.empty() || !paused) exchange_.consume(std::exchange(owed_, 0));
@@ -67,27 +65,35 @@ class LineSession final : public JsonCarrier {
 
   void take(std::string_view line) {
     if (line.find_first_not_of(" \t\r") == line.npos) return turns_.spend(1 + line.size());
-    turns_.spend(kWorkPerMessage + line.size());
     ++number_;
     input_.read(line);
+    turns_.spend(kWorkPerMessage + (input_.busy() ? line.size() / kCopiedPerWork : line.size()));
   }
 
   std::string on_bad_message() override { return "line " + std::to_string(number_) + ": "; }
 
-  // The text grows by doubling, and is charged to the client before it does.
+  // The text grows by doubling, and is charged to the client before it does. While it is copied, both are there.
   bool make_room(size_t more) {
     const size_t room = held_.capacity(), need = held_.size() + more;
     if (need <= room) return true;
     const size_t grown = std::max(need, 2 * room);
-    if (!charge_.take(grown - room)) return false;
+    if (!charge_.take(grown)) return false;
     held_.reserve(grown);
+    charge_.give(charge_.used() - grown);
     return true;
+  }
+  void drop_held() {
+    base::release(held_);
+    searched_ = 0;
+    charge_.give(charge_.used());
+    charge_.trim();
   }
 
   void no_memory() {
     session_.abort(base::failure(base::Code::kResourceExhausted,
                                  "there is no memory for the line (limits.slab_budget, limits.client_share)"));
     session_.settle();
+    drop_held();
     exchange_.consume(std::exchange(owed_, 0));
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/release.h"
 #include "dialects/evergreen/carriers.h"
 #include "dialects/evergreen/json_carrier.h"
 #include "wire/body_memory.h"
@@ -49,7 +50,7 @@ class SocketSession final : public JsonCarrier, WebSocket::Side, wire::BodyMemor
     turns_.cancel();
     size_t used = socket_.feed(std::as_bytes(std::span(held_)));
     held_.erase(0, used);
-    if (held_.empty() && held_.capacity() > kIdleSocketBytes) held_ = {};
+    if (held_.empty() && held_.capacity() > kIdleSocketBytes) base::release(held_);
     socket_.keep_aside(held_.empty() ? 0 : held_.capacity());
     if (used > 0) exchange_.consume(used);
     if (waits_for_memory() || held_.empty()) return;
@@ -81,9 +82,11 @@ class SocketSession final : public JsonCarrier, WebSocket::Side, wire::BodyMemor
   // WebSocket::Side
   void on_message(WebSocket::Kind kind, base::Bytes message) override {
     form_ = kind;
-    turns_.spend(kWorkPerMessage + (kind == WebSocket::Kind::kText ? message.size() : 0));
+    const size_t size = message.size();
+    turns_.spend(kWorkPerMessage);
     if (kind == WebSocket::Kind::kBinary) return session_.on_message(message);
     input_.read(std::move(message));
+    if (!input_.busy()) turns_.spend(size);
   }
   // JsonInput::Listener
   std::string on_bad_message() override {

@@ -95,6 +95,11 @@ class Bench {
     rpc.data(x, support::grpc_frame(m.SerializeAsString()));
     turn();
   }
+  // A turn at a later time: lines and messages that had their part of the one before go on.
+  void later_turn() {
+    rpc.env.advance(std::chrono::milliseconds(1));
+    turn();
+  }
   // Everything is delivered, also what follows from it.
   void turn() {
     bus.turn();

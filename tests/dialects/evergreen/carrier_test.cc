@@ -119,6 +119,7 @@ TEST(Evergreen, ALongLineThatIsWrongOrRefusedEndsTheSession) {
   EXPECT_NE(y->sent.find("RESOURCE_EXHAUSTED"), std::string::npos) << y->sent;
   offload.refusal = {};
   t.rpc.data(*z, long_fragment(0, true) + "\n");
+  t.later_turn();
   z.reset();
   EXPECT_EQ(offload.cancelled, 1u);
 }

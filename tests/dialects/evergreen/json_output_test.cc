@@ -64,7 +64,7 @@ TEST(EvergreenJsonOutput, WhatComesAfterALongFragmentWaitsAndTheEndIsTheLast) {
              kEcho + "\n" + fragment("in", long_text(), kMore) + "\n" + fragment("in", "AAAA", R"("seq":1,)") + "\n");
   t.rpc.end(*x);
   EXPECT_FALSE(x->ended);
-  for (int i = 0; i < 100 && !x->ended; ++i) t.turn();
+  for (int i = 0; i < 100 && !x->ended; ++i) t.later_turn();
   EXPECT_EQ(x->sent,
             fragment("out", long_text(), kMore) + "\n" +
                 R"({"nodeFragments":[{"id":"out","seq":1,"continued":true,"chunkFragment":{"data":"AAAA"}}]})" + "\n" +
@@ -105,9 +105,9 @@ TEST(EvergreenJsonOutput, OverAWebSocketTheFramesOfALongMessageAreOneMessage) {
   std::string wide{char(0x81), char(0xff)};
   for (int i = 7; i >= 0; --i) wide += char(uint64_t(large.size()) >> (8 * i));
   t.rpc.data(*x, wide.append("\0\0\0\0", 4) + large);
-  for (int i = 0; i < 100; ++i) t.turn();
+  for (int i = 0; i < 100; ++i) t.later_turn();
   t.rpc.data(*x, frame(0x81, fragment("in", "AAAA", R"("seq":1,)")));
-  t.turn();
+  t.later_turn();
   const std::vector<std::string> seen = messages(x->sent);
   ASSERT_EQ(seen.size(), 3u);
   EXPECT_EQ(seen[0], fragment("out", long_text(), kMore));
@@ -125,11 +125,11 @@ TEST(EvergreenJsonOutput, ExperimentalMetadataIsBoundedAndTakesItsTurns) {
            R"("}]},"data":""}}]})" + "\n";
   };
   t.rpc.data(*x, leaf("large", 65'000) + kEcho + "\n" + leaf("in", 1 << 10));
-  for (int i = 0; i < 100; ++i) t.turn();
+  for (int i = 0; i < 100; ++i) t.later_turn();
   EXPECT_NE(x->sent.find(std::string(1 << 10, 'x')), std::string::npos);
   EXPECT_FALSE(x->ended);
   t.rpc.data(*x, leaf("larger", 70'000));
-  for (int i = 0; i < 100 && !x->ended; ++i) t.turn();
+  for (int i = 0; i < 100 && !x->ended; ++i) t.later_turn();
   EXPECT_NE(x->sent.find("ChunkMetadata has at most 65536 bytes"), std::string::npos) << x->sent;
 }
 

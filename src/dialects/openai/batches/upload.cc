@@ -2,6 +2,7 @@
 // is written the peer is held back by flow control.
 #include "base/encoding.h"
 #include "base/overload.h"
+#include "base/release.h"
 #include "base/stepped_charge.h"
 #include "base/units.h"
 #include "dialects/openai/batches/batches.h"
@@ -161,7 +162,7 @@ class Upload final : public wire::ExchangeListener, marshal::PartListener {
 
   void fail(const Status& why) {
     over_ = true;
-    buffer_ = {}, value_ = {};
+    base::release(buffer_), base::release(value_);
     exchange_.consume(std::exchange(owed_, 0));
     if (!too_large_) return respond(exchange_, refuse(why));
     respond_status(exchange_, 413, why.text);

@@ -1,0 +1,202 @@
+// HTTP/1.1: what is allowed up to its bound, and not beyond it; and who is told of output.
+#include "h1_fixture.h"
+
+namespace weir::wire {
+namespace {
+
+void answer_in_begin(Conn& c) {
+  c.intake.on_begin = [](Exchange& x) {
+    x.respond(200, "text/plain", Bytes::constant("ok"));
+    return Plan{BodyPlan::kIgnore};
+  };
+}
+
+TEST(H1, ABodyThatNobodyWantsIsReadUpToABound) {
+  constexpr size_t kMost = 256 << 10;
+  for (size_t size : {kMost, kMost + 1}) {
+    Conn c;
+    answer_in_begin(c);
+    c.feed("POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(size) + "\r\n\r\n");
+    for (size_t at = 0; at < size; at += 1024) c.feed(std::string(std::min<size_t>(1024, size - at), 'x'));
+    c.feed(get("/next"));
+    c.out();
+    EXPECT_EQ(c.intake.begun, size == kMost ? 2u : 1u) << size;
+    EXPECT_EQ(c.h1->finished(), size > kMost);
+  }
+}
+
+TEST(H1, OneBlankLineMayStandBeforeARequest) {
+  Conn one;
+  EXPECT_EQ(one.talk("\r\n" + get()), kOk);
+  EXPECT_EQ(one.talk("\r\n" + get()), kOk) << "and before the next one";
+  Conn two;
+  EXPECT_TRUE(two.talk("\r\n\r\n" + get()).starts_with("HTTP/1.1 400 "));
+  EXPECT_EQ(two.intake.begun, 0u);
+}
+
+TEST(H1, WhatComesBehindTheLastRequestIsReadUpToABound) {
+  Conn c;
+  c.hold();
+  c.feed("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+  c.feed(std::string(1 << 20, 'x'));
+  EXPECT_TRUE(c.h1->wants_read());
+  c.feed("x");
+  EXPECT_FALSE(c.h1->wants_read());
+  c.intake.open[0]->respond(200, "text/plain", Bytes::constant("ok"));
+  EXPECT_TRUE(c.out().starts_with("HTTP/1.1 200 "));
+}
+
+TEST(H1, AHeadHasItsTimeAndNoMore) {
+  Conn c;
+  c.feed("GET / HTTP/1.1\r\n");
+  c.wait(10s);
+  EXPECT_EQ(c.out(), "");
+  c.feed("Host: a\r\n");
+  c.wait(1s);
+  EXPECT_TRUE(c.out().starts_with("HTTP/1.1 408 "));
+  Conn again;
+  again.talk(get());
+  again.wait(20s);
+  again.feed("GET / HTTP/1.1\r\n");
+  again.wait(10s);
+  EXPECT_EQ(again.talk("Host: a\r\n\r\n"), kOk) << "each head has its own time";
+  again.wait(10s);
+  again.feed("GET / HTTP/1.1\r\n");
+  again.wait(10s);
+  EXPECT_EQ(again.talk("Host: a\r\n\r\n"), kOk);
+}
+
+TEST(H1, AnIdleConnectionHasItsTimeAndNoMore) {
+  Conn fresh;
+  fresh.wait(10s);
+  EXPECT_FALSE(fresh.h1->finished());
+  fresh.wait(1s);
+  EXPECT_TRUE(fresh.h1->finished());
+  Conn kept;
+  kept.talk(get());
+  kept.wait(75s);
+  EXPECT_FALSE(kept.h1->finished());
+  kept.wait(1s);
+  EXPECT_TRUE(kept.h1->finished());
+}
+
+TEST(H1, AConversationMayBeSilentForItsTimeAndNoLonger) {
+  for (bool answers : {false, true}) {
+    Conn c;
+    RequestRecord record;
+    Heard heard;
+    c.stream(heard);
+    c.intake.on_closed = [&](Exchange& x) { record = std::move(x.record()); };
+    c.feed("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    c.intake.open[0]->head({});
+    c.out();
+    c.wait(200s);
+    if (answers) {
+      c.intake.open[0]->body(Bytes::copy_of("tick"));
+    } else {
+      c.feed("1\r\nx\r\n");
+    }
+    c.out();
+    if (!answers) c.intake.open[0]->consume(1);
+    c.wait(300s);
+    EXPECT_EQ(heard.closes, 0);
+    c.wait(1s);
+    c.out();
+    c.h1->closed();
+    EXPECT_EQ(heard.closes, 1);
+    EXPECT_EQ(record.reject, "idle");
+  }
+}
+
+TEST(H1, AStreamedBodyHasItsLimitToo) {
+  auto status = [](size_t limit, const std::string& framing) {
+    Conn c;
+    Heard heard;
+    c.intake.on_begin = [&](Exchange& x) {
+      x.attach(std::make_unique<RecordingReader>(heard));
+      return Plan{BodyPlan::kStream, limit};
+    };
+    c.feed("POST / HTTP/1.1\r\nHost: a\r\n" + framing);
+    if (heard.ends > 0) return std::string("whole");
+    return c.out().substr(9, 3);
+  };
+  EXPECT_EQ(status(10, "Content-Length: 10\r\n\r\n0123456789"), "whole");
+  EXPECT_EQ(status(10, "Content-Length: 11\r\n\r\n"), "413");
+  EXPECT_EQ(status(10, "Transfer-Encoding: chunked\r\n\r\n4\r\n0123\r\n6\r\n456789\r\n0\r\n\r\n"), "whole");
+  EXPECT_EQ(status(10, "Transfer-Encoding: chunked\r\n\r\n4\r\n0123\r\n7\r\n456789a\r\n0\r\n\r\n"), "413");
+  EXPECT_EQ(status(0, "Content-Length: 1\r\n\r\nx"), "413");
+  EXPECT_EQ(status(0, "Content-Length: 0\r\n\r\n"), "whole");
+}
+
+TEST(H1, AStreamIsHeldBackFromItsWindowOn) {
+  Conn c;
+  c.limits.stream_window = 1000;
+  Heard heard;
+  c.stream(heard);
+  c.feed("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5000\r\n\r\n");
+  c.feed(std::string(999, 'x'));
+  EXPECT_TRUE(c.h1->wants_read());
+  c.feed("x");
+  EXPECT_FALSE(c.h1->wants_read());
+  c.intake.open[0]->consume(1);
+  EXPECT_TRUE(c.h1->wants_read());
+}
+
+// Whoever calls the codec looks at the output afterwards; of all other output it has to tell.
+TEST(H1, OutputIsToldOfOnceAndOnlyFromOutside) {
+  auto told = [](Conn& c, auto call) {
+    const int before = c.wire.output_calls;
+    call();
+    return c.wire.output_calls - before;
+  };
+  Conn c;
+  EXPECT_EQ(told(c, [&] { c.feed(get() + get()); }), 0) << "answered inside feed()";
+  EXPECT_EQ(c.out(), kOk + kOk);
+  c.hold();
+  for (int after = 0; after < 4; ++after) {
+    c.feed(get("/held"));
+    if (after == 1) c.h1->tick(c.wire.now());
+    if (after == 2) c.h1->consumed(0);
+    if (after == 3) c.h1->drain(Drain::kAnnounce);
+    EXPECT_EQ(told(c, [&] { c.intake.open[0]->respond(200, "text/plain", Bytes::constant("ok")); }) > 0, true) << after;
+    EXPECT_NE(c.out(), "");
+  }
+  Conn full;  // a request that waits for a place is answered inside consumed() and tick()
+  full.slabs.empty = true;
+  full.feed(post("hello"));
+  full.slabs.empty = false;
+  EXPECT_EQ(told(full, [&] { full.h1->tick(full.wire.now()); }), 1);
+  EXPECT_EQ(full.out(), kOk);
+  Conn half;
+  half.hold();
+  half.feed(get());
+  EXPECT_EQ(told(half, [&] { half.h1->eof(); }), 1) << "that it is over";
+  half.h1->closed();
+  EXPECT_TRUE(half.h1->finished());
+}
+
+TEST(H1, OfAPeerThatDoesNotReadTheRecordSaysSoAndNothingIsLeft) {
+  Conn c;
+  RequestRecord record;
+  c.intake.on_closed = [&](Exchange& x) { record = std::move(x.record()); };
+  c.intake.on_whole = [](Exchange& x) { x.respond(200, "", Bytes::adopt(std::string(1 << 20, 'x'))); };
+  c.feed(get());
+  for (int i = 0; i < 40 && !c.h1->finished(); ++i) c.wait(1s);
+  EXPECT_TRUE(c.h1->finished());
+  std::array<iovec, 4> pieces;
+  EXPECT_EQ(c.h1->pending(pieces), 0u);
+  c.h1->closed();
+  EXPECT_EQ(record.reject, "slow_read");
+}
+
+TEST(H1, AClosedSocketLeavesNoOutput) {
+  Conn c;
+  c.feed(get());
+  c.h1->closed();
+  std::array<iovec, 4> pieces;
+  EXPECT_EQ(c.h1->pending(pieces), 0u);
+  EXPECT_TRUE(c.h1->finished());
+}
+
+}  // namespace
+}  // namespace weir::wire
