@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "device/devices.h"
+#include "engines/onnx/captured_graphs.h"
 #include "engines/onnx/device_engine.h"
 #include "engines/onnx/engine.h"
 #include "engines/onnx/external_data.h"
@@ -127,6 +128,9 @@ base::Result<std::unique_ptr<sched::Engine>> Runtime::load(const msg::ModelSpec&
     };
     auto engine = make_device_engine(std::move(*deps), make, [&](const auto& s) { return derive_aloud(s, wanted); });
     if (engine || engine.error().code != base::Code::kUnimplemented) return engine;
+    if (wants_graphs(wanted))
+      return base::failure(base::Code::kFailedPrecondition,
+                           "parameter 'cuda.enable_cuda_graph': " + engine.error().text);
     base::log::info("ONNX Runtime copies the model's tensors itself",
                     {{"model", wanted.name}, {"reason", engine.error().text}});
   }
