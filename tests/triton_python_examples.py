@@ -59,7 +59,8 @@ def run(examples, name, python, program, scratch):
     folder = scratch / name.replace(' ', '-')
     repository(examples, models, folder)
     environment = {'WEIR_ENGINES_PYTHON_INTERPRETER': sys.executable}
-    server = harness.Server(repository=folder, listen=('127.0.0.1:8000', '127.0.0.1:8001'), env=environment, program=program)
+    listen = [f'127.0.0.1:{port}' for port in (8000, 8001, 8002)]  # Triton's: HTTP, gRPC, metrics
+    server = harness.Server(repository=folder, listen=listen, env=environment, program=program)
     try:
         done = subprocess.run([sys.executable, examples / f'{client}.py'], cwd=folder, text=True, capture_output=True, timeout=120,
                               env={**os.environ, 'PYTHONPATH': str(python)})

@@ -79,6 +79,10 @@ base::Result<models::Instance> instance(base::Result<process::Loaded> loaded) {
   return std::visit([](auto&& made) -> models::Instance { return std::move(made); }, *std::move(loaded));
 }
 
+process::Place place_of(const models::LoadArgs& a, const process::Options& processes, const ModelsWorld& world) {
+  return {a.slabs, a.broken, a.instance, processes, world.find, world.metrics, world.control, a.loading};
+}
+
 // A model of tokens has a TextTensorInbox before it, wherever it runs.
 base::Result<models::Instance> forwarded(forward::Runtime& forward, const models::LoadArgs& a) {
   auto model = forward.load(a.wanted, a.file, a.slabs, a.broken);
@@ -123,7 +127,7 @@ onnx::Options onnx_options(const Config& config) {
 std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, forward::Runtime& forward,
                                                    device::Devices& devices, base::HostMemory& host_memory,
                                                    uint32_t pinned, const process::Options& processes,
-                                                   const process::FindModel& find) {
+                                                   const ModelsWorld& world) {
   std::map<std::string, models::EngineMaker> makers{
       {"identity",
        [&devices](const models::LoadArgs& a) {
@@ -136,12 +140,12 @@ std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, forward:
       {"echo", [](const models::LoadArgs& a) { return llm::load_echo(a.wanted); }},
       {"repeat", [](const models::LoadArgs& a) { return repeat::load(a.wanted); }},
       {"process",
-       [processes, find](const models::LoadArgs& a) {
-         return instance(process::load(a.wanted, a.file, {a.slabs, a.broken, a.instance, processes, find}));
+       [processes, world](const models::LoadArgs& a) {
+         return instance(process::load(a.wanted, a.file, place_of(a, processes, world)));
        }},
       {"python",
-       [processes, find](const models::LoadArgs& a) {
-         return instance(process::load_python(a.wanted, a.file, {a.slabs, a.broken, a.instance, processes, find}));
+       [processes, world](const models::LoadArgs& a) {
+         return instance(process::load_python(a.wanted, a.file, place_of(a, processes, world)));
        }},
       {"forward", [&forward](const models::LoadArgs& a) { return forwarded(forward, a); }},
       {"onnx",
@@ -152,6 +156,48 @@ std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, forward:
   for (auto name : kIsolated) makers.at(std::string(name)) = isolating(makers.at(std::string(name)), processes);
   for (auto name : kOfOtherKinds) makers.at(std::string(name)) = refusing_isolation(makers.at(std::string(name)));
   return makers;
+}
+
+void ModelDoor::set(models::Repository* repository) {
+  std::lock_guard lock(mutex_);
+  repository_ = repository;
+}
+
+// The mutex is held meanwhile: load() and unload() of a Repository only put down what is to be done.
+base::Status ModelDoor::enter(const std::function<void(models::Repository&)>& visit) {
+  std::lock_guard lock(mutex_);
+  if (!repository_) return base::failure(base::Code::kUnavailable, "the server is shutting down");
+  visit(*repository_);
+  return {};
+}
+
+ModelsWorld ModelDoor::world(std::function<std::shared_ptr<const bus::Catalog>()> catalog) {
+  auto find = [catalog = std::move(catalog)](std::string_view model, std::string_view version) {
+    return find_target(catalog(), model, version);
+  };
+  return {std::move(find), metrics_, control()};
+}
+
+process::ModelControl ModelDoor::control() {
+  using models::Repository;
+  using process::ModelControl;
+  ModelControl control;
+  control.load = [door = shared_from_this()](std::string model, ModelControl::Parameters parameters,
+                                             const ModelControl::Done& done) {
+    auto s = door->enter([&](Repository& repository) {
+      repository.load(std::move(model), std::move(parameters), done, Repository::Asks::kModel);
+    });
+    if (!s.ok()) done(s);
+  };
+  control.unload = [door = shared_from_this()](std::string model, process::Dependents dependents,
+                                               const ModelControl::Done& done) {
+    const auto theirs =
+        dependents == process::Dependents::kUnload ? Repository::Dependents::kUnload : Repository::Dependents::kKeep;
+    auto s = door->enter(
+        [&](Repository& repository) { repository.unload(std::move(model), theirs, done, Repository::Asks::kModel); });
+    if (!s.ok()) done(s);
+  };
+  return control;
 }
 
 base::Result<process::Target> find_target(std::shared_ptr<const bus::Catalog> catalog, std::string_view model,

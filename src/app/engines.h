@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -24,13 +26,39 @@ process::Options process_options(const Config& config);
 // The error of a model of an engine that cannot be isolated.
 std::string not_isolated(const std::string& engine);
 
+// The surroundings of models with code of their own: other models, and metrics of their own.
+struct ModelsWorld {
+  process::FindModel find{};
+  std::shared_ptr<process::CustomMetrics> metrics{};
+  process::ModelControl control{};
+};
+
 // The maker of each engine, by the name that a model.yaml gives. What it takes is borrowed and outlives the engines.
-// `pinned`: how many cores, from the first, have a shard that keeps to it (pinned_shards()). `find`: for requests that
-// models make.
+// `pinned`: how many cores, from the first, have a shard that keeps to it (pinned_shards()). `world`: what models with
+// code of their own may reach.
 std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, forward::Runtime& forward,
                                                    device::Devices& devices, base::HostMemory& host_memory,
                                                    uint32_t pinned, const process::Options& processes,
-                                                   const process::FindModel& find);
+                                                   const ModelsWorld& world);
+
+// The way from models to the server, which may be gone before they are. Any thread.
+class ModelDoor : public std::enable_shared_from_this<ModelDoor> {
+ public:
+  explicit ModelDoor(base::MemoryLedger* ledger) : metrics_(std::make_shared<process::CustomMetrics>(ledger)) {}
+  // Models load and unload others by it, from here on until null is set.
+  void set(models::Repository* repository);
+  // `catalog` outlives the models.
+  ModelsWorld world(std::function<std::shared_ptr<const bus::Catalog>()> catalog);
+  void write_metrics(std::string& out) const { metrics_->write(out); }
+
+ private:
+  base::Status enter(const std::function<void(models::Repository&)>& visit);
+  process::ModelControl control();
+
+  const std::shared_ptr<process::CustomMetrics> metrics_;
+  std::mutex mutex_;
+  models::Repository* repository_ = nullptr;  // under mutex_
+};
 
 // The model of that name in the Catalog, for requests that models make. Errors: as Catalog::find().
 base::Result<process::Target> find_target(std::shared_ptr<const bus::Catalog> catalog, std::string_view model,

@@ -80,6 +80,7 @@ class Serving {
   std::unique_ptr<ClusterNode> cluster_;  // or null
   std::vector<std::unique_ptr<net::Shard>> shards_;
   std::vector<std::unique_ptr<ShardServer>> shard_servers_;
+  const std::shared_ptr<ModelDoor> model_door_ = std::make_shared<ModelDoor>(&state_.memory);
   mutable std::mutex mutex_;
   std::shared_ptr<const bus::Catalog> latest_;  // under mutex_
   models::Repository repository_;
@@ -100,14 +101,12 @@ Serving::Serving(const Config& config)
       onnx_(onnx_options(config)),
       cluster_(ClusterNode::make(config, forward_.directory())),
       latest_(std::make_shared<const bus::Catalog>()),
-      repository_(
-          with_cluster(repository_options(config, state_.gpus.devices()), cluster_.get()),
-          engines(onnx_, forward_, state_.gpus.devices(), host_memory_, pinned_shards(config), process_options(config),
-                  [this](std::string_view model, std::string_view version) {
-                    return find_target(catalog(), model, version);
-                  }),
-          state_.slabs, [this](auto catalog, auto settled) { publish(std::move(catalog), std::move(settled)); }) {
-  state_.repository = &repository_;
+      repository_(with_cluster(repository_options(config, state_.gpus.devices()), cluster_.get()),
+                  engines(onnx_, forward_, state_.gpus.devices(), host_memory_, pinned_shards(config),
+                          process_options(config), model_door_->world([this] { return catalog(); })),
+                  state_.slabs,
+                  [this](auto catalog, auto settled) { publish(std::move(catalog), std::move(settled)); }) {
+  state_.repository = &repository_, model_door_->set(&repository_);
   state_.catalog = [this] { return catalog(); };
   state_.metrics.collect([this](std::string& out) { write_families(out); });
   if (cluster_) state_.cluster = [this] { return cluster_->cluster().detail(); };
@@ -296,6 +295,7 @@ void Serving::write_families(std::string& out) {
   append_slabs(out, state_.slabs, state_.memory);
   append_memory(out, state_.memory);
   if (cluster_) cluster_->cluster().write_families(out);
+  model_door_->write_metrics(out);
   state_.gpus.write_families(out, state_.slabs, also("triton") ? Gpus::Names::kTritonsToo : Gpus::Names::kOurs);
 }
 
@@ -357,7 +357,7 @@ void Serving::ping_watchdog() {
 // Nothing new comes in, then the last Calls come back, then everything may go.
 Serving::~Serving() {
   if (cluster_) cluster_->stop();
-  repository_.stop();
+  model_door_->set(nullptr), repository_.stop();
   if (state_.live) state_.live->stop();
   {
     std::lock_guard lock(server_ref_->mutex);

@@ -254,7 +254,7 @@ base::Result<Loader::Instances> Loader::make_instances(const Plan& plan,
   const auto& make = engines_.at(plan.source.engine);
   for (uint32_t i = 0; i < plan.places.size(); ++i) {
     auto of_instance = on_device(plan.wanted, plan.places[i]);
-    auto made = make(LoadArgs{of_instance, plan.source.file, i, slabs_, broken});
+    auto made = make(LoadArgs{of_instance, plan.source.file, i, slabs_, broken, loading_});
     if (!made) {
       base::Status why = made.error();
       why.text = without_root(std::move(why.text), plan.folder);

@@ -27,12 +27,14 @@ class Loader {
   };
   using OnBroken = std::function<void(Broken)>;
 
+  // `loading`: LoadArgs::loading.
   Loader(const RepositoryOptions& options, const std::map<std::string, EngineMaker>& engines, base::SlabSource& slabs,
-         OnBroken on_broken = {})
+         OnBroken on_broken = {}, std::function<void()> loading = {})
       : options_(options),
         engines_(engines),
         slabs_(slabs),
         on_broken_(std::move(on_broken)),
+        loading_(std::move(loading)),
         limiter_(options.max_concurrency > 0 ? std::make_shared<sched::ConcurrencyLimiter>(options.max_concurrency)
                                              : nullptr),
         rate_limiter_(std::make_shared<sched::RateLimiter>(options.resources)),
@@ -99,6 +101,7 @@ class Loader {
   const std::map<std::string, EngineMaker>& engines_;
   base::SlabSource& slabs_;
   OnBroken on_broken_;
+  const std::function<void()> loading_;
   const std::shared_ptr<sched::DeadlineTimer> deadline_timer_ =
       std::make_shared<sched::TimerThread>();                 // of all models' queues
   const std::shared_ptr<sched::ConcurrencyLimiter> limiter_;  // of all models; null when there is no limit

@@ -37,6 +37,9 @@ struct LoadArgs {
   // service and loaded anew, which makes a new engine. Calls fail with whatever the engine says meanwhile. Only the
   // first call of a version counts; outlives the engine and the Repository.
   std::function<void(base::Status)> broken{};
+  // Serves what models that are being loaded ask for (Repository::Asks::kModel): for an engine whose model may ask, now
+  // and then while it waits for it. On the thread that loads. Never null when the Repository loads.
+  std::function<void()> loading{};
 };
 // One instance of a model of rows, of tokens, or of any number of answers; or a model that another process runs.
 using Instance = std::variant<std::unique_ptr<sched::Engine>, generation::TokenModel,
@@ -82,11 +85,15 @@ class Repository {
   base::Status start();
   // Asynchronous; `done` is called on the repository's thread. A load of what is loaded reloads it if the files
   // changed. With kDemand the model is in memory then, as if a request had asked for it.
-  void load(std::string name, LoadParameters parameters, std::function<void(base::Status)> done);
+  // Who asks: what a model asks for is served while another one is being loaded, too, which may wait for it.
+  enum class Asks : bool { kClient, kModel };
+  void load(std::string name, LoadParameters parameters, std::function<void(base::Status)> done,
+            Asks asks = Asks::kClient);
   // With its dependents go the models that it is a pipeline of, and theirs, unless another pipeline needs them.
   // With kDemand no request brings it back but a load.
   enum class Dependents : bool { kKeep, kUnload };
-  void unload(std::string name, Dependents dependents, std::function<void(base::Status)> done);
+  void unload(std::string name, Dependents dependents, std::function<void(base::Status)> done,
+              Asks asks = Asks::kClient);
   // Fingerprints at the folders now and takes what has changed, without waiting for it to settle (SIGHUP). Under
   // kExplicit only what is loaded is looked at. `done` is called on the repository's thread, once every shard has the
   // outcome.

@@ -13,15 +13,17 @@ namespace weir::models {
 struct TaskQueue {
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::function<void()>> tasks;  // under mutex, as all of this
-  uint64_t settled = 0;                     // the youngest Catalog that every shard has
+  std::deque<std::function<void()>> tasks;      // under mutex, as all of this
+  std::deque<std::function<void()>> of_models;  // those that do not wait for the one that runs
+  uint64_t settled = 0;                         // the youngest Catalog that every shard has
   bool stopping = false;
 
   // Any thread. False when the repository ends: the task will not run.
-  bool post(std::function<void()> task) {
+  bool post(std::function<void()> task) { return post(tasks, std::move(task)); }
+  bool post(std::deque<std::function<void()>>& to, std::function<void()> task) {
     std::lock_guard lock(mutex);
     if (stopping) return false;
-    tasks.push_back(std::move(task));
+    to.push_back(std::move(task));
     changed.notify_one();
     return true;
   }

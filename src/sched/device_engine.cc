@@ -14,10 +14,6 @@ using device::Copy;
 using device::Way;
 using Progress = device::Device::Progress;
 
-size_t padded(size_t bytes) {
-  return (bytes + device::BufferPool::kAlign - 1) & ~size_t(device::BufferPool::kAlign - 1);
-}
-
 template <class T>
 Status take(base::Result<T> made, T& into) {
   if (!made) return made.error();
@@ -73,10 +69,11 @@ Status DeviceEngine::lay_out(Batch& batch, InFlight& batch_in_flight) {
   size_t total = 0;
   for (const auto& tensor : batch.inputs) total += padded(tensor.data.size());
   for (size_t bytes : sizes_) total += in_place() ? 0 : padded(bytes);
-  if (total > 0)
+  auto* at = total > 0 ? fixed_memory(batch, total) : nullptr;
+  if (total > 0 && !at)
     if (auto s = take(deps_.memory->take(total), batch_in_flight.memory); !s.ok()) return s;
   batch_in_flight.in.assign(batch.inputs.size(), {}), batch_in_flight.out.assign(sizes_.size(), {});
-  auto* at = batch_in_flight.memory.data();
+  if (!at) at = batch_in_flight.memory.data();
   for (size_t i = 0; i < batch.inputs.size(); ++i) {
     size_t bytes = batch.inputs[i].data.size();
     if (bytes == 0) continue;

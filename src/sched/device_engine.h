@@ -64,6 +64,9 @@ class DeviceEngine : public Engine {
   virtual base::Status plan(Batch& batch, std::vector<size_t>& bytes) = 0;
   // Outputs lie where inputs lay: as many, each of the same size.
   virtual bool in_place() const { return false; }
+  // `bytes` of the device's memory that are free whenever a batch has this one's slot, for engines whose computation
+  // has to find its tensors where they lay before; null: the pool gives memory to each batch.
+  virtual std::byte* fixed_memory(const Batch& /*batch*/, size_t /*bytes*/) { return nullptr; }
   // Queues the computation on `run`, from in[i].device to out[i].device.
   virtual base::Status compute(const Batch& batch, const device::Stream& run, std::span<const Transfer> in,
                                std::span<const Transfer> out) = 0;
@@ -73,6 +76,11 @@ class DeviceEngine : public Engine {
   virtual base::Status queue(const Batch& batch, DeviceBatch& batch_in_flight);
 
   device::Device& device() { return *deps_.device; }
+  base::Result<device::BufferPool::Part> take_memory(size_t bytes) { return deps_.memory->take(bytes); }
+  // The bytes that a tensor takes in a batch's memory.
+  static size_t padded(size_t bytes) {
+    return (bytes + device::BufferPool::kAlign - 1) & ~size_t(device::BufferPool::kAlign - 1);
+  }
   const device::Stream& up() const { return up_; }
   const device::Stream& run() const { return run_; }
   const device::Stream& down() const { return down_; }

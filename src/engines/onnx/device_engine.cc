@@ -1,8 +1,11 @@
 #include "engines/onnx/device_engine.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "engines/onnx/captured_graphs.h"
 #include "engines/onnx/error.h"
 #include "engines/onnx/tensors.h"
 
@@ -36,6 +39,10 @@ class OnDevice final : public sched::DeviceEngine {
                  std::span<const Transfer> out) override;
   Status outcome(const sched::Batch& batch) override { return std::exchange(outcomes_[batch.slot], {}); }
 
+  std::byte* fixed_memory(const sched::Batch& batch, size_t bytes) override;
+  Status open_graphs(const void* stream);
+  Status capture(uint32_t rows, uint32_t slot);
+  const OrtRunOptions* run_options(const sched::Batch& batch) const;
   Status call(const sched::Batch& batch, std::span<const Transfer> in, std::span<const Transfer> out);
   Status bind(const std::vector<msg::Tensor>& tensors, std::span<const Transfer> places,
               OrtStatus* (*bind_one)(OrtIoBinding*, const char*, const OrtValue*));
@@ -47,6 +54,8 @@ class OnDevice final : public sched::DeviceEngine {
   Owned<OrtIoBinding> binding_{nullptr, nullptr};  // used in the order of the stream
   std::vector<Owned<OrtValue>> values_;            // one step's
   std::vector<Status> outcomes_;                   // by slot
+  std::optional<CapturedGraphs> graphs_;
+  std::vector<device::BufferPool::Part> fixed_;  // of graphs, by slot
 };
 
 Status OnDevice::open(const MakeSession& make, const Derive& derive) {
@@ -61,7 +70,55 @@ Status OnDevice::open(const MakeSession& make, const Derive& derive) {
   if (!spec) return spec.error();
   spec_ = std::move(*spec);
   if (auto why = why_not_on_device(spec_); !why.empty()) return base::failure(Code::kUnimplemented, std::move(why));
-  return make_binding();
+  if (auto s = make_binding(); !s.ok() || !stream || !wants_graphs(spec_)) return s;
+  return open_graphs(stream);
+}
+
+// Each graph is captured here, by a run of zeros, so that no request waits for it.
+Status OnDevice::open_graphs(const void* stream) {
+  auto graphs = CapturedGraphs::make(session_->library(), spec_, depth(), stream);
+  if (!graphs) return graphs.error();
+  size_t most = 0;
+  const size_t rows = std::max(spec_.max_batch, 1U);
+  for (const auto& input : spec_.inputs) most += padded(row_size(input) * rows);
+  for (const auto& output : spec_.outputs) most += padded(row_size(output) * rows);
+  for (uint32_t slot = 0; slot < depth(); ++slot) {
+    auto memory = take_memory(most);
+    if (!memory) return memory.error();
+    fixed_.push_back(std::move(*memory));
+  }
+  graphs_ = std::move(*graphs);
+  for (uint32_t slot = 0; slot < depth(); ++slot)
+    for (uint32_t size : graphs_->sizes())
+      if (auto s = capture(size, slot); !s.ok())
+        return base::failure(s.code, "no CUDA graph of " + std::to_string(size) + " rows: " + s.text);
+  return {};
+}
+
+Status OnDevice::capture(uint32_t rows, uint32_t slot) {
+  sched::Batch batch;
+  batch.rows = rows, batch.slot = slot;
+  for (const auto& input : spec_.inputs) {
+    msg::Shape shape;
+    if (spec_.max_batch > 0) shape.push(rows);
+    for (int64_t d : input.shape.dims()) shape.push(d);
+    batch.inputs.push_back(
+        {input.name, input.dtype, shape, base::Bytes::adopt(std::string(row_size(input) * rows, 0))});
+  }
+  return step(batch);
+}
+
+std::byte* OnDevice::fixed_memory(const sched::Batch& batch, size_t bytes) {
+  return graphs_ && bytes <= fixed_[batch.slot].size() ? fixed_[batch.slot].data() : nullptr;
+}
+
+const OrtRunOptions* OnDevice::run_options(const sched::Batch& batch) const {
+  if (!graphs_) return session_->run_options();
+  const auto absent = [](const msg::Tensor& tensor) { return tensor.dtype == DType::kInvalid; };
+  const bool all = std::none_of(batch.inputs.begin(), batch.inputs.end(), absent) &&
+                   std::none_of(batch.outputs.begin(), batch.outputs.end(), absent);
+  const uint32_t rows = spec_.max_batch > 0 ? batch.rows : 1;
+  return graphs_->options(batch.slot, rows, all ? CapturedGraphs::Tensors::kAll : CapturedGraphs::Tensors::kSome);
 }
 
 Status OnDevice::make_binding() {
@@ -132,7 +189,7 @@ Status OnDevice::call(const sched::Batch& batch, std::span<const Transfer> in, s
   const Api& api = session_->library().api;
   Status status = bind(batch.inputs, in, api.bind_input);
   if (status.ok()) status = bind(batch.outputs, out, api.bind_output);
-  if (status.ok()) status = to_status(api, api.run_bound(session_->raw(), session_->run_options(), binding_.get()));
+  if (status.ok()) status = to_status(api, api.run_bound(session_->raw(), run_options(batch), binding_.get()));
   api.clear_inputs(binding_.get());
   api.clear_outputs(binding_.get());
   values_.clear();

@@ -25,6 +25,7 @@ constexpr std::string_view kCuda[] = {"cuda.gpu_mem_limit",
                                       "cuda.use_ep_level_unified_stream",
                                       "cuda.use_tf32",
                                       "cuda.fuse_conv_bias",
+                                      "cuda.enable_cuda_graph",
                                       "cuda.sdpa_kernel"};
 constexpr std::string_view kTensorrt[] = {"tensorrt.trt_max_workspace_size",
                                           "tensorrt.trt_max_partition_iterations",

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "device/devices.h"
+#include "engines/onnx/captured_graphs.h"
 #include "engines/onnx/device_engine.h"
 #include "engines/onnx/engine.h"
 #include "engines/onnx/external_data.h"
@@ -18,6 +19,27 @@
 namespace weir::onnx {
 
 using SharedSession = std::shared_ptr<const Session>;
+
+namespace {
+
+// A model file as it was read, with what it says of itself and the other files that it names.
+struct ModelContents {
+  std::string bytes;
+  FileSummary summary;
+  ExternalData external;
+};
+
+base::Result<ModelContents> read_model(const ModelFile& file, const std::string& path) {
+  auto bytes = file.read();
+  if (!bytes) return bytes.error();
+  auto summary = inspect(*bytes);
+  if (!summary) return summary.error();
+  auto external = ExternalData::open(path, summary->external);
+  if (!external) return external.error();
+  return ModelContents{std::move(*bytes), std::move(*summary), std::move(*external)};
+}
+
+}  // namespace
 
 struct Runtime::Parts {
   Options options;
@@ -40,28 +62,20 @@ struct Runtime::Parts {
     std::erase_if(sessions, [](const auto& entry) { return entry.second.expired(); });
     const std::string key = file.identity() + settings.text();
     if (SharedSession alive = find(key)) return alive;
-    auto bytes = file.read();
-    if (!bytes) return bytes.error();
-    auto summary = inspect(*bytes);
-    if (!summary) return summary.error();
-    auto external = ExternalData::open(path, summary->external);
-    if (!external) return external.error();
-    const std::string whole = key + external->identity();
+    auto contents = read_model(file, path);
+    if (!contents) return contents.error();
+    const std::string whole = key + contents->external.identity();
     if (SharedSession alive = find(whole)) return alive;
-    auto made = Session::make(library, settings, *bytes, *summary, *external, id);
+    auto made = Session::make(library, settings, contents->bytes, contents->summary, contents->external, id);
     if (made) sessions[whole] = *made;
     return made;
   }
   // A session for one engine alone.
   base::Result<SharedSession> make(const ModelFile& file, const std::string& path, const SessionOptions& settings,
                                    const std::string& id) const {
-    auto bytes = file.read();
-    if (!bytes) return bytes.error();
-    auto summary = inspect(*bytes);
-    if (!summary) return summary.error();
-    auto external = ExternalData::open(path, summary->external);
-    if (!external) return external.error();
-    return Session::make(library, settings, *bytes, *summary, *external, id);
+    auto contents = read_model(file, path);
+    if (!contents) return contents.error();
+    return Session::make(library, settings, contents->bytes, contents->summary, contents->external, id);
   }
   SharedSession find(const std::string& key) const {
     auto it = sessions.find(key);
@@ -127,6 +141,9 @@ base::Result<std::unique_ptr<sched::Engine>> Runtime::load(const msg::ModelSpec&
     };
     auto engine = make_device_engine(std::move(*deps), make, [&](const auto& s) { return derive_aloud(s, wanted); });
     if (engine || engine.error().code != base::Code::kUnimplemented) return engine;
+    if (wants_graphs(wanted))
+      return base::failure(base::Code::kFailedPrecondition,
+                           "parameter 'cuda.enable_cuda_graph': " + engine.error().text);
     base::log::info("ONNX Runtime copies the model's tensors itself",
                     {{"model", wanted.name}, {"reason", engine.error().text}});
   }

@@ -148,14 +148,17 @@ void log_loaded(const Library& library, const OrtSession* session, const std::st
 
 }  // namespace
 
-Status Session::make_run_options(const Placement& placement) {
-  const Api& api = library_->api;
+base::Result<Owned<OrtRunOptions>> make_run_options(const Library& library, const void* stream, const char* graph) {
+  const Api& api = library.api;
   OrtRunOptions* raw = nullptr;
   if (auto s = to_status(api, api.create_run_options(&raw)); !s.ok()) return s;
-  run_options_ = {raw, api.release_run_options};
-  if (auto s = to_status(api, api.set_run_log_level(raw, LogLevel::kFatal)); !s.ok() || !placement.stream) return s;
-  // Whoever has given the stream knows when its work is done.
-  return to_status(api, api.set_run_option(raw, "disable_synchronize_execution_providers", "1"));
+  Owned<OrtRunOptions> options(raw, api.release_run_options);
+  Status status = to_status(api, api.set_run_log_level(raw, LogLevel::kFatal));
+  if (status.ok() && stream)
+    status = to_status(api, api.set_run_option(raw, "disable_synchronize_execution_providers", "1"));
+  if (status.ok() && graph) status = to_status(api, api.set_run_option(raw, "gpu_graph_id", graph));
+  if (!status.ok()) return status;
+  return options;
 }
 
 base::Result<std::shared_ptr<const Session>> Session::make(std::shared_ptr<const Library> library,
@@ -175,7 +178,9 @@ base::Result<std::shared_ptr<const Session>> Session::make(std::shared_ptr<const
   if (!status.ok()) return base::invalid("ONNX Runtime refuses the model file: " + status.text);
   std::shared_ptr<Session> session(new Session(std::move(library), {raw, api.release_session}));
   if (auto s = read_signature(session->library(), raw, summary, session->signature_); !s.ok()) return s;
-  if (auto s = session->make_run_options(options.placement); !s.ok()) return s;
+  auto run_options = make_run_options(session->library(), options.placement.stream, nullptr);
+  if (!run_options) return run_options.error();
+  session->run_options_ = std::move(*run_options);
   log_loaded(session->library(), raw, id);
   return std::shared_ptr<const Session>(std::move(session));
 }

@@ -14,6 +14,11 @@
 
 namespace weir::onnx {
 
+// Options of a run: what goes wrong is in its status alone. `stream`: whoever has given it to the session knows when
+// its work is done; null: the library waits. `graph`: the number of the CUDA graph to capture or to replay, "-1" for
+// none; null where the session has no graphs.
+base::Result<Owned<OrtRunOptions>> make_run_options(const Library& library, const void* stream, const char* graph);
+
 class Session {
  public:
   // `file` is the whole model, `summary` what it says of itself, `external` the other files that it names; none of them
@@ -32,7 +37,6 @@ class Session {
  private:
   Session(std::shared_ptr<const Library> library, Owned<OrtSession> session)
       : library_(std::move(library)), session_(std::move(session)) {}
-  base::Status make_run_options(const Placement& placement);
 
   std::shared_ptr<const Library> library_;  // before session_: it must outlive it
   Owned<OrtSession> session_;

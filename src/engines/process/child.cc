@@ -78,7 +78,7 @@ struct Launch {
   char** arguments;
   char** environment;
   const char* folder;  // or null
-  int socket, log, null, script;
+  int socket, log, null, script, side;
   uint64_t memory;
   pid_t server;
 };
@@ -98,20 +98,22 @@ struct Launch {
   }
   const rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
-  // All are above 4 (open()), so that none is overwritten before it has been copied. dup2() clears FD_CLOEXEC.
+  // All are above 5 (open()), so that none is overwritten before it has been copied. dup2() clears FD_CLOEXEC.
   const bool ready = ::dup2(launch.null, 0) >= 0 && ::dup2(launch.log, 1) >= 0 && ::dup2(launch.log, 2) >= 0 &&
                      ::dup2(launch.socket, kSocketFd) >= 0 &&
-                     (launch.script < 0 || ::dup2(launch.script, kScriptFd) >= 0);
+                     (launch.script < 0 || ::dup2(launch.script, kScriptFd) >= 0) &&
+                     (launch.side < 0 || ::dup2(launch.side, kSideFd) >= 0);
   if (!ready || (launch.folder && ::chdir(launch.folder) != 0)) ::_exit(126);
-  ::syscall(SYS_close_range, launch.script < 0 ? kScriptFd : kScriptFd + 1, ~0U, 0);
+  if (launch.script < 0) ::close(kScriptFd);
+  ::syscall(SYS_close_range, launch.side < 0 ? kSideFd : kSideFd + 1, ~0U, 0);
   ::execve(launch.program, launch.arguments, launch.environment);
   ::_exit(127);
 }
 
 // A descriptor above those that the child gets.
 int lift(int fd) {
-  if (fd < 0 || fd > kScriptFd) return fd;
-  const int lifted = ::fcntl(fd, F_DUPFD_CLOEXEC, kScriptFd + 1);
+  if (fd < 0 || fd > kSideFd) return fd;
+  const int lifted = ::fcntl(fd, F_DUPFD_CLOEXEC, kSideFd + 1);
   ::close(fd);
   return lifted;
 }
@@ -164,11 +166,14 @@ Status Child::open() {
   log_ = pipe[0];
   Descriptor log(lift(pipe[1]));
   Descriptor script(options_.script.empty() ? -1 : lift(script_file(options_.script)));
-  if (theirs.get() < 0 || log.get() < 0 || (script.get() < 0 && !options_.script.empty()))
+  Descriptor side(options_.side < 0 ? -1 : ::fcntl(options_.side, F_DUPFD_CLOEXEC, kSideFd + 1));
+  if (theirs.get() < 0 || log.get() < 0 || (script.get() < 0 && !options_.script.empty()) ||
+      (side.get() < 0 && options_.side >= 0))
     return no_start("no descriptor", errno);
   ::fcntl(log_, F_SETFL, O_NONBLOCK);
-  watcher_ = std::thread([this, started, socket = theirs.get(), out = log.get(), file = script.get()] {
-    Status status = spawn(socket, out, file);
+  const Ends ends{theirs.get(), log.get(), script.get(), side.get()};
+  watcher_ = std::thread([this, started, ends] {
+    Status status = spawn(ends);
     const bool good = status.ok();
     started->set_value(std::move(status));  // the descriptors may be gone after this
     if (good) watch();
@@ -176,7 +181,7 @@ Status Child::open() {
   return outcome.get();
 }
 
-Status Child::spawn(int socket, int log, int script) {
+Status Child::spawn(const Ends& theirs) {
   ::pthread_setname_np(::pthread_self(), "child");
   const std::string program = find_program(options_.command.front());
   std::vector<char*> arguments;
@@ -184,15 +189,11 @@ Status Child::spawn(int socket, int log, int script) {
   arguments.push_back(nullptr);
   auto environment = child_environment();
   Descriptor null(lift(::open("/dev/null", O_RDWR | O_CLOEXEC)));
-  const Launch launch{program.c_str(),
-                      arguments.data(),
-                      environment.data(),
-                      options_.folder.empty() ? nullptr : options_.folder.c_str(),
-                      socket,
-                      log,
-                      null.get(),
-                      script,
-                      options_.memory,
+  const Launch launch{program.c_str(),    arguments.data(),
+                      environment.data(), options_.folder.empty() ? nullptr : options_.folder.c_str(),
+                      theirs.socket,      theirs.log,
+                      null.get(),         theirs.script,
+                      theirs.side,        options_.memory,
                       ::getpid()};
   // No handler of the server's may run in the child while it shares its memory.
   sigset_t all, before;
@@ -235,7 +236,7 @@ void Child::watch() {
 // Reads the pipe until the child has ended; then what is left in it, and no more: others may hold its end.
 void Child::watch_until_end(ChildLog& log) {
   std::vector<char> room(64 << 10);
-  bool open = true;
+  bool open = true, watched = options_.on_readable != nullptr;
   auto drain = [&] {
     const ssize_t n = ::read(log_, room.data(), room.size());
     if (n > 0) log.feed({room.data(), size_t(n)}, base::steady_now());
@@ -243,9 +244,10 @@ void Child::watch_until_end(ChildLog& log) {
     return n > 0;
   };
   for (;;) {
-    pollfd fds[2] = {{pidfd_, POLLIN, 0}, {open ? log_ : -1, POLLIN, 0}};
-    if (::poll(fds, 2, log.flooded() ? int(ChildLog::kQuiet / std::chrono::milliseconds(1)) : -1) < 0) continue;
+    pollfd fds[3] = {{pidfd_, POLLIN, 0}, {open ? log_ : -1, POLLIN, 0}, {watched ? options_.watched : -1, POLLIN, 0}};
+    if (::poll(fds, 3, log.flooded() ? int(ChildLog::kQuiet / std::chrono::milliseconds(1)) : -1) < 0) continue;
     if (fds[1].revents != 0) (void)drain();
+    if (fds[2].revents != 0) watched = options_.on_readable();
     if (fds[0].revents != 0) break;
     if (!log.flooded()) continue;
     log.report_dropped_when_quiet(base::steady_now());

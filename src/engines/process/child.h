@@ -2,7 +2,7 @@
 // lines, and notices when it ends.
 //
 // The child and what it starts are one process group, which ends with this and with the server, however that ends
-// (PR_SET_PDEATHSIG). It has no descriptor of the server's but the socket, the script and the pipe of its log.
+// (PR_SET_PDEATHSIG). It has no descriptor of the server's but its two sockets, the script and the pipe of its log.
 #pragma once
 
 #include <atomic>
@@ -27,6 +27,11 @@ struct ChildOptions {
   std::string_view script;           // the child reads it from descriptor 4; empty: there is none
   std::string folder;                // where it runs; empty: where the server runs
   uint64_t memory = 0;               // RLIMIT_AS; 0: no limit
+  int side = -1;                     // the child gets it as descriptor 5; borrowed until start() returns. -1: none
+  // A descriptor that the watching thread looks after, too: called when it can be read. False: it need not be, any
+  // more.
+  int watched = -1;
+  std::function<bool()> on_readable;
   // Once, on the watching thread, when the child has ended, whoever has ended it; not after stop(). With why().
   std::function<void(const base::Status&)> ended;
 };
@@ -63,7 +68,10 @@ class Child {
  private:
   explicit Child(ChildOptions options) : options_(std::move(options)) {}
   base::Status open();
-  base::Status spawn(int socket, int log, int script);
+  struct Ends {
+    int socket, log, script, side;
+  };
+  base::Status spawn(const Ends& theirs);
   void watch();
   void watch_until_end(class ChildLog& log);
   void set_over(base::Status why);

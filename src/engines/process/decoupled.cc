@@ -236,7 +236,10 @@ Status Decoupled::take(const Message& message) {
     rouse();
     return {};
   }
-  if (message.type == Type::kAnswer) return take_answer(message);
+  if (message.type == Type::kAnswer) {
+    host_->note_flags(message);
+    return take_answer(message);
+  }
   auto nested = nested_.handle(message);
   if (!nested) return nested.error();
   if (*nested) return {};

@@ -83,6 +83,9 @@ base::Result<Loaded> start(const msg::ModelSpec& wanted, HostOptions options, co
     if (serving->serves.load() && serving->broken) serving->broken(why);
   };
   options.instance = place.instance;
+  options.loading = place.loading;
+  options.has_side = form == Requests::kOfEachCall;  // an engine of the server's own asks for nothing
+  options.side = {wanted.name, options.most_answer, place.metrics, place.control, place.find, place.slabs.ledger()};
   std::vector<std::unique_ptr<Host>> hosts;
   // The loader asks for the instances of a model one by one, but of a decoupled one only once.
   for (uint32_t n = 1; hosts.size() < n; ++options.instance) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "engines/process/custom_metrics.h"
 #include "msg/call.h"
 #include "msg/spec.h"
 #include "sched/decoupled_engine.h"
@@ -35,12 +37,27 @@ struct Target {
 // By name and version ("": the newest that is served). Any thread. Errors: those of bus::Catalog::find().
 using FindModel = std::function<base::Result<Target>(std::string_view model, std::string_view version)>;
 
+// Models load and unload other models by this: as clients of the repository's API do, and by the same rules. Any
+// thread; `done` is called once, from any thread, also when this model is gone.
+enum class Dependents : bool { kKeep, kUnload };
+struct ModelControl {
+  using Parameters = std::map<std::string, std::string>;
+  using Done = std::function<void(const base::Status&)>;
+  std::function<void(std::string model, Parameters parameters, Done done)> load{};  // null: models may do neither
+  std::function<void(std::string model, Dependents dependents, Done done)> unload{};
+};
+
 struct Place {
   base::SlabSource& slabs;                   // where answers are copied to
   std::function<void(base::Status)> broken;  // called once, after the child has exited or was killed
   uint32_t instance = 0;
   Options options{};
-  FindModel find{};  // finds the models that this one sends requests to; null: it may send none
+  FindModel find{};                          // finds the models that this one sends requests to; null: it may send none
+  std::shared_ptr<CustomMetrics> metrics{};  // null: those of its own are shown nowhere
+  ModelControl control{};
+  // Called while the model is being loaded, every 20 ms, by the thread that loads it: it serves what the model asks of
+  // `control`, which is that thread's work, too.
+  std::function<void()> loading{};
 };
 
 using Loaded = std::variant<std::unique_ptr<sched::Engine>, std::unique_ptr<sched::DecoupledEngine>>;

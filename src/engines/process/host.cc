@@ -48,11 +48,29 @@ TensorPlace place_input(const Request& request, size_t first, uint64_t at) {
 base::Result<std::unique_ptr<Host>> Host::load(const msg::ModelSpec& wanted, HostOptions options,
                                                base::SlabSource& slabs) {
   std::unique_ptr<Host> host(new Host(std::move(options), slabs));
-  auto child = Child::start(host->options_.child);
-  if (!child) return child.error();
-  host->child_ = std::move(*child);
+  if (Status status = host->start_child(); !status.ok()) return status;
   if (Status status = host->greet(wanted); !status.ok()) return host->end(std::move(status));
   return host;
+}
+
+Status Host::start_child() {
+  ChildOptions options = options_.child;
+  if (options_.has_side) {
+    auto side = SideChannel::open(options_.side);
+    if (!side) return std::move(side).error();
+    side_ = std::move(*side);
+    options.side = side_->child_end(), options.watched = side_->fd();
+    options.on_readable = [&side = *side_] { return side.serve(); };
+    options.ended = [&side = *side_, ended = options_.child.ended](const Status& why) {
+      side.ended();
+      if (ended) ended(why);
+    };
+  }
+  auto child = Child::start(std::move(options));
+  if (side_) side_->close_child_end();
+  if (!child) return std::move(child).error();
+  child_ = std::move(*child);
+  return {};
 }
 
 Host::~Host() {
@@ -94,6 +112,7 @@ Status Host::greet(const msg::ModelSpec& wanted) {
     auto message = child_->receive(deadline);
     if (!message) return message.error();
     if (!*message) {
+      if (options_.loading) options_.loading();
       if (Clock::now() < deadline) continue;
       return failure(Code::kUnavailable, "model '" + wanted.name + "' was not loaded in time (load_timeout)");
     }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "engines/process/child.h"
 #include "engines/process/document.h"
 #include "engines/process/region.h"
+#include "engines/process/side_channel.h"
 #include "msg/call.h"
 #include "msg/spec.h"
 
@@ -25,6 +27,9 @@ struct HostOptions {
   std::chrono::nanoseconds timeout{0};       // of one kRun
   uint64_t most_answer = 0;                  // bytes of the output region
   uint32_t instance = 0;
+  std::function<void()> loading{};  // Place::loading
+  SideChannel::Options side{};
+  bool has_side = false;  // the child gets a SideChannel
 };
 
 // A request as it is handed to the child.
@@ -79,13 +84,18 @@ class Host {
   // RESOURCE_EXHAUSTED; UNAVAILABLE.
   base::Status send_reply(uint64_t number, AnswerKind kind, const msg::Outputs& outputs, const base::Status& error);
   // The inputs of the last run are still in use: the next run gets another region.
-  void note_flags(const Message& message) { kept_ = kept_ || (message.flags & kKept) != 0; }
+  // What the model has counted by itself is there when this returns.
+  void note_flags(const Message& message) {
+    if (message.type != Type::kAnswer) kept_ = kept_ || (message.flags & kKept) != 0;
+    if (side_ && (message.flags & kCounted) != 0) (void)side_->serve();
+  }
 
   // Ends the child and returns why its calls fail.
   base::Status end(base::Status why);
 
  private:
   Host(HostOptions options, base::SlabSource& slabs) : options_(std::move(options)), slabs_(slabs) {}
+  base::Status start_child();
   base::Status greet(const msg::ModelSpec& wanted);
   base::Status take_ready(const Message& message, const msg::ModelSpec& wanted);
   void put_request(const Request& request, uint64_t& at);
@@ -102,6 +112,7 @@ class Host {
   const HostOptions options_;
   base::SlabSource& slabs_;
   msg::ModelSpec spec_;
+  std::unique_ptr<SideChannel> side_;  // or null; the child's watching thread uses it
   std::unique_ptr<Child> child_;
   Region input_, output_;
   bool kept_ = false;

@@ -22,15 +22,25 @@
 //   answers  = list of (u64 call, u8 kind, and for kError u32 code, string text; for kTensors list of (string, value)
 //              parameters, list of tensor)
 //   list     = u32 n, n × …
+//
+// Descriptor 5 is another such socket, for what a child asks of the server apart from batches, at any time. A packet is
+// a Message and, behind it, the `size` bytes of its document, of which there are kLongestPart at most:
+//   family   = string name, string description, u8 kind (0 counter, 1 gauge, 2 histogram)
+//   metric   = u64 family, list of (string, string) labels, list of f64 (upper bounds of a histogram's buckets)
+//   load     = string model, list of (string, string) parameters ("config", "file:1/model.onnx" with its bytes)
+//   unload   = string model, u8 dependents too
+//   reply    = u32 code, and for 0 what is said below, else string text
 // dtype is msg::DType's number (1 BOOL … 13 BYTES, 14 BF16), of which 1 to 13 are Triton's; codes are gRPC's. BYTES
 // hold each element as u32 and its bytes. Data of tensors begins at multiples of 64.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace weir::process {
 
-inline constexpr int kSocketFd = 3, kScriptFd = 4;
+inline constexpr int kSocketFd = 3, kScriptFd = 4, kSideFd = 5;
+inline constexpr size_t kLongestPart = 32 << 10;  // bytes of a packet on kSideFd, behind its Message
 inline constexpr uint32_t kProtocol = 1;
 inline constexpr const char* kMostAnswer = "1GiB";  // of the output region, where the model does not say
 
@@ -56,10 +66,29 @@ enum class Type : uint32_t {
   kTook = 40,      // number: that of kExec with kMany; size: how many of its answers the child has read
   kForget = 41,    // number: the same; the child reads no more of its answers
   kAnswer = 38,    // answers: one, of a decoupled model. The output region is the server's until kTaken
+  // To the server, on descriptor 5. `number`: the child's own, which its kReply has, too; or that of a metric.
+  kMetricFamily = 64,     // a family; reply: u64 its number
+  kMetric = 65,           // a metric; reply: u64 its number
+  kMetricValue = 66,      // u64 metric; reply: f64
+  kMetricIncrement = 67,  // number: the metric's; f64. No reply, as to the next three
+  kMetricSet = 68,
+  kMetricObserve = 69,
+  kForgetFamily = 70,  // number: the family's
+  kLoadModel = 71,     // a load, in parts of which all but the last have kMore; reply: when it is loaded
+  kUnloadModel = 72,   // an unload; reply: when no shard has it any more
+  kModelReady = 73,    // string model, string version (or empty); reply: u8
+  // To the child, on descriptor 5.
+  kReply = 96,  // number: that of the request; a reply
 };
 
 // Flags of kAnswers and kReturned.
 inline constexpr uint32_t kKept = 1;  // the model still uses the inputs: the server is to send another input region
+
+// Flags of kAnswers, kAnswer and kReturned.
+inline constexpr uint32_t kCounted = 4;  // the model has sent kMetric… on descriptor 5 before
+
+// Flags of kLoadModel.
+inline constexpr uint32_t kMore = 8;  // the document goes on in the next packet
 
 // Flags of kExec.
 inline constexpr uint32_t kMany = 2;  // the other model may answer any number of times

@@ -10,15 +10,19 @@ import enum
 import importlib.util
 import inspect
 import json
+import math
 import mmap
 import os
 import queue
+import select
 import socket
 import struct
 import sys
 import threading
+import time
 import traceback
 import types
+import weakref
 
 try:
     import numpy as np
@@ -414,25 +418,124 @@ class Responses:
     __del__ = close
 
 
-@public
-class MetricFamily:
-    """Refused by name; the constants are what models write before they make one."""
-
+class MetricKind(enum.IntEnum):
     COUNTER, GAUGE, HISTOGRAM = range(3)
 
+
+@public
+class MetricFamily:
+    """Metrics of one name in the server's /metrics, until this is deleted. Those with the same labels are one metric, whichever
+    model has made them."""
+
+    COUNTER, GAUGE, HISTOGRAM = MetricKind
+
+    _number = None
+
+    def __init__(self, name, description, kind):
+        self._kind = MetricKind(kind)
+        document = pack_text(str(name)) + pack_text(str(description)) + struct.pack('<B', self._kind)
+        self._number, = struct.unpack('<Q', side.ask(METRIC_FAMILY, document, 'Error when creating MetricFamily'))
+        self._made = []
+
+    def Metric(self, labels=None, buckets=None):
+        if labels is not None and not isinstance(labels, dict):
+            raise TritonModelException('Failed to create metric. Labels must be a dictionary.')
+        if buckets is not None and not isinstance(buckets, list):
+            raise TritonModelException('Failed to create metric. Buckets must be a list.')
+        if buckets is not None and self._kind != self.HISTOGRAM:
+            raise TritonModelException('Failed to create metric. Unexpected buckets found.')
+        if buckets is None and self._kind == self.HISTOGRAM:
+            raise TritonModelException('Failed to create metric. Missing required buckets.')
+        for value in (labels or {}).values():
+            if not isinstance(value, str):
+                raise TritonModelException('Failed to create metric. Values of labels must be strings.')
+        buckets = [float(b) for b in buckets or ()]
+        document = struct.pack('<Q', self._number) + \
+            pack_list([pack_text(str(k)) + pack_text(v) for k, v in (labels or {}).items()]) + \
+            struct.pack(f'<I{len(buckets)}d', len(buckets), *buckets)
+        number, = struct.unpack('<Q', side.ask(METRIC, document, 'Error when creating Metric'))
+        metric = Metric._of(number, self._kind)
+        self._made.append(weakref.ref(metric))
+        return metric
+
+    def __del__(self):
+        if self._number is None:
+            return
+        for metric in self._made:
+            if metric := metric():
+                metric._number = None
+        side.tell(FORGET_FAMILY, self._number)
+
+
+@public
+class Metric:
+    """Made by MetricFamily.Metric()."""
+
     def __init__(self, *_, **__):
-        raise TritonModelException('pb_utils.MetricFamily is not served here: a model has no metrics of its own')
+        raise TypeError('a Metric is made by MetricFamily.Metric()')
+
+    @classmethod
+    def _of(cls, number, kind):
+        metric = cls.__new__(cls)
+        metric._number, metric._kind = number, kind
+        return metric
+
+    def increment(self, value):
+        value = self._check('increment', value, MetricKind.COUNTER, MetricKind.GAUGE)
+        if self._kind == MetricKind.COUNTER and value < 0:
+            raise TritonModelException('Failed to increment metric value: a COUNTER does not take negative values')
+        side.count(METRIC_INCREMENT, self._number, value)
+
+    def set(self, value):
+        side.count(METRIC_SET, self._number, self._check('set', value, MetricKind.GAUGE))
+
+    def observe(self, value):
+        side.count(METRIC_OBSERVE, self._number, self._check('observe', value, MetricKind.HISTOGRAM))
+
+    def value(self):
+        self._check('get', 0, MetricKind.COUNTER, MetricKind.GAUGE)
+        return struct.unpack('<d', side.ask(METRIC_VALUE, struct.pack('<Q', self._number), 'Failed to get metric value'))[0]
+
+    def _check(self, verb, value, *kinds):
+        if self._number is None:
+            raise TritonModelException("Invalid metric operation as the corresponding 'MetricFamily' has been deleted. The "
+                                       "'MetricFamily' object should be deleted AFTER its corresponding 'Metric' objects have "
+                                       'been deleted.')
+        if self._kind not in kinds:
+            raise TritonModelException(f'Failed to {verb} metric value: not supported by a {self._kind.name}')
+        value = float(value)
+        if self._kind != MetricKind.GAUGE and not math.isfinite(value):
+            raise TritonModelException(f'Failed to {verb} metric value: a {self._kind.name} does not take {value}')
+        return value
 
 
-def refuse(name):
-    def refused(*_, **__):
-        raise TritonModelException(f'pb_utils.{name} is not served here: models are loaded and unloaded by requests to the '
-                                   'repository, POST /v2/repository/models/NAME/load, or as models.control says')
-    setattr(pb_utils, name, refused)
+@public
+def load_model(model_name, config='', files=None):
+    """Returns when the model is loaded. What clients may load by the repository's API, models may."""
+    if files is not None and not isinstance(files, dict):
+        raise TritonModelException(f"failed to load model '{model_name}', files should be a dictionary of file paths and file "
+                                   'contents')
+    parameters = [(b'config', str(config).encode())] if config else []
+    parameters += [(str(path).encode(), bytes(content)) for path, content in (files or {}).items()]
+    document = b''.join([pack_text(str(model_name)), struct.pack('<I', len(parameters))] +
+                        [struct.pack('<I', len(part)) + part for pair in parameters for part in pair])
+    side.ask(LOAD_MODEL, document, 'Failed to load model', LOAD_PATIENCE)
 
 
-for function in ('load_model', 'unload_model', 'is_model_ready'):
-    refuse(function)
+@public
+def unload_model(model_name, unload_dependents=False):
+    side.ask(UNLOAD_MODEL, pack_text(str(model_name)) + struct.pack('<B', bool(unload_dependents)), 'Failed to unload model',
+             LOAD_PATIENCE)
+
+
+@public
+def is_model_ready(model_name, model_version=''):
+    version = str(model_version)
+    if version and not version.isdecimal():
+        raise TritonModelException(f"failed to get model version from specified version string '{version}', version should be an "
+                                   'integral value > 0')
+    return side.ask(MODEL_READY, pack_text(str(model_name)) + pack_text(version), 'Failed to check model readiness') != b'\0'
+
 
 pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START, pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 1, 2
 pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
@@ -448,6 +551,12 @@ READY, FAILED, ANSWERS, GROW, RETURNED, ANSWER, EXEC, TOOK, FORGET = range(33, 4
 ERROR, TENSORS, END, TENSORS_AND_END = range(4)
 KEPT = 1
 MANY = 2
+COUNTED = 4
+MORE = 8
+METRIC_FAMILY, METRIC, METRIC_VALUE, METRIC_INCREMENT, METRIC_SET, METRIC_OBSERVE, FORGET_FAMILY, LOAD_MODEL, UNLOAD_MODEL, \
+    MODEL_READY = range(64, 74)
+LONGEST_PART = 32 << 10
+PATIENCE, LOAD_PATIENCE = 30, 600  # seconds
 WINDOW = 16
 SEQUENCE = ('sequence_id', 'sequence_start', 'sequence_end', 'priority', 'timeout')  # parameters of the protocol
 
@@ -518,6 +627,81 @@ def pack_spec(tensor):
 
 def references(array):
     return sys.getrefcount(array)
+
+
+class Side:
+    """What is asked of the server apart from batches, on a socket of its own: by any thread of the model's, at any time."""
+
+    COUNT = struct.Struct('<IIQQQd')
+
+    def __init__(self):
+        self.socket = socket.socket(fileno=5)
+        os.set_inheritable(5, False)
+        self.changed = threading.Condition()  # over all of this
+        self.asked, self.waiting, self.replies, self.reading = 0, set(), {}, False
+        self.sending = threading.Lock()  # parts of a request follow each other
+        self.counted = 0  # COUNTED: something that the server may not have taken
+
+    def tell(self, kind, number):
+        self.socket.send(MESSAGE.pack(kind, 0, number, 0, 0))
+
+    def count(self, kind, number, value):
+        self.counted = COUNTED
+        self.socket.send(self.COUNT.pack(kind, 0, number, 0, 8, value))
+
+    def take_counted(self):
+        counted, self.counted = self.counted, 0
+        return counted
+
+    def ask(self, kind, document, failure, patience=PATIENCE):
+        """The reply's document. Raises what the server says, behind `failure`, and where it says nothing in time."""
+        with self.changed:
+            self.asked += 1
+            number = self.asked
+            self.waiting.add(number)
+        try:
+            self.send(kind, number, document)
+            reply = self.wait(number, time.monotonic() + patience)
+        finally:
+            with self.changed:
+                self.waiting.discard(number)
+                self.replies.pop(number, None)
+        if reply is None:
+            raise TritonModelException(f'{failure}: the server did not reply within {patience} s')
+        code, = struct.unpack_from('<I', reply)
+        if code:
+            raise TritonModelException(f"{failure}: {reply[8:].decode(errors='replace')}")
+        return reply[4:]
+
+    def send(self, kind, number, document):
+        if kind != LOAD_MODEL and len(document) > LONGEST_PART:
+            raise TritonModelException('names and labels are too long')
+        with self.sending:
+            for at in range(0, len(document), LONGEST_PART):
+                part = document[at:at + LONGEST_PART]
+                more = MORE if at + len(part) < len(document) else 0
+                self.socket.sendmsg([MESSAGE.pack(kind, more, number, 0, len(part)), part])
+
+    def wait(self, number, until):
+        """One of the threads that wait reads for all of them."""
+        while True:
+            with self.changed:
+                self.changed.wait_for(lambda: number in self.replies or not self.reading, max(0, until - time.monotonic()))
+                if number in self.replies or self.reading or time.monotonic() >= until:
+                    return self.replies.get(number)
+                self.reading = True
+            data = b''
+            try:
+                if select.select([self.socket], [], [], max(0, until - time.monotonic()))[0]:
+                    data = self.socket.recv(MESSAGE.size + LONGEST_PART)
+                    if not data:
+                        os._exit(0)  # the server has ended
+            finally:
+                with self.changed:
+                    self.reading = False
+                    if data and (to := MESSAGE.unpack_from(data)[2]) in self.waiting:
+                        self.replies[to] = data[MESSAGE.size:]
+                    self.changed.notify_all()
 
 
 class Sender:
@@ -705,7 +889,7 @@ class Worker:
         with self.writing:
             if sender.number not in self.cancelled:
                 self.taken = False
-                self.send(ANSWER, **self.write([(sender.number, kind, response, sender.outputs)]))
+                self.send(ANSWER, side.take_counted(), **self.write([(sender.number, kind, response, sender.outputs)]))
                 with self.changed:
                     self.changed.wait_for(lambda: self.taken)
         if sender.over or (response is not None and response.has_error()):
@@ -898,6 +1082,9 @@ class Worker:
     def kept(self):
         return KEPT if references(self.inputs) > self.unused else 0
 
+    def flags(self):
+        return self.kept() | side.take_counted()
+
     def run(self, number, offset, size):
         self.cancelled.clear()
         requests = self.requests(offset, size)
@@ -908,7 +1095,7 @@ class Worker:
             wrong = self.failure(e)
             place = self.write([(n, TENSORS, wrong, ()) for n, _, _, _ in answers])
         del requests, answers
-        self.send(ANSWERS, self.kept(), number, **place)
+        self.send(ANSWERS, self.flags(), number, **place)
 
     def run_decoupled(self, number, offset, size):
         request, = self.requests(offset, size)
@@ -921,7 +1108,7 @@ class Worker:
                 sender.over = True
                 self.send_response(sender, self.failure(e))
         del request, sender
-        self.send(RETURNED, self.kept(), number)
+        self.send(RETURNED, self.flags(), number)
 
     # loops
 
@@ -985,6 +1172,7 @@ class Worker:
                 self.changed.notify_all()
 
 
+side = Side()
 worker = Worker()
 pb_utils.Logger = Logger
 try:

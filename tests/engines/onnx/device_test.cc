@@ -27,17 +27,21 @@ msg::ModelSpec on(const std::string& device, std::map<std::string, std::string> 
   return wanted;
 }
 
+// A batch of the model "two".
+sched::Batch two(uint32_t rows, float first) {
+  std::vector<float> a(rows * size_t(3)), b(rows * size_t(3));
+  for (size_t i = 0; i < a.size(); ++i) a[i] = first + float(i), b[i] = 0.25F * float(i);
+  sched::Batch batch;
+  batch.rows = rows, batch.inputs = {floats("a", {rows, 3}, a), floats("b", {rows, 3}, b)};
+  return batch;
+}
+
 class OnnxDevice : public WithRuntime {
  protected:
   std::unique_ptr<sched::Engine> load(const std::string& name, msg::ModelSpec wanted) {
     auto engine = runtime_.load(wanted, data_file(name + ".onnx"), base::heap(), {&devices_});
     EXPECT_TRUE(engine.has_value()) << name << ": " << engine.error().text;
     return engine ? std::move(*engine) : nullptr;
-  }
-  static sched::Batch two(uint32_t rows, float first) {
-    std::vector<float> a(rows * size_t(3)), b(rows * size_t(3));
-    for (size_t i = 0; i < a.size(); ++i) a[i] = first + float(i), b[i] = 0.25F * float(i);
-    return batch(rows, {floats("a", {rows, 3}, a), floats("b", {rows, 3}, b)});
   }
 
   device::Devices devices_{device::DeviceOptions{}};
@@ -211,6 +215,53 @@ TEST_F(OnnxGpu, ProvidersAreAskedInTheOrderThatIsNamed) {
   ASSERT_TRUE(engine) << engine.error().text;
   EXPECT_THAT(asked(), HasSubstr("provider T device_id=0 trt_fp16_enable=1 user_compute_stream=something\n"
                                  "provider C device_id=0 user_compute_stream=something\n"));
+}
+
+// Each size of batches has a graph in each slot, which is there before the first request; others have none.
+TEST_F(OnnxGpu, RunsOfOneShapeAreCudaGraphs) {
+  auto wanted = on("cuda:0", {{"cuda.enable_cuda_graph", "1"}, {"in_flight", "2"}});
+  wanted.max_batch = 6, wanted.batching.preferred = {3};
+  auto loaded = load("two", wanted);
+  ASSERT_TRUE(loaded) << loaded.error().text;
+  auto& engine = **loaded;
+  ASSERT_EQ(6u, engine.spec().max_batch);
+  std::string captures;
+  for (int graph = 1; graph <= 2 * 5; ++graph) captures += "graph " + std::to_string(graph) + " captured\n";
+  EXPECT_THAT(asked(), testing::EndsWith(captures));  // 1, 2, 3, 4 and 6 rows
+  EXPECT_THAT(asked(), HasSubstr("enable_cuda_graph=1"));
+  std::filesystem::remove(log_);
+  for (int round = 0; round < 3; ++round)
+    for (uint32_t rows : {6U, 1U, 5U, 3U}) {
+      sched::Batch batches[2] = {two(rows, float(round)), two(rows, 50)};
+      batches[1].slot = 1;
+      for (auto& b : batches) ASSERT_EQ(base::Status(), engine.launch(b));
+      for (auto& b : batches) {
+        for (auto landing = engine.poll(b); *landing != sched::Engine::Landing::kLanded; landing = engine.poll(b))
+          ASSERT_TRUE(landing) << landing.error().text;
+        auto sum = values(b.outputs[0]), a = values(b.inputs[0]), c = values(b.inputs[1]);
+        ASSERT_EQ(rows * 3, sum.size());
+        for (size_t i = 0; i < sum.size(); ++i) ASSERT_EQ(a[i] + c[i], sum[i]);
+      }
+    }
+  auto some = two(6, 1);
+  some.wanted = {false, true};
+  ASSERT_EQ(base::Status(), engine.step(some));
+  std::string round;
+  for (const char* line : {"graph 5 replayed\ngraph 10 replayed\n", "graph 1 replayed\ngraph 6 replayed\n",
+                           "no graph\nno graph\n", "graph 3 replayed\ngraph 8 replayed\n"})
+    round += line;
+  EXPECT_EQ(round + round + round + "no graph\n", asked());
+}
+
+TEST_F(OnnxGpu, AShapeThatIsNotFixedHasNoGraph) {
+  for (const char* name : {"dynamic", "identity_bytes"}) {
+    auto engine = load(name, on("cuda:0", {{"cuda.enable_cuda_graph", "1"}}));
+    ASSERT_FALSE(engine) << name;
+    EXPECT_EQ(Code::kFailedPrecondition, engine.error().code);
+    EXPECT_THAT(engine.error().text, HasSubstr("parameter 'cuda.enable_cuda_graph'"));
+  }
+  // Others run as they do without.
+  EXPECT_TRUE(load("two", on("", {{"cuda.enable_cuda_graph", "1"}, {"providers", "cuda"}})));
 }
 
 // An instance on the CPU of a model that has others on GPUs.
