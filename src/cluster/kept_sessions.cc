@@ -148,6 +148,11 @@ void KeptSessions::erase(const std::string& id) {
   });
 }
 
+void KeptSessions::release_all() {
+  for (const auto& id : ownership_.owned())
+    if (!writing_.contains(id)) ownership_.release(id, [](const Status&) {});
+}
+
 void KeptSessions::drop_all() {
   ownership_.drop_all();
   std::erase_if(turns_, [this](const auto& one) { return !unkept_.contains(one.first); });

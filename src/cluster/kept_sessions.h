@@ -52,6 +52,8 @@ class KeptSessions {
   // kHere: this node has taken it. `unreachable`: a node that did not answer, or "". Errors: UNAVAILABLE,
   // RESOURCE_EXHAUSTED, DATA_LOSS.
   void find(const std::string& id, std::string unreachable, Found then);
+  // This node is going: others may take its sessions, but for those that are being written.
+  void release_all();
   // Nothing is owned any more: this node was fenced.
   void drop_all();
 

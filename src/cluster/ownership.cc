@@ -179,6 +179,29 @@ void Ownership::look_again(const std::string& id, uint64_t incarnation, std::str
       });
 }
 
+std::vector<std::string> Ownership::owned() const {
+  std::vector<std::string> out;
+  out.reserve(owned_.size());
+  for (const auto& [id, owned] : owned_) out.push_back(id);
+  return out;
+}
+
+// It is not this node's before the record says so. A write that fails leaves it to the end of the node's entry.
+void Ownership::release(const std::string& id, Done then) {
+  auto found = owned_.find(id);
+  if (found == owned_.end() || found->second.busy) return then(failure(Code::kUnavailable, "a turn is under way"));
+  const uint64_t revision = found->second.revision;
+  owned_.erase(found);
+  bucket_.read(key_of(id), [this, id, revision, then = std::move(then)](base::Result<Bucket::KeyValue> entry) {
+    if (!entry) return then(entry.error());
+    auto record = read_record(entry->value, id, key_);
+    if (!record || entry->revision != revision) return then(failure(Code::kAborted, "another node has the session"));
+    record->incarnation = 0;
+    bucket_.write(key_of(id), write_record(*record, id, key_), revision,
+                  [then](base::Result<uint64_t> written) { then(written ? Status() : written.error()); });
+  });
+}
+
 void Ownership::close(const std::string& id, Done then) {
   auto found = owned_.find(id);
   if (found == owned_.end()) return then(failure(Code::kAborted, "another node has the session"));

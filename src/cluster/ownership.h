@@ -5,7 +5,8 @@
 // A node may answer for a session while it owns it and has its lease. An answer that must not be lost goes out when
 // commit() has said OK: then it is in the record that the next owner reads.
 //
-// A node that drains hands nothing over: once its entry is erased, its sessions can be taken.
+// A node that drains lets its sessions go, by an incarnation of 0 in their records, which is over for everybody; those
+// that it still has once its entry is erased can be taken, too.
 //
 // One thread. All that it is given outlives it.
 #pragma once
@@ -15,6 +16,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/env.h"
 #include "cluster/bucket.h"
@@ -59,6 +61,8 @@ class Ownership {
   void take(const std::string& id, Taken then, Accept accept = {});
   // A turn has ended. ABORTED: another node owns the session.
   void commit(const std::string& id, std::string state, Done then);
+  // Another node may take it at once.
+  void release(const std::string& id, Done then);
   // It is erased everywhere.
   void close(const std::string& id, Done then);
   bool owns(const std::string& id) const { return owned_.contains(id); }
@@ -66,6 +70,7 @@ class Ownership {
   // As of the last take() that failed; empty: not known.
   std::string owner_of(const std::string& id) const;
   size_t count() const { return owned_.size(); }
+  std::vector<std::string> owned() const;
   // To be called when the node's incarnation is over.
   void drop_all() { owned_.clear(); }
 
