@@ -98,7 +98,7 @@ Serving::Serving(const Config& config)
     : config_(config),
       state_(config),
       onnx_(onnx_options(config)),
-      cluster_(ClusterNode::make(config, forward_.directory())),
+      cluster_(ClusterNode::make(config, forward_.directory(), [this] { return catalog(); })),
       latest_(std::make_shared<const bus::Catalog>()),
       repository_(
           with_cluster(repository_options(config, state_.gpus.devices()), cluster_.get()),
@@ -110,6 +110,7 @@ Serving::Serving(const Config& config)
   state_.repository = &repository_;
   state_.catalog = [this] { return catalog(); };
   state_.metrics.collect([this](std::string& out) { write_families(out); });
+  if (cluster_) state_.others = &cluster_->sessions();
   if (cluster_) state_.cluster = [this] { return cluster_->cluster().detail(); };
 }
 
@@ -145,6 +146,7 @@ base::Status Serving::open() {
   auto post = [this](base::ShardId shard, std::function<void()> work) {
     shards_[size_t(shard)]->post(std::move(work));
   };
+  if (cluster_) cluster_->sessions().post_by(post);
   if (auto s = open_dialects(state_, count, std::move(post)); !s.ok()) return s;
   std::vector<net::Shard*> shards;
   std::vector<wire::CodecEnv> envs;
@@ -180,7 +182,7 @@ Exit Serving::start() {
   }
   for (auto& shard : shards_) forward_.attach(*shard), shard->start();
   started_ = true;
-  if (cluster_) cluster_->start(repository_, server_->bound(), [this] { return catalog(); });
+  if (cluster_) cluster_->start(repository_, server_->bound());
   state_.access.start();
   state_.live->start();
   state_.jobs.start();

@@ -6,7 +6,9 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
+#include "base/env.h"
 #include "base/ids.h"
 #include "base/status.h"
 #include "session/session_id.h"
@@ -28,6 +30,8 @@ class OtherNodes {
   using Done = std::function<void(base::Status)>;
   using Found = std::function<void(base::Result<Place>)>;
 
+  // How long a session may be without use. Once, before the server starts.
+  virtual void keep_for(base::Duration life) = 0;
   virtual NodeTag tag() const = 0;
   // The number of this node's claim to its sessions: another one once it has been taken for dead. 0: whether it still
   // has them is not known, so that it must find() them before it answers for them. Cheap.
@@ -39,6 +43,8 @@ class OtherNodes {
   virtual void end(base::SessionId id) = 0;
   // The node that probably has it, by what is known without asking; nothing: this one, or it is not known.
   virtual std::optional<Place> guess(base::SessionId id) const = 0;
+  // A node that serves a model of tokens: one of that name, or any where it is empty. Nothing: none is known.
+  virtual std::optional<Place> node_with(std::string_view model) const = 0;
   // Where it is. `unreachable`: the name of a node that did not answer; where the session is that one's, this waits for
   // as long as it takes to see that the node is gone, and takes the session. Errors, texts that name the cause:
   // UNAVAILABLE; RESOURCE_EXHAUSTED; DATA_LOSS (what was kept of it cannot be read).
