@@ -42,11 +42,13 @@ std::shared_ptr<Target> NodeTargets::find(const std::string& url) const {
 
 class NodeRelay::NodeCall final : public wire::Relay::Call, private GrpcCall {
  public:
-  NodeCall(NodeRelay& relay, Node& node, Receiver& receiver)
-      : GrpcCall(relay.slabs_, kLargestMessage), relay_(relay), node_(node), receiver_(receiver) {
+  NodeCall(NodeRelay& relay, std::string url, Node& node, Receiver& receiver)
+      : GrpcCall(relay.slabs_, kLargestMessage), relay_(relay), url_(std::move(url)), node_(node), receiver_(receiver) {
     ++node_.calls;
+    arm();
   }
   ~NodeCall() override {
+    relay_.shard_.env().cancel(timer_);
     HttpCall::cancel();
     --node_.calls;
     if (gone_) *gone_ = true;
@@ -65,16 +67,33 @@ class NodeRelay::NodeCall final : public wire::Relay::Call, private GrpcCall {
     gone_ = nullptr;
     return Next::kGoOn;
   }
+  // A node that has stopped keeps its connections, and is gone for all that.
+  void look() {
+    timer_ = base::TimerId::kNone;
+    if (!under_way()) return;
+    if (relay_.targets_.find(url_) == node_.target) return arm();
+    lost_ = true;
+    give_up_late(base::failure(Code::kUnavailable, "the node is gone"));
+  }
+  void arm() {
+    base::Env& env = relay_.shard_.env();
+    timer_ = env.at(env.now() + kLookEvery, [this] { look(); });
+  }
   void on_over(Status status, forward::From from) override {
-    const bool its_own = from == forward::From::kOrigin || from == forward::From::kBusy;
+    const bool its_own = !lost_ && (from == forward::From::kOrigin || from == forward::From::kBusy);
     receiver_.on_over(std::move(status), its_own ? Source::kNode : Source::kTransport);
   }
   bool holds() const override { return receiver_.full(); }
 
+  static constexpr base::Duration kLookEvery = std::chrono::milliseconds(500);
+
   NodeRelay& relay_;
+  const std::string url_;
   Node& node_;
   Receiver& receiver_;
   bool* gone_ = nullptr;  // of who is called with a message
+  bool lost_ = false;
+  base::TimerId timer_ = base::TimerId::kNone;
 };
 
 Status NodeRelay::NodeCall::start(wire::Rpc& rpc, std::string_view path, const base::Bytes& message) {
@@ -117,7 +136,7 @@ base::Result<std::unique_ptr<wire::Relay::Call>> NodeRelay::make_call(const std:
     node->target = std::move(target);
     node->conn = std::make_unique<OriginConn>(shard_, *node->target, node->target->origins.front());
   }
-  return std::unique_ptr<Call>(std::make_unique<NodeCall>(*this, *node, receiver));
+  return std::unique_ptr<Call>(std::make_unique<NodeCall>(*this, url, *node, receiver));
 }
 
 }  // namespace weir::forward
