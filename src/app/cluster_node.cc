@@ -68,14 +68,17 @@ std::unique_ptr<ClusterNode> ClusterNode::make(const Config& config, forward::Di
   std::error_code error;
   std::string root = (std::filesystem::temp_directory_path(error) / "weir-cluster-XXXXXX").string();
   if (error || !::mkdtemp(root.data())) throw std::runtime_error("there is no place for the models of other nodes");
-  return std::unique_ptr<ClusterNode>(new ClusterNode(config, std::move(*settings), std::move(root), directory, std::move(catalog)));
+  return std::unique_ptr<ClusterNode>(
+      new ClusterNode(config, std::move(*settings), std::move(root), directory, std::move(catalog)));
 }
 
 ClusterNode::ClusterNode(const Config& config, cluster::Settings settings, std::string root,
                          forward::Directory& directory, GetCatalog catalog)
-    : config_(config), root_(std::move(root)), catalog_(std::move(catalog)), remote_(root_, directory, [this](std::vector<std::string> models) {
-        repository_->refresh(root_, std::move(models));
-      }) {
+    : config_(config),
+      root_(std::move(root)),
+      catalog_(std::move(catalog)),
+      remote_(root_, directory,
+              [this](std::vector<std::string> models) { repository_->refresh(root_, std::move(models)); }) {
   const std::string call_key = cluster::Secrets::derive(settings.secret).call_key;
   if (settings.secret.empty())
     base::log::warning("without cluster.secret whoever writes to NATS says where calls go", {{"nats", "cluster.nats"}});

@@ -46,7 +46,7 @@ class ClusterNode {
   const std::string root_;
   const GetCatalog catalog_;
   models::Repository* repository_ = nullptr;  // from start() on
-  cluster::RemoteModels remote_;  // on the cluster's thread
+  cluster::RemoteModels remote_;              // on the cluster's thread
   std::unique_ptr<ClusterSessions> sessions_;
   std::unique_ptr<cluster::Cluster> cluster_;
 };

@@ -110,8 +110,7 @@ Serving::Serving(const Config& config)
   state_.repository = &repository_;
   state_.catalog = [this] { return catalog(); };
   state_.metrics.collect([this](std::string& out) { write_families(out); });
-  if (cluster_) state_.others = &cluster_->sessions();
-  if (cluster_) state_.cluster = [this] { return cluster_->cluster().detail(); };
+  if (cluster_) state_.others = &cluster_->sessions(), state_.cluster = [this] { return cluster_->cluster().detail(); };
 }
 
 base::Status Serving::open_audit_log() {
@@ -146,7 +145,6 @@ base::Status Serving::open() {
   auto post = [this](base::ShardId shard, std::function<void()> work) {
     shards_[size_t(shard)]->post(std::move(work));
   };
-  if (cluster_) cluster_->sessions().post_by(post);
   if (auto s = open_dialects(state_, count, std::move(post)); !s.ok()) return s;
   std::vector<net::Shard*> shards;
   std::vector<wire::CodecEnv> envs;

@@ -117,6 +117,7 @@ base::Status open_dialects(ServerState& state, uint32_t shards,
                            std::function<void(base::ShardId, std::function<void()>)> post) {
   const Config& config = state.config;
   if (auto s = state.access.open(); !s.ok()) return s;
+  if (state.others) state.others->post_by(post);
   state.feed = std::make_unique<ops::RequestFeed>(shards, post);
   state.live = std::make_unique<ops::LiveFeed>(shards, post, [&state] { return live_source(state); });
   state.recent = std::make_unique<ops::RecentRequests>(shards, post, config.recent);
@@ -163,10 +164,9 @@ ShardServer::ShardServer(net::Shard& shard, ServerState& state, uint32_t shards)
   if (state.others) {
     router_.authenticate(node_callers_.emplace(shard.env(), callers_ ? &*callers_ : nullptr, access_.authenticator(),
                                                state.others->targets().key()));
-    relay_.emplace(shard, state.slabs, state.others->targets(),
-                   [this](const wire::Request& request, wire::Fields& fields) {
-                     node_callers_->introduce(request, fields);
-                   });
+    relay_.emplace(
+        shard, state.slabs, state.others->targets(),
+        [this](const wire::Request& request, wire::Fields& fields) { node_callers_->introduce(request, fields); });
   }
   bus_.set_worker_pool(*state.offload);
   rpcs_.set_worker_pool(offload_);

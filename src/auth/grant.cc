@@ -45,9 +45,7 @@ std::shared_ptr<base::UsageLimiter> Limiters::find(const std::string& key, const
   return limiter;
 }
 
-uint64_t tenant_number(std::string_view tenant) {
-  return marshal::number_of_tenant(tenant);
-}
+uint64_t tenant_number(std::string_view tenant) { return marshal::number_of_tenant(tenant); }
 
 std::shared_ptr<wire::Identity> make_identity(const Grant& grant, Limiters& limiters) {
   auto out = std::make_shared<wire::Identity>();

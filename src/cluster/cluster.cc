@@ -61,7 +61,7 @@ struct Cluster::Parts {
   void disconnected(const std::string& why);
   void changed();
   void report_load();
-  void claim();
+  void claim(base::Time until);
   NatsBucket::Options session_options() const;
   void write_session_families(std::string& out) const;
 
@@ -105,11 +105,11 @@ Membership::Listener Cluster::Parts::membership_listener() {
     ++leaves;
     base::log::warning("a node has left", {{"node", node.id}, {"nodes", membership->nodes().size() + 1}});
   };
-  out.leased = [this] { claim(); };
+  out.leased = [this](base::Time until) { claim(until); };
   out.fenced = [this] {
     ++fences;
     kept->drop_all();
-    claim();
+    claim({});
     base::log::warning("this node was silent too long, and joins anew", {{"node", name}});
   };
   out.refused = [](const std::string& key, const std::string& why) {
@@ -158,9 +158,8 @@ NatsBucket::Options Cluster::Parts::session_options() const {
   return out;
 }
 
-// What epoch() reads. The lease goes first where it gets shorter, and last where it gets longer.
-void Cluster::Parts::claim() {
-  const base::Time until = membership->lease_until();
+// Sets what epoch() reads. The lease goes first where it gets shorter, and last where it gets longer.
+void Cluster::Parts::claim(base::Time until) {
   if (until < lease_until.load()) lease_until = until;
   incarnation = membership->self().incarnation;
   lease_until = until;
@@ -191,7 +190,7 @@ void Cluster::start(const Listening& listening) {
   p.ownership.emplace(*p.posted_bucket, *p.membership, kMostSessions, p.secrets.entry_key);
   auto can_take = [&p](const std::string& state) { return p.callbacks.can_take(state); };
   p.kept.emplace(p.loop, *p.membership, *p.ownership, can_take, KeptSessions::Limits());
-  p.claim();
+  p.claim({});
   p.session_loop.post([&p] { p.session_bucket->start(); });
   p.session_loop.start();
   p.loop.post([&p] {

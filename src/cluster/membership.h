@@ -38,8 +38,8 @@ class Membership {
     std::function<void(const Node&node)> joined, left;
     // This node's incarnation is over: it owns nothing any more.
     std::function<void()> fenced;
-    // A beat was taken: the lease is longer.
-    std::function<void()> leased;
+    // A beat was taken, so that the lease is longer.
+    std::function<void(base::Time until)> leased;
     // An entry is not taken, and why: called once for each key until it is taken again.
     std::function<void(const std::string& key, const std::string& why)> refused;
   };
@@ -64,7 +64,6 @@ class Membership {
 
   // This node may answer for what it owns, now.
   bool has_lease() const { return env_.now() < lease_until_; }
-  base::Time lease_until() const { return lease_until_; }
   bool away() const { return !connected_; }
   // The nodes that are there, without this one; as they were last seen, while the bucket is away.
   std::vector<const Node*> nodes() const;

@@ -297,7 +297,7 @@ base::Status SessionTable::adopt(Tenant tenant, base::SessionId id, SessionModel
   return {};
 }
 
-// What is lent goes with its lease.
+// A session that is lent goes with its lease.
 void SessionTable::forget(Tenant tenant, base::SessionId id) {
   auto at = sessions_.find({tenant, id});
   if (at == sessions_.end()) return;

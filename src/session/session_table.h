@@ -88,7 +88,7 @@ struct Outcome {
 // The error for an id that is unknown, closed, expired, or another tenant's: one text, which does not tell them apart.
 base::Status no_such_session();
 
-// What a node of a cluster has beside its sessions; a node that is alone has nothing of it.
+// A node of a cluster has this beside its sessions; a node that is alone has nothing of it.
 struct Keeping {
   NodeTag tag = NodeTag::kNone;     // of the ids that are made here
   std::function<uint64_t()> epoch;  // OtherNodes::epoch(); a session of another one is not found until it is adopted

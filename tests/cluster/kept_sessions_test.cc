@@ -59,7 +59,7 @@ struct KeptSessionsTest : testing::Test {
     bucket.answer();
     return out;
   }
-  // What find() says, once `time` has passed.
+  // The answer of find(), once `time` has passed.
   base::Result<Place> find(One& one, const std::string& id, const std::string& unreachable = "",
                            base::Duration time = {}, std::vector<One*> watching = {}) {
     base::Result<Place> out = kNoAnswer;
@@ -264,6 +264,35 @@ TEST_F(KeptSessionsTest, ATurnOnAStaleRevisionLoses) {
   bucket.put({"node.b", write_node(other, ""), 0, false}, 0);
   a.membership.on_entry(bucket.entries["node.b"]);
   EXPECT_EQ(save(a, "s", "two").code, Code::kAborted);
+}
+
+TEST_F(KeptSessionsTest, ANodeThatDrainsReleasesWhatItDoesNotWrite) {
+  One a(*this, "a"), b(*this, "b");
+  pass(seconds(2), {&a, &b});
+  ASSERT_TRUE(save(a, "s", "one").ok());
+  ASSERT_TRUE(save(a, "t", "one").ok());
+  Status status = kNoAnswer;
+  a.kept.save("t", "two", [&](Status s) { status = std::move(s); });
+  a.kept.release_all();
+  bucket.answer();
+  EXPECT_TRUE(status.ok());
+  EXPECT_EQ(find(b, "t")->where, Where::kNode);
+  auto place = find(b, "s");
+  ASSERT_TRUE(place) << place.error().text;
+  EXPECT_EQ(place->where, Where::kHere);
+  EXPECT_EQ(place->state, "one");
+  EXPECT_EQ(save(a, "s", "of a").code, Code::kAborted);
+}
+
+TEST_F(KeptSessionsTest, WhoDrainsGoesOnWithASessionThatNobodyHasTaken) {
+  One a(*this, "a"), b(*this, "b");
+  pass(seconds(2), {&a, &b});
+  ASSERT_TRUE(save(a, "s", "one").ok());
+  a.kept.release_all();
+  bucket.answer();
+  EXPECT_TRUE(save(a, "s", "two").ok());
+  EXPECT_TRUE(value("s").ends_with("\ntwo"));
+  EXPECT_EQ(find(b, "s")->node, "a");
 }
 
 TEST_F(KeptSessionsTest, ARecordWhoseTimeIsOverIsWrittenAnew) {

@@ -289,7 +289,7 @@ class Keys(Case):
             self.assertEqual(PROMPT + first, self.dump(server, session, **ann))
             self.refused(lambda: self.dump(server, session, **bob), grpc.StatusCode.NOT_FOUND)
             self.refused(lambda: self.dump(server, session), grpc.StatusCode.UNAUTHENTICATED)
-        # Who claims to be a node without its key is nobody.
+        # A client that claims to be a node without its key is nobody.
         for key in ('', 'a' * 64):
             lie = (('weir-caller-host', '127.0.0.1'), ('weir-caller', 'key%0Aann%0Aann'), ('weir-node-key', key))
             self.refused(lambda: self.dump(one, session, metadata=lie), grpc.StatusCode.UNAUTHENTICATED)

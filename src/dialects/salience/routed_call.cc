@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "dialects/salience/state.h"
+#include "marshal/tenant.h"
 #include "msg/spec.h"
 
 namespace weir::salience {
@@ -119,7 +120,7 @@ void RoutedCall::adopt(const std::string& text) {
                                       " bytes, more than the " + std::to_string(session::SessionState::kLargest) +
                                       " that are kept for other nodes",
                                   "SESSION_NOT_KEPT"));
-  auto served = salience_.bus.catalog().find(state->model, state->version);
+  auto served = salience_.bus.catalog(marshal::models_of(rpc_.exchange().request())).find(state->model, state->version);
   if (!served || !(*served)->spec.text || (*served)->spec.text->vocabulary != state->vocabulary)
     return finish(base::explained(Code::kUnavailable,
                                   "the session's node is gone, and this one does not serve model '" + state->model +

@@ -17,7 +17,7 @@ namespace weir::salience {
 
 struct SalienceState;
 
-// What is to be handed on.
+// A call that is to be handed on.
 struct Routable {
   std::string_view method;  // "Generate"; a literal
   base::Bytes message;
@@ -35,7 +35,7 @@ class RoutedCall final : private wire::Relay::Receiver {
   static void begin(SalienceState& state, wire::Rpc& rpc, Routable what);
   // To that node, without a session.
   static void begin_at(SalienceState& state, wire::Rpc& rpc, Routable what, const session::OtherNodes::Place& place);
-  // Whether the call came from another node, which is to hear where the session is.
+  // Whether the call came from another node, which is told where the session is.
   static bool was_relayed(wire::Rpc& rpc) { return rpc.metadata().has(wire::kRelayed); }
 
   RoutedCall(SalienceState& state, wire::Rpc& rpc, Routable what, uint64_t number)

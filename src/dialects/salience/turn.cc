@@ -186,7 +186,7 @@ Outcome Turn::appended(msg::Generation& generation) const {
   return outcome;
 }
 
-// What the client is told waits until another node could go on with the session, where there are others.
+// The client waits until another node could go on with the session, where there are others.
 void Turn::give_back(Outcome&& outcome, std::function<void()> then) {
   const session::Lease lease = *std::exchange(lease_, std::nullopt);
   salience_.sessions.give_back(lease, std::move(outcome), [this, then = std::move(then)](const Status& status) {
