@@ -50,7 +50,7 @@ uint32_t calls_under_way(const bus::Catalog& catalog) {
 
 base::Result<cluster::Settings> cluster_settings(const Config& config) {
   const ClusterConfig& c = config.cluster;
-  cluster::Settings out{c.nats, c.name, c.address, "", c.bucket};
+  cluster::Settings out{c.nats, c.name, c.address, "", c.bucket, c.session_bytes};
   if (out.on() && !c.secret.empty()) {
     auto secret = read_secret(c.secret);
     if (!secret) return secret.error();
@@ -60,29 +60,40 @@ base::Result<cluster::Settings> cluster_settings(const Config& config) {
   return out;
 }
 
-std::unique_ptr<ClusterNode> ClusterNode::make(const Config& config, forward::Directory& directory) {
+std::unique_ptr<ClusterNode> ClusterNode::make(const Config& config, forward::Directory& directory,
+                                               GetCatalog catalog) {
   auto settings = cluster_settings(config);
   if (!settings) throw std::runtime_error(settings.error().text);
   if (!settings->on()) return nullptr;
   std::error_code error;
   std::string root = (std::filesystem::temp_directory_path(error) / "weir-cluster-XXXXXX").string();
   if (error || !::mkdtemp(root.data())) throw std::runtime_error("there is no place for the models of other nodes");
-  return std::unique_ptr<ClusterNode>(new ClusterNode(config, std::move(*settings), std::move(root), directory));
+  return std::unique_ptr<ClusterNode>(
+      new ClusterNode(config, std::move(*settings), std::move(root), directory, std::move(catalog)));
 }
 
 ClusterNode::ClusterNode(const Config& config, cluster::Settings settings, std::string root,
-                         forward::Directory& directory)
-    : config_(config), root_(std::move(root)), remote_(root_, directory, [this](std::vector<std::string> models) {
-        repository_->refresh(root_, std::move(models));
-      }) {
+                         forward::Directory& directory, GetCatalog catalog)
+    : config_(config),
+      root_(std::move(root)),
+      catalog_(std::move(catalog)),
+      remote_(root_, directory,
+              [this](std::vector<std::string> models) { repository_->refresh(root_, std::move(models)); }) {
+  const std::string call_key = cluster::Secrets::derive(settings.secret).call_key;
   if (settings.secret.empty())
     base::log::warning("without cluster.secret whoever writes to NATS says where calls go", {{"nats", "cluster.nats"}});
   else
-    directory.set_key(cluster::Secrets::derive(settings.secret).call_key);
+    directory.set_key(call_key);
   cluster::Cluster::Callbacks callbacks;
-  callbacks.changed = [this](std::shared_ptr<const cluster::Members> members) { remote_.update(*members); };
+  callbacks.changed = [this](std::shared_ptr<const cluster::Members> members) {
+    sessions_->update(*members);
+    remote_.update(*members);
+  };
+  callbacks.can_take = [this](const std::string& state) { return sessions_->can_take(state); };
   callbacks.load = [this] { return calls_under_way(*catalog_()); };
   cluster_ = std::make_unique<cluster::Cluster>(settings, std::move(callbacks));
+  sessions_ = std::make_unique<ClusterSessions>(cluster_->name(), call_key);
+  sessions_->attach(*cluster_, catalog_);
 }
 
 ClusterNode::~ClusterNode() {
@@ -91,9 +102,8 @@ ClusterNode::~ClusterNode() {
   std::filesystem::remove_all(root_, ignored);
 }
 
-void ClusterNode::start(models::Repository& repository, const std::vector<std::string>& bound, GetCatalog catalog) {
+void ClusterNode::start(models::Repository& repository, const std::vector<std::string>& bound) {
   repository_ = &repository;
-  catalog_ = std::move(catalog);
   cluster_->start(listening(bound, config_));
 }
 

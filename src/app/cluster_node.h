@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "app/cluster_sessions.h"
 #include "app/config.h"
 #include "cluster/cluster.h"
 #include "cluster/remote_models.h"
@@ -24,25 +25,29 @@ class ClusterNode {
 
   // Null where cluster.nats is not set. Makes a private folder for the models of others. Throws std::runtime_error for
   // what cluster_settings() refuses, and where there is no place for the folder.
-  static std::unique_ptr<ClusterNode> make(const Config& config, forward::Directory& directory);
+  // `catalog`: the latest, from any thread.
+  static std::unique_ptr<ClusterNode> make(const Config& config, forward::Directory& directory, GetCatalog catalog);
   ~ClusterNode();
 
   const std::string& root() const { return root_; }
   // `bound`: the addresses that the server listens on. The rest outlives stop().
-  void start(models::Repository& repository, const std::vector<std::string>& bound, GetCatalog catalog);
+  void start(models::Repository& repository, const std::vector<std::string>& bound);
   // Any thread: these are served now.
   void serve(const bus::Catalog& catalog);
   void stop();
   cluster::Cluster& cluster() { return *cluster_; }
+  ClusterSessions& sessions() { return *sessions_; }
 
  private:
-  ClusterNode(const Config& config, cluster::Settings settings, std::string root, forward::Directory& directory);
+  ClusterNode(const Config& config, cluster::Settings settings, std::string root, forward::Directory& directory,
+              GetCatalog catalog);
 
   const Config& config_;
   const std::string root_;
-  models::Repository* repository_ = nullptr;  // the next three from start() on
-  GetCatalog catalog_;
-  cluster::RemoteModels remote_;  // on the cluster's thread
+  const GetCatalog catalog_;
+  models::Repository* repository_ = nullptr;  // from start() on
+  cluster::RemoteModels remote_;              // on the cluster's thread
+  std::unique_ptr<ClusterSessions> sessions_;
   std::unique_ptr<cluster::Cluster> cluster_;
 };
 

@@ -54,6 +54,7 @@ struct ClusterConfig {
   std::string nats;  // empty: this node is alone
   std::string name, address, bucket = "weir";
   std::string secret;  // a file
+  uint64_t session_bytes = uint64_t(1) << 30;
 };
 
 // The settings of src/auth/: who may do what.

@@ -99,7 +99,7 @@ Serving::Serving(const Config& config)
     : config_(config),
       state_(config),
       onnx_(onnx_options(config)),
-      cluster_(ClusterNode::make(config, forward_.directory())),
+      cluster_(ClusterNode::make(config, forward_.directory(), [this] { return catalog(); })),
       latest_(std::make_shared<const bus::Catalog>()),
       repository_(with_cluster(repository_options(config, state_.gpus.devices()), cluster_.get()),
                   engines(onnx_, forward_, state_.gpus.devices(), host_memory_, pinned_shards(config),
@@ -109,7 +109,7 @@ Serving::Serving(const Config& config)
   state_.repository = &repository_, model_door_->set(&repository_);
   state_.catalog = [this] { return catalog(); };
   state_.metrics.collect([this](std::string& out) { write_families(out); });
-  if (cluster_) state_.cluster = [this] { return cluster_->cluster().detail(); };
+  if (cluster_) state_.others = &cluster_->sessions(), state_.cluster = [this] { return cluster_->cluster().detail(); };
 }
 
 base::Status Serving::open_audit_log() {
@@ -179,7 +179,7 @@ Exit Serving::start() {
   }
   for (auto& shard : shards_) forward_.attach(*shard), shard->start();
   started_ = true;
-  if (cluster_) cluster_->start(repository_, server_->bound(), [this] { return catalog(); });
+  if (cluster_) cluster_->start(repository_, server_->bound());
   state_.access.start();
   state_.live->start();
   state_.jobs.start();

@@ -89,6 +89,8 @@ void add_cluster(std::vector<Setting>& rows, Config& c) {
                       "a file whose first line all nodes share: entries and calls of others are refused",
                       c.cluster.secret));
   rows.push_back(text("cluster.bucket", "NAME", "of the key-value bucket in JetStream", c.cluster.bucket));
+  rows.push_back(size("cluster.session_bytes", "of all sessions that JetStream keeps, in files",
+                      c.cluster.session_bytes, 1 << 20, uint64_t(1) << 44));
 }
 
 void add_limits(std::vector<Setting>& rows, Config& c) {

@@ -117,13 +117,14 @@ base::Status open_dialects(ServerState& state, uint32_t shards,
                            std::function<void(base::ShardId, std::function<void()>)> post) {
   const Config& config = state.config;
   if (auto s = state.access.open(); !s.ok()) return s;
+  if (state.others) state.others->post_by(post);
   state.feed = std::make_unique<ops::RequestFeed>(shards, post);
   state.live = std::make_unique<ops::LiveFeed>(shards, post, [&state] { return live_source(state); });
   state.recent = std::make_unique<ops::RecentRequests>(shards, post, config.recent);
   const dialects::ServerServices services{
       config.server_name, kVersion,     config.limits, config.conn_calls, config.anonymous,
       state.metrics,      state.memory, shards,        std::move(post),   [&state] { return state.gpus.latest(); },
-      state.jobs};
+      state.jobs,         state.others};
   state.jobs.count_in(state.metrics);
   for (auto* dialect : config.served())
     if (auto s = dialect->open(services); !s.ok()) return s;
@@ -160,6 +161,13 @@ ShardServer::ShardServer(net::Shard& shard, ServerState& state, uint32_t shards)
       api_docs_(router_, bus_, offload_, kVersion, api_texts(state.config)),
       request_metrics_(state.metrics) {
   if (callers_) router_.authenticate(*callers_);
+  if (state.others) {
+    router_.authenticate(node_callers_.emplace(shard.env(), callers_ ? &*callers_ : nullptr, access_.authenticator(),
+                                               state.others->targets().key()));
+    relay_.emplace(
+        shard, state.slabs, state.others->targets(),
+        [this](const wire::Request& request, wire::Fields& fields) { node_callers_->introduce(request, fields); });
+  }
   bus_.set_worker_pool(*state.offload);
   rpcs_.set_worker_pool(offload_);
   health_.add_to(rpcs_);
@@ -196,7 +204,8 @@ base::Status ShardServer::mount_dialects() {
       offload_,
       jobs_,
       *this,
-      [this](const wire::FetchRules& rules, uint64_t max_bytes) { return make_fetcher(shard_, rules, max_bytes); }};
+      [this](const wire::FetchRules& rules, uint64_t max_bytes) { return make_fetcher(shard_, rules, max_bytes); },
+      relay_ ? &*relay_ : nullptr};
   for (auto* dialect : state_.config.served()) {
     auto mounted = dialect->mount(services);
     if (!mounted) return mounted.error();

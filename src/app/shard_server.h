@@ -17,8 +17,10 @@
 
 #include "app/access_control.h"
 #include "app/background_callers.h"
+#include "app/cluster_sessions.h"
 #include "app/config.h"
 #include "app/gpus.h"
+#include "app/node_callers.h"
 #include "app/shard_access.h"
 #include "app/shard_offload.h"
 #include "app/tracing.h"
@@ -97,6 +99,7 @@ struct ServerState {
   models::Repository* repository = nullptr;                      // set before any shard starts
   std::function<std::shared_ptr<const bus::Catalog>()> catalog;  // the latest; set before any shard starts
   std::function<std::string()> cluster;                          // null: there is none; set before any shard starts
+  ClusterSessions* others = nullptr;                             // the same
   const std::unique_ptr<msg::Inbox> offload =                    // of all shards
       sched::make_worker_pool({std::clamp(std::thread::hardware_concurrency() / 4, 1u, 4u)});
   enum class Phase : uint8_t { kLoading, kServing, kDraining };
@@ -162,6 +165,8 @@ class ShardServer final : public dialects::ServerControl, public ops::HealthSour
   wire::Router router_;
   ShardAccess access_;
   std::optional<BackgroundCallers> callers_;  // where there are any
+  std::optional<NodeCallers> node_callers_;   // the next two in a cluster
+  std::optional<forward::NodeRelay> relay_;
   jobs::ShardJobs jobs_;
   wire::RpcServer rpcs_;
   std::vector<std::unique_ptr<dialects::Mounted>> dialects_;

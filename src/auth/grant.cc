@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "auth/usage_limits.h"
-#include "base/sip_hash.h"
+#include "marshal/tenant.h"
 
 namespace weir::auth {
 namespace {
@@ -45,10 +45,7 @@ std::shared_ptr<base::UsageLimiter> Limiters::find(const std::string& key, const
   return limiter;
 }
 
-uint64_t tenant_number(std::string_view tenant) {
-  const uint64_t hash = base::hash64(base::process_key(), tenant) & ~uint64_t(1);
-  return hash != 0 ? hash : 2;
-}
+uint64_t tenant_number(std::string_view tenant) { return marshal::number_of_tenant(tenant); }
 
 std::shared_ptr<wire::Identity> make_identity(const Grant& grant, Limiters& limiters) {
   auto out = std::make_shared<wire::Identity>();

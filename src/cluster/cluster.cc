@@ -13,6 +13,7 @@
 #include "cluster/loop.h"
 #include "cluster/membership.h"
 #include "cluster/nats_bucket.h"
+#include "cluster/posted_bucket.h"
 
 namespace weir::cluster {
 
@@ -21,6 +22,14 @@ using base::Status;
 namespace {
 
 constexpr auto kLeave = std::chrono::seconds(2);  // to erase this node's entry
+
+constexpr size_t kMostSessions = 1 << 18;         // that this node has in the bucket
+constexpr auto kSlack = std::chrono::minutes(1);  // a session expires here before it does in the bucket
+
+void family(std::string& out, std::string_view name, std::string_view type, std::string_view help, uint64_t value) {
+  out.append("# HELP ").append(name).append(" ").append(help).append("\n# TYPE ").append(name).append(" ");
+  out.append(type).append("\n").append(name).append(" ").append(std::to_string(value)).append("\n");
+}
 
 std::string drawn_name(Loop& loop) {
   const uint64_t bits = loop.random();
@@ -52,6 +61,9 @@ struct Cluster::Parts {
   void disconnected(const std::string& why);
   void changed();
   void report_load();
+  void claim(base::Time until);
+  NatsBucket::Options session_options() const;
+  void write_session_families(std::string& out) const;
 
   const Settings settings;
   const Callbacks callbacks;
@@ -62,12 +74,21 @@ struct Cluster::Parts {
   // On the loop's thread.
   std::optional<NatsBucket> bucket;
   std::optional<Membership> membership;
+  Loop session_loop;  // that requests for sessions block
+  std::optional<NatsBucket> session_bucket;
+  std::optional<PostedBucket> posted_bucket;
+  std::optional<Ownership> ownership;
+  std::optional<KeptSessions> kept;
+  base::Duration session_life = std::chrono::minutes(30);
   base::TimerId load_timer = base::TimerId::kNone;
   bool stopped = false;
   // For any thread.
   std::atomic<size_t> nodes{0};
   std::atomic<uint64_t> refused{0}, joins{0}, leaves{0}, fences{0}, losses{0};
   std::atomic<base::Time> away_since{base::Time()};  // Time(): it is there
+  std::atomic<base::Time> lease_until{base::Time()};
+  std::atomic<uint64_t> incarnation{0};
+  std::atomic<uint64_t> owned{0}, unkept{0}, taken{0}, refused_sessions{0}, lost_turns{0};
 };
 
 Membership::Listener Cluster::Parts::membership_listener() {
@@ -84,8 +105,11 @@ Membership::Listener Cluster::Parts::membership_listener() {
     ++leaves;
     base::log::warning("a node has left", {{"node", node.id}, {"nodes", membership->nodes().size() + 1}});
   };
+  out.leased = [this](base::Time until) { claim(until); };
   out.fenced = [this] {
     ++fences;
+    kept->drop_all();
+    claim({});
     base::log::warning("this node was silent too long, and joins anew", {{"node", name}});
   };
   out.refused = [](const std::string& key, const std::string& why) {
@@ -125,7 +149,25 @@ void Cluster::Parts::changed() {
   if (callbacks.changed) callbacks.changed(std::move(members));
 }
 
+NatsBucket::Options Cluster::Parts::session_options() const {
+  NatsBucket::Options out{settings.nats, settings.bucket + "-sessions", name};
+  out.life = session_life + kSlack;
+  out.most_bytes = settings.session_bytes;
+  out.store = NatsBucket::Options::Store::kFile;
+  out.watch = NatsBucket::Options::Watch::kNo;
+  return out;
+}
+
+// Sets what epoch() reads. The lease goes first where it gets shorter, and last where it gets longer.
+void Cluster::Parts::claim(base::Time until) {
+  if (until < lease_until.load()) lease_until = until;
+  incarnation = membership->self().incarnation;
+  lease_until = until;
+}
+
 void Cluster::Parts::report_load() {
+  owned = kept->owned(), unkept = kept->unkept(), taken = kept->taken();
+  refused_sessions = kept->refused(), lost_turns = kept->lost_turns();
   load_timer = loop.at(loop.now() + Rules().beat, [this] { report_load(); });
   if (callbacks.load) membership->self().load = callbacks.load();
 }
@@ -143,6 +185,14 @@ void Cluster::start(const Listening& listening) {
   Node self;
   self.id = p.name;
   p.membership.emplace(p.loop, *p.bucket, Rules(), p.secrets.entry_key, std::move(self), p.membership_listener());
+  p.session_bucket.emplace(p.session_loop, p.session_options(), NatsBucket::Listener{[] {}, [](const auto&) {}, {}});
+  p.posted_bucket.emplace(p.loop, *p.session_bucket);
+  p.ownership.emplace(*p.posted_bucket, *p.membership, kMostSessions, p.secrets.entry_key);
+  auto can_take = [&p](const std::string& state) { return p.callbacks.can_take(state); };
+  p.kept.emplace(p.loop, *p.membership, *p.ownership, can_take, KeptSessions::Limits());
+  p.claim({});
+  p.session_loop.post([&p] { p.session_bucket->start(); });
+  p.session_loop.start();
   p.loop.post([&p] {
     p.report_load();
     p.bucket->start();
@@ -164,6 +214,14 @@ void Cluster::stop() {
     ended->set_value();
   });
   done.wait();
+  ended = std::make_shared<std::promise<void>>();
+  done = ended->get_future();
+  p.session_loop.post([&p, ended] {
+    p.session_bucket->stop();
+    ended->set_value();
+  });
+  done.wait();
+  p.session_loop.stop();
   p.loop.stop();
 }
 
@@ -179,7 +237,34 @@ void Cluster::drain() {
   parts_->loop.post([p = parts_.get()] {
     p->membership->self().phase = Node::Phase::kDraining;
     p->membership->beat_now();
+    p->kept->release_all();
   });
+}
+
+void Cluster::keep_sessions_for(base::Duration life) { parts_->session_life = life; }
+
+bool Cluster::save_session(const std::string& id, std::string state, Ownership::Done then) {
+  return parts_->loop.post([p = parts_.get(), id, state = std::move(state), then = std::move(then)]() mutable {
+    p->kept->save(id, std::move(state), std::move(then));
+  });
+}
+
+bool Cluster::find_session(const std::string& id, std::string unreachable, KeptSessions::Found then) {
+  return parts_->loop.post([p = parts_.get(), id, unreachable = std::move(unreachable), then = std::move(then)] {
+    p->kept->find(id, unreachable, then);
+  });
+}
+
+void Cluster::end_session(const std::string& id) {
+  parts_->loop.post([p = parts_.get(), id] { p->kept->end(id); });
+}
+
+// A node that is cut off from NATS goes on with its sessions: it cannot know whether it is the only one.
+uint64_t Cluster::epoch() const {
+  const Parts& p = *parts_;
+  const uint64_t incarnation = p.incarnation.load();
+  const bool here = p.away_since.load() != base::Time() || base::steady_now() < p.lease_until.load();
+  return here ? incarnation : 0;
 }
 
 const std::string& Cluster::name() const { return parts_->name; }
@@ -193,21 +278,29 @@ std::string Cluster::detail() const {
   return "NATS is away since " + std::to_string(seconds) + " s, " + nodes + " known";
 }
 
+void Cluster::Parts::write_session_families(std::string& out) const {
+  family(out, "weir_cluster_sessions", "gauge", "Sessions of this node that another one could go on with.", owned);
+  family(out, "weir_cluster_unkept_sessions", "gauge", "Sessions whose last turn waits for NATS to be there.", unkept);
+  family(out, "weir_cluster_taken_sessions_total", "counter", "Sessions of other nodes that this one has taken.",
+         taken);
+  family(out, "weir_cluster_refused_sessions_total", "counter", "Records of sessions that cannot be read.",
+         refused_sessions);
+  family(out, "weir_cluster_lost_turns_total", "counter",
+         "Turns that are not kept: another node had the session, or there was no room for it.", lost_turns);
+}
+
 void Cluster::write_families(std::string& out) const {
-  auto family = [&out](std::string_view name, std::string_view type, std::string_view help, uint64_t value) {
-    out.append("# HELP ").append(name).append(" ").append(help).append("\n# TYPE ").append(name).append(" ");
-    out.append(type).append("\n").append(name).append(" ").append(std::to_string(value)).append("\n");
-  };
   const Parts& p = *parts_;
-  family("weir_cluster_nodes", "gauge", "Nodes that are there, this one among them.", p.nodes + 1);
-  family("weir_cluster_connected", "gauge", "1 while the bucket in NATS can be reached.",
+  family(out, "weir_cluster_nodes", "gauge", "Nodes that are there, this one among them.", p.nodes + 1);
+  family(out, "weir_cluster_connected", "gauge", "1 while the bucket in NATS can be reached.",
          p.away_since.load() == base::Time());
-  family("weir_cluster_joins_total", "counter", "Nodes that have joined.", p.joins);
-  family("weir_cluster_leaves_total", "counter", "Nodes that have left, or fell silent.", p.leaves);
-  family("weir_cluster_losses_total", "counter", "Times that NATS went away.", p.losses);
-  family("weir_cluster_fences_total", "counter", "Times that this node was silent too long, and joined anew.",
+  family(out, "weir_cluster_joins_total", "counter", "Nodes that have joined.", p.joins);
+  family(out, "weir_cluster_leaves_total", "counter", "Nodes that have left, or fell silent.", p.leaves);
+  family(out, "weir_cluster_losses_total", "counter", "Times that NATS went away.", p.losses);
+  family(out, "weir_cluster_fences_total", "counter", "Times that this node was silent too long, and joined anew.",
          p.fences);
-  family("weir_cluster_refused_entries_total", "counter", "Entries of the bucket that were not taken.", p.refused);
+  p.write_session_families(out);
+  family(out, "weir_cluster_refused_entries_total", "counter", "Entries of the bucket that were not taken.", p.refused);
 }
 
 }  // namespace weir::cluster

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "bus/catalog.h"
+#include "cluster/kept_sessions.h"
 #include "cluster/node.h"
 
 namespace weir::cluster {
@@ -20,6 +21,7 @@ struct Settings {
   std::string address;  // cluster.address; empty: where this server listens
   std::string secret;   // the content of cluster.secret; empty: none
   std::string bucket = "weir";
+  uint64_t session_bytes = uint64_t(1) << 30;  // of all sessions in JetStream
   bool on() const { return !nats.empty(); }
 };
 // Errors: INVALID_ARGUMENT naming the setting; UNIMPLEMENTED: this build has no NATS.
@@ -43,6 +45,7 @@ class Cluster {
     // On the cluster's thread.
     std::function<void(std::shared_ptr<const Members>)> changed;
     std::function<uint32_t()> load;  // calls under way
+    KeptSessions::CanTake can_take;
   };
 
   Cluster(const Settings& settings, Callbacks callbacks);
@@ -58,6 +61,15 @@ class Cluster {
   void serve(std::vector<NodeModel> models);
   // The others send no new calls from now on.
   void drain();
+  // --- Sessions: KeptSessions for any thread. The answers come on the cluster's thread; false: it has stopped, and
+  // none comes. How long a session may be without use: before start().
+  void keep_sessions_for(base::Duration life);
+  bool save_session(const std::string& id, std::string state, Ownership::Done then);
+  bool find_session(const std::string& id, std::string unreachable, KeptSessions::Found then);
+  void end_session(const std::string& id);
+  // OtherNodes::epoch().
+  uint64_t epoch() const;
+
   // For people: "3 nodes", "NATS is away since 12 s: 2 nodes are known".
   std::string detail() const;
   void write_families(std::string& out) const;

@@ -74,6 +74,7 @@ void Membership::beat_written(base::Time sent, base::Result<uint64_t> revision) 
   }
   revision_ = *revision;
   lease_until_ = std::max(lease_until_, sent + rules_.lease);
+  if (listener_.leased) listener_.leased(lease_until_);
 }
 
 void Membership::look_at_own() {

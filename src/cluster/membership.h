@@ -38,6 +38,8 @@ class Membership {
     std::function<void(const Node&node)> joined, left;
     // This node's incarnation is over: it owns nothing any more.
     std::function<void()> fenced;
+    // A beat was taken, so that the lease is longer.
+    std::function<void(base::Time until)> leased;
     // An entry is not taken, and why: called once for each key until it is taken again.
     std::function<void(const std::string& key, const std::string& why)> refused;
   };

@@ -211,10 +211,10 @@ Status NatsBucket::Parts::open() {
   config.Bucket = options.name.c_str();
   config.Description = "nodes of weir, and what they own";
   config.History = 1;
-  config.TTL = kLife.count();
+  config.TTL = options.life.count();
   config.MaxValueSize = 1 << 20;
-  config.MaxBytes = int64_t(1) << 30;
-  config.StorageType = js_MemoryStorage;
+  config.MaxBytes = int64_t(options.most_bytes);
+  config.StorageType = options.store == Options::Store::kFile ? js_FileStorage : js_MemoryStorage;
   kv = made<kvStore>(status, [&](auto** out) { return js_CreateKeyValue(out, js.get(), &config); });
   if (kv) return {};
   const std::string why = words(status);
@@ -242,6 +242,7 @@ void NatsBucket::Parts::lost(const std::string& why) {
 }
 
 void NatsBucket::Parts::begin_watch() {
+  if (options.watch == Options::Watch::kNo) return;
   natsStatus status = NATS_OK;
   watcher = made<kvWatcher>(status, [&](auto** out) { return kvStore_WatchAll(out, kv.get(), nullptr); });
   if (!watcher) return retry();
@@ -316,6 +317,8 @@ void NatsBucket::Parts::publish(const std::string& key, const std::string& value
   auto ack =
       made<jsPubAck>(status, [&](auto** out) { return js_PublishMsg(out, js.get(), message.get(), &how, &code); });
   if (ack) return then(ack->Sequence);
+  if (code == JSStreamStoreFailedErr || code == JSInsufficientResourcesErr)
+    return then(failure(Code::kResourceExhausted, "the bucket is full"));
   if (code == JSStreamWrongLastSequenceErr) return then(failure(Code::kAborted, "another revision"));
   then(unavailable(status));
 }

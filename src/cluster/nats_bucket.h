@@ -18,10 +18,15 @@ namespace weir::cluster {
 
 class NatsBucket final : public Bucket {
  public:
+  static constexpr base::Duration kLife = std::chrono::seconds(30);
   struct Options {
-    std::string url;            // nats://[user:password@]host:port, or several with commas; tls://…
-    std::string name = "weir";  // of the bucket: [A-Za-z0-9_-]
-    std::string node;           // as NATS's own list of connections has it
+    std::string url;              // nats://[user:password@]host:port, or several with commas; tls://…
+    std::string name = "weir";    // of the bucket: [A-Za-z0-9_-]
+    std::string node;             // as NATS's own list of connections has it
+    base::Duration life = kLife;  // of an entry behind its last write
+    uint64_t most_bytes = uint64_t(1) << 30;
+    enum class Store : uint8_t { kMemory, kFile } store = Store::kMemory;
+    enum class Watch : uint8_t { kNo, kYes } watch = Watch::kYes;
   };
   // All on the loop's thread.
   struct Listener {
@@ -29,8 +34,7 @@ class NatsBucket final : public Bucket {
     std::function<void(const std::string& why)> disconnected;  // also when the first try fails; then once
     std::function<void(const KeyValue&)> changed;
   };
-  static constexpr base::Duration kLife = std::chrono::seconds(30), kPatience = std::chrono::seconds(1),
-                                  kRetry = std::chrono::seconds(1);
+  static constexpr base::Duration kPatience = std::chrono::seconds(1), kRetry = std::chrono::seconds(1);
   static constexpr size_t kMostKeys = 4096;
 
   NatsBucket(Loop& loop, Options options, Listener listener);
@@ -40,6 +44,7 @@ class NatsBucket final : public Bucket {
   void start();
   void stop();
 
+  // Any thread; the answers come on the loop's. None comes once it has stopped.
   void write(const std::string& key, std::string value, uint64_t expected, OnWritten then) override;
   void erase(const std::string& key, uint64_t expected, OnWritten then) override;
   void read(const std::string& key, OnRead then) override;

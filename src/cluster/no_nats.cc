@@ -14,6 +14,11 @@ void Cluster::start(const Listening&) {}
 void Cluster::stop() {}
 void Cluster::serve(std::vector<NodeModel>) {}
 void Cluster::drain() {}
+void Cluster::keep_sessions_for(base::Duration) {}
+bool Cluster::save_session(const std::string&, std::string, Ownership::Done) { return false; }
+bool Cluster::find_session(const std::string&, std::string, KeptSessions::Found) { return false; }
+void Cluster::end_session(const std::string&) {}
+uint64_t Cluster::epoch() const { return 0; }
 const std::string& Cluster::name() const { return parts_->name; }
 std::string Cluster::detail() const { return {}; }
 void Cluster::write_families(std::string&) const {}

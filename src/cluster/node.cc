@@ -87,8 +87,7 @@ bool check_mac(std::string_view& text, std::string_view key) {
   if (at == text.npos || !text.substr(at + 1).starts_with(kMac)) return false;
   const std::string_view mac = text.substr(at + 1 + kMac.size());
   text = text.substr(0, at + 1);
-  const std::string right = base::hex(hmac(key, text)) + '\n';
-  return mac.size() == right.size() && ::CRYPTO_memcmp(mac.data(), right.data(), right.size()) == 0;
+  return same_mac(mac, base::hex(hmac(key, text)) + '\n');
 }
 
 }  // namespace
@@ -96,6 +95,12 @@ bool check_mac(std::string_view& text, std::string_view key) {
 Secrets Secrets::derive(std::string_view secret) {
   if (secret.empty()) return {};
   return {hmac(secret, "weir cluster entry"), base::hex(hmac(secret, "weir cluster call"))};
+}
+
+std::string mac_of(std::string_view key, std::string_view text) { return base::hex(hmac(key, text)); }
+
+bool same_mac(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && ::CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
 bool good_name(std::string_view name) {

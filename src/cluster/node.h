@@ -50,6 +50,10 @@ struct Secrets {
   static Secrets derive(std::string_view secret);
 };
 
+// The HMAC-SHA256 as 64 hexadecimal digits, and whether two of them are the same, in a time that says nothing.
+std::string mac_of(std::string_view key, std::string_view text);
+bool same_mac(std::string_view a, std::string_view b);
+
 // The rule of names above, which is that of models and of nodes.
 bool good_name(std::string_view name);
 

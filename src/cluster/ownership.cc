@@ -10,7 +10,14 @@ using base::Code;
 using base::failure;
 using base::Status;
 
-constexpr std::string_view kSessionHead = "weir-session 1\nowner ", kTurn = "turn ";
+constexpr std::string_view kSessionHead = "weir-session 1\nowner ", kTurn = "turn ", kMac = "mac ";
+constexpr size_t kMacDigits = 64;
+
+std::string record_mac(std::string_view id, std::string_view key, std::string_view head, std::string_view tail) {
+  std::string all(id);
+  (all += '\n').append(head).append(tail);
+  return mac_of(key, all);
+}
 
 // "12\n…": cut off.
 bool read_number(std::string_view& text, uint64_t& out) {
@@ -23,13 +30,17 @@ bool read_number(std::string_view& text, uint64_t& out) {
 
 }  // namespace
 
-std::string write_record(const Record& record) {
-  return std::string(kSessionHead) + record.owner + ' ' + std::to_string(record.incarnation) + '\n' +
-         std::string(kTurn) + std::to_string(record.turn) + "\n\n" + record.state;
+std::string write_record(const Record& record, std::string_view id, std::string_view key) {
+  std::string head = std::string(kSessionHead) + record.owner + ' ' + std::to_string(record.incarnation) + '\n' +
+                     std::string(kTurn) + std::to_string(record.turn) + '\n';
+  const std::string tail = '\n' + record.state;
+  if (!key.empty()) head += std::string(kMac) + record_mac(id, key, head, tail) + '\n';
+  return head + tail;
 }
 
-base::Result<Record> read_record(std::string_view text) {
-  const Status wrong = failure(Code::kDataLoss, "the session's record cannot be read");
+base::Result<Record> read_record(std::string_view text, std::string_view id, std::string_view key) {
+  const Status wrong = failure(Code::kDataLoss, "the session's record in the cluster's bucket cannot be read");
+  const std::string_view whole = text;
   Record out;
   if (!text.starts_with(kSessionHead) || text.size() > Ownership::kLargestState + 512) return wrong;
   text.remove_prefix(kSessionHead.size());
@@ -39,7 +50,19 @@ base::Result<Record> read_record(std::string_view text) {
   text.remove_prefix(space + 1);
   if (!read_number(text, out.incarnation) || !text.starts_with(kTurn)) return wrong;
   text.remove_prefix(kTurn.size());
-  if (!read_number(text, out.turn) || !text.starts_with('\n')) return wrong;
+  if (!read_number(text, out.turn)) return wrong;
+  const std::string_view head = whole.substr(0, whole.size() - text.size());
+  std::string_view mac;
+  if (text.starts_with(kMac) && text.size() > kMac.size() + kMacDigits) {
+    mac = text.substr(kMac.size(), kMacDigits);
+    text.remove_prefix(kMac.size() + kMacDigits);
+    if (!text.starts_with('\n')) return wrong;
+    text.remove_prefix(1);
+  }
+  if (!text.starts_with('\n')) return wrong;
+  if (!key.empty() && !same_mac(mac, record_mac(id, key, head, text)))
+    return failure(Code::kDataLoss,
+                   "the session's record in the cluster's bucket was written without cluster.secret, or with another");
   out.state = text.substr(1);
   return out;
 }
@@ -60,7 +83,7 @@ void Ownership::open(const std::string& id, std::string state, Done then) {
   if (owned_.size() >= most_) return then(failure(Code::kResourceExhausted, "too many sessions are kept"));
   if (!membership_.has_lease()) return then(failure(Code::kUnavailable, "the bucket is away"));
   const uint64_t incarnation = membership_.self().incarnation;
-  std::string value = write_record(record(std::move(state), 0));
+  std::string value = write_record(record(std::move(state), 0), id, key_);
   bucket_.write(key_of(id), value, 0, [this, id, incarnation, value, then](base::Result<uint64_t> revision) {
     if (!revision) {
       if (revision.error().code != Code::kAborted) return then(revision.error());
@@ -74,17 +97,16 @@ void Ownership::open(const std::string& id, std::string state, Done then) {
   });
 }
 
-void Ownership::take(const std::string& id, Taken then) {
+void Ownership::take(const std::string& id, Taken then, Accept accept) {
   if (!membership_.has_lease()) return then(failure(Code::kUnavailable, "the bucket is away"));
-  bucket_.read(key_of(id), [this, id, then = std::move(then)](base::Result<Bucket::KeyValue> entry) {
-    found(id, std::move(entry), then);
-  });
+  bucket_.read(key_of(id), [this, id, then = std::move(then), accept = std::move(accept)](
+                               base::Result<Bucket::KeyValue> entry) { found(id, std::move(entry), then, accept); });
 }
 
-void Ownership::found(const std::string& id, base::Result<Bucket::KeyValue> entry, Taken then) {
+void Ownership::found(const std::string& id, base::Result<Bucket::KeyValue> entry, Taken then, const Accept& accept) {
   if (!entry) return then(entry.error());
   if (entry->erased) return then(failure(Code::kNotFound, "there is no such session"));
-  auto was = read_record(entry->value);
+  auto was = read_record(entry->value, id, key_);
   if (!was) return then(was.error());
   const Node& self = membership_.self();
   if (was->owner == self.id && was->incarnation == self.incarnation) {
@@ -96,22 +118,24 @@ void Ownership::found(const std::string& id, base::Result<Bucket::KeyValue> entr
   }
   owned_.erase(id);
   if (owned_.size() >= most_) return then(failure(Code::kResourceExhausted, "too many sessions are kept"));
-  membership_.fence(was->owner, was->incarnation,
-                    [this, id, record = *was, revision = entry->revision, then = std::move(then)](Status status) {
-                      if (status.ok()) return write_taken(id, record, revision, then);
-                      if (status.code == Code::kFailedPrecondition) {
-                        if (owners_.size() >= most_) owners_.clear();
-                        owners_[id] = record.owner;
-                      }
-                      then(status);
-                    });
+  membership_.fence(
+      was->owner, was->incarnation,
+      [this, id, record = *was, revision = entry->revision, then = std::move(then), accept](Status status) {
+        if (status.ok() && accept) status = accept(record);
+        if (status.ok()) return write_taken(id, record, revision, then);
+        if (status.code == Code::kFailedPrecondition) {
+          if (owners_.size() >= most_) owners_.clear();
+          owners_[id] = record.owner;
+        }
+        then(status);
+      });
 }
 
 void Ownership::write_taken(const std::string& id, Record was, uint64_t revision, Taken then) {
   if (!membership_.has_lease()) return then(failure(Code::kUnavailable, "the bucket is away"));
   Record now = record(was.state, was.turn);
   const uint64_t incarnation = now.incarnation;
-  std::string value = write_record(now);
+  std::string value = write_record(now, id, key_);
   bucket_.write(key_of(id), value, revision, [this, id, incarnation, now, then](base::Result<uint64_t> written) {
     if (!written) return then(failure(Code::kUnavailable, "the session was written to meanwhile"));
     if (incarnation != membership_.self().incarnation) return then(failure(Code::kUnavailable, "the node was fenced"));
@@ -130,7 +154,7 @@ void Ownership::commit(const std::string& id, std::string state, Done then) {
     return then(failure(Code::kResourceExhausted, "the session is too long to be kept"));
   owned.busy = true;
   const uint64_t turn = owned.turn + 1, incarnation = membership_.self().incarnation;
-  std::string value = write_record(record(std::move(state), turn));
+  std::string value = write_record(record(std::move(state), turn), id, key_);
   bucket_.write(key_of(id), value, owned.revision,
                 [this, id, incarnation, value, turn, then](base::Result<uint64_t> revision) {
                   if (!revision) return look_again(id, incarnation, value, turn, then);
@@ -153,6 +177,29 @@ void Ownership::look_again(const std::string& id, uint64_t incarnation, std::str
         owned_.try_emplace(id, Owned{entry->revision, turn, false});  // or it was taken meanwhile, with this turn
         then({});
       });
+}
+
+std::vector<std::string> Ownership::owned() const {
+  std::vector<std::string> out;
+  out.reserve(owned_.size());
+  for (const auto& [id, owned] : owned_) out.push_back(id);
+  return out;
+}
+
+// It is not this node's before the record says so. A write that fails leaves it to the end of the node's entry.
+void Ownership::release(const std::string& id, Done then) {
+  auto found = owned_.find(id);
+  if (found == owned_.end() || found->second.busy) return then(failure(Code::kUnavailable, "a turn is under way"));
+  const uint64_t revision = found->second.revision;
+  owned_.erase(found);
+  bucket_.read(key_of(id), [this, id, revision, then = std::move(then)](base::Result<Bucket::KeyValue> entry) {
+    if (!entry) return then(entry.error());
+    auto record = read_record(entry->value, id, key_);
+    if (!record || entry->revision != revision) return then(failure(Code::kAborted, "another node has the session"));
+    record->incarnation = 0;
+    bucket_.write(key_of(id), write_record(*record, id, key_), revision,
+                  [then](base::Result<uint64_t> written) { then(written ? Status() : written.error()); });
+  });
 }
 
 void Ownership::close(const std::string& id, Done then) {

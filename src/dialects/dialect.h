@@ -27,10 +27,12 @@
 #include "jobs/shard_jobs.h"
 #include "jobs/store.h"
 #include "msg/call.h"
+#include "session/other_nodes.h"
 #include "wire/body_memory.h"
 #include "wire/fetcher.h"
 #include "wire/limits.h"
 #include "wire/offload.h"
+#include "wire/relay.h"
 #include "wire/router.h"
 #include "wire/rpc.h"
 
@@ -74,6 +76,7 @@ struct ServerServices {
   std::function<void(base::ShardId, std::function<void()>)> post;  // runs work on a shard's thread, in order
   std::function<std::vector<base::Gpu>()> gpus;                    // as they were last seen
   jobs::Store& jobs;                                               // files and jobs that outlive their requests
+  session::OtherNodes* others = nullptr;                           // null: this node is alone
 };
 
 // The services for a Dialect on one shard, on its thread. The references outlive the Mounted.
@@ -90,6 +93,7 @@ struct ShardServices {
   ServerControl& control;
   // Makes a Fetcher; null where the rules name no scheme. Errors: what is wrong with the rules.
   std::function<base::Result<std::unique_ptr<wire::Fetcher>>(const wire::FetchRules&, uint64_t max_bytes)> make_fetcher;
+  wire::Relay* relay = nullptr;  // to the other nodes; null: this node is alone
 };
 
 // A protocol on one shard, on its thread; destroyed after the shard has been joined.

@@ -27,13 +27,23 @@ inline bool asks_for_many(const wire::Request& request) {
   return peer && (peer->client ? !peer->client->limited() : peer->address == "unix");
 }
 
+// The numbers of a tenant that is known by name, and of a host: of many clients where nothing tells them apart.
+inline uint64_t number_of_tenant(std::string_view name) {
+  const uint64_t hash = base::hash64(base::process_key(), name) & ~uint64_t(1);
+  return hash != 0 ? hash : 2;
+}
+enum class Clients : uint8_t { kOne, kMany };
+inline uint64_t number_of_host(std::string_view host, Clients clients) {
+  const uint64_t hash = base::hash64(base::process_key(), host) | 1;
+  return clients == Clients::kMany ? hash | msg::kManyClients : hash & ~msg::kManyClients;
+}
+
 // The number of the tenant whose key the request has shown; else of whoever comes from the same host. Keyed, so that
 // nobody can come as another; even and odd as msg::is_anonymous() says, and marked where it stands for many clients
 // (msg/tenant.h). Never 0. Of this process: the next one has other numbers.
 inline uint64_t tenant_of(const wire::Request& request) {
   if (request.identity && request.identity->tenant_number != 0) return request.identity->tenant_number;
-  const uint64_t hash = base::hash64(base::process_key(), client_of(request)) | 1;
-  return asks_for_many(request) ? hash | msg::kManyClients : hash & ~msg::kManyClients;
+  return number_of_host(client_of(request), asks_for_many(request) ? Clients::kMany : Clients::kOne);
 }
 
 // The models that the request may see and use, for bus::Bus::catalog(); null: all.

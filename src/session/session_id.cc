@@ -1,10 +1,13 @@
 #include "session/session_id.h"
 
+#include "base/fnv.h"
+
 namespace weir::session {
 namespace {
 
 constexpr size_t kDigits = 32;
-constexpr int kHomeBits = 16;
+constexpr int kHomeBits = 16, kTagBits = 32, kTagAt = 64 - kHomeBits - kTagBits;
+constexpr uint64_t kTagMask = ((uint64_t(1) << kTagBits) - 1) << kTagAt;
 
 // Reads 16 lower-case hexadecimal digits. False for any other byte.
 bool parse(std::string_view digits, uint64_t& out) {
@@ -18,7 +21,16 @@ bool parse(std::string_view digits, uint64_t& out) {
 
 }  // namespace
 
-base::SessionId make_session_id(base::Env& env, base::ShardId home, size_t shards) {
+NodeTag tag_of_node(std::string_view name) {
+  base::Fnv hash;
+  hash.add_bytes(name);
+  const auto tag = uint32_t(hash.value() ^ hash.value() >> 32);
+  return NodeTag(tag != 0 ? tag : 1);
+}
+
+NodeTag tag_of(base::SessionId id) { return NodeTag(uint32_t((id.high & kTagMask) >> kTagAt)); }
+
+base::SessionId make_session_id(base::Env& env, base::ShardId home, size_t shards, NodeTag node) {
   base::SessionId id;
   do {
     id = {env.random(), env.random()};
@@ -27,6 +39,7 @@ base::SessionId make_session_id(base::Env& env, base::ShardId home, size_t shard
     uint64_t top = id.high >> (64 - kHomeBits);
     top = top - top % shards + size_t(home);
     id.high = (id.high & (UINT64_MAX >> kHomeBits)) | top << (64 - kHomeBits);
+    if (node != NodeTag::kNone) id.high = (id.high & ~kTagMask) | uint64_t(node) << kTagAt;
   } while (!id || home_of(id, shards) != home);
   return id;
 }

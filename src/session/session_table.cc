@@ -65,17 +65,20 @@ struct SessionTable::Session {
   uint64_t charged = 0;
   base::SessionId parent;
   uint32_t depth = 0, children = 0;
+  std::string tenant_name;
+  uint64_t epoch = 0;  // as of when it became this node's
   EverLent ever_lent = EverLent::kNo;
 };
 
 SessionTable::SessionTable(base::Env& env, base::ShardId home, size_t shards, Quota& quota, SessionLimits limits,
-                           OnRemoved on_removed)
+                           OnRemoved on_removed, Keeping keeping)
     : env_(env),
       home_(home),
       shards_(shards),
       quota_(quota),
       limits_(limits),
       on_removed_(std::move(on_removed)),
+      keeping_(std::move(keeping)),
       sessions_(0, Hash{base::KeyedHash(base::HashKey::drawn(env))}) {}
 
 SessionTable::~SessionTable() {
@@ -95,7 +98,8 @@ void SessionTable::return_quota(const Session& s) {
 
 SessionTable::Session* SessionTable::find(Tenant tenant, base::SessionId id) const {
   auto at = sessions_.find({tenant, id});
-  return at == sessions_.end() ? nullptr : at->second.get();
+  if (at == sessions_.end() || at->second->epoch != epoch()) return nullptr;
+  return at->second.get();
 }
 
 base::Status SessionTable::admit(Tenant tenant, const base::Client* client) const {
@@ -106,13 +110,15 @@ base::Status SessionTable::admit(Tenant tenant, const base::Client* client) cons
                   limits_.share.share(limits_.per_tenant));
 }
 
-base::Result<SessionTable::Session*> SessionTable::add(Tenant tenant, SessionModel model, base::ClientRef client) {
+base::Result<SessionTable::Session*> SessionTable::add(Tenant tenant, SessionModel model, base::ClientRef client,
+                                                       base::SessionId id) {
   if (auto status = admit(tenant, client.get()); !status.ok()) return status;
   if (!quota_.take(tenant, limits_.per_tenant)) return too_many("too many sessions", limits_.per_tenant);
   if (client) client->add(base::Held::kSessions, 1);
   auto session = std::make_unique<Session>();
   Session& s = *session;
-  s.id = make_session_id(env_, home_, shards_);
+  s.id = id ? id : make_session_id(env_, home_, shards_, keeping_.tag);
+  s.epoch = epoch();
   s.tenant = tenant;
   s.client = std::move(client);
   s.model = std::move(model);
@@ -123,15 +129,17 @@ base::Result<SessionTable::Session*> SessionTable::add(Tenant tenant, SessionMod
   return &s;
 }
 
-base::Result<base::SessionId> SessionTable::open(Tenant tenant, SessionModel model, base::ClientRef client) {
+base::Result<base::SessionId> SessionTable::open(Tenant tenant, SessionModel model, base::ClientRef client,
+                                                 std::string tenant_name) {
   auto made = add(tenant, std::move(model), std::move(client));
   if (!made) return made.error();
+  (*made)->tenant_name = std::move(tenant_name);
   return (*made)->id;
 }
 
 std::optional<uint64_t> SessionTable::close(Tenant tenant, base::SessionId id) {
   auto at = sessions_.find({tenant, id});
-  if (at == sessions_.end()) return std::nullopt;
+  if (at == sessions_.end() || at->second->epoch != epoch()) return std::nullopt;
   uint64_t lease = at->second->lease;
   remove(at);
   return lease ? std::optional(lease) : std::nullopt;
@@ -154,6 +162,7 @@ base::Result<base::SessionId> SessionTable::fork(Tenant tenant, base::SessionId 
   Session& fork = **made;
   fork.tokens.assign(from->tokens.begin(), from->tokens.begin() + at);
   fork.images.assign(from->images.begin(), from->images.begin() + ptrdiff_t(images_before(from->images, at)));
+  fork.tenant_name = from->tenant_name;
   fork.parent = id;
   fork.depth = from->depth + 1;
   ++from->children;
@@ -193,16 +202,18 @@ base::Result<Lease> SessionTable::begin(Tenant tenant, base::SessionId id, const
                session->lease,
                session->model,
                std::span(session->tokens).first(append.offset),
-               std::span(session->images).first(images)};
+               std::span(session->images).first(images),
+               tenant};
 }
 
-void SessionTable::settle(uint64_t serial, Outcome&& outcome) {
+bool SessionTable::settle(uint64_t serial, Outcome&& outcome) {
   auto node = lent_.extract(serial);
   base::check(!node.empty(), "a lease is settled once");
   Lent& lent = node.mapped();
   if (lent.removed) {
     --removed_while_lent_;
-    return retire(std::move(lent.removed));
+    retire(std::move(lent.removed));
+    return false;
   }
   Session& s = *lent.session;
   s.lease = 0;
@@ -215,6 +226,7 @@ void SessionTable::settle(uint64_t serial, Outcome&& outcome) {
     charge(s);
   }
   touch(s);
+  return true;
 }
 
 // Sets when the session expires. Not called for one that is lent: its time starts when the lease ends.
@@ -252,6 +264,7 @@ base::Status SessionTable::check_room(Tenant tenant, const base::Client* client,
 void SessionTable::remove(Sessions::iterator at) {
   auto session = std::move(at->second);
   sessions_.erase(at);
+  if (keeping_.ended && session->epoch == epoch()) keeping_.ended(session->id);
   if (Session* parent = find(session->tenant, session->parent)) --parent->children;
   if (auto lent = lent_.find(session->lease); lent != lent_.end()) {
     ++removed_while_lent_;
@@ -260,6 +273,36 @@ void SessionTable::remove(Sessions::iterator at) {
   }
   due_.erase(session->due);
   retire(std::move(session));
+}
+
+std::optional<SessionState> SessionTable::state(Tenant tenant, base::SessionId id) const {
+  const Session* s = find(tenant, id);
+  if (!s) return std::nullopt;
+  SessionState out{s->tenant_name,          s->model.name, s->model.version, 0,
+                   env_.now() - s->created, s->tokens,     s->images,        0};
+  if (auto text = s->model.text.lock()) out.vocabulary = text->vocabulary;
+  return out;
+}
+
+base::Status SessionTable::adopt(Tenant tenant, base::SessionId id, SessionModel model, SessionState&& state) {
+  forget(tenant, id);
+  auto made = add(tenant, std::move(model), {}, id);
+  if (!made) return made.error();
+  Session& s = **made;
+  s.tenant_name = std::move(state.tenant);
+  s.tokens = std::move(state.tokens), s.images = std::move(state.images);
+  s.created = env_.now() - state.age;
+  charge(s);
+  touch(s);
+  return {};
+}
+
+// A session that is lent goes with its lease.
+void SessionTable::forget(Tenant tenant, base::SessionId id) {
+  auto at = sessions_.find({tenant, id});
+  if (at == sessions_.end()) return;
+  at->second->epoch = ~epoch();
+  remove(at);
 }
 
 void SessionTable::retire(std::unique_ptr<Session> session) {

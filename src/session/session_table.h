@@ -24,6 +24,8 @@
 #include "base/status.h"
 #include "msg/generate.h"
 #include "msg/spec.h"
+#include "session/session_id.h"
+#include "session/session_state.h"
 #include "session/tenant.h"
 
 namespace weir::session {
@@ -69,6 +71,7 @@ struct Lease {
   SessionModel model;
   std::span<const uint32_t> tokens;    // [0, offset)
   std::span<const msg::Image> images;  // those in them
+  Tenant tenant{};
 };
 
 // The result of a Generate. kUnchanged: the session is as it was before begin(); allowed only if no engine has read the
@@ -85,6 +88,13 @@ struct Outcome {
 // The error for an id that is unknown, closed, expired, or another tenant's: one text, which does not tell them apart.
 base::Status no_such_session();
 
+// A node of a cluster has this beside its sessions; a node that is alone has nothing of it.
+struct Keeping {
+  NodeTag tag = NodeTag::kNone;     // of the ids that are made here
+  std::function<uint64_t()> epoch;  // OtherNodes::epoch(); a session of another one is not found until it is adopted
+  std::function<void(base::SessionId)> ended;  // it was closed, or has expired, while it was this node's
+};
+
 class SessionTable {
  public:
   // Called once for each session that was closed or has expired, after its last lease. kYes: an engine may keep keys
@@ -93,12 +103,14 @@ class SessionTable {
   using OnRemoved = std::function<void(base::SessionId, const SessionModel&, EverLent)>;
 
   SessionTable(base::Env& env, base::ShardId home, size_t shards, Quota& quota, SessionLimits limits,
-               OnRemoved on_removed);
+               OnRemoved on_removed, Keeping keeping = {});
   ~SessionTable();
   SessionTable(const SessionTable&) = delete;
 
   // `client`: the one whose share it counts against; null: none. Errors: RESOURCE_EXHAUSTED.
-  base::Result<base::SessionId> open(Tenant tenant, SessionModel model, base::ClientRef client = {});
+  // `tenant_name`: what other nodes know the tenant by.
+  base::Result<base::SessionId> open(Tenant tenant, SessionModel model, base::ClientRef client = {},
+                                     std::string tenant_name = {});
   // Returns the serial of the lease if the session is lent: its borrower should end. An unknown id is not an error.
   std::optional<uint64_t> close(Tenant tenant, base::SessionId id);
   // A new session with what this one has before position `at`; it counts against the same client. Errors: NOT_FOUND,
@@ -110,8 +122,17 @@ class SessionTable {
   // Errors, and nothing changes: NOT_FOUND, ABORTED (lent already), FAILED_PRECONDITION (the offset is not the length;
   // a rewind into an image), RESOURCE_EXHAUSTED (bytes).
   base::Result<Lease> begin(Tenant tenant, base::SessionId id, const Append& append);
-  // Ends the lease and applies the result. The session's idle time starts anew.
-  void settle(uint64_t serial, Outcome&& outcome);
+  // Ends the lease and applies the result. The session's idle time starts anew. False: it is not here any more.
+  bool settle(uint64_t serial, Outcome&& outcome);
+
+  bool knows(Tenant tenant, base::SessionId id) const { return find(tenant, id) != nullptr; }
+  // The session for another node. Nothing: it is not here.
+  std::optional<SessionState> state(Tenant tenant, base::SessionId id) const;
+  // The session is this node's now, and what `state` says; what was here under its id goes. Errors:
+  // RESOURCE_EXHAUSTED.
+  base::Status adopt(Tenant tenant, base::SessionId id, SessionModel model, SessionState&& state);
+  // It is another node's: it goes from here, and does not end.
+  void forget(Tenant tenant, base::SessionId id);
 
   size_t sessions() const { return sessions_.size() + removed_while_lent_; }  // also closed ones that are still lent
   uint64_t bytes() const { return bytes_; }                                   // of all of them
@@ -130,7 +151,8 @@ class SessionTable {
   using Sessions = std::unordered_map<Key, std::unique_ptr<Session>, Hash>;
 
   Session* find(Tenant tenant, base::SessionId id) const;
-  base::Result<Session*> add(Tenant tenant, SessionModel model, base::ClientRef client);
+  uint64_t epoch() const { return keeping_.epoch ? keeping_.epoch() : 0; }
+  base::Result<Session*> add(Tenant tenant, SessionModel model, base::ClientRef client, base::SessionId id = {});
   base::Status admit(Tenant tenant, const base::Client* client) const;
   void return_quota(const Session& session);
   void touch(Session& session);
@@ -147,6 +169,7 @@ class SessionTable {
   Quota& quota_;
   SessionLimits limits_;
   OnRemoved on_removed_;
+  const Keeping keeping_;
   Sessions sessions_;
   std::map<std::pair<base::Time, uint64_t>, Session*> due_;  // by expiry and number; those that are not lent
   struct Lent {

@@ -10,6 +10,11 @@ namespace {
 
 constexpr auto kRetry = std::chrono::seconds(1);
 
+base::Status moved_away() {
+  return base::explained(base::Code::kAborted, "another node has taken the session meanwhile: send this again",
+                         "SESSION_MOVED");
+}
+
 }  // namespace
 
 void Homes::post(base::ShardId shard, std::function<void(Sessions&)> work) const {
@@ -17,15 +22,18 @@ void Homes::post(base::ShardId shard, std::function<void(Sessions&)> work) const
 }
 
 Sessions::Sessions(bus::Bus& bus, base::ShardId self, Homes& homes, Quota& quota, SessionLimits limits,
-                   base::Metrics& metrics)
+                   base::Metrics& metrics, OtherNodes* others)
     : bus_(bus),
       self_(self),
       homes_(homes),
-      table_(bus.env(), self, homes.shards(), quota, limits,
-             [this](base::SessionId id, const SessionModel& model, SessionTable::EverLent ever_lent) {
-               if (ever_lent == SessionTable::EverLent::kYes) release(id, model);
-               count();
-             }),
+      others_(others),
+      table_(
+          bus.env(), self, homes.shards(), quota, limits,
+          [this](base::SessionId id, const SessionModel& model, SessionTable::EverLent ever_lent) {
+            if (ever_lent == SessionTable::EverLent::kYes) release(id, model);
+            count();
+          },
+          keeping(others)),
       sessions_(metrics.gauge("weir_sessions", "Sessions that live now.")),
       bytes_(metrics.gauge("weir_session_bytes", "Tokens and images of sessions.")),
       opened_(metrics.counter("weir_sessions_opened_total", "Sessions opened or forked.")) {
@@ -48,8 +56,14 @@ void Sessions::ask(base::SessionId id, std::function<std::function<void()>(Sessi
   });
 }
 
-base::Result<base::SessionId> Sessions::open(Tenant tenant, SessionModel model, base::ClientRef client) {
-  auto id = table_.open(tenant, std::move(model), std::move(client));
+Keeping Sessions::keeping(OtherNodes* others) {
+  if (!others) return {};
+  return {others->tag(), [others] { return others->epoch(); }, [others](base::SessionId id) { others->end(id); }};
+}
+
+base::Result<base::SessionId> Sessions::open(Tenant tenant, SessionModel model, base::ClientRef client,
+                                             std::string tenant_name) {
+  auto id = table_.open(tenant, std::move(model), std::move(client), std::move(tenant_name));
   if (id) opened_.add();
   count();
   return id;
@@ -102,6 +116,56 @@ void Sessions::give_back(const Lease& lease, Outcome outcome) {
     home.borrowed_at_.erase(serial);
     home.table_.settle(serial, std::move(outcome));
     home.count();
+  });
+}
+
+void Sessions::give_back(const Lease& lease, Outcome outcome, OtherNodes::Done then) {
+  if (!others_) {
+    give_back(lease, std::move(outcome));
+    return then({});
+  }
+  base::check(borrowers_.erase({lease.home, lease.serial}) == 1, "a lease is given back once, where it was granted");
+  auto back = [this, then = std::move(then)](Sessions& home, base::Status status) {
+    home.at(self_, [then, status = std::move(status)](Sessions&) { then(status); });
+  };
+  at(lease.home, [serial = lease.serial, tenant = lease.tenant, id = lease.session, outcome = std::move(outcome),
+                  back = std::move(back)](Sessions& home) mutable {
+    home.borrowed_at_.erase(serial);
+    const bool here = home.table_.settle(serial, std::move(outcome));
+    home.count();
+    if (!here) return back(home, moved_away());
+    home.keep_here(tenant, id, [&home, back](base::Status status) { back(home, std::move(status)); });
+  });
+}
+
+void Sessions::knows(Tenant tenant, base::SessionId id, std::function<void(bool)> then) {
+  ask(id, [tenant, id, then = std::move(then)](Sessions& home) {
+    return [then, known = home.table_.knows(tenant, id)] { then(known); };
+  });
+}
+
+void Sessions::keep(Tenant tenant, base::SessionId id, OtherNodes::Done then) {
+  if (!others_) return then({});
+  at(home_of(id, homes_.shards()), [this, tenant, id, then = std::move(then)](Sessions& home) mutable {
+    home.keep_here(tenant, id, [this, &home, then = std::move(then)](base::Status status) {
+      home.at(self_, [then, status = std::move(status)](Sessions&) { then(status); });
+    });
+  });
+}
+
+void Sessions::keep_here(Tenant tenant, base::SessionId id, OtherNodes::Done then) {
+  const auto state = table_.state(tenant, id);
+  if (!state) return then({});
+  others_->save(id, write_state(*state), self_, [this, tenant, id, then = std::move(then)](base::Status status) {
+    if (status.code == base::Code::kAborted) table_.forget(tenant, id), count();
+    then(std::move(status));
+  });
+}
+
+void Sessions::adopt(Tenant tenant, base::SessionId id, SessionModel model, SessionState state, OtherNodes::Done then) {
+  ask(id, [tenant, id, model = std::move(model), state = std::move(state), then = std::move(then)](Sessions& home) {
+    auto copy = state;
+    return [then, status = home.table_.adopt(tenant, id, model, std::move(copy))] { then(status); };
   });
 }
 

@@ -22,6 +22,7 @@
 
 #include "base/metrics.h"
 #include "bus/bus.h"
+#include "session/other_nodes.h"
 #include "session/session_table.h"
 
 namespace weir::session {
@@ -60,15 +61,17 @@ class Borrower {
 
 class Sessions final : private msg::Sink {
  public:
-  // All borrowed; they outlive this. Must live until no shard posts any more.
-  Sessions(bus::Bus& bus, base::ShardId self, Homes& homes, Quota& quota, SessionLimits limits, base::Metrics& metrics);
+  // All borrowed; they outlive this. Must live until no shard posts any more. `others`: null where the node is alone.
+  Sessions(bus::Bus& bus, base::ShardId self, Homes& homes, Quota& quota, SessionLimits limits, base::Metrics& metrics,
+           OtherNodes* others = nullptr);
   ~Sessions();
 
   template <class T>
   using Then = std::function<void(base::Result<T>)>;
 
   // Opens it on this shard.
-  base::Result<base::SessionId> open(Tenant tenant, SessionModel model, base::ClientRef client = {});
+  base::Result<base::SessionId> open(Tenant tenant, SessionModel model, base::ClientRef client = {},
+                                     std::string tenant_name = {});
   // The others as SessionTable says, by the id's home.
   void close(Tenant tenant, base::SessionId id, std::function<void()> then);
   void fork(Tenant tenant, base::SessionId id, uint32_t at, Then<base::SessionId> then);
@@ -77,12 +80,26 @@ class Sessions final : private msg::Sink {
   void borrow(Tenant tenant, base::SessionId id, const Append& append, Borrower& borrower);
   // After the last Event of a Call that read the lease; see above.
   void give_back(const Lease& lease, Outcome outcome);
+  // The same; `then` is called here once the session is kept for other nodes: at once where there are none. ABORTED:
+  // another node has it.
+  void give_back(const Lease& lease, Outcome outcome, OtherNodes::Done then);
+
+  // --- Where there are other nodes; each answers here, later or at once.
+  void knows(Tenant tenant, base::SessionId id, std::function<void(bool)> then);
+  // Keeps the session as it is; OK where it is not here (any more). ABORTED: another node has it.
+  void keep(Tenant tenant, base::SessionId id, OtherNodes::Done then);
+  // As SessionTable says.
+  void adopt(Tenant tenant, base::SessionId id, SessionModel model, SessionState state, OtherNodes::Done then);
+  OtherNodes* others() const { return others_; }
+  base::ShardId shard() const { return self_; }
 
   const SessionTable& table() const { return table_; }  // of those that live here
 
  private:
   using LeaseKey = std::pair<base::ShardId, uint64_t>;
 
+  static Keeping keeping(OtherNodes* others);
+  void keep_here(Tenant tenant, base::SessionId id, OtherNodes::Done then);
   void at(base::ShardId shard, std::function<void(Sessions&)> work);
   void ask(base::SessionId id, std::function<std::function<void()>(Sessions& home)> question);
   void grant(base::Result<Lease> lease, Borrower& borrower);
@@ -96,6 +113,7 @@ class Sessions final : private msg::Sink {
   bus::Bus& bus_;
   base::ShardId self_;
   Homes& homes_;
+  OtherNodes* const others_;
   SessionTable table_;
   std::map<LeaseKey, Borrower*> borrowers_;                          // on this shard
   std::unordered_map<uint64_t, base::ShardId> borrowed_at_;          // leases of sessions that live here

@@ -50,7 +50,7 @@ PINNED = [
 # The one file of app/ that names protocols, a line for each; ops is no protocol.
 DIALECTS = 'app/dialects.cc'
 # Rooms that the simulator runs: no clock, thread or entropy of their own.
-DETERMINISTIC = ['bus', 'session', 'cluster/membership', 'cluster/ownership', 'sched/batcher', 'sched/fair_queue', 'sched/sequence_batcher', 'generation']
+DETERMINISTIC = ['bus', 'session', 'cluster/membership', 'cluster/ownership', 'cluster/kept_sessions', 'sched/batcher', 'sched/fair_queue', 'sched/sequence_batcher', 'generation']
 THREADED = ['generation/lane']  # files of these rooms that own a thread, and hand the others the time
 NAMESPACE = re.compile(r'(?:\} )?namespace weir::(\w+)')
 WORLD = re.compile(r'_clock::now|std::(thread|jthread|random_device|condition_variable)\b|\bgetrandom\(|\btime\(nullptr\)|\b(steady_now|unix_ms|lane_now)\b')

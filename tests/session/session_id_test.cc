@@ -54,6 +54,23 @@ TEST(SessionId, RandomBitsThatLeaveNoRoomForTheHomeAreDrawnAnew) {
   EXPECT_EQ(make_session_id(env, base::ShardId(6), 7), (SessionId{0x001b'0000'0000'0005, 7}));
 }
 
+TEST(SessionId, CarriesTheTagOfItsNodeAndItsHome) {
+  base::FakeEnv env;
+  std::set<SessionId> seen;
+  for (std::string_view name : {"", "a", "b", "node-7", "0123456789abcdef"}) {
+    const NodeTag tag = tag_of_node(name);
+    EXPECT_NE(tag, NodeTag::kNone);
+    for (uint16_t home = 0; home < 7; ++home) {
+      auto id = make_session_id(env, base::ShardId(home), 7, tag);
+      EXPECT_EQ(tag_of(id), tag);
+      EXPECT_EQ(home_of(id, 7), base::ShardId(home));
+      EXPECT_TRUE(seen.insert(id).second);
+      EXPECT_EQ(tag_of(*parse_session_id(text(id))), tag);
+    }
+  }
+  EXPECT_NE(tag_of_node("a"), tag_of_node("b"));
+}
+
 TEST(SessionId, NoneIsAllZeros) {
   Drawn env({0, 0, 3, 4});
   EXPECT_EQ(make_session_id(env, base::ShardId(0), 2), (SessionId{3, 4}));

@@ -15,9 +15,14 @@ constexpr size_t kTenantsWithKeys = 4096;  // that have quotas of their own
 
 struct MountedSalience final : dialects::Mounted {
   MountedSalience(const dialects::ShardServices& shard, session::Homes& homes, session::Quota& quota,
-                  const session::SessionLimits& limits, base::Metrics& metrics, Options options)
-      : sessions(shard.bus, shard.id, homes, quota, limits, metrics),
-        salience(shard.bus, shard.rpcs, sessions, std::move(options)) {}
+                  const session::SessionLimits& limits, base::Metrics& metrics, Options options,
+                  session::OtherNodes* others)
+      : sessions(shard.bus, shard.id, homes, quota, limits, metrics, others),
+        salience(shard.bus, shard.rpcs, sessions, with_relay(std::move(options), shard.relay)) {}
+  static Options with_relay(Options options, wire::Relay* relay) {
+    options.relay = relay;
+    return options;
+  }
 
   session::Sessions sessions;
   Salience salience;
@@ -31,7 +36,7 @@ class SalienceDialect final : public dialects::Dialect {
   std::vector<std::string_view> services() const override { return {Salience::kService}; }
   base::Status open(const dialects::ServerServices& services) override;
   base::Result<std::unique_ptr<dialects::Mounted>> mount(const dialects::ShardServices& shard) override {
-    return std::make_unique<MountedSalience>(shard, *homes_, *quota_, limits_, *metrics_, options_);
+    return std::make_unique<MountedSalience>(shard, *homes_, *quota_, limits_, *metrics_, options_, others_);
   }
   base::Result<dialects::OwnKeys> own_keys() const override;
 
@@ -44,6 +49,7 @@ class SalienceDialect final : public dialects::Dialect {
   std::optional<session::Homes> homes_;
   std::optional<session::Quota> quota_;
   base::Metrics* metrics_ = nullptr;
+  session::OtherNodes* others_ = nullptr;
 };
 
 void SalienceDialect::add_settings(std::vector<base::Setting>& rows) {
@@ -86,6 +92,8 @@ base::Status SalienceDialect::open(const dialects::ServerServices& services) {
   options_.quota = &*quota_;
   homes_.emplace(services.shards, services.post);
   metrics_ = &services.metrics;
+  others_ = services.others;
+  if (others_) others_->keep_for(limits_.idle);
   return {};
 }
 

@@ -1,6 +1,7 @@
 #include "dialects/salience/lifecycle.h"
 
 #include <functional>
+#include <optional>
 
 #include "marshal/pb_wire.h"
 #include "marshal/tenant.h"
@@ -14,6 +15,9 @@ namespace pb = ::salience::v1;
 using base::Bytes;
 using base::Status;
 using session::Tenant;
+
+// Whether it was looked for at the other nodes already.
+enum class Routed : bool { kNo, kYes };
 
 constexpr size_t kMaxRequest = 64 << 10;  // these requests are a name each; more is no honest one
 
@@ -35,11 +39,16 @@ uint64_t wait(SalienceState& state, wire::Rpc& rpc) {
   rpc.attach(std::make_unique<Waiting>(state, number));
   return number;
 }
-void answer(SalienceState& state, uint64_t number, const Status& status, std::string message = {}) {
+// The call, which waits no more; null: its client has left.
+wire::Rpc* resume(SalienceState& state, uint64_t number) {
   auto node = state.waiting.extract(number);
-  if (node.empty()) return;
-  if (status.ok()) node.mapped()->send(Bytes::adopt(std::move(message)));
-  node.mapped()->finish(status);
+  return node.empty() ? nullptr : node.mapped();
+}
+void answer(SalienceState& state, uint64_t number, const Status& status, std::string message = {}) {
+  wire::Rpc* rpc = resume(state, number);
+  if (!rpc) return;
+  if (status.ok()) rpc->send(Bytes::adopt(std::move(message)));
+  rpc->finish(status);
 }
 
 void answer_now(wire::Rpc& rpc, const google::protobuf::MessageLite& message) {
@@ -54,42 +63,116 @@ base::Result<bus::Served*> resolve(SalienceState& state, wire::Rpc& rpc, std::st
   return base::failure(base::Code::kFailedPrecondition, found.error().text);
 }
 
+// The node that serves a model which this one does not.
+std::optional<session::OtherNodes::Place> elsewhere(const SalienceState& state, wire::Rpc& rpc, std::string_view model,
+                                                    const Status& why) {
+  const bool lacking = why.code == base::Code::kNotFound || why.code == base::Code::kFailedPrecondition;
+  if (!state.sessions.others() || !lacking || RoutedCall::was_relayed(rpc)) return std::nullopt;
+  return state.sessions.others()->node_with(model);
+}
+
 void open_session(SalienceState& state, wire::Rpc& rpc, Tenant tenant, const pb::OpenSessionRequest& request) {
   auto served = resolve(state, rpc, request.model(), bus::Needs::kTokens);
-  if (!served) return rpc.finish(served.error());
+  if (!served) {
+    auto place = elsewhere(state, rpc, request.model(), served.error());
+    if (!place) return rpc.finish(served.error());
+    Routable what{"OpenSession", Bytes::adopt(request.SerializeAsString()), {}, tenant, {}, {}};
+    return RoutedCall::begin_at(state, rpc, std::move(what), *place);
+  }
   const msg::ModelSpec& spec = (*served)->spec;
   rpc.exchange().record().model = spec.name;
   const wire::PeerInfo* peer = rpc.exchange().request().peer;
-  auto id = state.sessions.open(tenant, {spec.name, spec.version, spec.text}, peer ? peer->client : base::ClientRef());
+  auto id = state.sessions.open(tenant, {spec.name, spec.version, spec.text}, peer ? peer->client : base::ClientRef(),
+                                state.sessions.others() ? state.tenant_name(rpc) : std::string());
   if (!id) return rpc.finish(id.error());
   pb::OpenSessionResponse response;
   response.set_session_id(session::text(*id));
   response.set_max_model_len(spec.text->max_length);
-  answer_now(rpc, response);
+  if (!state.sessions.others()) return answer_now(rpc, response);
+  state.sessions.keep(
+      tenant, *id, [&state, number = wait(state, rpc), message = response.SerializeAsString()](const Status& status) {
+        answer(state, number, status, message);
+      });
+}
+
+// Hands a call for a session that is not here on, where there are other nodes. `run`: as the call runs here.
+template <class Request>
+void route(SalienceState& state, wire::Rpc& rpc, std::string_view method, Tenant tenant, base::SessionId id,
+           const Request& request, void (*run)(SalienceState&, wire::Rpc&, Tenant, const Request&, Routed),
+           std::function<void(wire::Rpc&)> nowhere) {
+  Routable what{method, Bytes::adopt(request.SerializeAsString()), id, tenant, {}, std::move(nowhere)};
+  what.run = [&state, tenant, request, run](wire::Rpc& call, const Bytes&) {
+    run(state, call, tenant, request, Routed::kYes);
+  };
+  RoutedCall::begin(state, rpc, std::move(what));
+}
+void not_found(wire::Rpc& rpc) { rpc.finish(session::no_such_session()); }
+
+// Whether another node may have what is not here.
+bool may_be_elsewhere(const SalienceState& state, Routed routed, const Status& status) {
+  return state.sessions.others() && routed == Routed::kNo && status.code == base::Code::kNotFound;
+}
+
+void close_here(SalienceState& state, wire::Rpc& rpc, Tenant tenant, const pb::CloseSessionRequest& request, Routed) {
+  auto id = session::parse_session_id(request.session_id());
+  state.sessions.close(tenant, *id, [&state, number = wait(state, rpc)] { answer(state, number, {}); });
 }
 
 void close_session(SalienceState& state, wire::Rpc& rpc, Tenant tenant, const pb::CloseSessionRequest& request) {
   auto id = session::parse_session_id(request.session_id());
   if (!id) return answer_now(rpc, pb::CloseSessionResponse());
-  state.sessions.close(tenant, *id, [&state, number = wait(state, rpc)] { answer(state, number, {}); });
+  if (!state.sessions.others()) return close_here(state, rpc, tenant, request, Routed::kNo);
+  state.sessions.knows(tenant, *id, [&state, tenant, id, request, number = wait(state, rpc)](bool here) {
+    wire::Rpc* call = resume(state, number);
+    if (!call) return;
+    if (here) return close_here(state, *call, tenant, request, Routed::kNo);
+    auto nowhere = [](wire::Rpc& rpc) { answer_now(rpc, pb::CloseSessionResponse()); };
+    route(state, *call, "CloseSession", tenant, *id, request, close_here, nowhere);
+  });
 }
 
-void fork_session(SalienceState& state, wire::Rpc& rpc, Tenant tenant, const pb::ForkSessionRequest& request) {
+// The parent has been used, too: its time in the bucket begins anew.
+void keep_fork(SalienceState& state, uint64_t number, Tenant tenant, base::SessionId parent, base::SessionId fork,
+               std::string message) {
+  state.sessions.keep(tenant, parent, [](const Status&) {});
+  state.sessions.keep(tenant, fork, [&state, number, message = std::move(message)](const Status& status) {
+    answer(state, number, status, message);
+  });
+}
+
+void fork_here(SalienceState& state, wire::Rpc& rpc, Tenant tenant, const pb::ForkSessionRequest& request,
+               Routed routed) {
   auto id = session::parse_session_id(request.session_id());
   if (!id) return rpc.finish(session::no_such_session());
-  auto forked = [&state, number = wait(state, rpc)](base::Result<base::SessionId> made) {
+  auto forked = [&state, number = wait(state, rpc), tenant, id, request, routed](base::Result<base::SessionId> made) {
+    if (!made && may_be_elsewhere(state, routed, made.error())) {
+      if (wire::Rpc* call = resume(state, number))
+        route(state, *call, "ForkSession", tenant, *id, request, fork_here, not_found);
+      return;
+    }
     if (!made) return answer(state, number, made.error());
     pb::ForkSessionResponse response;
     response.set_session_id(session::text(*made));
-    answer(state, number, {}, response.SerializeAsString());
+    keep_fork(state, number, tenant, *id, *made, response.SerializeAsString());
   };
   state.sessions.fork(tenant, *id, request.at_position(), forked);
 }
 
-void dump_session(SalienceState& state, wire::Rpc& rpc, Tenant tenant, const pb::DumpSessionRequest& request) {
+void fork_session(SalienceState& state, wire::Rpc& rpc, Tenant tenant, const pb::ForkSessionRequest& request) {
+  fork_here(state, rpc, tenant, request, Routed::kNo);
+}
+
+void dump_here(SalienceState& state, wire::Rpc& rpc, Tenant tenant, const pb::DumpSessionRequest& request,
+               Routed routed) {
   auto id = session::parse_session_id(request.session_id());
   if (!id) return rpc.finish(session::no_such_session());
-  auto dumped = [&state, number = wait(state, rpc)](base::Result<std::vector<uint32_t>> tokens) {
+  auto dumped = [&state, number = wait(state, rpc), tenant, id, request,
+                 routed](base::Result<std::vector<uint32_t>> tokens) {
+    if (!tokens && may_be_elsewhere(state, routed, tokens.error())) {
+      if (wire::Rpc* call = resume(state, number))
+        route(state, *call, "DumpSession", tenant, *id, request, dump_here, not_found);
+      return;
+    }
     if (!tokens) return answer(state, number, tokens.error());
     std::string packed, message;
     packed.reserve(tokens->size() * 3);
@@ -98,6 +181,10 @@ void dump_session(SalienceState& state, wire::Rpc& rpc, Tenant tenant, const pb:
     answer(state, number, {}, std::move(message));
   };
   state.sessions.dump(tenant, *id, dumped);
+}
+
+void dump_session(SalienceState& state, wire::Rpc& rpc, Tenant tenant, const pb::DumpSessionRequest& request) {
+  dump_here(state, rpc, tenant, request, Routed::kNo);
 }
 
 // The request cannot name a model: it is the one of sessions that name none; if there is none, the only one that has

@@ -16,7 +16,7 @@ struct Salience::Parts {
 };
 
 Salience::Salience(bus::Bus& bus, wire::RpcServer& rpcs, session::Sessions& sessions, Options options)
-    : parts_(new Parts{{bus, sessions, std::move(options), {}, {}, 0}, {}}) {
+    : parts_(new Parts{{bus, sessions, std::move(options), {}, {}, 0, {}}, {}}) {
   // Naming a message links its file into the descriptor pool, so that errors have their details in JSON, too.
   (void)google::rpc::ErrorInfo::descriptor();
   add_lifecycle(parts_->state, rpcs, parts_->unary);

@@ -8,6 +8,7 @@
 
 #include "bus/bus.h"
 #include "session/sessions.h"
+#include "wire/relay.h"
 #include "wire/rpc.h"
 
 namespace weir::dialects {
@@ -20,6 +21,7 @@ struct Options {
   // Those who have shown no key are one tenant, whose sessions this divides.
   msg::Anonymous anonymous = msg::Anonymous::kPerAddress;
   session::Quota* quota = nullptr;  // the one behind `sessions`, borrowed: it numbers tenants with keys
+  wire::Relay* relay = nullptr;     // to the other nodes of a cluster, borrowed; null: this one is alone
 };
 
 class Salience {

@@ -1,5 +1,7 @@
 #include "dialects/salience/turn.h"
 
+#include <utility>
+
 #include "dialects/salience/state.h"
 #include "marshal/moved.h"
 #include "marshal/tenant.h"
@@ -27,15 +29,21 @@ Status session_closed() {
 }  // namespace
 
 void Generate::call(wire::Rpc& rpc, base::Bytes message) {
+  const bool alone = salience_.sessions.others() == nullptr;
+  begin(salience_, rpc, std::move(message), alone ? Session::kHere : Session::kAnywhere);
+}
+
+void Generate::begin(SalienceState& state, wire::Rpc& rpc, base::Bytes message, Session where) {
   auto request = read_request(message);
   if (!request) return rpc.finish(request.error());
   if (!request->session) return rpc.finish(session::no_such_session());
   auto listener = std::make_unique<Listener>();
   Listener& ear = *listener;
   rpc.attach(std::move(listener));
-  auto turn = salience_.turns.emplace(salience_.turns.end(), salience_, rpc, ear, std::move(*request));
+  base::Bytes routable = where == Session::kAnywhere ? std::move(message) : base::Bytes();
+  auto turn = state.turns.emplace(state.turns.end(), state, rpc, ear, std::move(*request), std::move(routable));
   ear.turn = &*turn;
-  turn->begin(salience_.tenant(rpc), turn);
+  turn->begin(state.tenant(rpc), turn);
 }
 
 void Listener::on_drain(wire::Rpc&) {
@@ -45,11 +53,17 @@ void Listener::on_close(wire::Rpc&) {
   if (turn) turn->left();
 }
 
-Turn::Turn(SalienceState& state, wire::Rpc& rpc, Listener& listener, TurnRequest&& request)
-    : salience_(state), rpc_(&rpc), listener_(&listener), request_(std::move(request)), call_(state.bus) {}
+Turn::Turn(SalienceState& state, wire::Rpc& rpc, Listener& listener, TurnRequest&& request, base::Bytes routable)
+    : salience_(state),
+      rpc_(&rpc),
+      listener_(&listener),
+      request_(std::move(request)),
+      routable_(std::move(routable)),
+      call_(state.bus) {}
 
 void Turn::begin(session::Tenant tenant, std::list<Turn>::iterator self) {
   self_ = self;
+  tenant_ = tenant;
   salience_.sessions.borrow(tenant, *request_.session, request_.append(), *this);
 }
 
@@ -66,10 +80,26 @@ void Turn::revoked() {
 }
 
 void Turn::granted(base::Result<session::Lease> lease) {
+  if (!lease && lease.error().code == Code::kNotFound && !routable_.empty() && rpc_) return route();
   if (!lease) return end(lease.error());
   lease_ = std::move(*lease);
-  if (!rpc_) return end({});
-  if (Status status = start(); !status.ok()) end(status);
+  routable_ = {};
+  if (!rpc_) return unchanged({});
+  if (Status status = start(); !status.ok()) unchanged(std::move(status));
+}
+
+// The session is not here: another node may have it.
+void Turn::route() {
+  SalienceState& state = salience_;
+  wire::Rpc& rpc = *rpc_;
+  listener_->turn = nullptr;
+  Routable what{"Generate", std::move(routable_), *request_.session, tenant_, {}, {}};
+  what.run = [&state](wire::Rpc& call, base::Bytes message) {
+    Generate::begin(state, call, std::move(message), Generate::Session::kHere);
+  };
+  what.nowhere = [](wire::Rpc& call) { call.finish(session::no_such_session()); };
+  state.turns.erase(self_);
+  RoutedCall::begin(state, rpc, std::move(what));
 }
 
 Status Turn::start() {
@@ -79,8 +109,8 @@ Status Turn::start() {
   if (!served || !model.is((*served)->spec)) return model_gone(model);
   if (Status status = check_request(request_, (*served)->spec); !status.ok()) return status;
   if (!request_.idle()) return submit(**served);
-  give_back({Outcome::Kind::kAppended, {}, {}, {}});  // it may still have been a rewind
-  done(Reason::kLength, request_.offset);
+  // It may still have been a rewind.
+  give_back({Outcome::Kind::kAppended, {}, {}, {}}, [this] { done(Reason::kLength, request_.offset); });
   return {};
 }
 
@@ -138,10 +168,15 @@ void Turn::finished(msg::Call& call, msg::Event&& event) {
   bool kept = whole || !generated_.empty();
   if (rpc_) marshal::note(rpc_->exchange().record(), call);
   if (rpc_ && call.progress.moves > 0) rpc_->trailing(marshal::kMoved, std::to_string(call.progress.moves));
-  give_back(kept ? appended(*call.generation) : Outcome{Outcome::Kind::kAppended, {}, {}, {}});
-  if (whole) return done(stopped_ ? Reason::kStopString : reason_of(done_event->finish), prompt_tokens);
-  if (closed_) return end(session_closed());
-  end(failed ? std::move(failed->status) : base::failure(Code::kInternal, "the model answered with something else"));
+  Outcome outcome = kept ? appended(*call.generation) : Outcome{Outcome::Kind::kAppended, {}, {}, {}};
+  if (whole) {
+    const Reason reason = stopped_ ? Reason::kStopString : reason_of(done_event->finish);
+    return give_back(std::move(outcome), [this, reason, prompt_tokens] { done(reason, prompt_tokens); });
+  }
+  Status status =
+      failed ? std::move(failed->status) : base::failure(Code::kInternal, "the model answered with something else");
+  if (closed_) status = session_closed();
+  give_back(std::move(outcome), [this, status = std::move(status)] { end(status); });
 }
 
 Outcome Turn::appended(msg::Generation& generation) const {
@@ -151,19 +186,27 @@ Outcome Turn::appended(msg::Generation& generation) const {
   return outcome;
 }
 
-void Turn::give_back(Outcome&& outcome) {
-  salience_.sessions.give_back(*lease_, std::move(outcome));
+// The client waits until another node could go on with the session, where there are others.
+void Turn::give_back(Outcome&& outcome, std::function<void()> then) {
+  const session::Lease lease = *std::exchange(lease_, std::nullopt);
+  salience_.sessions.give_back(lease, std::move(outcome), [this, then = std::move(then)](const Status& status) {
+    status.ok() || closed_ ? then() : end(status);
+  });
+}
+
+void Turn::unchanged(Status status) {
+  salience_.sessions.give_back(*lease_, {});
   lease_.reset();
+  end(status);
 }
 
 void Turn::done(Reason reason, uint32_t prompt_tokens) {
-  rpc_->send(write_done(prompt_tokens, uint32_t(generated_.size()), reason));
+  if (rpc_) rpc_->send(write_done(prompt_tokens, uint32_t(generated_.size()), reason));
   end({});
 }
 
 // The last word; this is gone afterwards.
 void Turn::end(const Status& status) {
-  if (lease_) give_back({});
   if (rpc_) {
     listener_->turn = nullptr;
     rpc_->finish(status);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
@@ -25,6 +26,9 @@ class Generate final : public wire::RpcMethod {
  public:
   explicit Generate(SalienceState& state) : salience_(state) {}
   void call(wire::Rpc& rpc, base::Bytes message) override;
+  // kHere: the session is this node's, if it is anybody's.
+  enum class Session : uint8_t { kAnywhere, kHere };
+  static void begin(SalienceState& state, wire::Rpc& rpc, base::Bytes message, Session where);
 
  private:
   SalienceState& salience_;
@@ -41,7 +45,8 @@ class Listener final : public wire::RpcListener {
 
 class Turn final : public session::Borrower, public msg::Sink {
  public:
-  Turn(SalienceState& state, wire::Rpc& rpc, Listener& listener, TurnRequest&& request);
+  // `routable`: the request's message, for another node that may have the session; empty: none has.
+  Turn(SalienceState& state, wire::Rpc& rpc, Listener& listener, TurnRequest&& request, base::Bytes routable);
   Turn(const Turn&) = delete;
 
   // The Turn may be over, and gone, when this returns. The same holds for what follows.
@@ -60,16 +65,20 @@ class Turn final : public session::Borrower, public msg::Sink {
   base::Status submit(bus::Served& served);
   void watch_for_stops(const msg::ModelSpec& spec);
   void pass_on(const msg::Token& token);
-  void give_back(session::Outcome&& outcome);
+  void route();
+  void give_back(session::Outcome&& outcome, std::function<void()> then);
   session::Outcome appended(msg::Generation& generation) const;
   void finished(msg::Call& call, msg::Event&& event);
   void done(Reason reason, uint32_t prompt_tokens);
+  void unchanged(base::Status status);
   void end(const base::Status& status);
 
   SalienceState& salience_;
   wire::Rpc* rpc_;  // null once the client has left
   Listener* listener_;
   TurnRequest request_;
+  base::Bytes routable_;
+  session::Tenant tenant_{};
   std::list<Turn>::iterator self_;
   bool closed_ = false;  // the session, under us
   std::optional<session::Lease> lease_;

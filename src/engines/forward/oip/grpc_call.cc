@@ -42,8 +42,8 @@ std::string grpc_timeout(base::Duration left) {
 
 }  // namespace
 
-void add_deadline(const msg::Call& call, base::Time now, wire::Fields& fields) {
-  if (call.deadline != base::kNever) fields.add("grpc-timeout", grpc_timeout(call.deadline - now));
+void add_deadline(base::Time deadline, base::Time now, wire::Fields& fields) {
+  if (deadline != base::kNever) fields.add("grpc-timeout", grpc_timeout(deadline - now));
 }
 
 Status status_of(const wire::Fields& trailers) {

@@ -43,7 +43,10 @@ class GrpcCall : public HttpCall {
 };
 
 // The Call's deadline, as `grpc-timeout`, where it has one.
-void add_deadline(const msg::Call& call, base::Time now, wire::Fields& fields);
+void add_deadline(base::Time deadline, base::Time now, wire::Fields& fields);
+inline void add_deadline(const msg::Call& call, base::Time now, wire::Fields& fields) {
+  add_deadline(call.deadline, now, fields);
+}
 
 // The status of a call by its trailers; UNKNOWN where they have none.
 base::Status status_of(const wire::Fields& trailers);

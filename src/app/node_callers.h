@@ -1,0 +1,46 @@
+// NodeCallers: the Authenticator of a shard whose server is one of a cluster: calls that other nodes have handed on
+// come as the client who asked there. A node says who that was in fields that count only beside the key of
+// cluster.secret; without a secret, only where nobody needs a key.
+//
+//   weir-node-key      Secrets::call_key
+//   weir-caller        auth::Authenticator::remember(), percent encoded; not there: nobody in particular
+//   weir-caller-host   of the client, percent encoded: tenants without a key are told apart by it
+//   weir-caller-many   it speaks for many clients
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "auth/authenticator.h"
+#include "base/env.h"
+#include "wire/authenticator.h"
+
+namespace weir::app {
+
+class NodeCallers final : public wire::Authenticator {
+ public:
+  // `inner`: of calls that come from clients; `live`: who knows keys. Both null where nobody is asked who it is.
+  NodeCallers(base::Env& env, wire::Authenticator* inner, auth::Authenticator* live, std::string call_key)
+      : env_(env), inner_(inner), live_(live), call_key_(std::move(call_key)) {}
+
+  base::Result<wire::Caller> admit(const wire::Request& request, wire::Permission permission,
+                                   std::string_view protocol) override;
+  std::string name_of(const wire::Request& request) override {
+    return inner_ && !is_node(request) ? inner_->name_of(request) : std::string();
+  }
+  base::Status permit(const wire::Request& request, wire::Permission permission) override {
+    return inner_ ? inner_->permit(request, permission) : base::Status();
+  }
+  // Says for another node's NodeCallers whose the request is.
+  void introduce(const wire::Request& request, wire::Fields& fields);
+
+ private:
+  bool is_node(const wire::Request& request) const;
+
+  base::Env& env_;
+  wire::Authenticator* const inner_;
+  auth::Authenticator* const live_;
+  const std::string call_key_;
+};
+
+}  // namespace weir::app

@@ -1,0 +1,245 @@
+#include "cluster/kept_sessions.h"
+
+#include <algorithm>
+
+namespace weir::cluster {
+namespace {
+
+using base::Code;
+using base::failure;
+using base::Status;
+
+constexpr uint8_t kMostClaims = 2;        // of one write
+constexpr size_t kMostToErase = 1 << 16;  // sessions
+constexpr size_t kRetriedAtOnce = 64;     // sessions
+constexpr auto kRetryUnkept = std::chrono::seconds(1);
+
+}  // namespace
+
+KeptSessions::~KeptSessions() {
+  env_.cancel(timer_);
+  for (const auto& [number, timer] : timers_) env_.cancel(timer);
+}
+
+void KeptSessions::later(base::Duration after, std::function<void()> work) {
+  const uint64_t number = ++last_timer_;
+  timers_[number] = env_.at(env_.now() + after, [this, number, work = std::move(work)] {
+    timers_.erase(number);
+    work();
+  });
+}
+
+// --- what this node's sessions are ----------------------------------------------------------------------------------
+
+void KeptSessions::save(const std::string& id, std::string state, Ownership::Done then) {
+  auto [found, fresh] = writing_.try_emplace(id);
+  Writing& writing = found->second;
+  writing.waiting.push_back(std::move(then));
+  if (!fresh) {
+    writing.next = std::move(state);
+    return;
+  }
+  writing.since = env_.now();
+  write(id, std::move(state));
+}
+
+void KeptSessions::write(const std::string& id, std::string state) {
+  if (ownership_.owns(id)) return write_owned(id, state);
+  if (turns_.contains(id)) return claim(id, state);
+  open(id, state);
+}
+
+void KeptSessions::open(const std::string& id, const std::string& state) {
+  turns_[id] = 0;
+  ownership_.open(id, state, [this, id, state](const Status& status) {
+    if (status.code == Code::kAlreadyExists) return claim(id, state);
+    written(id, state, status);
+  });
+}
+
+void KeptSessions::write_owned(const std::string& id, const std::string& state) {
+  ownership_.commit(id, state, [this, id, state](const Status& status) {
+    if (status.ok()) ++turns_[id];
+    // Its time in the bucket may have been over: the record says whose it is.
+    if (status.code == Code::kAborted) return claim(id, state);
+    written(id, state, status);
+  });
+}
+
+// This node does not know that it has the session: what is there must be what it wrote last.
+void KeptSessions::claim(const std::string& id, const std::string& state) {
+  if (++writing_[id].claims > kMostClaims)
+    return written(id, state, failure(Code::kAborted, "another node has the session"));
+  ownership_.take(id, [this, id, state](base::Result<Record> record) {
+    if (record && record->turn != turns_[id])
+      return written(id, state, failure(Code::kAborted, "another node has gone on with the session"));
+    if (record) return write_owned(id, state);
+    Status why = record.error();
+    if (why.code == Code::kNotFound) return open(id, state);
+    if (why.code == Code::kFailedPrecondition) why = failure(Code::kAborted, "another node has the session");
+    if (why.code == Code::kDataLoss) why.code = Code::kResourceExhausted;
+    written(id, state, why);
+  });
+}
+
+void KeptSessions::written(const std::string& id, const std::string& state, const Status& status) {
+  if (status.ok() || status.code == Code::kAborted) {
+    clear_unkept(id);
+    if (!status.ok()) turns_.erase(id), ++dropped_;
+    return over(id, status);
+  }
+  const bool worth_it = status.code == Code::kUnavailable && !membership_.away() &&
+                        env_.now() - writing_[id].since < limits_.write_patience;
+  if (worth_it) return later(limits_.retry, [this, id, state] { write(id, writing_[id].next.value_or(state)); });
+  if (status.code == Code::kUnavailable)
+    set_unkept(id, state);
+  else
+    ++dropped_;
+  over(id, {});
+}
+
+void KeptSessions::over(const std::string& id, const Status& status) {
+  Writing& writing = writing_[id];
+  if (writing.next && status.ok() && !writing.ending) {
+    std::string state = *std::move(writing.next);
+    writing.next.reset();
+    writing.claims = 0, writing.since = env_.now();
+    return write(id, std::move(state));
+  }
+  auto node = writing_.extract(id);
+  if (node.mapped().ending) erase(id);
+  for (auto& then : node.mapped().waiting) then(status);
+}
+
+void KeptSessions::set_unkept(const std::string& id, const std::string& state) {
+  clear_unkept(id);
+  if (unkept_bytes_ + state.size() > limits_.unkept_bytes) return void(++dropped_);
+  unkept_bytes_ += state.size();
+  unkept_[id] = state;
+  arm();
+}
+
+void KeptSessions::clear_unkept(const std::string& id) {
+  auto found = unkept_.find(id);
+  if (found == unkept_.end()) return;
+  unkept_bytes_ -= found->second.size();
+  unkept_.erase(found);
+}
+
+void KeptSessions::end(const std::string& id) {
+  auto found = writing_.find(id);
+  if (found != writing_.end())
+    found->second.ending = true;
+  else
+    erase(id);
+}
+
+void KeptSessions::erase(const std::string& id) {
+  clear_unkept(id);
+  turns_.erase(id);
+  auto done = [this, id](const Status& status) {
+    if (status.code != Code::kUnavailable || to_erase_.size() >= kMostToErase) return;
+    to_erase_.push_back(id);
+    arm();
+  };
+  if (ownership_.owns(id)) return ownership_.close(id, done);
+  ownership_.take(id, [this, id, done](const base::Result<Record>& record) {
+    record ? ownership_.close(id, done) : done(record.error());
+  });
+}
+
+void KeptSessions::release_all() {
+  for (const auto& id : ownership_.owned())
+    if (!writing_.contains(id)) ownership_.release(id, [](const Status&) {});
+}
+
+void KeptSessions::drop_all() {
+  ownership_.drop_all();
+  std::erase_if(turns_, [this](const auto& one) { return !unkept_.contains(one.first); });
+}
+
+void KeptSessions::arm() {
+  if (timer_ != base::TimerId::kNone || (unkept_.empty() && to_erase_.empty())) return;
+  timer_ = env_.at(env_.now() + kRetryUnkept, [this] {
+    timer_ = base::TimerId::kNone;
+    if (membership_.has_lease()) retry_all();
+    arm();
+  });
+}
+
+void KeptSessions::retry_all() {
+  std::vector<std::pair<std::string, std::string>> again;
+  for (const auto& [id, state] : unkept_) {
+    if (again.size() == kRetriedAtOnce) break;
+    if (!writing_.contains(id)) again.emplace_back(id, state);
+  }
+  for (auto& [id, state] : again) save(id, std::move(state), [](const Status&) {});
+  for (size_t n = std::min(kRetriedAtOnce, to_erase_.size()); n > 0; --n) {
+    const std::string id = std::move(to_erase_.front());
+    to_erase_.pop_front();
+    erase(id);
+  }
+}
+
+// --- where a session is ---------------------------------------------------------------------------------------------
+
+void KeptSessions::find(const std::string& id, std::string unreachable, Found then) {
+  if (searching_ >= limits_.waiting)
+    return then(base::try_again(Code::kResourceExhausted, "too many sessions are being looked for; try again later"));
+  ++searching_;
+  look(id, std::make_shared<Search>(
+               Search{std::move(unreachable), std::move(then), env_.now() + limits_.patience, std::string()}));
+}
+
+void KeptSessions::finish(const Search& search, base::Result<Place> place) {
+  --searching_;
+  search.then(std::move(place));
+}
+
+void KeptSessions::look(const std::string& id, const std::shared_ptr<Search>& search) {
+  if (membership_.away()) {
+    if (unkept_.contains(id)) return finish(*search, Place{Place::Where::kHere, unkept_[id], ""});
+    return finish(*search, base::try_again(Code::kUnavailable,
+                                           "NATS is away, and without it nobody knows which node has the session"));
+  }
+  auto accept = [this, search](const Record& record) {
+    search->state = record.state;
+    return can_take_(record.state);
+  };
+  ownership_.take(
+      id, [this, id, search](base::Result<Record> record) { looked(id, search, std::move(record)); }, accept);
+}
+
+void KeptSessions::looked(const std::string& id, const std::shared_ptr<Search>& search, base::Result<Record> record) {
+  using Where = Place::Where;
+  if (record) {
+    auto mine = unkept_.find(id);
+    const bool newer = mine != unkept_.end() && turns_.contains(id) && turns_[id] == record->turn;
+    if (!newer) clear_unkept(id), ++taken_;
+    turns_[id] = record->turn;
+    return finish(*search, Place{Where::kHere, newer ? mine->second : std::move(record->state), ""});
+  }
+  const Status& why = record.error();
+  switch (why.code) {
+    case Code::kNotFound:
+      if (auto mine = unkept_.find(id); mine != unkept_.end())
+        return finish(*search, Place{Where::kHere, mine->second, ""});
+      return finish(*search, Place{});
+    case Code::kUnimplemented: return finish(*search, Place{Where::kNode, search->state, ""});
+    case Code::kFailedPrecondition: {
+      std::string owner = ownership_.owner_of(id);
+      if (owner != search->unreachable) return finish(*search, Place{Where::kNode, "", std::move(owner)});
+      return look_later(id, search, "the node '" + owner + "', which has the session, does not answer");
+    }
+    case Code::kUnavailable: return look_later(id, search, why.text);
+    case Code::kDataLoss: ++refused_; [[fallthrough]];
+    default: return finish(*search, why);
+  }
+}
+
+void KeptSessions::look_later(const std::string& id, const std::shared_ptr<Search>& search, const std::string& why) {
+  if (env_.now() >= search->until) return finish(*search, base::try_again(Code::kUnavailable, why));
+  later(limits_.retry, [this, id, search] { look(id, search); });
+}
+
+}  // namespace weir::cluster
