@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "base/release.h"
 #include "wire/guard.h"
 
 namespace weir::wire {
