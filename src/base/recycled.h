@@ -21,6 +21,9 @@ inline constexpr bool kRecycles = false;
 inline constexpr bool kRecycles = true;
 #endif
 
+// How many are kept of each kind: a turn of a busy shard has so many requests under way.
+inline constexpr size_t kRecycled = 256;
+
 // Up to kMost values of one thread; the last one to come is the first to go. One object of a type in each thread.
 template <class T, size_t kMost>
 class Stack {
@@ -79,7 +82,7 @@ class Recycled {
     void* at_ = nullptr;
   };
   static auto& kept() {
-    thread_local Stack<Block, 64> blocks;
+    thread_local Stack<Block, kRecycled> blocks;
     return blocks;
   }
 };
@@ -107,7 +110,7 @@ class Spares {
  private:
   static constexpr size_t kLeast = 16;  // a string's own place is nothing to keep
   static auto& kept() {
-    thread_local Stack<Container, 64> all;
+    thread_local Stack<Container, kRecycled> all;
     return all;
   }
 };

@@ -1,32 +1,51 @@
 #include "wire/output_block.h"
 
-#include <utility>
+#include <array>
+#include <cstddef>
 
 namespace weir::wire {
 namespace {
 
-// The block that is written and given back in each request of a thread: with it, an answer allocates none.
+// Blocks that were written and given back, for the next answers: as many as the connections of one turn hold at a time,
+// so that these allocate none.
+constexpr size_t kBlocksKept = 32;
+
+thread_local bool thread_has_ended = false;
+
 struct Spare {
-  base::Slab* block = nullptr;
+  size_t capacity;  // of each
+  std::array<base::Slab*, kBlocksKept> blocks{};
+  size_t count = 0;
 
   ~Spare() {
-    if (block) base::drop(block);
+    thread_has_ended = true;
+    while (count > 0) base::drop(blocks[--count]);
   }
 };
-thread_local Spare spare;
+// HTTP/1 and 2 take blocks of these sizes, but for single pieces that are larger.
+thread_local Spare small_blocks{4096}, large_blocks{16384};
+
+// For blocks of so many bytes; null: they are not kept.
+Spare* spare_of(size_t bytes) {
+  if (thread_has_ended) return nullptr;
+  return bytes == small_blocks.capacity ? &small_blocks : bytes == large_blocks.capacity ? &large_blocks : nullptr;
+}
 
 }  // namespace
 
 base::Slab* take_output_block(size_t bytes) {
-  if (spare.block && spare.block->capacity == bytes) return std::exchange(spare.block, nullptr);
-  return base::heap_slab(bytes);
+  Spare* spare = spare_of(bytes);
+  return spare && spare->count > 0 ? spare->blocks[--spare->count] : base::heap_slab(bytes);
 }
 
 void give_output_block(base::Slab* block) {
   if (!block) return;
   const bool ours = block->refs.load(std::memory_order_acquire) == 1;  // nobody else refers to it
-  if (ours) std::swap(block, spare.block);
-  if (block) base::drop(block);
+  Spare* spare = ours ? spare_of(block->capacity) : nullptr;
+  if (spare && spare->count < kBlocksKept)
+    spare->blocks[spare->count++] = block;
+  else
+    base::drop(block);
 }
 
 }  // namespace weir::wire
