@@ -110,6 +110,8 @@ void Ownership::found(const std::string& id, base::Result<Bucket::KeyValue> entr
   if (!was) return then(was.error());
   const Node& self = membership_.self();
   if (was->owner == self.id && was->incarnation == self.incarnation) {
+    // A release that comes late must find another revision, and this may have been read before it came.
+    if (released_.contains(id)) return write_taken(id, *was, entry->revision, then);
     // A write of this node whose answer was lost.
     Owned& owned = owned_[id];
     if (owned.busy) return then(failure(Code::kUnavailable, "a turn is under way"));
@@ -140,6 +142,7 @@ void Ownership::write_taken(const std::string& id, Record was, uint64_t revision
     if (!written) return then(failure(Code::kUnavailable, "the session was written to meanwhile"));
     if (incarnation != membership_.self().incarnation) return then(failure(Code::kUnavailable, "the node was fenced"));
     owned_[id] = {*written, now.turn, false};
+    released_.erase(id);
     owners_.erase(id);
     then(now);
   });
@@ -172,7 +175,8 @@ void Ownership::look_again(const std::string& id, uint64_t incarnation, std::str
   bucket_.read(
       key_of(id), [this, id, incarnation, value = std::move(value), turn, then](base::Result<Bucket::KeyValue> entry) {
         if (!entry && entry.error().code != Code::kNotFound) return then(entry.error());
-        if (!entry || entry->erased || entry->value != value || incarnation != membership_.self().incarnation)
+        const bool ours = entry && !entry->erased && entry->value == value && !released_.contains(id);
+        if (!ours || incarnation != membership_.self().incarnation)
           return then(failure(Code::kAborted, "another node has the session"));
         owned_.try_emplace(id, Owned{entry->revision, turn, false});  // or it was taken meanwhile, with this turn
         then({});
@@ -192,6 +196,7 @@ void Ownership::release(const std::string& id, Done then) {
   if (found == owned_.end() || found->second.busy) return then(failure(Code::kUnavailable, "a turn is under way"));
   const uint64_t revision = found->second.revision;
   owned_.erase(found);
+  released_.insert(id);
   bucket_.read(key_of(id), [this, id, revision, then = std::move(then)](base::Result<Bucket::KeyValue> entry) {
     if (!entry) return then(entry.error());
     auto record = read_record(entry->value, id, key_);

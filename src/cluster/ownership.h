@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,7 +73,7 @@ class Ownership {
   size_t count() const { return owned_.size(); }
   std::vector<std::string> owned() const;
   // To be called when the node's incarnation is over.
-  void drop_all() { owned_.clear(); }
+  void drop_all() { owned_.clear(), released_.clear(); }
 
  private:
   struct Owned {
@@ -90,6 +91,7 @@ class Ownership {
   const size_t most_;
   const std::string key_;
   std::map<std::string, Owned> owned_;
+  std::set<std::string> released_;             // and not taken since: a write of it may still come through
   std::map<std::string, std::string> owners_;  // of others' sessions; at most most_
 };
 

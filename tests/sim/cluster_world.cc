@@ -18,6 +18,7 @@ constexpr int64_t kFaulty = 40 * kSecond, kCalm = 30 * kSecond;
 constexpr int64_t kTimeout = 2 * kSecond;  // of a request to the bucket
 constexpr int64_t kLife = 8 * kSecond;     // of a node's entry; longer than `gone`, as in production
 constexpr size_t kTrace = 200;
+constexpr double kRelease = 0.05;  // that a client comes to a node that drains
 
 }  // namespace
 
@@ -273,7 +274,12 @@ void ClusterWorld::misfortune() {
 void ClusterWorld::client() {
   SimNode& node = *nodes_[draw(nodes_.size())];
   const std::string session = sessions_[draw(sessions_.size())];
-  if (!node.env.stopped()) turn(node, session);
+  if (node.env.stopped()) return;
+  if (now_ < kFaulty && chance(kRelease) && node.ownership.owns(session)) {
+    note(node.membership.self().id + " releases " + session);
+    node.ownership.release(session, [](const base::Status&) {});
+  }
+  turn(node, session);
 }
 
 void ClusterWorld::turn(SimNode& node, const std::string& session) {

@@ -40,6 +40,8 @@ plant.BUGS = [
     (10, 'an entry of an earlier incarnation, which a late write has brought back, counts for a later one', [
         ('cluster/membership.cc', 'const bool over = seen.node.incarnation > incarnation ||',
          'const bool over = (@ ? seen.node.incarnation != incarnation : seen.node.incarnation > incarnation) ||')]),
+    (11, 'a session that is being released is had again by reading its record', [
+        ('cluster/ownership.cc', 'if (released_.contains(id)) return write_taken', 'if (!@ && released_.contains(id)) return write_taken')]),
 ]
 FILES = ['cluster/membership.cc', 'cluster/ownership.cc']
 
