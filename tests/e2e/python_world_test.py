@@ -24,6 +24,29 @@ CONFIG = '''name: "%s" backend: "python"
 input { name: "X" data_type: TYPE_INT32 dims: [ 1 ] } output { name: "Y" data_type: TYPE_INT32 dims: [ 1 ] }
 parameters { key: "process_load_timeout" value { string_value: "20s" } }
 '''
+WAITING = '''
+import asyncio
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    async def numbers(self, n):
+        for i in range(n):
+            yield i
+
+    async def execute(self, requests):
+        assert asyncio.get_running_loop() and asyncio.current_task()
+        n = int(requests[0].inputs()[0].as_numpy()[0])
+        first = [i async for i in self.numbers(3)]
+        for _ in range(n):
+            await asyncio.sleep(0)
+        if n == 7:
+            raise pb_utils.TritonModelException('seven')
+        later = asyncio.ensure_future(asyncio.sleep(0, 'later')) if n == 0 else None
+        await asyncio.wait_for(asyncio.gather(asyncio.sleep(0), asyncio.sleep(0)), 5) if n > 1 else None
+        assert first == [0, 1, 2]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor('Y', r.inputs()[0].as_numpy())]) for r in requests]
+'''
 # As in the documentation of Triton's Python backend.
 OPENER = '''        if not pb_utils.is_model_ready(model_name="leaf", model_version="1"):
             pb_utils.load_model(model_name="leaf")
@@ -41,6 +64,12 @@ def repository():
             (folder / name / '1').mkdir(parents=True)
             (folder / name / '1/model.py').write_text(LEAF % lines)
             (folder / name / 'config.pbtxt').write_text(CONFIG % name)
+        (folder / 'narrow/1').mkdir(parents=True)
+        (folder / 'narrow/1/model.py').write_text(LEAF % '        pass')
+        (folder / 'narrow/config.pbtxt').write_text((CONFIG % 'narrow').replace('TYPE_INT32', 'TYPE_INT64', 1))
+        (folder / 'waiting/1').mkdir(parents=True)
+        (folder / 'waiting/1/model.py').write_text(WAITING)
+        (folder / 'waiting/config.pbtxt').write_text(CONFIG % 'waiting')
     return folder
 
 
@@ -190,6 +219,29 @@ class World(Teller):
             self.assertNotEqual(200, answer.status)
             self.assertIn('is being loaded', answer.json()['error'])
             self.assertLess(time.monotonic() - begun, 15)
+
+
+    def infer(self, model, datatype, value):
+        return curl(self.server.url(f'/v2/models/{model}/infer'), data=json.dumps({'inputs': [
+            {'name': 'X', 'datatype': datatype, 'shape': [1], 'data': [value]}]}))
+
+    def test_whole_numbers_that_fit_are_those_of_the_output(self):
+        self.request('load', 'narrow')
+        for value in (5, 1 << 40, 6, -1, 1 << 31, 7):  # the answers have one form, of which some cannot be made
+            answer = self.infer('narrow', 'INT64', value)
+            if abs(value) < 1 << 31:
+                self.assertEqual([value], answer.json()['outputs'][0]['data'])
+            else:
+                self.assertIn("gave output 'Y' as INT64; it is INT32", answer.json()['error'])
+
+    def test_a_coroutine_may_wait_or_not(self):
+        self.request('load', 'waiting')
+        for n in (0, 1, 5, 0, 7, 2, 0):
+            answer = self.infer('waiting', 'INT32', n)
+            if n == 7:
+                self.assertIn('seven', answer.json()['error'])
+            else:
+                self.assertEqual([n], answer.json()['outputs'][0]['data'], answer.body)
 
 
 class NoControl(Teller):
