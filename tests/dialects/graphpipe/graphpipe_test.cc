@@ -7,6 +7,7 @@
 #include "dialects/graphpipe/reply.h"
 #include "dialects/graphpipe/types.h"
 #include "dialects/graphpipe/verify.h"
+#include "support/cpu_time.h"
 #include "support/transcript.h"
 
 namespace weir::graphpipe {
@@ -79,6 +80,24 @@ TEST(GraphPipeVerify, WhatIsSharedIsChargedAsOftenAsItIsReferredTo) {
   EXPECT_EQ(code_of(bomb(kMaxTables - 1, 0, 0), kBudget), Code::kInvalidArgument);
   EXPECT_EQ(code_of(bomb(10, 10, 10), 1399), Code::kResourceExhausted);
   EXPECT_EQ(code_of(bomb(10, 10, 10), 1400), Code::kOk);
+}
+
+std::string named(size_t names) {
+  FlatBufferBuilder b;
+  std::vector<Offset<flatbuffers::String>> all;
+  for (size_t i = 0; i < names; ++i) all.push_back(b.CreateString("name"));
+  return finished(b, fb::CreateInferRequest(b, 0, b.CreateVector(all)));
+}
+
+TEST(GraphPipeVerify, WhatIsReadTakesTimeInProportion) {
+  using Bodies = std::vector<base::Bytes>;
+  for (const Bodies& bodies : {Bodies{base::Bytes::adopt(bomb(1, 100'000, 0)), base::Bytes::adopt(bomb(1, 200'000, 0))},
+                               Bodies{base::Bytes::adopt(named(50'000)), base::Bytes::adopt(named(100'000))}}) {
+    auto read = [&](size_t n) {
+      for (int i = 0; i < 5; ++i) EXPECT_TRUE(verify(bodies[n - 1], 64 << 20).has_value());
+    };
+    EXPECT_LE(support::growth(1, read), 2.5);
+  }
 }
 
 TEST(GraphPipeVerify, SharedDataIsChargedToo) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "bench.h"
+#include "support/cpu_time.h"
 
 namespace weir::salience {
 namespace {
@@ -87,6 +88,39 @@ TEST(Salience, ABrokenMessageIsRefused) {
   auto x = t.shards[0]->wire.run("/salience.v1.Salience/OpenSession",
                                  support::grpc_frame(std::string("\x0a\x80\x80\x08", 4) + std::string(1 << 17, 'x')));
   EXPECT_EQ(support::grpc_status(*x), number(Code::kInvalidArgument));
+}
+
+// Control calls have 64 KiB, and as many groups of fields that nobody knows as protobuf takes.
+TEST(Salience, AControlCallHasItsBytesItsDepthAndNoMore) {
+  Bench t;
+  const std::string malformed = "the message is not a ";
+  for (std::string method : {"OpenSession", "CloseSession", "ForkSession", "DumpSession", "GetReadoutManifest"}) {
+    auto said = [&](const std::string& message) {
+      auto x = t.shards[0]->wire.run("/salience.v1.Salience/" + method, support::grpc_frame(message));
+      return support::grpc_message(*x).substr(0, malformed.size());
+    };
+    auto unknown = [](size_t bytes) {  // one field that nobody knows
+      const size_t n = bytes - 4;
+      return std::string{'\x7a', char(n % 128 | 128), char(n / 128 % 128 | 128), char(n / 16384)} + std::string(n, 'x');
+    };
+    EXPECT_NE(said(unknown(64 << 10)), malformed) << method;
+    EXPECT_EQ(said(unknown((64 << 10) + 1)), malformed) << method;
+    auto groups = [](size_t n) { return std::string(n, '\x7b') + std::string(n, '\x7c'); };
+    EXPECT_NE(said(groups(100)), malformed) << method;
+    EXPECT_EQ(said(groups(101)), malformed) << method;
+    EXPECT_EQ(said(std::string(60'000, '\x7b')), malformed) << method;
+  }
+}
+
+TEST(Salience, AControlCallTakesTimeInProportion) {
+  Bench t;
+  auto work = [&](size_t n) {
+    std::string message;
+    for (size_t i = 0; i < n; ++i) message += "\x78\x01";
+    for (int i = 0; i < 50; ++i)
+      t.shards[0]->wire.run("/salience.v1.Salience/GetReadoutManifest", support::grpc_frame(message));
+  };
+  EXPECT_LE(support::growth(15'000, work), 2.5);
 }
 
 TEST(SalienceShards, ASessionIsReachedFromEveryShard) {
