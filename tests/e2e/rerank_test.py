@@ -156,7 +156,7 @@ class Rerank(harness.Case):
 
     def test_a_model_that_cannot_says_what_it_does(self):
         code, error = self.refusal('/rerank', model='enc', query='a', documents=['b'])
-        self.assertEqual((400, 'model'), (code, error['param']))
+        self.assertEqual((400, 'model'), (code, error['param']), error['message'])
         self.assertIn('it gives embeddings', error['message'])
         code, error = self.refusal('/v1/embeddings', model='rank', input='a')
         self.assertEqual((400, 'model'), (code, error['param']))

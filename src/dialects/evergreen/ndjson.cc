@@ -43,7 +43,8 @@ class LineSession final : public JsonCarrier {
     bool paused = false;
     while (!session_.over() && !input_.busy()) {
       if (session_.full()) read_held_later(), paused = true;
-      if (paused |= turns_.spent()) break;
+      if (turns_.spent()) paused = true;
+      if (paused) break;
       size_t end = held_.find('\n', std::max(at, searched_));
       if (end == held_.npos) {
         searched_ = held_.size();
