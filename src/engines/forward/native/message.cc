@@ -22,7 +22,8 @@ using marshal::put_tag;
 using marshal::put_text;
 using marshal::put_varint;
 
-constexpr size_t kMostTops = 256, kMostEnds = 4096, kMostConcepts = 65536, kMostLayers = 4096, kLongestName = 4096;
+constexpr size_t kMostTops = 256, kMostEnds = 4096, kMostConcepts = 65536, kMostLayers = 4096,
+                 kLongestConceptName = 4096;
 constexpr size_t kMostValues = size_t(1) << 20;  // floats of one event
 constexpr uint32_t kLongestContext = 1 << 24;
 
@@ -237,7 +238,7 @@ base::Result<DescribedModel> read_description(std::string_view message) {
     if (ok) to = uint32_t(r.number());
   };
   auto concept_name = [&](const PbReader& r) {
-    ok = r.type() == PbType::kBytes && out.concepts.size() < kMostConcepts && r.bytes().size() <= kLongestName;
+    ok = r.type() == PbType::kBytes && out.concepts.size() < kMostConcepts && r.bytes().size() <= kLongestConceptName;
     if (ok) out.concepts.emplace_back(r.bytes());
   };
   PbReader r(message);
