@@ -10,7 +10,7 @@ using base::Code;
 using base::failure;
 using base::Status;
 
-constexpr std::string_view kSessionHead = "weir-session 1\nowner ", kTurn = "turn ", kMac = "mac ";
+constexpr std::string_view kSessionHead = "weir-session 1\nowner ", kTurn = "turn ", kRecordMac = "mac ";
 constexpr size_t kMacDigits = 64;
 
 std::string record_mac(std::string_view id, std::string_view key, std::string_view head, std::string_view tail) {
@@ -34,7 +34,7 @@ std::string write_record(const Record& record, std::string_view id, std::string_
   std::string head = std::string(kSessionHead) + record.owner + ' ' + std::to_string(record.incarnation) + '\n' +
                      std::string(kTurn) + std::to_string(record.turn) + '\n';
   const std::string tail = '\n' + record.state;
-  if (!key.empty()) head += std::string(kMac) + record_mac(id, key, head, tail) + '\n';
+  if (!key.empty()) head += std::string(kRecordMac) + record_mac(id, key, head, tail) + '\n';
   return head + tail;
 }
 
@@ -53,9 +53,9 @@ base::Result<Record> read_record(std::string_view text, std::string_view id, std
   if (!read_number(text, out.turn)) return wrong;
   const std::string_view head = whole.substr(0, whole.size() - text.size());
   std::string_view mac;
-  if (text.starts_with(kMac) && text.size() > kMac.size() + kMacDigits) {
-    mac = text.substr(kMac.size(), kMacDigits);
-    text.remove_prefix(kMac.size() + kMacDigits);
+  if (text.starts_with(kRecordMac) && text.size() > kRecordMac.size() + kMacDigits) {
+    mac = text.substr(kRecordMac.size(), kMacDigits);
+    text.remove_prefix(kRecordMac.size() + kMacDigits);
     if (!text.starts_with('\n')) return wrong;
     text.remove_prefix(1);
   }
