@@ -15,7 +15,11 @@ Repository::~Repository() { stop(); }
 base::Status Repository::start() {
   auto outcome = std::make_shared<std::promise<base::Status>>();
   auto status = outcome->get_future();
-  parts_->queue->post([this, outcome] { outcome->set_value(parts_->load_all()); });
+  // Every shard knows the models then: who has read that the server listens finds them wherever its connection lands.
+  parts_->queue->post([this, outcome] {
+    auto loaded = parts_->load_all();
+    parts_->publisher.when_published([outcome, loaded] { outcome->set_value(loaded); });
+  });
   parts_->thread = std::thread([this] { parts_->run(); });
   return status.get();
 }

@@ -1,5 +1,9 @@
 #include "models/repository.h"
 
+#include <chrono>
+#include <condition_variable>
+#include <future>
+#include <mutex>
 #include <thread>
 
 #include "bus/memory_use.h"
@@ -26,6 +30,32 @@ TEST(Repository, InstancesAreMadeForTheDevicesOfTheConfiguration) {
                              "the CPU alone"),
             std::string::npos)
       << repo.rows();
+}
+
+// Who has read that the server listens may come to any shard.
+TEST(Repository, StartEndsWhenEveryShardHasTheModels) {
+  test::Disk disk({{"m/1/model.onnx", "a"}});
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<std::function<void()>> unsettled;  // what shards have not taken yet
+  bool ready = false;
+  RepositoryOptions options;
+  options.roots = {disk.root()};
+  Repository repository(std::move(options), {{"onnx", make_fake}}, base::heap(),
+                        [&](std::shared_ptr<const bus::Catalog> next, std::function<void()> settled) {
+                          std::lock_guard lock(mutex);
+                          unsettled.push_back(std::move(settled));
+                          ready = next->find("m", "").has_value();
+                          changed.notify_one();
+                        });
+  auto started = std::async(std::launch::async, [&] { return repository.start(); });
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return ready; });
+  EXPECT_EQ(started.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  for (auto& settled : unsettled) settled();
+  unsettled.clear();
+  lock.unlock();
+  EXPECT_TRUE(started.get().ok());
 }
 
 TEST(Repository, ABareModelIsServedWithEverythingDerived) {
