@@ -32,7 +32,7 @@ TEST(Repository, InstancesAreMadeForTheDevicesOfTheConfiguration) {
       << repo.rows();
 }
 
-// Who has read that the server listens may come to any shard.
+// A client that has read that the server listens may come to any shard.
 TEST(Repository, StartEndsWhenEveryShardHasTheModels) {
   test::Disk disk({{"m/1/model.onnx", "a"}});
   std::mutex mutex;
