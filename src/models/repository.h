@@ -85,7 +85,7 @@ class Repository {
   base::Status start();
   // Asynchronous; `done` is called on the repository's thread. A load of what is loaded reloads it if the files
   // changed. With kDemand the model is in memory then, as if a request had asked for it.
-  // Who asks: what a model asks for is served while another one is being loaded, too, which may wait for it.
+  // The side that asks. A model is served while another one is being loaded, too, for that one may wait for it.
   enum class Asks : bool { kClient, kModel };
   void load(std::string name, LoadParameters parameters, std::function<void(base::Status)> done,
             Asks asks = Asks::kClient);

@@ -45,7 +45,7 @@ class OtherNodes {
   virtual std::optional<Place> guess(base::SessionId id) const = 0;
   // A node that serves a model of tokens: one of that name, or any where it is empty. Nothing: none is known.
   virtual std::optional<Place> node_with(std::string_view model) const = 0;
-  // Where it is. `unreachable`: the name of a node that did not answer; where the session is that one's, this waits for
+  // Finds the session. `unreachable`: the name of a node that did not answer; where it is that node's, this waits for
   // as long as it takes to see that the node is gone, and takes the session. Errors, texts that name the cause:
   // UNAVAILABLE; RESOURCE_EXHAUSTED; DATA_LOSS (what was kept of it cannot be read).
   virtual void find(base::SessionId id, std::string unreachable, base::ShardId shard, Found then) = 0;

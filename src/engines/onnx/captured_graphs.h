@@ -33,7 +33,7 @@ class CapturedGraphs {
 
   // The sizes that have a graph, ascending; { 1 } for a model without batches.
   const std::vector<uint32_t>& sizes() const { return sizes_; }
-  // For the run of so many rows in that slot. `whole`: all tensors of the model are there.
+  // The options of a run of so many rows in that slot. `tensors`: whether all tensors of the model are there.
   enum class Tensors : bool { kSome, kAll };
   const OrtRunOptions* options(uint32_t slot, uint32_t rows, Tensors tensors) const;
 

@@ -84,7 +84,7 @@ class Host {
   // RESOURCE_EXHAUSTED; UNAVAILABLE.
   base::Status send_reply(uint64_t number, AnswerKind kind, const msg::Outputs& outputs, const base::Status& error);
   // The inputs of the last run are still in use: the next run gets another region.
-  // What the model has counted by itself is there when this returns.
+  // The counts that the model has made by itself are there when this returns.
   void note_flags(const Message& message) {
     if (message.type != Type::kAnswer) kept_ = kept_ || (message.flags & kKept) != 0;
     if (side_ && (message.flags & kCounted) != 0) (void)side_->serve();
