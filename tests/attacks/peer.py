@@ -92,10 +92,10 @@ class Raw(Connection):
         return got
 
     def read_all(self):
-        out = b''
+        out = bytearray()
         while got := self.read():
             out += got
-        return out
+        return bytes(out)
 
     def answer(self):
         """One HTTP/1 answer with a Content-Length: (status, body). Status 0: there was none."""
@@ -105,12 +105,12 @@ class Raw(Connection):
             if not got:
                 return 0, rest
             rest += got
-        head, _, body = rest.partition(b'\r\n\r\n')
+        head, _, first = rest.partition(b'\r\n\r\n')
         fields = dict(line.lower().split(b': ', 1) for line in head.split(b'\r\n')[1:] if b': ' in line)
-        size = int(fields.get(b'content-length', 0))
+        size, body = int(fields.get(b'content-length', 0)), bytearray(first)  # which grows in place, 100 MB of it, too
         while len(body) < size and (got := self.read()):
             body += got
-        return int(head.split()[1]), body
+        return int(head.split()[1]), bytes(body)
 
 
 def post(path, body, *fields, host='localhost'):
