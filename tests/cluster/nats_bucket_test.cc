@@ -142,9 +142,9 @@ TEST_F(NatsBucketTest, WritesExpectARevision) {
 }
 
 TEST_F(NatsBucketTest, AValueThatIsTooLongIsToldAndReadAsAnEmptyOne) {
-  const auto first = write("node.a", std::string(NatsBucket::Options().largest, 'x'), 0);
-  ASSERT_TRUE(first);
-  EXPECT_EQ(NatsBucket::Options().largest, read("node.a")->value.size());
+  const auto first = write("node.a", std::string(1001, 'x'), 0);
+  ASSERT_TRUE(first) << first.error().text;
+  EXPECT_EQ(1001u, read("node.a")->value.size());
   on_loop([this] {
     bucket->stop();
     NatsBucket::Listener listener{[this] { count(connected); }, [](const std::string&) {},
