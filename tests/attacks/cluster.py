@@ -10,7 +10,6 @@ import json
 import os
 import random
 import re
-import signal
 import socket
 import struct
 import time
@@ -158,6 +157,12 @@ def cluster_of_rubbish(target):
         writer.put([(f'node.n{i % 100_000}', None) for i in range(n, n + 500)] + [(f'other.k{i}', b'x' * 1000) for i in range(500)])
         writer.put([(f'session.{chance.randbytes(16).hex()}', rubbish(chance, n)) for _ in range(200)], b'weir-sessions')
         n += 2000
+    # A node that comes now is seen for all that.
+    late = harness.Server('--cluster-nats', f'nats://127.0.0.1:{os.environ[NATS]}', '--cluster-secret', target.flag('--cluster-secret'),
+                          '--cluster-name', 'late', '--shards', '1', program=os.readlink(f'/proc/{target.pid}/exe'))
+    until(lambda: metric(target.port, 'weir_cluster_nodes') == 3, 'a node that has joined behind the rubbish', 4 * harness.PATIENCE)
+    if late.stop() != 0:
+        target.broke('the late node did not end as it should')
     # Only now are the nodes' own entries written over: they join anew, and find each other again.
     writer.put([(f'node.{name}', value) for name in ('first', 'owner') for value in (b'rubbish', None, entry(name, 1 << 62), b'x' * 1000) * 20])
     until(lambda: metric(target.port, 'weir_cluster_nodes') == 2 and metric(owner()[0], 'weir_cluster_nodes') == 2, 'two nodes again')
@@ -218,7 +223,7 @@ def open_sessions(target, count):
 
 def turn(stream, session, tokens=2000):
     """Frames of a Generate that begins the session anew and makes so many tokens."""
-    message = pb(1, session) + pb(2, b''.join(map(varint, range(20)))) + pb(3, 0) + pb(4, 1) + pb(5, tokens) + pb(9, struct.pack('<f', 1.5))[:0]
+    message = pb(1, session) + pb(2, b''.join(map(varint, range(20)))) + pb(3, 0) + pb(4, 1) + pb(5, tokens)
     return (H2.head(stream, PATH + 'Generate', 'POST', end=False, extra=GRPC) + frame(DATA, END_STREAM, stream, grpc_message(message)))
 
 

@@ -62,6 +62,12 @@ class Target:
         self.end = time.monotonic() + seconds
         self.found = []
 
+    def flag(self, name):
+        """The value of one of the server's flags."""
+        with open(f'/proc/{self.pid}/cmdline') as line:
+            words = line.read().split('\0')
+        return words[words.index(name) + 1]
+
     def over(self):
         return time.monotonic() >= self.end
 
