@@ -119,6 +119,15 @@ class Ready(Http):
         right(status == 200, f'{status} {body[:100]}')
 
 
+class Metrics(Http):
+    """Reads /metrics."""
+    per_second = 4
+
+    def __call__(self):
+        status, body = self.ask('GET', '/metrics')
+        right(status == 200 and b'\nweir_shard_longest_turn_seconds' in body, f'{status} {body[:100]}')
+
+
 class Feed(Http):
     """Begins to follow one of the console's feeds, as the operator's page does, and leaves."""
     per_second = 2
@@ -172,7 +181,7 @@ class Relayed(Http):
 
 
 USUAL = {'rest': Rest, 'grpc': Grpc, 'health': Health, 'chat': Chat}
-PROBES = {'session': Session, 'tokens': Tokens, 'ready': Ready, 'follow': Follow, 'live': Live, 'relayed': Relayed}
+PROBES = {'session': Session, 'tokens': Tokens, 'ready': Ready, 'follow': Follow, 'live': Live, 'relayed': Relayed, 'metrics': Metrics}
 
 
 class Count:

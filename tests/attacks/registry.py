@@ -49,7 +49,7 @@ def attack(seconds=20, quick=5, **more):
 
 def attacks():
     """All of them, in the order of the page: {name: Attack}."""
-    import closing, memory, crowds, work, long_json, evergreen, text, journal, browsers, h2_floods, h1_floods, payloads, strangers, origins, cluster  # noqa: E401, F401
+    import closing, memory, crowds, work, long_json, evergreen, text, journal, browsers, h2_floods, h1_floods, payloads, strangers, origins, cluster, own_code  # noqa: E401, F401
     return dict(_attacks)
 
 
