@@ -23,6 +23,7 @@ namespace {
 
 constexpr auto kLeave = std::chrono::seconds(2);  // to erase this node's entry
 
+constexpr auto kTellEvery = std::chrono::milliseconds(100);
 constexpr size_t kMostSessions = 1 << 18;         // that this node has in the bucket
 constexpr auto kSlack = std::chrono::minutes(1);  // a session expires here before it does in the bucket
 
@@ -60,6 +61,7 @@ struct Cluster::Parts {
   void connected();
   void disconnected(const std::string& why);
   void changed();
+  void tell();
   void report_load();
   void claim(base::Time until);
   NatsBucket::Options session_options() const;
@@ -80,7 +82,8 @@ struct Cluster::Parts {
   std::optional<Ownership> ownership;
   std::optional<KeptSessions> kept;
   base::Duration session_life = std::chrono::minutes(30);
-  base::TimerId load_timer = base::TimerId::kNone;
+  base::TimerId load_timer = base::TimerId::kNone, tell_timer = base::TimerId::kNone;
+  base::Time told{};  // Callbacks::changed has returned
   bool stopped = false;
   // For any thread.
   std::atomic<size_t> nodes{0};
@@ -142,11 +145,19 @@ void Cluster::Parts::disconnected(const std::string& why) {
   membership->disconnected();
 }
 
+// Whatever changes meanwhile is told at once: a thousand nodes may say something else of themselves in one turn.
 void Cluster::Parts::changed() {
+  if (tell_timer != base::TimerId::kNone) return;
+  tell_timer = loop.at(std::max(loop.now(), told + kTellEvery), [this] { tell(); });
+}
+
+void Cluster::Parts::tell() {
+  tell_timer = base::TimerId::kNone;
   auto members = std::make_shared<Members>();
   for (const Node* node : membership->nodes()) members->nodes.push_back(*node);
   nodes = members->nodes.size();
   if (callbacks.changed) callbacks.changed(std::move(members));
+  told = loop.now();
 }
 
 NatsBucket::Options Cluster::Parts::session_options() const {
@@ -154,7 +165,7 @@ NatsBucket::Options Cluster::Parts::session_options() const {
   out.life = session_life + kSlack;
   out.most_bytes = settings.session_bytes;
   out.store = NatsBucket::Options::Store::kFile;
-  out.watch = NatsBucket::Options::Watch::kNo;
+  out.watch = "";
   return out;
 }
 
@@ -181,7 +192,9 @@ void Cluster::start(const Listening& listening) {
   Parts& p = *parts_;
   p.listening = listening;
   p.away_since = p.loop.now();
-  p.bucket.emplace(p.loop, NatsBucket::Options{p.settings.nats, p.settings.bucket, p.name}, p.bucket_listener());
+  NatsBucket::Options members{p.settings.nats, p.settings.bucket, p.name};
+  members.watch = std::string(Membership::kPrefix) + '*', members.largest = kLargestNode;
+  p.bucket.emplace(p.loop, std::move(members), p.bucket_listener());
   Node self;
   self.id = p.name;
   p.membership.emplace(p.loop, *p.bucket, Rules(), p.secrets.entry_key, std::move(self), p.membership_listener());

@@ -44,8 +44,11 @@ void Membership::tick() {
   arm();
   if (!connected_) return;
   for (auto& [id, seen] : seen_) update(seen);
+  looked_ = false;
   std::erase_if(seen_, [this](const auto& one) {
-    return !one.second.present && env_.now() - one.second.since > 20 * rules_.gone;
+    if (one.second.present || env_.now() - one.second.since <= 20 * rules_.gone) return false;
+    models_ -= one.second.node.models.size();
+    return true;
   });
   beat();
 }
@@ -69,7 +72,8 @@ void Membership::beat_written(base::Time sent, base::Result<uint64_t> revision) 
   if (leaving_) return;
   if (!revision) {
     uncertain_ = true;
-    if (revision.error().code == Code::kAborted) look_at_own();
+    // Once for each beat: where somebody writes there again and again, the next try is the next beat's.
+    if (revision.error().code == Code::kAborted && !std::exchange(looked_, true)) look_at_own();
     return;
   }
   revision_ = *revision;
@@ -130,19 +134,18 @@ void Membership::leave(std::function<void()> then) {
   bucket_.erase(key_of(self_.id), revision_, [then = std::move(then)](base::Result<uint64_t>) { then(); });
 }
 
+// An entry of a node that is not known takes a place only once it is taken: whoever floods the bucket takes none.
 void Membership::on_entry(const Bucket::KeyValue& entry) {
   if (!entry.key.starts_with(kPrefix)) return;
   const std::string id = entry.key.substr(kPrefix.size());
   if (!good_name(id) || id == self_.id) return;
   auto found = seen_.find(id);
   if (found == seen_.end()) {
-    if (seen_.size() >= rules_.most_nodes) {
-      Seen none;
-      none.complained = std::exchange(full_, true);
-      return refuse(entry, none, "there are " + std::to_string(rules_.most_nodes) + " nodes already");
-    }
-    found = seen_.emplace(id, Seen()).first;
-    found->second.since = env_.now();
+    Seen fresh;
+    fresh.since = env_.now();
+    if (entry.erased || !take(entry, fresh)) return;
+    found = seen_.emplace(id, std::move(fresh)).first;
+    return update(found->second);
   }
   const Node before = found->second.node;
   if (!take(entry, found->second)) return;
@@ -152,33 +155,50 @@ void Membership::on_entry(const Bucket::KeyValue& entry) {
   if (found->second.present && !same && listener_.changed) listener_.changed();
 }
 
+// Errors say why it is not taken.
+base::Result<Node> Membership::read(const Bucket::KeyValue& entry, const Seen& seen) const {
+  auto node = read_node(entry.value, entry_key_);
+  if (!node) return node;
+  if (node->id != entry.key.substr(kPrefix.size()))
+    return base::invalid("it is the entry of another node, '" + node->id + "'");
+  if (node->phase == Phase::kFenced) return node;
+  const bool older = node->incarnation == seen.node.incarnation
+                         ? seen.there && node->beat < seen.node.beat
+                         : seen.present && node->incarnation < seen.node.incarnation;
+  if (older) return base::invalid("an older beat of it was written again");
+  if (!seen.there && node->id != self_.id && !has_place())
+    return base::invalid("there are " + std::to_string(rules_.most_nodes) + " nodes already");
+  if (models_ - seen.node.models.size() + node->models.size() > rules_.most_models)
+    return base::invalid("the nodes have more than " + std::to_string(rules_.most_models) + " models");
+  return node;
+}
+
+size_t Membership::there() const {
+  return size_t(std::count_if(seen_.begin(), seen_.end(), [](const auto& one) { return one.second.there; }));
+}
+
+bool Membership::has_place() const { return seen_.size() < rules_.most_nodes || there() < rules_.most_nodes; }
+
 // False: it says nothing new.
 bool Membership::take(const Bucket::KeyValue& entry, Seen& seen) {
   if (entry.revision <= seen.revision) return false;
-  const std::string id = entry.key.substr(kPrefix.size());
   if (entry.erased) {
     seen.revision = entry.revision, seen.since = env_.now(), seen.there = false;
     return true;
   }
-  auto node = read_node(entry.value, entry_key_);
-  std::string why;
-  if (!node)
-    why = node.error().text;
-  else if (node->id != id)
-    why = "it is the entry of another node, '" + node->id + "'";
-  else if (seen.there && node->incarnation == seen.node.incarnation && node->phase != Phase::kFenced &&
-           node->beat < seen.node.beat)
-    why = "an older beat of it was written again";
-  if (!why.empty()) return refuse(entry, seen, why), false;
-  seen.revision = entry.revision, seen.since = env_.now(), seen.there = true, seen.complained = false;
+  auto node = read(entry, seen);
+  if (!node) return refuse(entry.key, node.error().text), false;
+  complained_.erase(entry.key);
+  models_ = models_ - seen.node.models.size() + node->models.size();
+  seen.revision = entry.revision, seen.since = env_.now(), seen.there = true;
   seen.node = std::move(*node);
   return true;
 }
 
-void Membership::refuse(const Bucket::KeyValue& entry, Seen& seen, const std::string& why) {
+void Membership::refuse(const std::string& key, const std::string& why) {
   ++refused_;
-  if (std::exchange(seen.complained, true)) return;
-  if (listener_.refused) listener_.refused(entry.key, why);
+  if (complained_.size() >= kMostComplaints || !complained_.insert(key).second) return;
+  if (listener_.refused) listener_.refused(key, why);
 }
 
 void Membership::update(Seen& seen) {
@@ -213,8 +233,9 @@ void Membership::fence(const std::string& id, uint64_t incarnation, std::functio
     if (!entry && entry.error().code != Code::kNotFound) return then(entry.error());
     if (entry) on_entry(*entry);
     auto found = seen_.find(id);
-    if (found == seen_.end()) found = see_absent(id);
-    if (!entry && found->second.revision > 0) found = see_absent(id);
+    const bool room = seen_.size() < rules_.most_nodes || seen_.size() - there() < rules_.most_nodes;
+    if (found == seen_.end() && !room) return then(base::failure(Code::kUnavailable, "too many nodes are missed"));
+    if (found == seen_.end() || (!entry && found->second.revision > 0)) found = see_absent(id);
     const Seen& seen = found->second;
     const bool over = seen.node.incarnation > incarnation ||
                       (seen.node.incarnation == incarnation && (!seen.there || seen.node.phase == Phase::kFenced));

@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ namespace weir::cluster {
 struct Rules {
   base::Duration beat = std::chrono::seconds(1), gone = std::chrono::seconds(5), lease = std::chrono::seconds(4);
   size_t most_nodes = 1024;
+  size_t most_models = 65536;  // of all nodes
 };
 
 class Membership {
@@ -40,10 +42,11 @@ class Membership {
     std::function<void()> fenced;
     // A beat was taken, so that the lease is longer.
     std::function<void(base::Time until)> leased;
-    // An entry is not taken, and why: called once for each key until it is taken again.
+    // An entry is not taken, and why: called once for each key until it is taken again, and for kMostComplaints keys.
     std::function<void(const std::string& key, const std::string& why)> refused;
   };
   static constexpr std::string_view kPrefix = "node.";  // of keys
+  static constexpr size_t kMostComplaints = 64;
 
   // `self`: what is said of this node, without incarnation and beat.
   Membership(base::Env& env, Bucket& bucket, Rules rules, std::string entry_key, Node self, Listener listener);
@@ -75,21 +78,25 @@ class Membership {
   void fence(const std::string& id, uint64_t incarnation, std::function<void(base::Status)> then);
 
   uint64_t refused_entries() const { return refused_; }
+  // Ids of which something is known, those of nodes that are gone among them; at most twice most_nodes.
+  size_t remembered() const { return seen_.size(); }
 
  private:
   struct Seen {
     Node node;
     uint64_t revision = 0;
-    bool there = false;       // an entry, and no mark
-    bool present = false;     // counts as a node
-    bool complained = false;  // of an entry that is not taken
-    base::Time since{};       // this revision was seen first, or the bucket came back
+    bool there = false;    // an entry, and no mark
+    bool present = false;  // counts as a node
+    base::Time since{};    // this revision was seen first, or the bucket came back
   };
   static std::string key_of(const std::string& id) { return std::string(kPrefix) + id; }
   using SeenMap = std::map<std::string, Seen>;  // by id
   SeenMap::iterator see_absent(const std::string& id);
+  base::Result<Node> read(const Bucket::KeyValue& entry, const Seen& seen) const;
+  size_t there() const;
+  bool has_place() const;
   bool take(const Bucket::KeyValue& entry, Seen& seen);
-  void refuse(const Bucket::KeyValue& entry, Seen& seen, const std::string& why);
+  void refuse(const std::string& key, const std::string& why);
   void update(Seen& seen);
   void tick();
   void arm();
@@ -115,7 +122,9 @@ class Membership {
   uint64_t revision_ = 0;   // of the own entry
   base::Time lease_until_{};
   base::TimerId timer_ = base::TimerId::kNone;
-  bool full_ = false;  // the log has been told that there are too many
+  bool looked_ = false;               // at the own entry, since the last tick
+  size_t models_ = 0;                 // of seen_
+  std::set<std::string> complained_;  // keys of entries that are not taken
   uint64_t refused_ = 0;
 };
 

@@ -58,24 +58,28 @@ natsStatus set_servers(natsOptions* opts, std::string urls) {
   return natsOptions_SetServers(opts, servers.data(), int(servers.size()));
 }
 
+std::string value_of(const void* data, int size, size_t largest) {
+  return size <= 0 || size_t(size) > largest ? std::string()
+                                             : std::string(static_cast<const char*>(data), size_t(size));
+}
+
 // From a message of the bucket's stream; a mark as well.
-Bucket::KeyValue entry_of(const std::string& key, natsMsg* message) {
+Bucket::KeyValue entry_of(const std::string& key, natsMsg* message, size_t largest) {
   Bucket::KeyValue out;
   out.key = key;
   out.revision = natsMsg_GetSequence(message);
   const char* operation = nullptr;
   out.erased = natsMsgHeader_Get(message, kOperation, &operation) == NATS_OK;
-  if (!out.erased) out.value.assign(natsMsg_GetData(message), size_t(natsMsg_GetDataLength(message)));
+  if (!out.erased) out.value = value_of(natsMsg_GetData(message), natsMsg_GetDataLength(message), largest);
   return out;
 }
 
-Bucket::KeyValue entry_of(kvEntry* e) {
+Bucket::KeyValue entry_of(kvEntry* e, size_t largest) {
   Bucket::KeyValue out;
   out.key = kvEntry_Key(e);
   out.revision = kvEntry_Revision(e);
   out.erased = kvEntry_Operation(e) != kvOp_Put;
-  if (!out.erased && kvEntry_ValueLen(e) > 0)
-    out.value.assign(static_cast<const char*>(kvEntry_Value(e)), size_t(kvEntry_ValueLen(e)));
+  if (!out.erased) out.value = value_of(kvEntry_Value(e), kvEntry_ValueLen(e), largest);
   return out;
 }
 
@@ -88,6 +92,7 @@ struct NatsBucket::Parts {
   struct Inbox {
     std::mutex mutex;
     std::map<std::string, KeyValue> changed;  // under mutex
+    size_t bytes = 0;                         // of their values; under mutex
     bool coming = false;                      // the loop will look; under mutex
   };
 
@@ -242,9 +247,10 @@ void NatsBucket::Parts::lost(const std::string& why) {
 }
 
 void NatsBucket::Parts::begin_watch() {
-  if (options.watch == Options::Watch::kNo) return;
+  if (options.watch.empty()) return;
   natsStatus status = NATS_OK;
-  watcher = made<kvWatcher>(status, [&](auto** out) { return kvStore_WatchAll(out, kv.get(), nullptr); });
+  watcher =
+      made<kvWatcher>(status, [&](auto** out) { return kvStore_Watch(out, kv.get(), options.watch.c_str(), nullptr); });
   if (!watcher) return retry();
   watching = true;
   watch_thread = std::thread([this, w = watcher.get()] { watch(w); });
@@ -265,7 +271,7 @@ void NatsBucket::Parts::watch(kvWatcher* w) {
     Owned<kvEntry> entry(next);
     if (status == NATS_TIMEOUT || (status == NATS_OK && !entry)) continue;
     if (status == NATS_OK) {
-      keep(entry_of(entry.get()));
+      keep(entry_of(entry.get(), options.largest));
       continue;
     }
     if (!watching) return;
@@ -279,7 +285,11 @@ void NatsBucket::Parts::watch(kvWatcher* w) {
 void NatsBucket::Parts::keep(KeyValue entry) {
   std::lock_guard lock(inbox.mutex);
   auto found = inbox.changed.find(entry.key);
-  if (found == inbox.changed.end() && inbox.changed.size() >= kMostKeys) return;
+  const bool fresh = found == inbox.changed.end();
+  const size_t before = fresh ? 0 : found->second.value.size();
+  if (fresh && inbox.changed.size() >= kMostKeys) return;
+  if (inbox.bytes - before + entry.value.size() > kMostBytes) return;
+  inbox.bytes += entry.value.size() - before;
   inbox.changed[entry.key] = std::move(entry);
   if (std::exchange(inbox.coming, true)) return;
   loop.post([this, still = alive] {
@@ -292,6 +302,7 @@ void NatsBucket::Parts::take() {
   {
     std::lock_guard lock(inbox.mutex);
     changed.swap(inbox.changed);
+    inbox.bytes = 0;
     inbox.coming = false;
   }
   for (const auto& [key, entry] : changed) listener.changed(entry);
@@ -345,7 +356,7 @@ void NatsBucket::read(const std::string& key, OnRead then) {
     auto message = made<natsMsg>(status, [&](auto** out) {
       return js_GetLastMsg(out, p->js.get(), stream.c_str(), subject.c_str(), nullptr, nullptr);
     });
-    if (message) return then(entry_of(key, message.get()));
+    if (message) return then(entry_of(key, message.get(), p->options.largest));
     then(status == NATS_NOT_FOUND ? failure(Code::kNotFound, "nothing there") : unavailable(status));
   });
 }

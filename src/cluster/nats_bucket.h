@@ -26,7 +26,8 @@ class NatsBucket final : public Bucket {
     base::Duration life = kLife;  // of an entry behind its last write
     uint64_t most_bytes = uint64_t(1) << 30;
     enum class Store : uint8_t { kMemory, kFile } store = Store::kMemory;
-    enum class Watch : uint8_t { kNo, kYes } watch = Watch::kYes;
+    std::string watch = ">";   // the keys whose changes are told: "node.*"; empty: none
+    size_t largest = 1 << 20;  // value, in bytes: what is longer is told and read as an empty one
   };
   // All on the loop's thread.
   struct Listener {
@@ -35,7 +36,8 @@ class NatsBucket final : public Bucket {
     std::function<void(const KeyValue&)> changed;
   };
   static constexpr base::Duration kPatience = std::chrono::seconds(1), kRetry = std::chrono::seconds(1);
-  static constexpr size_t kMostKeys = 4096;
+  // Changes that wait for the loop: what is beyond is not told.
+  static constexpr size_t kMostKeys = 4096, kMostBytes = 16 << 20;
 
   NatsBucket(Loop& loop, Options options, Listener listener);
   ~NatsBucket();  // after stop()

@@ -23,7 +23,7 @@ class RemoteModels {
  public:
   // `refresh` is called with the models whose folders have come, gone or changed.
   using Refresh = std::function<void(std::vector<std::string> models)>;
-  static constexpr size_t kMostModels = 16384, kMostNodes = 64;  // of one model
+  static constexpr size_t kMostModels = 1024, kMostNodes = 64;  // nodes of one model
 
   RemoteModels(std::string root, forward::Directory& directory, Refresh refresh)
       : root_(std::move(root)), directory_(directory), refresh_(std::move(refresh)) {}

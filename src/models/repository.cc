@@ -59,8 +59,16 @@ void Repository::rescan(std::function<void()> done) {
   if (!posted) (*shared)();
 }
 
+// Names that wait already wait once: folders may change faster than models are loaded.
 void Repository::refresh(std::string root, std::vector<std::string> names) {
-  parts_->queue->post([this, root = std::move(root), names = std::move(names)] { parts_->refresh(root, names); });
+  TaskQueue& queue = *parts_->queue;
+  {
+    std::lock_guard lock(queue.mutex);
+    const bool waiting = !queue.refreshed.empty();
+    for (auto& name : names) queue.refreshed.emplace(root, std::move(name));
+    if (waiting || queue.refreshed.empty()) return;
+  }
+  queue.post([this] { parts_->refresh_some(); });
 }
 
 void Repository::stop() {

@@ -19,6 +19,7 @@ constexpr auto kRetireLook = std::chrono::milliseconds(5);
 constexpr auto kMostWayTime = std::chrono::seconds(30);
 // How deep loads of models lie in each other that load others while they are loaded.
 constexpr size_t kDeepestLoads = 8;
+constexpr size_t kRefreshedAtOnce = 16;
 // The longest wait between two tries to load what could not be loaded yet.
 constexpr auto kLongestRetry = std::chrono::seconds(5);
 
@@ -290,14 +291,26 @@ void Repository::Parts::rescan(Watch::Settle settle) {
   if (!all || !changes.changed.empty() || !changes.gone.empty()) publish();
 }
 
-void Repository::Parts::refresh(const std::string& root, const std::vector<std::string>& names) {
-  for (const auto& name : names) {
-    auto folder = find(name);
-    if (!folder && !table.uploaded(name)) wanted.erase(name), drop(name);
-    if (!folder || folder->path != root + '/' + name) continue;
+// Others have their turn in between, and the end of the server does not wait for those that are left.
+void Repository::Parts::refresh_some() {
+  for (size_t done = 0; done < kRefreshedAtOnce; ++done) {
+    std::pair<std::string, std::string> next;
+    {
+      std::lock_guard lock(queue->mutex);
+      if (queue->stopping || queue->refreshed.empty()) return;
+      next = std::move(queue->refreshed.extract(queue->refreshed.begin()).value());
+    }
+    refresh(next.first, next.second);
+  }
+  queue->post([this] { refresh_some(); });
+}
+
+void Repository::Parts::refresh(const std::string& root, const std::string& name) {
+  auto folder = find(name);
+  if (!folder && !table.uploaded(name)) wanted.erase(name), drop(name);
+  if (folder && folder->path == root + '/' + name) {
     wanted.insert(name);
     load_one(*folder, nullptr, ModelTable::Into::kMemory);
-    publish();
   }
   publish();
 }

@@ -50,7 +50,8 @@ struct Repository::Parts {
   void unload_one(const std::string& name, Dependents dependents);
   void rescan(Watch::Settle settle);
   void drop(const std::string& name) { watch.forget(name), table.unload(name, ModelTable::Row::kDrop); }
-  void refresh(const std::string& root, const std::vector<std::string>& names);
+  void refresh_some();
+  void refresh(const std::string& root, const std::string& name);
   void serve_models();
   void broke(const Loader::Broken& broken);
   bool comes_back(const std::string& name) const;

@@ -6,6 +6,8 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <set>
+#include <string>
 #include <utility>
 
 namespace weir::models {
@@ -13,9 +15,10 @@ namespace weir::models {
 struct TaskQueue {
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::function<void()>> tasks;      // under mutex, as all of this
-  std::deque<std::function<void()>> of_models;  // those that do not wait for the one that runs
-  uint64_t settled = 0;                         // the youngest Catalog that every shard has
+  std::deque<std::function<void()>> tasks;                  // under mutex, as all of this
+  std::deque<std::function<void()>> of_models;              // those that do not wait for the one that runs
+  std::set<std::pair<std::string, std::string>> refreshed;  // roots and models that Repository::refresh() has named
+  uint64_t settled = 0;                                     // the youngest Catalog that every shard has
   bool stopping = false;
 
   // Any thread. False when the repository ends: the task will not run.

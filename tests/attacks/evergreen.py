@@ -92,6 +92,19 @@ def evergreen_fragments(target):
     return sessions(target, messages)
 
 
+@attack(seconds=20, quick=4)
+def evergreen_first_last(target):
+    """A node of 360,000 fragments whose first comes last, and a DROP of it."""
+    count = target.size(360000, 100000)
+    chunk = {'data': 'eA=='}
+    messages = [{'nodeFragments': [{'id': 'a', 'seq': seq, 'continued': True, 'chunkFragment': chunk} for seq in range(n, n + 2000)]}
+                for n in range(1, count, 2000)]
+    first = {'metadata': {'mimetype': 'text/plain'}, **chunk}
+    messages += [{'nodeFragments': [{'id': 'a', 'seq': 0, 'continued': True, 'chunkFragment': first}]},
+                 {'actions': [action('DROP', [('node', 'a')], [('status', 's')])]}]
+    return sessions(target, messages)
+
+
 @attack(seconds=20, quick=3)
 def ndjson_small_lines(target):
     """Sessions of lines that say nothing, `{}`, and of lines of 60 KB with 1,000 fragments each, many in one read."""

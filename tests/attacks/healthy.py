@@ -12,6 +12,7 @@ counts as served when its whole answer, and the right one, is there within PATIE
 
 import http.client
 import json
+import os
 import struct
 import sys
 import threading
@@ -118,6 +119,15 @@ class Ready(Http):
         right(status == 200, f'{status} {body[:100]}')
 
 
+class Metrics(Http):
+    """Reads /metrics."""
+    per_second = 4
+
+    def __call__(self):
+        status, body = self.ask('GET', '/metrics')
+        right(status == 200 and b'\nweir_shard_longest_turn_seconds' in body, f'{status} {body[:100]}')
+
+
 class Feed(Http):
     """Begins to follow one of the console's feeds, as the operator's page does, and leaves."""
     per_second = 2
@@ -143,8 +153,35 @@ class Live(Feed):
     path, begins = '/console/v1/live', b'event: state'
 
 
+class Relayed(Http):
+    """A turn of a session that another node has, by way of the node under attack."""
+    per_second = 2
+
+    def __init__(self, port, patience):
+        super().__init__(port, patience)
+        self.owner = Http(int(os.environ['WEIR_ATTACK_OWNER'].split()[0]), patience)
+        end = time.monotonic() + 30  # until the nodes have found each other
+        while True:
+            try:
+                return self()
+            except (AssertionError, OSError, http.client.HTTPException):
+                if time.monotonic() > end:
+                    return
+                time.sleep(0.1)
+
+    def __call__(self):
+        status, body = self.owner.ask('POST', '/salience.v1.Salience/OpenSession', '{}')
+        right(status == 200, f'{status} {body[:100]}')
+        session = json.loads(body)['session_id']
+        turn = {'session_id': session, 'append_tokens': [1, 2, 3], 'max_tokens': 3}
+        status, body = self.ask('POST', '/salience.v1.Salience/Generate', json.dumps(turn))
+        right(status == 200 and b'"done"' in body, f'{status} {body[-200:]}')
+        status, body = self.ask('POST', '/salience.v1.Salience/CloseSession', json.dumps({'session_id': session}))
+        right(status == 200, f'{status} {body[:100]}')
+
+
 USUAL = {'rest': Rest, 'grpc': Grpc, 'health': Health, 'chat': Chat}
-PROBES = {'session': Session, 'tokens': Tokens, 'ready': Ready, 'follow': Follow, 'live': Live}
+PROBES = {'session': Session, 'tokens': Tokens, 'ready': Ready, 'follow': Follow, 'live': Live, 'relayed': Relayed, 'metrics': Metrics}
 
 
 class Count:

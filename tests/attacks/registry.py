@@ -49,7 +49,7 @@ def attack(seconds=20, quick=5, **more):
 
 def attacks():
     """All of them, in the order of the page: {name: Attack}."""
-    import closing, memory, crowds, work, long_json, evergreen, text, journal, browsers, h2_floods, h1_floods, payloads, strangers, origins  # noqa: E401, F401
+    import closing, memory, crowds, work, long_json, evergreen, text, journal, browsers, h2_floods, h1_floods, payloads, strangers, origins, cluster, own_code  # noqa: E401, F401
     return dict(_attacks)
 
 
@@ -61,6 +61,12 @@ class Target:
         self.source = ATTACKER
         self.end = time.monotonic() + seconds
         self.found = []
+
+    def flag(self, name):
+        """The value of one of the server's flags."""
+        with open(f'/proc/{self.pid}/cmdline') as line:
+            words = line.read().split('\0')
+        return words[words.index(name) + 1]
 
     def over(self):
         return time.monotonic() >= self.end

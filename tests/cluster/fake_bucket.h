@@ -35,6 +35,8 @@ class FakeBucket final : public Bucket {
   }
   base::Result<uint64_t> put(KeyValue entry, uint64_t expected) {
     if (away) return base::failure(base::Code::kUnavailable, "away");
+    ++writes;
+    if (entry.key == meddler) entries[meddler] = {meddler, "garbage", ++revision, false};
     const uint64_t is = entries.contains(entry.key) ? entries[entry.key].revision : 0;
     if (is != expected) return base::failure(base::Code::kAborted, "another revision");
     entry.revision = ++revision;
@@ -43,7 +45,8 @@ class FakeBucket final : public Bucket {
   }
 
   std::map<std::string, KeyValue> entries;
-  uint64_t revision = 0;
+  uint64_t revision = 0, writes = 0;
+  std::string meddler;  // a key that somebody else writes to before each write of a node
   bool away = false;
 
  private:

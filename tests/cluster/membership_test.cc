@@ -142,6 +142,75 @@ TEST_F(MembershipTest, LyingEntriesAreRefusedOnceByName) {
   EXPECT_NE(std::string::npos, a.log.find("there are 3 nodes already"));
 }
 
+// Whoever can write into the bucket may write keys without end.
+TEST_F(MembershipTest, EntriesThatAreRefusedTakeNoPlaces) {
+  One a(*this, "a", {.most_nodes = 3});
+  pass(seconds(1), {});
+  for (int i = 0; i < 1000; ++i) {
+    a.membership.on_entry({"node.x" + std::to_string(i), "garbage", ++bucket.revision, false});
+    a.membership.on_entry({"node.y" + std::to_string(i), "", ++bucket.revision, true});
+  }
+  EXPECT_EQ(1000u, a.membership.refused_entries());
+  EXPECT_LE(a.log.size(), 100u * 64) << "the log has some of them";
+  EXPECT_NE(std::string::npos, a.log.find("node.x0: no entry of a node;"));
+  a.log.clear();
+  One b(*this, "b");
+  pass(seconds(2), {&a, &b});
+  EXPECT_EQ("+b", a.log);
+}
+
+TEST_F(MembershipTest, OwnersThatNobodyHasSeenTakeNoPlaces) {
+  One a(*this, "a", {.most_nodes = 3});
+  pass(seconds(1), {});
+  std::vector<Code> said;
+  for (int i = 0; i < 100; ++i) {
+    a.membership.fence("ghost" + std::to_string(i), 1, [&](base::Status status) { said.push_back(status.code); });
+    bucket.answer();
+  }
+  EXPECT_EQ(std::vector<Code>(100, Code::kUnavailable), said);
+  EXPECT_LE(a.membership.remembered(), 2u * 3);
+  One b(*this, "b");
+  pass(seconds(2), {&a, &b});
+  EXPECT_EQ("+b", a.log);
+}
+
+TEST_F(MembershipTest, ModelsOfAllNodesAreBounded) {
+  One a(*this, "a", {.most_models = 10});
+  pass(seconds(1), {});
+  auto say = [&](const std::string& id, uint64_t beat, size_t models) {
+    Node node = named(id);
+    node.incarnation = 1, node.beat = beat;
+    for (size_t i = 0; i < models; ++i) node.models.push_back({"m" + std::to_string(i)});
+    a.membership.on_entry({"node." + id, write_node(node, ""), ++bucket.revision, false});
+  };
+  say("b", 1, 6), say("c", 1, 4), say("d", 1, 1);
+  EXPECT_EQ(2u, a.membership.nodes().size());
+  EXPECT_NE(std::string::npos, a.log.find("the nodes have more than 10 models"));
+  say("b", 2, 7);
+  EXPECT_EQ(6u, a.membership.find("b")->models.size());
+  say("b", 3, 5), say("d", 2, 1);
+  EXPECT_EQ(3u, a.membership.nodes().size());
+  EXPECT_EQ(5u, a.membership.find("b")->models.size());
+  // Those of a node that is forgotten are free again.
+  pass(seconds(120), {});
+  EXPECT_EQ(0u, a.membership.nodes().size());
+  say("e", 1, 10);
+  EXPECT_EQ(1u, a.membership.nodes().size());
+}
+
+// A write fails as often as somebody else writes there: the next try is the next beat's.
+TEST_F(MembershipTest, ANodeWhoseEntryIsWrittenOverAndOverWaitsForItsNextBeat) {
+  One a(*this, "a");
+  pass(seconds(2), {});
+  bucket.meddler = "node.a";
+  const uint64_t before = bucket.writes;
+  pass(seconds(5), {});
+  EXPECT_LE(bucket.writes - before, 12u);
+  bucket.meddler.clear();
+  pass(seconds(2), {});
+  EXPECT_TRUE(a.membership.has_lease());
+}
+
 TEST_F(MembershipTest, AnOldEntryThatIsWrittenAgainIsRefused) {
   One a(*this, "a");
   Node b = named("b");
@@ -150,6 +219,12 @@ TEST_F(MembershipTest, AnOldEntryThatIsWrittenAgainIsRefused) {
   b.beat = 4;
   a.membership.on_entry({"node.b", write_node(b, ""), 11, false});
   EXPECT_EQ(1u, a.membership.refused_entries());
+  b.incarnation = 2, b.beat = 1;
+  a.membership.on_entry({"node.b", write_node(b, ""), 12, false});
+  b.incarnation = 1, b.beat = 6;
+  a.membership.on_entry({"node.b", write_node(b, ""), 13, false});
+  EXPECT_EQ(2u, a.membership.refused_entries());
+  EXPECT_EQ(2u, a.membership.find("b")->incarnation);
 }
 
 TEST_F(MembershipTest, ASessionIsTakenOnlyWhenItsOwnerIsGone) {

@@ -141,6 +141,34 @@ TEST_F(NatsBucketTest, WritesExpectARevision) {
   EXPECT_TRUE(until([this] { return seen["node.a"].value == "three"; }));
 }
 
+TEST_F(NatsBucketTest, AValueThatIsTooLongIsToldAndReadAsAnEmptyOne) {
+  const auto first = write("node.a", std::string(1001, 'x'), 0);
+  ASSERT_TRUE(first) << first.error().text;
+  EXPECT_EQ(1001u, read("node.a")->value.size());
+  on_loop([this] {
+    bucket->stop();
+    NatsBucket::Listener listener{[this] { count(connected); }, [](const std::string&) {},
+                                  [this](const Bucket::KeyValue& entry) {
+                                    std::lock_guard lock(mutex);
+                                    seen[entry.key + "!"] = entry;
+                                    changed.notify_all();
+                                  }};
+    NatsBucket::Options options{"nats://127.0.0.1:" + std::to_string(port), "weir", "test"};
+    options.watch = "node.*", options.largest = 1000;
+    bucket = std::make_unique<NatsBucket>(loop, options, listener);
+    bucket->start();
+  });
+  ASSERT_TRUE(until([this] { return connected >= 2; }));
+  ASSERT_TRUE(write("other.a", "not watched", 0));
+  ASSERT_TRUE(write("node.b", "short", 0));
+  EXPECT_TRUE(until([this] { return seen.contains("node.a!") && seen.contains("node.b!"); }));
+  EXPECT_EQ("", seen["node.a!"].value);
+  EXPECT_EQ(*first, seen["node.a!"].revision);
+  EXPECT_EQ("short", seen["node.b!"].value);
+  EXPECT_FALSE(seen.contains("other.a!"));
+  EXPECT_EQ("", read("node.a")->value);
+}
+
 TEST_F(NatsBucketTest, AServerThatComesBackWithoutTheBucketHasItAgain) {
   ASSERT_TRUE(write("node.a", "one", 0));
   stop_server();

@@ -3,7 +3,8 @@
 import attacks
 import harness
 
-Attacks = attacks.cases('memory', 'crowds', 'work', 'long_json', 'evergreen', 'text', 'journal', 'browsers', 'strangers', 'origins')
+Attacks = attacks.cases('memory', 'crowds', 'work', 'long_json', 'evergreen', 'text', 'journal', 'browsers', 'strangers', 'origins',
+                        'own_code')
 
 if __name__ == '__main__':
     harness.main()

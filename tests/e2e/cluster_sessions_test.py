@@ -2,6 +2,8 @@
 as one that nobody has disturbed."""
 
 import concurrent.futures
+import contextlib
+import re
 import signal
 import subprocess
 import time
@@ -134,6 +136,44 @@ class AnyNode(Case):
         error = self.refused(lambda: self.stub(gateway).OpenSession(pb.OpenSessionRequest(model='none')),
                              grpc.StatusCode.NOT_FOUND)
         self.assertIn('none', error.details())
+
+    def test_a_client_that_leaves_in_the_middle_of_a_relayed_turn(self):
+        one, two, _ = self.three()
+
+        def stopped():
+            found = re.search(r'^weir_model_sequences_total{model="m",.*reason="abort"} (\S+)$', curl(one.url('/metrics')).body.decode(), re.M)
+            return float(found[1]) if found else 0
+
+        tries = 0
+        while stopped() == 0:  # a turn may be over before its client has left
+            tries += 1
+            self.assertLess(tries, 50, 'the work at the owner goes on without its client')
+            session = self.open(one)
+            first, length = self.turn(two, session, PROMPT, 0, max_tokens=4)
+            with contextlib.ExitStack() as leaving:
+                stub = self.stub(two)
+                if tries % 2:  # the connection goes, and not the call alone
+                    stub = rpc.SalienceStub(leaving.enter_context(grpc.insecure_channel(two.address)))
+                stream = stub.Generate(pb.GenerateRequest(session_id=session, append_tokens=MORE, offset=length, max_tokens=150, top_k=1))
+                next(stream)
+                if tries % 2 == 0:
+                    stream.cancel()
+            until(lambda: 'weir_model_sequences{model="m",version="1",state="running"} 0' in curl(one.url('/metrics')).body.decode(),
+                  'that the owner has no work')
+        has = until(lambda: self.tokens_at_rest(two, session), 'that the session is at rest')
+        self.assertEqual(PROMPT + first, has[:length])
+        self.assertLess(len(has), length + len(MORE) + 150)
+        made, total = self.turn(two, session, MORE, len(has))
+        self.assertEqual(has + MORE + made, self.dump(one, session))
+        fresh = self.open(one)
+        self.assertEqual(self.turn(one, fresh, has + MORE, 0)[0], made, 'as if nobody had left')
+
+    def tokens_at_rest(self, server, session):
+        try:
+            return self.dump(server, session)
+        except grpc.RpcError as error:
+            self.assertEqual(grpc.StatusCode.UNAVAILABLE, error.code(), error.details())
+            return None
 
     def opens(self, server):
         try:

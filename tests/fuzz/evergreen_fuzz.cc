@@ -49,7 +49,7 @@ struct Sink : evergreen::MessageSink {
       cursor = std::make_unique<Cursor>(graph, **graph.node(first), along);
       along.read(*cursor);
     }
-    graph.deliver();
+    if (Status s = graph.deliver(); !s.ok()) return s;
     if (graph.memory().used() > graph.memory().limit()) std::abort();
     return {};
   }
@@ -57,8 +57,7 @@ struct Sink : evergreen::MessageSink {
     dropped = true;
     for (const auto& in : action.inputs)
       if (evergreen::Node* node = graph.find(in.id)) (void)graph.drop(*node, NodeGraph::Reach::kWithChildren);
-    graph.deliver();
-    return {};
+    return graph.deliver();
   }
 };
 

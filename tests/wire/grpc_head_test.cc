@@ -63,11 +63,31 @@ TEST(GrpcStatus, TheMessageIsPercentEncoded) {
 
 TEST(GrpcStatus, ALongMessageIsCutBetweenEscapes) {
   std::string out = encode_grpc_message(std::string(10000, '\n'));
-  EXPECT_LE(out.size(), kMaxGrpcMessage);
-  EXPECT_EQ(out.size() % 3, 0u);
+  EXPECT_EQ(out.size(), kMaxGrpcMessage / 3 * 3);
+  EXPECT_EQ(encode_grpc_message(std::string(10000, 'x')).size(), kMaxGrpcMessage - 2) << "an escape could come next";
   Fields fields;
   add_grpc_status(fields, base::invalid(std::string(10000, 'x')));
   EXPECT_LE(fields.find("grpc-message").size(), kMaxGrpcMessage);
+}
+
+TEST(GrpcStatus, APlainMessageIsTheSameWhicheverWayItIsWritten) {
+  for (size_t size = kMaxGrpcMessage - 5; size < kMaxGrpcMessage + 5; ++size) {
+    const std::string text(size, 'x');
+    Fields fields;
+    add_grpc_status(fields, base::invalid(text));
+    EXPECT_EQ(fields.find("grpc-message"), encode_grpc_message(text)) << size;
+  }
+  Fields fields;
+  add_grpc_status(fields, base::invalid("100%"));
+  EXPECT_EQ(fields.find("grpc-message"), "100%25");
+}
+
+TEST(GrpcStatus, DetailsThatAreTooLongAreLeftOut) {
+  for (size_t more : {0, 1}) {
+    Fields fields;
+    add_grpc_status(fields, {Code::kInternal, "x", std::string(kMaxGrpcDetails + more, 'd')});
+    EXPECT_EQ(fields.has("grpc-status-details-bin"), more == 0);
+  }
 }
 
 TEST(GrpcStatus, EveryCodeHasItsNumber) {

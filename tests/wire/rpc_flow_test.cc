@@ -324,5 +324,66 @@ TEST_F(GrpcFlow, AMessageThatIsBeingInflatedGoesWithItsCall) {
   EXPECT_EQ(bench().env.armed(), 0u);
 }
 
+// A method whose listener is full when the test says so.
+class Filling final : public RpcMethod {
+ public:
+  bool full = false;
+  support::Seen seen;
+  void open(Rpc& rpc) override {
+    seen.rpc = &rpc;
+    rpc.attach(std::make_unique<Listener>(*this));
+  }
+
+ private:
+  class Listener final : public support::SeenListener {
+   public:
+    explicit Listener(Filling& method) : SeenListener(method.seen), method_(method) {}
+    bool full() const override { return method_.full; }
+    void on_message(Rpc& rpc, Bytes message) override {
+      SeenListener::on_message(rpc, std::move(message));
+      method_.full = true;
+    }
+
+   private:
+    Filling& method_;
+  };
+};
+
+TEST_F(GrpcFlow, AFullListenerIsGivenNothingUntilItHasRoom) {
+  service();
+  Filling filling;
+  bench().server().add({"test.Service", "Fill", RpcKind::kBidi, &filling, "test.In", "test.Out", "test"});
+  auto x = open("Fill");
+  RpcBench::data(*x, grpc_frame("a") + grpc_frame("b") + grpc_frame("c"));
+  RpcBench::end(*x);
+  EXPECT_EQ(filling.seen.log, (Log{"message:a"}));
+  EXPECT_LT(x->consumed, grpc_frame("a").size() * 3) << "the peer is held back";
+  bench().advance(*x, 5ms);
+  EXPECT_EQ(filling.seen.log, (Log{"message:a"}));
+  filling.full = false;
+  bench().advance(*x, 5ms);
+  EXPECT_EQ(filling.seen.log, (Log{"message:a", "message:b"}));
+  filling.full = false;
+  bench().advance(*x, 5ms);
+  EXPECT_EQ(filling.seen.log, (Log{"message:a", "message:b", "message:c", "half-close"}));
+  filling.seen.rpc->finish({});
+  EXPECT_EQ(grpc_status(*x), 0);
+}
+
+TEST_F(GrpcFlow, AnswersAtTheHighWaterMarkHoldTheNextMessageBackOnlyBeyondIt) {
+  auto x = open("Chat");
+  Rpc& rpc = *service().chat.seen.rpc;
+  rpc.send(Bytes::copy_of(std::string(Exchange::kHighWater - 5, 'x')));
+  x->fake_backlog = Exchange::kHighWater;
+  RpcBench::data(*x, grpc_frame("at it"));
+  EXPECT_EQ(service().chat.seen.log.back(), "message:at it");
+  x->fake_backlog = Exchange::kHighWater + 1;
+  RpcBench::data(*x, grpc_frame("beyond"));
+  EXPECT_EQ(service().chat.seen.log.back(), "message:at it");
+  x->fake_backlog = 0;
+  if (x->listener()) x->listener()->on_drain(*x);
+  EXPECT_EQ(service().chat.seen.log.back(), "message:beyond");
+}
+
 }  // namespace
 }  // namespace weir::wire

@@ -94,7 +94,10 @@ bool Session::stuck(std::string& missing) const {
 void Session::settle() {
   if (std::exchange(settling_, true)) return;
   while (!over_) {
-    graph().deliver();
+    if (Status s = graph().deliver(); !s.ok()) {
+      abort(std::move(s));
+      break;
+    }
     if (!actions_.go_on() && !input_.go_on()) break;
   }
   end_if_nothing_runs();

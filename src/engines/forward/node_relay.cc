@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "engines/forward/oip/grpc_call.h"
+#include "marshal/tenant.h"
 
 namespace weir::forward {
 
@@ -51,6 +52,7 @@ class NodeRelay::NodeCall final : public wire::Relay::Call, private GrpcCall {
     relay_.shard_.env().cancel(timer_);
     HttpCall::cancel();
     --node_.calls;
+    if (lane_) --lane_->calls;
     if (gone_) *gone_ = true;
   }
 
@@ -90,6 +92,7 @@ class NodeRelay::NodeCall final : public wire::Relay::Call, private GrpcCall {
   NodeRelay& relay_;
   const std::string url_;
   Node& node_;
+  Lane* lane_ = nullptr;  // from start() on
   Receiver& receiver_;
   bool* gone_ = nullptr;  // of who is called with a message
   bool lost_ = false;
@@ -107,13 +110,15 @@ Status NodeRelay::NodeCall::start(wire::Rpc& rpc, std::string_view path, const b
   std::vector<base::Bytes> body;
   body.push_back(base::Bytes::copy_of({reinterpret_cast<const char*>(prefix.data()), prefix.size()}));
   if (!message.empty()) body.push_back(message);
-  return GrpcCall::start(*node_.conn, path, std::move(body), std::move(fields));
+  lane_ = &relay_.lane_of(node_, marshal::tenant_of(rpc.exchange().request()));
+  ++lane_->calls;
+  return GrpcCall::start(*lane_->conn, path, std::move(body), std::move(fields));
 }
 
 // A call's destructor, which leaves its connection, comes before.
-NodeRelay::~NodeRelay() = default;
+NodeRelay::~NodeRelay() { shard_.env().cancel(prune_); }
 
-// Nodes that are not there any more, once they have no calls.
+// Nodes that are not there any more leave once they have no calls.
 void NodeRelay::forget_others() {
   for (auto it = nodes_.begin(); it != nodes_.end();) {
     if (targets_.find(it->first) == it->second->target) {
@@ -123,7 +128,30 @@ void NodeRelay::forget_others() {
     leaving_.push_back(std::move(it->second));
     it = nodes_.erase(it);
   }
-  std::erase_if(leaving_, [](const auto& node) { return node->calls == 0; });
+  if (!leaving_.empty()) prune();
+}
+
+NodeRelay::Lane& NodeRelay::lane_of(Node& node, uint64_t tenant) {
+  auto found = node.lanes.find(tenant);
+  if (found == node.lanes.end() && node.lanes.size() >= kMostClients) {
+    prune();
+    tenant %= kSharedLanes;
+  }
+  Lane& lane = node.lanes[tenant];
+  if (!lane.conn) lane.conn = std::make_unique<OriginConn>(shard_, *node.target, node.target->origins.front());
+  return lane;
+}
+
+// Later, for one of the connections may be on the stack.
+void NodeRelay::prune() {
+  if (prune_ != base::TimerId::kNone) return;
+  prune_ = shard_.env().at(shard_.env().now(), [this] {
+    prune_ = base::TimerId::kNone;
+    std::erase_if(leaving_, [](const auto& node) { return node->calls == 0; });
+    for (auto& [url, node] : nodes_)
+      if (node->lanes.size() >= kMostClients)
+        std::erase_if(node->lanes, [](const auto& lane) { return lane.second.calls == 0; });
+  });
 }
 
 base::Result<std::unique_ptr<wire::Relay::Call>> NodeRelay::make_call(const std::string& url, Receiver& receiver) {
@@ -134,7 +162,6 @@ base::Result<std::unique_ptr<wire::Relay::Call>> NodeRelay::make_call(const std:
   if (!node) {
     node = std::make_unique<Node>();
     node->target = std::move(target);
-    node->conn = std::make_unique<OriginConn>(shard_, *node->target, node->target->origins.front());
   }
   return std::unique_ptr<Call>(std::make_unique<NodeCall>(*this, url, *node, receiver));
 }

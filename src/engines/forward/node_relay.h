@@ -1,5 +1,6 @@
 // NodeTargets: the nodes that calls of clients may be handed on to, of all shards. NodeRelay: the connections of one
-// shard to them.
+// shard to them. Each client's calls have a connection of their own there: streams that a client has taken and does not
+// read, windows that it leaves full, and resets that end a connection, are its own.
 #pragma once
 
 #include <functional>
@@ -38,6 +39,8 @@ class NodeTargets {
 class NodeRelay final : public wire::Relay {
  public:
   static constexpr uint64_t kLargestMessage = uint64_t(64) << 20;
+  // Clients of one node that have a connection of their own; all further ones share kSharedLanes.
+  static constexpr size_t kMostClients = 64, kSharedLanes = 8;
 
   // Says in fields for whom the call is.
   using Introduce = std::function<void(const wire::Request& request, wire::Fields& fields)>;
@@ -49,12 +52,18 @@ class NodeRelay final : public wire::Relay {
 
  private:
   class NodeCall;
-  struct Node {
-    std::shared_ptr<Target> target;
+  struct Lane {
     std::unique_ptr<OriginConn> conn;
     size_t calls = 0;
   };
+  struct Node {
+    std::shared_ptr<Target> target;
+    std::map<uint64_t, Lane> lanes;  // by tenant; those that are shared, by a number below kSharedLanes
+    size_t calls = 0;
+  };
   void forget_others();
+  Lane& lane_of(Node& node, uint64_t tenant);
+  void prune();
 
   net::Shard& shard_;
   base::SlabSource& slabs_;
@@ -62,6 +71,7 @@ class NodeRelay final : public wire::Relay {
   const Introduce introduce_;
   std::map<std::string, std::unique_ptr<Node>> nodes_;  // by URL
   std::vector<std::unique_ptr<Node>> leaving_;          // of other Targets, that still have calls
+  base::TimerId prune_ = base::TimerId::kNone;
 };
 
 }  // namespace weir::forward

@@ -212,6 +212,9 @@ base::Result<uint64_t> ModelMetrics::add_metric(uint64_t family, MetricLabels la
   if (!rendered) return std::move(rendered).error();
   for (const auto& [number, held] : metrics_)
     if (held.family_number == family && held.labels == *rendered) return number;
+  // Each line has the labels: what cannot fit is not written down first, while others wait for the mutex.
+  if (rendered->size() * (bounds.size() + 1) > CustomMetrics::kMostOfOne.bytes)
+    return too_many("the metrics of a model", CustomMetrics::kMostOfOne);
   CustomMetrics::Metric fresh{lines_of(name, *rendered, in.kind, bounds), bounds, {}, 0, 0, {}};
   if (in.kind == MetricKind::kHistogram) fresh.counts.resize(bounds.size() + 1);
   fresh.amount.lines = fresh.lines.size();

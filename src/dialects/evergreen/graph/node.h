@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <list>
 #include <map>
 #include <memory>
@@ -106,16 +107,20 @@ class Node {
     bool pending = false;    // a reference that is not loaded
   };
 
+  using Parts = std::deque<Part>;  // grows without moving what is there
+  using Ahead = std::map<int64_t, Part>;
+
   std::string id_;
   Kind kind_ = Kind::kUnknown;
   bool claimed_ = false, dropped_ = false;
-  bool begun_ = false;  // the prefix has a chunk
+  bool begun_ = false;    // the prefix has a chunk
+  bool growing_ = false;  // NodeGraph::growing_ has it
   int64_t final_ = -1, highest_ = -1;
-  uint32_t height_ = 1;            // nodes on the longest path below it, itself included
-  uint32_t pins_ = 0;              // Cursors that stand in it
-  uint32_t pending_ = 0;           // references that are not loaded
-  std::vector<Part> parts_;        // the prefix, and behind it nothing
-  std::map<int64_t, Part> ahead_;  // what waits for an earlier one
+  uint32_t height_ = 1;   // nodes on the longest path below it, itself included
+  uint32_t pins_ = 0;     // Cursors that stand in it
+  uint32_t pending_ = 0;  // references that are not loaded
+  Parts parts_;           // the prefix, and behind it nothing
+  Ahead ahead_;           // what waits for an earlier one
   std::unique_ptr<Metadata> metadata_;
   base::Status failed_;
   std::vector<Parent> parents_;  // one entry per edge

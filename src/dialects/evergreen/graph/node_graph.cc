@@ -16,7 +16,7 @@ using base::Status;
 // The charge for things beside their bytes: empty ones are not free.
 constexpr uint64_t kNodeCost = 512, kFragmentCost = 96, kEdgeCost = 48, kSlabCost = 64;
 constexpr size_t kLongestId = 1024;
-constexpr uint64_t kPartsPerStep = 4;  // that are freed
+constexpr uint64_t kPartsPerStep = 4;  // that are freed, or moved
 
 Status broken(std::string_view id, int64_t seq, std::string_view rule) {
   return base::invalid(describe_fragment(id, seq) + ": " + std::string(rule));
@@ -63,6 +63,8 @@ NodeGraph::~NodeGraph() {
 }
 
 bool NodeGraph::dismantle() {
+  growing_.clear();
+  if (!free_discarded()) return false;
   while (!by_name_.empty() && !paused()) {
     Node& n = *by_name_.begin()->second;
     check_unused(n);
@@ -75,16 +77,30 @@ bool NodeGraph::dismantle() {
 
 // Fragments stay charged until the whole graph has gone.
 bool NodeGraph::dismantle(Node& n) {
-  auto free_some = [&](auto& parts, auto free_one) {
-    while (!parts.empty() && !paused()) {
-      for (uint64_t i = 0; i < kPartsPerStep && !parts.empty(); ++i) free_one(parts);
+  spend(1);
+  return free_parts(n.parts_, n.ahead_, [](const Node::Part&) {});
+}
+
+template <class OnPart>
+bool NodeGraph::free_parts(Node::Parts& parts, Node::Ahead& ahead, OnPart on_part) {
+  auto free_some = [&](auto& some, auto free_one) {
+    while (!some.empty() && !paused()) {
+      for (uint64_t i = 0; i < kPartsPerStep && !some.empty(); ++i) free_one();
       spend(1);
     }
-    return parts.empty();
+    return some.empty();
   };
-  spend(1);
-  return free_some(n.parts_, [](auto& parts) { parts.pop_back(); }) &&
-         free_some(n.ahead_, [](auto& parts) { parts.erase(parts.begin()); });
+  return free_some(parts, [&] { on_part(parts.back()), parts.pop_back(); }) &&
+         free_some(ahead, [&] { on_part(ahead.begin()->second), ahead.erase(ahead.begin()); });
+}
+
+bool NodeGraph::free_discarded() {
+  while (!discarded_.empty()) {
+    auto& [parts, ahead] = discarded_.front();
+    if (!free_parts(parts, ahead, [this](const Node::Part& part) { memory_.give(part.cost); })) return false;
+    discarded_.pop_front();
+  }
+  return true;
 }
 
 Node* NodeGraph::find(std::string_view id) {
@@ -215,18 +231,30 @@ Status NodeGraph::link(Node& n, Node::Part& part, const Fragment& f) {
   return {};
 }
 
+// Where many fragments have waited for one, the rest of them follow in later turns.
 Status NodeGraph::extend(Node& n) {
-  bool grew = false;
-  for (auto at = n.ahead_.begin(); at != n.ahead_.end() && at->first == int64_t(n.parts_.size());) {
+  auto at = n.ahead_.begin();
+  const auto follows = [&] { return at != n.ahead_.end() && at->first == int64_t(n.parts_.size()); };
+  uint64_t moved = 0;
+  for (; follows() && (moved == 0 || !paused()); ++moved) {
     // Only now is it known which chunk is the first: fragments without one may lie before it.
     if (at->second.chunk && !std::exchange(n.begun_, true) && !at->second.described)
       return broken(n.id_, at->first, "the first chunk needs metadata");
     n.parts_.push_back(std::move(at->second));
     at = n.ahead_.erase(at);
-    grew = true;
+    if (moved % kPartsPerStep == kPartsPerStep - 1) spend(1);
   }
-  if (grew) wake(n);
+  set_growing(n, follows());
+  if (moved > 0) wake(n);
   return {};
+}
+
+void NodeGraph::set_growing(Node& n, bool grows) {
+  if (std::exchange(n.growing_, grows) == grows) return;
+  if (grows)
+    growing_.push_back(&n);
+  else
+    std::erase(growing_, &n);
 }
 
 void NodeGraph::wake(Node& n) {
@@ -234,12 +262,16 @@ void NodeGraph::wake(Node& n) {
   woken_.splice(woken_.end(), n.waiting_);
 }
 
-void NodeGraph::deliver() {
+Status NodeGraph::deliver() {
+  (void)free_discarded();
+  while (!growing_.empty() && !paused())
+    if (Status s = extend(*growing_.front()); !s.ok()) return s;
   while (!woken_.empty() && !paused()) {
     Cursor* c = woken_.front();
     c->leave_list();
     c->listener_.on_news(*c);
   }
+  return {};
 }
 
 void NodeGraph::fail(Node& n, Status why) {
@@ -265,11 +297,11 @@ Status NodeGraph::loaded(Node& n, int64_t seq, base::Bytes data) {
   return {};
 }
 
-// Takes the content away; children that lose their last parent are listed.
+// Takes the content away, which is freed and given back as turns have time; children that lose their last parent are
+// listed.
 void NodeGraph::unlink(Node& n, std::vector<Node*>& orphans) {
   auto release = [&](Node::Part& part) {
-    memory_.give(part.cost);
-    spend(1 + part.children.size() / kEdgesPerStep);
+    spend(part.children.empty() ? 0 : 1 + part.children.size() / kEdgesPerStep);
     for (const Node::Edge& edge : part.children) {
       auto& parents = edge.child->parents_;
       base::check(edge.place < parents.size() && parents[edge.place].edge == &edge, "an edge is known at both ends");
@@ -280,12 +312,14 @@ void NodeGraph::unlink(Node& n, std::vector<Node*>& orphans) {
       if (parents.empty()) orphans.push_back(edge.child);
     }
   };
-  for (auto& part : n.parts_) release(part);
-  for (auto& [seq, part] : n.ahead_) release(part);
-  std::vector<Node::Part>().swap(n.parts_);
-  n.ahead_.clear();
+  if (n.kind_ == Node::Kind::kBranch) {
+    for (auto& part : n.parts_) release(part);
+    for (auto& [seq, part] : n.ahead_) release(part);
+  }
+  discarded_.emplace_back(std::exchange(n.parts_, {}), std::exchange(n.ahead_, {}));
   n.metadata_.reset();
   n.pending_ = 0;
+  set_growing(n, false);
 }
 
 void NodeGraph::forget(Node& n) {
@@ -315,6 +349,7 @@ Status NodeGraph::drop(Node& root, Reach reach) {
     }
   }
   for (Node* n : drops) forget(*n);
+  (void)free_discarded();
   return {};
 }
 

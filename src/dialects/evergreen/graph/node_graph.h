@@ -18,9 +18,11 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <list>
 #include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/sip_hash.h"
@@ -73,10 +75,11 @@ class NodeGraph {
   bool dismantle();
 
   // Tells Cursors that waited for what has come since, or for this turn, until the turn's steps are spent. They may be
-  // destroyed, and others made, from inside.
-  void deliver();
-  // Some Cursors have not been told yet.
-  bool undelivered() const { return !woken_.empty(); }
+  // destroyed, and others made, from inside. Errors: those of add(), of fragments that it has taken in an earlier turn.
+  base::Status deliver();
+  // Some Cursors have not been told yet, fragments that have come have not been put behind those before them, or what
+  // was dropped has not been freed.
+  bool undelivered() const { return !woken_.empty() || !growing_.empty() || !discarded_.empty(); }
 
   SessionMemory& memory() { return memory_; }
   const SessionMemory& memory() const { return memory_; }
@@ -91,8 +94,12 @@ class NodeGraph {
   base::Status link(Node& node, Node::Part& part, const Fragment& f);
   base::Status charge(uint64_t bytes, const Node& node, int64_t seq);
   base::Status extend(Node& node);
+  void set_growing(Node& node, bool grows);
   void wake(Node& node);
   bool dismantle(Node& node);
+  template <class OnPart>
+  bool free_parts(Node::Parts& parts, Node::Ahead& ahead, OnPart on_part);
+  bool free_discarded();
   void unlink(Node& node, std::vector<Node*>& orphans);
   void forget(Node& node);
   void spend(uint64_t steps) {
@@ -107,6 +114,8 @@ class NodeGraph {
   NodeHeights heights_;
   base::PeerMap<std::string_view, std::unique_ptr<Node>> by_name_;  // the key is the Node's own
   std::list<Cursor*> woken_;
+  std::deque<std::pair<Node::Parts, Node::Ahead>> discarded_;  // of nodes that were dropped
+  std::vector<Node*> growing_;                                 // their next fragment lies in ahead_
 };
 
 }  // namespace weir::evergreen

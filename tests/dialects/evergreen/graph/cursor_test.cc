@@ -15,18 +15,18 @@ TEST(NodeGraph, ACursorGoesOnWhereItWaited) {
   EXPECT_EQ(end, Step::kWait);
   EXPECT_EQ(c.missing(), "node 'p', fragment 0");
   g.refused(branch("p", {"x"}, 0, true));
-  g.deliver();
+  EXPECT_TRUE(g.deliver().ok());
   EXPECT_EQ(l.news, 1);
   EXPECT_EQ(drain(c, end), "");
   EXPECT_EQ(c.missing(), "node 'x', fragment 0");
   g.refused(leaf("x", "1", 1));
-  g.deliver();
+  EXPECT_TRUE(g.deliver().ok());
   EXPECT_EQ(l.news, 1) << "a gap is no news";
   g.refused(leaf("x", "0", 0, true));
-  g.deliver();
+  EXPECT_TRUE(g.deliver().ok());
   EXPECT_EQ(drain(c, end), "01");
   g.refused(branch("p", {"x"}, 1));
-  g.deliver();
+  EXPECT_TRUE(g.deliver().ok());
   EXPECT_EQ(drain(c, end), "01");
   EXPECT_EQ(end, Step::kEnd);
   EXPECT_EQ(l.news, 3);
@@ -56,7 +56,7 @@ TEST(NodeGraph, ReadersOfAFailedOutputHearWhy) {
   Cursor c(g, **g.node("out"), l);
   EXPECT_EQ(c.next(), Step::kWait);
   g.fail(out, base::invalid("no"));
-  g.deliver();
+  EXPECT_TRUE(g.deliver().ok());
   EXPECT_EQ(l.news, 1);
   EXPECT_EQ(c.next(), Step::kFailed);
   EXPECT_EQ(c.status().text, "no");
@@ -103,7 +103,7 @@ TEST(NodeGraph, DroppingWhatIsBeingReadFailsTheReader) {
     Step end;
     drain(c, end);
     EXPECT_TRUE(g.drop(*g.find("p"), NodeGraph::Reach::kWithChildren).ok());
-    g.deliver();
+    EXPECT_TRUE(g.deliver().ok());
     EXPECT_EQ(l.news, 1);
     EXPECT_EQ(c.next(), Step::kFailed);
   }

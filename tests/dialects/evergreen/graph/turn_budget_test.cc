@@ -79,7 +79,7 @@ TEST(NodeGraphTurns, ACursorGoesOnWhereTheTurnEnded) {
   out += drain(c, end);
   struct Turn final : TurnBudget::Waiter {
     explicit Turn(Graph& graph) : graph(graph) {}
-    void on_turn() override { graph.deliver(); }
+    void on_turn() override { EXPECT_TRUE(graph.deliver().ok()); }
     Graph& graph;
   } turn(g);
   int turns = 1;
@@ -126,6 +126,84 @@ TEST(NodeGraphTurns, ACursorThatGoesWhileItWaitsIsNotCalled) {
   }
   EXPECT_FALSE(g.undelivered());
   EXPECT_EQ(l.news, 0);
+}
+
+// --- fragments that come in front of many ---
+
+struct FirstComesLast : testing::Test {
+  static constexpr int kMany = 4000;
+  FirstComesLast() {
+    for (int i = 1; i <= kMany; ++i) EXPECT_EQ("", g.refused(leaf("a", "x", i, i < kMany)));
+  }
+  // What deliver() says in the next turn, which takes no more steps than a turn has, and a few.
+  std::string turn() {
+    struct Turn final : TurnBudget::Waiter {
+      explicit Turn(Graph& graph) : graph(graph) {}
+      void on_turn() override { status = graph.deliver(); }
+      Graph& graph;
+      base::Status status;
+    } turn(g);
+    const uint64_t before = turn_budget.total();
+    turn_budget.wait(turn);
+    env.advance(base::Duration(0));
+    EXPECT_LE(turn_budget.total() - before, 100u);
+    return turn.status.text;
+  }
+  base::FakeEnv env;
+  TurnBudget turn_budget{env, 100};
+  Graph g{GraphLimits{}, nullptr, &turn_budget};
+};
+
+TEST_F(FirstComesLast, TheOthersFollowInSeveralTurns) {
+  Listener l;
+  std::string out;
+  Step end = Step::kWait;
+  Cursor c(g, *g.find("a"), l);
+  l.then = [&] { out += drain(c, end); };
+  l.then();
+  turn_budget.spend(100);
+  EXPECT_EQ("", g.refused(leaf("a", "y", 0, true)));
+  EXPECT_LE(g.find("a")->next(), 8);
+  EXPECT_EQ(NodeGraph::Fate::kDuplicate, *g.send(leaf("a", "z", 7, true)));
+  int turns = 0;
+  for (; end == Step::kWait && turns < 1000; ++turns) {
+    EXPECT_TRUE(g.undelivered());
+    EXPECT_EQ("", turn());
+  }
+  EXPECT_GE(turns, 10);
+  EXPECT_EQ(Step::kEnd, end);
+  EXPECT_EQ('y' + std::string(kMany, 'x'), out);
+  EXPECT_TRUE(g.find("a")->complete());
+  EXPECT_FALSE(g.undelivered());
+}
+
+TEST_F(FirstComesLast, WhatIsWrongWithThemIsToldInTheTurnThatFindsIt) {
+  Sent nothing = empty("b", 0);
+  for (int i = 1; i < kMany; ++i) {
+    Sent none = empty("b", i);
+    none.continued = true;
+    ASSERT_EQ("", g.refused(none));
+  }
+  ASSERT_EQ("", g.refused(leaf("b", "x", kMany)));
+  nothing.continued = true;
+  turn_budget.spend(100);
+  EXPECT_EQ("", g.refused(nothing));
+  std::string told;
+  for (int turns = 0; told.empty() && turns < 1000; ++turns) told = turn();
+  EXPECT_EQ("node 'b', fragment 4000: the first chunk needs metadata", told);
+}
+
+TEST_F(FirstComesLast, TheNodeMayBeDroppedMeanwhile) {
+  turn_budget.spend(100);
+  EXPECT_EQ("", g.refused(leaf("a", "y", 0, true)));
+  EXPECT_TRUE(g.undelivered());
+  EXPECT_TRUE(g.drop(*g.find("a"), NodeGraph::Reach::kNode).ok());
+  EXPECT_EQ(nullptr, g.find("a"));
+  EXPECT_EQ("", turn());
+  EXPECT_TRUE(g.undelivered()) << "it is freed in several turns";
+  EXPECT_GT(g.memory().used(), 0u) << "what is not freed yet is paid for";
+  for (int turns = 0; g.undelivered() && turns < 1000; ++turns) EXPECT_EQ("", turn());
+  EXPECT_EQ(0u, g.memory().used());
 }
 
 // --- after its session -----------------------------------------------------------------------------------------------
