@@ -30,7 +30,7 @@ Status check_shape(const Shape& s, const device::Device& device) {
 }
 
 Status check_kernels(const Kernels& k) {
-  if (k.abi == kKernelsAbi && k.embed && k.add_norm && k.rope_store && k.swiglu && k.decode_attention && k.draw &&
+  if (k.abi == kKernelsAbi && k.load && k.embed && k.add_norm && k.rope_store && k.swiglu && k.decode_attention && k.draw &&
       k.gather && k.patch && k.prefill_attention && k.matmul_open && k.matmul_close && k.matmul && k.adjust &&
       k.logprobs && k.read_out && k.pool)
     return {};

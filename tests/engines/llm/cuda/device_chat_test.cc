@@ -3,6 +3,7 @@
 #include <chrono>
 #include <set>
 #include <thread>
+#include <tuple>
 
 #include "device/fake_device.h"
 #include "device/host_device.h"
@@ -73,31 +74,71 @@ TEST(LlmDeviceChat, GraphsAreThereBeforeTheFirstStep) {
   EXPECT_EQ(talk(*late, prompts(), 4, greedy()).tokens, tokens);
 }
 
-// Rows of the products that were launched, by bucket of the library's.
-std::set<uint32_t>& multiplied() {
-  static std::set<uint32_t> buckets;
-  return buckets;
+// The products that were launched: by bucket of the library's rows, and by shape.
+using Product = std::tuple<uint32_t, uint32_t, uint32_t, cuda::Matmul::Into>;
+std::set<Product>& multiplied() {
+  static std::set<Product> products;
+  return products;
+}
+std::set<uint32_t> buckets_of(const std::set<Product>& products) {
+  std::set<uint32_t> out;
+  for (const auto& product : products) out.insert(std::get<0>(product));
+  return out;
+}
+const cuda::Kernels& watched_products() {
+  static cuda::Kernels kernels = cuda::reference::table();
+  kernels.matmul = [](const cuda::Launch& launch, cuda::Matmuls* matmuls, const cuda::Matmul& a) {
+    if (a.rows > cuda::kThinRows) multiplied().insert({cuda::row_bucket(a.rows), a.outputs, a.inputs, a.into});
+    return cuda::reference::table().matmul(launch, matmuls, a);
+  };
+  multiplied().clear();
+  return kernels;
 }
 
 TEST(LlmDeviceChat, EveryProductIsChosenBeforeTheFirstStep) {
   device::HostDevice host;
-  auto kernels = cuda::reference::table();
-  kernels.matmul = [](const cuda::Launch& launch, cuda::Matmuls* matmuls, const cuda::Matmul& a) {
-    multiplied().insert(cuda::row_bucket(a.rows));
-    return cuda::reference::table().matmul(launch, matmuls, a);
-  };
   cuda::DeviceOptions options;
   options.step_tokens = 100, options.max_running = 4, options.capture_time = 1h;
   for (auto graphs : {Graphs::kOn, Graphs::kOff}) {
     options.graphs = graphs;
-    multiplied().clear();
-    auto engine = try_device(kChat, host, options, kernels);
+    auto engine = try_device(kChat, host, options, watched_products());
     ASSERT_TRUE(engine);
     const auto at_load = multiplied();
-    EXPECT_EQ(at_load, (std::set<uint32_t>{8, 16, 24, 32, 40, 48, 56, 64, 128}));
+    EXPECT_EQ(buckets_of(at_load), (std::set<uint32_t>{16, 24, 32, 40, 48, 56, 64, 128}));
     for (uint32_t size : {9u, 33u, 65u, 100u}) talk(**engine, {std::vector<uint32_t>(size, 5)}, 1, greedy());
     EXPECT_EQ(multiplied(), at_load);
   }
+}
+
+// Where the time for graphs is over, too; and where one prompt alone cannot fill a step.
+TEST(LlmDeviceChat, ProductsOfManySequencesAreChosenBeforeTheFirstStep) {
+  device::HostDevice host;
+  cuda::DeviceOptions options;
+  options.step_tokens = 96, options.max_running = 40, options.capture_time = 1ns;
+  auto engine = try_device(kChat, host, options, watched_products(), {.max_length = 48});
+  ASSERT_TRUE(engine);
+  const auto at_load = multiplied();
+  for (uint32_t running : {3u, 9u, 17u, 37u})  // as many logits as sequences
+    talk(**engine, std::vector(running, std::vector<uint32_t>(2, 5)), 1, greedy());
+  EXPECT_EQ(multiplied(), at_load);
+}
+
+TEST(LlmDeviceChat, KernelsAreLoadedBeforeOneIsLaunched) {
+  static std::string order;
+  order.clear();
+  auto kernels = cuda::reference::table();
+  kernels.load = [](int32_t) -> cuda::Code { return order += "load ", 0; };
+  kernels.embed = [](const cuda::Launch& launch, const cuda::Embed& a) {
+    order += "embed ";
+    return cuda::reference::table().embed(launch, a);
+  };
+  device::HostDevice host;
+  cuda::DeviceOptions options;
+  options.capture_time = 1h, options.graphs = Graphs::kOff, options.max_running = 1, options.step_tokens = 8;
+  auto engine = try_device(kChat, host, options, kernels);
+  ASSERT_TRUE(engine);
+  EXPECT_TRUE(order.starts_with("load embed ")) << order;
+  EXPECT_EQ(order.find("load", 1), std::string::npos) << order;
 }
 
 // A device that cannot capture.
