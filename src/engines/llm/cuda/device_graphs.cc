@@ -129,7 +129,6 @@ Status DeviceTransformer::warm_bucket(uint32_t bucket) {
   bool loaded = false;
   for (uint32_t parts : part_counts(longest, model_.text->max_length)) {
     if (part_memory(bucket, shape_.heads, shape_.head_dim, parts).bytes > kPartsAtLoad || !graphs_.wanted()) break;
-    if (auto s = forward_.fit_parts(bucket, parts); !s.ok()) return s;
     layout_.parts = parts;
     if (!std::exchange(loaded, true))
       if (auto s = decode_once(bucket); !s.ok()) return s;

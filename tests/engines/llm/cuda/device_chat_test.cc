@@ -205,6 +205,49 @@ TEST(LlmDeviceChat, MemoryThatRunsOutRefusesTheModelOrTheStepAlone) {
   EXPECT_TRUE(fake.fault().ok());
 }
 
+// A device that has no more memory once a model is there.
+struct FullDevice final : device::HostDevice {
+  base::Result<void*> do_make(device::Kind kind, size_t bytes, Priority priority) override {
+    if (full && kind == device::Kind::kBuffer) return base::failure(base::Code::kResourceExhausted, "full");
+    return HostDevice::do_make(kind, bytes, priority);
+  }
+  bool full = false;
+};
+
+// What so many sequences draw at the end of a long text: one block, again and again.
+std::vector<uint32_t> drawn_at_the_end(DeviceTransformer& engine, uint32_t rows) {
+  constexpr uint32_t kLength = 1900, kBlock = 16, kBlocks = kLength / kBlock + 1;
+  Sequence block{std::vector<uint32_t>(kBlock, 5), {}};
+  DeviceStepper stepper(engine);
+  stepper.add(block, kBlock, Wanted::kNone);
+  EXPECT_TRUE(engine.step(stepper.step).ok());
+  generation::TokenStep step;
+  const auto params = greedy();
+  step.tables.assign(kBlocks, stepper.step.tables[0]);
+  for (uint32_t i = 0; i < rows; ++i) {
+    step.rows.push_back({i, 1, kLength, 0, kBlocks});
+    step.ids.push_back(i * 31 % 3000), step.positions.push_back(kLength - 1);
+    step.slots.push_back((stepper.step.tables[0] + 1) * kBlock + i);
+    step.logits_requests.push_back({.token = i, .row = i, .params = &params, .sequence = step.ids});
+  }
+  auto status = engine.step(step);
+  EXPECT_TRUE(status.ok()) << status.text;
+  std::vector<uint32_t> out;
+  for (const auto& request : step.logits_requests) out.push_back(request.id);
+  return out;
+}
+
+TEST(LlmDeviceChat, LongSequencesDoNotFailTheirNeighboursWhereMemoryIsScarce) {
+  cuda::DeviceOptions options;
+  options.step_tokens = options.max_running = 200, options.graphs = Graphs::kOff;
+  device::FakeDevice roomy(Drive::kThread, uint64_t(512) << 20);
+  FullDevice scarce;
+  auto at_once = on_device(kChat, roomy, options), in_pieces = on_device(kChat, scarce, options);
+  ASSERT_TRUE(at_once && in_pieces);
+  scarce.full = true;
+  EXPECT_EQ(drawn_at_the_end(*in_pieces, 200), drawn_at_the_end(*at_once, 200));
+}
+
 TEST(LlmDeviceChat, ABrokenDeviceFailsStepsAndIsToldOnce) {
   device::FakeDevice fake(Drive::kThread, uint64_t(256) << 20);
   std::vector<base::Status> told;
