@@ -23,6 +23,7 @@
 #include "engines/process/engine.h"
 #include "engines/process/engine_child.h"
 #include "engines/process/protocol.h"
+#include "engines/process/received.h"
 
 namespace {
 
@@ -44,19 +45,14 @@ double median(std::vector<double> values) {
 [[noreturn]] void be_child() {
   char *input = nullptr, *output = nullptr;
   for (;;) {
-    Message message;
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-    iovec io{&message, sizeof message};
-    msghdr header{};
-    header.msg_iov = &io, header.msg_iovlen = 1, header.msg_control = control, header.msg_controllen = sizeof control;
-    if (::recvmsg(process::kSocketFd, &header, 0) != ssize_t(sizeof message) || message.type == Type::kStop) ::_exit(0);
+    const auto received = process::receive_message(process::kSocketFd);
+    if (!received || received->message.type == Type::kStop) ::_exit(0);
+    const Message& message = received->message;
     process::Writer out;
-    if (message.type == Type::kInputRegion || message.type == Type::kOutputRegion) {
-      int fd;
-      std::memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&header)), sizeof fd);
-      void* data = ::mmap(nullptr, message.size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (received->region >= 0) {
+      void* data = ::mmap(nullptr, message.size, PROT_READ | PROT_WRITE, MAP_SHARED, received->region, 0);
       (message.type == Type::kInputRegion ? input : output) = static_cast<char*>(data);
-      ::close(fd);
+      ::close(received->region);
       continue;
     }
     Type answer = Type::kReady;

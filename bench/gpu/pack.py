@@ -15,7 +15,7 @@ import tarfile
 import tempfile
 
 PROGRAMS = ('src/app/weir', 'tests/gpu/gpu_check', 'tests/gpu/gpu_load', 'tests/gpu/gpu_loop')
-MODULE = 'src/device/cuda/libweir_cuda.so'
+MODULES = [f'src/device/cuda/libweir_cuda{older}.so' for older in ('', '12', '11')]  # those of older CUDAs where they are built
 OWN = re.compile(r'(ld-linux.*|lib(c|m|dl|rt|pthread|resolv))\.so\.')  # glibc's
 CXX = re.compile(r'lib(stdc\+\+|gcc_s)\.so\.')
 
@@ -30,7 +30,7 @@ def pack(build):
     out = build / 'carry.tar.xz'
     found = {}
     with tempfile.TemporaryDirectory() as folder, tarfile.open(out, 'w:xz', preset=3) as archive:
-        for name in (*PROGRAMS, MODULE):
+        for name in (*PROGRAMS, *(m for i, m in enumerate(MODULES) if i == 0 or (build / m).exists())):
             slim = pathlib.Path(folder) / 'slim'
             subprocess.run(['strip', '-o', slim, build / name], check=True)
             archive.add(slim, name)

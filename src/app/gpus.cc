@@ -22,6 +22,11 @@ Gpus::Gpus(const Config& config) : config_(config), devices_(config.device) {
   if (auto watch = device::GpuWatch::open()) watch_ = std::move(*watch);
   if (config.device.cuda == device::DeviceOptions::Use::kOff) return;
   if (!devices_.cuda().ok()) base::log::info(devices_.cuda().text);
+  if (const auto& module = devices_.module(); devices_.cuda().ok())
+    base::log::info("CUDA", {{"module", module.path},
+                             {"runtime", version(module.runtime)},
+                             {"driver", version(module.driver)},
+                             {"reason", module.passed_over.empty() ? "the newest here" : module.passed_over}});
   for (size_t i = 0; i < devices_.cuda_count(); ++i) {
     const auto& info = devices_.cuda(i).info();
     base::log::info("CUDA device", {{"device", info.id},
@@ -92,6 +97,7 @@ std::string cuda_json(device::Devices& devices) {
   return nlohmann::json{{"available", true},
                         {"driver", version(devices.module().driver)},
                         {"runtime", version(devices.module().runtime)},
+                        {"module", devices.module().path},
                         {"devices", std::move(list)}}
       .dump();
 }

@@ -96,7 +96,7 @@ constexpr ConfigField kFields[] = {
     {"ensemble_scheduling.max_inflight_requests", kShown, "max_concurrency bounds a pipeline"},
     {"optimization.graph.level", kShown, "engines.onnx.graph_optimization sets it"},
     {"optimization.priority", kShown, "threads have one priority"},
-    {"optimization.cuda.graphs", kShown, "the engine decides on CUDA graphs and streams"},
+    {"optimization.cuda.graphs", kServed, {}},
     {"optimization.cuda.busy_wait_events", kShown, "the engine decides on CUDA graphs and streams"},
     {"optimization.cuda.graph_spec.batch_size", kShown, "the engine decides on CUDA graphs and streams"},
     {"optimization.cuda.graph_spec.input.dim", kShown, "the engine decides on CUDA graphs and streams"},

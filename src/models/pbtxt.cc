@@ -92,10 +92,12 @@ class PbtxtReading {
     return !in_.backend().empty() ? in_.backend() : in_.platform();
   }
 
-  // Accelerators, as parameters of engine onnx (engines/onnx/providers.h), unless there are such parameters already.
-  // CUDA takes what TensorRT does not.
+  // Accelerators and CUDA graphs, as parameters of engine onnx (engines/onnx/providers.h), unless there are such
+  // already. CUDA takes what TensorRT does not.
   base::Status accelerators() {
     const auto& in = in_.optimization().execution_accelerators();
+    if (engine() == "onnx" && in_.optimization().cuda().graphs())
+      out_.parameters.emplace("cuda.enable_cuda_graph", "1");
     if (out_.parameters.count("providers")) return {};
     std::string names;
     auto add = [&](const std::string& name) { names += (names.empty() ? "" : ",") + name; };

@@ -41,6 +41,31 @@ TEST(CudaModule, SaysWhatElseIsMissing) {
   EXPECT_EQ(open_cuda({WEIR_FAKE_MODULE}, kPresent).error().text, "no CUDA: an error");
 }
 
+TEST(CudaModule, AnOlderDriverGetsTheModuleOfAnOlderCuda) {
+  const std::vector<std::string> both{WEIR_FAKE_MODULE, WEIR_FAKE_OLDER_MODULE};
+  auto newest = open_cuda(both, kPresent);
+  ASSERT_TRUE(newest.has_value());
+  EXPECT_EQ(newest->path, WEIR_FAKE_MODULE);
+  EXPECT_EQ(newest->passed_over, "");
+  FakeModuleMode old("old");
+  auto older = open_cuda(both, kPresent);
+  ASSERT_TRUE(older.has_value()) << older.error().text;
+  EXPECT_EQ(older->path, WEIR_FAKE_OLDER_MODULE);
+  EXPECT_EQ(older->runtime, 11080);
+  EXPECT_EQ(older->passed_over, "libweir_fake_cuda.so needs a driver for CUDA 13, and this one is for 12.8");
+}
+
+TEST(CudaModule, EveryPlaceHasModulesOfOlderCudas) {
+  const auto places = module_places("");
+  ASSERT_EQ(places.size(), 9u);
+  for (size_t i = 0; i < places.size(); i += 3) {
+    EXPECT_TRUE(places[i].ends_with("/libweir_cuda.so")) << places[i];
+    EXPECT_TRUE(places[i + 1].ends_with("/libweir_cuda12.so")) << places[i + 1];
+    EXPECT_TRUE(places[i + 2].ends_with("/libweir_cuda11.so")) << places[i + 2];
+  }
+  EXPECT_EQ(module_places("/a/b.so"), std::vector<std::string>{"/a/b.so"});
+}
+
 TEST(CudaModule, TheRealOneOpensWithoutAGpu) {
   if (std::string(WEIR_REAL_MODULE).empty()) GTEST_SKIP() << "built without CUDA";
   auto module = open_cuda({WEIR_REAL_MODULE}, kPresent);

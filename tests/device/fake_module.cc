@@ -19,6 +19,10 @@
 
 #include "device/cuda/abi.h"
 
+#ifndef WEIR_FAKE_RUNTIME
+#define WEIR_FAKE_RUNTIME 13000
+#endif
+
 namespace weir::device::cuda {
 namespace {
 
@@ -156,7 +160,7 @@ Code no_more() { return 0; }
 
 constexpr Api kApi = {
     kAbi,
-    13000,
+    WEIR_FAKE_RUNTIME,
     [](int32_t* version) -> Code {
       *version = is("old") ? 12080 : 13010;
       return 0;

@@ -136,6 +136,22 @@ TEST(Pbtxt, AcceleratorsAreProvidersAndTheirOptions) {
             "p: accelerator 'tensorrt' has no parameter 'max_cached_engines' here");
 }
 
+TEST(Pbtxt, CudaGraphsOfOnnxModelsAreAParameter) {
+  auto graphs_of = [](const std::string& text) {
+    auto config = parse_pbtxt(text, "p", {});
+    EXPECT_TRUE(config) << (config ? "" : config.error().text);
+    EXPECT_TRUE(config->notes.empty());
+    const auto found = config->parameters.find("cuda.enable_cuda_graph");
+    return found == config->parameters.end() ? std::string("none") : found->second;
+  };
+  const std::string onnx = "backend: 'onnxruntime' ", on = "optimization { cuda { graphs: true } } ";
+  EXPECT_EQ(graphs_of(onnx + on), "1");
+  EXPECT_EQ(graphs_of("platform: 'onnxruntime_onnx' " + on), "1");
+  EXPECT_EQ(graphs_of(onnx + "optimization { cuda { graphs: false } }"), "none");
+  EXPECT_EQ(graphs_of("backend: 'identity' " + on), "none");
+  EXPECT_EQ(graphs_of(onnx + on + "parameters { key: 'cuda.enable_cuda_graph' value { string_value: '0' } }"), "0");
+}
+
 TEST(Pbtxt, InstancesNeedResources) {
   auto read = [](const std::string& resources) {
     return parse_pbtxt("instance_group { count: 2 kind: KIND_CPU rate_limiter { priority: 3 " + resources + " } }", "p",

@@ -187,7 +187,7 @@ Code capture_end(int32_t device, void* raw, void** out) {
     cudaGraph_t graph = nullptr;
     if (auto error = cudaStreamEndCapture(stream(raw), &graph); error != cudaSuccess) return error;
     cudaGraphExec_t made = nullptr;
-    auto error = cudaGraphInstantiate(&made, graph, 0);
+    auto error = cudaGraphInstantiateWithFlags(&made, graph, 0);
     cudaGraphDestroy(graph);
     *out = made;
     return error;

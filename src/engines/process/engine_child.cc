@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -16,6 +15,7 @@
 #include "base/units.h"
 #include "engines/process/document.h"
 #include "engines/process/protocol.h"
+#include "engines/process/received.h"
 #include "engines/process/region.h"
 
 namespace weir::process {
@@ -103,22 +103,12 @@ class EngineChild {
 // Takes regions on the way.
 Message EngineChild::receive() {
   for (;;) {
-    Message message;
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-    iovec io{&message, sizeof message};
-    msghdr header{};
-    header.msg_iov = &io, header.msg_iovlen = 1, header.msg_control = control, header.msg_controllen = sizeof control;
-    ssize_t n;
-    do n = ::recvmsg(kSocketFd, &header, MSG_CMSG_CLOEXEC);
-    while (n < 0 && errno == EINTR);
-    if (n != ssize_t(sizeof message)) leave();
-    if (message.type != Type::kInputRegion && message.type != Type::kOutputRegion) return message;
-    const cmsghdr* part = CMSG_FIRSTHDR(&header);
-    if (!part) leave();
-    int fd;
-    std::memcpy(&fd, CMSG_DATA(part), sizeof fd);
-    (message.type == Type::kInputRegion ? input_ : output_) = std::make_shared<Mapping>(fd, message.size);
-    ::close(fd);
+    const auto received = receive_message(kSocketFd);
+    if (!received) leave();
+    const Message& message = received->message;
+    if (received->region < 0) return message;
+    (message.type == Type::kInputRegion ? input_ : output_) = std::make_shared<Mapping>(received->region, message.size);
+    ::close(received->region);
     if (message.type == Type::kOutputRegion) return message;
   }
 }

@@ -176,12 +176,15 @@ struct cudaLaunchConfig_t {
 
 namespace emulator {
 size_t& shared_limit(const void* kernel);
+void loaded(const void* kernel);
+void launched(const void* kernel);
 int32_t& last_error();
 }  // namespace emulator
 
 template <class... Params, class... Args>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Params...), Args&&... args) {
   std::tuple<Params...> given(std::forward<Args>(args)...);
+  emulator::launched(reinterpret_cast<const void*>(kernel));
   return emulator::last_error() = emulator::launch({config->gridDim, config->blockDim, config->dynamicSmemBytes},
                                                    emulator::shared_limit(reinterpret_cast<const void*>(kernel)),
                                                    [&] { std::apply(kernel, given); });
@@ -192,6 +195,12 @@ template <class... Params>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(Params...), cudaFuncAttribute, int bytes) {
   if (bytes < 0 || size_t(bytes) > emulator::kSharedAtMost) return emulator::last_error() = 1;
   emulator::shared_limit(reinterpret_cast<const void*>(kernel)) = size_t(bytes);
+  return cudaSuccess;
+}
+struct cudaFuncAttributes {};
+template <class... Params>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, void (*kernel)(Params...)) {
+  emulator::loaded(reinterpret_cast<const void*>(kernel));
   return cudaSuccess;
 }
 inline cudaError_t cudaGetLastError() { return std::exchange(emulator::last_error(), cudaSuccess); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device.h"
+#include "emulator.h"
 #include "lab.h"
 
 namespace weir::llm::cuda {
@@ -19,6 +20,7 @@ int run_emulated(Checks... checks) {
       [](llm::cuda::Code code) { return "code " + std::to_string(code) + ": " + emulator::failure(); },
       Lab::Scale::kSmall);
   (checks(lab), ...);
+  lab.check("kernels that their first launch had to load", emulator::late_loads(), 0);
   return lab.finish("/dev/null");
 }
 

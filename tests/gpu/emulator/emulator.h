@@ -40,6 +40,9 @@ int32_t launch(const Shape& shape, size_t shared_limit, const std::function<void
 // Why the last launch failed; empty when it did not.
 const std::string& failure();
 
+// Launches of kernels that nobody had loaded before, each counted once: a driver that loads lazily is late there.
+uint32_t late_loads();
+
 // The parts of device code. `line` and `file` are those of the source.
 struct Where {
   const char* file;

@@ -26,12 +26,28 @@ __global__ void sum_kernel(const uint32_t* in, uint32_t* out) {
   if (threadIdx.x == 0) atomicAdd(out, sums[0] + sums[1] + sums[2] + sums[3]);
 }
 
+__global__ void late_kernel() {}
+__global__ void unloaded_kernel() { __syncwarp(); }
+
 TEST(Emulator, LanesWarpsAndBlocksWorkTogether) {
   std::vector<uint32_t> in(3 * 128);
   std::iota(in.begin(), in.end(), 1u);
   uint32_t out = 0;
   EXPECT_EQ(start(sum_kernel, 3, 128, 0, in.data(), &out), 0);
   EXPECT_EQ(out, 384u * 385 / 2);
+}
+
+TEST(Emulator, AKernelIsLoadedOnceAndLateUnlessSomebodyLoadedIt) {
+  std::vector<uint32_t> in(128);
+  uint32_t out = 0;
+  const uint32_t before = emulator::late_loads();
+  EXPECT_EQ(load_kernels(0, late_kernel, sum_kernel), 0);
+  EXPECT_EQ(start(sum_kernel, 1, 128, 0, in.data(), &out), 0);
+  EXPECT_EQ(emulator::late_loads(), before);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(start(unloaded_kernel, 1, 32, 0), 0);
+  EXPECT_EQ(emulator::late_loads(), before + 1);
+  EXPECT_EQ(start(late_kernel, 1, 32, 0), 0);
+  EXPECT_EQ(emulator::late_loads(), before + 1);
 }
 
 __global__ void votes_kernel(uint32_t* out) {

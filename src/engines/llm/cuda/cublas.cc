@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "engines/llm/cuda/matmul.h"
 
@@ -24,6 +25,7 @@ namespace {
 // cudaError_t's numbers for what a status of the library says. None of these is sticky: a product that the library
 // refuses costs the device nothing.
 constexpr Code kOutOfMemory = 2, kNotInitialized = 3;
+constexpr auto kEpilogueMask = cublasLtMatmulPreferenceAttributes_t(11);  // later headers do not have it
 constexpr int kCandidates = 4;  // algorithms of a shape that are tried, the likely best first
 
 Code code_of(cublasStatus_t status) {
@@ -53,24 +55,42 @@ struct Functions {
 #define WEIR_DECLARE(name) decltype(&::cublasLt##name) name = nullptr;
   WEIR_CUBLASLT(WEIR_DECLARE)
 #undef WEIR_DECLARE
+  int major = 0;
 };
 
-void* open_shared() {
-  std::string name = "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
-  for (const std::string folder : {"", "/usr/local/cuda/lib64/", "/usr/local/cuda/lib/"})
-    if (void* library = ::dlopen((folder + name).c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  return nullptr;
+// What is used of the library is the same in these versions: functions, numbers of attributes, sizes of structs.
+constexpr int kOldestLibrary = 11, kNewestLibrary = 13;
+
+struct SharedLibrary {
+  void* handle = nullptr;
+  int major = 0;
+};
+
+// That of the version that this was built with, or else of another which the driver can run, the newest first: a
+// machine may have PyTorch's alone.
+SharedLibrary open_shared() {
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess) (void)cudaGetLastError();
+  std::vector<int> majors{CUBLAS_VER_MAJOR};
+  for (int major = std::min(driver / 1000, kNewestLibrary); major >= kOldestLibrary; --major)
+    if (major != CUBLAS_VER_MAJOR) majors.push_back(major);
+  for (int major : majors)
+    for (const std::string folder : {"", "/usr/local/cuda/lib64/", "/usr/local/cuda/lib/"})
+      if (void* library = ::dlopen((folder + "libcublasLt.so." + std::to_string(major)).c_str(), RTLD_NOW | RTLD_LOCAL))
+        return {library, major};
+  return {};
 }
 
 // Null where the library or one of the functions is missing. Never closed.
 const Functions* functions() {
   static const std::unique_ptr<Functions> all = []() -> std::unique_ptr<Functions> {
-    void* library = open_shared();
-    if (!library) return nullptr;
+    const SharedLibrary library = open_shared();
+    if (!library.handle) return nullptr;
     auto out = std::make_unique<Functions>();
+    out->major = library.major;
     bool good = true;
     auto find = [&]<class F>(const char* name, F& function) {
-      function = reinterpret_cast<F>(::dlsym(library, name));
+      function = reinterpret_cast<F>(::dlsym(library.handle, name));
       good = good && function;
     };
 #define WEIR_FIND(name) find("cublasLt" #name, out->name);
@@ -172,6 +192,9 @@ int Library::candidates(const Setup& setup, const Key& key, Candidates& out) {
   for (auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     good = good && set(attribute, alignment);
+  // Version 11 looks for algorithms without a bias unless it is told, and later ones look at the product.
+  const uint32_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+  if (lt_.major == 11 && std::get<4>(key)) good = good && set(kEpilogueMask, epilogue);
   int count = 0;
   good = good && lt_.MatmulAlgoGetHeuristic(handle_, setup.product, setup.weight, setup.x, setup.out, setup.out,
                                             preference, kCandidates, out.data(), &count) == CUBLAS_STATUS_SUCCESS;

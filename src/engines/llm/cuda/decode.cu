@@ -206,6 +206,11 @@ Code parts(const Launch& launch, const DecodeAttention& a) {
   return run(launch, kernel, dim3(a.rows, a.kv_heads, a.parts), kThreads, 0, a);
 }
 
+template <uint32_t kDim>
+Code load_parts(int32_t device) {
+  return load_kernels(device, part_kernel<kDim, 1>, part_kernel<kDim, 2>, part_kernel<kDim, 4>, part_kernel<kDim, 8>);
+}
+
 }  // namespace
 
 Code decode_attention(const Launch& launch, const DecodeAttention& a) {
@@ -219,6 +224,13 @@ Code decode_attention(const Launch& launch, const DecodeAttention& a) {
                              : Code(kBadShape);
   if (code || a.parts == 1) return code;  // a single part is the whole
   return run(launch, merge_kernel, dim3(a.rows, a.heads), a.dim, 0, a);
+}
+
+Code load_decode(int32_t device) {
+  Code code = load_kernels(device, merge_kernel);
+  for (auto load : {load_parts<64>, load_parts<128>, load_parts<256>})
+    if (code == 0) code = load(device);
+  return code;
 }
 
 }  // namespace weir::llm::cuda

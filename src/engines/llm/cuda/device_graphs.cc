@@ -16,7 +16,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kPartsAtLoad = size_t(64) << 20;  // bytes: larger batches of longer texts wait until they are there
 constexpr uint32_t kFirstPrompt = 512;             // tokens
-constexpr int kProductsShare = 4;                  // of the time for graphs, in which products are chosen
+constexpr uint32_t kAlwaysChosen = 2048;           // tokens of a step
+constexpr int kProductsShare = 4;  // of the time for graphs, in which products of larger steps are chosen
 
 uint64_t key_of(uint32_t bucket, uint32_t parts) { return uint64_t(bucket) << 32 | parts; }
 
@@ -26,50 +27,59 @@ const generation::TokenStep& plain_step() {
   return step;
 }
 
-// A prompt as requests bring them, with draws of every kind, a penalty and logprobs.
-struct WarmPrompt {
-  WarmPrompt(uint32_t count, uint32_t block_size) {
+// Prompts as requests bring them, with draws of every kind, a penalty and logprobs.
+struct WarmPrompts {
+  // `tokens` in prompts of at most `longest`, which share the first blocks of the cache: nothing is in it yet. So many
+  // of the last tokens have their logits wanted.
+  WarmPrompts(uint32_t tokens, uint32_t longest, uint32_t block_size, uint32_t wanted) {
     greedy.sampling.temperature = 0;
     penalised.sampling.presence_penalty = 1, penalised.sampling.top_k = 1;
     random.sampling.top_p = 0.9f, random.sampling.min_p = 0.01f;
-    step.rows.push_back({0, count, count, 0, (count + block_size - 1) / block_size});
-    step.ids.assign(count, 0), step.positions.resize(count), step.tables.resize(step.rows[0].blocks);
-    std::iota(step.positions.begin(), step.positions.end(), 0u);
+    step.ids.assign(tokens, 0), step.tables.resize((std::min(tokens, longest) + block_size - 1) / block_size);
     std::iota(step.tables.begin(), step.tables.end(), 0u);
-    step.slots = step.positions;
-    uint32_t token = count - std::min(count, 3u);
-    for (const auto* params : {&greedy, &penalised, &random}) {
-      if (token == count) break;
-      step.logits_requests.push_back(
-          {.token = token++, .params = params, .sequence = step.ids, .wants_logprob = true, .top = 1});
+    for (uint32_t first = 0; first < tokens; first += longest) {
+      const uint32_t count = std::min(longest, tokens - first);
+      step.rows.push_back({first, count, count, 0, (count + block_size - 1) / block_size});
+      for (uint32_t at = 0; at < count; ++at) step.positions.push_back(at), step.slots.push_back(at);
+    }
+    for (uint32_t token = tokens - wanted; token < tokens; ++token) {
+      const uint32_t kind = token - (tokens - wanted);
+      const auto* params = kind == 1 ? &penalised : kind == 2 ? &random : &greedy;
+      step.logits_requests.push_back({.token = token,
+                                      .row = token / longest,
+                                      .params = params,
+                                      .sequence = step.ids,
+                                      .wants_logprob = kind < 3,
+                                      .top = kind < 3 ? 1u : 0u});
     }
   }
   msg::Generation greedy, penalised, random;
   generation::TokenStep step;
 };
 
-// Each kernel is loaded when it is launched first.
-Status load_kernels(generation::TokenEngine& engine, uint32_t tokens, uint32_t block_size, const Readouts& readouts) {
+// A step that uses each kernel, before graphs are made of some.
+Status use_kernels(generation::TokenEngine& engine, uint32_t tokens, uint32_t block_size, const Readouts& readouts) {
   if (tokens == 0) return {};
-  WarmPrompt prompt(tokens, block_size);
-  if (!readouts.layers.empty()) prompt.step.readouts.push_back({tokens - 1, {}});
-  prompt.step.pools.push_back({0, {}});
-  return engine.step(prompt.step);
-}
-
-// For each of its buckets of rows the library chooses, and loads, an algorithm.
-Status choose_products(generation::TokenEngine& engine, uint32_t longest, uint32_t block_size,
-                       std::chrono::nanoseconds time) {
-  const auto until = Clock::now() + time;
-  for (uint32_t size : prompt_sizes(longest)) {
-    if (Clock::now() >= until) break;
-    WarmPrompt prompt(size, block_size);
-    if (auto s = engine.step(prompt.step); !s.ok()) return s;
-  }
-  return {};
+  WarmPrompts prompts(tokens, tokens, block_size, std::min(tokens, 3u));
+  if (!readouts.layers.empty()) prompts.step.readouts.push_back({tokens - 1, {}});
+  prompts.step.pools.push_back({0, {}});
+  return engine.step(prompts.step);
 }
 
 }  // namespace
+
+// For each of its buckets of rows the library chooses, and loads, an algorithm of every product, the logits' too. Steps
+// of usual sizes are made ready however long that takes: what is left would be late when a request waits.
+Status DeviceTransformer::choose_products(uint32_t longest, std::chrono::nanoseconds time) {
+  if (longest == 0) return {};
+  const auto until = Clock::now() + time;
+  for (uint32_t size : prompt_sizes(options_.step_tokens)) {
+    if (size > kAlwaysChosen && Clock::now() >= until) break;
+    WarmPrompts prompts(size, longest, cache_.block_size(), std::min(size, logits_at_once_));
+    if (auto s = step(prompts.step); !s.ok()) return s;
+  }
+  return {};
+}
 
 // All up to the logits, as a graph of the bucket where there is one.
 Status DeviceTransformer::decode(uint32_t bucket) {
@@ -88,9 +98,9 @@ Status DeviceTransformer::warm() {
   const uint32_t block = cache_.block_size(),
                  longest =
                      uint32_t(std::min<uint64_t>({options_.step_tokens, model_.text->max_length, cache_.slots()}));
-  auto status = each([&] { return load_kernels(*this, std::min(longest, kFirstPrompt), block, model_.readouts); },
+  auto status = each([&] { return use_kernels(*this, std::min(longest, kFirstPrompt), block, model_.readouts); },
                      [&] { return warm_graphs(); },
-                     [&] { return choose_products(*this, longest, block, options_.capture_time / kProductsShare); });
+                     [&] { return choose_products(longest, options_.capture_time / kProductsShare); });
   base::log::verbose("decode steps are graphs",
                      {{"device", queue_.device().info().id}, {"graphs", uint64_t(graphs_.size())}});
   return status.ok() ? queue_.drain() : status;
@@ -119,7 +129,6 @@ Status DeviceTransformer::warm_bucket(uint32_t bucket) {
   bool loaded = false;
   for (uint32_t parts : part_counts(longest, model_.text->max_length)) {
     if (part_memory(bucket, shape_.heads, shape_.head_dim, parts).bytes > kPartsAtLoad || !graphs_.wanted()) break;
-    if (auto s = forward_.fit_parts(bucket, parts); !s.ok()) return s;
     layout_.parts = parts;
     if (!std::exchange(loaded, true))
       if (auto s = decode_once(bucket); !s.ok()) return s;

@@ -30,8 +30,8 @@ Status check_shape(const Shape& s, const device::Device& device) {
 }
 
 Status check_kernels(const Kernels& k) {
-  if (k.abi == kKernelsAbi && k.embed && k.add_norm && k.rope_store && k.swiglu && k.decode_attention && k.draw &&
-      k.gather && k.patch && k.prefill_attention && k.matmul_open && k.matmul_close && k.matmul && k.adjust &&
+  if (k.abi == kKernelsAbi && k.load && k.embed && k.add_norm && k.rope_store && k.swiglu && k.decode_attention &&
+      k.draw && k.gather && k.patch && k.prefill_attention && k.matmul_open && k.matmul_close && k.matmul && k.adjust &&
       k.logprobs && k.read_out && k.pool)
     return {};
   return base::failure(base::Code::kFailedPrecondition, "libweir_cuda.so lacks kernels of this build");
@@ -78,7 +78,7 @@ DeviceTransformer::DeviceTransformer(device::Device& device, const Kernels& kern
       graphs_(device, queue_.stream(), options_.graphs),
       forward_(queue_, shape_, model_.weights, model_.readouts, activations_, cache_),
       sampler_(queue_, shape_, activations_),
-      arguments_(shape_.hidden, [this] { graphs_.clear(), forward_.free_outgrown(); }) {}
+      arguments_(shape_.hidden, [this] { graphs_.clear(); }) {}
 
 DeviceTransformer::~DeviceTransformer() { queue_.close(); }
 
@@ -98,16 +98,12 @@ Status DeviceTransformer::start() {
 }
 
 // For the longest texts of as many sequences as run, or as much of that as its share of the device holds: then no step
-// allocates, unless more long texts meet than that.
+// allocates.
 Status DeviceTransformer::reserve_parts() {
   auto memory = queue_.device().memory();
   if (!memory) return memory.error();
   const uint64_t share = memory->free == UINT64_MAX ? 0 : memory->total / kPartsShare;
-  const uint32_t longest = model_.text->max_length;
-  uint32_t most = 1;
-  for (uint32_t parts : part_counts(longest, longest))
-    if (part_memory(options_.max_running, shape_.heads, shape_.head_dim, parts).bytes <= share) most = parts;
-  return forward_.fit_parts(most > 1 ? options_.max_running : 1, most);
+  return forward_.reserve_parts(std::max(options_.max_running, 1u), parts_of(model_.text->max_length), share);
 }
 
 Status DeviceTransformer::reserve(uint32_t blocks, uint32_t block_size) {
@@ -191,8 +187,7 @@ Status DeviceTransformer::queue(const Step& step, StepInFlight& next) {
   next.sampling.plan(step.logits_requests, step.ids);
   next.results = lay_out_results(step, next.sampling, shape_, model_.readouts);
   sampler_.logits_for_tests = logits_for_tests;
-  return each([&] { return forward_.fit_parts(uint32_t(layout_.plan.lengths.size()), layout_.parts); },
-              [&] { return queue_.fit(results_, next.results.bytes); },
+  return each([&] { return queue_.fit(results_, next.results.bytes); },
               [&] { return queue_.fit(next.out, next.results.ids + next.results.bytes); },
               [&] { return arguments_.upload(queue_, step, layout_, next.sampling, next.in); },
               [&] { return bucket > 0 ? decode(bucket) : forward_.run(queued(step)); },

@@ -8,7 +8,8 @@
 //
 // Steps of one token per row run as CUDA graphs (graph_set.h): one per batch bucket and parts of attention (plan.h).
 // They are captured in reserve(), the smallest first, as far as the time for that lasts; prompts of every size for
-// which products have an algorithm of their own run there, too, so that no request waits for a first use.
+// which products have an algorithm of their own run there, too, whatever time that takes, so that no request waits for
+// a first use.
 //
 // Faults. When the device is lost (Device::fault) every step fails with UNAVAILABLE and `broken` is called, once.
 #pragma once
@@ -99,6 +100,7 @@ class DeviceTransformer final : public generation::TokenEngine {
   base::Status warm();
   base::Status warm_graphs();
   base::Status warm_bucket(uint32_t bucket);
+  base::Status choose_products(uint32_t longest, std::chrono::nanoseconds time);
 
   DeviceModel model_;
   const Shape& shape_;

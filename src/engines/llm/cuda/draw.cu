@@ -133,4 +133,8 @@ Code draw(const Launch& launch, const Draw& a) {
   return run(launch, draw_kernel, a.rows, kSelectThreads, 0, a);
 }
 
+Code load_draw(int32_t device) {
+  return load_kernels(device, draw_kernel);
+}
+
 }  // namespace weir::llm::cuda

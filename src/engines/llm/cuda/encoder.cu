@@ -60,4 +60,8 @@ Code gelu(const Launch& launch, const Gelu& a) {
   return run(launch, gelu_kernel, dim3(a.tokens, blocks < 64 ? blocks : 64), kThreads, 0, a);
 }
 
+Code load_encoder(int32_t device) {
+  return load_kernels(device, embed_text_kernel, layer_norm_kernel, gelu_kernel);
+}
+
 }  // namespace weir::llm::cuda

@@ -16,18 +16,15 @@ using Into = Matmul::Into;
 
 namespace {
 
-constexpr size_t kLeastParts = size_t(256) << 10;
+constexpr uint64_t kLeastParts = uint64_t(256) << 10;
 
 }  // namespace
 
-// Nothing outlives a step there: graphs go on with what they know.
-Status ForwardPass::fit_parts(uint32_t rows, uint32_t parts) {
-  const size_t bytes = part_memory(rows, shape_.heads, shape_.head_dim, parts).bytes;
-  if (bytes <= parts_.size()) return {};
-  auto larger = queue_.device().buffer(std::bit_ceil(std::max(bytes, kLeastParts)));
-  if (!larger) return larger.error();
-  outgrown_.push_back(std::move(parts_));
-  parts_ = std::move(*larger);
+Status ForwardPass::reserve_parts(uint32_t rows, uint32_t parts, uint64_t most) {
+  auto bytes = [&](uint32_t of) { return part_memory(of, shape_.heads, shape_.head_dim, parts).bytes; };
+  auto made = queue_.device().buffer(std::max({std::min(bytes(rows), most), bytes(1), kLeastParts}));
+  if (!made) return made.error();
+  parts_ = std::move(*made);
   return {};
 }
 
@@ -111,20 +108,28 @@ Status ForwardPass::run_mlp(const DeviceLayer& layer) {
 
 float ForwardPass::scale() const { return 1 / std::sqrt(float(shape_.head_dim)); }
 
-// Attention of rows of one token.
+// Attention of rows of one token: of as many at a time as there is memory for the parts of. A row's result does not
+// depend on the others.
 Status ForwardPass::decode_attention(const QueuedStep& queued, uint32_t layer) {
-  const auto rows = uint32_t(queued.layout.plan.lengths.size());
-  if (rows == 0) return {};
-  const auto memory = part_memory(rows, shape_.heads, shape_.head_dim, queued.layout.parts);
+  const auto rows = uint32_t(queued.layout.plan.lengths.size()), parts = queued.layout.parts;
+  auto memory_of = [&](uint32_t count) { return part_memory(count, shape_.heads, shape_.head_dim, parts); };
+  uint32_t at_once = std::max(rows, 1u);
+  while (at_once > 1 && memory_of(at_once).bytes > parts_.size()) at_once = (at_once + 1) / 2;
+  const auto memory = memory_of(at_once);
   auto at = [&](size_t offset) { return reinterpret_cast<float*>(parts_.data() + offset); };
-  DecodeAttention a{};
-  a.q = memory_.queries, a.k_cache = cache_.keys(layer), a.v_cache = cache_.values(layer);
-  a.tables = queued.at.tables, a.lengths = queued.at.lengths, a.starts = queued.at.starts;
-  a.part_out = at(memory.out), a.part_max = at(memory.max), a.part_sum = at(memory.sum), a.out = memory_.mixed;
-  a.rows = rows, a.heads = shape_.heads, a.kv_heads = shape_.kv_heads, a.dim = shape_.head_dim;
-  a.block_size = cache_.block_size(), a.parts = queued.layout.parts;
-  a.window = shape_.windows[layer], a.scale = scale();
-  return queue_.launch(queue_.kernels().decode_attention, a);
+  const size_t width = size_t(shape_.heads) * shape_.head_dim;
+  Status status;
+  for (uint32_t first = 0; first < rows && status.ok(); first += at_once) {
+    DecodeAttention a{};
+    a.q = memory_.queries + first * width, a.k_cache = cache_.keys(layer), a.v_cache = cache_.values(layer);
+    a.tables = queued.at.tables, a.lengths = queued.at.lengths + first, a.starts = queued.at.starts + first;
+    a.part_out = at(memory.out), a.part_max = at(memory.max), a.part_sum = at(memory.sum);
+    a.out = memory_.mixed + first * width, a.rows = std::min(at_once, rows - first);
+    a.heads = shape_.heads, a.kv_heads = shape_.kv_heads, a.dim = shape_.head_dim;
+    a.block_size = cache_.block_size(), a.parts = parts, a.window = shape_.windows[layer], a.scale = scale();
+    status = queue_.launch(queue_.kernels().decode_attention, a);
+  }
+  return status;
 }
 
 // Attention of all other rows.

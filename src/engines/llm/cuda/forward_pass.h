@@ -29,10 +29,9 @@ class ForwardPass {
               const Activations& activations, const DeviceKvCache& cache)
       : queue_(queue), shape_(shape), weights_(weights), readouts_(readouts), memory_(activations), cache_(cache) {}
 
-  // Memory for decode attention of so many rows in so many parts.
-  base::Status fit_parts(uint32_t rows, uint32_t parts);
-  // Nothing is queued, and no graph is left that writes to memory which fit_parts() has replaced.
-  void free_outgrown() { outgrown_.clear(); }
+  // Once, at first: memory for decode attention of so many rows in so many parts, `most` bytes, but one row's at least.
+  // Steps that would need more attend to fewer rows at a time.
+  base::Status reserve_parts(uint32_t rows, uint32_t parts, uint64_t most);
 
   // All layers and the last norm. Afterwards compute_logits().
   base::Status run(const QueuedStep& queued);
@@ -62,7 +61,6 @@ class ForwardPass {
   const Activations& memory_;
   const DeviceKvCache& cache_;
   device::DeviceBuffer parts_;
-  std::vector<device::DeviceBuffer> outgrown_;  // of parts_, which graphs still write to
   uint32_t rows_ = 0;  // that go on: all tokens, and from the last layer's attention on those of the trim
 };
 

@@ -18,7 +18,8 @@ Status KernelQueue::open(device::Device::Priority priority) {
   auto event = device_.event();
   if (!event) return event.error();
   idle_ = std::move(*event);
-  return {};
+  auto status = device_.run(stream_, [this](void*) { return kernels_.load(index_); });
+  return status.ok() ? drain() : status;
 }
 
 Status KernelQueue::open_products(std::byte* workspace) {

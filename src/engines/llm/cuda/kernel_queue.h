@@ -21,6 +21,7 @@ class KernelQueue {
   KernelQueue(device::Device& device, const Kernels& kernels, std::chrono::nanoseconds patience = device::kPatience);
   KernelQueue(const KernelQueue&) = delete;
 
+  // Makes the stream, and loads the kernels.
   base::Status open(device::Device::Priority priority);
   // Opens the library for products of matrices; `workspace` has kWorkspace bytes on the device. Errors: also
   // FAILED_PRECONDITION (no such library).

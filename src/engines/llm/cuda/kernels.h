@@ -11,7 +11,7 @@
 
 namespace weir::llm::cuda {
 
-inline constexpr uint32_t kKernelsAbi = 5;
+inline constexpr uint32_t kKernelsAbi = 6;
 inline constexpr const char* kKernelsEntry = "weir_cuda_llm";
 
 using Bf16 = uint16_t;
@@ -308,6 +308,8 @@ struct Kernels {
   Code (*embed_text)(const Launch&, const EmbedText&);
   Code (*layer_norm)(const Launch&, const LayerNorm&);
   Code (*gelu)(const Launch&, const Gelu&);
+  // Loads all kernels of the table onto a device, so that none is loaded at its first launch, when a request waits.
+  Code (*load)(int32_t device);
 };
 using OpenKernels = const Kernels* (*)(uint32_t abi);
 

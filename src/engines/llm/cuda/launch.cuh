@@ -121,6 +121,17 @@ inline uint32_t threads_for(uint32_t work, uint32_t most) {
   return threads < kWarp ? kWarp : threads < most ? threads : most;
 }
 
+// Loads kernels that the driver would else load at their first launch (lazy loading, the default since CUDA 12.2): asking
+// for a kernel's attributes takes it. CUDA_MODULE_LOADING=EAGER would load all of cuBLASLt, too.
+template <class... Loaded>
+Code load_kernels(int32_t device, Loaded*... kernels) {
+  auto code = cudaSetDevice(device);
+  cudaFuncAttributes attributes;
+  ((code = code == cudaSuccess ? cudaFuncGetAttributes(&attributes, kernels) : code), ...);
+  if (code != cudaSuccess) (void)cudaGetLastError();
+  return Code(code);
+}
+
 // Every launch goes through here. The thread's last error is taken back, so that the next launch does not report it.
 template <class... Params, class... Args>
 Code run(const Launch& launch, void (*kernel)(Params...), dim3 grid, uint32_t threads, size_t shared,

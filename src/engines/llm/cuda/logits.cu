@@ -126,4 +126,8 @@ Code logprobs(const Launch& launch, const Logprobs& a) {
   return run(launch, logprobs_kernel, a.count, kSelectThreads, 0, a);
 }
 
+Code load_logits(int32_t device) {
+  return load_kernels(device, adjust_kernel, logprobs_kernel);
+}
+
 }  // namespace weir::llm::cuda

@@ -265,4 +265,8 @@ Code prefill_attention(const Launch& launch, const PrefillAttention& a) {
                         : Code(kBadShape);
 }
 
+Code load_prefill(int32_t device) {
+  return load_kernels(device, prefill_kernel<64>, prefill_kernel<128>, prefill_kernel<256>);
+}
+
 }  // namespace weir::llm::cuda

@@ -358,6 +358,7 @@ Code open(int32_t, void*, Matmuls** out) {
   return 0;
 }
 Code close(Matmuls*) { return 0; }
+Code load(int32_t) { return 0; }
 Code multiply(const Launch&, Matmuls*, const Matmul& a) {
   if (a.into == Matmul::Into::kBf16 && a.bias) return kBadShape;
   matmul(a);
@@ -386,7 +387,8 @@ const Kernels& table() {
                                      now<Pool, pool>,
                                      now<EmbedText, embed_text>,
                                      now<LayerNorm, layer_norm>,
-                                     now<Gelu, gelu>};
+                                     now<Gelu, gelu>,
+                                     load};
   return kTable;
 }
 

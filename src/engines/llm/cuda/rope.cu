@@ -105,4 +105,8 @@ Code rope_store(const Launch& launch, const RopeStore& a) {
   return run(launch, rope_store_kernel, dim3(a.tokens, blocks), kThreads, 0, a);
 }
 
+Code load_rope(int32_t device) {
+  return load_kernels(device, rope_store_kernel);
+}
+
 }  // namespace weir::llm::cuda

@@ -133,4 +133,10 @@ Code gather(const Launch& launch, const Gather& a) {
   return run(launch, kernel, a.count, threads_for(a.width / 8, kThreads), 0, a);
 }
 
+Code load_rows(int32_t device) {
+  return load_kernels(device, embed_kernel<2>, embed_kernel<8>, patch_kernel<2>, patch_kernel<4>,
+                      gather_kernel<uint32_t>, gather_kernel<uint4>, add_norm_kernel<2>, add_norm_kernel<4>,
+                      swiglu_kernel<2>, swiglu_kernel<8>);
+}
+
 }  // namespace weir::llm::cuda

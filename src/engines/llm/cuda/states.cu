@@ -57,4 +57,8 @@ Code pool(const Launch& launch, const Pool& a) {
   return run(launch, pool_kernel, dim3(a.count, blocks), kThreads, 0, a);
 }
 
+Code load_states(int32_t device) {
+  return load_kernels(device, read_out_kernel<2>, read_out_kernel<4>, pool_kernel);
+}
+
 }  // namespace weir::llm::cuda

@@ -95,4 +95,8 @@ Code thin_matmul(const Launch& launch, const Matmul& a) {
   return run(launch, kernel, blocks, kThreads, 0, a);
 }
 
+Code load_thin(int32_t device) {
+  return load_kernels(device, thin_kernel<1, 2>, thin_kernel<2, 2>, thin_kernel<4, 4>, thin_kernel<8, 4>);
+}
+
 }  // namespace weir::llm::cuda

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <set>
 #include <thread>
+#include <tuple>
 
 #include "device/fake_device.h"
 #include "device/host_device.h"
@@ -73,31 +74,71 @@ TEST(LlmDeviceChat, GraphsAreThereBeforeTheFirstStep) {
   EXPECT_EQ(talk(*late, prompts(), 4, greedy()).tokens, tokens);
 }
 
-// Rows of the products that were launched, by bucket of the library's.
-std::set<uint32_t>& multiplied() {
-  static std::set<uint32_t> buckets;
-  return buckets;
+// The products that were launched: by bucket of the library's rows, and by shape.
+using Product = std::tuple<uint32_t, uint32_t, uint32_t, cuda::Matmul::Into>;
+std::set<Product>& multiplied() {
+  static std::set<Product> products;
+  return products;
+}
+std::set<uint32_t> buckets_of(const std::set<Product>& products) {
+  std::set<uint32_t> out;
+  for (const auto& product : products) out.insert(std::get<0>(product));
+  return out;
+}
+const cuda::Kernels& watched_products() {
+  static cuda::Kernels kernels = cuda::reference::table();
+  kernels.matmul = [](const cuda::Launch& launch, cuda::Matmuls* matmuls, const cuda::Matmul& a) {
+    if (a.rows > cuda::kThinRows) multiplied().insert({cuda::row_bucket(a.rows), a.outputs, a.inputs, a.into});
+    return cuda::reference::table().matmul(launch, matmuls, a);
+  };
+  multiplied().clear();
+  return kernels;
 }
 
 TEST(LlmDeviceChat, EveryProductIsChosenBeforeTheFirstStep) {
   device::HostDevice host;
-  auto kernels = cuda::reference::table();
-  kernels.matmul = [](const cuda::Launch& launch, cuda::Matmuls* matmuls, const cuda::Matmul& a) {
-    multiplied().insert(cuda::row_bucket(a.rows));
-    return cuda::reference::table().matmul(launch, matmuls, a);
-  };
   cuda::DeviceOptions options;
   options.step_tokens = 100, options.max_running = 4, options.capture_time = 1h;
   for (auto graphs : {Graphs::kOn, Graphs::kOff}) {
     options.graphs = graphs;
-    multiplied().clear();
-    auto engine = try_device(kChat, host, options, kernels);
+    auto engine = try_device(kChat, host, options, watched_products());
     ASSERT_TRUE(engine);
     const auto at_load = multiplied();
-    EXPECT_EQ(at_load, (std::set<uint32_t>{8, 16, 24, 32, 40, 48, 56, 64, 128}));
+    EXPECT_EQ(buckets_of(at_load), (std::set<uint32_t>{16, 24, 32, 40, 48, 56, 64, 128}));
     for (uint32_t size : {9u, 33u, 65u, 100u}) talk(**engine, {std::vector<uint32_t>(size, 5)}, 1, greedy());
     EXPECT_EQ(multiplied(), at_load);
   }
+}
+
+// Where the time for graphs is over, too; and where one prompt alone cannot fill a step.
+TEST(LlmDeviceChat, ProductsOfManySequencesAreChosenBeforeTheFirstStep) {
+  device::HostDevice host;
+  cuda::DeviceOptions options;
+  options.step_tokens = 96, options.max_running = 40, options.capture_time = 1ns;
+  auto engine = try_device(kChat, host, options, watched_products(), {.max_length = 48});
+  ASSERT_TRUE(engine);
+  const auto at_load = multiplied();
+  for (uint32_t running : {3u, 9u, 17u, 37u})  // as many logits as sequences
+    talk(**engine, std::vector(running, std::vector<uint32_t>(2, 5)), 1, greedy());
+  EXPECT_EQ(multiplied(), at_load);
+}
+
+TEST(LlmDeviceChat, KernelsAreLoadedBeforeOneIsLaunched) {
+  static std::string order;
+  order.clear();
+  auto kernels = cuda::reference::table();
+  kernels.load = [](int32_t) -> cuda::Code { return order += "load ", 0; };
+  kernels.embed = [](const cuda::Launch& launch, const cuda::Embed& a) {
+    order += "embed ";
+    return cuda::reference::table().embed(launch, a);
+  };
+  device::HostDevice host;
+  cuda::DeviceOptions options;
+  options.capture_time = 1h, options.graphs = Graphs::kOff, options.max_running = 1, options.step_tokens = 8;
+  auto engine = try_device(kChat, host, options, kernels);
+  ASSERT_TRUE(engine);
+  EXPECT_TRUE(order.starts_with("load embed ")) << order;
+  EXPECT_EQ(order.find("load", 1), std::string::npos) << order;
 }
 
 // A device that cannot capture.
@@ -162,6 +203,49 @@ TEST(LlmDeviceChat, MemoryThatRunsOutRefusesTheModelOrTheStepAlone) {
   EXPECT_EQ(engine->step(stepper.step).code, base::Code::kResourceExhausted);
   EXPECT_EQ(engine->step(stepper.step), base::Status());
   EXPECT_TRUE(fake.fault().ok());
+}
+
+// A device that has no more memory once a model is there.
+struct FullDevice final : device::HostDevice {
+  base::Result<void*> do_make(device::Kind kind, size_t bytes, Priority priority) override {
+    if (full && kind == device::Kind::kBuffer) return base::failure(base::Code::kResourceExhausted, "full");
+    return HostDevice::do_make(kind, bytes, priority);
+  }
+  bool full = false;
+};
+
+// What so many sequences draw at the end of a long text: one block, again and again.
+std::vector<uint32_t> drawn_at_the_end(DeviceTransformer& engine, uint32_t rows) {
+  constexpr uint32_t kLength = 1900, kBlock = 16, kBlocks = kLength / kBlock + 1;
+  Sequence block{std::vector<uint32_t>(kBlock, 5), {}};
+  DeviceStepper stepper(engine);
+  stepper.add(block, kBlock, Wanted::kNone);
+  EXPECT_TRUE(engine.step(stepper.step).ok());
+  generation::TokenStep step;
+  const auto params = greedy();
+  step.tables.assign(kBlocks, stepper.step.tables[0]);
+  for (uint32_t i = 0; i < rows; ++i) {
+    step.rows.push_back({i, 1, kLength, 0, kBlocks});
+    step.ids.push_back(i * 31 % 3000), step.positions.push_back(kLength - 1);
+    step.slots.push_back((stepper.step.tables[0] + 1) * kBlock + i);
+    step.logits_requests.push_back({.token = i, .row = i, .params = &params, .sequence = step.ids});
+  }
+  auto status = engine.step(step);
+  EXPECT_TRUE(status.ok()) << status.text;
+  std::vector<uint32_t> out;
+  for (const auto& request : step.logits_requests) out.push_back(request.id);
+  return out;
+}
+
+TEST(LlmDeviceChat, LongSequencesDoNotFailTheirNeighboursWhereMemoryIsScarce) {
+  cuda::DeviceOptions options;
+  options.step_tokens = options.max_running = 200, options.graphs = Graphs::kOff;
+  device::FakeDevice roomy(Drive::kThread, uint64_t(512) << 20);
+  FullDevice scarce;
+  auto at_once = on_device(kChat, roomy, options), in_pieces = on_device(kChat, scarce, options);
+  ASSERT_TRUE(at_once && in_pieces);
+  scarce.full = true;
+  EXPECT_EQ(drawn_at_the_end(*in_pieces, 200), drawn_at_the_end(*at_once, 200));
 }
 
 TEST(LlmDeviceChat, ABrokenDeviceFailsStepsAndIsToldOnce) {

@@ -19,9 +19,13 @@ using LogitsRequest = generation::TokenStep::LogitsRequest;
 
 inline constexpr const char* kChat = WEIR_ROOT "/conf/models/chat/1";
 
+struct ModelLimits {
+  uint32_t max_length = UINT32_MAX;
+};
+
 inline base::Result<std::unique_ptr<DeviceTransformer>> try_device(
     const std::string& path, device::Device& device, cuda::DeviceOptions options = {},
-    const cuda::Kernels& kernels = cuda::reference::table()) {
+    const cuda::Kernels& kernels = cuda::reference::table(), ModelLimits limits = {}) {
   auto folder = Folder::open(path);
   auto shape = parse_shape(folder->read("config.json", 1 << 20).value());
   auto store = Store::open(*folder);
@@ -32,7 +36,8 @@ inline base::Result<std::unique_ptr<DeviceTransformer>> try_device(
   if (!weights) return weights.error();
   model.weights = std::move(*weights);
   auto text = std::make_shared<msg::TextSpec>();
-  text->vocabulary = shape->vocabulary, text->eos_ids = shape->eos_ids, text->max_length = shape->max_length;
+  text->vocabulary = shape->vocabulary, text->eos_ids = shape->eos_ids;
+  text->max_length = std::min(shape->max_length, limits.max_length);
   model.text = text;
   auto out = DeviceTransformer::make(device, kernels, std::move(model), std::move(options));
   if (out)
