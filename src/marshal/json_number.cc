@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "marshal/float_run.h"
 #include "marshal/json_cursor.h"
@@ -17,6 +18,9 @@ namespace {
 
 constexpr std::array<double, 23> kPowers{1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                          1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+
+template <class T>
+constexpr std::array<T, 7> kShortPowers{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6};
 
 constexpr std::array<uint64_t, 9> kTens{1, 10, 100, 1000, 10'000, 100'000, 1'000'000, 10'000'000, 100'000'000};
 
@@ -106,10 +110,73 @@ const char* read_plain(const char* p, const char* end, T& out) {
   return round_again(negative ? -value : value, out) ? p : nullptr;
 }
 
+// The same for a number of up to seven characters, its point among them, that is all in eight bytes with what follows
+// it: "0.5", "12.25", "7". Its digits are moved together over the point, and read as by eight_digits(). Seven digits
+// and such a power of ten are exact in a float, too, so one division rounds correctly. Null where it is anything else.
+template <class T>
+inline const char* read_short(const char* p, T& out) {
+  const bool negative = *p == '-';
+  p += negative;
+  uint64_t bytes;
+  std::memcpy(&bytes, p, 8);
+  bytes ^= 0x3030303030303030;
+  uint64_t other = ((bytes + 0x7676767676767676) | bytes) & 0x8080808080808080;
+  if (other == 0) return nullptr;
+  size_t digits = size_t(std::countr_zero(other)) / 8, size = digits, places = 0;
+  if (digits == 0 || ((bytes & 0xff) == 0 && digits > 1)) return nullptr;
+  if (p[digits] == '.') {
+    other &= other - 1;
+    if (other == 0) return nullptr;
+    size = size_t(std::countr_zero(other)) / 8;
+    places = size - digits - 1;
+    if (places == 0) return nullptr;
+    const uint64_t whole = (uint64_t(1) << 8 * digits) - 1;
+    bytes = (bytes & whole) | (bytes >> 8 & ~whole);
+    digits += places;
+  }
+  if ((p[size] | 0x20) == 'e') return nullptr;
+  bytes <<= 64 - 8 * digits;
+  bytes = bytes * 2561 >> 8 & 0x00ff00ff00ff00ff;
+  bytes = bytes * 6553601 >> 16 & 0x0000ffff0000ffff;
+  const T value = T(int32_t(bytes * 42949672960001 >> 32)) / kShortPowers<T>[places];
+  out = negative ? -value : value;
+  return p + size;
+}
+
+// A whole number of up to 18 digits, without a fraction and an exponent, that fits. Null where it is anything else.
+template <class T>
+const char* read_whole(const char* p, const char* end, T& out) {
+  constexpr ptrdiff_t kMost = 18;
+  if (end - p < 1 + kMost + 1) return nullptr;
+  const bool negative = *p == '-';
+  p += negative;
+  const char* const first = p;
+  int64_t value = 0;
+  for (; unsigned(*p - '0') < 10; ++p) {
+    if (p - first == kMost) return nullptr;
+    value = value * 10 + (*p - '0');
+  }
+  if (p == first || (*first == '0' && p - first > 1) || *p == '.' || (*p | 0x20) == 'e') return nullptr;
+  value = negative ? -value : value;
+  out = T(value);
+  return int64_t(out) == value ? p : nullptr;
+}
+
+template <class T>
+inline const char* read_one(const char* p, const char* end, T& out) {
+  if constexpr (std::is_integral_v<T>) {
+    return read_whole(p, end, out);
+  } else {
+    const char* after = read_short(p, out);
+    return after ? after : read_plain(p, end, out);
+  }
+}
+
 // Close to the end of the text the rest is read from a copy, with room behind it that is no part of a number.
 template <class T>
 size_t run_of_plain(std::string_view text, T* to, size_t most, size_t* used) {
-  constexpr ptrdiff_t kRoom = kPlainRoom + 1;  // and what follows the number
+  constexpr ptrdiff_t kRoom = 1 + 18 + 2;  // the longest number of either kind, and what follows it
+  static_assert(kRoom > kPlainRoom);
   std::array<char, 2 * kRoom> copy;
   const char *begin = text.data(), *end = begin + text.size(), *p = begin;
   size_t n = 0, before = 0;  // the copy
@@ -123,7 +190,7 @@ size_t run_of_plain(std::string_view text, T* to, size_t most, size_t* used) {
       begin = p = copy.data();
       end = begin + copy.size();
     }
-    const char* after = read_plain(p, end, to[n]);
+    const char* after = read_one(p, end, to[n]);
     if (!after) break;
     ++n;
     *used = before + size_t(after - begin);
@@ -288,6 +355,12 @@ size_t read_run(std::string_view text, float* to, size_t most, size_t* used) {
   return run_of_plain(text, to, most, used);
 }
 size_t read_run(std::string_view text, double* to, size_t most, size_t* used) {
+  return run_of_plain(text, to, most, used);
+}
+size_t read_run(std::string_view text, int32_t* to, size_t most, size_t* used) {
+  return run_of_plain(text, to, most, used);
+}
+size_t read_run(std::string_view text, int64_t* to, size_t most, size_t* used) {
   return run_of_plain(text, to, most, used);
 }
 
