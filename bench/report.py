@@ -1,10 +1,10 @@
 """Everything that the benches can say of one build, from one run, as Markdown: `./dev bench report [--rounds N] [--out FILE]`.
 
-usage: report.py BENCH_BUILD PROFILE_BUILD WEIR [--rounds N] [--connections N] [--out FILE] [--only WORD...]
+usage: report.py BENCH_BUILD PROFILE_BUILD WEIR [--rounds N] [--requests N] [--seconds N] [--connections N] [--out FILE] [--only WORD...]
 
-The load cases with their peers, medians and ranges; what idle connections hold; instructions, allocations and system calls of a
-request. A part that fails (a peer that is not there) says so in its place, and the others go on. With --only, those parts whose name
-has one of the words.
+The load cases with their peers, medians and ranges; tails at random times; batches; what idle connections hold; instructions,
+allocations and system calls of a request. A part that fails (a peer that is not there) says so in its place, and the others go
+on. With --only, those parts whose name has one of the words.
 """
 
 import argparse
@@ -18,9 +18,11 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / 'bench/load'))
 import cases  # noqa: E402  (bench/load/cases.py)
+import full_batches  # noqa: E402
 import gateways  # noqa: E402
 import idle  # noqa: E402
 import profile as request_profile  # noqa: E402  (bench/load/profile.py, not Python's)
+import tails  # noqa: E402
 
 RATIO = re.compile(r'^(?P<name>\S.*?)\s+(?P<numbers>[\d.]+.*?)\s{2,}(?P<ratio>[\d.]+)\s+\((?P<low>[\d.]+)-(?P<high>[\d.]+)\)$')
 
@@ -66,7 +68,12 @@ class Report:
         self.failed += not good
         return text
 
-    def load(self, build, rounds, only):
+    def case(self, build, case, rounds, requests):
+        """What a case prints."""
+        more = ['--requests', requests] if requests else []
+        return self.part(case.__name__, [sys.executable, ROOT / 'bench/run.py', build, case.__name__, '--rounds', rounds, *more])
+
+    def load(self, build, rounds, requests, only):
         self.put('\n## Load, beside peers\n')
         self.put('Each ratio: how many times the CPU of the first server of its case, median (10-90 %) of the rounds.\n')
         self.put('| case | server | µs of CPU / requests a second | ratio |\n|---|---|---|---|')
@@ -74,11 +81,24 @@ class Report:
         for case in (*cases.ALL, *gateways.ALL):
             if not wanted(case.__name__, only):
                 continue
-            text = self.part(case.__name__, [sys.executable, ROOT / 'bench/run.py', build, case.__name__, '--rounds', rounds])
+            text = self.case(build, case, rounds, requests)
             for _, server, numbers, ratio in rows(text):
                 self.put(f'| `{case.__name__}` | {server} | {" / ".join(numbers.split())} | {ratio} |')
             rest += [f'- `{case.__name__}`: {line}' for line in remarks(text)]
         self.put('\n' + '\n'.join(rest))
+
+    def told(self, title, all_cases, build, rounds, requests, only):
+        """Cases that say what they have found in sentences."""
+        chosen = [case for case in all_cases if wanted(case.__name__, only)]
+        if not chosen:
+            return
+        self.put(f'\n## {title}')
+        for case in chosen:
+            text = self.case(build, case, rounds, requests)
+            heads = [line[3:] for line in text.splitlines() if line.startswith('## ')]
+            self.put(f"\n`{case.__name__}`: {'; '.join(heads)}\n")
+            for line in remarks(text):
+                self.put(f'- {line}')
 
     def idle(self, weir, connections, only):
         if not wanted('idle', only):
@@ -111,13 +131,17 @@ def main():
     words.add_argument('profile_build', type=pathlib.Path)
     words.add_argument('weir', type=pathlib.Path)
     words.add_argument('--rounds', type=int, default=9)
+    words.add_argument('--requests', type=int, default=0, help='of one run of a load case; 0 = what the case says')
+    words.add_argument('--seconds', type=int, default=0, help='of one measurement of a tail; 0 = five')
     words.add_argument('--connections', type=int, default=8000)
     words.add_argument('--out', type=argparse.FileType('w'), default=sys.stdout)
     words.add_argument('--only', nargs='+', default=[])
     args = words.parse_args()
     report = Report(args.out)
     report.put(f'# A run of the benches\n\n{machine()}')
-    report.load(args.build, args.rounds, args.only)
+    report.load(args.build, args.rounds, args.requests, args.only)
+    report.told('Tails', tails.ALL, args.build, args.rounds, args.seconds, args.only)
+    report.told('Batching', full_batches.ALL, args.build, args.rounds, args.requests, args.only)
     report.idle(args.weir, args.connections, args.only)
     report.requests(args.profile_build, args.only)
     return int(report.failed > 0)

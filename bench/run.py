@@ -12,7 +12,11 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / 'bench/load'))
 import cases  # noqa: E402  (bench/load/cases.py)
+import full_batches  # noqa: E402
 import gateways  # noqa: E402
+import tails  # noqa: E402
+
+ALL = (*cases.ALL, *gateways.ALL, *full_batches.ALL, *tails.ALL)
 
 
 def micro(build):
@@ -32,9 +36,9 @@ def main():
     build = pathlib.Path(args.build).resolve()
     if args.name == 'micro':
         return micro(build)
-    chosen = [c for c in (*cases.ALL, *gateways.ALL) if args.name in ('load', c.__name__)]
+    chosen = [c for c in ALL if args.name in ('load', c.__name__)]
     if not chosen:
-        sys.exit(f"no bench '{args.name}': load, micro, " + ', '.join(c.__name__ for c in (*cases.ALL, *gateways.ALL)))
+        sys.exit(f"no bench '{args.name}': load, micro, " + ', '.join(c.__name__ for c in ALL))
     for case in chosen:
         case(build, args.rounds, args.requests)
 

@@ -1,11 +1,14 @@
 // Measures what Engine::step costs over the same run of ONNX Runtime in a bare loop, on the demo model `digits`.
 //
-//   WEIR_ONNXRUNTIME=… build/bench/engines/onnx_step_bench conf/models/digits/1/model.onnx
+//   WEIR_ONNXRUNTIME=… build/bench/engines/onnx_step_bench [conf/models/digits/1/model.onnx [ROWS [STEPS]]]
+//
+// With ROWS only batches of so many; a round has STEPS steps, of 40 rounds.
 //
 // "bare" binds its values once and does nothing but run; "step" binds inputs, places outputs and gives them away, as a
 // lane has it done. The two take turns in short rounds, so that a busy machine hits both; the median ratio is told.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <string>
 #include <vector>
@@ -92,13 +95,16 @@ int main(int argc, char** argv) {
   msg::ModelSpec wanted;
   wanted.max_batch = 64;
   std::printf("%6s %12s %12s %12s %10s\n", "rows", "bare us", "step us", "us per row", "bare/step");
-  for (uint32_t rows : {1u, 4u, 8u, 16u, 32u, 64u}) {
+  const std::vector<uint32_t> sizes =
+      argc > 2 ? std::vector{uint32_t(std::max(std::atoi(argv[2]), 1))} : std::vector<uint32_t>{1, 4, 8, 16, 32, 64};
+  const int steps = argc > 3 ? std::max(std::atoi(argv[3]), 1) : 50;
+  for (uint32_t rows : sizes) {
     auto spec = onnx::derive(session->signature(), wanted).value();
     Bench bench{session, onnx::make_engine(session, spec, base::heap()), picture(rows), rows};
     std::vector<double> bare, step, ratio;
     for (int round = 0; round < 40; ++round) {
-      bare.push_back(bench.bare(50));
-      step.push_back(bench.step(50));
+      bare.push_back(bench.bare(steps));
+      step.push_back(bench.step(steps));
       ratio.push_back(bare.back() / step.back());
     }
     double us = median(step) / 1000;

@@ -3,6 +3,8 @@
 //   sse | grpc  port model prompt tokens vocabulary     streams of tokens
 //   tensors     port model rows row_bytes               large inputs, a small answer
 //   encode      port model prompt vocabulary            ids in, an embedding out
+//   post | unary  port path body                        the same request again and again: a file's JSON, a file's
+//   message
 //     with  connections, streams (of a gRPC connection), requests, rate (per second, at random times; 0: the next when
 //     one is over), limit (seconds), threads, seed
 //   bare        threads bytes seconds                   what the loopback carries, without a server
@@ -15,6 +17,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <thread>
 
@@ -58,8 +62,19 @@ class Arguments {
   std::map<std::string, std::string> all_;
 };
 
+std::string file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) fail("there is no file " + path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
 RequestSpec read_spec(const std::string& kind, Arguments& words) {
   RequestSpec spec;
+  if (kind == "post" || kind == "unary") {
+    spec.kind = kind == "post" ? RequestSpec::Kind::kPost : RequestSpec::Kind::kUnary;
+    spec.path = words.text("path"), spec.body = file(words.text("body"));
+    return spec;
+  }
   if (kind == "grpc")
     spec.kind = RequestSpec::Kind::kGrpc;
   else if (kind == "tensors")
@@ -104,8 +119,8 @@ void print(const char* name, std::vector<double>& times) {
   auto at = [&](double q) { return times[std::min(times.size() - 1, size_t(q * double(times.size())))]; };
   double sum = 0;
   for (double t : times) sum += t;
-  std::printf(",\"%s\":{\"mean\":%.6g,\"p50\":%.6g,\"p90\":%.6g,\"p99\":%.6g,\"most\":%.6g}", name,
-              sum / double(times.size()), at(0.5), at(0.9), at(0.99), times.back());
+  std::printf(",\"%s\":{\"mean\":%.6g,\"p50\":%.6g,\"p90\":%.6g,\"p99\":%.6g,\"p999\":%.6g,\"most\":%.6g}", name,
+              sum / double(times.size()), at(0.5), at(0.9), at(0.99), at(0.999), times.back());
 }
 
 double cpu_seconds() {
@@ -125,7 +140,7 @@ int load(const std::string& kind, Arguments& words) {
   plan.seed = uint32_t(words.number("seed", 1));
   auto threads = uint32_t(words.number("threads", 1));
   words.done();
-  if (plan.streams > 1 && spec.kind != RequestSpec::Kind::kGrpc) fail("streams are gRPC's");
+  if (plan.streams > 1 && !spec.is_grpc()) fail("streams are gRPC's");
   if (threads == 0 || plan.connections < threads || plan.streams == 0) fail("a connection per thread is the least");
   LoadResults results = run_all(spec, plan, threads);
   double seconds = std::max(results.seconds(), 1e-9);

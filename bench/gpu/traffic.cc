@@ -24,8 +24,10 @@ class Traffic final : private Hearer {
   Traffic(const Plan& plan, Work& work)
       : plan_(plan), work_(work), random_(plan.seed), wait_(plan.rate > 0 ? plan.rate : 1) {
     for (uint32_t i = 0; i < plan.connections; ++i) {
-      conns_.push_back(work.spec().kind == RequestSpec::Kind::kGrpc ? make_grpc(plan.port, *this, kStream)
-                                                                    : make_h1(plan.port, *this));
+      const RequestSpec& spec = work.spec();
+      conns_.push_back(!spec.is_grpc()     ? make_h1(plan.port, *this)
+                       : spec.path.empty() ? make_grpc(plan.port, *this, kStream)
+                                           : make_grpc(plan.port, *this, spec.path));
       watch(conns_.back()->fd(), EPOLLIN | EPOLLOUT | EPOLLET, i);
     }
     if (plan.rate > 0) watch(timer_, EPOLLIN, kTimer);
@@ -131,7 +133,7 @@ void Traffic::on_body(uint32_t index, std::string_view piece) {
 void Traffic::on_end(uint32_t index, End end) {
   Job& job = jobs_[index];
   const RequestSpec& spec = work_.spec();
-  bool whole = !spec.streams_tokens() || job.reply.tokens() == spec.tokens;
+  bool whole = spec.streams_tokens() ? job.reply.tokens() == spec.tokens : job.reply.bytes() > 0;
   if (end == End::kGood && whole && !job.reply.refused())
     ++results_.done;
   else

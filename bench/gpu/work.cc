@@ -39,10 +39,12 @@ std::string binary_output(const char* name) {
 }  // namespace
 
 Work::Work(RequestSpec spec, uint32_t seed) : spec_(std::move(spec)), random_(seed) {
+  if (spec_.kind == RequestSpec::Kind::kPost)
+    head_ = post(spec_.path, "content-type: application/json\r\n", spec_.body.size());
   if (spec_.kind != RequestSpec::Kind::kTensors) return;
   body_.resize(spec_.rows * spec_.row_bytes + spec_.rows * sizeof(float));
   for (size_t i = 0; i < body_.size(); ++i) body_[i] = char(i * 7 >> 3);
-  tensors_ = tensors_head();
+  head_ = tensors_head();
 }
 
 Request Work::next() {
@@ -50,9 +52,11 @@ Request Work::next() {
     case RequestSpec::Kind::kSse: return {sse(), {}};
     case RequestSpec::Kind::kGrpc: return {grpc(), {}};
     case RequestSpec::Kind::kEncode: return {encode(), {}};
+    case RequestSpec::Kind::kPost:
+    case RequestSpec::Kind::kUnary: return {head_, spec_.body};
     case RequestSpec::Kind::kTensors: break;
   }
-  return {tensors_, {body_.data(), body_.size()}};
+  return {head_, {body_.data(), body_.size()}};
 }
 
 std::string Work::sse() {

@@ -16,12 +16,16 @@ struct RequestSpec {
     kGrpc,     // ModelStreamInfer of a text that is as many tokens as it has letters, streamed
     kTensors,  // POST /v2/models/…/infer, `rows` rows of `row_bytes` and one small tensor, which alone comes back
     kEncode,   // the same way `prompt` ids of an encoder, its embedding comes back
+    kPost,     // POST `path` of a body from a file, as JSON
+    kUnary,    // the gRPC method `path` with a message from a file
   } kind = Kind::kSse;
   std::string model;
   uint32_t prompt = 0, tokens = 0, vocabulary = 0;
   uint32_t rows = 1;
   uint64_t row_bytes = 0;
+  std::string path, body;  // kPost, kUnary
 
+  bool is_grpc() const { return kind == Kind::kGrpc || kind == Kind::kUnary; }
   bool streams_tokens() const { return kind == Kind::kSse || kind == Kind::kGrpc; }
 };
 
@@ -41,7 +45,7 @@ class Work {
 
   const RequestSpec spec_;
   std::mt19937 random_;
-  std::string tensors_;     // the head of every request of tensors
+  std::string head_;        // of every request of tensors or of a file
   std::vector<char> body_;  // and what stands behind it
 };
 

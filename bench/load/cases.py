@@ -29,18 +29,39 @@ def bare_echo(build):
     return lambda port: [build / 'bench/peers/bare_echo', port]
 
 
-def nginx(folder):
-    """`return 200` of a JSON body as long as weir's answer; one worker, no logs."""
-    body = '{"model_name":"identity","model_version":"1","outputs":[{"name":"INPUT0","datatype":"FP32","shape":[16],"data":[' + \
-        ','.join(['0.0625'] * 16) + ']}]}'
+# As long as weir's answer.
+ANSWER = ('{"model_name":"identity","model_version":"1","outputs":[{"name":"INPUT0","datatype":"FP32","shape":[16],"data":[' +
+          ','.join(['0.0625'] * 16) + ']}]}')
 
+
+def h2o(folder):
+    """The same from a handler of one line in mruby, h2o's only way to answer a POST by itself; one thread, no logs."""
+    def command(port):
+        conf = pathlib.Path(folder) / 'h2o.conf'
+        conf.write_text(f"""num-threads: 1
+{'user: root' if os.geteuid() == 0 else ''}
+listen: {{host: 127.0.0.1, port: {port}}}
+hosts:
+  default:
+    paths:
+      /:
+        mruby.handler: |
+          answer = [200, {{"content-type" => "application/json"}}, ['{ANSWER}']]
+          Proc.new {{|env| answer }}
+""")
+        return ['h2o', '-c', conf]
+    return command
+
+
+def nginx(folder):
+    """`return 200` of a JSON body; one worker, no logs."""
     def command(port):
         conf = pathlib.Path(folder) / 'nginx.conf'
         conf.write_text(f"""daemon off; worker_processes 1; pid {folder}/nginx.pid; error_log stderr crit;
 events {{ worker_connections 4096; }}
 http {{ access_log off; keepalive_requests 1000000000; client_body_temp_path {folder}; proxy_temp_path {folder};
 fastcgi_temp_path {folder}; uwsgi_temp_path {folder}; scgi_temp_path {folder};
-server {{ listen 127.0.0.1:{port}; default_type application/json; location / {{ return 200 '{body}'; }} }} }}
+server {{ listen 127.0.0.1:{port}; default_type application/json; location / {{ return 200 '{ANSWER}'; }} }} }}
 """)
         return ['nginx', '-c', conf, '-p', folder]
     return command
@@ -101,7 +122,7 @@ def rest_json(build, rounds, requests):
     """REST JSON over HTTP/1.1, against a server that does not even look at the body."""
     load = measure.Load(requests or 100_000, 32, 1, http1=True, headers=JSON)
     with scratch(body=payloads.infer_json('INPUT0', 16)) as files, \
-            running({'weir': weir(build), 'nginx return 200': nginx(files['folder'])}) as servers:
+            running({'weir': weir(build), 'nginx return 200': nginx(files['folder']), 'h2o mruby': h2o(files['folder'])}) as servers:
         target = lambda server: ('/v2/models/identity/infer', files['body'])
         results = measure.rounds(servers, load, target, rounds)
         measure.table('REST JSON over HTTP/1.1, 16 floats, 32 connections', results, 'weir')

@@ -25,7 +25,7 @@ def free_port():
         return s.getsockname()[1]
 
 
-def wait_port(port, process, seconds=20):
+def wait_port(port, process, seconds=60):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         with socket.socket() as s:
@@ -37,7 +37,7 @@ def wait_port(port, process, seconds=20):
     raise RuntimeError(f'no server on port {port}: {process.args}')
 
 
-def wait_ready(port, seconds=20):
+def wait_ready(port, seconds=60):
     """weir listens while its models still load."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

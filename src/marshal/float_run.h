@@ -1,4 +1,4 @@
-// Many floats at once, between JSON and memory: the short ways of json_tensor.h, for runs of elements without a call, a
+// Many numbers at once, from JSON to memory: the short ways of json_tensor.h, for runs of elements without a call, a
 // check and a copy each. A REST request of 16 floats takes 25,000 instructions in the tests' build; one element at a
 // time 5,300 of them were spent on its numbers, both ways.
 #pragma once
@@ -10,9 +10,11 @@
 namespace weir::marshal {
 
 // Reads "1.5, 2.5,3" from the front of `text`, up to `most` numbers, each of up to 15 places and without an exponent,
-// rounded correctly. `*used`: the characters up to behind the last one that was read. Returns how many were; the next
-// one is of another kind, or there is none.
+// rounded correctly; where `to` takes whole ones, each of up to 18 digits that fits. `*used`: the characters up to
+// behind the last one that was read. Returns how many were; the next one is of another kind, or there is none.
 size_t read_run(std::string_view text, float* to, size_t most, size_t* used);
 size_t read_run(std::string_view text, double* to, size_t most, size_t* used);
+size_t read_run(std::string_view text, int32_t* to, size_t most, size_t* used);
+size_t read_run(std::string_view text, int64_t* to, size_t most, size_t* used);
 
 }  // namespace weir::marshal

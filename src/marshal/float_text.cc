@@ -3,6 +3,7 @@
 #include <dragonbox/dragonbox.h>
 
 #include <array>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -82,14 +83,14 @@ bool small_whole(T value) {
 // what any float keeps (FLT_DIG): where such a decimal reads back as the float, none but this one so short does, so it
 // is the shortest. Rounding twice on the way back is harmless: n · 10^-4 is never nearer than 2^-39 of itself to the
 // middle of two floats. Null where `value`, which is not negative, has no such text.
-char* put_few_decimals(char* to, float value) {
+inline char* put_few_decimals(char* to, float value) {
   double scaled = double(value) * 1e4;  // exact
   if (!(scaled < 999999.5)) return nullptr;
   auto n = uint32_t(scaled + 0.5);
   if (float(double(n) * 1e-4) != value) return nullptr;
-  uint32_t whole = n / 10000, fraction = n % 10000;
-  if (whole >= 10) *to++ = char('0' + whole / 10);
-  *to++ = char('0' + whole % 10);
+  const uint32_t whole = n / 10000, fraction = n % 10000;
+  if (whole >= 10) *to++ = kPairs[2 * whole];
+  *to++ = kPairs[2 * whole + 1];
   *to++ = '.';
   const uint32_t first = fraction / 100, second = fraction % 100;
   std::memcpy(to, &kPairs[2 * first], 2);
@@ -101,8 +102,9 @@ char* put_few_decimals(char* to, float value) {
 }  // namespace
 
 char* write_text(char* to, float value) {
-  if (std::signbit(value)) *to++ = '-';
-  if (char* end = put_few_decimals(to, std::abs(value))) return end;
+  const auto bits = std::bit_cast<uint32_t>(value);
+  if (bits >> 31) *to++ = '-';
+  if (char* end = put_few_decimals(to, std::bit_cast<float>(bits & 0x7fffffff))) return end;
   if (small_whole(value)) {  // common, and cheap as such
     uint32_t whole = uint32_t(std::abs(value));
     int n = count_digits(whole);

@@ -187,7 +187,7 @@ template <class T>
 
 template <class T>
 size_t elements(JsonCursor& json, TensorReader& reader, DType dtype, T* to, size_t most) {
-  if constexpr (std::is_floating_point_v<T>) {
+  if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t>) {
     size_t used;
     const size_t at = json.at();
     if (size_t n = read_run({json.since(at).data(), json.left()}, to, most, &used)) return json.rewind(at + used), n;

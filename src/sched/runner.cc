@@ -194,12 +194,11 @@ Status Runner::part() {
   auto& events = room_.events;
   events.clear();
   for (size_t i = 0; i < batch_.calls.size(); ++i) {
-    msg::Outputs outputs{base::SpareVector<msg::Tensor>::take()};
-    auto status = split.next(outputs.tensors);
-    if (status.ok())
-      events.push_back({std::move(outputs)});
-    else
-      events.push_back({msg::Failed{std::move(status)}});
+    auto& event = events.emplace_back();  // of Outputs
+    auto& tensors = std::get<msg::Outputs>(event.what).tensors;
+    tensors = base::SpareVector<msg::Tensor>::take();
+    if (split.move_all(tensors)) continue;
+    if (auto status = split.next(tensors); !status.ok()) event.what = msg::Failed{std::move(status)};
   }
   return {};
 }

@@ -155,6 +155,17 @@ void Split::cut(size_t output, uint64_t rows) {
   part.bytes = end;
 }
 
+bool Split::move_all(std::vector<msg::Tensor>& outputs) {
+  const bool wants_all = alone_ && status_.ok() && batch_.failures.empty() && batch_.calls.front()->outputs.empty();
+  if (!wants_all || (!spec_.any_tensors && batch_.outputs.size() != spec_.outputs.size())) return false;
+  for (size_t i = 0; i < batch_.outputs.size(); ++i)
+    if (!given(i)) return false;
+  outputs.swap(batch_.outputs);
+  for (size_t i = 0; i < outputs.size() && !spec_.any_tensors; ++i)
+    if (outputs[i].name.empty()) outputs[i].name = spec_.outputs[i].name;
+  return true;
+}
+
 Status Split::next(std::vector<msg::Tensor>& outputs) {
   const auto& call = *batch_.calls[call_++];
   if (!status_.ok()) return status_;

@@ -11,6 +11,8 @@ namespace weir::wire {
 
 class HttpDate {
  public:
+  static constexpr size_t kLine = 37;  // bytes of line()
+
   explicit HttpDate(const base::Env& env) : env_(env) {}
   HttpDate(const HttpDate&) = delete;
 
@@ -27,7 +29,7 @@ class HttpDate {
 
   const base::Env& env_;
   base::Time until_ = base::Time::min();  // the second in text_ ends then
-  std::array<char, 37> text_;
+  std::array<char, kLine> text_;
 };
 
 }  // namespace weir::wire

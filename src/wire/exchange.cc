@@ -113,9 +113,34 @@ std::string Request::query_value(std::string_view name) const {
 Exchange::Exchange() = default;
 Exchange::~Exchange() = default;
 
-void Exchange::respond(int status, std::string_view content_type, base::Bytes body, Compress compress) {
+void RequestRecord::clear() {
+  protocol = "http";
+  route = reject = {};
+  for (std::string* text : {&model, &version, &request_id, &traceparent}) text->clear();
+  trace.reset();
+  code = base::Code::kOk;
+  status = 0;
+  bytes_in = bytes_out = 0;
+  began = base::kNever;
+  queue = compute = base::Duration{0};
+  times = {};
+}
+
+bool Exchange::respond_at_once(int status, std::string_view content_type, std::string_view body, Compress compress) {
   const bool coded = compress == Compress::kIfAccepted && worth_coding(body.size());
-  if (!coded && body.size() < base::kLeastCharged && respond_small(status, content_type, body)) return;
+  return !coded && body.size() < base::kLeastCharged && respond_small(status, content_type, body);
+}
+
+void Exchange::respond_text(int status, std::string_view content_type, std::string body, Compress compress) {
+  if (respond_at_once(status, content_type, body, compress))
+    base::SpareText::keep(std::move(body));
+  else
+    respond(status, content_type, base::Bytes::adopt(std::move(body)), compress);
+}
+
+void Exchange::respond(int status, std::string_view content_type, base::Bytes body, Compress compress) {
+  if (respond_at_once(status, content_type, body.view(), compress)) return;
+  const bool coded = compress == Compress::kIfAccepted && worth_coding(body.size());
   Response response;
   response.status = status;
   if (!content_type.empty()) response.fields.add("content-type", content_type);

@@ -98,6 +98,13 @@ struct PeerInfo {
   }
 };
 
+// Whether a codec that keeps an Exchange for the next request keeps what it has read of this one's head.
+enum class HeadKept : uint8_t {
+  kNot,
+  kKept,   // another request may come with the same head
+  kAgain,  // it has: head and peer are those of the request before, in this Exchange
+};
+
 struct Request {
   Version version = Version::kHttp11;
   std::string method;     // "GET"
@@ -107,6 +114,7 @@ struct Request {
   int64_t content_length = -1;  // -1 when not declared
   const PeerInfo* peer = nullptr;
   const Identity* identity = nullptr;  // who asks; null where nobody is asked. From Intake::begin() to closed()
+  HeadKept kept = HeadKept::kNot;
 
   std::string_view path() const;   // target up to '?', still percent-encoded
   std::string_view query() const;  // after '?', still encoded; empty when none
@@ -150,6 +158,8 @@ struct RequestRecord {
   base::Duration took(base::Time now) const {
     return std::max(began == base::kNever ? base::Duration{0} : now - began, queue + compute);
   }
+  // Back to an empty record; strings keep their memory.
+  void clear();
   // The request ends with `status`.
   void set_outcome(const base::Status& status) {
     code = status.code;
@@ -215,7 +225,8 @@ class Exchange {
     caller_ = std::move(caller);
     request_.identity = caller_.identity();
   }
-  // The Router's alone: what it has found for this Exchange, from begin() to closed().
+  // The Router's alone: what it has found for this Exchange, from begin() to closed(); where the head is kept, until
+  // begin() of the next request.
   std::unique_ptr<RouteMatch> match;
 
   // The response, in order: head once, body any number of times, end once. Calls after the peer has gone, or after
@@ -249,13 +260,16 @@ class Exchange {
   // head + body + end in one, with content-length; compressed when `compress` says so, the peer accepts it and it pays.
   enum class Compress : uint8_t { kNever, kIfAccepted };
   void respond(int status, std::string_view content_type, base::Bytes body, Compress compress = Compress::kNever);
+  void respond_text(int status, std::string_view content_type, std::string body, Compress compress = Compress::kNever);
   void respond(Response response, base::Bytes body);
 
  protected:
   Exchange();
   // A whole answer of one small piece, with its length and without fields of its own, in one step: respond() asks for
   // that first. False: the codec has no shorter way for this one, and nothing has happened.
-  virtual bool respond_small(int /*status*/, std::string_view /*content_type*/, base::Bytes& /*body*/) { return false; }
+  virtual bool respond_small(int /*status*/, std::string_view /*content_type*/, std::string_view /*body*/) {
+    return false;
+  }
 
   Request request_;
   base::Bytes content_;
@@ -269,6 +283,8 @@ class Exchange {
   void forget_client() { forwarded_.reset(); }
 
  private:
+  bool respond_at_once(int status, std::string_view content_type, std::string_view body, Compress compress);
+
   Caller caller_;
   std::unique_ptr<PeerInfo> forwarded_;  // request_.peer, where a proxy has named it
 };

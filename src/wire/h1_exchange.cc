@@ -12,6 +12,7 @@
 #include "wire/h1_connection.h"
 #include "wire/h1_queue.h"
 #include "wire/h1_reader.h"
+#include "wire/router.h"
 #include "wire/text.h"
 
 namespace weir::wire {
@@ -31,20 +32,35 @@ class Digits {
   size_t size_;
 };
 
-void append_field(std::string& text, std::string_view name, std::string_view value) {
-  const size_t before = text.size();
-  text.resize(before + name.size() + value.size() + 4);
-  char* at = text.data() + before;
-  std::memcpy(at, name.data(), name.size());
-  at += name.size();
-  std::memcpy(at, ": ", 2);
-  at += 2;
-  if (!value.empty()) std::memcpy(at, value.data(), value.size());
+char* put(char* at, std::string_view text) {
+  if (!text.empty()) std::memcpy(at, text.data(), text.size());
+  return at + text.size();
+}
+
+// Of a length that the compiler knows.
+template <size_t kSize>
+char* put_word(char* at, std::string_view text) {
+  std::memcpy(at, text.data(), kSize);
+  return at + kSize;
+}
+
+constexpr size_t kAroundField = 4;  // ": " and the end of its line
+
+char* put_field(char* at, std::string_view name, std::string_view value) {
+  at = put(put(at, name), ": ");
+  char* const text = at;
+  at = put(at, value);
   // No service can make its text another field, or another response.
   if (has_control(value))
-    for (size_t i = 0; i < value.size(); ++i)
-      if (at[i] == '\r' || at[i] == '\n' || at[i] == '\0') at[i] = ' ';
-  std::memcpy(at + value.size(), "\r\n", 2);
+    for (char* c = text; c != at; ++c)
+      if (*c == '\r' || *c == '\n' || *c == '\0') *c = ' ';
+  return put(at, "\r\n");
+}
+
+void append_field(std::string& text, std::string_view name, std::string_view value) {
+  const size_t before = text.size();
+  text.resize(before + name.size() + value.size() + kAroundField);
+  put_field(text.data() + before, name, value);
 }
 
 // RFC 9110 §7.6.1: these belong to the connection, so to the codec.
@@ -67,6 +83,7 @@ H1Exchange::H1Exchange(H1Queue& queue) : queue_(queue), connection_(queue.connec
 
 void H1Exchange::start(const Head& head, Fields&& fields, const PeerInfo& peer) {
   head_.clear();
+  request_.kept = HeadKept::kNot;
   request_.target.clear();
   std::swap(request_.fields, fields);  // each keeps the other's memory in use
   request_.version = head.version;
@@ -84,12 +101,15 @@ void H1Exchange::start(const Head& head, Fields&& fields, const PeerInfo& peer) 
 
 void H1Exchange::start_again(const PeerInfo& peer) {
   request_.peer = &peer;
+  request_.kept = HeadKept::kAgain;
   te_trailers_ = known_te_trailers_;
   record_.began = connection_.wire.now();
 }
 
 void H1Exchange::forget_head() {
   head_.clear();
+  request_.kept = HeadKept::kNot;
+  match.reset();
   request_.method.clear();
   request_.authority.clear();
   request_.target.clear();
@@ -105,10 +125,7 @@ void H1Exchange::clear() {
   content_ = base::Bytes();
   extra_fields_.clear();
   listener_.reset();
-  std::string id = std::move(record_.request_id);
-  id.clear();
-  record_ = RequestRecord();
-  record_.request_id = std::move(id);
+  record_.clear();
   plan_ = Plan();
   upgraded_ = begun_ = turn_ = headed_ = ended_ = gone_ = cut_ = close_ = read_whole_ = await_100_ = te_trailers_ =
       above_ = false;
@@ -174,33 +191,44 @@ void H1Exchange::end(Fields trailers) {
   queue_.pass_turn();
 }
 
-// The same bytes as by head(), body() and end().
-bool H1Exchange::respond_small(int status, std::string_view content_type, base::Bytes& body) {
-  if (status != 200 || !open() || headed_ || !turn_ || await_100_ || body.empty()) return false;
+// The same bytes as by head(), body() and end(), written where they leave from.
+bool H1Exchange::respond_small(int status, std::string_view content_type, std::string_view body) {
+  if (status != 200 || !open() || headed_ || !turn_ || await_100_ || body.empty() || body.size() > H1Output::kCopied)
+    return false;
   if (request_.version != Version::kHttp11 || bodiless(status) || content_type.empty() || has_control(content_type))
     return false;
   framing_ = Framing::kLength;
   at_once_ = true;
   const bool closes = closes_after();
   at_once_ = false;
-  if (closes) return false;
-  headed_ = true;
+  if (closes || connection_.env.starts || extra_fields_.has("content-length")) return false;
+  if (!small_.add(connection_.memory, body.size())) return false;
+  headed_ = ended_ = true;
   record_.status = status;
-  const Digits length(body.size());
-  left_ = body.size();
-  std::string text = base::SpareText::take();
-  text = "HTTP/1.1 200 OK\r\n";
-  if (connection_.env.date) text += connection_.env.date->line();
-  append_field(text, "content-type", content_type);
-  append_field(text, "content-length", length);
-  write_fields(extra_fields_, status, text);
-  text += "\r\n";
-  connection_.output.append(text);
-  base::SpareText::keep(std::move(text));
+  record_.bytes_out += body.size();
+  usage_.note(*this);
+  write_small(content_type, body);
+  above_ = above_ || backlog() >= kLowWater;
   wrote();
-  this->body(std::move(body));
-  end({});
+  queue_.pass_turn();
   return true;
+}
+
+void H1Exchange::write_small(std::string_view content_type, std::string_view body) {
+  const Digits length(body.size());
+  const std::string_view digits = length;
+  constexpr std::string_view kBegin = "HTTP/1.1 200 OK\r\n", kType = "content-type: ", kLength = "\r\ncontent-length: ";
+  const size_t most = kBegin.size() + HttpDate::kLine + kType.size() + content_type.size() + kLength.size() +
+                      digits.size() + extra_fields_.bytes() + extra_fields_.size() * kAroundField + 4 + body.size();
+  char* const begin = connection_.output.room(most);
+  char* at = put_word<kBegin.size()>(begin, kBegin);
+  if (connection_.env.date) at = put_word<HttpDate::kLine>(at, connection_.env.date->line());
+  at = put(put_word<kType.size()>(at, kType), content_type);
+  at = put(put(put_word<kLength.size()>(at, kLength), digits), "\r\n");
+  for (size_t i = 0; i < extra_fields_.size(); ++i)
+    if (auto [name, value] = extra_fields_[i]; !of_connection(name)) at = put_field(at, name, value);
+  at = put(put(at, "\r\n"), body);
+  connection_.output.add(size_t(at - begin));
 }
 
 void H1Exchange::reset(Reset) {

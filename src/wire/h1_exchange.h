@@ -34,7 +34,7 @@ class H1Exchange final : public Exchange, public base::Recycled<H1Exchange> {
   void call_on_drain() override { above_ = true; }
 
  protected:
-  bool respond_small(int status, std::string_view content_type, base::Bytes& body) override;
+  bool respond_small(int status, std::string_view content_type, std::string_view body) override;
 
  private:
   friend class H1Queue;
@@ -55,7 +55,10 @@ class H1Exchange final : public Exchange, public base::Recycled<H1Exchange> {
   // The request's head, as it came, may come again: what has been read of it is kept by clear(), and then
   // start_again() takes the place of start(). Of heads that a length frames, if anything, and that do not end the
   // connection.
-  void remember(std::string_view head) { head_.assign(head); }
+  void remember(std::string_view head) {
+    head_.assign(head);
+    request_.kept = HeadKept::kKept;
+  }
   void start_again(const PeerInfo& peer);
   // The length of the head at the front of `bytes`, if it is the remembered one; else 0.
   size_t knows(std::string_view bytes) const { return !head_.empty() && bytes.starts_with(head_) ? head_.size() : 0; }
@@ -66,6 +69,7 @@ class H1Exchange final : public Exchange, public base::Recycled<H1Exchange> {
   bool bodiless(int status) const;
   bool closes_after() const;
   Held& held();
+  void write_small(std::string_view content_type, std::string_view body);
   void write_head(const Response& response);
   void write_fields(const Fields& fields, int status, std::string& text);
   void write_framing(int status, std::string& text);

@@ -9,7 +9,6 @@ namespace weir::wire {
 namespace {
 
 constexpr size_t kBlock = 4096;
-constexpr size_t kCopied = 2048;  // a copy of so little costs less than one more iovec
 
 }  // namespace
 
@@ -20,20 +19,28 @@ void H1Output::open_block(size_t least) {
   tail_open_ = false;
 }
 
-void H1Output::append(std::string_view text) {
-  if (text.empty()) return;
-  if (!block_ || block_->capacity - used_ < text.size()) open_block(text.size());
+char* H1Output::room(size_t most) {
+  if (!block_ || block_->capacity - used_ < most) open_block(most);
+  return reinterpret_cast<char*>(block_->data + used_);
+}
+
+void H1Output::add(size_t written) {
   std::byte* at = block_->data + used_;
-  std::memcpy(at, text.data(), text.size());
-  used_ += text.size();
-  total_ += text.size();
+  used_ += written;
+  total_ += written;
   if (tail_open_) {
-    pieces_.back().size += text.size();
+    pieces_.back().size += written;
     return;
   }
   base::retain(block_);
-  pieces_.push_back({base::Bytes(block_, at, text.size()), at, text.size()});
+  pieces_.push_back({base::Bytes(block_, at, written), at, written});
   tail_open_ = true;
+}
+
+void H1Output::append(std::string_view text) {
+  if (text.empty()) return;
+  std::memcpy(room(text.size()), text.data(), text.size());
+  add(text.size());
 }
 
 void H1Output::append(base::Bytes bytes) {

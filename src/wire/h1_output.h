@@ -17,6 +17,11 @@ class H1Output {
  public:
   void append(std::string_view text);
   void append(base::Bytes bytes);
+  // Room for `most` bytes, to be written at once and then added as so many as there are.
+  char* room(size_t most);
+  void add(size_t written);
+
+  static constexpr size_t kCopied = 2048;  // a copy of so little costs less than one more iovec
 
   // The memory that gather() returns stays valid until consume() has passed it, whatever is appended meanwhile.
   size_t gather(std::span<iovec> out) const;

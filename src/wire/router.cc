@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <cstring>
 #include <utility>
 
 #include "base/encoding.h"
@@ -31,6 +32,21 @@ bool safe_id(std::string_view id) {
   return std::all_of(id.begin(), id.end(), [](char c) {
     return (c >= '0' && c <= '9') || (lower(c) >= 'a' && lower(c) <= 'z') || c == '_' || c == '-';
   });
+}
+
+// The 16 hexadecimal digits of random bits, in any order: eight nibbles at a time are spread over eight bytes.
+std::array<char, 16> hex_digits(uint64_t bits) {
+  std::array<char, 16> digits;
+  for (size_t half = 0; half < 2; ++half, bits >>= 32) {
+    uint64_t v = bits & 0xffffffff;
+    v = (v | v << 16) & 0x0000ffff0000ffff;
+    v = (v | v << 8) & 0x00ff00ff00ff00ff;
+    v = (v | v << 4) & 0x0f0f0f0f0f0f0f0f;
+    const uint64_t letters = (v + 0x0606060606060606) >> 4 & 0x0101010101010101;
+    v += 0x3030303030303030 + letters * ('a' - '0' - 10);
+    std::memcpy(&digits[8 * half], &v, 8);
+  }
+  return digits;
 }
 
 }  // namespace
@@ -62,10 +78,12 @@ struct Router::Table {
   }
   static void remember(Exchange& x, const Route& route, std::unique_ptr<RouteMatch> match) {
     match->route = &route;
+    match->pattern = x.record().route;
     match->asked_for_admin = false;
     x.match = std::move(match);
   }
   void forget(Exchange& x) {
+    if (x.request().kept != HeadKept::kNot && x.match && x.match->same_for_head) return;
     auto match = std::move(x.match);
     if (!match || spare.size() >= kMostSpare) return;
     match->args.clear();
@@ -73,6 +91,8 @@ struct Router::Table {
   }
 
   void identify(Exchange& x);
+  void make_id(Exchange& x) const;
+  bool same_for_head(const Request& request) const;
   const Cors& cors() const { return access.cors(); }
   void allow_origin(Exchange& x, std::string_view origin) const;
   void preflight(Exchange& x, const PathEntry& entry) const;
@@ -93,10 +113,7 @@ void Router::Table::identify(Exchange& x) {
   if (theirs) {
     record.request_id = id;
   } else {
-    std::array<char, 16> digits;
-    uint64_t bits = env.random();
-    for (char& c : digits) c = "0123456789abcdef"[bits & 15], bits >>= 4;
-    record.request_id.assign(digits.data(), digits.size());
+    make_id(x);
   }
   // A gRPC client that sent none has it with an error alone (rpc_call.h).
   if (theirs || !is_grpc_or_web(x.request().fields.find("content-type")))
@@ -106,6 +123,19 @@ void Router::Table::identify(Exchange& x) {
     record.traceparent = sender->traceparent();
     x.extra_fields().add("traceparent", record.traceparent);
   }
+}
+
+void Router::Table::make_id(Exchange& x) const {
+  const auto digits = hex_digits(env.random());
+  x.record().request_id.assign(digits.data(), digits.size());
+}
+
+// Of a request that has been let in to its route.
+bool Router::Table::same_for_head(const Request& request) const {
+  const Fields& fields = request.fields;
+  for (std::string_view name : {"x-request-id", "traceparent", "origin"})
+    if (fields.has(name)) return false;
+  return !is_grpc_or_web(fields.find("content-type"));
 }
 
 // Fetch standard, "CORS protocol".
@@ -222,8 +252,34 @@ void Router::fallback(Service& service, Claims claims, std::string_view protocol
   table_->fallback = Route{"", "", &service, protocol, plan, Permission::kRead};
 }
 
+// What begin() would find again is left out. Who asks is asked as ever: limits and keys change.
+Plan Router::begin_again(Exchange& exchange) {
+  Table& t = *table_;
+  RouteMatch& match = *exchange.match;
+  RequestRecord& record = exchange.record();
+  if (record.began == base::kNever) record.began = exchange.now();
+  t.make_id(exchange);
+  exchange.extra_fields().add("x-request-id", record.request_id);
+  if (t.tracer) t.tracer->begin(exchange);
+  record.protocol = match.route->protocol;
+  record.route = match.pattern;
+  match.asked_for_admin = false;
+  const Route& route = *match.route;
+  if (authenticator_) {
+    if (auto denial = t.let_in(exchange, &route, *authenticator_)) {
+      exchange.match.reset();
+      Plan plan;
+      guarded(exchange, [&] { plan = t.deny(exchange, &route, *denial); });
+      return exchange.listener() ? plan : Plan{BodyPlan::kIgnore};
+    }
+  }
+  return route.plan;
+}
+
 Plan Router::begin(Exchange& exchange) {
   Table& t = *table_;
+  if (exchange.request().kept == HeadKept::kAgain && exchange.match) return begin_again(exchange);
+  exchange.match.reset();
   t.identify(exchange);
   const Request& request = exchange.request();
   if (!t.cors().origins.empty())
@@ -250,6 +306,8 @@ Plan Router::begin(Exchange& exchange) {
     if (!entry) exchange.record().protocol = route->protocol;
     t.remember(exchange, *route, std::move(match));
     plan = route->plan;
+    exchange.match->same_for_head =
+        entry && request.kept != HeadKept::kNot && plan.body == BodyPlan::kWhole && t.same_for_head(request);
   } else if (!entry) {
     plan = t.no_route(exchange);
   } else {

@@ -36,7 +36,11 @@ struct Route;
 struct RouteMatch {
   const Route* route = nullptr;
   PathArgs args;
+  std::string_view pattern;      // of the path
   bool asked_for_admin = false;  // Router::permit()
+  // A request with the same head from the same peer finds the same: the head has no request id and no trace of its own,
+  // it is no gRPC call, and neither a browser's nor refused.
+  bool same_for_head = false;
 };
 
 // Answers requests of one or more routes.
@@ -111,6 +115,8 @@ class Router final : public Intake {
 
  private:
   struct Table;
+  Plan begin_again(Exchange& exchange);
+
   std::unique_ptr<Table> table_;
   std::vector<Observer*> observers_;
   Authenticator* authenticator_ = nullptr;

@@ -1,5 +1,6 @@
 // Any bytes as an infer request over HTTP: accepted only if a second parser accepts the JSON too, every tensor that is
-// accepted has the bytes that its shape asks for, and what is written back reads as the same.
+// accepted has the bytes that its shape asks for, what is written back reads as the same, and a template of the text
+// changes nothing.
 //
 // Input: two bytes say how much of the body is JSON (0xffff: all of it; 0: a raw body), the rest is the body.
 #include <simdjson.h>
@@ -32,10 +33,33 @@ void require_round_trip(const msg::Tensor& tensor) {
   require(text_of(again) == text, "and reads as the same");
 }
 
+// A template that has been learned from this text, or from the one of the run before, reads what is read without it.
+void require_same_by_template(const base::Bytes& body, const base::Status& status, const msg::Call& call,
+                              const oip::InferOptions& options) {
+  static oip::RequestTemplate others;
+  oip::RequestTemplate own;  // learned by the first reading, used by the second
+  for (oip::RequestTemplate* known : {&others, &own, &own}) {
+    msg::Call again;
+    oip::InferOptions more;
+    auto verdict = oip::read_infer(body, body.size(), base::heap(), again, more, known);
+    require(verdict.ok() == status.ok() && verdict.text == status.text, "a template changes no verdict");
+    if (!status.ok()) continue;
+    require(again.id == call.id && again.outputs == call.outputs && again.parameters == call.parameters &&
+                again.inputs.size() == call.inputs.size() && more.outputs.size() == options.outputs.size(),
+            "nor what a request says");
+    for (size_t i = 0; i < call.inputs.size(); ++i) {
+      const auto &a = again.inputs[i], &b = call.inputs[i];
+      require(a.name == b.name && a.dtype == b.dtype && a.shape == b.shape && a.data.view() == b.data.view(),
+              "nor its tensors");
+    }
+  }
+}
+
 void run_json(const base::Bytes& body, size_t json_size) {
   msg::Call call;
   oip::InferOptions options;
   auto status = oip::read_infer(body, json_size, base::heap(), call, options);
+  if (json_size == body.size()) require_same_by_template(body, status, call, options);
   if (!status.ok()) return;
   simdjson::dom::parser second;
   simdjson::dom::element element;

@@ -81,5 +81,18 @@ TEST(Load, TensorsShareOneBodyAsLongAsTheirHeadSays) {
   EXPECT_NE(one.head.find("\ncontent-length: " + std::to_string(json + one.body.size()) + "\r\n"), std::string::npos);
 }
 
+TEST(Load, AFileGoesOutAsItIs) {
+  RequestSpec spec = spec_of(RequestSpec::Kind::kPost, 0);
+  spec.path = "/v2/models/m/infer", spec.body = "{\"inputs\":[]}";
+  Work work(spec, 1);
+  const Request request = work.next();
+  EXPECT_TRUE(request.head.starts_with("POST /v2/models/m/infer HTTP/1.1\r\n"));
+  EXPECT_NE(request.head.find("content-length: 13\r\n"), std::string::npos);
+  EXPECT_EQ(request.body, spec.body);
+  spec.kind = RequestSpec::Kind::kUnary;
+  Work message(spec, 1);
+  EXPECT_EQ(message.next().head + std::string(message.next().body), spec.body);
+}
+
 }  // namespace
 }  // namespace weir::load

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <random>
+#include <type_traits>
 
 #include "marshal/float_run.h"
 #include "marshal/json_cursor.h"
@@ -143,6 +144,67 @@ TEST(JsonNumber, ARunStopsAtWhatItWasAskedForAndAtTheEnd) {
   EXPECT_EQ(one, 2) << "a colon is no digit";
   EXPECT_EQ(used, 1u);
   EXPECT_EQ(read_run("2.:34567, 1.5, 1.5, 1.5, 1.5", &one, 1, &used), 0u);
+}
+
+// The first number of a run, if that is all of `text`. What may not follow a number is seen by whoever reads on.
+template <class T>
+std::optional<T> first_of_run(const std::string& text, const std::string& behind) {
+  T out;
+  size_t used = 0;
+  if (read_run(text + behind, &out, 1, &used) == 0) return std::nullopt;
+  using Wide = std::conditional_t<std::is_integral_v<T>, int64_t, T>;
+  EXPECT_TRUE(number<Wide>(text.substr(0, used))) << text;
+  if (used != text.size()) return std::nullopt;
+  return out;
+}
+
+template <class T>
+void expect_as_number(const std::string& text, const std::string& behind) {
+  const auto run = first_of_run<T>(text, behind), whole = number<T>(text);
+  if (run) {
+    ASSERT_TRUE(whole) << text;
+    EXPECT_EQ(*run, *whole) << text;
+    if constexpr (std::is_floating_point_v<T>) {
+      EXPECT_EQ(std::signbit(*run), std::signbit(*whole)) << text;
+    }
+  }
+}
+
+TEST(JsonNumber, OfAFewCharactersIsTheSameInARun) {
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 200000; ++i) {
+    std::string text;
+    for (size_t n = random() % 9; n > 0; --n) text += "0123456789012345678901234567890123456789.-eE+ "[random() % 46];
+    for (std::string_view behind : {"", "]", ",1.5, 2.5, 3.5, 4.5, 5.5]"}) {
+      const std::string alone = text.substr(0, text.find(' '));
+      expect_as_number<float>(alone, std::string(behind));
+      expect_as_number<double>(alone, std::string(behind));
+    }
+  }
+  for (const char* text : {"0", "-0", "7", "0.5", "-0.0625", "12.25", "1234567", "-9.99", "123456.7", "0.000001"})
+    for (const char* behind : {",1.5, 2.5, 3.5, 4.5, 5.5]", "]"}) {
+      ASSERT_TRUE(first_of_run<float>(text, behind)) << text;
+      EXPECT_EQ(std::bit_cast<uint32_t>(*first_of_run<float>(text, behind)),
+                std::bit_cast<uint32_t>(std::strtof(text, nullptr)));
+      ASSERT_TRUE(first_of_run<double>(text, behind)) << text;
+      EXPECT_EQ(std::bit_cast<uint64_t>(*first_of_run<double>(text, behind)),
+                std::bit_cast<uint64_t>(std::strtod(text, nullptr)));
+    }
+}
+
+TEST(JsonNumber, ThatIsWholeIsTheSameInARun) {
+  const std::string behind = ", 2]";
+  for (const char* text : {"0", "-0", "7", "-7", "2147483647", "-2147483648", "999999999999999999"})
+    EXPECT_EQ(first_of_run<int64_t>(text, behind), number<int64_t>(text)) << text;
+  EXPECT_EQ(first_of_run<int32_t>("2147483647", behind), INT32_MAX);
+  EXPECT_EQ(first_of_run<int32_t>("-2147483648", behind), INT32_MIN);
+  for (const char* text : {"2147483648", "-2147483649", "9223372036854775807", "1.0", "1e3", "01", "-", "", "x"})
+    EXPECT_EQ(first_of_run<int32_t>(text, behind), std::nullopt) << text;
+  std::mt19937_64 random(4);
+  for (int i = 0; i < 50000; ++i) {
+    const std::string text = std::to_string(int64_t(random()) >> (random() % 64));
+    expect_as_number<int64_t>(text, behind);
+  }
 }
 
 TEST(JsonNumber, IsRoundedCorrectlyAtTheEdgesOfEveryWay) {

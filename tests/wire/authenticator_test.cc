@@ -60,6 +60,31 @@ struct AuthenticatorTest : testing::Test {
   Router router{env};
 };
 
+TEST_F(AuthenticatorTest, IsAskedAgainForAHeadThatComesAgain) {
+  FakeExchange x("GET", "/models");
+  x.mutable_request().kept = HeadKept::kKept;
+  go(x);
+  auto come_again = [&] {
+    x.record().clear(), x.extra_fields().clear();
+    x.headed = x.ended = false, x.sent.clear();
+    x.mutable_request().kept = HeadKept::kAgain;
+    go(x);
+  };
+  keys.who = identity("other");
+  come_again();
+  EXPECT_EQ(service.name, "other");
+  keys.refusal = base::failure(Code::kUnauthenticated, "the key has been taken back");
+  come_again();
+  EXPECT_EQ(x.response.status, 401);
+  EXPECT_EQ(service.served, 2);
+  EXPECT_EQ(x.record().reject, reason::kAuth);
+  keys.refusal = {};
+  come_again();
+  EXPECT_EQ(x.response.status, 200);
+  EXPECT_EQ(service.served, 3);
+  EXPECT_EQ(keys.asked, "read/openai read/openai read/openai read/openai ");
+}
+
 TEST_F(AuthenticatorTest, IsAskedForTheRoutesPermissionAndProtocolBeforeTheServiceIs) {
   FakeExchange models("GET", "/models"), load("POST", "/load"), nowhere("GET", "/nowhere"), ask("OPTIONS", "/models");
   go(models), go(load), go(nowhere), go(ask);

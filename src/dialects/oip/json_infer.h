@@ -16,6 +16,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "dialects/oip/infer_options.h"
+#include "dialects/oip/json_template.h"
 #include "dialects/oip/reply.h"
 #include "marshal/json_pieces.h"
 #include "msg/call.h"
@@ -23,9 +24,10 @@
 
 namespace weir::oip {
 
-// `json_size` is how much of `body` is JSON. Binary tensors alias the body. Errors: INVALID_ARGUMENT.
+// `json_size` is how much of `body` is JSON. Binary tensors alias the body. `call` and `options` are fresh but for the
+// model. A template, if there is one, is used and learned. Errors: INVALID_ARGUMENT.
 base::Status read_infer(const base::Bytes& body, size_t json_size, base::SlabSource& slabs, msg::Call& call,
-                        InferOptions& options);
+                        InferOptions& options, RequestTemplate* known = nullptr);
 // Whether the body begins as PNG, JPEG or WebP do, which no JSON does.
 bool is_picture(std::string_view body);
 // The body is the one element of the model's only input, of type BYTES. Outputs that have labels are answered by their
@@ -50,6 +52,7 @@ struct JsonReply {
 // kPieces: tensors that make much text are left to be written later, unless there are binary outputs (whose readers
 // must know how long the JSON is).
 enum class LargeTensors : uint8_t { kInline, kPieces };
-JsonReply write_infer(const InferReply& reply, const OutputForms& forms, LargeTensors large = LargeTensors::kInline);
+JsonReply write_infer(const InferReply& reply, const OutputForms& forms, LargeTensors large = LargeTensors::kInline,
+                      AnswerTemplate* known = nullptr);
 
 }  // namespace weir::oip

@@ -1,5 +1,7 @@
 // The reading half of json_infer.h.
+#include <array>
 #include <optional>
+#include <span>
 
 #include "dialects/oip/json_infer.h"
 #include "marshal/json_tensor.h"
@@ -49,6 +51,8 @@ class JsonRequestReader {
     if (!tail_.empty()) return invalid(std::to_string(tail_.size()) + " bytes follow the binary data of the inputs");
     return {};
   }
+  // Of the data that was read where it stands; nothing where that was more than a template takes.
+  std::span<const DataSpan> data() const { return std::span(data_).first(spans_ <= data_.size() ? spans_ : 0); }
 
  private:
   struct Input {
@@ -183,7 +187,11 @@ class JsonRequestReader {
     if (in.data_at) return twice("data");
     in.data_at = json_.at();
     if (!in.has_datatype || !in.has_shape) return json_.skip();
-    return read(in);
+    if (!read(in)) return false;
+    const size_t from = *in.data_at, size = json_.since(from).size();
+    if (spans_ < data_.size()) data_[spans_] = {from + 1, from + size - 1};
+    ++spans_;
+    return true;
   }
 
   bool read(Input& in) {
@@ -247,13 +255,20 @@ class JsonRequestReader {
   msg::Call& call_;
   InferOptions& options_;
   Status status_;
+  std::array<DataSpan, RequestTemplate::kMostInputs> data_;
+  size_t spans_ = 0;
 };
 
 }  // namespace
 
 Status read_infer(const base::Bytes& body, size_t json_size, base::SlabSource& slabs, msg::Call& call,
-                  InferOptions& options) {
-  return JsonRequestReader(body, json_size, slabs, call, options).read();
+                  InferOptions& options, RequestTemplate* known) {
+  if (json_size != body.size()) known = nullptr;
+  if (known && known->read(body.view(), slabs, call, options)) return {};
+  JsonRequestReader reader(body, json_size, slabs, call, options);
+  Status status = reader.read();
+  if (known && status.ok()) known->learn(body.view(), reader.data(), call, options);
+  return status;
 }
 
 Status read_raw_infer(const base::Bytes& body, const msg::ModelSpec& spec, msg::Call& call, InferOptions& options) {

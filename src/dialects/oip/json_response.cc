@@ -57,6 +57,29 @@ void write_description(std::string& out, const msg::Tensor& tensor) {
   out += tensor.shape.text();
 }
 
+// What stands before the first output, but for the id.
+void write_front(std::string& out, std::string_view model, std::string_view version) {
+  out += "{\"model_name\":"sv;
+  write_string(out, model);
+  out += ",\"model_version\":"sv;
+  write_string(out, version);
+}
+
+void write_id(std::string& out, std::string_view id) {
+  if (id.empty()) return;
+  out += ",\"id\":"sv;
+  write_string(out, id);
+}
+
+// Whether an AnswerTemplate takes it: JSON numbers, with nothing else said.
+bool numbers_alone(const InferReply& reply, const OutputForms& forms) {
+  if (!reply.parameters.empty() || reply.tensors.empty() || forms.size() != reply.tensors.size()) return false;
+  for (size_t i = 0; i < forms.size(); ++i)
+    if (forms[i] == OutputForm::kBinary || reply.shared(i) || reply.tensors[i].dtype == msg::DType::kBytes)
+      return false;
+  return true;
+}
+
 void write_output(JsonReply& reply, const msg::Tensor& tensor, OutputForm form, LargeTensors large) {
   std::string& out = reply.json;
   write_description(out, tensor);
@@ -79,20 +102,52 @@ void write_output(JsonReply& reply, const msg::Tensor& tensor, OutputForm form, 
 
 }  // namespace
 
-JsonReply write_infer(const InferReply& reply, const OutputForms& forms, LargeTensors large) {
+bool AnswerTemplate::write(const InferReply& reply, const OutputForms& forms, std::string& out) {
+  if (outputs_.size() != reply.tensors.size() || !numbers_alone(reply, forms)) return false;
+  if (reply.model != model_ || reply.version != version_) return false;
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const msg::Tensor& tensor = reply.tensors[i];
+    const Output& known = outputs_[i];
+    if (tensor.dtype != known.dtype || tensor.shape != known.shape || tensor.name != known.name) return false;
+  }
+  pace_.hit();
+  out += text_;
+  write_id(out, reply.id);
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    out += outputs_[i].text;
+    marshal::write_data(out, reply.tensors[i], marshal::BytesText::kUtf8);
+  }
+  out += "}]}"sv;
+  return true;
+}
+
+void AnswerTemplate::learn(const InferReply& reply, const OutputForms& forms) {
+  if (!pace_.due()) return;
+  outputs_.clear();
+  size_t bytes = 0;
+  for (const auto& tensor : reply.tensors) bytes += tensor.data.size();
+  if (bytes > kMostData || !numbers_alone(reply, forms)) return;
+  model_ = reply.model, version_ = reply.version;
+  text_.clear();
+  write_front(text_, model_, version_);
+  for (const auto& tensor : reply.tensors) {
+    std::string text(outputs_.empty() ? ",\"outputs\":["sv : "},"sv);
+    write_description(text, tensor);
+    text += ",\"data\":"sv;
+    outputs_.push_back({tensor.name, tensor.dtype, tensor.shape, std::move(text)});
+  }
+}
+
+JsonReply write_infer(const InferReply& reply, const OutputForms& forms, LargeTensors large, AnswerTemplate* known) {
   if (std::find(forms.begin(), forms.end(), OutputForm::kBinary) != forms.end()) large = LargeTensors::kInline;
   JsonReply r;
   std::string& out = r.json;
   out = base::SpareText::take();
   if (out.capacity() < 256) out.reserve(256);
-  out += "{\"model_name\":"sv;
-  write_string(out, reply.model);
-  out += ",\"model_version\":"sv;
-  write_string(out, reply.version);
-  if (!reply.id.empty()) {
-    out += ",\"id\":"sv;
-    write_string(out, reply.id);
-  }
+  if (known && known->write(reply, forms, out)) return r;
+  if (known) known->learn(reply, forms);
+  write_front(out, reply.model, reply.version);
+  write_id(out, reply.id);
   if (!reply.parameters.empty()) write_parameters(out, reply.parameters);
   out += ",\"outputs\":["sv;
   for (size_t i = 0; i < reply.tensors.size(); ++i) {

@@ -36,7 +36,7 @@ struct Oip::Parts {
 
 Oip::Oip(bus::Bus& bus, wire::Router& router, wire::RpcServer& rpcs, base::SlabSource& slabs,
          dialects::ServerControl& control, Traces& traces, SharedRegions& regions, OipOptions options)
-    : parts_(new Parts{OipState{bus, slabs, control, traces, regions, std::move(options), {}, {}, 0}}) {
+    : parts_(new Parts{OipState{bus, slabs, control, traces, regions, std::move(options), {}, {}, 0, {}}}) {
   Parts& p = *parts_;
   std::string service(Oip::kService);
   rpcs.add({service, "ModelInfer", wire::RpcKind::kUnary, &p.infer, "inference.ModelInferRequest",

@@ -300,7 +300,7 @@ void respond_json(Exchange& exchange, std::string json) {
 }
 
 void respond_inferred(Exchange& exchange, std::string json) {
-  exchange.respond(200, "application/json", base::Bytes::adopt(std::move(json)), Exchange::Compress::kIfAccepted);
+  exchange.respond_text(200, "application/json", std::move(json), Exchange::Compress::kIfAccepted);
 }
 
 void add_routes(OipState& state, wire::Router& router, std::vector<std::unique_ptr<Endpoint>>& services) {

@@ -80,7 +80,8 @@ class RestInference : public wire::ExchangeListener, public Inference {
     return read_json(body, size_t(length));
   }
   Status read_json(const base::Bytes& body, size_t length) {
-    if (length <= kLongRequest) return read_infer(body, length, state_.slabs, call(), options);
+    if (length <= kLongRequest)
+      return read_infer(body, length, state_.slabs, call(), options, &state_.templates.of(&spec()).request);
     aside_ = true;
     return read_aside(length, [body, length, slabs = &state_.slabs](msg::Call& call, InferOptions& options) {
       return read_infer(body, length, *slabs, call, options);
@@ -113,7 +114,7 @@ class RestInfer final : public RestInference, public base::Recycled<RestInfer> {
                              spec().name + "' by generate_stream, infer_stream, or ModelStreamInfer over gRPC");
   }
   void answered(const InferReply& reply, const OutputForms& forms, More) override {
-    reply_ = write_infer(reply, forms, LargeTensors::kPieces);
+    reply_ = write_infer(reply, forms, LargeTensors::kPieces, &state_.templates.of(&spec()).answer);
   }
   // An answer that is JSON alone is written in pieces.
   Writes writes() const override { return Writes::kJsonBesideBinary; }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dialects/dialect.h"
+#include "dialects/oip/json_template.h"
 #include "dialects/oip/oip.h"
 #include "dialects/oip/shared_memory/shared_regions.h"
 #include "dialects/oip/trace.h"
@@ -35,6 +36,7 @@ struct OipState {
   // Loads and unloads that are under way, by number: who waits for them may leave before they are done.
   std::unordered_map<uint64_t, ServerControl::Done> waiting;
   uint64_t last_wait = 0;
+  JsonTemplates templates{};
 
   uint64_t wait(ServerControl::Done done) {
     waiting.emplace(++last_wait, std::move(done));
