@@ -258,6 +258,58 @@ class Faults(Case):
         self.assertEqual(said, [first, second, third])
         self.assertEqual(PROMPT, self.dump(two, new)[:len(PROMPT)])
 
+    def cut_short(self, servers, other=None):
+        """A turn by way of the second node, whose node dies when three tokens have come: what the client hears."""
+        one, two = servers[:2]
+        session = self.open(one)
+        made, length = self.turn(two, session, PROMPT[:7], 0, max_tokens=3)
+        events = self.stub(two).Generate(pb.GenerateRequest(session_id=session, append_tokens=[65, 66, 67], offset=length,
+                                                            max_tokens=40, top_k=1), timeout=2 * KEPT_FOR)
+        heard = [next(events) for _ in range(3)]
+        (other or self.kill)(one, session, length) if other else self.kill(one)
+        return session, length, events, heard
+
+    def slow(self):
+        """Three nodes with a model that takes 100 ms for a token, and says the last prompt back."""
+        self.models = folder()
+        (self.models / MODEL).mkdir()
+        (self.models / MODEL / 'model.yaml').write_text('engine: echo\nparameters: {kv_cache: 1MiB, step_us: 100000}\n')
+        return self.three()
+
+    def test_a_turn_whose_node_dies_in_the_middle_goes_on_at_another(self):
+        one, two, three = self.slow()
+        session, length, events, heard = self.cut_short([one, two, three])
+        heard += events
+        *tokens, last = heard
+        self.assertEqual(40, len(tokens))
+        self.assertEqual(list(range(length + 3, length + 43)), [t.token.position for t in tokens])
+        self.assertEqual((length + 3, 40, length + 43),
+                         (last.done.prompt_tokens, last.done.completion_tokens, last.done.total_tokens))
+        self.assertEqual('1', dict(events.trailing_metadata())['weir-moved'])
+        self.assertEqual([t.token.id for t in tokens], self.dump(three, session)[length + 3:])
+
+    def test_a_turn_that_another_node_cannot_go_on_with_ends_with_an_error_to_be_repeated(self):
+        one, two, three = self.slow()
+        session, length, events, heard = self.cut_short([one, two, three], self.kill_and_go_on_at(three))
+        with self.assertRaises(grpc.RpcError) as caught:
+            list(events)
+        self.assertEqual((grpc.StatusCode.UNAVAILABLE, 'NODE_LOST'), (caught.exception.code(), reason(caught.exception)))
+        self.assertIn('send this again', caught.exception.details())
+
+    def kill_and_go_on_at(self, other):
+        """Another client of the session is faster than the one whose turn was cut short."""
+        def kill(server, session, length):
+            self.kill(server)
+            while not self.ahead(other, session, length):
+                pass
+        return kill
+
+    def ahead(self, server, session, length):
+        try:
+            return self.turn(server, session, [70], length, max_tokens=1)
+        except grpc.RpcError as error:
+            self.assertEqual(grpc.StatusCode.UNAVAILABLE, error.code(), error.details())
+
     def test_a_record_that_is_corrupt_is_refused_by_name(self):
         one, two, _ = self.three()
         session = self.open(one)
