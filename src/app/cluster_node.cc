@@ -50,7 +50,7 @@ uint32_t calls_under_way(const bus::Catalog& catalog) {
 
 base::Result<cluster::Settings> cluster_settings(const Config& config) {
   const ClusterConfig& c = config.cluster;
-  cluster::Settings out{c.nats, c.name, c.address, "", c.bucket, c.session_bytes};
+  cluster::Settings out{c.nats, c.name, c.address, "", c.bucket, c.session_bytes, c.alone};
   if (out.on() && !c.secret.empty()) {
     auto secret = read_secret(c.secret);
     if (!secret) return secret.error();
@@ -91,6 +91,9 @@ ClusterNode::ClusterNode(const Config& config, cluster::Settings settings, std::
   };
   callbacks.can_take = [this](const std::string& state) { return sessions_->can_take(state); };
   callbacks.load = [this] { return calls_under_way(*catalog_()); };
+  callbacks.ask = [this](const std::string& address, std::string request, cluster::Peers::Then then) {
+    sessions_->peers().ask(address, std::move(request), std::move(then));
+  };
   cluster_ = std::make_unique<cluster::Cluster>(settings, std::move(callbacks));
   sessions_ = std::make_unique<ClusterSessions>(cluster_->name(), call_key);
   sessions_->attach(*cluster_, catalog_);

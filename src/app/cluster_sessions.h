@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 
+#include "app/cluster_peers.h"
 #include "bus/catalog.h"
 #include "cluster/cluster.h"
 #include "engines/forward/node_relay.h"
@@ -32,6 +33,8 @@ class ClusterSessions final : public session::OtherNodes {
   base::Status can_take(const std::string& state) const;
 
   const forward::NodeTargets& targets() const { return targets_; }
+  ClusterPeers& peers() { return peers_; }
+  cluster::Cluster& cluster() { return *cluster_; }
 
   // session::OtherNodes
   void keep_for(base::Duration life) override { cluster_->keep_sessions_for(life); }
@@ -52,6 +55,7 @@ class ClusterSessions final : public session::OtherNodes {
 
   const session::NodeTag tag_;
   forward::NodeTargets targets_;
+  ClusterPeers peers_;
   cluster::Cluster* cluster_ = nullptr;
   GetCatalog catalog_;
   Post post_;

@@ -55,6 +55,7 @@ struct ClusterConfig {
   std::string name, address, bucket = "weir";
   std::string secret;  // a file
   uint64_t session_bytes = uint64_t(1) << 30;
+  base::Duration alone = std::chrono::minutes(5);
 };
 
 // The settings of src/auth/: who may do what.

@@ -167,6 +167,9 @@ ShardServer::ShardServer(net::Shard& shard, ServerState& state, uint32_t shards)
     relay_.emplace(
         shard, state.slabs, state.others->targets(),
         [this](const wire::Request& request, wire::Fields& fields) { node_callers_->introduce(request, fields); });
+    const std::string& key = state.others->targets().key();
+    state.others->peers().ask_by(shard, *relay_, key);
+    peer_method_.emplace(shard, state.others->cluster(), key).add_to(rpcs_);
   }
   bus_.set_worker_pool(*state.offload);
   rpcs_.set_worker_pool(offload_);

@@ -165,8 +165,9 @@ class ShardServer final : public dialects::ServerControl, public ops::HealthSour
   wire::Router router_;
   ShardAccess access_;
   std::optional<BackgroundCallers> callers_;  // where there are any
-  std::optional<NodeCallers> node_callers_;   // the next two in a cluster
+  std::optional<NodeCallers> node_callers_;   // the next three in a cluster
   std::optional<forward::NodeRelay> relay_;
+  std::optional<PeerMethod> peer_method_;
   jobs::ShardJobs jobs_;
   wire::RpcServer rpcs_;
   std::vector<std::unique_ptr<dialects::Mounted>> dialects_;

@@ -13,7 +13,10 @@
 #include "cluster/loop.h"
 #include "cluster/membership.h"
 #include "cluster/nats_bucket.h"
+#include "cluster/peer_answers.h"
 #include "cluster/posted_bucket.h"
+#include "cluster/posted_peers.h"
+#include "cluster/relayed_bucket.h"
 
 namespace weir::cluster {
 
@@ -54,7 +57,8 @@ struct Cluster::Parts {
       : settings(s),
         callbacks(std::move(c)),
         secrets(Secrets::derive(s.secret)),
-        name(s.name.empty() ? drawn_name(loop) : s.name) {}
+        name(s.name.empty() ? drawn_name(loop) : s.name),
+        peers(loop, callbacks.ask) {}
 
   Membership::Listener membership_listener();
   NatsBucket::Listener bucket_listener();
@@ -64,6 +68,8 @@ struct Cluster::Parts {
   void tell();
   void report_load();
   void claim(base::Time until);
+  void make_rules();
+  std::vector<std::string> addresses() const;
   NatsBucket::Options session_options() const;
   void write_session_families(std::string& out) const;
 
@@ -74,13 +80,16 @@ struct Cluster::Parts {
   const std::string name;
   Listening listening;
   // On the loop's thread.
+  PostedPeers peers;
   std::optional<NatsBucket> bucket;
+  std::optional<RelayedBucket> relayed_bucket, relayed_sessions;
   std::optional<Membership> membership;
   Loop session_loop;  // that requests for sessions block
   std::optional<NatsBucket> session_bucket;
   std::optional<PostedBucket> posted_bucket;
   std::optional<Ownership> ownership;
   std::optional<KeptSessions> kept;
+  std::optional<PeerAnswers> peer_answers;
   base::Duration session_life = std::chrono::minutes(30);
   base::TimerId load_timer = base::TimerId::kNone, tell_timer = base::TimerId::kNone;
   base::Time told{};  // Callbacks::changed has returned
@@ -91,6 +100,8 @@ struct Cluster::Parts {
   std::atomic<base::Time> away_since{base::Time()};  // Time(): it is there
   std::atomic<base::Time> lease_until{base::Time()};
   std::atomic<uint64_t> incarnation{0};
+  std::atomic<bool> by_another{false};  // node's way to the bucket
+  std::atomic<size_t> named{0};         // Membership::named()
   std::atomic<uint64_t> owned{0}, unkept{0}, taken{0}, refused_sessions{0}, lost_turns{0};
 };
 
@@ -177,10 +188,37 @@ void Cluster::Parts::claim(base::Time until) {
 }
 
 void Cluster::Parts::report_load() {
+  by_another = membership->reaches_bucket() && !relayed_bucket->way().empty();
+  named = membership->named();
   owned = kept->owned(), unkept = kept->unkept(), taken = kept->taken();
   refused_sessions = kept->refused(), lost_turns = kept->lost_turns();
   load_timer = loop.at(loop.now() + Rules().beat, [this] { report_load(); });
   if (callbacks.load) membership->self().load = callbacks.load();
+}
+
+std::vector<std::string> Cluster::Parts::addresses() const {
+  std::vector<std::string> out;
+  for (const Node* node : membership->nodes())
+    if (!node->address.empty()) out.push_back(node->address);
+  return out;
+}
+
+// What is pure, over both buckets.
+void Cluster::Parts::make_rules() {
+  // Where nobody can prove to be a node, nobody writes for another one.
+  Peers* relays = settings.secret.empty() ? nullptr : &peers;
+  auto others = [this] { return addresses(); };
+  relayed_bucket.emplace(*bucket, relays, others), relayed_sessions.emplace(*posted_bucket, relays, others);
+  Node self;
+  self.id = name;
+  Rules rules;
+  rules.alone = settings.alone;
+  membership.emplace(loop, *relayed_bucket, rules, secrets.entry_key, std::move(self), membership_listener(), &peers);
+  ownership.emplace(*relayed_sessions, *membership, kMostSessions, secrets.entry_key);
+  auto can_take = [this](const std::string& state) { return callbacks.can_take(state); };
+  kept.emplace(loop, *membership, *ownership, can_take, KeptSessions::Limits());
+  peer_answers.emplace(*membership, *bucket, *posted_bucket,
+                       relays ? PeerAnswers::Relays::kYes : PeerAnswers::Relays::kNo);
 }
 
 Cluster::Cluster(const Settings& settings, Callbacks callbacks)
@@ -195,14 +233,9 @@ void Cluster::start(const Listening& listening) {
   NatsBucket::Options members{p.settings.nats, p.settings.bucket, p.name};
   members.watch = std::string(Membership::kPrefix) + '*', members.largest = kLargestNode;
   p.bucket.emplace(p.loop, std::move(members), p.bucket_listener());
-  Node self;
-  self.id = p.name;
-  p.membership.emplace(p.loop, *p.bucket, Rules(), p.secrets.entry_key, std::move(self), p.membership_listener());
   p.session_bucket.emplace(p.session_loop, p.session_options(), NatsBucket::Listener{[] {}, [](const auto&) {}, {}});
   p.posted_bucket.emplace(p.loop, *p.session_bucket);
-  p.ownership.emplace(*p.posted_bucket, *p.membership, kMostSessions, p.secrets.entry_key);
-  auto can_take = [&p](const std::string& state) { return p.callbacks.can_take(state); };
-  p.kept.emplace(p.loop, *p.membership, *p.ownership, can_take, KeptSessions::Limits());
+  p.make_rules();
   p.claim({});
   p.session_loop.post([&p] { p.session_bucket->start(); });
   p.session_loop.start();
@@ -272,12 +305,14 @@ void Cluster::end_session(const std::string& id) {
   parts_->loop.post([p = parts_.get(), id] { p->kept->end(id); });
 }
 
-// A node that is cut off from NATS goes on with its sessions: it cannot know whether it is the only one.
+bool Cluster::answer_peer(std::string request, std::function<void(std::string)> then) {
+  return parts_->loop.post([p = parts_.get(), request = std::move(request), then = std::move(then)] {
+    if (p->peer_answers) p->peer_answers->answer(request, then);
+  });
+}
+
 uint64_t Cluster::epoch() const {
-  const Parts& p = *parts_;
-  const uint64_t incarnation = p.incarnation.load();
-  const bool here = p.away_since.load() != base::Time() || base::steady_now() < p.lease_until.load();
-  return here ? incarnation : 0;
+  return base::steady_now() < parts_->lease_until.load() ? parts_->incarnation.load() : 0;
 }
 
 const std::string& Cluster::name() const { return parts_->name; }
@@ -288,7 +323,11 @@ std::string Cluster::detail() const {
   const base::Time since = parts_->away_since.load();
   if (since == base::Time()) return nodes;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(base::steady_now() - since).count();
-  return "NATS is away since " + std::to_string(seconds) + " s, " + nodes + " known";
+  const bool leased = epoch() != 0;
+  return "NATS is away since " + std::to_string(seconds) + " s, " + nodes + " known: " +
+         (!leased              ? "kept sessions are refused, since another node may have them"
+          : parts_->by_another ? "another node writes for this one"
+                               : "nobody else that is known reaches it");
 }
 
 void Cluster::Parts::write_session_families(std::string& out) const {
@@ -307,6 +346,10 @@ void Cluster::write_families(std::string& out) const {
   family(out, "weir_cluster_nodes", "gauge", "Nodes that are there, this one among them.", p.nodes + 1);
   family(out, "weir_cluster_connected", "gauge", "1 while the bucket in NATS can be reached.",
          p.away_since.load() == base::Time());
+  family(out, "weir_cluster_leased", "gauge", "1 while this node may answer for sessions that are kept.", epoch() != 0);
+  family(out, "weir_cluster_relayed", "gauge", "1 while another node writes for this one.", p.by_another);
+  family(out, "weir_cluster_named_nodes", "gauge",
+         "Nodes that this one's entry names; sooner than others they may take its sessions.", p.named);
   family(out, "weir_cluster_joins_total", "counter", "Nodes that have joined.", p.joins);
   family(out, "weir_cluster_leaves_total", "counter", "Nodes that have left, or fell silent.", p.leaves);
   family(out, "weir_cluster_losses_total", "counter", "Times that NATS went away.", p.losses);

@@ -12,6 +12,7 @@
 #include "bus/catalog.h"
 #include "cluster/kept_sessions.h"
 #include "cluster/node.h"
+#include "cluster/peers.h"
 
 namespace weir::cluster {
 
@@ -21,7 +22,8 @@ struct Settings {
   std::string address;  // cluster.address; empty: where this server listens
   std::string secret;   // the content of cluster.secret; empty: none
   std::string bucket = "weir";
-  uint64_t session_bytes = uint64_t(1) << 30;  // of all sessions in JetStream
+  uint64_t session_bytes = uint64_t(1) << 30;      // of all sessions in JetStream
+  base::Duration alone = std::chrono::minutes(5);  // Rules::alone
   bool on() const { return !nats.empty(); }
 };
 // Errors: INVALID_ARGUMENT naming the setting; UNIMPLEMENTED: this build has no NATS.
@@ -46,6 +48,8 @@ class Cluster {
     std::function<void(std::shared_ptr<const Members>)> changed;
     std::function<uint32_t()> load;  // calls under way
     KeptSessions::CanTake can_take;
+    // Asks another node (peers.h); `then` on any thread, or never.
+    std::function<void(const std::string& address, std::string request, Peers::Then then)> ask;
   };
 
   Cluster(const Settings& settings, Callbacks callbacks);
@@ -70,7 +74,10 @@ class Cluster {
   // OtherNodes::epoch().
   uint64_t epoch() const;
 
-  // For people: "3 nodes", "NATS is away since 12 s: 2 nodes are known".
+  // Answers what another node asks (peers.h). False: it has stopped.
+  bool answer_peer(std::string request, std::function<void(std::string)> then);
+
+  // For people: "3 nodes", "NATS is away since 12 s, 2 nodes known: …".
   std::string detail() const;
   void write_families(std::string& out) const;
 

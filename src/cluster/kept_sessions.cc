@@ -14,6 +14,11 @@ constexpr size_t kMostToErase = 1 << 16;  // sessions
 constexpr size_t kRetriedAtOnce = 64;     // sessions
 constexpr auto kRetryUnkept = std::chrono::seconds(1);
 
+Status no_lease() {
+  return base::try_again(Code::kUnavailable,
+                         "this node is cut off from NATS, and another one may have the session: try again later");
+}
+
 }  // namespace
 
 KeptSessions::~KeptSessions() {
@@ -45,12 +50,18 @@ void KeptSessions::save(const std::string& id, std::string state, Ownership::Don
 
 void KeptSessions::write(const std::string& id, std::string state) {
   if (ownership_.owns(id)) return write_owned(id, state);
-  if (turns_.contains(id)) return claim(id, state);
+  if (turns_.contains(id) && !unwritten_.contains(id)) return claim(id, state);
   open(id, state);
 }
 
 void KeptSessions::open(const std::string& id, const std::string& state) {
+  const bool first = !turns_.contains(id) || unwritten_.contains(id);
   turns_[id] = 0;
+  if (!membership_.has_lease()) {
+    if (first) unwritten_.insert(id);
+    return written(id, state, failure(Code::kUnavailable, "the bucket is away"));
+  }
+  unwritten_.erase(id);
   ownership_.open(id, state, [this, id, state](const Status& status) {
     if (status.code == Code::kAlreadyExists) return claim(id, state);
     written(id, state, status);
@@ -85,17 +96,18 @@ void KeptSessions::claim(const std::string& id, const std::string& state) {
 void KeptSessions::written(const std::string& id, const std::string& state, const Status& status) {
   if (status.ok() || status.code == Code::kAborted) {
     clear_unkept(id);
+    unwritten_.erase(id);
     if (!status.ok()) turns_.erase(id), ++dropped_;
     return over(id, status);
   }
-  const bool worth_it = status.code == Code::kUnavailable && !membership_.away() &&
+  const bool worth_it = status.code == Code::kUnavailable && membership_.reaches_bucket() &&
                         env_.now() - writing_[id].since < limits_.write_patience;
   if (worth_it) return later(limits_.retry, [this, id, state] { write(id, writing_[id].next.value_or(state)); });
   if (status.code == Code::kUnavailable)
     set_unkept(id, state);
   else
     ++dropped_;
-  over(id, {});
+  over(id, may_go_on(id) ? Status() : no_lease());
 }
 
 void KeptSessions::over(const std::string& id, const Status& status) {
@@ -137,6 +149,7 @@ void KeptSessions::end(const std::string& id) {
 void KeptSessions::erase(const std::string& id) {
   clear_unkept(id);
   turns_.erase(id);
+  if (unwritten_.erase(id)) return;
   auto done = [this, id](const Status& status) {
     if (status.code != Code::kUnavailable || to_erase_.size() >= kMostToErase) return;
     to_erase_.push_back(id);
@@ -162,7 +175,7 @@ void KeptSessions::arm() {
   if (timer_ != base::TimerId::kNone || (unkept_.empty() && to_erase_.empty())) return;
   timer_ = env_.at(env_.now() + kRetryUnkept, [this] {
     timer_ = base::TimerId::kNone;
-    if (membership_.has_lease()) retry_all();
+    if (membership_.reaches_bucket() && membership_.has_lease()) retry_all();
     arm();
   });
 }
@@ -197,10 +210,13 @@ void KeptSessions::finish(const Search& search, base::Result<Place> place) {
 }
 
 void KeptSessions::look(const std::string& id, const std::shared_ptr<Search>& search) {
-  if (membership_.away()) {
-    if (unkept_.contains(id)) return finish(*search, Place{Place::Where::kHere, unkept_[id], ""});
-    return finish(*search, base::try_again(Code::kUnavailable,
-                                           "NATS is away, and without it nobody knows which node has the session"));
+  if (!membership_.reaches_bucket() && !membership_.watches()) {
+    if (unkept_.contains(id) && may_go_on(id)) return finish(*search, Place{Place::Where::kHere, unkept_[id], ""});
+    return finish(*search,
+                  turns_.contains(id)
+                      ? no_lease()
+                      : base::try_again(Code::kUnavailable,
+                                        "NATS is away, and without it nobody knows which node has the session"));
   }
   auto accept = [this, search](const Record& record) {
     search->state = record.state;

@@ -2,8 +2,10 @@
 // caller: turns of one session are written one after the other, the newest only; what could not be written is tried
 // again; whoever looks for a session waits until its node is known to be there or gone.
 //
-// A turn is answered once it is in the bucket. Where the bucket is away, or a session has no room in it, the turn is
-// answered without: the session lives on here, is unkept, and is written once the bucket is back.
+// A turn is answered once it is in the bucket. Where the bucket is away and this node has its lease all the same, or a
+// session has no room in it, the turn is answered without: the session lives on here, is unkept, and is written once
+// the bucket is back. Without the lease another node may have the session, and the turn fails; but for sessions that
+// were opened since, of which the bucket has nothing.
 //
 // One thread. All that it is given outlives it.
 #pragma once
@@ -14,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,7 +49,7 @@ class KeptSessions {
   ~KeptSessions();
   KeptSessions(const KeptSessions&) = delete;
 
-  // `then`: OK once it is kept, or is known not to be for now; ABORTED: another node has it.
+  // `then`: OK once it is kept, or is known not to be for now; ABORTED: another node has it. UNAVAILABLE: it may have.
   void save(const std::string& id, std::string state, Ownership::Done then);
   void end(const std::string& id);
   // kHere: this node has taken it. `unreachable`: a node that did not answer, or "". Errors: UNAVAILABLE,
@@ -83,6 +86,7 @@ class KeptSessions {
   void written(const std::string& id, const std::string& state, const base::Status& status);
   void claim(const std::string& id, const std::string& state);
   void over(const std::string& id, const base::Status& status);
+  bool may_go_on(const std::string& id) const { return membership_.has_lease() || unwritten_.contains(id); }
   void set_unkept(const std::string& id, const std::string& state);
   void clear_unkept(const std::string& id);
   void erase(const std::string& id);
@@ -102,6 +106,7 @@ class KeptSessions {
   std::map<std::string, Writing> writing_;
   std::map<std::string, uint64_t> turns_;      // of the last write of this node, by session that it has written
   std::map<std::string, std::string> unkept_;  // states that are to be written
+  std::set<std::string> unwritten_;            // of unkept_, which no write has ever left for
   std::deque<std::string> to_erase_;           // that could not be
   uint64_t unkept_bytes_ = 0, taken_ = 0, refused_ = 0, dropped_ = 0;
   size_t searching_ = 0;

@@ -9,13 +9,25 @@ using base::Code;
 using base::Status;
 using Phase = Node::Phase;
 
-Membership::Membership(base::Env& env, Bucket& bucket, Rules rules, std::string entry_key, Node self, Listener listener)
+Membership::Membership(base::Env& env, Bucket& bucket, Rules rules, std::string entry_key, Node self, Listener listener,
+                       Peers* peers)
     : env_(env),
       bucket_(bucket),
       rules_(rules),
       entry_key_(std::move(entry_key)),
       self_(std::move(self)),
-      listener_(std::move(listener)) {
+      listener_(std::move(listener)),
+      promises_(
+          env, peers, rules_,
+          [this](const std::string& id) {
+            auto found = seen_.find(id);
+            return found == seen_.end() ? std::string() : found->second.node.address;
+          },
+          [this](base::Time until) {
+            if (leaving_ || until <= lease_until_) return;
+            lease_until_ = until;
+            if (listener_.leased) listener_.leased(until);
+          }) {
   outdo(0);
   uncertain_ = true;
 }
@@ -33,7 +45,21 @@ void Membership::connected() {
 
 void Membership::disconnected() {
   connected_ = false;
+  set_reached(false);
   if (listener_.changed) listener_.changed();
+  if (timer_ != base::TimerId::kNone) beat_now();
+}
+
+// What was silent while the bucket was away is as new.
+void Membership::set_reached(bool reached) {
+  if (reached && !reached_)
+    for (auto& [id, seen] : seen_) seen.since = env_.now();
+  reached_ = reached;
+}
+
+void Membership::lost_bucket() {
+  set_reached(false);
+  promises_.ask(self_);
 }
 
 void Membership::arm() {
@@ -42,19 +68,43 @@ void Membership::arm() {
 
 void Membership::tick() {
   arm();
-  if (!connected_) return;
   for (auto& [id, seen] : seen_) update(seen);
   looked_ = false;
+  // Whoever is not fenced may have to be: how long it has been silent is not forgotten before.
   std::erase_if(seen_, [this](const auto& one) {
-    if (one.second.present || env_.now() - one.second.since <= 20 * rules_.gone) return false;
-    models_ -= one.second.node.models.size();
+    const Seen& seen = one.second;
+    const bool fenced = seen.there && seen.node.phase == Phase::kFenced;
+    const base::Duration kept = fenced ? 20 * rules_.gone : 20 * rules_.gone + 2 * rules_.stranger(rules_.alone);
+    if (seen.present || env_.now() - seen.since <= kept) return false;
+    models_ -= seen.node.models.size();
     return true;
   });
+  bury();
   beat();
+  if (!reached_) promises_.ask(self_);
+}
+
+// One of those that could does it, more or less.
+void Membership::bury() {
+  if (away() || env_.random() % (nodes().size() + 1) != 0) return;
+  std::vector<std::string> silent_ones;
+  for (const auto& [id, seen] : seen_)
+    if (seen.there && seen.node.phase != Phase::kFenced && env_.now() - seen.since >= rules_.bury && may_fence(seen))
+      silent_ones.push_back(id);
+  for (const auto& id : silent_ones) write_fence(id, seen_[id].node.incarnation, [](const Status&) {});
+}
+
+// Where it names nobody whom it would have to name, everybody may fence it at once.
+void Membership::name_fencers() {
+  self_.fencers.clear();
+  const auto others = nodes();
+  self_.alone = others.size() > kMostFencers ? base::Duration(0) : rules_.alone;
+  if (self_.alone > base::Duration(0))
+    for (const Node* other : others) self_.fencers.emplace_back(other->id, other->incarnation);
 }
 
 void Membership::beat_now() {
-  if (connected_ && !leaving_) beat();
+  if (!leaving_) beat();
 }
 
 void Membership::beat() {
@@ -62,6 +112,8 @@ void Membership::beat() {
   if (uncertain_) return look_at_own();
   busy_ = true;
   ++self_.beat;
+  name_fencers();
+  promises_.sent(self_);
   bucket_.write(
       key_of(self_.id), write_node(self_, entry_key_), revision_,
       [this, sent = env_.now()](base::Result<uint64_t> revision) { beat_written(sent, std::move(revision)); });
@@ -73,9 +125,12 @@ void Membership::beat_written(base::Time sent, base::Result<uint64_t> revision) 
   if (!revision) {
     uncertain_ = true;
     // Once for each beat: where somebody writes there again and again, the next try is the next beat's.
-    if (revision.error().code == Code::kAborted && !std::exchange(looked_, true)) look_at_own();
-    return;
+    if (revision.error().code == Code::kAborted && !std::exchange(looked_, true)) return look_at_own();
+    if (revision.error().code == Code::kAborted) return;
+    return lost_bucket();
   }
+  set_reached(true);
+  promises_.taken(sent);
   revision_ = *revision;
   lease_until_ = std::max(lease_until_, sent + rules_.lease);
   if (listener_.leased) listener_.leased(lease_until_);
@@ -91,7 +146,7 @@ void Membership::look_at_own() {
 
 // The lease is that of beats that are known to be taken; what is found here only says what to expect of the next one.
 void Membership::own_entry(base::Result<Bucket::KeyValue> entry) {
-  if (!entry && entry.error().code != Code::kNotFound) return;
+  if (!entry && entry.error().code != Code::kNotFound) return lost_bucket();
   const bool first = self_.beat == 0;
   if (!entry || entry->erased) {
     if (!first) join_anew();
@@ -116,6 +171,7 @@ void Membership::own_entry(base::Result<Bucket::KeyValue> entry) {
 void Membership::join_anew() {
   lease_until_ = {};
   outdo(self_.incarnation);
+  promises_.over();
   self_.beat = 0;
   if (listener_.fenced) listener_.fenced();
 }
@@ -192,6 +248,9 @@ bool Membership::take(const Bucket::KeyValue& entry, Seen& seen) {
   models_ = models_ - seen.node.models.size() + node->models.size();
   seen.revision = entry.revision, seen.since = env_.now(), seen.there = true;
   seen.node = std::move(*node);
+  // A write that expects none may come whenever the entry's time is over.
+  if (auto late = fencing_.find(id); late != fencing_.end() && late->second > 0 && late->second < seen.revision)
+    fencing_.erase(late);
   return true;
 }
 
@@ -208,6 +267,8 @@ void Membership::update(Seen& seen) {
   if (present && !was && listener_.joined) listener_.joined(seen.node);
   if (!present && was && listener_.left) listener_.left(seen.node);
   if (present != was && listener_.changed) listener_.changed();
+  // Until the entry names it, it would wait as a stranger does.
+  if (present && !was && reached_ && nodes().size() <= kMostFencers) beat_now();
 }
 
 std::vector<const Node*> Membership::nodes() const {
@@ -228,9 +289,11 @@ void Membership::fence(const std::string& id, uint64_t incarnation, std::functio
   if (id == self_.id)
     return then(incarnation == self_.incarnation ? base::failure(Code::kFailedPrecondition, "it is this node")
                                                  : Status());
-  if (!connected_) return then(base::failure(Code::kUnavailable, "the bucket is away"));
+  if (incarnation == 0) return then({});  // its owner has let it go
+  if (!reached_) return then(base::failure(Code::kUnavailable, "the bucket is away"));
   bucket_.read(key_of(id), [this, id, incarnation, then = std::move(then)](base::Result<Bucket::KeyValue> entry) {
     if (!entry && entry.error().code != Code::kNotFound) return then(entry.error());
+    if (!reached_) return then(base::failure(Code::kUnavailable, "the bucket is away"));
     if (entry) on_entry(*entry);
     auto found = seen_.find(id);
     const bool room = seen_.size() < rules_.most_nodes || seen_.size() - there() < rules_.most_nodes;
@@ -239,11 +302,33 @@ void Membership::fence(const std::string& id, uint64_t incarnation, std::functio
     const Seen& seen = found->second;
     const bool over = seen.node.incarnation > incarnation ||
                       (seen.node.incarnation == incarnation && (!seen.there || seen.node.phase == Phase::kFenced));
-    if (entry && over) return then({});
-    if (silent(seen)) return write_fence(id, incarnation, then);
+    const bool long_over = seen.node.incarnation > incarnation ||
+                           (seen.node.incarnation == incarnation && seen.node.phase == Phase::kFenced);
+    if ((entry && over) || long_over) return then({});
+    if (may_fence(seen)) return write_fence(id, incarnation, then);
     then(seen.present ? base::failure(Code::kFailedPrecondition, "the node is there")
                       : base::failure(Code::kUnavailable, "the node may still be there"));
   });
+}
+
+// A node that goes on without the bucket asks those that it has named; the others wait until it does not.
+bool Membership::may_fence(const Seen& seen) const {
+  const base::Duration alone = seen.there ? seen.node.alone : rules_.alone;
+  const auto& named = seen.node.fencers;
+  const bool asked =
+      seen.there && std::find(named.begin(), named.end(), std::pair(self_.id, self_.incarnation)) != named.end();
+  return reached_ && env_.now() - seen.since >= (asked ? rules_.gone : rules_.stranger(alone));
+}
+
+base::Result<uint64_t> Membership::promise(const std::string& id, uint64_t incarnation) const {
+  auto refused = [](const char* why) { return base::failure(Code::kFailedPrecondition, why); };
+  if (reached_) return refused("this node reaches the bucket");
+  auto found = seen_.find(id);
+  if (found == seen_.end() || !found->second.there) return refused("that node is not known");
+  const Node& node = found->second.node;
+  if (node.incarnation != incarnation || node.phase == Phase::kFenced) return refused("that incarnation is over");
+  if (fencing_.contains(id)) return refused("that node is being fenced");
+  return self_.incarnation;
 }
 
 void Membership::write_fence(const std::string& id, uint64_t incarnation, std::function<void(Status)> then) {
@@ -251,10 +336,13 @@ void Membership::write_fence(const std::string& id, uint64_t incarnation, std::f
   mark.id = id, mark.phase = Phase::kFenced;
   mark.incarnation = std::max(incarnation, seen_[id].node.incarnation);
   std::string value = write_node(mark, entry_key_);
+  const uint64_t expected = seen_[id].revision;
+  fencing_[id] = expected;
   // A write that fails means that the node has been seen since, or that somebody else was faster: the next try reads
   // what is there.
-  bucket_.write(key_of(id), value, seen_[id].revision,
+  bucket_.write(key_of(id), value, expected,
                 [this, id, value, then = std::move(then)](base::Result<uint64_t> revision) {
+                  if (revision || revision.error().code != Code::kUnavailable) fencing_.erase(id);
                   if (revision) return on_entry({key_of(id), value, *revision, false}), then({});
                   then(base::failure(Code::kUnavailable, "the node may still be there"));
                 });

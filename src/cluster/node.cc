@@ -70,6 +70,22 @@ bool read_model(std::string_view value, Node& out) {
   return out.models.size() <= kMostModels;
 }
 
+// At most a day.
+bool read_alone(std::string_view value, base::Duration& out) {
+  uint32_t ms = 0;
+  if (!read_number(value, ms) || ms > 86'400'000) return false;
+  return out = std::chrono::milliseconds(ms), true;
+}
+
+bool read_fencer(std::string_view value, Node& out) {
+  const size_t space = value.find(' ');
+  uint64_t incarnation = 0;
+  if (space == value.npos || !good_name(value.substr(0, space)) || !read_number(value.substr(space + 1), incarnation))
+    return false;
+  out.fencers.emplace_back(value.substr(0, space), incarnation);
+  return out.fencers.size() <= kMostFencers;
+}
+
 bool read_line(std::string_view name, std::string_view value, Node& out) {
   if (name == "id") return out.id = value, good_name(value);
   if (name == "incarnation") return read_number(value, out.incarnation);
@@ -78,6 +94,8 @@ bool read_line(std::string_view name, std::string_view value, Node& out) {
   if (name == "address") return out.address = value, good_address(value);
   if (name == "load") return read_number(value, out.load);
   if (name == "model") return read_model(value, out);
+  if (name == "alone") return read_alone(value, out.alone);
+  if (name == "fencer") return read_fencer(value, out);
   return true;
 }
 
@@ -123,6 +141,9 @@ std::string write_node(const Node& node, std::string_view entry_key) {
   line("phase", word_of(kPhases, node.phase));
   if (!node.address.empty()) line("address", node.address);
   line("load", std::to_string(node.load));
+  if (node.alone > base::Duration(0))
+    line("alone", std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(node.alone).count()));
+  for (const auto& [id, incarnation] : node.fencers) line("fencer", id + ' ' + std::to_string(incarnation));
   for (size_t i = 0; i < std::min(node.models.size(), kMostModels); ++i)
     line("model", node.models[i].name + ' ' + std::string(word_of(kMakes, node.models[i].makes)));
   if (!entry_key.empty()) {

@@ -3,6 +3,7 @@
 //   entry  = "weir-node 1" LF *( line LF ) [ "mac " 64HEXDIG LF ]        at most kLargestNode bytes
 //   line   = "id " name / "incarnation " number / "beat " number / "phase " ( "serving" / "draining" / "fenced" )
 //          / "address " url / "load " number / "model " name SP ( "tensors" / "tokens" )
+//          / "alone " milliseconds / "fencer " name SP number                  see promises.h
 //   name   = 1*128( ALPHA / DIGIT / "_" / "-" / "." )                    without "..", not beginning with "."
 //
 // A line of another name is passed over, so that newer nodes may say more. "mac" is the HMAC-SHA256 of all before it by
@@ -13,13 +14,15 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/env.h"
 #include "base/status.h"
 
 namespace weir::cluster {
 
-inline constexpr size_t kLargestNode = 256 << 10, kMostModels = 4096, kLongestAddress = 256;
+inline constexpr size_t kLargestNode = 256 << 10, kMostModels = 4096, kLongestAddress = 256, kMostFencers = 64;
 
 struct NodeModel {
   enum class Makes : uint8_t { kTensors, kTokens };
@@ -41,6 +44,10 @@ struct Node {
   std::string address;  // "http://10.0.0.7:8080"; empty: it takes no calls of others
   uint32_t load = 0;    // calls under way
   std::vector<NodeModel> models;
+  // How long it may go on while the bucket is away, and the nodes, with their incarnations, that may fence it as soon
+  // as they could where this is 0. In whole milliseconds.
+  base::Duration alone{};
+  std::vector<std::pair<std::string, uint64_t>> fencers;
 };
 
 // The keys that follow from cluster.secret; all empty where there is none.

@@ -84,17 +84,21 @@ void Ownership::open(const std::string& id, std::string state, Done then) {
   if (!membership_.has_lease()) return then(failure(Code::kUnavailable, "the bucket is away"));
   const uint64_t incarnation = membership_.self().incarnation;
   std::string value = write_record(record(std::move(state), 0), id, key_);
-  bucket_.write(key_of(id), value, 0, [this, id, incarnation, value, then](base::Result<uint64_t> revision) {
-    if (!revision) {
-      if (revision.error().code != Code::kAborted) return then(revision.error());
-      return look_again(id, incarnation, value, 0, [then](Status s) {
-        then(s.code == Code::kAborted ? failure(Code::kAlreadyExists, "there is such a session") : s);
-      });
-    }
-    if (incarnation != membership_.self().incarnation) return then(failure(Code::kUnavailable, "the node was fenced"));
-    owned_.try_emplace(id, Owned{*revision, 0, false});
-    then({});
-  });
+  bucket_.write(key_of(id), value, 0,
+                [this, id, incarnation, value, release = releases_, then](base::Result<uint64_t> revision) {
+                  if (!revision) {
+                    if (revision.error().code != Code::kAborted) return then(revision.error());
+                    return look_again(id, incarnation, value, 0, [then](Status s) {
+                      then(s.code == Code::kAborted ? failure(Code::kAlreadyExists, "there is such a session") : s);
+                    });
+                  }
+                  if (incarnation != membership_.self().incarnation)
+                    return then(failure(Code::kUnavailable, "the node was fenced"));
+                  if (released_since(id, release))
+                    return then(failure(Code::kAlreadyExists, "the session was let go meanwhile"));
+                  owned_.try_emplace(id, Owned{*revision, 0, false});
+                  then({});
+                });
 }
 
 void Ownership::take(const std::string& id, Taken then, Accept accept) {
@@ -138,14 +142,17 @@ void Ownership::write_taken(const std::string& id, Record was, uint64_t revision
   Record now = record(was.state, was.turn);
   const uint64_t incarnation = now.incarnation;
   std::string value = write_record(now, id, key_);
-  bucket_.write(key_of(id), value, revision, [this, id, incarnation, now, then](base::Result<uint64_t> written) {
-    if (!written) return then(failure(Code::kUnavailable, "the session was written to meanwhile"));
-    if (incarnation != membership_.self().incarnation) return then(failure(Code::kUnavailable, "the node was fenced"));
-    owned_[id] = {*written, now.turn, false};
-    released_.erase(id);
-    owners_.erase(id);
-    then(now);
-  });
+  bucket_.write(key_of(id), value, revision,
+                [this, id, incarnation, now, release = releases_, then](base::Result<uint64_t> written) {
+                  if (!written || released_since(id, release))
+                    return then(failure(Code::kUnavailable, "the session was written to meanwhile"));
+                  if (incarnation != membership_.self().incarnation)
+                    return then(failure(Code::kUnavailable, "the node was fenced"));
+                  owned_[id] = {*written, now.turn, false};
+                  released_.erase(id);
+                  owners_.erase(id);
+                  then(now);
+                });
 }
 
 void Ownership::commit(const std::string& id, std::string state, Done then) {
@@ -196,7 +203,7 @@ void Ownership::release(const std::string& id, Done then) {
   if (found == owned_.end() || found->second.busy) return then(failure(Code::kUnavailable, "a turn is under way"));
   const uint64_t revision = found->second.revision;
   owned_.erase(found);
-  released_.insert(id);
+  released_[id] = ++releases_;
   bucket_.read(key_of(id), [this, id, revision, then = std::move(then)](base::Result<Bucket::KeyValue> entry) {
     if (!entry) return then(entry.error());
     auto record = read_record(entry->value, id, key_);

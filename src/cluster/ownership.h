@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,6 +80,10 @@ class Ownership {
     bool busy = false;  // a write is under way
   };
   static std::string key_of(const std::string& id) { return std::string(kPrefix) + id; }
+  bool released_since(const std::string& id, uint64_t release) const {
+    auto found = released_.find(id);
+    return found != released_.end() && found->second > release;
+  }
   Record record(std::string state, uint64_t turn) const;
   void found(const std::string& id, base::Result<Bucket::KeyValue> entry, Taken then, const Accept& accept);
   void write_taken(const std::string& id, Record was, uint64_t revision, Taken then);
@@ -91,7 +94,9 @@ class Ownership {
   const size_t most_;
   const std::string key_;
   std::map<std::string, Owned> owned_;
-  std::set<std::string> released_;             // and not taken since: a write of it may still come through
+  // And not taken since: a write of it may still come through. By when; what was asked before says nothing of it.
+  std::map<std::string, uint64_t> released_;
+  uint64_t releases_ = 0;
   std::map<std::string, std::string> owners_;  // of others' sessions; at most most_
 };
 

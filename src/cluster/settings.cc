@@ -28,6 +28,7 @@ base::Status check(const Settings& settings) {
   if (!settings.address.empty() && !settings.address.starts_with("http://") &&
       !settings.address.starts_with("https://"))
     return base::invalid("cluster.address: expected an URL, as in http://10.0.0.7:8080");
+  if (settings.alone > std::chrono::hours(24)) return base::invalid("cluster.alone: expected at most 24h");
   if (settings.address.size() > kLongestAddress) return base::invalid("cluster.address: it is too long");
   if (!settings.secret.empty() && (settings.secret.size() < kShortestSecret || settings.secret.size() > kLongestSecret))
     return base::invalid("cluster.secret: the file's first line must have 16 to 4096 characters");

@@ -126,7 +126,9 @@ class SessionTable {
   bool settle(uint64_t serial, Outcome&& outcome);
 
   bool knows(Tenant tenant, base::SessionId id) const { return find(tenant, id) != nullptr; }
-  // The session for another node. Nothing: it is not here.
+  // It is here, though perhaps not this node's any more.
+  bool holds(Tenant tenant, base::SessionId id) const { return sessions_.contains({tenant, id}); }
+  // The session for another node. Nothing: it is not here, or not this node's now.
   std::optional<SessionState> state(Tenant tenant, base::SessionId id) const;
   // The session is this node's now, and what `state` says; what was here under its id goes. Errors:
   // RESOURCE_EXHAUSTED.

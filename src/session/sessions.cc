@@ -10,6 +10,10 @@ namespace {
 
 constexpr auto kRetry = std::chrono::seconds(1);
 
+base::Status no_claim() {
+  return base::try_again(base::Code::kUnavailable,
+                         "this node does not know any more that it has the session: try again later");
+}
 base::Status moved_away() {
   return base::explained(base::Code::kAborted, "another node has taken the session meanwhile: send this again",
                          "SESSION_MOVED");
@@ -155,7 +159,7 @@ void Sessions::keep(Tenant tenant, base::SessionId id, OtherNodes::Done then) {
 
 void Sessions::keep_here(Tenant tenant, base::SessionId id, OtherNodes::Done then) {
   const auto state = table_.state(tenant, id);
-  if (!state) return then({});
+  if (!state) return then(table_.holds(tenant, id) ? no_claim() : base::Status());
   others_->save(id, write_state(*state), self_, [this, tenant, id, then = std::move(then)](base::Status status) {
     if (status.code == base::Code::kAborted) table_.forget(tenant, id), count();
     then(std::move(status));

@@ -1,4 +1,4 @@
-// A Bucket in memory, which answers when told to.
+// A Bucket in memory, which answers when told to, and how time passes for nodes that watch it.
 #pragma once
 
 #include <deque>
@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/fake_env.h"
 #include "cluster/bucket.h"
 
 namespace weir::cluster {
@@ -52,5 +53,34 @@ class FakeBucket final : public Bucket {
  private:
   std::deque<std::function<void()>> asked_;
 };
+
+// The way of one node to a bucket, which can be cut.
+struct Way final : Bucket {
+  explicit Way(Bucket& bucket) : to(bucket) {}
+  void write(const std::string& key, std::string value, uint64_t expected, OnWritten then) override {
+    cut ? then(base::failure(base::Code::kUnavailable, "cut")) : to.write(key, std::move(value), expected, then);
+  }
+  void erase(const std::string& key, uint64_t expected, OnWritten then) override {
+    cut ? then(base::failure(base::Code::kUnavailable, "cut")) : to.erase(key, expected, then);
+  }
+  void read(const std::string& key, OnRead then) override {
+    cut ? then(base::failure(base::Code::kUnavailable, "cut")) : to.read(key, then);
+  }
+  Bucket& to;
+  bool cut = false;
+};
+
+// Time passes; all nodes of `watching`, pointers to what has a `membership`, are told what the bucket has.
+template <class Ones>
+void pass(base::FakeEnv& env, FakeBucket& bucket, base::Duration time, const Ones& watching) {
+  constexpr base::Duration kStep = std::chrono::milliseconds(100);
+  for (base::Duration at{0}; at < time; at += kStep) {
+    bucket.answer();
+    env.advance(kStep);
+    bucket.answer();
+    for (auto* one : watching)
+      for (const auto& [key, entry] : bucket.entries) one->membership.on_entry(entry);
+  }
+}
 
 }  // namespace weir::cluster

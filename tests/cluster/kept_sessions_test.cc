@@ -10,7 +10,6 @@ namespace {
 
 using base::Code;
 using base::Status;
-using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Place = KeptSessions::Place;
 using Where = Place::Where;
@@ -27,7 +26,8 @@ Node node_named(const std::string& id) {
 struct KeptSessionsTest : testing::Test {
   struct One {
     One(KeptSessionsTest& test, const std::string& id, KeptSessions::Limits limits = {}, std::string key = "")
-        : membership(test.env, test.bucket, Rules(), key, node_named(id), listener()),
+        : way(test.bucket),
+          membership(test.env, way, Rules(), key, node_named(id), listener()),
           ownership(test.bucket, membership, 100, key),
           kept(
               test.env, membership, ownership, [this](const std::string&) { return can_take; }, limits) {
@@ -39,20 +39,13 @@ struct KeptSessionsTest : testing::Test {
       return out;
     }
     Status can_take;
+    Way way;
     Membership membership;
     Ownership ownership;
     KeptSessions kept;
   };
 
-  void pass(base::Duration time, std::vector<One*> watching) {
-    for (base::Duration at{0}; at < time; at += milliseconds(100)) {
-      bucket.answer();
-      env.advance(milliseconds(100));
-      bucket.answer();
-      for (One* one : watching)
-        for (const auto& [key, entry] : bucket.entries) one->membership.on_entry(entry);
-    }
-  }
+  void pass(base::Duration time, const std::vector<One*>& watching) { cluster::pass(env, bucket, time, watching); }
   Status save(One& one, const std::string& id, const std::string& state) {
     Status out = kNoAnswer;
     one.kept.save(id, state, [&](Status s) { out = std::move(s); });
@@ -137,9 +130,11 @@ TEST_F(KeptSessionsTest, ANodeThatWasFencedLosesItsTurnAndSaysSo) {
   One a(*this, "a"), b(*this, "b");
   pass(seconds(2), {&a, &b});
   ASSERT_TRUE(save(a, "s", "one").ok());
+  a.way.cut = true;
   a.membership.disconnected();
   EXPECT_TRUE(find(b, "s", "a", seconds(7), {&b}));
   ASSERT_TRUE(save(b, "s", "of b").ok());
+  a.way.cut = false;
   a.membership.connected();
   pass(seconds(2), {&a, &b});
   EXPECT_EQ(save(a, "s", "of a").code, Code::kAborted);
@@ -165,6 +160,29 @@ TEST_F(KeptSessionsTest, WhileTheBucketIsAwayTurnsAreAnsweredAndWrittenLater) {
   EXPECT_EQ(a.kept.unkept(), 0u);
   EXPECT_TRUE(value("s").ends_with("\ntwo"));
   EXPECT_TRUE(value("new").ends_with("\nn"));
+}
+
+TEST_F(KeptSessionsTest, WithoutALeaseATurnOfASessionThatAnotherNodeMayHaveFails) {
+  One a(*this, "a"), b(*this, "b");
+  pass(seconds(2), {&a, &b});
+  ASSERT_TRUE(save(a, "s", "one").ok());
+  bucket.away = true;
+  a.membership.disconnected();
+  pass(seconds(5), {});  // b promises nothing: nobody can ask it
+  ASSERT_FALSE(a.membership.has_lease());
+  const Status refused = save(a, "s", "two");
+  EXPECT_EQ(refused.code, Code::kUnavailable);
+  EXPECT_TRUE(base::worth_trying_again(refused));
+  EXPECT_EQ(find(a, "s").error().code, Code::kUnavailable);
+  // Of one that was opened since nobody else can know.
+  EXPECT_TRUE(save(a, "new", "n").ok());
+  EXPECT_EQ(find(a, "new")->where, Where::kHere);
+  EXPECT_TRUE(save(a, "new", "n2").ok());
+  bucket.away = false;
+  a.membership.connected();
+  pass(seconds(4), {&a, &b});
+  EXPECT_TRUE(value("s").ends_with("\ntwo"));
+  EXPECT_TRUE(value("new").ends_with("\nn2"));
 }
 
 TEST_F(KeptSessionsTest, StatesThatWaitAreBounded) {

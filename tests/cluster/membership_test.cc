@@ -22,7 +22,9 @@ Node named(const std::string& id) {
 struct MembershipTest : testing::Test {
   struct One {
     One(MembershipTest& test, const std::string& id, Rules rules = {})
-        : membership(test.env, test.bucket, rules, "", named(id), listener()), ownership(test.bucket, membership, 10) {
+        : way(test.bucket),
+          membership(test.env, way, rules, "", named(id), listener()),
+          ownership(test.bucket, membership, 10) {
       membership.connected();
     }
     Membership::Listener listener() {
@@ -34,20 +36,12 @@ struct MembershipTest : testing::Test {
       return out;
     }
     std::string log;
+    Way way;
     Membership membership;
     Ownership ownership;
   };
 
-  // Time passes; all nodes of `watching` are told what the bucket has.
-  void pass(base::Duration time, std::vector<One*> watching) {
-    for (base::Duration at{0}; at < time; at += milliseconds(100)) {
-      bucket.answer();
-      env.advance(milliseconds(100));
-      bucket.answer();
-      for (One* one : watching)
-        for (const auto& [key, entry] : bucket.entries) one->membership.on_entry(entry);
-    }
-  }
+  void pass(base::Duration time, const std::vector<One*>& watching) { cluster::pass(env, bucket, time, watching); }
   base::Status take(One& one, const std::string& session) {
     base::Status out = base::failure(Code::kUnknown, "no answer");
     one.ownership.take(session, [&](base::Result<Record> taken) { out = taken ? base::Status() : taken.error(); });
@@ -248,11 +242,12 @@ TEST_F(MembershipTest, AFencedNodeLearnsItAndJoinsAnew) {
   One a(*this, "a"), b(*this, "b");
   pass(seconds(2), {&a, &b});
   EXPECT_TRUE(open(b, "s").ok());
-  // Only this node's Env stands still: its beats do not come.
+  b.way.cut = true;
   b.membership.disconnected();
   pass(seconds(6), {&a});
   EXPECT_FALSE(b.ownership.may_answer("s"));
   EXPECT_TRUE(take(a, "s").ok());
+  b.way.cut = false;
   b.membership.connected();
   pass(seconds(1), {&a, &b});
   EXPECT_NE(std::string::npos, b.log.find("fenced"));

@@ -16,6 +16,7 @@
 
 #include "cluster/membership.h"
 #include "cluster/ownership.h"
+#include "fake_bucket.h"
 
 namespace weir::cluster {
 namespace {
@@ -183,14 +184,16 @@ TEST_F(NatsBucketTest, AServerThatComesBackWithoutTheBucketHasItAgain) {
 TEST_F(NatsBucketTest, ASessionOfANodeThatIsSilentIsTaken) {
   Rules rules;
   rules.beat = std::chrono::milliseconds(100), rules.gone = seconds(1), rules.lease = std::chrono::milliseconds(800);
+  rules.alone = {};
   struct One {
     One(Loop& loop, NatsBucket& bucket, const std::string& name, Rules rules)
-        : membership(loop, bucket, rules, "", named(name), {}), ownership(bucket, membership, 10) {}
+        : way(bucket), membership(loop, way, rules, "", named(name), {}), ownership(bucket, membership, 10) {}
     static Node named(const std::string& name) {
       Node node;
       node.id = name;
       return node;
     }
+    Way way;
     Membership membership;
     Ownership ownership;
   };
@@ -208,7 +211,7 @@ TEST_F(NatsBucketTest, ASessionOfANodeThatIsSilentIsTaken) {
     ASSERT_EQ(Code::kUnavailable, opened.error().code);
   ASSERT_TRUE(status([&](auto then) { a->ownership.commit("s", "turn one", then); }));
   EXPECT_FALSE(take(*b));
-  on_loop([&] { a->membership.disconnected(); });
+  on_loop([&] { a->way.cut = true, a->membership.disconnected(); });
   Result<Record> taken = base::failure(Code::kUnavailable, "");
   const base::Time end = loop.now() + seconds(20);
   while (!(taken = take(*b)) && loop.now() < end) continue;

@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 
 import harness
@@ -79,6 +80,71 @@ class Nats:
                 heard += more
         if b'-ERR' in heard:
             raise AssertionError(heard)
+
+
+class Wire:
+    """A TCP proxy in front of a port, which can be cut: what is there ends, and nothing new comes through."""
+
+    def __init__(self, port):
+        self.to, self.is_cut, self.pairs, self.lock = port, False, [], threading.Lock()
+        self.listening = socket.create_server(('127.0.0.1', 0))
+        self.port = self.listening.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    @property
+    def url(self):
+        return f'nats://127.0.0.1:{self.port}'
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.listening.accept()
+            except OSError:
+                return
+            with self.lock:
+                if self.is_cut:
+                    client.close()
+                    continue
+                try:
+                    server = socket.create_connection(('127.0.0.1', self.to), 5)
+                except OSError:
+                    client.close()
+                    continue
+                self.pairs.append((client, server))
+            for a, b in ((client, server), (server, client)):
+                threading.Thread(target=self.pump, args=(a, b), daemon=True).start()
+
+    @staticmethod
+    def pump(a, b):
+        try:
+            while data := a.recv(65536):
+                b.sendall(data)
+        except OSError:
+            pass
+        for sock in (a, b):
+            try:
+                sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def cut(self):
+        with self.lock:
+            self.is_cut = True
+            for pair in self.pairs:
+                for sock in pair:
+                    try:
+                        sock.shutdown(socket.SHUT_RDWR)
+                    except OSError:
+                        pass
+            self.pairs = []
+
+    def mend(self):
+        with self.lock:
+            self.is_cut = False
+
+    def close(self):
+        self.listening.close()
+        self.cut()
 
 
 def identity(root, name, delay_us=0):

@@ -13,7 +13,7 @@ import grpc
 
 import cluster_nodes
 import harness
-from cluster_nodes import Nats, folder, metric, node, nodes, until
+from cluster_nodes import Nats, Wire, folder, metric, node, nodes, until
 from forward_text_test import MODEL, model_folder
 from harness import curl
 
@@ -47,8 +47,8 @@ class Case(unittest.TestCase):
         self.channels, self.killed = {}, []
         self.addCleanup(lambda: [channel.close() for channel in self.channels.values()])
 
-    def node(self, name, root=None, *flags):
-        server = node(self.nats, root or self.models, *self.flags, *flags, name=name)
+    def node(self, name, root=None, *flags, nats=None):
+        server = node(nats or self.nats, root or self.models, *self.flags, *flags, name=name)
         self.addCleanup(lambda: self.assertIn(server.stop(), (0, -signal.SIGKILL if server in self.killed else 0),
                                               server.output()[-3000:]))
         return server
@@ -62,7 +62,12 @@ class Case(unittest.TestCase):
         servers = [self.node(name) for name in ('one', 'two', 'three')]
         for server in servers:
             until(lambda: nodes(server) == 3 and metric(server, 'weir_cluster_connected') == 1, 'three nodes')
+        self.named(servers)
         return servers
+
+    def named(self, servers):
+        """Each has told the bucket whom it knows: those need not wait long for it when it is gone."""
+        until(lambda: all(metric(server, 'weir_cluster_named_nodes') == len(servers) - 1 for server in servers), 'that all are named')
 
     def stub(self, server):
         if server.port not in self.channels:
@@ -287,10 +292,63 @@ class Faults(Case):
         self.nats.start()
         until(lambda: metric(one, 'weir_cluster_connected') == metric(two, 'weir_cluster_connected') == 1, 'that it is back')
         until(lambda: metric(one, 'weir_cluster_unkept_sessions') == 0, 'that all is kept')
+        self.named([one, two])
         self.kill(one)
         third, length = self.turn(two, session, MORE, length)
         self.assertEqual(said, [first, second, third])
         self.assertEqual(PROMPT, self.dump(two, new)[:len(PROMPT)])
+
+    def cut_short(self, servers, other=None):
+        """A turn by way of the second node, whose node dies when three tokens have come: what the client hears."""
+        one, two = servers[:2]
+        session = self.open(one)
+        made, length = self.turn(two, session, PROMPT[:7], 0, max_tokens=3)
+        events = self.stub(two).Generate(pb.GenerateRequest(session_id=session, append_tokens=[65, 66, 67], offset=length,
+                                                            max_tokens=40, top_k=1), timeout=2 * KEPT_FOR)
+        heard = [next(events) for _ in range(3)]
+        (other or self.kill)(one, session, length) if other else self.kill(one)
+        return session, length, events, heard
+
+    def slow(self):
+        """Three nodes with a model that takes 100 ms for a token, and says the last prompt back."""
+        self.models = folder()
+        (self.models / MODEL).mkdir()
+        (self.models / MODEL / 'model.yaml').write_text('engine: echo\nparameters: {kv_cache: 1MiB, step_us: 100000}\n')
+        return self.three()
+
+    def test_a_turn_whose_node_dies_in_the_middle_goes_on_at_another(self):
+        one, two, three = self.slow()
+        session, length, events, heard = self.cut_short([one, two, three])
+        heard += events
+        *tokens, last = heard
+        self.assertEqual(40, len(tokens))
+        self.assertEqual(list(range(length + 3, length + 43)), [t.token.position for t in tokens])
+        self.assertEqual((length + 3, 40, length + 43),
+                         (last.done.prompt_tokens, last.done.completion_tokens, last.done.total_tokens))
+        self.assertEqual('1', dict(events.trailing_metadata())['weir-moved'])
+        self.assertEqual([t.token.id for t in tokens], self.dump(three, session)[length + 3:])
+
+    def test_a_turn_that_another_node_cannot_go_on_with_ends_with_an_error_to_be_repeated(self):
+        one, two, three = self.slow()
+        session, length, events, heard = self.cut_short([one, two, three], self.kill_and_go_on_at(three))
+        with self.assertRaises(grpc.RpcError) as caught:
+            list(events)
+        self.assertEqual((grpc.StatusCode.UNAVAILABLE, 'NODE_LOST'), (caught.exception.code(), reason(caught.exception)))
+        self.assertIn('send this again', caught.exception.details())
+
+    def kill_and_go_on_at(self, other):
+        """Another client of the session is faster than the one whose turn was cut short."""
+        def kill(server, session, length):
+            self.kill(server)
+            while not self.ahead(other, session, length):
+                pass
+        return kill
+
+    def ahead(self, server, session, length):
+        try:
+            return self.turn(server, session, [70], length, max_tokens=1)
+        except grpc.RpcError as error:
+            self.assertEqual(grpc.StatusCode.UNAVAILABLE, error.code(), error.details())
 
     def test_a_record_that_is_corrupt_is_refused_by_name(self):
         one, two, _ = self.three()
@@ -304,6 +362,108 @@ class Faults(Case):
         error = self.refused(lambda: self.dump(two, session), grpc.StatusCode.DATA_LOSS)
         self.assertIn("record in the cluster's bucket cannot be read", error.details())
         self.assertTrue(two.logged('a session is refused', session))
+
+
+class CutOff(Case):
+    """One node, or all, without NATS: a session never has two nodes that answer."""
+
+    def setUp(self):
+        super().setUp()
+        secret = folder() / 'secret'
+        secret.write_text('a secret that all nodes share\n')
+        self.secret = ('--cluster-secret', secret)
+
+    def three_with_a_wire(self, *flags):
+        """The first one reaches NATS by a wire that can be cut."""
+        self.wire = Wire(self.nats.port)
+        self.addCleanup(self.wire.close)
+        servers = [self.node('one', None, *flags, nats=self.wire)] + [self.node(name, None, *flags) for name in ('two', 'three')]
+        for server in servers:
+            until(lambda: nodes(server) == 3 and metric(server, 'weir_cluster_connected') == 1, 'three nodes')
+        self.named(servers)
+        return servers
+
+    def test_a_node_that_nats_does_not_reach_goes_on_by_way_of_another(self):
+        one, two, three = self.three_with_a_wire(*self.secret)
+        said = self.undisturbed(two)
+        session = self.open(one)
+        first, length = self.turn(one, session, PROMPT, 0)
+        self.wire.cut()
+        until(lambda: metric(one, 'weir_cluster_connected') == 0, 'that it is missed')
+        until(lambda: metric(one, 'weir_cluster_relayed') == 1, 'that another one writes for it')
+        self.assertIn('another node writes for this one', curl(one.url('/readyz?verbose')).body.decode() + self.detail(one))
+        second, length = self.turn(three, session, MORE, length)
+        time_to_be_taken = time.monotonic() + 7
+        until(lambda: time.monotonic() > time_to_be_taken, 'that a lease would be over')
+        self.assertEqual(1, metric(one, 'weir_cluster_leased'))
+        third, length = self.turn(one, session, MORE, length)
+        self.assertEqual(said, [first, second, third])
+        self.assertEqual(0, sum(metric(server, 'weir_cluster_taken_sessions_total') for server in (one, two, three)))
+        self.assertEqual(0, metric(one, 'weir_cluster_unkept_sessions'))
+        # What it has acknowledged meanwhile is there when it is gone.
+        self.kill(one)
+        self.assertEqual(PROMPT + first + MORE + second + MORE + third, self.dump(two, session))
+
+    def detail(self, server):
+        return curl(server.url('/readyz'), '-H', 'accept: application/json').body.decode()
+
+    def test_a_node_that_is_cut_off_refuses_before_another_one_answers(self):
+        one, two, three = self.three_with_a_wire()  # without a secret nobody writes for it
+        said = self.undisturbed(two)
+        session = self.open(one)
+        first, length = self.turn(one, session, PROMPT, 0)
+        self.wire.cut()
+        answered, turns = [], [first]
+
+        def ask(server, name):
+            try:
+                tokens = self.dump(server, session)
+            except grpc.RpcError as error:
+                self.assertEqual(grpc.StatusCode.UNAVAILABLE, error.code(), error.details())
+                return answered.append((name, time.monotonic(), None, error))
+            answered.append((name, time.monotonic(), tokens, None))
+
+        until(lambda: ask(one, 'one') or answered[-1][2] is None, 'that it refuses')
+        error = answered[-1][3]
+        self.assertIn('cut off from NATS', error.details())
+        self.assertEqual('1000', dict(error.trailing_metadata())['grpc-retry-pushback-ms'])
+        self.assertIn('kept sessions are refused', self.detail(one))
+        # Other work goes on, and so does a session that only this node can know.
+        new = self.open(one)
+        self.turn(one, new, PROMPT, 0)
+        # The other one takes it: no earlier than that.
+        until(lambda: ask(two, 'two') or answered[-1][2] is not None, 'that another one has it')
+        ask(one, 'one')
+        self.assertIsNone(answered[-1][2])
+        second, length = self.turn(two, session, MORE, length)
+        self.wire.mend()
+        until(lambda: metric(one, 'weir_cluster_connected') == 1, 'that it is back')
+        third, length = self.turn(one, session, MORE, length)
+        self.assertEqual(said, turns + [second, third])
+        self.assertEqual(PROMPT, self.dump(three, new)[:len(PROMPT)])
+
+    def test_without_nats_all_go_on_until_one_of_them_has_it_again(self):
+        one, two, three = self.three_with_a_wire()
+        session = self.open(one)
+        first, length = self.turn(one, session, PROMPT, 0)
+        self.nats.kill()
+        for server in (one, two, three):
+            until(lambda: metric(server, 'weir_cluster_connected') == 0, 'that it is missed')
+        time_to_be_taken = time.monotonic() + 7
+        while time.monotonic() < time_to_be_taken:
+            self.assertEqual(PROMPT + first, self.dump(two, session))
+        second, length = self.turn(two, session, MORE, length)
+        self.assertEqual(1, metric(one, 'weir_cluster_leased'))
+        self.assertIn('nobody else that is known reaches it', self.detail(one))
+        # The others have it again: this one cannot know what they do.
+        self.wire.cut()
+        self.nats.start()
+        until(lambda: metric(one, 'weir_cluster_leased') == 0, 'that it stops')
+        self.assertEqual(0, metric(two, 'weir_cluster_taken_sessions_total') + metric(three, 'weir_cluster_taken_sessions_total'))
+        self.refused(lambda: self.turn(one, session, MORE, length), grpc.StatusCode.UNAVAILABLE)
+        self.wire.mend()
+        until(lambda: metric(one, 'weir_cluster_leased') == 1 and metric(one, 'weir_cluster_unkept_sessions') == 0, 'that it is back')
+        self.turn(three, session, MORE, length)
 
 
 class Keys(Case):

@@ -16,9 +16,16 @@ namespace {
 constexpr int64_t kMs = 1'000'000, kSecond = 1000 * kMs;
 constexpr int64_t kFaulty = 40 * kSecond, kCalm = 30 * kSecond;
 constexpr int64_t kTimeout = 2 * kSecond;  // of a request to the bucket
-constexpr int64_t kLife = 8 * kSecond;     // of a node's entry; longer than `gone`, as in production
+constexpr int64_t kLife = 10 * kSecond;    // of a node's entry; longer than `bury`, as in production
 constexpr size_t kTrace = 200;
 constexpr double kRelease = 0.05;  // that a client comes to a node that drains
+
+// As in production, but for how long a node goes on alone.
+cluster::Rules rules() {
+  cluster::Rules out;
+  out.bury = std::chrono::seconds(7), out.alone = std::chrono::seconds(10);
+  return out;
+}
 
 }  // namespace
 
@@ -95,18 +102,44 @@ class ClusterWorld::NodeEnv final : public base::Env {
   Real stopped_until_ = 0;
 };
 
-// A process: its side of the bucket, and the rooms' classes.
-struct ClusterWorld::SimNode final : Bucket {
+// A process: its side of the bucket and of the other processes, and the rooms' classes.
+struct ClusterWorld::SimNode final : private cluster::Peers {
+  // What NATS carries.
+  struct Direct final : Bucket {
+    explicit Direct(SimNode& its) : node(its) {}
+    void write(const std::string& key, std::string value, uint64_t expected, OnWritten then) override {
+      node.request<uint64_t>([w = &node.world, key, value, expected] { return put(*w, key, value, expected, false); },
+                             then);
+    }
+    void erase(const std::string& key, uint64_t expected, OnWritten then) override {
+      node.request<uint64_t>([w = &node.world, key, expected] { return put(*w, key, "", expected, true); }, then);
+    }
+    void read(const std::string& key, OnRead then) override {
+      node.request<KeyValue>(
+          [w = &node.world, key]() -> base::Result<KeyValue> {
+            w->expire();
+            auto found = w->entries_.find(key);
+            if (found == w->entries_.end()) return base::failure(Code::kNotFound, "nothing there");
+            return found->second.first;
+          },
+          then);
+    }
+    SimNode& node;
+  };
+
   SimNode(ClusterWorld& w, size_t its_number, double rate, std::string name)
       : world(w),
         number(its_number),
         env(w, rate),
-        membership(env, *this, cluster::Rules(), "", described(std::move(name)), listener()),
-        ownership(*this, membership, 100) {}
+        direct(*this),
+        bucket(direct, w.relays_ ? this : nullptr, [this] { return addresses(); }),
+        membership(env, bucket, rules(), "", described(std::move(name)), listener(), this),
+        ownership(bucket, membership, 100),
+        answers(membership, direct, direct, cluster::PeerAnswers::Relays::kYes) {}
 
   static cluster::Node described(std::string name) {
     cluster::Node node;
-    node.id = std::move(name), node.address = "http://127.0.0.1:1";
+    node.id = std::move(name), node.address = "http://" + node.id;
     return node;
   }
   Membership::Listener listener() {
@@ -147,35 +180,49 @@ struct ClusterWorld::SimNode final : Bucket {
     auto found = w.entries_.find(key);
     const uint64_t is = found == w.entries_.end() ? 0 : found->second.first.revision;
     if (is != expected) return base::failure(Code::kAborted, "another revision");
-    KeyValue entry{key, value, ++w.revision_, erased};
+    Bucket::KeyValue entry{key, value, ++w.revision_, erased};
     w.entries_[key] = {entry, w.now_};
     w.published(entry);
     return entry.revision;
   }
-  void write(const std::string& key, std::string value, uint64_t expected, OnWritten then) override {
-    request<uint64_t>([w = &world, key, value, expected] { return put(*w, key, value, expected, false); }, then);
+  // A request to another process, as those to the bucket.
+  void ask(const std::string& address, std::string request, Then then) override {
+    auto answered = std::make_shared<bool>(false);
+    auto tell = [this, alive = env.alive(), answered, then](base::Result<std::string> answer) {
+      if (!*alive) return;
+      env.deliver([answered, then, answer] {
+        if (!std::exchange(*answered, true)) then(answer);
+      });
+    };
+    world.at(world.now_ + kPatience.count(), [tell] { tell(base::failure(Code::kUnavailable, "no answer")); });
+    SimNode* to = world.node_at(address);
+    if (!to || to == this) return;
+    for (int i = 0, times = world.chance(world.faults_.twice) ? 2 : 1; i < times; ++i)
+      world.send(*this, *to, [this, alive = env.alive(), to, request, tell] {
+        to->answers.answer(request, [this, alive, to, tell](const std::string& answer) {
+          if (*alive) world.send(*to, *this, [tell, answer] { tell(answer); });
+        });
+      });
   }
-  void erase(const std::string& key, uint64_t expected, OnWritten then) override {
-    request<uint64_t>([w = &world, key, expected] { return put(*w, key, "", expected, true); }, then);
+  std::vector<std::string> addresses() const {
+    std::vector<std::string> out;
+    for (const auto* node : membership.nodes()) out.push_back(node->address);
+    return out;
   }
-  void read(const std::string& key, OnRead then) override {
-    request<KeyValue>(
-        [w = &world, key]() -> base::Result<KeyValue> {
-          w->expire();
-          auto found = w->entries_.find(key);
-          if (found == w->entries_.end()) return base::failure(Code::kNotFound, "nothing there");
-          return found->second.first;
-        },
-        then);
-  }
+  // As SessionTable: what it has, it answers for while it has the lease.
+  bool may_answer(const std::string& session) const { return membership.has_lease() && states.contains(session); }
 
   ClusterWorld& world;
   const size_t number;
   NodeEnv env;
+  Direct direct;
+  cluster::RelayedBucket bucket;
   Membership membership;
   Ownership ownership;
+  cluster::PeerAnswers answers;
   std::map<std::string, std::string> states;  // of the sessions that it has
-  bool cut = false;
+  bool cut = false;                           // from the bucket
+  bool apart = false;                         // from the other processes
 };
 
 ClusterWorld::ClusterWorld(uint64_t seed) : random_(seed * 0x9E3779B97F4A7C15u + 1) {
@@ -185,6 +232,8 @@ ClusterWorld::ClusterWorld(uint64_t seed) : random_(seed * 0x9E3779B97F4A7C15u +
   faults_.slow = maybe(0.1), faults_.lost = maybe(0.2), faults_.twice = maybe(0.3);
   faults_.cut = maybe(0.3), faults_.stop = maybe(0.3), faults_.kill = maybe(0.15);
   faults_.drift = maybe(0.1), faults_.forget = maybe(0.05);
+  faults_.apart = maybe(0.3), faults_.outage = maybe(0.15);
+  relays_ = chance(0.7);
   for (size_t i = 0, n = 2 + draw(3); i < n; ++i) nodes_.emplace_back(), start(i);
   for (size_t i = 0, n = 1 + draw(3); i < n; ++i) sessions_.push_back("s" + std::to_string(i));
 }
@@ -201,6 +250,20 @@ ClusterWorld::Real ClusterWorld::delay() {
 }
 
 void ClusterWorld::at(Real when, std::function<void()> run) { queue_.push({when, ++events_, std::move(run)}); }
+
+// Runs `arrive` at that process, if it comes there.
+void ClusterWorld::send(SimNode& from, SimNode& to, std::function<void()> arrive) {
+  if (from.apart || to.apart || chance(faults_.lost)) return;
+  at(now_ + delay(), [alive = to.env.alive(), to = &to, arrive = std::move(arrive)] {
+    if (*alive && !to->apart) to->env.deliver(arrive);
+  });
+}
+
+ClusterWorld::SimNode* ClusterWorld::node_at(const std::string& address) const {
+  for (const auto& node : nodes_)
+    if (node && node->membership.self().address == address) return node.get();
+  return nullptr;
+}
 
 void ClusterWorld::note(const std::string& what) {
   for (char c : what) hash_ = (hash_ ^ uint8_t(c)) * 1099511628211u;
@@ -245,11 +308,29 @@ void ClusterWorld::expire() {
   });
 }
 
+void ClusterWorld::cut(SimNode& node) {
+  node.cut = true;
+  if (chance(0.7)) node.env.deliver([&node] { node.membership.disconnected(); });
+}
+
+// Of the bucket, for everybody, or nearly so.
+void ClusterWorld::outage() {
+  note("outage");
+  for (auto& node : nodes_)
+    if (chance(0.9)) cut(*node);
+  at(now_ + Real(draw(uint64_t(15 * kSecond))), [this] {
+    note("the outage is over");
+    for (auto& node : nodes_)
+      if (node->cut && chance(0.8)) connect(*node);
+  });
+}
+
 void ClusterWorld::misfortune() {
   if (chance(faults_.forget)) {
     note("the bucket forgets the nodes");
     std::erase_if(entries_, [](const auto& one) { return one.first.starts_with(Membership::kPrefix); });
   }
+  if (chance(faults_.outage)) outage();
   SimNode& node = *nodes_[draw(nodes_.size())];
   const std::string& id = node.membership.self().id;
   if (node.cut && chance(0.4)) {
@@ -257,8 +338,11 @@ void ClusterWorld::misfortune() {
     connect(node);
   } else if (chance(faults_.cut)) {
     note("cut " + id);
-    node.cut = true;
-    if (chance(0.5)) node.env.deliver([&node] { node.membership.disconnected(); });
+    cut(node);
+  }
+  if (chance(node.apart ? 0.3 : faults_.apart)) {
+    node.apart = !node.apart;
+    note((node.apart ? "apart " : "together ") + id);
   }
   if (chance(faults_.stop)) {
     note("stop " + id);
@@ -278,12 +362,13 @@ void ClusterWorld::client() {
   if (now_ < kFaulty && chance(kRelease) && node.ownership.owns(session)) {
     note(node.membership.self().id + " releases " + session);
     node.ownership.release(session, [](const base::Status&) {});
+    if (!node.ownership.owns(session)) node.states.erase(session);
   }
   turn(node, session);
 }
 
 void ClusterWorld::turn(SimNode& node, const std::string& session) {
-  if (node.ownership.may_answer(session)) return answer(node, session);
+  if (node.may_answer(session) && node.ownership.owns(session)) return answer(node, session);
   auto told = acknowledged_.find(session);
   if (told == acknowledged_.end() && chance(0.5))
     return node.ownership.open(session, "", [this, &node, session](base::Status status) {
@@ -309,6 +394,7 @@ void ClusterWorld::answer(SimNode& node, const std::string& session) {
   const std::string state = node.states[session] + std::to_string(++turns_) + ",";
   const std::string before = acknowledged_[session];
   node.ownership.commit(session, state, [this, &node, session, state, before](base::Status status) {
+    if (status.code == Code::kAborted) node.states.erase(session);
     if (!status.ok()) return;
     if (!node.states[session].starts_with(state)) node.states[session] = state;
     if (!node.ownership.may_answer(session)) return;
@@ -326,7 +412,7 @@ void ClusterWorld::check() {
   for (const auto& session : sessions_) {
     const SimNode* owner = nullptr;
     for (const auto& node : nodes_) {
-      if (node->ownership.count() == 0 || !node->ownership.may_answer(session)) continue;
+      if (!node->may_answer(session)) continue;
       if (owner)
         broken_ = owner->membership.self().id + " and " + node->membership.self().id + " both answer for " + session;
       owner = node.get();
@@ -352,7 +438,7 @@ std::string ClusterWorld::at_the_end() {
              std::to_string(nodes_.size() - 1);
   for (const auto& [session, state] : acknowledged_) {
     size_t owners = 0;
-    for (const auto& node : nodes_) owners += node->ownership.may_answer(session);
+    for (const auto& node : nodes_) owners += node->may_answer(session);
     if (!state.empty() && owners != 1) return session + " has " + std::to_string(owners) + " owners at the end";
   }
   return {};
@@ -368,6 +454,7 @@ std::string ClusterWorld::run() {
   faults_ = {.delay = kMs};
   for (auto& node : nodes_) {
     node->env.stop_until(0);
+    node->apart = false;
     if (node->cut) connect(*node);
   }
   step_until(kFaulty + kCalm);

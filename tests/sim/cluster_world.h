@@ -1,7 +1,8 @@
 // ClusterWorld: some nodes with the real Membership and Ownership, clients, and a bucket behind a bad network, in one
 // thread. Which faults there are is drawn from the seed: requests and answers that are lost, late, sent twice, that
 // overtake others; nodes that are cut off (and told so, or not), stopped for a while, or killed; clocks that drift by
-// up to a tenth; entries whose time is over, or which the bucket has lost.
+// up to a tenth; entries whose time is over, or which the bucket has lost; processes that do not reach each other, and
+// a bucket that nobody reaches.
 //
 // Invariants, looked at after every event: at most one node may answer for a session; what a client was told to be done
 // is in the state of whoever has the session next. At the end the faults cease: then all living nodes know each other,
@@ -21,6 +22,8 @@
 
 #include "cluster/membership.h"
 #include "cluster/ownership.h"
+#include "cluster/peer_answers.h"
+#include "cluster/relayed_bucket.h"
 
 namespace weir::sim {
 
@@ -40,7 +43,7 @@ class ClusterWorld {
   using Real = int64_t;  // nanoseconds of true time
   struct Faults {
     Real delay = 0;  // the mean
-    double slow = 0, lost = 0, twice = 0, cut = 0, stop = 0, kill = 0, drift = 0, forget = 0;
+    double slow = 0, lost = 0, twice = 0, cut = 0, stop = 0, kill = 0, drift = 0, forget = 0, apart = 0, outage = 0;
   };
   class NodeEnv;
   struct SimNode;
@@ -62,6 +65,10 @@ class ClusterWorld {
 
   void start(size_t node);
   void misfortune();
+  void cut(SimNode& node);
+  void outage();
+  void send(SimNode& from, SimNode& to, std::function<void()> arrive);
+  SimNode* node_at(const std::string& address) const;
   void connect(SimNode& node);
   void client();
   void turn(SimNode& node, const std::string& session);
@@ -84,6 +91,7 @@ class ClusterWorld {
   std::map<std::string, std::pair<cluster::Bucket::KeyValue, Real>> entries_;  // and when it was written
   uint64_t revision_ = 0;
   bool healed_ = false;
+  bool relays_ = false;  // nodes write for each other
 };
 
 }  // namespace weir::sim

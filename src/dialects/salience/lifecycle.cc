@@ -76,7 +76,7 @@ void open_session(SalienceState& state, wire::Rpc& rpc, Tenant tenant, const pb:
   if (!served) {
     auto place = elsewhere(state, rpc, request.model(), served.error());
     if (!place) return rpc.finish(served.error());
-    Routable what{"OpenSession", Bytes::adopt(request.SerializeAsString()), {}, tenant, {}, {}};
+    Routable what{"OpenSession", Bytes::adopt(request.SerializeAsString()), {}, tenant, {}, {}, {}};
     return RoutedCall::begin_at(state, rpc, std::move(what), *place);
   }
   const msg::ModelSpec& spec = (*served)->spec;
@@ -100,7 +100,7 @@ template <class Request>
 void route(SalienceState& state, wire::Rpc& rpc, std::string_view method, Tenant tenant, base::SessionId id,
            const Request& request, void (*run)(SalienceState&, wire::Rpc&, Tenant, const Request&, Routed),
            std::function<void(wire::Rpc&)> nowhere) {
-  Routable what{method, Bytes::adopt(request.SerializeAsString()), id, tenant, {}, std::move(nowhere)};
+  Routable what{method, Bytes::adopt(request.SerializeAsString()), id, tenant, {}, {}, std::move(nowhere)};
   what.run = [&state, tenant, request, run](wire::Rpc& call, const Bytes&) {
     run(state, call, tenant, request, Routed::kYes);
   };

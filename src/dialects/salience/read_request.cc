@@ -171,6 +171,13 @@ session::Append TurnRequest::append() const {
   return {offset, rewind, generation.append.size(), image_bytes};
 }
 
+void TurnRequest::resume(Relayed had) {
+  relayed = std::move(had);
+  auto& append = generation.append;
+  append.insert(append.end(), relayed.generated.begin(), relayed.generated.end());
+  generation.max_tokens -= uint32_t(std::min<size_t>(generation.max_tokens, relayed.generated.size()));
+}
+
 bool TurnRequest::idle() const {
   const msg::Generation& g = generation;
   bool wants_readouts = !g.logprobs.empty() || !g.readouts.empty();

@@ -5,6 +5,7 @@
 #include "dialects/salience/state.h"
 #include "marshal/tenant.h"
 #include "msg/spec.h"
+#include "salience.pb.h"
 
 namespace weir::salience {
 namespace {
@@ -69,6 +70,7 @@ void RoutedCall::find(std::string unreachable) {
 
 void RoutedCall::found(base::Result<Place> place) {
   if (!place) return finish(place.error());
+  if (answered_ && place->where != Where::kHere) return finish(node_lost());
   switch (place->where) {
     case Where::kHere: return adopt(place->state);
     case Where::kNode: return was_relayed(rpc_) ? finish(elsewhere()) : relay(*place);
@@ -91,8 +93,17 @@ void RoutedCall::relay(const Place& place) {
   if (Status status = call_->start(rpc_, path, what_.message); !status.ok()) find(node_);
 }
 
+// What the client has had of a Generate.
+void RoutedCall::note_event(const base::Bytes& message) {
+  ::salience::v1::GenerateEvent event;
+  if (!event.ParseFromArray(message.data(), int(message.size())) || !event.has_token()) return;
+  relayed_.end = event.token().position() + 1;
+  if (!event.token().is_prefill()) relayed_.generated.push_back(event.token().id());
+}
+
 void RoutedCall::on_message(base::Bytes message) {
   answered_ = true;
+  if (what_.resume) note_event(message);
   rpc_.send(std::move(message));
 }
 
@@ -103,11 +114,23 @@ bool RoutedCall::full() const { return !rpc_.has_room(); }
 void RoutedCall::on_over(Status status, wire::Relay::Source source) {
   if (source == wire::Relay::Source::kNode && !(is_elsewhere(status) && !answered_)) return finish(status);
   if (!answered_) return find(source == wire::Relay::Source::kNode ? "" : node_);
-  finish(base::explained(Code::kUnavailable,
+  what_.resume&& relayed_.end > 0 ? find(node_) : finish(node_lost());
+}
+
+Status RoutedCall::node_lost() const {
+  return base::explained(Code::kUnavailable,
                          "the node '" + node_ +
                              "' was lost while it answered: the session is as it was before, or as it would be with "
-                             "the whole answer",
-                         "NODE_LOST"));
+                             "the whole answer; send this again",
+                         "NODE_LOST");
+}
+
+// The turn was not kept, so that nobody else has gone on behind it; or it begins at its offset in any case.
+bool RoutedCall::can_resume(const session::SessionState& state) const {
+  auto request = read_request(what_.message);
+  if (!request || !what_.resume) return false;
+  const bool rewinds = request->rewind == session::Append::Rewind::kYes;
+  return state.tokens.size() == request->offset || (rewinds && state.tokens.size() > request->offset);
 }
 
 // The model must be the same one: its name, version, and vocabulary.
@@ -126,6 +149,7 @@ void RoutedCall::adopt(const std::string& text) {
                                   "the session's node is gone, and this one does not serve model '" + state->model +
                                       "' version " + state->version,
                                   "MODEL_GONE"));
+  if (answered_ && !can_resume(*state)) return finish(node_lost());
   const msg::ModelSpec& spec = (*served)->spec;
   const session::Tenant tenant = salience_.tenant_of_name(state->tenant);
   salience_.sessions.adopt(tenant, what_.session, {spec.name, spec.version, spec.text}, std::move(*state),
@@ -139,7 +163,10 @@ void RoutedCall::adopt(const std::string& text) {
 void RoutedCall::run_here() {
   wire::Rpc& rpc = rpc_;
   Routable what = std::move(what_);
+  Relayed relayed = std::move(relayed_);
+  const bool resumes = answered_;
   salience_.routed.erase(number_);
+  if (resumes) return what.resume(rpc, std::move(what.message), std::move(relayed));
   what.run(rpc, std::move(what.message));
 }
 

@@ -1,6 +1,7 @@
 // RoutedCall: a call for a session that is not here, where this node is one of a cluster: finds the node that has it
 // and hands the call on, or takes the session over from a node that is gone and then runs the call here. The client
-// waits meanwhile. It lives in SalienceState::routed. On the shard.
+// waits meanwhile, also where the node is lost in the middle of a Generate: that goes on here, behind the tokens that
+// the client has. It lives in SalienceState::routed. On the shard.
 #pragma once
 
 #include <functional>
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "base/bytes.h"
+#include "dialects/salience/turn_request.h"
 #include "session/other_nodes.h"
 #include "session/session_table.h"
 #include "wire/relay.h"
@@ -25,6 +27,8 @@ struct Routable {
   session::Tenant tenant{};
   // Runs the call here, once the session is; NOT_FOUND is an answer then. Answers of other nodes pass it by.
   std::function<void(wire::Rpc&, base::Bytes)> run;
+  // Goes on here with a Generate of which the client has had that much; null: that cannot be.
+  std::function<void(wire::Rpc&, base::Bytes, Relayed)> resume;
   // Where no node has the session.
   std::function<void(wire::Rpc&)> nowhere;
 };
@@ -51,6 +55,9 @@ class RoutedCall final : private wire::Relay::Receiver {
   void relay(const Place& place);
   void adopt(const std::string& state);
   void run_here();
+  void note_event(const base::Bytes& message);
+  bool can_resume(const session::SessionState& state) const;
+  base::Status node_lost() const;
   void finish(const base::Status& status);
 
   void on_message(base::Bytes message) override;
@@ -65,6 +72,7 @@ class RoutedCall final : private wire::Relay::Receiver {
   std::string node_;  // where it is
   int hops_ = 0;
   bool answered_ = false;
+  Relayed relayed_;
 };
 
 }  // namespace weir::salience

@@ -1,5 +1,6 @@
 #include "dialects/salience/turn.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "dialects/salience/state.h"
@@ -33,9 +34,10 @@ void Generate::call(wire::Rpc& rpc, base::Bytes message) {
   begin(salience_, rpc, std::move(message), alone ? Session::kHere : Session::kAnywhere);
 }
 
-void Generate::begin(SalienceState& state, wire::Rpc& rpc, base::Bytes message, Session where) {
+void Generate::begin(SalienceState& state, wire::Rpc& rpc, base::Bytes message, Session where, Relayed relayed) {
   auto request = read_request(message);
   if (!request) return rpc.finish(request.error());
+  if (relayed.end > 0) request->resume(std::move(relayed)), rpc.trailing(marshal::kMoved, "1");
   if (!request->session) return rpc.finish(session::no_such_session());
   auto listener = std::make_unique<Listener>();
   Listener& ear = *listener;
@@ -59,7 +61,8 @@ Turn::Turn(SalienceState& state, wire::Rpc& rpc, Listener& listener, TurnRequest
       listener_(&listener),
       request_(std::move(request)),
       routable_(std::move(routable)),
-      call_(state.bus) {}
+      call_(state.bus),
+      relayed_(request_.relayed.generated.size()) {}
 
 void Turn::begin(session::Tenant tenant, std::list<Turn>::iterator self) {
   self_ = self;
@@ -93,9 +96,12 @@ void Turn::route() {
   SalienceState& state = salience_;
   wire::Rpc& rpc = *rpc_;
   listener_->turn = nullptr;
-  Routable what{"Generate", std::move(routable_), *request_.session, tenant_, {}, {}};
+  Routable what{"Generate", std::move(routable_), *request_.session, tenant_, {}, {}, {}};
   what.run = [&state](wire::Rpc& call, base::Bytes message) {
     Generate::begin(state, call, std::move(message), Generate::Session::kHere);
+  };
+  what.resume = [&state](wire::Rpc& call, base::Bytes message, Relayed relayed) {
+    Generate::begin(state, call, std::move(message), Generate::Session::kHere, std::move(relayed));
   };
   what.nowhere = [](wire::Rpc& call) { call.finish(session::no_such_session()); };
   state.turns.erase(self_);
@@ -123,6 +129,7 @@ Status Turn::submit(bus::Served& served) {
   marshal::set_caller(call, rpc_->exchange());
   call_.grant(bus::kAnswerWindow);
   watch_for_stops(served.spec);
+  end_where_it_had_ended(*served.spec.text);
   request_.generation.history = lease_->tokens;
   request_.generation.history_images = lease_->images;
   call.generation = std::make_unique<msg::Generation>(std::move(request_.generation));
@@ -138,7 +145,27 @@ void Turn::watch_for_stops(const msg::ModelSpec& spec) {
   text::Completion::Options options;
   options.stop = std::move(request_.stops);
   completion_.emplace(*spec_->codec, std::move(options));
-  completion_->after(request_.generation.append.empty() ? lease_->tokens : std::span(request_.generation.append));
+  const auto prompt =
+      std::span<const uint32_t>(request_.generation.append).first(request_.generation.append.size() - relayed_);
+  completion_->after(prompt.empty() ? lease_->tokens : prompt);
+  std::string unused;
+  for (uint32_t token : request_.relayed.generated)
+    if (completion_->push(token, unused) == text::Completion::State::kStopped) {
+      had_ended_ = Reason::kStopString;
+      return completion_.reset();
+    }
+}
+
+// The other node was lost between its last token and the end.
+void Turn::end_where_it_had_ended(const msg::TextSpec& spec) {
+  msg::Generation& generation = request_.generation;
+  auto is = [](const std::vector<uint32_t>& ids, uint32_t id) {
+    return std::find(ids.begin(), ids.end(), id) != ids.end();
+  };
+  if (relayed_ == 0) return;
+  const uint32_t last = request_.relayed.generated.back();
+  if (is(generation.stop_ids, last) || (!generation.ignore_eos && is(spec.eos_ids, last))) had_ended_ = Reason::kEos;
+  if (had_ended_) generation.max_tokens = 0;
 }
 
 void Turn::on(msg::Call& call, msg::Event&& event) {
@@ -148,6 +175,7 @@ void Turn::on(msg::Call& call, msg::Event&& event) {
 
 void Turn::pass_on(const msg::Token& token) {
   if (!rpc_ || closed_ || stopped_) return;
+  if (token.position < request_.relayed.end) return call_.owe(), call_.repay();
   if (!token.prefill) generated_.push_back(token.id);
   call_.owe();
   rpc_->send(write_token(token));
@@ -165,12 +193,12 @@ void Turn::finished(msg::Call& call, msg::Event&& event) {
   bool whole = (done_event || stopped_) && rpc_ && !closed_;
   // Whatever the engine keeps for the session begins with lease and append, so that is what the session may keep; not
   // what a rewind has cut off.
-  bool kept = whole || !generated_.empty();
+  bool kept = whole || !generated_.empty() || relayed_ > 0;
   if (rpc_) marshal::note(rpc_->exchange().record(), call);
   if (rpc_ && call.progress.moves > 0) rpc_->trailing(marshal::kMoved, std::to_string(call.progress.moves));
   Outcome outcome = kept ? appended(*call.generation) : Outcome{Outcome::Kind::kAppended, {}, {}, {}};
   if (whole) {
-    const Reason reason = stopped_ ? Reason::kStopString : reason_of(done_event->finish);
+    const Reason reason = stopped_ ? Reason::kStopString : had_ended_.value_or(reason_of(done_event->finish));
     return give_back(std::move(outcome), [this, reason, prompt_tokens] { done(reason, prompt_tokens); });
   }
   Status status =
@@ -201,7 +229,8 @@ void Turn::unchanged(Status status) {
 }
 
 void Turn::done(Reason reason, uint32_t prompt_tokens) {
-  if (rpc_) rpc_->send(write_done(prompt_tokens, uint32_t(generated_.size()), reason));
+  const auto before = uint32_t(relayed_);
+  if (rpc_) rpc_->send(write_done(prompt_tokens - before, uint32_t(generated_.size()) + before, reason));
   end({});
 }
 

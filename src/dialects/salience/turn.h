@@ -28,7 +28,7 @@ class Generate final : public wire::RpcMethod {
   void call(wire::Rpc& rpc, base::Bytes message) override;
   // kHere: the session is this node's, if it is anybody's.
   enum class Session : uint8_t { kAnywhere, kHere };
-  static void begin(SalienceState& state, wire::Rpc& rpc, base::Bytes message, Session where);
+  static void begin(SalienceState& state, wire::Rpc& rpc, base::Bytes message, Session where, Relayed relayed = {});
 
  private:
   SalienceState& salience_;
@@ -64,6 +64,7 @@ class Turn final : public session::Borrower, public msg::Sink {
   base::Status start();
   base::Status submit(bus::Served& served);
   void watch_for_stops(const msg::ModelSpec& spec);
+  void end_where_it_had_ended(const msg::TextSpec& spec);
   void pass_on(const msg::Token& token);
   void route();
   void give_back(session::Outcome&& outcome, std::function<void()> then);
@@ -87,6 +88,8 @@ class Turn final : public session::Borrower, public msg::Sink {
   std::shared_ptr<const msg::TextSpec> spec_;   // whose tokenizer completion_ reads by
   std::optional<text::Completion> completion_;  // where there are stop strings
   bool stopped_ = false;                        // by one of them
+  std::optional<Reason> had_ended_;             // with the last token that another node has generated
+  size_t relayed_ = 0;                          // tokens that it has generated
 };
 
 }  // namespace weir::salience

@@ -18,6 +18,12 @@ inline constexpr uint32_t kMaxImages = 1024;     // bounds the shard's work for 
 inline constexpr uint32_t kMaxAppend = 1 << 24;  // tokens in one request
 inline constexpr int32_t kMaxPriority = 10;
 
+// The events of a Generate that the client has had from another node.
+struct Relayed {
+  std::vector<uint32_t> generated;  // tokens
+  uint32_t end = 0;                 // the position behind the last event
+};
+
 struct TurnRequest {
   std::optional<base::SessionId> session;  // nothing: no id, or a malformed one
   uint32_t offset = 0;
@@ -25,12 +31,15 @@ struct TurnRequest {
   uint32_t priority = 0;           // 0 (interactive) … kMaxPriority (batch)
   msg::Generation generation;      // without history; images alias the request, ranges are sorted and merged
   std::vector<std::string> stops;  // text that ends the generation
+  Relayed relayed;                 // its tokens are the last ones of generation.append
 
   // The priority as msg::Call::priority, scaled to 1 … `levels`.
   uint32_t level(uint32_t levels) const {
     return 1 + uint32_t((uint64_t(priority) * (levels - 1) + kMaxPriority / 2) / kMaxPriority);
   }
   session::Append append() const;
+  // What is left of it behind that much. The tokens that the client has become part of the prompt.
+  void resume(Relayed relayed);
   // True if no engine is needed: nothing to append, to generate, or to read out.
   bool idle() const;
 };

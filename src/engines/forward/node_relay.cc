@@ -11,6 +11,18 @@ namespace weir::forward {
 using base::Code;
 using base::Status;
 
+namespace {
+
+std::vector<base::Bytes> framed(base::Bytes message) {
+  const auto prefix = wire::grpc_prefix(wire::GrpcFlag::kPlain, uint32_t(message.size()));
+  std::vector<base::Bytes> body;
+  body.push_back(base::Bytes::copy_of({reinterpret_cast<const char*>(prefix.data()), prefix.size()}));
+  if (!message.empty()) body.push_back(std::move(message));
+  return body;
+}
+
+}  // namespace
+
 void NodeTargets::set(const std::vector<std::string>& urls) {
   std::map<std::string, std::shared_ptr<Target>> next;
   for (const auto& text : urls) {
@@ -106,17 +118,74 @@ Status NodeRelay::NodeCall::start(wire::Rpc& rpc, std::string_view path, const b
   add_deadline(rpc.deadline(), relay_.shard_.env().now(), fields);
   fields.add(wire::kRelayed, "1");
   relay_.introduce_(rpc.exchange().request(), fields);
-  const auto prefix = wire::grpc_prefix(wire::GrpcFlag::kPlain, uint32_t(message.size()));
-  std::vector<base::Bytes> body;
-  body.push_back(base::Bytes::copy_of({reinterpret_cast<const char*>(prefix.data()), prefix.size()}));
-  if (!message.empty()) body.push_back(message);
   lane_ = &relay_.lane_of(node_, marshal::tenant_of(rpc.exchange().request()));
   ++lane_->calls;
-  return GrpcCall::start(*lane_->conn, path, std::move(body), std::move(fields));
+  return GrpcCall::start(*lane_->conn, path, framed(message), std::move(fields));
 }
 
+class NodeRelay::Question final : private GrpcCall {
+ public:
+  Question(NodeRelay& relay, uint64_t number, Node& node, Answered then)
+      : GrpcCall(relay.slabs_, kLargestMessage), relay_(relay), number_(number), node_(node), then_(std::move(then)) {
+    ++node_.calls;
+  }
+  ~Question() {
+    relay_.shard_.env().cancel(timer_);
+    HttpCall::cancel();
+    --node_.calls;
+  }
+
+  void start(std::string_view path, base::Bytes message, wire::Fields fields, base::Duration patience) {
+    base::Env& env = relay_.shard_.env();
+    timer_ = env.at(env.now() + patience, [this] {
+      timer_ = base::TimerId::kNone;
+      give_up_late(base::failure(Code::kUnavailable, "the node does not answer"));
+    });
+    add_deadline(env.now() + patience, env.now(), fields);
+    Status status = GrpcCall::start(relay_.own_conn(node_), path, framed(std::move(message)), std::move(fields));
+    if (!status.ok()) over(status);
+  }
+
+ private:
+  Next on_message(base::Bytes message) override {
+    answer_ = std::move(message);
+    return Next::kGoOn;
+  }
+  void on_over(Status status, forward::From) override { over(status); }
+  // This is gone afterwards.
+  void over(const Status& status) {
+    auto self = relay_.questions_.extract(number_);
+    Answered then = std::move(then_);
+    base::Bytes answer = std::move(answer_);
+    self.mapped().reset();
+    status.ok() ? then(std::move(answer)) : then(status);
+  }
+
+  NodeRelay& relay_;
+  const uint64_t number_;
+  Node& node_;
+  Answered then_;
+  base::Bytes answer_;
+  base::TimerId timer_ = base::TimerId::kNone;
+};
+
+void NodeRelay::ask(const std::string& url, std::string_view path, base::Bytes message, wire::Fields fields,
+                    base::Duration patience, Answered then) {
+  Node* node = node_at(url);
+  if (!node) return then(base::failure(Code::kUnavailable, "the node is not there"));
+  const uint64_t number = ++last_question_;
+  auto& question = questions_[number] = std::make_unique<Question>(*this, number, *node, std::move(then));
+  question->start(path, std::move(message), std::move(fields), patience);
+}
+
+NodeRelay::NodeRelay(net::Shard& shard, base::SlabSource& slabs, const NodeTargets& targets, Introduce introduce)
+    : shard_(shard), slabs_(slabs), targets_(targets), introduce_(std::move(introduce)) {}
+
 // A call's destructor, which leaves its connection, comes before.
-NodeRelay::~NodeRelay() { shard_.env().cancel(prune_); }
+NodeRelay::~NodeRelay() {
+  shard_.env().cancel(prune_);
+  questions_.clear();
+}
 
 // Nodes that are not there any more leave once they have no calls.
 void NodeRelay::forget_others() {
@@ -142,6 +211,11 @@ NodeRelay::Lane& NodeRelay::lane_of(Node& node, uint64_t tenant) {
   return lane;
 }
 
+OriginConn& NodeRelay::own_conn(Node& node) {
+  if (!node.own) node.own = std::make_unique<OriginConn>(shard_, *node.target, node.target->origins.front());
+  return *node.own;
+}
+
 // Later, for one of the connections may be on the stack.
 void NodeRelay::prune() {
   if (prune_ != base::TimerId::kNone) return;
@@ -154,15 +228,21 @@ void NodeRelay::prune() {
   });
 }
 
-base::Result<std::unique_ptr<wire::Relay::Call>> NodeRelay::make_call(const std::string& url, Receiver& receiver) {
+NodeRelay::Node* NodeRelay::node_at(const std::string& url) {
   forget_others();
   auto target = targets_.find(url);
-  if (!target) return base::failure(Code::kUnavailable, "the node is not there");
+  if (!target) return nullptr;
   auto& node = nodes_[url];
   if (!node) {
     node = std::make_unique<Node>();
     node->target = std::move(target);
   }
+  return node.get();
+}
+
+base::Result<std::unique_ptr<wire::Relay::Call>> NodeRelay::make_call(const std::string& url, Receiver& receiver) {
+  Node* node = node_at(url);
+  if (!node) return base::failure(Code::kUnavailable, "the node is not there");
   return std::unique_ptr<Call>(std::make_unique<NodeCall>(*this, url, *node, receiver));
 }
 

@@ -44,26 +44,37 @@ class NodeRelay final : public wire::Relay {
 
   // Says in fields for whom the call is.
   using Introduce = std::function<void(const wire::Request& request, wire::Fields& fields)>;
-  NodeRelay(net::Shard& shard, base::SlabSource& slabs, const NodeTargets& targets, Introduce introduce)
-      : shard_(shard), slabs_(slabs), targets_(targets), introduce_(std::move(introduce)) {}
+  NodeRelay(net::Shard& shard, base::SlabSource& slabs, const NodeTargets& targets, Introduce introduce);
   ~NodeRelay() override;
 
   base::Result<std::unique_ptr<Call>> make_call(const std::string& url, Receiver& receiver) override;
 
+  // Asks the node itself, for nobody in particular: one message there, one back, within `patience`. `fields` go along.
+  // `then` is called once, later or at once, unless this goes before. Errors: UNAVAILABLE; those of the node.
+  using Answered = std::function<void(base::Result<base::Bytes>)>;
+  void ask(const std::string& url, std::string_view path, base::Bytes message, wire::Fields fields,
+           base::Duration patience, Answered then);
+
  private:
   class NodeCall;
+  class Question;
   struct Lane {
     std::unique_ptr<OriginConn> conn;
     size_t calls = 0;
   };
   struct Node {
     std::shared_ptr<Target> target;
+    std::unique_ptr<OriginConn> own;  // or null
     std::map<uint64_t, Lane> lanes;  // by tenant; those that are shared, by a number below kSharedLanes
     size_t calls = 0;
   };
   void forget_others();
   Lane& lane_of(Node& node, uint64_t tenant);
+  // Of this node's own questions, which wait behind no client's calls.
+  OriginConn& own_conn(Node& node);
   void prune();
+  // Null: it is not there.
+  Node* node_at(const std::string& url);
 
   net::Shard& shard_;
   base::SlabSource& slabs_;
@@ -72,6 +83,8 @@ class NodeRelay final : public wire::Relay {
   std::map<std::string, std::unique_ptr<Node>> nodes_;  // by URL
   std::vector<std::unique_ptr<Node>> leaving_;          // of other Targets, that still have calls
   base::TimerId prune_ = base::TimerId::kNone;
+  std::map<uint64_t, std::unique_ptr<Question>> questions_;
+  uint64_t last_question_ = 0;
 };
 
 }  // namespace weir::forward

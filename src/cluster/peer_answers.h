@@ -1,0 +1,37 @@
+// PeerAnswers: this node's side of what other nodes ask it directly (peers.h): it writes into the bucket for a node
+// that NATS does not reach, and promises that it takes nobody for dead. One thread.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "cluster/membership.h"
+#include "cluster/peers.h"
+
+namespace weir::cluster {
+
+class PeerAnswers {
+ public:
+  // kNo: where there is no secret, whoever reaches this server could write.
+  enum class Relays : bool { kNo, kYes };
+  static constexpr size_t kMostAtOnce = 256;
+
+  // The buckets of nodes and of sessions, as NATS has them: what is asked here is not handed on. All outlive this.
+  PeerAnswers(Membership& membership, Bucket& nodes, Bucket& sessions, Relays relays)
+      : membership_(membership), nodes_(nodes), sessions_(sessions), relays_(relays) {}
+
+  // Answers once, now or later.
+  void answer(std::string_view request, std::function<void(std::string)> then);
+
+ private:
+  void relay(const PeerRequest& request, Bucket& bucket, std::function<void(PeerAnswer)> then);
+
+  Membership& membership_;
+  Bucket& nodes_;
+  Bucket& sessions_;
+  const Relays relays_;
+  size_t under_way_ = 0;
+};
+
+}  // namespace weir::cluster
