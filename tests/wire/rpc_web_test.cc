@@ -93,6 +93,22 @@ TEST_F(GrpcWeb, TextMayBePaddedInTheMiddleAndCutAnywhere) {
   });
 }
 
+// Of whole messages, so that nothing else is wrong with them.
+TEST_F(GrpcWeb, OneCharacterThatIsNoBase64IsEnough) {
+  const std::string good = base::base64_encode(grpc_frame("abcd"));  // nine bytes: no padding
+  ASSERT_EQ(grpc_status(*bench_.run("/test.Service/Stream", good, kText)), 0);
+  for (size_t at = 7; at < good.size(); ++at) {
+    std::string bad = good;
+    bad[at] = '!';
+    EXPECT_EQ(grpc_status(*bench_.run("/test.Service/Stream", bad, kText)), 13) << at;
+  }
+  const std::string padded = base::base64_encode(grpc_frame("ab"));  // seven bytes: "…=="
+  ASSERT_TRUE(padded.ends_with("=="));
+  const std::string cut = padded.substr(0, padded.size() - 1) + good;
+  EXPECT_EQ(grpc_status(*bench_.run("/test.Service/Stream", cut, kText)), 13);
+  EXPECT_EQ(grpc_status(*bench_.run("/test.Service/Stream", padded + good, kText)), 0);
+}
+
 TEST_F(GrpcWeb, TextThatIsNoBase64IsInternal) {
   for (std::string body : {"AAAA*", "A===", "=", "AAA=A=AA", "AAAAA"}) {
     auto x = bench_.run("/test.Service/Echo", body, kText);
