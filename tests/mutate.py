@@ -111,6 +111,15 @@ EQUIVALENT = {
     ('src/wire/h2_exchange.cc', 'if (text.capacity() > kKeepField) text.shrink_to_fit();',
      'if (text.capacity() >= kKeepField) text.shrink_to_fit();'):
         'a bound on idle memory, of which no caller sees the exact size',
+    ('src/wire/h2_memory.cc', 'constexpr size_t kStep = 32, kClasses = 16;  // blocks of 32, 64, … 512 bytes are kept', 'constant'):
+        'a bound on idle memory, of which no caller sees the exact size',
+    ('src/wire/h2_sender.cc', 'uint64_t held = 0;', 'constant'): 'one byte beside the slabs that a rate is made of',
+    ('src/wire/grpc_status.cc',
+     'status.text.size() <= kMaxGrpcMessage - 3 && std::all_of(status.text.begin(), status.text.end(), plain);', 'compare'):
+        'a text of plain characters is encoded as itself',
+    ('src/wire/grpc_status.cc',
+     'status.text.size() <= kMaxGrpcMessage - 3 && std::all_of(status.text.begin(), status.text.end(), plain);', 'constant'):
+        'a text of plain characters is encoded as itself',
     ('src/marshal/raw.cc', 'size_t open = 0, first_open = 0, last_open = 0;', 'size_t open = 0, first_open = 0, last_open = 1;'):
         'it is set before it is read',
     ('src/marshal/raw.cc', 'size_t open = 0, first_open = 0, last_open = 0;', 'size_t open = 0, first_open = 1, last_open = 0;'):

@@ -213,6 +213,7 @@ void Membership::on_entry(const Bucket::KeyValue& entry) {
 
 // Errors say why it is not taken.
 base::Result<Node> Membership::read(const Bucket::KeyValue& entry, const Seen& seen) const {
+  if (entry.value.empty()) return base::invalid("empty, or more than " + std::to_string(kLargestNode) + " bytes");
   auto node = read_node(entry.value, entry_key_);
   if (!node) return node;
   if (node->id != entry.key.substr(kPrefix.size()))

@@ -105,6 +105,9 @@ TEST(H2Attack, EachEndsInItsGoawayAndIsCountedOnce) {
       if (now >= 0) code = now;
     }
     EXPECT_LE(round, a.rounds) << a.name;
+    if (a.reason == "h2_rst_tx") {
+      EXPECT_EQ(round, s.limits.glitches.burst + 1) << a.name << ": each is counted once";
+    }
     EXPECT_EQ(code, a.code) << a.name;
     EXPECT_TRUE(s.codec->finished()) << a.name;
     ASSERT_EQ(s.intake.rejections.size(), 1u) << a.name;

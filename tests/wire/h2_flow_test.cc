@@ -356,6 +356,11 @@ TEST(H2, OnDrainComesAtTheLowWaterMark) {
   EXPECT_EQ(x.backlog(), 0u);
   EXPECT_EQ(heard.drains, 1);
   EXPECT_EQ(heard.closes, 0);
+  for (int i = 0; i < 3; ++i) x.body(Bytes::adopt(text_of(1000))), s.take();
+  EXPECT_EQ(heard.drains, 1) << "it never was above the mark again";
+  x.body(Bytes::adopt(text_of(1 << 20)));
+  s.take();
+  EXPECT_EQ(heard.drains, 2);
 }
 
 TEST(H2, OneTurnStartsAsManyRequestsAsAllowed) {

@@ -35,6 +35,19 @@ Parsed parse(const std::string& bytes, size_t step) {
   return out;
 }
 
+TEST(ProxyHeader, NothingIsTakenBehindItsEnd) {
+  ProxyHeader header;
+  std::span<const std::byte> none;
+  EXPECT_EQ(header.feed(none), State::kMore);
+  const std::string line = "PROXY UNKNOWN\r\n", more = "PROXY TCP4 192.0.2.1 10.0.0.1 5000 8080\r\n";
+  auto in = std::as_bytes(std::span(line));
+  EXPECT_EQ(header.feed(in), State::kDone);
+  in = std::as_bytes(std::span(more));
+  EXPECT_EQ(header.feed(in), State::kDone);
+  EXPECT_EQ(in.size(), more.size());
+  EXPECT_EQ(header.feed(none), State::kDone);
+}
+
 TEST(ProxyHeader, NamesTheClientHoweverItIsCut) {
   struct Case {
     std::string header, client;

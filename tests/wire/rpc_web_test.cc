@@ -93,6 +93,28 @@ TEST_F(GrpcWeb, TextMayBePaddedInTheMiddleAndCutAnywhere) {
   });
 }
 
+// Of whole messages, so that nothing else is wrong with them.
+TEST_F(GrpcWeb, OneCharacterThatIsNoBase64IsEnough) {
+  auto refused = [&](const std::string& body) {
+    auto x = bench_.run("/test.Service/Stream", body, kText);
+    const auto frames = grpc_frames(from_pieces(x->sent));
+    if (frames.empty()) return std::string("nothing");
+    const std::string& trailers = frames.back().payload;
+    return trailers.starts_with("grpc-status: 0\r\n") ? std::string() : trailers;
+  };
+  const std::string good = base::base64_encode(grpc_frame("abcd"));  // nine bytes: no padding
+  ASSERT_EQ(refused(good), "");
+  for (size_t at = 7; at < good.size(); ++at) {
+    std::string bad = good;
+    bad[at] = '!';
+    EXPECT_TRUE(refused(bad).starts_with("grpc-status: 13\r\n")) << at;
+  }
+  const std::string padded = base::base64_encode(grpc_frame("ab"));  // seven bytes: "…=="
+  ASSERT_TRUE(padded.ends_with("=="));
+  EXPECT_TRUE(refused(padded.substr(0, padded.size() - 1) + good).starts_with("grpc-status: 13\r\n"));
+  EXPECT_EQ(refused(padded + good), "");
+}
+
 TEST_F(GrpcWeb, TextThatIsNoBase64IsInternal) {
   for (std::string body : {"AAAA*", "A===", "=", "AAA=A=AA", "AAAAA"}) {
     auto x = bench_.run("/test.Service/Echo", body, kText);
