@@ -9,8 +9,8 @@ time of a step   = max(weights / bandwidth, work / arithmetic) + keys and values
     keys, values read by decode attention, at a share of the bandwidth that its occupancy gives (kernels.py)
     launch       from the end of one kernel of a graph to the full speed of the next: 1.3 us between them, and as much to
                  fill and drain the device
-    draws        the logits are read `DRAW_PASSES` times
-of a prompt      = work / arithmetic + kernels × launch
+    draws        the logits are read `DRAW_PASSES` times, with top-p `TOP_P_PASSES` times
+of a prompt      = work / arithmetic + kernels × launch + wake-up of the thread that waits
 
 The assumptions are below, with where they come from. None was measured here.
 """
@@ -41,6 +41,8 @@ STREAMED = 0.92     # of the bandwidth that the thin products reach: one read, n
 ATTENTION = 0.65    # of it that decode attention reaches with three blocks on a multiprocessor
 PROMPTS = 0.85      # of a large product's arithmetic that a step of prompts reaches: attention, norms, small products
 DRAW_PASSES = 3
+TOP_P_PASSES = 9    # the likeliest, the weight of all, five of keep_share (the first adds in shared memory), two to draw
+WAKE_SHARE, WAKE_MOST, WAKE_LATE = 1 / 64, 50e-6, 16e-6  # device/await.cc: a pause, and how late one ends (measured)
 LOOPBACK = 6.0e9    # bytes/s that a core receives from a socket
 COPY = 7.5e9        # bytes/s at which a core gathers rows into a slab
 MS = 1e3
@@ -74,22 +76,23 @@ class Paper:
     def kernels(self, shape):
         return (self.per_layer * shape.layers + 5) * self.kernel_s  # embedding, norm, gather, head, draw
 
-    def decode(self, shape, rows, context):
+    def decode(self, shape, rows, context, passes=DRAW_PASSES):
         """One token of each of `rows` sequences that have `context` positions."""
         g, products = self.gpu, shape.products() + shape.head()
         read, work = 2 * products / (g.bandwidth * STREAMED), 2 * products * rows / g.arithmetic
         kv = 2 * shape.kv_heads * shape.head_dim * 2 * shape.layers * context * rows
         return Terms(weights=read if read > work else 0, products=work if work >= read else 0,
                      keys_and_values=kv / (g.bandwidth * ATTENTION), launches=self.kernels(shape),
-                     draws=DRAW_PASSES * 4 * shape.vocabulary * rows / g.bandwidth)
+                     draws=passes * 4 * shape.vocabulary * rows / g.bandwidth)
 
     def prompt(self, shape, tokens):
-        return Terms(products=2 * shape.products() * tokens / (self.gpu.arithmetic * PROMPTS), launches=self.kernels(shape))
+        work = Terms(products=2 * shape.products() * tokens / (self.gpu.arithmetic * PROMPTS), launches=self.kernels(shape))
+        return work + Terms(wake_up=min(work.total() * WAKE_SHARE, WAKE_MOST) + WAKE_LATE)
 
-    def served(self, shape, prompt, tokens, streams):
+    def served(self, shape, prompt, tokens, streams, passes=DRAW_PASSES):
         """Tokens per second of so many streams, prompts and answers mixed: per step, a token each, and its part of a prompt."""
         prompts = Terms(prompts=2 * shape.products() * prompt / tokens * streams / (self.gpu.arithmetic * PROMPTS))
-        step = self.decode(shape, streams, prompt + tokens / 2) + prompts
+        step = self.decode(shape, streams, prompt + tokens / 2, passes) + prompts
         return streams / step.total(), step
 
     def rows(self):
@@ -103,6 +106,8 @@ class Paper:
                 for kind in ('SSE', 'gRPC'):
                     out[id, f'{name}, {prompt} in, {tokens} out, {streams} streams, {kind}'] = self.served(
                         weights.LLAMAS[name], prompt, tokens, streams)
+            out['', f'{name}, 128 in, 128 out, 256 streams, SSE, top-p 0.9'] = self.served(
+                weights.LLAMAS[name], 128, 128, 256, TOP_P_PASSES)
         for name in ('8B', '1B'):
             step = self.decode(weights.LLAMAS[name], 256, 500)
             out['', f'{name} decode, batch 256, no server'] = 256 / step.total(), step

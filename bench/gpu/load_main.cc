@@ -1,6 +1,6 @@
 // Load for the GPU's figures (H3 to H8): `gpu_load KIND name=value…`, one JSON object on standard output.
 //
-//   sse | grpc  port model prompt tokens vocabulary     streams of tokens
+//   sse | grpc  port model prompt tokens vocabulary     streams of tokens; sse: top_p (0: the likeliest token)
 //   tensors     port model rows row_bytes               large inputs, a small answer
 //   encode      port model prompt vocabulary            ids in, an embedding out
 //   post | unary  port path body                        the same request again and again: a file's JSON, a file's
@@ -87,6 +87,9 @@ RequestSpec read_spec(const std::string& kind, Arguments& words) {
   spec.prompt = uint32_t(words.number("prompt", 1)), spec.tokens = uint32_t(words.number("tokens", 1));
   spec.vocabulary = uint32_t(words.number("vocabulary", 256));
   spec.rows = uint32_t(words.number("rows", 1)), spec.row_bytes = uint64_t(words.number("row_bytes", 4));
+  spec.top_p = words.number("top_p", 0);
+  if (spec.top_p > 1 || (spec.top_p > 0 && spec.kind != RequestSpec::Kind::kSse))
+    fail("top_p is of sse, and at most 1");
   if (spec.vocabulary < 4) fail("a vocabulary of 4 at least is expected");
   return spec;
 }

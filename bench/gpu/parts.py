@@ -57,6 +57,7 @@ class Part:
     name: str
     take: typing.Callable
     seconds: float  # that it needs on an H100; a guess until there is one
+    alone: bool = False  # taken only where it is asked for by name
 
     def least(self, sizes):
         return 5 if sizes.tiny else self.seconds
@@ -73,7 +74,7 @@ def model(repository, name, engine, parameters, **keys):
 
 
 # --- the kernels and the engine without a server around it: H1, H2, H6, limits ------------------------------------------
-CORRECT = ('rows', 'attention', 'draws', 'encoder', 'products', 'model', 'identity')  # beside each other: nothing is timed
+CORRECT = ('rows', 'attention', 'draws', 'encoder', 'products', 'model', 'identity', 'fault')  # beside each other: nothing is timed
 TIMED = ('copies', 'kernels', '1B', '8B')
 
 
@@ -133,6 +134,7 @@ class Text:
             self.load('sse', (sizes.short[0], half), most, 2 * most)
         self.first_token()
         self.saturate('short', sizes.short, sizes.crowd, 3)
+        self.result['top-p sse'] = self.load('sse', sizes.short, sizes.crowd, 2 * sizes.crowd, top_p=0.9)
         self.gaps()
         self.saturate('long', sizes.long, sizes.hundred, 1)
 
@@ -160,6 +162,31 @@ class Text:
         rate = 0.8 * self.result['short sse']['tokens_per_s'] / sizes.short[1]
         for seconds in (sizes.seconds, 2 * sizes.seconds):  # the first captures graphs of the batches in between
             self.result['at 80 %'] = self.load('sse', sizes.short, 2 * sizes.crowd, max(2, int(rate * seconds)), rate=rate)
+
+
+# --- two models on one device, and one that is loaded anew: what they say stays the same ---------------------------------
+def models(run, result):
+    shape = run.sizes.prefix + '1B'
+    repository = run.scratch(2 * weights.LLAMAS[shape].bytes())
+    tiny = {'kv_cache': '16MiB', 'max_running': 4, 'step_tokens': 64}
+    parameters = {'device': run.sizes.device, **(tiny if run.sizes.tiny else {})}
+    for name in ('one', 'other'):
+        weights.write(shape, model(repository, name, 'llm', parameters))
+    question = {'prompt': list(range(3, 40)), 'max_tokens': 12, 'temperature': 0, 'ignore_eos': True}
+    with serving.Server(run, repository, min(run.left(), 150), '--control', 'explicit', '--load', '*') as server:
+        def ask(name):
+            return server.post('/v1/completions', {'model': name, **question})['choices'][0]['text']
+        first = {name: ask(name) for name in ('one', 'other')}
+        with concurrent.futures.ThreadPoolExecutor(8) as together:  # in each other's company
+            told = [(name, together.submit(ask, name)) for name in ('one', 'other') * 4]
+            wrong = {f'{name} in company' for name, text in told if text.result() != first[name]}
+        began = time.monotonic()
+        with open(repository / 'models/one/model.yaml', 'a') as description:  # what has not changed is not loaded anew
+            description.write('# again\n')
+        server.post('/v2/repository/models/one/load', {})
+        result['seconds of a reload'] = round(time.monotonic() - began, 2)
+        wrong |= {f'{name} after a reload' for name in first if ask(name) != first[name]}
+        result['texts'], result['wrong'] = first, sorted(wrong)
 
 
 # --- large tensors from the socket to the device: H7 ---------------------------------------------------------------------
@@ -270,7 +297,7 @@ def sanitizers(run, result):
             return f'cut after {late.timeout:.0f} s'
         return 'clean' if code == 0 else f'exit {code}, see {log}'
 
-    tools = ('memcheck', 'racecheck')
+    tools = ('memcheck', 'racecheck', 'initcheck', 'synccheck')
     with concurrent.futures.ThreadPoolExecutor(len(tools)) as together:
         result.update(zip(tools, together.map(watch, tools)))
     print('\n'.join(f'{tool}: {result[tool]}' for tool in tools), flush=True)
@@ -278,4 +305,5 @@ def sanitizers(run, result):
 
 
 ALL = [Part('checks', checks, 30), Part('1B', text('1B'), 45), Part('tensors', tensors, 25), Part('small', small, 25),
-       Part('8B', text('8B'), 110), Part('onnx', onnx, 20), Part('torch', torch, 40), Part('sanitizers', sanitizers, 30)]
+       Part('8B', text('8B'), 110), Part('models', models, 30), Part('onnx', onnx, 20), Part('torch', torch, 40),
+       Part('sanitizers', sanitizers, 30, alone=True)]

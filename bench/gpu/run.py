@@ -1,21 +1,24 @@
 """`./dev gpu`: checks the kernels on the GPU, takes the figures H1 to H8, prints one table and writes all of it as JSON.
 
 usage: run.py BUILD [--seconds 560] [--only part,part] [--out FILE]
-       run.py BUILD --rehearse      the same in tiny shapes on the CPU: that it works, in no way how fast
+       run.py BUILD --only sanitizers   the checks under compute-sanitizer, in a call of their own
+       run.py BUILD --rehearse          the same in tiny shapes on the CPU: that it works, in no way how fast
 
-Parts, in this order: checks, 1B, tensors, small, 8B, onnx, torch, sanitizers. A part begins when enough of the time
-is left for it; which ones did not, or were cut short, the last lines say. Needs Python, the programs in BUILD, and
-nothing else: BUILD may have been carried here (pack.py). Exit 77 without a GPU.
+Parts, in this order: checks, 1B, tensors, small, 8B, models, onnx, torch. A part begins when enough of the time is left
+for it; which ones did not, or were cut short, the last lines say. The first failure says what to send back. Needs
+Python, the programs in BUILD, and nothing else: BUILD may have been carried here (pack.py). Exit 77 without a GPU.
 """
 
 import argparse
 import dataclasses
+import io
 import json
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 
@@ -26,7 +29,11 @@ import table  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-NO_GPU = 77
+NO_GPU, LOG_KEPT = 77, 1 << 20
+
+
+def failed(result):
+    return result.get('error') or result.get('wrong')
 
 
 class Run:
@@ -38,6 +45,7 @@ class Run:
         self.environment = machine.environment(build)
         self.results, self.skipped = {}, {}
         self.scratch_folders = []
+        self.part, self.kept = None, {}  # what is sent back where something fails: {name in the archive: bytes}
 
     def rehearse(self):
         """On what stands in for a GPU, or else on the engines' device of the host."""
@@ -73,21 +81,35 @@ class Run:
         self.scratch_folders.append(folder)
         return folder
 
+    def keep(self, path, name):
+        """The end of a log, for the report."""
+        self.kept[f'{self.part}-{name}'] = pathlib.Path(path).read_bytes()[-LOG_KEPT:]
+
+    def report(self, results):
+        """An archive of all that says why something failed; returns its path."""
+        out = self.build / 'gpu-report.tar.gz'
+        with tarfile.open(out, 'w:gz') as archive:
+            for name, data in {**self.kept, results.name: results.read_bytes()}.items():
+                entry = tarfile.TarInfo(name)
+                entry.size = len(data)
+                archive.addfile(entry, io.BytesIO(data))
+        return out
+
     def clean(self):
         for folder in self.scratch_folders:
             shutil.rmtree(folder, ignore_errors=True)
         self.scratch_folders = []
 
 
-def take(run, chosen, write):
+def take(run, chosen, write, out):
     for part in parts.ALL:
-        if chosen and part.name not in chosen:
+        if part.name not in chosen if chosen else part.alone:
             continue
         if run.left() < part.least(run.sizes):
             run.skipped[part.name] = f'{run.left():.0f} s were left, {part.least(run.sizes)} are needed'
             continue
         print(f'--- {part.name}', flush=True)
-        began = time.monotonic()
+        began, run.part = time.monotonic(), part.name
         result = run.results.setdefault(part.name, {})
         try:
             part.take(run, result)
@@ -103,6 +125,8 @@ def take(run, chosen, write):
             run.clean()
         result['seconds'] = round(time.monotonic() - began, 1)
         write()
+        if failed(result) and sum(map(bool, map(failed, run.results.values()))) == 1:
+            print(f'{part.name} failed: send back {run.report(out)} (made anew at the end)', file=sys.stderr, flush=True)
 
 
 def main():
@@ -132,13 +156,13 @@ def main():
         if not args.rehearse:
             all_of_it['table'] = table.rows(run.results)
         out.write_text(json.dumps(all_of_it, indent=1) + '\n')
-    take(run, chosen, write)
+    take(run, chosen, write, out)
     write()
     table.show(run.results, run.skipped, here, args.rehearse)
     print(f'results: {out}')
-    bad = [name for name, result in run.results.items() if result.get('error') or result.get('wrong')]
+    bad = [name for name, result in run.results.items() if failed(result)]
     if bad:
-        print('failed: ' + ', '.join(bad))
+        print('failed: ' + ', '.join(bad) + f'; send back {run.report(out)}: results, seeds, the ends of logs')
     if args.rehearse and not chosen:
         bad += table.missing(run.results, run.skipped)
         if bad:

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import time
+import urllib.error
 import urllib.request
 
 
@@ -23,14 +24,15 @@ def client_threads():
 
 
 class Server:
-    """`weir serve` of one repository on a free port of the loopback, ready when it is made."""
+    """`weir serve` of one repository on a free port of the loopback, ready when it is made; `words`: more of its command
+    line."""
 
-    def __init__(self, run, repository, limit):
+    def __init__(self, run, repository, limit, *words):
         self.run, self.log_path = run, repository / 'weir.log'
         self.log = open(self.log_path, 'w+')
         self.process = subprocess.Popen(
             [run.program('src/app/weir'), 'serve', str(repository / 'models'), '--listen', '127.0.0.1:0', '--shards',
-             str(shards()), '--access-log', 'off', '--device-pinned-pool', run.sizes.pinned], stdout=self.log, stderr=self.log, cwd=run.root,
+             str(shards()), '--access-log', 'off', '--device-pinned-pool', run.sizes.pinned, *words], stdout=self.log, stderr=self.log, cwd=run.root,
             env=run.environment)
         try:
             self.port = self.wait(limit)
@@ -61,6 +63,15 @@ class Server:
                 raise RuntimeError(f'a model does not serve: {self.output()[-1500:].strip()}')
             return False
 
+    def post(self, path, body):
+        request = urllib.request.Request(f'http://127.0.0.1:{self.port}{path}', json.dumps(body).encode(),
+                                         {'content-type': 'application/json'})
+        try:
+            with urllib.request.urlopen(request, timeout=120) as answer:
+                return json.loads(answer.read() or b'{}')
+        except urllib.error.HTTPError as error:
+            raise RuntimeError(f'{path}: {error.code} {error.read()[:500].decode(errors="replace")}') from error
+
     def load(self, kind, limit, **words):
         """What gpu_load says of one load; `limit`, in seconds, is the longest that it may run."""
         before, began = self.cpu_seconds(), time.monotonic()
@@ -86,6 +97,7 @@ class Server:
             self.process.kill()
             self.process.wait()
         self.log.close()
+        self.run.keep(self.log_path, 'weir.log')
 
     def __enter__(self):
         return self

@@ -58,6 +58,8 @@ def text_rows(f, id, name, goals):
             out.append(row(id, f'{name}, {prompt} in, {tokens} out, {streams} streams, {kind}',
                            f.of(name, f'{load} {kind.lower()}', 'tokens_per_s'), 'tok/s', goal and ('>=', goal),
                            over(f.gemm(), work)))
+    out.append(row('', f'{name}, 128 in, 128 out, 256 streams, SSE, top-p 0.9', f.of(name, 'top-p sse', 'tokens_per_s'),
+                   'tok/s', None, f.of(name, 'short sse', 'tokens_per_s')))
     return out
 
 
@@ -136,7 +138,7 @@ def show(results, skipped, machine, rehearsal):
         if result.get('wrong'):
             print(f"wrong: {name}: {', '.join(result['wrong'])}")
         if name == 'sanitizers' and 'memcheck' in result:
-            print(f"memcheck: {result['memcheck']}; racecheck: {result['racecheck']}")
+            print('; '.join(f'{tool}: {said}' for tool, said in result.items() if isinstance(said, str)))
 
 
 def missing(results, skipped):

@@ -65,8 +65,8 @@ std::string Work::sse() {
     if (i > 0) json += ',';
     json += std::to_string(kFirstId + random_() % (spec_.vocabulary - kFirstId));
   }
-  json +=
-      "],\"max_tokens\":" + std::to_string(spec_.tokens) + ",\"stream\":true,\"ignore_eos\":true,\"temperature\":0}";
+  json += "],\"max_tokens\":" + std::to_string(spec_.tokens) + ",\"stream\":true,\"ignore_eos\":true,\"temperature\":";
+  json += spec_.top_p > 0 ? "1,\"top_p\":" + std::to_string(spec_.top_p) + '}' : "0}";
   return post("/v1/completions", "content-type: application/json\r\n", json.size()) + json;
 }
 

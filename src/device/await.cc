@@ -1,5 +1,7 @@
 #include "device/await.h"
 
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <thread>
 
@@ -7,14 +9,25 @@ namespace weir::device {
 namespace {
 
 constexpr int kSpins = 200;
-constexpr auto kLongestNap = std::chrono::microseconds(50);
+constexpr std::chrono::nanoseconds kShortestPause{2'000}, kLongestPause{50'000};
+constexpr int kPauses = 64;  // of a wait
+
+void have_exact_timers() {
+  thread_local const bool set = ::prctl(PR_SET_TIMERSLACK, 1UL) == 0;
+  (void)set;
+}
 
 }  // namespace
 
+std::chrono::nanoseconds PollBackoff::pause(std::chrono::nanoseconds waited) {
+  return std::clamp(waited / kPauses, kShortestPause, kLongestPause);
+}
+
 void PollBackoff::wait() {
-  if (++asked_ <= kSpins) return;
-  std::this_thread::sleep_for(next_);
-  next_ = std::min(next_ * 2, kLongestNap);
+  if (asked_++ == 0) since_ = std::chrono::steady_clock::now();
+  if (asked_ <= kSpins) return;
+  have_exact_timers();
+  std::this_thread::sleep_for(pause(std::chrono::steady_clock::now() - since_));
 }
 
 base::Status give_up(Device& device, std::chrono::nanoseconds patience) {

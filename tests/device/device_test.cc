@@ -1,7 +1,10 @@
 // The promises of every kind of device, on the host and on the fake; and how the fake fails.
+#include <thread>
+
 #include "device/device.h"
 
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 
 #include <atomic>
 #include <cstring>
@@ -227,6 +230,20 @@ TEST(Device, AHangIsAFaultWithoutCureAndFreesNothing) {
   }
   EXPECT_EQ(device.used(), 64u);
   EXPECT_FALSE(device.restart().ok());
+}
+
+// How late the end of a wait is seen: a small share of it, whatever the kernel's slack.
+TEST(PollBackoff, PausesAreAShareOfTheWaitAndExact) {
+  using std::chrono::microseconds, std::chrono::nanoseconds;
+  EXPECT_EQ(PollBackoff::pause(microseconds(0)), microseconds(2));
+  EXPECT_EQ(PollBackoff::pause(microseconds(640)), microseconds(10));
+  EXPECT_EQ(PollBackoff::pause(std::chrono::milliseconds(20)), microseconds(50));
+  std::thread([] {
+    EXPECT_EQ(::prctl(PR_SET_TIMERSLACK, 50000UL), 0);
+    PollBackoff backoff;
+    for (int i = 0; i < 300; ++i) backoff.wait();
+    EXPECT_EQ(::prctl(PR_GET_TIMERSLACK), 1);
+  }).join();
 }
 
 }  // namespace

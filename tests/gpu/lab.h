@@ -60,6 +60,8 @@ class Lab {
   void check(const std::string& name, double error, double allowed);
   void bench(const std::string& name, double value, const std::string& unit, double limit = 0);
   int finish(const std::string& json_file) const;
+  // The same in the device's next life, without results.
+  Lab after_restart() const { return Lab(device, kernels, words_, scale); }
 
   device::Device& device;
   const llm::cuda::Kernels* kernels;

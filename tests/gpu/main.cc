@@ -6,6 +6,8 @@
 // With `checks` no benches are run and shapes are small (for compute-sanitizer). `rehearse` does all of it in tiny
 // shapes, on the host with the kernels' host versions where there is no GPU: that it works, not how fast.
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 #include <vector>
@@ -85,6 +87,40 @@ void bench_identity(Lab& lab, device::Devices& devices) {
   lab.bench("identity on the device, both ways", 2 * double(bytes) / best / 1e9, "GB/s");
 }
 
+namespace {
+
+// A kernel that reads where nothing is; or the stand-in's word for it.
+void break_device(Lab& lab) {
+  if (lab.scale == Lab::Scale::kTiny) {
+    ::setenv("WEIR_FAKE_CUDA", "lost", 1);
+    return;
+  }
+  auto ids = lab.put(std::vector<uint32_t>{0});
+  auto stream = lab.room(1024 * sizeof(float));
+  const auto* nowhere = reinterpret_cast<const llm::cuda::Bf16*>(size_t(1) << 20);
+  lab.ran(lab.kernels->embed(lab.launch, {Lab::in<float>(stream), nowhere, Lab::in<uint32_t>(ids), 1, 1024}), "embed");
+}
+
+}  // namespace
+
+// The device is lost, starts anew, and its kernels and libcublasLt are right in its next life. What a server does after
+// that in one process is device.on_fault: reload.
+void check_fault(Lab& lab, device::Devices&) {
+  if (lab.device.info().index < 0) return;  // the host's is never lost
+  break_device(lab);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (lab.device.fault().ok() && std::chrono::steady_clock::now() < until)
+    if (lab.device.record(lab.event, lab.stream).ok()) (void)lab.device.progress(lab.event);
+  lab.check("a kernel that reads nowhere is a fault of the device", lab.device.fault().ok() ? 1 : 0, 0);
+  const auto status = lab.device.restart();
+  if (!status.ok()) std::fprintf(stderr, "%s\n", status.text.c_str());
+  lab.check("the device starts anew", status.ok() ? 0 : 1, 0);
+  if (!status.ok()) return;
+  Lab next = lab.after_restart();
+  check_products(next);
+  for (auto& result : next.results) lab.results.push_back(std::move(result));
+}
+
 }  // namespace weir::gpu
 
 namespace {
@@ -109,6 +145,7 @@ constexpr Section kSections[] = {
     {Section::Kind::kCheck, "products", [](gpu::Lab& lab, device::Devices&) { gpu::check_products(lab); }},
     {Section::Kind::kCheck, "model", [](gpu::Lab& lab, device::Devices&) { gpu::check_model(lab); }},
     {Section::Kind::kCheck, "identity", gpu::bench_identity},
+    {Section::Kind::kCheck, "fault", gpu::check_fault},
     {Section::Kind::kBench, "copies", [](gpu::Lab& lab, device::Devices&) { gpu::bench_copies(lab); }},
     {Section::Kind::kBench, "kernels", [](gpu::Lab& lab, device::Devices&) { gpu::bench_kernels(lab); }},
     {Section::Kind::kBench, "1B", [](gpu::Lab& lab, device::Devices&) { gpu::bench_model(lab, gpu::Llama::k1B); }},
@@ -120,6 +157,7 @@ using Names = std::vector<std::string_view>;
 int run(gpu::Lab& lab, device::Devices& devices, const Names& chosen, const char* json_file) {
   for (const Section& section : kSections) {
     bool named = std::find(chosen.begin(), chosen.end(), section.name) != chosen.end();
+    if (!named && section.run == gpu::check_fault) continue;  // the sanitizers would tell of it
     bool fits = section.kind == Section::Kind::kCheck || lab.scale != gpu::Lab::Scale::kSmall;
     if (named || (chosen.empty() && fits)) section.run(lab, devices);
   }

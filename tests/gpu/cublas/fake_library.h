@@ -1,5 +1,5 @@
-// What a test tells the library that stands in for libcublasLt.so, and what it asks it afterwards. The two meet through
-// one symbol, `weir_fake_cublas`.
+// A test tells the library that stands in for libcublasLt.so how to behave, and asks it afterwards what it did. The two
+// meet through one symbol, `weir_fake_cublas`.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 namespace weir::gpu {
 
 struct FakeCublas {
-  // Of the algorithms that a search finds, the first is number 0. An algorithm's product gives results[its number], and
-  // success beyond the end.
+  // The first algorithm that a search finds is number 0. An algorithm's product gives results[its number], and success
+  // beyond the end.
   std::vector<int> results;
   int found = 4;              // algorithms of a search
   int check = 0, create = 0;  // of cublasLtMatmulAlgoCheck and cublasLtCreate

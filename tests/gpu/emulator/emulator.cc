@@ -7,12 +7,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <numeric>
 #include <random>
-#include <set>
 #include <vector>
 
 #include "cuda_runtime.h"
@@ -374,46 +372,6 @@ void wait_copies(uint32_t but_the_last) {
 void fail(Where where, const char* what, const Where* other) {
   machine.failure = at(where) + ": " + what + (other ? " " + at(*other) : "");
   machine.give_up();
-}
-
-size_t& shared_limit(const void* kernel) {
-  static std::map<const void*, size_t> limits;
-  static std::mutex mutex;
-  std::lock_guard lock(mutex);
-  return limits.try_emplace(kernel, kSharedByDefault).first->second;
-}
-
-namespace {
-
-struct LoadedKernels {
-  std::mutex mutex;
-  std::set<const void*> kernels;
-  uint32_t late = 0;
-};
-LoadedKernels& loaded_kernels() {
-  static LoadedKernels all;
-  return all;
-}
-
-}  // namespace
-
-void loaded(const void* kernel) {
-  std::lock_guard lock(loaded_kernels().mutex);
-  loaded_kernels().kernels.insert(kernel);
-}
-void launched(const void* kernel) {
-  auto& all = loaded_kernels();
-  std::lock_guard lock(all.mutex);
-  all.late += all.kernels.insert(kernel).second;
-}
-uint32_t late_loads() {
-  std::lock_guard lock(loaded_kernels().mutex);
-  return loaded_kernels().late;
-}
-
-int32_t& last_error() {
-  thread_local int32_t error = 0;
-  return error;
 }
 
 }  // namespace emulator

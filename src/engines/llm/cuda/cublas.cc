@@ -58,7 +58,7 @@ struct Functions {
   int major = 0;
 };
 
-// What is used of the library is the same in these versions: functions, numbers of attributes, sizes of structs.
+// These versions have the same functions, numbers of attributes and sizes of structs, as far as they are used here.
 constexpr int kOldestLibrary = 11, kNewestLibrary = 13;
 
 struct SharedLibrary {

@@ -45,9 +45,15 @@ Status DeviceEncoder::start() {
               [&] { return warm(); });
 }
 
-// A step of idle tokens alone; one run of each number of tokens loads what it takes.
 Status DeviceEncoder::warm() {
-  if (!graphs_.wanted() || options_.capture_time.count() == 0) return {};
+  if (options_.capture_time.count() == 0) return {};
+  auto status = each([&] { return warm_graphs(); }, [&] { return choose_products(); });
+  if (!status.ok()) (void)queue_.drain();  // of what it will not outlive
+  return status;
+}
+
+// A step of idle tokens alone; one run of each number of tokens loads what it takes.
+Status DeviceEncoder::warm_graphs() {
   const auto until = std::chrono::steady_clock::now() + options_.capture_time;
   uint32_t loaded = 0;
   for (auto bucket : pack_buckets(limits_.pack_tokens)) {
@@ -57,11 +63,21 @@ Status DeviceEncoder::warm() {
     auto status = each([&] { return send(); },
                        [&] { return std::exchange(loaded, bucket.tokens) != bucket.tokens ? launch() : Status(); },
                        [&] { return graphs_.make(bucket.key(), launch); }, [&] { return queue_.drain(); });
-    if (status.ok()) continue;
-    (void)queue_.drain();  // of what it will not outlive
-    return status;
+    if (!status.ok()) return status;
   }
   return {};
+}
+
+// Packs of idle tokens, one for each number of rows for which the library chooses algorithms, so that none is chosen
+// when a request waits.
+Status DeviceEncoder::choose_products() {
+  Status status;
+  for (uint32_t size : prompt_sizes(limits_.pack_tokens)) {
+    if (!status.ok()) break;
+    const Args args = write({}, {size, 1});
+    status = each([&] { return send(); }, [&] { return forward(args); }, [&] { return queue_.drain(); });
+  }
+  return status;
 }
 
 Status DeviceEncoder::make_room() {

@@ -76,6 +76,8 @@ class DeviceEncoder : public Encoder {
   Args write(const Pack& pack);
   Args write(const Pack& pack, PackBucket bucket);
   base::Status warm();
+  base::Status warm_graphs();
+  base::Status choose_products();
   base::Status send();
   base::Status queue(const Pack& pack);
 

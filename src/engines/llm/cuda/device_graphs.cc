@@ -66,20 +66,25 @@ Status use_kernels(generation::TokenEngine& engine, uint32_t tokens, uint32_t bl
   return engine.step(prompts.step);
 }
 
-}  // namespace
+// Steps of prompts, of which products are chosen.
+struct StepSizes {
+  uint32_t tokens, prompt, block, wanted;  // of a step at most; of a prompt and of a block; whose logits are wanted
+};
 
 // For each of its buckets of rows the library chooses, and loads, an algorithm of every product, the logits' too. Steps
 // of usual sizes are made ready however long that takes: what is left would be late when a request waits.
-Status DeviceTransformer::choose_products(uint32_t longest, std::chrono::nanoseconds time) {
-  if (longest == 0) return {};
+Status choose_products(generation::TokenEngine& engine, const StepSizes& most, std::chrono::nanoseconds time) {
+  if (most.prompt == 0) return {};
   const auto until = Clock::now() + time;
-  for (uint32_t size : prompt_sizes(options_.step_tokens)) {
+  for (uint32_t size : prompt_sizes(most.tokens)) {
     if (size > kAlwaysChosen && Clock::now() >= until) break;
-    WarmPrompts prompts(size, longest, cache_.block_size(), std::min(size, logits_at_once_));
-    if (auto s = step(prompts.step); !s.ok()) return s;
+    WarmPrompts prompts(size, most.prompt, most.block, std::min(size, most.wanted));
+    if (auto s = engine.step(prompts.step); !s.ok()) return s;
   }
   return {};
 }
+
+}  // namespace
 
 // All up to the logits, as a graph of the bucket where there is one.
 Status DeviceTransformer::decode(uint32_t bucket) {
@@ -100,7 +105,10 @@ Status DeviceTransformer::warm() {
                      uint32_t(std::min<uint64_t>({options_.step_tokens, model_.text->max_length, cache_.slots()}));
   auto status = each([&] { return use_kernels(*this, std::min(longest, kFirstPrompt), block, model_.readouts); },
                      [&] { return warm_graphs(); },
-                     [&] { return choose_products(longest, options_.capture_time / kProductsShare); });
+                     [&] {
+                       return choose_products(*this, {options_.step_tokens, longest, block, logits_at_once_},
+                                              options_.capture_time / kProductsShare);
+                     });
   base::log::verbose("decode steps are graphs",
                      {{"device", queue_.device().info().id}, {"graphs", uint64_t(graphs_.size())}});
   return status.ok() ? queue_.drain() : status;

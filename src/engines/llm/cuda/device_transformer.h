@@ -100,7 +100,6 @@ class DeviceTransformer final : public generation::TokenEngine {
   base::Status warm();
   base::Status warm_graphs();
   base::Status warm_bucket(uint32_t bucket);
-  base::Status choose_products(uint32_t longest, std::chrono::nanoseconds time);
 
   DeviceModel model_;
   const Shape& shape_;

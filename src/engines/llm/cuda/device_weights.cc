@@ -4,7 +4,10 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <span>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "device/await.h"
 #include "engines/llm/cuda/bf16.h"
@@ -231,16 +234,41 @@ base::Result<DeviceWeights> load_device_weights(const Shape& shape, const Readou
   return finish(std::move(w), upload);
 }
 
+namespace {
+
+constexpr size_t kOfThread = size_t(1) << 20;  // elements: what is worth a thread
+
+float random_at(uint64_t stream, uint64_t index) {
+  uint64_t x = stream + (index + 1) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return float((x ^ (x >> 31)) >> 40) * 0x1p-23f - 1;
+}
+
+// Elements [from, from + to.size()) of a matrix, which depend on its stream and their places alone: by several threads.
+void fill_random(uint64_t stream, float scale, size_t from, std::span<Bf16> to) {
+  auto fill = [&](size_t first, size_t last) {
+    for (size_t i = first; i < last; ++i) to[i] = narrow_bf16(scale * random_at(stream, from + i));
+  };
+  const size_t most = std::max(1u, std::thread::hardware_concurrency());
+  const size_t threads = std::clamp<size_t>(to.size() / kOfThread, 1, most);
+  std::vector<std::thread> others;
+  for (size_t t = 1; t < threads; ++t)
+    others.emplace_back(fill, to.size() * t / threads, to.size() * (t + 1) / threads);
+  fill(0, to.size() / threads);
+  for (auto& thread : others) thread.join();
+}
+
+}  // namespace
+
 base::Result<DeviceWeights> random_device_weights(const Shape& s, uint64_t seed, device::Device& device) {
   Upload upload(device);
-  uint64_t state = seed;
+  uint64_t matrix = seed;
   auto random = [&](size_t elements, uint32_t inputs) -> const Bf16* {
-    float scale = std::sqrt(3.f / float(inputs));  // uniform: the variance is a third of its square
-    return upload.send<Bf16>(elements, [&](size_t, size_t n, Bf16* to) {
-      for (size_t i = 0; i < n; ++i) {
-        state = state * 6364136223846793005ull + 1442695040888963407ull;
-        to[i] = narrow_bf16(scale * (float(state >> 40) * 0x1p-23f - 1));
-      }
+    const float scale = std::sqrt(3.f / float(inputs));  // uniform: the variance is a third of its square
+    const uint64_t stream = matrix += 0x9e3779b97f4a7c15ull;
+    return upload.send<Bf16>(elements, [&](size_t from, size_t n, Bf16* to) {
+      fill_random(stream, scale, from, {to, n});
     });
   };
   auto ones = [&](size_t n) -> const Bf16* {

@@ -214,7 +214,7 @@ struct FullDevice final : device::HostDevice {
   bool full = false;
 };
 
-// What so many sequences draw at the end of a long text: one block, again and again.
+// The tokens that so many sequences draw at the end of a long text: one block, again and again.
 std::vector<uint32_t> drawn_at_the_end(DeviceTransformer& engine, uint32_t rows) {
   constexpr uint32_t kLength = 1900, kBlock = 16, kBlocks = kLength / kBlock + 1;
   Sequence block{std::vector<uint32_t>(kBlock, 5), {}};
