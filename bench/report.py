@@ -24,7 +24,8 @@ import idle  # noqa: E402
 import profile as request_profile  # noqa: E402  (bench/load/profile.py, not Python's)
 import tails  # noqa: E402
 
-RATIO = re.compile(r'^(?P<name>\S.*?)\s+(?P<numbers>[\d.]+.*?)\s{2,}(?P<ratio>[\d.]+)\s+\((?P<low>[\d.]+)-(?P<high>[\d.]+)\)$')
+# A server's name has 24 columns, and may end with a number ("nginx return 200").
+RATIO = re.compile(r'^(?P<name>\S.{23,}?) +(?P<numbers>[\d.]+ +[\d.]+) +(?P<ratio>[\d.]+) +\((?P<low>[\d.]+)-(?P<high>[\d.]+)\)$')
 
 
 def rows(text):
@@ -34,14 +35,15 @@ def rows(text):
         if line.startswith('## '):
             title = line[3:].split(':')[0]
         elif match := RATIO.match(line.rstrip()):
-            found.append((title, match['name'], match['numbers'].strip(), f"{match['ratio']} ({match['low']}-{match['high']})"))
+            found.append((title, match['name'].strip(), match['numbers'].strip(), f"{match['ratio']} ({match['low']}-{match['high']})"))
     return found
 
 
 def said(command):
     """What a program prints, and whether it has succeeded."""
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
-    return done.stdout if done.returncode == 0 else f'{done.stdout}\nfailed: {done.stderr.strip()[-500:]}', done.returncode == 0
+    why = (done.stderr.strip().splitlines() or [f'exit status {done.returncode}'])[-1]  # of a traceback, the error
+    return done.stdout if done.returncode == 0 else f'{done.stdout}\nfailed: {why}', done.returncode == 0
 
 
 def machine():

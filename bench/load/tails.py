@@ -189,7 +189,7 @@ def prefills(server, prompt):
             request = urllib.request.Request(f'http://127.0.0.1:{server.port}/v1/completions', ask,
                                              {'content-type': 'application/json'})
             try:
-                with urllib.request.urlopen(request, timeout=120) as answer:
+                with urllib.request.urlopen(request, timeout=600) as answer:
                     answer.read()
                 done[0] += 1
             except OSError as error:

@@ -99,11 +99,10 @@ inline char* put_few_decimals(char* to, float value) {
   return to + 2 + kTold[second];
 }
 
-}  // namespace
-
-char* write_text(char* to, float value) {
+inline char* write_finite(char* to, float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
-  if (bits >> 31) *to++ = '-';
+  *to = '-';
+  to += bits >> 31;
   if (char* end = put_few_decimals(to, std::bit_cast<float>(bits & 0x7fffffff))) return end;
   if (small_whole(value)) {  // common, and cheap as such
     uint32_t whole = uint32_t(std::abs(value));
@@ -113,6 +112,24 @@ char* write_text(char* to, float value) {
     return to + n + 2;
   }
   return put_decimal(to, jkj::dragonbox::to_decimal(value, jkj::dragonbox::policy::sign::ignore));
+}
+
+}  // namespace
+
+char* write_text(char* to, float value) { return write_finite(to, value); }
+
+size_t write_run(char*& to, const char* data, size_t n, char behind) {
+  char* p = to;
+  size_t i = 0;
+  for (; i < n; ++i) {
+    float value;
+    std::memcpy(&value, data + i * sizeof value, sizeof value);
+    if (!std::isfinite(value)) break;
+    p = write_finite(p, value);
+    *p++ = behind;
+  }
+  to = p;
+  return i;
 }
 
 char* write_text(char* to, double value) {

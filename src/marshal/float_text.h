@@ -4,11 +4,16 @@
 // libdragonbox), the place of the point is decided here.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace weir::marshal {
 
 inline constexpr int kFloatText = 32;  // room that any of these may need
+
+// As many of the `n` floats at `data`, which need not be aligned, as are finite, each with `behind` behind it, at `to`,
+// which has room for kFloatText + 1 each. Returns how many; `to` is moved on.
+size_t write_run(char*& to, const char* data, size_t n, char behind);
 
 // Finite values only. Returns the end of what was written.
 char* write_text(char* to, float value);

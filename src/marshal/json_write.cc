@@ -1,4 +1,5 @@
 // The writing half of json_tensor.h.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -69,6 +70,34 @@ void write_cells(std::string& out, std::string_view data, std::string_view separ
 template <class T>
 void write_cells(std::string& out, std::string_view data, std::string_view separator) {
   write_cells<T>(out, data, separator, [](char* to, T value) { return put_number(to, value); });
+}
+
+// The same for floats and a separator of one character, in runs.
+void write_floats(std::string& out, std::string_view data, char separator) {
+  constexpr size_t kEach = kFloatText + 1;
+  const size_t count = data.size() / sizeof(float);
+  if (count == 0) return;
+  out.reserve(out.size() + count * 11);
+  std::array<char, 4096> buffer;
+  char* p = buffer.data();
+  for (size_t done = 0; done < count;) {
+    const size_t room = size_t(buffer.data() + buffer.size() - p) / kEach;
+    if (room == 0) {
+      out.append(buffer.data(), p);
+      p = buffer.data();
+      continue;
+    }
+    const char* const next = data.data() + done * sizeof(float);
+    const size_t most = std::min(room, count - done), n = write_run(p, next, most, separator);
+    done += n;
+    if (n == most) continue;
+    float value;
+    std::memcpy(&value, next + n * sizeof value, sizeof value);
+    p = put(p, non_finite(value));
+    *p++ = separator;
+    ++done;
+  }
+  out.append(buffer.data(), p - 1);  // behind the last one stands nothing
 }
 
 template <class T>
@@ -203,7 +232,7 @@ void write_elements(std::string& out, DType dtype, std::string_view data, const 
     case DType::kBf16:
       return write_cells<uint16_t>(out, data, by,
                                    [](char* to, uint16_t v) { return put_number(to, msg::bf16_to_float(v)); });
-    case DType::kFp32: return write_cells<float>(out, data, by);
+    case DType::kFp32: return by.size() == 1 ? write_floats(out, data, by[0]) : write_cells<float>(out, data, by);
     case DType::kFp64: return write_cells<double>(out, data, by);
     case DType::kBytes: return write_strings(out, data, by, style.text);
     case DType::kInvalid: return;

@@ -61,6 +61,7 @@ void H1Reader::release_input() {
   head_text_.fields = {};
   base::release(head_text_.for_parser);
   if (between_requests()) parser_.release();  // a body that is discarded goes on
+  if (!current_) body_.reset();
   input_.release();
   charge_input();
 }
@@ -72,7 +73,7 @@ size_t H1Reader::step(std::string_view input) {
       if (connection_.last) return step(input);
       return !queue_.full() ? step_head(input) : 0;
     case Reading::kBody:
-      if (current_ && body_.state() == RequestBody::State::kStalled) return 0;
+      if (current_ && stalled()) return 0;
       return step_body(input);
     case Reading::kSlab: return 0;
     case Reading::kRaw: return step_raw(input);
@@ -137,7 +138,7 @@ void H1Reader::start_body(H1Exchange& x, const Head& head) {
   x.begun_ = true;
   reading_ = Reading::kBody;
   body_floor_.stop();
-  body_.clear();
+  clear_body();
   x.plan_ = connection_.env.intake.begin(x);
   if (connection_.closing) return;  // answered already, and the connection ends with that: nothing behind it is read
   if (x.upgraded_ && x.open()) {
@@ -163,9 +164,10 @@ bool H1Reader::collect_body(H1Exchange& x, const Head& head) {
     return false;
   }
   const CodecEnv& env = connection_.env;
-  body_.begin(connection_.wire, env.slabs,
-              {head.content_length, *coding, InflateLimits{x.plan_.limit, env.limits.inflate_ratio},
-               BodyOwner{env.bodies, x.request().peer->client.get()}});
+  if (!body_) body_ = std::make_unique<RequestBody>();
+  body_->begin(connection_.wire, env.slabs,
+               {head.content_length, *coding, InflateLimits{x.plan_.limit, env.limits.inflate_ratio},
+                BodyOwner{env.bodies, x.request().peer->client.get()}});
   return true;
 }
 
@@ -212,7 +214,7 @@ void H1Reader::on_body(std::span<const std::byte> piece) {
   if (!wanted) {
     discarded_ += piece.size();
   } else if (x->plan_.body == BodyPlan::kWhole) {
-    auto state = body_.put(piece);
+    auto state = body_->put(piece);
     if (state != RequestBody::State::kOpen && state != RequestBody::State::kStalled) body_settled(state);
   } else if ((x->received_ += piece.size()) > x->plan_.limit) {
     body_error_ = kBodyTooLarge;
@@ -225,15 +227,16 @@ void H1Reader::on_body(std::span<const std::byte> piece) {
 
 void H1Reader::retry_body() {
   // Others need the body's memory, or it has waited for some in vain.
-  if (auto why = body_.take_loss(); why && current_) {
+  if (!body_) return;
+  if (auto why = body_->take_loss(); why && current_) {
     if (*why == BodyMemory::Loss::kSilent)
       fail_current({408, reason::kSlowBody, kMemoryGivenAway});
     else
       fail_current({503, reason::kOverload, kNoMemoryInTime});
   }
-  if (!current_ || body_.state() != RequestBody::State::kStalled) return;
+  if (!current_ || !stalled()) return;
   if (current_->headed_) return forget(*current_);  // answered before its body had a place
-  auto state = body_.retry();
+  auto state = body_->retry();
   if (state != RequestBody::State::kStalled) body_settled(state);
   if (body_error_) fail_current(std::exchange(body_error_, {}));
 }
@@ -252,7 +255,7 @@ void H1Reader::request_read() {
     notify_end(*x);
   } else if (x->plan_.body == BodyPlan::kWhole && !x->headed_) {
     current_ = x;
-    body_settled(body_.end());
+    body_settled(body_->end());
     if (body_error_) fail_current(std::exchange(body_error_, {}));
   }
 }
@@ -260,7 +263,7 @@ void H1Reader::request_read() {
 void H1Reader::forget(const H1Exchange& x) {
   if (current_ != &x) return;
   current_ = nullptr;
-  body_.clear();
+  clear_body();
   if (reading_ == Reading::kSlab) reading_ = Reading::kHead;  // the body is in already
 }
 
@@ -284,7 +287,7 @@ void H1Reader::body_settled(RequestBody::State state) {
   }
   H1Exchange& x = *std::exchange(current_, nullptr);
   reading_ = Reading::kHead;
-  x.content_ = body_.take();
+  x.content_ = body_->take();
   connection_.env.intake.whole(x);
 }
 
@@ -304,7 +307,7 @@ void H1Reader::fail(H1Exchange& x, const HeadError& error) {
   connection_.last = true;
   reading_ = Reading::kNothing;
   current_ = nullptr;
-  body_.clear();
+  clear_body();
   x.close_ = true;
   if (x.headed_)
     x.reset(Reset::kInternal);
@@ -330,7 +333,7 @@ void H1Reader::close_now() {
   connection_.closing = connection_.last = true;
   reading_ = Reading::kNothing;
   current_ = nullptr;
-  body_.clear();
+  clear_body();
 }
 
 bool H1Reader::held_back() const {
@@ -340,7 +343,7 @@ bool H1Reader::held_back() const {
     case Reading::kBody:
       if (!current_) return false;
       if (current_->plan_.body == BodyPlan::kStream) return current_->unconsumed_ >= limits.stream_window;
-      return body_.state() == RequestBody::State::kStalled;
+      return stalled();
     case Reading::kSlab: return true;
     case Reading::kRaw: return current_ && current_->unconsumed_ >= limits.stream_window;
     case Reading::kNothing: return discarded_ > kDiscardAtEnd;
@@ -379,7 +382,7 @@ void H1Reader::check_body(base::Time now) {
     if (!held_back() && now - connection_.moved > limits.stream_idle) fail_current(kNothingCame);
     return;
   }
-  uint32_t rate = floor_rate(limits.min_body_rate, body_.reserved(), connection_.env.slabs);
+  uint32_t rate = floor_rate(limits.min_body_rate, body_ ? body_->reserved() : 0, connection_.env.slabs);
   body_floor_.start(now);
   if (body_floor_.below(now, rate, limits.grace))
     fail_current({408, reason::kSlowBody, "the request body comes too slowly"});

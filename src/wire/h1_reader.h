@@ -5,6 +5,7 @@
 // parsed by the loop in process().
 #pragma once
 
+#include <memory>
 #include <string_view>
 
 #include "wire/guard.h"
@@ -37,7 +38,7 @@ class H1Reader final : H1Parser::Sink {
   // Nothing has come of a request.
   bool between_requests() const { return reading_ == Reading::kHead || reading_ == Reading::kNothing; }
   // The body waits for the next turn of the loop.
-  bool paused() const { return current_ && body_.paused(); }
+  bool paused() const { return current_ && body_ && body_->paused(); }
   // Bytes of the request's body that are not read yet; 0 where they are not known, or another request is read by now.
   uint64_t unread(const H1Exchange& x) const { return read_for_ == &x ? parser_.remaining() : 0; }
 
@@ -62,6 +63,10 @@ class H1Reader final : H1Parser::Sink {
     kNothing,  // no more requests: bytes are discarded
   };
 
+  bool stalled() const { return body_ && body_->state() == RequestBody::State::kStalled; }
+  void clear_body() {
+    if (body_) body_->clear();
+  }
   size_t step(std::string_view input);
   size_t step_head(std::string_view input);
   size_t step_body(std::string_view input);
@@ -84,7 +89,7 @@ class H1Reader final : H1Parser::Sink {
   HeadScan scan_;
   HeadText head_text_;  // of the head that is being looked at
   H1Input input_;
-  RequestBody body_;
+  std::unique_ptr<RequestBody> body_;     // null: no body has been gathered since the connection was last quiet
   H1Exchange* current_ = nullptr;         // whose body is being read; null while a body is discarded
   const H1Exchange* read_for_ = nullptr;  // whose body it is, discarded or not; may be gone, and is only compared
   Reading reading_ = Reading::kHead;

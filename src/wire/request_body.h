@@ -6,13 +6,14 @@
 #include <span>
 #include <utility>
 
+#include "base/recycled.h"
 #include "wire/body.h"
 #include "wire/body_memory.h"
 #include "wire/codec.h"
 
 namespace weir::wire {
 
-class RequestBody final : BodyMemory::Body {
+class RequestBody final : BodyMemory::Body, public base::Recycled<RequestBody> {
  public:
   using State = BodyCollector::State;
 

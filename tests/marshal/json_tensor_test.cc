@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <random>
 
 #include "msg/half.h"
 
@@ -209,6 +211,24 @@ TEST(JsonTensor, ElementsHaveAnySeparatorHoweverManyThereAre) {
                    {.separator = by});
     if (n == 5000) texts.resize(10);
     EXPECT_EQ(out, "before" + joined(texts, by)) << n;
+  }
+}
+
+TEST(JsonTensor, ManyFloatsAreWrittenAsEachAlone) {
+  std::mt19937 random(5);
+  for (size_t n : {0, 1, 123, 124, 125, 1000}) {
+    std::string data, each;
+    for (size_t i = 0; i < n; ++i) {
+      float value = float(random() % 1000) / 16 - 20;
+      if (random() % 10 == 0) value = std::bit_cast<float>(uint32_t(random()));  // some of them not finite
+      data.append(reinterpret_cast<const char*>(&value), sizeof value);
+      std::string one;
+      write_elements(one, DType::kFp32, {reinterpret_cast<const char*>(&value), sizeof value}, {.separator = ", "});
+      each += (i ? "," : "") + one;
+    }
+    std::string all;
+    write_elements(all, DType::kFp32, data, {});
+    EXPECT_EQ(all, each) << n;
   }
 }
 
