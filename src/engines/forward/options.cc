@@ -102,6 +102,12 @@ Status read_binary_tensors(const std::string& value, Options& out) {
   return out.binary_tensors = value == "true", Status();
 }
 
+Status read_local_first(const std::string& value, Options& out) {
+  auto parsed = base::parse_count(value, kMostOutstanding);
+  if (!parsed) return wrong("local_first", value, "a whole number up to " + std::to_string(kMostOutstanding));
+  return out.local_first = uint32_t(*parsed), Status();
+}
+
 Status read_origins(const std::string& text, std::vector<net::Url>& out) {
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find(' ', at), text.size());
@@ -145,6 +151,7 @@ base::Result<Options> read_options(const msg::ModelSpec& wanted) {
     if (auto s = read_origins(listed, out.origins); !s.ok()) return s;
   Parameters all(wanted.parameters);
   all.count("places", kMostOrigins, out.places);
+  all.read("local_first", [&](const std::string& value) { return read_local_first(value, out); });
   all.text("model", out.model);
   all.text("version", out.version);
   all.read("binary_tensors", [&](const std::string& value) { return read_binary_tensors(value, out); });

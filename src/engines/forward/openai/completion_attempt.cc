@@ -32,7 +32,7 @@ class CompletionAttempt final : public AttemptOver<HttpCall> {
         position_(params_.length() + asked.generated.size()),
         sse_(size_t(std::min<uint64_t>(asked.options.max_answer, kLargestEvent))) {}
 
-  Status start(OriginConn& conn) override;
+  Started start(OriginConn& conn) override;
 
  private:
   Next on_answer(int status, const wire::Fields& fields) override;
@@ -67,7 +67,7 @@ class CompletionAttempt final : public AttemptOver<HttpCall> {
   std::string error_, retry_after_;
 };
 
-Status CompletionAttempt::start(OriginConn& conn) {
+Attempt::Started CompletionAttempt::start(OriginConn& conn) {
   wire::ClientRequest request;
   request.method = "POST";
   request.target = "/v1/completions";
@@ -75,7 +75,7 @@ Status CompletionAttempt::start(OriginConn& conn) {
   request.fields.add("accept", "text/event-stream");
   pass_on(asked_.call, request.fields);
   request.body = write_completion(asked_.call, asked_.generated, asked_.options.model);
-  return send(conn, std::move(request));
+  return {send(conn, std::move(request))};
 }
 
 HttpCall::Next CompletionAttempt::on_answer(int status, const wire::Fields& fields) {
