@@ -39,6 +39,9 @@
 //
 // Models of text, of kind openai (vLLM, SGLang, llama.cpp's server, weir) or weir:
 //     tokenizer: /models/qwen                 # the folder with tokenizer.json; by default the model's version folder
+//     api: chat                               # of kind openai: origins that have /v1/chat/completions alone. They get
+//                                             # messages and tools as they are, a plain prompt as one message of the
+//                                             # user; no tokenizer. Default: completions
 //     max_length: 8192                        # positions; by default what the origin's list of models says
 //     embedding_size: 1024                    # of kind openai: floats of an embedding; by default what that list says
 //     tool_format: hermes                     # text/tool_format.h; by default by the chat template
@@ -58,7 +61,7 @@
 
 namespace weir::forward {
 
-inline constexpr std::string_view kParameters[] = {"answer_timeout", 
+inline constexpr std::string_view kParameters[] = {"answer_timeout", "api",
                                                    "binary_tensors", "ca_file",
                                                    "check_interval", "connect_timeout",
                                                    "dns_interval",   "embedding_size",
@@ -70,6 +73,8 @@ inline constexpr std::string_view kParameters[] = {"answer_timeout",
                                                    "origins",        "places",
                                                    "tokenizer",      "tool_format",
                                                    "version"};
+
+enum class OpenaiApi : uint8_t { kCompletions, kChat };
 
 enum class LoadReports : uint8_t { kNone, kOrca, kMetrics };
 
@@ -93,6 +98,7 @@ struct Options {
   uint32_t max_outstanding = 1024;
   uint64_t max_answer = uint64_t(1) << 30;
   std::string ca_file, key_file;
+  OpenaiApi api = OpenaiApi::kCompletions;
   std::string tokenizer, tool_format;
   uint32_t embedding_size = 0;    // 0: as the origin says
   uint32_t max_length = 0;        // 0: as the origin says
