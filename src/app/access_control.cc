@@ -85,6 +85,7 @@ base::Status AccessControl::add_cluster_key(std::vector<auth::Key>& keys) {
   auto settings = cluster_settings(config_);
   if (!settings) return settings.error();
   if (!settings->on() || settings->secret.empty()) return {};
+  if (!config_.cluster.listen.empty()) return {};  // nodes come to a listener of their own: NodeCallers
   if (!has_keys_ && !config_.auth.jwt.on() && anonymous_.has(Role::kInfer)) return {};
   has_keys_ = true;
   auth::Key key;

@@ -26,7 +26,8 @@ base::Result<std::string> read_secret(const std::string& file) {
 // The first address that other machines may know.
 cluster::Listening listening(const std::vector<std::string>& bound, const Config& config) {
   cluster::Listening out;
-  out.tls = config.tls.certificate.empty() ? cluster::Listening::Tls::kNo : cluster::Listening::Tls::kYes;
+  const auto& certificate = config.cluster.listen.empty() ? config.tls.certificate : config.cluster.tls.certificate;
+  out.tls = certificate.empty() ? cluster::Listening::Tls::kNo : cluster::Listening::Tls::kYes;
   for (const auto& address : bound) {
     const size_t colon = address.rfind(':');
     if (address.starts_with("unix:") || colon == address.npos) continue;
@@ -65,24 +66,30 @@ std::unique_ptr<ClusterNode> ClusterNode::make(const Config& config, forward::Di
   auto settings = cluster_settings(config);
   if (!settings) throw std::runtime_error(settings.error().text);
   if (!settings->on()) return nullptr;
+  std::shared_ptr<const net::TlsContext> tls;
+  if (!config.cluster.tls.certificate.empty()) {
+    auto made = net::TlsContext::for_member(config.cluster.tls, net::TlsContext::Offer::kHttp2);
+    if (!made) throw std::runtime_error("cluster.tls: " + made.error().text);
+    directory.set_tls(tls = std::move(*made));
+  }
   std::error_code error;
   std::string root = (std::filesystem::temp_directory_path(error) / "weir-cluster-XXXXXX").string();
   if (error || !::mkdtemp(root.data())) throw std::runtime_error("there is no place for the models of other nodes");
   return std::unique_ptr<ClusterNode>(
-      new ClusterNode(config, std::move(*settings), std::move(root), directory, std::move(catalog)));
+      new ClusterNode(config, std::move(*settings), std::move(root), directory, std::move(tls), std::move(catalog)));
 }
 
 ClusterNode::ClusterNode(const Config& config, cluster::Settings settings, std::string root,
-                         forward::Directory& directory, GetCatalog catalog)
+                         forward::Directory& directory, std::shared_ptr<const net::TlsContext> tls, GetCatalog catalog)
     : config_(config),
       root_(std::move(root)),
       catalog_(std::move(catalog)),
       remote_(root_, directory,
               [this](std::vector<std::string> models) { repository_->refresh(root_, std::move(models)); }) {
   const std::string call_key = cluster::Secrets::derive(settings.secret).call_key;
-  if (settings.secret.empty())
+  if (settings.secret.empty() && !tls)
     base::log::warning("without cluster.secret whoever writes to NATS says where calls go", {{"nats", "cluster.nats"}});
-  else
+  else if (!settings.secret.empty())
     directory.set_key(call_key);
   cluster::Cluster::Callbacks callbacks;
   callbacks.changed = [this](std::shared_ptr<const cluster::Members> members) {
@@ -95,7 +102,7 @@ ClusterNode::ClusterNode(const Config& config, cluster::Settings settings, std::
     sessions_->peers().ask(address, std::move(request), std::move(then));
   };
   cluster_ = std::make_unique<cluster::Cluster>(settings, std::move(callbacks));
-  sessions_ = std::make_unique<ClusterSessions>(cluster_->name(), call_key);
+  sessions_ = std::make_unique<ClusterSessions>(cluster_->name(), call_key, std::move(tls));
   sessions_->attach(*cluster_, catalog_);
 }
 

@@ -24,7 +24,7 @@ class ClusterNode {
   using GetCatalog = std::function<std::shared_ptr<const bus::Catalog>()>;
 
   // Null where cluster.nats is not set. Makes a private folder for the models of others. Throws std::runtime_error for
-  // what cluster_settings() refuses, and where there is no place for the folder.
+  // what cluster_settings() refuses, for files of cluster.tls, and where there is no place for the folder.
   // `catalog`: the latest, from any thread.
   static std::unique_ptr<ClusterNode> make(const Config& config, forward::Directory& directory, GetCatalog catalog);
   ~ClusterNode();
@@ -40,7 +40,7 @@ class ClusterNode {
 
  private:
   ClusterNode(const Config& config, cluster::Settings settings, std::string root, forward::Directory& directory,
-              GetCatalog catalog);
+              std::shared_ptr<const net::TlsContext> tls, GetCatalog catalog);
 
   const Config& config_;
   const std::string root_;

@@ -21,9 +21,9 @@ class ClusterSessions final : public session::OtherNodes {
   using GetCatalog = std::function<std::shared_ptr<const bus::Catalog>()>;
   using Post = std::function<void(base::ShardId, std::function<void()>)>;
 
-  // `call_key`: Secrets::call_key.
-  ClusterSessions(const std::string& name, std::string call_key)
-      : tag_(session::tag_of_node(name)), targets_(std::move(call_key)) {}
+  // `call_key`: Secrets::call_key; `tls`: of connections to nodes, or null.
+  ClusterSessions(const std::string& name, std::string call_key, std::shared_ptr<const net::TlsContext> tls)
+      : tag_(session::tag_of_node(name)), targets_(std::move(call_key), std::move(tls)) {}
   // Before the server starts; all that is given outlives the shards.
   void attach(cluster::Cluster& cluster, GetCatalog catalog) { cluster_ = &cluster, catalog_ = std::move(catalog); }
   void post_by(Post post) { post_ = std::move(post); }

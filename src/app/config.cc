@@ -120,6 +120,14 @@ void cross_check(const Config& config, std::string& wrong) {
     add_line(wrong, "tls.certificate and tls.key go together: only one of them is set");
   if (config.tls.certificate.empty() && (config.tls.required || !config.tls.client_ca.empty()))
     add_line(wrong, "tls.required and tls.client_ca need tls.certificate and tls.key");
+  const auto& c = config.cluster;
+  const bool nodes_tls = !c.tls.certificate.empty();
+  if (nodes_tls != !c.tls.key.empty() || nodes_tls != !c.tls.ca.empty() || nodes_tls != !c.listen.empty())
+    add_line(wrong, "cluster.listen, cluster.tls.certificate, cluster.tls.key and cluster.tls.ca go together");
+  else if (nodes_tls && c.nats.empty())
+    add_line(wrong, "cluster.tls needs cluster.nats");
+  else if (nodes_tls && !c.address.empty() && !c.address.starts_with("https://"))
+    add_line(wrong, "cluster.address: expected an URL of cluster.listen, which begins with https:// for cluster.tls");
   if (config.listen.empty()) add_line(wrong, "listen: at least one address is needed");
   if (config.limits.header_bytes > config.limits.header_bytes_hard)
     add_line(wrong, "limits.header_bytes is larger than limits.header_bytes_hard");

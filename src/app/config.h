@@ -27,6 +27,7 @@
 #include "models/repository.h"
 #include "msg/call.h"
 #include "net/server.h"
+#include "net/tls.h"
 #include "wire/forwarded.h"
 #include "wire/limits.h"
 
@@ -54,6 +55,8 @@ struct ClusterConfig {
   std::string nats;  // empty: this node is alone
   std::string name, address, bucket = "weir";
   std::string secret;  // a file
+  std::string listen;  // where other nodes reach this one, with `tls`
+  net::TlsContext::Mutual tls;
   uint64_t session_bytes = uint64_t(1) << 30;
   base::Duration alone = std::chrono::minutes(5);
 };

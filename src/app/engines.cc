@@ -85,11 +85,13 @@ process::Place place_of(const models::LoadArgs& a, const process::Options& proce
 
 // A model of tokens has a TextTensorInbox before it, wherever it runs.
 base::Result<models::Instance> forwarded(forward::Runtime& forward, const models::LoadArgs& a) {
-  auto model = forward.load(a.wanted, a.file, a.slabs, a.broken);
+  auto model = forward.load(a.wanted, a.file, a.slabs, a.broken, a.local);
   if (!model) return std::move(model).error();
   if (!model->spec.text) return *std::move(model);
-  model->spec.inputs = llm::text_inputs();
-  model->spec.outputs = {{"text_output", msg::DType::kBytes, {1}, false, {}}};
+  if (!a.local) {
+    model->spec.inputs = llm::text_inputs();
+    model->spec.outputs = {{"text_output", msg::DType::kBytes, {1}, false, {}}};
+  }
   model->make_inbox = [make = std::move(model->make_inbox)](const msg::ModelSpec& spec, bus::ModelStats& stats) {
     return llm::make_text_tensor_inbox(make(spec, stats), spec, stats);
   };

@@ -6,6 +6,7 @@
 #include "base/encoding.h"
 #include "cluster/node.h"
 #include "marshal/tenant.h"
+#include "net/fd.h"
 
 namespace weir::app {
 namespace {
@@ -17,13 +18,21 @@ std::string decoded(std::string_view value) { return base::percent_decode(value)
 
 }  // namespace
 
+bool NodeCallers::came_to_nodes(const wire::Request& request) {
+  const auto* names = request.peer ? request.peer->certificate_names.get() : nullptr;
+  return names && !names->empty() && names->front() == net::kShownByNode;
+}
+
 bool NodeCallers::is_node(const wire::Request& request) const {
   if (!request.fields.has(kCallerHost)) return false;
+  if (shows_ == Shows::kCertificate && !came_to_nodes(request)) return false;
+  if (shows_ == Shows::kCertificate && call_key_.empty()) return true;
   return call_key_.empty() ? live_ == nullptr : cluster::same_mac(request.fields.find(kNodeKey), call_key_);
 }
 
 base::Result<wire::Caller> NodeCallers::admit(const wire::Request& request, wire::Permission permission,
                                               std::string_view protocol) {
+  if (!is_node(request) && came_to_nodes(request)) return admit_node(request, permission);
   if (!is_node(request)) return inner_ ? inner_->admit(request, permission, protocol) : wire::Caller();
   const std::string remembered = decoded(request.fields.find(kCaller));
   if (live_ && !remembered.empty()) return live_->recall(remembered, permission, protocol);
@@ -41,6 +50,22 @@ base::Result<wire::Caller> NodeCallers::admit(const wire::Request& request, wire
   who->tenant_number = marshal::number_of_host(who->tenant, many ? marshal::Clients::kMany : marshal::Clients::kOne);
   who->roles = roles;
   return wire::Caller::enter(std::move(who), env_.now());
+}
+
+// A call for a model of this node, by one that has shown its certificate.
+base::Result<wire::Caller> NodeCallers::admit_node(const wire::Request& request, wire::Permission permission) {
+  constexpr std::string_view kBearer = "Bearer ";
+  const std::string_view shown = request.fields.find("authorization");
+  const bool knows =
+      call_key_.empty() || (shown.starts_with(kBearer) && cluster::same_mac(shown.substr(kBearer.size()), call_key_));
+  if (!knows) return base::failure(base::Code::kUnauthenticated, "this listener is for nodes that have cluster.secret");
+  auto node = std::make_shared<wire::Identity>();
+  node->name = "cluster.tls";
+  node->roles = {wire::Role::kHealth, wire::Role::kInfer};
+  using wire::Permission;
+  if (permission != Permission::kHealth && permission != Permission::kRead && permission != Permission::kInfer)
+    return base::failure(base::Code::kPermissionDenied, "nodes may ask for models, and for nothing else");
+  return wire::Caller::enter(std::move(node), env_.now());
 }
 
 void NodeCallers::introduce(const wire::Request& request, wire::Fields& fields) {

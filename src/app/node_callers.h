@@ -1,6 +1,7 @@
 // NodeCallers: the Authenticator of a shard whose server is one of a cluster: calls that other nodes have handed on
 // come as the client who asked there. A node says who that was in fields that count only beside the key of
-// cluster.secret; without a secret, only where nobody needs a key.
+// cluster.secret; without a secret, only where nobody needs a key. With cluster.tls nodes come to the listener that is
+// for them, with certificates, and nowhere else; calls for their models, which name no client, are let in there, too.
 //
 //   weir-node-key      Secrets::call_key
 //   weir-caller        auth::Authenticator::remember(), percent encoded; not there: nobody in particular
@@ -20,8 +21,9 @@ namespace weir::app {
 class NodeCallers final : public wire::Authenticator {
  public:
   // `inner`: of calls that come from clients; `live`: who knows keys. Both null where nobody is asked who it is.
-  NodeCallers(base::Env& env, wire::Authenticator* inner, auth::Authenticator* live, std::string call_key)
-      : env_(env), inner_(inner), live_(live), call_key_(std::move(call_key)) {}
+  enum class Shows : uint8_t { kKey, kCertificate };  // by what a node is known
+  NodeCallers(base::Env& env, wire::Authenticator* inner, auth::Authenticator* live, std::string call_key, Shows shows)
+      : env_(env), inner_(inner), live_(live), call_key_(std::move(call_key)), shows_(shows) {}
 
   base::Result<wire::Caller> admit(const wire::Request& request, wire::Permission permission,
                                    std::string_view protocol) override;
@@ -36,11 +38,14 @@ class NodeCallers final : public wire::Authenticator {
 
  private:
   bool is_node(const wire::Request& request) const;
+  static bool came_to_nodes(const wire::Request& request);
+  base::Result<wire::Caller> admit_node(const wire::Request& request, wire::Permission permission);
 
   base::Env& env_;
   wire::Authenticator* const inner_;
   auth::Authenticator* const live_;
   const std::string call_key_;
+  const Shows shows_;
 };
 
 }  // namespace weir::app

@@ -22,6 +22,11 @@ net::ServerOptions server_options(const Config& config) {
   for (const auto& address : config.listen) options.listen.push_back({address, beside});
   for (const auto& address : config.admin_listen) options.listen.push_back({address, AdminMethods::kServed});
   options.tls = config.tls;
+  const auto& cluster = config.cluster;
+  if (!cluster.listen.empty()) {
+    options.listen.push_back({cluster.listen, AdminMethods::kElsewhere, net::ListensFor::kNodes});
+    options.node_tls = {cluster.tls.certificate, cluster.tls.key, cluster.tls.ca, true};
+  }
   options.max_connections = config.connections;
   options.share.percent = config.limits.client_share;
   options.proxy_protocol = base::NetworkList::parse(config.proxy_protocol).value();

@@ -88,6 +88,11 @@ void add_cluster(std::vector<Setting>& rows, Config& c) {
   rows.push_back(path("cluster.secret",
                       "a file whose first line all nodes share: entries and calls of others are refused",
                       c.cluster.secret));
+  rows.push_back(text("cluster.listen", "ADDR", "HOST:PORT for other nodes alone, with cluster.tls", c.cluster.listen));
+  rows.push_back(path("cluster.tls.certificate", "PEM file with this node's certificate", c.cluster.tls.certificate));
+  rows.push_back(path("cluster.tls.key", "PEM file with its key", c.cluster.tls.key));
+  rows.push_back(
+      path("cluster.tls.ca", "PEM file: nodes must show each other a certificate signed by this", c.cluster.tls.ca));
   rows.push_back(text("cluster.bucket", "NAME", "of the key-value bucket in JetStream", c.cluster.bucket));
   rows.push_back(size("cluster.session_bytes", "of all sessions that JetStream keeps, in files",
                       c.cluster.session_bytes, 1 << 20, uint64_t(1) << 44));

@@ -14,6 +14,7 @@
 #include "models/model_yaml.h"
 #include "sched/decoupled_inbox.h"
 #include "sched/lane.h"
+#include "sched/local_first.h"
 #include "sched/sequence_inbox.h"
 
 namespace weir::models {
@@ -184,10 +185,10 @@ base::Result<Loader::Source> Loader::locate(const ModelFolder& folder, const Mod
 }
 
 // A config.pbtxt may have parameters for Triton's own back ends; a model.yaml is for weir alone.
-base::Status Loader::check_parameters(const ModelConfig& config, const std::string& engine) const {
+base::Status Loader::check_parameters(const Lines& given, const std::string& engine) const {
   auto known = options_.parameters.find(engine);
   if (known == options_.parameters.end()) return {};
-  for (const auto& [name, place] : config.parameter_lines) {
+  for (const auto& [name, place] : given) {
     const auto& names = known->second;
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
     std::string text = place + ": engine '" + engine + "' has no parameter '" + name + "'";
@@ -213,7 +214,7 @@ base::Status Loader::add_labels(const ModelFolder& folder, const ModelConfig& co
 
 base::Result<std::shared_ptr<bus::Served>> Loader::load_pipeline(const ModelFolder& folder, const ModelConfig& config,
                                                                  uint64_t version, const FindServed& find) const {
-  if (auto s = check_parameters(config, std::string(kPipeline)); !s.ok()) return s;
+  if (auto s = check_parameters(config.parameter_lines, std::string(kPipeline)); !s.ok()) return s;
   auto linked = link(config, find);
   if (!linked) return linked.error();
   msg::ModelSpec wanted = config.wanted(folder.name, version);
@@ -230,7 +231,9 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load_pipeline(const ModelFold
 base::Result<Loader::Plan> Loader::plan(const ModelFolder& folder, const ModelConfig& config, uint64_t version) const {
   auto source = locate(folder, config, version);
   if (!source) return source.error();
-  if (auto s = check_parameters(config, source->engine); !s.ok()) return s;
+  if (auto s = check_parameters(config.parameter_lines, source->engine); !s.ok()) return s;
+  if (source->engine == "forward" && !config.origins.empty())
+    return base::invalid("a model of engine forward has 'parameters', not 'origin_parameters'");
   std::vector<size_t> groups;
   auto places = config.places(source->engine, options_.devices, &groups);
   if (!places) return places.error();
@@ -286,7 +289,7 @@ base::Result<Loader::Instances> Loader::make_instances(const Plan& plan,
 
 void Loader::make_inbox(bus::Served& served, const msg::ModelSpec& spec, Instances instances,
                         const ModelConfig& config) const {
-  auto& [engines, token_models, decoupled, remote] = instances;
+  auto& [engines, token_models, decoupled, remote, beside] = instances;
   if (remote)
     served.inbox = remote->make_inbox(spec, served.stats);
   else if (decoupled)
@@ -299,6 +302,10 @@ void Loader::make_inbox(bus::Served& served, const msg::ModelSpec& spec, Instanc
     served.inbox = sched::make_lanes(std::move(engines), spec, served.stats, slabs_, deadline_timer_);
   if (limiter_) served.inbox = sched::behind(limiter_, std::move(served.inbox), spec, served.stats, deadline_timer_);
   limit(served, config);
+  if (beside) {
+    const uint32_t enough = beside->local_first.value_or(spec.instances * std::max(spec.max_batch, 1u));
+    served.inbox = sched::make_local_first(std::move(served.inbox), *beside, spec, served.stats, enough);
+  }
   cache(served, config);
 }
 
@@ -351,6 +358,7 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const Plan& plan) const 
     if (auto s = warm_up(*engine, *spec, plan.folder, plan.config.warm_up, slabs_); !s.ok())
       return base::failure(s.code, without_root(s.text, plan.folder));
   if (auto s = limit_rate(plan, *instances); !s.ok()) return s;
+  if (auto s = add_origins(plan, *spec, *instances); !s.ok()) return s;
   auto memory = memory_of(instances->engines, instances->token_models, *spec,
                           estimated_bytes(plan.folder, plan.config, plan.version, *spec));
   auto loaded = with_inbox(plan, std::move(*spec), std::move(*instances), std::move(served));

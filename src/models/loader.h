@@ -63,12 +63,14 @@ class Loader {
     std::vector<generation::TokenModel> token_models;
     std::unique_ptr<sched::DecoupledEngine> decoupled;  // one runs any number of Calls side by side
     std::optional<sched::RemoteModel> remote;
+    std::optional<sched::RemoteModel> beside{};  // the first three: others who run the model, too
     const msg::ModelSpec& spec() const {
       if (remote) return remote->spec;
       return decoupled ? decoupled->spec() : engines.empty() ? token_models.front().spec : engines.front()->spec();
     }
   };
-  base::Status check_parameters(const ModelConfig& config, const std::string& engine) const;
+  using Lines = std::map<std::string, std::string>;  // ModelConfig::parameter_lines
+  base::Status check_parameters(const Lines& given, const std::string& engine) const;
   struct Source {
     std::string engine, file;
   };
@@ -91,6 +93,7 @@ class Loader {
                                                         std::shared_ptr<bus::Served> served) const;
   base::Result<std::shared_ptr<bus::Served>> load_sequences(const Plan& plan, msg::ModelSpec spec, Instances instances,
                                                             std::shared_ptr<bus::Served> served) const;
+  base::Status add_origins(const Plan& plan, const msg::ModelSpec& spec, Instances& instances) const;
   base::Status limit_rate(const Plan& plan, Instances& instances) const;
   void limit(bus::Served& served, const ModelConfig& config) const;
   void cache(bus::Served& served, const ModelConfig& config) const;

@@ -1,4 +1,4 @@
-// The part of Loader that puts limits and the response cache around a version.
+// The part of Loader that puts limits, origins and the response cache around a version.
 #include "base/log.h"
 #include "models/loader.h"
 
@@ -26,6 +26,27 @@ base::Status Loader::limit_rate(const Plan& plan, Instances& instances) const {
     if (!instance) return instance.error();
     instances.engines[i] = sched::make_rate_limited(std::move(instances.engines[i]), std::move(*instance));
   }
+  return {};
+}
+
+// The origins of a model that runs here, too, get what the instances here are too busy for.
+base::Status Loader::add_origins(const Plan& plan, const msg::ModelSpec& spec, Instances& instances) const {
+  const ModelConfig& config = plan.config;
+  if (config.origins.empty()) return {};
+  const std::string forward = "forward";
+  if (!config.origins.contains("origins")) return base::invalid("'kind' and 'origin_parameters' need 'origins'");
+  if (config.sequence || !engines_.contains(forward))
+    return base::failure(base::Code::kUnimplemented,
+                         "origins are not for models that keep something from one request to the next");
+  if (auto s = check_parameters(config.origin_lines, forward); !s.ok()) return s;
+  msg::ModelSpec wanted;
+  wanted.name = spec.name, wanted.version = spec.version, wanted.engine = forward;
+  wanted.parameters = config.origins;
+  const bool has_folder = plan.folder.versions.contains(plan.version);
+  const std::string files = has_folder ? plan.folder.version_path(plan.version) : std::string();
+  auto made = engines_.at(forward)(LoadArgs{wanted, files, 0, slabs_, {}, loading_, &spec});
+  if (!made) return made.error();
+  instances.beside = std::get<sched::RemoteModel>(std::move(*made));
   return {};
 }
 

@@ -133,6 +133,17 @@ base::Status check_dag(const ModelConfig& config) {
 
 }  // namespace
 
+void set_origins_aside(ModelConfig& config) {
+  for (const char* name : {"origins", "kind"}) {
+    auto found = config.parameters.extract(name);
+    if (found.empty()) continue;
+    config.origins[name] = std::move(found.mapped());
+    config.origin_lines[name] = std::move(config.parameter_lines.extract(name).mapped());
+  }
+  auto origins = config.origins.find("origins");
+  if (origins != config.origins.end() && origins->second == "cluster") config.origins.try_emplace("kind", "weir");
+}
+
 base::Status check(const ModelConfig& config, std::string_view folder_name) {
   if (!config.name.empty() && config.name != folder_name)
     return base::invalid("the configuration is for '" + config.name + "', but its folder is '" +

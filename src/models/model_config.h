@@ -73,8 +73,12 @@ struct ModelConfig {
   std::shared_ptr<msg::SequenceSpec> sequence;  // null: requests stand alone
   std::map<std::string, std::string> parameters;
   std::map<std::string, std::string> parameter_lines;  // of a model.yaml: where each of them stands, "m/model.yaml:7:3"
-  std::vector<std::string> notes;                      // fields that were read and change nothing, and why
-  std::string as_triton;                               // msg::AsConfigured
+  // Of a model that runs here, too: whom its Calls go to beside the instances here, as parameters of engine forward.
+  // Empty: there is nobody.
+  std::map<std::string, std::string> origins;
+  std::map<std::string, std::string> origin_lines;  // as parameter_lines
+  std::vector<std::string> notes;                   // fields that were read and change nothing, and why
+  std::string as_triton;                            // msg::AsConfigured
 
   // The instances and their devices, as place() has them, in place of `groups`; `engine` is the one that it was
   // resolved to. Errors: as place().
@@ -90,6 +94,10 @@ struct ModelConfig {
 base::Result<ModelConfig> parse_pbtxt(std::string_view text, std::string_view place, const msg::BatchPolicy& defaults);
 // The `config` parameter of a load request: a Triton ModelConfig in proto3 JSON.
 base::Result<ModelConfig> parse_config_json(std::string_view text, const msg::BatchPolicy& defaults);
+
+// `origins` and `kind` of a model of another engine than forward are no parameters of that engine: its origins stand
+// beside instances here.
+void set_origins_aside(ModelConfig& config);
 
 // Checks that do not depend on the form: name, instances, batching, duplicate tensors.
 base::Status check(const ModelConfig& config, std::string_view folder_name);

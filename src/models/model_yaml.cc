@@ -117,11 +117,14 @@ class Reading : ModelYamlReader {
          {"preprocess", [&](auto& v) { preprocess(v); }},
          {"warm_up", [&](auto& v) { warm_up(v); }},
          {"dag", [&](auto& v) { dag(v); }},
-         {"origins", [&](auto& v) { origins(v), parameter_at("origins", v); }},
-         {"kind", [&](auto& v) { text(v, out_.parameters["kind"]), parameter_at("kind", v); }},
-         {"isolation", [&](auto& v) { text(v, out_.parameters["isolation"]), parameter_at("isolation", v); }},
-         {"parameters", [&](auto& v) { parameters(v); }}});
+         {"origins", [&](auto& v) { origins(v), note(out_.parameter_lines, "origins", v); }},
+         {"kind", [&](auto& v) { text(v, out_.parameters["kind"]), note(out_.parameter_lines, "kind", v); }},
+         {"isolation",
+          [&](auto& v) { text(v, out_.parameters["isolation"]), note(out_.parameter_lines, "isolation", v); }},
+         {"parameters", [&](auto& v) { parameters(v); }},
+         {"origin_parameters", [&](auto& v) { origin_parameters(v); }}});
     if (!complaints_.none()) return complaints_.status();
+    if (out_.engine != "forward") set_origins_aside(out_);
     for (auto& group : out_.groups) group.count = out_.instances;
     return std::move(out_);
   }
@@ -308,12 +311,15 @@ class Reading : ModelYamlReader {
   }
   void parameters(const Yaml& node) {
     words(node, out_.parameters);
-    for (const auto& entry : node.entries) parameter_at(entry.key, entry);
+    for (const auto& entry : node.entries) note(out_.parameter_lines, entry.key, entry);
   }
-  void parameter_at(const std::string& name, const auto& at) {
-    out_.parameter_lines[name] = place_ + ':' + std::to_string(at.line) + ':' + std::to_string(at.column);
+  void note(auto& lines, const std::string& name, const auto& at) {
+    lines[name] = place_ + ':' + std::to_string(at.line) + ':' + std::to_string(at.column);
   }
-
+  void origin_parameters(const Yaml& node) {
+    words(node, out_.origins);
+    for (const auto& entry : node.entries) note(out_.origin_lines, entry.key, entry);
+  }
   void origins(const Yaml& node) {  // one address, or a list of them: one text with spaces between
     std::string one, &out = out_.parameters["origins"];
     if (node.kind != Yaml::Kind::kList) return text(node, out);

@@ -29,8 +29,10 @@
 //   warm_up:                     # requests that each instance runs before the model is READY
 //     - {name: first, rows: 8, count: 3,    # data: zero, random, or a file below the model's folder
 //        inputs: {image: {type: FP32, shape: [28, 28], data: random}}}
-//   origins: [http://10.0.0.7:8001]    # of engine: forward: who runs the model (engines/forward/README.md)
+//   origins: [http://10.0.0.7:8001]    # of engine: forward: who runs the model (engines/forward/README.md); of others:
+//                                # who runs it, too, and gets what the instances here are too busy for
 //   kind: oip-grpc               # and the protocol that they speak: oip-grpc, oip-rest, openai, weir
+//   origin_parameters: {local_first: 8}    # of origins beside instances: what engine forward has as `parameters`
 //   isolation: process           # the engine runs in a process of its own, which may fail alone; none: in the server
 //   parameters: {intra_op_threads: 2}   # the engine's own; one that it does not know is an error
 //

@@ -37,7 +37,8 @@ struct ConnEnv {
   Shard::Parts& shard;
   const wire::CodecEnv codecs;
   ConnectionLimit& limit;
-  std::shared_ptr<const TlsContext> tls;  // null: no TLS
+  std::shared_ptr<const TlsContext> tls;       // null: no TLS
+  std::shared_ptr<const TlsContext> node_tls;  // of listeners for nodes; null: there are none
   Cleartext tcp_cleartext = Cleartext::kServed;
   const base::NetworkList* proxied = nullptr;
   std::optional<wire::Drain> draining;  // the last step of it

@@ -16,7 +16,8 @@ ConnInput::ConnInput(ConnEnv& env, wire::Wire& wire, Accepted&& accepted, base::
             std::move(client),        false,
             accepted.network,         accepted.admin},
       since_(wire.now()),
-      transport_(accepted.transport) {
+      transport_(accepted.transport),
+      listener_(accepted.listener) {
   peer_.proxy = env.trusts(peer_.address);
   if (!env.expects_header(peer_.address)) return;
   proxy_header_ = std::make_unique<wire::ProxyHeader>();
@@ -33,6 +34,12 @@ ConnInput::Outcome ConnInput::received(std::span<const std::byte> bytes) {
   if (tls_) return open_records(bytes);
   feed(bytes);
   return Outcome::kTaken;
+}
+
+// Names in a node's certificate are no client's.
+std::shared_ptr<const std::vector<std::string>> ConnInput::names_of_node() {
+  static const auto kNames = std::make_shared<const std::vector<std::string>>(1, std::string(kShownByNode));
+  return kNames;
 }
 
 // From here on the client is who the header names; where it names nobody, the proxy itself.
@@ -57,14 +64,15 @@ ConnInput::Outcome ConnInput::read_proxy_header(std::span<const std::byte>& byte
 
 ConnInput::Outcome ConnInput::choose(std::byte first) {
   if (wire::looks_like_tls(first)) {
-    if (!env_.tls) return refuse(wire::reason::kTls);
-    tls_ = std::make_unique<TlsSession>(*env_.tls);
+    const auto& tls = for_nodes() ? env_.node_tls : env_.tls;
+    if (!tls) return refuse(wire::reason::kTls);
+    tls_ = std::make_unique<TlsSession>(*tls);
     peer_.security = wire::Security::kTls;
     state_ = State::kHandshake;
     since_ = wire_.now();
     return Outcome::kTaken;
   }
-  bool refused = transport_ == Transport::kTcp && env_.tcp_cleartext == Cleartext::kRefused;
+  const bool refused = for_nodes() || (transport_ == Transport::kTcp && env_.tcp_cleartext == Cleartext::kRefused);
   serve(refused ? wire::make_tls_wanted(env_.codecs, wire_, peer_) : wire::make_sniff(env_.codecs, wire_, peer_));
   return Outcome::kTaken;
 }
@@ -101,7 +109,7 @@ ConnInput::Outcome ConnInput::serve_tls() {
     // The alert is what is left to be written.
     return refuse(tls_->alpn_refused() ? wire::reason::kAlpn : wire::reason::kTls);
   }
-  peer_.certificate_names = tls_->peer_names();
+  peer_.certificate_names = for_nodes() ? names_of_node() : tls_->peer_names();
   auto protocol = tls_->alpn();
   if (protocol == "h2")
     serve(wire::make_h2(env_.codecs, wire_, peer_));

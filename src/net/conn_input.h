@@ -56,6 +56,8 @@ class ConnInput {
   void serve(std::unique_ptr<wire::Codec> codec);
   void feed(std::span<const std::byte> bytes);
   Outcome refuse(std::string_view reason) const;
+  bool for_nodes() const { return listener_ == ListensFor::kNodes; }
+  static std::shared_ptr<const std::vector<std::string>> names_of_node();
 
   ConnEnv& env_;
   wire::Wire& wire_;
@@ -65,6 +67,7 @@ class ConnInput {
   std::unique_ptr<wire::ProxyHeader> proxy_header_;  // while it is awaited
   base::Time since_;                                 // of the first byte, or of the handshake, that is awaited
   const Transport transport_;
+  const ListensFor listener_;
   State state_ = State::kFirstByte;
 };
 

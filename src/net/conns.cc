@@ -34,8 +34,8 @@ Conns::Conns(Shard& shard, const wire::CodecEnv& codecs, ConnectionLimit& connec
 
 Conns::~Conns() = default;
 
-void Conns::use(std::shared_ptr<const TlsContext> tls, Cleartext tcp) {
-  env_.tls = std::move(tls);
+void Conns::use(std::shared_ptr<const TlsContext> tls, Cleartext tcp, std::shared_ptr<const TlsContext> for_nodes) {
+  env_.tls = std::move(tls), env_.node_tls = std::move(for_nodes);
   env_.tcp_cleartext = tcp;
 }
 

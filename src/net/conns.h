@@ -23,8 +23,9 @@ class Conns final : public Conn::Owner {
 
   // Before the shard starts. Whose connections begin with a PROXY header; borrowed.
   void expect_proxies(const base::NetworkList& networks) { env_.proxied = &networks; }
-  // Before the shard starts, or on its thread; for the connections to come. Null: no TLS.
-  void use(std::shared_ptr<const TlsContext> tls, Cleartext tcp);
+  // Before the shard starts, or on its thread; for the connections to come. Null: no TLS. `for_nodes`: of listeners for
+  // nodes, who speak nothing else.
+  void use(std::shared_ptr<const TlsContext> tls, Cleartext tcp, std::shared_ptr<const TlsContext> for_nodes);
 
   // The shard's thread only. What is done to all connections is done to as many as fit in a turn of the loop, and to
   // the others in the next ones.

@@ -34,12 +34,19 @@ class Fd {
 
 enum class Transport : bool { kTcp, kUnix };
 
+// Whom a listener is for: clients, or the other nodes of a cluster, which show a certificate of the cluster's
+// authority.
+enum class ListensFor : uint8_t { kClients, kNodes };
+// The first of PeerInfo::certificate_names of a connection to a listener for nodes: no certificate has such a name.
+inline constexpr std::string_view kShownByNode = "listener:nodes";
+
 struct Accepted {
   Fd fd;             // non-blocking
   std::string peer;  // "127.0.0.1:5000", "[::1]:5000", "unix"
   Transport transport = Transport::kTcp;
   wire::Network network = wire::Network::kOther;           // of `peer`
-  wire::AdminMethods admin = wire::AdminMethods::kServed;  // of the listener
+  wire::AdminMethods admin = wire::AdminMethods::kServed;  // this and the next: of the listener
+  ListensFor listener = ListensFor::kClients;
 };
 
 }  // namespace weir::net

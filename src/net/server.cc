@@ -30,16 +30,22 @@ struct SocketFile {
   ino_t inode = 0;
 };
 
+// The part that a listener gives to its connections.
+struct Role {
+  wire::AdminMethods admin;
+  ListensFor whom;
+};
+
 struct Waiting {
   Fd fd;
   size_t shard;
   Transport transport;
-  wire::AdminMethods admin;
+  Role role;
 };
 
 struct Bound {
   std::string text;
-  wire::AdminMethods admin;
+  Role role;
 };
 
 // std::function wants to be copied; a descriptor does not.
@@ -93,9 +99,9 @@ struct Server::Parts {
   };
 
   base::Status bind();
-  base::Status bind(const Endpoint& endpoint, wire::AdminMethods admin);
-  base::Status bind_tcp(Endpoint endpoint, wire::AdminMethods admin);
-  base::Status bind_unix(const Endpoint& endpoint, wire::AdminMethods admin);
+  base::Status bind(const Endpoint& endpoint, Role role);
+  base::Status bind_tcp(Endpoint endpoint, Role role);
+  base::Status bind_unix(const Endpoint& endpoint, Role role);
   base::Status load_tls();
   void start();
   void listen(Waiting&& waiting);
@@ -182,7 +188,7 @@ base::Status Server::Parts::bind() {
     base::Status first;
     size_t good = 0;
     for (const auto& endpoint : *found) {
-      auto status = bind(endpoint, address.admin);
+      auto status = bind(endpoint, Role{address.admin, address.whom});
       good += status.ok();
       if (status.ok()) continue;
       // "localhost" may name an address of a family that this machine does not have.
@@ -196,12 +202,12 @@ base::Status Server::Parts::bind() {
   return {};
 }
 
-base::Status Server::Parts::bind(const Endpoint& endpoint, wire::AdminMethods admin) {
-  return endpoint.transport() == Transport::kUnix ? bind_unix(endpoint, admin) : bind_tcp(endpoint, admin);
+base::Status Server::Parts::bind(const Endpoint& endpoint, Role role) {
+  return endpoint.transport() == Transport::kUnix ? bind_unix(endpoint, role) : bind_tcp(endpoint, role);
 }
 
 // Sharing a port among shards would also share it with another weir: so first see that nobody is there.
-base::Status Server::Parts::bind_tcp(Endpoint endpoint, wire::AdminMethods admin) {
+base::Status Server::Parts::bind_tcp(Endpoint endpoint, Role role) {
   auto sockets = inherited.take(endpoint);
   if (sockets.empty() && endpoint.port() != 0)
     if (auto probe = listen_at(endpoint, Sharing::kAlone); !probe) return probe.error();
@@ -213,12 +219,12 @@ base::Status Server::Parts::bind_tcp(Endpoint endpoint, wire::AdminMethods admin
     sockets.push_back(std::move(*fd));
   }
   for (size_t i = 0; i < sockets.size(); ++i)
-    waiting.push_back({std::move(sockets[i]), i % shares.size(), Transport::kTcp, admin});
-  bound.push_back({endpoint.text(), admin});
+    waiting.push_back({std::move(sockets[i]), i % shares.size(), Transport::kTcp, role});
+  bound.push_back({endpoint.text(), role});
   return {};
 }
 
-base::Status Server::Parts::bind_unix(const Endpoint& endpoint, wire::AdminMethods admin) {
+base::Status Server::Parts::bind_unix(const Endpoint& endpoint, Role role) {
   auto given = inherited.take(endpoint);
   struct stat info {};
   // Without its file nobody finds a socket.
@@ -226,8 +232,8 @@ base::Status Server::Parts::bind_unix(const Endpoint& endpoint, wire::AdminMetho
   auto fd = there ? base::Result<Fd>(std::move(given.front())) : listen_at(endpoint, Sharing::kAlone);
   if (!fd) return fd.error();
   if (::lstat(endpoint.path().c_str(), &info) == 0) files.push_back({endpoint.path(), info.st_dev, info.st_ino});
-  waiting.push_back({std::move(*fd), 0, Transport::kUnix, admin});
-  bound.push_back({endpoint.text(), admin});
+  waiting.push_back({std::move(*fd), 0, Transport::kUnix, role});
+  bound.push_back({endpoint.text(), role});
   return {};
 }
 
@@ -242,8 +248,14 @@ base::Status Server::Parts::load_tls() {
                               "Unix time at which tls.certificate expires.");
     expiry->set(context->expires());
   }
+  std::shared_ptr<const TlsContext> for_nodes;
+  if (!options.node_tls.certificate.empty()) {
+    auto loaded = TlsContext::load(options.node_tls);
+    if (!loaded) return loaded.error();
+    for_nodes = std::move(*loaded);
+  }
   auto cleartext = options.tls.refuses_cleartext() ? Cleartext::kRefused : Cleartext::kServed;
-  everywhere([context, cleartext](Share& share) { share.conns.use(context, cleartext); });
+  everywhere([context, cleartext, for_nodes](Share& share) { share.conns.use(context, cleartext, for_nodes); });
   return {};
 }
 
@@ -258,14 +270,14 @@ void Server::Parts::start() {
 
 void Server::Parts::listen(Waiting&& waiting_one) {
   auto* share = shares[waiting_one.shard].get();
-  Listener::Deliver deliver = [share, admin = waiting_one.admin](Accepted accepted) {
-    accepted.admin = admin;
+  Listener::Deliver deliver = [share, role = waiting_one.role](Accepted accepted) {
+    accepted.admin = role.admin, accepted.listener = role.whom;
     share->conns.adopt(std::move(accepted));
   };
   // One socket takes a unix path's connections; they are dealt out round the shards.
   if (waiting_one.transport == Transport::kUnix && shares.size() > 1)
-    deliver = [this, admin = waiting_one.admin](Accepted accepted) {
-      accepted.admin = admin;
+    deliver = [this, role = waiting_one.role](Accepted accepted) {
+      accepted.admin = role.admin, accepted.listener = role.whom;
       auto* to = shares[next_shard++ % shares.size()].get();
       to->shard.post([to, parcel = Parcel(std::move(accepted))] { to->conns.adopt(std::move(*parcel.accepted)); });
     };
@@ -361,7 +373,14 @@ std::vector<std::string> Server::bound() const {
 std::vector<std::string> Server::bound(wire::AdminMethods admin) const {
   std::vector<std::string> out;
   for (const auto& one : parts_->bound)
-    if (one.admin == admin) out.push_back(one.text);
+    if (one.role.admin == admin && one.role.whom == ListensFor::kClients) out.push_back(one.text);
+  return out;
+}
+
+std::vector<std::string> Server::bound(ListensFor whom) const {
+  std::vector<std::string> out;
+  for (const auto& one : parts_->bound)
+    if (one.role.whom == whom) out.push_back(one.text);
   return out;
 }
 

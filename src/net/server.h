@@ -19,6 +19,7 @@ namespace weir::net {
 struct ListenAddress {
   std::string text;  // "127.0.0.1:8080", "[::]:8080", "localhost:0", "unix:/run/weir.sock"
   wire::AdminMethods admin = wire::AdminMethods::kServed;
+  ListensFor whom = ListensFor::kClients;
 };
 
 struct TlsOptions {
@@ -32,6 +33,7 @@ struct TlsOptions {
 struct ServerOptions {
   std::vector<ListenAddress> listen;
   TlsOptions tls;
+  TlsOptions node_tls;                // of addresses that are for nodes: has a client CA, and refuses cleartext
   uint32_t max_connections = 10000;   // whole server; never more than half of the file descriptors there can be
   base::ShareRule share{.least = 8};  // of the connections that one client may have; clients: CodecEnv::proxies
   base::NetworkList proxy_protocol;  // peers whose connections begin with a PROXY header, and are closed if they do not
@@ -52,7 +54,8 @@ class Server {
   base::Status bind();
   // The addresses as bound ("127.0.0.1:41234" for port 0), after bind(), in the order of `listen`.
   std::vector<std::string> bound() const;
-  std::vector<std::string> bound(wire::AdminMethods admin) const;  // those of them that do this
+  std::vector<std::string> bound(wire::AdminMethods admin) const;  // those of them for clients that do this
+  std::vector<std::string> bound(ListensFor whom) const;
   // The listening sockets, between bind() and start(), for a service manager that keeps them for the next process. The
   // files of unix sockets then stay when this process ends.
   std::vector<int> share_sockets();

@@ -44,12 +44,15 @@ int select_alpn(SSL*, const unsigned char** chosen, unsigned char* length, const
   return SSL_TLSEXT_ERR_OK;
 }
 
+base::Status use_certificate(SSL_CTX* context, const std::string& certificate, const std::string& key) {
+  if (SSL_CTX_use_certificate_chain_file(context, certificate.c_str()) != 1)
+    return file_failure("certificate", certificate);
+  if (SSL_CTX_use_PrivateKey_file(context, key.c_str(), SSL_FILETYPE_PEM) != 1) return file_failure("key", key);
+  return SSL_CTX_check_private_key(context) == 1 ? base::Status() : file_failure("key", key);
+}
+
 base::Status load_files(SSL_CTX* context, const TlsOptions& options) {
-  if (SSL_CTX_use_certificate_chain_file(context, options.certificate.c_str()) != 1)
-    return file_failure("certificate", options.certificate);
-  if (SSL_CTX_use_PrivateKey_file(context, options.key.c_str(), SSL_FILETYPE_PEM) != 1)
-    return file_failure("key", options.key);
-  if (SSL_CTX_check_private_key(context) != 1) return file_failure("key", options.key);
+  if (auto status = use_certificate(context, options.certificate, options.key); !status.ok()) return status;
   if (options.client_ca.empty()) return {};
   if (SSL_CTX_load_verify_file(context, options.client_ca.c_str()) != 1)
     return file_failure("client CA", options.client_ca);
@@ -62,6 +65,23 @@ base::Status load_files(SSL_CTX* context, const TlsOptions& options) {
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_num_tickets(context, 0);
   return {};
+}
+
+base::Result<ContextOwner> client_context(const std::string& ca_file, TlsContext::Offer offer) {
+  ERR_clear_error();
+  ContextOwner context(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free);
+  if (!context) return base::failure(base::Code::kInternal, "TLS: " + openssl_reason());
+  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
+  SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+  SSL_CTX_set_mode(context.get(), SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
+  static constexpr unsigned char kHttp1[] = "\x08http/1.1", kHttp2[] = "\x02h2";
+  const bool h2 = offer == TlsContext::Offer::kHttp2;
+  SSL_CTX_set_alpn_protos(context.get(), h2 ? kHttp2 : kHttp1, unsigned(h2 ? sizeof kHttp2 : sizeof kHttp1) - 1);
+  if (ca_file.empty() ? SSL_CTX_set_default_verify_paths(context.get()) != 1
+                      : SSL_CTX_load_verify_file(context.get(), ca_file.c_str()) != 1)
+    return file_failure("certificates of authorities in", ca_file);
+  return context;
 }
 
 }  // namespace
@@ -80,20 +100,16 @@ base::Result<std::shared_ptr<const TlsContext>> TlsContext::load(const TlsOption
 }
 
 base::Result<std::shared_ptr<const TlsContext>> TlsContext::for_client(const std::string& ca_file, Offer offer) {
-  ERR_clear_error();
-  ContextOwner context(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free);
-  if (!context) return base::failure(base::Code::kInternal, "TLS: " + openssl_reason());
-  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
-  SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
-  SSL_CTX_set_mode(context.get(), SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
-  static constexpr unsigned char kHttp1[] = "\x08http/1.1", kHttp2[] = "\x02h2";
-  const bool h2 = offer == Offer::kHttp2;
-  SSL_CTX_set_alpn_protos(context.get(), h2 ? kHttp2 : kHttp1, unsigned(h2 ? sizeof kHttp2 : sizeof kHttp1) - 1);
-  if (ca_file.empty() ? SSL_CTX_set_default_verify_paths(context.get()) != 1
-                      : SSL_CTX_load_verify_file(context.get(), ca_file.c_str()) != 1)
-    return file_failure("certificates of authorities in", ca_file);
-  return std::make_shared<const TlsContext>(context.release());
+  auto context = client_context(ca_file, offer);
+  if (!context) return std::move(context).error();
+  return std::make_shared<const TlsContext>(context->release());
+}
+
+base::Result<std::shared_ptr<const TlsContext>> TlsContext::for_member(const Mutual& files, Offer offer) {
+  auto context = client_context(files.ca, offer);
+  if (!context) return std::move(context).error();
+  if (auto status = use_certificate(context->get(), files.certificate, files.key); !status.ok()) return status;
+  return std::make_shared<const TlsContext>(context->release(), Names::kAny);
 }
 
 int64_t TlsContext::expires() const {
@@ -152,6 +168,7 @@ TlsSession::TlsSession(const TlsContext& context) : ssl_(SSL_new(context.get()))
 TlsSession::TlsSession(const TlsContext& context, const std::string& host) : ssl_(SSL_new(context.get())) {
   connect_buffers();
   SSL_set_connect_state(ssl_);
+  if (context.names() == TlsContext::Names::kAny) return;
   ERR_clear_error();
   if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl_), host.c_str()) == 1) return;
   ERR_clear_error();

@@ -32,15 +32,25 @@ class TlsContext {
   enum class Offer : uint8_t { kHttp1, kHttp2 };  // the one protocol of ALPN
   static base::Result<std::shared_ptr<const TlsContext>> for_client(const std::string& ca_file,
                                                                     Offer offer = Offer::kHttp1);
-  explicit TlsContext(SSL_CTX* context) : context_(context) {}
+  // The same between servers that show each other certificates of one authority of their own. Whatever name is in one,
+  // it is good: the authority signs for nobody else.
+  struct Mutual {
+    std::string certificate, key, ca;  // PEM files
+  };
+  static base::Result<std::shared_ptr<const TlsContext>> for_member(const Mutual& files, Offer offer);
+
+  enum class Names : uint8_t { kChecked, kAny };
+  explicit TlsContext(SSL_CTX* context, Names names = Names::kChecked) : context_(context), names_(names) {}
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
   SSL_CTX* get() const { return context_; }
+  Names names() const { return names_; }  // in certificates of servers
   // Unix time at which our certificate, the first of its chain, expires; 0 when there is none.
   int64_t expires() const;
 
  private:
   SSL_CTX* context_;
+  const Names names_;
 };
 
 // One connection's TLS. One thread.
@@ -49,7 +59,8 @@ class TlsSession {
   enum class State : uint8_t { kHandshake, kOpen, kPeerClosed, kFailed };
 
   explicit TlsSession(const TlsContext& context);
-  // The client's side, of for_client(): the certificate has to be `host`'s, a name or an address. open() begins.
+  // The client's side, of for_client() or for_member(): the certificate has to be `host`'s, a name or an address,
+  // unless any will do. open() begins.
   TlsSession(const TlsContext& context, const std::string& host);
   ~TlsSession();
   TlsSession(const TlsSession&) = delete;

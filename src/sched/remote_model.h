@@ -1,8 +1,10 @@
 // RemoteModel: a model that another process runs. Its Inbox hands Calls on to that process; no lane waits for them.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "bus/stats.h"
 #include "msg/call.h"
@@ -15,6 +17,13 @@ struct RemoteModel {
   // Makes the Inbox, once. Its `put()` is called on any thread, and answers each Call on a shard. `spec` is what is
   // published, and outlives the Inbox, as `stats` does.
   std::function<std::unique_ptr<msg::Inbox>(const msg::ModelSpec& spec, bus::ModelStats& stats)> make_inbox;
+
+  // Of a model that has instances here, too (sched/local_first.h):
+  // The outstanding work, at least 1, of whoever may get the next Call, of two that `random` chooses; nothing while
+  // nobody takes any. Any thread.
+  std::function<std::optional<double>(uint64_t random)> load;
+  std::optional<uint32_t>
+      local_first;  // Calls that the instances here have before others get any; nothing: their batch
 };
 
 }  // namespace weir::sched

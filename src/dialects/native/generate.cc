@@ -9,12 +9,16 @@
 #include "marshal/tenant.h"
 #include "marshal/times.h"
 #include "msg/text_codec.h"
+#include "wire/relay.h"
 
 namespace weir::native {
 namespace {
 
 using base::Bytes;
 using base::Status;
+
+// Of a Call that runs here, and is not handed on again (sched/local_first.h).
+constexpr const char* kRelayed = "weir_relayed";
 
 // The form of the text, with what there is of the text already.
 class FormTask final : public bus::OffloadTask {
@@ -102,6 +106,7 @@ Status Sequence::submit(SequenceRequest request) {
   call.priority = request.priority;
   call.deadline = rpc_.deadline();
   marshal::set_caller(call, rpc_.exchange());
+  if (rpc_.metadata().has(wire::kRelayed)) call.parameters.emplace_back(kRelayed, true);
   call.generation = std::make_unique<msg::Generation>(std::move(request.generation));
   call_.grant(bus::kTokenWindow);
   return call_.submit(*served_, *this, rpc_.exchange().ticket());

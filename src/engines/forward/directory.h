@@ -19,10 +19,13 @@ class Directory {
   std::vector<std::string> set(const std::map<std::string, std::vector<std::string>>& nodes);
   // Goes along with each call to a node, as `authorization: Bearer …`; before the first add().
   void set_key(std::string key);
+  // Connections to nodes are made with it, and nodes whose address is not https are passed over; before the first add()
+  // and set().
+  void set_tls(std::shared_ptr<const net::TlsContext> tls);
 
   std::vector<net::Url> urls(const std::string& model) const;
   // The target has the nodes of its model, now and from now on, for as long as it lives. UNAVAILABLE, worth another
-  // try: there is none.
+  // try: there is none now.
   base::Status add(const std::shared_ptr<Target>& target);
 
  private:
@@ -30,6 +33,7 @@ class Directory {
   std::map<std::string, std::vector<Target::Member>> members_;  // by model; all under mutex_
   std::vector<std::weak_ptr<Target>> targets_;
   std::string key_;
+  std::shared_ptr<const net::TlsContext> tls_;  // null: addresses say whether
 };
 
 }  // namespace weir::forward

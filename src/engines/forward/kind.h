@@ -54,9 +54,18 @@ class Attempt {
   };
 
   virtual ~Attempt() = default;  // ends what is under way; nothing is called any more
-  // Errors: those of OriginConn::send(), what this kind cannot do (UNIMPLEMENTED, INVALID_ARGUMENT), and no memory
-  // (RESOURCE_EXHAUSTED); then nothing is called.
-  virtual base::Status start(OriginConn& conn) = 0;
+
+  // The outcome of start(). Where it is not OK nothing is called, and somebody else may be asked only if the fault is
+  // the origin's.
+  enum class Fault : uint8_t {
+    kOrigin,  // OriginConn::send() says so: it cannot be reached now
+    kCall,    // what this kind cannot send (UNIMPLEMENTED, INVALID_ARGUMENT), or no memory (RESOURCE_EXHAUSTED)
+  };
+  struct Started {
+    base::Status status;
+    Fault fault = Fault::kOrigin;
+  };
+  virtual Started start(OriginConn& conn) = 0;
   virtual void let_go() = 0;
   // The answer has not come in time: ends it, by way of on_over(), and its connection gets no more calls.
   virtual void give_up_late(base::Status status) = 0;

@@ -33,7 +33,8 @@ void NodeTargets::set(const std::vector<std::string>& urls) {
     Options options;
     options.kind = KindName::kWeir;
     auto url = net::parse_url(text);
-    if (!url || url->target != "/") continue;  // Directory::set() has told of it
+    // Directory::set() has told of it.
+    if (!url || url->target != "/" || (tls_ && url->scheme != net::Url::Scheme::kHttps)) continue;
     options.origins.push_back(*url);
     auto target = Target::make(std::move(options), "");
     if (!target) {
@@ -41,6 +42,7 @@ void NodeTargets::set(const std::vector<std::string>& urls) {
       continue;
     }
     if (!key_.empty()) (*target)->authorization = "Bearer " + key_;
+    if (tls_) (*target)->tls = tls_;
     next[text] = std::move(*target);
   }
   std::lock_guard lock(mutex_);

@@ -20,8 +20,9 @@ namespace weir::forward {
 // Any thread, but for set().
 class NodeTargets {
  public:
-  // `key`: as Directory::set_key().
-  explicit NodeTargets(std::string key) : key_(std::move(key)) {}
+  // `key` and `tls`: as Directory has them.
+  explicit NodeTargets(std::string key, std::shared_ptr<const net::TlsContext> tls = nullptr)
+      : key_(std::move(key)), tls_(std::move(tls)) {}
 
   // These are there now, by URL; those that stay are the same Targets. Looks names up, which blocks: no shard's thread.
   void set(const std::vector<std::string>& urls);
@@ -31,6 +32,7 @@ class NodeTargets {
 
  private:
   const std::string key_;
+  const std::shared_ptr<const net::TlsContext> tls_;
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Target>> targets_;  // under mutex_
 };

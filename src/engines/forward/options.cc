@@ -102,6 +102,18 @@ Status read_binary_tensors(const std::string& value, Options& out) {
   return out.binary_tensors = value == "true", Status();
 }
 
+Status read_api(const std::string& value, Options& out) {
+  if (out.kind != KindName::kOpenai) return invalid("parameter 'api' needs kind openai");
+  if (value != "chat" && value != "completions") return wrong("api", value, "chat or completions");
+  return out.api = value == "chat" ? OpenaiApi::kChat : OpenaiApi::kCompletions, Status();
+}
+
+Status read_local_first(const std::string& value, Options& out) {
+  auto parsed = base::parse_count(value, kMostOutstanding);
+  if (!parsed) return wrong("local_first", value, "a whole number up to " + std::to_string(kMostOutstanding));
+  return out.local_first = uint32_t(*parsed), Status();
+}
+
 Status read_origins(const std::string& text, std::vector<net::Url>& out) {
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find(' ', at), text.size());
@@ -145,9 +157,11 @@ base::Result<Options> read_options(const msg::ModelSpec& wanted) {
     if (auto s = read_origins(listed, out.origins); !s.ok()) return s;
   Parameters all(wanted.parameters);
   all.count("places", kMostOrigins, out.places);
+  all.read("local_first", [&](const std::string& value) { return read_local_first(value, out); });
   all.text("model", out.model);
   all.text("version", out.version);
   all.read("binary_tensors", [&](const std::string& value) { return read_binary_tensors(value, out); });
+  all.read("api", [&](const std::string& value) { return read_api(value, out); });
   all.text("ca_file", out.ca_file);
   all.text("key_file", out.key_file);
   all.text("tokenizer", out.tokenizer);
@@ -166,6 +180,8 @@ base::Result<Options> read_options(const msg::ModelSpec& wanted) {
     return out.max_answer = *parsed, Status();
   });
   if (!all.status().ok()) return all.status();
+  if (out.api == OpenaiApi::kChat && !(out.tokenizer.empty() && out.tool_format.empty()))
+    return invalid("parameter 'api' is \"chat\": its origins need no 'tokenizer' and no 'tool_format'");
   return out;
 }
 

@@ -27,8 +27,21 @@
 //     metrics_port: 8002                      # of /metrics, by default the origin's own
 //     places: 16                              # with origins cluster: nodes that it may have had until it is reloaded
 //
+// A model of another engine has instances here, and origins beside them (sched/local_first.h):
+//
+//   engine: onnx                              # or none: as ever
+//   origins: [http://10.0.0.8:8001]           # or cluster: the nodes that have it, too
+//   kind: weir                                # by default weir with origins cluster. Of weirs that stand beside each
+//                                             # other: weir, for that says that a call is not to be handed on again
+//   origin_parameters: {model: resnet50, local_first: 8}    # those above, and:
+//     local_first: 8                          # calls that the instances here have before an origin gets any; by
+//                                             # default their batches
+//
 // Models of text, of kind openai (vLLM, SGLang, llama.cpp's server, weir) or weir:
 //     tokenizer: /models/qwen                 # the folder with tokenizer.json; by default the model's version folder
+//     api: chat                               # of kind openai: origins that have /v1/chat/completions alone. They get
+//                                             # messages and tools as they are, a plain prompt as one message of the
+//                                             # user; no tokenizer. Default: completions
 //     max_length: 8192                        # positions; by default what the origin's list of models says
 //     embedding_size: 1024                    # of kind openai: floats of an embedding; by default what that list says
 //     tool_format: hermes                     # text/tool_format.h; by default by the chat template
@@ -48,11 +61,20 @@
 
 namespace weir::forward {
 
-inline constexpr std::string_view kParameters[] = {
-    "answer_timeout", "binary_tensors",  "ca_file",      "check_interval", "connect_timeout", "dns_interval",
-    "embedding_size", "hedge_after",     "key_file",     "kind",           "load_report",     "max_answer",
-    "max_length",     "max_outstanding", "metrics_port", "model",          "origins",         "places",
-    "tokenizer",      "tool_format",     "version"};
+inline constexpr std::string_view kParameters[] = {"answer_timeout", "api",
+                                                   "binary_tensors", "ca_file",
+                                                   "check_interval", "connect_timeout",
+                                                   "dns_interval",   "embedding_size",
+                                                   "hedge_after",    "key_file",
+                                                   "kind",           "load_report",
+                                                   "local_first",    "max_answer",
+                                                   "max_length",     "max_outstanding",
+                                                   "metrics_port",   "model",
+                                                   "origins",        "places",
+                                                   "tokenizer",      "tool_format",
+                                                   "version"};
+
+enum class OpenaiApi : uint8_t { kCompletions, kChat };
 
 enum class LoadReports : uint8_t { kNone, kOrca, kMetrics };
 
@@ -65,6 +87,9 @@ struct Options {
   std::vector<net::Url> origins;  // 1 to kMostOrigins; their targets are "/"
   bool members = false;           // in place of them: the nodes that the Directory names, of which `places` fit
   uint32_t places = 16;
+  // The model has instances here: origins are beside them, and get calls once they are known to have the same model.
+  bool beside_local = false;
+  std::optional<uint32_t> local_first;
   std::string model, version;  // there; version "": the origin chooses
   base::Duration connect_timeout = std::chrono::seconds(2);
   base::Duration answer_timeout = std::chrono::seconds(60);  // 0: none
@@ -73,6 +98,7 @@ struct Options {
   uint32_t max_outstanding = 1024;
   uint64_t max_answer = uint64_t(1) << 30;
   std::string ca_file, key_file;
+  OpenaiApi api = OpenaiApi::kCompletions;
   std::string tokenizer, tool_format;
   uint32_t embedding_size = 0;    // 0: as the origin says
   uint32_t max_length = 0;        // 0: as the origin says

@@ -81,7 +81,7 @@ void Origin::move_to(Addresses addresses) {
   }
   generation.fetch_add(1, std::memory_order_release);
   broken.store(0, std::memory_order_relaxed);
-  healthy.store(true, std::memory_order_relaxed);
+  healthy.store(!on_probation, std::memory_order_relaxed);
   present.store(true, std::memory_order_release);
 }
 
@@ -124,7 +124,7 @@ base::Result<std::shared_ptr<Target>> Target::make(Options options, const std::s
     out->tls = std::move(*tls);
   }
   if (options.members) {
-    for (uint32_t i = 0; i < options.places; ++i) out->origins.emplace_back();
+    for (uint32_t i = 0; i < options.places; ++i) out->origins.emplace_back().on_probation = options.beside_local;
     out->options = std::move(options);
     return out;
   }
@@ -135,11 +135,13 @@ base::Result<std::shared_ptr<Target>> Target::make(Options options, const std::s
     const std::string host = url.host.find(':') == std::string::npos ? url.host : '[' + url.host + ']';
     auto found = net::resolve(host + ':' + std::to_string(url.port));
     if (!found) last = base::try_again(Code::kUnavailable, "origin " + url.authority() + ": " + found.error().text);
-    for (size_t i = 0; i < (name.fixed ? 1 : most); ++i)
+    for (size_t i = 0; i < (name.fixed ? 1 : most); ++i) {
       name.places.push_back(&out->origins.emplace_back(url, i, Origin::Addresses()));
+      name.places.back()->on_probation = options.beside_local;
+    }
     if (found) out->update(name, *found);
   }
-  if (out->present() == 0) return last;
+  if (out->present() == 0 && !options.beside_local) return last;
   out->options = std::move(options);
   return out;
 }
@@ -208,9 +210,9 @@ Origin* Target::choose(base::Time now, uint64_t random, uint64_t session, const 
       if (origin.present.load(std::memory_order_acquire) && origin.healthy.load(std::memory_order_relaxed) == healthy &&
           &origin != tried && !full(origin))
         able[count++] = &origin;
-    if (count > 0) break;
+    if (count > 0 || options.beside_local) break;
   }
-  if (count == 0) return tried && !full(*tried) ? const_cast<Origin*>(tried) : nullptr;
+  if (count == 0) return tried && !options.beside_local && !full(*tried) ? const_cast<Origin*>(tried) : nullptr;
   Origin& one = *able[random % count];
   Origin& other = *able[(random >> 32) % count];
   return one.load(now) <= other.load(now) ? &one : &other;

@@ -45,6 +45,12 @@ std::string words_of(std::string_view body) {
 
 Status broken_rule(std::string text) { return failure(Code::kInternal, std::move(text)); }
 
+Status broken_output(std::string_view text) {
+  constexpr std::string_view kInput = "input ";
+  if (!text.starts_with(kInput)) return broken_rule(std::string(text));
+  return broken_rule("output " + std::string(text.substr(kInput.size())));
+}
+
 Code code_of_status(int status) {
   switch (status) {
     case 400:

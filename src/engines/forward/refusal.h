@@ -12,6 +12,8 @@ base::Code code_of_status(int status);
 
 // An answer that its protocol does not allow: INTERNAL.
 base::Status broken_rule(std::string text);
+// The same of a tensor whose bytes marshal/ has refused: it takes tensors for inputs, and this one is an output.
+base::Status broken_output(std::string_view text);
 
 // The error of an answer with that status; `body` may be OpenAI's {"error": {"message": …}}, {"message": …}, FastAPI's
 // {"detail": …}, the Open Inference Protocol's {"error": …}, or anything. `retry_after`: the answer's field, or empty.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "engines/forward/discovery.h"
 #include "engines/forward/name_watch.h"
 #include "engines/forward/shard_model.h"
@@ -42,7 +43,8 @@ thread_local Runtime::OnShard* Runtime::Shards::here = nullptr;
 class Runtime::Inbox final : public msg::Inbox {
  public:
   Inbox(std::shared_ptr<Shards> shards, std::shared_ptr<Target> target, const msg::ModelSpec& spec,
-        bus::ModelStats& stats, base::SlabSource& slabs, std::function<void(base::Status)> broken);
+        bus::ModelStats& stats, base::SlabSource& slabs, std::function<void(base::Status)> broken,
+        std::shared_ptr<const msg::ModelSpec> local);
   ~Inbox() override;
 
   void put(msg::Call* call) override;
@@ -61,7 +63,8 @@ class Runtime::Inbox final : public msg::Inbox {
 };
 
 Runtime::Inbox::Inbox(std::shared_ptr<Shards> shards, std::shared_ptr<Target> target, const msg::ModelSpec& spec,
-                      bus::ModelStats& stats, base::SlabSource& slabs, std::function<void(base::Status)> broken)
+                      bus::ModelStats& stats, base::SlabSource& slabs, std::function<void(base::Status)> broken,
+                      std::shared_ptr<const msg::ModelSpec> local)
     : shards_(std::move(shards)),
       target_(std::move(target)),
       spec_(spec),
@@ -70,11 +73,12 @@ Runtime::Inbox::Inbox(std::shared_ptr<Shards> shards, std::shared_ptr<Target> ta
       number_(++shards_->last) {
   if (spec_.text && !stats_.tokens) stats_.tokens = std::make_unique<bus::TokenStats>();
   OnShard* on = shards_->all[number_ % shards_->all.size()].get();
-  on->shard.post([on, number = number_, its_target = target_, report = std::move(broken)] {
-    on->watches.emplace(number, std::make_unique<Watch>(on->shard, its_target, report));
-    on->name_watches.emplace(
-        number, std::make_unique<NameWatch>(on->shard, its_target, std::make_unique<net::SystemNames>(on->shard)));
-  });
+  on->shard.post(
+      [on, number = number_, its_target = target_, report = std::move(broken), its_local = std::move(local)] {
+        on->watches.emplace(number, std::make_unique<Watch>(on->shard, its_target, report, its_local));
+        on->name_watches.emplace(
+            number, std::make_unique<NameWatch>(on->shard, its_target, std::make_unique<net::SystemNames>(on->shard)));
+      });
 }
 
 // No Call is inside; what the shards have of it goes on their threads.
@@ -132,25 +136,13 @@ void Runtime::close() {
     on->discoveries.clear(), on->name_watches.clear(), on->watches.clear(), on->models.clear();
 }
 
-base::Result<sched::RemoteModel> Runtime::load(const msg::ModelSpec& wanted, const std::string& folder,
-                                               base::SlabSource& slabs, std::function<void(base::Status)> broken) {
-  auto options = read_options(wanted);
-  if (!options) return std::move(options).error();
-  if (shards_->all.empty()) return failure(Code::kFailedPrecondition, "nothing can be forwarded here");
-  if (options->members) options->origins = directory_->urls(options->model);
-  auto target = Target::make(std::move(*options), folder);
-  if (!target) return std::move(target).error();
-  if ((*target)->options.members)
-    if (auto s = directory_->add(*target); !s.ok()) return s;
-
-  msg::ModelSpec asked = wanted;
-  asked.engine = "forward";
-  asked.parameters = {{"kind", wanted.parameters.at("kind")}};
+// The signature that the first origin gives which has the model ready; blocks.
+base::Result<msg::ModelSpec> Runtime::discover(std::shared_ptr<Target> target, msg::ModelSpec wanted) {
   auto heard = std::make_shared<std::promise<base::Result<msg::ModelSpec>>>();
   auto answer = heard->get_future();
   const uint64_t number = ++shards_->last;
   OnShard* on = shards_->all[number % shards_->all.size()].get();
-  on->shard.post([on, number, heard, its_target = *target, its_spec = std::move(asked)] {
+  on->shard.post([on, number, heard, its_target = std::move(target), its_spec = std::move(wanted)] {
     auto then = [on, number, heard](base::Result<msg::ModelSpec> spec) {
       heard->set_value(std::move(spec));
       on->shard.post([on, number] { on->discoveries.erase(number); });
@@ -159,14 +151,45 @@ base::Result<sched::RemoteModel> Runtime::load(const msg::ModelSpec& wanted, con
     discovery = std::make_unique<Discovery>(on->shard, its_target, its_spec, then);
     discovery->start();
   });
-  auto spec = answer.get();
-  if (!spec) return std::move(spec).error();
+  return answer.get();
+}
+
+base::Result<sched::RemoteModel> Runtime::load(const msg::ModelSpec& wanted, const std::string& folder,
+                                               base::SlabSource& slabs, std::function<void(base::Status)> broken,
+                                               const msg::ModelSpec* local) {
+  auto options = read_options(wanted);
+  if (!options) return std::move(options).error();
+  options->beside_local = local != nullptr;
+  if (options->local_first && !local) return base::invalid("parameter 'local_first' is for models that run here, too");
+  if (shards_->all.empty()) return failure(Code::kFailedPrecondition, "nothing can be forwarded here");
+  if (options->members) options->origins = directory_->urls(options->model);
+  auto target = Target::make(std::move(*options), folder);
+  if (!target) return std::move(target).error();
+  if ((*target)->options.members)
+    if (auto s = directory_->add(*target); !s.ok() && !local) return s;
 
   sched::RemoteModel model;
-  model.spec = std::move(*spec);
-  model.make_inbox = [shards = shards_, its_target = *target, &slabs, report = std::move(broken)](
+  if (local) {
+    model.spec = *local;
+    model.local_first = (*target)->options.local_first;
+    model.load = [its_target = *target](uint64_t random) -> std::optional<double> {
+      const base::Time now = base::steady_now();
+      const Origin* origin = its_target->choose(now, random, 0, nullptr);
+      return origin ? std::optional(origin->load(now)) : std::nullopt;
+    };
+    broken = [](const base::Status&) {};
+  } else {
+    msg::ModelSpec asked = wanted;
+    asked.engine = "forward";
+    asked.parameters = {{"kind", wanted.parameters.at("kind")}};
+    auto spec = discover(*target, std::move(asked));
+    if (!spec) return std::move(spec).error();
+    model.spec = std::move(*spec);
+  }
+  model.make_inbox = [shards = shards_, its_target = *target, &slabs, report = std::move(broken),
+                      here = local ? std::make_shared<const msg::ModelSpec>(*local) : nullptr](
                          const msg::ModelSpec& published, bus::ModelStats& stats) -> std::unique_ptr<msg::Inbox> {
-    return std::make_unique<Inbox>(shards, its_target, published, stats, slabs, report);
+    return std::make_unique<Inbox>(shards, its_target, published, stats, slabs, report, here);
   };
   return model;
 }

@@ -32,11 +32,13 @@ class Runtime {
 
   // Learns the model's signature from its origins, which blocks for as long as they take to connect and to answer. The
   // shards run. `slabs` are for answers. `broken`: called once, from a shard, when the model is not ready at any origin
-  // any more. `folder`: the version's own, or empty. Errors: INVALID_ARGUMENT, UNIMPLEMENTED (options);
-  // FAILED_PRECONDITION (files, no shard); UNAVAILABLE, worth another try, while no origin has the model ready. Any
-  // thread but a shard's.
+  // any more. `folder`: the version's own, or empty. `local`: the model has instances here, whose signature this is:
+  // the origins are asked later, nothing waits for them, and `broken` is not called. Errors: INVALID_ARGUMENT,
+  // UNIMPLEMENTED (options); FAILED_PRECONDITION (files, no shard); UNAVAILABLE, worth another try, while no origin has
+  // the model ready. Any thread but a shard's.
   base::Result<sched::RemoteModel> load(const msg::ModelSpec& wanted, const std::string& folder,
-                                        base::SlabSource& slabs, std::function<void(base::Status)> broken);
+                                        base::SlabSource& slabs, std::function<void(base::Status)> broken,
+                                        const msg::ModelSpec* local = nullptr);
 
   // For models whose `origins` are cluster: who has them. Any thread but a shard's.
   Directory& directory() { return *directory_; }
@@ -48,6 +50,8 @@ class Runtime {
   struct OnShard;  // the same: what one shard has of all models
 
  private:
+  base::Result<msg::ModelSpec> discover(std::shared_ptr<Target> target, msg::ModelSpec wanted);
+
   // Shared with the Inboxes, which may be the last to go.
   struct Shards;
   const std::shared_ptr<Shards> shards_;

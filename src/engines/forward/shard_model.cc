@@ -11,6 +11,7 @@
 #include "engines/forward/hedge.h"
 #include "engines/forward/prefix.h"
 #include "engines/forward/token_counts.h"
+#include "sched/local_first.h"
 
 namespace weir::forward {
 
@@ -28,11 +29,6 @@ uint64_t nanoseconds(base::Duration d) { return uint64_t(std::max<int64_t>(d.cou
 Status client_left() { return failure(Code::kCancelled, "the client has left"); }
 
 uint64_t sequence_of(const msg::Call& call) { return call.session.high ^ call.session.low; }
-
-// Attempt::start() has refused the Call itself, and says nothing of the origin.
-bool is_the_calls(Code code) {
-  return code == Code::kInvalidArgument || code == Code::kUnimplemented || code == Code::kResourceExhausted;
-}
 
 }  // namespace
 
@@ -101,9 +97,9 @@ Status ShardModel::begin(ForwardedCall& one) {
     const Asked asked{call, spec_, target_->options, slabs_, one.generated, now};
     one.attempt = target_->kind->make_attempt(asked, one);
     hedge_later(one);
-    last = one.attempt->start(conn_to(*origin));
-    if (last.ok()) return last;
-    if (is_the_calls(last.code)) return last;
+    auto started = one.attempt->start(conn_to(*origin));
+    last = std::move(started.status);
+    if (last.ok() || started.fault == Attempt::Fault::kCall) return last;
     origin->eject();  // it cannot be reached now
     last = base::try_again(Code::kUnavailable, "origin " + origin->name + ": " + last.text);
     if (!one.makes_tokens() && sequence_of(call) != 0) return last;
@@ -184,7 +180,8 @@ void ShardModel::over(ForwardedCall& one, Attempt::Outcome ending) {
     return finish(one, std::move(status));
   }
   if (auto* done = std::get_if<msg::Done>(&ending.last->what)) {
-    done->prompt_tokens = uint32_t(one.call->generation->length());
+    // An origin whose tokens are not those that are known here says how many there were.
+    if (done->prompt_tokens == 0) done->prompt_tokens = uint32_t(one.call->generation->length());
     done->completion_tokens += uint32_t(one.before);
   }
   finish(one, {}, *std::move(ending.last));
@@ -212,7 +209,7 @@ void ShardModel::begin_hedge(ForwardedCall& one) {
   const Asked asked{*one.call, spec_, target_->options, slabs_, {}, now};
   one.hedge->attempt = target_->kind->make_attempt(asked, *one.hedge);
   repeats_ -= 1;
-  if (!one.hedge->attempt->start(conn_to(*origin)).ok()) one.hedge.reset();
+  if (!one.hedge->attempt->start(conn_to(*origin)).status.ok()) one.hedge.reset();
 }
 
 // A hedge that fails is forgotten while the first attempt goes on.
@@ -231,9 +228,12 @@ void ShardModel::finish(ForwardedCall& one, Status status, msg::Event last) {
   const Time now = base::steady_now();
   call.times.computed = call.times.finished = now;
   const uint64_t took = nanoseconds(now - call.times.queued);
-  if (one.makes_tokens()) count_sequence(stats_, call, one.generated.size(), status, last);
+  // Those that the instances here take over are counted there.
+  const bool goes_on = target_->options.beside_local && !one.posted && sched::runs_here_then(status.code);
+  if (goes_on && one.makes_tokens()) stats_.tokens->running.add(-1);
+  if (!goes_on && one.makes_tokens()) count_sequence(stats_, call, one.generated.size(), status, last);
   if (!status.ok()) {
-    stats_.add_failure(status.code, took);
+    if (!goes_on) stats_.add_failure(status.code, took);
     return one.post({msg::Failed{std::move(status)}});
   }
   if (usual_) usual_->add(now - call.times.started);

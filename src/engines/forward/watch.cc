@@ -4,11 +4,13 @@
 #include <utility>
 
 #include "base/log.h"
+#include "engines/forward/signature.h"
 
 namespace weir::forward {
 
-Watch::Watch(net::Shard& shard, std::shared_ptr<Target> target, std::function<void(base::Status)> broken)
-    : shard_(shard), target_(std::move(target)), broken_(std::move(broken)) {
+Watch::Watch(net::Shard& shard, std::shared_ptr<Target> target, std::function<void(base::Status)> broken,
+             std::shared_ptr<const msg::ModelSpec> local)
+    : shard_(shard), target_(std::move(target)), broken_(std::move(broken)), local_(std::move(local)) {
   for (auto& origin : target_->origins) {
     auto& one = checked_.emplace_back();
     one.conn = std::make_unique<OriginConn>(shard_, *target_, origin);
@@ -17,6 +19,10 @@ Watch::Watch(net::Shard& shard, std::shared_ptr<Target> target, std::function<vo
       one.load = std::make_unique<LoadPoll>(shard_, *target_, origin);
   }
   arm();
+  // Nobody has asked them for their signature when the model was loaded.
+  if (local_)
+    for (auto& one : checked_)
+      if (one.conn->origin().present) check(one);
 }
 
 Watch::~Watch() { shard_.env().cancel(timer_); }
@@ -45,12 +51,44 @@ void Watch::heard(Checked& one, base::Result<bool> ready) {
     one.failures = 0;
     return;
   }
-  if (ready && *ready) {
-    if (one.failures >= kFailures) base::log::info("an origin is back", {{"origin", origin.name}});
-    one.failures = 0;
-    return origin.admit(shard_.env().now());
-  }
-  one.reason = ready ? "origin " + origin.name + ": the model is not ready there" : ready.error().text;
+  if (!ready || !*ready)
+    return failed(one, ready ? "origin " + origin.name + ": the model is not ready there" : ready.error().text);
+  if (local_ && one.same != origin.generation.load(std::memory_order_acquire)) return ask_signature(one);
+  admit(one);
+}
+
+void Watch::ask_signature(Checked& one) {
+  one.asking = true;
+  msg::ModelSpec wanted;
+  wanted.name = local_->name, wanted.version = local_->version, wanted.engine = "forward";
+  const uint32_t generation = one.conn->origin().generation.load(std::memory_order_acquire);
+  one.questions->ask_signature(wanted, target_->options.connect_timeout,
+                               [this, &one, generation](base::Result<msg::ModelSpec> there) {
+                                 heard_signature(one, generation, std::move(there));
+                               });
+}
+
+void Watch::heard_signature(Checked& one, uint32_t generation, base::Result<msg::ModelSpec> there) {
+  Origin& origin = one.conn->origin();
+  one.asking = false;
+  if (!origin.present || generation != origin.generation.load(std::memory_order_acquire)) return;
+  const base::Status same = there ? same_signature(*local_, *there) : there.error();
+  if (!same.ok()) return failed(one, there ? "origin " + origin.name + ": " + same.text : same.text);
+  one.same = generation;
+  const bool fresh = one.failures == 0;
+  admit(one);
+  if (fresh) origin.returned.store(base::Time(), std::memory_order_relaxed);  // it has never been away
+}
+
+void Watch::admit(Checked& one) {
+  if (one.failures >= kFailures) base::log::info("an origin is back", {{"origin", one.conn->origin().name}});
+  one.failures = 0;
+  one.conn->origin().admit(shard_.env().now());
+}
+
+void Watch::failed(Checked& one, std::string reason) {
+  Origin& origin = one.conn->origin();
+  one.reason = std::move(reason);
   if (++one.failures < kFailures) return;
   origin.eject();
   if (one.failures == kFailures)

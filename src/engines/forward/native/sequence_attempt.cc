@@ -8,6 +8,7 @@
 #include "engines/forward/native/message.h"
 #include "engines/forward/oip/grpc_call.h"
 #include "engines/forward/passed_on.h"
+#include "wire/relay.h"
 
 namespace weir::forward {
 namespace {
@@ -29,7 +30,7 @@ class SequenceAttempt final : public AttemptOver<GrpcCall> {
         length_(params_.length() + asked.generated.size()),
         most_(params_.max_tokens - std::min<size_t>(asked.generated.size(), params_.max_tokens)) {}
 
-  Status start(OriginConn& conn) override;
+  Started start(OriginConn& conn) override;
 
  private:
   Next on_message(base::Bytes message) override;
@@ -48,13 +49,14 @@ class SequenceAttempt final : public AttemptOver<GrpcCall> {
   std::optional<msg::Event> last_;
 };
 
-Status SequenceAttempt::start(OriginConn& conn) {
+Attempt::Started SequenceAttempt::start(OriginConn& conn) {
   wire::Fields fields;
   add_deadline(asked_.call, asked_.now, fields);
   pass_on(asked_.call, fields);
+  if (asked_.options.beside_local) fields.add(wire::kRelayed, "1");
   std::vector<base::Bytes> body;
   body.push_back(write_sequence(asked_.call, asked_.generated, asked_.options.model, asked_.options.version));
-  return GrpcCall::start(conn, kGenerate, std::move(body), std::move(fields));
+  return {GrpcCall::start(conn, kGenerate, std::move(body), std::move(fields))};
 }
 
 HttpCall::Next SequenceAttempt::on_message(base::Bytes message) {

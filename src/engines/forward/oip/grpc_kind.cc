@@ -10,6 +10,7 @@
 #include "engines/forward/oip/tensor_questions.h"
 #include "engines/forward/passed_on.h"
 #include "sched/fit.h"
+#include "sched/local_first.h"
 
 namespace weir::forward {
 namespace {
@@ -31,7 +32,7 @@ class GrpcAttempt final : public AttemptOver<GrpcCall> {
   GrpcAttempt(const Asked& asked, Receiver& receiver)
       : AttemptOver(asked.slabs, asked.options.max_answer), asked_(asked), receiver_(receiver) {}
 
-  Status start(OriginConn& conn) override;
+  Started start(OriginConn& conn) override;
 
  private:
   bool streams() const { return asked_.spec.decoupled; }
@@ -44,15 +45,18 @@ class GrpcAttempt final : public AttemptOver<GrpcCall> {
   std::optional<msg::Outputs> answer_;  // of a model that answers once; told when the status has come
 };
 
-Status GrpcAttempt::start(OriginConn& conn) {
+Attempt::Started GrpcAttempt::start(OriginConn& conn) {
   const msg::Call& call = asked_.call;
   wire::Fields fields;
   add_deadline(call, asked_.now, fields);
-  pass_on(call, fields);
+  pass_on(asked_.call, fields);
   if (streams()) fields.add("triton_grpc_error", "true");
+  // Another weir, which may have the model here beside its own, too.
+  const bool relayed = asked_.options.beside_local && asked_.options.kind == KindName::kWeir;
   auto body =
-      write_request(call, asked_.options.model, asked_.options.version, streams() ? Ending::kTold : Ending::kAsItIs);
-  return GrpcCall::start(conn, streams() ? kStreamInfer : kInfer, std::move(body), std::move(fields));
+      write_request(call, asked_.options.model, asked_.options.version, streams() ? Ending::kTold : Ending::kAsItIs,
+                    relayed ? sched::kRelayed : std::string_view());
+  return {GrpcCall::start(conn, streams() ? kStreamInfer : kInfer, std::move(body), std::move(fields))};
 }
 
 HttpCall::Next GrpcAttempt::on_message(Bytes message) {

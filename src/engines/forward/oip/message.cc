@@ -185,7 +185,7 @@ class AnswerReader {
     if (contents.empty()) return {};
     typed_ = true;
     Status s = marshal::read_cells(message_, contents, marshal::contents_field(tensor.dtype), slabs_, tensor);
-    return s.ok() ? s : broken_rule(s.text);
+    return s.ok() ? s : broken_output(s.text);
   }
 
   Status place_raw() {
@@ -236,9 +236,10 @@ Status take_batch_off(std::vector<msg::TensorSpec>& tensors) {
 }  // namespace
 
 std::vector<base::Bytes> write_request(const msg::Call& call, std::string_view model, std::string_view version,
-                                       Ending ending) {
+                                       Ending ending, std::string_view mark) {
   std::string text(wire::kGrpcPrefix, '\0');
   put_head(text, call, model, version, ending);
+  if (!mark.empty()) put_parameter(text, mark, true);
   size_t length = text.size() - wire::kGrpcPrefix;
   std::vector<size_t> cuts;  // where in `text` a large tensor belongs
   for (const auto& tensor : call.inputs) {

@@ -29,8 +29,9 @@ inline constexpr size_t kMostParameters = 256;
 // The request of a Call, behind room for gRPC's prefix, which the first piece begins with. Tensors up to 4 KiB are
 // copied into the text between the others, which share their slabs.
 enum class Ending : uint8_t { kAsItIs, kTold };  // kTold: a stream's last answer is marked as such, empty or not
+// `mark`: a parameter that is true, beside the Call's own; empty: none.
 std::vector<base::Bytes> write_request(const msg::Call& call, std::string_view model, std::string_view version,
-                                       Ending ending);
+                                       Ending ending, std::string_view mark = {});
 
 // A message of two strings, 1 and 2, framed as well: ModelReadyRequest, ModelMetadataRequest, ModelConfigRequest.
 base::Bytes write_name(std::string_view model, std::string_view version);

@@ -39,7 +39,7 @@ class RestAttempt final : public AttemptOver<HttpCall> {
   RestAttempt(const Asked& asked, Receiver& receiver, TensorForm form)
       : asked_(asked), receiver_(receiver), form_(form), body_(asked.slabs, asked.options.max_answer) {}
 
-  Status start(OriginConn& conn) override;
+  Started start(OriginConn& conn) override;
 
  private:
   Next on_answer(int status, const wire::Fields& fields) override;
@@ -56,14 +56,14 @@ class RestAttempt final : public AttemptOver<HttpCall> {
   msg::Outputs answer_;
 };
 
-Status RestAttempt::start(OriginConn& conn) {
+Attempt::Started RestAttempt::start(OriginConn& conn) {
   wire::ClientRequest request;
   request.method = "POST";
   request.target = path_of(asked_.options) + "/infer";
   pass_on(asked_.call, request.fields);
   if (form_ == TensorForm::kJson) {
     auto body = write_rest_json(asked_.call, asked_.slabs.ledger());
-    if (!body) return body.error();
+    if (!body) return {body.error(), Fault::kCall};
     request.fields.add("content-type", "application/json");
     request.body = std::move(*body);
   } else {
@@ -74,7 +74,7 @@ Status RestAttempt::start(OriginConn& conn) {
     parts.body.erase(parts.body.begin());
     request.more = std::move(parts.body);
   }
-  return send(conn, std::move(request));
+  return {send(conn, std::move(request))};
 }
 
 HttpCall::Next RestAttempt::on_answer(int status, const wire::Fields& fields) {

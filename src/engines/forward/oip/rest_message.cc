@@ -132,7 +132,7 @@ class RestAnswer {
       JsonCursor json(fields.data);
       const auto text = fields.content_type == "base64" ? marshal::BytesText::kBase64 : marshal::BytesText::kUtf8;
       Status status = marshal::read_data(json, tensor, slabs_, text);
-      return status.ok() ? status : broken_rule(status.text);
+      return status.ok() ? status : broken_output(status.text);
     }
     if (!fields.data.empty()) return broken_rule(where + " has data and binary_data_size");
     if (*fields.binary_size > body_.size() - at_) return broken_rule(where + " has more bytes than the answer");

@@ -6,6 +6,8 @@
 
 #include "base/encoding.h"
 #include "engines/forward/http_attempt.h"
+#include "engines/forward/openai/chat_message.h"
+#include "engines/forward/openai/chat_text.h"
 #include "engines/forward/openai/message.h"
 #include "engines/forward/openai/sse_reader.h"
 #include "engines/forward/openai/text_tokens.h"
@@ -30,9 +32,10 @@ class CompletionAttempt final : public AttemptOver<HttpCall> {
         receiver_(receiver),
         most_(params_.max_tokens - std::min<size_t>(asked.generated.size(), params_.max_tokens)),
         position_(params_.length() + asked.generated.size()),
-        sse_(size_t(std::min<uint64_t>(asked.options.max_answer, kLargestEvent))) {}
+        sse_(size_t(std::min<uint64_t>(asked.options.max_answer, kLargestEvent))),
+        chat_(asked.options.api == OpenaiApi::kChat) {}
 
-  Status start(OriginConn& conn) override;
+  Started start(OriginConn& conn) override;
 
  private:
   Next on_answer(int status, const wire::Fields& fields) override;
@@ -41,7 +44,11 @@ class CompletionAttempt final : public AttemptOver<HttpCall> {
   void on_over(Status status, From from) override;
   bool holds() const override { return receiver_.holds(); }
 
+  Status write(wire::ClientRequest& request) const;
   Next on_event(std::string_view data);
+  Status take_whole();
+  Status take_calls();
+  size_t most_ids() const;
   Next take(CompletionChunk chunk);
   Status take_tokens(CompletionChunk& chunk);
   bool holds_form(uint32_t id) const;
@@ -62,20 +69,35 @@ class CompletionAttempt final : public AttemptOver<HttpCall> {
   std::optional<uint32_t> completion_tokens_, cached_tokens_;
   std::string finish_;
   bool ended_ = false;  // [DONE] has come
+  // Of chats: its tokens are bytes.
+  const bool chat_;
+  ToolCalls calls_;
+  std::optional<uint32_t> prompt_tokens_;
+  bool whole_ = false;  // it answers without a stream
   // An answer that is no stream.
   int status_ = 200;
   std::string error_, retry_after_;
 };
 
-Status CompletionAttempt::start(OriginConn& conn) {
+Attempt::Started CompletionAttempt::start(OriginConn& conn) {
   wire::ClientRequest request;
   request.method = "POST";
-  request.target = "/v1/completions";
   request.fields.add("content-type", "application/json");
   request.fields.add("accept", "text/event-stream");
   pass_on(asked_.call, request.fields);
-  request.body = write_completion(asked_.call, asked_.generated, asked_.options.model);
-  return send(conn, std::move(request));
+  if (Status status = write(request); !status.ok()) return {std::move(status), Fault::kCall};
+  return {send(conn, std::move(request))};
+}
+
+Status CompletionAttempt::write(wire::ClientRequest& request) const {
+  const std::string& model = asked_.options.model;
+  request.target = chat_ ? "/v1/chat/completions" : "/v1/completions";
+  if (!chat_) return request.body = write_completion(asked_.call, asked_.generated, model), Status();
+  std::vector<uint32_t> ids(params_.history.begin(), params_.history.end());
+  ids.insert(ids.end(), params_.append.begin(), params_.append.end());
+  auto members = members_of_prompt(asked_.spec.text->codec->decode(ids, msg::SkipSpecial::kNo));
+  if (!members) return members.error();
+  return request.body = write_chat(asked_.call, *members, model, asked_.spec.text->max_length), Status();
 }
 
 HttpCall::Next CompletionAttempt::on_answer(int status, const wire::Fields& fields) {
@@ -83,12 +105,18 @@ HttpCall::Next CompletionAttempt::on_answer(int status, const wire::Fields& fiel
   retry_after_ = fields.find("retry-after");
   const std::string_view type = fields.find("content-type");
   if (status != 200 || type.starts_with("text/event-stream")) return Next::kGoOn;
+  whole_ = chat_ && type.starts_with("application/json");
+  if (whole_) return Next::kGoOn;
   return give_up(failure(Code::kInternal, "it answered with content type '" + base::presentable(type, 64) +
                                               "', expected text/event-stream"));
 }
 
 HttpCall::Next CompletionAttempt::on_piece(std::span<const std::byte> piece) {
   std::string_view bytes(reinterpret_cast<const char*>(piece.data()), piece.size());
+  if (whole_) {
+    error_ += bytes;
+    return error_.size() <= kLargestEvent ? Next::kGoOn : give_up(failure(Code::kInternal, "its answer is too large"));
+  }
   if (status_ != 200) {
     error_ += bytes.substr(0, kLargestError - std::min(error_.size(), kLargestError));
     return Next::kGoOn;
@@ -107,7 +135,7 @@ HttpCall::Next CompletionAttempt::on_event(std::string_view data) {
     ended_ = true;
     return Next::kGoOn;
   }
-  auto chunk = read_chunk(data);
+  auto chunk = chat_ ? read_chat_chunk(data, calls_) : read_chunk(data);
   if (!chunk) return give_up(chunk.error());
   return take(std::move(*chunk));
 }
@@ -118,6 +146,7 @@ HttpCall::Next CompletionAttempt::take(CompletionChunk chunk) {
     const bool own = chunk.error->code == Code::kInternal || chunk.error->code == Code::kUnavailable;
     return give_up(std::move(*chunk.error), own ? From::kTransport : From::kOrigin);
   }
+  if (chunk.prompt_tokens) prompt_tokens_ = chunk.prompt_tokens;
   if (chunk.completion_tokens) completion_tokens_ = chunk.completion_tokens;
   if (chunk.cached_tokens) cached_tokens_ = chunk.cached_tokens;
   if (Status status = take_tokens(chunk); !status.ok()) return give_up(std::move(status));
@@ -142,8 +171,7 @@ Status CompletionAttempt::take_tokens(CompletionChunk& chunk) {
       return failure(Code::kInternal, "token id " + std::to_string(ids[i]) +
                                           " is outside of the model's vocabulary of " +
                                           std::to_string(asked_.spec.text->vocabulary));
-    // Texts may have more ids than the model has drawn.
-    if (++count_ > (has_ids_ ? most_ : 4 * most_ + 16))
+    if (++count_ > most_ids())
       return failure(Code::kInternal, "it made more tokens than the " + std::to_string(most_) + " it was asked for");
     if (!holds_form(ids[i])) return failure(Code::kInternal, "its text has not the form that it was asked for");
     msg::Token token{.id = last_id_ = ids[i], .position = uint32_t(position_), .prefill = false, .details = nullptr};
@@ -154,6 +182,12 @@ Status CompletionAttempt::take_tokens(CompletionChunk& chunk) {
     receiver_.on_part({std::move(token)});
   }
   return {};
+}
+
+// Texts may have more ids than the model has drawn; bytes have many for each.
+size_t CompletionAttempt::most_ids() const {
+  if (has_ids_) return most_;
+  return chat_ ? 64 * most_ + (64 << 10) : 4 * most_ + 16;
 }
 
 // A server that does not know the parameter passes over it, and answers with any text.
@@ -185,14 +219,38 @@ std::shared_ptr<const msg::TokenDetails> CompletionAttempt::details_of(const Nam
 
 Status CompletionAttempt::on_whole(const wire::Fields&) {
   if (status_ != 200) return error_of(status_, error_, retry_after_);
+  if (whole_)
+    if (Status status = take_whole(); !status.ok()) return status;
+  if (Status status = take_calls(); !status.ok()) return status;
   if (finish_.empty()) return failure(Code::kUnavailable, "it ended its stream before the text had ended");
   if (finish_ == "abort" || finish_ == "error")
     return failure(Code::kUnavailable, "it ended the text with '" + finish_ + "'");
   return {};
 }
 
+// An answer that is no stream is one event.
+Status CompletionAttempt::take_whole() {
+  auto chunk = read_chat_chunk(error_, calls_);
+  if (!chunk) return chunk.error();
+  if (chunk->error) return std::move(*chunk->error);
+  prompt_tokens_ = chunk->prompt_tokens, completion_tokens_ = chunk->completion_tokens;
+  finish_ = chunk->finish, ended_ = true;
+  return take_tokens(*chunk);
+}
+
+// They are known once all of them have come.
+Status CompletionAttempt::take_calls() {
+  if (calls_.empty()) return {};
+  auto text = calls_.text();
+  if (!text) return text.error();
+  CompletionChunk chunk;
+  chunk.text = (count_ > 0 ? "\n" : "") + *text;
+  return take_tokens(chunk);
+}
+
 msg::Done CompletionAttempt::done() const {
   msg::Done out;
+  if (chat_) out.prompt_tokens = prompt_tokens_.value_or(0);
   out.cached_tokens = std::min<uint32_t>(cached_tokens_.value_or(0), uint32_t(params_.length()));
   out.completion_tokens =
       has_ids_ ? uint32_t(count_) : std::min<uint32_t>(completion_tokens_.value_or(uint32_t(count_)), uint32_t(most_));

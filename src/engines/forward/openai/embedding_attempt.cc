@@ -22,14 +22,14 @@ class EmbeddingAttempt final : public AttemptOver<HttpCall> {
  public:
   EmbeddingAttempt(const Asked& asked, Receiver& receiver) : asked_(asked), receiver_(receiver) {}
 
-  Status start(OriginConn& conn) override {
+  Started start(OriginConn& conn) override {
     wire::ClientRequest request;
     request.method = "POST";
     request.target = "/v1/embeddings";
     request.fields.add("content-type", "application/json");
     pass_on(asked_.call, request.fields);
     request.body = write_embedding_request(asked_.call, asked_.options.model);
-    return send(conn, std::move(request));
+    return {send(conn, std::move(request))};
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/encoding.h"
+#include "engines/forward/openai/message_parts.h"
 #include "engines/forward/passed_on.h"
 #include "engines/forward/refusal.h"
 #include "marshal/field_reader.h"
@@ -21,98 +22,7 @@ using base::Status;
 using marshal::FieldReader;
 using marshal::JsonCursor;
 
-constexpr size_t kLongestWords = 1000;  // of an origin's error that is shown
 constexpr size_t kMostListed = 10'000, kMostNamed = 5;
-
-// --- requests --------------------------------------------------------------------------------------------------------
-
-class Writer {
- public:
-  explicit Writer(size_t room) {
-    out_.reserve(room);
-    out_ = "{";
-  }
-  std::string& member(std::string_view name) {
-    if (out_.size() > 1) out_ += ',';
-    ((out_ += '"') += name) += "\":";
-    return out_;
-  }
-  void text(std::string_view name, std::string_view value) { marshal::write_string(member(name), value); }
-  void flag(std::string_view name) { member(name) += "true"; }
-  void whole(std::string_view name, int64_t value) { marshal::write_number(member(name), value); }
-  void real(std::string_view name, float value, float usual) {
-    if (value != usual) marshal::write_number(member(name), value);
-  }
-  template <class Ids>
-  void ids(std::string_view name, std::initializer_list<Ids> lists) {
-    member(name) += '[';
-    for (const auto& list : lists)
-      for (uint32_t id : list) {
-        marshal::write_number(out_, uint64_t(id));
-        out_ += ',';
-      }
-    if (out_.back() == ',') out_.pop_back();
-    out_ += ']';
-  }
-  Bytes done() {
-    out_ += '}';
-    return Bytes::adopt(std::move(out_));
-  }
-
- private:
-  std::string out_;
-};
-
-void write_sampling(Writer& out, const msg::Sampling& sampling, uint64_t draws) {
-  marshal::write_number(out.member("temperature"), sampling.temperature);
-  out.real("top_p", sampling.top_p, 1);
-  out.real("min_p", sampling.min_p, 0);
-  out.real("presence_penalty", sampling.presence_penalty, 0);
-  out.real("frequency_penalty", sampling.frequency_penalty, 0);
-  out.real("repetition_penalty", sampling.repetition_penalty, 1);
-  if (sampling.top_k > 0) out.whole("top_k", sampling.top_k);
-  if (sampling.seed) out.whole("seed", int64_t(later_seed(*sampling.seed, draws)));
-  if (sampling.logit_bias.empty()) return;
-  std::string& text = out.member("logit_bias");
-  text += '{';
-  for (auto [id, bias] : sampling.logit_bias) {
-    if (text.back() != '{') text += ',';
-    (text += '"') += std::to_string(id) + "\":";
-    marshal::write_number(text, std::clamp(bias, -100.0f, 100.0f));
-  }
-  text += '}';
-}
-
-// The form of the text: JSON as OpenAI's response_format, the others as vLLM's structured_outputs.
-void write_form(Writer& out, const msg::StructuredOutput& form) {
-  using Kind = msg::StructuredOutput::Kind;
-  const auto structured = [&](std::string_view name) {
-    std::string& text = out.member("structured_outputs");
-    ((text += "{\"") += name) += "\":";
-    marshal::write_string(text, form.text);
-    text += '}';
-  };
-  switch (form.kind) {
-    case Kind::kJsonObject: out.member("response_format") += R"({"type":"json_object"})"; break;
-    case Kind::kJsonSchema: {
-      std::string& text = out.member("response_format");
-      text += R"({"type":"json_schema","json_schema":{"name":"answer","strict":true,"schema":)";
-      (text += form.text) += "}}";
-      break;
-    }
-    case Kind::kRegex: structured("regex"); break;
-    case Kind::kGrammar: structured("grammar"); break;
-    case Kind::kChoice: {
-      std::string& text = out.member("structured_outputs");
-      text += R"({"choice":[)";
-      for (const auto& choice : form.choices) marshal::write_string(text, choice), text += ',';
-      text.back() = ']';
-      text += '}';
-      break;
-    }
-    case Kind::kToolCalls: break;  // is not sent: Kind::fits()
-  }
-}
 
 constexpr uint64_t kGolden = 0x9e3779b97f4a7c15, kFirst = 0xbf58476d1ce4e5b9, kSecond = 0x94d049bb133111eb;
 
@@ -154,13 +64,11 @@ class ChunkReader {
   }
 
  private:
-  static constexpr int64_t kMostCount = UINT32_MAX;
-
   bool document() {
     return json_.object([&](std::string_view name) {
       if (name == "choices") return choices();
-      if (name == "usage") return fields_.none() || usage();
-      if (name == "error") return fields_.none() || error();
+      if (name == "usage") return fields_.none() || read_usage(json_, fields_, out_);
+      if (name == "error") return fields_.none() || read_error(json_, fields_, out_);
       return json_.skip();
     }) && json_.finish();
   }
@@ -179,34 +87,6 @@ class ChunkReader {
     if (name == "finish_reason") return fields_.text("finish_reason", 64, out_.finish);
     if (name == "logprobs") return fields_.none() || logprobs();
     return json_.skip();
-  }
-
-  bool usage() {
-    return json_.object([&](std::string_view name) {
-      if (name == "completion_tokens") return fields_.whole("completion_tokens", 0, kMostCount, out_.completion_tokens);
-      if (name != "prompt_tokens_details" || fields_.none()) return name == "prompt_tokens_details" || json_.skip();
-      return json_.object([&](std::string_view detail) {
-        if (detail == "cached_tokens") return fields_.whole("cached_tokens", 0, kMostCount, out_.cached_tokens);
-        return json_.skip();
-      });
-    });
-  }
-
-  bool error() {
-    std::string text;
-    int64_t code = 500;
-    if (json_.peek() == JsonCursor::Kind::kString) {
-      if (!json_.string(text)) return false;
-    } else if (!json_.object([&](std::string_view name) {
-                 if (name == "message") return fields_.text("message", SIZE_MAX, text);
-                 if (name == "code" && json_.at_number()) return fields_.whole("code", INT32_MIN, INT32_MAX, code);
-                 return json_.skip();
-               })) {
-      return false;
-    }
-    const int status = code >= 400 && code < 600 ? int(code) : 500;
-    out_.error = failure(code_of_status(status), base::presentable(text, kLongestWords));
-    return true;
   }
 
   // OpenAI's of completions: lists side by side. Those of chats, which llama.cpp has here too: a list of objects.
@@ -296,7 +176,7 @@ uint64_t later_seed(uint64_t seed, uint64_t draws) {
 Bytes write_completion(const msg::Call& call, std::span<const uint32_t> generated, std::string_view model) {
   const msg::Generation& params = *call.generation;
   const auto done = uint32_t(generated.size());
-  Writer out(512 + 7 * (params.length() + done));
+  MessageWriter out(512 + 7 * (params.length() + done));
   out.text("model", model);
   out.ids<std::span<const uint32_t>>("prompt", {params.history, params.append, generated});
   out.whole("max_tokens", params.max_tokens - std::min(done, params.max_tokens));
@@ -319,7 +199,7 @@ Bytes write_completion(const msg::Call& call, std::span<const uint32_t> generate
 
 Bytes write_embedding_request(const msg::Call& call, std::string_view model) {
   const msg::Generation& params = *call.generation;
-  Writer out(128 + 7 * params.length());
+  MessageWriter out(128 + 7 * params.length());
   out.text("model", model);
   out.ids<std::span<const uint32_t>>("input", {params.history, params.append});
   out.text("encoding_format", "base64");

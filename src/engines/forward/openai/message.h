@@ -46,7 +46,7 @@ struct CompletionChunk {
   std::vector<uint32_t> ids;
   std::vector<NamedLogprob> logprobs;
   std::string finish;  // finish_reason; empty: none yet
-  std::optional<uint32_t> completion_tokens, cached_tokens;
+  std::optional<uint32_t> prompt_tokens, completion_tokens, cached_tokens;
   std::optional<base::Status> error;  // an event that tells of one
 };
 

@@ -14,6 +14,8 @@ using base::failure;
 using base::Result;
 using base::Status;
 
+constexpr uint32_t kLongestChat = 1 << 20;  // bytes; how many tokens it takes is for the origin to say
+
 class OpenaiQuestions final : public Questions {
  public:
   OpenaiQuestions(net::Shard& shard, OriginConn& conn, const Options& options,
@@ -60,6 +62,8 @@ void OpenaiQuestions::heard_health(Result<Get::Answer> answer) {
 
 void OpenaiQuestions::heard_models(Result<Get::Answer> answer) {
   if (!answer) return tell(answer.error());
+  const bool unlisted = options_.api == OpenaiApi::kChat && (answer->status == 404 || answer->status == 405);
+  if (unlisted) return tell(ListedModel{.found = true, .others = {}});  // it lists none, and may have it
   if (answer->status != 200) {
     Status status = error_of(answer->status, answer->body, {});
     return tell(failure(Code::kUnavailable, "/v1/models: " + status.text));
@@ -83,6 +87,7 @@ Result<msg::ModelSpec> OpenaiQuestions::signature(const ListedModel& listed, msg
   auto text = std::make_shared<msg::TextSpec>(*text_);
   text->max_length = options_.max_length > 0 ? options_.max_length : listed.max_length;
   text->hidden_size = options_.embedding_size > 0 ? options_.embedding_size : listed.embedding_size;
+  if (options_.api == OpenaiApi::kChat && options_.max_length == 0) text->max_length = kLongestChat;
   if (text->max_length == 0)
     return base::invalid("parameter 'max_length' is missing: origin " + conn_.origin().name +
                          " does not say how long its context is");

@@ -1,0 +1,43 @@
+// The messages of OpenAI's chat completions (/v1/chat/completions) as a client of them has them. Pure; any thread. What
+// an origin sends is a stranger's: a message is refused at its first excess.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "engines/forward/openai/message.h"
+#include "msg/call.h"
+
+namespace weir::forward {
+
+// A streamed chat completion; `members` of members_of_prompt(). `max_length`: of the model, in tokens as counted here:
+// a request that leaves the length of the answer open does so there, too.
+base::Bytes write_chat(const msg::Call& call, std::string_view members, std::string_view model, uint32_t max_length);
+
+// The calls of tools of one answer, which come in pieces.
+class ToolCalls {
+ public:
+  static constexpr size_t kMost = 128, kMostText = 1 << 20;
+
+  bool empty() const { return calls_.empty(); }
+  // One piece of call `index`. False: there are too many, or too much of one.
+  bool add(size_t index, std::string_view name, std::string_view arguments);
+  // All of them in Hermes' form. Errors: INTERNAL: arguments that are no JSON.
+  base::Result<std::string> text() const;
+
+ private:
+  struct Call {
+    std::string name, arguments;
+  };
+  std::vector<Call> calls_;
+  size_t size_ = 0;
+};
+
+// One event of a stream, or a whole answer: a `delta` or a `message`. What it has of calls goes to `calls`. Errors:
+// INTERNAL.
+base::Result<CompletionChunk> read_chat_chunk(std::string_view json, ToolCalls& calls);
+
+}  // namespace weir::forward

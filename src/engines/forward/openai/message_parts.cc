@@ -1,0 +1,95 @@
+#include "engines/forward/openai/message_parts.h"
+
+#include <algorithm>
+
+#include "base/encoding.h"
+#include "engines/forward/refusal.h"
+
+namespace weir::forward {
+namespace {
+
+constexpr size_t kLongestWords = 1000;  // of an origin's error that is shown
+constexpr int64_t kMostCount = UINT32_MAX;
+
+}  // namespace
+
+void write_sampling(MessageWriter& out, const msg::Sampling& sampling, uint64_t draws) {
+  marshal::write_number(out.member("temperature"), sampling.temperature);
+  out.real("top_p", sampling.top_p, 1);
+  out.real("min_p", sampling.min_p, 0);
+  out.real("presence_penalty", sampling.presence_penalty, 0);
+  out.real("frequency_penalty", sampling.frequency_penalty, 0);
+  out.real("repetition_penalty", sampling.repetition_penalty, 1);
+  if (sampling.top_k > 0) out.whole("top_k", sampling.top_k);
+  if (sampling.seed) out.whole("seed", int64_t(later_seed(*sampling.seed, draws)));
+  if (sampling.logit_bias.empty()) return;
+  std::string& text = out.member("logit_bias");
+  text += '{';
+  for (auto [id, bias] : sampling.logit_bias) {
+    if (text.back() != '{') text += ',';
+    (text += '"') += std::to_string(id) + "\":";
+    marshal::write_number(text, std::clamp(bias, -100.0f, 100.0f));
+  }
+  text += '}';
+}
+
+void write_form(MessageWriter& out, const msg::StructuredOutput& form) {
+  using Kind = msg::StructuredOutput::Kind;
+  const auto structured = [&](std::string_view name) {
+    std::string& text = out.member("structured_outputs");
+    ((text += "{\"") += name) += "\":";
+    marshal::write_string(text, form.text);
+    text += '}';
+  };
+  switch (form.kind) {
+    case Kind::kJsonObject: out.member("response_format") += R"({"type":"json_object"})"; break;
+    case Kind::kJsonSchema: {
+      std::string& text = out.member("response_format");
+      text += R"({"type":"json_schema","json_schema":{"name":"answer","strict":true,"schema":)";
+      (text += form.text) += "}}";
+      break;
+    }
+    case Kind::kRegex: structured("regex"); break;
+    case Kind::kGrammar: structured("grammar"); break;
+    case Kind::kChoice: {
+      std::string& text = out.member("structured_outputs");
+      text += R"({"choice":[)";
+      for (const auto& choice : form.choices) marshal::write_string(text, choice), text += ',';
+      text.back() = ']';
+      text += '}';
+      break;
+    }
+    case Kind::kToolCalls: break;  // is not sent: Kind::fits()
+  }
+}
+
+bool read_usage(marshal::JsonCursor& json, marshal::FieldReader& fields, CompletionChunk& out) {
+  return json.object([&](std::string_view name) {
+    if (name == "prompt_tokens") return fields.whole("prompt_tokens", 0, kMostCount, out.prompt_tokens);
+    if (name == "completion_tokens") return fields.whole("completion_tokens", 0, kMostCount, out.completion_tokens);
+    if (name != "prompt_tokens_details" || fields.none()) return name == "prompt_tokens_details" || json.skip();
+    return json.object([&](std::string_view detail) {
+      if (detail == "cached_tokens") return fields.whole("cached_tokens", 0, kMostCount, out.cached_tokens);
+      return json.skip();
+    });
+  });
+}
+
+bool read_error(marshal::JsonCursor& json, marshal::FieldReader& fields, CompletionChunk& out) {
+  std::string text;
+  int64_t code = 500;
+  if (json.peek() == marshal::JsonCursor::Kind::kString) {
+    if (!json.string(text)) return false;
+  } else if (!json.object([&](std::string_view name) {
+               if (name == "message") return fields.text("message", SIZE_MAX, text);
+               if (name == "code" && json.at_number()) return fields.whole("code", INT32_MIN, INT32_MAX, code);
+               return json.skip();
+             })) {
+    return false;
+  }
+  const int status = code >= 400 && code < 600 ? int(code) : 500;
+  out.error = base::failure(code_of_status(status), base::presentable(text, kLongestWords));
+  return true;
+}
+
+}  // namespace weir::forward

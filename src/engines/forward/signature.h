@@ -1,0 +1,13 @@
+// same_signature(): whether a model at an origin is the one that runs here, as far as can be told from outside.
+#pragma once
+
+#include "base/status.h"
+#include "msg/spec.h"
+
+namespace weir::forward {
+
+// What is right for the instances `here` must be right `there`. Errors: FAILED_PRECONDITION, saying what differs. Any
+// thread.
+base::Status same_signature(const msg::ModelSpec& here, const msg::ModelSpec& there);
+
+}  // namespace weir::forward
