@@ -13,6 +13,7 @@
 #include "cluster/loop.h"
 #include "cluster/membership.h"
 #include "cluster/nats_bucket.h"
+#include "cluster/parted_bucket.h"
 #include "cluster/peer_answers.h"
 #include "cluster/posted_bucket.h"
 #include "cluster/posted_peers.h"
@@ -83,6 +84,7 @@ struct Cluster::Parts {
   PostedPeers peers;
   std::optional<NatsBucket> bucket;
   std::optional<RelayedBucket> relayed_bucket, relayed_sessions;
+  std::optional<PartedBucket> parted_sessions;
   std::optional<Membership> membership;
   Loop session_loop;  // that requests for sessions block
   std::optional<NatsBucket> session_bucket;
@@ -203,7 +205,7 @@ std::vector<std::string> Cluster::Parts::addresses() const {
   return out;
 }
 
-// What is pure, over both buckets.
+// The pure part, over both buckets.
 void Cluster::Parts::make_rules() {
   // Where nobody can prove to be a node, nobody writes for another one.
   Peers* relays = settings.secret.empty() ? nullptr : &peers;
@@ -214,7 +216,8 @@ void Cluster::Parts::make_rules() {
   Rules rules;
   rules.alone = settings.alone;
   membership.emplace(loop, *relayed_bucket, rules, secrets.entry_key, std::move(self), membership_listener(), &peers);
-  ownership.emplace(*relayed_sessions, *membership, kMostSessions, secrets.entry_key);
+  parted_sessions.emplace(loop, *relayed_sessions);
+  ownership.emplace(*parted_sessions, *membership, kMostSessions, secrets.entry_key);
   auto can_take = [this](const std::string& state) { return callbacks.can_take(state); };
   kept.emplace(loop, *membership, *ownership, can_take, KeptSessions::Limits());
   peer_answers.emplace(*membership, *bucket, *posted_bucket,

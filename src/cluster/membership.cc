@@ -50,7 +50,7 @@ void Membership::disconnected() {
   if (timer_ != base::TimerId::kNone) beat_now();
 }
 
-// What was silent while the bucket was away is as new.
+// Silence while the bucket was away does not count.
 void Membership::set_reached(bool reached) {
   if (reached && !reached_)
     for (auto& [id, seen] : seen_) seen.since = env_.now();
@@ -79,17 +79,18 @@ void Membership::tick() {
     models_ -= seen.node.models.size();
     return true;
   });
-  bury();
+  fence_silent();
   beat();
   if (!reached_) promises_.ask(self_);
 }
 
 // One of those that could does it, more or less.
-void Membership::bury() {
+void Membership::fence_silent() {
   if (away() || env_.random() % (nodes().size() + 1) != 0) return;
   std::vector<std::string> silent_ones;
   for (const auto& [id, seen] : seen_)
-    if (seen.there && seen.node.phase != Phase::kFenced && env_.now() - seen.since >= rules_.bury && may_fence(seen))
+    if (seen.there && seen.node.phase != Phase::kFenced && env_.now() - seen.since >= rules_.fence_after &&
+        may_fence(seen))
       silent_ones.push_back(id);
   for (const auto& id : silent_ones) write_fence(id, seen_[id].node.incarnation, [](const Status&) {});
 }

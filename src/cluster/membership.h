@@ -12,7 +12,7 @@
 // comes back to the bucket counts everybody's silence from then on, and fences nobody before.
 //
 // A node that was not named in the entry of a silent one waits for `stranger`, as it does where the entry is not there
-// any more. Therefore the others fence a silent node while its entry is there (`bury`), asked or not.
+// any more. Therefore the others fence a silent node while its entry is there (`fence_after`), asked or not.
 //
 // One thread. The Env and the Bucket outlive this.
 #pragma once
@@ -35,8 +35,8 @@ namespace weir::cluster {
 
 struct Rules {
   base::Duration beat = std::chrono::seconds(1), gone = std::chrono::seconds(5), lease = std::chrono::seconds(4);
-  base::Duration bury = std::chrono::seconds(15);    // less than the life of an entry
-  base::Duration alone = std::chrono::seconds(300);  // the same on all nodes; 0: never
+  base::Duration fence_after = std::chrono::seconds(15);  // less than the life of an entry
+  base::Duration alone = std::chrono::seconds(300);       // the same on all nodes; 0: never
   size_t most_nodes = 1024;
   size_t most_models = 65536;  // of all nodes
   // As lease to gone.
@@ -130,7 +130,7 @@ class Membership {
   void write_fence(const std::string& id, uint64_t incarnation, std::function<void(base::Status)> then);
   bool silent(const Seen& seen) const { return env_.now() - seen.since >= rules_.gone; }
   bool may_fence(const Seen& seen) const;
-  void bury();
+  void fence_silent();
   void name_fencers();
   void set_reached(bool reached);
   void lost_bucket();

@@ -41,7 +41,7 @@ base::Result<Record> read_record(std::string_view text, std::string_view id = {}
 class Ownership {
  public:
   static constexpr std::string_view kPrefix = "session.";  // of keys
-  static constexpr size_t kLargestState = 512 << 10;
+  static constexpr size_t kLargestState = (4 << 20) + (12 << 10);
 
   // Errors of all: UNAVAILABLE (the bucket does not answer, or it is not known whether the owner is there: worth
   // another try).

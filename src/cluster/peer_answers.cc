@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cluster/ownership.h"
+#include "cluster/parted_bucket.h"
 
 namespace weir::cluster {
 
@@ -20,7 +21,7 @@ void PeerAnswers::answer(std::string_view text, std::function<void(std::string)>
     out.revision = *promised;
     return then(write_answer(out));
   }
-  const bool session = request->key.starts_with(Ownership::kPrefix);
+  const bool session = request->key.starts_with(Ownership::kPrefix) || request->key.starts_with(PartedBucket::kPrefix);
   if (relays_ == Relays::kNo || (!session && !request->key.starts_with(Membership::kPrefix)))
     return then(write_answer(failure(Code::kPermissionDenied, "this node does not write that for others")));
   if (membership_.away() || under_way_ >= kMostAtOnce)

@@ -22,7 +22,7 @@
 namespace weir::session {
 
 struct SessionState {
-  static constexpr size_t kLargest = 500 << 10;  // bytes of a state
+  static constexpr size_t kLargest = 4 << 20;  // bytes of a state
 
   std::string tenant;  // as all nodes name it (SessionTable::open())
   std::string model, version;

@@ -34,6 +34,16 @@ class FakeBucket final : public Bucket {
       next();
     }
   }
+  // So many of them only.
+  void answer(int requests) {
+    for (; requests > 0 && !asked_.empty(); --requests) {
+      auto next = std::move(asked_.front());
+      asked_.pop_front();
+      next();
+    }
+  }
+  // Nothing of what is asked is answered.
+  void drop() { asked_.clear(); }
   base::Result<uint64_t> put(KeyValue entry, uint64_t expected) {
     if (away) return base::failure(base::Code::kUnavailable, "away");
     ++writes;

@@ -174,7 +174,7 @@ TEST_F(KeptSessionsTest, WithoutALeaseATurnOfASessionThatAnotherNodeMayHaveFails
   EXPECT_EQ(refused.code, Code::kUnavailable);
   EXPECT_TRUE(base::worth_trying_again(refused));
   EXPECT_EQ(find(a, "s").error().code, Code::kUnavailable);
-  // Of one that was opened since nobody else can know.
+  // Nobody else can know of one that was opened since.
   EXPECT_TRUE(save(a, "new", "n").ok());
   EXPECT_EQ(find(a, "new")->where, Where::kHere);
   EXPECT_TRUE(save(a, "new", "n2").ok());

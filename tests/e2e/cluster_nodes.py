@@ -121,7 +121,11 @@ class Wire:
                 b.sendall(data)
         except OSError:
             pass
-        for sock in (a, b):
+        Wire.end((a, b))
+
+    @staticmethod
+    def end(pair):
+        for sock in pair:
             try:
                 sock.shutdown(socket.SHUT_RDWR)
             except OSError:
@@ -131,12 +135,7 @@ class Wire:
         with self.lock:
             self.is_cut = True
             for pair in self.pairs:
-                for sock in pair:
-                    try:
-                        sock.shutdown(socket.SHUT_RDWR)
-                    except OSError:
-                        pass
-            self.pairs = []
+                self.end(pair)
 
     def mend(self):
         with self.lock:
@@ -145,6 +144,9 @@ class Wire:
     def close(self):
         self.listening.close()
         self.cut()
+        for pair in self.pairs:
+            for sock in pair:
+                sock.close()
 
 
 def identity(root, name, delay_us=0):

@@ -77,6 +77,12 @@ class Case(unittest.TestCase):
     def open(self, server, **more):
         return self.stub(server).OpenSession(pb.OpenSessionRequest(model=MODEL), **more).session_id
 
+    def opens(self, server):
+        try:
+            return self.open(server)
+        except grpc.RpcError:
+            return None
+
     def turn(self, server, session, append, offset, max_tokens=12, timeout=KEPT_FOR, **more):
         request = pb.GenerateRequest(session_id=session, append_tokens=append, offset=offset, max_tokens=max_tokens, top_k=1)
         *tokens, last = self.stub(server).Generate(request, timeout=timeout, **more)
@@ -178,12 +184,6 @@ class AnyNode(Case):
             return self.dump(server, session)
         except grpc.RpcError as error:
             self.assertEqual(grpc.StatusCode.UNAVAILABLE, error.code(), error.details())
-            return None
-
-    def opens(self, server):
-        try:
-            return self.open(server)
-        except grpc.RpcError:
             return None
 
     def test_forged_ids_cost_one_refusal(self):
@@ -298,57 +298,61 @@ class Faults(Case):
         self.assertEqual(said, [first, second, third])
         self.assertEqual(PROMPT, self.dump(two, new)[:len(PROMPT)])
 
-    def cut_short(self, servers, other=None):
-        """A turn by way of the second node, whose node dies when three tokens have come: what the client hears."""
-        one, two = servers[:2]
-        session = self.open(one)
-        made, length = self.turn(two, session, PROMPT[:7], 0, max_tokens=3)
-        events = self.stub(two).Generate(pb.GenerateRequest(session_id=session, append_tokens=[65, 66, 67], offset=length,
-                                                            max_tokens=40, top_k=1), timeout=2 * KEPT_FOR)
-        heard = [next(events) for _ in range(3)]
-        (other or self.kill)(one, session, length) if other else self.kill(one)
-        return session, length, events, heard
+    def test_a_long_session_is_kept_in_parts(self):
+        self.models = folder()
+        (self.models / MODEL).mkdir()
+        (self.models / MODEL / 'model.yaml').write_text(
+            'engine: echo\nparameters: {kv_cache: 64MiB, max_length: 300000, step_tokens: 65536}\n')
+        one, two, three = self.three()
+        session, long = self.open(one), [(7 * i) % 250 for i in range(200_000)]
+        first, length = self.turn(one, session, long, 0, max_tokens=1)
+        second, length = self.turn(two, session, MORE, length, max_tokens=2)
+        self.kill(one)
+        self.assertEqual(long + first + MORE + second, self.dump(two, session))
+        self.assertEqual(1, until(lambda: metric(two, 'weir_cluster_taken_sessions_total'), 'that it is counted'))
+        self.turn(three, session, MORE, length, max_tokens=1)
 
     def slow(self):
-        """Three nodes with a model that takes 100 ms for a token, and says the last prompt back."""
+        """A model that takes 100 ms for a token, and says the last prompt back."""
         self.models = folder()
         (self.models / MODEL).mkdir()
         (self.models / MODEL / 'model.yaml').write_text('engine: echo\nparameters: {kv_cache: 1MiB, step_us: 100000}\n')
-        return self.three()
+
+    def cut_short(self, owner, asked):
+        """A turn by way of a node, whose owner dies when three tokens have come."""
+        session = self.open(owner)
+        made, length = self.turn(asked, session, PROMPT[:7], 0, max_tokens=3)
+        request = pb.GenerateRequest(session_id=session, append_tokens=[65, 66, 67], offset=length, max_tokens=40, top_k=1)
+        events = self.stub(asked).Generate(request, timeout=2 * KEPT_FOR)
+        heard = [next(events) for _ in range(3)]
+        self.kill(owner)
+        return request, events, heard
 
     def test_a_turn_whose_node_dies_in_the_middle_goes_on_at_another(self):
-        one, two, three = self.slow()
-        session, length, events, heard = self.cut_short([one, two, three])
-        heard += events
-        *tokens, last = heard
-        self.assertEqual(40, len(tokens))
-        self.assertEqual(list(range(length + 3, length + 43)), [t.token.position for t in tokens])
-        self.assertEqual((length + 3, 40, length + 43),
-                         (last.done.prompt_tokens, last.done.completion_tokens, last.done.total_tokens))
+        self.slow()
+        one, two, three = self.three()
+        request, events, heard = self.cut_short(one, two)
+        *tokens, last = heard + list(events)
+        begin = request.offset + 3
+        self.assertEqual(list(range(begin, begin + 40)), [t.token.position for t in tokens])
+        self.assertEqual((begin, 40, begin + 40), (last.done.prompt_tokens, last.done.completion_tokens, last.done.total_tokens))
         self.assertEqual('1', dict(events.trailing_metadata())['weir-moved'])
-        self.assertEqual([t.token.id for t in tokens], self.dump(three, session)[length + 3:])
+        self.assertEqual([t.token.id for t in tokens], self.dump(three, request.session_id)[begin:])
 
-    def test_a_turn_that_another_node_cannot_go_on_with_ends_with_an_error_to_be_repeated(self):
-        one, two, three = self.slow()
-        session, length, events, heard = self.cut_short([one, two, three], self.kill_and_go_on_at(three))
-        with self.assertRaises(grpc.RpcError) as caught:
-            list(events)
-        self.assertEqual((grpc.StatusCode.UNAVAILABLE, 'NODE_LOST'), (caught.exception.code(), reason(caught.exception)))
-        self.assertIn('send this again', caught.exception.details())
-
-    def kill_and_go_on_at(self, other):
-        """Another client of the session is faster than the one whose turn was cut short."""
-        def kill(server, session, length):
-            self.kill(server)
-            while not self.ahead(other, session, length):
-                pass
-        return kill
-
-    def ahead(self, server, session, length):
-        try:
-            return self.turn(server, session, [70], length, max_tokens=1)
-        except grpc.RpcError as error:
-            self.assertEqual(grpc.StatusCode.UNAVAILABLE, error.code(), error.details())
+    def test_a_turn_that_the_node_cannot_go_on_with_ends_with_an_error_and_may_be_sent_again(self):
+        self.slow()
+        one, three = self.node('one'), self.node('three')
+        gateway = self.node('two', folder())
+        for server in (one, three, gateway):
+            until(lambda: nodes(server) == 3, 'three nodes')
+        self.named([one, three, gateway])
+        until(lambda: self.opens(gateway), 'that the model is known')
+        request, events, _ = self.cut_short(one, gateway)
+        error = self.refused(lambda: list(events), grpc.StatusCode.UNAVAILABLE)
+        self.assertEqual('NODE_LOST', reason(error))
+        self.assertIn('send this again', error.details())
+        *tokens, last = self.stub(gateway).Generate(request, timeout=2 * KEPT_FOR)
+        self.assertEqual(40, len(tokens))
 
     def test_a_record_that_is_corrupt_is_refused_by_name(self):
         one, two, _ = self.three()
@@ -400,7 +404,7 @@ class CutOff(Case):
         self.assertEqual(said, [first, second, third])
         self.assertEqual(0, sum(metric(server, 'weir_cluster_taken_sessions_total') for server in (one, two, three)))
         self.assertEqual(0, metric(one, 'weir_cluster_unkept_sessions'))
-        # What it has acknowledged meanwhile is there when it is gone.
+        # Its acknowledged turns are there when it is gone.
         self.kill(one)
         self.assertEqual(PROMPT + first + MORE + second + MORE + third, self.dump(two, session))
 

@@ -93,7 +93,7 @@ void RoutedCall::relay(const Place& place) {
   if (Status status = call_->start(rpc_, path, what_.message); !status.ok()) find(node_);
 }
 
-// What the client has had of a Generate.
+// The client has had this of a Generate.
 void RoutedCall::note_event(const base::Bytes& message) {
   ::salience::v1::GenerateEvent event;
   if (!event.ParseFromArray(message.data(), int(message.size())) || !event.has_token()) return;

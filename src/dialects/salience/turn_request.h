@@ -38,7 +38,7 @@ struct TurnRequest {
     return 1 + uint32_t((uint64_t(priority) * (levels - 1) + kMaxPriority / 2) / kMaxPriority);
   }
   session::Append append() const;
-  // What is left of it behind that much. The tokens that the client has become part of the prompt.
+  // Leaves the part of it that is behind that much. The tokens that the client has become part of the prompt.
   void resume(Relayed relayed);
   // True if no engine is needed: nothing to append, to generate, or to read out.
   bool idle() const;
