@@ -12,6 +12,24 @@ void answer_in_begin(Conn& c) {
   };
 }
 
+TEST(H1, AnEmptyPieceDoesNotEndAnAnswerInChunks) {
+  Conn c;
+  c.hold();
+  Exchange* x = nullptr;
+  c.intake.on_whole = [&](Exchange& exchange) { x = &exchange; };
+  c.feed(get());
+  ASSERT_NE(x, nullptr);
+  x->body(Bytes::constant("too early"));
+  EXPECT_EQ(c.out(), "");
+  x->head({});
+  x->body({});
+  x->body(Bytes::constant("ab"));
+  x->body({});
+  x->end({});
+  const std::string out = c.out();
+  EXPECT_TRUE(out.ends_with("\r\n\r\n2\r\nab\r\n0\r\n\r\n")) << out;
+}
+
 TEST(H1, TheClientBehindATrustedProxyIsTheRequests) {
   base::Clients clients;
   TrustedProxies proxies(base::NetworkList::parse({"10.0.0.0/8"}).value(), TrustedProxies::Field::kXForwardedFor,
