@@ -9,6 +9,16 @@ using base::Code;
 using base::Status;
 using Phase = Node::Phase;
 
+namespace {
+
+// How many of them have an entry.
+template <class SeenMap>
+size_t there_of(const SeenMap& seen) {
+  return size_t(std::count_if(seen.begin(), seen.end(), [](const auto& one) { return one.second.there; }));
+}
+
+}  // namespace
+
 Membership::Membership(base::Env& env, Bucket& bucket, Rules rules, std::string entry_key, Node self, Listener listener,
                        Peers* peers)
     : env_(env),
@@ -224,18 +234,12 @@ base::Result<Node> Membership::read(const Bucket::KeyValue& entry, const Seen& s
                          ? seen.there && node->beat < seen.node.beat
                          : seen.present && node->incarnation < seen.node.incarnation;
   if (older) return base::invalid("an older beat of it was written again");
-  if (!seen.there && node->id != self_.id && !has_place())
+  if (!seen.there && node->id != self_.id && seen_.size() >= rules_.most_nodes && there_of(seen_) >= rules_.most_nodes)
     return base::invalid("there are " + std::to_string(rules_.most_nodes) + " nodes already");
   if (models_ - seen.node.models.size() + node->models.size() > rules_.most_models)
     return base::invalid("the nodes have more than " + std::to_string(rules_.most_models) + " models");
   return node;
 }
-
-size_t Membership::there() const {
-  return size_t(std::count_if(seen_.begin(), seen_.end(), [](const auto& one) { return one.second.there; }));
-}
-
-bool Membership::has_place() const { return seen_.size() < rules_.most_nodes || there() < rules_.most_nodes; }
 
 // False: it says nothing new.
 bool Membership::take(const Bucket::KeyValue& entry, Seen& seen) {
@@ -245,7 +249,12 @@ bool Membership::take(const Bucket::KeyValue& entry, Seen& seen) {
     return true;
   }
   auto node = read(entry, seen);
-  if (!node) return refuse(entry.key, node.error().text), false;
+  if (!node) {
+    ++refused_;
+    const bool tell = complained_.size() < kMostComplaints && complained_.insert(entry.key).second;
+    if (tell && listener_.refused) listener_.refused(entry.key, node.error().text);
+    return false;
+  }
   complained_.erase(entry.key);
   models_ = models_ - seen.node.models.size() + node->models.size();
   seen.revision = entry.revision, seen.since = env_.now(), seen.there = true;
@@ -254,12 +263,6 @@ bool Membership::take(const Bucket::KeyValue& entry, Seen& seen) {
   if (auto late = fencing_.find(seen.node.id); late != fencing_.end() && late->second > 0 && late->second < seen.revision)
     fencing_.erase(late);
   return true;
-}
-
-void Membership::refuse(const std::string& key, const std::string& why) {
-  ++refused_;
-  if (complained_.size() >= kMostComplaints || !complained_.insert(key).second) return;
-  if (listener_.refused) listener_.refused(key, why);
 }
 
 void Membership::update(Seen& seen) {
@@ -298,7 +301,7 @@ void Membership::fence(const std::string& id, uint64_t incarnation, std::functio
     if (!reached_) return then(base::failure(Code::kUnavailable, "the bucket is away"));
     if (entry) on_entry(*entry);
     auto found = seen_.find(id);
-    const bool room = seen_.size() < rules_.most_nodes || seen_.size() - there() < rules_.most_nodes;
+    const bool room = seen_.size() < rules_.most_nodes || seen_.size() - there_of(seen_) < rules_.most_nodes;
     if (found == seen_.end() && !room) return then(base::failure(Code::kUnavailable, "too many nodes are missed"));
     if (found == seen_.end() || (!entry && found->second.revision > 0)) found = see_absent(id);
     const Seen& seen = found->second;

@@ -99,8 +99,6 @@ class Membership {
   base::Result<uint64_t> promise(const std::string& id, uint64_t incarnation) const;
 
   uint64_t refused_entries() const { return refused_; }
-  // Ids of which something is known, those of nodes that are gone among them; at most twice most_nodes.
-  size_t remembered() const { return seen_.size(); }
 
  private:
   struct Seen {
@@ -114,10 +112,7 @@ class Membership {
   using SeenMap = std::map<std::string, Seen>;  // by id
   SeenMap::iterator see_absent(const std::string& id);
   base::Result<Node> read(const Bucket::KeyValue& entry, const Seen& seen) const;
-  size_t there() const;
-  bool has_place() const;
   bool take(const Bucket::KeyValue& entry, Seen& seen);
-  void refuse(const std::string& key, const std::string& why);
   void update(Seen& seen);
   void tick();
   void arm();
@@ -141,7 +136,7 @@ class Membership {
   const std::string entry_key_;
   Node self_;
   const Listener listener_;
-  SeenMap seen_;  // this node's, too
+  SeenMap seen_;  // this node's, too; at most twice most_nodes
   Promises promises_;
   std::map<std::string, uint64_t> fencing_;  // id → the revision that a write of "fenced" expects, which may yet come
   bool connected_ = false, leaving_ = false;

@@ -156,13 +156,13 @@ TEST_F(MembershipTest, EntriesThatAreRefusedTakeNoPlaces) {
 TEST_F(MembershipTest, OwnersThatNobodyHasSeenTakeNoPlaces) {
   One a(*this, "a", {.most_nodes = 3});
   pass(seconds(1), {});
-  std::vector<Code> said;
+  std::map<std::string, int> said;
   for (int i = 0; i < 100; ++i) {
-    a.membership.fence("ghost" + std::to_string(i), 1, [&](base::Status status) { said.push_back(status.code); });
+    a.membership.fence("ghost" + std::to_string(i), 1, [&](base::Status status) { ++said[status.text]; });
     bucket.answer();
   }
-  EXPECT_EQ(std::vector<Code>(100, Code::kUnavailable), said);
-  EXPECT_LE(a.membership.remembered(), 2u * 3);
+  EXPECT_LE(said["the node may still be there"], 3) << "so many are remembered";
+  EXPECT_GE(said["too many nodes are missed"], 97);
   One b(*this, "b");
   pass(seconds(2), {&a, &b});
   EXPECT_EQ("+b", a.log);

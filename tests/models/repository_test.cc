@@ -58,56 +58,6 @@ TEST(Repository, StartEndsWhenEveryShardHasTheModels) {
   EXPECT_TRUE(started.get().ok());
 }
 
-// Nodes of a cluster may name thousands of models.
-TEST(Repository, TheEndDoesNotWaitForFoldersOfOthers) {
-  test::Disk disk;
-  std::vector<std::string> names;
-  for (int i = 0; i < 200; ++i) {
-    names.push_back("m" + std::to_string(i));
-    disk.write(names.back() + "/1/model.onnx", "a");
-  }
-  std::promise<void> begun, go;
-  std::atomic<int> loads{0};
-  auto maker = [&](const LoadArgs& args) -> base::Result<Instance> {
-    if (++loads == 1) begun.set_value(), go.get_future().wait();
-    auto engine = make_fake(args);
-    if (!engine) return engine.error();
-    return Instance(std::move(*engine));
-  };
-  RepositoryOptions options;
-  options.roots = {disk.root()};
-  options.control = Control::kExplicit;
-  Repository repository(std::move(options), {{"onnx", maker}}, base::heap(),
-                        [](std::shared_ptr<const bus::Catalog>, std::function<void()> settled) { settled(); });
-  ASSERT_TRUE(repository.start().ok());
-  for (int i = 0; i < 100; ++i) repository.refresh(disk.root(), names);
-  begun.get_future().wait();
-  auto stopped = std::async(std::launch::async, [&] { repository.stop(); });
-  std::atomic<bool> refused{false};
-  while (!refused)
-    repository.load("m0", {}, [&](const base::Status& status) {
-      if (status.code == base::Code::kUnavailable) refused = true;
-    });
-  go.set_value();
-  stopped.get();
-  EXPECT_LE(loads, 2);
-}
-
-TEST(Repository, FoldersOfOthersAreLoadedOnceHoweverOftenTheyAreNamed) {
-  test::Disk disk;
-  std::vector<std::string> names;
-  for (int i = 0; i < 40; ++i) {
-    names.push_back("m" + std::to_string(i));
-    disk.write(names.back() + "/1/model.onnx", "a");
-  }
-  Repo repo(disk, [](RepositoryOptions& o) { o.control = Control::kExplicit; });
-  ASSERT_TRUE(repo.repository->start().ok());
-  const int before = made;
-  for (int i = 0; i < 50; ++i) repo.repository->refresh(disk.root(), names);
-  while (repo.now()->models.size() < names.size()) continue;
-  EXPECT_EQ(int(names.size()), made - before);
-}
-
 TEST(Repository, ABareModelIsServedWithEverythingDerived) {
   test::Disk disk({{"m/1/model.onnx", "a"}});
   Repo repo(disk);

@@ -1,6 +1,5 @@
 // The client's codecs: HTTP/2 against the server's codec and against frames by hand, HTTP/1.1 against bytes.
 #include "wire/client_codec.h"
-#include "wire/h1_response.h"
 
 #include <deque>
 #include <functional>
@@ -360,54 +359,6 @@ TEST(H1Client, ABodyToTheEndIsWholeAtTheEndAndAnotherOneIsNot) {
     codec->closed(base::failure(base::Code::kUnavailable, "gone"));
     EXPECT_EQ(answer.good(), good);
     EXPECT_EQ(answer.body, "all");
-  }
-}
-
-// What the parser of answers says by itself.
-struct Taken final : wire::ResponseTaker {
-  base::Status on_head(int, const wire::Fields& fields) override {
-    for (size_t i = 0; i < fields.size(); ++i)
-      heads += std::string(fields[i].name) + '=' + std::string(fields[i].value) + ';';
-    return {};
-  }
-  base::Status on_body(std::string_view piece) override { return body += piece, base::Status(); }
-  std::string heads, body;
-};
-
-TEST(H1Response, AConnectionWhoseEndIsTheAnswersIsNotUsedAgain) {
-  wire::H1Response response;
-  Taken taken;
-  std::string_view bytes = "HTTP/1.1 200 OK\r\n\r\nall";
-  response.begin();
-  ASSERT_TRUE(response.feed(bytes, taken).ok());
-  EXPECT_FALSE(response.done());
-  ASSERT_TRUE(response.end().ok());
-  EXPECT_TRUE(response.done());
-  EXPECT_FALSE(response.reusable());
-  EXPECT_EQ(response.announced(), -1);
-  EXPECT_EQ(taken.body, "all");
-}
-
-TEST(H1Response, FieldsHaveANameAndNothingBeforeIt) {
-  for (auto [line, good] : {std::pair{"a: b", true},
-                            {"a:b", true},
-                            {"a:", true},
-                            {": b", false},
-                            {":", false},
-                            {"a", false},
-                            {" a: b", false},
-                            {"\ta: b", false},
-                            {"a : b", false},
-                            {"ab : c", false}}) {
-    wire::H1Response response;
-    Taken taken;
-    const std::string head = std::string("HTTP/1.1 204 No Content\r\n") + line + "\r\n\r\n";
-    std::string_view bytes = head;
-    response.begin();
-    const base::Status status = response.feed(bytes, taken);
-    EXPECT_EQ(status.ok(), good) << line;
-    EXPECT_EQ(status.text, good ? "" : "not HTTP/1.1: a field") << line;
-    EXPECT_EQ(taken.heads.empty(), !good) << line;
   }
 }
 

@@ -62,5 +62,23 @@ TEST(FrameWalker, FindsTheSameFramesHoweverTheBytesAreSplit) {
   for (size_t piece = 1; piece < bytes.size(); ++piece) EXPECT_EQ(walk(piece), walk(bytes.size())) << piece;
 }
 
+// Eight times as much as the payload and a mebibyte is allowed, and no byte more.
+TEST(Guard, ControlFramesAreAllowedUpToTheirShareOfTheBytes) {
+  constexpr uint64_t kAllowed = uint64_t(8) << 20;
+  for (uint64_t last : {kAllowed + 7, kAllowed + 8}) {
+    Limits limits;
+    const base::Time now = base::Time(std::chrono::seconds(1000));
+    Guard guard(limits, now);
+    // Frames of a type that nobody knows, and a PING that makes up `last` with what they and itself take.
+    const uint64_t ping = 9 + 8, frames = 8;
+    const uint64_t each = (last - ping) / frames, rest = (last - ping) % frames;
+    for (uint64_t i = 0; i < frames; ++i)
+      ASSERT_TRUE(
+          guard.frame(FrameHead{.length = uint32_t(each - 9 + (i == 0 ? rest : 0)), .type = H2Frame(0xbb)}, now))
+          << i;
+    EXPECT_EQ(guard.frame(FrameHead{.length = 8, .type = H2Frame::kPing}, now), last == kAllowed + 7) << last;
+  }
+}
+
 }  // namespace
 }  // namespace weir::wire

@@ -205,21 +205,6 @@ TEST(Guard, SettingsForWindowsThatGrowWithTheTrafficAreNoFlood) {
   }
 }
 
-// Eight times as much as the payload and a mebibyte is allowed, and no byte more.
-TEST(Guard, ControlFramesAreAllowedUpToTheirShareOfTheBytes) {
-  constexpr uint64_t kAllowed = uint64_t(8) << 20;
-  for (uint64_t last : {kAllowed + 7, kAllowed + 8}) {
-    Limits limits;
-    Guard guard(limits, kStart);
-    // Frames of a type that nobody knows, and a PING that makes up `last` with what they and itself take.
-    const uint64_t ping = 9 + 8, frames = 8;
-    const uint64_t each = (last - ping) / frames, rest = (last - ping) % frames;
-    for (uint64_t i = 0; i < frames; ++i)
-      ASSERT_TRUE(guard.frame(head(H2Frame(0xbb), 0, uint32_t(each - 9 + (i == 0 ? rest : 0))), kStart)) << i;
-    EXPECT_EQ(guard.frame(head(H2Frame::kPing), kStart), last == kAllowed + 7) << last;
-  }
-}
-
 TEST(Guard, LittleTrafficEarnsNoFlood) {
   struct Beside {
     const char* name;

@@ -1,35 +1,9 @@
 // Bodies of requests and answers: expected, early answered, chunked, too large, coded; and what is refused before them.
 #include "h1_fixture.h"
 #include "support/split_feed.h"
-#include "wire/forwarded.h"
 
 namespace weir::wire {
 namespace {
-
-TEST(H1, TheClientBehindATrustedProxyIsTheRequests) {
-  base::Clients clients;
-  TrustedProxies proxies(base::NetworkList::parse({"10.0.0.0/8"}).value(), TrustedProxies::Field::kXForwardedFor,
-                         clients);
-  auto asks = [&](const TrustedProxies* trusted, bool proxy, const std::string& fields) {
-    Conn c;
-    c.peer = {"10.0.0.1:5000", Security::kCleartext};
-    c.peer.proxy = proxy;
-    c.env.proxies = trusted;
-    c.h1 = make_h1(c.env, c.wire, c.peer);
-    std::string host;
-    c.intake.on_whole = [&](Exchange& x) {
-      host = x.request().peer->host();
-      x.respond(200, "text/plain", Bytes::constant("ok"));
-    };
-    c.talk("GET / HTTP/1.1\r\nHost: a\r\n" + fields + "\r\n");
-    return host;
-  };
-  const std::string named = "X-Forwarded-For: 192.0.2.7\r\n";
-  EXPECT_EQ(asks(&proxies, true, named), "192.0.2.7");
-  EXPECT_EQ(asks(&proxies, true, ""), "10.0.0.1");
-  EXPECT_EQ(asks(&proxies, false, named), "10.0.0.1") << "a client that says so of itself";
-  EXPECT_EQ(asks(nullptr, true, named), "10.0.0.1");
-}
 
 TEST(H1, ASmallAnswerBeforeAnExpectedBodyBeginsWith100) {
   for (const char* text : {"ok", ""}) {

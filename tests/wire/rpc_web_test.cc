@@ -93,7 +93,7 @@ TEST_F(GrpcWeb, TextMayBePaddedInTheMiddleAndCutAnywhere) {
   });
 }
 
-// Of whole messages, so that nothing else is wrong with them.
+// The messages are whole, so that nothing else is wrong with them.
 TEST_F(GrpcWeb, OneCharacterThatIsNoBase64IsEnough) {
   auto refused = [&](const std::string& body) {
     auto x = bench_.run("/test.Service/Stream", body, kText);

@@ -43,6 +43,20 @@ bool is_empty_chunk(const Fragment& f) {
   return !f.metadata || f.metadata->mimetype.empty() || f.metadata->mimetype == "application/octet-stream";
 }
 
+// Frees some in this turn, after on_part() with each. True: none is left.
+template <class Parts, class Ahead, class OnPart>
+bool free_parts(TurnBudget* turn, Parts& parts, Ahead& ahead, OnPart on_part) {
+  auto free_some = [&](auto& some, auto free_one) {
+    while (!some.empty() && !(turn && turn->spent())) {
+      for (uint64_t i = 0; i < kPartsPerStep && !some.empty(); ++i) free_one();
+      if (turn) turn->spend(1);
+    }
+    return some.empty();
+  };
+  return free_some(parts, [&] { on_part(parts.back()), parts.pop_back(); }) &&
+         free_some(ahead, [&] { on_part(ahead.begin()->second), ahead.erase(ahead.begin()); });
+}
+
 }  // namespace
 
 NodeGraph::NodeGraph(GraphLimits limits, session::Reservation* reservation, TurnBudget* turn_budget,
@@ -62,6 +76,7 @@ NodeGraph::~NodeGraph() {
   for (const auto& [id, node] : by_name_) check_unused(*node);
 }
 
+// Fragments stay charged until the whole graph has gone.
 bool NodeGraph::dismantle() {
   growing_.clear();
   if (!free_discarded()) return false;
@@ -69,35 +84,18 @@ bool NodeGraph::dismantle() {
     Node& n = *by_name_.begin()->second;
     check_unused(n);
     n.claimed_ = false, n.pins_ = 0;  // nobody writes it any more: without its parts it is not open again
-    if (!dismantle(n)) return false;
+    spend(1);
+    if (!free_parts(turn_budget_, n.parts_, n.ahead_, [](const Node::Part&) {})) return false;
     by_name_.erase(by_name_.begin());
   }
   return by_name_.empty();
 }
 
-// Fragments stay charged until the whole graph has gone.
-bool NodeGraph::dismantle(Node& n) {
-  spend(1);
-  return free_parts(n.parts_, n.ahead_, [](const Node::Part&) {});
-}
-
-template <class OnPart>
-bool NodeGraph::free_parts(Node::Parts& parts, Node::Ahead& ahead, OnPart on_part) {
-  auto free_some = [&](auto& some, auto free_one) {
-    while (!some.empty() && !paused()) {
-      for (uint64_t i = 0; i < kPartsPerStep && !some.empty(); ++i) free_one();
-      spend(1);
-    }
-    return some.empty();
-  };
-  return free_some(parts, [&] { on_part(parts.back()), parts.pop_back(); }) &&
-         free_some(ahead, [&] { on_part(ahead.begin()->second), ahead.erase(ahead.begin()); });
-}
-
 bool NodeGraph::free_discarded() {
   while (!discarded_.empty()) {
     auto& [parts, ahead] = discarded_.front();
-    if (!free_parts(parts, ahead, [this](const Node::Part& part) { memory_.give(part.cost); })) return false;
+    if (!free_parts(turn_budget_, parts, ahead, [this](const Node::Part& part) { memory_.give(part.cost); }))
+      return false;
     discarded_.pop_front();
   }
   return true;
@@ -244,17 +242,12 @@ Status NodeGraph::extend(Node& n) {
     at = n.ahead_.erase(at);
     if (moved % kPartsPerStep == kPartsPerStep - 1) spend(1);
   }
-  set_growing(n, follows());
+  if (const bool grows = follows(); grows && !std::exchange(n.growing_, true))
+    growing_.push_back(&n);
+  else if (!grows && std::exchange(n.growing_, false))
+    std::erase(growing_, &n);
   if (moved > 0) wake(n);
   return {};
-}
-
-void NodeGraph::set_growing(Node& n, bool grows) {
-  if (std::exchange(n.growing_, grows) == grows) return;
-  if (grows)
-    growing_.push_back(&n);
-  else
-    std::erase(growing_, &n);
 }
 
 void NodeGraph::wake(Node& n) {
@@ -319,7 +312,7 @@ void NodeGraph::unlink(Node& n, std::vector<Node*>& orphans) {
   discarded_.emplace_back(std::exchange(n.parts_, {}), std::exchange(n.ahead_, {}));
   n.metadata_.reset();
   n.pending_ = 0;
-  set_growing(n, false);
+  if (std::exchange(n.growing_, false)) std::erase(growing_, &n);
 }
 
 void NodeGraph::forget(Node& n) {

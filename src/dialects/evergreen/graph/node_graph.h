@@ -94,11 +94,7 @@ class NodeGraph {
   base::Status link(Node& node, Node::Part& part, const Fragment& f);
   base::Status charge(uint64_t bytes, const Node& node, int64_t seq);
   base::Status extend(Node& node);
-  void set_growing(Node& node, bool grows);
   void wake(Node& node);
-  bool dismantle(Node& node);
-  template <class OnPart>
-  bool free_parts(Node::Parts& parts, Node::Ahead& ahead, OnPart on_part);
   bool free_discarded();
   void unlink(Node& node, std::vector<Node*>& orphans);
   void forget(Node& node);

@@ -52,7 +52,8 @@ TEST(NodeGraph, DroppingEachParentAloneCostsItsOwnEdges) {
   parents_of_one(g, 2000, 64);
   const uint64_t before = turn_budget.total();
   for (size_t i = 0; i < 2000; ++i) ASSERT_TRUE(g.drop(*g.find("p" + std::to_string(i)), NodeGraph::Reach::kNode).ok());
-  EXPECT_EQ(turn_budget.total() - before, 2000u * 4) << "64 edges are two steps, and one each for the fragment and its end";
+  EXPECT_EQ(turn_budget.total() - before, 2000u * 4)
+      << "64 edges are two steps, and one each for the fragment and its end";
 }
 
 TEST(NodeGraph, EdgesAreKnownAtBothEndsWhateverTheOrderInWhichTheyGo) {

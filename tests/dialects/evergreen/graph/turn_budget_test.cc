@@ -135,7 +135,7 @@ struct FirstComesLast : testing::Test {
   FirstComesLast() {
     for (int i = 1; i <= kMany; ++i) EXPECT_EQ("", g.refused(leaf("a", "x", i, i < kMany)));
   }
-  // What deliver() says in the next turn, which takes no more steps than a turn has, and a few.
+  // The text of deliver() in the next turn, which takes no more steps than a turn has, and a few.
   std::string turn() {
     struct Turn final : TurnBudget::Waiter {
       explicit Turn(Graph& graph) : graph(graph) {}
