@@ -11,6 +11,9 @@ import urllib.error
 import urllib.request
 
 
+LATE = 'is loaded at its first launch'  # as tests/gpu/stand_in.cc says it
+
+
 def cores():
     return os.cpu_count() or 1
 
@@ -98,6 +101,8 @@ class Server:
             self.process.wait()
         self.log.close()
         self.run.keep(self.log_path, 'weir.log')
+        if LATE in self.output():
+            raise RuntimeError(f'a kernel {LATE}, when a request waited')
 
     def __enter__(self):
         return self

@@ -70,7 +70,9 @@ def first_token(f, name, goal):
 
 
 def steady(f, name):
-    ratio = over(f.of(name, 'at 80 %', 'itl_ms', 'p99'), f.of(name, 'at 80 %', 'itl_ms', 'p50'))
+    p50 = f.of(name, 'at 80 %', 'itl_ms', 'p50')
+    # On a machine that is busy with others half of the tokens come in bursts: no gap is shorter than 1 us then.
+    ratio = over(f.of(name, 'at 80 %', 'itl_ms', 'p99'), p50 if p50 is None else max(p50, 1e-3))
     return row('H5', f'{name}, between tokens at 80 % load, p99/p50', ratio, 'x', ('<=', 1.15))
 
 

@@ -155,6 +155,7 @@ constexpr Section kSections[] = {
 using Names = std::vector<std::string_view>;
 
 int run(gpu::Lab& lab, device::Devices& devices, const Names& chosen, const char* json_file) {
+  lab.ran(lab.kernels->load(std::max(lab.device.info().index, 0)), "load");
   for (const Section& section : kSections) {
     bool named = std::find(chosen.begin(), chosen.end(), section.name) != chosen.end();
     if (!named && section.run == gpu::check_fault) continue;  // the sanitizers would tell of it
