@@ -126,21 +126,17 @@ void RequestRecord::clear() {
   times = {};
 }
 
-bool Exchange::respond_at_once(int status, std::string_view content_type, std::string_view body, Compress compress) {
-  const bool coded = compress == Compress::kIfAccepted && worth_coding(body.size());
-  return !coded && body.size() < base::kLeastCharged && respond_small(status, content_type, body);
-}
-
 void Exchange::respond_text(int status, std::string_view content_type, std::string body, Compress compress) {
-  if (respond_at_once(status, content_type, body, compress))
+  const bool coded = compress == Compress::kIfAccepted && worth_coding(body.size());
+  if (!coded && body.size() < base::kLeastCharged && respond_small(status, content_type, body))
     base::SpareText::keep(std::move(body));
   else
     respond(status, content_type, base::Bytes::adopt(std::move(body)), compress);
 }
 
 void Exchange::respond(int status, std::string_view content_type, base::Bytes body, Compress compress) {
-  if (respond_at_once(status, content_type, body.view(), compress)) return;
   const bool coded = compress == Compress::kIfAccepted && worth_coding(body.size());
+  if (!coded && body.size() < base::kLeastCharged && respond_small(status, content_type, body.view())) return;
   Response response;
   response.status = status;
   if (!content_type.empty()) response.fields.add("content-type", content_type);

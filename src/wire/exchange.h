@@ -283,8 +283,6 @@ class Exchange {
   void forget_client() { forwarded_.reset(); }
 
  private:
-  bool respond_at_once(int status, std::string_view content_type, std::string_view body, Compress compress);
-
   Caller caller_;
   std::unique_ptr<PeerInfo> forwarded_;  // request_.peer, where a proxy has named it
 };

@@ -37,7 +37,7 @@ char* put(char* at, std::string_view text) {
   return at + text.size();
 }
 
-// Of a length that the compiler knows.
+// The length is one that the compiler knows.
 template <size_t kSize>
 char* put_word(char* at, std::string_view text) {
   std::memcpy(at, text.data(), kSize);
@@ -76,6 +76,25 @@ bool of_connection(std::string_view name) {
 
 // Trailer fields may not be about framing or routing (RFC 9110 §6.5.1).
 bool may_trail(std::string_view name) { return !of_connection(name) && name != "content-length" && name != "host"; }
+
+// A whole answer of 200: its head with `extra` fields, and its body.
+void write_small(H1Output& output, HttpDate* date, const Fields& extra, std::string_view content_type,
+                 std::string_view body) {
+  const Digits length(body.size());
+  const std::string_view digits = length;
+  constexpr std::string_view kBegin = "HTTP/1.1 200 OK\r\n", kType = "content-type: ", kLength = "\r\ncontent-length: ";
+  const size_t most = kBegin.size() + HttpDate::kLine + kType.size() + content_type.size() + kLength.size() +
+                      digits.size() + extra.bytes() + extra.size() * kAroundField + 4 + body.size();
+  char* const begin = output.room(most);
+  char* at = put_word<kBegin.size()>(begin, kBegin);
+  if (date) at = put_word<HttpDate::kLine>(at, date->line());
+  at = put(put_word<kType.size()>(at, kType), content_type);
+  at = put(put(put_word<kLength.size()>(at, kLength), digits), "\r\n");
+  for (size_t i = 0; i < extra.size(); ++i)
+    if (auto [name, value] = extra[i]; !of_connection(name)) at = put_field(at, name, value);
+  at = put(put(at, "\r\n"), body);
+  output.add(size_t(at - begin));
+}
 
 }  // namespace
 
@@ -207,28 +226,11 @@ bool H1Exchange::respond_small(int status, std::string_view content_type, std::s
   record_.status = status;
   record_.bytes_out += body.size();
   usage_.note(*this);
-  write_small(content_type, body);
+  write_small(connection_.output, connection_.env.date, extra_fields_, content_type, body);
   above_ = above_ || backlog() >= kLowWater;
   wrote();
   queue_.pass_turn();
   return true;
-}
-
-void H1Exchange::write_small(std::string_view content_type, std::string_view body) {
-  const Digits length(body.size());
-  const std::string_view digits = length;
-  constexpr std::string_view kBegin = "HTTP/1.1 200 OK\r\n", kType = "content-type: ", kLength = "\r\ncontent-length: ";
-  const size_t most = kBegin.size() + HttpDate::kLine + kType.size() + content_type.size() + kLength.size() +
-                      digits.size() + extra_fields_.bytes() + extra_fields_.size() * kAroundField + 4 + body.size();
-  char* const begin = connection_.output.room(most);
-  char* at = put_word<kBegin.size()>(begin, kBegin);
-  if (connection_.env.date) at = put_word<HttpDate::kLine>(at, connection_.env.date->line());
-  at = put(put_word<kType.size()>(at, kType), content_type);
-  at = put(put(put_word<kLength.size()>(at, kLength), digits), "\r\n");
-  for (size_t i = 0; i < extra_fields_.size(); ++i)
-    if (auto [name, value] = extra_fields_[i]; !of_connection(name)) at = put_field(at, name, value);
-  at = put(put(at, "\r\n"), body);
-  connection_.output.add(size_t(at - begin));
 }
 
 void H1Exchange::reset(Reset) {

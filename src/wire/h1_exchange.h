@@ -69,7 +69,6 @@ class H1Exchange final : public Exchange, public base::Recycled<H1Exchange> {
   bool bodiless(int status) const;
   bool closes_after() const;
   Held& held();
-  void write_small(std::string_view content_type, std::string_view body);
   void write_head(const Response& response);
   void write_fields(const Fields& fields, int status, std::string& text);
   void write_framing(int status, std::string& text);

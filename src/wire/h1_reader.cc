@@ -20,6 +20,13 @@ constexpr base::Duration kH1ShortIdle = std::chrono::seconds(2);  // where memor
 constexpr HeadError kBodyTooLarge{413, reason::kBodyBytes, "the request body is larger than the limit"};
 constexpr HeadError kNothingCame{408, reason::kIdle, "nothing has come for too long"};
 
+using GatheredBody = std::unique_ptr<RequestBody>;  // or null
+
+bool stalled(const GatheredBody& body) { return body && body->state() == RequestBody::State::kStalled; }
+void clear(const GatheredBody& body) {
+  if (body) body->clear();
+}
+
 // The gate and the parser must have read the same; if ever not, the request is the kind that the gate is for.
 bool frame_body(H1Parser& parser, const HeadText& text, const Head& head) {
   if (text.for_parser.empty()) {
@@ -73,7 +80,7 @@ size_t H1Reader::step(std::string_view input) {
       if (connection_.last) return step(input);
       return !queue_.full() ? step_head(input) : 0;
     case Reading::kBody:
-      if (current_ && stalled()) return 0;
+      if (current_ && stalled(body_)) return 0;
       return step_body(input);
     case Reading::kSlab: return 0;
     case Reading::kRaw: return step_raw(input);
@@ -138,7 +145,7 @@ void H1Reader::start_body(H1Exchange& x, const Head& head) {
   x.begun_ = true;
   reading_ = Reading::kBody;
   body_floor_.stop();
-  clear_body();
+  clear(body_);
   x.plan_ = connection_.env.intake.begin(x);
   if (connection_.closing) return;  // answered already, and the connection ends with that: nothing behind it is read
   if (x.upgraded_ && x.open()) {
@@ -234,7 +241,7 @@ void H1Reader::retry_body() {
     else
       fail_current({503, reason::kOverload, kNoMemoryInTime});
   }
-  if (!current_ || !stalled()) return;
+  if (!current_ || !stalled(body_)) return;
   if (current_->headed_) return forget(*current_);  // answered before its body had a place
   auto state = body_->retry();
   if (state != RequestBody::State::kStalled) body_settled(state);
@@ -263,7 +270,7 @@ void H1Reader::request_read() {
 void H1Reader::forget(const H1Exchange& x) {
   if (current_ != &x) return;
   current_ = nullptr;
-  clear_body();
+  clear(body_);
   if (reading_ == Reading::kSlab) reading_ = Reading::kHead;  // the body is in already
 }
 
@@ -307,7 +314,7 @@ void H1Reader::fail(H1Exchange& x, const HeadError& error) {
   connection_.last = true;
   reading_ = Reading::kNothing;
   current_ = nullptr;
-  clear_body();
+  clear(body_);
   x.close_ = true;
   if (x.headed_)
     x.reset(Reset::kInternal);
@@ -333,7 +340,7 @@ void H1Reader::close_now() {
   connection_.closing = connection_.last = true;
   reading_ = Reading::kNothing;
   current_ = nullptr;
-  clear_body();
+  clear(body_);
 }
 
 bool H1Reader::held_back() const {
@@ -343,7 +350,7 @@ bool H1Reader::held_back() const {
     case Reading::kBody:
       if (!current_) return false;
       if (current_->plan_.body == BodyPlan::kStream) return current_->unconsumed_ >= limits.stream_window;
-      return stalled();
+      return stalled(body_);
     case Reading::kSlab: return true;
     case Reading::kRaw: return current_ && current_->unconsumed_ >= limits.stream_window;
     case Reading::kNothing: return discarded_ > kDiscardAtEnd;

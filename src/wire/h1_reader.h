@@ -63,10 +63,6 @@ class H1Reader final : H1Parser::Sink {
     kNothing,  // no more requests: bytes are discarded
   };
 
-  bool stalled() const { return body_ && body_->state() == RequestBody::State::kStalled; }
-  void clear_body() {
-    if (body_) body_->clear();
-  }
   size_t step(std::string_view input);
   size_t step_head(std::string_view input);
   size_t step_body(std::string_view input);

@@ -98,7 +98,7 @@ void H2Exchange::recycle() {
   forget_client();
   content_ = {};
   extra_fields_.clear();
-  record_ = {};
+  record_.clear();
   listener_.reset();
 
   std::string cookie = std::move(in.cookie), host = std::move(in.host);

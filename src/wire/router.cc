@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
-#include <cstring>
 #include <utility>
 
 #include "base/encoding.h"
@@ -12,6 +11,7 @@
 #include "wire/grpc_status.h"
 #include "wire/limits.h"
 #include "wire/path_table.h"
+#include "wire/request_id.h"
 #include "wire/service_guard.h"
 #include "wire/text.h"
 #include "wire/trace_context.h"
@@ -26,28 +26,6 @@ constexpr std::string_view kMaxAge = "600";  // seconds that a browser may keep 
 constexpr std::string_view kExposed =
     "grpc-status, grpc-message, grpc-status-details-bin, grpc-retry-pushback-ms, inference-header-content-length, "
     "x-request-id";
-
-bool safe_id(std::string_view id) {
-  if (id.empty() || id.size() > 64) return false;
-  return std::all_of(id.begin(), id.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (lower(c) >= 'a' && lower(c) <= 'z') || c == '_' || c == '-';
-  });
-}
-
-// The 16 hexadecimal digits of random bits, in any order: eight nibbles at a time are spread over eight bytes.
-std::array<char, 16> hex_digits(uint64_t bits) {
-  std::array<char, 16> digits;
-  for (size_t half = 0; half < 2; ++half, bits >>= 32) {
-    uint64_t v = bits & 0xffffffff;
-    v = (v | v << 16) & 0x0000ffff0000ffff;
-    v = (v | v << 8) & 0x00ff00ff00ff00ff;
-    v = (v | v << 4) & 0x0f0f0f0f0f0f0f0f;
-    const uint64_t letters = (v + 0x0606060606060606) >> 4 & 0x0101010101010101;
-    v += 0x3030303030303030 + letters * ('a' - '0' - 10);
-    std::memcpy(&digits[8 * half], &v, 8);
-  }
-  return digits;
-}
 
 }  // namespace
 
@@ -80,6 +58,7 @@ struct Router::Table {
     match->route = &route;
     match->pattern = x.record().route;
     match->asked_for_admin = false;
+    match->same_for_head = same_for_head(x.request(), *match);
     x.match = std::move(match);
   }
   void forget(Exchange& x) {
@@ -92,7 +71,7 @@ struct Router::Table {
 
   void identify(Exchange& x);
   void make_id(Exchange& x) const;
-  bool same_for_head(const Request& request) const;
+  static bool same_for_head(const Request& request, const RouteMatch& match);
   const Cors& cors() const { return access.cors(); }
   void allow_origin(Exchange& x, std::string_view origin) const;
   void preflight(Exchange& x, const PathEntry& entry) const;
@@ -108,34 +87,34 @@ void Router::Table::identify(Exchange& x) {
   const Fields& fields = x.request().fields;
   RequestRecord& record = x.record();
   if (record.began == base::kNever) record.began = x.now();
-  std::string_view id = fields.find("x-request-id");
-  bool theirs = safe_id(id);
+  const IdFields found = id_fields_of(fields);
+  const std::string_view id = found.id;
+  bool theirs = is_safe_id(id);
   if (theirs) {
     record.request_id = id;
   } else {
     make_id(x);
   }
   // A gRPC client that sent none has it with an error alone (rpc_call.h).
-  if (theirs || !is_grpc_or_web(x.request().fields.find("content-type")))
-    x.extra_fields().add("x-request-id", record.request_id);
+  if (theirs || !is_grpc_or_web(found.content_type)) x.extra_fields().add("x-request-id", record.request_id);
   if (tracer) return tracer->begin(x);
-  if (auto sender = context_of(fields)) {
+  if (auto sender = found.traced ? context_of(fields) : std::nullopt) {
     record.traceparent = sender->traceparent();
     x.extra_fields().add("traceparent", record.traceparent);
   }
 }
 
 void Router::Table::make_id(Exchange& x) const {
-  const auto digits = hex_digits(env.random());
+  const auto digits = wire::make_id(env.random());
   x.record().request_id.assign(digits.data(), digits.size());
 }
 
-// Of a request that has been let in to its route.
-bool Router::Table::same_for_head(const Request& request) const {
-  const Fields& fields = request.fields;
-  for (std::string_view name : {"x-request-id", "traceparent", "origin"})
-    if (fields.has(name)) return false;
-  return !is_grpc_or_web(fields.find("content-type"));
+// The request has been let in to its route.
+bool Router::Table::same_for_head(const Request& request, const RouteMatch& match) {
+  if (request.kept == HeadKept::kNot || match.pattern.empty() || match.route->plan.body != BodyPlan::kWhole)
+    return false;
+  const IdFields found = id_fields_of(request.fields);
+  return !found.id.data() && !found.traced && !request.fields.has("origin") && !is_grpc_or_web(found.content_type);
 }
 
 // Fetch standard, "CORS protocol".
@@ -252,7 +231,7 @@ void Router::fallback(Service& service, Claims claims, std::string_view protocol
   table_->fallback = Route{"", "", &service, protocol, plan, Permission::kRead};
 }
 
-// What begin() would find again is left out. Who asks is asked as ever: limits and keys change.
+// Leaves out what begin() would find again. Who asks is asked as ever: limits and keys change.
 Plan Router::begin_again(Exchange& exchange) {
   Table& t = *table_;
   RouteMatch& match = *exchange.match;
@@ -306,8 +285,6 @@ Plan Router::begin(Exchange& exchange) {
     if (!entry) exchange.record().protocol = route->protocol;
     t.remember(exchange, *route, std::move(match));
     plan = route->plan;
-    exchange.match->same_for_head =
-        entry && request.kept != HeadKept::kNot && plan.body == BodyPlan::kWhole && t.same_for_head(request);
   } else if (!entry) {
     plan = t.no_route(exchange);
   } else {

@@ -83,6 +83,7 @@ class Router final : public Intake {
   Router(base::Env& env, Cors cors = {}, TrustedHosts hosts = {});
   ~Router();
 
+  // Before the first Exchange: what is found for one may be kept with it.
   void add(Route route);
   // All routes that were added, in no particular order. A method that was added again is the later one.
   std::vector<const Route*> routes() const;

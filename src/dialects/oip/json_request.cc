@@ -51,7 +51,7 @@ class JsonRequestReader {
     if (!tail_.empty()) return invalid(std::to_string(tail_.size()) + " bytes follow the binary data of the inputs");
     return {};
   }
-  // Of the data that was read where it stands; nothing where that was more than a template takes.
+  // Where the data was read as it stood; nothing where that was more than a template takes.
   std::span<const DataSpan> data() const { return std::span(data_).first(spans_ <= data_.size() ? spans_ : 0); }
 
  private:

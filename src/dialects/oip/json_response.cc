@@ -57,7 +57,7 @@ void write_description(std::string& out, const msg::Tensor& tensor) {
   out += tensor.shape.text();
 }
 
-// What stands before the first output, but for the id.
+// Writes all that stands before the first output, but for the id.
 void write_front(std::string& out, std::string_view model, std::string_view version) {
   out += "{\"model_name\":"sv;
   write_string(out, model);

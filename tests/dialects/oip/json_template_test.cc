@@ -1,4 +1,4 @@
-// What templates read and write is what the readers and writers of json_infer.h make of the same.
+// Templates read and write what the readers and writers of json_infer.h make of the same.
 #include "dialects/oip/json_template.h"
 
 #include <gtest/gtest.h>
