@@ -112,9 +112,11 @@ ClusterNode::~ClusterNode() {
   std::filesystem::remove_all(root_, ignored);
 }
 
-void ClusterNode::start(models::Repository& repository, const std::vector<std::string>& bound) {
+void ClusterNode::start(models::Repository& repository, const net::Server& server) {
+  using net::ListensFor;
   repository_ = &repository;
-  cluster_->start(listening(bound, config_));
+  const auto whom = config_.cluster.listen.empty() ? ListensFor::kClients : ListensFor::kNodes;
+  cluster_->start(listening(server.bound(whom), config_));
 }
 
 void ClusterNode::serve(const bus::Catalog& catalog) { cluster_->serve(cluster::own_models(catalog)); }

@@ -30,8 +30,8 @@ class ClusterNode {
   ~ClusterNode();
 
   const std::string& root() const { return root_; }
-  // `bound`: the addresses that the server listens on. The rest outlives stop().
-  void start(models::Repository& repository, const std::vector<std::string>& bound);
+  // The server listens; the repository outlives stop().
+  void start(models::Repository& repository, const net::Server& server);
   // Any thread: these are served now.
   void serve(const bus::Catalog& catalog);
   void stop();

@@ -179,9 +179,7 @@ Exit Serving::start() {
   }
   for (auto& shard : shards_) forward_.attach(*shard), shard->start();
   started_ = true;
-  using net::ListensFor;
-  const auto for_nodes = config_.cluster.listen.empty() ? ListensFor::kClients : ListensFor::kNodes;
-  if (cluster_) cluster_->start(repository_, server_->bound(for_nodes));
+  if (cluster_) cluster_->start(repository_, *server_);
   state_.access.start();
   state_.live->start();
   state_.jobs.start();

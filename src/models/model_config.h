@@ -73,8 +73,8 @@ struct ModelConfig {
   std::shared_ptr<msg::SequenceSpec> sequence;  // null: requests stand alone
   std::map<std::string, std::string> parameters;
   std::map<std::string, std::string> parameter_lines;  // of a model.yaml: where each of them stands, "m/model.yaml:7:3"
-  // Of a model that runs here, too: whom its Calls go to beside the instances here, as parameters of engine forward.
-  // Empty: there is nobody.
+  // A model that runs here, too, has here whom its Calls go to beside the instances here, as parameters of engine
+  // forward. Empty: there is nobody.
   std::map<std::string, std::string> origins;
   std::map<std::string, std::string> origin_lines;  // as parameter_lines
   std::vector<std::string> notes;                   // fields that were read and change nothing, and why

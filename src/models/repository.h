@@ -40,7 +40,7 @@ struct LoadArgs {
   // Serves what models that are being loaded ask for (Repository::Asks::kModel): for an engine whose model may ask, now
   // and then while it waits for it. On the thread that loads. Never null when the Repository loads.
   std::function<void()> loading{};
-  // Of engine forward alone: the model has instances here, as this says; the RemoteModel stands beside them.
+  // For engine forward alone: the model has instances here, as this says; the RemoteModel stands beside them.
   const msg::ModelSpec* local = nullptr;
 };
 // One instance of a model of rows, of tokens, or of any number of answers; or a model that another process runs.

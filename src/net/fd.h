@@ -34,7 +34,7 @@ class Fd {
 
 enum class Transport : bool { kTcp, kUnix };
 
-// Whom a listener is for: clients, or the other nodes of a cluster, which show a certificate of the cluster's
+// The peers that a listener is for: clients, or the other nodes of a cluster, which show a certificate of the cluster's
 // authority.
 enum class ListensFor : uint8_t { kClients, kNodes };
 // The first of PeerInfo::certificate_names of a connection to a listener for nodes: no certificate has such a name.

@@ -1,7 +1,6 @@
 #include "net/server.h"
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include "base/log.h"
 #include "net/address.h"
 #include "net/conns.h"
+#include "net/descriptor_limit.h"
 #include "net/drain.h"
 #include "net/listener.h"
 #include "net/shard_parts.h"
@@ -53,18 +53,6 @@ struct Parcel {
   explicit Parcel(Accepted a) : accepted(std::make_shared<Accepted>(std::move(a))) {}
   std::shared_ptr<Accepted> accepted;
 };
-
-// Half of the descriptors is for models' files, fetches, other connections' origins and those that are being closed.
-size_t within_descriptors(size_t wanted) {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return wanted;
-  rlimit all{limit.rlim_max, limit.rlim_max};
-  if (limit.rlim_cur < limit.rlim_max && ::setrlimit(RLIMIT_NOFILE, &all) == 0) limit = all;
-  if (wanted <= limit.rlim_cur / 2) return wanted;
-  base::log::warning("max_connections is more than half of the file descriptors: fewer are taken",
-                     {{"max_connections", wanted}, {"taken", limit.rlim_cur / 2}});
-  return size_t(limit.rlim_cur / 2);
-}
 
 // A socket for one more shard. One that was inherited may keep its port to itself (without SO_REUSEPORT, or of another
 // user): then the shards accept from the same one.
@@ -238,22 +226,17 @@ base::Status Server::Parts::bind_unix(const Endpoint& endpoint, Role role) {
 }
 
 base::Status Server::Parts::load_tls() {
-  std::shared_ptr<const TlsContext> context;
-  if (!options.tls.certificate.empty()) {
-    auto loaded = TlsContext::load(options.tls);
+  std::shared_ptr<const TlsContext> context, for_nodes;
+  for (auto [from, to] : {std::pair(&options.tls, &context), std::pair(&options.node_tls, &for_nodes)}) {
+    if (from->certificate.empty()) continue;
+    auto loaded = TlsContext::load(*from);
     if (!loaded) return loaded.error();
-    context = *loaded;
-    if (!expiry)
-      expiry = &metrics.gauge("weir_tls_certificate_expiry_timestamp_seconds",
-                              "Unix time at which tls.certificate expires.");
-    expiry->set(context->expires());
+    *to = std::move(*loaded);
   }
-  std::shared_ptr<const TlsContext> for_nodes;
-  if (!options.node_tls.certificate.empty()) {
-    auto loaded = TlsContext::load(options.node_tls);
-    if (!loaded) return loaded.error();
-    for_nodes = std::move(*loaded);
-  }
+  if (context && !expiry)
+    expiry =
+        &metrics.gauge("weir_tls_certificate_expiry_timestamp_seconds", "Unix time at which tls.certificate expires.");
+  if (context) expiry->set(context->expires());
   auto cleartext = options.tls.refuses_cleartext() ? Cleartext::kRefused : Cleartext::kServed;
   everywhere([context, cleartext, for_nodes](Share& share) { share.conns.use(context, cleartext, for_nodes); });
   return {};

@@ -108,7 +108,7 @@ bool LocalFirst::returns(const msg::Mail& mail, const Inside& inside) const {
          !mail.call->cancelled.load(std::memory_order_acquire);
 }
 
-// Whose it is, and whether it comes back from elsewhere to be put once more.
+// The way of its Call, and whether it comes back from elsewhere to be put once more.
 std::pair<LocalFirst::Inside, bool> LocalFirst::leave(msg::Mail& mail) {
   std::lock_guard lock(mutex_);
   auto at = inside_.find(mail.call);

@@ -18,12 +18,12 @@ struct RemoteModel {
   // published, and outlives the Inbox, as `stats` does.
   std::function<std::unique_ptr<msg::Inbox>(const msg::ModelSpec& spec, bus::ModelStats& stats)> make_inbox;
 
-  // Of a model that has instances here, too (sched/local_first.h):
-  // The outstanding work, at least 1, of whoever may get the next Call, of two that `random` chooses; nothing while
-  // nobody takes any. Any thread.
+  // The rest is for a model that has instances here, too (sched/local_first.h).
+  // load(): the outstanding work, at least 1, of whoever may get the next Call, of two that `random` chooses; nothing
+  // while nobody takes any. Any thread.
   std::function<std::optional<double>(uint64_t random)> load;
-  std::optional<uint32_t>
-      local_first;  // Calls that the instances here have before others get any; nothing: their batch
+  // Calls that the instances here have before others get any; nothing: as many as their batches have rows.
+  std::optional<uint32_t> local_first;
 };
 
 }  // namespace weir::sched

@@ -17,7 +17,7 @@ namespace {
 using base::Bytes;
 using base::Status;
 
-// Of a Call that runs here, and is not handed on again (sched/local_first.h).
+// The parameter of a Call that runs here, and is not handed on again (sched/local_first.h).
 constexpr const char* kRelayed = "weir_relayed";
 
 // The form of the text, with what there is of the text already.

@@ -149,7 +149,7 @@ void Answer::Choice::stopped(const msg::Call& from) {
 void Answer::Choice::done(const msg::Done& done) {
   finish_text();
   cached_tokens = done.cached_tokens;
-  // Of a forwarded model they may be its origin's, who counts others than those that came.
+  // The origin of a forwarded model may count others than those that came.
   if (done.completion_tokens > 0) completion_tokens = done.completion_tokens;
   if (done.prompt_tokens > 0) prompt_tokens = done.prompt_tokens;
   end.why =

@@ -61,7 +61,7 @@ Status same_signature(const msg::ModelSpec& here, const msg::ModelSpec& there) {
   if (here.max_batch > there.max_batch && there.max_batch > 0)
     return differs("its batches have " + std::to_string(there.max_batch) + " rows, those here " +
                    std::to_string(here.max_batch));
-  // Of a model that takes anything, what it says of itself.
+  // A model that takes anything may say nothing of itself.
   if ((here.inputs.empty() && here.outputs.empty()) || there.any_tensors) return {};
   auto status = same_tensors("input", here, here.inputs, there, there.inputs);
   return status.ok() ? same_tensors("output", here, here.outputs, there, there.outputs) : status;

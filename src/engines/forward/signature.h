@@ -6,7 +6,7 @@
 
 namespace weir::forward {
 
-// What is right for the instances `here` must be right `there`. Errors: FAILED_PRECONDITION, saying what differs. Any
+// A Call that the instances `here` take must be good `there`. Errors: FAILED_PRECONDITION, saying what differs. Any
 // thread.
 base::Status same_signature(const msg::ModelSpec& here, const msg::ModelSpec& there);
 

@@ -69,7 +69,7 @@ class CompletionAttempt final : public AttemptOver<HttpCall> {
   std::optional<uint32_t> completion_tokens_, cached_tokens_;
   std::string finish_;
   bool ended_ = false;  // [DONE] has come
-  // Of chats: its tokens are bytes.
+  // In a chat tokens are bytes.
   const bool chat_;
   ToolCalls calls_;
   std::optional<uint32_t> prompt_tokens_;

@@ -1,4 +1,4 @@
-// What the messages of completions and of chats have in common (message.h, chat_message.h). Pure; any thread.
+// The parts that messages of completions and of chats have in common (message.h, chat_message.h). Pure; any thread.
 #pragma once
 
 #include <cstdint>
