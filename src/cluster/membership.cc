@@ -142,7 +142,7 @@ void Membership::beat_written(base::Time sent, base::Result<uint64_t> revision) 
   }
   set_reached(true);
   promises_.taken(sent);
-  revision_ = *revision;
+  revision_ = *revision, taken_beat_ = self_.beat;
   lease_until_ = std::max(lease_until_, sent + rules_.lease);
   if (listener_.leased) listener_.leased(lease_until_);
 }
@@ -156,6 +156,8 @@ void Membership::look_at_own() {
 }
 
 // The lease is that of beats that are known to be taken; what is found here only says what to expect of the next one.
+// An earlier beat than the last one that was taken has come late, to a bucket that had lost the entry, and perhaps the
+// mark that this incarnation is over.
 void Membership::own_entry(base::Result<Bucket::KeyValue> entry) {
   if (!entry && entry.error().code != Code::kNotFound) return lost_bucket();
   const bool first = self_.beat == 0;
@@ -164,7 +166,8 @@ void Membership::own_entry(base::Result<Bucket::KeyValue> entry) {
     revision_ = entry ? entry->revision : 0;
   } else {
     auto node = read_node(entry->value, entry_key_);
-    const bool ours = node && node->incarnation == self_.incarnation && node->phase != Phase::kFenced;
+    const bool ours = node && node->incarnation == self_.incarnation && node->phase != Phase::kFenced &&
+                      (entry->revision == revision_ || node->beat > taken_beat_);
     if (!ours) {
       Seen& seen = seen_[self_.id];
       take(*entry, seen);
@@ -183,7 +186,7 @@ void Membership::join_anew() {
   lease_until_ = {};
   outdo(self_.incarnation);
   promises_.over();
-  self_.beat = 0;
+  self_.beat = 0, taken_beat_ = 0;
   if (listener_.fenced) listener_.fenced();
 }
 

@@ -141,9 +141,10 @@ class Membership {
   std::map<std::string, uint64_t> fencing_;  // id → the revision that a write of "fenced" expects, which may yet come
   bool connected_ = false, leaving_ = false;
   bool reached_ = false;
-  bool busy_ = false;       // a beat, or a look at the own entry, is under way
-  bool uncertain_ = false;  // what the own entry is: it is looked at before the next beat
-  uint64_t revision_ = 0;   // of the own entry
+  bool busy_ = false;        // a beat, or a look at the own entry, is under way
+  bool uncertain_ = false;   // what the own entry is: it is looked at before the next beat
+  uint64_t revision_ = 0;    // of the own entry
+  uint64_t taken_beat_ = 0;  // the last one of this incarnation that was taken
   base::Time lease_until_{};
   base::TimerId timer_ = base::TimerId::kNone;
   bool looked_ = false;               // at the own entry, since the last tick

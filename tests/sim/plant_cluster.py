@@ -19,8 +19,8 @@ plant.BUGS = [
         ('cluster/ownership.cc', 'if (status.ok()) return write_taken',
          'if (status.ok() || (@ && status.code == Code::kUnavailable)) return write_taken')]),
     (4, 'a node that was fenced goes on as it was', [
-        ('cluster/membership.cc', 'node->incarnation == self_.incarnation && node->phase != Phase::kFenced;',
-         'node->incarnation == self_.incarnation && (@ || node->phase != Phase::kFenced);')]),
+        ('cluster/membership.cc', 'node->incarnation == self_.incarnation && node->phase != Phase::kFenced &&',
+         'node->incarnation == self_.incarnation && (@ || node->phase != Phase::kFenced) &&')]),
     (5, 'a node whose entry has expired goes on as it was', [
         ('cluster/membership.cc', '    if (!first) join_anew();\n    revision_ = entry ? entry->revision : 0;',
          '    if (!first && !@) join_anew();\n    revision_ = entry ? entry->revision : 0;')]),
