@@ -4,7 +4,7 @@ usage: run.py [--weir FILE] [--quick] [--gated] [--write] [--list] [name…]    
        --weir FILE   the binary (default: build-test/src/app/weir)
        --quick       the short form of each, as `./dev test` runs them
        --gated       only those that have to hold (gates.py)
-       --write       puts the table into README.md
+       --write       puts the table into README.md; with names, their rows take the place of those that are there
        --list        names and what they are
 
 Exit code 1: an attack that has to hold did not.
@@ -36,10 +36,16 @@ def table(rows):
     return ''.join('| ' + ' | '.join(line) + ' |\n' for line in lines)
 
 
-def write(rows):
+def write(rows, some):
+    """The whole table, or some of its rows in their places; a row that was not there comes last."""
     path = HERE / 'README.md'
     before, _, rest = path.read_text().partition(BEGIN)
-    path.write_text(before + BEGIN + table(rows) + END + rest.partition(END)[2])
+    old, _, after = rest.partition(END)
+    if some:
+        kept = [[cell.strip() for cell in line.strip('|').split(' | ')] for line in old.splitlines()[2:]]
+        new = {line[0]: line for line in rows}
+        rows = [new.pop(line[0], line) for line in kept] + list(new.values())
+    path.write_text(before + BEGIN + table(rows) + END + after)
 
 
 def show(out, form):
@@ -91,7 +97,7 @@ def main(arguments):
         if not out.faults and a.name in OPEN:
             print(f'       it holds: {a.name} can leave gates.OPEN ({OPEN[a.name]})')
     if '--write' in options:
-        write(rows)
+        write(rows, some=bool(words))
     print(f'{len(rows) - len(bad)} passed, {len(bad)} failed' + (f': {" ".join(bad)}' if bad else ''))
     return 1 if bad else 0
 
