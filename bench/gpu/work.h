@@ -23,7 +23,7 @@ struct RequestSpec {
   uint32_t prompt = 0, tokens = 0, vocabulary = 0;
   uint32_t rows = 1;
   uint64_t row_bytes = 0;
-  double top_p = 0;  // of kSse: draws from that share; 0: the likeliest token
+  double top_p = 0;        // of kSse: draws from that share; 0: the likeliest token
   std::string path, body;  // kPost, kUnary
 
   bool is_grpc() const { return kind == Kind::kGrpc || kind == Kind::kUnary; }

@@ -263,7 +263,8 @@ bool Membership::take(const Bucket::KeyValue& entry, Seen& seen) {
   seen.revision = entry.revision, seen.since = env_.now(), seen.there = true;
   seen.node = std::move(*node);
   // A write that expects none may come whenever the entry's time is over.
-  if (auto late = fencing_.find(seen.node.id); late != fencing_.end() && late->second > 0 && late->second < seen.revision)
+  if (auto late = fencing_.find(seen.node.id);
+      late != fencing_.end() && late->second > 0 && late->second < seen.revision)
     fencing_.erase(late);
   return true;
 }

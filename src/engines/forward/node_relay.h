@@ -67,12 +67,12 @@ class NodeRelay final : public wire::Relay {
   struct Node {
     std::shared_ptr<Target> target;
     std::unique_ptr<OriginConn> own;  // or null
-    std::map<uint64_t, Lane> lanes;  // by tenant; those that are shared, by a number below kSharedLanes
+    std::map<uint64_t, Lane> lanes;   // by tenant; those that are shared, by a number below kSharedLanes
     size_t calls = 0;
   };
   void forget_others();
   Lane& lane_of(Node& node, uint64_t tenant);
-  // Of this node's own questions, which wait behind no client's calls.
+  // The one for the own questions of this node, which wait behind no client's calls.
   OriginConn& own_conn(Node& node);
   void prune();
   // Null: it is not there.
