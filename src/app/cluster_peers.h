@@ -47,6 +47,7 @@ class PeerMethod final : public wire::RpcMethod {
   const std::string key_;
   std::unordered_map<uint64_t, wire::Rpc*> waiting_;  // without those whose caller has left
   uint64_t last_ = 0;
+  size_t under_way_ = 0;  // those whose caller has left among them
 };
 
 }  // namespace weir::app

@@ -97,14 +97,24 @@ void PartedBucket::write_next(const std::shared_ptr<Writing>& w) {
 
 // Where nobody knows whether it was written, somebody may read the parts.
 void PartedBucket::write_head(const std::shared_ptr<Writing>& w) {
-  bucket_.write(w->key, write_parts_head({w->nonce, w->count, w->value.size()}), w->expected,
-                [this, w](Result<uint64_t> revision) {
-                  if (revision)
-                    replace(w->key, std::move(w->parts));
-                  else if (revision.error().code != Code::kUnavailable)
-                    forget(w->parts);
-                  w->then(std::move(revision));
-                });
+  std::string head = write_parts_head({w->nonce, w->count, w->value.size()});
+  bucket_.write(w->key, head, w->expected, [this, w, head](Result<uint64_t> revision) {
+    if (!revision && revision.error().code == Code::kAborted) return look_for_head(w, head, revision.error());
+    if (revision) replace(w->key, std::move(w->parts));
+    w->then(std::move(revision));
+  });
+}
+
+// The head that stands there may be an earlier try of this very write.
+void PartedBucket::look_for_head(const std::shared_ptr<Writing>& w, const std::string& head, const base::Status& why) {
+  bucket_.read(w->key, [this, w, head, why](Result<KeyValue> entry) {
+    if (entry && !entry->erased && entry->value == head) {
+      replace(w->key, std::move(w->parts));
+      return w->then(entry->revision);
+    }
+    if (entry || entry.error().code == Code::kNotFound) forget(w->parts);
+    w->then(why);
+  });
 }
 
 void PartedBucket::erase(const std::string& key, uint64_t expected, OnWritten then) {

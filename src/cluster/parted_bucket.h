@@ -44,6 +44,7 @@ class PartedBucket final : public Bucket {
   struct Reading;
   void write_next(const std::shared_ptr<Writing>& writing);
   void write_head(const std::shared_ptr<Writing>& writing);
+  void look_for_head(const std::shared_ptr<Writing>& writing, const std::string& head, const base::Status& why);
   void read_next(const std::shared_ptr<Reading>& reading);
   void finish(const std::shared_ptr<Reading>& reading);
   void forget(const Parts& parts);

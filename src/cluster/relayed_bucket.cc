@@ -53,7 +53,8 @@ void RelayedBucket::try_next(std::string request, std::vector<std::string> addre
   peers_->ask(address, request,
               [this, request, address, addresses, why, then](base::Result<std::string> answered) mutable {
                 PeerAnswer answer = answered ? read_answer(*answered) : PeerAnswer(answered.error());
-                if (!answer && answer.error().code == Code::kUnavailable)
+                const Code code = answer ? Code::kOk : answer.error().code;
+                if (code == Code::kUnavailable || code == Code::kPermissionDenied)
                   return try_next(std::move(request), std::move(addresses), std::move(why), std::move(then));
                 way_ = address;
                 then(std::move(answer));
