@@ -254,7 +254,10 @@ void Cluster::stop() {
   if (!p.bucket || std::exchange(p.stopped, true)) return;
   auto left = std::make_shared<std::promise<void>>();
   auto done = left->get_future();
-  p.loop.post([&p, left] { p.membership->leave([left] { left->set_value(); }); });
+  p.loop.post([&p, left] {
+    p.claim({});
+    p.membership->leave([left] { left->set_value(); });
+  });
   done.wait_for(kLeave);
   auto ended = std::make_shared<std::promise<void>>();
   done = ended->get_future();

@@ -168,7 +168,9 @@ void KeptSessions::release_all() {
 
 void KeptSessions::drop_all() {
   ownership_.drop_all();
-  std::erase_if(turns_, [this](const auto& one) { return !unkept_.contains(one.first); });
+  // One that is being written was written before: it has to be claimed, and is no new one.
+  std::erase_if(turns_,
+                [this](const auto& one) { return !unkept_.contains(one.first) && !writing_.contains(one.first); });
 }
 
 void KeptSessions::arm() {

@@ -237,16 +237,23 @@ base::Result<Node> Membership::read(const Bucket::KeyValue& entry, const Seen& s
                          ? seen.there && node->beat < seen.node.beat
                          : seen.present && node->incarnation < seen.node.incarnation;
   if (older) return base::invalid("an older beat of it was written again");
-  if (!seen.there && node->id != self_.id && seen_.size() >= rules_.most_nodes && there_of(seen_) >= rules_.most_nodes)
+  const bool more = seen_.size() >= rules_.most_nodes && !seen.there && node->id != self_.id;
+  if (more && (there_of(seen_) >= rules_.most_nodes || (seen.revision == 0 && seen_.size() >= 2 * rules_.most_nodes)))
     return base::invalid("there are " + std::to_string(rules_.most_nodes) + " nodes already");
   if (models_ - seen.node.models.size() + node->models.size() > rules_.most_models)
     return base::invalid("the nodes have more than " + std::to_string(rules_.most_models) + " models");
   return node;
 }
 
+// A bucket in memory that is made anew counts its revisions from 1, and then every node joins anew.
+bool Membership::is_of_later_life(const Bucket::KeyValue& entry, const Seen& seen) const {
+  auto node = read_node(entry.value, entry_key_);
+  return node && node->id == seen.node.id && node->incarnation > seen.node.incarnation;
+}
+
 // False: it says nothing new.
 bool Membership::take(const Bucket::KeyValue& entry, Seen& seen) {
-  if (entry.revision <= seen.revision) return false;
+  if (entry.revision <= seen.revision && (entry.erased || !is_of_later_life(entry, seen))) return false;
   if (entry.erased) {
     seen.revision = entry.revision, seen.since = env_.now(), seen.there = false;
     return true;
@@ -304,6 +311,7 @@ void Membership::fence(const std::string& id, uint64_t incarnation, std::functio
     if (!entry && entry.error().code != Code::kNotFound) return then(entry.error());
     if (!reached_) return then(base::failure(Code::kUnavailable, "the bucket is away"));
     if (entry) on_entry(*entry);
+    if (entry && entry->erased) return then({});  // it has left
     auto found = seen_.find(id);
     const bool room = seen_.size() < rules_.most_nodes || seen_.size() - there_of(seen_) < rules_.most_nodes;
     if (found == seen_.end() && !room) return then(base::failure(Code::kUnavailable, "too many nodes are missed"));
@@ -322,7 +330,7 @@ void Membership::fence(const std::string& id, uint64_t incarnation, std::functio
 
 // A node that goes on without the bucket asks those that it has named; the others wait until it does not.
 bool Membership::may_fence(const Seen& seen) const {
-  const base::Duration alone = seen.there ? seen.node.alone : rules_.alone;
+  const base::Duration alone = seen.there ? seen.node.alone : std::max(rules_.alone, seen.node.alone);
   const auto& named = seen.node.fencers;
   const bool asked =
       seen.there && std::find(named.begin(), named.end(), std::pair(self_.id, self_.incarnation)) != named.end();

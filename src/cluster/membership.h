@@ -112,6 +112,7 @@ class Membership {
   using SeenMap = std::map<std::string, Seen>;  // by id
   SeenMap::iterator see_absent(const std::string& id);
   base::Result<Node> read(const Bucket::KeyValue& entry, const Seen& seen) const;
+  bool is_of_later_life(const Bucket::KeyValue& entry, const Seen& seen) const;
   bool take(const Bucket::KeyValue& entry, Seen& seen);
   void update(Seen& seen);
   void tick();
