@@ -69,7 +69,7 @@ void RoutedCall::find(std::string unreachable) {
 }
 
 void RoutedCall::found(base::Result<Place> place) {
-  if (!place) return finish(place.error());
+  if (!place) return finish(answered_ ? node_lost() : place.error());
   if (answered_ && place->where != Where::kHere) return finish(node_lost());
   switch (place->where) {
     case Where::kHere: return adopt(place->state);
