@@ -18,6 +18,7 @@ ConnInput::ConnInput(ConnEnv& env, wire::Wire& wire, Accepted&& accepted, base::
       since_(wire.now()),
       transport_(accepted.transport),
       listener_(accepted.listener) {
+  if (for_nodes()) return;  // they come themselves, whatever proxies are near them
   peer_.proxy = env.trusts(peer_.address);
   if (!env.expects_header(peer_.address)) return;
   proxy_header_ = std::make_unique<wire::ProxyHeader>();
