@@ -79,11 +79,11 @@ LocalFirst::Way LocalFirst::choose(const msg::Call& call) {
 
 // On an exception the caller has the Call.
 void LocalFirst::lend(msg::Call* call, const Inside& inside) {
-  if (inside.way == Way::kHere) here_.fetch_add(1, std::memory_order_relaxed);
   {
     std::lock_guard lock(mutex_);
     inside_.insert_or_assign(call, inside);
   }
+  if (inside.way == Way::kHere) here_.fetch_add(1, std::memory_order_relaxed);
   call->home = this;
   try {
     inboxes_[size_t(inside.way)]->put(call);  // this may be gone afterwards
