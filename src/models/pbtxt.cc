@@ -4,6 +4,7 @@
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/json_util.h>
+#include <algorithm>
 
 #include "base/encoding.h"
 #include "base/units.h"
@@ -92,11 +93,18 @@ class PbtxtReading {
     return !in_.backend().empty() ? in_.backend() : in_.platform();
   }
 
+  bool has_fixed_inputs() const {
+    const auto& inputs = in_.input();
+    return !inputs.empty() && std::all_of(inputs.begin(), inputs.end(), [](const auto& input) {
+      return std::all_of(input.dims().begin(), input.dims().end(), [](int64_t size) { return size > 0; });
+    });
+  }
+
   // Accelerators and CUDA graphs, as parameters of engine onnx (engines/onnx/providers.h), unless there are such
-  // already. CUDA takes what TensorRT does not.
+  // already. CUDA takes what TensorRT does not. Graphs are a wish: a model of other shapes runs without.
   base::Status accelerators() {
     const auto& in = in_.optimization().execution_accelerators();
-    if (engine() == "onnx" && in_.optimization().cuda().graphs())
+    if (engine() == "onnx" && in_.optimization().cuda().graphs() && has_fixed_inputs())
       out_.parameters.emplace("cuda.enable_cuda_graph", "1");
     if (out_.parameters.count("providers")) return {};
     std::string names;

@@ -65,7 +65,8 @@ void Repository::refresh(std::string root, std::vector<std::string> names) {
   {
     std::lock_guard lock(queue.mutex);
     const bool waiting = !queue.refreshed.empty();
-    for (auto& name : names) queue.refreshed.emplace(root, std::move(name));
+    for (auto& name : names)
+      if (auto [at, fresh] = queue.waiting.emplace(root, std::move(name)); fresh) queue.refreshed.push_back(*at);
     if (waiting || queue.refreshed.empty()) return;
   }
   queue.post([this] { parts_->refresh_some(); });

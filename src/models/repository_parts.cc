@@ -294,11 +294,12 @@ void Repository::Parts::rescan(Watch::Settle settle) {
 // Others have their turn in between, and the end of the server does not wait for those that are left.
 void Repository::Parts::refresh_some() {
   for (size_t done = 0; done < kRefreshedAtOnce; ++done) {
-    std::pair<std::string, std::string> next;
+    TaskQueue::Named next;
     {
       std::lock_guard lock(queue->mutex);
       if (queue->stopping || queue->refreshed.empty()) return;
-      next = std::move(queue->refreshed.extract(queue->refreshed.begin()).value());
+      next = std::move(queue->refreshed.front());
+      queue->refreshed.pop_front(), queue->waiting.erase(next);
     }
     refresh(next.first, next.second);
   }

@@ -15,10 +15,12 @@ namespace weir::models {
 struct TaskQueue {
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::function<void()>> tasks;                  // under mutex, as all of this
-  std::deque<std::function<void()>> of_models;              // those that do not wait for the one that runs
-  std::set<std::pair<std::string, std::string>> refreshed;  // roots and models that Repository::refresh() has named
-  uint64_t settled = 0;                                     // the youngest Catalog that every shard has
+  std::deque<std::function<void()>> tasks;            // under mutex, as all of this
+  std::deque<std::function<void()>> of_models;        // those that do not wait for the one that runs
+  using Named = std::pair<std::string, std::string>;  // root and model, by Repository::refresh()
+  std::deque<Named> refreshed;                        // each once
+  std::set<Named> waiting;                            // the same
+  uint64_t settled = 0;                               // the youngest Catalog that every shard has
   bool stopping = false;
 
   // Any thread. False when the repository ends: the task will not run.

@@ -145,11 +145,14 @@ TEST(Pbtxt, CudaGraphsOfOnnxModelsAreAParameter) {
     return found == config->parameters.end() ? std::string("none") : found->second;
   };
   const std::string onnx = "backend: 'onnxruntime' ", on = "optimization { cuda { graphs: true } } ";
-  EXPECT_EQ(graphs_of(onnx + on), "1");
-  EXPECT_EQ(graphs_of("platform: 'onnxruntime_onnx' " + on), "1");
+  const std::string input = "max_batch_size: 4 input { name: 'x' data_type: TYPE_FP32 dims: [ 3 ] } ";
+  EXPECT_EQ(graphs_of(onnx + on + input), "1");
+  EXPECT_EQ(graphs_of("platform: 'onnxruntime_onnx' " + on + input), "1");
+  EXPECT_EQ(graphs_of(onnx + on + "input { name: 'x' data_type: TYPE_FP32 dims: [ -1 ] }"), "none");
   EXPECT_EQ(graphs_of(onnx + "optimization { cuda { graphs: false } }"), "none");
   EXPECT_EQ(graphs_of("backend: 'identity' " + on), "none");
-  EXPECT_EQ(graphs_of(onnx + on + "parameters { key: 'cuda.enable_cuda_graph' value { string_value: '0' } }"), "0");
+  EXPECT_EQ(graphs_of(onnx + on + input + "parameters { key: 'cuda.enable_cuda_graph' value { string_value: '0' } }"),
+            "0");
 }
 
 TEST(Pbtxt, InstancesNeedResources) {

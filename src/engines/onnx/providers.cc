@@ -68,6 +68,8 @@ constexpr std::string_view kEntries[] = {"session.intra_op_thread_affinities",
 // An entry that has a parameter of its own (options.h).
 constexpr std::string_view kSpinning = "session.intra_op.allow_spinning";
 
+constexpr std::string_view kGraphs = "cuda.enable_cuda_graph";
+
 struct Known {
   ProviderKind kind;
   std::string_view name;
@@ -107,6 +109,7 @@ Status read_option(const std::string& parameter, const std::string& value, const
                    std::vector<Provider>& providers) {
   if (std::find(known.begin, known.end, parameter) == known.end) return unknown(parameter, {known.begin, known.end});
   auto of = std::find_if(providers.begin(), providers.end(), [&](const auto& p) { return p.kind == known.kind; });
+  if (of == providers.end() && parameter == kGraphs) return {};  // a config.pbtxt does not know the device
   if (of == providers.end())
     return base::invalid("parameter '" + parameter + "': the model does not use the provider '" +
                          std::string(known.name) + "' (parameter 'providers')");
