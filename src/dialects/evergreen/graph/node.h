@@ -6,8 +6,8 @@
 //   flattening a node = its leaves from left to right, each one's chunks in order
 #pragma once
 
+#include <boost/container/deque.hpp>
 #include <cstdint>
-#include <deque>
 #include <list>
 #include <map>
 #include <memory>
@@ -107,7 +107,7 @@ class Node {
     bool pending = false;    // a reference that is not loaded
   };
 
-  using Parts = std::deque<Part>;  // grows without moving what is there
+  using Parts = boost::container::deque<Part>;  // grows without moving what is there, and is no memory while empty
   using Ahead = std::map<int64_t, Part>;
 
   std::string id_;

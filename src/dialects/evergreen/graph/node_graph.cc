@@ -306,10 +306,12 @@ void NodeGraph::unlink(Node& n, std::vector<Node*>& orphans) {
     }
   };
   if (n.kind_ == Node::Kind::kBranch) {
+    spend((n.parts_.size() + n.ahead_.size()) / kEdgesPerStep);
     for (auto& part : n.parts_) release(part);
     for (auto& [seq, part] : n.ahead_) release(part);
   }
-  discarded_.emplace_back(std::exchange(n.parts_, {}), std::exchange(n.ahead_, {}));
+  if (!n.parts_.empty() || !n.ahead_.empty())
+    discarded_.emplace_back(std::exchange(n.parts_, {}), std::exchange(n.ahead_, {}));
   n.metadata_.reset();
   n.pending_ = 0;
   if (std::exchange(n.growing_, false)) std::erase(growing_, &n);
