@@ -80,7 +80,7 @@ base::Result<CudaModule> open_cuda(const std::vector<std::string>& places, const
     auto status = count_devices(*module);
     if (status.ok()) return module;
     if (!is_too_new(*module)) return status;
-    if (passed_over.empty()) why = status;
+    why = status;  // the last one is the oldest, which says what would do
     passed_over = fs::path(place).filename().string() + " needs a driver for CUDA " +
                   std::to_string(module->runtime / 1000) + ", and this one is for " + version(module->driver);
   }

@@ -6,6 +6,7 @@
 
 #include "base/encoding.h"
 #include "base/recycled.h"
+#include "base/release.h"
 #include "wire/answer_flow.h"
 #include "wire/coding.h"
 #include "wire/limits.h"
@@ -14,6 +15,8 @@
 
 namespace weir::wire {
 namespace {
+
+constexpr size_t kKeptText = 256;  // of a record's texts that an Exchange keeps for its next request
 
 // application/x-www-form-urlencoded: '+' is a space.
 std::string form_decode(std::string_view text) {
@@ -116,7 +119,10 @@ Exchange::~Exchange() = default;
 void RequestRecord::clear() {
   protocol = "http";
   route = reject = {};
-  for (std::string* text : {&model, &version, &request_id, &traceparent}) text->clear();
+  for (std::string* text : {&model, &version, &request_id, &traceparent}) {
+    if (text->capacity() > kKeptText) base::release(*text);
+    text->clear();
+  }
   trace.reset();
   code = base::Code::kOk;
   status = 0;

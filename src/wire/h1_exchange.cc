@@ -222,11 +222,12 @@ bool H1Exchange::respond_small(int status, std::string_view content_type, std::s
   at_once_ = false;
   if (closes || connection_.env.starts || extra_fields_.has("content-length")) return false;
   if (!small_.add(connection_.memory, body.size())) return false;
-  headed_ = ended_ = true;
+  headed_ = true;
   record_.status = status;
   record_.bytes_out += body.size();
   usage_.note(*this);
   write_small(connection_.output, connection_.env.date, extra_fields_, content_type, body);
+  ended_ = true;  // not before: where there is no memory for the bytes, reset() has to cut
   above_ = above_ || backlog() >= kLowWater;
   wrote();
   queue_.pass_turn();

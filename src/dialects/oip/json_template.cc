@@ -80,12 +80,11 @@ bool RequestTemplate::read(std::string_view json, base::SlabSource& slabs, msg::
 void RequestTemplate::learn(std::string_view json, std::span<const DataSpan> data, const msg::Call& call,
                             const InferOptions& options) {
   if (!pace_.due()) return;
-  inputs_.clear();
+  inputs_.clear();  // last of all they are there again, so that memory that runs out leaves nothing half learned
   size_t elements = 0;
   for (const DataSpan& span : data) elements += span.to - span.from;
   const bool few = !data.empty() && data.size() <= kMostInputs && data.size() == call.inputs.size();
   if (!few || json.size() - elements > kMostText || !says_tensors_alone(call, options)) return;
-  if (!learn_inputs(data, call)) return inputs_.clear();
   text_.clear();
   size_t at = 0;
   for (const DataSpan& span : data) {
@@ -94,18 +93,24 @@ void RequestTemplate::learn(std::string_view json, std::span<const DataSpan> dat
   }
   text_ += json.substr(at);
   outputs_ = call.outputs;
+  inputs_ = inputs_of(json, data, call);
 }
 
-bool RequestTemplate::learn_inputs(std::span<const DataSpan> data, const msg::Call& call) {
+// Empty where numbers in some input cannot be plain.
+std::vector<RequestTemplate::Input> RequestTemplate::inputs_of(std::string_view json, std::span<const DataSpan> data,
+                                                               const msg::Call& call) {
+  std::vector<Input> inputs;
   size_t at = 0;
   for (size_t i = 0; i < data.size(); ++i) {
     const msg::Tensor& tensor = call.inputs[i];
     const size_t width = msg::size_of(tensor.dtype);
-    if (!has_plain_runs(tensor.dtype) || tensor.data.empty()) return false;
-    inputs_.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.data.size() / width, data[i].from - at});
+    const std::string_view numbers = json.substr(data[i].from, data[i].to - data[i].from);
+    const bool led = !numbers.empty() && (numbers.front() == '-' || (numbers.front() >= '0' && numbers.front() <= '9'));
+    if (!led || !has_plain_runs(tensor.dtype) || tensor.data.empty()) return {};
+    inputs.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.data.size() / width, data[i].from - at});
     at = data[i].to;
   }
-  return true;
+  return inputs;
 }
 
 }  // namespace weir::oip

@@ -55,7 +55,8 @@ class RequestTemplate {
   // has happened.
   bool read(std::string_view json, base::SlabSource& slabs, msg::Call& call, InferOptions& options);
   // `json` has been read into `call` and `options`, and the data of its inputs lay at `data`. Learns it if all of them
-  // are flat arrays of plain numbers, and nothing but names, types and shapes is said beside them.
+  // begin with a number, not with another array, and nothing but names, types and shapes is said beside them; that all
+  // numbers are plain is what read() finds out.
   void learn(std::string_view json, std::span<const DataSpan> data, const msg::Call& call, const InferOptions& options);
 
  private:
@@ -67,7 +68,7 @@ class RequestTemplate {
     size_t text = 0;  // bytes of text_ before its elements, behind those of the input before
   };
   static base::Bytes cells(const Input& in, std::string_view& text, base::SlabSource& slabs);
-  bool learn_inputs(std::span<const DataSpan> data, const msg::Call& call);
+  static std::vector<Input> inputs_of(std::string_view json, std::span<const DataSpan> data, const msg::Call& call);
 
   std::string text_;
   std::vector<Input> inputs_;  // empty: nothing has been learned
