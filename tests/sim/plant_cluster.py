@@ -35,8 +35,8 @@ plant.BUGS = [
          'if (!revision && @) return then({});\n'
          '                  if (!revision) return look_again(id, incarnation, value, turn, then);')]),
     (9, 'what was watched is believed, not read again', [
-        ('cluster/membership.cc', '    if (entry) on_entry(*entry);\n    auto found = seen_.find(id);',
-         '    if (entry && !@) on_entry(*entry);\n    auto found = seen_.find(id);')]),
+        ('cluster/membership.cc', '    if (entry) on_entry(*entry);\n    if (entry && entry->erased)',
+         '    if (entry && !@) on_entry(*entry);\n    if (entry && entry->erased)')]),
     (10, 'an entry of an earlier incarnation, which a late write has brought back, counts for a later one', [
         ('cluster/membership.cc', 'const bool over = seen.node.incarnation > incarnation ||',
          'const bool over = (@ ? seen.node.incarnation != incarnation : seen.node.incarnation > incarnation) ||')]),
