@@ -80,18 +80,23 @@ void Membership::tick() {
   arm();
   for (auto& [id, seen] : seen_) update(seen);
   looked_ = false;
-  // Whoever is not fenced may have to be: how long it has been silent is not forgotten before.
-  std::erase_if(seen_, [this](const auto& one) {
-    const Seen& seen = one.second;
-    const bool fenced = seen.there && seen.node.phase == Phase::kFenced;
-    const base::Duration kept = fenced ? 20 * rules_.gone : 20 * rules_.gone + 2 * rules_.stranger(rules_.alone);
-    if (seen.present || env_.now() - seen.since <= kept) return false;
-    models_ -= seen.node.models.size();
-    return true;
-  });
+  forget_silent();
   fence_silent();
   beat();
   if (!reached_) promises_.ask(self_);
+}
+
+// Whoever is not fenced may have to be: how long it has been silent is not forgotten before, what it served is.
+void Membership::forget_silent() {
+  for (auto it = seen_.begin(); it != seen_.end();) {
+    Seen& seen = it->second;
+    const base::Duration silent_for = env_.now() - seen.since, long_gone = 20 * rules_.gone;
+    const bool fenced = seen.there && seen.node.phase == Phase::kFenced;
+    if (!seen.present && silent_for > long_gone) models_ -= std::exchange(seen.node.models, {}).size();
+    const bool over = !seen.present && silent_for > long_gone &&
+                      (fenced || silent_for > long_gone + 2 * rules_.stranger(rules_.alone));
+    it = over ? seen_.erase(it) : std::next(it);
+  }
 }
 
 // One of those that could does it, more or less.

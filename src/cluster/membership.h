@@ -126,6 +126,7 @@ class Membership {
   void write_fence(const std::string& id, uint64_t incarnation, std::function<void(base::Status)> then);
   bool silent(const Seen& seen) const { return env_.now() - seen.since >= rules_.gone; }
   bool may_fence(const Seen& seen) const;
+  void forget_silent();
   void fence_silent();
   void name_fencers();
   void set_reached(bool reached);

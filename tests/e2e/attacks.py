@@ -32,7 +32,7 @@ def test_of(attack):
     return test
 
 
-def cases(*files):
+def cases(*files, at_once=AT_ONCE):
     """A unittest class with the attacks of these files. Those that last longest begin first."""
     chosen = {name: a for name, a in attacks().items() if a.run.__module__ in files and name not in OPEN}
 
@@ -41,7 +41,7 @@ def cases(*files):
         def setUpClass(cls):
             named = [word.rpartition('.test_')[2] for word in sys.argv[1:] if '.test_' in word]
             wanted = [chosen[name] for name in named] or sorted(chosen.values(), key=lambda a: -a.quick)
-            pool = concurrent.futures.ThreadPoolExecutor(AT_ONCE)
+            pool = concurrent.futures.ThreadPoolExecutor(at_once)
             cls.outcomes = {a.name: pool.submit(lab.once, a, 'quick') for a in wanted}
             pool.shutdown(wait=False)
 

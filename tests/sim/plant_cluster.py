@@ -20,7 +20,9 @@ plant.BUGS = [
          'if (status.ok() || (@ && status.code == Code::kUnavailable)) return write_taken')]),
     (4, 'a node that was fenced goes on as it was', [
         ('cluster/membership.cc', 'node->incarnation == self_.incarnation && node->phase != Phase::kFenced &&',
-         'node->incarnation == self_.incarnation && (@ || node->phase != Phase::kFenced) &&')]),
+         'node->incarnation == self_.incarnation && (@ || node->phase != Phase::kFenced) &&'),
+        ('cluster/membership.cc', '(entry->revision == revision_ || node->beat > taken_beat_);',
+         '(@ || entry->revision == revision_ || node->beat > taken_beat_);')]),
     (5, 'a node whose entry has expired goes on as it was', [
         ('cluster/membership.cc', '    if (!first) join_anew();\n    revision_ = entry ? entry->revision : 0;',
          '    if (!first && !@) join_anew();\n    revision_ = entry ? entry->revision : 0;')]),
@@ -63,10 +65,6 @@ plant.BUGS = [
         ('cluster/promises.cc', '  if (--missing_ == 0) renew();', '  if (--missing_ == 0 || @) renew();')]),
     (19, 'a node promises though its own fence may yet come', [
         ('cluster/membership.cc', '  if (fencing_.contains(id)) return refused', '  if (!@ && fencing_.contains(id)) return refused')]),
-    (20, 'a node fences while it does not reach the bucket', [
-        ('cluster/membership.cc', '    if (!reached_) return then(base::failure(Code::kUnavailable, "the bucket is away"));',
-         '    if (!reached_ && !@) return then(base::failure(Code::kUnavailable, "the bucket is away"));'),
-        ('cluster/membership.cc', '  return reached_ && env_.now()', '  return (reached_ || @) && env_.now()')]),
 ]
 FILES = ['cluster/membership.cc', 'cluster/ownership.cc', 'cluster/promises.cc']
 
