@@ -149,8 +149,8 @@ void Answer::Choice::stopped(const msg::Call& from) {
 void Answer::Choice::done(const msg::Done& done) {
   finish_text();
   cached_tokens = done.cached_tokens;
-  // The origin of a forwarded model may count more than those that came.
-  completion_tokens = std::max(completion_tokens, done.completion_tokens);
+  // The origin of a forwarded model may count others than those that came.
+  if (done.completion_tokens > 0) completion_tokens = done.completion_tokens;
   if (done.prompt_tokens > 0) prompt_tokens = done.prompt_tokens;
   end.why =
       done.finish == msg::Finish::kEos || done.finish == msg::Finish::kStopId ? End::Why::kStop : End::Why::kLength;

@@ -14,9 +14,9 @@ TEST_F(Chat, WholeAnswerHasChoicesAndUsage) {
   EXPECT_EQ(call(0)->generation->sampling.temperature, 0.5F);
   EXPECT_EQ(call(0)->generation->sampling.seed, 7u);
   EXPECT_EQ(call(1)->generation->sampling.seed, 8u);
-  scripted(1).emit("two");
-  scripted(0).emit("one");
   auto first = scripted(0), second = scripted(1);
+  second.emit("two");
+  first.emit("one");
   second.done();
   turn();
   EXPECT_FALSE(x->ended);

@@ -51,8 +51,9 @@ TEST_F(Responses, AnAnswerIsAResponseOfItems) {
   auto x = ask({{"instructions", "be"}, {"max_output_tokens", 20}, {"temperature", 0.5}, {"metadata", {{"a", "b"}}}});
   EXPECT_EQ(prompt(), "system:be\nuser:hi\nassistant:");
   EXPECT_EQ(call()->generation->max_tokens, 20u);
-  scripted().emit("ab");
-  scripted().end();
+  auto model = scripted();
+  model.emit("ab");
+  model.end();
   turn();
   Json answer = json(x);
   EXPECT_EQ(answer["object"], "response");
