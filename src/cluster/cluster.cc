@@ -5,6 +5,7 @@
 #include <future>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/clock.h"
@@ -67,6 +68,7 @@ struct Cluster::Parts {
   void disconnected(const std::string& why);
   void changed();
   void tell();
+  void tell_of(const std::string& node);
   void report_load();
   void claim(base::Time until);
   void make_rules();
@@ -94,7 +96,8 @@ struct Cluster::Parts {
   std::optional<PeerAnswers> peer_answers;
   base::Duration session_life = std::chrono::minutes(30);
   base::TimerId load_timer = base::TimerId::kNone, tell_timer = base::TimerId::kNone;
-  base::Time told{};  // Callbacks::changed has returned
+  base::Time told{};                 // Callbacks::changed has returned
+  std::set<std::string> told_nodes;  // those with an address that it was told of last
   bool stopped = false;
   // For any thread.
   std::atomic<size_t> nodes{0};
@@ -167,10 +170,21 @@ void Cluster::Parts::changed() {
 void Cluster::Parts::tell() {
   tell_timer = base::TimerId::kNone;
   auto members = std::make_shared<Members>();
-  for (const Node* node : membership->nodes()) members->nodes.push_back(*node);
+  told_nodes.clear();
+  for (const Node* node : membership->nodes()) {
+    members->nodes.push_back(*node);
+    if (!node->address.empty()) told_nodes.insert(node->id);
+  }
   nodes = members->nodes.size();
   if (callbacks.changed) callbacks.changed(std::move(members));
   told = loop.now();
+}
+
+// Whoever is sent to a node knows it: news of one that has just joined do not wait then.
+void Cluster::Parts::tell_of(const std::string& node) {
+  if (node.empty() || tell_timer == base::TimerId::kNone || told_nodes.contains(node)) return;
+  loop.cancel(tell_timer);
+  tell();
 }
 
 NatsBucket::Options Cluster::Parts::session_options() const {
@@ -303,7 +317,10 @@ bool Cluster::save_session(const std::string& id, std::string state, Ownership::
 
 bool Cluster::find_session(const std::string& id, std::string unreachable, KeptSessions::Found then) {
   return parts_->loop.post([p = parts_.get(), id, unreachable = std::move(unreachable), then = std::move(then)] {
-    p->kept->find(id, unreachable, then);
+    p->kept->find(id, unreachable, [p, then](base::Result<KeptSessions::Place> place) {
+      if (place) p->tell_of(place->node);
+      then(std::move(place));
+    });
   });
 }
 
