@@ -120,31 +120,39 @@ def tails_rest(build, rounds, requests):
 
 
 @contextlib.contextmanager
-def elephants(server, body, head):
-    """77 MB after 77 MB over one connection, as long as the block runs."""
-    stop, sent, wrong = threading.Event(), [0], []
-
-    # Its client has the other client's core, and gives way there.
-    command = ['nice', '-n', '19', 'taskset', '-c', measure.CLIENT_CORE, 'h2load', '--h1', '-n1', '-c1', '-d', body, '-H',
-               f'inference-header-content-length: {head}', f'http://127.0.0.1:{server.port}/v2/models/identity/infer']
+def repeated(work):
+    """Does work() again and again meanwhile, in a thread of its own; a list of how often. What it returns, unless None, is an error."""
+    stop, done, wrong = threading.Event(), [0], []
 
     def feed():
-        while not stop.is_set():
-            said = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False).stdout
-            if 'status codes: 1 2xx' not in said:
-                wrong.append(said[-500:])
-                return
-            sent[0] += 1
+        while not stop.is_set() and not wrong:
+            if (error := work(done[0])) is not None:
+                wrong.append(error)
+            else:
+                done[0] += 1
 
     thread = threading.Thread(target=feed)
     thread.start()
     try:
-        yield sent
+        yield done
     finally:
         stop.set()
         thread.join()
     if wrong:
         raise RuntimeError(wrong[0])
+
+
+def elephants(server, body, head):
+    """77 MB after 77 MB over one connection, as long as the block runs."""
+    # Its client has the other client's core, and gives way there.
+    command = ['nice', '-n', '19', 'taskset', '-c', measure.CLIENT_CORE, 'h2load', '--h1', '-n1', '-c1', '-d', body, '-H',
+               f'inference-header-content-length: {head}', f'http://127.0.0.1:{server.port}/v2/models/identity/infer']
+
+    def send(_):
+        said = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False).stdout
+        return None if 'status codes: 1 2xx' in said else said[-500:]
+
+    return repeated(send)
 
 
 def beside(title, build, rounds, seconds, ways, server, neighbour):
@@ -175,36 +183,22 @@ def tails_elephant(build, rounds, requests):
                lambda: elephants(started[0], files['elephant'], head))
 
 
-@contextlib.contextmanager
 def prefills(server, prompt):
     """One long prompt after the other, each asking for one token."""
     import urllib.request  # noqa: PLC0415
-    stop, done, wrong = threading.Event(), [0], []
 
-    def feed():
-        turn = 0
-        while not stop.is_set():
-            turn += 1
-            ask = json.dumps({'model': 'llm', 'prompt': [*prompt[turn % 1000:], *prompt[:turn % 1000]], 'max_tokens': 1, 'temperature': 0}).encode()
-            request = urllib.request.Request(f'http://127.0.0.1:{server.port}/v1/completions', ask,
-                                             {'content-type': 'application/json'})
-            try:
-                with urllib.request.urlopen(request, timeout=600) as answer:
-                    answer.read()
-                done[0] += 1
-            except OSError as error:
-                wrong.append(str(error))
-                return
+    def ask(turn):
+        turn = (turn + 1) % 1000
+        body = json.dumps({'model': 'llm', 'prompt': [*prompt[turn:], *prompt[:turn]], 'max_tokens': 1, 'temperature': 0}).encode()
+        request = urllib.request.Request(f'http://127.0.0.1:{server.port}/v1/completions', body, {'content-type': 'application/json'})
+        try:
+            with urllib.request.urlopen(request, timeout=600) as answer:
+                answer.read()
+        except OSError as error:
+            return str(error)
+        return None
 
-    thread = threading.Thread(target=feed)
-    thread.start()
-    try:
-        yield done
-    finally:
-        stop.set()
-        thread.join()
-    if wrong:
-        raise RuntimeError(wrong[0])
+    return repeated(ask)
 
 
 def tails_prefill(build, rounds, requests):

@@ -19,7 +19,7 @@ Watch::Watch(net::Shard& shard, std::shared_ptr<Target> target, std::function<vo
       one.load = std::make_unique<LoadPoll>(shard_, *target_, origin);
   }
   arm();
-  // Nobody has asked them for their signature when the model was loaded.
+  // The origins were not asked for their signature when the model was loaded.
   if (local_)
     for (auto& one : checked_)
       if (one.conn->origin().present) check(one);
