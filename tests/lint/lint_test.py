@@ -94,10 +94,16 @@ class Suites(unittest.TestCase):
 
     def test_a_test_that_no_target_compiles_and_nothing_runs_is_a_fault(self):
         root = tree({'tests/bus/a_test.cc': '', 'tests/bus/b_test.cc': '', 'tests/e2e/c_test.py': '', 'tests/e2e/d_test.py': ''})
-        targets = [{'target_sources': [{'sources': [str(root / 'tests/bus/a_test.cc')]}, {'linker': ['ld']}]}]
+        targets = [{'name': 'a_test', 'target_sources': [{'sources': [str(root / 'tests/bus/a_test.cc')]}, {'linker': ['ld']}]}]
         tests = [{'cmd': ['python3', '../tests/e2e/c_test.py']}]
         self.assertEqual(['tests/bus/b_test.cc', 'tests/e2e/d_test.py'],
                          [found.partition(':')[0] for found in suites.left_out(root, root / 'build', tests, targets)])
+
+    def test_a_test_that_needs_cuda_is_missed_only_where_cuda_is_built(self):
+        root = tree({'tests/gpu/cublas/a_test.cc': ''})
+        self.assertEqual([], list(suites.left_out(root, root / 'build', [], [])))
+        with_cuda = [{'name': 'weir_cuda', 'target_sources': []}]
+        self.assertEqual(1, len(list(suites.left_out(root, root / 'build', [], with_cuda))))
 
 
 class Headers(unittest.TestCase):
