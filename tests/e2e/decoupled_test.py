@@ -133,12 +133,13 @@ class Decoupled(harness.GrpcCase):
         self.assertGreater(stats.response_stats['3'].empty_response.count, 0)
 
     def test_a_long_answer_waits_for_its_reader(self):
-        many = 200_000
+        many = 100_000
         before = self.server.rss()
-        call = self.stream(request(list(range(many))))
+        # Python reads 20,000 answers a second and less beside other tests: the patience of one answer is too short for all.
+        call = self.stub.ModelStreamInfer(iter([request(list(range(many)))]), timeout=5 * harness.PATIENCE)
         self.assertEqual((0, 0), numbers(next(call)))
         self.assertEqual([(5, 0)], [numbers(a) for a in self.stream(request([5]))])  # others are answered meanwhile
-        self.assertLess(self.server.rss() - before, 64 << 20)
+        self.assertLess(self.server.rss() - before, 32 << 20)
         for place in range(1, many):
             self.assertEqual((place, place), numbers(next(call)))
         self.assertEqual([], list(call))
