@@ -28,7 +28,7 @@ RESERVED = 1 << 10  # shared memory that each block costs beside its own
 WARP, REGISTER_UNIT, SHARED_UNIT = 32, 256, 128
 
 # Kernels without __launch_bounds__ (`threads_for`, a.dim in the sources), and dynamic shared memory (prefill.cu: kShared).
-THREADS = {'merge_kernel': 128, 'add_norm_kernel': 1024}
+THREADS = {'add_norm_kernel': 1024}
 USUAL_THREADS = 256
 DYNAMIC = {'prefill_kernel<64u>': (64 + 4 * 64) * 64 * 2, 'prefill_kernel<128u>': (64 + 4 * 64) * 128 * 2,
            'prefill_kernel<256u>': (64 + 4 * 32) * 256 * 2}
@@ -41,8 +41,8 @@ def names(mangled):
     out = subprocess.run(['c++filt'], input='\n'.join(mangled), stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
     short = []
     for name in out:
-        found = re.search(r'(\w+_kernel(?:<[^()]*>)?)\(', name)
-        short.append(re.sub(r'\((?:unsigned int|bool)\)', '', found[1]) if found else name)
+        found = re.search(r'(\w+_kernel(?:<.*?>)?)\([^)]*\)$', name)
+        short.append(re.sub(r'\((?:unsigned int|bool|[\w:]+)\)', '', found[1]) if found else name)
     return dict(zip(mangled, short))
 
 

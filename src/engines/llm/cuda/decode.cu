@@ -1,14 +1,15 @@
 // Decode attention over paged keys and values, split along the sequence.
 //
 // A block takes one row, one key head with all query heads that share it, and one part of kPartition positions, so that
-// every key and value is read once. Parts begin at multiples of kPartition whatever the batch is, and are merged in
-// order: a row's result is the same alone and in any batch. A lane holds eight dimensions, 16 bytes; the lanes that
+// every key and value is read once. Parts begin at multiples of kPartition whatever the batch is, and the block that
+// comes last merges them in order: a row's result is the same alone and in any batch. A lane holds eight dimensions, 16 bytes; the lanes that
 // make up a head are a team, and each team of the block takes every so many-th four positions by itself. Scores are in
 // units of log 2.
 //
-// nvcc 13.0 for sm_90a takes 64, 92, 148 and 252 registers for kGroup 1, 2, 4 and 8, and spills none: 8, 5, 3 and 2
+// nvcc 13.0 for sm_90a takes 64, 95, 145 and 246 registers for kGroup 1, 2, 4 and 8, and spills none: 8, 5, 3 and 2
 // blocks per multiprocessor, each with up to 16 KiB of keys and values on their way.
 #include "engines/llm/cuda/paged.cuh"
+#include "engines/llm/cuda/turned.cuh"
 
 namespace weir::llm::cuda {
 namespace {
@@ -142,58 +143,102 @@ __device__ void take_positions(const DecodeAttention& a, Running<kGroup>& mine, 
   }
 }
 
-// kGroup: at least heads / kv_heads.
-template <uint32_t kDim, uint32_t kGroup>
-__global__ void __launch_bounds__(kThreads) part_kernel(DecodeAttention a) {
-  constexpr uint32_t kLanes = kDim / kPer, kTeams = kWarp / kLanes, kStreams = kWarps * kTeams;
-  uint32_t row = blockIdx.x, kv_head = blockIdx.y, part = blockIdx.z;
-  uint32_t length = a.lengths[row], group = a.heads / a.kv_heads;
-  uint32_t begin = part * kPartition, end = min(length, begin + kPartition);
-  if (begin >= length) {  // the merge does not look at this part; a row without positions has zeros
-    for (uint32_t i = threadIdx.x; a.parts == 1 && i < group * kDim; i += kThreads)
-      a.out[(size_t(row) * a.heads + kv_head * group) * kDim + i] = 0;
-    return;
+// Whether this block is the last of its row's and head's to arrive, of `parts`: it sees what the others have written.
+__device__ bool comes_last(const DecodeAttention& a, uint32_t parts) {
+  __shared__ bool last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    uint32_t* arrived = a.arrived + blockIdx.x * a.kv_heads + blockIdx.y;
+    last = atomicAdd(arrived, 1u) + 1 == parts;
+    if (last) *arrived = 0;
   }
-  uint32_t from = max(begin, a.window && length > a.window ? length - a.window : 0u);
-  size_t head = size_t(row) * a.heads + kv_head * group;
-  if (from >= end) {  // nor at a part that is wholly before the window
-    if (threadIdx.x < group) a.part_max[(head + threadIdx.x) * a.parts + part] = kNone;
-    return;
-  }
-  uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, at = lane % kLanes * kPer;
+  __syncthreads();
+  if (last) __threadfence();
+  return last;
+}
 
-  float q[kGroup][kPer];
-  Running<kGroup> mine;
+// The parts become one, in order; `head` is the first query head.
+template <uint32_t kDim>
+__device__ void merge_parts(const DecodeAttention& a, size_t head, uint32_t group, uint32_t parts) {
+  for (uint32_t i = threadIdx.x; i < group * kDim; i += kThreads) {
+    size_t from = (head + i / kDim) * a.parts;
+    float top = kNone, all = 0, total = 0;
+    for (uint32_t p = 0; p < parts; ++p) top = fmaxf(top, __ldcg(a.part_max + from + p));
+    for (uint32_t p = 0; p < parts; ++p) {
+      float highest = __ldcg(a.part_max + from + p);
+      if (highest == kNone) continue;  // wholly before the window
+      float factor = exp2f(highest - top);
+      all += factor * __ldcg(a.part_out + (from + p) * kDim + i % kDim);
+      total += factor * __ldcg(a.part_sum + from + p);
+    }
+    a.out[head * kDim + i] = finished(all, total);
+  }
+}
+
+// The block's queries, times what makes scores of them.
+template <uint32_t kDim, uint32_t kGroup>
+__device__ void load_queries(float (&q)[kGroup][kPer], const DecodeAttention& a, const TurnedHead<kDim>& turned,
+                             uint32_t first, uint32_t group) {
 #pragma unroll
   for (uint32_t g = 0; g < kGroup; ++g) {
-    mine.highest[g] = kNone;
     if (g >= group) continue;
-    load(q[g], a.q + (head + g) * kDim + at);
+    if (a.turn.qkv)
+      turned.get(q[g], first + g, a.turn.q_norm);
+    else
+      load(q[g], a.q + (size_t(turned.row) * a.heads + first + g) * kDim + turned.at);
 #pragma unroll
     for (uint32_t i = 0; i < kPer; ++i) q[g][i] *= a.scale * kLog2E;
   }
-  take_positions<kDim>(a, mine, q, row, begin + warp * kTeams * kAtOnce, from, end);
+}
+
+// The positions [from, end) of a part, which is not empty.
+template <uint32_t kDim, uint32_t kGroup>
+__device__ void attend(const DecodeAttention& a, uint32_t part, uint32_t from, uint32_t end) {
+  constexpr uint32_t kLanes = kDim / kPer, kTeams = kWarp / kLanes, kStreams = kWarps * kTeams;
+  uint32_t row = blockIdx.x, kv_head = blockIdx.y, group = a.heads / a.kv_heads;
+  uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, at = lane % kLanes * kPer;
+  __shared__ Turn<kDim> turn;
+  TurnedHead<kDim> turned{a.turn, turn, row, at};
+  if (a.turn.qkv) {
+    turn.make(a.turn, row);
+    __syncthreads();
+    if (end == a.lengths[row]) store_own(turned, a.k_cache, a.v_cache, kv_head);
+    __syncthreads();
+  }
+  float q[kGroup][kPer];
+  load_queries<kDim>(q, a, turned, kv_head * group, group);
+  Running<kGroup> mine;
+#pragma unroll
+  for (uint32_t g = 0; g < kGroup; ++g) mine.highest[g] = kNone;
+  take_positions<kDim>(a, mine, q, row, part * kPartition + warp * kTeams * kAtOnce, from, end);
 
   __shared__ __align__(16) Teams<kStreams, kGroup, kDim> teams;
   teams.put(mine, warp * kTeams + lane / kLanes, at);
   __syncthreads();
-  teams.merge(a, head, group, part);
+  teams.merge(a, size_t(row) * a.heads + kv_head * group, group, part);
 }
 
-// One block per row and head, one thread per dimension.
-__global__ void merge_kernel(DecodeAttention a) {
-  uint32_t row = blockIdx.x, head = blockIdx.y, at = threadIdx.x;
-  uint32_t parts = min((a.lengths[row] + kPartition - 1) / kPartition, a.parts);
-  size_t from = (size_t(row) * a.heads + head) * a.parts;
-  float top = kNone, all = 0, total = 0;
-  for (uint32_t p = 0; p < parts; ++p) top = fmaxf(top, a.part_max[from + p]);
-  for (uint32_t p = 0; p < parts; ++p) {
-    if (a.part_max[from + p] == kNone) continue;  // wholly before the window
-    float factor = exp2f(a.part_max[from + p] - top);
-    all += factor * a.part_out[(from + p) * a.dim + at];
-    total += factor * a.part_sum[from + p];
+// kGroup: at least heads / kv_heads.
+template <uint32_t kDim, uint32_t kGroup>
+__global__ void __launch_bounds__(kThreads) part_kernel(DecodeAttention a) {
+  await_inputs();
+  uint32_t row = blockIdx.x, kv_head = blockIdx.y, part = blockIdx.z;
+  uint32_t length = a.lengths[row], group = a.heads / a.kv_heads;
+  uint32_t begin = part * kPartition, end = min(length, begin + kPartition);
+  size_t head = size_t(row) * a.heads + kv_head * group;
+  if (begin >= length) {  // the merge does not look at this part; a row without positions has zeros
+    for (uint32_t i = threadIdx.x; part == 0 && i < group * kDim; i += kThreads) a.out[head * kDim + i] = 0;
+    return;
   }
-  a.out[(size_t(row) * a.heads + head) * a.dim + at] = finished(all, total);
+  uint32_t from = max(begin, a.window && length > a.window ? length - a.window : 0u);
+  if (from < end)
+    attend<kDim, kGroup>(a, part, from, end);
+  else if (threadIdx.x < group)  // wholly before the window
+    a.part_max[(head + threadIdx.x) * a.parts + part] = kNone;
+  if (a.parts == 1) return;  // a single part is the whole
+  uint32_t parts = (length + kPartition - 1) / kPartition;
+  if (comes_last(a, parts)) merge_parts<kDim>(a, head, group, parts);
 }
 
 template <uint32_t kDim>
@@ -217,17 +262,17 @@ Code decode_attention(const Launch& launch, const DecodeAttention& a) {
   if (a.kv_heads == 0 || a.heads == 0 || a.heads % a.kv_heads || a.heads / a.kv_heads > kMostHeadsPerGroup ||
       a.heads > 65535 || a.block_size == 0 || a.parts == 0 || a.parts > 65535)
     return kBadShape;
+  if ((a.parts > 1 && !a.arrived) || (a.turn.qkv && (a.turn.dim != a.dim || !a.turn.q_norm != !a.turn.k_norm)))
+    return kBadShape;
   if (a.rows == 0) return 0;
-  Code code = a.dim == 64    ? parts<64>(launch, a)
-              : a.dim == 128 ? parts<128>(launch, a)
-              : a.dim == 256 ? parts<256>(launch, a)
-                             : Code(kBadShape);
-  if (code || a.parts == 1) return code;  // a single part is the whole
-  return run(launch, merge_kernel, dim3(a.rows, a.heads), a.dim, 0, a);
+  return a.dim == 64    ? parts<64>(launch, a)
+         : a.dim == 128 ? parts<128>(launch, a)
+         : a.dim == 256 ? parts<256>(launch, a)
+                        : Code(kBadShape);
 }
 
 Code load_decode(int32_t device) {
-  Code code = load_kernels(device, merge_kernel);
+  Code code = 0;
   for (auto load : {load_parts<64>, load_parts<128>, load_parts<256>})
     if (code == 0) code = load(device);
   return code;
