@@ -5,7 +5,7 @@ usage: estimate.py [--gpu h100] [--kernel-us 2.6] [--early-us 1.3] [--results bu
 Prints, for each goal, the goal, the estimate, what the time consists of (largest first), and with --results what was measured.
 
 time of a step   = max(weights / bandwidth, work / arithmetic) + keys and values / bandwidth + kernels × launch + draws
-    weights      bytes of all products, read once; work: 2 per weight and row
+    weights      bytes of all products, read once; work: 2 per weight and row, and per token of a prompt that is with them
     keys, values read by decode attention, at a share of the bandwidth that its occupancy gives (kernels.py)
     kernels      of a layer: five for one or two rows (norm with its product, attention with its rotation and its merge,
                  product, norm with gates and SwiGLU, product), eight for more rows of one token, nine for prompts
@@ -41,7 +41,7 @@ GPUS = {'h100': Gpu(3.35e12, 620e12, 54.8e9, 83.4e9), 'h200': Gpu(4.8e12, 640e12
         'a100': Gpu(2.04e12, 250e12, 25e9, 40e9)}
 
 STREAMED = 0.92     # of the bandwidth that the thin products reach: one read, no reuse
-ATTENTION = 0.65    # of it that decode attention reaches with three blocks on a multiprocessor
+ATTENTION = 0.85    # of it that decode attention reaches: 96 KiB on their way on each multiprocessor, where 20 would do
 PROMPTS = 0.85      # of a large product's arithmetic that a step of prompts reaches: attention, norms, small products
 DRAW_PASSES = 3
 FUSED_ROWS, OWN_ROWS = 2, 8  # kernels.h kNormRows, matmul.h kThinRows
@@ -83,13 +83,15 @@ class Paper:
         one = self.early_s if rows is not None and rows <= OWN_ROWS else self.kernel_s
         return (per_layer * shape.layers + 5) * one  # embedding, norm, gather, head, draw
 
-    def decode(self, shape, rows, context, passes=DRAW_PASSES):
-        """One token of each of `rows` sequences that have `context` positions."""
+    def decode(self, shape, rows, context, passes=DRAW_PASSES, prompts=0):
+        """One token of each of `rows` sequences that have `context` positions, and so many tokens of prompts beside them."""
         g, products = self.gpu, shape.products() + shape.head()
         read, work = 2 * products / (g.bandwidth * STREAMED), 2 * products * rows / g.arithmetic
+        if prompts:
+            work = 2 * (shape.products() * (rows + prompts) / PROMPTS + shape.head() * rows) / g.arithmetic
         kv = 2 * shape.kv_heads * shape.head_dim * 2 * shape.layers * context * rows
         return Terms(weights=read if read > work else 0, products=work if work >= read else 0,
-                     keys_and_values=kv / (g.bandwidth * ATTENTION), launches=self.kernels(shape, rows),
+                     keys_and_values=kv / (g.bandwidth * ATTENTION), launches=self.kernels(shape, None if prompts else rows),
                      draws=passes * 4 * shape.vocabulary * rows / g.bandwidth)
 
     def prompt(self, shape, tokens):
@@ -97,9 +99,12 @@ class Paper:
         return work + Terms(wake_up=min(work.total() * WAKE_SHARE, WAKE_MOST) + WAKE_LATE)
 
     def served(self, shape, prompt, tokens, streams, passes=DRAW_PASSES):
-        """Tokens per second of so many streams, prompts and answers mixed: per step, a token each, and its part of a prompt."""
-        prompts = Terms(prompts=2 * shape.products() * prompt / tokens * streams / (self.gpu.arithmetic * PROMPTS))
-        step = self.decode(shape, streams, prompt + tokens / 2, passes) + prompts
+        """Tokens per second of so many streams. A stream that ends makes way for a prompt, which goes with a step of the others."""
+        arriving = streams / tokens  # prompts for each step
+        mixed = min(arriving, 1)
+        context = prompt + tokens / 2
+        step = self.decode(shape, streams, context, passes).times(1 - mixed) + self.decode(
+            shape, streams, context, passes, prompt * arriving / mixed).times(mixed)
         return streams / step.total(), step
 
     def rows(self):
