@@ -48,7 +48,6 @@ FUSED_ROWS, OWN_ROWS = 2, 8  # kernels.h kNormRows, matmul.h kThinRows
 TOP_P_PASSES = 9    # the likeliest, the weight of all, five of keep_share (the first adds in shared memory), two to draw
 WAKE_SHARE, WAKE_MOST, WAKE_LATE = 1 / 64, 50e-6, 16e-6  # device/await.cc: a pause, and how late one ends (measured)
 LOOPBACK = 6.0e9    # bytes/s that a core receives from a socket
-COPY = 7.5e9        # bytes/s at which a core gathers rows into a slab
 MS = 1e3
 
 
@@ -126,11 +125,11 @@ class Paper:
             prompt = self.prompt(weights.LLAMAS[name], 512)
             out['H5', f'{name}, first of a prompt of 512, idle'] = prompt.total() * MS, prompt
         whole = Terms(socket=1 / LOOPBACK, link=1 / self.gpu.link)
-        gathered = whole + Terms(gather=1 / COPY)
         out['H7', 'host to device'] = self.gpu.link / 1e9, Terms(link=1 / self.gpu.link)
         out['H7', 'both ways at once'] = self.gpu.both_ways / 1e9, Terms(link=1 / self.gpu.both_ways)
         out['H7', 'socket to device, 64 x 602112 bytes'] = 1e-9 / whole.total(), whole
-        out['H7', 'the same, rows that are gathered'] = 1e-9 / gathered.total(), gathered
+        # Rows of this size go up from where their calls have them (sched/device_engine.h).
+        out['H7', 'the same, rows that are gathered'] = 1e-9 / whole.total(), whole
         return out
 
 
