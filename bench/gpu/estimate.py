@@ -1,14 +1,17 @@
 """`./dev gpu estimate`: what H1 to H8 should come to on a GPU, on paper, so that a first run on one can be held against it.
 
-usage: estimate.py [--gpu h100] [--kernels-per-layer 10] [--kernel-us 2.6] [--results build-cuda/gpu-results.json]
+usage: estimate.py [--gpu h100] [--kernel-us 2.6] [--early-us 1.3] [--results build-cuda/gpu-results.json]
 
 Prints, for each goal, the goal, the estimate, what the time consists of (largest first), and with --results what was measured.
 
 time of a step   = max(weights / bandwidth, work / arithmetic) + keys and values / bandwidth + kernels × launch + draws
-    weights      bytes of all products, read once; work: 2 per weight and row
+    weights      bytes of all products, read once; work: 2 per weight and row, and per token of a prompt that is with them
     keys, values read by decode attention, at a share of the bandwidth that its occupancy gives (kernels.py)
+    kernels      of a layer: five for one or two rows (norm with its product, attention with its rotation and its merge,
+                 product, norm with gates and SwiGLU, product), eight for more rows of one token, nine for prompts
     launch       from the end of one kernel of a graph to the full speed of the next: 1.3 us between them, and as much to
-                 fill and drain the device
+                 fill and drain the device; where all kernels are ours (up to eight rows) the first of both passes
+                 beside the kernel before (programmatic dependent launch)
     draws        the logits are read `DRAW_PASSES` times, with top-p `TOP_P_PASSES` times
 of a prompt      = work / arithmetic + kernels × launch + wake-up of the thread that waits
 
@@ -38,13 +41,13 @@ GPUS = {'h100': Gpu(3.35e12, 620e12, 54.8e9, 83.4e9), 'h200': Gpu(4.8e12, 640e12
         'a100': Gpu(2.04e12, 250e12, 25e9, 40e9)}
 
 STREAMED = 0.92     # of the bandwidth that the thin products reach: one read, no reuse
-ATTENTION = 0.65    # of it that decode attention reaches with three blocks on a multiprocessor
+ATTENTION = 0.85    # of it that decode attention reaches: 96 KiB on their way on each multiprocessor, where 20 would do
 PROMPTS = 0.85      # of a large product's arithmetic that a step of prompts reaches: attention, norms, small products
 DRAW_PASSES = 3
+FUSED_ROWS, OWN_ROWS = 2, 8  # kernels.h kNormRows, matmul.h kThinRows
 TOP_P_PASSES = 9    # the likeliest, the weight of all, five of keep_share (the first adds in shared memory), two to draw
 WAKE_SHARE, WAKE_MOST, WAKE_LATE = 1 / 64, 50e-6, 16e-6  # device/await.cc: a pause, and how late one ends (measured)
 LOOPBACK = 6.0e9    # bytes/s that a core receives from a socket
-COPY = 7.5e9        # bytes/s at which a core gathers rows into a slab
 MS = 1e3
 
 
@@ -70,29 +73,37 @@ class Terms:
 
 
 class Paper:
-    def __init__(self, gpu, kernels_per_layer, kernel_us):
-        self.gpu, self.per_layer, self.kernel_s = gpu, kernels_per_layer, kernel_us * 1e-6
+    def __init__(self, gpu, kernel_us, early_us):
+        self.gpu, self.kernel_s, self.early_s = gpu, kernel_us * 1e-6, early_us * 1e-6
 
-    def kernels(self, shape):
-        return (self.per_layer * shape.layers + 5) * self.kernel_s  # embedding, norm, gather, head, draw
+    def kernels(self, shape, rows):
+        """Of a step of so many rows of one token; None: of a prompt."""
+        per_layer = 9 if rows is None else 5 if rows <= FUSED_ROWS else 8
+        one = self.early_s if rows is not None and rows <= OWN_ROWS else self.kernel_s
+        return (per_layer * shape.layers + 5) * one  # embedding, norm, gather, head, draw
 
-    def decode(self, shape, rows, context, passes=DRAW_PASSES):
-        """One token of each of `rows` sequences that have `context` positions."""
+    def decode(self, shape, rows, context, passes=DRAW_PASSES, prompts=0):
+        """One token of each of `rows` sequences that have `context` positions, and so many tokens of prompts beside them."""
         g, products = self.gpu, shape.products() + shape.head()
         read, work = 2 * products / (g.bandwidth * STREAMED), 2 * products * rows / g.arithmetic
+        if prompts:
+            work = 2 * (shape.products() * (rows + prompts) / PROMPTS + shape.head() * rows) / g.arithmetic
         kv = 2 * shape.kv_heads * shape.head_dim * 2 * shape.layers * context * rows
         return Terms(weights=read if read > work else 0, products=work if work >= read else 0,
-                     keys_and_values=kv / (g.bandwidth * ATTENTION), launches=self.kernels(shape),
+                     keys_and_values=kv / (g.bandwidth * ATTENTION), launches=self.kernels(shape, None if prompts else rows),
                      draws=passes * 4 * shape.vocabulary * rows / g.bandwidth)
 
     def prompt(self, shape, tokens):
-        work = Terms(products=2 * shape.products() * tokens / (self.gpu.arithmetic * PROMPTS), launches=self.kernels(shape))
+        work = Terms(products=2 * shape.products() * tokens / (self.gpu.arithmetic * PROMPTS), launches=self.kernels(shape, None))
         return work + Terms(wake_up=min(work.total() * WAKE_SHARE, WAKE_MOST) + WAKE_LATE)
 
     def served(self, shape, prompt, tokens, streams, passes=DRAW_PASSES):
-        """Tokens per second of so many streams, prompts and answers mixed: per step, a token each, and its part of a prompt."""
-        prompts = Terms(prompts=2 * shape.products() * prompt / tokens * streams / (self.gpu.arithmetic * PROMPTS))
-        step = self.decode(shape, streams, prompt + tokens / 2, passes) + prompts
+        """Tokens per second of so many streams. A stream that ends makes way for a prompt, which goes with a step of the others."""
+        arriving = streams / tokens  # prompts for each step
+        mixed = min(arriving, 1)
+        context = prompt + tokens / 2
+        step = self.decode(shape, streams, context, passes).times(1 - mixed) + self.decode(
+            shape, streams, context, passes, prompt * arriving / mixed).times(mixed)
         return streams / step.total(), step
 
     def rows(self):
@@ -114,11 +125,11 @@ class Paper:
             prompt = self.prompt(weights.LLAMAS[name], 512)
             out['H5', f'{name}, first of a prompt of 512, idle'] = prompt.total() * MS, prompt
         whole = Terms(socket=1 / LOOPBACK, link=1 / self.gpu.link)
-        gathered = whole + Terms(gather=1 / COPY)
         out['H7', 'host to device'] = self.gpu.link / 1e9, Terms(link=1 / self.gpu.link)
         out['H7', 'both ways at once'] = self.gpu.both_ways / 1e9, Terms(link=1 / self.gpu.both_ways)
         out['H7', 'socket to device, 64 x 602112 bytes'] = 1e-9 / whole.total(), whole
-        out['H7', 'the same, rows that are gathered'] = 1e-9 / gathered.total(), gathered
+        # Rows of this size go up from where their calls have them (sched/device_engine.h).
+        out['H7', 'the same, rows that are gathered'] = 1e-9 / whole.total(), whole
         return out
 
 
@@ -130,12 +141,12 @@ def goal_of(row):
 def main():
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument('--gpu', choices=GPUS, default='h100')
-    words.add_argument('--kernels-per-layer', type=float, default=10, help='9 where attention has a single part')
     words.add_argument('--kernel-us', type=float, default=2.6)
+    words.add_argument('--early-us', type=float, default=1.3, help='as --kernel-us where kernels do not begin early')
     words.add_argument('--results', type=pathlib.Path)
     args = words.parse_args()
     measured = json.loads(args.results.read_text()) if args.results else {}
-    paper = Paper(GPUS[args.gpu], args.kernels_per_layer, args.kernel_us).rows()
+    paper = Paper(GPUS[args.gpu], args.kernel_us, args.early_us).rows()
     rows = table.rows(measured.get('results', measured))
     if unknown := set(paper) - {(row['id'], row['what']) for row in rows}:
         sys.exit(f'estimates of what table.py has not: {unknown}')

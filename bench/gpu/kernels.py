@@ -27,22 +27,24 @@ LIMITS = {'80': Limits(2048, 32, 65536, 164 << 10), '90': Limits(2048, 32, 65536
 RESERVED = 1 << 10  # shared memory that each block costs beside its own
 WARP, REGISTER_UNIT, SHARED_UNIT = 32, 256, 128
 
-# Kernels without __launch_bounds__ (`threads_for`, a.dim in the sources), and dynamic shared memory (prefill.cu: kShared).
-THREADS = {'merge_kernel': 128, 'add_norm_kernel': 1024}
+# Kernels without __launch_bounds__ (`threads_for` in the sources), and dynamic shared memory (kShared in the sources).
+THREADS = {'add_norm_kernel': 1024}
 USUAL_THREADS = 256
-DYNAMIC = {'prefill_kernel<64u>': (64 + 4 * 64) * 64 * 2, 'prefill_kernel<128u>': (64 + 4 * 64) * 128 * 2,
+DYNAMIC = {'decode_kernel<64u>': (4 * 3 * 2 * 16 * 64 + 8 * 72) * 2, 'decode_kernel<128u>': (4 * 2 * 2 * 16 * 128 + 8 * 136) * 2,
+           'decode_kernel<256u>': (2 * 2 * 2 * 16 * 256 + 8 * 264) * 2,
+           'prefill_kernel<64u>': (64 + 4 * 64) * 64 * 2, 'prefill_kernel<128u>': (64 + 4 * 64) * 128 * 2,
            'prefill_kernel<256u>': (64 + 4 * 32) * 256 * 2}
 
 Kernel = collections.namedtuple('Kernel', 'name registers spilled shared threads')
 
 
 def names(mangled):
-    """Without namespaces and arguments: decode's part_kernel<128u, 4u>."""
+    """Without namespaces and arguments: decode_kernel<128u>."""
     out = subprocess.run(['c++filt'], input='\n'.join(mangled), stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
     short = []
     for name in out:
-        found = re.search(r'(\w+_kernel(?:<[^()]*>)?)\(', name)
-        short.append(re.sub(r'\((?:unsigned int|bool)\)', '', found[1]) if found else name)
+        found = re.search(r'(\w+_kernel(?:<.*?>)?)\([^)]*\)$', name)
+        short.append(re.sub(r'\((?:unsigned int|bool|[\w:]+)\)', '', found[1]) if found else name)
     return dict(zip(mangled, short))
 
 

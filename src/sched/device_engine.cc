@@ -61,27 +61,54 @@ base::Result<base::Bytes> DeviceEngine::pinned(const base::Bytes& bytes) {
   return block.freeze();
 }
 
+// A copy to the device costs about as much time as gathering so many bytes.
+bool DeviceEngine::takes_rows(const msg::Tensor& rows) const {
+  constexpr size_t kLeast = size_t(32) << 10;
+  return rows.data.size() >= kLeast && deps_.device->pinned(rows.data.data(), rows.data.size());
+}
+
+Status DeviceEngine::send_up(const base::Bytes& from, std::byte* to, InFlight& batch_in_flight) {
+  auto there = pinned(from);
+  if (!there) return there.error();
+  batch_in_flight.up.push_back({to, there->data(), there->size()});
+  batch_in_flight.held.push_back(std::move(*there));
+  return {};
+}
+
+Status DeviceEngine::lay_out_input(const Batch& batch, size_t i, std::byte* at, InFlight& batch_in_flight) {
+  const auto& data = batch.inputs[i].data;
+  if (!data.empty()) {
+    auto status = send_up(data, at, batch_in_flight);
+    if (status.ok())
+      batch_in_flight.in[i] = {const_cast<std::byte*>(batch_in_flight.held.back().data()), at, data.size()};
+    return status;  // what lies there is only read
+  }
+  batch_in_flight.in[i] = {nullptr, at, batch.apart[i].bytes};
+  for (const auto* rows : batch.apart[i].rows) {
+    if (auto s = send_up(rows->data, at, batch_in_flight); !s.ok()) return s;
+    at += rows->data.size();
+  }
+  return {};
+}
+
 // Where every tensor lies, here and there.
 Status DeviceEngine::lay_out(Batch& batch, InFlight& batch_in_flight) {
   sizes_.clear();
   if (auto s = plan(batch, sizes_); !s.ok()) return s;
   base::check(sizes_.size() == batch.outputs.size(), "a plan has a size for each output");
   size_t total = 0;
-  for (const auto& tensor : batch.inputs) total += padded(tensor.data.size());
+  for (size_t i = 0; i < batch.inputs.size(); ++i) total += padded(batch.input_bytes(i));
   for (size_t bytes : sizes_) total += in_place() ? 0 : padded(bytes);
   auto* at = total > 0 ? fixed_memory(batch, total) : nullptr;
   if (total > 0 && !at)
     if (auto s = take(deps_.memory->take(total), batch_in_flight.memory); !s.ok()) return s;
   batch_in_flight.in.assign(batch.inputs.size(), {}), batch_in_flight.out.assign(sizes_.size(), {});
+  batch_in_flight.up.clear();
   if (!at) at = batch_in_flight.memory.data();
   for (size_t i = 0; i < batch.inputs.size(); ++i) {
-    size_t bytes = batch.inputs[i].data.size();
-    if (bytes == 0) continue;
-    auto from = pinned(batch.inputs[i].data);
-    if (!from) return from.error();
-    batch_in_flight.in[i] = {const_cast<std::byte*>(from->data()), at, bytes};  // only read
-    batch_in_flight.held.push_back(std::move(*from));
-    at += padded(bytes);
+    if (batch.input_bytes(i) == 0) continue;
+    if (auto s = lay_out_input(batch, i, at, batch_in_flight); !s.ok()) return s;
+    at += padded(batch.input_bytes(i));
   }
   for (size_t i = 0; i < sizes_.size(); ++i) {
     if (sizes_[i] == 0) continue;
@@ -98,12 +125,10 @@ Status DeviceEngine::lay_out(Batch& batch, InFlight& batch_in_flight) {
 
 Status DeviceEngine::queue(const Batch& batch, DeviceBatch& batch_in_flight) {
   auto& device = *deps_.device;
-  std::vector<Copy> to, from;
-  for (const auto& p : batch_in_flight.in)
-    if (p.bytes > 0) to.push_back({p.device, p.host, p.bytes});
+  std::vector<Copy> from;
   for (const auto& p : batch_in_flight.out)
     if (p.bytes > 0) from.push_back({p.host, p.device, p.bytes});
-  return all([&] { return device.copy(up_, Way::kToDevice, to); },
+  return all([&] { return device.copy(up_, Way::kToDevice, batch_in_flight.up); },
              [&] { return device.record(batch_in_flight.arrived, up_); },
              [&] { return device.wait(run_, batch_in_flight.arrived); },
              [&] { return compute(batch, run_, batch_in_flight.in, batch_in_flight.out); },

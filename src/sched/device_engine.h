@@ -3,7 +3,8 @@
 // A batch goes up on one stream, is computed on a second and comes down on a third; events tie them together, so that
 // batch n+1 goes up and batch n-1 comes down while n is computed. Nothing waits for the device: poll() asks events.
 // Device memory is a part of the device's BufferPool per batch; host memory is always pinned: inputs that are not are
-// copied first, and when the server's pool is not pinned for this device the engine has one of its own.
+// copied first, and when the server's pool is not pinned for this device the engine has one of its own. Rows of some
+// size that are in pinned memory go up from where their calls have them, a copy each.
 //
 // Faults. What is under way on a device at fault fails with UNAVAILABLE, its host memory is kept out of use until the
 // restart, and `broken` is called once. A device that does not get on for `patience` has hung.
@@ -46,10 +47,11 @@ class DeviceEngine : public Engine {
   base::Status launch(Batch& batch) final;
   base::Result<Landing> poll(Batch& batch) final;
   base::SlabSource* staging() final { return deps_.slabs; }
+  bool takes_rows(const msg::Tensor& rows) const final;
   std::string_view place() const final { return deps_.device->info().id; }
 
  protected:
-  // A tensor's two places. Null and 0 where it is empty or absent.
+  // A tensor's two places. Null and 0 where it is empty or absent; an input whose rows lie apart has no `host`.
   struct Transfer {
     std::byte* host = nullptr;
     std::byte* device = nullptr;
@@ -57,6 +59,7 @@ class DeviceEngine : public Engine {
   };
   struct DeviceBatch {
     std::vector<Transfer> in, out;  // as batch.inputs and batch.outputs
+    std::vector<device::Copy> up;   // all of `in`, in its order, each tensor in one piece or row by row
     device::Event arrived, computed, landed;
   };
 
@@ -94,6 +97,8 @@ class DeviceEngine : public Engine {
   };
 
   base::Status lay_out(Batch& batch, InFlight& batch_in_flight);
+  base::Status lay_out_input(const Batch& batch, size_t i, std::byte* at, InFlight& batch_in_flight);
+  base::Status send_up(const base::Bytes& from, std::byte* to, InFlight& batch_in_flight);
   base::Result<base::Bytes> pinned(const base::Bytes& bytes);
   base::Status give_up(Batch& batch, InFlight& batch_in_flight, base::Status why);
   void settle(InFlight& batch_in_flight);

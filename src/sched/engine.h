@@ -26,6 +26,16 @@ struct Batch {
   std::vector<msg::Call*> calls;  // in row order; calls[i]->rows rows each
   uint32_t rows = 0;
   std::vector<msg::Tensor> inputs;
+  // Per input, or without an entry: where its data is empty because the rows stay where the calls have them
+  // (takes_rows()), these rows in the order of `calls`, and their bytes; else 0.
+  struct Apart {
+    size_t bytes = 0;
+    std::vector<const msg::Tensor*> rows;
+  };
+  std::vector<Apart> apart;
+  size_t input_bytes(size_t i) const {
+    return i < apart.size() && apart[i].bytes > 0 ? apart[i].bytes : inputs[i].data.size();
+  }
   std::vector<bool> wanted;            // per output of the spec; empty = all. An engine may produce more.
   std::vector<msg::Tensor> outputs;    // filled by the engine, in the order of the spec, batch dimension first
   std::vector<base::Status> failures;  // empty, or one per call: rows that failed alone
@@ -66,6 +76,9 @@ class Engine {
   virtual base::Result<Landing> poll(Batch& /*batch*/) { return Landing::kLanded; }
   // Where batches are gathered; null: wherever the lane likes. For memory that a device copies from.
   virtual base::SlabSource* staging() { return nullptr; }
+  // Whether the engine takes these rows, one call's part of an input, where they lie. If it does so for all calls of a
+  // batch, they are not gathered: the input is `apart`. Lane thread.
+  virtual bool takes_rows(const msg::Tensor& /*rows*/) const { return false; }
   // The engine reads the inputs of `calls` and answers each call by itself: nothing is gathered. It takes a Batch with
   // `inputs`, too, where something else has gathered them.
   virtual bool reads_calls() const { return false; }

@@ -153,7 +153,7 @@ void Runner::alone(msg::Call* call, Time started) {
 
 // One call's tensors are passed on as they are, in and out: reading the clock would take longer.
 bool Runner::staged(Clock& clock) {
-  bool room = stage(batch_, spec_, slabs_, engine_.reads_calls() ? Gather::kNot : Gather::kInputs);
+  bool room = stage(batch_, spec_, slabs_, engine_.reads_calls() ? Gather::kNot : Gather::kInputs, &engine_);
   clock.gathered = clock.computing = batch_.calls.size() == 1 ? clock.started : room_.now();
   return room;
 }
@@ -286,6 +286,7 @@ void Runner::mail(msg::Call* call, msg::Event&& event) {
 void Runner::release() {
   batch_.calls.clear();
   for (auto& tensor : batch_.inputs) tensor.data = {};
+  for (auto& apart : batch_.apart) apart.bytes = 0, apart.rows.clear();
   batch_.outputs.clear();
   batch_.answers.clear();
 }

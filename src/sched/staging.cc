@@ -1,5 +1,6 @@
 #include "sched/staging.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -37,27 +38,37 @@ const msg::Tensor* input_at(const msg::Call& call, const msg::ModelSpec& spec, s
   return spec.any_tensors ? &call.inputs[i] : input_of(call, spec, i);
 }
 
-// Copies the rows of input `i` of all calls into one slab. False: there is no slab.
-bool gather(Batch& batch, const msg::ModelSpec& spec, size_t i, base::SlabSource& slabs) {
+// Finds the rows of input `i` of all calls, and says what the input is but for its data. False: nobody gives any.
+bool find_rows(Batch& batch, const msg::ModelSpec& spec, size_t i, Batch::Apart& found) {
   auto& to = batch.inputs[i];
   const auto* first = input_at(*batch.calls.front(), spec, i);
   if (!first) {
     to = {};
-    return true;
-  }
-  size_t bytes = 0;
-  for (const auto* call : batch.calls) bytes += input_at(*call, spec, i)->data.size();
-  base::Block block(slabs.take(bytes));
-  if (!block) return false;
-  for (const auto* call : batch.calls) {
-    const auto& data = input_at(*call, spec, i)->data;
-    if (!data.empty()) block.append(data.data(), data.size());
+    return false;
   }
   to.name = first->name;
   to.dtype = first->dtype;
   to.shape = first->shape;
   to.shape[0] = int64_t(batch.rows);
-  to.data = block.freeze();
+  to.data = {};
+  for (const auto* call : batch.calls) {
+    found.rows.push_back(input_at(*call, spec, i));
+    found.bytes += found.rows.back()->data.size();
+  }
+  return true;
+}
+
+// Copies the rows of input `i` of all calls into one slab, or leaves them to the engine. False: there is no slab.
+bool gather(Batch& batch, const msg::ModelSpec& spec, size_t i, base::SlabSource& slabs, const Engine* engine) {
+  Batch::Apart& apart = batch.apart[i];
+  if (!find_rows(batch, spec, i, apart)) return true;
+  auto taken = [&](const msg::Tensor* rows) { return engine->takes_rows(*rows); };
+  if (engine && std::all_of(apart.rows.begin(), apart.rows.end(), taken)) return true;
+  base::Block block(slabs.take(std::exchange(apart.bytes, 0)));
+  if (!block) return false;
+  for (const auto* rows : apart.rows)
+    if (!rows->data.empty()) block.append(rows->data.data(), rows->data.size());
+  batch.inputs[i].data = block.freeze();
   return true;
 }
 
@@ -75,7 +86,7 @@ void collect_wanted(Batch& batch, const msg::ModelSpec& spec) {
 
 }  // namespace
 
-bool stage(Batch& batch, const msg::ModelSpec& spec, base::SlabSource& slabs, Gather how) {
+bool stage(Batch& batch, const msg::ModelSpec& spec, base::SlabSource& slabs, Gather how, const Engine* engine) {
   batch.rows = 0;
   for (const auto* call : batch.calls) batch.rows += call->rows;
   batch.failures.clear();
@@ -87,13 +98,15 @@ bool stage(Batch& batch, const msg::ModelSpec& spec, base::SlabSource& slabs, Ga
     return true;
   }
   batch.inputs.resize(spec.ragged ? 0 : spec.any_tensors ? batch.calls.front()->inputs.size() : spec.inputs.size());
+  batch.apart.resize(batch.inputs.size());
+  for (auto& apart : batch.apart) apart.bytes = 0, apart.rows.clear();
   if (spec.ragged) return true;
   if (batch.calls.size() == 1) {
     stage_one(batch, spec);
     return true;
   }
   for (size_t i = 0; i < batch.inputs.size(); ++i)
-    if (!gather(batch, spec, i, slabs)) return false;
+    if (!gather(batch, spec, i, slabs, engine)) return false;
   return true;
 }
 

@@ -1,7 +1,8 @@
 // Staging: a batch's calls → its inputs; and back: its outputs → one answer per call. Pure; lane thread.
 //
 // A single call is not copied: the batch's inputs alias its tensors. Several calls are copied once, row after row, into
-// one slab per input. Outputs are never copied: each call gets slices of the engine's.
+// one slab per input, unless the engine takes them where they lie. Outputs are never copied: each call gets slices of
+// the engine's.
 #pragma once
 
 #include <string_view>
@@ -17,9 +18,10 @@ namespace weir::sched {
 
 // Fills rows, inputs (of ragged models none) and wanted for batch.calls, which fit() the spec and share their shapes.
 // False, when there is no memory for a copy now: run the calls one by one then, which needs none. kNot: without inputs,
-// for engines that read those of the calls.
+// for engines that read those of the calls. `engine`, where there is one, is asked which rows it takes where they lie.
 enum class Gather : uint8_t { kInputs, kNot };
-bool stage(Batch& batch, const msg::ModelSpec& spec, base::SlabSource& slabs, Gather gather = Gather::kInputs);
+bool stage(Batch& batch, const msg::ModelSpec& spec, base::SlabSource& slabs, Gather gather = Gather::kInputs,
+           const Engine* engine = nullptr);
 
 // Takes a batch that has run apart. One use per batch.
 class Split {

@@ -82,6 +82,7 @@ void bench_decode(Lab& lab, const Model& m, uint32_t rows, uint32_t length, doub
   auto q = lab.put(some_bf16(lab, size_t(rows) * m.heads * m.dim));
   auto lengths = lab.put(std::vector<uint32_t>(rows, length));
   auto memory = part_memory(rows, m.heads, m.dim, parts_of(length));
+  auto arrived = lab.put(std::vector<uint32_t>(size_t(rows) * m.kv_heads));
   auto parts = lab.room(memory.bytes), out = lab.room(size_t(rows) * m.hidden * 2);
   auto at = [&](size_t offset) { return reinterpret_cast<float*>(parts.data() + offset); };
   DecodeAttention a{};
@@ -90,7 +91,7 @@ void bench_decode(Lab& lab, const Model& m, uint32_t rows, uint32_t length, doub
   a.part_out = at(memory.out), a.part_max = at(memory.max), a.part_sum = at(memory.sum);
   a.rows = rows, a.heads = m.heads, a.kv_heads = m.kv_heads, a.dim = m.dim;
   a.table_width = length / kBlock, a.block_size = kBlock, a.parts = parts_of(length);
-  a.scale = 1 / std::sqrt(float(m.dim));
+  a.scale = 1 / std::sqrt(float(m.dim)), a.arrived = Lab::in<uint32_t>(arrived);
   double s = lab.time([&] { lab.kernels->decode_attention(lab.launch, a); });
   double bytes = 4.0 * double(cache.positions) * m.kv_heads * m.dim;
   lab.bench("attention over 2048" + words_of(m, rows), bytes / s / 1e9, "GB/s", peak);
@@ -129,6 +130,24 @@ void bench_rows(Lab& lab, const Model& m, uint32_t rows) {
   lab.bench("swiglu" + words_of(m, rows), s * 1e6, "us");
 }
 
+// A decode step of one row before its attention and in its gates: weights are read once.
+void bench_normed(Lab& lab, const Model& m, double peak) {
+  auto stream = lab.put(std::vector<float>(m.hidden, 1.f)), out = lab.room(size_t(2) * m.intermediate * 2);
+  auto norm = lab.put(some_bf16(lab, m.hidden));
+  auto weight = lab.put(some_bf16(lab, size_t(2) * m.intermediate * m.hidden));
+  NormMatmul a{Lab::in<float>(stream),
+               Lab::in<Bf16>(norm),
+               Lab::in<Bf16>(weight),
+               Lab::in<Bf16>(out),
+               1,
+               m.intermediate,
+               m.hidden,
+               1e-5f,
+               NormMatmul::kSwiGlu};
+  double s = lab.time([&] { lab.kernels->norm_matmul(lab.launch, a); });
+  lab.bench("norm, gate and up, swiglu" + words_of(m, 1), 4.0 * m.intermediate * m.hidden / s / 1e9, "GB/s", peak);
+}
+
 void bench_draws(Lab& lab, uint32_t rows, uint32_t vocabulary) {
   auto logits = lab.put(some_floats(lab, size_t(rows) * vocabulary, 3));
   auto ids = lab.room(rows * 4), logprobs = lab.room(rows * 4), best = lab.room(rows * 80),
@@ -164,6 +183,7 @@ void bench_kernels(Lab& lab) {
   double large = bench_products(lab, sizes, peak);
   for (const Model& m : sizes.models) {
     bench_prefill(lab, m, sizes.length, large);
+    bench_normed(lab, m, peak);
     for (uint32_t rows : sizes.rows) {
       bench_decode(lab, m, rows, sizes.length, peak);
       bench_rows(lab, m, rows);

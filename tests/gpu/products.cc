@@ -31,6 +31,28 @@ void check_matmul(Lab& lab, Matmuls* matmuls, uint32_t rows, uint32_t outputs, u
   multiply(out, Matmul::Into::kF32, true);
 }
 
+void check_norm_matmul(Lab& lab, uint32_t rows, uint32_t outputs, uint32_t inputs) {
+  Both stream(lab, some_floats(lab, size_t(rows) * inputs)), bias(lab, some_floats(lab, 2 * outputs));
+  // Products of around one: the curve of the gates is then neither flat nor straight.
+  Both weight(lab, some_bf16(lab, size_t(2) * outputs * inputs, 1 / std::sqrt(float(inputs))));
+  Both norm(lab, some_bf16(lab, inputs));
+  Both<Bf16> out(lab, size_t(rows) * outputs);
+  for (auto into : {NormMatmul::kPlain, NormMatmul::kSwiGlu})
+    for (bool with_bias : {false, true}) {
+      run(lab, &Kernels::norm_matmul, [&](Side s) {
+        return NormMatmul{stream.at(s), norm.at(s),
+                          weight.at(s), out.at(s),
+                          rows,         outputs,
+                          inputs,       1e-5f,
+                          into,         with_bias && into == NormMatmul::kSwiGlu ? bias.at(s) : nullptr};
+      });
+      // The host's norm is rounded before the product.
+      lab.check("norm_matmul " + std::to_string(rows) + "x" + std::to_string(outputs) + "x" + std::to_string(inputs) +
+                    (into == NormMatmul::kSwiGlu ? " swiglu" : ""),
+                out.error(lab), (into == NormMatmul::kSwiGlu ? 8 : 4) * kOneStep);
+    }
+}
+
 // The kernel for few rows promises the same sums for a row alone and in company.
 void check_rows_alike(Lab& lab, Matmuls* matmuls) {
   constexpr uint32_t kRows = 8, kOutputs = 37, kInputs = 1096;
@@ -85,6 +107,11 @@ void check_products(Lab& lab) {
     check_matmul(lab, matmuls, rows, 50, 136);
     check_matmul(lab, matmuls, rows, 64, 520);
     check_matmul(lab, matmuls, rows, 61, 136);  // the stand-in of the library refuses it
+  }
+  for (uint32_t rows : {1u, 2u}) {
+    check_norm_matmul(lab, rows, 50, 136);
+    check_norm_matmul(lab, rows, 61, 520);
+    check_norm_matmul(lab, rows, lab.scale == Lab::Scale::kFull ? 6144 : 13, 2048);
   }
   check_rows_alike(lab, matmuls);
   if (lab.scale == Lab::Scale::kFull)

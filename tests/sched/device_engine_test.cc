@@ -7,9 +7,11 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <optional>
 #include <thread>
 
 #include "device/fake_device.h"
+#include "device/pool.h"
 #include "event_recorder.h"
 #include "fake_deadline_timer.h"
 #include "sched/lane.h"
@@ -31,7 +33,7 @@ class OnDevice final : public DeviceEngine {
   base::Status plan(Batch& batch, std::vector<size_t>& bytes) override {
     const auto& x = batch.inputs[0];
     batch.outputs = {{"y", x.dtype, x.shape, {}}};
-    bytes.push_back(x.data.size());
+    bytes.push_back(batch.input_bytes(0));
     return {};
   }
   base::Status compute(const Batch&, const device::Stream& run, std::span<const Transfer> in,
@@ -56,14 +58,29 @@ class OnDevice final : public DeviceEngine {
   msg::ModelSpec spec_;
 };
 
+// The server's pool, pinned for a device, which says what was taken from it.
+struct PinnedSlabs final : base::SlabSource {
+  explicit PinnedSlabs(device::Device& device)
+      : pool(uint64_t(8) << 20, device::block_memory(device.pin(size_t(8) << 20).value())) {}
+  base::Slab* take(size_t bytes) override {
+    taken.push_back(bytes);
+    return pool.take(bytes);
+  }
+  device::SlabPool pool;
+  std::vector<size_t> taken;
+};
+
 constexpr size_t kOperations = 8;  // of one batch: up, arrived, wait, compute, computed, wait, down, landed
 
 struct Lab {
+  enum class Slabs : uint8_t { kHeap, kPinned };
   explicit Lab(Drive drive, uint64_t memory = uint64_t(64) << 20, std::chrono::nanoseconds patience = 1h,
-               uint32_t max_batch = 4)
+               uint32_t max_batch = 4, Slabs slabs = Slabs::kHeap)
       : device(drive), pool(device, memory), spec(spec_of(max_batch, -1)) {
+    if (slabs == Slabs::kPinned) pinned.emplace(device);
     DeviceEngine::Deps deps;
-    deps.device = &device, deps.memory = &pool, deps.slabs = &base::heap();
+    deps.device = &device, deps.memory = &pool;
+    deps.slabs = pinned ? static_cast<base::SlabSource*>(&*pinned) : &base::heap();
     deps.pinned = uint64_t(8) << 20, deps.patience = patience;
     deps.broken = [this](base::Status) { ++broken; };
     auto engine = std::make_unique<OnDevice>(deps);
@@ -78,6 +95,16 @@ struct Lab {
     call.home = &recorder, call.queue_timeout = queue_timeout;
     lanes->put(&call);
     return call;
+  }
+  // Its rows lie in the server's pinned pool.
+  void put_pinned(float value, int64_t width) {
+    auto& call = calls.emplace_back();
+    fill(call, 1, value, width);
+    base::Block block(pinned->pool.take(size_t(width) * sizeof(float)));
+    block.append(call.inputs[0].data.data(), call.inputs[0].data.size());
+    call.inputs[0].data = block.freeze();
+    call.home = &recorder;
+    lanes->put(&call);
   }
   // Lets the lane work until so many operations are queued.
   void until_queued(size_t operations) {
@@ -97,6 +124,7 @@ struct Lab {
 
   FakeDevice device;
   device::BufferPool pool;
+  std::optional<PinnedSlabs> pinned;
   msg::ModelSpec spec;
   bus::ModelStats stats;
   EventRecorder recorder;
@@ -148,6 +176,37 @@ TEST(DeviceEngine, TheTimelineShowsBatchesSideBySide) {
     EXPECT_LE(b.computed, b.landed);
     EXPECT_LE(b.landed, b.finished);
   }
+}
+
+TEST(DeviceEngine, RowsInPinnedMemoryGoUpFromWhereTheyLie) {
+  constexpr int64_t kWidth = 10'000;
+  constexpr size_t kRow = kWidth * sizeof(float);
+  Lab t(Drive::kStepped, uint64_t(64) << 20, 1h, 4, Lab::Slabs::kPinned);
+  t.put_pinned(1, kWidth);
+  t.until_queued(kOperations);
+  t.put_pinned(2, kWidth);
+  t.until_queued(2 * kOperations);
+  t.pinned->taken.clear();
+  t.put_pinned(3, kWidth), t.put_pinned(4, kWidth);
+  t.run_until_answered(4);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(t.recorder.of(t.calls[size_t(i)]), std::to_string(2 * (i + 1)) + "x1");
+  EXPECT_EQ(t.stats.execution_count, 3u) << "those that waited ran together";
+  EXPECT_EQ(t.pinned->taken, std::vector<size_t>{2 * kRow}) << "of their outputs, not of their inputs";
+  t.calls.clear();
+}
+
+TEST(DeviceEngine, SmallRowsAreGathered) {
+  Lab t(Drive::kStepped, uint64_t(64) << 20, 1h, 4, Lab::Slabs::kPinned);
+  t.put_pinned(1, 2);
+  t.until_queued(kOperations);
+  t.put_pinned(2, 2);
+  t.until_queued(2 * kOperations);
+  t.pinned->taken.clear();
+  t.put_pinned(3, 2), t.put_pinned(4, 2);
+  t.run_until_answered(4);
+  EXPECT_EQ(t.recorder.of(t.calls[3]), "8x1");
+  EXPECT_EQ(t.pinned->taken, (std::vector<size_t>{16, 16})) << "of inputs and of outputs";
+  t.calls.clear();
 }
 
 TEST(DeviceEngine, WithoutMemoryABatchWaitsForTheOneBeforeIt) {

@@ -57,6 +57,40 @@ TEST(Stage, RowsOfSeveralCallsLieSideBySide) {
   EXPECT_EQ(floats_of(t.batch.inputs[0]), (std::vector<float>{1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3}));
 }
 
+// Takes rows of at least so many bytes where they lie.
+class Taker final : public Engine {
+ public:
+  explicit Taker(size_t least) : least_(least) {}
+  const msg::ModelSpec& spec() const override { return spec_; }
+  base::Status step(Batch&) override { return {}; }
+  bool takes_rows(const msg::Tensor& rows) const override { return rows.data.size() >= least_; }
+
+ private:
+  const size_t least_;
+  const msg::ModelSpec spec_;
+};
+
+TEST(Stage, RowsThatTheEngineTakesWhereTheyLieAreNotCopied) {
+  Three t;
+  NoSlabs none;
+  const Taker any(1);
+  ASSERT_TRUE(stage(t.batch, t.spec, none, Gather::kInputs, &any));
+  EXPECT_EQ(t.batch.inputs[0].shape, (msg::Shape{6, 2}));
+  EXPECT_TRUE(t.batch.inputs[0].data.empty());
+  EXPECT_EQ(t.batch.input_bytes(0), 6 * 2 * sizeof(float));
+  ASSERT_EQ(t.batch.apart[0].rows.size(), 3u);
+  EXPECT_EQ(t.batch.apart[0].rows[2], t.calls[2].inputs.data());
+}
+
+TEST(Stage, OneCallWhoseRowsAreNotTakenMakesAllOfThemBeCopied) {
+  Three t;
+  const Taker large(2 * 2 * sizeof(float));  // the first call has one row
+  ASSERT_TRUE(stage(t.batch, t.spec, base::heap(), Gather::kInputs, &large));
+  EXPECT_EQ(floats_of(t.batch.inputs[0]), (std::vector<float>{1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3}));
+  EXPECT_EQ(t.batch.apart[0].bytes, 0u);
+  EXPECT_EQ(t.batch.input_bytes(0), 6 * 2 * sizeof(float));
+}
+
 TEST(Stage, WithoutMemoryItSaysSoAndSpoilsNothing) {
   Three t;
   NoSlabs none;

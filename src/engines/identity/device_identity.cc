@@ -28,7 +28,8 @@ class DeviceIdentity final : public sched::DeviceEngine {
 
  private:
   struct CopyRange {
-    std::byte *from, *on, *to;
+    const std::byte* from;
+    std::byte *on, *to;
     size_t bytes;
   };
   bool in_place() const override { return compute_ == Compute::kNone; }
@@ -46,7 +47,7 @@ class DeviceIdentity final : public sched::DeviceEngine {
 
 Status DeviceIdentity::plan(sched::Batch& batch, std::vector<size_t>& bytes) {
   batch.outputs = batch.inputs;
-  for (const auto& tensor : batch.inputs) bytes.push_back(tensor.data.size());
+  for (size_t i = 0; i < batch.inputs.size(); ++i) bytes.push_back(batch.input_bytes(i));
   return {};
 }
 
@@ -63,10 +64,14 @@ Status DeviceIdentity::compute(const sched::Batch&, const device::Stream& run, s
 Status DeviceIdentity::queue(const sched::Batch& batch, DeviceBatch& batch_in_flight) {
   if (!in_place()) return DeviceEngine::queue(batch, batch_in_flight);
   pieces_.clear();
-  for (size_t i = 0; i < batch_in_flight.in.size(); ++i)
-    for (size_t at = 0; at < batch_in_flight.in[i].bytes; at += kBurst)
-      pieces_.push_back({batch_in_flight.in[i].host + at, batch_in_flight.in[i].device + at,
-                         batch_in_flight.out[i].host + at, std::min(kBurst, batch_in_flight.in[i].bytes - at)});
+  size_t input = 0;
+  for (const Copy& copy : batch_in_flight.up) {
+    auto begin = [&] { return size_t(static_cast<std::byte*>(copy.to) - batch_in_flight.in[input].device); };
+    while (batch_in_flight.in[input].bytes == 0 || begin() >= batch_in_flight.in[input].bytes) ++input;
+    for (size_t at = 0; at < copy.bytes; at += kBurst)
+      pieces_.push_back({static_cast<const std::byte*>(copy.from) + at, static_cast<std::byte*>(copy.to) + at,
+                         batch_in_flight.out[input].host + begin() + at, std::min(kBurst, copy.bytes - at)});
+  }
   for (size_t first = 0; first < pieces_.size();) {
     size_t end = first, bytes = 0;
     while (end < pieces_.size() && (end == first || bytes + pieces_[end].bytes <= kBurst))

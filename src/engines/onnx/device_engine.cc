@@ -35,6 +35,7 @@ class OnDevice final : public sched::DeviceEngine {
 
  private:
   Status plan(sched::Batch& batch, std::vector<size_t>& bytes) override;
+  static Status check_rows(const sched::Batch& batch, size_t i);
   Status compute(const sched::Batch& batch, const device::Stream& run, std::span<const Transfer> in,
                  std::span<const Transfer> out) override;
   Status outcome(const sched::Batch& batch) override { return std::exchange(outcomes_[batch.slot], {}); }
@@ -135,6 +136,13 @@ Status OnDevice::make_binding() {
   return {};
 }
 
+// Each call's rows of an input that nobody has gathered.
+Status OnDevice::check_rows(const sched::Batch& batch, size_t i) {
+  for (const auto* rows : batch.apart[i].rows)
+    if (auto s = check_input(*rows); !s.ok()) return s;
+  return {};
+}
+
 Status OnDevice::plan(sched::Batch& batch, std::vector<size_t>& bytes) {
   int64_t leading = batch.rows;
   for (const auto& input : batch.inputs)
@@ -144,9 +152,11 @@ Status OnDevice::plan(sched::Batch& batch, std::vector<size_t>& bytes) {
     }
   if (batch.inputs.size() != spec_.inputs.size() || leading < 0 || leading > kMostRows)
     return base::failure(Code::kInternal, "a batch that is not the model's");
-  for (const auto& input : batch.inputs)
-    if (input.dtype != DType::kInvalid)
-      if (auto s = check_input(input); !s.ok()) return s;
+  for (size_t i = 0; i < batch.inputs.size(); ++i) {
+    if (batch.inputs[i].dtype == DType::kInvalid) continue;
+    const bool apart = i < batch.apart.size() && batch.apart[i].bytes > 0;
+    if (auto s = apart ? check_rows(batch, i) : check_input(batch.inputs[i]); !s.ok()) return s;
+  }
   batch.outputs.clear();
   for (size_t i = 0; i < spec_.outputs.size(); ++i) {
     const auto& output = spec_.outputs[i];

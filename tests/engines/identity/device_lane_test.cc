@@ -62,6 +62,32 @@ TEST_F(DeviceLane, EveryCallGetsItsOwnBytesBack) {
   EXPECT_EQ(broken, 0);
 }
 
+// Rows of 40 kB in pinned memory, of which several run together: they go up from where they lie.
+TEST_F(DeviceLane, LargeRowsInPinnedMemoryComeBackToTheirCalls) {
+  device::SlabPool pinned(uint64_t(64) << 20, device::block_memory(fake().pin(size_t(64) << 20).value()));
+  std::vector<std::unique_ptr<sched::Engine>> engines;
+  msg::ModelSpec batched = spec;
+  batched.max_batch = 8, batched.any_tensors = false;
+  batched.inputs = {{"x", msg::DType::kUint8, {-1}, false, {}}}, batched.outputs = batched.inputs;
+  engines.push_back(load(batched, {&devices, &pinned, [this](base::Status) { ++broken; }}).value());
+  batched = engines[0]->spec();
+  batched.batching.dynamic = true, batched.batching.max_queue = 0;
+  lanes = sched::make_lanes(std::move(engines), batched, stats, pinned);
+  for (size_t i = 0; i < 100; ++i) {
+    auto& call = calls[i];
+    base::Block block(pinned.take(40'000));
+    const std::string bytes(40'000, char(i));
+    block.append(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
+    call.home = &recorder, call.rows = 1;
+    call.inputs = {{"x", msg::DType::kUint8, {1, 40'000}, block.freeze()}};
+    lanes->put(&call);
+  }
+  recorder.until(100);
+  EXPECT_EQ(recorder.all(), (std::map<std::string, int>{{"ok", 100}}));
+  EXPECT_LT(stats.execution_count, 100u) << "some ran together";
+  lanes.reset();
+}
+
 TEST_F(DeviceLane, ABrokenDeviceAnswersEveryCallAndTellsOncePerEngine) {
   put(0, 100);
   fake().break_after(37);

@@ -64,6 +64,10 @@ template <class T>
 T __ldg(const T* from) {
   return *from;
 }
+template <class T>
+T __ldcg(const T* from) {
+  return *from;
+}
 
 // --- threads together ------------------------------------------------------------------------------------------------
 #define EMULATOR_WHERE const char *file = __builtin_FILE(), uint32_t line = __builtin_LINE()
@@ -158,6 +162,7 @@ inline void __threadfence() {}
 using cudaError_t = int32_t;
 using cudaStream_t = void*;
 constexpr cudaError_t cudaSuccess = 0;
+#define CUDART_VERSION 12040
 
 enum cudaLaunchAttributeID { cudaLaunchAttributeProgrammaticStreamSerialization };
 struct cudaLaunchAttribute {
@@ -185,7 +190,8 @@ template <class... Params, class... Args>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Params...), Args&&... args) {
   std::tuple<Params...> given(std::forward<Args>(args)...);
   emulator::launched(reinterpret_cast<const void*>(kernel));
-  return emulator::last_error() = emulator::launch({config->gridDim, config->blockDim, config->dynamicSmemBytes},
+  bool early = config->numAttrs > 0 && config->attrs->val.programmaticStreamSerializationAllowed;
+  return emulator::last_error() = emulator::launch({config->gridDim, config->blockDim, config->dynamicSmemBytes, early},
                                                    emulator::shared_limit(reinterpret_cast<const void*>(kernel)),
                                                    [&] { std::apply(kernel, given); });
 }
@@ -197,10 +203,17 @@ cudaError_t cudaFuncSetAttribute(void (*kernel)(Params...), cudaFuncAttribute, i
   emulator::shared_limit(reinterpret_cast<const void*>(kernel)) = size_t(bytes);
   return cudaSuccess;
 }
-struct cudaFuncAttributes {};
+struct cudaFuncAttributes {
+  int ptxVersion;
+};
 template <class... Params>
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, void (*kernel)(Params...)) {
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, void (*kernel)(Params...)) {
   emulator::loaded(reinterpret_cast<const void*>(kernel));
+  out->ptxVersion = 90;
+  return cudaSuccess;
+}
+inline cudaError_t cudaDriverGetVersion(int* out) {
+  *out = CUDART_VERSION;
   return cudaSuccess;
 }
 inline cudaError_t cudaGetLastError() { return std::exchange(emulator::last_error(), cudaSuccess); }

@@ -69,6 +69,7 @@ struct Fiber {
   uint64_t meetings = 0;
   std::vector<PendingCopy> copies;
   uint32_t groups = 0;  // of copies, committed
+  bool has_waited = false;
 };
 
 struct Warp {
@@ -93,7 +94,7 @@ class Machine {
   dim3 thread_index, block_index, block_size, grid_size;
   std::byte* shared = nullptr;
   std::string failure;
-  bool running = false;
+  bool running = false, early = false;
 
  private:
   void run_block();
@@ -153,7 +154,7 @@ int32_t Machine::launch(const Shape& shape, const std::function<void()>& thread)
   failure.clear();
   thread_ = &thread;
   threads_ = shape.block.x * shape.block.y * shape.block.z;
-  block_size = shape.block, grid_size = shape.grid;
+  block_size = shape.block, grid_size = shape.grid, early = shape.early;
   if (!stacks_) {
     watch_faults();
     stacks_ = map_pages(kMostThreads * (kStack + kPage));
@@ -180,7 +181,7 @@ void Machine::prepare(uint32_t i) {
   Fiber& fiber = fibers_[i];
   fiber.state = Fiber::State::kReady;
   fiber.fake_stack = nullptr;
-  fiber.meetings = 0, fiber.groups = 0;
+  fiber.meetings = 0, fiber.groups = 0, fiber.has_waited = false;
   fiber.copies.clear();
   fiber.thread = dim3(i % block_size.x, i / block_size.x % block_size.y, i / (block_size.x * block_size.y));
 #if defined(WEIR_ASAN)
@@ -297,7 +298,10 @@ void Machine::end_barrier() {
 
 void Machine::check_ended() {
   for (uint32_t i = 0; i < threads_ && failure.empty(); ++i)
-    if (!fibers_[i].copies.empty()) failure = "thread " + std::to_string(i) + " ends with copies that nobody waits for";
+    if (early && !fibers_[i].has_waited)
+      failure = "thread " + std::to_string(i) + " ends without having waited for its inputs";
+    else if (!fibers_[i].copies.empty())
+      failure = "thread " + std::to_string(i) + " ends with copies that nobody waits for";
   if (!failure.empty()) std::fprintf(stderr, "emulator: %s\n", failure.c_str());
 }
 
@@ -349,6 +353,8 @@ const Slot* meet(uint32_t mask, const void* mine, size_t bytes, Where where) {
 }
 
 std::byte* dynamic_shared() { return machine.shared; }
+
+void await_inputs() { machine.self().has_waited = true; }
 
 void copy_async(void* to, const void* from, size_t bytes, Where where) {
   if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) % 16) fail(where, "a copy of 16 unaligned");

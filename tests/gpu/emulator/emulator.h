@@ -7,6 +7,7 @@
 // - a barrier that some threads of the block do not reach, or reach at another line
 // - lanes that meet at different lines, or for lanes that have ended
 // - an address that is not aligned for its load, asynchronous copies that nobody waits for
+// - a thread of a launch that may begin early and ends without having waited for its inputs
 // - shapes, shared memory that a device would not take
 // Memory beyond a buffer or beyond dynamic shared memory is not mapped: touching it ends the process with a report.
 // Dynamic shared memory starts as NaN. AddressSanitizer knows of the fibers and finds the rest.
@@ -32,7 +33,8 @@ constexpr size_t kSharedByDefault = 48 << 10, kSharedAtMost = 99 << 10;  // what
 
 struct Shape {
   dim3 grid, block;
-  size_t shared = 0;  // bytes of dynamic shared memory
+  size_t shared = 0;   // bytes of dynamic shared memory
+  bool early = false;  // programmatic stream serialization
 };
 
 // 0, or a cudaError_t. `thread` is one thread of the kernel.
@@ -55,6 +57,8 @@ struct Slot {
 // Gives `mine` to the other lanes and waits for theirs: 32 slots, which stay until this lane meets again.
 const Slot* meet(uint32_t mask, const void* mine, size_t bytes, Where where);
 std::byte* dynamic_shared();
+// Waits for the launches before. They are always done here: only that a kernel waits can be checked.
+void await_inputs();
 // Copies 16 bytes when they are waited for, not before: what is read too early is NaN.
 void copy_async(void* to, const void* from, size_t bytes, Where where);
 void commit_copies();

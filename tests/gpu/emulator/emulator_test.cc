@@ -41,13 +41,27 @@ TEST(Emulator, AKernelIsLoadedOnceAndLateUnlessSomebodyLoadedIt) {
   std::vector<uint32_t> in(128);
   uint32_t out = 0;
   const uint32_t before = emulator::late_loads();
-  EXPECT_EQ(load_kernels(0, late_kernel, sum_kernel), 0);
+  EXPECT_EQ(load_kernels(1, late_kernel, sum_kernel), 0);
   EXPECT_EQ(start(sum_kernel, 1, 128, 0, in.data(), &out), 0);
   EXPECT_EQ(emulator::late_loads(), before);
   for (int i = 0; i < 2; ++i) EXPECT_EQ(start(unloaded_kernel, 1, 32, 0), 0);
   EXPECT_EQ(emulator::late_loads(), before + 1);
   EXPECT_EQ(start(late_kernel, 1, 32, 0), 0);
   EXPECT_EQ(emulator::late_loads(), before + 1);
+}
+
+__global__ void waiting_kernel(int all) {
+  if (all || threadIdx.x != 5) await_inputs();
+}
+
+TEST(Emulator, AThreadThatBeginsEarlyAndEndsWithoutHavingWaitedIsAFailure) {
+  constexpr int32_t kDevice = 2;
+  auto start_there = [](int all) { return run(Launch{kDevice, nullptr}, waiting_kernel, dim3(2), 32, 0, all); };
+  EXPECT_EQ(start_there(0), 0);  // nothing begins early where nobody has seen that the device can
+  EXPECT_EQ(load_kernels(kDevice, waiting_kernel), 0);
+  EXPECT_EQ(start_there(1), 0);
+  EXPECT_NE(start_there(0), 0);
+  EXPECT_TRUE(said("thread 5 ends without having waited")) << emulator::failure();
 }
 
 __global__ void votes_kernel(uint32_t* out) {

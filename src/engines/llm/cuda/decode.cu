@@ -1,214 +1,315 @@
-// Decode attention over paged keys and values, split along the sequence.
+// Decode attention over paged keys and values on tensor cores, split along the sequence.
 //
 // A block takes one row, one key head with all query heads that share it, and one part of kPartition positions, so that
-// every key and value is read once. Parts begin at multiples of kPartition whatever the batch is, and are merged in
-// order: a row's result is the same alone and in any batch. A lane holds eight dimensions, 16 bytes; the lanes that
-// make up a head are a team, and each team of the block takes every so many-th four positions by itself. Scores are in
-// units of log 2.
+// every key and value is read once. The heads are the rows of the products, of which a tensor core has sixteen and we
+// eight at most; that half of its work is idle costs nothing beside the memory. A warp takes every so many-th slice of
+// 16 positions by itself: its next slices are on their way into shared memory while it uses one, and no warp waits for
+// another before the end. Parts and slices begin at fixed multiples of positions whatever the batch is, and parts are
+// merged in order by the block that comes last: a row's result is the same alone and in any batch. Scores are in units
+// of log 2; weights are rounded to bfloat16, as those of prefill.cu are.
 //
-// nvcc 13.0 for sm_90a takes 64, 92, 148 and 252 registers for kGroup 1, 2, 4 and 8, and spills none: 8, 5, 3 and 2
-// blocks per multiprocessor, each with up to 16 KiB of keys and values on their way.
+// nvcc 13.0 for sm_90a takes 86, 128 and 254 registers for kDim 64, 128 and 256, and spills none; with 49, 66 and 68
+// KiB of shared memory that is 4, 3 and 3 blocks per multiprocessor of an H100, with 96 KiB and more of keys and values
+// on their way, several times what its share of the memory's bandwidth needs.
+#include "engines/llm/cuda/mma.cuh"
 #include "engines/llm/cuda/paged.cuh"
+#include "engines/llm/cuda/turned.cuh"
 
 namespace weir::llm::cuda {
 namespace {
 
-constexpr uint32_t kWarps = 4, kThreads = kWarps * kWarp;
-constexpr uint32_t kPer = 8;
-constexpr uint32_t kAtOnce = 4;  // positions whose keys and values are on their way together
+constexpr uint32_t kSlice = 16;  // positions that a warp takes together
+constexpr uint32_t kHeads = kMostHeadsPerGroup;
+static_assert(kHeads == 8 && kPartition % kSlice == 0);
 
-// A team's partial result over its positions, for each query head.
-template <uint32_t kGroup>
-struct Running {
-  float sum[kGroup][kPer] = {}, highest[kGroup], weight[kGroup] = {};
+template <uint32_t kDim>
+constexpr uint32_t kWarps = kDim == 256 ? 2 : 4;
+template <uint32_t kDim>
+constexpr uint32_t kThreads = kWarps<kDim>* kWarp;
+template <uint32_t kDim>
+constexpr uint32_t kStages = kDim == 64 ? 3 : 2;  // slices of a warp in shared memory
+template <uint32_t kDim>
+constexpr uint32_t kSliceSize = kSlice * kDim;  // keys of a slice; its values are behind them
+template <uint32_t kDim>
+constexpr uint32_t kQueryRow = kDim + 8;  // so that the rows of a column lie in different banks
 
-  // Takes in the scores and values of some more positions; a score of kNone is none.
-  __device__ void add(float (&score)[kGroup][kAtOnce], const uint4 (&values)[kAtOnce], uint32_t group) {
-#pragma unroll
-    for (uint32_t g = 0; g < kGroup; ++g) {
-      if (g >= group) continue;
-      float now = highest[g];
-#pragma unroll
-      for (uint32_t p = 0; p < kAtOnce; ++p) now = fmaxf(now, score[g][p]);
-      float shrink = exp2f(highest[g] - now);
-      highest[g] = now;
-      weight[g] *= shrink;
-#pragma unroll
-      for (uint32_t i = 0; i < kPer; ++i) sum[g][i] *= shrink;
-#pragma unroll
-      for (uint32_t p = 0; p < kAtOnce; ++p) {
-        score[g][p] = score[g][p] == kNone ? 0.f : exp2f(score[g][p] - now);
-        weight[g] += score[g][p];
-      }
-    }
-#pragma unroll
-    for (uint32_t p = 0; p < kAtOnce; ++p) {
-      float v[kPer];
-      widen(v, values[p]);
-#pragma unroll
-      for (uint32_t g = 0; g < kGroup; ++g) {
-        if (g >= group) continue;
-#pragma unroll
-        for (uint32_t i = 0; i < kPer; ++i) sum[g][i] += score[g][p] * v[i];
-      }
-    }
-  }
-};
+// Each warp's slices and the queries; when all is summed, the teams' results instead of the slices.
+template <uint32_t kDim>
+constexpr size_t kShared =
+    (size_t(kWarps<kDim>) * kStages<kDim> * 2 * kSliceSize<kDim> + kHeads * kQueryRow<kDim>)*sizeof(Bf16);
+
+// Element 8 * chunk of a position.
+template <uint32_t kDim>
+__device__ uint32_t at(uint32_t row, uint32_t chunk) {
+  return row * kDim + (chunk ^ (row & 7)) * 8;
+}
 
 // A weighted sum of values over the sum of the weights.
 __device__ Bf16 finished(float all, float total) { return narrow(total > 0 ? all / total : 0.f); }
 
-// The partial result of each team of a block, for all of them to read.
-template <uint32_t kStreams, uint32_t kGroup, uint32_t kDim>
-struct Teams {
-  float sums[kStreams][kGroup][kDim];
-  float highs[kStreams][kGroup], weights[kStreams][kGroup];
+// The part of a row that a block takes.
+struct Part {
+  uint32_t row, kv_head, index;
+  uint32_t group;  // query heads
+  size_t head;     // the first of them, among all rows' heads
+  uint32_t length, from, end;
 
-  // `at`: the first dimension that the lane holds.
-  __device__ void put(const Running<kGroup>& mine, uint32_t stream, uint32_t at) {
-#pragma unroll
-    for (uint32_t g = 0; g < kGroup; ++g) {
-      if (at == 0) highs[stream][g] = mine.highest[g], weights[stream][g] = mine.weight[g];
-      store(&sums[stream][g][at], mine.sum[g]);
-    }
+  __device__ explicit Part(const DecodeAttention& a)
+      : row(blockIdx.x), kv_head(blockIdx.y), index(blockIdx.z), group(a.heads / a.kv_heads) {
+    head = size_t(row) * a.heads + kv_head * group;
+    length = a.lengths[row];
+    const uint32_t begin = index * kPartition;
+    end = min(length, begin + kPartition);
+    from = max(begin, a.window && length > a.window ? length - a.window : 0u);
   }
-  // The teams become one, in order; `head` is the first query head.
-  __device__ void merge(const DecodeAttention& a, size_t head, uint32_t group, uint32_t part) const {
-    for (uint32_t i = threadIdx.x; i < group * kDim; i += kThreads) {
+};
+
+// The partial result of each warp, for the whole block to read.
+template <uint32_t kDim>
+struct Results {
+  float sums[kWarps<kDim>][kHeads][kDim];
+  float highs[kWarps<kDim>][kHeads], weights[kWarps<kDim>][kHeads];
+
+  // The warps become one, in order.
+  __device__ void merge(const DecodeAttention& a, const Part& part) const {
+    for (uint32_t i = threadIdx.x; i < part.group * kDim; i += kThreads<kDim>) {
       uint32_t g = i / kDim, d = i % kDim;
       float top = kNone, all = 0, total = 0;
-      for (uint32_t s = 0; s < kStreams; ++s) top = fmaxf(top, highs[s][g]);
-      for (uint32_t s = 0; s < kStreams; ++s) {
-        float factor = highs[s][g] == kNone ? 0.f : exp2f(highs[s][g] - top);
-        all += factor * sums[s][g][d];
-        total += factor * weights[s][g];
+      for (uint32_t w = 0; w < kWarps<kDim>; ++w) top = fmaxf(top, highs[w][g]);
+      for (uint32_t w = 0; w < kWarps<kDim>; ++w) {
+        float factor = highs[w][g] == kNone ? 0.f : exp2f(highs[w][g] - top);
+        all += factor * sums[w][g][d];
+        total += factor * weights[w][g];
       }
       if (a.parts == 1) {
-        a.out[(head + g) * kDim + d] = finished(all, total);
+        a.out[part.head * kDim + i] = finished(all, total);
         continue;
       }
-      size_t to = (head + g) * a.parts + part;
+      size_t to = (part.head + g) * a.parts + part.index;
       a.part_out[to * kDim + d] = all;
       if (d == 0) a.part_max[to] = top, a.part_sum[to] = total;
     }
   }
 };
 
-// The scores of the positions from `first` on; those outside of [from, end) get kNone. kLanes hold a head.
-template <uint32_t kLanes, uint32_t kGroup>
-__device__ void add_scores(float (&score)[kGroup][kAtOnce], const float (&q)[kGroup][kPer],
-                           const uint4 (&keys)[kAtOnce], uint32_t group, uint32_t first, uint32_t from, uint32_t end) {
+// A warp's heads over its slices. Lane l holds of head l / 4 the pairs of dimensions 8 d + 2 (l % 4).
+template <uint32_t kDim>
+struct Running {
+  static constexpr uint32_t kSteps = kDim / 16;
+
+  uint32_t queries[kSteps][2];
+  float out[kDim / 8][2] = {}, highest = kNone, sum = 0;
+
+  __device__ void hold(const Bf16* from) {
+    uint32_t lane = threadIdx.x % kWarp;
+    const Bf16* mine = from + lane / 4 * kQueryRow<kDim> + lane % 4 * 2;
 #pragma unroll
-  for (uint32_t p = 0; p < kAtOnce; ++p) {
-    float key[kPer];
-    widen(key, keys[p]);
-    bool seen = first + p >= from && first + p < end;
+    for (uint32_t step = 0; step < kSteps; ++step)
 #pragma unroll
-    for (uint32_t g = 0; g < kGroup; ++g) {
-      if (g >= group) continue;
-      float dot = 0;
+      for (uint32_t half = 0; half < 2; ++half)
+        queries[step][half] = *reinterpret_cast<const uint32_t*>(mine + step * 16 + half * 8);
+  }
+
+  __device__ void score(float (&s)[2][2], const Bf16* keys) {
+    uint32_t lane = threadIdx.x % kWarp;
 #pragma unroll
-      for (uint32_t i = 0; i < kPer; ++i) dot += q[g][i] * key[i];
-#pragma unroll
-      for (uint32_t step = kLanes / 2; step > 0; step /= 2) dot += __shfl_xor_sync(kAllLanes, dot, step);
-      score[g][p] = seen ? dot : kNone;
+    for (uint32_t step = 0; step < kSteps; ++step) {
+      uint32_t k[4];
+      load_matrices(k, keys + at<kDim>(lane % 8 + lane / 16 * 8, step * 2 + lane / 8 % 2));
+      mma_upper(s[0], queries[step], k[0], k[1]);
+      mma_upper(s[1], queries[step], k[2], k[3]);
     }
+  }
+
+  // Scores of the positions from `base` on become weights; those outside of [from, end) have none.
+  __device__ void weigh(float (&s)[2][2], uint32_t base, const Part& part, float scale) {
+    uint32_t lane = threadIdx.x % kWarp;
+    float top = -INFINITY;
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+      uint32_t position = base + i / 2 * 8 + lane % 4 * 2 + i % 2;
+      float& score = s[i / 2][i % 2];
+      score = position >= part.from && position < part.end ? score * scale : -INFINITY;
+      top = fmaxf(top, score);
+    }
+    top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 1));
+    top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 2));
+    float now = fmaxf(highest, top), shrink = exp2f(highest - now);
+    highest = now, sum *= shrink;
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) sum += s[i / 2][i % 2] = exp2f(s[i / 2][i % 2] - now);
+#pragma unroll
+    for (uint32_t d = 0; d < kDim / 8; ++d) out[d][0] *= shrink, out[d][1] *= shrink;
+  }
+
+  __device__ void add(const float (&s)[2][2], const Bf16* values) {
+    uint32_t lane = threadIdx.x % kWarp;
+    const uint32_t weights[2] = {narrow2(s[0][0], s[0][1]), narrow2(s[1][0], s[1][1])};
+#pragma unroll
+    for (uint32_t d = 0; d < kDim / 8; d += 2) {
+      uint32_t v[4];
+      load_transposed(v, values + at<kDim>(lane % 16, d + lane / 16));
+      mma_upper(out[d], weights, v[0], v[1]);
+      mma_upper(out[d + 1], weights, v[2], v[3]);
+    }
+  }
+
+  __device__ void put(Results<kDim>& results) {
+    uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, head = lane / 4;
+    sum += __shfl_xor_sync(kAllLanes, sum, 1);
+    sum += __shfl_xor_sync(kAllLanes, sum, 2);
+    if (lane % 4 == 0) results.highs[warp][head] = highest, results.weights[warp][head] = sum;
+#pragma unroll
+    for (uint32_t d = 0; d < kDim / 8; ++d) store(&results.sums[warp][head][d * 8 + lane % 4 * 2], out[d]);
+  }
+};
+
+// A slice of keys and values, from position `base` on, is put on its way. Positions that are not attended to become
+// zeros: their memory may hold anything.
+template <uint32_t kDim>
+__device__ void load_slice(Bf16* to, const DecodeAttention& a, const Part& part, const Pages& pages, uint32_t base) {
+  constexpr uint32_t kChunks = kDim / 8;
+  const uint32_t lane = threadIdx.x % kWarp, position = base + lane % kSlice;
+  const bool mine = position >= part.from && position < part.end;
+  const auto slot = uint32_t(pages.slot(mine ? position : part.from));
+  const uint32_t seen = __ballot_sync(kAllLanes, mine);
+#pragma unroll kDim == 256 ? 1 : 4
+  for (uint32_t i = lane; i < kSlice * kChunks; i += kWarp) {
+    const uint32_t row = i / kChunks, c = i % kChunks;
+    const size_t from = (size_t(__shfl_sync(kAllLanes, slot, int(row))) * a.kv_heads + part.kv_head) * kDim + c * 8;
+    const Take take = seen >> row & 1 ? Take::kAll : Take::kNot;
+    copy_async(to + at<kDim>(row, c), a.k_cache + from, take);
+    copy_async(to + kSliceSize<kDim> + at<kDim>(row, c), a.v_cache + from, take);
   }
 }
 
-// The positions [from, end) of a row that a team takes: every so many-th kAtOnce of them from `base` on.
-template <uint32_t kDim, uint32_t kGroup>
-__device__ void take_positions(const DecodeAttention& a, Running<kGroup>& mine, const float (&q)[kGroup][kPer],
-                               uint32_t row, uint32_t base, uint32_t from, uint32_t end) {
-  constexpr uint32_t kLanes = kDim / kPer, kTeams = kWarp / kLanes, kStreams = kWarps * kTeams;
-  uint32_t lane = threadIdx.x % kWarp, team = lane / kLanes, group = a.heads / a.kv_heads;
-  Pages pages(a.tables + (a.starts ? a.starts[row] : size_t(row) * a.table_width), a.block_size);
-  size_t stride = size_t(a.kv_heads) * kDim, offset = size_t(blockIdx.y) * kDim + lane % kLanes * kPer;
-  for (; base < end; base += kStreams * kAtOnce) {
-    if (base + kTeams * kAtOnce <= from) continue;
-    uint32_t first = base + team * kAtOnce;
-    uint4 k[kAtOnce], v[kAtOnce];
-#pragma unroll
-    for (uint32_t p = 0; p < kAtOnce; ++p) {
-      // Positions that are not attended to are not read: their memory may hold anything. A neighbour is read instead,
-      // and ignored.
-      size_t slot = pages.slot(min(max(first + p, from), end - 1));
-      k[p] = *reinterpret_cast<const uint4*>(a.k_cache + slot * stride + offset);
-      v[p] = *reinterpret_cast<const uint4*>(a.v_cache + slot * stride + offset);
-    }
-    float score[kGroup][kAtOnce];
-    add_scores<kLanes>(score, q, k, group, first, from, end);
-    mine.add(score, v, group);
+// The positions of a part that a warp takes; `slices`: its kStages places in shared memory.
+template <uint32_t kDim>
+__device__ void take_slices(Running<kDim>& mine, Bf16* slices, const DecodeAttention& a, const Part& part) {
+  constexpr uint32_t kSteps = kSlice * kWarps<kDim>, kStage = 2 * kSliceSize<kDim>;
+  Pages pages(a.tables + (a.starts ? a.starts[part.row] : size_t(part.row) * a.table_width), a.block_size);
+  uint32_t base = part.from / kSteps * kSteps + threadIdx.x / kWarp * kSlice, next = base, stage = 0, next_stage = 0;
+  auto load_next = [&] {
+    if (next < part.end) load_slice<kDim>(slices + next_stage * kStage, a, part, pages, next);
+    commit_copies();
+    next += kSteps, next_stage = next_stage + 1 == kStages<kDim> ? 0 : next_stage + 1;
+  };
+  for (uint32_t i = 0; i + 1 < kStages<kDim>; ++i) load_next();
+  for (; base < part.end; base += kSteps) {
+    load_next();
+    wait_for_copies<kStages<kDim> - 1>();
+    __syncwarp();
+    const Bf16* keys = slices + stage * kStage;
+    float s[2][2] = {};
+    mine.score(s, keys);
+    mine.weigh(s, base, part, a.scale * kLog2E);
+    mine.add(s, keys + kSliceSize<kDim>);
+    stage = stage + 1 == kStages<kDim> ? 0 : stage + 1;
+    __syncwarp();  // before this slice's place is taken
   }
+  wait_for_copies<0>();
 }
 
-// kGroup: at least heads / kv_heads.
-template <uint32_t kDim, uint32_t kGroup>
-__global__ void __launch_bounds__(kThreads) part_kernel(DecodeAttention a) {
-  constexpr uint32_t kLanes = kDim / kPer, kTeams = kWarp / kLanes, kStreams = kWarps * kTeams;
-  uint32_t row = blockIdx.x, kv_head = blockIdx.y, part = blockIdx.z;
-  uint32_t length = a.lengths[row], group = a.heads / a.kv_heads;
-  uint32_t begin = part * kPartition, end = min(length, begin + kPartition);
-  if (begin >= length) {  // the merge does not look at this part; a row without positions has zeros
-    for (uint32_t i = threadIdx.x; a.parts == 1 && i < group * kDim; i += kThreads)
-      a.out[(size_t(row) * a.heads + kv_head * group) * kDim + i] = 0;
-    return;
+// The group's queries, one row each and zeros behind them; first the row's own key and value go into the cache.
+template <uint32_t kDim>
+__device__ void load_queries(Bf16* queries, const DecodeAttention& a, const Part& part) {
+  constexpr uint32_t kLanes = kDim / kTurnedPer, kTeams = kWarp / kLanes;
+  const uint32_t lane = threadIdx.x % kWarp, team = lane / kLanes;
+  __shared__ Turn<kDim> turn;
+  TurnedHead<kDim> turned{a.turn, turn, part.row, lane % kLanes * kTurnedPer};
+  if (a.turn.qkv) {
+    turn.make(a.turn, part.row);
+    __syncthreads();
+    if (part.end == part.length) {
+      store_own(turned, a.k_cache, a.v_cache, part.kv_head);
+      __threadfence();  // its copies are asynchronous
+    }
   }
-  uint32_t from = max(begin, a.window && length > a.window ? length - a.window : 0u);
-  size_t head = size_t(row) * a.heads + kv_head * group;
-  if (from >= end) {  // nor at a part that is wholly before the window
-    if (threadIdx.x < group) a.part_max[(head + threadIdx.x) * a.parts + part] = kNone;
-    return;
+  for (uint32_t g = threadIdx.x / kWarp * kTeams; g < kHeads; g += kWarps<kDim> * kTeams) {
+    float q[kTurnedPer] = {};
+    const uint32_t head = min(g + team, part.group - 1);
+    if (a.turn.qkv)
+      turned.get(q, part.kv_head * part.group + head, a.turn.q_norm);
+    else
+      load(q, a.q + (part.head + head) * kDim + turned.at);
+    if (g + team >= part.group)
+      for (float& value : q) value = 0;
+    store(queries + (g + team) * kQueryRow<kDim> + turned.at, q);
   }
-  uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, at = lane % kLanes * kPer;
-
-  float q[kGroup][kPer];
-  Running<kGroup> mine;
-#pragma unroll
-  for (uint32_t g = 0; g < kGroup; ++g) {
-    mine.highest[g] = kNone;
-    if (g >= group) continue;
-    load(q[g], a.q + (head + g) * kDim + at);
-#pragma unroll
-    for (uint32_t i = 0; i < kPer; ++i) q[g][i] *= a.scale * kLog2E;
-  }
-  take_positions<kDim>(a, mine, q, row, begin + warp * kTeams * kAtOnce, from, end);
-
-  __shared__ __align__(16) Teams<kStreams, kGroup, kDim> teams;
-  teams.put(mine, warp * kTeams + lane / kLanes, at);
   __syncthreads();
-  teams.merge(a, head, group, part);
 }
 
-// One block per row and head, one thread per dimension.
-__global__ void merge_kernel(DecodeAttention a) {
-  uint32_t row = blockIdx.x, head = blockIdx.y, at = threadIdx.x;
-  uint32_t parts = min((a.lengths[row] + kPartition - 1) / kPartition, a.parts);
-  size_t from = (size_t(row) * a.heads + head) * a.parts;
-  float top = kNone, all = 0, total = 0;
-  for (uint32_t p = 0; p < parts; ++p) top = fmaxf(top, a.part_max[from + p]);
-  for (uint32_t p = 0; p < parts; ++p) {
-    if (a.part_max[from + p] == kNone) continue;  // wholly before the window
-    float factor = exp2f(a.part_max[from + p] - top);
-    all += factor * a.part_out[(from + p) * a.dim + at];
-    total += factor * a.part_sum[from + p];
+// A part that is not empty.
+template <uint32_t kDim>
+__device__ void attend(const DecodeAttention& a, const Part& part) {
+  auto* slices = dynamic_shared<Bf16>();
+  Bf16* queries = slices + kWarps<kDim> * kStages<kDim> * 2 * kSliceSize<kDim>;
+  load_queries<kDim>(queries, a, part);
+  Running<kDim> mine;
+  mine.hold(queries);
+  take_slices(mine, slices + threadIdx.x / kWarp * (kStages<kDim> * 2 * kSliceSize<kDim>), a, part);
+  __syncthreads();
+  auto& results = *reinterpret_cast<Results<kDim>*>(slices);
+  static_assert(sizeof(Results<kDim>) <= kShared<kDim>);
+  mine.put(results);
+  __syncthreads();
+  results.merge(a, part);
+}
+
+// Whether this block is the last of its row's and head's to arrive, of `parts`: it sees what the others have written.
+__device__ bool comes_last(const DecodeAttention& a, uint32_t parts) {
+  __shared__ bool last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    uint32_t* arrived = a.arrived + blockIdx.x * a.kv_heads + blockIdx.y;
+    last = atomicAdd(arrived, 1u) + 1 == parts;
+    if (last) *arrived = 0;
   }
-  a.out[(size_t(row) * a.heads + head) * a.dim + at] = finished(all, total);
+  __syncthreads();
+  if (last) __threadfence();
+  return last;
+}
+
+// The parts become one, in order.
+template <uint32_t kDim>
+__device__ void merge_parts(const DecodeAttention& a, const Part& part, uint32_t parts) {
+  for (uint32_t i = threadIdx.x; i < part.group * kDim; i += kThreads<kDim>) {
+    size_t from = (part.head + i / kDim) * a.parts;
+    float top = kNone, all = 0, total = 0;
+    for (uint32_t p = 0; p < parts; ++p) top = fmaxf(top, __ldcg(a.part_max + from + p));
+    for (uint32_t p = 0; p < parts; ++p) {
+      float highest = __ldcg(a.part_max + from + p);
+      if (highest == kNone) continue;  // wholly before the window
+      float factor = exp2f(highest - top);
+      all += factor * __ldcg(a.part_out + (from + p) * kDim + i % kDim);
+      total += factor * __ldcg(a.part_sum + from + p);
+    }
+    a.out[part.head * kDim + i] = finished(all, total);
+  }
 }
 
 template <uint32_t kDim>
-Code parts(const Launch& launch, const DecodeAttention& a) {
-  uint32_t group = a.heads / a.kv_heads;
-  auto kernel = group == 1   ? part_kernel<kDim, 1>
-                : group == 2 ? part_kernel<kDim, 2>
-                : group <= 4 ? part_kernel<kDim, 4>
-                             : part_kernel<kDim, 8>;
-  return run(launch, kernel, dim3(a.rows, a.kv_heads, a.parts), kThreads, 0, a);
+__global__ void __launch_bounds__(kThreads<kDim>) decode_kernel(DecodeAttention a) {
+  await_inputs();
+  const Part part(a);
+  if (part.index * kPartition >= part.length) {  // the merge does not look at it; a row without positions has zeros
+    for (uint32_t i = threadIdx.x; part.index == 0 && i < part.group * kDim; i += kThreads<kDim>)
+      a.out[part.head * kDim + i] = 0;
+    return;
+  }
+  if (part.from < part.end)
+    attend<kDim>(a, part);
+  else if (threadIdx.x < part.group)  // wholly before the window
+    a.part_max[(part.head + threadIdx.x) * a.parts + part.index] = kNone;
+  if (a.parts == 1) return;  // a single part is the whole
+  const uint32_t parts = min((part.length + kPartition - 1) / kPartition, a.parts);
+  if (comes_last(a, parts)) merge_parts<kDim>(a, part, parts);
 }
 
 template <uint32_t kDim>
-Code load_parts(int32_t device) {
-  return load_kernels(device, part_kernel<kDim, 1>, part_kernel<kDim, 2>, part_kernel<kDim, 4>, part_kernel<kDim, 8>);
+Code start(const Launch& launch, const DecodeAttention& a) {
+  return run(launch, decode_kernel<kDim>, dim3(a.rows, a.kv_heads, a.parts), kThreads<kDim>, kShared<kDim>, a);
 }
 
 }  // namespace
@@ -217,20 +318,17 @@ Code decode_attention(const Launch& launch, const DecodeAttention& a) {
   if (a.kv_heads == 0 || a.heads == 0 || a.heads % a.kv_heads || a.heads / a.kv_heads > kMostHeadsPerGroup ||
       a.heads > 65535 || a.block_size == 0 || a.parts == 0 || a.parts > 65535)
     return kBadShape;
+  if ((a.parts > 1 && !a.arrived) || (a.turn.qkv && (a.turn.dim != a.dim || !a.turn.q_norm != !a.turn.k_norm)))
+    return kBadShape;
   if (a.rows == 0) return 0;
-  Code code = a.dim == 64    ? parts<64>(launch, a)
-              : a.dim == 128 ? parts<128>(launch, a)
-              : a.dim == 256 ? parts<256>(launch, a)
-                             : Code(kBadShape);
-  if (code || a.parts == 1) return code;  // a single part is the whole
-  return run(launch, merge_kernel, dim3(a.rows, a.heads), a.dim, 0, a);
+  return a.dim == 64    ? start<64>(launch, a)
+         : a.dim == 128 ? start<128>(launch, a)
+         : a.dim == 256 ? start<256>(launch, a)
+                        : Code(kBadShape);
 }
 
 Code load_decode(int32_t device) {
-  Code code = load_kernels(device, merge_kernel);
-  for (auto load : {load_parts<64>, load_parts<128>, load_parts<256>})
-    if (code == 0) code = load(device);
-  return code;
+  return load_kernels(device, decode_kernel<64>, decode_kernel<128>, decode_kernel<256>);
 }
 
 }  // namespace weir::llm::cuda

@@ -32,7 +32,7 @@ Status check_shape(const Shape& s, const device::Device& device) {
 Status check_kernels(const Kernels& k) {
   if (k.abi == kKernelsAbi && k.load && k.embed && k.add_norm && k.rope_store && k.swiglu && k.decode_attention &&
       k.draw && k.gather && k.patch && k.prefill_attention && k.matmul_open && k.matmul_close && k.matmul && k.adjust &&
-      k.logprobs && k.read_out && k.pool)
+      k.logprobs && k.read_out && k.pool && k.norm_matmul)
     return {};
   return base::failure(base::Code::kFailedPrecondition, "libweir_cuda.so lacks kernels of this build");
 }

@@ -97,6 +97,7 @@ __device__ uint32_t draw_one(const Choice& choice, double random, uint32_t likel
 }
 
 __global__ void __launch_bounds__(kSelectThreads, 1) draw_kernel(Draw a) {
+  await_inputs();
   uint32_t from = a.from ? a.from[blockIdx.x] : blockIdx.x, to = a.to ? a.to[blockIdx.x] : blockIdx.x;
   const float* row = a.from && from & kAdjusted ? a.adjusted + size_t(from & ~kAdjusted) * a.vocabulary
                                                 : a.logits + size_t(from) * a.vocabulary;

@@ -7,6 +7,7 @@ namespace {
 constexpr uint32_t kThreads = 256;
 
 __global__ void embed_text_kernel(EmbedText a) {
+  await_inputs();
   size_t t = blockIdx.x;
   const Bf16* word = a.words + size_t(a.ids[t]) * a.hidden;
   const float* kind = a.kinds ? a.types + size_t(a.kinds[t]) * a.hidden : nullptr;
@@ -17,6 +18,7 @@ __global__ void embed_text_kernel(EmbedText a) {
 }
 
 __global__ void layer_norm_kernel(LayerNorm a) {
+  await_inputs();
   float* x = a.stream + size_t(blockIdx.x) * a.hidden;
   Bf16* out = a.out + size_t(blockIdx.x) * a.hidden;
   float sum = 0, squares = 0;
@@ -35,6 +37,7 @@ __device__ float gelu_exact(float x) { return 0.5f * x * (1.f + erff(x * 0.70710
 __device__ float gelu_tanh(float x) { return 0.5f * x * (1.f + tanhf(0.79788456f * (x + 0.044715f * x * x * x))); }
 
 __global__ void gelu_kernel(Gelu a) {
+  await_inputs();
   Bf16* x = a.rows + size_t(blockIdx.x) * a.width;
   for (uint32_t i = blockIdx.y * blockDim.x + threadIdx.x; i < a.width; i += gridDim.y * blockDim.x) {
     float y = widen(x[i]) + a.bias[i];

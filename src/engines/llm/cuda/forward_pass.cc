@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "engines/llm/cuda/launches.h"
@@ -25,7 +26,21 @@ Status ForwardPass::reserve_parts(uint32_t rows, uint32_t parts, uint64_t most) 
   auto made = queue_.device().buffer(std::max({std::min(bytes(rows), most), bytes(1), kLeastParts}));
   if (!made) return made.error();
   parts_ = std::move(*made);
-  return {};
+  return zero_arrived(rows);
+}
+
+Status ForwardPass::zero_arrived(uint32_t rows) {
+  const size_t bytes = size_t(rows) * shape_.kv_heads * sizeof(uint32_t);
+  auto made = queue_.device().buffer(bytes);
+  if (!made) return made.error();
+  arrived_ = std::move(*made), most_at_once_ = rows;
+  device::PinnedBlock zeros;
+  return each([&] { return queue_.fit(zeros, bytes); },
+              [&] {
+                std::memset(zeros.data(), 0, bytes);
+                return queue_.copy(Way::kToDevice, Copy{arrived_.data(), zeros.data(), bytes});
+              },
+              [&] { return queue_.drain(); });
 }
 
 Status ForwardPass::run(const QueuedStep& queued) {
@@ -74,36 +89,53 @@ Status ForwardPass::run_layer(const QueuedStep& queued, uint32_t index) {
       [&] { return run_mlp(layer); }, [&] { return read_out(queued, index); });
 }
 
+RopeStore ForwardPass::rope_of_layer(const QueuedStep& queued, uint32_t layer) const {
+  RopeStore rope = rope_of(shape_, weights_, weights_.layers[layer]);
+  rope.qkv = memory_.qkv, rope.positions = queued.at.positions, rope.slots = queued.at.slots, rope.tokens = rows_;
+  rope.q = memory_.queries, rope.k_cache = cache_.keys(layer), rope.v_cache = cache_.values(layer);
+  return rope;
+}
+
 Status ForwardPass::run_attention(const QueuedStep& queued, uint32_t index) {
   const DeviceLayer& layer = weights_.layers[index];
-  const uint32_t q = shape_.heads * shape_.head_dim, kv = shape_.kv_heads * shape_.head_dim;
-  RopeStore rope = rope_of(shape_, weights_, layer);
-  rope.qkv = memory_.qkv, rope.positions = queued.at.positions, rope.slots = queued.at.slots, rope.tokens = rows_;
-  rope.q = memory_.queries, rope.k_cache = cache_.keys(index), rope.v_cache = cache_.values(index);
-  return each([&] { return norm(layer.input_norm); },
+  const uint32_t outputs = (shape_.heads + 2 * shape_.kv_heads) * shape_.head_dim;
+  return each(
+      [&] {
+        return multiply_normed({memory_.residual, layer.input_norm, layer.qkv, memory_.qkv, rows_, outputs,
+                                shape_.hidden, shape_.epsilon, NormMatmul::kPlain});
+      },
+      [&] {
+        return turns_in_attention(queued) ? Status()
+                                          : queue_.launch(queue_.kernels().rope_store, rope_of_layer(queued, index));
+      },
+      [&] { return decode_attention(queued, index); }, [&] { return prefill_attention(queued, index); });
+}
+
+Status ForwardPass::multiply_normed(const NormMatmul& a) {
+  if (a.rows <= kNormRows && a.inputs % 8 == 0) return queue_.launch(queue_.kernels().norm_matmul, a);
+  const bool gates = a.into == NormMatmul::kSwiGlu;
+  return each([&] { return norm(a.norm); },
               [&] {
-                return queue_.multiply(memory_.normed, rows_, layer.qkv, nullptr, q + 2 * kv, shape_.hidden,
-                                       memory_.qkv, Into::kBf16);
+                return queue_.multiply(memory_.normed, a.rows, a.weight, nullptr, gates ? 2 * a.outputs : a.outputs,
+                                       a.inputs, gates ? memory_.gates : a.out, Into::kBf16);
               },
-              [&] { return queue_.launch(queue_.kernels().rope_store, rope); },
-              [&] { return decode_attention(queued, index); }, [&] { return prefill_attention(queued, index); });
+              [&] {
+                if (!gates) return Status();
+                return queue_.launch(queue_.kernels().swiglu, SwiGlu{memory_.gates, a.out, a.rows, a.outputs, a.bias});
+              });
 }
 
 Status ForwardPass::run_mlp(const DeviceLayer& layer) {
   const uint32_t hidden = shape_.hidden, inner = shape_.intermediate;
-  return each([&] { return norm(layer.post_norm); },
-              [&] {
-                return queue_.multiply(memory_.normed, rows_, layer.gate_up, nullptr, 2 * inner, hidden, memory_.gates,
-                                       Into::kBf16);
-              },
-              [&] {
-                return queue_.launch(queue_.kernels().swiglu,
-                                     SwiGlu{memory_.gates, memory_.gated, rows_, inner, layer.gate_up_bias});
-              },
-              [&] {
-                return queue_.multiply(memory_.gated, rows_, layer.down, layer.down_bias, hidden, inner,
-                                       memory_.residual, Into::kAddF32);
-              });
+  return each(
+      [&] {
+        return multiply_normed({memory_.residual, layer.post_norm, layer.gate_up, memory_.gated, rows_, inner, hidden,
+                                shape_.epsilon, NormMatmul::kSwiGlu, layer.gate_up_bias});
+      },
+      [&] {
+        return queue_.multiply(memory_.gated, rows_, layer.down, layer.down_bias, hidden, inner, memory_.residual,
+                               Into::kAddF32);
+      });
 }
 
 float ForwardPass::scale() const { return 1 / std::sqrt(float(shape_.head_dim)); }
@@ -113,7 +145,7 @@ float ForwardPass::scale() const { return 1 / std::sqrt(float(shape_.head_dim));
 Status ForwardPass::decode_attention(const QueuedStep& queued, uint32_t layer) {
   const auto rows = uint32_t(queued.layout.plan.lengths.size()), parts = queued.layout.parts;
   auto memory_of = [&](uint32_t count) { return part_memory(count, shape_.heads, shape_.head_dim, parts); };
-  uint32_t at_once = std::max(rows, 1u);
+  uint32_t at_once = std::clamp(rows, 1u, most_at_once_);
   while (at_once > 1 && memory_of(at_once).bytes > parts_.size()) at_once = (at_once + 1) / 2;
   const auto memory = memory_of(at_once);
   auto at = [&](size_t offset) { return reinterpret_cast<float*>(parts_.data() + offset); };
@@ -127,6 +159,12 @@ Status ForwardPass::decode_attention(const QueuedStep& queued, uint32_t layer) {
     a.out = memory_.mixed + first * width, a.rows = std::min(at_once, rows - first);
     a.heads = shape_.heads, a.kv_heads = shape_.kv_heads, a.dim = shape_.head_dim;
     a.block_size = cache_.block_size(), a.parts = parts, a.window = shape_.windows[layer], a.scale = scale();
+    a.arrived = reinterpret_cast<uint32_t*>(arrived_.data());
+    if (turns_in_attention(queued)) {
+      a.turn = rope_of_layer(queued, layer);
+      a.turn.qkv += first * (width + 2 * size_t(shape_.kv_heads) * shape_.head_dim);
+      a.turn.positions += first, a.turn.slots += first;
+    }
     status = queue_.launch(queue_.kernels().decode_attention, a);
   }
   return status;

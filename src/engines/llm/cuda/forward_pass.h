@@ -45,6 +45,9 @@ class ForwardPass {
   base::Status prefill_attention(const QueuedStep& queued, uint32_t layer);
   base::Status run_mlp(const DeviceLayer& layer);
   base::Status norm(const Bf16* weight);
+  // The residual stream's norm and a product of it, in one kernel where the rows are few.
+  base::Status multiply_normed(const NormMatmul& a);
+  base::Status zero_arrived(uint32_t rows);
   base::Status drop_unwanted(const QueuedStep& queued);
   base::Status read_out(const QueuedStep& queued, uint32_t layer);
   base::Status pool(const QueuedStep& queued);
@@ -52,6 +55,9 @@ class ForwardPass {
   bool trims(const QueuedStep& queued, uint32_t layer) const {
     return queued.layout.trim.any && layer + 1 == shape_.layers;
   }
+  // Decode attention turns its rows itself: they are all there are.
+  bool turns_in_attention(const QueuedStep& queued) const { return queued.layout.plan.lengths.size() == rows_; }
+  RopeStore rope_of_layer(const QueuedStep& queued, uint32_t layer) const;
   float scale() const;
 
   KernelQueue& queue_;
@@ -61,7 +67,9 @@ class ForwardPass {
   const Activations& memory_;
   const DeviceKvCache& cache_;
   device::DeviceBuffer parts_;
-  uint32_t rows_ = 0;  // that go on: all tokens, and from the last layer's attention on those of the trim
+  device::DeviceBuffer arrived_;  // zeros between kernels
+  uint32_t most_at_once_ = 1;     // rows of a decode attention that arrived_ is for
+  uint32_t rows_ = 0;             // that go on: all tokens, and from the last layer's attention on those of the trim
 };
 
 }  // namespace weir::llm::cuda

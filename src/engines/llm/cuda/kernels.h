@@ -11,7 +11,7 @@
 
 namespace weir::llm::cuda {
 
-inline constexpr uint32_t kKernelsAbi = 6;
+inline constexpr uint32_t kKernelsAbi = 7;
 inline constexpr const char* kKernelsEntry = "weir_cuda_llm";
 
 using Bf16 = uint16_t;
@@ -20,6 +20,7 @@ using Code = int32_t;
 inline constexpr uint32_t kNoSlot = UINT32_MAX;    // of a row that only fills a graph's batch: writes nothing
 inline constexpr uint32_t kPartition = 256;        // positions that one part of a decode attention looks at
 inline constexpr uint32_t kMostHeadsPerGroup = 8;  // query heads that share a key head
+inline constexpr uint32_t kNormRows = 2;           // that a norm_matmul takes
 inline constexpr uint32_t kQueryTile = 64;         // queries of a chunk that a prefill attention takes together
 inline constexpr uint32_t kMostTop = 128;          // likeliest tokens that are told
 inline constexpr uint32_t kBadShape = 1;           // cudaErrorInvalidValue
@@ -88,12 +89,27 @@ struct SwiGlu {
   const float* bias = nullptr;  // [2 * width], added first; or null
 };
 
-// Attention of one query token per row over all positions of its sequence, found through its block table. Two launches:
-// parts of kPartition positions, then their merge, which is left out where there is one part. Rows of length 0 give
-// zeros.
+// out = AddNorm(stream, norm) weight^T as Bf16; with kSwiGlu `weight` has the gates' rows and then those of `up`, and
+// out = SwiGlu of both products. For at most kNormRows rows, whose stream is read again by each block. The norm's
+// result is not rounded on a device; on the host it is, so that results are the same as those of the kernels one by
+// one.
+struct NormMatmul {
+  enum Into : uint32_t { kPlain, kSwiGlu };
+  const float* stream;             // [rows][inputs]
+  const Bf16* norm;                // [inputs]
+  const Bf16* weight;              // [outputs][inputs], with kSwiGlu [2 * outputs][inputs]
+  Bf16* out;                       // [rows][outputs]
+  uint32_t rows, outputs, inputs;  // inputs: a multiple of 8; stream, norm and weight are 16-byte aligned
+  float epsilon;
+  Into into;
+  const float* bias = nullptr;  // with kSwiGlu [2 * outputs], or null
+};
+
+// Attention of one query token per row over all positions of its sequence, found through its block table: in parts of
+// kPartition positions, which the block that comes last merges. Rows of length 0 give zeros.
 struct DecodeAttention {
-  const Bf16* q;                        // [rows][heads][dim]
-  const Bf16 *k_cache, *v_cache;        // [slots][kv_heads][dim]
+  const Bf16* q;                        // [rows][heads][dim]; not read where `turn` has qkv
+  Bf16 *k_cache, *v_cache;              // [slots][kv_heads][dim]; written where `turn` has qkv
   const uint32_t* tables;               // [rows][table_width]: blocks
   const uint32_t* lengths;              // positions, the query's own with it
   float* part_out;                      // [rows][heads][parts][dim]
@@ -106,6 +122,10 @@ struct DecodeAttention {
   uint32_t window;                   // only the last so many positions; 0 = all
   float scale;                       // of q·k
   const uint32_t* starts = nullptr;  // [rows]: where a row's table begins in `tables`; null: at row * table_width
+  uint32_t* arrived = nullptr;       // [rows][kv_heads] zeros, which it leaves as zeros; null where `parts` is 1
+  // With qkv: what rope_store would do with these rows first is done here, but for its `q`, which is not written; its
+  // caches are k_cache and v_cache. A row's slot is that of its last position.
+  RopeStore turn{};
 };
 
 // Consecutive tokens of one sequence, whose keys and values are in the cache already, the chunk's own with them.
@@ -308,6 +328,7 @@ struct Kernels {
   Code (*embed_text)(const Launch&, const EmbedText&);
   Code (*layer_norm)(const Launch&, const LayerNorm&);
   Code (*gelu)(const Launch&, const Gelu&);
+  Code (*norm_matmul)(const Launch&, const NormMatmul&);
   // Loads all kernels of the table onto a device, so that none is loaded at its first launch, when a request waits.
   Code (*load)(int32_t device);
 };

@@ -7,6 +7,8 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+#include <atomic>
+
 #include "engines/llm/cuda/kernels.h"
 
 namespace weir::llm::cuda {
@@ -121,6 +123,30 @@ inline uint32_t threads_for(uint32_t work, uint32_t most) {
   return threads < kWarp ? kWarp : threads < most ? threads : most;
 }
 
+// A kernel begins while the one before it in its stream still runs, where devices and drivers know how (CUDA programming
+// guide, "Programmatic Dependent Launch"): the time from one launch to the next passes beside the work. Every thread of
+// every kernel calls this, before it ends and before it touches what another kernel may write or read: until then it
+// reads weights at most.
+__device__ inline void await_inputs() {
+#if !defined(__CUDACC__)
+  emulator::await_inputs();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// The devices, by number, whose code and driver have that. Written when kernels are loaded.
+constexpr int32_t kMostDevices = 64;
+inline std::atomic<bool> begins_early[kMostDevices];
+
+// `attributes`: of any kernel that is loaded there. Graphs have it since CUDA 12.3.
+inline void see_device(int32_t device, const cudaFuncAttributes& attributes) {
+  constexpr int kInGraphs = 12030;
+  int driver = 0;
+  if (device < 0 || device >= kMostDevices || cudaDriverGetVersion(&driver) != cudaSuccess) return;
+  begins_early[device] = CUDART_VERSION >= kInGraphs && driver >= kInGraphs && attributes.ptxVersion >= 90;
+}
+
 // Loads kernels that the driver would else load at their first launch (lazy loading, the default since CUDA 12.2): asking
 // for a kernel's attributes takes it. CUDA_MODULE_LOADING=EAGER would load all of cuBLASLt, too.
 template <class... Loaded>
@@ -128,7 +154,10 @@ Code load_kernels(int32_t device, Loaded*... kernels) {
   auto code = cudaSetDevice(device);
   cudaFuncAttributes attributes;
   ((code = code == cudaSuccess ? cudaFuncGetAttributes(&attributes, kernels) : code), ...);
-  if (code != cudaSuccess) (void)cudaGetLastError();
+  if (code == cudaSuccess)
+    see_device(device, attributes);
+  else
+    (void)cudaGetLastError();
   return Code(code);
 }
 
@@ -140,6 +169,11 @@ Code run(const Launch& launch, void (*kernel)(Params...), dim3 grid, uint32_t th
   config.gridDim = grid, config.blockDim = dim3(threads);
   config.dynamicSmemBytes = shared;
   config.stream = static_cast<cudaStream_t>(launch.stream);
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &early;
+  config.numAttrs = launch.device >= 0 && launch.device < kMostDevices && begins_early[launch.device] ? 1 : 0;
   auto code = cudaSetDevice(launch.device);
   if (code == cudaSuccess && shared > kSharedByDefault)
     code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared));

@@ -15,6 +15,7 @@ __device__ float changed(float logit, const Change& change, const AdjustRow& row
 }
 
 __global__ void __launch_bounds__(kThreads) adjust_kernel(Adjust a) {
+  await_inputs();
   __shared__ uint32_t named;  // the last token is in the changes
   AdjustRow row = a.rows[blockIdx.x];
   uint32_t last = row.last == kNoToken ? kNoToken : a.sampled[row.last];
@@ -74,6 +75,7 @@ __device__ void collect(const Logits& logits, Kept kept, List& list) {
 }
 
 __global__ void __launch_bounds__(kSelectThreads, 1) logprobs_kernel(Logprobs a) {
+  await_inputs();
   __shared__ List list;
   LogprobRow wanted = a.rows[blockIdx.x];
   Logits logits{a.logits + size_t(wanted.row) * a.vocabulary, a.vocabulary, 0};

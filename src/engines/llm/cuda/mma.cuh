@@ -35,6 +35,23 @@ __device__ inline void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, u
 #endif
 }
 
+// The same where rows 8 to 15 of a are zeros and those of d are not wanted: a[0] (g, 2t)  a[1] (g, 2t + 8), and d[0],
+// d[1] (g, 2t).
+__device__ inline void mma_upper(float (&d)[2], const uint32_t (&a)[2], uint32_t b0, uint32_t b1) {
+#ifdef __CUDACC__
+  [[maybe_unused]] float lower[2];
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %8, %5, %8}, {%6, %7}, "
+      "{%0, %1, %9, %9};"
+      : "+f"(d[0]), "+f"(d[1]), "=f"(lower[0]), "=f"(lower[1])
+      : "r"(a[0]), "r"(a[1]), "r"(b0), "r"(b1), "r"(0u), "f"(0.f));
+#else
+  float whole[4] = {d[0], d[1], 0, 0};
+  const uint32_t rows[4] = {a[0], 0, a[1], 0};
+  mma(whole, rows, b0, b1);
+  d[0] = whole[0], d[1] = whole[1];
+#endif
+}
+
 // Four 8 x 8 matrices of 16-bit numbers; lane l gives the address of row l % 8 of matrix l / 8, and gets of each matrix
 // the pair of columns 2 (l % 4) of row l / 4.
 __device__ inline void load_matrices(uint32_t (&out)[4], const Bf16* row) {

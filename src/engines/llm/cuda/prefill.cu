@@ -212,6 +212,7 @@ struct Rows {
 
 template <uint32_t kDim>
 __global__ void __launch_bounds__(kThreads, kDim == 64 ? kBlocksOf64 : 1) prefill_kernel(PrefillAttention a) {
+  await_inputs();
   constexpr uint32_t kPiece = kKeys<kDim> * kDim;
   auto* queries = dynamic_shared<Bf16>();
   Bf16 *keys = queries + kQueryTile * kDim, *values = keys + 2 * kPiece;  // two pieces each

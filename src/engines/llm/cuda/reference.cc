@@ -373,7 +373,7 @@ const Kernels& table() {
                                      now<AddNorm, add_norm>,
                                      now<RopeStore, rope_store>,
                                      now<SwiGlu, swiglu>,
-                                     now<DecodeAttention, decode_attention>,
+                                     now<DecodeAttention, attend_turned>,
                                      now<Draw, draw>,
                                      now<Gather, gather>,
                                      now<Patch, patch>,
@@ -388,6 +388,7 @@ const Kernels& table() {
                                      now<EmbedText, embed_text>,
                                      now<LayerNorm, layer_norm>,
                                      now<Gelu, gelu>,
+                                     now<NormMatmul, norm_matmul>,
                                      load};
   return kTable;
 }

@@ -24,6 +24,9 @@ void pool(const Pool& a);
 void embed_text(const EmbedText& a);
 void layer_norm(const LayerNorm& a);
 void gelu(const Gelu& a);
+void norm_matmul(const NormMatmul& a);
+// decode_attention, behind rope_store where `turn` has qkv.
+void attend_turned(const DecodeAttention& a);
 
 // All of them as the table that the module has; a Launch is not looked at, and everything is done at once.
 const Kernels& table();

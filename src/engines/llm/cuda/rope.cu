@@ -70,6 +70,7 @@ __device__ void store_turned(const Head& x, const float* sines, const float* cos
 }
 
 __global__ void __launch_bounds__(kThreads) rope_store_kernel(RopeStore a) {
+  await_inputs();
   __shared__ float sines[kMostDim / 2], cosines[kMostDim / 2];
   uint32_t token = blockIdx.x, half = a.dim / 2;
   auto position = float(a.positions[token]);

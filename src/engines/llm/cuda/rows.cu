@@ -20,6 +20,7 @@ __device__ void copy_row(To* to, const From* from, uint32_t width) {
 
 template <uint32_t kPer>
 __global__ void embed_kernel(Embed a) {
+  await_inputs();
   uint32_t id = a.ids[blockIdx.x];
   if (a.sampled && id & kSampled) id = a.sampled[id & ~kSampled];
   copy_row<kPer>(a.stream + size_t(blockIdx.x) * a.hidden, a.table + size_t(id) * a.hidden, a.hidden);
@@ -27,12 +28,14 @@ __global__ void embed_kernel(Embed a) {
 
 template <uint32_t kPer>
 __global__ void patch_kernel(Patch a) {
+  await_inputs();
   copy_row<kPer>(a.stream + size_t(a.tokens[blockIdx.x]) * a.hidden, a.features + size_t(blockIdx.x) * a.hidden,
                  a.hidden);
 }
 
 template <class Word>
 __global__ void gather_kernel(Gather a) {
+  await_inputs();
   const uint32_t words = a.width / (sizeof(Word) / sizeof(Bf16));
   auto* to = reinterpret_cast<Word*>(a.out) + size_t(blockIdx.x) * words;
   const auto* from = reinterpret_cast<const Word*>(a.in) + size_t(a.which[blockIdx.x]) * words;
@@ -42,6 +45,7 @@ __global__ void gather_kernel(Gather a) {
 // The row stays in registers between the two passes; the weight is on its way while the sum is made.
 template <uint32_t kPer>
 __global__ void __launch_bounds__(1024) add_norm_kernel(AddNorm a) {
+  await_inputs();
   float* stream = a.stream + size_t(blockIdx.x) * a.hidden;
   const Bf16* delta = a.delta ? a.delta + size_t(blockIdx.x) * a.hidden : nullptr;
   Bf16* out = a.out + size_t(blockIdx.x) * a.hidden;
@@ -77,6 +81,7 @@ __global__ void __launch_bounds__(1024) add_norm_kernel(AddNorm a) {
 
 template <uint32_t kPer>
 __global__ void swiglu_kernel(SwiGlu a) {
+  await_inputs();
   const Bf16* in = a.gate_up + size_t(blockIdx.x) * 2 * a.width;
   uint32_t i = (blockIdx.y * blockDim.x + threadIdx.x) * kPer;
   if (i >= a.width) return;

@@ -9,6 +9,7 @@ constexpr uint32_t kWarps = 8, kThreads = kWarps * kWarp;
 // A warp takes one token and one concept.
 template <uint32_t kPer>
 __global__ void __launch_bounds__(kThreads) read_out_kernel(ReadOut a) {
+  await_inputs();
   uint32_t lane = threadIdx.x % kWarp, concept_id = blockIdx.y * kWarps + threadIdx.x / kWarp;
   if (concept_id >= a.concepts) return;
   const float* x = a.stream + size_t(a.tokens[blockIdx.x]) * a.hidden;
@@ -27,6 +28,7 @@ __global__ void __launch_bounds__(kThreads) read_out_kernel(ReadOut a) {
 
 // A thread takes two dimensions, and goes over the rows in their order.
 __global__ void __launch_bounds__(kThreads) pool_kernel(Pool a) {
+  await_inputs();
   uint32_t at = 2 * (blockIdx.y * kThreads + threadIdx.x);
   if (at >= a.hidden) return;
   PoolRange range = a.ranges[blockIdx.x];

@@ -42,28 +42,39 @@ __device__ void add_products(float (&sum)[kRows][kOutputs], const uint4 (&weight
   }
 }
 
-// kRows: at least a.rows.
+// Steps whose weights are on their way together.
+template <uint32_t kOutputs>
+constexpr uint32_t kAtOnce = 8 / kOutputs;
+
+// The weights of the next steps, from input `i` on; they are read once.
+template <uint32_t kOutputs>
+__device__ void load_weights(uint4 (&to)[kAtOnce<kOutputs>][kOutputs], const Bf16* const (&weight)[kOutputs],
+                             uint32_t i, uint32_t inputs) {
+#pragma unroll
+  for (uint32_t s = 0; s < kAtOnce<kOutputs>; ++s)
+#pragma unroll
+    for (uint32_t o = 0; o < kOutputs; ++o)
+      if (i + s * kStep < inputs) to[s][o] = __ldcs(reinterpret_cast<const uint4*>(weight[o] + i + s * kStep));
+}
+
+// kRows: at least a.rows. The first weights are on their way before x is there.
 template <uint32_t kRows, uint32_t kOutputs>
 __global__ void __launch_bounds__(kThreads) thin_kernel(Matmul a) {
-  constexpr uint32_t kAtOnce = 8 / kOutputs;  // steps whose weights are on their way together
   static_assert(kRows * kOutputs <= kWarp);
   uint32_t lane = threadIdx.x % kWarp, first = (blockIdx.x * kWarps + threadIdx.x / kWarp) * kOutputs;
-  if (first >= a.outputs) return;
   const Bf16* weight[kOutputs];
 #pragma unroll
   for (uint32_t o = 0; o < kOutputs; ++o) weight[o] = a.weight + size_t(min(first + o, a.outputs - 1)) * a.inputs;
 
+  uint4 w[kAtOnce<kOutputs>][kOutputs];
+  load_weights(w, weight, lane * kPer, a.inputs);
+  await_inputs();
+  if (first >= a.outputs) return;
   float sum[kRows][kOutputs] = {};
-  for (uint32_t base = lane * kPer; base < a.inputs; base += kStep * kAtOnce) {
-    uint4 w[kAtOnce][kOutputs];
+  for (uint32_t base = lane * kPer; base < a.inputs; base += kStep * kAtOnce<kOutputs>) {
+    if (base >= kStep) load_weights(w, weight, base, a.inputs);
 #pragma unroll
-    for (uint32_t s = 0; s < kAtOnce; ++s)
-#pragma unroll
-      for (uint32_t o = 0; o < kOutputs; ++o)
-        if (base + s * kStep < a.inputs)
-          w[s][o] = __ldcs(reinterpret_cast<const uint4*>(weight[o] + base + s * kStep));  // read once
-#pragma unroll
-    for (uint32_t s = 0; s < kAtOnce; ++s) {
+    for (uint32_t s = 0; s < kAtOnce<kOutputs>; ++s) {
       if (base + s * kStep >= a.inputs) break;
       add_products(sum, w[s], a, base + s * kStep);
     }

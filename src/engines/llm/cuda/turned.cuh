@@ -1,0 +1,91 @@
+// Queries, keys and values of a row on their way into its decode attention: with their biases, their norms and turned
+// by their position, as rope.cu stores them. A lane holds eight neighbouring dimensions of a head, and the lanes that
+// hold a head are neighbours.
+#pragma once
+
+#include "engines/llm/cuda/launch.cuh"
+
+namespace weir::llm::cuda {
+
+constexpr uint32_t kTurnedPer = 8;
+
+// Sines and cosines that turn the heads of one row; in shared memory.
+template <uint32_t kDim>
+struct Turn {
+  float sines[kDim / 2], cosines[kDim / 2];
+
+  // By all threads of the block, which meet afterwards.
+  __device__ void make(const RopeStore& a, uint32_t row) {
+    auto position = float(a.positions[row]);
+    for (uint32_t i = threadIdx.x; i < kDim / 2; i += blockDim.x) {
+      float sine, cosine;
+      sincosf(position * a.frequencies[i], &sine, &cosine);
+      sines[i] = sine * a.scale, cosines[i] = cosine * a.scale;
+    }
+  }
+};
+
+template <uint32_t kDim>
+struct TurnedHead {
+  const RopeStore& a;
+  const Turn<kDim>& turn;
+  uint32_t row, at;  // at: the lane's first dimension
+
+  // As it is, with its bias: from dimension `from` on.
+  __device__ void load_head(float (&out)[kTurnedPer], uint32_t head, uint32_t from) const {
+    const size_t begin = size_t(head) * kDim + from;
+    load(out, a.qkv + size_t(row) * (a.heads + 2 * a.kv_heads) * kDim + begin);
+    if (!a.bias) return;
+    float bias[kTurnedPer];
+    load(bias, a.bias + begin);
+#pragma unroll
+    for (uint32_t i = 0; i < kTurnedPer; ++i) out[i] += bias[i];
+  }
+
+  // Head `head` of the row's qkv, rounded as it would be stored. All lanes of the warp take part.
+  __device__ void get(float (&out)[kTurnedPer], uint32_t head, const Bf16* norm) const {
+    constexpr uint32_t kHalf = kDim / 2;
+    float other[kTurnedPer];
+    load_head(out, head, at);
+    load_head(other, head, at ^ kHalf);
+    if (norm) normalise(out, other, norm);
+#pragma unroll
+    for (uint32_t i = 0; i < kTurnedPer; ++i) {
+      float sine = turn.sines[at % kHalf + i], cosine = turn.cosines[at % kHalf + i];
+      float turned = at < kHalf ? out[i] * cosine - other[i] * sine : out[i] * cosine + other[i] * sine;
+      out[i] = widen(narrow(turned));
+    }
+  }
+
+ private:
+  __device__ void normalise(float (&mine)[kTurnedPer], float (&other)[kTurnedPer], const Bf16* norm) const {
+    float squares = 0, w[kTurnedPer], v[kTurnedPer];
+#pragma unroll
+    for (uint32_t i = 0; i < kTurnedPer; ++i) squares += mine[i] * mine[i];
+#pragma unroll
+    for (uint32_t step = kDim / kTurnedPer / 2; step > 0; step /= 2)
+      squares += __shfl_xor_sync(kAllLanes, squares, step);
+    float factor = rsqrtf(squares / float(kDim) + a.epsilon);
+    load(w, norm + at);
+    load(v, norm + (at ^ kDim / 2));
+#pragma unroll
+    for (uint32_t i = 0; i < kTurnedPer; ++i) mine[i] *= factor * w[i], other[i] *= factor * v[i];
+  }
+};
+
+// The row's key and value of one head go to their slot: the first warp stores the key, the second the value.
+template <uint32_t kDim>
+__device__ void store_own(const TurnedHead<kDim>& head, Bf16* k_cache, Bf16* v_cache, uint32_t kv_head) {
+  const RopeStore& a = head.a;
+  const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, slot = a.slots[head.row];
+  if (slot == kNoSlot || warp > 1) return;
+  float mine[kTurnedPer];
+  if (warp == 0)
+    head.get(mine, a.heads + kv_head, a.k_norm);
+  else
+    head.load_head(mine, a.heads + a.kv_heads + kv_head, head.at);
+  if (lane >= kDim / kTurnedPer) return;  // a warp holds more than one head of fewer dimensions
+  store((warp == 0 ? k_cache : v_cache) + (size_t(slot) * a.kv_heads + kv_head) * kDim + head.at, mine);
+}
+
+}  // namespace weir::llm::cuda
