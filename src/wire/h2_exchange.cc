@@ -5,6 +5,7 @@
 
 #include "wire/body_starts.h"
 #include "wire/limits.h"
+#include "wire/router.h"
 #include "wire/service_guard.h"
 #include "wire/text.h"
 
@@ -87,14 +88,40 @@ void H2Exchange::open(H2Streams& streams, int32_t stream, const PeerInfo& peer) 
   open_stream = true;
 }
 
-void H2Exchange::recycle() {
+bool H2Exchange::repeat(const H2KnownHeads::Head& head) {
+  in.grpc = head.grpc, in.coded = head.coded;
+  if (request_.kept != HeadKept::kNot && head_ == head.id) {
+    request_.kept = HeadKept::kAgain;
+    return true;
+  }
+  match.reset();
+  request_.method = head.method, request_.authority = head.authority, request_.target = head.target;
+  request_.fields = head.fields;
+  request_.content_length = head.content_length;
+  request_.kept = HeadKept::kKept;
+  head_ = head.id;
+  return false;
+}
+
+void H2Exchange::forget_head() {
+  if (request_.kept == HeadKept::kNot) return;
+  request_.kept = HeadKept::kNot;
+  match.reset();
+  clear_head();
+}
+
+void H2Exchange::clear_head() {
   reuse(request_.method);
   reuse(request_.authority);
   reuse(request_.target);
-  fields_kept_ = std::max(fields_kept_, request_.fields.bytes());
-  if (fields_kept_ > kKeepField) fields_kept_ = 0;
   reuse(request_.fields);
   request_.content_length = -1;
+}
+
+void H2Exchange::recycle() {
+  fields_kept_ = std::max(fields_kept_, request_.fields.bytes());
+  if (fields_kept_ > kKeepField) fields_kept_ = 0;
+  if (request_.kept == HeadKept::kNot) clear_head();
   forget_client();
   content_ = {};
   extra_fields_.clear();
