@@ -32,8 +32,18 @@ const uint64_t H2Exchange::kOwnCost = sizeof(H2Exchange) + 512;
 
 void H2Exchange::head(Response response) {
   if (over || out.started || out.ended) return;
-  out.started = true;
   out.response = std::move(response);
+  start();
+}
+
+void H2Exchange::head_of_grpc() {
+  if (over || out.started || out.ended) return;
+  out.grpc_head = true;
+  start();
+}
+
+void H2Exchange::start() {
+  out.started = true;
   int status = record_.status = out.response.status;
   out.bodiless = is_head() || bodiless(status);
   out.status = {char('0' + status / 100 % 10), char('0' + status / 10 % 10), char('0' + status % 10)};
@@ -60,6 +70,13 @@ void H2Exchange::end(Fields trailers) {
   if (over || !out.started || out.ended) return;
   out.ended = true;
   if (!is_head()) out.trailers = std::move(trailers);
+  streams_->touch(*this);
+}
+
+void H2Exchange::end_of_grpc() {
+  if (over || !out.started || out.ended) return;
+  out.ended = true;
+  out.grpc_end = !is_head();
   streams_->touch(*this);
 }
 
@@ -128,10 +145,8 @@ void H2Exchange::recycle() {
   record_.clear();
   listener_.reset();
 
-  std::string cookie = std::move(in.cookie), host = std::move(in.host);
   in = {};
-  in.cookie = std::move(cookie), in.host = std::move(host);
-  reuse(in.cookie), reuse(in.host);
+  reuse(cookie), reuse(host);
   request_body.clear();
 
   Fifo<base::Bytes> queue = std::move(out.queue);
@@ -146,7 +161,7 @@ void H2Exchange::recycle() {
 
 uint64_t H2Exchange::kept() const {
   return kOwnCost + request_.method.capacity() + request_.authority.capacity() + request_.target.capacity() +
-         fields_kept_ + in.cookie.capacity() + in.host.capacity();
+         fields_kept_ + cookie.capacity() + host.capacity();
 }
 
 void H2Exchange::close_reader() {

@@ -44,6 +44,8 @@ class H2Exchange final : public Exchange, public base::Ticketed, public base::Re
   void head(Response response) override;
   void body(base::Bytes piece) override;
   void end(Fields trailers) override;
+  void head_of_grpc() override;
+  void end_of_grpc() override;
   void reset(Reset why) override;
   bool responding() const override { return out.started; }
   size_t backlog() const override { return out.backlog; }
@@ -84,7 +86,6 @@ class H2Exchange final : public Exchange, public base::Ticketed, public base::Re
 
   struct In {
     HeaderBudget budget;
-    std::string cookie, host;  // crumbs joined; the Host field
     bool grpc = false, coded = false, expects_continue = false;
     bool no_memory = false;  // the head is not complete: there was no memory for it
     bool ended = false;      // END_STREAM has arrived
@@ -97,11 +98,13 @@ class H2Exchange final : public Exchange, public base::Ticketed, public base::Re
     RateFloor floor;
     base::Time moved = base::kNever;  // when the last byte of a body came or went
   } in;
+  std::string cookie, host;  // of the head that is arriving: crumbs joined; the Host field
   RequestBody request_body;  // the request's, where the plan is to have it whole
 
   struct Out {
     Response response;
     Fields trailers;
+    bool grpc_head = false, grpc_end = false;  // they are those of head_of_grpc() and end_of_grpc()
     std::array<char, 3> status;
     Fifo<base::Bytes> queue;
     size_t front_at = 0;  // bytes of the queue's front that are sent
@@ -116,6 +119,8 @@ class H2Exchange final : public Exchange, public base::Ticketed, public base::Re
     SmallPieces small;
     std::optional<Reset> reset;
     RateFloor floor;
+
+    bool has_trailers() const { return grpc_end || trailers.size() > 0; }
   } out;
   ByteCharge usage;
 
@@ -132,6 +137,7 @@ class H2Exchange final : public Exchange, public base::Ticketed, public base::Re
 
  private:
   void clear_head();
+  void start();
 
   H2Streams* streams_ = nullptr;
   int32_t stream_ = 0;

@@ -20,6 +20,8 @@ namespace weir::wire {
 
 class H2KnownBlocks {
  public:
+  static constexpr size_t kMostBlock = 32;  // bytes of a block that is kept
+
   // Names a block; stale once it is forgotten, or another has its place.
   enum class Ref : uint32_t { kNone = 0 };
 
@@ -39,7 +41,7 @@ class H2KnownBlocks {
 
  private:
   static constexpr uint32_t kMost = 4;
-  static constexpr size_t kMostKey = 126, kMostBlock = 32;
+  static constexpr size_t kMostKey = 126;
 
   // The texts of fields, with their lengths.
   struct Key {

@@ -85,13 +85,13 @@ void H2Receiver::field(H2Exchange& x, std::string_view name, std::string_view va
   switch (name.size()) {
     case 4:
       if (name != "host") break;
-      x.in.host = value;
+      x.host = value;
       return;
     case 6:
       if (name == "expect") x.in.expects_continue = same_text(value, "100-continue");
       if (name != "cookie") break;
-      if (!x.in.cookie.empty()) x.in.cookie += "; ";  // RFC 9113 §8.2.3
-      x.in.cookie += value;
+      if (!x.cookie.empty()) x.cookie += "; ";  // RFC 9113 §8.2.3
+      x.cookie += value;
       return;
     case 14:
       if (name == "content-length") request.content_length = parse_length(value);
@@ -148,7 +148,7 @@ void H2Receiver::begin_request(H2Exchange& x) {
 bool H2Receiver::check_head(H2Exchange& x) {
   Request& request = x.mutable_request();
   if (!take_authority(x)) return false;
-  if (!x.in.cookie.empty()) request.fields.add("cookie", x.in.cookie);
+  if (!x.cookie.empty()) request.fields.add("cookie", x.cookie);
   if (request.method != "CONNECT") return true;
   // A 200 to any other would say that a tunnel is open.
   if (!same_text(request.fields.find("upgrade"), "websocket")) {
@@ -176,8 +176,8 @@ bool H2Receiver::take_head(H2Exchange& x) {
 bool H2Receiver::take_authority(H2Exchange& x) {
   Request& request = x.mutable_request();
   if (request.authority.empty()) {
-    request.authority = x.in.host;
-  } else if (!x.in.host.empty() && !same_text(x.in.host, request.authority)) {
+    request.authority = x.host;
+  } else if (!x.host.empty() && !same_text(x.host, request.authority)) {
     reject(x, 400, reason::kHost, "host and :authority differ");
     return false;
   }

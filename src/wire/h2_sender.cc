@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <utility>
 
 #include "wire/date.h"
@@ -95,16 +96,43 @@ void H2Sender::head_fields(const H2Exchange& x) {
   nva_.push_back(nv_of(":status", {x.out.status.data(), x.out.status.size()}));
   // gRPC's clients do without: its bytes are saved.
   if (connection_.env.date && !x.in.grpc) nva_.push_back(nv_of("date", connection_.env.date->value()));
+  if (x.out.grpc_head) nva_.push_back(nv_of("content-type", "application/grpc"));
   add_fields(x.out.response.fields);
   add_fields(x.extra_fields());
 }
 
+void H2Sender::trailer_fields(const H2Exchange& x) {
+  nva_.clear();
+  if (x.out.grpc_end) nva_.push_back(nv_of("grpc-status", "0"));
+  add_fields(x.out.trailers);
+}
+
+// The block of a head that is always the same is found once.
+H2KnownBlocks::Ref H2Sender::known_head(const H2Exchange& x) {
+  const bool plain = x.out.grpc_head && x.in.grpc && x.extra_fields().size() == 0;
+  if (plain && !connection_.blocks.block(grpc_head_).empty()) {
+    nva_.clear();
+    return grpc_head_;
+  }
+  head_fields(x);
+  const auto ref = connection_.blocks.find(nva_);
+  if (plain) grpc_head_ = ref;
+  return ref;
+}
+
+H2KnownBlocks::Ref H2Sender::known_trailers(const H2Exchange& x) {
+  if (x.out.grpc_end && !connection_.blocks.block(grpc_end_).empty()) return grpc_end_;
+  trailer_fields(x);
+  const auto ref = connection_.blocks.find(nva_);
+  if (x.out.grpc_end) grpc_end_ = ref;
+  return ref;
+}
+
 void H2Sender::submit_head(H2Exchange& x) {
   x.out.submitted = true;
-  head_fields(x);
-  x.out.block = connection_.blocks.find(nva_);
+  x.out.block = known_head(x);
   if (x.out.block != H2KnownBlocks::Ref::kNone) nva_.clear();
-  bool bare = x.out.ended && x.out.queued == 0 && x.out.trailers.size() == 0;
+  bool bare = x.out.ended && x.out.queued == 0 && !x.out.has_trailers();
   if (!bare && (!x.out.ended || x.out.queued > kLargeFrame)) {
     nghttp2_extpri share{NGHTTP2_EXTPRI_DEFAULT_URGENCY, 1};  // takes turns with the others
     nghttp2_session_change_extpri_stream_priority(connection_.session, x.stream(), &share, 1);
@@ -139,8 +167,12 @@ void H2Sender::put_head(uint8_t flags, int32_t stream, std::string_view block) {
   const std::array<uint8_t, kFrameHead> head{
       uint8_t(size >> 16), uint8_t(size >> 8), uint8_t(size),    NGHTTP2_HEADERS, flags,
       uint8_t(id >> 24),   uint8_t(id >> 16),  uint8_t(id >> 8), uint8_t(id)};
-  output_.copy(head.data(), head.size());
-  output_.copy(block.data(), block.size());
+  std::array<uint8_t, kFrameHead + H2KnownBlocks::kMostBlock> both;
+  std::copy(head.begin(), head.end(), both.begin());
+  const size_t first = std::min(block.size(), H2KnownBlocks::kMostBlock);
+  std::memcpy(both.data() + kFrameHead, block.data(), first);
+  output_.copy(both.data(), kFrameHead + first);
+  if (block.size() > first) output_.copy(block.data() + first, block.size() - first);
 }
 
 ssize_t H2Sender::frame_size(int32_t stream, uint32_t max_frame) const {
@@ -155,10 +187,8 @@ ssize_t H2Sender::read_body(H2Exchange& x, size_t max, uint32_t& flags) {
   flags |= NGHTTP2_DATA_FLAG_NO_COPY;
   if (!x.out.ended || n < x.out.queued) return ssize_t(n);
   flags |= NGHTTP2_DATA_FLAG_EOF;
-  if (x.out.trailers.size() == 0) return ssize_t(n);
-  nva_.clear();
-  add_fields(x.out.trailers);
-  trailers_ = connection_.blocks.find(nva_);
+  if (!x.out.has_trailers()) return ssize_t(n);
+  trailers_ = known_trailers(x);
   if (trailers_ != H2KnownBlocks::Ref::kNone) return ssize_t(n);  // the library sees them as the end of the DATA
   flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
   nghttp2_submit_trailer(connection_.session, x.stream(), nva_.data(), nva_.size());
