@@ -41,7 +41,7 @@ void put_varint(std::string& out, uint64_t v) {
 
 bool PbReader::varint(uint64_t& out) { return read_varint(p_, end_, out) || fail(); }
 
-bool PbReader::next() {
+bool PbReader::next_any() {
   if (!ok_ || p_ == end_) return false;
   start_ = p_;
   uint64_t tag;

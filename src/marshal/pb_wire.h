@@ -23,7 +23,7 @@ class PbReader {
 
   // Moves to the next field. False at the end of the message, where ok() is true, and at malformed bytes, where it is
   // false.
-  bool next();
+  bool next() { return next_short() || next_any(); }
   bool ok() const { return ok_; }
 
   uint32_t field() const { return field_; }
@@ -36,6 +36,20 @@ class PbReader {
   size_t encoded_size() const { return size_t(p_ - start_); }
 
  private:
+  // A short text or message of a field below 16, as most are: the tag and the length have one byte each. False: it is
+  // not, and nothing has happened.
+  bool next_short() {
+    if (!ok_ || end_ - p_ < 2) return false;
+    const auto tag = uint8_t(p_[0]), n = uint8_t(p_[1]);
+    if ((tag & 0x87) != uint8_t(PbType::kBytes) || tag < 8 || n >= 0x80 || n > end_ - p_ - 2) return false;
+    start_ = p_;
+    type_ = PbType::kBytes;
+    field_ = tag >> 3;
+    bytes_ = {p_ + 2, n};
+    p_ += 2 + n;
+    return true;
+  }
+  bool next_any();
   bool varint(uint64_t& out);
   bool value();
   bool skip_group();

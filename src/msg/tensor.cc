@@ -28,14 +28,30 @@ constexpr std::array<Row, 15> kTypes{{
     {"BF16", 2},
 }};
 
+// At most seven characters, as one number.
+constexpr size_t kLongestName = 7;
+constexpr uint64_t number_of(std::string_view name) {
+  uint64_t number = 0;
+  for (char c : name) number = number << 8 | uint8_t(c);
+  return number;
+}
+
+constexpr auto kNumbers = [] {
+  std::array<uint64_t, kTypes.size()> numbers{};
+  for (size_t i = 1; i < kTypes.size(); ++i) numbers[i] = number_of(kTypes[i].name);
+  return numbers;
+}();
+
 }  // namespace
 
 std::string_view name(DType dtype) { return kTypes.at(size_t(dtype)).name; }
 size_t size_of(DType dtype) { return kTypes.at(size_t(dtype)).size; }
 
 DType dtype_from_name(std::string_view name) {
-  for (size_t i = 1; i < kTypes.size(); ++i)
-    if (kTypes[i].name == name) return DType(i);
+  if (name.empty() || name.size() > kLongestName) return DType::kInvalid;
+  const uint64_t number = number_of(name);
+  for (size_t i = 1; i < kNumbers.size(); ++i)
+    if (kNumbers[i] == number) return kTypes[i].name.size() == name.size() ? DType(i) : DType::kInvalid;
   return DType::kInvalid;
 }
 

@@ -235,6 +235,9 @@ class Exchange {
   virtual void head(Response response) = 0;
   virtual void body(base::Bytes piece) = 0;
   virtual void end(Fields trailers = {}) = 0;
+  // The head and the end of most gRPC answers, without Fields: 200 of application/grpc and nothing else; grpc-status 0.
+  virtual void head_of_grpc();
+  virtual void end_of_grpc();
   // Breaks the Exchange off: RST_STREAM, or closing the HTTP/1 connection.
   virtual void reset(Reset why) = 0;
   virtual bool responding() const = 0;  // head() has been called (a 100 is sent by the codec itself and does not count)

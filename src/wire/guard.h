@@ -216,6 +216,9 @@ class FrameWalker {
   // head() is new. The bytes used include the head but not the payload.
   size_t walk(const std::byte* bytes, size_t n, bool& found);
   const FrameHead& head() const { return head_; }
+  // Bytes until the next head begins, in the middle of a payload or before one; kInsideHead: it has begun already.
+  static constexpr size_t kInsideHead = size_t(-1);
+  size_t until_head() const { return have_ == 0 ? skip_ : kInsideHead; }
   // Something other than DATA has begun and is not complete: a head, a header block, a control frame.
   bool inside() const { return have_ != 0 || block_open_ || (skip_ != 0 && head_.type != H2Frame::kData); }
 

@@ -11,6 +11,7 @@
 #include "wire/connection.h"
 #include "wire/guard.h"
 #include "wire/h2_exchange.h"
+#include "wire/h2_known_blocks.h"
 
 namespace weir::wire {
 
@@ -40,6 +41,7 @@ struct H2Connection : Connection {
   Guard guard;
   base::Time now;            // of the present feed(), consumed() or tick()
   InflateShare inflating;    // of the present turn
+  H2KnownBlocks blocks;      // of answers
   bool in_library = false;   // inside a call of the library: its callbacks must not call it for output
   bool dead = false;         // the connection ends as soon as the output is written
   bool rejected = false;     // the Intake has been told why

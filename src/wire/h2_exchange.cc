@@ -5,6 +5,7 @@
 
 #include "wire/body_starts.h"
 #include "wire/limits.h"
+#include "wire/router.h"
 #include "wire/service_guard.h"
 #include "wire/text.h"
 
@@ -31,8 +32,18 @@ const uint64_t H2Exchange::kOwnCost = sizeof(H2Exchange) + 512;
 
 void H2Exchange::head(Response response) {
   if (over || out.started || out.ended) return;
-  out.started = true;
   out.response = std::move(response);
+  start();
+}
+
+void H2Exchange::head_of_grpc() {
+  if (over || out.started || out.ended) return;
+  out.grpc_head = true;
+  start();
+}
+
+void H2Exchange::start() {
+  out.started = true;
   int status = record_.status = out.response.status;
   out.bodiless = is_head() || bodiless(status);
   out.status = {char('0' + status / 100 % 10), char('0' + status / 10 % 10), char('0' + status % 10)};
@@ -62,6 +73,13 @@ void H2Exchange::end(Fields trailers) {
   streams_->touch(*this);
 }
 
+void H2Exchange::end_of_grpc() {
+  if (over || !out.started || out.ended) return;
+  out.ended = true;
+  out.grpc_end = !is_head();
+  streams_->touch(*this);
+}
+
 void H2Exchange::reset(Reset why) {
   if (over || out.reset || out.ended) return;
   out.reset = why;
@@ -87,24 +105,48 @@ void H2Exchange::open(H2Streams& streams, int32_t stream, const PeerInfo& peer) 
   open_stream = true;
 }
 
-void H2Exchange::recycle() {
+bool H2Exchange::repeat(const H2KnownHeads::Head& head) {
+  in.grpc = head.grpc, in.coded = head.coded;
+  if (request_.kept != HeadKept::kNot && head_ == head.id) {
+    request_.kept = HeadKept::kAgain;
+    return true;
+  }
+  match.reset();
+  request_.method = head.method, request_.authority = head.authority, request_.target = head.target;
+  request_.fields = head.fields;
+  request_.content_length = head.content_length;
+  request_.kept = HeadKept::kKept;
+  head_ = head.id;
+  return false;
+}
+
+void H2Exchange::forget_head() {
+  if (request_.kept == HeadKept::kNot) return;
+  request_.kept = HeadKept::kNot;
+  match.reset();
+  clear_head();
+}
+
+void H2Exchange::clear_head() {
   reuse(request_.method);
   reuse(request_.authority);
   reuse(request_.target);
-  fields_kept_ = std::max(fields_kept_, request_.fields.bytes());
-  if (fields_kept_ > kKeepField) fields_kept_ = 0;
   reuse(request_.fields);
   request_.content_length = -1;
+}
+
+void H2Exchange::recycle() {
+  fields_kept_ = std::max(fields_kept_, request_.fields.bytes());
+  if (fields_kept_ > kKeepField) fields_kept_ = 0;
+  if (request_.kept == HeadKept::kNot) clear_head();
   forget_client();
   content_ = {};
   extra_fields_.clear();
   record_.clear();
   listener_.reset();
 
-  std::string cookie = std::move(in.cookie), host = std::move(in.host);
   in = {};
-  in.cookie = std::move(cookie), in.host = std::move(host);
-  reuse(in.cookie), reuse(in.host);
+  reuse(cookie), reuse(host);
   request_body.clear();
 
   Fifo<base::Bytes> queue = std::move(out.queue);
@@ -119,7 +161,7 @@ void H2Exchange::recycle() {
 
 uint64_t H2Exchange::kept() const {
   return kOwnCost + request_.method.capacity() + request_.authority.capacity() + request_.target.capacity() +
-         fields_kept_ + in.cookie.capacity() + in.host.capacity();
+         fields_kept_ + cookie.capacity() + host.capacity();
 }
 
 void H2Exchange::close_reader() {

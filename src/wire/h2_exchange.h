@@ -15,6 +15,8 @@
 #include "wire/exchange.h"
 #include "wire/fifo.h"
 #include "wire/guard.h"
+#include "wire/h2_known_blocks.h"
+#include "wire/h2_known_heads.h"
 #include "wire/request_body.h"
 
 namespace weir::wire {
@@ -42,6 +44,8 @@ class H2Exchange final : public Exchange, public base::Ticketed, public base::Re
   void head(Response response) override;
   void body(base::Bytes piece) override;
   void end(Fields trailers) override;
+  void head_of_grpc() override;
+  void end_of_grpc() override;
   void reset(Reset why) override;
   bool responding() const override { return out.started; }
   size_t backlog() const override { return out.backlog; }
@@ -54,7 +58,13 @@ class H2Exchange final : public Exchange, public base::Ticketed, public base::Re
 
   // The session calls all that follows.
   void open(H2Streams& streams, int32_t stream, const PeerInfo& peer);
-  // Forgets the request and the response; keeps capacities, but not large ones.
+  // The request's head is one that its connection knows. True: it is the last one of this Exchange, which is still
+  // there.
+  bool repeat(const H2KnownHeads::Head& head);
+  // The request has a head of its own: nothing is left of one that was kept.
+  void forget_head();
+  // Forgets the request and the response, but for a head that the connection knows; keeps capacities, but not large
+  // ones.
   void recycle();
   // Bytes that it holds between two requests: its own size, nghttp2's state of a stream, and the capacities kept.
   uint64_t kept() const;
@@ -76,7 +86,6 @@ class H2Exchange final : public Exchange, public base::Ticketed, public base::Re
 
   struct In {
     HeaderBudget budget;
-    std::string cookie, host;  // crumbs joined; the Host field
     bool grpc = false, coded = false, expects_continue = false;
     bool no_memory = false;  // the head is not complete: there was no memory for it
     bool ended = false;      // END_STREAM has arrived
@@ -89,11 +98,13 @@ class H2Exchange final : public Exchange, public base::Ticketed, public base::Re
     RateFloor floor;
     base::Time moved = base::kNever;  // when the last byte of a body came or went
   } in;
+  std::string cookie, host;  // of the head that is arriving: crumbs joined; the Host field
   RequestBody request_body;  // the request's, where the plan is to have it whole
 
   struct Out {
     Response response;
     Fields trailers;
+    bool grpc_head = false, grpc_end = false;  // they are those of head_of_grpc() and end_of_grpc()
     std::array<char, 3> status;
     Fifo<base::Bytes> queue;
     size_t front_at = 0;  // bytes of the queue's front that are sent
@@ -101,12 +112,15 @@ class H2Exchange final : public Exchange, public base::Ticketed, public base::Re
     size_t backlog = 0;   // the same and those that the socket has not taken
     bool started = false, ended = false, bodiless = false;
     bool submitted = false;                 // nghttp2 has the head
+    H2KnownBlocks::Ref block{};             // what its head is written from, in place of nghttp2's empty one
     bool finished = false;                  // END_STREAM is in the output
     base::Time finished_at = base::kNever;  // since when, if the request has not ended
     bool above = false;                     // the backlog has been above the low-water mark
     SmallPieces small;
     std::optional<Reset> reset;
     RateFloor floor;
+
+    bool has_trailers() const { return grpc_end || trailers.size() > 0; }
   } out;
   ByteCharge usage;
 
@@ -122,8 +136,12 @@ class H2Exchange final : public Exchange, public base::Ticketed, public base::Re
   uint64_t charged = 0;  // to the session's heads_: bytes of this head, and capacities kept of earlier ones
 
  private:
+  void clear_head();
+  void start();
+
   H2Streams* streams_ = nullptr;
   int32_t stream_ = 0;
+  uint32_t head_ = 0;       // of the connection's heads, while it is kept
   size_t fields_kept_ = 0;  // the most bytes that the fields of any of its requests had
 };
 

@@ -37,11 +37,18 @@ int H2Receiver::on_begin_headers(const nghttp2_frame& frame) {
   if (streams_.full())
     connection_.reset_stream(stream, NGHTTP2_REFUSED_STREAM);
   else
-    heading_ = &streams_.open(stream);
+    open_head(stream);
   return 0;
 }
 
+void H2Receiver::open_head(int32_t stream) {
+  heading_ = &streams_.open(stream);
+  if (!repeated_) return heading_->forget_head();
+  if (!heading_->repeat(*repeated_)) streams_.charge_head(*heading_, repeated_->bytes);
+}
+
 int H2Receiver::on_header(std::string_view name, std::string_view value) {
+  if (repeated_) return 0;  // of its stand-in
   H2Exchange* x = heading_;
   HeaderBudget& budget = x ? x->in.budget : nobodys_;
   HeaderBudget::Fit fit = budget.add(connection_.limits, name.size(), value.size());
@@ -78,13 +85,13 @@ void H2Receiver::field(H2Exchange& x, std::string_view name, std::string_view va
   switch (name.size()) {
     case 4:
       if (name != "host") break;
-      x.in.host = value;
+      x.host = value;
       return;
     case 6:
       if (name == "expect") x.in.expects_continue = same_text(value, "100-continue");
       if (name != "cookie") break;
-      if (!x.in.cookie.empty()) x.in.cookie += "; ";  // RFC 9113 §8.2.3
-      x.in.cookie += value;
+      if (!x.cookie.empty()) x.cookie += "; ";  // RFC 9113 §8.2.3
+      x.cookie += value;
       return;
     case 14:
       if (name == "content-length") request.content_length = parse_length(value);
@@ -111,6 +118,7 @@ int H2Receiver::on_frame(const nghttp2_frame& frame) {
       if (!ends) break;
       if (H2Exchange* x = connection_.exchange_of(frame.hd.stream_id)) request_end(*x);
       break;
+    case NGHTTP2_SETTINGS: connection_.blocks.forget(); break;
     case NGHTTP2_RST_STREAM:
       if (H2Exchange* x = connection_.exchange_of(frame.hd.stream_id)) stream_was_reset(*x);
       break;
@@ -128,19 +136,27 @@ void H2Receiver::stream_was_reset(H2Exchange& x) {
 
 // The head is complete: judge what the library does not, then ask the Intake.
 void H2Receiver::begin_request(H2Exchange& x) {
-  Request& request = x.mutable_request();
-  if (!take_head(x) || !take_authority(x)) return;
-  if (!x.in.cookie.empty()) request.fields.add("cookie", x.in.cookie);
-  if (request.method == "CONNECT") {
-    // A 200 to any other would say that a tunnel is open.
-    if (!same_text(request.fields.find("upgrade"), "websocket"))
-      return reject(x, 501, reason::kParse, "CONNECT is supported for the protocol websocket only");
-    request.method = "GET";
-  }
+  if (!take_head(x) || (!repeated_ && !check_head(x))) return;
+  if (known_) known_->learn(block_, x.request(), x.in.grpc, x.in.coded);
   x.name_client(connection_.env.proxies);
   x.begun = true;
   Plan plan = connection_.env.intake.begin(x);
   if (!x.over) plan_body(x, plan);
+}
+
+// False: the request is refused.
+bool H2Receiver::check_head(H2Exchange& x) {
+  Request& request = x.mutable_request();
+  if (!take_authority(x)) return false;
+  if (!x.cookie.empty()) request.fields.add("cookie", x.cookie);
+  if (request.method != "CONNECT") return true;
+  // A 200 to any other would say that a tunnel is open.
+  if (!same_text(request.fields.find("upgrade"), "websocket")) {
+    reject(x, 501, reason::kParse, "CONNECT is supported for the protocol websocket only");
+    return false;
+  }
+  request.method = "GET";
+  return true;
 }
 
 // False: its fields are too many, too large, or found no memory.
@@ -160,8 +176,8 @@ bool H2Receiver::take_head(H2Exchange& x) {
 bool H2Receiver::take_authority(H2Exchange& x) {
   Request& request = x.mutable_request();
   if (request.authority.empty()) {
-    request.authority = x.in.host;
-  } else if (!x.in.host.empty() && !same_text(x.in.host, request.authority)) {
+    request.authority = x.host;
+  } else if (!x.host.empty() && !same_text(x.host, request.authority)) {
     reject(x, 400, reason::kHost, "host and :authority differ");
     return false;
   }

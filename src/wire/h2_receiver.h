@@ -12,6 +12,7 @@
 #include <nghttp2/nghttp2.h>
 
 #include "wire/h2_connection.h"
+#include "wire/h2_known_heads.h"
 #include "wire/h2_stream_table.h"
 
 namespace weir::wire {
@@ -27,14 +28,23 @@ class H2Receiver {
   int on_stream_close(int32_t stream);
   int on_invalid_frame(int lib_error);
 
+  // The head that the library is given next stands for one that came before.
+  void repeat_head(const H2KnownHeads::Head& head) { repeated_ = &head; }
+  // The head that it is given next is `block`, and is to be learned.
+  void learn_head(H2KnownHeads& known, std::string_view block) { known_ = &known, block_ = block; }
+  // It has been given: neither holds for others.
+  void read_head() { repeated_ = nullptr, known_ = nullptr; }
+
   // From tick(): bodies that wait for memory, have lost it, or come too slowly. False: the stream was reset.
   bool check(H2Exchange& x);
 
  private:
+  void open_head(int32_t stream);
   void pseudo_field(Request& request, std::string_view name, std::string_view value);
   void field(H2Exchange& x, std::string_view name, std::string_view value);
   void stream_was_reset(H2Exchange& x);
   void begin_request(H2Exchange& x);
+  bool check_head(H2Exchange& x);
   bool take_head(H2Exchange& x);
   bool take_authority(H2Exchange& x);
   void reject(H2Exchange& x, int status, std::string_view reason, std::string_view text);
@@ -52,6 +62,9 @@ class H2Receiver {
   H2Exchange* heading_ = nullptr;  // whose fields are arriving
   bool trailers_ = false;          // they are trailers
   HeaderBudget nobodys_;           // fields of a stream that has no Exchange
+  const H2KnownHeads::Head* repeated_ = nullptr;
+  H2KnownHeads* known_ = nullptr;
+  std::string_view block_;
 };
 
 }  // namespace weir::wire

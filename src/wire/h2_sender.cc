@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <utility>
 
 #include "wire/date.h"
@@ -12,6 +13,7 @@ namespace {
 
 constexpr size_t kOutputTarget = 256 << 10;  // gathered ahead of the socket; more waits in its streams, for fairness
 constexpr size_t kCopyBelow = 4096;          // smaller pieces are cheaper to copy than to point at
+constexpr size_t kFrameHead = 9, kType = 3, kFlags = 4;  // bytes; where in it
 constexpr size_t kFrame = 16 << 10, kLargeFrame = 64 << 10;
 constexpr base::Duration kUnread = std::chrono::seconds(1);
 constexpr size_t kSocketIsSlow = 64 << 10;  // unwritten output above which the socket, not a window, holds streams up
@@ -54,11 +56,12 @@ void H2Sender::fill() {
   while (output_.size() < kOutputTarget && !(goaway_sent_ && connection_.session_over())) {
     const uint8_t* at = nullptr;
     ssize_t n = nghttp2_session_mem_send(connection_.session, &at);
-    if (n > 0) output_.copy(at, size_t(n));
+    if (n > 0) put_frame(at, size_t(n));
     if (ending_) mark(*std::exchange(ending_, nullptr), 0, true);
     if (n < 0) connection_.condemn(reason::kParse, H2Error::kInternal, "cannot send");
     if (n <= 0) break;
   }
+  known_ = nullptr;
   connection_.in_library = false;
 }
 
@@ -88,21 +91,88 @@ void H2Sender::add_fields(const Fields& fields) {
   }
 }
 
-void H2Sender::submit_head(H2Exchange& x) {
-  x.out.submitted = true;
+void H2Sender::head_fields(const H2Exchange& x) {
   nva_.clear();
   nva_.push_back(nv_of(":status", {x.out.status.data(), x.out.status.size()}));
   // gRPC's clients do without: its bytes are saved.
   if (connection_.env.date && !x.in.grpc) nva_.push_back(nv_of("date", connection_.env.date->value()));
+  if (x.out.grpc_head) nva_.push_back(nv_of("content-type", "application/grpc"));
   add_fields(x.out.response.fields);
   add_fields(x.extra_fields());
-  bool bare = x.out.ended && x.out.queued == 0 && x.out.trailers.size() == 0;
+}
+
+void H2Sender::trailer_fields(const H2Exchange& x) {
+  nva_.clear();
+  if (x.out.grpc_end) nva_.push_back(nv_of("grpc-status", "0"));
+  add_fields(x.out.trailers);
+}
+
+// The block of a head that is always the same is found once.
+H2KnownBlocks::Ref H2Sender::known_head(const H2Exchange& x) {
+  const bool plain = x.out.grpc_head && x.in.grpc && x.extra_fields().size() == 0;
+  if (plain && !connection_.blocks.block(grpc_head_).empty()) {
+    nva_.clear();
+    return grpc_head_;
+  }
+  head_fields(x);
+  const auto ref = connection_.blocks.find(nva_);
+  if (plain) grpc_head_ = ref;
+  return ref;
+}
+
+H2KnownBlocks::Ref H2Sender::known_trailers(const H2Exchange& x) {
+  if (x.out.grpc_end && !connection_.blocks.block(grpc_end_).empty()) return grpc_end_;
+  trailer_fields(x);
+  const auto ref = connection_.blocks.find(nva_);
+  if (x.out.grpc_end) grpc_end_ = ref;
+  return ref;
+}
+
+void H2Sender::submit_head(H2Exchange& x) {
+  x.out.submitted = true;
+  x.out.block = known_head(x);
+  if (x.out.block != H2KnownBlocks::Ref::kNone) nva_.clear();
+  bool bare = x.out.ended && x.out.queued == 0 && !x.out.has_trailers();
   if (!bare && (!x.out.ended || x.out.queued > kLargeFrame)) {
     nghttp2_extpri share{NGHTTP2_EXTPRI_DEFAULT_URGENCY, 1};  // takes turns with the others
     nghttp2_session_change_extpri_stream_priority(connection_.session, x.stream(), &share, 1);
   }
   nghttp2_data_provider body = body_provider(x);
   nghttp2_submit_response(connection_.session, x.stream(), nva_.data(), nva_.size(), bare ? nullptr : &body);
+}
+
+// One frame of the library's.
+void H2Sender::put_frame(const uint8_t* at, size_t n) {
+  const uint8_t type = at[kType];
+  if (H2Exchange* x = std::exchange(known_, nullptr)) return put_known_head(*x, at, n);
+  output_.copy(at, n);
+  if (type != NGHTTP2_HEADERS && type != NGHTTP2_CONTINUATION) return;
+  const bool whole = type == NGHTTP2_HEADERS && (at[kFlags] & ~NGHTTP2_FLAG_END_STREAM) == NGHTTP2_FLAG_END_HEADERS;
+  connection_.blocks.wrote({reinterpret_cast<const char*>(at) + kFrameHead, n - kFrameHead},
+                           whole ? H2KnownBlocks::Part::kWhole : H2KnownBlocks::Part::kOneOfSeveral);
+}
+
+// The library's frame has no fields. It has a block all the same if the table's size has changed since it was
+// submitted; then, and if the table was changed by a head before it, the fields are written so that no table matters.
+void H2Sender::put_known_head(const H2Exchange& x, const uint8_t* frame, size_t n) {
+  const std::string_view own{reinterpret_cast<const char*>(frame) + kFrameHead, n - kFrameHead};
+  const std::string_view block = connection_.blocks.block(x.out.block);
+  if (own.empty() && !block.empty()) return put_head(frame[kFlags], x.stream(), block);
+  head_fields(x);
+  put_head(frame[kFlags], x.stream(), std::string(own) + literal_block(nva_));
+}
+
+void H2Sender::put_head(uint8_t flags, int32_t stream, std::string_view block) {
+  const auto size = uint32_t(block.size()), id = uint32_t(stream);
+  const std::array<uint8_t, kFrameHead> head{
+      uint8_t(size >> 16), uint8_t(size >> 8), uint8_t(size),    NGHTTP2_HEADERS, flags,
+      uint8_t(id >> 24),   uint8_t(id >> 16),  uint8_t(id >> 8), uint8_t(id)};
+  std::array<uint8_t, kFrameHead + H2KnownBlocks::kMostBlock> both;
+  std::copy(head.begin(), head.end(), both.begin());
+  const size_t first = std::min(block.size(), H2KnownBlocks::kMostBlock);
+  std::memcpy(both.data() + kFrameHead, block.data(), first);
+  output_.copy(both.data(), kFrameHead + first);
+  if (block.size() > first) output_.copy(block.data() + first, block.size() - first);
 }
 
 ssize_t H2Sender::frame_size(int32_t stream, uint32_t max_frame) const {
@@ -117,17 +187,21 @@ ssize_t H2Sender::read_body(H2Exchange& x, size_t max, uint32_t& flags) {
   flags |= NGHTTP2_DATA_FLAG_NO_COPY;
   if (!x.out.ended || n < x.out.queued) return ssize_t(n);
   flags |= NGHTTP2_DATA_FLAG_EOF;
-  if (x.out.trailers.size() == 0) return ssize_t(n);
+  if (!x.out.has_trailers()) return ssize_t(n);
+  trailers_ = known_trailers(x);
+  if (trailers_ != H2KnownBlocks::Ref::kNone) return ssize_t(n);  // the library sees them as the end of the DATA
   flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
-  nva_.clear();
-  add_fields(x.out.trailers);
   nghttp2_submit_trailer(connection_.session, x.stream(), nva_.data(), nva_.size());
   return ssize_t(n);
 }
 
 int H2Sender::send_body(H2Exchange& x, const uint8_t* head, size_t n) {
-  constexpr size_t kFrameHead = 9;
-  output_.copy(head, kFrameHead);
+  const auto trailers = std::exchange(trailers_, {});
+  const bool trailed = trailers != H2KnownBlocks::Ref::kNone;
+  std::array<uint8_t, kFrameHead> own;
+  std::copy_n(head, kFrameHead, own.begin());
+  if (trailed) own[kFlags] &= uint8_t(~NGHTTP2_FLAG_END_STREAM);
+  if (n > 0 || !trailed) output_.copy(own.data(), kFrameHead);
   auto& out = x.out;
   for (size_t left = n; left > 0;) {
     base::Bytes& front = out.queue.front();
@@ -145,6 +219,8 @@ int H2Sender::send_body(H2Exchange& x, const uint8_t* head, size_t n) {
   out.queued -= n;
   out.floor.add(n);
   x.in.moved = connection_.now;
+  if (trailed)
+    put_head(NGHTTP2_FLAG_END_HEADERS | NGHTTP2_FLAG_END_STREAM, x.stream(), connection_.blocks.block(trailers));
   mark(x, n, false);
   return output_.size() < kOutputTarget ? 0 : NGHTTP2_ERR_PAUSE;  // else the library goes on as long as there is DATA
 }
@@ -153,14 +229,23 @@ int H2Sender::on_frame_sent(const nghttp2_frame& frame) {
   const nghttp2_frame_hd& hd = frame.hd;
   connection_.guard.sent({uint32_t(hd.length), H2Frame(hd.type), hd.flags, hd.stream_id, false});
   switch (hd.type) {
+    case NGHTTP2_HEADERS: head_sent(frame.headers); [[fallthrough]];
     case NGHTTP2_DATA:
-    case NGHTTP2_HEADERS:
       if (hd.flags & NGHTTP2_FLAG_END_STREAM) end_stream_sent(hd);
       break;
     case NGHTTP2_RST_STREAM: reset_sent(hd.stream_id, frame.rst_stream.error_code); break;
     case NGHTTP2_GOAWAY: goaway_sent(frame.goaway.error_code); break;
   }
   return 0;
+}
+
+// The library gives us its bytes next.
+void H2Sender::head_sent(const nghttp2_headers& head) {
+  H2Exchange* x = connection_.exchange_of(head.hd.stream_id);
+  if (x && x->out.block != H2KnownBlocks::Ref::kNone && head.nvlen == 0)
+    known_ = x;
+  else
+    connection_.blocks.writes({head.nva, head.nvlen});
 }
 
 void H2Sender::end_stream_sent(const nghttp2_frame_hd& head) {

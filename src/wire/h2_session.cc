@@ -20,6 +20,7 @@ H2Session::H2Session(const CodecEnv& env, Wire& wire, const PeerInfo& peer)
       streams_(connection_),
       receiver_(connection_, streams_),
       sender_(connection_, streams_),
+      feed_(connection_, receiver_, streams_),
       parts_{connection_, receiver_, sender_},
       walker_(kPreface),
       opened_(connection_.now),
@@ -56,8 +57,9 @@ size_t H2Session::digest(std::span<const std::byte> bytes) {
   connection_.now = helped_ = connection_.wire.now();
   memory_.wake();
   connection_.inflating.enter(connection_.now);
+  const size_t until_head = walker_.until_head();
   size_t used = admit(bytes);
-  if (!connection_.guard.verdict()) receive(bytes.first(used));
+  if (!connection_.guard.verdict()) receive(bytes.first(used), until_head);
   if (connection_.guard.verdict()) die();
   return connection_.dead ? bytes.size() : used;
 }
@@ -83,10 +85,9 @@ size_t H2Session::admit(std::span<const std::byte> bytes) {
   return at;
 }
 
-void H2Session::receive(std::span<const std::byte> bytes) {
+void H2Session::receive(std::span<const std::byte> bytes, size_t until_head) {
   connection_.in_library = true;
-  ssize_t n =
-      nghttp2_session_mem_recv(connection_.session, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+  ssize_t n = feed_.feed({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, until_head);
   connection_.in_library = false;
   if (n >= 0) return;
   switch (n) {
@@ -255,6 +256,8 @@ void H2Session::check_connection() {
 // A connection without requests gives memory back, and ends after a while.
 void H2Session::check_idle() {
   if (!streams_.live().empty() || connection_.dead) return;
+  feed_.drop();
+  connection_.blocks.drop();
   streams_.drop_spares();
   sender_.output().shrink();
   if (sender_.output().empty() && !nghttp2_session_want_write(connection_.session)) memory_.rest();

@@ -5,6 +5,7 @@
 // becomes frames in pending(), all streams together. Nobody is told that an Exchange is over from inside pending():
 // that waits for the socket to take the bytes, or for the end of feed() and tick().
 //
+//   h2_feed.h          from what was read to the library
 //   h2_receiver.h      from frames to Exchanges
 //   h2_sender.h        from Exchanges to frames and to the socket
 //   h2_stream_table.h  the Exchanges from their first frame to their end
@@ -20,6 +21,7 @@
 #include "wire/frame_rules.h"
 #include "wire/h2_callbacks.h"
 #include "wire/h2_connection.h"
+#include "wire/h2_feed.h"
 #include "wire/h2_memory.h"
 #include "wire/h2_receiver.h"
 #include "wire/h2_sender.h"
@@ -48,7 +50,7 @@ class H2Session final : public Codec {
  private:
   size_t digest(std::span<const std::byte> bytes);
   size_t admit(std::span<const std::byte> bytes);
-  void receive(std::span<const std::byte> bytes);
+  void receive(std::span<const std::byte> bytes, size_t until_head);
   void keep(std::span<const std::byte> bytes);
   bool digest_stash();
   void drop_stash();
@@ -64,6 +66,7 @@ class H2Session final : public Codec {
   H2StreamTable streams_;
   H2Receiver receiver_;
   H2Sender sender_;
+  H2Feed feed_;
   H2Parts parts_;  // for the library's callbacks
   FrameRules rules_;
   FrameWalker walker_;

@@ -71,7 +71,7 @@ struct Router::Table {
 
   void identify(Exchange& x);
   void make_id(Exchange& x) const;
-  static bool same_for_head(const Request& request, const RouteMatch& match);
+  static bool same_for_head(const Request& request, RouteMatch& match);
   const Cors& cors() const { return access.cors(); }
   void allow_origin(Exchange& x, std::string_view origin) const;
   void preflight(Exchange& x, const PathEntry& entry) const;
@@ -110,11 +110,11 @@ void Router::Table::make_id(Exchange& x) const {
 }
 
 // The request has been let in to its route.
-bool Router::Table::same_for_head(const Request& request, const RouteMatch& match) {
-  if (request.kept == HeadKept::kNot || match.pattern.empty() || match.route->plan.body != BodyPlan::kWhole)
-    return false;
+bool Router::Table::same_for_head(const Request& request, RouteMatch& match) {
+  if (request.kept == HeadKept::kNot || match.pattern.empty()) return false;
   const IdFields found = id_fields_of(request.fields);
-  return !found.id.data() && !found.traced && !request.fields.has("origin") && !is_grpc_or_web(found.content_type);
+  match.tells_id = !is_grpc_or_web(found.content_type);
+  return !found.id.data() && !found.traced && !request.fields.has("origin");
 }
 
 // Fetch standard, "CORS protocol".
@@ -238,7 +238,7 @@ Plan Router::begin_again(Exchange& exchange) {
   RequestRecord& record = exchange.record();
   if (record.began == base::kNever) record.began = exchange.now();
   t.make_id(exchange);
-  exchange.extra_fields().add("x-request-id", record.request_id);
+  if (match.tells_id) exchange.extra_fields().add("x-request-id", record.request_id);
   if (t.tracer) t.tracer->begin(exchange);
   record.protocol = match.route->protocol;
   record.route = match.pattern;
@@ -252,7 +252,9 @@ Plan Router::begin_again(Exchange& exchange) {
       return exchange.listener() ? plan : Plan{BodyPlan::kIgnore};
     }
   }
-  return route.plan;
+  const Plan plan = route.plan;
+  if (plan.body != BodyPlan::kWhole) guarded(exchange, [&] { route.service->serve(exchange, match.args); });
+  return plan;
 }
 
 Plan Router::begin(Exchange& exchange) {

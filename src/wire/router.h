@@ -39,8 +39,9 @@ struct RouteMatch {
   std::string_view pattern;      // of the path
   bool asked_for_admin = false;  // Router::permit()
   // A request with the same head from the same peer finds the same: the head has no request id and no trace of its own,
-  // it is no gRPC call, and neither a browser's nor refused.
+  // and is neither a browser's nor refused.
   bool same_for_head = false;
+  bool tells_id = true;  // the answer has the request's id: gRPC's do with an error alone
 };
 
 // Answers requests of one or more routes.

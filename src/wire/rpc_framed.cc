@@ -216,7 +216,11 @@ Response FramedCall::head() const {
 }
 
 void FramedCall::send_head() {
-  if (!exchange_.responding()) exchange_.head(head());
+  if (exchange_.responding()) return;
+  if (out_ == Coding::kIdentity && initial_.size() == 0 && content_type() == "application/grpc")
+    exchange_.head_of_grpc();
+  else
+    exchange_.head(head());
 }
 
 void FramedCall::send(std::vector<base::Bytes> pieces) {

@@ -77,14 +77,31 @@ TEST_F(RouterKept, AHeadThatComesAgainFindsTheSameWithAnIdOfItsOwn) {
 
 TEST_F(RouterKept, AHeadWithAnIdATraceOrAnOriginIsLookedAtEachTime) {
   for (auto [name, value] : {std::pair("x-request-id", "mine"), std::pair("origin", "https://good.example"),
-                             std::pair("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
-                             std::pair("content-type", "application/grpc")}) {
+                             std::pair("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")}) {
     FakeExchange x("POST", "/v2/models/a/infer");
     x.mutable_request().fields.add(name, value);
     x.mutable_request().kept = HeadKept::kKept;
     go(x);
     router.closed(x);
     EXPECT_EQ(x.match, nullptr) << name;
+  }
+}
+
+// A gRPC call is served from its head on, and has its id with an error alone.
+TEST_F(RouterKept, AGrpcCallThatComesAgainIsServedFromItsHead) {
+  router.add({"POST", "/a.B/{method}", &service, "grpc", Plan{BodyPlan::kStream, 1000}});
+  FakeExchange x("POST", "/a.B/C");
+  x.mutable_request().fields.add("content-type", "application/grpc");
+  x.mutable_request().kept = HeadKept::kKept;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(router.begin(x).body, BodyPlan::kStream);
+    EXPECT_TRUE(x.sent.starts_with("POST model=")) << x.sent;
+    EXPECT_EQ(x.record().route, "/a.B/{method}");
+    EXPECT_EQ(x.record().request_id.size(), 16u);
+    EXPECT_FALSE(x.extra_fields().has("x-request-id"));
+    router.closed(x);
+    ASSERT_NE(x.match, nullptr);
+    serve_again(x);
   }
 }
 

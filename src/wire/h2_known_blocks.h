@@ -1,0 +1,75 @@
+// H2KnownBlocks: header blocks that the library has written on one HTTP/2 connection, by the fields that they say. The
+// same fields are written from here the next time, and the library does not encode them.
+//
+// A block of HPACK (RFC 7541) says the same again as long as the dynamic table of the encoder is the same. So a block
+// is kept only if it leaves the table as it is (leaves_table()); each block that changes it, and each SETTINGS frame of
+// the peer, which may, makes all of them forgotten.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <nghttp2/nghttp2.h>
+
+namespace weir::wire {
+
+class H2KnownBlocks {
+ public:
+  static constexpr size_t kMostBlock = 32;  // bytes of a block that is kept
+
+  // Names a block; stale once it is forgotten, or another has its place.
+  enum class Ref : uint32_t { kNone = 0 };
+
+  // The block that says `fields`; kNone: the library has to write it.
+  Ref find(std::span<const nghttp2_nv> fields) const;
+  // Empty: it was forgotten.
+  std::string_view block(Ref ref) const;
+
+  // The library writes a block for `fields` now, whose bytes wrote() gets.
+  void writes(std::span<const nghttp2_nv> fields);
+  // `ends`: it is whole, and no frame continues it.
+  enum class Part : uint8_t { kWhole, kOneOfSeveral };
+  void wrote(std::string_view block, Part part);
+  void forget();
+  // Gives memory back, too.
+  void drop() { forget(), blocks_.reset(); }
+
+ private:
+  static constexpr uint32_t kMost = 4;
+  static constexpr size_t kMostKey = 126;
+
+  // The texts of fields, with their lengths.
+  struct Key {
+    uint8_t size = 0;  // 0: they are too long
+    std::array<char, kMostKey> text;
+
+    explicit Key(std::span<const nghttp2_nv> fields);
+    Key() = default;
+    std::string_view view() const { return {text.data(), size}; }
+  };
+  struct Block {
+    Ref ref = Ref::kNone;
+    Key key;
+    uint8_t size = 0;
+    std::array<char, kMostBlock> bytes;
+  };
+  struct Blocks {
+    Key writing;
+    uint32_t count = 0, replace = 0;
+    std::array<Block, kMost> list;
+  };
+
+  std::unique_ptr<Blocks> blocks_;  // null until a second block is written
+  uint32_t refs_ = 0;               // given so far
+  bool wrote_ = false;
+};
+
+// A block of `fields` that is right whatever the dynamic table holds: literals that are not added to it.
+std::string literal_block(std::span<const nghttp2_nv> fields);
+
+}  // namespace weir::wire
