@@ -95,6 +95,9 @@ ClusterNode::ClusterNode(const Config& config, cluster::Settings settings, std::
   callbacks.changed = [this](std::shared_ptr<const cluster::Members> members) {
     sessions_->update(*members);
     remote_.update(*members);
+    std::set<std::string> names;
+    for (const cluster::Node& node : members->nodes) names.insert(node.id);
+    if (store_) store_->set_nodes(std::move(names));
   };
   callbacks.can_take = [this](const std::string& state) { return sessions_->can_take(state); };
   callbacks.load = [this] { return calls_under_way(*catalog_()); };
@@ -107,6 +110,7 @@ ClusterNode::ClusterNode(const Config& config, cluster::Settings settings, std::
 }
 
 ClusterNode::~ClusterNode() {
+  if (jobs_) jobs_->stop();
   cluster_.reset();
   std::error_code ignored;
   std::filesystem::remove_all(root_, ignored);
@@ -115,8 +119,22 @@ ClusterNode::~ClusterNode() {
 void ClusterNode::start(models::Repository& repository, const net::Server& server) {
   using net::ListensFor;
   repository_ = &repository;
+  if (jobs_)
+    if (auto s = jobs_->start(); !s.ok()) base::log::error("the jobs' log cannot be had", {{"reason", s.text}});
   const auto whom = config_.cluster.listen.empty() ? ListensFor::kClients : ListensFor::kNodes;
   cluster_->start(listening(server.bound(whom), config_));
+}
+
+void ClusterNode::share(jobs::Store& store) {
+  auto settings = cluster_settings(config_);
+  if (!settings) throw std::runtime_error(settings.error().text);
+  store_ = &store;
+  jobs_.emplace(store, *settings, cluster_->name(), config_.jobs.limits.disk);
+}
+
+std::string ClusterNode::detail() const {
+  const std::string jobs = store_ ? store_->detail() : std::string();
+  return cluster_->detail() + (jobs.empty() ? "" : "; " + jobs);
 }
 
 void ClusterNode::serve(const bus::Catalog& catalog) { cluster_->serve(cluster::own_models(catalog)); }

@@ -4,9 +4,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "app/cluster_jobs.h"
 #include "app/cluster_sessions.h"
 #include "app/config.h"
 #include "cluster/cluster.h"
@@ -32,10 +34,14 @@ class ClusterNode {
   const std::string& root() const { return root_; }
   // The server listens; the repository outlives stop().
   void start(models::Repository& repository, const net::Server& server);
+  // Before the store is opened: its journal is that of all nodes, if it has a folder. It is stopped before this goes.
+  void share(jobs::Store& store);
   // Any thread: these are served now.
   void serve(const bus::Catalog& catalog);
   void stop();
   cluster::Cluster& cluster() { return *cluster_; }
+  // For people: that of the cluster, and what is wrong with its jobs.
+  std::string detail() const;
   ClusterSessions& sessions() { return *sessions_; }
 
  private:
@@ -45,6 +51,8 @@ class ClusterNode {
   const Config& config_;
   const std::string root_;
   const GetCatalog catalog_;
+  jobs::Store* store_ = nullptr;
+  std::optional<ClusterJobs> jobs_;           // with store_
   models::Repository* repository_ = nullptr;  // from start() on
   cluster::RemoteModels remote_;              // on the cluster's thread
   std::unique_ptr<ClusterSessions> sessions_;

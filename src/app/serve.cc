@@ -109,7 +109,8 @@ Serving::Serving(const Config& config)
   state_.repository = &repository_, model_door_->set(&repository_);
   state_.catalog = [this] { return catalog(); };
   state_.metrics.collect([this](std::string& out) { write_families(out); });
-  if (cluster_) state_.others = &cluster_->sessions(), state_.cluster = [this] { return cluster_->cluster().detail(); };
+  if (cluster_) cluster_->share(state_.jobs), state_.others = &cluster_->sessions();
+  if (cluster_) state_.cluster = [this] { return cluster_->detail(); };
 }
 
 base::Status Serving::open_audit_log() {
@@ -190,8 +191,7 @@ Exit Serving::start() {
       device_lost_ = true;
       shards_[0]->post([this] { on_signal(SIGTERM); });
     });
-  // Sockets that the service manager kept may have clients waiting, who were served by the process before this one:
-  // they wait until there are models again, instead of being told that there are none.
+  // Clients may wait at sockets that the service manager kept: they do so until there are models again.
   const bool takes_over = std::getenv("LISTEN_FDS") != nullptr;
   if (!takes_over) server_->start();
   service_.status("models are loading");

@@ -1,6 +1,7 @@
 // The Cluster of a build without NATS: check() refuses the setting, so that none is made.
 #include "base/check.h"
 #include "cluster/cluster.h"
+#include "cluster/nats_log.h"
 
 namespace weir::cluster {
 
@@ -23,5 +24,16 @@ uint64_t Cluster::epoch() const { return 0; }
 const std::string& Cluster::name() const { return parts_->name; }
 std::string Cluster::detail() const { return {}; }
 void Cluster::write_families(std::string&) const {}
+
+struct NatsLog::Parts {};
+
+NatsLog::NatsLog(Options, std::function<void()>) { base::check(false, "a log without NATS"); }
+NatsLog::~NatsLog() = default;
+base::Status NatsLog::start() { return {}; }
+void NatsLog::stop() {}
+base::Result<uint64_t> NatsLog::append(std::string_view, std::string_view) { return uint64_t(0); }
+base::Result<std::optional<NatsLog::Entry>> NatsLog::next(uint64_t) { return std::optional<Entry>(); }
+base::Result<NatsLog::Extent> NatsLog::extent() { return Extent(); }
+bool NatsLog::connected() const { return false; }
 
 }  // namespace weir::cluster

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "jobs/journal.h"
+#include "jobs/replica_state.h"
 
 namespace weir::jobs {
 
@@ -16,13 +17,21 @@ class Database {
  public:
   virtual ~Database() = default;
   virtual Storage& storage() = 0;
+  virtual ReplicaState& replica() = 0;
   // Bytes of the file that hold records.
   virtual base::Result<uint64_t> used() = 0;
 };
 
-// Opens `folder`/jobs.db, which is made where it is missing; it grows to `most_bytes`. Jobs that a process before this
-// one had claimed wait again, and contents of files that were never added are gone. Errors: FAILED_PRECONDITION says
-// what is wrong with the folder or the file; UNIMPLEMENTED, this program was built without SQLite.
-base::Result<std::unique_ptr<Database>> open_database(const std::string& folder, uint64_t most_bytes);
+enum class Whose : uint8_t {
+  // jobs.db: jobs that a process before this one had claimed wait again, and contents of files that were never added
+  // are gone.
+  kThisNode,
+  // cluster.db, a copy of what all nodes of a cluster have: only entries of their log change it (replica.h).
+  kAllNodes,
+};
+// Opens a file in `folder`, which is made where it is missing; it grows to `most_bytes`. Errors: FAILED_PRECONDITION
+// says what is wrong with the folder or the file; UNIMPLEMENTED, this program was built without SQLite.
+base::Result<std::unique_ptr<Database>> open_database(const std::string& folder, uint64_t most_bytes,
+                                                      Whose whose = Whose::kThisNode);
 
 }  // namespace weir::jobs

@@ -145,8 +145,7 @@ void ShardJobs::ended(const std::string& key, Outcome outcome) {
     store_.want(around_.id, 1);
   } else {
     store_.note_finished(outcome.status);
-    auto write = [id, outcome = std::move(outcome), owner = running->job.requester.owner, store = &store_,
-                  shard = around_.id](Storage& s) {
+    auto write = [id, outcome = std::move(outcome), owner = running->job.requester.owner, store = &store_](Storage& s) {
       auto written = s.atomically([&] {
         auto use = s.files.use(owner);
         if (!use) return use.error();
@@ -156,9 +155,10 @@ void ShardJobs::ended(const std::string& key, Outcome outcome) {
       });
       // Without room for the answer there is still room for its place.
       if (!written.ok()) (void)s.journal.finish(id, {507, "", ""});
-      store->want(shard, 1);
     };
-    (void)store_.post(std::move(write), Store::Admission::kGranted);
+    // The next one begins when this one's place is free: results that wait are no more than jobs that run.
+    auto then = [store = &store_, shard = around_.id](const base::Status&) { store->want(shard, 1); };
+    (void)store_.post(std::move(write), Store::Admission::kGranted, std::move(then));
   }
 }
 

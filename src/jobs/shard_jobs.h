@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -75,22 +76,23 @@ class ShardJobs {
 
   // An answer that is waited for. Destroyed early, nobody is told; the work is done all the same.
   using Question = std::shared_ptr<void>;
-  // `work`: Result<T>(Storage&), on the store's thread. `then`: void(Result<T>), on this shard's in a later turn. Work
-  // that threw has failed. Errors, and neither is called: as of available(); UNAVAILABLE, too much waits.
+  // `work`: Result<T>(Storage&), on the store's thread, perhaps again (Work::run). `then`: void(Result<T>), on this
+  // shard's in a later turn, once what was written is there for good. Work that threw has failed. Errors, and neither
+  // is called: as of available(); UNAVAILABLE, too much waits.
   template <class Work, class Then>
   base::Result<Question> ask(Work work, Then then) {
     using Answer = std::invoke_result_t<Work&, Storage&>;
     if (!available().ok()) return available();
     auto waiting = std::make_shared<std::function<void(Answer)>>(std::move(then));
-    auto does = [weak = std::weak_ptr(waiting), work = std::move(work), post = around_.post](Storage& storage) mutable {
-      std::shared_ptr<Answer> answer;
-      auto status = base::attempt("the journal", [&] { answer = std::make_shared<Answer>(work(storage)); });
-      if (!answer) answer = std::make_shared<Answer>(status);
+    auto answer = std::make_shared<std::optional<Answer>>();
+    auto does = [answer, work = std::move(work)](Storage& storage) mutable { *answer = work(storage); };
+    auto told = [weak = std::weak_ptr(waiting), answer, post = around_.post](const base::Status& status) {
+      if (!status.ok()) *answer = Answer(status);
       post([weak, answer] {
-        if (auto there = weak.lock()) (*there)(std::move(*answer));
+        if (auto there = weak.lock()) (*there)(std::move(**answer));
       });
     };
-    if (!store_.post(std::move(does)))
+    if (!store_.post(std::move(does), Store::Admission::kAsked, std::move(told)))
       return base::try_again(base::Code::kUnavailable, "the journal has too much to do; try again later");
     return Question(std::move(waiting));
   }

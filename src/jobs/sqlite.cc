@@ -18,6 +18,7 @@ base::Status status_of(int code) {
     case SQLITE_OK:
     case SQLITE_ROW:
     case SQLITE_DONE: return {};
+    case SQLITE_CONSTRAINT: return failure(Code::kAborted, "a record of that name is there already");
     case SQLITE_FULL: return failure(Code::kResourceExhausted, "there is no room on disk for it (jobs.disk)");
     case SQLITE_NOMEM: return failure(Code::kResourceExhausted, "there is no memory for it; try again later");
     case SQLITE_TOOBIG: return failure(Code::kResourceExhausted, "a record is too large for the journal");

@@ -14,8 +14,8 @@ using base::Code;
 using base::failure;
 using base::Status;
 
-constexpr int64_t kApplication = 0x77656972;  // "weir": PRAGMA application_id
-constexpr int64_t kVersion = 1;               // PRAGMA user_version
+constexpr int64_t kApplication = 0x77656972;        // "weir": PRAGMA application_id
+constexpr int64_t kFirstVersion = 1, kVersion = 2;  // PRAGMA user_version
 constexpr uint64_t kPage = 4096;
 
 constexpr const char* kTables = R"(
@@ -38,18 +38,31 @@ CREATE UNIQUE INDEX jobs_of ON jobs(batch, idx);
 CREATE INDEX jobs_in ON jobs(batch, state, idx, due);
 CREATE INDEX jobs_counted ON jobs(batch, state, status);
 )";
+// What version 2 has beside that: whose a claimed job is, and what a copy of a cluster's journal needs.
+constexpr const char* kSecondVersion = R"(
+ALTER TABLE jobs ADD COLUMN holder TEXT NOT NULL DEFAULT '';
+ALTER TABLE batches ADD COLUMN version INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX jobs_held ON jobs(holder) WHERE state = 1;
+CREATE TABLE uploads(file TEXT PRIMARY KEY, holder TEXT NOT NULL);
+CREATE TABLE replica(one INTEGER PRIMARY KEY CHECK(one = 1), identity TEXT NOT NULL, sequence INTEGER NOT NULL,
+                     duties TEXT NOT NULL);
+CREATE TABLE entries(id TEXT PRIMARY KEY, sequence INTEGER NOT NULL);
+CREATE INDEX entries_in ON entries(sequence);
+)";
 
-class SqliteDatabase final : public Database, Storage {
+class SqliteDatabase final : public Database, Storage, ReplicaState {
  public:
   explicit SqliteDatabase(Connection connection)
       : Storage(journal_, batches_, files_),
         statements_(std::move(connection)),
-        journal_(statements_),
+        journal_(statements_, holder_),
         batches_(statements_),
-        files_(statements_) {}
+        files_(statements_, holder_),
+        replica_(statements_) {}
 
   Storage& storage() override { return *this; }
-  Status prepare(uint64_t most_bytes);
+  ReplicaState& replica() override { return *this; }
+  Status prepare(uint64_t most_bytes, Whose whose);
   base::Result<uint64_t> used() override {
     auto all = statements_.connection().pragma("PRAGMA page_count");
     if (!all) return all.error();
@@ -61,15 +74,43 @@ class SqliteDatabase final : public Database, Storage {
  private:
   Status make_or_check();
   Status together(Status (*run)(void*), void* work) override;
+  Status execute(const char* sql) { return statements_.connection().execute(sql); }
+
+  // ReplicaState
+  void act_as(std::string holder) override { holder_ = std::move(holder); }
+  Status begin() override { return execute("BEGIN IMMEDIATE"); }
+  Status commit() override { return execute("COMMIT"); }
+  void rollback() override {
+    if (statements_.connection().in_transaction()) (void)execute("ROLLBACK");
+  }
+  Status mark() override { return execute("SAVEPOINT mark"); }
+  Status keep() override { return execute("RELEASE mark"); }
+  void undo() override { (void)execute("ROLLBACK TO mark; RELEASE mark"); }
+  base::Result<Position> position() override { return replica_.position(); }
+  Status set_position(const Position& position) override { return replica_.set_position(position); }
+  base::Result<bool> take_id(std::string_view id, uint64_t sequence, uint64_t forget) override {
+    return replica_.take_id(id, sequence, forget);
+  }
+  base::Result<uint64_t> version(std::string_view batch) override { return replica_.version(batch); }
+  base::Result<std::vector<std::string>> holders() override { return replica_.holders(); }
+  Status free(std::string_view holder) override { return replica_.free(holder); }
+  base::Result<std::string> duty_holder() override { return replica_.duty_holder(); }
+  Status set_duty_holder(std::string_view holder) override { return replica_.set_duty_holder(holder); }
+  Status allow(uint64_t bytes) override {
+    return execute(("PRAGMA max_page_count = " + std::to_string(bytes / kPage)).c_str());
+  }
+  void tidy() override { (void)execute("PRAGMA incremental_vacuum(1024)"); }
 
   Statements statements_;
+  std::string holder_;
   SqliteJournal journal_;
   SqliteBatches batches_;
   SqliteFiles files_;
+  SqliteReplica replica_;
 };
 
 Status foreign(std::string what) {
-  return failure(Code::kFailedPrecondition, "jobs.path: jobs.db " + std::move(what) + "; nothing was changed in it");
+  return failure(Code::kFailedPrecondition, "jobs.path: it " + std::move(what) + "; nothing was changed in it");
 }
 
 // A file of another program, and one that a later version has written, are not touched.
@@ -84,15 +125,18 @@ Status SqliteDatabase::make_or_check() {
   if (!version) return version.error();
   if (*application == 0 && *tables == 0 && *version == 0) {
     std::string sql = "BEGIN; PRAGMA application_id = " + std::to_string(kApplication) +
-                      "; PRAGMA user_version = " + std::to_string(kVersion) + ";" + kTables + "COMMIT;";
+                      "; PRAGMA user_version = " + std::to_string(kVersion) + ";" + kTables + kSecondVersion +
+                      "COMMIT;";
     return c.execute(sql.c_str());
   }
   if (*application != kApplication) return foreign("belongs to another program");
+  if (*version == kFirstVersion)
+    return c.execute(("BEGIN;" + std::string(kSecondVersion) + "PRAGMA user_version = 2; COMMIT;").c_str());
   if (*version != kVersion) return foreign("was written by another version of weir");
   return {};
 }
 
-Status SqliteDatabase::prepare(uint64_t most_bytes) {
+Status SqliteDatabase::prepare(uint64_t most_bytes, Whose whose) {
   Connection& c = statements_.connection();
   // One process at a time; freed pages go back to the system step by step; a commit is on disk when it returns.
   const std::string pragmas = "PRAGMA locking_mode = EXCLUSIVE; PRAGMA page_size = " + std::to_string(kPage) +
@@ -102,8 +146,9 @@ Status SqliteDatabase::prepare(uint64_t most_bytes) {
   if (auto s = c.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 16777216;");
       !s.ok())
     return s;
-  const std::string most = "PRAGMA max_page_count = " + std::to_string(most_bytes / kPage);
-  if (auto s = c.execute(most.c_str()); !s.ok()) return s;
+  if (auto s = allow(most_bytes); !s.ok()) return s;
+  // What such a file has lost with the machine's power, the log has still.
+  if (whose == Whose::kAllNodes) return c.execute("PRAGMA synchronous = NORMAL;");
   return c.execute(
       "BEGIN IMMEDIATE; UPDATE jobs SET state = 0 WHERE state = 1;"
       "DELETE FROM parts WHERE file NOT IN (SELECT id FROM files); COMMIT; PRAGMA incremental_vacuum;");
@@ -121,14 +166,15 @@ Status SqliteDatabase::together(Status (*run)(void*), void* work) {
 
 }  // namespace
 
-base::Result<std::unique_ptr<Database>> open_database(const std::string& folder, uint64_t most_bytes) {
+base::Result<std::unique_ptr<Database>> open_database(const std::string& folder, uint64_t most_bytes, Whose whose) {
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
     return failure(Code::kFailedPrecondition, "jobs.path: " + folder + ": " + std::strerror(errno));
-  const std::string path = folder + "/jobs.db";
+  const std::string path = folder + (whose == Whose::kAllNodes ? "/cluster.db" : "/jobs.db");
   auto connection = Connection::open(path);
   if (!connection) return failure(Code::kFailedPrecondition, path + ": " + connection.error().text);
   auto out = std::make_unique<SqliteDatabase>(std::move(*connection));
-  if (auto s = out->prepare(most_bytes); !s.ok()) return failure(Code::kFailedPrecondition, path + ": " + s.text);
+  if (auto s = out->prepare(most_bytes, whose); !s.ok())
+    return failure(Code::kFailedPrecondition, path + ": " + s.text);
   return std::unique_ptr<Database>(std::move(out));
 }
 

@@ -23,10 +23,15 @@ std::string list_of(std::span<const std::string_view> words) {
 }  // namespace
 
 Status SqliteFiles::append(std::string_view id, uint64_t part, std::string_view bytes) {
+  if (!holder_.empty())
+    if (auto s = sql_.run("INSERT OR REPLACE INTO uploads(file, holder) VALUES(?, ?)", id, std::string_view(holder_));
+        !s.ok())
+      return s;
   return sql_.run("INSERT INTO parts(file, part, bytes) VALUES(?, ?, ?)", id, part, Blob{bytes});
 }
 
 Status SqliteFiles::add(const File& file) {
+  if (auto s = sql_.run("DELETE FROM uploads WHERE file = ?", std::string_view(file.id)); !s.ok()) return s;
   return sql_.run("INSERT INTO files(id, owner, name, purpose, bytes, created, expires) VALUES(?, ?, ?, ?, ?, ?, ?)",
                   std::string_view(file.id), std::string_view(file.owner), std::string_view(file.name),
                   std::string_view(file.purpose), file.bytes, file.created, file.expires);
@@ -57,6 +62,7 @@ base::Result<std::string> SqliteFiles::read(std::string_view id, uint64_t part) 
 Status SqliteFiles::remove(std::string_view id) {
   if (auto s = sql_.run("DELETE FROM files WHERE id = ?", id); !s.ok()) return s;
   if (auto s = sql_.run("DELETE FROM parts WHERE file = ?", id); !s.ok()) return s;
+  if (auto s = sql_.run("DELETE FROM uploads WHERE file = ?", id); !s.ok()) return s;
   return sql_.connection().in_transaction() ? Status() : sql_.run("PRAGMA incremental_vacuum(1024)");
 }
 
@@ -91,9 +97,9 @@ Status SqliteBatches::add(const Batch& batch) {
 }
 
 base::Result<bool> SqliteBatches::change(const Batch& batch) {
-  auto status =
-      sql_.run("UPDATE batches SET state = ?, document = ?, expires = ? WHERE id = ?", std::string_view(batch.state),
-               std::string_view(batch.document), batch.expires, std::string_view(batch.id));
+  auto status = sql_.run("UPDATE batches SET state = ?, document = ?, expires = ?, version = version + 1 WHERE id = ?",
+                         std::string_view(batch.state), std::string_view(batch.document), batch.expires,
+                         std::string_view(batch.id));
   if (!status.ok()) return status;
   return sql_.connection().changes() > 0;
 }

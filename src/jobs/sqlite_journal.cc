@@ -58,8 +58,8 @@ base::Result<std::optional<Job>> SqliteJournal::claim_one(base::WallTime now) {
       },
       std::string_view(job->id.batch), now);
   if (!status.ok()) return status;
-  status = sql_.run("UPDATE jobs SET state = 1, attempts = attempts + 1 WHERE batch = ? AND idx = ?",
-                    std::string_view(job->id.batch), job->id.index);
+  status = sql_.run("UPDATE jobs SET state = 1, attempts = attempts + 1, holder = ? WHERE batch = ? AND idx = ?",
+                    std::string_view(holder_), std::string_view(job->id.batch), job->id.index);
   if (status.ok())
     status = sql_.run("UPDATE batches SET served = 1 + (SELECT max(served) FROM batches) WHERE id = ?",
                       std::string_view(job->id.batch));
@@ -102,8 +102,9 @@ base::Result<bool> SqliteJournal::finish(const JobId& id, const Outcome& outcome
 
 Status SqliteJournal::release(const JobId& id, base::WallTime when) {
   return sql_.run(
-      "UPDATE jobs SET state = 0, attempts = max(attempts - 1, 0), due = ? WHERE batch = ? AND idx = ? AND state = 1",
-      when, std::string_view(id.batch), id.index);
+      "UPDATE jobs SET state = 0, attempts = max(attempts - 1, 0), due = ?"
+      " WHERE batch = ? AND idx = ? AND state = 1 AND holder = ?",
+      when, std::string_view(id.batch), id.index, std::string_view(holder_));
 }
 
 base::Result<std::vector<FinishedJob>> SqliteJournal::list(const std::string& batch, uint64_t from, uint64_t bytes) {

@@ -1,14 +1,16 @@
-// The three parts of a Storage over the tables of sqlite_database.cc. All borrow one Statements.
+// The three parts of a Storage over the tables of sqlite_database.cc, and what a Replica has beside them. All borrow
+// one Statements. `holder`: of jobs that are claimed and of uploads; empty where one process has the file to itself.
 #pragma once
 
 #include "jobs/journal.h"
+#include "jobs/replica_state.h"
 #include "jobs/sqlite.h"
 
 namespace weir::jobs {
 
 class SqliteJournal final : public Journal {
  public:
-  explicit SqliteJournal(Statements& statements) : sql_(statements) {}
+  SqliteJournal(Statements& statements, const std::string& holder) : sql_(statements), holder_(holder) {}
 
   base::Status put(std::span<const Job> jobs) override;
   base::Result<std::vector<Job>> claim(size_t most, base::WallTime now) override;
@@ -23,6 +25,7 @@ class SqliteJournal final : public Journal {
   base::Result<std::optional<Job>> claim_one(base::WallTime now);
 
   Statements& sql_;
+  const std::string& holder_;
 };
 
 class SqliteBatches final : public Batches {
@@ -49,7 +52,7 @@ class SqliteBatches final : public Batches {
 
 class SqliteFiles final : public Files {
  public:
-  explicit SqliteFiles(Statements& statements) : sql_(statements) {}
+  SqliteFiles(Statements& statements, const std::string& holder) : sql_(statements), holder_(holder) {}
 
   base::Status append(std::string_view id, uint64_t part, std::string_view bytes) override;
   base::Status add(const File& file) override;
@@ -60,6 +63,25 @@ class SqliteFiles final : public Files {
   base::Status remove(std::string_view id) override;
   base::Result<std::vector<std::string>> expired(base::WallTime now, size_t most) override;
   base::Result<Use> use(std::string_view owner) override;
+
+ private:
+  Statements& sql_;
+  const std::string& holder_;
+};
+
+// ReplicaState, but for the transactions, which are the database's.
+class SqliteReplica {
+ public:
+  explicit SqliteReplica(Statements& statements) : sql_(statements) {}
+
+  base::Result<ReplicaState::Position> position();
+  base::Status set_position(const ReplicaState::Position& position);
+  base::Result<bool> take_id(std::string_view id, uint64_t sequence, uint64_t forget);
+  base::Result<uint64_t> version(std::string_view batch);
+  base::Result<std::vector<std::string>> holders();
+  base::Status free(std::string_view holder);
+  base::Result<std::string> duty_holder();
+  base::Status set_duty_holder(std::string_view holder);
 
  private:
   Statements& sql_;

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -24,9 +25,24 @@ Store::Store(std::string folder, Limits limits, std::string why_off)
 
 Store::~Store() { stop(); }
 
+void Store::share(Log& log, std::string name) { log_ = &log, name_ = std::move(name); }
+
+void Store::set_nodes(std::set<std::string> names) {
+  if (shared_) shared_->set_nodes(std::move(names));
+  poke();
+}
+
+void Store::poke() {
+  {
+    std::lock_guard lock(mutex_);
+    look_ = true;
+  }
+  wake_.notify_one();
+}
+
 base::Status Store::open() {
   if (folder_.empty()) return {};
-  auto opened = open_database(folder_, limits_.disk);
+  auto opened = open_database(folder_, limits_.disk, log_ ? Whose::kAllNodes : Whose::kThisNode);
   if (!opened && opened.error().code == base::Code::kUnimplemented) {
     available_ = opened.error();
     return {};
@@ -34,6 +50,9 @@ base::Status Store::open() {
   if (!opened) return opened.error();
   database_ = std::move(*opened);
   available_ = {};
+  if (log_)
+    shared_ = std::make_unique<SharedJournal>(database_->replica(), *log_, name_, limits_.disk,
+                                              [this](const std::string& batch) { cancel_here(batch); });
   return {};
 }
 
@@ -53,15 +72,17 @@ void Store::stop() {
     std::lock_guard lock(mutex_);
     stopping_ = true;
   }
+  if (shared_) shared_->stop();
   wake_.notify_one();
   if (thread_.joinable()) thread_.join();
 }
 
-bool Store::post(std::function<void(Storage&)> work, Admission admission) {
+bool Store::post(std::function<void(Storage&)> run, Admission admission,
+                 std::function<void(const base::Status&)> then) {
   {
     std::lock_guard lock(mutex_);
     if (stopping_ || (admission == Admission::kAsked && queue_.size() >= kMostWaiting)) return false;
-    queue_.push_back(std::move(work));
+    queue_.push_back({std::move(run), std::move(then), admission});
   }
   wake_.notify_one();
   return true;
@@ -77,6 +98,12 @@ void Store::want(base::ShardId shard, uint32_t jobs) {
 }
 
 void Store::cancel(const std::string& batch) {
+  if (!shared_) return cancel_here(batch);
+  Work work = SharedJournal::end_everywhere(batch);
+  (void)post(std::move(work.run), work.admission);
+}
+
+void Store::cancel_here(const std::string& batch) {
   for (const Receiver& receiver : receivers_) receiver.cancel(batch);
 }
 
@@ -84,45 +111,76 @@ void Store::cancel(const std::string& batch) {
 void Store::run() {
   bool more = true;
   for (;;) {
-    std::function<void(Storage&)> work;
     {
       std::unique_lock lock(mutex_);
-      if (!more && !stopping_ && queue_.empty() && !look_) wake_.wait_for(lock, kTick);
+      const bool soon = shared_ && shared_->waits();
+      if (!more && !stopping_ && queue_.empty() && !look_)
+        wake_.wait_for(lock, soon ? SharedJournal::kRetry : base::Duration(kTick));
       look_ = false;
-      if (stopping_ && queue_.empty()) return;
-      if (!queue_.empty()) {
-        work = std::move(queue_.front());
-        queue_.pop_front();
-      }
+      if (stopping_ && queue_.empty()) break;
     }
-    if (work) work_on(work);
-    work = nullptr;  // what it holds goes outside of the lock
+    work_on(take_work());  // what it holds goes outside of the lock
     more = look_after();
     more = hand_out() || more;
     std::lock_guard lock(mutex_);
     more = more || !queue_.empty();
   }
+  if (shared_ && shared_->waits()) work_on({});
 }
 
-void Store::work_on(std::function<void(Storage&)>& work) {
-  (void)base::attempt("the journal", [&] { work(database_->storage()); });
+std::deque<Work> Store::take_work() {
+  const size_t most = shared_ ? SharedJournal::kMostAtOnce : 1;
+  std::deque<Work> out;
+  std::lock_guard lock(mutex_);
+  while (!queue_.empty() && out.size() < most) {
+    out.push_back(std::move(queue_.front()));
+    queue_.pop_front();
+  }
+  return out;
+}
+
+void Store::work_on(std::deque<Work> works) {
+  if (shared_) return shared_->perform(std::move(works));
+  for (Work& work : works) {
+    const auto status = base::attempt("the journal", [&] { work.run(database_->storage()); });
+    if (work.then) (void)base::attempt("the journal", [&] { work.then(status); });
+  }
+}
+
+void Store::failed(const base::Status& status) {
+  if (shown_.errors.fetch_add(1) % 16 == 0)
+    base::log::error("the journal cannot be worked on", {{"reason", status.text}, {"setting", "jobs.path"}});
 }
 
 bool Store::look_after() {
   bool more = false;
-  for (Duty* duty : duties_) {
+  if (shared_) more = shared_->look_after(duties_, wall(), [this](const auto& status) { failed(status); });
+  for (size_t i = 0; !shared_ && i < duties_.size(); ++i) {
     base::Status status;
     auto thrown = base::attempt("the journal", [&] {
-      auto step = duty->step(database_->storage(), wall());
+      auto step = duties_[i]->step(database_->storage(), wall());
       if (step) more = *step || more;
       if (!step) status = step.error();
     });
     if (!thrown.ok()) status = thrown;
-    if (!status.ok() && shown_.errors.fetch_add(1) % 16 == 0)
-      base::log::error("the journal cannot be worked on", {{"reason", status.text}, {"setting", "jobs.path"}});
+    if (!status.ok()) failed(status);
   }
   if (auto used = database_->used()) shown_.bytes = *used;
   return more;
+}
+
+base::Result<std::optional<Job>> Store::claim() {
+  if (!shared_) {
+    auto jobs = database_->storage().journal.claim(1, wall());
+    if (!jobs) return jobs.error();
+    return jobs->empty() ? std::optional<Job>() : std::optional(std::move(jobs->front()));
+  }
+  uint32_t all = 0;
+  {
+    std::lock_guard lock(mutex_);
+    for (uint32_t wanted : wanted_) all += wanted;
+  }
+  return shared_->claim(std::min<size_t>(all, SharedJournal::kMostAtOnce), wall());
 }
 
 // Shards take turns.
@@ -134,15 +192,15 @@ bool Store::hand_out() {
       std::lock_guard lock(mutex_);
       if (wanted_[shard] == 0 || stopping_) continue;
     }
-    auto jobs = database_->storage().journal.claim(1, wall());
-    if (!jobs || jobs->empty()) return false;
+    auto job = claim();
+    if (!job || !*job) return false;
     {
       std::lock_guard lock(mutex_);
       --wanted_[shard];
       more = more || wanted_[shard] > 0;
     }
     shown_.claimed.fetch_add(1);
-    receivers_[shard].run(std::move(jobs->front()));
+    receivers_[shard].run(**std::move(job));
   }
   return more;
 }
@@ -165,6 +223,7 @@ void Store::count_in(base::Metrics& metrics) {
     line("weir_jobs_disk_bytes", shown_.bytes.load());
     family("weir_jobs_disk_limit_bytes", "gauge", "The most that it may hold (jobs.disk).");
     line("weir_jobs_disk_limit_bytes", limits_.disk);
+    if (shared_) shared_->write_families(out);
   });
 }
 

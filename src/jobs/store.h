@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -22,6 +23,9 @@
 #include "base/status.h"
 #include "jobs/database.h"
 #include "jobs/journal.h"
+#include "jobs/log.h"
+#include "jobs/shared_journal.h"
+#include "jobs/work.h"
 
 namespace weir::jobs {
 
@@ -39,17 +43,6 @@ struct Limits {
   base::Duration result_ttl = std::chrono::hours(24);  // of jobs that are over, and of jobs that never began
 };
 
-// Something that goes on by itself, on the store's thread.
-class Duty {
- public:
-  // One slice, of some milliseconds. True: there is more to do at once. Looked at again after every piece of work, and
-  // every second.
-  virtual base::Result<bool> step(Storage& storage, base::WallTime now) = 0;
-
- protected:
-  ~Duty() = default;
-};
-
 class Store {
  public:
   static constexpr size_t kMostWaiting = 4096;  // pieces of work
@@ -58,6 +51,11 @@ class Store {
   Store(std::string folder, Limits limits, std::string why_off);
   ~Store();
 
+  // Before open(): this node is `name` of a cluster, whose nodes have one journal by `log`. Borrowed until stop().
+  void share(Log& log, std::string name);
+  // Any thread: the other nodes that are there; something may be new in the log.
+  void set_nodes(std::set<std::string> names);
+  void poke();
   // Once, before the rest. Errors: as of open_database(). A build without SQLite is none.
   base::Status open();
   // OK, or UNIMPLEMENTED with the reason. Any thread.
@@ -78,34 +76,44 @@ class Store {
   void stop();
 
   // False: too much waits; kGranted: that is no reason. Any thread.
-  enum class Admission : uint8_t { kAsked, kGranted };
-  bool post(std::function<void(Storage&)> work, Admission admission = Admission::kAsked);
+  using Admission = Work::Admission;
+  bool post(std::function<void(Storage&)> run, Admission admission = Admission::kAsked,
+            std::function<void(const base::Status&)> then = {});
   // The shard can run so many more jobs. Any thread.
   void want(base::ShardId shard, uint32_t jobs);
-  // Any thread: those of the batch's jobs that run are ended.
+  // Any thread: those of the batch's jobs that run are ended, on all nodes.
   void cancel(const std::string& batch);
+  // Any thread. For people: what is wrong with the cluster's log; empty: nothing.
+  std::string detail() const { return shared_ ? shared_->detail() : std::string(); }
   // A job came to its end: for the metrics. Any thread.
   void note_finished(int status) { (status >= 400 || status == 0 ? shown_.failed : shown_.finished).fetch_add(1); }
 
  private:
   void run();
-  void work_on(std::function<void(Storage&)>& work);
+  std::deque<Work> take_work();
+  void work_on(std::deque<Work> works);
   bool look_after();  // true: there is more to do
+  void failed(const base::Status& status);
   bool hand_out();
+  base::Result<std::optional<Job>> claim();
+  void cancel_here(const std::string& batch);
 
   const std::string folder_;
   const Limits limits_;
   base::Status available_;
   std::unique_ptr<Database> database_;
+  Log* log_ = nullptr;  // null: this node is alone
+  std::string name_;
+  std::unique_ptr<SharedJournal> shared_;  // with log_
   std::vector<Duty*> duties_;
   std::vector<Receiver> receivers_;  // by shard
   size_t next_ = 0;                  // whose turn it is
 
   std::mutex mutex_;  // of the next five
   std::condition_variable wake_;
-  std::deque<std::function<void(Storage&)>> queue_;
+  std::deque<Work> queue_;
   std::vector<uint32_t> wanted_;  // by shard
-  bool look_ = false;             // a shard wants jobs since the last look
+  bool look_ = false;             // a shard wants jobs, or there is news, since the last look
   bool stopping_ = false;
   std::thread thread_;
 

@@ -25,6 +25,7 @@ class BatchDuty final : public jobs::Duty {
   BatchDuty(const jobs::Limits& limits, const std::string& prefix) : limits_(limits), prefix_(prefix) {}
 
   base::Result<bool> step(jobs::Storage& storage, base::WallTime now) override;
+  void begin_anew() override { reading_ = {}, writing_ = {}; }
 
  private:
   struct Slice {

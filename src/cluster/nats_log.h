@@ -1,0 +1,67 @@
+// NatsLog: a log that all nodes append to and read in one order: a JetStream stream in files, with a connection of its
+// own. Calls block for as long as a request may take (kPatience), and fail at once while there is no connection.
+//
+//   stream   <name>, of the subjects <name>.entry and <name>.part
+//   message  = mac kind body           mac: 64HEXDIG of kind and body, by the key; zeros without one
+//   kind     = "E": body is the entry / "P": body is u64(bytes) *u64(sequence of a part), little-endian
+//
+// An entry that is longer than a message is in parts, which go into the stream before it; one whose parts are more than
+// kMostPartsBack behind is none. What others write without the key is read as an empty entry.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/env.h"
+#include "base/status.h"
+
+namespace weir::cluster {
+
+class NatsLog {
+ public:
+  struct Options {
+    std::string url;   // as NatsBucket::Options has it
+    std::string name;  // [A-Za-z0-9_-]
+    std::string node;
+    std::string key;  // Secrets::entry_key; empty: anybody may write
+    uint64_t most_bytes = uint64_t(1) << 30;
+  };
+  static constexpr base::Duration kPatience = std::chrono::seconds(2);
+  static constexpr size_t kPart = 512 << 10, kLargest = size_t(64) << 20;
+  static constexpr uint64_t kMostPartsBack = 512;
+
+  struct Entry {
+    uint64_t sequence = 0;
+    std::string bytes;  // empty: it cannot be read, and never will
+  };
+  struct Extent {
+    std::string identity;  // when the stream was made
+    uint64_t last = 0;     // when the connection was
+  };
+
+  // `news`: something may have changed, the connection, too. Any thread; not once stop() has returned.
+  NatsLog(Options options, std::function<void()> news);
+  ~NatsLog();
+
+  // Connects, without waiting for it, and again and again.
+  base::Status start();
+  void stop();
+
+  // The rest on one thread. UNAVAILABLE: nobody knows whether it was written. RESOURCE_EXHAUSTED: it was not.
+  base::Result<uint64_t> append(std::string_view id, std::string_view bytes);
+  base::Result<std::optional<Entry>> next(uint64_t after);
+  base::Result<Extent> extent();
+
+  // Any thread.
+  bool connected() const;
+
+ private:
+  struct Parts;
+  const std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace weir::cluster

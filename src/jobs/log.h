@@ -1,0 +1,42 @@
+// Log: what all nodes of a cluster append to, and read in one order: the one thing that this room asks of a broker.
+// src/cluster/nats_log.h has a JetStream stream behind it, tests have memory.
+//
+// On the Store's thread, which every call may block for a few seconds; none does while the broker is known to be away.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace weir::jobs {
+
+class Log {
+ public:
+  static constexpr size_t kLargest = size_t(64) << 20;  // bytes of an entry
+
+  struct Entry {
+    uint64_t sequence = 0;  // greater than that of every entry before
+    std::string bytes;      // empty: it cannot be read, and never will
+  };
+  struct Extent {
+    std::string identity;  // of this log: another one, made after it was lost, has another
+    uint64_t last = 0;     // sequence of the newest entry, or a later one
+  };
+
+  // The entry's sequence; an `id` that came lately is not appended again, and has the sequence of then. Errors:
+  // UNAVAILABLE: nobody knows whether it is there, now or later; RESOURCE_EXHAUSTED: the log is full, or the entry is
+  // too long: it is not there.
+  virtual base::Result<uint64_t> append(std::string_view id, std::string_view bytes) = 0;
+  // The first entry behind that sequence; nothing: there is none yet. UNAVAILABLE.
+  virtual base::Result<std::optional<Entry>> next(uint64_t after) = 0;
+  // UNAVAILABLE.
+  virtual base::Result<Extent> extent() = 0;
+
+ protected:
+  ~Log() = default;
+};
+
+}  // namespace weir::jobs

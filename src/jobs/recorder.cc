@@ -1,0 +1,138 @@
+#include "jobs/recorder.h"
+
+namespace weir::jobs {
+
+using base::Result;
+using base::Status;
+
+Recorder::Recorder(ReplicaState& state)
+    : Storage(journal_, batches_, files_),
+      state_(state),
+      inner_(state.storage()),
+      journal_(*this),
+      batches_(*this),
+      files_(*this) {}
+
+Status Recorder::together(Status (*run)(void*), void* work) {
+  const size_t before = commands_.bytes().size();
+  if (Status s = state_.mark(); !s.ok()) return s;
+  Status status = run(work);
+  if (status.ok()) status = state_.keep();
+  if (status.ok()) return status;
+  state_.undo();
+  commands_.cut(before);
+  return status;
+}
+
+Status Recorder::RecordedJournal::put(std::span<const Job> jobs) {
+  Status status = to.inner_.journal.put(jobs);
+  if (status.ok() && !jobs.empty()) to.commands_.put(jobs);
+  return status;
+}
+// Where nothing waits, nothing is noted: nobody is told that nothing was claimed.
+Result<std::vector<Job>> Recorder::RecordedJournal::claim(size_t most, base::WallTime now) {
+  auto jobs = to.inner_.journal.claim(most, now);
+  if (jobs && !jobs->empty()) to.commands_.claim(most, now);
+  return jobs;
+}
+Result<bool> Recorder::RecordedJournal::finish(const JobId& id, const Outcome& outcome) {
+  auto first = to.inner_.journal.finish(id, outcome);
+  if (first && *first) to.commands_.finish(id, outcome);
+  return first;
+}
+Status Recorder::RecordedJournal::release(const JobId& id, base::WallTime when) {
+  Status status = to.inner_.journal.release(id, when);
+  if (status.ok()) to.commands_.release(id, when);
+  return status;
+}
+Result<std::vector<FinishedJob>> Recorder::RecordedJournal::list(const std::string& batch, uint64_t from,
+                                                                 uint64_t bytes) {
+  return to.inner_.journal.list(batch, from, bytes);
+}
+Result<Counts> Recorder::RecordedJournal::count(const std::string& batch) { return to.inner_.journal.count(batch); }
+// A batch that is cancelled is looked at again and again until its last job is over.
+Status Recorder::RecordedJournal::withdraw(const std::string& batch) {
+  auto counts = to.inner_.journal.count(batch);
+  if (!counts) return counts.error();
+  Status status = to.inner_.journal.withdraw(batch);
+  if (status.ok() && counts->waiting > 0) to.commands_.withdraw(batch);
+  return status;
+}
+Status Recorder::RecordedJournal::remove(const std::string& batch) {
+  Status status = to.inner_.journal.remove(batch);
+  if (status.ok()) to.commands_.remove_jobs(batch);
+  return status;
+}
+
+Status Recorder::RecordedBatches::add(const Batch& batch) {
+  Status status = to.inner_.batches.add(batch);
+  if (status.ok()) to.commands_.add(batch);
+  return status;
+}
+Result<bool> Recorder::RecordedBatches::change(const Batch& batch) {
+  auto version = to.state_.version(batch.id);
+  if (!version) return version.error();
+  auto changed = to.inner_.batches.change(batch);
+  if (changed && *changed) to.commands_.change(batch, *version);
+  return changed;
+}
+Result<std::optional<Batch>> Recorder::RecordedBatches::find(std::string_view owner, std::string_view id) {
+  return to.inner_.batches.find(owner, id);
+}
+Result<std::vector<Batch>> Recorder::RecordedBatches::list(std::string_view owner, std::string_view kind,
+                                                           std::string_view after, size_t most) {
+  return to.inner_.batches.list(owner, kind, after, most);
+}
+Result<std::vector<Batch>> Recorder::RecordedBatches::in_states(std::string_view kind,
+                                                                std::span<const std::string_view> states, size_t most) {
+  return to.inner_.batches.in_states(kind, states, most);
+}
+Result<std::vector<Batch>> Recorder::RecordedBatches::idle(std::string_view kind,
+                                                           std::span<const std::string_view> states, size_t most) {
+  return to.inner_.batches.idle(kind, states, most);
+}
+Result<std::vector<Batch>> Recorder::RecordedBatches::due(std::string_view kind,
+                                                          std::span<const std::string_view> states, base::WallTime now,
+                                                          size_t most) {
+  return to.inner_.batches.due(kind, states, now, most);
+}
+Result<uint64_t> Recorder::RecordedBatches::count(std::string_view owner, std::span<const std::string_view> states) {
+  return to.inner_.batches.count(owner, states);
+}
+Status Recorder::RecordedBatches::remove(std::string_view id) {
+  Status status = to.inner_.batches.remove(id);
+  if (status.ok()) to.commands_.remove_batch(id);
+  return status;
+}
+
+Status Recorder::RecordedFiles::append(std::string_view id, uint64_t part, std::string_view bytes) {
+  Status status = to.inner_.files.append(id, part, bytes);
+  if (status.ok()) to.commands_.append(id, part, bytes);
+  return status;
+}
+Status Recorder::RecordedFiles::add(const File& file) {
+  Status status = to.inner_.files.add(file);
+  if (status.ok()) to.commands_.add(file);
+  return status;
+}
+Result<std::optional<File>> Recorder::RecordedFiles::find(std::string_view owner, std::string_view id) {
+  return to.inner_.files.find(owner, id);
+}
+Result<std::vector<File>> Recorder::RecordedFiles::list(std::string_view owner, std::string_view purpose,
+                                                        std::string_view after, size_t most) {
+  return to.inner_.files.list(owner, purpose, after, most);
+}
+Result<std::string> Recorder::RecordedFiles::read(std::string_view id, uint64_t part) {
+  return to.inner_.files.read(id, part);
+}
+Status Recorder::RecordedFiles::remove(std::string_view id) {
+  Status status = to.inner_.files.remove(id);
+  if (status.ok()) to.commands_.remove_file(id);
+  return status;
+}
+Result<std::vector<std::string>> Recorder::RecordedFiles::expired(base::WallTime now, size_t most) {
+  return to.inner_.files.expired(now, most);
+}
+Result<Files::Use> Recorder::RecordedFiles::use(std::string_view owner) { return to.inner_.files.use(owner); }
+
+}  // namespace weir::jobs

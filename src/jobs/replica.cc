@@ -1,0 +1,235 @@
+#include "jobs/replica.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "base/attempt.h"
+
+namespace weir::jobs {
+namespace {
+
+using base::Code;
+using base::failure;
+using base::Result;
+using base::Status;
+
+constexpr size_t kSliceEntries = 64, kSliceBytes = 1 << 20;  // that are applied in one transaction
+constexpr size_t kEnough = 256 << 10;                        // bytes of commands that make an entry
+// For an entry that the server which is asked has not got yet.
+constexpr int kLooks = 200;
+constexpr auto kLookEvery = std::chrono::milliseconds(5);
+
+// The file's error, not that of the commands: all entries wait until it is over.
+bool is_of_file(const Status& status) {
+  return !status.ok() && status.code != Code::kAborted && status.code != Code::kInvalidArgument;
+}
+
+}  // namespace
+
+Replica::Replica(ReplicaState& state, Log& log, Options options)
+    : state_(state),
+      log_(log),
+      options_(std::move(options)),
+      origin_(options_.name + '/' + options_.random_id()),
+      recorder_(state) {}
+
+// A log that was made anew has sequences of its own.
+Status Replica::check_identity() {
+  auto extent = log_.extent();
+  if (!extent) return extent.error();
+  if (checked_ == extent->identity) return {};
+  auto position = state_.position();
+  if (!position) return position.error();
+  position_ = *position;
+  const bool fresh = position_.identity.empty();
+  if (fresh) position_.identity = extent->identity;
+  if (fresh || (position_.identity == extent->identity && position_.sequence <= extent->last)) {
+    checked_ = extent->identity;
+    return {};
+  }
+  return failure(Code::kFailedPrecondition,
+                 "the jobs' log in NATS is another one than this node's copy is of (jobs.path, cluster.db)");
+}
+
+Result<std::optional<Log::Entry>> Replica::next() {
+  if (pending_ && pending_->sequence == position_.sequence + 1)
+    return std::optional(Log::Entry{pending_->sequence, pending_->bytes});
+  return log_.next(position_.sequence);
+}
+
+Result<bool> Replica::catch_up() {
+  if (Status s = check_identity(); !s.ok()) return s;
+  auto first = next();
+  if (!first) return first.error();
+  if (!*first) return false;
+  if (Status s = state_.allow(options_.most_bytes + options_.most_bytes / 4); !s.ok()) return s;
+  if (Status s = state_.begin(); !s.ok()) return s;
+  const ReplicaState::Position before = position_;
+  Effects effects;
+  Status status;
+  size_t entries = 0, bytes = 0;
+  std::optional<Log::Entry> entry = *std::move(first);
+  while (entry) {
+    status = apply(*entry, effects);
+    if (!status.ok()) break;
+    position_.sequence = entry->sequence;
+    bytes += entry->bytes.size();
+    if (++entries >= kSliceEntries || bytes >= kSliceBytes) break;
+    auto another = next();
+    if (!another) break;  // what is here is applied all the same
+    entry = *std::move(another);
+  }
+  if (status.ok()) status = state_.set_position(position_);
+  if (status.ok()) status = state_.commit();
+  if (!status.ok()) {
+    state_.rollback();
+    position_ = before;
+    if (pending_) pending_->applied = false;
+    return status;
+  }
+  for (Job& job : effects.claimed) kept_.claimed.push_back(std::move(job));
+  for (std::string& batch : effects.ended) kept_.ended.push_back(std::move(batch));
+  return entry.has_value();
+}
+
+// Whatever it is, the same becomes of it everywhere.
+Status Replica::apply(const Log::Entry& entry, Effects& effects) {
+  auto content = read_entry(entry.bytes);
+  const bool timely = content && content->after < entry.sequence && entry.sequence - content->after <= kWindow;
+  if (!timely) return ++skipped_, Status();
+  auto fresh = state_.take_id(content->id, entry.sequence, entry.sequence - std::min(entry.sequence, kWindow));
+  if (!fresh) return fresh.error();
+  if (!*fresh) return ++skipped_, Status();
+  const bool own = pending_ && pending_->id == content->id && content->origin == origin_;
+  std::vector<bool> voids;
+  state_.act_as(content->origin);
+  for (const Record& record : content->records) {
+    bool is_void = false;
+    Effects done;
+    if (Status s = apply_record(record, *content, done, is_void); !s.ok()) return s;
+    voids.push_back(is_void);
+    if (is_void) continue;
+    for (std::string& batch : done.ended) effects.ended.push_back(std::move(batch));
+    if (content->origin != origin_) continue;
+    for (Job& job : done.claimed) effects.claimed.push_back(std::move(job));
+  }
+  if (own) pending_->is_void = std::move(voids), pending_->applied = true;
+  return {};
+}
+
+Status Replica::apply_record(const Record& record, const EntryContent& entry, Effects& effects, bool& is_void) {
+  if (record.as == Record::As::kDuty) {
+    auto holder = state_.duty_holder();
+    if (!holder) return holder.error();
+    if (*holder != entry.origin) return is_void = true, ++voided_, Status();
+  }
+  if (Status s = state_.mark(); !s.ok()) return s;
+  Status status = run_commands(record.commands, entry.origin, state_, effects);
+  if (status.ok()) return state_.keep();
+  if (is_of_file(status)) return status;
+  state_.undo();
+  is_void = true;
+  ++(status.code == Code::kInvalidArgument ? skipped_ : voided_);
+  return {};
+}
+
+Status Replica::dry_run(const Run& run, std::string& commands) {
+  recorder_.commands().cut(0);
+  if (Status s = state_.mark(); !s.ok()) return s;
+  Status status = base::attempt("the journal", [&] { run(recorder_); });
+  if (status.ok() && recorder_.commands().bytes().size() > Log::kLargest - (1 << 20))
+    status = failure(Code::kResourceExhausted, "that is too much to be kept at once");
+  if (status.ok()) status = state_.keep();
+  if (!status.ok()) return state_.undo(), status;
+  commands = recorder_.commands().bytes();
+  return status;
+}
+
+std::vector<Status> Replica::perform(std::span<const Run> works, Record::As as) {
+  std::vector<Status> out;
+  EntryContent entry{origin_, options_.random_id(), position_.sequence, {}};
+  std::vector<size_t> place;  // of each record in `out`
+  Status begun = state_.allow(options_.most_bytes);
+  if (begun.ok()) begun = state_.begin();
+  if (!begun.ok()) return std::vector<Status>(works.size(), begun);
+  state_.act_as(origin_);
+  size_t bytes = 0;
+  for (const Run& run : works) {
+    if (bytes >= kEnough || entry.records.size() >= kMostRecords) break;
+    std::string commands;
+    out.push_back(dry_run(run, commands));
+    if (!out.back().ok() || commands.empty()) continue;
+    bytes += commands.size();
+    place.push_back(out.size() - 1);
+    entry.records.push_back({as, std::move(commands)});
+  }
+  state_.rollback();
+  if (entry.records.empty()) return out;
+  Pending pending;
+  Status status = submit(std::move(entry), pending);
+  for (size_t i = 0; i < place.size(); ++i) {
+    if (status.ok() && pending.is_void[i])
+      out[place[i]] = failure(Code::kAborted, "it has changed meanwhile");
+    else if (!status.ok())
+      out[place[i]] = status;
+  }
+  return out;
+}
+
+// An acknowledgement may be lost: then the same entry is appended again, which the log knows by its id.
+Status Replica::submit(EntryContent entry, Pending& pending) {
+  if (Status s = check_identity(); !s.ok()) return s;
+  pending.id = entry.id;
+  entry.after = position_.sequence;
+  pending.bytes = write_entry(entry);
+  auto sequence = log_.append(pending.id, pending.bytes);
+  if (!sequence && sequence.error().code == Code::kUnavailable) sequence = log_.append(pending.id, pending.bytes);
+  if (!sequence) return sequence.error();
+  pending.sequence = *sequence;
+  pending_ = &pending;
+  Status status;
+  for (int looks = 0; status.ok() && position_.sequence < pending.sequence && looks < kLooks; ++looks) {
+    auto more = catch_up();
+    if (!more) status = more.error();
+    if (more && !*more && position_.sequence < pending.sequence) std::this_thread::sleep_for(kLookEvery);
+  }
+  pending_ = nullptr;
+  if (status.ok() && !pending.applied) status = failure(Code::kUnavailable, "the log has not got it");
+  return status;
+}
+
+bool Replica::has_duties() {
+  auto holder = state_.duty_holder();
+  return holder && *holder == origin_;
+}
+
+// A process before this one had the same name, and another token.
+bool Replica::is_gone(const std::string& holder, const std::set<std::string>& there, base::Time now) {
+  const std::string name = holder.substr(0, holder.find('/'));
+  if (name == options_.name) return holder != origin_;
+  if (there.contains(name)) return absent_.erase(holder), false;
+  return now - absent_.emplace(holder, now).first->second >= kGrace;
+}
+
+Result<bool> Replica::look_after_nodes(const std::set<std::string>* there, base::Time now) {
+  if (!there) return false;
+  auto holders = state_.holders();
+  if (!holders) return holders.error();
+  auto duties = state_.duty_holder();
+  if (!duties) return duties.error();
+  std::vector<Run> works;
+  for (const std::string& holder : *holders)
+    if (is_gone(holder, *there, now)) works.emplace_back([&holder](Recorder& r) { r.commands().free(holder); });
+  if (*duties != origin_ && (duties->empty() || is_gone(*duties, *there, now)))
+    works.emplace_back([&before = *duties](Recorder& r) { r.commands().take_duties(before); });
+  std::erase_if(absent_, [&](const auto& one) {
+    return one.first != *duties && std::find(holders->begin(), holders->end(), one.first) == holders->end();
+  });
+  if (works.empty()) return false;
+  for (const Status& status : perform(works))
+    if (!status.ok() && status.code != Code::kAborted) return status;
+  return true;
+}
+
+}  // namespace weir::jobs

@@ -1,0 +1,107 @@
+// Replica: the journal of a cluster as one node has it: a copy in its own file, which is as far as some entry of the
+// Log.
+//
+// Work runs on the copy and is rolled back; what it has written becomes commands, which go into the log, and come to
+// this copy, as to all others, from there. Thus all copies are equal, and what a piece of work has come to is what its
+// commands did at their place in the log: of two nodes that claim a job, the first one in the log has it. Where
+// something is not as the work has found it, its commands do nothing and it is run again (ABORTED).
+//
+//   perform() -> run, note, roll back -> Log::append() -> apply all up to it -> OK, ABORTED
+//
+// The duties are looked after by one node. Its name is in the journal, and commands of a duty do nothing where it has
+// changed. What a node that is gone had claimed, any node releases (free).
+//
+// On the Store's thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/env.h"
+#include "jobs/commands.h"
+#include "jobs/log.h"
+#include "jobs/recorder.h"
+#include "jobs/replica_state.h"
+
+namespace weir::jobs {
+
+class Replica {
+ public:
+  struct Options {
+    std::string name;                  // of this node; no '/'
+    uint64_t most_bytes = UINT64_MAX;  // of the file, which work fills
+    std::function<std::string()> random_id;
+  };
+  // Ids of so many entries are remembered, and an entry must be written down within so many of what it was made of:
+  // it is never applied twice.
+  static constexpr uint64_t kWindow = 10000;
+  // A node that is not among those that are there is gone after this: it may just be new.
+  static constexpr base::Duration kGrace = std::chrono::seconds(2);
+
+  // All borrowed.
+  Replica(ReplicaState& state, Log& log, Options options);
+
+  // Applies what has come: a slice. True: there may be more. UNAVAILABLE: the log is away, and the copy as it was.
+  base::Result<bool> catch_up();
+
+  using Run = std::function<void(Recorder&)>;
+  // Runs the first of those, as many as make one entry, and says what each has come to: OK also where it has written
+  // nothing; ABORTED: others were faster; UNAVAILABLE: nobody knows, or the log is away. What is thrown is a failure.
+  std::vector<base::Status> perform(std::span<const Run> works, Record::As as = Record::As::kNode);
+
+  // Jobs that this node has claimed, and batches whose jobs are to be ended, since they were taken last.
+  std::deque<Job>& claimed() { return kept_.claimed; }
+  std::vector<std::string> take_ended() { return std::exchange(kept_.ended, {}); }
+
+  // Releases what nodes have that are gone, and takes the duties of such a one. `there`: the other nodes; null: nobody
+  // knows yet. True: something was written.
+  base::Result<bool> look_after_nodes(const std::set<std::string>* there, base::Time now);
+  bool has_duties();
+
+  const std::string& origin() const { return origin_; }
+  uint64_t sequence() const { return position_.sequence; }
+  uint64_t skipped() const { return skipped_; }
+  uint64_t voided() const { return voided_; }
+
+ private:
+  struct Pending {  // this node's entry, whose place in the log is waited for
+    std::string id, bytes;
+    uint64_t sequence = 0;      // 0: not known
+    std::vector<bool> is_void;  // by record, once it is applied
+    bool applied = false;
+  };
+  struct Kept {  // of what is applied
+    std::deque<Job> claimed;
+    std::vector<std::string> ended;
+  };
+  base::Status dry_run(const Run& run, std::string& commands);
+  base::Status submit(EntryContent entry, Pending& pending);
+  base::Result<std::optional<Log::Entry>> next();
+  base::Status check_identity();
+  base::Status apply(const Log::Entry& entry, Effects& effects);
+  base::Status apply_record(const Record& record, const EntryContent& entry, Effects& effects, bool& is_void);
+  bool is_gone(const std::string& holder, const std::set<std::string>& there, base::Time now);
+
+  ReplicaState& state_;
+  Log& log_;
+  const Options options_;
+  const std::string origin_;
+  Recorder recorder_;
+  ReplicaState::Position position_;
+  std::string checked_;  // identity of the log that the copy is of
+  Pending* pending_ = nullptr;
+  Kept kept_;
+  std::map<std::string, base::Time> absent_;  // holders, by when they were missed first
+  uint64_t skipped_ = 0, voided_ = 0;
+};
+
+}  // namespace weir::jobs

@@ -1,0 +1,57 @@
+// ReplicaState: what a Replica asks of its Database beside the Storage: one transaction with marks in it, how far the
+// log is applied, and who holds what. On the Store's thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "jobs/journal.h"
+
+namespace weir::jobs {
+
+class ReplicaState {
+ public:
+  virtual Storage& storage() = 0;
+  // Jobs that are claimed and uploads that are begun from now on are that node's; it releases its own alone.
+  virtual void act_as(std::string holder) = 0;
+
+  virtual base::Status begin() = 0;
+  virtual base::Status commit() = 0;
+  virtual void rollback() = 0;
+  // Within it, and within each other.
+  virtual base::Status mark() = 0;
+  virtual base::Status keep() = 0;  // what came since the last mark
+  virtual void undo() = 0;
+
+  struct Position {
+    std::string identity;   // of the log; empty: nothing of any is applied
+    uint64_t sequence = 0;  // of the last entry that is applied
+  };
+  virtual base::Result<Position> position() = 0;
+  virtual base::Status set_position(const Position& position) = 0;
+  // False: an entry of that id is there already. Ids of entries up to `forget` are forgotten.
+  virtual base::Result<bool> take_id(std::string_view id, uint64_t sequence, uint64_t forget) = 0;
+
+  // How often the batch was changed; 0 where there is none.
+  virtual base::Result<uint64_t> version(std::string_view batch) = 0;
+  // Those that hold a job or an upload.
+  virtual base::Result<std::vector<std::string>> holders() = 0;
+  // Its jobs wait again, the attempt is counted; its uploads are gone.
+  virtual base::Status free(std::string_view holder) = 0;
+  // The node that looks after the duties; empty: none does yet.
+  virtual base::Result<std::string> duty_holder() = 0;
+  virtual base::Status set_duty_holder(std::string_view holder) = 0;
+
+  // The file may have so many bytes from now on.
+  virtual base::Status allow(uint64_t bytes) = 0;
+  // Gives pages that are free back to the system, some at a time. Outside of a transaction.
+  virtual void tidy() = 0;
+
+ protected:
+  ~ReplicaState() = default;
+};
+
+}  // namespace weir::jobs

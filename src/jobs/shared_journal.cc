@@ -1,0 +1,195 @@
+#include "jobs/shared_journal.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/encoding.h"
+#include "base/log.h"
+
+namespace weir::jobs {
+namespace {
+
+using base::Code;
+using base::Status;
+
+constexpr base::Duration kLookEvery = std::chrono::milliseconds(500);
+// A node that has just come knows neither the others nor their models: it leaves jobs to those that do.
+constexpr base::Duration kSettle = std::chrono::seconds(2);
+
+std::string random_id() {
+  char bytes[16];
+  base::check(::getrandom(bytes, sizeof bytes, 0) == sizeof bytes, "the kernel gives no random bytes");
+  return base::hex({bytes, sizeof bytes});
+}
+
+}  // namespace
+
+SharedJournal::SharedJournal(ReplicaState& state, Log& log, std::string name, uint64_t most_bytes,
+                             std::function<void(const std::string& batch)> end)
+    : state_(state), replica_(state, log, {std::move(name), most_bytes, random_id}), end_(std::move(end)) {}
+
+void SharedJournal::set_nodes(std::set<std::string> names) {
+  std::lock_guard lock(mutex_);
+  fresh_ = std::move(names);
+}
+
+const std::set<std::string>* SharedJournal::nodes(base::Time now) {
+  std::lock_guard lock(mutex_);
+  if (fresh_) {
+    if (known_ == base::Time()) known_ = now;
+    nodes_ = *std::exchange(fresh_, std::nullopt);
+  }
+  return known_ == base::Time() ? nullptr : &nodes_;
+}
+
+bool SharedJournal::settled(base::Time now) { return nodes(now) && now - known_ >= kSettle; }
+
+// Whether the log can be had, told once for each time.
+void SharedJournal::note(const Status& status) {
+  shown_.sequence = replica_.sequence(), shown_.skipped = replica_.skipped(), shown_.voided = replica_.voided();
+  if (!status.ok()) {
+    std::lock_guard lock(mutex_);
+    why_away_ = status.text;
+  }
+  if (std::exchange(away_, !status.ok()) == !status.ok()) return;
+  shown_.away_since = away_ ? base::steady_now() : base::Time();
+  if (away_)
+    base::log::warning("the jobs' log is away: files and batches can be read, not changed", {{"reason", status.text}});
+  else
+    base::log::info("the jobs' log is there", {{"entries", replica_.sequence()}});
+}
+
+// A slice after the other: whoever reads sees what was acknowledged at any node before.
+void SharedJournal::catch_up() {
+  for (;;) {
+    auto more = replica_.catch_up();
+    note(more ? Status() : more.error());
+    if (!more || !*more || stopping_) return;
+  }
+}
+
+void SharedJournal::tell_ended() {
+  for (const std::string& batch : replica_.take_ended()) end_(batch);
+}
+
+void SharedJournal::settle(Work work, const Status& status) {
+  const bool granted = work.admission == Work::Admission::kGranted;
+  const bool again =
+      status.code == Code::kAborted || status.code == Code::kUnavailable || status.code == Code::kResourceExhausted;
+  if (!status.ok() && granted && again) {
+    waiting_.push_back(std::move(work));
+    retry_ = base::steady_now() + kRetry;
+    return;
+  }
+  if (!work.then) return;
+  if (status.code == Code::kAborted)
+    work.then(base::try_again(Code::kUnavailable, "others change the same; try again"));
+  else
+    work.then(status);
+}
+
+void SharedJournal::group(std::deque<Work>& works) {
+  std::vector<Replica::Run> runs;
+  for (Work& work : works) runs.emplace_back([&work](Recorder& recorder) { work.run(recorder); });
+  const std::vector<Status> statuses = replica_.perform(runs);
+  for (const Status& status : statuses) {
+    Work work = std::move(works.front());
+    works.pop_front();
+    if (status.code == Code::kAborted && ++work.tries < kMostTries)
+      works.push_back(std::move(work));
+    else
+      settle(std::move(work), status);
+  }
+}
+
+void SharedJournal::perform(std::deque<Work> works) {
+  catch_up();
+  if (!waiting_.empty() && (stopping_ || base::steady_now() >= retry_)) {
+    for (Work& work : waiting_) works.push_back(std::move(work));
+    waiting_.clear();
+  }
+  while (!works.empty()) group(works);
+  shown_.waiting = waiting_.size();
+  tell_ended();
+}
+
+bool SharedJournal::look_after(const std::vector<Duty*>& duties, base::WallTime now,
+                               const std::function<void(const Status&)>& failed) {
+  if (away_) return false;
+  const base::Time time = base::steady_now();
+  if (time >= look_) {
+    look_ = time + kLookEvery;
+    if (auto done = replica_.look_after_nodes(nodes(time), time); !done) failed(done.error());
+    state_.tidy();
+  }
+  const bool mine = replica_.has_duties();
+  shown_.duties = mine;
+  if (mine && !std::exchange(had_duties_, true))
+    for (Duty* duty : duties) duty->begin_anew();
+  had_duties_ = mine;
+  if (!mine || stopping_) return false;
+  bool more = false;
+  for (Duty* duty : duties) {
+    Status stepped;
+    bool again = false;
+    const Replica::Run run = [&](Recorder& recorder) {
+      auto step = duty->step(recorder, now);
+      again = step && *step;
+      stepped = step ? Status() : step.error();
+    };
+    const Status written = replica_.perform(std::span(&run, 1), Record::As::kDuty).front();
+    if (!written.ok()) duty->begin_anew();
+    more = more || (written.ok() && again);
+    if (const Status& wrong = stepped.ok() ? written : stepped; !wrong.ok() && wrong.code != Code::kAborted)
+      failed(wrong);
+  }
+  tell_ended();
+  return more;
+}
+
+std::optional<Job> SharedJournal::claim(size_t most, base::WallTime now) {
+  if (replica_.claimed().empty()) {
+    if (away_ || stopping_ || !settled(base::steady_now())) return std::nullopt;
+    const Replica::Run run = [&](Recorder& recorder) { (void)recorder.journal.claim(most, now); };
+    (void)replica_.perform(std::span(&run, 1));
+    tell_ended();
+  }
+  if (replica_.claimed().empty()) return std::nullopt;
+  Job job = std::move(replica_.claimed().front());
+  replica_.claimed().pop_front();
+  return job;
+}
+
+// In a cluster all work is given a Recorder.
+Work SharedJournal::end_everywhere(const std::string& batch) {
+  return {[batch](Storage& s) { static_cast<Recorder&>(s).commands().end(batch); }, {}, Work::Admission::kGranted};
+}
+
+std::string SharedJournal::detail() const {
+  const base::Time since = shown_.away_since.load();
+  if (since == base::Time()) return {};
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(base::steady_now() - since).count();
+  std::lock_guard lock(mutex_);
+  return "files and batches cannot be changed since " + std::to_string(seconds) + " s: " + why_away_;
+}
+
+void SharedJournal::write_families(std::string& out) const {
+  auto family = [&](const char* name, const char* type, const char* help, uint64_t value) {
+    ((out += "# HELP ") += name) += std::string(" ") + help + "\n# TYPE " + name + " " + type + "\n";
+    (out += name) += " " + std::to_string(value) + "\n";
+  };
+  family("weir_jobs_log_connected", "gauge", "1 while the log of the cluster's jobs can be reached.",
+         shown_.away_since.load() == base::Time());
+  family("weir_jobs_log_sequence", "gauge", "The last entry of the log that this node has.", shown_.sequence);
+  family("weir_jobs_log_skipped_total", "counter", "Entries that were not of a node, or came twice.", shown_.skipped);
+  family("weir_jobs_log_voided_total", "counter", "Pieces of work of any node that were done again.", shown_.voided);
+  family("weir_jobs_log_waiting", "gauge", "Results that wait for the log.", shown_.waiting);
+  family("weir_jobs_duties", "gauge", "1 while this node reads and ends the cluster's batches.", shown_.duties);
+}
+
+}  // namespace weir::jobs

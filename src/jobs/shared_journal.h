@@ -1,0 +1,82 @@
+// SharedJournal: the Store's work on the journal of a cluster: by its Replica, in groups, and again where others were
+// faster or the log is away. On the Store's thread, but for what says otherwise.
+//
+// While the log is away reads go on; what would be written fails with UNAVAILABLE, but for work that was granted (a
+// result, a job that is given back): that waits here. It is no more than jobs run at once.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/env.h"
+#include "jobs/replica.h"
+#include "jobs/work.h"
+
+namespace weir::jobs {
+
+class SharedJournal {
+ public:
+  static constexpr unsigned kMostTries = 16;
+  static constexpr size_t kMostAtOnce = 64;  // pieces of work in a group
+  static constexpr base::Duration kRetry = std::chrono::milliseconds(250);
+
+  // `end`: jobs of a batch that run here are to end. Borrowed: all but `name`.
+  SharedJournal(ReplicaState& state, Log& log, std::string name, uint64_t most_bytes,
+                std::function<void(const std::string& batch)> end);
+
+  // Any thread: the other nodes that are there.
+  void set_nodes(std::set<std::string> names);
+  // Any thread: this one ends; what takes long is left.
+  void stop() { stopping_ = true; }
+
+  // Applies what is in the log, does the work, and then what waits if its time has come.
+  void perform(std::deque<Work> works);
+  // A step of each duty, if they are this node's. True: there is more to do. `failed` is told of errors.
+  bool look_after(const std::vector<Duty*>& duties, base::WallTime now,
+                  const std::function<void(const base::Status&)>& failed);
+  // A job of which nobody else has been given. `most`: that may be claimed at once.
+  std::optional<Job> claim(size_t most, base::WallTime now);
+  bool waits() const { return !waiting_.empty(); }
+
+  // Work that ends the batch's jobs on all nodes.
+  static Work end_everywhere(const std::string& batch);
+
+  // Any thread. For people: empty, or what is wrong.
+  std::string detail() const;
+  void write_families(std::string& out) const;
+
+ private:
+  void catch_up();
+  void group(std::deque<Work>& works);
+  void settle(Work work, const base::Status& status);
+  void tell_ended();
+  bool settled(base::Time now);
+  const std::set<std::string>* nodes(base::Time now);
+  void note(const base::Status& status);
+
+  ReplicaState& state_;
+  Replica replica_;
+  const std::function<void(const std::string& batch)> end_;
+  std::deque<Work> waiting_;
+  base::Time retry_{}, look_{}, known_{};  // known_: the nodes have been since then
+  bool away_ = false, had_duties_ = false;
+  std::set<std::string> nodes_;
+  std::atomic<bool> stopping_{false};
+  mutable std::mutex mutex_;                    // of the next two
+  std::optional<std::set<std::string>> fresh_;  // nodes that are not looked at yet
+  std::string why_away_;
+  struct Shown {
+    std::atomic<base::Time> away_since{base::Time()};  // Time(): it is there
+    std::atomic<uint64_t> sequence{0}, skipped{0}, voided{0}, waiting{0};
+    std::atomic<bool> duties{false};
+  };
+  Shown shown_;
+};
+
+}  // namespace weir::jobs

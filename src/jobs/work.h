@@ -1,0 +1,36 @@
+// Work: a piece of work on the journal that was posted to its thread (store.h), and what is to be told of it.
+#pragma once
+
+#include <functional>
+
+#include "base/status.h"
+#include "jobs/journal.h"
+
+namespace weir::jobs {
+
+struct Work {
+  enum class Admission : uint8_t { kAsked, kGranted };
+
+  // May be called again, where others have changed meanwhile what it is about: it leaves what it has captured as it is.
+  std::function<void(Storage&)> run;
+  // What it has written is there for good, or not (OK too where it has written nothing). Null: nobody asks.
+  std::function<void(const base::Status&)> then;
+  Admission admission = Admission::kAsked;
+  unsigned tries = 0;
+};
+
+// Something that goes on by itself, on the store's thread.
+class Duty {
+ public:
+  // One slice, of some milliseconds. True: there is more to do at once. Looked at again after every piece of work, and
+  // every second.
+  virtual base::Result<bool> step(Storage& storage, base::WallTime now) = 0;
+  // What the last steps have written did not come to be, or another node has gone on since: what is remembered of them
+  // is worth nothing.
+  virtual void begin_anew() {}
+
+ protected:
+  ~Duty() = default;
+};
+
+}  // namespace weir::jobs

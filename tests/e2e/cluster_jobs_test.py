@@ -1,0 +1,195 @@
+"""Files, batches and jobs of several nodes and a real nats-server: the same at each of them, whoever is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+import cluster_nodes
+import harness
+from batches_test import create, lines, over, request, retrieve, rows, upload, wait
+from cluster_nodes import JSON, Nats, folder, identity, metric, node, nodes, until
+from forward_text_test import MODEL, model_folder
+from harness import curl
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.nats = Nats()
+        self.addCleanup(self.nats.kill)
+
+    def node(self, name, *flags, root=None, jobs=None, **more):
+        server = node(self.nats, root or self.root, '--jobs-path', jobs or folder(), '--jobs-tenant-disk', '64MiB', '--jobs-disk', '256MiB',
+                      *flags, name=name, **more)
+        self.addCleanup(lambda: self.stopped(server))
+        return server
+
+    def stopped(self, server):
+        if server.process.poll() is None:
+            self.assertEqual(0, server.stop(), server.output()[-3000:])
+
+    def three(self, *flags, names=('a', 'b', 'c')):
+        servers = [self.node(name, *flags) for name in names]
+        for server in servers:
+            until(lambda: nodes(server) == len(servers), 'all nodes')
+        return servers
+
+    @classmethod
+    def setUpClass(cls):
+        cls.root = model_folder()
+
+
+class EachNode(Case):
+    def test_a_batch_is_made_at_one_node_and_read_at_another(self):
+        a, b, c = self.three()
+        content = lines(5, model=MODEL)
+        status, file = upload(a, content)
+        self.assertEqual(200, status)
+        self.assertEqual(content, request(c, 'GET', f'/v1/files/{file["id"]}/content')[2])
+        status, batch = create(b, file['id'])
+        self.assertEqual(200, status)
+        self.assertEqual(batch['id'], retrieve(c, batch['id'])['id'])
+        done = over(a, batch['id'])
+        self.assertEqual(('completed', 5, 5, 0), (done['status'], *(done['request_counts'][k] for k in ('total', 'completed', 'failed'))), done)
+        for server in (a, b, c):
+            self.assertEqual(done, retrieve(server, batch['id']))
+            self.assertEqual([f'id {i}' for i in range(5)], [row['custom_id'] for row in rows(server, done['output_file_id'])])
+        self.assertEqual(200, request(c, 'DELETE', f'/v1/files/{file["id"]}')[0])
+        self.assertEqual(404, request(a, 'GET', f'/v1/files/{file["id"]}')[0])
+
+    def test_the_official_client_finds_nodes_alike(self):
+        a, b, _ = self.three()
+        _, file = upload(a, lines(2, model=MODEL))
+        script = f"""
+const OpenAI = require('openai').default ?? require('openai');
+const [one, two] = ['{a.url()}', '{b.url()}'].map((base) => new OpenAI({{ baseURL: base + '/v1', apiKey: 'none', maxRetries: 0 }}));
+(async () => {{
+  let batch = await one.batches.create({{ input_file_id: '{file["id"]}', endpoint: '/v1/completions', completion_window: '24h' }});
+  while (batch.status !== 'completed') batch = await two.batches.retrieve(batch.id);
+  const text = await (await two.files.content(batch.output_file_id)).text();
+  console.log(text.trim().split('\\n').map((row) => JSON.parse(row).custom_id).join());
+}})();"""
+        env = {**os.environ, 'NODE_PATH': str(harness.ROOT / '.cache/npm/node_modules')}
+        done = subprocess.run(['node', '-e', script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, env=env)
+        self.assertEqual('id 0,id 1\n', done.stdout.decode())
+
+    def test_inference_that_was_left_at_one_node_is_asked_for_at_another(self):
+        identity(root := folder(), 'x')
+        a, b = self.node('a', root=root), self.node('b', root=folder())
+        until(lambda: cluster_nodes.serves(b, 'x'), 'the model at the other node')
+        body = json.dumps({'inputs': [{'name': 'x', 'shape': [1, 1], 'datatype': 'FP32', 'data': [2.5]}]})
+        status, headers, _ = request(b, 'POST', '/v2/models/x/infer', body, {'Prefer': 'respond-async', 'Content-Type': 'application/json'})
+        self.assertEqual(202, status)
+        job = headers['location']
+        wait('the job is over', lambda: json.loads(request(a, 'GET', job)[2])['status'] == 'succeeded')
+        for server in (a, b):
+            self.assertEqual(2.5, json.loads(request(server, 'GET', job + '/result')[2])['outputs'][0]['data'][0])
+        self.assertEqual(204, request(a, 'DELETE', job)[0])
+        self.assertEqual(404, request(b, 'GET', job)[0])
+
+    def test_a_batch_is_cancelled_at_another_node(self):
+        a, b, c = self.three()
+        _, file = upload(a, endless(60))
+        batch = create(a, file['id'])[1]['id']
+        wait('it runs', lambda: retrieve(b, batch)['status'] == 'in_progress')
+        status, _, raw = request(c, 'POST', f'/v1/batches/{batch}/cancel')
+        self.assertEqual((200, 'cancelling'), (status, json.loads(raw)['status']))
+        self.assertEqual('cancelled', over(b, batch)['status'])
+        self.assertEqual('cancelled', retrieve(a, batch)['status'])
+
+    def test_a_node_that_joins_later_has_it_all(self):
+        a = self.node('a')
+        content = os.urandom(3_000_000)
+        _, file = upload(a, content)
+        _, input_file = upload(a, lines(3, model=MODEL))
+        done = over(a, create(a, input_file['id'])[1]['id'])
+        late = self.node('late')
+        self.assertEqual(content, request(late, 'GET', f'/v1/files/{file["id"]}/content')[2])
+        self.assertEqual(done, retrieve(late, done['id']))
+        self.assertEqual(3, len(rows(late, done['output_file_id'])))
+        until(lambda: metric(late, 'weir_jobs_log_sequence') == metric(a, 'weir_jobs_log_sequence'), 'the whole log')
+
+    def test_an_answer_longer_than_a_message_of_nats(self):
+        identity(root := folder(), 'x')
+        a, b = self.node('a', root=root), self.node('b', root=folder())
+        until(lambda: cluster_nodes.serves(b, 'x'), 'the model at the other node')
+        numbers = [float(i % 1000) for i in range(600_000)]
+        body = json.dumps({'inputs': [{'name': 'x', 'shape': [len(numbers), 1], 'datatype': 'FP32', 'data': numbers}]})
+        self.assertGreater(len(body), 3_000_000)
+        status, headers, raw = request(b, 'POST', '/v2/models/x/infer', body, {'Prefer': 'respond-async', 'Content-Type': 'application/json'})
+        self.assertEqual(202, status, raw)
+        wait('the job is over', lambda: json.loads(request(a, 'GET', headers['location'])[2])['status'] in ('succeeded', 'failed'))
+        self.assertEqual(numbers, json.loads(request(a, 'GET', headers['location'] + '/result')[2])['outputs'][0]['data'])
+
+
+def endless(count):
+    return lines(count, tokens=200, model=MODEL).replace(b'"temperature"', b'"ignore_eos": true, "temperature"')
+
+
+class Faults(Case):
+    def complete(self, server, batch, count):
+        """Each line has one result, and none is missing."""
+        done = over(server, batch)
+        self.assertEqual(('completed', count), (done['status'], done['request_counts']['completed']), done)
+        results = rows(server, done['output_file_id'])
+        self.assertEqual([f'id {i}' for i in range(count)], [row['custom_id'] for row in results])
+        self.assertEqual({200}, {row['response']['status_code'] for row in results})
+
+    def completed(self, server, batch):
+        return retrieve(server, batch)['request_counts']['completed']
+
+    def test_a_node_that_is_killed_in_the_middle_of_a_batch(self):
+        a, b, c = self.three()
+        _, file = upload(a, endless(200))
+        batch = create(a, file['id'])[1]['id']
+        until(lambda: self.completed(b, batch) >= 20, 'the first lines')
+        self.assertEqual(1, metric(a, 'weir_jobs_duties'))  # it also ends what it looks after
+        self.assertGreater(metric(a, 'weir_jobs_claimed_total'), 0)
+        a.stop(signal.SIGKILL)
+        self.assertLess(self.completed(b, batch), 200)
+        self.complete(c, batch, 200)
+        until(lambda: metric(b, 'weir_jobs_duties') + metric(c, 'weir_jobs_duties') == 1, 'another one looks after the duties')
+
+    def test_all_nodes_are_killed_and_one_comes_back(self):
+        a, b = self.three(names=('a', 'b'))
+        _, file = upload(a, endless(60))
+        batch = create(a, file['id'])[1]['id']
+        until(lambda: self.completed(b, batch) >= 5, 'the first lines')
+        a.stop(signal.SIGKILL), b.stop(signal.SIGKILL)
+        again = self.node('a')  # with an empty folder
+        self.complete(again, batch, 60)
+
+    def test_nats_is_away_for_a_while(self):
+        a, b = self.three(names=('a', 'b'))
+        _, file = upload(a, endless(60))
+        batch = create(a, file['id'])[1]['id']
+        until(lambda: self.completed(b, batch) >= 5, 'the first lines')
+        self.nats.kill()
+        until(lambda: metric(b, 'weir_jobs_log_connected') == 0, 'that it is missed')
+        end = time.monotonic() + 5
+        while time.monotonic() < end:
+            self.assertEqual('in_progress', retrieve(b, batch)['status'])
+            time.sleep(0.2)
+        status, headers, raw = request(b, 'POST', f'/v1/batches/{batch}/cancel')
+        self.assertEqual((503, '1'), (status, headers['retry-after']), raw)
+        self.assertEqual(503, upload(a, lines(1))[0])
+        self.assertIn('files and batches cannot be changed', curl(b.url('/readyz')).json()['cluster'])
+        self.nats.start()
+        until(lambda: metric(b, 'weir_jobs_log_connected') == 1, 'that it is back')
+        self.complete(b, batch, 60)
+        self.assertNotIn('files and batches', curl(b.url('/readyz')).json()['cluster'])
+        self.assertEqual(200, upload(a, lines(1))[0])
+
+    def test_a_node_that_ends_in_order_gives_back_what_runs(self):
+        a, b = self.three(names=('a', 'b'))
+        _, file = upload(a, endless(40))
+        batch = create(a, file['id'])[1]['id']
+        until(lambda: self.completed(b, batch) >= 5, 'the first lines')
+        self.assertEqual(0, a.stop())
+        self.complete(b, batch, 40)
+
+
+if __name__ == '__main__':
+    harness.main()
