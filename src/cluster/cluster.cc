@@ -5,7 +5,6 @@
 #include <future>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "base/clock.h"
@@ -96,8 +95,7 @@ struct Cluster::Parts {
   std::optional<PeerAnswers> peer_answers;
   base::Duration session_life = std::chrono::minutes(30);
   base::TimerId load_timer = base::TimerId::kNone, tell_timer = base::TimerId::kNone;
-  base::Time told{};                 // Callbacks::changed has returned
-  std::set<std::string> told_nodes;  // those with an address that it was told of last
+  base::Time told{};  // Callbacks::changed has returned
   bool stopped = false;
   // For any thread.
   std::atomic<size_t> nodes{0};
@@ -142,7 +140,7 @@ NatsBucket::Listener Cluster::Parts::bucket_listener() {
   return {[this] { connected(); }, [this](const std::string& why) { disconnected(why); },
           [this](const Bucket::KeyValue& entry) {
             membership->on_entry(entry);
-            refused = membership->refused_entries();
+            refused = membership->others().refused();
           }};
 }
 
@@ -170,11 +168,7 @@ void Cluster::Parts::changed() {
 void Cluster::Parts::tell() {
   tell_timer = base::TimerId::kNone;
   auto members = std::make_shared<Members>();
-  told_nodes.clear();
-  for (const Node* node : membership->nodes()) {
-    members->nodes.push_back(*node);
-    if (!node->address.empty()) told_nodes.insert(node->id);
-  }
+  for (const Node* node : membership->others().tell()) members->nodes.push_back(*node);
   nodes = members->nodes.size();
   if (callbacks.changed) callbacks.changed(std::move(members));
   told = loop.now();
@@ -182,7 +176,7 @@ void Cluster::Parts::tell() {
 
 // Whoever is sent to a node knows it: news of one that has just joined do not wait then.
 void Cluster::Parts::tell_of(const std::string& node) {
-  if (node.empty() || tell_timer == base::TimerId::kNone || told_nodes.contains(node)) return;
+  if (node.empty() || tell_timer == base::TimerId::kNone || membership->others().told(node)) return;
   loop.cancel(tell_timer);
   tell();
 }
