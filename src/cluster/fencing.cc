@@ -38,6 +38,7 @@ void Fencing::read(const std::string& id, uint64_t incarnation, base::Result<Buc
   const bool long_over = seen.node.incarnation > incarnation ||
                          (seen.node.incarnation == incarnation && seen.node.phase == Phase::kFenced);
   if ((entry && over) || long_over) return then({});
+  if (!has_entry_of(seen, incarnation)) table_.miss(id, incarnation);
   if (may_fence(seen, incarnation)) return write(id, incarnation, then);
   then(seen.present ? failure(Code::kFailedPrecondition, "the node is there")
                     : failure(Code::kUnavailable, "the node may still be there"));
@@ -45,12 +46,13 @@ void Fencing::read(const std::string& id, uint64_t incarnation, base::Result<Buc
 
 // A node that goes on without the bucket asks those that it has named; the others wait until it does not.
 bool Fencing::may_fence(const NodeTable::Seen& seen, uint64_t incarnation) const {
-  const bool known = seen.there && seen.node.incarnation >= incarnation;
-  const base::Duration alone = known ? seen.node.alone : std::max(rules_.alone, seen.node.alone);
+  if (!reached_()) return false;
+  if (!has_entry_of(seen, incarnation))
+    return seen.missed >= incarnation &&
+           env_.now() - seen.missed_since >= rules_.stranger(std::max(rules_.alone, seen.node.alone));
   const auto& named = seen.node.fencers;
-  const bool asked =
-      known && std::find(named.begin(), named.end(), std::pair(self_.id, self_.incarnation)) != named.end();
-  return reached_() && env_.now() - seen.since >= (asked ? rules_.gone : rules_.stranger(alone));
+  const bool asked = std::find(named.begin(), named.end(), std::pair(self_.id, self_.incarnation)) != named.end();
+  return env_.now() - seen.since >= (asked ? rules_.gone : rules_.stranger(seen.node.alone));
 }
 
 void Fencing::forget() {

@@ -61,6 +61,9 @@ class Fencing {
   };
   void read(const std::string& id, uint64_t incarnation, base::Result<Bucket::KeyValue> entry, const Done& then);
   void write(const std::string& id, uint64_t incarnation, Done then);
+  static bool has_entry_of(const NodeTable::Seen& seen, uint64_t incarnation) {
+    return seen.there && seen.node.incarnation >= incarnation;
+  }
   bool may_fence(const NodeTable::Seen& seen, uint64_t incarnation) const;
   static bool may_come(const Late& late, const NodeTable::Seen& seen, uint64_t incarnation);
 

@@ -46,8 +46,15 @@ const NodeTable::Seen* NodeTable::see_absent(const std::string& id) {
   return &seen;
 }
 
+void NodeTable::miss(const std::string& id, uint64_t incarnation) {
+  auto found = seen_.find(id);
+  if (found == seen_.end() || found->second.missed >= incarnation) return;
+  found->second.missed = incarnation;
+  found->second.missed_since = env_.now();
+}
+
 void NodeTable::restart_silence() {
-  for (auto& [id, seen] : seen_) seen.since = env_.now();
+  for (auto& [id, seen] : seen_) seen.since = seen.missed_since = env_.now();
 }
 
 // Whoever is not fenced may have to be: how long it has been silent is not forgotten before, what it served is.
@@ -116,6 +123,7 @@ bool NodeTable::take(const Bucket::KeyValue& entry, Seen& seen) {
   set_entry(seen, entry.revision, State::kThere);
   seen.since = env_.now();
   seen.node = std::move(*node);
+  if (seen.node.phase != Phase::kFenced && seen.node.incarnation >= seen.missed) seen.missed = 0;
   return true;
 }
 

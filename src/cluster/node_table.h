@@ -35,6 +35,9 @@ class NodeTable {
     bool present = false;  // counts as a node
     bool told = false;     // as of the last tell()
     base::Time since{};    // this revision was seen first, or the bucket came back
+    // The latest incarnation that was looked for in vain, 0: none; and since when.
+    uint64_t missed = 0;
+    base::Time missed_since{};
   };
   // Called from inside of this.
   struct Listener {
@@ -62,9 +65,11 @@ class NodeTable {
   void on_entry(const Bucket::KeyValue& entry);
   // This node's entry, which another process has written. True: it has been the same for `gone`.
   bool on_own_entry(const Bucket::KeyValue& entry);
-  // Its time in the bucket is over, or it was never there. Its writer may know better, so that it has as long as one
-  // that was seen now. Null: it is not known, and there is no room for it.
+  // Its time in the bucket is over, or it was never there. Null: it is not known, and there is no room for it.
   const Seen* see_absent(const std::string& id);
+  // The bucket has no entry of that incarnation, nor of a later one, whose session was read before. It has no beat
+  // taken any more, so that it has as long as one that was seen when this was first said.
+  void miss(const std::string& id, uint64_t incarnation);
   // Everybody's silence counts from now on.
   void restart_silence();
   // Time has passed: tells who is gone, and forgets who has been gone for long.

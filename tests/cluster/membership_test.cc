@@ -249,7 +249,7 @@ TEST_F(MembershipTest, AFenceOfAnAbsentEntryThatMayComeLateIsForgottenOnceTheNod
 
 // The entry of an earlier incarnation does not say whom a later one asks.
 TEST_F(MembershipTest, TheMarkOfAnEarlierIncarnationLetsNobodyBeFencedSooner) {
-  One a(*this, "a", {.alone = seconds(60)});
+  One a(*this, "a", {.alone = seconds(20)});
   pass(seconds(1), {&a});
   Node mark;
   mark.id = "b", mark.incarnation = 7, mark.phase = Node::Phase::kFenced;
@@ -263,8 +263,11 @@ TEST_F(MembershipTest, TheMarkOfAnEarlierIncarnationLetsNobodyBeFencedSooner) {
   EXPECT_TRUE(fence(7).ok());
   pass(seconds(10), {&a});
   EXPECT_EQ(Code::kUnavailable, fence(8).code);
-  pass(seconds(70), {&a});
+  pass(seconds(20), {&a});
+  EXPECT_EQ(Code::kUnavailable, fence(8).code) << "it may go on alone since it was looked for";
+  pass(seconds(6), {&a});
   EXPECT_TRUE(fence(8).ok());
+  EXPECT_EQ(Code::kUnavailable, fence(9).code) << "how long another one was looked for says nothing";
 }
 
 // A flood of entries costs no walk over all of them for each.

@@ -27,8 +27,8 @@ plant.BUGS = [
         ('cluster/membership.cc', '    if (!first) join_anew();\n    revision_ = entry ? entry->revision : 0;',
          '    if (!first && !@) join_anew();\n    revision_ = entry ? entry->revision : 0;')]),
     (6, 'an entry that has expired counts as long silent', [
-        ('cluster/node_table.cc', '  set_entry(seen, 0, State::kAbsent);\n  seen.since = env_.now();',
-         '  set_entry(seen, 0, State::kAbsent);\n  seen.since = env_.now() - (@ ? rules_.stranger(rules_.alone) : base::Duration(0));')]),
+        ('cluster/node_table.cc', 'found->second.missed_since = env_.now();',
+         'found->second.missed_since = env_.now() - (@ ? rules_.stranger(rules_.alone) : base::Duration(0));')]),
     (7, 'the incarnation stays the same when a node joins anew', [
         ('cluster/membership.cc', 'void Membership::join_anew() {\n  lease_until_ = {};\n  outdo(self_.incarnation);',
          'void Membership::join_anew() {\n  lease_until_ = {};\n  if (!@) outdo(self_.incarnation);')]),
