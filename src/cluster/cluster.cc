@@ -5,18 +5,18 @@
 #include <future>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/encoding.h"
 #include "base/log.h"
+#include "cluster/figures.h"
+#include "cluster/file_bucket.h"
 #include "cluster/loop.h"
 #include "cluster/membership.h"
 #include "cluster/nats_bucket.h"
 #include "cluster/parted_bucket.h"
 #include "cluster/peer_answers.h"
-#include "cluster/posted_bucket.h"
 #include "cluster/posted_peers.h"
 #include "cluster/relayed_bucket.h"
 
@@ -31,11 +31,6 @@ constexpr auto kLeave = std::chrono::seconds(2);  // to erase this node's entry
 constexpr auto kTellEvery = std::chrono::milliseconds(100);
 constexpr size_t kMostSessions = 1 << 18;         // that this node has in the bucket
 constexpr auto kSlack = std::chrono::minutes(1);  // a session expires here before it does in the bucket
-
-void family(std::string& out, std::string_view name, std::string_view type, std::string_view help, uint64_t value) {
-  out.append("# HELP ").append(name).append(" ").append(help).append("\n# TYPE ").append(name).append(" ");
-  out.append(type).append("\n").append(name).append(" ").append(std::to_string(value)).append("\n");
-}
 
 std::string drawn_name(Loop& loop) {
   const uint64_t bits = loop.random();
@@ -73,8 +68,7 @@ struct Cluster::Parts {
   void claim(base::Time until);
   void make_rules();
   std::vector<std::string> addresses() const;
-  NatsBucket::Options session_options() const;
-  void write_session_families(std::string& out) const;
+  NatsBucket::Options file_options(const char* suffix, base::Duration life) const;
 
   const Settings settings;
   const Callbacks callbacks;
@@ -86,47 +80,43 @@ struct Cluster::Parts {
   PostedPeers peers;
   std::optional<NatsBucket> bucket;
   std::optional<RelayedBucket> relayed_bucket, relayed_sessions;
-  std::optional<PartedBucket> parted_sessions;
+  std::optional<PartedBucket> parted_sessions, parted_responses;
   std::optional<Membership> membership;
-  Loop session_loop;  // that requests for sessions block
-  std::optional<NatsBucket> session_bucket;
-  std::optional<PostedBucket> posted_bucket;
+  std::optional<FileBucket> session_bucket, response_bucket;
   std::optional<Ownership> ownership;
   std::optional<KeptSessions> kept;
+  std::optional<KeptRecords> records;
   std::optional<PeerAnswers> peer_answers;
   base::Duration session_life = std::chrono::minutes(30);
+  base::Duration record_life{};  // 0: there are none
   base::TimerId load_timer = base::TimerId::kNone, tell_timer = base::TimerId::kNone;
-  base::Time told{};                 // Callbacks::changed has returned
-  std::set<std::string> told_nodes;  // those with an address that it was told of last
+  base::Time told{};  // Callbacks::changed has returned
   bool stopped = false;
   // For any thread.
   std::atomic<size_t> nodes{0};
-  std::atomic<uint64_t> refused{0}, joins{0}, leaves{0}, fences{0}, losses{0};
+  Figures figures;
   std::atomic<base::Time> away_since{base::Time()};  // Time(): it is there
   std::atomic<base::Time> lease_until{base::Time()};
   std::atomic<uint64_t> incarnation{0};
-  std::atomic<bool> by_another{false};  // node's way to the bucket
-  std::atomic<size_t> named{0};         // Membership::named()
-  std::atomic<uint64_t> owned{0}, unkept{0}, taken{0}, refused_sessions{0}, lost_turns{0};
 };
 
 Membership::Listener Cluster::Parts::membership_listener() {
   Membership::Listener out;
   out.changed = [this] { changed(); };
   out.joined = [this](const Node& node) {
-    ++joins;
+    ++figures.joins;
     base::log::info("a node has joined", {{"node", node.id},
                                           {"address", node.address},
                                           {"models", node.models.size()},
                                           {"nodes", membership->nodes().size() + 1}});
   };
   out.left = [this](const Node& node) {
-    ++leaves;
+    ++figures.leaves;
     base::log::warning("a node has left", {{"node", node.id}, {"nodes", membership->nodes().size() + 1}});
   };
   out.leased = [this](base::Time until) { claim(until); };
   out.fenced = [this] {
-    ++fences;
+    ++figures.fences;
     kept->drop_all();
     claim({});
     base::log::warning("this node was silent too long, and joins anew", {{"node", name}});
@@ -142,7 +132,7 @@ NatsBucket::Listener Cluster::Parts::bucket_listener() {
   return {[this] { connected(); }, [this](const std::string& why) { disconnected(why); },
           [this](const Bucket::KeyValue& entry) {
             membership->on_entry(entry);
-            refused = membership->refused_entries();
+            figures.refused = membership->others().refused();
           }};
 }
 
@@ -155,7 +145,7 @@ void Cluster::Parts::connected() {
 }
 
 void Cluster::Parts::disconnected(const std::string& why) {
-  ++losses;
+  ++figures.losses;
   if (away_since.load() == base::Time()) away_since = loop.now();
   base::log::warning("NATS is away: the nodes that are known stay", {{"reason", why}, {"nodes", nodes.load() + 1}});
   membership->disconnected();
@@ -170,11 +160,7 @@ void Cluster::Parts::changed() {
 void Cluster::Parts::tell() {
   tell_timer = base::TimerId::kNone;
   auto members = std::make_shared<Members>();
-  told_nodes.clear();
-  for (const Node* node : membership->nodes()) {
-    members->nodes.push_back(*node);
-    if (!node->address.empty()) told_nodes.insert(node->id);
-  }
+  for (const Node* node : membership->others().tell()) members->nodes.push_back(*node);
   nodes = members->nodes.size();
   if (callbacks.changed) callbacks.changed(std::move(members));
   told = loop.now();
@@ -182,17 +168,15 @@ void Cluster::Parts::tell() {
 
 // Whoever is sent to a node knows it: news of one that has just joined do not wait then.
 void Cluster::Parts::tell_of(const std::string& node) {
-  if (node.empty() || tell_timer == base::TimerId::kNone || told_nodes.contains(node)) return;
+  if (node.empty() || tell_timer == base::TimerId::kNone || membership->others().told(node)) return;
   loop.cancel(tell_timer);
   tell();
 }
 
-NatsBucket::Options Cluster::Parts::session_options() const {
-  NatsBucket::Options out{settings.nats, settings.bucket + "-sessions", name};
-  out.life = session_life + kSlack;
+NatsBucket::Options Cluster::Parts::file_options(const char* suffix, base::Duration life) const {
+  NatsBucket::Options out{settings.nats, settings.bucket + suffix, name};
+  out.life = life;
   out.most_bytes = settings.session_bytes;
-  out.store = NatsBucket::Options::Store::kFile;
-  out.watch = "";
   return out;
 }
 
@@ -204,10 +188,13 @@ void Cluster::Parts::claim(base::Time until) {
 }
 
 void Cluster::Parts::report_load() {
-  by_another = membership->reaches_bucket() && !relayed_bucket->way().empty();
-  named = membership->named();
-  owned = kept->owned(), unkept = kept->unkept(), taken = kept->taken();
-  refused_sessions = kept->refused(), lost_turns = kept->lost_turns();
+  figures.by_another = membership->reaches_bucket() && !relayed_bucket->way().empty();
+  figures.named = membership->named();
+  figures.owned = kept->owned(), figures.unkept = kept->unkept(), figures.taken = kept->taken();
+  figures.refused_sessions = kept->refused(), figures.lost_turns = kept->lost_turns();
+  if (records)
+    figures.unkept_responses = records->unkept(), figures.lost_responses = records->lost(),
+    figures.refused_responses = records->refused();
   load_timer = loop.at(loop.now() + Rules().beat, [this] { report_load(); });
   if (callbacks.load) membership->self().load = callbacks.load();
 }
@@ -224,7 +211,7 @@ void Cluster::Parts::make_rules() {
   // Where nobody can prove to be a node, nobody writes for another one.
   Peers* relays = settings.secret.empty() ? nullptr : &peers;
   auto others = [this] { return addresses(); };
-  relayed_bucket.emplace(*bucket, relays, others), relayed_sessions.emplace(*posted_bucket, relays, others);
+  relayed_bucket.emplace(*bucket, relays, others), relayed_sessions.emplace(*session_bucket, relays, others);
   Node self;
   self.id = name;
   Rules rules;
@@ -234,7 +221,13 @@ void Cluster::Parts::make_rules() {
   ownership.emplace(*parted_sessions, *membership, kMostSessions, secrets.entry_key);
   auto can_take = [this](const std::string& state) { return callbacks.can_take(state); };
   kept.emplace(loop, *membership, *ownership, can_take, KeptSessions::Limits());
-  peer_answers.emplace(*membership, *bucket, *posted_bucket,
+  if (response_bucket) {
+    parted_responses.emplace(loop, *response_bucket);
+    records.emplace(
+        loop, *parted_responses, name, secrets.entry_key, [this] { return !membership->away(); },
+        KeptRecords::Limits());
+  }
+  peer_answers.emplace(*membership, *bucket, *session_bucket,
                        relays ? PeerAnswers::Relays::kYes : PeerAnswers::Relays::kNo);
 }
 
@@ -250,12 +243,12 @@ void Cluster::start(const Listening& listening) {
   NatsBucket::Options members{p.settings.nats, p.settings.bucket, p.name};
   members.watch = std::string(Membership::kPrefix) + '*', members.largest = kLargestNode;
   p.bucket.emplace(p.loop, std::move(members), p.bucket_listener());
-  p.session_bucket.emplace(p.session_loop, p.session_options(), NatsBucket::Listener{[] {}, [](const auto&) {}, {}});
-  p.posted_bucket.emplace(p.loop, *p.session_bucket);
+  p.session_bucket.emplace(p.loop, p.file_options("-sessions", p.session_life + kSlack));
+  if (p.record_life > base::Duration(0)) p.response_bucket.emplace(p.loop, p.file_options("-responses", p.record_life));
   p.make_rules();
   p.claim({});
-  p.session_loop.post([&p] { p.session_bucket->start(); });
-  p.session_loop.start();
+  p.session_bucket->start();
+  if (p.response_bucket) p.response_bucket->start();
   p.loop.post([&p] {
     p.report_load();
     p.bucket->start();
@@ -280,14 +273,8 @@ void Cluster::stop() {
     ended->set_value();
   });
   done.wait();
-  ended = std::make_shared<std::promise<void>>();
-  done = ended->get_future();
-  p.session_loop.post([&p, ended] {
-    p.session_bucket->stop();
-    ended->set_value();
-  });
-  done.wait();
-  p.session_loop.stop();
+  p.session_bucket->stop();
+  if (p.response_bucket) p.response_bucket->stop();
   p.loop.stop();
 }
 
@@ -328,6 +315,12 @@ void Cluster::end_session(const std::string& id) {
   parts_->loop.post([p = parts_.get(), id] { p->kept->end(id); });
 }
 
+void Cluster::keep_records_for(base::Duration life) { parts_->record_life = life; }
+
+bool Cluster::use_records(std::function<void(KeptRecords*)> what) {
+  return parts_->loop.post([p = parts_.get(), what = std::move(what)] { what(p->records ? &*p->records : nullptr); });
+}
+
 bool Cluster::answer_peer(std::string request, std::function<void(std::string)> then) {
   return parts_->loop.post([p = parts_.get(), request = std::move(request), then = std::move(then)] {
     if (p->peer_answers) p->peer_answers->answer(request, then);
@@ -348,38 +341,14 @@ std::string Cluster::detail() const {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(base::steady_now() - since).count();
   const bool leased = epoch() != 0;
   return "NATS is away since " + std::to_string(seconds) + " s, " + nodes + " known: " +
-         (!leased              ? "kept sessions are refused, since another node may have them"
-          : parts_->by_another ? "another node writes for this one"
-                               : "nobody else that is known reaches it");
-}
-
-void Cluster::Parts::write_session_families(std::string& out) const {
-  family(out, "weir_cluster_sessions", "gauge", "Sessions of this node that another one could go on with.", owned);
-  family(out, "weir_cluster_unkept_sessions", "gauge", "Sessions whose last turn waits for NATS to be there.", unkept);
-  family(out, "weir_cluster_taken_sessions_total", "counter", "Sessions of other nodes that this one has taken.",
-         taken);
-  family(out, "weir_cluster_refused_sessions_total", "counter", "Records of sessions that cannot be read.",
-         refused_sessions);
-  family(out, "weir_cluster_lost_turns_total", "counter",
-         "Turns that are not kept: another node had the session, or there was no room for it.", lost_turns);
+         (!leased                      ? "kept sessions are refused, since another node may have them"
+          : parts_->figures.by_another ? "another node writes for this one"
+                                       : "nobody else that is known reaches it");
 }
 
 void Cluster::write_families(std::string& out) const {
   const Parts& p = *parts_;
-  family(out, "weir_cluster_nodes", "gauge", "Nodes that are there, this one among them.", p.nodes + 1);
-  family(out, "weir_cluster_connected", "gauge", "1 while the bucket in NATS can be reached.",
-         p.away_since.load() == base::Time());
-  family(out, "weir_cluster_leased", "gauge", "1 while this node may answer for sessions that are kept.", epoch() != 0);
-  family(out, "weir_cluster_relayed", "gauge", "1 while another node writes for this one.", p.by_another);
-  family(out, "weir_cluster_named_nodes", "gauge",
-         "Nodes that this one's entry names; sooner than others they may take its sessions.", p.named);
-  family(out, "weir_cluster_joins_total", "counter", "Nodes that have joined.", p.joins);
-  family(out, "weir_cluster_leaves_total", "counter", "Nodes that have left, or fell silent.", p.leaves);
-  family(out, "weir_cluster_losses_total", "counter", "Times that NATS went away.", p.losses);
-  family(out, "weir_cluster_fences_total", "counter", "Times that this node was silent too long, and joined anew.",
-         p.fences);
-  p.write_session_families(out);
-  family(out, "weir_cluster_refused_entries_total", "counter", "Entries of the bucket that were not taken.", p.refused);
+  p.figures.write(out, {p.nodes + 1, p.away_since.load() == base::Time(), epoch() != 0});
 }
 
 }  // namespace weir::cluster

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "bus/catalog.h"
+#include "cluster/kept_records.h"
 #include "cluster/kept_sessions.h"
 #include "cluster/node.h"
 #include "cluster/peers.h"
@@ -22,7 +23,7 @@ struct Settings {
   std::string address;  // cluster.address; empty: where this server listens
   std::string secret;   // the content of cluster.secret; empty: none
   std::string bucket = "weir";
-  uint64_t session_bytes = uint64_t(1) << 30;      // of all sessions in JetStream
+  uint64_t session_bytes = uint64_t(1) << 30;      // of all sessions in JetStream, and of all stored responses
   base::Duration alone = std::chrono::minutes(5);  // Rules::alone
   bool on() const { return !nats.empty(); }
 };
@@ -71,6 +72,10 @@ class Cluster {
   bool save_session(const std::string& id, std::string state, Ownership::Done then);
   bool find_session(const std::string& id, std::string unreachable, KeptSessions::Found then);
   void end_session(const std::string& id);
+  // --- Stored responses. How long they are there: before start(); else there are none. `what` runs on the cluster's
+  // thread, with null where there are none; false: it has stopped.
+  void keep_records_for(base::Duration life);
+  bool use_records(std::function<void(KeptRecords*)> what);
   // OtherNodes::epoch().
   uint64_t epoch() const;
 

@@ -19,6 +19,8 @@ void Cluster::keep_sessions_for(base::Duration) {}
 bool Cluster::save_session(const std::string&, std::string, Ownership::Done) { return false; }
 bool Cluster::find_session(const std::string&, std::string, KeptSessions::Found) { return false; }
 void Cluster::end_session(const std::string&) {}
+void Cluster::keep_records_for(base::Duration) {}
+bool Cluster::use_records(std::function<void(KeptRecords*)>) { return false; }
 bool Cluster::answer_peer(std::string, std::function<void(std::string)>) { return false; }
 uint64_t Cluster::epoch() const { return 0; }
 const std::string& Cluster::name() const { return parts_->name; }

@@ -124,7 +124,7 @@ void Ownership::found(const std::string& id, base::Result<Bucket::KeyValue> entr
   }
   owned_.erase(id);
   if (owned_.size() >= most_) return then(failure(Code::kResourceExhausted, "too many sessions are kept"));
-  membership_.fence(
+  membership_.fencing().fence(
       was->owner, was->incarnation,
       [this, id, record = *was, revision = entry->revision, then = std::move(then), accept](Status status) {
         if (status.ok() && accept) status = accept(record);

@@ -15,7 +15,7 @@ void PeerAnswers::answer(std::string_view text, std::function<void(std::string)>
   auto request = read_request(text);
   if (!request) return then(write_answer(request.error()));
   if (request->what == What::kPromise) {
-    auto promised = membership_.promise(request->key, request->number);
+    auto promised = membership_.fencing().promise(request->key, request->number);
     if (!promised) return then(write_answer(promised.error()));
     Bucket::KeyValue out;
     out.revision = *promised;

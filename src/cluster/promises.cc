@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cluster/membership.h"
+#include "cluster/rules.h"
 
 namespace weir::cluster {
 

@@ -42,6 +42,14 @@ class FakeBucket final : public Bucket {
       next();
     }
   }
+  // Nobody knows what came of the next one that is asked.
+  void refuse_next() {
+    auto next = std::move(asked_.front());
+    asked_.pop_front();
+    const bool was = std::exchange(away, true);
+    next();
+    away = was;
+  }
   // Nothing of what is asked is answered.
   void drop() { asked_.clear(); }
   base::Result<uint64_t> put(KeyValue entry, uint64_t expected) {

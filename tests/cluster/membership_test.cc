@@ -123,7 +123,7 @@ TEST_F(MembershipTest, LyingEntriesAreRefusedOnceByName) {
   say("node.b", write_node(other, ""));
   EXPECT_EQ("", a.log);
   EXPECT_TRUE(a.membership.nodes().empty());
-  EXPECT_EQ(4u, a.membership.refused_entries());
+  EXPECT_EQ(4u, a.membership.others().refused());
   say("node." + std::string(500, 'x'), "");
   say("session.x", "");
   say("node.../x", "");
@@ -144,7 +144,7 @@ TEST_F(MembershipTest, EntriesThatAreRefusedTakeNoPlaces) {
     a.membership.on_entry({"node.x" + std::to_string(i), "garbage", ++bucket.revision, false});
     a.membership.on_entry({"node.y" + std::to_string(i), "", ++bucket.revision, true});
   }
-  EXPECT_EQ(1000u, a.membership.refused_entries());
+  EXPECT_EQ(1000u, a.membership.others().refused());
   EXPECT_LE(a.log.size(), 100u * 64) << "the log has some of them";
   EXPECT_NE(std::string::npos, a.log.find("node.x0: no entry of a node;"));
   a.log.clear();
@@ -158,7 +158,7 @@ TEST_F(MembershipTest, OwnersThatNobodyHasSeenTakeNoPlaces) {
   pass(seconds(1), {});
   std::map<std::string, int> said;
   for (int i = 0; i < 100; ++i) {
-    a.membership.fence("ghost" + std::to_string(i), 1, [&](base::Status status) { ++said[status.text]; });
+    a.membership.fencing().fence("ghost" + std::to_string(i), 1, [&](base::Status status) { ++said[status.text]; });
     bucket.answer();
   }
   EXPECT_LE(said["the node may still be there"], 3) << "so many are remembered";
@@ -181,10 +181,10 @@ TEST_F(MembershipTest, ModelsOfAllNodesAreBounded) {
   EXPECT_EQ(2u, a.membership.nodes().size());
   EXPECT_NE(std::string::npos, a.log.find("the nodes have more than 10 models"));
   say("b", 2, 7);
-  EXPECT_EQ(6u, a.membership.find("b")->models.size());
+  EXPECT_EQ(6u, a.membership.others().find("b")->models.size());
   say("b", 3, 5), say("d", 2, 1);
   EXPECT_EQ(3u, a.membership.nodes().size());
-  EXPECT_EQ(5u, a.membership.find("b")->models.size());
+  EXPECT_EQ(5u, a.membership.others().find("b")->models.size());
   // Those of a node that is forgotten are free again.
   pass(seconds(120), {});
   EXPECT_EQ(0u, a.membership.nodes().size());
@@ -212,13 +212,93 @@ TEST_F(MembershipTest, AnOldEntryThatIsWrittenAgainIsRefused) {
   a.membership.on_entry({"node.b", write_node(b, ""), 10, false});
   b.beat = 4;
   a.membership.on_entry({"node.b", write_node(b, ""), 11, false});
-  EXPECT_EQ(1u, a.membership.refused_entries());
+  EXPECT_EQ(1u, a.membership.others().refused());
   b.incarnation = 2, b.beat = 1;
   a.membership.on_entry({"node.b", write_node(b, ""), 12, false});
   b.incarnation = 1, b.beat = 6;
   a.membership.on_entry({"node.b", write_node(b, ""), 13, false});
-  EXPECT_EQ(2u, a.membership.refused_entries());
-  EXPECT_EQ(2u, a.membership.find("b")->incarnation);
+  EXPECT_EQ(2u, a.membership.others().refused());
+  EXPECT_EQ(2u, a.membership.others().find("b")->incarnation);
+}
+
+// Where a write of "fenced" is lost and expects no entry, it may come as long as there is none: this node promises that
+// incarnation nothing. Of a later one the mark says nothing, and it is promised to.
+TEST_F(MembershipTest, AFenceOfAnAbsentEntryThatMayComeLateIsForgottenOnceTheNodeHasJoinedAnew) {
+  One a(*this, "a", {.alone = seconds(10)});
+  pass(seconds(1), {&a});
+  base::Status status;
+  auto fence = [&] { a.membership.fencing().fence("b", 7, [&](base::Status s) { status = s; }); };
+  fence(), bucket.answer();
+  EXPECT_EQ(Code::kUnavailable, status.code);
+  pass(seconds(13), {&a});
+  fence(), bucket.answer(1);  // it reads, and writes
+  bucket.refuse_next();
+  EXPECT_EQ(Code::kUnavailable, status.code);
+  auto see = [&](uint64_t incarnation) {
+    Node b = named("b");
+    b.incarnation = incarnation, b.beat = 1;
+    a.membership.on_entry({"node.b", write_node(b, ""), ++bucket.revision, false});
+  };
+  see(7);
+  a.way.cut = true;
+  a.membership.disconnected();
+  EXPECT_EQ("that node is being fenced", a.membership.fencing().promise("b", 7).error().text);
+  see(8);
+  EXPECT_TRUE(a.membership.fencing().promise("b", 8));
+}
+
+// The entry of an earlier incarnation does not say whom a later one asks.
+TEST_F(MembershipTest, TheMarkOfAnEarlierIncarnationLetsNobodyBeFencedSooner) {
+  One a(*this, "a", {.alone = seconds(20)});
+  pass(seconds(1), {&a});
+  Node mark;
+  mark.id = "b", mark.incarnation = 7, mark.phase = Node::Phase::kFenced;
+  ASSERT_TRUE(bucket.put({"node.b", write_node(mark, ""), 0, false}, 0));
+  base::Status status;
+  auto fence = [&](uint64_t incarnation) {
+    a.membership.fencing().fence("b", incarnation, [&](base::Status s) { status = s; });
+    bucket.answer();
+    return status;
+  };
+  EXPECT_TRUE(fence(7).ok());
+  pass(seconds(10), {&a});
+  EXPECT_EQ(Code::kUnavailable, fence(8).code);
+  pass(seconds(20), {&a});
+  EXPECT_EQ(Code::kUnavailable, fence(8).code) << "it may go on alone since it was looked for";
+  pass(seconds(6), {&a});
+  EXPECT_TRUE(fence(8).ok());
+  EXPECT_EQ(Code::kUnavailable, fence(9).code) << "how long another one was looked for says nothing";
+}
+
+// A flood of entries costs no walk over all of them for each.
+TEST_F(MembershipTest, TheNodesThatHaveAnEntryAreCountedAsTheyComeAndGo) {
+  One a(*this, "a", {.most_nodes = 4});
+  pass(seconds(1), {&a});
+  auto say = [&](const std::string& id) {
+    Node one = named(id);
+    one.incarnation = 1;
+    a.membership.on_entry({"node." + id, write_node(one, ""), ++bucket.revision, false});
+  };
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 8; ++i) say("n" + std::to_string(i));
+    EXPECT_EQ(4u, a.membership.others().present());
+    EXPECT_EQ(4u, a.membership.nodes().size());
+    for (int i = 0; i < 8; ++i) a.membership.on_entry({"node.n" + std::to_string(i), "", ++bucket.revision, true});
+    EXPECT_EQ(0u, a.membership.others().present());
+  }
+}
+
+TEST_F(MembershipTest, ANodeIsToldOfOnceItHasAnAddressAndTheServerHasHeard) {
+  One a(*this, "a");
+  auto b = std::make_unique<One>(*this, "b");
+  pass(seconds(2), {&a, b.get()});
+  EXPECT_FALSE(a.membership.others().told("b"));
+  EXPECT_EQ(1u, a.membership.others().tell().size());
+  EXPECT_TRUE(a.membership.others().told("b"));
+  b.reset();
+  pass(seconds(6), {&a});
+  EXPECT_EQ(0u, a.membership.others().tell().size());
+  EXPECT_FALSE(a.membership.others().told("b"));
 }
 
 TEST_F(MembershipTest, ASessionIsTakenOnlyWhenItsOwnerIsGone) {

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import random
 import re
 import shutil
 import socket
@@ -21,9 +22,17 @@ def folder():
 
 
 def free_port():
-    with socket.socket() as sock:
-        sock.bind(('127.0.0.1', 0))
-        return sock.getsockname()[1]
+    """One that is free, and below those that the kernel gives to connections: nobody has it a moment later, or while a
+    server that was killed comes back to it."""
+    below = int(pathlib.Path('/proc/sys/net/ipv4/ip_local_port_range').read_text().split()[0])
+    while True:
+        port = random.randrange(min(10000, below // 2), below)
+        with socket.socket() as sock:
+            try:
+                sock.bind(('127.0.0.1', port))
+            except OSError:
+                continue
+        return port
 
 
 def until(condition, what, seconds=harness.PATIENCE):

