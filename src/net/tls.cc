@@ -16,6 +16,8 @@
 namespace weir::net {
 namespace {
 
+constexpr uint32_t kNewKeys = 8;  // that a peer may ask for, in ten seconds
+
 using ContextOwner = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
 
 // The root of what OpenSSL complains about, without its numbers.
@@ -180,24 +182,28 @@ TlsSession::TlsSession(const TlsContext& context, const std::string& host) : ssl
 void TlsSession::connect_buffers() {
   BIO* bio = Bio::make(this);
   SSL_set_bio(ssl_, bio, bio);
-  SSL_set_msg_callback(ssl_, watch_key_updates);
+  SSL_set_msg_callback(ssl_, watch_messages);
   SSL_set_msg_callback_arg(ssl_, this);
 }
 
 TlsSession::~TlsSession() { SSL_free(ssl_); }
 
-// KeyUpdate is the one handshake message that TLS 1.3 lets a peer repeat for ever (RFC 8446 §4.6.3).
-void TlsSession::watch_key_updates(int write, int, int type, const void* data, size_t n, SSL*, void* self) {
-  if (write || type != SSL3_RT_HANDSHAKE || n == 0 || *static_cast<const unsigned char*>(data) != SSL3_MT_KEY_UPDATE)
-    return;
-  ++static_cast<TlsSession*>(self)->key_updates_;
+// KeyUpdate is the one handshake message that TLS 1.3 lets a peer repeat for ever (RFC 8446 §4.6.3). TLS 1.2 lets a
+// peer ask for a renegotiation again and again: each is refused by a warning (RFC 5746 §4.5). One SSL_read works on as
+// many of either as there is input for, ten thousand in one read of the socket, so that the input ends here.
+void TlsSession::watch_messages(int write, int, int type, const void* data, size_t n, SSL*, void* self) {
+  const auto* octets = static_cast<const unsigned char*>(data);
+  const bool update = !write && type == SSL3_RT_HANDSHAKE && n > 0 && octets[0] == SSL3_MT_KEY_UPDATE;
+  const bool refusal = write && type == SSL3_RT_ALERT && n == 2 && octets[1] == SSL_AD_NO_RENEGOTIATION;
+  if (!update && !refusal) return;
+  auto& session = *static_cast<TlsSession*>(self);
+  if (++session.new_keys_ > kNewKeys) session.input_ = {};
 }
 
 size_t TlsSession::open(std::span<std::byte> plain, base::Time now) {
-  constexpr uint32_t kKeyUpdates = 8;  // in ten seconds
   if (state_ == State::kHandshake) handshake();
   if (state_ != State::kOpen) return 0;
-  if (now - key_updates_since_ > std::chrono::seconds(10)) key_updates_since_ = now, key_updates_ = 0;
+  if (now - new_keys_since_ > std::chrono::seconds(10)) new_keys_since_ = now, new_keys_ = 0;
   size_t filled = 0;
   // Each SSL_read opens one record.
   while (filled < plain.size()) {
@@ -205,8 +211,8 @@ size_t TlsSession::open(std::span<std::byte> plain, base::Time now) {
     ERR_clear_error();
     int result = SSL_read_ex(ssl_, plain.data() + filled, plain.size() - filled, &n);
     filled += n;
-    if (key_updates_ > kKeyUpdates) {
-      error_ = "too many key updates", state_ = State::kFailed;
+    if (new_keys_ > kNewKeys) {
+      error_ = "too many key updates or renegotiations", state_ = State::kFailed;
       return 0;
     }
     if (result == 1) continue;

@@ -97,7 +97,7 @@ class TlsSession {
   bool write(const void* data, size_t n);
   void handshake();
   void fail();
-  static void watch_key_updates(int write, int version, int type, const void* data, size_t n, SSL* ssl, void* self);
+  static void watch_messages(int write, int version, int type, const void* data, size_t n, SSL* ssl, void* self);
 
   SSL* ssl_;
   State state_ = State::kHandshake;
@@ -106,8 +106,8 @@ class TlsSession {
   size_t sent_ = 0;
   std::string error_;
   bool alpn_refused_ = false;
-  base::Time now_{}, key_updates_since_{};
-  uint32_t key_updates_ = 0;
+  base::Time now_{}, new_keys_since_{};
+  uint32_t new_keys_ = 0;  // KeyUpdates and renegotiations that the peer has asked for, since then
 };
 
 }  // namespace weir::net

@@ -70,6 +70,69 @@ TEST(Tls, AFloodOfKeyUpdatesEndsTheConnection) {
   EXPECT_TRUE(rig.lab.until([&] { return rig.server->connections() == 0; }));
 }
 
+// One session of each side, without a network; the client's handshake is done.
+struct InMemory {
+  CertificateFiles certificate;
+  std::shared_ptr<const TlsContext> context = std::move(TlsContext::load(certificate.options())).value();
+  TlsSession server{*context};
+  SSL_CTX* client_context = SSL_CTX_new(TLS_client_method());
+  SSL* client = SSL_new(client_context);
+  std::vector<std::byte> plain = std::vector<std::byte>(1 << 16);
+
+  InMemory() {
+    SSL_set_bio(client, BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
+    SSL_set_connect_state(client);
+    for (int i = 0; i < 4; ++i) {
+      SSL_do_handshake(client);
+      feed(sent(), base::Time{});
+      auto output = server.output();
+      BIO_write(SSL_get_rbio(client), output.data(), int(output.size()));
+      server.consumed(output.size());
+    }
+  }
+  ~InMemory() {
+    SSL_free(client);
+    SSL_CTX_free(client_context);
+  }
+  std::string sent() {
+    std::string out(1 << 20, 0);
+    const int n = BIO_read(SSL_get_wbio(client), out.data(), int(out.size()));
+    out.resize(size_t(std::max(n, 0)));
+    return out;
+  }
+  std::string key_updates(int count, int kind) {
+    for (int i = 0; i < count; ++i) {
+      EXPECT_EQ(SSL_key_update(client, kind), 1);
+      SSL_do_handshake(client);
+    }
+    return sent();
+  }
+  size_t feed(const std::string& bytes, base::Time now) {
+    server.feed(std::as_bytes(std::span(bytes)));
+    return server.open(plain, now);
+  }
+};
+
+TEST(Tls, EightKeyUpdatesInTenSecondsAreAllowedAndNineAreNot) {
+  InMemory t;
+  ASSERT_EQ(t.server.state(), TlsSession::State::kOpen);
+  for (int second : {1, 12, 23}) {
+    (void)t.feed(t.key_updates(8, SSL_KEY_UPDATE_REQUESTED), base::Time(std::chrono::seconds(second)));
+    ASSERT_EQ(t.server.state(), TlsSession::State::kOpen) << second;
+  }
+  (void)t.feed(t.key_updates(1, SSL_KEY_UPDATE_REQUESTED), base::Time(std::chrono::seconds(24)));
+  EXPECT_EQ(t.server.state(), TlsSession::State::kFailed);
+  EXPECT_EQ(t.server.error(), "too many key updates or renegotiations");
+}
+
+TEST(Tls, OfKeyUpdatesInOneReadNoMoreAreWorkedOnThanAreAllowed) {
+  InMemory t;
+  const std::string flood = t.key_updates(2000, SSL_KEY_UPDATE_REQUESTED);
+  (void)t.feed(flood, base::Time(std::chrono::seconds(1)));
+  EXPECT_EQ(t.server.state(), TlsSession::State::kFailed);
+  EXPECT_LT(t.server.output().size(), 20u * 64) << "each of them is answered";
+}
+
 TEST(Tls, LargeTransfersArriveWhole) {
   CertificateFiles certificate;
   Running rig(certificate.options());
