@@ -97,6 +97,7 @@ __device__ uint32_t draw_one(const Choice& choice, double random, uint32_t likel
 }
 
 __global__ void __launch_bounds__(kSelectThreads, 1) draw_kernel(Draw a) {
+  __shared__ SelectRoom room;
   await_inputs();
   uint32_t from = a.from ? a.from[blockIdx.x] : blockIdx.x, to = a.to ? a.to[blockIdx.x] : blockIdx.x;
   const float* row = a.from && from & kAdjusted ? a.adjusted + size_t(from & ~kAdjusted) * a.vocabulary
@@ -109,10 +110,10 @@ __global__ void __launch_bounds__(kSelectThreads, 1) draw_kernel(Draw a) {
   if (params.temperature > 0) {
     Choice choice{logits, params.temperature, {}, -INFINITY};
     if (params.top_k > 0 && params.top_k < a.vocabulary)
-      choice.kept = keep_share(logits, choice.kept, params.top_k, [](float) { return Mass(1); });
+      choice.kept = keep_share(room, logits, choice.kept, params.top_k, [](float) { return Mass(1); });
     if (params.top_p < 1) {  // of the weight that is left
       auto share = Mass(double(params.top_p) * double(kept_weight(choice)));
-      choice.kept = keep_share(logits, choice.kept, max(share, Mass(1)), [&](float l) { return choice.weight(l); });
+      choice.kept = keep_share(room, logits, choice.kept, max(share, Mass(1)), [&](float l) { return choice.weight(l); });
     }
     if (params.min_p > 0) choice.least = logits.highest + params.temperature * logf(params.min_p);
     id = draw_one(choice, uniform(params.seed, params.number), best.id);

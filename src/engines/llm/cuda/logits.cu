@@ -75,6 +75,7 @@ __device__ void collect(const Logits& logits, Kept kept, List& list) {
 }
 
 __global__ void __launch_bounds__(kSelectThreads, 1) logprobs_kernel(Logprobs a) {
+  __shared__ SelectRoom room;
   await_inputs();
   __shared__ List list;
   LogprobRow wanted = a.rows[blockIdx.x];
@@ -93,7 +94,7 @@ __global__ void __launch_bounds__(kSelectThreads, 1) logprobs_kernel(Logprobs a)
   uint32_t top = min(wanted.top, a.most);
   if (top > 0) {
     Kept numbers{1, UINT32_MAX};  // NaN is 0
-    collect(logits, keep_share(logits, numbers, top, [](float) { return Mass(1); }), list);
+    collect(logits, keep_share(room, logits, numbers, top, [](float) { return Mass(1); }), list);
   }
   __syncthreads();
   uint32_t found = min(min(list.count, top), kMostTop);

@@ -3,7 +3,9 @@
 // Logits are compared as integers that keep their order (order_of), and masses are 64-bit integers, so that sums do not
 // depend on the order in which threads come by. The last token that is kept is found by histograms: first of the
 // distance from the highest logit in eighths, which spreads what is likely, then of 8 bits of the order at a time
-// within the one eighth.
+// within the one eighth, whose tokens are listed the first time so that the row is read twice in all. Shared memory adds
+// 32 bits at once, but 64 only in a loop that tries again: masses are added in pieces that cannot overflow, and half of
+// the warps have a histogram of their own.
 #pragma once
 
 #include "engines/llm/cuda/launch.cuh"
@@ -103,6 +105,30 @@ __device__ inline Mass before_me(Mass value, Mass& total) {
   return __shfl_sync(kAllLanes, upto, warp) - value;
 }
 
+// A histogram of masses below 2^48, of at most 2^20 tokens each.
+struct Histogram {
+  static constexpr uint32_t kCopies = 2, kPieces = 4, kBits = 12;
+  uint32_t sums[kCopies][kPieces][kDigits];
+  Mass totals[kDigits];
+
+  // clear(), then barriers around all calls of add(), then total() and another barrier.
+  __device__ void clear() {
+    for (uint32_t i = threadIdx.x; i < kCopies * kPieces * kDigits; i += kSelectThreads) (&sums[0][0][0])[i] = 0;
+  }
+  __device__ void add(uint32_t digit, Mass mass) {
+    uint32_t copy = threadIdx.x / kWarp % kCopies;
+    for (uint32_t piece = 0; mass; ++piece, mass >>= kBits)
+      if (auto part = uint32_t(mass) & ((1u << kBits) - 1)) atomicAdd(&sums[copy][piece][digit], part);
+  }
+  __device__ void total() {
+    if (threadIdx.x >= kDigits) return;
+    Mass all = 0;
+    for (uint32_t copy = 0; copy < kCopies; ++copy)
+      for (uint32_t piece = 0; piece < kPieces; ++piece) all += Mass(sums[copy][piece][threadIdx.x]) << piece * kBits;
+    totals[threadIdx.x] = all;
+  }
+};
+
 struct Found {
   uint32_t digit;
   Mass above;  // of all before it
@@ -121,40 +147,66 @@ __device__ inline Found find_digit(const Mass* histogram, Mass above, Mass share
   return {__shfl_sync(kAllLanes, found.digit, int(who)), __shfl_sync(kAllLanes, found.above, int(who))};
 }
 
+// Shared memory of keep_share, one for all of its uses in a kernel.
+struct SelectRoom {
+  static constexpr uint32_t kListed = 4096;
+  Histogram histogram;
+  Found found;
+  uint32_t count;            // of the tokens of the eighth
+  uint32_t orders[kListed];  // theirs, in any order, where they are no more
+};
+
+// One pass of keep_share: each(add) adds masses to a histogram, in which the share's digit is then found.
+template <class Each>
+__device__ Found pass(SelectRoom& room, Mass above, Mass share, Each each) {
+  room.histogram.clear();
+  __syncthreads();
+  each();
+  __syncthreads();
+  room.histogram.total();
+  __syncthreads();
+  if (threadIdx.x < kWarp) {
+    Found found = find_digit(room.histogram.totals, above, share);
+    if (threadIdx.x == 0) room.found = found;
+  }
+  __syncthreads();
+  return room.found;
+}
+
 // The likeliest tokens, as many as make up `share` (a count, or a weight; at least 1) of mass(logit). The mass of what
 // is above the last one is less than the share; with it the share is reached. kept: what was kept before this.
 template <class MassOf>
-__device__ Kept keep_share(const Logits& logits, Kept kept, Mass share, MassOf mass) {
-  __shared__ Mass histogram[kDigits];
-  __shared__ Found shared_found;
-  uint32_t prefix = 0, eighth = 0;
-  Mass above = 0;
-  for (int shift = 32; shift >= 0; shift -= 8) {  // 32: eighths
-    for (uint32_t d = threadIdx.x; d < kDigits; d += kSelectThreads) histogram[d] = 0;
-    __syncthreads();
+__device__ Kept keep_share(SelectRoom& room, const Logits& logits, Kept kept, Mass share, MassOf mass) {
+  if (threadIdx.x == 0) room.count = 0;
+  Found found = pass(room, 0, share, [&] {
     logits.for_each([&](float logit, uint32_t) {
-      uint32_t order = order_of(logit), at = logits.eighths(logit);
-      if (order < kept.order) return;
-      if (shift < 32) {
-        if (at != eighth || (shift < 24 && order >> (shift + 8) != prefix >> (shift + 8))) return;
-        at = kDigits - 1 - (order >> shift & (kDigits - 1));
-      }
-      atomicAdd(&histogram[at], Mass(mass(logit)));
+      if (order_of(logit) >= kept.order) room.histogram.add(logits.eighths(logit), mass(logit));
     });
-    __syncthreads();
-    if (threadIdx.x < kWarp) {
-      Found found = find_digit(histogram, above, share);
-      if (threadIdx.x == 0) shared_found = found;
-    }
-    __syncthreads();
-    if (shift == 32) {
-      eighth = shared_found.digit;
-    } else {
-      prefix |= (kDigits - 1 - shared_found.digit) << shift;
-    }
-    above = shared_found.above;
-    __syncthreads();
+  });
+  const uint32_t eighth = found.digit;
+  uint32_t prefix = 0;
+  auto add = [&](uint32_t order, int shift) {
+    if (shift == 24 || order >> (shift + 8) == prefix >> (shift + 8))
+      room.histogram.add(kDigits - 1 - (order >> shift & (kDigits - 1)), mass(value_of(order)));
+  };
+  for (int shift = 24; shift >= 0; shift -= 8) {
+    const uint32_t listed = room.count;
+    found = pass(room, found.above, share, [&] {
+      if (shift < 24 && listed <= SelectRoom::kListed) {
+        for (uint32_t i = threadIdx.x; i < listed; i += kSelectThreads) add(room.orders[i], shift);
+        return;
+      }
+      logits.for_each([&](float logit, uint32_t) {
+        uint32_t order = order_of(logit);
+        if (order < kept.order || logits.eighths(logit) != eighth) return;
+        if (shift == 24)
+          if (uint32_t at = atomicAdd(&room.count, 1u); at < SelectRoom::kListed) room.orders[at] = order;
+        add(order, shift);
+      });
+    });
+    prefix |= (kDigits - 1 - found.digit) << shift;
   }
+  const Mass above = found.above;
   // How many of the equal ones: each has the same mass.
   Mass each = mass(value_of(prefix)), equal = each == 0 || above >= share ? 1 : (share - above + each - 1) / each;
   if (prefix < kept.order) return kept;  // the share is more than there is
