@@ -91,6 +91,7 @@ class Report:
         print(title, file=sys.stderr, flush=True)
         text, why = said(command)
         if why:
+            why = why.replace('|', '/')  # it stands in a table
             self.failed.append(f'{title}: {why}')
         return text, why
 
