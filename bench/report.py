@@ -3,8 +3,8 @@
 usage: report.py BENCH_BUILD PROFILE_BUILD WEIR [--rounds N] [--requests N] [--seconds N] [--connections N] [--out FILE] [--only WORD...]
 
 The load cases with their peers, medians and ranges; tails at random times; batches; what idle connections hold; instructions,
-allocations and system calls of a request. A part that fails (a peer that is not there) says so in its place, and the others go
-on. With --only, those parts whose name has one of the words.
+allocations and system calls of a request. A part that fails (a peer that is not there), or has not ended after an hour, says so
+in its place, and the others go on. With --only, those parts whose name has one of the words.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import os
 import pathlib
 import platform
 import re
+import signal
 import subprocess
 import sys
 
@@ -39,11 +40,33 @@ def rows(text):
     return found
 
 
-def said(command):
-    """What a program prints, and whether it has succeeded."""
-    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
-    why = (done.stderr.strip().splitlines() or [f'exit status {done.returncode}'])[-1]  # of a traceback, the error
-    return done.stdout if done.returncode == 0 else f'{done.stdout}\nfailed: {why}', done.returncode == 0
+def said(command, limit_s=3600):
+    """What a program prints, and why it has failed, or nothing. It gets SIGINT at its limit, so that it ends what it has started; what
+    is left of it is killed."""
+    with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          start_new_session=True) as part:
+        late = ''
+        try:
+            out, err = part.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            late = f'it had not ended after {limit_s} s'
+            out, err = ended(part)
+        except BaseException:  # the report itself is interrupted
+            ended(part)
+            raise
+        if part.returncode == 0 and not late:
+            return out, ''
+        return out, late or (err.strip().splitlines() or [f'exit status {part.returncode}'])[-1]  # of a traceback, the error
+
+
+def ended(part):
+    """The output of a part that is made to end."""
+    part.send_signal(signal.SIGINT)
+    try:
+        return part.communicate(timeout=30)
+    except subprocess.TimeoutExpired:
+        os.killpg(part.pid, signal.SIGKILL)
+        return part.communicate()
 
 
 def machine():
@@ -59,16 +82,18 @@ def remarks(text):
 
 class Report:
     def __init__(self, out):
-        self.out, self.failed = out, 0
+        self.out, self.failed = out, []
 
     def put(self, text=''):
         print(text, file=self.out, flush=True)
 
     def part(self, title, command):
         print(title, file=sys.stderr, flush=True)
-        text, good = said(command)
-        self.failed += not good
-        return text
+        text, why = said(command)
+        if why:
+            why = why.replace('|', '/')  # it stands in a table
+            self.failed.append(f'{title}: {why}')
+        return text, why
 
     def case(self, build, case, rounds, requests):
         """What a case prints."""
@@ -83,9 +108,11 @@ class Report:
         for case in (*cases.ALL, *gateways.ALL):
             if not wanted(case.__name__, only):
                 continue
-            text = self.case(build, case, rounds, requests)
+            text, why = self.case(build, case, rounds, requests)
             for _, server, numbers, ratio in rows(text):
                 self.put(f'| `{case.__name__}` | {server} | {" / ".join(numbers.split())} | {ratio} |')
+            if why:
+                self.put(f'| `{case.__name__}` | failed: {why} | | |')
             rest += [f'- `{case.__name__}`: {line}' for line in remarks(text)]
         self.put('\n' + '\n'.join(rest))
 
@@ -96,21 +123,25 @@ class Report:
             return
         self.put(f'\n## {title}')
         for case in chosen:
-            text = self.case(build, case, rounds, requests)
+            text, why = self.case(build, case, rounds, requests)
             heads = [line[3:] for line in text.splitlines() if line.startswith('## ')]
             self.put(f"\n`{case.__name__}`: {'; '.join(heads)}\n")
             for line in remarks(text):
                 self.put(f'- {line}')
+            if why:
+                self.put(f'- failed: {why}')
 
     def idle(self, weir, connections, only):
         if not wanted('idle', only):
             return
         self.put('\n## Idle connections\n')
         self.put(f'KiB of resident memory each, {connections} of a kind.\n')
-        text = self.part('idle', [sys.executable, ROOT / 'bench/load/idle.py', weir, '--connections', connections])
+        text, why = self.part('idle', [sys.executable, ROOT / 'bench/load/idle.py', weir, '--connections', connections])
         found = dict(re.findall(r'^(\S+)\s+([\d.]+) KiB$', text, re.M))
         self.put('| ' + ' | '.join(idle.KINDS) + ' |\n' + '|---' * len(idle.KINDS) + '|')
-        self.put('| ' + ' | '.join(found.get(kind, '?') for kind in idle.KINDS) + ' |')
+        self.put('| ' + ' | '.join(found.get(kind, 'failed') for kind in idle.KINDS) + ' |')
+        if why:
+            self.put(f'\nfailed: {why}')
 
     def requests(self, build, only):
         self.put('\n## Of one request: user instructions, allocations, system calls\n')
@@ -118,9 +149,9 @@ class Report:
         for name in request_profile.CASES:
             if not wanted(f'profile {name}', only):
                 continue
-            text = self.part(f'profile {name}', [sys.executable, ROOT / 'bench/load/profile.py', build, name])
+            text, why = self.part(f'profile {name}', [sys.executable, ROOT / 'bench/load/profile.py', build, name])
             match = re.search(r': (\d+) user instructions, ([\d.]+) allocations, ([\d.]+) system calls a (\w+)', text)
-            self.put(f'| `{name}`, a {match[4]} | {int(match[1]):,} | {match[2]} | {match[3]} |' if match else f'| `{name}` | failed | | |')
+            self.put(f'| `{name}`, a {match[4]} | {int(match[1]):,} | {match[2]} | {match[3]} |' if match else f'| `{name}` | failed: {why} | | |')
 
 
 def wanted(name, only):
@@ -146,7 +177,9 @@ def main():
     report.told('Batching', full_batches.ALL, args.build, args.rounds, args.requests, args.only)
     report.idle(args.weir, args.connections, args.only)
     report.requests(args.profile_build, args.only)
-    return int(report.failed > 0)
+    for why in report.failed:
+        print(f'failed: {why}', file=sys.stderr)
+    return int(bool(report.failed))
 
 
 if __name__ == '__main__':

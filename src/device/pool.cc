@@ -25,6 +25,25 @@ size_t this_stripe() {
   return mine;
 }
 
+// A mutex that costs two atomic operations in line where nobody else has it, as is so in nearly every request's way:
+// threads have stripes of their own. std::mutex is two calls into the C library each time, 130 instructions.
+class StripeLock {
+ public:
+  void lock() {
+    uint32_t expected = kFree;
+    if (state_.compare_exchange_strong(expected, kTaken, std::memory_order_acquire, std::memory_order_relaxed)) return;
+    while (state_.exchange(kWaitedFor, std::memory_order_acquire) != kFree)
+      state_.wait(kWaitedFor, std::memory_order_relaxed);
+  }
+  void unlock() {
+    if (state_.exchange(kFree, std::memory_order_release) == kWaitedFor) state_.notify_one();
+  }
+
+ private:
+  static constexpr uint32_t kFree = 0, kTaken = 1, kWaitedFor = 2;
+  std::atomic<uint32_t> state_{kFree};
+};
+
 }  // namespace
 
 struct SlabPool::Parts {
@@ -42,7 +61,7 @@ struct SlabPool::Parts {
     bool part = false;  // of the parts' share; while it is out
   };
   struct alignas(64) Stripe {
-    std::mutex mutex;
+    StripeLock mutex;
     std::array<Pooled*, kSizeClasses> free{};
     std::atomic<uint64_t> idle{0};  // written under mutex
   };

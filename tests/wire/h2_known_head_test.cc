@@ -121,6 +121,28 @@ TEST(H2KnownHead, WhatTheLibraryActsOnIsNotReplaced) {
   }
 }
 
+// The same bytes mean another head once the table has changed: in the same frame, in two, or in one with padding.
+TEST(H2KnownHead, TheSameBlockAfterTheTableHasChanged) {
+  const std::string request("\x83\x86\x84\x01\x01h", 6), first = request + '\xbe';  // the youngest field of the table
+  auto added = [&](char value) { return request + "\x40\x01x\x01" + value; };
+  for (int form = 0; form < 3; ++form) {
+    Server s;
+    s.feed(opening());
+    uint32_t id = 1;
+    for (char value : {'a', 'b', 'c'}) {
+      const std::string block = added(value);
+      if (form == 0) s.feed(frame(1, kEndHeaders | kEndStream, id, block));
+      if (form == 1) s.feed(frame(1, kEndStream, id, block.substr(0, 8)) + frame(9, kEndHeaders, id, block.substr(8)));
+      if (form == 2) s.feed(frame(1, kEndHeaders | kEndStream | kPadded, id, '\1' + block + '\0'));
+      for (int i = 0; i < 5; ++i) s.feed(frame(1, kEndHeaders | kEndStream, id += 2, first)), s.take();
+      id += 2;
+      ASSERT_GE(s.intake.seen.size(), 6u);
+      for (size_t i = s.intake.seen.size() - 6; i < s.intake.seen.size(); ++i)
+        EXPECT_EQ(s.intake.seen[i].fields, (Headers{{"x", std::string(1, value)}})) << form;
+    }
+  }
+}
+
 // What the server says to `frames`, on a connection that has had `known` heads of the same block before.
 std::vector<Frame> answer_to(int known, const std::function<std::string(uint32_t)>& frames) {
   wire::Limits limits;
