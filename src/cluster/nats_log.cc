@@ -22,7 +22,8 @@ using base::Status;
 
 constexpr int64_t kNsPerMs = 1'000'000;
 constexpr size_t kMacDigits = 64, kHead = kMacDigits + 1;
-constexpr char kInline = 'E', kInParts = 'P';
+constexpr char kInline = 'E', kInParts = 'P', kSnapshot = 'S';
+constexpr uint64_t kLeastBytes = uint64_t(256) << 20;   // of a stream: what stays behind a snapshot has room in it
 constexpr std::string_view kMacOf = "weir log entry ";  // no other MAC of that key is one of an entry
 
 struct Destroy {
@@ -69,7 +70,8 @@ struct NatsLog::Parts {
 
   const Options options;
   const std::function<void()> news;
-  const std::string entries = options.name + ".entry", part = options.name + ".part", told = options.name + ".news";
+  const std::string entries = options.name + ".entry", part = options.name + ".part",
+                    snapshots = options.name + ".snapshot", told = options.name + ".news";
   Held<natsConnection> connection;
   Held<natsSubscription> subscription;
   Held<jsCtx> js;
@@ -202,12 +204,11 @@ Status NatsLog::Parts::open_stream() {
   if (!info && status == NATS_NOT_FOUND) {
     jsStreamConfig config;
     jsStreamConfig_Init(&config);
-    const char* subjects[] = {entries.c_str(), part.c_str()};
+    const char* subjects[] = {entries.c_str(), part.c_str(), snapshots.c_str()};
     config.Name = options.name.c_str();
     config.Description = "files, batches and jobs of weir";
-    config.Subjects = subjects, config.SubjectsLen = 2;
+    config.Subjects = subjects, config.SubjectsLen = 3;
     config.Storage = js_FileStorage;
-    config.MaxBytes = int64_t(options.most_bytes);
     config.Discard = js_DiscardNew;
     config.AllowDirect = true;
     info = held<jsStreamInfo>(status, [&](auto** out) { return js_AddStream(out, js.get(), &config, nullptr, &code); });
@@ -270,6 +271,8 @@ Result<uint64_t> NatsLog::append(std::string_view id, std::string_view bytes) {
   std::string message;
   if (bytes.size() <= part) {
     message = p.seal(kInline, bytes);
+  } else if (bytes.size() > part * kMostParts) {
+    return failure(Code::kResourceExhausted, "that is too long for messages of the NATS server (max_payload)");
   } else {
     std::string list = number_bytes(bytes.size());
     for (size_t at = 0; at < bytes.size(); at += part) {
@@ -334,6 +337,12 @@ Result<std::optional<NatsLog::Entry>> NatsLog::next(uint64_t after) {
   Entry entry;
   entry.sequence = natsMsg_GetSequence(message.get());
   if (entry.sequence <= after) return away(NATS_ERR);
+  if (entry.sequence > after + 1 && after > 0) {
+    Held<natsMsg> behind;  // a part, or what was there is gone
+    const natsStatus found = p.get(behind, nullptr, after + 1);
+    if (!behind && found != NATS_NOT_FOUND) return away(found);
+    entry.gap = !behind;
+  }
   auto bytes = p.content(message.get(), entry.sequence);
   if (!bytes) return bytes.error();
   entry.bytes = *std::move(bytes);
@@ -343,6 +352,69 @@ Result<std::optional<NatsLog::Entry>> NatsLog::next(uint64_t after) {
 Result<NatsLog::Extent> NatsLog::extent() {
   if (Status s = parts_->open(); !s.ok()) return s;
   return parts_->known;
+}
+
+Result<std::optional<NatsLog::Snapshot>> NatsLog::snapshot() {
+  Parts& p = *parts_;
+  if (Status s = p.open(); !s.ok()) return s;
+  natsStatus status = NATS_OK;
+  jsDirectGetMsgOptions what;
+  jsDirectGetMsgOptions_Init(&what);
+  what.LastBySubject = p.snapshots.c_str();
+  auto message = held<natsMsg>(
+      status, [&](auto** out) { return js_DirectGetMsg(out, p.js.get(), p.options.name.c_str(), nullptr, &what); });
+  if (status == NATS_NOT_FOUND) return std::optional<Snapshot>();
+  if (!message) return away(status);
+  const int size = natsMsg_GetDataLength(message.get());
+  std::string_view text = p.unseal({natsMsg_GetData(message.get()), size_t(std::max(size, 0))});
+  if (text.size() < 17 || text[0] != kSnapshot || (text.size() - 1) % 8 != 0) return std::optional<Snapshot>();
+  Snapshot out;
+  out.sequence = number_at(text, 1), out.bytes = number_at(text, 9);
+  for (size_t at = 17; at < text.size(); at += 8) out.parts.push_back(number_at(text, at));
+  return std::optional<Snapshot>(std::move(out));
+}
+
+Result<uint64_t> NatsLog::append_part(std::string_view bytes) {
+  if (Status s = parts_->open(); !s.ok()) return s;
+  return parts_->publish(parts_->part, {}, bytes);
+}
+
+Result<std::string> NatsLog::read_part(uint64_t sequence) {
+  Parts& p = *parts_;
+  if (Status s = p.open(); !s.ok()) return s;
+  Held<natsMsg> message;
+  const natsStatus status = p.get(message, nullptr, sequence);
+  if (status == NATS_NOT_FOUND) return std::string();
+  if (!message) return away(status);
+  if (natsMsg_GetSubject(message.get()) != p.part) return std::string();
+  return std::string(natsMsg_GetData(message.get()), size_t(std::max(natsMsg_GetDataLength(message.get()), 0)));
+}
+
+// The snapshot is there before anything goes.
+Status NatsLog::set_snapshot(const Snapshot& snapshot) {
+  Parts& p = *parts_;
+  if (Status s = p.open(); !s.ok()) return s;
+  std::string body = number_bytes(snapshot.sequence) + number_bytes(snapshot.bytes);
+  for (const uint64_t part : snapshot.parts) body += number_bytes(part);
+  if (auto there = p.publish(p.snapshots, {}, p.seal(kSnapshot, body)); !there) return there.error();
+  if (snapshot.sequence <= kMostPartsBack) return {};
+  jsOptions how;
+  jsOptions_Init(&how);
+  how.Wait = kPatience.count() / kNsPerMs;
+  how.Stream.Purge.Sequence = snapshot.sequence - kMostPartsBack;
+  const natsStatus status = js_PurgeStream(p.js.get(), p.options.name.c_str(), &how, nullptr);
+  return status == NATS_OK ? Status() : away(status);
+}
+
+Result<NatsLog::Room> NatsLog::room() {
+  Parts& p = *parts_;
+  if (Status s = p.open(); !s.ok()) return s;
+  natsStatus status = NATS_OK;
+  auto info = held<jsStreamInfo>(
+      status, [&](auto** out) { return js_GetStreamInfo(out, p.js.get(), p.options.name.c_str(), nullptr, nullptr); });
+  if (!info) return away(status);
+  const int64_t most = info->Config->MaxBytes;
+  return Room{info->State.Bytes, most > 0 ? uint64_t(most) : UINT64_MAX};
 }
 
 }  // namespace weir::cluster

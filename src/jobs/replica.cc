@@ -32,7 +32,8 @@ Replica::Replica(ReplicaState& state, Log& log, Options options)
       log_(log),
       options_(std::move(options)),
       origin_(options_.name + '/' + options_.random_id()),
-      recorder_(state) {}
+      recorder_(state),
+      snapshots_(state, log) {}
 
 // A log that was made anew has sequences of its own.
 Status Replica::check_identity() {
@@ -63,6 +64,11 @@ Result<bool> Replica::catch_up() {
   auto first = next();
   if (!first) return first.error();
   if (!*first) return false;
+  if ((*first)->gap || position_.sequence == 0) {
+    const uint64_t before = position_.sequence;
+    if (Status s = take_snapshot(); !s.ok()) return s;
+    if (position_.sequence > before) return true;
+  }
   if (Status s = state_.allow(options_.most_bytes + options_.most_bytes / 4); !s.ok()) return s;
   if (Status s = state_.begin(); !s.ok()) return s;
   const ReplicaState::Position before = position_;
@@ -77,7 +83,7 @@ Result<bool> Replica::catch_up() {
     bytes += entry->bytes.size();
     if (++entries >= kSliceEntries || bytes >= kSliceBytes) break;
     auto another = next();
-    if (!another) break;  // what is here is applied all the same
+    if (!another || (*another && (*another)->gap)) break;  // what is here is applied all the same
     entry = *std::move(another);
   }
   if (status.ok()) status = state_.set_position(position_);
@@ -91,6 +97,15 @@ Result<bool> Replica::catch_up() {
   for (Job& job : effects.claimed) kept_.claimed.push_back(std::move(job));
   for (std::string& batch : effects.ended) kept_.ended.push_back(std::move(batch));
   return entry.has_value();
+}
+
+Status Replica::take_snapshot() {
+  if (Status s = check_identity(); !s.ok()) return s;
+  if (Status s = state_.allow(options_.most_bytes + options_.most_bytes / 4); !s.ok()) return s;
+  auto taken = snapshots_.take(position_);
+  if (!taken) return taken.error();
+  position_ = *taken;
+  return {};
 }
 
 // Whatever it is, the same becomes of it everywhere.

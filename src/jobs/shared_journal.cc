@@ -18,6 +18,8 @@ using base::Code;
 using base::Status;
 
 constexpr base::Duration kLookEvery = std::chrono::milliseconds(500);
+// How often it is looked whether the log is long, and whether this copy is behind what is left of it.
+constexpr base::Duration kShortenEvery = std::chrono::seconds(5);
 // A node that has just come knows neither the others nor their models: it leaves jobs to those that do.
 constexpr base::Duration kSettle = std::chrono::seconds(2);
 
@@ -127,6 +129,11 @@ bool SharedJournal::look_after(const std::vector<Duty*>& duties, base::WallTime 
     if (auto done = replica_.look_after_nodes(nodes(time), time); !done) failed(done.error());
     state_.tidy();
   }
+  if (time >= snapshot_) {
+    snapshot_ = time + kShortenEvery;
+    note(replica_.take_snapshot());
+    if (away_) return false;
+  }
   const bool mine = replica_.has_duties();
   shown_.duties = mine;
   if (mine && !std::exchange(had_duties_, true))
@@ -134,6 +141,12 @@ bool SharedJournal::look_after(const std::vector<Duty*>& duties, base::WallTime 
   had_duties_ = mine;
   if (!mine || stopping_) return false;
   bool more = false;
+  if (time >= shorten_) {
+    auto shortened = replica_.shorten_log();
+    if (!shortened) failed(shortened.error());
+    more = shortened && *shortened;
+    if (!more) shorten_ = time + kShortenEvery;
+  }
   for (Duty* duty : duties) {
     Status stepped;
     bool again = false;

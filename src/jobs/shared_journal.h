@@ -64,7 +64,7 @@ class SharedJournal {
   Replica replica_;
   const std::function<void(const std::string& batch)> end_;
   std::deque<Work> waiting_;
-  base::Time retry_{}, look_{}, known_{};  // known_: the nodes have been since then
+  base::Time retry_{}, look_{}, shorten_{}, snapshot_{}, known_{};  // known_: the nodes have been since then
   bool away_ = false, had_duties_ = false;
   std::set<std::string> nodes_;
   std::atomic<bool> stopping_{false};
