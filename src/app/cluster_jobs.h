@@ -28,11 +28,11 @@ class ClusterJobs final : public jobs::Log {
   void stop() { log_.stop(); }
 
   base::Result<uint64_t> append(std::string_view id, std::string_view bytes) override { return log_.append(id, bytes); }
-  base::Result<std::optional<Entry>> next(uint64_t after) override {
+  base::Result<std::optional<LogEntry>> next(uint64_t after) override {
     auto entry = log_.next(after);
     if (!entry) return entry.error();
-    if (!*entry) return std::optional<Entry>();
-    return std::optional<Entry>({(*entry)->sequence, std::move((*entry)->bytes), (*entry)->gap});
+    if (!*entry) return std::optional<LogEntry>();
+    return std::optional<LogEntry>({(*entry)->sequence, std::move((*entry)->bytes), (*entry)->gap});
   }
   base::Result<Extent> extent() override {
     auto extent = log_.extent();

@@ -36,7 +36,7 @@ class NatsLog {
   static constexpr size_t kPart = 512 << 10, kMostParts = 128, kLargest = kPart * kMostParts;
   static constexpr uint64_t kMostPartsBack = 192;  // messages; so many stay behind a snapshot, too
 
-  struct Entry {
+  struct LogEntry {
     uint64_t sequence = 0;
     std::string bytes;  // empty: it cannot be read, and never will
     bool gap = false;   // what was behind `after` is gone
@@ -63,7 +63,7 @@ class NatsLog {
 
   // The rest on one thread. UNAVAILABLE: nobody knows whether it was written. RESOURCE_EXHAUSTED: it was not.
   base::Result<uint64_t> append(std::string_view id, std::string_view bytes);
-  base::Result<std::optional<Entry>> next(uint64_t after);
+  base::Result<std::optional<LogEntry>> next(uint64_t after);
   base::Result<Extent> extent();
   base::Result<std::optional<Snapshot>> snapshot();
   base::Result<uint64_t> append_part(std::string_view bytes);

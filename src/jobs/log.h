@@ -18,12 +18,12 @@ class Log {
  public:
   static constexpr size_t kLargest = size_t(64) << 20;  // bytes of an entry
 
-  struct Entry {
+  struct LogEntry {
     uint64_t sequence = 0;  // greater than that of every entry before
     std::string bytes;      // empty: it cannot be read, and never will
     bool gap = false;       // entries between the one that was asked for and this are gone: a snapshot has them
   };
-  // What all entries up to one have come to: a file, in parts.
+  // The copy that all entries up to one have made: a file, in parts.
   struct Snapshot {
     uint64_t sequence = 0;  // the last one in it
     uint64_t bytes = 0;
@@ -40,7 +40,7 @@ class Log {
   // too long: it is not there.
   virtual base::Result<uint64_t> append(std::string_view id, std::string_view bytes) = 0;
   // The first entry behind that sequence; nothing: there is none yet. UNAVAILABLE.
-  virtual base::Result<std::optional<Entry>> next(uint64_t after) = 0;
+  virtual base::Result<std::optional<LogEntry>> next(uint64_t after) = 0;
   // UNAVAILABLE.
   virtual base::Result<Extent> extent() = 0;
 

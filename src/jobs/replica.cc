@@ -53,9 +53,9 @@ Status Replica::check_identity() {
                  "the jobs' log in NATS is another one than this node's copy is of (jobs.path, cluster.db)");
 }
 
-Result<std::optional<Log::Entry>> Replica::next() {
+Result<std::optional<Log::LogEntry>> Replica::next() {
   if (pending_ && pending_->sequence == position_.sequence + 1)
-    return std::optional(Log::Entry{pending_->sequence, pending_->bytes});
+    return std::optional(Log::LogEntry{pending_->sequence, pending_->bytes});
   return log_.next(position_.sequence);
 }
 
@@ -75,7 +75,7 @@ Result<bool> Replica::catch_up() {
   Effects effects;
   Status status;
   size_t entries = 0, bytes = 0;
-  std::optional<Log::Entry> entry = *std::move(first);
+  std::optional<Log::LogEntry> entry = *std::move(first);
   while (entry) {
     status = apply(*entry, effects);
     if (!status.ok()) break;
@@ -109,7 +109,7 @@ Status Replica::take_snapshot() {
 }
 
 // Whatever it is, the same becomes of it everywhere.
-Status Replica::apply(const Log::Entry& entry, Effects& effects) {
+Status Replica::apply(const Log::LogEntry& entry, Effects& effects) {
   auto content = read_entry(entry.bytes);
   const bool timely = content && content->after < entry.sequence && entry.sequence - content->after <= kWindow;
   if (!timely) return ++skipped_, Status();

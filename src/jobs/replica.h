@@ -91,9 +91,9 @@ class Replica {
   };
   base::Status dry_run(const Run& run, std::string& commands);
   base::Status submit(EntryContent entry, Pending& pending);
-  base::Result<std::optional<Log::Entry>> next();
+  base::Result<std::optional<Log::LogEntry>> next();
   base::Status check_identity();
-  base::Status apply(const Log::Entry& entry, Effects& effects);
+  base::Status apply(const Log::LogEntry& entry, Effects& effects);
   base::Status apply_record(const Record& record, const EntryContent& entry, Effects& effects, bool& is_void);
   bool is_gone(const std::string& holder, const std::set<std::string>& there, base::Time now);
 

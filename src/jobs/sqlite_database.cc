@@ -38,7 +38,7 @@ CREATE UNIQUE INDEX jobs_of ON jobs(batch, idx);
 CREATE INDEX jobs_in ON jobs(batch, state, idx, due);
 CREATE INDEX jobs_counted ON jobs(batch, state, status);
 )";
-// What version 2 has beside that: whose a claimed job is, and what a copy of a cluster's journal needs.
+// Version 2 says beside that whose a claimed job is, and has what a copy of a cluster's journal needs.
 constexpr const char* kSecondVersion = R"(
 ALTER TABLE jobs ADD COLUMN holder TEXT NOT NULL DEFAULT '';
 ALTER TABLE batches ADD COLUMN version INTEGER NOT NULL DEFAULT 0;
@@ -154,7 +154,7 @@ Status SqliteDatabase::prepare(uint64_t most_bytes, Whose whose) {
       !s.ok())
     return s;
   if (auto s = allow(most_bytes); !s.ok()) return s;
-  // What such a file has lost with the machine's power, the log has still.
+  // The log still has what such a file has lost with the machine's power.
   if (whose == Whose::kAllNodes) return c.execute("PRAGMA synchronous = NORMAL;");
   return c.execute(
       "BEGIN IMMEDIATE; UPDATE jobs SET state = 0 WHERE state = 1;"

@@ -18,11 +18,11 @@ class FakeLog final : public Log {
     if (lose_acks > 0) return --lose_acks, base::failure(base::Code::kUnavailable, "no acknowledgement");
     return at;
   }
-  base::Result<std::optional<Entry>> next(uint64_t after) override {
+  base::Result<std::optional<LogEntry>> next(uint64_t after) override {
     if (away) return base::failure(base::Code::kUnavailable, "away");
     auto at = entries.upper_bound(after);
-    if (at == entries.end()) return std::optional<Entry>();
-    return std::optional<Entry>({at->first, at->second, after > 0 && after < dropped});
+    if (at == entries.end()) return std::optional<LogEntry>();
+    return std::optional<LogEntry>({at->first, at->second, after > 0 && after < dropped});
   }
   base::Result<Extent> extent() override {
     if (away) return base::failure(base::Code::kUnavailable, "away");

@@ -381,7 +381,7 @@ TEST_F(Two, ASnapshotThatIsNoneIsNotTaken) {
   same();
 }
 
-TEST(Entry, IsReadAsItWasWritten) {
+TEST(LogEntry, IsReadAsItWasWritten) {
   EntryContent entry{"a/1", "id", 7, {{Record::As::kDuty, "xyz"}, {Record::As::kNode, ""}}};
   auto read = read_entry(write_entry(entry));
   ASSERT_TRUE(read);
