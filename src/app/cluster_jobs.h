@@ -14,13 +14,13 @@ namespace weir::app {
 
 class ClusterJobs final : public jobs::Log {
  public:
-  // What entries leave behind is short next to what files hold, but it is there until it is applied everywhere.
-  static constexpr uint64_t kLeastBytes = uint64_t(64) << 20;
+  // The log has a snapshot of the journal, what it grows to before there is another, and that one (jobs/snapshots.h).
+  static constexpr uint64_t kLeastBytes = uint64_t(512) << 20, kTimesDisk = 4;
 
   // The store outlives this, and is stopped before stop().
   ClusterJobs(jobs::Store& store, const cluster::Settings& settings, const std::string& node, uint64_t disk)
       : log_({settings.nats, settings.bucket + "-jobs", node, cluster::Secrets::derive(settings.secret).entry_key,
-              std::max(disk, kLeastBytes)},
+              std::max(kTimesDisk * disk, kLeastBytes)},
              [&store] { store.poke(); }) {
     store.share(*this, node);
   }
@@ -28,16 +28,32 @@ class ClusterJobs final : public jobs::Log {
   void stop() { log_.stop(); }
 
   base::Result<uint64_t> append(std::string_view id, std::string_view bytes) override { return log_.append(id, bytes); }
-  base::Result<std::optional<Entry>> next(uint64_t after) override {
+  base::Result<std::optional<LogEntry>> next(uint64_t after) override {
     auto entry = log_.next(after);
     if (!entry) return entry.error();
-    if (!*entry) return std::optional<Entry>();
-    return std::optional<Entry>({(*entry)->sequence, std::move((*entry)->bytes)});
+    if (!*entry) return std::optional<LogEntry>();
+    return std::optional<LogEntry>({(*entry)->sequence, std::move((*entry)->bytes), (*entry)->gap});
   }
   base::Result<Extent> extent() override {
     auto extent = log_.extent();
     if (!extent) return extent.error();
     return Extent{extent->identity, extent->last};
+  }
+  base::Result<std::optional<Snapshot>> snapshot() override {
+    auto there = log_.snapshot();
+    if (!there) return there.error();
+    if (!*there) return std::optional<Snapshot>();
+    return std::optional<Snapshot>({(*there)->sequence, (*there)->bytes, std::move((*there)->parts)});
+  }
+  base::Result<uint64_t> append_part(std::string_view bytes) override { return log_.append_part(bytes); }
+  base::Result<std::string> read_part(uint64_t sequence) override { return log_.read_part(sequence); }
+  base::Status set_snapshot(const Snapshot& snapshot) override {
+    return log_.set_snapshot({snapshot.sequence, snapshot.bytes, snapshot.parts});
+  }
+  base::Result<Room> room() override {
+    auto room = log_.room();
+    if (!room) return room.error();
+    return Room{room->used, room->most};
   }
 
  private:

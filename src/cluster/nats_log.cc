@@ -10,7 +10,7 @@
 
 #include "base/encoding.h"
 #include "base/log.h"
-#include "cluster/node.h"
+#include "cluster/log_message.h"
 
 namespace weir::cluster {
 namespace {
@@ -21,9 +21,7 @@ using base::Result;
 using base::Status;
 
 constexpr int64_t kNsPerMs = 1'000'000;
-constexpr size_t kMacDigits = 64, kHead = kMacDigits + 1;
-constexpr char kInline = 'E', kInParts = 'P';
-constexpr std::string_view kMacOf = "weir log entry ";  // no other MAC of that key is one of an entry
+constexpr uint64_t kLeastBytes = uint64_t(256) << 20;  // of a stream: what stays behind a snapshot has room in it
 
 struct Destroy {
   void operator()(natsOptions* p) const { natsOptions_Destroy(p); }
@@ -51,17 +49,6 @@ Status away(natsStatus status) {
       "the jobs' log in NATS is away (" + base::presentable(natsStatus_GetText(status), 100) + "); try again later");
 }
 
-std::string number_bytes(uint64_t value) {
-  std::string out;
-  for (int i = 0; i < 8; ++i) out += char(value >> (8 * i));
-  return out;
-}
-uint64_t number_at(std::string_view bytes, size_t at) {
-  uint64_t out = 0;
-  for (size_t i = 0; i < 8; ++i) out |= uint64_t(uint8_t(bytes[at + i])) << (8 * i);
-  return out;
-}
-
 }  // namespace
 
 struct NatsLog::Parts {
@@ -69,7 +56,8 @@ struct NatsLog::Parts {
 
   const Options options;
   const std::function<void()> news;
-  const std::string entries = options.name + ".entry", part = options.name + ".part", told = options.name + ".news";
+  const std::string entries = options.name + ".entry", part = options.name + ".part",
+                    snapshots = options.name + ".snapshot", told = options.name + ".news";
   Held<natsConnection> connection;
   Held<natsSubscription> subscription;
   Held<jsCtx> js;
@@ -84,8 +72,11 @@ struct NatsLog::Parts {
   natsStatus set_callbacks(natsOptions* opts);
   Status open();
   Status open_stream();
-  std::string seal(char kind, std::string_view body) const;
-  std::string_view unseal(std::string_view message) const;
+  std::string seal(LogMessage kind, std::string_view body) const { return seal_message(options.key, kind, body); }
+  std::string_view unseal(natsMsg* message, LogMessage kind) const {
+    const int size = natsMsg_GetDataLength(message);
+    return unseal_message(options.key, kind, {natsMsg_GetData(message), size_t(std::max(size, 0))});
+  }
   Result<uint64_t> publish(const std::string& subject, std::string_view id, std::string_view bytes);
   Result<std::string> read_parts(std::string_view list, uint64_t sequence);
   Result<std::string> content(natsMsg* message, uint64_t sequence);
@@ -142,7 +133,7 @@ Status NatsLog::start() {
   set(natsOptions_SetTimeout(opts.get(), 2000));
   set(natsOptions_SetPingInterval(opts.get(), 2000));
   set(natsOptions_SetMaxPingsOut(opts.get(), 2));
-  // What waits for the connection to come back would be written then, after its sender was told that it failed.
+  // Nothing waits in the library for the connection to come back: its sender is told that it failed.
   set(natsOptions_SetReconnectBufSize(opts.get(), 0));
   set(p.set_callbacks(opts.get()));
   if (status == NATS_OK)
@@ -202,12 +193,11 @@ Status NatsLog::Parts::open_stream() {
   if (!info && status == NATS_NOT_FOUND) {
     jsStreamConfig config;
     jsStreamConfig_Init(&config);
-    const char* subjects[] = {entries.c_str(), part.c_str()};
+    const char* subjects[] = {entries.c_str(), part.c_str(), snapshots.c_str()};
     config.Name = options.name.c_str();
     config.Description = "files, batches and jobs of weir";
-    config.Subjects = subjects, config.SubjectsLen = 2;
+    config.Subjects = subjects, config.SubjectsLen = 3;
     config.Storage = js_FileStorage;
-    config.MaxBytes = int64_t(options.most_bytes);
     config.Discard = js_DiscardNew;
     config.AllowDirect = true;
     info = held<jsStreamInfo>(status, [&](auto** out) { return js_AddStream(out, js.get(), &config, nullptr, &code); });
@@ -219,26 +209,6 @@ Status NatsLog::Parts::open_stream() {
                                                    std::to_string(int(code)) + ")");
   known = {std::to_string(info->Created), info->State.LastSeq};
   return {};
-}
-
-std::string NatsLog::Parts::seal(char kind, std::string_view body) const {
-  std::string out(kMacDigits, '0');
-  out += kind;
-  out += body;
-  if (!options.key.empty())
-    out.replace(0, kMacDigits,
-                mac_of(options.key, std::string(kMacOf).append(std::string_view(out).substr(kMacDigits))));
-  return out;
-}
-
-// Kind and body; empty: it is not of a node.
-std::string_view NatsLog::Parts::unseal(std::string_view message) const {
-  if (message.size() < kHead) return {};
-  const std::string_view text = message.substr(kMacDigits);
-  if (!options.key.empty() &&
-      !same_mac(message.substr(0, kMacDigits), mac_of(options.key, std::string(kMacOf).append(text))))
-    return {};
-  return text;
 }
 
 Result<uint64_t> NatsLog::Parts::publish(const std::string& subject, std::string_view id, std::string_view bytes) {
@@ -269,7 +239,9 @@ Result<uint64_t> NatsLog::append(std::string_view id, std::string_view bytes) {
   const size_t part = std::min<size_t>(kPart, payload > 0 ? size_t(payload) / 2 : kPart);
   std::string message;
   if (bytes.size() <= part) {
-    message = p.seal(kInline, bytes);
+    message = p.seal(LogMessage::kInline, bytes);
+  } else if (bytes.size() > part * kMostParts) {
+    return failure(Code::kResourceExhausted, "that is too long for messages of the NATS server (max_payload)");
   } else {
     std::string list = number_bytes(bytes.size());
     for (size_t at = 0; at < bytes.size(); at += part) {
@@ -277,7 +249,7 @@ Result<uint64_t> NatsLog::append(std::string_view id, std::string_view bytes) {
       if (!sequence) return sequence.error();
       list += number_bytes(*sequence);
     }
-    message = p.seal(kInParts, list);
+    message = p.seal(LogMessage::kInParts, list);
   }
   auto sequence = p.publish(p.entries, id, message);
   if (sequence) (void)natsConnection_Publish(p.connection.get(), p.told.c_str(), nullptr, 0);
@@ -316,33 +288,101 @@ Result<std::string> NatsLog::Parts::read_parts(std::string_view list, uint64_t s
 }
 
 Result<std::string> NatsLog::Parts::content(natsMsg* message, uint64_t sequence) {
-  const int size = natsMsg_GetDataLength(message);
-  std::string_view text = unseal({natsMsg_GetData(message), size_t(std::max(size, 0))});
-  if (text.starts_with(kInline)) return std::string(text.substr(1));
-  if (text.starts_with(kInParts)) return read_parts(text.substr(1), sequence);
-  return std::string();
+  // The kind's letter is there in whatever can be read.
+  const std::string_view whole = unseal(message, LogMessage::kInline);
+  if (!whole.empty()) return std::string(whole.substr(1));
+  const std::string_view list = unseal(message, LogMessage::kInParts);
+  return list.empty() ? std::string() : read_parts(list.substr(1), sequence);
 }
 
-Result<std::optional<NatsLog::Entry>> NatsLog::next(uint64_t after) {
+Result<std::optional<NatsLog::LogEntry>> NatsLog::next(uint64_t after) {
   Parts& p = *parts_;
   if (Status s = p.open(); !s.ok()) return s;
   Held<natsMsg> message;
   const natsStatus status = p.get(message, p.entries.c_str(), after + 1);
-  if (status == NATS_NOT_FOUND) return std::optional<Entry>();
+  if (status == NATS_NOT_FOUND) return std::optional<LogEntry>();
   if (status == NATS_NO_RESPONDERS) p.opened = 0;
   if (!message) return away(status);
-  Entry entry;
+  LogEntry entry;
   entry.sequence = natsMsg_GetSequence(message.get());
   if (entry.sequence <= after) return away(NATS_ERR);
+  if (entry.sequence > after + 1 && after > 0) {
+    Held<natsMsg> behind;  // a part, or what was there is gone
+    const natsStatus found = p.get(behind, nullptr, after + 1);
+    if (!behind && found != NATS_NOT_FOUND) return away(found);
+    entry.gap = !behind;
+  }
   auto bytes = p.content(message.get(), entry.sequence);
   if (!bytes) return bytes.error();
   entry.bytes = *std::move(bytes);
-  return std::optional<Entry>(std::move(entry));
+  return std::optional<LogEntry>(std::move(entry));
 }
 
 Result<NatsLog::Extent> NatsLog::extent() {
   if (Status s = parts_->open(); !s.ok()) return s;
   return parts_->known;
+}
+
+Result<std::optional<NatsLog::Snapshot>> NatsLog::snapshot() {
+  Parts& p = *parts_;
+  if (Status s = p.open(); !s.ok()) return s;
+  natsStatus status = NATS_OK;
+  jsDirectGetMsgOptions what;
+  jsDirectGetMsgOptions_Init(&what);
+  what.LastBySubject = p.snapshots.c_str();
+  auto message = held<natsMsg>(
+      status, [&](auto** out) { return js_DirectGetMsg(out, p.js.get(), p.options.name.c_str(), nullptr, &what); });
+  if (status == NATS_NOT_FOUND) return std::optional<Snapshot>();
+  if (!message) return away(status);
+  const std::string_view text = p.unseal(message.get(), LogMessage::kSnapshot);
+  if (text.size() < 17 || text.size() % 8 != 1) return std::optional<Snapshot>();
+  Snapshot out;
+  out.sequence = number_at(text, 1), out.bytes = number_at(text, 9);
+  for (size_t at = 17; at < text.size(); at += 8) out.parts.push_back(number_at(text, at));
+  return std::optional<Snapshot>(std::move(out));
+}
+
+Result<uint64_t> NatsLog::append_part(std::string_view bytes) {
+  if (Status s = parts_->open(); !s.ok()) return s;
+  return parts_->publish(parts_->part, {}, bytes);
+}
+
+Result<std::string> NatsLog::read_part(uint64_t sequence) {
+  Parts& p = *parts_;
+  if (Status s = p.open(); !s.ok()) return s;
+  Held<natsMsg> message;
+  const natsStatus status = p.get(message, nullptr, sequence);
+  if (status == NATS_NOT_FOUND) return std::string();
+  if (!message) return away(status);
+  if (natsMsg_GetSubject(message.get()) != p.part) return std::string();
+  return std::string(natsMsg_GetData(message.get()), size_t(std::max(natsMsg_GetDataLength(message.get()), 0)));
+}
+
+// The snapshot is there before anything goes.
+Status NatsLog::set_snapshot(const Snapshot& snapshot) {
+  Parts& p = *parts_;
+  if (Status s = p.open(); !s.ok()) return s;
+  std::string body = number_bytes(snapshot.sequence) + number_bytes(snapshot.bytes);
+  for (const uint64_t part : snapshot.parts) body += number_bytes(part);
+  if (auto there = p.publish(p.snapshots, {}, p.seal(LogMessage::kSnapshot, body)); !there) return there.error();
+  if (snapshot.sequence <= kMostPartsBack) return {};
+  jsOptions how;
+  jsOptions_Init(&how);
+  how.Wait = kPatience.count() / kNsPerMs;
+  how.Stream.Purge.Sequence = snapshot.sequence - kMostPartsBack;
+  const natsStatus status = js_PurgeStream(p.js.get(), p.options.name.c_str(), &how, nullptr);
+  return status == NATS_OK ? Status() : away(status);
+}
+
+Result<NatsLog::Room> NatsLog::room() {
+  Parts& p = *parts_;
+  if (Status s = p.open(); !s.ok()) return s;
+  natsStatus status = NATS_OK;
+  auto info = held<jsStreamInfo>(
+      status, [&](auto** out) { return js_GetStreamInfo(out, p.js.get(), p.options.name.c_str(), nullptr, nullptr); });
+  if (!info) return away(status);
+  const int64_t most = info->Config->MaxBytes;
+  return Room{info->State.Bytes, most > 0 ? uint64_t(most) : UINT64_MAX};
 }
 
 }  // namespace weir::cluster

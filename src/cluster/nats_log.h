@@ -1,9 +1,10 @@
 // NatsLog: a log that all nodes append to and read in one order: a JetStream stream in files, with a connection of its
 // own. Calls block for as long as a request may take (kPatience), and fail at once while there is no connection.
 //
-//   stream   <name>, of the subjects <name>.entry and <name>.part
+//   stream   <name>, of the subjects <name>.entry, <name>.part and <name>.snapshot
 //   message  = mac kind body           mac: 64HEXDIG of kind and body, by the key; zeros without one
-//   kind     = "E": body is the entry / "P": body is u64(bytes) *u64(sequence of a part), little-endian
+//   kind     = "E": body is the entry / "P": body is list / "S": of <name>.snapshot, body is u64(sequence) list
+//   list     = u64(bytes) *u64(sequence of a part), little-endian
 //
 // An entry that is longer than a message is in parts, which go into the stream before it; one whose parts are more than
 // kMostPartsBack behind is none. What others write without the key is read as an empty entry.
@@ -15,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/env.h"
 #include "base/status.h"
@@ -31,12 +33,20 @@ class NatsLog {
     uint64_t most_bytes = uint64_t(1) << 30;
   };
   static constexpr base::Duration kPatience = std::chrono::seconds(2);
-  static constexpr size_t kPart = 512 << 10, kLargest = size_t(64) << 20;
-  static constexpr uint64_t kMostPartsBack = 512;
+  static constexpr size_t kPart = 512 << 10, kMostParts = 128, kLargest = kPart * kMostParts;
+  static constexpr uint64_t kMostPartsBack = 192;  // messages; so many stay behind a snapshot, too
 
-  struct Entry {
+  struct LogEntry {
     uint64_t sequence = 0;
     std::string bytes;  // empty: it cannot be read, and never will
+    bool gap = false;   // what was behind `after` is gone
+  };
+  struct Snapshot {
+    uint64_t sequence = 0, bytes = 0;
+    std::vector<uint64_t> parts;
+  };
+  struct Room {
+    uint64_t used = 0, most = 0;  // bytes
   };
   struct Extent {
     std::string identity;  // when the stream was made
@@ -53,8 +63,13 @@ class NatsLog {
 
   // The rest on one thread. UNAVAILABLE: nobody knows whether it was written. RESOURCE_EXHAUSTED: it was not.
   base::Result<uint64_t> append(std::string_view id, std::string_view bytes);
-  base::Result<std::optional<Entry>> next(uint64_t after);
+  base::Result<std::optional<LogEntry>> next(uint64_t after);
   base::Result<Extent> extent();
+  base::Result<std::optional<Snapshot>> snapshot();
+  base::Result<uint64_t> append_part(std::string_view bytes);
+  base::Result<std::string> read_part(uint64_t sequence);  // empty: it is gone
+  base::Status set_snapshot(const Snapshot& snapshot);     // entries of before are dropped
+  base::Result<Room> room();
 
   // Any thread.
   bool connected() const;

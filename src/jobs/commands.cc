@@ -48,7 +48,7 @@ struct ByteWriter {
   }
 };
 
-// What is behind the end reads as nothing, and `ok` tells.
+// Behind the end there is nothing to read, and `ok` tells.
 struct ByteReader {
   std::string_view rest;
   bool ok = true;

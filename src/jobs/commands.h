@@ -64,7 +64,7 @@ std::string write_entry(const EntryContent& entry);
 // Errors: INVALID_ARGUMENT.
 base::Result<EntryContent> read_entry(std::string_view bytes);
 
-// What commands have brought about, beside what is in the file.
+// All that commands have brought about outside of the file.
 struct Effects {
   std::vector<Job> claimed;
   std::vector<std::string> ended;  // batches whose jobs run no more

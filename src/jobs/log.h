@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 
@@ -17,10 +18,18 @@ class Log {
  public:
   static constexpr size_t kLargest = size_t(64) << 20;  // bytes of an entry
 
-  struct Entry {
+  struct LogEntry {
     uint64_t sequence = 0;  // greater than that of every entry before
     std::string bytes;      // empty: it cannot be read, and never will
+    bool gap = false;       // entries between the one that was asked for and this are gone: a snapshot has them
   };
+  // The copy that all entries up to one have made: a file, in parts.
+  struct Snapshot {
+    uint64_t sequence = 0;  // the last one in it
+    uint64_t bytes = 0;
+    std::vector<uint64_t> parts;  // their sequences, in order
+  };
+  static constexpr size_t kPart = size_t(512) << 10;  // bytes of one, but for the last
   struct Extent {
     std::string identity;  // of this log: another one, made after it was lost, has another
     uint64_t last = 0;     // sequence of the newest entry, or a later one
@@ -31,9 +40,21 @@ class Log {
   // too long: it is not there.
   virtual base::Result<uint64_t> append(std::string_view id, std::string_view bytes) = 0;
   // The first entry behind that sequence; nothing: there is none yet. UNAVAILABLE.
-  virtual base::Result<std::optional<Entry>> next(uint64_t after) = 0;
+  virtual base::Result<std::optional<LogEntry>> next(uint64_t after) = 0;
   // UNAVAILABLE.
   virtual base::Result<Extent> extent() = 0;
+
+  // The newest one. Nothing: there is none.
+  virtual base::Result<std::optional<Snapshot>> snapshot() = 0;
+  virtual base::Result<uint64_t> append_part(std::string_view bytes) = 0;
+  // Empty: it is gone.
+  virtual base::Result<std::string> read_part(uint64_t sequence) = 0;
+  // Entries that are in it, and far enough back, go.
+  virtual base::Status set_snapshot(const Snapshot& snapshot) = 0;
+  struct Room {
+    uint64_t used = 0, most = 0;  // bytes
+  };
+  virtual base::Result<Room> room() = 0;
 
  protected:
   ~Log() = default;

@@ -32,7 +32,8 @@ Replica::Replica(ReplicaState& state, Log& log, Options options)
       log_(log),
       options_(std::move(options)),
       origin_(options_.name + '/' + options_.random_id()),
-      recorder_(state) {}
+      recorder_(state),
+      snapshots_(state, log) {}
 
 // A log that was made anew has sequences of its own.
 Status Replica::check_identity() {
@@ -52,9 +53,9 @@ Status Replica::check_identity() {
                  "the jobs' log in NATS is another one than this node's copy is of (jobs.path, cluster.db)");
 }
 
-Result<std::optional<Log::Entry>> Replica::next() {
+Result<std::optional<Log::LogEntry>> Replica::next() {
   if (pending_ && pending_->sequence == position_.sequence + 1)
-    return std::optional(Log::Entry{pending_->sequence, pending_->bytes});
+    return std::optional(Log::LogEntry{pending_->sequence, pending_->bytes});
   return log_.next(position_.sequence);
 }
 
@@ -63,13 +64,18 @@ Result<bool> Replica::catch_up() {
   auto first = next();
   if (!first) return first.error();
   if (!*first) return false;
+  if ((*first)->gap || position_.sequence == 0) {
+    const uint64_t before = position_.sequence;
+    if (Status s = take_snapshot(); !s.ok()) return s;
+    if (position_.sequence > before) return true;
+  }
   if (Status s = state_.allow(options_.most_bytes + options_.most_bytes / 4); !s.ok()) return s;
   if (Status s = state_.begin(); !s.ok()) return s;
   const ReplicaState::Position before = position_;
   Effects effects;
   Status status;
   size_t entries = 0, bytes = 0;
-  std::optional<Log::Entry> entry = *std::move(first);
+  std::optional<Log::LogEntry> entry = *std::move(first);
   while (entry) {
     status = apply(*entry, effects);
     if (!status.ok()) break;
@@ -77,7 +83,7 @@ Result<bool> Replica::catch_up() {
     bytes += entry->bytes.size();
     if (++entries >= kSliceEntries || bytes >= kSliceBytes) break;
     auto another = next();
-    if (!another) break;  // what is here is applied all the same
+    if (!another || (*another && (*another)->gap)) break;  // what is here is applied all the same
     entry = *std::move(another);
   }
   if (status.ok()) status = state_.set_position(position_);
@@ -93,8 +99,17 @@ Result<bool> Replica::catch_up() {
   return entry.has_value();
 }
 
+Status Replica::take_snapshot() {
+  if (Status s = check_identity(); !s.ok()) return s;
+  if (Status s = state_.allow(options_.most_bytes + options_.most_bytes / 4); !s.ok()) return s;
+  auto taken = snapshots_.take(position_);
+  if (!taken) return taken.error();
+  position_ = *taken;
+  return {};
+}
+
 // Whatever it is, the same becomes of it everywhere.
-Status Replica::apply(const Log::Entry& entry, Effects& effects) {
+Status Replica::apply(const Log::LogEntry& entry, Effects& effects) {
   auto content = read_entry(entry.bytes);
   const bool timely = content && content->after < entry.sequence && entry.sequence - content->after <= kWindow;
   if (!timely) return ++skipped_, Status();

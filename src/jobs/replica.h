@@ -31,6 +31,7 @@
 #include "jobs/log.h"
 #include "jobs/recorder.h"
 #include "jobs/replica_state.h"
+#include "jobs/snapshots.h"
 
 namespace weir::jobs {
 
@@ -52,6 +53,11 @@ class Replica {
 
   // Applies what has come: a slice. True: there may be more. UNAVAILABLE: the log is away, and the copy as it was.
   base::Result<bool> catch_up();
+
+  // Applies the newest snapshot, if the copy is behind it. UNAVAILABLE.
+  base::Status take_snapshot();
+  // Shortens the log where it has become long: a slice. True: there is more to do. The holder of the duties alone.
+  base::Result<bool> shorten_log() { return snapshots_.shorten(position_); }
 
   using Run = std::function<void(Recorder&)>;
   // Runs the first of those, as many as make one entry, and says what each has come to: OK also where it has written
@@ -85,9 +91,9 @@ class Replica {
   };
   base::Status dry_run(const Run& run, std::string& commands);
   base::Status submit(EntryContent entry, Pending& pending);
-  base::Result<std::optional<Log::Entry>> next();
+  base::Result<std::optional<Log::LogEntry>> next();
   base::Status check_identity();
-  base::Status apply(const Log::Entry& entry, Effects& effects);
+  base::Status apply(const Log::LogEntry& entry, Effects& effects);
   base::Status apply_record(const Record& record, const EntryContent& entry, Effects& effects, bool& is_void);
   bool is_gone(const std::string& holder, const std::set<std::string>& there, base::Time now);
 
@@ -96,6 +102,7 @@ class Replica {
   const Options options_;
   const std::string origin_;
   Recorder recorder_;
+  Snapshots snapshots_;
   ReplicaState::Position position_;
   std::string checked_;  // identity of the log that the copy is of
   Pending* pending_ = nullptr;

@@ -45,6 +45,13 @@ class ReplicaState {
   virtual base::Result<std::string> duty_holder() = 0;
   virtual base::Status set_duty_holder(std::string_view holder) = 0;
 
+  // A copy of all of it as a file of that name in the same folder, which is replaced; and all of it from such a file,
+  // whose position must be that. Outside of a transaction. `path_of`: where that file is.
+  virtual base::Status save(const std::string& name) = 0;
+  virtual base::Status load(const std::string& name, const Position& position) = 0;
+  virtual std::string path_of(const std::string& name) const = 0;
+  virtual base::Result<uint64_t> used() = 0;  // bytes that hold records
+
   // The file may have so many bytes from now on.
   virtual base::Status allow(uint64_t bytes) = 0;
   // Gives pages that are free back to the system, some at a time. Outside of a transaction.

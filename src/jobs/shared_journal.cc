@@ -18,6 +18,8 @@ using base::Code;
 using base::Status;
 
 constexpr base::Duration kLookEvery = std::chrono::milliseconds(500);
+// How often it is looked whether the log is long, and whether this copy is behind what is left of it.
+constexpr base::Duration kShortenEvery = std::chrono::seconds(5);
 // A node that has just come knows neither the others nor their models: it leaves jobs to those that do.
 constexpr base::Duration kSettle = std::chrono::seconds(2);
 
@@ -118,36 +120,53 @@ void SharedJournal::perform(std::deque<Work> works) {
   tell_ended();
 }
 
-bool SharedJournal::look_after(const std::vector<Duty*>& duties, base::WallTime now,
-                               const std::function<void(const Status&)>& failed) {
-  if (away_) return false;
-  const base::Time time = base::steady_now();
-  if (time >= look_) {
-    look_ = time + kLookEvery;
-    if (auto done = replica_.look_after_nodes(nodes(time), time); !done) failed(done.error());
+void SharedJournal::look_at_nodes(base::Time now, const Failed& failed) {
+  if (now >= look_) {
+    look_ = now + kLookEvery;
+    if (auto done = replica_.look_after_nodes(nodes(now), now); !done) failed(done.error());
     state_.tidy();
   }
+  if (now < snapshot_) return;
+  snapshot_ = now + kShortenEvery;
+  if (Status s = replica_.take_snapshot(); !s.ok() && s.code != Code::kUnavailable) failed(s);
+}
+
+bool SharedJournal::shorten(base::Time now, const Failed& failed) {
+  if (now < shorten_) return false;
+  auto more = replica_.shorten_log();
+  if (!more) failed(more.error());
+  if (more && *more) return true;
+  shorten_ = now + kShortenEvery;
+  return false;
+}
+
+bool SharedJournal::step(Duty& duty, base::WallTime now, const Failed& failed) {
+  Status stepped;
+  bool again = false;
+  const Replica::Run run = [&](Recorder& recorder) {
+    auto step = duty.step(recorder, now);
+    again = step && *step;
+    stepped = step ? Status() : step.error();
+  };
+  const Status written = replica_.perform(std::span(&run, 1), Record::As::kDuty).front();
+  if (!written.ok()) duty.begin_anew();
+  if (const Status& wrong = stepped.ok() ? written : stepped; !wrong.ok() && wrong.code != Code::kAborted)
+    failed(wrong);
+  return written.ok() && again;
+}
+
+bool SharedJournal::look_after(const std::vector<Duty*>& duties, base::WallTime now, const Failed& failed) {
+  if (away_) return false;
+  const base::Time time = base::steady_now();
+  look_at_nodes(time, failed);
   const bool mine = replica_.has_duties();
   shown_.duties = mine;
   if (mine && !std::exchange(had_duties_, true))
     for (Duty* duty : duties) duty->begin_anew();
   had_duties_ = mine;
   if (!mine || stopping_) return false;
-  bool more = false;
-  for (Duty* duty : duties) {
-    Status stepped;
-    bool again = false;
-    const Replica::Run run = [&](Recorder& recorder) {
-      auto step = duty->step(recorder, now);
-      again = step && *step;
-      stepped = step ? Status() : step.error();
-    };
-    const Status written = replica_.perform(std::span(&run, 1), Record::As::kDuty).front();
-    if (!written.ok()) duty->begin_anew();
-    more = more || (written.ok() && again);
-    if (const Status& wrong = stepped.ok() ? written : stepped; !wrong.ok() && wrong.code != Code::kAborted)
-      failed(wrong);
-  }
+  bool more = shorten(time, failed);
+  for (Duty* duty : duties) more = step(*duty, now, failed) || more;
   tell_ended();
   return more;
 }

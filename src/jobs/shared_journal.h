@@ -38,8 +38,8 @@ class SharedJournal {
   // Applies what is in the log, does the work, and then what waits if its time has come.
   void perform(std::deque<Work> works);
   // A step of each duty, if they are this node's. True: there is more to do. `failed` is told of errors.
-  bool look_after(const std::vector<Duty*>& duties, base::WallTime now,
-                  const std::function<void(const base::Status&)>& failed);
+  using Failed = std::function<void(const base::Status&)>;
+  bool look_after(const std::vector<Duty*>& duties, base::WallTime now, const Failed& failed);
   // A job of which nobody else has been given. `most`: that may be claimed at once.
   std::optional<Job> claim(size_t most, base::WallTime now);
   bool waits() const { return !waiting_.empty(); }
@@ -56,6 +56,9 @@ class SharedJournal {
   void group(std::deque<Work>& works);
   void settle(Work work, const base::Status& status);
   void tell_ended();
+  void look_at_nodes(base::Time now, const Failed& failed);
+  bool shorten(base::Time now, const Failed& failed);
+  bool step(Duty& duty, base::WallTime now, const Failed& failed);
   bool settled(base::Time now);
   const std::set<std::string>* nodes(base::Time now);
   void note(const base::Status& status);
@@ -64,7 +67,7 @@ class SharedJournal {
   Replica replica_;
   const std::function<void(const std::string& batch)> end_;
   std::deque<Work> waiting_;
-  base::Time retry_{}, look_{}, known_{};  // known_: the nodes have been since then
+  base::Time retry_{}, look_{}, shorten_{}, snapshot_{}, known_{};  // known_: the nodes have been since then
   bool away_ = false, had_duties_ = false;
   std::set<std::string> nodes_;
   std::atomic<bool> stopping_{false};

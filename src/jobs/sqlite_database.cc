@@ -38,7 +38,7 @@ CREATE UNIQUE INDEX jobs_of ON jobs(batch, idx);
 CREATE INDEX jobs_in ON jobs(batch, state, idx, due);
 CREATE INDEX jobs_counted ON jobs(batch, state, status);
 )";
-// What version 2 has beside that: whose a claimed job is, and what a copy of a cluster's journal needs.
+// Version 2 says beside that whose a claimed job is, and has what a copy of a cluster's journal needs.
 constexpr const char* kSecondVersion = R"(
 ALTER TABLE jobs ADD COLUMN holder TEXT NOT NULL DEFAULT '';
 ALTER TABLE batches ADD COLUMN version INTEGER NOT NULL DEFAULT 0;
@@ -52,8 +52,9 @@ CREATE INDEX entries_in ON entries(sequence);
 
 class SqliteDatabase final : public Database, Storage, ReplicaState {
  public:
-  explicit SqliteDatabase(Connection connection)
+  SqliteDatabase(Connection connection, std::string folder)
       : Storage(journal_, batches_, files_),
+        folder_(std::move(folder)),
         statements_(std::move(connection)),
         journal_(statements_, holder_),
         batches_(statements_),
@@ -96,11 +97,17 @@ class SqliteDatabase final : public Database, Storage, ReplicaState {
   Status free(std::string_view holder) override { return replica_.free(holder); }
   base::Result<std::string> duty_holder() override { return replica_.duty_holder(); }
   Status set_duty_holder(std::string_view holder) override { return replica_.set_duty_holder(holder); }
+  Status save(const std::string& name) override { return replica_.save(path_of(name)); }
+  Status load(const std::string& name, const Position& position) override {
+    return replica_.load(path_of(name), position, kApplication, kVersion);
+  }
+  std::string path_of(const std::string& name) const override { return folder_ + '/' + name; }
   Status allow(uint64_t bytes) override {
     return execute(("PRAGMA max_page_count = " + std::to_string(bytes / kPage)).c_str());
   }
   void tidy() override { (void)execute("PRAGMA incremental_vacuum(1024)"); }
 
+  const std::string folder_;
   Statements statements_;
   std::string holder_;
   SqliteJournal journal_;
@@ -147,7 +154,7 @@ Status SqliteDatabase::prepare(uint64_t most_bytes, Whose whose) {
       !s.ok())
     return s;
   if (auto s = allow(most_bytes); !s.ok()) return s;
-  // What such a file has lost with the machine's power, the log has still.
+  // The log still has what such a file has lost with the machine's power.
   if (whose == Whose::kAllNodes) return c.execute("PRAGMA synchronous = NORMAL;");
   return c.execute(
       "BEGIN IMMEDIATE; UPDATE jobs SET state = 0 WHERE state = 1;"
@@ -172,7 +179,7 @@ base::Result<std::unique_ptr<Database>> open_database(const std::string& folder,
   const std::string path = folder + (whose == Whose::kAllNodes ? "/cluster.db" : "/jobs.db");
   auto connection = Connection::open(path);
   if (!connection) return failure(Code::kFailedPrecondition, path + ": " + connection.error().text);
-  auto out = std::make_unique<SqliteDatabase>(std::move(*connection));
+  auto out = std::make_unique<SqliteDatabase>(std::move(*connection), folder);
   if (auto s = out->prepare(most_bytes, whose); !s.ok())
     return failure(Code::kFailedPrecondition, path + ": " + s.text);
   return std::unique_ptr<Database>(std::move(out));

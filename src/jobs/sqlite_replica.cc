@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include "jobs/sqlite_tables.h"
 
 namespace weir::jobs {
@@ -62,6 +64,57 @@ Status SqliteReplica::set_duty_holder(std::string_view holder) {
       "INSERT INTO replica(one, identity, sequence, duties) VALUES(1, '', 0, ?1)"
       " ON CONFLICT(one) DO UPDATE SET duties = ?1",
       holder);
+}
+
+Status SqliteReplica::save(const std::string& path) {
+  (void)::unlink(path.c_str());
+  return sql_.run("VACUUM INTO ?", std::string_view(path));
+}
+
+// The file comes from another node, or from whoever can write to the log.
+Status SqliteReplica::load(const std::string& path, const ReplicaState::Position& position, int64_t application,
+                           int64_t version) {
+  if (Status s = sql_.run("ATTACH ? AS snapshot", std::string_view(path)); !s.ok()) return s;
+  Status status = check_attached(position, application, version);
+  Connection& c = sql_.connection();
+  if (status.ok()) status = c.execute("BEGIN IMMEDIATE");
+  if (status.ok()) status = copy_attached();
+  if (status.ok()) status = c.execute("COMMIT");
+  if (c.in_transaction()) (void)c.execute("ROLLBACK");
+  (void)c.execute("DETACH snapshot");
+  return status;
+}
+
+Status SqliteReplica::check_attached(const ReplicaState::Position& position, int64_t application, int64_t version) {
+  Connection& c = sql_.connection();
+  auto other = c.pragma("SELECT count(*) FROM snapshot.sqlite_schema WHERE type NOT IN ('table', 'index')");
+  if (!other) return other.error();
+  auto its_application = c.pragma("PRAGMA snapshot.application_id"),
+       its_version = c.pragma("PRAGMA snapshot.user_version");
+  if (!its_application) return its_application.error();
+  if (!its_version) return its_version.error();
+  auto sound = c.prepare("PRAGMA snapshot.quick_check(1)");
+  if (!sound) return sound.error();
+  auto row = sound->step();
+  if (!row) return row.error();
+  auto there = c.prepare("SELECT identity, sequence FROM snapshot.replica");
+  if (!there) return there.error();
+  auto placed = there->step();
+  if (!placed) return placed.error();
+  const bool good = *row && sound->text(0) == "ok" && *other == 0 && *its_application == application &&
+                    *its_version == version && *placed && there->text(0) == position.identity &&
+                    uint64_t(there->number(1)) == position.sequence;
+  return good ? Status() : base::failure(base::Code::kDataLoss, "a snapshot of the jobs' log cannot be used");
+}
+
+// In the order of rowid, which lists go by.
+Status SqliteReplica::copy_attached() {
+  for (const char* table : {"files", "parts", "batches", "jobs", "uploads", "replica", "entries"}) {
+    const std::string name(table), sql = "DELETE FROM main." + name + "; INSERT INTO main." + name +
+                                         " SELECT * FROM snapshot." + name + " ORDER BY rowid;";
+    if (Status s = sql_.connection().execute(sql.c_str()); !s.ok()) return s;
+  }
+  return {};
 }
 
 }  // namespace weir::jobs

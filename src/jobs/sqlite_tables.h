@@ -82,8 +82,14 @@ class SqliteReplica {
   base::Status free(std::string_view holder);
   base::Result<std::string> duty_holder();
   base::Status set_duty_holder(std::string_view holder);
+  base::Status save(const std::string& path);
+  base::Status load(const std::string& path, const ReplicaState::Position& position, int64_t application,
+                    int64_t version);
 
  private:
+  base::Status check_attached(const ReplicaState::Position& position, int64_t application, int64_t version);
+  base::Status copy_attached();
+
   Statements& sql_;
 };
 

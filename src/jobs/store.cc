@@ -8,6 +8,7 @@
 
 #include "base/attempt.h"
 #include "base/log.h"
+#include "jobs/shared_journal.h"
 
 namespace weir::jobs {
 namespace {
@@ -102,6 +103,8 @@ void Store::cancel(const std::string& batch) {
   Work work = SharedJournal::end_everywhere(batch);
   (void)post(std::move(work.run), work.admission);
 }
+
+std::string Store::detail() const { return shared_ ? shared_->detail() : std::string(); }
 
 void Store::cancel_here(const std::string& batch) {
   for (const Receiver& receiver : receivers_) receiver.cancel(batch);

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -23,8 +24,6 @@
 #include "base/status.h"
 #include "jobs/database.h"
 #include "jobs/journal.h"
-#include "jobs/log.h"
-#include "jobs/shared_journal.h"
 #include "jobs/work.h"
 
 namespace weir::jobs {
@@ -42,6 +41,9 @@ struct Limits {
   base::Duration file_ttl = std::chrono::hours(30 * 24);
   base::Duration result_ttl = std::chrono::hours(24);  // of jobs that are over, and of jobs that never began
 };
+
+class Log;
+class SharedJournal;
 
 class Store {
  public:
@@ -84,7 +86,7 @@ class Store {
   // Any thread: those of the batch's jobs that run are ended, on all nodes.
   void cancel(const std::string& batch);
   // Any thread. For people: what is wrong with the cluster's log; empty: nothing.
-  std::string detail() const { return shared_ ? shared_->detail() : std::string(); }
+  std::string detail() const;
   // A job came to its end: for the metrics. Any thread.
   void note_finished(int status) { (status >= 400 || status == 0 ? shown_.failed : shown_.finished).fetch_add(1); }
 

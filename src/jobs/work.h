@@ -13,7 +13,7 @@ struct Work {
 
   // May be called again, where others have changed meanwhile what it is about: it leaves what it has captured as it is.
   std::function<void(Storage&)> run;
-  // What it has written is there for good, or not (OK too where it has written nothing). Null: nobody asks.
+  // Its writes are there for good, or not (OK too where there were none). Null: nobody asks.
   std::function<void(const base::Status&)> then;
   Admission admission = Admission::kAsked;
   unsigned tries = 0;
@@ -25,8 +25,8 @@ class Duty {
   // One slice, of some milliseconds. True: there is more to do at once. Looked at again after every piece of work, and
   // every second.
   virtual base::Result<bool> step(Storage& storage, base::WallTime now) = 0;
-  // What the last steps have written did not come to be, or another node has gone on since: what is remembered of them
-  // is worth nothing.
+  // The last steps have written nothing after all, or another node has gone on since: all that is remembered of them is
+  // worth nothing.
   virtual void begin_anew() {}
 
  protected:

@@ -111,12 +111,31 @@ const [one, two] = ['{a.url()}', '{b.url()}'].map((base) => new OpenAI({{ baseUR
         self.assertEqual(3, len(rows(late, done['output_file_id'])))
         until(lambda: metric(late, 'weir_jobs_log_sequence') == metric(a, 'weir_jobs_log_sequence'), 'the whole log')
 
+    def test_a_long_log_is_shortened(self):
+        flags = ('--jobs-max-file', '64MiB')
+        a, b = self.node('a', *flags), self.node('b', *flags)
+        kept = os.urandom(1_000_000)
+        _, file = upload(a, kept)
+        for server in (a, b):
+            _, large = upload(server, os.urandom(45_000_000))
+            self.assertEqual(200, request(server, 'DELETE', f'/v1/files/{large["id"]}')[0])
+        until(lambda: any(server.logged('log was shortened', count=0) for server in (a, b)), 'a snapshot', 60)
+        late = self.node('late', *flags)
+        self.assertEqual(kept, request(late, 'GET', f'/v1/files/{file["id"]}/content')[2])
+        self.assertTrue(late.logged('a snapshot of the jobs'))
+        _, new = upload(late, b'new')
+        for server in (a, b):
+            self.assertEqual(b'new', request(server, 'GET', f'/v1/files/{new["id"]}/content')[2])
+
     def test_an_answer_longer_than_a_message_of_nats(self):
-        identity(root := folder(), 'x')
+        root = folder()
+        (root / 'x').mkdir()
+        (root / 'x/config.pbtxt').write_text('backend: "identity"\ninput { name: "x" data_type: TYPE_FP32 dims: -1 }\n'
+                                             'output { name: "x" data_type: TYPE_FP32 dims: -1 }\n')
         a, b = self.node('a', root=root), self.node('b', root=folder())
         until(lambda: cluster_nodes.serves(b, 'x'), 'the model at the other node')
         numbers = [float(i % 1000) for i in range(600_000)]
-        body = json.dumps({'inputs': [{'name': 'x', 'shape': [len(numbers), 1], 'datatype': 'FP32', 'data': numbers}]})
+        body = json.dumps({'inputs': [{'name': 'x', 'shape': [len(numbers)], 'datatype': 'FP32', 'data': numbers}]})
         self.assertGreater(len(body), 3_000_000)
         status, headers, raw = request(b, 'POST', '/v2/models/x/infer', body, {'Prefer': 'respond-async', 'Content-Type': 'application/json'})
         self.assertEqual(202, status, raw)

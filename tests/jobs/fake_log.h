@@ -18,20 +18,44 @@ class FakeLog final : public Log {
     if (lose_acks > 0) return --lose_acks, base::failure(base::Code::kUnavailable, "no acknowledgement");
     return at;
   }
-  base::Result<std::optional<Entry>> next(uint64_t after) override {
+  base::Result<std::optional<LogEntry>> next(uint64_t after) override {
     if (away) return base::failure(base::Code::kUnavailable, "away");
     auto at = entries.upper_bound(after);
-    if (at == entries.end()) return std::optional<Entry>();
-    return std::optional<Entry>({at->first, at->second});
+    if (at == entries.end()) return std::optional<LogEntry>();
+    return std::optional<LogEntry>({at->first, at->second, after > 0 && after < dropped});
   }
   base::Result<Extent> extent() override {
     if (away) return base::failure(base::Code::kUnavailable, "away");
     return Extent{identity, last};
   }
+  base::Result<std::optional<Snapshot>> snapshot() override {
+    if (away) return base::failure(base::Code::kUnavailable, "away");
+    return newest;
+  }
+  base::Result<uint64_t> append_part(std::string_view bytes) override {
+    if (away) return base::failure(base::Code::kUnavailable, "away");
+    parts[++last] = bytes;
+    return last;
+  }
+  base::Result<std::string> read_part(uint64_t sequence) override {
+    auto at = parts.find(sequence);
+    return at == parts.end() ? std::string() : at->second;
+  }
+  base::Status set_snapshot(const Snapshot& snapshot) override {
+    newest = snapshot;
+    dropped = snapshot.sequence;
+    entries.erase(entries.begin(), entries.upper_bound(dropped));
+    return {};
+  }
+  base::Result<Room> room() override { return bytes; }
+
   // As somebody else does it.
   void write(std::string bytes) { entries[++last] = std::move(bytes); }
 
-  std::map<uint64_t, std::string> entries, ids;
+  std::map<uint64_t, std::string> entries, ids, parts;
+  std::optional<Snapshot> newest;
+  uint64_t dropped = 0;  // all up to it
+  Room bytes{0, 1 << 30};
   std::string identity = "1";
   uint64_t last = 0;
   int lose_acks = 0;

@@ -332,7 +332,56 @@ TEST_F(Two, WhateverHappensBothAreEqual) {
   EXPECT_GT(log.last, 1000u);
 }
 
-TEST(Entry, IsReadAsItWasWritten) {
+TEST_F(Two, ALogThatIsLongIsShortenedAndWhoeverIsBehindTakesTheSnapshot) {
+  const std::set<std::string> nobody;
+  ASSERT_TRUE(a->perform(add("x", 3)).ok());
+  b->catch_up();
+  for (int i = 0; i < 5; ++i)
+    ASSERT_TRUE(
+        a->perform([i](Recorder& r) { (void)r.files.append("f", uint64_t(i), std::string(300000, 'x')); }).ok());
+  ASSERT_EQ(1u, a->claim(1).size());
+  EXPECT_FALSE(a->replica->shorten_log().value());
+  EXPECT_FALSE(log.newest);
+  log.bytes.used = Snapshots::kShort * 4, log.last += Snapshots::kApart;
+  ASSERT_TRUE(a->perform(add("w", 1)).ok());
+  while (a->replica->shorten_log().value()) continue;
+  ASSERT_TRUE(log.newest);
+  EXPECT_TRUE(log.entries.empty());
+  EXPECT_GT(log.newest->parts.size(), 2u);
+  ASSERT_TRUE(a->perform(add("y", 1)).ok());
+  Copy late(log, "late");
+  b->catch_up(), late.catch_up();
+  EXPECT_EQ(1u, late.counts("x").running);
+  EXPECT_EQ(1u, late.counts("y").waiting);
+  EXPECT_EQ(a->dump(), late.dump());
+  same();
+  ASSERT_TRUE(late.perform(add("z", 1)).ok());
+  same();
+}
+
+TEST_F(Two, ASnapshotThatIsNoneIsNotTaken) {
+  ASSERT_TRUE(a->perform(add("x", 3)).ok());
+  const uint64_t part = log.append_part("no database at all").value();
+  log.newest = Log::Snapshot{part + 100, 18, {part}};
+  EXPECT_EQ(Code::kDataLoss, b->replica->take_snapshot().code);
+  log.newest = Log::Snapshot{part + 100, 17, {part}};
+  EXPECT_FALSE(b->replica->take_snapshot().ok());
+  log.newest = Log::Snapshot{part + 100, 18, {part + 1}};
+  EXPECT_EQ(Code::kUnavailable, b->replica->take_snapshot().code);
+  EXPECT_EQ(0u, b->replica->sequence());
+  // A sound one, of another place in the log.
+  log.newest.reset();
+  log.bytes.used = Snapshots::kShort * 4, log.last += Snapshots::kApart;
+  ASSERT_TRUE(a->perform(add("w", 1)).ok());
+  while (a->replica->shorten_log().value()) continue;
+  log.newest->sequence += 1;
+  EXPECT_EQ(Code::kDataLoss, b->replica->take_snapshot().code);
+  log.newest->sequence -= 1;
+  EXPECT_TRUE(b->replica->take_snapshot().ok());
+  same();
+}
+
+TEST(LogEntry, IsReadAsItWasWritten) {
   EntryContent entry{"a/1", "id", 7, {{Record::As::kDuty, "xyz"}, {Record::As::kNode, ""}}};
   auto read = read_entry(write_entry(entry));
   ASSERT_TRUE(read);

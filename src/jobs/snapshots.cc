@@ -1,0 +1,102 @@
+#include "jobs/snapshots.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+
+#include "base/log.h"
+
+namespace weir::jobs {
+namespace {
+
+using base::Code;
+using base::failure;
+using base::Result;
+using base::Status;
+
+constexpr const char *kOut = "snapshot-out.db", *kIn = "snapshot-in.db";
+
+Status no_room() { return failure(Code::kResourceExhausted, "there is no room on disk for a snapshot (jobs.path)"); }
+
+}  // namespace
+
+Status Snapshots::fetch(const Log::Snapshot& snapshot) {
+  std::ofstream file(state_.path_of(kIn), std::ios::binary | std::ios::trunc);
+  uint64_t bytes = 0;
+  for (const uint64_t sequence : snapshot.parts) {
+    auto part = log_.read_part(sequence);
+    if (!part) return part.error();
+    if (part->empty()) return base::try_again(Code::kUnavailable, "the snapshot was replaced; try again");
+    bytes += part->size();
+    if (bytes > snapshot.bytes || !file.write(part->data(), std::streamsize(part->size()))) return no_room();
+  }
+  file.close();
+  return file && bytes == snapshot.bytes ? Status() : no_room();
+}
+
+Result<ReplicaState::Position> Snapshots::take(const ReplicaState::Position& now) {
+  auto newest = log_.snapshot();
+  if (!newest) return newest.error();
+  if (!*newest || (*newest)->sequence <= now.sequence) return now;
+  ReplicaState::Position then{now.identity, (*newest)->sequence};
+  Status status = fetch(**newest);
+  if (status.ok()) status = state_.load(kIn, then);
+  (void)::unlink(state_.path_of(kIn).c_str());
+  if (!status.ok()) return status;
+  base::log::info("a snapshot of the jobs' log was taken", {{"entries", then.sequence}, {"bytes", (*newest)->bytes}});
+  return then;
+}
+
+// Next to what the copy holds: so a snapshot is as rare as it is large.
+Result<bool> Snapshots::is_long(const ReplicaState::Position& now) {
+  auto last = log_.snapshot();
+  if (!last) return last.error();
+  if (now.sequence < (*last ? (*last)->sequence : 0) + kApart) return false;
+  auto room = log_.room();
+  if (!room) return room.error();
+  auto used = state_.used();
+  if (!used) return used.error();
+  return room->used > std::min(kShort + 2 * *used, room->most / 2);
+}
+
+Status Snapshots::begin(const ReplicaState::Position& now) {
+  if (Status s = state_.save(kOut); !s.ok()) return s;
+  making_.emplace();
+  making_->snapshot.sequence = now.sequence;
+  making_->file.open(state_.path_of(kOut), std::ios::binary);
+  return making_->file ? Status() : no_room();
+}
+
+Result<bool> Snapshots::shorten(const ReplicaState::Position& now) {
+  Status status;
+  if (!making_) {
+    auto is = is_long(now);
+    if (!is || !*is) return is;
+    status = begin(now);
+  }
+  std::string part(Log::kPart, '\0');
+  bool more = true;
+  for (uint64_t i = 0; status.ok() && more && i < kParts; ++i) {
+    making_->file.read(part.data(), std::streamsize(part.size()));
+    const size_t size = size_t(making_->file.gcount());
+    more = size > 0;
+    if (!more) break;
+    auto sequence = log_.append_part(std::string_view(part).substr(0, size));
+    if (!sequence) status = sequence.error();
+    if (!sequence) break;
+    making_->snapshot.parts.push_back(*sequence);
+    making_->snapshot.bytes += size;
+  }
+  if (status.ok() && more) return true;
+  if (status.ok()) status = log_.set_snapshot(making_->snapshot);
+  if (status.ok())
+    base::log::info("the jobs' log was shortened",
+                    {{"entries", making_->snapshot.sequence}, {"bytes", making_->snapshot.bytes}});
+  making_.reset();
+  (void)::unlink(state_.path_of(kOut).c_str());
+  if (!status.ok()) return status;
+  return false;
+}
+
+}  // namespace weir::jobs

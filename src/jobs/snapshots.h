@@ -1,0 +1,45 @@
+// Snapshots: keeps the log short. When it has become long, what its entries have come to is laid into it as a file, in
+// parts, and the entries are dropped. A copy that is behind what is left of the log takes that file.
+//
+// On the Store's thread. A copy of the file is made in one go; its parts are appended some at a time.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <optional>
+
+#include "base/status.h"
+#include "jobs/log.h"
+#include "jobs/replica_state.h"
+
+namespace weir::jobs {
+
+class Snapshots {
+ public:
+  static constexpr uint64_t kShort = uint64_t(32) << 20;  // bytes of a log that stays as it is
+  static constexpr uint64_t kApart = 256;                 // sequences from one to the next, at least
+  static constexpr uint64_t kParts = 8;                   // that are appended in a slice
+
+  // Borrowed.
+  Snapshots(ReplicaState& state, Log& log) : state_(state), log_(log) {}
+
+  // Where the copy is afterwards: the same, if no snapshot is newer. DATA_LOSS: the snapshot is no good. UNAVAILABLE.
+  base::Result<ReplicaState::Position> take(const ReplicaState::Position& now);
+  // A slice of what there is to do. True: there is more.
+  base::Result<bool> shorten(const ReplicaState::Position& now);
+
+ private:
+  struct Making {
+    Log::Snapshot snapshot;
+    std::ifstream file;
+  };
+  base::Result<bool> is_long(const ReplicaState::Position& now);
+  base::Status begin(const ReplicaState::Position& now);
+  base::Status fetch(const Log::Snapshot& snapshot);
+
+  ReplicaState& state_;
+  Log& log_;
+  std::optional<Making> making_;
+};
+
+}  // namespace weir::jobs

@@ -1,0 +1,185 @@
+// A NatsLog and a real nats-server, which the test starts; skipped where there is none.
+#include "cluster/nats_log.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <filesystem>
+#include <mutex>
+
+namespace weir::cluster {
+namespace {
+
+using base::Code;
+using std::chrono::seconds;
+
+constexpr const char* kProgram = "/usr/sbin/nats-server";
+
+uint16_t any_port() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET, address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* any = reinterpret_cast<sockaddr*>(&address);
+  EXPECT_EQ(0, ::bind(fd, any, size));
+  EXPECT_EQ(0, ::getsockname(fd, any, &size));
+  ::close(fd);
+  return ntohs(address.sin_port);
+}
+
+struct NatsLogTest : testing::Test {
+  void SetUp() override {
+    if (!std::filesystem::exists(kProgram)) GTEST_SKIP() << "nats-server is not installed";
+    std::string name = (std::filesystem::temp_directory_path() / "weir-nats-XXXXXX").string();
+    store = ::mkdtemp(name.data());
+    start_server();
+  }
+  void TearDown() override {
+    stop_server();
+    if (!store.empty()) std::filesystem::remove_all(store);
+  }
+  void start_server() {
+    server = ::fork();
+    if (server != 0) return;
+    const std::string at = std::to_string(port);
+    ::execl(kProgram, kProgram, "-js", "-a", "127.0.0.1", "-p", at.c_str(), "-sd", store.c_str(), "-l", "/dev/null",
+            nullptr);
+    ::_exit(127);
+  }
+  void stop_server() {
+    if (server <= 0) return;
+    ::kill(server, SIGKILL);
+    ::waitpid(server, nullptr, 0);
+    server = 0;
+  }
+  std::unique_ptr<NatsLog> open(std::string key = "") {
+    NatsLog::Options options{"nats://127.0.0.1:" + std::to_string(port), "weir-jobs", "test", std::move(key)};
+    auto log = std::make_unique<NatsLog>(std::move(options), [this] {
+      std::lock_guard lock(mutex);
+      ++news;
+      changed.notify_all();
+    });
+    EXPECT_TRUE(log->start().ok());
+    EXPECT_TRUE(until([&] { return log->connected() && log->extent().has_value(); }));
+    return log;
+  }
+  // Looked at again with all news, and now and then.
+  template <class Condition>
+  bool until(Condition condition) {
+    const auto end = std::chrono::steady_clock::now() + seconds(30);
+    while (!condition()) {
+      std::unique_lock lock(mutex);
+      if (std::chrono::steady_clock::now() > end) return false;
+      changed.wait_for(lock, std::chrono::milliseconds(50));
+    }
+    return true;
+  }
+
+  const uint16_t port = any_port();
+  pid_t server = 0;
+  std::string store;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::atomic<int> news{0};
+};
+
+TEST_F(NatsLogTest, EntriesComeInOneOrderToAll) {
+  auto a = open(), b = open();
+  EXPECT_EQ(a->extent()->identity, b->extent()->identity);
+  const uint64_t first = a->append("1", "one").value();
+  const uint64_t second = b->append("2", "two").value();
+  EXPECT_LT(first, second);
+  for (auto* log : {a.get(), b.get()}) {
+    auto entry = log->next(0).value();
+    ASSERT_TRUE(entry);
+    EXPECT_EQ("one", entry->bytes);
+    entry = log->next(first).value();
+    EXPECT_EQ("two", entry->bytes);
+    EXPECT_FALSE(entry->gap);
+    EXPECT_FALSE(log->next(second).value());
+  }
+  EXPECT_EQ(first, a->append("1", "one").value());  // again: its acknowledgement may have been lost
+}
+
+TEST_F(NatsLogTest, OthersAreToldOfAnEntry) {
+  auto a = open(), b = open();
+  ASSERT_FALSE(b->next(0).value());
+  const int before = news;
+  ASSERT_TRUE(a->append("1", "one"));
+  EXPECT_TRUE(until([&] { return news > before; }));
+}
+
+TEST_F(NatsLogTest, ALongEntryIsInParts) {
+  auto log = open("a key");
+  std::string bytes(5 * NatsLog::kPart + 3, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = char(i * 7 + (i >> 12));
+  const uint64_t sequence = log->append("1", bytes).value();
+  auto entry = log->next(0).value();
+  ASSERT_TRUE(entry);
+  EXPECT_TRUE(bytes == entry->bytes);
+  EXPECT_EQ(sequence, entry->sequence);
+  const uint64_t next = log->append("2", bytes).value();
+  entry = log->next(sequence).value();
+  EXPECT_EQ(next, entry->sequence);
+  EXPECT_FALSE(entry->gap);  // what is between are parts
+  EXPECT_EQ(Code::kResourceExhausted, log->append("3", std::string(NatsLog::kLargest + 1, 'x')).error().code);
+}
+
+TEST_F(NatsLogTest, WhatWasWrittenWithoutTheKeyIsAnEmptyEntry) {
+  auto node = open("the key"), liar = open("another key"), nobody = open();
+  ASSERT_TRUE(liar->append("1", "a lie"));
+  ASSERT_TRUE(nobody->append("2", "a lie"));
+  const uint64_t last = node->append("3", "true").value();
+  uint64_t at = 0;
+  std::string read;
+  while (auto entry = node->next(at).value()) at = entry->sequence, read += '[' + entry->bytes + ']';
+  EXPECT_EQ("[][][true]", read);
+  EXPECT_EQ(last, at);
+  ASSERT_TRUE(liar->set_snapshot({1, 1, {1}}).ok());
+  EXPECT_FALSE(node->snapshot().value());
+}
+
+TEST_F(NatsLogTest, ASnapshotDropsWhatIsBefore) {
+  auto log = open();
+  uint64_t last = 0;
+  for (int i = 0; i < 300; ++i) last = log->append(std::to_string(i), "entry").value();
+  EXPECT_FALSE(log->snapshot().value());
+  NatsLog::Snapshot snapshot{last, 8, {log->append_part("half").value(), log->append_part("more").value()}};
+  const uint64_t before = log->room()->used;
+  ASSERT_TRUE(log->set_snapshot(snapshot).ok());
+  auto there = log->snapshot().value();
+  ASSERT_TRUE(there);
+  EXPECT_EQ(last, there->sequence);
+  EXPECT_EQ(8u, there->bytes);
+  ASSERT_EQ(2u, there->parts.size());
+  EXPECT_EQ("halfmore", log->read_part(there->parts[0]).value() + log->read_part(there->parts[1]).value());
+  EXPECT_EQ("", log->read_part(1).value());
+  EXPECT_EQ("", log->read_part(last).value());  // an entry is no part
+  EXPECT_LT(log->room()->used, before);
+  EXPECT_TRUE(log->next(5).value()->gap);
+  EXPECT_FALSE(log->next(last - 1).value()->gap);
+}
+
+TEST_F(NatsLogTest, WithoutTheServerItFailsAtOnceAndComesBack) {
+  auto log = open();
+  ASSERT_TRUE(log->append("1", "one"));
+  const std::string identity = log->extent()->identity;
+  stop_server();
+  ASSERT_TRUE(until([&] { return !log->connected(); }));
+  EXPECT_EQ(Code::kUnavailable, log->append("2", "two").error().code);
+  EXPECT_EQ(Code::kUnavailable, log->next(0).error().code);
+  start_server();
+  ASSERT_TRUE(until([&] { return log->connected() && log->extent().has_value(); }));
+  EXPECT_EQ(identity, log->extent()->identity);
+  EXPECT_EQ("one", log->next(0).value()->bytes);
+  EXPECT_FALSE(log->next(1).value());  // what failed has not come later
+}
+
+}  // namespace
+}  // namespace weir::cluster
