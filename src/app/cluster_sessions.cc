@@ -18,6 +18,8 @@ namespace {
 
 using Place = session::OtherNodes::Place;
 
+Status shutting_down() { return base::failure(Code::kUnavailable, "the server is shutting down"); }
+
 Place at(const cluster::Node& node) { return {Where::kNode, "", node.id, node.address}; }
 
 }  // namespace
@@ -42,7 +44,7 @@ Status ClusterSessions::can_take(const std::string& text) const {
   return base::failure(Code::kUnimplemented, "the session's model '" + state->model + "' is not served here");
 }
 
-void ClusterSessions::save(base::SessionId id, std::string state, base::ShardId shard, Done then) {
+void ClusterSessions::save(base::SessionId id, std::string state, base::ShardId shard, OtherNodes::Done then) {
   auto back = [this, shard, then](Status status) {
     post_(shard, [then, status = std::move(status)] { then(status); });
   };
@@ -92,7 +94,7 @@ void ClusterSessions::note_moved(base::SessionId id, const std::string& node) {
     moved_[id] = node;
 }
 
-void ClusterSessions::find(base::SessionId id, std::string unreachable, base::ShardId shard, Found then) {
+void ClusterSessions::find(base::SessionId id, std::string unreachable, base::ShardId shard, OtherNodes::Found then) {
   auto back = [this, shard, then](base::Result<Place> place) {
     post_(shard, [then, place = std::move(place)] { then(place); });
   };
@@ -114,8 +116,42 @@ void ClusterSessions::find(base::SessionId id, std::string unreachable, base::Sh
     note_moved(id, node->node);
     back(std::move(*node));
   };
-  if (!cluster_->find_session(session::text(id), std::move(unreachable), found))
-    back(base::failure(Code::kUnavailable, "the server is shutting down"));
+  if (!cluster_->find_session(session::text(id), std::move(unreachable), found)) back(shutting_down());
+}
+
+void ClusterSessions::keep_record(const std::string& owner, const std::string& id, std::string record,
+                                  base::ShardId shard, SharedRecords::Done then) {
+  auto back = [this, shard, then](Status status) {
+    post_(shard, [then, status = std::move(status)] { then(status); });
+  };
+  const bool asked = cluster_->use_records([owner, id, record = std::move(record), back](auto* records) mutable {
+    records ? records->keep(owner, id, std::move(record), back) : back({});
+  });
+  if (!asked) back({});
+}
+
+void ClusterSessions::read_record(const std::string& owner, const std::string& id, base::ShardId shard, Read then) {
+  auto back = [this, shard, then](base::Result<SharedRecords::Found> found) {
+    post_(shard, [then, found = std::move(found)] { then(found); });
+  };
+  const bool asked = cluster_->use_records([owner, id, back](auto* records) {
+    if (!records) return back(SharedRecords::Found{});
+    records->read(owner, id, [back](base::Result<cluster::KeptRecords::Found> kept) {
+      if (!kept) return back(kept.error());
+      back(SharedRecords::Found{SharedRecords::Found::State(kept->state), std::move(kept->record)});
+    });
+  });
+  if (!asked) back(shutting_down());
+}
+
+void ClusterSessions::erase_record(const std::string& owner, const std::string& id, base::ShardId shard,
+                                   SharedRecords::Done then) {
+  auto back = [this, shard, then](Status status) {
+    post_(shard, [then, status = std::move(status)] { then(status); });
+  };
+  const bool asked =
+      cluster_->use_records([owner, id, back](auto* records) { records ? records->erase(owner, id, back) : back({}); });
+  if (!asked) back(shutting_down());
 }
 
 std::optional<Place> ClusterSessions::node_for(const std::string& state) const {

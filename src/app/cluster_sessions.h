@@ -1,5 +1,5 @@
-// ClusterSessions: the sessions of this server among those of the other nodes: src/cluster for src/session, and which
-// node calls are handed on to. Any thread.
+// ClusterSessions: the sessions and stored responses of this server among those of the other nodes: src/cluster for
+// src/session, and which node calls are handed on to. Any thread.
 #pragma once
 
 #include <functional>
@@ -13,10 +13,11 @@
 #include "cluster/cluster.h"
 #include "engines/forward/node_relay.h"
 #include "session/other_nodes.h"
+#include "session/shared_records.h"
 
 namespace weir::app {
 
-class ClusterSessions final : public session::OtherNodes {
+class ClusterSessions final : public session::OtherNodes, public session::SharedRecords {
  public:
   using GetCatalog = std::function<std::shared_ptr<const bus::Catalog>()>;
   using Post = std::function<void(base::ShardId, std::function<void()>)>;
@@ -40,11 +41,18 @@ class ClusterSessions final : public session::OtherNodes {
   void keep_for(base::Duration life) override { cluster_->keep_sessions_for(life); }
   session::NodeTag tag() const override { return tag_; }
   uint64_t epoch() const override { return cluster_->epoch(); }
-  void save(base::SessionId id, std::string state, base::ShardId shard, Done then) override;
+  void save(base::SessionId id, std::string state, base::ShardId shard, OtherNodes::Done then) override;
   void end(base::SessionId id) override { cluster_->end_session(session::text(id)); }
   std::optional<Place> guess(base::SessionId id) const override;
   std::optional<Place> node_with(std::string_view model) const override;
-  void find(base::SessionId id, std::string unreachable, base::ShardId shard, Found then) override;
+  void find(base::SessionId id, std::string unreachable, base::ShardId shard, OtherNodes::Found then) override;
+  // session::SharedRecords
+  void keep_records_for(base::Duration life) override { cluster_->keep_records_for(life); }
+  void keep_record(const std::string& owner, const std::string& id, std::string record, base::ShardId shard,
+                   SharedRecords::Done then) override;
+  void read_record(const std::string& owner, const std::string& id, base::ShardId shard, Read then) override;
+  void erase_record(const std::string& owner, const std::string& id, base::ShardId shard,
+                    SharedRecords::Done then) override;
 
  private:
   static constexpr size_t kMostMoved = 65536;

@@ -124,7 +124,7 @@ base::Status open_dialects(ServerState& state, uint32_t shards,
   const dialects::ServerServices services{
       config.server_name, kVersion,     config.limits, config.conn_calls, config.anonymous,
       state.metrics,      state.memory, shards,        std::move(post),   [&state] { return state.gpus.latest(); },
-      state.jobs,         state.others};
+      state.jobs,         state.others, state.others};
   state.jobs.count_in(state.metrics);
   for (auto* dialect : config.served())
     if (auto s = dialect->open(services); !s.ok()) return s;

@@ -37,12 +37,18 @@ std::string KeptRecords::key_of(const std::string& owner, const std::string& id)
 }
 
 template <class T>
-std::function<void(T)> KeptRecords::counted(std::function<void(T)> then) {
-  ++under_way_;
-  return [this, then = std::move(then)](T answer) {
+std::function<void(T)> KeptRecords::counted(const std::string& owner, std::function<void(T)> then) {
+  ++under_way_, ++of_owner_[owner];
+  return [this, owner, then = std::move(then)](T answer) {
     --under_way_;
+    if (auto own = of_owner_.find(owner); --own->second == 0) of_owner_.erase(own);
     then(std::move(answer));
   };
+}
+
+bool KeptRecords::busy(const std::string& owner) const {
+  auto own = of_owner_.find(owner);
+  return under_way_ >= limits_.at_once || (own != of_owner_.end() && own->second >= limits_.of_one_owner);
 }
 
 void KeptRecords::later(base::Duration after, std::function<void()> work) {
@@ -53,14 +59,15 @@ void KeptRecords::later(base::Duration after, std::function<void()> work) {
   });
 }
 
-void KeptRecords::keep(const std::string& key, std::string record, Done then) {
+void KeptRecords::keep(const std::string& owner, const std::string& id, std::string record, Done then) {
   const uint64_t size = record.size();
-  if (busy() || size > Ownership::kLargestState || bytes_ + size > limits_.bytes_at_once) return ++lost_, then({});
+  if (busy(owner) || size > Ownership::kLargestState || bytes_ + size > limits_.bytes_at_once) return ++lost_, then({});
   bytes_ += size;
-  Done done = counted<Status>([this, size, then = std::move(then)](Status status) {
+  Done done = counted<Status>(owner, [this, size, then = std::move(then)](Status status) {
     bytes_ -= size;
     then(std::move(status));
   });
+  const std::string key = key_of(owner, id);
   write(key, write_record({name_, 0, 0, std::move(record)}, key, key_), env_.now() + limits_.patience, std::move(done));
 }
 
@@ -114,9 +121,9 @@ void KeptRecords::retry_unkept() {
     });
 }
 
-void KeptRecords::read(const std::string& key, Read then) {
-  if (busy()) return then(too_many());
-  look(key, env_.now() + limits_.patience, counted<base::Result<Found>>(std::move(then)));
+void KeptRecords::read(const std::string& owner, const std::string& id, Read then) {
+  if (busy(owner)) return then(too_many());
+  look(key_of(owner, id), env_.now() + limits_.patience, counted<base::Result<Found>>(owner, std::move(then)));
 }
 
 void KeptRecords::look(const std::string& key, base::Time until, Read then) {
@@ -138,10 +145,11 @@ void KeptRecords::found(const std::string& key, base::Result<Bucket::KeyValue> e
   then(failure(Code::kDataLoss, "what was kept of the response cannot be read"));
 }
 
-void KeptRecords::erase(const std::string& key, Done then) {
-  if (busy()) return then(too_many());
+void KeptRecords::erase(const std::string& owner, const std::string& id, Done then) {
+  if (busy(owner)) return then(too_many());
+  const std::string key = key_of(owner, id);
   clear_unkept(key);
-  Done done = counted<Status>(std::move(then));
+  Done done = counted<Status>(owner, std::move(then));
   bucket_.read(key, [this, key, done](base::Result<Bucket::KeyValue> entry) {
     if (!entry && entry.error().code == Code::kNotFound) return done({});
     if (!entry) return done(entry.error().code == Code::kUnavailable ? not_reached() : entry.error());

@@ -25,6 +25,7 @@ class KeptRecords {
  public:
   struct Limits {
     size_t at_once = 1024;                              // keep()s, read()s and erase()s
+    size_t of_one_owner = 128;                          // of these
     uint64_t bytes_at_once = uint64_t(64) << 20;        // of records that are being written
     uint64_t unkept_bytes = uint64_t(64) << 20;         // of records that wait for the bucket
     base::Duration patience = std::chrono::seconds(3);  // of each, while the bucket may be reached
@@ -51,10 +52,10 @@ class KeptRecords {
   KeptRecords(const KeptRecords&) = delete;
 
   std::string key_of(const std::string& owner, const std::string& id) const;
-  // All three by key_of(), and as session::SharedRecords says. They answer once, later or at once.
-  void keep(const std::string& key, std::string record, Done then);
-  void read(const std::string& key, Read then);
-  void erase(const std::string& key, Done then);
+  // All three as session::SharedRecords says. They answer once, later or at once.
+  void keep(const std::string& owner, const std::string& id, std::string record, Done then);
+  void read(const std::string& owner, const std::string& id, Read then);
+  void erase(const std::string& owner, const std::string& id, Done then);
 
   size_t unkept() const { return unkept_.size(); }
   uint64_t lost() const { return lost_; }        // records that are not kept: there was no room for them
@@ -62,8 +63,8 @@ class KeptRecords {
 
  private:
   template <class T>
-  std::function<void(T)> counted(std::function<void(T)> then);
-  bool busy() const { return under_way_ >= limits_.at_once; }
+  std::function<void(T)> counted(const std::string& owner, std::function<void(T)> then);
+  bool busy(const std::string& owner) const;
   void write(const std::string& key, std::string value, base::Time until, Done then);
   void found(const std::string& key, base::Result<Bucket::KeyValue> entry, base::Time until, const Read& then);
   void look(const std::string& key, base::Time until, Read then);
@@ -80,6 +81,7 @@ class KeptRecords {
   const Limits limits_;
   std::map<std::string, std::string> unkept_;  // values that are to be written
   size_t under_way_ = 0;
+  std::map<std::string, size_t> of_owner_;  // of these, by owner
   uint64_t bytes_ = 0, unkept_bytes_ = 0, lost_ = 0, refused_ = 0;
   base::TimerId timer_ = base::TimerId::kNone;
   std::map<uint64_t, base::TimerId> timers_;

@@ -28,6 +28,7 @@
 #include "jobs/store.h"
 #include "msg/call.h"
 #include "session/other_nodes.h"
+#include "session/shared_records.h"
 #include "wire/body_memory.h"
 #include "wire/fetcher.h"
 #include "wire/limits.h"
@@ -76,7 +77,8 @@ struct ServerServices {
   std::function<void(base::ShardId, std::function<void()>)> post;  // runs work on a shard's thread, in order
   std::function<std::vector<base::Gpu>()> gpus;                    // as they were last seen
   jobs::Store& jobs;                                               // files and jobs that outlive their requests
-  session::OtherNodes* others = nullptr;                           // null: this node is alone
+  session::OtherNodes* others = nullptr;                           // null: this node is alone, as the next
+  session::SharedRecords* records = nullptr;
 };
 
 // The services for a Dialect on one shard, on its thread. The references outlive the Mounted.

@@ -22,21 +22,21 @@ struct KeptRecordsTest : testing::Test {
     Way way;
     KeptRecords records;
   };
-  base::Status keep(One& one, const std::string& key, std::string record) {
+  base::Status keep(One& one, const std::string& id, std::string record, const std::string& owner = "key ann") {
     base::Status out = base::failure(Code::kUnknown, "no answer");
-    one.records.keep(key, std::move(record), [&](base::Status s) { out = s; });
+    one.records.keep(owner, id, std::move(record), [&](base::Status s) { out = s; });
     bucket.answer();
     return out;
   }
-  base::Result<KeptRecords::Found> read(One& one, const std::string& key) {
+  base::Result<KeptRecords::Found> read(One& one, const std::string& id, const std::string& owner = "key ann") {
     base::Result<KeptRecords::Found> out = base::failure(Code::kUnknown, "no answer");
-    one.records.read(key, [&](base::Result<KeptRecords::Found> found) { out = std::move(found); });
+    one.records.read(owner, id, [&](base::Result<KeptRecords::Found> found) { out = std::move(found); });
     bucket.answer();
     return out;
   }
-  base::Status erase(One& one, const std::string& key) {
+  base::Status erase(One& one, const std::string& id, const std::string& owner = "key ann") {
     base::Status out = base::failure(Code::kUnknown, "no answer");
-    one.records.erase(key, [&](base::Status s) { out = s; });
+    one.records.erase(owner, id, [&](base::Status s) { out = s; });
     bucket.answer();
     return out;
   }
@@ -54,11 +54,10 @@ struct KeptRecordsTest : testing::Test {
 TEST_F(KeptRecordsTest, ARecordIsReadByEveryNodeAlsoWhenItsWriterHasGone) {
   auto a = std::make_unique<One>(*this, "a");
   One b(*this, "b");
-  const std::string key = a->records.key_of("key ann", "resp_1");
-  EXPECT_EQ(State::kUnknown, read(b, key)->state);
-  EXPECT_TRUE(keep(*a, key, "some\nbytes").ok());
+  EXPECT_EQ(State::kUnknown, read(b, "resp_1")->state);
+  EXPECT_TRUE(keep(*a, "resp_1", "some\nbytes").ok());
   a.reset();
-  auto found = read(b, key);
+  auto found = read(b, "resp_1");
   ASSERT_TRUE(found);
   EXPECT_EQ(State::kThere, found->state);
   EXPECT_EQ("some\nbytes", found->record);
@@ -66,81 +65,80 @@ TEST_F(KeptRecordsTest, ARecordIsReadByEveryNodeAlsoWhenItsWriterHasGone) {
 
 TEST_F(KeptRecordsTest, AnotherOwnersRecordIsOneThatIsNotThere) {
   One a(*this, "a"), b(*this, "b");
-  EXPECT_TRUE(keep(a, a.records.key_of("key ann", "resp_1"), "x").ok());
-  EXPECT_EQ(State::kUnknown, read(b, b.records.key_of("key bob", "resp_1"))->state);
-  EXPECT_EQ(State::kUnknown, read(b, b.records.key_of("key ann", "resp_2"))->state);
-  EXPECT_EQ(State::kThere, read(b, b.records.key_of("key ann", "resp_1"))->state);
+  EXPECT_TRUE(keep(a, "resp_1", "x").ok());
+  EXPECT_EQ(State::kUnknown, read(b, "resp_1", "key bob")->state);
+  EXPECT_EQ(State::kUnknown, read(b, "resp_2")->state);
+  EXPECT_EQ(State::kThere, read(b, "resp_1")->state);
 }
 
 TEST_F(KeptRecordsTest, WhatIsErasedIsErasedEverywhere) {
   One a(*this, "a"), b(*this, "b");
-  const std::string key = a.records.key_of("key ann", "resp_1");
-  EXPECT_TRUE(keep(a, key, "x").ok());
-  EXPECT_TRUE(erase(b, key).ok());
-  EXPECT_EQ(State::kErased, read(a, key)->state);
-  EXPECT_TRUE(erase(a, key).ok());
-  EXPECT_TRUE(keep(a, key, "again").ok()) << "a write that comes late does not bring it back";
-  EXPECT_EQ(State::kErased, read(b, key)->state);
+  EXPECT_TRUE(keep(a, "resp_1", "x").ok());
+  EXPECT_TRUE(erase(b, "resp_1").ok());
+  EXPECT_EQ(State::kErased, read(a, "resp_1")->state);
+  EXPECT_TRUE(erase(a, "resp_1").ok());
+  EXPECT_TRUE(keep(a, "resp_1", "again").ok()) << "a write that comes late does not bring it back";
+  EXPECT_EQ(State::kErased, read(b, "resp_1")->state);
 }
 
 TEST_F(KeptRecordsTest, WithoutTheBucketARecordIsUnkeptAndIsWrittenOnceItIsBack) {
   One a(*this, "a"), b(*this, "b");
-  const std::string key = a.records.key_of("key ann", "resp_1");
   a.way.cut = true;
-  EXPECT_TRUE(keep(a, key, "x").ok());
+  EXPECT_TRUE(keep(a, "resp_1", "x").ok());
   EXPECT_EQ(1u, a.records.unkept());
-  EXPECT_EQ(Code::kUnavailable, read(a, key).error().code);
-  EXPECT_EQ(Code::kUnavailable, erase(a, a.records.key_of("key ann", "resp_2")).code);
+  EXPECT_EQ(Code::kUnavailable, read(a, "resp_1").error().code);
+  EXPECT_EQ(Code::kUnavailable, erase(a, "resp_2").code);
   a.way.cut = false;
   pass(seconds(2));
   EXPECT_EQ(0u, a.records.unkept());
-  EXPECT_EQ("x", read(b, key)->record);
+  EXPECT_EQ("x", read(b, "resp_1")->record);
 }
 
 TEST_F(KeptRecordsTest, AWriteWhoseAnswerIsLostIsTriedAgain) {
   One a(*this, "a");
-  const std::string key = a.records.key_of("key ann", "resp_1");
   base::Status status = base::failure(Code::kUnknown, "no answer");
-  a.records.keep(key, "x", [&](base::Status s) { status = s; });
+  a.records.keep("key ann", "resp_1", "x", [&](base::Status s) { status = s; });
   bucket.refuse_next();
   EXPECT_EQ(Code::kUnknown, status.code);
   pass(seconds(1));
   EXPECT_TRUE(status.ok());
-  EXPECT_EQ("x", read(a, key)->record);
+  EXPECT_EQ("x", read(a, "resp_1")->record);
 }
 
 TEST_F(KeptRecordsTest, ARecordThatWasWrittenWithoutTheSecretOrForAnotherKeyIsRefused) {
   One a(*this, "a", "secret"), b(*this, "b", "secret"), liar(*this, "c", "other");
-  const std::string key = a.records.key_of("key ann", "resp_1"), second = a.records.key_of("key ann", "resp_2");
-  EXPECT_NE(key, liar.records.key_of("key ann", "resp_1"));
-  EXPECT_TRUE(keep(liar, key, "a lie").ok());
-  EXPECT_EQ(Code::kDataLoss, read(a, key).error().code);
-  EXPECT_TRUE(keep(a, second, "x").ok());
-  EXPECT_EQ("x", read(b, second)->record);
-  const std::string third = a.records.key_of("key ann", "resp_3");
-  bucket.entries[third] = bucket.entries[second];
-  EXPECT_EQ(Code::kDataLoss, read(b, third).error().code);
+  EXPECT_TRUE(keep(liar, "resp_1", "a lie").ok());
+  EXPECT_EQ(State::kUnknown, read(a, "resp_1")->state) << "without the secret nobody knows the key";
+  auto key = [&](const char* id) { return a.records.key_of("key ann", id); };
+  bucket.entries[key("resp_1")] = bucket.entries[liar.records.key_of("key ann", "resp_1")];
+  EXPECT_EQ(Code::kDataLoss, read(a, "resp_1").error().code);
+  EXPECT_TRUE(keep(a, "resp_2", "x").ok());
+  EXPECT_EQ("x", read(b, "resp_2")->record);
+  bucket.entries[key("resp_3")] = bucket.entries[key("resp_2")];
+  EXPECT_EQ(Code::kDataLoss, read(b, "resp_3").error().code);
   EXPECT_EQ(1u, a.records.refused());
 }
 
 TEST_F(KeptRecordsTest, WhatWaitsIsBoundedByCountAndByBytes) {
   KeptRecords::Limits limits;
-  limits.at_once = 4, limits.bytes_at_once = 1000, limits.unkept_bytes = 1000;
+  limits.at_once = 4, limits.of_one_owner = 3, limits.bytes_at_once = 1000, limits.unkept_bytes = 1000;
   One a(*this, "a", "", limits);
-  int refused = 0;
-  auto count = [&](base::Result<KeptRecords::Found> found) { refused += !found; };
-  for (int i = 0; i < 10; ++i) a.records.read(a.records.key_of("key ann", std::to_string(i)), count);
-  EXPECT_EQ(6, refused);
+  int refused = 0, of_bob = 0;
+  auto count = [](int& n) { return [&n](base::Result<KeptRecords::Found> found) { n += !found; }; };
+  for (int i = 0; i < 10; ++i) a.records.read("key ann", std::to_string(i), count(refused));
+  EXPECT_EQ(7, refused);
+  for (int i = 0; i < 3; ++i) a.records.read("key bob", std::to_string(i), count(of_bob));
+  EXPECT_EQ(2, of_bob) << "one client has not taken all";
   bucket.answer();
-  for (int i = 0; i < 4; ++i)
-    a.records.keep(a.records.key_of("key ann", std::to_string(i)), std::string(400, 'x'), [](auto) {});
-  EXPECT_EQ(2u, a.records.lost()) << "two are being written";
+  EXPECT_EQ(State::kUnknown, read(a, "1")->state);
+  for (int i = 0; i < 3; ++i) a.records.keep("key ann", std::to_string(i), std::string(400, 'x'), [](auto) {});
+  EXPECT_EQ(1u, a.records.lost()) << "two are being written";
   bucket.answer();
   a.way.cut = true;
-  for (int i = 10; i < 20; ++i) keep(a, a.records.key_of("key ann", std::to_string(i)), std::string(400, 'x'));
+  for (int i = 10; i < 20; ++i) keep(a, std::to_string(i), std::string(400, 'x'));
   EXPECT_LE(a.records.unkept(), 2u);
-  EXPECT_GE(a.records.lost(), 10u);
-  EXPECT_TRUE(keep(a, "response.long", std::string(5 << 20, 'x')).ok()) << "it lives with its node";
+  EXPECT_GE(a.records.lost(), 9u);
+  EXPECT_TRUE(keep(a, "long", std::string(5 << 20, 'x')).ok()) << "it lives with its node";
 }
 
 }  // namespace

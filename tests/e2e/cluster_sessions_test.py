@@ -298,6 +298,8 @@ class Faults(Case):
         self.assertEqual(said, [first, second, third])
         self.assertEqual(PROMPT, self.dump(two, new)[:len(PROMPT)])
 
+
+class Turns(Case):
     def test_a_long_session_is_kept_in_parts(self):
         self.models = folder()
         (self.models / MODEL).mkdir()

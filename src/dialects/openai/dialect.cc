@@ -5,6 +5,7 @@
 #include "dialects/openai/responses/stored.h"
 #include "marshal/secrets.h"
 #include "openai_openapi.h"
+#include "session/shared_records.h"
 
 namespace weir::openai {
 namespace {
@@ -32,6 +33,7 @@ class OpenaiDialect final : public dialects::Dialect {
     options_.server_version = services.version;
     stored_.emplace(response_ttl_, response_memory_, &services.memory);
     options_.stored = &*stored_;
+    if (services.records && stored_->stores()) share(*services.records);
     options_.limits = &services.limits;
     services.jobs.add(duty_.emplace(services.jobs.limits(), options_.prefixes.front()));
     return {};
@@ -41,6 +43,7 @@ class OpenaiDialect final : public dialects::Dialect {
     options.ready = [&control = shard.control] { return control.ready(); };
     options.offload = &shard.offload;
     options.jobs = &shard.jobs;
+    options.shard = shard.id;
     return std::make_unique<MountedOpenai>(shard, load_, std::move(options));
   }
   base::Result<dialects::OwnKeys> own_keys() const override {
@@ -51,6 +54,16 @@ class OpenaiDialect final : public dialects::Dialect {
   }
 
  private:
+  // Every node finds what is stored here. Whatever goes for want of room goes everywhere, so that nodes keep together
+  // what each of them may.
+  void share(session::SharedRecords& records) {
+    options_.records = &records;
+    records.keep_records_for(response_ttl_);
+    stored_->when_evicted([&records](const std::string& owner, const std::string& id) {
+      records.erase_record(owner, id, base::ShardId(0), [](const base::Status&) {});
+    });
+  }
+
   Options options_;
   std::vector<std::string> keys_;  // as they are set
   std::string keys_file_;          // one per line

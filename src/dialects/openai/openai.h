@@ -31,6 +31,10 @@ namespace weir::dialects {
 class Dialect;
 }
 
+namespace weir::session {
+class SharedRecords;
+}
+
 namespace weir::openai::responses {
 class StoredResponses;
 }
@@ -46,6 +50,8 @@ struct Options {
   jobs::ShardJobs* jobs = nullptr;               // files and batches; null: there are none
   const wire::Limits* limits = nullptr;          // for uploads; null: none
   responses::StoredResponses* stored = nullptr;  // of all shards; null: nothing is stored
+  session::SharedRecords* records = nullptr;     // those of all nodes; null: this node is alone
+  base::ShardId shard{};
 };
 
 // Requests for text under way, on all shards.

@@ -48,6 +48,7 @@ struct Request {
   // new ones.
   std::string echoed;
   bool store = false, instructed = false;
+  std::string previous;  // the response whose turns are `earlier`, where they are to be asked of other nodes
   std::shared_ptr<const std::string> earlier;
   std::string turns;
   std::string model;

@@ -1,5 +1,6 @@
 #include "dialects/dialect.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "dialects/salience/salience.h"
@@ -94,6 +95,8 @@ base::Status SalienceDialect::open(const dialects::ServerServices& services) {
   metrics_ = &services.metrics;
   others_ = services.others;
   if (others_) others_->keep_for(limits_.idle);
+  // An eighth of what KeptSessions looks for at once is for one client, however many shards it comes to.
+  options_.most_searches = std::max<size_t>(options_.most_searches / services.shards, 1);
   return {};
 }
 

@@ -22,6 +22,7 @@ struct Options {
   msg::Anonymous anonymous = msg::Anonymous::kPerAddress;
   session::Quota* quota = nullptr;  // the one behind `sessions`, borrowed: it numbers tenants with keys
   wire::Relay* relay = nullptr;     // to the other nodes of a cluster, borrowed; null: this one is alone
+  size_t most_searches = 128;       // for sessions among those, of one tenant, on this shard
 };
 
 class Salience {

@@ -9,11 +9,13 @@
 // An item is a message, thoughts ("reasoning", with reasoning_text), or a call of a tool ("function_call", with
 // function_call_arguments). The events that end an item repeat it: a stream holds what it has said, and is charged for
 // it.
+#include <memory>
 #include <utility>
 
 #include "dialects/openai/responses/responses.h"
 #include "marshal/json_tensor.h"
 #include "wire/answer_flow.h"
+#include "wire/service_guard.h"
 #include "wire/sse.h"
 
 namespace weir::openai::responses {
@@ -75,18 +77,6 @@ void write_item(std::string& out, const Item& item, Progress progress) {
   out += '}';
 }
 
-// One timer of the shard forgets what is over.
-void arm_forgetting(OpenAiState& state) {
-  if (state.forgets != base::TimerId::kNone) return;
-  base::Env& env = state.bus.env();
-  const base::Time next = state.options.stored->expire(env.now());
-  if (next == base::kNever) return;
-  state.forgets = env.at(next, [&state] {
-    state.forgets = base::TimerId::kNone;
-    arm_forgetting(state);
-  });
-}
-
 class ResponseAnswer final : public Answer {
  public:
   ResponseAnswer(OpenAiState& state, Exchange& exchange, Kind kind, Request request)
@@ -96,8 +86,13 @@ class ResponseAnswer final : public Answer {
     id_ = "resp_" + new_id();
   }
 
+  ~ResponseAnswer() override { *open_exchange_ = false; }
   void on_drain(Exchange&) override {
     for (Choice& choice : choices_) choice.call.repay();
+  }
+  void on_close(Exchange& exchange, bool complete) override {
+    *open_exchange_ = false;
+    Answer::on_close(exchange, complete);
   }
 
  private:
@@ -120,17 +115,22 @@ class ResponseAnswer final : public Answer {
     end_item(how, events);
     if (!charge_written()) return failed(wire::no_room_for_answer());
     std::string response = response_json(how == Progress::kCut ? "incomplete" : "completed", how, {});
-    if (request_.store) store(response);
+    if (request_.stream && !events.empty()) send(std::move(events));
+    if (!request_.store) return finish(std::move(response), how);
+    store(std::move(response), how);
+  }
+  void finish(std::string response, Progress how) {
     if (!request_.stream) return finish_written(std::move(response));
+    std::string events;
     add_event(events, how == Progress::kCut ? "response.incomplete" : "response.completed",
               ",\"response\":" + response);
     send(std::move(events));
     exchange_.end();
   }
 
-  // Where there is no room the response is not found later: it has been said by then that it is stored.
-  void store(const std::string& response) {
-    const StoredView view = stored_view(state_, exchange_);
+  // Where there is no room the response is not found later: it has been said by then that it is stored. The client
+  // waits until other nodes would find it, where there are any.
+  void store(std::string response, Progress how) {
     const auto join = [](std::string& list, std::string_view more) {
       if (!list.empty() && !more.empty()) list += ',';
       list += more;
@@ -140,9 +140,11 @@ class ResponseAnswer final : public Answer {
     join(turns, turn());
     StoredResponse stored;
     stored.turns = std::make_shared<const std::string>(std::move(turns));
-    stored.response = std::make_shared<const std::string>(response);
-    view.stored->put(view.tenant, id_, std::move(stored), view.now);
-    arm_forgetting(state_);
+    stored.response = std::make_shared<const std::string>(std::move(response));
+    auto whole = stored.response;
+    store_response(state_, exchange_, id_, std::move(stored), [this, open = open_exchange_, whole, how] {
+      if (*open) wire::guarded(exchange_, [&] { finish(*whole, how); });
+    });
   }
   // The items as one message of the assistant.
   std::string turn() const {
@@ -326,6 +328,7 @@ class ResponseAnswer final : public Answer {
   bool open_ = false;     // more may come to the last
   uint64_t held_ = 0, charged_ = 0;
   uint64_t sequence_ = 0;
+  const std::shared_ptr<bool> open_exchange_ = std::make_shared<bool>(true);
 };
 
 }  // namespace

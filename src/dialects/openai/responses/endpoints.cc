@@ -1,7 +1,12 @@
+#include <memory>
+#include <utility>
+
+#include "base/memory_ledger.h"
 #include "dialects/openai/reading.h"
 #include "dialects/openai/responses/responses.h"
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
+#include "wire/answer_flow.h"
 
 namespace weir::openai::responses {
 namespace {
@@ -13,10 +18,39 @@ ApiError no_such_response() {
           "response_not_found"};
 }
 
+// The turns that another node has kept, charged for as long as they are used. Null: there is no room.
+std::shared_ptr<const std::string> charged(Exchange& exchange, std::shared_ptr<const std::string> text) {
+  struct Held {
+    base::MemoryCharge charge;
+    std::shared_ptr<const std::string> text;
+  };
+  auto held = std::make_shared<Held>();
+  if (base::MemoryLedger* ledger = exchange.memory())
+    held->charge = base::MemoryCharge(*ledger, base::MemoryKind::kInput);
+  held->text = std::move(text);
+  if (!held->charge.grow(held->text->size())) return nullptr;
+  return {held, held->text.get()};
+}
+
+// Behind the response that it names, which other nodes may have.
+void go_on(OpenAiState& state, Exchange& exchange, Request&& request) {
+  if (request.previous.empty()) return answer(state, exchange, Kind::kChat, std::move(request), response_answer);
+  auto waiting = std::make_shared<Request>(std::move(request));
+  const std::string id = waiting->previous;
+  find_response(state, exchange, id, [&state, &exchange, waiting](base::Result<std::optional<StoredResponse>> found) {
+    if (!found) return respond(exchange, {found.error(), "previous_response_id", {}});
+    if (!*found) return respond(exchange, no_previous_response());
+    auto earlier = charged(exchange, std::move((*found)->turns));
+    if (!earlier) return respond(exchange, refuse(wire::no_room_for_answer()));
+    waiting->earlier = std::move(earlier);
+    answer(state, exchange, Kind::kChat, std::move(*waiting), response_answer);
+  });
+}
+
 }  // namespace
 
 StoredView stored_view(const OpenAiState& state, const Exchange& exchange) {
-  return {state.options.stored, marshal::tenant_of(exchange.request()), state.bus.env().now()};
+  return {state.options.stored, marshal::tenant_of(exchange.request()), state.bus.env().now(), state.options.records};
 }
 
 void create(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
@@ -25,25 +59,26 @@ void create(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
       [stored = stored_view(state, exchange)](std::string_view body, Request& request) {
         return read_response(body, stored, request);
       },
-      [](OpenAiState& there, Exchange& x, Request&& request) {
-        answer(there, x, Kind::kChat, std::move(request), response_answer);
-      });
+      go_on);
 }
 
 void show(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
-  const StoredView view = stored_view(state, exchange);
-  auto found = view.stored ? view.stored->find(view.tenant, std::string(args["response"]), view.now) : std::nullopt;
-  if (!found) return respond(exchange, no_such_response());
-  respond_json(exchange, *found->response);
+  find_response(state, exchange, std::string(args["response"]), [&exchange](auto found) {
+    if (!found) return respond(exchange, refuse(found.error()));
+    if (!*found) return respond(exchange, no_such_response());
+    respond_json(exchange, *(*found)->response);
+  });
 }
 
 void forget(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
-  const StoredView view = stored_view(state, exchange);
   const std::string id(args["response"]);
-  if (!view.stored || !view.stored->remove(view.tenant, id, view.now)) return respond(exchange, no_such_response());
-  std::string out = "{\"id\":";
-  marshal::write_string(out, id);
-  respond_json(exchange, out += R"(,"object":"response","deleted":true})");
+  delete_response(state, exchange, id, [&exchange, id](base::Result<bool> deleted) {
+    if (!deleted) return respond(exchange, refuse(deleted.error()));
+    if (!*deleted) return respond(exchange, no_such_response());
+    std::string out = "{\"id\":";
+    marshal::write_string(out, id);
+    respond_json(exchange, out += R"(,"object":"response","deleted":true})");
+  });
 }
 
 }  // namespace weir::openai::responses

@@ -268,14 +268,10 @@ ApiError read_store(const OrderedJson& body, const StoredView& stored, Request& 
   out.store = can && (!store || *store == true);
   const OrderedJson* previous = member(body, "previous_response_id");
   if (!previous) return {};
-  auto found = can && previous->is_string()
-                   ? stored.stored->find(stored.tenant, previous->get<std::string>(), stored.now)
-                   : std::nullopt;
-  if (!found) {
-    ApiError bad = refuse("previous_response_id", "previous_response_id: there is no such response, or no more");
-    bad.code = "previous_response_not_found";
-    return bad;
-  }
+  if (!can || !previous->is_string()) return no_previous_response();
+  if (stored.records) return out.previous = previous->get<std::string>(), ApiError();
+  auto found = stored.stored->find(stored.tenant, previous->get<std::string>(), stored.now);
+  if (!found) return no_previous_response();
   out.earlier = std::move(found->turns);
   return {};
 }
@@ -318,6 +314,12 @@ std::string echo(const OrderedJson& body, bool stored) {
 }
 
 }  // namespace
+
+ApiError no_previous_response() {
+  ApiError bad = refuse("previous_response_id", "previous_response_id: there is no such response, or no more");
+  bad.code = "previous_response_not_found";
+  return bad;
+}
 
 ApiError read_response(std::string_view body, const StoredView& stored, Request& out) {
   return translate(body, [&](const OrderedJson& object) {

@@ -5,9 +5,15 @@
 // `store` is false; previous_response_id goes on behind one. GET and DELETE /v1/responses/{id}.
 #pragma once
 
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
 #include "dialects/openai/answer.h"
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/responses/stored.h"
+#include "session/shared_records.h"
 
 namespace weir::openai::responses {
 
@@ -21,12 +27,31 @@ struct StoredView {
   StoredResponses* stored = nullptr;  // null: nothing is stored
   uint64_t tenant = 0;
   base::Time now{};
+  // Other nodes may have it: whoever goes on behind a response asks for it later (Request::previous).
+  session::SharedRecords* records = nullptr;
 };
 StoredView stored_view(const OpenAiState& state, const wire::Exchange& exchange);
+
+// shared.cc: the client's response, here and at the other nodes. `then` is called once, now or later, unless the
+// exchange ends before; nothing: there is none. Later the Exchange has another ExchangeListener.
+using FoundResponse = std::function<void(base::Result<std::optional<StoredResponse>>)>;
+void find_response(OpenAiState& state, wire::Exchange& exchange, const std::string& id, FoundResponse then);
+// Deletes it everywhere. False: there is none.
+void delete_response(OpenAiState& state, wire::Exchange& exchange, const std::string& id,
+                     std::function<void(base::Result<bool>)> then);
+// Stores it here, and keeps it for the other nodes. `then`: they would find it, or it is known that they do not for
+// now.
+void store_response(OpenAiState& state, wire::Exchange& exchange, const std::string& id, StoredResponse stored,
+                    std::function<void()> then);
+// A response as other nodes read it. Any thread.
+std::string write_shared(const StoredResponse& stored);
+std::optional<StoredResponse> read_shared(std::string_view text);
 
 // request.cc: a body as a request of a chat; `Request::echoed` has the members that the answer repeats. Any thread.
 // Errors: 400 naming the member.
 ApiError read_response(std::string_view body, const StoredView& stored, Request& out);
+
+ApiError no_previous_response();
 
 // answer.cc: who answers, as a stream and in one piece.
 std::unique_ptr<Answer> response_answer(OpenAiState& state, wire::Exchange& exchange, Kind kind, Request request);

@@ -6,7 +6,7 @@ namespace weir::openai::responses {
 
 bool StoredResponses::put(uint64_t tenant, const std::string& id, StoredResponse stored, base::Time now) {
   constexpr uint64_t kRecord = 512;  // what a record holds beside its texts
-  const uint64_t bytes = kRecord + stored.turns->size() + stored.response->size();
+  const uint64_t bytes = kRecord + stored.owner.size() + stored.turns->size() + stored.response->size();
   if (!stores() || bytes > kMostBytes) return false;
   std::lock_guard lock(mutex_);
   expire_locked(now);
@@ -16,6 +16,7 @@ bool StoredResponses::put(uint64_t tenant, const std::string& id, StoredResponse
     const auto oldest = at_.find(own.front())->second;
     (void)byte_quota_.resize(tenant, oldest->bytes, 0);
     own.pop_front();
+    if (evicted_) evicted_(oldest->stored.owner, oldest->id);
     at_.erase(oldest->id);
     records_.erase(oldest);
   }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -19,6 +20,7 @@
 namespace weir::openai::responses {
 
 struct StoredResponse {
+  std::string owner;                            // as all nodes name it; empty where this one is alone
   std::shared_ptr<const std::string> turns;     // of the conversation to its end: the inside of a JSON list
   std::shared_ptr<const std::string> response;  // JSON
 };
@@ -33,6 +35,11 @@ class StoredResponses {
   StoredResponses(base::Duration ttl, uint64_t bytes, base::MemoryLedger* ledger = nullptr)
       : ttl_(ttl), byte_quota_(bytes / 4, bytes, ledger) {}
 
+  // Called with an owner and an id when a response has to go for want of room. Once, before the first put(). From
+  // inside of it: it must not call back.
+  void when_evicted(std::function<void(const std::string& owner, const std::string& id)> evicted) {
+    evicted_ = std::move(evicted);
+  }
   bool stores() const { return ttl_ > base::Duration(0); }
   // False: there is no room for it. The id is new.
   bool put(uint64_t tenant, const std::string& id, StoredResponse stored, base::Time now);
@@ -56,6 +63,7 @@ class StoredResponses {
   void erase(Records::iterator record);
 
   const base::Duration ttl_;
+  std::function<void(const std::string& owner, const std::string& id)> evicted_;
   mutable std::mutex mutex_;
   session::ByteQuota byte_quota_;  // this and the rest: under mutex_
   Records records_;                // the oldest in front

@@ -1,0 +1,138 @@
+// Stored responses that every node of a cluster finds. What the others read:
+//
+//   record = "weir-response 1 " number LF turns response          the number: bytes of the turns
+//
+// The client's own node asks the others' bucket, too: whoever has deleted a response may have done so at another one.
+#include <charconv>
+#include <memory>
+#include <utility>
+
+#include "dialects/openai/responses/responses.h"
+#include "marshal/tenant_name.h"
+#include "wire/service_guard.h"
+
+namespace weir::openai::responses {
+namespace {
+
+using base::Code;
+using base::Status;
+using session::SharedRecords;
+using wire::Exchange;
+using Found = SharedRecords::Found;
+
+constexpr std::string_view kSharedHead = "weir-response 1 ";
+
+// In the place of the ExchangeListener to come.
+class AwaitsNodes final : public wire::ExchangeListener {
+ public:
+  explicit AwaitsNodes(std::shared_ptr<bool> over) : over_(std::move(over)) {}
+  void on_close(Exchange&, bool) override { *over_ = true; }
+
+ private:
+  const std::shared_ptr<bool> over_;
+};
+
+// Calls `work` with what comes, unless the exchange is over by then.
+template <class T, class Work>
+std::function<void(T)> while_open(Exchange& exchange, Work work) {
+  auto over = std::make_shared<bool>(false);
+  exchange.attach(std::make_unique<AwaitsNodes>(over));
+  return [&exchange, over, work = std::move(work)](T what) {
+    if (!*over) wire::guarded(exchange, [&] { work(std::move(what)); });
+  };
+}
+
+// One timer of the shard forgets what is over.
+void arm_forgetting(OpenAiState& state) {
+  if (state.forgets != base::TimerId::kNone) return;
+  base::Env& env = state.bus.env();
+  const base::Time next = state.options.stored->expire(env.now());
+  if (next == base::kNever) return;
+  state.forgets = env.at(next, [&state] {
+    state.forgets = base::TimerId::kNone;
+    arm_forgetting(state);
+  });
+}
+
+std::optional<StoredResponse> find_here(const StoredView& view, const std::string& id) {
+  return view.stored ? view.stored->find(view.tenant, id, view.now) : std::nullopt;
+}
+
+base::Result<std::optional<StoredResponse>> choose(const StoredView& view, const std::string& id,
+                                                   base::Result<Found> found) {
+  auto here = find_here(view, id);
+  if (!found) return here ? base::Result<std::optional<StoredResponse>>(std::move(here)) : found.error();
+  if (found->state == Found::State::kErased && here) view.stored->remove(view.tenant, id, view.now);
+  if (found->state == Found::State::kErased) return std::optional<StoredResponse>();
+  if (here || found->state == Found::State::kUnknown) return here;
+  auto there = read_shared(found->record);
+  if (!there) return base::failure(Code::kDataLoss, "what was kept of the response cannot be read");
+  return there;
+}
+
+}  // namespace
+
+std::string write_shared(const StoredResponse& stored) {
+  std::string out(kSharedHead);
+  out += std::to_string(stored.turns->size());
+  out += '\n';
+  out += *stored.turns;
+  return out += *stored.response;
+}
+
+std::optional<StoredResponse> read_shared(std::string_view text) {
+  if (!text.starts_with(kSharedHead)) return std::nullopt;
+  text.remove_prefix(kSharedHead.size());
+  size_t turns = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), turns);
+  text.remove_prefix(size_t(end - text.data()));
+  if (error != std::errc() || !text.starts_with('\n')) return std::nullopt;
+  text.remove_prefix(1);
+  if (turns >= text.size()) return std::nullopt;
+  StoredResponse out;
+  out.turns = std::make_shared<const std::string>(text.substr(0, turns));
+  out.response = std::make_shared<const std::string>(text.substr(turns));
+  return out;
+}
+
+void find_response(OpenAiState& state, Exchange& exchange, const std::string& id, FoundResponse then) {
+  const StoredView view = stored_view(state, exchange);
+  if (!view.records) return then(find_here(view, id));
+  auto back = while_open<base::Result<Found>>(
+      exchange, [&state, &exchange, id, then = std::move(then)](base::Result<Found> found) {
+        then(choose(stored_view(state, exchange), id, std::move(found)));
+      });
+  view.records->read_record(marshal::name_of_tenant(exchange.request()), id, state.options.shard, std::move(back));
+}
+
+void delete_response(OpenAiState& state, Exchange& exchange, const std::string& id,
+                     std::function<void(base::Result<bool>)> then) {
+  const StoredView view = stored_view(state, exchange);
+  if (!view.records) return then(view.stored && view.stored->remove(view.tenant, id, view.now));
+  auto erased = [&state, &exchange, id, then](const Status& status) {
+    if (!status.ok()) return then(status);
+    const StoredView now = stored_view(state, exchange);
+    now.stored->remove(now.tenant, id, now.now);
+    then(true);
+  };
+  find_response(state, exchange, id, [&state, &exchange, id, then, erased](auto found) {
+    if (!found) return then(found.error());
+    if (!*found) return then(false);
+    auto back = while_open<Status>(exchange, erased);
+    state.options.records->erase_record(marshal::name_of_tenant(exchange.request()), id, state.options.shard,
+                                        std::move(back));
+  });
+}
+
+void store_response(OpenAiState& state, Exchange& exchange, const std::string& id, StoredResponse stored,
+                    std::function<void()> then) {
+  const StoredView view = stored_view(state, exchange);
+  if (view.records) stored.owner = marshal::name_of_tenant(exchange.request());
+  const bool fits = view.stored->put(view.tenant, id, stored, view.now);
+  arm_forgetting(state);
+  if (!fits || !view.records) return then();
+  view.records->keep_record(stored.owner, id, write_shared(stored), state.options.shard,
+                            [then = std::move(then)](const Status&) { then(); });
+}
+
+}  // namespace weir::openai::responses
