@@ -84,6 +84,20 @@ EQUIVALENT = {
         'zeros behind what is hashed change each hash, and none of the comparisons',
     ('src/generation/kv_blocks.cc', 'scratch_.resize(4 + (size_t(block_size) + 1) / 2);', 'scratch_.resize(5 + (size_t(block_size) + 1) / 2);'):
         'zeros behind what is hashed change each hash, and none of the comparisons',
+    ('src/wire/tracer.cc', 'if (bits == 0) bits = 1;', 'if (bits == 0) bits = 2;'): 'any bits but zeros alone will do',
+    ('src/wire/rpc_json_work.cc', '} else if (size <= kLittle) {', '} else if (size < kLittle) {'): 'the same bytes in a slab',
+    ('src/wire/exchange.cc', 'entries_ = base::SpareVector<FieldSpan>::take();', 'drop'): 'where the memory comes from',
+    ('src/wire/h1_reader.cc', 'constexpr HeadError kNothingCame{408, reason::kIdle, "nothing has come for too long"};', 'constant'):
+        'of what it ends the head has been sent: a WebSocket, and an answer that began before its request was whole',
+    ('src/wire/h2_callbacks.cc', 'nghttp2_option_set_max_outbound_ack(options, parts.connection.limits.max_outbound_control);', 'drop'):
+        'the guard has ended the connection before so many pings have come, and a socket that takes nothing ends it, too',
+    ('src/wire/h2_session.cc', 'connection_.in_library = true;', 'drop'): 'the connection is marked for output once more',
+    ('src/wire/h2_session.cc', 'connection_.in_library = true;', 'connection_.in_library = false;'): 'the connection is marked for output once more',
+    ('src/wire/h2_stream_table.cc', 'if (live_.size() < streams) return false;', 'if (live_.size() <= streams) return false;'):
+        'with so many at work and no more, all of them open, the library refuses the next stream itself',
+    ('src/wire/trace_context.cc', 'if (!read_hex(t.substr(0, 2), &version) || version == 0xff) return {};',
+     'if (!read_hex(t.substr(0, 3), &version) || version == 0xff) return {};'): 'digits are read in pairs',
+    ('src/wire/h1_queue.cc', 'reader_.forget(*queue_[i]);', 'drop'): 'the reader was closed before, and has none',
     ('src/wire/h1_parser.cc', 'constexpr uint32_t kNoHeaderLimit = 1 << 30;  // the gate has seen to it', 'constant'):
         'no head is as long as any such number',
     ('src/wire/h1_response.cc', 'if (!take_line(bytes, 0, s)) break;', 'if (!take_line(bytes, 1, s)) break;'):

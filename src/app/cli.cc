@@ -11,6 +11,8 @@
 #include "app/engine_child.h"
 #include "app/gpus.h"
 #include "app/key_commands.h"
+#include "app/logs.h"
+#include "app/memory.h"
 #include "app/serve.h"
 #include "app/settings.h"
 #include "app/shortage.h"
@@ -106,7 +108,10 @@ Exit usage(const std::string& text) {
 
 Exit run_serve(const Words& words) {
   auto config = configuration(words);
-  return config ? serve(*config) : usage(config.error().text);
+  if (!config) return usage(config.error().text);
+  set_up_logs(*config);
+  fit_memory(*config);
+  return serve(*config);
 }
 
 Exit run_check(const Words& words) {

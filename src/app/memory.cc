@@ -1,9 +1,12 @@
 #include "app/memory.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
+#include "base/host_memory.h"
 #include "base/log.h"
+#include "base/units.h"
 
 namespace weir::app {
 
@@ -29,6 +32,21 @@ void append_slabs(std::string& out, const device::SlabPool& slabs, const base::M
   gauge("weir_slab_bytes", "Memory that requests, batches and answers hold now.", slabs.used());
   gauge("weir_slab_idle_bytes", "Memory kept for the next ones, beside that.", slabs.idle());
   gauge("weir_slab_budget_bytes", "limits.slab_budget: beyond it peers are read more slowly.", memory.budget());
+}
+
+uint64_t within_memory(uint64_t wanted, uint64_t least, uint64_t available) {
+  const uint64_t taken = std::max(available / 3, least);
+  if (wanted <= taken) return wanted;
+  base::log::warning("limits.slab_budget is more than a third of the memory that is there: less is taken",
+                     {{"slab_budget", base::show_size(wanted)},
+                      {"available", base::show_size(available)},
+                      {"taken", base::show_size(taken)}});
+  return taken;
+}
+
+void fit_memory(Config& config) {
+  const uint64_t least = 2 * std::max(config.limits.body, config.limits.message);
+  config.slab_budget = within_memory(config.slab_budget, least, base::available_memory());
 }
 
 void log_overload(const base::MemoryLedger& memory, base::Overload step) {

@@ -19,7 +19,6 @@
 #include "app/cluster_node.h"
 #include "app/engines.h"
 #include "app/last_calls.h"
-#include "app/logs.h"
 #include "app/memory.h"
 #include "app/reserve.h"
 #include "app/roots.h"
@@ -379,7 +378,6 @@ Serving::~Serving() {
 }  // namespace
 
 Exit serve(const Config& config) {
-  set_up_logs(config);
   if (auto s = check_roots(config); !s.ok()) {
     print_error("weir: " + s.text);
     return Exit::kUsage;

@@ -126,7 +126,7 @@ Finish StepResults::reason_to_end(const Sequence& s, uint32_t id) const {
 base::Status StepResults::no_token(const Sequence& s, uint32_t position) {
   if (!s.params.constraint)
     return base::failure(Code::kInternal, "the model gave no token at position " + std::to_string(position));
-  return base::failure(Code::kResourceExhausted,
+  return base::failure(Code::kFailedPrecondition,  // it will be so whenever it is tried again
                        "no token continues the text in the form that was asked for, or the form is too ambiguous to "
                        "find one in time, at position " +
                            std::to_string(position));

@@ -68,7 +68,12 @@ void BackgroundExchange::head(wire::Response response) {
 
 void BackgroundExchange::body(base::Bytes piece) {
   if (!headed_ || ended_ || closed_ || piece.empty()) return;
-  if (outcome_.body.size() + piece.size() > around_.max_answer || !charge_.grow(piece.size())) return too_long();
+  if (outcome_.body.size() + piece.size() > around_.max_answer) return too_long();
+  if (!charge_.grow(piece.size())) {  // for now: it is run again
+    too_long();
+    outcome_.status = 503;
+    return;
+  }
   outcome_.body += piece.view();
   record_.bytes_out += piece.size();
   fresh_ += piece.size();

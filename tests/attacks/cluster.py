@@ -273,3 +273,103 @@ def relayed_crowd(target):
         crowd.leave(h2, 'end')
     quiet = until(lambda: metric(owner()[0], 'weir_model_sequences{model="chat",version="1",state="running"}') == 0, 'that the owner has no work left')
     return f'{crowd.begun} turns of {len(crowd.sessions)} sessions; ' + judge_owner(target, before) if quiet else ''
+
+
+# --- what nodes ask each other -----------------------------------------------------------------------------------------
+ASK = '/weir.cluster.v1.Peer/Ask'
+KEY = 'weir-node-key'
+
+
+def ask_peer(target, message, key=None):
+    """The gRPC status of an Ask, and what was answered."""
+    import grpc
+    with grpc.insecure_channel(f'127.0.0.1:{target.port}') as channel:
+        try:
+            answer = channel.unary_unary(ASK)(message, timeout=20, metadata=[(KEY, key)] if key else [])
+            return 0, answer
+        except grpc.RpcError as error:
+            return error.code().value[0], b''
+
+
+def asks(target, message, key=None, streams=90, wait=3):
+    """A connection with so many Asks under way, each as far as `message` goes."""
+    extra = (*GRPC, (KEY, key)) if key else GRPC
+    h2 = H2(target, wait=wait)
+    h2.offer(b''.join(H2.head(s, ASK, 'POST', end=False, extra=extra) + message(s) for s in range(1, 2 * streams, 2)))
+    return h2
+
+
+@attack(seconds=25, quick=6, flags=guarded_cluster, probes=('relayed',))
+def asks_of_strangers(target):
+    """`weir.cluster.v1.Peer/Ask` without the secret or with a wrong one: floods, messages of 1 MiB and more, some that end never."""
+    more_descriptors()
+    before, chance, begun = owner_memory(), random.Random(21), 0
+    wrongs = (None, 'x', '0' * 64, 'f' * 200)
+    for key in wrongs:
+        for what in (b'promise owner 1\n', b'read node.owner 0\n', b'erase node.owner 1\n', b'write node.owner 1\nx', b'', b'\xff' * 1000):
+            if (status := ask_peer(target, what, key)[0]) != 7:
+                target.broke(f'who has not the secret is answered {status} to {what!r}')
+    whole = [b'promise owner 1\n', b'write node.n 0\n' + b'x' * (64 << 10), chance.randbytes(300)]
+    peers = []
+    while not target.over():
+        peers = [p for p in peers if p.pump()][-100:]
+        for _ in range(3):
+            key = chance.choice(wrongs)
+            peers.append(asks(target, lambda s: frame(DATA, END_STREAM, s, grpc_message(chance.choice(whole[::2]))), key))
+            peers.append(asks(target, lambda s: frame(DATA, 0, s, grpc_message(whole[1])[:16384]), key))  # it does not end
+            large = asks(target, lambda s: frame(DATA, 0, s, struct.pack('>BI', 0, 2 << 20) + bytes(16000)), key, streams=20)
+            peers.append(large)
+            begun += 200
+        time.sleep(0.05)
+    return f'{begun} asked; ' + judge_owner(target, before)
+
+
+@attack(seconds=25, quick=6, flags=pair, probes=('relayed',))
+def promises_of_strangers(target):
+    """Without a secret, promises are asked for by 100,000 nodes that nobody has, and by the names of those that there are; and all else is refused."""
+    more_descriptors()
+    until(lambda: metric(target.port, 'weir_cluster_nodes') == 2, 'two nodes')
+    before, chance, begun = owner_memory(), random.Random(22), 0
+    for what in (b'read node.owner 0\n', b'erase node.owner 1\n', b'write node.owner 1\nx', b'write session.' + b'0' * 32 + b' 0\nx'):
+        status, answer = ask_peer(target, what)
+        if status == 0 and answer.startswith(b'ok'):
+            target.broke(f'written or read for a stranger: {what!r} {answer!r}')
+    if (status := ask_peer(target, b'promise ' + b'x' * 1000 + b' 1\n')[0]) == 0:
+        target.broke('a promise of more than 512 bytes is read')
+    kinds = (lambda: b'promise ghost%d %d\n' % (chance.randrange(100_000), chance.randrange(1 << 63)),
+             lambda: b'promise owner %d\n' % chance.randrange(1 << 63), lambda: b'promise first 1\n', lambda: b'promise owner 1\n',
+             lambda: b'read node.owner 0\n', lambda: chance.randbytes(200))
+    peers = []
+    while not target.over():
+        peers = [p for p in peers if p.pump()][-60:]
+        for _ in range(4):
+            peers.append(asks(target, lambda s: frame(DATA, END_STREAM, s, grpc_message(chance.choice(kinds)()))))
+            begun += 90
+        time.sleep(0.02)
+    if metric(target.port, 'weir_cluster_nodes') != 2:
+        target.broke('a node is taken for dead, or one that nobody has for one')
+    return f'{begun} asked; ' + judge_owner(target, before)
+
+
+@attack(seconds=25, quick=6, flags=pair, probes=('relayed',))
+def guesses_in_a_cluster(target):
+    """Sessions that nobody has, asked for by thousands of ids with the other node's mark, this one's, and those of nodes that there are not."""
+    more_descriptors()
+    until(lambda: metric(target.port, 'weir_cluster_nodes') == 2, 'two nodes')
+    before, chance, begun = owner_memory(), random.Random(23), 0
+    [real] = open_sessions(target, 1)
+
+    def guess(stream):
+        name = chance.choice((real[:12] + chance.randbytes(10).hex(), real[:4] + '0' * 8 + chance.randbytes(10).hex(), chance.randbytes(16).hex()))
+        message = grpc_message(pb(1, name))
+        return H2.head(stream, PATH + chance.choice(('CloseSession', 'DumpSession')), 'POST', end=False, extra=GRPC) + frame(DATA, END_STREAM, stream, message)
+    peers = []
+    while not target.over():
+        peers = [p for p in peers if p.pump()][-60:]
+        for _ in range(4):
+            h2 = H2(target, wait=3)
+            h2.offer(b''.join(guess(s) for s in range(1, 180, 2)))
+            peers.append(h2)
+            begun += 90
+        time.sleep(0.02)
+    return f'{begun} guessed; ' + judge_owner(target, before)

@@ -105,6 +105,19 @@ def evergreen_first_last(target):
     return sessions(target, messages)
 
 
+@attack(seconds=25, quick=6)
+def evergreen_branch(target):
+    """A node of children with 600,000 fragments that say nothing and wait for the first, and one of 600,000 times the same child; DROP of both."""
+    count, named = target.size(600_000, 150_000), 4000
+    waiting = [{'id': 'a', 'seq': count + 1, 'continued': True, 'childIds': ['c']}] + \
+        [{'id': 'a', 'seq': seq, 'continued': True} for seq in range(1, count)]
+    messages = [{'nodeFragments': waiting[at:at + 2000]} for at in range(0, len(waiting), 2000)]
+    messages += [{'actions': [action('DROP', [('tree', 'a')], [('status', 's')])]}]
+    messages += [{'nodeFragments': [{'id': 'b', 'seq': at // named, 'continued': True, 'childIds': ['c'] * named}]} for at in range(0, count, named)]
+    messages += [{'actions': [action('DROP', [('tree', 'b')], [('status', 't')])]}]
+    return sessions(target, messages)
+
+
 @attack(seconds=20, quick=3)
 def ndjson_small_lines(target):
     """Sessions of lines that say nothing, `{}`, and of lines of 60 KB with 1,000 fragments each, many in one read."""

@@ -234,7 +234,8 @@ def once(attack, form):
     flags = attack.flags() if callable(attack.flags) else attack.flags
     models = attack.repository() if attack.repository else harness.MODELS
     find_memory(MACHINES[form])
-    server = harness.Server(*flags, repository=models, env={**heap.env(), **(dict(attack.quick_env) if form == 'quick' else {})})
+    program = attack.program(harness.WEIR) if attack.program else None
+    server = harness.Server(*flags, repository=models, program=program, env={**heap.env(), **(dict(attack.quick_env) if form == 'quick' else {})})
     try:
         ready(server)
         _measure(out, server, heap, attack, form)

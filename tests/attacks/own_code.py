@@ -1,10 +1,14 @@
 """Models with code of their own that ask their server for too much."""
 
 import json
+import os
+import pathlib
 import sys
 import time
 
 import harness
+import shortage
+from cluster_nodes import until
 from peer import JSON, Raw, ask, post
 from registry import attack
 
@@ -49,16 +53,20 @@ input { name: "X" data_type: TYPE_INT32 dims: [ 1 ] } output { name: "Y" data_ty
 '''
 
 
-def repository():
-    """The demo models, and beside them `meter`."""
-    root = harness.scratch() / f'own-code-{time.monotonic_ns()}'
-    (root / 'meter/1').mkdir(parents=True)
+def beside_the_demo_models(name, code, config, root=None):
+    root = root or harness.scratch() / f'own-code-{time.monotonic_ns()}'
+    (root / name / '1').mkdir(parents=True)
     for folder in harness.MODELS.iterdir():
         if folder.is_dir():
             (root / folder.name).symlink_to(folder)
-    (root / 'meter/1/model.py').write_text(CODE)
-    (root / 'meter/config.pbtxt').write_text(CONFIG)
+    (root / name / '1/model.py').write_text(code)
+    (root / name / 'config.pbtxt').write_text(config)
     return root
+
+
+def repository():
+    """The demo models, and beside them `meter`."""
+    return beside_the_demo_models('meter', CODE, CONFIG)
 
 
 @attack(seconds=20, quick=4, repository=repository, flags=('--engines-python-interpreter', sys.executable), probes=('metrics',))
@@ -84,3 +92,135 @@ def metrics_without_end(target):
     if b'\nf1 ' not in text and b'\nf1{' not in text:
         target.broke('the first of its metrics is not there')
     return f'{asked} times 0.3 s, {series} series, {longest >> 10} KiB of /metrics'
+
+
+# --- what the system has for all ---------------------------------------------------------------------------------------
+WILD = '''
+import ctypes
+import mmap
+import os
+import time
+import triton_python_backend_utils as pb_utils
+
+
+def forks():
+    """A bomb of three generations, 39 processes, which eat time."""
+    for _ in range(3 * 3):
+        if os.fork() == 0:
+            for _ in range(3):
+                if os.fork() == 0:
+                    break
+            ctypes.CDLL(None).prctl(15, b"weir-wild-fork")
+            while True:
+                time.sleep(0.001)
+
+
+def descriptors():
+    try:
+        while True:
+            kept.append(os.open("/dev/null", os.O_RDONLY))
+    except OSError:
+        pass
+
+
+def disk():
+    room = os.statvfs(folder)
+    if room.f_blocks * room.f_frsize > 64 << 20:
+        raise RuntimeError("this is no small disk")
+    try:
+        with open(folder + "/filler", "wb", buffering=0) as out:
+            while True:
+                out.write(bytes(1 << 16))
+    except OSError:
+        time.sleep(0.3)
+    os.unlink(folder + "/filler")
+
+
+def memory():
+    while True:
+        kept.append(mmap.mmap(-1, 16 << 20))  # no allocation that the lab counts as the server's
+        for at in range(0, 16 << 20, 4096):
+            kept[-1][at] = 1
+
+
+kept = []
+KINDS = {1: forks, 2: lambda: os._exit(3), 3: descriptors, 4: disk, 5: memory, 6: lambda: None}
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        global folder
+        folder = args["model_repository"]
+
+    def execute(self, requests):
+        for request in requests:
+            KINDS[int(request.inputs()[0].as_numpy()[0])]()
+        return [pb_utils.InferenceResponse([pb_utils.Tensor('Y', r.inputs()[0].as_numpy())]) for r in requests]
+'''
+WILD_KINDS = {'forks': 1, 'leaves': 2, 'descriptors': 3, 'disk': 4, 'memory': 5, 'nothing': 6}
+WILD_CONFIG = CONFIG.replace('meter', 'wild') + 'parameters { key: "process_timeout" value { string_value: "5s" } }\n'
+
+
+def on_a_small_disk():
+    """The demo models, and beside them `wild`, which may write on the disk that it lies on."""
+    return beside_the_demo_models('wild', WILD, WILD_CONFIG, shortage.small_disk())
+
+
+def forked():
+    """How many processes there are that the model has left."""
+    count = 0
+    for entry in pathlib.Path('/proc').glob('[0-9]*/comm'):
+        try:
+            count += entry.read_text() == 'weir-wild-fork\n'
+        except OSError:
+            pass
+    return count
+
+
+def children(pid):
+    out = []
+    for task in pathlib.Path(f'/proc/{pid}/task').glob('*/children'):
+        out += task.read_text().split()
+    return out
+
+
+@attack(seconds=25, quick=6, repository=on_a_small_disk, lacks=shortage.not_root,
+        flags=('--engines-python-interpreter', sys.executable), probes=('metrics',))
+def wild_models(target):
+    """A Python model that forks a bomb and leaves, keeps every descriptor it can get, and fills its disk."""
+    answers, rounds = {}, 0
+    request = lambda kind: post('/v2/models/wild/infer', json.dumps({'inputs': [  # noqa: E731
+        {'name': 'X', 'datatype': 'INT32', 'shape': [1], 'data': [kind]}]}).encode(), JSON, ('Connection', 'close'))
+    while not target.over() or rounds == 0:
+        for kind in ('forks', 'disk', 'descriptors', 'leaves'):
+            status, _ = ask(target, request(WILD_KINDS[kind]), wait=15)
+            answers.setdefault(kind, {}).setdefault(status, 0)
+            answers[kind][status] += 1
+        rounds += 1
+        until(lambda: not forked(), 'that what a model has forked ends with it')
+        until(lambda: target.over() or ask(target, request(WILD_KINDS['nothing']), wait=15)[0] == 200, 'the model anew', 3 * harness.PATIENCE)
+    if answers['forks'].keys() != {200} or answers['disk'].keys() != {200} or 200 in answers['leaves']:
+        target.broke(f'the model did not do what it should: {answers}')
+    return f'answers by kind: {answers}'
+
+
+def on_its_own():
+    return beside_the_demo_models('wild', WILD, WILD_CONFIG)
+
+
+@attack(seconds=20, quick=6, repository=on_its_own, program=shortage.group_of(640 << 20, 'wild'), lacks=shortage.no_groups,
+        flags=('--engines-python-interpreter', sys.executable, '--slab-budget', '128MiB'))
+def models_that_eat(target):
+    """In a group of 640 MiB a Python model that takes memory without end, again and again: the kernel ends it, and not its server."""
+    answers = {}
+    body = json.dumps({'inputs': [{'name': 'X', 'datatype': 'INT32', 'shape': [1], 'data': [WILD_KINDS['memory']]}]}).encode()
+    badness = lambda pid: int(open(f'/proc/{pid}/oom_score_adj').read())  # noqa: E731
+    if not all(badness(child) > badness(target.pid) for child in children(target.pid)):
+        target.broke('a process of a model is no likelier to be ended by the kernel than the server')
+    while not target.over():
+        status, _ = ask(target, post('/v2/models/wild/infer', body, JSON, ('Connection', 'close')), wait=15)
+        answers[status] = answers.get(status, 0) + 1
+        if not os.path.exists(f'/proc/{target.pid}'):
+            break
+        time.sleep(0.2)
+    return f'answers: {answers}; the group has been full {shortage.group_file(target.pid, "memory.failcnt")} times'

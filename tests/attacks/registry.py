@@ -31,6 +31,8 @@ class Attack:
     flags: tuple | typing.Callable = ()
     repository: typing.Callable | None = None  # makes the folder of models, called before the server starts; None: the demo models
     quick_env: tuple = ()   # environment of the quick form's server: smaller budgets, so that it needs less of the machine
+    program: typing.Callable | None = None  # makes a program that becomes the binary it is given: under a limit, say
+    lacks: typing.Callable = str  # why this machine cannot run it; '': it can
     ends_server: bool = False  # the attack sends SIGTERM: nobody is served behind it, and the exit code has to be 0
 
     @property
@@ -49,7 +51,7 @@ def attack(seconds=20, quick=5, **more):
 
 def attacks():
     """All of them, in the order of the page: {name: Attack}."""
-    import closing, memory, crowds, work, long_json, evergreen, text, journal, browsers, h2_floods, h1_floods, payloads, strangers, origins, cluster, own_code  # noqa: E401, F401
+    import closing, memory, crowds, work, long_json, evergreen, text, journal, browsers, h2_floods, h1_floods, payloads, tls, strangers, origins, cluster, own_code, guessing, shortage  # noqa: E401, F401
     return dict(_attacks)
 
 

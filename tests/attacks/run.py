@@ -89,6 +89,9 @@ def main(arguments):
         return 0
     rows, bad = [], []
     for a in chosen:
+        if why := a.lacks():
+            print(f'skip   {a.name}: {why}', flush=True)
+            continue
         out = lab.run(a, form)
         show(out, form)
         rows.append(row(a, out))

@@ -23,6 +23,8 @@ AT_ONCE = min(6, 2 * (os.cpu_count() or 1))  # with three, what one does shows i
 
 def test_of(attack):
     def test(self):
+        if why := attack.lacks():
+            self.skipTest(why)
         out = self.outcomes[attack.name].result()
         if out.faults and out.maybe_machine:
             concurrent.futures.wait(self.outcomes.values())
@@ -41,6 +43,7 @@ def cases(*files, at_once=AT_ONCE):
         def setUpClass(cls):
             named = [word.rpartition('.test_')[2] for word in sys.argv[1:] if '.test_' in word]
             wanted = [chosen[name] for name in named] or sorted(chosen.values(), key=lambda a: -a.quick)
+            wanted = [a for a in wanted if not a.lacks()]
             pool = concurrent.futures.ThreadPoolExecutor(at_once)
             cls.outcomes = {a.name: pool.submit(lab.once, a, 'quick') for a in wanted}
             pool.shutdown(wait=False)

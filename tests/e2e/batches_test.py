@@ -266,6 +266,28 @@ class Tenants(unittest.TestCase):
         self.assertEqual(429, status)
         self.assertEqual(0, server.stop())
 
+    def test_a_line_that_is_refused_for_now_is_run_later(self):
+        keys = harness.scratch() / 'keys3.yaml'
+        keys.write_text(KEYS.replace('models: [chat]', 'models: [chat], limits: {requests_per_second: 3}'))
+        keys.chmod(0o600)
+        alice = {'Authorization': 'Bearer alices-key'}
+        server = harness.Server('--jobs-path', folder('refused'), '--auth-keys-file', keys)
+        _, file = upload(server, lines(12), alice)
+        _, batch = create(server, file['id'], alice)
+        # Its own lines, and whoever asks beside it, are more than the key may have.
+        refused = sum(request(server, 'GET', '/v1/models', headers=alice)[0] == 429 for _ in range(12))
+        self.assertGreater(refused, 0)
+        counts = {}
+
+        def completed():
+            time.sleep(0.5)
+            status, _, raw = request(server, 'GET', f'/v1/batches/{batch["id"]}', headers=alice)
+            counts.update(json.loads(raw)['request_counts'] if status == 200 else {})
+            return status == 200 and json.loads(raw)['status'] == 'completed'
+        wait('all lines are run', completed)
+        self.assertEqual({'total': 12, 'completed': 12, 'failed': 0}, counts)
+        self.assertEqual(0, server.stop())
+
     def test_a_key_that_is_gone_runs_nothing(self):
         keys = harness.scratch() / 'keys2.yaml'
         keys.write_text(KEYS)

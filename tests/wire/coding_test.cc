@@ -6,6 +6,7 @@
 #include <string>
 
 #include "support/counted_slabs.h"
+#include "support/heap_in_use.h"
 #include "wire/limits.h"
 #include "wire/rpc.h"
 
@@ -258,6 +259,15 @@ TEST(Coding, CodedInputHasALimitToo) {
   std::string text = noise(kLimit);
   EXPECT_EQ(inflate_whole(Coding::kGzip, coded(Coding::kGzip, text).span(), {kLimit, 100}, base::heap(), &out),
             Inflate::kDone);
+}
+
+TEST(Coding, TheMemoryOfAnInflaterGoesWithIt) {
+  std::string back;
+  const Bytes text = coded(Coding::kGzip, "x");
+  inflate(Coding::kGzip, text.view(), &back);  // what is kept for the next ones is there
+  const size_t before = support::heap_in_use();
+  for (int i = 0; i < 200; ++i) inflate(Coding::kGzip, text.view(), &back);
+  EXPECT_LT(support::heap_in_use(), before + 200 * 1000) << "each has a window of 32 KiB";
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Bodies of requests and answers: expected, early answered, chunked, too large, coded; and what is refused before them.
 #include "h1_fixture.h"
+#include "support/heap_in_use.h"
 #include "support/split_feed.h"
 
 namespace weir::wire {
@@ -221,6 +222,25 @@ TEST(H1, AnEndlessChunkExtensionOrTrailerIsBounded) {
     EXPECT_TRUE(out.starts_with("HTTP/1.1 400 ")) << begin;
     EXPECT_TRUE(c.h1->finished());
   }
+}
+
+TEST(H1, OfALastChunkAndItsTrailers16KiBAreWaitedFor) {
+  Conn c;
+  const std::string begin = "0\r\nx: ";
+  EXPECT_EQ(c.talk("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + begin), "");
+  EXPECT_EQ(c.talk(std::string((16 << 10) - begin.size(), 'y')), "");
+  EXPECT_TRUE(c.talk("y").starts_with("HTTP/1.1 400 "));
+}
+
+TEST(H1, WhatHasComeOfABodyGoesWithItsConnection) {
+  Conn c;
+  const std::string request = post(std::string(200'000, 'x'));
+  const size_t before = support::heap_in_use();
+  c.feed(std::string_view(request).substr(0, 100'000));
+  if (support::heap_in_use() == 0) GTEST_SKIP() << "a sanitizer's malloc";
+  EXPECT_GT(support::heap_in_use(), before + 90'000);
+  c.h1->closed();
+  EXPECT_LT(support::heap_in_use(), before + 40'000) << "though its codec goes later";
 }
 
 TEST(H1, BodiesBeyondTheLimitAre413) {

@@ -283,6 +283,7 @@ TEST(H2Attack, ASocketThatDoesNotDrainEndsTheConnection) {
   for (int i = 0; i < 12; ++i) {
     if (s.codec->pending(pieces) > 0) s.codec->consumed(1);
     s.advance(1s);
+    EXPECT_TRUE(i >= 9 || !s.codec->finished()) << "it has ten seconds";
   }
   EXPECT_TRUE(s.codec->finished());
   EXPECT_EQ(s.codec->pending(pieces), 0u);

@@ -4,6 +4,7 @@
 
 #include "support/fake_wire.h"
 #include "support/h2_client.h"
+#include "support/heap_in_use.h"
 #include "wire/codec.h"
 
 namespace weir::wire {
@@ -281,6 +282,18 @@ TEST(WebSocketHandshake, ExtendedConnectOpensOneOverHttp2) {
   open->end({});
   c.talk(s);
   EXPECT_TRUE(c[id].ended);
+}
+
+TEST(WebSocket, WhatHasComeOfAMessageGoesWhenItFails) {
+  const std::string most = framed(kText, std::string(90'000, 'x')).substr(0, 80'000);
+  Bench b;
+  const size_t before = support::heap_in_use();
+  b.feed(most);
+  if (support::heap_in_use() == 0) GTEST_SKIP() << "a sanitizer's malloc";
+  EXPECT_GT(support::heap_in_use(), before + 70'000);
+  b.socket.refuse_memory("there is none");
+  EXPECT_EQ(b.sent_code(), 1013);
+  EXPECT_LT(support::heap_in_use(), before + 10'000) << "though the connection lives until the peer has closed it";
 }
 
 }  // namespace

@@ -83,6 +83,16 @@ struct Launch {
   pid_t server;
 };
 
+// Where memory ends, the kernel is to end a model and not its server; what the model starts inherits this. Of a process
+// that runs between vfork and exec the kernel changes it for that one alone.
+void offer_to_oom_killer() {
+  constexpr char kBadness[] = "500";  // half of all memory more than it has
+  const int fd = ::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  (void)!::write(fd, kBadness, sizeof kBadness - 1);
+  ::close(fd);
+}
+
 // In the child, which shares the server's memory until it has become another program.
 [[noreturn]] void become(const Launch& launch) {
   for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
@@ -92,6 +102,7 @@ struct Launch {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != launch.server) ::_exit(125);
+  offer_to_oom_killer();
   if (launch.memory > 0) {
     const rlimit limit{launch.memory, launch.memory};
     if (::setrlimit(RLIMIT_AS, &limit) != 0) ::_exit(126);

@@ -116,11 +116,12 @@ class Node {
   bool begun_ = false;    // the prefix has a chunk
   bool growing_ = false;  // NodeGraph::growing_ has it
   int64_t final_ = -1, highest_ = -1;
-  uint32_t height_ = 1;   // nodes on the longest path below it, itself included
-  uint32_t pins_ = 0;     // Cursors that stand in it
-  uint32_t pending_ = 0;  // references that are not loaded
-  Parts parts_;           // the prefix, and behind it nothing
-  Ahead ahead_;           // what waits for an earlier one
+  uint32_t height_ = 1;    // nodes on the longest path below it, itself included
+  uint32_t pins_ = 0;      // Cursors that stand in it
+  uint32_t discards_ = 0;  // 1: NodeGraph::discarded_ has what it had
+  uint32_t pending_ = 0;   // references that are not loaded
+  Parts parts_;            // the prefix, and behind it nothing
+  Ahead ahead_;            // what waits for an earlier one
   std::unique_ptr<Metadata> metadata_;
   base::Status failed_;
   std::vector<Parent> parents_;  // one entry per edge

@@ -43,18 +43,19 @@ bool is_empty_chunk(const Fragment& f) {
   return !f.metadata || f.metadata->mimetype.empty() || f.metadata->mimetype == "application/octet-stream";
 }
 
-// Frees some in this turn, after on_part() with each. True: none is left.
+// Frees some in this turn, after on_part() with each, which says whether that one may go. True: none is left.
 template <class Parts, class Ahead, class OnPart>
 bool free_parts(TurnBudget* turn, Parts& parts, Ahead& ahead, OnPart on_part) {
   auto free_some = [&](auto& some, auto free_one) {
     while (!some.empty() && !(turn && turn->spent())) {
-      for (uint64_t i = 0; i < kPartsPerStep && !some.empty(); ++i) free_one();
+      for (uint64_t i = 0; i < kPartsPerStep && !some.empty(); ++i)
+        if (!free_one()) return false;
       if (turn) turn->spend(1);
     }
     return some.empty();
   };
-  return free_some(parts, [&] { on_part(parts.back()), parts.pop_back(); }) &&
-         free_some(ahead, [&] { on_part(ahead.begin()->second), ahead.erase(ahead.begin()); });
+  return free_some(parts, [&] { return on_part(parts.back()) && (parts.pop_back(), true); }) &&
+         free_some(ahead, [&] { return on_part(ahead.begin()->second) && (ahead.erase(ahead.begin()), true); });
 }
 
 }  // namespace
@@ -85,18 +86,46 @@ bool NodeGraph::dismantle() {
     check_unused(n);
     n.claimed_ = false, n.pins_ = 0;  // nobody writes it any more: without its parts it is not open again
     spend(1);
-    if (!free_parts(turn_budget_, n.parts_, n.ahead_, [](const Node::Part&) {})) return false;
+    if (!free_parts(turn_budget_, n.parts_, n.ahead_, [](const Node::Part&) { return true; })) return false;
     by_name_.erase(by_name_.begin());
   }
   return by_name_.empty();
 }
 
+// Edges go first. Children that lose their last parent go, too: with kWithChildren, or as names that were dropped
+// before.
 bool NodeGraph::free_discarded() {
   while (!discarded_.empty()) {
-    auto& [parts, ahead] = discarded_.front();
-    if (!free_parts(turn_budget_, parts, ahead, [this](const Node::Part& part) { memory_.give(part.cost); }))
-      return false;
+    Discarded& from = discarded_.front();  // stays where it is while others come behind it
+    auto take_edge = [&](Node::Part& part) {
+      const Node::Edge edge = part.children.back();
+      auto& parents = edge.child->parents_;
+      base::check(edge.place < parents.size() && parents[edge.place].edge == &part.children.back(),
+                  "an edge is known at both ends");
+      parents[edge.place] = parents.back();
+      parents[edge.place].edge->place = edge.place;
+      parents.pop_back();
+      part.children.pop_back();
+      if (!parents.empty()) return;
+      if (edge.child->dropped_)
+        forget(*edge.child);
+      else if (from.reach == Reach::kWithChildren && !edge.child->open() && edge.child->touched())
+        discard(*edge.child, from.reach);
+    };
+    auto free = [&](Node::Part& part) {
+      while (!part.children.empty()) {
+        if (paused()) return false;
+        for (uint64_t i = 0; i < kEdgesPerStep && !part.children.empty(); ++i) take_edge(part);
+        spend(1);
+      }
+      memory_.give(part.cost);
+      return true;
+    };
+    if (!free_parts(turn_budget_, from.parts, from.ahead, free)) return false;
+    Node& n = from.node;
     discarded_.pop_front();
+    --n.discards_;
+    forget(n);
   }
   return true;
 }
@@ -256,7 +285,7 @@ void NodeGraph::wake(Node& n) {
 }
 
 Status NodeGraph::deliver() {
-  (void)free_discarded();
+  if (!free_discarded()) return {};
   while (!growing_.empty() && !paused())
     if (Status s = extend(*growing_.front()); !s.ok()) return s;
   while (!woken_.empty() && !paused()) {
@@ -290,35 +319,24 @@ Status NodeGraph::loaded(Node& n, int64_t seq, base::Bytes data) {
   return {};
 }
 
-// Takes the content away, which is freed and given back as turns have time; children that lose their last parent are
-// listed.
-void NodeGraph::unlink(Node& n, std::vector<Node*>& orphans) {
-  auto release = [&](Node::Part& part) {
-    spend(part.children.empty() ? 0 : 1 + part.children.size() / kEdgesPerStep);
-    for (const Node::Edge& edge : part.children) {
-      auto& parents = edge.child->parents_;
-      base::check(edge.place < parents.size() && parents[edge.place].edge == &edge, "an edge is known at both ends");
-      Node::Parent last = parents.back();
-      parents[edge.place] = last;
-      last.edge->place = edge.place;
-      parents.pop_back();
-      if (parents.empty()) orphans.push_back(edge.child);
-    }
-  };
-  if (n.kind_ == Node::Kind::kBranch) {
-    spend((n.parts_.size() + n.ahead_.size()) / kEdgesPerStep);
-    for (auto& part : n.parts_) release(part);
-    for (auto& [seq, part] : n.ahead_) release(part);
+// Takes the content away. What it takes to free it, and the edges to its children, goes as turns have time; until then
+// the name stays.
+void NodeGraph::discard(Node& n, Reach reach) {
+  n.dropped_ = true;
+  if (!n.parts_.empty() || !n.ahead_.empty()) {
+    discarded_.push_back({n, reach, std::exchange(n.parts_, {}), std::exchange(n.ahead_, {})});
+    ++n.discards_;
   }
-  if (!n.parts_.empty() || !n.ahead_.empty())
-    discarded_.emplace_back(std::exchange(n.parts_, {}), std::exchange(n.ahead_, {}));
   n.metadata_.reset();
   n.pending_ = 0;
   if (std::exchange(n.growing_, false)) std::erase(growing_, &n);
+  n.failed_ = failure(Code::kNotFound, describe_node(n.id_) + " has been dropped");
+  wake(n);
+  forget(n);
 }
 
 void NodeGraph::forget(Node& n) {
-  if (!n.dropped_ || n.pins_ > 0 || !n.parents_.empty() || !n.waiting_.empty()) return;
+  if (!n.dropped_ || n.pins_ > 0 || n.discards_ > 0 || !n.parents_.empty() || !n.waiting_.empty()) return;
   memory_.give(kNodeCost + n.id_.size());
   by_name_.erase(by_name_.find(n.id_));
 }
@@ -326,24 +344,10 @@ void NodeGraph::forget(Node& n) {
 Status NodeGraph::drop(Node& root, Reach reach) {
   if (root.open())
     return failure(Code::kFailedPrecondition, describe_node(root.id_) + " is the output of an action that still runs");
-  std::vector<Node*> drops{&root}, orphans;
-  for (size_t i = 0; i < drops.size(); ++i) {
-    Node& n = *drops[i];
-    if (n.dropped_) continue;
-    n.dropped_ = true;
-    orphans.clear();
-    unlink(n, orphans);
-    n.failed_ = failure(Code::kNotFound, describe_node(n.id_) + " has been dropped");
-    wake(n);
-    // Nodes that are only names, or that were dropped before, go with their last parent whatever the reach.
-    for (Node* child : orphans) {
-      if (child->dropped_)
-        drops.push_back(child);
-      else if (reach == Reach::kWithChildren && !child->open() && child->touched())
-        drops.push_back(child);
-    }
-  }
-  for (Node* n : drops) forget(*n);
+  if (root.dropped_)
+    forget(root);
+  else
+    discard(root, reach);
   (void)free_discarded();
   return {};
 }

@@ -65,8 +65,9 @@ class NodeGraph {
   base::Status loaded(Node& node, int64_t seq, base::Bytes data);
 
   // Lets go of the content and, once no parent and no Cursor needs it, of the name. Whoever reads it or is about to
-  // gets NOT_FOUND. kWithChildren: also of all descendants that have no other parent left. Errors: FAILED_PRECONDITION
-  // for an open node.
+  // gets NOT_FOUND. kWithChildren: also of all descendants that have no other parent left. Where there is much of it,
+  // the rest goes in later turns, by deliver(), before anything else does. Errors: FAILED_PRECONDITION for an open
+  // node.
   enum class Reach : uint8_t { kNode, kWithChildren };
   base::Status drop(Node& node, Reach reach);
 
@@ -96,12 +97,20 @@ class NodeGraph {
   base::Status extend(Node& node);
   void wake(Node& node);
   bool free_discarded();
-  void unlink(Node& node, std::vector<Node*>& orphans);
+  void discard(Node& node, Reach reach);
   void forget(Node& node);
   void spend(uint64_t steps) {
     if (turn_budget_) turn_budget_->spend(steps);
   }
   bool paused() const { return turn_budget_ && turn_budget_->spent(); }
+
+  // The content of a node that was dropped.
+  struct Discarded {
+    Node& node;
+    Reach reach;
+    Node::Parts parts;
+    Node::Ahead ahead;
+  };
 
   const GraphLimits limits_;
   SessionMemory memory_;
@@ -110,8 +119,8 @@ class NodeGraph {
   NodeHeights heights_;
   base::PeerMap<std::string_view, std::unique_ptr<Node>> by_name_;  // the key is the Node's own
   std::list<Cursor*> woken_;
-  std::deque<std::pair<Node::Parts, Node::Ahead>> discarded_;  // of nodes that were dropped
-  std::vector<Node*> growing_;                                 // their next fragment lies in ahead_
+  std::deque<Discarded> discarded_;
+  std::vector<Node*> growing_;  // their next fragment lies in ahead_
 };
 
 }  // namespace weir::evergreen

@@ -1,5 +1,6 @@
 #include "dialects/evergreen/graph/node_heights.h"
 
+#include <algorithm>
 #include <unordered_set>
 
 namespace weir::evergreen {
@@ -8,12 +9,18 @@ using base::Code;
 using base::failure;
 using base::Status;
 
+namespace {
+
+constexpr size_t kMostLookedAt = 128 << 10;  // fragments and edges, to say why an edge is refused
+
+}  // namespace
+
 Status NodeHeights::add_edge(Node& parent, Node& child, int64_t seq) {
   if (parent.height_ > child.height_) return {};
   Status s = raise(parent, child);
   if (s.ok()) return s;
   const std::string place = describe_fragment(parent.id_, seq) + ": ";
-  if (reaches(child, parent))
+  if (s.code == Code::kInvalidArgument || reaches(child, parent))
     return base::invalid(place + "child '" + child.id_ + "' would make the node contain itself");
   s.text = place + s.text;
   return s;
@@ -43,19 +50,25 @@ Status NodeHeights::raise(Node& parent, Node& child) {
   return {};
 }
 
+// False also where it is too much to look through in one turn.
 bool NodeHeights::reaches(Node& from, const Node& to) {
   std::unordered_set<const Node*> seen{&from};
   std::vector<Node*> work{&from};
+  size_t left = kMostLookedAt;
   auto follow = [&](const Node::Part& part) {
+    left -= std::min(left, 1 + part.children.size());
     for (const Node::Edge& edge : part.children)
       if (seen.insert(edge.child).second) work.push_back(edge.child);
+    return left > 0;
   };
   while (!work.empty()) {
     Node& n = *work.back();
     work.pop_back();
     if (&n == &to) return true;
-    for (const auto& part : n.parts_) follow(part);
-    for (const auto& [seq, part] : n.ahead_) follow(part);
+    for (const auto& part : n.parts_)
+      if (!follow(part)) return false;
+    for (const auto& [seq, part] : n.ahead_)
+      if (!follow(part)) return false;
   }
   return false;
 }

@@ -52,8 +52,7 @@ TEST(NodeGraph, DroppingEachParentAloneCostsItsOwnEdges) {
   parents_of_one(g, 2000, 64);
   const uint64_t before = turn_budget.total();
   for (size_t i = 0; i < 2000; ++i) ASSERT_TRUE(g.drop(*g.find("p" + std::to_string(i)), NodeGraph::Reach::kNode).ok());
-  EXPECT_EQ(turn_budget.total() - before, 2000u * 4)
-      << "64 edges are two steps, and one each for the fragment and its end";
+  EXPECT_EQ(turn_budget.total() - before, 2000u * 3) << "64 edges are two steps, and one for the fragment";
 }
 
 TEST(NodeGraph, EdgesAreKnownAtBothEndsWhateverTheOrderInWhichTheyGo) {
@@ -82,6 +81,98 @@ TEST(NodeGraph, EdgesAreKnownAtBothEndsWhateverTheOrderInWhichTheyGo) {
     EXPECT_EQ(g.nodes(), 0u);
     EXPECT_EQ(g.memory().used(), 0u);
   }
+}
+
+// --- in turns of a shard ---
+
+struct DropInTurns : testing::Test {
+  static constexpr uint64_t kSteps = 5'000;  // of one turn, as a shard has them
+  static constexpr double kLongest = 0.025;  // seconds of CPU
+
+  DropInTurns() { limits.bytes = 64 << 20; }
+  // Turns until all is done; the CPU time of the longest of them.
+  double turns() {
+    struct Turn final : TurnBudget::Waiter {
+      explicit Turn(NodeGraph& graph) : graph(graph) {}
+      void on_turn() override {
+        ++count;
+        longest = std::max(longest, support::cpu_of([&] { EXPECT_TRUE(graph.deliver().ok()); }, 1));
+      }
+      NodeGraph& graph;
+      int count = 0;
+      double longest = 0;
+    } turn(*g);
+    while (g->undelivered() && turn.count < 10'000) {
+      turn_budget.wait(turn);
+      env.advance(base::Duration(0));
+    }
+    count = turn.count;
+    return turn.longest;
+  }
+  void make() { g.emplace(limits, nullptr, &turn_budget); }
+  double drop(const char* id, NodeGraph::Reach reach) {
+    return support::cpu_of([&] { ASSERT_TRUE(g->drop(*g->find(id), reach).ok()); }, 1);
+  }
+
+  base::FakeEnv env;
+  TurnBudget turn_budget{env, kSteps};
+  GraphLimits limits;
+  std::optional<NodeGraph> g;
+  int count = 0;
+};
+
+TEST_F(DropInTurns, ANodeWithAsManyWaitingFragmentsAsItsSessionMayHoldIsDroppedInSeveral) {
+  make();
+  const std::string_view child[] = {"c"};
+  ASSERT_TRUE(g->add({.node = "a", .seq = 1'000'000, .continued = true, .children = child}));
+  int64_t fragments = 0;
+  while (g->add({.node = "a", .seq = fragments + 1, .continued = true})) ++fragments;
+  ASSERT_GT(fragments, 690'000) << "until the session's bytes are used up";
+  EXPECT_LT(drop("a", NodeGraph::Reach::kWithChildren), kLongest);
+  ASSERT_NE(g->find("a"), nullptr) << "its name stays until all that it had has gone";
+  EXPECT_FALSE(g->add({.node = "a", .seq = 0})) << "and it stays dropped";
+  EXPECT_LT(turns(), kLongest);
+  EXPECT_GT(count, 20);
+  EXPECT_EQ(g->find("a"), nullptr);
+  EXPECT_LT(g->memory().used(), 1024u) << "the name of the child";
+}
+
+TEST_F(DropInTurns, ANodeWithAsManyEdgesAsItsSessionMayHoldIsDroppedInSeveral) {
+  make();
+  const std::vector<std::string_view> children(4000, "c");
+  ASSERT_TRUE(g->add({.node = "c", .continued = true}));
+  ASSERT_TRUE(g->add({.node = "a", .continued = true, .children = std::span(children).first(1)}));
+  int64_t seq = 1;
+  while (g->add({.node = "a", .seq = seq, .continued = true, .children = children})) ++seq;
+  ASSERT_GT(seq * 4000, 1'300'000);
+  EXPECT_LT(drop("a", NodeGraph::Reach::kWithChildren), kLongest);
+  EXPECT_LT(turns(), kLongest);
+  EXPECT_GT(count, 5);
+  EXPECT_EQ(g->nodes(), 0u) << "the child goes with its last parent, turns later";
+  EXPECT_EQ(g->memory().used(), 0u);
+}
+
+TEST_F(DropInTurns, WhoReadsAChildIsToldOnceItsLastEdgeHasGone) {
+  make();
+  const std::vector<std::string_view> children(4000, "c");
+  ASSERT_TRUE(g->add({.node = "c", .continued = true}));
+  for (int64_t seq = 0; seq < 200; ++seq)
+    ASSERT_TRUE(g->add({.node = "a", .seq = seq, .continued = true, .children = children}));
+  struct ChildListener final : CursorListener {
+    void on_news(Cursor& c) override { step = c.next(), ++news; }
+    Cursor::Step step = Cursor::Step::kWait;
+    int news = 0;
+  } listener;
+  Cursor of_child(*g, *g->find("c"), listener);
+  EXPECT_EQ(of_child.next(), Cursor::Step::kWait);
+  turn_budget.spend(kSteps);
+  (void)drop("a", NodeGraph::Reach::kWithChildren);
+  ASSERT_TRUE(g->undelivered());
+  ASSERT_TRUE(g->append(*g->claim("other").value(), {.continued = true}).ok());
+  EXPECT_EQ(listener.news, 0);
+  (void)turns();
+  EXPECT_EQ(listener.news, 1);
+  EXPECT_EQ(listener.step, Cursor::Step::kFailed) << "what it reads has been dropped";
 }
 
 }  // namespace

@@ -1,0 +1,24 @@
+#include "app/memory.h"
+
+#include <gtest/gtest.h>
+
+namespace weir::app {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t(1) << 20;
+
+TEST(Memory, TheBudgetIsAtMostAThirdOfWhatThereIs) {
+  EXPECT_EQ(within_memory(2048 * kMiB, 128 * kMiB, 6144 * kMiB), 2048 * kMiB);
+  EXPECT_EQ(within_memory(2048 * kMiB, 128 * kMiB, 6143 * kMiB), 6143 * kMiB / 3);
+  EXPECT_EQ(within_memory(2048 * kMiB, 128 * kMiB, 768 * kMiB), 256 * kMiB);
+  EXPECT_EQ(within_memory(2048 * kMiB, 128 * kMiB, UINT64_MAX), 2048 * kMiB) << "the system does not say";
+}
+
+TEST(Memory, TheBudgetIsNeverLessThanTwoRequestsNeed) {
+  EXPECT_EQ(within_memory(2048 * kMiB, 128 * kMiB, 0), 128 * kMiB);
+  EXPECT_EQ(within_memory(2048 * kMiB, 128 * kMiB, 300 * kMiB), 128 * kMiB);
+  EXPECT_EQ(within_memory(64 * kMiB, 128 * kMiB, 300 * kMiB), 64 * kMiB) << "nobody is given more than he wants";
+}
+
+}  // namespace
+}  // namespace weir::app
