@@ -12,7 +12,7 @@ using base::Status;
 
 Status DeviceBert::check(const BertShape& shape, const device::Device& device, const Kernels& k) {
   const bool there = k.abi == kKernelsAbi && k.load && k.embed_text && k.layer_norm && k.gelu && k.rope_store &&
-                     k.prefill_attention && k.matmul_open && k.matmul_close && k.matmul;
+                     k.prefill_attention && k.matmul_open && k.matmul_close && k.matmul && k.pool;
   if (!there) return base::failure(base::Code::kFailedPrecondition, "libweir_cuda.so lacks kernels of this build");
   if (device.info().index >= 0 && (shape.head_dim() > 256 || shape.hidden % 8 || shape.intermediate % 8))
     return base::failure(base::Code::kUnimplemented,

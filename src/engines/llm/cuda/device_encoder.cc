@@ -90,12 +90,14 @@ Status DeviceEncoder::make_room() {
   const size_t mixed = room(q * sizeof(Bf16)), keys = room(kv * sizeof(Bf16)), values = room(kv * sizeof(Bf16));
   const size_t inner = room(widths_.inner * sizeof(Bf16)), gated = room(widths_.gated * sizeof(Bf16));
   const size_t workspace = std::exchange(bytes, bytes + kWorkspace);
-  // ids, kinds, positions, slots; chunks and tiles of texts, which have a token at least.
-  const size_t args = tokens * (4 * sizeof(uint32_t) + sizeof(Chunk) + sizeof(Tile)) + 7 * kAlign;
+  // ids, kinds, positions, slots; chunks, tiles and ranges of texts, which have a token at least.
+  const size_t args = tokens * (4 * sizeof(uint32_t) + sizeof(Chunk) + sizeof(Tile) + sizeof(PoolRange)) + 8 * kAlign;
+  const size_t sums = tokens / EncoderLimits::taken(1) * hidden * sizeof(float);
   if (auto s = each([&] { return keep(queue_.device().buffer(bytes), room_); },
                     [&] { return keep(queue_.device().buffer(args), args_); },
                     [&] { return keep(queue_.device().pin(args), in_); },
-                    [&] { return keep(queue_.device().pin(tokens * hidden * sizeof(float)), out_); });
+                    [&] { return keep(queue_.device().buffer(sums), sums_); },
+                    [&] { return keep(queue_.device().pin(sums), out_); });
       !s.ok())
     return s;
   auto halves = [&](size_t at) { return reinterpret_cast<Bf16*>(room_.data() + at); };
@@ -129,8 +131,8 @@ Status DeviceEncoder::run(const Pack& pack) {
   return status;
 }
 
-void DeviceEncoder::state(uint32_t token, float* out) const {
-  std::memcpy(out, out_.data() + size_t(token) * limits_.hidden * sizeof(float), limits_.hidden * sizeof(float));
+void DeviceEncoder::sum(size_t text, float* out) const {
+  std::memcpy(out, out_.data() + text * limits_.hidden * sizeof(float), limits_.hidden * sizeof(float));
 }
 
 DeviceEncoder::Args DeviceEncoder::write(const Pack& pack) {
@@ -140,14 +142,17 @@ DeviceEncoder::Args DeviceEncoder::write(const Pack& pack) {
                graphs_.wanted() ? pack_bucket(uint32_t(pack.ids.size()), tiles, limits_.pack_tokens) : PackBucket());
 }
 
-// A graph of a bucket fixes where arrays begin: chunks, of which there may be any number, come last. Idle
-// tokens have no slots, idle tiles a chunk of none.
+// A graph of a bucket fixes where arrays begin: chunks, of which there may be any number, come behind the others, and
+// ranges, which no graph reads, last. Idle tokens have no slots, idle tiles a chunk of none.
 DeviceEncoder::Args DeviceEncoder::write(const Pack& pack, PackBucket bucket) {
   std::vector<uint32_t> slots;
   std::vector<Chunk> chunks;
   std::vector<Tile> tiles;
+  std::vector<PoolRange> ranges;
   uint32_t block = 0;
   for (const auto& text : pack.texts) {
+    const auto pooled = pack.pooled(text);
+    ranges.push_back({pooled.first, pooled.count});
     for (uint32_t i = 0; i < text.count; ++i) slots.push_back(block * kBlock + i);
     for (uint32_t query = 0; query < text.count; query += kQueryTile) tiles.push_back({uint32_t(chunks.size()), query});
     chunks.push_back({text.first, text.count, 0, block});
@@ -173,6 +178,7 @@ DeviceEncoder::Args DeviceEncoder::write(const Pack& pack, PackBucket bucket) {
   if (limits_.types > 0) args.kinds = put(pack.types, tokens);
   args.positions = put(pack.positions, tokens), args.slots = put(slots, tokens);
   args.tiles = put(tiles, tiles.size()), args.chunks = put(chunks, chunks.size());
+  args.ranges = put(ranges, ranges.size()), args.texts = uint32_t(ranges.size());
   args.tokens = uint32_t(tokens), args.tile_count = uint32_t(tiles.size()), args.bucket = bucket;
   return args;
 }
@@ -181,11 +187,16 @@ Status DeviceEncoder::send() { return queue_.copy(Way::kToDevice, Copy{args_.dat
 
 Status DeviceEncoder::queue(const Pack& pack) {
   const Args args = write(pack);
-  Copy out{out_.data(), rows_, pack.ids.size() * limits_.hidden * sizeof(float)};
+  Copy out{out_.data(), sums_.data(), size_t(args.texts) * limits_.hidden * sizeof(float)};
+  const Pool sums{.ranges = args.ranges,
+                  .out = reinterpret_cast<float*>(sums_.data()),
+                  .count = args.texts,
+                  .hidden = limits_.hidden,
+                  .exact = rows_};
   auto all = [&] { return forward(args); };
-  return each([&] { return send(); },
-              [&] { return args.bucket.tokens > 0 ? graphs_.run(args.bucket.key(), all) : all(); },
-              [&] { return queue_.copy(Way::kToHost, out); });
+  return each(
+      [&] { return send(); }, [&] { return args.bucket.tokens > 0 ? graphs_.run(args.bucket.key(), all) : all(); },
+      [&] { return queue_.launch(queue_.kernels().pool, sums); }, [&] { return queue_.copy(Way::kToHost, out); });
 }
 
 Status DeviceEncoder::attend(const Args& args, Mask mask, uint32_t window, float scale) {

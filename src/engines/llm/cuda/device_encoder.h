@@ -1,8 +1,8 @@
 // DeviceEncoder: what encoders on a device share. On CUDA with the module's kernels; on the host's devices with those
 // of reference.h, so that all of this but the kernels is tested everywhere.
 //
-// A pack goes to the device as one copy, its last states come back as one. Keys and values of a layer live in slots, a
-// text after the other, each from a multiple of 16: its block table is a piece of one that counts.
+// A pack goes to the device as one copy, the sums of its texts come back as one. Keys and values of a layer live in
+// slots, a text after the other, each from a multiple of 16: its block table is a piece of one that counts.
 //
 // Small packs run as graphs (graph_set.h), one per bucket (plan.h), captured as the options say.
 //
@@ -32,7 +32,7 @@ class DeviceEncoder : public Encoder {
 
   const EncoderLimits& limits() const override { return limits_; }
   base::Status run(const Pack& pack) override;
-  void state(uint32_t token, float* out) const override;
+  void sum(size_t text, float* out) const override;
   size_t graphs() const { return graphs_.size(); }
 
  protected:
@@ -46,8 +46,10 @@ class DeviceEncoder : public Encoder {
     const uint32_t *ids = nullptr, *kinds = nullptr, *positions = nullptr, *slots = nullptr;
     const Chunk* chunks = nullptr;
     const Tile* tiles = nullptr;
+    const PoolRange* ranges = nullptr;    // of each text
     uint32_t tokens = 0, tile_count = 0;  // with the idle ones
-    PackBucket bucket{};                  // that it was filled up to
+    uint32_t texts = 0;
+    PackBucket bucket{};  // that it was filled up to
   };
   using Mask = decltype(PrefillAttention::mask);
 
@@ -82,7 +84,7 @@ class DeviceEncoder : public Encoder {
   base::Status queue(const Pack& pack);
 
   DeviceEncoderOptions options_;
-  device::DeviceBuffer room_, args_, constants_;
+  device::DeviceBuffer room_, args_, constants_, sums_;
   device::PinnedBlock in_, out_;
   size_t args_bytes_ = 0;  // of the pack
   GraphSet graphs_;

@@ -12,7 +12,7 @@ using base::Status;
 
 Status DeviceRotary::check(const Shape& shape, const device::Device& device, const Kernels& k) {
   const bool there = k.abi == kKernelsAbi && k.load && k.embed && k.add_norm && k.rope_store && k.swiglu &&
-                     k.prefill_attention && k.matmul_open && k.matmul_close && k.matmul;
+                     k.prefill_attention && k.matmul_open && k.matmul_close && k.matmul && k.pool;
   if (!there) return base::failure(base::Code::kFailedPrecondition, "libweir_cuda.so lacks kernels of this build");
   return check_widths(shape, device);
 }

@@ -274,6 +274,7 @@ struct Pool {
   const PoolRange* ranges;
   float* out;  // [count][hidden]
   uint32_t count, hidden;
+  const float* exact = nullptr;  // in place of `in`, or null
 };
 
 // Encoders of BERT's family: stream[t] = words[ids[t]] + types[kinds[t]] + places[positions[t]].

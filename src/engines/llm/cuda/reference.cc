@@ -324,7 +324,8 @@ void pool(const Pool& a) {
   for (size_t i = 0; i < a.count; ++i) {
     std::fill(sum.begin(), sum.end(), 0.0);
     for (size_t t = a.ranges[i].first; t < size_t(a.ranges[i].first) + a.ranges[i].count; ++t)
-      for (size_t d = 0; d < a.hidden; ++d) sum[d] += widen_bf16(a.in[t * a.hidden + d]);
+      for (size_t d = 0; d < a.hidden; ++d)
+        sum[d] += a.exact ? a.exact[t * a.hidden + d] : widen_bf16(a.in[t * a.hidden + d]);
     for (size_t d = 0; d < a.hidden; ++d) a.out[i * a.hidden + d] = float(sum[d]);
   }
 }

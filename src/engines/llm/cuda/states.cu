@@ -27,12 +27,13 @@ __global__ void __launch_bounds__(kThreads) read_out_kernel(ReadOut a) {
 }
 
 // A thread takes two dimensions, and goes over the rows in their order.
-__global__ void __launch_bounds__(kThreads) pool_kernel(Pool a) {
+template <class Element>
+__global__ void __launch_bounds__(kThreads) pool_kernel(Pool a, const Element* rows) {
   await_inputs();
   uint32_t at = 2 * (blockIdx.y * kThreads + threadIdx.x);
   if (at >= a.hidden) return;
   PoolRange range = a.ranges[blockIdx.x];
-  const Bf16* in = a.in + size_t(range.first) * a.hidden + at;
+  const Element* in = rows + size_t(range.first) * a.hidden + at;
   float sum[2] = {};
 #pragma unroll 8
   for (uint32_t t = 0; t < range.count; ++t) {
@@ -56,11 +57,14 @@ Code pool(const Launch& launch, const Pool& a) {
   uint32_t blocks = (a.hidden / 2 + kThreads - 1) / kThreads;
   if (a.hidden % 2 || blocks > 65535) return kBadShape;
   if (a.count == 0 || a.hidden == 0) return 0;
-  return run(launch, pool_kernel, dim3(a.count, blocks), kThreads, 0, a);
+  const dim3 grid(a.count, blocks);
+  return a.exact ? run(launch, pool_kernel<float>, grid, kThreads, 0, a, a.exact)
+                 : run(launch, pool_kernel<Bf16>, grid, kThreads, 0, a, a.in);
 }
 
 Code load_states(int32_t device) {
-  return load_kernels(device, read_out_kernel<2>, read_out_kernel<4>, pool_kernel);
+  return load_kernels(device, read_out_kernel<2>, read_out_kernel<4>, pool_kernel<Bf16>,
+                      pool_kernel<float>);
 }
 
 }  // namespace weir::llm::cuda

@@ -65,6 +65,7 @@ base::Status Bert::run(const Pack& pack) {
   const size_t n = pack.ids.size();
   if (n > limits_.pack_tokens || pack.positions.size() != n || (!pack.types.empty() && pack.types.size() != n))
     return base::failure(base::Code::kInternal, "a pack's arrays are too long, or differ");
+  keep_pooled(pack);
   plan(pack);
   base::check(tiles_ * kTile <= limits_.pack_tokens, "a pack's texts take no more than there is");
   look_up(pack);

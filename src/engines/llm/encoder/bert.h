@@ -31,7 +31,7 @@ struct BertWeights {
 base::Result<BertWeights> load_bert_weights(const BertShape& shape, const Store& store, WeightFormat form,
                                             ThreadTeam& team);
 
-class Bert final : public Encoder {
+class Bert final : public HostEncoder {
  public:
   // `max_length` is at most the shape's. Errors: RESOURCE_EXHAUSTED.
   static base::Result<std::unique_ptr<Bert>> make(BertShape shape, BertWeights weights, WeightFormat form,
@@ -40,7 +40,6 @@ class Bert final : public Encoder {
 
   const EncoderLimits& limits() const override { return limits_; }
   base::Status run(const Pack& pack) override;
-  void state(uint32_t token, float* out) const override;
 
  private:
   // Queries of one text and one head that are attended to together.
@@ -50,6 +49,7 @@ class Bert final : public Encoder {
   Bert(BertShape shape, BertWeights weights, WeightFormat form, const Kernels& kernels,
        std::unique_ptr<ThreadTeam> team, EncoderLimits limits);
 
+  void state(uint32_t token, float* out) const override;
   bool make_room();
   void plan(const Pack& pack);
   void look_up(const Pack& pack);

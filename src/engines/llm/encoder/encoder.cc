@@ -8,18 +8,32 @@ namespace weir::llm {
 
 void Pack::clear() { texts.clear(), ids.clear(), positions.clear(), types.clear(); }
 
-void embed(const Encoder& encoder, const Pack::Text& text, Pooling pooling, Scale scale, float* out) {
-  const uint32_t hidden = encoder.limits().hidden;
-  std::vector<float> state((hidden + 15) / 16 * 16);
+Pack::Text Pack::pooled(const Text& text) const {
+  if (pooling == Pooling::kFirst) return {text.first, 1};
+  if (pooling == Pooling::kLast) return {text.first + text.count - 1, 1};
+  return text;
+}
+
+void HostEncoder::keep_pooled(const Pack& pack) {
+  pooled_.clear();
+  for (const auto& text : pack.texts) pooled_.push_back(pack.pooled(text));
+}
+
+void HostEncoder::sum(size_t text, float* out) const {
+  const uint32_t hidden = limits().hidden;
+  std::vector<float> one((hidden + 15) / 16 * 16);
   std::fill_n(out, hidden, 0.0f);
-  const uint32_t from = pooling == Pooling::kLast ? text.count - 1 : 0,
-                 to = pooling == Pooling::kFirst ? 1 : text.count;
-  for (uint32_t i = from; i < to; ++i) {
-    encoder.state(text.first + i, state.data());
-    for (uint32_t d = 0; d < hidden; ++d) out[d] += state[d];
+  for (uint32_t i = 0; i < pooled_[text].count; ++i) {
+    state(pooled_[text].first + i, one.data());
+    for (uint32_t d = 0; d < hidden; ++d) out[d] += one[d];
   }
-  if (to - from > 1)
-    for (uint32_t d = 0; d < hidden; ++d) out[d] /= float(to - from);
+}
+
+void embed(const Encoder& encoder, const Pack& pack, size_t text, Scale scale, float* out) {
+  const uint32_t hidden = encoder.limits().hidden, count = pack.pooled(pack.texts[text]).count;
+  encoder.sum(text, out);
+  if (count > 1)
+    for (uint32_t d = 0; d < hidden; ++d) out[d] /= float(count);
   if (scale == Scale::kAsItIs) return;
   double squares = 0;
   for (uint32_t d = 0; d < hidden; ++d) squares += double(out[d]) * out[d];

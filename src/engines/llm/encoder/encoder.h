@@ -1,4 +1,4 @@
-// Encoder: token ids of whole texts -> one hidden state per token; and how the states of a text become one embedding.
+// Encoder: token ids of whole texts -> one hidden state per token, and the sum of those that a text's embedding is of.
 //
 // Texts lie one after the other without padding. A text's states are the same to the last bit whatever else is in the
 // pack.
@@ -12,6 +12,8 @@
 
 namespace weir::llm {
 
+enum class Pooling : uint8_t { kMean, kFirst, kLast };  // of a text's tokens
+
 // Texts that run together. `types` is empty when all are 0.
 struct Pack {
   struct Text {
@@ -19,7 +21,11 @@ struct Pack {
   };
   std::vector<Text> texts;
   std::vector<uint32_t> ids, positions, types;
+  Pooling pooling = Pooling::kMean;
 
+  // The tokens of a text whose states its embedding is made of.
+  Text pooled(const Text& text) const;
+  // All but how they are pooled.
   void clear();
 };
 
@@ -45,15 +51,28 @@ class Encoder {
   virtual const EncoderLimits& limits() const = 0;
   // Ids, types and lengths are within the limits. Errors: INTERNAL.
   virtual base::Status run(const Pack& pack) = 0;
-  // Writes the state of a token of the last pack, after the last layer's norm: `hidden` floats; room for a multiple of
-  // 16 is written to.
-  virtual void state(uint32_t token, float* out) const = 0;
+  // The sum of the pooled states of a text of the last pack, after the last layer's norm, into `hidden` floats.
+  virtual void sum(size_t text, float* out) const = 0;
 };
 
-enum class Pooling : uint8_t { kMean, kFirst, kLast };  // of a text's tokens
+// Encoders whose states are on the host.
+class HostEncoder : public Encoder {
+ public:
+  void sum(size_t text, float* out) const final;
+
+ protected:
+  // In run().
+  void keep_pooled(const Pack& pack);
+  // Writes the state of a token of the last pack; room for a multiple of 16 floats is written to.
+  virtual void state(uint32_t token, float* out) const = 0;
+
+ private:
+  std::vector<Pack::Text> pooled_;
+};
+
 enum class Scale : uint8_t { kAsItIs, kLengthOne };
 
-// The embedding of one text of the last pack, into `hidden` floats.
-void embed(const Encoder& encoder, const Pack::Text& text, Pooling pooling, Scale scale, float* out);
+// The embedding of one text of the last pack, which is `pack`, into `hidden` floats.
+void embed(const Encoder& encoder, const Pack& pack, size_t text, Scale scale, float* out);
 
 }  // namespace weir::llm

@@ -43,7 +43,9 @@ class EncoderEngine final : public sched::Engine {
         limits_(encoder_->limits()),
         manners_(std::move(manners)),
         width_(manners_.classifier ? uint32_t(manners_.classifier->shape().labels.size()) : limits_.hidden),
-        state_(manners_.classifier ? limits_.hidden : 0) {}
+        state_(manners_.classifier ? limits_.hidden : 0) {
+    pack_.pooling = manners_.pooling;
+  }
 
   const msg::ModelSpec& spec() const override { return spec_; }
   Status step(sched::Batch& batch) override;
@@ -53,7 +55,7 @@ class EncoderEngine final : public sched::Engine {
   Status read_call(const msg::Call& call);
   Status read_row(size_t begin, size_t end, const Numbers& ids, const Numbers& mask, const Numbers& types);
   Status flush();
-  void finish(const Pack::Text& text, float* out);
+  void finish(size_t text, float* out);
 
   const msg::ModelSpec spec_;
   const std::unique_ptr<Encoder> encoder_;
@@ -115,15 +117,15 @@ Status EncoderEngine::step(sched::Batch& batch) {
 Status EncoderEngine::flush() {
   if (pack_.texts.empty()) return {};
   if (auto s = encoder_->run(pack_); !s.ok()) return s;
-  for (size_t t = 0; t < pack_.texts.size(); ++t) finish(pack_.texts[t], to_[t]);
+  for (size_t t = 0; t < pack_.texts.size(); ++t) finish(t, to_[t]);
   pack_.clear(), to_.clear();
   taken_ = 0;
   return {};
 }
 
-void EncoderEngine::finish(const Pack::Text& text, float* out) {
-  if (!manners_.classifier) return embed(*encoder_, text, manners_.pooling, manners_.scale, out);
-  embed(*encoder_, text, manners_.pooling, Scale::kAsItIs, state_.data());
+void EncoderEngine::finish(size_t text, float* out) {
+  if (!manners_.classifier) return embed(*encoder_, pack_, text, manners_.scale, out);
+  embed(*encoder_, pack_, text, Scale::kAsItIs, state_.data());
   manners_.classifier->run(state_, out, out + logits_);
 }
 

@@ -6,7 +6,7 @@ namespace weir::llm {
 namespace {
 
 // Keys and values of a layer live in blocks of a tile each, one text after the other.
-class RotaryEncoder final : public Encoder {
+class RotaryEncoder final : public HostEncoder {
  public:
   RotaryEncoder(std::unique_ptr<Transformer> transformer, const EncoderLimits& limits)
       : transformer_(std::move(transformer)), limits_(limits) {}
@@ -24,11 +24,13 @@ class RotaryEncoder final : public Encoder {
       for (uint32_t i = 0; i < count; ++i) step_.tables.push_back(blocks++);
     }
     step_.ids = pack.ids, step_.positions = pack.positions;
+    keep_pooled(pack);
     return transformer_->step(step_);
   }
-  void state(uint32_t token, float* out) const override { transformer_->last_state(token, out); }
 
  private:
+  void state(uint32_t token, float* out) const override { transformer_->last_state(token, out); }
+
   std::unique_ptr<Transformer> transformer_;
   const EncoderLimits limits_;
   generation::TokenStep step_;

@@ -50,6 +50,10 @@ const cuda::Kernels& noting_kernels() {
     multiplied.push_back(a.rows);
     return cuda::reference::table().matmul(launch, with, a);
   };
+  table.norm_matmul = [](const cuda::Launch& launch, const cuda::NormMatmul& a) {
+    multiplied.push_back(a.rows);
+    return cuda::reference::table().norm_matmul(launch, a);
+  };
   return table;
 }
 
