@@ -113,18 +113,6 @@ std::string Request::query_value(std::string_view name) const {
   return {};
 }
 
-void Exchange::head_of_grpc() {
-  Response response;
-  response.fields.add("content-type", "application/grpc");
-  head(std::move(response));
-}
-
-void Exchange::end_of_grpc() {
-  Fields trailers;
-  trailers.add("grpc-status", "0");
-  end(std::move(trailers));
-}
-
 Exchange::Exchange() = default;
 Exchange::~Exchange() = default;
 

@@ -202,6 +202,16 @@ struct Plan {
 
 enum class Reset : uint8_t { kCancel, kInternal, kRefused, kNoError };
 
+// The usual head and end of a gRPC answer, in place of head() and end() of an Exchange, without Fields.
+class PlainGrpc {
+ public:
+  virtual void head_of_grpc() = 0;  // 200, application/grpc
+  virtual void end_of_grpc() = 0;   // grpc-status 0
+
+ protected:
+  ~PlainGrpc() = default;
+};
+
 class Exchange {
  public:
   static constexpr size_t kHighWater = 1 << 20;  // backlog at which a polite writer stops
@@ -228,6 +238,8 @@ class Exchange {
   // The Router's alone: what it has found for this Exchange, from begin() to closed(); where the head is kept, until
   // begin() of the next request.
   std::unique_ptr<RouteMatch> match;
+  // Null: the codec has no shorter way for it.
+  PlainGrpc* plain_grpc = nullptr;
 
   // The response, in order: head once, body any number of times, end once. Calls after the peer has gone, or after
   // end(), do nothing. HEAD requests and bodiless statuses drop the body. None of these calls back into the
@@ -235,9 +247,6 @@ class Exchange {
   virtual void head(Response response) = 0;
   virtual void body(base::Bytes piece) = 0;
   virtual void end(Fields trailers = {}) = 0;
-  // The head and the end of most gRPC answers, without Fields: 200 of application/grpc and nothing else; grpc-status 0.
-  virtual void head_of_grpc();
-  virtual void end_of_grpc();
   // Breaks the Exchange off: RST_STREAM, or closing the HTTP/1 connection.
   virtual void reset(Reset why) = 0;
   virtual bool responding() const = 0;  // head() has been called (a 100 is sent by the codec itself and does not count)

@@ -26,6 +26,14 @@ void reuse(Fields& fields) {
     fields.clear();
 }
 
+void clear_head(Request& request) {
+  reuse(request.method);
+  reuse(request.authority);
+  reuse(request.target);
+  reuse(request.fields);
+  request.content_length = -1;
+}
+
 }  // namespace
 
 const uint64_t H2Exchange::kOwnCost = sizeof(H2Exchange) + 512;
@@ -124,21 +132,13 @@ void H2Exchange::forget_head() {
   if (request_.kept == HeadKept::kNot) return;
   request_.kept = HeadKept::kNot;
   match.reset();
-  clear_head();
-}
-
-void H2Exchange::clear_head() {
-  reuse(request_.method);
-  reuse(request_.authority);
-  reuse(request_.target);
-  reuse(request_.fields);
-  request_.content_length = -1;
+  clear_head(request_);
 }
 
 void H2Exchange::recycle() {
   fields_kept_ = std::max(fields_kept_, request_.fields.bytes());
   if (fields_kept_ > kKeepField) fields_kept_ = 0;
-  if (request_.kept == HeadKept::kNot) clear_head();
+  if (request_.kept == HeadKept::kNot) clear_head(request_);
   forget_client();
   content_ = {};
   extra_fields_.clear();

@@ -39,8 +39,9 @@ class H2Streams {
   ~H2Streams() = default;
 };
 
-class H2Exchange final : public Exchange, public base::Ticketed, public base::Recycled<H2Exchange> {
+class H2Exchange final : public Exchange, public PlainGrpc, public base::Ticketed, public base::Recycled<H2Exchange> {
  public:
+  H2Exchange() { plain_grpc = this; }
   void head(Response response) override;
   void body(base::Bytes piece) override;
   void end(Fields trailers) override;
@@ -136,7 +137,6 @@ class H2Exchange final : public Exchange, public base::Ticketed, public base::Re
   uint64_t charged = 0;  // to the session's heads_: bytes of this head, and capacities kept of earlier ones
 
  private:
-  void clear_head();
   void start();
 
   H2Streams* streams_ = nullptr;

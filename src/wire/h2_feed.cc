@@ -10,7 +10,7 @@
 namespace weir::wire {
 namespace {
 
-constexpr size_t kFrameHead = 9;
+constexpr size_t kHeadBytes = 9;
 constexpr uint8_t kEndStream = 0x1, kEndHeaders = 0x4;
 
 size_t length_of(std::string_view head) {
@@ -34,9 +34,9 @@ ssize_t H2Feed::feed(std::string_view bytes, size_t until_head) {
   }
   go_on_with_block(bytes.substr(0, until_head));
   size_t given = 0, at = until_head;
-  while (at < bytes.size() && bytes.size() - at >= kFrameHead) {
-    const std::string_view head = bytes.substr(at, kFrameHead);
-    const size_t size = kFrameHead + length_of(head);
+  while (at < bytes.size() && bytes.size() - at >= kHeadBytes) {
+    const std::string_view head = bytes.substr(at, kHeadBytes);
+    const size_t size = kHeadBytes + length_of(head);
     if (has_block(head)) {
       if (ssize_t n = give(bytes.substr(given, at - given)); n < 0) return n;
       given = at;
@@ -66,7 +66,7 @@ ssize_t H2Feed::give_head(std::string_view frame) {
     if (!std::exchange(came_, true)) return give(frame);
     known_ = std::make_unique<H2KnownHeads>();
   }
-  const std::string_view block = frame.substr(kFrameHead);
+  const std::string_view block = frame.substr(kHeadBytes);
   if (const auto* head = known_->find(block)) return give_stand_in(frame, *head);
   if (known_->came(block)) receiver_.learn_head(*known_, block);
   const ssize_t n = give(frame);
@@ -78,11 +78,11 @@ ssize_t H2Feed::give_head(std::string_view frame) {
 ssize_t H2Feed::give_stand_in(std::string_view frame, const H2KnownHeads::Head& head) {
   std::array<char, 64> stand_in;
   const size_t size = head.stand_in.size();
-  std::memcpy(stand_in.data(), frame.data(), kFrameHead);
+  std::memcpy(stand_in.data(), frame.data(), kHeadBytes);
   stand_in[0] = stand_in[1] = 0, stand_in[2] = char(size);
-  std::memcpy(stand_in.data() + kFrameHead, head.stand_in.data(), size);
+  std::memcpy(stand_in.data() + kHeadBytes, head.stand_in.data(), size);
   receiver_.repeat_head(head);
-  const ssize_t n = give({stand_in.data(), kFrameHead + size});
+  const ssize_t n = give({stand_in.data(), kHeadBytes + size});
   receiver_.read_head();
   return n;
 }
@@ -90,8 +90,8 @@ ssize_t H2Feed::give_stand_in(std::string_view frame, const H2KnownHeads::Head& 
 // The library gets it bit by bit. It is kept aside to see what it does to the table.
 void H2Feed::cut_block(std::string_view frame, size_t size) {
   if (!known_) return;
-  if (!is_bare(frame) || size - kFrameHead > H2KnownHeads::kMostBlock) return forget();
-  cut_ = frame.substr(kFrameHead);
+  if (!is_bare(frame) || size - kHeadBytes > H2KnownHeads::kMostBlock) return forget();
+  cut_ = frame.substr(kHeadBytes);
   missing_ = size - frame.size();
 }
 

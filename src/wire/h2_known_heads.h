@@ -41,7 +41,7 @@ class H2KnownHeads {
   const Head* find(std::string_view block) const;
   // A block has come whole, and find() does not know it. True: it is worth learning, for it is the last one again.
   bool came(std::string_view block);
-  // What a block was decoded to that is worth learning. The request is complete, and was not refused.
+  // Keeps what `block` was decoded to, which came() has found worth it. The request is complete, and was not refused.
   void learn(std::string_view block, const Request& request, bool grpc, bool coded);
   // A block has come that changes the table, or was not seen as a whole.
   void forget() { heads_.clear(), last_.clear(); }

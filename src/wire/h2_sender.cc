@@ -5,7 +5,6 @@
 #include <cstring>
 #include <utility>
 
-#include "wire/date.h"
 #include "wire/h2_callbacks.h"
 
 namespace weir::wire {
@@ -13,7 +12,7 @@ namespace {
 
 constexpr size_t kOutputTarget = 256 << 10;  // gathered ahead of the socket; more waits in its streams, for fairness
 constexpr size_t kCopyBelow = 4096;          // smaller pieces are cheaper to copy than to point at
-constexpr size_t kFrameHead = 9, kType = 3, kFlags = 4;  // bytes; where in it
+constexpr size_t kFrameHeadBytes = 9, kType = 3, kFlags = 4;  // bytes; where in it
 constexpr size_t kFrame = 16 << 10, kLargeFrame = 64 << 10;
 constexpr base::Duration kUnread = std::chrono::seconds(1);
 constexpr size_t kSocketIsSlow = 64 << 10;  // unwritten output above which the socket, not a window, holds streams up
@@ -26,25 +25,6 @@ uint32_t code_of(Reset why) {
     case Reset::kNoError: return NGHTTP2_NO_ERROR;
   }
   return NGHTTP2_INTERNAL_ERROR;
-}
-
-// RFC 9113 §8.2.2: about the connection, so of no use in a stream.
-bool connection_specific(std::string_view name) {
-  switch (name.empty() ? 0 : name[0]) {
-    case 'c': return name == "connection";
-    case 'k': return name == "keep-alive";
-    case 'p': return name == "proxy-connection";
-    case 't': return name == "transfer-encoding";
-    case 'u': return name == "upgrade";
-  }
-  return false;
-}
-
-// Neither is copied by the library: both live in the Exchange until its stream is gone.
-nghttp2_nv nv_of(std::string_view name, std::string_view value) {
-  auto bytes = [](std::string_view text) { return reinterpret_cast<uint8_t*>(const_cast<char*>(text.data())); };
-  return {bytes(name), bytes(value), name.size(), value.size(),
-          NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
 }
 
 }  // namespace
@@ -84,61 +64,18 @@ void H2Sender::submit_touched() {
   touched.clear();
 }
 
-void H2Sender::add_fields(const Fields& fields) {
-  for (size_t i = 0; i < fields.size(); ++i) {
-    auto [name, value] = fields[i];
-    if (!connection_specific(name)) nva_.push_back(nv_of(name, value));
-  }
-}
-
-void H2Sender::head_fields(const H2Exchange& x) {
-  nva_.clear();
-  nva_.push_back(nv_of(":status", {x.out.status.data(), x.out.status.size()}));
-  // gRPC's clients do without: its bytes are saved.
-  if (connection_.env.date && !x.in.grpc) nva_.push_back(nv_of("date", connection_.env.date->value()));
-  if (x.out.grpc_head) nva_.push_back(nv_of("content-type", "application/grpc"));
-  add_fields(x.out.response.fields);
-  add_fields(x.extra_fields());
-}
-
-void H2Sender::trailer_fields(const H2Exchange& x) {
-  nva_.clear();
-  if (x.out.grpc_end) nva_.push_back(nv_of("grpc-status", "0"));
-  add_fields(x.out.trailers);
-}
-
-// The block of a head that is always the same is found once.
-H2KnownBlocks::Ref H2Sender::known_head(const H2Exchange& x) {
-  const bool plain = x.out.grpc_head && x.in.grpc && x.extra_fields().size() == 0;
-  if (plain && !connection_.blocks.block(grpc_head_).empty()) {
-    nva_.clear();
-    return grpc_head_;
-  }
-  head_fields(x);
-  const auto ref = connection_.blocks.find(nva_);
-  if (plain) grpc_head_ = ref;
-  return ref;
-}
-
-H2KnownBlocks::Ref H2Sender::known_trailers(const H2Exchange& x) {
-  if (x.out.grpc_end && !connection_.blocks.block(grpc_end_).empty()) return grpc_end_;
-  trailer_fields(x);
-  const auto ref = connection_.blocks.find(nva_);
-  if (x.out.grpc_end) grpc_end_ = ref;
-  return ref;
-}
-
 void H2Sender::submit_head(H2Exchange& x) {
   x.out.submitted = true;
-  x.out.block = known_head(x);
-  if (x.out.block != H2KnownBlocks::Ref::kNone) nva_.clear();
+  x.out.block = fields_.known_head(x);
+  std::span<const nghttp2_nv> fields;
+  if (x.out.block == H2KnownBlocks::Ref::kNone) fields = fields_.head(x);
   bool bare = x.out.ended && x.out.queued == 0 && !x.out.has_trailers();
   if (!bare && (!x.out.ended || x.out.queued > kLargeFrame)) {
     nghttp2_extpri share{NGHTTP2_EXTPRI_DEFAULT_URGENCY, 1};  // takes turns with the others
     nghttp2_session_change_extpri_stream_priority(connection_.session, x.stream(), &share, 1);
   }
   nghttp2_data_provider body = body_provider(x);
-  nghttp2_submit_response(connection_.session, x.stream(), nva_.data(), nva_.size(), bare ? nullptr : &body);
+  nghttp2_submit_response(connection_.session, x.stream(), fields.data(), fields.size(), bare ? nullptr : &body);
 }
 
 // One frame of the library's.
@@ -148,30 +85,29 @@ void H2Sender::put_frame(const uint8_t* at, size_t n) {
   output_.copy(at, n);
   if (type != NGHTTP2_HEADERS && type != NGHTTP2_CONTINUATION) return;
   const bool whole = type == NGHTTP2_HEADERS && (at[kFlags] & ~NGHTTP2_FLAG_END_STREAM) == NGHTTP2_FLAG_END_HEADERS;
-  connection_.blocks.wrote({reinterpret_cast<const char*>(at) + kFrameHead, n - kFrameHead},
+  connection_.blocks.wrote({reinterpret_cast<const char*>(at) + kFrameHeadBytes, n - kFrameHeadBytes},
                            whole ? H2KnownBlocks::Part::kWhole : H2KnownBlocks::Part::kOneOfSeveral);
 }
 
 // The library's frame has no fields. It has a block all the same if the table's size has changed since it was
 // submitted; then, and if the table was changed by a head before it, the fields are written so that no table matters.
 void H2Sender::put_known_head(const H2Exchange& x, const uint8_t* frame, size_t n) {
-  const std::string_view own{reinterpret_cast<const char*>(frame) + kFrameHead, n - kFrameHead};
+  const std::string_view own{reinterpret_cast<const char*>(frame) + kFrameHeadBytes, n - kFrameHeadBytes};
   const std::string_view block = connection_.blocks.block(x.out.block);
   if (own.empty() && !block.empty()) return put_head(frame[kFlags], x.stream(), block);
-  head_fields(x);
-  put_head(frame[kFlags], x.stream(), std::string(own) + literal_block(nva_));
+  put_head(frame[kFlags], x.stream(), std::string(own) + literal_block(fields_.head(x)));
 }
 
 void H2Sender::put_head(uint8_t flags, int32_t stream, std::string_view block) {
   const auto size = uint32_t(block.size()), id = uint32_t(stream);
-  const std::array<uint8_t, kFrameHead> head{
+  const std::array<uint8_t, kFrameHeadBytes> head{
       uint8_t(size >> 16), uint8_t(size >> 8), uint8_t(size),    NGHTTP2_HEADERS, flags,
       uint8_t(id >> 24),   uint8_t(id >> 16),  uint8_t(id >> 8), uint8_t(id)};
-  std::array<uint8_t, kFrameHead + H2KnownBlocks::kMostBlock> both;
+  std::array<uint8_t, kFrameHeadBytes + H2KnownBlocks::kMostBlock> both;
   std::copy(head.begin(), head.end(), both.begin());
   const size_t first = std::min(block.size(), H2KnownBlocks::kMostBlock);
-  std::memcpy(both.data() + kFrameHead, block.data(), first);
-  output_.copy(both.data(), kFrameHead + first);
+  std::memcpy(both.data() + kFrameHeadBytes, block.data(), first);
+  output_.copy(both.data(), kFrameHeadBytes + first);
   if (block.size() > first) output_.copy(block.data() + first, block.size() - first);
 }
 
@@ -188,20 +124,21 @@ ssize_t H2Sender::read_body(H2Exchange& x, size_t max, uint32_t& flags) {
   if (!x.out.ended || n < x.out.queued) return ssize_t(n);
   flags |= NGHTTP2_DATA_FLAG_EOF;
   if (!x.out.has_trailers()) return ssize_t(n);
-  trailers_ = known_trailers(x);
+  trailers_ = fields_.known_trailers(x);
   if (trailers_ != H2KnownBlocks::Ref::kNone) return ssize_t(n);  // the library sees them as the end of the DATA
   flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
-  nghttp2_submit_trailer(connection_.session, x.stream(), nva_.data(), nva_.size());
+  const auto fields = fields_.trailers(x);
+  nghttp2_submit_trailer(connection_.session, x.stream(), fields.data(), fields.size());
   return ssize_t(n);
 }
 
 int H2Sender::send_body(H2Exchange& x, const uint8_t* head, size_t n) {
   const auto trailers = std::exchange(trailers_, {});
   const bool trailed = trailers != H2KnownBlocks::Ref::kNone;
-  std::array<uint8_t, kFrameHead> own;
-  std::copy_n(head, kFrameHead, own.begin());
+  std::array<uint8_t, kFrameHeadBytes> own;
+  std::copy_n(head, kFrameHeadBytes, own.begin());
   if (trailed) own[kFlags] &= uint8_t(~NGHTTP2_FLAG_END_STREAM);
-  if (n > 0 || !trailed) output_.copy(own.data(), kFrameHead);
+  if (n > 0 || !trailed) output_.copy(own.data(), kFrameHeadBytes);
   auto& out = x.out;
   for (size_t left = n; left > 0;) {
     base::Bytes& front = out.queue.front();

@@ -6,11 +6,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include <nghttp2/nghttp2.h>
 
 #include "wire/fifo.h"
+#include "wire/h2_answer_fields.h"
 #include "wire/h2_connection.h"
 #include "wire/h2_output.h"
 #include "wire/h2_stream_table.h"
@@ -19,7 +19,8 @@ namespace weir::wire {
 
 class H2Sender {
  public:
-  H2Sender(H2Connection& connection, H2StreamTable& streams) : connection_(connection), streams_(streams) {}
+  H2Sender(H2Connection& connection, H2StreamTable& streams)
+      : connection_(connection), streams_(streams), fields_(connection) {}
 
   // Called by the library (h2_callbacks.h). The next bytes of a body: how many, at most `max`.
   ssize_t read_body(H2Exchange& x, size_t max, uint32_t& flags);
@@ -57,14 +58,9 @@ class H2Sender {
 
   void submit_touched();
   void submit_head(H2Exchange& x);
-  void head_fields(const H2Exchange& x);
-  void trailer_fields(const H2Exchange& x);
-  H2KnownBlocks::Ref known_head(const H2Exchange& x);
-  H2KnownBlocks::Ref known_trailers(const H2Exchange& x);
   void put_frame(const uint8_t* at, size_t n);
   void put_known_head(const H2Exchange& x, const uint8_t* frame, size_t n);
   void put_head(uint8_t flags, int32_t stream, std::string_view block);
-  void add_fields(const Fields& fields);
   void head_sent(const nghttp2_headers& head);
   void end_stream_sent(const nghttp2_frame_hd& head);
   void reset_sent(int32_t stream, uint32_t code);
@@ -77,14 +73,13 @@ class H2Sender {
   H2StreamTable& streams_;
   H2Output output_;
   Fifo<Mark> marks_;
-  uint64_t control_mark_ = 0;                    // where the output ended at the Guard's last passed()
-  H2Exchange* ending_ = nullptr;                 // its END_STREAM is in the frame that is being sent
-  H2Exchange* known_ = nullptr;                  // that frame is a head with a known block
-  H2KnownBlocks::Ref grpc_head_{}, grpc_end_{};  // where they were written before
-  H2KnownBlocks::Ref trailers_{};                // the block of those that follow the DATA that is being sent
+  uint64_t control_mark_ = 0;      // where the output ended at the Guard's last passed()
+  H2Exchange* ending_ = nullptr;   // its END_STREAM is in the frame that is being sent
+  H2Exchange* known_ = nullptr;    // that frame is a head with a known block
+  H2KnownBlocks::Ref trailers_{};  // the block of those that follow the DATA that is being sent
   bool goaway_sent_ = false;
   RateFloor drain_floor_;  // of the socket
-  std::vector<nghttp2_nv> nva_;
+  H2AnswerFields fields_;
 };
 
 }  // namespace weir::wire

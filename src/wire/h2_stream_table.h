@@ -35,7 +35,7 @@ class H2StreamTable final : public H2Streams {
   // Charges bytes of a request's head. False: there is no room, now or before; the request is to be refused.
   bool charge_head(H2Exchange& x, size_t bytes);
 
-  // What the heads of requests are charged to, and what is kept of them for the next ones.
+  // The charge for heads of requests, and for what is kept of them for the next ones.
   base::SteppedCharge& heads() { return heads_; }
 
   void close(H2Exchange& x, bool complete);

@@ -217,8 +217,8 @@ Response FramedCall::head() const {
 
 void FramedCall::send_head() {
   if (exchange_.responding()) return;
-  if (out_ == Coding::kIdentity && initial_.size() == 0 && content_type() == "application/grpc")
-    exchange_.head_of_grpc();
+  if (exchange_.plain_grpc && out_ == Coding::kIdentity && initial_.size() == 0 && content_type() == "application/grpc")
+    exchange_.plain_grpc->head_of_grpc();
   else
     exchange_.head(head());
 }

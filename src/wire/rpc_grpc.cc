@@ -17,8 +17,8 @@ class GrpcCall final : public FramedCall, public base::Recycled<GrpcCall> {
 
   void write_end(const base::Status& status) override {
     if (exchange_.responding()) {
-      if (status.ok() && status.text.empty() && status.details.empty() && trailing_.size() == 0)
-        return exchange_.end_of_grpc();
+      const bool plain = status.ok() && status.text.empty() && status.details.empty() && trailing_.size() == 0;
+      if (plain && exchange_.plain_grpc) return exchange_.plain_grpc->end_of_grpc();
       Fields trailers;
       add_grpc_status(trailers, status);
       for (size_t i = 0; i < trailing_.size(); ++i) trailers.add(trailing_[i].name, trailing_[i].value);

@@ -32,7 +32,7 @@ void expect_seen(const support::FakeIntake::Seen& seen, const Headers& head) {
 const Headers kCall = with({{":method", "POST"}, {":scheme", "http"}, {":path", "/a.B/C"}, {":authority", "host:1"}},
                            {{"te", "trailers"}, {"content-type", "application/grpc"}, {"x-key", "one"}});
 
-// What a request is answered with: its own x-answer, if it has one.
+// Answers a request with its own x-answer, if it has one.
 void answer_as_grpc(Exchange& x) {
   const auto wish = std::string(x.request().fields.find("x-answer"));
   wire::Response r;
@@ -143,7 +143,7 @@ TEST(H2KnownHead, TheSameBlockAfterTheTableHasChanged) {
   }
 }
 
-// What the server says to `frames`, on a connection that has had `known` heads of the same block before.
+// The server's answer to `frames`, on a connection that has had `known` heads of the same block before.
 std::vector<Frame> answer_to(int known, const std::function<std::string(uint32_t)>& frames) {
   wire::Limits limits;
   limits.streams = 2;

@@ -1,0 +1,70 @@
+#include "wire/h2_answer_fields.h"
+
+#include "wire/date.h"
+
+namespace weir::wire {
+namespace {
+
+// RFC 9113 §8.2.2: about the connection, so of no use in a stream.
+bool connection_specific(std::string_view name) {
+  switch (name.empty() ? 0 : name[0]) {
+    case 'c': return name == "connection";
+    case 'k': return name == "keep-alive";
+    case 'p': return name == "proxy-connection";
+    case 't': return name == "transfer-encoding";
+    case 'u': return name == "upgrade";
+  }
+  return false;
+}
+
+}  // namespace
+
+// Neither is copied by the library: both live in the Exchange until its stream is gone.
+void H2AnswerFields::add(std::string_view name, std::string_view value) {
+  auto bytes = [](std::string_view text) { return reinterpret_cast<uint8_t*>(const_cast<char*>(text.data())); };
+  list_.push_back({bytes(name), bytes(value), name.size(), value.size(),
+                   NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE});
+}
+
+void H2AnswerFields::add(const Fields& fields) {
+  for (size_t i = 0; i < fields.size(); ++i)
+    if (auto [name, value] = fields[i]; !connection_specific(name)) add(name, value);
+}
+
+std::span<const nghttp2_nv> H2AnswerFields::head(const H2Exchange& x) {
+  list_.clear();
+  add(":status", {x.out.status.data(), x.out.status.size()});
+  // gRPC's clients do without: its bytes are saved.
+  if (connection_.env.date && !x.in.grpc) add("date", connection_.env.date->value());
+  if (x.out.grpc_head) add("content-type", "application/grpc");
+  add(x.out.response.fields);
+  add(x.extra_fields());
+  return list_;
+}
+
+std::span<const nghttp2_nv> H2AnswerFields::trailers(const H2Exchange& x) {
+  list_.clear();
+  if (x.out.grpc_end) add("grpc-status", "0");
+  add(x.out.trailers);
+  return list_;
+}
+
+// A head that is always the same is looked for once.
+H2KnownBlocks::Ref H2AnswerFields::known_head(const H2Exchange& x) {
+  const H2KnownBlocks& blocks = connection_.blocks;
+  const bool plain = x.out.grpc_head && x.in.grpc && x.extra_fields().size() == 0;
+  if (plain && !blocks.block(grpc_head_).empty()) return grpc_head_;
+  const auto ref = blocks.find(head(x));
+  if (plain) grpc_head_ = ref;
+  return ref;
+}
+
+H2KnownBlocks::Ref H2AnswerFields::known_trailers(const H2Exchange& x) {
+  const H2KnownBlocks& blocks = connection_.blocks;
+  if (x.out.grpc_end && !blocks.block(grpc_end_).empty()) return grpc_end_;
+  const auto ref = blocks.find(trailers(x));
+  if (x.out.grpc_end) grpc_end_ = ref;
+  return ref;
+}
+
+}  // namespace weir::wire

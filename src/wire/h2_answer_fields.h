@@ -1,0 +1,35 @@
+// H2AnswerFields: the fields of an HTTP/2 answer's head and trailers as the library takes them, and the header blocks
+// that they were written as before.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <nghttp2/nghttp2.h>
+
+#include "wire/h2_connection.h"
+
+namespace weir::wire {
+
+class H2AnswerFields {
+ public:
+  explicit H2AnswerFields(H2Connection& connection) : connection_(connection) {}
+
+  // Valid until the next call, and while the Exchange is.
+  std::span<const nghttp2_nv> head(const H2Exchange& x);
+  std::span<const nghttp2_nv> trailers(const H2Exchange& x);
+  // kNone: the library has to write it.
+  H2KnownBlocks::Ref known_head(const H2Exchange& x);
+  H2KnownBlocks::Ref known_trailers(const H2Exchange& x);
+
+ private:
+  void add(std::string_view name, std::string_view value);
+  void add(const Fields& fields);
+
+  H2Connection& connection_;
+  H2KnownBlocks::Ref grpc_head_{}, grpc_end_{};  // those that most gRPC answers have
+  std::vector<nghttp2_nv> list_;
+};
+
+}  // namespace weir::wire
