@@ -18,7 +18,7 @@ constexpr size_t kSliceEntries = 64, kSliceBytes = 1 << 20;  // that are applied
 constexpr size_t kEnough = 256 << 10;                        // bytes of commands that make an entry
 // For an entry that the server which is asked has not got yet.
 constexpr int kLooks = 200;
-constexpr auto kLookEvery = std::chrono::milliseconds(5);
+constexpr auto kAskEvery = std::chrono::milliseconds(5);
 
 // The file's error, not that of the commands: all entries wait until it is over.
 bool is_of_file(const Status& status) {
@@ -207,7 +207,7 @@ Status Replica::submit(EntryContent entry, Pending& pending) {
   for (int looks = 0; status.ok() && position_.sequence < pending.sequence && looks < kLooks; ++looks) {
     auto more = catch_up();
     if (!more) status = more.error();
-    if (more && !*more && position_.sequence < pending.sequence) std::this_thread::sleep_for(kLookEvery);
+    if (more && !*more && position_.sequence < pending.sequence) std::this_thread::sleep_for(kAskEvery);
   }
   pending_ = nullptr;
   if (status.ok() && !pending.applied) status = failure(Code::kUnavailable, "the log has not got it");

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 import unittest
@@ -200,6 +201,28 @@ class Faults(Case):
         self.complete(b, batch, 60)
         self.assertNotIn('files and batches', curl(b.url('/readyz')).json()['cluster'])
         self.assertEqual(200, upload(a, lines(1))[0])
+
+    def test_whoever_writes_to_nats_without_the_secret_changes_nothing(self):
+        secret = folder() / 'secret'
+        secret.write_text('a secret that all nodes share\n')
+        a, b = self.node('a', '--cluster-secret', secret), self.node('b', '--cluster-secret', secret)
+        content = lines(3, model=MODEL)
+        _, file = upload(a, content)
+        lies = [b'', b'x' * 900_000, b'0' * 64 + b'E', b'0' * 64 + b'Eweirjob1' + bytes(40), b'0' * 64 + b'P' + b'\xff' * 800] * 5
+        with socket.create_connection(('127.0.0.1', self.nats.port), 5) as sock:
+            sock.sendall(b'CONNECT {"verbose":false}\r\n')
+            for subject in (b'entry', b'part', b'snapshot'):
+                for lie in lies:
+                    sock.sendall(b'PUB weir-jobs.%s %d\r\n%s\r\n' % (subject, len(lie), lie))
+            sock.sendall(b'PING\r\n')
+            heard = b''
+            while b'PONG' not in heard:
+                heard += sock.recv(4096)
+        for server in (a, b):
+            until(lambda: metric(server, 'weir_jobs_log_skipped_total') >= len(lies), 'that they are skipped')
+        self.assertEqual(content, request(b, 'GET', f'/v1/files/{file["id"]}/content')[2])
+        self.complete(b, create(b, file['id'])[1]['id'], 3)
+        self.assertEqual(1, metric(a, 'weir_jobs_log_connected'))
 
     def test_a_node_that_ends_in_order_gives_back_what_runs(self):
         a, b = self.three(names=('a', 'b'))

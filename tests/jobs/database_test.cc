@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "folder.h"
+#include "jobs/sqlite.h"
 
 namespace weir::jobs {
 namespace {
@@ -221,6 +222,25 @@ TEST(Database, AFullDiskRefusesAndHasRoomAgain) {
   EXPECT_NE(std::string::npos, status.text.find("jobs.disk"));
   EXPECT_TRUE(s.files.remove("f").ok());
   EXPECT_TRUE(s.files.append("g", 0, std::string(500'000, 'x')).ok());
+}
+
+TEST(Database, AFileOfTheFirstVersionGoesOn) {
+  Folder folder;
+  {
+    auto db = open(folder);
+    add(db->storage(), "a", 2);
+  }
+  {
+    auto file = Connection::open(folder.file()).value();
+    ASSERT_TRUE(file.execute("DROP INDEX jobs_held; ALTER TABLE jobs DROP COLUMN holder;"
+                             "ALTER TABLE batches DROP COLUMN version; DROP TABLE uploads; DROP TABLE replica;"
+                             "DROP TABLE entries; PRAGMA user_version = 1;")
+                    .ok());
+  }
+  for (int twice = 0; twice < 2; ++twice) {
+    auto db = open(folder);
+    ASSERT_EQ(2u, db->storage().journal.claim(5, kNow).value().size());
+  }
 }
 
 TEST(Database, OthersFilesAreLeftAlone) {
