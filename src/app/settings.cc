@@ -94,7 +94,8 @@ void add_cluster(std::vector<Setting>& rows, Config& c) {
   rows.push_back(
       path("cluster.tls.ca", "PEM file: nodes must show each other a certificate signed by this", c.cluster.tls.ca));
   rows.push_back(text("cluster.bucket", "NAME", "of the key-value bucket in JetStream", c.cluster.bucket));
-  rows.push_back(size("cluster.session_bytes", "of all sessions that JetStream keeps, in files; and of all stored responses",
+  rows.push_back(size("cluster.session_bytes",
+                      "of all sessions that JetStream keeps, in files; and of all stored responses",
                       c.cluster.session_bytes, 1 << 20, uint64_t(1) << 44));
   rows.push_back(duration("cluster.alone",
                           "how long kept sessions go on while no known node reaches NATS; the same on all nodes",

@@ -148,10 +148,13 @@ void KeptRecords::found(const std::string& key, base::Result<Bucket::KeyValue> e
 void KeptRecords::erase(const std::string& owner, const std::string& id, Done then) {
   if (busy(owner)) return then(too_many());
   const std::string key = key_of(owner, id);
+  auto waiting = unkept_.find(key);
+  const std::string value = waiting == unkept_.end() ? std::string() : waiting->second;
   clear_unkept(key);
   Done done = counted<Status>(owner, std::move(then));
-  bucket_.read(key, [this, key, done](base::Result<Bucket::KeyValue> entry) {
+  bucket_.read(key, [this, key, value, done](base::Result<Bucket::KeyValue> entry) {
     if (!entry && entry.error().code == Code::kNotFound) return done({});
+    if (!entry && !value.empty()) set_unkept(key, value);
     if (!entry) return done(entry.error().code == Code::kUnavailable ? not_reached() : entry.error());
     if (entry->erased) return done({});
     bucket_.erase(key, entry->revision, [done](base::Result<uint64_t> erased) {

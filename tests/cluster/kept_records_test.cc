@@ -88,6 +88,8 @@ TEST_F(KeptRecordsTest, WithoutTheBucketARecordIsUnkeptAndIsWrittenOnceItIsBack)
   EXPECT_EQ(1u, a.records.unkept());
   EXPECT_EQ(Code::kUnavailable, read(a, "resp_1").error().code);
   EXPECT_EQ(Code::kUnavailable, erase(a, "resp_2").code);
+  EXPECT_EQ(Code::kUnavailable, erase(a, "resp_1").code);
+  EXPECT_EQ(1u, a.records.unkept()) << "it was not deleted";
   a.way.cut = false;
   pass(seconds(2));
   EXPECT_EQ(0u, a.records.unkept());

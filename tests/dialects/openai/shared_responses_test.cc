@@ -1,0 +1,162 @@
+// Stored responses where there are other nodes.
+#include <deque>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "responses_bench.h"
+
+namespace weir::openai {
+namespace {
+
+// The bucket that the nodes of a cluster share; it answers when told to.
+struct FakeRecords final : session::SharedRecords {
+  void keep_records_for(base::Duration) override {}
+  void keep_record(const std::string& owner, const std::string& id, std::string record, base::ShardId,
+                   Done then) override {
+    waiting.push_back([this, key = owner + ' ' + id, record, then] {
+      kept[key] = record;
+      then({});
+    });
+  }
+  void read_record(const std::string& owner, const std::string& id, base::ShardId, Read then) override {
+    waiting.push_back([this, key = owner + ' ' + id, then] {
+      if (away) return then(base::try_again(base::Code::kUnavailable, "NATS is away"));
+      if (erased.contains(key)) return then(Found{Found::State::kErased, {}});
+      if (!kept.contains(key)) return then(Found{});
+      then(Found{Found::State::kThere, kept[key]});
+    });
+  }
+  void erase_record(const std::string& owner, const std::string& id, base::ShardId, Done then) override {
+    waiting.push_back([this, key = owner + ' ' + id, then] {
+      if (away) return then(base::try_again(base::Code::kUnavailable, "NATS is away"));
+      kept.erase(key), erased.insert(key);
+      then({});
+    });
+  }
+  void answer() {
+    while (!waiting.empty()) {
+      auto next = std::move(waiting.front());
+      waiting.pop_front();
+      next();
+    }
+  }
+  std::map<std::string, std::string> kept;
+  std::set<std::string> erased;
+  std::deque<std::function<void()>> waiting;
+  bool away = false;
+};
+
+class SharedResponses : public Responses {
+ protected:
+  SharedResponses() { options.records = &records; }
+  // An answer that is stored, and known to the other nodes; its id.
+  std::string said(Json body) {
+    auto x = ask(std::move(body));
+    records.answer();
+    scripted().emit("ab");
+    scripted().end();
+    turn();
+    EXPECT_FALSE(x->ended) << "the client waits until other nodes find it";
+    records.answer();
+    return json(x)["id"];
+  }
+  Opened answered(Opened x) {
+    records.answer();
+    turn();
+    return x;
+  }
+  // This node forgets what it has, as one that has never had it.
+  void forget() { stored.expire(env.now() + std::chrono::hours(1)); }
+  FakeRecords records;
+};
+
+TEST_F(SharedResponses, AResponseOfAnotherNodeIsFoundAndGoneOnBehind) {
+  const std::string id = said({});
+  forget();
+  EXPECT_EQ(json(answered(open("GET", "/v1/responses/" + id)))["output"][0]["content"][0]["text"], "ab");
+  auto x = answered(ask({{"previous_response_id", id}, {"input", "more"}}));
+  EXPECT_EQ(prompt(), "user:hi\nassistant:ab\nuser:more\nassistant:");
+  scripted().end();
+  turn();
+  records.answer();
+  EXPECT_EQ(json(x)["previous_response_id"], id);
+}
+
+TEST_F(SharedResponses, AStreamEndsOnceOtherNodesFindTheResponse) {
+  auto x = ask({{"stream", true}});
+  scripted().emit("ab");
+  scripted().end();
+  turn();
+  EXPECT_EQ(events(x).back()["type"], "response.output_item.done");
+  records.answer();
+  EXPECT_EQ(events(x).back()["type"], "response.completed");
+  EXPECT_TRUE(x->ended);
+}
+
+TEST_F(SharedResponses, WhatIsDeletedAtAnotherNodeIsGoneHere) {
+  const std::string id = said({});
+  for (auto& [key, record] : std::map(records.kept)) records.kept.erase(key), records.erased.insert(key);
+  EXPECT_EQ(answered(open("GET", "/v1/responses/" + id))->response.status, 404);
+  EXPECT_EQ(stored.size(), 0u);
+  EXPECT_EQ(refusal(answered(ask({{"previous_response_id", id}}))),
+            "400 previous_response_id: previous_response_id: there is no such response, or no more");
+}
+
+TEST_F(SharedResponses, DeletingReachesEveryNodeOrIsRefused) {
+  const std::string id = said({});
+  forget();
+  records.away = true;
+  EXPECT_EQ(answered(open("DELETE", "/v1/responses/" + id))->response.status, 503);
+  records.away = false;
+  EXPECT_EQ(json(answered(open("DELETE", "/v1/responses/" + id)))["deleted"], true);
+  EXPECT_TRUE(records.kept.empty());
+  EXPECT_EQ(answered(open("DELETE", "/v1/responses/" + id))->response.status, 404);
+}
+
+TEST_F(SharedResponses, WithoutNatsANodeGoesOnWithItsOwn) {
+  const std::string id = said({});
+  records.away = true;
+  EXPECT_EQ(answered(open("GET", "/v1/responses/" + id))->response.status, 200);
+  EXPECT_EQ(answered(open("GET", "/v1/responses/resp_other"))->response.status, 503);
+  EXPECT_EQ(answered(open("DELETE", "/v1/responses/" + id))->response.status, 503);
+  EXPECT_EQ(answered(open("GET", "/v1/responses/" + id))->response.status, 200);
+}
+
+TEST_F(SharedResponses, AClientThatLeavesWhileNodesAreAskedLeavesNothing) {
+  const std::string id = said({});
+  {
+    auto x = open("GET", "/v1/responses/" + id);
+    auto y = open("DELETE", "/v1/responses/" + id);
+    auto z = ask({{"previous_response_id", id}});
+    auto ends = ask({});
+    scripted().end();
+    turn();
+  }
+  records.answer();
+  turn();
+}
+
+TEST_F(SharedResponses, ARecordThatCannotBeReadIsRefused) {
+  const std::string id = said({});
+  forget();
+  for (auto& [key, record] : records.kept) {
+    ASSERT_TRUE(responses::read_shared(record));
+    for (size_t n = 0; n < record.size() - responses::read_shared(record)->response->size() + 1; ++n)
+      EXPECT_FALSE(responses::read_shared(record.substr(0, n))) << n;
+    record = "weir-response 1 18446744073709551615\nxx";
+  }
+  EXPECT_EQ(answered(open("GET", "/v1/responses/" + id))->response.status, 500);
+}
+
+TEST(StoredResponses, WhatGoesForWantOfRoomIsTold) {
+  responses::StoredResponses stored(std::chrono::minutes(1), 4000);
+  std::string gone;
+  stored.when_evicted([&](const std::string& owner, const std::string& id) { gone += owner + '/' + id + ' '; });
+  auto text = std::make_shared<const std::string>(100, 'x');
+  for (const char* id : {"a", "b", "c"}) EXPECT_TRUE(stored.put(1, id, {"ann", text, text}, base::Time{}));
+  EXPECT_EQ("ann/a ann/b ", gone);
+}
+
+}  // namespace
+}  // namespace weir::openai
