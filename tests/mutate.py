@@ -60,6 +60,8 @@ EQUIVALENT = {
         'a bound on idle memory, of which no caller sees the exact size',
     ('src/bus/bus.cc', 'constexpr size_t kIdleTenants = 64;   // tenants without Calls that are remembered', 'constant'):
         'a bound on idle memory, of which no caller sees the exact size',
+    ('src/bus/bus.cc', 'if (tenants_.size() > 2 * size_t(in_flight_) + kIdleTenants)', 'constant'):
+        'a bound on idle memory, of which no caller sees the exact size',
     ('src/session/session_table.cc', 'uint64_t number = 0;                  // counts the sessions of this shard', 'constant'):
         'each session is given its number before it is looked at',
     ('src/session/session_table.cc', 'if (s.due.first < timer_at_) set_timer();', 'if (s.due.first <= timer_at_) set_timer();'):

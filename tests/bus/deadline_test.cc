@@ -1,4 +1,5 @@
 #include "bus_fixture.h"
+#include "support/heap_in_use.h"
 
 namespace weir::bus {
 namespace {
@@ -94,6 +95,24 @@ TEST(Bus, DeadlinesKeepTheirOrderWhenTheStaleOnesAreSweptOut) {
   EXPECT_EQ(t.sink.heard, (Heard{"0:DEADLINE_EXCEEDED", "400:DEADLINE_EXCEEDED", "300:DEADLINE_EXCEEDED",
                                  "200:DEADLINE_EXCEEDED", "100:DEADLINE_EXCEEDED"}));
   for (auto* call : live) t.answer(call);
+  t.bus.turn();
+}
+
+TEST(Bus, DeadlinesOfCallsThatAreBackTakeNoMemoryWhileOthersWait) {
+  Bench t;
+  std::vector<msg::Call*> waiting{t.sent("a", 1000s), t.sent("b", 1000s)};
+  auto pass = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      t.answer(t.sent("x", 100s));
+      t.bus.turn();
+    }
+    t.sink.heard = {};
+  };
+  pass(1000);
+  const size_t before = support::heap_in_use();
+  for (int i = 0; i < 40; ++i) pass(500);
+  EXPECT_LT(support::heap_in_use(), before + 100'000) << "20,000 of them take some 500 KB";
+  for (auto* call : waiting) t.answer(call);
   t.bus.turn();
 }
 
