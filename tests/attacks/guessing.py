@@ -12,7 +12,7 @@ from registry import attack
 
 VICTIM = '127.7.7.7'
 ROUNDS = 5
-TELLING_S = 20e-6  # a difference of medians that is there in every round, and that the network does not hide
+TELLING_S = 20e-6  # a difference of medians that is there in every round, and that the network does not hide; of few samples five times that
 
 
 class Http(Raw):
@@ -96,7 +96,7 @@ def compare(target, kind, times):
     rounds = [times[at::ROUNDS] for at in range(ROUNDS)]
     told = [statistics.median(there - not_there for there, not_there in some) for some in rounds if some]
     least = min(map(abs, told))
-    if len(times) >= 40 * ROUNDS and len({t > 0 for t in told}) == 1 and least > TELLING_S:
+    if len(times) >= 40 * ROUNDS and len({t > 0 for t in told}) == 1 and least > target.size(TELLING_S, 5 * TELLING_S):
         target.broke(f'{kind}: what another client has takes {1e6 * statistics.median(told):.0f} µs longer than what nobody has')
     return f'{kind} {1e6 * statistics.median(told):+.1f} µs'
 
