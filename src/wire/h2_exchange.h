@@ -64,6 +64,8 @@ class H2Exchange final : public Exchange, public PlainGrpc, public base::Tickete
   bool repeat(const H2KnownHeads::Head& head);
   // The request has a head of its own: nothing is left of one that was kept.
   void forget_head();
+  // The head is not whole: it is no later request's.
+  void spoil_head();
   // Forgets the request and the response, but for a head that the connection knows; keeps capacities, but not large
   // ones.
   void recycle();
@@ -141,7 +143,7 @@ class H2Exchange final : public Exchange, public PlainGrpc, public base::Tickete
 
   H2Streams* streams_ = nullptr;
   int32_t stream_ = 0;
-  uint32_t head_ = 0;       // of the connection's heads, while it is kept
+  uint64_t head_ = 0;       // of the connection's heads, while it is kept
   size_t fields_kept_ = 0;  // the most bytes that the fields of any of its requests had
 };
 

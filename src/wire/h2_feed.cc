@@ -64,7 +64,7 @@ ssize_t H2Feed::give_head(std::string_view frame) {
   }
   if (!known_) {
     if (!std::exchange(came_, true)) return give(frame);
-    known_ = std::make_unique<H2KnownHeads>();
+    known_ = std::make_unique<H2KnownHeads>(ids_);
   }
   const std::string_view block = frame.substr(kHeadBytes);
   if (const auto* head = known_->find(block)) return give_stand_in(frame, *head);
@@ -114,6 +114,7 @@ void H2Feed::forget() {
 
 void H2Feed::drop() {
   base::release(cut_);
+  missing_ = 0;
   known_.reset();
   came_ = false;
   charge();

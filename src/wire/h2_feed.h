@@ -39,6 +39,7 @@ class H2Feed {
   H2Connection& connection_;
   H2Receiver& receiver_;
   H2StreamTable& streams_;
+  uint64_t ids_ = 0;                     // of heads that were ever known
   std::unique_ptr<H2KnownHeads> known_;  // null until a second request comes: many a connection has one alone
   bool came_ = false;                    // a request has come
   std::string cut_;                      // what has come of a block that is not complete

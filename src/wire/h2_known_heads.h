@@ -34,8 +34,12 @@ class H2KnownHeads {
     int64_t content_length = -1;
     bool grpc = false, coded = false;
     uint64_t bytes = 0;  // of the head, as a request is charged for it
-    uint32_t id = 0;     // of all heads that the connection ever knew, this one
+    uint64_t id = 0;     // of all heads that the connection ever knew, this one
   };
+
+  // `ids` counts the heads that the connection ever knew, here and in what was dropped before: an Exchange that still
+  // has an earlier one is not taken for one that has another. Borrowed.
+  explicit H2KnownHeads(uint64_t& ids) : ids_(ids) {}
 
   // The head that `block` stands for. Null: it has to be decoded. Valid until learn() or forget().
   const Head* find(std::string_view block) const;
@@ -50,8 +54,8 @@ class H2KnownHeads {
 
  private:
   std::vector<Head> heads_;
-  std::string last_;    // the last block that was unknown
-  uint32_t ids_ = 0;    // given so far
+  std::string last_;  // the last block that was unknown
+  uint64_t& ids_;
   size_t replace_ = 0;  // the head that the next one takes the place of
 };
 

@@ -168,6 +168,7 @@ bool H2Receiver::take_head(H2Exchange& x) {
   }
   if (!x.in.no_memory) return true;
   x.mutable_request().fields = {};
+  x.spoil_head();
   reject(x, 503, reason::kOverload, kNoMemoryForHead);
   return false;
 }
