@@ -29,6 +29,7 @@ class RateLimitedEngine final : public Engine {
     return engine_->step(batch);
   }
   base::SlabSource* staging() override { return engine_->staging(); }
+  bool takes_rows(const msg::Tensor& rows) const override { return engine_->takes_rows(rows); }
   std::string_view place() const override { return engine_->place(); }
 
  private:

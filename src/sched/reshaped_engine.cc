@@ -33,6 +33,7 @@ class ReshapedEngine final : public Engine {
     return landing;
   }
   base::SlabSource* staging() override { return engine_->staging(); }
+  bool takes_rows(const msg::Tensor& rows) const override { return engine_->takes_rows(rows); }
   std::string_view place() const override { return engine_->place(); }
   bool is_inline() const override { return engine_->is_inline(); }
 
