@@ -14,6 +14,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <future>
 #include <system_error>
@@ -83,13 +85,19 @@ struct Launch {
   pid_t server;
 };
 
-// Where memory ends, the kernel is to end a model and not its server; what the model starts inherits this. Of a process
-// that runs between vfork and exec the kernel changes it for that one alone.
+// Where memory ends, the kernel is to end a model and not its server, whatever the server's own badness is (Kubernetes
+// gives it up to 1000); what the model starts inherits this. Of a process that runs between vfork and exec the kernel
+// changes it for that one alone.
 void offer_to_oom_killer() {
-  constexpr char kBadness[] = "500";  // half of all memory more than it has
-  const int fd = ::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  constexpr int kMore = 500, kMost = 1000;  // half of all memory more than it has
+  const int fd = ::open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
   if (fd < 0) return;
-  (void)!::write(fd, kBadness, sizeof kBadness - 1);
+  char text[16] = {};
+  if (::read(fd, text, sizeof text - 1) > 0) {
+    const int badness = std::min(std::atoi(text) + kMore, kMost);
+    const int size = std::snprintf(text, sizeof text, "%d", badness);
+    (void)!::pwrite(fd, text, size_t(size), 0);
+  }
   ::close(fd);
 }
 
