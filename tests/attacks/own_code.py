@@ -215,6 +215,8 @@ def models_that_eat(target):
     answers = {}
     body = json.dumps({'inputs': [{'name': 'X', 'datatype': 'INT32', 'shape': [1], 'data': [WILD_KINDS['memory']]}]}).encode()
     badness = lambda pid: int(open(f'/proc/{pid}/oom_score_adj').read())  # noqa: E731
+    if not children(target.pid):
+        target.broke('no process of a model is found')
     if not all(badness(child) > badness(target.pid) for child in children(target.pid)):
         target.broke('a process of a model is no likelier to be ended by the kernel than the server')
     while not target.over():

@@ -170,6 +170,8 @@ def floods(target, version, records, rounds):
                 sent += len(octets)
                 tls.send(octets)
             ended += not tls.still_open()
+    if not ended:
+        target.broke(f'{sent >> 20} MiB sent, and no connection was ended')
     return f'{sent >> 20} MiB sent, {ended} connections ended'
 
 
