@@ -135,11 +135,6 @@ void H2Exchange::forget_head() {
   clear_head(request_);
 }
 
-void H2Exchange::spoil_head() {
-  request_.kept = HeadKept::kNot;
-  match.reset();
-}
-
 void H2Exchange::recycle() {
   fields_kept_ = std::max(fields_kept_, request_.fields.bytes());
   if (fields_kept_ > kKeepField) fields_kept_ = 0;

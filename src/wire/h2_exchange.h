@@ -64,8 +64,6 @@ class H2Exchange final : public Exchange, public PlainGrpc, public base::Tickete
   bool repeat(const H2KnownHeads::Head& head);
   // The request has a head of its own: nothing is left of one that was kept.
   void forget_head();
-  // The head is not whole: it is no later request's.
-  void spoil_head();
   // Forgets the request and the response, but for a head that the connection knows; keeps capacities, but not large
   // ones.
   void recycle();

@@ -167,8 +167,10 @@ bool H2Receiver::take_head(H2Exchange& x) {
     return false;
   }
   if (!x.in.no_memory) return true;
-  x.mutable_request().fields = {};
-  x.spoil_head();
+  Request& request = x.mutable_request();
+  request.fields = {};
+  request.kept = HeadKept::kNot;  // without them it is no later request's
+  x.match.reset();
   reject(x, 503, reason::kOverload, kNoMemoryForHead);
   return false;
 }

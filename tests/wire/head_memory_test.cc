@@ -161,7 +161,8 @@ TEST(HeadMemory, WhatOneTurnDoesNotDigestIsCharged) {
   EXPECT_GE(held, 60'000u);
   h2.server.advance(1ms);
   h2.server.take();
-  EXPECT_LE(slabs.memory.held(MemoryKind::kInput), held - 60'000) << "only the heads are left";
+  constexpr uint64_t kStep = 16 << 10;  // in which heads are charged: those of the second helping may begin one
+  EXPECT_LE(slabs.memory.held(MemoryKind::kInput), held - 60'000 + kStep) << "only the heads are left";
   h2.server.codec->closed();
   h2.server.codec.reset();
   EXPECT_EQ(slabs.memory.held(MemoryKind::kInput), 0u);
