@@ -6,6 +6,7 @@
 #include "wire/body_memory.h"
 #include "wire/body_starts.h"
 #include "wire/grpc_status.h"
+#include "wire/router.h"
 #include "wire/service_guard.h"
 #include "wire/text.h"
 
