@@ -1,5 +1,5 @@
-// NatsLog: a log that all nodes append to and read in one order: a JetStream stream in files, with a connection of its
-// own. Calls block for as long as a request may take (kPatience), and fail at once while there is no connection.
+// NatsLog: a log that all nodes append to and read in one order: a stream (nats_stream.h) and what its messages are.
+// Calls block for as long as a request may take, and fail at once while there is no connection.
 //
 //   stream   <name>, of the subjects <name>.entry, <name>.part and <name>.snapshot
 //   message  = mac kind body           mac: 64HEXDIG of kind and body, by the key; zeros without one
@@ -10,7 +10,6 @@
 // kMostPartsBack behind is none. What others write without the key is read as an empty entry.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -18,7 +17,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/env.h"
 #include "base/status.h"
 
 namespace weir::cluster {
@@ -32,7 +30,6 @@ class NatsLog {
     std::string key;  // Secrets::entry_key; empty: anybody may write
     uint64_t most_bytes = uint64_t(1) << 30;
   };
-  static constexpr base::Duration kPatience = std::chrono::seconds(2);
   static constexpr size_t kPart = 512 << 10, kMostParts = 128, kLargest = kPart * kMostParts;
   static constexpr uint64_t kMostPartsBack = 192;  // messages; so many stay behind a snapshot, too
 
