@@ -7,7 +7,6 @@
 #include <mutex>
 #include <utility>
 #include <vector>
-#include <vector>
 
 #include "base/encoding.h"
 
@@ -20,6 +19,7 @@ using base::Result;
 using base::Status;
 
 constexpr int64_t kNsPerMs = 1'000'000;
+constexpr uint64_t kLeastBytes = uint64_t(256) << 20;  // of a stream: what stays behind a snapshot has room in it
 
 struct Destroy {
   void operator()(natsOptions* p) const { natsOptions_Destroy(p); }
@@ -70,6 +70,7 @@ struct NatsStream::Parts {
   Status open();
   Status open_stream();
   Held<jsStreamInfo> info(natsStatus& status, jsErrCode& code);
+  Held<jsStreamInfo> add(jsStreamConfig& config, natsStatus& status, jsErrCode& code);
 };
 
 NatsStream::NatsStream(Options options, std::function<void()> news)
@@ -178,6 +179,17 @@ Held<jsStreamInfo> NatsStream::Parts::info(natsStatus& status, jsErrCode& code) 
       status, [&](auto** out) { return js_GetStreamInfo(out, js.get(), options.name.c_str(), nullptr, &code); });
 }
 
+// The server reserves what a stream may have: of less room than was asked for, half is asked for, and half of that.
+Held<jsStreamInfo> NatsStream::Parts::add(jsStreamConfig& config, natsStatus& status, jsErrCode& code) {
+  for (uint64_t most = std::max(options.most_bytes, kLeastBytes);; most = std::max(most / 2, kLeastBytes)) {
+    config.MaxBytes = int64_t(std::min<uint64_t>(most, INT64_MAX));
+    auto made =
+        held<jsStreamInfo>(status, [&](auto** out) { return js_AddStream(out, js.get(), &config, nullptr, &code); });
+    const bool too_much = code == JSStorageResourcesExceededErr || code == JSInsufficientResourcesErr;
+    if (made || !too_much || most == kLeastBytes) return made;
+  }
+}
+
 // It may be there with other bounds, which are somebody's choice.
 Status NatsStream::Parts::open_stream() {
   natsStatus status = NATS_OK;
@@ -195,8 +207,7 @@ Status NatsStream::Parts::open_stream() {
     config.Storage = js_FileStorage;
     config.Discard = js_DiscardNew;
     config.AllowDirect = true;
-    there =
-        held<jsStreamInfo>(status, [&](auto** out) { return js_AddStream(out, js.get(), &config, nullptr, &code); });
+    there = add(config, status, code);
     if (!there) there = info(status, code);  // another node was faster
   }
   if (!there)

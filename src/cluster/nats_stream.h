@@ -21,7 +21,7 @@ class NatsStream {
     std::string url;   // as NatsBucket::Options has it
     std::string name;  // [A-Za-z0-9_-]
     std::string node;
-    uint64_t most_bytes = uint64_t(1) << 30;
+    uint64_t most_bytes = uint64_t(1) << 30;  // of it, 256 MiB at least; less where the server has less room
   };
   static constexpr base::Duration kPatience = std::chrono::seconds(2);
 

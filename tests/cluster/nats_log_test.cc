@@ -11,6 +11,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 
 namespace weir::cluster {
@@ -47,9 +48,9 @@ struct NatsLogTest : testing::Test {
   void start_server() {
     server = ::fork();
     if (server != 0) return;
-    const std::string at = std::to_string(port);
-    ::execl(kProgram, kProgram, "-js", "-a", "127.0.0.1", "-p", at.c_str(), "-sd", store.c_str(), "-l", "/dev/null",
-            nullptr);
+    const std::string at = std::to_string(port), conf = store + "/conf";
+    std::ofstream(conf) << "jetstream { store_dir: \"" << store << "\", max_file_store: " << room << " }\n" << more;
+    ::execl(kProgram, kProgram, "-c", conf.c_str(), "-a", "127.0.0.1", "-p", at.c_str(), "-l", "/dev/null", nullptr);
     ::_exit(127);
   }
   void stop_server() {
@@ -59,7 +60,7 @@ struct NatsLogTest : testing::Test {
     server = 0;
   }
   std::unique_ptr<NatsLog> open(std::string key = "") {
-    NatsLog::Options options{"nats://127.0.0.1:" + std::to_string(port), "weir-jobs", "test", std::move(key)};
+    NatsLog::Options options{"nats://127.0.0.1:" + std::to_string(port), "weir-jobs", "test", std::move(key), most};
     auto log = std::make_unique<NatsLog>(std::move(options), [this] {
       std::lock_guard lock(mutex);
       ++news;
@@ -83,7 +84,8 @@ struct NatsLogTest : testing::Test {
 
   const uint16_t port = any_port();
   pid_t server = 0;
-  std::string store;
+  std::string store, room = "4GB", more;  // of the server's file
+  uint64_t most = uint64_t(1) << 30;
   std::mutex mutex;
   std::condition_variable changed;
   std::atomic<int> news{0};
@@ -105,6 +107,16 @@ TEST_F(NatsLogTest, EntriesComeInOneOrderToAll) {
     EXPECT_FALSE(log->next(second).value());
   }
   EXPECT_EQ(first, a->append("1", "one").value());  // again: its acknowledgement may have been lost
+}
+
+TEST_F(NatsLogTest, TheLogHasABoundWhichIsHalvedWhereTheServerHasNoRoom) {
+  EXPECT_EQ(most, open()->room()->most);
+  stop_server();
+  std::filesystem::remove_all(store);
+  std::filesystem::create_directory(store);
+  room = "700MB", most = uint64_t(4) << 30;
+  start_server();
+  EXPECT_EQ(uint64_t(512) << 20, open()->room()->most);
 }
 
 TEST_F(NatsLogTest, OthersAreToldOfAnEntry) {
