@@ -26,8 +26,11 @@ struct NatsLog::Parts {
   std::string_view unseal(const NatsStream::Message& message, LogMessage kind) const {
     return unseal_message(options.key, kind, message.bytes);
   }
-  Result<std::string> read_parts(std::string_view list, uint64_t sequence);
+  size_t part_size() const { return std::min(kPart, stream.longest() / 2); }
+  Result<PartList> write_parts(std::string_view bytes);
+  Result<std::string> read_parts(const PartList& list);
   Result<std::string> content(const NatsStream::Message& message);
+  Result<std::optional<Snapshot>> read_snapshot(const NatsStream::Message& message);
 };
 
 NatsLog::NatsLog(Options options, std::function<void()> news)
@@ -43,49 +46,57 @@ Result<uint64_t> NatsLog::append(std::string_view id, std::string_view bytes) {
   Parts& p = *parts_;
   if (bytes.size() > kLargest) return failure(Code::kResourceExhausted, "that is too long for the jobs' log");
   if (Status s = p.stream.open(); !s.ok()) return s;
-  const size_t part = std::min(kPart, p.stream.longest() / 2);
   std::string message;
-  if (bytes.size() <= part) {
+  if (bytes.size() <= p.part_size()) {
     message = p.seal(LogMessage::kInline, bytes);
-  } else if (bytes.size() > part * kMostParts) {
+  } else if (bytes.size() > p.part_size() * kMostParts) {
     return failure(Code::kResourceExhausted, "that is too long for messages of the NATS server (max_payload)");
   } else {
-    std::string list = number_bytes(bytes.size());
-    for (size_t at = 0; at < bytes.size(); at += part) {
-      auto sequence = p.stream.publish(p.part, {}, bytes.substr(at, part));
-      if (!sequence) return sequence.error();
-      list += number_bytes(*sequence);
-    }
-    message = p.seal(LogMessage::kInParts, list);
+    auto list = p.write_parts(bytes);
+    if (!list) return list.error();
+    message = p.seal(LogMessage::kInParts, write_list(*list));
   }
   auto sequence = p.stream.publish(p.entries, id, message);
   if (sequence) p.stream.tell();
   return sequence;
 }
 
-// Empty: some of them are gone, or too far away for everybody.
-Result<std::string> NatsLog::Parts::read_parts(std::string_view list, uint64_t sequence) {
-  if (list.size() < 16 || list.size() % 8 != 0) return std::string();
-  const uint64_t bytes = number_at(list, 0);
-  if (bytes > kLargest) return std::string();
+Result<PartList> NatsLog::Parts::write_parts(std::string_view bytes) {
+  PartList list{bytes.size(), {}};
+  const size_t size = part_size();
+  for (size_t at = 0; at < bytes.size(); at += size) {
+    const std::string_view one = bytes.substr(at, size);
+    auto sequence = stream.publish(part, {}, one);
+    if (!sequence) return sequence.error();
+    list.parts.push_back({*sequence, digest_of(one)});
+  }
+  return list;
+}
+
+// Empty: some of them are gone, or are not those that were written.
+Result<std::string> NatsLog::Parts::read_parts(const PartList& list) {
   std::string out;
-  for (size_t at = 8; at < list.size(); at += 8) {
-    const uint64_t from = number_at(list, at);
-    if (from >= sequence || sequence - from > kMostPartsBack) return std::string();
-    auto message = stream.get(from);
+  for (const PartList::Part& one : list.parts) {
+    auto message = stream.get(one.sequence);
     if (!message) return message.error();
-    if (!*message || (*message)->subject != part || out.size() + (*message)->bytes.size() > bytes) return std::string();
+    if (!*message || (*message)->subject != part || digest_of((*message)->bytes) != one.digest) return std::string();
+    if (out.size() + (*message)->bytes.size() > list.bytes) return std::string();
     out += (*message)->bytes;
   }
-  return out.size() == bytes ? out : std::string();
+  return out.size() == list.bytes ? out : std::string();
 }
 
 Result<std::string> NatsLog::Parts::content(const NatsStream::Message& message) {
   // The kind's letter is there in whatever can be read.
   const std::string_view whole = unseal(message, LogMessage::kInline);
   if (!whole.empty()) return std::string(whole.substr(1));
-  const std::string_view list = unseal(message, LogMessage::kInParts);
-  return list.empty() ? std::string() : read_parts(list.substr(1), message.sequence);
+  const std::string_view in_parts = unseal(message, LogMessage::kInParts);
+  if (in_parts.empty()) return std::string();
+  const auto list = read_list(in_parts.substr(1));
+  if (!list || list->bytes > kLargest) return std::string();
+  for (const PartList::Part& one : list->parts)  // what is too far away is so for everybody
+    if (one.sequence >= message.sequence || message.sequence - one.sequence > kMostPartsBack) return std::string();
+  return read_parts(*list);
 }
 
 Result<std::optional<NatsLog::LogEntry>> NatsLog::next(uint64_t after) {
@@ -113,42 +124,61 @@ Result<NatsLog::Extent> NatsLog::extent() {
   return Extent{known.identity, known.last};
 }
 
+// Nothing: it is none, or what it lists is gone.
+Result<std::optional<NatsLog::Snapshot>> NatsLog::Parts::read_snapshot(const NatsStream::Message& message) {
+  const std::string_view text = unseal(message, LogMessage::kSnapshot);
+  const auto outer = text.size() > 9 ? read_list(text.substr(9)) : std::nullopt;
+  if (!outer || outer->bytes > kLargest) return std::optional<Snapshot>();
+  auto inner = read_parts(*outer);
+  if (!inner) return inner.error();
+  auto list = read_list(*inner);
+  if (!list) return std::optional<Snapshot>();
+  Snapshot out{number_at(text, 1), list->bytes, {}};
+  for (PartList::Part& one : list->parts) out.parts.push_back({one.sequence, std::move(one.digest)});
+  return std::optional<Snapshot>(std::move(out));
+}
+
 Result<std::optional<NatsLog::Snapshot>> NatsLog::snapshot() {
   Parts& p = *parts_;
   if (Status s = p.stream.open(); !s.ok()) return s;
-  std::optional<Snapshot> out;
+  Result<std::optional<Snapshot>> out = std::optional<Snapshot>();
   for (uint64_t at = 0;;) {
     auto message = p.stream.get(at + 1, p.snapshots);
     if (!message) return message.error();
     if (!*message) return out;
     at = (*message)->sequence;
-    const std::string_view text = p.unseal(**message, LogMessage::kSnapshot);
-    out.reset();
-    if (text.size() < 17 || text.size() % 8 != 1) continue;
-    out.emplace(Snapshot{number_at(text, 1), number_at(text, 9), {}});
-    for (size_t i = 17; i < text.size(); i += 8) out->parts.push_back(number_at(text, i));
+    out = p.read_snapshot(**message);
+    if (!out) return out.error();
   }
 }
 
-Result<uint64_t> NatsLog::append_part(std::string_view bytes) {
+Result<NatsLog::Part> NatsLog::append_part(std::string_view bytes) {
   if (Status s = parts_->stream.open(); !s.ok()) return s;
-  return parts_->stream.publish(parts_->part, {}, bytes);
+  auto sequence = parts_->stream.publish(parts_->part, {}, bytes);
+  if (!sequence) return sequence.error();
+  return Part{*sequence, digest_of(bytes)};
 }
 
-Result<std::string> NatsLog::read_part(uint64_t sequence) {
+Result<std::string> NatsLog::read_part(const Part& part) {
   Parts& p = *parts_;
   if (Status s = p.stream.open(); !s.ok()) return s;
-  auto message = p.stream.get(sequence);
+  auto message = p.stream.get(part.sequence);
   if (!message) return message.error();
-  return *message && (*message)->subject == p.part ? std::move((*message)->bytes) : std::string();
+  if (!*message) return std::string();
+  if ((*message)->subject != p.part || digest_of((*message)->bytes) != part.digest)
+    return failure(Code::kDataLoss, "a part of a snapshot is not the one that was written");
+  return std::move((*message)->bytes);
 }
 
 // The snapshot is there before anything goes.
 Status NatsLog::set_snapshot(const Snapshot& snapshot) {
   Parts& p = *parts_;
   if (Status s = p.stream.open(); !s.ok()) return s;
-  std::string body = number_bytes(snapshot.sequence) + number_bytes(snapshot.bytes);
-  for (const uint64_t part : snapshot.parts) body += number_bytes(part);
+  PartList list{snapshot.bytes, {}};
+  for (const Part& one : snapshot.parts) list.parts.push_back({one.sequence, one.digest});
+  auto outer = p.write_parts(write_list(list));
+  if (!outer) return outer.error();
+  const std::string body = number_bytes(snapshot.sequence) + write_list(*outer);
   auto there = p.stream.publish(p.snapshots, {}, p.seal(LogMessage::kSnapshot, body));
   if (!there) return there.error();
   return snapshot.sequence <= kMostPartsBack ? Status() : p.stream.drop_before(snapshot.sequence - kMostPartsBack);

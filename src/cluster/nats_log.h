@@ -3,11 +3,12 @@
 //
 //   stream   <name>, of the subjects <name>.entry, <name>.part and <name>.snapshot
 //   message  = mac kind body           mac: 64HEXDIG of kind and body, by the key; zeros without one
-//   kind     = "E": body is the entry / "P": body is list / "S": of <name>.snapshot, body is u64(sequence) list
-//   list     = u64(bytes) *u64(sequence of a part), little-endian
+//   kind     = "E": body is the entry / "P": body is list / "S": of <name>.snapshot, body is u64(sequence) list, where
+//              list is of the parts that a list of the snapshot's parts lies in
+//   list     = u64(bytes) 1*( u64(sequence of a part) SHA-256 of it, 32 bytes ), little-endian
 //
 // An entry that is longer than a message is in parts, which go into the stream before it; one whose parts are more than
-// kMostPartsBack behind is none. What others write without the key is read as an empty entry.
+// kMostPartsBack behind is none. What others write without the key is read as an empty entry, or is no part.
 #pragma once
 
 #include <functional>
@@ -38,9 +39,13 @@ class NatsLog {
     std::string bytes;  // empty: it cannot be read, and never will
     bool gap = false;   // what was behind `after` is gone
   };
+  struct Part {
+    uint64_t sequence = 0;
+    std::string digest;  // its SHA-256, 32 bytes
+  };
   struct Snapshot {
     uint64_t sequence = 0, bytes = 0;
-    std::vector<uint64_t> parts;
+    std::vector<Part> parts;
   };
   struct Room {
     uint64_t used = 0, most = 0;  // bytes
@@ -63,9 +68,9 @@ class NatsLog {
   base::Result<std::optional<LogEntry>> next(uint64_t after);
   base::Result<Extent> extent();
   base::Result<std::optional<Snapshot>> snapshot();
-  base::Result<uint64_t> append_part(std::string_view bytes);
-  base::Result<std::string> read_part(uint64_t sequence);  // empty: it is gone
-  base::Status set_snapshot(const Snapshot& snapshot);     // entries of before are dropped
+  base::Result<Part> append_part(std::string_view bytes);
+  base::Result<std::string> read_part(const Part& part);  // empty: it is gone; DATA_LOSS: another one is there
+  base::Status set_snapshot(const Snapshot& snapshot);    // entries of before are dropped
   base::Result<Room> room();
 
   // Any thread.

@@ -23,11 +23,15 @@ class Log {
     std::string bytes;      // empty: it cannot be read, and never will
     bool gap = false;       // entries between the one that was asked for and this are gone: a snapshot has them
   };
+  struct Part {
+    uint64_t sequence = 0;
+    std::string digest;  // by which the log knows that what is there is what was appended
+  };
   // The copy that all entries up to one have made: a file, in parts.
   struct Snapshot {
     uint64_t sequence = 0;  // the last one in it
     uint64_t bytes = 0;
-    std::vector<uint64_t> parts;  // their sequences, in order
+    std::vector<Part> parts;  // in order
   };
   static constexpr size_t kPart = size_t(512) << 10;  // bytes of one, but for the last
   struct Extent {
@@ -46,9 +50,9 @@ class Log {
 
   // The newest one. Nothing: there is none.
   virtual base::Result<std::optional<Snapshot>> snapshot() = 0;
-  virtual base::Result<uint64_t> append_part(std::string_view bytes) = 0;
-  // Empty: it is gone.
-  virtual base::Result<std::string> read_part(uint64_t sequence) = 0;
+  virtual base::Result<Part> append_part(std::string_view bytes) = 0;
+  // Empty: it is gone. DATA_LOSS: something else is in its place.
+  virtual base::Result<std::string> read_part(const Part& part) = 0;
   // Entries that are in it, and far enough back, go.
   virtual base::Status set_snapshot(const Snapshot& snapshot) = 0;
   struct Room {

@@ -14,6 +14,9 @@
 #include <fstream>
 #include <mutex>
 
+#include "cluster/log_message.h"
+#include "cluster/nats_stream.h"
+
 namespace weir::cluster {
 namespace {
 
@@ -69,6 +72,13 @@ struct NatsLogTest : testing::Test {
     EXPECT_TRUE(log->start().ok());
     EXPECT_TRUE(until([&] { return log->connected() && log->extent().has_value(); }));
     return log;
+  }
+  // A message as anybody publishes it who may.
+  uint64_t raw(const std::string& what, const std::string& bytes) {
+    NatsStream stream({"nats://127.0.0.1:" + std::to_string(port), "weir-jobs", "raw"}, [] {});
+    EXPECT_TRUE(stream.start().ok());
+    EXPECT_TRUE(until([&] { return stream.connected() && stream.open().ok(); }));
+    return stream.publish(stream.subject(what), {}, bytes).value();
   }
   // Looked at again with all news, and now and then.
   template <class Condition>
@@ -153,8 +163,27 @@ TEST_F(NatsLogTest, WhatWasWrittenWithoutTheKeyIsAnEmptyEntry) {
   while (auto entry = node->next(at).value()) at = entry->sequence, read += '[' + entry->bytes + ']';
   EXPECT_EQ("[][][true]", read);
   EXPECT_EQ(last, at);
-  ASSERT_TRUE(liar->set_snapshot({1, 1, {1}}).ok());
+  ASSERT_TRUE(liar->set_snapshot({1, 1, {{1, digest_of("x")}}}).ok());
   EXPECT_FALSE(node->snapshot().value());
+}
+
+// Who sees an answer of the server come may be the first one to answer, with a sequence of its own.
+TEST_F(NatsLogTest, APartThatIsNotTheOneThatWasWrittenIsNone) {
+  auto node = open("the key"), liar = open("another key");
+  const std::string bytes(2 * NatsLog::kPart, 'x'), lie(NatsLog::kPart, 'y');
+  const auto part = node->append_part(std::string(NatsLog::kPart, 'x')).value();
+  const auto forged = liar->append_part(lie).value();
+  EXPECT_EQ(std::string(NatsLog::kPart, 'x'), node->read_part(part).value());
+  EXPECT_EQ(Code::kDataLoss, node->read_part({forged.sequence, part.digest}).error().code);
+  auto publish = [&](const PartList& list) {
+    return raw("entry", seal_message("the key", LogMessage::kInParts, write_list(list)));
+  };
+  publish({bytes.size(), {{part.sequence, part.digest}, {part.sequence, part.digest}}});
+  publish({bytes.size(), {{part.sequence, part.digest}, {forged.sequence, part.digest}}});
+  auto first = node->next(0).value();
+  ASSERT_TRUE(first);
+  EXPECT_TRUE(first->bytes == bytes);
+  EXPECT_EQ("", node->next(first->sequence).value()->bytes);
 }
 
 TEST_F(NatsLogTest, ASnapshotDropsWhatIsBefore) {
@@ -171,8 +200,8 @@ TEST_F(NatsLogTest, ASnapshotDropsWhatIsBefore) {
   EXPECT_EQ(8u, there->bytes);
   ASSERT_EQ(2u, there->parts.size());
   EXPECT_EQ("halfmore", log->read_part(there->parts[0]).value() + log->read_part(there->parts[1]).value());
-  EXPECT_EQ("", log->read_part(1).value());
-  EXPECT_EQ("", log->read_part(last).value());  // an entry is no part
+  EXPECT_EQ("", log->read_part({1, there->parts[0].digest}).value());
+  EXPECT_EQ(Code::kDataLoss, log->read_part({last, there->parts[0].digest}).error().code);  // an entry is no part
   EXPECT_LT(log->room()->used, before);
   EXPECT_TRUE(log->next(5).value()->gap);
   EXPECT_FALSE(log->next(last - 1).value()->gap);

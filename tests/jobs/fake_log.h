@@ -32,13 +32,13 @@ class FakeLog final : public Log {
     if (away) return base::failure(base::Code::kUnavailable, "away");
     return newest;
   }
-  base::Result<uint64_t> append_part(std::string_view bytes) override {
+  base::Result<Part> append_part(std::string_view bytes) override {
     if (away) return base::failure(base::Code::kUnavailable, "away");
     parts[++last] = bytes;
-    return last;
+    return Part{last, {}};
   }
-  base::Result<std::string> read_part(uint64_t sequence) override {
-    auto at = parts.find(sequence);
+  base::Result<std::string> read_part(const Part& part) override {
+    auto at = parts.find(part.sequence);
     return at == parts.end() ? std::string() : at->second;
   }
   base::Status set_snapshot(const Snapshot& snapshot) override {

@@ -361,12 +361,12 @@ TEST_F(Two, ALogThatIsLongIsShortenedAndWhoeverIsBehindTakesTheSnapshot) {
 
 TEST_F(Two, ASnapshotThatIsNoneIsNotTaken) {
   ASSERT_TRUE(a->perform(add("x", 3)).ok());
-  const uint64_t part = log.append_part("no database at all").value();
-  log.newest = Log::Snapshot{part + 100, 18, {part}};
+  const uint64_t part = log.append_part("no database at all")->sequence;
+  log.newest = Log::Snapshot{part + 100, 18, {{part, {}}}};
   EXPECT_EQ(Code::kDataLoss, b->replica->take_snapshot().code);
-  log.newest = Log::Snapshot{part + 100, 17, {part}};
+  log.newest = Log::Snapshot{part + 100, 17, {{part, {}}}};
   EXPECT_FALSE(b->replica->take_snapshot().ok());
-  log.newest = Log::Snapshot{part + 100, 18, {part + 1}};
+  log.newest = Log::Snapshot{part + 100, 18, {{part + 1, {}}}};
   EXPECT_EQ(Code::kUnavailable, b->replica->take_snapshot().code);
   EXPECT_EQ(0u, b->replica->sequence());
   // A sound one, of another place in the log.
