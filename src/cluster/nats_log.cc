@@ -29,8 +29,13 @@ struct NatsLog::Parts {
   size_t part_size() const { return std::min(kPart, stream.longest() / 2); }
   Result<PartList> write_parts(std::string_view bytes);
   Result<std::string> read_parts(const PartList& list);
-  Result<std::string> content(const NatsStream::Message& message);
+  Result<std::string> content(const NatsStream::Message& message, bool& gap);
   Result<std::optional<Snapshot>> read_snapshot(const NatsStream::Message& message);
+  Status look_for_snapshots();
+
+  static constexpr uint64_t kLooksAtOnce = 256;
+  uint64_t looked = 0, seen = 0;   // the connection; the last message of `snapshots` that was looked at
+  std::optional<Snapshot> newest;  // of those
 };
 
 NatsLog::NatsLog(Options options, std::function<void()> news)
@@ -86,7 +91,7 @@ Result<std::string> NatsLog::Parts::read_parts(const PartList& list) {
   return out.size() == list.bytes ? out : std::string();
 }
 
-Result<std::string> NatsLog::Parts::content(const NatsStream::Message& message) {
+Result<std::string> NatsLog::Parts::content(const NatsStream::Message& message, bool& gap) {
   // The kind's letter is there in whatever can be read.
   const std::string_view whole = unseal(message, LogMessage::kInline);
   if (!whole.empty()) return std::string(whole.substr(1));
@@ -96,7 +101,12 @@ Result<std::string> NatsLog::Parts::content(const NatsStream::Message& message) 
   if (!list || list->bytes > kLargest) return std::string();
   for (const PartList::Part& one : list->parts)  // what is too far away is so for everybody
     if (one.sequence >= message.sequence || message.sequence - one.sequence > kMostPartsBack) return std::string();
-  return read_parts(*list);
+  auto out = read_parts(*list);
+  if (!out || !out->empty() || gap) return out;
+  auto size = stream.size();  // other copies may have had what was dropped since
+  if (!size) return size.error();
+  gap = list->parts[0].sequence < size->first;
+  return out;
 }
 
 Result<std::optional<NatsLog::LogEntry>> NatsLog::next(uint64_t after) {
@@ -107,12 +117,12 @@ Result<std::optional<NatsLog::LogEntry>> NatsLog::next(uint64_t after) {
   if (!*message) return std::optional<LogEntry>();
   LogEntry entry;
   entry.sequence = (*message)->sequence;
-  if (entry.sequence > after + 1 && after > 0) {
+  if (entry.sequence > after + 1) {
     auto behind = p.stream.get(after + 1);  // a part, or what was there is gone
     if (!behind) return behind.error();
     entry.gap = !*behind;
   }
-  auto bytes = p.content(**message);
+  auto bytes = p.content(**message, entry.gap);
   if (!bytes) return bytes.error();
   entry.bytes = *std::move(bytes);
   return std::optional<LogEntry>(std::move(entry));
@@ -138,18 +148,26 @@ Result<std::optional<NatsLog::Snapshot>> NatsLog::Parts::read_snapshot(const Nat
   return std::optional<Snapshot>(std::move(out));
 }
 
+// Each message is looked at once for a connection. What is sealed stays so: one that comes again is older than another.
+Status NatsLog::Parts::look_for_snapshots() {
+  if (std::exchange(looked, stream.known().connection) != stream.known().connection) seen = 0, newest.reset();
+  for (uint64_t looks = 0; looks < kLooksAtOnce; ++looks) {
+    auto message = stream.get(seen + 1, snapshots);
+    if (!message) return message.error();
+    if (!*message) return {};
+    auto one = read_snapshot(**message);
+    if (!one) return one.error();
+    seen = (*message)->sequence;
+    if (*one && (*one)->sequence < seen && (!newest || (*one)->sequence > newest->sequence)) newest = *std::move(one);
+  }
+  return base::try_again(Code::kUnavailable, "the jobs' log in NATS is full of what are no snapshots; try again later");
+}
+
 Result<std::optional<NatsLog::Snapshot>> NatsLog::snapshot() {
   Parts& p = *parts_;
   if (Status s = p.stream.open(); !s.ok()) return s;
-  Result<std::optional<Snapshot>> out = std::optional<Snapshot>();
-  for (uint64_t at = 0;;) {
-    auto message = p.stream.get(at + 1, p.snapshots);
-    if (!message) return message.error();
-    if (!*message) return out;
-    at = (*message)->sequence;
-    out = p.read_snapshot(**message);
-    if (!out) return out.error();
-  }
+  if (Status s = p.look_for_snapshots(); !s.ok()) return s;
+  return p.newest;
 }
 
 Result<NatsLog::Part> NatsLog::append_part(std::string_view bytes) {

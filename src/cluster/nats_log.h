@@ -37,7 +37,7 @@ class NatsLog {
   struct LogEntry {
     uint64_t sequence = 0;
     std::string bytes;  // empty: it cannot be read, and never will
-    bool gap = false;   // what was behind `after` is gone
+    bool gap = false;   // what was behind `after` is gone, or parts of the entry are
   };
   struct Part {
     uint64_t sequence = 0;
@@ -67,6 +67,7 @@ class NatsLog {
   base::Result<uint64_t> append(std::string_view id, std::string_view bytes);
   base::Result<std::optional<LogEntry>> next(uint64_t after);
   base::Result<Extent> extent();
+  // The newest of those that were sealed by the key, whatever else is there.
   base::Result<std::optional<Snapshot>> snapshot();
   base::Result<Part> append_part(std::string_view bytes);
   base::Result<std::string> read_part(const Part& part);  // empty: it is gone; DATA_LOSS: another one is there

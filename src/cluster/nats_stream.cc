@@ -259,6 +259,11 @@ Result<std::optional<NatsStream::Message>> NatsStream::get(uint64_t sequence, co
   if (!subject.empty()) what.NextBySubject = subject.c_str();
   auto message = held<natsMsg>(
       status, [&](auto** out) { return js_DirectGetMsg(out, p.js.get(), p.options.name.c_str(), nullptr, &what); });
+  // Whoever has answered may be behind; the stream's leader is not.
+  if (status == NATS_NOT_FOUND && subject.empty())
+    message = held<natsMsg>(status, [&](auto** out) {
+      return js_GetMsg(out, p.js.get(), p.options.name.c_str(), sequence, nullptr, nullptr);
+    });
   if (status == NATS_NOT_FOUND) return std::optional<Message>();
   if (status == NATS_NO_RESPONDERS) p.opened = 0;
   if (!message) return away(status);

@@ -21,7 +21,8 @@ class Log {
   struct LogEntry {
     uint64_t sequence = 0;  // greater than that of every entry before
     std::string bytes;      // empty: it cannot be read, and never will
-    bool gap = false;       // entries between the one that was asked for and this are gone: a snapshot has them
+    bool gap = false;       // entries between the one that was asked for and this are gone, or a part of it: a snapshot
+                            // has them
   };
   struct Part {
     uint64_t sequence = 0;

@@ -19,6 +19,8 @@ constexpr size_t kEnough = 256 << 10;                        // bytes of command
 // For an entry that the server which is asked has not got yet.
 constexpr int kLooks = 200;
 constexpr auto kAskEvery = std::chrono::milliseconds(5);
+constexpr const char* kIncomplete =
+    "entries of the jobs' log in NATS are gone that this node's copy lacks, and no snapshot has them (jobs.path)";
 
 // The file's error, not that of the commands: all entries wait until it is over.
 bool is_of_file(const Status& status) {
@@ -63,12 +65,15 @@ Result<bool> Replica::catch_up() {
   if (Status s = check_identity(); !s.ok()) return s;
   auto first = next();
   if (!first) return first.error();
-  if (!*first) return false;
-  if ((*first)->gap || position_.sequence == 0) {
+  const bool gap = *first && (*first)->gap;
+  if (gap || incomplete_ || (*first && position_.sequence == 0)) {
     const uint64_t before = position_.sequence;
     if (Status s = take_snapshot(); !s.ok()) return s;
     if (position_.sequence > before) return true;
+    if (*first) incomplete_ = gap;
   }
+  if (incomplete_) return failure(Code::kFailedPrecondition, kIncomplete);
+  if (!*first) return false;
   if (Status s = state_.allow(options_.most_bytes + options_.most_bytes / 4); !s.ok()) return s;
   if (Status s = state_.begin(); !s.ok()) return s;
   const ReplicaState::Position before = position_;
@@ -104,6 +109,7 @@ Status Replica::take_snapshot() {
   if (Status s = state_.allow(options_.most_bytes + options_.most_bytes / 4); !s.ok()) return s;
   auto taken = snapshots_.take(position_);
   if (!taken) return taken.error();
+  if (taken->sequence > position_.sequence) incomplete_ = false;
   position_ = *taken;
   return {};
 }
@@ -195,6 +201,7 @@ std::vector<Status> Replica::perform(std::span<const Run> works, Record::As as) 
 // An acknowledgement may be lost: then the same entry is appended again, which the log knows by its id.
 Status Replica::submit(EntryContent entry, Pending& pending) {
   if (Status s = check_identity(); !s.ok()) return s;
+  if (incomplete_) return failure(Code::kFailedPrecondition, kIncomplete);
   pending.id = entry.id;
   entry.after = position_.sequence;
   pending.bytes = write_entry(entry);

@@ -52,6 +52,7 @@ class Replica {
   Replica(ReplicaState& state, Log& log, Options options);
 
   // Applies what has come: a slice. True: there may be more. UNAVAILABLE: the log is away, and the copy as it was.
+  // FAILED_PRECONDITION: it is another log, or a part of it is gone that the copy lacks.
   base::Result<bool> catch_up();
 
   // Applies the newest snapshot, if the copy is behind it. UNAVAILABLE.
@@ -104,7 +105,8 @@ class Replica {
   Recorder recorder_;
   Snapshots snapshots_;
   ReplicaState::Position position_;
-  std::string checked_;  // identity of the log that the copy is of
+  std::string checked_;      // identity of the log that the copy is of
+  bool incomplete_ = false;  // entries are gone that the copy has not got: it changes nothing until a snapshot has them
   Pending* pending_ = nullptr;
   Kept kept_;
   std::map<std::string, base::Time> absent_;  // holders, by when they were missed first

@@ -74,11 +74,25 @@ struct NatsLogTest : testing::Test {
     return log;
   }
   // A message as anybody publishes it who may.
+  std::unique_ptr<NatsStream> plain() {
+    auto stream = std::make_unique<NatsStream>(
+        NatsStream::Options{"nats://127.0.0.1:" + std::to_string(port), "weir-jobs", "plain"}, [] {});
+    EXPECT_TRUE(stream->start().ok());
+    EXPECT_TRUE(until([&] { return stream->connected() && stream->open().ok(); }));
+    return stream;
+  }
   uint64_t raw(const std::string& what, const std::string& bytes) {
-    NatsStream stream({"nats://127.0.0.1:" + std::to_string(port), "weir-jobs", "raw"}, [] {});
-    EXPECT_TRUE(stream.start().ok());
-    EXPECT_TRUE(until([&] { return stream.connected() && stream.open().ok(); }));
-    return stream.publish(stream.subject(what), {}, bytes).value();
+    auto stream = plain();
+    return stream->publish(stream->subject(what), {}, bytes).value();
+  }
+  std::string last_of(const std::string& what) {
+    auto stream = plain();
+    std::string out;
+    for (uint64_t at = 0;;) {
+      auto message = stream->get(at + 1, stream->subject(what)).value();
+      if (!message) return out;
+      at = message->sequence, out = message->bytes;
+    }
   }
   // Looked at again with all news, and now and then.
   template <class Condition>
@@ -165,6 +179,43 @@ TEST_F(NatsLogTest, WhatWasWrittenWithoutTheKeyIsAnEmptyEntry) {
   EXPECT_EQ(last, at);
   ASSERT_TRUE(liar->set_snapshot({1, 1, {{1, digest_of("x")}}}).ok());
   EXPECT_FALSE(node->snapshot().value());
+}
+
+// Neither what was written without the key hides a snapshot, nor an older one that somebody sends again.
+TEST_F(NatsLogTest, TheNewestSnapshotThatIsSealedIsFound) {
+  auto node = open("the key"), liar = open("another key");
+  std::string older;
+  for (int i = 0; i < 2; ++i) {
+    const uint64_t last = node->append(std::to_string(i), "entry").value();
+    ASSERT_TRUE(node->set_snapshot({last, 4, {node->append_part("copy").value()}}).ok());
+    if (i == 0) older = last_of("snapshot");
+  }
+  const uint64_t newest = node->snapshot().value()->sequence;
+  EXPECT_EQ(newest, node->next(1).value()->sequence);
+  ASSERT_TRUE(liar->set_snapshot({newest + 100, 1, {{1, digest_of("x")}}}).ok());
+  raw("snapshot", "x"), raw("snapshot", older);
+  auto another = open("the key");
+  for (NatsLog* one : {node.get(), another.get()}) {
+    const auto there = one->snapshot().value();
+    ASSERT_TRUE(there);
+    EXPECT_EQ(newest, there->sequence);
+    EXPECT_EQ("copy", one->read_part(there->parts[0]).value());
+  }
+}
+
+TEST_F(NatsLogTest, EntriesAndPartsThatWereDroppedAreAGap) {
+  auto log = open();
+  const std::string bytes(3 * NatsLog::kPart, 'x');
+  const uint64_t first = log->append("1", "one").value(), second = log->append("2", bytes).value();
+  EXPECT_FALSE(log->next(0).value()->gap);
+  EXPECT_FALSE(log->next(first).value()->gap);
+  auto stream = plain();
+  ASSERT_TRUE(stream->drop_before(first + 1).ok());
+  EXPECT_TRUE(log->next(0).value()->gap);
+  EXPECT_FALSE(log->next(first).value()->gap);
+  ASSERT_TRUE(stream->drop_before(first + 2).ok());
+  EXPECT_TRUE(log->next(first).value()->gap);
+  EXPECT_TRUE(log->next(second - 1).value()->gap);  // of its parts
 }
 
 // Who sees an answer of the server come may be the first one to answer, with a sequence of its own.

@@ -22,7 +22,7 @@ class FakeLog final : public Log {
     if (away) return base::failure(base::Code::kUnavailable, "away");
     auto at = entries.upper_bound(after);
     if (at == entries.end()) return std::optional<LogEntry>();
-    return std::optional<LogEntry>({at->first, at->second, after > 0 && after < dropped});
+    return std::optional<LogEntry>({at->first, at->second, after < dropped});
   }
   base::Result<Extent> extent() override {
     if (away) return base::failure(base::Code::kUnavailable, "away");

@@ -359,6 +359,29 @@ TEST_F(Two, ALogThatIsLongIsShortenedAndWhoeverIsBehindTakesTheSnapshot) {
   same();
 }
 
+TEST_F(Two, EntriesThatAreGoneAndInNoSnapshotStopTheCopy) {
+  ASSERT_TRUE(a->perform(add("x", 1)).ok());
+  b->catch_up();
+  ASSERT_TRUE(a->perform(add("y", 1)).ok());
+  ASSERT_TRUE(a->perform(add("z", 1)).ok());
+  log.entries.erase(log.entries.begin(), log.entries.find(log.last)), log.dropped = log.last - 1;
+  Copy late(log, "late");
+  for (Copy* copy : {&*b, &late}) {
+    const uint64_t was = copy->replica->sequence();
+    EXPECT_EQ(Code::kFailedPrecondition, copy->replica->catch_up().error().code);
+    EXPECT_EQ(Code::kFailedPrecondition, copy->perform(add("w", 1)).code);
+    EXPECT_EQ(was, copy->replica->sequence());
+  }
+  EXPECT_EQ(1u, log.entries.size());
+  log.bytes.used = Snapshots::kShort * 4, log.last += Snapshots::kApart;
+  ASSERT_TRUE(a->perform(add("v", 1)).ok());
+  while (a->replica->shorten_log().value()) continue;
+  b->catch_up(), late.catch_up();
+  EXPECT_EQ(1u, late.counts("y").waiting);
+  EXPECT_TRUE(b->perform(add("w", 1)).ok());
+  same();
+}
+
 TEST_F(Two, ASnapshotThatIsNoneIsNotTaken) {
   ASSERT_TRUE(a->perform(add("x", 3)).ok());
   const uint64_t part = log.append_part("no database at all")->sequence;
