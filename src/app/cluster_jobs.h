@@ -37,7 +37,7 @@ class ClusterJobs final : public jobs::Log {
   base::Result<Extent> extent() override {
     auto extent = log_.extent();
     if (!extent) return extent.error();
-    return Extent{extent->identity, extent->last};
+    return Extent{extent->identity, extent->last, extent->connection};
   }
   base::Result<std::optional<Snapshot>> snapshot() override {
     auto there = log_.snapshot();

@@ -131,7 +131,7 @@ Result<std::optional<NatsLog::LogEntry>> NatsLog::next(uint64_t after) {
 Result<NatsLog::Extent> NatsLog::extent() {
   if (Status s = parts_->stream.open(); !s.ok()) return s;
   const NatsStream::Known& known = parts_->stream.known();
-  return Extent{known.identity, known.last};
+  return Extent{known.identity, known.last, known.connection};
 }
 
 // Nothing: it is none, or what it lists is gone.

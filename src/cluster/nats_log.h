@@ -51,8 +51,9 @@ class NatsLog {
     uint64_t used = 0, most = 0;  // bytes
   };
   struct Extent {
-    std::string identity;  // when the stream was made
-    uint64_t last = 0;     // when the connection was
+    std::string identity;     // when the stream was made
+    uint64_t last = 0;        // when the connection was
+    uint64_t connection = 0;  // which one
   };
 
   // `news`: something may have changed, the connection, too. Any thread; not once stop() has returned.

@@ -36,8 +36,9 @@ class Log {
   };
   static constexpr size_t kPart = size_t(512) << 10;  // bytes of one, but for the last
   struct Extent {
-    std::string identity;  // of this log: another one, made after it was lost, has another
-    uint64_t last = 0;     // sequence of the newest entry, or a later one
+    std::string identity;     // of this log: another one, made after it was lost, has another
+    uint64_t last = 0;        // sequence of the newest entry, or a later one, when the connection was made
+    uint64_t connection = 0;  // which one: with the next, the log may have lost its end
   };
 
   // The entry's sequence; an `id` that came lately is not appended again, and has the sequence of then. Errors:

@@ -37,22 +37,36 @@ Replica::Replica(ReplicaState& state, Log& log, Options options)
       recorder_(state),
       snapshots_(state, log) {}
 
-// A log that was made anew has sequences of its own.
+// A log that was made anew has sequences of its own; one that was cut short, and written to since, has others' entries
+// at them.
+Result<bool> Replica::is_of(const Log::Extent& extent) {
+  if (position_.identity != extent.identity) return false;
+  if (position_.sequence == 0) return true;
+  auto entry = log_.next(position_.sequence - 1);
+  if (!entry) return entry.error();
+  if (!*entry) return position_.sequence <= extent.last;
+  if ((*entry)->gap) return true;  // it was dropped behind a snapshot
+  auto id = state_.id_at(position_.sequence);
+  if (!id) return id.error();
+  auto content = read_entry((*entry)->bytes);
+  return (*entry)->sequence == position_.sequence && (id->empty() || (content && content->id == *id));
+}
+
+// For each connection anew: what a server lost when its power went, it has lost by then.
 Status Replica::check_identity() {
   auto extent = log_.extent();
   if (!extent) return extent.error();
-  if (checked_ == extent->identity) return {};
+  if (checked_ == std::pair(extent->identity, extent->connection)) return {};
   auto position = state_.position();
   if (!position) return position.error();
   position_ = *position;
-  const bool fresh = position_.identity.empty();
-  if (fresh) position_.identity = extent->identity;
-  if (fresh || (position_.identity == extent->identity && position_.sequence <= extent->last)) {
-    checked_ = extent->identity;
-    return {};
-  }
+  if (position_.identity.empty()) position_.identity = extent->identity;
+  auto good = is_of(*extent);
+  if (!good) return good.error();
+  if (*good) return checked_ = {extent->identity, extent->connection}, Status();
   return failure(Code::kFailedPrecondition,
-                 "the jobs' log in NATS is another one than this node's copy is of (jobs.path, cluster.db)");
+                 "the jobs' log in NATS is another one than this node's copy is of, or has lost its end (jobs.path, "
+                 "cluster.db)");
 }
 
 Result<std::optional<Log::LogEntry>> Replica::next() {

@@ -94,6 +94,7 @@ class Replica {
   base::Status submit(EntryContent entry, Pending& pending);
   base::Result<std::optional<Log::LogEntry>> next();
   base::Status check_identity();
+  base::Result<bool> is_of(const Log::Extent& extent);
   base::Status apply(const Log::LogEntry& entry, Effects& effects);
   base::Status apply_record(const Record& record, const EntryContent& entry, Effects& effects, bool& is_void);
   bool is_gone(const std::string& holder, const std::set<std::string>& there, base::Time now);
@@ -105,7 +106,7 @@ class Replica {
   Recorder recorder_;
   Snapshots snapshots_;
   ReplicaState::Position position_;
-  std::string checked_;      // identity of the log that the copy is of
+  std::pair<std::string, uint64_t> checked_;  // identity of the log that the copy is of, at that connection
   bool incomplete_ = false;  // entries are gone that the copy has not got: it changes nothing until a snapshot has them
   Pending* pending_ = nullptr;
   Kept kept_;

@@ -26,7 +26,7 @@ class FakeLog final : public Log {
   }
   base::Result<Extent> extent() override {
     if (away) return base::failure(base::Code::kUnavailable, "away");
-    return Extent{identity, last};
+    return Extent{identity, last, connection};
   }
   base::Result<std::optional<Snapshot>> snapshot() override {
     if (away) return base::failure(base::Code::kUnavailable, "away");
@@ -57,7 +57,7 @@ class FakeLog final : public Log {
   uint64_t dropped = 0;  // all up to it
   Room bytes{0, 1 << 30};
   std::string identity = "1";
-  uint64_t last = 0;
+  uint64_t last = 0, connection = 1;
   int lose_acks = 0;
   bool away = false;
 };

@@ -290,6 +290,24 @@ TEST_F(Two, AnotherLogIsNotMixedIn) {
   EXPECT_TRUE(log.entries.empty());
 }
 
+// As after a power loss of the server: it is the same log, without what it had not written to its disk yet.
+TEST_F(Two, ALogThatWasCutShortIsNotGoneOnWith) {
+  ASSERT_TRUE(a->perform(add("x", 1)).ok());
+  b->catch_up();
+  ASSERT_TRUE(a->perform(add("y", 1)).ok());
+  log.entries.erase(log.last), log.ids.erase(log.last), --log.last, ++log.connection;
+  EXPECT_EQ(Code::kFailedPrecondition, a->perform(add("z", 1)).code);
+  // Another entry has the sequence now.
+  ASSERT_TRUE(b->perform(add("z", 1)).ok());
+  ASSERT_TRUE(b->perform(add("w", 1)).ok());
+  ++log.connection;
+  EXPECT_EQ(Code::kFailedPrecondition, a->perform(add("v", 1)).code);
+  a->begin();
+  EXPECT_EQ(Code::kFailedPrecondition, a->replica->catch_up().error().code);
+  ++log.connection;
+  EXPECT_TRUE(b->perform(add("v", 1)).ok());
+}
+
 // Both write whatever comes, see it late or soon, and one is a new process now and then.
 TEST_F(Two, WhateverHappensBothAreEqual) {
   std::mt19937 random(7);
