@@ -52,6 +52,7 @@ Result<uint64_t> NatsLog::append(std::string_view id, std::string_view bytes) {
   if (bytes.size() > kLargest) return failure(Code::kResourceExhausted, "that is too long for the jobs' log");
   if (Status s = p.stream.open(); !s.ok()) return s;
   std::string message;
+  uint64_t first = UINT64_MAX;  // of its parts
   if (bytes.size() <= p.part_size()) {
     message = p.seal(LogMessage::kInline, bytes);
   } else if (bytes.size() > p.part_size() * kMostParts) {
@@ -59,10 +60,14 @@ Result<uint64_t> NatsLog::append(std::string_view id, std::string_view bytes) {
   } else {
     auto list = p.write_parts(bytes);
     if (!list) return list.error();
+    first = list->parts[0].sequence;
     message = p.seal(LogMessage::kInParts, write_list(*list));
   }
   auto sequence = p.stream.publish(p.entries, id, message);
   if (sequence) p.stream.tell();
+  // One that came before is behind these parts: it has its own.
+  if (sequence && *sequence > first && *sequence - first > kMostPartsBack)
+    return failure(Code::kAborted, "others have written too much to the jobs' log meanwhile");
   return sequence;
 }
 

@@ -64,7 +64,8 @@ class NatsLog {
   base::Status start();
   void stop();
 
-  // The rest on one thread. UNAVAILABLE: nobody knows whether it was written. RESOURCE_EXHAUSTED: it was not.
+  // The rest on one thread. UNAVAILABLE: nobody knows whether it was written. RESOURCE_EXHAUSTED: it was not. ABORTED:
+  // nobody can read it, for its parts are too far back.
   base::Result<uint64_t> append(std::string_view id, std::string_view bytes);
   base::Result<std::optional<LogEntry>> next(uint64_t after);
   base::Result<Extent> extent();

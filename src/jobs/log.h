@@ -43,7 +43,7 @@ class Log {
 
   // The entry's sequence; an `id` that came lately is not appended again, and has the sequence of then. Errors:
   // UNAVAILABLE: nobody knows whether it is there, now or later; RESOURCE_EXHAUSTED: the log is full, or the entry is
-  // too long: it is not there.
+  // too long: it is not there; ABORTED: nor is it, others have written too much meanwhile.
   virtual base::Result<uint64_t> append(std::string_view id, std::string_view bytes) = 0;
   // The first entry behind that sequence; nothing: there is none yet. UNAVAILABLE.
   virtual base::Result<std::optional<LogEntry>> next(uint64_t after) = 0;

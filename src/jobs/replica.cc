@@ -69,15 +69,9 @@ Status Replica::check_identity() {
                  "cluster.db)");
 }
 
-Result<std::optional<Log::LogEntry>> Replica::next() {
-  if (pending_ && pending_->sequence == position_.sequence + 1)
-    return std::optional(Log::LogEntry{pending_->sequence, pending_->bytes});
-  return log_.next(position_.sequence);
-}
-
 Result<bool> Replica::catch_up() {
   if (Status s = check_identity(); !s.ok()) return s;
-  auto first = next();
+  auto first = log_.next(position_.sequence);
   if (!first) return first.error();
   const bool gap = *first && (*first)->gap;
   if (gap || incomplete_ || (*first && position_.sequence == 0)) {
@@ -101,7 +95,7 @@ Result<bool> Replica::catch_up() {
     position_.sequence = entry->sequence;
     bytes += entry->bytes.size();
     if (++entries >= kSliceEntries || bytes >= kSliceBytes) break;
-    auto another = next();
+    auto another = log_.next(position_.sequence);
     if (!another || (*another && (*another)->gap)) break;  // what is here is applied all the same
     entry = *std::move(another);
   }
@@ -218,9 +212,9 @@ Status Replica::submit(EntryContent entry, Pending& pending) {
   if (incomplete_) return failure(Code::kFailedPrecondition, kIncomplete);
   pending.id = entry.id;
   entry.after = position_.sequence;
-  pending.bytes = write_entry(entry);
-  auto sequence = log_.append(pending.id, pending.bytes);
-  if (!sequence && sequence.error().code == Code::kUnavailable) sequence = log_.append(pending.id, pending.bytes);
+  const std::string bytes = write_entry(entry);
+  auto sequence = log_.append(pending.id, bytes);
+  if (!sequence && sequence.error().code == Code::kUnavailable) sequence = log_.append(pending.id, bytes);
   if (!sequence) return sequence.error();
   pending.sequence = *sequence;
   pending_ = &pending;

@@ -81,7 +81,7 @@ class Replica {
 
  private:
   struct Pending {  // this node's entry, whose place in the log is waited for
-    std::string id, bytes;
+    std::string id;
     uint64_t sequence = 0;      // 0: not known
     std::vector<bool> is_void;  // by record, once it is applied
     bool applied = false;
@@ -92,7 +92,6 @@ class Replica {
   };
   base::Status dry_run(const Run& run, std::string& commands);
   base::Status submit(EntryContent entry, Pending& pending);
-  base::Result<std::optional<Log::LogEntry>> next();
   base::Status check_identity();
   base::Result<bool> is_of(const Log::Extent& extent);
   base::Status apply(const Log::LogEntry& entry, Effects& effects);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <utility>
 
 #include "jobs/log.h"
 
@@ -14,7 +15,7 @@ class FakeLog final : public Log {
     uint64_t at = 0;
     for (const auto& [sequence, known] : ids)
       if (known == id) at = sequence;
-    if (at == 0) ids[at = ++last] = id, entries[at] = bytes;
+    if (at == 0) ids[at = ++last] = id, entries[at] = std::exchange(garble, false) ? "" : bytes;
     if (lose_acks > 0) return --lose_acks, base::failure(base::Code::kUnavailable, "no acknowledgement");
     return at;
   }
@@ -59,7 +60,7 @@ class FakeLog final : public Log {
   std::string identity = "1";
   uint64_t last = 0, connection = 1;
   int lose_acks = 0;
-  bool away = false;
+  bool away = false, garble = false;  // `garble`: nobody can read the next one
 };
 
 }  // namespace weir::jobs

@@ -223,6 +223,14 @@ TEST_F(Two, AnAcknowledgementThatIsLostIsNoSecondTime) {
   same();
 }
 
+TEST_F(Two, WhatNobodyCanReadIsNotAppliedByItsWriterEither) {
+  log.garble = true;
+  EXPECT_EQ(Code::kUnavailable, a->perform(add("x", 1)).code);
+  EXPECT_FALSE(a->storage().batches.find("o", "x").value());
+  EXPECT_TRUE(a->perform(add("x", 1)).ok());
+  same();
+}
+
 TEST_F(Two, JobsThatWereClaimedWithoutAnAcknowledgementAreRun) {
   ASSERT_TRUE(a->perform(add("x", 1)).ok());
   log.lose_acks = 2;
