@@ -37,18 +37,28 @@ class ClusterJobs final : public jobs::Log {
   base::Result<Extent> extent() override {
     auto extent = log_.extent();
     if (!extent) return extent.error();
-    return Extent{extent->identity, extent->last};
+    return Extent{extent->identity, extent->last, extent->connection};
   }
   base::Result<std::optional<Snapshot>> snapshot() override {
     auto there = log_.snapshot();
     if (!there) return there.error();
     if (!*there) return std::optional<Snapshot>();
-    return std::optional<Snapshot>({(*there)->sequence, (*there)->bytes, std::move((*there)->parts)});
+    Snapshot out{(*there)->sequence, (*there)->bytes, {}};
+    for (auto& part : (*there)->parts) out.parts.push_back({part.sequence, std::move(part.digest)});
+    return std::optional<Snapshot>(std::move(out));
   }
-  base::Result<uint64_t> append_part(std::string_view bytes) override { return log_.append_part(bytes); }
-  base::Result<std::string> read_part(uint64_t sequence) override { return log_.read_part(sequence); }
+  base::Result<Part> append_part(std::string_view bytes) override {
+    auto part = log_.append_part(bytes);
+    if (!part) return part.error();
+    return Part{part->sequence, std::move(part->digest)};
+  }
+  base::Result<std::string> read_part(const Part& part) override {
+    return log_.read_part({part.sequence, part.digest});
+  }
   base::Status set_snapshot(const Snapshot& snapshot) override {
-    return log_.set_snapshot({snapshot.sequence, snapshot.bytes, snapshot.parts});
+    cluster::NatsLog::Snapshot out{snapshot.sequence, snapshot.bytes, {}};
+    for (const Part& part : snapshot.parts) out.parts.push_back({part.sequence, part.digest});
+    return log_.set_snapshot(out);
   }
   base::Result<Room> room() override {
     auto room = log_.room();

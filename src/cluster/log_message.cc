@@ -1,11 +1,13 @@
 #include "cluster/log_message.h"
 
+#include <openssl/sha.h>
+
 #include "cluster/node.h"
 
 namespace weir::cluster {
 namespace {
 
-constexpr size_t kLogMacDigits = 64;
+constexpr size_t kLogMacDigits = 64, kDigest = SHA256_DIGEST_LENGTH;
 constexpr std::string_view kLogMacOf = "weir log entry ";  // no other MAC of that key is one of a message
 
 }  // namespace
@@ -25,6 +27,27 @@ std::string_view unseal_message(std::string_view key, LogMessage kind, std::stri
   const bool good =
       key.empty() || same_mac(message.substr(0, kLogMacDigits), mac_of(key, std::string(kLogMacOf).append(text)));
   return good ? text : std::string_view();
+}
+
+std::string digest_of(std::string_view bytes) {
+  std::string out(kDigest, '\0');
+  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
+         reinterpret_cast<unsigned char*>(out.data()));
+  return out;
+}
+
+std::string write_list(const PartList& list) {
+  std::string out = number_bytes(list.bytes);
+  for (const PartList::Part& part : list.parts) (out += number_bytes(part.sequence)) += part.digest;
+  return out;
+}
+
+std::optional<PartList> read_list(std::string_view text) {
+  if (text.size() <= 8 || text.size() % (8 + kDigest) != 8) return std::nullopt;
+  PartList out{number_at(text, 0), {}};
+  for (size_t at = 8; at < text.size(); at += 8 + kDigest)
+    out.parts.push_back({number_at(text, at), std::string(text.substr(at + 8, kDigest))});
+  return out;
 }
 
 std::string number_bytes(uint64_t value) {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace weir::cluster {
 
@@ -12,6 +14,20 @@ enum class LogMessage : char { kInline = 'E', kInParts = 'P', kSnapshot = 'S' };
 std::string seal_message(std::string_view key, LogMessage kind, std::string_view body);
 // Kind and body; empty: it is none of that kind, or not of one who has the key.
 std::string_view unseal_message(std::string_view key, LogMessage kind, std::string_view message);
+
+// What lies in parts: how long it is, and which those are, with the SHA-256 of each: 32 bytes.
+struct PartList {
+  struct Part {
+    uint64_t sequence = 0;
+    std::string digest;
+  };
+  uint64_t bytes = 0;
+  std::vector<Part> parts;
+};
+std::string digest_of(std::string_view bytes);
+std::string write_list(const PartList& list);
+// Nothing: it is none.
+std::optional<PartList> read_list(std::string_view text);
 
 // A number as 8 bytes, little-endian, and back; they are there.
 std::string number_bytes(uint64_t value);

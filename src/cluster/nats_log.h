@@ -1,16 +1,16 @@
-// NatsLog: a log that all nodes append to and read in one order: a JetStream stream in files, with a connection of its
-// own. Calls block for as long as a request may take (kPatience), and fail at once while there is no connection.
+// NatsLog: a log that all nodes append to and read in one order: a stream (nats_stream.h) and what its messages are.
+// Calls block for as long as a request may take, and fail at once while there is no connection.
 //
 //   stream   <name>, of the subjects <name>.entry, <name>.part and <name>.snapshot
 //   message  = mac kind body           mac: 64HEXDIG of kind and body, by the key; zeros without one
-//   kind     = "E": body is the entry / "P": body is list / "S": of <name>.snapshot, body is u64(sequence) list
-//   list     = u64(bytes) *u64(sequence of a part), little-endian
+//   kind     = "E": body is the entry / "P": body is list / "S": of <name>.snapshot, body is u64(sequence) list, where
+//              list is of the parts that a list of the snapshot's parts lies in
+//   list     = u64(bytes) 1*( u64(sequence of a part) SHA-256 of it, 32 bytes ), little-endian
 //
 // An entry that is longer than a message is in parts, which go into the stream before it; one whose parts are more than
-// kMostPartsBack behind is none. What others write without the key is read as an empty entry.
+// kMostPartsBack behind is none. What others write without the key is read as an empty entry, or is no part.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -18,7 +18,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/env.h"
 #include "base/status.h"
 
 namespace weir::cluster {
@@ -32,25 +31,29 @@ class NatsLog {
     std::string key;  // Secrets::entry_key; empty: anybody may write
     uint64_t most_bytes = uint64_t(1) << 30;
   };
-  static constexpr base::Duration kPatience = std::chrono::seconds(2);
   static constexpr size_t kPart = 512 << 10, kMostParts = 128, kLargest = kPart * kMostParts;
   static constexpr uint64_t kMostPartsBack = 192;  // messages; so many stay behind a snapshot, too
 
   struct LogEntry {
     uint64_t sequence = 0;
     std::string bytes;  // empty: it cannot be read, and never will
-    bool gap = false;   // what was behind `after` is gone
+    bool gap = false;   // what was behind `after` is gone, or parts of the entry are
+  };
+  struct Part {
+    uint64_t sequence = 0;
+    std::string digest;  // its SHA-256, 32 bytes
   };
   struct Snapshot {
     uint64_t sequence = 0, bytes = 0;
-    std::vector<uint64_t> parts;
+    std::vector<Part> parts;
   };
   struct Room {
     uint64_t used = 0, most = 0;  // bytes
   };
   struct Extent {
-    std::string identity;  // when the stream was made
-    uint64_t last = 0;     // when the connection was
+    std::string identity;     // when the stream was made
+    uint64_t last = 0;        // when the connection was
+    uint64_t connection = 0;  // which one
   };
 
   // `news`: something may have changed, the connection, too. Any thread; not once stop() has returned.
@@ -61,14 +64,16 @@ class NatsLog {
   base::Status start();
   void stop();
 
-  // The rest on one thread. UNAVAILABLE: nobody knows whether it was written. RESOURCE_EXHAUSTED: it was not.
+  // The rest on one thread. UNAVAILABLE: nobody knows whether it was written. RESOURCE_EXHAUSTED: it was not. ABORTED:
+  // nobody can read it, for its parts are too far back.
   base::Result<uint64_t> append(std::string_view id, std::string_view bytes);
   base::Result<std::optional<LogEntry>> next(uint64_t after);
   base::Result<Extent> extent();
+  // The newest of those that were sealed by the key, whatever else is there.
   base::Result<std::optional<Snapshot>> snapshot();
-  base::Result<uint64_t> append_part(std::string_view bytes);
-  base::Result<std::string> read_part(uint64_t sequence);  // empty: it is gone
-  base::Status set_snapshot(const Snapshot& snapshot);     // entries of before are dropped
+  base::Result<Part> append_part(std::string_view bytes);
+  base::Result<std::string> read_part(const Part& part);  // empty: it is gone; DATA_LOSS: another one is there
+  base::Status set_snapshot(const Snapshot& snapshot);    // entries of before are dropped
   base::Result<Room> room();
 
   // Any thread.

@@ -37,8 +37,8 @@ base::Result<uint64_t> NatsLog::append(std::string_view, std::string_view) { ret
 base::Result<std::optional<NatsLog::LogEntry>> NatsLog::next(uint64_t) { return std::optional<LogEntry>(); }
 base::Result<NatsLog::Extent> NatsLog::extent() { return Extent(); }
 base::Result<std::optional<NatsLog::Snapshot>> NatsLog::snapshot() { return std::optional<Snapshot>(); }
-base::Result<uint64_t> NatsLog::append_part(std::string_view) { return uint64_t(0); }
-base::Result<std::string> NatsLog::read_part(uint64_t) { return std::string(); }
+base::Result<NatsLog::Part> NatsLog::append_part(std::string_view) { return Part(); }
+base::Result<std::string> NatsLog::read_part(const Part&) { return std::string(); }
 base::Status NatsLog::set_snapshot(const Snapshot&) { return {}; }
 base::Result<NatsLog::Room> NatsLog::room() { return Room(); }
 bool NatsLog::connected() const { return false; }

@@ -21,23 +21,29 @@ class Log {
   struct LogEntry {
     uint64_t sequence = 0;  // greater than that of every entry before
     std::string bytes;      // empty: it cannot be read, and never will
-    bool gap = false;       // entries between the one that was asked for and this are gone: a snapshot has them
+    bool gap = false;       // entries between the one that was asked for and this are gone, or a part of it: a snapshot
+                            // has them
+  };
+  struct Part {
+    uint64_t sequence = 0;
+    std::string digest;  // by which the log knows that what is there is what was appended
   };
   // The copy that all entries up to one have made: a file, in parts.
   struct Snapshot {
     uint64_t sequence = 0;  // the last one in it
     uint64_t bytes = 0;
-    std::vector<uint64_t> parts;  // their sequences, in order
+    std::vector<Part> parts;  // in order
   };
   static constexpr size_t kPart = size_t(512) << 10;  // bytes of one, but for the last
   struct Extent {
-    std::string identity;  // of this log: another one, made after it was lost, has another
-    uint64_t last = 0;     // sequence of the newest entry, or a later one
+    std::string identity;     // of this log: another one, made after it was lost, has another
+    uint64_t last = 0;        // sequence of the newest entry, or a later one, when the connection was made
+    uint64_t connection = 0;  // which one: with the next, the log may have lost its end
   };
 
   // The entry's sequence; an `id` that came lately is not appended again, and has the sequence of then. Errors:
   // UNAVAILABLE: nobody knows whether it is there, now or later; RESOURCE_EXHAUSTED: the log is full, or the entry is
-  // too long: it is not there.
+  // too long: it is not there; ABORTED: nor is it, others have written too much meanwhile.
   virtual base::Result<uint64_t> append(std::string_view id, std::string_view bytes) = 0;
   // The first entry behind that sequence; nothing: there is none yet. UNAVAILABLE.
   virtual base::Result<std::optional<LogEntry>> next(uint64_t after) = 0;
@@ -46,9 +52,9 @@ class Log {
 
   // The newest one. Nothing: there is none.
   virtual base::Result<std::optional<Snapshot>> snapshot() = 0;
-  virtual base::Result<uint64_t> append_part(std::string_view bytes) = 0;
-  // Empty: it is gone.
-  virtual base::Result<std::string> read_part(uint64_t sequence) = 0;
+  virtual base::Result<Part> append_part(std::string_view bytes) = 0;
+  // Empty: it is gone. DATA_LOSS: something else is in its place.
+  virtual base::Result<std::string> read_part(const Part& part) = 0;
   // Entries that are in it, and far enough back, go.
   virtual base::Status set_snapshot(const Snapshot& snapshot) = 0;
   struct Room {

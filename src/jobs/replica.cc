@@ -19,6 +19,8 @@ constexpr size_t kEnough = 256 << 10;                        // bytes of command
 // For an entry that the server which is asked has not got yet.
 constexpr int kLooks = 200;
 constexpr auto kAskEvery = std::chrono::milliseconds(5);
+constexpr const char* kIncomplete =
+    "entries of the jobs' log in NATS are gone that this node's copy lacks, and no snapshot has them (jobs.path)";
 
 // The file's error, not that of the commands: all entries wait until it is over.
 bool is_of_file(const Status& status) {
@@ -35,40 +37,51 @@ Replica::Replica(ReplicaState& state, Log& log, Options options)
       recorder_(state),
       snapshots_(state, log) {}
 
-// A log that was made anew has sequences of its own.
+// A log that was made anew has sequences of its own; one that was cut short, and written to since, has others' entries
+// at them.
+Result<bool> Replica::is_of(const Log::Extent& extent) {
+  if (position_.identity != extent.identity) return false;
+  if (position_.sequence == 0) return true;
+  auto entry = log_.next(position_.sequence - 1);
+  if (!entry) return entry.error();
+  if (!*entry) return position_.sequence <= extent.last;
+  if ((*entry)->gap) return true;  // it was dropped behind a snapshot
+  auto id = state_.id_at(position_.sequence);
+  if (!id) return id.error();
+  auto content = read_entry((*entry)->bytes);
+  return (*entry)->sequence == position_.sequence && (id->empty() || (content && content->id == *id));
+}
+
+// For each connection anew: what a server lost when its power went, it has lost by then.
 Status Replica::check_identity() {
   auto extent = log_.extent();
   if (!extent) return extent.error();
-  if (checked_ == extent->identity) return {};
+  if (checked_ == std::pair(extent->identity, extent->connection)) return {};
   auto position = state_.position();
   if (!position) return position.error();
   position_ = *position;
-  const bool fresh = position_.identity.empty();
-  if (fresh) position_.identity = extent->identity;
-  if (fresh || (position_.identity == extent->identity && position_.sequence <= extent->last)) {
-    checked_ = extent->identity;
-    return {};
-  }
+  if (position_.identity.empty()) position_.identity = extent->identity;
+  auto good = is_of(*extent);
+  if (!good) return good.error();
+  if (*good) return checked_ = {extent->identity, extent->connection}, Status();
   return failure(Code::kFailedPrecondition,
-                 "the jobs' log in NATS is another one than this node's copy is of (jobs.path, cluster.db)");
-}
-
-Result<std::optional<Log::LogEntry>> Replica::next() {
-  if (pending_ && pending_->sequence == position_.sequence + 1)
-    return std::optional(Log::LogEntry{pending_->sequence, pending_->bytes});
-  return log_.next(position_.sequence);
+                 "the jobs' log in NATS is another one than this node's copy is of, or has lost its end (jobs.path, "
+                 "cluster.db)");
 }
 
 Result<bool> Replica::catch_up() {
   if (Status s = check_identity(); !s.ok()) return s;
-  auto first = next();
+  auto first = log_.next(position_.sequence);
   if (!first) return first.error();
-  if (!*first) return false;
-  if ((*first)->gap || position_.sequence == 0) {
+  const bool gap = *first && (*first)->gap;
+  if (gap || incomplete_ || (*first && position_.sequence == 0)) {
     const uint64_t before = position_.sequence;
     if (Status s = take_snapshot(); !s.ok()) return s;
     if (position_.sequence > before) return true;
+    if (*first) incomplete_ = gap;
   }
+  if (incomplete_) return failure(Code::kFailedPrecondition, kIncomplete);
+  if (!*first) return false;
   if (Status s = state_.allow(options_.most_bytes + options_.most_bytes / 4); !s.ok()) return s;
   if (Status s = state_.begin(); !s.ok()) return s;
   const ReplicaState::Position before = position_;
@@ -82,7 +95,7 @@ Result<bool> Replica::catch_up() {
     position_.sequence = entry->sequence;
     bytes += entry->bytes.size();
     if (++entries >= kSliceEntries || bytes >= kSliceBytes) break;
-    auto another = next();
+    auto another = log_.next(position_.sequence);
     if (!another || (*another && (*another)->gap)) break;  // what is here is applied all the same
     entry = *std::move(another);
   }
@@ -104,6 +117,7 @@ Status Replica::take_snapshot() {
   if (Status s = state_.allow(options_.most_bytes + options_.most_bytes / 4); !s.ok()) return s;
   auto taken = snapshots_.take(position_);
   if (!taken) return taken.error();
+  if (taken->sequence > position_.sequence) incomplete_ = false;
   position_ = *taken;
   return {};
 }
@@ -195,11 +209,12 @@ std::vector<Status> Replica::perform(std::span<const Run> works, Record::As as) 
 // An acknowledgement may be lost: then the same entry is appended again, which the log knows by its id.
 Status Replica::submit(EntryContent entry, Pending& pending) {
   if (Status s = check_identity(); !s.ok()) return s;
+  if (incomplete_) return failure(Code::kFailedPrecondition, kIncomplete);
   pending.id = entry.id;
   entry.after = position_.sequence;
-  pending.bytes = write_entry(entry);
-  auto sequence = log_.append(pending.id, pending.bytes);
-  if (!sequence && sequence.error().code == Code::kUnavailable) sequence = log_.append(pending.id, pending.bytes);
+  const std::string bytes = write_entry(entry);
+  auto sequence = log_.append(pending.id, bytes);
+  if (!sequence && sequence.error().code == Code::kUnavailable) sequence = log_.append(pending.id, bytes);
   if (!sequence) return sequence.error();
   pending.sequence = *sequence;
   pending_ = &pending;

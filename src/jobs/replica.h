@@ -52,6 +52,7 @@ class Replica {
   Replica(ReplicaState& state, Log& log, Options options);
 
   // Applies what has come: a slice. True: there may be more. UNAVAILABLE: the log is away, and the copy as it was.
+  // FAILED_PRECONDITION: it is another log, or a part of it is gone that the copy lacks.
   base::Result<bool> catch_up();
 
   // Applies the newest snapshot, if the copy is behind it. UNAVAILABLE.
@@ -80,7 +81,7 @@ class Replica {
 
  private:
   struct Pending {  // this node's entry, whose place in the log is waited for
-    std::string id, bytes;
+    std::string id;
     uint64_t sequence = 0;      // 0: not known
     std::vector<bool> is_void;  // by record, once it is applied
     bool applied = false;
@@ -91,8 +92,8 @@ class Replica {
   };
   base::Status dry_run(const Run& run, std::string& commands);
   base::Status submit(EntryContent entry, Pending& pending);
-  base::Result<std::optional<Log::LogEntry>> next();
   base::Status check_identity();
+  base::Result<bool> is_of(const Log::Extent& extent);
   base::Status apply(const Log::LogEntry& entry, Effects& effects);
   base::Status apply_record(const Record& record, const EntryContent& entry, Effects& effects, bool& is_void);
   bool is_gone(const std::string& holder, const std::set<std::string>& there, base::Time now);
@@ -104,7 +105,8 @@ class Replica {
   Recorder recorder_;
   Snapshots snapshots_;
   ReplicaState::Position position_;
-  std::string checked_;  // identity of the log that the copy is of
+  std::pair<std::string, uint64_t> checked_;  // identity of the log that the copy is of, at that connection
+  bool incomplete_ = false;  // entries are gone that the copy has not got: it changes nothing until a snapshot has them
   Pending* pending_ = nullptr;
   Kept kept_;
   std::map<std::string, base::Time> absent_;  // holders, by when they were missed first

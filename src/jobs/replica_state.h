@@ -34,6 +34,8 @@ class ReplicaState {
   virtual base::Status set_position(const Position& position) = 0;
   // False: an entry of that id is there already. Ids of entries up to `forget` are forgotten.
   virtual base::Result<bool> take_id(std::string_view id, uint64_t sequence, uint64_t forget) = 0;
+  // Of that entry; empty: it is forgotten, or was taken by none.
+  virtual base::Result<std::string> id_at(uint64_t sequence) = 0;
 
   // How often the batch was changed; 0 where there is none.
   virtual base::Result<uint64_t> version(std::string_view batch) = 0;

@@ -24,8 +24,8 @@ Status no_room() { return failure(Code::kResourceExhausted, "there is no room on
 Status Snapshots::fetch(const Log::Snapshot& snapshot) {
   std::ofstream file(state_.path_of(kIn), std::ios::binary | std::ios::trunc);
   uint64_t bytes = 0;
-  for (const uint64_t sequence : snapshot.parts) {
-    auto part = log_.read_part(sequence);
+  for (const Log::Part& which : snapshot.parts) {
+    auto part = log_.read_part(which);
     if (!part) return part.error();
     if (part->empty()) return base::try_again(Code::kUnavailable, "the snapshot was replaced; try again");
     bytes += part->size();
@@ -82,10 +82,10 @@ Result<bool> Snapshots::shorten(const ReplicaState::Position& now) {
     const size_t size = size_t(making_->file.gcount());
     more = size > 0;
     if (!more) break;
-    auto sequence = log_.append_part(std::string_view(part).substr(0, size));
-    if (!sequence) status = sequence.error();
-    if (!sequence) break;
-    making_->snapshot.parts.push_back(*sequence);
+    auto appended = log_.append_part(std::string_view(part).substr(0, size));
+    if (!appended) status = appended.error();
+    if (!appended) break;
+    making_->snapshot.parts.push_back(*std::move(appended));
     making_->snapshot.bytes += size;
   }
   if (status.ok() && more) return true;

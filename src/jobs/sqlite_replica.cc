@@ -29,6 +29,14 @@ base::Result<bool> SqliteReplica::take_id(std::string_view id, uint64_t sequence
   return sql_.connection().changes() > 0;
 }
 
+base::Result<std::string> SqliteReplica::id_at(uint64_t sequence) {
+  std::string out;
+  auto status = sql_.each(
+      "SELECT id FROM entries WHERE sequence = ?", [&](Statement& s) { out = s.text(0); }, sequence);
+  if (!status.ok()) return status;
+  return out;
+}
+
 base::Result<uint64_t> SqliteReplica::version(std::string_view batch) {
   auto version = sql_.number("SELECT version FROM batches WHERE id = ?", batch);
   if (!version) return version.error();

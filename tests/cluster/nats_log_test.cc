@@ -11,7 +11,11 @@
 #include <atomic>
 #include <condition_variable>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
+
+#include "cluster/log_message.h"
+#include "cluster/nats_stream.h"
 
 namespace weir::cluster {
 namespace {
@@ -47,9 +51,9 @@ struct NatsLogTest : testing::Test {
   void start_server() {
     server = ::fork();
     if (server != 0) return;
-    const std::string at = std::to_string(port);
-    ::execl(kProgram, kProgram, "-js", "-a", "127.0.0.1", "-p", at.c_str(), "-sd", store.c_str(), "-l", "/dev/null",
-            nullptr);
+    const std::string at = std::to_string(port), conf = store + "/conf";
+    std::ofstream(conf) << "jetstream { store_dir: \"" << store << "\", max_file_store: " << room << " }\n" << more;
+    ::execl(kProgram, kProgram, "-c", conf.c_str(), "-a", "127.0.0.1", "-p", at.c_str(), "-l", "/dev/null", nullptr);
     ::_exit(127);
   }
   void stop_server() {
@@ -59,7 +63,7 @@ struct NatsLogTest : testing::Test {
     server = 0;
   }
   std::unique_ptr<NatsLog> open(std::string key = "") {
-    NatsLog::Options options{"nats://127.0.0.1:" + std::to_string(port), "weir-jobs", "test", std::move(key)};
+    NatsLog::Options options{"nats://127.0.0.1:" + std::to_string(port), "weir-jobs", "test", std::move(key), most};
     auto log = std::make_unique<NatsLog>(std::move(options), [this] {
       std::lock_guard lock(mutex);
       ++news;
@@ -68,6 +72,27 @@ struct NatsLogTest : testing::Test {
     EXPECT_TRUE(log->start().ok());
     EXPECT_TRUE(until([&] { return log->connected() && log->extent().has_value(); }));
     return log;
+  }
+  // A message as anybody publishes it who may.
+  std::unique_ptr<NatsStream> plain() {
+    auto stream = std::make_unique<NatsStream>(
+        NatsStream::Options{"nats://127.0.0.1:" + std::to_string(port), "weir-jobs", "plain"}, [] {});
+    EXPECT_TRUE(stream->start().ok());
+    EXPECT_TRUE(until([&] { return stream->connected() && stream->open().ok(); }));
+    return stream;
+  }
+  uint64_t raw(const std::string& what, const std::string& bytes) {
+    auto stream = plain();
+    return stream->publish(stream->subject(what), {}, bytes).value();
+  }
+  std::string last_of(const std::string& what) {
+    auto stream = plain();
+    std::string out;
+    for (uint64_t at = 0;;) {
+      auto message = stream->get(at + 1, stream->subject(what)).value();
+      if (!message) return out;
+      at = message->sequence, out = message->bytes;
+    }
   }
   // Looked at again with all news, and now and then.
   template <class Condition>
@@ -83,7 +108,8 @@ struct NatsLogTest : testing::Test {
 
   const uint16_t port = any_port();
   pid_t server = 0;
-  std::string store;
+  std::string store, room = "4GB", more;  // of the server's file
+  uint64_t most = uint64_t(1) << 30;
   std::mutex mutex;
   std::condition_variable changed;
   std::atomic<int> news{0};
@@ -105,6 +131,16 @@ TEST_F(NatsLogTest, EntriesComeInOneOrderToAll) {
     EXPECT_FALSE(log->next(second).value());
   }
   EXPECT_EQ(first, a->append("1", "one").value());  // again: its acknowledgement may have been lost
+}
+
+TEST_F(NatsLogTest, TheLogHasABoundWhichIsHalvedWhereTheServerHasNoRoom) {
+  EXPECT_EQ(most, open()->room()->most);
+  stop_server();
+  std::filesystem::remove_all(store);
+  std::filesystem::create_directory(store);
+  room = "700MB", most = uint64_t(4) << 30;
+  start_server();
+  EXPECT_EQ(uint64_t(512) << 20, open()->room()->most);
 }
 
 TEST_F(NatsLogTest, OthersAreToldOfAnEntry) {
@@ -141,8 +177,64 @@ TEST_F(NatsLogTest, WhatWasWrittenWithoutTheKeyIsAnEmptyEntry) {
   while (auto entry = node->next(at).value()) at = entry->sequence, read += '[' + entry->bytes + ']';
   EXPECT_EQ("[][][true]", read);
   EXPECT_EQ(last, at);
-  ASSERT_TRUE(liar->set_snapshot({1, 1, {1}}).ok());
+  ASSERT_TRUE(liar->set_snapshot({1, 1, {{1, digest_of("x")}}}).ok());
   EXPECT_FALSE(node->snapshot().value());
+}
+
+// Neither what was written without the key hides a snapshot, nor an older one that somebody sends again.
+TEST_F(NatsLogTest, TheNewestSnapshotThatIsSealedIsFound) {
+  auto node = open("the key"), liar = open("another key");
+  std::string older;
+  for (int i = 0; i < 2; ++i) {
+    const uint64_t last = node->append(std::to_string(i), "entry").value();
+    ASSERT_TRUE(node->set_snapshot({last, 4, {node->append_part("copy").value()}}).ok());
+    if (i == 0) older = last_of("snapshot");
+  }
+  const uint64_t newest = node->snapshot().value()->sequence;
+  EXPECT_EQ(newest, node->next(1).value()->sequence);
+  ASSERT_TRUE(liar->set_snapshot({newest + 100, 1, {{1, digest_of("x")}}}).ok());
+  raw("snapshot", "x"), raw("snapshot", older);
+  auto another = open("the key");
+  for (NatsLog* one : {node.get(), another.get()}) {
+    const auto there = one->snapshot().value();
+    ASSERT_TRUE(there);
+    EXPECT_EQ(newest, there->sequence);
+    EXPECT_EQ("copy", one->read_part(there->parts[0]).value());
+  }
+}
+
+TEST_F(NatsLogTest, EntriesAndPartsThatWereDroppedAreAGap) {
+  auto log = open();
+  const std::string bytes(3 * NatsLog::kPart, 'x');
+  const uint64_t first = log->append("1", "one").value(), second = log->append("2", bytes).value();
+  EXPECT_FALSE(log->next(0).value()->gap);
+  EXPECT_FALSE(log->next(first).value()->gap);
+  auto stream = plain();
+  ASSERT_TRUE(stream->drop_before(first + 1).ok());
+  EXPECT_TRUE(log->next(0).value()->gap);
+  EXPECT_FALSE(log->next(first).value()->gap);
+  ASSERT_TRUE(stream->drop_before(first + 2).ok());
+  EXPECT_TRUE(log->next(first).value()->gap);
+  EXPECT_TRUE(log->next(second - 1).value()->gap);  // of its parts
+}
+
+// Who sees an answer of the server come may be the first one to answer, with a sequence of its own.
+TEST_F(NatsLogTest, APartThatIsNotTheOneThatWasWrittenIsNone) {
+  auto node = open("the key"), liar = open("another key");
+  const std::string bytes(2 * NatsLog::kPart, 'x'), lie(NatsLog::kPart, 'y');
+  const auto part = node->append_part(std::string(NatsLog::kPart, 'x')).value();
+  const auto forged = liar->append_part(lie).value();
+  EXPECT_EQ(std::string(NatsLog::kPart, 'x'), node->read_part(part).value());
+  EXPECT_EQ(Code::kDataLoss, node->read_part({forged.sequence, part.digest}).error().code);
+  auto publish = [&](const PartList& list) {
+    return raw("entry", seal_message("the key", LogMessage::kInParts, write_list(list)));
+  };
+  publish({bytes.size(), {{part.sequence, part.digest}, {part.sequence, part.digest}}});
+  publish({bytes.size(), {{part.sequence, part.digest}, {forged.sequence, part.digest}}});
+  auto first = node->next(0).value();
+  ASSERT_TRUE(first);
+  EXPECT_TRUE(first->bytes == bytes);
+  EXPECT_EQ("", node->next(first->sequence).value()->bytes);
 }
 
 TEST_F(NatsLogTest, ASnapshotDropsWhatIsBefore) {
@@ -159,8 +251,8 @@ TEST_F(NatsLogTest, ASnapshotDropsWhatIsBefore) {
   EXPECT_EQ(8u, there->bytes);
   ASSERT_EQ(2u, there->parts.size());
   EXPECT_EQ("halfmore", log->read_part(there->parts[0]).value() + log->read_part(there->parts[1]).value());
-  EXPECT_EQ("", log->read_part(1).value());
-  EXPECT_EQ("", log->read_part(last).value());  // an entry is no part
+  EXPECT_EQ("", log->read_part({1, there->parts[0].digest}).value());
+  EXPECT_EQ(Code::kDataLoss, log->read_part({last, there->parts[0].digest}).error().code);  // an entry is no part
   EXPECT_LT(log->room()->used, before);
   EXPECT_TRUE(log->next(5).value()->gap);
   EXPECT_FALSE(log->next(last - 1).value()->gap);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <utility>
 
 #include "jobs/log.h"
 
@@ -14,7 +15,7 @@ class FakeLog final : public Log {
     uint64_t at = 0;
     for (const auto& [sequence, known] : ids)
       if (known == id) at = sequence;
-    if (at == 0) ids[at = ++last] = id, entries[at] = bytes;
+    if (at == 0) ids[at = ++last] = id, entries[at] = std::exchange(garble, false) ? "" : bytes;
     if (lose_acks > 0) return --lose_acks, base::failure(base::Code::kUnavailable, "no acknowledgement");
     return at;
   }
@@ -22,23 +23,23 @@ class FakeLog final : public Log {
     if (away) return base::failure(base::Code::kUnavailable, "away");
     auto at = entries.upper_bound(after);
     if (at == entries.end()) return std::optional<LogEntry>();
-    return std::optional<LogEntry>({at->first, at->second, after > 0 && after < dropped});
+    return std::optional<LogEntry>({at->first, at->second, after < dropped});
   }
   base::Result<Extent> extent() override {
     if (away) return base::failure(base::Code::kUnavailable, "away");
-    return Extent{identity, last};
+    return Extent{identity, last, connection};
   }
   base::Result<std::optional<Snapshot>> snapshot() override {
     if (away) return base::failure(base::Code::kUnavailable, "away");
     return newest;
   }
-  base::Result<uint64_t> append_part(std::string_view bytes) override {
+  base::Result<Part> append_part(std::string_view bytes) override {
     if (away) return base::failure(base::Code::kUnavailable, "away");
     parts[++last] = bytes;
-    return last;
+    return Part{last, {}};
   }
-  base::Result<std::string> read_part(uint64_t sequence) override {
-    auto at = parts.find(sequence);
+  base::Result<std::string> read_part(const Part& part) override {
+    auto at = parts.find(part.sequence);
     return at == parts.end() ? std::string() : at->second;
   }
   base::Status set_snapshot(const Snapshot& snapshot) override {
@@ -57,9 +58,9 @@ class FakeLog final : public Log {
   uint64_t dropped = 0;  // all up to it
   Room bytes{0, 1 << 30};
   std::string identity = "1";
-  uint64_t last = 0;
+  uint64_t last = 0, connection = 1;
   int lose_acks = 0;
-  bool away = false;
+  bool away = false, garble = false;  // `garble`: nobody can read the next one
 };
 
 }  // namespace weir::jobs

@@ -223,6 +223,14 @@ TEST_F(Two, AnAcknowledgementThatIsLostIsNoSecondTime) {
   same();
 }
 
+TEST_F(Two, WhatNobodyCanReadIsNotAppliedByItsWriterEither) {
+  log.garble = true;
+  EXPECT_EQ(Code::kUnavailable, a->perform(add("x", 1)).code);
+  EXPECT_FALSE(a->storage().batches.find("o", "x").value());
+  EXPECT_TRUE(a->perform(add("x", 1)).ok());
+  same();
+}
+
 TEST_F(Two, JobsThatWereClaimedWithoutAnAcknowledgementAreRun) {
   ASSERT_TRUE(a->perform(add("x", 1)).ok());
   log.lose_acks = 2;
@@ -288,6 +296,24 @@ TEST_F(Two, AnotherLogIsNotMixedIn) {
   log.identity = "2", log.entries.clear(), log.ids.clear(), log.last = 0;
   EXPECT_EQ(Code::kFailedPrecondition, a->perform(add("y", 1)).code);
   EXPECT_TRUE(log.entries.empty());
+}
+
+// As after a power loss of the server: it is the same log, without what it had not written to its disk yet.
+TEST_F(Two, ALogThatWasCutShortIsNotGoneOnWith) {
+  ASSERT_TRUE(a->perform(add("x", 1)).ok());
+  b->catch_up();
+  ASSERT_TRUE(a->perform(add("y", 1)).ok());
+  log.entries.erase(log.last), log.ids.erase(log.last), --log.last, ++log.connection;
+  EXPECT_EQ(Code::kFailedPrecondition, a->perform(add("z", 1)).code);
+  // Another entry has the sequence now.
+  ASSERT_TRUE(b->perform(add("z", 1)).ok());
+  ASSERT_TRUE(b->perform(add("w", 1)).ok());
+  ++log.connection;
+  EXPECT_EQ(Code::kFailedPrecondition, a->perform(add("v", 1)).code);
+  a->begin();
+  EXPECT_EQ(Code::kFailedPrecondition, a->replica->catch_up().error().code);
+  ++log.connection;
+  EXPECT_TRUE(b->perform(add("v", 1)).ok());
 }
 
 // Both write whatever comes, see it late or soon, and one is a new process now and then.
@@ -359,14 +385,37 @@ TEST_F(Two, ALogThatIsLongIsShortenedAndWhoeverIsBehindTakesTheSnapshot) {
   same();
 }
 
+TEST_F(Two, EntriesThatAreGoneAndInNoSnapshotStopTheCopy) {
+  ASSERT_TRUE(a->perform(add("x", 1)).ok());
+  b->catch_up();
+  ASSERT_TRUE(a->perform(add("y", 1)).ok());
+  ASSERT_TRUE(a->perform(add("z", 1)).ok());
+  log.entries.erase(log.entries.begin(), log.entries.find(log.last)), log.dropped = log.last - 1;
+  Copy late(log, "late");
+  for (Copy* copy : {&*b, &late}) {
+    const uint64_t was = copy->replica->sequence();
+    EXPECT_EQ(Code::kFailedPrecondition, copy->replica->catch_up().error().code);
+    EXPECT_EQ(Code::kFailedPrecondition, copy->perform(add("w", 1)).code);
+    EXPECT_EQ(was, copy->replica->sequence());
+  }
+  EXPECT_EQ(1u, log.entries.size());
+  log.bytes.used = Snapshots::kShort * 4, log.last += Snapshots::kApart;
+  ASSERT_TRUE(a->perform(add("v", 1)).ok());
+  while (a->replica->shorten_log().value()) continue;
+  b->catch_up(), late.catch_up();
+  EXPECT_EQ(1u, late.counts("y").waiting);
+  EXPECT_TRUE(b->perform(add("w", 1)).ok());
+  same();
+}
+
 TEST_F(Two, ASnapshotThatIsNoneIsNotTaken) {
   ASSERT_TRUE(a->perform(add("x", 3)).ok());
-  const uint64_t part = log.append_part("no database at all").value();
-  log.newest = Log::Snapshot{part + 100, 18, {part}};
+  const uint64_t part = log.append_part("no database at all")->sequence;
+  log.newest = Log::Snapshot{part + 100, 18, {{part, {}}}};
   EXPECT_EQ(Code::kDataLoss, b->replica->take_snapshot().code);
-  log.newest = Log::Snapshot{part + 100, 17, {part}};
+  log.newest = Log::Snapshot{part + 100, 17, {{part, {}}}};
   EXPECT_FALSE(b->replica->take_snapshot().ok());
-  log.newest = Log::Snapshot{part + 100, 18, {part + 1}};
+  log.newest = Log::Snapshot{part + 100, 18, {{part + 1, {}}}};
   EXPECT_EQ(Code::kUnavailable, b->replica->take_snapshot().code);
   EXPECT_EQ(0u, b->replica->sequence());
   // A sound one, of another place in the log.

@@ -1,0 +1,303 @@
+#include "cluster/nats_stream.h"
+
+#include <nats/nats.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/encoding.h"
+
+namespace weir::cluster {
+namespace {
+
+using base::Code;
+using base::failure;
+using base::Result;
+using base::Status;
+
+constexpr int64_t kNsPerMs = 1'000'000;
+constexpr uint64_t kLeastBytes = uint64_t(256) << 20;  // of a stream: what stays behind a snapshot has room in it
+
+struct Destroy {
+  void operator()(natsOptions* p) const { natsOptions_Destroy(p); }
+  void operator()(natsConnection* p) const { natsConnection_Destroy(p); }
+  void operator()(natsSubscription* p) const { natsSubscription_Destroy(p); }
+  void operator()(jsCtx* p) const { jsCtx_Destroy(p); }
+  void operator()(jsStreamInfo* p) const { jsStreamInfo_Destroy(p); }
+  void operator()(natsMsg* p) const { natsMsg_Destroy(p); }
+  void operator()(jsPubAck* p) const { jsPubAck_Destroy(p); }
+};
+template <class T>
+using Held = std::unique_ptr<T, Destroy>;
+
+// Makes one by a function of the library; `status` says how that went.
+template <class T, class Make>
+Held<T> held(natsStatus& status, Make&& make) {
+  T* out = nullptr;
+  status = make(&out);
+  return Held<T>(out);
+}
+
+Status away(natsStatus status) {
+  return base::try_again(
+      Code::kUnavailable,
+      "the jobs' log in NATS is away (" + base::presentable(natsStatus_GetText(status), 100) + "); try again later");
+}
+
+}  // namespace
+
+struct NatsStream::Parts {
+  Parts(Options o, std::function<void()> n) : options(std::move(o)), news(std::move(n)) {}
+
+  const Options options;
+  const std::function<void()> news;
+  const std::string told = options.name + ".news";
+  Held<natsConnection> connection;
+  Held<natsSubscription> subscription;
+  Held<jsCtx> js;
+  std::atomic<bool> up{false};
+  std::atomic<uint64_t> connects{0};  // grows with every new connection
+  uint64_t opened = 0;                // `connects` when the stream was looked at
+  Known known;
+  std::mutex mutex;
+  std::condition_variable closing;
+  bool closed = false, hears = false;  // under mutex; `hears`: the subscription may still call
+
+  natsStatus set_callbacks(natsOptions* opts);
+  Status open();
+  Status open_stream();
+  Held<jsStreamInfo> info(natsStatus& status, jsErrCode& code);
+  Held<jsStreamInfo> add(jsStreamConfig& config, natsStatus& status, jsErrCode& code);
+};
+
+NatsStream::NatsStream(Options options, std::function<void()> news)
+    : parts_(std::make_unique<Parts>(std::move(options), std::move(news))) {}
+
+NatsStream::~NatsStream() { stop(); }
+
+bool NatsStream::connected() const { return parts_->up.load(); }
+const NatsStream::Known& NatsStream::known() const { return parts_->known; }
+Status NatsStream::open() { return parts_->open(); }
+std::string NatsStream::subject(std::string_view what) const { return (parts_->options.name + '.').append(what); }
+
+natsStatus NatsStream::Parts::set_callbacks(natsOptions* opts) {
+  auto there = [](natsConnection*, void* p) {
+    auto* parts = static_cast<Parts*>(p);
+    ++parts->connects;
+    parts->up = true;
+    parts->news();
+  };
+  auto lost = [](natsConnection*, void* p) {
+    auto* parts = static_cast<Parts*>(p);
+    parts->up = false;
+    parts->news();
+  };
+  auto ended = [](natsConnection*, void* p) {
+    auto* parts = static_cast<Parts*>(p);
+    std::lock_guard lock(parts->mutex);
+    parts->closed = true;
+    parts->closing.notify_all();
+  };
+  natsStatus status = natsOptions_SetRetryOnFailedConnect(opts, true, there, this);
+  if (status == NATS_OK) status = natsOptions_SetReconnectedCB(opts, there, this);
+  if (status == NATS_OK) status = natsOptions_SetDisconnectedCB(opts, lost, this);
+  return status == NATS_OK ? natsOptions_SetClosedCB(opts, ended, this) : status;
+}
+
+Status NatsStream::start() {
+  Parts& p = *parts_;
+  natsStatus status = NATS_OK;
+  auto opts = held<natsOptions>(status, [](auto** out) { return natsOptions_Create(out); });
+  auto set = [&status](natsStatus next) { status = status == NATS_OK ? next : status; };
+  std::string urls = p.options.url;
+  std::vector<const char*> servers{urls.c_str()};
+  for (size_t at = 0; (at = urls.find(',', at)) != urls.npos; ++at) {
+    urls[at] = '\0';
+    servers.push_back(urls.c_str() + at + 1);
+  }
+  set(natsOptions_SetServers(opts.get(), servers.data(), int(servers.size())));
+  set(natsOptions_SetName(opts.get(), ("weir jobs " + p.options.node).c_str()));
+  set(natsOptions_SetMaxReconnect(opts.get(), -1));
+  set(natsOptions_SetReconnectWait(opts.get(), 250));
+  set(natsOptions_SetReconnectJitter(opts.get(), 250, 250));
+  set(natsOptions_SetTimeout(opts.get(), 2000));
+  set(natsOptions_SetPingInterval(opts.get(), 2000));
+  set(natsOptions_SetMaxPingsOut(opts.get(), 2));
+  // Nothing waits in the library for the connection to come back: its sender is told that it failed.
+  set(natsOptions_SetReconnectBufSize(opts.get(), 0));
+  set(p.set_callbacks(opts.get()));
+  if (status == NATS_OK)
+    p.connection = held<natsConnection>(status, [&](auto** out) { return natsConnection_Connect(out, opts.get()); });
+  if (status == NATS_NOT_YET_CONNECTED) return {};
+  if (status != NATS_OK) return away(status);
+  if (!p.up.exchange(true)) ++p.connects;
+  return {};
+}
+
+void NatsStream::stop() {
+  Parts& p = *parts_;
+  if (!p.connection) return;
+  p.up = false;
+  p.subscription.reset(), p.js.reset();
+  natsConnection_Close(p.connection.get());
+  std::unique_lock lock(p.mutex);
+  p.closing.wait_for(lock, std::chrono::seconds(5), [&p] { return p.closed && !p.hears; });
+  lock.unlock();
+  p.connection.reset();
+}
+
+// Whether the stream is there, and which one: looked at once for each connection.
+Status NatsStream::Parts::open() {
+  if (!up.load()) return away(NATS_CONNECTION_CLOSED);
+  const uint64_t now = connects.load();
+  if (opened == now) return {};
+  natsStatus status = NATS_OK;
+  jsOptions js_options;
+  jsOptions_Init(&js_options);
+  js_options.Wait = kPatience.count() / kNsPerMs;
+  js = held<jsCtx>(status, [&](auto** out) { return natsConnection_JetStream(out, connection.get(), &js_options); });
+  if (!js) return away(status);
+  if (!subscription) {
+    auto heard = [](natsConnection*, natsSubscription*, natsMsg* message, void* p) {
+      natsMsg_Destroy(message);
+      static_cast<Parts*>(p)->news();
+    };
+    subscription = held<natsSubscription>(
+        status, [&](auto** out) { return natsConnection_Subscribe(out, connection.get(), told.c_str(), heard, this); });
+    if (!subscription) return away(status);
+    auto silent = [](void* p) {
+      auto* parts = static_cast<Parts*>(p);
+      std::lock_guard lock(parts->mutex);
+      parts->hears = false;
+      parts->closing.notify_all();
+    };
+    std::lock_guard lock(mutex);
+    hears = natsSubscription_SetOnCompleteCB(subscription.get(), silent, this) == NATS_OK;
+  }
+  if (Status s = open_stream(); !s.ok()) return s;
+  opened = now;
+  return {};
+}
+
+Held<jsStreamInfo> NatsStream::Parts::info(natsStatus& status, jsErrCode& code) {
+  return held<jsStreamInfo>(
+      status, [&](auto** out) { return js_GetStreamInfo(out, js.get(), options.name.c_str(), nullptr, &code); });
+}
+
+// The server reserves what a stream may have: of less room than was asked for, half is asked for, and half of that.
+Held<jsStreamInfo> NatsStream::Parts::add(jsStreamConfig& config, natsStatus& status, jsErrCode& code) {
+  for (uint64_t most = std::max(options.most_bytes, kLeastBytes);; most = std::max(most / 2, kLeastBytes)) {
+    config.MaxBytes = int64_t(std::min<uint64_t>(most, INT64_MAX));
+    auto made =
+        held<jsStreamInfo>(status, [&](auto** out) { return js_AddStream(out, js.get(), &config, nullptr, &code); });
+    const bool too_much = code == JSStorageResourcesExceededErr || code == JSInsufficientResourcesErr;
+    if (made || !too_much || most == kLeastBytes) return made;
+  }
+}
+
+// It may be there with other bounds, which are somebody's choice.
+Status NatsStream::Parts::open_stream() {
+  natsStatus status = NATS_OK;
+  jsErrCode code{};
+  auto there = info(status, code);
+  if (!there && status == NATS_NOT_FOUND) {
+    jsStreamConfig config;
+    jsStreamConfig_Init(&config);
+    const std::string entries = options.name + ".entry", part = options.name + ".part",
+                      snapshots = options.name + ".snapshot";
+    const char* subjects[] = {entries.c_str(), part.c_str(), snapshots.c_str()};
+    config.Name = options.name.c_str();
+    config.Description = "files, batches and jobs of weir";
+    config.Subjects = subjects, config.SubjectsLen = 3;
+    config.Storage = js_FileStorage;
+    config.Discard = js_DiscardNew;
+    config.AllowDirect = true;
+    there = add(config, status, code);
+    if (!there) there = info(status, code);  // another node was faster
+  }
+  if (!there)
+    return base::try_again(Code::kUnavailable, "the stream '" + options.name + "' cannot be had (" +
+                                                   base::presentable(natsStatus_GetText(status), 100) + ", " +
+                                                   std::to_string(int(code)) + ")");
+  known = {std::to_string(there->Created), there->State.LastSeq, connects.load()};
+  return {};
+}
+
+Result<uint64_t> NatsStream::publish(const std::string& subject, std::string_view id, std::string_view bytes,
+                                     std::optional<uint64_t> newest) {
+  Parts& p = *parts_;
+  natsStatus status = NATS_OK;
+  const std::string message_id(id);
+  jsPubOptions how;
+  jsPubOptions_Init(&how);
+  how.MaxWait = kPatience.count() / kNsPerMs;
+  if (!id.empty()) how.MsgId = message_id.c_str();
+  if (newest) how.ExpectNoMessage = *newest == 0, how.ExpectLastSubjectSeq = *newest;
+  jsErrCode code{};
+  auto ack = held<jsPubAck>(status, [&](auto** out) {
+    return js_Publish(out, p.js.get(), subject.c_str(), bytes.data(), int(bytes.size()), &how, &code);
+  });
+  if (ack) return ack->Sequence;
+  if (code == JSStreamWrongLastSequenceErr) return failure(Code::kAborted, "another node was faster");
+  if (code == JSStreamStoreFailedErr || code == JSInsufficientResourcesErr || code == JSStorageResourcesExceededErr)
+    return failure(Code::kResourceExhausted, "the jobs' log in NATS is full (jobs.disk)");
+  if (status == NATS_MAX_PAYLOAD)
+    return failure(Code::kResourceExhausted, "the NATS server takes no messages of that length (max_payload)");
+  if (status == NATS_NO_RESPONDERS) p.opened = 0;  // the stream is gone
+  return away(status);
+}
+
+Result<std::optional<NatsStream::Message>> NatsStream::get(uint64_t sequence, const std::string& subject) {
+  Parts& p = *parts_;
+  natsStatus status = NATS_OK;
+  jsDirectGetMsgOptions what;
+  jsDirectGetMsgOptions_Init(&what);
+  what.Sequence = sequence;
+  if (!subject.empty()) what.NextBySubject = subject.c_str();
+  auto message = held<natsMsg>(
+      status, [&](auto** out) { return js_DirectGetMsg(out, p.js.get(), p.options.name.c_str(), nullptr, &what); });
+  // Whoever has answered may be behind; the stream's leader is not.
+  if (status == NATS_NOT_FOUND && subject.empty())
+    message = held<natsMsg>(status, [&](auto** out) {
+      return js_GetMsg(out, p.js.get(), p.options.name.c_str(), sequence, nullptr, nullptr);
+    });
+  if (status == NATS_NOT_FOUND) return std::optional<Message>();
+  if (status == NATS_NO_RESPONDERS) p.opened = 0;
+  if (!message) return away(status);
+  Message out;
+  out.sequence = natsMsg_GetSequence(message.get());
+  if (out.sequence < sequence) return away(NATS_ERR);
+  out.subject = natsMsg_GetSubject(message.get());
+  out.bytes.assign(natsMsg_GetData(message.get()), size_t(std::max(natsMsg_GetDataLength(message.get()), 0)));
+  return std::optional(std::move(out));
+}
+
+Status NatsStream::drop_before(uint64_t sequence) {
+  jsOptions how;
+  jsOptions_Init(&how);
+  how.Wait = kPatience.count() / kNsPerMs;
+  how.Stream.Purge.Sequence = sequence;
+  const natsStatus status = js_PurgeStream(parts_->js.get(), parts_->options.name.c_str(), &how, nullptr);
+  return status == NATS_OK ? Status() : away(status);
+}
+
+Result<NatsStream::Size> NatsStream::size() {
+  natsStatus status = NATS_OK;
+  jsErrCode code{};
+  auto there = parts_->info(status, code);
+  if (!there) return away(status);
+  const int64_t most = there->Config->MaxBytes;
+  return Size{there->State.Bytes, most > 0 ? uint64_t(most) : UINT64_MAX, there->State.FirstSeq};
+}
+
+size_t NatsStream::longest() const {
+  const int64_t payload = natsConnection_GetMaxPayload(parts_->connection.get());
+  return payload > 0 ? size_t(payload) : size_t(1) << 20;
+}
+
+void NatsStream::tell() { (void)natsConnection_Publish(parts_->connection.get(), parts_->told.c_str(), nullptr, 0); }
+
+}  // namespace weir::cluster

@@ -1,0 +1,74 @@
+// NatsStream: a JetStream stream in files, and a connection of its own to NATS, which comes back by itself. Calls block
+// for as long as a request may take (kPatience), and fail at once while there is no connection. What its messages are
+// is NatsLog's.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/env.h"
+#include "base/status.h"
+
+namespace weir::cluster {
+
+class NatsStream {
+ public:
+  struct Options {
+    std::string url;   // as NatsBucket::Options has it
+    std::string name;  // [A-Za-z0-9_-]
+    std::string node;
+    uint64_t most_bytes = uint64_t(1) << 30;  // of it, 256 MiB at least; less where the server has less room
+  };
+  static constexpr base::Duration kPatience = std::chrono::seconds(2);
+
+  struct Message {
+    uint64_t sequence = 0;
+    std::string subject, bytes;
+  };
+  struct Known {
+    std::string identity;     // when the stream was made
+    uint64_t last = 0;        // when the connection was
+    uint64_t connection = 0;  // which one since start()
+  };
+  struct Size {
+    uint64_t used = 0, most = 0;  // bytes
+    uint64_t first = 0;           // sequence of the oldest message
+  };
+
+  // `news`: something may have changed, the connection, too. Any thread; not once stop() has returned.
+  NatsStream(Options options, std::function<void()> news);
+  ~NatsStream();
+
+  // Connects, without waiting for it, and again and again.
+  base::Status start();
+  void stop();
+
+  // The rest on one thread. Whether the stream is there, and which one: looked at once for each connection.
+  base::Status open();
+  const Known& known() const;
+  // <name>.<what>
+  std::string subject(std::string_view what) const;
+  // UNAVAILABLE: nobody knows whether it was written. RESOURCE_EXHAUSTED: it was not. ABORTED: neither, for the newest
+  // message of that subject is not `newest` (0: there is none).
+  base::Result<uint64_t> publish(const std::string& subject, std::string_view id, std::string_view bytes,
+                                 std::optional<uint64_t> newest = std::nullopt);
+  // The message of that sequence; with a subject, the first one of it from there on. Nothing: there is none.
+  base::Result<std::optional<Message>> get(uint64_t sequence, const std::string& subject = {});
+  base::Status drop_before(uint64_t sequence);
+  base::Result<Size> size();
+  size_t longest() const;  // bytes of a message
+  void tell();             // all nodes have news
+
+  // Any thread.
+  bool connected() const;
+
+ private:
+  struct Parts;
+  const std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace weir::cluster
