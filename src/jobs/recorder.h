@@ -57,6 +57,8 @@ class Recorder final : public Storage {
     base::Result<Use> use(std::string_view owner) override;
     Recorder& to;
   };
+  // What is written where the transaction has ended would be there for good, and on this copy alone.
+  base::Status writable() const;
   // An error undoes what was written and noted since.
   base::Status together(base::Status (*run)(void* work), void* work) override;
 

@@ -172,8 +172,10 @@ std::vector<Status> Replica::perform(std::span<const Run> works, Record::As as) 
   size_t bytes = 0;
   for (const Run& run : works) {
     if (bytes >= kEnough || entry.records.size() >= kMostRecords) break;
+    // The work before may have ended it: what that one has noted is still good.
+    begun = state_.in_transaction() ? Status() : state_.begin();
     std::string commands;
-    out.push_back(dry_run(run, commands));
+    out.push_back(begun.ok() ? dry_run(run, commands) : begun);
     if (!out.back().ok() || commands.empty()) continue;
     bytes += commands.size();
     place.push_back(out.size() - 1);

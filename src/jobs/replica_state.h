@@ -12,6 +12,9 @@
 
 namespace weir::jobs {
 
+// RESOURCE_EXHAUSTED: there is no transaction any more to write in.
+base::Status lost_transaction();
+
 class ReplicaState {
  public:
   virtual Storage& storage() = 0;
@@ -21,7 +24,10 @@ class ReplicaState {
   virtual base::Status begin() = 0;
   virtual base::Status commit() = 0;
   virtual void rollback() = 0;
-  // Within it, and within each other.
+  // False also after an error that has ended the transaction and undone all of it: a disk that is full, a read that
+  // failed. What is written from then on would be there for good.
+  virtual bool in_transaction() const = 0;
+  // Within it, and within each other. Errors: RESOURCE_EXHAUSTED where it has ended.
   virtual base::Status mark() = 0;
   virtual base::Status keep() = 0;  // what came since the last mark
   virtual void undo() = 0;

@@ -84,9 +84,13 @@ class SqliteDatabase final : public Database, Storage, ReplicaState {
   void rollback() override {
     if (statements_.connection().in_transaction()) (void)execute("ROLLBACK");
   }
-  Status mark() override { return execute("SAVEPOINT mark"); }
-  Status keep() override { return execute("RELEASE mark"); }
-  void undo() override { (void)execute("ROLLBACK TO mark; RELEASE mark"); }
+  bool in_transaction() const override { return statements_.connection().in_transaction(); }
+  // Outside of a transaction a mark begins one, and keeping it commits.
+  Status mark() override { return in_transaction() ? execute("SAVEPOINT mark") : lost_transaction(); }
+  Status keep() override { return in_transaction() ? execute("RELEASE mark") : lost_transaction(); }
+  void undo() override {
+    if (in_transaction()) (void)execute("ROLLBACK TO mark; RELEASE mark");
+  }
   base::Result<Position> position() override { return replica_.position(); }
   Status set_position(const Position& position) override { return replica_.set_position(position); }
   base::Result<bool> take_id(std::string_view id, uint64_t sequence, uint64_t forget) override {

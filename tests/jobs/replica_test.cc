@@ -13,6 +13,7 @@ namespace weir::jobs {
 namespace {
 
 using base::Code;
+using base::Status;
 using std::chrono::seconds;
 
 const base::WallTime kNow{seconds(1'000'000)};
@@ -250,6 +251,39 @@ TEST_F(Two, ManyWorksAreOneEntry) {
   EXPECT_EQ(10, std::count_if(statuses.begin(), statuses.end(), [](const auto& s) { return s.ok(); }));
   EXPECT_EQ(1u, log.entries.size());
   same();
+}
+
+// SQLite then undoes the whole transaction, and whatever comes next would be one of its own.
+TEST_F(Two, WorkThatFillsTheDiskLeavesNothingOnItsOwnCopy) {
+  Copy small(log, "small", 400 << 10);
+  ASSERT_TRUE(small.perform(add("x", 2)).ok());
+  const Replica::Run works[] = {
+      [](Recorder& r) { EXPECT_TRUE(r.files.append("before", 0, "bytes").ok()); },
+      [](Recorder& r) {
+        Status full;
+        Status together = r.atomically([&] { return full = r.files.append("f", 0, std::string(1 << 20, 'x')); });
+        EXPECT_EQ(Code::kResourceExhausted, full.code);
+        EXPECT_EQ(Code::kResourceExhausted, together.code);
+        // As a duty or a result does it that has found no room.
+        (void)r.atomically([&] { return r.batches.remove("x"); });
+        (void)r.journal.finish({"x", 0}, {507, "", ""});
+        (void)r.batches.add(batch("y"));
+      },
+      [](Recorder& r) {
+        EXPECT_EQ(2u, r.journal.count("x").value().waiting);
+        EXPECT_TRUE(r.files.append("behind", 0, "bytes").ok());
+      },
+  };
+  const auto statuses = small.replica->perform(works);
+  ASSERT_EQ(3u, statuses.size());
+  EXPECT_TRUE(statuses[0].ok() && statuses[2].ok());
+  EXPECT_EQ(Code::kResourceExhausted, statuses[1].code);
+  EXPECT_EQ(2u, small.counts("x").waiting);
+  EXPECT_EQ((std::vector<uint64_t>{0}), small.claim(1));
+  a->catch_up();
+  EXPECT_EQ(a->dump(), small.dump());
+  EXPECT_EQ("bytes", a->storage().files.read("before", 0).value());
+  EXPECT_EQ("bytes", a->storage().files.read("behind", 0).value());
 }
 
 TEST_F(Two, MalformedAndRepeatedEntriesAreSkippedByAll) {
