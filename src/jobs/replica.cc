@@ -18,6 +18,9 @@ constexpr size_t kSliceEntries = 64, kSliceBytes = 1 << 20;  // that are applied
 constexpr size_t kEnough = 256 << 10;                        // bytes of commands that make an entry
 // For an entry that the server which is asked has not got yet.
 constexpr int kLooks = 200;
+// An entry up to it is in one message of any NATS server; a longer one may be in parts, and is then read as all others
+// read it: it is none where its parts have come to lie too far apart.
+constexpr size_t kInOneMessage = 16 << 10;
 constexpr auto kAskEvery = std::chrono::milliseconds(5);
 
 // The file's error, not that of the commands: all entries wait until it is over.
@@ -54,7 +57,7 @@ Status Replica::check_identity() {
 }
 
 Result<std::optional<Log::LogEntry>> Replica::next() {
-  if (pending_ && pending_->sequence == position_.sequence + 1)
+  if (pending_ && pending_->sequence == position_.sequence + 1 && pending_->bytes.size() <= kInOneMessage)
     return std::optional(Log::LogEntry{pending_->sequence, pending_->bytes});
   return log_.next(position_.sequence);
 }

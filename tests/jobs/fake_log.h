@@ -22,7 +22,8 @@ class FakeLog final : public Log {
     if (away) return base::failure(base::Code::kUnavailable, "away");
     auto at = entries.upper_bound(after);
     if (at == entries.end()) return std::optional<LogEntry>();
-    return std::optional<LogEntry>({at->first, at->second, after > 0 && after < dropped});
+    const bool torn = at->second.size() > readable;
+    return std::optional<LogEntry>({at->first, torn ? std::string() : at->second, after > 0 && after < dropped});
   }
   base::Result<Extent> extent() override {
     if (away) return base::failure(base::Code::kUnavailable, "away");
@@ -59,6 +60,7 @@ class FakeLog final : public Log {
   std::string identity = "1";
   uint64_t last = 0;
   int lose_acks = 0;
+  size_t readable = SIZE_MAX;  // bytes of an entry; the parts of a longer one are too far apart
   bool away = false;
 };
 

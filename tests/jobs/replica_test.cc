@@ -286,6 +286,15 @@ TEST_F(Two, WorkThatFillsTheDiskLeavesNothingOnItsOwnCopy) {
   EXPECT_EQ("bytes", a->storage().files.read("behind", 0).value());
 }
 
+TEST_F(Two, AnEntryThatNobodyCanReadIsNoneForItsOwnNodeToo) {
+  log.readable = 100 << 10;
+  const auto append = [](Recorder& r) { EXPECT_TRUE(r.files.append("f", 0, std::string(200 << 10, 'x')).ok()); };
+  EXPECT_EQ(Code::kUnavailable, a->perform(append).code);
+  EXPECT_EQ(1u, log.entries.size());
+  EXPECT_EQ("", a->storage().files.read("f", 0).value());
+  same();
+}
+
 TEST_F(Two, MalformedAndRepeatedEntriesAreSkippedByAll) {
   ASSERT_TRUE(a->perform(add("x", 2)).ok());
   ASSERT_TRUE(a->perform([](Recorder& r) { (void)r.journal.remove("x"); }).ok());
