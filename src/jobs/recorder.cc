@@ -5,19 +5,29 @@ namespace weir::jobs {
 using base::Result;
 using base::Status;
 
-Status lost_transaction() {
+Status no_room_on_disk() {
   return base::failure(base::Code::kResourceExhausted, "there is no room on disk for it (jobs.disk)");
 }
 
-Recorder::Recorder(ReplicaState& state)
+Recorder::Recorder(ReplicaState& state, Bounds bounds)
     : Storage(journal_, batches_, files_),
       state_(state),
+      bounds_(bounds),
       inner_(state.storage()),
       journal_(*this),
       batches_(*this),
       files_(*this) {}
 
-Status Recorder::writable() const { return state_.in_transaction() ? Status() : lost_transaction(); }
+Status Recorder::writable() const { return state_.in_transaction() ? Status() : no_room_on_disk(); }
+
+Status Recorder::fits(uint64_t bytes) {
+  if (Status s = writable(); !s.ok()) return s;
+  if (commands_.bytes().size() + bytes > bounds_.commands)
+    return base::failure(base::Code::kResourceExhausted, "that is too much to be kept at once");
+  auto used = state_.used();
+  if (!used) return used.error();
+  return *used + bytes > bounds_.file ? no_room_on_disk() : Status();
+}
 
 Status Recorder::together(Status (*run)(void*), void* work) {
   const size_t before = commands_.bytes().size();
@@ -31,7 +41,9 @@ Status Recorder::together(Status (*run)(void*), void* work) {
 }
 
 Status Recorder::RecordedJournal::put(std::span<const Job> jobs) {
-  if (Status s = to.writable(); !s.ok()) return s;
+  uint64_t bytes = 0;
+  for (const Job& job : jobs) bytes += job.label.size() + job.fields.size() + job.body.size();
+  if (Status s = to.fits(bytes); !s.ok()) return s;
   Status status = to.inner_.journal.put(jobs);
   if (status.ok() && !jobs.empty()) to.commands_.put(jobs);
   return status;
@@ -44,7 +56,7 @@ Result<std::vector<Job>> Recorder::RecordedJournal::claim(size_t most, base::Wal
   return jobs;
 }
 Result<bool> Recorder::RecordedJournal::finish(const JobId& id, const Outcome& outcome) {
-  if (Status s = to.writable(); !s.ok()) return s;
+  if (Status s = outcome.body.empty() ? to.writable() : to.fits(outcome.body.size()); !s.ok()) return s;
   auto first = to.inner_.journal.finish(id, outcome);
   if (first && *first) to.commands_.finish(id, outcome);
   return first;
@@ -77,7 +89,7 @@ Status Recorder::RecordedJournal::remove(const std::string& batch) {
 }
 
 Status Recorder::RecordedBatches::add(const Batch& batch) {
-  if (Status s = to.writable(); !s.ok()) return s;
+  if (Status s = to.fits(batch.document.size()); !s.ok()) return s;
   Status status = to.inner_.batches.add(batch);
   if (status.ok()) to.commands_.add(batch);
   return status;
@@ -121,13 +133,13 @@ Status Recorder::RecordedBatches::remove(std::string_view id) {
 }
 
 Status Recorder::RecordedFiles::append(std::string_view id, uint64_t part, std::string_view bytes) {
-  if (Status s = to.writable(); !s.ok()) return s;
+  if (Status s = to.fits(bytes.size()); !s.ok()) return s;
   Status status = to.inner_.files.append(id, part, bytes);
   if (status.ok()) to.commands_.append(id, part, bytes);
   return status;
 }
 Status Recorder::RecordedFiles::add(const File& file) {
-  if (Status s = to.writable(); !s.ok()) return s;
+  if (Status s = to.fits(file.name.size()); !s.ok()) return s;
   Status status = to.inner_.files.add(file);
   if (status.ok()) to.commands_.add(file);
   return status;

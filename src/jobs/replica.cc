@@ -16,6 +16,7 @@ using base::Status;
 
 constexpr size_t kSliceEntries = 64, kSliceBytes = 1 << 20;  // that are applied in one transaction
 constexpr size_t kEnough = 256 << 10;                        // bytes of commands that make an entry
+constexpr size_t kMostOfWork = Log::kLargest - (1 << 20);    // of one piece of work
 // For an entry that the server which is asked has not got yet.
 constexpr int kLooks = 200;
 // An entry up to it is in one message of any NATS server; a longer one may be in parts, and is then read as all others
@@ -35,7 +36,7 @@ Replica::Replica(ReplicaState& state, Log& log, Options options)
       log_(log),
       options_(std::move(options)),
       origin_(options_.name + '/' + options_.random_id()),
-      recorder_(state),
+      recorder_(state, {options_.most_bytes, kMostOfWork}),
       snapshots_(state, log) {}
 
 // A log that was made anew has sequences of its own.
@@ -72,7 +73,6 @@ Result<bool> Replica::catch_up() {
     if (Status s = take_snapshot(); !s.ok()) return s;
     if (position_.sequence > before) return true;
   }
-  if (Status s = state_.allow(options_.most_bytes + options_.most_bytes / 4); !s.ok()) return s;
   if (Status s = state_.begin(); !s.ok()) return s;
   const ReplicaState::Position before = position_;
   Effects effects;
@@ -104,7 +104,6 @@ Result<bool> Replica::catch_up() {
 
 Status Replica::take_snapshot() {
   if (Status s = check_identity(); !s.ok()) return s;
-  if (Status s = state_.allow(options_.most_bytes + options_.most_bytes / 4); !s.ok()) return s;
   auto taken = snapshots_.take(position_);
   if (!taken) return taken.error();
   position_ = *taken;
@@ -156,7 +155,7 @@ Status Replica::dry_run(const Run& run, std::string& commands) {
   recorder_.commands().cut(0);
   if (Status s = state_.mark(); !s.ok()) return s;
   Status status = base::attempt("the journal", [&] { run(recorder_); });
-  if (status.ok() && recorder_.commands().bytes().size() > Log::kLargest - (1 << 20))
+  if (status.ok() && recorder_.commands().bytes().size() > kMostOfWork)
     status = failure(Code::kResourceExhausted, "that is too much to be kept at once");
   if (status.ok()) status = state_.keep();
   if (!status.ok()) return state_.undo(), status;
@@ -168,8 +167,7 @@ std::vector<Status> Replica::perform(std::span<const Run> works, Record::As as) 
   std::vector<Status> out;
   EntryContent entry{origin_, options_.random_id(), position_.sequence, {}};
   std::vector<size_t> place;  // of each record in `out`
-  Status begun = state_.allow(options_.most_bytes);
-  if (begun.ok()) begun = state_.begin();
+  Status begun = state_.begin();
   if (!begun.ok()) return std::vector<Status>(works.size(), begun);
   state_.act_as(origin_);
   size_t bytes = 0;

@@ -39,7 +39,7 @@ class Replica {
  public:
   struct Options {
     std::string name;                  // of this node; no '/'
-    uint64_t most_bytes = UINT64_MAX;  // of the file, which work fills
+    uint64_t most_bytes = UINT64_MAX;  // of records, before work of this node that adds some is refused
     std::function<std::string()> random_id;
   };
   // Ids of so many entries are remembered, and an entry must be written down within so many of what it was made of:

@@ -12,8 +12,8 @@
 
 namespace weir::jobs {
 
-// RESOURCE_EXHAUSTED: there is no transaction any more to write in.
-base::Status lost_transaction();
+// RESOURCE_EXHAUSTED, naming jobs.disk. Also where a transaction has ended for want of it.
+base::Status no_room_on_disk();
 
 class ReplicaState {
  public:
@@ -58,8 +58,6 @@ class ReplicaState {
   virtual std::string path_of(const std::string& name) const = 0;
   virtual base::Result<uint64_t> used() = 0;  // bytes that hold records
 
-  // The file may have so many bytes from now on.
-  virtual base::Status allow(uint64_t bytes) = 0;
   // Gives pages that are free back to the system, some at a time. Outside of a transaction.
   virtual void tidy() = 0;
 

@@ -21,13 +21,14 @@ constexpr uint64_t kPlenty = uint64_t(64) << 20;
 
 // One node's copy. Its name is its letter; `life` makes another process of it.
 struct Copy {
-  Copy(FakeLog& log, std::string name, uint64_t most = kPlenty) : log(log), name(std::move(name)), most(most) {
+  Copy(FakeLog& log, std::string name, uint64_t most = kPlenty, uint64_t disk = UINT64_MAX)
+      : log(log), name(std::move(name)), most(most), disk(disk) {
     begin();
   }
   void begin() {
     replica.reset();
     database.reset();
-    database = open_database(folder.path(), most, Whose::kAllNodes).value();
+    database = open_database(folder.path(), disk, Whose::kAllNodes).value();
     replica.emplace(database->replica(), log,
                     Replica::Options{
                         name, most, [this] { return name + std::to_string(++life) + "-" + std::to_string(++*ids()); }});
@@ -77,7 +78,7 @@ struct Copy {
 
   FakeLog& log;
   const std::string name;
-  const uint64_t most;
+  const uint64_t most, disk;
   int life = 0;
   Folder folder;
   std::unique_ptr<Database> database;
@@ -255,7 +256,7 @@ TEST_F(Two, ManyWorksAreOneEntry) {
 
 // SQLite then undoes the whole transaction, and whatever comes next would be one of its own.
 TEST_F(Two, WorkThatFillsTheDiskLeavesNothingOnItsOwnCopy) {
-  Copy small(log, "small", 400 << 10);
+  Copy small(log, "small", kPlenty, 400 << 10);
   ASSERT_TRUE(small.perform(add("x", 2)).ok());
   const Replica::Run works[] = {
       [](Recorder& r) { EXPECT_TRUE(r.files.append("before", 0, "bytes").ok()); },
@@ -292,6 +293,44 @@ TEST_F(Two, AnEntryThatNobodyCanReadIsNoneForItsOwnNodeToo) {
   EXPECT_EQ(Code::kUnavailable, a->perform(append).code);
   EXPECT_EQ(1u, log.entries.size());
   EXPECT_EQ("", a->storage().files.read("f", 0).value());
+  same();
+}
+
+TEST_F(Two, WorkThatWouldFillTheFileIsToldAndGoesOn) {
+  Copy small(log, "small", 400 << 10);
+  ASSERT_TRUE(small.perform(add("x", 2)).ok());
+  const auto end = [](Recorder& r) {
+    const Outcome large{200, "", std::string(1 << 20, 'x')};
+    EXPECT_EQ(Code::kResourceExhausted, r.atomically([&] {
+                                           auto first = r.journal.finish({"x", 0}, large);
+                                           return first ? Status() : first.error();
+                                         }).code);
+    EXPECT_TRUE(r.journal.finish({"x", 0}, {507, "", ""}).value());
+  };
+  EXPECT_TRUE(small.perform(end).ok());
+  EXPECT_EQ(507, small.storage().journal.list("x", 0, 100).value()[0].outcome->status);
+  a->catch_up();
+  EXPECT_EQ(a->dump(), small.dump());
+}
+
+TEST_F(Two, WhatOthersHaveWrittenFindsRoom) {
+  Copy small(log, "small", 400 << 10);
+  const auto append = [](Recorder& r) { EXPECT_TRUE(r.files.append("f", 0, std::string(1 << 20, 'x')).ok()); };
+  ASSERT_TRUE(a->perform(append).ok());
+  small.catch_up();
+  EXPECT_EQ(a->dump(), small.dump());
+  const auto more = [](Recorder& r) { EXPECT_EQ(Code::kResourceExhausted, r.batches.add(batch("y")).code); };
+  EXPECT_TRUE(small.perform(more).ok());
+}
+
+TEST_F(Two, AResultThatNoEntryHoldsIsToldAndHasItsPlace) {
+  ASSERT_TRUE(a->perform(add("x", 1)).ok());
+  const auto end = [](Recorder& r) {
+    EXPECT_EQ(Code::kResourceExhausted,
+              r.journal.finish({"x", 0}, {200, "", std::string(Log::kLargest, 'x')}).error().code);
+    EXPECT_TRUE(r.journal.finish({"x", 0}, {507, "", ""}).value());
+  };
+  EXPECT_TRUE(a->perform(end).ok());
   same();
 }
 
