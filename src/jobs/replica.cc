@@ -231,7 +231,7 @@ bool Replica::is_gone(const std::string& holder, const std::set<std::string>& th
 }
 
 Result<bool> Replica::look_after_nodes(const std::set<std::string>* there, base::Time now) {
-  if (!there) return false;
+  if (!there) return absent_.clear(), false;
   auto holders = state_.holders();
   if (!holders) return holders.error();
   auto duties = state_.duty_holder();

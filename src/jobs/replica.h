@@ -69,7 +69,7 @@ class Replica {
   std::vector<std::string> take_ended() { return std::exchange(kept_.ended, {}); }
 
   // Releases what nodes have that are gone, and takes the duties of such a one. `there`: the other nodes; null: nobody
-  // knows yet. True: something was written.
+  // knows now, and none is missed. True: something was written.
   base::Result<bool> look_after_nodes(const std::set<std::string>* there, base::Time now);
   bool has_duties();
 

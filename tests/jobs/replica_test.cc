@@ -201,6 +201,24 @@ TEST_F(Two, WhatANodeHadThatIsGoneIsFree) {
   same();
 }
 
+TEST_F(Two, NobodyIsGoneWhileNobodyKnowsWhoIsThere) {
+  ASSERT_TRUE(a->perform(add("x", 1)).ok());
+  ASSERT_EQ(1u, a->claim(1).size());
+  b->catch_up();
+  const std::set<std::string> nobody;
+  const auto look = [&](const std::set<std::string>* there, int second) {
+    return b->replica->look_after_nodes(there, base::Time(seconds(100 + second))).value();
+  };
+  EXPECT_TRUE(look(&nobody, 0));  // the duties, which nobody has
+  EXPECT_FALSE(look(nullptr, 1));
+  EXPECT_FALSE(look(&nobody, 3));  // it is missed from now on
+  EXPECT_EQ(1u, b->counts("x").running);
+  EXPECT_FALSE(look(nullptr, 9));
+  EXPECT_FALSE(look(&nobody, 10));
+  EXPECT_TRUE(look(&nobody, 13));
+  EXPECT_EQ(1u, b->counts("x").waiting);
+}
+
 TEST_F(Two, ANewProcessOfTheSameNameFreesWhatTheLastOneHad) {
   ASSERT_TRUE(a->perform(add("x", 2)).ok());
   ASSERT_EQ(2u, a->claim(2).size());
