@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "app/config.h"
@@ -17,11 +18,13 @@ class ClusterJobs final : public jobs::Log {
   // The log has a snapshot of the journal, what it grows to before there is another, and that one (jobs/snapshots.h).
   static constexpr uint64_t kLeastBytes = uint64_t(512) << 20, kTimesDisk = 4;
 
-  // The store outlives this, and is stopped before stop().
-  ClusterJobs(jobs::Store& store, const cluster::Settings& settings, const std::string& node, uint64_t disk)
+  // The store outlives this, and is stopped before stop(). `knows_nodes`: as of jobs::Log.
+  ClusterJobs(jobs::Store& store, const cluster::Settings& settings, const std::string& node, uint64_t disk,
+              std::function<bool()> knows_nodes)
       : log_({settings.nats, settings.bucket + "-jobs", node, cluster::Secrets::derive(settings.secret).entry_key,
               std::max(kTimesDisk * disk, kLeastBytes)},
-             [&store] { store.poke(); }) {
+             [&store] { store.poke(); }),
+        knows_nodes_(std::move(knows_nodes)) {
     store.share(*this, node);
   }
   base::Status start() { return log_.start(); }
@@ -65,9 +68,11 @@ class ClusterJobs final : public jobs::Log {
     if (!room) return room.error();
     return Room{room->used, room->most};
   }
+  bool knows_nodes() const override { return knows_nodes_(); }
 
  private:
   cluster::NatsLog log_;
+  const std::function<bool()> knows_nodes_;
 };
 
 }  // namespace weir::app

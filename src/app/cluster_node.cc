@@ -129,7 +129,8 @@ void ClusterNode::share(jobs::Store& store) {
   auto settings = cluster_settings(config_);
   if (!settings) throw std::runtime_error(settings.error().text);
   store_ = &store;
-  jobs_.emplace(store, *settings, cluster_->name(), config_.jobs.limits.disk);
+  jobs_.emplace(store, *settings, cluster_->name(), config_.jobs.limits.disk,
+                [this] { return cluster_->knows_nodes(); });
 }
 
 std::string ClusterNode::detail() const {

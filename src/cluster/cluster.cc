@@ -98,6 +98,7 @@ struct Cluster::Parts {
   std::atomic<base::Time> away_since{base::Time()};  // Time(): it is there
   std::atomic<base::Time> lease_until{base::Time()};
   std::atomic<uint64_t> incarnation{0};
+  std::atomic<bool> hears{false};  // as of the last second
 };
 
 Membership::Listener Cluster::Parts::membership_listener() {
@@ -146,6 +147,7 @@ void Cluster::Parts::connected() {
 
 void Cluster::Parts::disconnected(const std::string& why) {
   ++figures.losses;
+  hears = false;
   if (away_since.load() == base::Time()) away_since = loop.now();
   base::log::warning("NATS is away: the nodes that are known stay", {{"reason", why}, {"nodes", nodes.load() + 1}});
   membership->disconnected();
@@ -188,6 +190,7 @@ void Cluster::Parts::claim(base::Time until) {
 }
 
 void Cluster::Parts::report_load() {
+  hears = !membership->away() && relayed_bucket->way().empty();
   figures.by_another = membership->reaches_bucket() && !relayed_bucket->way().empty();
   figures.named = membership->named();
   figures.owned = kept->owned(), figures.unkept = kept->unkept(), figures.taken = kept->taken();
@@ -330,6 +333,8 @@ bool Cluster::answer_peer(std::string request, std::function<void(std::string)> 
 uint64_t Cluster::epoch() const {
   return base::steady_now() < parts_->lease_until.load() ? parts_->incarnation.load() : 0;
 }
+
+bool Cluster::knows_nodes() const { return parts_->hears.load() && epoch() != 0; }
 
 const std::string& Cluster::name() const { return parts_->name; }
 

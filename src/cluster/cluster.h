@@ -78,6 +78,8 @@ class Cluster {
   bool use_records(std::function<void(KeptRecords*)> what);
   // OtherNodes::epoch().
   uint64_t epoch() const;
+  // This node is one of them, and nothing keeps the bucket's news from it: whoever is not among Members is not there.
+  bool knows_nodes() const;
 
   // Answers what another node asks (peers.h). False: it has stopped.
   bool answer_peer(std::string request, std::function<void(std::string)> then);

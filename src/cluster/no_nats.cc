@@ -23,6 +23,7 @@ void Cluster::keep_records_for(base::Duration) {}
 bool Cluster::use_records(std::function<void(KeptRecords*)>) { return false; }
 bool Cluster::answer_peer(std::string, std::function<void(std::string)>) { return false; }
 uint64_t Cluster::epoch() const { return 0; }
+bool Cluster::knows_nodes() const { return false; }
 const std::string& Cluster::name() const { return parts_->name; }
 std::string Cluster::detail() const { return {}; }
 void Cluster::write_families(std::string&) const {}

@@ -62,6 +62,9 @@ class Log {
   };
   virtual base::Result<Room> room() = 0;
 
+  // False: which nodes are there (Store::set_nodes) is not known now, and no node is taken for one that is gone.
+  virtual bool knows_nodes() const { return true; }
+
  protected:
   ~Log() = default;
 };

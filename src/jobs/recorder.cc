@@ -5,13 +5,29 @@ namespace weir::jobs {
 using base::Result;
 using base::Status;
 
-Recorder::Recorder(ReplicaState& state)
+Status no_room_on_disk() {
+  return base::failure(base::Code::kResourceExhausted, "there is no room on disk for it (jobs.disk)");
+}
+
+Recorder::Recorder(ReplicaState& state, Bounds bounds)
     : Storage(journal_, batches_, files_),
       state_(state),
+      bounds_(bounds),
       inner_(state.storage()),
       journal_(*this),
       batches_(*this),
       files_(*this) {}
+
+Status Recorder::writable() const { return state_.in_transaction() ? Status() : no_room_on_disk(); }
+
+Status Recorder::fits(uint64_t bytes) {
+  if (Status s = writable(); !s.ok()) return s;
+  if (commands_.bytes().size() + bytes > bounds_.commands)
+    return base::failure(base::Code::kResourceExhausted, "that is too much to be kept at once");
+  auto used = state_.used();
+  if (!used) return used.error();
+  return *used + bytes > bounds_.file ? no_room_on_disk() : Status();
+}
 
 Status Recorder::together(Status (*run)(void*), void* work) {
   const size_t before = commands_.bytes().size();
@@ -25,22 +41,28 @@ Status Recorder::together(Status (*run)(void*), void* work) {
 }
 
 Status Recorder::RecordedJournal::put(std::span<const Job> jobs) {
+  uint64_t bytes = 0;
+  for (const Job& job : jobs) bytes += job.label.size() + job.fields.size() + job.body.size();
+  if (Status s = to.fits(bytes); !s.ok()) return s;
   Status status = to.inner_.journal.put(jobs);
   if (status.ok() && !jobs.empty()) to.commands_.put(jobs);
   return status;
 }
 // Where nothing waits, nothing is noted: nobody is told that nothing was claimed.
 Result<std::vector<Job>> Recorder::RecordedJournal::claim(size_t most, base::WallTime now) {
+  if (Status s = to.writable(); !s.ok()) return s;
   auto jobs = to.inner_.journal.claim(most, now);
   if (jobs && !jobs->empty()) to.commands_.claim(most, now);
   return jobs;
 }
 Result<bool> Recorder::RecordedJournal::finish(const JobId& id, const Outcome& outcome) {
+  if (Status s = outcome.body.empty() ? to.writable() : to.fits(outcome.body.size()); !s.ok()) return s;
   auto first = to.inner_.journal.finish(id, outcome);
   if (first && *first) to.commands_.finish(id, outcome);
   return first;
 }
 Status Recorder::RecordedJournal::release(const JobId& id, base::WallTime when) {
+  if (Status s = to.writable(); !s.ok()) return s;
   Status status = to.inner_.journal.release(id, when);
   if (status.ok()) to.commands_.release(id, when);
   return status;
@@ -52,6 +74,7 @@ Result<std::vector<FinishedJob>> Recorder::RecordedJournal::list(const std::stri
 Result<Counts> Recorder::RecordedJournal::count(const std::string& batch) { return to.inner_.journal.count(batch); }
 // A batch that is cancelled is looked at again and again until its last job is over.
 Status Recorder::RecordedJournal::withdraw(const std::string& batch) {
+  if (Status s = to.writable(); !s.ok()) return s;
   auto counts = to.inner_.journal.count(batch);
   if (!counts) return counts.error();
   Status status = to.inner_.journal.withdraw(batch);
@@ -59,17 +82,20 @@ Status Recorder::RecordedJournal::withdraw(const std::string& batch) {
   return status;
 }
 Status Recorder::RecordedJournal::remove(const std::string& batch) {
+  if (Status s = to.writable(); !s.ok()) return s;
   Status status = to.inner_.journal.remove(batch);
   if (status.ok()) to.commands_.remove_jobs(batch);
   return status;
 }
 
 Status Recorder::RecordedBatches::add(const Batch& batch) {
+  if (Status s = to.fits(batch.document.size()); !s.ok()) return s;
   Status status = to.inner_.batches.add(batch);
   if (status.ok()) to.commands_.add(batch);
   return status;
 }
 Result<bool> Recorder::RecordedBatches::change(const Batch& batch) {
+  if (Status s = to.writable(); !s.ok()) return s;
   auto version = to.state_.version(batch.id);
   if (!version) return version.error();
   auto changed = to.inner_.batches.change(batch);
@@ -100,17 +126,20 @@ Result<uint64_t> Recorder::RecordedBatches::count(std::string_view owner, std::s
   return to.inner_.batches.count(owner, states);
 }
 Status Recorder::RecordedBatches::remove(std::string_view id) {
+  if (Status s = to.writable(); !s.ok()) return s;
   Status status = to.inner_.batches.remove(id);
   if (status.ok()) to.commands_.remove_batch(id);
   return status;
 }
 
 Status Recorder::RecordedFiles::append(std::string_view id, uint64_t part, std::string_view bytes) {
+  if (Status s = to.fits(bytes.size()); !s.ok()) return s;
   Status status = to.inner_.files.append(id, part, bytes);
   if (status.ok()) to.commands_.append(id, part, bytes);
   return status;
 }
 Status Recorder::RecordedFiles::add(const File& file) {
+  if (Status s = to.fits(file.name.size()); !s.ok()) return s;
   Status status = to.inner_.files.add(file);
   if (status.ok()) to.commands_.add(file);
   return status;
@@ -126,6 +155,7 @@ Result<std::string> Recorder::RecordedFiles::read(std::string_view id, uint64_t 
   return to.inner_.files.read(id, part);
 }
 Status Recorder::RecordedFiles::remove(std::string_view id) {
+  if (Status s = to.writable(); !s.ok()) return s;
   Status status = to.inner_.files.remove(id);
   if (status.ok()) to.commands_.remove_file(id);
   return status;

@@ -16,6 +16,7 @@ using base::Status;
 
 constexpr size_t kSliceEntries = 64, kSliceBytes = 1 << 20;  // that are applied in one transaction
 constexpr size_t kEnough = 256 << 10;                        // bytes of commands that make an entry
+constexpr size_t kMostOfWork = Log::kLargest - (1 << 20);    // of one piece of work
 // For an entry that the server which is asked has not got yet.
 constexpr int kLooks = 200;
 constexpr auto kAskEvery = std::chrono::milliseconds(5);
@@ -34,7 +35,7 @@ Replica::Replica(ReplicaState& state, Log& log, Options options)
       log_(log),
       options_(std::move(options)),
       origin_(options_.name + '/' + options_.random_id()),
-      recorder_(state),
+      recorder_(state, {options_.most_bytes, kMostOfWork}),
       snapshots_(state, log) {}
 
 // A log that was made anew has sequences of its own; one that was cut short, and written to since, has others' entries
@@ -82,7 +83,6 @@ Result<bool> Replica::catch_up() {
   }
   if (incomplete_) return failure(Code::kFailedPrecondition, kIncomplete);
   if (!*first) return false;
-  if (Status s = state_.allow(options_.most_bytes + options_.most_bytes / 4); !s.ok()) return s;
   if (Status s = state_.begin(); !s.ok()) return s;
   const ReplicaState::Position before = position_;
   Effects effects;
@@ -114,7 +114,6 @@ Result<bool> Replica::catch_up() {
 
 Status Replica::take_snapshot() {
   if (Status s = check_identity(); !s.ok()) return s;
-  if (Status s = state_.allow(options_.most_bytes + options_.most_bytes / 4); !s.ok()) return s;
   auto taken = snapshots_.take(position_);
   if (!taken) return taken.error();
   if (taken->sequence > position_.sequence) incomplete_ = false;
@@ -167,7 +166,7 @@ Status Replica::dry_run(const Run& run, std::string& commands) {
   recorder_.commands().cut(0);
   if (Status s = state_.mark(); !s.ok()) return s;
   Status status = base::attempt("the journal", [&] { run(recorder_); });
-  if (status.ok() && recorder_.commands().bytes().size() > Log::kLargest - (1 << 20))
+  if (status.ok() && recorder_.commands().bytes().size() > kMostOfWork)
     status = failure(Code::kResourceExhausted, "that is too much to be kept at once");
   if (status.ok()) status = state_.keep();
   if (!status.ok()) return state_.undo(), status;
@@ -179,15 +178,16 @@ std::vector<Status> Replica::perform(std::span<const Run> works, Record::As as) 
   std::vector<Status> out;
   EntryContent entry{origin_, options_.random_id(), position_.sequence, {}};
   std::vector<size_t> place;  // of each record in `out`
-  Status begun = state_.allow(options_.most_bytes);
-  if (begun.ok()) begun = state_.begin();
+  Status begun = state_.begin();
   if (!begun.ok()) return std::vector<Status>(works.size(), begun);
   state_.act_as(origin_);
   size_t bytes = 0;
   for (const Run& run : works) {
     if (bytes >= kEnough || entry.records.size() >= kMostRecords) break;
+    // The work before may have ended it: what that one has noted is still good.
+    begun = state_.in_transaction() ? Status() : state_.begin();
     std::string commands;
-    out.push_back(dry_run(run, commands));
+    out.push_back(begun.ok() ? dry_run(run, commands) : begun);
     if (!out.back().ok() || commands.empty()) continue;
     bytes += commands.size();
     place.push_back(out.size() - 1);
@@ -243,7 +243,7 @@ bool Replica::is_gone(const std::string& holder, const std::set<std::string>& th
 }
 
 Result<bool> Replica::look_after_nodes(const std::set<std::string>* there, base::Time now) {
-  if (!there) return false;
+  if (!there) return absent_.clear(), false;
   auto holders = state_.holders();
   if (!holders) return holders.error();
   auto duties = state_.duty_holder();

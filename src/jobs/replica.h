@@ -39,7 +39,7 @@ class Replica {
  public:
   struct Options {
     std::string name;                  // of this node; no '/'
-    uint64_t most_bytes = UINT64_MAX;  // of the file, which work fills
+    uint64_t most_bytes = UINT64_MAX;  // of records, before work of this node that adds some is refused
     std::function<std::string()> random_id;
   };
   // Ids of so many entries are remembered, and an entry must be written down within so many of what it was made of:
@@ -70,7 +70,7 @@ class Replica {
   std::vector<std::string> take_ended() { return std::exchange(kept_.ended, {}); }
 
   // Releases what nodes have that are gone, and takes the duties of such a one. `there`: the other nodes; null: nobody
-  // knows yet. True: something was written.
+  // knows now, and none is missed. True: something was written.
   base::Result<bool> look_after_nodes(const std::set<std::string>* there, base::Time now);
   bool has_duties();
 

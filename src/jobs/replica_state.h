@@ -12,6 +12,9 @@
 
 namespace weir::jobs {
 
+// RESOURCE_EXHAUSTED, naming jobs.disk. Also where a transaction has ended for want of it.
+base::Status no_room_on_disk();
+
 class ReplicaState {
  public:
   virtual Storage& storage() = 0;
@@ -21,7 +24,10 @@ class ReplicaState {
   virtual base::Status begin() = 0;
   virtual base::Status commit() = 0;
   virtual void rollback() = 0;
-  // Within it, and within each other.
+  // False also after an error that has ended the transaction and undone all of it: a disk that is full, a read that
+  // failed. What is written from then on would be there for good.
+  virtual bool in_transaction() const = 0;
+  // Within it, and within each other. Errors: RESOURCE_EXHAUSTED where it has ended.
   virtual base::Status mark() = 0;
   virtual base::Status keep() = 0;  // what came since the last mark
   virtual void undo() = 0;
@@ -54,8 +60,6 @@ class ReplicaState {
   virtual std::string path_of(const std::string& name) const = 0;
   virtual base::Result<uint64_t> used() = 0;  // bytes that hold records
 
-  // The file may have so many bytes from now on.
-  virtual base::Status allow(uint64_t bytes) = 0;
   // Gives pages that are free back to the system, some at a time. Outside of a transaction.
   virtual void tidy() = 0;
 

@@ -33,14 +33,16 @@ std::string random_id() {
 
 SharedJournal::SharedJournal(ReplicaState& state, Log& log, std::string name, uint64_t most_bytes,
                              std::function<void(const std::string& batch)> end)
-    : state_(state), replica_(state, log, {std::move(name), most_bytes, random_id}), end_(std::move(end)) {}
+    : state_(state), log_(log), replica_(state, log, {std::move(name), most_bytes, random_id}), end_(std::move(end)) {}
 
 void SharedJournal::set_nodes(std::set<std::string> names) {
   std::lock_guard lock(mutex_);
   fresh_ = std::move(names);
 }
 
+// A membership that is empty because nothing was heard yet, or that no news reach, says of nobody that it is gone.
 const std::set<std::string>* SharedJournal::nodes(base::Time now) {
+  if (!log_.knows_nodes()) return nullptr;
   std::lock_guard lock(mutex_);
   if (fresh_) {
     if (known_ == base::Time()) known_ = now;

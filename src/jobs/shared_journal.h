@@ -64,6 +64,7 @@ class SharedJournal {
   void note(const base::Status& status);
 
   ReplicaState& state_;
+  Log& log_;
   Replica replica_;
   const std::function<void(const std::string& batch)> end_;
   std::deque<Work> waiting_;

@@ -67,6 +67,7 @@ class Connection {
   base::Result<Statement> prepare(std::string_view sql);
   base::Result<int64_t> pragma(const char* sql);  // the number that it answers
   int changes() const { return sqlite3_changes(connection_.get()); }
+  // SQLite ends one by itself after some errors, SQLITE_FULL among them.
   bool in_transaction() const { return sqlite3_get_autocommit(connection_.get()) == 0; }
 
  private:
@@ -87,6 +88,7 @@ class Statements {
  public:
   explicit Statements(Connection connection) : connection_(std::move(connection)) {}
   Connection& connection() { return connection_; }
+  const Connection& connection() const { return connection_; }
 
   // Runs it to its end; `row` is called with the Statement for each row.
   template <class Row, class... Values>

@@ -1,6 +1,7 @@
 // Opening: what is in the file, whose it is, and what a process that died has left. The tables are made here.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -74,6 +75,10 @@ class SqliteDatabase final : public Database, Storage, ReplicaState {
 
  private:
   Status make_or_check();
+  Status allow(uint64_t bytes) {
+    constexpr uint64_t kMostPages = 0xfffffffe;  // SQLite's
+    return execute(("PRAGMA max_page_count = " + std::to_string(std::min(bytes / kPage, kMostPages))).c_str());
+  }
   Status together(Status (*run)(void*), void* work) override;
   Status execute(const char* sql) { return statements_.connection().execute(sql); }
 
@@ -84,9 +89,13 @@ class SqliteDatabase final : public Database, Storage, ReplicaState {
   void rollback() override {
     if (statements_.connection().in_transaction()) (void)execute("ROLLBACK");
   }
-  Status mark() override { return execute("SAVEPOINT mark"); }
-  Status keep() override { return execute("RELEASE mark"); }
-  void undo() override { (void)execute("ROLLBACK TO mark; RELEASE mark"); }
+  bool in_transaction() const override { return statements_.connection().in_transaction(); }
+  // Outside of a transaction a mark begins one, and keeping it commits.
+  Status mark() override { return in_transaction() ? execute("SAVEPOINT mark") : no_room_on_disk(); }
+  Status keep() override { return in_transaction() ? execute("RELEASE mark") : no_room_on_disk(); }
+  void undo() override {
+    if (in_transaction()) (void)execute("ROLLBACK TO mark; RELEASE mark");
+  }
   base::Result<Position> position() override { return replica_.position(); }
   Status set_position(const Position& position) override { return replica_.set_position(position); }
   base::Result<bool> take_id(std::string_view id, uint64_t sequence, uint64_t forget) override {
@@ -103,9 +112,6 @@ class SqliteDatabase final : public Database, Storage, ReplicaState {
     return replica_.load(path_of(name), position, kApplication, kVersion);
   }
   std::string path_of(const std::string& name) const override { return folder_ + '/' + name; }
-  Status allow(uint64_t bytes) override {
-    return execute(("PRAGMA max_page_count = " + std::to_string(bytes / kPage)).c_str());
-  }
   void tidy() override { (void)execute("PRAGMA incremental_vacuum(1024)"); }
 
   const std::string folder_;

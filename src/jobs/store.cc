@@ -43,7 +43,8 @@ void Store::poke() {
 
 base::Status Store::open() {
   if (folder_.empty()) return {};
-  auto opened = open_database(folder_, limits_.disk, log_ ? Whose::kAllNodes : Whose::kThisNode);
+  auto opened = log_ ? open_database(folder_, UINT64_MAX, Whose::kAllNodes)
+                     : open_database(folder_, limits_.disk, Whose::kThisNode);
   if (!opened && opened.error().code == base::Code::kUnimplemented) {
     available_ = opened.error();
     return {};

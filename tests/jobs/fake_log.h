@@ -23,7 +23,8 @@ class FakeLog final : public Log {
     if (away) return base::failure(base::Code::kUnavailable, "away");
     auto at = entries.upper_bound(after);
     if (at == entries.end()) return std::optional<LogEntry>();
-    return std::optional<LogEntry>({at->first, at->second, after < dropped});
+    const bool torn = at->second.size() > readable;
+    return std::optional<LogEntry>({at->first, torn ? std::string() : at->second, after < dropped});
   }
   base::Result<Extent> extent() override {
     if (away) return base::failure(base::Code::kUnavailable, "away");
@@ -60,6 +61,7 @@ class FakeLog final : public Log {
   std::string identity = "1";
   uint64_t last = 0, connection = 1;
   int lose_acks = 0;
+  size_t readable = SIZE_MAX;         // bytes of an entry; the parts of a longer one are too far apart
   bool away = false, garble = false;  // `garble`: nobody can read the next one
 };
 

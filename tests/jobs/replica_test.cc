@@ -13,6 +13,7 @@ namespace weir::jobs {
 namespace {
 
 using base::Code;
+using base::Status;
 using std::chrono::seconds;
 
 const base::WallTime kNow{seconds(1'000'000)};
@@ -20,13 +21,14 @@ constexpr uint64_t kPlenty = uint64_t(64) << 20;
 
 // One node's copy. Its name is its letter; `life` makes another process of it.
 struct Copy {
-  Copy(FakeLog& log, std::string name, uint64_t most = kPlenty) : log(log), name(std::move(name)), most(most) {
+  Copy(FakeLog& log, std::string name, uint64_t most = kPlenty, uint64_t disk = UINT64_MAX)
+      : log(log), name(std::move(name)), most(most), disk(disk) {
     begin();
   }
   void begin() {
     replica.reset();
     database.reset();
-    database = open_database(folder.path(), most, Whose::kAllNodes).value();
+    database = open_database(folder.path(), disk, Whose::kAllNodes).value();
     replica.emplace(database->replica(), log,
                     Replica::Options{
                         name, most, [this] { return name + std::to_string(++life) + "-" + std::to_string(++*ids()); }});
@@ -76,7 +78,7 @@ struct Copy {
 
   FakeLog& log;
   const std::string name;
-  const uint64_t most;
+  const uint64_t most, disk;
   int life = 0;
   Folder folder;
   std::unique_ptr<Database> database;
@@ -199,6 +201,24 @@ TEST_F(Two, WhatANodeHadThatIsGoneIsFree) {
   same();
 }
 
+TEST_F(Two, NobodyIsGoneWhileNobodyKnowsWhoIsThere) {
+  ASSERT_TRUE(a->perform(add("x", 1)).ok());
+  ASSERT_EQ(1u, a->claim(1).size());
+  b->catch_up();
+  const std::set<std::string> nobody;
+  const auto look = [&](const std::set<std::string>* there, int second) {
+    return b->replica->look_after_nodes(there, base::Time(seconds(100 + second))).value();
+  };
+  EXPECT_TRUE(look(&nobody, 0));  // the duties, which nobody has
+  EXPECT_FALSE(look(nullptr, 1));
+  EXPECT_FALSE(look(&nobody, 3));  // it is missed from now on
+  EXPECT_EQ(1u, b->counts("x").running);
+  EXPECT_FALSE(look(nullptr, 9));
+  EXPECT_FALSE(look(&nobody, 10));
+  EXPECT_TRUE(look(&nobody, 13));
+  EXPECT_EQ(1u, b->counts("x").waiting);
+}
+
 TEST_F(Two, ANewProcessOfTheSameNameFreesWhatTheLastOneHad) {
   ASSERT_TRUE(a->perform(add("x", 2)).ok());
   ASSERT_EQ(2u, a->claim(2).size());
@@ -257,6 +277,86 @@ TEST_F(Two, ManyWorksAreOneEntry) {
   ASSERT_EQ(11u, statuses.size());
   EXPECT_EQ(10, std::count_if(statuses.begin(), statuses.end(), [](const auto& s) { return s.ok(); }));
   EXPECT_EQ(1u, log.entries.size());
+  same();
+}
+
+// SQLite then undoes the whole transaction, and whatever comes next would be one of its own.
+TEST_F(Two, WorkThatFillsTheDiskLeavesNothingOnItsOwnCopy) {
+  Copy small(log, "small", kPlenty, 400 << 10);
+  ASSERT_TRUE(small.perform(add("x", 2)).ok());
+  const Replica::Run works[] = {
+      [](Recorder& r) { EXPECT_TRUE(r.files.append("before", 0, "bytes").ok()); },
+      [](Recorder& r) {
+        Status full;
+        Status together = r.atomically([&] { return full = r.files.append("f", 0, std::string(1 << 20, 'x')); });
+        EXPECT_EQ(Code::kResourceExhausted, full.code);
+        EXPECT_EQ(Code::kResourceExhausted, together.code);
+        // As a duty or a result does it that has found no room.
+        (void)r.atomically([&] { return r.batches.remove("x"); });
+        (void)r.journal.finish({"x", 0}, {507, "", ""});
+        (void)r.batches.add(batch("y"));
+      },
+      [](Recorder& r) {
+        EXPECT_EQ(2u, r.journal.count("x").value().waiting);
+        EXPECT_TRUE(r.files.append("behind", 0, "bytes").ok());
+      },
+  };
+  const auto statuses = small.replica->perform(works);
+  ASSERT_EQ(3u, statuses.size());
+  EXPECT_TRUE(statuses[0].ok() && statuses[2].ok());
+  EXPECT_EQ(Code::kResourceExhausted, statuses[1].code);
+  EXPECT_EQ(2u, small.counts("x").waiting);
+  EXPECT_EQ((std::vector<uint64_t>{0}), small.claim(1));
+  a->catch_up();
+  EXPECT_EQ(a->dump(), small.dump());
+  EXPECT_EQ("bytes", a->storage().files.read("before", 0).value());
+  EXPECT_EQ("bytes", a->storage().files.read("behind", 0).value());
+}
+
+TEST_F(Two, AnEntryThatNobodyCanReadIsNoneForItsOwnNodeToo) {
+  log.readable = 100 << 10;
+  const auto append = [](Recorder& r) { EXPECT_TRUE(r.files.append("f", 0, std::string(200 << 10, 'x')).ok()); };
+  EXPECT_EQ(Code::kUnavailable, a->perform(append).code);
+  EXPECT_EQ(1u, log.entries.size());
+  EXPECT_EQ("", a->storage().files.read("f", 0).value());
+  same();
+}
+
+TEST_F(Two, WorkThatWouldFillTheFileIsToldAndGoesOn) {
+  Copy small(log, "small", 400 << 10);
+  ASSERT_TRUE(small.perform(add("x", 2)).ok());
+  const auto end = [](Recorder& r) {
+    const Outcome large{200, "", std::string(1 << 20, 'x')};
+    EXPECT_EQ(Code::kResourceExhausted, r.atomically([&] {
+                                           auto first = r.journal.finish({"x", 0}, large);
+                                           return first ? Status() : first.error();
+                                         }).code);
+    EXPECT_TRUE(r.journal.finish({"x", 0}, {507, "", ""}).value());
+  };
+  EXPECT_TRUE(small.perform(end).ok());
+  EXPECT_EQ(507, small.storage().journal.list("x", 0, 100).value()[0].outcome->status);
+  a->catch_up();
+  EXPECT_EQ(a->dump(), small.dump());
+}
+
+TEST_F(Two, WhatOthersHaveWrittenFindsRoom) {
+  Copy small(log, "small", 400 << 10);
+  const auto append = [](Recorder& r) { EXPECT_TRUE(r.files.append("f", 0, std::string(1 << 20, 'x')).ok()); };
+  ASSERT_TRUE(a->perform(append).ok());
+  small.catch_up();
+  EXPECT_EQ(a->dump(), small.dump());
+  const auto more = [](Recorder& r) { EXPECT_EQ(Code::kResourceExhausted, r.batches.add(batch("y")).code); };
+  EXPECT_TRUE(small.perform(more).ok());
+}
+
+TEST_F(Two, AResultThatNoEntryHoldsIsToldAndHasItsPlace) {
+  ASSERT_TRUE(a->perform(add("x", 1)).ok());
+  const auto end = [](Recorder& r) {
+    EXPECT_EQ(Code::kResourceExhausted,
+              r.journal.finish({"x", 0}, {200, "", std::string(Log::kLargest, 'x')}).error().code);
+    EXPECT_TRUE(r.journal.finish({"x", 0}, {507, "", ""}).value());
+  };
+  EXPECT_TRUE(a->perform(end).ok());
   same();
 }
 
