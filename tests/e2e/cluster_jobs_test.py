@@ -148,6 +148,15 @@ def endless(count):
     return lines(count, tokens=200, model=MODEL).replace(b'"temperature"', b'"ignore_eos": true, "temperature"')
 
 
+    def test_lines_and_results_that_no_entry_holds_are_refused_at_the_start(self):
+        for setting in ('line', 'result'):
+            done = subprocess.run([str(harness.WEIR), 'serve', str(self.root), '--listen', '127.0.0.1:0', '--cluster-nats', 'nats://127.0.0.1:1',
+                                   '--jobs-path', folder(), f'--jobs-max-{setting}', '61MiB'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  timeout=harness.PATIENCE)
+            self.assertNotEqual(0, done.returncode)
+            self.assertIn(b'jobs.max_line, jobs.max_result: in a cluster at most 60MiB', done.stdout)
+
+
 class Faults(Case):
     def complete(self, server, batch, count):
         """Each line has one result, and none is missing."""
