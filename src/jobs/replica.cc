@@ -73,15 +73,31 @@ Result<bool> Replica::catch_up() {
     if (Status s = take_snapshot(); !s.ok()) return s;
     if (position_.sequence > before) return true;
   }
-  if (Status s = state_.begin(); !s.ok()) return s;
+  return apply_slice(**std::move(first));
+}
+
+// All or none of it, also where memory is short.
+Result<bool> Replica::apply_slice(Log::LogEntry first) {
   const ReplicaState::Position before = position_;
-  Effects effects;
+  const size_t claimed = kept_.claimed.size(), ended = kept_.ended.size();
+  bool more = false;
   Status status;
+  const Status thrown = base::attempt("the journal", [&] { status = apply_all(std::move(first), more); });
+  if (!thrown.ok()) status = thrown;
+  if (status.ok()) return more;
+  state_.rollback();
+  position_ = before;
+  kept_.claimed.resize(claimed), kept_.ended.resize(ended);
+  if (pending_) pending_->applied = false;
+  return status;
+}
+
+Status Replica::apply_all(std::optional<Log::LogEntry> entry, bool& more) {
+  if (Status s = state_.begin(); !s.ok()) return s;
+  Effects effects;
   size_t entries = 0, bytes = 0;
-  std::optional<Log::LogEntry> entry = *std::move(first);
   while (entry) {
-    status = apply(*entry, effects);
-    if (!status.ok()) break;
+    if (Status s = apply(*entry, effects); !s.ok()) return s;
     position_.sequence = entry->sequence;
     bytes += entry->bytes.size();
     if (++entries >= kSliceEntries || bytes >= kSliceBytes) break;
@@ -89,17 +105,11 @@ Result<bool> Replica::catch_up() {
     if (!another || (*another && (*another)->gap)) break;  // what is here is applied all the same
     entry = *std::move(another);
   }
-  if (status.ok()) status = state_.set_position(position_);
-  if (status.ok()) status = state_.commit();
-  if (!status.ok()) {
-    state_.rollback();
-    position_ = before;
-    if (pending_) pending_->applied = false;
-    return status;
-  }
+  more = entry.has_value();
+  if (Status s = state_.set_position(position_); !s.ok()) return s;
   for (Job& job : effects.claimed) kept_.claimed.push_back(std::move(job));
   for (std::string& batch : effects.ended) kept_.ended.push_back(std::move(batch));
-  return entry.has_value();
+  return state_.commit();
 }
 
 Status Replica::take_snapshot() {
@@ -165,10 +175,20 @@ Status Replica::dry_run(const Run& run, std::string& commands) {
 
 std::vector<Status> Replica::perform(std::span<const Run> works, Record::As as) {
   std::vector<Status> out;
+  const Status thrown = base::attempt("the journal", [&] { perform(works, as, out); });
+  if (thrown.ok()) return out;
+  state_.rollback();
+  pending_ = nullptr;
+  // What was run may be in the log.
+  out.assign(std::min(works.size(), std::max<size_t>(out.size(), 1)), base::try_again(Code::kUnavailable, thrown.text));
+  return out;
+}
+
+void Replica::perform(std::span<const Run> works, Record::As as, std::vector<Status>& out) {
   EntryContent entry{origin_, options_.random_id(), position_.sequence, {}};
   std::vector<size_t> place;  // of each record in `out`
   Status begun = state_.begin();
-  if (!begun.ok()) return std::vector<Status>(works.size(), begun);
+  if (!begun.ok()) return out.assign(works.size(), begun);
   state_.act_as(origin_);
   size_t bytes = 0;
   for (const Run& run : works) {
@@ -183,7 +203,7 @@ std::vector<Status> Replica::perform(std::span<const Run> works, Record::As as) 
     entry.records.push_back({as, std::move(commands)});
   }
   state_.rollback();
-  if (entry.records.empty()) return out;
+  if (entry.records.empty()) return;
   Pending pending;
   Status status = submit(std::move(entry), pending);
   for (size_t i = 0; i < place.size(); ++i) {
@@ -192,7 +212,6 @@ std::vector<Status> Replica::perform(std::span<const Run> works, Record::As as) 
     else if (!status.ok())
       out[place[i]] = status;
   }
-  return out;
 }
 
 // An acknowledgement may be lost: then the same entry is appended again, which the log knows by its id.

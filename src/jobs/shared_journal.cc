@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/attempt.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/encoding.h"
@@ -91,10 +92,10 @@ void SharedJournal::settle(Work work, const Status& status) {
     return;
   }
   if (!work.then) return;
-  if (status.code == Code::kAborted)
-    work.then(base::try_again(Code::kUnavailable, "others change the same; try again"));
-  else
-    work.then(status);
+  const bool lost = status.code == Code::kAborted;
+  (void)base::attempt("the journal", [&] {
+    work.then(lost ? base::try_again(Code::kUnavailable, "others change the same; try again") : status);
+  });
 }
 
 void SharedJournal::group(std::deque<Work>& works) {

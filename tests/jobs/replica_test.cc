@@ -352,6 +352,23 @@ TEST_F(Two, AResultThatNoEntryHoldsIsToldAndHasItsPlace) {
   same();
 }
 
+TEST_F(Two, WhereMemoryIsShortASliceIsAppliedLater) {
+  for (const char* id : {"x", "y", "z"}) ASSERT_TRUE(a->perform(add(id, 1)).ok());
+  log.throws = 3;  // two are applied in the slice by then
+  EXPECT_EQ(Code::kResourceExhausted, b->replica->catch_up().error().code);
+  EXPECT_EQ(0u, b->replica->sequence());
+  EXPECT_EQ(0u, b->counts("x").total);
+  same();
+  // Also in the middle of work, which is in the log by then.
+  a->catch_up(), b->catch_up();
+  ASSERT_TRUE(a->perform(add("w", 1)).ok());
+  log.throws = 1;
+  EXPECT_FALSE(b->perform(add("v", 1)).ok());
+  EXPECT_TRUE(b->perform(add("u", 1)).ok());
+  EXPECT_EQ(1u, b->counts("v").waiting);
+  same();
+}
+
 TEST_F(Two, MalformedAndRepeatedEntriesAreSkippedByAll) {
   ASSERT_TRUE(a->perform(add("x", 2)).ok());
   ASSERT_TRUE(a->perform([](Recorder& r) { (void)r.journal.remove("x"); }).ok());
