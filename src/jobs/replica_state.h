@@ -41,6 +41,8 @@ class ReplicaState {
   // False: an entry of that id is there already. Ids of entries up to `forget` are forgotten.
   virtual base::Result<bool> take_id(std::string_view id, uint64_t sequence, uint64_t forget) = 0;
 
+  // Whether anything is there of a file, added or not.
+  virtual base::Result<bool> has_file(std::string_view id) = 0;
   // How often the batch was changed; 0 where there is none.
   virtual base::Result<uint64_t> version(std::string_view batch) = 0;
   // Those that hold a job or an upload.

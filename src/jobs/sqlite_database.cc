@@ -101,6 +101,7 @@ class SqliteDatabase final : public Database, Storage, ReplicaState {
   base::Result<bool> take_id(std::string_view id, uint64_t sequence, uint64_t forget) override {
     return replica_.take_id(id, sequence, forget);
   }
+  base::Result<bool> has_file(std::string_view id) override { return replica_.has_file(id); }
   base::Result<uint64_t> version(std::string_view batch) override { return replica_.version(batch); }
   base::Result<std::vector<std::string>> holders() override { return replica_.holders(); }
   Status free(std::string_view holder) override { return replica_.free(holder); }

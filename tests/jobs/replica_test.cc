@@ -7,6 +7,7 @@
 #include "fake_log.h"
 #include "folder.h"
 #include "jobs/database.h"
+#include "jobs/shared_journal.h"
 #include "jobs/sqlite.h"
 
 namespace weir::jobs {
@@ -367,6 +368,79 @@ TEST_F(Two, WhereMemoryIsShortASliceIsAppliedLater) {
   EXPECT_TRUE(b->perform(add("u", 1)).ok());
   EXPECT_EQ(1u, b->counts("v").waiting);
   same();
+}
+
+TEST_F(Two, AnUploadThatWasRefusedLeavesNothingInTheLog) {
+  ASSERT_TRUE(a->perform([](Recorder& r) { EXPECT_TRUE(r.files.remove("never there").ok()); }).ok());
+  EXPECT_TRUE(log.entries.empty());
+  ASSERT_TRUE(a->perform([](Recorder& r) { (void)r.files.append("f", 3, "bytes"); }).ok());
+  ASSERT_TRUE(a->perform([](Recorder& r) { (void)r.files.remove("f"); }).ok());
+  EXPECT_EQ("", a->storage().files.read("f", 3).value());
+  same();
+}
+
+// Each piece of work by its number, as the journal is told of it.
+struct Shared : testing::Test {
+  void SetUp() override {
+    auto opened = open_database(folder.path(), kPlenty, Whose::kAllNodes);
+    if (!opened) GTEST_SKIP() << "built without SQLite";
+    database = *std::move(opened);
+    journal.emplace(database->replica(), log, "a", kPlenty, [](const std::string&) {});
+  }
+  Work remove(int number) {
+    return {[this, number](Storage& s) {
+              ran.push_back(number);
+              (void)s.files.append(std::to_string(number), 0, "bytes");
+            },
+            {},
+            Work::Admission::kGranted};
+  }
+  std::deque<Work> many(int from, int to) {
+    std::deque<Work> out;
+    for (int i = from; i < to; ++i) out.push_back(remove(i));
+    return out;
+  }
+  FakeLog log;
+  Folder folder;
+  std::unique_ptr<Database> database;
+  std::optional<SharedJournal> journal;
+  std::vector<int> ran;
+};
+
+TEST_F(Shared, WhatWaitsForTheLogIsBoundedAndNotTriedMeanwhile) {
+  log.away = true;
+  const int most = int(SharedJournal::kMostWaiting);
+  journal->perform(many(0, most + 100));
+  Work result = remove(-1);
+  int told = 0;
+  result.then = [&](const Status& status) { told += status.ok(); };
+  std::deque<Work> one;
+  one.push_back(std::move(result));
+  journal->perform(std::move(one));
+  EXPECT_TRUE(ran.empty());
+  EXPECT_TRUE(journal->waits());
+  // A server that takes nothing is asked for one group, not for all.
+  log.away = false, log.lose_acks = 1000;
+  journal->stop();
+  journal->perform({});
+  EXPECT_LE(ran.size(), SharedJournal::kMostAtOnce);
+  log.lose_acks = 0;
+  ran.clear();
+  journal->perform({});
+  EXPECT_FALSE(journal->waits());
+  EXPECT_EQ(size_t(most) + 1, ran.size());
+  EXPECT_EQ(1, told);
+}
+
+TEST_F(Shared, WhereMemoryIsShortEachPieceOfWorkIsAnswered) {
+  log.write("what there is to read");
+  log.throws = 1;
+  std::vector<base::Code> told;
+  std::deque<Work> works;
+  for (int i = 0; i < 3; ++i)
+    works.push_back({[](Storage&) {}, [&](const Status& status) { told.push_back(status.code); }});
+  journal->perform(std::move(works));
+  EXPECT_EQ(std::vector<base::Code>(3, Code::kUnavailable), told);
 }
 
 TEST_F(Two, MalformedAndRepeatedEntriesAreSkippedByAll) {
