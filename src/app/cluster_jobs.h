@@ -18,7 +18,7 @@ class ClusterJobs final : public jobs::Log {
   // The log has a snapshot of the journal, what it grows to before there is another, and that one (jobs/snapshots.h).
   static constexpr uint64_t kLeastBytes = uint64_t(512) << 20, kTimesDisk = 4;
 
-  // Of a line and of a result, which are in one entry with what belongs to them.
+  // Bytes of a line and of a result, which are in one entry with what belongs to them.
   static constexpr uint64_t kLongest = kLargest - (uint64_t(4) << 20);
 
   // The store outlives this, and is stopped before stop(). `knows_nodes`: as of jobs::Log.

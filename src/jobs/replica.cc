@@ -179,7 +179,7 @@ std::vector<Status> Replica::perform(std::span<const Run> works, Record::As as) 
   if (thrown.ok()) return out;
   state_.rollback();
   pending_ = nullptr;
-  // What was run may be in the log.
+  // The entry may be in the log.
   out.assign(std::min(works.size(), std::max<size_t>(out.size(), 1)), base::try_again(Code::kUnavailable, thrown.text));
   return out;
 }

@@ -41,7 +41,7 @@ void SharedJournal::set_nodes(std::set<std::string> names) {
   fresh_ = std::move(names);
 }
 
-// A membership that is empty because nothing was heard yet, or that no news reach, says of nobody that it is gone.
+// A membership that is empty because no news came yet, or that none reach any more, says of nobody that it is gone.
 const std::set<std::string>* SharedJournal::nodes(base::Time now) {
   if (!log_.knows_nodes()) return nullptr;
   std::lock_guard lock(mutex_);
