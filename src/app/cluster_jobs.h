@@ -18,6 +18,9 @@ class ClusterJobs final : public jobs::Log {
   // The log has a snapshot of the journal, what it grows to before there is another, and that one (jobs/snapshots.h).
   static constexpr uint64_t kLeastBytes = uint64_t(512) << 20, kTimesDisk = 4;
 
+  // Bytes of a line and of a result, which are in one entry with what belongs to them.
+  static constexpr uint64_t kLongest = kLargest - (uint64_t(4) << 20);
+
   // The store outlives this, and is stopped before stop(). `knows_nodes`: as of jobs::Log.
   ClusterJobs(jobs::Store& store, const cluster::Settings& settings, const std::string& node, uint64_t disk,
               std::function<bool()> knows_nodes)

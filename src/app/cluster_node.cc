@@ -128,6 +128,11 @@ void ClusterNode::start(models::Repository& repository, const net::Server& serve
 void ClusterNode::share(jobs::Store& store) {
   auto settings = cluster_settings(config_);
   if (!settings) throw std::runtime_error(settings.error().text);
+  const jobs::Limits& limits = config_.jobs.limits;
+  if (!jobs_folder(config_.jobs, ::getenv).empty() &&
+      std::max(limits.max_line, limits.max_result) > ClusterJobs::kLongest)
+    throw std::runtime_error("jobs.max_line, jobs.max_result: in a cluster at most " +
+                             base::show_size(ClusterJobs::kLongest) + ", which one entry of its log holds");
   store_ = &store;
   jobs_.emplace(store, *settings, cluster_->name(), config_.jobs.limits.disk,
                 [this] { return cluster_->knows_nodes(); });

@@ -154,10 +154,13 @@ Result<std::vector<File>> Recorder::RecordedFiles::list(std::string_view owner, 
 Result<std::string> Recorder::RecordedFiles::read(std::string_view id, uint64_t part) {
   return to.inner_.files.read(id, part);
 }
+// A refused upload has left nothing: then nothing is noted, and the log does not grow by what is refused.
 Status Recorder::RecordedFiles::remove(std::string_view id) {
   if (Status s = to.writable(); !s.ok()) return s;
+  auto there = to.state_.has_file(id);
+  if (!there) return there.error();
   Status status = to.inner_.files.remove(id);
-  if (status.ok()) to.commands_.remove_file(id);
+  if (status.ok() && *there) to.commands_.remove_file(id);
   return status;
 }
 Result<std::vector<std::string>> Recorder::RecordedFiles::expired(base::WallTime now, size_t most) {

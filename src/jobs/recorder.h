@@ -14,8 +14,8 @@ class Recorder final : public Storage {
     uint64_t file = UINT64_MAX;  // bytes of records in the file
     size_t commands = 64 << 20;  // of what one piece of work may note
   };
-  // What would add to the file past its bounds is refused with RESOURCE_EXHAUSTED before anything is done, so that the
-  // work can go on and say so. Results without a body, changes and removals always find room.
+  // A write that would add to the file past its bounds is refused with RESOURCE_EXHAUSTED before anything is done, so
+  // that the work can go on and say so. Results without a body, changes and removals always find room.
   Recorder(ReplicaState& state, Bounds bounds);
 
   Commands& commands() { return commands_; }
@@ -63,7 +63,7 @@ class Recorder final : public Storage {
     base::Result<Use> use(std::string_view owner) override;
     Recorder& to;
   };
-  // What is written where the transaction has ended would be there for good, and on this copy alone.
+  // A write after the transaction has ended would be there for good, and on this copy alone.
   base::Status writable() const;
   base::Status fits(uint64_t bytes);  // that are added
   // An error undoes what was written and noted since.

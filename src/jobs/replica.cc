@@ -83,15 +83,31 @@ Result<bool> Replica::catch_up() {
   }
   if (incomplete_) return failure(Code::kFailedPrecondition, kIncomplete);
   if (!*first) return false;
-  if (Status s = state_.begin(); !s.ok()) return s;
+  return apply_slice(**std::move(first));
+}
+
+// All or none of it, also where memory is short.
+Result<bool> Replica::apply_slice(Log::LogEntry first) {
   const ReplicaState::Position before = position_;
-  Effects effects;
+  const size_t claimed = kept_.claimed.size(), ended = kept_.ended.size();
+  bool more = false;
   Status status;
+  const Status thrown = base::attempt("the journal", [&] { status = apply_all(std::move(first), more); });
+  if (!thrown.ok()) status = thrown;
+  if (status.ok()) return more;
+  state_.rollback();
+  position_ = before;
+  kept_.claimed.resize(claimed), kept_.ended.resize(ended);
+  if (pending_) pending_->applied = false;
+  return status;
+}
+
+Status Replica::apply_all(std::optional<Log::LogEntry> entry, bool& more) {
+  if (Status s = state_.begin(); !s.ok()) return s;
+  Effects effects;
   size_t entries = 0, bytes = 0;
-  std::optional<Log::LogEntry> entry = *std::move(first);
   while (entry) {
-    status = apply(*entry, effects);
-    if (!status.ok()) break;
+    if (Status s = apply(*entry, effects); !s.ok()) return s;
     position_.sequence = entry->sequence;
     bytes += entry->bytes.size();
     if (++entries >= kSliceEntries || bytes >= kSliceBytes) break;
@@ -99,17 +115,11 @@ Result<bool> Replica::catch_up() {
     if (!another || (*another && (*another)->gap)) break;  // what is here is applied all the same
     entry = *std::move(another);
   }
-  if (status.ok()) status = state_.set_position(position_);
-  if (status.ok()) status = state_.commit();
-  if (!status.ok()) {
-    state_.rollback();
-    position_ = before;
-    if (pending_) pending_->applied = false;
-    return status;
-  }
+  more = entry.has_value();
+  if (Status s = state_.set_position(position_); !s.ok()) return s;
   for (Job& job : effects.claimed) kept_.claimed.push_back(std::move(job));
   for (std::string& batch : effects.ended) kept_.ended.push_back(std::move(batch));
-  return entry.has_value();
+  return state_.commit();
 }
 
 Status Replica::take_snapshot() {
@@ -176,10 +186,20 @@ Status Replica::dry_run(const Run& run, std::string& commands) {
 
 std::vector<Status> Replica::perform(std::span<const Run> works, Record::As as) {
   std::vector<Status> out;
+  const Status thrown = base::attempt("the journal", [&] { perform(works, as, out); });
+  if (thrown.ok()) return out;
+  state_.rollback();
+  pending_ = nullptr;
+  // The entry may be in the log.
+  out.assign(std::min(works.size(), std::max<size_t>(out.size(), 1)), base::try_again(Code::kUnavailable, thrown.text));
+  return out;
+}
+
+void Replica::perform(std::span<const Run> works, Record::As as, std::vector<Status>& out) {
   EntryContent entry{origin_, options_.random_id(), position_.sequence, {}};
   std::vector<size_t> place;  // of each record in `out`
   Status begun = state_.begin();
-  if (!begun.ok()) return std::vector<Status>(works.size(), begun);
+  if (!begun.ok()) return out.assign(works.size(), begun);
   state_.act_as(origin_);
   size_t bytes = 0;
   for (const Run& run : works) {
@@ -194,7 +214,7 @@ std::vector<Status> Replica::perform(std::span<const Run> works, Record::As as) 
     entry.records.push_back({as, std::move(commands)});
   }
   state_.rollback();
-  if (entry.records.empty()) return out;
+  if (entry.records.empty()) return;
   Pending pending;
   Status status = submit(std::move(entry), pending);
   for (size_t i = 0; i < place.size(); ++i) {
@@ -203,7 +223,6 @@ std::vector<Status> Replica::perform(std::span<const Run> works, Record::As as) 
     else if (!status.ok())
       out[place[i]] = status;
   }
-  return out;
 }
 
 // An acknowledgement may be lost: then the same entry is appended again, which the log knows by its id.

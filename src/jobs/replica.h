@@ -62,7 +62,8 @@ class Replica {
 
   using Run = std::function<void(Recorder&)>;
   // Runs the first of those, as many as make one entry, and says what each has come to: OK also where it has written
-  // nothing; ABORTED: others were faster; UNAVAILABLE: nobody knows, or the log is away. What is thrown is a failure.
+  // nothing; ABORTED: others were faster; UNAVAILABLE: nobody knows, or the log is away. What is thrown is a failure,
+  // of the first at least.
   std::vector<base::Status> perform(std::span<const Run> works, Record::As as = Record::As::kNode);
 
   // Jobs that this node has claimed, and batches whose jobs are to be ended, since they were taken last.
@@ -90,10 +91,13 @@ class Replica {
     std::deque<Job> claimed;
     std::vector<std::string> ended;
   };
+  void perform(std::span<const Run> works, Record::As as, std::vector<base::Status>& out);
   base::Status dry_run(const Run& run, std::string& commands);
   base::Status submit(EntryContent entry, Pending& pending);
   base::Status check_identity();
   base::Result<bool> is_of(const Log::Extent& extent);
+  base::Result<bool> apply_slice(Log::LogEntry first);
+  base::Status apply_all(std::optional<Log::LogEntry> entry, bool& more);
   base::Status apply(const Log::LogEntry& entry, Effects& effects);
   base::Status apply_record(const Record& record, const EntryContent& entry, Effects& effects, bool& is_void);
   bool is_gone(const std::string& holder, const std::set<std::string>& there, base::Time now);

@@ -43,6 +43,8 @@ class ReplicaState {
   // Of that entry; empty: it is forgotten, or was taken by none.
   virtual base::Result<std::string> id_at(uint64_t sequence) = 0;
 
+  // Whether anything is there of a file, added or not.
+  virtual base::Result<bool> has_file(std::string_view id) = 0;
   // How often the batch was changed; 0 where there is none.
   virtual base::Result<uint64_t> version(std::string_view batch) = 0;
   // Those that hold a job or an upload.

@@ -90,8 +90,9 @@ void ShardJobs::drain() {
 }
 
 void ShardJobs::let_go(const JobId& id, base::Duration later) {
+  // It is told of, so that it is never left out.
   (void)store_.post([id, when = wall() + later](Storage& s) { (void)s.journal.release(id, when); },
-                    Store::Admission::kGranted);
+                    Store::Admission::kGranted, [](const base::Status&) {});
 }
 
 void ShardJobs::run(Job job) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/attempt.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/encoding.h"
@@ -40,7 +41,7 @@ void SharedJournal::set_nodes(std::set<std::string> names) {
   fresh_ = std::move(names);
 }
 
-// A membership that is empty because nothing was heard yet, or that no news reach, says of nobody that it is gone.
+// A membership that is empty because no news came yet, or that none reach any more, says of nobody that it is gone.
 const std::set<std::string>* SharedJournal::nodes(base::Time now) {
   if (!log_.knows_nodes()) return nullptr;
   std::lock_guard lock(mutex_);
@@ -86,22 +87,24 @@ void SharedJournal::settle(Work work, const Status& status) {
   const bool again =
       status.code == Code::kAborted || status.code == Code::kUnavailable || status.code == Code::kResourceExhausted;
   if (!status.ok() && granted && again) {
-    waiting_.push_back(std::move(work));
+    wait(std::move(work));
     retry_ = base::steady_now() + kRetry;
     return;
   }
   if (!work.then) return;
-  if (status.code == Code::kAborted)
-    work.then(base::try_again(Code::kUnavailable, "others change the same; try again"));
-  else
-    work.then(status);
+  const bool lost = status.code == Code::kAborted;
+  (void)base::attempt("the journal", [&] {
+    work.then(lost ? base::try_again(Code::kUnavailable, "others change the same; try again") : status);
+  });
 }
 
 void SharedJournal::group(std::deque<Work>& works) {
   std::vector<Replica::Run> runs;
-  for (Work& work : works) runs.emplace_back([&work](Recorder& recorder) { work.run(recorder); });
+  for (size_t i = 0; i < works.size() && i < kMostAtOnce; ++i)
+    runs.emplace_back([&work = works[i]](Recorder& recorder) { work.run(recorder); });
   const std::vector<Status> statuses = replica_.perform(runs);
   for (const Status& status : statuses) {
+    unreached_ = unreached_ || status.code == Code::kUnavailable;
     Work work = std::move(works.front());
     works.pop_front();
     if (status.code == Code::kAborted && ++work.tries < kMostTries)
@@ -112,14 +115,49 @@ void SharedJournal::group(std::deque<Work>& works) {
 }
 
 void SharedJournal::perform(std::deque<Work> works) {
-  catch_up();
-  if (!waiting_.empty() && (stopping_ || base::steady_now() >= retry_)) {
-    for (Work& work : waiting_) works.push_back(std::move(work));
-    waiting_.clear();
-  }
-  while (!works.empty()) group(works);
+  const Status thrown = base::attempt("the journal", [&] { do_all(works); });
+  // Where memory is short there is an answer all the same.
+  for (; !thrown.ok() && !works.empty(); works.pop_front())
+    settle(std::move(works.front()), base::try_again(Code::kUnavailable, thrown.text));
   shown_.waiting = waiting_.size();
   tell_ended();
+}
+
+void SharedJournal::do_all(std::deque<Work>& works) {
+  catch_up();
+  while (!works.empty()) {
+    if (away_ && works.front().admission == Work::Admission::kGranted) {
+      wait(std::move(works.front()));
+      works.pop_front();
+    } else {
+      group(works);
+    }
+  }
+  if (!away_ && (stopping_ || base::steady_now() >= retry_)) try_waiting();
+}
+
+// Each once, in groups, up to the first that finds the log away.
+void SharedJournal::try_waiting() {
+  unreached_ = false;
+  for (size_t left = waiting_.size(); left > 0 && !unreached_;) {
+    std::deque<Work> works;
+    for (; left > 0 && works.size() < kMostAtOnce; --left) {
+      untold_ -= waiting_.front().then ? 0 : 1;
+      works.push_back(std::move(waiting_.front()));
+      waiting_.pop_front();
+    }
+    while (!works.empty()) group(works);
+  }
+}
+
+void SharedJournal::wait(Work work) {
+  if (!work.then && untold_ >= kMostWaiting) {
+    base::log::warning("too much waits for the jobs' log; a removal or an end is left out",
+                       {{"waiting", kMostWaiting}});
+    return;
+  }
+  untold_ += work.then ? 0 : 1;
+  waiting_.push_back(std::move(work));
 }
 
 void SharedJournal::look_at_nodes(base::Time now, const Failed& failed) {

@@ -2,7 +2,8 @@
 // faster or the log is away. On the Store's thread, but for what says otherwise.
 //
 // While the log is away reads go on; what would be written fails with UNAVAILABLE, but for work that was granted (a
-// result, a job that is given back): that waits here. It is no more than jobs run at once.
+// result, a job that is given back): that waits here, untouched until the log is there again. What somebody is told of
+// is no more than jobs run at once; of the rest (parts of uploads that came to nothing) there is kMostWaiting.
 #pragma once
 
 #include <atomic>
@@ -24,6 +25,7 @@ class SharedJournal {
  public:
   static constexpr unsigned kMostTries = 16;
   static constexpr size_t kMostAtOnce = 64;  // pieces of work in a group
+  static constexpr size_t kMostWaiting = 4096;
   static constexpr base::Duration kRetry = std::chrono::milliseconds(250);
 
   // `end`: jobs of a batch that run here are to end. Borrowed: all but `name`.
@@ -53,7 +55,10 @@ class SharedJournal {
 
  private:
   void catch_up();
+  void do_all(std::deque<Work>& works);
   void group(std::deque<Work>& works);
+  void try_waiting();
+  void wait(Work work);
   void settle(Work work, const base::Status& status);
   void tell_ended();
   void look_at_nodes(base::Time now, const Failed& failed);
@@ -68,8 +73,10 @@ class SharedJournal {
   Replica replica_;
   const std::function<void(const std::string& batch)> end_;
   std::deque<Work> waiting_;
+  size_t untold_ = 0;                                               // of them, of which nobody is told
   base::Time retry_{}, look_{}, shorten_{}, snapshot_{}, known_{};  // known_: the nodes have been since then
   bool away_ = false, had_duties_ = false;
+  bool unreached_ = false;  // what the last group has written
   std::set<std::string> nodes_;
   std::atomic<bool> stopping_{false};
   mutable std::mutex mutex_;                    // of the next two

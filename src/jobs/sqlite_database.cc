@@ -102,6 +102,7 @@ class SqliteDatabase final : public Database, Storage, ReplicaState {
     return replica_.take_id(id, sequence, forget);
   }
   base::Result<std::string> id_at(uint64_t sequence) override { return replica_.id_at(sequence); }
+  base::Result<bool> has_file(std::string_view id) override { return replica_.has_file(id); }
   base::Result<uint64_t> version(std::string_view batch) override { return replica_.version(batch); }
   base::Result<std::vector<std::string>> holders() override { return replica_.holders(); }
   Status free(std::string_view holder) override { return replica_.free(holder); }

@@ -37,6 +37,15 @@ base::Result<std::string> SqliteReplica::id_at(uint64_t sequence) {
   return out;
 }
 
+base::Result<bool> SqliteReplica::has_file(std::string_view id) {
+  auto there = sql_.number(
+      "SELECT EXISTS(SELECT 1 FROM files WHERE id = ?1) OR EXISTS(SELECT 1 FROM parts WHERE file = ?1)"
+      " OR EXISTS(SELECT 1 FROM uploads WHERE file = ?1)",
+      id);
+  if (!there) return there.error();
+  return *there != 0;
+}
+
 base::Result<uint64_t> SqliteReplica::version(std::string_view batch) {
   auto version = sql_.number("SELECT version FROM batches WHERE id = ?", batch);
   if (!version) return version.error();

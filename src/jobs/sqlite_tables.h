@@ -78,6 +78,7 @@ class SqliteReplica {
   base::Status set_position(const ReplicaState::Position& position);
   base::Result<bool> take_id(std::string_view id, uint64_t sequence, uint64_t forget);
   base::Result<std::string> id_at(uint64_t sequence);
+  base::Result<bool> has_file(std::string_view id);
   base::Result<uint64_t> version(std::string_view batch);
   base::Result<std::vector<std::string>> holders();
   base::Status free(std::string_view holder);

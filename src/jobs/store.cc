@@ -124,8 +124,9 @@ void Store::run() {
       if (stopping_ && queue_.empty()) break;
     }
     work_on(take_work());  // what it holds goes outside of the lock
-    more = look_after();
-    more = hand_out() || more;
+    more = false;
+    (void)base::attempt("the journal", [&] { more = look_after(); });
+    (void)base::attempt("the journal", [&] { more = hand_out() || more; });
     std::lock_guard lock(mutex_);
     more = more || !queue_.empty();
   }
@@ -144,7 +145,7 @@ std::deque<Work> Store::take_work() {
 }
 
 void Store::work_on(std::deque<Work> works) {
-  if (shared_) return shared_->perform(std::move(works));
+  if (shared_) return (void)base::attempt("the journal", [&] { shared_->perform(std::move(works)); });
   for (Work& work : works) {
     const auto status = base::attempt("the journal", [&] { work.run(database_->storage()); });
     if (work.then) (void)base::attempt("the journal", [&] { work.then(status); });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <new>
 #include <utility>
 
 #include "jobs/log.h"
@@ -21,6 +22,7 @@ class FakeLog final : public Log {
   }
   base::Result<std::optional<LogEntry>> next(uint64_t after) override {
     if (away) return base::failure(base::Code::kUnavailable, "away");
+    if (throws > 0 && --throws == 0) throw std::bad_alloc();
     auto at = entries.upper_bound(after);
     if (at == entries.end()) return std::optional<LogEntry>();
     const bool torn = at->second.size() > readable;
@@ -61,6 +63,7 @@ class FakeLog final : public Log {
   std::string identity = "1";
   uint64_t last = 0, connection = 1;
   int lose_acks = 0;
+  int throws = 0;                     // memory is short at the call of next() of that number from now on
   size_t readable = SIZE_MAX;         // bytes of an entry; the parts of a longer one are too far apart
   bool away = false, garble = false;  // `garble`: nobody can read the next one
 };

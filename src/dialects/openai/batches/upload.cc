@@ -55,12 +55,17 @@ class Upload final : public wire::ExchangeListener, marshal::PartListener {
     if (Status s = reader_.finish(); !s.ok()) return fail(s);
     go_on();
   }
-  // Parts that were written of a file that does not become one goes.
+  // Parts that were written of a file that does not become one go. A client that leaves while the file is added may
+  // have it all the same.
   void on_close(Exchange&, bool) override {
     question_ = nullptr;
     over_ = true;
-    if (adding_ || part_ == 0) return;
-    jobs_.tell([id = file_.id](Storage& s) { (void)s.atomically([&] { return s.files.remove(id); }); });
+    if (added_ || part_ == 0) return;
+    jobs_.tell([id = file_.id, owner = file_.owner, adding = adding_](Storage& s) {
+      if (adding)
+        if (auto there = s.files.find(owner, id); !there || *there) return;
+      (void)s.atomically([&] { return s.files.remove(id); });
+    });
   }
 
  private:
@@ -145,8 +150,9 @@ class Upload final : public wire::ExchangeListener, marshal::PartListener {
       return status;
     };
     ask(std::move(work), [this](Result<bool> added) {
+      adding_ = false;
       if (!added) return fail(added.error());
-      over_ = true;
+      added_ = over_ = true;
       respond_json(exchange_, file_json(file_));
     });
   }
@@ -198,7 +204,8 @@ class Upload final : public wire::ExchangeListener, marshal::PartListener {
   base::TimerId timer_ = base::TimerId::kNone;
   uint64_t part_ = 0, moved_ = 0;
   size_t owed_ = 0;  // request bytes not yet given back with consume()
-  bool has_file_ = false, ended_ = false, adding_ = false, over_ = false, too_large_ = false;
+  bool has_file_ = false, ended_ = false, adding_ = false, added_ = false, over_ = false;
+  bool too_large_ = false;
 };
 
 }  // namespace

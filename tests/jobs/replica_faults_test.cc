@@ -1,0 +1,184 @@
+// A disk that is full, memory that is short, a log that cannot be read or is away.
+#include <gtest/gtest.h>
+
+#include "copies.h"
+#include "jobs/shared_journal.h"
+
+namespace weir::jobs {
+namespace {
+
+using base::Code;
+using base::Status;
+
+// SQLite then undoes the whole transaction, and whatever comes next would be one of its own.
+TEST_F(Two, WorkThatFillsTheDiskLeavesNothingOnItsOwnCopy) {
+  Copy small(log, "small", kPlenty, 400 << 10);
+  ASSERT_TRUE(small.perform(add("x", 2)).ok());
+  const Replica::Run works[] = {
+      [](Recorder& r) { EXPECT_TRUE(r.files.append("before", 0, "bytes").ok()); },
+      [](Recorder& r) {
+        Status full;
+        Status together = r.atomically([&] { return full = r.files.append("f", 0, std::string(1 << 20, 'x')); });
+        EXPECT_EQ(Code::kResourceExhausted, full.code);
+        EXPECT_EQ(Code::kResourceExhausted, together.code);
+        // As a duty or a result does it that has found no room.
+        (void)r.atomically([&] { return r.batches.remove("x"); });
+        (void)r.journal.finish({"x", 0}, {507, "", ""});
+        (void)r.batches.add(batch("y"));
+      },
+      [](Recorder& r) {
+        EXPECT_EQ(2u, r.journal.count("x").value().waiting);
+        EXPECT_TRUE(r.files.append("behind", 0, "bytes").ok());
+      },
+  };
+  const auto statuses = small.replica->perform(works);
+  ASSERT_EQ(3u, statuses.size());
+  EXPECT_TRUE(statuses[0].ok() && statuses[2].ok());
+  EXPECT_EQ(Code::kResourceExhausted, statuses[1].code);
+  EXPECT_EQ(2u, small.counts("x").waiting);
+  EXPECT_EQ((std::vector<uint64_t>{0}), small.claim(1));
+  a->catch_up();
+  EXPECT_EQ(a->dump(), small.dump());
+  EXPECT_EQ("bytes", a->storage().files.read("before", 0).value());
+  EXPECT_EQ("bytes", a->storage().files.read("behind", 0).value());
+}
+
+TEST_F(Two, WorkThatWouldFillTheFileIsToldAndGoesOn) {
+  Copy small(log, "small", 400 << 10);
+  ASSERT_TRUE(small.perform(add("x", 2)).ok());
+  const auto end = [](Recorder& r) {
+    const Outcome large{200, "", std::string(1 << 20, 'x')};
+    EXPECT_EQ(Code::kResourceExhausted, r.atomically([&] {
+                                           auto first = r.journal.finish({"x", 0}, large);
+                                           return first ? Status() : first.error();
+                                         }).code);
+    EXPECT_TRUE(r.journal.finish({"x", 0}, {507, "", ""}).value());
+  };
+  EXPECT_TRUE(small.perform(end).ok());
+  EXPECT_EQ(507, small.storage().journal.list("x", 0, 100).value()[0].outcome->status);
+  a->catch_up();
+  EXPECT_EQ(a->dump(), small.dump());
+}
+
+TEST_F(Two, WhatOthersHaveWrittenFindsRoom) {
+  Copy small(log, "small", 400 << 10);
+  const auto append = [](Recorder& r) { EXPECT_TRUE(r.files.append("f", 0, std::string(1 << 20, 'x')).ok()); };
+  ASSERT_TRUE(a->perform(append).ok());
+  small.catch_up();
+  EXPECT_EQ(a->dump(), small.dump());
+  const auto more = [](Recorder& r) { EXPECT_EQ(Code::kResourceExhausted, r.batches.add(batch("y")).code); };
+  EXPECT_TRUE(small.perform(more).ok());
+}
+
+TEST_F(Two, AResultThatNoEntryHoldsIsToldAndHasItsPlace) {
+  ASSERT_TRUE(a->perform(add("x", 1)).ok());
+  const auto end = [](Recorder& r) {
+    EXPECT_EQ(Code::kResourceExhausted,
+              r.journal.finish({"x", 0}, {200, "", std::string(Log::kLargest, 'x')}).error().code);
+    EXPECT_TRUE(r.journal.finish({"x", 0}, {507, "", ""}).value());
+  };
+  EXPECT_TRUE(a->perform(end).ok());
+  same();
+}
+
+TEST_F(Two, AnEntryThatNobodyCanReadIsNoneForItsOwnNodeToo) {
+  log.readable = 100 << 10;
+  const auto append = [](Recorder& r) { EXPECT_TRUE(r.files.append("f", 0, std::string(200 << 10, 'x')).ok()); };
+  EXPECT_EQ(Code::kUnavailable, a->perform(append).code);
+  EXPECT_EQ(1u, log.entries.size());
+  EXPECT_EQ("", a->storage().files.read("f", 0).value());
+  same();
+}
+
+TEST_F(Two, WhereMemoryIsShortASliceIsAppliedLater) {
+  for (const char* id : {"x", "y", "z"}) ASSERT_TRUE(a->perform(add(id, 1)).ok());
+  log.throws = 3;  // two are applied in the slice by then
+  EXPECT_EQ(Code::kResourceExhausted, b->replica->catch_up().error().code);
+  EXPECT_EQ(0u, b->replica->sequence());
+  EXPECT_EQ(0u, b->counts("x").total);
+  same();
+  // Also in the middle of work, which is in the log by then.
+  a->catch_up(), b->catch_up();
+  ASSERT_TRUE(a->perform(add("w", 1)).ok());
+  log.throws = 1;
+  EXPECT_FALSE(b->perform(add("v", 1)).ok());
+  EXPECT_TRUE(b->perform(add("u", 1)).ok());
+  EXPECT_EQ(1u, b->counts("v").waiting);
+  same();
+}
+
+TEST_F(Two, AnUploadThatWasRefusedLeavesNothingInTheLog) {
+  ASSERT_TRUE(a->perform([](Recorder& r) { EXPECT_TRUE(r.files.remove("never there").ok()); }).ok());
+  EXPECT_TRUE(log.entries.empty());
+  ASSERT_TRUE(a->perform([](Recorder& r) { (void)r.files.append("f", 3, "bytes"); }).ok());
+  ASSERT_TRUE(a->perform([](Recorder& r) { (void)r.files.remove("f"); }).ok());
+  EXPECT_EQ("", a->storage().files.read("f", 3).value());
+  same();
+}
+
+// Each piece of work by its number, as the journal is told of it.
+struct Shared : testing::Test {
+  void SetUp() override {
+    auto opened = open_database(folder.path(), kPlenty, Whose::kAllNodes);
+    if (!opened) GTEST_SKIP() << "built without SQLite";
+    database = *std::move(opened);
+    journal.emplace(database->replica(), log, "a", kPlenty, [](const std::string&) {});
+  }
+  Work remove(int number) {
+    return {[this, number](Storage& s) {
+              ran.push_back(number);
+              (void)s.files.append(std::to_string(number), 0, "bytes");
+            },
+            {},
+            Work::Admission::kGranted};
+  }
+  std::deque<Work> many(int from, int to) {
+    std::deque<Work> out;
+    for (int i = from; i < to; ++i) out.push_back(remove(i));
+    return out;
+  }
+  FakeLog log;
+  Folder folder;
+  std::unique_ptr<Database> database;
+  std::optional<SharedJournal> journal;
+  std::vector<int> ran;
+};
+
+TEST_F(Shared, WhatWaitsForTheLogIsBoundedAndNotTriedMeanwhile) {
+  log.away = true;
+  const int most = int(SharedJournal::kMostWaiting);
+  journal->perform(many(0, most + 100));
+  Work result = remove(-1);
+  int told = 0;
+  result.then = [&](const Status& status) { told += status.ok(); };
+  std::deque<Work> one;
+  one.push_back(std::move(result));
+  journal->perform(std::move(one));
+  EXPECT_TRUE(ran.empty());
+  EXPECT_TRUE(journal->waits());
+  // A server that takes nothing is asked for one group, not for all.
+  log.away = false, log.lose_acks = 1000;
+  journal->stop();
+  journal->perform({});
+  EXPECT_LE(ran.size(), SharedJournal::kMostAtOnce);
+  log.lose_acks = 0;
+  ran.clear();
+  journal->perform({});
+  EXPECT_FALSE(journal->waits());
+  EXPECT_EQ(size_t(most) + 1, ran.size());
+  EXPECT_EQ(1, told);
+}
+
+TEST_F(Shared, WhereMemoryIsShortEachPieceOfWorkIsAnswered) {
+  log.write("what there is to read");
+  log.throws = 1;
+  std::vector<base::Code> told;
+  std::deque<Work> works;
+  for (int i = 0; i < 3; ++i)
+    works.push_back({[](Storage&) {}, [&](const Status& status) { told.push_back(status.code); }});
+  journal->perform(std::move(works));
+  EXPECT_EQ(std::vector<base::Code>(3, Code::kUnavailable), told);
+}
+
+}  // namespace
+}  // namespace weir::jobs
