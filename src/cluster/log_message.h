@@ -15,7 +15,7 @@ std::string seal_message(std::string_view key, LogMessage kind, std::string_view
 // Kind and body; empty: it is none of that kind, or not of one who has the key.
 std::string_view unseal_message(std::string_view key, LogMessage kind, std::string_view message);
 
-// What lies in parts: how long it is, and which those are, with the SHA-256 of each: 32 bytes.
+// The list of a content that lies in parts: how long it is, and which those are, with the SHA-256 of each: 32 bytes.
 struct PartList {
   struct Part {
     uint64_t sequence = 0;

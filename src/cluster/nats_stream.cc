@@ -64,7 +64,7 @@ struct NatsStream::Parts {
   Known known;
   std::mutex mutex;
   std::condition_variable closing;
-  bool closed = false, hears = false;  // under mutex; `hears`: the subscription may still call
+  bool closed = false, subscribed = false;  // under mutex; `subscribed`: the subscription may still call
 
   natsStatus set_callbacks(natsOptions* opts);
   Status open();
@@ -144,7 +144,7 @@ void NatsStream::stop() {
   p.subscription.reset(), p.js.reset();
   natsConnection_Close(p.connection.get());
   std::unique_lock lock(p.mutex);
-  p.closing.wait_for(lock, std::chrono::seconds(5), [&p] { return p.closed && !p.hears; });
+  p.closing.wait_for(lock, std::chrono::seconds(5), [&p] { return p.closed && !p.subscribed; });
   lock.unlock();
   p.connection.reset();
 }
@@ -171,11 +171,11 @@ Status NatsStream::Parts::open() {
     auto silent = [](void* p) {
       auto* parts = static_cast<Parts*>(p);
       std::lock_guard lock(parts->mutex);
-      parts->hears = false;
+      parts->subscribed = false;
       parts->closing.notify_all();
     };
     std::lock_guard lock(mutex);
-    hears = natsSubscription_SetOnCompleteCB(subscription.get(), silent, this) == NATS_OK;
+    subscribed = natsSubscription_SetOnCompleteCB(subscription.get(), silent, this) == NATS_OK;
   }
   if (Status s = open_stream(); !s.ok()) return s;
   opened = now;

@@ -40,7 +40,7 @@ class ReplicaState {
   virtual base::Status set_position(const Position& position) = 0;
   // False: an entry of that id is there already. Ids of entries up to `forget` are forgotten.
   virtual base::Result<bool> take_id(std::string_view id, uint64_t sequence, uint64_t forget) = 0;
-  // Of that entry; empty: it is forgotten, or was taken by none.
+  // The id of that entry; empty: it is forgotten, or was taken by none.
   virtual base::Result<std::string> id_at(uint64_t sequence) = 0;
 
   // Whether anything is there of a file, added or not.

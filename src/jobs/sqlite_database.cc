@@ -51,6 +51,12 @@ CREATE TABLE entries(id TEXT PRIMARY KEY, sequence INTEGER NOT NULL);
 CREATE INDEX entries_in ON entries(sequence);
 )";
 
+// The file takes so many bytes at most.
+Status allow(Connection& connection, uint64_t bytes) {
+  constexpr uint64_t kMostPages = 0xfffffffe;  // SQLite's
+  return connection.execute(("PRAGMA max_page_count = " + std::to_string(std::min(bytes / kPage, kMostPages))).c_str());
+}
+
 class SqliteDatabase final : public Database, Storage, ReplicaState {
  public:
   SqliteDatabase(Connection connection, std::string folder)
@@ -75,10 +81,6 @@ class SqliteDatabase final : public Database, Storage, ReplicaState {
 
  private:
   Status make_or_check();
-  Status allow(uint64_t bytes) {
-    constexpr uint64_t kMostPages = 0xfffffffe;  // SQLite's
-    return execute(("PRAGMA max_page_count = " + std::to_string(std::min(bytes / kPage, kMostPages))).c_str());
-  }
   Status together(Status (*run)(void*), void* work) override;
   Status execute(const char* sql) { return statements_.connection().execute(sql); }
 
@@ -161,7 +163,7 @@ Status SqliteDatabase::prepare(uint64_t most_bytes, Whose whose) {
   if (auto s = c.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 16777216;");
       !s.ok())
     return s;
-  if (auto s = allow(most_bytes); !s.ok()) return s;
+  if (auto s = allow(statements_.connection(), most_bytes); !s.ok()) return s;
   // The log still has what such a file has lost with the machine's power.
   if (whose == Whose::kAllNodes) return c.execute("PRAGMA synchronous = NORMAL;");
   return c.execute(

@@ -218,7 +218,7 @@ TEST_F(NatsLogTest, EntriesAndPartsThatWereDroppedAreAGap) {
   EXPECT_TRUE(log->next(second - 1).value()->gap);  // of its parts
 }
 
-// Who sees an answer of the server come may be the first one to answer, with a sequence of its own.
+// A peer that sees an answer of the server come may be the first one to answer, with a sequence of its own.
 TEST_F(NatsLogTest, APartThatIsNotTheOneThatWasWrittenIsNone) {
   auto node = open("the key"), liar = open("another key");
   const std::string bytes(2 * NatsLog::kPart, 'x'), lie(NatsLog::kPart, 'y');
