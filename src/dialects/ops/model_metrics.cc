@@ -149,8 +149,9 @@ void append_memory(std::string& out, const std::vector<Row>& rows) {
   constexpr std::string_view kName = "weir_model_memory_bytes";
   head(out, kName, "gauge", "Memory that a version has while it is loaded.");
   for (const auto& row : rows) {
+    const auto uses = bus::memory_of(*row.served);                           // the names below are its own
     std::map<std::pair<std::string_view, std::string_view>, uint64_t> sums;  // several instances may be in one place
-    for (const auto& use : bus::memory_of(*row.served)) sums[{use.what, use.place}] += use.bytes;
+    for (const auto& use : uses) sums[{use.what, use.place}] += use.bytes;
     for (const auto& [of, bytes] : sums) {
       const std::string what(of.first), place = base::escape_label(of.second);
       line(out, kName, row.labels + ",what=\"" + what + "\",place=\"" + place + '"', bytes);
