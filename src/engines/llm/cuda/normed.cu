@@ -1,13 +1,12 @@
 // A norm and the product behind it, for one or two rows, as one kernel: the norm's factor is one number for a row, so
 // that each warp, which reads all of the row anyhow, sums the squares beside its products and multiplies at the end. A
 // warp takes two rows of the weight: neighbours, or a gate and the `up` that goes with it, whose SwiGLU it then is.
-#include "engines/llm/cuda/launch.cuh"
+#include "engines/llm/cuda/weights.cuh"
 
 namespace weir::llm::cuda {
 namespace {
 
 constexpr uint32_t kWarps = 4, kThreads = kWarps * kWarp;
-constexpr uint32_t kPer = 8, kStep = kPer * kWarp;
 constexpr uint32_t kOutputs = 2, kAtOnce = 4;  // steps whose weights are on their way together
 
 // A lane's sums of a row.
@@ -33,15 +32,6 @@ struct RowSums {
     for (uint32_t o = 0; o < kOutputs; ++o) product[o] = warp_sum(product[o]) * factor;
   }
 };
-
-__device__ void load_weights(uint4 (&to)[kAtOnce][kOutputs], const Bf16* const (&weight)[kOutputs], uint32_t i,
-                             uint32_t inputs) {
-#pragma unroll
-  for (uint32_t s = 0; s < kAtOnce; ++s)
-#pragma unroll
-    for (uint32_t o = 0; o < kOutputs; ++o)
-      if (i + s * kStep < inputs) to[s][o] = __ldcs(reinterpret_cast<const uint4*>(weight[o] + i + s * kStep));
-}
 
 // As the two kernels would, which round in between.
 __device__ Bf16 gated(const NormMatmul& a, const float (&product)[kOutputs], uint32_t output) {

@@ -3,13 +3,12 @@
 // the same order whatever the number of rows.
 #include "engines/llm/cuda/matmul.h"
 
-#include "engines/llm/cuda/launch.cuh"
+#include "engines/llm/cuda/weights.cuh"
 
 namespace weir::llm::cuda {
 namespace {
 
 constexpr uint32_t kWarps = 4, kThreads = kWarps * kWarp;
-constexpr uint32_t kPer = 8, kStep = kPer * kWarp;
 
 __device__ void put(const Matmul& a, uint32_t row, uint32_t output, float sum) {
   size_t at = size_t(row) * a.outputs + output;
@@ -45,17 +44,6 @@ __device__ void add_products(float (&sum)[kRows][kOutputs], const uint4 (&weight
 // Steps whose weights are on their way together.
 template <uint32_t kOutputs>
 constexpr uint32_t kAtOnce = 8 / kOutputs;
-
-// The weights of the next steps, from input `i` on; they are read once.
-template <uint32_t kOutputs>
-__device__ void load_weights(uint4 (&to)[kAtOnce<kOutputs>][kOutputs], const Bf16* const (&weight)[kOutputs],
-                             uint32_t i, uint32_t inputs) {
-#pragma unroll
-  for (uint32_t s = 0; s < kAtOnce<kOutputs>; ++s)
-#pragma unroll
-    for (uint32_t o = 0; o < kOutputs; ++o)
-      if (i + s * kStep < inputs) to[s][o] = __ldcs(reinterpret_cast<const uint4*>(weight[o] + i + s * kStep));
-}
 
 // kRows: at least a.rows. The first weights are on their way before x is there.
 template <uint32_t kRows, uint32_t kOutputs>
