@@ -20,6 +20,7 @@ bool ActiveSequences::none_active() const {
 
 bool ActiveSequences::free_blocks(const Sequence& claimant, Claim claim) {
   if (memory_.evict()) return true;
+  if (claim == Claim::kAtRest) return false;
   auto* s = victim(claimant, claim);
   if (s) preempt(*s);
   return s != nullptr;

@@ -30,9 +30,9 @@ class ActiveSequences : public SequenceList {
   size_t running() const;  // those that are neither parked nor preempted
   bool none_active() const;
 
-  // Frees at least one block for `claimant`, which grows by a token or is being admitted. False: no block may be taken
-  // for it.
-  enum class Claim : uint8_t { kGrow, kAdmit };
+  // Frees at least one block for `claimant`, which grows by a token or is being admitted; kAtRest: only of sessions
+  // at rest. False: no block may be taken for it.
+  enum class Claim : uint8_t { kGrow, kAdmit, kAtRest };
   bool free_blocks(const Sequence& claimant, Claim claim);
   // Preempts a sequence of the tenant that holds most slots, or blocks, if that is more than its share. False: there is
   // no such tenant.

@@ -65,8 +65,9 @@ Sequence* AdmissionQueue::admit_next(Pass& pass, ActiveSequences& active) {
   for (; pass.at < all_.size(); ++pass.at) {
     auto& s = *all_[pass.at];
     if (!may_try(s, pass, active)) continue;
-    while (!take_blocks(s, active))
-      if (!active.preempt_over_share(s, ActiveSequences::Scarce::kBlocks)) return nullptr;
+    while (!take_blocks(s, pass, active))
+      if (pass.preempts == Pass::Preempts::kNo || !active.preempt_over_share(s, ActiveSequences::Scarce::kBlocks))
+        return nullptr;
     Owned owned = std::move(all_[pass.at]);
     all_.erase(all_.begin() + ptrdiff_t(pass.at));
     active.move_preempted(*this);
@@ -81,21 +82,24 @@ Sequence* AdmissionQueue::admit_next(Pass& pass, ActiveSequences& active) {
 
 bool AdmissionQueue::may_try(const Sequence& s, Pass& pass, ActiveSequences& active) const {
   if (s.place != Place::kWaiting || s.parked() || s.call->tenant == pass.no_slot) return false;
-  if (active.running() < policy_.max_running || active.preempt_over_share(s, ActiveSequences::Scarce::kSlots))
+  if (active.running() < policy_.max_running) return true;
+  if (pass.preempts == Pass::Preempts::kYes && active.preempt_over_share(s, ActiveSequences::Scarce::kSlots))
     return true;
   pass.no_slot = s.call->tenant;
   return false;
 }
 
-bool AdmissionQueue::take_blocks(Sequence& s, ActiveSequences& active) {
+bool AdmissionQueue::take_blocks(Sequence& s, const Pass& pass, ActiveSequences& active) {
+  using Claim = ActiveSequences::Claim;
+  const auto claim = pass.preempts == Pass::Preempts::kYes ? Claim::kAdmit : Claim::kAtRest;
   while (memory_.blocks().available() < s.blocks_lacked)
-    if (!active.free_blocks(s, ActiveSequences::Claim::kAdmit)) return false;
+    if (!active.free_blocks(s, claim)) return false;
   uint32_t before = memory_.blocks().available();
   bool feeds_last = s.draws(limit_) || s.held_details || s.is(msg::Aim::kEmbed);
   memory_.attach(s, s.length() - (feeds_last ? 1 : 0));
   s.find_recomputes();
   uint32_t found = before - std::min(before, memory_.blocks().available());
-  if (!make_room(s, active)) {
+  if (!make_room(s, claim, active)) {
     s.blocks_lacked = memory_.lacking(s) + found;
     give_back(s);
     return false;
@@ -105,10 +109,10 @@ bool AdmissionQueue::take_blocks(Sequence& s, ActiveSequences& active) {
 }
 
 // Running sequences will want a block each before long; to let one in and to preempt it at once helps nobody.
-bool AdmissionQueue::make_room(Sequence& s, ActiveSequences& active) {
+bool AdmissionQueue::make_room(Sequence& s, ActiveSequences::Claim claim, ActiveSequences& active) {
   const auto& blocks = memory_.blocks();
   while (blocks.available() < memory_.lacking(s))
-    if (!active.free_blocks(s, ActiveSequences::Claim::kAdmit)) {
+    if (!active.free_blocks(s, claim)) {
       if (!active.none_active()) return false;
       // Alone with all blocks: what it found costs more than it saves (a copy, a block for recomputation).
       memory_.release(s);

@@ -38,8 +38,10 @@ class AdmissionQueue : public SequenceList {
   void add(msg::Call* call, base::Time now);
 
   // One pass over the queue, from its front. The next sequence that may enter, which is in `active` then with all of
-  // its blocks; null when the pass is over. Sequences are preempted for it where it has a right to that.
+  // its blocks; null when the pass is over. Sequences are preempted for it where it has a right to that, but not while
+  // a step runs: kNo.
   struct Pass {
+    enum class Preempts : uint8_t { kNo, kYes } preempts = Preempts::kYes;
     size_t at = 0;
     std::optional<uint64_t> no_slot;  // the last tenant for whose call there was no slot: nor is there for its next one
   };
@@ -69,8 +71,8 @@ class AdmissionQueue : public SequenceList {
 
  private:
   bool may_try(const Sequence& s, Pass& pass, ActiveSequences& active) const;
-  bool take_blocks(Sequence& s, ActiveSequences& active);
-  bool make_room(Sequence& s, ActiveSequences& active);
+  bool take_blocks(Sequence& s, const Pass& pass, ActiveSequences& active);
+  bool make_room(Sequence& s, ActiveSequences::Claim claim, ActiveSequences& active);
   void give_back(Sequence& s);
 
   const TokenPolicy& policy_;

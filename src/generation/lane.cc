@@ -67,7 +67,6 @@ class TokenLane final : public TokenInbox {
 
  private:
   enum class State : uint8_t { kBusy, kStalled, kIdle };  // kStalled: asleep though Calls are here
-
   enum class Found : uint8_t { kNothing, kStep };
   struct EncodedImage {
     uint64_t job;
@@ -86,7 +85,9 @@ class TokenLane final : public TokenInbox {
   void rescue(const Status& why);
   void run_step(TokenStep& step);
   void run_steps(TokenStep& step);
-  bool disturbed();
+  bool gather_ahead();
+  void note_queue();
+  void take_arrivals();
   using Act = Status (TokenEngine::*)(TokenStep&);
   Status act(Act what, TokenStep& step);
   void finish(const Status& outcome);
@@ -195,8 +196,7 @@ void TokenLane::poke() {
 // Takes the arrivals; sleeps first when the last plan found nothing to run. False: the lane is to end.
 bool TokenLane::gather(Found last) {
   std::unique_lock lock(mutex_);
-  waiting_ = scheduler_ ? scheduler_->queue().size() : 0, active_ = scheduler_ ? scheduler_->active() : 0;
-  if (scheduler_) most_waiting_ = scheduler_->queue().most_waiting(active_);
+  note_queue();
   while (last == Found::kNothing && arrivals_.empty() && !poked_ && !encoded_ && !stopping_) {
     state_ = !scheduler_ || scheduler_->empty() ? State::kIdle : State::kStalled;
     Time until = scheduler_ ? scheduler_->queue().leaves_at() : base::kNever;
@@ -207,11 +207,22 @@ bool TokenLane::gather(Found last) {
   }
   state_ = State::kBusy;
   poked_ = false;
+  take_arrivals();
+  ready_image_ = std::exchange(encoded_, {});
+  return !stopping_;
+}
+
+// Under the lock, as take_arrivals().
+void TokenLane::note_queue() {
+  waiting_ = scheduler_ ? scheduler_->queue().size() : 0, active_ = scheduler_ ? scheduler_->active() : 0;
+  if (scheduler_) most_waiting_ = scheduler_->queue().most_waiting(active_);
+}
+
+void TokenLane::take_arrivals() {
+  note_queue();
   taken_.swap(arrivals_);
   taken_cuts_.swap(cuts_);
-  ready_image_ = std::exchange(encoded_, {});
   waiting_ += taken_.size();
-  return !stopping_;
 }
 
 // An exception that is thrown in a turn ends the sequences that are here, and neither the lane nor the process.
@@ -285,13 +296,13 @@ void TokenLane::run_step(TokenStep& step) {
   finish(outcome);
 }
 
-// The next step is with the engine before this one is read, as long as nothing else comes up. `step` is the scheduler's
+// The next step, with what has arrived meanwhile, is with the engine before this one is read. `step` is the scheduler's
 // oldest, whichever that is.
 void TokenLane::run_steps(TokenStep& step) {
   auto submitted = act(&TokenEngine::submit, step);
   for (TokenStep* next = &step; next;) {
     uncollected_ = submitted.ok() ? &step : nullptr;
-    next = submitted.ok() && !disturbed() ? scheduler_->plan_ahead(base::steady_now()) : nullptr;
+    next = submitted.ok() && gather_ahead() ? scheduler_->plan_ahead(base::steady_now()) : nullptr;
     auto follows = next ? act(&TokenEngine::submit, *next) : Status();
     auto outcome = submitted.ok() ? act(&TokenEngine::collect, step) : submitted;
     uncollected_ = next && follows.ok() ? next : nullptr;
@@ -300,9 +311,14 @@ void TokenLane::run_steps(TokenStep& step) {
   }
 }
 
-bool TokenLane::disturbed() {
-  std::lock_guard lock(mutex_);
-  return stopping_ || !arrivals_.empty();
+// Takes the arrivals while a step runs. False: there is something that is done between steps.
+bool TokenLane::gather_ahead() {
+  std::unique_lock lock(mutex_);
+  if (stopping_ || encoded_ || arrivals_.empty()) return !stopping_ && !encoded_;
+  take_arrivals();
+  lock.unlock();
+  take_in();
+  return true;
 }
 
 void TokenLane::finish(const Status& outcome) {

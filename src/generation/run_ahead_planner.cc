@@ -6,8 +6,13 @@
 #include "base/check.h"
 
 namespace weir::generation {
+namespace {
 
-using base::Time;
+// The rows after it do not depend on the results of the step before, as sums of hidden states do, and how far there is
+// credit.
+bool is_plain(const Sequence& s) { return s.scores.empty() && s.readouts.empty() && !s.is(msg::Aim::kEmbed); }
+
+}  // namespace
 
 // Events that the results of this run will cause, in units of credit.
 int64_t RunAheadPlanner::pending_events(const TokenRun& run) const {
@@ -19,12 +24,12 @@ int64_t RunAheadPlanner::pending_events(const TokenRun& run) const {
 }
 
 // kWaits: the results have to be known first; the sequence would fall behind those that run ahead. kIsReadOut: the
-// token that is being drawn is the last one, and is fed for its readout alone.
+// token that is being drawn is the last one, and is fed for its readout alone. kIsPrompt: nothing is drawn.
 RunAheadPlanner::Next RunAheadPlanner::next_of(const TokenRun& run) const {
   if (!run.sequence) return Next::kEnds;
   const auto& s = *run.sequence;
-  bool last = run.kind == TokenRun::Kind::kFeed && run.from + run.count == s.length();
-  if (!last || !s.recomputes.empty()) return Next::kWaits;
+  if (run.kind != TokenRun::Kind::kFeed || !s.recomputes.empty()) return Next::kWaits;
+  if (run.from + run.count < s.length()) return is_plain(s) ? Next::kIsPrompt : Next::kWaits;
   if (s.params.constraint && s.draws(limit_)) return Next::kWaits;  // its next mask depends on the token
   if (!s.draws(limit_) || s.call->credit.load(std::memory_order_acquire) <= pending_events(run)) return Next::kEnds;
   if (s.generated + 1 < s.params.max_tokens && s.length() + 1 < limit_) return Next::kGoesOn;
@@ -33,28 +38,26 @@ RunAheadPlanner::Next RunAheadPlanner::next_of(const TokenRun& run) const {
 
 bool RunAheadPlanner::waits(const TokenRun& run) const {
   auto next = next_of(run);
-  return next == Next::kWaits || (next != Next::kEnds && !memory_.reach(*run.sequence, run.from + run.count + 1));
+  bool draws = next == Next::kGoesOn || next == Next::kIsReadOut;
+  return next == Next::kWaits || (draws && !memory_.reach(*run.sequence, run.from + run.count + 1));
 }
 
-TokenStep* RunAheadPlanner::plan(const StepRows& running, Time now) {
+bool RunAheadPlanner::plan(const StepRows& running) {
   base::check(rows_.runs.empty() && !running.runs.empty(), "one step runs ahead of one that runs");
   const auto& requests = running.step.logits_requests;
   draws_.assign(running.runs.size(), 0);
   for (uint32_t i = 0; i < requests.size(); ++i)
     if (requests[i].kind == TokenStep::LogitsRequest::Kind::kSample) draws_[requests[i].row] = i;
   if (std::any_of(running.runs.begin(), running.runs.end(), [this](const auto& run) { return waits(run); }))
-    return nullptr;
+    return false;
   for (size_t i = 0; i < running.runs.size(); ++i) {
     const auto& run = running.runs[i];
     auto next = next_of(run);
-    if (next == Next::kEnds) continue;
+    if (next == Next::kEnds || next == Next::kIsPrompt) continue;
     rows_.add_ahead({TokenRun::Kind::kFeed, run.sequence, run.from + run.count, 1}, draws_[i],
                     next == Next::kGoesOn ? StepRows::Draws::kYes : StepRows::Draws::kNo);
   }
-  if (rows_.runs.empty()) return nullptr;
-  planned_ = now;
-  for (auto& run : rows_.runs) run.sequence->call->times.batch_rows = uint32_t(rows_.runs.size());
-  return &rows_.step;
+  return true;
 }
 
 void RunAheadPlanner::forget_gone() {
@@ -62,12 +65,9 @@ void RunAheadPlanner::forget_gone() {
     if (run.sequence && run.sequence->place == Sequence::Place::kGone) run.sequence = nullptr;
 }
 
-Time RunAheadPlanner::take(StepRows& rows) {
+void RunAheadPlanner::take(StepRows& rows) {
   std::swap(rows.step, rows_.step);
   std::swap(rows.runs, rows_.runs);
-  for (auto& run : rows.runs)
-    if (run.sequence) run.sequence->planned = true;
-  return planned_;
 }
 
 }  // namespace weir::generation

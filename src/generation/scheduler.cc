@@ -46,6 +46,7 @@ TokenScheduler::~TokenScheduler() { base::check(empty(), "a scheduler ends when 
 void TokenScheduler::add(msg::Call* call, Time now) {
   if (call->generation->aim == msg::Aim::kRelease) return release_session(call, now);
   queue_.add(call, now);
+  arrived_ = true;
   show_gauges();
 }
 
@@ -60,8 +61,9 @@ void TokenScheduler::release_session(msg::Call* call, Time now) {
 
 TokenStep* TokenScheduler::plan(Time now) {
   planner_.begin(now);
+  arrived_ = false;
   drop_leaving(now);
-  admit(now);
+  admit(now, Preempts::kYes);
   while (auto* s = queue_.surplus(active_.size())) {
     fail(*s, queue_full(spec_, policy_, queue_.size()), now);
     erase_gone();
@@ -88,8 +90,8 @@ void TokenScheduler::drop_leaving(Time now) {
   erase_gone();
 }
 
-void TokenScheduler::admit(Time now) {
-  AdmissionQueue::Pass pass;
+void TokenScheduler::admit(Time now, Preempts preempts) {
+  AdmissionQueue::Pass pass{.preempts = preempts};
   while (auto* s = queue_.admit_next(pass, active_)) {
     start(*s, now);
     erase_gone();
@@ -120,18 +122,24 @@ void TokenScheduler::catch_up(Sequence& s) {
   stats_.tokens->prefix_hits.add(found);
 }
 
-// Nothing waits for what only plan() does: no call can be admitted, none leaves, and none was left out of the last
-// step.
-bool TokenScheduler::can_run_ahead(Time now) const {
-  if (!queue_.empty() && active_.running() < policy_.max_running) return false;
-  for (const auto& s : queue_)
-    if (!leaving(*s, spec_, now).ok()) return false;
-  for (const auto& s : active_)
-    if (!leaving(*s, spec_, now).ok() || (!s->planned && !s->parked())) return false;
+bool TokenScheduler::nobody_leaves(Time now) const {
+  for (const auto* all : {&queue_.all(), &active_.all()})
+    for (const auto& s : *all)
+      if (!leaving(*s, spec_, now).ok()) return false;
   return true;
 }
 
-TokenStep* TokenScheduler::plan_ahead(Time now) { return can_run_ahead(now) ? planner_.plan_ahead(now) : nullptr; }
+// A step runs: whatever changes its sequences is left to plan(), as are those who leave, and those who may only enter
+// in another's place. Calls that plan() has looked at, while no slot was free, go on waiting.
+TokenStep* TokenScheduler::plan_ahead(Time now) {
+  if (!nobody_leaves(now)) return nullptr;
+  admit(now, Preempts::kNo);
+  if (!queue_.empty() && (arrived_ || active_.running() < policy_.max_running)) return nullptr;
+  for (auto& s : active_) catch_up(*s);
+  auto* step = planner_.plan_ahead(now);
+  show_gauges();
+  return step;
+}
 
 void TokenScheduler::finish(const Status& outcome, Time now) {
   if (outcome.ok()) {

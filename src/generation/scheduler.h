@@ -48,9 +48,9 @@ class TokenScheduler {
   // Returns the next step, to be run and then given to finish(); null when nothing can run now.
   TokenStep* plan(base::Time now);
   // Returns, while that step runs, a second one behind it: of those of its sequences that continue whichever token is
-  // sampled. Null when something else has to be done first, or no sequence continues. The next finish() is of the older
-  // step; then the newer one takes its place. It may have rows of sequences that have ended since; their results are
-  // dropped.
+  // sampled, of what was left of their prompts, and of Calls that came meanwhile. Null when something else has to be
+  // done first, or nothing can run. The next finish() is of the older step; then the newer one takes its place. It may
+  // have rows of sequences that have ended since; their results are dropped.
   TokenStep* plan_ahead(base::Time now);
   // The step has been run. A failure fails its sequences, and only these.
   void finish(const base::Status& outcome, base::Time now);
@@ -79,10 +79,11 @@ class TokenScheduler {
  private:
   void release_session(msg::Call* call, base::Time now);
   void drop_leaving(base::Time now);
-  void admit(base::Time now);
+  using Preempts = AdmissionQueue::Pass::Preempts;
+  void admit(base::Time now, Preempts preempts);
   void start(Sequence& s, base::Time now);
   void catch_up(Sequence& s);
-  bool can_run_ahead(base::Time now) const;
+  bool nobody_leaves(base::Time now) const;
   void fail(Sequence& s, base::Status status, base::Time now);
   void erase_gone();
   void show_gauges() { gauges_.show(queue_.size(), active_.size(), memory_); }
@@ -98,6 +99,7 @@ class TokenScheduler {
   StepResults results_;
   SchedulerGauges gauges_;
   uint64_t image_jobs_ = 0;
+  bool arrived_ = false;  // a Call has come since the last plan()
 };
 
 }  // namespace weir::generation

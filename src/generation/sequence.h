@@ -73,7 +73,8 @@ struct Sequence {
 
   // The state of the sequence; kPreempted is on its way back to the queue, kGone was answered.
   enum class Place : uint8_t { kWaiting, kActive, kPreempted, kGone } place = Place::kWaiting;
-  bool planned = false;        // has a row in the step that is being laid out
+  bool planned = false;        // has a row in the step that is being laid out, or runs
+  uint32_t feeding = 0;        // positions from `stored` on that the step that runs stores
   uint32_t blocks_lacked = 0;  // when it was last not admitted
 
   // When things happened.
@@ -88,7 +89,9 @@ struct Sequence {
   // The most that it may cost, in tokens.
   uint64_t work() const { return uint64_t(prompt) + std::min(params.max_tokens, 256u); }
   uint32_t length() const { return tokens.empty() ? prompt : uint32_t(tokens.size()); }
-  uint32_t unfed() const { return length() - stored; }
+  // Positions that neither are stored nor will be by the step that runs, and the first of them.
+  uint32_t unfed() const { return length() - next(); }
+  uint32_t next() const { return stored + feeding; }
   bool parked() const { return call->credit.load(std::memory_order_acquire) <= 0; }
   // A Call of a session that leaves its keys and values there.
   bool resides() const { return bool(call->session) && is(msg::Aim::kGenerate); }

@@ -57,19 +57,19 @@ const StepBudget::Samples* StepBudget::nearest(size_t range) const {
   return nullptr;
 }
 
-uint32_t StepBudget::prefill_tokens(uint32_t decodes, uint32_t context) {
-  if (target_ <= Duration(0)) return most_ - decodes;
-  auto& alone = like(decodes);
-  if (decodes > 0 && (alone.samples.count == 0 || alone.steps_since >= kMeasureAgain)) return 0;
-  wanted_ = wanted(decodes);
-  allowed_ = kFirstChunk;
-  if (const auto* known = nearest(range_of(context))) {
+uint32_t StepBudget::prefill_tokens(StepLoad& load) {
+  if (target_ <= Duration(0)) return most_ - load.decodes;
+  auto& alone = like(load.decodes);
+  if (load.decodes > 0 && (alone.samples.count == 0 || alone.steps_since >= kMeasureAgain)) return 0;
+  load.wanted = wanted(load.decodes);
+  load.allowed = kFirstChunk;
+  if (const auto* known = nearest(range_of(load.context))) {
     auto usual = known->median();
-    double room = speed(usual.tokens, usual.took) * double(wanted_.count()) - double(decodes);
+    double room = speed(usual.tokens, usual.took) * double(load.wanted.count()) - double(load.decodes);
     double most = double(kGrowth) * std::max(known->largest_prefill(), kLeastChunk);
-    allowed_ = uint32_t(std::clamp(room, double(kLeastChunk), most));
+    load.allowed = uint32_t(std::clamp(room, double(kLeastChunk), most));
   }
-  return allowed_ = std::min(allowed_, most_ - decodes);
+  return load.allowed = std::min(load.allowed, most_ - load.decodes);
 }
 
 // A chunk that was small because its prompt ended tells nothing of larger ones, unless it took too long.
@@ -83,7 +83,7 @@ void StepBudget::record(const StepLoad& load, Duration took) {
   }
   ++alone.steps_since;
   auto& samples = with_prompts_[range_of(load.context)];
-  if (samples.count > 0 && uint64_t(load.prefill) * 2 < allowed_ && took <= wanted_) return;
+  if (samples.count > 0 && uint64_t(load.prefill) * 2 < load.allowed && took <= load.wanted) return;
   samples.add({load.decodes + load.prefill, load.prefill, took});
 }
 

@@ -24,6 +24,8 @@ namespace weir::generation {
 // The load of a step: sequences that were fed their newest token, other tokens, and the longest context of these.
 struct StepLoad {
   uint32_t decodes = 0, prefill = 0, context = 0;
+  uint32_t allowed = 0;     // tokens of prompts that it could have
+  base::Duration wanted{};  // how long it may take
 };
 
 class StepBudget {
@@ -31,10 +33,11 @@ class StepBudget {
   // `target` 0: no step takes too long. `most`: tokens of a step.
   StepBudget(base::Duration target, uint32_t most) : target_(target), most_(most) {}
 
-  // Tokens of prompts that a step may have beside `decodes`, which are fewer than `most`. `context`: the longest of
-  // these prompts, as far as it is stored. 0: a step of decodes alone is to be measured.
-  uint32_t prefill_tokens(uint32_t decodes, uint32_t context);
-  // The step that prefill_tokens() was asked for, or one without prompts, has run in this time.
+  // Tokens of prompts that a step may have beside its decodes, which are fewer than `most`; its context is the longest
+  // of these prompts, as far as it is stored. 0: a step of decodes alone is to be measured. Notes in `load` what
+  // record() wants to know.
+  uint32_t prefill_tokens(StepLoad& load);
+  // A step that prefill_tokens() was asked for, or one without prompts, has run in this time.
   void record(const StepLoad& load, base::Duration took);
 
  private:
@@ -65,8 +68,6 @@ class StepBudget {
   const uint32_t most_;
   std::array<Samples, kRanges> with_prompts_;
   std::array<Decodes, kRanges> decodes_alone_;
-  base::Duration wanted_{};  // of the step that was asked for last
-  uint32_t allowed_ = 0;
 };
 
 }  // namespace weir::generation

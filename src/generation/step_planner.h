@@ -40,11 +40,12 @@ class StepPlanner {
   void begin(base::Time now);
   // Fills rows() and returns the step; null when no sequence can run.
   TokenStep* plan();
-  // Returns the step that follows the running one: see RunAheadPlanner::plan().
-  TokenStep* plan_ahead(base::Time now) { return ahead_.plan(rows_, now); }
+  // Returns the step that follows the running one: what goes on of that one's sequences, whichever tokens it draws, and
+  // those that are in neither. Null when its results have to be known first, or nothing can run.
+  TokenStep* plan_ahead(base::Time now);
   // The step that runs, the older one of two, and the time at which it was planned.
   StepRows& rows() { return rows_; }
-  base::Time planned() const { return planned_; }
+  base::Time planned() const { return running_.planned; }
   // The step that runs has ended well: how long it took decides how large those after it are.
   void measure(base::Time now);
   // Sequences with Place::kGone are about to be freed.
@@ -53,10 +54,18 @@ class StepPlanner {
   void advance();
 
  private:
-  void plan_decodes(uint32_t& budget);
-  void plan_prefills(uint32_t budget);
-  uint32_t plan_prefill(Sequence& s, uint32_t most);
-  void recompute(Sequence& s, uint32_t& budget);
+  // A step that is laid out, behind another one that runs or not.
+  struct Layout {
+    StepRows& rows;
+    StepLoad load{};
+    base::Time planned{};
+  };
+  TokenStep* fill(Layout& to);
+  void plan_decodes(StepRows& rows, uint32_t& budget);
+  void plan_prefills(Layout& to, uint32_t budget);
+  uint32_t plan_prefill(StepRows& rows, Sequence& s, uint32_t most);
+  bool can_follow(Sequence& s);
+  void recompute(StepRows& rows, Sequence& s, uint32_t& budget);
 
   TokenEngine& engine_;
   const TokenPolicy& policy_;
@@ -68,8 +77,8 @@ class StepPlanner {
   PrefillShares shares_;
   std::vector<PrefillShares::Prompt> prompts_;
   RunAheadPlanner ahead_;
-  StepLoad load_;  // of the step that runs
-  base::Time planned_{}, measured_{};
+  Layout running_{rows_}, next_{ahead_.rows()};
+  base::Time measured_{};
 };
 
 }  // namespace weir::generation

@@ -38,7 +38,7 @@ void StepResults::process(StepRows& rows, const base::Status& outcome, Time now)
       continue;
     }
     auto& s = *run.sequence;
-    s.planned = false;
+    s.planned = false, s.feeding = 0;
     s.call->times.computed = now;
     if (outcome.ok())
       process_row(run, rows.step.rows[i], at, now);

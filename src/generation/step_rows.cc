@@ -55,6 +55,14 @@ void StepRows::add_ahead(TokenRun run, uint32_t request, Draws draws) {
   runs.push_back(run);
 }
 
+void StepRows::begin() {
+  for (auto& run : runs)
+    if (run.sequence) {
+      run.sequence->planned = true;
+      if (run.kind == TokenRun::Kind::kFeed) run.sequence->feeding = run.count;
+    }
+}
+
 void StepRows::add_table(const TokenRun& run, TokenStep::Row& row) {
   const auto& s = *run.sequence;
   row.table = uint32_t(step.tables.size());

@@ -28,6 +28,8 @@ class StepRows {
   // nothing is drawn after it.
   enum class Draws : uint8_t { kNo, kYes };
   void add_ahead(TokenRun run, uint32_t request, Draws draws);
+  // This is the step that runs now: its sequences know what it stores of them.
+  void begin();
 
   TokenStep step;
   std::vector<TokenRun> runs;

@@ -19,7 +19,9 @@ class Workload {
     cancels_ = draw(3) == 0;
     images_ = draw(2) == 0;
     desk_.ahead = draw(2) == 0;
+    calls_ = 20 + draw(30);
     desk_.meanwhile = [this] {
+      if (sent_ < calls_ && draw(6) == 0) send();
       if (cancels_ && draw(10) == 0) cancel();
       if (faults_ && draw(40) == 0) desk_.engine.fail_at = 0;
       give_credit();
@@ -29,16 +31,15 @@ class Workload {
   // The first fault; empty where there is none.
   std::string run() {
     constexpr int kMost = 20'000;
-    uint32_t calls = 20 + draw(30);
     for (int i = 0; i < kMost && wrong_.empty(); ++i) {
-      if (sent_ < calls && draw(3) == 0) send();
+      if (sent_ < calls_ && draw(3) == 0) send();
       if (faults_ && draw(40) == 0) desk_.engine.fail_at = 0;
       if (cancels_ && draw(10) == 0) cancel();
       give_credit();
       bool ran = desk_.step();
       listen();
       if (desk_.used() > blocks_) wrong_ = "more blocks are used than there are";
-      if (sent_ == calls && live_.empty()) return finish();
+      if (sent_ == calls_ && live_.empty()) return finish();
       if (!ran) desk_.now += 1ms;
     }
     if (wrong_.empty()) wrong_ = "stuck with " + std::to_string(live_.size()) + " calls";
@@ -219,7 +220,7 @@ class Workload {
   uint32_t blocks_;
   SchedulerHarness desk_;
   bool faults_, cancels_, images_;
-  uint32_t sent_ = 0;
+  uint32_t calls_ = 0, sent_ = 0;
   std::deque<Session> sessions_;
   std::vector<Session*> free_;
   std::vector<std::unique_ptr<Live>> live_;

@@ -54,7 +54,7 @@ TEST(TokenScheduler, DecodingIsLaidOutBeforeTheLastStepIsRead) {
   harness.run();
   for (auto* call : {&first, &second, &stops}) EXPECT_EQ(harness.said[call], harness.expected(*call));
   EXPECT_EQ(harness.dones[&stops].finish, msg::Finish::kStopId);
-  EXPECT_EQ(harness.steps_ahead, 19u);  // all but the two of the prompts
+  EXPECT_EQ(harness.steps_ahead, harness.engine.steps - 1);  // all but the first
   EXPECT_EQ(harness.used(), 0u);
 }
 
@@ -70,6 +70,56 @@ TEST(TokenScheduler, StepsAreLaidOutAheadThoughCallsWaitForASlot) {
   EXPECT_EQ(harness.steps_ahead, 11u);
   harness.run();
   EXPECT_EQ(harness.said[&waits], harness.expected(waits));
+}
+
+TEST(TokenScheduler, TheRestOfAPromptIsLaidOutBeforeTheLastStepIsRead) {
+  SchedulerHarness harness(small(4, 10));
+  harness.ahead = true;
+  auto &brief = harness.call(numbers(3), 12), &lengthy = harness.call(numbers(60, 40), 3);
+  for (auto* call : {&brief, &lengthy}) harness.send(*call);
+  ASSERT_TRUE(harness.step());
+  for (auto* call : {&brief, &lengthy}) EXPECT_EQ(harness.said[call], harness.expected(*call));
+  EXPECT_EQ(harness.steps_ahead, harness.engine.steps - 1);
+  EXPECT_EQ(harness.used(), 0u);
+}
+
+TEST(TokenScheduler, WhoComesWhileAStepRunsIsInTheNextOne) {
+  SchedulerHarness harness(small());
+  harness.ahead = true;
+  std::vector<msg::Call*> calls = {&harness.call(numbers(3), 30)};
+  harness.send(*calls.front());
+  harness.meanwhile = [&] {
+    if (harness.engine.steps % 3 != 0 || calls.size() > 6) return;
+    calls.push_back(&harness.call(numbers(uint32_t(5 * calls.size()), uint32_t(11 * calls.size())), 4));
+    harness.send(*calls.back());
+  };
+  ASSERT_TRUE(harness.step());
+  EXPECT_EQ(calls.size(), 7u);
+  for (auto* call : calls) EXPECT_EQ(harness.said[call], harness.expected(*call));
+  EXPECT_EQ(harness.steps_ahead, harness.engine.steps - 1);
+  EXPECT_EQ(harness.used(), 0u);
+}
+
+// Nobody is preempted while a step runs: a tenant whose slot another one has beyond its share is let in between steps.
+TEST(TokenScheduler, WhoMayEnterInAnothersPlaceWaitsForTheStepThatRuns) {
+  auto policy = small();
+  policy.max_running = 2;
+  SchedulerHarness harness(policy);
+  harness.ahead = true;
+  auto &first = harness.call(numbers(3), 30), &second = harness.call(numbers(5, 40), 30),
+       &late = harness.call(numbers(4, 70), 2);
+  first.tenant = second.tenant = 1, late.tenant = 2;
+  harness.send(first), harness.send(second);
+  uint64_t sent = 0, answered = 0;
+  harness.meanwhile = [&] {
+    if (harness.engine.steps == 8) harness.send(late), sent = harness.engine.steps;
+    if (answered == 0 && harness.last[&late]) answered = harness.engine.steps;
+  };
+  harness.run();
+  for (auto* call : {&first, &second, &late}) EXPECT_EQ(harness.said[call], harness.expected(*call));
+  EXPECT_GT(sent, 0u);
+  EXPECT_LE(answered, sent + 4);
+  EXPECT_EQ(harness.stats.tokens->preemptions.value(), 1);
 }
 
 // The drawn token is counted by the engine, and read out when it is fed: also the last one, which draws nothing.

@@ -23,11 +23,18 @@ struct Machine {
   }
 };
 
+// A step of these decodes and as many tokens of prompts as the budget has for it.
+StepLoad ask(StepBudget& budget, uint32_t decodes, uint32_t context = 0) {
+  StepLoad load{decodes, 0, context};
+  load.prefill = budget.prefill_tokens(load);
+  return load;
+}
+
 // Runs steps of prompts until the budget has settled; the load of the last one.
 StepLoad settle(StepBudget& budget, const Machine& machine, uint32_t decodes, uint32_t context = 0) {
   StepLoad load;
   for (int i = 0; i < 40; ++i) {
-    load = {decodes, budget.prefill_tokens(decodes, context), context};
+    load = ask(budget, decodes, context);
     budget.record(load, machine.time(load));
   }
   return load;
@@ -35,8 +42,8 @@ StepLoad settle(StepBudget& budget, const Machine& machine, uint32_t decodes, ui
 
 TEST(StepBudget, WithoutATargetAStepHasAllThatItMayHave) {
   StepBudget budget(0ms, 512);
-  EXPECT_EQ(budget.prefill_tokens(0, 0), 512u);
-  EXPECT_EQ(budget.prefill_tokens(12, 9000), 500u);
+  EXPECT_EQ(ask(budget, 0).prefill, 512u);
+  EXPECT_EQ(ask(budget, 12, 9000).prefill, 500u);
 }
 
 TEST(StepBudget, BesideAFastModelsDecodesAStepHasAQuarterOfTheTarget) {
@@ -77,10 +84,10 @@ TEST(StepBudget, ASlowModelsPromptsGetOnBesideItsDecodes) {
 TEST(StepBudget, AStepWithoutPromptsIsMeasuredFirstAndNowAndThen) {
   Machine machine;
   StepBudget budget(40ms, 512);
-  EXPECT_EQ(budget.prefill_tokens(4, 0), 0u);
+  EXPECT_EQ(ask(budget, 4).prefill, 0u);
   int without = 0;
   for (int i = 0; i < 1100; ++i) {
-    StepLoad load{4, budget.prefill_tokens(4, 0), 0};
+    StepLoad load = ask(budget, 4);
     without += load.prefill == 0;
     budget.record(load, machine.time(load));
   }
@@ -91,7 +98,7 @@ TEST(StepBudget, AChunkGrowsByTwoAtMost) {
   StepBudget budget(40ms, 4096);
   Machine machine{1us, 1us};
   for (uint32_t last = 0, i = 0; i < 10; ++i) {
-    StepLoad load{0, budget.prefill_tokens(0, 0), 0};
+    StepLoad load = ask(budget, 0);
     EXPECT_LE(load.prefill, std::max(16u, 2 * last));
     last = load.prefill;
     budget.record(load, machine.time(load));
@@ -103,7 +110,7 @@ TEST(StepBudget, OneSlowStepChangesNothing) {
   StepBudget budget(40ms, 512);
   auto usual = settle(budget, machine, 4);
   budget.record(usual, 4s);
-  EXPECT_EQ(budget.prefill_tokens(4, 0), usual.prefill);
+  EXPECT_EQ(ask(budget, 4).prefill, usual.prefill);
 }
 
 TEST(StepBudget, TheEndOfAPromptSaysNothingOfLargerChunks) {
@@ -111,8 +118,10 @@ TEST(StepBudget, TheEndOfAPromptSaysNothingOfLargerChunks) {
   StepBudget budget(40ms, 512);
   auto usual = settle(budget, machine, 4);
   for (int i = 0; i < 5; ++i) {
-    EXPECT_EQ(budget.prefill_tokens(4, 0), usual.prefill);
-    budget.record({4, 1, 0}, machine.time({4, 1, 0}));
+    StepLoad load = ask(budget, 4);
+    EXPECT_EQ(load.prefill, usual.prefill);
+    load.prefill = 1;
+    budget.record(load, machine.time(load));
   }
 }
 
@@ -123,11 +132,11 @@ TEST(StepBudget, LongContextsHaveSpeedsOfTheirOwn) {
   auto deep = settle(budget, machine, 1, 8192);
   EXPECT_LT(deep.prefill, brief.prefill / 4);
   EXPECT_LE(machine.time(deep), 42ms);
-  EXPECT_EQ(budget.prefill_tokens(1, 0), brief.prefill);
-  EXPECT_EQ(budget.prefill_tokens(1, 30'000), deep.prefill) << "the nearest that is known";
+  EXPECT_EQ(ask(budget, 1).prefill, brief.prefill);
+  EXPECT_EQ(ask(budget, 1, 30'000).prefill, deep.prefill) << "the nearest that is known";
   StepBudget other(160ms, 512);
   auto first = settle(other, machine, 1, 8192);
-  EXPECT_EQ(other.prefill_tokens(1, 0), first.prefill) << "a longer one where no shorter one is";
+  EXPECT_EQ(ask(other, 1).prefill, first.prefill) << "a longer one where no shorter one is";
 }
 
 // --- whose they are --------------------------------------------------------------------------------------------------

@@ -63,7 +63,8 @@ bool TokenLane::begin(base::Duration work) {
 // As TokenLane::run_steps() of the real one: what comes first is looked at between steps.
 bool TokenLane::end(base::Duration work) {
   if (!step_ || done_ > env_.now()) return false;
-  bool goes_on = ahead == Ahead::kYes && stepped_.ok() && arrivals_.empty();
+  bool goes_on = ahead == Ahead::kYes && stepped_.ok();
+  if (goes_on) take_arrivals();
   auto* next = goes_on ? scheduler_.plan_ahead(env_.now()) : nullptr;
   auto follows = next ? engine.step(*next) : base::Status();
   scheduler_.finish(stepped_, env_.now());
