@@ -11,40 +11,18 @@
 #include <mutex>
 #include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "cuda_runtime.h"
+#include "fiber_switch.h"
 #include "support/sanitizers.h"
+#include "written.h"
 
 #if defined(WEIR_ASAN)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
-
-// Keeps the registers that a function must keep on the present stack, and goes on with another one.
-extern "C" void emulator_switch(void** save, void* to);
-asm(R"(
-.text
-.globl emulator_switch
-.type emulator_switch,@function
-emulator_switch:
-  pushq %rbp
-  pushq %rbx
-  pushq %r12
-  pushq %r13
-  pushq %r14
-  pushq %r15
-  movq %rsp, (%rdi)
-  movq %rsi, %rsp
-  popq %r15
-  popq %r14
-  popq %r13
-  popq %r12
-  popq %rbx
-  popq %rbp
-  ret
-.size emulator_switch,.-emulator_switch
-)");
 
 namespace emulator {
 namespace {
@@ -52,6 +30,11 @@ namespace {
 constexpr int32_t kBadShape = 1, kBadConfiguration = 9, kLaunchFailure = 719;
 constexpr size_t kStack = 256 << 10;
 constexpr uint32_t kMostThreads = 1024;
+#if defined(WEIR_ASAN)
+constexpr bool kFindsFaults = false;  // it has a better report
+#else
+constexpr bool kFindsFaults = true;
+#endif
 
 struct PendingCopy {
   void* to;
@@ -94,10 +77,12 @@ class Machine {
   dim3 thread_index, block_index, block_size, grid_size;
   std::byte* shared = nullptr;
   std::string failure;
-  bool running = false, early = false;
+  bool running = false, early = false, hides = false;
 
  private:
   void run_block();
+  bool is_watched_block() const;
+  void run_to_inputs();
   bool run_warp(uint32_t warp);
   bool resume(uint32_t fiber);
   void prepare(uint32_t fiber);
@@ -123,14 +108,17 @@ std::string at(Where where) { return std::string(where.file) + ":" + std::to_str
 
 void fiber_main() { machine.run_thread(); }
 
-void report_fault(int signal, siginfo_t* info, void*) {
+void on_signal(int signal, siginfo_t* info, void*) {
+  const Touch touch = on_fault(info->si_addr);
+  if (touch == Touch::kGoesOn) return;
+  const char* why = touch == Touch::kHidden ? "before it has waited for its inputs" : "which is beyond a buffer";
   char text[256];
-  int n = machine.running
-              ? std::snprintf(text, sizeof text,
-                              "emulator: block (%u, %u, %u) thread (%u, %u, %u) touches %p, which is beyond a buffer\n",
-                              machine.block_index.x, machine.block_index.y, machine.block_index.z,
-                              machine.thread_index.x, machine.thread_index.y, machine.thread_index.z, info->si_addr)
-              : 0;
+  int n =
+      machine.running
+          ? std::snprintf(text, sizeof text, "emulator: block (%u, %u, %u) thread (%u, %u, %u) touches %p, %s\n",
+                          machine.block_index.x, machine.block_index.y, machine.block_index.z, machine.thread_index.x,
+                          machine.thread_index.y, machine.thread_index.z, info->si_addr, why)
+          : 0;
   if (n > 0) (void)!::write(2, text, size_t(n));
   ::signal(signal, SIG_DFL);
 }
@@ -142,11 +130,11 @@ void watch_faults() {
   stack_t other{stack, 0, 64 << 10};
   ::sigaltstack(&other, nullptr);
   struct sigaction action {};
-  action.sa_sigaction = report_fault;
+  action.sa_sigaction = on_signal;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   ::sigaction(SIGSEGV, &action, nullptr);
 #else
-  (void)report_fault;
+  (void)on_signal;
 #endif
 }
 
@@ -164,6 +152,7 @@ int32_t Machine::launch(const Shape& shape, const std::function<void()>& thread)
   fibers_.resize(kMostThreads);
   warps_.resize(kMostThreads / kLanes);
   running = true;
+  if (kFindsFaults) begin_watch();
   shared = shape.shared ? guarded(shape.shared) : nullptr;
   for (uint32_t z = 0; z < shape.grid.z && failure.empty(); ++z)
     for (uint32_t y = 0; y < shape.grid.y && failure.empty(); ++y)
@@ -173,6 +162,7 @@ int32_t Machine::launch(const Shape& shape, const std::function<void()>& thread)
         run_block();
       }
   if (shared) drop_guarded(shared);
+  if (kFindsFaults) end_watch();
   running = false;
   return failure.empty() ? 0 : kLaunchFailure;
 }
@@ -198,6 +188,7 @@ void Machine::run_block() {
   for (uint32_t i = 0; i < threads_; ++i) prepare(i);
   uint32_t warps = (threads_ + kLanes - 1) / kLanes;
   for (auto& warp : warps_) warp.arrived = 0;
+  if (early && kFindsFaults && is_watched_block()) run_to_inputs();
   std::vector<uint32_t> order(warps);
   std::iota(order.begin(), order.end(), 0u);
   for (;;) {
@@ -211,6 +202,25 @@ void Machine::run_block() {
     end_barrier();
     if (!failure.empty()) return;
   }
+}
+
+// Those at either end of a grid are enough: each costs system calls.
+bool Machine::is_watched_block() const {
+  auto same = [](const dim3& a, const dim3& b) { return a.x == b.x && a.y == b.y && a.z == b.z; };
+  return same(block_index, dim3(0, 0, 0)) || same(block_index, dim3(grid_size.x - 1, grid_size.y - 1, grid_size.z - 1));
+}
+
+// What a thread does before it waits for its inputs: the kernel before may still write them.
+void Machine::run_to_inputs() {
+  hide_written();
+  hides = true;
+  for (uint32_t i = 0; i < threads_ && failure.empty(); ++i) {
+    resume(i);
+    if (fibers_[i].state == Fiber::State::kMeeting || fibers_[i].state == Fiber::State::kAtBarrier)
+      failure = "thread " + std::to_string(i) + " waits for others before its inputs: not known here";
+  }
+  hides = false;
+  show_written();
 }
 
 // Every ready lane goes on until it waits; false when there was none.
@@ -354,7 +364,9 @@ const Slot* meet(uint32_t mask, const void* mine, size_t bytes, Where where) {
 
 std::byte* dynamic_shared() { return machine.shared; }
 
-void await_inputs() { machine.self().has_waited = true; }
+void await_inputs() {
+  if (!std::exchange(machine.self().has_waited, true) && machine.hides) machine.yield();
+}
 
 void copy_async(void* to, const void* from, size_t bytes, Where where) {
   if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) % 16) fail(where, "a copy of 16 unaligned");

@@ -7,7 +7,8 @@
 // - a barrier that some threads of the block do not reach, or reach at another line
 // - lanes that meet at different lines, or for lanes that have ended
 // - an address that is not aligned for its load, asynchronous copies that nobody waits for
-// - a thread of a launch that may begin early and ends without having waited for its inputs
+// - a thread of a launch that may begin early and ends without having waited for its inputs, or touches before what a
+//   kernel has written; the latter ends the process with a report, and goes unnoticed with AddressSanitizer
 // - shapes, shared memory that a device would not take
 // Memory beyond a buffer or beyond dynamic shared memory is not mapped: touching it ends the process with a report.
 // Dynamic shared memory starts as NaN. AddressSanitizer knows of the fibers and finds the rest.

@@ -64,6 +64,37 @@ TEST(Emulator, AThreadThatBeginsEarlyAndEndsWithoutHavingWaitedIsAFailure) {
   EXPECT_TRUE(said("thread 5 ends without having waited")) << emulator::failure();
 }
 
+// A buffer of the device, which is watched; `from` is in one, too.
+struct DeviceWords {
+  explicit DeviceWords(uint32_t value) { *words = value; }
+  ~DeviceWords() { emulator::drop_guarded(reinterpret_cast<std::byte*>(words)); }
+  uint32_t* words = reinterpret_cast<uint32_t*>(emulator::guarded(sizeof(uint32_t)));
+};
+
+__global__ void hasty_kernel(const uint32_t* from, uint32_t* to, uint32_t* ends) {
+  uint32_t value = *from;
+  await_inputs();
+  if (threadIdx.x == 0) *to = value + *ends, *ends = 1;
+}
+
+TEST(EmulatorDeathTest, WhatAKernelHasWrittenIsReadAfterTheWait) {
+#if defined(WEIR_ASAN)
+  GTEST_SKIP() << "AddressSanitizer wants the faults for itself";
+#endif
+  constexpr int32_t kDevice = 3;
+  DeviceWords weight(40), made(0), ends(2);
+  auto start_there = [](auto... words) {
+    return run(Launch{kDevice, nullptr}, hasty_kernel, dim3(2), 32, 0, words...);
+  };
+  EXPECT_EQ(load_kernels(kDevice, hasty_kernel), 0);
+  EXPECT_EQ(start_there(weight.words, made.words, ends.words), 0);
+  EXPECT_EQ(*made.words, 41u);  // the second block's
+  EXPECT_DEATH(start_there(made.words, weight.words, ends.words), "before it has waited for its inputs");
+  *weight.words = 7;  // the host may, and so may a kernel that waits
+  EXPECT_EQ(start_there(weight.words, made.words, ends.words), 0);
+  EXPECT_EQ(*made.words, 8u);
+}
+
 __global__ void votes_kernel(uint32_t* out) {
   uint32_t lane = threadIdx.x;
   uint32_t all = __ballot_sync(kAllLanes, lane % 3 == 0);

@@ -8,16 +8,21 @@
 #include <mutex>
 
 #include "emulator.h"
+#include "written.h"
 
 namespace emulator {
 namespace {
 
 struct Guarded {
   std::byte* base;
-  size_t bytes;
+  size_t pages, bytes;  // the pages in front of the unmapped one; all of it
+  bool watched = false, written = false;
+
+  void protect(int how) const { ::mprotect(base, pages, how); }
 };
 std::mutex guarding;
 std::map<std::byte*, Guarded> all_guarded;  // under guarding
+thread_local bool watches = false, hides = false;
 
 }  // namespace
 
@@ -34,7 +39,7 @@ std::byte* guarded(size_t bytes) {
   std::byte* data = base + pages - held;
   std::memset(data, 0xff, held);
   std::lock_guard lock(guarding);
-  all_guarded[data] = {base, pages + kPage};
+  all_guarded[data] = {base, pages, pages + kPage};
   return data;
 }
 
@@ -44,6 +49,44 @@ void drop_guarded(std::byte* data) {
   if (found == all_guarded.end()) return;
   ::munmap(found->second.base, found->second.bytes);
   all_guarded.erase(found);
+}
+
+// What the host writes between two launches is noticed, too, and left out: on_fault().
+void begin_watch() {
+  watches = true;
+  std::lock_guard lock(guarding);
+  for (auto& [data, buffer] : all_guarded)
+    if (!buffer.written && !buffer.watched) buffer.watched = true, buffer.protect(PROT_READ);
+}
+
+void end_watch() { watches = false; }
+
+void hide_written() {
+  hides = true;
+  std::lock_guard lock(guarding);
+  for (auto& [data, buffer] : all_guarded)
+    if (buffer.written) buffer.protect(PROT_NONE);
+}
+
+void show_written() {
+  hides = false;
+  std::lock_guard lock(guarding);
+  for (auto& [data, buffer] : all_guarded)
+    if (buffer.written) buffer.protect(PROT_READ | PROT_WRITE);
+}
+
+Touch on_fault(const void* address) {
+  auto* at = static_cast<std::byte*>(const_cast<void*>(address));
+  std::lock_guard lock(guarding);
+  auto found = all_guarded.upper_bound(at);
+  if (found == all_guarded.begin()) return Touch::kElsewhere;
+  Guarded& buffer = std::prev(found)->second;
+  if (at < buffer.base || at >= buffer.base + buffer.pages) return Touch::kElsewhere;
+  if (buffer.written) return hides ? Touch::kHidden : Touch::kElsewhere;
+  if (!buffer.watched) return Touch::kElsewhere;
+  buffer.watched = false, buffer.written = watches;
+  buffer.protect(hides && watches ? PROT_NONE : PROT_READ | PROT_WRITE);
+  return buffer.written && hides ? Touch::kHidden : Touch::kGoesOn;
 }
 
 }  // namespace emulator
