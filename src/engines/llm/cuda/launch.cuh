@@ -135,16 +135,17 @@ __device__ inline void await_inputs() {
 #endif
 }
 
-// The devices, by number, whose code and driver have that. Written when kernels are loaded.
+// The devices, by number from -1 (the host, where the emulator is) on, whose code and driver have that. Written when
+// kernels are loaded.
 constexpr int32_t kMostDevices = 64;
-inline std::atomic<bool> begins_early[kMostDevices];
+inline std::atomic<bool> begins_early[1 + kMostDevices];
 
 // `attributes`: of any kernel that is loaded there. Graphs have it since CUDA 12.3.
 inline void see_device(int32_t device, const cudaFuncAttributes& attributes) {
   constexpr int kInGraphs = 12030;
   int driver = 0;
-  if (device < 0 || device >= kMostDevices || cudaDriverGetVersion(&driver) != cudaSuccess) return;
-  begins_early[device] = CUDART_VERSION >= kInGraphs && driver >= kInGraphs && attributes.ptxVersion >= 90;
+  if (device < -1 || device >= kMostDevices || cudaDriverGetVersion(&driver) != cudaSuccess) return;
+  begins_early[1 + device] = CUDART_VERSION >= kInGraphs && driver >= kInGraphs && attributes.ptxVersion >= 90;
 }
 
 // Loads kernels that the driver would else load at their first launch (lazy loading, the default since CUDA 12.2): asking
@@ -173,7 +174,7 @@ Code run(const Launch& launch, void (*kernel)(Params...), dim3 grid, uint32_t th
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &early;
-  config.numAttrs = launch.device >= 0 && launch.device < kMostDevices && begins_early[launch.device] ? 1 : 0;
+  config.numAttrs = launch.device >= -1 && launch.device < kMostDevices && begins_early[1 + launch.device] ? 1 : 0;
   auto code = cudaSetDevice(launch.device);
   if (code == cudaSuccess && shared > kSharedByDefault)
     code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared));
