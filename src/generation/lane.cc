@@ -86,7 +86,7 @@ class TokenLane final : public TokenInbox {
   void run_step(TokenStep& step);
   void run_steps(TokenStep& step);
   bool gather_ahead();
-  void note_queue();
+  void note_queue();  // this and the next one: under the lock
   void take_arrivals();
   using Act = Status (TokenEngine::*)(TokenStep&);
   Status act(Act what, TokenStep& step);
@@ -212,14 +212,12 @@ bool TokenLane::gather(Found last) {
   return !stopping_;
 }
 
-// Under the lock, as take_arrivals().
 void TokenLane::note_queue() {
   waiting_ = scheduler_ ? scheduler_->queue().size() : 0, active_ = scheduler_ ? scheduler_->active() : 0;
   if (scheduler_) most_waiting_ = scheduler_->queue().most_waiting(active_);
 }
 
 void TokenLane::take_arrivals() {
-  note_queue();
   taken_.swap(arrivals_);
   taken_cuts_.swap(cuts_);
   waiting_ += taken_.size();
@@ -311,12 +309,14 @@ void TokenLane::run_steps(TokenStep& step) {
   }
 }
 
-// Takes the arrivals while a step runs. False: there is something that is done between steps.
+// As gather(), while a step runs. False: there is something that is done between steps.
 bool TokenLane::gather_ahead() {
-  std::unique_lock lock(mutex_);
-  if (stopping_ || encoded_ || arrivals_.empty()) return !stopping_ && !encoded_;
-  take_arrivals();
-  lock.unlock();
+  {
+    std::lock_guard lock(mutex_);
+    if (stopping_ || encoded_) return false;
+    note_queue();
+    take_arrivals();
+  }
   take_in();
   return true;
 }

@@ -58,7 +58,7 @@ TokenStep* StepPlanner::plan_ahead(Time now) {
 TokenStep* StepPlanner::fill(Layout& to) {
   const auto& runs = to.rows.runs;
   uint32_t budget = policy_.step_tokens - std::min(policy_.step_tokens, uint32_t(runs.size()));
-  plan_decodes(to.rows, budget);
+  plan_decodes(to, budget);
   to.load.decodes = uint32_t(runs.size());
   plan_prefills(to, budget);
   if (runs.empty()) return nullptr;
@@ -70,17 +70,19 @@ TokenStep* StepPlanner::fill(Layout& to) {
   return &to.rows.step;
 }
 
-void StepPlanner::plan_decodes(StepRows& rows, uint32_t& budget) {
+// Behind a step that runs nobody gives up blocks: who has got credit since can_follow() may be left out.
+void StepPlanner::plan_decodes(Layout& to, uint32_t& budget) {
   for (auto& s : active_) {
     if (budget == 0) return;
     if (!runs(*s) || !decodes(*s)) continue;
     bool room = memory_.grow(*s);
+    if (!room && &to == &next_) continue;
     while (!room && active_.free_blocks(*s, ActiveSequences::Claim::kGrow)) room = memory_.grow(*s);
     if (!room) {
       active_.preempt(*s);
       continue;
     }
-    rows.add({TokenRun::Kind::kFeed, s.get(), s->stored, 1});
+    to.rows.add({TokenRun::Kind::kFeed, s.get(), s->stored, 1});
     --budget;
   }
 }

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -50,10 +51,11 @@ class GatedTokens final : public TokenEngine {
   Gate &gate_, &encoder_gate_;
 };
 
-// Does what is submitted at once, and keeps what came of it until it is collected.
+// Does what is submitted at once, and keeps what came of it until it is collected. `before`: each submit().
 class AheadTokens final : public TokenEngine {
  public:
-  AheadTokens(const msg::ModelSpec& spec, std::atomic<int>& ahead) : fake_(spec), ahead_(ahead) {}
+  AheadTokens(const msg::ModelSpec& spec, std::atomic<int>& ahead, std::function<void()> before = {})
+      : fake_(spec), ahead_(ahead), before_(std::move(before)) {}
   const msg::TextSpec& text() const override { return fake_.text(); }
   size_t kv_bytes(size_t positions) const override { return fake_.kv_bytes(positions); }
   base::Status reserve(uint32_t blocks, uint32_t size) override { return fake_.reserve(blocks, size); }
@@ -62,6 +64,7 @@ class AheadTokens final : public TokenEngine {
   base::Result<ImageFeatures> encode_image(const msg::Image& image) override { return fake_.encode_image(image); }
   bool overlaps() const override { return true; }
   base::Status submit(TokenStep& step) override {
+    if (before_) before_();
     ahead_ += !under_way_.empty();
     TokenStep mine = step;
     auto status = fake_.step(mine);
@@ -78,6 +81,7 @@ class AheadTokens final : public TokenEngine {
  private:
   FakeTokenEngine fake_;
   std::atomic<int>& ahead_;
+  std::function<void()> before_;
   std::deque<TokenStep> under_way_;
 };
 

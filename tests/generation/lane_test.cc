@@ -202,6 +202,33 @@ TEST(TokenLane, AnEngineThatOverlapsIsGivenTheNextStepBeforeTheLastOneIsRead) {
   EXPECT_EQ(t.stats.tokens->blocks_used.value(), 0);
 }
 
+TEST(TokenLane, RoomInTheQueueIsSeenWhileStepsAreSubmittedAhead) {
+  auto policy = Lab::policy();
+  policy.max_running = 2, policy.max_waiting = 2;
+  Lab t(policy);
+  Gate filled, drained;
+  std::atomic<int> ahead = 0, submitted = 0;
+  t.lane = make_token_lane(std::make_unique<AheadTokens>(t.spec, ahead,
+                                                         [&] {
+                                                           int n = ++submitted;
+                                                           if (n == 1) filled.wait();
+                                                           if (n == 80) drained.wait();
+                                                         }),
+                           policy, t.spec, t.stats);
+  auto& lengthy = t.put(5, 200);
+  std::vector<msg::Call*> brief;
+  for (uint32_t i = 0; i < 12; ++i) brief.push_back(&t.put(6 + i, 4));
+  EXPECT_THAT(t.recorder.until_last(*brief.back()).back(), HasSubstr("RESOURCE_EXHAUSTED"));
+  filled.open();
+  for (auto* call : brief) (void)t.recorder.until_last(*call);
+  while (submitted < 80) std::this_thread::yield();
+  auto& late = t.put(40, 4);  // the queue is empty, and nothing has come since it was full
+  drained.open();
+  EXPECT_EQ(t.recorder.until_last(late), t.expected(late));
+  EXPECT_EQ(t.recorder.until_last(lengthy), t.expected(lengthy));
+  EXPECT_EQ(ahead, submitted - 1);
+}
+
 TEST(TokenLane, TheDestructorFailsWhatRuns) {
   Lab t;
   t.gate.open();
