@@ -30,11 +30,6 @@ namespace {
 constexpr int32_t kBadShape = 1, kBadConfiguration = 9, kLaunchFailure = 719;
 constexpr size_t kStack = 256 << 10;
 constexpr uint32_t kMostThreads = 1024;
-#if defined(WEIR_ASAN)
-constexpr bool kFindsFaults = false;  // it has a better report
-#else
-constexpr bool kFindsFaults = true;
-#endif
 
 struct PendingCopy {
   void* to;
@@ -82,7 +77,7 @@ class Machine {
  private:
   void run_block();
   bool is_watched_block() const;
-  void run_to_inputs();
+  bool run_to_inputs();
   bool run_warp(uint32_t warp);
   bool resume(uint32_t fiber);
   void prepare(uint32_t fiber);
@@ -152,7 +147,7 @@ int32_t Machine::launch(const Shape& shape, const std::function<void()>& thread)
   fibers_.resize(kMostThreads);
   warps_.resize(kMostThreads / kLanes);
   running = true;
-  if (kFindsFaults) begin_watch();
+  begin_watch();
   shared = shape.shared ? guarded(shape.shared) : nullptr;
   for (uint32_t z = 0; z < shape.grid.z && failure.empty(); ++z)
     for (uint32_t y = 0; y < shape.grid.y && failure.empty(); ++y)
@@ -162,7 +157,7 @@ int32_t Machine::launch(const Shape& shape, const std::function<void()>& thread)
         run_block();
       }
   if (shared) drop_guarded(shared);
-  if (kFindsFaults) end_watch();
+  end_watch();
   running = false;
   return failure.empty() ? 0 : kLaunchFailure;
 }
@@ -188,7 +183,7 @@ void Machine::run_block() {
   for (uint32_t i = 0; i < threads_; ++i) prepare(i);
   uint32_t warps = (threads_ + kLanes - 1) / kLanes;
   for (auto& warp : warps_) warp.arrived = 0;
-  if (early && kFindsFaults && is_watched_block()) run_to_inputs();
+  if (early && is_watched_block() && !run_to_inputs()) return;
   std::vector<uint32_t> order(warps);
   std::iota(order.begin(), order.end(), 0u);
   for (;;) {
@@ -210,8 +205,8 @@ bool Machine::is_watched_block() const {
   return same(block_index, dim3(0, 0, 0)) || same(block_index, dim3(grid_size.x - 1, grid_size.y - 1, grid_size.z - 1));
 }
 
-// What a thread does before it waits for its inputs: the kernel before may still write them.
-void Machine::run_to_inputs() {
+// All threads, until they wait for their inputs: the kernel before may still write these. False: the launch has failed.
+bool Machine::run_to_inputs() {
   hide_written();
   hides = true;
   for (uint32_t i = 0; i < threads_ && failure.empty(); ++i) {
@@ -221,6 +216,8 @@ void Machine::run_to_inputs() {
   }
   hides = false;
   show_written();
+  if (!failure.empty()) std::fprintf(stderr, "emulator: %s\n", failure.c_str());
+  return failure.empty();
 }
 
 // Every ready lane goes on until it waits; false when there was none.
@@ -370,6 +367,7 @@ void await_inputs() {
 
 void copy_async(void* to, const void* from, size_t bytes, Where where) {
   if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) % 16) fail(where, "a copy of 16 unaligned");
+  if (bytes > 0) (void)*static_cast<const volatile std::byte*>(from);  // is noticed where it is hidden
   std::memset(to, 0xff, 16);
   Fiber& self = machine.self();
   self.copies.push_back({to, from, bytes, self.groups});

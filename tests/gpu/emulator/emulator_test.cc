@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engines/llm/cuda/mma.cuh"
+#include "written.h"
 
 namespace weir::llm::cuda {
 namespace {
@@ -78,9 +79,7 @@ __global__ void hasty_kernel(const uint32_t* from, uint32_t* to, uint32_t* ends)
 }
 
 TEST(EmulatorDeathTest, WhatAKernelHasWrittenIsReadAfterTheWait) {
-#if defined(WEIR_ASAN)
-  GTEST_SKIP() << "AddressSanitizer wants the faults for itself";
-#endif
+  if (!emulator::kFindsFaults) GTEST_SKIP() << "AddressSanitizer wants the faults for itself";
   constexpr int32_t kDevice = 3;
   DeviceWords weight(40), made(0), ends(2);
   auto start_there = [](auto... words) {
@@ -93,6 +92,18 @@ TEST(EmulatorDeathTest, WhatAKernelHasWrittenIsReadAfterTheWait) {
   *weight.words = 7;  // the host may, and so may a kernel that waits
   EXPECT_EQ(start_there(weight.words, made.words, ends.words), 0);
   EXPECT_EQ(*made.words, 8u);
+}
+
+__global__ void sociable_kernel() {
+  __syncthreads();
+  await_inputs();
+}
+
+TEST(Emulator, AKernelThatWaitsForOthersBeforeItsInputsIsAFailure) {
+  constexpr int32_t kDevice = 4;
+  EXPECT_EQ(load_kernels(kDevice, sociable_kernel), 0);
+  EXPECT_NE(run(Launch{kDevice, nullptr}, sociable_kernel, dim3(2), 64, 0), 0);
+  EXPECT_TRUE(said("waits for others before its inputs")) << emulator::failure();
 }
 
 __global__ void votes_kernel(uint32_t* out) {

@@ -1,6 +1,7 @@
 // Products of matrices that the kernels leave to a library: here the host version.
 #include "engines/llm/cuda/matmul.h"
 #include "engines/llm/cuda/reference.h"
+#include "written.h"
 
 namespace weir::llm::cuda {
 
@@ -19,7 +20,9 @@ Code close_library(Library* library) {
 // A number of outputs that kRefusedOutputs divides stands for what the library has no algorithm for.
 Code library_matmul(const Launch&, Library&, const Matmul& a) {
   if (a.outputs % kRefusedOutputs == 0) return kRefused;
+  emulator::begin_watch();  // as a kernel's
   reference::matmul(a);
+  emulator::end_watch();
   return 0;
 }
 

@@ -51,8 +51,9 @@ void drop_guarded(std::byte* data) {
   all_guarded.erase(found);
 }
 
-// What the host writes between two launches is noticed, too, and left out: on_fault().
+// Writes of the host between two launches are noticed, too, and left out: on_fault().
 void begin_watch() {
+  if (!kFindsFaults) return;
   watches = true;
   std::lock_guard lock(guarding);
   for (auto& [data, buffer] : all_guarded)
@@ -62,6 +63,7 @@ void begin_watch() {
 void end_watch() { watches = false; }
 
 void hide_written() {
+  if (!kFindsFaults) return;
   hides = true;
   std::lock_guard lock(guarding);
   for (auto& [data, buffer] : all_guarded)
@@ -69,6 +71,7 @@ void hide_written() {
 }
 
 void show_written() {
+  if (!kFindsFaults) return;
   hides = false;
   std::lock_guard lock(guarding);
   for (auto& [data, buffer] : all_guarded)

@@ -5,9 +5,15 @@
 // all while it is hidden. Not with AddressSanitizer, which wants the faults for itself.
 #pragma once
 
-#include <cstddef>
+#include "support/sanitizers.h"
 
 namespace emulator {
+
+#if defined(WEIR_ASAN)
+constexpr bool kFindsFaults = false;  // and what follows does nothing
+#else
+constexpr bool kFindsFaults = true;
+#endif
 
 // Before the blocks of a launch, by the thread that runs it; until end_watch() its faults are that launch's.
 void begin_watch();
