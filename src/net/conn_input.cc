@@ -67,15 +67,20 @@ ConnInput::Outcome ConnInput::choose(std::byte first) {
   if (wire::looks_like_tls(first)) {
     const auto& tls = for_nodes() ? env_.node_tls : env_.tls;
     if (!tls) return refuse(wire::reason::kTls);
-    tls_ = std::make_unique<TlsSession>(*tls);
+    tls_ = std::make_unique<TlsSession>(*tls, tls_memory());
     peer_.security = wire::Security::kTls;
     state_ = State::kHandshake;
     since_ = wire_.now();
-    return Outcome::kTaken;
+    return tls_->state() == TlsSession::State::kFailed ? refuse(wire::reason::kOverload) : Outcome::kTaken;
   }
   const bool refused = for_nodes() || (transport_ == Transport::kTcp && env_.tcp_cleartext == Cleartext::kRefused);
   serve(refused ? wire::make_tls_wanted(env_.codecs, wire_, peer_) : wire::make_sniff(env_.codecs, wire_, peer_));
   return Outcome::kTaken;
+}
+
+TlsSession::Memory ConnInput::tls_memory() const {
+  const auto& codecs = env_.codecs;
+  return {codecs.slabs.ledger(), {peer_.client.get(), {codecs.limits.client_share, 0}}};
 }
 
 void ConnInput::serve(std::unique_ptr<wire::Codec> codec) {

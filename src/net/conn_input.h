@@ -51,6 +51,7 @@ class ConnInput {
 
   Outcome read_proxy_header(std::span<const std::byte>& bytes);
   Outcome choose(std::byte first);
+  TlsSession::Memory tls_memory() const;
   Outcome open_records(std::span<const std::byte> bytes);
   Outcome serve_tls();
   void serve(std::unique_ptr<wire::Codec> codec);

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <new>
 #include <utility>
 
 #include "base/recycled.h"
@@ -17,6 +18,14 @@ namespace weir::net {
 namespace {
 
 constexpr uint32_t kNewKeys = 8;  // that a peer may ask for, in ten seconds
+// The random of a ServerHello that is a HelloRetryRequest begins so (RFC 8446 §4.1.3); it follows the message's header
+// and the version.
+constexpr std::string_view kRetryRandom = "\xCF\x21\xAD\x74\xE5\x9A\x61\x11";
+constexpr size_t kRandomAt = 6;
+// Of the certificates that a client shows: OpenSSL makes room for as many as their message announces, and then for what
+// it reads in them.
+constexpr long kLongestCertificates = 32 << 10;
+constexpr uint64_t kCertificateBytes = 3 * kLongestCertificates;
 
 using ContextOwner = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
 
@@ -61,6 +70,7 @@ base::Status load_files(SSL_CTX* context, const TlsOptions& options) {
   auto* names = SSL_load_client_CA_file(options.client_ca.c_str());
   if (!names) return file_failure("client CA", options.client_ca);
   SSL_CTX_set_client_CA_list(context, names);
+  SSL_CTX_set_max_cert_list(context, kLongestCertificates);
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   // A ticket would let its bearer in without showing the certificate again.
   SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
@@ -96,6 +106,9 @@ base::Result<std::shared_ptr<const TlsContext>> TlsContext::load(const TlsOption
   SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_CIPHER_SERVER_PREFERENCE);
   SSL_CTX_set_mode(context.get(),
                    SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  // Sessions are resumed by tickets, which their bearers keep. A cache here would be 20,000 of them that nobody pays
+  // for, behind one lock for all shards.
+  SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
   SSL_CTX_set_alpn_select_cb(context.get(), select_alpn, nullptr);
   if (auto status = load_files(context.get(), options); !status.ok()) return status;
   return std::make_shared<const TlsContext>(context.release());
@@ -126,13 +139,16 @@ TlsContext::~TlsContext() { SSL_CTX_free(context_); }
 // A BIO whose source is the bytes that were just read and whose sink is the bytes to be written.
 struct TlsSession::Bio {
   static int read(BIO* bio, char* into, int size) {
-    auto& input = self(bio).input_;
+    auto& session = self(bio);
+    auto& input = session.input_;
     BIO_clear_retry_flags(bio);
-    if (input.empty()) {
+    const size_t n = std::min(size_t(size), input.size());
+    if (n > 0 && !session.hello_.allows(input.first(n))) session.hello_too_long_ = true;
+    if (n == 0 || session.hello_too_long_) {
+      input = {};
       BIO_set_retry_read(bio);
       return -1;
     }
-    size_t n = std::min(size_t(size), input.size());
     std::memcpy(into, input.data(), n);
     input = input.subspan(n);
     return int(n);
@@ -156,18 +172,27 @@ struct TlsSession::Bio {
       return method;
     }();
     BIO* bio = BIO_new(kMethod);
+    if (!bio) return nullptr;
     BIO_set_data(bio, session);
     BIO_set_init(bio, 1);
     return bio;
   }
 };
 
-TlsSession::TlsSession(const TlsContext& context) : ssl_(SSL_new(context.get())) {
+TlsSession::TlsSession(const TlsContext& context, Memory memory)
+    : memory_(memory.ledger, base::MemoryKind::kInput, 0, memory.owner) {
+  const bool asks = (SSL_CTX_get_verify_mode(context.get()) & SSL_VERIFY_PEER) != 0;
+  if (!memory_.take(kHandshakeBytes + (asks ? kCertificateBytes : 0))) {
+    refuse(SSL_AD_INTERNAL_ERROR, "there is no memory for a handshake");
+    return;
+  }
+  ssl_ = SSL_new(context.get());
   connect_buffers();
   SSL_set_accept_state(ssl_);
 }
 
-TlsSession::TlsSession(const TlsContext& context, const std::string& host) : ssl_(SSL_new(context.get())) {
+TlsSession::TlsSession(const TlsContext& context, const std::string& host)
+    : ssl_(SSL_new(context.get())), memory_(nullptr, base::MemoryKind::kInput) {
   connect_buffers();
   SSL_set_connect_state(ssl_);
   if (context.names() == TlsContext::Names::kAny) return;
@@ -180,7 +205,11 @@ TlsSession::TlsSession(const TlsContext& context, const std::string& host) : ssl
 }
 
 void TlsSession::connect_buffers() {
-  BIO* bio = Bio::make(this);
+  BIO* bio = ssl_ ? Bio::make(this) : nullptr;
+  if (!bio) {
+    SSL_free(std::exchange(ssl_, nullptr));
+    throw std::bad_alloc();
+  }
   SSL_set_bio(ssl_, bio, bio);
   SSL_set_msg_callback(ssl_, watch_messages);
   SSL_set_msg_callback_arg(ssl_, this);
@@ -193,10 +222,13 @@ TlsSession::~TlsSession() { SSL_free(ssl_); }
 // many of either as there is input for, ten thousand in one read of the socket, so that the input ends here.
 void TlsSession::watch_messages(int write, int, int type, const void* data, size_t n, SSL*, void* self) {
   const auto* octets = static_cast<const unsigned char*>(data);
+  auto& session = *static_cast<TlsSession*>(self);
+  if (write && type == SSL3_RT_HANDSHAKE && n >= kRandomAt + kRetryRandom.size() && octets[0] == SSL3_MT_SERVER_HELLO &&
+      std::memcmp(octets + kRandomAt, kRetryRandom.data(), kRetryRandom.size()) == 0)
+    session.hello_.expect_another();
   const bool update = !write && type == SSL3_RT_HANDSHAKE && n > 0 && octets[0] == SSL3_MT_KEY_UPDATE;
   const bool refusal = write && type == SSL3_RT_ALERT && n == 2 && octets[1] == SSL_AD_NO_RENEGOTIATION;
   if (!update && !refusal) return;
-  auto& session = *static_cast<TlsSession*>(self);
   if (++session.new_keys_ > kNewKeys) session.input_ = {};
 }
 
@@ -229,10 +261,21 @@ size_t TlsSession::open(std::span<std::byte> plain, base::Time now) {
 void TlsSession::handshake() {
   ERR_clear_error();
   int result = SSL_do_handshake(ssl_);
-  if (result == 1)
+  if (hello_too_long_) return refuse(SSL_AD_ILLEGAL_PARAMETER, "the client's hello is too long");
+  if (result == 1) {
     state_ = State::kOpen;
-  else if (SSL_get_error(ssl_, result) != SSL_ERROR_WANT_READ)
+    memory_.give(memory_.used() - std::min(memory_.used(), kOpenBytes));
+  } else if (SSL_get_error(ssl_, result) != SSL_ERROR_WANT_READ)
     fail();
+}
+
+// An alert that OpenSSL does not write: nothing is encrypted yet (RFC 8446 §6).
+void TlsSession::refuse(unsigned char alert, const char* why) {
+  state_ = State::kFailed;
+  error_ = why;
+  const unsigned char record[] = {SSL3_RT_ALERT, TLS1_2_VERSION_MAJOR, TLS1_2_VERSION_MINOR, 0, 2, SSL3_AL_FATAL,
+                                  alert};
+  output_.append(reinterpret_cast<const char*>(record), sizeof record);
 }
 
 void TlsSession::fail() {
@@ -262,12 +305,24 @@ bool TlsSession::write(const void* data, size_t n) {
   return true;
 }
 
+// Sealed bytes are copies: what they are made of is given back by whoever paid for it. One record is kOpenBytes' own.
+size_t TlsSession::take_room(std::span<const iovec> pieces) {
+  constexpr size_t kRecord = SSL3_RT_MAX_PLAIN_LENGTH;
+  size_t wanted = 0;
+  for (const auto& piece : pieces) wanted = std::min(wanted + piece.iov_len, kSealAtOnce);
+  if (wanted <= kRecord) return kRecord;
+  if (!memory_.take(wanted - kRecord)) return kRecord;
+  sealed_ += wanted - kRecord;
+  return wanted;
+}
+
 size_t TlsSession::seal(std::span<const iovec> pieces) {
+  const size_t most = take_room(pieces);
   size_t total = 0;
   std::string gather = base::SpareText::take();  // small pieces of one record
   for (const auto& piece : pieces) {
-    if (total >= kSealAtOnce) break;
-    size_t n = std::min(piece.iov_len, kSealAtOnce - total);
+    if (total >= most) break;
+    size_t n = std::min(piece.iov_len, most - total);
     if (gather.size() + n > SSL3_RT_MAX_PLAIN_LENGTH && !gather.empty()) {
       if (!write(gather.data(), gather.size())) return 0;
       gather.clear();
@@ -293,6 +348,7 @@ void TlsSession::consumed(size_t n) {
   sent_ += n;
   if (sent_ < output_.size()) return;
   sent_ = 0;
+  memory_.give(std::exchange(sealed_, 0));
   base::SpareText::keep(std::move(output_));  // 8,000 handshakes that keep theirs until they are idle cost 5 KiB each
 }
 

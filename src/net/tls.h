@@ -13,6 +13,8 @@
 
 #include "base/env.h"
 #include "base/status.h"
+#include "base/stepped_charge.h"
+#include "net/hello_limit.h"
 #include "net/server.h"
 
 using SSL = struct ssl_st;
@@ -54,11 +56,23 @@ class TlsContext {
 };
 
 // One connection's TLS. One thread.
+//
+// What OpenSSL allocates for a client is charged as kHandshakeBytes from the beginning, with more where clients have to
+// show certificates, and as kOpenBytes once the handshake is done: measured, with room for one record each way. Sealed
+// bytes beyond one record are charged until they have gone.
 class TlsSession {
  public:
   enum class State : uint8_t { kHandshake, kOpen, kPeerClosed, kFailed };
+  static constexpr uint64_t kHandshakeBytes = 80 << 10, kOpenBytes = 48 << 10;
 
-  explicit TlsSession(const TlsContext& context);
+  // Whose memory it is. Without a ledger nobody counts.
+  struct Memory {
+    base::MemoryLedger* ledger = nullptr;
+    base::SteppedCharge::Owner owner = {};
+  };
+  // The server's side. Where there is no memory for a handshake, or the owner has its share, it has failed from the
+  // beginning, and its output is the alert that says so. Throws bad_alloc.
+  TlsSession(const TlsContext& context, Memory memory);
   // The client's side, of for_client() or for_member(): the certificate has to be `host`'s, a name or an address,
   // unless any will do. open() begins.
   TlsSession(const TlsContext& context, const std::string& host);
@@ -80,7 +94,8 @@ class TlsSession {
   // The peer offered protocols, and none of ours.
   bool alpn_refused() const { return alpn_refused_; }
 
-  // Seals up to kSealAtOnce bytes; returns how many it took. Only in kOpen and kPeerClosed.
+  // Seals up to kSealAtOnce bytes, or one record where memory is short; returns how many it took. Only in kOpen and
+  // kPeerClosed.
   size_t seal(std::span<const iovec> pieces);
   // Says that no more will come (close_notify).
   void finish();
@@ -97,10 +112,16 @@ class TlsSession {
   bool write(const void* data, size_t n);
   void handshake();
   void fail();
+  void refuse(unsigned char alert, const char* why);
+  size_t take_room(std::span<const iovec> pieces);
   static void watch_messages(int write, int version, int type, const void* data, size_t n, SSL* ssl, void* self);
 
-  SSL* ssl_;
+  SSL* ssl_ = nullptr;  // null: it was refused
   State state_ = State::kHandshake;
+  base::SteppedCharge memory_;
+  uint64_t sealed_ = 0;  // of memory_, for bytes that are sealed
+  HelloLimit hello_;
+  bool hello_too_long_ = false;
   std::span<const std::byte> input_;
   std::string output_;
   size_t sent_ = 0;

@@ -4,18 +4,23 @@ import ctypes
 import functools
 import hashlib
 import hmac
+import re
 import subprocess
 import time
 
 import harness
-from peer import JSON, Raw, more_descriptors, post
+from peer import JSON, Raw, ask, more_descriptors, post
 from registry import attack
 from strangers import INFER
 
+NO_MEMORY = b'\x15\x03\x03\0\x02\x02\x50'  # the alert internal_error, before anything is encrypted
+OTHER = '127.7.7.7'
 TLS12, TLS13 = 0x303, 0x304
 CONTROL_MIN_VERSION, CONTROL_MAX_VERSION = 123, 124  # of SSL_ctrl()
 UPDATE_REQUESTED = 1
 HANDSHAKE, APPLICATION_DATA = 22, 23
+HANDSHAKE_BYTES = 80 << 10  # TlsSession::kHandshakeBytes
+HANDSHAKE_S = 13  # ConnInput::kHandshakeTime, what a sweep is late, and lingering
 
 
 @functools.cache
@@ -146,6 +151,14 @@ def flags():
     return ('--tls-cert', certificate, '--tls-key', key)
 
 
+def other(target):
+    """The client's side of a connection from another address."""
+    before, target.source = target.source, OTHER
+    tls = Tls(target, wait=5)
+    target.source = before
+    return tls
+
+
 def served(tls):
     """Whether a request is answered on it: an attack that is refused at its first byte attacks nothing."""
     tls.seal(post('/v2/models/identity/infer', INFER, JSON)).send(tls.output())
@@ -232,6 +245,58 @@ def tls_small_records(target):
     return '; '.join(out)
 
 
+def little_memory():
+    return *flags(), '--slab-budget', '256MiB'
+
+
+def in_ledger(target):
+    """Bytes that requests hold outside of slabs, as the server says it."""
+    said = ask(target, b'GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n')[1]
+    return int(re.search(rb'weir_tracked_bytes\{kind="input"\} (\d+)', said)[1])
+
+
+@attack(seconds=25, quick=6, flags=little_memory)
+def tls_handshake_memory(target):
+    """Handshakes of one client that are begun and left, more than half of a budget of 256 MiB is enough for: the newest are refused."""
+    more_descriptors()
+    peers, refused, most, served_others, due = [], 0, 0, 0, time.monotonic()
+    hello = Tls(target, wait=2).step().output()
+    while not target.over():
+        peers = [p for p in peers if p.still_open()]
+        for _ in range(100):
+            peer = Raw(target, wait=5).send(hello)
+            first = peer.read(len(NO_MEMORY))
+            if first == NO_MEMORY:
+                refused += 1
+                break
+            peers.append(peer)
+        if time.monotonic() < due:
+            continue
+        due = time.monotonic() + 0.5
+        held, most = in_ledger(target), max(most, len(peers))
+        if held < len(peers) * HANDSHAKE_BYTES * 9 // 10:
+            target.broke(f'{len(peers)} handshakes, and {held >> 20} MiB in the ledger')
+        with other(target) as tls:
+            served_others += tls.handshake() and served(tls)
+    if not refused or not served_others:
+        target.broke(f'{most} handshakes at once: {refused} refused, {served_others} of another client served')
+    return f'{most} at once, {refused} refused, {served_others} connections of another client served'
+
+
+@attack(seconds=20, quick=4, flags=flags)
+def tls_long_hellos(target):
+    """2,000 ClientHellos of which the header has come, and says 128 KiB."""
+    more_descriptors()
+    start, refused = b'\x16\x03\x01\x20\0\x01\x02\x01\x43' + bytes(100), 0
+    while not target.over():
+        for _ in range(50):
+            with Raw(target, wait=5).send(start) as peer:
+                refused += peer.read_all()[:1] == b'\x15'
+    if not refused:
+        target.broke('none is refused')
+    return f'{refused} refused'
+
+
 @attack(seconds=20, quick=4, flags=flags)
 def tls_half_handshakes(target):
     """3,000 handshakes that end behind the client's first message, for which the server has signed, or go on by a byte a second."""
@@ -239,11 +304,15 @@ def tls_half_handshakes(target):
     peers, rest, begun, next_byte = [], {}, 0, time.monotonic()
     while not target.over():
         peers = [p for p in peers if p.still_open()]
+        if peers and time.monotonic() - peers[0].begun > HANDSHAKE_S * (4 if harness.SANITIZED else 1):
+            target.broke(f'a handshake goes on for {time.monotonic() - peers[0].begun:.0f} s')
+            break
         while len(peers) < target.size(3000, 600) and not target.over():
             peer = Tls(target, wait=2)
             hello = peer.step().output()
             half = begun % 3 == 2
             peer.send(hello[:40] if half else hello)
+            peer.begun = time.monotonic()
             rest[peer] = hello[40:] if half else b'\x14\x03\x03\0\x01' + b'\x01' * 1000
             peers.append(peer)
             begun += 1

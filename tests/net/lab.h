@@ -68,7 +68,8 @@ class CountedHeap final : public base::SlabSource {
  public:
   base::Slab* take(size_t bytes) override { return base::heap_slab(bytes); }
   base::MemoryLedger* ledger() override { return &memory; }
-  base::MemoryLedger memory{100, 0, {70, 85, 92, 97}};
+  static constexpr uint64_t kBudget = 16 << 20;
+  base::MemoryLedger memory{kBudget, 0, {70, 85, 92, 97}};
 };
 
 struct Rig {

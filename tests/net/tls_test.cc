@@ -74,7 +74,7 @@ TEST(Tls, AFloodOfKeyUpdatesEndsTheConnection) {
 struct InMemory {
   CertificateFiles certificate;
   std::shared_ptr<const TlsContext> context = std::move(TlsContext::load(certificate.options())).value();
-  TlsSession server{*context};
+  TlsSession server{*context, TlsSession::Memory{}};
   SSL_CTX* client_context = SSL_CTX_new(TLS_client_method());
   SSL* client = SSL_new(client_context);
   std::vector<std::byte> plain = std::vector<std::byte>(1 << 16);
