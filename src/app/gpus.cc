@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "app/memory.h"
+#include "base/host_memory.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "dialects/ops/gpu_metrics.h"
@@ -41,17 +43,18 @@ void Gpus::pin() {
   if (devices_.cuda_count() == 0 || config_.pinned_pool == 0) return;
   if (config_.pinned_pool < 2 * config_.limits.body || config_.pinned_pool < 2 * config_.limits.message)
     throw std::runtime_error("device.pinned_pool must be at least twice limits.body and limits.message");
-  auto memory = devices_.slab_memory(config_.pinned_pool);
+  const uint64_t bytes = pinned_within_memory(config_, base::available_memory());
+  auto memory = devices_.slab_memory(bytes);
   if (!memory)
     return base::log::warning(
         "device.pinned_pool cannot be pinned: models on the CPU are served, from memory of the "
         "size limits.slab_budget; models on a GPU may not load",
-        {{"size", base::show_size(config_.pinned_pool)}, {"reason", memory.error().text}});
+        {{"size", base::show_size(bytes)}, {"reason", memory.error().text}});
   pinned_memory_ = std::move(*memory);
-  pinned_ = true;
+  pinned_ = bytes;
 }
 
-uint64_t Gpus::budget() const { return pinned_ ? config_.pinned_pool : config_.slab_budget; }
+uint64_t Gpus::budget() const { return pinned_ > 0 ? pinned_ : config_.slab_budget; }
 
 std::unique_ptr<device::SlabPool> Gpus::make_pool(base::MemoryLedger& ledger) {
   auto memory = pinned_memory_ ? std::move(pinned_memory_) : device::system_memory();
@@ -70,10 +73,10 @@ void Gpus::write_families(std::string& out, const device::SlabPool& pool, Names 
   ops::PinnedPool pinned{pool.used(), budget()};
   ops::append_gpus(out, gpus);
   ops::append_devices(out, copies);
-  if (pinned_) ops::append_pinned(out, pinned);
+  if (pinned_ > 0) ops::append_pinned(out, pinned);
   if (names == Names::kOurs) return;
   ops::append_gpus_triton(out, gpus);
-  if (pinned_) ops::append_pinned_triton(out, pinned);
+  if (pinned_ > 0) ops::append_pinned_triton(out, pinned);
 }
 
 std::string device_table(device::Devices& devices) {

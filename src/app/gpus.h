@@ -39,7 +39,7 @@ class Gpus {
   device::Devices devices_;
   std::unique_ptr<device::GpuWatch> watch_;            // or null
   std::unique_ptr<device::SlabMemory> pinned_memory_;  // until make_pool()
-  bool pinned_ = false;
+  uint64_t pinned_ = 0;                                // bytes of it; 0: nothing is pinned
 };
 
 // One line per device, or why there is none: for `weir check`.

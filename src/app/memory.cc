@@ -9,6 +9,11 @@
 #include "base/units.h"
 
 namespace weir::app {
+namespace {
+
+uint64_t two_requests(const Config& config) { return 2 * std::max(config.limits.body, config.limits.message); }
+
+}  // namespace
 
 void append_memory(std::string& out, const base::MemoryLedger& memory) {
   out +=
@@ -34,19 +39,23 @@ void append_slabs(std::string& out, const device::SlabPool& slabs, const base::M
   gauge("weir_slab_budget_bytes", "limits.slab_budget: beyond it peers are read more slowly.", memory.budget());
 }
 
-uint64_t within_memory(uint64_t wanted, uint64_t least, uint64_t available) {
+uint64_t within_memory(const char* setting, uint64_t wanted, uint64_t least, uint64_t available) {
   const uint64_t taken = std::max(available / 3, least);
   if (wanted <= taken) return wanted;
-  base::log::warning("limits.slab_budget is more than a third of the memory that is there: less is taken",
-                     {{"slab_budget", base::show_size(wanted)},
+  base::log::warning(std::string(setting) + " is more than a third of the memory that is there: less is taken",
+                     {{"wanted", base::show_size(wanted)},
                       {"available", base::show_size(available)},
                       {"taken", base::show_size(taken)}});
   return taken;
 }
 
 void fit_memory(Config& config) {
-  const uint64_t least = 2 * std::max(config.limits.body, config.limits.message);
-  config.slab_budget = within_memory(config.slab_budget, least, base::available_memory());
+  config.slab_budget =
+      within_memory("limits.slab_budget", config.slab_budget, two_requests(config), base::available_memory());
+}
+
+uint64_t pinned_within_memory(const Config& config, uint64_t available) {
+  return within_memory("device.pinned_pool", config.pinned_pool, two_requests(config), available);
 }
 
 void log_overload(const base::MemoryLedger& memory, base::Overload step) {

@@ -34,21 +34,25 @@ std::optional<uint64_t> number_after(const std::string& text, std::string_view k
   return {};
 }
 
-// The files of one version of cgroups: in a folder, a limit, the bytes in use, and the page cache among them.
+// The files of one version of cgroups: in a folder, a limit, one past which the group is slowed down, the bytes in use,
+// and the page cache among them.
 struct Files {
-  const char *mount, *limit, *usage, *cache;
+  const char *mount, *limit, *slowed, *usage, *cache;
 };
-constexpr Files kVersion1{"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+constexpr Files kVersion1{"/sys/fs/cgroup/memory", "memory.limit_in_bytes", nullptr, "memory.usage_in_bytes",
                           "total_inactive_file"};
-constexpr Files kVersion2{"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"};
+constexpr Files kVersion2{"/sys/fs/cgroup", "memory.max", "memory.high", "memory.current", "inactive_file"};
+
+uint64_t number_in(const std::string& file) { return number_after(contents(file), "").value_or(UINT64_MAX); }
 
 uint64_t left_in(const std::string& folder, const Files& files) {
-  auto limit = number_after(contents(folder + files.limit), ""),
-       usage = number_after(contents(folder + files.usage), "");
-  if (!limit || !usage) return UINT64_MAX;
+  uint64_t limit = number_in(folder + files.limit);
+  const uint64_t usage = number_in(folder + files.usage);
+  if (files.slowed) limit = std::min(limit, number_in(folder + files.slowed));
+  if (limit == UINT64_MAX || usage == UINT64_MAX) return UINT64_MAX;
   uint64_t cache = number_after(contents(folder + "memory.stat"), files.cache).value_or(0);
-  uint64_t used = *usage - std::min(*usage, cache);
-  return *limit - std::min(*limit, used);
+  uint64_t used = usage - std::min(usage, cache);
+  return limit - std::min(limit, used);
 }
 
 // The group's and those above it. In a container the path may be the host's, of which only the root is mounted.

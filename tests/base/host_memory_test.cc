@@ -59,6 +59,30 @@ TEST(AvailableMemory, GroupsOfVersion2AndThoseAboveThemLimitIt) {
   EXPECT_EQ(available_memory(root.path()), 0u);
 }
 
+TEST(AvailableMemory, AGroupThatIsSlowedDownBeforeItsLimitHasWhatIsLeftBeforeThat) {
+  Root root;
+  root.available(8 * kGiB);
+  root.write("proc/self/cgroup", "0::/pods/one\n");
+  root.write("sys/fs/cgroup/pods/one/memory.max", "max\n");
+  root.write("sys/fs/cgroup/pods/one/memory.high", std::to_string(3 * kGiB) + "\n");
+  root.write("sys/fs/cgroup/pods/one/memory.current", std::to_string(kGiB) + "\n");
+  EXPECT_EQ(available_memory(root.path()), 2 * kGiB);
+  root.write("sys/fs/cgroup/pods/one/memory.max", std::to_string(2 * kGiB) + "\n");
+  EXPECT_EQ(available_memory(root.path()), kGiB);
+}
+
+// Version 2 is mounted beside version 1, and knows no controller of memory: that is version 1's.
+TEST(AvailableMemory, WhereBothVersionsAreMountedTheOneWithTheControllerLimitsIt) {
+  Root root;
+  root.available(8 * kGiB);
+  root.write("proc/self/cgroup", "4:memory:/docker/1/deep\n0::/docker/1\n");
+  root.write("sys/fs/cgroup/memory/docker/1/memory.limit_in_bytes", std::to_string(3 * kGiB) + "\n");
+  root.write("sys/fs/cgroup/memory/docker/1/memory.usage_in_bytes", std::to_string(kGiB) + "\n");
+  root.write("sys/fs/cgroup/memory/docker/1/deep/memory.limit_in_bytes", "9223372036854771712\n");
+  root.write("sys/fs/cgroup/memory/docker/1/deep/memory.usage_in_bytes", "1\n");
+  EXPECT_EQ(available_memory(root.path()), 2 * kGiB) << "the group's parent";
+}
+
 TEST(AvailableMemory, GroupsOfVersion1LimitItToo) {
   Root root;
   root.available(8 * kGiB);
