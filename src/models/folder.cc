@@ -68,6 +68,13 @@ Fd open_beneath(const std::string& folder, std::string_view relative) {
   return open_by_parts(std::move(base), relative);
 }
 
+// The system lacks something for the moment, which says nothing about what could not be opened.
+bool is_lack(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM; }
+
+base::Status lacking(const std::string& what, int error) {
+  return base::try_again(base::Code::kUnavailable, what + ": " + std::strerror(error));
+}
+
 std::string last_part(const std::string& folder) { return folder.substr(folder.find_last_of('/') + 1); }
 
 base::Result<Fd> open_regular(const std::string& folder, std::string_view relative) {
@@ -79,6 +86,7 @@ base::Result<Fd> open_regular(const std::string& folder, std::string_view relati
     if (error == ENOENT || error == ENOTDIR) return base::failure(base::Code::kNotFound, "there is no file " + shown);
     if (error == ELOOP || error == EXDEV)
       return base::failure(base::Code::kFailedPrecondition, shown + " is a symbolic link, or reached through one");
+    if (is_lack(error)) return lacking(shown + " cannot be opened", error);
     return base::failure(base::Code::kFailedPrecondition, shown + " cannot be opened: " + std::strerror(error));
   }
   struct stat st {};
@@ -92,7 +100,8 @@ FileStamp stamp(std::string path, const struct stat& st) {
           uint64_t(st.st_ino)};
 }
 
-// Calls each(name, stat) for the entries of a folder that do not begin with a dot.
+// Calls each(name, stat) for the entries of a folder that do not begin with a dot. False: it cannot be listed; errno
+// says why.
 template <class F>
 bool for_each_entry(const std::string& folder, F&& each) {
   std::unique_ptr<DIR, CloseDir> dir(::opendir(folder.c_str()));
@@ -105,14 +114,17 @@ bool for_each_entry(const std::string& folder, F&& each) {
   return true;
 }
 
-void walk(const std::string& folder, const std::string& prefix, int depth, Stamps& out) {
-  for_each_entry(folder, [&](const std::string& name, const struct stat& st) {
-    if (out.size() >= kMaxFiles) return;
+// What the system lacked, as errno has it, or 0. Folders that cannot be listed for another reason are left out.
+int walk(const std::string& folder, const std::string& prefix, int depth, Stamps& out) {
+  int lack = 0;
+  const bool listed = for_each_entry(folder, [&](const std::string& name, const struct stat& st) {
+    if (out.size() >= kMaxFiles || lack != 0) return;
     if (!S_ISDIR(st.st_mode))
       out.push_back(stamp(prefix + name, st));
     else if (depth < kMaxDepth)
-      walk(folder + '/' + name, prefix + name + '/', depth + 1, out);
+      lack = walk(folder + '/' + name, prefix + name + '/', depth + 1, out);
   });
+  return !listed && is_lack(errno) ? errno : lack;
 }
 
 bool is_folder(const std::string& path) {
@@ -270,15 +282,18 @@ base::Result<ModelFolder> read_model_folder(const std::string& root, std::string
     if (lone && lone->name != name) return not_found();
     return lone;
   }
+  int lack = 0;
   bool listed = for_each_entry(folder.path, [&](const std::string& entry, const struct stat& st) {
     if (auto why = why_no_version(folder, entry, st); !why.empty())
       folder.skipped[base::presentable(entry, kLongestEntry)] = std::move(why);
     if (!S_ISDIR(st.st_mode))
       folder.shared.push_back(stamp(entry, st));
-    else if (uint64_t number = version_number(entry))
-      walk(folder.path + '/' + entry, "", 0, folder.versions[number]);
+    else if (uint64_t number = version_number(entry); number > 0 && lack == 0)
+      lack = walk(folder.path + '/' + entry, "", 0, folder.versions[number]);
   });
   if (!listed && (errno == ENOENT || errno == ENOTDIR)) return not_found();
+  if (!listed && is_lack(errno)) lack = errno;
+  if (lack != 0) return lacking(folder.name + " cannot be looked at", lack);
   if (!listed) folder.wrong = folder.name + " cannot be listed: " + std::strerror(errno);
   std::sort(folder.shared.begin(), folder.shared.end());
   for (auto& [number, stamps] : folder.versions) std::sort(stamps.begin(), stamps.end());
@@ -287,7 +302,8 @@ base::Result<ModelFolder> read_model_folder(const std::string& root, std::string
 
 base::Result<ModelFolder> find_model_folder(const std::vector<std::string>& roots, std::string_view name) {
   for (const auto& root : roots)
-    if (auto folder = read_model_folder(root, name)) return folder;
+    if (auto folder = read_model_folder(root, name); folder || folder.error().code != base::Code::kNotFound)
+      return folder;
   return base::failure(base::Code::kNotFound, "no model '" + std::string(name) + "' in the repository");
 }
 

@@ -60,12 +60,14 @@ struct ModelFolder {
 // to a folder counts as one; what begins with a dot does not, and neither does __pycache__. Errors: NOT_FOUND when it
 // cannot be listed.
 base::Result<std::vector<std::string>> list_models(const std::string& root, std::vector<std::string>* odd = nullptr);
-// Looks at one. Errors: NOT_FOUND; a folder that cannot be listed is `wrong`.
+// Looks at one. Errors: NOT_FOUND; UNAVAILABLE where the system lacks descriptors or memory to look with, which is no
+// news of the folder. One that cannot be listed is `wrong`.
 base::Result<ModelFolder> read_model_folder(const std::string& root, std::string_view name);
 // The same in the first root that has it.
 base::Result<ModelFolder> find_model_folder(const std::vector<std::string>& roots, std::string_view name);
 
-// NOT_FOUND, or FAILED_PRECONDITION for what is no regular file or is reached through a symbolic link.
+// NOT_FOUND, UNAVAILABLE as above, or FAILED_PRECONDITION for what is no regular file or is reached through a symbolic
+// link.
 base::Status check_file(const std::string& folder, std::string_view relative);
 // The same, and its content, of at most `limit` bytes.
 base::Result<std::string> read_file(const std::string& folder, std::string_view relative, size_t limit);

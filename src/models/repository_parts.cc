@@ -132,7 +132,7 @@ base::Status Repository::Parts::load_one(const ModelFolder& folder, std::unique_
 
 base::Status Repository::Parts::load_wanted(const std::string& name) {
   auto folder = find(name);
-  return folder ? load_one(*folder, nullptr, ModelTable::Into::kMemory) : not_found(name);
+  return folder ? load_one(*folder, nullptr, ModelTable::Into::kMemory) : not_there(name, folder.error());
 }
 
 base::Status Repository::Parts::load_all() {
@@ -200,6 +200,10 @@ base::Status Repository::Parts::not_found(const std::string& name) const {
   return base::failure(base::Code::kNotFound, std::move(text));
 }
 
+base::Status Repository::Parts::not_there(const std::string& name, const base::Status& why) const {
+  return why.code == base::Code::kNotFound ? not_found(name) : why;
+}
+
 base::Status Repository::Parts::check_request(const std::string& name, std::string_view verb) const {
   if (!good_model_name(name)) return bad_name(name);
   if (options.control == Control::kExplicit || options.control == Control::kDemand) return {};
@@ -217,7 +221,7 @@ base::Status Repository::Parts::load_named(const std::string& name, const LoadPa
                          "with models.control: demand a model cannot load others while it is loaded itself");
   if (!parameters.empty()) return load_uploaded(name, parameters);
   auto folder = find(name);
-  if (!folder) return not_found(name);
+  if (!folder) return not_there(name, folder.error());
   if (!table.serves(name)) table.mark_loading(name), publish();
   wanted.insert(name), away.erase(name);
   std::set<std::string> seen;
@@ -235,7 +239,7 @@ base::Status Repository::Parts::load_uploaded(const std::string& name, const Loa
   auto upload = Upload::make(name, parameters, options.batching);
   if (!upload) return upload.error();
   auto folder = (*upload)->root().empty() ? find(name) : find_model_folder({(*upload)->root()}, name);
-  if (!folder) return not_found(name);
+  if (!folder) return not_there(name, folder.error());
   wanted.insert(name), away.erase(name);
   std::set<std::string> seen;
   load_nodes(*folder, (*upload)->config(), seen);
@@ -308,7 +312,8 @@ void Repository::Parts::refresh_some() {
 
 void Repository::Parts::refresh(const std::string& root, const std::string& name) {
   auto folder = find(name);
-  if (!folder && !table.uploaded(name)) wanted.erase(name), drop(name);
+  const bool gone = !folder && folder.error().code == base::Code::kNotFound;
+  if (gone && !table.uploaded(name)) wanted.erase(name), drop(name);
   if (folder && folder->path == root + '/' + name) {
     wanted.insert(name);
     load_one(*folder, nullptr, ModelTable::Into::kMemory);

@@ -57,6 +57,7 @@ struct Repository::Parts {
   bool comes_back(const std::string& name) const;
   void revive();
   base::Status not_found(const std::string& name) const;
+  base::Status not_there(const std::string& name, const base::Status& why) const;  // of find()
   base::Status check_request(const std::string& name, std::string_view verb) const;
 
   const RepositoryOptions options;

@@ -18,7 +18,10 @@ base::Result<RootScan::Found> RootScan::scan() {
     for (const auto& name : *names) {
       if (found.folders.count(name)) continue;
       auto folder = read_model_folder(root, name);
-      if (folder) found.folders.emplace(name, std::move(*folder));  // else gone since it was listed
+      if (folder)
+        found.folders.emplace(name, std::move(*folder));
+      else if (folder.error().code != base::Code::kNotFound)  // gone since it was listed
+        return folder.error();
     }
   }
   return found;

@@ -92,7 +92,7 @@ void ClientConn::Link::connect() {
     const Endpoint& to = options_.endpoints[next_++];
     Fd fd(::socket(to.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const int yes = 1;
-    if (to.storage.ss_family != AF_UNIX) ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    if (fd && to.storage.ss_family != AF_UNIX) ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     const bool begun = fd && (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to.storage), to.size) == 0 ||
                               errno == EINPROGRESS);
     if (!begun) {

@@ -212,17 +212,23 @@ def on_its_own():
         flags=('--engines-python-interpreter', sys.executable, '--slab-budget', '128MiB'))
 def models_that_eat(target):
     """In a group of 640 MiB a Python model that takes memory without end, again and again: the kernel ends it, and not its server."""
-    answers = {}
+    answers, ended = {}, set()
     body = json.dumps({'inputs': [{'name': 'X', 'datatype': 'INT32', 'shape': [1], 'data': [WILD_KINDS['memory']]}]}).encode()
     badness = lambda pid: int(open(f'/proc/{pid}/oom_score_adj').read())  # noqa: E731
     if not children(target.pid):
         target.broke('no process of a model is found')
     if not all(badness(child) > badness(target.pid) for child in children(target.pid)):
         target.broke('a process of a model is no likelier to be ended by the kernel than the server')
-    while not target.over():
+    late = time.monotonic() + 3 * harness.PATIENCE
+    while not target.over() or (not ended and time.monotonic() < late):
+        before = set(children(target.pid))
         status, _ = ask(target, post('/v2/models/wild/infer', body, JSON, ('Connection', 'close')), wait=15)
         answers[status] = answers.get(status, 0) + 1
         if not os.path.exists(f'/proc/{target.pid}'):
-            break
+            return f'answers: {answers}; the server has gone'
+        ended |= before - set(children(target.pid))
         time.sleep(0.2)
-    return f'answers: {answers}; the group has been full {shortage.group_file(target.pid, "memory.failcnt")} times'
+    kills = shortage.group_kills(target.pid)
+    if not kills or not ended or answers.keys() <= {200}:
+        target.broke(f'the kernel has ended {kills} processes of the group, {len(ended)} of the server are gone: {answers}')
+    return f'answers: {answers}; the kernel has ended {kills} processes'

@@ -6,11 +6,13 @@ import itertools
 import json
 import os
 import pathlib
+import re
+import resource
 import subprocess
 import time
 
 import harness
-from journal import FORM, form
+from journal import FORM, form, journal
 from peer import JSON, Raw, ask, more_descriptors, post
 from registry import attack
 from strangers import INFER
@@ -49,6 +51,45 @@ def descriptors_of_256(target):
         peers += new
         time.sleep(0.02)
     return f'{opened} opened, {len(peers)} at the end'
+
+
+@contextlib.contextmanager
+def no_descriptors(pid):
+    """The server can open none: they are taken from below, and those above the limit stay."""
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    lowest = min(set(range(before[1])) - set(map(int, os.listdir(f'/proc/{pid}/fd'))))
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (lowest, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+
+
+@attack(seconds=25, quick=6, flags=journal)
+def descriptors_taken_away(target):
+    """No descriptor can be opened for a quarter of a second every three, while 100 connections come, and files and jobs of kept ones."""
+    more_descriptors()
+    infer = post('/v2/models/identity/infer', INFER, JSON)
+    asked = [infer, post('/v1/files', form(b'x'), FORM), post('/v2/models/identity/infer', INFER, JSON, ('Prefer', 'respond-async'))]
+    kept, statuses, windows = Raw(target, wait=10), {}, 0
+    while not target.over() or windows == 0:
+        with no_descriptors(target.pid):
+            late, end = silent(target, 100), time.monotonic() + 0.25
+            while time.monotonic() < end:
+                for request in asked:
+                    status = kept.send(request).answer()[0]
+                    statuses[status] = statuses.get(status, 0) + 1
+                    if status == 0 or (request is infer and status != 200) or status >= 500 and status not in (503, 507):
+                        target.broke(f'{status} on a connection that is kept')
+                        kept = Raw(target, wait=10)
+        windows += 1
+        next_window = time.monotonic() + 2.75
+        while time.monotonic() < next_window and not target.over():
+            late = [peer for peer in late if peer.still_open()]
+            time.sleep(0.05)
+        if kept.send(asked[1]).answer()[0] not in (200, 429):
+            target.broke('there are descriptors again, and no file is taken')
+    return f'{windows} times, {statuses}'
 
 
 # --- a disk ------------------------------------------------------------------------------------------------------------
@@ -165,9 +206,18 @@ def _remove(folder):
             time.sleep(0.1)
 
 
-def group_file(pid, name):
+def group_text(pid, name):
     path = next(line.split(':', 2)[2] for line in open(f'/proc/{pid}/cgroup') if ':memory:' in line).strip()
-    return int((pathlib.Path(str(GROUPS) + path) / name).read_text())
+    return (pathlib.Path(str(GROUPS) + path) / name).read_text()
+
+
+def group_file(pid, name):
+    return int(group_text(pid, name))
+
+
+def group_kills(pid):
+    """How many processes of the group the kernel has ended for want of memory."""
+    return int(re.search(r'oom_kill (\d+)', group_text(pid, 'memory.oom_control'))[1])
 
 
 @attack(seconds=20, quick=5, program=group_of(768 * MIB, 'bodies'), lacks=no_groups)

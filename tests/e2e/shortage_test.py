@@ -1,6 +1,7 @@
 """Too little memory, too few threads, a full disk: the server refuses work or says in one line why it cannot start."""
 
 import concurrent.futures
+import http.client
 import json
 import os
 import pathlib
@@ -8,6 +9,7 @@ import re
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -161,6 +163,87 @@ class Disk(unittest.TestCase):
         self.assertGreater(lost[0], 0)
         self.assertEqual(6, lost[0] + len(lines) - 1)
         self.assertEqual('/v2', lines[-1]['route'])
+
+
+class Kept(http.client.HTTPConnection):
+    """A connection that is kept."""
+
+    def __init__(self, server):
+        super().__init__('127.0.0.1', server.port, timeout=harness.PATIENCE)
+        self.connect()
+
+    def ask(self, method, path, body=None, **fields):
+        self.request(method, path, body, {'Content-Type': 'application/json', **fields})
+        answer = self.getresponse()
+        return answer.status, answer.read()
+
+
+class Descriptors(unittest.TestCase):
+    """A server that may open no more descriptors than it has: while it runs, so after everything that it needs to start."""
+
+    INFER = json.dumps({'inputs': [{'name': 'x', 'datatype': 'INT32', 'shape': [3], 'data': [1, 2, 3]}]})
+
+    def setUp(self):
+        self.models = repository('identity', 'chat')
+        self.server = harness.Server('--control', 'poll', '--jobs-path', tempfile.mkdtemp(dir=harness.scratch()),
+                                     repository=self.models, env={'WEIR_MODELS_POLL_INTERVAL': '50ms'})
+        self.pid = self.server.process.pid
+        self.kept = Kept(self.server)
+        self.before = resource.prlimit(self.pid, resource.RLIMIT_NOFILE)
+        self.infers(self.kept)
+
+    def tearDown(self):
+        code = self.server.stop()
+        self.assertEqual(0, code, self.server.output()[-5000:])
+
+    def infers(self, kept):
+        status, body = kept.ask('POST', '/v2/models/identity/infer', self.INFER)
+        self.assertEqual((200, [1, 2, 3]), (status, json.loads(body)['outputs'][0]['data']), body)
+
+    def take(self):
+        """No more from here on: descriptors are taken from below, and those above the limit stay."""
+        lowest = min(set(range(self.before[1])) - set(map(int, os.listdir(f'/proc/{self.pid}/fd'))))
+        resource.prlimit(self.pid, resource.RLIMIT_NOFILE, (lowest, self.before[1]))
+
+    def give_back(self):
+        resource.prlimit(self.pid, resource.RLIMIT_NOFILE, self.before)
+
+    def starved(self):
+        return int(re.search(rb'weir_accept_starved_total (\d+)', self.kept.ask('GET', '/metrics')[1])[1])
+
+    def test_who_is_connected_is_served_nothing_is_unloaded_and_all_goes_on_afterwards(self):
+        self.take()
+        refused = 0
+        for _ in range(4):  # whoever comes now is told by a close, or waits
+            with socket.create_connection(('127.0.0.1', self.server.port), timeout=0.3) as late:
+                try:
+                    refused += late.recv(1) == b''
+                except TimeoutError:
+                    pass
+            self.infers(self.kept)
+        self.assertGreater(refused, 0)
+        self.assertGreaterEqual(self.starved(), refused)
+        end = time.monotonic() + harness.PATIENCE
+        while 'cannot be read' not in self.server.output() and time.monotonic() < end:  # several polls without descriptors
+            self.infers(self.kept)
+        self.infers(self.kept)
+        chat = json.dumps({'model': 'chat', 'max_tokens': 3, 'messages': [{'role': 'user', 'content': 'x'}]})
+        self.assertEqual(200, self.kept.ask('POST', '/v1/chat/completions', chat)[0])
+        status, body = self.kept.ask('POST', '/v1/files', FORM_BODY, **{'Content-Type': FORM_TYPE})
+        self.assertIn(status, (200, 503, 507), body)
+        status, body = self.kept.ask('POST', '/v2/models/identity/infer', self.INFER, Prefer='respond-async')
+        self.assertIn(status, (202, 503, 507), body)
+        self.give_back()
+        self.infers(Kept(self.server))
+        self.assertEqual(200, self.kept.ask('POST', '/v1/files', FORM_BODY, **{'Content-Type': FORM_TYPE})[0])
+        shutil.copytree(self.models / 'identity', self.models / 'another')
+        while self.kept.ask('GET', '/v2/models/another/ready')[0] != 200:
+            self.assertLess(time.monotonic(), end + harness.PATIENCE, 'a model that has come is not loaded')
+
+
+FORM_TYPE = 'multipart/form-data; boundary=b'
+FORM_BODY = (b'--b\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n'
+             b'--b\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\n{}\r\n--b--\r\n')
 
 
 if __name__ == '__main__':

@@ -5,6 +5,7 @@
 
 #include "disk.h"
 #include "models/watch.h"
+#include "support/few_descriptors.h"
 
 namespace weir::models {
 namespace {
@@ -50,6 +51,23 @@ TEST(Folder, AFingerprintChangesWithItsFilesOnly) {
   EXPECT_EQ(before.fingerprint(1), after.fingerprint(1));
   EXPECT_NE(before.fingerprint(2), after.fingerprint(2));
   EXPECT_NE(before.fingerprint(), after.fingerprint());
+}
+
+// Nothing is known of what cannot be looked at: it is neither gone nor changed.
+TEST(Folder, WithoutDescriptorsThereIsNoNewsOfIt) {
+  test::Disk disk({{"m/config.pbtxt", "x"}, {"m/1/model.onnx", "abc"}, {"m/1/deep/part.bin", "d"}});
+  auto code_with = [&](int left) {
+    test::FewDescriptors few(left);
+    auto folder = read_model_folder(disk.root(), "m");
+    return folder ? base::Code::kOk : folder.error().code;
+  };
+  for (int left : {0, 1, 2}) EXPECT_EQ(code_with(left), base::Code::kUnavailable) << left;
+  EXPECT_EQ(code_with(3), base::Code::kOk);
+  test::FewDescriptors none(0);
+  EXPECT_EQ(find_model_folder({disk.root(), disk.root()}, "m").error().code, base::Code::kUnavailable);
+  auto text = read_file(disk.root() + "/m", "config.pbtxt", 100);
+  EXPECT_EQ(text.error().code, base::Code::kUnavailable);
+  EXPECT_TRUE(base::worth_trying_again(text.error()));
 }
 
 TEST(Files, LinksAndOddThingsAreRefusedInClearWords) {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "lab.h"
+#include "support/few_descriptors.h"
 #include "tls_fixture.h"
 
 namespace weir::net {
@@ -22,9 +23,11 @@ struct Canned : lab::Rig {
 // A shard with one connection, which sends a request as soon as it may. Made and destroyed on the test's thread.
 class Asking final : private ClientConn::Owner, private wire::ClientAnswer {
  public:
-  Asking(const std::string& address, ClientConn::Options options = {}) {
+  // `descriptors`: so many more can be opened from here on.
+  explicit Asking(const std::string& address, ClientConn::Options options = {}, std::optional<int> descriptors = {}) {
     options.endpoints = *resolve(address);
     shard_.start();
+    if (descriptors) few_.emplace(*descriptors);
     on_shard([this, options] {
       ClientConn::Owner& self = *this;
       conn_.emplace(shard_, options, self);
@@ -69,6 +72,7 @@ class Asking final : private ClientConn::Owner, private wire::ClientAnswer {
   void on_failed(const base::Status& why) override { ++ends, failure = why; }
 
   Shard shard_{base::ShardId(0), Pin::kNo};
+  std::optional<test::FewDescriptors> few_;
   std::optional<ClientConn> conn_;
   std::promise<base::Status> closed_;
 };
@@ -100,6 +104,14 @@ TEST(ClientConn, NobodyThereIsSaidWithItsAddress) {
   Asking asking("127.0.0.1:" + std::to_string(port));
   EXPECT_TRUE(asking.closed().text.starts_with("cannot connect to 127.0.0.1:" + std::to_string(port)));
   EXPECT_EQ(asking.ends, 0);
+}
+
+TEST(ClientConn, WithoutADescriptorItSaysSo) {
+  Canned rig("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+  Asking asking("127.0.0.1:" + std::to_string(rig.port()), {}, 0);
+  const base::Status why = asking.closed();
+  EXPECT_EQ(why.code, base::Code::kUnavailable);
+  EXPECT_NE(why.text.find("Too many open files"), std::string::npos) << why.text;
 }
 
 TEST(ClientConn, AServerThatDoesNotSpeakHttp2FailsTheRequest) {
