@@ -238,7 +238,7 @@ void H1Exchange::reset(Reset) {
   if (!open()) return;
   ended_ = cut_ = close_ = true;
   connection_.last = true;
-  to_ = std::max(to_, connection_.output.total());
+  to_ = connection_.output.total();  // with what an answer has written before it had no memory for the rest
   if (turn_) queue_.pass_turn();
   connection_.notify_output();
 }

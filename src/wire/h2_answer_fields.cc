@@ -49,22 +49,25 @@ std::span<const nghttp2_nv> H2AnswerFields::trailers(const H2Exchange& x) {
   return list_;
 }
 
-// A head that is always the same is looked for once.
-H2KnownBlocks::Ref H2AnswerFields::known_head(const H2Exchange& x) {
-  const H2KnownBlocks& blocks = connection_.blocks;
-  const bool plain = x.out.grpc_head && x.in.grpc && x.extra_fields().size() == 0;
-  if (plain && !blocks.block(grpc_head_).empty()) return grpc_head_;
-  const auto ref = blocks.find(head(x));
-  if (plain) grpc_head_ = ref;
-  return ref;
+H2AnswerFields::ToSend H2AnswerFields::known_or(std::span<const nghttp2_nv> fields) const {
+  const auto known = connection_.blocks.find(fields);
+  return known == H2KnownBlocks::Ref::kNone ? ToSend{known, fields} : ToSend{known, {}};
 }
 
-H2KnownBlocks::Ref H2AnswerFields::known_trailers(const H2Exchange& x) {
-  const H2KnownBlocks& blocks = connection_.blocks;
-  if (x.out.grpc_end && !blocks.block(grpc_end_).empty()) return grpc_end_;
-  const auto ref = blocks.find(trailers(x));
-  if (x.out.grpc_end) grpc_end_ = ref;
-  return ref;
+// A head that is always the same is looked for once.
+H2AnswerFields::ToSend H2AnswerFields::head_to_send(const H2Exchange& x) {
+  const bool plain = x.out.grpc_head && x.in.grpc && x.extra_fields().size() == 0;
+  if (plain && !connection_.blocks.block(grpc_head_).empty()) return {grpc_head_, {}};
+  const ToSend out = known_or(head(x));
+  if (plain) grpc_head_ = out.known;
+  return out;
+}
+
+H2AnswerFields::ToSend H2AnswerFields::trailers_to_send(const H2Exchange& x) {
+  if (x.out.grpc_end && !connection_.blocks.block(grpc_end_).empty()) return {grpc_end_, {}};
+  const ToSend out = known_or(trailers(x));
+  if (x.out.grpc_end) grpc_end_ = out.known;
+  return out;
 }
 
 }  // namespace weir::wire

@@ -18,12 +18,17 @@ class H2AnswerFields {
 
   // Valid until the next call, and while the Exchange is.
   std::span<const nghttp2_nv> head(const H2Exchange& x);
-  std::span<const nghttp2_nv> trailers(const H2Exchange& x);
-  // kNone: the library has to write it.
-  H2KnownBlocks::Ref known_head(const H2Exchange& x);
-  H2KnownBlocks::Ref known_trailers(const H2Exchange& x);
+  // Those for the library to write, or the block that says them already.
+  struct ToSend {
+    H2KnownBlocks::Ref known;
+    std::span<const nghttp2_nv> fields;  // empty where there is a block
+  };
+  ToSend head_to_send(const H2Exchange& x);
+  ToSend trailers_to_send(const H2Exchange& x);
 
  private:
+  std::span<const nghttp2_nv> trailers(const H2Exchange& x);
+  ToSend known_or(std::span<const nghttp2_nv> fields) const;
   void add(std::string_view name, std::string_view value);
   void add(const Fields& fields);
 

@@ -53,10 +53,18 @@ std::string_view H2KnownBlocks::block(Ref ref) const {
   return {};
 }
 
-void H2KnownBlocks::writes(std::span<const nghttp2_nv> fields) {
+void H2KnownBlocks::writes(std::span<const nghttp2_nv> fields, base::SteppedCharge& heads) {
   if (!std::exchange(wrote_, true)) return;
-  if (!blocks_) blocks_ = std::make_unique<Blocks>();
+  if (!blocks_) {
+    if (!heads.take(sizeof(Blocks))) return;
+    blocks_ = std::make_unique<Blocks>();
+  }
   blocks_->writing = Key(fields);
+}
+
+void H2KnownBlocks::drop(base::SteppedCharge& heads) {
+  forget();
+  if (std::exchange(blocks_, nullptr)) heads.give(sizeof(Blocks));
 }
 
 void H2KnownBlocks::wrote(std::string_view block, Part part) {

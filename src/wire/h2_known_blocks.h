@@ -16,6 +16,8 @@
 
 #include <nghttp2/nghttp2.h>
 
+#include "base/stepped_charge.h"
+
 namespace weir::wire {
 
 class H2KnownBlocks {
@@ -30,14 +32,15 @@ class H2KnownBlocks {
   // Empty: it was forgotten.
   std::string_view block(Ref ref) const;
 
-  // The library writes a block for `fields` now, whose bytes wrote() gets.
-  void writes(std::span<const nghttp2_nv> fields);
+  // The library writes a block for `fields` now, whose bytes wrote() gets. The memory for blocks is charged to `heads`;
+  // where there is none, none is kept.
+  void writes(std::span<const nghttp2_nv> fields, base::SteppedCharge& heads);
   // `ends`: it is whole, and no frame continues it.
   enum class Part : uint8_t { kWhole, kOneOfSeveral };
   void wrote(std::string_view block, Part part);
   void forget();
-  // Gives memory back, too.
-  void drop() { forget(), blocks_.reset(); }
+  // Gives memory back, too, and its charge.
+  void drop(base::SteppedCharge& heads);
 
  private:
   static constexpr uint32_t kMost = 4;

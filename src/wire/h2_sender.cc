@@ -66,9 +66,8 @@ void H2Sender::submit_touched() {
 
 void H2Sender::submit_head(H2Exchange& x) {
   x.out.submitted = true;
-  x.out.block = fields_.known_head(x);
-  std::span<const nghttp2_nv> fields;
-  if (x.out.block == H2KnownBlocks::Ref::kNone) fields = fields_.head(x);
+  const auto [known, fields] = fields_.head_to_send(x);
+  x.out.block = known;
   bool bare = x.out.ended && x.out.queued == 0 && !x.out.has_trailers();
   if (!bare && (!x.out.ended || x.out.queued > kLargeFrame)) {
     nghttp2_extpri share{NGHTTP2_EXTPRI_DEFAULT_URGENCY, 1};  // takes turns with the others
@@ -124,10 +123,10 @@ ssize_t H2Sender::read_body(H2Exchange& x, size_t max, uint32_t& flags) {
   if (!x.out.ended || n < x.out.queued) return ssize_t(n);
   flags |= NGHTTP2_DATA_FLAG_EOF;
   if (!x.out.has_trailers()) return ssize_t(n);
-  trailers_ = fields_.known_trailers(x);
+  const auto [known, fields] = fields_.trailers_to_send(x);
+  trailers_ = known;
   if (trailers_ != H2KnownBlocks::Ref::kNone) return ssize_t(n);  // the library sees them as the end of the DATA
   flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
-  const auto fields = fields_.trailers(x);
   nghttp2_submit_trailer(connection_.session, x.stream(), fields.data(), fields.size());
   return ssize_t(n);
 }
@@ -182,7 +181,7 @@ void H2Sender::head_sent(const nghttp2_headers& head) {
   if (x && x->out.block != H2KnownBlocks::Ref::kNone && head.nvlen == 0)
     known_ = x;
   else
-    connection_.blocks.writes({head.nva, head.nvlen});
+    connection_.blocks.writes({head.nva, head.nvlen}, streams_.heads());
 }
 
 void H2Sender::end_stream_sent(const nghttp2_frame_hd& head) {

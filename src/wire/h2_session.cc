@@ -162,7 +162,6 @@ bool H2Session::flooded() const {
 // The peer's sending side is closed: what it has asked for completely is still answered.
 void H2Session::eof() {
   if (connection_.dead) return;
-  connection_.now = connection_.wire.now();
   eof_ = true;
   if (stash_.empty()) return cancel_unfinished();
   connection_.wire.output_ready();  // the stash comes first, in helpings as ever
@@ -257,7 +256,7 @@ void H2Session::check_connection() {
 void H2Session::check_idle() {
   if (!streams_.live().empty() || connection_.dead) return;
   feed_.drop();
-  connection_.blocks.drop();
+  connection_.blocks.drop(streams_.heads());
   streams_.drop_spares();
   sender_.output().shrink();
   if (sender_.output().empty() && !nghttp2_session_want_write(connection_.session)) memory_.rest();

@@ -167,7 +167,6 @@ void H2StreamTable::release_all() {
   for (auto& x : live_)
     if (x->tickets() > 0) x.release()->orphan();
   live_.clear();
-  spare_.clear();
 }
 
 }  // namespace weir::wire
