@@ -136,6 +136,13 @@ EQUIVALENT = {
     ('src/wire/grpc_status.cc',
      'status.text.size() <= kMaxGrpcMessage - 3 && std::all_of(status.text.begin(), status.text.end(), plain);', 'constant'):
         'a text of plain characters is encoded as itself',
+    ('src/wire/h1_exchange.cc', 'to_ = connection_.output.total();  // with what an answer has written before it had no memory for the rest', 'drop'):
+        'of an answer that is broken off for want of memory, the end comes with its last bytes or with those before',
+    ('src/session/session_state.cc', 'uint64_t out = 0;', 'constant'): 'it is set before it is read, or the part is refused',
+    ('src/session/session_state.cc', "if (error != std::errc() || size == text_.size() || *end != behind || out > most) return fail(part), 0;",
+     'constant'): 'what is read behind a part that is refused is thrown away',
+    ('src/session/session_id.cc', '!parse(text.substr(kDigits / 2), id.low))', '!parse(text.substr(kDigits / 3), id.low))'):
+        'the last 16 digits are what stays of the last 22',
     ('src/marshal/raw.cc', 'size_t open = 0, first_open = 0, last_open = 0;', 'size_t open = 0, first_open = 0, last_open = 1;'):
         'it is set before it is read',
     ('src/marshal/raw.cc', 'size_t open = 0, first_open = 0, last_open = 0;', 'size_t open = 0, first_open = 1, last_open = 0;'):

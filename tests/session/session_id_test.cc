@@ -40,7 +40,8 @@ TEST(SessionId, NamesItsHomeWhateverTheNumberOfShards) {
 
 TEST(SessionId, OtherTextsAreNone) {
   for (std::string_view bad : {"", "0", "0123456789ABCDEF0123456789abcdef", "0123456789abcdef0123456789abcdeg",
-                               "0123456789abcdef0123456789abcdef0", " 123456789abcdef0123456789abcdef"})
+                               "0123456789abcdef0123456789abcdef0", " 123456789abcdef0123456789abcdef",
+                               "0123456789abcdef 123456789abcdef", "0123456789abcde 0123456789abcdef"})
     EXPECT_FALSE(parse_session_id(bad)) << bad;
 }
 

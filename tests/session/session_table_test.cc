@@ -220,6 +220,35 @@ TEST(SessionTable, AModelThatWasLoadedAgainIsAnotherOne) {
   EXPECT_FALSE(model.is(served));
 }
 
+TEST(SessionTable, SettlingSaysWhetherTheSessionIsStillHere) {
+  Bench t;
+  auto id = t.open();
+  auto lease = t.begin(id, 0);
+  EXPECT_TRUE(t.table.settle(lease->serial, {Outcome::Kind::kAppended, row(1, 2), {}, {}}));
+  lease = t.begin(id, 2);
+  t.table.close(kMe, id);
+  EXPECT_FALSE(t.table.settle(lease->serial, {Outcome::Kind::kAppended, row(3, 1), {}, {}}));
+}
+
+TEST(SessionTable, ASessionOfAnotherNodeIsAdoptedWhereThereIsRoomForIt) {
+  SessionLimits limits;
+  limits.per_tenant = 1;
+  Bench t(limits);
+  SessionState state;
+  state.tokens = row(1, 3);
+  const SessionId theirs{7, 9};
+  const auto mine = t.open();
+  EXPECT_EQ(t.table.adopt(kMe, theirs, {"chat", "1", {}}, SessionState(state)).code, base::Code::kResourceExhausted);
+  EXPECT_FALSE(t.there(theirs));
+  EXPECT_TRUE(t.there(mine));
+  t.table.close(kMe, mine);
+  EXPECT_TRUE(t.table.adopt(kMe, theirs, {"chat", "1", {}}, SessionState(state)).ok());
+  EXPECT_EQ(t.tokens(theirs), row(1, 3));
+  state.tokens = row(1, 4);
+  EXPECT_TRUE(t.table.adopt(kMe, theirs, {"chat", "1", {}}, std::move(state)).ok()) << "in the place of what was here";
+  EXPECT_EQ(t.tokens(theirs), row(1, 4));
+}
+
 TEST(SessionTable, ASessionOfAnotherClientOfTheTenantIsNoneAtAll) {
   Bench t;
   const Tenant here{0, 7}, there{0, 9};

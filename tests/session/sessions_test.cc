@@ -108,6 +108,41 @@ struct Pair {
   SessionModel model;
 };
 
+// A cluster in which a test says who has a session.
+struct Others final : OtherNodes {
+  base::Status saved;
+  int saves = 0;
+  void keep_for(base::Duration) override {}
+  NodeTag tag() const override { return NodeTag(1); }
+  uint64_t epoch() const override { return 1; }
+  void save(SessionId, std::string, ShardId, Done then) override { ++saves, then(saved); }
+  void end(SessionId) override {}
+  std::optional<Place> guess(SessionId) const override { return std::nullopt; }
+  std::optional<Place> node_with(std::string_view) const override { return std::nullopt; }
+  void find(SessionId, std::string, ShardId, Found then) override { then(Place{}); }
+};
+
+TEST(Sessions, OneThatAnotherNodeHasIsGoneFromHereAndOneThatCouldNotBeKeptIsNot) {
+  Pair t;
+  Others others;
+  t.doors[0] = nullptr;
+  t.doors[0] =
+      std::make_unique<Sessions>(*t.buses[0], ShardId(0), t.homes, t.quota, SessionLimits{}, t.metrics, &others);
+  Sessions& here = *t.doors[0];
+  const auto id = here.open(kMe, t.model).value();
+  for (Code code : {Code::kOk, Code::kUnavailable, Code::kAborted}) {
+    others.saved = code == Code::kOk ? base::Status() : base::failure(code, "so it is");
+    std::optional<base::Status> told;
+    here.keep(kMe, id, [&](const base::Status& status) { told = status; });
+    t.crank();
+    ASSERT_TRUE(told);
+    EXPECT_EQ(*told, others.saved);
+    EXPECT_EQ(here.table().holds(kMe, id), code != Code::kAborted);
+  }
+  EXPECT_EQ(others.saves, 3);
+  EXPECT_EQ(t.metric("weir_sessions"), 0u);
+}
+
 TEST(Sessions, AtHomeEverythingIsAnsweredAtOnce) {
   Pair t;
   Sessions& here = *t.doors[0];
