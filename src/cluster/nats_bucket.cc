@@ -1,7 +1,5 @@
 #include "cluster/nats_bucket.h"
 
-#include <nats/nats.h>
-
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
@@ -9,9 +7,9 @@
 #include <mutex>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "base/encoding.h"
+#include "cluster/nats_handles.h"
 
 namespace weir::cluster {
 namespace {
@@ -24,39 +22,8 @@ using base::Status;
 constexpr int64_t kMs = 1'000'000;
 constexpr const char* kOperation = "KV-Operation";  // of a mark
 
-struct Free {
-  void operator()(natsOptions* p) const { natsOptions_Destroy(p); }
-  void operator()(natsConnection* p) const { natsConnection_Destroy(p); }
-  void operator()(jsCtx* p) const { jsCtx_Destroy(p); }
-  void operator()(kvStore* p) const { kvStore_Destroy(p); }
-  void operator()(kvWatcher* p) const { kvWatcher_Destroy(p); }
-  void operator()(kvEntry* p) const { kvEntry_Destroy(p); }
-  void operator()(natsMsg* p) const { natsMsg_Destroy(p); }
-  void operator()(jsPubAck* p) const { jsPubAck_Destroy(p); }
-};
-template <class T>
-using Owned = std::unique_ptr<T, Free>;
-
-// Makes one by a function of the library; `status` says how that went.
-template <class T, class Make>
-Owned<T> made(natsStatus& status, Make&& make) {
-  T* out = nullptr;
-  status = make(&out);
-  return Owned<T>(status == NATS_OK ? out : nullptr);
-}
-
 std::string words(natsStatus status) { return base::presentable(natsStatus_GetText(status), 200); }
 Status unavailable(natsStatus status) { return failure(Code::kUnavailable, "NATS: " + words(status)); }
-
-// "nats://a:4222,nats://b:4222".
-natsStatus set_servers(natsOptions* opts, std::string urls) {
-  std::vector<const char*> servers{urls.c_str()};
-  for (size_t at = 0; (at = urls.find(',', at)) != urls.npos; ++at) {
-    urls[at] = '\0';
-    servers.push_back(urls.c_str() + at + 1);
-  }
-  return natsOptions_SetServers(opts, servers.data(), int(servers.size()));
-}
 
 std::string value_of(const void* data, int size, size_t largest) {
   return size <= 0 || size_t(size) > largest ? std::string()
@@ -115,16 +82,16 @@ struct NatsBucket::Parts {
   const Listener listener;
   // Posts of other threads ask whether this is still there: it is the loop's to say.
   const std::shared_ptr<std::atomic<bool>> alive = std::make_shared<std::atomic<bool>>(true);
-  Owned<natsConnection> connection;
-  Owned<jsCtx> js;
-  Owned<kvStore> kv;
+  Handle<natsConnection> connection;
+  Handle<jsCtx> js;
+  Handle<kvStore> kv;
   bool up = false, told_away = false;
   base::TimerId timer = base::TimerId::kNone;
   Inbox inbox;
   std::condition_variable closing;
   bool closed = false;  // under inbox.mutex
   std::atomic<bool> watching{false};
-  Owned<kvWatcher> watcher;
+  Handle<kvWatcher> watcher;
   std::thread watch_thread;
 };
 
@@ -181,14 +148,7 @@ void NatsBucket::Parts::connect() {
   natsStatus status = NATS_OK;
   auto opts = made<natsOptions>(status, [](auto** out) { return natsOptions_Create(out); });
   auto set = [&status](natsStatus next) { status = status == NATS_OK ? next : status; };
-  set(set_servers(opts.get(), options.url));
-  set(natsOptions_SetName(opts.get(), ("weir " + options.node).c_str()));
-  set(natsOptions_SetMaxReconnect(opts.get(), -1));
-  set(natsOptions_SetReconnectWait(opts.get(), 250));
-  set(natsOptions_SetReconnectJitter(opts.get(), 250, 250));
-  set(natsOptions_SetTimeout(opts.get(), 2000));
-  set(natsOptions_SetPingInterval(opts.get(), 2000));
-  set(natsOptions_SetMaxPingsOut(opts.get(), 2));
+  set(set_servers(opts.get(), options.url, "weir " + options.node));
   set(set_callbacks(opts.get()));
   if (status == NATS_OK)
     connection = made<natsConnection>(status, [&](auto** out) { return natsConnection_Connect(out, opts.get()); });
@@ -268,7 +228,7 @@ void NatsBucket::Parts::watch(kvWatcher* w) {
   while (watching) {
     kvEntry* next = nullptr;
     const natsStatus status = kvWatcher_Next(&next, w, 1000);
-    Owned<kvEntry> entry(next);
+    Handle<kvEntry> entry(next);
     if (status == NATS_TIMEOUT || (status == NATS_OK && !entry)) continue;
     if (status == NATS_OK) {
       keep(entry_of(entry.get(), options.largest));

@@ -1,14 +1,12 @@
 #include "cluster/nats_stream.h"
 
-#include <nats/nats.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 #include "base/encoding.h"
+#include "cluster/nats_handles.h"
 
 namespace weir::cluster {
 namespace {
@@ -20,26 +18,6 @@ using base::Status;
 
 constexpr int64_t kNsPerMs = 1'000'000;
 constexpr uint64_t kLeastBytes = uint64_t(256) << 20;  // of a stream: what stays behind a snapshot has room in it
-
-struct Destroy {
-  void operator()(natsOptions* p) const { natsOptions_Destroy(p); }
-  void operator()(natsConnection* p) const { natsConnection_Destroy(p); }
-  void operator()(natsSubscription* p) const { natsSubscription_Destroy(p); }
-  void operator()(jsCtx* p) const { jsCtx_Destroy(p); }
-  void operator()(jsStreamInfo* p) const { jsStreamInfo_Destroy(p); }
-  void operator()(natsMsg* p) const { natsMsg_Destroy(p); }
-  void operator()(jsPubAck* p) const { jsPubAck_Destroy(p); }
-};
-template <class T>
-using Held = std::unique_ptr<T, Destroy>;
-
-// Makes one by a function of the library; `status` says how that went.
-template <class T, class Make>
-Held<T> held(natsStatus& status, Make&& make) {
-  T* out = nullptr;
-  status = make(&out);
-  return Held<T>(out);
-}
 
 Status away(natsStatus status) {
   return base::try_again(
@@ -55,9 +33,9 @@ struct NatsStream::Parts {
   const Options options;
   const std::function<void()> news;
   const std::string told = options.name + ".news";
-  Held<natsConnection> connection;
-  Held<natsSubscription> subscription;
-  Held<jsCtx> js;
+  Handle<natsConnection> connection;
+  Handle<natsSubscription> subscription;
+  Handle<jsCtx> js;
   std::atomic<bool> up{false};
   std::atomic<uint64_t> connects{0};  // grows with every new connection
   uint64_t opened = 0;                // `connects` when the stream was looked at
@@ -69,8 +47,8 @@ struct NatsStream::Parts {
   natsStatus set_callbacks(natsOptions* opts);
   Status open();
   Status open_stream();
-  Held<jsStreamInfo> info(natsStatus& status, jsErrCode& code);
-  Held<jsStreamInfo> add(jsStreamConfig& config, natsStatus& status, jsErrCode& code);
+  Handle<jsStreamInfo> info(natsStatus& status, jsErrCode& code);
+  Handle<jsStreamInfo> add(jsStreamConfig& config, natsStatus& status, jsErrCode& code);
 };
 
 NatsStream::NatsStream(Options options, std::function<void()> news)
@@ -110,27 +88,15 @@ natsStatus NatsStream::Parts::set_callbacks(natsOptions* opts) {
 Status NatsStream::start() {
   Parts& p = *parts_;
   natsStatus status = NATS_OK;
-  auto opts = held<natsOptions>(status, [](auto** out) { return natsOptions_Create(out); });
+  auto opts = made<natsOptions>(status, [](auto** out) { return natsOptions_Create(out); });
   auto set = [&status](natsStatus next) { status = status == NATS_OK ? next : status; };
-  std::string urls = p.options.url;
-  std::vector<const char*> servers{urls.c_str()};
-  for (size_t at = 0; (at = urls.find(',', at)) != urls.npos; ++at) {
-    urls[at] = '\0';
-    servers.push_back(urls.c_str() + at + 1);
-  }
-  set(natsOptions_SetServers(opts.get(), servers.data(), int(servers.size())));
-  set(natsOptions_SetName(opts.get(), ("weir jobs " + p.options.node).c_str()));
-  set(natsOptions_SetMaxReconnect(opts.get(), -1));
-  set(natsOptions_SetReconnectWait(opts.get(), 250));
-  set(natsOptions_SetReconnectJitter(opts.get(), 250, 250));
-  set(natsOptions_SetTimeout(opts.get(), 2000));
-  set(natsOptions_SetPingInterval(opts.get(), 2000));
-  set(natsOptions_SetMaxPingsOut(opts.get(), 2));
+  set(set_servers(opts.get(), p.options.url, "weir jobs " + p.options.node));
   // Nothing waits in the library for the connection to come back: its sender is told that it failed.
   set(natsOptions_SetReconnectBufSize(opts.get(), 0));
   set(p.set_callbacks(opts.get()));
   if (status == NATS_OK)
-    p.connection = held<natsConnection>(status, [&](auto** out) { return natsConnection_Connect(out, opts.get()); });
+    p.connection =
+        made_or_begun<natsConnection>(status, [&](auto** out) { return natsConnection_Connect(out, opts.get()); });
   if (status == NATS_NOT_YET_CONNECTED) return {};
   if (status != NATS_OK) return away(status);
   if (!p.up.exchange(true)) ++p.connects;
@@ -158,14 +124,14 @@ Status NatsStream::Parts::open() {
   jsOptions js_options;
   jsOptions_Init(&js_options);
   js_options.Wait = kPatience.count() / kNsPerMs;
-  js = held<jsCtx>(status, [&](auto** out) { return natsConnection_JetStream(out, connection.get(), &js_options); });
+  js = made<jsCtx>(status, [&](auto** out) { return natsConnection_JetStream(out, connection.get(), &js_options); });
   if (!js) return away(status);
   if (!subscription) {
     auto heard = [](natsConnection*, natsSubscription*, natsMsg* message, void* p) {
       natsMsg_Destroy(message);
       static_cast<Parts*>(p)->news();
     };
-    subscription = held<natsSubscription>(
+    subscription = made<natsSubscription>(
         status, [&](auto** out) { return natsConnection_Subscribe(out, connection.get(), told.c_str(), heard, this); });
     if (!subscription) return away(status);
     auto silent = [](void* p) {
@@ -182,19 +148,19 @@ Status NatsStream::Parts::open() {
   return {};
 }
 
-Held<jsStreamInfo> NatsStream::Parts::info(natsStatus& status, jsErrCode& code) {
-  return held<jsStreamInfo>(
+Handle<jsStreamInfo> NatsStream::Parts::info(natsStatus& status, jsErrCode& code) {
+  return made<jsStreamInfo>(
       status, [&](auto** out) { return js_GetStreamInfo(out, js.get(), options.name.c_str(), nullptr, &code); });
 }
 
 // The server reserves what a stream may have: of less room than was asked for, half is asked for, and half of that.
-Held<jsStreamInfo> NatsStream::Parts::add(jsStreamConfig& config, natsStatus& status, jsErrCode& code) {
+Handle<jsStreamInfo> NatsStream::Parts::add(jsStreamConfig& config, natsStatus& status, jsErrCode& code) {
   for (uint64_t most = std::max(options.most_bytes, kLeastBytes);; most = std::max(most / 2, kLeastBytes)) {
     config.MaxBytes = int64_t(std::min<uint64_t>(most, INT64_MAX));
-    auto made =
-        held<jsStreamInfo>(status, [&](auto** out) { return js_AddStream(out, js.get(), &config, nullptr, &code); });
+    auto there =
+        made<jsStreamInfo>(status, [&](auto** out) { return js_AddStream(out, js.get(), &config, nullptr, &code); });
     const bool too_much = code == JSStorageResourcesExceededErr || code == JSInsufficientResourcesErr;
-    if (made || !too_much || most == kLeastBytes) return made;
+    if (there || !too_much || most == kLeastBytes) return there;
   }
 }
 
@@ -237,7 +203,7 @@ Result<uint64_t> NatsStream::publish(const std::string& subject, std::string_vie
   if (!id.empty()) how.MsgId = message_id.c_str();
   if (newest) how.ExpectNoMessage = *newest == 0, how.ExpectLastSubjectSeq = *newest;
   jsErrCode code{};
-  auto ack = held<jsPubAck>(status, [&](auto** out) {
+  auto ack = made<jsPubAck>(status, [&](auto** out) {
     return js_Publish(out, p.js.get(), subject.c_str(), bytes.data(), int(bytes.size()), &how, &code);
   });
   if (ack) return ack->Sequence;
@@ -257,11 +223,11 @@ Result<std::optional<NatsStream::Message>> NatsStream::get(uint64_t sequence, co
   jsDirectGetMsgOptions_Init(&what);
   what.Sequence = sequence;
   if (!subject.empty()) what.NextBySubject = subject.c_str();
-  auto message = held<natsMsg>(
+  auto message = made<natsMsg>(
       status, [&](auto** out) { return js_DirectGetMsg(out, p.js.get(), p.options.name.c_str(), nullptr, &what); });
   // Whoever has answered may be behind; the stream's leader is not.
   if (status == NATS_NOT_FOUND && subject.empty())
-    message = held<natsMsg>(status, [&](auto** out) {
+    message = made<natsMsg>(status, [&](auto** out) {
       return js_GetMsg(out, p.js.get(), p.options.name.c_str(), sequence, nullptr, nullptr);
     });
   if (status == NATS_NOT_FOUND) return std::optional<Message>();

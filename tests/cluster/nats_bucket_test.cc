@@ -1,22 +1,16 @@
 // A NatsBucket and a real nats-server, which the test starts; skipped where there is none.
 #include "cluster/nats_bucket.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <condition_variable>
-#include <cstdlib>
-#include <filesystem>
 #include <future>
 #include <mutex>
 
 #include "cluster/membership.h"
 #include "cluster/ownership.h"
 #include "fake_bucket.h"
+#include "support/nats_server.h"
 
 namespace weir::cluster {
 namespace {
@@ -25,26 +19,10 @@ using base::Code;
 using base::Result;
 using std::chrono::seconds;
 
-constexpr const char* kServer = "/usr/sbin/nats-server";
-
-uint16_t free_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET, address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* any = reinterpret_cast<sockaddr*>(&address);
-  EXPECT_EQ(0, ::bind(fd, any, size));
-  EXPECT_EQ(0, ::getsockname(fd, any, &size));
-  ::close(fd);
-  return ntohs(address.sin_port);
-}
-
 struct NatsBucketTest : testing::Test {
   void SetUp() override {
-    if (!std::filesystem::exists(kServer)) GTEST_SKIP() << "nats-server is not installed";
-    std::string name = (std::filesystem::temp_directory_path() / "weir-nats-XXXXXX").string();
-    store = ::mkdtemp(name.data());
-    start_server();
+    if (!NatsServer::installed()) GTEST_SKIP() << "nats-server is not installed";
+    server.start();
     loop.start();
     on_loop([this] {
       NatsBucket::Listener listener;
@@ -55,8 +33,7 @@ struct NatsBucketTest : testing::Test {
         seen[entry.key] = entry;
         changed.notify_all();
       };
-      bucket = std::make_unique<NatsBucket>(
-          loop, NatsBucket::Options{"nats://127.0.0.1:" + std::to_string(port), "weir", "test"}, listener);
+      bucket = std::make_unique<NatsBucket>(loop, NatsBucket::Options{server.url(), "weir", "test"}, listener);
       bucket->start();
     });
     ASSERT_TRUE(until([this] { return connected >= 1; }));
@@ -64,24 +41,8 @@ struct NatsBucketTest : testing::Test {
   void TearDown() override {
     if (bucket) on_loop([this] { bucket->stop(); });
     loop.stop();
-    stop_server();
-    if (!store.empty()) std::filesystem::remove_all(store);
   }
 
-  void start_server() {
-    server = ::fork();
-    if (server != 0) return;
-    const std::string at = std::to_string(port);
-    ::execl(kServer, kServer, "-js", "-a", "127.0.0.1", "-p", at.c_str(), "-sd", store.c_str(), "-l", "/dev/null",
-            nullptr);
-    ::_exit(127);
-  }
-  void stop_server() {
-    if (server <= 0) return;
-    ::kill(server, SIGKILL);
-    ::waitpid(server, nullptr, 0);
-    server = 0;
-  }
   void count(int& what) {
     std::lock_guard lock(mutex);
     ++what;
@@ -112,9 +73,7 @@ struct NatsBucketTest : testing::Test {
     return ask<Bucket::KeyValue>([&](auto then) { bucket->read(key, then); });
   }
 
-  const uint16_t port = free_port();
-  std::string store;
-  pid_t server = 0;
+  NatsServer server;
   std::mutex mutex;
   std::condition_variable changed;
   int connected = 0, disconnected = 0;           // under mutex
@@ -154,7 +113,7 @@ TEST_F(NatsBucketTest, AValueThatIsTooLongIsToldAndReadAsAnEmptyOne) {
                                     seen[entry.key + "!"] = entry;
                                     changed.notify_all();
                                   }};
-    NatsBucket::Options options{"nats://127.0.0.1:" + std::to_string(port), "weir", "test"};
+    NatsBucket::Options options{server.url(), "weir", "test"};
     options.watch = "node.*", options.largest = 1000;
     bucket = std::make_unique<NatsBucket>(loop, options, listener);
     bucket->start();
@@ -172,10 +131,10 @@ TEST_F(NatsBucketTest, AValueThatIsTooLongIsToldAndReadAsAnEmptyOne) {
 
 TEST_F(NatsBucketTest, AServerThatComesBackWithoutTheBucketHasItAgain) {
   ASSERT_TRUE(write("node.a", "one", 0));
-  stop_server();
+  server.kill();
   EXPECT_TRUE(until([this] { return disconnected >= 1; }));
   EXPECT_EQ(Code::kUnavailable, write("node.b", "one", 0).error().code);
-  start_server();
+  server.start();
   ASSERT_TRUE(until([this] { return connected >= 2; }));
   EXPECT_TRUE(write("node.b", "two", 0));
   EXPECT_TRUE(until([this] { return seen["node.b"].value == "two"; }));

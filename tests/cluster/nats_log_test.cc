@@ -1,21 +1,15 @@
 // A NatsLog and a real nats-server, which the test starts; skipped where there is none.
 #include "cluster/nats_log.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
-#include <filesystem>
-#include <fstream>
 #include <mutex>
 
 #include "cluster/log_message.h"
 #include "cluster/nats_stream.h"
+#include "support/nats_server.h"
 
 namespace weir::cluster {
 namespace {
@@ -23,47 +17,13 @@ namespace {
 using base::Code;
 using std::chrono::seconds;
 
-constexpr const char* kProgram = "/usr/sbin/nats-server";
-
-uint16_t any_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET, address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* any = reinterpret_cast<sockaddr*>(&address);
-  EXPECT_EQ(0, ::bind(fd, any, size));
-  EXPECT_EQ(0, ::getsockname(fd, any, &size));
-  ::close(fd);
-  return ntohs(address.sin_port);
-}
-
 struct NatsLogTest : testing::Test {
   void SetUp() override {
-    if (!std::filesystem::exists(kProgram)) GTEST_SKIP() << "nats-server is not installed";
-    std::string name = (std::filesystem::temp_directory_path() / "weir-nats-XXXXXX").string();
-    store = ::mkdtemp(name.data());
-    start_server();
-  }
-  void TearDown() override {
-    stop_server();
-    if (!store.empty()) std::filesystem::remove_all(store);
-  }
-  void start_server() {
-    server = ::fork();
-    if (server != 0) return;
-    const std::string at = std::to_string(port), conf = store + "/conf";
-    std::ofstream(conf) << "jetstream { store_dir: \"" << store << "\", max_file_store: " << room << " }\n" << more;
-    ::execl(kProgram, kProgram, "-c", conf.c_str(), "-a", "127.0.0.1", "-p", at.c_str(), "-l", "/dev/null", nullptr);
-    ::_exit(127);
-  }
-  void stop_server() {
-    if (server <= 0) return;
-    ::kill(server, SIGKILL);
-    ::waitpid(server, nullptr, 0);
-    server = 0;
+    if (!NatsServer::installed()) GTEST_SKIP() << "nats-server is not installed";
+    server.start();
   }
   std::unique_ptr<NatsLog> open(std::string key = "") {
-    NatsLog::Options options{"nats://127.0.0.1:" + std::to_string(port), "weir-jobs", "test", std::move(key), most};
+    NatsLog::Options options{server.url(), "weir-jobs", "test", std::move(key), most};
     auto log = std::make_unique<NatsLog>(std::move(options), [this] {
       std::lock_guard lock(mutex);
       ++news;
@@ -75,8 +35,7 @@ struct NatsLogTest : testing::Test {
   }
   // A message as anybody publishes it who may.
   std::unique_ptr<NatsStream> plain() {
-    auto stream = std::make_unique<NatsStream>(
-        NatsStream::Options{"nats://127.0.0.1:" + std::to_string(port), "weir-jobs", "plain"}, [] {});
+    auto stream = std::make_unique<NatsStream>(NatsStream::Options{server.url(), "weir-jobs", "plain"}, [] {});
     EXPECT_TRUE(stream->start().ok());
     EXPECT_TRUE(until([&] { return stream->connected() && stream->open().ok(); }));
     return stream;
@@ -106,9 +65,7 @@ struct NatsLogTest : testing::Test {
     return true;
   }
 
-  const uint16_t port = any_port();
-  pid_t server = 0;
-  std::string store, room = "4GB", more;  // of the server's file
+  NatsServer server;
   uint64_t most = uint64_t(1) << 30;
   std::mutex mutex;
   std::condition_variable changed;
@@ -135,11 +92,10 @@ TEST_F(NatsLogTest, EntriesComeInOneOrderToAll) {
 
 TEST_F(NatsLogTest, TheLogHasABoundWhichIsHalvedWhereTheServerHasNoRoom) {
   EXPECT_EQ(most, open()->room()->most);
-  stop_server();
-  std::filesystem::remove_all(store);
-  std::filesystem::create_directory(store);
-  room = "700MB", most = uint64_t(4) << 30;
-  start_server();
+  server.kill();
+  server.forget();
+  server.room = "700MB", most = uint64_t(4) << 30;
+  server.start();
   EXPECT_EQ(uint64_t(512) << 20, open()->room()->most);
 }
 
@@ -262,11 +218,11 @@ TEST_F(NatsLogTest, WithoutTheServerItFailsAtOnceAndComesBack) {
   auto log = open();
   ASSERT_TRUE(log->append("1", "one"));
   const std::string identity = log->extent()->identity;
-  stop_server();
+  server.kill();
   ASSERT_TRUE(until([&] { return !log->connected(); }));
   EXPECT_EQ(Code::kUnavailable, log->append("2", "two").error().code);
   EXPECT_EQ(Code::kUnavailable, log->next(0).error().code);
-  start_server();
+  server.start();
   ASSERT_TRUE(until([&] { return log->connected() && log->extent().has_value(); }));
   EXPECT_EQ(identity, log->extent()->identity);
   EXPECT_EQ("one", log->next(0).value()->bytes);
