@@ -62,7 +62,7 @@ base::Result<cluster::Settings> cluster_settings(const Config& config) {
 }
 
 std::unique_ptr<ClusterNode> ClusterNode::make(const Config& config, forward::Directory& directory,
-                                               GetCatalog catalog) {
+                                               base::MemoryLedger& memory, GetCatalog catalog) {
   auto settings = cluster_settings(config);
   if (!settings) throw std::runtime_error(settings.error().text);
   if (!settings->on()) return nullptr;
@@ -75,12 +75,13 @@ std::unique_ptr<ClusterNode> ClusterNode::make(const Config& config, forward::Di
   std::error_code error;
   std::string root = (std::filesystem::temp_directory_path(error) / "weir-cluster-XXXXXX").string();
   if (error || !::mkdtemp(root.data())) throw std::runtime_error("there is no place for the models of other nodes");
-  return std::unique_ptr<ClusterNode>(
-      new ClusterNode(config, std::move(*settings), std::move(root), directory, std::move(tls), std::move(catalog)));
+  return std::unique_ptr<ClusterNode>(new ClusterNode(config, std::move(*settings), std::move(root), directory,
+                                                      std::move(tls), std::move(catalog), memory));
 }
 
 ClusterNode::ClusterNode(const Config& config, cluster::Settings settings, std::string root,
-                         forward::Directory& directory, std::shared_ptr<const net::TlsContext> tls, GetCatalog catalog)
+                         forward::Directory& directory, std::shared_ptr<const net::TlsContext> tls, GetCatalog catalog,
+                         base::MemoryLedger& memory)
     : config_(config),
       root_(std::move(root)),
       catalog_(std::move(catalog)),
@@ -104,7 +105,7 @@ ClusterNode::ClusterNode(const Config& config, cluster::Settings settings, std::
   callbacks.ask = [this](const std::string& address, std::string request, cluster::Peers::Then then) {
     sessions_->peers().ask(address, std::move(request), std::move(then));
   };
-  cluster_ = std::make_unique<cluster::Cluster>(settings, std::move(callbacks));
+  cluster_ = std::make_unique<cluster::Cluster>(settings, std::move(callbacks), &memory);
   sessions_ = std::make_unique<ClusterSessions>(cluster_->name(), call_key, std::move(tls));
   sessions_->attach(*cluster_, catalog_);
 }

@@ -28,7 +28,9 @@ class ClusterNode {
   // Null where cluster.nats is not set. Makes a private folder for the models of others. Throws std::runtime_error for
   // what cluster_settings() refuses, for files of cluster.tls, and where there is no place for the folder.
   // `catalog`: the latest, from any thread.
-  static std::unique_ptr<ClusterNode> make(const Config& config, forward::Directory& directory, GetCatalog catalog);
+  // `memory` outlives it.
+  static std::unique_ptr<ClusterNode> make(const Config& config, forward::Directory& directory,
+                                           base::MemoryLedger& memory, GetCatalog catalog);
   ~ClusterNode();
 
   const std::string& root() const { return root_; }
@@ -46,7 +48,7 @@ class ClusterNode {
 
  private:
   ClusterNode(const Config& config, cluster::Settings settings, std::string root, forward::Directory& directory,
-              std::shared_ptr<const net::TlsContext> tls, GetCatalog catalog);
+              std::shared_ptr<const net::TlsContext> tls, GetCatalog catalog, base::MemoryLedger& memory);
 
   const Config& config_;
   const std::string root_;

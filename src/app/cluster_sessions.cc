@@ -144,6 +144,12 @@ void ClusterSessions::read_record(const std::string& owner, const std::string& i
   if (!asked) back(shutting_down());
 }
 
+void ClusterSessions::forget_record(const std::string& owner, const std::string& id) {
+  (void)cluster_->use_records([owner, id](auto* records) {
+    if (records) records->forget(owner, id);
+  });
+}
+
 void ClusterSessions::erase_record(const std::string& owner, const std::string& id, base::ShardId shard,
                                    SharedRecords::Done then) {
   auto back = [this, shard, then](Status status) {

@@ -51,6 +51,7 @@ class ClusterSessions final : public session::OtherNodes, public session::Shared
   void keep_record(const std::string& owner, const std::string& id, std::string record, base::ShardId shard,
                    SharedRecords::Done then) override;
   void read_record(const std::string& owner, const std::string& id, base::ShardId shard, Read then) override;
+  void forget_record(const std::string& owner, const std::string& id) override;
   void erase_record(const std::string& owner, const std::string& id, base::ShardId shard,
                     SharedRecords::Done then) override;
 

@@ -98,7 +98,7 @@ Serving::Serving(const Config& config)
     : config_(config),
       state_(config),
       onnx_(onnx_options(config)),
-      cluster_(ClusterNode::make(config, forward_.directory(), [this] { return catalog(); })),
+      cluster_(ClusterNode::make(config, forward_.directory(), state_.memory, [this] { return catalog(); })),
       latest_(std::make_shared<const bus::Catalog>()),
       repository_(with_cluster(repository_options(config, state_.gpus.devices()), cluster_.get()),
                   engines(onnx_, forward_, state_.gpus.devices(), host_memory_, pinned_shards(config),

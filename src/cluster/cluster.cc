@@ -50,9 +50,10 @@ std::string address_of(const Settings& settings, const Listening& listening, con
 }  // namespace
 
 struct Cluster::Parts {
-  Parts(const Settings& s, Callbacks c)
+  Parts(const Settings& s, Callbacks c, base::MemoryLedger* m)
       : settings(s),
         callbacks(std::move(c)),
+        memory(m),
         secrets(Secrets::derive(s.secret)),
         name(s.name.empty() ? drawn_name(loop) : s.name),
         peers(loop, callbacks.ask) {}
@@ -72,6 +73,7 @@ struct Cluster::Parts {
 
   const Settings settings;
   const Callbacks callbacks;
+  base::MemoryLedger* const memory;
   const Secrets secrets;
   Loop loop;
   const std::string name;
@@ -197,7 +199,7 @@ void Cluster::Parts::report_load() {
   figures.refused_sessions = kept->refused(), figures.lost_turns = kept->lost_turns();
   if (records)
     figures.unkept_responses = records->unkept(), figures.lost_responses = records->lost(),
-    figures.refused_responses = records->refused();
+    figures.refused_responses = records->refused(), figures.left_responses = records->left();
   load_timer = loop.at(loop.now() + Rules().beat, [this] { report_load(); });
   if (callbacks.load) membership->self().load = callbacks.load();
 }
@@ -225,17 +227,17 @@ void Cluster::Parts::make_rules() {
   auto can_take = [this](const std::string& state) { return callbacks.can_take(state); };
   kept.emplace(loop, *membership, *ownership, can_take, KeptSessions::Limits());
   if (response_bucket) {
-    parted_responses.emplace(loop, *response_bucket);
+    parted_responses.emplace(loop, *response_bucket, KeptRecords::kLargestValue);
     records.emplace(
-        loop, *parted_responses, name, secrets.entry_key, [this] { return !membership->away(); },
-        KeptRecords::Limits());
+        loop, *parted_responses, name, secrets.entry_key, [this] { return !membership->away(); }, KeptRecords::Limits(),
+        memory);
   }
   peer_answers.emplace(*membership, *bucket, *session_bucket,
                        relays ? PeerAnswers::Relays::kYes : PeerAnswers::Relays::kNo);
 }
 
-Cluster::Cluster(const Settings& settings, Callbacks callbacks)
-    : parts_(std::make_unique<Parts>(settings, std::move(callbacks))) {}
+Cluster::Cluster(const Settings& settings, Callbacks callbacks, base::MemoryLedger* memory)
+    : parts_(std::make_unique<Parts>(settings, std::move(callbacks), memory)) {}
 
 Cluster::~Cluster() { stop(); }
 

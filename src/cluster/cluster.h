@@ -53,7 +53,8 @@ class Cluster {
     std::function<void(const std::string& address, std::string request, Peers::Then then)> ask;
   };
 
-  Cluster(const Settings& settings, Callbacks callbacks);
+  // `memory`: charged with stored responses that are read; it outlives this. Null: nobody is charged.
+  Cluster(const Settings& settings, Callbacks callbacks, base::MemoryLedger* memory = nullptr);
   ~Cluster();
   Cluster(const Cluster&) = delete;
 

@@ -26,6 +26,8 @@ void write_sessions(const Figures& f, std::string& out) {
          "Stored responses that this node alone has: there was no room for them.", f.lost_responses);
   family(out, "weir_cluster_refused_responses_total", "counter", "Records of responses that cannot be read.",
          f.refused_responses);
+  family(out, "weir_cluster_left_responses_total", "counter",
+         "Stored responses that had to go here and stay for the others: too many had to go at once.", f.left_responses);
 }
 
 }  // namespace

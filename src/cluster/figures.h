@@ -13,7 +13,7 @@ struct Figures {
   std::atomic<uint64_t> named{0};       // Promises::named()
   // Sessions, and stored responses.
   std::atomic<uint64_t> owned{0}, unkept{0}, taken{0}, refused_sessions{0}, lost_turns{0};
-  std::atomic<uint64_t> unkept_responses{0}, lost_responses{0}, refused_responses{0};
+  std::atomic<uint64_t> unkept_responses{0}, lost_responses{0}, refused_responses{0}, left_responses{0};
 
   struct Now {
     uint64_t nodes = 0;

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "cluster/node.h"
-#include "cluster/ownership.h"
 
 namespace weir::cluster {
 namespace {
@@ -15,17 +14,30 @@ using base::Status;
 using State = KeptRecords::Found::State;
 
 constexpr auto kRetryUnkeptRecords = std::chrono::seconds(1);
-constexpr size_t kRecordsAtOnce = 16;  // that are tried again
+constexpr size_t kRecordsAtOnce = 16;  // that are tried again, or forgotten
 
 Status too_many() {
   return base::try_again(Code::kResourceExhausted,
                          "too many stored responses are read or written at once; try again later");
+}
+Status no_turn() {
+  return base::try_again(Code::kUnavailable,
+                         "too many stored responses of other nodes are read at once; try again later");
 }
 Status not_reached() {
   return base::try_again(Code::kUnavailable, "NATS is away, and what other nodes have stored cannot be read");
 }
 
 }  // namespace
+
+struct KeptRecords::Reading {
+  std::string owner, key;
+  base::Time until;
+  Read then;  // null: it was answered
+  uint64_t timer = 0;
+  bool begun = false;
+  base::MemoryCharge charge;
+};
 
 KeptRecords::~KeptRecords() {
   env_.cancel(timer_);
@@ -51,21 +63,45 @@ bool KeptRecords::busy(const std::string& owner) const {
   return under_way_ >= limits_.at_once || (own != of_owner_.end() && own->second >= limits_.of_one_owner);
 }
 
-void KeptRecords::later(base::Duration after, std::function<void()> work) {
+uint64_t KeptRecords::later(base::Duration after, std::function<void()> work) {
   const uint64_t number = ++last_timer_;
   timers_[number] = env_.at(env_.now() + after, [this, number, work = std::move(work)] {
     timers_.erase(number);
     work();
   });
+  return number;
+}
+
+void KeptRecords::drop_timer(uint64_t number) {
+  auto timer = timers_.extract(number);
+  if (!timer.empty()) env_.cancel(timer.mapped());
+}
+
+// The write itself goes on behind a bucket that does not answer.
+KeptRecords::Done KeptRecords::in_time(Done then) {
+  auto waits = std::make_shared<Done>(std::move(then));
+  const uint64_t timer = later(limits_.patience, [this, waits] {
+    stalled_ = true;
+    if (Done tell = std::exchange(*waits, nullptr)) tell({});
+  });
+  return [this, waits, timer](Status status) {
+    drop_timer(timer);
+    if (Done tell = std::exchange(*waits, nullptr)) tell(std::move(status));
+  };
 }
 
 void KeptRecords::keep(const std::string& owner, const std::string& id, std::string record, Done then) {
   const uint64_t size = record.size();
   if (busy(owner) || size > Ownership::kLargestState || bytes_ + size > limits_.bytes_at_once) return ++lost_, then({});
   bytes_ += size;
-  Done done = counted<Status>(owner, [this, size, then = std::move(then)](Status status) {
+  Done told;
+  if (stalled_)
+    then({});
+  else
+    told = in_time(std::move(then));
+  Done done = counted<Status>(owner, [this, size, told = std::move(told)](Status status) {
     bytes_ -= size;
-    then(std::move(status));
+    if (told) told(std::move(status));
   });
   const std::string key = key_of(owner, id);
   write(key, write_record({name_, 0, 0, std::move(record)}, key, key_), env_.now() + limits_.patience, std::move(done));
@@ -74,10 +110,11 @@ void KeptRecords::keep(const std::string& owner, const std::string& id, std::str
 // An earlier try of this very write may have come through: the key is this record's alone.
 void KeptRecords::write(const std::string& key, std::string value, base::Time until, Done then) {
   bucket_.write(key, value, 0, [this, key, value, until, then](base::Result<uint64_t> written) {
+    if (written || written.error().code != Code::kUnavailable) stalled_ = false;
     if (written || written.error().code == Code::kAborted) return then({});
     if (written.error().code != Code::kUnavailable) return ++lost_, then({});
     if (reaches_() && env_.now() < until)
-      return later(limits_.retry, [this, key, value, until, then] { write(key, value, until, then); });
+      return (void)later(limits_.retry, [this, key, value, until, then] { write(key, value, until, then); });
     set_unkept(key, value);
     then({});
   });
@@ -123,35 +160,95 @@ void KeptRecords::retry_unkept() {
 
 void KeptRecords::read(const std::string& owner, const std::string& id, Read then) {
   if (busy(owner)) return then(too_many());
-  look(key_of(owner, id), env_.now() + limits_.patience, counted<base::Result<Found>>(owner, std::move(then)));
-}
-
-void KeptRecords::look(const std::string& key, base::Time until, Read then) {
-  bucket_.read(key, [this, key, until, then = std::move(then)](base::Result<Bucket::KeyValue> entry) {
-    found(key, std::move(entry), until, then);
+  auto reading = std::make_shared<Reading>();
+  reading->owner = owner, reading->key = key_of(owner, id), reading->until = env_.now() + limits_.patience;
+  reading->then = counted<base::Result<Found>>(owner, std::move(then));
+  reading->timer = later(limits_.patience, [this, reading] {
+    answer(*reading, reading->begun ? not_reached() : no_turn());
+    std::erase(waiting_, reading);
   });
+  waiting_.push_back(std::move(reading));
+  begin_reads();
 }
 
-void KeptRecords::found(const std::string& key, base::Result<Bucket::KeyValue> entry, base::Time until,
-                        const Read& then) {
-  if (!entry && entry.error().code == Code::kNotFound) return then(Found{});
-  if (!entry && entry.error().code == Code::kUnavailable && reaches_() && env_.now() < until)
-    return later(limits_.retry, [this, key, until, then] { look(key, until, then); });
-  if (!entry) return then(entry.error().code == Code::kUnavailable ? not_reached() : entry.error());
-  if (entry->erased) return then(Found{State::kErased, {}});
-  auto record = read_record(entry->value, key, key_);
-  if (record) return then(Found{State::kThere, std::move(record->state)});
-  ++refused_;
-  then(failure(Code::kDataLoss, "what was kept of the response cannot be read"));
+// The first one for which its owner, and all together, have room.
+std::shared_ptr<KeptRecords::Reading> KeptRecords::next_read() {
+  if (reading_bytes_ + kOfRead > limits_.read_bytes) return nullptr;
+  const auto has_room = [&](const std::shared_ptr<Reading>& reading) {
+    auto own = reading_of_.find(reading->owner);
+    return own == reading_of_.end() || own->second + kOfRead <= limits_.read_bytes_of_one_owner;
+  };
+  auto at = std::find_if(waiting_.begin(), waiting_.end(), has_room);
+  if (at == waiting_.end()) return nullptr;
+  auto out = std::move(*at);
+  waiting_.erase(at);
+  return out;
+}
+
+// The bucket may answer at once, and then this is called from inside of itself.
+void KeptRecords::begin_reads() {
+  if (std::exchange(beginning_, true)) return;
+  while (auto reading = next_read()) {
+    if (memory_) reading->charge = {*memory_, base::MemoryKind::kAnswers};
+    if (!reading->charge.grow(kOfRead)) {
+      answer(*reading, base::try_again(Code::kUnavailable, memory_->shortage()));
+      continue;
+    }
+    reading->begun = true;
+    reading_bytes_ += kOfRead, reading_of_[reading->owner] += kOfRead;
+    look(reading);
+  }
+  beginning_ = false;
+}
+
+void KeptRecords::look(const std::shared_ptr<Reading>& reading) {
+  bucket_.read(reading->key,
+               [this, reading](base::Result<Bucket::KeyValue> entry) { found(reading, std::move(entry)); });
+}
+
+void KeptRecords::found(const std::shared_ptr<Reading>& reading, base::Result<Bucket::KeyValue> entry) {
+  const bool away = !entry && entry.error().code == Code::kUnavailable;
+  if (away && reading->then && reaches_() && env_.now() < reading->until)
+    return (void)later(limits_.retry, [this, reading] { look(reading); });
+  if (away) return end_read(reading, not_reached());
+  if (!entry && entry.error().code == Code::kNotFound) return end_read(reading, Found{});
+  if (!entry) return end_read(reading, entry.error());
+  if (entry->erased) return end_read(reading, Found{State::kErased, {}});
+  end_read(reading, found_there(*reading, *entry));
+}
+
+// From here on the record is charged for as long as it is.
+base::Result<KeptRecords::Found> KeptRecords::found_there(Reading& reading, const Bucket::KeyValue& entry) {
+  auto record = read_record(entry.value, reading.key, key_);
+  if (!record) return ++refused_, failure(Code::kDataLoss, "what was kept of the response cannot be read");
+  reading.charge.clear();
+  auto bytes = base::adopt(memory_, base::MemoryKind::kAnswers, std::move(record->state));
+  if (!bytes) return base::try_again(Code::kUnavailable, memory_->shortage());
+  return Found{State::kThere, std::move(*bytes)};
+}
+
+void KeptRecords::end_read(const std::shared_ptr<Reading>& reading, base::Result<Found> found) {
+  reading_bytes_ -= kOfRead;
+  if (auto own = reading_of_.find(reading->owner); (own->second -= kOfRead) == 0) reading_of_.erase(own);
+  reading->charge.clear();
+  answer(*reading, std::move(found));
+  begin_reads();
+}
+
+void KeptRecords::answer(Reading& reading, base::Result<Found> found) {
+  drop_timer(reading.timer);
+  if (Read then = std::exchange(reading.then, nullptr)) then(std::move(found));
 }
 
 void KeptRecords::erase(const std::string& owner, const std::string& id, Done then) {
   if (busy(owner)) return then(too_many());
-  const std::string key = key_of(owner, id);
+  erase_key(key_of(owner, id), counted<Status>(owner, std::move(then)));
+}
+
+void KeptRecords::erase_key(const std::string& key, Done done) {
   auto waiting = unkept_.find(key);
   const std::string value = waiting == unkept_.end() ? std::string() : waiting->second;
   clear_unkept(key);
-  Done done = counted<Status>(owner, std::move(then));
   bucket_.read(key, [this, key, value, done](base::Result<Bucket::KeyValue> entry) {
     if (!entry && entry.error().code == Code::kNotFound) return done({});
     if (!entry && !value.empty()) set_unkept(key, value);
@@ -163,6 +260,30 @@ void KeptRecords::erase(const std::string& owner, const std::string& id, Done th
       done(base::try_again(Code::kUnavailable, "it is not known whether the response was deleted: try again"));
     });
   });
+}
+
+void KeptRecords::forget(const std::string& owner, const std::string& id) {
+  if (to_forget_.size() >= limits_.to_forget) return void(++left_);
+  to_forget_.push_back(key_of(owner, id));
+  forget_next();
+}
+
+void KeptRecords::forget_next() {
+  while (!forgets_later_ && forgetting_ < kRecordsAtOnce && !to_forget_.empty()) {
+    std::string key = std::move(to_forget_.front());
+    to_forget_.pop_front();
+    ++forgetting_;
+    erase_key(key, [this, key](const Status& status) {
+      --forgetting_;
+      if (status.ok()) return forget_next();
+      to_forget_.push_back(key);
+      if (std::exchange(forgets_later_, true)) return;
+      later(kRetryUnkeptRecords, [this] {
+        forgets_later_ = false;
+        forget_next();
+      });
+    });
+  }
 }
 
 }  // namespace weir::cluster

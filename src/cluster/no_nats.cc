@@ -9,7 +9,7 @@ struct Cluster::Parts {
   std::string name;
 };
 
-Cluster::Cluster(const Settings&, Callbacks) { base::check(false, "a cluster without NATS"); }
+Cluster::Cluster(const Settings&, Callbacks, base::MemoryLedger*) { base::check(false, "a cluster without NATS"); }
 Cluster::~Cluster() = default;
 void Cluster::start(const Listening&) {}
 void Cluster::stop() {}

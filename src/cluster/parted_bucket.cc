@@ -128,7 +128,8 @@ void PartedBucket::read(const std::string& key, OnRead then) {
   bucket_.read(key, [this, then = std::move(then)](Result<KeyValue> entry) {
     if (!entry || entry->erased || !entry->value.starts_with(kPartsHead)) return then(std::move(entry));
     auto head = read_parts_head(entry->value);
-    if (!head) return then(failure(Code::kDataLoss, "the list of a value's parts cannot be read"));
+    if (!head || head->size > largest_)
+      return then(failure(Code::kDataLoss, "the list of a value's parts cannot be read"));
     read_next(std::make_shared<Reading>(Reading{std::move(*entry), std::move(*head), then, {}, {}}));
   });
 }

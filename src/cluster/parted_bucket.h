@@ -26,12 +26,14 @@ class PartedBucket final : public Bucket {
   static constexpr std::string_view kPrefix = "part.";  // of keys
   static constexpr size_t kPart = 480 << 10, kMostParts = 16;
 
-  PartedBucket(base::Env& env, Bucket& bucket) : env_(env), bucket_(bucket) {}
+  // `largest`: bytes of a value; what says that it is longer is not read.
+  PartedBucket(base::Env& env, Bucket& bucket, size_t largest = kMostParts * kPart)
+      : env_(env), bucket_(bucket), largest_(largest) {}
 
   // As Bucket says, and: RESOURCE_EXHAUSTED: the value has more than kMostParts.
   void write(const std::string& key, std::string value, uint64_t expected, OnWritten then) override;
   void erase(const std::string& key, uint64_t expected, OnWritten then) override;
-  // DATA_LOSS: a part is not there, or not as long as it was.
+  // DATA_LOSS: a part is not there, or not as long as it was; it is too long.
   void read(const std::string& key, OnRead then) override;
 
  private:
@@ -54,6 +56,7 @@ class PartedBucket final : public Bucket {
 
   base::Env& env_;
   Bucket& bucket_;
+  const size_t largest_;
   std::map<std::string, Parts> known_;  // of the values that this node has written or read last
 };
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 
+#include "base/bytes.h"
 #include "base/env.h"
 #include "base/ids.h"
 #include "base/status.h"
@@ -21,7 +22,7 @@ class SharedRecords {
       kErased,   // it is over, everywhere
       kThere,
     } state = State::kUnknown;
-    std::string record;
+    base::Bytes record;  // charged to whom it concerns, until its last slice goes
   };
   using Done = std::function<void(base::Status)>;
   using Read = std::function<void(base::Result<Found>)>;
@@ -34,6 +35,8 @@ class SharedRecords {
                            Done then) = 0;
   // Errors, texts that name the cause: UNAVAILABLE, RESOURCE_EXHAUSTED: worth another try; DATA_LOSS.
   virtual void read_record(const std::string& owner, const std::string& id, base::ShardId shard, Read then) = 0;
+  // As erase_record(), for one that has to go for want of room: later where much has to go, and nobody is told.
+  virtual void forget_record(const std::string& owner, const std::string& id) = 0;
   // It is over, everywhere. OK also where there was none. UNAVAILABLE: it may still be there.
   virtual void erase_record(const std::string& owner, const std::string& id, base::ShardId shard, Done then) = 0;
 

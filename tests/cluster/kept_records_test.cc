@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "base/fake_env.h"
 #include "fake_bucket.h"
 
@@ -15,10 +18,10 @@ using State = KeptRecords::Found::State;
 struct KeptRecordsTest : testing::Test {
   struct One {
     explicit One(KeptRecordsTest& test, const std::string& name, std::string secret = "",
-                 KeptRecords::Limits limits = {})
+                 KeptRecords::Limits limits = {}, base::MemoryLedger* memory = nullptr)
         : way(test.bucket),
           records(
-              test.env, way, name, std::move(secret), [this] { return !way.cut; }, limits) {}
+              test.env, way, name, std::move(secret), [this] { return !way.cut; }, limits, memory) {}
     Way way;
     KeptRecords records;
   };
@@ -60,7 +63,7 @@ TEST_F(KeptRecordsTest, ARecordIsReadByEveryNodeAlsoWhenItsWriterHasGone) {
   auto found = read(b, "resp_1");
   ASSERT_TRUE(found);
   EXPECT_EQ(State::kThere, found->state);
-  EXPECT_EQ("some\nbytes", found->record);
+  EXPECT_EQ("some\nbytes", found->record.view());
 }
 
 TEST_F(KeptRecordsTest, AnotherOwnersRecordIsOneThatIsNotThere) {
@@ -93,7 +96,7 @@ TEST_F(KeptRecordsTest, WithoutTheBucketARecordIsUnkeptAndIsWrittenOnceItIsBack)
   a.way.cut = false;
   pass(seconds(2));
   EXPECT_EQ(0u, a.records.unkept());
-  EXPECT_EQ("x", read(b, "resp_1")->record);
+  EXPECT_EQ("x", read(b, "resp_1")->record.view());
 }
 
 TEST_F(KeptRecordsTest, AWriteWhoseAnswerIsLostIsTriedAgain) {
@@ -104,7 +107,7 @@ TEST_F(KeptRecordsTest, AWriteWhoseAnswerIsLostIsTriedAgain) {
   EXPECT_EQ(Code::kUnknown, status.code);
   pass(seconds(1));
   EXPECT_TRUE(status.ok());
-  EXPECT_EQ("x", read(a, "resp_1")->record);
+  EXPECT_EQ("x", read(a, "resp_1")->record.view());
 }
 
 TEST_F(KeptRecordsTest, ARecordThatWasWrittenWithoutTheSecretOrForAnotherKeyIsRefused) {
@@ -115,7 +118,7 @@ TEST_F(KeptRecordsTest, ARecordThatWasWrittenWithoutTheSecretOrForAnotherKeyIsRe
   bucket.entries[key("resp_1")] = bucket.entries[liar.records.key_of("key ann", "resp_1")];
   EXPECT_EQ(Code::kDataLoss, read(a, "resp_1").error().code);
   EXPECT_TRUE(keep(a, "resp_2", "x").ok());
-  EXPECT_EQ("x", read(b, "resp_2")->record);
+  EXPECT_EQ("x", read(b, "resp_2")->record.view());
   bucket.entries[key("resp_3")] = bucket.entries[key("resp_2")];
   EXPECT_EQ(Code::kDataLoss, read(b, "resp_3").error().code);
   EXPECT_EQ(1u, a.records.refused());
@@ -141,6 +144,96 @@ TEST_F(KeptRecordsTest, WhatWaitsIsBoundedByCountAndByBytes) {
   EXPECT_LE(a.records.unkept(), 2u);
   EXPECT_GE(a.records.lost(), 9u);
   EXPECT_TRUE(keep(a, "long", std::string(5 << 20, 'x')).ok()) << "it lives with its node";
+}
+
+using Answer = base::Result<KeptRecords::Found>;
+constexpr auto kAnswers = base::MemoryKind::kAnswers;
+
+TEST_F(KeptRecordsTest, ReadsHoldSoMuchMemoryAtOnceAndTakeTurns) {
+  KeptRecords::Limits limits;
+  limits.read_bytes = 3 * KeptRecords::kOfRead, limits.read_bytes_of_one_owner = 2 * KeptRecords::kOfRead;
+  base::MemoryLedger ledger(uint64_t(1) << 30);
+  One a(*this, "a", "", limits, &ledger);
+  const std::string record(1 << 20, 'x');
+  for (const char* owner : {"key ann", "key bob"}) EXPECT_TRUE(keep(a, "resp_1", record, owner).ok());
+  std::vector<Answer> ann, bob;
+  for (int i = 0; i < 20; ++i)
+    a.records.read("key ann", "resp_1", [&](Answer found) { ann.push_back(std::move(found)); });
+  EXPECT_EQ(2 * KeptRecords::kOfRead, ledger.held(kAnswers));
+  for (int i = 0; i < 20; ++i)
+    a.records.read("key bob", "resp_1", [&](Answer found) { bob.push_back(std::move(found)); });
+  EXPECT_EQ(3 * KeptRecords::kOfRead, ledger.held(kAnswers));
+  bucket.answer(3);
+  EXPECT_EQ(1u, bob.size()) << "one client's reads do not wait for another's";
+  EXPECT_LE(ledger.held(kAnswers), 3 * KeptRecords::kOfRead + 3 * (record.size() + 4096));
+  bucket.answer();
+  ASSERT_EQ(20u, ann.size());
+  for (const Answer& found : ann) EXPECT_EQ(record, found->record.view());
+  EXPECT_GE(ledger.held(kAnswers), 40 * record.size()) << "those that are kept on are charged";
+  ann.clear(), bob.clear();
+  EXPECT_EQ(0u, ledger.held(kAnswers));
+}
+
+TEST_F(KeptRecordsTest, AReadForWhichThereIsNoMemoryIsRefusedForNow) {
+  base::MemoryLedger ledger(KeptRecords::kOfRead + (1 << 20));
+  One a(*this, "a", "", {}, &ledger);
+  EXPECT_TRUE(keep(a, "resp_1", "x").ok());
+  ledger.add(kAnswers, 2 << 20);
+  const auto found = read(a, "resp_1");
+  EXPECT_EQ(Code::kUnavailable, found.error().code);
+  EXPECT_TRUE(base::worth_trying_again(found.error()));
+  ledger.give(kAnswers, 2 << 20);
+  EXPECT_EQ("x", read(a, "resp_1")->record.view());
+}
+
+TEST_F(KeptRecordsTest, ABucketThatDoesNotAnswerKeepsNobodyWaiting) {
+  KeptRecords::Limits limits;
+  limits.read_bytes = KeptRecords::kOfRead;
+  One a(*this, "a", "", limits);
+  int kept = 0;
+  auto count = [&](const base::Status& status) { kept += status.ok(); };
+  a.records.keep("key ann", "resp_1", "x", count);
+  std::vector<base::Status> refused;
+  for (int i = 0; i < 2; ++i)
+    a.records.read("key ann", "resp_0", [&](Answer found) { refused.push_back(found.error()); });
+  env.advance(limits.patience - std::chrono::milliseconds(1));
+  EXPECT_EQ(0, kept);
+  env.advance(std::chrono::milliseconds(1));
+  EXPECT_EQ(1, kept);
+  ASSERT_EQ(2u, refused.size());
+  for (const auto& status : refused) EXPECT_EQ(Code::kUnavailable, status.code);
+  EXPECT_TRUE(refused[0].text.starts_with("NATS is away")) << refused[0].text;
+  EXPECT_TRUE(refused[1].text.starts_with("too many")) << refused[1].text;
+  a.records.keep("key ann", "resp_2", "x", count);
+  EXPECT_EQ(2, kept) << "nobody waits for what is known to hang";
+  bucket.answer();
+  EXPECT_EQ(2, kept);
+  for (const char* id : {"resp_1", "resp_2"}) EXPECT_EQ("x", this->read(a, id)->record.view());
+  a.records.keep("key ann", "resp_3", "x", count);
+  EXPECT_EQ(2, kept) << "it answers again";
+  bucket.answer();
+  EXPECT_EQ(3, kept);
+}
+
+TEST_F(KeptRecordsTest, HoweverManyHaveToGoAtOnceAllOfThemGo) {
+  KeptRecords::Limits limits;
+  limits.to_forget = 1000;
+  One a(*this, "a", "", limits);
+  const auto there = [&] {
+    return std::count_if(bucket.entries.begin(), bucket.entries.end(), [](const auto& e) { return !e.second.erased; });
+  };
+  for (int i = 0; i < 500; ++i) EXPECT_TRUE(keep(a, std::to_string(i), "x").ok());
+  a.way.cut = true;
+  for (int i = 0; i < 500; ++i) a.records.forget("key ann", std::to_string(i));
+  pass(seconds(3));
+  EXPECT_EQ(500, there());
+  a.way.cut = false;
+  pass(seconds(2));
+  EXPECT_EQ(0, there());
+  EXPECT_EQ(0u, a.records.left());
+  for (int i = 0; i < 2000; ++i) a.records.forget("key ann", std::to_string(i));
+  EXPECT_GE(a.records.left(), 900u);
+  EXPECT_LE(a.records.left(), 1000u);
 }
 
 }  // namespace

@@ -91,6 +91,13 @@ TEST_F(PartedBucketTest, AWriteThatLosesTakesItsPartsAwayOnlyWhereNobodyReadsThe
   EXPECT_EQ(parts(), before);
 }
 
+TEST_F(PartedBucketTest, AValueThatSaysThatItIsTooLongIsNotRead) {
+  ASSERT_TRUE(write(a, text(2 << 20, 'a'), 0));
+  PartedBucket exact(env, bucket, 2 << 20), less(env, bucket, (2 << 20) - 1);
+  EXPECT_TRUE(read(exact));
+  EXPECT_EQ(read(less).error().code, Code::kDataLoss);
+}
+
 TEST_F(PartedBucketTest, HostileListsOfPartsAreRefused) {
   ASSERT_TRUE(write(a, text(1 << 20, 'a'), 0));
   const std::string head = bucket.entries["session.s"].value;

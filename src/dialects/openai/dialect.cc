@@ -59,9 +59,8 @@ class OpenaiDialect final : public dialects::Dialect {
   void share(session::SharedRecords& records) {
     options_.records = &records;
     records.keep_records_for(response_ttl_);
-    stored_->when_evicted([&records](const std::string& owner, const std::string& id) {
-      records.erase_record(owner, id, base::ShardId(0), [](const base::Status&) {});
-    });
+    stored_->when_evicted(
+        [&records](const std::string& owner, const std::string& id) { records.forget_record(owner, id); });
   }
 
   Options options_;

@@ -24,7 +24,7 @@ struct FakeRecords final : session::SharedRecords {
       if (away) return then(base::try_again(base::Code::kUnavailable, "NATS is away"));
       if (erased.contains(key)) return then(Found{Found::State::kErased, {}});
       if (!kept.contains(key)) return then(Found{});
-      then(Found{Found::State::kThere, kept[key]});
+      then(Found{Found::State::kThere, base::Bytes::copy_of(kept[key])});
     });
   }
   void erase_record(const std::string& owner, const std::string& id, base::ShardId, Done then) override {
@@ -33,6 +33,9 @@ struct FakeRecords final : session::SharedRecords {
       kept.erase(key), erased.insert(key);
       then({});
     });
+  }
+  void forget_record(const std::string& owner, const std::string& id) override {
+    erase_record(owner, id, base::ShardId(0), [](const base::Status&) {});
   }
   void answer() {
     while (!waiting.empty()) {

@@ -65,7 +65,7 @@ base::Result<std::optional<StoredResponse>> choose(const StoredView& view, const
   if (found->state == Found::State::kErased && here) view.stored->remove(view.tenant, id, view.now);
   if (found->state == Found::State::kErased) return std::optional<StoredResponse>();
   if (here || found->state == Found::State::kUnknown) return here;
-  auto there = read_shared(found->record);
+  auto there = read_shared(found->record.view());
   if (!there) return base::failure(Code::kDataLoss, "what was kept of the response cannot be read");
   return there;
 }
