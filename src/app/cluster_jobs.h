@@ -33,6 +33,11 @@ class ClusterJobs final : public jobs::Log {
   base::Status start() { return log_.start(); }
   void stop() { log_.stop(); }
 
+  Sizes sizes() const override {
+    const cluster::NatsLog::Sizes sizes = log_.sizes();
+    return {sizes.part, sizes.entry};
+  }
+  void abandon() override { log_.abandon(); }
   base::Result<uint64_t> append(std::string_view id, std::string_view bytes) override { return log_.append(id, bytes); }
   base::Result<std::optional<LogEntry>> next(uint64_t after) override {
     auto entry = log_.next(after);

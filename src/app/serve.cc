@@ -35,7 +35,7 @@ namespace weir::app {
 namespace {
 
 constexpr auto kLastLines = std::chrono::seconds(1);  // for the log to be written
-constexpr auto kLastSpans = std::chrono::seconds(1);  // for spans to be exported, also at the end of the drain
+constexpr auto kLeastRest = std::chrono::seconds(1);  // for the last spans and results, also at the end of the drain
 constexpr auto kDrainWatch = std::chrono::milliseconds(500);
 
 // The server as one object, so that its parts end in the right order.
@@ -66,7 +66,7 @@ class Serving {
   void enter(Phase phase);
   void on_overload(base::Overload step);
   void greet() const;
-  base::Duration rest_of_drain() const;
+  base::Duration rest_of_drain(base::Duration most) const;
   void ping_watchdog();
   void write_families(std::string& out);
 
@@ -337,10 +337,10 @@ void Serving::greet() const {
     base::log::warning("other machines may be able to reach the server", {{"open", open}});
 }
 
-// For the last spans: what is left of the drain's time, but no longer than one request to the collector may take.
-base::Duration Serving::rest_of_drain() const {
-  const base::Duration left = drain_ends_ - std::chrono::steady_clock::now();
-  return std::clamp<base::Duration>(left, kLastSpans, std::max<base::Duration>(config_.tracing.timeout, kLastSpans));
+// The rest of the drain's time for work that ends last: `most` of it, and a second in any case.
+base::Duration Serving::rest_of_drain(base::Duration most) const {
+  return std::clamp<base::Duration>(drain_ends_ - std::chrono::steady_clock::now(), kLeastRest,
+                                    std::max<base::Duration>(most, kLeastRest));
 }
 
 void Serving::ping_watchdog() {
@@ -367,9 +367,9 @@ Serving::~Serving() {
   if (started_) finish_calls(shard_servers_);
   for (auto& shard : shards_) shard->stop();
   for (auto& shard : shards_) shard->join();
-  state_.jobs.stop();
+  state_.jobs.stop(rest_of_drain(jobs::Store::kLastWork));
   forward_.close();
-  if (state_.tracing) state_.tracing->stop(rest_of_drain());
+  if (state_.tracing) state_.tracing->stop(rest_of_drain(config_.tracing.timeout));  // of one request to the collector
   signals_.reset();
   shard_servers_.clear();
   shards_.clear();

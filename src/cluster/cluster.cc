@@ -270,7 +270,7 @@ void Cluster::stop() {
     p.claim({});
     p.membership->leave([left] { left->set_value(); });
   });
-  done.wait_for(kLeave);
+  if (done.wait_for(kLeave) != std::future_status::ready) p.bucket->abandon();
   auto ended = std::make_shared<std::promise<void>>();
   done = ended->get_future();
   p.loop.post([&p, ended] {

@@ -5,6 +5,8 @@
 
 namespace weir::cluster {
 
+constexpr auto kLastRequests = std::chrono::seconds(2);
+
 void FileBucket::stop() {
   auto ended = std::make_shared<std::promise<void>>();
   auto done = ended->get_future();
@@ -12,7 +14,11 @@ void FileBucket::stop() {
     bucket_.stop();
     ended->set_value();
   });
-  if (posted) done.wait();
+  // Each request may take its whole patience where NATS hangs.
+  if (posted && done.wait_for(kLastRequests) != std::future_status::ready) {
+    bucket_.abandon();
+    done.wait();
+  }
   loop_.stop();
 }
 

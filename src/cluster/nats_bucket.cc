@@ -321,6 +321,8 @@ void NatsBucket::read(const std::string& key, OnRead then) {
   });
 }
 
+void NatsBucket::abandon() { *parts_->alive = false; }
+
 std::string NatsBucket::client_ip() const {
   char* ip = nullptr;
   if (!parts_->connection || natsConnection_GetClientIP(parts_->connection.get(), &ip) != NATS_OK || !ip) return "";

@@ -51,6 +51,9 @@ class NatsBucket final : public Bucket {
   void erase(const std::string& key, uint64_t expected, OnWritten then) override;
   void read(const std::string& key, OnRead then) override;
 
+  // Any thread. For good: requests that wait are not made, and nobody is told.
+  void abandon();
+
   // This machine's address as the server sees it; empty while there is no connection. On the loop's thread.
   std::string client_ip() const;
 

@@ -27,12 +27,17 @@ struct NatsLog::Parts {
     return unseal_message(options.key, kind, message.bytes);
   }
   size_t part_size() const { return std::min(kPart, stream.longest() / 2); }
+  // That a list in one message can name, beside its own MAC and what NATS' headers take.
+  size_t parts_in_list() const { return stream.longest() <= kHeads ? 0 : (stream.longest() - kHeads) / kListed; }
+  size_t most_of_entry() const { return part_size() * std::max<size_t>(1, std::min(kMostParts, parts_in_list())); }
   Result<PartList> write_parts(std::string_view bytes);
   Result<std::string> read_parts(const PartList& list);
   Result<std::string> content(const NatsStream::Message& message, bool& gap);
   Result<std::optional<Snapshot>> read_snapshot(const NatsStream::Message& message);
   Status look_for_snapshots();
+  Status publish_snapshot(uint64_t sequence, const std::string& message);
 
+  static constexpr size_t kHeads = 512, kListed = 40;  // bytes
   static constexpr uint64_t kLooksAtOnce = 256;
   uint64_t looked = 0, seen = 0;   // the connection; the last message of `snapshots` that was looked at
   std::optional<Snapshot> newest;  // of those
@@ -55,7 +60,7 @@ Result<uint64_t> NatsLog::append(std::string_view id, std::string_view bytes) {
   uint64_t first = UINT64_MAX;  // of its parts
   if (bytes.size() <= p.part_size()) {
     message = p.seal(LogMessage::kInline, bytes);
-  } else if (bytes.size() > p.part_size() * kMostParts) {
+  } else if (bytes.size() > p.most_of_entry()) {
     return failure(Code::kResourceExhausted, "that is too long for messages of the NATS server (max_payload)");
   } else {
     auto list = p.write_parts(bytes);
@@ -193,17 +198,35 @@ Result<std::string> NatsLog::read_part(const Part& part) {
   return std::move((*message)->bytes);
 }
 
+NatsLog::Sizes NatsLog::sizes() const { return {parts_->part_size(), parts_->most_of_entry()}; }
+void NatsLog::abandon() { parts_->stream.abandon(); }
+
+// Whoever is slower, of two that make one, does not take the place of a newer one.
+Status NatsLog::Parts::publish_snapshot(uint64_t sequence, const std::string& message) {
+  for (int tries = 0; tries < 4; ++tries) {
+    if (Status s = look_for_snapshots(); !s.ok()) return s;
+    if (newest && newest->sequence >= sequence) return failure(Code::kAborted, "a newer snapshot is there");
+    auto there = stream.publish(snapshots, {}, message, seen);
+    if (there) return {};
+    if (there.error().code != Code::kAborted) return there.error();
+    looked = 0;  // all are looked at again
+  }
+  return base::try_again(Code::kUnavailable, "others write snapshots to the jobs' log; try again later");
+}
+
 // The snapshot is there before anything goes.
 Status NatsLog::set_snapshot(const Snapshot& snapshot) {
   Parts& p = *parts_;
   if (Status s = p.stream.open(); !s.ok()) return s;
   PartList list{snapshot.bytes, {}};
   for (const Part& one : snapshot.parts) list.parts.push_back({one.sequence, one.digest});
-  auto outer = p.write_parts(write_list(list));
+  const std::string inner = write_list(list);
+  if (inner.size() > std::min(kLargest, p.part_size() * p.parts_in_list()))
+    return failure(Code::kResourceExhausted, "the copy is too large for a snapshot in messages of the NATS server");
+  auto outer = p.write_parts(inner);
   if (!outer) return outer.error();
   const std::string body = number_bytes(snapshot.sequence) + write_list(*outer);
-  auto there = p.stream.publish(p.snapshots, {}, p.seal(LogMessage::kSnapshot, body));
-  if (!there) return there.error();
+  if (Status s = p.publish_snapshot(snapshot.sequence, p.seal(LogMessage::kSnapshot, body)); !s.ok()) return s;
   return snapshot.sequence <= kMostPartsBack ? Status() : p.stream.drop_before(snapshot.sequence - kMostPartsBack);
 }
 

@@ -47,6 +47,9 @@ class NatsLog {
     uint64_t sequence = 0, bytes = 0;
     std::vector<Part> parts;
   };
+  struct Sizes {
+    size_t part = kPart, entry = kLargest;
+  };
   struct Room {
     uint64_t used = 0, most = 0;  // bytes
   };
@@ -73,11 +76,16 @@ class NatsLog {
   base::Result<std::optional<Snapshot>> snapshot();
   base::Result<Part> append_part(std::string_view bytes);
   base::Result<std::string> read_part(const Part& part);  // empty: it is gone; DATA_LOSS: another one is there
-  base::Status set_snapshot(const Snapshot& snapshot);    // entries of before are dropped
+  // Entries of before are dropped. ABORTED: a newer one is there. RESOURCE_EXHAUSTED: its list of parts is too long.
+  // Errors leave the entries where they are.
+  base::Status set_snapshot(const Snapshot& snapshot);
   base::Result<Room> room();
+  // Bytes that a part and an entry may have: less where the server takes short messages only (max_payload).
+  Sizes sizes() const;
 
   // Any thread.
   bool connected() const;
+  void abandon();  // as NatsStream has it
 
  private:
   struct Parts;

@@ -103,6 +103,11 @@ Status NatsStream::start() {
   return {};
 }
 
+void NatsStream::abandon() {
+  parts_->up = false;
+  if (parts_->connection) natsConnection_Close(parts_->connection.get());
+}
+
 void NatsStream::stop() {
   Parts& p = *parts_;
   if (!p.connection) return;

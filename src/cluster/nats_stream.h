@@ -65,6 +65,8 @@ class NatsStream {
 
   // Any thread.
   bool connected() const;
+  // For good: the connection is closed, calls that block end soon, and those to come fail at once.
+  void abandon();
 
  private:
   struct Parts;

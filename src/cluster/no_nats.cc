@@ -42,6 +42,8 @@ base::Result<NatsLog::Part> NatsLog::append_part(std::string_view) { return Part
 base::Result<std::string> NatsLog::read_part(const Part&) { return std::string(); }
 base::Status NatsLog::set_snapshot(const Snapshot&) { return {}; }
 base::Result<NatsLog::Room> NatsLog::room() { return Room(); }
+NatsLog::Sizes NatsLog::sizes() const { return {}; }
+void NatsLog::abandon() {}
 bool NatsLog::connected() const { return false; }
 
 }  // namespace weir::cluster

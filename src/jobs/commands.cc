@@ -94,6 +94,7 @@ Status status_of_result(const base::Result<T>& result) {
 struct Runner {
   ByteReader in;
   std::string_view origin;
+  ReplicaState::Bodies bodies;
   ReplicaState& state;
   Effects& effects;
   Storage& s = state.storage();
@@ -135,7 +136,7 @@ Status Runner::claim() {
   const uint64_t most = in.number(4);
   const base::WallTime now = in.time();
   if (!in.ok || most > kMostClaimed) return malformed();
-  auto jobs = s.journal.claim(most, now);
+  auto jobs = state.claim(most, now, bodies);
   if (!jobs) return jobs.error();
   for (Job& job : *jobs) effects.claimed.push_back(std::move(job));
   return {};
@@ -322,8 +323,9 @@ base::Result<EntryContent> read_entry(std::string_view bytes) {
   return out;
 }
 
-Status run_commands(std::string_view commands, std::string_view origin, ReplicaState& state, Effects& effects) {
-  Runner runner{{commands}, origin, state, effects};
+Status run_commands(std::string_view commands, std::string_view origin, ReplicaState::Bodies bodies,
+                    ReplicaState& state, Effects& effects) {
+  Runner runner{{commands}, origin, bodies, state, effects};
   while (!runner.in.rest.empty())
     if (Status s = runner.run(); !s.ok()) return s;
   return {};

@@ -70,7 +70,8 @@ struct Effects {
   std::vector<std::string> ended;  // batches whose jobs run no more
 };
 // Runs them for `origin`. ABORTED: something is not as it was where they were written. INVALID_ARGUMENT: they are
-// malformed. Both leave a part of them done. Other errors are the file's.
-base::Status run_commands(std::string_view commands, std::string_view origin, ReplicaState& state, Effects& effects);
+// malformed. Both leave a part of them done. Other errors are the file's. `bodies`: of jobs that are claimed.
+base::Status run_commands(std::string_view commands, std::string_view origin, ReplicaState::Bodies bodies,
+                          ReplicaState& state, Effects& effects);
 
 }  // namespace weir::jobs

@@ -17,6 +17,12 @@ namespace weir::jobs {
 class Log {
  public:
   static constexpr size_t kLargest = size_t(64) << 20;  // bytes of an entry
+  static constexpr size_t kPart = size_t(512) << 10;    // of a snapshot's part
+  // Bytes that the broker takes, as it is set up now.
+  struct Sizes {
+    size_t part = kPart, entry = kLargest;
+  };
+  virtual Sizes sizes() const { return {}; }
 
   struct LogEntry {
     uint64_t sequence = 0;  // greater than that of every entry before
@@ -34,7 +40,6 @@ class Log {
     uint64_t bytes = 0;
     std::vector<Part> parts;  // in order
   };
-  static constexpr size_t kPart = size_t(512) << 10;  // bytes of one, but for the last
   struct Extent {
     std::string identity;     // of this log: another one, made after it was lost, has another
     uint64_t last = 0;        // sequence of the newest entry, or a later one, when the connection was made
@@ -55,12 +60,16 @@ class Log {
   virtual base::Result<Part> append_part(std::string_view bytes) = 0;
   // Empty: it is gone. DATA_LOSS: something else is in its place.
   virtual base::Result<std::string> read_part(const Part& part) = 0;
-  // Entries that are in it, and far enough back, go.
+  // Entries that are in it, and far enough back, go. ABORTED: a newer one is there. RESOURCE_EXHAUSTED: it has too many
+  // parts. After an error nothing has gone.
   virtual base::Status set_snapshot(const Snapshot& snapshot) = 0;
   struct Room {
     uint64_t used = 0, most = 0;  // bytes
   };
   virtual base::Result<Room> room() = 0;
+
+  // Any thread. For good: calls that block end soon, and those to come fail at once.
+  virtual void abandon() {}
 
   // False: which nodes are there (Store::set_nodes) is not known now, and no node is taken for one that is gone.
   virtual bool knows_nodes() const { return true; }

@@ -48,15 +48,17 @@ Status Recorder::RecordedJournal::put(std::span<const Job> jobs) {
   if (status.ok() && !jobs.empty()) to.commands_.put(jobs);
   return status;
 }
-// Where nothing waits, nothing is noted: nobody is told that nothing was claimed.
+// Where nothing waits, nothing is noted: nobody is told that nothing was claimed. Whoever is granted a job reads it
+// when the claim is.
 Result<std::vector<Job>> Recorder::RecordedJournal::claim(size_t most, base::WallTime now) {
   if (Status s = to.writable(); !s.ok()) return s;
-  auto jobs = to.inner_.journal.claim(most, now);
+  auto jobs = to.state_.claim(most, now, ReplicaState::Bodies::kLeave);
   if (jobs && !jobs->empty()) to.commands_.claim(most, now);
   return jobs;
 }
 Result<bool> Recorder::RecordedJournal::finish(const JobId& id, const Outcome& outcome) {
-  if (Status s = outcome.body.empty() ? to.writable() : to.fits(outcome.body.size()); !s.ok()) return s;
+  const uint64_t bytes = outcome.body.size() + outcome.fields.size();
+  if (Status s = outcome.body.empty() ? to.writable() : to.fits(bytes); !s.ok()) return s;
   auto first = to.inner_.journal.finish(id, outcome);
   if (first && *first) to.commands_.finish(id, outcome);
   return first;

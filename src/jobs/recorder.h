@@ -19,6 +19,7 @@ class Recorder final : public Storage {
   Recorder(ReplicaState& state, Bounds bounds);
 
   Commands& commands() { return commands_; }
+  void set_most(size_t commands) { bounds_.commands = commands; }
 
  private:
   struct RecordedJournal final : Journal {
@@ -70,7 +71,7 @@ class Recorder final : public Storage {
   base::Status together(base::Status (*run)(void* work), void* work) override;
 
   ReplicaState& state_;
-  const Bounds bounds_;
+  Bounds bounds_;
   Storage& inner_;
   Commands commands_;
   RecordedJournal journal_;

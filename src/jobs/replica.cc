@@ -16,12 +16,15 @@ using base::Status;
 
 constexpr size_t kSliceEntries = 64, kSliceBytes = 1 << 20;  // that are applied in one transaction
 constexpr size_t kEnough = 256 << 10;                        // bytes of commands that make an entry
-constexpr size_t kMostOfWork = Log::kLargest - (1 << 20);    // of one piece of work
 // For an entry that the server which is asked has not got yet.
 constexpr int kLooks = 200;
 constexpr auto kAskEvery = std::chrono::milliseconds(5);
 constexpr const char* kIncomplete =
     "entries of the jobs' log in NATS are gone that this node's copy lacks, and no snapshot has them (jobs.path)";
+
+// Bytes of commands: of one piece of work, and from how many on a group has no more of it. Both together are an entry.
+size_t most_of_work(const Log::Sizes& sizes) { return sizes.entry - std::min<size_t>(sizes.entry / 4, 1 << 20); }
+size_t enough_of_group(const Log::Sizes& sizes) { return std::min(kEnough, sizes.entry / 8); }
 
 // The file's error, not that of the commands: all entries wait until it is over.
 bool is_of_file(const Status& status) {
@@ -35,7 +38,7 @@ Replica::Replica(ReplicaState& state, Log& log, Options options)
       log_(log),
       options_(std::move(options)),
       origin_(options_.name + '/' + options_.random_id()),
-      recorder_(state, {options_.most_bytes, kMostOfWork}),
+      recorder_(state, {options_.most_bytes, most_of_work({})}),
       snapshots_(state, log) {}
 
 // A log that was made anew has sequences of its own; one that was cut short, and written to since, has others' entries
@@ -163,7 +166,8 @@ Status Replica::apply_record(const Record& record, const EntryContent& entry, Ef
     if (*holder != entry.origin) return is_void = true, ++voided_, Status();
   }
   if (Status s = state_.mark(); !s.ok()) return s;
-  Status status = run_commands(record.commands, entry.origin, state_, effects);
+  const auto bodies = entry.origin == origin_ ? ReplicaState::Bodies::kRead : ReplicaState::Bodies::kLeave;
+  Status status = run_commands(record.commands, entry.origin, bodies, state_, effects);
   if (status.ok()) return state_.keep();
   if (is_of_file(status)) return status;
   state_.undo();
@@ -176,7 +180,7 @@ Status Replica::dry_run(const Run& run, std::string& commands) {
   recorder_.commands().cut(0);
   if (Status s = state_.mark(); !s.ok()) return s;
   Status status = base::attempt("the journal", [&] { run(recorder_); });
-  if (status.ok() && recorder_.commands().bytes().size() > kMostOfWork)
+  if (status.ok() && recorder_.commands().bytes().size() > most_of_work(log_.sizes()))
     status = failure(Code::kResourceExhausted, "that is too much to be kept at once");
   if (status.ok()) status = state_.keep();
   if (!status.ok()) return state_.undo(), status;
@@ -202,8 +206,10 @@ void Replica::perform(std::span<const Run> works, Record::As as, std::vector<Sta
   if (!begun.ok()) return out.assign(works.size(), begun);
   state_.act_as(origin_);
   size_t bytes = 0;
+  const size_t enough = enough_of_group(log_.sizes());
+  recorder_.set_most(most_of_work(log_.sizes()));
   for (const Run& run : works) {
-    if (bytes >= kEnough || entry.records.size() >= kMostRecords) break;
+    if (bytes >= enough || entry.records.size() >= kMostRecords) break;
     // The work before may have ended it: what that one has noted is still good.
     begun = state_.in_transaction() ? Status() : state_.begin();
     std::string commands;

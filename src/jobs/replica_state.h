@@ -2,6 +2,7 @@
 // log is applied, and who holds what. On the Store's thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -20,6 +21,10 @@ class ReplicaState {
   virtual Storage& storage() = 0;
   // Jobs that are claimed and uploads that are begun from now on are that node's; it releases its own alone.
   virtual void act_as(std::string holder) = 0;
+
+  // As Journal::claim(). kLeave: the jobs come without their bodies, for whoever does not run them.
+  enum class Bodies : uint8_t { kRead, kLeave };
+  virtual base::Result<std::vector<Job>> claim(size_t most, base::WallTime now, Bodies bodies) = 0;
 
   virtual base::Status begin() = 0;
   virtual base::Status commit() = 0;
@@ -59,6 +64,9 @@ class ReplicaState {
   // whose position must be that. Outside of a transaction. `path_of`: where that file is.
   virtual base::Status save(const std::string& name) = 0;
   virtual base::Status load(const std::string& name, const Position& position) = 0;
+  // Ends a save() or load() that goes on once that is true; before any of them. UNAVAILABLE then, and nothing is
+  // changed.
+  virtual void stop_by(const std::atomic<bool>& stopping) = 0;
   virtual std::string path_of(const std::string& name) const = 0;
   virtual base::Result<uint64_t> used() = 0;  // bytes that hold records
 

@@ -32,9 +32,13 @@ std::string random_id() {
 
 }  // namespace
 
-SharedJournal::SharedJournal(ReplicaState& state, Log& log, std::string name, uint64_t most_bytes,
+SharedJournal::SharedJournal(ReplicaState& state, Log& log, std::string name, Bounds bounds,
                              std::function<void(const std::string& batch)> end)
-    : state_(state), log_(log), replica_(state, log, {std::move(name), most_bytes, random_id}), end_(std::move(end)) {}
+    : state_(state),
+      log_(log),
+      replica_(state, log, {std::move(name), bounds.file, random_id}),
+      longest_(bounds.longest),
+      end_(std::move(end)) {}
 
 void SharedJournal::set_nodes(std::set<std::string> names) {
   std::lock_guard lock(mutex_);
@@ -67,6 +71,10 @@ void SharedJournal::note(const Status& status) {
     base::log::warning("the jobs' log is away: files and batches can be read, not changed", {{"reason", status.text}});
   else
     base::log::info("the jobs' log is there", {{"entries", replica_.sequence()}});
+  if (const size_t most = log_.sizes().entry; !away_ && longest_ > most)
+    base::log::warning(
+        "lines and results that are longer than an entry of the jobs' log fail",
+        {{"bytes", most}, {"settings", "jobs.max_line, jobs.max_result; max_payload of the NATS server"}});
 }
 
 // A slice after the other: whoever reads sees what was acknowledged at any node before.
@@ -196,7 +204,7 @@ bool SharedJournal::step(Duty& duty, base::WallTime now, const Failed& failed) {
 }
 
 bool SharedJournal::look_after(const std::vector<Duty*>& duties, base::WallTime now, const Failed& failed) {
-  if (away_) return false;
+  if (away_ || stopping_) return false;
   const base::Time time = base::steady_now();
   look_at_nodes(time, failed);
   const bool mine = replica_.has_duties();
@@ -204,6 +212,7 @@ bool SharedJournal::look_after(const std::vector<Duty*>& duties, base::WallTime 
   if (mine && !std::exchange(had_duties_, true))
     for (Duty* duty : duties) duty->begin_anew();
   had_duties_ = mine;
+  if (!mine) replica_.leave_duties();
   if (!mine || stopping_) return false;
   bool more = shorten(time, failed);
   for (Duty* duty : duties) more = step(*duty, now, failed) || more;

@@ -28,14 +28,18 @@ class SharedJournal {
   static constexpr size_t kMostWaiting = 4096;
   static constexpr base::Duration kRetry = std::chrono::milliseconds(250);
 
+  struct Bounds {
+    uint64_t file = UINT64_MAX;  // bytes of records, as of Replica::Options
+    uint64_t longest = 0;        // bytes of a line or a result: where an entry holds less, that is said
+  };
   // `end`: jobs of a batch that run here are to end. Borrowed: all but `name`.
-  SharedJournal(ReplicaState& state, Log& log, std::string name, uint64_t most_bytes,
+  SharedJournal(ReplicaState& state, Log& log, std::string name, Bounds bounds,
                 std::function<void(const std::string& batch)> end);
 
   // Any thread: the other nodes that are there.
   void set_nodes(std::set<std::string> names);
   // Any thread: this one ends; what takes long is left.
-  void stop() { stopping_ = true; }
+  void stop() { stopping_ = true, replica_.stop(); }
 
   // Applies what is in the log, does the work, and then what waits if its time has come.
   void perform(std::deque<Work> works);
@@ -71,6 +75,7 @@ class SharedJournal {
   ReplicaState& state_;
   Log& log_;
   Replica replica_;
+  const uint64_t longest_;
   const std::function<void(const std::string& batch)> end_;
   std::deque<Work> waiting_;
   size_t untold_ = 0;                                               // of them, of which nobody is told

@@ -17,6 +17,7 @@ using base::Status;
 
 constexpr const char *kOut = "snapshot-out.db", *kIn = "snapshot-in.db";
 
+Status ended() { return failure(Code::kUnavailable, "the server is shutting down"); }
 Status no_room() { return failure(Code::kResourceExhausted, "there is no room on disk for a snapshot (jobs.path)"); }
 
 }  // namespace
@@ -27,6 +28,7 @@ Status Snapshots::fetch(const Log::Snapshot& snapshot) {
   for (const Log::Part& which : snapshot.parts) {
     auto part = log_.read_part(which);
     if (!part) return part.error();
+    if (stopping_) return ended();
     if (part->empty()) return base::try_again(Code::kUnavailable, "the snapshot was replaced; try again");
     bytes += part->size();
     if (bytes > snapshot.bytes || !file.write(part->data(), std::streamsize(part->size()))) return no_room();
@@ -62,7 +64,6 @@ Result<bool> Snapshots::is_long(const ReplicaState::Position& now) {
 
 Status Snapshots::begin(const ReplicaState::Position& now) {
   if (Status s = state_.save(kOut); !s.ok()) return s;
-  making_.emplace();
   making_->snapshot.sequence = now.sequence;
   making_->file.open(state_.path_of(kOut), std::ios::binary);
   return making_->file ? Status() : no_room();
@@ -73,11 +74,14 @@ Result<bool> Snapshots::shorten(const ReplicaState::Position& now) {
   if (!making_) {
     auto is = is_long(now);
     if (!is || !*is) return is;
+    making_.emplace();
     status = begin(now);
   }
-  std::string part(Log::kPart, '\0');
+  std::string part(log_.sizes().part, '\0');
   bool more = true;
   for (uint64_t i = 0; status.ok() && more && i < kParts; ++i) {
+    if (stopping_) status = ended();
+    if (stopping_) break;
     making_->file.read(part.data(), std::streamsize(part.size()));
     const size_t size = size_t(making_->file.gcount());
     more = size > 0;
@@ -93,10 +97,15 @@ Result<bool> Snapshots::shorten(const ReplicaState::Position& now) {
   if (status.ok())
     base::log::info("the jobs' log was shortened",
                     {{"entries", making_->snapshot.sequence}, {"bytes", making_->snapshot.bytes}});
+  give_up();
+  if (!status.ok() && status.code != Code::kAborted) return status;
+  return false;
+}
+
+void Snapshots::give_up() {
+  if (!making_) return;
   making_.reset();
   (void)::unlink(state_.path_of(kOut).c_str());
-  if (!status.ok()) return status;
-  return false;
 }
 
 }  // namespace weir::jobs

@@ -4,6 +4,7 @@
 // On the Store's thread. A copy of the file is made in one go; its parts are appended some at a time.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <fstream>
 #include <optional>
@@ -21,12 +22,17 @@ class Snapshots {
   static constexpr uint64_t kParts = 8;                   // that are appended in a slice
 
   // Borrowed.
-  Snapshots(ReplicaState& state, Log& log) : state_(state), log_(log) {}
+  Snapshots(ReplicaState& state, Log& log) : state_(state), log_(log) { state_.stop_by(stopping_); }
+
+  // Any thread. For good: what goes on is left at its next part, or in the middle of a copy.
+  void stop() { stopping_ = true; }
 
   // Where the copy is afterwards: the same, if no snapshot is newer. DATA_LOSS: the snapshot is no good. UNAVAILABLE.
   base::Result<ReplicaState::Position> take(const ReplicaState::Position& now);
   // A slice of what there is to do. True: there is more.
   base::Result<bool> shorten(const ReplicaState::Position& now);
+  // One that was begun is left to another node, and nothing of it stays here.
+  void give_up();
 
  private:
   struct Making {
@@ -40,6 +46,7 @@ class Snapshots {
   ReplicaState& state_;
   Log& log_;
   std::optional<Making> making_;
+  std::atomic<bool> stopping_{false};
 };
 
 }  // namespace weir::jobs

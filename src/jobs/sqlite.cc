@@ -88,6 +88,13 @@ base::Result<Connection> Connection::open(const std::string& path) {
   return out;
 }
 
+void Connection::stop_by(const std::atomic<bool>* stopping) {
+  constexpr int kInstructions = 10'000;  // of SQLite's machine: less than a millisecond
+  auto stopped = [](void* flag) { return static_cast<const std::atomic<bool>*>(flag)->load() ? 1 : 0; };
+  sqlite3_progress_handler(connection_.get(), stopping ? kInstructions : 0, stopping ? +stopped : nullptr,
+                           const_cast<std::atomic<bool>*>(stopping));
+}
+
 base::Status Connection::execute(const char* sql) {
   return status_of(sqlite3_exec(connection_.get(), sql, nullptr, nullptr, nullptr));
 }

@@ -3,6 +3,7 @@
 
 #include <sqlite3.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -66,6 +67,8 @@ class Connection {
   // Aborts on a statement that SQLite cannot compile for another reason than the file's.
   base::Result<Statement> prepare(std::string_view sql);
   base::Result<int64_t> pragma(const char* sql);  // the number that it answers
+  // Statements end with UNAVAILABLE once that is true, looked at all the time; null: no more.
+  void stop_by(const std::atomic<bool>* stopping);
   int changes() const { return sqlite3_changes(connection_.get()); }
   // SQLite ends one by itself after some errors, SQLITE_FULL among them.
   bool in_transaction() const { return sqlite3_get_autocommit(connection_.get()) == 0; }

@@ -86,6 +86,9 @@ class SqliteDatabase final : public Database, Storage, ReplicaState {
 
   // ReplicaState
   void act_as(std::string holder) override { holder_ = std::move(holder); }
+  base::Result<std::vector<Job>> claim(size_t most, base::WallTime now, Bodies bodies) override {
+    return journal_.claim(most, now, bodies);
+  }
   Status begin() override { return execute("BEGIN IMMEDIATE"); }
   Status commit() override { return execute("COMMIT"); }
   void rollback() override {
@@ -114,6 +117,7 @@ class SqliteDatabase final : public Database, Storage, ReplicaState {
   Status load(const std::string& name, const Position& position) override {
     return replica_.load(path_of(name), position, kApplication, kVersion);
   }
+  void stop_by(const std::atomic<bool>& stopping) override { replica_.stop_by(stopping); }
   std::string path_of(const std::string& name) const override { return folder_ + '/' + name; }
   void tidy() override { (void)execute("PRAGMA incremental_vacuum(1024)"); }
 

@@ -34,7 +34,7 @@ Status SqliteJournal::put(std::span<const Job> jobs) {
 }
 
 // The batch that was served longest ago goes first.
-base::Result<std::optional<Job>> SqliteJournal::claim_one(base::WallTime now) {
+base::Result<std::optional<Job>> SqliteJournal::claim_one(base::WallTime now, ReplicaState::Bodies bodies) {
   std::optional<Job> job;
   auto status = sql_.each(
       "SELECT id, kind, owner, caller, host FROM batches b"
@@ -49,14 +49,14 @@ base::Result<std::optional<Job>> SqliteJournal::claim_one(base::WallTime now) {
   if (!status.ok()) return status;
   if (!job) return job;
   status = sql_.each(
-      "SELECT idx, label, model, target, fields, body, attempts FROM jobs"
+      "SELECT idx, label, model, target, fields, CASE WHEN ? THEN body END, attempts FROM jobs"
       " WHERE batch = ? AND state = 0 AND due <= ? ORDER BY idx LIMIT 1",
       [&](Statement& s) {
         job->id.index = uint64_t(s.number(0));
         job->label = s.text(1), job->model = s.text(2), job->target = s.text(3), job->fields = s.text(4);
         job->body = s.text(5), job->attempts = uint32_t(s.number(6));
       },
-      std::string_view(job->id.batch), now);
+      int64_t(bodies == ReplicaState::Bodies::kRead), std::string_view(job->id.batch), now);
   if (!status.ok()) return status;
   status = sql_.run("UPDATE jobs SET state = 1, attempts = attempts + 1, holder = ? WHERE batch = ? AND idx = ?",
                     std::string_view(holder_), std::string_view(job->id.batch), job->id.index);
@@ -67,7 +67,7 @@ base::Result<std::optional<Job>> SqliteJournal::claim_one(base::WallTime now) {
   return job;
 }
 
-base::Result<std::vector<Job>> SqliteJournal::claim(size_t most, base::WallTime now) {
+base::Result<std::vector<Job>> SqliteJournal::claim(size_t most, base::WallTime now, ReplicaState::Bodies bodies) {
   Connection& c = sql_.connection();
   const bool own = !c.in_transaction();
   if (own)
@@ -75,7 +75,7 @@ base::Result<std::vector<Job>> SqliteJournal::claim(size_t most, base::WallTime 
   std::vector<Job> out;
   Status status;
   while (out.size() < most) {
-    auto job = claim_one(now);
+    auto job = claim_one(now, bodies);
     if (!job) status = job.error();
     if (!job || !*job) break;
     out.push_back(*std::move(*job));

@@ -85,17 +85,22 @@ Status SqliteReplica::set_duty_holder(std::string_view holder) {
 
 Status SqliteReplica::save(const std::string& path) {
   (void)::unlink(path.c_str());
-  return sql_.run("VACUUM INTO ?", std::string_view(path));
+  sql_.connection().stop_by(stopping_);
+  Status status = sql_.run("VACUUM INTO ?", std::string_view(path));
+  sql_.connection().stop_by(nullptr);
+  return status;
 }
 
 // The file comes from another node, or from whoever can write to the log.
 Status SqliteReplica::load(const std::string& path, const ReplicaState::Position& position, int64_t application,
                            int64_t version) {
   if (Status s = sql_.run("ATTACH ? AS snapshot", std::string_view(path)); !s.ok()) return s;
-  Status status = check_attached(position, application, version);
   Connection& c = sql_.connection();
+  c.stop_by(stopping_);
+  Status status = check_attached(position, application, version);
   if (status.ok()) status = c.execute("BEGIN IMMEDIATE");
   if (status.ok()) status = copy_attached();
+  c.stop_by(nullptr);
   if (status.ok()) status = c.execute("COMMIT");
   if (c.in_transaction()) (void)c.execute("ROLLBACK");
   (void)c.execute("DETACH snapshot");

@@ -13,7 +13,10 @@ class SqliteJournal final : public Journal {
   SqliteJournal(Statements& statements, const std::string& holder) : sql_(statements), holder_(holder) {}
 
   base::Status put(std::span<const Job> jobs) override;
-  base::Result<std::vector<Job>> claim(size_t most, base::WallTime now) override;
+  base::Result<std::vector<Job>> claim(size_t most, base::WallTime now) override {
+    return claim(most, now, ReplicaState::Bodies::kRead);
+  }
+  base::Result<std::vector<Job>> claim(size_t most, base::WallTime now, ReplicaState::Bodies bodies);
   base::Result<bool> finish(const JobId& id, const Outcome& outcome) override;
   base::Status release(const JobId& id, base::WallTime when) override;
   base::Result<std::vector<FinishedJob>> list(const std::string& batch, uint64_t from, uint64_t bytes) override;
@@ -22,7 +25,7 @@ class SqliteJournal final : public Journal {
   base::Status remove(const std::string& batch) override;
 
  private:
-  base::Result<std::optional<Job>> claim_one(base::WallTime now);
+  base::Result<std::optional<Job>> claim_one(base::WallTime now, ReplicaState::Bodies bodies);
 
   Statements& sql_;
   const std::string& holder_;
@@ -87,12 +90,14 @@ class SqliteReplica {
   base::Status save(const std::string& path);
   base::Status load(const std::string& path, const ReplicaState::Position& position, int64_t application,
                     int64_t version);
+  void stop_by(const std::atomic<bool>& stopping) { stopping_ = &stopping; }
 
  private:
   base::Status check_attached(const ReplicaState::Position& position, int64_t application, int64_t version);
   base::Status copy_attached();
 
   Statements& sql_;
+  const std::atomic<bool>* stopping_ = nullptr;
 };
 
 }  // namespace weir::jobs

@@ -8,6 +8,7 @@
 
 #include "base/attempt.h"
 #include "base/log.h"
+#include "jobs/log.h"
 #include "jobs/shared_journal.h"
 
 namespace weir::jobs {
@@ -22,7 +23,9 @@ base::WallTime wall() { return std::chrono::system_clock::now(); }
 Store::Store(std::string folder, Limits limits, std::string why_off)
     : folder_(std::move(folder)),
       limits_(limits),
-      available_(base::failure(base::Code::kUnimplemented, std::move(why_off))) {}
+      available_(base::failure(base::Code::kUnimplemented, std::move(why_off))) {
+  unhanded_.reserve(kMostUnhanded);
+}
 
 Store::~Store() { stop(); }
 
@@ -53,8 +56,10 @@ base::Status Store::open() {
   database_ = std::move(*opened);
   available_ = {};
   if (log_)
-    shared_ = std::make_unique<SharedJournal>(database_->replica(), *log_, name_, limits_.disk,
-                                              [this](const std::string& batch) { cancel_here(batch); });
+    shared_ = std::make_unique<SharedJournal>(
+        database_->replica(), *log_, name_,
+        SharedJournal::Bounds{limits_.disk, std::max(limits_.max_line, limits_.max_result)},
+        [this](const std::string& batch) { cancel_here(batch); });
   return {};
 }
 
@@ -65,18 +70,28 @@ void Store::attach(base::ShardId shard, Receiver receiver) {
 
 void Store::start() {
   if (!available_.ok() || thread_.joinable()) return;
-  thread_ = std::thread([this] { run(); });
+  thread_ = std::thread([this] {
+    run();
+    std::lock_guard lock(mutex_);
+    over_ = true;
+    ended_.notify_all();
+  });
   pthread_setname_np(thread_.native_handle(), "weir-jobs");
 }
 
-void Store::stop() {
+void Store::stop(base::Duration most) {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   if (shared_) shared_->stop();
   wake_.notify_one();
-  if (thread_.joinable()) thread_.join();
+  if (!thread_.joinable()) return;
+  std::unique_lock lock(mutex_);
+  const bool ended = ended_.wait_for(lock, most, [this] { return over_; });
+  lock.unlock();
+  if (!ended && log_) log_->abandon();
+  thread_.join();
 }
 
 bool Store::post(std::function<void(Storage&)> run, Admission admission,
@@ -188,9 +203,33 @@ base::Result<std::optional<Job>> Store::claim() {
   return shared_->claim(std::min<size_t>(all, SharedJournal::kMostAtOnce), wall());
 }
 
+// False: for want of memory nobody has got it, and it goes back.
+bool Store::hand_over(size_t shard, Job& job) {
+  std::optional<JobId> id;
+  const auto status = base::attempt("a job", [&] {
+    id = job.id;
+    receivers_[shard].run(std::move(job));
+  });
+  if (!status.ok()) unhanded_.push_back(id ? *std::move(id) : std::move(job.id));  // room for it is there
+  return status.ok();
+}
+
+void Store::give_back() {
+  while (!unhanded_.empty()) {
+    const auto status = base::attempt("a job", [&] {
+      (void)post([id = unhanded_.back(), when = wall() + kTick](Storage& s) { (void)s.journal.release(id, when); },
+                 Admission::kGranted, [](const base::Status&) {});
+    });
+    if (!status.ok()) return;
+    unhanded_.pop_back();
+  }
+}
+
 // Shards take turns.
 bool Store::hand_out() {
   bool more = false;
+  give_back();
+  if (unhanded_.size() == kMostUnhanded) return false;
   for (size_t i = 0; i < receivers_.size(); ++i) {
     const size_t shard = next_++ % receivers_.size();
     {
@@ -199,13 +238,13 @@ bool Store::hand_out() {
     }
     auto job = claim();
     if (!job || !*job) return false;
+    if (!hand_over(shard, **job)) return give_back(), false;
     {
       std::lock_guard lock(mutex_);
       --wanted_[shard];
       more = more || wanted_[shard] > 0;
     }
     shown_.claimed.fetch_add(1);
-    receivers_[shard].run(**std::move(job));
   }
   return more;
 }

@@ -48,6 +48,7 @@ class SharedJournal;
 class Store {
  public:
   static constexpr size_t kMostWaiting = 4096;  // pieces of work
+  static constexpr base::Duration kLastWork = std::chrono::seconds(5);
 
   // `folder` empty: there is none, and why_off says so to clients.
   Store(std::string folder, Limits limits, std::string why_off);
@@ -74,8 +75,9 @@ class Store {
   };
   void attach(base::ShardId shard, Receiver receiver);
   void start();
-  // Nothing is called any more when it returns; what has been posted is done first.
-  void stop();
+  // Nothing is called any more when it returns; what has been posted is done first. A cluster's log that has not taken
+  // it within `most` is given up: what it has not got is lost, but for jobs, which run again.
+  void stop(base::Duration most = kLastWork);
 
   // False: too much waits; kGranted: that is no reason. Any thread.
   using Admission = Work::Admission;
@@ -97,6 +99,8 @@ class Store {
   bool look_after();  // true: there is more to do
   void failed(const base::Status& status);
   bool hand_out();
+  bool hand_over(size_t shard, Job& job);
+  void give_back();
   base::Result<std::optional<Job>> claim();
   void cancel_here(const std::string& batch);
 
@@ -111,12 +115,17 @@ class Store {
   std::vector<Receiver> receivers_;  // by shard
   size_t next_ = 0;                  // whose turn it is
 
-  std::mutex mutex_;  // of the next five
+  static constexpr size_t kMostUnhanded = 16;
+  std::vector<JobId> unhanded_;  // claimed, and no shard has got them
+
+  std::mutex mutex_;  // of the next seven
   std::condition_variable wake_;
   std::deque<Work> queue_;
   std::vector<uint32_t> wanted_;  // by shard
   bool look_ = false;             // a shard wants jobs, or there is news, since the last look
   bool stopping_ = false;
+  bool over_ = false;  // the thread has ended
+  std::condition_variable ended_;
   std::thread thread_;
 
   struct Shown {  // for the metrics

@@ -159,6 +159,51 @@ TEST_F(NatsLogTest, TheNewestSnapshotThatIsSealedIsFound) {
   }
 }
 
+TEST_F(NatsLogTest, AnOlderSnapshotTakesNoNewerOnesPlace) {
+  auto a = open(), b = open();
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(a->append(std::to_string(i), "entry"));
+  const auto part = a->append_part("copy").value();
+  ASSERT_TRUE(a->set_snapshot({2, 4, {part}}).ok());
+  EXPECT_EQ(Code::kAborted, b->set_snapshot({1, 4, {part}}).code);
+  EXPECT_EQ(Code::kAborted, b->set_snapshot({2, 4, {part}}).code);
+  EXPECT_TRUE(b->set_snapshot({3, 4, {part}}).ok());
+  EXPECT_EQ(3u, a->snapshot().value()->sequence);
+}
+
+TEST_F(NatsLogTest, AServerThatTakesShortMessagesHasShortParts) {
+  server.kill();
+  server.more = "max_payload: 65536\n";
+  server.start();
+  auto log = open();
+  const std::string bytes(300'000, 'x');
+  ASSERT_TRUE(log->append("1", bytes));
+  EXPECT_TRUE(log->next(0).value()->bytes == bytes);
+  const NatsLog::Sizes sizes = log->sizes();
+  EXPECT_EQ(32768u, sizes.part);
+  EXPECT_TRUE(log->append_part(std::string(sizes.part, 'x')));
+  EXPECT_EQ(sizes.part * NatsLog::kMostParts, sizes.entry);
+  const uint64_t last = log->append("2", std::string(sizes.entry, 'y')).value();
+  EXPECT_EQ(sizes.entry, log->next(last - 1).value()->bytes.size());
+  EXPECT_EQ(Code::kResourceExhausted, log->append("3", std::string(sizes.entry + 1, 'z')).error().code);
+}
+
+TEST_F(NatsLogTest, ASnapshotOfTooManyPartsDropsNothing) {
+  server.kill();
+  server.more = "max_payload: 2048\n";
+  server.start();
+  auto log = open();
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(log->append(std::to_string(i), "entry"));
+  const auto part = log->append_part("copy").value();
+  const std::vector<NatsLog::Part> many(2000, part);
+  const auto before = log->room()->used;
+  EXPECT_EQ(Code::kResourceExhausted, log->set_snapshot({3, 4 * many.size(), many}).code);
+  EXPECT_EQ(before, log->room()->used);
+  EXPECT_EQ("entry", log->next(0).value()->bytes);
+  const std::vector<NatsLog::Part> some(900, part);
+  ASSERT_TRUE(log->set_snapshot({3, 4 * some.size(), some}).ok());
+  EXPECT_EQ(900u, log->snapshot().value()->parts.size());
+}
+
 TEST_F(NatsLogTest, EntriesAndPartsThatWereDroppedAreAGap) {
   auto log = open();
   const std::string bytes(3 * NatsLog::kPart, 'x');
@@ -227,6 +272,17 @@ TEST_F(NatsLogTest, WithoutTheServerItFailsAtOnceAndComesBack) {
   EXPECT_EQ(identity, log->extent()->identity);
   EXPECT_EQ("one", log->next(0).value()->bytes);
   EXPECT_FALSE(log->next(1).value());  // what failed has not come later
+}
+
+TEST_F(NatsLogTest, ALogThatIsAbandonedAnswersAtOnce) {
+  auto log = open();
+  ASSERT_TRUE(log->append("1", "one"));
+  log->abandon();
+  EXPECT_FALSE(log->connected());
+  EXPECT_EQ(Code::kUnavailable, log->append("2", "two").error().code);
+  EXPECT_EQ(Code::kUnavailable, log->extent().error().code);
+  log->stop();
+  EXPECT_FALSE(open()->next(1).value());
 }
 
 }  // namespace

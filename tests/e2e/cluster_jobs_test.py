@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 import unittest
 
 import cluster_nodes
@@ -142,6 +143,26 @@ const [one, two] = ['{a.url()}', '{b.url()}'].map((base) => new OpenAI({{ baseUR
         wait('the job is over', lambda: json.loads(request(a, 'GET', headers['location'])[2])['status'] in ('succeeded', 'failed'))
         self.assertEqual(numbers, json.loads(request(a, 'GET', headers['location'] + '/result')[2])['outputs'][0]['data'])
 
+    def test_an_answer_that_a_nats_of_short_messages_does_not_hold_ends_with_507(self):
+        self.nats = Nats('max_payload: 65536\n')
+        self.addCleanup(self.nats.kill)
+        (root := folder() / 'x').mkdir()
+        (root / 'config.pbtxt').write_text('backend: "identity"\ninput { name: "x" data_type: TYPE_FP32 dims: -1 }\n'
+                                           'output { name: "x" data_type: TYPE_FP32 dims: -1 }\n')
+        a = self.node('a', root=root.parent)
+
+        def ended(count):
+            body = f'{{"inputs":[{{"name":"x","shape":[{count}],"datatype":"FP32","data":[{",".join(["1e5"] * count)}]}}]}}'
+            status, headers, raw = request(a, 'POST', '/v2/models/x/infer', body, {'Prefer': 'respond-async', 'Content-Type': 'application/json'})
+            self.assertEqual(202, status, raw)
+            wait('the job is over', lambda: json.loads(request(a, 'GET', headers['location'])[2])['status'] in ('succeeded', 'failed'))
+            return request(a, 'GET', headers['location'] + '/result')
+        self.assertEqual(200, ended(300_000)[0])
+        status, _, raw = ended(600_000)
+        self.assertEqual(507, status, raw[:300])
+        self.assertEqual(200, ended(300_000)[0])
+        self.assertTrue(a.logged('longer than an entry of the jobs'))
+
     def test_lines_and_results_that_no_entry_holds_are_refused_at_the_start(self):
         for setting in ('line', 'result'):
             done = subprocess.run([str(harness.WEIR), 'serve', str(self.root), '--listen', '127.0.0.1:0', '--cluster-nats', 'nats://127.0.0.1:1',
@@ -231,6 +252,18 @@ class Faults(Case):
         self.assertEqual(content, request(b, 'GET', f'/v1/files/{file["id"]}/content')[2])
         self.complete(b, create(b, file['id'])[1]['id'], 3)
         self.assertEqual(1, metric(a, 'weir_jobs_log_connected'))
+
+    def test_a_node_ends_within_its_drain_while_nats_hangs(self):
+        a, b = self.three('--drain-timeout', '15s', names=('a', 'b'))
+        _, file = upload(a, endless(200))
+        batch = create(a, file['id'])[1]['id']
+        until(lambda: self.completed(b, batch) >= 5, 'the first lines')
+        self.nats.process.send_signal(signal.SIGSTOP)
+        begun = time.monotonic()
+        self.assertEqual(0, a.stop())
+        self.assertLess(time.monotonic() - begun, 15)
+        self.nats.process.send_signal(signal.SIGCONT)
+        self.complete(b, batch, 200)
 
     def test_a_node_that_ends_in_order_gives_back_what_runs(self):
         a, b = self.three(names=('a', 'b'))

@@ -51,12 +51,14 @@ class Nats:
 
     program = shutil.which('nats-server') or '/usr/sbin/nats-server'
 
-    def __init__(self):
+    def __init__(self, config=''):
         self.port, self.store, self.process = free_port(), folder(), None
+        self.config = self.store / 'conf'
+        self.config.write_text(config)
         self.start()
 
     def start(self):
-        self.process = subprocess.Popen([self.program, '-js', '-a', '127.0.0.1', '-p', str(self.port), '-sd', str(self.store)],
+        self.process = subprocess.Popen([self.program, '-c', str(self.config), '-js', '-a', '127.0.0.1', '-p', str(self.port), '-sd', str(self.store)],
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until(self.reachable, 'nats-server')
 

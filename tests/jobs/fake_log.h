@@ -11,8 +11,10 @@ namespace weir::jobs {
 
 class FakeLog final : public Log {
  public:
+  Sizes sizes() const override { return most; }
   base::Result<uint64_t> append(std::string_view id, std::string_view bytes) override {
     if (away) return base::failure(base::Code::kUnavailable, "away");
+    if (bytes.size() > most.entry) return base::failure(base::Code::kResourceExhausted, "too long");
     uint64_t at = 0;
     for (const auto& [sequence, known] : ids)
       if (known == id) at = sequence;
@@ -38,6 +40,7 @@ class FakeLog final : public Log {
   }
   base::Result<Part> append_part(std::string_view bytes) override {
     if (away) return base::failure(base::Code::kUnavailable, "away");
+    if (bytes.size() > most.part) return base::failure(base::Code::kResourceExhausted, "too long");
     parts[++last] = bytes;
     return Part{last, {}};
   }
@@ -46,6 +49,7 @@ class FakeLog final : public Log {
     return at == parts.end() ? std::string() : at->second;
   }
   base::Status set_snapshot(const Snapshot& snapshot) override {
+    if (newest && newest->sequence >= snapshot.sequence) return base::failure(base::Code::kAborted, "a newer one");
     newest = snapshot;
     dropped = snapshot.sequence;
     entries.erase(entries.begin(), entries.upper_bound(dropped));
@@ -63,8 +67,9 @@ class FakeLog final : public Log {
   std::string identity = "1";
   uint64_t last = 0, connection = 1;
   int lose_acks = 0;
-  int throws = 0;                     // memory is short at the call of next() of that number from now on
-  size_t readable = SIZE_MAX;         // bytes of an entry; the parts of a longer one are too far apart
+  int throws = 0;              // memory is short at the call of next() of that number from now on
+  size_t readable = SIZE_MAX;  // bytes of an entry; the parts of a longer one are too far apart
+  Sizes most;
   bool away = false, garble = false;  // `garble`: nobody can read the next one
 };
 

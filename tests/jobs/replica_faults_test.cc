@@ -81,6 +81,84 @@ TEST_F(Two, AResultThatNoEntryHoldsIsToldAndHasItsPlace) {
   same();
 }
 
+// As behind a server that takes short messages only.
+TEST_F(Two, AResultThatIsTooLongForTheBrokerIsToldAndHasItsPlace) {
+  ASSERT_TRUE(a->perform(add("x", 3)).ok());
+  log.most.entry = 100 << 10;
+  int told = 0;
+  const auto end = [&](uint64_t job, size_t bytes) {
+    return [&told, job, bytes](Recorder& r) {
+      const Outcome large{200, "", std::string(bytes, 'x')};
+      if (r.journal.finish({"x", job}, large)) return;
+      ++told;
+      EXPECT_TRUE(r.journal.finish({"x", job}, {507, "", ""}).value());
+    };
+  };
+  // Beside others in a group, too: each of them has an entry that holds it.
+  std::vector<Replica::Run> works{end(0, 70 << 10), end(1, 70 << 10), end(2, 100 << 10)};
+  while (!works.empty()) {
+    const auto statuses = a->replica->perform(works);
+    for (const Status& status : statuses) EXPECT_TRUE(status.ok()) << status.text;
+    works.erase(works.begin(), works.begin() + ptrdiff_t(statuses.size()));
+  }
+  EXPECT_EQ(1, told);
+  b->catch_up();
+  const auto list = b->storage().journal.list("x", 0, 1 << 20).value();
+  ASSERT_EQ(3u, list.size());
+  EXPECT_EQ(200, list[1].outcome->status);
+  EXPECT_EQ(507, list[2].outcome->status);
+  same();
+}
+
+TEST_F(Two, BodiesOfJobsAreReadByWhoeverIsGrantedThem) {
+  ASSERT_TRUE(a->perform(add("x", 1)).ok());
+  const Replica::Run claim = [](Recorder& r) {
+    auto jobs = r.journal.claim(1, kNow).value();
+    ASSERT_EQ(1u, jobs.size());
+    EXPECT_EQ("", jobs[0].body);
+  };
+  ASSERT_TRUE(a->perform(claim).ok());
+  EXPECT_EQ(std::string("{\0}", 3), a->replica->claimed().front().body);
+  // For another node's claim no body is read.
+  b->catch_up();
+  EXPECT_EQ(1u, b->counts("x").running);
+  ReplicaState& state = b->database->replica();
+  ASSERT_TRUE(b->perform([](Recorder& r) { (void)r.journal.release({"x", 0}, kNow); }).ok());
+  const std::set<std::string> nobody;
+  for (int second : {0, 3}) (void)b->replica->look_after_nodes(&nobody, base::Time(seconds(100 + second)));
+  Commands commands;
+  commands.claim(1, kNow);
+  for (const auto bodies : {ReplicaState::Bodies::kLeave, ReplicaState::Bodies::kRead}) {
+    Effects effects;
+    ASSERT_TRUE(state.begin().ok());
+    ASSERT_TRUE(run_commands(commands.bytes(), "a/1", bodies, state, effects).ok());
+    state.rollback();
+    ASSERT_EQ(1u, effects.claimed.size());
+    EXPECT_EQ(bodies == ReplicaState::Bodies::kRead ? 3u : 0u, effects.claimed[0].body.size());
+    EXPECT_EQ("label 0", effects.claimed[0].label);
+  }
+}
+
+TEST_F(Two, ACopyThatIsMadeOrTakenEndsWithItsNode) {
+  ASSERT_TRUE(a->perform(add("x", 1)).ok());
+  for (uint64_t i = 0; i < 64; ++i)
+    ASSERT_TRUE(a->perform([i](Recorder& r) { (void)r.files.append("f", i, std::string(200 << 10, 'x')); }).ok());
+  log.bytes.used = Snapshots::kShort * 4, log.last += Snapshots::kApart;
+  ASSERT_TRUE(a->perform(add("y", 1)).ok());
+  Copy ending(log, "ending");
+  ending.catch_up();
+  ending.replica->stop();
+  EXPECT_EQ(Code::kUnavailable, ending.replica->shorten_log().error().code);
+  while (a->replica->shorten_log().value()) continue;
+  Copy late(log, "late");
+  late.replica->stop();
+  EXPECT_EQ(Code::kUnavailable, late.replica->take_snapshot().code);
+  EXPECT_EQ(0u, late.replica->sequence());
+  late.begin();
+  EXPECT_TRUE(late.replica->take_snapshot().ok());
+  EXPECT_EQ(a->dump(), late.dump());
+}
+
 TEST_F(Two, AnEntryThatNobodyCanReadIsNoneForItsOwnNodeToo) {
   log.readable = 100 << 10;
   const auto append = [](Recorder& r) { EXPECT_TRUE(r.files.append("f", 0, std::string(200 << 10, 'x')).ok()); };
@@ -122,7 +200,7 @@ struct Shared : testing::Test {
     auto opened = open_database(folder.path(), kPlenty, Whose::kAllNodes);
     if (!opened) GTEST_SKIP() << "built without SQLite";
     database = *std::move(opened);
-    journal.emplace(database->replica(), log, "a", kPlenty, [](const std::string&) {});
+    journal.emplace(database->replica(), log, "a", SharedJournal::Bounds{kPlenty}, [](const std::string&) {});
   }
   Work remove(int number) {
     return {[this, number](Storage& s) {

@@ -325,6 +325,21 @@ TEST_F(Two, EntriesThatAreGoneAndInNoSnapshotStopTheCopy) {
   same();
 }
 
+TEST_F(Two, ASnapshotThatIsFinishedLateReplacesNoNewerOne) {
+  log.most.part = 4096;
+  ASSERT_TRUE(a->perform(add("x", 3)).ok());
+  log.bytes.used = Snapshots::kShort * 4, log.last += Snapshots::kApart;
+  ASSERT_TRUE(a->perform(add("y", 1)).ok());
+  EXPECT_TRUE(a->replica->shorten_log().value());  // a slice
+  ASSERT_TRUE(b->perform(add("z", 1)).ok());
+  while (b->replica->shorten_log().value()) continue;
+  const uint64_t newest = log.newest->sequence;
+  while (a->replica->shorten_log().value()) continue;
+  EXPECT_EQ(newest, log.newest->sequence);
+  ASSERT_TRUE(a->replica->take_snapshot().ok());
+  same();
+}
+
 TEST_F(Two, ASnapshotThatIsNoneIsNotTaken) {
   ASSERT_TRUE(a->perform(add("x", 3)).ok());
   const uint64_t part = log.append_part("no database at all")->sequence;

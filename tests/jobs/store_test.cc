@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
+#include <new>
 
 #include "folder.h"
+#include "jobs/log.h"
 
 namespace weir::jobs {
 namespace {
@@ -87,6 +90,65 @@ TEST_F(OpenStore, ShardsThatWantJobsGetThemInTurn) {
   store.stop();
   EXPECT_EQ(4, std::count_if(ran.begin(), ran.end(), [](char c) { return c >= '0' && c <= '3'; })) << ran;
   EXPECT_EQ(2, std::count(ran.begin(), ran.end(), 'A')) << ran;
+}
+
+TEST_F(OpenStore, AJobThatCouldNotBeHandedOverIsHandedOverLater) {
+  std::promise<uint32_t> ran;
+  int handed = 0;
+  store.attach(base::ShardId(0), {[&](Job job) {
+                                    if (++handed == 1) throw std::bad_alloc();
+                                    ran.set_value(job.attempts);
+                                  },
+                                  [](const std::string&) {}});
+  store.start();
+  ASSERT_TRUE(store.post([](Storage& s) {
+    (void)s.batches.add({"b", "k", {}, "s", "", {}, {}});
+    Job job;
+    job.id = {"b", 0};
+    (void)s.journal.put(std::span(&job, 1));
+  }));
+  store.want(base::ShardId(0), 1);
+  EXPECT_EQ(0u, ran.get_future().get()) << "it counts as no attempt";
+  store.stop();
+  EXPECT_EQ(2, handed);
+}
+
+// A log that takes nothing until it is given up, as a broker that hangs.
+struct HangingLog final : Log {
+  base::Result<uint64_t> append(std::string_view, std::string_view) override { return hang(); }
+  base::Result<std::optional<LogEntry>> next(uint64_t) override { return std::optional<LogEntry>(); }
+  base::Result<Extent> extent() override { return Extent{"1", 0, 1}; }
+  base::Result<std::optional<Snapshot>> snapshot() override { return std::optional<Snapshot>(); }
+  base::Result<Part> append_part(std::string_view) override { return hang(); }
+  base::Result<std::string> read_part(const Part&) override { return hang(); }
+  base::Status set_snapshot(const Snapshot&) override { return hang(); }
+  base::Result<Room> room() override { return Room(); }
+  bool knows_nodes() const override { return false; }
+  void abandon() override { given_up.set_value(); }
+  base::Status hang() {
+    if (!std::exchange(was_asked, true)) asked.set_value();
+    gone.wait();
+    return base::failure(base::Code::kUnavailable, "given up");
+  }
+  bool was_asked = false;  // on the store's thread
+  std::promise<void> asked, given_up;
+  std::shared_future<void> gone = given_up.get_future().share();
+};
+
+TEST_F(OpenStore, ALogThatHangsIsGivenUpAtTheEnd) {
+  HangingLog log;
+  Folder own;
+  Store shared{own.path(), {}, "off"};
+  shared.share(log, "a");
+  ASSERT_TRUE(shared.open().ok());
+  shared.start();
+  std::atomic<int> told{0};
+  for (int i = 0; i < 500; ++i)
+    ASSERT_TRUE(shared.post([i](Storage& s) { (void)s.files.append("f" + std::to_string(i), 0, "bytes"); },
+                            Store::Admission::kAsked, [&](const base::Status& status) { told += !status.ok(); }));
+  log.asked.get_future().wait();
+  shared.stop(std::chrono::milliseconds(50));
+  EXPECT_EQ(500, told);
 }
 
 }  // namespace
