@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t kMostAttempts = 5;  // processes that may die while one job runs: it may be the cause
 constexpr base::Duration kRefusedWait = std::chrono::seconds(2), kLongestWait = std::chrono::seconds(60);
-constexpr int kTooManyRequests = 429, kUnavailable = 503;
+constexpr int kNoSuchModel = 404, kTooManyRequests = 429, kUnavailable = 503;
 
 // Seconds of Retry-After, within bounds.
 base::Duration wait_of(const Outcome& outcome) {
@@ -134,6 +134,14 @@ void ShardJobs::take(Job job) {
   store_.want(around_.id, 1);
 }
 
+// Nothing: that is its answer.
+std::optional<base::Duration> ShardJobs::wait_for(const Job& job, const Outcome& outcome) {
+  if (outcome.status == kTooManyRequests || outcome.status == kUnavailable) return wait_of(outcome);
+  if (!store_.is_shared() || job.model.empty()) return std::nullopt;
+  if (outcome.status != kNoSuchModel) return missing_.found(job.model), std::nullopt;
+  return missing_.may_come(job.model, around_.env.now()) ? std::optional(kRefusedWait) : std::nullopt;
+}
+
 // A job that was cancelled has a status of 0; of its answer nothing is kept.
 void ShardJobs::ended(const std::string& key, Outcome outcome) {
   auto node = running_.extract(key);
@@ -141,8 +149,8 @@ void ShardJobs::ended(const std::string& key, Outcome outcome) {
   std::unique_ptr<Running> running = std::move(node.mapped());
   if (around_.callers) around_.callers->come_as(running->peer, nullptr);
   const JobId id = running->job.id;
-  if (outcome.status == kTooManyRequests || outcome.status == kUnavailable) {
-    let_go(id, wait_of(outcome));
+  if (const auto wait = wait_for(running->job, outcome)) {
+    let_go(id, *wait);
     store_.want(around_.id, 1);
   } else {
     store_.note_finished(outcome.status);

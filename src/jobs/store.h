@@ -64,6 +64,7 @@ class Store {
   // OK, or UNIMPLEMENTED with the reason. Any thread.
   const base::Status& available() const { return available_; }
   const Limits& limits() const { return limits_; }
+  bool is_shared() const { return log_ != nullptr; }
   void count_in(base::Metrics& metrics);
 
   // Before start(); borrowed.

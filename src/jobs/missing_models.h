@@ -1,0 +1,30 @@
+// MissingModels: which models jobs have asked for in vain. In a cluster another node may bring one: a node that is
+// being replaced, say. Its jobs wait for that, but not for ever. Pure; one thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string_view>
+
+#include "base/env.h"
+
+namespace weir::jobs {
+
+class MissingModels {
+ public:
+  // After so long without it a model is taken for one that does not come, until it was not asked for as long.
+  static constexpr base::Duration kReturns = std::chrono::seconds(60);
+  static constexpr size_t kMost = 1024;  // models; jobs of others do not wait
+
+  // A job was told that there is no such model. True: it may still come.
+  bool may_come(std::string_view model, base::Time now);
+  void found(std::string_view model);
+
+ private:
+  struct Missed {
+    base::Time first, last;
+  };
+  std::map<uint64_t, Missed> missed_;  // by hash of the name
+};
+
+}  // namespace weir::jobs
