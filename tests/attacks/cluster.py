@@ -93,9 +93,12 @@ class Writer:
 
     def put(self, entries, bucket=b'weir'):
         """entries: [(key, value)]; value None: a mark that it was erased."""
+        self.publish([(b'$KV.%s.%s' % (bucket, key.encode()), value) for key, value in entries])
+
+    def publish(self, messages):
+        """messages: [(subject, bytes)]; None: a mark that a key was erased."""
         out = []
-        for key, value in entries:
-            subject = b'$KV.%s.%s' % (bucket, key.encode())
+        for subject, value in messages:
             if value is None:
                 head = b'NATS/1.0\r\nKV-Operation: DEL\r\n\r\n'
                 out.append(b'HPUB %s %d %d\r\n%s\r\n' % (subject, len(head), len(head), head))
@@ -109,7 +112,7 @@ class Writer:
                 if not more:
                     break
                 heard = heard[-8:] + more
-        self.written += len(entries)
+        self.written += len(messages)
 
 
 def entry(name, incarnation=1, beat=1, address='http://127.0.0.1:9', models=(), phase='serving'):
