@@ -113,14 +113,17 @@ def lie(chance, heard):
     if spoilt:
         spoilt[chance.randrange(min(len(spoilt), 200))] ^= 1 << chance.randrange(8)
     digest, mac = chance.randbytes(32), chance.choice((b'0' * 64, chance.randbytes(32).hex().encode()))
-    endless = part_list(1 << 62, *((chance.randrange(1, 1 << 63), digest) for _ in range(20_000)))
-    loop = part_list(64 << 20, *((chance.randrange(1, 50), digest) for _ in range(128)))
+
+    def parts(count, most):
+        return part_list(chance.choice((0, 64 << 20, 1 << 62)), *((chance.randrange(1, most), digest) for _ in range(count)))
     return chance.choice((
-        (subject, true), (subject, bytes(spoilt)), (subject, true[:chance.randrange(len(true) + 1)]), (b'weir-jobs.entry', true),
-        (b'weir-jobs.snapshot', true), (b'weir-jobs.entry', b''), (b'weir-jobs.entry', mac + b'Eweirjob1' + chance.randbytes(300)),
-        (b'weir-jobs.entry', mac + b'P' + loop), (b'weir-jobs.entry', mac + b'P' + endless), (b'weir-jobs.part', chance.randbytes(1000)),
-        (b'weir-jobs.snapshot', mac + b'S' + struct.pack('<Q', 1 << 60) + loop), (b'weir-jobs.snapshot', mac + b'S' + part_list(0)),
-        (b'weir-jobs.entry', mac), (b'weir-jobs.snapshot', mac + b'S' + struct.pack('<Q', 1) + endless)))
+        lambda: (subject, true), lambda: (subject, bytes(spoilt)), lambda: (subject, true[:chance.randrange(len(true) + 1)]),
+        lambda: (b'weir-jobs.entry', true), lambda: (b'weir-jobs.snapshot', true), lambda: (b'weir-jobs.entry', b''),
+        lambda: (b'weir-jobs.entry', mac + b'Eweirjob1' + chance.randbytes(300)), lambda: (b'weir-jobs.entry', mac + b'P' + parts(128, 50)),
+        lambda: (b'weir-jobs.entry', mac + b'P' + parts(5000, 1 << 63)), lambda: (b'weir-jobs.part', chance.randbytes(1000)),
+        lambda: (b'weir-jobs.snapshot', mac + b'S' + struct.pack('<Q', 1 << 60) + parts(128, 50)), lambda: (b'weir-jobs.entry', mac),
+        lambda: (b'weir-jobs.snapshot', mac + b'B' + struct.pack('<QQ', chance.randrange(1 << 63), 0) + parts(5000, 50)),
+        lambda: (b'weir-jobs.snapshot', mac + b'S' + part_list(0))))()
 
 
 @attack(seconds=25, quick=6, flags=shared_jobs)
