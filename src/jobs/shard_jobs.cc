@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 #include <vector>
 
 #include "base/encoding.h"
@@ -33,6 +34,14 @@ base::Status quota_is_used_up() {
 }
 
 struct ShardJobs::Running {
+  explicit Running(Callers* c) : callers(c) {}
+  Running(const Running&) = delete;
+  // Callers knows the peer by its address, which another one may have next.
+  ~Running() {
+    exchange.reset();
+    if (callers) callers->come_as(peer, nullptr);
+  }
+  Callers* const callers;
   Job job;
   wire::PeerInfo peer;
   std::unique_ptr<BackgroundExchange> exchange;
@@ -82,11 +91,7 @@ void ShardJobs::start() {
 void ShardJobs::drain() {
   draining_ = true;
   for (auto& [key, running] : running_) let_go(running->job.id, base::Duration(0));
-  auto gone = std::move(running_);
-  for (auto& [key, running] : gone) {
-    running->exchange.reset();
-    if (around_.callers) around_.callers->come_as(running->peer, nullptr);
-  }
+  auto gone = std::exchange(running_, {});
 }
 
 void ShardJobs::let_go(const JobId& id, base::Duration later) {
@@ -103,7 +108,7 @@ void ShardJobs::run(Job job) {
     return;
   }
   const std::string key = key_of(job.id);
-  auto running = std::make_unique<Running>();
+  auto running = std::make_unique<Running>(around_.callers);
   Running& r = *running;
   r.job = std::move(job);
   running_[key] = std::move(running);
@@ -124,12 +129,13 @@ void ShardJobs::run(Job job) {
   r.exchange->start();
 }
 
-// A job for which there was no memory is tried again.
+// A job for which there was no memory is tried again. One that runs here already was given back meanwhile, by a node
+// that had missed this one: its first run ends it.
 void ShardJobs::take(Job job) {
   const JobId id = job.id;
+  if (running_.contains(key_of(id))) return store_.want(around_.id, 1);
   if (base::attempt("a job", [&] { run(std::move(job)); }).ok()) return;
-  auto node = running_.extract(key_of(id));
-  if (!node.empty() && around_.callers) around_.callers->come_as(node.mapped()->peer, nullptr);
+  running_.erase(key_of(id));
   let_go(id, kRefusedWait);
   store_.want(around_.id, 1);
 }
@@ -147,7 +153,6 @@ void ShardJobs::ended(const std::string& key, Outcome outcome) {
   auto node = running_.extract(key);
   if (node.empty()) return;
   std::unique_ptr<Running> running = std::move(node.mapped());
-  if (around_.callers) around_.callers->come_as(running->peer, nullptr);
   const JobId id = running->job.id;
   if (const auto wait = wait_for(running->job, outcome)) {
     let_go(id, *wait);

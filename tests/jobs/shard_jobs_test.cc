@@ -1,0 +1,123 @@
+#include "jobs/shard_jobs.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <set>
+
+#include "base/fake_env.h"
+#include "folder.h"
+#include "wire/router.h"
+
+namespace weir::jobs {
+namespace {
+
+using wire::BodyPlan;
+
+// Knows peers by their address, as app/background_callers.h does.
+struct FakeCallers final : Callers {
+  std::string remember(const wire::Request&) override { return "caller"; }
+  void come_as(const wire::PeerInfo& peer, const std::string* caller) override {
+    if (caller)
+      known.insert(&peer);
+    else
+      known.erase(&peer);
+  }
+  std::set<const wire::PeerInfo*> known;
+};
+
+struct Unanswered final : wire::Service {
+  void serve(wire::Exchange& exchange, const wire::PathArgs&) override { asked.push_back(&exchange); }
+  std::deque<wire::Exchange*> asked;
+};
+
+// A shard whose thread is the test's. Two jobs run at once.
+class OneShard : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!store.open().ok() || !store.available().ok()) GTEST_SKIP() << "built without SQLite";
+    router.add({"POST", "/x", &service, "test", {BodyPlan::kWhole, 100}, wire::Permission::kInfer});
+    jobs.emplace(store, ShardJobs::Surroundings{env, base::ShardId(0), 1, router, nullptr, &callers,
+                                                [this](std::function<void()> work) {
+                                                  std::lock_guard lock(mutex);
+                                                  posted.push_back(std::move(work));
+                                                  wake.notify_one();
+                                                }});
+    store.start();
+    jobs->start();
+  }
+  void TearDown() override { store.stop(); }
+
+  void put(uint64_t from, uint64_t until) {
+    ASSERT_TRUE(store.post([from, until](Storage& s) {
+      if (from == 0) (void)s.batches.add({"b", "k", {}, "s", "", {}, {}});
+      std::vector<Job> all(until - from);
+      for (uint64_t i = from; i < until; ++i) all[i - from].id = {"b", i}, all[i - from].target = "/x";
+      (void)s.journal.put(all);
+    }));
+  }
+  // Does what is posted to the shard, the next one too. False: nothing came.
+  bool turn() {
+    std::unique_lock lock(mutex);
+    if (!wake.wait_for(lock, std::chrono::seconds(20), [this] { return !posted.empty(); })) return false;
+    auto work = std::move(posted.front());
+    posted.pop_front();
+    lock.unlock();
+    work();
+    return true;
+  }
+
+  std::mutex mutex;
+  std::condition_variable wake;
+  std::deque<std::function<void()>> posted;
+  base::FakeEnv env;
+  wire::Router router{env};
+  Unanswered service;
+  FakeCallers callers;
+  Folder folder;
+  static Limits two() {
+    Limits out;
+    out.concurrency = 2;
+    return out;
+  }
+  Store store{folder.path(), two(), "off"};
+  std::optional<ShardJobs> jobs;
+};
+
+// Another node that missed this one has given it back, and this one has claimed it again.
+TEST_F(OneShard, AJobThatRunsAlreadyIsNotBegunAgain) {
+  put(0, 1);
+  ASSERT_TRUE(turn());
+  ASSERT_EQ(1u, service.asked.size());
+  ASSERT_TRUE(store.post([](Storage& s) { (void)s.journal.release({"b", 0}, {}); }));
+  ASSERT_TRUE(turn());
+  EXPECT_EQ(1u, service.asked.size());
+  EXPECT_EQ(1u, callers.known.size());
+  service.asked.front()->respond(200, "text/plain", base::Bytes::copy_of("made"));
+  env.advance(base::Duration(1));
+  EXPECT_TRUE(callers.known.empty());
+  // Both places are there for others.
+  put(1, 3);
+  ASSERT_TRUE(turn());
+  ASSERT_TRUE(turn());
+  EXPECT_EQ(3u, service.asked.size());
+  EXPECT_EQ(2u, callers.known.size());
+  jobs->drain();
+  EXPECT_TRUE(callers.known.empty());
+}
+
+TEST_F(OneShard, CallersForgetTheJobsOfAShardThatGoes) {
+  put(0, 2);
+  ASSERT_TRUE(turn());
+  ASSERT_TRUE(turn());
+  EXPECT_EQ(2u, callers.known.size());
+  store.stop();
+  jobs.reset();
+  EXPECT_TRUE(callers.known.empty());
+}
+
+}  // namespace
+}  // namespace weir::jobs
