@@ -43,7 +43,7 @@ Handle<T> made(natsStatus& status, Make&& make) {
 }
 
 // "nats://a:4222,nats://b:4222"; a name for the server's own list; and that a connection that is lost is made again and
-// again.
+// again. A send that a server which hangs does not take would hold the connection's lock, which closing takes, too.
 inline natsStatus set_servers(natsOptions* opts, std::string urls, const std::string& name) {
   std::vector<const char*> servers{urls.c_str()};
   for (size_t at = 0; (at = urls.find(',', at)) != urls.npos; ++at) {
@@ -56,6 +56,7 @@ inline natsStatus set_servers(natsOptions* opts, std::string urls, const std::st
   if (status == NATS_OK) status = natsOptions_SetReconnectWait(opts, 250);
   if (status == NATS_OK) status = natsOptions_SetReconnectJitter(opts, 250, 250);
   if (status == NATS_OK) status = natsOptions_SetTimeout(opts, 2000);
+  if (status == NATS_OK) status = natsOptions_SetWriteDeadline(opts, 2000);
   if (status == NATS_OK) status = natsOptions_SetPingInterval(opts, 2000);
   return status == NATS_OK ? natsOptions_SetMaxPingsOut(opts, 2) : status;
 }

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <future>
 #include <mutex>
 
 #include "cluster/log_message.h"
@@ -272,6 +273,24 @@ TEST_F(NatsLogTest, WithoutTheServerItFailsAtOnceAndComesBack) {
   EXPECT_EQ(identity, log->extent()->identity);
   EXPECT_EQ("one", log->next(0).value()->bytes);
   EXPECT_FALSE(log->next(1).value());  // what failed has not come later
+}
+
+// What is sent is longer than the system takes for a peer that does not read.
+TEST_F(NatsLogTest, AServerThatHangsInTheMiddleOfAPartEndsNeitherAppendNorStop) {
+  auto log = open();
+  ASSERT_TRUE(log->append("1", "one"));
+  server.pause();
+  auto appended = std::async(std::launch::async, [&] {
+    base::Status last;
+    for (int i = 0; i < 3; ++i)
+      if (auto part = log->append_part(std::string(NatsLog::kPart, 'x')); !part) last = part.error();
+    return last;
+  });
+  EXPECT_EQ(std::future_status::ready, appended.wait_for(seconds(30)));
+  auto stopped = std::async(std::launch::async, [&] { log->stop(); });
+  EXPECT_EQ(std::future_status::ready, stopped.wait_for(seconds(30)));
+  server.kill();
+  EXPECT_EQ(Code::kUnavailable, appended.get().code);
 }
 
 TEST_F(NatsLogTest, ALogThatIsAbandonedAnswersAtOnce) {

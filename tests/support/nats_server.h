@@ -46,6 +46,8 @@ class NatsServer {
     ::waitpid(process_, nullptr, 0);
     process_ = 0;
   }
+  // It hangs: connections stay, and nothing is read from them.
+  void pause() { ::kill(process_, SIGSTOP); }
   // While it is killed: all that it has kept is lost.
   void forget() { std::filesystem::remove_all(folder_ + "/store"); }
 
