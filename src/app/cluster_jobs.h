@@ -48,7 +48,13 @@ class ClusterJobs final : public jobs::Log {
   base::Result<Extent> extent() override {
     auto extent = log_.extent();
     if (!extent) return extent.error();
-    return Extent{extent->identity, extent->last, extent->connection};
+    return Extent{extent->identity, extent->connection};
+  }
+  base::Result<Place> at(uint64_t sequence) override {
+    auto place = log_.at(sequence);
+    if (!place) return place.error();
+    if (place->dropped) return Place{Place::Has::kDropped, {}};
+    return Place{place->entry ? Place::Has::kEntry : Place::Has::kOther, std::move(place->bytes)};
   }
   base::Result<std::optional<Snapshot>> snapshot() override {
     auto there = log_.snapshot();

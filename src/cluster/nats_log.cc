@@ -141,7 +141,27 @@ Result<std::optional<NatsLog::LogEntry>> NatsLog::next(uint64_t after) {
 Result<NatsLog::Extent> NatsLog::extent() {
   if (Status s = parts_->stream.open(); !s.ok()) return s;
   const NatsStream::Known& known = parts_->stream.known();
-  return Extent{known.identity, known.last, known.connection};
+  return Extent{known.identity, known.connection};
+}
+
+Result<NatsLog::Place> NatsLog::at(uint64_t sequence) {
+  Parts& p = *parts_;
+  if (Status s = p.stream.open(); !s.ok()) return s;
+  auto message = p.stream.get(sequence);
+  if (!message) return message.error();
+  Place place;
+  if (!*message) {
+    auto size = p.stream.size();
+    if (!size) return size.error();
+    place.dropped = sequence < size->first;
+    return place;
+  }
+  place.entry = (*message)->subject == p.entries;
+  if (!place.entry) return place;
+  auto bytes = p.content(**message, place.dropped);
+  if (!bytes) return bytes.error();
+  place.bytes = *std::move(bytes);
+  return place;
 }
 
 // Nothing: it is none, or what it lists is gone.

@@ -53,9 +53,13 @@ class NatsLog {
   struct Room {
     uint64_t used = 0, most = 0;  // bytes
   };
+  struct Place {
+    bool entry = false;    // one is there, of these bytes, which are empty where it cannot be read
+    bool dropped = false;  // what was there is gone with all before it, or parts of it are
+    std::string bytes;
+  };
   struct Extent {
     std::string identity;     // when the stream was made
-    uint64_t last = 0;        // when the connection was
     uint64_t connection = 0;  // which one
   };
 
@@ -71,6 +75,7 @@ class NatsLog {
   // nobody can read it, for its parts are too far back.
   base::Result<uint64_t> append(std::string_view id, std::string_view bytes);
   base::Result<std::optional<LogEntry>> next(uint64_t after);
+  base::Result<Place> at(uint64_t sequence);
   base::Result<Extent> extent();
   // The newest of those that were sealed by the key, whatever else is there.
   base::Result<std::optional<Snapshot>> snapshot();

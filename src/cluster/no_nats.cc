@@ -36,6 +36,7 @@ base::Status NatsLog::start() { return {}; }
 void NatsLog::stop() {}
 base::Result<uint64_t> NatsLog::append(std::string_view, std::string_view) { return uint64_t(0); }
 base::Result<std::optional<NatsLog::LogEntry>> NatsLog::next(uint64_t) { return std::optional<LogEntry>(); }
+base::Result<NatsLog::Place> NatsLog::at(uint64_t) { return Place(); }
 base::Result<NatsLog::Extent> NatsLog::extent() { return Extent(); }
 base::Result<std::optional<NatsLog::Snapshot>> NatsLog::snapshot() { return std::optional<Snapshot>(); }
 base::Result<NatsLog::Part> NatsLog::append_part(std::string_view) { return Part(); }

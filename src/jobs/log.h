@@ -42,7 +42,6 @@ class Log {
   };
   struct Extent {
     std::string identity;     // of this log: another one, made after it was lost, has another
-    uint64_t last = 0;        // sequence of the newest entry, or a later one, when the connection was made
     uint64_t connection = 0;  // which one: with the next, the log may have lost its end
   };
 
@@ -52,6 +51,14 @@ class Log {
   virtual base::Result<uint64_t> append(std::string_view id, std::string_view bytes) = 0;
   // The first entry behind that sequence; nothing: there is none yet. UNAVAILABLE.
   virtual base::Result<std::optional<LogEntry>> next(uint64_t after) = 0;
+  struct Place {
+    // kOther: no entry, or nothing, though what was there before is not dropped. kDropped: what was there is gone in
+    // order, or a part of it is.
+    enum class Has : uint8_t { kEntry, kOther, kDropped } has = Has::kOther;
+    std::string bytes;  // of the entry
+  };
+  // What has that very sequence. UNAVAILABLE.
+  virtual base::Result<Place> at(uint64_t sequence) = 0;
   // UNAVAILABLE.
   virtual base::Result<Extent> extent() = 0;
 

@@ -41,36 +41,47 @@ Replica::Replica(ReplicaState& state, Log& log, Options options)
       recorder_(state, {options_.most_bytes, most_of_work({})}),
       snapshots_(state, log) {}
 
+Status log_is_another() {
+  return failure(Code::kFailedPrecondition,
+                 "the jobs' log in NATS is another one than this node's copy is of, or has lost its end (jobs.path, "
+                 "cluster.db)");
+}
+
 // A log that was made anew has sequences of its own; one that was cut short, and written to since, has others' entries
-// at them.
+// and parts at them. What this copy has skipped may have been cut, too: it is read again.
 Result<bool> Replica::is_of(const Log::Extent& extent) {
   if (position_.identity != extent.identity) return false;
   if (position_.sequence == 0) return true;
-  auto entry = log_.next(position_.sequence - 1);
-  if (!entry) return entry.error();
-  if (!*entry) return position_.sequence <= extent.last;
-  if ((*entry)->gap) return true;  // it was dropped behind a snapshot
-  auto id = state_.id_at(position_.sequence);
-  if (!id) return id.error();
-  auto content = read_entry((*entry)->bytes);
-  return (*entry)->sequence == position_.sequence && (id->empty() || (content && content->id == *id));
+  auto newest = state_.newest_entry();
+  if (!newest) return newest.error();
+  if (newest->sequence > 0) {
+    auto place = log_.at(newest->sequence);
+    if (!place) return place.error();
+    unproven_ = place->has == Log::Place::Has::kDropped;
+    auto content = read_entry(place->bytes);
+    const bool there = place->has == Log::Place::Has::kEntry && content && content->id == newest->id;
+    if (!unproven_ && !there) return false;
+  }
+  if (newest->sequence == position_.sequence) return true;
+  const ReplicaState::Position back{position_.identity, newest->sequence};
+  if (Status s = state_.set_position(back); !s.ok()) return s;
+  return position_ = back, true;
 }
 
 // For each connection anew: what a server lost when its power went, it has lost by then.
 Status Replica::check_identity() {
   auto extent = log_.extent();
   if (!extent) return extent.error();
-  if (checked_ == std::pair(extent->identity, extent->connection)) return {};
+  if (checked_ == std::pair(extent->identity, extent->connection)) return diverged_ ? log_is_another() : Status();
   auto position = state_.position();
   if (!position) return position.error();
   position_ = *position;
   if (position_.identity.empty()) position_.identity = extent->identity;
+  unproven_ = diverged_ = false;
   auto good = is_of(*extent);
   if (!good) return good.error();
   if (*good) return checked_ = {extent->identity, extent->connection}, Status();
-  return failure(Code::kFailedPrecondition,
-                 "the jobs' log in NATS is another one than this node's copy is of, or has lost its end (jobs.path, "
-                 "cluster.db)");
+  return log_is_another();
 }
 
 Result<bool> Replica::catch_up() {
@@ -78,10 +89,11 @@ Result<bool> Replica::catch_up() {
   auto first = log_.next(position_.sequence);
   if (!first) return first.error();
   const bool gap = *first && (*first)->gap;
-  if (gap || incomplete_ || (*first && position_.sequence == 0)) {
+  if (gap || incomplete_ || unproven_ || (*first && position_.sequence == 0)) {
     const uint64_t before = position_.sequence;
     if (Status s = take_snapshot(); !s.ok()) return s;
     if (position_.sequence > before) return true;
+    unproven_ = false;
     if (*first) incomplete_ = gap;
   }
   if (incomplete_) return failure(Code::kFailedPrecondition, kIncomplete);
@@ -128,8 +140,8 @@ Status Replica::apply_all(std::optional<Log::LogEntry> entry, bool& more) {
 Status Replica::take_snapshot() {
   if (Status s = check_identity(); !s.ok()) return s;
   auto taken = snapshots_.take(position_);
-  if (!taken) return taken.error();
-  if (taken->sequence > position_.sequence) incomplete_ = false;
+  if (!taken) return diverged_ = taken.error().code == Code::kFailedPrecondition, taken.error();
+  if (taken->sequence > position_.sequence) incomplete_ = unproven_ = false;
   position_ = *taken;
   return {};
 }
@@ -200,6 +212,7 @@ std::vector<Status> Replica::perform(std::span<const Run> works, Record::As as) 
 }
 
 void Replica::perform(std::span<const Run> works, Record::As as, std::vector<Status>& out) {
+  (void)check_identity();  // what only reads goes on all the same
   EntryContent entry{origin_, options_.random_id(), position_.sequence, {}};
   std::vector<size_t> place;  // of each record in `out`
   Status begun = state_.begin();
@@ -235,8 +248,9 @@ void Replica::perform(std::span<const Run> works, Record::As as, std::vector<Sta
 Status Replica::submit(EntryContent entry, Pending& pending) {
   if (Status s = check_identity(); !s.ok()) return s;
   if (incomplete_) return failure(Code::kFailedPrecondition, kIncomplete);
+  // The work has run on a copy of which this is not known now.
+  if (unproven_ || entry.after != position_.sequence) return failure(Code::kAborted, "the log was looked at anew");
   pending.id = entry.id;
-  entry.after = position_.sequence;
   const std::string bytes = write_entry(entry);
   auto sequence = log_.append(pending.id, bytes);
   if (!sequence && sequence.error().code == Code::kUnavailable) sequence = log_.append(pending.id, bytes);
@@ -252,6 +266,16 @@ Status Replica::submit(EntryContent entry, Pending& pending) {
   pending_ = nullptr;
   if (status.ok() && !pending.applied) status = failure(Code::kUnavailable, "the log has not got it");
   return status;
+}
+
+std::optional<Job> Replica::next_claimed() {
+  while (!kept_.claimed.empty()) {
+    Job job = std::move(kept_.claimed.front());
+    kept_.claimed.pop_front();
+    auto held = state_.holds(origin_, job.id);
+    if (!held || *held) return job;
+  }
+  return std::nullopt;
 }
 
 bool Replica::has_duties() {

@@ -66,8 +66,10 @@ class Replica {
   // of the first at least.
   std::vector<base::Status> perform(std::span<const Run> works, Record::As as = Record::As::kNode);
 
-  // Jobs that this node has claimed, and batches whose jobs are to be ended, since they were taken last.
+  // Jobs that this node has claimed, and batches whose jobs are to be ended, since they were taken last. Of the jobs
+  // the next that it still has: others may have given it back meanwhile, in a snapshot, too.
   std::deque<Job>& claimed() { return kept_.claimed; }
+  std::optional<Job> next_claimed();
   std::vector<std::string> take_ended() { return std::exchange(kept_.ended, {}); }
 
   // Releases what nodes have that are gone, and takes the duties of such a one. `there`: the other nodes; null: nobody
@@ -114,6 +116,8 @@ class Replica {
   Snapshots snapshots_;
   ReplicaState::Position position_;
   std::pair<std::string, uint64_t> checked_;  // identity of the log that the copy is of, at that connection
+  bool unproven_ = false;    // its newest entry was dropped from the log: the next snapshot says whether it is of it
+  bool diverged_ = false;    // that has said no
   bool incomplete_ = false;  // entries are gone that the copy has not got: it changes nothing until a snapshot has them
   Pending* pending_ = nullptr;
   Kept kept_;

@@ -15,6 +15,8 @@ namespace weir::jobs {
 
 // RESOURCE_EXHAUSTED, naming jobs.disk. Also where a transaction has ended for want of it.
 base::Status no_room_on_disk();
+// FAILED_PRECONDITION: the copy has applied what is not in the log, nor was dropped from it.
+base::Status log_is_another();
 
 class ReplicaState {
  public:
@@ -43,10 +45,14 @@ class ReplicaState {
   };
   virtual base::Result<Position> position() = 0;
   virtual base::Status set_position(const Position& position) = 0;
-  // False: an entry of that id is there already. Ids of entries up to `forget` are forgotten.
+  // False: an entry of that id is there already. If not, ids of entries up to `forget` are forgotten.
   virtual base::Result<bool> take_id(std::string_view id, uint64_t sequence, uint64_t forget) = 0;
-  // The id of that entry; empty: it is forgotten, or was taken by none.
-  virtual base::Result<std::string> id_at(uint64_t sequence) = 0;
+  struct Entry {
+    std::string id;
+    uint64_t sequence = 0;  // 0: there is none
+  };
+  // The last one whose id was taken: all behind it was skipped.
+  virtual base::Result<Entry> newest_entry() = 0;
 
   // Whether anything is there of a file, added or not.
   virtual base::Result<bool> has_file(std::string_view id) = 0;
@@ -54,6 +60,7 @@ class ReplicaState {
   virtual base::Result<uint64_t> version(std::string_view batch) = 0;
   // Those that hold a job or an upload.
   virtual base::Result<std::vector<std::string>> holders() = 0;
+  virtual base::Result<bool> holds(std::string_view holder, const JobId& id) = 0;  // that job
   // Its jobs wait again, the attempt is counted; its uploads are gone.
   virtual base::Status free(std::string_view holder) = 0;
   // The node that looks after the duties; empty: none does yet.
@@ -61,7 +68,8 @@ class ReplicaState {
   virtual base::Status set_duty_holder(std::string_view holder) = 0;
 
   // A copy of all of it as a file of that name in the same folder, which is replaced; and all of it from such a file,
-  // whose position must be that. Outside of a transaction. `path_of`: where that file is.
+  // whose position must be that; FAILED_PRECONDITION: it is of a log without this copy's newest entry. Outside of a
+  // transaction. `path_of`: where that file is.
   virtual base::Status save(const std::string& name) = 0;
   virtual base::Status load(const std::string& name, const Position& position) = 0;
   // Ends a save() or load() that goes on once that is true; before any of them. UNAVAILABLE then, and nothing is

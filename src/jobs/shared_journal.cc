@@ -221,15 +221,14 @@ bool SharedJournal::look_after(const std::vector<Duty*>& duties, base::WallTime 
 }
 
 std::optional<Job> SharedJournal::claim(size_t most, base::WallTime now) {
-  if (replica_.claimed().empty()) {
+  auto job = replica_.next_claimed();
+  if (!job) {
     if (away_ || stopping_ || !settled(base::steady_now())) return std::nullopt;
     const Replica::Run run = [&](Recorder& recorder) { (void)recorder.journal.claim(most, now); };
     (void)replica_.perform(std::span(&run, 1));
     tell_ended();
+    job = replica_.next_claimed();
   }
-  if (replica_.claimed().empty()) return std::nullopt;
-  Job job = std::move(replica_.claimed().front());
-  replica_.claimed().pop_front();
   return job;
 }
 

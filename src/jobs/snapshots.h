@@ -27,7 +27,8 @@ class Snapshots {
   // Any thread. For good: what goes on is left at its next part, or in the middle of a copy.
   void stop() { stopping_ = true; }
 
-  // Where the copy is afterwards: the same, if no snapshot is newer. DATA_LOSS: the snapshot is no good. UNAVAILABLE.
+  // Where the copy is afterwards: the same, if no snapshot is newer. DATA_LOSS: the snapshot is no good.
+  // FAILED_PRECONDITION: as of log_is_another(). UNAVAILABLE.
   base::Result<ReplicaState::Position> take(const ReplicaState::Position& now);
   // A slice of what there is to do. True: there is more.
   base::Result<bool> shorten(const ReplicaState::Position& now);

@@ -106,11 +106,12 @@ class SqliteDatabase final : public Database, Storage, ReplicaState {
   base::Result<bool> take_id(std::string_view id, uint64_t sequence, uint64_t forget) override {
     return replica_.take_id(id, sequence, forget);
   }
-  base::Result<std::string> id_at(uint64_t sequence) override { return replica_.id_at(sequence); }
+  base::Result<Entry> newest_entry() override { return replica_.newest_entry(); }
   base::Result<bool> has_file(std::string_view id) override { return replica_.has_file(id); }
   base::Result<uint64_t> version(std::string_view batch) override { return replica_.version(batch); }
   base::Result<std::vector<std::string>> holders() override { return replica_.holders(); }
   Status free(std::string_view holder) override { return replica_.free(holder); }
+  base::Result<bool> holds(std::string_view holder, const JobId& id) override { return replica_.holds(holder, id); }
   base::Result<std::string> duty_holder() override { return replica_.duty_holder(); }
   Status set_duty_holder(std::string_view holder) override { return replica_.set_duty_holder(holder); }
   Status save(const std::string& name) override { return replica_.save(path_of(name)); }

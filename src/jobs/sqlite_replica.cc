@@ -23,16 +23,18 @@ Status SqliteReplica::set_position(const ReplicaState::Position& position) {
 }
 
 base::Result<bool> SqliteReplica::take_id(std::string_view id, uint64_t sequence, uint64_t forget) {
-  if (auto s = sql_.run("DELETE FROM entries WHERE sequence <= ?", forget); !s.ok()) return s;
   auto status = sql_.run("INSERT OR IGNORE INTO entries(id, sequence) VALUES(?, ?)", id, sequence);
   if (!status.ok()) return status;
-  return sql_.connection().changes() > 0;
+  if (sql_.connection().changes() == 0) return false;
+  if (auto s = sql_.run("DELETE FROM entries WHERE sequence <= ?", forget); !s.ok()) return s;
+  return true;
 }
 
-base::Result<std::string> SqliteReplica::id_at(uint64_t sequence) {
-  std::string out;
-  auto status = sql_.each(
-      "SELECT id FROM entries WHERE sequence = ?", [&](Statement& s) { out = s.text(0); }, sequence);
+base::Result<ReplicaState::Entry> SqliteReplica::newest_entry() {
+  ReplicaState::Entry out;
+  auto status = sql_.each("SELECT id, sequence FROM entries ORDER BY sequence DESC LIMIT 1", [&](Statement& s) {
+    out = {s.text(0), uint64_t(s.number(1))};
+  });
   if (!status.ok()) return status;
   return out;
 }
@@ -66,6 +68,15 @@ Status SqliteReplica::free(std::string_view holder) {
       !s.ok())
     return s;
   return sql_.run("DELETE FROM uploads WHERE holder = ?", holder);
+}
+
+base::Result<bool> SqliteReplica::holds(std::string_view holder, const JobId& id) {
+  bool out = false;
+  auto status = sql_.each(
+      "SELECT 1 FROM jobs WHERE batch = ? AND idx = ? AND state = 1 AND holder = ?", [&](Statement&) { out = true; },
+      std::string_view(id.batch), id.index, holder);
+  if (!status.ok()) return status;
+  return out;
 }
 
 base::Result<std::string> SqliteReplica::duty_holder() {
@@ -126,7 +137,17 @@ Status SqliteReplica::check_attached(const ReplicaState::Position& position, int
   const bool good = *row && sound->text(0) == "ok" && *other == 0 && *its_application == application &&
                     *its_version == version && *placed && there->text(0) == position.identity &&
                     uint64_t(there->number(1)) == position.sequence;
-  return good ? Status() : base::failure(base::Code::kDataLoss, "a snapshot of the jobs' log cannot be used");
+  return good ? check_entries() : base::failure(base::Code::kDataLoss, "a snapshot of the jobs' log cannot be used");
+}
+
+// An entry of this copy that the snapshot is old enough to remember, and does not, was lost: it would be gone for good.
+Status SqliteReplica::check_entries() {
+  auto lost = sql_.connection().pragma(
+      "SELECT EXISTS(SELECT 1 FROM (SELECT id, sequence FROM main.entries ORDER BY sequence DESC LIMIT 1) own"
+      " WHERE own.sequence >= coalesce((SELECT min(sequence) FROM snapshot.entries), 0)"
+      " AND NOT EXISTS(SELECT 1 FROM snapshot.entries s WHERE s.id = own.id AND s.sequence = own.sequence))");
+  if (!lost) return lost.error();
+  return *lost == 0 ? Status() : log_is_another();
 }
 
 // In the order of rowid, which lists go by.

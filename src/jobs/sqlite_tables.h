@@ -80,11 +80,12 @@ class SqliteReplica {
   base::Result<ReplicaState::Position> position();
   base::Status set_position(const ReplicaState::Position& position);
   base::Result<bool> take_id(std::string_view id, uint64_t sequence, uint64_t forget);
-  base::Result<std::string> id_at(uint64_t sequence);
+  base::Result<ReplicaState::Entry> newest_entry();
   base::Result<bool> has_file(std::string_view id);
   base::Result<uint64_t> version(std::string_view batch);
   base::Result<std::vector<std::string>> holders();
   base::Status free(std::string_view holder);
+  base::Result<bool> holds(std::string_view holder, const JobId& id);
   base::Result<std::string> duty_holder();
   base::Status set_duty_holder(std::string_view holder);
   base::Status save(const std::string& path);
@@ -94,6 +95,7 @@ class SqliteReplica {
 
  private:
   base::Status check_attached(const ReplicaState::Position& position, int64_t application, int64_t version);
+  base::Status check_entries();
   base::Status copy_attached();
 
   Statements& sql_;

@@ -220,6 +220,27 @@ TEST_F(NatsLogTest, EntriesAndPartsThatWereDroppedAreAGap) {
   EXPECT_TRUE(log->next(second - 1).value()->gap);  // of its parts
 }
 
+TEST_F(NatsLogTest, APlaceHasAnEntryOrSomethingElseOrWasDropped) {
+  auto log = open("the key");
+  const std::string bytes(2 * NatsLog::kPart, 'x');
+  const uint64_t first = log->append("1", "one").value(), second = log->append("2", bytes).value();
+  const uint64_t lie = raw("entry", "a lie");
+  const auto place = [&](uint64_t sequence) {
+    const NatsLog::Place is = log->at(sequence).value();
+    return std::pair(is.entry, is.dropped);
+  };
+  EXPECT_EQ("one", log->at(first)->bytes);
+  EXPECT_TRUE(log->at(second)->bytes == bytes);
+  EXPECT_EQ(std::pair(true, false), place(second));
+  EXPECT_EQ(std::pair(false, false), place(second - 1));  // a part
+  EXPECT_EQ(std::pair(true, false), place(lie));
+  EXPECT_EQ("", log->at(lie)->bytes);
+  EXPECT_EQ(std::pair(false, false), place(lie + 1));  // lost, or not there yet
+  ASSERT_TRUE(plain()->drop_before(second).ok());
+  EXPECT_EQ(std::pair(false, true), place(first));
+  EXPECT_TRUE(place(second).second);  // its parts
+}
+
 // A peer that sees an answer of the server come may be the first one to answer, with a sequence of its own.
 TEST_F(NatsLogTest, APartThatIsNotTheOneThatWasWrittenIsNone) {
   auto node = open("the key"), liar = open("another key");

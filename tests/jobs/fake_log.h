@@ -32,7 +32,12 @@ class FakeLog final : public Log {
   }
   base::Result<Extent> extent() override {
     if (away) return base::failure(base::Code::kUnavailable, "away");
-    return Extent{identity, last, connection};
+    return Extent{identity, connection};
+  }
+  base::Result<Place> at(uint64_t sequence) override {
+    if (away) return base::failure(base::Code::kUnavailable, "away");
+    if (auto there = entries.find(sequence); there != entries.end()) return Place{Place::Has::kEntry, there->second};
+    return Place{sequence <= dropped ? Place::Has::kDropped : Place::Has::kOther, {}};
   }
   base::Result<std::optional<Snapshot>> snapshot() override {
     if (away) return base::failure(base::Code::kUnavailable, "away");
@@ -59,6 +64,11 @@ class FakeLog final : public Log {
 
   // As somebody else does it.
   void write(std::string bytes) { entries[++last] = std::move(bytes); }
+  // As after a power loss of the server: it is the same log, without what it had not written to its disk yet.
+  void cut(uint64_t to) {
+    for (auto* map : {&entries, &ids, &parts}) map->erase(map->upper_bound(to), map->end());
+    last = to, ++connection;
+  }
 
   std::map<uint64_t, std::string> entries, ids, parts;
   std::optional<Snapshot> newest;

@@ -117,7 +117,8 @@ TEST_F(OpenStore, AJobThatCouldNotBeHandedOverIsHandedOverLater) {
 struct HangingLog final : Log {
   base::Result<uint64_t> append(std::string_view, std::string_view) override { return hang(); }
   base::Result<std::optional<LogEntry>> next(uint64_t) override { return std::optional<LogEntry>(); }
-  base::Result<Extent> extent() override { return Extent{"1", 0, 1}; }
+  base::Result<Extent> extent() override { return Extent{"1", 1}; }
+  base::Result<Place> at(uint64_t) override { return Place(); }
   base::Result<std::optional<Snapshot>> snapshot() override { return std::optional<Snapshot>(); }
   base::Result<Part> append_part(std::string_view) override { return hang(); }
   base::Result<std::string> read_part(const Part&) override { return hang(); }
