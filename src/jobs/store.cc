@@ -138,8 +138,9 @@ void Store::run() {
       look_ = false;
       if (stopping_ && queue_.empty()) break;
     }
-    work_on(take_work());  // what it holds goes outside of the lock
     more = false;
+    // What it holds goes outside of the lock.
+    (void)base::attempt("the journal", [&] { work_on(take_work()); });
     (void)base::attempt("the journal", [&] { more = look_after(); });
     (void)base::attempt("the journal", [&] { more = hand_out() || more; });
     std::lock_guard lock(mutex_);
@@ -153,7 +154,8 @@ std::deque<Work> Store::take_work() {
   std::deque<Work> out;
   std::lock_guard lock(mutex_);
   while (!queue_.empty() && out.size() < most) {
-    out.push_back(std::move(queue_.front()));
+    // Where there is no memory for more, the rest stays.
+    if (!base::attempt("the journal", [&] { out.push_back(std::move(queue_.front())); }).ok()) break;
     queue_.pop_front();
   }
   return out;
