@@ -28,6 +28,10 @@ Status not_reached() {
   return base::try_again(Code::kUnavailable, "NATS is away, and what other nodes have stored cannot be read");
 }
 
+Status maybe_deleted() {
+  return base::try_again(Code::kUnavailable, "it is not known whether the response was deleted: try again");
+}
+
 }  // namespace
 
 struct KeptRecords::Reading {
@@ -242,7 +246,15 @@ void KeptRecords::answer(Reading& reading, base::Result<Found> found) {
 
 void KeptRecords::erase(const std::string& owner, const std::string& id, Done then) {
   if (busy(owner)) return then(too_many());
-  erase_key(key_of(owner, id), counted<Status>(owner, std::move(then)));
+  // The deletion itself goes on behind a bucket that does not answer.
+  auto waits = std::make_shared<Done>(std::move(then));
+  const uint64_t timer = later(limits_.patience, [waits] {
+    if (Done tell = std::exchange(*waits, nullptr)) tell(maybe_deleted());
+  });
+  erase_key(key_of(owner, id), counted<Status>(owner, [this, waits, timer](Status status) {
+              drop_timer(timer);
+              if (Done tell = std::exchange(*waits, nullptr)) tell(std::move(status));
+            }));
 }
 
 void KeptRecords::erase_key(const std::string& key, Done done) {
@@ -257,7 +269,7 @@ void KeptRecords::erase_key(const std::string& key, Done done) {
     bucket_.erase(key, entry->revision, [done](base::Result<uint64_t> erased) {
       // Whoever has written there meanwhile has erased it.
       if (erased || erased.error().code == Code::kAborted) return done({});
-      done(base::try_again(Code::kUnavailable, "it is not known whether the response was deleted: try again"));
+      done(maybe_deleted());
     });
   });
 }
@@ -275,7 +287,9 @@ void KeptRecords::forget_next() {
     ++forgetting_;
     erase_key(key, [this, key](const Status& status) {
       --forgetting_;
-      if (status.ok()) return forget_next();
+      // What cannot be read now cannot be later.
+      if (!status.ok() && status.code != Code::kUnavailable) ++left_;
+      if (status.code != Code::kUnavailable) return forget_next();
       to_forget_.push_back(key);
       if (std::exchange(forgets_later_, true)) return;
       later(kRetryUnkeptRecords, [this] {

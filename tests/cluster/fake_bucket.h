@@ -21,7 +21,9 @@ class FakeBucket final : public Bucket {
   }
   void read(const std::string& key, OnRead then) override {
     asked_.push_back([this, key, then] {
+      ++reads;
       if (away) return then(base::failure(base::Code::kUnavailable, "away"));
+      if (key == broken) return then(base::failure(base::Code::kDataLoss, "broken"));
       if (!entries.contains(key)) return then(base::failure(base::Code::kNotFound, "nothing there"));
       then(entries[key]);
     });
@@ -64,7 +66,8 @@ class FakeBucket final : public Bucket {
   }
 
   std::map<std::string, KeyValue> entries;
-  uint64_t revision = 0, writes = 0;
+  uint64_t revision = 0, writes = 0, reads = 0;
+  std::string broken;   // a key of which nothing can be read
   std::string meddler;  // a key that somebody else writes to before each write of a node
   bool away = false;
 

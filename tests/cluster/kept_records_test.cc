@@ -84,6 +84,35 @@ TEST_F(KeptRecordsTest, WhatIsErasedIsErasedEverywhere) {
   EXPECT_EQ(State::kErased, read(b, "resp_1")->state);
 }
 
+TEST_F(KeptRecordsTest, NobodyWaitsLongForADeletion) {
+  One a(*this, "a");
+  EXPECT_TRUE(keep(a, "resp_1", "x").ok());
+  int told = 0;
+  Code code = Code::kUnknown;
+  a.records.erase("key ann", "resp_1", [&](base::Status s) { ++told, code = s.code; });
+  env.advance(KeptRecords::Limits().patience);
+  EXPECT_EQ(Code::kUnavailable, code);
+  bucket.answer();
+  EXPECT_EQ(1, told);
+  EXPECT_EQ(State::kErased, read(a, "resp_1")->state) << "it goes on";
+}
+
+// As one whose head another client of NATS has broken.
+TEST_F(KeptRecordsTest, WhatCannotBeReadHoldsUpNothingThatIsForgotten) {
+  One a(*this, "a");
+  for (const char* id : {"resp_1", "resp_2"}) EXPECT_TRUE(keep(a, id, "x").ok());
+  bucket.broken = a.records.key_of("key ann", "resp_1");
+  a.records.forget("key ann", "resp_1");
+  bucket.answer();
+  EXPECT_EQ(1u, a.records.left());
+  const uint64_t reads = bucket.reads;
+  a.records.forget("key ann", "resp_2");
+  bucket.answer();
+  EXPECT_EQ(State::kErased, read(a, "resp_2")->state);
+  pass(seconds(5));
+  EXPECT_EQ(reads + 2, bucket.reads) << "it is not tried again";
+}
+
 TEST_F(KeptRecordsTest, WithoutTheBucketARecordIsUnkeptAndIsWrittenOnceItIsBack) {
   One a(*this, "a"), b(*this, "b");
   a.way.cut = true;
