@@ -1,9 +1,11 @@
 // MissingModels: which models jobs have asked for in vain. In a cluster another node may bring one: a node that is
-// being replaced, say. Its jobs wait for that, but not for ever. Pure; one thread.
+// being replaced, say. Its jobs wait for that, but not for ever. One for all shards, so that a job which comes to each
+// of them in turn waits no longer. Any thread.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <string_view>
 
 #include "base/env.h"
@@ -24,6 +26,7 @@ class MissingModels {
   struct Missed {
     base::Time first, last;
   };
+  std::mutex mutex_;
   std::map<uint64_t, Missed> missed_;  // by hash of the name
 };
 

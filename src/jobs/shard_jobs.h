@@ -3,8 +3,8 @@
 //
 // A job is put to the shard's router as its client would have put it (background_exchange.h): under the tenant, the
 // models and the limits of whoever asked, with the code that answers live requests. A few run at once, none while
-// memory is short; one that is refused for now (429, 503) waits and is tried again, and in a cluster so does for a while
-// one whose model no node has.
+// memory is short; one that is refused for now (429, 503) waits and is tried again, and in a cluster so does for a
+// while one whose model no node has.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,6 @@
 #include "base/memory_ledger.h"
 #include "jobs/background_exchange.h"
 #include "jobs/journal.h"
-#include "jobs/missing_models.h"
 #include "jobs/store.h"
 #include "wire/exchange.h"
 #include "wire/service_guard.h"
@@ -118,7 +117,6 @@ class ShardJobs {
   std::map<std::string, std::function<void(Job&)>, std::less<>> changes_;
   std::map<std::string, std::unique_ptr<Running>> running_;
   std::shared_ptr<ShardJobs*> alive_;  // what is posted here finds this by it
-  MissingModels missing_;
   bool draining_ = false;
 };
 

@@ -24,6 +24,7 @@
 #include "base/status.h"
 #include "jobs/database.h"
 #include "jobs/journal.h"
+#include "jobs/missing_models.h"
 #include "jobs/work.h"
 
 namespace weir::jobs {
@@ -90,6 +91,8 @@ class Store {
   void cancel(const std::string& batch);
   // Any thread. For people: what is wrong with the cluster's log; empty: nothing.
   std::string detail() const;
+  // Which models jobs have asked for in vain, on any shard. Any thread.
+  MissingModels& missing() { return missing_; }
   // A job came to its end: for the metrics. Any thread.
   void note_finished(int status) { (status >= 400 || status == 0 ? shown_.failed : shown_.finished).fetch_add(1); }
 
@@ -115,6 +118,8 @@ class Store {
   std::vector<Duty*> duties_;
   std::vector<Receiver> receivers_;  // by shard
   size_t next_ = 0;                  // whose turn it is
+
+  MissingModels missing_;
 
   static constexpr size_t kMostUnhanded = 16;
   std::vector<JobId> unhanded_;  // claimed, and no shard has got them
