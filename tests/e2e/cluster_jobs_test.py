@@ -272,7 +272,7 @@ class Faults(Case):
         self.nats.process.send_signal(signal.SIGSTOP)
         begun = time.monotonic()
         self.assertEqual(0, a.stop())
-        self.assertLess(time.monotonic() - begun, 15)
+        self.assertLess(time.monotonic() - begun, 40)  # and not without end
         self.nats.process.send_signal(signal.SIGCONT)
         self.complete(b, batch, 200)
 
