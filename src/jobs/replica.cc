@@ -26,6 +26,12 @@ constexpr const char* kIncomplete =
 size_t most_of_work(const Log::Sizes& sizes) { return sizes.entry - std::min<size_t>(sizes.entry / 4, 1 << 20); }
 size_t enough_of_group(const Log::Sizes& sizes) { return std::min(kEnough, sizes.entry / 8); }
 
+Status log_is_another() {
+  return failure(Code::kFailedPrecondition,
+                 "the jobs' log in NATS is another one than this node's copy is of, or has lost its end (jobs.path, "
+                 "cluster.db)");
+}
+
 // The file's error, not that of the commands: all entries wait until it is over.
 bool is_of_file(const Status& status) {
   return !status.ok() && status.code != Code::kAborted && status.code != Code::kInvalidArgument;
@@ -40,12 +46,6 @@ Replica::Replica(ReplicaState& state, Log& log, Options options)
       origin_(options_.name + '/' + options_.random_id()),
       recorder_(state, {options_.most_bytes, most_of_work({})}),
       snapshots_(state, log) {}
-
-Status log_is_another() {
-  return failure(Code::kFailedPrecondition,
-                 "the jobs' log in NATS is another one than this node's copy is of, or has lost its end (jobs.path, "
-                 "cluster.db)");
-}
 
 // A log that was made anew has sequences of its own; one that was cut short, and written to since, has others' entries
 // and parts at them. What this copy has skipped may have been cut, too: it is read again.
