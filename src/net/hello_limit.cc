@@ -3,7 +3,7 @@
 namespace weir::net {
 namespace {
 
-constexpr std::byte kHandshake{22}, kApplicationData{23}, kClientHello{1};
+constexpr std::byte kHandshake{22}, kClientHello{1};
 
 }  // namespace
 
@@ -26,8 +26,7 @@ bool HelloLimit::take(std::byte octet) {
   if (size_ != kRecordHeader) return true;
   const size_t length = number(3, 2);
   if (header_[0] == kHandshake) return length >= kMessageHeader;
-  // What is encrypted is no hello; change_cipher_spec may stand before a second one, and an alert before its end.
-  found_ = header_[0] == kApplicationData;
+  // Before a second hello may stand change_cipher_spec, and early data, which OpenSSL skips (RFC 8446 §4.2.10).
   skip_ = length, size_ = 0;
   return true;
 }

@@ -37,9 +37,9 @@ TEST(HelloLimit, AHeaderOverTwoRecordsIsNotAllowed) {
   EXPECT_TRUE(allows(record(22, std::string("\x01\0\0\x20", 4))));
 }
 
-TEST(HelloLimit, OtherMessagesAndWhatIsEncryptedAreOpenSslsToRefuse) {
+TEST(HelloLimit, OtherMessagesAndWhatIsBehindAHelloAreOpenSslsToRefuse) {
   EXPECT_TRUE(allows(message(16, 0xffff)));
-  EXPECT_TRUE(allows(record(23, std::string("\x01\xff\xff\xff", 4)) + message(1, 0xffff)));
+  EXPECT_TRUE(allows(record(23, std::string("\x01\xff\xff\xff", 4)) + message(1, 300)));
   EXPECT_TRUE(allows(message(1, 300) + std::string("\xff", 1) + message(1, 0xffff))) << "one header is looked at";
 }
 
@@ -49,6 +49,7 @@ TEST(HelloLimit, ASecondHelloIsLookedAtBehindWhatMayStandBeforeIt) {
     ASSERT_TRUE(allows(limit, message(1, 300)));
     limit.expect_another();
     ASSERT_TRUE(allows(limit, record(20, "\x01")));
+    ASSERT_TRUE(allows(limit, record(23, std::string("\x01\xff\xff\xff", 4)) + record(21, "\x01\x0a")));
     EXPECT_EQ(allows(limit, message(1, length)), length == 16384) << length;
   }
 }

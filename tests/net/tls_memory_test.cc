@@ -43,6 +43,21 @@ std::string hello_of_unknown_group() {
   return out;
 }
 
+// The same, which says that early data follow (§4.2.10): an extension without octets behind the others.
+std::string hello_with_early_data() {
+  std::string out = hello_of_unknown_group();
+  auto grow = [&](size_t at) {  // a length of two octets
+    const size_t length = (size_t(uint8_t(out[at])) << 8 | uint8_t(out[at + 1])) + 4;
+    out[at] = char(length >> 8), out[at + 1] = char(length);
+  };
+  constexpr size_t kSessionAt = 5 + 4 + 2 + 32;  // record, message, version, random
+  const size_t ciphers = kSessionAt + 1 + uint8_t(out[kSessionAt]);
+  const size_t compressions = ciphers + 2 + (size_t(uint8_t(out[ciphers])) << 8 | uint8_t(out[ciphers + 1]));
+  grow(compressions + 1 + uint8_t(out[compressions]));
+  grow(3), grow(7);
+  return out + std::string("\0\x2a\0\0", 4);
+}
+
 // The header of a hello that says it is so long.
 std::string announced_hello(size_t length) {
   return std::string{22, 3, 1, 0x20, 0, 1, char(length >> 16), char(length >> 8), char(length)};
@@ -115,18 +130,42 @@ TEST(TlsMemory, AHelloThatSaysItIsLongIsRefusedBeforeThereIsRoomForIt) {
   EXPECT_EQ(t.rig.lab.rejects(), std::vector<std::string>{"tls"});
 }
 
+// Sends a first hello; then `rest`, once another one is asked for. Returns how it is answered.
+std::string answer_to_second(Charged& t, const std::string& first, const std::string& rest) {
+  Peer peer(t.rig.port());
+  EXPECT_TRUE(peer.send(first));
+  const std::string retry = peer.read(5);
+  EXPECT_TRUE(retry.size() == 5 && retry[0] == 22) << retry;
+  if (retry.size() < 5) return "";
+  (void)peer.read(size_t(uint8_t(retry[3])) << 8 | uint8_t(retry[4]));
+  EXPECT_TRUE(peer.send(rest));
+  const std::string out = peer.read_all();
+  return out.substr(out.size() - std::min<size_t>(out.size(), 7));  // behind a change_cipher_spec
+}
+
 TEST(TlsMemory, SoIsASecondHello) {
   Charged t;
+  EXPECT_EQ(answer_to_second(t, hello_of_unknown_group(), announced_hello(16385)), alert(kTooLong));
+}
+
+TEST(TlsMemory, SoIsASecondHelloBehindEarlyData) {
+  Charged t;
+  const std::string early = std::string{23, 3, 3, 0, 32} + std::string(32, 'x');
+  EXPECT_EQ(answer_to_second(t, hello_with_early_data(), early + announced_hello(16385)), alert(kTooLong));
+  EXPECT_EQ(t.rig.lab.rejects(), std::vector<std::string>{"tls"});
+}
+
+TEST(TlsMemory, ASecondHelloInTheRecordOfTheFirstIsRefused) {
+  Charged t;
+  std::string both = hello_of_unknown_group();
+  const size_t length = both.size() - 5 + 4;
+  both[3] = char(length >> 8), both[4] = char(length);
   Peer peer(t.rig.port());
-  ASSERT_TRUE(peer.send(hello_of_unknown_group()));
-  const std::string retry = peer.read(5);
-  ASSERT_EQ(retry.size(), 5u);
-  ASSERT_EQ(retry[0], 22);
-  (void)peer.read(size_t(uint8_t(retry[3])) << 8 | uint8_t(retry[4]));
-  ASSERT_TRUE(peer.send(announced_hello(16385)));
-  const std::string rest = peer.read_all();
-  ASSERT_GE(rest.size(), 7u);
-  EXPECT_EQ(rest.substr(rest.size() - 7), alert(kTooLong)) << "behind a change_cipher_spec";
+  ASSERT_TRUE(peer.send(both + announced_hello(16385).substr(5)));
+  const std::string out = peer.read_all();
+  ASSERT_GE(out.size(), 7u);
+  EXPECT_EQ(out[out.size() - 7], 21) << "an alert";
+  EXPECT_EQ(t.rig.lab.rejects(), std::vector<std::string>{"tls"});
 }
 
 TEST(TlsMemory, SealedBytesThatNobodyReadsAreChargedAndFewWhereMemoryIsShort) {
