@@ -57,7 +57,8 @@ def descriptors_of_256(target):
 def no_descriptors(pid):
     """The server can open none: they are taken from below, and those above the limit stay."""
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    lowest = min(set(range(before[1])) - set(map(int, os.listdir(f'/proc/{pid}/fd'))))
+    taken = set(map(int, os.listdir(f'/proc/{pid}/fd')))
+    lowest = next(n for n in itertools.count() if n not in taken)
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (lowest, before[1]))
     try:
         yield
