@@ -62,7 +62,8 @@ ConnOutput::Written ConnOutput::write_sealed(wire::Codec* codec, TlsSession& tls
     iovec piece{const_cast<std::byte*>(sealed.data()), std::min(sealed.size(), budget)};
     auto moved = socket_.write({&piece, 1});
     if (moved.fate == Socket::Fate::kError) return Written::kFailed;
-    tls.consumed(moved.n);
+    const bool kept = tls.consumed(moved.n);
+    if (!kept && moved.n < piece.iov_len) return Written::kFailed;
     if (!sent(moved, piece.iov_len)) return Written::kNotYet;
     budget -= piece.iov_len;
   }

@@ -235,6 +235,7 @@ void TlsSession::watch_messages(int write, int, int type, const void* data, size
 size_t TlsSession::open(std::span<std::byte> plain, base::Time now) {
   if (state_ == State::kHandshake) handshake();
   if (state_ != State::kOpen) return 0;
+  const bool charged = wake();
   if (now - new_keys_since_ > std::chrono::seconds(10)) new_keys_since_ = now, new_keys_ = 0;
   size_t filled = 0;
   // Each SSL_read opens one record.
@@ -253,9 +254,31 @@ size_t TlsSession::open(std::span<std::byte> plain, base::Time now) {
       state_ = State::kPeerClosed;
     else if (why != SSL_ERROR_WANT_READ)
       fail();
+    else if (!charged && keeps_record())
+      error_ = "there is no memory for a record", state_ = State::kFailed;
     break;
   }
   return filled;
+}
+
+void TlsSession::rest() {
+  if (std::exchange(used_, false) || resting_ || state_ != State::kOpen) return;
+  if (!output().empty() || keeps_record()) return;
+  resting_ = true;
+  memory_.give(kOpenBytes - kRestBytes);
+  memory_.trim();
+}
+
+// False: there is no memory for records, or the owner has its share.
+bool TlsSession::wake() {
+  used_ = true;
+  if (resting_ && memory_.take(kOpenBytes - kRestBytes)) resting_ = false;
+  return !resting_;
+}
+
+// Whether OpenSSL has kept its buffer for a record of which a part has come: of its header, or of its body.
+bool TlsSession::keeps_record() const {
+  return SSL_has_pending(ssl_) == 1 || std::string_view(SSL_rstate_string(ssl_)) != "RH";
 }
 
 void TlsSession::handshake() {
@@ -317,6 +340,7 @@ size_t TlsSession::take_room(std::span<const iovec> pieces) {
 }
 
 size_t TlsSession::seal(std::span<const iovec> pieces) {
+  (void)wake();
   const size_t most = take_room(pieces);
   size_t total = 0;
   std::string gather = base::SpareText::take();  // small pieces of one record
@@ -344,12 +368,13 @@ void TlsSession::finish() {
   if (state_ == State::kOpen || state_ == State::kPeerClosed) SSL_shutdown(ssl_);
 }
 
-void TlsSession::consumed(size_t n) {
+bool TlsSession::consumed(size_t n) {
   sent_ += n;
-  if (sent_ < output_.size()) return;
+  if (sent_ < output_.size()) return wake();
   sent_ = 0;
   memory_.give(std::exchange(sealed_, 0));
   base::SpareText::keep(std::move(output_));  // 8,000 handshakes that keep theirs until they are idle cost 5 KiB each
+  return true;
 }
 
 }  // namespace weir::net

@@ -58,12 +58,12 @@ class TlsContext {
 // One connection's TLS. One thread.
 //
 // What OpenSSL allocates for a client is charged as kHandshakeBytes from the beginning, with more where clients have to
-// show certificates, and as kOpenBytes once the handshake is done: measured, with room for one record each way. Sealed
-// bytes beyond one record are charged until they have gone.
+// show certificates, and as kOpenBytes once the handshake is done: measured, with room for one record each way. At rest
+// it has no such room, and is charged kRestBytes. Sealed bytes beyond one record are charged until they have gone.
 class TlsSession {
  public:
   enum class State : uint8_t { kHandshake, kOpen, kPeerClosed, kFailed };
-  static constexpr uint64_t kHandshakeBytes = 80 << 10, kOpenBytes = 48 << 10;
+  static constexpr uint64_t kHandshakeBytes = 80 << 10, kOpenBytes = 48 << 10, kRestBytes = 16 << 10;
 
   // Whose memory it is. Without a ledger nobody counts.
   struct Memory {
@@ -102,7 +102,12 @@ class TlsSession {
 
   // Ciphertext for the peer. Stable until consumed(), open() or seal().
   std::span<const std::byte> output() const { return std::as_bytes(std::span(output_)).subspan(sent_); }
-  void consumed(size_t n);
+  // False: some is left, and there is no memory to keep it. The connection has to end.
+  bool consumed(size_t n);
+  // Now and then, while the peer may be silent: gives back the charge for records where nothing has been opened or
+  // sealed since the last call, and neither a part of a record nor sealed bytes are kept. What comes next takes it
+  // again; where there is no memory, records that come and go whole pass without.
+  void rest();
 
   static constexpr size_t kSealAtOnce = 256 << 10;
 
@@ -112,6 +117,8 @@ class TlsSession {
   bool write(const void* data, size_t n);
   void handshake();
   void fail();
+  bool wake();
+  bool keeps_record() const;
   void refuse(unsigned char alert, const char* why);
   size_t take_room(std::span<const iovec> pieces);
   static void watch_messages(int write, int version, int type, const void* data, size_t n, SSL* ssl, void* self);
@@ -119,7 +126,9 @@ class TlsSession {
   SSL* ssl_ = nullptr;  // null: it was refused
   State state_ = State::kHandshake;
   base::SteppedCharge memory_;
-  uint64_t sealed_ = 0;  // of memory_, for bytes that are sealed
+  uint64_t sealed_ = 0;   // of memory_, for bytes that are sealed
+  bool resting_ = false;  // memory_ has no room for records
+  bool used_ = false;     // since the last rest()
   HelloLimit hello_;
   bool hello_too_long_ = false;
   std::span<const std::byte> input_;

@@ -65,6 +65,7 @@ std::string announced_hello(size_t length) {
 
 constexpr std::string_view kNoMemory = "\x15\x03\x03\0\x02\x02\x50";  // internal_error
 constexpr std::string_view kTooLong = "\x15\x03\x03\0\x02\x02\x2f";   // illegal_parameter
+const std::string kPartOfRecord{"\x17\x03\x03\x40\0", 5};             // its header alone
 std::string alert(std::string_view octets) { return {octets.data(), 7}; }
 
 struct Charged {
@@ -87,9 +88,33 @@ TEST(TlsMemory, AHandshakeIsChargedAConnectionIsChargedLessAndItsEndGivesBackAll
     TlsPeer peer(t.rig.port(), {});
     ASSERT_TRUE(peer.connected() && peer.send("x"));
     ASSERT_EQ(peer.read(7), "sniff:x");
-    EXPECT_TRUE(t.held(TlsSession::kOpenBytes, TlsSession::kOpenBytes + (16 << 10)));
+    EXPECT_TRUE(t.held(TlsSession::kRestBytes, TlsSession::kRestBytes + (16 << 10))) << "at rest";
+    ASSERT_TRUE(peer.peer().send(kPartOfRecord));
+    EXPECT_TRUE(t.held(TlsSession::kOpenBytes, TlsSession::kOpenBytes + (16 << 10))) << "and no more";
   }
   EXPECT_TRUE(t.held(0, 0));
+}
+
+TEST(TlsMemory, WhatWasAtRestIsServedWhereThereIsNoMemoryAndKeepsNoRecords) {
+  for (bool is_short : {false, true}) {
+    Charged t;
+    TlsPeer peer(t.rig.port(), {});
+    ASSERT_TRUE(peer.connected() && peer.send("x"));
+    ASSERT_EQ(peer.read(7), "sniff:x");
+    ASSERT_TRUE(t.held(TlsSession::kRestBytes, TlsSession::kRestBytes + (16 << 10)));
+    const uint64_t others = is_short ? CountedHeap::kBudget - t.ledger.held() : 0;
+    t.ledger.add(MemoryKind::kAnswers, others);
+    ASSERT_TRUE(peer.send("y"));
+    EXPECT_EQ(peer.read(1), "y");
+    ASSERT_TRUE(peer.peer().send(kPartOfRecord));
+    if (is_short) {
+      EXPECT_EQ(peer.read(1), "");
+      EXPECT_TRUE(t.held(others, others));
+    } else {
+      EXPECT_TRUE(t.held(TlsSession::kOpenBytes, TlsSession::kOpenBytes + (16 << 10)));
+    }
+    t.ledger.give(MemoryKind::kAnswers, others);
+  }
 }
 
 TEST(TlsMemory, WhereThereIsNoneAHandshakeIsRefusedByAnAlert) {
@@ -180,8 +205,9 @@ TEST(TlsMemory, SealedBytesThatNobodyReadsAreChargedAndFewWhereMemoryIsShort) {
     ASSERT_TRUE(peer.connected() && peer.send("x"));
     ASSERT_EQ(peer.read(7), "sniff:x");
     auto& ledger = rig.slabs.memory;
-    const uint64_t before = ledger.held();
-    const uint64_t others = is_short ? CountedHeap::kBudget - before - 8192 : 0;
+    ASSERT_TRUE(rig.lab.until([&] { return ledger.held() < TlsSession::kOpenBytes; })) << "at rest";
+    const uint64_t before = ledger.held(), records = TlsSession::kOpenBytes - TlsSession::kRestBytes;
+    const uint64_t others = is_short ? CountedHeap::kBudget - before - records - 8192 : 0;
     ledger.add(MemoryKind::kAnswers, others);
     ASSERT_TRUE(peer.send("!send 4000000\n"));
     auto sent = [&] { return std::atoll(rig.metric("weir_sent_bytes_total").c_str()); };
