@@ -22,6 +22,8 @@ constexpr size_t kDeepestLoads = 8;
 constexpr size_t kRefreshedAtOnce = 16;
 // The longest wait between two tries to load what could not be loaded yet.
 constexpr auto kLongestRetry = std::chrono::seconds(5);
+// How long a refresh waits for the descriptor, or the memory, that it did not get.
+constexpr auto kRefreshRetry = std::chrono::seconds(1);
 
 base::Status is_being_loaded(const std::string& name) {
   return base::failure(base::Code::kFailedPrecondition, "model '" + name + "' is being loaded");
@@ -34,7 +36,7 @@ void Repository::Parts::run() {
     std::deque<std::function<void()>> tasks;
     {
       std::unique_lock lock(queue->mutex);
-      auto until = std::min(next_poll, restarts.next());
+      auto until = std::min({next_poll, restarts.next(), next_refresh});
       if (publisher.has_retired()) until = std::min(until, Clock::now() + kRetireLook);
       uint64_t awaited = publisher.awaited();
       auto ready = [&] {
@@ -54,6 +56,7 @@ void Repository::Parts::run() {
     if (publisher.destroy_retired()) publish();
     demand.step();
     revive();
+    if (Clock::now() >= next_refresh) refresh_postponed();
     if (Clock::now() >= next_poll) rescan(Watch::Settle::kYes), next_poll = Clock::now() + options.poll_interval;
   }
   demand.end();
@@ -93,7 +96,10 @@ void Repository::Parts::revive() {
   for (const auto& name : restarts.due(Clock::now())) {
     if (!comes_back(name)) continue;  // any more
     auto folder = find(name);
-    if (!folder) continue;
+    if (!folder) {
+      if (folder.error().code != base::Code::kNotFound) restarts.failed(name, Clock::now(), kLongestRetry);
+      continue;
+    }
     table.mark_loading(name);
     publish();
     auto status = load_one(*folder, nullptr);
@@ -310,10 +316,25 @@ void Repository::Parts::refresh_some() {
   queue->post([this] { refresh_some(); });
 }
 
+void Repository::Parts::refresh_postponed() {
+  next_refresh = Clock::time_point::max();
+  {
+    std::lock_guard lock(queue->mutex);
+    for (const auto& named : postponed)
+      if (queue->waiting.insert(named).second) queue->refreshed.push_back(named);
+  }
+  postponed.clear();
+  refresh_some();
+}
+
 void Repository::Parts::refresh(const std::string& root, const std::string& name) {
   auto folder = find(name);
   const bool gone = !folder && folder.error().code == base::Code::kNotFound;
   if (gone && !table.uploaded(name)) wanted.erase(name), drop(name);
+  if (!folder && !gone) {  // the folder could not be looked at, so it may be a new one
+    postponed.emplace(root, name);
+    next_refresh = std::min(next_refresh, Clock::now() + kRefreshRetry);
+  }
   if (folder && folder->path == root + '/' + name) {
     wanted.insert(name);
     load_one(*folder, nullptr, ModelTable::Into::kMemory);

@@ -51,6 +51,7 @@ struct Repository::Parts {
   void rescan(Watch::Settle settle);
   void drop(const std::string& name) { watch.forget(name), table.unload(name, ModelTable::Row::kDrop); }
   void refresh_some();
+  void refresh_postponed();
   void refresh(const std::string& root, const std::string& name);
   void serve_models();
   void broke(const Loader::Broken& broken);
@@ -82,6 +83,8 @@ struct Repository::Parts {
   Demand demand{options, table, queue, [this](const auto& name) { return load_wanted(name); }, [this] { publish(); }};
   RestartBackoff restarts;
   std::chrono::steady_clock::time_point next_poll = std::chrono::steady_clock::time_point::max();
+  std::set<TaskQueue::Named> postponed;  // of refresh(), until next_refresh
+  std::chrono::steady_clock::time_point next_refresh = std::chrono::steady_clock::time_point::max();
 };
 
 }  // namespace weir::models

@@ -8,6 +8,7 @@
 
 #include "disk.h"
 #include "models/repository.h"
+#include "support/few_descriptors.h"
 
 namespace weir::models {
 namespace {
@@ -87,6 +88,25 @@ TEST(BrokenModel, IsNotReadyAndThenLoadedAnew) {
   auto at = std::find(shop.reasons.begin(), shop.reasons.end(), "cuda:0: an illegal memory access; it is loaded anew");
   ASSERT_NE(at, shop.reasons.end());
   EXPECT_EQ(shop.states[size_t(at - shop.reasons.begin())], bus::ModelState::kReturning);
+}
+
+TEST(BrokenModel, IsLoadedAnewAlsoWhereThereWasNoDescriptorForThat) {
+  test::Disk disk;
+  disk.write("m/1/model.onnx", "a");
+  Shop shop(disk);
+  ASSERT_TRUE(shop.repository->start().ok());
+  {
+    test::FewDescriptors none(0);
+    shop.break_of(0)(lost());
+    for (int i = 0; i < 2; ++i) {  // the second is behind the first try
+      std::promise<void> seen;
+      shop.repository->rescan([&] { seen.set_value(); });
+      seen.get_future().get();
+    }
+    std::lock_guard lock(shop.mutex);
+    EXPECT_EQ(shop.made, 1);
+  }
+  shop.wait([&] { return shop.made == 2 && shop.ready(); });
 }
 
 TEST(BrokenModel, TakesThePipelinesThatItIsANodeOfAlongAndTheyReturnWithIt) {

@@ -1,7 +1,9 @@
 // Folders that the server itself writes, of models of other nodes.
 #include <future>
+#include <thread>
 
 #include "repository_fixture.h"
+#include "support/few_descriptors.h"
 
 namespace weir::models {
 namespace {
@@ -54,6 +56,23 @@ TEST(Repository, FoldersOfOthersAreLoadedOnceHoweverOftenTheyAreNamed) {
   for (int i = 0; i < 50; ++i) repo.repository->refresh(disk.root(), names);
   while (repo.now()->models.size() < names.size()) continue;
   EXPECT_EQ(int(names.size()), made - before);
+}
+
+TEST(Repository, ARefreshWithoutDescriptorsTakesNothingAwayAndIsMadeUpFor) {
+  test::Disk disk({{"m/1/model.onnx", "a"}});
+  Repo repo(disk, [](RepositoryOptions& o) { o.control = Control::kExplicit, o.startup = {"m"}; });
+  ASSERT_TRUE(repo.repository->start().ok());
+  disk.write("m/2/model.onnx", "b");
+  disk.write("n/1/model.onnx", "c");
+  const int before = made;
+  {
+    test::FewDescriptors none(0);
+    repo.repository->refresh(disk.root(), {"m", "n"});
+    EXPECT_EQ(repo.load("m").code, base::Code::kUnavailable) << "and behind the refresh";
+    EXPECT_EQ(repo.rows(), "m/1 READY\n");
+  }
+  while (repo.rows() != "m/2 READY\nn/1 READY\n") std::this_thread::yield();
+  EXPECT_EQ(made, before + 2);
 }
 
 }  // namespace

@@ -330,7 +330,7 @@ TEST(Repository, AScanWithoutDescriptorsTakesNothingAway) {
   EXPECT_EQ(repo.rows(), "m/2 READY\n");
 }
 
-TEST(Repository, ARefreshWithoutDescriptorsTakesNothingAway) {
+TEST(Repository, ALoadWithoutDescriptorsTakesNothingAway) {
   test::Disk disk({{"m/1/model.onnx", "a"}});
   Repo repo(disk, [](auto& o) { o.control = Control::kExplicit, o.startup = {"m"}; });
   EXPECT_TRUE(repo.repository->start().ok());
