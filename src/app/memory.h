@@ -15,9 +15,9 @@ void append_memory(std::string& out, const base::MemoryLedger& memory);
 // weir_slab_bytes, weir_slab_idle_bytes and weir_slab_budget_bytes, as Prometheus text.
 void append_slabs(std::string& out, const device::SlabPool& slabs, const base::MemoryLedger& memory);
 
-// What a `setting` asks for, or a third of the `available` bytes (base/host_memory.h) where that is less: a container
-// may have less memory than the setting says, and the kernel ends who takes more. The rest is for models. At least
-// `least`. Says in the log when less is taken.
+// The bytes that a `setting` asks for, or a third of the `available` bytes (base/host_memory.h) where that is less: a
+// container may have less memory than the setting says, and the kernel ends who takes more. The rest is for models. At
+// least `least`. Says in the log when less is taken.
 uint64_t within_memory(const char* setting, uint64_t wanted, uint64_t least, uint64_t available);
 void fit_memory(Config& config);  // limits.slab_budget, by what there is now
 // device.pinned_pool where there is CUDA: all of it is taken at once, and cannot be swapped.

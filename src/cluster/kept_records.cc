@@ -287,7 +287,7 @@ void KeptRecords::forget_next() {
     ++forgetting_;
     erase_key(key, [this, key](const Status& status) {
       --forgetting_;
-      // What cannot be read now cannot be later.
+      // A record that cannot be read now cannot be later.
       if (!status.ok() && status.code != Code::kUnavailable) ++left_;
       if (status.code != Code::kUnavailable) return forget_next();
       to_forget_.push_back(key);

@@ -57,7 +57,7 @@ class Log {
     enum class Has : uint8_t { kEntry, kOther, kDropped } has = Has::kOther;
     std::string bytes;  // of the entry
   };
-  // What has that very sequence. UNAVAILABLE.
+  // Returns the message of that very sequence. UNAVAILABLE.
   virtual base::Result<Place> at(uint64_t sequence) = 0;
   // UNAVAILABLE.
   virtual base::Result<Extent> extent() = 0;

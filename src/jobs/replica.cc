@@ -26,18 +26,18 @@ constexpr const char* kIncomplete =
 size_t most_of_work(const Log::Sizes& sizes) { return sizes.entry - std::min<size_t>(sizes.entry / 4, 1 << 20); }
 size_t enough_of_group(const Log::Sizes& sizes) { return std::min(kEnough, sizes.entry / 8); }
 
-Status log_is_another() {
-  return failure(Code::kFailedPrecondition,
-                 "the jobs' log in NATS is another one than this node's copy is of, or has lost its end (jobs.path, "
-                 "cluster.db)");
-}
-
 // The file's error, not that of the commands: all entries wait until it is over.
 bool is_of_file(const Status& status) {
   return !status.ok() && status.code != Code::kAborted && status.code != Code::kInvalidArgument;
 }
 
 }  // namespace
+
+Status log_is_another() {
+  return failure(Code::kFailedPrecondition,
+                 "the jobs' log in NATS is another one than this node's copy is of, or has lost its end (jobs.path, "
+                 "cluster.db)");
+}
 
 Replica::Replica(ReplicaState& state, Log& log, Options options)
     : state_(state),

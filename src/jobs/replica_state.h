@@ -47,12 +47,12 @@ class ReplicaState {
   virtual base::Status set_position(const Position& position) = 0;
   // False: an entry of that id is there already. If not, ids of entries up to `forget` are forgotten.
   virtual base::Result<bool> take_id(std::string_view id, uint64_t sequence, uint64_t forget) = 0;
-  struct Entry {
+  struct TakenId {
     std::string id;
     uint64_t sequence = 0;  // 0: there is none
   };
   // The last one whose id was taken: all behind it was skipped.
-  virtual base::Result<Entry> newest_entry() = 0;
+  virtual base::Result<TakenId> newest_entry() = 0;
 
   // Whether anything is there of a file, added or not.
   virtual base::Result<bool> has_file(std::string_view id) = 0;
@@ -67,15 +67,22 @@ class ReplicaState {
   virtual base::Result<std::string> duty_holder() = 0;
   virtual base::Status set_duty_holder(std::string_view holder) = 0;
 
-  // A copy of all of it as a file of that name in the same folder, which is replaced; and all of it from such a file,
-  // whose position must be that; FAILED_PRECONDITION: it is of a log without this copy's newest entry. Outside of a
-  // transaction. `path_of`: where that file is.
-  virtual base::Status save(const std::string& name) = 0;
-  virtual base::Status load(const std::string& name, const Position& position) = 0;
-  // Ends a save() or load() that goes on once that is true; before any of them. UNAVAILABLE then, and nothing is
-  // changed.
-  virtual void stop_by(const std::atomic<bool>& stopping) = 0;
-  virtual std::string path_of(const std::string& name) const = 0;
+  // Copies of all of it as files in the same folder.
+  class CopyFiles {
+   public:
+    virtual std::string path_of(const std::string& name) const = 0;
+    // Makes one of that name, which is replaced; and takes all from one, whose position must be that;
+    // FAILED_PRECONDITION: it is of a log without this copy's newest entry. Outside of a transaction.
+    virtual base::Status save(const std::string& name) = 0;
+    virtual base::Status load(const std::string& name, const Position& position) = 0;
+    // Ends a save() or load() that goes on once that is true; before any of them. UNAVAILABLE then, and nothing is
+    // changed.
+    virtual void stop_by(const std::atomic<bool>& stopping) = 0;
+
+   protected:
+    ~CopyFiles() = default;
+  };
+  virtual CopyFiles& copies() = 0;
   virtual base::Result<uint64_t> used() = 0;  // bytes that hold records
 
   // Gives pages that are free back to the system, some at a time. Outside of a transaction.

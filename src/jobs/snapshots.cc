@@ -23,7 +23,7 @@ Status no_room() { return failure(Code::kResourceExhausted, "there is no room on
 }  // namespace
 
 Status Snapshots::fetch(const Log::Snapshot& snapshot) {
-  std::ofstream file(state_.path_of(kIn), std::ios::binary | std::ios::trunc);
+  std::ofstream file(state_.copies().path_of(kIn), std::ios::binary | std::ios::trunc);
   uint64_t bytes = 0;
   for (const Log::Part& which : snapshot.parts) {
     auto part = log_.read_part(which);
@@ -43,8 +43,8 @@ Result<ReplicaState::Position> Snapshots::take(const ReplicaState::Position& now
   if (!*newest || (*newest)->sequence <= now.sequence) return now;
   ReplicaState::Position then{now.identity, (*newest)->sequence};
   Status status = fetch(**newest);
-  if (status.ok()) status = state_.load(kIn, then);
-  (void)::unlink(state_.path_of(kIn).c_str());
+  if (status.ok()) status = state_.copies().load(kIn, then);
+  (void)::unlink(state_.copies().path_of(kIn).c_str());
   if (!status.ok()) return status;
   base::log::info("a snapshot of the jobs' log was taken", {{"entries", then.sequence}, {"bytes", (*newest)->bytes}});
   return then;
@@ -63,9 +63,9 @@ Result<bool> Snapshots::is_long(const ReplicaState::Position& now) {
 }
 
 Status Snapshots::begin(const ReplicaState::Position& now) {
-  if (Status s = state_.save(kOut); !s.ok()) return s;
+  if (Status s = state_.copies().save(kOut); !s.ok()) return s;
   making_->snapshot.sequence = now.sequence;
-  making_->file.open(state_.path_of(kOut), std::ios::binary);
+  making_->file.open(state_.copies().path_of(kOut), std::ios::binary);
   return making_->file ? Status() : no_room();
 }
 
@@ -105,7 +105,7 @@ Result<bool> Snapshots::shorten(const ReplicaState::Position& now) {
 void Snapshots::give_up() {
   if (!making_) return;
   making_.reset();
-  (void)::unlink(state_.path_of(kOut).c_str());
+  (void)::unlink(state_.copies().path_of(kOut).c_str());
 }
 
 }  // namespace weir::jobs

@@ -22,7 +22,7 @@ class Snapshots {
   static constexpr uint64_t kParts = 8;                   // that are appended in a slice
 
   // Borrowed.
-  Snapshots(ReplicaState& state, Log& log) : state_(state), log_(log) { state_.stop_by(stopping_); }
+  Snapshots(ReplicaState& state, Log& log) : state_(state), log_(log) { state_.copies().stop_by(stopping_); }
 
   // Any thread. For good: what goes on is left at its next part, or in the middle of a copy.
   void stop() { stopping_ = true; }

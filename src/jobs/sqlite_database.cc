@@ -57,16 +57,31 @@ Status allow(Connection& connection, uint64_t bytes) {
   return connection.execute(("PRAGMA max_page_count = " + std::to_string(std::min(bytes / kPage, kMostPages))).c_str());
 }
 
+class SqliteCopyFiles final : public ReplicaState::CopyFiles {
+ public:
+  SqliteCopyFiles(SqliteReplica& replica, std::string folder) : replica_(replica), folder_(std::move(folder)) {}
+  std::string path_of(const std::string& name) const override { return folder_ + '/' + name; }
+  Status save(const std::string& name) override { return replica_.save(path_of(name)); }
+  Status load(const std::string& name, const ReplicaState::Position& position) override {
+    return replica_.load(path_of(name), position, kApplication, kVersion);
+  }
+  void stop_by(const std::atomic<bool>& stopping) override { replica_.stop_by(stopping); }
+
+ private:
+  SqliteReplica& replica_;
+  const std::string folder_;
+};
+
 class SqliteDatabase final : public Database, Storage, ReplicaState {
  public:
   SqliteDatabase(Connection connection, std::string folder)
       : Storage(journal_, batches_, files_),
-        folder_(std::move(folder)),
         statements_(std::move(connection)),
         journal_(statements_, holder_),
         batches_(statements_),
         files_(statements_, holder_),
-        replica_(statements_) {}
+        replica_(statements_),
+        copies_(replica_, std::move(folder)) {}
 
   Storage& storage() override { return *this; }
   ReplicaState& replica() override { return *this; }
@@ -106,7 +121,7 @@ class SqliteDatabase final : public Database, Storage, ReplicaState {
   base::Result<bool> take_id(std::string_view id, uint64_t sequence, uint64_t forget) override {
     return replica_.take_id(id, sequence, forget);
   }
-  base::Result<Entry> newest_entry() override { return replica_.newest_entry(); }
+  base::Result<TakenId> newest_entry() override { return replica_.newest_entry(); }
   base::Result<bool> has_file(std::string_view id) override { return replica_.has_file(id); }
   base::Result<uint64_t> version(std::string_view batch) override { return replica_.version(batch); }
   base::Result<std::vector<std::string>> holders() override { return replica_.holders(); }
@@ -114,21 +129,16 @@ class SqliteDatabase final : public Database, Storage, ReplicaState {
   base::Result<bool> holds(std::string_view holder, const JobId& id) override { return replica_.holds(holder, id); }
   base::Result<std::string> duty_holder() override { return replica_.duty_holder(); }
   Status set_duty_holder(std::string_view holder) override { return replica_.set_duty_holder(holder); }
-  Status save(const std::string& name) override { return replica_.save(path_of(name)); }
-  Status load(const std::string& name, const Position& position) override {
-    return replica_.load(path_of(name), position, kApplication, kVersion);
-  }
-  void stop_by(const std::atomic<bool>& stopping) override { replica_.stop_by(stopping); }
-  std::string path_of(const std::string& name) const override { return folder_ + '/' + name; }
+  CopyFiles& copies() override { return copies_; }
   void tidy() override { (void)execute("PRAGMA incremental_vacuum(1024)"); }
 
-  const std::string folder_;
   Statements statements_;
   std::string holder_;
   SqliteJournal journal_;
   SqliteBatches batches_;
   SqliteFiles files_;
   SqliteReplica replica_;
+  SqliteCopyFiles copies_;
 };
 
 Status foreign(std::string what) {

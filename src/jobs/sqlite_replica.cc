@@ -30,8 +30,8 @@ base::Result<bool> SqliteReplica::take_id(std::string_view id, uint64_t sequence
   return true;
 }
 
-base::Result<ReplicaState::Entry> SqliteReplica::newest_entry() {
-  ReplicaState::Entry out;
+base::Result<ReplicaState::TakenId> SqliteReplica::newest_entry() {
+  ReplicaState::TakenId out;
   auto status = sql_.each("SELECT id, sequence FROM entries ORDER BY sequence DESC LIMIT 1", [&](Statement& s) {
     out = {s.text(0), uint64_t(s.number(1))};
   });

@@ -80,7 +80,7 @@ class SqliteReplica {
   base::Result<ReplicaState::Position> position();
   base::Status set_position(const ReplicaState::Position& position);
   base::Result<bool> take_id(std::string_view id, uint64_t sequence, uint64_t forget);
-  base::Result<ReplicaState::Entry> newest_entry();
+  base::Result<ReplicaState::TakenId> newest_entry();
   base::Result<bool> has_file(std::string_view id);
   base::Result<uint64_t> version(std::string_view batch);
   base::Result<std::vector<std::string>> holders();

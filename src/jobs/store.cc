@@ -139,7 +139,7 @@ void Store::run() {
       if (stopping_ && queue_.empty()) break;
     }
     more = false;
-    // What it holds goes outside of the lock.
+    // The work that was taken ends outside of the lock, and so goes there.
     (void)base::attempt("the journal", [&] { work_on(take_work()); });
     (void)base::attempt("the journal", [&] { more = look_after(); });
     (void)base::attempt("the journal", [&] { more = hand_out() || more; });

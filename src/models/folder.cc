@@ -114,7 +114,7 @@ bool for_each_entry(const std::string& folder, F&& each) {
   return true;
 }
 
-// What the system lacked, as errno has it, or 0. Folders that cannot be listed for another reason are left out.
+// Returns the errno of what the system lacked, or 0. Folders that cannot be listed for another reason are left out.
 int walk(const std::string& folder, const std::string& prefix, int depth, Stamps& out) {
   int lack = 0;
   const bool listed = for_each_entry(folder, [&](const std::string& name, const struct stat& st) {

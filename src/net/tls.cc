@@ -22,8 +22,8 @@ constexpr uint32_t kNewKeys = 8;  // that a peer may ask for, in ten seconds
 // and the version.
 constexpr std::string_view kRetryRandom = "\xCF\x21\xAD\x74\xE5\x9A\x61\x11";
 constexpr size_t kRandomAt = 6;
-// Of the certificates that a client shows: OpenSSL makes room for as many as their message announces, and then for what
-// it reads in them.
+// The most bytes of certificates that a client may show: OpenSSL makes room for as many as their message announces, and
+// then for what it reads in them.
 constexpr long kLongestCertificates = 32 << 10;
 constexpr uint64_t kCertificateBytes = 3 * kLongestCertificates;
 

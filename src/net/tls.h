@@ -65,7 +65,7 @@ class TlsSession {
   enum class State : uint8_t { kHandshake, kOpen, kPeerClosed, kFailed };
   static constexpr uint64_t kHandshakeBytes = 80 << 10, kOpenBytes = 48 << 10, kRestBytes = 16 << 10;
 
-  // Whose memory it is. Without a ledger nobody counts.
+  // The account that the memory is charged to. Without a ledger nobody counts.
   struct Memory {
     base::MemoryLedger* ledger = nullptr;
     base::SteppedCharge::Owner owner = {};

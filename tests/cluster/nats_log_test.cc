@@ -296,7 +296,7 @@ TEST_F(NatsLogTest, WithoutTheServerItFailsAtOnceAndComesBack) {
   EXPECT_FALSE(log->next(1).value());  // what failed has not come later
 }
 
-// What is sent is longer than the system takes for a peer that does not read.
+// The part is longer than what the system takes for a peer that does not read.
 TEST_F(NatsLogTest, AServerThatHangsInTheMiddleOfAPartEndsNeitherAppendNorStop) {
   auto log = open();
   ASSERT_TRUE(log->append("1", "one"));

@@ -1,4 +1,4 @@
-// What TLS holds for a client is in the memory ledger.
+// The memory that TLS holds for a client is in the ledger.
 #include <string>
 #include <vector>
 
@@ -12,7 +12,7 @@ using base::MemoryKind;
 using lab::CountedHeap;
 using lab::pattern;
 
-// What a client sends first.
+// The first bytes of a client.
 std::string hello(const char* groups = nullptr) {
   SSL_CTX* context = SSL_CTX_new(TLS_client_method());
   if (groups) SSL_CTX_set1_groups_list(context, groups);
