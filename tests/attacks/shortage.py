@@ -73,6 +73,7 @@ def descriptors_taken_away(target):
     infer = post('/v2/models/identity/infer', INFER, JSON)
     asked = [infer, post('/v1/files', form(b'x'), FORM), post('/v2/models/identity/infer', INFER, JSON, ('Prefer', 'respond-async'))]
     kept, statuses, windows = Raw(target, wait=10), {}, 0
+    kept.send(infer).answer()  # it was accepted
     while not target.over() or windows == 0:
         with no_descriptors(target.pid):
             late, end = silent(target, 100), time.monotonic() + 0.25

@@ -133,7 +133,7 @@ TEST(JsonNumber, ARunStopsAtWhatItWasAskedForAndAtTheEnd) {
     for (size_t i = 0; i + 1 < n; ++i) EXPECT_EQ(to[i], values[i]) << cut;
     if (n > 0) {
       const std::string last(text.view().substr(0, used));
-      EXPECT_EQ(to[n - 1], std::strtod(last.c_str() + last.find_last_of(", ") + 1, nullptr)) << cut;
+      EXPECT_EQ(to[n - 1], std::strtod(last.substr(last.find_last_of(", ") + 1).c_str(), nullptr)) << cut;
     }
   }
   float one = 0;

@@ -386,10 +386,11 @@ TEST(Guard, ARateFloorIsNotFooledByDrips) {
 }
 
 TEST(Guard, TrafficEarnsControlFramesByTheByte) {
+  const Limits limits;
   for (auto [type, bucket, bytes] :
        {std::tuple(H2Frame::kSettings, 10u, 32u << 10), std::tuple(H2Frame::kPing, 100u, 16u << 10)})
     for (uint32_t lacking : {0u, 1u}) {
-      Guard guard(Limits{}, kStart);
+      Guard guard(limits, kStart);
       guard.frame(head(H2Frame::kData, 1, 3 * bytes - lacking), kStart);
       for (uint32_t left = bucket + 4 - lacking; left-- > 0;)
         EXPECT_EQ(guard.frame(head(type, 0, 8), kStart), left > 0);
