@@ -387,11 +387,10 @@ TEST(Guard, ARateFloorIsNotFooledByDrips) {
 
 TEST(Guard, TrafficEarnsControlFramesByTheByte) {
   const Limits limits;
-  for (auto [type, bucket, bytes] :
-       {std::tuple(H2Frame::kSettings, 10u, 32u << 10), std::tuple(H2Frame::kPing, 100u, 16u << 10)})
+  for (auto [type, bucket, kib] : {std::tuple(H2Frame::kSettings, 10u, 32u), std::tuple(H2Frame::kPing, 100u, 16u)})
     for (uint32_t lacking : {0u, 1u}) {
       Guard guard(limits, kStart);
-      guard.frame(head(H2Frame::kData, 1, 3 * bytes - lacking), kStart);
+      guard.frame(head(H2Frame::kData, 1, 3 * (kib << 10) - lacking), kStart);
       for (uint32_t left = bucket + 4 - lacking; left-- > 0;)
         EXPECT_EQ(guard.frame(head(type, 0, 8), kStart), left > 0);
     }
