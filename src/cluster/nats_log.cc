@@ -27,7 +27,7 @@ struct NatsLog::Parts {
     return unseal_message(options.key, kind, message.bytes);
   }
   size_t part_size() const { return std::min(kPart, stream.longest() / 2); }
-  // That a list in one message can name, beside its own MAC and what NATS' headers take.
+  // Parts that a list in one message can name, beside its own MAC and what NATS' headers take.
   size_t parts_in_list() const { return stream.longest() <= kHeads ? 0 : (stream.longest() - kHeads) / kListed; }
   size_t most_of_entry() const { return part_size() * std::max<size_t>(1, std::min(kMostParts, parts_in_list())); }
   Result<PartList> write_parts(std::string_view bytes);

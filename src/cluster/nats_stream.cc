@@ -193,7 +193,7 @@ Status NatsStream::Parts::open_stream() {
     return base::try_again(Code::kUnavailable, "the stream '" + options.name + "' cannot be had (" +
                                                    base::presentable(natsStatus_GetText(status), 100) + ", " +
                                                    std::to_string(int(code)) + ")");
-  known = {std::to_string(there->Created), there->State.LastSeq, connects.load()};
+  known = {std::to_string(there->Created), connects.load()};
   return {};
 }
 

@@ -31,7 +31,6 @@ class NatsStream {
   };
   struct Known {
     std::string identity;     // when the stream was made
-    uint64_t last = 0;        // when the connection was
     uint64_t connection = 0;  // which one since start()
   };
   struct Size {
