@@ -147,7 +147,7 @@ def lies_in_the_log_of_jobs(target):
     def read(port, name):
         with Raw(target, wait=10) as raw:
             raw.sock.close()
-            raw.sock = socket.create_connection(('127.0.0.1', port), 10)
+            raw.sock = socket.create_connection(('127.0.0.1', port), 10, (target.source, 0))  # whose the files are
             return raw.send(get(f'/v1/files/{name}/content')).answer() == (200, content)
     for port in ports:
         until(lambda: read(port, wanted[-1]), 'a file behind the lies', 4 * harness.PATIENCE)
