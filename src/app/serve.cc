@@ -150,6 +150,7 @@ base::Status Serving::open() {
   for (uint32_t i = 0; i < count; ++i) {
     shards.push_back(shards_.emplace_back(std::make_unique<net::Shard>(base::ShardId(i), pin)).get());
     shards.back()->spin(config_.spin);
+    shards.back()->charge(state_.memory);
     shard_servers_.push_back(std::make_unique<ShardServer>(*shards.back(), state_, count));
     if (auto s = shard_servers_.back()->mount_dialects(); !s.ok()) return s;
     envs.push_back(shard_servers_.back()->codec_env());

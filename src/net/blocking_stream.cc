@@ -72,7 +72,7 @@ Result<BlockingStream> BlockingStream::connect(const std::string& address, Optio
 
 Status BlockingStream::shake_hands() {
   if (!options_.tls) return {};
-  tls_ = std::make_unique<TlsSession>(*options_.tls, options_.host);
+  tls_ = std::make_unique<TlsSession>(*options_.tls, options_.host, TlsSession::Memory{});
   if (auto status = open_records({}); !status.ok()) return status;
   while (tls_->state() == TlsSession::State::kHandshake) {
     if (auto status = send_sealed(); !status.ok()) return status;

@@ -119,7 +119,7 @@ void ClientConn::Link::on_writable() {
 void ClientConn::Link::connected() {
   if (!options_.tls) return opened();
   state_ = State::kHandshake;
-  tls_ = std::make_unique<TlsSession>(*options_.tls, options_.tls_host);
+  tls_ = std::make_unique<TlsSession>(*options_.tls, options_.tls_host, TlsSession::Memory{shard_.memory});
   received({});
   if (state_ == State::kOver) return;
   socket_->await_read();

@@ -199,7 +199,7 @@ void Fetching::connected() {
   state_ = State::kReading;
   if (url_.scheme == Url::Scheme::kHttps) {
     state_ = State::kHandshake;
-    tls_ = std::make_unique<TlsSession>(*home_.tls, url_.host);
+    tls_ = std::make_unique<TlsSession>(*home_.tls, url_.host, TlsSession::Memory{shard_.memory});
     received({});
     if (state_ == State::kOver) return;
   }

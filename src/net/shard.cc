@@ -292,6 +292,7 @@ void Shard::at_turn_end(std::function<void()> hook) { parts_->hooks.push_back(st
 Shard::Parts& Shard::parts() { return *parts_; }
 
 void Shard::spin(base::Duration time) { parts_->spin = time; }
+void Shard::charge(base::MemoryLedger& memory) { parts_->memory = &memory; }
 
 void Shard::start() {
   {

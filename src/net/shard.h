@@ -11,6 +11,7 @@
 
 #include "base/env.h"
 #include "base/ids.h"
+#include "base/memory_ledger.h"
 
 namespace weir::net {
 
@@ -34,6 +35,10 @@ class Shard {
   // How long the loop looks for work before it sleeps. Waking a core that sleeps takes longer than most requests; not
   // to sleep costs the core. Before start(); 0 unless set.
   void spin(base::Duration time);
+
+  // TLS of connections that we open (ClientConn, WebFetcher) is charged to that ledger, and refused where there is
+  // no room; nobody counts unless it is set. Before start(); it outlives the shard.
+  void charge(base::MemoryLedger& memory);
 
   void start();  // the thread
   void stop();   // asks the loop to end; any thread

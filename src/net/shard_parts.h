@@ -103,7 +103,8 @@ struct Shard::Parts final : base::Env {
 
   const base::ShardId id;
   const Pin pin;
-  base::Duration spin{0};  // before sleeping
+  base::Duration spin{0};                // before sleeping
+  base::MemoryLedger* memory = nullptr;  // for TLS of connections that are ours; null: nobody counts
   asio::io_context io{1};
   Readiness sockets{io};
   asio::executor_work_guard<Executor> keep_running{io.get_executor()};

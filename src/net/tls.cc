@@ -22,7 +22,7 @@ constexpr uint32_t kNewKeys = 8;  // that a peer may ask for, in ten seconds
 // and the version.
 constexpr std::string_view kRetryRandom = "\xCF\x21\xAD\x74\xE5\x9A\x61\x11";
 constexpr size_t kRandomAt = 6;
-// The most bytes of certificates that a client may show: OpenSSL makes room for as many as their message announces, and
+// The most bytes of certificates that a peer may show: OpenSSL makes room for as many as their message announces, and
 // then for what it reads in them.
 constexpr long kLongestCertificates = 32 << 10;
 constexpr uint64_t kCertificateBytes = 3 * kLongestCertificates;
@@ -86,6 +86,7 @@ base::Result<ContextOwner> client_context(const std::string& ca_file, TlsContext
   SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
   SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
   SSL_CTX_set_mode(context.get(), SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  SSL_CTX_set_max_cert_list(context.get(), kLongestCertificates);
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
   static constexpr unsigned char kHttp1[] = "\x08http/1.1", kHttp2[] = "\x02h2";
   const bool h2 = offer == TlsContext::Offer::kHttp2;
@@ -181,8 +182,7 @@ struct TlsSession::Bio {
 
 TlsSession::TlsSession(const TlsContext& context, Memory memory)
     : memory_(memory.ledger, base::MemoryKind::kInput, 0, memory.owner) {
-  const bool asks = (SSL_CTX_get_verify_mode(context.get()) & SSL_VERIFY_PEER) != 0;
-  if (!memory_.take(kHandshakeBytes + (asks ? kCertificateBytes : 0))) {
+  if (!may_begin(context)) {
     refuse(SSL_AD_INTERNAL_ERROR, "there is no memory for a handshake");
     return;
   }
@@ -191,8 +191,13 @@ TlsSession::TlsSession(const TlsContext& context, Memory memory)
   SSL_set_accept_state(ssl_);
 }
 
-TlsSession::TlsSession(const TlsContext& context, const std::string& host)
-    : ssl_(SSL_new(context.get())), memory_(nullptr, base::MemoryKind::kInput) {
+TlsSession::TlsSession(const TlsContext& context, const std::string& host, Memory memory)
+    : memory_(memory.ledger, base::MemoryKind::kInput, 0, memory.owner) {
+  if (!may_begin(context)) {
+    state_ = State::kFailed, error_ = "there is no memory for a handshake";
+    return;
+  }
+  ssl_ = SSL_new(context.get());
   connect_buffers();
   SSL_set_connect_state(ssl_);
   if (context.names() == TlsContext::Names::kAny) return;
@@ -202,6 +207,11 @@ TlsSession::TlsSession(const TlsContext& context, const std::string& host)
   SSL_set_hostflags(ssl_, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
   // Without the name nothing would be checked but the signature: then no handshake at all.
   if (SSL_set1_host(ssl_, host.c_str()) != 1 || SSL_set_tlsext_host_name(ssl_, host.c_str()) != 1) fail();
+}
+
+bool TlsSession::may_begin(const TlsContext& context) {
+  const bool asks = (SSL_CTX_get_verify_mode(context.get()) & SSL_VERIFY_PEER) != 0;
+  return memory_.take(kHandshakeBytes + (asks ? kCertificateBytes : 0));
 }
 
 void TlsSession::connect_buffers() {

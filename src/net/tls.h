@@ -57,7 +57,7 @@ class TlsContext {
 
 // One connection's TLS. One thread.
 //
-// What OpenSSL allocates for a client is charged as kHandshakeBytes from the beginning, with more where clients have to
+// What OpenSSL allocates for a peer is charged as kHandshakeBytes from the beginning, with more where the peer has to
 // show certificates, and as kOpenBytes once the handshake is done: measured, with room for one record each way. At rest
 // it has no such room, and is charged kRestBytes. Sealed bytes beyond one record are charged until they have gone.
 class TlsSession {
@@ -74,8 +74,8 @@ class TlsSession {
   // beginning, and its output is the alert that says so. Throws bad_alloc.
   TlsSession(const TlsContext& context, Memory memory);
   // The client's side, of for_client() or for_member(): the certificate has to be `host`'s, a name or an address,
-  // unless any will do. open() begins.
-  TlsSession(const TlsContext& context, const std::string& host);
+  // unless any will do. open() begins. Where there is no memory it has failed from the beginning. Throws bad_alloc.
+  TlsSession(const TlsContext& context, const std::string& host, Memory memory);
   ~TlsSession();
   TlsSession(const TlsSession&) = delete;
 
@@ -113,6 +113,7 @@ class TlsSession {
 
  private:
   struct Bio;  // OpenSSL's way to input_ and output_
+  bool may_begin(const TlsContext& context);
   void connect_buffers();
   bool write(const void* data, size_t n);
   void handshake();

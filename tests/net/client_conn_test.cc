@@ -24,8 +24,11 @@ struct Canned : lab::Rig {
 class Asking final : private ClientConn::Owner, private wire::ClientAnswer {
  public:
   // `descriptors`: so many more can be opened from here on.
-  explicit Asking(const std::string& address, ClientConn::Options options = {}, std::optional<int> descriptors = {}) {
+  explicit Asking(const std::string& address, ClientConn::Options options = {}, std::optional<int> descriptors = {},
+                  base::MemoryLedger* memory = nullptr)
+      : memory_(memory) {
     options.endpoints = *resolve(address);
+    if (memory) shard_.charge(*memory);
     shard_.start();
     if (descriptors) few_.emplace(*descriptors);
     on_shard([this, options] {
@@ -44,6 +47,7 @@ class Asking final : private ClientConn::Owner, private wire::ClientAnswer {
   std::string body;
   base::Status failure;
   int status = 0, ends = 0;
+  uint64_t charged = 0;  // bytes, when the answer came
 
  private:
   void on_shard(const std::function<void()>& work) {
@@ -63,7 +67,10 @@ class Asking final : private ClientConn::Owner, private wire::ClientAnswer {
     conn_.reset();  // which an owner may
     closed_.set_value(why);
   }
-  void on_head(int its_status, const wire::Fields&) override { status = its_status; }
+  void on_head(int its_status, const wire::Fields&) override {
+    status = its_status;
+    if (memory_) charged = memory_->held();
+  }
   size_t on_body(std::span<const std::byte> piece) override {
     body.append(reinterpret_cast<const char*>(piece.data()), piece.size());
     return piece.size();
@@ -71,6 +78,7 @@ class Asking final : private ClientConn::Owner, private wire::ClientAnswer {
   void on_end(const wire::Fields&) override { ++ends; }
   void on_failed(const base::Status& why) override { ++ends, failure = why; }
 
+  base::MemoryLedger* const memory_;
   Shard shard_{base::ShardId(0), Pin::kNo};
   std::optional<test::FewDescriptors> few_;
   std::optional<ClientConn> conn_;
@@ -139,6 +147,27 @@ TEST(ClientConn, SpeaksTlsToWhoCanProveItsName) {
   Asking stranger(rig.server->bound()[0], how);
   EXPECT_TRUE(stranger.closed().text.starts_with("TLS failed: "));
   EXPECT_EQ(stranger.ends, 0);
+}
+
+TEST(ClientConn, TlsIsChargedAndNotBegunWhereThereIsNoMemory) {
+  CertificateFiles files;
+  ServerOptions options = lab::loopback();
+  options.tls = files.options();
+  Canned rig("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", options);
+  ClientConn::Options how;
+  how.tls = *TlsContext::for_client(files.certificate()), how.tls_host = "localhost";
+  base::MemoryLedger memory(1 << 20);
+  {
+    Asking asking(rig.server->bound()[0], how, {}, &memory);
+    (void)asking.closed();
+    EXPECT_TRUE(asking.failure.ok()) << asking.failure.text;
+    EXPECT_GE(asking.charged, TlsSession::kOpenBytes);
+    EXPECT_LT(asking.charged, TlsSession::kHandshakeBytes + (32 << 10)) << "of a handshake no more";
+  }
+  EXPECT_EQ(memory.held(), 0u) << "and its end gives all back";
+  memory.add(base::MemoryKind::kAnswers, (1 << 20) - TlsSession::kHandshakeBytes / 2);
+  Asking refused(rig.server->bound()[0], how, {}, &memory);
+  EXPECT_EQ(refused.closed().text, "TLS failed: there is no memory for a handshake");
 }
 
 TEST(ClientConn, AServerThatNeverAcceptsTlsIsGivenUp) {
