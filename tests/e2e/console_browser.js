@@ -51,7 +51,7 @@ async function runSnippets(page, names, judge, what) {
 
 // Runs the command that the words of this program name, and ends it.
 async function main(commands) {
-  browser = await puppeteer.launch({executablePath: process.env.CHROMIUM, headless: true, protocolTimeout: 3 * PATIENCE, timeout: PATIENCE,
+  browser = await puppeteer.launch({executablePath: process.env.CHROMIUM, headless: true, protocolTimeout: 8 * PATIENCE, timeout: PATIENCE,
     args: ['--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking']});
   try {
     await commands[command]();
