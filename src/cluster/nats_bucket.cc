@@ -1,6 +1,8 @@
 #include "cluster/nats_bucket.h"
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <map>
@@ -21,6 +23,8 @@ using base::Status;
 
 constexpr int64_t kMs = 1'000'000;
 constexpr const char* kOperation = "KV-Operation";  // of a mark
+constexpr base::Duration kHeartbeat = std::chrono::seconds(5);
+constexpr int kMostPending = 64 << 20;  // bytes of messages that are not read yet: twice what the server sends ahead
 
 std::string words(natsStatus status) { return base::presentable(natsStatus_GetText(status), 200); }
 Status unavailable(natsStatus status) { return failure(Code::kUnavailable, "NATS: " + words(status)); }
@@ -41,13 +45,12 @@ Bucket::KeyValue entry_of(const std::string& key, natsMsg* message, size_t large
   return out;
 }
 
-Bucket::KeyValue entry_of(kvEntry* e, size_t largest) {
-  Bucket::KeyValue out;
-  out.key = kvEntry_Key(e);
-  out.revision = kvEntry_Revision(e);
-  out.erased = kvEntry_Operation(e) != kvOp_Put;
-  if (!out.erased) out.value = value_of(kvEntry_Value(e), kvEntry_ValueLen(e), largest);
-  return out;
+// Where a message of the watch stands: in the bucket's stream, and among those of this watch, from 1 on. Zeros:
+// nowhere.
+jsSequencePair places_of(natsMsg* message) {
+  natsStatus status = NATS_OK;
+  auto meta = made<jsMsgMetaData>(status, [&](auto** out) { return natsMsg_GetMetaData(out, message); });
+  return meta ? meta->Sequence : jsSequencePair{0, 0};
 }
 
 }  // namespace
@@ -64,6 +67,9 @@ struct NatsBucket::Parts {
   };
 
   std::string subject(const std::string& key) const { return "$KV." + options.name + '.' + key; }
+  std::string_view key_of(std::string_view its_subject) const {
+    return its_subject.substr(std::min(its_subject.size(), subject("").size()));
+  }
   natsStatus set_callbacks(natsOptions* opts);
   void connect();
   Status open();
@@ -72,7 +78,7 @@ struct NatsBucket::Parts {
   void retry();
   void begin_watch();
   void end_watch();
-  void watch(kvWatcher* watcher);
+  void watch(natsSubscription* watched);
   void keep(KeyValue entry);
   void take();
   void publish(const std::string& key, const std::string& value, bool mark, uint64_t expected, const OnWritten& then);
@@ -91,7 +97,7 @@ struct NatsBucket::Parts {
   std::condition_variable closing;
   bool closed = false;  // under inbox.mutex
   std::atomic<bool> watching{false};
-  Handle<kvWatcher> watcher;
+  Handle<natsSubscription> watched;
   std::thread watch_thread;
 };
 
@@ -206,40 +212,54 @@ void NatsBucket::Parts::lost(const std::string& why) {
   listener.disconnected(why);
 }
 
+// A consumer of our own: the library's watcher makes its own anew on a thread of its own, which frees the name of the
+// consumer under whoever stops it (libnats 3.4).
 void NatsBucket::Parts::begin_watch() {
   if (options.watch.empty()) return;
+  const std::string stream = "KV_" + options.name, keys = subject(options.watch);
+  jsSubOptions how;
+  jsSubOptions_Init(&how);
+  how.Stream = stream.c_str();
+  how.Config.DeliverPolicy = js_DeliverLastPerSubject;
+  how.Config.AckPolicy = js_AckNone;
+  how.Config.MaxDeliver = 1;
+  how.Config.FlowControl = true;  // what is not read yet is bounded
+  how.Config.Heartbeat = kHeartbeat.count();
+  how.Config.MemoryStorage = true;
+  how.Config.Replicas = 1;
   natsStatus status = NATS_OK;
-  watcher =
-      made<kvWatcher>(status, [&](auto** out) { return kvStore_Watch(out, kv.get(), options.watch.c_str(), nullptr); });
-  if (!watcher) return retry();
+  watched = made<natsSubscription>(
+      status, [&](auto** out) { return js_SubscribeSync(out, js.get(), keys.c_str(), nullptr, &how, nullptr); });
+  if (watched) status = natsSubscription_SetPendingLimits(watched.get(), -1, kMostPending);
+  if (!watched || status != NATS_OK) return retry();
   watching = true;
-  watch_thread = std::thread([this, w = watcher.get()] { watch(w); });
+  watch_thread = std::thread([this, w = watched.get()] { watch(w); });
 }
 
 void NatsBucket::Parts::end_watch() {
   watching = false;
-  if (watcher) kvWatcher_Stop(watcher.get());
+  if (watched) natsSubscription_Unsubscribe(watched.get());
   if (watch_thread.joinable()) watch_thread.join();
-  watcher.reset();
+  watched.reset();
 }
 
-// On a thread of its own. The mark between what was there and what comes is an entry that is null.
-void NatsBucket::Parts::watch(kvWatcher* w) {
-  while (watching) {
-    kvEntry* next = nullptr;
-    const natsStatus status = kvWatcher_Next(&next, w, 1000);
-    Handle<kvEntry> entry(next);
-    if (status == NATS_TIMEOUT || (status == NATS_OK && !entry)) continue;
-    if (status == NATS_OK) {
-      keep(entry_of(entry.get(), options.largest));
-      continue;
-    }
-    if (!watching) return;
-    loop.post([this, still = alive] {
-      if (*still && up) opened();
-    });
-    return;
+// On a thread of its own. Where messages were lost, or heartbeats do not come, it is begun anew, and all is read again.
+void NatsBucket::Parts::watch(natsSubscription* w) {
+  for (uint64_t next = 1; watching;) {
+    natsStatus status = NATS_OK;
+    auto message = made<natsMsg>(status, [&](auto** out) { return natsSubscription_NextMsg(out, w, 1000); });
+    if (status == NATS_TIMEOUT) continue;
+    const jsSequencePair places = message ? places_of(message.get()) : jsSequencePair{0, 0};
+    if (!message || places.Consumer != next) break;
+    ++next;
+    KeyValue entry = entry_of(std::string(key_of(natsMsg_GetSubject(message.get()))), message.get(), options.largest);
+    entry.revision = places.Stream;
+    keep(std::move(entry));
   }
+  if (!watching) return;
+  loop.post([this, still = alive] {
+    if (*still && up) retry();
+  });
 }
 
 void NatsBucket::Parts::keep(KeyValue entry) {

@@ -19,8 +19,7 @@ struct DestroyHandle {
   void operator()(jsStreamInfo* p) const { jsStreamInfo_Destroy(p); }
   void operator()(jsPubAck* p) const { jsPubAck_Destroy(p); }
   void operator()(kvStore* p) const { kvStore_Destroy(p); }
-  void operator()(kvWatcher* p) const { kvWatcher_Destroy(p); }
-  void operator()(kvEntry* p) const { kvEntry_Destroy(p); }
+  void operator()(jsMsgMetaData* p) const { jsMsgMetaData_Destroy(p); }
 };
 template <class T>
 using Handle = std::unique_ptr<T, DestroyHandle>;
