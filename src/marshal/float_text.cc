@@ -99,19 +99,55 @@ inline char* put_few_decimals(char* to, float value) {
   return to + 2 + kTold[second];
 }
 
-inline char* write_finite(char* to, float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  *to = '-';
-  to += bits >> 31;
-  if (char* end = put_few_decimals(to, std::bit_cast<float>(bits & 0x7fffffff))) return end;
+// The whole part and the point of a number below 100.
+struct WholePart {
+  std::array<char, 4> text;  // "12." or "1."
+  uint32_t size;
+};
+constexpr auto kWholeParts = [] {
+  std::array<WholePart, 100> table{};
+  for (uint32_t i = 0; i < 100; ++i) {
+    const char ones = char('0' + i % 10);
+    table[i] = i < 10 ? WholePart{{ones, '.'}, 2} : WholePart{{char('0' + i / 10), ones, '.'}, 3};
+  }
+  return table;
+}();
+
+// The same with one decimal, like 12.5 and 3.0, in half the instructions: three digits over ten read back as the float
+// that one division gives.
+inline char* put_tenths(char* to, float value) {
+  const float scaled = value * 10;
+  if (!(scaled < 1000)) return nullptr;
+  const auto n = uint32_t(int32_t(scaled));
+  if (float(int32_t(n)) / 10 != value) return nullptr;
+  const uint32_t whole = n / 10;
+  const WholePart& part = kWholeParts[whole];
+  std::memcpy(to, part.text.data(), 4);
+  to += part.size;
+  *to = char('0' + n - 10 * whole);
+  return to + 1;
+}
+
+// Not in line: what one decimal takes needs no registers to be saved then. Not negative.
+[[gnu::noinline]] char* put_any(char* to, float value) {
+  if (char* end = put_few_decimals(to, value)) return end;
   if (small_whole(value)) {  // common, and cheap as such
-    uint32_t whole = uint32_t(std::abs(value));
-    int n = count_digits(whole);
+    const auto whole = uint32_t(value);
+    const int n = count_digits(whole);
     put_digits(to + n, whole);
     std::memcpy(to + n, ".0", 2);
     return to + n + 2;
   }
   return put_decimal(to, jkj::dragonbox::to_decimal(value, jkj::dragonbox::policy::sign::ignore));
+}
+
+inline char* write_finite(char* to, float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  *to = '-';
+  to += bits >> 31;
+  const auto magnitude = std::bit_cast<float>(bits & 0x7fffffff);
+  char* const end = put_tenths(to, magnitude);
+  return end ? end : put_any(to, magnitude);
 }
 
 }  // namespace

@@ -8,38 +8,12 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <type_traits>
 
-#include "marshal/float_run.h"
 #include "marshal/json_cursor.h"
+#include "marshal/json_digits.h"
 
 namespace weir::marshal {
 namespace {
-
-constexpr std::array<double, 23> kPowers{1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
-                                         1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-
-template <class T>
-constexpr std::array<T, 6> kShortPowers{1e0, 1e1, 1e2, 1e3, 1e4, 1e5};
-
-constexpr std::array<uint64_t, 9> kTens{1, 10, 100, 1000, 10'000, 100'000, 1'000'000, 10'000'000, 100'000'000};
-
-// Appends the digits at `p`, up to eight, to `value`, and returns how many there are; eight bytes can be read. What is
-// no digit gets its high bit set, the digits before it are moved to the top with zeros in front, and pairs, then fours,
-// then all are summed by multiplication. Little-endian.
-inline size_t eight_digits(const char* p, uint64_t& value) {
-  uint64_t bytes;
-  std::memcpy(&bytes, p, 8);
-  bytes ^= 0x3030303030303030;
-  uint64_t other = ((bytes + 0x7676767676767676) | bytes) & 0x8080808080808080;
-  auto n = size_t(std::countr_zero(other)) / 8;  // 8 where there is none
-  if (n == 0) return 0;
-  bytes <<= 64 - 8 * n;
-  bytes = bytes * 2561 >> 8 & 0x00ff00ff00ff00ff;
-  bytes = bytes * 6553601 >> 16 & 0x0000ffff0000ffff;
-  value = value * kTens[n] + (bytes * 42949672960001 >> 32);
-  return n;
-}
 
 bool is_digit_at(const char* p, const char* end) { return p < end && unsigned(*p - '0') < 10; }
 
@@ -63,151 +37,6 @@ double exact_value(const JsonNumber& n) {
   auto value = double(int64_t(n.digits));  // the cheaper conversion
   value = n.exponent < 0 ? value / kPowers[size_t(-n.exponent)] : value * kPowers[size_t(n.exponent)];
   return n.negative ? -value : value;
-}
-
-// A double that was rounded to nearest already, from 1e-22 to 1e38 or zero, as a float. Rounding again is only wrong
-// where the double lies right at the middle of two floats: false then, and the text decides.
-bool round_again(double value, float& out) {
-  uint64_t cut = std::bit_cast<uint64_t>(value) & 0x1fffffff;
-  out = float(value);
-  return cut - 0x0fffffff > 2;
-}
-bool round_again(double value, double& out) {
-  out = value;
-  return true;
-}
-
-// The promise of plain(): digits up to kMostWhole before the point and eight behind it are exact in a double. Null
-// where it is anything else, also close to the end of the text.
-constexpr ptrdiff_t kMostWhole = 7, kPlainRoom = 1 + kMostWhole + 1 + 8 + 1;
-
-template <class T>
-const char* read_plain(const char* p, const char* end, T& out) {
-  if (end - p < kPlainRoom) return nullptr;
-  bool negative = *p == '-';
-  p += negative;
-  const char* const first = p;
-  uint64_t digits = 0;
-  for (; unsigned(*p - '0') < 10; ++p) {
-    if (p - first == kMostWhole) return nullptr;
-    digits = digits * 10 + uint64_t(*p - '0');
-  }
-  if (p == first || (*first == '0' && p - first > 1)) return nullptr;
-  size_t places = 0;
-  if (*p == '.') {
-    const unsigned tenth = unsigned(*++p - '0');
-    if (tenth < 10 && unsigned(p[1] - '0') >= 10) {  // "1.0": 20 instructions less than the way for many
-      digits = digits * 10 + tenth;
-      places = 1;
-    } else {
-      places = eight_digits(p, digits);
-    }
-    p += places;
-    if (places == 0 || unsigned(*p - '0') < 10) return nullptr;
-  }
-  if ((*p | 0x20) == 'e') return nullptr;
-  double value = double(int64_t(digits)) / kPowers[places];
-  return round_again(negative ? -value : value, out) ? p : nullptr;
-}
-
-// The same for a number as people write most: one or two digits, a point, and up to five digits behind it, which are
-// read as by eight_digits(). Its seven digits and such a power of ten are exact in a float, too, so one division rounds
-// correctly. Null where it is anything else. Eleven bytes can be read.
-template <class T>
-inline const char* read_short(const char* p, T& out) {
-  uint64_t digits = uint64_t(p[0]) - '0', bytes;
-  if (digits > 9) return nullptr;
-  if (p[1] == '.') {
-    p += 2;
-  } else {
-    const uint64_t second = uint64_t(p[1]) - '0';
-    if (second > 9 || digits == 0 || p[2] != '.') return nullptr;
-    digits = digits * 10 + second;
-    p += 3;
-  }
-  std::memcpy(&bytes, p, 8);
-  bytes ^= 0x3030303030303030;
-  const uint64_t other = ((bytes + 0x7676767676767676) | bytes) & 0x8080808080808080;
-  const auto bits = size_t(std::countr_zero(other)) & ~size_t(7), places = bits / 8;  // 8 where all are digits
-  if (places - 1 > 4 || (p[places] | 0x20) == 'e') return nullptr;
-  bytes <<= 64 - bits;
-  bytes = bytes * 2561 >> 8 & 0x00ff00ff00ff00ff;
-  bytes = bytes * 6553601 >> 16 & 0x0000ffff0000ffff;
-  digits = digits * kTens[places] + (bytes * 42949672960001 >> 32);
-  out = T(int32_t(digits)) / kShortPowers<T>[places];
-  return p + places;
-}
-
-// A whole number of up to 18 digits, without a fraction and an exponent, that fits. Null where it is anything else.
-template <class T>
-const char* read_whole(const char* p, const char* end, T& out) {
-  constexpr ptrdiff_t kMost = 18;
-  if (end - p < 1 + kMost + 1) return nullptr;
-  const bool negative = *p == '-';
-  p += negative;
-  const char* const first = p;
-  int64_t value = 0;
-  for (; unsigned(*p - '0') < 10; ++p) {
-    if (p - first == kMost) return nullptr;
-    value = value * 10 + (*p - '0');
-  }
-  if (p == first || (*first == '0' && p - first > 1) || *p == '.' || (*p | 0x20) == 'e') return nullptr;
-  value = negative ? -value : value;
-  out = T(value);
-  return int64_t(out) == value ? p : nullptr;
-}
-
-template <class T>
-inline const char* read_one(const char* p, const char* end, T& out) {
-  if constexpr (std::is_integral_v<T>) {
-    return read_whole(p, end, out);
-  } else {
-    const char* after = read_short(p, out);
-    return after ? after : read_plain(p, end, out);
-  }
-}
-
-// How far a run has come.
-struct RunPlace {
-  const char* next;   // where its next number begins
-  const char* read;   // behind its last number
-  bool over = false;  // there is no next number that it takes
-};
-
-constexpr ptrdiff_t kRunRoom = 1 + 18 + 2;  // the longest number of any kind, and what follows it
-static_assert(kRunRoom > kPlainRoom);
-
-template <class T>
-size_t run_with_room(RunPlace& place, const char* end, T* to, size_t most) {
-  const char *p = place.next, *after = place.read;
-  size_t n = 0;
-  for (; n < most && end - p >= kRunRoom && !place.over; ++n) {
-    const char* const number_end = read_one(p, end, to[n]);
-    place.over = !number_end;
-    if (!number_end) break;
-    after = number_end;
-    place.over = *after != ',';
-    p = after + 1;
-    p += *p == ' ';
-  }
-  place.next = p, place.read = after;
-  return n;
-}
-
-// Close to the end of the text the rest is read from a copy, with room behind it that is no part of a number.
-template <class T>
-size_t run_of_plain(std::string_view text, T* to, size_t most, size_t* used) {
-  RunPlace place{text.data(), text.data()};
-  const char* const end = text.data() + text.size();
-  size_t n = run_with_room(place, end, to, most);
-  *used = size_t(place.read - text.data());
-  if (n == most || place.over) return n;
-  std::array<char, 2 * kRunRoom> copy{};
-  if (place.next != end) std::memcpy(copy.data(), place.next, size_t(end - place.next));
-  RunPlace rest{copy.data(), copy.data()};
-  const size_t more = run_with_room(rest, copy.data() + copy.size(), to + n, most - n);
-  if (more > 0) *used = size_t(place.next - text.data()) + size_t(rest.read - copy.data());
-  return n + more;
 }
 
 // Up to 19 digits are exact in a long double with 64 bits, and so are the powers of ten up to 27: one operation is off
@@ -358,19 +187,6 @@ bool JsonCursor::number(JsonNumber& out) {
   out = {{from, size_t(p - from)}, digits, int32_t(exponent), negative, false, integral};
   if (places > 19 || exponent != out.exponent) settle({first, size_t(last - first)}, places, exponent, out);
   return true;
-}
-
-size_t read_run(std::string_view text, float* to, size_t most, size_t* used) {
-  return run_of_plain(text, to, most, used);
-}
-size_t read_run(std::string_view text, double* to, size_t most, size_t* used) {
-  return run_of_plain(text, to, most, used);
-}
-size_t read_run(std::string_view text, int32_t* to, size_t most, size_t* used) {
-  return run_of_plain(text, to, most, used);
-}
-size_t read_run(std::string_view text, int64_t* to, size_t most, size_t* used) {
-  return run_of_plain(text, to, most, used);
 }
 
 bool JsonCursor::plain(double& out) {

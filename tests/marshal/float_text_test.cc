@@ -70,6 +70,16 @@ TEST(FloatText, HoldsForFewDecimalsAndTheirNeighbours) {
   }
 }
 
+TEST(FloatText, HoldsForOneDecimalAndItsNeighbours) {
+  for (int n = 1; n < 11'000; ++n) {
+    const float value = float(n) / 10;
+    EXPECT_EQ(fault(value), "");
+    EXPECT_EQ(fault(-value), "");
+    EXPECT_EQ(fault(std::nextafter(value, 0.0f)), "");
+    EXPECT_EQ(fault(std::nextafter(value, 1e9f)), "");
+  }
+}
+
 TEST(FloatText, HasThePointWhereAPersonWouldPutIt) {
   EXPECT_EQ(text(0.0f), "0.0");
   EXPECT_EQ(text(-0.0f), "-0.0");

@@ -192,6 +192,24 @@ TEST(JsonNumber, OfAFewCharactersIsTheSameInARun) {
     }
 }
 
+TEST(JsonNumber, OfOneDecimalIsTheSameInARun) {
+  const std::string behind = " 2.5, 3.5, 4.5, 5.5, 6.5, 7.5]";
+  for (int n = 0; n < 2000; ++n)
+    for (const char* sign : {"", "-"}) {
+      const std::string text = sign + std::to_string(n / 10) + "." + std::to_string(n % 10);
+      float to[2] = {};
+      size_t used = 0;
+      ASSERT_EQ(read_run(text + "," + behind, to, 2, &used), 2u) << text;
+      EXPECT_EQ(std::bit_cast<uint32_t>(to[0]), std::bit_cast<uint32_t>(std::strtof(text.c_str(), nullptr))) << text;
+      EXPECT_EQ(to[1], 2.5f);
+      EXPECT_EQ(used, text.size() + 5);
+    }
+  float to = 0;
+  size_t used = 99;
+  for (const char* text : {"00.5,", "05.5,", "/.5,", ":.5,", "+.5,", ".5,", "1./,", "1.:,", "1.,", "1..,"})
+    EXPECT_EQ(read_run(text + behind, &to, 1, &used), 0u) << text;
+}
+
 TEST(JsonNumber, ThatIsWholeIsTheSameInARun) {
   const std::string behind = ", 2]";
   for (const char* text : {"0", "-0", "7", "-7", "2147483647", "-2147483648", "999999999999999999"})
