@@ -1,6 +1,7 @@
 #include "bus/bus.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/attempt.h"
@@ -62,9 +63,10 @@ struct Bus::Slot : OffloadCall {
   bool timed = false;                                                         // a Due that is not stale names this
   base::Status thrown;                                                        // by the Sink, at an Event
   uint64_t serial = 0;
-  base::MemoryCharge prompt;  // of its tokens, while lent
-  uint64_t generated = 0;     // tokens that the Call's limiter has been charged for
-  Served* served = nullptr;   // while lent, as the next
+  base::MemoryCharge prompt;      // of its tokens, while lent
+  uint32_t* of_tenant = nullptr;  // of tenants_, while lent; null: of no tenant
+  uint64_t generated = 0;         // tokens that the Call's limiter has been charged for
+  Served* served = nullptr;       // while lent, as the next
   msg::Inbox* inbox = nullptr;
   const Bus* owner = nullptr;  // for good; `home` is whoever stands between the engine and the Mailbox
 };
@@ -122,7 +124,7 @@ void Bus::discard(msg::Call* call) {
 void Bus::recycle(Slot* slot) {
   ++slot->serial;
   slot->state = Slot::State::kSpare;
-  slot->thrown = {};
+  if (!slot->thrown.ok()) slot->thrown = {};
   slot->generated = 0;
   slot->prompt.clear();
   slot->task.reset();
@@ -145,9 +147,10 @@ base::Status Bus::admit(const msg::Call& call) const {
   if (in_flight_ >= limits_.max_in_flight)
     return base::try_again(Code::kResourceExhausted, "too many requests in flight (limit " +
                                                          std::to_string(limits_.max_in_flight) + "); try again later");
-  uint32_t held = held_by(call.tenant);
-  if (call.tenant != 0 && !msg::speaks_for_many(call.tenant) &&
-      !limits_.share.allows(held, 1, in_flight_, limits_.max_in_flight))
+  if (call.tenant == 0 || msg::speaks_for_many(call.tenant)) return {};
+  auto allowed = [&](uint32_t held) { return limits_.share.allows(held, 1, in_flight_, limits_.max_in_flight); };
+  if (allowed(in_flight_)) return {};  // also if all of them are its own
+  if (const uint32_t held = held_by(call.tenant); !allowed(held))
     return base::try_again(Code::kResourceExhausted,
                            "you have " + std::to_string(held) +
                                " requests in flight, and more than half of all are in use (limits.client_share); try "
@@ -188,19 +191,25 @@ std::unique_ptr<OffloadTask> Bus::take(msg::Call& call) { return std::move(lent(
 
 base::Status Bus::lend(Slot& slot, Served& served, msg::Inbox& inbox, Admission admission) {
   check(slot.state == Slot::State::kHeld && slot.sink, "a Call is sent once, with a Sink");
-  if (auto status = admission == Admission::kAsked ? admit(slot) : base::Status(); !status.ok()) {
-    auto& counter = status.code == Code::kDeadlineExceeded ? served.stats.expired : served.stats.rejected;
-    counter.fetch_add(1, std::memory_order_relaxed);
-    return status;
-  }
+  if (admission == Admission::kAsked)
+    if (auto status = admit(slot); !status.ok()) {
+      auto& counter = status.code == Code::kDeadlineExceeded ? served.stats.expired : served.stats.rejected;
+      counter.fetch_add(1, std::memory_order_relaxed);
+      return status;
+    }
   if (auto status = charge_prompt(slot, limits_.memory, slot.prompt); !status.ok()) {
     served.stats.rejected.fetch_add(1, std::memory_order_relaxed);
     return status;
   }
-  if (slot.tenant != 0) count(slot.tenant);
+  slot.of_tenant = nullptr;
+  if (slot.tenant != 0) {
+    count(slot.tenant);
+    slot.of_tenant = &tenants_.find(slot.tenant)->second;  // stays in its place while it counts something
+  }
   slot.state = Slot::State::kLent;
   slot.served = &served, slot.inbox = &inbox;
-  std::string asked = std::exchange(slot.version, served.spec.version);
+  std::optional<std::string> asked;  // where it names another one than it gets
+  if (slot.version != served.spec.version) asked = std::exchange(slot.version, served.spec.version);
   slot.home = &mailbox_;
   slot.lease = &served;
   slot.times.queued = env_.now();
@@ -214,7 +223,9 @@ base::Status Bus::lend(Slot& slot, Served& served, msg::Inbox& inbox, Admission 
     if (slot.deadline != base::kNever) arm(slot);
     inbox.put(&slot);
   });
-  if (!status.ok()) take_back(slot), slot.version = std::move(asked);
+  if (status.ok()) return status;
+  take_back(slot);
+  if (asked) slot.version = *std::move(asked);
   return status;
 }
 
@@ -223,7 +234,7 @@ void Bus::take_back(Slot& slot) {
   auto& calls = slot.served->in_flight[size_t(shard_)].calls;
   calls.store(calls.load(std::memory_order_relaxed) - 1, std::memory_order_release);
   --in_flight_;
-  if (slot.tenant != 0) --tenants_[slot.tenant];
+  if (slot.of_tenant) --*slot.of_tenant;
   if (std::exchange(slot.timed, false)) --armed_;
   ++slot.serial;  // its Due is stale
   slot.state = Slot::State::kHeld;
@@ -297,7 +308,8 @@ void Bus::deliver(msg::Mail& mail) {
       else if (slot.task)  // workers serve all models
         stats.rejected.fetch_add(1, std::memory_order_relaxed);
     }
-    slot.thrown = call_sink(*slot.sink, slot, [&]() -> msg::Event&& { return std::move(mail.event); });
+    auto thrown = call_sink(*slot.sink, slot, [&]() -> msg::Event&& { return std::move(mail.event); });
+    if (!thrown.ok()) slot.thrown = std::move(thrown);
     if (auto* outputs = std::get_if<msg::Outputs>(&mail.event.what))
       base::SpareVector<msg::Tensor>::keep(std::move(outputs->tensors));
     if (!slot.thrown.ok() && !last) cancel(&slot);
@@ -314,7 +326,7 @@ void Bus::release(Slot& slot) {
   check(n > 0 && in_flight_ > 0, "a Call comes back once");
   if (slot.timed) slot.timed = false, --armed_;
   --in_flight_;
-  if (slot.tenant != 0) --tenants_[slot.tenant];
+  if (slot.of_tenant) --*slot.of_tenant;
   recycle(&slot);
   calls.store(n - 1, std::memory_order_release);  // from here on the model may go
   if (due_.size() > 2 * armed_ + kStaleAllowed) sweep();

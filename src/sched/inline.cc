@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "bus/memory_use.h"
-#include "sched/fit.h"
 #include "sched/lane.h"
 #include "sched/runner.h"
 
@@ -18,11 +17,7 @@ class InlineInbox final : public msg::Inbox, public bus::TellsMemory {
   void put(msg::Call* call) override {
     thread_local Runner::Room room;
     Runner runner(*engine_, spec_, stats_, base::heap(), room);
-    if (auto status = rows_fit(*call, spec_); !status.ok())
-      runner.refuse(call, std::move(status));
-    else
-      runner.run_at_once(call);
-    runner.post_here();
+    runner.run_here(call);
   }
 
  private:

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/recycled.h"
 #include "base/until_done.h"
+#include "sched/fit.h"
 
 namespace weir::sched {
 namespace {
@@ -118,9 +119,17 @@ void Runner::over(const std::vector<msg::Call*>& calls, Status why) {
   for (auto* call : calls) refuse(call, why);
 }
 
-void Runner::run_at_once(msg::Call* call) {
+// Sinks of the answer may come back here with another call, so nothing of the Room is in use any more when it leaves.
+void Runner::run_here(msg::Call* call) {
   call->times.queued = room_.now();
-  alone(call, call->times.queued);
+  Clock clock{.started = call->times.queued};
+  Status status = rows_fit(*call, spec_);
+  if (status.ok()) status = try_alone(call, clock);
+  if (status.ok()) settle(clock);
+  msg::Mail mail{call, status.ok() ? std::move(room_.events.front()) : failed(*call, std::move(status))};
+  room_.events.clear();
+  release();
+  call->home->post_here(std::move(mail));
 }
 
 bool Runner::together(const std::vector<msg::Call*>& calls) {
@@ -138,17 +147,20 @@ bool Runner::together(const std::vector<msg::Call*>& calls) {
 
 void Runner::alone(msg::Call* call, Time started) {
   Clock clock{.started = started};
-  auto status = guarded([&] {
+  if (auto status = try_alone(call, clock); status.ok())
+    answer(clock);
+  else
+    refuse(call, std::move(status));
+  release();
+}
+
+Status Runner::try_alone(msg::Call* call, Clock& clock) {
+  return guarded([&] {
     batch_.calls.assign(1, call);
     staged(clock);
     auto stepped = step(clock);
     return stepped.ok() ? part() : stepped;
   });
-  if (status.ok())
-    answer(clock);
-  else
-    refuse(call, std::move(status));
-  release();
 }
 
 // One call's tensors are passed on as they are, in and out: reading the clock would take longer.
@@ -189,6 +201,7 @@ Status Runner::step(Clock& clock) {
 // The answers of the batch's calls lie in room_.events afterwards: of all of them, or of none.
 Status Runner::part() {
   if (!batch_.answers.empty()) return part_answers();
+  if (part_alone()) return {};
   Split split(batch_, spec_, room_.parts);
   if (!split.status().ok() && batch_.calls.size() > 1) return split.status();
   auto& events = room_.events;
@@ -197,10 +210,18 @@ Status Runner::part() {
     auto& event = events.emplace_back();  // of Outputs
     auto& tensors = std::get<msg::Outputs>(event.what).tensors;
     tensors = base::SpareVector<msg::Tensor>::take();
-    if (split.move_all(tensors)) continue;
     if (auto status = split.next(tensors); !status.ok()) event.what = msg::Failed{std::move(status)};
   }
   return {};
+}
+
+// The same for most calls that are alone; else false, and no vector of tensors was taken.
+bool Runner::part_alone() {
+  if (batch_.calls.size() != 1 || !batch_.calls.front()->outputs.empty()) return false;
+  room_.events.clear();
+  auto& tensors = std::get<msg::Outputs>(room_.events.emplace_back().what).tensors;
+  tensors = base::SpareVector<msg::Tensor>::take();
+  return move_outputs(batch_, spec_, tensors);
 }
 
 // The same where the engine has answered each call by itself.
@@ -219,9 +240,16 @@ Status Runner::part_answers() {
 }
 
 void Runner::answer(Clock& clock) {
+  settle(clock);
+  for (size_t i = 0; i < batch_.calls.size(); ++i) mail(batch_.calls[i], std::move(room_.events[i]));
+  room_.events.clear();
+}
+
+// Counts the batch and its calls, and writes their times.
+void Runner::settle(Clock& clock) {
   uint64_t good = 0, rows = 0;
   Duration queued{0};
-  auto& events = room_.events;
+  const auto& events = room_.events;
   for (size_t i = 0; i < batch_.calls.size(); ++i) {
     if (!std::holds_alternative<msg::Outputs>(events[i].what)) continue;
     auto* call = batch_.calls[i];
@@ -232,16 +260,13 @@ void Runner::answer(Clock& clock) {
   if (room_.instance >= 0) record(clock);
   if (good > 0) count(clock, good, rows, queued);
   for (size_t i = 0; i < batch_.calls.size(); ++i) {
-    auto* call = batch_.calls[i];
-    auto& times = call->times;
+    auto& times = batch_.calls[i]->times;
     times.started = clock.started, times.computing = clock.computing;
     times.computed = clock.computed, times.finished = clock.finished;
     times.batch_rows = batch_.rows;
     if (auto* failed = std::get_if<msg::Failed>(&events[i].what))
       stats_.add_failure(failed->status.code, ns(clock.finished - times.queued));
-    mail(call, std::move(events[i]));
   }
-  events.clear();
 }
 
 // As Triton counts: durations of the batch once per request in it, executions once, inferences by rows.
@@ -271,10 +296,12 @@ void Runner::record(const Clock& clock) {
                        clock.started, clock.gathered, clock.computing, clock.computed, clock.landed, clock.finished});
 }
 
-void Runner::refuse(msg::Call* call, Status status) {
-  call->times.finished = room_.now();
-  stats_.add_failure(status.code, ns(call->times.finished - call->times.queued));
-  mail(call, {msg::Failed{std::move(status)}});
+void Runner::refuse(msg::Call* call, Status status) { mail(call, failed(*call, std::move(status))); }
+
+msg::Event Runner::failed(msg::Call& call, Status status) {
+  call.times.finished = room_.now();
+  stats_.add_failure(status.code, ns(call.times.finished - call.times.queued));
+  return {msg::Failed{std::move(status)}};
 }
 
 void Runner::mail(msg::Call* call, msg::Event&& event) {
@@ -300,16 +327,6 @@ void Runner::post() {
 void Runner::post_last() {
   post();
   if (room_.order) base::until_done("a lane", [this] { room_.order->end(room_.number); });
-}
-
-void Runner::post_here() {
-  for (auto& [home, burst] : room_.outgoing.all()) {
-    auto mails = std::exchange(burst, {});  // what throws leaves none behind: the Call is its caller's again
-    for (auto& mail : mails) home->post_here(std::move(mail));
-    mails.clear();
-    burst = std::move(mails);
-  }
-  room_.outgoing.trim();
 }
 
 }  // namespace weir::sched

@@ -46,7 +46,7 @@ class Runner {
   // the memory that they need to leave: none is lost.
   //
   // Runs the calls together; when that fails, or there is no memory to lay them side by side, one by one. All of them
-  // are answered; the answers leave with post() or post_here().
+  // are answered; the answers leave with post().
   void run(const std::vector<msg::Call*>& calls);
   // For engines with depth() > 1, in place of run(): launches the calls together. kOver: they are answered. kLater: for
   // want of memory, while others are under way; nothing has happened yet, and it may be tried again.
@@ -55,8 +55,9 @@ class Runner {
   Launched launch(const std::vector<msg::Call*>& calls, Company company);
   // True once what was launched is over; then all its calls are answered.
   bool land();
-  // The same for one call that has not waited: it is queued and started at once.
-  void run_at_once(msg::Call* call);
+  // For a Runner on the home shard of a call that has not waited: it is queued, run if it fits (rows_fit()), and its
+  // answer leaves at once. What this throws leaves the call to its caller.
+  void run_here(msg::Call* call);
   // Answers a call that is not run.
   void refuse(msg::Call* call, base::Status status);
 
@@ -64,8 +65,6 @@ class Runner {
   void post();
   // The same for the last answers of a batch.
   void post_last();
-  // For a Runner on the Calls' home shard.
-  void post_here();
 
  private:
   struct Clock {
@@ -78,14 +77,18 @@ class Runner {
   void landed(base::Status status);
   void over(const std::vector<msg::Call*>& calls, base::Status why);
   void alone(msg::Call* call, base::Time started);
+  base::Status try_alone(msg::Call* call, Clock& clock);
   bool staged(Clock& clock);
   template <class Run>
   base::Status guarded(Run&& run);
   base::Status unstaged() const;
   base::Status step(Clock& clock);
   base::Status part();
+  bool part_alone();
   base::Status part_answers();
   void answer(Clock& clock);
+  void settle(Clock& clock);
+  msg::Event failed(msg::Call& call, base::Status status);
   void count(const Clock& clock, uint64_t calls, uint64_t rows, base::Duration queued);
   void record(const Clock& clock);
   void mail(msg::Call* call, msg::Event&& event);

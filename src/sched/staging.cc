@@ -84,6 +84,28 @@ void collect_wanted(Batch& batch, const msg::ModelSpec& spec) {
         if (spec.outputs[i].name == name) batch.wanted[i] = true;
 }
 
+enum class Others : uint8_t { kNone, kSome };
+bool bytes_add_up(const msg::Tensor& tensor, Others others) {
+  auto elements = tensor.shape.elements();
+  if (!elements) return false;
+  if (tensor.dtype == msg::DType::kBytes) {
+    // Where no other call's rows follow, whoever reads the strings checks their lengths.
+    if (others == Others::kNone) return true;
+    uint64_t n = 0;
+    return msg::for_each_string(tensor.data.view(), [&](std::string_view) { ++n; }) && n == *elements;
+  }
+  uint64_t bytes = 0;
+  return !__builtin_mul_overflow(*elements, msg::size_of(tensor.dtype), &bytes) && bytes == tensor.data.size();
+}
+
+// The output has the batch's rows, and the bytes that its shape asks for.
+bool is_right(const Batch& batch, const msg::ModelSpec& spec, const msg::Tensor& output) {
+  const bool alone = batch.calls.size() == 1;
+  const bool batched = spec.max_batch > 0 && (!spec.any_tensors || !alone);
+  if (batched && (output.shape.rank() == 0 || output.shape[0] != int64_t(batch.rows))) return false;
+  return bytes_add_up(output, alone ? Others::kNone : Others::kSome);
+}
+
 }  // namespace
 
 bool stage(Batch& batch, const msg::ModelSpec& spec, base::SlabSource& slabs, Gather how, const Engine* engine) {
@@ -110,6 +132,17 @@ bool stage(Batch& batch, const msg::ModelSpec& spec, base::SlabSource& slabs, Ga
   return true;
 }
 
+bool move_outputs(Batch& batch, const msg::ModelSpec& spec, std::vector<msg::Tensor>& outputs) {
+  if (batch.calls.size() != 1 || !batch.failures.empty() || !batch.calls.front()->outputs.empty()) return false;
+  if (!spec.any_tensors && batch.outputs.size() != spec.outputs.size()) return false;
+  for (const auto& output : batch.outputs)
+    if (output.dtype == msg::DType::kInvalid || !is_right(batch, spec, output)) return false;
+  outputs.swap(batch.outputs);
+  for (size_t i = 0; i < outputs.size() && !spec.any_tensors; ++i)
+    if (outputs[i].name.empty()) outputs[i].name = spec.outputs[i].name;
+  return true;
+}
+
 Split::Split(Batch& batch, const msg::ModelSpec& spec, std::vector<Part>& scratch)
     : batch_(batch), spec_(spec), alone_(batch.calls.size() == 1), parts_(scratch) {
   parts_.assign(batch.outputs.size(), Part{});
@@ -125,24 +158,10 @@ bool Split::given(size_t output) const {
 }
 
 Status Split::check(const msg::Tensor& tensor) const {
-  bool batched = spec_.max_batch > 0 && (!spec_.any_tensors || !alone_);
-  bool right = !batched || (tensor.shape.rank() > 0 && tensor.shape[0] == int64_t(batch_.rows));
-  if (right && bytes_add_up(tensor)) return {};
+  if (is_right(batch_, spec_, tensor)) return {};
   return base::failure(Code::kInternal, "model '" + spec_.name + "' gave output '" + tensor.name + "' with shape " +
                                             tensor.shape.text() + " and " + std::to_string(tensor.data.size()) +
                                             " bytes for a batch of " + std::to_string(batch_.rows));
-}
-
-bool Split::bytes_add_up(const msg::Tensor& tensor) const {
-  auto elements = tensor.shape.elements();
-  if (!elements) return false;
-  if (tensor.dtype == msg::DType::kBytes) {
-    if (alone_) return true;  // no other call's rows follow, and whoever reads the strings checks their lengths
-    uint64_t n = 0;
-    return msg::for_each_string(tensor.data.view(), [&](std::string_view) { ++n; }) && n == *elements;
-  }
-  uint64_t bytes = 0;
-  return !__builtin_mul_overflow(*elements, msg::size_of(tensor.dtype), &bytes) && bytes == tensor.data.size();
 }
 
 // Moves an output's Part to the next `rows` rows. They exist: check() has compared the whole tensor with the batch.
@@ -166,17 +185,6 @@ void Split::cut(size_t output, uint64_t rows) {
     end += sizeof n + n;
   }
   part.bytes = end;
-}
-
-bool Split::move_all(std::vector<msg::Tensor>& outputs) {
-  const bool wants_all = alone_ && status_.ok() && batch_.failures.empty() && batch_.calls.front()->outputs.empty();
-  if (!wants_all || (!spec_.any_tensors && batch_.outputs.size() != spec_.outputs.size())) return false;
-  for (size_t i = 0; i < batch_.outputs.size(); ++i)
-    if (!given(i)) return false;
-  outputs.swap(batch_.outputs);
-  for (size_t i = 0; i < outputs.size() && !spec_.any_tensors; ++i)
-    if (outputs[i].name.empty()) outputs[i].name = spec_.outputs[i].name;
-  return true;
 }
 
 Status Split::next(std::vector<msg::Tensor>& outputs) {

@@ -23,6 +23,10 @@ enum class Gather : uint8_t { kInputs, kNot };
 bool stage(Batch& batch, const msg::ModelSpec& spec, base::SlabSource& slabs, Gather gather = Gather::kInputs,
            const Engine* engine = nullptr);
 
+// In place of a Split, for the only call of a batch where it wants all outputs, and all are there and right: they move
+// to `outputs`, which was empty. False: nothing has happened; a Split gives what there is, or says what is wrong.
+bool move_outputs(Batch& batch, const msg::ModelSpec& spec, std::vector<msg::Tensor>& outputs);
+
 // Takes a batch that has run apart. One use per batch.
 class Split {
  public:
@@ -39,13 +43,9 @@ class Split {
   // The answer of the next call, in order of batch.calls: its failure, or the outputs that it asked for, in its order.
   // Outputs that are absent fail it with INTERNAL.
   base::Status next(std::vector<msg::Tensor>& outputs);
-  // In place of next(), for the only call of a batch where it wants all outputs, and all are there: they move, and
-  // `outputs` was empty. False: nothing has happened.
-  bool move_all(std::vector<msg::Tensor>& outputs);
 
  private:
   base::Status check(const msg::Tensor& tensor) const;
-  bool bytes_add_up(const msg::Tensor& tensor) const;
   void cut(size_t output, uint64_t rows);
   bool given(size_t output) const;
   base::Status take(size_t output, std::string_view name, uint32_t rows, std::vector<msg::Tensor>& to);

@@ -232,6 +232,41 @@ TEST(Split, AFailureOfOneCallLeavesTheOthersTheirRows) {
   EXPECT_EQ(t.next(split), "x[3,2] 3 3 3 3 3 3");
 }
 
+TEST(MoveOutputs, AreThoseOfACallAloneThatWantsAllAndGetsThemRight) {
+  msg::Call call, other;
+  fill(call, 2), fill(other, 2);
+  auto spec = spec_of(8);
+  Batch batch;
+  batch.calls = {&call};
+  ASSERT_TRUE(stage(batch, spec, base::heap()));
+  const auto good = floats("", {2, 2}, {1, 2, 3, 4});
+  auto moves = [&](const std::vector<msg::Tensor>& made) {
+    batch.outputs = made;
+    std::vector<msg::Tensor> outputs;
+    const bool moved = move_outputs(batch, spec, outputs);
+    EXPECT_EQ(batch.outputs.size(), moved ? 0 : made.size()) << "or nothing has happened";
+    EXPECT_EQ(outputs.size(), moved ? made.size() : 0);
+    EXPECT_TRUE(!moved || outputs[0].name == spec.outputs[0].name) << "it has none of its own";
+    return moved;
+  };
+  EXPECT_TRUE(moves({good}));
+  EXPECT_FALSE(moves({})) << "one is missing";
+  EXPECT_FALSE(moves({msg::Tensor{}})) << "the same, with a place for it";
+  EXPECT_FALSE(moves({floats("", {2, 2}, {1, 2, 3})})) << "too few bytes";
+  EXPECT_FALSE(moves({floats("", {2, 2}, {1, 2, 3, 4, 5})})) << "too many";
+  EXPECT_FALSE(moves({floats("", {4, 1}, {1, 2, 3, 4})})) << "other rows";
+  EXPECT_FALSE(moves({floats("", {}, {1})})) << "no rows";
+  EXPECT_FALSE(moves({floats("", {2, -2}, {1, 2, 3, 4})}));
+  call.outputs = {"y"};
+  EXPECT_FALSE(moves({good})) << "those that are asked for are picked";
+  call.outputs.clear();
+  batch.failures = {base::invalid("not this one")};
+  EXPECT_FALSE(moves({good}));
+  batch.failures.clear();
+  batch.calls = {&call, &other};
+  EXPECT_FALSE(moves({good})) << "of two calls nobody gets all";
+}
+
 TEST(Split, ASingleAnswerOfTheWrongLengthIsInternal) {
   msg::Call call;
   fill(call, 2);

@@ -18,9 +18,11 @@ BUGS = [
         ('bus/bus.cc', '  slot.served->stats.cancelled.fetch_add(1, std::memory_order_relaxed);\n',
          '  if (slot.served->stats.cancelled.fetch_add(1, std::memory_order_relaxed) % 4 == 3 && @) return;\n')]),
     (3, 'an event after the last one', [
-        ('sched/runner.cc', '  mail(call, {msg::Failed{std::move(status)}});\n',
+        ('sched/runner.cc', 'Status status) { mail(call, failed(*call, std::move(status))); }\n',
+         'Status status) {\n'
          '  if (@ && status.code == Code::kUnavailable) mail(call, {msg::Failed{status}});\n'
-         '  mail(call, {msg::Failed{std::move(status)}});\n')]),
+         '  mail(call, failed(*call, std::move(status)));\n'
+         '}\n')]),
     (4, 'a stale generation: the deadline of a Call that has ended hits the next one in its slot', [
         ('bus/bus.cc', '  ++slot->serial;\n', '  slot->serial += @ ? 0 : 1;\n')]),
     (5, 'a deadline ignored where many Calls are under way', [
