@@ -11,8 +11,11 @@ constexpr size_t kKeptInput = 16 << 10;  // capacity that a quiet connection may
 
 void H1Input::used(std::string_view all, size_t n) {
   if (!joined_) {
-    kept_.assign(all.substr(n));
     at_ = 0;
+    if (n == all.size())
+      kept_.clear();
+    else
+      kept_.assign(all.substr(n));
     return;
   }
   at_ += n;

@@ -95,6 +95,7 @@ size_t H1Reader::step_head(std::string_view input) {
   HeadError error;
   // The gate's word on the same bytes is the same: a client that asks again and again sends one head.
   size_t size = scan_.fresh() ? queue_.knows(input) : 0;
+  Known known = size > 0 ? Known::kYes : Known::kNo;
   if (size == 0) size = scan_.advance(input, connection_.env.limits, &error);
   if (!error && size == 2 && ++blank_lines_ > kBlankLines) error = {400, reason::kParse, "malformed request line"};
   if (error) {
@@ -106,22 +107,23 @@ size_t H1Reader::step_head(std::string_view input) {
   if (size == 2) return size;
   blank_lines_ = 0;
   head_since_ = base::kNever;
-  start_request(input.substr(0, size));
+  // One that came in pieces was not compared yet.
+  if (known == Known::kNo && queue_.knows(input) == size) known = Known::kYes;
+  start_request(input.substr(0, size), known);
   return size;
 }
 
-void H1Reader::start_request(std::string_view bytes) {
+void H1Reader::start_request(std::string_view bytes, Known known) {
   Head head;
   head_text_.clear();
-  const bool known = queue_.knows(bytes) == bytes.size();
-  if (!known)
+  if (known == Known::kNo)
     if (HeadError error = inspect_head(bytes, connection_.env.limits, &head, &head_text_)) return refuse(error);
   // Not the first of a connection, which may be its last: idle ones hold little.
   const bool again = std::exchange(served_, true);
   discarded_ = 0;
   H1Exchange& x = queue_.add();
   read_for_ = nullptr;
-  if (known) {
+  if (known == Known::kYes) {
     x.start_again(connection_.peer);
     head.content_length = x.request().content_length;
   } else {

@@ -67,7 +67,8 @@ class H1Reader final : H1Parser::Sink {
   size_t step_head(std::string_view input);
   size_t step_body(std::string_view input);
   size_t step_raw(std::string_view input);
-  void start_request(std::string_view head);
+  enum class Known : bool { kNo, kYes };  // by H1Queue::knows()
+  void start_request(std::string_view head, Known known);
   void start_body(H1Exchange& x, const Head& head);
   bool collect_body(H1Exchange& x, const Head& head);
   void request_read();

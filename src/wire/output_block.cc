@@ -13,7 +13,6 @@ constexpr size_t kBlocksKept = 32;
 thread_local bool thread_has_ended = false;
 
 struct Spare {
-  size_t capacity;  // of each
   std::array<base::Slab*, kBlocksKept> blocks{};
   size_t count = 0;
 
@@ -23,12 +22,13 @@ struct Spare {
   }
 };
 // HTTP/1 and 2 take blocks of these sizes, but for single pieces that are larger.
-thread_local Spare small_blocks{4096}, large_blocks{16384};
+constexpr size_t kSmallBlock = 4096, kLargeBlock = 16384;
+thread_local Spare small_blocks, large_blocks;
 
 // For blocks of so many bytes; null: they are not kept.
 Spare* spare_of(size_t bytes) {
   if (thread_has_ended) return nullptr;
-  return bytes == small_blocks.capacity ? &small_blocks : bytes == large_blocks.capacity ? &large_blocks : nullptr;
+  return bytes == kSmallBlock ? &small_blocks : bytes == kLargeBlock ? &large_blocks : nullptr;
 }
 
 }  // namespace
