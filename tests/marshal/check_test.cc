@@ -190,5 +190,30 @@ TEST(Check, OutputsThatDoNotFitAreTheServersFault) {
   EXPECT_FALSE(find_output(spec, outputs, "x"));
 }
 
+// check_call() and check_outputs() word nothing for tensors that are plainly right: they must say no where check_data()
+// does, and nowhere else.
+TEST(Check, ATensorIsRightOrWrongWhoeverAsks) {
+  constexpr int64_t kHuge = int64_t(1) << 62;
+  const Shape shapes[] = {
+      {},      {1},      {4},        {2, 2},         {0},           {0, 3},       {3, 0},      {-1},
+      {-4, 1}, {-2, -2}, {kHuge, 4}, {kHuge, kHuge}, {kHuge, 0, 4}, {1 << 27, 0}, {INT64_MAX}, {1, 1, 1, 4}};
+  msg::ModelSpec any, declared;
+  any.any_tensors = true;
+  declared.name = "m";
+  size_t right = 0;
+  for (const Shape& shape : shapes)
+    for (auto dtype : {DType::kInvalid, DType::kBool, DType::kFp16, DType::kFp32, DType::kInt64, DType::kBytes})
+      for (size_t bytes : {0, 1, 2, 4, 8, 16, 32}) {
+        const auto asked = tensor("a", dtype, shape, bytes);
+        const auto status = check_data(asked);
+        declared.inputs = {{"a", dtype, shape, false, {}}};
+        EXPECT_EQ(refusal(any, {asked}), status.text);
+        EXPECT_EQ(refusal(declared, {asked}), status.text);
+        EXPECT_EQ(check_outputs({asked}).ok(), status.ok());
+        right += status.ok();
+      }
+  EXPECT_GT(right, 20u);
+}
+
 }  // namespace
 }  // namespace weir::marshal

@@ -167,7 +167,7 @@ class TensorGenerate final : public wire::ExchangeListener, public Inference {
     }
     events_.send_text(std::move(text));
   }
-  void ended(Status status) override {
+  void ended(const Status& status) override {
     exchange_.record().set_outcome(status);
     if (!status.ok() && !exchange_.responding()) return respond_error(exchange_, status);
     if (!streams()) return respond_inferred(exchange_, std::move(reply_));

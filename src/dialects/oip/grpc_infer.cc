@@ -17,30 +17,32 @@ class UnaryInfer final : public wire::RpcListener, public Inference, public base
 
   void begin(const base::Bytes& message) {
     call().deadline = rpc_.deadline();
-    if (takes_long(message.view())) {
-      Status status = read_aside(message);
-      if (!status.ok()) rpc_.finish(status);
-    } else {
-      request_read(read_infer(message, state_.slabs, call(), options));
-    }
+    if (Status status = take(message); !status.ok()) rpc_.finish(status);
   }
   void on_message(wire::Rpc&, base::Bytes) override {}
   void on_close(wire::Rpc&) override { leave(); }
 
  private:
+  Status take(const base::Bytes& message) {
+    if (takes_long(message.view())) return read_aside(message);
+    if (Status status = read_infer(message, state_.slabs, call(), options); !status.ok()) return status;
+    return run();
+  }
+  Status run() {
+    if (Status status = find(); !status.ok()) return status;
+    if (!spec().decoupled || spec().text) return start();
+    return base::failure(base::Code::kUnimplemented,
+                         "ModelInfer RPC doesn't support models with decoupled transaction policy: call model '" +
+                             spec().name + "' by ModelStreamInfer");
+  }
   void request_read(Status status) override {
-    if (status.ok()) status = find();
-    if (status.ok() && spec().decoupled && !spec().text)
-      status = base::failure(base::Code::kUnimplemented,
-                             "ModelInfer RPC doesn't support models with decoupled transaction policy: call model '" +
-                                 spec().name + "' by ModelStreamInfer");
-    if (status.ok()) status = start();
+    if (status.ok()) status = run();
     if (!status.ok()) rpc_.finish(status);
   }
   void answered(const InferReply& reply, const OutputForms&, More) override {
     pieces_ = write_infer(reply, Envelope::kBare);
   }
-  void ended(Status status) override {
+  void ended(const Status& status) override {
     if (status.ok()) rpc_.send(std::move(pieces_));
     rpc_.finish(status);
   }

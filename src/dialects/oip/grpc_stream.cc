@@ -35,7 +35,7 @@ class StreamedInfer final : public Inference {
 
  private:
   void answered(const InferReply& reply, const OutputForms& forms, More more) override;
-  void ended(Status status) override;
+  void ended(const Status& status) override;
   void request_read(Status status) override;
   bool has_room() override { return rpc_.has_room(); }
   Status go_on(Status status);
@@ -180,7 +180,7 @@ void StreamedInfer::answered(const InferReply& reply, const OutputForms&, More m
                                   Envelope::kStream));
 }
 
-void StreamedInfer::ended(Status status) {
+void StreamedInfer::ended(const Status& status) {
   if (!status.ok()) return stream_.failed(*this, status);
   if (!told_final_ && options.empty_final) {
     msg::Parameters parameters{{"triton_final_response", true}};

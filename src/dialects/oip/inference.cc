@@ -14,39 +14,42 @@ namespace weir::oip {
 using base::Status;
 
 Status Inference::find() {
-  auto found = state_.bus.catalog(marshal::models_of(exchange_.request())).resolve(call().model, call().version);
+  msg::Call& call = this->call();
+  auto found = state_.bus.catalog(marshal::models_of(exchange_.request())).resolve(call.model, call.version);
   if (!found) return std::move(found).error();
   served_ = *found;
-  if (call().model.empty()) call().model = served_->spec.name;
+  if (call.model.empty()) call.model = served_->spec.name;
   exchange_.record().model = served_->spec.name;
   return {};
 }
 
 Status Inference::start() {
-  Status status = served_ ? Status{} : find();
-  if (status.ok()) status = find_shared(state_.regions, exchange_.request(), call(), options);
-  std::unique_ptr<CopyInputs> copies;
-  if (status.ok() && !options.shared.empty())
-    status =
-        place_shared(state_.slabs, bus::cache_stats(*served_) ? Place::kCopy : Place::kAlias, call(), options, copies);
-  if (status.ok() && !copies) status = submit();
-  if (status.ok() && copies) {
+  auto place_and_submit = [this]() -> Status {
+    if (!served_)
+      if (Status status = find(); !status.ok()) return status;
+    if (options.shared.empty() && options.outputs.empty()) return submit();
+    if (Status status = find_shared(state_.regions, exchange_.request(), call(), options); !status.ok()) return status;
+    if (options.shared.empty()) return submit();
+    std::unique_ptr<CopyInputs> copies;
+    const Place place = bus::cache_stats(*served_) ? Place::kCopy : Place::kAlias;
+    if (Status status = place_shared(state_.slabs, place, call(), options, copies); !status.ok()) return status;
+    if (!copies) return submit();
     doing_ = Work::kCopying;
     const size_t bytes = bus::weight_of_parsing(copies->bytes() / (kLongCopy / kLongRequest));
-    status =
-        work_.send(std::move(copies), bytes, *served_, exchange_.ticket(), marshal::tenant_of(exchange_.request()));
-  }
-  if (status.ok()) return {};
+    return work_.send(std::move(copies), bytes, *served_, exchange_.ticket(), marshal::tenant_of(exchange_.request()));
+  };
+  Status status = place_and_submit();
+  if (status.ok()) return status;
   if (served_) state_.traces.finished(call(), protocol_, status.code);
   leave();
   return status;
 }
 
 Status Inference::submit() {
-  Status status = marshal::check_call(served_->spec, call());
-  if (!status.ok()) return status;
-  call().version = served_->spec.version;
-  marshal::set_caller(call(), exchange_);
+  msg::Call& call = this->call();
+  if (Status status = marshal::check_call(served_->spec, call); !status.ok()) return status;
+  call.version = served_->spec.version;
+  marshal::set_caller(call, exchange_);
   return call_.submit(*served_, *this, exchange_.ticket());
 }
 
@@ -77,21 +80,23 @@ void Inference::on(msg::Call& call, msg::Event&& event) {
   if (auto* outputs = std::get_if<msg::Outputs>(&event.what)) {
     Status status = answer(call, *outputs, last ? More::kNo : More::kYes);
     if (!status.ok() && !last) call_.abandon();
-    if (last || !status.ok()) close(call, std::move(status));
+    if (last || !status.ok()) close(call, status);
   } else if (auto* failed = std::get_if<msg::Failed>(&event.what)) {
-    close(call, std::move(failed->status));
+    close(call, failed->status);
   } else if (last) {
     close(call, {});
   }
 }
 
 Status Inference::answer(msg::Call& call, msg::Outputs& outputs, More more) {
-  Status status = check_shared(options);
-  if (status.ok()) status = select_outputs(served_->spec, call, options, outputs, forms_);
-  if (!status.ok()) return status;
-  const size_t work = work_on(options.outputs, outputs.tensors, forms_, writes());
+  if (!options.shared.empty())
+    if (Status status = check_shared(options); !status.ok()) return status;
+  if (Status status = select_outputs(served_->spec, call, options, outputs, forms_); !status.ok()) return status;
+  size_t work = 0;  // of all of its bytes it is not more
+  for (const auto& tensor : outputs.tensors) work += tensor.data.size();
+  if (work > kLongAnswer) work = work_on(options.outputs, outputs.tensors, forms_, writes());
   if (!work_.running() && work <= kLongAnswer) {
-    status = finish_outputs(served_->spec, options.outputs, outputs.tensors);
+    Status status = finish_outputs(served_->spec, options.outputs, outputs.tensors);
     if (status.ok())
       deliver({call.model, call.version, call.id, outputs.parameters, outputs.tensors, &options.outputs}, forms_, more);
     return status;
@@ -150,21 +155,21 @@ void Inference::sent() {
   if (has_room()) call_.repay();
 }
 
-void Inference::close(const msg::Call& call, Status status) {
+void Inference::close(const msg::Call& call, const Status& status) {
   marshal::note(exchange_.record(), call);
   state_.traces.finished(call, protocol_, status.code);
   if (work_.running())
-    last_ = std::move(status);
+    last_ = status;
   else
-    end(std::move(status));
+    end(status);
 }
 
-void Inference::end(Status status) {
+void Inference::end(const Status& status) {
   if (status.ok() && answered_again_)
-    status = base::failure(base::Code::kUnimplemented,
-                           "the model answered more than once: use " + std::string(streamed_by_));
-  if (status.ok() && !streams() && !answered_) status = bus::no_answer();
-  ended(std::move(status));
+    return ended(base::failure(base::Code::kUnimplemented,
+                               "the model answered more than once: use " + std::string(streamed_by_)));
+  if (status.ok() && !streams() && !answered_) return ended(bus::no_answer());
+  ended(status);
 }
 
 void Inference::on_task(Status status, std::unique_ptr<bus::OffloadTask> task) {
@@ -183,7 +188,7 @@ void Inference::on_task(Status status, std::unique_ptr<bus::OffloadTask> task) {
   if (status.ok()) return;
   state_.traces.finished(call(), protocol_, status.code);
   leave();
-  end(std::move(status));
+  end(status);
 }
 
 // A failure ends it all: what is behind it would not be in its place.
@@ -196,11 +201,11 @@ void Inference::wrote(Status status, std::unique_ptr<bus::OffloadTask> task) {
   if (status.ok()) status = write_on();
   if (!status.ok()) {
     leave();
-    return end(std::move(status));
+    return end(status);
   }
   if (work_.running() || !last_) return;
-  Status last = *std::exchange(last_, std::nullopt);
-  end(std::move(last));
+  const Status last = *std::exchange(last_, std::nullopt);
+  end(last);
 }
 
 }  // namespace weir::oip

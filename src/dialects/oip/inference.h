@@ -60,8 +60,9 @@ class Inference : public msg::Sink, bus::OffloadListener {
 
   // One Outputs, cut down to what was asked for. kNo: ended() follows at once.
   virtual void answered(const InferReply& reply, const OutputForms& forms, More more) = 0;
-  // The last word: OK, or why there is no (further) answer. The Inference may be destroyed from here on.
-  virtual void ended(base::Status status) = 0;
+  // The last word: OK, or why there is no (further) answer; `status` is none of the Inference's, which may be destroyed
+  // from here on.
+  virtual void ended(const base::Status& status) = 0;
 
   // Has a worker read the request, for the model that was found; then request_read(), unless this leaves. call() has
   // its model, version and deadline then. Errors: those of Bus::send().
@@ -89,8 +90,8 @@ class Inference : public msg::Sink, bus::OffloadListener {
   void deliver(const InferReply& reply, const OutputForms& forms, More more);
   void deliver(WriteAnswer& answer);
   void sent();
-  void close(const msg::Call& call, base::Status status);
-  void end(base::Status status);
+  void close(const msg::Call& call, const base::Status& status);
+  void end(const base::Status& status);
   void wrote(base::Status status, std::unique_ptr<bus::OffloadTask> task);
   base::Status submit();
 

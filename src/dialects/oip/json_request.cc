@@ -277,6 +277,7 @@ Status read_raw_infer(const base::Bytes& body, const msg::ModelSpec& spec, msg::
 }
 
 bool is_picture(std::string_view body) {
+  if (body.starts_with('{')) return false;
   return body.starts_with("\xff\xd8\xff") || body.starts_with("\x89PNG\r\n") ||
          (body.starts_with("RIFF") && body.size() >= 12 && body.substr(8, 4) == "WEBP");
 }

@@ -139,13 +139,13 @@ void AnswerTemplate::learn(const InferReply& reply, const OutputForms& forms) {
 }
 
 JsonReply write_infer(const InferReply& reply, const OutputForms& forms, LargeTensors large, AnswerTemplate* known) {
-  if (std::find(forms.begin(), forms.end(), OutputForm::kBinary) != forms.end()) large = LargeTensors::kInline;
   JsonReply r;
   std::string& out = r.json;
   out = base::SpareText::take();
   if (out.capacity() < 256) out.reserve(256);
   if (known && known->write(reply, forms, out)) return r;
   if (known) known->learn(reply, forms);
+  if (std::find(forms.begin(), forms.end(), OutputForm::kBinary) != forms.end()) large = LargeTensors::kInline;
   write_front(out, reply.model, reply.version);
   write_id(out, reply.id);
   if (!reply.parameters.empty()) write_parameters(out, reply.parameters);

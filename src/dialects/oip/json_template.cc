@@ -53,22 +53,23 @@ base::Bytes RequestTemplate::cells(const Input& in, std::string_view& text, base
 bool RequestTemplate::read(std::string_view json, base::SlabSource& slabs, msg::Call& call, InferOptions& options) {
   if (inputs_.empty()) return false;
   std::string_view text = text_;
-  std::array<base::Bytes, kMostInputs> data;
-  for (size_t i = 0; i < inputs_.size(); ++i) {
+  bool right = true;
+  for (size_t i = 0; i < inputs_.size() && right; ++i) {
     const size_t before = inputs_[i].text;
-    if (!json.starts_with(text.substr(0, before))) return false;
+    right = json.starts_with(text.substr(0, before));
+    if (!right) break;
     json.remove_prefix(before), text.remove_prefix(before);
-    data[i] = cells(inputs_[i], json, slabs);
-    if (data[i].empty()) return false;
+    base::Bytes& data = call.inputs.emplace_back().data;
+    data = cells(inputs_[i], json, slabs);
+    right = !data.empty();
   }
-  if (json != text) return false;
+  if (!right || json != text) return call.inputs.clear(), false;
   pace_.hit();
   for (size_t i = 0; i < inputs_.size(); ++i) {
-    msg::Tensor& tensor = call.inputs.emplace_back();
+    msg::Tensor& tensor = call.inputs[i];
     tensor.name = inputs_[i].name;
     tensor.dtype = inputs_[i].dtype;
     tensor.shape = inputs_[i].shape;
-    tensor.data = std::move(data[i]);
   }
   if (!outputs_.empty()) {
     call.outputs = outputs_;

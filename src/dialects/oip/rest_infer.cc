@@ -53,13 +53,10 @@ class RestInference : public wire::ExchangeListener, public Inference {
       : Inference(state, exchange, kRest, streamed_by) {}
 
   void begin(const wire::PathArgs& args) {
-    call().model = args["model"];
-    call().version = args["version"];
-    Status status = find();
-    if (status.ok()) status = check_model();
-    if (status.ok()) status = read();
-    if (status.ok() && !aside_) status = start();
-    if (!status.ok()) respond_error(exchange_, status);
+    msg::Call& call = this->call();
+    call.model = args["model"];
+    call.version = args["version"];
+    if (Status status = run(); !status.ok()) respond_error(exchange_, status);
   }
   void on_close(Exchange&, bool) override { leave(); }
 
@@ -67,6 +64,12 @@ class RestInference : public wire::ExchangeListener, public Inference {
   virtual Status check_model() { return {}; }
 
  private:
+  Status run() {
+    if (Status status = find(); !status.ok()) return status;
+    if (Status status = check_model(); !status.ok()) return status;
+    if (Status status = read(); !status.ok()) return status;
+    return aside_ ? Status() : start();
+  }
   Status read() {
     const base::Bytes& body = exchange_.content();
     std::string_view text = exchange_.request().fields.find(kHeaderLength);
@@ -120,7 +123,7 @@ class RestInfer final : public RestInference, public base::Recycled<RestInfer> {
   Writes writes() const override { return Writes::kJsonBesideBinary; }
   WriteAnswer::Write writer() const override { return write_at_once; }
   void written(WriteAnswer& answer, More) override { reply_ = std::move(answer.written); }
-  void ended(Status status) override {
+  void ended(const Status& status) override {
     if (!status.ok()) return respond_error(exchange_, status);
     if (!reply_->large.empty()) return respond_large();
     if (reply_->blobs.empty()) return respond_inferred(exchange_, std::move(reply_->json));
@@ -191,7 +194,7 @@ class RestStream final : public RestInference {
     if (more == More::kNo && answer.empty() && !options.empty_final) return;
     send(std::move(answer.written.json));
   }
-  void ended(Status status) override {
+  void ended(const Status& status) override {
     if (!status.ok() && !exchange_.responding()) return respond_error(exchange_, status);
     exchange_.record().set_outcome(status);
     if (!status.ok()) {
