@@ -90,7 +90,6 @@ struct NatsBucket::Parts {
   const std::shared_ptr<std::atomic<bool>> alive = std::make_shared<std::atomic<bool>>(true);
   Handle<natsConnection> connection;
   Handle<jsCtx> js;
-  Handle<kvStore> kv;
   bool up = false, told_away = false;
   base::TimerId timer = base::TimerId::kNone;
   Inbox inbox;
@@ -114,7 +113,7 @@ void NatsBucket::stop() {
   p.loop.cancel(p.timer);
   p.up = false;
   p.end_watch();
-  p.kv.reset(), p.js.reset();
+  p.js.reset();
   if (!p.connection) return;
   natsConnection_Close(p.connection.get());
   // The last of the library's callbacks: after it nobody knows of this.
@@ -174,7 +173,6 @@ Status NatsBucket::Parts::open() {
   jsOptions js_options;
   jsOptions_Init(&js_options);
   js_options.Wait = kPatience.count() / kMs;
-  kv.reset();
   js = made<jsCtx>(status, [&](auto** out) { return natsConnection_JetStream(out, connection.get(), &js_options); });
   if (!js) return unavailable(status);
   kvConfig config;
@@ -186,11 +184,11 @@ Status NatsBucket::Parts::open() {
   config.MaxValueSize = 1 << 20;
   config.MaxBytes = int64_t(options.most_bytes);
   config.StorageType = options.store == Options::Store::kFile ? js_FileStorage : js_MemoryStorage;
-  kv = made<kvStore>(status, [&](auto** out) { return js_CreateKeyValue(out, js.get(), &config); });
-  if (kv) return {};
+  auto there = made<kvStore>(status, [&](auto** out) { return js_CreateKeyValue(out, js.get(), &config); });
+  if (there) return {};
   const std::string why = words(status);
-  kv = made<kvStore>(status, [&](auto** out) { return js_KeyValue(out, js.get(), options.name.c_str()); });
-  if (kv) return {};
+  there = made<kvStore>(status, [&](auto** out) { return js_KeyValue(out, js.get(), options.name.c_str()); });
+  if (there) return {};
   return failure(Code::kUnavailable, "the bucket '" + options.name + "' cannot be had (" + why +
                                          "); JetStream must be on, as by nats-server -js");
 }
