@@ -14,10 +14,9 @@ namespace {
 template <class T>
 constexpr std::array<T, 6> kShortPowers{1e0, 1e1, 1e2, 1e3, 1e4, 1e5};  // all that seven characters have room for
 
-// A number as people write most, as read_plain() reads it: of up to seven characters that a non-digit follows,
-// like 12.5, -0.125 or
-// 3. Eight characters are looked at together; those behind the point are moved to where it was, and all digits are read
-// as by eight_digits(). Six digits and such a power of ten are exact in a float, too, so one division rounds correctly.
+// A number as people write most, as read_plain() reads it: of up to seven characters that a non-digit follows (12.5,
+// -0.125, 3). Eight characters are looked at together; those behind the point are moved to where it was, and all digits
+// are summed at once. Six digits and such a power of ten are exact in a float, too, so one division rounds correctly.
 // Null where it is anything else. Nine bytes can be read.
 template <class T>
 inline const char* read_short(const char* p, T& out) {
@@ -46,11 +45,7 @@ inline const char* read_short(const char* p, T& out) {
     return nullptr;
   }
   p += end / 8;
-  bytes <<= 64 - end;
-  bytes = bytes * 2561 >> 8 & 0x00ff00ff00ff00ff;
-  bytes = bytes * 6553601 >> 16 & 0x0000ffff0000ffff;
-  bytes = bytes * 42949672960001 >> 32;
-  const T value = T(int32_t(bytes)) / kShortPowers<T>[places / 8];
+  const T value = T(int32_t(sum_of_digits(bytes << (64 - end)))) / kShortPowers<T>[places / 8];
   out = negative ? -value : value;
   return p;
 }

@@ -14,9 +14,16 @@ inline constexpr std::array<double, 23> kPowers{1e0,  1e1,  1e2,  1e3,  1e4,  1e
 
 inline constexpr std::array<uint64_t, 9> kTens{1, 10, 100, 1000, 10'000, 100'000, 1'000'000, 10'000'000, 100'000'000};
 
+// The number that eight digits are, each a byte of 0 to 9, the first one lowest: pairs, then fours, then all are summed
+// by multiplication.
+inline uint64_t sum_of_digits(uint64_t bytes) {
+  bytes = bytes * 2561 >> 8 & 0x00ff00ff00ff00ff;
+  bytes = bytes * 6553601 >> 16 & 0x0000ffff0000ffff;
+  return bytes * 42949672960001 >> 32;
+}
+
 // Appends the digits at `p`, up to eight, to `value`, and returns how many there are; eight bytes can be read. What is
-// no digit gets its high bit set, the digits before it are moved to the top with zeros in front, and pairs, then fours,
-// then all are summed by multiplication. Little-endian.
+// no digit gets its high bit set, and the digits before it are moved to the top with zeros in front. Little-endian.
 inline size_t eight_digits(const char* p, uint64_t& value) {
   uint64_t bytes;
   std::memcpy(&bytes, p, 8);
@@ -24,10 +31,7 @@ inline size_t eight_digits(const char* p, uint64_t& value) {
   uint64_t other = ((bytes + 0x7676767676767676) | bytes) & 0x8080808080808080;
   auto n = size_t(std::countr_zero(other)) / 8;  // 8 where there is none
   if (n == 0) return 0;
-  bytes <<= 64 - 8 * n;
-  bytes = bytes * 2561 >> 8 & 0x00ff00ff00ff00ff;
-  bytes = bytes * 6553601 >> 16 & 0x0000ffff0000ffff;
-  value = value * kTens[n] + (bytes * 42949672960001 >> 32);
+  value = value * kTens[n] + sum_of_digits(bytes << (64 - 8 * n));
   return n;
 }
 
