@@ -1,72 +1,21 @@
 #include "session/session_state.h"
 
-#include <charconv>
 #include <chrono>
-#include <optional>
 #include <utility>
 
 #include "base/encoding.h"
+#include "session/state_reader.h"
 
 namespace weir::session {
 namespace {
 
 constexpr std::string_view kStateHead = "weir-tokens 1\n";
-constexpr size_t kMostImages = 1024, kLongestWord = 1024;
+constexpr size_t kMostImages = 1024;
 constexpr int64_t kLongestAge = int64_t(10) * 366 * 24 * 3600;  // seconds
-
-void put_line(std::string& out, std::string_view name, std::string_view value) {
-  out.append(name).append(" ").append(value).append("\n");
-}
 
 void put_token(std::string& out, uint32_t token) {
   for (int shift = 0; shift < 32; shift += 8) out += char(uint8_t(token >> shift));
 }
-
-// Reads the parts in order; `failed` names the first that cannot be read.
-class StateReader {
- public:
-  explicit StateReader(std::string_view text) : text_(text) {}
-
-  bool good() const { return failed_.empty(); }
-  bool whole() const { return text_.empty(); }
-  base::Status error() const {
-    return base::failure(base::Code::kDataLoss, "what was kept of the session cannot be read: its " + failed_);
-  }
-  void fail(std::string_view part) {
-    if (good()) failed_ = part;
-  }
-  bool has(std::string_view word) const { return text_.starts_with(word); }
-  void skip(std::string_view word) {
-    if (!has(word)) return fail("form");
-    text_.remove_prefix(word.size());
-  }
-  uint64_t number(std::string_view part, char behind, uint64_t most) {
-    uint64_t out = 0;
-    auto [end, error] = std::from_chars(text_.data(), text_.data() + text_.size(), out);
-    const auto size = size_t(end - text_.data());
-    if (error != std::errc() || size == text_.size() || *end != behind || out > most) return fail(part), 0;
-    text_.remove_prefix(size + 1);
-    return out;
-  }
-  std::string word(std::string_view part, char behind) {
-    const size_t end = text_.substr(0, kLongestWord).find(behind);
-    std::optional<std::string> out;
-    if (end != text_.npos) out = base::percent_decode(text_.substr(0, end));
-    if (!out) return fail(part), std::string();
-    text_.remove_prefix(end + 1);
-    return *std::move(out);
-  }
-  std::string_view bytes(std::string_view part, uint64_t size) {
-    if (size > text_.size()) return fail(part), std::string_view();
-    auto out = text_.substr(0, size);
-    text_.remove_prefix(size);
-    return out;
-  }
-
- private:
-  std::string_view text_;
-  std::string failed_;
-};
 
 void read_tokens(StateReader& in, uint64_t count, SessionState& out) {
   const std::string_view bytes = in.bytes("tokens", count * sizeof(uint32_t));
@@ -95,10 +44,10 @@ void read_image(StateReader& in, SessionState& out) {
 
 std::string head_of(const SessionState& state) {
   std::string out(kStateHead);
-  put_line(out, "tenant", base::percent_encode(state.tenant));
-  put_line(out, "model", base::percent_encode(state.model) + ' ' + base::percent_encode(state.version));
-  put_line(out, "vocabulary", std::to_string(state.vocabulary));
-  put_line(out, "age", std::to_string(std::chrono::duration_cast<std::chrono::seconds>(state.age).count()));
+  put_state_line(out, "tenant", base::percent_encode(state.tenant));
+  put_state_line(out, "model", base::percent_encode(state.model) + ' ' + base::percent_encode(state.version));
+  put_state_line(out, "vocabulary", std::to_string(state.vocabulary));
+  put_state_line(out, "age", std::to_string(std::chrono::duration_cast<std::chrono::seconds>(state.age).count()));
   return out;
 }
 
@@ -109,9 +58,9 @@ std::string write_state(const SessionState& state) {
   uint64_t size = out.size() + 128 + state.tokens.size() * sizeof(uint32_t);
   for (const auto& image : state.images) size += 128 + image.data.size();
   if (size > SessionState::kLargest || state.images.size() > kMostImages)
-    return put_line(out, "unkept", std::to_string(size)), out;
-  put_line(out, "tokens", std::to_string(state.tokens.size()));
-  put_line(out, "images", std::to_string(state.images.size()));
+    return put_state_line(out, "unkept", std::to_string(size)), out;
+  put_state_line(out, "tokens", std::to_string(state.tokens.size()));
+  put_state_line(out, "images", std::to_string(state.images.size()));
   out += '\n';
   for (uint32_t token : state.tokens) put_token(out, token);
   for (const auto& image : state.images) {

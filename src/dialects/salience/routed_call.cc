@@ -60,17 +60,13 @@ void RoutedCall::find(std::string unreachable) {
   if (!what_.session) return finish(base::failure(Code::kUnavailable, "the node '" + node_ + "' cannot be reached"));
   if (++hops_ > kMostHops)
     return finish(base::try_again(Code::kUnavailable, "the session moves from node to node; try again later"));
-  const std::pair who(what_.tenant.number, what_.tenant.client);
-  if (auto own = salience_.searches.find(who);
-      own != salience_.searches.end() && own->second >= salience_.options.most_searches)
+  if (!salience_.searches.begin(what_.tenant))
     return finish(base::try_again(Code::kResourceExhausted,
                                   "too many sessions of this client are being looked for; try again later"));
-  ++salience_.searches[who];
   auto& others = *salience_.sessions.others();
   others.find(what_.session, std::move(unreachable), salience_.sessions.shard(),
-              [&state = salience_, number = number_, who](base::Result<Place> place) {
-                auto own = state.searches.find(who);
-                if (--own->second == 0) state.searches.erase(own);
+              [&state = salience_, number = number_, who = what_.tenant](base::Result<Place> place) {
+                state.searches.end(who);
                 auto found = state.routed.find(number);
                 if (found != state.routed.end()) found->second->found(std::move(place));
               });

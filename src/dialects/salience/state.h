@@ -2,17 +2,16 @@
 #pragma once
 
 #include <list>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <utility>
 
 #include "bus/bus.h"
 #include "dialects/salience/routed_call.h"
 #include "dialects/salience/salience.h"
 #include "dialects/salience/turn.h"
+#include "session/searches.h"
 #include "session/sessions.h"
 #include "wire/rpc.h"
 
@@ -29,7 +28,7 @@ struct SalienceState {
   std::unordered_map<uint64_t, wire::Rpc*> waiting;
   uint64_t last_waiting = 0;
   std::unordered_map<uint64_t, std::unique_ptr<RoutedCall>> routed;  // calls whose session another node has
-  std::map<std::pair<uint32_t, uint64_t>, size_t> searches;          // OtherNodes::find()s under way, by Tenant
+  session::Searches searches{options.most_searches};                 // OtherNodes::find()s under way
 
   // The tenant of the call's client, as sessions are kept apart by it.
   session::Tenant tenant(wire::Rpc& rpc) const;
