@@ -14,6 +14,7 @@
 #include "cluster/file_bucket.h"
 #include "cluster/loop.h"
 #include "cluster/membership.h"
+#include "cluster/movers.h"
 #include "cluster/nats_bucket.h"
 #include "cluster/parted_bucket.h"
 #include "cluster/peer_answers.h"
@@ -26,10 +27,12 @@ using base::Status;
 
 namespace {
 
-constexpr auto kLeave = std::chrono::seconds(2);  // to erase this node's entry
+constexpr auto kLastSaves = std::chrono::seconds(2);  // of sessions that have ended in the drain
+constexpr auto kLeave = std::chrono::seconds(2);      // to erase this node's entry
 
 constexpr auto kTellEvery = std::chrono::milliseconds(100);
-constexpr size_t kMostSessions = 1 << 18;         // that this node has in the bucket
+constexpr size_t kMostSessions = 1 << 18;  // that this node has in the bucket
+constexpr base::Duration kSessionLife = std::chrono::minutes(30);
 constexpr auto kSlack = std::chrono::minutes(1);  // a session expires here before it does in the bucket
 
 std::string drawn_name(Loop& loop) {
@@ -89,10 +92,12 @@ struct Cluster::Parts {
   std::optional<KeptSessions> kept;
   std::optional<KeptRecords> records;
   std::optional<PeerAnswers> peer_answers;
-  base::Duration session_life = std::chrono::minutes(30);
-  base::Duration record_life{};  // 0: there are none
+  base::Duration session_life{};  // 0: nobody has said it
+  base::Duration record_life{};   // 0: there are none
   base::TimerId load_timer = base::TimerId::kNone, tell_timer = base::TimerId::kNone;
-  base::Time told{};  // Callbacks::changed has returned
+  base::Time told{};                 // Callbacks::changed has returned
+  size_t saves = 0;                  // of sessions, under way
+  std::function<void()> when_saved;  // null: nobody waits for them
   bool stopped = false;
   // For any thread.
   std::atomic<size_t> nodes{0};
@@ -233,7 +238,7 @@ void Cluster::Parts::make_rules() {
         memory);
   }
   peer_answers.emplace(*membership, *bucket, *session_bucket,
-                       relays ? PeerAnswers::Relays::kYes : PeerAnswers::Relays::kNo);
+                       relays ? PeerAnswers::Relays::kYes : PeerAnswers::Relays::kNo, leave_on(loop, callbacks.leave));
 }
 
 Cluster::Cluster(const Settings& settings, Callbacks callbacks, base::MemoryLedger* memory)
@@ -248,6 +253,7 @@ void Cluster::start(const Listening& listening) {
   NatsBucket::Options members{p.settings.nats, p.settings.bucket, p.name};
   members.watch = std::string(Membership::kPrefix) + '*', members.largest = kLargestNode;
   p.bucket.emplace(p.loop, std::move(members), p.bucket_listener());
+  if (p.session_life == base::Duration(0)) p.session_life = kSessionLife;
   p.session_bucket.emplace(p.loop, p.file_options("-sessions", p.session_life + kSlack));
   if (p.record_life > base::Duration(0)) p.response_bucket.emplace(p.loop, p.file_options("-responses", p.record_life));
   p.make_rules();
@@ -264,9 +270,16 @@ void Cluster::start(const Listening& listening) {
 void Cluster::stop() {
   Parts& p = *parts_;
   if (!p.bucket || std::exchange(p.stopped, true)) return;
-  auto left = std::make_shared<std::promise<void>>();
-  auto done = left->get_future();
+  auto saved = std::make_shared<std::promise<void>>(), left = std::make_shared<std::promise<void>>();
+  auto done = saved->get_future();
+  p.loop.post([&p, saved] {
+    auto over = [saved] { saved->set_value(); };
+    p.saves == 0 ? over() : void(p.when_saved = over);
+  });
+  (void)done.wait_for(kLastSaves);
+  done = left->get_future();
   p.loop.post([&p, left] {
+    p.when_saved = nullptr;
     p.claim({});
     p.membership->leave([left] { left->set_value(); });
   });
@@ -295,15 +308,20 @@ void Cluster::drain() {
   parts_->loop.post([p = parts_.get()] {
     p->membership->self().phase = Node::Phase::kDraining;
     p->membership->beat_now();
-    p->kept->release_all();
+    p->kept->release_all(p->callbacks.holds);
   });
 }
 
-void Cluster::keep_sessions_for(base::Duration life) { parts_->session_life = life; }
+void Cluster::keep_sessions_for(base::Duration life) { parts_->session_life = std::max(parts_->session_life, life); }
 
-bool Cluster::save_session(const std::string& id, std::string state, Ownership::Done then) {
-  return parts_->loop.post([p = parts_.get(), id, state = std::move(state), then = std::move(then)]() mutable {
-    p->kept->save(id, std::move(state), std::move(then));
+bool Cluster::save_session(const std::string& id, std::string state, Ownership::Done then, KeptSessions::Tells tells) {
+  return parts_->loop.post([p = parts_.get(), id, state = std::move(state), then = std::move(then), tells]() mutable {
+    ++p->saves;
+    auto saved = [p, then = std::move(then)](const Status& status) {
+      then(status);
+      if (--p->saves == 0 && p->when_saved) std::exchange(p->when_saved, nullptr)();
+    };
+    p->kept->save(id, std::move(state), std::move(saved), tells);
   });
 }
 
@@ -318,6 +336,22 @@ bool Cluster::find_session(const std::string& id, std::string unreachable, KeptS
 
 void Cluster::end_session(const std::string& id) {
   parts_->loop.post([p = parts_.get(), id] { p->kept->end(id); });
+}
+
+bool Cluster::move_session(const std::string& id, const std::string& whose, KeptSessions::Found then) {
+  return parts_->loop.post([p = parts_.get(), id, whose, then = std::move(then)] {
+    p->kept->find(id, "", then, make_mover(*p->membership, p->peers, p->callbacks.accept, id, whose));
+  });
+}
+
+bool Cluster::release_session(const std::string& id, Ownership::Done then) {
+  return parts_->loop.post([p = parts_.get(), id, then = std::move(then)] { p->kept->release(id, then); });
+}
+
+bool Cluster::after(base::Duration time, std::function<void()> work) {
+  return parts_->loop.post([p = parts_.get(), when = parts_->loop.now() + time, work = std::move(work)]() mutable {
+    p->loop.at(when, std::move(work));
+  });
 }
 
 void Cluster::keep_records_for(base::Duration life) { parts_->record_life = life; }

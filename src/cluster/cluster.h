@@ -13,6 +13,7 @@
 #include "cluster/kept_records.h"
 #include "cluster/kept_sessions.h"
 #include "cluster/node.h"
+#include "cluster/peer_answers.h"
 #include "cluster/peers.h"
 
 namespace weir::cluster {
@@ -51,6 +52,11 @@ class Cluster {
     KeptSessions::CanTake can_take;
     // Asks another node (peers.h); `then` on any thread, or never.
     std::function<void(const std::string& address, std::string request, Peers::Then then)> ask;
+    // --- Sessions that go where their client is; null where there are none. `accept`: whether the state is that of
+    // `whose` session. `leave`: lets go of a session of this node, `then` on any thread. `holds`: somebody here has it.
+    std::function<base::Status(const std::string& state, const std::string& whose)> accept;
+    PeerAnswers::Leave leave;
+    KeptSessions::Holds holds;
   };
 
   // `memory`: charged with stored responses that are read; it outlives this. Null: nobody is charged.
@@ -68,11 +74,17 @@ class Cluster {
   // The others send no new calls from now on.
   void drain();
   // --- Sessions: KeptSessions for any thread. The answers come on the cluster's thread; false: it has stopped, and
-  // none comes. How long a session may be without use: before start().
+  // none comes. How long a session may be without use, the longest that is said: before start().
   void keep_sessions_for(base::Duration life);
-  bool save_session(const std::string& id, std::string state, Ownership::Done then);
+  bool save_session(const std::string& id, std::string state, Ownership::Done then,
+                    KeptSessions::Tells tells = KeptSessions::Tells::kWhetherToAnswer);
   bool find_session(const std::string& id, std::string unreachable, KeptSessions::Found then);
   void end_session(const std::string& id);
+  // To this node: Callbacks::accept is asked for `whose` it is.
+  bool move_session(const std::string& id, const std::string& whose, KeptSessions::Found then);
+  bool release_session(const std::string& id, Ownership::Done then);
+  // On the cluster's thread, unless this has been stopped before.
+  bool after(base::Duration time, std::function<void()> work);
   // --- Stored responses. How long they are there: before start(); else there are none. `what` runs on the cluster's
   // thread, with null where there are none; false: it has stopped.
   void keep_records_for(base::Duration life);

@@ -19,6 +19,16 @@ Status no_lease() {
                          "this node is cut off from NATS, and another one may have the session: try again later");
 }
 
+// Takes those who wait for the session to be let go.
+Ownership::Done tells_all(std::map<std::string, std::vector<Ownership::Done>>& leaving, const std::string& id) {
+  auto node = leaving.extract(id);
+  std::vector<Ownership::Done> thens;
+  if (!node.empty()) thens = std::move(node.mapped());
+  return [thens = std::move(thens)](const Status& status) {
+    for (const auto& then : thens) then(status);
+  };
+}
+
 }  // namespace
 
 KeptSessions::~KeptSessions() {
@@ -36,10 +46,10 @@ void KeptSessions::later(base::Duration after, std::function<void()> work) {
 
 // --- what this node's sessions are ----------------------------------------------------------------------------------
 
-void KeptSessions::save(const std::string& id, std::string state, Ownership::Done then) {
+void KeptSessions::save(const std::string& id, std::string state, Ownership::Done then, Tells tells) {
   auto [found, fresh] = writing_.try_emplace(id);
   Writing& writing = found->second;
-  writing.waiting.push_back(std::move(then));
+  writing.waiting.emplace_back(std::move(then), tells);
   if (!fresh) {
     writing.next = std::move(state);
     return;
@@ -98,7 +108,7 @@ void KeptSessions::written(const std::string& id, const std::string& state, cons
     clear_unkept(id);
     unwritten_.erase(id);
     if (!status.ok()) turns_.erase(id), ++dropped_;
-    return over(id, status);
+    return over(id, status, status);
   }
   const bool worth_it = status.code == Code::kUnavailable && membership_.reaches_bucket() &&
                         env_.now() - writing_[id].since < limits_.write_patience;
@@ -107,12 +117,12 @@ void KeptSessions::written(const std::string& id, const std::string& state, cons
     set_unkept(id, state);
   else
     ++dropped_;
-  over(id, may_go_on(id) ? Status() : no_lease());
+  over(id, may_go_on(id) ? Status() : no_lease(), status);
 }
 
-void KeptSessions::over(const std::string& id, const Status& status) {
+void KeptSessions::over(const std::string& id, const Status& answer, const Status& kept) {
   Writing& writing = writing_[id];
-  if (writing.next && status.ok() && !writing.ending) {
+  if (writing.next && answer.ok() && !writing.ending) {
     std::string state = *std::move(writing.next);
     writing.next.reset();
     writing.claims = 0, writing.since = env_.now();
@@ -120,13 +130,17 @@ void KeptSessions::over(const std::string& id, const Status& status) {
   }
   auto node = writing_.extract(id);
   if (node.mapped().ending) erase(id);
-  for (auto& then : node.mapped().waiting) then(status);
+  for (auto& [then, tells] : node.mapped().waiting) then(tells == Tells::kWhetherKept ? kept : answer);
+  if (leaving_.contains(id)) release(id, nullptr);
 }
 
 void KeptSessions::set_unkept(const std::string& id, const std::string& state) {
   clear_unkept(id);
-  if (unkept_bytes_ + state.size() > limits_.unkept_bytes) return void(++dropped_);
-  unkept_bytes_ += state.size();
+  const uint64_t moved = id.starts_with(kMovedPrefix) ? state.size() : 0;
+  if (unkept_bytes_ + state.size() > limits_.unkept_bytes ||
+      (moved > 0 && unkept_moved_bytes_ + moved > limits_.unkept_bytes / 2))
+    return void(++dropped_);
+  unkept_bytes_ += state.size(), unkept_moved_bytes_ += moved;
   unkept_[id] = state;
   arm();
 }
@@ -135,6 +149,7 @@ void KeptSessions::clear_unkept(const std::string& id) {
   auto found = unkept_.find(id);
   if (found == unkept_.end()) return;
   unkept_bytes_ -= found->second.size();
+  if (id.starts_with(kMovedPrefix)) unkept_moved_bytes_ -= found->second.size();
   unkept_.erase(found);
 }
 
@@ -147,6 +162,7 @@ void KeptSessions::end(const std::string& id) {
 }
 
 void KeptSessions::erase(const std::string& id) {
+  tells_all(leaving_, id)({});
   clear_unkept(id);
   turns_.erase(id);
   if (unwritten_.erase(id)) return;
@@ -161,9 +177,35 @@ void KeptSessions::erase(const std::string& id) {
   });
 }
 
-void KeptSessions::release_all() {
+// One that waits for the bucket is let go when it has been written: over() comes back. Of one that is not owned the
+// record may name this node all the same: a write's answer was lost, or a release has failed.
+void KeptSessions::release(const std::string& id, Ownership::Done then) {
+  auto& leaving = leaving_[id];
+  if (then) leaving.push_back(std::move(then));
+  if (writing_.contains(id)) return;
+  if (unkept_.contains(id)) {
+    for (auto& told : std::exchange(leaving, {})) told(failure(Code::kUnavailable, "the session is not written yet"));
+    return;
+  }
+  turns_.erase(id);
+  if (ownership_.owns(id)) return ownership_.release(id, tells_all(leaving_, id));
+  if (!looked_up_.insert(id).second) return;
+  // Meanwhile somebody here may take it, by finish(), or write it: over() comes back.
+  auto looked = [this, id](const base::Result<Record>& record) {
+    looked_up_.erase(id);
+    if (!leaving_.contains(id) || writing_.contains(id)) return;
+    if (record) return ownership_.release(id, tells_all(leaving_, id));
+    const Code code = record.error().code;
+    const bool others = code == Code::kNotFound || code == Code::kFailedPrecondition || code == Code::kAborted;
+    tells_all(leaving_, id)(others ? Status() : record.error());
+  };
+  auto others_stay = [](const Record&) { return failure(Code::kAborted, "another node had the session"); };
+  ownership_.take(id, std::move(looked), others_stay);
+}
+
+void KeptSessions::release_all(const Holds& holds) {
   for (const auto& id : ownership_.owned())
-    if (!writing_.contains(id)) ownership_.release(id, [](const Status&) {});
+    if (!writing_.contains(id) && !(holds && holds(id))) ownership_.release(id, [](const Status&) {});
 }
 
 void KeptSessions::drop_all() {
@@ -198,16 +240,24 @@ void KeptSessions::retry_all() {
 
 // --- where a session is ---------------------------------------------------------------------------------------------
 
-void KeptSessions::find(const std::string& id, std::string unreachable, Found then) {
+void KeptSessions::find(const std::string& id, std::string unreachable, Found then, Mover mover) {
   if (searching_ >= limits_.waiting)
     return then(base::try_again(Code::kResourceExhausted, "too many sessions are being looked for; try again later"));
   ++searching_;
   look(id, std::make_shared<Search>(
-               Search{std::move(unreachable), std::move(then), env_.now() + limits_.patience, std::string()}));
+               Search{id, std::move(unreachable), std::move(then), env_.now() + limits_.patience, std::move(mover)}));
 }
 
+// A session that this node had already has not been shown to accept().
 void KeptSessions::finish(const Search& search, base::Result<Place> place) {
   --searching_;
+  if (place && place->where == Place::Where::kHere) {
+    const Status ours = search.mover.accept ? search.mover.accept(place->state) : Status();
+    if (ours.ok())
+      tells_all(leaving_, search.id)(failure(Code::kUnavailable, "another connection has taken the session"));
+    else
+      place = ours.code == Code::kNotFound ? base::Result<Place>(Place{}) : base::Result<Place>(ours);
+  }
   search.then(std::move(place));
 }
 
@@ -220,9 +270,11 @@ void KeptSessions::look(const std::string& id, const std::shared_ptr<Search>& se
                       : base::try_again(Code::kUnavailable,
                                         "NATS is away, and without it nobody knows which node has the session"));
   }
+  // A state that is being written is newer than what would be taken, and would be written behind whoever takes that.
+  if (writing_.contains(id)) return look_later(id, search, "the session is being written");
   auto accept = [this, search](const Record& record) {
     search->state = record.state;
-    return can_take_(record.state);
+    return search->mover.accept ? search->mover.accept(record.state) : can_take_(record.state);
   };
   ownership_.take(
       id, [this, id, search](base::Result<Record> record) { looked(id, search, std::move(record)); }, accept);
@@ -230,6 +282,7 @@ void KeptSessions::look(const std::string& id, const std::shared_ptr<Search>& se
 
 void KeptSessions::looked(const std::string& id, const std::shared_ptr<Search>& search, base::Result<Record> record) {
   using Where = Place::Where;
+  if (record && writing_.contains(id)) return look_later(id, search, "the session is being written");
   if (record) {
     auto mine = unkept_.find(id);
     const bool newer = mine != unkept_.end() && turns_.contains(id) && turns_[id] == record->turn;
@@ -246,6 +299,12 @@ void KeptSessions::looked(const std::string& id, const std::shared_ptr<Search>& 
     case Code::kUnimplemented: return finish(*search, Place{Where::kNode, search->state, ""});
     case Code::kFailedPrecondition: {
       std::string owner = ownership_.owner_of(id);
+      if (search->mover.ask)
+        return search->mover.ask(owner, [this, id, search, owner](const Status& let_go) {
+          if (let_go.code == Code::kNotFound) return finish(*search, Place{});
+          if (let_go.ok() && search->asked++ == 0) return look(id, search);
+          look_later(id, search, let_go.ok() ? "others ask for it, too" : "node '" + owner + "': " + let_go.text);
+        });
       if (owner != search->unreachable) return finish(*search, Place{Where::kNode, "", std::move(owner)});
       return look_later(id, search, "the node '" + owner + "', which has the session, does not answer");
     }

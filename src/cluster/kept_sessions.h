@@ -18,6 +18,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,11 +27,14 @@
 
 namespace weir::cluster {
 
+// Begins the ids of sessions that go where their client is. Those alone are let go for whoever asks.
+inline constexpr std::string_view kMovedPrefix = "held-";
+
 class KeptSessions {
  public:
   struct Limits {
-    size_t waiting = 1024;                               // find()s at once
-    uint64_t unkept_bytes = uint64_t(64) << 20;          // of states that wait for the bucket
+    size_t waiting = 1024;                       // find()s at once
+    uint64_t unkept_bytes = uint64_t(64) << 20;  // of states that wait for the bucket; half of them for kMovedPrefix
     base::Duration patience = std::chrono::seconds(15);  // of find(): more than a node may be silent
     base::Duration write_patience = std::chrono::seconds(3);
     base::Duration retry = std::chrono::milliseconds(200);
@@ -44,19 +48,35 @@ class KeptSessions {
   // Whether this node can go on with a session. Errors: DATA_LOSS; UNIMPLEMENTED: another node may be able to.
   using CanTake = std::function<base::Status(const std::string& state)>;
 
+  // For a session that goes where its client is (session/handover.h).
+  struct Mover {
+    // Asked with the state before it is given away. An error: for this client there is no such session.
+    CanTake accept;
+    // Asks the node that has the session to let it go. NOT_FOUND: there is no such session for this client.
+    std::function<void(const std::string& owner, Ownership::Done then)> ask;
+  };
+
   KeptSessions(base::Env& env, Membership& membership, Ownership& ownership, CanTake can_take, Limits limits)
       : env_(env), membership_(membership), ownership_(ownership), can_take_(std::move(can_take)), limits_(limits) {}
   ~KeptSessions();
   KeptSessions(const KeptSessions&) = delete;
 
-  // `then`: OK once it is kept, or is known not to be for now; ABORTED: another node has it. UNAVAILABLE: it may have.
-  void save(const std::string& id, std::string state, Ownership::Done then);
+  // `then`, kWhetherToAnswer: OK once it is kept, or is known not to be for now; ABORTED: another node has it.
+  // UNAVAILABLE: it may have. kWhetherKept: OK once it is kept; else why not, or not yet.
+  enum class Tells : uint8_t { kWhetherToAnswer, kWhetherKept };
+  void save(const std::string& id, std::string state, Ownership::Done then, Tells tells = Tells::kWhetherToAnswer);
   void end(const std::string& id);
-  // kHere: this node has taken it. `unreachable`: a node that did not answer, or "". Errors: UNAVAILABLE,
-  // RESOURCE_EXHAUSTED, DATA_LOSS.
-  void find(const std::string& id, std::string unreachable, Found then);
-  // This node is going: others may take its sessions, but for those that are being written.
-  void release_all();
+  // kHere: this node has taken it. `unreachable`: a node that did not answer, or "". With a Mover the session is taken
+  // from a node that is there, too, once that has let it go: never kNode. Errors: UNAVAILABLE, RESOURCE_EXHAUSTED,
+  // DATA_LOSS.
+  void find(const std::string& id, std::string unreachable, Found then, Mover mover = {});
+  // Another node may take it, once it is written. `then`, which may be null: OK when one may. UNAVAILABLE: it is not
+  // known, or somebody here has taken it meanwhile.
+  void release(const std::string& id, Ownership::Done then);
+  // This node is going: others may take its sessions, but for those that are being written, and those that somebody
+  // here `holds`.
+  using Holds = std::function<bool(const std::string& id)>;
+  void release_all(const Holds& holds = {});
   // Nothing is owned any more: this node was fenced.
   void drop_all();
 
@@ -69,23 +89,25 @@ class KeptSessions {
  private:
   struct Writing {
     std::optional<std::string> next;  // came while the last was being written
-    std::vector<Ownership::Done> waiting;
+    std::vector<std::pair<Ownership::Done, Tells>> waiting;
     bool ending = false;
     uint8_t claims = 0;
     base::Time since{};
   };
   struct Search {
-    std::string unreachable;
+    std::string id, unreachable;
     Found then;
     base::Time until;
-    std::string state;  // of the record, as it was seen last
+    Mover mover = {};        // of move()
+    std::string state = {};  // of the record, as it was seen last
+    int asked = 0;
   };
   void write(const std::string& id, std::string state);
   void open(const std::string& id, const std::string& state);
   void write_owned(const std::string& id, const std::string& state);
   void written(const std::string& id, const std::string& state, const base::Status& status);
   void claim(const std::string& id, const std::string& state);
-  void over(const std::string& id, const base::Status& status);
+  void over(const std::string& id, const base::Status& answer, const base::Status& kept);
   bool may_go_on(const std::string& id) const { return membership_.has_lease() || unwritten_.contains(id); }
   void set_unkept(const std::string& id, const std::string& state);
   void clear_unkept(const std::string& id);
@@ -107,8 +129,10 @@ class KeptSessions {
   std::map<std::string, uint64_t> turns_;      // of the last write of this node, by session that it has written
   std::map<std::string, std::string> unkept_;  // states that are to be written
   std::set<std::string> unwritten_;            // of unkept_, which no write has ever left for
-  std::deque<std::string> to_erase_;           // that could not be
-  uint64_t unkept_bytes_ = 0, taken_ = 0, refused_ = 0, dropped_ = 0;
+  std::map<std::string, std::vector<Ownership::Done>> leaving_;  // to be released once they are written
+  std::deque<std::string> to_erase_;                             // that could not be
+  std::set<std::string> looked_up_;                              // of leaving_, whose record is being read
+  uint64_t unkept_bytes_ = 0, unkept_moved_bytes_ = 0, taken_ = 0, refused_ = 0, dropped_ = 0;
   size_t searching_ = 0;
   base::TimerId timer_ = base::TimerId::kNone;
   std::map<uint64_t, base::TimerId> timers_;

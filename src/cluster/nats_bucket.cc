@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/encoding.h"
+#include "base/log.h"
 #include "cluster/nats_handles.h"
 
 namespace weir::cluster {
@@ -71,6 +72,7 @@ struct NatsBucket::Parts {
     return its_subject.substr(std::min(its_subject.size(), subject("").size()));
   }
   natsStatus set_callbacks(natsOptions* opts);
+  void compare_life(kvStore* there);
   void connect();
   Status open();
   void opened();
@@ -90,7 +92,7 @@ struct NatsBucket::Parts {
   const std::shared_ptr<std::atomic<bool>> alive = std::make_shared<std::atomic<bool>>(true);
   Handle<natsConnection> connection;
   Handle<jsCtx> js;
-  bool up = false, told_away = false;
+  bool up = false, told_away = false, told_life = false;
   base::TimerId timer = base::TimerId::kNone;
   Inbox inbox;
   std::condition_variable closing;
@@ -188,7 +190,7 @@ Status NatsBucket::Parts::open() {
   if (there) return {};
   const std::string why = words(status);
   there = made<kvStore>(status, [&](auto** out) { return js_KeyValue(out, js.get(), options.name.c_str()); });
-  if (there) return {};
+  if (there) return compare_life(there.get()), Status();
   return failure(Code::kUnavailable, "the bucket '" + options.name + "' cannot be had (" + why +
                                          "); JetStream must be on, as by nats-server -js");
 }
@@ -202,6 +204,22 @@ void NatsBucket::Parts::opened() {
   up = true, told_away = false;
   begin_watch();
   listener.connected();
+}
+
+// A bucket that was there keeps its own time to live, as after an upgrade, or a change of a setting.
+void NatsBucket::Parts::compare_life(kvStore* there) {
+  if (told_life) return;
+  natsStatus status = NATS_OK;
+  auto has = made<kvStatus>(status, [&](auto** out) { return kvStore_Status(out, there); });
+  if (!has) return;
+  const std::chrono::nanoseconds life(kvStatus_TTL(has.get()));
+  if (life.count() == 0 || life >= options.life) return;
+  told_life = true;
+  using std::chrono::seconds;
+  base::log::warning("a bucket of NATS forgets earlier than it should: change the max age of its stream",
+                     {{"stream", "KV_" + options.name},
+                      {"seconds", std::chrono::duration_cast<seconds>(life).count()},
+                      {"wanted", std::chrono::duration_cast<seconds>(options.life).count()}});
 }
 
 void NatsBucket::Parts::lost(const std::string& why) {

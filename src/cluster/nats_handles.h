@@ -20,6 +20,7 @@ struct DestroyHandle {
   void operator()(jsPubAck* p) const { jsPubAck_Destroy(p); }
   void operator()(kvStore* p) const { kvStore_Destroy(p); }
   void operator()(jsMsgMetaData* p) const { jsMsgMetaData_Destroy(p); }
+  void operator()(kvStatus* p) const { kvStatus_Destroy(p); }
 };
 template <class T>
 using Handle = std::unique_ptr<T, DestroyHandle>;

@@ -16,9 +16,12 @@ void Cluster::stop() {}
 void Cluster::serve(std::vector<NodeModel>) {}
 void Cluster::drain() {}
 void Cluster::keep_sessions_for(base::Duration) {}
-bool Cluster::save_session(const std::string&, std::string, Ownership::Done) { return false; }
+bool Cluster::save_session(const std::string&, std::string, Ownership::Done, KeptSessions::Tells) { return false; }
 bool Cluster::find_session(const std::string&, std::string, KeptSessions::Found) { return false; }
 void Cluster::end_session(const std::string&) {}
+bool Cluster::move_session(const std::string&, const std::string&, KeptSessions::Found) { return false; }
+bool Cluster::release_session(const std::string&, Ownership::Done) { return false; }
+bool Cluster::after(base::Duration, std::function<void()>) { return false; }
 void Cluster::keep_records_for(base::Duration) {}
 bool Cluster::use_records(std::function<void(KeptRecords*)>) { return false; }
 bool Cluster::answer_peer(std::string, std::function<void(std::string)>) { return false; }

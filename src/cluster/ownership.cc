@@ -197,13 +197,22 @@ std::vector<std::string> Ownership::owned() const {
   return out;
 }
 
+void Ownership::note_release(const std::string& id) {
+  released_[id] = ++releases_;
+  releases_in_order_.emplace_back(id, releases_);
+  if (releases_in_order_.size() <= most_) return;
+  auto oldest = released_.find(releases_in_order_.front().first);
+  if (oldest != released_.end() && oldest->second == releases_in_order_.front().second) released_.erase(oldest);
+  releases_in_order_.pop_front();
+}
+
 // It is not this node's before the record says so. A write that fails leaves it to the end of the node's entry.
 void Ownership::release(const std::string& id, Done then) {
   auto found = owned_.find(id);
   if (found == owned_.end() || found->second.busy) return then(failure(Code::kUnavailable, "a turn is under way"));
   const uint64_t revision = found->second.revision;
   owned_.erase(found);
-  released_[id] = ++releases_;
+  note_release(id);
   bucket_.read(key_of(id), [this, id, revision, then = std::move(then)](base::Result<Bucket::KeyValue> entry) {
     if (!entry) return then(entry.error());
     auto record = read_record(entry->value, id, key_);

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <string>
@@ -70,9 +71,10 @@ class Ownership {
   // As of the last take() that failed; empty: not known.
   std::string owner_of(const std::string& id) const;
   size_t count() const { return owned_.size(); }
+  size_t releases() const { return released_.size(); }  // that are remembered; at most as many as may be owned
   std::vector<std::string> owned() const;
   // To be called when the node's incarnation is over.
-  void drop_all() { owned_.clear(), released_.clear(); }
+  void drop_all() { owned_.clear(), released_.clear(), releases_in_order_.clear(); }
 
  private:
   struct Owned {
@@ -85,6 +87,7 @@ class Ownership {
     return found != released_.end() && found->second > release;
   }
   Record record(std::string state, uint64_t turn) const;
+  void note_release(const std::string& id);
   void found(const std::string& id, base::Result<Bucket::KeyValue> entry, Taken then, const Accept& accept);
   void write_taken(const std::string& id, Record was, uint64_t revision, Taken then);
   void look_again(const std::string& id, uint64_t incarnation, std::string value, uint64_t turn, Done then);
@@ -96,6 +99,7 @@ class Ownership {
   std::map<std::string, Owned> owned_;
   // And not taken since: a write of it may still come through. By when; what was asked before says nothing of it.
   std::map<std::string, uint64_t> released_;
+  std::deque<std::pair<std::string, uint64_t>> releases_in_order_;  // the oldest are forgotten: at most most_
   uint64_t releases_ = 0;
   std::map<std::string, std::string> owners_;  // of others' sessions; at most most_
 };

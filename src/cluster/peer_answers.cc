@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "cluster/ownership.h"
+#include "cluster/kept_sessions.h"
 #include "cluster/parted_bucket.h"
 
 namespace weir::cluster {
@@ -20,6 +20,14 @@ void PeerAnswers::answer(std::string_view text, std::function<void(std::string)>
     Bucket::KeyValue out;
     out.revision = *promised;
     return then(write_answer(out));
+  }
+  if (request->what == What::kLeave) {
+    if (!leave_) return then(write_answer(failure(Code::kUnimplemented, "this node has no such sessions")));
+    if (!request->key.starts_with(kMovedPrefix))
+      return then(write_answer(failure(Code::kNotFound, "there is no such session")));
+    return leave_(request->key, request->value, [then = std::move(then)](const base::Status& status) {
+      then(write_answer(status.ok() ? PeerAnswer(Bucket::KeyValue()) : PeerAnswer(status)));
+    });
   }
   const bool session = request->key.starts_with(Ownership::kPrefix) || request->key.starts_with(PartedBucket::kPrefix);
   if (relays_ == Relays::kNo || (!session && !request->key.starts_with(Membership::kPrefix)))

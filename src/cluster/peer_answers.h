@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "cluster/membership.h"
 #include "cluster/peers.h"
@@ -18,8 +19,10 @@ class PeerAnswers {
   static constexpr size_t kMostAtOnce = 256;
 
   // The buckets of nodes and of sessions, as NATS has them: what is asked here is not handed on. All outlive this.
-  PeerAnswers(Membership& membership, Bucket& nodes, Bucket& sessions, Relays relays)
-      : membership_(membership), nodes_(nodes), sessions_(sessions), relays_(relays) {}
+  // `leave`: lets go of a session of this node; null: nobody is asked to.
+  using Leave = std::function<void(const std::string& id, const std::string& whose, std::function<void(base::Status)>)>;
+  PeerAnswers(Membership& membership, Bucket& nodes, Bucket& sessions, Relays relays, Leave leave = {})
+      : membership_(membership), nodes_(nodes), sessions_(sessions), relays_(relays), leave_(std::move(leave)) {}
 
   // Answers once, now or later.
   void answer(std::string_view request, std::function<void(std::string)> then);
@@ -31,6 +34,7 @@ class PeerAnswers {
   Bucket& nodes_;
   Bucket& sessions_;
   const Relays relays_;
+  const Leave leave_;
   size_t under_way_ = 0;
 };
 

@@ -13,8 +13,11 @@ namespace {
 using base::Code;
 using What = PeerRequest::What;
 
-constexpr std::pair<std::string_view, What> kAsked[] = {
-    {"promise", What::kPromise}, {"read", What::kRead}, {"write", What::kWrite}, {"erase", What::kErase}};
+constexpr std::pair<std::string_view, What> kAsked[] = {{"promise", What::kPromise},
+                                                        {"read", What::kRead},
+                                                        {"write", What::kWrite},
+                                                        {"erase", What::kErase},
+                                                        {"leave", What::kLeave}};
 constexpr unsigned kLastCode = 16;  // of gRPC
 constexpr size_t kLongestWhy = 500;
 
@@ -57,7 +60,7 @@ base::Result<PeerRequest> read_request(std::string_view text) {
   out.what = asked->second;
   out.key = cut_word(line);
   if (!good_name(out.key) || !number_in(line, out.number)) return wrong;
-  if (out.what != What::kWrite && !text.empty()) return wrong;
+  if (out.what != What::kWrite && out.what != What::kLeave && !text.empty()) return wrong;
   out.value = text;
   return out;
 }

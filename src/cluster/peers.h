@@ -3,6 +3,7 @@
 //   request = "promise " id SP incarnation LF                  of the node that asks: see promises.h
 //           / "read " key " 0" LF / "erase " key SP revision LF
 //           / "write " key SP revision LF bytes                for it, in the bucket
+//           / "leave " session " 0" LF owner                   the session, for a client who came to the node that asks
 //   answer  = "ok " number LF                                  the incarnation of who promises
 //           / "ok " revision " entry" LF bytes / "ok " revision " mark" LF
 //           / "no " code SP text LF
@@ -22,10 +23,10 @@
 namespace weir::cluster {
 
 struct PeerRequest {
-  enum class What : uint8_t { kPromise, kRead, kWrite, kErase } what = What::kPromise;
-  std::string key;      // kPromise: the id of who asks
+  enum class What : uint8_t { kPromise, kRead, kWrite, kErase, kLeave } what = What::kPromise;
+  std::string key;      // kPromise: the id of who asks; kLeave: that of the session
   uint64_t number = 0;  // the revision that is expected; kPromise: the incarnation of who asks
-  std::string value;    // kWrite
+  std::string value;    // kWrite; kLeave: whose it is
 };
 using PeerAnswer = base::Result<Bucket::KeyValue>;  // kPromise: its revision is the incarnation of who promises
 

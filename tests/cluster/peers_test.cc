@@ -26,6 +26,11 @@ TEST(PeerMessages, WhatIsWrittenIsReadAgain) {
   EXPECT_EQ(entry->value, "v\nw");
   EXPECT_EQ(entry->revision, 9u);
   EXPECT_TRUE(read_answer(write_answer(Bucket::KeyValue{"k", "", 9, true}))->erased);
+  const auto leave = read_request(write_request({What::kLeave, "held-0f", 0, "key Ann\n"}));
+  ASSERT_TRUE(leave);
+  EXPECT_EQ(leave->what, What::kLeave);
+  EXPECT_EQ(leave->key, "held-0f");
+  EXPECT_EQ(leave->value, "key Ann\n");
   const auto refused = read_answer(write_answer(base::failure(Code::kAborted, "another\nrevision")));
   EXPECT_EQ(refused.error().code, Code::kAborted);
 }
@@ -188,6 +193,21 @@ TEST_F(PeersTest, WhatIsAskedIsRefusedWhereItIsNobodysBusiness) {
   EXPECT_EQ(ask(a, "write config.x 0\nmine"), Code::kPermissionDenied);
   EXPECT_EQ(ask(b, "write node.x 0\nmine"), Code::kPermissionDenied);
   EXPECT_EQ(ask(a, "rubbish"), Code::kInvalidArgument);
+  EXPECT_EQ(ask(a, "leave held-0 0\nhost a"), Code::kUnimplemented);
+  std::vector<std::string> left;
+  PeerAnswers leaves(a.membership, bucket, bucket, PeerAnswers::Relays::kNo,
+                     [&](const std::string& id, const std::string&, std::function<void(base::Status)> then) {
+                       left.push_back(id);
+                       then({});
+                     });
+  auto answer_to = [&](const std::string& request) {
+    std::string out;
+    leaves.answer(request, [&](std::string answer) { out = std::move(answer); });
+    return read_answer(out);
+  };
+  EXPECT_EQ(answer_to("leave 0f0f 0\nhost a").error().code, Code::kNotFound) << "a session of another kind stays";
+  EXPECT_TRUE(answer_to("leave held-0f 0\nhost a"));
+  EXPECT_EQ(left, std::vector<std::string>{"held-0f"});
   EXPECT_EQ(ask(a, "promise b 1\n"), Code::kFailedPrecondition);
   a.lose_nats();
   EXPECT_EQ(ask(a, "write node.x 0\nmine"), Code::kUnavailable);
