@@ -1,5 +1,7 @@
 #include "dialects/evergreen/message.h"
 
+#include <algorithm>
+
 #include "base/encoding.h"
 #include "marshal/json_cursor.h"
 #include "marshal/pb_wire.h"
@@ -245,6 +247,41 @@ void json_metadata(std::string& out, const Metadata& m, wire::JsonForm& json) {
   out += '}';
 }
 
+// Sizes first, so that everything but the data is one string.
+void append_head(std::string& head, const OutFragment& f) {
+  auto field = [](uint32_t number, size_t n) {
+    return marshal::varint_size(uint64_t(number) << 3) + marshal::varint_size(n) + n;
+  };
+  std::string metadata;
+  if (f.has_metadata) put_metadata(metadata, f.metadata);
+  const size_t chunk = metadata.size() + (f.has_chunk ? field(10, f.data.size()) : 0);
+  size_t fragment =
+      (f.node.empty() ? 0 : field(1, f.node.size())) + (f.continued ? 2 : 0) + (f.has_chunk ? field(5, chunk) : 0);
+  if (f.seq > 0) fragment += 1 + marshal::varint_size(uint64_t(f.seq));
+  for (const auto& child : f.children) fragment += field(4, child.size());
+
+  head.reserve(std::max(head.capacity(), head.size() + field(1, fragment) - f.data.size()));
+  marshal::put_tag(head, 1, PbType::kBytes);
+  marshal::put_varint(head, fragment);
+  marshal::put_text(head, 1, f.node);
+  if (f.seq > 0) {
+    marshal::put_tag(head, 2, PbType::kVarint);
+    marshal::put_varint(head, uint64_t(f.seq));
+  }
+  if (f.continued) {
+    marshal::put_tag(head, 3, PbType::kVarint);
+    marshal::put_varint(head, 1);
+  }
+  for (const auto& child : f.children) marshal::put_bytes(head, 4, child);
+  if (f.has_chunk) {
+    marshal::put_tag(head, 5, PbType::kBytes);
+    marshal::put_varint(head, chunk);
+    head += metadata;
+    marshal::put_tag(head, 10, PbType::kBytes);
+    marshal::put_varint(head, f.data.size());
+  }
+}
+
 }  // namespace
 
 void put_any(std::string& metadata, const Packed& p) {
@@ -272,40 +309,14 @@ Status read_message(const base::Bytes& message, size_t& at, MessageSink& sink) {
   return r.ok() ? Status{} : malformed("SessionMessage");
 }
 
-// Sizes first, so that everything but the data is one string.
-std::vector<base::Bytes> write_binary(const OutFragment& f) {
-  auto field = [](uint32_t number, size_t n) {
-    return marshal::varint_size(uint64_t(number) << 3) + marshal::varint_size(n) + n;
-  };
-  std::string metadata;
-  if (f.has_metadata) put_metadata(metadata, f.metadata);
-  const size_t chunk = metadata.size() + (f.has_chunk ? field(10, f.data.size()) : 0);
-  size_t fragment =
-      (f.node.empty() ? 0 : field(1, f.node.size())) + (f.continued ? 2 : 0) + (f.has_chunk ? field(5, chunk) : 0);
-  if (f.seq > 0) fragment += 1 + marshal::varint_size(uint64_t(f.seq));
-  for (const auto& child : f.children) fragment += field(4, child.size());
+void append_binary(std::string& out, const OutFragment& f) {
+  append_head(out, f);
+  out.append(f.data.view());
+}
 
+std::vector<base::Bytes> write_binary(const OutFragment& f) {
   std::string head;
-  head.reserve(field(1, fragment) - f.data.size());
-  marshal::put_tag(head, 1, PbType::kBytes);
-  marshal::put_varint(head, fragment);
-  marshal::put_text(head, 1, f.node);
-  if (f.seq > 0) {
-    marshal::put_tag(head, 2, PbType::kVarint);
-    marshal::put_varint(head, uint64_t(f.seq));
-  }
-  if (f.continued) {
-    marshal::put_tag(head, 3, PbType::kVarint);
-    marshal::put_varint(head, 1);
-  }
-  for (const auto& child : f.children) marshal::put_bytes(head, 4, child);
-  if (f.has_chunk) {
-    marshal::put_tag(head, 5, PbType::kBytes);
-    marshal::put_varint(head, chunk);
-    head += metadata;
-    marshal::put_tag(head, 10, PbType::kBytes);
-    marshal::put_varint(head, f.data.size());
-  }
+  append_head(head, f);
   std::vector<base::Bytes> pieces;
   pieces.reserve(2);
   pieces.push_back(base::Bytes::adopt(std::move(head)));

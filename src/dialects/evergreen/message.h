@@ -69,6 +69,8 @@ struct OutFragment {
   base::Bytes data;
 };
 
+// Appends a SessionMessage of one fragment.
+void append_binary(std::string& out, const OutFragment& fragment);
 // A SessionMessage of one fragment: a head, and the data where there is any.
 std::vector<base::Bytes> write_binary(const OutFragment& fragment);
 // The same as proto3 JSON with lowerCamelCase names: the head, appended to `out`, the data in base64, the tail.

@@ -77,12 +77,29 @@ class Node {
   bool open() const { return claimed_ && !complete() && failed_.ok(); }
   int64_t next() const { return int64_t(parts_.size()); }  // the first seq that is missing
   const Metadata* metadata() const { return metadata_.get(); }
+  bool dropped() const { return dropped_; }
+
+  // A fragment of the prefix, as it was taken. It is good as long as nothing happens to the node.
+  struct PartView {
+    const base::Bytes& data;
+    bool chunk;      // it has data, maybe none
+    bool described;  // it brought metadata()
+    size_t children;
+  };
+  size_t parts() const { return parts_.size(); }
+  PartView part(size_t i) const {
+    const Part& p = parts_[i];
+    return {p.data, p.chunk, p.described, p.children.size()};
+  }
+  std::string_view child(size_t part, size_t i) const { return parts_[part].children[i].child->id(); }
 
  private:
   friend class NodeGraph;
   friend class NodeHeights;
   friend class FlattenBudget;
   friend class Cursor;
+  // No Cursor is left that stands in it or waits for it.
+  void check_unused() const;
   enum class Kind : uint8_t { kUnknown, kLeaf, kBranch };
   // An edge is known at both ends, each of which says where it is at the other: it goes in constant time.
   struct Edge {

@@ -69,12 +69,12 @@ NodeGraph::NodeGraph(GraphLimits limits, session::Reservation* reservation, Turn
       heights_(limits_, turn_budget),
       by_name_(0, base::KeyedHash(key)) {}
 
-void NodeGraph::check_unused(const Node& n) {
-  base::check(n.pins_ == n.open() && n.waiting_.empty(), "a NodeGraph outlives its Cursors");
+void Node::check_unused() const {
+  base::check(pins_ == open() && waiting_.empty(), "a NodeGraph outlives its Cursors");
 }
 
 NodeGraph::~NodeGraph() {
-  for (const auto& [id, node] : by_name_) check_unused(*node);
+  for (const auto& [id, node] : by_name_) node->check_unused();
 }
 
 // Fragments stay charged until the whole graph has gone.
@@ -83,7 +83,7 @@ bool NodeGraph::dismantle() {
   if (!free_discarded()) return false;
   while (!by_name_.empty() && !paused()) {
     Node& n = *by_name_.begin()->second;
-    check_unused(n);
+    n.check_unused();
     n.claimed_ = false, n.pins_ = 0;  // nobody writes it any more: without its parts it is not open again
     spend(1);
     if (!free_parts(turn_budget_, n.parts_, n.ahead_, [](const Node::Part&) { return true; })) return false;

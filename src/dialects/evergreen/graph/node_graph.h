@@ -86,10 +86,15 @@ class NodeGraph {
   const SessionMemory& memory() const { return memory_; }
   FlattenBudget& flatten_budget() { return flatten_budget_; }
   size_t nodes() const { return by_name_.size(); }
+  // Calls `on_node` with each node, in no particular order, until that returns false.
+  template <class OnNode>
+  void each(OnNode on_node) const {
+    for (const auto& [id, node] : by_name_)
+      if (!on_node(std::as_const(*node))) return;
+  }
 
  private:
   friend class Cursor;
-  static void check_unused(const Node& node);
   base::Status check(const Node& node, const Fragment& f) const;
   base::Status take(Node& node, const Fragment& f);
   base::Status link(Node& node, Node::Part& part, const Fragment& f);
