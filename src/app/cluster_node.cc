@@ -105,9 +105,14 @@ ClusterNode::ClusterNode(const Config& config, cluster::Settings settings, std::
   callbacks.ask = [this](const std::string& address, std::string request, cluster::Peers::Then then) {
     sessions_->peers().ask(address, std::move(request), std::move(then));
   };
+  callbacks.accept = &ClusterHandover::accept;
+  callbacks.leave = [this](const std::string& id, const std::string& whose, std::function<void(base::Status)> then) {
+    sessions_->handover().leave(id, whose, std::move(then));
+  };
+  callbacks.holds = [this](const std::string& id) { return sessions_->handover().holds(id); };
   cluster_ = std::make_unique<cluster::Cluster>(settings, std::move(callbacks), &memory);
   sessions_ = std::make_unique<ClusterSessions>(cluster_->name(), call_key, std::move(tls));
-  sessions_->attach(*cluster_, catalog_);
+  sessions_->attach(*cluster_, catalog_, settings.session_bytes);
 }
 
 ClusterNode::~ClusterNode() {

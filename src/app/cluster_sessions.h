@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 
+#include "app/cluster_handover.h"
 #include "app/cluster_peers.h"
 #include "bus/catalog.h"
 #include "cluster/cluster.h"
@@ -17,7 +18,7 @@
 
 namespace weir::app {
 
-class ClusterSessions final : public session::OtherNodes, public session::SharedRecords {
+class ClusterSessions final : public session::OtherNodes, public session::SharedRecords, public session::HandsOver {
  public:
   using GetCatalog = std::function<std::shared_ptr<const bus::Catalog>()>;
   using Post = std::function<void(base::ShardId, std::function<void()>)>;
@@ -26,8 +27,12 @@ class ClusterSessions final : public session::OtherNodes, public session::Shared
   ClusterSessions(const std::string& name, std::string call_key, std::shared_ptr<const net::TlsContext> tls)
       : tag_(session::tag_of_node(name)), targets_(std::move(call_key), std::move(tls)) {}
   // Before the server starts; all that is given outlives the shards.
-  void attach(cluster::Cluster& cluster, GetCatalog catalog) { cluster_ = &cluster, catalog_ = std::move(catalog); }
-  void post_by(Post post) { post_ = std::move(post); }
+  // `bytes`: ClusterHandover::attach().
+  void attach(cluster::Cluster& cluster, GetCatalog catalog, uint64_t bytes) {
+    cluster_ = &cluster, catalog_ = std::move(catalog);
+    handover_.attach(cluster, bytes);
+  }
+  void post_by(Post post) { post_ = post, handover_.post_by(std::move(post)); }
 
   // On the cluster's thread.
   void update(const cluster::Members& members);
@@ -37,6 +42,8 @@ class ClusterSessions final : public session::OtherNodes, public session::Shared
   ClusterPeers& peers() { return peers_; }
   cluster::Cluster& cluster() { return *cluster_; }
 
+  // session::HandsOver
+  ClusterHandover& handover() override { return handover_; }
   // session::OtherNodes
   void keep_for(base::Duration life) override { cluster_->keep_sessions_for(life); }
   session::NodeTag tag() const override { return tag_; }
@@ -65,6 +72,7 @@ class ClusterSessions final : public session::OtherNodes, public session::Shared
   const session::NodeTag tag_;
   forward::NodeTargets targets_;
   ClusterPeers peers_;
+  ClusterHandover handover_;
   cluster::Cluster* cluster_ = nullptr;
   GetCatalog catalog_;
   Post post_;

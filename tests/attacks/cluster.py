@@ -376,3 +376,33 @@ def guesses_in_a_cluster(target):
             begun += 90
         time.sleep(0.02)
     return f'{begun} guessed; ' + judge_owner(target, before)
+
+
+def any_of(type, message):
+    return pb(1, f'type.googleapis.com/{type}') + pb(2, message)
+
+
+@attack(seconds=25, quick=6, flags=pair, probes=('relayed',))
+def resumes_in_a_cluster(target):
+    """Evergreen's sessions that nobody has are resumed by thousands, with and without an end; and small ones are kept and left by hundreds."""
+    more_descriptors()
+    until(lambda: metric(target.port, 'weir_cluster_nodes') == 2, 'two nodes')
+    before, chance, begun = owner_memory(), random.Random(29), 0
+
+    def first(stream):
+        resume = pb(2, 'RESUME') + pb(5, any_of('weir.evergreen.v1.ResumeConfig', pb(1, chance.randbytes(16).hex())))
+        actions = [resume, pb(2, 'KEEP'), resume + pb(4, pb(1, 'status') + pb(2, 's')), pb(2, 'RESUME')]
+        said = b''.join(pb(2, chance.choice(actions)) for _ in range(chance.randrange(1, 4)))
+        end = END_STREAM if chance.random() < 0.5 else 0
+        return (H2.head(stream, '/evergreen.v2.EvergreenService/StartSession', 'POST', end=False, extra=GRPC)
+                + frame(DATA, end, stream, grpc_message(said)))
+    peers = []
+    while not target.over():
+        peers = [p for p in peers if p.pump()][-60:]
+        for _ in range(4):
+            h2 = H2(target, wait=3)
+            h2.offer(b''.join(first(s) for s in range(1, 180, 2)))
+            peers.append(h2)
+            begun += 90
+        time.sleep(0.02)
+    return f'{begun} resumed; ' + judge_owner(target, before)

@@ -179,6 +179,8 @@ std::unique_ptr<Action> make_tokenize(Session& session, ActionRequest&& request)
 std::unique_ptr<Action> make_drop(Session& session, ActionRequest&& request);
 std::unique_ptr<Action> make_set_ttl(Session& session, ActionRequest&& request);
 std::unique_ptr<Action> make_cancel(Session& session, ActionRequest&& request);
+std::unique_ptr<Action> make_keep(Session& session, ActionRequest&& request);
+std::unique_ptr<Action> make_resume(Session& session, ActionRequest&& request);
 std::unique_ptr<Action> make_list_actions(Session& session, ActionRequest&& request);
 
 }  // namespace weir::evergreen

@@ -6,6 +6,7 @@
 #include "dialects/evergreen/evergreen.h"
 #include "evergreen_openapi.h"
 #include "marshal/proto_json.h"
+#include "session/handover.h"
 
 namespace weir::evergreen {
 namespace {
@@ -90,6 +91,9 @@ void EvergreenDialect::add_session_settings(std::vector<base::Setting>& rows) {
   rows.push_back(setting::duration("evergreen.idle",
                                    "how long a session lives without a message; at most 9/10 of stream_idle_timeout",
                                    options_.idle, std::chrono::milliseconds(100)));
+  rows.push_back(setting::duration("evergreen.kept",
+                                   "how long a session that is kept can be resumed when its client has gone, at least",
+                                   options_.kept, std::chrono::seconds(1)));
   rows.push_back(setting::duration("evergreen.max_age", "of a session", options_.max_age, std::chrono::seconds(1)));
 }
 
@@ -99,6 +103,12 @@ base::Status EvergreenDialect::open(const dialects::ServerServices& services) {
   byte_quota_->set_share({services.limits.client_share, 0});
   // A session that ends by itself can say so; one that the wire ends cannot.
   options_.idle = std::min(options_.idle, services.limits.stream_idle / 10 * 9);
+  if (auto* nodes = dynamic_cast<session::HandsOver*>(services.others)) {
+    options_.handover = &nodes->handover();
+    options_.handover->keep_for(options_.kept);
+  }
+  // An eighth of what nodes look for at once is for one client, however many shards it comes to.
+  options_.most_searches = std::max<size_t>(options_.most_searches / services.shards, 1);
   return {};
 }
 
@@ -108,6 +118,7 @@ base::Result<std::unique_ptr<dialects::Mounted>> EvergreenDialect::mount(const d
   Options options = options_;
   options.bodies = &shard.bodies;
   options.offload = &shard.offload;
+  options.shard = shard.id;
   return std::make_unique<MountedEvergreen>(shard, *json_, std::move(options), std::move(*fetcher), *byte_quota_);
 }
 

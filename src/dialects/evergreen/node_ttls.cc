@@ -10,13 +10,34 @@ constexpr base::Duration kAskAgain = std::chrono::seconds(1);
 
 }  // namespace
 
+// An entry is its node's: one that was dropped leaves none behind.
+NodeTtls::NodeTtls(Session& session) : session_(session) {
+  session_.graph().on_forget = [this](std::string_view node) { forget(node); };
+}
+
+NodeTtls::~NodeTtls() {
+  session_.graph().on_forget = {};
+  clear();
+}
+
+void NodeTtls::forget(std::string_view node) {
+  auto at = ttls_.find(node);
+  if (at == ttls_.end()) return;
+  session_.state().bus.env().cancel(at->second.timer);
+  const bool made_room = at->second.makes_room;
+  make_room_ -= made_room;
+  ttls_.erase(at);
+  if (made_room && make_room_ == 0) session_.actions().resume();  // what waited for room waits in vain
+}
+
 void NodeTtls::set(std::string_view node, base::Duration ttl) {
   base::Env& env = session_.state().bus.env();
   auto at = ttls_.find(node);
   if (at == ttls_.end()) at = ttls_.emplace(node, Ttl()).first;
   env.cancel(at->second.timer);
+  at->second.at = env.now() + ttl;
   at->second.timer =
-      env.at(env.now() + ttl, [this, name = at->first] { wire::guarded(session_.exchange(), [&] { expire(name); }); });
+      env.at(at->second.at, [this, name = at->first] { wire::guarded(session_.exchange(), [&] { expire(name); }); });
   if (const Node* known = session_.graph().find(node)) update(*known);
 }
 

@@ -14,8 +14,8 @@ class Session;
 
 class NodeTtls {
  public:
-  explicit NodeTtls(Session& session) : session_(session) {}
-  ~NodeTtls() { clear(); }
+  explicit NodeTtls(Session& session);
+  ~NodeTtls();
   NodeTtls(const NodeTtls&) = delete;
 
   // Counted from now; a second time to live of a node replaces the first.
@@ -25,14 +25,22 @@ class NodeTtls {
   void update(const Node& node);
   // True when a node is going to make room: it is worth waiting for.
   bool make_room() const { return make_room_ > 0; }
+  // Calls on_ttl(node, what is left of its time) for each, until that returns false.
+  template <class OnTtl>
+  void each(base::Time now, OnTtl on_ttl) const {
+    for (const auto& [node, ttl] : ttls_)
+      if (!on_ttl(node, ttl.at > now ? ttl.at - now : base::Duration(0))) return;
+  }
   void clear();
 
  private:
   struct Ttl {
     base::TimerId timer = base::TimerId::kNone;
+    base::Time at{};  // when its time is over
     bool makes_room = false;
   };
   void expire(const std::string& node);
+  void forget(std::string_view node);
 
   Session& session_;
   std::map<std::string, Ttl, std::less<>> ttls_;

@@ -6,7 +6,12 @@
 #include <vector>
 
 #include "base/env.h"
+#include "base/ids.h"
 #include "dialects/evergreen/graph/node.h"
+
+namespace weir::session {
+class Handover;
+}
 
 namespace weir::wire {
 class BodyMemory;
@@ -34,6 +39,11 @@ struct Options {
   base::Duration idle = std::chrono::minutes(10);  // without a message of either side, while nothing runs
   wire::BodyMemory* bodies = nullptr;              // who waits for slabs on this shard; null: nobody keeps order
   wire::Offload* offload = nullptr;                // who reads long JSON; null: the shard
+  // Sessions that a client asks to be kept, for other nodes of a cluster: how long at least when it has left.
+  base::Duration kept = std::chrono::minutes(30);
+  session::Handover* handover = nullptr;  // null: this node is alone
+  base::ShardId shard{0};
+  size_t most_searches = 128;  // for sessions at other nodes, of one client, on this shard
 };
 
 }  // namespace weir::evergreen

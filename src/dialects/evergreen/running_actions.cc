@@ -62,6 +62,11 @@ bool RunningActions::all_wait(std::string& missing) const {
   return std::all_of(actions_.begin(), actions_.end(), [&](const auto& a) { return a->waits(missing); });
 }
 
+void RunningActions::on_action_over() {
+  sweep_ = true;
+  session_.keeper().note_action_over();
+}
+
 bool RunningActions::busy() const { return working_ >= session_.state().options.max_actions; }
 
 void RunningActions::on_work_ended() {

@@ -37,7 +37,7 @@ class RunningActions {
   bool busy() const;
   void on_work_begun() { ++working_; }
   void on_work_ended();
-  void on_action_over() { sweep_ = true; }
+  void on_action_over();
 
  private:
   void run_all();

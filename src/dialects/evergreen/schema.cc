@@ -43,7 +43,12 @@ constexpr std::array kCancelled{
 constexpr std::array kActionList{Parameter{"actions", "", "application/json", false,
                                            "This list, and a weir.evergreen.v1.ActionList in its metadata."}};
 
-constexpr std::array<Schema, 9> kSchemas{{
+constexpr std::array kKept{Parameter{"session", "", "text/plain", false, "The session's id, for RESUME."}};
+constexpr std::array kResumed{
+    Parameter{"session", "", "text/plain", false, "The session's id again."},
+    Parameter{"nodes", "", "application/json", false, "The ids of the nodes that are there, as an array."}};
+
+constexpr std::array<Schema, 11> kSchemas{{
     {"GENERATE", Works::kText, "A model's answer to a conversation.", kPrompt, kAnswer,
      "weir.evergreen.v1.GenerateConfig", make_generate},
     {"INFER", Works::kTensors, "A model's output tensors for input tensors.", kTensorsIn, kTensorsOut, "", make_infer},
@@ -59,6 +64,14 @@ constexpr std::array<Schema, 9> kSchemas{{
      "weir.evergreen.v1.TtlConfig",
      make_set_ttl},
     {"CANCEL", Works::kAtOnce, "Ends actions; what they have said stands.", kCancelled, {}, "", make_cancel},
+    {"KEEP", Works::kAtOnce, "Keeps the session: any node of the cluster can go on with it.", {}, kKept, "", make_keep},
+    {"RESUME",
+     Works::kAtOnce,
+     "Goes on with a session that was kept. It comes first.",
+     {},
+     kResumed,
+     "weir.evergreen.v1.ResumeConfig",
+     make_resume},
     {"LIST_ACTIONS",
      Works::kAtOnce,
      "The actions that there are; with a target, those of that model.",

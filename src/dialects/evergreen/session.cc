@@ -1,5 +1,6 @@
 #include "dialects/evergreen/session.h"
 
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -12,6 +13,19 @@ using base::Code;
 using base::failure;
 using base::Status;
 
+// An exception leaves a graph that may be of no further use: the session is over, and stays kept as it was.
+struct Session::AtWork {
+  explicit AtWork(Session& its) : session(its) {}
+  ~AtWork() {
+    session.settling_ = was_settling;
+    if (std::uncaught_exceptions() == before || std::exchange(session.over_, true)) return;
+    session.status_.code = Code::kInternal;
+  }
+  Session& session;
+  const bool was_settling = session.settling_;
+  const int before = std::uncaught_exceptions();
+};
+
 Session::Session(EvergreenState& state, wire::Exchange& exchange, Carrier& carrier)
     : state_(state),
       exchange_(exchange),
@@ -23,7 +37,8 @@ Session::Session(EvergreenState& state, wire::Exchange& exchange, Carrier& carri
       loads_(*this),
       actions_(*this),
       input_(*this, loads_),
-      clock_(*this) {
+      clock_(*this),
+      keeper_(*this) {
   state_.sessions.insert(this);
   if (state_.draining) drain(base::Duration(0));
 }
@@ -38,7 +53,10 @@ void Session::on_message(const base::Bytes& message) {
   if (over_) return;
   clock_.touch();
   graph().flatten_budget().refill();
-  input_.read(message);
+  {
+    AtWork work(*this);
+    input_.read(message);
+  }
   settle();
 }
 
@@ -52,8 +70,9 @@ void Session::on_drain() {
   settle();
 }
 
-void Session::leave() {
+void Session::leave(Leaves how) {
   left_ = true;
+  if (!over_) leaves_ = how;
   abort(failure(Code::kCancelled, "the client has left"));
   settle();
 }
@@ -71,6 +90,7 @@ void Session::abort(Status status) {
 }
 
 void Session::send(const OutFragment& fragment) {
+  if (keeper_.lost()) return;  // settle() follows, and ends the session
   clock_.touch();
   carrier_.send(fragment);
 }
@@ -92,19 +112,25 @@ bool Session::stuck(std::string& missing) const {
 }
 
 void Session::settle() {
-  if (std::exchange(settling_, true)) return;
+  if (settling_) return;
+  go_on();
+  if (over_) return finish();
+  const bool more =
+      input_.waits_for_turn() || actions_.due() || graph_.nodes().undelivered() || keeper_.waits_for_turn();
+  if (more && state_.turn_budget.spent()) state_.turn_budget.wait(*this);
+}
+
+void Session::go_on() {
+  AtWork work(*this);
+  settling_ = true;
   while (!over_) {
     if (Status s = graph().deliver(); !s.ok()) {
       abort(std::move(s));
       break;
     }
-    if (!actions_.go_on() && !input_.go_on()) break;
+    if (!actions_.go_on() && !input_.go_on() && !keeper_.go_on()) break;
   }
   end_if_nothing_runs();
-  settling_ = false;
-  if (over_) return finish();
-  const bool more = input_.waits_for_turn() || actions_.due() || graph_.nodes().undelivered();
-  if (more && state_.turn_budget.spent()) state_.turn_budget.wait(*this);
 }
 
 void Session::on_turn() {
@@ -123,13 +149,28 @@ void Session::end_if_nothing_runs() {
     abort(failure(Code::kFailedPrecondition, "the client has ended the session, but " + missing + " has not come"));
 }
 
+// How it ends for what is kept: the client's own doing and the end of its time take that away, nothing else does.
+SessionKeeper::Then Session::fate() const {
+  using Then = SessionKeeper::Then;
+  if (leaves_) return *leaves_ == Leaves::kLost ? Then::kSaved : Then::kGone;
+  switch (status_.code) {
+    case Code::kUnavailable:
+    case Code::kAborted: return Then::kSaved;
+    case Code::kOk:
+    case Code::kInvalidArgument:
+    case Code::kFailedPrecondition: return Then::kGone;
+    default: return clock_.expired() ? Then::kGone : Then::kAsItWasKept;
+  }
+}
+
 void Session::finish() {
   if (std::exchange(finished_, true)) return;
   actions_.clear();
   loads_.clear();
-  ttls_.clear();
   clock_.stop();
   input_.clear();
+  keeper_.end(fate());
+  ttls_.clear();
   state_.turn_budget.forget(*this);
   if (!left_) carrier_.finish(status_);
 }

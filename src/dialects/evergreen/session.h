@@ -1,12 +1,13 @@
 // Session: one Evergreen session, whatever carries it: the graph of nodes, and around it the parts that have one task
 // each: what the client sends (SessionInput), references that are being loaded (PendingLoads), times to live of nodes
-// (NodeTtls), actions (RunningActions), the end by time (SessionClock).
+// (NodeTtls), actions (RunningActions), the end by time (SessionClock), and keeping it for other nodes (SessionKeeper).
 //
 // Owned by its carrier's ExchangeListener and used on its shard's thread. on_message(), on_end(), on_drain(), timers
 // and the Events of models drive it; each of them ends in settle(), which is where actions that are over go and where
 // the session's end is told. After Carrier::finish() the carrier tells it nothing more and destroys it in its own time.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/env.h"
@@ -18,6 +19,7 @@
 #include "dialects/evergreen/running_actions.h"
 #include "dialects/evergreen/session_clock.h"
 #include "dialects/evergreen/session_input.h"
+#include "dialects/evergreen/session_keeper.h"
 #include "dialects/evergreen/state.h"
 #include "dialects/evergreen/transcripts.h"
 #include "wire/exchange.h"
@@ -46,8 +48,9 @@ class Session final : TurnBudget::Waiter {
   void on_message(const base::Bytes& message);  // a serialized SessionMessage
   void on_end();                                // the client sends no more
   void on_drain();                              // the client has taken what was waiting for it
-  // The carrier has gone: nothing is said any more.
-  void leave();
+  // The carrier has gone: nothing is said any more. kLost: a session that is kept can be resumed.
+  enum class Leaves : uint8_t { kLost, kForGood };
+  void leave(Leaves how = Leaves::kLost);
   // Not now: the client has to read, or something here has to come or go, first.
   bool full() const;
   bool over() const { return over_; }
@@ -76,11 +79,16 @@ class Session final : TurnBudget::Waiter {
   NodeGraph& graph() { return graph_.nodes(); }
   NodeTtls& ttls() { return ttls_; }
   RunningActions& actions() { return actions_; }
+  SessionKeeper& keeper() { return keeper_; }
+  SessionClock& clock() { return clock_; }
   Transcripts& transcripts() { return transcripts_; }
 
  private:
+  struct AtWork;
   void on_turn() override;
+  void go_on();
   void end_if_nothing_runs();
+  SessionKeeper::Then fate() const;
   void finish();
 
   EvergreenState& state_;
@@ -94,9 +102,11 @@ class Session final : TurnBudget::Waiter {
   SessionInput input_;
   bool ended_ = false;  // the client says no more
   bool over_ = false, finished_ = false, settling_ = false, left_ = false, draining_ = false;
+  std::optional<Leaves> leaves_;  // where that is what has ended it
   base::Status status_;
   bool admitted_ = false;  // an action, with the session
   SessionClock clock_;
+  SessionKeeper keeper_;
 };
 
 }  // namespace weir::evergreen

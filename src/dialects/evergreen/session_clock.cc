@@ -15,6 +15,12 @@ SessionClock::SessionClock(Session& session)
 
 void SessionClock::touch() { used_ = env_.now(); }
 
+void SessionClock::set_age(base::Duration age) {
+  born_ = env_.now() - age;
+  env_.cancel(alarm_);
+  set_alarm();
+}
+
 void SessionClock::stop() {
   env_.cancel(std::exchange(alarm_, base::TimerId::kNone));
   env_.cancel(std::exchange(grace_, base::TimerId::kNone));
@@ -37,7 +43,11 @@ void SessionClock::check_limits() {
   const Options& options = session_.state().options;
   std::string unused;
   if (!session_.actions().empty() && !session_.stuck(unused)) touch();  // a model is at work
-  auto expire = [this](const char* why) { session_.abort(base::failure(base::Code::kDeadlineExceeded, why)); };
+  auto expire = [this](const char* why) {
+    if (session_.over()) return;
+    expired_ = true;
+    session_.abort(base::failure(base::Code::kDeadlineExceeded, why));
+  };
   if (env_.now() - born_ >= options.max_age)
     expire("the session is too old: no session lasts longer than evergreen.max_age");
   else if (env_.now() - used_ >= options.idle)

@@ -17,9 +17,14 @@ class SessionClock {
 
   // A message of either side.
   void touch();
+  // The session was resumed, and is that old already.
+  void set_age(base::Duration age);
+  base::Duration age() const { return env_.now() - born_; }
   // The session settles when the time is over.
   void begin_grace(base::Duration grace);
   bool grace_over() const { return grace_over_; }
+  // It has ended the session.
+  bool expired() const { return expired_; }
   void stop();
 
  private:
@@ -28,10 +33,10 @@ class SessionClock {
 
   Session& session_;
   base::Env& env_;
-  const base::Time born_;
+  base::Time born_;
   base::Time used_;
   base::TimerId alarm_ = base::TimerId::kNone, grace_ = base::TimerId::kNone;
-  bool grace_over_ = false;
+  bool grace_over_ = false, expired_ = false;
 };
 
 }  // namespace weir::evergreen

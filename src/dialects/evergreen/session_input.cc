@@ -32,6 +32,7 @@ bool SessionInput::held_back() const {
     case Until::kRoom: return session_.graph().memory().used() >= used_ && session_.ttls().make_room();
     case Until::kModel: return session_.actions().busy() && !session_.draining();
     case Until::kLoads: return loads_.many();
+    case Until::kResumed: return session_.keeper().resuming();
     case Until::kNextTurn: return session_.state().turn_budget.spent();
   }
   return false;
@@ -48,6 +49,7 @@ Status SessionInput::on_fragment(Fragment& f, std::string_view reference) {
   if (session_.over()) return base::failure(base::Code::kCancelled, "the session is over");
   TurnBudget& turn_budget = session_.state().turn_budget;
   NodeGraph& graph = session_.graph();
+  if (session_.keeper().resuming()) return hold(Until::kResumed);
   if (turn_budget.spent()) return hold(Until::kNextTurn);
   turn_budget.spend(1 + f.children.size());
   // Nodes stay as long as the session, unless some have a time to live: then it is worth waiting for room.
@@ -63,6 +65,7 @@ Status SessionInput::on_action(ActionRequest&& request) {
   constexpr uint64_t kStepsPerAction = 16;  // beside what it visits
   if (session_.over()) return base::failure(base::Code::kCancelled, "the session is over");
   if (session_.draining()) return {};  // the session's end will say why
+  if (session_.keeper().resuming()) return hold(Until::kResumed);
   TurnBudget& turn_budget = session_.state().turn_budget;
   if (turn_budget.spent()) return hold(Until::kNextTurn);
   turn_budget.spend(kStepsPerAction);

@@ -24,8 +24,9 @@ class SessionInput final : MessageSink {
   void clear() { held_ = {}; }
 
  private:
-  // Until nodes have made room, models take another action, references have come, the next turn.
-  enum class Until : uint8_t { kRoom, kModel, kLoads, kNextTurn };
+  // Until nodes have made room, models take another action, references have come, the session has been resumed, the
+  // next turn.
+  enum class Until : uint8_t { kRoom, kModel, kLoads, kResumed, kNextTurn };
   base::Status on_fragment(Fragment& fragment, std::string_view reference) override;
   base::Status on_action(ActionRequest&& request) override;
   void read_from(const base::Bytes& message, size_t at);

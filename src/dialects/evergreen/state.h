@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "base/bytes.h"
@@ -9,6 +10,7 @@
 #include "dialects/evergreen/graph/retired_graphs.h"
 #include "dialects/evergreen/graph/turn_budget.h"
 #include "dialects/evergreen/options.h"
+#include "session/searches.h"
 #include "wire/call_turns.h"
 #include "wire/fetcher.h"
 #include "wire/rpc.h"
@@ -19,6 +21,7 @@ inline constexpr std::string_view kGrpc = "evergreen-grpc", kWebSocket = "evergr
 inline constexpr std::string_view kMessageType = "evergreen.v2.SessionMessage";
 
 class Session;
+class SessionKeeper;
 
 struct EvergreenState {
   bus::Bus& bus;
@@ -32,6 +35,9 @@ struct EvergreenState {
   RetiredGraphs retired_graphs{turn_budget};
   std::unordered_set<Session*> sessions = {};  // that live
   bool draining = false;
+  std::unordered_map<uint64_t, SessionKeeper*> keepers = {};  // of sessions that other nodes may go on with, by number
+  uint64_t last_keeper = 0;
+  session::Searches searches{options.most_searches};
 };
 
 }  // namespace weir::evergreen

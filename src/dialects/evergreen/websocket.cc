@@ -100,7 +100,9 @@ class SocketSession final : public JsonCarrier, WebSocket::Side, wire::BodyMemor
     bool short_of_memory = code == wire::close_code::kTryAgain;
     if (broken) exchange_.record().code = short_of_memory ? Code::kResourceExhausted : Code::kInvalidArgument;
     output_.stop();
-    session_.leave();
+    // A page that is left says "going away".
+    const bool lost = code == wire::close_code::kGoingAway || short_of_memory;
+    session_.leave(lost ? Session::Leaves::kLost : Session::Leaves::kForGood);
     exchange_.end();
   }
   void write(base::Bytes bytes) override { exchange_.body(std::move(bytes)); }

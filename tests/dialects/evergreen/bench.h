@@ -51,9 +51,9 @@ class Bench {
   TextInbox* chat = nullptr;
   std::unique_ptr<Evergreen> evergreen;
 
-  explicit Bench(Options options = {}, wire::Fetcher* fetcher = nullptr) {
-    evergreen =
-        std::make_unique<Evergreen>(bus, rpc.router, rpc.server(), rpc.slabs, json, std::move(options), fetcher);
+  explicit Bench(Options options = {}, wire::Fetcher* fetcher = nullptr, session::ByteQuota* byte_quota = nullptr) {
+    evergreen = std::make_unique<Evergreen>(bus, rpc.router, rpc.server(), rpc.slabs, json, std::move(options), fetcher,
+                                            byte_quota);
     msg::ModelSpec add;
     add.name = "add", add.version = "1";
     add.inputs = {{"a", msg::DType::kInt32, {2}, false, {}}, {"b", msg::DType::kInt32, {2}, false, {}}};

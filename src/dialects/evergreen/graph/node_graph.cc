@@ -338,6 +338,7 @@ void NodeGraph::discard(Node& n, Reach reach) {
 void NodeGraph::forget(Node& n) {
   if (!n.dropped_ || n.pins_ > 0 || n.discards_ > 0 || !n.parents_.empty() || !n.waiting_.empty()) return;
   memory_.give(kNodeCost + n.id_.size());
+  if (on_forget) on_forget(n.id_);
   by_name_.erase(by_name_.find(n.id_));
 }
 

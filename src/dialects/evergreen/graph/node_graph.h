@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <list>
 #include <memory>
 #include <string_view>
@@ -92,6 +93,9 @@ class NodeGraph {
     for (const auto& [id, node] : by_name_)
       if (!on_node(std::as_const(*node))) return;
   }
+
+  // Told of each name that is forgotten, or empty. It leaves the graph alone, and does not throw.
+  std::function<void(std::string_view id)> on_forget;
 
  private:
   friend class Cursor;
