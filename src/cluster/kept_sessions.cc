@@ -114,7 +114,7 @@ void KeptSessions::written(const std::string& id, const std::string& state, cons
                         env_.now() - writing_[id].since < limits_.write_patience;
   if (worth_it) return later(limits_.retry, [this, id, state] { write(id, writing_[id].next.value_or(state)); });
   if (status.code == Code::kUnavailable)
-    set_unkept(id, state);
+    set_unkept(id, writing_[id].next.value_or(state));
   else
     ++dropped_;
   over(id, may_go_on(id) ? Status() : no_lease(), status);

@@ -92,7 +92,7 @@ struct NatsBucket::Parts {
   const std::shared_ptr<std::atomic<bool>> alive = std::make_shared<std::atomic<bool>>(true);
   Handle<natsConnection> connection;
   Handle<jsCtx> js;
-  bool up = false, told_away = false, told_life = false;
+  bool up = false, told_away = false, told_life = false;  // told_life: compared
   base::TimerId timer = base::TimerId::kNone;
   Inbox inbox;
   std::condition_variable closing;
@@ -208,15 +208,17 @@ void NatsBucket::Parts::opened() {
 
 // A bucket that was there keeps its own time to live, as after an upgrade, or a change of a setting.
 void NatsBucket::Parts::compare_life(kvStore* there) {
-  if (told_life) return;
+  if (told_life || options.life.count() == 0) return;
   natsStatus status = NATS_OK;
   auto has = made<kvStatus>(status, [&](auto** out) { return kvStore_Status(out, there); });
   if (!has) return;
-  const std::chrono::nanoseconds life(kvStatus_TTL(has.get()));
-  if (life.count() == 0 || life >= options.life) return;
   told_life = true;
+  const std::chrono::nanoseconds life(kvStatus_TTL(has.get()));
+  if (life.count() != 0 && life >= options.life) return;
   using std::chrono::seconds;
-  base::log::warning("a bucket of NATS forgets earlier than it should: change the max age of its stream",
+  base::log::warning(life.count() == 0
+                         ? "a bucket of NATS forgets nothing, and will be full: set the max age of its stream"
+                         : "a bucket of NATS forgets earlier than it should: change the max age of its stream",
                      {{"stream", "KV_" + options.name},
                       {"seconds", std::chrono::duration_cast<seconds>(life).count()},
                       {"wanted", std::chrono::duration_cast<seconds>(options.life).count()}});

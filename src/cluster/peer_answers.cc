@@ -25,7 +25,11 @@ void PeerAnswers::answer(std::string_view text, std::function<void(std::string)>
     if (!leave_) return then(write_answer(failure(Code::kUnimplemented, "this node has no such sessions")));
     if (!request->key.starts_with(kMovedPrefix))
       return then(write_answer(failure(Code::kNotFound, "there is no such session")));
-    return leave_(request->key, request->value, [then = std::move(then)](const base::Status& status) {
+    if (leaving_ >= kMostLeaving)
+      return then(write_answer(failure(Code::kUnavailable, "too many sessions are asked for at once")));
+    ++leaving_;
+    return leave_(request->key, request->value, [this, then = std::move(then)](const base::Status& status) {
+      --leaving_;
       then(write_answer(status.ok() ? PeerAnswer(Bucket::KeyValue()) : PeerAnswer(status)));
     });
   }

@@ -17,6 +17,8 @@ class PeerAnswers {
   // kNo: where there is no secret, whoever reaches this server could write.
   enum class Relays : bool { kNo, kYes };
   static constexpr size_t kMostAtOnce = 256;
+  static constexpr size_t kMostLeaving =
+      64;  // sessions that this node is asked to let go: promises have room beside them
 
   // The buckets of nodes and of sessions, as NATS has them: what is asked here is not handed on. All outlive this.
   // `leave`: lets go of a session of this node; null: nobody is asked to.
@@ -35,7 +37,7 @@ class PeerAnswers {
   Bucket& sessions_;
   const Relays relays_;
   const Leave leave_;
-  size_t under_way_ = 0;
+  size_t under_way_ = 0, leaving_ = 0;
 };
 
 }  // namespace weir::cluster

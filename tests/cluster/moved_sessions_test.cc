@@ -145,6 +145,26 @@ TEST_F(MovedSessionsTest, WhatWaitsForTheBucketIsLetGoOnceItIsWritten) {
   EXPECT_EQ(place->state, "ann two");
 }
 
+TEST_F(MovedSessionsTest, TheNewestStateWaitsForTheBucketAlsoWithoutALease) {
+  One a(*this, "a"), b(*this, "b");
+  pass(seconds(2), {&a, &b});
+  ASSERT_TRUE(save(a, "s", "ann one").ok());
+  std::vector<base::Code> said;
+  a.kept.save("s", "ann two", [&](const Status& s) { said.push_back(s.code); });
+  a.kept.save("s", "ann three", [&](const Status& s) { said.push_back(s.code); });
+  bucket.away = true;
+  a.membership.disconnected();
+  env.advance(seconds(6));
+  ASSERT_FALSE(a.membership.has_lease());
+  ASSERT_TRUE(said.empty());
+  bucket.answer();
+  EXPECT_EQ(said, (std::vector<base::Code>{Code::kUnavailable, Code::kUnavailable}));
+  bucket.away = false;
+  a.membership.connected();
+  pass(seconds(4), {&a, &b});
+  EXPECT_TRUE(value("s").ends_with("ann three")) << value("s");
+}
+
 TEST_F(MovedSessionsTest, WhoAsksWhetherItIsKeptIsToldSo) {
   One a(*this, "a");
   pass(seconds(1), {&a});

@@ -208,6 +208,21 @@ TEST_F(PeersTest, WhatIsAskedIsRefusedWhereItIsNobodysBusiness) {
   EXPECT_EQ(answer_to("leave 0f0f 0\nhost a").error().code, Code::kNotFound) << "a session of another kind stays";
   EXPECT_TRUE(answer_to("leave held-0f 0\nhost a"));
   EXPECT_EQ(left, std::vector<std::string>{"held-0f"});
+  // Those that wait leave room for promises.
+  std::vector<std::function<void(base::Status)>> waiting;
+  PeerAnswers slow(a.membership, bucket, bucket, PeerAnswers::Relays::kNo,
+                   [&](const std::string&, const std::string&, std::function<void(base::Status)> then) {
+                     waiting.push_back(std::move(then));
+                   });
+  std::vector<std::string> said;
+  auto hear = [&](std::string answer) { said.push_back(std::move(answer)); };
+  for (size_t i = 0; i < PeerAnswers::kMostLeaving + 2; ++i) slow.answer("leave held-0f 0\nhost a", hear);
+  EXPECT_EQ(waiting.size(), PeerAnswers::kMostLeaving);
+  ASSERT_EQ(said.size(), 2u);
+  EXPECT_EQ(read_answer(said[0]).error().code, Code::kUnavailable);
+  waiting[0]({});
+  slow.answer("leave held-0f 0\nhost a", hear);
+  EXPECT_EQ(waiting.size(), PeerAnswers::kMostLeaving + 1);
   EXPECT_EQ(ask(a, "promise b 1\n"), Code::kFailedPrecondition);
   a.lose_nats();
   EXPECT_EQ(ask(a, "write node.x 0\nmine"), Code::kUnavailable);
