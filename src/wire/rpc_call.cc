@@ -111,7 +111,9 @@ void RpcCall::on_drain(Exchange&) {
 }
 
 void RpcCall::on_close(Exchange&, bool complete) {
-  if (!complete && !finished_) exchange_.record().code = Code::kCancelled;
+  // Where the call has thrown, that is there already.
+  Code& code = exchange_.record().code;
+  if (!complete && !finished_ && code == Code::kOk) code = Code::kCancelled;
   finished_ = true;
   notify_close();
 }

@@ -215,13 +215,13 @@ TEST_F(PeersTest, WhatIsAskedIsRefusedWhereItIsNobodysBusiness) {
                      waiting.push_back(std::move(then));
                    });
   std::vector<std::string> said;
-  auto hear = [&](std::string answer) { said.push_back(std::move(answer)); };
-  for (size_t i = 0; i < PeerAnswers::kMostLeaving + 2; ++i) slow.answer("leave held-0f 0\nhost a", hear);
+  auto note = [&](std::string answer) { said.push_back(std::move(answer)); };
+  for (size_t i = 0; i < PeerAnswers::kMostLeaving + 2; ++i) slow.answer("leave held-0f 0\nhost a", note);
   EXPECT_EQ(waiting.size(), PeerAnswers::kMostLeaving);
   ASSERT_EQ(said.size(), 2u);
   EXPECT_EQ(read_answer(said[0]).error().code, Code::kUnavailable);
   waiting[0]({});
-  slow.answer("leave held-0f 0\nhost a", hear);
+  slow.answer("leave held-0f 0\nhost a", note);
   EXPECT_EQ(waiting.size(), PeerAnswers::kMostLeaving + 1);
   EXPECT_EQ(ask(a, "promise b 1\n"), Code::kFailedPrecondition);
   a.lose_nats();

@@ -210,7 +210,7 @@ class Faults(Sessions):
             last, there = self.resume((three, two)[n % 2], id, carrier)
             self.assertLessEqual({'a', 'e', 'open'}, there)
             last.end()
-        self.assertGreaterEqual(metric(two, 'weir_cluster_taken_sessions_total'), 2)
+        until(lambda: metric(two, 'weir_cluster_taken_sessions_total') >= 2, 'that it counts what it has taken')
 
     def test_a_node_that_drains_hands_its_sessions_on_with_all_that_was_sent(self):
         one, two, _ = self.three()
@@ -245,6 +245,7 @@ class Faults(Sessions):
         session.send(action('KEEP', {}, {'status': 'kept?'}))
         self.assertIn(b'"code":14', read_until(session, 'kept?').flat('kept?'))
         self.assertIn('NATS is away', self.refused_at(two, id, 'UNAVAILABLE'))
+        until(lambda: metric(one, 'weir_cluster_unkept_sessions') == 1, 'that it is counted')
         self.nats.start()
         until(lambda: metric(one, 'weir_cluster_connected') == metric(two, 'weir_cluster_connected') == 1, 'that it is back')
         until(lambda: metric(one, 'weir_cluster_unkept_sessions') == 0, 'that all is kept')

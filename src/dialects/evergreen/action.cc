@@ -39,7 +39,8 @@ std::string listed(std::initializer_list<std::string_view> names) {
 base::Result<std::unique_ptr<Action>> make_action(Session& session, ActionRequest&& request) {
   if (const Schema* schema = find_schema(request.name)) return schema->make(session, std::move(request));
   std::string all;
-  for (const Schema& schema : schemas()) all += (all.empty() ? "" : ", ") + std::string(schema.name);
+  for (const Schema& schema : schemas())
+    if (offered(schema, session.state())) all += (all.empty() ? "" : ", ") + std::string(schema.name);
   return failure(Code::kNotFound, "no such action: '" + request.name.substr(0, 80) + "'; there are " + all);
 }
 

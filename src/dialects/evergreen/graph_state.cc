@@ -43,8 +43,9 @@ struct StateParts {
     const Node::PartView part = node.part(i);
     std::string& to = node.claimed() ? made : sent;
     parts += 1 + part.children;
-    if (to.size() + part.data.size() > Handover::kLargestState || parts > kMostStateParts)
-      return void(parts = kMostStateParts + 1);
+    size_t size = to.size() + part.data.size();
+    for (size_t n = 0; n < part.children && parts <= kMostStateParts; ++n) size += node.child(i, n).size();
+    if (size > Handover::kLargestState || parts > kMostStateParts) return void(parts = kMostStateParts + 1);
     OutFragment f;
     f.node = node.id();
     f.seq = int64_t(i);
@@ -68,6 +69,21 @@ struct StateParts {
   }
 };
 
+// Nodes that are kept, children first: who reads it climbs nowhere (NodeHeights). Dropped nodes are put at once.
+std::vector<const Node*> upwards(const NodeGraph& graph, const LeftOut& left_out, StateParts& parts) {
+  std::vector<const Node*> out;
+  graph.each([&](const Node& node) {
+    if (node.dropped())
+      parts.put_dropped(node);
+    else if (node.complete() && !left_out(node))
+      out.push_back(&node);
+    return parts.fit() && out.size() <= kMostStateParts;
+  });
+  if (out.size() > kMostStateParts) parts.parts = kMostStateParts + 1;
+  std::sort(out.begin(), out.end(), [](const Node* a, const Node* b) { return a->height() < b->height(); });
+  return out;
+}
+
 // A fragment is read in one go: there are as many parts as are written at most, of a few fields each. False: more.
 bool few_parts(std::string_view message, size_t& parts, size_t& fields) {
   constexpr size_t kMostFields = 8 * kMostStateParts;
@@ -90,14 +106,10 @@ bool few_parts(std::string_view message, size_t& parts, size_t& fields) {
 WrittenState write_graph_state(const NodeGraph& graph, base::Duration age, const std::vector<NodeTime>& times,
                                const LeftOut& left_out) {
   StateParts parts;
-  graph.each([&](const Node& node) {
-    if (node.dropped()) {
-      parts.put_dropped(node);
-    } else if (node.complete() && !left_out(node)) {
-      for (size_t i = 0; i < node.parts() && parts.fit(); ++i) parts.put(node, i);
-    }
-    return parts.fit();
-  });
+  for (const Node* node : upwards(graph, left_out, parts)) {
+    if (!parts.fit()) break;
+    for (size_t i = 0; i < node->parts() && parts.fit(); ++i) parts.put(*node, i);
+  }
   for (const NodeTime& time : times) {
     if (!parts.fit()) break;
     parts.put_time(time);
@@ -137,15 +149,15 @@ Status GraphStateReader::begin(std::string state) {
   size_t parts = 0, fields = 0;
   if (!few_parts(sent_view, parts, fields) || !few_parts(made_view, parts, fields)) return damaged("nodes");
   sent_ = bytes.slice(sent_view), made_ = bytes.slice(made_view), lines_ = bytes.slice(in.rest());
-  at_ = Part::kSent;
+  at_ = Part::kMade;
   return {};
 }
 
 Status GraphStateReader::go_on() {
   held_ = false;
   Status s;
-  if (at_ == Part::kSent) s = read_part(sent_, Part::kMade);
-  if (s.ok() && at_ == Part::kMade) s = read_part(made_, Part::kTimes);
+  if (at_ == Part::kMade) s = read_part(made_, Part::kSent);
+  if (s.ok() && at_ == Part::kSent) s = read_part(sent_, Part::kTimes);
   if (s.ok() && at_ == Part::kTimes) s = read_lines(times_left_, Part::kDropped);
   if (s.ok() && at_ == Part::kDropped) s = read_lines(dropped_left_, Part::kDone);
   if (s.ok() && done() && offset_ != lines_.size()) s = damaged("length");

@@ -9,7 +9,9 @@
 //   word   = percent encoded; numbers are decimal, age is in seconds
 //
 // Nodes that are complete are in it, and nothing else: what is missing can be sent again from its first fragment, and
-// the ids of outputs that were open are new again. A node with a time to live is one of them.
+// the ids of outputs that were open are new again. A node with a time to live is one of them. Nodes come behind their
+// children, and `made` is read first, since what is said about an answer is higher than the answer: what comes so costs
+// the graph the least (NodeHeights).
 #pragma once
 
 #include <cstdint>
@@ -63,7 +65,7 @@ class GraphStateReader final : MessageSink {
   const std::vector<NodeTime>& times() const { return times_; }
 
  private:
-  enum class Part : uint8_t { kSent, kMade, kTimes, kDropped, kDone };
+  enum class Part : uint8_t { kMade, kSent, kTimes, kDropped, kDone };
   base::Status on_fragment(Fragment& fragment, std::string_view reference) override;
   base::Status on_action(ActionRequest&& action) override;
   bool holds() const override { return held_; }

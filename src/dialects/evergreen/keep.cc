@@ -17,6 +17,7 @@ using base::Status;
 
 constexpr std::string_view kResumeConfig = "weir.evergreen.v1.ResumeConfig";
 constexpr uint64_t kListedPerStep = 4, kListBytesPerStep = 1024;  // of the list of nodes
+constexpr size_t kLongestList = 2 << 20;                          // bytes: it is one message, made in one turn
 
 // Tells the SessionKeeper what to do, and waits for it.
 class KeeperAction : public Action {
@@ -86,23 +87,26 @@ class Resume final : public KeeperAction {
     }
     if (Status s = write_id(); !s.ok()) return s;
     done();
+    keeper().note_resumed();
     return {};
   }
 
   Status list_nodes(std::string& out) {
     const NodeGraph& graph = session_.graph();
     out = "[";
+    const size_t most = graph.memory().has_room_for(kLongestList) ? kLongestList : 0;
     graph.each([&](const Node& node) {
       if (!node.complete() || keeper().leaves_out(node)) return true;
       out += out.size() > 1 ? ",\"" : "\"";
       wire::append_json_text(out, node.id());
       out += '"';
-      return graph.memory().has_room_for(out.size());
+      return out.size() <= most;
     });
     out += ']';
     session_.state().turn_budget.spend(graph.nodes() / kListedPerStep + out.size() / kListBytesPerStep);
-    if (graph.memory().has_room_for(out.size())) return {};
-    return failure(base::Code::kResourceExhausted, "there is no room for the list of nodes");
+    if (out.size() <= most) return {};
+    return failure(base::Code::kResourceExhausted,
+                   "there is no room for the list of nodes: at most " + std::to_string(kLongestList) + " bytes");
   }
 };
 

@@ -102,7 +102,8 @@ class ListActions final : public ModelAction {
     if (!out) return {};
     v1::ActionList list;
     for (const Schema& schema : schemas())
-      if (!model || takes(*model, schema.works)) put(schema, model, *list.add_actions());
+      if (offered(schema, session_.state()) && (!model || takes(*model, schema.works)))
+        put(schema, model, *list.add_actions());
     return write_list(*out, list.SerializeAsString());
   }
 

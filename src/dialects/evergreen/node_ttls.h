@@ -23,6 +23,7 @@ class NodeTtls {
   // The node may have become an open one (one that an action writes), or has ended: open nodes stay when their time is
   // over.
   void update(const Node& node);
+  bool empty() const { return ttls_.empty(); }
   // True when a node is going to make room: it is worth waiting for.
   bool make_room() const { return make_room_ > 0; }
   // Calls on_ttl(node, what is left of its time) for each, until that returns false.

@@ -98,6 +98,10 @@ bool among(std::string_view name, std::span<const Parameter> parameters) {
 
 std::span<const Schema> schemas() { return kSchemas; }
 
+bool offered(const Schema& schema, const EvergreenState& state) {
+  return state.options.handover || (schema.make != make_keep && schema.make != make_resume);
+}
+
 const Schema* find_schema(std::string_view name) {
   auto found = std::find_if(kSchemas.begin(), kSchemas.end(), [&](const Schema& s) { return s.name == name; });
   return found == kSchemas.end() ? nullptr : &*found;

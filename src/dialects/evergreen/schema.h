@@ -13,6 +13,7 @@ namespace weir::evergreen {
 
 class Action;
 class Session;
+struct EvergreenState;
 
 inline constexpr std::string_view kStatus = "status";  // an output that every action has
 inline constexpr std::string_view kAnyName = "*";
@@ -44,6 +45,8 @@ struct Schema {
 };
 
 std::span<const Schema> schemas();
+// False: the action is for sessions that are kept, which this server has none of.
+bool offered(const Schema& schema, const EvergreenState& state);
 // Null: there is none of that name.
 const Schema* find_schema(std::string_view name);
 // Errors: INVALID_ARGUMENT for an input or output that the action does not have, or a configuration of another type.

@@ -72,6 +72,8 @@ void Session::on_drain() {
 
 void Session::leave(Leaves how) {
   left_ = true;
+  const Code said = exchange_.record().code;
+  thrown_ = !over_ && (said == Code::kInternal || said == Code::kResourceExhausted);
   if (!over_) leaves_ = how;
   abort(failure(Code::kCancelled, "the client has left"));
   settle();
@@ -152,6 +154,7 @@ void Session::end_if_nothing_runs() {
 // How it ends for what is kept: the client's own doing and the end of its time take that away, nothing else does.
 SessionKeeper::Then Session::fate() const {
   using Then = SessionKeeper::Then;
+  if (thrown_) return Then::kAsItWasKept;
   if (leaves_) return *leaves_ == Leaves::kLost ? Then::kSaved : Then::kGone;
   switch (status_.code) {
     case Code::kUnavailable:

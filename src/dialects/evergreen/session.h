@@ -103,6 +103,7 @@ class Session final : TurnBudget::Waiter {
   bool ended_ = false;  // the client says no more
   bool over_ = false, finished_ = false, settling_ = false, left_ = false, draining_ = false;
   std::optional<Leaves> leaves_;  // where that is what has ended it
+  bool thrown_ = false;           // something has, outside of AtWork: see wire::end_thrown()
   base::Status status_;
   bool admitted_ = false;  // an action, with the session
   SessionClock clock_;

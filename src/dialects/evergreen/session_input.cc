@@ -57,6 +57,7 @@ Status SessionInput::on_fragment(Fragment& f, std::string_view reference) {
   if (f.by_reference && loads_.full()) return hold(Until::kLoads);
   auto fate = graph.add(f);
   if (!fate) return fate.error();
+  session_.keeper().note_change();
   if (*fate == NodeGraph::Fate::kDuplicate || !f.by_reference) return {};
   return loads_.begin(*graph.find(f.node), f.seq, reference);
 }
@@ -78,6 +79,7 @@ Status SessionInput::on_action(ActionRequest&& request) {
     return hold(Until::kRoom);
   auto action = make_action(session_, std::move(request));
   if (!action) return action.error();
+  session_.keeper().note_change();
   actions.begin(std::move(*action));
   return {};
 }

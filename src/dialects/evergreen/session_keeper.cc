@@ -24,12 +24,57 @@ namespace {
 constexpr uint64_t kSavedPerSecond = 1 << 20;  // bytes
 constexpr uint64_t kSmall = 64 << 10;          // bytes of a graph: a tenth of a millisecond
 constexpr uint64_t kTimesPerStep = 4;          // looked at
+constexpr uint64_t kStepsPerTime = 2;          // that is set: a timer
 
 constexpr auto kBetweenSaves = std::chrono::milliseconds(100);  // but for KEEP, and at the end
+// A session where nothing has happened for less than that is not written at its end; with times to live, that go on.
+constexpr base::Duration kUnchanged = std::chrono::minutes(1), kTimesUnchanged = std::chrono::seconds(1);
 
 Status cut_off() {
   return base::try_again(Code::kUnavailable,
                          "this node is cut off from NATS, and another one may have the session: resume it there");
+}
+
+// The session's state without what its keeper leaves out. Errors: RESOURCE_EXHAUSTED.
+base::Result<WrittenState> written(Session& session) {
+  NodeGraph& graph = session.graph();
+  EvergreenState& state = session.state();
+  auto left_out = [&keeper = session.keeper()](const Node& node) { return keeper.leaves_out(node); };
+  auto too_long = [&] {
+    return failure(Code::kResourceExhausted, "the session has " + std::to_string(graph.memory().used()) +
+                                                 " bytes or too many parts: at most " +
+                                                 std::to_string(Handover::kLargestState) + " bytes are kept");
+  };
+  std::vector<NodeTime> times;
+  uint64_t looked_at = 0;
+  session.ttls().each(state.bus.env().now(), [&](const std::string& id, base::Duration left) {
+    const Node* node = graph.find(id);
+    if (node && node->complete() && !left_out(*node)) times.push_back({id, left});
+    return ++looked_at <= 2 * kMostStateParts && times.size() <= kMostStateParts;
+  });
+  state.turn_budget.spend(looked_at / kTimesPerStep);
+  if (looked_at > 2 * kMostStateParts) return too_long();
+  WrittenState out = write_graph_state(graph, session.clock().age(), times, left_out);
+  state.turn_budget.spend(out.steps);
+  if (out.text.empty()) return too_long();
+  return out;
+}
+
+// The memory of a state on its way, charged to the session's client; null: there is no room.
+std::shared_ptr<session::Reservation> charge(Session& session, size_t bytes) {
+  auto out = std::make_shared<session::Reservation>(session.state().byte_quota,
+                                                    marshal::tenant_of(session.exchange().request()));
+  return out->hold(bytes).ok() ? out : nullptr;
+}
+
+// False: the rest in another turn.
+bool set_times(Session& session, const std::vector<NodeTime>& times, size_t& done) {
+  for (TurnBudget& turn = session.state().turn_budget; done < times.size(); ++done) {
+    if (turn.spent()) return false;
+    turn.spend(kStepsPerTime);
+    session.ttls().set(times[done].node, times[done].left);
+  }
+  return true;
 }
 
 }  // namespace
@@ -59,10 +104,6 @@ void SessionKeeper::with(EvergreenState& state, uint64_t number, Work work) {
     work(*keeper);
     session.settle();
   });
-}
-
-bool SessionKeeper::leaves_out(const Node& node) const {
-  return std::find(left_out_.begin(), left_out_.end(), node.id()) != left_out_.end();
 }
 
 // For good: what was not said while it was lost is missing afterwards.
@@ -130,48 +171,18 @@ void SessionKeeper::wake_at(base::Time when) {
   });
 }
 
-// Errors: RESOURCE_EXHAUSTED.
-base::Result<WrittenState> SessionKeeper::written() {
-  const NodeGraph& graph = session_.graph();
-  auto too_long = [&] {
-    return failure(Code::kResourceExhausted, "the session has " + std::to_string(graph.memory().used()) +
-                                                 " bytes or too many parts: at most " +
-                                                 std::to_string(Handover::kLargestState) + " bytes are kept");
-  };
-  std::vector<NodeTime> times;
-  uint64_t looked_at = 0;
-  session_.ttls().each(state_.bus.env().now(), [&](const std::string& id, base::Duration left) {
-    const Node* node = session_.graph().find(id);
-    if (node && node->complete() && !leaves_out(*node)) times.push_back({id, left});
-    return ++looked_at <= 2 * kMostStateParts && times.size() <= kMostStateParts;
-  });
-  state_.turn_budget.spend(looked_at / kTimesPerStep);
-  if (looked_at > 2 * kMostStateParts) return too_long();
-  WrittenState out =
-      write_graph_state(graph, session_.clock().age(), times, [this](const Node& node) { return leaves_out(node); });
-  state_.turn_budget.spend(out.steps);
-  if (out.text.empty()) return too_long();
-  return out;
-}
-
-std::shared_ptr<session::Reservation> SessionKeeper::charge(size_t bytes) const {
-  auto out =
-      std::make_shared<session::Reservation>(state_.byte_quota, marshal::tenant_of(session_.exchange().request()));
-  return out->hold(bytes).ok() ? out : nullptr;
-}
-
 // A save that fails leaves what was saved before.
 void SessionKeeper::save() {
   const base::Time now = state_.bus.env().now();
-  due_ = awaited_ = false;
+  due_ = awaited_ = changed_ = false;
   wake_at(now + state_.options.kept / 2);
   last_begun_ = now;
   const uint64_t save = ++begun_;
-  auto state = written();
+  auto state = written(session_);
   const uint64_t bytes = state ? state->text.size() : Handover::kLargestState;
   paced_ = now + std::chrono::microseconds(bytes * 1'000'000 / kSavedPerSecond);
   if (!state) return saved(save, std::move(state).error());
-  auto transit = charge(bytes);
+  auto transit = charge(session_, bytes);
   if (!transit) return saved(save, failure(Code::kResourceExhausted, "there is no memory to keep the session"));
   auto done = [&s = state_, number = number_, save, transit](const Status& status) {
     with(s, number, [&](SessionKeeper& keeper) { keeper.saved(save, status); });
@@ -200,7 +211,7 @@ Status SessionKeeper::resume(base::SessionId id) {
   if (Status s = enlist(); !s.ok()) return s;
   const wire::Request& request = session_.exchange().request();
   const session::Tenant who{0, marshal::tenant_of(request)};
-  reading_ = charge(Handover::kLargestState);
+  reading_ = charge(session_, Handover::kLargestState);
   Status s;
   if (!reading_)
     s = base::try_again(Code::kResourceExhausted, "there is no memory to resume the session; try again later");
@@ -213,6 +224,7 @@ Status SessionKeeper::resume(base::SessionId id) {
   }
   id_ = id;
   phase_ = Phase::kTaking;
+  outcome_ = {};
   auto then = [&state = state_, number = number_, room = reading_, who, id](Taken taken) {
     state.searches.end(who);
     if (!state.keepers.contains(number) && taken && *taken) state.options.handover->let_go(id);
@@ -230,6 +242,7 @@ void SessionKeeper::taken(Taken state) {
   if (lost()) return refuse(cut_off());
   (void)reading_->hold((*state)->size());
   reader_.emplace(session_.graph(), &state_.turn_budget);
+  times_set_ = 0;
   if (Status s = reader_->begin(std::move(**state)); !s.ok()) refuse(std::move(s));
 }
 
@@ -247,13 +260,12 @@ bool SessionKeeper::read_on() {
     session_.abort(std::move(s));  // with half a graph
     return false;
   }
-  if (!reader_->done()) return false;
-  for (const NodeTime& time : reader_->times()) session_.ttls().set(time.node, time.left);
+  if (!reader_->done() || !set_times(session_, reader_->times(), times_set_)) return false;
   session_.clock().set_age(reader_->age());
   reader_.reset(), reading_.reset();
   phase_ = Phase::kHeld;
-  due_ = false;
-  wake_at(state_.bus.env().now() + state_.options.kept / 2);
+  last_begun_ = state_.bus.env().now();
+  wake_at(last_begun_ + state_.options.kept / 2);
   session_.actions().resume();
   return true;
 }
@@ -280,7 +292,9 @@ void SessionKeeper::end(Then then) {
   const Phase was = phase_;
   // All sessions of a connection end in one turn: of large ones, those that it has time for are written.
   const bool has_time = session_.graph().memory().used() <= kSmall || !state_.turn_budget.spent();
-  if (was == Phase::kHeld && ours && then == Then::kSaved && has_time)
+  const base::Duration old = state_.bus.env().now() - last_begun_;
+  const bool worth_it = changed_ || due_ || old >= (session_.ttls().empty() ? kUnchanged : kTimesUnchanged);
+  if (was == Phase::kHeld && ours && then == Then::kSaved && has_time && worth_it)
     (void)base::attempt("the last save of a session", [this] { save(); });
   const bool gone = ours && then == Then::kGone && was != Phase::kReading;
   // One that is still being taken is let go when it comes.

@@ -13,10 +13,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
-#include <vector>
 
 #include "base/env.h"
 #include "base/ids.h"
@@ -48,19 +49,23 @@ class SessionKeeper {
   std::optional<base::Status> kept(uint64_t save) const;
   base::Status resume(base::SessionId id);
   const base::Status& resumed() const { return outcome_; }  // when it is no longer resuming()
+  // RESUME has said all: what is there now is what is kept.
+  void note_resumed() { due_ = changed_ = false; }
   // The client's messages have to wait.
   bool resuming() const { return phase_ == Phase::kTaking || phase_ == Phase::kReading; }
 
   base::SessionId id() const { return id_; }
   // An output of the first KEEP, or of RESUME: it is this connection's, and not kept.
   void leave_out(const Node& node) {
-    if (phase_ == Phase::kNothing && left_out_.size() < kMostLeftOut) left_out_.emplace_back(node.id());
+    if (phase_ == Phase::kNothing && left_out_.size() < kMostLeftOut) left_out_.emplace(node.id());
   }
-  bool leaves_out(const Node& node) const;
+  bool leaves_out(const Node& node) const { return left_out_.contains(node.id()); }
 
   // Another node may have the session: this one must not answer for it. True once means true from then on.
   bool lost();
-  void note_action_over() { due_ = true; }
+  void note_action_over() { due_ = changed_ = true; }
+  // The client has sent a fragment, or begun an action.
+  void note_change() { changed_ = true; }
   // Reads on, or saves what is due. True: the session has more to do. Ends the session where it is lost().
   bool go_on();
   bool waits_for_turn() const { return phase_ == Phase::kReading || may_save(); }
@@ -70,7 +75,7 @@ class SessionKeeper {
   void end(Then then);
 
  private:
-  static constexpr size_t kMostLeftOut = 16;
+  static constexpr size_t kMostLeftOut = 64;  // so many tries of RESUME a connection has room for
 
   enum class Phase : uint8_t { kNothing, kKeeping, kTaking, kReading, kHeld };
   using Taken = base::Result<std::optional<std::string>>;
@@ -86,9 +91,6 @@ class SessionKeeper {
   void saved(uint64_t save, base::Status status);
   void forget();
   void wake_at(base::Time when);
-  base::Result<WrittenState> written();
-  // The text's memory while it is on its way; null: there is no room.
-  std::shared_ptr<session::Reservation> charge(size_t bytes) const;
   template <class Work>
   static void with(EvergreenState& state, uint64_t number, Work work);
 
@@ -101,12 +103,14 @@ class SessionKeeper {
   uint64_t epoch_ = 0;                  // of the node's claim when it was held, or before it was taken
   bool due_ = false, awaited_ = false;  // awaited: KEEP waits for it
   bool lost_ = false;
+  bool changed_ = false;           // since what is kept was written, or read
   uint64_t begun_ = 0, over_ = 0;  // saves
   base::Status last_save_;
   base::Time paced_{};       // not before
-  base::Time last_begun_{};  // when the last save began
-  std::vector<std::string> left_out_;
+  base::Time last_begun_{};  // when the last save began, or what was kept was read
+  std::set<std::string, std::less<>> left_out_;
   std::optional<GraphStateReader> reader_;
+  size_t times_set_ = 0;                           // of reader_'s
   std::shared_ptr<session::Reservation> reading_;  // the charge for what is taken, and for what reader_ has
   base::TimerId timer_ = base::TimerId::kNone;
 };

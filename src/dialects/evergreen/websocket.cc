@@ -100,9 +100,11 @@ class SocketSession final : public JsonCarrier, WebSocket::Side, wire::BodyMemor
     bool short_of_memory = code == wire::close_code::kTryAgain;
     if (broken) exchange_.record().code = short_of_memory ? Code::kResourceExhausted : Code::kInvalidArgument;
     output_.stop();
-    // A page that is left says "going away".
-    const bool lost = code == wire::close_code::kGoingAway || short_of_memory;
-    session_.leave(lost ? Session::Leaves::kLost : Session::Leaves::kForGood);
+    // A page that is left says "going away", a library whose PING has no answer in time 1011.
+    namespace close_code = wire::close_code;
+    const bool for_good = code == close_code::kNormal || code == close_code::kNone || code == close_code::kProtocol ||
+                          code == close_code::kNotUtf8;
+    session_.leave(for_good ? Session::Leaves::kForGood : Session::Leaves::kLost);
     exchange_.end();
   }
   void write(base::Bytes bytes) override { exchange_.body(std::move(bytes)); }

@@ -170,6 +170,41 @@ TEST(GraphState, WhatIsNotCompleteAndWhatIsLeftOutIsNotThere) {
   other.fail(*other.find("being made"), base::failure(Code::kCancelled, "over"));
 }
 
+// In another order each of them would raise all that are above it, many times.
+TEST(GraphState, NestedNodesAreReadInTheOrderThatCostsLeast) {
+  constexpr int kBranches = 220;
+  NodeGraph graph{{}};
+  make(graph, "leaf", {"x"});
+  auto made = graph.claim("made");
+  ASSERT_TRUE(made);
+  const std::vector<std::string_view> leaf{"leaf"};
+  Fragment f;
+  f.children = leaf;
+  ASSERT_TRUE(graph.append(**made, f).ok());
+  std::vector<std::string> names{"made"};
+  for (int i = 0; i < kBranches; ++i) {
+    names.push_back("branch " + std::to_string(i));
+    send_branch(graph, names.back(), std::vector<std::string_view>(names.begin(), names.end() - 1));
+  }
+  GraphLimits limits;
+  limits.climbs = kBranches;
+  NodeGraph other{limits};
+  const Status s = read(write_graph_state(graph, 0s, {}, kNothingLeftOut).text, other);
+  ASSERT_TRUE(s.ok()) << s.text;
+  EXPECT_EQ(shown(other), shown(graph));
+}
+
+// Children are counted before anything is written of them: else a fragment of 16 MiB is copied to find it too long.
+TEST(GraphState, ManyLongChildrenAreTooLongBeforeTheyAreWritten) {
+  NodeGraph graph{{}};
+  const std::string child(1000, 'c');
+  send(graph, child, "x");
+  send_branch(graph, "branch", std::vector<std::string_view>(16'000, child));
+  const double before = support::cpu_seconds();
+  EXPECT_TRUE(write_graph_state(graph, 0s, {}, kNothingLeftOut).text.empty());
+  EXPECT_LT(support::cpu_seconds() - before, 0.02);
+}
+
 TEST(GraphState, ADroppedChildStaysDropped) {
   NodeGraph graph{{}};
   send(graph, "child", "abc");

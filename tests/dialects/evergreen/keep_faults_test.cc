@@ -354,6 +354,14 @@ TEST(EvergreenAlone, NothingIsKeptWhereThereAreNoOtherNodes) {
   auto y = t.open();
   t.send(*y, resume(std::string(32, 'f')));
   EXPECT_EQ(Bench::status(*y).substr(0, 13), "UNIMPLEMENTED");
+  for (bool alone : {true, false}) {
+    FakeHandover nodes;
+    Bench list{alone ? Options() : with(nodes)};
+    auto z = list.open();
+    list.send(*z, "actions { name: 'LIST_ACTIONS' outputs { name: 'actions' id: 'l' } }");
+    const std::string there = list.leaf(*z, "l");
+    for (const char* name : {"\"KEEP\"", "\"RESUME\""}) EXPECT_EQ(there.find(name) == there.npos, alone) << there;
+  }
 }
 
 }  // namespace

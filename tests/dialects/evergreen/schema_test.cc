@@ -40,7 +40,7 @@ TEST(EvergreenSchema, AllActionsAreListedWithTheirParameters) {
   Bench t;
   Json all = list(t, "");
   EXPECT_EQ(names(all), (std::set<std::string>{"GENERATE", "INFER", "EMBED", "TOKENIZE", "ECHO", "DROP", "SET_TTL",
-                                               "CANCEL", "KEEP", "RESUME", "LIST_ACTIONS"}));
+                                               "CANCEL", "LIST_ACTIONS"}));
   const Json& generate = named(all, "GENERATE");
   EXPECT_EQ(generate["inputs"][0]["name"], "prompt");
   EXPECT_EQ(generate["inputs"][0]["aliases"], Json({"text"}));
@@ -56,7 +56,7 @@ TEST(EvergreenSchema, AllActionsAreListedWithTheirParameters) {
 
 TEST(EvergreenSchema, OfAModelThoseThatItTakesWithItsTensors) {
   Bench t;
-  const std::set<std::string> always{"ECHO", "DROP", "SET_TTL", "CANCEL", "KEEP", "RESUME", "LIST_ACTIONS"};
+  const std::set<std::string> always{"ECHO", "DROP", "SET_TTL", "CANCEL", "LIST_ACTIONS"};
   Json chat = list(t, "chat"), add = list(t, "add");
   std::set<std::string> text = always, tensors = always;
   text.insert({"GENERATE", "EMBED", "TOKENIZE"});

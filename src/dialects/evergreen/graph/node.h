@@ -78,6 +78,8 @@ class Node {
   int64_t next() const { return int64_t(parts_.size()); }  // the first seq that is missing
   const Metadata* metadata() const { return metadata_.get(); }
   bool dropped() const { return dropped_; }
+  // Higher than all of its children; of no meaning by itself.
+  uint32_t height() const { return height_; }
 
   // A fragment of the prefix, as it was taken. It is good as long as nothing happens to the node.
   struct PartView {
