@@ -10,6 +10,9 @@ import grpc
 import cases
 import measure
 import payloads
+import tails
+
+CALM = 500  # requests per second, for what a single one takes
 
 
 def nginx(folder, origin):
@@ -65,7 +68,7 @@ def repository(folder, origin):
 
 
 class Origin(measure.Server):
-    """weir with the model identity, on the client's core."""
+    """weir with the model identity."""
 
     def __init__(self, build):
         super().__init__('origin', cases.weir(build))
@@ -80,19 +83,26 @@ def check(server, body, least):
         raise RuntimeError(f'{server.name} has answered with {len(answer)} bytes')
 
 
-def compare(title, build, rounds, load, values):
+@contextlib.contextmanager
+def gateways(build, folder, values):
+    """The origin, and the gateways in front of it, each of which has answered."""
     body = payloads.grpc_frame(payloads.infer_request('identity', 'INPUT0', values))
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
         origin = Origin(build)
         stack.callback(origin.stop)
-        path = pathlib.Path(folder) / 'body'
-        path.write_bytes(body)
         servers = stack.enter_context(cases.running({
             'weir': cases.weir(build, repository=repository(folder, origin.port)), 'nginx grpc_pass': nginx(folder, origin.port),
             'nghttpx': nghttpx(origin.port), 'haproxy': haproxy(folder, origin.port)}))
         for server in servers:
             check(server, body, 4 * values)
+        yield origin, servers
+
+
+def compare(title, build, rounds, load, values):
+    body = payloads.grpc_frame(payloads.infer_request('identity', 'INPUT0', values))
+    with tempfile.TemporaryDirectory() as folder, gateways(build, folder, values) as (_, servers):
+        path = pathlib.Path(folder) / 'body'
+        path.write_bytes(body)
         results = measure.rounds(servers, load, lambda _: (cases.INFER, str(path)), rounds)
         measure.table(title, results, 'weir')
 
@@ -109,4 +119,25 @@ def forward_large(build, rounds, requests):
             measure.Load(requests or 800, 4, 4, headers=cases.GRPC), 1 << 18)
 
 
-ALL = (forward_small, forward_large)
+def forward_latency(build, rounds, requests):
+    """What a gateway adds to the time of ModelInfer with 16 floats: 500 requests per second at random times, so that hardly any
+    waits for another one. The gateways and the origin share a core. `requests`: seconds of a measurement."""
+    seconds = tails.seconds_of(requests)
+    print(f'\n## gRPC to gRPC, 16 floats, {CALM} requests/s: medians of {rounds} rounds of {seconds} s', flush=True)
+    with tempfile.TemporaryDirectory() as folder, gateways(build, folder, 16) as (origin, servers):
+        way = tails.Way.grpc(folder)
+        way.load = measure.Load(0, 1, 32, headers=cases.GRPC)
+        readings = {server.name: [] for server in (origin, *servers)}
+        for _ in range(rounds):
+            for server in (origin, *servers):
+                readings[server.name].append(way.tail(build, server, CALM, seconds))
+        p50 = {name: [1000 * r['latency_ms']['p50'] for r in of] for name, of in readings.items()}
+        tails.say('without a gateway', CALM, readings[origin.name])
+        for server in servers:
+            tails.say(server.name, CALM, readings[server.name])
+            low, high = (f(a - b for a, b in zip(p50[server.name], p50[origin.name])) for f in (min, max))
+            added = measure.spread([a - b for a, b in zip(p50[server.name], p50[origin.name])])[0]
+            print(f'{server.name} adds {added:.0f} us to p50 ({low:.0f}-{high:.0f})', flush=True)
+
+
+ALL = (forward_small, forward_large, forward_latency)
