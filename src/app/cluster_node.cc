@@ -47,6 +47,12 @@ uint32_t calls_under_way(const bus::Catalog& catalog) {
   return uint32_t(std::clamp<int64_t>(calls, 0, UINT32_MAX));
 }
 
+base::Result<std::shared_ptr<const net::TlsContext>> tls_of(const Config& config) {
+  auto made = net::TlsContext::for_member(config.cluster.tls, net::TlsContext::Offer::kHttp2);
+  if (!made) return base::failure(made.error().code, "cluster.tls: " + made.error().text);
+  return made;
+}
+
 }  // namespace
 
 base::Result<cluster::Settings> cluster_settings(const Config& config) {
@@ -66,11 +72,11 @@ std::unique_ptr<ClusterNode> ClusterNode::make(const Config& config, forward::Di
   auto settings = cluster_settings(config);
   if (!settings) throw std::runtime_error(settings.error().text);
   if (!settings->on()) return nullptr;
-  std::shared_ptr<const net::TlsContext> tls;
+  std::shared_ptr<net::LiveTls> tls;
   if (!config.cluster.tls.certificate.empty()) {
-    auto made = net::TlsContext::for_member(config.cluster.tls, net::TlsContext::Offer::kHttp2);
-    if (!made) throw std::runtime_error("cluster.tls: " + made.error().text);
-    directory.set_tls(tls = std::move(*made));
+    auto made = tls_of(config);
+    if (!made) throw std::runtime_error(made.error().text);
+    directory.set_tls(tls = std::make_shared<net::LiveTls>(std::move(*made)));
   }
   std::error_code error;
   std::string root = (std::filesystem::temp_directory_path(error) / "weir-cluster-XXXXXX").string();
@@ -80,15 +86,16 @@ std::unique_ptr<ClusterNode> ClusterNode::make(const Config& config, forward::Di
 }
 
 ClusterNode::ClusterNode(const Config& config, cluster::Settings settings, std::string root,
-                         forward::Directory& directory, std::shared_ptr<const net::TlsContext> tls, GetCatalog catalog,
+                         forward::Directory& directory, std::shared_ptr<net::LiveTls> tls, GetCatalog catalog,
                          base::MemoryLedger& memory)
     : config_(config),
       root_(std::move(root)),
       catalog_(std::move(catalog)),
+      tls_(std::move(tls)),
       remote_(root_, directory,
               [this](std::vector<std::string> models) { repository_->refresh(root_, std::move(models)); }) {
   const std::string call_key = cluster::Secrets::derive(settings.secret).call_key;
-  if (settings.secret.empty() && !tls)
+  if (settings.secret.empty() && !tls_)
     base::log::warning("without cluster.secret whoever writes to NATS says where calls go", {{"nats", "cluster.nats"}});
   else if (!settings.secret.empty())
     directory.set_key(call_key);
@@ -111,8 +118,17 @@ ClusterNode::ClusterNode(const Config& config, cluster::Settings settings, std::
   };
   callbacks.holds = [this](const std::string& id) { return sessions_->handover().holds(id); };
   cluster_ = std::make_unique<cluster::Cluster>(settings, std::move(callbacks), &memory);
-  sessions_ = std::make_unique<ClusterSessions>(cluster_->name(), call_key, std::move(tls));
+  sessions_ = std::make_unique<ClusterSessions>(cluster_->name(), call_key, tls_);
   sessions_->attach(*cluster_, catalog_, settings.session_bytes);
+}
+
+void ClusterNode::reload_tls() {
+  if (!tls_) return;
+  auto made = tls_of(config_);
+  if (made)
+    tls_->set(std::move(*made));
+  else
+    base::log::error("certificates stay as they are for connections to other nodes", {{"reason", made.error().text}});
 }
 
 ClusterNode::~ClusterNode() {

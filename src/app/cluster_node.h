@@ -41,6 +41,9 @@ class ClusterNode {
   // Any thread: these are served now.
   void serve(const bus::Catalog& catalog);
   void stop();
+  // Reads the files of cluster.tls again, for connections to other nodes that are made from now on; those that are
+  // there stay. The log says what is wrong with one; then all is as it was.
+  void reload_tls();
   cluster::Cluster& cluster() { return *cluster_; }
   // For people: that of the cluster, and what is wrong with its jobs.
   std::string detail() const;
@@ -48,11 +51,12 @@ class ClusterNode {
 
  private:
   ClusterNode(const Config& config, cluster::Settings settings, std::string root, forward::Directory& directory,
-              std::shared_ptr<const net::TlsContext> tls, GetCatalog catalog, base::MemoryLedger& memory);
+              std::shared_ptr<net::LiveTls> tls, GetCatalog catalog, base::MemoryLedger& memory);
 
   const Config& config_;
   const std::string root_;
   const GetCatalog catalog_;
+  const std::shared_ptr<net::LiveTls> tls_;  // null: without cluster.tls
   jobs::Store* store_ = nullptr;
   std::optional<ClusterJobs> jobs_;           // with store_
   models::Repository* repository_ = nullptr;  // from start() on

@@ -24,7 +24,7 @@ class ClusterSessions final : public session::OtherNodes, public session::Shared
   using Post = std::function<void(base::ShardId, std::function<void()>)>;
 
   // `call_key`: Secrets::call_key; `tls`: of connections to nodes, or null.
-  ClusterSessions(const std::string& name, std::string call_key, std::shared_ptr<const net::TlsContext> tls)
+  ClusterSessions(const std::string& name, std::string call_key, std::shared_ptr<const net::LiveTls> tls)
       : tag_(session::tag_of_node(name)), targets_(std::move(call_key), std::move(tls)) {}
   // Before the server starts; all that is given outlives the shards.
   // `bytes`: ClusterHandover::attach().

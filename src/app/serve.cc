@@ -305,6 +305,7 @@ void Serving::on_signal(int signal) {
     service_.reloading();
     if (auto s = server_->reload_tls(); !s.ok())
       base::log::error("certificates stay as they are", {{"reason", s.text}});
+    if (cluster_) cluster_->reload_tls();
     state_.access.reload();
     repository_.rescan([this] {
       base::log::info("reloaded");

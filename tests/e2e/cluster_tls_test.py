@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import signal
 import socket
 import ssl
 import subprocess
@@ -144,6 +145,37 @@ class MutualTls(unittest.TestCase):
         answer = curl(server.url('/v2/models/a/infer'), *JSON, '-H', 'weir-caller-host: 10.0.0.9', data=json.dumps(
             {'inputs': [{'name': 'x', 'shape': [1, 1], 'datatype': 'FP32', 'data': [1]}]}))
         self.assertEqual(200, answer.status)
+
+    def test_certificates_are_read_again(self):
+        """All get files of another authority in the place of the old ones, as when one is about to expire."""
+        old, new = Authority('of last year'), Authority('of this year')
+        place = {name: (*old.sign(name), folder() / f'{name}-ca.pem') for name in ('one', 'two')}
+
+        def put(authority, name):
+            certificate, key = authority.sign(name)
+            for source, to in zip((certificate, key, authority.file), place[name]):
+                to.write_bytes(source.read_bytes())
+            return ('--cluster-listen', '127.0.0.1:0', '--cluster-tls-certificate', place[name][0], '--cluster-tls-key', place[name][1],
+                    '--cluster-tls-ca', place[name][2])
+
+        one = self.node('a', *put(old, 'one'), name='one')
+        two = self.node('b', *put(old, 'two'), name='two')
+        until(lambda: serves(one, 'b') and serves(two, 'a'), 'that both serve both')
+        flags = {name: put(new, name) for name in place}
+        two.stop()
+        two = self.node('b', *flags['two'], name='two')
+        until(lambda: nodes(two) == 2, 'that it knows of the other')
+        self.assertNotEqual(200, infer(one, 'b', 1.0)[0], 'one trusts the old authority alone')
+        # A mistake changes nothing.
+        certificate = place['one'][0].read_bytes()
+        place['one'][0].write_bytes(b'rubbish')
+        one.process.send_signal(signal.SIGHUP)
+        until(lambda: one.logged('certificates stay as they are for connections to other nodes'), 'the reason')
+        place['one'][0].write_bytes(certificate)
+        one.process.send_signal(signal.SIGHUP)
+        for server, model in ((one, 'b'), (two, 'a')):
+            until(lambda: serves(server, model), f'{model} by way of the other')
+            self.assertEqual((200, 2.5), infer(server, model, 2.5))
 
     def test_settings_that_do_not_go_together_end_the_start(self):
         pair = self.ours.sign('whole')

@@ -6,7 +6,7 @@
 namespace weir::forward {
 namespace {
 
-base::Result<Target::Member> member_of(const std::string& text, const net::TlsContext* tls) {
+base::Result<Target::Member> member_of(const std::string& text, const net::LiveTls* tls) {
   auto url = net::parse_url(text);
   if (!url) return url.error();
   if (tls && url->scheme != net::Url::Scheme::kHttps)
@@ -50,7 +50,7 @@ void Directory::set_key(std::string key) {
   key_ = std::move(key);
 }
 
-void Directory::set_tls(std::shared_ptr<const net::TlsContext> tls) {
+void Directory::set_tls(std::shared_ptr<const net::LiveTls> tls) {
   std::lock_guard lock(mutex_);
   tls_ = std::move(tls);
 }

@@ -21,7 +21,7 @@ class Directory {
   void set_key(std::string key);
   // Connections to nodes are made with it, and nodes whose address is not https are passed over; before the first add()
   // and set().
-  void set_tls(std::shared_ptr<const net::TlsContext> tls);
+  void set_tls(std::shared_ptr<const net::LiveTls> tls);
 
   std::vector<net::Url> urls(const std::string& model) const;
   // The target has the nodes of its model, now and from now on, for as long as it lives. UNAVAILABLE, worth another
@@ -33,7 +33,7 @@ class Directory {
   std::map<std::string, std::vector<Target::Member>> members_;  // by model; all under mutex_
   std::vector<std::weak_ptr<Target>> targets_;
   std::string key_;
-  std::shared_ptr<const net::TlsContext> tls_;  // null: addresses say whether
+  std::shared_ptr<const net::LiveTls> tls_;  // null: addresses say whether
 };
 
 }  // namespace weir::forward

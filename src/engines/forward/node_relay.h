@@ -21,7 +21,7 @@ namespace weir::forward {
 class NodeTargets {
  public:
   // `key` and `tls`: as Directory has them.
-  explicit NodeTargets(std::string key, std::shared_ptr<const net::TlsContext> tls = nullptr)
+  explicit NodeTargets(std::string key, std::shared_ptr<const net::LiveTls> tls = nullptr)
       : key_(std::move(key)), tls_(std::move(tls)) {}
 
   // These are there now, by URL; those that stay are the same Targets. Looks names up, which blocks: no shard's thread.
@@ -32,7 +32,7 @@ class NodeTargets {
 
  private:
   const std::string key_;
-  const std::shared_ptr<const net::TlsContext> tls_;
+  const std::shared_ptr<const net::LiveTls> tls_;
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Target>> targets_;  // under mutex_
 };

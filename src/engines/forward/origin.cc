@@ -121,7 +121,7 @@ base::Result<std::shared_ptr<Target>> Target::make(Options options, const std::s
                                                                 ? net::TlsContext::Offer::kHttp2
                                                                 : net::TlsContext::Offer::kHttp1);
     if (!tls) return std::move(tls).error();
-    out->tls = std::move(*tls);
+    out->tls = std::make_shared<const net::LiveTls>(std::move(*tls));
   }
   if (options.members) {
     for (uint32_t i = 0; i < options.places; ++i) out->origins.emplace_back().on_probation = options.beside_local;

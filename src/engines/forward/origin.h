@@ -16,7 +16,7 @@
 #include "engines/forward/load_report.h"
 #include "engines/forward/options.h"
 #include "net/address.h"
-#include "net/tls.h"
+#include "net/live_tls.h"
 
 namespace weir::forward {
 
@@ -83,9 +83,9 @@ struct Origin {
 
 struct Target {
   Options options;
-  std::shared_ptr<const net::TlsContext> tls;  // null: no origin has TLS
-  std::string authorization;                   // of each request; "" = none
-  std::deque<Origin> origins;                  // places for all servers that there may be
+  std::shared_ptr<const net::LiveTls> tls;  // null: no origin has TLS
+  std::string authorization;                // of each request; "" = none
+  std::deque<Origin> origins;               // places for all servers that there may be
   std::shared_ptr<const Kind> kind;
 
   // A name has an origin for each of its servers; an address is one server. Used on the shard that watches the names.

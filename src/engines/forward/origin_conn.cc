@@ -46,7 +46,10 @@ void OriginConn::connect() {
   how.endpoints = origin_.addresses();
   how.http = target_.kind->http();
   how.connect_timeout = target_.options.connect_timeout;
-  if (origin_.url.scheme == net::Url::Scheme::kHttps) how.tls = target_.tls, how.tls_host = origin_.url.host;
+  if (origin_.url.scheme == net::Url::Scheme::kHttps) {
+    how.tls = target_.tls ? target_.tls->get() : nullptr;
+    how.tls_host = origin_.url.host;
+  }
   net::ClientConn::Owner& self = *this;
   links_.push_front({});
   links_.front().generation = generation;
