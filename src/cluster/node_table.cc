@@ -102,6 +102,14 @@ bool NodeTable::is_of_later_life(const Bucket::KeyValue& entry, const Seen& seen
   return node && node->id == seen.node.id && node->incarnation > seen.node.incarnation;
 }
 
+// A beat that came late, or twice, to a bucket that had lost the entry. It is no sign of life, and what is there has to
+// be expected by whoever fences the node.
+bool NodeTable::is_older_beat(const Bucket::KeyValue& entry, const Seen& seen) const {
+  auto node = read_node(entry.value, entry_key_);
+  return node && node->id == seen.node.id && node->phase != Phase::kFenced && seen.there &&
+         node->incarnation == seen.node.incarnation && node->beat < seen.node.beat;
+}
+
 void NodeTable::set_entry(Seen& seen, uint64_t revision, State state) {
   const bool there = state == State::kThere;
   there_ = there_ - size_t(seen.there) + size_t(there);
@@ -117,7 +125,10 @@ bool NodeTable::take(const Bucket::KeyValue& entry, Seen& seen) {
     return true;
   }
   auto node = read(entry, seen);
-  if (!node) return refuse(entry.key, node.error()), false;
+  if (!node) {
+    if (is_older_beat(entry, seen)) seen.revision = entry.revision;
+    return refuse(entry.key, node.error()), false;
+  }
   complained_.erase(entry.key);
   models_ = models_ - seen.node.models.size() + node->models.size();
   set_entry(seen, entry.revision, State::kThere);

@@ -318,6 +318,24 @@ TEST_F(MembershipTest, ASessionIsTakenOnlyWhenItsOwnerIsGone) {
   EXPECT_TRUE(a.ownership.may_answer("s"));
 }
 
+// The bucket has lost the entry of a node that died, and a beat of it that was sent twice has come again.
+TEST_F(MembershipTest, ABeatThatComesLateDoesNotKeepADeadNodesSessions) {
+  One a(*this, "a");
+  auto b = std::make_unique<One>(*this, "b");
+  pass(seconds(1), {&a, b.get()});
+  const std::string early = bucket.entries.at("node.b").value;
+  pass(seconds(2), {&a, b.get()});
+  EXPECT_TRUE(open(*b, "s").ok());
+  b.reset();
+  pass(seconds(3), {&a});
+  bucket.entries.erase("node.b");
+  bucket.write("node.b", early, 0, [](base::Result<uint64_t> revision) { EXPECT_TRUE(revision); });
+  bucket.answer();
+  pass(seconds(4), {&a});
+  EXPECT_TRUE(take(a, "s").ok());
+  EXPECT_TRUE(a.ownership.may_answer("s"));
+}
+
 TEST_F(MembershipTest, AFencedNodeLearnsItAndJoinsAnew) {
   One a(*this, "a"), b(*this, "b");
   pass(seconds(2), {&a, &b});
