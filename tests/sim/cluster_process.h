@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -220,6 +221,7 @@ struct ClusterWorld::SimNode final : private cluster::Peers {
   Ownership ownership;
   cluster::PeerAnswers answers;
   std::map<std::string, std::string> states;  // of the sessions that it has
+  std::set<std::string> writing;              // of those, whose turn is on its way to the bucket
   bool cut = false;                           // from the bucket
   bool apart = false;                         // from the other processes
 };

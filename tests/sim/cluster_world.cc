@@ -159,6 +159,7 @@ void ClusterWorld::client() {
 }
 
 void ClusterWorld::turn(SimNode& node, const std::string& session) {
+  if (node.writing.contains(session)) return;
   if (node.may_answer(session) && node.ownership.owns(session)) return answer(node, session);
   auto told = acknowledged_.find(session);
   if (told == acknowledged_.end() && chance(0.5))
@@ -173,6 +174,7 @@ void ClusterWorld::turn(SimNode& node, const std::string& session) {
       if (!before.empty() && taken.error().code == Code::kNotFound) broken_ = "an acknowledged session is lost";
       return;
     }
+    if (node.writing.contains(session)) return;
     ++taken_;
     note(node.membership.self().id + " takes " + session + ": " + taken->state);
     if (!taken->state.starts_with(before)) broken_ = "a session was taken without what was acknowledged";
@@ -181,10 +183,13 @@ void ClusterWorld::turn(SimNode& node, const std::string& session) {
   });
 }
 
+// As in KeptSessions, one turn of a session is written at a time, and what is taken meanwhile does not count.
 void ClusterWorld::answer(SimNode& node, const std::string& session) {
   const std::string state = node.states[session] + std::to_string(++turns_) + ",";
   const std::string before = acknowledged_[session];
+  node.writing.insert(session);
   node.ownership.commit(session, state, [this, &node, session, state, before](base::Status status) {
+    node.writing.erase(session);
     if (status.code == Code::kAborted) node.states.erase(session);
     if (!status.ok()) return;
     if (!node.states[session].starts_with(state)) node.states[session] = state;
