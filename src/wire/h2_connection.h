@@ -12,6 +12,7 @@
 #include "wire/guard.h"
 #include "wire/h2_exchange.h"
 #include "wire/h2_known_blocks.h"
+#include "wire/h2_memory.h"
 
 namespace weir::wire {
 
@@ -19,25 +20,44 @@ struct H2Connection : Connection {
   H2Connection(const CodecEnv& for_all, Wire& of_connection, const PeerInfo& who)
       : Connection(for_all, of_connection, who), limits(env.limits), guard(limits, wire.now()), now(wire.now()) {}
 
-  void condemn(std::string_view reason, H2Error code, std::string_view text) { guard.condemn({reason, code, text}); }
-  // The Exchange of a stream; null when the stream has none.
-  H2Exchange* exchange_of(int32_t stream) const {
-    return static_cast<H2Exchange*>(nghttp2_session_get_stream_user_data(session, stream));
+  // The library's session, woken for whoever uses it. Only while is_open().
+  nghttp2_session* session() {
+    session_memory_.wake();
+    return session_;
   }
-  void reset_stream(int32_t stream, uint32_t code) {
-    nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, stream, code);
+  nghttp2_mem* session_memory() { return session_memory_.functions(); }
+  void open(nghttp2_session* session) { session_ = session; }
+  bool is_open() const { return session_ != nullptr; }
+  // The socket is gone.
+  void close() {
+    nghttp2_session* ended = session();
+    session_ = nullptr;
+    nghttp2_session_del(ended);
   }
-  // Asks for a flush where the library has frames to send. Inside the library that is asked when it returns.
-  void flush_later() {
-    if (!in_library && nghttp2_session_want_write(session)) wire.output_ready();
-  }
-  // The library has nothing more to read or to write.
-  bool session_over() const {
-    return !dead && !nghttp2_session_want_read(session) && !nghttp2_session_want_write(session);
+  // Puts the session away until it is used again, where it waits for the peer alone.
+  void rest() {
+    if (!session_over() && !wants_write()) session_memory_.rest();
   }
 
+  void condemn(std::string_view reason, H2Error code, std::string_view text) { guard.condemn({reason, code, text}); }
+  // The Exchange of a stream; null when the stream has none.
+  H2Exchange* exchange_of(int32_t stream) {
+    return static_cast<H2Exchange*>(nghttp2_session_get_stream_user_data(session(), stream));
+  }
+  void reset_stream(int32_t stream, uint32_t code) {
+    nghttp2_submit_rst_stream(session(), NGHTTP2_FLAG_NONE, stream, code);
+  }
+  bool asleep() const { return session_memory_.asleep(); }
+  // The library has frames to send. It is not woken for the question: asleep, it has none.
+  bool wants_write() const { return !asleep() && nghttp2_session_want_write(session_); }
+  // Asks for a flush where the library has frames to send. Inside the library that is asked when it returns.
+  void flush_later() {
+    if (!in_library && wants_write()) wire.output_ready();
+  }
+  // The library has nothing more to read or to write.
+  bool session_over() const { return !dead && !asleep() && !nghttp2_session_want_read(session_) && !wants_write(); }
+
   const Limits& limits;
-  nghttp2_session* session = nullptr;  // owned by H2Session; null once the socket is gone
   Guard guard;
   base::Time now;            // of the present feed(), consumed() or tick()
   InflateShare inflating;    // of the present turn
@@ -46,6 +66,10 @@ struct H2Connection : Connection {
   bool dead = false;         // the connection ends as soon as the output is written
   bool rejected = false;     // the Intake has been told why
   uint32_t owed_resets = 0;  // invalid frames that are counted, whose reset is not yet sent
+
+ private:
+  H2Memory session_memory_;  // outlives the session
+  nghttp2_session* session_ = nullptr;
 };
 
 }  // namespace weir::wire

@@ -54,7 +54,7 @@ ssize_t H2Feed::feed(std::string_view bytes, size_t until_head) {
 
 ssize_t H2Feed::give(std::string_view bytes) {
   if (bytes.empty()) return 0;
-  return nghttp2_session_mem_recv(connection_.session, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+  return nghttp2_session_mem_recv(connection_.session(), reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
 }
 
 ssize_t H2Feed::give_head(std::string_view frame) {

@@ -1,18 +1,14 @@
 #include "wire/h2_memory.h"
 
-#include <sys/mman.h>
-
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <new>
 #include <utility>
-#include <vector>
 
+#include "base/check.h"
 #include "base/recycled.h"
 
 namespace weir::wire {
@@ -72,55 +68,29 @@ class Blocks {
 
 thread_local Blocks blocks_of_thread;
 
-// The sizes that the library asks for when a session is made. A version with others has them among the small blocks.
-constexpr size_t kPage = 4096;
-constexpr size_t kTable = 4096;                                // 256 places for streams
-constexpr size_t kLeastFrame = 16384, kMostFrame = 5 * kPage;  // SETTINGS_MAX_FRAME_SIZE at first, and a head
-constexpr size_t kPagesOfSession = kTable + kMostFrame;
-
-// The pages of all sessions, taken from the system for many at a time and never unmapped: what nobody uses takes
-// addresses, not memory.
-class SessionPages {
- public:
-  // Zeroed. Null: there is no memory.
-  std::byte* take() {
-    std::lock_guard lock(mutex_);
-    if (free_.empty() && !map_more()) return nullptr;
-    auto* pages = free_.back();
-    free_.pop_back();
-    return pages;
-  }
-  void give(std::byte* pages) {
-    clear(pages);
-    std::lock_guard lock(mutex_);
-    free_.push_back(pages);  // there was room for it: it came from there
-  }
-  static void clear(std::byte* pages) { ::madvise(pages, kPagesOfSession, MADV_DONTNEED); }
-  static void clear_frame(std::byte* pages) { ::madvise(pages + kTable, kMostFrame, MADV_DONTNEED); }
-
- private:
-  bool map_more() {
-    constexpr size_t kMany = 64;
-    try {
-      free_.reserve(all_ + kMany);
-    } catch (const std::bad_alloc&) {
-      return false;
-    }
-    void* at = ::mmap(nullptr, kMany * kPagesOfSession, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED) return false;
-    ::madvise(at, kMany * kPagesOfSession, MADV_NOHUGEPAGE);
-    all_ += kMany;
-    for (size_t i = 0; i < kMany; ++i) free_.push_back(static_cast<std::byte*>(at) + i * kPagesOfSession);
-    return true;
-  }
-
-  std::mutex mutex_;
-  std::vector<std::byte*> free_;
-  size_t all_ = 0;
+// The large blocks that a session asks for when it is made, each with its place among the session's pages. A version of
+// the library with other sizes has them from the heap.
+struct Place {
+  size_t at, least, most;  // bytes
+  bool zeroed;             // it is asked for as zeros: the place is used once, for it is not zeros when it comes back
 };
+constexpr size_t kTable = 4096;        // 256 places for streams
+constexpr size_t kStruct = 3072;       // the session's own struct has 2,928
+constexpr size_t kRing = 1024;         // a ring of the fields in a table of HPACK, one for each way
+constexpr size_t kLeastFrame = 16384;  // SETTINGS_MAX_FRAME_SIZE at first, and a head
+constexpr size_t kPutAway = kTable + kStruct + 2 * kRing;
+constexpr size_t kPagesOfSession = 7 * base::PagePool::kPage;
+constexpr std::array<Place, 5> kPlaces{{
+    {0, kTable, kTable, true},
+    {kTable, 2048, kStruct, true},
+    {kTable + kStruct, kRing, kRing, false},
+    {kTable + kStruct + kRing, kRing, kRing, false},
+    {kPutAway, kLeastFrame, kPagesOfSession - kPutAway, false},
+}};
+constexpr size_t kMostSessions = 1 << 18;  // of the process; further ones are in the heap: 7 GiB of addresses
 
-SessionPages& session_pages() {
-  static auto& pages = *new SessionPages;  // outlives every thread
+base::PagePool& session_pages() {
+  static auto& pages = *new base::PagePool(kPagesOfSession, kMostSessions);  // outlives every thread
   return pages;
 }
 
@@ -128,48 +98,49 @@ SessionPages& session_pages() {
 
 struct H2Memory::Functions {
   static H2Memory& of(void* user) { return *static_cast<H2Memory*>(user); }
-  static bool have_pages(H2Memory& memory) {
-    if (!base::kRecycles) return false;
-    if (!memory.pages_) memory.pages_ = session_pages().take();
-    return memory.pages_ != nullptr;
+  // The place that `at` is.
+  static size_t place_of(const H2Memory& memory, void* at) {
+    const auto offset = size_t(static_cast<std::byte*>(at) - memory.pages_.data());
+    size_t i = 0;
+    while (i < kPlaces.size() && kPlaces[i].at != offset) ++i;
+    base::check(i < kPlaces.size(), "a block of a session's pages");
+    return i;
   }
-  static std::byte* frame(H2Memory& memory) { return memory.pages_ + kTable; }
-  static bool is_frame(H2Memory& memory, void* at) { return memory.has_frame_ && at == frame(memory); }
-  static bool is_table(H2Memory& memory, void* at) { return memory.has_table_ && at == memory.pages_; }
+  static void* take_place(H2Memory& memory, size_t bytes, bool zeroed) {
+    for (size_t i = 0; i < kPlaces.size(); ++i) {
+      const Place& place = kPlaces[i];
+      if (bytes < place.least || bytes > place.most || place.zeroed != zeroed || memory.taken_[i]) continue;
+      std::byte* pages = memory.pages_.take();
+      if (!pages) return nullptr;
+      memory.taken_.set(i);
+      return pages + place.at;
+    }
+    return nullptr;
+  }
 
   static void* take(size_t bytes, void* user) {
-    H2Memory& memory = of(user);
-    if (bytes < kLeastFrame || bytes > kMostFrame || memory.has_frame_ || !have_pages(memory))
-      return blocks_of_thread.take(bytes);
-    memory.has_frame_ = true;
-    return frame(memory);
+    void* at = bytes > kLargest ? take_place(of(user), bytes, false) : nullptr;
+    return at ? at : blocks_of_thread.take(bytes);
   }
   static void* take_zeroed(size_t n, size_t bytes, void* user) {
     size_t all;
     if (__builtin_mul_overflow(n, bytes, &all)) return nullptr;
-    H2Memory& memory = of(user);
-    if (all == kTable && !std::exchange(memory.had_table_, true) && have_pages(memory)) {
-      memory.has_table_ = true;
-      return memory.pages_;
-    }
+    if (void* at = all > kLargest ? take_place(of(user), all, true) : nullptr) return at;
     void* at = blocks_of_thread.take(all);
     return at ? std::memset(at, 0, all) : nullptr;
   }
   static void give(void* at, void* user) {
     if (!at) return;
     H2Memory& memory = of(user);
-    if (is_frame(memory, at))
-      memory.has_frame_ = false;
-    else if (is_table(memory, at))
-      memory.has_table_ = false;
-    else
-      blocks_of_thread.give(at);
+    if (!memory.pages_.contains(at)) return blocks_of_thread.give(at);
+    const size_t place = place_of(memory, at);
+    if (!kPlaces[place].zeroed) memory.taken_.reset(place);
   }
   static void* take_more(void* before, size_t bytes, void* user) {
     if (!before) return take(bytes, user);
-    const bool frame = is_frame(of(user), before), table = is_table(of(user), before);
-    if (!frame && !table && !is_small(before) && bytes > kLargest) return std::realloc(before, bytes);
-    const size_t room = frame ? kMostFrame : table ? kTable : is_small(before) ? room_of(before) : bytes;
+    const bool paged = of(user).pages_.contains(before), small = !paged && is_small(before);
+    if (!paged && !small && bytes > kLargest) return std::realloc(before, bytes);
+    const size_t room = paged ? kPlaces[place_of(of(user), before)].most : small ? room_of(before) : bytes;
     if (bytes <= room) return before;
     void* at = blocks_of_thread.take(bytes);
     if (!at) return nullptr;
@@ -180,19 +151,11 @@ struct H2Memory::Functions {
 };
 
 H2Memory::H2Memory()
-    : functions_{this, Functions::take, Functions::give, Functions::take_zeroed, Functions::take_more} {}
-
-H2Memory::~H2Memory() {
-  if (pages_) session_pages().give(pages_);
-}
+    : functions_{this, Functions::take, Functions::give, Functions::take_zeroed, Functions::take_more},
+      pages_(session_pages(), kPutAway) {}
 
 void H2Memory::rest() {
-  if (!std::exchange(awake_, false) || !pages_) return;
-  static constexpr std::array<std::byte, kTable> kZeros{};
-  if (std::memcmp(pages_, kZeros.data(), kTable) == 0)
-    SessionPages::clear(pages_);
-  else
-    SessionPages::clear_frame(pages_);
+  if (std::exchange(used_, false)) pages_.rest();
 }
 
 }  // namespace weir::wire

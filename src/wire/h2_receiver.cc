@@ -34,7 +34,7 @@ int H2Receiver::on_begin_headers(const nghttp2_frame& frame) {
   }
   heading_ = nullptr;
   nobodys_.clear();
-  if (stream == kLastStreamId) nghttp2_submit_goaway(connection_.session, 0, stream, NGHTTP2_NO_ERROR, nullptr, 0);
+  if (stream == kLastStreamId) nghttp2_submit_goaway(connection_.session(), 0, stream, NGHTTP2_NO_ERROR, nullptr, 0);
   if (streams_.full())
     connection_.reset_stream(stream, NGHTTP2_REFUSED_STREAM);
   else
@@ -233,19 +233,19 @@ bool H2Receiver::collect_body(H2Exchange& x, uint64_t limit) {
 void H2Receiver::send_continue(H2Exchange& x) {
   nghttp2_nv nv{(uint8_t*)":status", (uint8_t*)"100", 7, 3,
                 NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
-  nghttp2_submit_headers(connection_.session, NGHTTP2_FLAG_NONE, x.stream(), nullptr, &nv, 1, nullptr);
+  nghttp2_submit_headers(connection_.session(), NGHTTP2_FLAG_NONE, x.stream(), nullptr, &nv, 1, nullptr);
 }
 
 int H2Receiver::on_data(int32_t stream, std::span<const std::byte> piece) {
   H2Exchange* x = connection_.exchange_of(stream);
   if (!x) {
-    nghttp2_session_consume(connection_.session, stream, piece.size());
+    nghttp2_session_consume(connection_.session(), stream, piece.size());
     return 0;
   }
   x->record().bytes_in += piece.size();
   x->usage.note(*x);
   if (x->out.finished) {  // unread, and its own window is not opened again: check_unread()
-    nghttp2_session_consume_connection(connection_.session, piece.size());
+    nghttp2_session_consume_connection(connection_.session(), piece.size());
     return 0;
   }
   x->in.unconsumed += piece.size();
@@ -349,7 +349,7 @@ int H2Receiver::on_stream_close(int32_t stream) {
   if (heading_ == x) heading_ = nullptr;
   x->open_stream = false;
   if (x->in.unconsumed > 0) {  // what was never dealt with still fills the connection's window
-    nghttp2_session_consume_connection(connection_.session, std::exchange(x->in.unconsumed, 0));
+    nghttp2_session_consume_connection(connection_.session(), std::exchange(x->in.unconsumed, 0));
   }
   if (!x->asked_reset) connection_.guard.stream_closed(Guard::Life::kUseful);
   if (x->out.finished)

@@ -32,10 +32,11 @@ uint32_t code_of(Reset why) {
 void H2Sender::fill() {
   connection_.in_library = true;
   submit_touched();
-  // After its last GOAWAY the library would still give what it has queued.
-  while (output_.size() < kOutputTarget && !(goaway_sent_ && connection_.session_over())) {
+  // A session that is asleep has nothing to send. After its last GOAWAY the library would still give what it has
+  // queued.
+  while (!connection_.asleep() && output_.size() < kOutputTarget && !(goaway_sent_ && connection_.session_over())) {
     const uint8_t* at = nullptr;
-    ssize_t n = nghttp2_session_mem_send(connection_.session, &at);
+    ssize_t n = nghttp2_session_mem_send(connection_.session(), &at);
     if (n > 0) put_frame(at, size_t(n));
     if (ending_) mark(*std::exchange(ending_, nullptr), 0, true);
     if (n < 0) connection_.condemn(reason::kParse, H2Error::kInternal, "cannot send");
@@ -58,7 +59,7 @@ void H2Sender::submit_touched() {
     } else if (x.out.started && !x.out.submitted) {
       submit_head(x);
     } else {
-      nghttp2_session_resume_data(connection_.session, x.stream());  // an error says that it had not been deferred
+      nghttp2_session_resume_data(connection_.session(), x.stream());  // an error says that it had not been deferred
     }
   }
   touched.clear();
@@ -71,10 +72,10 @@ void H2Sender::submit_head(H2Exchange& x) {
   bool bare = x.out.ended && x.out.queued == 0 && !x.out.has_trailers();
   if (!bare && (!x.out.ended || x.out.queued > kLargeFrame)) {
     nghttp2_extpri share{NGHTTP2_EXTPRI_DEFAULT_URGENCY, 1};  // takes turns with the others
-    nghttp2_session_change_extpri_stream_priority(connection_.session, x.stream(), &share, 1);
+    nghttp2_session_change_extpri_stream_priority(connection_.session(), x.stream(), &share, 1);
   }
   nghttp2_data_provider body = body_provider(x);
-  nghttp2_submit_response(connection_.session, x.stream(), fields.data(), fields.size(), bare ? nullptr : &body);
+  nghttp2_submit_response(connection_.session(), x.stream(), fields.data(), fields.size(), bare ? nullptr : &body);
 }
 
 // One frame of the library's.
@@ -127,7 +128,7 @@ ssize_t H2Sender::read_body(H2Exchange& x, size_t max, uint32_t& flags) {
   trailers_ = known;
   if (trailers_ != H2KnownBlocks::Ref::kNone) return ssize_t(n);  // the library sees them as the end of the DATA
   flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
-  nghttp2_submit_trailer(connection_.session, x.stream(), fields.data(), fields.size());
+  nghttp2_submit_trailer(connection_.session(), x.stream(), fields.data(), fields.size());
   return ssize_t(n);
 }
 
@@ -285,7 +286,7 @@ void H2Sender::drop_output() {
 // RFC 9113 §6.8: last stream id, error code, debug data. The library is not asked: it may be in any state.
 void H2Sender::send_goaway(const Verdict& verdict) {
   uint32_t length = uint32_t(8 + verdict.text.size());
-  uint32_t last = uint32_t(nghttp2_session_get_last_proc_stream_id(connection_.session));
+  uint32_t last = uint32_t(nghttp2_session_get_last_proc_stream_id(connection_.session()));
   std::array<uint8_t, 17> goaway{uint8_t(length >> 16), uint8_t(length >> 8), uint8_t(length), NGHTTP2_GOAWAY};
   for (int i = 0; i < 4; ++i) {
     goaway[9 + i] = uint8_t(last >> (24 - 8 * i));

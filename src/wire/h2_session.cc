@@ -26,7 +26,7 @@ H2Session::H2Session(const CodecEnv& env, Wire& wire, const PeerInfo& peer)
       opened_(connection_.now),
       stash_charge_(connection_.memory, base::MemoryKind::kInput, 0,
                     owner_of_heads(env.bodies, connection_.peer.client.get())) {
-  connection_.session = open_h2_session(parts_, memory_.functions());
+  connection_.open(open_h2_session(parts_, connection_.session_memory()));
   fit_window();
 }
 
@@ -55,7 +55,6 @@ void H2Session::keep(std::span<const std::byte> bytes) {
 // One helping: as much as may start within one read. Returns what it used.
 size_t H2Session::digest(std::span<const std::byte> bytes) {
   connection_.now = helped_ = connection_.wire.now();
-  memory_.wake();
   connection_.inflating.enter(connection_.now);
   const size_t until_head = walker_.until_head();
   size_t used = admit(bytes);
@@ -148,8 +147,7 @@ void H2Session::die() {
 bool H2Session::finished() const {
   if (connection_.dead) return true;
   if (!stash_.empty() || streams_.has_touched()) return false;
-  return connection_.session_over() ||
-         (eof_ && streams_.serving() == 0 && !nghttp2_session_want_write(connection_.session));
+  return connection_.session_over() || (eof_ && streams_.serving() == 0 && !connection_.wants_write());
 }
 
 // Slow peers are told to calm down, too, but a slow one costs nobody work.
@@ -173,13 +171,13 @@ void H2Session::cancel_unfinished() {
 }
 
 void H2Session::closed() {
-  if (!connection_.session) return;
+  if (!connection_.is_open()) return;
   connection_.now = connection_.wire.now();
   connection_.dead = true;
   drop_stash();
   sender_.drop_output();
   streams_.close_all();
-  nghttp2_session_del(std::exchange(connection_.session, nullptr));
+  connection_.close();
   streams_.release_all();
 }
 
@@ -193,7 +191,6 @@ size_t H2Session::pending(std::span<iovec> out) {
     if (connection_.session_over()) streams_.close_unfinished();
     if (output.empty()) streams_.settle();
   }
-  if (!output.empty()) memory_.wake();
   return output.gather(out);
 }
 
@@ -204,16 +201,16 @@ void H2Session::consumed(size_t n) {
   streams_.settle();
   if (connection_.dead) return;
   // The library may have more: what waited for room in the output, or answers to the stash.
-  if (streams_.has_touched() || nghttp2_session_want_write(connection_.session)) connection_.wire.output_ready();
+  if (streams_.has_touched() || connection_.wants_write()) connection_.wire.output_ready();
 }
 
 void H2Session::drain(Drain step) {
   if (connection_.dead) return;
   if (step == Drain::kAnnounce)
-    nghttp2_submit_shutdown_notice(connection_.session);
+    nghttp2_submit_shutdown_notice(connection_.session());
   else
-    nghttp2_submit_goaway(connection_.session, NGHTTP2_FLAG_NONE,
-                          nghttp2_session_get_last_proc_stream_id(connection_.session), NGHTTP2_NO_ERROR, nullptr, 0);
+    nghttp2_submit_goaway(connection_.session(), NGHTTP2_FLAG_NONE,
+                          nghttp2_session_get_last_proc_stream_id(connection_.session()), NGHTTP2_NO_ERROR, nullptr, 0);
   connection_.wire.output_ready();
 }
 
@@ -222,7 +219,7 @@ void H2Session::tick(base::Time now) {
   connection_.inflating = {.turn = now};
   helped_ = base::kNever;
   if (connection_.dead) {
-    if (connection_.session && now - dead_at_ >= kLastFlush) sender_.drop_output();
+    if (connection_.is_open() && now - dead_at_ >= kLastFlush) sender_.drop_output();
     return streams_.settle();
   }
   check_connection();
@@ -259,11 +256,11 @@ void H2Session::check_idle() {
   connection_.blocks.drop(streams_.heads());
   streams_.drop_spares();
   sender_.output().shrink();
-  if (sender_.output().empty() && !nghttp2_session_want_write(connection_.session)) memory_.rest();
+  if (sender_.output().empty()) connection_.rest();
   base::Duration most = connection_.limits.idle;
   if (connection_.overloaded(base::Overload::kClose)) most = std::min(most, kH2ShortIdle);
   if (connection_.now - streams_.idle_since() < most) return;
-  nghttp2_session_terminate_session(connection_.session, NGHTTP2_NO_ERROR);
+  nghttp2_session_terminate_session(connection_.session(), NGHTTP2_NO_ERROR);
   connection_.wire.output_ready();
 }
 
@@ -274,7 +271,7 @@ void H2Session::fit_window() {
   if (!connection_.overloaded(base::Overload::kShrink))
     window = std::clamp(connection_.limits.conn_window, kLeast, kMost);
   if (window == std::exchange(window_, window)) return;
-  nghttp2_session_set_local_window_size(connection_.session, NGHTTP2_FLAG_NONE, 0, int32_t(window));
+  nghttp2_session_set_local_window_size(connection_.session(), NGHTTP2_FLAG_NONE, 0, int32_t(window));
   connection_.flush_later();
 }
 

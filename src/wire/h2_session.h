@@ -22,7 +22,6 @@
 #include "wire/h2_callbacks.h"
 #include "wire/h2_connection.h"
 #include "wire/h2_feed.h"
-#include "wire/h2_memory.h"
 #include "wire/h2_receiver.h"
 #include "wire/h2_sender.h"
 #include "wire/h2_stream_table.h"
@@ -61,7 +60,6 @@ class H2Session final : public Codec {
   void send_away();
   void fit_window();
 
-  H2Memory memory_;  // of the library's session
   H2Connection connection_;
   H2StreamTable streams_;
   H2Receiver receiver_;

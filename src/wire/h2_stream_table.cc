@@ -31,9 +31,9 @@ void H2StreamTable::touch(H2Exchange& x) {
 
 void H2StreamTable::consume(H2Exchange& x, size_t n) {
   n = std::min(n, x.in.unconsumed);
-  if (n == 0 || !connection_.session) return;
+  if (n == 0 || !connection_.is_open()) return;
   x.in.unconsumed -= n;
-  nghttp2_session_consume(connection_.session, x.stream(), n);
+  nghttp2_session_consume(connection_.session(), x.stream(), n);
   connection_.flush_later();
 }
 
@@ -42,11 +42,11 @@ void H2StreamTable::consume(H2Exchange& x, size_t n) {
 void H2StreamTable::expect(H2Exchange& x, size_t n) {
   const Limits& limits = connection_.limits;
   bool wide = n > limits.stream_window && !connection_.overloaded(base::Overload::kShrink);
-  if (!connection_.session || (!wide && !x.in.wide)) return;
+  if (!connection_.is_open() || (!wide && !x.in.wide)) return;
   x.in.wide = wide;
   size_t window = wide ? std::min<size_t>(n, std::max(limits.conn_window, limits.stream_window)) : limits.stream_window;
   window = std::min(window, size_t(NGHTTP2_MAX_WINDOW_SIZE));
-  nghttp2_session_set_local_window_size(connection_.session, NGHTTP2_FLAG_NONE, x.stream(), int32_t(window));
+  nghttp2_session_set_local_window_size(connection_.session(), NGHTTP2_FLAG_NONE, x.stream(), int32_t(window));
   connection_.flush_later();
 }
 
@@ -70,7 +70,7 @@ H2Exchange& H2StreamTable::open(int32_t stream) {
   ++serving_;
   x.open(*this, stream, connection_.peer);
   if (x.charged == 0) charge_head(x, H2Exchange::kOwnCost);
-  nghttp2_session_set_stream_user_data(connection_.session, stream, &x);
+  nghttp2_session_set_stream_user_data(connection_.session(), stream, &x);
   return x;
 }
 
