@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "app/cli.h"
+#include "net/dormant_ssl.h"
 
 int main(int argc, char** argv) {
   // Microsoft's builds of ONNX Runtime start threads that report to their servers before their API can forbid it; they
@@ -10,5 +11,6 @@ int main(int argc, char** argv) {
   ::setenv("ORT_DISABLE_TELEMETRY", "1", 1);
   // A client's mistake is answered to the client; libprotobuf would also print it to standard error.
   google::protobuf::SetLogHandler(nullptr);
+  (void)weir::net::use_memory_for_ssl();  // before anything calls OpenSSL
   return weir::app::run(argc, argv);
 }

@@ -186,9 +186,9 @@ TlsSession::TlsSession(const TlsContext& context, Memory memory)
     refuse(SSL_AD_INTERNAL_ERROR, "there is no memory for a handshake");
     return;
   }
-  ssl_ = SSL_new(context.get());
+  ssl_.make(context.get());
   connect_buffers();
-  SSL_set_accept_state(ssl_);
+  SSL_set_accept_state(ssl_.get());
 }
 
 TlsSession::TlsSession(const TlsContext& context, const std::string& host, Memory memory)
@@ -197,16 +197,16 @@ TlsSession::TlsSession(const TlsContext& context, const std::string& host, Memor
     state_ = State::kFailed, error_ = "there is no memory for a handshake";
     return;
   }
-  ssl_ = SSL_new(context.get());
+  ssl_.make(context.get());
   connect_buffers();
-  SSL_set_connect_state(ssl_);
+  SSL_set_connect_state(ssl_.get());
   if (context.names() == TlsContext::Names::kAny) return;
   ERR_clear_error();
-  if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl_), host.c_str()) == 1) return;
+  if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl_.get()), host.c_str()) == 1) return;
   ERR_clear_error();
-  SSL_set_hostflags(ssl_, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+  SSL_set_hostflags(ssl_.get(), X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
   // Without the name nothing would be checked but the signature: then no handshake at all.
-  if (SSL_set1_host(ssl_, host.c_str()) != 1 || SSL_set_tlsext_host_name(ssl_, host.c_str()) != 1) fail();
+  if (SSL_set1_host(ssl_.get(), host.c_str()) != 1 || SSL_set_tlsext_host_name(ssl_.get(), host.c_str()) != 1) fail();
 }
 
 bool TlsSession::may_begin(const TlsContext& context) {
@@ -215,17 +215,12 @@ bool TlsSession::may_begin(const TlsContext& context) {
 }
 
 void TlsSession::connect_buffers() {
-  BIO* bio = ssl_ ? Bio::make(this) : nullptr;
-  if (!bio) {
-    SSL_free(std::exchange(ssl_, nullptr));
-    throw std::bad_alloc();
-  }
-  SSL_set_bio(ssl_, bio, bio);
-  SSL_set_msg_callback(ssl_, watch_messages);
-  SSL_set_msg_callback_arg(ssl_, this);
+  BIO* bio = Bio::make(this);
+  if (!bio) throw std::bad_alloc();
+  SSL_set_bio(ssl_.get(), bio, bio);
+  SSL_set_msg_callback(ssl_.get(), watch_messages);
+  SSL_set_msg_callback_arg(ssl_.get(), this);
 }
-
-TlsSession::~TlsSession() { SSL_free(ssl_); }
 
 // KeyUpdate is the one handshake message that TLS 1.3 lets a peer repeat for ever (RFC 8446 §4.6.3). TLS 1.2 lets a
 // peer ask for a renegotiation again and again: each is refused by a warning (RFC 5746 §4.5). One SSL_read works on as
@@ -252,14 +247,14 @@ size_t TlsSession::open(std::span<std::byte> plain, base::Time now) {
   while (filled < plain.size()) {
     size_t n = 0;
     ERR_clear_error();
-    int result = SSL_read_ex(ssl_, plain.data() + filled, plain.size() - filled, &n);
+    int result = SSL_read_ex(ssl_.get(), plain.data() + filled, plain.size() - filled, &n);
     filled += n;
     if (new_keys_ > kNewKeys) {
       error_ = "too many key updates or renegotiations", state_ = State::kFailed;
       return 0;
     }
     if (result == 1) continue;
-    int why = SSL_get_error(ssl_, result);
+    int why = SSL_get_error(ssl_.get(), result);
     if (why == SSL_ERROR_ZERO_RETURN)
       state_ = State::kPeerClosed;
     else if (why != SSL_ERROR_WANT_READ)
@@ -272,9 +267,10 @@ size_t TlsSession::open(std::span<std::byte> plain, base::Time now) {
 }
 
 void TlsSession::rest() {
-  if (std::exchange(used_, false) || resting_ || state_ != State::kOpen) return;
+  if (std::exchange(used_, false) || ssl_.asleep() || state_ != State::kOpen) return;
   if (!output().empty() || keeps_record()) return;
-  resting_ = true;
+  ssl_.rest();
+  if (std::exchange(resting_, true)) return;
   memory_.give(kOpenBytes - kRestBytes);
   memory_.trim();
 }
@@ -288,17 +284,17 @@ bool TlsSession::wake() {
 
 // Whether OpenSSL has kept its buffer for a record of which a part has come: of its header, or of its body.
 bool TlsSession::keeps_record() const {
-  return SSL_has_pending(ssl_) == 1 || std::string_view(SSL_rstate_string(ssl_)) != "RH";
+  return SSL_has_pending(ssl_.get()) == 1 || std::string_view(SSL_rstate_string(ssl_.get())) != "RH";
 }
 
 void TlsSession::handshake() {
   ERR_clear_error();
-  int result = SSL_do_handshake(ssl_);
+  int result = SSL_do_handshake(ssl_.get());
   if (hello_too_long_) return refuse(SSL_AD_ILLEGAL_PARAMETER, "the client's hello is too long");
   if (result == 1) {
     state_ = State::kOpen;
     memory_.give(memory_.used() - std::min(memory_.used(), kOpenBytes));
-  } else if (SSL_get_error(ssl_, result) != SSL_ERROR_WANT_READ)
+  } else if (SSL_get_error(ssl_.get(), result) != SSL_ERROR_WANT_READ)
     fail();
 }
 
@@ -320,18 +316,18 @@ void TlsSession::fail() {
 std::string_view TlsSession::alpn() const {
   const unsigned char* name = nullptr;
   unsigned size = 0;
-  SSL_get0_alpn_selected(ssl_, &name, &size);
+  SSL_get0_alpn_selected(ssl_.get(), &name, &size);
   return {reinterpret_cast<const char*>(name), size};
 }
 
-std::shared_ptr<const std::vector<std::string>> TlsSession::peer_names() const { return certificate_names(ssl_); }
+std::shared_ptr<const std::vector<std::string>> TlsSession::peer_names() const { return certificate_names(ssl_.get()); }
 
 bool TlsSession::write(const void* data, size_t n) {
   size_t written = 0;
   ERR_clear_error();
   // The sink takes everything, so a record is never cut short.
   for (const char* at = static_cast<const char*>(data); n != 0; at += written, n -= written)
-    if (SSL_write_ex(ssl_, at, n, &written) != 1) {
+    if (SSL_write_ex(ssl_.get(), at, n, &written) != 1) {
       fail();
       return false;
     }
@@ -375,7 +371,7 @@ size_t TlsSession::seal(std::span<const iovec> pieces) {
 
 void TlsSession::finish() {
   ERR_clear_error();
-  if (state_ == State::kOpen || state_ == State::kPeerClosed) SSL_shutdown(ssl_);
+  if (state_ == State::kOpen || state_ == State::kPeerClosed) SSL_shutdown(ssl_.get());
 }
 
 bool TlsSession::consumed(size_t n) {

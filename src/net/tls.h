@@ -14,11 +14,9 @@
 #include "base/env.h"
 #include "base/status.h"
 #include "base/stepped_charge.h"
+#include "net/dormant_ssl.h"
 #include "net/hello_limit.h"
 #include "net/server.h"
-
-using SSL = struct ssl_st;
-using SSL_CTX = struct ssl_ctx_st;
 
 namespace weir::net {
 
@@ -76,7 +74,6 @@ class TlsSession {
   // The client's side, of for_client() or for_member(): the certificate has to be `host`'s, a name or an address,
   // unless any will do. open() begins. Where there is no memory it has failed from the beginning. Throws bad_alloc.
   TlsSession(const TlsContext& context, const std::string& host, Memory memory);
-  ~TlsSession();
   TlsSession(const TlsSession&) = delete;
 
   // Ciphertext from the peer; it must stay until open() has returned 0.
@@ -104,9 +101,9 @@ class TlsSession {
   std::span<const std::byte> output() const { return std::as_bytes(std::span(output_)).subspan(sent_); }
   // False: some is left, and there is no memory to keep it. The connection has to end.
   bool consumed(size_t n);
-  // Now and then, while the peer may be silent: gives back the charge for records where nothing has been opened or
-  // sealed since the last call, and neither a part of a record nor sealed bytes are kept. What comes next takes it
-  // again; where there is no memory, records that come and go whole pass without.
+  // Now and then, while the peer may be silent: puts OpenSSL's state away and gives back the charge for records where
+  // nothing has been opened or sealed since the last call, and neither a part of a record nor sealed bytes are kept.
+  // What comes next takes it again; where there is no memory, records that come and go whole pass without.
   void rest();
 
   static constexpr size_t kSealAtOnce = 256 << 10;
@@ -124,7 +121,6 @@ class TlsSession {
   size_t take_room(std::span<const iovec> pieces);
   static void watch_messages(int write, int version, int type, const void* data, size_t n, SSL* ssl, void* self);
 
-  SSL* ssl_ = nullptr;  // null: it was refused
   State state_ = State::kHandshake;
   base::SteppedCharge memory_;
   uint64_t sealed_ = 0;   // of memory_, for bytes that are sealed
@@ -139,6 +135,7 @@ class TlsSession {
   bool alpn_refused_ = false;
   base::Time now_{}, new_keys_since_{};
   uint32_t new_keys_ = 0;  // KeyUpdates and renegotiations that the peer has asked for, since then
+  DormantSsl ssl_;         // none: it was refused
 };
 
 }  // namespace weir::net
