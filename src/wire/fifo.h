@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/release.h"
+
 namespace weir::wire {
 
 template <class T>
@@ -28,7 +30,7 @@ class Fifo {
     first_ = 0;
   }
   void shrink() {
-    if (empty()) items_ = {};
+    if (empty()) base::release(items_);
   }
 
  private:

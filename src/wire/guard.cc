@@ -73,7 +73,10 @@ HeaderBudget::Fit HeaderBudget::add(const Limits& limits, size_t name, size_t va
 
 bool SkippedIds::open(int32_t id) {
   if (id > last_) {
-    if (id > last_ + 2) gaps_[made_++ % gaps_.size()] = {last_ + 2, id - 2};
+    if (id > last_ + 2) {
+      if (gaps_.size() < kMost) gaps_.emplace_back();
+      gaps_[made_++ % kMost] = {last_ + 2, id - 2};
+    }
     last_ = id;
     return true;
   }

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/env.h"
@@ -136,7 +137,7 @@ class HeaderBudget {
 };
 
 // Stream ids that a client has skipped: opening one later is a protocol error that the library lets pass. Keeps the
-// youngest 32 gaps.
+// youngest 32 gaps; most clients make none, and take no memory for them. Throws bad_alloc.
 class SkippedIds {
  public:
   bool open(int32_t id);  // false: it lies in a gap
@@ -146,7 +147,8 @@ class SkippedIds {
   struct Gap {
     int32_t from = 0, to = 0;
   };
-  std::array<Gap, 32> gaps_;
+  static constexpr uint32_t kMost = 32;
+  std::vector<Gap> gaps_;
   uint32_t made_ = 0;
   int32_t last_ = -1;
 };

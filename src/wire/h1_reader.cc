@@ -65,8 +65,7 @@ void H1Reader::charge_input() {
 }
 
 void H1Reader::release_input() {
-  head_text_.fields = {};
-  base::release(head_text_.for_parser);
+  head_text_.reset();
   if (between_requests()) parser_.release();  // a body that is discarded goes on
   if (!current_) body_.reset();
   input_.release();
@@ -115,9 +114,10 @@ size_t H1Reader::step_head(std::string_view input) {
 
 void H1Reader::start_request(std::string_view bytes, Known known) {
   Head head;
-  head_text_.clear();
+  if (!head_text_) head_text_ = std::make_unique<HeadText>();
+  head_text_->clear();
   if (known == Known::kNo)
-    if (HeadError error = inspect_head(bytes, connection_.env.limits, &head, &head_text_)) return refuse(error);
+    if (HeadError error = inspect_head(bytes, connection_.env.limits, &head, head_text_.get())) return refuse(error);
   // Not the first of a connection, which may be its last: idle ones hold little.
   const bool again = std::exchange(served_, true);
   discarded_ = 0;
@@ -127,15 +127,15 @@ void H1Reader::start_request(std::string_view bytes, Known known) {
     x.start_again(connection_.peer);
     head.content_length = x.request().content_length;
   } else {
-    x.start(head, std::move(head_text_.fields), connection_.peer);
-    const bool plain = head_text_.for_parser.empty() && head.keep_alive && !head.expect_continue;
+    x.start(head, std::move(head_text_->fields), connection_.peer);
+    const bool plain = head_text_->for_parser.empty() && head.keep_alive && !head.expect_continue;
     if (again && plain && bytes.size() <= H1Exchange::kKnownHead) x.remember(bytes);
   }
   x.name_client(connection_.env.proxies);
   current_ = &x;
   if (!connection_.heads.take(bytes.size())) return fail(x, {503, reason::kOverload, kNoMemoryForHead});
   x.charged_ = bytes.size();
-  if (!frame_body(parser_, head_text_, head)) return fail(x, {400, reason::kParse, "malformed request"});
+  if (!frame_body(parser_, *head_text_, head)) return fail(x, {400, reason::kParse, "malformed request"});
   read_for_ = &x;
   if (!head.keep_alive) connection_.last = true;
   start_body(x, head);

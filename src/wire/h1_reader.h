@@ -84,7 +84,7 @@ class H1Reader final : H1Parser::Sink {
   H1Queue& queue_;
   H1Parser parser_;
   HeadScan scan_;
-  HeadText head_text_;  // of the head that is being looked at
+  std::unique_ptr<HeadText> head_text_;  // of the head that is being looked at; null while the connection is quiet
   H1Input input_;
   std::unique_ptr<RequestBody> body_;     // null: no body has been gathered since the connection was last quiet
   H1Exchange* current_ = nullptr;         // whose body is being read; null while a body is discarded

@@ -8,6 +8,7 @@
 
 #include <nghttp2/nghttp2.h>
 
+#include "base/release.h"
 #include "wire/h2_connection.h"
 
 namespace weir::wire {
@@ -25,6 +26,8 @@ class H2AnswerFields {
   };
   ToSend head_to_send(const H2Exchange& x);
   ToSend trailers_to_send(const H2Exchange& x);
+  // Gives memory back.
+  void drop() { base::release(list_); }
 
  private:
   std::span<const nghttp2_nv> trailers(const H2Exchange& x);

@@ -37,6 +37,12 @@ class H2Sender {
   // The peer takes no more output: the responses in it have failed.
   void drop_output();
   void send_goaway(const Verdict& verdict);
+  // Gives memory back that only answers need.
+  void shrink() {
+    output_.shrink();
+    marks_.shrink();
+    fields_.drop();
+  }
   H2Output& output() { return output_; }
   const H2Output& output() const { return output_; }
 

@@ -255,7 +255,7 @@ void H2Session::check_idle() {
   feed_.drop();
   connection_.blocks.drop(streams_.heads());
   streams_.drop_spares();
-  sender_.output().shrink();
+  sender_.shrink();
   if (sender_.output().empty()) connection_.rest();
   base::Duration most = connection_.limits.idle;
   if (connection_.overloaded(base::Overload::kClose)) most = std::min(most, kH2ShortIdle);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/release.h"
 #include "base/take_out.h"
 #include "wire/body_memory.h"
 #include "wire/service_guard.h"
@@ -160,7 +161,11 @@ void H2StreamTable::keep_spare(std::unique_ptr<H2Exchange> x) {
 void H2StreamTable::drop_spares() {
   for (auto& x : spare_) heads_.give(x->charged);
   spare_.clear();
-  if (live_.empty()) heads_.trim();
+  if (!live_.empty()) return;
+  heads_.trim();
+  base::release(live_), base::release(spare_), base::release(dropped_);
+  for (auto* list : {&touched_, &over_, &drained_, &sweep_})
+    if (list->empty()) base::release(*list);
 }
 
 void H2StreamTable::release_all() {
