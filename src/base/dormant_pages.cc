@@ -6,6 +6,7 @@
 #include "base/dormant_pages.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstring>
@@ -81,6 +82,13 @@ const std::byte* unpack_word(const std::byte* from, std::byte* to) {
   return from;
 }
 
+// That a pool may reserve: what it takes of a limit, models and slabs cannot have.
+size_t most_addresses() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return SIZE_MAX;
+  return limit.rlim_cur / 64;
+}
+
 bool discard(std::byte* at, size_t bytes) { return ::madvise(at, bytes, MADV_DONTNEED) == 0; }
 void allow(std::byte* at, size_t bytes, int what) {
   if (kGuarded) check(::mprotect(at, bytes, what) == 0, "mprotect() of pages");
@@ -89,7 +97,7 @@ void allow(std::byte* at, size_t bytes, int what) {
 }  // namespace
 
 PagePool::~PagePool() {
-  if (free_.size() == opened_ && begin_ != kNowhere) ::munmap(reinterpret_cast<void*>(begin_.load()), bytes_ * most_);
+  if (free_.size() == opened_ && begin_ != kNowhere) ::munmap(reinterpret_cast<void*>(begin_.load()), reserved_);
 }
 
 std::byte* PagePool::take() {
@@ -109,16 +117,20 @@ void PagePool::give(std::byte* slot) {
 // Addresses alone: what may not be written is not counted as memory.
 bool PagePool::reserve() {
   if (begin_ != kNowhere) return true;
-  void* at = ::mmap(nullptr, bytes_ * most_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const size_t bytes = std::min<size_t>(most_, most_addresses() / bytes_) * bytes_;
+  if (bytes == 0) return false;
+  void* at = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) return false;
-  ::madvise(at, bytes_ * most_, MADV_NOHUGEPAGE);
+  ::madvise(at, bytes, MADV_NOHUGEPAGE);
+  reserved_ = bytes;
   begin_ = reinterpret_cast<uintptr_t>(at);
   return true;
 }
 
 bool PagePool::open_more() {
-  const size_t more = std::min(kOpenAtOnce, most_ - opened_);
-  if (more == 0 || !reserve()) return false;
+  if (!reserve()) return false;
+  const size_t more = std::min(kOpenAtOnce, reserved_ / bytes_ - opened_);
+  if (more == 0) return false;
   try {
     if (free_.capacity() < opened_ + more) free_.reserve(std::max(opened_ + more, 2 * opened_));
   } catch (const std::bad_alloc&) {

@@ -20,7 +20,7 @@ class PagePool {
  public:
   static constexpr size_t kPage = 4096;
 
-  // Up to `most` slots of `bytes`, a multiple of kPage.
+  // Up to `most` slots of `bytes`, a multiple of kPage. Where addresses are limited (ulimit -v), fewer: a 64th of them.
   PagePool(size_t bytes, size_t most) : bytes_(bytes), most_(most) {}
   // Where slots are still in use, only at the end of the process.
   ~PagePool();
@@ -32,7 +32,8 @@ class PagePool {
   void give(std::byte* slot);
   // Whether `at` lies in the range: two comparisons, without a lock.
   bool contains(const void* at) const {
-    return reinterpret_cast<uintptr_t>(at) - begin_.load(std::memory_order_relaxed) < bytes_ * most_;
+    const uintptr_t offset = reinterpret_cast<uintptr_t>(at) - begin_.load(std::memory_order_acquire);
+    return offset < reserved_.load(std::memory_order_relaxed);
   }
 
  private:
@@ -43,6 +44,7 @@ class PagePool {
   static constexpr uintptr_t kNowhere = uintptr_t(1) << 63;  // no address of a process lies behind it
 
   std::mutex mutex_;
+  std::atomic<size_t> reserved_ = 0;         // bytes of the range; before begin_
   std::atomic<uintptr_t> begin_ = kNowhere;  // of the range
   size_t opened_ = 0;                        // slots from the range's begin on that may be read and written
   std::vector<uint32_t> free_;               // has room for all that are open
@@ -74,7 +76,7 @@ class DormantPages {
     if (asleep()) unpack();
   }
   bool asleep() const { return packed_ != nullptr; }
-  // Of the heap, while asleep.
+  // How much of the heap that takes, while asleep.
   size_t packed_bytes() const { return packed_size_; }
 
  private:

@@ -23,7 +23,7 @@ base::PagePool& ssl_pages() {
 // Inside SSL_new(): the pages that are meant for the SSL.
 thread_local base::DormantPages* pages_of_next = nullptr;
 
-// What OpenSSL's own functions promise, whoever calls: no memory for nothing, realloc() of null is malloc().
+// They promise what OpenSSL's own do: no memory for nothing, realloc() of null is malloc().
 void* take(size_t bytes, const char*, int) {
   if (bytes == 0) return nullptr;
   if (pages_of_next && bytes >= kLeastSsl && bytes <= kPagesOfSsl)

@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/recycled.h"
+
 namespace weir::base {
 namespace {
 
@@ -182,6 +184,24 @@ TEST(PagePool, WithoutMemoryThereIsNoSlot) {
   EXPECT_FALSE(pages.rest());
   pages.wake();
   EXPECT_FALSE(pages.asleep());
+}
+
+// The range is cut to fit, and the addresses behind it are others'.
+TEST(PagePool, TakesASmallPartOfLimitedAddresses) {
+  if (!kRecycles) GTEST_SKIP() << "AddressSanitizer has more addresses than the limit leaves";
+  constexpr size_t kLimit = size_t(1) << 40;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
+  const rlimit limited{kLimit, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &limited), 0);
+  PagePool pool(kSlot, size_t(1) << 30);
+  std::byte* slot = pool.take();
+  EXPECT_EQ(::setrlimit(RLIMIT_AS, &before), 0);
+  ASSERT_TRUE(slot);
+  EXPECT_TRUE(pool.contains(slot + kLimit / 64 - 1));
+  EXPECT_FALSE(pool.contains(slot + kLimit / 64));
+  slot[kSlot - 1] = std::byte(1);
+  pool.give(slot);
 }
 
 TEST(PagePool, ThreadsShareIt) {

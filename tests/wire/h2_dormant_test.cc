@@ -193,7 +193,7 @@ uint64_t resident_bytes() {
   return resident * uint64_t(::sysconf(_SC_PAGESIZE));
 }
 
-// What a sleeping session holds, as the system sees it, and that a tick of an idle connection does not wake it.
+// The system has the pages of a sleeping session back, and a tick of an idle connection does not wake it.
 TEST(H2Dormant, PagesAreBackAfterATickAndStayAway) {
   constexpr size_t kMany = 400, kLeast = 8 << 10;  // bytes each: a page of the session, one of a frame
   std::vector<std::unique_ptr<Idle>> all;
