@@ -90,8 +90,12 @@ size_t most_addresses() {
 }
 
 bool discard(std::byte* at, size_t bytes) { return ::madvise(at, bytes, MADV_DONTNEED) == 0; }
-void allow(std::byte* at, size_t bytes, int what) {
-  if (kGuarded) check(::mprotect(at, bytes, what) == 0, "mprotect() of pages");
+// Where there are as many mappings as a process may have, pages stay readable.
+void forbid(std::byte* at, size_t bytes) {
+  if (kGuarded) (void)::mprotect(at, bytes, PROT_NONE);
+}
+void allow(std::byte* at, size_t bytes) {
+  if (kGuarded) check(::mprotect(at, bytes, PROT_READ | PROT_WRITE) == 0, "mprotect() of pages");
 }
 
 }  // namespace
@@ -117,12 +121,13 @@ void PagePool::give(std::byte* slot) {
 // Addresses alone: what may not be written is not counted as memory.
 bool PagePool::reserve() {
   if (begin_ != kNowhere) return true;
+  if (std::exchange(refused_, true)) return false;  // until it is known that they are there
   const size_t bytes = std::min<size_t>(most_, most_addresses() / bytes_) * bytes_;
   if (bytes == 0) return false;
   void* at = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) return false;
   ::madvise(at, bytes, MADV_NOHUGEPAGE);
-  reserved_ = bytes;
+  reserved_ = bytes, refused_ = false;
   begin_ = reinterpret_cast<uintptr_t>(at);
   return true;
 }
@@ -151,7 +156,7 @@ DormantPages::~DormantPages() {
   if (!pages_) return;
   if (asleep()) {
     drop_packed();
-    allow(pages_, pool_.bytes(), PROT_READ | PROT_WRITE);
+    allow(pages_, pool_.bytes());
   }
   pool_.give(pages_);
 }
@@ -170,7 +175,7 @@ bool DormantPages::rest() {
   if (packed_) {
     packed_size_ = pack(pages_, kept_, packed_.get());
     if (discard(pages_, pool_.bytes())) {
-      allow(pages_, pool_.bytes(), PROT_NONE);
+      forbid(pages_, pool_.bytes());
       return true;
     }
     drop_packed();
@@ -180,7 +185,7 @@ bool DormantPages::rest() {
 }
 
 void DormantPages::unpack() {
-  allow(pages_, pool_.bytes(), PROT_READ | PROT_WRITE);
+  allow(pages_, pool_.bytes());
   const std::byte* from = packed_.get();
   const std::byte* const end = from + packed_size_;
   std::byte* to = pages_;

@@ -46,6 +46,7 @@ class PagePool {
   std::mutex mutex_;
   std::atomic<size_t> reserved_ = 0;         // bytes of the range; before begin_
   std::atomic<uintptr_t> begin_ = kNowhere;  // of the range
+  bool refused_ = false;                     // there are no addresses
   size_t opened_ = 0;                        // slots from the range's begin on that may be read and written
   std::vector<uint32_t> free_;               // has room for all that are open
 };

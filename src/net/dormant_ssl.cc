@@ -11,7 +11,6 @@
 namespace weir::net {
 namespace {
 
-constexpr size_t kLeastSsl = 4096;  // bytes; SSL_new() asks for nothing else that is so large
 constexpr size_t kPagesOfSsl = 2 * base::PagePool::kPage;
 constexpr size_t kMostSsl = 1 << 18;  // of the process; further ones are in the heap: 2 GiB of addresses
 
@@ -20,14 +19,14 @@ base::PagePool& ssl_pages() {
   return pages;
 }
 
-// Inside SSL_new(): the pages that are meant for the SSL.
+// At the begin of SSL_new(): the pages that are meant for the SSL, which is what it asks for first.
 thread_local base::DormantPages* pages_of_next = nullptr;
 
 // They promise what OpenSSL's own do: no memory for nothing, realloc() of null is malloc().
 void* take(size_t bytes, const char*, int) {
   if (bytes == 0) return nullptr;
-  if (pages_of_next && bytes >= kLeastSsl && bytes <= kPagesOfSsl)
-    if (void* pages = std::exchange(pages_of_next, nullptr)->take()) return pages;
+  if (base::DormantPages* next = std::exchange(pages_of_next, nullptr); next && bytes <= kPagesOfSsl)
+    if (void* pages = next->take()) return pages;
   return std::malloc(bytes);
 }
 
@@ -45,7 +44,10 @@ void* take_more(void* before, size_t bytes, const char* file, int line) {
   if (!ssl_pages().contains(before)) return std::realloc(before, bytes);
   if (bytes <= kPagesOfSsl) return before;
   void* at = std::malloc(bytes);
-  return at ? std::memcpy(at, before, kPagesOfSsl) : nullptr;
+  if (!at) return nullptr;
+  std::memcpy(at, before, kPagesOfSsl);
+  ::explicit_bzero(before, kPagesOfSsl);
+  return at;
 }
 
 }  // namespace

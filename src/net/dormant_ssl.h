@@ -31,8 +31,10 @@ class DormantSsl {
     pages_.wake();
     return ssl_;
   }
-  // Puts it away. Not inside OpenSSL.
-  void rest() { pages_.rest(); }
+  // Puts it away. Not inside OpenSSL. An SSL whose pages have something else stays.
+  void rest() {
+    if (static_cast<void*>(pages_.data()) == ssl_) pages_.rest();
+  }
   bool asleep() const { return pages_.asleep(); }
 
  private:

@@ -69,10 +69,13 @@ class Blocks {
 thread_local Blocks blocks_of_thread;
 
 // The large blocks that a session asks for when it is made, each with its place among the session's pages. A version of
-// the library with other sizes has them from the heap.
+// the library with other sizes has them from the heap. Places but the rings' are used once: what is asked for as zeros
+// is not zeros when it comes back, and what is kept in the room for a frame, such as a field of the peer's, is lost
+// with the first rest.
 struct Place {
   size_t at, least, most;  // bytes
-  bool zeroed;             // it is asked for as zeros: the place is used once, for it is not zeros when it comes back
+  bool zeroed;             // it is asked for as zeros
+  bool again = false;
 };
 constexpr size_t kTable = 4096;        // 256 places for streams
 constexpr size_t kStruct = 3072;       // the session's own struct has 2,928
@@ -83,8 +86,8 @@ constexpr size_t kPagesOfSession = 7 * base::PagePool::kPage;
 constexpr std::array<Place, 5> kPlaces{{
     {0, kTable, kTable, true},
     {kTable, 2048, kStruct, true},
-    {kTable + kStruct, kRing, kRing, false},
-    {kTable + kStruct + kRing, kRing, kRing, false},
+    {kTable + kStruct, kRing, kRing, false, true},
+    {kTable + kStruct + kRing, kRing, kRing, false, true},
     {kPutAway, kLeastFrame, kPagesOfSession - kPutAway, false},
 }};
 constexpr size_t kMostSessions = 1 << 18;  // of the process; further ones are in the heap: 7 GiB of addresses
@@ -134,7 +137,7 @@ struct H2Memory::Functions {
     H2Memory& memory = of(user);
     if (!memory.pages_.contains(at)) return blocks_of_thread.give(at);
     const size_t place = place_of(memory, at);
-    if (!kPlaces[place].zeroed) memory.taken_.reset(place);
+    if (kPlaces[place].again) memory.taken_.reset(place);
   }
   static void* take_more(void* before, size_t bytes, void* user) {
     if (!before) return take(bytes, user);

@@ -240,7 +240,7 @@ void H2Session::check_connection() {
   if (inside_since_ != base::kNever && connection_.now - inside_since_ >= connection_.limits.head)
     connection_.condemn(reason::kSlowHeader, H2Error::kEnhanceYourCalm, "frame too slow");
   if (connection_.memory) connection_.memory->update_overload();
-  fit_window();
+  if (!connection_.asleep()) fit_window();  // one that is put away gets its window once it is used
   if (sender_.check_socket()) {
     die();
     sender_.drop_output();  // nobody reads the GOAWAY either
@@ -251,7 +251,7 @@ void H2Session::check_connection() {
 
 // A connection without requests gives memory back, and ends after a while.
 void H2Session::check_idle() {
-  if (!streams_.live().empty() || connection_.dead) return;
+  if (!streams_.live().empty() || !stash_.empty() || connection_.dead) return;
   feed_.drop();
   connection_.blocks.drop(streams_.heads());
   streams_.drop_spares();

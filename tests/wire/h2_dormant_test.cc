@@ -187,6 +187,39 @@ TEST(H2Dormant, ItMayEndWhereverItIs) {
   }
 }
 
+// One that sends a field of the table's size as the longest that HPACK's Huffman code makes of it: the library asks for
+// as much memory for that as for a frame. A larger frame has taken the first one's place before.
+TEST(H2Dormant, AFieldOfThePeersIsNotInTheRoomForAFrame) {
+  Idle idle;
+  const nghttp2_settings_entry large[] = {{NGHTTP2_SETTINGS_MAX_FRAME_SIZE, 1 << 16},
+                                          {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 1 << 20}};
+  nghttp2_submit_settings(idle.client.session, 0, large, 2);
+  idle.client.talk(idle.server);
+  const auto echoes = idle.server.intake.on_whole;
+  idle.server.intake.on_whole = [](Exchange& x) { x.respond_text(200, "a/b", text_of(60000)); };
+  const int32_t id = idle.client.request(kGet);
+  idle.client.talk(idle.server);
+  ASSERT_EQ(idle.client[id].body.size(), 60000u);
+  idle.server.intake.on_whole = echoes;
+
+  constexpr size_t kLetters = 2450;  // each 0xf9, in 28 bits
+  std::string code;
+  for (size_t i = 0; i < kLetters / 2; ++i) code += std::string("\xff\xff\xff\xef\xff\xff\xfe", 7);
+  const size_t more = code.size() - 127;  // RFC 7541, 5.1
+  std::string length{char(0xff), char(0x80 | (more & 0x7f)), char(more >> 7)};
+  const std::string get = std::string("\x82\x86\x84\x01\x01x", 6);
+  idle.server.feed(
+      frame(1, kEndHeaders | kEndStream, uint32_t(id + 2), get + std::string("\x40\x05x-big", 7) + length + code));
+  idle.server.take();
+  EXPECT_EQ(Answer::find(idle.server.intake.seen.back().fields, "x-big"), std::string(kLetters, char(0xf9)));
+  idle.server.advance(3s);
+  idle.server.take();
+  idle.server.advance(3s);
+  idle.server.feed(frame(1, kEndHeaders | kEndStream, uint32_t(id + 4), get + char(0xbe)));  // the newest of the table
+  idle.server.take();
+  EXPECT_EQ(Answer::find(idle.server.intake.seen.back().fields, "x-big"), std::string(kLetters, char(0xf9)));
+}
+
 uint64_t resident_bytes() {
   uint64_t all = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> all >> resident;
