@@ -118,7 +118,8 @@ void Ownership::found(const std::string& id, base::Result<Bucket::KeyValue> entr
     if (released_.contains(id)) return write_taken(id, *was, entry->revision, then);
     // A write of this node whose answer was lost.
     Owned& owned = owned_[id];
-    if (owned.busy) return then(failure(Code::kUnavailable, "a turn is under way"));
+    // A record that was read before the last turn was written must not take its place.
+    if (owned.busy || owned.revision > entry->revision) return then(failure(Code::kUnavailable, "a turn is under way"));
     owned.revision = entry->revision, owned.turn = was->turn;
     return then(std::move(*was));
   }
