@@ -91,7 +91,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", (!library ? library.error() : file.error()).text.c_str());
     return 1;
   }
-  auto session = onnx::Session::make(*library, {}, *file->read(), "bench").value();
+  const std::string model = file->read().value();
+  const auto summary = onnx::inspect(model).value();
+  auto session = onnx::Session::make(*library, {}, model, summary, {}, "bench").value();
   msg::ModelSpec wanted;
   wanted.max_batch = 64;
   std::printf("%6s %12s %12s %12s %10s\n", "rows", "bare us", "step us", "us per row", "bare/step");

@@ -126,7 +126,7 @@ void rest(const msg::Tensor& tensor, int rounds) {
   simdjson::padded_string padded(body.view());
   report("  simdjson DOM, numbers to doubles", least(rounds, [&] { (void)parser.parse(padded); }), body.size());
   oip::InferReply reply{"identity", "1", "", call.parameters, call.inputs};
-  std::vector<oip::OutputForm> forms(1, oip::OutputForm::kJson);
+  const oip::OutputForms forms(1, oip::OutputForm::kJson);
   report("REST write", least(rounds, [&] { (void)oip::write_infer(reply, forms); }), body.size());
 }
 
