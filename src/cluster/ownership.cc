@@ -107,6 +107,14 @@ void Ownership::take(const std::string& id, Taken then, Accept accept) {
                                base::Result<Bucket::KeyValue> entry) { found(id, std::move(entry), then, accept); });
 }
 
+// A record that was read, or taken, before the last turn was written must not take its place when it comes late.
+bool Ownership::is_old(const std::string& id, uint64_t revision) const {
+  const auto owned = owned_.find(id);
+  if (owned != owned_.end()) return owned->second.revision > revision;
+  const auto last = uncertain_.find(id);
+  return last != uncertain_.end() && last->second > revision;
+}
+
 void Ownership::found(const std::string& id, base::Result<Bucket::KeyValue> entry, Taken then, const Accept& accept) {
   if (!entry) return then(entry.error());
   if (entry->erased) return then(failure(Code::kNotFound, "there is no such session"));
@@ -117,9 +125,9 @@ void Ownership::found(const std::string& id, base::Result<Bucket::KeyValue> entr
     // A release that comes late must find another revision, and this may have been read before it came.
     if (released_.contains(id)) return write_taken(id, *was, entry->revision, then);
     // A write of this node whose answer was lost.
+    if (is_old(id, entry->revision)) return then(failure(Code::kUnavailable, "a turn is under way"));
     Owned& owned = owned_[id];
-    // A record that was read before the last turn was written must not take its place.
-    if (owned.busy || owned.revision > entry->revision) return then(failure(Code::kUnavailable, "a turn is under way"));
+    if (owned.busy) return then(failure(Code::kUnavailable, "a turn is under way"));
     owned.revision = entry->revision, owned.turn = was->turn;
     return then(std::move(*was));
   }
@@ -145,7 +153,7 @@ void Ownership::write_taken(const std::string& id, Record was, uint64_t revision
   std::string value = write_record(now, id, key_);
   bucket_.write(key_of(id), value, revision,
                 [this, id, incarnation, now, release = releases_, then](base::Result<uint64_t> written) {
-                  if (!written || released_since(id, release))
+                  if (!written || released_since(id, release) || is_old(id, *written))
                     return then(failure(Code::kUnavailable, "the session was written to meanwhile"));
                   if (incarnation != membership_.self().incarnation)
                     return then(failure(Code::kUnavailable, "the node was fenced"));
@@ -179,7 +187,10 @@ void Ownership::commit(const std::string& id, std::string state, Done then) {
 
 // A write has failed, or may have: the record says which. Until it is known the session is not this node's.
 void Ownership::look_again(const std::string& id, uint64_t incarnation, std::string value, uint64_t turn, Done then) {
-  owned_.erase(id);
+  if (auto owned = owned_.extract(id)) {
+    if (uncertain_.size() >= most_) uncertain_.clear();
+    uncertain_[id] = owned.mapped().revision;
+  }
   bucket_.read(
       key_of(id), [this, id, incarnation, value = std::move(value), turn, then](base::Result<Bucket::KeyValue> entry) {
         if (!entry && entry.error().code != Code::kNotFound) return then(entry.error());

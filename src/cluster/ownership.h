@@ -74,7 +74,7 @@ class Ownership {
   size_t releases() const { return released_.size(); }  // that are remembered; at most as many as may be owned
   std::vector<std::string> owned() const;
   // To be called when the node's incarnation is over.
-  void drop_all() { owned_.clear(), released_.clear(), releases_in_order_.clear(); }
+  void drop_all() { owned_.clear(), uncertain_.clear(), released_.clear(), releases_in_order_.clear(); }
 
  private:
   struct Owned {
@@ -87,6 +87,7 @@ class Ownership {
     return found != released_.end() && found->second > release;
   }
   Record record(std::string state, uint64_t turn) const;
+  bool is_old(const std::string& id, uint64_t revision) const;
   void note_release(const std::string& id);
   void found(const std::string& id, base::Result<Bucket::KeyValue> entry, Taken then, const Accept& accept);
   void write_taken(const std::string& id, Record was, uint64_t revision, Taken then);
@@ -97,6 +98,8 @@ class Ownership {
   const size_t most_;
   const std::string key_;
   std::map<std::string, Owned> owned_;
+  // Sessions with a write of which it was not known whether it was taken: the revision before that; at most most_.
+  std::map<std::string, uint64_t> uncertain_;
   // And not taken since: a write of it may still come through. By when; what was asked before says nothing of it.
   std::map<std::string, uint64_t> released_;
   std::deque<std::pair<std::string, uint64_t>> releases_in_order_;  // the oldest are forgotten: at most most_

@@ -10,7 +10,11 @@ namespace {
 struct LateReads final : Bucket {
   explicit LateReads(Bucket& to) : bucket(to) {}
   void write(const std::string& key, std::string value, uint64_t expected, OnWritten then) override {
-    bucket.write(key, std::move(value), expected, std::move(then));
+    const bool waits = std::exchange(next_write_is_late, false);
+    bucket.write(key, std::move(value), expected, [this, then, waits](base::Result<uint64_t> revision) {
+      if (!waits) return then(revision);
+      late.push_back([then, revision] { then(revision); });
+    });
   }
   void erase(const std::string& key, uint64_t expected, OnWritten then) override {
     bucket.erase(key, expected, std::move(then));
@@ -24,6 +28,7 @@ struct LateReads final : Bucket {
     for (auto& answer : std::exchange(late, {})) answer();
   }
   Bucket& bucket;
+  bool next_write_is_late = false;
   std::vector<std::function<void()>> late;
 };
 
@@ -47,6 +52,39 @@ TEST_F(LateAnswersTest, WhatWasReadBeforeATurnDoesNotTakeItsPlace) {
   ownership.commit("s", "three", ok);
   bucket.answer();
   EXPECT_TRUE(bucket.entries.at("session.s").value.ends_with("three"));
+}
+
+// Two searches at one node: the first one's claim is in the bucket, and its answer comes behind a turn of the second's.
+TEST_F(LateAnswersTest, AClaimWhoseAnswerComesBehindATurnDoesNotTakeItsPlace) {
+  One a(*this, "a"), b(*this, "b");
+  LateReads late(bucket);
+  Ownership ownership(late, b.membership, 10);
+  pass(seconds(1), {&a, &b});
+  ASSERT_TRUE(save(a, "s", "one").ok());
+  Status released = kNoAnswer;
+  a.kept.release("s", [&](Status s) { released = std::move(s); });
+  bucket.answer();
+  ASSERT_TRUE(released.ok());
+  std::vector<Code> taken;
+  auto note = [&](base::Result<Record> record) { taken.push_back(record ? Code::kOk : record.error().code); };
+  ownership.take("s", note);
+  bucket.answer();
+  late.next_write_is_late = true;
+  late.deliver();  // it has read the record, and claims it
+  bucket.answer();
+  auto claim = std::exchange(late.late, {});
+  ASSERT_EQ(claim.size(), 1u);
+  ownership.take("s", note);
+  bucket.answer();
+  late.deliver();
+  ASSERT_EQ(taken, std::vector<Code>{Code::kOk});
+  ownership.commit("s", "two", [](const Status& status) { EXPECT_TRUE(status.ok()) << status.text; });
+  bucket.answer();
+  claim[0]();
+  EXPECT_EQ(taken, (std::vector<Code>{Code::kOk, Code::kUnavailable})) << "it would go on from 'one'";
+  ownership.commit("s", "three", [](const Status& status) { EXPECT_TRUE(status.ok()) << status.text; });
+  bucket.answer();
+  EXPECT_TRUE(value("s").ends_with("three"));
 }
 
 }  // namespace
