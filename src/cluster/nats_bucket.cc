@@ -92,7 +92,7 @@ struct NatsBucket::Parts {
   const std::shared_ptr<std::atomic<bool>> alive = std::make_shared<std::atomic<bool>>(true);
   Handle<natsConnection> connection;
   Handle<jsCtx> js;
-  bool up = false, told_away = false, told_life = false;  // told_life: compared
+  bool up = false, told_away = false, compared_life = false;
   base::TimerId timer = base::TimerId::kNone;
   Inbox inbox;
   std::condition_variable closing;
@@ -208,11 +208,11 @@ void NatsBucket::Parts::opened() {
 
 // A bucket that was there keeps its own time to live, as after an upgrade, or a change of a setting.
 void NatsBucket::Parts::compare_life(kvStore* there) {
-  if (told_life || options.life.count() == 0) return;
+  if (compared_life || options.life.count() == 0) return;
   natsStatus status = NATS_OK;
   auto has = made<kvStatus>(status, [&](auto** out) { return kvStore_Status(out, there); });
   if (!has) return;
-  told_life = true;
+  compared_life = true;
   const std::chrono::nanoseconds life(kvStatus_TTL(has.get()));
   if (life.count() != 0 && life >= options.life) return;
   using std::chrono::seconds;

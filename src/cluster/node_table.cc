@@ -8,6 +8,17 @@ namespace weir::cluster {
 using base::invalid;
 using Phase = Node::Phase;
 
+namespace {
+
+// A beat that came late, or twice, to a bucket that had lost the entry. It is no sign of life, and what is there has to
+// be expected by whoever fences the node.
+bool is_older_beat(const Node& node, const NodeTable::Seen& seen) {
+  return seen.there && node.phase != Phase::kFenced && node.incarnation == seen.node.incarnation &&
+         node.beat < seen.node.beat;
+}
+
+}  // namespace
+
 // An entry of a node that is not known takes a place only once it is taken: whoever floods the bucket takes none.
 void NodeTable::on_entry(const Bucket::KeyValue& entry) {
   if (!entry.key.starts_with(kPrefix)) return;
@@ -86,7 +97,7 @@ base::Result<Node> NodeTable::read(const Bucket::KeyValue& entry, const Seen& se
     return invalid("it is the entry of another node, '" + node->id + "'");
   if (node->phase == Phase::kFenced) return node;
   const bool older = node->incarnation == seen.node.incarnation
-                         ? seen.there && node->beat < seen.node.beat
+                         ? is_older_beat(*node, seen)
                          : seen.present && node->incarnation < seen.node.incarnation;
   if (older) return invalid("an older beat of it was written again");
   if (node->id != self_ && !has_room_for(seen))
@@ -100,14 +111,6 @@ base::Result<Node> NodeTable::read(const Bucket::KeyValue& entry, const Seen& se
 bool NodeTable::is_of_later_life(const Bucket::KeyValue& entry, const Seen& seen) const {
   auto node = read_node(entry.value, entry_key_);
   return node && node->id == seen.node.id && node->incarnation > seen.node.incarnation;
-}
-
-// A beat that came late, or twice, to a bucket that had lost the entry. It is no sign of life, and what is there has to
-// be expected by whoever fences the node.
-bool NodeTable::is_older_beat(const Bucket::KeyValue& entry, const Seen& seen) const {
-  auto node = read_node(entry.value, entry_key_);
-  return node && node->id == seen.node.id && node->phase != Phase::kFenced && seen.there &&
-         node->incarnation == seen.node.incarnation && node->beat < seen.node.beat;
 }
 
 void NodeTable::set_entry(Seen& seen, uint64_t revision, State state) {
@@ -126,7 +129,8 @@ bool NodeTable::take(const Bucket::KeyValue& entry, Seen& seen) {
   }
   auto node = read(entry, seen);
   if (!node) {
-    if (is_older_beat(entry, seen)) seen.revision = entry.revision;
+    auto late = read_node(entry.value, entry_key_);
+    if (late && late->id == seen.node.id && is_older_beat(*late, seen)) seen.revision = entry.revision;
     return refuse(entry.key, node.error()), false;
   }
   complained_.erase(entry.key);

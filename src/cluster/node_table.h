@@ -94,7 +94,6 @@ class NodeTable {
   base::Result<Node> read(const Bucket::KeyValue& entry, const Seen& seen) const;
   bool has_room_for(const Seen& seen) const;
   bool is_of_later_life(const Bucket::KeyValue& entry, const Seen& seen) const;
-  bool is_older_beat(const Bucket::KeyValue& entry, const Seen& seen) const;
   bool take(const Bucket::KeyValue& entry, Seen& seen);
   enum class State : uint8_t { kAbsent, kThere };
   void set_entry(Seen& seen, uint64_t revision, State state);

@@ -125,10 +125,10 @@ void Ownership::found(const std::string& id, base::Result<Bucket::KeyValue> entr
     // A release that comes late must find another revision, and this may have been read before it came.
     if (released_.contains(id)) return write_taken(id, *was, entry->revision, then);
     // A write of this node whose answer was lost.
-    if (is_old(id, entry->revision)) return then(failure(Code::kUnavailable, "a turn is under way"));
-    Owned& owned = owned_[id];
-    if (owned.busy) return then(failure(Code::kUnavailable, "a turn is under way"));
-    owned.revision = entry->revision, owned.turn = was->turn;
+    auto known = owned_.find(id);
+    if (is_old(id, entry->revision) || (known != owned_.end() && known->second.busy))
+      return then(failure(Code::kUnavailable, "a turn is under way"));
+    owned_[id] = {entry->revision, was->turn, false};
     return then(std::move(*was));
   }
   owned_.erase(id);

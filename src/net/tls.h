@@ -103,7 +103,7 @@ class TlsSession {
   bool consumed(size_t n);
   // Now and then, while the peer may be silent: puts OpenSSL's state away and gives back the charge for records where
   // nothing has been opened or sealed since the last call, and neither a part of a record nor sealed bytes are kept.
-  // What comes next takes it again; where there is no memory, records that come and go whole pass without.
+  // The next record takes it again; where there is no memory, records that come and go whole pass without.
   void rest();
 
   static constexpr size_t kSealAtOnce = 256 << 10;

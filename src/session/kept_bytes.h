@@ -26,7 +26,7 @@ class KeptBytes {
   // The session, which is `whose`, has so many bytes from now on. False: that is more than its client may keep, or than
   // all may, and nothing has changed.
   bool set(const std::string& session, const std::string& whose, uint64_t bytes, base::Time now);
-  // Nobody here holds it any more.
+  // The session is not held here any more.
   void let_go(const std::string& session, base::Time now);
   // It is not kept any more, or this node does not know.
   void forget(const std::string& session);

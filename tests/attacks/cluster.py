@@ -354,28 +354,33 @@ def promises_of_strangers(target):
     return f'{begun} asked; ' + judge_owner(target, before)
 
 
+def many_streams(target, first):
+    """Connections of 90 streams, which begin with first(stream), until time is over; the last 60 stay. How many streams."""
+    peers, begun = [], 0
+    while not target.over():
+        peers = [p for p in peers if p.pump()][-60:]
+        for _ in range(4):
+            h2 = H2(target, wait=3)
+            h2.offer(b''.join(first(s) for s in range(1, 180, 2)))
+            peers.append(h2)
+            begun += 90
+        time.sleep(0.02)
+    return begun
+
+
 @attack(seconds=25, quick=6, flags=pair, probes=('relayed',))
 def guesses_in_a_cluster(target):
     """Sessions that nobody has, asked for by thousands of ids with the other node's mark, this one's, and those of nodes that there are not."""
     more_descriptors()
     until(lambda: metric(target.port, 'weir_cluster_nodes') == 2, 'two nodes')
-    before, chance, begun = owner_memory(), random.Random(23), 0
+    before, chance = owner_memory(), random.Random(23)
     [real] = open_sessions(target, 1)
 
     def guess(stream):
         name = chance.choice((real[:12] + chance.randbytes(10).hex(), real[:4] + '0' * 8 + chance.randbytes(10).hex(), chance.randbytes(16).hex()))
         message = grpc_message(pb(1, name))
         return H2.head(stream, PATH + chance.choice(('CloseSession', 'DumpSession')), 'POST', end=False, extra=GRPC) + frame(DATA, END_STREAM, stream, message)
-    peers = []
-    while not target.over():
-        peers = [p for p in peers if p.pump()][-60:]
-        for _ in range(4):
-            h2 = H2(target, wait=3)
-            h2.offer(b''.join(guess(s) for s in range(1, 180, 2)))
-            peers.append(h2)
-            begun += 90
-        time.sleep(0.02)
-    return f'{begun} guessed; ' + judge_owner(target, before)
+    return f'{many_streams(target, guess)} guessed; ' + judge_owner(target, before)
 
 
 def any_of(type, message):
@@ -387,7 +392,7 @@ def resumes_in_a_cluster(target):
     """Evergreen's sessions that nobody has are resumed by thousands, with and without an end; and small ones are kept and left by hundreds."""
     more_descriptors()
     until(lambda: metric(target.port, 'weir_cluster_nodes') == 2, 'two nodes')
-    before, chance, begun = owner_memory(), random.Random(29), 0
+    before, chance = owner_memory(), random.Random(29)
 
     def first(stream):
         resume = pb(2, 'RESUME') + pb(5, any_of('weir.evergreen.v1.ResumeConfig', pb(1, chance.randbytes(16).hex())))
@@ -396,13 +401,4 @@ def resumes_in_a_cluster(target):
         end = END_STREAM if chance.random() < 0.5 else 0
         return (H2.head(stream, '/evergreen.v2.EvergreenService/StartSession', 'POST', end=False, extra=GRPC)
                 + frame(DATA, end, stream, grpc_message(said)))
-    peers = []
-    while not target.over():
-        peers = [p for p in peers if p.pump()][-60:]
-        for _ in range(4):
-            h2 = H2(target, wait=3)
-            h2.offer(b''.join(first(s) for s in range(1, 180, 2)))
-            peers.append(h2)
-            begun += 90
-        time.sleep(0.02)
-    return f'{begun} resumed; ' + judge_owner(target, before)
+    return f'{many_streams(target, first)} resumed; ' + judge_owner(target, before)

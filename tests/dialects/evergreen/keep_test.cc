@@ -6,6 +6,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
+pb::SessionMessage forgotten_in_5s(const std::string& node) {
+  auto m = Bench::parse("actions { name: 'SET_TTL' inputs { name: 'node' id: '" + node + "' } }");
+  v1::TtlConfig ttl;
+  ttl.set_milliseconds(5000);
+  add_config(m, ttl);
+  return m;
+}
+
 TEST_F(EvergreenKeep, ASessionWhoseClientHasLeftGoesOnAtAnotherConnection) {
   auto x = t.open();
   const std::string id = keep(*x);
@@ -185,11 +193,7 @@ TEST_F(EvergreenKeep, ATimeToLiveGoesOn) {
   auto x = t.open();
   const std::string id = keep(*x);
   t.send(*x, text_leaf("a", "abc"));
-  auto m = Bench::parse("actions { name: 'SET_TTL' inputs { name: 'node' id: 'a' } }");
-  v1::TtlConfig ttl;
-  ttl.set_milliseconds(5000);
-  add_config(m, ttl);
-  t.send(*x, m);
+  t.send(*x, forgotten_in_5s("a"));
   t.rpc.advance(*x, 2s);
   x.reset();
   answer();
@@ -208,11 +212,7 @@ TEST_F(EvergreenKeep, ATimeToLiveGoesOn) {
 TEST_F(EvergreenKeep, ATimeToLiveGoesWithItsNode) {
   auto x = t.open();
   t.send(*x, text_leaf("a", "abc"));
-  auto m = Bench::parse("actions { name: 'SET_TTL' inputs { name: 'node' id: 'a' } }");
-  v1::TtlConfig ttl;
-  ttl.set_milliseconds(5000);
-  add_config(m, ttl);
-  t.send(*x, m);
+  t.send(*x, forgotten_in_5s("a"));
   t.send(*x, "actions { name: 'DROP' inputs { name: 'node' id: 'a' } }");
   t.send(*x, text_leaf("a", "another"));
   t.rpc.advance(*x, 6s);
