@@ -13,13 +13,15 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 import cases
 import measure
 import payloads
 
 SHARE = 0.7       # of what a server can carry at most
-QUIET = 0.2       # of it, for small requests beside large ones
+QUIET = 0.05      # of it, for small requests beside large ones: the client has to keep up beside its own large ones
+WARM = 1.5        # seconds of large ones before: the first of all get memory that the machine has to make
 SECONDS = 5       # of one measurement
 ELEPHANT = [('images', [128, 224, 224, 3]), ('rows', [128, 25000])]  # 77 MB + 12.8 MB
 
@@ -163,6 +165,7 @@ def beside(title, build, rounds, seconds, ways, server, neighbour):
         for _ in range(rounds):
             alone.append(way.tail(build, server, rate, seconds))
             with neighbour() as done:
+                time.sleep(WARM)
                 together.append(way.tail(build, server, rate, seconds))
             units += done[0]
         without = say(f'{name} alone', rate, alone)

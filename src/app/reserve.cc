@@ -3,13 +3,10 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include <chrono>
 #include <cstddef>
 #include <mutex>
 #include <new>
 #include <utility>
-
-#include "base/log.h"
 
 namespace weir::app {
 namespace {
@@ -40,24 +37,6 @@ bool use_reserve() {
   std::lock_guard lock(reserve_mutex);
   void* taken = std::exchange(reserve, nullptr);
   return taken && munmap(taken, kReserveBytes) == 0;
-}
-
-// Set for the next look before anything else is allocated: a timer that throws is not fired again.
-void ReserveWatch::check(base::Env& env) {
-  bool there = keep_reserve();
-  env.at(env.now() + std::chrono::seconds(1), [this, &env] { check(env); });
-  try {
-    report(there);
-  } catch (const std::bad_alloc&) {  // the next look says it
-  }
-}
-
-void ReserveWatch::report(bool there) {
-  if (!there && !short_)
-    base::log::warning("memory is short: requests that need much are refused",
-                       {{"limit", "address space (ulimit -v)"}});
-  if (there && short_) base::log::info("there is memory again");
-  short_ = !there;
 }
 
 }  // namespace weir::app

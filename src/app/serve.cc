@@ -6,20 +6,19 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <future>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <system_error>
-#include <thread>
 
 #include "app/banner.h"
 #include "app/cluster_node.h"
 #include "app/engines.h"
 #include "app/last_calls.h"
 #include "app/memory.h"
+#include "app/memory_watch.h"
 #include "app/reserve.h"
 #include "app/roots.h"
 #include "app/server_options.h"
@@ -88,7 +87,7 @@ class Serving {
   std::optional<net::Signals> signals_;
   bool started_ = false;  // the shards run
   std::atomic<bool> device_lost_{false};
-  ReserveWatch reserve_watch_;
+  MemoryWatch memory_watch_;
   base::Time drain_ends_{};  // written on the first shard, read when it has ended
   std::optional<WatchdogPing> watchdog_ping_;
   std::promise<bool> drained_;
@@ -205,7 +204,7 @@ Exit Serving::start() {
   if (!keep_reserve()) throw std::bad_alloc();  // it would serve, and have no memory to end with
   greet();
   service_.ready(ready_models(*catalog()));
-  if (space_is_limited()) shards_[0]->post([this] { reserve_watch_.check(shards_[0]->env()); });
+  shards_[0]->post([this] { memory_watch_.start(shards_[0]->env(), state_.slabs); });
   return Exit::kOk;
 }
 

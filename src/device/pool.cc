@@ -16,8 +16,10 @@ namespace weir::device {
 namespace {
 
 constexpr size_t kSlabAlign = 64;
-constexpr size_t kStripes = 16;  // lists of idle slabs; a thread always takes from the same one
-constexpr uint64_t kMostIdle = uint64_t(1) << 30;
+constexpr size_t kStripes = 16;                    // lists of idle slabs; a thread always takes from the same one
+constexpr uint64_t kMostIdle = uint64_t(1) << 30;  // of small slabs in all lists, and of large ones
+constexpr uint64_t kGivenBackAtOnce = uint64_t(128) << 20;     // unmapping takes 3 us per MiB, 70 without huge pages
+constexpr size_t kLargeClasses = size_class(kHugePage).index;  // from here on
 
 size_t this_stripe() {
   static std::atomic<size_t> next{0};
@@ -57,13 +59,14 @@ struct SlabPool::Parts {
     Pooled* next = nullptr;
     base::Client* client = nullptr;  // charged for it while it is out
     uint16_t size_class;
-    uint16_t home;      // the stripe that it was taken from and goes back to
-    bool part = false;  // of the parts' share; while it is out
+    uint16_t home;        // the stripe that it was taken from and goes back to
+    bool part = false;    // of the parts' share; while it is out
+    bool rested = false;  // idle since before the last give_back_rested()
   };
   struct alignas(64) Stripe {
     StripeLock mutex;
     std::array<Pooled*, kSizeClasses> free{};
-    std::atomic<uint64_t> idle{0};  // written under mutex
+    std::atomic<uint64_t> idle{0};  // bytes of small slabs; written under mutex
   };
 
   Parts(std::unique_ptr<base::MemoryLedger> mine, base::MemoryLedger& charged, std::unique_ptr<SlabMemory> from)
@@ -72,7 +75,8 @@ struct SlabPool::Parts {
         memory(std::move(from)),
         budget(charged.slab_limit()),
         parts_limit(std::max<uint64_t>(budget / 4, base::SlabSource::kPlenty)),
-        idle_limit(std::max<uint64_t>(std::min(budget / 2, kMostIdle) / kStripes, kHugePage)) {
+        large_idle_limit(std::max<uint64_t>(std::min(budget / 2, kMostIdle), kHugePage)),
+        small_idle_limit(std::max<uint64_t>(large_idle_limit / kStripes, kHugePage)) {
     ledger.keep_idle({[this] { return idle(); }, [this] { trim(); }});
   }
   ~Parts() { trim(); }
@@ -83,6 +87,8 @@ struct SlabPool::Parts {
   using Wake = base::MemoryLedger::Wake;
   void destroy(Pooled* slab, Wake wake);
   void trim();
+  void give_back_rested();
+  bool keep(Pooled* slab);
   void give(Pooled* slab);
   void settle(uint64_t bytes);
   bool lacks(uint64_t bytes) const;
@@ -97,9 +103,11 @@ struct SlabPool::Parts {
   const std::unique_ptr<SlabMemory> memory;
   const uint64_t budget;
   const uint64_t parts_limit;
-  const uint64_t idle_limit;  // per stripe
-  bool orphaned = false;      // the pool has gone; the last slab to come back ends this
+  const uint64_t large_idle_limit;  // of all stripes: one large slab is more than a stripe's part
+  const uint64_t small_idle_limit;  // per stripe
+  bool orphaned = false;            // the pool has gone; the last slab to come back ends this
   alignas(64) std::atomic<uint64_t> used{0};
+  std::atomic<uint64_t> large_idle{0};
   std::atomic<uint64_t> parts{0};  // of used
   std::array<Stripe, kStripes> stripes;
 };
@@ -110,7 +118,11 @@ SlabPool::Parts::Pooled* SlabPool::Parts::reuse(size_t stripe, SizeClass cls) {
   Pooled* slab = s.free[cls.index];
   if (!slab) return nullptr;
   s.free[cls.index] = slab->next;
-  s.idle.store(s.idle.load(std::memory_order_relaxed) - cls.bytes, std::memory_order_relaxed);
+  if (cls.bytes < kHugePage)
+    s.idle.store(s.idle.load(std::memory_order_relaxed) - cls.bytes, std::memory_order_relaxed);
+  else
+    large_idle.fetch_sub(cls.bytes, std::memory_order_relaxed);
+  slab->rested = false;
   slab->refs.store(1, std::memory_order_relaxed);
   return slab;
 }
@@ -144,27 +156,59 @@ void SlabPool::Parts::destroy(Pooled* slab, Wake wake) {
 void SlabPool::Parts::trim() {
   for (auto& stripe : stripes) {
     std::lock_guard lock(stripe.mutex);
-    for (auto& head : stripe.free)
-      while (head) destroy(std::exchange(head, head->next), Wake::kQuiet);
+    for (size_t cls = 0; cls < kSizeClasses; ++cls)
+      while (auto* slab = stripe.free[cls]) {
+        stripe.free[cls] = slab->next;
+        if (cls >= kLargeClasses) large_idle.fetch_sub(slab->capacity, std::memory_order_relaxed);
+        destroy(slab, Wake::kQuiet);
+      }
     stripe.idle.store(0, std::memory_order_relaxed);
   }
+}
+
+// Unmapped outside of the lock, for which a shard may wait, and a part at a time.
+void SlabPool::Parts::give_back_rested() {
+  Pooled* gone = nullptr;
+  uint64_t bytes = 0;
+  for (auto& stripe : stripes) {
+    std::lock_guard lock(stripe.mutex);
+    for (size_t cls = kLargeClasses; cls < kSizeClasses; ++cls)
+      for (Pooled** at = &stripe.free[cls]; Pooled* slab = *at;) {
+        if (!std::exchange(slab->rested, true) || (gone && bytes + slab->capacity > kGivenBackAtOnce)) {
+          at = &slab->next;
+          continue;
+        }
+        bytes += slab->capacity;
+        *at = std::exchange(slab->next, gone);
+        gone = slab;
+      }
+  }
+  large_idle.fetch_sub(bytes, std::memory_order_relaxed);
+  while (gone) destroy(std::exchange(gone, gone->next), Wake::kQuiet);
+}
+
+// False: enough slabs are idle.
+bool SlabPool::Parts::keep(Pooled* slab) {
+  const uint64_t bytes = slab->capacity;
+  auto& s = stripes[slab->home];
+  std::lock_guard lock(s.mutex);
+  if (bytes < kHugePage) {
+    const auto idle = s.idle.load(std::memory_order_relaxed) + bytes;
+    if (idle > small_idle_limit) return false;
+    s.idle.store(idle, std::memory_order_relaxed);
+  } else if (large_idle.fetch_add(bytes, std::memory_order_relaxed) + bytes > large_idle_limit) {
+    large_idle.fetch_sub(bytes, std::memory_order_relaxed);
+    return false;
+  }
+  slab->next = std::exchange(s.free[slab->size_class], slab);
+  return true;
 }
 
 void SlabPool::Parts::give(Pooled* slab) {
   uint64_t bytes = slab->capacity;
   if (std::exchange(slab->part, false)) parts.fetch_sub(bytes);
   if (auto* client = std::exchange(slab->client, nullptr)) client->take_off(base::Held::kSlabBytes, bytes);
-  {
-    auto& s = stripes[slab->home];
-    std::lock_guard lock(s.mutex);
-    auto idle = s.idle.load(std::memory_order_relaxed);
-    if (idle + bytes <= idle_limit) {
-      s.idle.store(idle + bytes, std::memory_order_relaxed);
-      slab->next = std::exchange(s.free[slab->size_class], slab);
-      slab = nullptr;
-    }
-  }
-  if (slab) destroy(slab, Wake::kQuiet);
+  if (!keep(slab)) destroy(slab, Wake::kQuiet);
   settle(bytes);
 }
 
@@ -271,6 +315,7 @@ uint64_t SlabPool::budget() const { return parts_->budget; }
 uint64_t SlabPool::used() const { return parts_->used.load(std::memory_order_relaxed); }
 
 uint64_t SlabPool::idle() const { return parts_->idle(); }
+void SlabPool::give_back_rested() { parts_->give_back_rested(); }
 void SlabPool::on_room(std::function<void()> wake) { parts_->ledger.on_room(std::move(wake)); }
 
 }  // namespace weir::device

@@ -10,8 +10,10 @@
 // does where the system has less memory than the budget says; once all that is out would not be enough, hopeless() says
 // so. A slab larger than the whole budget never comes, so body limits must stay below it.
 // Any thread; a slab may be dropped on another thread than it was taken on, and goes back to the list that it came
-// from. A bounded number of idle slabs is kept for reuse, the rest goes back to the operating system. Parts take a
-// quarter of the budget at most, or are alone; memory is scarce when half of it is out, or half of what parts may have.
+// from. A bounded number of idle slabs is kept for reuse, the rest goes back to the operating system: a request of many
+// MiB that comes after another finds memory whose pages are there, which the system would take longer to make than the
+// request to come. Parts take a quarter of the budget at most, or are alone; memory is scarce when half of it is out,
+// or half of what parts may have.
 #pragma once
 
 #include <cstddef>
@@ -49,6 +51,9 @@ class SlabPool final : public base::SlabSource {
   uint64_t budget() const;
   uint64_t used() const;  // bytes handed out now, as charged: capacity, not what was asked for
   uint64_t idle() const;  // bytes kept for reuse; beside used(), within the budget
+  // Gives the system back the slabs of 2 MiB and more that were idle at the last call, too. As often as such a slab may
+  // rest.
+  void give_back_rested();
   // Called (from the freeing thread) when a slab comes back after take() had returned null since the last call. Each
   // function given is called; they must outlive the pool's use.
   void on_room(std::function<void()> wake);

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/memory_watch.h"
 #include "base/fake_env.h"
 
 namespace {
@@ -76,12 +77,12 @@ struct LastEnv final : base::Env {
 
 TEST(Reserve, IsLookedAtAgainThoughThereIsNoMemoryToSaySo) {
   LastEnv env;
-  ReserveWatch watch;
+  MemoryWatch watch;
   {
     Limited limited(16 * kMiB);
     no_memory = true;
     try {
-      watch.check(env);
+      watch.check_reserve(env);
     } catch (const std::bad_alloc&) {  // as timers do
     }
     no_memory = false;
@@ -92,6 +93,20 @@ TEST(Reserve, IsLookedAtAgainThoughThereIsNoMemoryToSaySo) {
   env.inner.advance(std::chrono::seconds(1));
   EXPECT_EQ(env.inner.armed(), 1u);
   EXPECT_TRUE(use_reserve());
+}
+
+TEST(MemoryWatch, GivesBackLargeSlabsThatRest) {
+  base::FakeEnv env;
+  device::SlabPool slabs(512 * kMiB);
+  MemoryWatch watch;
+  watch.start(env, slabs);
+  base::drop(slabs.take(90 * kMiB));
+  const auto kept = slabs.idle();
+  EXPECT_GE(kept, 90 * kMiB);
+  env.advance(MemoryWatch::kSlabRest);
+  EXPECT_EQ(slabs.idle(), kept) << "the next request may want it";
+  env.advance(MemoryWatch::kSlabRest);
+  EXPECT_EQ(slabs.idle(), 0u);
 }
 
 // mmap stands for the allocator: who is told that the reserve has been used can have some of it at once.

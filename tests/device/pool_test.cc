@@ -198,13 +198,50 @@ TEST(SlabPool, WaitingForTheBudgetIsNeverHopeless) {
 }
 
 TEST(SlabPool, IdleMemoryIsBounded) {
-  SlabPool pool(uint64_t(256) * kMiB);
-  std::vector<base::Slab*> slabs;
-  for (int i = 0; i < 100; ++i) slabs.push_back(pool.take(2 * kMiB));
-  for (auto* slab : slabs) base::drop(slab);
-  EXPECT_EQ(pool.used(), 0u);
-  EXPECT_LE(pool.idle(), 16 * kMiB);
-  EXPECT_GT(pool.idle(), 0u);
+  for (auto [bytes, most] : {std::pair(kMiB, 8 * kMiB), std::pair(2 * kMiB, 128 * kMiB)}) {
+    SlabPool pool(uint64_t(256) * kMiB);
+    std::vector<base::Slab*> slabs;
+    while (auto* slab = pool.take(bytes)) slabs.push_back(slab);
+    for (auto* slab : slabs) base::drop(slab);
+    EXPECT_EQ(pool.used(), 0u);
+    EXPECT_EQ(pool.idle(), pool.ledger()->held(base::MemoryKind::kSlabs));
+    EXPECT_LE(pool.idle(), most) << bytes;
+    EXPECT_GT(pool.idle(), most / 2) << bytes;
+  }
+}
+
+// The system makes 100 MiB of pages more slowly than a request comes that fills them.
+TEST(SlabPool, TheNextLargeRequestFindsTheLastOnesPages) {
+  SlabPool pool(uint64_t(512) * kMiB);
+  auto* first = pool.take(90 * kMiB);
+  ASSERT_NE(first, nullptr);
+  auto* data = first->data;
+  base::drop(first);
+  auto* second = pool.take(90 * kMiB);
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(second->data, data);
+  EXPECT_EQ(pool.idle(), 0u);
+  base::drop(second);
+}
+
+TEST(SlabPool, LargeSlabsThatNobodyTakesGoBackToTheSystem) {
+  SlabPool pool(uint64_t(1024) * kMiB);
+  base::Block out(pool.take(90 * kMiB));
+  for (auto* slab : {pool.take(100 * kMiB), pool.take(3 * kMiB), pool.take(kMiB), pool.take(200 * kMiB)}) {
+    ASSERT_NE(slab, nullptr);
+    base::drop(slab);
+  }
+  const auto all = pool.idle();
+  pool.give_back_rested();
+  EXPECT_EQ(pool.idle(), all) << "they have just come";
+  base::drop(pool.take(3 * kMiB));
+  pool.give_back_rested();
+  EXPECT_EQ(pool.idle(), all - size_class(100 * kMiB).bytes) << "one is in use, and two are too much for one time";
+  pool.give_back_rested();
+  EXPECT_EQ(pool.idle(), size_class(kMiB).bytes + size_class(200 * kMiB).bytes);
+  pool.give_back_rested();
+  EXPECT_EQ(pool.idle(), size_class(kMiB).bytes) << "small ones stay";
+  EXPECT_EQ(pool.idle(), pool.ledger()->held(base::MemoryKind::kSlabs) - out.capacity());
 }
 
 TEST(SlabPool, ChargesTheLedgerThatItSharesWithAllElse) {
