@@ -97,7 +97,8 @@ class Codec final : public wire::Wire, public wire::Intake {
   wire::Limits limits_;
   Pool pool_;
   wire::PeerInfo peer_;
-  std::unique_ptr<wire::Codec> codec_ = wire::make_h2({*this, pool_, limits_}, *this, peer_);
+  wire::CodecEnv env_{*this, pool_, limits_};
+  std::unique_ptr<wire::Codec> codec_ = wire::make_h2(env_, *this, peer_);
 };
 
 // The least that a server on the library can do.

@@ -8,13 +8,13 @@
 namespace weir::base {
 
 // Takes `object` out of `all`, where its member `place` says that it is; the last one moves there.
-template <class Pointer, class Object>
-Pointer take_out(std::vector<Pointer>& all, const Object& object, size_t Object::*place) {
+template <class Pointer, class Object, class Place>
+Pointer take_out(std::vector<Pointer>& all, const Object& object, Place Object::*place) {
   const size_t at = object.*place;
   Pointer taken = std::move(all[at]);
   if (at + 1 != all.size()) {
     all[at] = std::move(all.back());
-    (*all[at]).*place = at;
+    (*all[at]).*place = Place(at);
   }
   all.pop_back();
   return taken;

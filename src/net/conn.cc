@@ -7,6 +7,9 @@
 
 namespace weir::net {
 
+// With the allocator's next class 8,000 idle connections cost half a MiB more.
+static_assert(sizeof(Conn) <= 320);
+
 Conn::Conn(Owner& owner, ConnEnv& env, Accepted accepted, base::ClientRef client)
     : owner_(owner),
       env_(env),
@@ -46,9 +49,10 @@ void Conn::read() {
 Socket::Moved Conn::take_input() {
   auto& shard = env_.shard;
   if (state_ != State::kOpen) return socket_.discard({shard.read_buffer.get(), Shard::Parts::kReadBuffer});
-  auto moved = socket_.read({shard.read_buffer.get(), read_size_});
+  const size_t size = kFirstRead << 2 * wider_reads_;
+  auto moved = socket_.read({shard.read_buffer.get(), size});
   shard.turn_bytes += moved.n;
-  if (moved.n == read_size_) read_size_ = std::min(4 * read_size_, Shard::Parts::kReadBuffer);
+  if (moved.n == size && size < Shard::Parts::kReadBuffer) ++wider_reads_;
   return moved;
 }
 
@@ -146,7 +150,7 @@ void Conn::tick(base::Time now) {
   if (input_.overdue(now)) return close(ClosedBy::kIdle);
   if (auto* tls = serving() ? input_.tls() : nullptr) {
     tls->rest();
-    if (!output_.takes_sealed(*tls, now, env_.codecs.limits)) {
+    if (!tls->peer_keeps_up(now, env_.codecs.limits)) {
       env_.codecs.intake.rejected(wire::reason::kSlowRead, input_.peer());
       return close(ClosedBy::kServer);
     }

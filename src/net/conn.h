@@ -57,7 +57,7 @@ class Conn final : public ConnWire::Owner, private Socket::Owner {
   // Looks again whether the codec wants to read.
   void resume() override;
 
-  size_t slot = 0;  // the Owner's: where it is kept
+  uint32_t slot = 0;  // the Owner's: where it is kept
 
  private:
   enum class State : uint8_t { kOpen, kRefused, kLingering, kClosed };
@@ -81,18 +81,19 @@ class Conn final : public ConnWire::Owner, private Socket::Owner {
   void finish();
   void note_flood();
 
+  // Beside slot, in 8 bytes.
+  State state_ = State::kOpen;
+  ClosedBy by_ = ClosedBy::kPeer;  // who ends it, once that is known
+  bool ended_ : 1 = false;         // the peer has sent FIN
+  bool notified_ : 1 = false;      // our close_notify is on its way
+  uint8_t wider_reads_ = 0;        // the next read is of kFirstRead, and so many times four times as much
   Owner& owner_;
   ConnEnv& env_;
   Socket socket_;
   ConnWire wire_;
   ConnInput input_;
   ConnOutput output_;
-  size_t read_size_ = kFirstRead;  // of the next read
-  base::Time since_{};             // of the state
-  State state_ = State::kOpen;
-  ClosedBy by_ = ClosedBy::kPeer;  // who ends it, once that is known
-  bool ended_ = false;             // the peer has sent FIN
-  bool notified_ = false;          // our close_notify is on its way
+  base::Time since_{};  // of the state
 };
 
 }  // namespace weir::net

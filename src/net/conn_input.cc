@@ -12,9 +12,10 @@ namespace weir::net {
 ConnInput::ConnInput(ConnEnv& env, wire::Wire& wire, Accepted&& accepted, base::ClientRef client)
     : env_(env),
       wire_(wire),
-      peer_{std::move(accepted.peer), wire::Security::kCleartext,
-            std::move(client),        false,
-            accepted.network,         accepted.admin},
+      peer_{.address = std::move(accepted.peer),
+            .network = accepted.network,
+            .admin = accepted.admin,
+            .client = std::move(client)},
       since_(wire.now()),
       transport_(accepted.transport),
       listener_(accepted.listener) {

@@ -74,19 +74,9 @@ ConnOutput::Written ConnOutput::write_sealed(wire::Codec* codec, TlsSession& tls
 // False: the socket is full.
 bool ConnOutput::sent(Socket::Moved moved, size_t offered) {
   bytes_.add(moved.n);
-  sealed_floor_.add(moved.n);
   if (moved.n == offered) return true;
   socket_.await_write();
   return false;
-}
-
-bool ConnOutput::takes_sealed(const TlsSession& tls, base::Time now, const wire::Limits& limits) {
-  if (tls.output().empty()) {
-    sealed_floor_.stop();
-    return true;
-  }
-  sealed_floor_.start(now);
-  return !sealed_floor_.below(now, limits.min_drain_rate, limits.grace);
 }
 
 }  // namespace weir::net

@@ -8,13 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/env.h"
 #include "base/metrics.h"
 #include "net/conn_wire.h"
 #include "net/socket.h"
 #include "net/tls.h"
 #include "wire/codec.h"
-#include "wire/guard.h"
 
 namespace weir::net {
 
@@ -31,8 +29,6 @@ class ConnOutput {
   enum class Written : uint8_t { kAll, kNotYet, kFailed };
   // Null: there is no codec to write for; no TLS.
   Written write(wire::Codec* codec, TlsSession* tls);
-  // Whether the peer takes sealed bytes as fast as it must; asked about once a second.
-  bool takes_sealed(const TlsSession& tls, base::Time now, const wire::Limits& limits);
 
  private:
   Written write_plain(wire::Codec& codec);
@@ -42,7 +38,6 @@ class ConnOutput {
   Socket& socket_;
   ConnWire& wire_;
   base::Counter& bytes_;
-  wire::RateFloor sealed_floor_;  // under what is sealed and waits for the socket
 };
 
 }  // namespace weir::net

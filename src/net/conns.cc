@@ -60,7 +60,7 @@ void Conns::adopt(Accepted accepted) {
 Conn& Conns::keep(Accepted accepted, base::ClientRef client) {
   if (sweep_.timer == base::TimerId::kNone) wake(sweep_, env_.shard.now() + std::chrono::seconds(1), &Conns::sweep);
   conns_.push_back(std::make_unique<Conn>(*this, env_, std::move(accepted), std::move(client)));
-  conns_.back()->slot = conns_.size() - 1;
+  conns_.back()->slot = uint32_t(conns_.size() - 1);
   return *conns_.back();
 }
 

@@ -95,11 +95,15 @@ class Codec {
   virtual std::string_view protocol() const = 0;
 };
 
-// wire/h1_session.cc, wire/h2_session.cc, wire/sniff.cc. `wire` and `peer` belong to the connection.
+// wire/h1_session.cc, wire/h2_session.cc, wire/sniff.cc. `wire` and `peer` belong to the connection; `env`, too, is
+// borrowed for as long as the codec lives, one for all connections of a shard.
 std::unique_ptr<Codec> make_h1(const CodecEnv& env, Wire& wire, const PeerInfo& peer);
+std::unique_ptr<Codec> make_h1(CodecEnv&& env, Wire& wire, const PeerInfo& peer) = delete;
 std::unique_ptr<Codec> make_h2(const CodecEnv& env, Wire& wire, const PeerInfo& peer);
+std::unique_ptr<Codec> make_h2(CodecEnv&& env, Wire& wire, const PeerInfo& peer) = delete;
 // Decides by the first bytes between the two.
 std::unique_ptr<Codec> make_sniff(const CodecEnv& env, Wire& wire, const PeerInfo& peer);
+std::unique_ptr<Codec> make_sniff(CodecEnv&& env, Wire& wire, const PeerInfo& peer) = delete;
 
 // The first byte of a TLS record that opens a handshake. Decided before any codec exists.
 inline bool looks_like_tls(std::byte first) { return first == std::byte{0x16}; }

@@ -12,7 +12,7 @@ struct Connection {
 
   bool overloaded(base::Overload step) const { return memory && memory->at_least(step); }
 
-  const CodecEnv env;
+  const CodecEnv& env;
   base::MemoryLedger* const memory;  // of env.slabs, or null
   Wire& wire;
   const PeerInfo& peer;

@@ -84,10 +84,10 @@ enum class AdminMethods : uint8_t { kServed, kElsewhere };
 struct PeerInfo {
   std::string address;  // "127.0.0.1:5000", "[::1]:5000", "unix"; without a port where a proxy has told none
   Security security = Security::kCleartext;
-  base::ClientRef client{};  // whose shares it uses; empty: nobody counts
-  bool proxy = false;        // trusted to say for whom it asks (http.trusted_proxies)
+  bool proxy = false;  // trusted to say for whom it asks (http.trusted_proxies)
   Network network = Network::kOther;
   AdminMethods admin = AdminMethods::kServed;
+  base::ClientRef client{};  // whose shares it uses; empty: nobody counts
   // The names in the peer's certificate that the TLS library has verified, "DNS:a.example", "URI:spiffe://…",
   // "email:…", "CN:…", in the certificate's order. Null: it has shown none.
   std::shared_ptr<const std::vector<std::string>> certificate_names{};

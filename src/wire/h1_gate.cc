@@ -244,15 +244,15 @@ size_t HeadScan::advance(std::string_view all, const Limits& limits, HeadError* 
                            : HeadError{431, reason::kHeaderBytes, "request head too large"};
       return 0;
     }
-    searched_ = all.size();
+    searched_ = uint32_t(all.size());
     if (!lf) return 0;
     if (end == at_ || all[end - 1] != '\r') {
       *error = bad(reason::kParse, "line without CRLF");
       return 0;
     }
-    searched_ = end + 1;
+    searched_ = uint32_t(end + 1);
     bool empty = end - at_ == 1;
-    at_ = end + 1;
+    at_ = uint32_t(end + 1);
     // RFC 9112 §2.2: an empty line before the request line is skipped by the caller, so here it ends a head.
     if (empty) return at_;
     if (++lines_ > limits.header_fields + 1) {

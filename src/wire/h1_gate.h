@@ -42,8 +42,9 @@ class HeadScan {
   bool fresh() const { return searched_ == 0; }
 
  private:
-  size_t at_ = 0;        // bytes looked at, up to a line's begin
-  size_t searched_ = 0;  // bytes in which there is no LF
+  // Limits::header_bytes, which they pass by little, has 32 bits.
+  uint32_t at_ = 0;        // bytes looked at, up to a line's begin
+  uint32_t searched_ = 0;  // bytes in which there is no LF
   uint32_t lines_ = 0;
 };
 

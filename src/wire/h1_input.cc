@@ -18,7 +18,7 @@ void H1Input::used(std::string_view all, size_t n) {
       kept_.assign(all.substr(n));
     return;
   }
-  at_ += n;
+  at_ += uint32_t(n);
   if (waiting() == 0) {
     drop();
   } else if (at_ > kept_.size() / 2) {

@@ -33,8 +33,8 @@ class H1Input {
 
  private:
   std::string kept_;
-  size_t at_ = 0;         // of which these have been used since
   uint64_t charged_ = 0;  // of kept_
+  uint32_t at_ = 0;       // of kept_ these have been used
   bool joined_ = false;
 };
 

@@ -46,10 +46,10 @@ class H1Output {
   void drop_pieces();
 
   std::vector<OutputPiece> pieces_;
-  size_t front_ = 0;             // pieces_ before it are gone
+  uint32_t front_ = 0;           // pieces_ before it are gone
+  bool tail_open_ = false;       // the last piece ends at used_ in block_
   base::Slab* block_ = nullptr;  // the text block that is being filled; one reference
   size_t used_ = 0;              // of block_
-  bool tail_open_ = false;       // the last piece ends at used_ in block_
   uint64_t total_ = 0, sent_ = 0;
 
  public:

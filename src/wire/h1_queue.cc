@@ -78,7 +78,7 @@ void H1Queue::close_from(size_t first) {
     over.push_back(std::move(queue_[i]));
   }
   queue_.resize(first);
-  ended_ = std::min(ended_, first);
+  ended_ = uint32_t(std::min<size_t>(ended_, first));
   for (auto& x : over) close(std::move(x), false);
 }
 

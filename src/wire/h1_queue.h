@@ -47,7 +47,7 @@ class H1Queue {
   H1Connection& connection_;
   H1Reader& reader_;
   std::vector<std::unique_ptr<H1Exchange>> queue_, spare_;
-  size_t ended_ = 0;     // queue_[0, ended_) have ended; queue_[ended_] has the turn
+  uint32_t ended_ = 0;   // queue_[0, ended_) have ended; queue_[ended_] has the turn
   bool served_ = false;  // an exchange has been closed
 };
 

@@ -19,6 +19,7 @@ constexpr base::Duration kH1ShortIdle = std::chrono::seconds(2);  // where memor
 
 constexpr HeadError kBodyTooLarge{413, reason::kBodyBytes, "the request body is larger than the limit"};
 constexpr HeadError kNothingCame{408, reason::kIdle, "nothing has come for too long"};
+std::unique_ptr<const HeadError> error_of(const HeadError& error) { return std::make_unique<HeadError>(error); }
 
 using GatheredBody = std::unique_ptr<RequestBody>;  // or null
 
@@ -186,9 +187,9 @@ size_t H1Reader::step_body(std::string_view input) {
   body_floor_.add(taken);
   if (taken > 0) connection_.moved = connection_.wire.now();
   if (fate == H1Parser::Fate::kBad && !body_error_)
-    body_error_ = {400, reason::kFramingChunk, "malformed chunked body"};
+    body_error_ = error_of({400, reason::kFramingChunk, "malformed chunked body"});
   if (body_error_) {
-    fail_current(std::exchange(body_error_, {}));
+    fail_current(*std::exchange(body_error_, nullptr));
     return input.size();
   }
   if (discarded_ > kDiscardable) {
@@ -226,7 +227,7 @@ void H1Reader::on_body(std::span<const std::byte> piece) {
     auto state = body_->put(piece);
     if (state != RequestBody::State::kOpen && state != RequestBody::State::kStalled) body_settled(state);
   } else if ((x->received_ += piece.size()) > x->plan_.limit) {
-    body_error_ = kBodyTooLarge;
+    body_error_ = error_of(kBodyTooLarge);
   } else {
     x->unconsumed_ += piece.size();
     if (auto* starts = connection_.env.starts) starts->received(*x, piece);
@@ -237,17 +238,14 @@ void H1Reader::on_body(std::span<const std::byte> piece) {
 void H1Reader::retry_body() {
   // Others need the body's memory, or it has waited for some in vain.
   if (!body_) return;
-  if (auto why = body_->take_loss(); why && current_) {
-    if (*why == BodyMemory::Loss::kSilent)
-      fail_current({408, reason::kSlowBody, kMemoryGivenAway});
-    else
-      fail_current({503, reason::kOverload, kNoMemoryInTime});
-  }
+  if (auto why = body_->take_loss(); why && current_)
+    fail_current(*why == BodyMemory::Loss::kSilent ? HeadError{408, reason::kSlowBody, kMemoryGivenAway}
+                                                   : HeadError{503, reason::kOverload, kNoMemoryInTime});
   if (!current_ || !stalled(body_)) return;
   if (current_->headed_) return forget(*current_);  // answered before its body had a place
   auto state = body_->retry();
   if (state != RequestBody::State::kStalled) body_settled(state);
-  if (body_error_) fail_current(std::exchange(body_error_, {}));
+  if (body_error_) fail_current(*std::exchange(body_error_, nullptr));
 }
 
 // The request that was being read is complete.
@@ -265,7 +263,7 @@ void H1Reader::request_read() {
   } else if (x->plan_.body == BodyPlan::kWhole && !x->headed_) {
     current_ = x;
     body_settled(body_->end());
-    if (body_error_) fail_current(std::exchange(body_error_, {}));
+    if (body_error_) fail_current(*std::exchange(body_error_, nullptr));
   }
 }
 
@@ -282,14 +280,14 @@ void H1Reader::body_settled(RequestBody::State state) {
     case RequestBody::State::kOpen: return;
     case RequestBody::State::kStalled: reading_ = Reading::kSlab; return;
     case RequestBody::State::kCorrupt:
-      body_error_ = {400, reason::kParse, "the request body is not in its Content-Encoding"};
+      body_error_ = error_of({400, reason::kParse, "the request body is not in its Content-Encoding"});
       return;
     case RequestBody::State::kNoMemory:
-      body_error_ = {503, reason::kOverload, "there is no memory for the request body; try again later"};
+      body_error_ = error_of({503, reason::kOverload, "there is no memory for the request body; try again later"});
       return;
     case RequestBody::State::kTooBig: {
       bool coded = !current_->request().fields.find("content-encoding").empty();
-      body_error_ = {413, coded ? reason::kInflateBytes : reason::kBodyBytes, kBodyTooLarge.text};
+      body_error_ = error_of({413, coded ? reason::kInflateBytes : reason::kBodyBytes, kBodyTooLarge.text});
       return;
     }
     case RequestBody::State::kDone: break;

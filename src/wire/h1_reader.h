@@ -89,10 +89,10 @@ class H1Reader final : H1Parser::Sink {
   std::unique_ptr<RequestBody> body_;     // null: no body has been gathered since the connection was last quiet
   H1Exchange* current_ = nullptr;         // whose body is being read; null while a body is discarded
   const H1Exchange* read_for_ = nullptr;  // whose body it is, discarded or not; may be gone, and is only compared
-  Reading reading_ = Reading::kHead;
-  HeadError body_error_;  // found while the parser was calling
+  std::unique_ptr<const HeadError> body_error_;  // found while the parser was calling
   uint64_t discarded_ = 0;
   uint32_t blank_lines_ = 0;
+  Reading reading_ = Reading::kHead;
   bool served_ = false;  // there has been a request
   base::Time head_since_ = base::kNever;
   RateFloor body_floor_;

@@ -36,7 +36,7 @@ class Sniff final : public Codec {
  private:
   void choose(Make make, std::span<const std::byte> rest);
 
-  CodecEnv env_;
+  const CodecEnv& env_;
   Wire& wire_;
   const PeerInfo& peer_;
   Make h1_, h2_;

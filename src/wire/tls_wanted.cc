@@ -24,8 +24,8 @@ class TlsWanted final : public Codec, private Intake {
   TlsWanted(const CodecEnv& env, Wire& wire, const PeerInfo& peer)
       : intake_(env.intake),
         peer_(peer),
-        codec_(std::make_unique<Sniff>(CodecEnv{*this, env.slabs, env.limits, env.date}, wire, peer, make_closing_h1)) {
-  }
+        env_{*this, env.slabs, env.limits, env.date},
+        codec_(std::make_unique<Sniff>(env_, wire, peer, make_closing_h1)) {}
 
   void feed(std::span<const std::byte> bytes) override {
     codec_->feed(bytes);
@@ -64,6 +64,7 @@ class TlsWanted final : public Codec, private Intake {
 
   Intake& intake_;
   const PeerInfo& peer_;
+  const CodecEnv env_;
   std::unique_ptr<Codec> codec_;
   bool refused_ = false, drained_ = false;
 };

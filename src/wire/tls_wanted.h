@@ -13,5 +13,6 @@
 namespace weir::wire {
 
 std::unique_ptr<Codec> make_tls_wanted(const CodecEnv& env, Wire& wire, const PeerInfo& peer);
+std::unique_ptr<Codec> make_tls_wanted(CodecEnv&& env, Wire& wire, const PeerInfo& peer) = delete;
 
 }  // namespace weir::wire

@@ -73,7 +73,8 @@ struct Server {
     if (status.ok()) status = server.emplace(*shard, *state, 1).mount_dialects();
   }
   std::string get(std::string_view target) {
-    auto codec = wire::make_sniff(server->codec_env(), wire, peer);
+    const auto env = server->codec_env();
+    auto codec = wire::make_sniff(env, wire, peer);
     std::string request =
         "GET " + std::string(target) + " HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n";
     codec->feed(std::as_bytes(std::span(request)));

@@ -59,7 +59,8 @@ Run run(uint8_t how, size_t piece, std::string_view transcript) {
     result.requests += std::string(x.content().view()) + "\n";
     if ((how & 4) == 0) x.respond(200, "text/plain", x.content());
   };
-  auto codec = wire::make_h1({intake, slabs, limits}, wire, peer);
+  wire::CodecEnv env{intake, slabs, limits};
+  auto codec = wire::make_h1(env, wire, peer);
   auto answer_late = [&] {
     for (auto open = intake.open; !open.empty(); open.pop_back())
       if (!open.back()->responding() && plan.body == wire::BodyPlan::kWhole) open.back()->head({});
@@ -187,7 +188,8 @@ class Script {
   support::FakeSlabs slabs_;
   wire::Limits limits_;
   wire::PeerInfo peer_;
-  std::unique_ptr<wire::Codec> codec_ = wire::make_h1({intake_, slabs_, limits_}, wire_, peer_);
+  wire::CodecEnv env_{intake_, slabs_, limits_};
+  std::unique_ptr<wire::Codec> codec_ = wire::make_h1(env_, wire_, peer_);
   size_t piece_;
   bool finished_ = false;
   Run result_;

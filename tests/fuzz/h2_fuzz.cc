@@ -55,7 +55,8 @@ class Bench {
   support::FakeIntake intake;
   wire::Limits limits;
   wire::PeerInfo peer{"127.0.0.1:1", wire::Security::kCleartext};
-  std::unique_ptr<wire::Codec> codec = wire::make_h2({intake, slabs, limits}, fake, peer);
+  wire::CodecEnv env{intake, slabs, limits};
+  std::unique_ptr<wire::Codec> codec = wire::make_h2(env, fake, peer);
   H2Frames frames;
 
  private:

@@ -188,7 +188,8 @@ class Heads {
   support::FakeSlabs slabs_;
   wire::Limits limits_;
   wire::PeerInfo peer_{"127.0.0.1:1", wire::Security::kCleartext};
-  std::unique_ptr<wire::Codec> codec_ = wire::make_h2({intake_, slabs_, limits_}, wire_, peer_);
+  wire::CodecEnv env_{intake_, slabs_, limits_};
+  std::unique_ptr<wire::Codec> codec_ = wire::make_h2(env_, wire_, peer_);
 };
 
 }  // namespace

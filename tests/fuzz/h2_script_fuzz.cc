@@ -248,7 +248,8 @@ class Script {
   wire::Limits limits_;
   wire::PeerInfo peer_{"127.0.0.1:1", wire::Security::kCleartext};
   H2Frames frames_;
-  std::unique_ptr<wire::Codec> codec_ = wire::make_h2({intake_, slabs_, limits_}, wire_, peer_);
+  wire::CodecEnv env_{intake_, slabs_, limits_};
+  std::unique_ptr<wire::Codec> codec_ = wire::make_h2(env_, wire_, peer_);
 };
 
 }  // namespace

@@ -169,7 +169,7 @@ class FuzzedServer final : private wire::Intake, private dialects::ServerControl
   }
 
   void open(Conn& conn) {
-    conn.codec = wire::make_sniff({*this, slabs_, limits_, nullptr}, wire_, peer_);
+    conn.codec = wire::make_sniff(env_, wire_, peer_);
     conn.gone = false;
   }
   Conn& now() { return conns_[current_]; }
@@ -284,6 +284,7 @@ class FuzzedServer final : private wire::Intake, private dialects::ServerControl
   support::FakeSlabs slabs_;
   wire::Limits limits_;
   wire::PeerInfo peer_{"127.0.0.1:5000", wire::Security::kCleartext};
+  const wire::CodecEnv env_{*this, slabs_, limits_};
   base::Metrics metrics_;
   std::shared_ptr<bus::Catalog> catalog_ = std::make_shared<bus::Catalog>();
   bus::Bus bus_{wire_.env, base::ShardId(0), [] {}, {64}};

@@ -21,7 +21,8 @@ std::string run(size_t piece, std::string_view transcript) {
   support::FakeSlabs slabs;
   wire::Limits limits;
   wire::PeerInfo peer;
-  auto codec = wire::make_sniff({intake, slabs, limits}, wire, peer);
+  wire::CodecEnv env{intake, slabs, limits};
+  auto codec = wire::make_sniff(env, wire, peer);
   support::feed_in_pieces(transcript, piece, [&](auto bytes) {
     codec->feed(bytes);
     if (auto next = codec->successor()) codec = std::move(next);

@@ -69,8 +69,7 @@ class Connection {
     served->inbox = sched::make_inline(*std::move(engine), served->spec, served->stats);
     bench_.models.catalog->models["echo"] = {{{"1", served}}, served.get()};
     bench_.bus.publish(bench_.models.catalog);
-    wire::CodecEnv services{bench_.wire.router, slabs_, limits_, &date_};
-    codec_ = h2 ? wire::make_h2(services, wire_, peer_) : wire::make_h1(services, wire_, peer_);
+    codec_ = h2 ? wire::make_h2(env_, wire_, peer_) : wire::make_h1(env_, wire_, peer_);
   }
   // The answer, until the next one.
   std::string_view serve(std::string_view bytes) {
@@ -101,6 +100,7 @@ class Connection {
   wire::HttpDate date_{wire_.env};
   wire::Limits limits_;
   wire::PeerInfo peer_{"127.0.0.1:1", wire::Security::kCleartext};
+  wire::CodecEnv env_{bench_.wire.router, slabs_, limits_, &date_};
   std::string answer_ = std::string(4096, ' ');
   std::unique_ptr<wire::Codec> codec_;
 };

@@ -89,11 +89,16 @@ struct Server {
   support::FakeIntake intake;
   wire::Limits limits;
   wire::PeerInfo peer{"127.0.0.1:1", wire::Security::kCleartext};
+  std::optional<wire::CodecEnv> env;
   std::unique_ptr<wire::Codec> codec;
   size_t gathers = 0;
 
   explicit Server(wire::Limits l = {}) : limits(l) { restart(); }
-  void restart() { codec = wire::make_h2({intake, slabs, limits}, wire, peer); }
+  void restart() { restart({intake, slabs, limits}); }
+  void restart(const wire::CodecEnv& other) {
+    codec.reset();
+    codec = wire::make_h2(env.emplace(other), wire, peer);
+  }
   void feed(std::string_view bytes) { support::feed(*codec, bytes); }
   // The bytes that the socket would get: the whole of what is pending, in bites if `bite` is not 0.
   std::string take(size_t bite = 0) { return support::take_output(*codec, bite); }

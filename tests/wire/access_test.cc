@@ -12,8 +12,8 @@ using Headers = std::vector<std::pair<std::string_view, std::string_view>>;
 constexpr auto kChrome = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 Chrome/120 Safari/537.36";
 
 struct AccessTest : testing::Test {
-  PeerInfo remote{"192.0.2.7:5000", Security::kCleartext, {}, false, Network::kOther, AdminMethods::kServed};
-  PeerInfo local{"127.0.0.1:5000", Security::kCleartext, {}, false, Network::kLoopback, AdminMethods::kServed};
+  PeerInfo remote{"192.0.2.7:5000", Security::kCleartext, false, Network::kOther, AdminMethods::kServed};
+  PeerInfo local{"127.0.0.1:5000", Security::kCleartext, false, Network::kLoopback, AdminMethods::kServed};
   std::vector<std::string> origins, hosts;
 
   std::string check(const PeerInfo& peer, std::string host, const Headers& headers, Permission permission,

@@ -41,9 +41,7 @@ struct H1Conn {
 };
 
 struct H2Conn {
-  explicit H2Conn(uint64_t budget) : slabs(budget) {
-    server.codec = make_h2({server.intake, slabs, server.limits}, server.wire, server.peer);
-  }
+  explicit H2Conn(uint64_t budget) : slabs(budget) { server.restart({server.intake, slabs, server.limits}); }
   CountedSlabs slabs;
   test::Server server;
   test::Client client{uint32_t(1) << 30};
@@ -291,8 +289,7 @@ TEST(Overloaded, Http2WindowsShrinkAndGrowAgain) {
   H2Conn fresh(100 * kMiB);
   fresh.slabs.memory.add(MemoryKind::kInput, 55 * kMiB);
   fresh.slabs.memory.update_overload();
-  fresh.server.codec =
-      make_h2({fresh.server.intake, fresh.slabs, fresh.server.limits}, fresh.server.wire, fresh.server.peer);
+  fresh.server.restart({fresh.server.intake, fresh.slabs, fresh.server.limits});
   fresh.client.talk(fresh.server);
   EXPECT_EQ(nghttp2_session_get_remote_window_size(fresh.client.session), 65535) << "of a connection that comes now";
 

@@ -85,7 +85,7 @@ TEST(BodyStarts, Http2HasTheFirstBytesOfEachStream) {
   test::Server s;
   BodyStarts starts(kEach, nullptr);
   Taken taken(s.intake, starts);
-  s.codec = make_h2({s.intake, s.slabs, s.limits, nullptr, nullptr, nullptr, &starts}, s.wire, s.peer);
+  s.restart({s.intake, s.slabs, s.limits, nullptr, nullptr, nullptr, &starts});
   s.intake.on_whole = answer;
   test::Client whole;
   whole.request(test::kPost, "question");
@@ -98,7 +98,7 @@ TEST(BodyStarts, Http2KeepsStreamsToo) {
   test::Server s;
   BodyStarts starts(kEach, nullptr);
   Taken taken(s.intake, starts);
-  s.codec = make_h2({s.intake, s.slabs, s.limits, nullptr, nullptr, nullptr, &starts}, s.wire, s.peer);
+  s.restart({s.intake, s.slabs, s.limits, nullptr, nullptr, nullptr, &starts});
   test::Streamed streamed;
   streamed.serve(s);
   test::Client c;

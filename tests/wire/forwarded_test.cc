@@ -17,7 +17,7 @@ std::string named(Field field, const List& fields) {
   TrustedProxies proxies(base::NetworkList::parse({"10.0.0.0/8", "2001:db8:ffff::/48"}).value(), field, clients);
   Fields all;
   for (const auto& [name, value] : fields) all.add(name, value);
-  PeerInfo peer{"10.0.0.1:5000", Security::kTls, {}, true};
+  PeerInfo peer{"10.0.0.1:5000", Security::kTls, true};
   auto got = proxies.named(all, peer);
   if (!got) return "";
   EXPECT_EQ(got->security, Security::kTls);
@@ -83,7 +83,7 @@ TEST(TrustedProxies, WhoIsNamedStaysOnTheConnectionOfItsProxy) {
   Request request;
   request.fields.add("forwarded", "for=192.0.2.1");
   request.authority = "weir.example";
-  PeerInfo proxy{"127.0.0.1:5000", Security::kCleartext, {}, true, Network::kLoopback, AdminMethods::kElsewhere};
+  PeerInfo proxy{"127.0.0.1:5000", Security::kCleartext, true, Network::kLoopback, AdminMethods::kElsewhere};
   auto client = proxies.named(request.fields, proxy);
   ASSERT_TRUE(client);
   EXPECT_EQ(client->network, Network::kLoopback);

@@ -188,8 +188,7 @@ TEST(H2, ABodyThatWaitedInVainGivesTheWindowBack) {
   Server s(limits);
   wire::BodyMemory::Need need;
   wire::BodyMemory memory(s.wire.env, need, {});
-  s.codec =
-      wire::make_h2({.intake = s.intake, .slabs = s.slabs, .limits = s.limits, .bodies = &memory}, s.wire, s.peer);
+  s.restart({.intake = s.intake, .slabs = s.slabs, .limits = s.limits, .bodies = &memory});
   s.feed(opening());
   s.take();
   s.slabs.empty = true;

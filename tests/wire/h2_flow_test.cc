@@ -225,8 +225,7 @@ TEST(H2, WhoWaitsForASlabInVainIsRefusedAndWhoIsSilentGivesWay) {
   Server s;
   wire::BodyMemory::Need need;
   wire::BodyMemory memory(s.wire.env, need, {});
-  s.codec =
-      wire::make_h2({.intake = s.intake, .slabs = s.slabs, .limits = s.limits, .bodies = &memory}, s.wire, s.peer);
+  s.restart({.intake = s.intake, .slabs = s.slabs, .limits = s.limits, .bodies = &memory});
   Client c;
   c.talk(s);
   int32_t silent = c.request(with(kPost, {{"content-length", "100"}}), "ab", true);
@@ -252,8 +251,7 @@ TEST(H2, AnAnswerWhileTheBodyWaitsForMemoryEndsTheWait) {
   Server s;
   wire::BodyMemory::Need need;
   wire::BodyMemory memory(s.wire.env, need, {});
-  s.codec =
-      wire::make_h2({.intake = s.intake, .slabs = s.slabs, .limits = s.limits, .bodies = &memory}, s.wire, s.peer);
+  s.restart({.intake = s.intake, .slabs = s.slabs, .limits = s.limits, .bodies = &memory});
   Client c;
   c.talk(s);
   s.slabs.empty = true;

@@ -199,7 +199,7 @@ TEST(H2, AuthorityIsOfTheCharactersOfAHost) {
 TEST(H2, ResponsesSayWhenTheyWereMadeButGrpcs) {
   Server s;
   wire::HttpDate date(s.wire.env);
-  s.codec = wire::make_h2({s.intake, s.slabs, s.limits, &date}, s.wire, s.peer);
+  s.restart({s.intake, s.slabs, s.limits, &date});
   Client c;
   int32_t first = c.request(kGet), grpc = c.request(with(kPost, {{"content-type", "application/grpc"}}));
   c.talk(s);

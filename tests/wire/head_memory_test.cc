@@ -40,7 +40,7 @@ struct OneConn {
 
 struct ManyStreams {
   explicit ManyStreams(CountedSlabs& s) : slabs(s) {
-    server.codec = make_h2({server.intake, slabs, server.limits}, server.wire, server.peer);
+    server.restart({server.intake, slabs, server.limits});
     server.intake.on_whole = [this](Exchange& x) { open.push_back(&x); };
   }
   ~ManyStreams() { server.codec->closed(); }
@@ -237,7 +237,7 @@ TEST(HeadMemory, OneClientsHeadsLeaveHalfOfTheMemoryToOthers) {
     CodecEnv its{h2.server.intake, slabs, h2.server.limits};
     its.bodies = &bodies;
     h2.server.limits.streams = 1000;
-    h2.server.codec = make_h2(its, h2.server.wire, h2.server.peer);
+    h2.server.restart(its);
   };
   connect(one, "10.0.0.1"), connect(other, "10.0.0.2");
   int32_t last = 0;
@@ -249,7 +249,7 @@ TEST(HeadMemory, OneClientsHeadsLeaveHalfOfTheMemoryToOthers) {
   EXPECT_EQ(other.open.size(), 20u);
   one.server.codec.reset();
   EXPECT_EQ(one.server.peer.client->held(base::Held::kSlabBytes), 0u);
-  one.server.codec = make_h2({one.server.intake, slabs, one.server.limits}, one.server.wire, one.server.peer);
+  one.server.restart({one.server.intake, slabs, one.server.limits});
 }
 
 TEST(Overload, ABusyHttp2ConnectionIsSentAwayAndEndsWithItsLastAnswer) {

@@ -328,7 +328,7 @@ TEST_F(RouterTest, WhatIsDeniedIsWordedByTheServiceElseByThePath) {
 }
 
 TEST_F(RouterTest, AHostThatIsNotOursIsRefusedToBrowsersBeforeAnythingElse) {
-  PeerInfo local{"127.0.0.1:5000", Security::kCleartext, {}, false, Network::kLoopback, AdminMethods::kServed};
+  PeerInfo local{"127.0.0.1:5000", Security::kCleartext, false, Network::kLoopback, AdminMethods::kServed};
   router.add({"GET", "/reads", &service, "test", Plan{BodyPlan::kIgnore}, Permission::kRead});
   for (auto [method, target] : {std::pair("GET", "/reads"), {"GET", "/nowhere"}, {"OPTIONS", "/reads"}}) {
     FakeExchange x(method, target);

@@ -9,7 +9,7 @@ namespace {
 using namespace std::chrono_literals;
 
 struct Refusing : Server {
-  Refusing() { codec = wire::make_tls_wanted({intake, slabs, limits}, wire, peer); }
+  Refusing() { codec = wire::make_tls_wanted(env.emplace(wire::CodecEnv{intake, slabs, limits}), wire, peer); }
 };
 
 TEST(TlsWanted, Http1IsToldByA400) {

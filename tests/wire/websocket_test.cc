@@ -187,7 +187,8 @@ struct H1Bench {
   Limits limits;
   PeerInfo peer{"127.0.0.1:1", Security::kCleartext};
   support::Heard heard;
-  std::unique_ptr<Codec> codec = make_h1({intake, slabs, limits}, wire, peer);
+  CodecEnv env{intake, slabs, limits};
+  std::unique_ptr<Codec> codec = make_h1(env, wire, peer);
   Exchange* open = nullptr;
 
   H1Bench() {

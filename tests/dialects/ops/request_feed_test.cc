@@ -221,10 +221,10 @@ TEST_F(Feed, FollowersAreBoundedAndGoWithTheServer) {
 
 TEST_F(Feed, OneClientDoesNotTakeAllPlaces) {
   base::Clients clients;
-  const wire::PeerInfo greedy{"10.0.0.1:5000", wire::Security::kCleartext,
-                              clients.enter("10.0.0.1", base::Client::Limited::kYes)};
-  const wire::PeerInfo other{"10.0.0.2:5000", wire::Security::kCleartext,
-                             clients.enter("10.0.0.2", base::Client::Limited::kYes)};
+  auto peer = [&](const std::string& host) {
+    return wire::PeerInfo{.address = host + ":5000", .client = clients.enter(host, base::Client::Limited::kYes)};
+  };
+  const auto greedy = peer("10.0.0.1"), other = peer("10.0.0.2");
   std::deque<FakeExchange> followers;
   auto follow = [&](const wire::PeerInfo& peer) {
     auto& x = followers.emplace_back("GET", "/console/v1/requests?most=" + std::to_string(followers.size() + 1));
