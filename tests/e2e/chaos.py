@@ -4,9 +4,10 @@ usage: chaos.py [SECONDS]     `./dev chaos SECONDS`
 
 Three workers, two gateways, and a router that has no models; clients of the gateways in all six protocols: OIP by REST and gRPC,
 GRPS, GraphPipe, texts of the OpenAI API, Evergreen, and Salience sessions of three turns. By way of the router sessions
-live on workers, and move to others. The gateways live, so that each request must have an
-outcome: an answer, which must be the right one, or an error with a status. Prints what became of them, and fails where an
-outcome is missing or an answer is wrong, or where too few are answers.
+live on workers, and move to others; sessions of Evergreen that are kept go from node to node, also to those that are killed, and
+find at the next one what KEEP has confirmed. The gateways live, so that each request must have an outcome: an answer, which must
+be the right one, or an error with a status. Prints what became of them, and fails where an outcome is missing or an answer is
+wrong, or where too few are answers.
 """
 
 import json
@@ -31,6 +32,8 @@ pb, rpc = harness.stubs()('inference')
 sal, sal_rpc = harness.stubs()('salience')
 TURNS = [[(7 * i) % 250 for i in range(40)], [(11 * i) % 250 for i in range(15)], [(13 * i) % 250 for i in range(15)]]
 PAUSE = 0.25  # seconds that a client waits behind an error
+VISITS = 4    # of nodes, by the client of a session that is kept
+KEPT_TIME = 40  # seconds that it tries for
 PROMPTS = ('Once upon a time', 'The ship', 'In the beginning')
 
 
@@ -113,6 +116,62 @@ def evergreen(gateway, channel, number, out):
         out.add('evergreen', error.code)
     finally:
         session.close()
+
+
+class KeptSession:
+    """What the client of a session of Evergreen that is kept knows: its id, and the nodes that KEEP has confirmed."""
+
+    def __init__(self, out):
+        self.out, self.id, self.confirmed, self.visits = out, None, {}, 0
+
+    def visit(self, server):
+        """Comes back, finds what was confirmed, adds a node, has it confirmed, and leaves without a word."""
+        self.visits += 1
+        session = evergreen_client.GrpcSession(server)
+        said = session.messages()
+        session.messages = lambda: said
+        try:
+            if self.id:
+                self.come_back(session)
+            asked, answered, value = f'x{self.visits}', f'y{self.visits}', struct.pack('<f', self.visits)
+            session.send(evergreen_client.leaf(asked, value, 'application/x-weir-tensor; dtype=FP32; shape=1,1'))
+            session.send(evergreen_client.action('INFER', {'x': asked}, {'x': answered}, 'a'))
+            self.expect(session, answered, value)
+            session.send(evergreen_client.action('KEEP', {}, {'session': f'id{self.visits}'}))
+            self.id = self.read(session, f'id{self.visits}').decode()
+            self.confirmed[answered] = value
+        finally:
+            session.close()
+
+    def come_back(self, session):
+        nodes = f'nodes{self.visits}'
+        session.send(evergreen_client.action('RESUME', {}, {'nodes': nodes}, config=evergreen_client.cfg.ResumeConfig(session=self.id)))
+        if lost := set(self.confirmed) - set(json.loads(self.read(session, nodes))):
+            self.out.wrong.append(('kept', self.id, f'confirmed, and not there: {lost}'))
+        for node, value in list(self.confirmed.items())[-1:]:
+            session.send(evergreen_client.action('ECHO', {'x': node}, {'x': f'z{self.visits}'}))
+            self.expect(session, f'z{self.visits}', value)
+
+    def expect(self, session, node, value):
+        if (found := self.read(session, node)) != value:
+            self.out.wrong.append(('kept', node, found))
+
+    def read(self, session, node):
+        return evergreen_client.read_until(session, node).flat(node)
+
+
+def kept(world, dice, out):
+    session, end, outcome = KeptSession(out), time.monotonic() + KEPT_TIME, 'late'
+    while len(session.confirmed) < VISITS and time.monotonic() < end:
+        try:
+            session.visit(dice.choice([*world.gateways, *world.workers]))
+        except evergreen_client.SessionError as error:
+            outcome = error.code
+            if session.confirmed and error.code == 'NOT_FOUND':
+                out.wrong.append(('kept', session.id, error.message))
+                break
+            out.ending.wait(PAUSE)
+    out.add('kept', 'OK' if len(session.confirmed) == VISITS else outcome)
 
 
 def turns(stub):
@@ -205,6 +264,7 @@ def load(world, out, ending):
             threads.append(threading.Thread(target=client, args=(work, kind)))
     router = sal_rpc.SalienceStub(grpc.insecure_channel(world.router.address))
     threads += [threading.Thread(target=client, args=(lambda n: salience(router, n, out, 'moving'), 'moving')) for _ in range(2)]
+    threads += [threading.Thread(target=client, args=(lambda n, d=random.Random(seed): kept(world, d, out), 'kept')) for seed in range(2)]
     for thread in threads:
         thread.start()
     return threads
@@ -244,7 +304,7 @@ def held(out):
     most = all(out.of(kind, good) * 10 > out.of(kind) * 8 for kind, good in (
         ('rest', 200), ('grpc', 'OK'), ('text', 200), ('grps', 200), ('graphpipe', 200), ('evergreen', 'OK')))
     # Sessions are long: a worker that is lost in the middle of a turn costs that turn.
-    most = most and all(out.of(kind, 'OK') * 2 > out.of(kind) for kind in ('salience', 'moving'))
+    most = most and all(out.of(kind, 'OK') * 2 > out.of(kind) for kind in ('salience', 'moving', 'kept'))
     return not out.wrong and not out.missing and most
 
 
