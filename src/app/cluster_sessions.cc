@@ -71,9 +71,10 @@ std::optional<Place> ClusterSessions::node_named(const std::string& name) const 
 }
 
 // The one with the least to do.
-std::optional<Place> ClusterSessions::node_with(std::string_view model) const {
+std::optional<Place> ClusterSessions::node_with(std::string_view model, std::span<const std::string> tried) const {
   auto serves = [&](const cluster::Node& node) {
     return node.phase == Phase::kServing && !node.address.empty() &&
+           std::find(tried.begin(), tried.end(), node.id) == tried.end() &&
            std::any_of(node.models.begin(), node.models.end(), [&](const auto& one) {
              return one.makes == cluster::NodeModel::Makes::kTokens && (model.empty() || one.name == model);
            });
@@ -162,7 +163,7 @@ void ClusterSessions::erase_record(const std::string& owner, const std::string& 
 
 std::optional<Place> ClusterSessions::node_for(const std::string& state) const {
   auto read = session::read_state(state);
-  return read ? node_with(read->model) : std::nullopt;
+  return read ? node_with(read->model, {}) : std::nullopt;
 }
 
 }  // namespace weir::app

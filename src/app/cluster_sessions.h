@@ -51,7 +51,7 @@ class ClusterSessions final : public session::OtherNodes, public session::Shared
   void save(base::SessionId id, std::string state, base::ShardId shard, OtherNodes::Done then) override;
   void end(base::SessionId id) override { cluster_->end_session(session::text(id)); }
   std::optional<Place> guess(base::SessionId id) const override;
-  std::optional<Place> node_with(std::string_view model) const override;
+  std::optional<Place> node_with(std::string_view model, std::span<const std::string> tried) const override;
   void find(base::SessionId id, std::string unreachable, base::ShardId shard, OtherNodes::Found then) override;
   // session::SharedRecords
   void keep_records_for(base::Duration life) override { cluster_->keep_records_for(life); }

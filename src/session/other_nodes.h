@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -43,8 +44,9 @@ class OtherNodes {
   virtual void end(base::SessionId id) = 0;
   // The node that probably has it, by what is known without asking; nothing: this one, or it is not known.
   virtual std::optional<Place> guess(base::SessionId id) const = 0;
-  // A node that serves a model of tokens: one of that name, or any where it is empty. Nothing: none is known.
-  virtual std::optional<Place> node_with(std::string_view model) const = 0;
+  // A node that serves a model of tokens: one of that name, or any where it is empty; none of the `tried` ones.
+  // Nothing: no other is known.
+  virtual std::optional<Place> node_with(std::string_view model, std::span<const std::string> tried) const = 0;
   // Finds the session. `unreachable`: the name of a node that did not answer; where it is that node's, this waits for
   // as long as it takes to see that the node is gone, and takes the session. Errors, texts that name the cause:
   // UNAVAILABLE; RESOURCE_EXHAUSTED; DATA_LOSS (what was kept of it cannot be read).

@@ -12,6 +12,7 @@ wrong, or where too few are answers.
 
 import json
 import random
+import re
 import signal
 import struct
 import sys
@@ -41,10 +42,14 @@ class Outcomes:
     def __init__(self, ending):
         self.ending = ending
         self.lock, self.counts, self.wrong, self.missing, self.texts = threading.Lock(), {}, [], [], {}
+        self.errors = {}  # how often which sessions said what
 
-    def add(self, kind, outcome):
+    def add(self, kind, outcome, why=''):
         with self.lock:
             self.counts[kind, outcome] = self.counts.get((kind, outcome), 0) + 1
+            if why:
+                why = re.sub('[0-9a-f]{8,}', '*', why)
+                self.errors[kind, why] = self.errors.get((kind, why), 0) + 1
         if outcome not in (200, 'OK'):
             self.ending.wait(PAUSE)  # as clients do that try again
 
@@ -161,17 +166,20 @@ class KeptSession:
 
 
 def kept(world, dice, out):
-    session, end, outcome = KeptSession(out), time.monotonic() + KEPT_TIME, 'late'
+    session, end, outcome, why = KeptSession(out), time.monotonic() + KEPT_TIME, 'late', ''
     while len(session.confirmed) < VISITS and time.monotonic() < end:
         try:
             session.visit(dice.choice([*world.gateways, *world.workers]))
         except evergreen_client.SessionError as error:
-            outcome = error.code
+            outcome, why = error.code, error.message
             if session.confirmed and error.code == 'NOT_FOUND':
                 out.wrong.append(('kept', session.id, error.message))
                 break
             out.ending.wait(PAUSE)
-    out.add('kept', 'OK' if len(session.confirmed) == VISITS else outcome)
+    if len(session.confirmed) == VISITS:
+        out.add('kept', 'OK')
+    else:
+        out.add('kept', outcome, why)
 
 
 def turns(stub):
@@ -195,7 +203,7 @@ def salience(stub, number, out, kind='salience'):
     try:
         said = turns(stub)
     except grpc.RpcError as error:
-        return out.add(kind, error.code().name)
+        return out.add(kind, error.code().name, error.details())
     if said != out.texts['salience']:
         out.wrong.append((kind, number, said))
     out.add(kind, 'OK')
@@ -293,6 +301,8 @@ def run(seconds, seed):
     print(f'blows: {blows}')
     for (kind, outcome), count in sorted(out.counts.items(), key=str):
         print(f'{kind} {outcome}: {count}')
+    for (kind, why), count in sorted(out.errors.items(), key=lambda item: -item[1])[:10]:
+        print(f'{kind}, {count} times: {why}')
     print(f'wrong answers: {len(out.wrong)}, requests without an outcome: {len(out.missing)}')
     for one in (out.wrong + out.missing)[:10]:
         print(one)

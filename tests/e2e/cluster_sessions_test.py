@@ -157,6 +157,19 @@ class AnyNode(Case):
                              grpc.StatusCode.NOT_FOUND)
         self.assertIn('none', error.details())
 
+    def test_a_gateway_opens_no_session_at_a_node_that_has_died(self):
+        workers = [self.node('one'), self.node('two')]
+        gateway = self.node('gateway', folder())
+        until(lambda: nodes(gateway) == 3 and all(curl(w.url('/readyz')).status == 200 for w in workers), 'three nodes')
+        until(lambda: self.opens(gateway), 'that the model is known')
+        last = [metric(w, 'weir_sessions') for w in workers]
+        self.open(gateway)
+        chosen = next(w for w, before in zip(workers, last) if metric(w, 'weir_sessions') > before)
+        self.kill(chosen)
+        self.assertEqual(3, nodes(gateway), 'it is still known')
+        for _ in range(5):  # it has the least to do, now as before
+            self.open(gateway)
+
     def test_a_client_that_leaves_in_the_middle_of_a_relayed_turn(self):
         one, two, _ = self.three()
 

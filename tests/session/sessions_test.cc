@@ -23,7 +23,7 @@ struct Others final : OtherNodes {
   void save(SessionId, std::string, ShardId, Done then) override { ++saves, then(saved); }
   void end(SessionId) override {}
   std::optional<Place> guess(SessionId) const override { return std::nullopt; }
-  std::optional<Place> node_with(std::string_view) const override { return std::nullopt; }
+  std::optional<Place> node_with(std::string_view, std::span<const std::string>) const override { return std::nullopt; }
   void find(SessionId, std::string, ShardId, Found then) override { then(Place{}); }
 };
 

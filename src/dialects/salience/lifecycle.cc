@@ -68,7 +68,7 @@ std::optional<session::OtherNodes::Place> elsewhere(const SalienceState& state, 
                                                     const Status& why) {
   const bool lacking = why.code == base::Code::kNotFound || why.code == base::Code::kFailedPrecondition;
   if (!state.sessions.others() || !lacking || RoutedCall::was_relayed(rpc)) return std::nullopt;
-  return state.sessions.others()->node_with(model);
+  return state.sessions.others()->node_with(model, {});
 }
 
 void open_session(SalienceState& state, wire::Rpc& rpc, Tenant tenant, const pb::OpenSessionRequest& request) {
@@ -76,7 +76,7 @@ void open_session(SalienceState& state, wire::Rpc& rpc, Tenant tenant, const pb:
   if (!served) {
     auto place = elsewhere(state, rpc, request.model(), served.error());
     if (!place) return rpc.finish(served.error());
-    Routable what{"OpenSession", Bytes::adopt(request.SerializeAsString()), {}, tenant, {}, {}, {}};
+    Routable what{"OpenSession", Bytes::adopt(request.SerializeAsString()), {}, tenant, {}, {}, {}, request.model()};
     return RoutedCall::begin_at(state, rpc, std::move(what), *place);
   }
   const msg::ModelSpec& spec = (*served)->spec;

@@ -56,8 +56,17 @@ void RoutedCall::begin_at(SalienceState& state, wire::Rpc& rpc, Routable what, c
   make(state, rpc, std::move(what)).relay(place);
 }
 
+// One that has died is still known for some seconds, with the least to do. One that dies before it has answered may
+// have opened a session, which ends unused.
+void RoutedCall::try_another() {
+  tried_.push_back(node_);
+  auto place = salience_.sessions.others()->node_with(what_.model, tried_);
+  if (place && ++hops_ <= kMostHops) return relay(*place);
+  finish(base::try_again(Code::kUnavailable, "the node '" + node_ + "' cannot be reached; try again later"));
+}
+
 void RoutedCall::find(std::string unreachable) {
-  if (!what_.session) return finish(base::failure(Code::kUnavailable, "the node '" + node_ + "' cannot be reached"));
+  if (!what_.session) return try_another();
   if (++hops_ > kMostHops)
     return finish(base::try_again(Code::kUnavailable, "the session moves from node to node; try again later"));
   if (!salience_.searches.begin(what_.tenant))

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "dialects/salience/turn_request.h"
@@ -31,13 +32,15 @@ struct Routable {
   std::function<void(wire::Rpc&, base::Bytes, Relayed)> resume;
   // Where no node has the session.
   std::function<void(wire::Rpc&)> nowhere;
+  // A call without a session goes to any node that serves this.
+  std::string model = {};
 };
 
 class RoutedCall final : private wire::Relay::Receiver {
  public:
   // Finds the session's node. The rpc gets a listener; it may be over when this returns.
   static void begin(SalienceState& state, wire::Rpc& rpc, Routable what);
-  // To that node, without a session.
+  // To that node, without a session; to another one where that cannot be reached.
   static void begin_at(SalienceState& state, wire::Rpc& rpc, Routable what, const session::OtherNodes::Place& place);
   // Whether the call came from another node, which is told where the session is.
   static bool was_relayed(wire::Rpc& rpc) { return rpc.metadata().has(wire::kRelayed); }
@@ -51,6 +54,7 @@ class RoutedCall final : private wire::Relay::Receiver {
 
   static RoutedCall& make(SalienceState& state, wire::Rpc& rpc, Routable what);
   void find(std::string unreachable);
+  void try_another();
   void found(base::Result<Place> place);
   void relay(const Place& place);
   void adopt(const std::string& state);
@@ -69,7 +73,8 @@ class RoutedCall final : private wire::Relay::Receiver {
   Routable what_;
   const uint64_t number_;
   std::unique_ptr<wire::Relay::Call> call_;
-  std::string node_;  // where it is
+  std::string node_;                // where it is
+  std::vector<std::string> tried_;  // of a call without a session: nodes that cannot be reached
   int hops_ = 0;
   bool answered_ = false;
   Relayed relayed_;

@@ -14,7 +14,7 @@ struct WaitingNodes final : session::OtherNodes {
   void save(base::SessionId, std::string, base::ShardId, Done then) override { then({}); }
   void end(base::SessionId) override {}
   std::optional<Place> guess(base::SessionId) const override { return std::nullopt; }
-  std::optional<Place> node_with(std::string_view) const override { return std::nullopt; }
+  std::optional<Place> node_with(std::string_view, std::span<const std::string>) const override { return std::nullopt; }
   void find(base::SessionId, std::string, base::ShardId, Found then) override { waiting.push_back(std::move(then)); }
   std::vector<Found> waiting;
 };
