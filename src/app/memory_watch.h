@@ -12,7 +12,7 @@ namespace weir::app {
 
 class MemoryWatch {
  public:
-  // How long a large slab may be idle, and at most twice as long.
+  // How long a large slab may be idle: it goes after that and before twice that, later where there are many.
   static constexpr base::Duration kSlabRest = std::chrono::seconds(5);
 
   // On the shard's thread, once. `slabs` outlives the shard.

@@ -51,8 +51,8 @@ class SlabPool final : public base::SlabSource {
   uint64_t budget() const;
   uint64_t used() const;  // bytes handed out now, as charged: capacity, not what was asked for
   uint64_t idle() const;  // bytes kept for reuse; beside used(), within the budget
-  // Gives the system back the slabs of 2 MiB and more that were idle at the last call, too. As often as such a slab may
-  // rest.
+  // Gives the system back slabs of 2 MiB and more that were idle at the last call, too: 128 MiB, or one, so that no
+  // shard unmaps for long. As often as such a slab may rest.
   void give_back_rested();
   // Called (from the freeing thread) when a slab comes back after take() had returned null since the last call. Each
   // function given is called; they must outlive the pool's use.
