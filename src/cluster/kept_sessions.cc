@@ -66,7 +66,7 @@ void KeptSessions::write(const std::string& id, std::string state) {
 
 void KeptSessions::open(const std::string& id, const std::string& state) {
   const bool first = !turns_.contains(id) || unwritten_.contains(id);
-  turns_[id] = 0;
+  turns_[id] = {};
   if (!membership_.has_lease()) {
     if (first) unwritten_.insert(id);
     return written(id, state, failure(Code::kUnavailable, "the bucket is away"));
@@ -80,7 +80,9 @@ void KeptSessions::open(const std::string& id, const std::string& state) {
 
 void KeptSessions::write_owned(const std::string& id, const std::string& state) {
   ownership_.commit(id, state, [this, id, state](const Status& status) {
-    if (status.ok()) ++turns_[id];
+    KeptTurn& last = turns_[id];
+    if (status.ok()) last = {last.number + 1};
+    if (status.code == Code::kUnavailable) last.maybe_one_more = true;
     // Its time in the bucket may have been over: the record says whose it is.
     if (status.code == Code::kAborted) return claim(id, state);
     written(id, state, status);
@@ -91,15 +93,23 @@ void KeptSessions::write_owned(const std::string& id, const std::string& state) 
 void KeptSessions::claim(const std::string& id, const std::string& state) {
   if (++writing_[id].claims > kMostClaims)
     return written(id, state, failure(Code::kAborted, "another node has the session"));
-  ownership_.take(id, [this, id, state](base::Result<Record> record) {
-    if (record && record->turn != turns_[id])
+  auto taken = [this, id, state](base::Result<Record> record) {
+    if (record && !turns_[id].may_be(record->turn))
       return written(id, state, failure(Code::kAborted, "another node has gone on with the session"));
-    if (record) return write_owned(id, state);
+    if (record) {
+      turns_[id] = {record->turn};
+      return write_owned(id, state);
+    }
     Status why = record.error();
     if (why.code == Code::kNotFound) return open(id, state);
+    if (why.code == Code::kUnavailable) writing_[id].claims = 0;  // it has told nothing
     if (why.code == Code::kFailedPrecondition) why = failure(Code::kAborted, "another node has the session");
     if (why.code == Code::kDataLoss) why.code = Code::kResourceExhausted;
     written(id, state, why);
+  };
+  ownership_.take(id, std::move(taken), [this, id](const Record& record) {
+    turns_[id].note_writer(record.owner == membership_.self().id);
+    return Status();
   });
 }
 
@@ -273,6 +283,8 @@ void KeptSessions::look(const std::string& id, const std::shared_ptr<Search>& se
   // A state that is being written is newer than what would be taken, and would be written behind whoever takes that.
   if (writing_.contains(id)) return look_later(id, search, "the session is being written");
   auto accept = [this, search](const Record& record) {
+    if (auto mine = turns_.find(search->id); mine != turns_.end())
+      mine->second.note_writer(record.owner == membership_.self().id);
     search->state = record.state;
     return search->mover.accept ? search->mover.accept(record.state) : can_take_(record.state);
   };
@@ -285,9 +297,9 @@ void KeptSessions::looked(const std::string& id, const std::shared_ptr<Search>& 
   if (record && writing_.contains(id)) return look_later(id, search, "the session is being written");
   if (record) {
     auto mine = unkept_.find(id);
-    const bool newer = mine != unkept_.end() && turns_.contains(id) && turns_[id] == record->turn;
+    const bool newer = mine != unkept_.end() && turns_.contains(id) && turns_[id].may_be(record->turn);
     if (!newer) clear_unkept(id), ++taken_;
-    turns_[id] = record->turn;
+    turns_[id] = {record->turn};
     return finish(*search, Place{Where::kHere, newer ? mine->second : std::move(record->state), ""});
   }
   const Status& why = record.error();

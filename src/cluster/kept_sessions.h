@@ -30,6 +30,15 @@ namespace weir::cluster {
 // Begins the ids of sessions that go where their client is. Those alone are let go for whoever asks.
 inline constexpr std::string_view kMovedPrefix = "held-";
 
+// The last write of a session by this node. Its one write more may have come through, whose answer was lost: the state
+// that it has by now follows on both, as long as no record of another node was seen, which may have as many turns.
+struct KeptTurn {
+  uint64_t number = 0;
+  bool maybe_one_more = false;
+  void note_writer(bool own) { maybe_one_more = maybe_one_more && own; }
+  bool may_be(uint64_t kept) const { return kept == number || (maybe_one_more && kept == number + 1); }
+};
+
 class KeptSessions {
  public:
   struct Limits {
@@ -126,9 +135,9 @@ class KeptSessions {
   const CanTake can_take_;
   const Limits limits_;
   std::map<std::string, Writing> writing_;
-  std::map<std::string, uint64_t> turns_;      // of the last write of this node, by session that it has written
-  std::map<std::string, std::string> unkept_;  // states that are to be written
-  std::set<std::string> unwritten_;            // of unkept_, which no write has ever left for
+  std::map<std::string, KeptTurn> turns_;                        // by session that this node has written
+  std::map<std::string, std::string> unkept_;                    // states that are to be written
+  std::set<std::string> unwritten_;                              // of unkept_, which no write has ever left for
   std::map<std::string, std::vector<Ownership::Done>> leaving_;  // to be released once they are written
   std::deque<std::string> to_erase_;                             // that could not be
   std::set<std::string> looked_up_;                              // of leaving_, whose record is being read

@@ -14,7 +14,13 @@ namespace weir::cluster {
 class FakeBucket final : public Bucket {
  public:
   void write(const std::string& key, std::string value, uint64_t expected, OnWritten then) override {
-    asked_.push_back([this, key, value, expected, then] { then(put({key, value, 0, false}, expected)); });
+    asked_.push_back([this, key, value, expected, then] {
+      auto written = put({key, value, 0, false}, expected);
+      if (key != loses_answer) return then(written);
+      loses_answer.clear();
+      away = true;
+      then(base::failure(base::Code::kUnavailable, "lost"));
+    });
   }
   void erase(const std::string& key, uint64_t expected, OnWritten then) override {
     asked_.push_back([this, key, expected, then] { then(put({key, "", 0, true}, expected)); });
@@ -70,6 +76,7 @@ class FakeBucket final : public Bucket {
   std::string broken;   // a key of which nothing can be read
   std::string meddler;  // a key that somebody else writes to before each write of a node
   bool away = false;
+  std::string loses_answer;  // a key whose next write is done; the bucket is away from then on
 
  private:
   std::deque<std::function<void()>> asked_;

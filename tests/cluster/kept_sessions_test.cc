@@ -95,6 +95,76 @@ TEST_F(KeptSessionsTest, WhileTheBucketIsAwayTurnsAreAnsweredAndWrittenLater) {
   EXPECT_TRUE(value("new").ends_with("\nn"));
 }
 
+// The record is then one turn ahead of what this node knows to be there, and still its own.
+TEST_F(KeptSessionsTest, ATurnBehindAWriteWhoseAnswerWasLostIsNotGivenUp) {
+  One a(*this, "a");
+  pass(seconds(1), {&a});
+  ASSERT_TRUE(save(a, "s", "one").ok());
+  bucket.loses_answer = "session.s";
+  Status two = kNoAnswer;
+  a.kept.save("s", "two", [&](Status s) { two = std::move(s); });
+  bucket.answer();
+  a.membership.disconnected();
+  pass(seconds(1), {});
+  ASSERT_TRUE(two.ok()) << two.text;
+  ASSERT_TRUE(value("s").ends_with("\ntwo"));
+  EXPECT_TRUE(save(a, "s", "three").ok());
+  bucket.away = false;
+  a.membership.connected();
+  EXPECT_EQ(find(a, "s")->state, "three");
+  pass(seconds(4), {&a});
+  EXPECT_TRUE(value("s").ends_with("\nthree"));
+  EXPECT_EQ(a.kept.lost_turns(), 0u);
+  EXPECT_TRUE(save(a, "s", "four").ok());
+  EXPECT_TRUE(value("s").ends_with("\nfour"));
+}
+
+TEST_F(KeptSessionsTest, AClaimThatIsNotAnsweredIsTriedAgain) {
+  One a(*this, "a");
+  pass(seconds(1), {&a});
+  ASSERT_TRUE(save(a, "s", "one").ok());
+  bucket.loses_answer = "session.s";
+  Status two = kNoAnswer;
+  a.kept.save("s", "two", [&](Status s) { two = std::move(s); });
+  pass(seconds(2), {&a});
+  EXPECT_NE(two.code, Code::kAborted) << two.text;
+  bucket.away = false;
+  pass(seconds(4), {&a});
+  EXPECT_TRUE(two.ok()) << two.text;
+  EXPECT_EQ(a.kept.lost_turns(), 0u);
+}
+
+// The other's turn has the number that the lost write would have; and the answer to taking that record is lost, too.
+TEST_F(KeptSessionsTest, ATurnOfAnotherNodeIsNotTakenForTheLostWrite) {
+  One a(*this, "a"), b(*this, "b");
+  pass(seconds(2), {&a, &b});
+  ASSERT_TRUE(save(a, "s", "one").ok());
+  Status two = kNoAnswer;
+  a.kept.save("s", "two", [&](Status s) { two = std::move(s); });
+  bucket.refuse_next();  // it does not come there
+  bucket.away = true;
+  a.membership.disconnected();
+  pass(seconds(1), {});
+  ASSERT_TRUE(two.ok()) << two.text;
+  bucket.away = false;
+  a.way.cut = true;
+  ASSERT_TRUE(find(b, "s", "a", seconds(8), {&b}));
+  ASSERT_EQ(a.kept.unkept(), 1u);
+  ASSERT_TRUE(save(b, "s", "of b").ok());
+  Status released = kNoAnswer;
+  b.kept.release("s", [&](Status s) { released = std::move(s); });
+  bucket.answer();
+  ASSERT_TRUE(released.ok());
+  bucket.loses_answer = "session.s";
+  a.way.cut = false;
+  a.membership.connected();
+  pass(seconds(2), {&a, &b});
+  bucket.away = false;
+  pass(seconds(4), {&a, &b});
+  EXPECT_TRUE(value("s").ends_with("\nof b"));
+  EXPECT_EQ(a.kept.lost_turns(), 1u);
+}
+
 TEST_F(KeptSessionsTest, WithoutALeaseATurnOfASessionThatAnotherNodeMayHaveFails) {
   One a(*this, "a"), b(*this, "b");
   pass(seconds(2), {&a, &b});
