@@ -37,7 +37,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HOME = (ROOT / '.cache/mutate').resolve()  # .cache may be a link
 TREE = HOME / 'tree'
-BUILD = TREE / 'build-test'  # as the tests' own stands to the sources, so that the compiler's cache knows what is not mutated
+BUILD = TREE / 'build-test'
 
 # Sources, in src/ unless they are a library's, and meson's names of the test programs; the simulator's worlds are given few requests.
 FEW = ['--requests', '20000']
@@ -261,7 +261,7 @@ def copy_tree():
             shutil.copymode(source, copy)
 
 
-# The tests' build, so that the compiler's cache has what is not mutated; of a mutant neither speed nor warnings matter.
+# The tests' build, but each source on its own: a mutant is one. Of a mutant neither speed nor warnings matter.
 COMPILER = """#!/usr/bin/env bash
 # Written by tests/mutate.py.
 if [ -n "${MUTANT:-}" ] && [[ " $* " == *"$MUTANT "* ]]; then
@@ -280,7 +280,7 @@ def configure():
     compiler.chmod(0o755)
     if (BUILD / 'build.ninja').exists():
         return
-    options = ['-Doptimization=1', '-Ddebug=false', '-Dcpp_args=-g1 -gsplit-dwarf', '-Dwerror=true']  # `dev`, TESTING
+    options = ['-Doptimization=1', '-Ddebug=false', '-Dcpp_args=-g1 -gsplit-dwarf', '-Dwerror=true']  # `dev`, TESTING, but UNITY
     subprocess.run(['meson', 'setup', str(BUILD), str(TREE), *options], env={**os.environ, 'CXX': str(compiler), 'CXX_LD': 'lld'},
                    check=True, stdout=subprocess.DEVNULL)
 
