@@ -1,11 +1,10 @@
 #include "app/memory.h"
+#include "support/sizes.h"
 
 #include <gtest/gtest.h>
 
 namespace weir::app {
 namespace {
-
-constexpr uint64_t kMiB = uint64_t(1) << 20;
 
 TEST(Memory, TheBudgetIsAtMostAThirdOfWhatThereIs) {
   EXPECT_EQ(within_memory("limits.slab_budget", 2048 * kMiB, 128 * kMiB, 6144 * kMiB), 2048 * kMiB);

@@ -18,6 +18,7 @@
 
 #include "app/memory_watch.h"
 #include "base/fake_env.h"
+#include "support/sizes.h"
 
 namespace {
 thread_local bool no_memory = false;
@@ -33,8 +34,6 @@ void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace weir::app {
 namespace {
-
-constexpr size_t kMiB = size_t(1) << 20;
 
 // The address space may grow by `more` bytes while this lives.
 class Limited {

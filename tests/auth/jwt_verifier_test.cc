@@ -13,7 +13,7 @@ namespace {
 
 using namespace test;  // NOLINT: this test's own
 
-constexpr base::WallTime kNow{std::chrono::seconds(1'700'000'000)};
+constexpr base::WallTime kWallNow{std::chrono::seconds(1'700'000'000)};
 constexpr base::Time kStart{std::chrono::hours(1)};
 
 struct Verifying : testing::Test {
@@ -31,7 +31,7 @@ struct Verifying : testing::Test {
     return R"({"aud":"weir","sub":")" + subject + R"(","exp":)" + std::to_string(expires) + "}";
   }
   base::Result<IdentityRef> verify(const std::string& token, const char* client = "192.0.2.1", base::Time now = kStart,
-                                   base::WallTime wall = kNow) {
+                                   base::WallTime wall = kWallNow) {
     return verifier.verify(token, client, now, wall);
   }
 
@@ -54,7 +54,7 @@ TEST_F(Verifying, ATokenIsVerifiedOnceAndForgottenWhenItExpires) {
   EXPECT_TRUE((*first)->roles.has(wire::Role::kInfer));
   EXPECT_FALSE((*first)->roles.has(wire::Role::kAdmin));
   EXPECT_EQ((*first)->expires, base::WallTime(std::chrono::seconds(1'700'000'160)));
-  auto late = verify(token, "192.0.2.1", kStart, kNow + std::chrono::seconds(160));
+  auto late = verify(token, "192.0.2.1", kStart, kWallNow + std::chrono::seconds(160));
   ASSERT_FALSE(late);
   EXPECT_EQ(late.error().code, base::Code::kUnauthenticated);
   EXPECT_EQ(verifier.cached(), 0u);
@@ -105,12 +105,13 @@ TEST_F(Verifying, WrongSignaturesCountOverAllShards) {
   uint32_t tried = 0;
   for (base::Code code = base::Code::kOk; tried < 1000; ++tried) {
     const std::string wrong = token_of(other, "ES256", claims("mallory" + std::to_string(tried)));
-    auto found = tried % 2 == 0 ? verify(wrong) : elsewhere.verify(wrong, "192.0.2.1", kStart, kNow);
+    auto found = tried % 2 == 0 ? verify(wrong) : elsewhere.verify(wrong, "192.0.2.1", kStart, kWallNow);
     code = found.error().code;
     if (code == base::Code::kResourceExhausted) break;
   }
   EXPECT_EQ(tried, FailureLimit::kBurst);
-  EXPECT_TRUE(elsewhere.verify(token_of(key, "ES256", claims("dave")), "192.0.2.2", kStart, kNow)) << "other clients";
+  EXPECT_TRUE(elsewhere.verify(token_of(key, "ES256", claims("dave")), "192.0.2.2", kStart, kWallNow))
+      << "other clients";
 }
 
 TEST(FailureLimit, WhatManyThreadsCountIsAllCounted) {
@@ -128,7 +129,7 @@ TEST(FailureLimit, WhatManyThreadsCountIsAllCounted) {
 TEST_F(Verifying, AnExpiredTokenThatWasGoodNamesItsHolder) {
   const std::string token = token_of(key, "ES256", claims("alice"));
   ASSERT_TRUE(verify(token));
-  const auto late = kNow + std::chrono::seconds(160);
+  const auto late = kWallNow + std::chrono::seconds(160);
   EXPECT_EQ(verify(token, "192.0.2.1", kStart, late).error().text,
             "the token of 'jwt:alice' has expired (exp): get a new one");
   EXPECT_EQ(verify(token_of(other, "ES256", claims("alice")), "192.0.2.1", kStart, late).error().text,
@@ -152,7 +153,7 @@ TEST_F(Verifying, TheTokensOfATenantShareItsLimits) {
   settings.rules.limits.concurrent = 1;
   JwtVerifier elsewhere{settings, keys, limiters, failures};
   auto one = verify(token_of(key, "ES256", claims("alice"))),
-       two = elsewhere.verify(token_of(key, "ES256", claims("alice", 1'700'000'200)), "192.0.2.2", kStart, kNow),
+       two = elsewhere.verify(token_of(key, "ES256", claims("alice", 1'700'000'200)), "192.0.2.2", kStart, kWallNow),
        bob = verify(token_of(key, "ES256", claims("bob")));
   ASSERT_TRUE(one && two && bob);
   auto held = wire::Caller::enter(*one, kStart);
@@ -197,7 +198,7 @@ TEST_F(Verifying, AnUnknownKeyIsAskedFor) {
 TEST_F(Verifying, WithoutKeysNothingIsVerified) {
   TokenKeys none;
   JwtVerifier fresh(settings, none, limiters, failures);
-  auto got = fresh.verify(token_of(key, "ES256", claims("a")), "192.0.2.1", kStart, kNow);
+  auto got = fresh.verify(token_of(key, "ES256", claims("a")), "192.0.2.1", kStart, kWallNow);
   ASSERT_FALSE(got);
   EXPECT_EQ(got.error().code, base::Code::kUnavailable);
 }

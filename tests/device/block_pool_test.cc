@@ -11,11 +11,10 @@
 #include "device/host_device.h"
 #include "device/pool.h"
 #include "device/size_class.h"
+#include "support/sizes.h"
 
 namespace weir::device {
 namespace {
-
-constexpr size_t kMiB = size_t(1) << 20;
 
 std::unique_ptr<SlabMemory> block(Device& device, size_t bytes) { return block_memory(*device.pin(bytes)); }
 

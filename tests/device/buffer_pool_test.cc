@@ -9,14 +9,13 @@
 
 #include "device/fake_device.h"
 #include "device/host_device.h"
+#include "support/sizes.h"
 
 namespace weir::device {
 namespace {
 
 using base::Code;
 using Drive = FakeDevice::Drive;
-
-constexpr uint64_t kMiB = uint64_t(1) << 20;
 
 TEST(BufferPool, PartsOfOneBufferAreAlignedAndApart) {
   FakeDevice device(Drive::kStepped);

@@ -11,11 +11,10 @@
 #include <vector>
 
 #include "device/size_class.h"
+#include "support/sizes.h"
 
 namespace weir::device {
 namespace {
-
-constexpr size_t kMiB = size_t(1) << 20;
 
 TEST(SizeClass, EveryClassHoldsWhatWasAskedForAndLosesAtMostAFifth) {
   size_t last = 0, last_index = 0;

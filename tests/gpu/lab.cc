@@ -12,7 +12,7 @@
 namespace weir::gpu {
 namespace {
 
-constexpr size_t kBlock = size_t(64) << 20;
+constexpr size_t kPinnedBlock = size_t(64) << 20;
 
 template <class T>
 T must(base::Result<T> result) {
@@ -38,7 +38,7 @@ Lab::Lab(device::Device& where, const llm::cuda::Kernels* table, Words words, Sc
       scale(size),
       words_(words),
       seed_(seed_of_run()),
-      block_(must(device.pin(kBlock))) {
+      block_(must(device.pin(kPinnedBlock))) {
   base::check(kernels, "the module has the kernels of this build");
   random.seed(seed_);
   stream = must(device.stream());
@@ -50,8 +50,9 @@ device::DeviceBuffer Lab::make(size_t bytes) { return must(device.buffer(std::ma
 
 device::DeviceBuffer Lab::room(size_t bytes) {
   auto buffer = make(bytes);
-  std::vector<std::byte> ones(std::min(bytes, kBlock), std::byte(0xff));
-  for (size_t done = 0; done < bytes; done += kBlock) up(buffer, ones.data(), std::min(bytes - done, kBlock), done);
+  std::vector<std::byte> ones(std::min(bytes, kPinnedBlock), std::byte(0xff));
+  for (size_t done = 0; done < bytes; done += kPinnedBlock)
+    up(buffer, ones.data(), std::min(bytes - done, kPinnedBlock), done);
   return buffer;
 }
 
@@ -61,8 +62,8 @@ void Lab::wait() {
 }
 
 void Lab::up(const device::DeviceBuffer& to, const void* from, size_t bytes, size_t offset) {
-  for (size_t done = 0; done < bytes; done += kBlock) {
-    size_t n = std::min(kBlock, bytes - done);
+  for (size_t done = 0; done < bytes; done += kPinnedBlock) {
+    size_t n = std::min(kPinnedBlock, bytes - done);
     std::memcpy(block_.data(), static_cast<const std::byte*>(from) + done, n);
     device::Copy copy{to.data() + offset + done, block_.data(), n};
     must(device.copy(stream, device::Way::kToDevice, {&copy, 1}));
@@ -71,8 +72,8 @@ void Lab::up(const device::DeviceBuffer& to, const void* from, size_t bytes, siz
 }
 
 void Lab::down(void* to, const device::DeviceBuffer& from, size_t bytes) {
-  for (size_t done = 0; done < bytes; done += kBlock) {
-    size_t n = std::min(kBlock, bytes - done);
+  for (size_t done = 0; done < bytes; done += kPinnedBlock) {
+    size_t n = std::min(kPinnedBlock, bytes - done);
     device::Copy copy{block_.data(), from.data() + done, n};
     must(device.copy(stream, device::Way::kToHost, {&copy, 1}));
     wait();

@@ -17,7 +17,7 @@ Picture noise(uint32_t width, uint32_t height) {
   return out;
 }
 
-uint64_t sum(const std::vector<uint8_t>& bytes) {
+uint64_t sum_of(const std::vector<uint8_t>& bytes) {
   uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
   for (uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001b3u;
   return hash;
@@ -41,7 +41,7 @@ TEST(Resize, EveryFilterMakesTheSameBytesAsPillow) {
     for (size_t f = 0; f < 4; ++f) {
       const Picture made = resize(noise(c.width, c.height), c.to_width, c.to_height, kFilters[f]);
       EXPECT_EQ(made.rgb.size(), size_t(c.to_width) * c.to_height * 3);
-      EXPECT_EQ(sum(made.rgb), c.sums[f])
+      EXPECT_EQ(sum_of(made.rgb), c.sums[f])
           << c.width << "x" << c.height << " to " << c.to_width << "x" << c.to_height << ", filter " << f;
     }
 }

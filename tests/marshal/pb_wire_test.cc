@@ -12,7 +12,7 @@
 namespace weir::marshal {
 namespace {
 
-bool well_formed(std::string_view message) {
+bool skips_whole(std::string_view message) {
   PbReader r(message);
   while (r.next()) {
   }
@@ -44,19 +44,19 @@ TEST(PbWire, ReadsWhatItWrites) {
 
 TEST(PbWire, MalformedBytesEndIt) {
   using namespace std::string_view_literals;
-  EXPECT_FALSE(well_formed("\x0a\x05"sv));                  // length past the end
-  EXPECT_FALSE(well_formed("\x0a\xff\xff\xff\xff\x07"sv));  // 2 GiB
-  EXPECT_FALSE(well_formed("\x00"sv));                      // field 0
-  EXPECT_FALSE(well_formed("\x0e"sv));                      // type 6
-  EXPECT_FALSE(well_formed("\x0c"sv));                      // end of a group that never began
-  EXPECT_FALSE(well_formed("\x0d\x01"sv));                  // four bytes cut
-  EXPECT_FALSE(well_formed("\x08"sv));                      // no value
-  EXPECT_FALSE(well_formed("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"sv));
-  EXPECT_FALSE(well_formed("\x0b\x08\x01"sv));  // open group
-  EXPECT_FALSE(well_formed("\x0b\x14"sv));      // another group's end
-  EXPECT_TRUE(well_formed("\x0b\x08\x01\x0c"sv));
-  EXPECT_TRUE(well_formed(std::string(100, '\x0b') + std::string(100, '\x0c')));
-  EXPECT_FALSE(well_formed(std::string(101, '\x0b') + std::string(101, '\x0c')));
+  EXPECT_FALSE(skips_whole("\x0a\x05"sv));                  // length past the end
+  EXPECT_FALSE(skips_whole("\x0a\xff\xff\xff\xff\x07"sv));  // 2 GiB
+  EXPECT_FALSE(skips_whole("\x00"sv));                      // field 0
+  EXPECT_FALSE(skips_whole("\x0e"sv));                      // type 6
+  EXPECT_FALSE(skips_whole("\x0c"sv));                      // end of a group that never began
+  EXPECT_FALSE(skips_whole("\x0d\x01"sv));                  // four bytes cut
+  EXPECT_FALSE(skips_whole("\x08"sv));                      // no value
+  EXPECT_FALSE(skips_whole("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"sv));
+  EXPECT_FALSE(skips_whole("\x0b\x08\x01"sv));  // open group
+  EXPECT_FALSE(skips_whole("\x0b\x14"sv));      // another group's end
+  EXPECT_TRUE(skips_whole("\x0b\x08\x01\x0c"sv));
+  EXPECT_TRUE(skips_whole(std::string(100, '\x0b') + std::string(100, '\x0c')));
+  EXPECT_FALSE(skips_whole(std::string(101, '\x0b') + std::string(101, '\x0c')));
 }
 
 TEST(PbWire, AnyBytesAtAllAreSurvived) {
@@ -64,7 +64,7 @@ TEST(PbWire, AnyBytesAtAllAreSurvived) {
   for (int i = 0; i < 20000; ++i) {
     std::string soup(random() % 40, '\0');
     for (char& c : soup) c = char(random());
-    well_formed(soup);
+    skips_whole(soup);
   }
 }
 
@@ -79,7 +79,7 @@ TEST(PbWire, NothingBehindTheMessageIsLookedAt) {
   const std::vector<size_t> whole{0, 5, 16, 21, 30, 35};
   for (size_t cut = 0; cut <= message.size(); ++cut) {
     const support::GuardedText text(std::string_view(message).substr(0, cut));
-    EXPECT_EQ(well_formed(text.view()), std::find(whole.begin(), whole.end(), cut) != whole.end()) << cut;
+    EXPECT_EQ(skips_whole(text.view()), std::find(whole.begin(), whole.end(), cut) != whole.end()) << cut;
   }
   const support::GuardedText varint("\xff\xff\x01");
   for (size_t cut = 0; cut < 3; ++cut) {
@@ -92,15 +92,15 @@ TEST(PbWire, NothingBehindTheMessageIsLookedAt) {
 
 TEST(PbWire, TagsHaveThirtyTwoBitsAndVarintsTenBytes) {
   using namespace std::string_view_literals;
-  EXPECT_TRUE(well_formed("\xf8\xff\xff\xff\x0f\x01"sv)) << "the last field";
-  EXPECT_FALSE(well_formed("\x88\x80\x80\x80\x10\x01"sv)) << "field 1, were it cut to 32 bits";
-  EXPECT_FALSE(well_formed("\x0b\x88\x80\x80\x80\x10\x01\x0c"sv));
-  EXPECT_FALSE(well_formed("\x0b\x00\x01\x0c"sv)) << "field 0";
-  EXPECT_FALSE(well_formed("\x0b\x0e\x0c"sv)) << "type 6";
-  EXPECT_TRUE(well_formed("\x0b\x0d\x01\x01\x01\x01\x0c"sv));
-  EXPECT_FALSE(well_formed("\x0b\x0a\x05\x0c"sv)) << "a length past the end";
-  EXPECT_TRUE(well_formed("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"sv));
-  EXPECT_FALSE(well_formed("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"sv));
+  EXPECT_TRUE(skips_whole("\xf8\xff\xff\xff\x0f\x01"sv)) << "the last field";
+  EXPECT_FALSE(skips_whole("\x88\x80\x80\x80\x10\x01"sv)) << "field 1, were it cut to 32 bits";
+  EXPECT_FALSE(skips_whole("\x0b\x88\x80\x80\x80\x10\x01\x0c"sv));
+  EXPECT_FALSE(skips_whole("\x0b\x00\x01\x0c"sv)) << "field 0";
+  EXPECT_FALSE(skips_whole("\x0b\x0e\x0c"sv)) << "type 6";
+  EXPECT_TRUE(skips_whole("\x0b\x0d\x01\x01\x01\x01\x0c"sv));
+  EXPECT_FALSE(skips_whole("\x0b\x0a\x05\x0c"sv)) << "a length past the end";
+  EXPECT_TRUE(skips_whole("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"sv));
+  EXPECT_FALSE(skips_whole("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"sv));
 }
 
 TEST(PbWire, AGroupIsPassedOverAsOneField) {

@@ -30,9 +30,9 @@ class FakeEngine final : public sched::Engine {
   msg::ModelSpec spec_;
 };
 
-class Repo : public AnyRepo {
+class PipelineRepo : public AnyRepo {
  public:
-  explicit Repo(test::Disk& disk, Control control = Control::kNone)
+  explicit PipelineRepo(test::Disk& disk, Control control = Control::kNone)
       : AnyRepo(disk, {{"onnx", make}}, options_of(control)) {
     EXPECT_TRUE(repository->start().ok());
   }
@@ -82,7 +82,7 @@ test::Disk& two(test::Disk& disk) {
 
 TEST(PipelineModel, ItsTensorsComeFromItsNodes) {
   test::Disk disk;
-  Repo repo(two(disk));
+  PipelineRepo repo(two(disk));
   EXPECT_EQ(repo.rows(), "a/1 READY\nfirst/1 READY\nsecond/1 READY\n");
   EXPECT_EQ(repo.tensors("a"), "6: x[-1,4] -> z[-1,4]");
   EXPECT_EQ(repo.served("a")->spec.outputs.at(0).labels.size(), 2u);
@@ -93,14 +93,14 @@ TEST(PipelineModel, ItMayDeclareInputsAndOutputsOfItsOwn) {
   test::Disk disk;
   two(disk).write("a/model.yaml",
                   std::string(kTwo) + "inputs: [{name: x}]\noutputs: [{name: z}, {name: y}]\nmax_batch: 2\n");
-  Repo repo(disk);
+  PipelineRepo repo(disk);
   EXPECT_EQ(repo.tensors("a"), "2: x[-1,4] -> z[-1,4] y[-1,4]");
 }
 
 TEST(PipelineModel, NodesThatTakeNoBatchesMakeItWhole) {
   test::Disk disk;
   two(disk).write("second/1/model.onnx", "x y -1 0");
-  Repo repo(disk);
+  PipelineRepo repo(disk);
   EXPECT_EQ(repo.tensors("a"),
             "model 'a' version 1 is not ready: node 'second': input 'x' is FP32 [-1], but 'y' from "
             "node 'first' is FP32 [-1,4]");
@@ -118,7 +118,7 @@ TEST(PipelineModel, WhatDoesNotFitIsToldWithTheNodesName) {
   disk.write(
       "h/model.yaml",
       "engine: pipeline\ndag: {nodes: [{model: first}, {name: again, model: first}]}\ninputs: [{name: pictures}]");
-  Repo repo(disk);
+  PipelineRepo repo(disk);
   EXPECT_EQ(
       repo.rows(),
       "a/1 UNAVAILABLE (node 'second': input 'x' is FP32 [-1,5], but 'y' from node 'first' is FP32 [-1,4])\n"
@@ -137,7 +137,7 @@ TEST(PipelineModel, WhatDoesNotFitIsToldWithTheNodesName) {
 
 TEST(PipelineModel, AReloadedNodeMeansANewPipeline) {
   test::Disk disk;
-  Repo repo(two(disk));
+  PipelineRepo repo(two(disk));
   auto* before = repo.served("a");
   disk.write("first/1/model.onnx", "x y 4 3");
   repo.rescan();
@@ -147,7 +147,7 @@ TEST(PipelineModel, AReloadedNodeMeansANewPipeline) {
 
 TEST(PipelineModel, ANodeThatNoLongerFitsLeavesThePipelineWithTheOldOne) {
   test::Disk disk;
-  Repo repo(two(disk));
+  PipelineRepo repo(two(disk));
   auto* before = repo.served("a");
   disk.write("first/1/model.onnx", "x y 9 8");
   repo.rescan();
@@ -160,7 +160,7 @@ TEST(PipelineModel, ANodeThatNoLongerFitsLeavesThePipelineWithTheOldOne) {
 
 TEST(PipelineModel, APipelineWithoutItsNodeIsNotReadyUntilItComesBack) {
   test::Disk disk;
-  Repo repo(two(disk));
+  PipelineRepo repo(two(disk));
   disk.remove("second");
   repo.rescan();
   EXPECT_EQ(repo.served("a"), nullptr);
@@ -172,7 +172,7 @@ TEST(PipelineModel, APipelineWithoutItsNodeIsNotReadyUntilItComesBack) {
 
 TEST(PipelineModel, AFolderThatComesBackWhileItsOldVersionIsStillInUseStays) {
   test::Disk disk;
-  Repo repo(two(disk));
+  PipelineRepo repo(two(disk));
   auto& calls = repo.served("second")->in_flight[0].calls;
   calls.store(1);  // as a request would that is still inside
   disk.remove("second");
@@ -189,7 +189,7 @@ TEST(PipelineModel, AFolderThatComesBackWhileItsOldVersionIsStillInUseStays) {
 TEST(PipelineModel, LoadingAPipelineLoadsItsNodesAndUnloadingANodeUnloadsIt) {
   test::Disk disk;
   two(disk).write("outer/model.yaml", "engine: pipeline\ndag: {nodes: [{model: a}]}");
-  Repo repo(disk, Control::kExplicit);
+  PipelineRepo repo(disk, Control::kExplicit);
   EXPECT_EQ(repo.served("first"), nullptr);
   EXPECT_TRUE(repo.load("outer").ok());
   EXPECT_NE(repo.served("first"), nullptr);
@@ -208,7 +208,7 @@ TEST(PipelineModel, ItsNodesLeaveWithItWhenAskedToUnlessAnotherPipelineNeedsThem
   test::Disk disk;
   two(disk).write("outer/model.yaml", "engine: pipeline\ndag: {nodes: [{model: a}]}");
   disk.write("other/model.yaml", "engine: pipeline\ndag: {nodes: [{model: first}]}");
-  Repo repo(disk, Control::kExplicit);
+  PipelineRepo repo(disk, Control::kExplicit);
   EXPECT_TRUE(repo.load("outer").ok());
   EXPECT_TRUE(repo.load("other").ok());
   EXPECT_TRUE(repo.unload("outer", Repository::Dependents::kUnload).ok());
@@ -222,7 +222,7 @@ TEST(PipelineModel, ItsNodesLeaveWithItWhenAskedToUnlessAnotherPipelineNeedsThem
 TEST(PipelineModel, TwoPipelinesCannotBePartsOfEachOther) {
   test::Disk disk({{"a/model.yaml", "engine: pipeline\ndag: {nodes: [{model: b}]}"},
                    {"b/model.yaml", "engine: pipeline\ndag: {nodes: [{model: a}]}"}});
-  Repo repo(disk);
+  PipelineRepo repo(disk);
   EXPECT_EQ(repo.served("a"), nullptr);
   EXPECT_EQ(repo.served("b"), nullptr);
 }
@@ -242,7 +242,7 @@ void towers(test::Disk& disk, int levels, int times) {
 TEST(PipelineModel, WhatOneRequestExecutesIsCountedOverAllNestedPipelines) {
   test::Disk disk;
   towers(disk, 30, 2);  // p9 is 2^10 - 1 pipelines and 2^10 models
-  Repo repo(disk);
+  PipelineRepo repo(disk);
   EXPECT_NE(repo.served("p7"), nullptr) << "511";
   EXPECT_NE(repo.served("p8"), nullptr) << "1023";
   EXPECT_EQ(repo.tensors("p9"),
@@ -260,7 +260,7 @@ TEST(PipelineModel, ExecutionsHaveALimitAndOneMoreIsTooMany) {
   std::string head = "engine: pipeline\ndag:\n  nodes:\n    - {name: inner, model: p1}\n" + nodes;
   disk.write("fits/model.yaml", head + "    - {name: last, model: model}\n");  // 1 + 993 + 30 = 1024
   disk.write("not/model.yaml", head + "    - {name: last, model: model}\n    - {name: more, model: model}\n");
-  Repo repo(disk);
+  PipelineRepo repo(disk);
   EXPECT_NE(repo.served("fits"), nullptr) << repo.tensors("fits");
   EXPECT_NE(repo.tensors("not").find("would execute 1025 models"), std::string::npos) << repo.tensors("not");
 }
@@ -269,7 +269,7 @@ TEST(PipelineModel, ANodeThatGrowsTooMuchLeavesThePipelineWithTheOldOne) {
   test::Disk disk;
   towers(disk, 2, 31);
   disk.write("outer/model.yaml", "engine: pipeline\ndag: {nodes: [{name: a, model: p1}]}");
-  Repo repo(disk);
+  PipelineRepo repo(disk);
   const bus::Served* before = repo.served("outer");
   ASSERT_NE(before, nullptr);
   std::string nodes = "engine: pipeline\ndag:\n  nodes:\n";
@@ -291,7 +291,7 @@ TEST(PipelineModel, TritonsEnsembleIsOneInAnyOrderOfSteps) {
       step { model_name: "first" model_version: 1 input_map { key: "x" value: "IN" } output_map { key: "y" value: "mid" } }
     })");
   disk.remove("a/model.yaml");
-  Repo repo(disk);
+  PipelineRepo repo(disk);
   EXPECT_EQ(repo.tensors("a"), "4: IN[-1,4] -> OUT[-1,4]");
 }
 

@@ -40,9 +40,9 @@ base::Result<Instance> make_tokens(const LoadArgs& a) {
   return model;
 }
 
-class Repo {
+class PlacesRepo {
  public:
-  Repo(test::Disk& disk, uint32_t gpus) {
+  PlacesRepo(test::Disk& disk, uint32_t gpus) {
     loaded.clear(), lanes = 0;
     RepositoryOptions options;
     options.roots = {disk.root()};
@@ -61,7 +61,7 @@ class Repo {
 TEST(TokenPlaces, OneLaneOnEachDevice) {
   test::Disk disk;
   disk.write("m/model.yaml", "engine: tokens\ndevices: [\"cuda:0\", \"cuda:1\"]\n");
-  Repo repo(disk, 2);
+  PlacesRepo repo(disk, 2);
   EXPECT_EQ(loaded, (std::vector<std::string>{"cuda:0", "cuda:1"}));
   EXPECT_EQ(lanes, 2u);
   EXPECT_EQ(repo.catalog->models.at("m").preferred->spec.text->max_length, 500u) << "what every device has room for";
@@ -70,7 +70,7 @@ TEST(TokenPlaces, OneLaneOnEachDevice) {
 TEST(TokenPlaces, EachInstanceHasItsWeightsAndItsKeysAndValues) {
   test::Disk disk;
   disk.write("m/model.yaml", "engine: tokens\ndevices: [\"cuda:0\", \"cuda:1\"]\nmemory: 1000\n");
-  Repo repo(disk, 2);
+  PlacesRepo repo(disk, 2);
   std::string uses;
   for (const auto& use : bus::memory_of(*repo.catalog->models.at("m").preferred))
     uses += std::string(use.what) + ' ' + use.place + ' ' + std::to_string(use.bytes) + '\n';
@@ -82,10 +82,10 @@ TEST(TokenPlaces, TritonsKindAutoTakesEveryGpuOrTheCpu) {
   test::Disk disk;
   disk.write("m/config.pbtxt", "backend: \"tokens\" instance_group [ { count: 1 } ]");
   {
-    Repo repo(disk, 2);
+    PlacesRepo repo(disk, 2);
     EXPECT_EQ(lanes, 2u);
   }
-  Repo repo(disk, 0);
+  PlacesRepo repo(disk, 0);
   EXPECT_EQ(lanes, 1u);
 }
 
@@ -93,7 +93,7 @@ TEST(TokenPlaces, TwoOnOneDeviceAreRefusedBeforeTheSecondIsLoaded) {
   test::Disk disk;
   disk.write("m/model.yaml", "engine: tokens\ninstances: 2\n");
   disk.write("n/model.yaml", "engine: tokens\ndevices: [\"cuda:0\"]\ninstances: 2\n");
-  Repo repo(disk, 1);
+  PlacesRepo repo(disk, 1);
   EXPECT_EQ(loaded.size(), 2u);
   std::string reasons;
   for (const auto& row : repo.catalog->index) reasons += row.reason + '\n';

@@ -237,8 +237,8 @@ class Inline final : public Engine {
 };
 
 // Two models, one of them inline, with limits of their own and one that they share, called from two shards.
-struct Lab final : msg::Sink {
-  Lab() {
+struct LimiterLab final : msg::Sink {
+  LimiterLab() {
     for (auto* served : {&lanes, &inlined}) (*served)->spec = spec_of(8), (*served)->spec.batching.max_queue = 0;
     std::vector<std::unique_ptr<Engine>> engines;
     for (int i = 0; i < 2; ++i) engines.push_back(std::make_unique<Doubler>());
@@ -272,7 +272,7 @@ struct Lab final : msg::Sink {
 };
 
 TEST(ConcurrencyLimiter, CallsOfManyShardsThroughTwoLimitersAllComeHome) {
-  Lab lab;
+  LimiterLab lab;
   constexpr int kCalls = 3000;
   {
     ShardThread one(1), two(2);

@@ -58,15 +58,15 @@ TEST(TimerThread, AListenerThatWasRemovedIsNotCalled) {
 }
 
 // One engine that is held in its step, and the calls behind it.
-struct Busy {
-  explicit Busy(msg::ModelSpec s = spec_of(8)) : spec(std::move(s)) {
+struct BusyTimer {
+  explicit BusyTimer(msg::ModelSpec s = spec_of(8)) : spec(std::move(s)) {
     std::vector<std::unique_ptr<Engine>> engines;
     engines.push_back(std::make_unique<Doubler>(&gate));
     lanes = make_lanes(std::move(engines), spec, stats, base::heap(), deadline_timer);
     put();
     gate.until_waiting(1);
   }
-  ~Busy() {
+  ~BusyTimer() {
     gate.open();
     lanes.reset();
   }
@@ -88,7 +88,7 @@ struct Busy {
 };
 
 TEST(LaneTimer, AQueueTimeoutIsAnsweredOnTimeWhileTheEngineIsBusy) {
-  Busy t;
+  BusyTimer t;
   auto &soon = t.put(5ms), &later = t.put(9ms), &patient = t.put();
   t.deadline_timer->advance(4ms);
   EXPECT_EQ(t.recorder.of(soon), "nothing");
@@ -103,7 +103,7 @@ TEST(LaneTimer, AQueueTimeoutIsAnsweredOnTimeWhileTheEngineIsBusy) {
 }
 
 TEST(LaneTimer, ACallThatComesLaterMayLeaveEarlier) {
-  Busy t;
+  BusyTimer t;
   auto& later = t.put(9ms);
   auto& soon = t.put(2ms);
   t.deadline_timer->advance(2ms);
@@ -112,14 +112,14 @@ TEST(LaneTimer, ACallThatComesLaterMayLeaveEarlier) {
 }
 
 TEST(LaneTimer, ADeadlineFreesItsCallWhileTheEngineIsBusy) {
-  Busy t;
+  BusyTimer t;
   auto& call = t.put({}, 3ms);
   t.deadline_timer->advance(3ms);
   EXPECT_EQ(t.recorder.of(call), "DEADLINE_EXCEEDED");
 }
 
 TEST(LaneTimer, ACancelledCallLeavesWhileTheEngineIsBusy) {
-  Busy t;
+  BusyTimer t;
   auto &gone = t.put(), &stays = t.put();
   gone.cancelled = true;
   t.lanes->poke();
@@ -132,7 +132,7 @@ TEST(LaneTimer, ManyCallsWithOneTimeoutSetTheTimerOnce) {
   auto spec = spec_of(8);
   spec.batching.queue_timeout = 10s;
   spec.batching.max_queue = 0;
-  Busy t(spec);
+  BusyTimer t(spec);
   int before = t.deadline_timer->sets();
   for (int i = 0; i < 1000; ++i) {
     t.deadline_timer->advance(1us);
@@ -142,7 +142,7 @@ TEST(LaneTimer, ManyCallsWithOneTimeoutSetTheTimerOnce) {
 }
 
 TEST(LaneTimer, ATimerThatCouldNotBeSetIsSetWithTheNextCall) {
-  Busy t;
+  BusyTimer t;
   t.deadline_timer->shatter();
   auto& soon = t.put(5ms);
   t.deadline_timer->mend();
@@ -153,12 +153,12 @@ TEST(LaneTimer, ATimerThatCouldNotBeSetIsSetWithTheNextCall) {
 }
 
 TEST(LaneTimer, CallsWithoutATimeNeverSetIt) {
-  Busy t;
+  BusyTimer t;
   for (int i = 0; i < 10; ++i) t.put();
   EXPECT_EQ(t.deadline_timer->sets(), 0);
 }
 
-struct Held final : msg::Inbox {
+struct HeldBack final : msg::Inbox {
   void put(msg::Call* call) override { calls.push_back(call); }
   std::vector<msg::Call*> calls;
 };
@@ -167,7 +167,7 @@ struct Held final : msg::Inbox {
 struct Queue {
   Queue() {
     spec.batching.queue_timeout = 10ms;
-    auto inner = std::make_unique<Held>();
+    auto inner = std::make_unique<HeldBack>();
     held = inner.get();
     inbox = behind(limiter, std::move(inner), spec, stats, deadline_timer);
   }
@@ -186,7 +186,7 @@ struct Queue {
   EventRecorder recorder{[](const msg::Mail& mail) { return text_of(mail.event); }};
   std::shared_ptr<FakeDeadlineTimer> deadline_timer = std::make_shared<FakeDeadlineTimer>();
   std::shared_ptr<ConcurrencyLimiter> limiter = std::make_shared<ConcurrencyLimiter>(1);
-  Held* held = nullptr;
+  HeldBack* held = nullptr;
   std::unique_ptr<msg::Inbox> inbox;
   msg::Call calls[3];
 };

@@ -72,10 +72,10 @@ struct PinnedSlabs final : base::SlabSource {
 
 constexpr size_t kOperations = 8;  // of one batch: up, arrived, wait, compute, computed, wait, down, landed
 
-struct Lab {
+struct DeviceLab {
   enum class Slabs : uint8_t { kHeap, kPinned };
-  explicit Lab(Drive drive, uint64_t memory = uint64_t(64) << 20, std::chrono::nanoseconds patience = 1h,
-               uint32_t max_batch = 4, Slabs slabs = Slabs::kHeap)
+  explicit DeviceLab(Drive drive, uint64_t memory = uint64_t(64) << 20, std::chrono::nanoseconds patience = 1h,
+                     uint32_t max_batch = 4, Slabs slabs = Slabs::kHeap)
       : device(drive), pool(device, memory), spec(spec_of(max_batch, -1)) {
     if (slabs == Slabs::kPinned) pinned.emplace(device);
     DeviceEngine::Deps deps;
@@ -135,7 +135,7 @@ struct Lab {
 };
 
 TEST(DeviceEngine, TheNextBatchIsPreparedWhileOneIsUnderWayAndTheOneAfterItWaits) {
-  Lab t(Drive::kStepped);
+  DeviceLab t(Drive::kStepped);
   t.fill_up();
   t.put(3), t.put(4);
   EXPECT_EQ(t.stats.pending, 2);
@@ -148,7 +148,7 @@ TEST(DeviceEngine, TheNextBatchIsPreparedWhileOneIsUnderWayAndTheOneAfterItWaits
 }
 
 TEST(DeviceEngine, AnswersComeInTheOrderOfTheBatchesWithTimesThatAscend) {
-  Lab t(Drive::kThread);
+  DeviceLab t(Drive::kThread);
   for (int i = 0; i < 50; ++i) t.put(float(i));
   t.recorder.until(50);
   base::Time last{};
@@ -160,7 +160,7 @@ TEST(DeviceEngine, AnswersComeInTheOrderOfTheBatchesWithTimesThatAscend) {
 }
 
 TEST(DeviceEngine, TheTimelineShowsBatchesSideBySide) {
-  Lab t(Drive::kStepped);
+  DeviceLab t(Drive::kStepped);
   t.fill_up();
   t.run_until_answered(2);
   EXPECT_EQ(t.stats.places, std::vector<std::string>{"fake"});
@@ -181,7 +181,7 @@ TEST(DeviceEngine, TheTimelineShowsBatchesSideBySide) {
 TEST(DeviceEngine, RowsInPinnedMemoryGoUpFromWhereTheyLie) {
   constexpr int64_t kWidth = 10'000;
   constexpr size_t kRow = kWidth * sizeof(float);
-  Lab t(Drive::kStepped, uint64_t(64) << 20, 1h, 4, Lab::Slabs::kPinned);
+  DeviceLab t(Drive::kStepped, uint64_t(64) << 20, 1h, 4, DeviceLab::Slabs::kPinned);
   t.put_pinned(1, kWidth);
   t.until_queued(kOperations);
   t.put_pinned(2, kWidth);
@@ -196,7 +196,7 @@ TEST(DeviceEngine, RowsInPinnedMemoryGoUpFromWhereTheyLie) {
 }
 
 TEST(DeviceEngine, SmallRowsAreGathered) {
-  Lab t(Drive::kStepped, uint64_t(64) << 20, 1h, 4, Lab::Slabs::kPinned);
+  DeviceLab t(Drive::kStepped, uint64_t(64) << 20, 1h, 4, DeviceLab::Slabs::kPinned);
   t.put_pinned(1, 2);
   t.until_queued(kOperations);
   t.put_pinned(2, 2);
@@ -211,7 +211,7 @@ TEST(DeviceEngine, SmallRowsAreGathered) {
 
 TEST(DeviceEngine, WithoutMemoryABatchWaitsForTheOneBeforeIt) {
   constexpr int64_t kWidth = 100'000;  // 800 kB up and down
-  Lab t(Drive::kStepped, 1'000'000);
+  DeviceLab t(Drive::kStepped, 1'000'000);
   t.put(1, kWidth);
   t.until_queued(kOperations);
   t.put(2, kWidth);
@@ -223,7 +223,7 @@ TEST(DeviceEngine, WithoutMemoryABatchWaitsForTheOneBeforeIt) {
 
 TEST(DeviceEngine, ABatchThatIsTooLargeRunsCallByCallAndACallThatIsFailsAlone) {
   constexpr int64_t kWidth = 100'000;
-  Lab t(Drive::kStepped, 1'000'000);
+  DeviceLab t(Drive::kStepped, 1'000'000);
   t.put(1);
   t.until_queued(kOperations);
   t.put(2, kWidth), t.put(3, kWidth);
@@ -239,7 +239,7 @@ TEST(DeviceEngine, ABatchThatIsTooLargeRunsCallByCallAndACallThatIsFailsAlone) {
 }
 
 TEST(DeviceEngine, AComputationThatFailsIsTheFaultOfNobodyElse) {
-  Lab t(Drive::kStepped);
+  DeviceLab t(Drive::kStepped);
   t.fill_up();
   t.put(3), t.put(-4);  // they run together, and then one by one
   t.run_until_answered(4);
@@ -251,7 +251,7 @@ TEST(DeviceEngine, AComputationThatFailsIsTheFaultOfNobodyElse) {
 }
 
 TEST(DeviceEngine, AFaultFailsWhatIsUnderWayAndWhatComesAfterAndIsToldOnce) {
-  Lab t(Drive::kStepped);
+  DeviceLab t(Drive::kStepped);
   t.put(1);
   t.until_queued(kOperations);
   t.put(2), t.put(3);
@@ -267,7 +267,7 @@ TEST(DeviceEngine, AFaultFailsWhatIsUnderWayAndWhatComesAfterAndIsToldOnce) {
 }
 
 TEST(DeviceEngine, ADeviceThatHangsIsFoundOutAndNothingWaitsForItAnyMore) {
-  Lab t(Drive::kThread, uint64_t(64) << 20, 2ms);
+  DeviceLab t(Drive::kThread, uint64_t(64) << 20, 2ms);
   t.device.have(device::FakeDevice::Trouble::kHang);
   for (int i = 0; i < 6; ++i) t.put(float(i));
   t.recorder.until(6);
@@ -277,7 +277,7 @@ TEST(DeviceEngine, ADeviceThatHangsIsFoundOutAndNothingWaitsForItAnyMore) {
 }
 
 TEST(DeviceEngine, AQueueTimeoutIsAnsweredOnTimeWhileTheDeviceHangs) {
-  Lab t(Drive::kStepped);
+  DeviceLab t(Drive::kStepped);
   t.fill_up();
   auto& late = t.put(3, 2, 5ms);
   t.deadline_timer->advance(5ms);
@@ -288,7 +288,7 @@ TEST(DeviceEngine, AQueueTimeoutIsAnsweredOnTimeWhileTheDeviceHangs) {
 // Every point at which a device can break: nobody hears another's rows, everybody hears once.
 TEST(DeviceEngine, WhereverItBreaksEveryCallIsAnsweredOnce) {
   for (uint32_t after = 0; after < 40; after += 3) {
-    Lab t(Drive::kThread);
+    DeviceLab t(Drive::kThread);
     for (int i = 0; i < 10; ++i) t.put(float(i));
     t.device.break_after(after);
     for (int i = 10; i < 30; ++i) t.put(float(i));
@@ -304,7 +304,7 @@ TEST(DeviceEngine, WhereverItBreaksEveryCallIsAnsweredOnce) {
 }
 
 TEST(DeviceEngine, MemoryThatRunsOutNowAndThenCostsNoAnswer) {
-  Lab t(Drive::kThread, uint64_t(64) << 20, 1h, 8);
+  DeviceLab t(Drive::kThread, uint64_t(64) << 20, 1h, 8);
   t.device.run_out(2);
   for (int i = 0; i < 200; ++i) t.put(float(i), 2 + i % 3 * 1000);
   t.recorder.until(200);

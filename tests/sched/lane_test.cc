@@ -21,14 +21,14 @@ struct NoSlabs final : base::SlabSource {
   base::Slab* take(size_t) override { return nullptr; }
 };
 
-struct Lab {
-  explicit Lab(msg::ModelSpec s = spec_of(8), int engines = 1, base::SlabSource& slabs = base::heap())
+struct LaneLab {
+  explicit LaneLab(msg::ModelSpec s = spec_of(8), int engines = 1, base::SlabSource& slabs = base::heap())
       : spec(std::move(s)) {
     std::vector<std::unique_ptr<Engine>> made;
     for (int i = 0; i < engines; ++i) made.push_back(std::make_unique<Doubler>(&gate));
     lanes = make_lanes(std::move(made), spec, stats, slabs);
   }
-  ~Lab() {
+  ~LaneLab() {
     gate.open();
     lanes.reset();
   }
@@ -68,7 +68,7 @@ struct Lab {
 };
 
 TEST(Lane, OneCallIsAnsweredAndTimed) {
-  Lab t;
+  LaneLab t;
   t.gate.open();
   auto& call = t.put(21, 3);
   t.recorder.until(1);
@@ -82,7 +82,7 @@ TEST(Lane, OneCallIsAnsweredAndTimed) {
 }
 
 TEST(Lane, CallsThatArriveWhileTheEngineWorksRunTogether) {
-  Lab t;
+  LaneLab t;
   auto& first = t.hold();
   std::vector<msg::Call*> others;
   for (int i = 2; i <= 6; ++i) others.push_back(&t.put(float(i)));
@@ -99,7 +99,7 @@ TEST(Lane, CallsThatArriveWhileTheEngineWorksRunTogether) {
 }
 
 TEST(Lane, TheTimelineTellsHowLongTheCallsOfABatchHaveWaited) {
-  Lab t;
+  LaneLab t;
   t.hold();
   msg::Call* const calls[] = {&t.put(0), &t.put(1), &t.put(2)};
   t.gate.open();
@@ -114,7 +114,7 @@ TEST(Lane, TheTimelineTellsHowLongTheCallsOfABatchHaveWaited) {
 }
 
 TEST(Lane, ABatchIsPostedOncePerHomeShard) {
-  Lab t;
+  LaneLab t;
   EventRecorder other;
   t.hold();
   for (int i = 0; i < 3; ++i) t.put(5, 1, &t.recorder), t.put(7, 1, &other);
@@ -125,7 +125,7 @@ TEST(Lane, ABatchIsPostedOncePerHomeShard) {
 }
 
 TEST(Lane, ABadRowFailsAloneWhenItFailsTheBatch) {
-  Lab t;
+  LaneLab t;
   t.hold();
   auto& good = t.put(5, 2);
   auto& bad = t.put(kPoison);
@@ -142,18 +142,18 @@ TEST(Lane, ABadRowFailsAloneWhenItFailsTheBatch) {
 }
 
 TEST(Lane, ARowThatTheEngineReportsFailsAlone) {
-  Lab t;
+  LaneLab t;
   EXPECT_EQ(t.together(kAllergic, 2), "10x1 INVALID_ARGUMENT");
   EXPECT_EQ(t.stats.execution_count, 2u);
 }
 
 TEST(Lane, OutputsOfTheWrongLengthFailOnlyTheCallThatCausesThem) {
-  Lab t;
+  LaneLab t;
   EXPECT_EQ(t.together(kShort, 2), "10x1 INTERNAL");
 }
 
 TEST(Lane, ACallCancelledInABatchThatFailsIsNotRunAgain) {
-  Lab t;
+  LaneLab t;
   t.hold();
   auto &bad = t.put(kPoison), &gone = t.put(5), &stays = t.put(7);
   t.gate.let(1);
@@ -168,7 +168,7 @@ TEST(Lane, ACallCancelledInABatchThatFailsIsNotRunAgain) {
 }
 
 TEST(Lane, LackOfMemoryInTheEngineEndsTheRequestOnly) {
-  Lab t;
+  LaneLab t;
   t.gate.open();
   auto& bad = t.put(kHungry);
   auto& good = t.put(5);
@@ -178,7 +178,7 @@ TEST(Lane, LackOfMemoryInTheEngineEndsTheRequestOnly) {
 }
 
 TEST(Lane, WhatALibraryThrowsEndsTheRequestOnly) {
-  Lab t;
+  LaneLab t;
   t.gate.open();
   auto& bad = t.put(kBroken);
   auto& good = t.put(5);
@@ -192,7 +192,7 @@ TEST(Lane, LackOfMemoryWhileABatchIsGatheredEndsNobodysRequest) {
   struct Throwing final : base::SlabSource {
     base::Slab* take(size_t) override { throw std::bad_alloc(); }
   } throwing;
-  Lab t(spec_of(8), 1, throwing);
+  LaneLab t(spec_of(8), 1, throwing);
   t.hold();
   auto &a = t.put(5), &b = t.put(6);
   t.gate.open();
@@ -203,13 +203,13 @@ TEST(Lane, LackOfMemoryWhileABatchIsGatheredEndsNobodysRequest) {
 
 TEST(Lane, WithoutStagingMemoryCallsRunOneByOne) {
   NoSlabs none;
-  Lab t(spec_of(8), 1, none);
+  LaneLab t(spec_of(8), 1, none);
   EXPECT_EQ(t.together(6), "10x1 12x1");
   EXPECT_EQ(t.stats.execution_count, 3u);
 }
 
 TEST(Lane, CallsThatDoNotFitAreRefusedOnTheirShard) {
-  Lab t;
+  LaneLab t;
   auto& call = t.put(5, 9);
   EXPECT_EQ(t.recorder.of(call), "INVALID_ARGUMENT");
   EXPECT_EQ(t.stats.fail.count, 1u);
@@ -218,7 +218,7 @@ TEST(Lane, CallsThatDoNotFitAreRefusedOnTheirShard) {
 TEST(Lane, AFullQueueRefusesOnTheShard) {
   auto spec = spec_of(1);
   spec.batching.max_queue = 2;
-  Lab t(spec);
+  LaneLab t(spec);
   t.hold();
   t.put(2), t.put(3);
   auto& call = t.put(4);
@@ -227,7 +227,7 @@ TEST(Lane, AFullQueueRefusesOnTheShard) {
 }
 
 TEST(Lane, CancelledCallsInTheQueueAreNeverComputed) {
-  Lab t;
+  LaneLab t;
   t.hold();
   auto &gone = t.put(5), &stays = t.put(6);
   gone.cancelled = true;
@@ -240,7 +240,7 @@ TEST(Lane, CancelledCallsInTheQueueAreNeverComputed) {
 }
 
 TEST(Lane, ACallThatWasCancelledBeforeItCameLeavesAnIdleLane) {
-  Lab t;
+  LaneLab t;
   auto& call = t.made(5);
   call.cancelled = true;
   t.lanes->put(&call);
@@ -252,7 +252,7 @@ TEST(Lane, ACallThatWasCancelledBeforeItCameLeavesAnIdleLane) {
 TEST(Lane, ACancelledCallLeavesWhileTheIdleEngineWaitsForCompany) {
   auto spec = spec_of(8);
   spec.batching.max_delay = 1h;
-  Lab t(spec);
+  LaneLab t(spec);
   auto& call = t.put(5);
   call.cancelled = true;
   t.lanes->poke();
@@ -263,7 +263,7 @@ TEST(Lane, ACancelledCallLeavesWhileTheIdleEngineWaitsForCompany) {
 TEST(Lane, AFullBatchWakesALaneThatWaitsForCompany) {
   auto spec = spec_of(3);
   spec.batching.max_delay = 1h;
-  Lab t(spec);
+  LaneLab t(spec);
   t.gate.open();
   for (int i = 0; i < 30; ++i) t.put(float(i));
   t.recorder.until(30);
@@ -273,7 +273,7 @@ TEST(Lane, AFullBatchWakesALaneThatWaitsForCompany) {
 TEST(Lane, ALoneCallRunsAfterTheDelay) {
   auto spec = spec_of(8);
   spec.batching.max_delay = 1ms;
-  Lab t(spec, 2);
+  LaneLab t(spec, 2);
   t.gate.open();
   for (size_t i = 1; i <= 5; ++i) {
     auto& call = t.put(5);
@@ -283,7 +283,7 @@ TEST(Lane, ALoneCallRunsAfterTheDelay) {
 }
 
 TEST(Lane, InstancesWorkAtTheSameTime) {
-  Lab t(spec_of(1), 3);
+  LaneLab t(spec_of(1), 3);
   for (int i = 0; i < 3; ++i) t.put(float(i));
   t.gate.until_waiting(3);
   t.gate.open();
@@ -296,7 +296,7 @@ TEST(Lane, TheDestructorRunsWhatIsQueued) {
   spec.batching.max_delay = 1h;
   EventRecorder recorder;
   {
-    Lab t(spec);
+    LaneLab t(spec);
     t.gate.open();
     for (int i = 0; i < 6; ++i) t.put(float(i), 1, &recorder);
     t.lanes.reset();

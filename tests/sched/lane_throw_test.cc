@@ -99,14 +99,14 @@ class Thrower final : public Engine {
   msg::ModelSpec spec_;
 };
 
-struct Lab {
-  explicit Lab(uint32_t depth, Throws what = Throws::kNothing, bool ordered = false) {
+struct ThrowLab {
+  explicit ThrowLab(uint32_t depth, Throws what = Throws::kNothing, bool ordered = false) {
     spec.batching.preserve_ordering = ordered;
     std::vector<std::unique_ptr<Engine>> made;
     for (int i = 0; i < (ordered ? 2 : 1); ++i) made.push_back(std::make_unique<Thrower>(depth, what, at_poll));
     lanes = make_lanes(std::move(made), spec, stats, base::heap());
   }
-  ~Lab() {
+  ~ThrowLab() {
     left = -1;
     lanes.reset();
   }
@@ -135,7 +135,7 @@ TEST(LaneThrow, WhateverAnEngineThrowsEndsTheCallThatItThrowsForAndNoOther) {
   for (uint32_t depth : {1u, 3u})
     for (auto what : {Throws::kNoMemory, Throws::kError, Throws::kNumber})
       for (bool at_poll : {false, true}) {
-        Lab t(depth, what);
+        ThrowLab t(depth, what);
         t.at_poll = at_poll;
         const std::string failed = what == Throws::kNoMemory ? "RESOURCE_EXHAUSTED" : "INTERNAL";
         std::vector<msg::Call*> good, bad;
@@ -152,7 +152,7 @@ TEST(LaneThrow, WhicheverAllocationFailsEveryCallIsAnsweredAndTheLaneGoesOn) {
     for (uint32_t depth : {1u, 3u}) {
       bool failed = true;
       for (int64_t nth = 0; failed; nth += 1 + nth / 40) {
-        Lab t(depth, Throws::kNothing, ordered);
+        ThrowLab t(depth, Throws::kNothing, ordered);
         EXPECT_EQ(t.said(1), "2x1");  // the lane's thread is known
         left = nth;
         std::vector<msg::Call*> all;
@@ -171,7 +171,7 @@ TEST(LaneThrow, WhicheverAllocationFailsEveryCallIsAnsweredAndTheLaneGoesOn) {
 
 TEST(LaneThrow, AnswersWaitForTheMemoryThatTheyNeedToLeave) {
   for (bool ordered : {false, true}) {
-    Lab t(1, Throws::kNothing, ordered);
+    ThrowLab t(1, Throws::kNothing, ordered);
     t.home.fails = 5;
     EXPECT_EQ(t.said(3), "6x1");
     EXPECT_LE(t.home.fails, 0);

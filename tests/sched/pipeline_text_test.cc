@@ -31,14 +31,14 @@ msg::Event text(std::string words, bool final) {
 }
 
 // text_input, stream -> a model of text -> text_output
-struct Lab {
+struct TextLab {
   std::shared_ptr<bus::Served> node = std::make_shared<bus::Served>();
   TextModel* text_model = new TextModel;
   bus::ModelStats stats;
   Answers home;
   std::unique_ptr<msg::Inbox> pipeline;
 
-  Lab() {
+  TextLab() {
     node->spec.name = "chat";
     node->spec.text = std::make_shared<msg::TextSpec>();
     node->inbox.reset(text_model);
@@ -64,7 +64,7 @@ struct Lab {
 };
 
 TEST(PipelineText, AModelOfTextIsNotAskedForPieces) {
-  Lab lab;
+  TextLab lab;
   lab.text_model->script = {text("one two", true)};
   msg::Call call;
   call.tenant = 7;
@@ -74,7 +74,7 @@ TEST(PipelineText, AModelOfTextIsNotAskedForPieces) {
 }
 
 TEST(PipelineText, ANodeThatAnswersInPiecesAllTheSameIsRefused) {
-  Lab lab;
+  TextLab lab;
   lab.text_model->script = {text("one", false), text("two", true)};
   msg::Call call, again;
   EXPECT_EQ(lab.ask(call), "node 'say': the model answered more than once");

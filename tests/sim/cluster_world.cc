@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kFaulty = 40 * kSecond, kCalm = 30 * kSecond;
 constexpr int64_t kLife = 10 * kSecond;  // of a node's entry; longer than `fence_after`, as in production
-constexpr size_t kTrace = 200;
+constexpr size_t kClusterTrace = 200;
 constexpr double kRelease = 0.05;  // that a client comes to a node that drains
 
 }  // namespace
@@ -60,7 +60,7 @@ void ClusterWorld::note(const std::string& what) {
   for (char c : what) hash_ = (hash_ ^ uint8_t(c)) * 1099511628211u;
   hash_ = (hash_ ^ uint64_t(now_)) * 1099511628211u;
   trace_.push_back(std::to_string(double(now_) / kSecond) + " " + what);
-  if (trace_.size() > kTrace) trace_.pop_front();
+  if (trace_.size() > kClusterTrace) trace_.pop_front();
 }
 
 // Node names are never used again, as ids that are drawn; but for every other one, as with cluster.name.

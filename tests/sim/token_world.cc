@@ -10,7 +10,7 @@ using base::Code;
 
 namespace {
 
-constexpr size_t kTrace = 200;
+constexpr size_t kTokenTrace = 200;
 
 base::Duration us(uint32_t n) { return std::chrono::microseconds(n); }
 
@@ -73,7 +73,7 @@ void TokenWorld::note(std::string event) {
   for (char c : event) hash_ = (hash_ ^ uint8_t(c)) * 0x100000001b3;
   auto at = std::chrono::duration_cast<std::chrono::microseconds>(env_.now().time_since_epoch()).count();
   trace_.push_back(std::to_string(at) + "us " + std::move(event));
-  if (trace_.size() > kTrace) trace_.pop_front();
+  if (trace_.size() > kTokenTrace) trace_.pop_front();
 }
 
 void TokenWorld::broken(std::string what) {

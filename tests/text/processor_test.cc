@@ -18,8 +18,8 @@ std::string tokenizer_with(std::vector<std::string> specials) {
   return file.dump();
 }
 
-std::shared_ptr<const Processor> processor(std::vector<std::string> specials, std::string config = {},
-                                           std::string jinja = {}) {
+std::shared_ptr<const Processor> a_processor(std::vector<std::string> specials, std::string config = {},
+                                             std::string jinja = {}) {
   auto out = make_processor(tokenizer_with(std::move(specials)), config, jinja);
   EXPECT_TRUE(out) << out.error().text;
   return out ? *out : nullptr;
@@ -34,33 +34,33 @@ std::string chat(const Processor& p, const Json& messages, const Json& extra = J
 const Json kHello = Json::parse(R"([{"role": "user", "content": "hi"}])");
 
 TEST(Processor, ChatmlAndLlama3AreKnownByTheirTokens) {
-  EXPECT_EQ(chat(*processor({"<|im_start|>", "<|im_end|>"}), kHello),
+  EXPECT_EQ(chat(*a_processor({"<|im_start|>", "<|im_end|>"}), kHello),
             "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
-  auto llama3 = processor({"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"});
+  auto llama3 = a_processor({"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"});
   EXPECT_EQ(chat(*llama3, kHello),
             "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|>"
             "<|start_header_id|>assistant<|end_header_id|>\n\n");
   EXPECT_EQ(llama3->eos, "<|eot_id|>");
-  EXPECT_EQ(processor({})->chat, nullptr);
-  EXPECT_EQ(chat(*processor({}), kHello), "fault: the model has no chat template");
+  EXPECT_EQ(a_processor({})->chat, nullptr);
+  EXPECT_EQ(chat(*a_processor({}), kHello), "fault: the model has no chat template");
 }
 
 TEST(Processor, TheConfigsTemplateIsTakenAndItsOwnFileBeforeIt) {
   std::string config = R"({"bos_token": {"content": "<s>"}, "eos_token": "</s>", "pad_token": null,
                            "chat_template": "{{ bos_token }}{{ messages[0].content }}{{ tools is none }}"})";
-  auto p = processor({"<|im_start|>"}, config);
+  auto p = a_processor({"<|im_start|>"}, config);
   EXPECT_EQ(p->bos, "<s>");
   EXPECT_EQ(p->eos, "</s>");
   EXPECT_EQ(p->pad, "");
   EXPECT_EQ(chat(*p, kHello), "<s>hiTrue");
-  EXPECT_EQ(chat(*processor({}, config, "own {{ eos_token }}"), kHello), "own </s>");
+  EXPECT_EQ(chat(*a_processor({}, config, "own {{ eos_token }}"), kHello), "own </s>");
   config = R"({"chat_template": [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]})";
-  EXPECT_EQ(chat(*processor({}, config), kHello), "d");
+  EXPECT_EQ(chat(*a_processor({}, config), kHello), "d");
 }
 
 TEST(Processor, TheConfigDecidesOnMarkersWhereTheClassLetsIt) {
   auto ids = [](std::string config) {
-    return processor({"<s>", "</s>"}, R"({"bos_token": "<s>", "eos_token": "</s>")" + config + "}")
+    return a_processor({"<s>", "</s>"}, R"({"bos_token": "<s>", "eos_token": "</s>")" + config + "}")
         ->encode("", msg::AddSpecial::kYes);
   };
   const uint32_t bos = 300, eos = 301;
@@ -72,7 +72,7 @@ TEST(Processor, TheConfigDecidesOnMarkersWhereTheClassLetsIt) {
   EXPECT_EQ(ids(R"(, "add_bos_token": true, "add_eos_token": true)"), (Ids{bos, eos}));
   EXPECT_EQ(ids(R"(, "tokenizer_class": "Qwen2Tokenizer", "add_bos_token": true)"), Ids{});
   EXPECT_EQ(ids(R"(, "tokenizer_class": "PreTrainedTokenizerFast", "add_bos_token": true)"), Ids{});
-  auto none = processor({"<s>"}, R"({"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>"})");
+  auto none = a_processor({"<s>"}, R"({"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>"})");
   EXPECT_EQ(none->encode("", msg::AddSpecial::kNo), Ids{});
 }
 
@@ -92,7 +92,7 @@ TEST(Processor, AFileThatIsWrongIsNamed) {
 }
 
 TEST(Processor, PartsOfContentAreJoinedAndImagesBecomeTheirText) {
-  auto p = processor({"<|im_start|>"}, "", "{{ messages[0].content }}");
+  auto p = a_processor({"<|im_start|>"}, "", "{{ messages[0].content }}");
   Json messages = Json::parse(R"([{"role": "user", "content": [{"type": "text", "text": "a "},
     {"type": "image_url", "image_url": {"url": "x"}}, {"type": "text", "text": " b"}]}])");
   msg::ChatOptions options;
@@ -102,7 +102,7 @@ TEST(Processor, PartsOfContentAreJoinedAndImagesBecomeTheirText) {
 }
 
 TEST(Processor, MessagesThatAreWrongAreNamed) {
-  auto p = processor({"<|im_start|>"});
+  auto p = a_processor({"<|im_start|>"});
   EXPECT_EQ(chat(*p, Json::array()), "fault: messages: expected a list with at least one message");
   EXPECT_EQ(chat(*p, Json::parse("[1]")), "fault: messages[0] is not an object");
   EXPECT_EQ(chat(*p, Json::parse(R"([{"content": "x"}])")), "fault: messages[0].role is not a string");
@@ -116,21 +116,21 @@ TEST(Processor, MessagesThatAreWrongAreNamed) {
 
 TEST(Processor, ArgumentsOfToolCallsAreValues) {
   auto p =
-      processor({}, "", "{{ messages[0].tool_calls[0].function.arguments.city }}{{ messages[0].content is none }}");
+      a_processor({}, "", "{{ messages[0].tool_calls[0].function.arguments.city }}{{ messages[0].content is none }}");
   EXPECT_EQ(chat(*p, Json::parse(R"([{"role": "assistant", "tool_calls": [{"type": "function", "function":
               {"name": "f", "arguments": "{\"city\": \"Ulm\"}"}}]}])")),
             "UlmTrue");
 }
 
 TEST(Processor, ToolsKeepTheOrderOfTheirKeys) {
-  auto p = processor({}, "", "{{ tools[0] | tojson }}");
+  auto p = a_processor({}, "", "{{ tools[0] | tojson }}");
   auto extra = Json::parse(R"({"tools": [{"type": "function", "b": 1, "a": 2}]})");
   auto out = p->render_chat(kHello, extra, {});
   EXPECT_EQ(*out, R"({"type": "function", "b": 1, "a": 2})");
 }
 
 TEST(Processor, TheFinalMessageIsContinued) {
-  auto p = processor({"<|im_start|>"});
+  auto p = a_processor({"<|im_start|>"});
   Json messages = Json::parse(R"([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Once upon "}])");
   msg::ChatOptions options{.add_generation_prompt = false, .continue_final_message = true, .image_text = {}};
   EXPECT_EQ(chat(*p, messages, Json::object(), options),
@@ -140,7 +140,7 @@ TEST(Processor, TheFinalMessageIsContinued) {
 }
 
 TEST(Processor, ExtraVariablesReachTheTemplateButNotTheMessages) {
-  auto p = processor({}, "", "{{ enable_thinking }} {{ messages[0].content }}");
+  auto p = a_processor({}, "", "{{ enable_thinking }} {{ messages[0].content }}");
   EXPECT_EQ(chat(*p, kHello, {{"enable_thinking", false}, {"messages", "mine"}}), "False hi");
 }
 
@@ -169,7 +169,7 @@ std::string shown(const Processor& p, const std::string& arguments) {
 }
 
 TEST(ToolArguments, AreBoundedInMembersDepthAndBytes) {
-  auto p = processor({}, {}, kShow);
+  auto p = a_processor({}, {}, kShow);
   EXPECT_EQ(shown(*p, keys(kMostMembers)), "512");
   const std::string where = "messages[0].tool_calls[0].function.arguments: ";
   EXPECT_EQ(shown(*p, keys(kMostMembers + 1)),
@@ -183,13 +183,13 @@ TEST(ToolArguments, AreBoundedInMembersDepthAndBytes) {
 }
 
 TEST(ToolArguments, ThatAreNoObjectStayText) {
-  auto p = processor({}, {}, kShow);
+  auto p = a_processor({}, {}, kShow);
   EXPECT_EQ(shown(*p, std::string(2000, ':')), "2000");
   EXPECT_EQ(shown(*p, std::string(200'000, '[')), "200000");
 }
 
 TEST(ToolArguments, TakeTimeInProportion) {
-  auto p = processor({}, {}, "x");
+  auto p = a_processor({}, {}, "x");
   for (auto make : {objects, +[](size_t n) { return keys(std::min(n, kMostMembers)) + std::string(n, ' '); },
                     +[](size_t n) { return "{" + std::string(10 * n, '"') + "}"; }}) {
     auto once = [&](size_t n) {
@@ -203,7 +203,7 @@ TEST(ToolArguments, TakeTimeInProportion) {
 }
 
 TEST(Processor, TheFinalMessageIsFoundInTimeThatIsLinear) {
-  auto p = processor({}, {}, "{{ messages[0].content }}");  // and not the last one
+  auto p = a_processor({}, {}, "{{ messages[0].content }}");  // and not the last one
   auto work = [&](size_t n) {
     Json messages = Json::array({{{"role", "user"}, {"content", std::string(n, 'a')}},
                                  {{"role", "assistant"}, {"content", std::string(n / 2, 'a') + "b"}}});

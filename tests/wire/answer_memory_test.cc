@@ -7,6 +7,7 @@
 #include "support/counted_slabs.h"
 #include "support/h2_client.h"
 #include "support/h2_service.h"
+#include "support/sizes.h"
 #include "wire/router.h"
 
 namespace weir::wire {
@@ -15,8 +16,6 @@ namespace {
 using base::MemoryKind;
 using base::Overload;
 using support::CountedSlabs;
-
-constexpr uint64_t kMiB = 1 << 20;
 
 struct H1Conn {
   explicit H1Conn(uint64_t budget) : slabs(budget) {}

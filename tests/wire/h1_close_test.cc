@@ -10,7 +10,7 @@
 namespace weir::wire {
 namespace {
 
-void answer_in_begin(Conn& c) {
+void answer_in_begin_unless_absent(Conn& c) {
   c.intake.on_begin = [](Exchange& x) {
     x.respond(x.request().target == "/absent" ? 404 : 200, "", Bytes::copy_of("now"));
     return Plan{BodyPlan::kIgnore};
@@ -39,7 +39,7 @@ TEST(H1, BytesBehindAnAnswerThatClosesInsideBeginAreDropped) {
     for (const std::string& behind : kBehind) {
       support::for_each_split(head + behind, [&](size_t size) {
         Conn c;
-        answer_in_begin(c);
+        answer_in_begin_unless_absent(c);
         support::feed_in_pieces(head + behind, size, [&](auto bytes) { c.h1->feed(bytes); });
         EXPECT_EQ(c.intake.begun, 1u) << head << behind;
         EXPECT_NE(c.out().find("connection: close\r\n"), std::string::npos) << head;
@@ -57,7 +57,7 @@ TEST(H1, BytesBehindAnAnswerThatClosesInsideBeginAreDropped) {
 TEST(H1, PipelinedRequestsThatMeetADrainAreAnsweredUpToTheOneThatCloses) {
   for (Drain step : {Drain::kAnnounce, Drain::kRefuse}) {
     Conn c;
-    answer_in_begin(c);
+    answer_in_begin_unless_absent(c);
     c.talk(get("/before"));
     c.feed("GET / HT");  // a head that has begun to come is still answered
     c.h1->drain(step);

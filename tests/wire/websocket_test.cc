@@ -11,7 +11,7 @@ namespace weir::wire {
 namespace {
 
 // A client's frame, masked.
-std::string framed(int first, std::string_view payload, bool masked = true) {
+std::string masked_frame(int first, std::string_view payload, bool masked = true) {
   std::string out{char(first)};
   char mask_bit = masked ? char(0x80) : char(0);
   if (payload.size() < 126) {
@@ -28,7 +28,7 @@ std::string framed(int first, std::string_view payload, bool masked = true) {
   for (size_t i = 0; i < payload.size(); ++i) out += masked ? char(payload[i] ^ mask[i % 4]) : payload[i];
   return out;
 }
-constexpr int kText = 0x81, kBinary = 0x82, kPing = 0x89, kClose = 0x88;
+constexpr int kOneText = 0x81, kOneBinary = 0x82, kOnePing = 0x89, kOneClose = 0x88;
 
 class Recorder : public WebSocket::Side {
  public:
@@ -51,15 +51,16 @@ struct Bench {
   size_t feed(std::string_view bytes) { return socket.feed(std::as_bytes(std::span(bytes))); }
   // The close code that went out, 0 for none.
   int sent_code() const {
-    size_t at = side.written.find(char(kClose));
+    size_t at = side.written.find(char(kOneClose));
     return at == std::string::npos ? 0 : uint8_t(side.written[at + 2]) << 8 | uint8_t(side.written[at + 3]);
   }
 };
 
 TEST(WebSocket, ALargeMessageLiesInASlabAndWaitsForOne) {
   std::string large(70'000, 'x');
-  for (std::string all : {framed(kText, large), framed(0x01, large.substr(0, 10)) + framed(0x80, large.substr(10)),
-                          framed(0x01, large.substr(0, 60'000)) + framed(0x80, large.substr(60'000))}) {
+  for (std::string all :
+       {masked_frame(kOneText, large), masked_frame(0x01, large.substr(0, 10)) + masked_frame(0x80, large.substr(10)),
+        masked_frame(0x01, large.substr(0, 60'000)) + masked_frame(0x80, large.substr(60'000))}) {
     Bench b;
     b.slabs.empty = true;
     size_t used = 0;
@@ -70,7 +71,7 @@ TEST(WebSocket, ALargeMessageLiesInASlabAndWaitsForOne) {
     EXPECT_EQ(b.feed(std::string_view(all).substr(used)), all.size() - used);
     EXPECT_EQ(b.side.seen, std::vector<std::string>{"t:" + large});
     EXPECT_GE(b.slabs.taken, 1u);
-    EXPECT_EQ(b.feed(framed(kText, "small")), framed(kText, "small").size());
+    EXPECT_EQ(b.feed(masked_frame(kOneText, "small")), masked_frame(kOneText, "small").size());
     EXPECT_EQ(b.side.seen.size(), 2u);
   }
 }
@@ -78,7 +79,7 @@ TEST(WebSocket, ALargeMessageLiesInASlabAndWaitsForOne) {
 TEST(WebSocket, AMessageForWhichThereCanBeNoMemoryClosesIt) {
   Bench b;
   b.slabs.empty = true;
-  std::string all = framed(kText, std::string(70'000, 'x'));
+  std::string all = masked_frame(kOneText, std::string(70'000, 'x'));
   size_t used = b.feed(all);
   EXPECT_LT(used, all.size());
   EXPECT_EQ(b.sent_code(), 0);
@@ -92,9 +93,9 @@ TEST(WebSocket, AMessageForWhichThereCanBeNoMemoryClosesIt) {
 
 TEST(WebSocket, MessagesAreWholeHoweverTheyAreCut) {
   std::string large(70'000, 'x');
-  std::string all = framed(kText, "hello") + framed(0x01, "frag") + framed(kPing, "p") + framed(0x00, "") +
-                    framed(0x80, "ment") + framed(kBinary, large) + framed(kText, std::string(200, 'y')) +
-                    framed(kText, "");
+  std::string all = masked_frame(kOneText, "hello") + masked_frame(0x01, "frag") + masked_frame(kOnePing, "p") +
+                    masked_frame(0x00, "") + masked_frame(0x80, "ment") + masked_frame(kOneBinary, large) +
+                    masked_frame(kOneText, std::string(200, 'y')) + masked_frame(kOneText, "");
   for (size_t step : {size_t(1), size_t(3), size_t(1000), all.size()}) {
     Bench b;
     for (size_t at = 0; at < all.size(); at += step)
@@ -112,37 +113,37 @@ TEST(WebSocket, MessagesAreWholeHoweverTheyAreCut) {
 TEST(WebSocket, AFullSideStopsBetweenFrames) {
   Bench b;
   b.side.busy = true;
-  EXPECT_EQ(b.feed(framed(kText, "later")), 0u);
+  EXPECT_EQ(b.feed(masked_frame(kOneText, "later")), 0u);
   b.side.busy = false;
-  b.feed(framed(kText, "later"));
+  b.feed(masked_frame(kOneText, "later"));
   EXPECT_EQ(b.side.seen.size(), 1u);
 }
 
 TEST(WebSocket, WhatBreaksTheProtocolClosesWithItsCode) {
   const std::vector<std::pair<std::string, int>> table{
-      {framed(kText, "unmasked", false), 1002},
-      {framed(0xc1, "rsv"), 1002},
-      {framed(0x83, "opcode"), 1002},
-      {framed(0x8b, "opcode"), 1002},
-      {framed(0x80, "continuation of nothing"), 1002},
-      {framed(0x01, "a") + framed(kText, "b"), 1002},
-      {framed(0x09, "ping in pieces"), 1002},
-      {framed(kPing, std::string(126, 'x')), 1002},
+      {masked_frame(kOneText, "unmasked", false), 1002},
+      {masked_frame(0xc1, "rsv"), 1002},
+      {masked_frame(0x83, "opcode"), 1002},
+      {masked_frame(0x8b, "opcode"), 1002},
+      {masked_frame(0x80, "continuation of nothing"), 1002},
+      {masked_frame(0x01, "a") + masked_frame(kOneText, "b"), 1002},
+      {masked_frame(0x09, "ping in pieces"), 1002},
+      {masked_frame(kOnePing, std::string(126, 'x')), 1002},
       {std::string("\x81\xfe\x00\x05\x01\x02\x03\x04", 8) + "abcde", 1002},  // not the shortest length
       {std::string("\x81\xff\x80\x00\x00\x00\x00\x00\x00\x00\x01\x02\x03\x04", 14), 1002},
-      {framed(kText, "\xff"), 1007},
-      {framed(kText, "\xc3"), 1007},
-      {framed(kText, "\xed\xa0\x80"), 1007},
-      {framed(0x01, "\xe2\x82") + framed(0x80, "x"), 1007},
-      {framed(kBinary, std::string(100'001, 'x')), 1009},
-      {framed(0x02, std::string(99'999, 'x')) + framed(0x80, "xx"), 1009},
-      {framed(kClose, "x"), 1002},
-      {framed(kClose, std::string("\x03\xed", 2)), 1002},  // 1005 is never sent
-      {framed(kClose, std::string("\x03\xe8\xff", 3)), 1007},
+      {masked_frame(kOneText, "\xff"), 1007},
+      {masked_frame(kOneText, "\xc3"), 1007},
+      {masked_frame(kOneText, "\xed\xa0\x80"), 1007},
+      {masked_frame(0x01, "\xe2\x82") + masked_frame(0x80, "x"), 1007},
+      {masked_frame(kOneBinary, std::string(100'001, 'x')), 1009},
+      {masked_frame(0x02, std::string(99'999, 'x')) + masked_frame(0x80, "xx"), 1009},
+      {masked_frame(kOneClose, "x"), 1002},
+      {masked_frame(kOneClose, std::string("\x03\xed", 2)), 1002},  // 1005 is never sent
+      {masked_frame(kOneClose, std::string("\x03\xe8\xff", 3)), 1007},
   };
   for (const auto& [bytes, code] : table) {
     Bench b;
-    EXPECT_EQ(b.feed(bytes + framed(kText, "after")), bytes.size() + framed(kText, "after").size());
+    EXPECT_EQ(b.feed(bytes + masked_frame(kOneText, "after")), bytes.size() + masked_frame(kOneText, "after").size());
     EXPECT_EQ(b.side.closing, code) << code;
     EXPECT_EQ(b.sent_code(), code);
     EXPECT_TRUE(b.side.seen.empty());
@@ -151,13 +152,13 @@ TEST(WebSocket, WhatBreaksTheProtocolClosesWithItsCode) {
 
 TEST(WebSocket, Utf8MayBeCutAnywhere) {
   Bench b;
-  b.feed(framed(0x01, "\xe2") + framed(0x00, "\x82") + framed(0x80, "\xac"));
+  b.feed(masked_frame(0x01, "\xe2") + masked_frame(0x00, "\x82") + masked_frame(0x80, "\xac"));
   EXPECT_EQ(b.side.seen.at(0), "t:\xe2\x82\xac");
 }
 
 TEST(WebSocket, ACloseComesBackAndNothingFollows) {
   Bench b;
-  b.feed(framed(kClose, std::string("\x03\xe9going", 7)));
+  b.feed(masked_frame(kOneClose, std::string("\x03\xe9going", 7)));
   EXPECT_EQ(b.side.closing, 1001);
   EXPECT_EQ(b.side.written, std::string("\x88\x02\x03\xe9", 4));
   std::vector<base::Bytes> late;
@@ -286,7 +287,7 @@ TEST(WebSocketHandshake, ExtendedConnectOpensOneOverHttp2) {
 }
 
 TEST(WebSocket, WhatHasComeOfAMessageGoesWhenItFails) {
-  const std::string most = framed(kText, std::string(90'000, 'x')).substr(0, 80'000);
+  const std::string most = masked_frame(kOneText, std::string(90'000, 'x')).substr(0, 80'000);
   Bench b;
   const size_t before = support::heap_in_use();
   b.feed(most);

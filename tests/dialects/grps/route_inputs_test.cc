@@ -13,7 +13,7 @@ std::string part(std::string_view name, std::string_view lines, std::string_view
   return "--B\r\nContent-Disposition: form-data; name=" + std::string(name) + "\r\n" + std::string(lines) + "\r\n" +
          std::string(octets) + "\r\n";
 }
-std::string floats(std::vector<float> values) {
+std::string octets_of(std::vector<float> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
 }
 
@@ -64,12 +64,12 @@ TEST(GrpsRoute, AFileIsAnElementOfBytesOrTheNumbersThemselves) {
   EXPECT_EQ(text.models["my-text"].seen.at(1), "my-text/1 rows=1 | s BYTES [1] [\"\"]") << "there, and empty";
   Bench digits(with(route("/own", "digits", {{"image", "form:file"}})));
   digits.rest("POST", "/own",
-              part("file", "Content-Type: application/octet-stream\r\n", floats({1, 2, 3, 4.5})) + "--B--", kParts);
+              part("file", "Content-Type: application/octet-stream\r\n", octets_of({1, 2, 3, 4.5})) + "--B--", kParts);
   EXPECT_EQ(digits.models["digits"].seen.at(0), "digits/1 rows=2 | image FP32 [2,2] [1.0,2.0,3.0,4.5]");
 }
 
 TEST(GrpsRoute, Base64IsDecodedWhereverItStands) {
-  std::string octets = floats({1, 2}), base64 = base::base64_encode(octets);
+  std::string octets = octets_of({1, 2}), base64 = base::base64_encode(octets);
   struct Case {
     std::string source, query, body;
     Bench::Headers headers;

@@ -11,7 +11,7 @@
 namespace weir::forward {
 namespace {
 
-namespace pb = ::weir::forward::v1;
+namespace fpb = ::weir::forward::v1;
 
 msg::TextSpec spec() {
   msg::TextSpec out;
@@ -20,9 +20,9 @@ msg::TextSpec spec() {
   return out;
 }
 
-pb::Sequence sent(const msg::Call& call, std::vector<uint32_t> generated = {}) {
+fpb::Sequence sent(const msg::Call& call, std::vector<uint32_t> generated = {}) {
   const base::Bytes bytes = write_sequence(call, generated, "m", "2");
-  pb::Sequence out;
+  fpb::Sequence out;
   EXPECT_TRUE(out.ParseFromString(std::string(bytes.view().substr(wire::kGrpcPrefix))));
   return out;
 }
@@ -37,7 +37,7 @@ TEST(ForwardNative, ASequenceHasAllOfTheCall) {
   g.max_tokens = 9, g.min_tokens = 4, g.top_logprobs = 2, g.cache_salt = 6, g.ignore_eos = true;
   g.sampling.temperature = 0.5, g.sampling.logit_bias = {{7, -2.5F}};
   g.stop_ids = {11, 12}, g.logprobs = {{0, 4}}, g.readouts = {{1, UINT32_MAX}};
-  const pb::Sequence out = sent(call, {42});
+  const fpb::Sequence out = sent(call, {42});
   EXPECT_EQ(out.model() + out.version() + out.id(), "m27");
   EXPECT_EQ(out.priority(), 3u);
   EXPECT_EQ(std::vector<uint32_t>(out.tokens().begin(), out.tokens().end()), (std::vector<uint32_t>{1, 2, 3, 299, 42}));
@@ -53,7 +53,7 @@ TEST(ForwardNative, ASequenceHasAllOfTheCall) {
 }
 
 TEST(ForwardNative, TokensComeWithTheirDetails) {
-  pb::SequenceEvent event;
+  fpb::SequenceEvent event;
   auto* token = event.mutable_token();
   token->set_id(299), token->set_position(5), token->set_has_details(true), token->set_logprob(-0.5F);
   token->add_top_ids(4), token->add_top_logprobs(-1);
@@ -68,16 +68,16 @@ TEST(ForwardNative, TokensComeWithTheirDetails) {
 }
 
 TEST(ForwardNative, EventsThatDoNotFitTheModelAreRefused) {
-  auto refused = [](const pb::SequenceEvent& event) {
+  auto refused = [](const fpb::SequenceEvent& event) {
     return !read_event(event.SerializeAsString(), spec()).has_value();
   };
-  pb::SequenceEvent event;
+  fpb::SequenceEvent event;
   EXPECT_TRUE(refused(event));
   event.mutable_token()->set_id(300);
   EXPECT_TRUE(refused(event));
   event.mutable_token()->set_id(1), event.mutable_token()->add_readout(1);
   EXPECT_TRUE(refused(event));
-  event.mutable_done()->set_finish(pb::Done::Finish(9));
+  event.mutable_done()->set_finish(fpb::Done::Finish(9));
   EXPECT_TRUE(refused(event));
   for (int i = 0; i < 3; ++i) event.mutable_embedding()->add_values(1);
   EXPECT_TRUE(refused(event));
@@ -87,9 +87,9 @@ TEST(ForwardNative, EventsThatDoNotFitTheModelAreRefused) {
 
 TEST(ForwardNative, AnyBytesAreReadOrRefused) {
   std::mt19937 random(7);
-  pb::SequenceEvent event;
+  fpb::SequenceEvent event;
   event.mutable_token()->set_id(1), event.mutable_token()->add_top_ids(4), event.mutable_token()->add_top_logprobs(-1);
-  pb::ModelDescription description;
+  fpb::ModelDescription description;
   description.set_makes_tokens(true), description.set_max_length(9), description.set_vocabulary(9);
   description.add_concepts("x"), description.add_eos_ids(4);
   for (const std::string& whole : {event.SerializeAsString(), description.SerializeAsString()})

@@ -11,15 +11,15 @@ using msg::ModelSpec;
 using msg::TensorSpec;
 using testing::HasSubstr;
 
-GraphTensor tensor(std::string name, msg::Shape shape, std::string symbol = "", DType dtype = DType::kFp32) {
+GraphTensor graph_tensor(std::string name, msg::Shape shape, std::string symbol = "", DType dtype = DType::kFp32) {
   return {.name = std::move(name), .dtype = dtype, .shape = shape, .first_symbol = std::move(symbol)};
 }
 TensorSpec listed(std::string name, msg::Shape shape = {}, DType dtype = DType::kInvalid) {
   return {.name = std::move(name), .dtype = dtype, .shape = shape, .labels = {}};
 }
 
-const Signature kBatched{{tensor("x", {-1, 3}, "n")}, {tensor("y", {-1, 10}, "n")}};
-const Signature kWhole{{tensor("x", {2, 3})}, {tensor("y", {2})}};
+const Signature kBatched{{graph_tensor("x", {-1, 3}, "n")}, {graph_tensor("y", {-1, 10}, "n")}};
+const Signature kWhole{{graph_tensor("x", {2, 3})}, {graph_tensor("y", {2})}};
 
 ModelSpec derived(const Signature& file, const ModelSpec& wanted = {}) {
   auto spec = derive(file, wanted);
@@ -41,25 +41,30 @@ TEST(OnnxSignature, AFreeFirstDimensionEverywhereIsABatch) {
 }
 
 TEST(OnnxSignature, DimensionsOfDifferentNamesAreNoBatch) {
-  EXPECT_EQ(derived({{tensor("a", {-1, 2}, "n"), tensor("b", {-1}, "m")}, {tensor("y", {-1}, "n")}}).max_batch, 0u);
-  EXPECT_EQ(derived({{tensor("a", {-1, 2}, "n")}, {tensor("y", {-1}, "found")}}).max_batch, 0u);
-  EXPECT_EQ(derived({{tensor("a", {-1, 2}, "unk__3")}, {tensor("y", {-1}, "unk__9")}}).max_batch, kDefaultMaxBatch);
-  EXPECT_EQ(derived({{tensor("a", {-1, 2}, "n")}, {tensor("y", {-1})}}).max_batch, kDefaultMaxBatch);
-  EXPECT_EQ(derived({{}, {tensor("y", {-1})}}).max_batch, 0u) << "nothing to batch";
+  EXPECT_EQ(derived({{graph_tensor("a", {-1, 2}, "n"), graph_tensor("b", {-1}, "m")}, {graph_tensor("y", {-1}, "n")}})
+                .max_batch,
+            0u);
+  EXPECT_EQ(derived({{graph_tensor("a", {-1, 2}, "n")}, {graph_tensor("y", {-1}, "found")}}).max_batch, 0u);
+  EXPECT_EQ(derived({{graph_tensor("a", {-1, 2}, "unk__3")}, {graph_tensor("y", {-1}, "unk__9")}}).max_batch,
+            kDefaultMaxBatch);
+  EXPECT_EQ(derived({{graph_tensor("a", {-1, 2}, "n")}, {graph_tensor("y", {-1})}}).max_batch, kDefaultMaxBatch);
+  EXPECT_EQ(derived({{}, {graph_tensor("y", {-1})}}).max_batch, 0u) << "nothing to batch";
 }
 
 TEST(OnnxSignature, NamesThatExportersMakeUpAreNoNames) {
-  EXPECT_EQ(derived({{tensor("x", {-1, 3}, "DynamicDimension.0")}, {tensor("y", {-1, 2}, "p2o.DynamicDimension.7")}})
+  EXPECT_EQ(derived({{graph_tensor("x", {-1, 3}, "DynamicDimension.0")},
+                     {graph_tensor("y", {-1, 2}, "p2o.DynamicDimension.7")}})
                 .max_batch,
             kDefaultMaxBatch);
-  EXPECT_EQ(derived({{tensor("x", {-1, 3}, "batch")}, {tensor("y", {-1, 2}, "Softmaxoutput_dim_0")}}).max_batch,
-            kDefaultMaxBatch);
+  EXPECT_EQ(
+      derived({{graph_tensor("x", {-1, 3}, "batch")}, {graph_tensor("y", {-1, 2}, "Softmaxoutput_dim_0")}}).max_batch,
+      kDefaultMaxBatch);
 }
 
 TEST(OnnxSignature, SaysWhyAModelIsNotBatched) {
   EXPECT_EQ(unbatched(kBatched, {}), "");
   EXPECT_EQ(unbatched(kWhole, {}), "the first dimension of 'x' is not free: [2,3]");
-  EXPECT_EQ(unbatched({{tensor("a", {-1, 2}, "n")}, {tensor("y", {-1}, "found")}}, {}),
+  EXPECT_EQ(unbatched({{graph_tensor("a", {-1, 2}, "n")}, {graph_tensor("y", {-1}, "found")}}, {}),
             "the first dimension of 'a' is 'n', that of 'y' is 'found'");
 }
 
@@ -98,8 +103,8 @@ TEST(OnnxSignature, NamesTypesAndDimensionsMustAgree) {
 }
 
 TEST(OnnxSignature, ListedOrderStandsAndRequiredInputsMayNotBeLeftOut) {
-  Signature file{{tensor("a", {-1, 1}, "n"), tensor("b", {-1, 2}, "n")},
-                 {tensor("p", {-1, 1}, "n"), tensor("q", {-1, 1}, "n")}};
+  Signature file{{graph_tensor("a", {-1, 1}, "n"), graph_tensor("b", {-1, 2}, "n")},
+                 {graph_tensor("p", {-1, 1}, "n"), graph_tensor("q", {-1, 1}, "n")}};
   ModelSpec wanted;
   wanted.max_batch = 2;
   wanted.inputs = {listed("b"), listed("a")};
@@ -115,7 +120,7 @@ TEST(OnnxSignature, ListedOrderStandsAndRequiredInputsMayNotBeLeftOut) {
 }
 
 TEST(OnnxSignature, InputsWithDefaultsAreServedOnlyWhenListed) {
-  Signature file{{tensor("x", {-1, 3}, "n"), tensor("bias", {3})}, {tensor("y", {-1, 3}, "n")}};
+  Signature file{{graph_tensor("x", {-1, 3}, "n"), graph_tensor("bias", {3})}, {graph_tensor("y", {-1, 3}, "n")}};
   file.inputs[1].optional = true;
   EXPECT_EQ(derived(file).inputs.size(), 1u);
   EXPECT_EQ(derived(file).max_batch, kDefaultMaxBatch);
@@ -125,9 +130,9 @@ TEST(OnnxSignature, InputsWithDefaultsAreServedOnlyWhenListed) {
 }
 
 TEST(OnnxSignature, WhatCannotBeServedIsRefused) {
-  Signature map_input{{tensor("x", {-1}, "n", DType::kInvalid)}, {tensor("y", {-1}, "n")}};
+  Signature map_input{{graph_tensor("x", {-1}, "n", DType::kInvalid)}, {graph_tensor("y", {-1}, "n")}};
   EXPECT_THAT(refusal(map_input, {}), HasSubstr("input 'x' of the model file is no tensor"));
-  Signature map_output{{tensor("x", {-1}, "n")}, {tensor("y", {}, "", DType::kInvalid)}};
+  Signature map_output{{graph_tensor("x", {-1}, "n")}, {graph_tensor("y", {}, "", DType::kInvalid)}};
   EXPECT_THAT(refusal(map_output, {}), HasSubstr("no output that can be served"));
 }
 

@@ -30,7 +30,7 @@ struct Watched {
   }
 };
 
-Fragment leaf(std::string_view node, base::Bytes data) {
+Fragment leaf_of(std::string_view node, base::Bytes data) {
   Fragment f;
   f.node = node;
   f.has_chunk = true;
@@ -42,7 +42,7 @@ Fragment leaf(std::string_view node, base::Bytes data) {
 TEST(NodeGraphMemory, ASmallPartOfALargeMessageKeepsNothingElseAlive) {
   NodeGraph g{{}};
   Watched message(1 << 20);
-  ASSERT_TRUE(g.add(leaf("a", message.whole.slice(100, 1))).has_value());
+  ASSERT_TRUE(g.add(leaf_of("a", message.whole.slice(100, 1))).has_value());
   message.whole = {};
   EXPECT_TRUE(message.gone);
   EXPECT_LT(g.memory().used(), 4096u);
@@ -52,7 +52,7 @@ TEST(NodeGraphMemory, ASmallPartOfALargeMessageKeepsNothingElseAlive) {
 TEST(NodeGraphMemory, WhatIsMostOfItsMessageStaysWhereItIs) {
   NodeGraph g{{}};
   Watched message(1 << 20);
-  ASSERT_TRUE(g.add(leaf("a", message.whole.slice(100, 600'000))).has_value());
+  ASSERT_TRUE(g.add(leaf_of("a", message.whole.slice(100, 600'000))).has_value());
   message.whole = {};
   EXPECT_FALSE(message.gone);
   ASSERT_TRUE(g.drop(*g.find("a"), NodeGraph::Reach::kNode).ok());
@@ -64,14 +64,14 @@ TEST(NodeGraphMemory, AnOutputThatIsARowOfABatchLetsTheBatchGo) {
   Watched batch(1 << 20);
   auto node = g.claim("out");
   ASSERT_TRUE(node.has_value());
-  ASSERT_TRUE(g.append(**node, leaf("", batch.whole.slice(4096, 4096))).ok());
+  ASSERT_TRUE(g.append(**node, leaf_of("", batch.whole.slice(4096, 4096))).ok());
   batch.whole = {};
   EXPECT_TRUE(batch.gone);
 }
 
 TEST(NodeGraphMemory, AReferenceThatWasReadIntoALargeBufferIsCutToSize) {
   NodeGraph g{{}};
-  Fragment f = leaf("a", {});
+  Fragment f = leaf_of("a", {});
   f.by_reference = true;
   ASSERT_TRUE(g.add(f).has_value());
   Watched buffer(1 << 20);
@@ -86,7 +86,7 @@ struct Deaf final : CursorListener {
 
 TEST(NodeGraphMemory, BytesThatAReaderHoldsStayChargedWhenTheirNodeIsDropped) {
   NodeGraph g{{}};
-  ASSERT_TRUE(g.add(leaf("a", base::Bytes::copy_of(std::string(50'000, 'x')))).has_value());
+  ASSERT_TRUE(g.add(leaf_of("a", base::Bytes::copy_of(std::string(50'000, 'x')))).has_value());
   const uint64_t before = g.memory().used();
   Deaf deaf;
   Cursor c(g, *g.find("a"), deaf);
@@ -106,7 +106,7 @@ TEST(NodeGraphMemory, BytesThatAReaderHoldsStayChargedWhenTheirNodeIsDropped) {
 
 TEST(NodeGraphMemory, AReaderThatLetsGoFirstChangesNothing) {
   NodeGraph g{{}};
-  ASSERT_TRUE(g.add(leaf("a", base::Bytes::copy_of("text"))).has_value());
+  ASSERT_TRUE(g.add(leaf_of("a", base::Bytes::copy_of("text"))).has_value());
   const uint64_t before = g.memory().used();
   Deaf deaf;
   {

@@ -11,10 +11,10 @@
 namespace weir::llm {
 namespace {
 
-using Product = std::tuple<uint32_t, uint32_t, uint32_t>;  // bucket of rows, outputs, inputs
+using EncoderProduct = std::tuple<uint32_t, uint32_t, uint32_t>;  // bucket of rows, outputs, inputs
 
 TEST(LlmDeviceEncoder, EveryProductIsChosenBeforeTheFirstPack) {
-  static std::set<Product> multiplied;
+  static std::set<EncoderProduct> multiplied;
   static cuda::Kernels kernels = cuda::reference::table();
   kernels.matmul = [](const cuda::Launch& launch, cuda::Matmuls* matmuls, const cuda::Matmul& a) {
     if (a.rows > cuda::kThinRows) multiplied.insert({cuda::row_bucket(a.rows), a.outputs, a.inputs});
