@@ -1,6 +1,7 @@
 """Each header of src/, or of a library of subprojects/, stands alone: whoever includes it needs nothing else first.
 
-The build has shown that of every header that a source file includes before anything else; the others are compiled here.
+`./dev clang`, which compiles each source on its own, shows that of every header that one includes before anything else; the others
+are compiled here.
 """
 
 import concurrent.futures
@@ -23,7 +24,7 @@ def compiles(header):
     return header, done.returncode, done.stderr.decode()
 
 
-def shown_by_the_build(root):
+def shown_by_a_source(root):
     first = re.compile(r'\s*(?://[^\n]*\s*)*#include "([^"]+)"')
     found = (first.match(source.read_text()) for source in root.rglob('*.cc'))
     return {root / match[1] for match in found if match}
@@ -31,7 +32,7 @@ def shown_by_the_build(root):
 
 def main():
     headers = sorted(ROOT.rglob('*.h'))
-    alone = sorted(set(headers) - shown_by_the_build(ROOT))
+    alone = sorted(set(headers) - shown_by_a_source(ROOT))
     bad = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for header, code, errors in pool.map(compiles, alone):

@@ -6,6 +6,7 @@ usage: suites.py BUILD_DIR
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -27,9 +28,18 @@ def suites(tests):
             yield f"{test['name']}: declare one suite of {', '.join(sorted(SUITES))} in its meson.build"
 
 
+def compiled(target):
+    """Sources of the target, also those that are compiled as one (unity), which lie in a source that meson has generated."""
+    for group in target['target_sources']:
+        yield from group.get('sources', [])
+        for source in group.get('generated_sources', []):
+            if re.search(r'-unity\d+\.cpp$', source):
+                yield from re.findall(r'^#include *[<"](.+)[>"]$', pathlib.Path(source).read_text(), re.MULTILINE)
+
+
 def left_out(root, build, tests, targets):
     """Files of tests that no target compiles and no test runs."""
-    used = {source for target in targets for group in target['target_sources'] for source in group.get('sources', [])}
+    used = {source for target in targets for source in compiled(target)}
     used |= {os.path.normpath(os.path.join(build, word)) for test in tests for word in test['cmd']}
     missing = {root / folder for folder, target in NEEDS.items() if target not in {target['name'] for target in targets}}
     for folder in ('tests', 'subprojects'):

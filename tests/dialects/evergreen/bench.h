@@ -20,6 +20,11 @@
 
 namespace weir::evergreen {
 
+// ECHO of a, as x, to e; and as JSON, of in to out.
+inline const char* const kEcho = "actions { name: 'ECHO' inputs { name: 'x' id: 'a' } outputs { name: 'x' id: 'e' } }";
+inline const std::string kEchoJson =
+    R"({"actions":[{"name":"ECHO","inputs":[{"name":"x","id":"in"}],"outputs":[{"name":"x","id":"out"}]}]})";
+
 namespace pb = ::evergreen::v2;
 
 // Keeps every Call until the test answers it.

@@ -82,8 +82,6 @@ TEST(Evergreen, AStreamEndsAsBrowsersEndIt) {
   EXPECT_EQ(t.prompt(), "[user]hi!<|end|>[assistant]");
 }
 
-const std::string kEcho =
-    R"({"actions":[{"name":"ECHO","inputs":[{"name":"x","id":"in"}],"outputs":[{"name":"x","id":"out"}]}]})";
 std::string long_fragment(int seq, bool continued) {
   return R"({"nodeFragments":[{"id":"in","seq":)" + std::to_string(seq) +
          R"(,"chunkFragment":{"metadata":{"mimetype":"a/b"},"data":")" + std::string(wire::kLongBody + 4, 'A') +
@@ -94,7 +92,8 @@ TEST(Evergreen, ALongLineIsReadByAWorkerAndWhatIsBehindItWaits) {
   support::FakeOffload offload;
   Bench t({.offload = &offload});
   auto x = t.open_http("POST", {});
-  const std::string lines = kEcho + "\n" + long_fragment(0, true) + "\n" + R"({"nodeFragments":[{"id":"in","seq":1}]})";
+  const std::string lines =
+      kEchoJson + "\n" + long_fragment(0, true) + "\n" + R"({"nodeFragments":[{"id":"in","seq":1}]})";
   t.rpc.data(*x, lines);
   t.rpc.end(*x);
   EXPECT_EQ(offload.waiting(), 1u);
@@ -132,7 +131,7 @@ TEST(Evergreen, ALongLineIsChargedUntilItIsRead) {
   t.rpc.slabs.memory = &memory;
   {
     auto x = t.open_http("POST", {});
-    t.rpc.data(*x, kEcho + "\n" + long_fragment(0, false) + "\n");
+    t.rpc.data(*x, kEchoJson + "\n" + long_fragment(0, false) + "\n");
     EXPECT_EQ(offload.waiting(), 1u);
     EXPECT_GE(memory.held(base::MemoryKind::kInput), wire::kLongBody);
     offload.work();
@@ -173,7 +172,7 @@ TEST(Evergreen, ALongWebSocketMessageIsReadByAWorkerAndTheCloseBehindItWaits) {
   support::FakeOffload offload;
   Bench t({.offload = &offload});
   auto x = t.open_http("GET", kUpgrade);
-  t.rpc.data(*x, frame(0x81, kEcho));
+  t.rpc.data(*x, frame(0x81, kEchoJson));
   t.rpc.data(*x, long_frames(long_fragment(0, false)) + frame(0x88, std::string("\x03\xe8", 2)));
   EXPECT_EQ(offload.waiting(), 1u);
   EXPECT_FALSE(x->ended);

@@ -6,8 +6,6 @@
 namespace weir::evergreen {
 namespace {
 
-const std::string kEchoLine =
-    R"({"actions":[{"name":"ECHO","inputs":[{"name":"x","id":"in"}],"outputs":[{"name":"x","id":"out"}]}]})";
 constexpr size_t kPerTurn = 1 << 20;  // bytes of text
 
 Bench quick_turns() { return Bench({.steps_per_turn = kPerTurn / kBytesPerStep}); }
@@ -40,7 +38,7 @@ TEST(EvergreenJsonOutput, ALongFragmentIsWrittenInTurnsAsTheClientTakesIt) {
   Bench t = quick_turns();
   auto x = t.open_http("POST", {});
   x->fake_backlog = wire::Exchange::kHighWater;
-  t.rpc.data(*x, kEchoLine + "\n" + fragment("in", long_text(), kMore) + "\n");
+  t.rpc.data(*x, kEchoJson + "\n" + fragment("in", long_text(), kMore) + "\n");
   for (int i = 0; i < 10; ++i) t.turn();
   EXPECT_EQ(x->sent, "") << "the client takes nothing";
   const std::string all = fragment("out", long_text(), kMore) + "\n";
@@ -61,7 +59,7 @@ TEST(EvergreenJsonOutput, WhatComesAfterALongFragmentWaitsAndTheEndIsTheLast) {
   Bench t = quick_turns();
   auto x = t.open_http("POST", {});
   t.rpc.data(
-      *x, kEchoLine + "\n" + fragment("in", long_text(), kMore) + "\n" + fragment("in", "AAAA", R"("seq":1,)") + "\n");
+      *x, kEchoJson + "\n" + fragment("in", long_text(), kMore) + "\n" + fragment("in", "AAAA", R"("seq":1,)") + "\n");
   t.rpc.end(*x);
   EXPECT_FALSE(x->ended);
   for (int i = 0; i < 100 && !x->ended; ++i) t.later_turn();
@@ -74,7 +72,7 @@ TEST(EvergreenJsonOutput, WhatComesAfterALongFragmentWaitsAndTheEndIsTheLast) {
 TEST(EvergreenJsonOutput, AFailureIsToldBehindALongFragment) {
   Bench t({.steps_per_turn = kPerTurn / kBytesPerStep, .max_age = std::chrono::seconds(1)});
   auto x = t.open_http("POST", {});
-  t.rpc.data(*x, kEchoLine + "\n" + fragment("in", long_text(), kMore) + "\n");
+  t.rpc.data(*x, kEchoJson + "\n" + fragment("in", long_text(), kMore) + "\n");
   x->fake_backlog = wire::Exchange::kHighWater;
   t.rpc.env.advance(std::chrono::seconds(2));
   EXPECT_FALSE(x->ended);
@@ -90,7 +88,7 @@ TEST(EvergreenJsonOutput, AFailureIsToldBehindALongFragment) {
 TEST(EvergreenJsonOutput, AClientThatLeavesIsWrittenNothingMore) {
   Bench t = quick_turns();
   auto x = t.open_http("POST", {});
-  t.rpc.data(*x, kEchoLine + "\n" + fragment("in", long_text(), kMore) + "\n");
+  t.rpc.data(*x, kEchoJson + "\n" + fragment("in", long_text(), kMore) + "\n");
   x->close(false);
   const size_t sent = x->sent.size();
   for (int i = 0; i < 10; ++i) t.turn();
@@ -100,7 +98,7 @@ TEST(EvergreenJsonOutput, AClientThatLeavesIsWrittenNothingMore) {
 TEST(EvergreenJsonOutput, OverAWebSocketTheFramesOfALongMessageAreOneMessage) {
   Bench t = quick_turns();
   auto x = t.open_http("GET", kUpgrade);
-  t.rpc.data(*x, frame(0x81, kEchoLine));
+  t.rpc.data(*x, frame(0x81, kEchoJson));
   const std::string large = fragment("in", long_text(), kMore);
   std::string wide{char(0x81), char(0xff)};
   for (int i = 7; i >= 0; --i) wide += char(uint64_t(large.size()) >> (8 * i));
@@ -124,7 +122,7 @@ TEST(EvergreenJsonOutput, ExperimentalMetadataIsBoundedAndTakesItsTurns) {
            R"(","chunkFragment":{"metadata":{"mimetype":"a/b","experimental":[)" + any + std::string(bytes, 'x') +
            R"("}]},"data":""}}]})" + "\n";
   };
-  t.rpc.data(*x, leaf("large", 65'000) + kEchoLine + "\n" + leaf("in", 1 << 10));
+  t.rpc.data(*x, leaf("large", 65'000) + kEchoJson + "\n" + leaf("in", 1 << 10));
   for (int i = 0; i < 100; ++i) t.later_turn();
   EXPECT_NE(x->sent.find(std::string(1 << 10, 'x')), std::string::npos);
   EXPECT_FALSE(x->ended);

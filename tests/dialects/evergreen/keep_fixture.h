@@ -12,7 +12,6 @@ namespace weir::evergreen {
 using support::FakeExchange;
 
 inline const char* const kKeep = "actions { name: 'KEEP' outputs { name: 'session' id: 'sid' } }";
-inline const char* const kEcho = "actions { name: 'ECHO' inputs { name: 'x' id: 'a' } outputs { name: 'x' id: 'e' } }";
 inline const std::string kNoSuch = "NOT_FOUND: action RESUME: there is no such session";
 
 inline Options with(FakeHandover& nodes) {

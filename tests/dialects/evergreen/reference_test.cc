@@ -9,8 +9,6 @@
 namespace weir::evergreen {
 namespace {
 
-const char* const kEcho = "actions { name: 'ECHO' inputs { name: 'x' id: 'a' } outputs { name: 'x' id: 'e' } }";
-
 struct Folder {
   std::filesystem::path path =
       std::filesystem::temp_directory_path() / ("weir-evergreen-" + std::to_string(::getpid()));

@@ -9,8 +9,6 @@ namespace {
 using support::FakeExchange;
 using namespace std::chrono_literals;
 
-const char* const kEchoAction = "actions { name: 'ECHO' inputs { name: 'x' id: 'a' } outputs { name: 'x' id: 'e' } }";
-
 // --- room ------------------------------------------------------------------------------------------------------------
 
 Options small() {
@@ -219,7 +217,7 @@ TEST(EvergreenSession, ASessionThatNobodyUsesEnds) {
   options.idle = 60s;
   Bench t(options);
   auto x = t.open();
-  t.send(*x, std::string(kEchoAction));  // waits for its client
+  t.send(*x, std::string(kEcho));  // waits for its client
   t.rpc.advance(*x, 50s);
   t.send(*x, text_leaf("q", "x"));
   t.rpc.advance(*x, 50s);
@@ -280,8 +278,8 @@ TEST(EvergreenSession, ADrainLetsWhatRunsFinishAndBeginsNothingElse) {
 TEST(EvergreenSession, ADrainWaitsAMomentForAClientThatIsStillSending) {
   Bench t;
   auto x = t.open(), y = t.open();
-  t.send(*x, std::string(kEchoAction));
-  t.send(*y, std::string(kEchoAction));
+  t.send(*x, std::string(kEcho));
+  t.send(*y, std::string(kEcho));
   t.evergreen->drain(5s);
   t.rpc.advance(*x, 4s);
   EXPECT_EQ(t.status(*x), "open");
