@@ -34,7 +34,8 @@ def compiled(target):
         yield from group.get('sources', [])
         for source in group.get('generated_sources', []):
             if re.search(r'-unity\d+\.cpp$', source):
-                yield from re.findall(r'^#include *[<"](.+)[>"]$', pathlib.Path(source).read_text(), re.MULTILINE)
+                text = pathlib.Path(source).read_text()
+                yield from map(os.path.normpath, re.findall(r'^#include *[<"](.+)[>"]$', text, re.MULTILINE))
 
 
 def left_out(root, build, tests, targets):
