@@ -1,5 +1,6 @@
 #include "dialects/ops/api_docs.h"
 
+#include <optional>
 #include <utility>
 
 #include "base/attempt.h"
@@ -16,27 +17,46 @@ namespace {
 
 constexpr std::string_view kHtmlType = "text/html; charset=utf-8", kJsonType = "application/json";
 
+constexpr size_t kUsualDocument = size_t(256) << 10;  // bytes
+
 enum class DocsFormat : uint8_t { kJson, kPage };
 
-// The document of one model. It takes milliseconds to make, so a worker does it.
-class WriteModelDocs final : public base::OffloadTask {
+// The parts of the whole server's document.
+struct Sources {
+  std::vector<wire::Route> routes;  // for their texts: nothing is called
+  std::vector<std::string> texts;
+  std::string version;
+};
+
+// A document, the whole server's or that of one model. It takes milliseconds to make one, so a worker does it.
+class WriteDocs final : public base::OffloadTask {
  public:
-  WriteModelDocs(base::Bytes document, msg::ModelSpec spec, DocsFormat format)
-      : document_(std::move(document)), spec_(std::move(spec)), format_(format) {}
+  WriteDocs(base::Bytes whole, std::optional<Sources> sources, DocsFormat format, std::optional<msg::ModelSpec> model)
+      : whole_(std::move(whole)), sources_(std::move(sources)), format_(format), model_(std::move(model)) {}
   void run() override {
-    status = base::attempt("a model's documentation", [this] {
-      text = write_openapi(document_.view(), spec_);
-      if (format_ == DocsFormat::kPage) text = write_reference(text);
+    status = base::attempt("the documentation", [this] {
+      if (sources_) made = write_whole(*sources_);
+      const std::string_view whole = sources_ ? std::string_view(made) : whole_.view();
+      if (model_) text = write_openapi(whole, *model_);
+      if (format_ == DocsFormat::kPage) text = write_reference(model_ ? text : whole);
     });
   }
 
-  base::Status status;  // these two after run()
-  std::string text;
+  base::Status status;  // these after run()
+  std::string made;     // the whole server's document; empty: it was there
+  std::string text;     // empty: the whole server's document is wanted
 
  private:
-  const base::Bytes document_;  // the server's
-  const msg::ModelSpec spec_;
+  static std::string write_whole(const Sources& from) {
+    std::vector<const wire::Route*> routes;
+    for (const auto& route : from.routes) routes.push_back(&route);
+    return write_openapi(std::move(routes), from.texts, from.version);
+  }
+
+  const base::Bytes whole_;
+  const std::optional<Sources> sources_;  // where the whole server's document was not made yet
   const DocsFormat format_;
+  const std::optional<msg::ModelSpec> model_;
 };
 
 }  // namespace
@@ -54,40 +74,61 @@ struct ApiDocs::Parts {
   };
 
   void send_document(wire::Exchange& x, const wire::PathArgs&) {
-    wire::Response response;
-    response.fields.add("content-type", kJsonType);
-    made_document().respond(x, std::move(response));
+    if (!document.empty()) return respond_document(x);
+    write(x, DocsFormat::kJson, {}, [this, &x](WriteDocs&) { respond_document(x); });
   }
-  void send_page(wire::Exchange& x, const wire::PathArgs&) { respond_page(x, kHtmlType, made_page()); }
+  void send_page(wire::Exchange& x, const wire::PathArgs&) {
+    if (!page.empty()) return respond_page(x, kHtmlType, page);
+    write(x, DocsFormat::kPage, {}, [this, &x](WriteDocs& docs) {
+      if (page.empty()) page = KeptPage(std::move(docs.text));
+      respond_page(x, kHtmlType, page);
+    });
+  }
   void send_manual(wire::Exchange& x, const wire::PathArgs& args) {
     if (wire::accepts(x.request().fields.find("accept"), "text/html")) return send_page(x, args);
     respond_page(x, "text/plain; charset=utf-8", base::Bytes::constant(web::kDocs));
   }
-  void send_model(wire::Exchange& x, const wire::PathArgs& args) { write_model(x, args, DocsFormat::kJson); }
-  void send_model_page(wire::Exchange& x, const wire::PathArgs& args) { write_model(x, args, DocsFormat::kPage); }
+  void send_model(wire::Exchange& x, const wire::PathArgs& args) {
+    write_model(x, args, DocsFormat::kJson, [&x](WriteDocs& docs) {
+      x.respond(200, kJsonType, base::Bytes::adopt(std::move(docs.text)), wire::Exchange::Compress::kIfAccepted);
+    });
+  }
+  void send_model_page(wire::Exchange& x, const wire::PathArgs& args) {
+    write_model(x, args, DocsFormat::kPage,
+                [&x](WriteDocs& docs) { respond_page(x, kHtmlType, base::Bytes::adopt(std::move(docs.text))); });
+  }
 
-  KeptPage& made_document() {
-    if (document.empty()) document = KeptPage(write_openapi(router.routes(), texts, version));
-    return document;
+  void respond_document(wire::Exchange& x) {
+    wire::Response response;
+    response.fields.add("content-type", kJsonType);
+    document.respond(x, std::move(response));
   }
-  KeptPage& made_page() {
-    if (page.empty()) page = KeptPage(write_reference(made_document().plain().view()));
-    return page;
-  }
-  void write_model(wire::Exchange& x, const wire::PathArgs& args, DocsFormat format) {
+  template <class Respond>
+  void write_model(wire::Exchange& x, const wire::PathArgs& args, DocsFormat format, Respond respond) {
     auto found = bus.catalog(marshal::models_of(x.request())).find(args["model"], {});
     if (!found) return wire::respond_error(x, found.error());
     x.record().model = (*found)->spec.name;
-    auto then = [&x, format](const base::Status& sent, std::unique_ptr<base::OffloadTask> task) {
+    write(x, format, (*found)->spec, std::move(respond));
+  }
+  Sources sources() const {
+    Sources out{{}, texts, version};
+    for (const auto* route : router.routes()) out.routes.push_back(*route);
+    return out;
+  }
+  // `respond` is called in a later turn, with what was made; then the whole server's document is kept.
+  template <class Respond>
+  void write(wire::Exchange& x, DocsFormat format, std::optional<msg::ModelSpec> model, Respond respond) {
+    auto then = [this, &x, respond](const base::Status& sent, std::unique_ptr<base::OffloadTask> task) {
       if (!sent.ok()) return wire::respond_error(x, sent);
-      auto& docs = static_cast<WriteModelDocs&>(*task);
+      auto& docs = static_cast<WriteDocs&>(*task);
       if (!docs.status.ok()) return wire::respond_error(x, docs.status);
-      auto text = base::Bytes::adopt(std::move(docs.text));
-      if (format == DocsFormat::kPage) return respond_page(x, kHtmlType, std::move(text));
-      x.respond(200, kJsonType, std::move(text), wire::Exchange::Compress::kIfAccepted);
+      if (document.empty()) document = KeptPage(std::move(docs.made));
+      respond(docs);
     };
-    const base::Bytes& whole = made_document().plain();
-    wire::send_away(offload, std::make_unique<WriteModelDocs>(whole, (*found)->spec, format), whole.size(),
+    auto from = document.empty() ? std::optional(sources()) : std::nullopt;
+    const base::Bytes whole = document.empty() ? base::Bytes() : document.plain();
+    const size_t bytes = document.empty() ? kUsualDocument : whole.size();
+    wire::send_away(offload, std::make_unique<WriteDocs>(whole, std::move(from), format, std::move(model)), bytes,
                     wire::Offload::Part::kRequest, x, std::move(then));
   }
 

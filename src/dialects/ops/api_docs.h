@@ -6,8 +6,8 @@
 //   GET /docs                                      the same for browsers; for others the manual (README.md)
 //   GET /v2/models/{model}/docs[/dataplane.json]   of one model
 //
-// Made when it is first asked for, then kept; one model's are made by a worker for each request. One per shard, on its
-// thread.
+// Made by a worker: the whole server's when it is first asked for, then kept; one model's for each request. One per
+// shard, on its thread.
 #pragma once
 
 #include <memory>

@@ -140,17 +140,25 @@ TEST_F(Docs, AModelHasADocumentOfItsOwn) {
   EXPECT_TRUE(get("/v2/models/nope/docs/dataplane.json").starts_with("404"));
 }
 
-TEST_F(Docs, AWorkerMakesAModelsDocument) {
-  {
-    support::FakeExchange x("GET", "/v2/models/m/docs");
+TEST_F(Docs, AWorkerMakesThem) {
+  const std::vector<std::string> targets{"/v2/models/m/docs", "/openapi.json", "/v2/docs"};
+  for (const auto& target : targets) {
+    support::FakeExchange x("GET", target);
     (void)router.begin(x);
     EXPECT_EQ(offload.waiting(), 1U);
     EXPECT_FALSE(x.responding());
     router.closed(x);
   }
-  EXPECT_EQ(offload.cancelled, 1U) << "the client has left";
+  EXPECT_EQ(offload.cancelled, targets.size()) << "the client has left";
   offload.refusal = base::failure(base::Code::kResourceExhausted, "too much waits");
-  EXPECT_TRUE(get("/v2/models/m/docs").starts_with("429"));
+  for (const auto& target : targets) EXPECT_TRUE(get(target).starts_with("429"));
+}
+
+TEST_F(Docs, TheWholeServersAreKept) {
+  const std::string document = get("/openapi.json"), page = get("/v2/docs");
+  offload.refusal = base::failure(base::Code::kResourceExhausted, "too much waits");
+  EXPECT_EQ(get("/openapi.json"), document);
+  EXPECT_EQ(get("/v2/docs"), page);
 }
 
 // A model's author writes its names.
