@@ -57,6 +57,9 @@ class SlabSource {
   virtual Slab* take_part(size_t bytes) { return take(bytes); }
   // So much is out that who holds memory for a slow peer keeps others waiting.
   virtual bool scarce() const { return false; }
+  // The same for who takes the whole slab of a body that has come in part: that gives a part back, so what parts hold
+  // does not count. Else the parts of one client could keep each other from becoming whole.
+  virtual bool scarce_for_wholes() const { return scarce(); }
   // Charges the memory of `slab` to `client` until it comes back. It is a slab of this source that nobody shares yet.
   virtual void charge(Slab* /*slab*/, Client& /*client*/) {}
   // The ledger that this source charges (base/memory_ledger.h), or null.

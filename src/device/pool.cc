@@ -305,9 +305,10 @@ void SlabPool::charge(base::Slab* slab, base::Client& client) {
   client.add(base::Held::kSlabBytes, slab->capacity);
 }
 
+bool SlabPool::scarce_for_wholes() const { return parts_->ledger.held() > parts_->budget / 2; }
+
 bool SlabPool::scarce() const {
-  return parts_->ledger.held() > parts_->budget / 2 ||
-         parts_->parts.load(std::memory_order_relaxed) > parts_->parts_limit / 2;
+  return scarce_for_wholes() || parts_->parts.load(std::memory_order_relaxed) > parts_->parts_limit / 2;
 }
 
 base::MemoryLedger* SlabPool::ledger() { return &parts_->ledger; }

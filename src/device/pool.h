@@ -45,6 +45,7 @@ class SlabPool final : public base::SlabSource {
   // Asks the system once more, and not by what it said to take(): memory may have come since.
   bool hopeless(size_t bytes) const override;
   bool scarce() const override;
+  bool scarce_for_wholes() const override;
   void charge(base::Slab* slab, base::Client& client) override;
   base::MemoryLedger* ledger() override;
 

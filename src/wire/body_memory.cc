@@ -76,9 +76,11 @@ bool BodyMemory::over_share(const base::Client* client, uint64_t bytes) const {
          client->held(base::Held::kSlabBytes) + bytes > rules_.share.share(rules_.budget);
 }
 
-bool BodyMemory::may_take(const base::Client* client, uint64_t bytes, const base::SlabSource& slabs) const {
+bool BodyMemory::may_take(const base::Client* client, uint64_t bytes, const base::SlabSource& slabs,
+                          BodySize size) const {
   if (!waiting_.empty() && held_by(client) > least_) return false;
-  return !over_share(client, bytes) || !slabs.scarce();
+  if (!over_share(client, bytes)) return true;
+  return size == BodySize::kPart ? !slabs.scarce() : !slabs.scarce_for_wholes();
 }
 
 // The one that is called may take memory, which changes what its client holds; the order of this round stays.
@@ -135,7 +137,7 @@ void BodyMemory::free_silent(base::Time now) {
 }
 
 base::Slab* BodyOwner::take(base::SlabSource& slabs, uint64_t bytes, Size size) const {
-  if (bodies && !bodies->may_take(client, bytes, slabs)) return nullptr;
+  if (bodies && !bodies->may_take(client, bytes, slabs, size)) return nullptr;
   base::Slab* slab = size == Size::kPart ? slabs.take_part(size_t(bytes)) : slabs.take(size_t(bytes));
   if (slab && client) slabs.charge(slab, *client);
   return slab;

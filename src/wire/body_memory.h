@@ -25,6 +25,8 @@
 
 namespace weir::wire {
 
+enum class BodySize : uint8_t { kPart, kWhole };  // base::SlabSource::take_part()
+
 class BodyMemory {
  public:
   enum class Loss : uint8_t {
@@ -85,7 +87,7 @@ class BodyMemory {
   void leave(Body& body);
   // Whether a body of that client may ask for so many bytes now: nobody waits whose client holds less, and it has not
   // got its share of what is scarce.
-  bool may_take(const base::Client* client, uint64_t bytes, const base::SlabSource& slabs) const;
+  bool may_take(const base::Client* client, uint64_t bytes, const base::SlabSource& slabs, BodySize size) const;
 
   // Slabs came free: those who wait may try.
   void came();
@@ -133,7 +135,7 @@ struct BodyOwner {
   BodyMemory* bodies = nullptr;
   base::Client* client = nullptr;
 
-  enum class Size : uint8_t { kPart, kWhole };  // base::SlabSource::take_part()
+  using Size = BodySize;
   // A slab, charged to the client; null when there is none, or when it is not this client's turn.
   base::Slab* take(base::SlabSource& slabs, uint64_t bytes, Size size) const;
 };

@@ -1,9 +1,10 @@
 """Little on the wire, much in the server: coded bodies, answers that nobody takes, lengths that are announced."""
 
+import concurrent.futures
 import json
 import time
 
-from peer import (CANCEL, GRPC, GZIP, H2, INITIAL_WINDOW_SIZE, JSON, Raw, binary_infer, data, drip, flat_bits, grpc_message, packed, post, rst,
+from peer import (CANCEL, GRPC, GZIP, H2, INITIAL_WINDOW_SIZE, JSON, Raw, ask, binary_infer, data, drip, flat_bits, grpc_message, packed, post, rst,
                   window)
 from registry import attack
 
@@ -146,6 +147,22 @@ def kept_input(target):
         else:
             time.sleep(0.05)
     return f'{len(peers)} connections, {len(heads) >> 10} KiB of heads each'
+
+
+@attack(seconds=30, quick=8, quick_env=SMALL)
+def sizes_in_turn(target):
+    """Requests of 2 to 60 MiB, another size each time: what one leaves idle is too small or too large for the next, which has its room."""
+    sizes = [size * MIB for size in (2, 5, 12, 25, 60, 33, 9, 3)]
+    requests = {size: post(INFER, body, field) for size in sizes for field, body in [binary_infer('BOOL', size, flat_bits(size), 'binary')]}
+    done, at_once = 0, target.size(400, 200) * MIB
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        while not target.over():
+            size = sizes[done % len(sizes)]
+            statuses = list(pool.map(lambda request: ask(target, request)[0], [requests[size]] * min(8, max(1, at_once // 2 // size))))
+            if set(statuses) != {200}:
+                target.broke(f'{size >> 20} MiB at {done}: {statuses}')
+            done += 1
+    return f'{done} sizes'
 
 
 @attack(seconds=30, quick=6, quick_env=SMALL)

@@ -75,10 +75,12 @@ TEST(SlabPool, PartsLeaveMostOfTheBudgetToWhatBecomesWhole) {
   while (auto* part = pool.take_part(2 * kMiB)) parts.push_back(part);
   EXPECT_EQ(parts.size(), 8u);
   EXPECT_TRUE(pool.scarce());
+  EXPECT_FALSE(pool.scarce_for_wholes());
   EXPECT_EQ(pool.take_part(1), nullptr);
   auto* whole = pool.take(48 * kMiB);
   ASSERT_NE(whole, nullptr);
   EXPECT_EQ(pool.take(1), nullptr);
+  EXPECT_TRUE(pool.scarce_for_wholes());
   int woken = 0;
   pool.on_room([&] { ++woken; });
   base::drop(parts.back());

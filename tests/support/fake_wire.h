@@ -30,7 +30,7 @@ class FakeWire final : public wire::Wire {
 // A SlabSource that can be told to give nothing, or that there is little left.
 class FakeSlabs final : public base::SlabSource {
  public:
-  bool empty = false, is_scarce = false;
+  bool empty = false, is_scarce = false, only_parts_are = false;
   bool is_hopeless = false;  // while it is empty
   size_t parts = 0;
   size_t taken = 0;
@@ -49,6 +49,7 @@ class FakeSlabs final : public base::SlabSource {
   }
   bool hopeless(size_t) const override { return empty && is_hopeless; }
   bool scarce() const override { return is_scarce; }
+  bool scarce_for_wholes() const override { return is_scarce && !only_parts_are; }
   base::MemoryLedger* ledger() override { return memory; }
 };
 

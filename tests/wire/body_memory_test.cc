@@ -9,6 +9,7 @@
 #include "base/clients.h"
 #include "base/fake_env.h"
 #include "support/fake_wire.h"
+#include "wire/body_growth.h"
 
 namespace weir::wire {
 namespace {
@@ -111,6 +112,23 @@ TEST(BodyMemory, WhereMemoryIsScarceAClientHasItsShare) {
   auto proxy = h.clients.enter("proxy", base::Client::Limited::kNo);
   proxy->add(base::Held::kSlabBytes, 900);
   EXPECT_TRUE(bool(base::Block(BodyOwner{&h.memory, proxy.get()}.take(h.slabs, 50, BodyOwner::Size::kPart))));
+}
+
+// Bodies of one client that hold parts, and nothing else is out: else they would wait for each other until all are
+// refused.
+TEST(BodyMemory, PartsOfOneClientDoNotKeepEachOtherFromBecomingWhole) {
+  MemoryFixture h;
+  auto client = h.client("c", 240);
+  BodyOwner owner{&h.memory, client.get()};
+  h.slabs.is_scarce = h.slabs.only_parts_are = true;
+  EXPECT_FALSE(bool(base::Block(owner.take(h.slabs, 100, BodyOwner::Size::kPart))));
+  EXPECT_TRUE(bool(base::Block(owner.take(h.slabs, 100, BodyOwner::Size::kWhole))));
+  h.slabs.only_parts_are = false;
+  EXPECT_FALSE(bool(base::Block(owner.take(h.slabs, 100, BodyOwner::Size::kWhole))));
+  constexpr uint64_t kAll = uint64_t(60) << 20, kCame = uint64_t(3) << 20;
+  EXPECT_EQ(grown(h.slabs, kCame, kAll), 2 * kCame);
+  h.slabs.only_parts_are = true;
+  EXPECT_EQ(grown(h.slabs, kCame, kAll), kAll);
 }
 
 TEST(BodyMemory, TheLongestSilentGivesWayAndNoMoreThanAreNeeded) {
