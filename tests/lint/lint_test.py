@@ -99,6 +99,14 @@ class Suites(unittest.TestCase):
         self.assertEqual(['tests/bus/b_test.cc', 'tests/e2e/d_test.py'],
                          [found.partition(':')[0] for found in suites.left_out(root, root / 'build', tests, targets)])
 
+    def test_sources_that_are_compiled_as_one_are_compiled(self):
+        root = tree({'tests/bus/a_test.cc': '', 'tests/bus/b_test.cc': ''})
+        one = root / 'build/a_test-unity0.cpp'
+        one.parent.mkdir()
+        one.write_text(f'#include<{root}/build/../tests/bus/a_test.cc>\n')
+        targets = [{'name': 'a_test', 'target_sources': [{'sources': [], 'generated_sources': [str(one)]}]}]
+        self.assertEqual(['tests/bus/b_test.cc'], [found.partition(':')[0] for found in suites.left_out(root, root / 'build', [], targets)])
+
     def test_a_test_that_needs_cuda_is_missed_only_where_cuda_is_built(self):
         root = tree({'tests/gpu/cublas/a_test.cc': ''})
         self.assertEqual([], list(suites.left_out(root, root / 'build', [], [])))
@@ -107,9 +115,9 @@ class Suites(unittest.TestCase):
 
 
 class Headers(unittest.TestCase):
-    def test_the_first_include_of_a_source_file_is_shown_by_the_build(self):
+    def test_the_first_include_of_a_source_file_is_shown_by_that_source(self):
         root = tree({'a.cc': '// words\n#include "a.h"\n#include "b.h"\n', 'c.cc': '#include <map>\n#include "c.h"\n'})
-        self.assertEqual({root / 'a.h'}, headers.shown_by_the_build(root))
+        self.assertEqual({root / 'a.h'}, headers.shown_by_a_source(root))
 
 
 class Sizes(unittest.TestCase):
