@@ -3,6 +3,7 @@ as one that nobody has disturbed."""
 
 import concurrent.futures
 import contextlib
+import pathlib
 import re
 import signal
 import subprocess
@@ -32,6 +33,12 @@ def reason(error):
     it = status_pb.ErrorInfo()
     status_pb.Status.FromString(details).details[0].Unpack(it)
     return it.reason
+
+
+def stopped(server):
+    """Whether SIGSTOP has come to all threads of the server: each goes on until then."""
+    tasks = pathlib.Path(f'/proc/{server.process.pid}/task').iterdir()
+    return all((task / 'stat').read_text().rpartition(')')[2].split()[0] == 'T' for task in tasks)
 
 
 class Case(unittest.TestCase):
@@ -276,6 +283,7 @@ class Faults(Case):
         session = self.open(one)
         first, length = self.turn(one, session, PROMPT, 0)
         one.process.send_signal(signal.SIGSTOP)
+        until(lambda: stopped(one), 'that all of its threads stand still')  # else it may do the turn first, and lose only the answer
         try:
             second, length = self.turn_sent_again(two, session, MORE, length, timeout=2 * KEPT_FOR)
         finally:
