@@ -84,6 +84,8 @@ Status read_ids(const PbReader& reader, std::string_view name, size_t most, std:
   if (reader.type() == PbType::kVarint) return add(reader.number());
   if (reader.type() != PbType::kBytes) return {};
   std::string_view packed = reader.bytes();
+  constexpr size_t kLongestVarint = 10;
+  if (packed.size() / kLongestVarint > most) return too_many(name, most);
   auto ends = [](char c) { return !(uint8_t(c) & 0x80); };
   size_t count = size_t(std::count_if(packed.begin(), packed.end(), ends));
   if (out.size() + count > most) return too_many(name, most);

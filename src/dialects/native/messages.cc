@@ -12,6 +12,7 @@ namespace {
 
 using base::invalid;
 using base::Status;
+using marshal::PbCountedReader;
 using marshal::PbReader;
 using marshal::PbType;
 using marshal::put_bytes;
@@ -23,8 +24,8 @@ constexpr float kMostBias = 100;
 
 Status malformed() { return invalid("the message cannot be decoded as a Sequence"); }
 
-Status read_params(std::string_view message, marshal::GenerationParams& out) {
-  PbReader r(message);
+Status read_params(std::string_view message, marshal::PbFields& fields, marshal::GenerationParams& out) {
+  PbCountedReader r(message, fields);
   while (r.next()) {
     const auto* row = marshal::find_param(kNumbers, r.field());
     if (!row) continue;
@@ -33,10 +34,10 @@ Status read_params(std::string_view message, marshal::GenerationParams& out) {
   return r.ok() ? Status() : malformed();
 }
 
-Status read_bias(std::string_view message, marshal::GenerationParams& out) {
+Status read_bias(std::string_view message, marshal::PbFields& fields, marshal::GenerationParams& out) {
   uint64_t id = 0;
   float bias = 0;
-  PbReader r(message);
+  PbCountedReader r(message, fields);
   while (r.next()) {
     if (r.is(1, PbType::kVarint)) id = r.number();
     if (r.is(2, PbType::kFixed32)) bias = std::bit_cast<float>(uint32_t(r.number()));
@@ -48,9 +49,10 @@ Status read_bias(std::string_view message, marshal::GenerationParams& out) {
   return {};
 }
 
-Status read_range(const char* name, std::string_view message, std::vector<msg::PositionRange>& out) {
+Status read_range(const char* name, std::string_view message, marshal::PbFields& fields,
+                  std::vector<msg::PositionRange>& out) {
   uint64_t start = 0, end = 0;
-  PbReader r(message);
+  PbCountedReader r(message, fields);
   while (r.next()) {
     if (r.is(1, PbType::kVarint)) start = r.number();
     if (r.is(2, PbType::kVarint)) end = r.number();
@@ -62,11 +64,11 @@ Status read_range(const char* name, std::string_view message, std::vector<msg::P
   return {};
 }
 
-Status read_form(std::string_view message, SequenceRequest& out) {
+Status read_form(std::string_view message, marshal::PbFields& fields, SequenceRequest& out) {
   using Form = msg::StructuredOutput;
   Form form;
   uint64_t kind = 0, thoughts = 0, begun = 0;
-  PbReader r(message);
+  PbCountedReader r(message, fields);
   while (r.next()) {
     if (r.is(1, PbType::kVarint)) kind = r.number();
     if (r.is(2, PbType::kBytes)) form.text = r.bytes();
@@ -85,7 +87,7 @@ Status read_form(std::string_view message, SequenceRequest& out) {
   return {};
 }
 
-Status read_field(const PbReader& r, SequenceRequest& out) {
+Status read_field(const PbReader& r, marshal::PbFields& fields, SequenceRequest& out) {
   msg::Generation& g = out.generation;
   const bool bytes = r.type() == PbType::kBytes, number = r.type() == PbType::kVarint;
   switch (r.field()) {
@@ -97,13 +99,13 @@ Status read_field(const PbReader& r, SequenceRequest& out) {
       if (number && r.number() > 1) return invalid("aim is none of Aim's");
       return number && r.number() == 1 ? g.aim = msg::Aim::kEmbed, Status() : Status();
     case 6: return marshal::read_ids(r, "tokens", kMostTokens, g.append);
-    case 7: return bytes ? read_params(r.bytes(), out.params) : Status();
+    case 7: return bytes ? read_params(r.bytes(), fields, out.params) : Status();
     case 8: return marshal::read_ids(r, "stop_ids", marshal::kMaxStopIds, out.params.stop_ids);
-    case 9: return bytes ? read_bias(r.bytes(), out.params) : Status();
-    case 10: return bytes ? read_range("logprobs", r.bytes(), g.logprobs) : Status();
-    case 11: return bytes ? read_range("readouts", r.bytes(), g.readouts) : Status();
+    case 9: return bytes ? read_bias(r.bytes(), fields, out.params) : Status();
+    case 10: return bytes ? read_range("logprobs", r.bytes(), fields, g.logprobs) : Status();
+    case 11: return bytes ? read_range("readouts", r.bytes(), fields, g.readouts) : Status();
     case 12: return r.type() == PbType::kFixed64 ? g.cache_salt = r.number(), Status() : Status();
-    case 13: return bytes ? read_form(r.bytes(), out) : Status();
+    case 13: return bytes ? read_form(r.bytes(), fields, out) : Status();
     default: return {};
   }
 }
@@ -148,9 +150,10 @@ base::Result<SequenceRequest> read_sequence(std::string_view message) {
   if (message.size() > kLargestSequence)
     return invalid("a Sequence has at most " + std::to_string(kLargestSequence) + " bytes");
   SequenceRequest out;
-  PbReader r(message);
+  marshal::PbFields fields(kMostFields);
+  PbCountedReader r(message, fields);
   while (r.next())
-    if (Status status = read_field(r, out); !status.ok()) return status;
+    if (Status status = read_field(r, fields, out); !status.ok()) return status;
   if (!r.ok()) return malformed();
   if (out.begun > out.generation.append.size()) return invalid("form has begun before the sequence");
   msg::merge(out.generation.logprobs);

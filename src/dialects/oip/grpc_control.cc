@@ -6,6 +6,7 @@
 #include "dialects/oip/views.h"
 #include "inference.pb.h"
 #include "marshal/pb_wire.h"
+#include "marshal/small_message.h"
 #include "marshal/tenant.h"
 
 namespace weir::oip {
@@ -17,19 +18,11 @@ using base::Result;
 using base::Status;
 using wire::Permission;
 
-constexpr size_t kMaxCold = 64 << 10;  // a small message cannot become a large one in memory
 constexpr size_t kMostRecorded = 256;  // bytes of a model's name, for the logs
 constexpr size_t kMaxFields = 1024;    // top-level fields of a load, whose values may be large
 
 base::Bytes serialized(const google::protobuf::Message& message) {
   return base::Bytes::adopt(message.SerializeAsString());
-}
-
-template <class Request>
-Status parse_small(const base::Bytes& message, Request& request) {
-  if (message.size() > kMaxCold) return invalid("a request of this call has at most 64 KiB");
-  if (request.ParseFromArray(message.data(), int(message.size()))) return {};
-  return invalid("malformed " + Request::descriptor()->name());
 }
 
 Traces::Settings settings_of(const pb::TraceSettingRequest& request) {
@@ -73,7 +66,7 @@ class Cold final : public ControlCall {
 
   void call(wire::Rpc& rpc, base::Bytes message) override {
     Request request;
-    if (Status status = parse_small(message, request); !status.ok()) return rpc.finish(status);
+    if (Status status = marshal::parse_small(message, request); !status.ok()) return rpc.finish(status);
     if (changes_ && changes_(request))
       if (Status status = rpcs_->permit(rpc, Permission::kAdmin); !status.ok()) return rpc.finish(status);
     auto response = answer_(state_, state_.bus.catalog(marshal::models_of(rpc.exchange().request())), request);
@@ -183,7 +176,7 @@ class RegionCall final : public ControlCall {
 
   void call(wire::Rpc& rpc, base::Bytes message) override {
     Request request;
-    Status status = parse_small(message, request);
+    Status status = marshal::parse_small(message, request);
     if (!status.ok()) return rpc.finish(status);
     auto response = answer_(state_, rpc.exchange().request(), request);
     if (!response) return rpc.finish(response.error());

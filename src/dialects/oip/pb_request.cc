@@ -12,6 +12,7 @@ namespace {
 
 using base::invalid;
 using base::Status;
+using marshal::PbCountedReader;
 using marshal::PbReader;
 using marshal::PbType;
 
@@ -26,7 +27,13 @@ class PbRequestReader {
       : message_(message), slabs_(slabs), call_(call), options_(options) {}
 
   Status read() {
-    PbReader r(message_.view());
+    Status status = read_fields();
+    return fields_.exceeded() ? invalid("more than 65536 fields in ModelInferRequest") : status;
+  }
+
+ private:
+  Status read_fields() {
+    PbCountedReader r(message_.view(), fields_);
     while (r.next()) {
       Status status = field(r);
       if (!status.ok()) return status;
@@ -34,8 +41,6 @@ class PbRequestReader {
     if (!r.ok()) return malformed("ModelInferRequest");
     return place_raw();
   }
-
- private:
   Status field(const PbReader& r) {
     if (r.type() != PbType::kBytes) return unknown(r);
     switch (r.field()) {
@@ -77,7 +82,7 @@ class PbRequestReader {
     if (++parameters_ > kMaxParameters * 4) return invalid("too many parameters in ModelInferRequest");
     std::string_view key;
     std::optional<msg::ParamValue> value;
-    PbReader r(entry);
+    PbCountedReader r(entry, fields_);
     while (r.next()) {
       Status status;
       if (r.is(1, PbType::kBytes))
@@ -94,7 +99,7 @@ class PbRequestReader {
 
   // InferParameter: of a oneof the last one counts.
   Status choice(std::string_view bytes, std::optional<msg::ParamValue>& value) {
-    PbReader r(bytes);
+    PbCountedReader r(bytes, fields_);
     while (r.next()) {
       bool varint = r.type() == PbType::kVarint;
       if (r.field() == 1 && varint)
@@ -121,7 +126,7 @@ class PbRequestReader {
     std::string_view contents, datatype;
     bool has_contents = false;
     Status status;
-    PbReader r(bytes);
+    PbCountedReader r(bytes, fields_);
     while (status.ok() && r.next()) {
       if (r.is(1, PbType::kBytes))
         status = named(tensor.name = r.bytes(), "an input's name");
@@ -172,7 +177,7 @@ class PbRequestReader {
     std::string& name = call_.outputs.emplace_back();
     OutputOptions& asked = options_.outputs.emplace_back();
     Status status;
-    PbReader r(bytes);
+    PbCountedReader r(bytes, fields_);
     while (status.ok() && r.next()) {
       if (r.is(1, PbType::kBytes))
         status = named(name = r.bytes(), "an output's name");
@@ -223,6 +228,7 @@ class PbRequestReader {
   base::SlabSource& slabs_;
   msg::Call& call_;
   InferOptions& options_;
+  marshal::PbFields fields_;  // without the elements of typed contents
   size_t raw_count_ = 0, next_raw_ = 0, unknown_ = 0, parameters_ = 0;
   std::vector<std::string_view> early_;  // raw contents that came before their inputs
   std::string typed_;                    // an input with typed contents
@@ -237,14 +243,16 @@ Status read_infer(const base::Bytes& message, base::SlabSource& slabs, msg::Call
 bool takes_long(std::string_view message) {
   if (message.size() <= kLongRequest) return false;
   size_t inputs = 0;
-  PbReader r(message);
+  marshal::PbFields fields;  // of more than are read nothing is long
+  PbCountedReader r(message, fields);
   while (r.next())
     if (r.is(5, PbType::kBytes)) inputs += r.bytes().size();
   return inputs > kLongRequest;
 }
 
 Status read_model(std::string_view message, msg::Call& call) {
-  PbReader r(message);
+  marshal::PbFields fields;
+  PbCountedReader r(message, fields);
   while (r.next()) {
     if (!r.is(1, PbType::kBytes) && !r.is(2, PbType::kBytes)) continue;
     if (!marshal::valid_utf8(r.bytes())) return invalid("the model's name or version is not UTF-8");

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "health.pb.h"
+#include "marshal/small_message.h"
 
 namespace weir::ops {
 namespace {
@@ -50,9 +51,9 @@ bool may_list(wire::Rpc& rpc, std::string_view name) {
 
 // Ends the call when the message is none.
 bool parse(wire::Rpc& rpc, const Bytes& message, health_v1::HealthCheckRequest& request) {
-  if (request.ParseFromArray(message.data(), int(message.size()))) return true;
-  rpc.finish(base::invalid("not a grpc.health.v1.HealthCheckRequest"));
-  return false;
+  base::Status s = marshal::parse_small(message, request);
+  if (!s.ok()) rpc.finish(s);
+  return s.ok();
 }
 
 class Check final : public wire::RpcMethod {

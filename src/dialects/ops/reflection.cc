@@ -6,6 +6,7 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/descriptor.pb.h>
 
+#include "marshal/small_message.h"
 #include "reflection.pb.h"
 #include "reflection_v1alpha.pb.h"
 
@@ -100,8 +101,7 @@ class Reflection::Method final : public wire::RpcMethod {
     explicit ReflectionListener(const std::vector<std::string>& services) : services_(services) {}
     void on_message(wire::Rpc& rpc, Bytes message) override {
       Request request;
-      if (!request.ParseFromArray(message.data(), int(message.size())))
-        return rpc.finish(base::invalid("not a ServerReflectionRequest"));
+      if (base::Status s = marshal::parse_small(message, request); !s.ok()) return rpc.finish(s);
       const auto& pool = *pb::DescriptorPool::generated_pool();
       rpc.send(Bytes::adopt(answer(pool, services_, request).SerializeAsString()));
     }

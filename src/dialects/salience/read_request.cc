@@ -14,6 +14,8 @@ namespace {
 
 using base::invalid;
 using base::Status;
+using marshal::PbCountedReader;
+using marshal::PbFields;
 using marshal::PbReader;
 using marshal::PbType;
 
@@ -47,11 +49,11 @@ Status too_many(const std::string& field, uint64_t limit) {
   return invalid(field + " must have at most " + std::to_string(limit) + " entries");
 }
 
-Status read_range(const char* name, std::string_view message, std::vector<msg::PositionRange>& out) {
+Status read_range(const char* name, std::string_view message, PbFields& fields, std::vector<msg::PositionRange>& out) {
   if (out.size() == kMaxRanges) return too_many(name, kMaxRanges);
   std::string path = std::string(name) + "[" + std::to_string(out.size()) + "]";
   msg::PositionRange& r = out.emplace_back();
-  PbReader reader(message);
+  PbCountedReader reader(message, fields);
   while (reader.next()) {
     Status status;
     if (reader.is(1, PbType::kVarint)) status = read_uint32(path + ".start", reader.number(), r.start);
@@ -72,11 +74,11 @@ bool known_type(std::string_view mime) {
   return std::any_of(kTypes.begin(), kTypes.end(), [&](auto type) { return wire::same_text(mime, type); });
 }
 
-Status read_image(std::string_view message, const base::Bytes& whole, std::vector<msg::Image>& out) {
+Status read_image(std::string_view message, const base::Bytes& whole, PbFields& fields, std::vector<msg::Image>& out) {
   if (out.size() == kMaxImages) return too_many("images", kMaxImages);
   std::string path = "images[" + std::to_string(out.size()) + "]";
   msg::Image& image = out.emplace_back();
-  PbReader reader(message);
+  PbCountedReader reader(message, fields);
   while (reader.next()) {
     Status status;
     if (reader.is(1, PbType::kBytes)) image.data = whole.slice(reader.bytes());
@@ -98,9 +100,12 @@ class RequestReader {
   explicit RequestReader(const base::Bytes& message) : message_(message) {}
 
   base::Result<TurnRequest> read() {
-    PbReader reader(message_.view());
+    PbCountedReader reader(message_.view(), fields_);
     while (reader.next())
       if (Status status = field(reader); !status.ok()) return status;
+    if (fields_.exceeded())
+      return invalid("GenerateRequest has at most " + std::to_string(kMaxFields) +
+                     " fields: append_tokens can be packed");
     if (!reader.ok()) return malformed();
     msg::Generation& g = request_.generation;
     generation_params();
@@ -150,14 +155,15 @@ class RequestReader {
     switch (f.field()) {
       case kSessionId: return request_.session = session::parse_session_id(f.bytes()), Status{};
       case kAppendTokens: return marshal::read_ids(f, "append_tokens", kMaxAppend, g.append);
-      case kLogprobsRanges: return read_range("logprobs_ranges", f.bytes(), g.logprobs);
-      case kReadoutRanges: return read_range("readout_ranges", f.bytes(), g.readouts);
-      case kImages: return read_image(f.bytes(), message_, g.images);
+      case kLogprobsRanges: return read_range("logprobs_ranges", f.bytes(), fields_, g.logprobs);
+      case kReadoutRanges: return read_range("readout_ranges", f.bytes(), fields_, g.readouts);
+      case kImages: return read_image(f.bytes(), message_, fields_, g.images);
       default: return generation_param(f);
     }
   }
 
   const base::Bytes& message_;
+  PbFields fields_{kMaxFields};
   TurnRequest request_;
   marshal::GenerationParams given_;
   int64_t priority_ = 0;

@@ -14,8 +14,9 @@
 namespace weir::salience {
 
 inline constexpr uint32_t kMaxRanges = 1024;
-inline constexpr uint32_t kMaxImages = 1024;     // bounds the shard's work for a request
-inline constexpr uint32_t kMaxAppend = 1 << 24;  // tokens in one request
+inline constexpr uint32_t kMaxImages = 1024;       // bounds the shard's work for a request
+inline constexpr uint32_t kMaxAppend = 1 << 20;    // tokens in one request: read in a turn of the loop
+inline constexpr uint32_t kMaxFields = 128 << 10;  // protobuf fields, ids that are not packed among them
 inline constexpr int32_t kMaxPriority = 10;
 
 // The events of a Generate that the client has had from another node.

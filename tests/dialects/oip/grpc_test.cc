@@ -170,6 +170,36 @@ TEST(OipGrpc, SmallMessagesCannotBecomeLargeOnes) {
   EXPECT_EQ(code("\x0a\x7f").text, "malformed protobuf in ModelInferRequest");
 }
 
+TEST(OipWire, FieldsAreCountedAtEveryDepth) {
+  auto code = [](std::string_view message) {
+    msg::Call call;
+    InferOptions options;
+    return read_infer(base::Bytes::copy_of(message), base::heap(), call, options);
+  };
+  auto many = [](size_t count, uint32_t number) {
+    std::string out;
+    for (size_t i = 0; i < count; ++i) marshal::put_bytes(out, number, "");
+    return out;
+  };
+  auto within = [](uint32_t number, const std::string& value) {
+    std::string out;
+    marshal::put_bytes(out, number, value);
+    return out;
+  };
+  const std::string refusal = "more than 65536 fields in ModelInferRequest";
+  EXPECT_TRUE(code(many(65'000, 3)).ok());
+  EXPECT_EQ(code(many(66'000, 3)).text, refusal);
+  EXPECT_EQ(code(within(5, many(66'000, 1))).text, refusal);
+  EXPECT_EQ(code(within(5, many(30'000, 1) + within(2, "BOOL")) + many(36'000, 3)).text, refusal) << "together";
+  EXPECT_EQ(code(within(4, many(66'000, 1))).text, refusal);
+  EXPECT_EQ(code(within(6, many(66'000, 1))).text, refusal);
+  inference::ModelInferRequest strings;
+  auto& input = *strings.add_inputs();
+  input.set_name("s"), input.set_datatype("BYTES"), input.add_shape(70'000);
+  for (int i = 0; i < 70'000; ++i) input.mutable_contents()->add_bytes_contents("x");
+  EXPECT_TRUE(code(strings.SerializeAsString()).ok()) << "elements are not counted";
+}
+
 // Whatever libprotobuf writes is read as libprotobuf would; whatever is broken is refused or at least survived.
 TEST(OipGrpc, RandomRequestsAreReadAsLibprotobufReadsThem) {
   std::mt19937_64 random(3);

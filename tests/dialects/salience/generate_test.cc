@@ -5,6 +5,7 @@
 
 #include "bench.h"
 #include "dialects/salience/turn_request.h"
+#include "marshal/pb_wire.h"
 #include "support/generation_cases.h"
 
 namespace weir::salience {
@@ -203,6 +204,24 @@ TEST(Salience, EveryGenerationParameterIsTakenInItsRangeAndRefusedByName) {
     EXPECT_EQ(bool(params), c.good) << c.name;
     EXPECT_TRUE(params || params.error().text.starts_with(c.name)) << c.name;
   }
+}
+
+TEST(Salience, ARequestHasSoManyFields) {
+  auto text = [](const std::string& message) {
+    auto request = read_request(base::Bytes::copy_of(message));
+    return request ? std::string() : request.error().text;
+  };
+  auto many = [](size_t count, std::string_view field) {
+    std::string out;
+    for (size_t i = 0; i < count; ++i) out += field;
+    return out;
+  };
+  EXPECT_EQ(text(many(kMaxFields, "\x10\x01")), "");
+  EXPECT_EQ(text(many(kMaxFields + 1, "\x10\x01")),
+            "GenerateRequest has at most 131072 fields: append_tokens can be packed");
+  std::string image;
+  marshal::put_bytes(image, 14, many(kMaxFields + 1, std::string_view("\x0a\x00", 2)));
+  EXPECT_NE(text(image), "") << "of an image";
 }
 
 TEST(Salience, NumbersBeyondTheirTypeAreNotCut) {

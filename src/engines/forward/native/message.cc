@@ -124,7 +124,8 @@ base::Result<msg::Event> read_token(std::string_view message, const msg::TextSpe
   std::vector<uint32_t> ids;
   std::vector<float> logprobs;
   uint64_t id = 0, position = 0;
-  PbReader r(message);
+  marshal::PbFields fields;
+  marshal::PbCountedReader r(message, fields);
   bool ok = true, has_details = false;
   while (ok && r.next()) {
     if (r.is(8, PbType::kVarint)) has_details = r.number() != 0;
@@ -159,7 +160,8 @@ base::Result<msg::Event> read_token(std::string_view message, const msg::TextSpe
 base::Result<msg::Event> read_done(std::string_view message) {
   msg::Done done;
   uint64_t finish = 0;
-  PbReader r(message);
+  marshal::PbFields fields;
+  marshal::PbCountedReader r(message, fields);
   while (r.next()) {
     if (r.type() != PbType::kVarint) continue;
     const auto number = uint32_t(std::min<uint64_t>(r.number(), UINT32_MAX));
@@ -176,7 +178,8 @@ base::Result<msg::Event> read_done(std::string_view message) {
 base::Result<msg::Event> read_embedding(std::string_view message, const msg::TextSpec& text) {
   std::vector<float> values;
   bool ok = true;
-  PbReader r(message);
+  marshal::PbFields fields;
+  marshal::PbCountedReader r(message, fields);
   while (ok && r.next())
     if (r.field() == 1) ok = read_floats(r, kMostValues, values);
   if (!ok || !r.ok() || values.size() != text.hidden_size) return bad("an embedding of another size than the model's");
@@ -221,7 +224,8 @@ base::Bytes write_sequence(const msg::Call& call, std::span<const uint32_t> gene
 }
 
 base::Result<msg::Event> read_event(std::string_view message, const msg::TextSpec& text) {
-  PbReader r(message);
+  marshal::PbFields fields;
+  marshal::PbCountedReader r(message, fields);
   while (r.next()) {
     if (r.is(1, PbType::kBytes)) return read_token(r.bytes(), text);
     if (r.is(2, PbType::kBytes)) return read_done(r.bytes());
@@ -241,7 +245,8 @@ base::Result<DescribedModel> read_description(std::string_view message) {
     ok = r.type() == PbType::kBytes && out.concepts.size() < kMostConcepts && r.bytes().size() <= kLongestConceptName;
     if (ok) out.concepts.emplace_back(r.bytes());
   };
-  PbReader r(message);
+  marshal::PbFields fields;
+  marshal::PbCountedReader r(message, fields);
   while (ok && r.next()) switch (r.field()) {
       case 2: out.platform = base::presentable(r.bytes(), 64); break;
       case 3: out.makes_tokens = r.number() != 0; break;

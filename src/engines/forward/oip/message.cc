@@ -18,6 +18,8 @@ namespace {
 using base::Code;
 using base::failure;
 using base::Status;
+using marshal::PbCountedReader;
+using marshal::PbFields;
 using marshal::PbReader;
 using marshal::PbType;
 using marshal::put_bytes;
@@ -91,9 +93,9 @@ void put_prefix(std::string& text, size_t length) {
 
 // --- answers ---------------------------------------------------------------------------------------------------------
 
-std::optional<msg::ParamValue> read_choice(std::string_view bytes) {
+std::optional<msg::ParamValue> read_choice(std::string_view bytes, PbFields& fields) {
   std::optional<msg::ParamValue> value;
-  PbReader r(bytes);
+  PbCountedReader r(bytes, fields);
   while (r.next()) {
     const bool varint = r.type() == PbType::kVarint;
     if (r.field() == 1 && varint) value = r.number() != 0;
@@ -122,10 +124,10 @@ bool is_shape(const PbReader& r) {
 }
 
 // Name, type and shape of a tensor; `contents`: those of an answer's.
-Status read_tensor(std::string_view bytes, std::string& name, DType& dtype, msg::Shape& shape,
+Status read_tensor(std::string_view bytes, PbFields& fields, std::string& name, DType& dtype, msg::Shape& shape,
                    std::string_view* contents) {
   std::string_view type;
-  PbReader r(bytes);
+  PbCountedReader r(bytes, fields);
   while (r.next()) {
     if (r.is(1, PbType::kBytes)) name = base::presentable(r.bytes(), kLongestName);
     if (r.is(2, PbType::kBytes)) type = r.bytes();
@@ -144,7 +146,7 @@ class AnswerReader {
   AnswerReader(const base::Bytes& message, base::SlabSource& slabs) : message_(message), slabs_(slabs) {}
 
   base::Result<msg::Outputs> read(std::string_view answer) {
-    PbReader r(answer);
+    PbCountedReader r(answer, fields_);
     while (r.next())
       if (Status s = field(r); !s.ok()) return s;
     if (!r.ok()) return malformed("ModelInferResponse");
@@ -166,10 +168,10 @@ class AnswerReader {
     if (out_.parameters.size() == kMostParameters) return broken_rule("more than 256 parameters");
     std::string_view key;
     std::optional<msg::ParamValue> value;
-    PbReader r(entry);
+    PbCountedReader r(entry, fields_);
     while (r.next()) {
       if (r.is(1, PbType::kBytes)) key = r.bytes();
-      if (r.is(2, PbType::kBytes)) value = read_choice(r.bytes());
+      if (r.is(2, PbType::kBytes)) value = read_choice(r.bytes(), fields_);
     }
     if (!r.ok()) return malformed("a parameter");
     if (value && key != "triton_final_response")
@@ -181,7 +183,7 @@ class AnswerReader {
     if (out_.tensors.size() == kMostTensors) return broken_rule("more than 256 outputs");
     msg::Tensor& tensor = out_.tensors.emplace_back();
     std::string_view contents;
-    if (Status s = read_tensor(bytes, tensor.name, tensor.dtype, tensor.shape, &contents); !s.ok()) return s;
+    if (Status s = read_tensor(bytes, fields_, tensor.name, tensor.dtype, tensor.shape, &contents); !s.ok()) return s;
     if (contents.empty()) return {};
     typed_ = true;
     Status s = marshal::read_cells(message_, contents, marshal::contents_field(tensor.dtype), slabs_, tensor);
@@ -202,6 +204,7 @@ class AnswerReader {
   base::SlabSource& slabs_;
   msg::Outputs out_;
   std::vector<std::string_view> raw_;
+  PbFields fields_;  // without the elements of typed contents
   bool typed_ = false;
 };
 
@@ -212,10 +215,10 @@ bool fits(const msg::Shape& shape, const msg::Shape& wanted) {
   return true;
 }
 
-Status read_signature(std::string_view bytes, std::vector<msg::TensorSpec>& out) {
+Status read_signature(std::string_view bytes, PbFields& fields, std::vector<msg::TensorSpec>& out) {
   if (out.size() == kMostTensors) return broken_rule("more than 256 inputs or outputs");
   auto& tensor = out.emplace_back();
-  if (Status s = read_tensor(bytes, tensor.name, tensor.dtype, tensor.shape, nullptr); !s.ok()) return s;
+  if (Status s = read_tensor(bytes, fields, tensor.name, tensor.dtype, tensor.shape, nullptr); !s.ok()) return s;
   if (tensor.name.empty()) return broken_rule("a tensor of the model has no name");
   for (int64_t d : tensor.shape.dims())
     if (d < -1) return broken_rule("tensor " + shown(tensor.name) + " has shape " + tensor.shape.text());
@@ -281,7 +284,8 @@ base::Result<msg::Outputs> read_answer(const base::Bytes& message, base::SlabSou
 
 base::Result<msg::Outputs> read_streamed(const base::Bytes& message, base::SlabSource& slabs) {
   std::string_view answer;
-  PbReader r(message.view());
+  PbFields fields;
+  PbCountedReader r(message.view(), fields);
   while (r.next()) {
     if (r.is(1, PbType::kBytes) && !r.bytes().empty())
       return failure(Code::kUnknown, base::presentable(r.bytes(), kLongestText));
@@ -313,7 +317,8 @@ Status check_answer(const msg::ModelSpec& spec, const std::vector<msg::Tensor>& 
 
 base::Result<bool> read_ready(std::string_view message) {
   bool ready = false;
-  PbReader r(message);
+  PbFields fields;
+  PbCountedReader r(message, fields);
   while (r.next())
     if (r.is(1, PbType::kVarint)) ready = r.number() != 0;
   if (!r.ok()) return malformed("ModelReadyResponse");
@@ -322,12 +327,13 @@ base::Result<bool> read_ready(std::string_view message) {
 
 Status read_metadata(std::string_view message, msg::ModelSpec& spec) {
   spec.inputs.clear(), spec.outputs.clear();
-  PbReader r(message);
+  PbFields fields;
+  PbCountedReader r(message, fields);
   while (r.next()) {
     Status status;
     if (r.is(3, PbType::kBytes)) spec.platform = base::presentable(r.bytes(), kLongestName);
-    if (r.is(4, PbType::kBytes)) status = read_signature(r.bytes(), spec.inputs);
-    if (r.is(5, PbType::kBytes)) status = read_signature(r.bytes(), spec.outputs);
+    if (r.is(4, PbType::kBytes)) status = read_signature(r.bytes(), fields, spec.inputs);
+    if (r.is(5, PbType::kBytes)) status = read_signature(r.bytes(), fields, spec.outputs);
     if (!status.ok()) return status;
   }
   if (!r.ok()) return malformed("ModelMetadataResponse");
@@ -336,22 +342,23 @@ Status read_metadata(std::string_view message, msg::ModelSpec& spec) {
 }
 
 Status read_config(std::string_view message, msg::ModelSpec& spec) {
-  PbReader outer(message);
+  PbFields fields;
+  PbCountedReader outer(message, fields);
   std::string_view config;
   while (outer.next())
     if (outer.is(1, PbType::kBytes)) config = outer.bytes();
-  PbReader r(config);
+  PbCountedReader r(config, fields);
   while (outer.ok() && r.next()) {
     if (r.is(4, PbType::kVarint)) spec.max_batch = uint32_t(std::clamp<int64_t>(int32_t(r.number()), 0, 65536));
     if (r.is(19, PbType::kBytes)) {
-      PbReader policy(r.bytes());
+      PbCountedReader policy(r.bytes(), fields);
       while (policy.next())
         if (policy.is(1, PbType::kVarint)) spec.decoupled = policy.number() != 0;
     }
     if (!r.is(5, PbType::kBytes)) continue;
     std::string_view name;
     bool optional = false;
-    PbReader input(r.bytes());
+    PbCountedReader input(r.bytes(), fields);
     while (input.next()) {
       if (input.is(1, PbType::kBytes)) name = input.bytes();
       if (input.is(8, PbType::kVarint)) optional = input.number() != 0;

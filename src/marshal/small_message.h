@@ -1,0 +1,23 @@
+// Messages of control calls, which name things. protobuf's library reads them, and makes an object of each field, also
+// of those that it does not know: many times what they take on the wire, uncharged, and a tenth of a microsecond for
+// each. A message that is small stays small.
+#pragma once
+
+#include <string>
+
+#include "base/bytes.h"
+#include "base/status.h"
+
+namespace weir::marshal {
+
+inline constexpr size_t kSmallMessage = 64 << 10;  // bytes: 3 ms and 2 MiB at worst
+
+// Reads a protobuf message of the library's. Errors: INVALID_ARGUMENT.
+template <class Message>
+base::Status parse_small(const base::Bytes& bytes, Message& message) {
+  if (bytes.size() > kSmallMessage) return base::invalid("a request of this call has at most 64 KiB");
+  if (message.ParseFromArray(bytes.data(), int(bytes.size()))) return {};
+  return base::invalid("malformed " + Message::descriptor()->name());
+}
+
+}  // namespace weir::marshal
