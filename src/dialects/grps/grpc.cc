@@ -1,8 +1,18 @@
 #include "dialects/grps/grpc.h"
 
+#include <deque>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/attempt.h"
 #include "dialects/grps/inference.h"
 #include "grps.pb.h"
+#include "marshal/small_message.h"
 #include "marshal/tenant.h"
+#include "wire/offload.h"
+#include "wire/service_guard.h"
 
 namespace weir::grps {
 namespace {
@@ -26,7 +36,8 @@ class Control final : public Method {
   explicit Control(GrpsState& state) : state_(state) {}
   void call(wire::Rpc& rpc, base::Bytes bytes) override {
     Message request, reply;
-    Status status = read_pb(bytes, state_.slabs, request);
+    Status status = bytes.size() > marshal::kSmallMessage ? base::invalid("a request of this call has at most 64 KiB")
+                                                          : read_pb(bytes, state_.slabs, request);
     const auto& catalog = state_.bus.catalog(marshal::models_of(rpc.exchange().request()));
     if (status.ok()) status = call_it(state_, catalog, request, reply);
     answer(rpc, status, reply);
@@ -36,24 +47,139 @@ class Control final : public Method {
   GrpsState& state_;
 };
 
+// Reads a long message by a worker.
+class ReadMessage final : public base::OffloadTask {
+ public:
+  ReadMessage(GrpsState& state, base::Bytes bytes) : state_(state), bytes_(std::move(bytes)) {}
+  void run() override {
+    auto thrown = base::attempt("reading a request", [this] { status = read_pb(bytes_, state_.slabs, message); });
+    if (!thrown.ok()) status = std::move(thrown);
+  }
+
+  Status status;  // after run(), as the next
+  Message message;
+
+ private:
+  GrpsState& state_;
+  const base::Bytes bytes_;
+};
+
+// Writes a long one.
+class WriteMessage final : public base::OffloadTask {
+ public:
+  explicit WriteMessage(Message&& message) : message_(std::move(message)) {}
+  void run() override {
+    status = base::attempt("writing an answer", [this] { pieces = write_pb({}, message_); });
+  }
+
+  Status status;  // after run(), as the next
+  std::vector<base::Bytes> pieces;
+
+ private:
+  const Message message_;
+};
+
 class RpcPrediction : public wire::RpcListener, public Prediction {
  public:
   RpcPrediction(GrpsState& state, wire::Rpc& rpc) : Prediction(state, rpc.exchange()), rpc_(rpc) {}
 
-  void begin(const base::Bytes& bytes, Answers answers) {
+  void begin(base::Bytes bytes, Answers answers) {
+    if (state_.options.offload && takes_long(bytes.view())) return read_by_worker(std::move(bytes), answers);
     Message message;
     Status status = read_pb(bytes, state_.slabs, message);
+    go_on(std::move(status), std::move(message), answers);
+  }
+  void on_message(wire::Rpc&, base::Bytes) override {}
+  void on_drain(wire::Rpc&) override { drained(); }
+  void on_close(wire::Rpc&) override {
+    sent_ = nullptr;
+    waiting_.clear();
+    leave();
+  }
+
+ protected:
+  bool has_room() override { return waiting_.empty() && rpc_.has_room(); }
+  // One answer, behind those before it. Errors: that no worker takes it.
+  Status write(Message&& reply) {
+    if (waiting_.empty() && !(state_.options.offload && takes_long(reply)))
+      return rpc_.send(write_pb({}, reply)), Status();
+    waiting_.push_back(std::move(reply));
+    return sent_ ? Status() : write_first();
+  }
+  // The end, behind all answers.
+  void end(const Status& status) {
+    if (!waiting_.empty())
+      end_ = status;
+    else if (status.ok())
+      finish(rpc_, {});
+    else
+      answer(rpc_, status);
+  }
+
+  wire::Rpc& rpc_;
+
+ private:
+  using Task = std::unique_ptr<base::OffloadTask>;
+  // `then` gets the task that has run.
+  template <class Then>
+  Status send_away(Task task, size_t bytes, wire::Offload::Part part, Then then) {
+    auto done = [this, then](const Status& sent, Task done_task) {
+      sent_ = nullptr;
+      wire::guarded(exchange_, [&] { sent.ok() ? then(*done_task) : fail(sent); });
+    };
+    auto sent = state_.options.offload->send(std::move(task), bytes, part, exchange_, std::move(done));
+    if (!sent) return sent.error();
+    sent_ = std::move(*sent);
+    return {};
+  }
+  void read_by_worker(base::Bytes bytes, Answers answers) {
+    const size_t size = bytes.size();
+    Status status = send_away(std::make_unique<ReadMessage>(state_, std::move(bytes)), size,
+                              wire::Offload::Part::kRequest, [this, answers](base::OffloadTask& task) {
+                                auto& read = static_cast<ReadMessage&>(task);
+                                go_on(std::move(read.status), std::move(read.message), answers);
+                              });
+    if (!status.ok()) answer(rpc_, status);
+  }
+  void go_on(Status status, Message&& message, Answers answers) {
     if (status.ok()) {
       call().deadline = rpc_.deadline();
       status = ask(std::move(message), "", answers);
     }
     if (!status.ok()) answer(rpc_, status);
   }
-  void on_message(wire::Rpc&, base::Bytes) override {}
-  void on_close(wire::Rpc&) override { leave(); }
+  Status write_first() {
+    size_t bytes = 0;
+    for (const auto& tensor : waiting_.front().tensors) bytes += tensor.data.size();
+    Status status = send_away(std::make_unique<WriteMessage>(std::move(waiting_.front())), bytes,
+                              wire::Offload::Part::kAnswer, [this](base::OffloadTask& task) {
+                                auto& written = static_cast<WriteMessage&>(task);
+                                if (!written.status.ok()) return fail(written.status);
+                                waiting_.pop_front();
+                                rpc_.send(std::move(written.pieces));
+                                go_on_writing();
+                              });
+    if (!status.ok()) waiting_.clear();
+    return status;
+  }
+  void go_on_writing() {
+    if (!waiting_.empty()) {
+      if (Status status = write_first(); !status.ok()) fail(status);
+    } else if (end_) {
+      end(*end_);
+    } else {
+      drained();
+    }
+  }
+  void fail(const Status& status) {
+    waiting_.clear();
+    leave();
+    answer(rpc_, status);
+  }
 
- protected:
-  wire::Rpc& rpc_;
+  std::unique_ptr<wire::SentTask> sent_;  // while a worker reads the request or writes the first that waits
+  std::deque<Message> waiting_;           // answers; the first of them is being written
+  std::optional<Status> end_;             // behind them
 };
 
 class Unary final : public RpcPrediction {
@@ -66,7 +192,10 @@ class Unary final : public RpcPrediction {
     reply_ = std::move(reply);
     return {};
   }
-  void ended(Status status) override { answer(rpc_, status, reply_); }
+  void ended(Status status) override {
+    if (status.ok()) status = write(std::move(reply_));
+    end(status);
+  }
 
   Message reply_;
 };
@@ -76,18 +205,12 @@ class Streamed final : public RpcPrediction {
   using RpcPrediction::RpcPrediction;
   static constexpr Answers kAnswers = Answers::kMany;
 
-  void on_drain(wire::Rpc&) override { drained(); }
-
  private:
-  bool has_room() override { return rpc_.has_room(); }
   Status replied(Message&& reply, More more) override {
-    if (more == More::kYes || !reply.tensors.empty() || !reply.data.empty()) rpc_.send(write_pb({}, reply));
-    return {};
+    if (more == More::kNo && reply.tensors.empty() && reply.data.empty()) return {};
+    return write(std::move(reply));
   }
-  void ended(Status status) override {
-    if (!status.ok()) return answer(rpc_, status);
-    finish(rpc_, {});
-  }
+  void ended(Status status) override { end(status); }
 };
 
 template <class T>
@@ -98,7 +221,7 @@ class Predict final : public Method {
     auto reader = std::make_unique<T>(state_, rpc);
     T& prediction = *reader;
     rpc.attach(std::move(reader));
-    prediction.begin(bytes, T::kAnswers);
+    prediction.begin(std::move(bytes), T::kAnswers);
   }
 
  private:

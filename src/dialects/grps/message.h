@@ -6,7 +6,7 @@
 //          Names as in the .proto file, or in lowerCamelCase; unknown ones are passed over. 64-bit integers may be
 //          strings. `ndarray` is nested numbers, which make one FP32 tensor.
 // A request is refused at the first excess: more than 256 tensors or map entries, rank above 16, more than 64 KiB of
-// unknown protobuf fields; so a small one never becomes large in memory.
+// unknown protobuf fields, or 65,536 fields beside elements; so a small one never becomes large in memory.
 #pragma once
 
 #include <string>
@@ -36,6 +36,10 @@ struct Message {
 base::Status read_json(std::string_view body, base::SlabSource& slabs, Message& message);
 // Tensors and data alias `bytes` where they can.
 base::Status read_pb(const base::Bytes& bytes, base::SlabSource& slabs, Message& message);
+// Whether read_pb() has elements of tensors to convert that take longer than a shard has.
+bool takes_long(std::string_view bytes);
+// The same of write_pb().
+bool takes_long(const Message& message);
 
 // HTTP's number for an outcome: 200, 404, …
 int code_of(const base::Status& status);

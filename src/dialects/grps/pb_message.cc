@@ -16,6 +16,7 @@ namespace {
 
 using base::invalid;
 using base::Status;
+using marshal::PbCountedReader;
 using marshal::PbReader;
 using marshal::PbType;
 using msg::DType;
@@ -30,13 +31,17 @@ class PbMessageReader {
       : bytes_(bytes), slabs_(slabs), message_(message) {}
 
   Status read() {
-    PbReader r(bytes_.view());
+    Status status = read_fields();
+    return fields_.exceeded() ? invalid("more than 65536 fields in GrpsMessage") : status;
+  }
+
+ private:
+  Status read_fields() {
+    PbCountedReader r(bytes_.view(), fields_);
     while (r.next())
       if (Status status = field(r); !status.ok()) return status;
     return r.ok() ? Status{} : malformed("GrpsMessage");
   }
-
- private:
   Status field(const PbReader& r) {
     if (r.type() != PbType::kBytes) return unknown(r);
     switch (r.field()) {
@@ -72,7 +77,7 @@ class PbMessageReader {
   }
 
   Status tensors(std::string_view bytes) {
-    PbReader r(bytes);
+    PbCountedReader r(bytes, fields_);
     while (r.next())
       if (Status status = r.is(1, PbType::kBytes) ? tensor(r.bytes()) : unknown(r); !status.ok()) return status;
     return r.ok() ? Status{} : malformed("gtensors");
@@ -87,14 +92,17 @@ class PbMessageReader {
     Status status;
     PbReader r(bytes);
     while (status.ok() && r.next()) {
-      if (r.is(1, PbType::kBytes))
+      const bool element = r.field() >= field_of(1) && r.field() < field_of(kTypes.size());
+      if (element)
+        (elements == 0 || elements == r.field() ? elements : stray) = r.field();
+      else if (!fields_.take())
+        status = malformed("a tensor");
+      else if (r.is(1, PbType::kBytes))
         status = text(r.bytes(), "a tensor's name", tensor.name);
       else if (r.is(2, PbType::kVarint))
         type = r.number();
       else if (r.field() == 3 && (r.type() == PbType::kVarint || r.type() == PbType::kBytes))
         status = shape(r, tensor);
-      else if (r.field() >= field_of(1) && r.field() < field_of(kTypes.size()))
-        (elements == 0 || elements == r.field() ? elements : stray) = r.field();
       else
         status = unknown(r);
     }
@@ -127,7 +135,7 @@ class PbMessageReader {
   }
 
   Status maps(std::string_view bytes) {
-    PbReader r(bytes);
+    PbCountedReader r(bytes, fields_);
     while (r.next()) {
       bool known = r.type() == PbType::kBytes && r.field() >= 1 && r.field() <= kMaps.size();
       if (Status status = known ? entry(r.bytes(), Map(r.field() - 1)) : unknown(r); !status.ok()) return status;
@@ -143,7 +151,7 @@ class PbMessageReader {
     PbType wanted = marshal::cell_type(t.dtype);
     std::string_view text_value;
     uint64_t number = 0;
-    PbReader r(bytes);
+    PbCountedReader r(bytes, fields_);
     while (r.next()) {
       Status status;
       if (r.is(1, PbType::kBytes))
@@ -172,9 +180,40 @@ class PbMessageReader {
   base::SlabSource& slabs_;
   Message& message_;
   size_t unknown_ = 0;
+  marshal::PbFields fields_;  // without the elements of tensors
 };
 
 }  // namespace
+
+constexpr size_t kLong = size_t(1) << 20;  // bytes of elements: 2 to 10 ms
+
+bool takes_long(const Message& message) {
+  size_t elements = 0;
+  for (const auto& t : message.tensors)
+    if (t.dtype != DType::kFp32 && t.dtype != DType::kFp64) elements += t.data.size();
+  return elements > kLong;
+}
+
+bool takes_long(std::string_view bytes) {
+  if (bytes.size() <= kLong) return false;
+  size_t elements = 0;
+  marshal::PbFields fields;
+  PbCountedReader message(bytes, fields);
+  while (message.next()) {
+    if (!message.is(5, PbType::kBytes)) continue;
+    PbCountedReader tensors(message.bytes(), fields);
+    while (tensors.next()) {
+      PbCountedReader tensor(tensors.bytes(), fields);
+      while (tensor.next()) {
+        const bool stays = tensor.type() == PbType::kBytes && (tensor.field() == field_of(type_of(DType::kFp32)) ||
+                                                               tensor.field() == field_of(type_of(DType::kFp64)));
+        if (!stays && tensor.field() >= field_of(1) && tensor.field() < field_of(kTypes.size()))
+          elements += tensor.encoded_size();
+      }
+    }
+  }
+  return elements > kLong || fields.exceeded();
+}
 
 Status read_pb(const base::Bytes& bytes, base::SlabSource& slabs, Message& message) {
   return PbMessageReader(bytes, slabs, message).read();

@@ -176,5 +176,86 @@ TEST(GrpsRest, LongJsonIsReadAndWrittenByWorkers) {
   EXPECT_EQ(offload.cancelled, 1u);
 }
 
+TEST(GrpsGrpc, ManyElementsAreWrittenByWorkersInTheirOrder) {
+  support::FakeOffload offload;
+  Options options;
+  options.offload = &offload;
+  Bench bench(options);
+  std::string numbers = "1";
+  for (int i = 1; i < 300'000; ++i) numbers += ",1";
+  const msg::Event many = outputs("o INT32 [300000] [" + numbers + "]", false), few = outputs("o INT32 [1] [7]", false);
+  pb::GrpsMessage question, reply;
+  question.set_model("flow");
+  (*question.mutable_gmap()->mutable_s_i32())["n"] = 1;
+  for (const msg::Event& end : {msg::Event{msg::Done{}}, msg::Event{msg::Failed{base::invalid("it broke")}}}) {
+    bench.models["flow"].script = {few, many, few, many, end};
+    auto x = bench.open_grpc("PredictStreaming", question.SerializeAsString());
+    EXPECT_EQ(support::grpc_frames(x->sent).size(), 1u) << "others are behind the long one";
+    EXPECT_EQ(offload.waiting(), 1u);
+    offload.work();
+    bench.bus.turn();
+    const auto frames = support::grpc_frames(x->sent);
+    const bool failed = std::holds_alternative<msg::Failed>(end.what);
+    ASSERT_EQ(frames.size(), failed ? 5u : 4u);
+    for (size_t i : {0, 1, 2, 3}) {
+      ASSERT_TRUE(reply.ParseFromString(frames[i].payload));
+      EXPECT_EQ(reply.gtensors().tensors_size() == 1 ? reply.gtensors().tensors(0).flat_int32_size() : 1,
+                i % 2 ? 300'000 : 1);
+    }
+    if (failed) {
+      EXPECT_TRUE(reply.ParseFromString(frames[4].payload));
+      EXPECT_EQ(reply.status().msg(), "it broke");
+    }
+    EXPECT_TRUE(x->ended);
+  }
+  bench.models["flow"].script = {many};
+  bench.open_grpc("PredictStreaming", question.SerializeAsString()).reset();
+  EXPECT_EQ(offload.cancelled, 1u);
+  bench.models["flow"].script = {many, many};
+  auto x = bench.open_grpc("PredictStreaming", question.SerializeAsString());
+  offload.fail(base::try_again(base::Code::kUnavailable, "the server stops"));
+  EXPECT_TRUE(x->ended);
+}
+
+TEST(GrpsGrpc, ElementsOfManyAreReadByWorkers) {
+  support::FakeOffload offload;
+  Options options;
+  options.offload = &offload;
+  Bench bench(options);
+  auto message = [](pb::DataType type, size_t count) {
+    pb::GrpsMessage m;
+    m.set_model("nobody");
+    auto& t = *m.mutable_gtensors()->add_tensors();
+    t.set_name("x"), t.set_dtype(type), t.add_shape(uint32_t(count));
+    if (type == pb::DT_INT32)
+      for (size_t i = 0; i < count; ++i) t.add_flat_int32(1);
+    else
+      t.mutable_flat_float32()->Resize(int(count), 1.0f);
+    return m.SerializeAsString();
+  };
+  auto code = [](const support::FakeExchange& x) {
+    pb::GrpsMessage reply;
+    EXPECT_TRUE(reply.ParseFromString(support::grpc_frames(x.sent).at(0).payload));
+    return reply.status().code();
+  };
+  auto few = bench.open_grpc("Predict", message(pb::DT_INT32, 1000)),
+       as_they_are = bench.open_grpc("Predict", message(pb::DT_FLOAT32, 2 << 20));
+  EXPECT_EQ(offload.waiting(), 0u);
+  EXPECT_TRUE(few->ended && as_they_are->ended);
+  auto many = bench.open_grpc("Predict", message(pb::DT_INT32, 2 << 20));
+  EXPECT_EQ(offload.waiting(), 1u);
+  EXPECT_FALSE(many->ended);
+  offload.work();
+  EXPECT_EQ(code(*many), 404) << "it has been read";
+  EXPECT_EQ(code(*few), 404);
+  offload.refusal = base::try_again(base::Code::kResourceExhausted, "full");
+  auto full = bench.open_grpc("Predict", message(pb::DT_INT32, 2 << 20));
+  EXPECT_EQ(code(*full), 429);
+  offload.refusal = {};
+  bench.open_grpc("Predict", message(pb::DT_INT32, 2 << 20)).reset();
+  EXPECT_EQ(offload.cancelled, 1u);
+  EXPECT_EQ(code(*bench.open_grpc("Online", message(pb::DT_INT32, 2 << 20))), 400) << "it only names a model";
+}
+
 }  // namespace
 }  // namespace weir::grps

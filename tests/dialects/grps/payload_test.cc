@@ -255,6 +255,16 @@ TEST(GrpsWire, WhatWouldGrowInMemoryIsRefused) {
   for (int i = 0; i < 5000; ++i) marshal::put_bytes(unknown, 99, "0123456789abcdef");
   EXPECT_EQ(read_pb(base::Bytes::copy_of(unknown), base::heap(), m = {}).text,
             "more than 64 KiB of unknown fields in GrpsMessage");
+  std::string names, tensor, elements;
+  for (int i = 0; i < 66'000; ++i) marshal::put_bytes(names, 2, "");
+  EXPECT_EQ(read_pb(base::Bytes::copy_of(names), base::heap(), m = {}).text, "more than 65536 fields in GrpsMessage");
+  marshal::put_bytes(tensor, 1, "");
+  tensor += "\x10\x01\x1a\x03\xd0\x83\x04";  // UINT8, of 66,000 elements one by one
+  for (int i = 0; i < 66'000; ++i) tensor += "\x20\x01";
+  marshal::put_bytes(elements, 1, tensor);
+  std::string of_elements;
+  marshal::put_bytes(of_elements, 5, elements);
+  EXPECT_TRUE(read_pb(base::Bytes::copy_of(of_elements), base::heap(), m = {}).ok()) << "elements are not counted";
   pb::GrpsMessage deep;
   auto& t = *deep.mutable_gtensors()->add_tensors();
   t.set_dtype(pb::DT_UINT8);
