@@ -184,7 +184,7 @@ Status GraphStateReader::on_fragment(Fragment& fragment, std::string_view) {
     held_ = true;
     return {};
   }
-  if (turn_) turn_->spend(1 + fragment.children.size() + fragment.data.size() / kCopiedPerStep);
+  if (turn_) turn_->spend(1 + fragment.children.size() + fragment.read_steps + fragment.data.size() / kCopiedPerStep);
   if (fragment.by_reference) return damaged("nodes");
   if (made_here(fragment.node))
     return failure(Code::kAlreadyExists, "the session has a " + describe_node(fragment.node) +

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/encoding.h"
+#include "dialects/evergreen/graph/turn_budget.h"
 #include "marshal/json_cursor.h"
 #include "marshal/pb_wire.h"
 #include "wire/rpc.h"
@@ -12,6 +13,8 @@ namespace weir::evergreen {
 namespace {
 
 using base::Status;
+using marshal::PbCountedReader;
+using marshal::PbFields;
 using marshal::PbReader;
 using marshal::PbType;
 
@@ -25,38 +28,49 @@ Status text(std::string_view bytes, std::string_view what) {
   return base::invalid(std::string(what) + " is not UTF-8");
 }
 
-// Fields that nobody here knows are passed over, but a message does not consist of them.
-class Unknown {
+// Fields that nobody here knows are passed over, but a message does not consist of them; and a part of a message, a
+// fragment or an action, has so many fields at all of its depths.
+class Fields {
  public:
+  static constexpr uint64_t kMost = 16 << 10;
+  PbFields of_part{kMost};
+
   Status pass(const PbReader& r) {
-    size_ += r.encoded_size();
-    if (size_ > kMost) return base::invalid("more than 64 KiB of unknown fields in SessionMessage");
+    unknown_ += r.encoded_size();
+    if (unknown_ > kMostUnknown) return base::invalid("more than 64 KiB of unknown fields in SessionMessage");
     return {};
+  }
+  // How the part has ended.
+  Status end(Status s) const {
+    if (!of_part.exceeded()) return s;
+    return base::invalid("a fragment or an action has at most " + std::to_string(kMost) +
+                         " fields; more children of a node are in its next fragments");
   }
 
  private:
-  static constexpr size_t kMost = 64 << 10;
-  size_t size_ = 0;
+  static constexpr size_t kMostUnknown = 64 << 10;
+  size_t unknown_ = 0;
 };
 
-Status read_any(std::string_view bytes, Unknown& unknown, Packed& any) {
-  PbReader r(bytes);
+Status read_any(std::string_view bytes, Fields& fields, Packed& any) {
+  constexpr size_t kLongestType = 1024;  // no type that is known is as long
+  PbCountedReader r(bytes, fields.of_part);
   while (r.next()) {
-    if (r.is(1, PbType::kBytes))
+    if (r.is(1, PbType::kBytes) && r.bytes().size() <= kLongestType)
       any.type = r.bytes().substr(r.bytes().rfind('/') + 1);
     else if (r.is(2, PbType::kBytes))
       any.value = r.bytes();
-    else if (Status s = unknown.pass(r); !s.ok())
+    else if (Status s = fields.pass(r); !s.ok())
       return s;
   }
   return r.ok() ? Status{} : malformed("google.protobuf.Any");
 }
 
-Status read_metadata(std::string_view bytes, Unknown& unknown, Metadata& m) {
+Status read_metadata(std::string_view bytes, Fields& fields, Metadata& m) {
   constexpr size_t kMost = 64 << 10;  // written as JSON, experimental parts take their time
   if (bytes.size() > kMost) return base::invalid("ChunkMetadata has at most " + std::to_string(kMost) + " bytes");
   m.mimetype.clear(), m.role.clear(), m.file_name.clear(), m.other.clear();
-  PbReader r(bytes);
+  PbCountedReader r(bytes, fields.of_part);
   while (r.next()) {
     if (r.is(1, PbType::kBytes)) {
       m.mimetype = r.bytes();
@@ -66,7 +80,7 @@ Status read_metadata(std::string_view bytes, Unknown& unknown, Metadata& m) {
       m.file_name = r.bytes();
     } else if (r.type() == PbType::kBytes) {
       marshal::put_bytes(m.other, r.field(), r.bytes());
-    } else if (Status s = unknown.pass(r); !s.ok()) {
+    } else if (Status s = fields.pass(r); !s.ok()) {
       return s;
     }
   }
@@ -80,15 +94,15 @@ Status read_metadata(std::string_view bytes, Unknown& unknown, Metadata& m) {
 struct Scratch {
   Metadata metadata;
   std::vector<std::string_view> children;
-  Unknown unknown;
+  Fields fields;
 };
 
 Status read_chunk(const base::Bytes& message, std::string_view bytes, Scratch& scratch, Fragment& f,
                   std::string_view& reference) {
-  PbReader r(bytes);
+  PbCountedReader r(bytes, scratch.fields.of_part);
   while (r.next()) {
     if (r.is(1, PbType::kBytes)) {
-      if (Status s = read_metadata(r.bytes(), scratch.unknown, scratch.metadata); !s.ok()) return s;
+      if (Status s = read_metadata(r.bytes(), scratch.fields, scratch.metadata); !s.ok()) return s;
       f.metadata = &scratch.metadata;
       f.has_chunk = true;
     } else if (r.is(3, PbType::kBytes)) {  // of a oneof, the last one counts
@@ -99,7 +113,7 @@ Status read_chunk(const base::Bytes& message, std::string_view bytes, Scratch& s
       reference = {};
       f.data = message.slice(r.bytes());
       f.has_chunk = true, f.by_reference = false;
-    } else if (Status s = scratch.unknown.pass(r); !s.ok()) {
+    } else if (Status s = scratch.fields.pass(r); !s.ok()) {
       return s;
     }
   }
@@ -107,11 +121,18 @@ Status read_chunk(const base::Bytes& message, std::string_view bytes, Scratch& s
   return text(reference, "Chunk.ref");
 }
 
+// How long reading a part took, beside what is spent for its content.
+uint64_t steps_of(const Fields& fields, size_t bytes) {
+  constexpr uint64_t kFieldsPerStep = 16;
+  return fields.of_part.count() / kFieldsPerStep + bytes / kBytesPerStep;
+}
+
 Status read_fragment(const base::Bytes& message, std::string_view bytes, Scratch& scratch, MessageSink& sink) {
   Fragment f;
   std::string_view reference;
   scratch.children.clear();
-  PbReader r(bytes);
+  scratch.fields.of_part.begin_again();
+  PbCountedReader r(bytes, scratch.fields.of_part);
   while (r.next()) {
     Status s;
     if (r.is(1, PbType::kBytes)) {
@@ -127,24 +148,25 @@ Status read_fragment(const base::Bytes& message, std::string_view bytes, Scratch
     } else if (r.is(5, PbType::kBytes)) {
       s = read_chunk(message, r.bytes(), scratch, f, reference);
     } else {
-      s = scratch.unknown.pass(r);
+      s = scratch.fields.pass(r);
     }
     if (!s.ok()) return s;
   }
   if (!r.ok()) return malformed("NodeFragment");
   f.children = scratch.children;
+  f.read_steps = steps_of(scratch.fields, bytes.size() - f.data.size());
   return sink.on_fragment(f, reference);
 }
 
-Status read_named(std::string_view bytes, Unknown& unknown, std::vector<NamedNode>& to) {
+Status read_named(std::string_view bytes, Fields& fields, std::vector<NamedNode>& to) {
   NamedNode& named = to.emplace_back();
-  PbReader r(bytes);
+  PbCountedReader r(bytes, fields.of_part);
   while (r.next()) {
     if (r.is(1, PbType::kBytes))
       named.name = r.bytes();
     else if (r.is(2, PbType::kBytes))
       named.id = r.bytes();
-    else if (Status s = unknown.pass(r); !s.ok())
+    else if (Status s = fields.pass(r); !s.ok())
       return s;
   }
   if (!r.ok()) return malformed("NamedParameter");
@@ -152,22 +174,27 @@ Status read_named(std::string_view bytes, Unknown& unknown, std::vector<NamedNod
   return text(named.id, "NamedParameter.id");
 }
 
-Status read_target(std::string_view bytes, Unknown& unknown, std::string& id) {
-  PbReader r(bytes);
+Status read_target(std::string_view bytes, Fields& fields, std::string& id) {
+  PbCountedReader r(bytes, fields.of_part);
   while (r.next()) {
     if (r.is(1, PbType::kBytes))
       id = r.bytes();
-    else if (Status s = unknown.pass(r); !s.ok())
+    else if (Status s = fields.pass(r); !s.ok())
       return s;
   }
-  return r.ok() ? text(id, "TargetSpec.id") : malformed("TargetSpec");
+  if (!r.ok()) return malformed("TargetSpec");
+  return text(id, "TargetSpec.id");
 }
 
-Status read_action(std::string_view bytes, Unknown& unknown, MessageSink& sink) {
-  constexpr size_t kMost = 256;  // parameters and configurations: a few bytes each, but objects here
+Status read_action(std::string_view bytes, Fields& fields, MessageSink& sink) {
+  constexpr size_t kMost = 256;                 // parameters and configurations: a few bytes each, but objects here
+  constexpr size_t kLargestConfig = 320 << 10;  // a schema has 256 KiB
+  constexpr size_t kConfigBytesPerStep = 32;    // protobuf's library reads them
+  uint64_t config_bytes = 0;
   ActionRequest action;
   size_t parts = 0;
-  PbReader r(bytes);
+  fields.of_part.begin_again();
+  PbCountedReader r(bytes, fields.of_part);
   while (r.next()) {
     Status s;
     if (r.type() == PbType::kBytes && ++parts > kMost)
@@ -176,19 +203,22 @@ Status read_action(std::string_view bytes, Unknown& unknown, MessageSink& sink) 
       action.name = r.bytes();
       s = text(r.bytes(), "Action.name");
     } else if (r.is(3, PbType::kBytes)) {
-      s = read_named(r.bytes(), unknown, action.inputs);
+      s = read_named(r.bytes(), fields, action.inputs);
     } else if (r.is(4, PbType::kBytes)) {
-      s = read_named(r.bytes(), unknown, action.outputs);
+      s = read_named(r.bytes(), fields, action.outputs);
     } else if (r.is(5, PbType::kBytes)) {
-      s = read_any(r.bytes(), unknown, action.configs.emplace_back());
+      s = read_any(r.bytes(), fields, action.configs.emplace_back());
+      config_bytes += r.bytes().size();
+      if (r.bytes().size() > kLargestConfig) s = base::invalid("a configuration of an action has at most 320 KiB");
     } else if (r.is(6, PbType::kBytes)) {
-      s = read_target(r.bytes(), unknown, action.target);
+      s = read_target(r.bytes(), fields, action.target);
     } else {
-      s = unknown.pass(r);
+      s = fields.pass(r);
     }
     if (!s.ok()) return s;
   }
   if (!r.ok()) return malformed("Action");
+  action.read_steps = steps_of(fields, bytes.size()) + config_bytes / kConfigBytesPerStep;
   return sink.on_action(std::move(action));
 }
 
@@ -209,8 +239,8 @@ void json_text(std::string& out, std::string_view text) {
 // Appends an Any, if its message has a JSON form here.
 bool json_any(std::string& out, std::string_view bytes, wire::JsonForm& json) {
   Packed any;
-  Unknown unknown;
-  if (!read_any(bytes, unknown, any).ok()) return false;
+  Fields fields;
+  if (!read_any(bytes, fields, any).ok()) return false;
   auto value = json.to_json(any.type, any.value);
   if (!value || value->size() < 2) return false;
   out += "{\"@type\":";
@@ -297,11 +327,11 @@ Status read_message(const base::Bytes& message, size_t& at, MessageSink& sink) {
   while (r.next()) {
     Status s;
     if (r.is(1, PbType::kBytes))
-      s = read_fragment(message, r.bytes(), scratch, sink);
+      s = scratch.fields.end(read_fragment(message, r.bytes(), scratch, sink));
     else if (r.is(2, PbType::kBytes))
-      s = read_action(r.bytes(), scratch.unknown, sink);
+      s = scratch.fields.end(read_action(r.bytes(), scratch.fields, sink));
     else
-      s = scratch.unknown.pass(r);
+      s = scratch.fields.pass(r);
     if (!s.ok()) return s;
     if (sink.holds()) return {};
     at += r.encoded_size();

@@ -1,6 +1,6 @@
 // evergreen.v2.SessionMessage, read and written by hand, so that content is neither copied nor multiplied: reading
 // makes no object per fragment, and data is a slice of the message that brought it. Unknown fields are passed over, up
-// to 64 KiB of them in a message.
+// to 64 KiB of them in a message. A fragment or an action has 16,384 fields at most, children among them.
 //
 //   SessionMessage { repeated NodeFragment node_fragments = 1; repeated Action actions = 2; }     proto/evergreen.proto
 #pragma once
@@ -33,6 +33,7 @@ struct ActionRequest {
   std::string name, target;
   std::vector<NamedNode> inputs, outputs;
   std::vector<Packed> configs;
+  uint64_t read_steps = 0;  // of TurnBudget, that reading it took
 };
 
 class MessageSink {

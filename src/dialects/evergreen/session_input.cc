@@ -51,7 +51,7 @@ Status SessionInput::on_fragment(Fragment& f, std::string_view reference) {
   NodeGraph& graph = session_.graph();
   if (session_.keeper().resuming()) return hold(Until::kResumed);
   if (turn_budget.spent()) return hold(Until::kNextTurn);
-  turn_budget.spend(1 + f.children.size());
+  turn_budget.spend(1 + f.children.size() + f.read_steps);
   // Nodes stay as long as the session, unless some have a time to live: then it is worth waiting for room.
   if (session_.ttls().make_room() && !graph.fits(f)) return hold(Until::kRoom);
   if (f.by_reference && loads_.full()) return hold(Until::kLoads);
@@ -69,7 +69,7 @@ Status SessionInput::on_action(ActionRequest&& request) {
   if (session_.keeper().resuming()) return hold(Until::kResumed);
   TurnBudget& turn_budget = session_.state().turn_budget;
   if (turn_budget.spent()) return hold(Until::kNextTurn);
-  turn_budget.spend(kStepsPerAction);
+  turn_budget.spend(kStepsPerAction + request.read_steps);
   // Those that models work on end by themselves, so they are worth waiting for. Actions that wait for their inputs are
   // not: what they wait for may be behind this one. Their number is bounded by the bytes that they count as.
   const Schema* schema = find_schema(request.name);

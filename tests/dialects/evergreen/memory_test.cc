@@ -5,29 +5,67 @@
 namespace weir::evergreen {
 namespace {
 
+// How the session stands that gets this message.
+std::string status_of(const std::string& message) {
+  Bench t;
+  auto x = t.open();
+  t.rpc.data(*x, support::grpc_frame(message));
+  t.turn();
+  return t.status(*x);
+}
+std::string field(int number, const std::string& value) {
+  std::string out;
+  marshal::put_bytes(out, uint32_t(number), value);
+  return out;
+}
+std::string many(int count, const std::string& one) {
+  std::string out;
+  for (int i = 0; i < count; ++i) out += one;
+  return out;
+}
+
 TEST(EvergreenMemory, UnknownFieldsAreBounded) {
-  auto status = [](const std::string& message) {
-    Bench t;
-    auto x = t.open();
-    t.rpc.data(*x, support::grpc_frame(message));
-    t.turn();
-    return t.status(*x);
-  };
-  auto field = [](int number, const std::string& value) {
-    std::string out;
-    marshal::put_bytes(out, uint32_t(number), value);
-    return out;
-  };
   const std::string much = field(15, std::string(66'000, 'z')),
                     refusal = "INVALID_ARGUMENT: more than 64 KiB of unknown fields in SessionMessage";
-  EXPECT_EQ(status(field(15, std::string(60'000, 'z'))), "open");
-  EXPECT_EQ(status(much), refusal);
-  EXPECT_EQ(status(field(1, field(1, "a") + much)), refusal) << "NodeFragment";
-  EXPECT_EQ(status(field(1, field(1, "a") + field(5, much))), refusal) << "Chunk";
-  EXPECT_EQ(status(field(2, field(2, "ECHO") + much)), refusal) << "Action";
-  EXPECT_EQ(status(field(2, field(2, "ECHO") + field(3, much))), refusal) << "NamedParameter";
-  EXPECT_EQ(status(field(2, field(2, "ECHO") + field(5, much))), refusal) << "Any";
-  EXPECT_EQ(status(field(2, field(2, "ECHO") + field(6, much))), refusal) << "TargetSpec";
+  EXPECT_EQ(status_of(field(15, std::string(60'000, 'z'))), "open");
+  EXPECT_EQ(status_of(much), refusal);
+  EXPECT_EQ(status_of(field(1, field(1, "a") + much)), refusal) << "NodeFragment";
+  EXPECT_EQ(status_of(field(1, field(1, "a") + field(5, much))), refusal) << "Chunk";
+  EXPECT_EQ(status_of(field(2, field(2, "ECHO") + much)), refusal) << "Action";
+  EXPECT_EQ(status_of(field(2, field(2, "ECHO") + field(3, much))), refusal) << "NamedParameter";
+  EXPECT_EQ(status_of(field(2, field(2, "ECHO") + field(5, much))), refusal) << "Any";
+  EXPECT_EQ(status_of(field(2, field(2, "ECHO") + field(6, much))), refusal) << "TargetSpec";
+}
+
+// Each takes two bytes of a message and a moment of the shard, which no charge for content bounds.
+TEST(EvergreenMemory, FieldsOfAFragmentAndOfAnActionAreBounded) {
+  constexpr int kFew = 16'000, kMany = 17'000;
+  const std::string refusal =
+      "INVALID_ARGUMENT: a fragment or an action has at most 16384 fields; more children of a node are in its next "
+      "fragments";
+  auto fragment = [](const std::string& rest) { return field(1, field(1, "a") + rest); };
+  auto action = [](const std::string& rest) { return field(2, field(2, "ECHO") + rest); };
+  EXPECT_EQ(status_of(fragment(many(kFew, field(4, "c")))), "open");
+  EXPECT_EQ(status_of(fragment(many(kFew, field(4, "c"))) + field(1, field(1, "b") + many(kFew, field(4, "c")))),
+            "open")
+      << "of each by itself";
+  EXPECT_EQ(status_of(fragment(many(kMany, field(4, "c")))), refusal);
+  EXPECT_EQ(status_of(fragment(many(kMany, field(1, "a")))), refusal) << "the last one counts, all are read";
+  EXPECT_EQ(status_of(fragment(field(5, many(kMany, field(10, ""))))), refusal);
+  EXPECT_EQ(status_of(fragment(field(5, field(1, many(kMany, field(100, "")))))), refusal);
+  EXPECT_EQ(status_of(fragment(field(5, many(2, field(1, many(kMany / 2, field(100, ""))))))), refusal) << "together";
+  EXPECT_EQ(status_of(action(field(3, many(kMany, field(1, ""))))), refusal);
+  EXPECT_EQ(status_of(action(field(5, many(kMany, field(2, ""))))), refusal);
+  EXPECT_EQ(status_of(action(field(6, many(kMany, field(1, ""))))), refusal);
+}
+
+TEST(EvergreenMemory, ConfigurationsAreBounded) {
+  auto action = [](size_t bytes) {
+    return field(2,
+                 field(2, "ECHO") + field(5, field(1, "type.googleapis.com/a.B") + field(2, std::string(bytes, 'x'))));
+  };
+  EXPECT_EQ(status_of(action(300 << 10)), "INVALID_ARGUMENT: action ECHO: takes no configuration of type 'a.B'");
+  EXPECT_EQ(status_of(action(400 << 10)), "INVALID_ARGUMENT: a configuration of an action has at most 320 KiB");
 }
 
 // --- what is charged, and how long -----------------------------------------------------------------------------------

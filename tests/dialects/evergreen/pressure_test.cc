@@ -1,5 +1,6 @@
 // More than a session takes at once: the client is held where that ends by itself, and told where it does not.
 #include "bench.h"
+#include "marshal/pb_wire.h"
 #include "support/cpu_time.h"
 
 namespace weir::evergreen {
@@ -291,6 +292,27 @@ TEST(EvergreenSlices, AMessageOfMuchWorkIsReadInManyTurns) {
   EXPECT_EQ(t.leaf(*x, "out49/7"), "…") << "not in the turn in which it came";
   t.turn();
   for (int i = 0; i < 50; ++i) ASSERT_EQ(t.leaf(*x, "out" + std::to_string(i) + "/7"), "x") << i;
+}
+
+TEST(EvergreenSlices, WhatIsReadAndSaysNothingTakesTurns) {
+  std::string empty, all, metadata;
+  marshal::put_bytes(empty, 100, "");
+  for (int i = 0; i < 1600; ++i) metadata += empty;  // 100 steps
+  auto within = [](uint32_t number, const std::string& value) {
+    std::string out;
+    marshal::put_bytes(out, number, value);
+    return out;
+  };
+  for (int i = 0; i < 10; ++i)
+    all += within(1, within(1, "n" + std::to_string(i)) + within(5, within(1, metadata) + within(10, "x")));
+  all += Bench::parse(echo("n9", "out")).SerializeAsString();
+  Bench t(turning(200));
+  auto x = t.open();
+  t.rpc.data(*x, support::grpc_frame(all));
+  t.bus.turn();
+  EXPECT_EQ(t.leaf(*x, "out"), "…") << "not in the turn in which it came";
+  t.turn();
+  EXPECT_EQ(t.leaf(*x, "out"), "x");
 }
 
 TEST(EvergreenSlices, SessionsOfAShardTakeTurns) {

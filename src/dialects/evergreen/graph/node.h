@@ -57,6 +57,7 @@ struct Fragment {
   const Metadata* metadata = nullptr;  // of the chunk; null when it has none
   base::Bytes data;
   bool by_reference = false;  // the data comes later, by NodeGraph::loaded()
+  uint64_t read_steps = 0;    // of TurnBudget, that reading it took
 };
 
 // The visits of a flattening, and the bytes that it gives. Saturating at 2^63.
