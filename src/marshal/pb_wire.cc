@@ -3,7 +3,8 @@
 namespace weir::marshal {
 namespace {
 
-constexpr int kMaxGroups = 100;  // as libprotobuf
+constexpr int kMaxGroups = 100;             // as libprotobuf
+constexpr size_t kLongestGroup = 64 << 10;  // bytes: nobody has had use for one in ten years
 
 bool read_varint(const char*& p, const char* end, uint64_t& out) {
   if (p < end && !(uint8_t(*p) & 0x80)) {  // one byte: nearly always
@@ -84,6 +85,7 @@ bool PbReader::skip_group() {
   uint32_t outer = field_;
   while (depth > 0) {
     uint64_t tag;
+    if (size_t(p_ - start_) > kLongestGroup) return fail();
     if (!varint(tag)) return false;
     if (tag > UINT32_MAX || (tag >> 3) == 0 || (tag & 7) > 5) return fail();
     type_ = PbType(tag & 7);

@@ -4,7 +4,7 @@
 //   message := (tag value)*      tag := varint(field << 3 | type)
 //   type 0: varint   1: 8 bytes   2: varint length, bytes   3, 4: group (deprecated)   5: 4 bytes
 // Reference: protobuf.dev/programming-guides/encoding. The reader allocates nothing. A length that is larger than the
-// rest of the message is an error.
+// rest of the message is an error, and so is a group of more than 64 KiB.
 #pragma once
 
 #include <cstdint>
@@ -75,8 +75,8 @@ class PbFields {
  public:
   static constexpr uint64_t kMost = 64 << 10;
   explicit PbFields(uint64_t most = kMost) : most_(most) {}
-  // Counts one. False: there are too many, and it is not read.
-  bool take() { return ++count_ <= most_; }
+  // Counts so many. False: there are too many, and they are not read.
+  bool take(uint64_t fields = 1) { return (count_ += fields) <= most_; }
   bool exceeded() const { return count_ > most_; }
   uint64_t count() const { return count_; }
   void begin_again() { count_ = 0; }
@@ -90,7 +90,8 @@ class PbFields {
 class PbCountedReader : public PbReader {
  public:
   PbCountedReader(std::string_view message, PbFields& fields) : PbReader(message), fields_(fields) {}
-  bool next() { return PbReader::next() && fields_.take(); }
+  // A group counts as the fields that its bytes can hold.
+  bool next() { return PbReader::next() && fields_.take(type() == PbType::kGroup ? encoded_size() / 2 : 1); }
   bool ok() const { return PbReader::ok() && !fields_.exceeded(); }
 
  private:

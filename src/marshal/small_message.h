@@ -10,12 +10,12 @@
 
 namespace weir::marshal {
 
-inline constexpr size_t kSmallMessage = 64 << 10;  // bytes: 3 ms and 2 MiB at worst
+inline constexpr size_t kSmallMessage = 16 << 10;  // bytes: a millisecond and 512 KiB at worst
 
 // Reads a protobuf message of the library's. Errors: INVALID_ARGUMENT.
 template <class Message>
 base::Status parse_small(const base::Bytes& bytes, Message& message) {
-  if (bytes.size() > kSmallMessage) return base::invalid("a request of this call has at most 64 KiB");
+  if (bytes.size() > kSmallMessage) return base::invalid("a request of this call has at most 16 KiB");
   if (message.ParseFromArray(bytes.data(), int(bytes.size()))) return {};
   return base::invalid("malformed " + Message::descriptor()->name());
 }

@@ -57,6 +57,25 @@ TEST(ParserBounds, ProtobufGroupsNestSoDeepAndNoDeeper) {
   EXPECT_FALSE(well_formed(repeated("\x0b", 1'000'000)));
 }
 
+// A group counts as one field of the message that it is in.
+TEST(ParserBounds, ProtobufGroupsAreShort) {
+  auto group = [](size_t fields) { return "\x0b" + repeated("\x10\x01", fields) + "\x0c"; };
+  EXPECT_TRUE(well_formed(repeated(group(30'000), 3)));
+  EXPECT_FALSE(well_formed(group(33'000)));
+  EXPECT_FALSE(well_formed("\x0b" + repeated(group(30'000), 2) + "\x0c"));
+  auto counted = [&](const std::string& message) {
+    PbFields fields(60'000);
+    PbCountedReader reader(message, fields);
+    while (reader.next()) {
+    }
+    return reader.ok();
+  };
+  EXPECT_TRUE(counted(repeated("\x10\x01", 60'000)));
+  EXPECT_FALSE(counted(repeated("\x10\x01", 60'001)));
+  EXPECT_TRUE(counted(group(30'000)));
+  EXPECT_FALSE(counted(repeated(group(30'000), 2))) << "as many fields as its bytes can hold";
+}
+
 TEST(ParserBounds, ProtobufTakesTimeInProportion) {
   const std::pair<const char*, std::string> parts[] = {{"varints", "\x08\x01"},
                                                        {"bytes", "\x12\x03xyz"},

@@ -150,11 +150,11 @@ base::Result<SequenceRequest> read_sequence(std::string_view message) {
   if (message.size() > kLargestSequence)
     return invalid("a Sequence has at most " + std::to_string(kLargestSequence) + " bytes");
   SequenceRequest out;
-  marshal::PbFields fields(kMostFields);
-  PbCountedReader r(message, fields);
-  while (r.next())
+  marshal::PbFields fields;  // without tokens that are not packed: there are kMostTokens of those
+  PbReader r(message);
+  while (r.next() && (r.is(6, PbType::kVarint) || fields.take(r.type() == PbType::kGroup ? r.encoded_size() : 1)))
     if (Status status = read_field(r, fields, out); !status.ok()) return status;
-  if (!r.ok()) return malformed();
+  if (!r.ok() || fields.exceeded()) return malformed();
   if (out.begun > out.generation.append.size()) return invalid("form has begun before the sequence");
   msg::merge(out.generation.logprobs);
   msg::merge(out.generation.readouts);

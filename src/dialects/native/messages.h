@@ -24,7 +24,7 @@ struct SequenceRequest {
 };
 
 inline constexpr size_t kLargestSequence = 8 << 20;  // bytes of a message: read within a turn of the loop
-inline constexpr size_t kMostTokens = 1 << 20, kMostFields = 1 << 20, kMostRanges = 1024, kMostChoices = 4096;
+inline constexpr size_t kMostTokens = 1 << 20, kMostRanges = 1024, kMostChoices = 4096;
 
 // Errors: INVALID_ARGUMENT naming the field.
 base::Result<SequenceRequest> read_sequence(std::string_view message);

@@ -4,6 +4,7 @@
 
 #include "dialects/native/generate.h"
 #include "forward.pb.h"
+#include "marshal/small_message.h"
 #include "marshal/tenant.h"
 
 namespace weir::native {
@@ -12,7 +13,6 @@ namespace {
 namespace pb = ::weir::forward::v1;
 
 constexpr std::string_view kProtocol = "native";
-constexpr size_t kLargestName = 64 << 10;  // bytes of a message that is a name
 
 std::string describe(const msg::ModelSpec& spec) {
   pb::ModelDescription out;
@@ -39,7 +39,7 @@ class DescribeModel final : public wire::RpcMethod {
 
   void call(wire::Rpc& rpc, base::Bytes message) override {
     pb::ModelName name;
-    if (message.size() > kLargestName || !name.ParseFromArray(message.data(), int(message.size())))
+    if (message.size() > marshal::kSmallMessage || !name.ParseFromArray(message.data(), int(message.size())))
       return rpc.finish(base::invalid("the message cannot be decoded as a ModelName"));
     if (!accepting_()) return rpc.finish(base::failure(base::Code::kUnavailable, "the server is not ready"));
     auto found = bus_.catalog(marshal::models_of(rpc.exchange().request())).resolve(name.model(), name.version());

@@ -19,7 +19,7 @@ using base::Status;
 using wire::Permission;
 
 constexpr size_t kMostRecorded = 256;  // bytes of a model's name, for the logs
-constexpr size_t kMaxFields = 1024;    // top-level fields of a load, whose values may be large
+constexpr uint64_t kMaxFields = 4096;  // of a load, at all depths; their values may be large
 
 base::Bytes serialized(const google::protobuf::Message& message) {
   return base::Bytes::adopt(message.SerializeAsString());
@@ -246,10 +246,18 @@ ServerControl::Done wait_for(OipState& state, wire::Rpc& rpc) {
 
 template <class Request>
 Status parse_large(const base::Bytes& message, Request& request) {
-  marshal::PbReader r(message.view());
-  size_t fields = 0;
-  while (r.next())
-    if (++fields > kMaxFields) return invalid("more than 1024 fields in " + Request::descriptor()->name());
+  marshal::PbFields fields(kMaxFields);
+  marshal::PbCountedReader r(message.view(), fields);
+  while (r.next()) {
+    if (!r.is(3, marshal::PbType::kBytes)) continue;  // a parameter: a name, and a message of one value
+    marshal::PbCountedReader entry(r.bytes(), fields);
+    while (entry.next()) {
+      marshal::PbCountedReader value(entry.is(2, marshal::PbType::kBytes) ? entry.bytes() : std::string_view(), fields);
+      while (value.next()) {
+      }
+    }
+  }
+  if (fields.exceeded()) return invalid("more than 4096 fields in " + Request::descriptor()->name());
   if (!r.ok() || !request.ParseFromArray(message.data(), int(message.size())))
     return invalid("malformed " + Request::descriptor()->name());
   return check_model_name(request.model_name());

@@ -232,12 +232,18 @@ void set_logging(OipState& state, Exchange& exchange, const PathArgs& args) {
 
 using wire::Permission;
 
+// The body of a POST: a few names, or tensors, text, a model.
+enum class Body : uint8_t { kSmall, kWhole };
+
 struct Row {
   const char* method;
   const char* pattern;
   Serve serve;
   Permission permission;
+  Body body = Body::kSmall;
 };
+
+constexpr uint64_t kSmallBody = 64 << 10;
 
 constexpr Row kRoutes[] = {
     {"GET", "/v2", server_metadata, Permission::kRead},
@@ -250,28 +256,29 @@ constexpr Row kRoutes[] = {
     {"GET", "/v2/models/{model}/ready", model_ready, Permission::kRead},
     {"GET", "/v2/models/{model}/config", model_config, Permission::kRead},
     {"GET", "/v2/models/{model}/stats", model_stats, Permission::kRead},
-    {"POST", "/v2/models/{model}/infer", infer, Permission::kInfer},
-    {"POST", "/v2/models/{model}/infer_stream", infer_stream, Permission::kInfer},
-    {"POST", "/v2/models/{model}/generate", generate, Permission::kInfer},
-    {"POST", "/v2/models/{model}/generate_stream", generate_stream, Permission::kInfer},
+    {"POST", "/v2/models/{model}/infer", infer, Permission::kInfer, Body::kWhole},
+    {"POST", "/v2/models/{model}/infer_stream", infer_stream, Permission::kInfer, Body::kWhole},
+    {"POST", "/v2/models/{model}/generate", generate, Permission::kInfer, Body::kWhole},
+    {"POST", "/v2/models/{model}/generate_stream", generate_stream, Permission::kInfer, Body::kWhole},
     {"GET", "/v2/models/{model}/generate_stream", generate_stream, Permission::kInfer},
     {"GET", "/v2/models/{model}/versions/{version}", model_metadata, Permission::kRead},
     {"GET", "/v2/models/{model}/versions/{version}/ready", model_ready, Permission::kRead},
     {"GET", "/v2/models/{model}/versions/{version}/config", model_config, Permission::kRead},
     {"GET", "/v2/models/{model}/versions/{version}/stats", model_stats, Permission::kRead},
-    {"POST", "/v2/models/{model}/versions/{version}/infer", infer, Permission::kInfer},
-    {"POST", "/v2/models/{model}/versions/{version}/infer_stream", infer_stream, Permission::kInfer},
-    {"POST", "/v2/models/{model}/versions/{version}/generate", generate, Permission::kInfer},
-    {"POST", "/v2/models/{model}/versions/{version}/generate_stream", generate_stream, Permission::kInfer},
+    {"POST", "/v2/models/{model}/versions/{version}/infer", infer, Permission::kInfer, Body::kWhole},
+    {"POST", "/v2/models/{model}/versions/{version}/infer_stream", infer_stream, Permission::kInfer, Body::kWhole},
+    {"POST", "/v2/models/{model}/versions/{version}/generate", generate, Permission::kInfer, Body::kWhole},
+    {"POST", "/v2/models/{model}/versions/{version}/generate_stream", generate_stream, Permission::kInfer,
+     Body::kWhole},
     {"GET", "/v2/models/{model}/versions/{version}/generate_stream", generate_stream, Permission::kInfer},
     {"GET", "/v2/jobs/{job}", show_job, Permission::kInfer},
     {"GET", "/v2/jobs/{job}/result", job_result, Permission::kInfer},
     {"DELETE", "/v2/jobs/{job}", delete_job, Permission::kInfer},
     {"POST", "/v2/repository/index", repository_index, Permission::kRead},
     {"POST", "/v2/repository/{repository}/index", repository_index, Permission::kRead},
-    {"POST", "/v2/repository/models/{model}/load", load, Permission::kAdmin},
+    {"POST", "/v2/repository/models/{model}/load", load, Permission::kAdmin, Body::kWhole},
     {"POST", "/v2/repository/models/{model}/unload", unload, Permission::kAdmin},
-    {"POST", "/v2/repository/{repository}/models/{model}/load", load, Permission::kAdmin},
+    {"POST", "/v2/repository/{repository}/models/{model}/load", load, Permission::kAdmin, Body::kWhole},
     {"POST", "/v2/repository/{repository}/models/{model}/unload", unload, Permission::kAdmin},
     {"GET", "/v2/trace/setting", get_trace, Permission::kRead},
     {"POST", "/v2/trace/setting", set_trace, Permission::kAdmin},
@@ -306,8 +313,10 @@ void respond_inferred(Exchange& exchange, std::string json) {
 void add_routes(OipState& state, wire::Router& router, std::vector<std::unique_ptr<Endpoint>>& services) {
   for (const Row& row : kRoutes) {
     auto& service = services.emplace_back(std::make_unique<Endpoint>(state, row.serve));
-    bool reads = std::string_view(row.method) == "POST";
-    wire::Plan plan{!reads ? wire::BodyPlan::kIgnore : wire::BodyPlan::kWhole, state.options.max_body};
+    const bool reads = std::string_view(row.method) == "POST";
+    const uint64_t most =
+        row.body == Body::kWhole ? state.options.max_body : std::min<uint64_t>(state.options.max_body, kSmallBody);
+    wire::Plan plan{!reads ? wire::BodyPlan::kIgnore : wire::BodyPlan::kWhole, most};
     router.add({row.method, row.pattern, service.get(), kRest, plan, row.permission});
   }
 }

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "marshal/pb_wire.h"
+#include "marshal/small_message.h"
 #include "marshal/tenant.h"
 #include "salience.pb.h"
 #include "session/session_id.h"
@@ -18,8 +19,6 @@ using session::Tenant;
 
 // Whether it was looked for at the other nodes already.
 enum class Routed : bool { kNo, kYes };
-
-constexpr size_t kMaxRequest = 64 << 10;  // these requests are a name each; more is no honest one
 
 // Waits for another shard's answer, which is dropped if the client has left meanwhile.
 class Waiting final : public wire::RpcListener {
@@ -211,7 +210,7 @@ class Unary final : public Method {
 
   void call(wire::Rpc& rpc, Bytes message) override {
     Request request;
-    if (message.size() > kMaxRequest || !request.ParseFromArray(message.data(), int(message.size())))
+    if (message.size() > marshal::kSmallMessage || !request.ParseFromArray(message.data(), int(message.size())))
       return rpc.finish(base::invalid("the message is not a " + Request::descriptor()->name()));
     answer_(salience_, rpc, salience_.tenant(rpc), request);
   }

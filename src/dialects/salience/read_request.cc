@@ -100,12 +100,17 @@ class RequestReader {
   explicit RequestReader(const base::Bytes& message) : message_(message) {}
 
   base::Result<TurnRequest> read() {
+    auto request = read_fields();
+    if (!fields_.exceeded()) return request;
+    return invalid("GenerateRequest has at most " + std::to_string(kMaxFields) +
+                   " fields: append_tokens can be packed");
+  }
+
+ private:
+  base::Result<TurnRequest> read_fields() {
     PbCountedReader reader(message_.view(), fields_);
     while (reader.next())
       if (Status status = field(reader); !status.ok()) return status;
-    if (fields_.exceeded())
-      return invalid("GenerateRequest has at most " + std::to_string(kMaxFields) +
-                     " fields: append_tokens can be packed");
     if (!reader.ok()) return malformed();
     msg::Generation& g = request_.generation;
     generation_params();
@@ -118,7 +123,6 @@ class RequestReader {
     return std::move(request_);
   }
 
- private:
   // A field with another wire type than its own counts as unknown and is skipped, as protobuf does it.
   Status field(const PbReader& f) {
     switch (f.type()) {

@@ -245,7 +245,7 @@ base::Result<DescribedModel> read_description(std::string_view message) {
     ok = r.type() == PbType::kBytes && out.concepts.size() < kMostConcepts && r.bytes().size() <= kLongestConceptName;
     if (ok) out.concepts.emplace_back(r.bytes());
   };
-  marshal::PbFields fields;
+  marshal::PbFields fields(2 * kMostConcepts);
   marshal::PbCountedReader r(message, fields);
   while (ok && r.next()) switch (r.field()) {
       case 2: out.platform = base::presentable(r.bytes(), 64); break;
