@@ -102,7 +102,9 @@ class Inference final : public wire::ExchangeListener, public msg::Sink {
 
  private:
   Status fill(const fb::InferRequest& request, const base::Bytes& body, const ReadBody* read, msg::Call& call) {
-    if (auto* config = request.config())
+    if (auto* config = request.config(); config && config->size() > wire::kLongBody)
+      return base::invalid("config has at most " + std::to_string(wire::kLongBody) + " bytes");
+    else if (config)
       if (auto s = read_config({config->c_str(), config->size()}, call); !s.ok()) return s;
     auto found = state_.bus.catalog(marshal::models_of(exchange_.request())).resolve(call.model, call.version);
     if (!found) return found.error();
@@ -219,6 +221,8 @@ void refuse(Exchange& exchange, const Status& status) {
   respond_failure(exchange, status);
 }
 
+constexpr uint64_t kMostHere = 4 * wire::kLongBody;  // bytes that a body denotes which is read where it came in
+
 void read_elsewhere(GraphPipeState& state, Exchange& exchange, Address address, base::Bytes body) {
   auto then = [&state, &exchange, address](const Status& sent, std::unique_ptr<base::OffloadTask> task) {
     if (!sent.ok()) return respond_failure(exchange, sent);
@@ -239,7 +243,11 @@ void post(GraphPipeState& state, Exchange& exchange, const wire::PathArgs& args)
   Address address{std::string(args["model"]), std::string(args["version"])};
   if (state.options.offload && body.size() > wire::kLongBody)
     return read_elsewhere(state, exchange, std::move(address), std::move(body));
-  auto request = verify(body, state.options.max_body);
+  // A short body can denote much.
+  const bool aside = state.options.offload != nullptr;
+  auto request = verify(body, aside ? std::min(state.options.max_body, kMostHere) : state.options.max_body);
+  if (!request && aside && request.error().code == Code::kResourceExhausted)
+    return read_elsewhere(state, exchange, std::move(address), std::move(body));
   if (!request) return refuse(exchange, request.error());
   go_on(state, exchange, address, **request, body, nullptr);
 }

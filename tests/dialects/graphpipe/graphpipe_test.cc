@@ -8,7 +8,9 @@
 #include "dialects/graphpipe/types.h"
 #include "dialects/graphpipe/verify.h"
 #include "support/cpu_time.h"
+#include "support/fake_offload.h"
 #include "support/transcript.h"
+#include "wire/offload.h"
 
 namespace weir::graphpipe {
 namespace {
@@ -80,6 +82,33 @@ TEST(GraphPipeVerify, WhatIsSharedIsChargedAsOftenAsItIsReferredTo) {
   EXPECT_EQ(code_of(bomb(kMaxTables - 1, 0, 0), kBudget), Code::kInvalidArgument);
   EXPECT_EQ(code_of(bomb(10, 10, 10), 1399), Code::kResourceExhausted);
   EXPECT_EQ(code_of(bomb(10, 10, 10), 1400), Code::kOk);
+}
+
+TEST(GraphPipeVerify, AShortBodyThatDenotesMuchIsAWorkersWork) {
+  support::FakeOffload offload;
+  GraphPipeOptions options;
+  options.offload = &offload;
+  Bench bench(options);
+  const std::string little = bomb(1, 100, 100), much = bomb(100, 5000, 0);
+  EXPECT_LT(much.size(), wire::kLongBody);
+  bench.open("POST", "/graphpipe/add", little);
+  EXPECT_EQ(offload.waiting(), 0u);
+  auto x = bench.open("POST", "/graphpipe/add", much);
+  EXPECT_EQ(offload.waiting(), 1u);
+  EXPECT_FALSE(x->ended);
+  offload.work();
+  EXPECT_EQ(x->record().code, Code::kInvalidArgument) << "the model has other inputs";
+}
+
+TEST(GraphPipeVerify, AConfigIsShort) {
+  Bench bench;
+  auto code = [&](size_t bytes) {
+    FlatBufferBuilder b;
+    auto config = b.CreateString(std::string(bytes, ' '));
+    return bench.open("POST", "/graphpipe/add", finished(b, fb::CreateInferRequest(b, config)))->sent;
+  };
+  EXPECT_EQ(code(wire::kLongBody).find("config has at most"), std::string::npos);
+  EXPECT_NE(code(wire::kLongBody + 1).find("config has at most"), std::string::npos);
 }
 
 std::string named(size_t names) {
