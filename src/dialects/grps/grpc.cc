@@ -11,6 +11,7 @@
 #include "grps.pb.h"
 #include "marshal/small_message.h"
 #include "marshal/tenant.h"
+#include "wire/long_answer.h"
 #include "wire/offload.h"
 #include "wire/service_guard.h"
 
@@ -36,7 +37,7 @@ class Control final : public Method {
   explicit Control(GrpsState& state) : state_(state) {}
   void call(wire::Rpc& rpc, base::Bytes bytes) override {
     Message request, reply;
-    Status status = bytes.size() > marshal::kSmallMessage ? base::invalid("a request of this call has at most 64 KiB")
+    Status status = bytes.size() > marshal::kSmallMessage ? base::invalid("a request of this call has at most 16 KiB")
                                                           : read_pb(bytes, state_.slabs, request);
     const auto& catalog = state_.bus.catalog(marshal::models_of(rpc.exchange().request()));
     if (status.ok()) status = call_it(state_, catalog, request, reply);
@@ -64,20 +65,11 @@ class ReadMessage final : public base::OffloadTask {
   const base::Bytes bytes_;
 };
 
-// Writes a long one.
-class WriteMessage final : public base::OffloadTask {
- public:
-  explicit WriteMessage(Message&& message) : message_(std::move(message)) {}
-  void run() override {
-    status = base::attempt("writing an answer", [this] { pieces = write_pb({}, message_); });
-  }
-
-  Status status;  // after run(), as the next
-  std::vector<base::Bytes> pieces;
-
- private:
-  const Message message_;
-};
+base::Bytes joined(const std::vector<base::Bytes>& pieces) {
+  std::string out;
+  for (const auto& piece : pieces) out += piece.view();
+  return base::Bytes::adopt(std::move(out));
+}
 
 class RpcPrediction : public wire::RpcListener, public Prediction {
  public:
@@ -90,7 +82,9 @@ class RpcPrediction : public wire::RpcListener, public Prediction {
     go_on(std::move(status), std::move(message), answers);
   }
   void on_message(wire::Rpc&, base::Bytes) override {}
-  void on_drain(wire::Rpc&) override { drained(); }
+  void on_drain(wire::Rpc&) override {
+    if (has_room()) drained();
+  }
   void on_close(wire::Rpc&) override {
     sent_ = nullptr;
     waiting_.clear();
@@ -108,12 +102,12 @@ class RpcPrediction : public wire::RpcListener, public Prediction {
   }
   // The end, behind all answers.
   void end(const Status& status) {
-    if (!waiting_.empty())
+    if (sent_) {
       end_ = status;
-    else if (status.ok())
-      finish(rpc_, {});
-    else
-      answer(rpc_, status);
+      return;
+    }
+    waiting_.clear();
+    status.ok() ? finish(rpc_, {}) : answer(rpc_, status);
   }
 
   wire::Rpc& rpc_;
@@ -149,16 +143,22 @@ class RpcPrediction : public wire::RpcListener, public Prediction {
     if (!status.ok()) answer(rpc_, status);
   }
   Status write_first() {
-    size_t bytes = 0;
+    uint64_t bytes = 0;
     for (const auto& tensor : waiting_.front().tensors) bytes += tensor.data.size();
-    Status status = send_away(std::make_unique<WriteMessage>(std::move(waiting_.front())), bytes,
-                              wire::Offload::Part::kAnswer, [this](base::OffloadTask& task) {
-                                auto& written = static_cast<WriteMessage&>(task);
-                                if (!written.status.ok()) return fail(written.status);
-                                waiting_.pop_front();
-                                rpc_.send(std::move(written.pieces));
-                                go_on_writing();
-                              });
+    auto make = [message = std::move(waiting_.front())] {
+      return base::Result<base::Bytes>(joined(write_pb({}, message)));
+    };
+    auto write = std::make_unique<wire::WriteBody>(exchange_, std::move(make));
+    // Varints are about as long as what they were, those below zero apart.
+    Status status = write->reserve(2 * bytes) ? send_away(std::move(write), bytes, wire::Offload::Part::kAnswer,
+                                                          [this](base::OffloadTask& task) {
+                                                            auto body = static_cast<wire::WriteBody&>(task).body();
+                                                            if (!body) return fail(body.error());
+                                                            waiting_.pop_front();
+                                                            rpc_.send(*std::move(body));
+                                                            go_on_writing();
+                                                          })
+                                              : wire::no_room_for_answer();
     if (!status.ok()) waiting_.clear();
     return status;
   }
@@ -167,7 +167,7 @@ class RpcPrediction : public wire::RpcListener, public Prediction {
       if (Status status = write_first(); !status.ok()) fail(status);
     } else if (end_) {
       end(*end_);
-    } else {
+    } else if (has_room()) {
       drained();
     }
   }

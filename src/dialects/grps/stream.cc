@@ -1,5 +1,6 @@
 #include "dialects/grps/stream.h"
 
+#include "base/attempt.h"
 #include "dialects/grps/form.h"
 #include "dialects/grps/pointer.h"
 #include "wire/accept.h"
@@ -84,7 +85,9 @@ base::Status PartWriter::add(Message message) {
 base::Status PartWriter::enqueue(uint64_t most, wire::MakeBody make) {
   waiting_.push_back({most, std::move(make)});
   if (sent_) return {};
-  base::Status s = write_first();
+  base::Status s;
+  auto thrown = base::attempt("writing a part", [&] { s = write_first(); });
+  if (!thrown.ok()) s = std::move(thrown);
   if (!s.ok()) waiting_.clear();
   return s;
 }

@@ -208,13 +208,15 @@ TEST(GrpsGrpc, ManyElementsAreWrittenByWorkersInTheirOrder) {
     }
     EXPECT_TRUE(x->ended);
   }
-  bench.models["flow"].script = {many};
+  bench.models["flow"].script = {many, {msg::Done{}}};
   bench.open_grpc("PredictStreaming", question.SerializeAsString()).reset();
   EXPECT_EQ(offload.cancelled, 1u);
-  bench.models["flow"].script = {many, many};
+  bench.models["flow"].script = {many, many, {msg::Done{}}};
   auto x = bench.open_grpc("PredictStreaming", question.SerializeAsString());
   offload.fail(base::try_again(base::Code::kUnavailable, "the server stops"));
   EXPECT_TRUE(x->ended);
+  ASSERT_TRUE(reply.ParseFromString(support::grpc_frames(x->sent).at(0).payload));
+  EXPECT_EQ(reply.status().code(), 503);
 }
 
 TEST(GrpsGrpc, ElementsOfManyAreReadByWorkers) {
