@@ -187,9 +187,9 @@ Status read_target(std::string_view bytes, Fields& fields, std::string& id) {
 }
 
 Status read_action(std::string_view bytes, Fields& fields, MessageSink& sink) {
-  constexpr size_t kMost = 256;                 // parameters and configurations: a few bytes each, but objects here
-  constexpr size_t kLargestConfig = 320 << 10;  // a schema has 256 KiB
-  constexpr size_t kConfigBytesPerStep = 32;    // protobuf's library reads them
+  constexpr size_t kMost = 256;               // parameters and configurations: a few bytes each, but objects here
+  constexpr size_t kMostConfigs = 320 << 10;  // a schema has 256 KiB
+  constexpr size_t kConfigBytesPerStep = 32;  // protobuf's library reads them
   uint64_t config_bytes = 0;
   ActionRequest action;
   size_t parts = 0;
@@ -207,9 +207,9 @@ Status read_action(std::string_view bytes, Fields& fields, MessageSink& sink) {
     } else if (r.is(4, PbType::kBytes)) {
       s = read_named(r.bytes(), fields, action.outputs);
     } else if (r.is(5, PbType::kBytes)) {
-      s = read_any(r.bytes(), fields, action.configs.emplace_back());
       config_bytes += r.bytes().size();
-      if (r.bytes().size() > kLargestConfig) s = base::invalid("a configuration of an action has at most 320 KiB");
+      if (config_bytes > kMostConfigs) return base::invalid("the configurations of an action have at most 320 KiB");
+      s = read_any(r.bytes(), fields, action.configs.emplace_back());
     } else if (r.is(6, PbType::kBytes)) {
       s = read_target(r.bytes(), fields, action.target);
     } else {

@@ -65,7 +65,7 @@ TEST(EvergreenMemory, ConfigurationsAreBounded) {
                  field(2, "ECHO") + field(5, field(1, "type.googleapis.com/a.B") + field(2, std::string(bytes, 'x'))));
   };
   EXPECT_EQ(status_of(action(300 << 10)), "INVALID_ARGUMENT: action ECHO: takes no configuration of type 'a.B'");
-  EXPECT_EQ(status_of(action(400 << 10)), "INVALID_ARGUMENT: a configuration of an action has at most 320 KiB");
+  EXPECT_EQ(status_of(action(400 << 10)), "INVALID_ARGUMENT: the configurations of an action have at most 320 KiB");
 }
 
 // --- what is charged, and how long -----------------------------------------------------------------------------------
