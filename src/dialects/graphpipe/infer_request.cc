@@ -97,7 +97,14 @@ bool member(JsonCursor& json, const std::string& key, msg::Call& call) {
 // The name at `i`, or the model's at that position.
 Status name_at(const Strings* names, size_t i, const std::vector<msg::TensorSpec>& declared, const msg::ModelSpec& spec,
                std::string_view what, std::string& out) {
-  if (names && i < names->size()) out = view(names->Get(uoffset_t(i)));
+  constexpr size_t kMost = 1024;  // bytes: they are compared with each other, and many may share theirs
+  if (names && i < names->size()) {
+    const std::string_view name = view(names->Get(uoffset_t(i)));
+    if (name.size() > kMost)
+      return invalid("the name of " + std::string(what) + " number " + std::to_string(i + 1) + " has more than " +
+                     std::to_string(kMost) + " bytes");
+    out = name;
+  }
   if (!out.empty()) return {};
   if (i < declared.size()) {
     out = declared[i].name;

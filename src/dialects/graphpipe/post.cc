@@ -223,15 +223,15 @@ void refuse(Exchange& exchange, const Status& status) {
 
 constexpr uint64_t kMostHere = 4 * wire::kLongBody;  // bytes that a body denotes which is read where it came in
 
-void read_elsewhere(GraphPipeState& state, Exchange& exchange, Address address, base::Bytes body) {
+// `denoted`: bytes that the work is for.
+void read_elsewhere(GraphPipeState& state, Exchange& exchange, Address address, base::Bytes body, uint64_t denoted) {
   auto then = [&state, &exchange, address](const Status& sent, std::unique_ptr<base::OffloadTask> task) {
     if (!sent.ok()) return respond_failure(exchange, sent);
     auto& read = static_cast<ReadBody&>(*task);
     if (!read.status.ok()) return refuse(exchange, read.status);
     go_on(state, exchange, address, *read.request, read.body, &read);
   };
-  const size_t size = body.size();
-  wire::send_away(*state.options.offload, std::make_unique<ReadBody>(std::move(body), state), size,
+  wire::send_away(*state.options.offload, std::make_unique<ReadBody>(std::move(body), state), denoted,
                   wire::Offload::Part::kRequest, exchange, std::move(then));
 }
 
@@ -242,12 +242,12 @@ void post(GraphPipeState& state, Exchange& exchange, const wire::PathArgs& args)
   if (reinterpret_cast<uintptr_t>(body.data()) % 4 != 0) body = base::Bytes::copy_of(body.view());
   Address address{std::string(args["model"]), std::string(args["version"])};
   if (state.options.offload && body.size() > wire::kLongBody)
-    return read_elsewhere(state, exchange, std::move(address), std::move(body));
+    return read_elsewhere(state, exchange, std::move(address), body, body.size());
   // A short body can denote much.
   const bool aside = state.options.offload != nullptr;
   auto request = verify(body, aside ? std::min(state.options.max_body, kMostHere) : state.options.max_body);
   if (!request && aside && request.error().code == Code::kResourceExhausted)
-    return read_elsewhere(state, exchange, std::move(address), std::move(body));
+    return read_elsewhere(state, exchange, std::move(address), std::move(body), state.options.max_body);
   if (!request) return refuse(exchange, request.error());
   go_on(state, exchange, address, **request, body, nullptr);
 }

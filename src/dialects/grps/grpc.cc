@@ -11,7 +11,7 @@
 #include "grps.pb.h"
 #include "marshal/small_message.h"
 #include "marshal/tenant.h"
-#include "wire/long_answer.h"
+#include "wire/answer_flow.h"
 #include "wire/offload.h"
 #include "wire/service_guard.h"
 
@@ -65,11 +65,22 @@ class ReadMessage final : public base::OffloadTask {
   const base::Bytes bytes_;
 };
 
-base::Bytes joined(const std::vector<base::Bytes>& pieces) {
-  std::string out;
-  for (const auto& piece : pieces) out += piece.view();
-  return base::Bytes::adopt(std::move(out));
-}
+// Writes a long one. What it has converted is charged by send(), and room for it is held until then.
+class WriteMessage final : public base::OffloadTask {
+ public:
+  WriteMessage(wire::Exchange& exchange, Message&& message) : room_(exchange), message_(std::move(message)) {}
+  bool reserve() { return room_.take(most_converted(message_)); }
+  void run() override {
+    status = base::attempt("writing an answer", [this] { pieces = write_pb({}, message_); });
+  }
+
+  Status status;  // after run(), as the next
+  std::vector<base::Bytes> pieces;
+
+ private:
+  wire::AnswerRoom room_;
+  const Message message_;
+};
 
 class RpcPrediction : public wire::RpcListener, public Prediction {
  public:
@@ -88,6 +99,7 @@ class RpcPrediction : public wire::RpcListener, public Prediction {
   void on_close(wire::Rpc&) override {
     sent_ = nullptr;
     waiting_.clear();
+    end_.reset();
     leave();
   }
 
@@ -95,7 +107,7 @@ class RpcPrediction : public wire::RpcListener, public Prediction {
   bool has_room() override { return waiting_.empty() && rpc_.has_room(); }
   // One answer, behind those before it. Errors: that no worker takes it.
   Status write(Message&& reply) {
-    if (waiting_.empty() && !(state_.options.offload && takes_long(reply)))
+    if (waiting_.empty() && !(state_.options.offload && most_converted(reply) > kLongReply))
       return rpc_.send(write_pb({}, reply)), Status();
     waiting_.push_back(std::move(reply));
     return sent_ ? Status() : write_first();
@@ -143,22 +155,17 @@ class RpcPrediction : public wire::RpcListener, public Prediction {
     if (!status.ok()) answer(rpc_, status);
   }
   Status write_first() {
-    uint64_t bytes = 0;
-    for (const auto& tensor : waiting_.front().tensors) bytes += tensor.data.size();
-    auto make = [message = std::move(waiting_.front())] {
-      return base::Result<base::Bytes>(joined(write_pb({}, message)));
-    };
-    auto write = std::make_unique<wire::WriteBody>(exchange_, std::move(make));
-    // Varints are about as long as what they were, those below zero apart.
-    Status status = write->reserve(2 * bytes) ? send_away(std::move(write), bytes, wire::Offload::Part::kAnswer,
-                                                          [this](base::OffloadTask& task) {
-                                                            auto body = static_cast<wire::WriteBody&>(task).body();
-                                                            if (!body) return fail(body.error());
-                                                            waiting_.pop_front();
-                                                            rpc_.send(*std::move(body));
-                                                            go_on_writing();
-                                                          })
-                                              : wire::no_room_for_answer();
+    const uint64_t bytes = most_converted(waiting_.front());
+    auto write = std::make_unique<WriteMessage>(exchange_, std::move(waiting_.front()));
+    Status status = wire::no_room_for_answer();
+    if (write->reserve())
+      status = send_away(std::move(write), bytes, wire::Offload::Part::kAnswer, [this](base::OffloadTask& task) {
+        auto& written = static_cast<WriteMessage&>(task);
+        if (!written.status.ok()) return fail(written.status);
+        waiting_.pop_front();
+        rpc_.send(std::move(written.pieces));
+        go_on_writing();
+      });
     if (!status.ok()) waiting_.clear();
     return status;
   }

@@ -38,8 +38,9 @@ base::Status read_json(std::string_view body, base::SlabSource& slabs, Message& 
 base::Status read_pb(const base::Bytes& bytes, base::SlabSource& slabs, Message& message);
 // Whether read_pb() has elements of tensors to convert that take longer than a shard has.
 bool takes_long(std::string_view bytes);
-// The same of write_pb().
-bool takes_long(const Message& message);
+// Bytes that write_pb() makes of elements that it has to convert, at most: numbers below zero have ten.
+uint64_t most_converted(const Message& message);
+inline constexpr uint64_t kLongReply = 2 << 20;  // 2 to 10 ms
 
 // HTTP's number for an outcome: 200, 404, …
 int code_of(const base::Status& status);

@@ -187,13 +187,6 @@ class PbMessageReader {
 
 constexpr size_t kLong = size_t(1) << 20;  // bytes of elements: 2 to 10 ms
 
-bool takes_long(const Message& message) {
-  size_t elements = 0;
-  for (const auto& t : message.tensors)
-    if (t.dtype != DType::kFp32 && t.dtype != DType::kFp64) elements += t.data.size();
-  return elements > kLong;
-}
-
 bool takes_long(std::string_view bytes) {
   if (bytes.size() <= kLong) return false;
   size_t elements = 0;

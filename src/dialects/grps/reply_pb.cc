@@ -137,7 +137,25 @@ void put_data(Pieces& out, uint32_t field, const base::Bytes& data) {
   out.add(data);
 }
 
+// Bytes at most for each byte of a tensor.
+uint64_t most_per_byte(DType dtype) {
+  switch (dtype) {
+    case DType::kFp32:
+    case DType::kFp64: return 0;  // as they are
+    case DType::kInt8: return 10;
+    case DType::kInt16: return 5;
+    case DType::kInt32: return 3;
+    default: return 2;
+  }
+}
+
 }  // namespace
+
+uint64_t most_converted(const Message& message) {
+  uint64_t most = 0;
+  for (const auto& t : message.tensors) most += most_per_byte(t.dtype) * t.data.size();
+  return most;
+}
 
 std::vector<base::Bytes> write_pb(const base::Status& status, const Message& message) {
   Pieces out;

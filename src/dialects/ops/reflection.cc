@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <set>
 
 #include <google/protobuf/descriptor.h>
@@ -31,25 +32,30 @@ void set_error(Response& response, Code code, std::string text) {
   response.mutable_error_response()->set_error_message(std::move(text));
 }
 
-// Files as they are sent. To make one takes a tenth of a millisecond, and a question is short: each is made once.
+// Files as they are sent. To make one takes a tenth of a millisecond, and a question is short: each is made once. Any
+// thread.
 class Files {
  public:
   // The file, then what it imports, each once.
   void add(const pb::FileDescriptor* file, std::set<const pb::FileDescriptor*>& seen,
            reflection_v1::FileDescriptorResponse& out) {
     if (!seen.insert(file).second) return;
-    auto [made, is_new] = made_.try_emplace(file);
-    if (is_new) {
-      pb::FileDescriptorProto proto;
-      file->CopyTo(&proto);
-      made->second = proto.SerializeAsString();
-    }
-    out.add_file_descriptor_proto(made->second);
+    out.add_file_descriptor_proto(bytes_of(file));
     for (int i = 0; i < file->dependency_count(); ++i) add(file->dependency(i), seen, out);
   }
 
  private:
-  std::map<const pb::FileDescriptor*, std::string> made_;
+  const std::string& bytes_of(const pb::FileDescriptor* file) {
+    std::lock_guard lock(mutex_);
+    auto at = made_.find(file);
+    if (at != made_.end()) return at->second;
+    pb::FileDescriptorProto proto;
+    file->CopyTo(&proto);
+    return made_.emplace(file, proto.SerializeAsString()).first->second;
+  }
+
+  std::mutex mutex_;
+  std::map<const pb::FileDescriptor*, std::string> made_;  // no entry goes or changes
 };
 
 void set_file(Files& files, Response& response, const pb::FileDescriptor* file, const std::string& asked) {

@@ -1,5 +1,5 @@
 // grpc.reflection.v1 and v1alpha: describes the given services, and itself, from the descriptors that are linked into
-// this program. For buf curl, grpcurl and the like. One per shard, or one for all: it does not change.
+// this program. For buf curl, grpcurl and the like. One per shard, or one for all: any thread may ask it.
 #pragma once
 
 #include <memory>

@@ -111,6 +111,18 @@ TEST(GraphPipeVerify, AConfigIsShort) {
   EXPECT_NE(code(wire::kLongBody + 1).find("config has at most"), std::string::npos);
 }
 
+TEST(GraphPipeVerify, ANameIsShort) {
+  Bench bench;
+  auto said = [&](size_t bytes) {
+    FlatBufferBuilder b;
+    std::vector<Offset<flatbuffers::String>> names{b.CreateString(std::string(bytes, 'n'))};
+    return bench.open("POST", "/graphpipe/add", finished(b, fb::CreateInferRequest(b, 0, 0, 0, b.CreateVector(names))))
+        ->sent;
+  };
+  EXPECT_EQ(said(1024).find("has more than 1024 bytes"), std::string::npos);
+  EXPECT_NE(said(1025).find("has more than 1024 bytes"), std::string::npos);
+}
+
 std::string named(size_t names) {
   FlatBufferBuilder b;
   std::vector<Offset<flatbuffers::String>> all;
