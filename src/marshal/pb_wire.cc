@@ -4,7 +4,7 @@ namespace weir::marshal {
 namespace {
 
 constexpr int kMaxGroups = 100;             // as libprotobuf
-constexpr size_t kLongestGroup = 64 << 10;  // bytes: nobody has had use for one in ten years
+constexpr size_t kLongestGroup = 64 << 10;  // bytes: proto3 has no groups, so that none is of use here
 
 bool read_varint(const char*& p, const char* end, uint64_t& out) {
   if (p < end && !(uint8_t(*p) & 0x80)) {  // one byte: nearly always

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "marshal/json_cursor.h"
+#include "wire/offload.h"
 
 namespace weir::graphpipe {
 namespace {
@@ -192,6 +193,8 @@ Status read_outputs(const Strings* names, const msg::ModelSpec& spec, msg::Call&
 }  // namespace
 
 Status read_config(std::string_view config, msg::Call& call) {
+  constexpr size_t kMost = wire::kLongBody;  // bytes: it is read where the body came in
+  if (config.size() > kMost) return invalid("config has at most " + std::to_string(kMost) + " bytes");
   if (config.empty()) return {};
   if (config.front() != '{') {
     call.parameters.emplace_back("config", std::string(config));

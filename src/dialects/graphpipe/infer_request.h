@@ -26,8 +26,8 @@ namespace weir::graphpipe {
 
 inline constexpr size_t kMaxInputs = 256, kMaxOutputs = 256, kMaxParameters = 256;
 
-// Sets what `config` says. The Call has the path's model and version already. Errors: INVALID_ARGUMENT, also for a
-// config that names another model or version than the path.
+// Sets what `config` says, in 256 KiB at most. The Call has the path's model and version already. Errors:
+// INVALID_ARGUMENT, also for a config that names another model or version than the path.
 base::Status read_config(std::string_view config, msg::Call& call);
 
 // For each tensor of the request: the elements of a String tensor as a Call has them, in `slabs`; empty Bytes for other

@@ -102,9 +102,7 @@ class Inference final : public wire::ExchangeListener, public msg::Sink {
 
  private:
   Status fill(const fb::InferRequest& request, const base::Bytes& body, const ReadBody* read, msg::Call& call) {
-    if (auto* config = request.config(); config && config->size() > wire::kLongBody)
-      return base::invalid("config has at most " + std::to_string(wire::kLongBody) + " bytes");
-    else if (config)
+    if (auto* config = request.config())
       if (auto s = read_config({config->c_str(), config->size()}, call); !s.ok()) return s;
     auto found = state_.bus.catalog(marshal::models_of(exchange_.request())).resolve(call.model, call.version);
     if (!found) return found.error();

@@ -37,8 +37,8 @@ class Control final : public Method {
   explicit Control(GrpsState& state) : state_(state) {}
   void call(wire::Rpc& rpc, base::Bytes bytes) override {
     Message request, reply;
-    Status status = bytes.size() > marshal::kSmallMessage ? base::invalid("a request of this call has at most 16 KiB")
-                                                          : read_pb(bytes, state_.slabs, request);
+    Status status = marshal::check_small(bytes);
+    if (status.ok()) status = read_pb(bytes, state_.slabs, request);
     const auto& catalog = state_.bus.catalog(marshal::models_of(rpc.exchange().request()));
     if (status.ok()) status = call_it(state_, catalog, request, reply);
     answer(rpc, status, reply);
