@@ -165,9 +165,10 @@ class SharedMemory(harness.Case):
         os.mkdir(SHM + PREFIX + 'dir')
         os.symlink('/etc/passwd', SHM + PREFIX + 'link')
         try:
-            for key in ('fifo', 'dir', 'link', '../../etc/passwd', 'x' * 300, 'x' * (1 << 20), ''):
+            for key in ('fifo', 'dir', 'link', '../../etc/passwd', 'x' * 300, ''):
                 answer = self.register('r', '/' + PREFIX + key, 1)
                 self.assertIn(answer.status, (400, 500), (key[:20], answer.body))
+            self.assertEqual(413, self.register('r', '/' + PREFIX + 'x' * (1 << 20), 1).status)  # control bodies are small
         finally:
             os.unlink(SHM + PREFIX + 'fifo')
             os.rmdir(SHM + PREFIX + 'dir')
