@@ -33,26 +33,42 @@ void Conn::on_readable() {
 void Conn::read() {
   auto& shard = env_.shard;
   shard.now();
-  auto moved = take_input();
+  std::span<const std::byte> bytes;
+  auto moved = take_input(bytes);
   env_.bytes_in.add(moved.n);
   switch (moved.fate) {
     case Socket::Fate::kNone: break;
     case Socket::Fate::kEof: peer_ended(); break;
     case Socket::Fate::kError: return close(ClosedBy::kPeer);
-    case Socket::Fate::kSome: received({shard.read_buffer.get(), moved.n});
+    case Socket::Fate::kSome: received(bytes);
   }
   wire_.mark();
 }
 
-// A peer that sends much is read in larger pieces. What comes behind an answer that ends the connection is nobody's: it
-// is neither copied nor counted as work of this turn, so that ending floods costs less than sending them.
-Socket::Moved Conn::take_input() {
+// Where the next read goes: to where its bytes will lie, if that is known and much is still to come, and else into the
+// shard's buffer. A peer that sends much is read in larger pieces, unless its bodies are large: what is read with a
+// head is copied, so that it should be little.
+std::span<std::byte> Conn::read_to() {
+  auto& shard = env_.shard;
+  if (auto* codec = input_.tls() ? nullptr : serving()) {
+    const auto landing = codec->landing();
+    if (landing.size() > Shard::Parts::kReadBuffer) wider_reads_ = kReadsOfLarge;
+    if (landing.size() >= kFirstRead) return landing.first(std::min(landing.size(), Shard::Parts::kReadBuffer));
+  }
+  return {shard.read_buffer.get(), kFirstRead << 2 * wider_reads_};
+}
+
+// Bytes behind an answer that ends the connection are nobody's: they are neither copied nor counted as work of this
+// turn, so that ending floods costs less than sending them.
+Socket::Moved Conn::take_input(std::span<const std::byte>& bytes) {
   auto& shard = env_.shard;
   if (state_ != State::kOpen) return socket_.discard({shard.read_buffer.get(), Shard::Parts::kReadBuffer});
-  const size_t size = kFirstRead << 2 * wider_reads_;
-  auto moved = socket_.read({shard.read_buffer.get(), size});
+  const auto to = read_to();
+  auto moved = socket_.read(to);
+  bytes = to.first(moved.n);
   shard.turn_bytes += moved.n;
-  if (moved.n == size && size < Shard::Parts::kReadBuffer) ++wider_reads_;
+  if (moved.n == to.size() && to.data() == shard.read_buffer.get() && to.size() < Shard::Parts::kReadBuffer)
+    ++wider_reads_;
   return moved;
 }
 

@@ -27,6 +27,7 @@ class Conn final : public ConnWire::Owner, private Socket::Owner {
  public:
   static constexpr base::Duration kLingerTime = std::chrono::seconds(2);
   static constexpr size_t kFirstRead = 16 << 10;
+  static constexpr uint8_t kReadsOfLarge = 1;  // wider_reads_ of whom large bodies come from: 64 KiB
 
   class Owner {
    public:
@@ -72,7 +73,9 @@ class Conn final : public ConnWire::Owner, private Socket::Owner {
   void begin_work() { env_.shard.worked_for = &input_.peer().client; }
   wire::Codec* serving() const { return state_ == State::kOpen ? input_.codec() : nullptr; }
   void read();
-  Socket::Moved take_input();
+  std::span<std::byte> read_to();
+  // `bytes` becomes what was read; what a connection that ends discards is not shown.
+  Socket::Moved take_input(std::span<const std::byte>& bytes);
   void received(std::span<const std::byte> bytes);
   void peer_ended();
   void write_and_settle();

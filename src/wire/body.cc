@@ -53,6 +53,11 @@ BodyCollector::State BodyCollector::put(std::span<const std::byte> piece) {
   return state_;
 }
 
+std::span<std::byte> BodyCollector::landing() {
+  if (state_ != State::kOpen || inflater_ || !block_ || block_.moving()) return {};
+  return {block_.end(), block_.room()};
+}
+
 BodyCollector::State BodyCollector::end() {
   ended_ = true;
   if (state_ == State::kOpen) state_ = settle();
@@ -96,7 +101,10 @@ BodyCollector::State BodyCollector::copy(std::span<const std::byte>& piece) {
   if (piece.empty()) return State::kOpen;
   if (total > block_.capacity())
     if (State grown = grow(total); grown != State::kOpen) return grown;
-  block_.append(piece.data(), piece.size());
+  if (piece.data() == block_.end())
+    block_.filled(piece.size());  // it came to its landing()
+  else
+    block_.append(piece.data(), piece.size());
   return State::kOpen;
 }
 

@@ -63,6 +63,9 @@ class Codec {
 
   // Bytes from the peer, in order. Takes all of them.
   virtual void feed(std::span<const std::byte> bytes) = 0;
+  // Where the next bytes from the peer will lie, where that is known: of a large body, in its slab. What is read to the
+  // begin of it and then fed from there is not copied. Empty almost always; good until the codec is called again.
+  virtual std::span<std::byte> landing() { return {}; }
   // The peer has half-closed (FIN).
   virtual void eof() = 0;
   // The socket is gone: every open Exchange ends. Nothing is pending afterwards.

@@ -26,6 +26,13 @@ H1Exchange& H1Queue::add() {
   return x;
 }
 
+H1Exchange& H1Queue::add_refused() {
+  H1Exchange& x = add();
+  x.forget_head();
+  x.read_whole_ = true;
+  return x;
+}
+
 void H1Queue::pass_turn() {
   while (ended_ < queue_.size()) {
     H1Exchange& x = *queue_[ended_];

@@ -22,6 +22,8 @@ class H1Queue {
   H1Reader& reader() { return reader_; }
 
   H1Exchange& add();
+  // For what never became a request: it is answered in its place, and nothing of it is read.
+  H1Exchange& add_refused();
   // The length of the head at the front of `bytes`, where the Exchange that add() would give knows it; else 0.
   size_t knows(std::string_view bytes) const { return spare_.empty() ? 0 : spare_.back()->knows(bytes); }
   // The one that had the turn may have ended: the next one writes. The last one ends the connection.

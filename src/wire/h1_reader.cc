@@ -55,13 +55,21 @@ void H1Reader::process(std::string_view fresh) {
   charge_input();
 }
 
+std::span<std::byte> H1Reader::landing() {
+  const bool gathered = reading_ == Reading::kBody && current_ && current_->open() && !current_->headed_ &&
+                        current_->plan_.body == BodyPlan::kWhole && body_ && input_.waiting() == 0;
+  if (!gathered) return {};
+  const auto room = body_->landing();
+  return room.first(size_t(std::min<uint64_t>(room.size(), parser_.remaining())));
+}
+
 // A request whose bytes find no room ends, and the connection with it: what follows could not be told from the rest of
 // that request.
 void H1Reader::charge_input() {
   if (input_.charge(connection_.heads) || connection_.closing) return;
   const HeadError error{503, reason::kOverload, kNoMemoryForHead};
   if (current_ && current_->open()) return fail(*current_, error);
-  if (reading_ == Reading::kHead && !queue_.full()) return refuse(error);
+  if (reading_ == Reading::kHead && !queue_.full()) return fail(queue_.add_refused(), error);
   close_after_queue();
 }
 
@@ -99,7 +107,7 @@ size_t H1Reader::step_head(std::string_view input) {
   if (size == 0) size = scan_.advance(input, connection_.env.limits, &error);
   if (!error && size == 2 && ++blank_lines_ > kBlankLines) error = {400, reason::kParse, "malformed request line"};
   if (error) {
-    refuse(error);
+    fail(queue_.add_refused(), error);
     return input.size();
   }
   if (size == 0) return 0;
@@ -118,7 +126,8 @@ void H1Reader::start_request(std::string_view bytes, Known known) {
   if (!head_text_) head_text_ = std::make_unique<HeadText>();
   head_text_->clear();
   if (known == Known::kNo)
-    if (HeadError error = inspect_head(bytes, connection_.env.limits, &head, head_text_.get())) return refuse(error);
+    if (HeadError error = inspect_head(bytes, connection_.env.limits, &head, head_text_.get()))
+      return fail(queue_.add_refused(), error);
   // Not the first of a connection, which may be its last: idle ones hold little.
   const bool again = std::exchange(served_, true);
   discarded_ = 0;
@@ -298,14 +307,6 @@ void H1Reader::body_settled(RequestBody::State state) {
   connection_.env.intake.whole(x);
 }
 
-// A request that never became one: answered in its place in the queue, and the connection's last.
-void H1Reader::refuse(const HeadError& error) {
-  H1Exchange& x = queue_.add();
-  x.forget_head();
-  x.read_whole_ = true;
-  fail(x, error);
-}
-
 void H1Reader::fail(H1Exchange& x, const HeadError& error) {
   if (x.begun_)
     x.record().reject = error.reason;
@@ -363,7 +364,7 @@ void H1Reader::check(base::Time now) {
   switch (reading_) {
     case Reading::kHead: {
       if (head_since_ != base::kNever && now - head_since_ > limits.head)
-        return refuse({408, reason::kSlowHeader, "the request head took too long"});
+        return fail(queue_.add_refused(), {408, reason::kSlowHeader, "the request head took too long"});
       base::Duration most = served_ ? limits.idle : limits.head;
       if (connection_.overloaded(base::Overload::kClose)) most = std::min(most, kH1ShortIdle);
       const bool idle = queue_.empty() && waiting() == 0 && connection_.output.empty();

@@ -24,6 +24,8 @@ class H1Reader final : H1Parser::Sink {
 
   // Takes in all of `fresh`: what cannot be used yet is kept.
   void process(std::string_view fresh);
+  // As Codec's.
+  std::span<std::byte> landing();
   // Bytes that are kept.
   size_t waiting() const { return input_.waiting(); }
   void drop_input() { input_.drop(); }
@@ -76,7 +78,6 @@ class H1Reader final : H1Parser::Sink {
   void on_body(std::span<const std::byte> piece) override;
   void charge_input();
   void check_body(base::Time now);
-  void refuse(const HeadError& error);
   void fail(H1Exchange& x, const HeadError& error);
   void fail_current(const HeadError& error);
 
