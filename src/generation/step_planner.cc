@@ -8,6 +8,8 @@ namespace {
 using base::Time;
 using Place = Sequence::Place;
 
+constexpr uint32_t kLeastPiece = 16;  // tokens of a prompt that is spread over steps
+
 // The step that runs does not reach the end of its prompt: what comes next is known.
 bool continues(const Sequence& s) { return s.feeding > 0 && s.unfed() > 0; }
 
@@ -87,6 +89,19 @@ void StepPlanner::plan_decodes(Layout& to, uint32_t& budget) {
   }
 }
 
+// As many tokens as bring every prompt to its end in policy_.prompt_steps steps: then those who wait for their next
+// token find all steps about as long, and on a device that reads its weights for them anyhow hardly longer than without
+// prompts.
+uint32_t StepPlanner::spread() const {
+  uint64_t tokens = 0;
+  for (const auto& prompt : prompts_) {
+    const auto& s = *prompt.sequence;
+    const uint64_t whole = std::max<uint64_t>(prompt.left, s.prompt > s.cached ? s.prompt - s.cached : 0);
+    tokens += std::min(prompt.left, std::max<uint64_t>(whole / policy_.prompt_steps, kLeastPiece));
+  }
+  return uint32_t(std::min<uint64_t>(tokens, policy_.step_tokens));
+}
+
 // Their blocks were taken when they were admitted.
 void StepPlanner::plan_prefills(Layout& to, uint32_t budget) {
   if (budget == 0) return;
@@ -98,6 +113,7 @@ void StepPlanner::plan_prefills(Layout& to, uint32_t budget) {
   }
   if (prompts_.empty()) return;
   budget = std::min(budget, budget_.prefill_tokens(to.load));
+  if (to.load.decodes > 0 && policy_.prompt_steps > 1) budget = std::min(budget, spread());
   shares_.share(prompts_, budget);
   uint32_t left = budget;
   for (auto& prompt : prompts_)

@@ -63,6 +63,7 @@ class StepPlanner {
   TokenStep* fill(Layout& to);
   void plan_decodes(Layout& to, uint32_t& budget);
   void plan_prefills(Layout& to, uint32_t budget);
+  uint32_t spread() const;
   uint32_t plan_prefill(StepRows& rows, Sequence& s, uint32_t most);
   bool can_follow(Sequence& s);
   void recompute(StepRows& rows, Sequence& s, uint32_t& budget);

@@ -176,7 +176,7 @@ base::Status no_memory(const base::Status& why, device::Device& device) {
   return others ? base::try_again(why.code, text) : base::failure(why.code, text);
 }
 
-constexpr uint32_t kRunningOnDevice = 256, kStepOnDevice = 2048;  // sequences, tokens
+constexpr uint32_t kRunningOnDevice = 256, kStepOnDevice = 2048, kPromptSteps = 4;  // sequences, tokens, steps
 
 // A GPU has room for more at once than a CPU, where nobody says how much.
 void use_defaults_of(const device::Device& device, Loading& l) {
@@ -184,6 +184,7 @@ void use_defaults_of(const device::Device& device, Loading& l) {
   auto& policy = l.options.policy;
   if (!l.wanted.parameters.contains("max_running")) policy.max_running = kRunningOnDevice;
   if (!l.wanted.parameters.contains("step_tokens")) policy.step_tokens = kStepOnDevice;
+  if (!l.wanted.parameters.contains("prompt_steps")) policy.prompt_steps = kPromptSteps;
   policy.step_tokens = std::max(policy.step_tokens, policy.max_running);
 }
 

@@ -6,6 +6,7 @@
 // leave beside the weights), block_size (16), max_running (64), step_tokens (512, the most that a step has), step_time
 // (40ms on the CPU, 0 on devices: a step with prompts alone takes five times as long, one beside running sequences
 // twice a step of these, a quarter of 40ms at least; this decides how many of their tokens it has; 0: step_tokens),
+// prompt_steps (4 on devices, 1 on the CPU: steps that a prompt is spread over while others wait for their next token),
 // max_wait (60s: a request that would wait longer for its beginning is refused with 429; 0: any time), max_waiting (as
 // many requests; batching.max_queue where that is not its default, else 1048576), prefix_cache (on), threads (all cores
 // but one, or but the shards' where these are fewer; both of two), dtype (auto, float32, bfloat16; auto is bfloat16 for

@@ -44,8 +44,7 @@ void read_policy(ParameterTable& p, const msg::BatchPolicy& batching, Options& o
   if (policy.block_size % kTile != 0) p.fail("block_size", "a multiple of 16 is expected");
   p.count("max_running", 1, 4096, policy.max_running);
   p.count("step_tokens", 1, 1 << 16, policy.step_tokens);
-  // A step has room for every sequence that runs.
-  policy.step_tokens = std::max(policy.step_tokens, policy.max_running);
+  policy.step_tokens = std::max(policy.step_tokens, policy.max_running);  // room for every sequence that runs
   if (auto* text = p.find("step_time")) {
     auto time = base::parse_duration(*text);
     if (time && *time >= base::Duration(0) && *time <= kLongestStep)
@@ -53,6 +52,7 @@ void read_policy(ParameterTable& p, const msg::BatchPolicy& batching, Options& o
     else
       p.fail("step_time", "a time like 40ms is expected, of at most 10s; 0 for steps of step_tokens");
   }
+  p.count("prompt_steps", 1, 1024, policy.prompt_steps);
   // The default of max_queue is meant for models whose requests are alike.
   bool set = batching.max_queue > 0 && batching.max_queue != msg::BatchPolicy{}.max_queue;
   policy.max_waiting = set ? std::min(batching.max_queue, kMostWaiting) : kMostWaiting;
