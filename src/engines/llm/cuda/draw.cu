@@ -4,7 +4,7 @@
 namespace weir::llm::cuda {
 namespace {
 
-constexpr float kOne = 1099511627776.f;  // 2^40: the weight of the likeliest token. 2^20 of them fit into 64 bits.
+constexpr float kOne = 8589934592.f;  // 2^33: the weight of the likeliest token, as much as a Histogram takes
 
 __device__ uint64_t mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
@@ -21,12 +21,12 @@ __device__ double uniform(uint64_t seed, uint64_t number) {
 // The tokens that may be sampled, with their weights.
 struct Choice {
   Logits logits;
-  float temperature;
+  float sharpness;  // 1 over the temperature
   Kept kept;
   float least;  // logits below have no weight
 
   __device__ Mass weight(float logit) const {
-    return logit >= least ? Mass(expf((logit - logits.highest) / temperature) * kOne) : 0;  // -inf: 0
+    return logit >= least ? Mass(expf((logit - logits.highest) * sharpness) * kOne) : 0;  // -inf: 0
   }
 };
 
@@ -37,18 +37,29 @@ struct Range {
   Mass below;         // weight before `from`
 };
 
-// The weight of the warp's part of a range, which becomes `part`; in all lanes.
+// The weight of the warp's part of a range, which becomes `part`; in all lanes. Parts of ranges that begin at a
+// multiple of four do so, too.
 __device__ Mass part_weight(const Choice& choice, const Range& range, Range& part) {
   uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  uint32_t each = max((range.to - range.from + kSelectWarps - 1) / kSelectWarps, kWarp);
+  uint32_t each = max(((range.to - range.from + kSelectWarps - 1) / kSelectWarps + 3) / 4 * 4, kWarp);
   part.from = min(range.from + warp * each, range.to), part.to = min(part.from + each, range.to);
   Mass weight = 0, equals = 0, all = 0;
-#pragma unroll 4
-  for (uint32_t id = part.from + lane; id < part.to; id += kWarp) {
-    float logit = choice.logits.at[id];
+  auto take = [&](float logit) {
     uint32_t order = order_of(logit);
     weight += order > choice.kept.order ? choice.weight(logit) : 0;
     equals += order == choice.kept.order;
+  };
+  if (choice.logits.size % 4 == 0) {  // every row begins at a multiple of 16 bytes
+#pragma unroll 4
+    for (uint32_t id = part.from + lane * 4; id < part.to; id += kWarp * 4) {
+      float four[4];
+      load(four, choice.logits.at + id);
+#pragma unroll
+      for (float logit : four) take(logit);
+    }
+  } else {
+#pragma unroll 4
+    for (uint32_t id = part.from + lane; id < part.to; id += kWarp) take(choice.logits.at[id]);
   }
   weight = warp_total(weight), equals = warp_total(equals);
   part.equal_before = range.equal_before + before_me(equals, all);
@@ -97,7 +108,7 @@ __device__ uint32_t draw_one(const Choice& choice, double random, uint32_t likel
 }
 
 __global__ void __launch_bounds__(kSelectThreads, 1) draw_kernel(Draw a) {
-  __shared__ SelectRoom room;
+  auto& room = *dynamic_shared<SelectRoom>();
   await_inputs();
   uint32_t from = a.from ? a.from[blockIdx.x] : blockIdx.x, to = a.to ? a.to[blockIdx.x] : blockIdx.x;
   const float* row = a.from && from & kAdjusted ? a.adjusted + size_t(from & ~kAdjusted) * a.vocabulary
@@ -108,12 +119,15 @@ __global__ void __launch_bounds__(kSelectThreads, 1) draw_kernel(Draw a) {
   logits.highest = row[best.id];
   uint32_t id = best.id;
   if (params.temperature > 0) {
-    Choice choice{logits, params.temperature, {}, -INFINITY};
-    if (params.top_k > 0 && params.top_k < a.vocabulary)
-      choice.kept = keep_share(room, logits, choice.kept, params.top_k, [](float) { return Mass(1); });
+    Choice choice{logits, 1 / params.temperature, {}, -INFINITY};
+    const bool counts = params.top_k > 0 && params.top_k < a.vocabulary;
+    if (counts) choice.kept = keep_most(room, logits, choice.kept, params.top_k);
     if (params.top_p < 1) {  // of the weight that is left
-      auto share = Mass(double(params.top_p) * double(kept_weight(choice)));
-      choice.kept = keep_share(room, logits, choice.kept, max(share, Mass(1)), [&](float l) { return choice.weight(l); });
+      const Mass left = counts ? kept_weight(choice) : 0;
+      choice.kept = keep_share(
+          room, logits, choice.kept,
+          [&](Mass all) { return max(Mass(double(params.top_p) * double(counts ? left : all)), Mass(1)); },
+          [&](float l) { return choice.weight(l); });
     }
     if (params.min_p > 0) choice.least = logits.highest + params.temperature * logf(params.min_p);
     id = draw_one(choice, uniform(params.seed, params.number), best.id);
@@ -132,11 +146,9 @@ __global__ void __launch_bounds__(kSelectThreads, 1) draw_kernel(Draw a) {
 Code draw(const Launch& launch, const Draw& a) {
   if (a.vocabulary == 0 || a.vocabulary >= 1u << 20) return kBadShape;
   if (a.rows == 0) return 0;
-  return run(launch, draw_kernel, a.rows, kSelectThreads, 0, a);
+  return run(launch, draw_kernel, a.rows, kSelectThreads, sizeof(SelectRoom), a);
 }
 
-Code load_draw(int32_t device) {
-  return load_kernels(device, draw_kernel);
-}
+Code load_draw(int32_t device) { return load_kernels(device, draw_kernel); }
 
 }  // namespace weir::llm::cuda

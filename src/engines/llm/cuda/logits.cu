@@ -75,7 +75,7 @@ __device__ void collect(const Logits& logits, Kept kept, List& list) {
 }
 
 __global__ void __launch_bounds__(kSelectThreads, 1) logprobs_kernel(Logprobs a) {
-  __shared__ SelectRoom room;
+  auto& room = *dynamic_shared<SelectRoom>();
   await_inputs();
   __shared__ List list;
   LogprobRow wanted = a.rows[blockIdx.x];
@@ -93,8 +93,8 @@ __global__ void __launch_bounds__(kSelectThreads, 1) logprobs_kernel(Logprobs a)
   __syncthreads();
   uint32_t top = min(wanted.top, a.most);
   if (top > 0) {
-    Kept numbers{1, UINT32_MAX};  // NaN is 0
-    collect(logits, keep_share(room, logits, numbers, top, [](float) { return Mass(1); }), list);
+    const Kept numbers{1, UINT32_MAX};  // NaN is 0
+    collect(logits, keep_most(room, logits, numbers, top), list);
   }
   __syncthreads();
   uint32_t found = min(min(list.count, top), kMostTop);
@@ -126,11 +126,9 @@ Code adjust(const Launch& launch, const Adjust& a) {
 Code logprobs(const Launch& launch, const Logprobs& a) {
   if (a.vocabulary == 0 || a.vocabulary >= 1u << 20 || a.most > kMostTop) return kBadShape;
   if (a.count == 0) return 0;
-  return run(launch, logprobs_kernel, a.count, kSelectThreads, 0, a);
+  return run(launch, logprobs_kernel, a.count, kSelectThreads, sizeof(SelectRoom), a);
 }
 
-Code load_logits(int32_t device) {
-  return load_kernels(device, adjust_kernel, logprobs_kernel);
-}
+Code load_logits(int32_t device) { return load_kernels(device, adjust_kernel, logprobs_kernel); }
 
 }  // namespace weir::llm::cuda

@@ -12,7 +12,7 @@
 namespace weir::llm::cuda::reference {
 namespace {
 
-constexpr float kOne = 1099511627776.f;  // 2^40, as in draw.cu
+constexpr float kOne = 8589934592.f;  // 2^33, as in draw.cu
 
 uint64_t mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;

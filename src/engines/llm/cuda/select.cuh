@@ -3,9 +3,9 @@
 // Logits are compared as integers that keep their order (order_of), and masses are 64-bit integers, so that sums do not
 // depend on the order in which threads come by. The last token that is kept is found by histograms: first of the
 // distance from the highest logit in eighths, which spreads what is likely, then of 8 bits of the order at a time
-// within the one eighth, whose tokens are listed the first time so that the row is read twice in all. Shared memory adds
-// 32 bits at once, but 64 only in a loop that tries again: masses are added in pieces that cannot overflow, and half of
-// the warps have a histogram of their own.
+// within the one eighth, whose tokens are listed the first time so that the row is read twice in all. Shared memory
+// adds 32 bits at once, but 64 only in a loop that tries again: masses are added in two pieces that cannot overflow.
+// Where many logits are alike the lanes of a warp would wait for each other at one sum: a digit has one for each lane.
 #pragma once
 
 #include "engines/llm/cuda/launch.cuh"
@@ -105,27 +105,29 @@ __device__ inline Mass before_me(Mass value, Mass& total) {
   return __shfl_sync(kAllLanes, upto, warp) - value;
 }
 
-// A histogram of masses below 2^48, of at most 2^20 tokens each.
+// A histogram of masses of at most 2^33 each, of at most 2^20 tokens.
 struct Histogram {
-  static constexpr uint32_t kCopies = 2, kPieces = 4, kBits = 12;
-  uint32_t sums[kCopies][kPieces][kDigits];
+  static constexpr uint32_t kPieces = 2, kBits = 17;  // a lane has 2^15 tokens: sums of either piece are below 2^32
+  uint32_t sums[kPieces][kDigits][kWarp];
   Mass totals[kDigits];
 
   // clear(), then barriers around all calls of add(), then total() and another barrier.
   __device__ void clear() {
-    for (uint32_t i = threadIdx.x; i < kCopies * kPieces * kDigits; i += kSelectThreads) (&sums[0][0][0])[i] = 0;
+    for (uint32_t i = threadIdx.x; i < kPieces * kDigits * kWarp; i += kSelectThreads) (&sums[0][0][0])[i] = 0;
   }
   __device__ void add(uint32_t digit, Mass mass) {
-    uint32_t copy = threadIdx.x / kWarp % kCopies;
-    for (uint32_t piece = 0; mass; ++piece, mass >>= kBits)
-      if (auto part = uint32_t(mass) & ((1u << kBits) - 1)) atomicAdd(&sums[copy][piece][digit], part);
+    const uint32_t lane = threadIdx.x % kWarp, low = uint32_t(mass) & ((1u << kBits) - 1), high = uint32_t(mass >> kBits);
+    if (low) atomicAdd(&sums[0][digit][lane], low);
+    if (high) atomicAdd(&sums[1][digit][lane], high);
   }
   __device__ void total() {
     if (threadIdx.x >= kDigits) return;
-    Mass all = 0;
-    for (uint32_t copy = 0; copy < kCopies; ++copy)
-      for (uint32_t piece = 0; piece < kPieces; ++piece) all += Mass(sums[copy][piece][threadIdx.x]) << piece * kBits;
-    totals[threadIdx.x] = all;
+    Mass low = 0, high = 0;
+    for (uint32_t i = 0; i < kWarp; ++i) {  // neighbours begin at other banks
+      const uint32_t lane = (threadIdx.x + i) % kWarp;
+      low += sums[0][threadIdx.x][lane], high += sums[1][threadIdx.x][lane];
+    }
+    totals[threadIdx.x] = low + (high << kBits);
   }
 };
 
@@ -147,18 +149,20 @@ __device__ inline Found find_digit(const Mass* histogram, Mass above, Mass share
   return {__shfl_sync(kAllLanes, found.digit, int(who)), __shfl_sync(kAllLanes, found.above, int(who))};
 }
 
-// Shared memory of keep_share, one for all of its uses in a kernel.
+// Shared memory of keep_share, one for all of its uses in a kernel: what its launch asks for.
 struct SelectRoom {
   static constexpr uint32_t kListed = 4096;
   Histogram histogram;
   Found found;
+  Mass share;
   uint32_t count;            // of the tokens of the eighth
   uint32_t orders[kListed];  // theirs, in any order, where they are no more
 };
 
-// One pass of keep_share: each(add) adds masses to a histogram, in which the share's digit is then found.
-template <class Each>
-__device__ Found pass(SelectRoom& room, Mass above, Mass share, Each each) {
+// One pass of keep_share: each(add) adds masses to a histogram, in which the digit of the share is then found, which
+// share_of says of the mass of all that was added.
+template <class ShareOf, class Each>
+__device__ Found pass(SelectRoom& room, Mass above, ShareOf share_of, Each each) {
   room.histogram.clear();
   __syncthreads();
   each();
@@ -166,32 +170,52 @@ __device__ Found pass(SelectRoom& room, Mass above, Mass share, Each each) {
   room.histogram.total();
   __syncthreads();
   if (threadIdx.x < kWarp) {
-    Found found = find_digit(room.histogram.totals, above, share);
+    Mass mine = 0;
+    for (uint32_t i = threadIdx.x; i < kDigits; i += kWarp) mine += room.histogram.totals[i];
+    Found found = find_digit(room.histogram.totals, above, share_of(warp_total(mine)));
     if (threadIdx.x == 0) room.found = found;
   }
   __syncthreads();
   return room.found;
 }
 
-// The likeliest tokens, as many as make up `share` (a count, or a weight; at least 1) of mass(logit). The mass of what
-// is above the last one is less than the share; with it the share is reached. kept: what was kept before this.
+// Those above `order`, whose mass is `above`, and of those that are equal to it, and have the same mass each, as many as
+// make up the share.
 template <class MassOf>
-__device__ Kept keep_share(SelectRoom& room, const Logits& logits, Kept kept, Mass share, MassOf mass) {
+__device__ Kept keep_down_to(uint32_t order, Mass above, Mass share, Kept kept, MassOf mass) {
+  Mass each = mass(value_of(order)), equal = each == 0 || above >= share ? 1 : (share - above + each - 1) / each;
+  if (order < kept.order) return kept;  // the share is more than there is
+  if (order == kept.order && equal > kept.equal) equal = kept.equal;
+  return {order, uint32_t(equal > UINT32_MAX ? UINT32_MAX : equal)};
+}
+
+// The likeliest tokens, as many as make up a share (a count, or a weight; at least 1) of mass(logit). The mass of what
+// is above the last one is less than the share; with it the share is reached. kept: what was kept before this.
+// share_of(the mass of all tokens of kept.order and above, those of kept.order beyond kept.equal with them): the share.
+template <class ShareOf, class MassOf>
+__device__ Kept keep_share(SelectRoom& room, const Logits& logits, Kept kept, ShareOf share_of, MassOf mass) {
   if (threadIdx.x == 0) room.count = 0;
-  Found found = pass(room, 0, share, [&] {
+  auto first_share = [&](Mass all) {
+    const Mass wanted = share_of(all);
+    if (threadIdx.x == 0) room.share = wanted;
+    return wanted;
+  };
+  Found found = pass(room, 0, first_share, [&] {
     logits.for_each([&](float logit, uint32_t) {
       if (order_of(logit) >= kept.order) room.histogram.add(logits.eighths(logit), mass(logit));
     });
   });
   const uint32_t eighth = found.digit;
+  const Mass share = room.share;
   uint32_t prefix = 0;
   auto add = [&](uint32_t order, int shift) {
     if (shift == 24 || order >> (shift + 8) == prefix >> (shift + 8))
       room.histogram.add(kDigits - 1 - (order >> shift & (kDigits - 1)), mass(value_of(order)));
   };
+  auto same_share = [&](Mass) { return share; };
   for (int shift = 24; shift >= 0; shift -= 8) {
     const uint32_t listed = room.count;
-    found = pass(room, found.above, share, [&] {
+    found = pass(room, found.above, same_share, [&] {
       if (shift < 24 && listed <= SelectRoom::kListed) {
         for (uint32_t i = threadIdx.x; i < listed; i += kSelectThreads) add(room.orders[i], shift);
         return;
@@ -206,12 +230,13 @@ __device__ Kept keep_share(SelectRoom& room, const Logits& logits, Kept kept, Ma
     });
     prefix |= (kDigits - 1 - found.digit) << shift;
   }
-  const Mass above = found.above;
-  // How many of the equal ones: each has the same mass.
-  Mass each = mass(value_of(prefix)), equal = each == 0 || above >= share ? 1 : (share - above + each - 1) / each;
-  if (prefix < kept.order) return kept;  // the share is more than there is
-  if (prefix == kept.order && equal > kept.equal) equal = kept.equal;
-  return {prefix, uint32_t(equal > UINT32_MAX ? UINT32_MAX : equal)};
+  return keep_down_to(prefix, found.above, share, kept, mass);
+}
+
+// So many of the likeliest tokens.
+__device__ inline Kept keep_most(SelectRoom& room, const Logits& logits, Kept kept, uint32_t count) {
+  auto share = [&](Mass) { return Mass(count); };
+  return keep_share(room, logits, kept, share, [](float) { return Mass(1); });
 }
 
 }  // namespace weir::llm::cuda
