@@ -10,7 +10,7 @@ time of a step   = max(weights / bandwidth, work / arithmetic) + keys and values
     kernels      of a layer: five for one or two rows (norm with its product, attention with its rotation and its merge,
                  product, norm with gates and SwiGLU, product), eight for more rows of one token, nine for prompts
     launch       from the end of one kernel of a graph to the full speed of the next: 1.3 us between them, and as much to
-                 fill and drain the device; where all kernels are ours (up to eight rows) the first of both passes
+                 fill and drain the device; where all kernels are ours (up to two rows) the first of both passes
                  beside the kernel before (programmatic dependent launch)
     draws        the logits are read `DRAW_PASSES` times, with top-p `TOP_P_PASSES` times
 of a prompt      = work / arithmetic + kernels × launch + wake-up of the thread that waits
@@ -44,7 +44,7 @@ STREAMED = 0.92     # of the bandwidth that the thin products reach: one read, n
 ATTENTION = 0.85    # of it that decode attention reaches: 96 KiB on their way on each multiprocessor, where 20 would do
 PROMPTS = 0.85      # of a large product's arithmetic that a step of prompts reaches: attention, norms, small products
 DRAW_PASSES = 3
-FUSED_ROWS, OWN_ROWS = 2, 8  # kernels.h kNormRows, matmul.h kThinRows
+FUSED_ROWS, OWN_ROWS = 2, 2  # kernels.h kNormRows, matmul.h kThinRows
 TOP_P_PASSES = 6    # the likeliest, the weight of all, two of keep_share (which add in shared memory), two to draw
 WAKE_SHARE, WAKE_MOST, WAKE_LATE = 1 / 64, 50e-6, 16e-6  # device/await.cc: a pause, and how late one ends (measured)
 LOOPBACK = 6.0e9    # bytes/s that a core receives from a socket

@@ -1,5 +1,6 @@
 // Products of matrices, readouts, sums of rows.
 #include "both.h"
+#include "engines/llm/cuda/matmul.h"
 
 namespace weir::gpu {
 namespace {
@@ -7,8 +8,9 @@ namespace {
 using namespace llm::cuda;
 
 // As far from the host's as sums of so many terms may be: sums of n products of numbers around one are around sqrt(n).
+// Tensor cores cut off what their accumulators cannot hold: an H100's sums of 8,192 were 1.6e-5 of that away.
 double allowed(Matmul::Into into, uint32_t inputs) {
-  return into == Matmul::Into::kBf16 ? kOneStep : 1e-5 * std::sqrt(double(inputs));
+  return into == Matmul::Into::kBf16 ? kOneStep : 4e-5 * std::sqrt(double(inputs));
 }
 
 void check_matmul(Lab& lab, Matmuls* matmuls, uint32_t rows, uint32_t outputs, uint32_t inputs) {
@@ -55,7 +57,7 @@ void check_norm_matmul(Lab& lab, uint32_t rows, uint32_t outputs, uint32_t input
 
 // The kernel for few rows promises the same sums for a row alone and in company.
 void check_rows_alike(Lab& lab, Matmuls* matmuls) {
-  constexpr uint32_t kRows = 8, kOutputs = 37, kInputs = 1096;
+  constexpr uint32_t kRows = kThinRows, kOutputs = 37, kInputs = 1096;
   Both x(lab, some_bf16(lab, kRows * kInputs)), weight(lab, some_bf16(lab, kOutputs * kInputs));
   Both<float> all(lab, kRows * kOutputs), one(lab, kOutputs);
   auto multiply = [&](uint32_t first, uint32_t rows, float* out) {

@@ -28,7 +28,7 @@ Matmul thin_part(const Matmul& a, uint32_t first) {
   Matmul part = a;
   const size_t out = size_t(first) * a.outputs;
   part.x += size_t(first) * a.inputs;
-  part.rows = std::min(a.rows - first, kThinRows);
+  part.rows = std::min(a.rows - first, kThinRowsMost);
   if (a.into == Matmul::Into::kBf16)
     part.out = static_cast<Bf16*>(a.out) + out;
   else
@@ -37,7 +37,7 @@ Matmul thin_part(const Matmul& a, uint32_t first) {
 }
 
 Code matmul_in_parts(const Launch& launch, const Matmul& a) {
-  for (uint32_t first = 0; first < a.rows; first += kThinRows)
+  for (uint32_t first = 0; first < a.rows; first += kThinRowsMost)
     if (Code code = thin_matmul(launch, thin_part(a, first))) return code;
   return 0;
 }

@@ -9,7 +9,8 @@
 
 namespace weir::llm::cuda {
 
-inline constexpr uint32_t kThinRows = 8;
+inline constexpr uint32_t kThinRows = 2;      // from three on, an H100's tensor cores read weights faster
+inline constexpr uint32_t kThinRowsMost = 8;  // that thin_matmul takes
 
 // The library's algorithm is chosen for numbers of rows up to this one, the last of them, so that few choices do.
 constexpr uint32_t row_bucket(uint32_t rows) {
@@ -17,7 +18,7 @@ constexpr uint32_t row_bucket(uint32_t rows) {
   return (rows + step - 1) / step * step;
 }
 
-// Whether thin_matmul takes it: at most kThinRows rows, and aligned.
+// Whether thin_matmul is the faster way: at most kThinRows rows, and aligned.
 bool is_thin(const Matmul& a);
 // Inputs a multiple of 8, 16-byte aligned x and weight.
 bool is_aligned(const Matmul& a);

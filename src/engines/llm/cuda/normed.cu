@@ -1,6 +1,7 @@
 // A norm and the product behind it, for one or two rows, as one kernel: the norm's factor is one number for a row, so
-// that each warp, which reads all of the row anyhow, sums the squares beside its products and multiplies at the end. A
-// warp takes two rows of the weight: neighbours, or a gate and the `up` that goes with it, whose SwiGLU it then is.
+// that each warp, which reads the row anyhow, sums the squares beside its products and multiplies at the end. A warp
+// takes two rows of the weight, a gate and the `up` that goes with it, whose SwiGLU it then is; or two warps share the
+// inputs of two neighbours, which are few: one warp each would leave the memory waiting.
 #include "engines/llm/cuda/weights.cuh"
 
 namespace weir::llm::cuda {
@@ -9,9 +10,11 @@ namespace {
 constexpr uint32_t kWarps = 4, kThreads = kWarps * kWarp;
 constexpr uint32_t kOutputs = 2, kAtOnce = 4;  // steps whose weights are on their way together
 
+constexpr uint32_t kSums = kOutputs + 1;  // of a row: the products', and that of the squares
+
 // A lane's sums of a row.
 struct RowSums {
-  float product[kOutputs] = {}, squares = 0;
+  float sums[kSums] = {};
 
   // Takes in the inputs [i, i + kPer).
   __device__ void add(const float* stream, const float (&norm)[kPer], const float (&v)[kOutputs][kPer]) {
@@ -19,19 +22,41 @@ struct RowSums {
     load(x, stream);
 #pragma unroll
     for (uint32_t j = 0; j < kPer; ++j) {
-      squares = fmaf(x[j], x[j], squares);
+      sums[kOutputs] = fmaf(x[j], x[j], sums[kOutputs]);
       float y = x[j] * norm[j];
 #pragma unroll
-      for (uint32_t o = 0; o < kOutputs; ++o) product[o] = fmaf(y, v[o][j], product[o]);
+      for (uint32_t o = 0; o < kOutputs; ++o) sums[o] = fmaf(y, v[o][j], sums[o]);
     }
   }
-  // The products of the normalised row, in all lanes.
-  __device__ void finish(const NormMatmul& a) {
-    float factor = rsqrtf(warp_sum(squares) / float(a.inputs) + a.epsilon);
-#pragma unroll
-    for (uint32_t o = 0; o < kOutputs; ++o) product[o] = warp_sum(product[o]) * factor;
-  }
 };
+
+// The products of the normalised rows, in all lanes; with kSplit > 1 of all warps of a team.
+template <uint32_t kRows, uint32_t kSplit>
+__device__ void finish(float (&products)[kRows][kOutputs], const RowSums (&rows)[kRows], const NormMatmul& a) {
+  __shared__ float parts[kWarps][kRows][kSums];
+  const uint32_t warp = threadIdx.x / kWarp, first = warp / kSplit * kSplit;
+  float sums[kRows][kSums];
+#pragma unroll
+  for (uint32_t r = 0; r < kRows; ++r)
+#pragma unroll
+    for (uint32_t i = 0; i < kSums; ++i) {
+      sums[r][i] = warp_sum(rows[r].sums[i]);
+      if (kSplit > 1 && threadIdx.x % kWarp == 0) parts[warp][r][i] = sums[r][i];
+    }
+  if (kSplit > 1) __syncthreads();
+#pragma unroll
+  for (uint32_t r = 0; r < kRows; ++r) {
+    if (kSplit > 1)
+#pragma unroll
+      for (uint32_t i = 0; i < kSums; ++i) {
+        sums[r][i] = 0;
+        for (uint32_t w = 0; w < kSplit; ++w) sums[r][i] += parts[first + w][r][i];
+      }
+    const float factor = rsqrtf(sums[r][kOutputs] / float(a.inputs) + a.epsilon);
+#pragma unroll
+    for (uint32_t o = 0; o < kOutputs; ++o) products[r][o] = sums[r][o] * factor;
+  }
+}
 
 // As the two kernels would, which round in between.
 __device__ Bf16 gated(const NormMatmul& a, const float (&product)[kOutputs], uint32_t output) {
@@ -40,20 +65,25 @@ __device__ Bf16 gated(const NormMatmul& a, const float (&product)[kOutputs], uin
   return narrow(gate / (1.f + expf(-gate)) * up);
 }
 
+template <NormMatmul::Into kInto>
+constexpr uint32_t kSplitOf = kInto == NormMatmul::kSwiGlu ? 1 : 2;  // warps of a team
+
 // kRows: a.rows.
 template <uint32_t kRows, NormMatmul::Into kInto>
 __global__ void __launch_bounds__(kThreads) norm_matmul_kernel(NormMatmul a) {
   constexpr bool kGates = kInto == NormMatmul::kSwiGlu;
-  uint32_t lane = threadIdx.x % kWarp, first = (blockIdx.x * kWarps + threadIdx.x / kWarp) * (kGates ? 1 : kOutputs);
+  constexpr uint32_t kSplit = kSplitOf<kInto>, kTurn = kStep * kAtOnce;
+  const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const uint32_t first = (blockIdx.x * (kWarps / kSplit) + warp / kSplit) * (kGates ? 1 : kOutputs);
   uint32_t mine = min(first, a.outputs - 1), other = kGates ? mine + a.outputs : min(first + 1, a.outputs - 1);
   const Bf16* weight[kOutputs] = {a.weight + size_t(mine) * a.inputs, a.weight + size_t(other) * a.inputs};
+  const uint32_t begin = warp % kSplit * kTurn + lane * kPer;
   uint4 w[kAtOnce][kOutputs];
-  load_weights(w, weight, lane * kPer, a.inputs);
+  load_weights(w, weight, begin, a.inputs);
   await_inputs();
-  if (first >= a.outputs) return;
   RowSums sums[kRows];
-  for (uint32_t base = lane * kPer; base < a.inputs; base += kStep * kAtOnce) {
-    if (base >= kStep) load_weights(w, weight, base, a.inputs);
+  for (uint32_t base = begin; base < a.inputs; base += kTurn * kSplit) {
+    if (base != begin) load_weights(w, weight, base, a.inputs);
 #pragma unroll
     for (uint32_t s = 0; s < kAtOnce; ++s) {
       uint32_t i = base + s * kStep;
@@ -66,12 +96,14 @@ __global__ void __launch_bounds__(kThreads) norm_matmul_kernel(NormMatmul a) {
       for (uint32_t r = 0; r < kRows; ++r) sums[r].add(a.stream + size_t(r) * a.inputs + i, norm, v);
     }
   }
+  float products[kRows][kOutputs];
+  finish<kRows, kSplit>(products, sums, a);
+  if (first >= a.outputs || warp % kSplit) return;
 #pragma unroll
   for (uint32_t r = 0; r < kRows; ++r) {
-    sums[r].finish(a);
     Bf16* out = a.out + size_t(r) * a.outputs + first;
-    if (kGates && lane == 0) *out = gated(a, sums[r].product, first);
-    if (!kGates && lane < kOutputs && first + lane < a.outputs) out[lane] = narrow(sums[r].product[lane ? 1 : 0]);
+    if (kGates && lane == 0) *out = gated(a, products[r], first);
+    if (!kGates && lane < kOutputs && first + lane < a.outputs) out[lane] = narrow(products[r][lane ? 1 : 0]);
   }
 }
 
@@ -85,9 +117,11 @@ Code norm_matmul(const Launch& launch, const NormMatmul& a) {
     return kBadShape;
   if (a.rows == 0 || a.outputs == 0) return 0;
   const bool gates = a.into == NormMatmul::kSwiGlu;
-  const uint32_t each = kWarps * (gates ? 1 : kOutputs);
-  auto kernel = a.rows == 1 ? (gates ? norm_matmul_kernel<1, NormMatmul::kSwiGlu> : norm_matmul_kernel<1, NormMatmul::kPlain>)
-                            : (gates ? norm_matmul_kernel<2, NormMatmul::kSwiGlu> : norm_matmul_kernel<2, NormMatmul::kPlain>);
+  const uint32_t each =
+      gates ? kWarps / kSplitOf<NormMatmul::kSwiGlu> : kWarps / kSplitOf<NormMatmul::kPlain> * kOutputs;
+  auto kernel = a.rows == 1
+                    ? (gates ? norm_matmul_kernel<1, NormMatmul::kSwiGlu> : norm_matmul_kernel<1, NormMatmul::kPlain>)
+                    : (gates ? norm_matmul_kernel<2, NormMatmul::kSwiGlu> : norm_matmul_kernel<2, NormMatmul::kPlain>);
   return run(launch, kernel, (a.outputs + each - 1) / each, kThreads, 0, a);
 }
 

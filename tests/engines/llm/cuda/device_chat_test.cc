@@ -104,7 +104,7 @@ TEST(LlmDeviceChat, EveryProductIsChosenBeforeTheFirstStep) {
     auto engine = try_device(kChat, host, options, watched_products());
     ASSERT_TRUE(engine);
     const auto at_load = multiplied();
-    EXPECT_EQ(buckets_of(at_load), (std::set<uint32_t>{16, 24, 32, 40, 48, 56, 64, 128}));
+    EXPECT_EQ(buckets_of(at_load), (std::set<uint32_t>{8, 16, 24, 32, 40, 48, 56, 64, 128}));
     for (uint32_t size : {9u, 33u, 65u, 100u}) talk(**engine, {std::vector<uint32_t>(size, 5)}, 1, greedy());
     EXPECT_EQ(multiplied(), at_load);
   }
