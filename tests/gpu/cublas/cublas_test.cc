@@ -17,12 +17,21 @@ __attribute__((visibility("default"))) int weir_fake_runtime_error = 0;
 int cudaSetDevice(int);
 int cudaGetLastError();
 int cudaDriverGetVersion(int* version);
+int cudaEventCreate(void** event);
+int cudaEventDestroy(void* event);
+int cudaEventRecord(void* event, void* stream);
+int cudaEventSynchronize(void* event);
+int cudaEventElapsedTime(float* milliseconds, void* begin, void* end);
 int cudaSetDevice(int) { return 0; }
 int cudaGetLastError() { return std::exchange(weir_fake_runtime_error, 0); }
 int cudaDriverGetVersion(int* version) {
   *version = 13000;
   return 0;
 }
+int cudaEventCreate(void** event) { return *event = event, 0; }
+int cudaEventDestroy(void*) { return 0; }
+int cudaEventRecord(void*, void*) { return 0; }
+int cudaEventSynchronize(void*) { return 0; }
 }
 
 namespace weir::llm::cuda {
@@ -42,6 +51,20 @@ gpu::FakeCublas& fake() {
   return *all;
 }
 
+}  // namespace
+}  // namespace weir::llm::cuda
+
+// The time of the algorithm that ran last.
+extern "C" int cudaEventElapsedTime(float* milliseconds, void*, void*) {
+  const auto& fake = weir::llm::cuda::fake();
+  const uint64_t ran = fake.ran.empty() ? 0 : fake.ran.back();
+  *milliseconds = ran < fake.times.size() ? fake.times[ran] : 1.f;
+  return 0;
+}
+
+namespace weir::llm::cuda {
+namespace {
+
 class Cublas : public ::testing::Test {
  protected:
   Cublas() : x_(random(kRows * kInputs)), weight_(random(kOutputs * kInputs)), bias_(kOutputs) {
@@ -57,6 +80,23 @@ class Cublas : public ::testing::Test {
     std::vector<Bf16> out(count);
     for (auto& value : out) value = narrow_bf16(float(int(engine() % 64)) / 32 - 1);
     return out;
+  }
+  // A timed product of enough rows, and the one that follows it: the algorithms of the second.
+  std::vector<uint64_t> after_a_timed_one(std::vector<float> times) {
+    constexpr uint32_t kMany = 128;
+    fake() = {};
+    fake().times = std::move(times);
+    const auto x = random(kMany * kInputs);
+    std::vector<float> out(kMany * kOutputs);
+    Matmul a{x.data(), weight_.data(), nullptr, out.data(), kMany, kOutputs, kInputs, Matmul::Into::kF32, true};
+    Matmuls* own = nullptr;
+    EXPECT_EQ(matmul_open(0, nullptr, &own), 0);
+    EXPECT_EQ(matmul({}, own, a), 0);
+    fake().ran.clear();
+    a.timed = false;
+    EXPECT_EQ(matmul({}, own, a), 0);
+    EXPECT_EQ(matmul_close(own), 0);
+    return fake().ran;
   }
   Matmul work(void* out, Matmul::Into into, uint32_t rows = kRows) const {
     const float* bias = into == Matmul::Into::kBf16 ? nullptr : bias_.data();
@@ -138,6 +178,18 @@ TEST_F(Cublas, OnlyTheRuntimesOwnErrorLosesTheDevice) {
   EXPECT_EQ(multiply(), 700);
   fake().runtime_error = 0;
   EXPECT_EQ(multiply(), 0);
+}
+
+TEST_F(Cublas, TheFastestOfTheAlgorithmsIsKeptWhereItIsClearlyFaster) {
+  EXPECT_EQ(after_a_timed_one({3, 2, 1, 4}), std::vector<uint64_t>{2});
+  EXPECT_EQ(after_a_timed_one({3, 2.9f, 4, 4}), std::vector<uint64_t>{0});
+  EXPECT_EQ(after_a_timed_one({}), std::vector<uint64_t>{0});
+}
+
+TEST_F(Cublas, ProductsOfFewRowsAndThoseThatSomebodyNeedsAreNotTried) {
+  fake().times = {3, 2, 1, 4};
+  EXPECT_EQ(multiply(), 0);
+  EXPECT_EQ(fake().ran, std::vector<uint64_t>{0});
 }
 
 TEST_F(Cublas, ALibraryThatCannotStartSaysWhy) {

@@ -15,6 +15,7 @@ struct FakeCublas {
   int check = 0, create = 0;  // of cublasLtMatmulAlgoCheck and cublasLtCreate
   int runtime_error = 0;      // what a product that fails leaves in the runtime
   uint32_t searches = 0, tries = 0;
+  std::vector<float> times;   // of its product; 1 beyond the end
   std::vector<uint64_t> ran;  // algorithms whose products were made
 };
 

@@ -36,6 +36,8 @@ class KernelQueue {
   // out = x * weight^T + bias: x [rows][inputs], weight [outputs][inputs].
   base::Status multiply(const Bf16* x, uint32_t rows, const Bf16* weight, const float* bias, uint32_t outputs,
                         uint32_t inputs, void* out, Matmul::Into into);
+  // From here on products are `timed` (kernels.h), or not: while a model loads.
+  void time_products(bool on) { timed_ = on; }
   base::Status copy(device::Way way, std::span<const device::Copy> copies) {
     return device_.copy(stream_, way, copies);
   }
@@ -66,6 +68,7 @@ class KernelQueue {
   device::Stream stream_;
   device::Event idle_;
   Matmuls* matmuls_ = nullptr;
+  bool timed_ = false;
 };
 
 }  // namespace weir::llm::cuda

@@ -11,7 +11,7 @@
 
 namespace weir::llm::cuda {
 
-inline constexpr uint32_t kKernelsAbi = 7;
+inline constexpr uint32_t kKernelsAbi = 8;
 inline constexpr const char* kKernelsEntry = "weir_cuda_llm";
 
 using Bf16 = uint16_t;
@@ -176,6 +176,9 @@ struct Matmul {
   void* out;           // [rows][outputs]
   uint32_t rows, outputs, inputs;
   Into into;
+  // Nobody needs what `out` has or becomes, and the caller may wait: where an algorithm is chosen for this shape, those
+  // that the library names are tried and the fastest is kept. Never in a capture.
+  bool timed = false;
 };
 // The state of matmul on a device: the library's handle, its workspace, and the algorithms chosen so far. Owned by who
 // opened it; used by one thread and one stream at a time, also for as long as graphs that captured it are launched.
