@@ -103,8 +103,9 @@ void break_device(Lab& lab) {
 
 }  // namespace
 
-// The device is lost, starts anew, and its kernels and libcublasLt are right in its next life. What a server does after
-// that in one process is device.on_fault: reload.
+// The device is lost. Where it starts anew in this process, its kernels and libcublasLt are right in its next life; a
+// driver may also keep it from a process that had a fault (an H100's, 580: cudaErrorDevicesUnavailable after a reset
+// that succeeds), which must then be said. What a server does in either case is device.on_fault.
 void check_fault(Lab& lab, device::Devices&) {
   if (lab.device.info().index < 0) return;  // the host's is never lost
   break_device(lab);
@@ -113,9 +114,9 @@ void check_fault(Lab& lab, device::Devices&) {
     if (lab.device.record(lab.event, lab.stream).ok()) (void)lab.device.progress(lab.event);
   lab.check("a kernel that reads nowhere is a fault of the device", lab.device.fault().ok() ? 1 : 0, 0);
   const auto status = lab.device.restart();
-  if (!status.ok()) std::fprintf(stderr, "%s\n", status.text.c_str());
-  lab.check("the device starts anew", status.ok() ? 0 : 1, 0);
-  if (!status.ok()) return;
+  const bool told = status.text.find("it takes a restart of the server") != status.text.npos;
+  lab.check("the device starts anew, or says that the server must", status.ok() || told ? 0 : 1, 0);
+  if (!status.ok()) return (void)std::fprintf(stderr, "%s\n", status.text.c_str());
   Lab next = lab.after_restart();
   check_products(next);
   for (auto& result : next.results) lab.results.push_back(std::move(result));
