@@ -56,7 +56,7 @@ TINY = Sizes(True, 'host', 'tiny ', 3, 2, (8, 4), (12, 6), 16, 2, 4096, 4, 2, 8,
 class Part:
     name: str
     take: typing.Callable
-    seconds: float  # that it needs on an H100; a guess until there is one
+    seconds: float  # that it needs on an H100
     alone: bool = False  # taken only where it is asked for by name
 
     def least(self, sizes):
@@ -177,9 +177,14 @@ def models(run, result):
         def ask(name):
             return server.post('/v1/completions', {'model': name, **question})['choices'][0]['text']
         first = {name: ask(name) for name in ('one', 'other')}
-        with concurrent.futures.ThreadPoolExecutor(8) as together:  # in each other's company
-            told = [(name, together.submit(ask, name)) for name in ('one', 'other') * 4]
-            wrong = {f'{name} in company' for name, text in told if text.result() != first[name]}
+        wrong = set()
+        with concurrent.futures.ThreadPoolExecutor(2) as together:  # in each other's company, each alone in its batch
+            for _ in range(4):
+                told = [(name, together.submit(ask, name)) for name in ('one', 'other')]
+                wrong |= {f'{name} beside the other' for name, text in told if text.result() != first[name]}
+        with concurrent.futures.ThreadPoolExecutor(8) as together:  # in batches, whose products may differ in the last bits
+            texts = list(together.map(ask, ['one'] * 16))
+        result['texts of 16 that a batch changes'] = sum(text != first['one'] for text in texts)
         began = time.monotonic()
         with open(repository / 'models/one/model.yaml', 'a') as description:  # what has not changed is not loaded anew
             description.write('# again\n')
@@ -287,8 +292,10 @@ def sanitizers(run, result):
 
     def watch(tool):
         log = run.build / f'gpu-{tool}.log'
+        # initcheck does not see what cuBLASLt's kernels write through the tensor memory accelerator.
+        sections = [name for name in CORRECT if name in ('rows', 'attention', 'draws', 'encoder') or tool != 'initcheck']
         command = [program, '--tool', tool, '--error-exitcode', '9', run.program('tests/gpu/gpu_check'),
-                   str(run.build / f'gpu-{tool}.json'), 'checks']
+                   str(run.build / f'gpu-{tool}.json'), 'checks', *(s for s in sections if s != 'fault')]
         try:
             with open(log, 'w') as out:
                 code = subprocess.run(command, cwd=run.root, env=run.environment, stdout=out, stderr=subprocess.STDOUT,
@@ -304,6 +311,6 @@ def sanitizers(run, result):
     result['wrong'] = [tool for tool in tools if result[tool].startswith('exit')]
 
 
-ALL = [Part('checks', checks, 30), Part('1B', text('1B'), 45), Part('tensors', tensors, 25), Part('small', small, 25),
-       Part('8B', text('8B'), 110), Part('models', models, 30), Part('onnx', onnx, 20), Part('torch', torch, 40),
-       Part('sanitizers', sanitizers, 30, alone=True)]
+ALL = [Part('checks', checks, 60), Part('1B', text('1B'), 30), Part('tensors', tensors, 15), Part('small', small, 35),
+       Part('8B', text('8B'), 65), Part('models', models, 12), Part('onnx', onnx, 20), Part('torch', torch, 30),
+       Part('sanitizers', sanitizers, 60, alone=True)]

@@ -23,14 +23,11 @@ class Traffic final : private Hearer {
  public:
   Traffic(const Plan& plan, Work& work)
       : plan_(plan), work_(work), random_(plan.seed), wait_(plan.rate > 0 ? plan.rate : 1) {
-    for (uint32_t i = 0; i < plan.connections; ++i) {
-      const RequestSpec& spec = work.spec();
-      conns_.push_back(!spec.is_grpc()     ? make_h1(plan.port, *this)
-                       : spec.path.empty() ? make_grpc(plan.port, *this, kStream)
-                                           : make_grpc(plan.port, *this, spec.path));
-      watch(conns_.back()->fd(), EPOLLIN | EPOLLOUT | EPOLLET, i);
-    }
-    if (plan.rate > 0) watch(timer_, EPOLLIN, kTimer);
+    conns_.resize(plan.connections);
+    if (plan.rate > 0)  // a server closes connections that never ask: each is made for its first request
+      watch(timer_, EPOLLIN, kTimer);
+    else
+      for (uint32_t i = 0; i < plan.connections; ++i) connect(i);
   }
   ~Traffic() { ::close(timer_), ::close(poll_); }
 
@@ -48,6 +45,7 @@ class Traffic final : private Hearer {
     event.events = events, event.data.u64 = data;
     if (::epoll_ctl(poll_, EPOLL_CTL_ADD, fd, &event) != 0) fail("epoll_ctl");
   }
+  void connect(uint32_t conn);
   void fill();
   void arrive();
   void set_timer();
@@ -89,6 +87,7 @@ bool Traffic::send(Clock::time_point due) {
   if (free_.empty()) return false;
   uint32_t conn = free_.back();
   free_.pop_back();
+  if (!conns_[conn]) connect(conn);
   if (spare_.empty()) {
     spare_.push_back(uint32_t(jobs_.size()));
     jobs_.emplace_back();
@@ -100,6 +99,14 @@ bool Traffic::send(Clock::time_point due) {
   results_.bytes += request.head.size() + request.body.size();
   conns_[conn]->send(job, std::move(request));
   return true;
+}
+
+void Traffic::connect(uint32_t conn) {
+  const RequestSpec& spec = work_.spec();
+  conns_[conn] = !spec.is_grpc()     ? make_h1(plan_.port, *this)
+                 : spec.path.empty() ? make_grpc(plan_.port, *this, kStream)
+                                     : make_grpc(plan_.port, *this, spec.path);
+  watch(conns_[conn]->fd(), EPOLLIN | EPOLLOUT | EPOLLET, conn);
 }
 
 // All at once: as many as there is room for.

@@ -31,7 +31,8 @@ struct LoadResults {
   void add(LoadResults&& other);
 };
 
-// Runs it on this thread. `start` is called when all connections stand: it returns when the load may begin.
+// Runs it on this thread. `start` is called when all connections stand (at random times they are made as they are
+// needed): it returns when the load may begin.
 LoadResults run(const Plan& plan, Work& work, const std::function<void()>& start);
 
 }  // namespace weir::load

@@ -18,7 +18,7 @@ constexpr uint32_t kBlock = 16;
 struct Sizes {
   std::vector<Model> models{{"1B", 2048, 32, 8, 64, 8192}, {"8B", 4096, 32, 8, 128, 14336}};
   uint32_t vocabulary = 128256, length = 2048, square = 8192;
-  std::vector<uint32_t> product_rows{1, 4, 8, 64, 2048}, rows{1, 64};
+  std::vector<uint32_t> product_rows{1, 2, 3, 4, 8, 16, 64, 2048}, rows{1, 64};
 };
 Sizes sizes_of(const Lab& lab) {
   if (lab.scale != Lab::Scale::kTiny) return {};

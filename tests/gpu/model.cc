@@ -10,6 +10,7 @@
 
 #include "device/host_device.h"
 #include "engines/llm/cpu/transformer.h"
+#include "engines/llm/cuda/choice.h"
 #include "engines/llm/cuda/device_transformer.h"
 #include "engines/llm/cuda/reference.h"
 
@@ -217,11 +218,36 @@ Pace pace(DeviceTransformer& engine, uint32_t rows, const Length& length, uint32
   return out;
 }
 
+// Seconds of a step in which `rows` sequences go on and another one is fed `chunk` tokens of its prompt.
+double mixed(DeviceTransformer& engine, uint32_t rows, uint32_t chunk, const Length& length, uint32_t vocabulary,
+             std::string& error) {
+  Sequences sequences(rows + 1, (std::max(length.context + uint32_t(length.steps), chunk) + 16) / 16);
+  auto run = [&](Step& step) {
+    if (auto s = engine.step(step); !s.ok() && error.empty()) error = s.text;
+  };
+  for (uint32_t i = 0; i < rows; ++i) {
+    Step step;
+    sequences.add(step, i, prompt(length.context, vocabulary, i));
+    run(step);
+  }
+  double best = 1e9;
+  for (int n = 0; n < length.prompts && error.empty(); ++n) {
+    Step step;
+    for (uint32_t i = 0; i < rows; ++i) sequences.add(step, i, {1});
+    sequences.length[rows] = 0;
+    sequences.add(step, rows, prompt(chunk, vocabulary, rows));
+    auto began = Clock::now();
+    run(step);
+    best = std::min(best, std::chrono::duration<double>(Clock::now() - began).count());
+  }
+  return best;
+}
+
 // `peak`: bytes per second.
 void bench_shape(Lab& lab, const std::string& name, const Shape& shape, double peak) {
   const Length length = length_of(lab);
   DeviceOptions options;
-  options.step_tokens = 2048, options.max_running = 256;
+  options.step_tokens = 2048, options.max_running = 256, options.capture_time = capture_time(lab.device);
   const uint32_t blocks = 256 * 24;  // 256 sequences of 384 positions
   auto made = make(lab.device, *lab.kernels, shape, random_device_weights(shape, 7, lab.device), blocks, options);
   if (!made.engine) return lab.check(name + ": " + made.error, 1, 0);
@@ -238,6 +264,11 @@ void bench_shape(Lab& lab, const std::string& name, const Shape& shape, double p
     lab.bench(name + " share of a step that overlap hides" + batch, 100 * (1 - p.overlapped / p.alone), "%");
     lab.bench(name + " host's time per step" + batch, 1e6 * p.host, "us", 1e6 * p.overlapped);
     lab.bench(name + " steps over before the next is queued" + batch, 100 * p.idle, "%");
+  }
+  for (uint32_t chunk : {length.prompt / 8, length.prompt}) {
+    const double s = mixed(engine, 128, chunk, length, shape.vocabulary, error);
+    if (!error.empty()) return lab.check(name + ": " + error, 1, 0);
+    lab.bench(name + " decode b128 beside " + std::to_string(chunk) + " tokens of a prompt", s * 1e3, "ms");
   }
   double best = 1e9;
   for (int n = 0; n < length.prompts && error.empty(); ++n) {  // the first warms up
