@@ -30,31 +30,24 @@ struct RowSums {
   }
 };
 
-// The products of the normalised rows, in all lanes; with kSplit > 1 of all warps of a team.
+// The products of the normalised rows, in all lanes of the team.
 template <uint32_t kRows, uint32_t kSplit>
 __device__ void finish(float (&products)[kRows][kOutputs], const RowSums (&rows)[kRows], const NormMatmul& a) {
-  __shared__ float parts[kWarps][kRows][kSums];
-  const uint32_t warp = threadIdx.x / kWarp, first = warp / kSplit * kSplit;
-  float sums[kRows][kSums];
+  float mine = 0;  // sum i of row r in lane r * kSums + i
 #pragma unroll
   for (uint32_t r = 0; r < kRows; ++r)
 #pragma unroll
     for (uint32_t i = 0; i < kSums; ++i) {
-      sums[r][i] = warp_sum(rows[r].sums[i]);
-      if (kSplit > 1 && threadIdx.x % kWarp == 0) parts[warp][r][i] = sums[r][i];
+      const float all = warp_sum(rows[r].sums[i]);
+      if (threadIdx.x % kWarp == r * kSums + i) mine = all;
     }
-  if (kSplit > 1) __syncthreads();
+  mine = join_team<kWarps, kSplit, kRows * kSums>(mine);
 #pragma unroll
   for (uint32_t r = 0; r < kRows; ++r) {
-    if (kSplit > 1)
+    const float squares = __shfl_sync(kAllLanes, mine, int(r * kSums + kOutputs));
+    const float factor = rsqrtf(squares / float(a.inputs) + a.epsilon);
 #pragma unroll
-      for (uint32_t i = 0; i < kSums; ++i) {
-        sums[r][i] = 0;
-        for (uint32_t w = 0; w < kSplit; ++w) sums[r][i] += parts[first + w][r][i];
-      }
-    const float factor = rsqrtf(sums[r][kOutputs] / float(a.inputs) + a.epsilon);
-#pragma unroll
-    for (uint32_t o = 0; o < kOutputs; ++o) products[r][o] = sums[r][o] * factor;
+    for (uint32_t o = 0; o < kOutputs; ++o) products[r][o] = __shfl_sync(kAllLanes, mine, int(r * kSums + o)) * factor;
   }
 }
 

@@ -45,22 +45,6 @@ __device__ void add_products(float (&sum)[kRows][kOutputs], const uint4 (&weight
 template <uint32_t kOutputs>
 constexpr uint32_t kAtOnce = 8 / kOutputs;
 
-// The sums of a team's warps become one, in order, in the first of them. Lane l of each has sum l.
-template <uint32_t kSums, uint32_t kSplit>
-__device__ float join(float mine) {
-  if constexpr (kSplit == 1) {
-    return mine;
-  } else {
-    __shared__ float sums[kWarps][kSums];
-    uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-    if (lane < kSums) sums[warp][lane] = mine;
-    __syncthreads();
-    float all = 0;
-    for (uint32_t i = 0; i < kSplit && lane < kSums; ++i) all += sums[warp / kSplit * kSplit + i][lane];
-    return all;
-  }
-}
-
 // kRows: at least a.rows. kSplit: warps that share the inputs of the same outputs. The first weights are on their way
 // before x is there.
 template <uint32_t kRows, uint32_t kOutputs, uint32_t kSplit>
@@ -94,7 +78,7 @@ __global__ void __launch_bounds__(kThreads) thin_kernel(Matmul a) {
       float all = warp_sum(sum[r][o]);
       if (lane == r * kOutputs + o) mine = all;
     }
-  mine = join<kRows * kOutputs, kSplit>(mine);
+  mine = join_team<kWarps, kSplit, kRows * kOutputs>(mine);
   const uint32_t row = lane / kOutputs, output = first + lane % kOutputs;
   if (warp % kSplit == 0 && row < min(kRows, a.rows) && output < a.outputs) put(a, row, output, mine);
 }
