@@ -47,15 +47,8 @@ Status DeviceEncoder::start() {
 
 Status DeviceEncoder::warm() {
   if (options_.capture_time.count() == 0) return {};
-  auto status = each(
-      [&] {
-        queue_.time_products(true);
-        return choose_products();
-      },
-      [&] {
-        queue_.time_products(false);
-        return warm_graphs();
-      });
+  auto status =
+      each([&] { return queue_.time_products([&] { return choose_products(); }); }, [&] { return warm_graphs(); });
   if (!status.ok()) (void)queue_.drain();  // of what it will not outlive
   return status;
 }

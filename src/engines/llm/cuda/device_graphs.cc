@@ -105,14 +105,12 @@ Status DeviceTransformer::warm() {
                      uint32_t(std::min<uint64_t>({options_.step_tokens, model_.text->max_length, cache_.slots()}));
   auto status = each([&] { return use_kernels(*this, std::min(longest, kFirstPrompt), block, model_.readouts); },
                      [&] {
-                       queue_.time_products(true);
-                       return choose_products(*this, {options_.step_tokens, longest, block, logits_at_once_},
-                                              options_.capture_time / kProductsShare);
+                       return queue_.time_products([&] {
+                         return choose_products(*this, {options_.step_tokens, longest, block, logits_at_once_},
+                                                options_.capture_time / kProductsShare);
+                       });
                      },
-                     [&] {
-                       queue_.time_products(false);
-                       return warm_graphs();
-                     });
+                     [&] { return warm_graphs(); });
   base::log::verbose("decode steps are graphs",
                      {{"device", queue_.device().info().id}, {"graphs", uint64_t(graphs_.size())}});
   return status.ok() ? queue_.drain() : status;

@@ -36,8 +36,14 @@ class KernelQueue {
   // out = x * weight^T + bias: x [rows][inputs], weight [outputs][inputs].
   base::Status multiply(const Bf16* x, uint32_t rows, const Bf16* weight, const float* bias, uint32_t outputs,
                         uint32_t inputs, void* out, Matmul::Into into);
-  // From here on products are `timed` (kernels.h), or not: while a model loads.
-  void time_products(bool on) { timed_ = on; }
+  // Calls `work`, whose products are `timed` (kernels.h): while a model loads.
+  template <class Work>
+  base::Status time_products(Work work) {
+    timed_ = true;
+    auto status = work();
+    timed_ = false;
+    return status;
+  }
   base::Status copy(device::Way way, std::span<const device::Copy> copies) {
     return device_.copy(stream_, way, copies);
   }

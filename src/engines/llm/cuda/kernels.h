@@ -176,8 +176,8 @@ struct Matmul {
   void* out;           // [rows][outputs]
   uint32_t rows, outputs, inputs;
   Into into;
-  // Nobody needs what `out` has or becomes, and the caller may wait: where an algorithm is chosen for this shape, those
-  // that the library names are tried and the fastest is kept. Never in a capture.
+  // The launch may wait, and may write `out` several times: where an algorithm is chosen for this shape, those that the
+  // library names are tried and the fastest is kept. Never in a capture.
   bool timed = false;
 };
 // The state of matmul on a device: the library's handle, its workspace, and the algorithms chosen so far. Owned by who
