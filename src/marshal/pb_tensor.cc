@@ -21,7 +21,10 @@ class CellReader {
       : message_(message), field_(field), slabs_(slabs), tensor_(tensor), single_(cell_type(tensor.dtype)) {}
 
   Status read(std::string_view fields) {
-    if (alias(fields)) return {};
+    if (auto packed = packed_alone(fields, field_, tensor_.dtype)) {
+      tensor_.data = message_.slice(*packed);  // its size is checked against the shape with all others
+      return {};
+    }
     auto elements = tensor_.shape.elements();
     if (!elements) return invalid(where() + "bad shape " + tensor_.shape.text());
     // Every element takes a byte at least, so this cannot ask for more than a few times the message.
@@ -48,22 +51,6 @@ class CellReader {
   }
 
  private:
-  // Packed floats of the very type lie in the message as the tensor wants them.
-  bool alias(std::string_view fields) {
-    if (tensor_.dtype != DType::kFp32 && tensor_.dtype != DType::kFp64) return false;
-    std::string_view packed;
-    size_t found = 0;
-    PbReader r(fields);
-    while (r.next()) {
-      if (r.field() != field_) continue;
-      if (r.type() != PbType::kBytes || ++found > 1) return false;
-      packed = r.bytes();
-    }
-    if (!r.ok() || found == 0) return false;
-    tensor_.data = message_.slice(packed);  // its size is checked against the shape with all others
-    return true;
-  }
-
   Status string(const PbReader& r) {
     if (r.type() != PbType::kBytes) return malformed();
     if (index_++ == count_) return miscounted("more");
@@ -196,6 +183,18 @@ PbType cell_type(DType dtype) {
     case DType::kBytes: return PbType::kBytes;
     default: return PbType::kVarint;
   }
+}
+
+std::optional<std::string_view> packed_alone(std::string_view fields, uint32_t field, DType dtype) {
+  if (dtype != DType::kFp32 && dtype != DType::kFp64) return std::nullopt;
+  std::optional<std::string_view> packed;
+  PbReader r(fields);
+  while (r.next()) {
+    if (r.field() != field) continue;
+    if (r.type() != PbType::kBytes || packed) return std::nullopt;
+    packed = r.bytes();
+  }
+  return r.ok() ? packed : std::nullopt;
 }
 
 Status read_cells(const base::Bytes& message, std::string_view fields, uint32_t field, base::SlabSource& slabs,

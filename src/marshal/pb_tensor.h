@@ -6,6 +6,7 @@
 //   BYTES               one length-delimited field each
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,8 +23,12 @@ uint32_t contents_field(msg::DType dtype);
 // The wire type of a lone (unpacked) element of the type.
 PbType cell_type(msg::DType dtype);
 
+// The elements of `field` where they lie in `fields` as the tensor wants them: floats of the very type, packed, in one
+// piece. Empty where they have to be converted.
+std::optional<std::string_view> packed_alone(std::string_view fields, uint32_t field, msg::DType dtype);
+
 // All occurrences of `field` in `fields` become tensor.data; name, dtype and shape are set already, other fields are
-// passed over. `fields` lies inside `message`. One packed field of FP32 or FP64 aliases the message, everything else is
+// passed over. `fields` lies inside `message`. What packed_alone() finds aliases the message, everything else is
 // converted into a slab, once. Never allocates more than a few times the encoded size. Errors: INVALID_ARGUMENT naming
 // the tensor and the element.
 base::Status read_cells(const base::Bytes& message, std::string_view fields, uint32_t field, base::SlabSource& slabs,

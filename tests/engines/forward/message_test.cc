@@ -115,6 +115,36 @@ TEST(ForwardMessage, TypedContentsAreRead) {
   EXPECT_EQ(outputs->tensors[0].data.size(), 16u);
 }
 
+pb::ModelInferResponse typed(const std::string& type, int64_t elements) {
+  pb::ModelInferResponse out;
+  auto& output = *out.add_outputs();
+  output.set_name("y"), output.set_datatype(type), output.add_shape(elements);
+  return out;
+}
+
+// Converting them would hold up the shard.
+TEST(ForwardMessage, ManyTypedContentsAreRefused) {
+  const int64_t most = int64_t(kMostTyped) - 100;
+  for (int64_t elements : {most, most + 200}) {
+    auto from = typed("INT64", elements);
+    from.mutable_outputs(0)->mutable_contents()->mutable_int64_contents()->Resize(int(elements), 1);
+    auto outputs = read_answer(Bytes::adopt(from.SerializeAsString()), base::heap());
+    ASSERT_EQ(outputs.has_value(), elements == most);
+    if (outputs) continue;
+    EXPECT_NE(outputs.error().text.find("raw_output_contents"), std::string::npos);
+  }
+}
+
+TEST(ForwardMessage, PackedFloatsMayBeAsManyAsThereAre) {
+  const int64_t elements = int64_t(kMostTyped);
+  auto from = typed("FP32", elements);
+  from.mutable_outputs(0)->mutable_contents()->mutable_fp32_contents()->Resize(int(elements), 1);
+  const Bytes message = Bytes::adopt(from.SerializeAsString());
+  auto outputs = read_answer(message, base::heap());
+  ASSERT_TRUE(outputs.has_value());
+  EXPECT_EQ(outputs->tensors[0].data.slab(), message.slab());
+}
+
 TEST(ForwardMessage, AStreamsErrorIsAnError) {
   pb::ModelStreamInferResponse from;
   from.set_error_message("no such thing\n");

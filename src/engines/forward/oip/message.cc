@@ -186,7 +186,12 @@ class AnswerReader {
     if (Status s = read_tensor(bytes, fields_, tensor.name, tensor.dtype, tensor.shape, &contents); !s.ok()) return s;
     if (contents.empty()) return {};
     typed_ = true;
-    Status s = marshal::read_cells(message_, contents, marshal::contents_field(tensor.dtype), slabs_, tensor);
+    const uint32_t field = marshal::contents_field(tensor.dtype);
+    if (!marshal::packed_alone(contents, field, tensor.dtype)) converted_ += contents.size();
+    if (converted_ > kMostTyped)
+      return broken_rule("it has more than " + std::to_string(kMostTyped >> 20) +
+                         " MiB of typed contents: large tensors belong in raw_output_contents");
+    Status s = marshal::read_cells(message_, contents, field, slabs_, tensor);
     return s.ok() ? s : broken_output(s.text);
   }
 
@@ -204,7 +209,8 @@ class AnswerReader {
   base::SlabSource& slabs_;
   msg::Outputs out_;
   std::vector<std::string_view> raw_;
-  PbFields fields_;  // without the elements of typed contents
+  PbFields fields_;       // without the elements of typed contents
+  size_t converted_ = 0;  // bytes of typed contents
   bool typed_ = false;
 };
 
