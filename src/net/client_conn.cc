@@ -54,6 +54,7 @@ class ClientConn::Link final : public Resident, private Socket::Owner {
 
   // Socket::Owner
   void on_readable() override;
+  std::span<std::byte> read_to();
   void on_writable() override;
   void on_broken() override {}
 
@@ -145,14 +146,23 @@ void ClientConn::Link::look_whether_to_read() {
   if (state_ == State::kOpen && codec_->wants_read()) socket_->await_read();
 }
 
+// To where the bytes will lie, if that is known and much is to come.
+std::span<std::byte> ClientConn::Link::read_to() {
+  constexpr size_t kLeast = 16 << 10;
+  const auto landing = tls_ || state_ != State::kOpen ? std::span<std::byte>() : codec_->landing();
+  if (landing.size() < kLeast) return {shard_.read_buffer.get(), Shard::Parts::kReadBuffer};
+  return landing.first(std::min(landing.size(), Shard::Parts::kReadBuffer));
+}
+
 void ClientConn::Link::on_readable() {
-  auto moved = socket_->read({shard_.read_buffer.get(), Shard::Parts::kReadBuffer});
+  const auto to = read_to();
+  auto moved = socket_->read(to);
   shard_.turn_bytes += moved.n;
   switch (moved.fate) {
     case Socket::Fate::kNone: break;
     case Socket::Fate::kEof: return close(unavailable("the server has closed the connection"));
     case Socket::Fate::kError: return close(unavailable("the connection broke: " + error_words(moved.error)));
-    case Socket::Fate::kSome: received({shard_.read_buffer.get(), moved.n});
+    case Socket::Fate::kSome: received(to.first(moved.n));
   }
   if (state_ == State::kOver) return;
   if (state_ == State::kHandshake) socket_->await_read();

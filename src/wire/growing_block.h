@@ -16,7 +16,7 @@ inline constexpr size_t kMovedSlice = size_t(2) << 20;
 class GrowingBlock {
  public:
   explicit operator bool() const { return bool(block_); }
-  // Not while it is moving().
+  // Elsewhere once it has moved.
   std::byte* end() { return block_.data() + block_.size(); }
   void append(const void* from, size_t n) { block_.append(from, n); }
   void filled(size_t n) { block_.resize(block_.size() + n); }

@@ -21,10 +21,18 @@ Deframer::Step Deframer::next(std::span<const std::byte>& in) {
   return fill(in);
 }
 
+std::span<std::byte> Deframer::landing() {
+  if (!block_) return {};
+  return {block_.data() + block_.size(), std::min(block_.room(), size_t(length_) - block_.size())};
+}
+
 Deframer::Step Deframer::fill(std::span<const std::byte>& in) {
   while (!in.empty()) {
     size_t n = std::min({in.size(), size_t(length_) - block_.size(), block_.room()});
-    block_.append(in.data(), n);
+    if (in.data() == block_.data() + block_.size())
+      block_.resize(block_.size() + n);  // it came to its landing()
+    else
+      block_.append(in.data(), n);
     in = in.subspan(n);
     if (block_.size() == length_) return Step::kMessage;
     if (in.empty()) break;

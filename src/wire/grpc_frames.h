@@ -41,6 +41,9 @@ class Deframer {
   };
   // Takes bytes off the front of `in`, up to the end of one message at most.
   Step next(std::span<const std::byte>& in);
+  // Where the bytes of the message that has begun will lie, up to its end or that of its slab: what comes there is not
+  // copied. Empty between messages.
+  std::span<std::byte> landing();
 
   // After kMessage, once.
   base::Bytes take();

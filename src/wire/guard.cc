@@ -252,4 +252,14 @@ size_t FrameWalker::walk(const std::byte* bytes, size_t n, bool& found) {
   return used;
 }
 
+void FrameWalker::pass(std::span<const std::byte> bytes) {
+  bool found = false;
+  for (size_t at = 0; at < bytes.size();) at += walk(bytes.data() + at, bytes.size() - at, found);
+}
+
+size_t FrameWalker::large_payload() const {
+  constexpr size_t kLarge = 64 << 10;
+  return have_ == 0 && skip_ >= kLarge && head_.type == H2Frame::kData && !head_.padded() ? skip_ : 0;
+}
+
 }  // namespace weir::wire

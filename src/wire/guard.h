@@ -14,6 +14,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -61,6 +62,7 @@ struct FrameHead {
 
   bool ack() const { return flags & 1; }         // SETTINGS, PING
   bool end_stream() const { return flags & 1; }  // DATA, HEADERS
+  bool padded() const { return flags & 8; }      // DATA, HEADERS
 };
 
 // Why a connection has to end.
@@ -221,6 +223,11 @@ class FrameWalker {
   // Bytes until the next head begins, in the middle of a payload or before one; kInsideHead: it has begun already.
   static constexpr size_t kInsideHead = size_t(-1);
   size_t until_head() const { return have_ == 0 ? skip_ : kInsideHead; }
+  // Walks over all of them.
+  void pass(std::span<const std::byte> bytes);
+  // Bytes of a DATA frame's payload that come next, where they are many: what is little comes faster together with the
+  // frames behind it. 0 for padded frames, whose payload is not where the frame begins.
+  size_t large_payload() const;
   // Something other than DATA has begun and is not complete: a head, a header block, a control frame.
   bool inside() const { return have_ != 0 || block_open_ || (skip_ != 0 && head_.type != H2Frame::kData); }
 

@@ -17,6 +17,7 @@ class H1Client final : public ClientCodec, private ResponseTaker {
   void consume(ClientAnswer& answer, size_t n) override;
   bool wants_read() const override { return held_ < kMostHeld; }
   void feed(std::span<const std::byte> bytes) override;
+  std::span<std::byte> landing() override;
   void closed(const base::Status& why) override;
   size_t pending(std::span<iovec> out) override { return output_.gather(out); }
   void consumed(size_t n) override { output_.consumed(n); }
@@ -79,6 +80,12 @@ void H1Client::feed(std::span<const std::byte> bytes) {
   if (!response_.done()) return;
   if (!response_.reusable() || !text.empty()) finished_ = true;
   end();
+}
+
+std::span<std::byte> H1Client::landing() {
+  if (!answer_ || finished_ || response_.body_to_come() == 0) return {};
+  const auto to = answer_->landing();
+  return to.first(size_t(std::min<uint64_t>(to.size(), response_.body_to_come())));
 }
 
 void H1Client::closed(const base::Status& why) {

@@ -43,6 +43,10 @@ class H1Response {
   bool done() const { return state_ == State::kDone; }
   // Whether the connection may carry another request: once done().
   bool reusable() const { return reusable_; }
+  // Bytes of the body that come next, before anything else does.
+  uint64_t body_to_come() const {
+    return state_ == State::kLength || state_ == State::kToTheEnd || state_ == State::kChunk ? left_ : 0;
+  }
   // The length that the head announces; -1: none.
   int64_t announced() const { return sized_ ? int64_t(length_) : -1; }
 

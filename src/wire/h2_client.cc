@@ -11,14 +11,15 @@
 #include <vector>
 
 #include "wire/client_codec.h"
+#include "wire/guard.h"
 #include "wire/h2_output.h"
 
 namespace weir::wire {
 namespace {
 
-constexpr size_t kFilledAhead = 256 << 10;  // output gathered ahead of the socket
-constexpr size_t kCopyAtMost = 4096;        // smaller pieces are cheaper to copy than to point at
-constexpr uint32_t kLargestPiece = 256 << 10;
+constexpr size_t kFilledAhead = 256 << 10;     // output gathered ahead of the socket
+constexpr size_t kCopyAtMost = 4096;           // smaller pieces are cheaper to copy than to point at
+constexpr uint32_t kLargestPiece = 256 << 10;  // and the largest frame that we take
 constexpr uint32_t kStreamWindow = 4 << 20;
 constexpr int32_t kConnectionWindow = 64 << 20;
 constexpr uint32_t kStreamsAtFirst = 100;  // until the server has said how many
@@ -60,6 +61,7 @@ class H2Client final : public ClientCodec {
   void cancel(ClientAnswer& answer) override;
   void consume(ClientAnswer& answer, size_t n) override;
   void feed(std::span<const std::byte> bytes) override;
+  std::span<std::byte> landing() override;
   bool wants_read() const override { return true; }  // windows hold the server back
   void closed(const base::Status& why) override { fail_all(why); }
   size_t pending(std::span<iovec> out) override;
@@ -84,6 +86,7 @@ class H2Client final : public ClientCodec {
 
   nghttp2_session* session_ = nullptr;
   H2Output output_;
+  FrameWalker walker_{0};  // of what the server sends
   Streams streams_;
   std::vector<nghttp2_nv> nva_;
   bool finished_ = false;
@@ -165,9 +168,10 @@ nghttp2_nv pair_of(std::string_view name, std::string_view value) {
 // --- requests --------------------------------------------------------------------------------------------------------
 
 H2Client::H2Client() : session_(open_client_session(*this)) {
-  const std::array<nghttp2_settings_entry, 3> settings{{
+  const std::array<nghttp2_settings_entry, 4> settings{{
       {NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
       {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, kStreamWindow},
+      {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, kLargestPiece},
       {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, uint32_t(kMostFields)},
   }};
   nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, settings.data(), settings.size());
@@ -268,8 +272,17 @@ int H2Client::send_piece(ClientStream& stream, const uint8_t* head, size_t n) {
 
 // --- answers ---------------------------------------------------------------------------------------------------------
 
+std::span<std::byte> H2Client::landing() {
+  const size_t here = walker_.large_payload();
+  ClientStream* stream = here == 0 || dead_ ? nullptr : stream_of(walker_.head().stream);
+  if (!stream || !stream->told) return {};
+  const auto to = stream->answer->landing();
+  return to.first(std::min(to.size(), here));
+}
+
 void H2Client::feed(std::span<const std::byte> bytes) {
   if (dead_) return;
+  walker_.pass(bytes);
   const ssize_t n = nghttp2_session_mem_recv(session_, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   if (n < 0) fail_all(lost("HTTP/2 cannot go on: " + std::string(nghttp2_strerror(int(n)))));
 }

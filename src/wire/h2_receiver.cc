@@ -263,6 +263,13 @@ int H2Receiver::on_data(int32_t stream, std::span<const std::byte> piece) {
   return 0;
 }
 
+std::span<std::byte> H2Receiver::landing(int32_t stream) {
+  H2Exchange* x = connection_.exchange_of(stream);
+  if (!x || x->out.finished || x->in.discard || x->over || x->out.ended) return {};
+  if (x->in.plan == BodyPlan::kStream) return x->listener() ? x->listener()->landing() : std::span<std::byte>();
+  return x->request_body.landing();
+}
+
 void H2Receiver::request_end(H2Exchange& x) {
   if (x.in.ended) return;
   x.in.ended = true;

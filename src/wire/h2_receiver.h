@@ -25,6 +25,8 @@ class H2Receiver {
   int on_header(std::string_view name, std::string_view value);
   int on_frame(const nghttp2_frame& frame);
   int on_data(int32_t stream, std::span<const std::byte> piece);
+  // Where the bytes of a stream that come next will lie, where that is known (Codec::landing()).
+  std::span<std::byte> landing(int32_t stream);
   int on_stream_close(int32_t stream);
   int on_invalid_frame(int lib_error);
 

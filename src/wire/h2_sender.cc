@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kOutputTarget = 256 << 10;  // gathered ahead of the socket; more waits in its streams, for fairness
 constexpr size_t kCopyBelow = 4096;          // smaller pieces are cheaper to copy than to point at
 constexpr size_t kFrameHeadBytes = 9, kType = 3, kFlags = 4;  // bytes; where in it
-constexpr size_t kFrame = 16 << 10, kLargeFrame = 64 << 10;
+constexpr size_t kFrame = 16 << 10, kLargeFrame = 256 << 10;
 constexpr base::Duration kUnread = std::chrono::seconds(1);
 constexpr size_t kSocketIsSlow = 64 << 10;  // unwritten output above which the socket, not a window, holds streams up
 

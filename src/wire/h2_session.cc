@@ -40,6 +40,13 @@ void H2Session::feed(std::span<const std::byte> bytes) {
   streams_.settle();
 }
 
+std::span<std::byte> H2Session::landing() {
+  const size_t here = walker_.large_payload();
+  if (here == 0 || connection_.dead || eof_ || !stash_.empty()) return {};
+  const auto to = receiver_.landing(walker_.head().stream);
+  return to.first(std::min(to.size(), here));
+}
+
 // Behind what is kept already. Where that has no memory, the connection ends: what it has sent cannot be asked for
 // again.
 void H2Session::keep(std::span<const std::byte> bytes) {

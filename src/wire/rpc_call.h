@@ -141,6 +141,11 @@ class FramedCall : public RpcCall {
   // A message, with framing and compression taken off. While reading() the next one is not wanted: resume() follows.
   virtual void read_message(base::Bytes message) { deliver(std::move(message)); }
   virtual bool reading() const { return false; }
+  // Where the bytes of the message that is coming will lie, for calls whose frames come as they are.
+  std::span<std::byte> landing_of_message() {
+    const bool waits = finished() || reading() || !held_.empty() || !coded_.empty();
+    return waits ? std::span<std::byte>() : deframer_.landing();
+  }
 
   // Takes transfer coding off (gRPC-Web's base64): returns the frame bytes, in `scratch` or in place, up to where the
   // coding breaks.

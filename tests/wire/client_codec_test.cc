@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 
+#include "support/client_codec.h"
 #include "support/h2_client.h"
 #include "support/h2_service.h"
 #include "support/split_feed.h"
@@ -11,6 +12,7 @@
 namespace weir::test {
 namespace {
 
+using support::feed, support::output_of;
 using wire::ClientAnswer;
 using wire::ClientCodec;
 using wire::ClientRequest;
@@ -48,22 +50,6 @@ ClientRequest post_of(std::string body, std::string target = "/p") {
   request.fields.add("content-type", "text/plain");
   return request;
 }
-
-std::string output_of(ClientCodec& codec) {
-  std::string out;
-  std::array<iovec, 16> pieces;
-  while (size_t n = codec.pending(pieces)) {
-    size_t bytes = 0;
-    for (size_t i = 0; i < n; ++i) {
-      out.append(static_cast<const char*>(pieces[i].iov_base), pieces[i].iov_len);
-      bytes += pieces[i].iov_len;
-    }
-    codec.consumed(bytes);
-  }
-  return out;
-}
-
-void feed(ClientCodec& codec, std::string_view bytes) { codec.feed(std::as_bytes(std::span(bytes))); }
 
 // Carries bytes both ways until nobody has any, also what the server has left for a later turn.
 void talk(ClientCodec& codec, Server& server, size_t piece = 0) {

@@ -224,15 +224,15 @@ TEST(H2, CookiesAreOneFieldInTheirOrder) {
 TEST(H2, LargeAnswersHaveLargeFramesWhereThePeerTakesThem) {
   for (uint32_t most : {16384u, 40000u, 1u << 20}) {
     Server s;
-    s.intake.on_whole = [](Exchange& x) { x.respond(200, "a/b", Bytes::adopt(text_of(200'000))); };
+    s.intake.on_whole = [](Exchange& x) { x.respond(200, "a/b", Bytes::adopt(text_of(400'000))); };
     const std::string window = std::string("\0\4", 2) + u32(1 << 20), size = std::string("\0\5", 2) + u32(most);
     s.feed("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, window + size) + frame(4, kAck, 0, "") +
            frame(8, 0, 0, u32(1 << 20)) + get(1));
     size_t longest = 0, sum = 0;
     for (const Frame& f : frames_of(s.take()))
       if (f.type == 0) longest = std::max(longest, f.payload.size()), sum += f.payload.size();
-    EXPECT_EQ(sum, 200'000u);
-    EXPECT_EQ(longest, std::min<size_t>(most, 64 << 10));
+    EXPECT_EQ(sum, 400'000u);
+    EXPECT_EQ(longest, std::min<size_t>(most, 256 << 10));
   }
 }
 

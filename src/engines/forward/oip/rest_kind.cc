@@ -44,6 +44,7 @@ class RestAttempt final : public AttemptOver<HttpCall> {
  private:
   Next on_answer(int status, const wire::Fields& fields) override;
   Next on_piece(std::span<const std::byte> piece) override;
+  std::span<std::byte> landing() override { return status_ == 200 ? body_.landing() : std::span<std::byte>(); }
   Status on_whole(const wire::Fields& trailers) override;
   void on_over(Status status, From from) override;
 
@@ -80,6 +81,7 @@ Attempt::Started RestAttempt::start(OriginConn& conn) {
 HttpCall::Next RestAttempt::on_answer(int status, const wire::Fields& fields) {
   status_ = status;
   header_ = fields.find(kHeaderLength);
+  body_.expect(fields.find("content-length"));
   retry_after_ = fields.find("retry-after");
   return Next::kGoOn;
 }
