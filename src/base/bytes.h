@@ -144,8 +144,9 @@ class Block {
   size_t capacity() const { return slab_ ? slab_->capacity : 0; }
   size_t room() const { return capacity() - size_; }
   void resize(size_t n) { size_ = n; }  // within capacity; the bytes are whatever was there
+  // Bytes that lie at the end already stay where they are: somebody has read them to there.
   void append(const void* from, size_t n) {
-    if (n > 0) std::memcpy(slab_->data + size_, from, n);  // `from` may be null then
+    if (n > 0 && from != slab_->data + size_) std::memcpy(slab_->data + size_, from, n);  // `from` may be null for none
     size_ += n;
   }
   // The Block is empty afterwards.

@@ -101,10 +101,7 @@ BodyCollector::State BodyCollector::copy(std::span<const std::byte>& piece) {
   if (piece.empty()) return State::kOpen;
   if (total > block_.capacity())
     if (State grown = grow(total); grown != State::kOpen) return grown;
-  if (piece.data() == block_.end())
-    block_.filled(piece.size());  // it came to its landing()
-  else
-    block_.append(piece.data(), piece.size());
+  block_.append(piece.data(), piece.size());
   return State::kOpen;
 }
 

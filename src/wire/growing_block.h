@@ -16,7 +16,7 @@ inline constexpr size_t kMovedSlice = size_t(2) << 20;
 class GrowingBlock {
  public:
   explicit operator bool() const { return bool(block_); }
-  // Elsewhere once it has moved.
+  // Where the next byte goes: elsewhere once move() has ended.
   std::byte* end() { return block_.data() + block_.size(); }
   void append(const void* from, size_t n) { block_.append(from, n); }
   void filled(size_t n) { block_.resize(block_.size() + n); }

@@ -29,10 +29,7 @@ std::span<std::byte> Deframer::landing() {
 Deframer::Step Deframer::fill(std::span<const std::byte>& in) {
   while (!in.empty()) {
     size_t n = std::min({in.size(), size_t(length_) - block_.size(), block_.room()});
-    if (in.data() == block_.data() + block_.size())
-      block_.resize(block_.size() + n);  // it came to its landing()
-    else
-      block_.append(in.data(), n);
+    block_.append(in.data(), n);
     in = in.subspan(n);
     if (block_.size() == length_) return Step::kMessage;
     if (in.empty()) break;

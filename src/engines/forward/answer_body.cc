@@ -24,10 +24,7 @@ AnswerBody::Fate AnswerBody::append(std::span<const std::byte> piece) {
   const uint64_t size = block_.size() + piece.size();
   if (size > most_) return Fate::kLarge;
   if (piece.size() > block_.room() && !make_room(size)) return Fate::kStarved;
-  if (piece.data() == block_.end())
-    block_.filled(piece.size());  // it came to its landing()
-  else
-    block_.append(piece.data(), piece.size());
+  block_.append(piece.data(), piece.size());
   move_on(piece.size());
   return Fate::kTaken;
 }
