@@ -40,7 +40,7 @@ bool AnswerBody::make_room(uint64_t size) {
 
 bool AnswerBody::widen(uint64_t size) {
   const uint64_t doubled = std::max<uint64_t>({2 * uint64_t(block_.capacity()), size, wire::kFirstSlab});
-  const uint64_t wanted = std::min(expected_ > size ? wire::grown(slabs_, size, expected_) : doubled, most_);
+  const uint64_t wanted = std::min(expected_ >= size ? wire::grown(slabs_, size, expected_) : doubled, most_);
   base::Slab* slab = slabs_.take_part(size_t(std::max(wanted, size)));
   if (slab) block_.widen(slab);
   return slab != nullptr;

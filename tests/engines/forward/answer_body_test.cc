@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "engines/forward/answer_body.h"
 #include "support/fake_wire.h"
@@ -48,6 +49,21 @@ TEST(AnswerBody, WhatComesIsThereWhateverWasAnnounced) {
       const std::string_view wanted = std::string_view(text).substr(0, size);
       EXPECT_TRUE(gathered(body, wanted, 256 << 10).view() == wanted) << announced << ' ' << size;
     }
+}
+
+TEST(AnswerBody, AnEmptyPieceIsNothing) {
+  AnswerBody body(base::heap(), 1 << 20);
+  EXPECT_EQ(body.append({}), AnswerBody::Fate::kTaken);
+  EXPECT_TRUE(body.take().empty());
+}
+
+TEST(AnswerBody, AWholeAnswerOfKnownLengthHasASlabOfThatLength) {
+  support::FakeSlabs slabs;
+  AnswerBody body(slabs, 1 << 20);
+  body.expect("300");
+  const std::string text = text_of(300);
+  ASSERT_EQ(body.append(std::as_bytes(std::span(text))), AnswerBody::Fate::kTaken);
+  EXPECT_EQ(slabs.sizes, std::vector<size_t>{300});
 }
 
 TEST(AnswerBody, NoMoreThanItsLimitIsTaken) {
