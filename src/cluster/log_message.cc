@@ -10,22 +10,24 @@ namespace {
 constexpr size_t kLogMacDigits = 64, kDigest = SHA256_DIGEST_LENGTH;
 constexpr std::string_view kLogMacOf = "weir log entry ";  // no other MAC of that key is one of a message
 
+// A stream is named by digits, so that what is behind it begins with the space.
+std::string mac_for(const Seal& seal, std::string_view text) {
+  return mac_of(seal.key, std::string(kLogMacOf).append(seal.stream).append(" ").append(text));
+}
+
 }  // namespace
 
-std::string seal_message(std::string_view key, LogMessage kind, std::string_view body) {
+std::string seal_message(const Seal& seal, LogMessage kind, std::string_view body) {
   std::string out(kLogMacDigits, '0');
   (out += char(kind)) += body;
-  if (!key.empty())
-    out.replace(0, kLogMacDigits,
-                mac_of(key, std::string(kLogMacOf).append(std::string_view(out).substr(kLogMacDigits))));
+  if (!seal.key.empty()) out.replace(0, kLogMacDigits, mac_for(seal, std::string_view(out).substr(kLogMacDigits)));
   return out;
 }
 
-std::string_view unseal_message(std::string_view key, LogMessage kind, std::string_view message) {
+std::string_view unseal_message(const Seal& seal, LogMessage kind, std::string_view message) {
   if (message.size() <= kLogMacDigits || message[kLogMacDigits] != char(kind)) return {};
   const std::string_view text = message.substr(kLogMacDigits);
-  const bool good =
-      key.empty() || same_mac(message.substr(0, kLogMacDigits), mac_of(key, std::string(kLogMacOf).append(text)));
+  const bool good = seal.key.empty() || same_mac(message.substr(0, kLogMacDigits), mac_for(seal, text));
   return good ? text : std::string_view();
 }
 

@@ -11,9 +11,14 @@ namespace weir::cluster {
 
 enum class LogMessage : char { kInline = 'E', kInParts = 'P', kSnapshot = 'S' };
 
-std::string seal_message(std::string_view key, LogMessage kind, std::string_view body);
-// Kind and body; empty: it is none of that kind, or not of one who has the key.
-std::string_view unseal_message(std::string_view key, LogMessage kind, std::string_view message);
+// A MAC's key (empty: there is none), and the stream that the message is of, by the time that one was made: a message
+// that was sealed for a stream that is gone is none in the one that has its name now.
+struct Seal {
+  std::string_view key, stream;
+};
+std::string seal_message(const Seal& seal, LogMessage kind, std::string_view body);
+// Kind and body; empty: it is none of that kind, not of one who has the key, or of another stream.
+std::string_view unseal_message(const Seal& seal, LogMessage kind, std::string_view message);
 
 // The list of a content that lies in parts: how long it is, and which those are, with the SHA-256 of each: 32 bytes.
 struct PartList {

@@ -22,9 +22,9 @@ struct NatsLog::Parts {
   const std::string entries = stream.subject("entry"), part = stream.subject("part"),
                     snapshots = stream.subject("snapshot");
 
-  std::string seal(LogMessage kind, std::string_view body) const { return seal_message(options.key, kind, body); }
+  Seal seal() const { return {options.key, stream.known().identity}; }
   std::string_view unseal(const NatsStream::Message& message, LogMessage kind) const {
-    return unseal_message(options.key, kind, message.bytes);
+    return unseal_message(seal(), kind, message.bytes);
   }
   size_t part_size() const { return std::min(kPart, stream.longest() / 2); }
   // Parts that a list in one message can name, beside its own MAC and what NATS' headers take.
@@ -39,7 +39,8 @@ struct NatsLog::Parts {
 
   static constexpr size_t kHeads = 512, kListed = 40;  // bytes
   static constexpr uint64_t kLooksAtOnce = 256;
-  uint64_t looked = 0, seen = 0;   // the connection; the last message of `snapshots` that was looked at
+  NatsStream::Known looked;        // where `snapshots` were looked at
+  uint64_t seen = 0;               // the last message of them that was
   std::optional<Snapshot> newest;  // of those
 };
 
@@ -59,14 +60,14 @@ Result<uint64_t> NatsLog::append(std::string_view id, std::string_view bytes) {
   std::string message;
   uint64_t first = UINT64_MAX;  // of its parts
   if (bytes.size() <= p.part_size()) {
-    message = p.seal(LogMessage::kInline, bytes);
+    message = seal_message(p.seal(), LogMessage::kInline, bytes);
   } else if (bytes.size() > p.most_of_entry()) {
     return failure(Code::kResourceExhausted, "that is too long for messages of the NATS server (max_payload)");
   } else {
     auto list = p.write_parts(bytes);
     if (!list) return list.error();
     first = list->parts[0].sequence;
-    message = p.seal(LogMessage::kInParts, write_list(*list));
+    message = seal_message(p.seal(), LogMessage::kInParts, write_list(*list));
   }
   auto sequence = p.stream.publish(p.entries, id, message);
   if (sequence) p.stream.tell();
@@ -178,9 +179,10 @@ Result<std::optional<NatsLog::Snapshot>> NatsLog::Parts::read_snapshot(const Nat
   return std::optional<Snapshot>(std::move(out));
 }
 
-// Each message is looked at once for a connection. What is sealed stays so: one that comes again is older than another.
+// Each message is looked at once for a connection and a stream. What is sealed stays so: one that comes again is older
+// than another.
 Status NatsLog::Parts::look_for_snapshots() {
-  if (std::exchange(looked, stream.known().connection) != stream.known().connection) seen = 0, newest.reset();
+  if (looked != stream.known()) looked = stream.known(), seen = 0, newest.reset();
   for (uint64_t looks = 0; looks < kLooksAtOnce; ++looks) {
     auto message = stream.get(seen + 1, snapshots);
     if (!message) return message.error();
@@ -229,7 +231,7 @@ Status NatsLog::Parts::publish_snapshot(uint64_t sequence, const std::string& me
     auto there = stream.publish(snapshots, {}, message, seen);
     if (there) return {};
     if (there.error().code != Code::kAborted) return there.error();
-    looked = 0;  // all are looked at again
+    looked = {};  // all are looked at again
   }
   return base::try_again(Code::kUnavailable, "others write snapshots to the jobs' log; try again later");
 }
@@ -246,7 +248,8 @@ Status NatsLog::set_snapshot(const Snapshot& snapshot) {
   auto outer = p.write_parts(inner);
   if (!outer) return outer.error();
   const std::string body = number_bytes(snapshot.sequence) + write_list(*outer);
-  if (Status s = p.publish_snapshot(snapshot.sequence, p.seal(LogMessage::kSnapshot, body)); !s.ok()) return s;
+  const std::string message = seal_message(p.seal(), LogMessage::kSnapshot, body);
+  if (Status s = p.publish_snapshot(snapshot.sequence, message); !s.ok()) return s;
   return snapshot.sequence <= kMostPartsBack ? Status() : p.stream.drop_before(snapshot.sequence - kMostPartsBack);
 }
 

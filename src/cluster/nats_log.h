@@ -2,13 +2,15 @@
 // Calls block for as long as a request may take, and fail at once while there is no connection.
 //
 //   stream   <name>, of the subjects <name>.entry, <name>.part and <name>.snapshot
-//   message  = mac kind body           mac: 64HEXDIG of kind and body, by the key; zeros without one
-//   kind     = "E": body is the entry / "P": body is list / "S": of <name>.snapshot, body is u64(sequence) list, where
+//   message  = mac kind body           mac: 64HEXDIG of the stream's identity, kind and body, by the key; zeros without
+//   one kind     = "E": body is the entry / "P": body is list / "S": of <name>.snapshot, body is u64(sequence) list,
+//   where
 //              list is of the parts that a list of the snapshot's parts lies in
 //   list     = u64(bytes) 1*( u64(sequence of a part) SHA-256 of it, 32 bytes ), little-endian
 //
 // An entry that is longer than a message is in parts, which go into the stream before it; one whose parts are more than
-// kMostPartsBack behind is none. What others write without the key is read as an empty entry, or is no part.
+// kMostPartsBack behind is none. What others write without the key is read as an empty entry, or is no part; so is what
+// was sealed for a stream of that name that was deleted since.
 #pragma once
 
 #include <functional>

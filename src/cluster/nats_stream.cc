@@ -1,6 +1,7 @@
 #include "cluster/nats_stream.h"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
@@ -15,6 +16,8 @@ using base::Code;
 using base::failure;
 using base::Result;
 using base::Status;
+
+using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kNsPerMs = 1'000'000;
 constexpr uint64_t kLeastBytes = uint64_t(256) << 20;  // of a stream: what stays behind a snapshot has room in it
@@ -39,6 +42,8 @@ struct NatsStream::Parts {
   std::atomic<bool> up{false};
   std::atomic<uint64_t> connects{0};  // grows with every new connection
   uint64_t opened = 0;                // `connects` when the stream was looked at
+  Clock::time_point looked;           // when that was
+  uint64_t newest = 0;                // the greatest sequence that this stream was seen to have
   Known known;
   std::mutex mutex;
   std::condition_variable closing;
@@ -120,11 +125,10 @@ void NatsStream::stop() {
   p.connection.reset();
 }
 
-// Whether the stream is there, and which one: looked at once for each connection.
 Status NatsStream::Parts::open() {
   if (!up.load()) return away(NATS_CONNECTION_CLOSED);
   const uint64_t now = connects.load();
-  if (opened == now) return {};
+  if (opened == now) return Clock::now() - looked < kLookAgain ? Status() : open_stream();
   natsStatus status = NATS_OK;
   jsOptions js_options;
   jsOptions_Init(&js_options);
@@ -193,7 +197,9 @@ Status NatsStream::Parts::open_stream() {
     return base::try_again(Code::kUnavailable, "the stream '" + options.name + "' cannot be had (" +
                                                    base::presentable(natsStatus_GetText(status), 100) + ", " +
                                                    std::to_string(int(code)) + ")");
-  known = {std::to_string(there->Created), connects.load()};
+  const Known before = std::exchange(known, {std::to_string(there->Created), connects.load()});
+  if (before != known) newest = 0;
+  looked = Clock::now();
   return {};
 }
 
@@ -211,7 +217,9 @@ Result<uint64_t> NatsStream::publish(const std::string& subject, std::string_vie
   auto ack = made<jsPubAck>(status, [&](auto** out) {
     return js_Publish(out, p.js.get(), subject.c_str(), bytes.data(), int(bytes.size()), &how, &code);
   });
-  if (ack) return ack->Sequence;
+  // It is another stream, or has lost its end: as with a new connection, all is looked at again.
+  if (ack && !ack->Duplicate && ack->Sequence <= p.newest) return ++p.connects, away(NATS_ERR);
+  if (ack) return p.newest = std::max(p.newest, ack->Sequence), ack->Sequence;
   if (code == JSStreamWrongLastSequenceErr) return failure(Code::kAborted, "another node was faster");
   if (code == JSStreamStoreFailedErr || code == JSInsufficientResourcesErr || code == JSStorageResourcesExceededErr)
     return failure(Code::kResourceExhausted, "the jobs' log in NATS is full (jobs.disk)");
@@ -256,10 +264,12 @@ Status NatsStream::drop_before(uint64_t sequence) {
 }
 
 Result<NatsStream::Size> NatsStream::size() {
+  Parts& p = *parts_;
   natsStatus status = NATS_OK;
   jsErrCode code{};
-  auto there = parts_->info(status, code);
+  auto there = p.info(status, code);
   if (!there) return away(status);
+  if (std::to_string(there->Created) != p.known.identity) return p.opened = 0, away(NATS_ERR);
   const int64_t most = there->Config->MaxBytes;
   return Size{there->State.Bytes, most > 0 ? uint64_t(most) : UINT64_MAX, there->State.FirstSeq};
 }

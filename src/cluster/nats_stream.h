@@ -23,15 +23,16 @@ class NatsStream {
     std::string node;
     uint64_t most_bytes = uint64_t(1) << 30;  // of it, 256 MiB at least; less where the server has less room
   };
-  static constexpr base::Duration kPatience = std::chrono::seconds(2);
+  static constexpr base::Duration kPatience = std::chrono::seconds(2), kLookAgain = std::chrono::seconds(1);
 
   struct Message {
     uint64_t sequence = 0;
     std::string subject, bytes;
   };
   struct Known {
-    std::string identity;     // when the stream was made
+    std::string identity;     // when the stream was made, in digits
     uint64_t connection = 0;  // which one since start()
+    bool operator==(const Known&) const = default;
   };
   struct Size {
     uint64_t used = 0, most = 0;  // bytes
@@ -46,13 +47,14 @@ class NatsStream {
   base::Status start();
   void stop();
 
-  // The rest on one thread. Whether the stream is there, and which one: looked at once for each connection.
+  // The rest on one thread. Whether the stream is there, and which one: looked at for each connection, and again where
+  // that was kLookAgain ago, for somebody may have deleted it and made another one meanwhile.
   base::Status open();
   const Known& known() const;
   // <name>.<what>
   std::string subject(std::string_view what) const;
-  // UNAVAILABLE: nobody knows whether it was written. RESOURCE_EXHAUSTED: it was not. ABORTED: neither, for the newest
-  // message of that subject is not `newest` (0: there is none).
+  // UNAVAILABLE: nobody knows whether it was written, or it is in another stream than known(). RESOURCE_EXHAUSTED: it
+  // was not. ABORTED: neither, for the newest message of that subject is not `newest` (0: there is none).
   base::Result<uint64_t> publish(const std::string& subject, std::string_view id, std::string_view bytes,
                                  std::optional<uint64_t> newest = std::nullopt);
   // The message of that sequence; with a subject, the first one of it from there on. Nothing: there is none.

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "cluster/log_message.h"
+#include "cluster/nats_handles.h"
 #include "cluster/nats_stream.h"
 #include "support/nats_server.h"
 
@@ -40,6 +41,15 @@ struct NatsLogTest : testing::Test {
     EXPECT_TRUE(stream->start().ok());
     EXPECT_TRUE(until([&] { return stream->connected() && stream->open().ok(); }));
     return stream;
+  }
+  // Somebody deletes the stream, and makes another one of that name.
+  void make_anew() {
+    natsStatus status = NATS_OK;
+    auto connection =
+        made<natsConnection>(status, [&](auto** out) { return natsConnection_ConnectTo(out, server.url().c_str()); });
+    auto js = made<jsCtx>(status, [&](auto** out) { return natsConnection_JetStream(out, connection.get(), nullptr); });
+    ASSERT_EQ(NATS_OK, js_DeleteStream(js.get(), "weir-jobs", nullptr, nullptr));
+    plain();
   }
   uint64_t raw(const std::string& what, const std::string& bytes) {
     auto stream = plain();
@@ -136,6 +146,41 @@ TEST_F(NatsLogTest, WhatWasWrittenWithoutTheKeyIsAnEmptyEntry) {
   EXPECT_EQ(last, at);
   ASSERT_TRUE(liar->set_snapshot({1, 1, {{1, digest_of("x")}}}).ok());
   EXPECT_FALSE(node->snapshot().value());
+}
+
+TEST_F(NatsLogTest, WhatWasSealedForAStreamThatIsGoneIsNoneInTheNextOne) {
+  auto node = open("the key");
+  const uint64_t last = node->append("1", "once").value();
+  ASSERT_TRUE(node->append("2", std::string(2 * NatsLog::kPart, 'x')));
+  ASSERT_TRUE(node->set_snapshot({last, 4, {node->append_part("copy").value()}}).ok());
+  const std::string once = plain()->get(last).value()->bytes, parts = last_of("entry"), snapshot = last_of("snapshot");
+  const std::string part = plain()->get(last + 1).value()->bytes;
+  make_anew();
+  raw("entry", once);  // sequences as they were
+  for (int i = 0; i < 2; ++i) raw("part", part);
+  raw("entry", parts), raw("snapshot", snapshot);
+  auto another = open("the key");
+  uint64_t at = 0;
+  std::string read;
+  while (auto entry = another->next(at).value()) at = entry->sequence, read += '[' + entry->bytes + ']';
+  EXPECT_EQ("[][]", read);
+  EXPECT_FALSE(another->snapshot().value());
+}
+
+TEST_F(NatsLogTest, AStreamThatIsMadeAnewIsNoticedWhileTheConnectionStays) {
+  auto node = open("the key");
+  ASSERT_TRUE(node->append("1", "one"));
+  ASSERT_TRUE(node->append("2", "two"));
+  const std::string before = node->extent()->identity;
+  make_anew();
+  EXPECT_EQ(Code::kUnavailable, node->append("3", "three").error().code);  // its sequence is no later one
+  EXPECT_NE(before, node->extent()->identity);
+  ASSERT_TRUE(node->append("4", "four"));
+  const std::string then = node->extent()->identity;
+  make_anew();
+  EXPECT_TRUE(until([&] { return node->extent() && node->extent()->identity != then; }));  // though it writes nothing
+  ASSERT_TRUE(node->append("5", "five"));
+  EXPECT_EQ("five", open("the key")->next(0).value()->bytes);
 }
 
 // Neither what was written without the key hides a snapshot, nor an older one that somebody sends again.
@@ -249,8 +294,9 @@ TEST_F(NatsLogTest, APartThatIsNotTheOneThatWasWrittenIsNone) {
   const auto forged = liar->append_part(lie).value();
   EXPECT_EQ(std::string(NatsLog::kPart, 'x'), node->read_part(part).value());
   EXPECT_EQ(Code::kDataLoss, node->read_part({forged.sequence, part.digest}).error().code);
+  const std::string identity = node->extent()->identity;
   auto publish = [&](const PartList& list) {
-    return raw("entry", seal_message("the key", LogMessage::kInParts, write_list(list)));
+    return raw("entry", seal_message({"the key", identity}, LogMessage::kInParts, write_list(list)));
   };
   publish({bytes.size(), {{part.sequence, part.digest}, {part.sequence, part.digest}}});
   publish({bytes.size(), {{part.sequence, part.digest}, {forged.sequence, part.digest}}});
