@@ -35,6 +35,8 @@ base::Status no_memory_left() {
   return base::try_again(Code::kResourceExhausted, "the memory for sessions is spent; try again later");
 }
 
+constexpr size_t kEndAtOnce = 1024;  // sessions
+
 // How many images begin before `at`. Images are in order and do not overlap.
 size_t images_before(const std::vector<msg::Image>& images, uint32_t at) {
   auto later = [](uint32_t position, const msg::Image& image) { return position <= image.start; };
@@ -79,11 +81,11 @@ SessionTable::SessionTable(base::Env& env, base::ShardId home, size_t shards, Qu
       limits_(limits),
       on_removed_(std::move(on_removed)),
       keeping_(std::move(keeping)),
-      sessions_(0, Hash{base::KeyedHash(base::HashKey::drawn(env))}) {}
+      sessions_(Hash{base::KeyedHash(base::HashKey::drawn(env))}) {}
 
 SessionTable::~SessionTable() {
   env_.cancel(timer_);
-  for (auto& [key, session] : sessions_) return_quota(*session);
+  sessions_.for_each([this](const auto& session) { return_quota(*session); });
   for (auto& [serial, lent] : lent_)
     if (lent.removed) return_quota(*lent.removed);
 }
@@ -97,9 +99,8 @@ void SessionTable::return_quota(const Session& s) {
 }
 
 SessionTable::Session* SessionTable::find(Tenant tenant, base::SessionId id) const {
-  auto at = sessions_.find({tenant, id});
-  if (at == sessions_.end() || at->second->epoch != epoch()) return nullptr;
-  return at->second.get();
+  const auto* at = sessions_.find({tenant, id});
+  return at && (*at)->epoch == epoch() ? at->get() : nullptr;
 }
 
 base::Status SessionTable::admit(Tenant tenant, const base::Client* client) const {
@@ -138,10 +139,10 @@ base::Result<base::SessionId> SessionTable::open(Tenant tenant, SessionModel mod
 }
 
 std::optional<uint64_t> SessionTable::close(Tenant tenant, base::SessionId id) {
-  auto at = sessions_.find({tenant, id});
-  if (at == sessions_.end() || at->second->epoch != epoch()) return std::nullopt;
-  uint64_t lease = at->second->lease;
-  remove(at);
+  const Session* session = find(tenant, id);
+  if (!session) return std::nullopt;
+  const uint64_t lease = session->lease;
+  remove({tenant, id});
   return lease ? std::optional(lease) : std::nullopt;
 }
 
@@ -261,9 +262,8 @@ base::Status SessionTable::check_room(Tenant tenant, const base::Client* client,
   return quota_.bytes() + more > limits_.total_bytes || !quota_.room(more) ? no_memory_left() : base::Status();
 }
 
-void SessionTable::remove(Sessions::iterator at) {
-  auto session = std::move(at->second);
-  sessions_.erase(at);
+void SessionTable::remove(const Key& key) {
+  auto session = sessions_.take(key);
   if (keeping_.ended && session->epoch == epoch()) keeping_.ended(session->id);
   if (Session* parent = find(session->tenant, session->parent)) --parent->children;
   if (auto lent = lent_.find(session->lease); lent != lent_.end()) {
@@ -299,10 +299,10 @@ base::Status SessionTable::adopt(Tenant tenant, base::SessionId id, SessionModel
 
 // A session that is lent goes with its lease.
 void SessionTable::forget(Tenant tenant, base::SessionId id) {
-  auto at = sessions_.find({tenant, id});
-  if (at == sessions_.end()) return;
-  at->second->epoch = ~epoch();
-  remove(at);
+  auto* at = sessions_.find({tenant, id});
+  if (!at) return;
+  (*at)->epoch = ~epoch();
+  remove({tenant, id});
 }
 
 void SessionTable::retire(std::unique_ptr<Session> session) {
@@ -317,11 +317,12 @@ void SessionTable::set_timer() {
   timer_ = due_.empty() ? base::TimerId::kNone : env_.at(timer_at_, [this] { expire(); });
 }
 
-// The first to end may have been used again since the timer was set: then it is only set anew.
+// The first to end may have been used again since the timer was set: then it is only set anew. Many may end at one
+// moment: those that are left do so in the next turns.
 void SessionTable::expire() {
-  while (!due_.empty() && due_.begin()->first.first <= env_.now()) {
+  for (size_t n = 0; n < kEndAtOnce && !due_.empty() && due_.begin()->first.first <= env_.now(); ++n) {
     Session* s = due_.begin()->second;
-    remove(sessions_.find({s->tenant, s->id}));
+    remove({s->tenant, s->id});
   }
   set_timer();
 }

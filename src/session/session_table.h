@@ -21,6 +21,7 @@
 #include "base/env.h"
 #include "base/ids.h"
 #include "base/sip_hash.h"
+#include "base/split_map.h"
 #include "base/status.h"
 #include "msg/generate.h"
 #include "msg/spec.h"
@@ -127,7 +128,7 @@ class SessionTable {
 
   bool knows(Tenant tenant, base::SessionId id) const { return find(tenant, id) != nullptr; }
   // It is here, though perhaps not this node's any more.
-  bool holds(Tenant tenant, base::SessionId id) const { return sessions_.contains({tenant, id}); }
+  bool holds(Tenant tenant, base::SessionId id) const { return sessions_.find({tenant, id}) != nullptr; }
   // The session for another node. Nothing: it is not here, or not this node's now.
   std::optional<SessionState> state(Tenant tenant, base::SessionId id) const;
   // The session is this node's now, and what `state` says; what was here under its id goes. Errors:
@@ -150,7 +151,6 @@ class SessionTable {
     base::KeyedHash hash;
     size_t operator()(const Key& key) const { return hash(key.id); }
   };
-  using Sessions = std::unordered_map<Key, std::unique_ptr<Session>, Hash>;
 
   Session* find(Tenant tenant, base::SessionId id) const;
   uint64_t epoch() const { return keeping_.epoch ? keeping_.epoch() : 0; }
@@ -160,7 +160,7 @@ class SessionTable {
   void touch(Session& session);
   void charge(Session& session);
   base::Status check_room(Tenant tenant, const base::Client* client, uint64_t more) const;
-  void remove(Sessions::iterator at);
+  void remove(const Key& key);
   void retire(std::unique_ptr<Session> session);
   void set_timer();
   void expire();
@@ -172,7 +172,7 @@ class SessionTable {
   SessionLimits limits_;
   OnRemoved on_removed_;
   const Keeping keeping_;
-  Sessions sessions_;
+  base::SplitMap<Key, std::unique_ptr<Session>, Hash> sessions_;
   std::map<std::pair<base::Time, uint64_t>, Session*> due_;  // by expiry and number; those that are not lent
   struct Lent {
     Session* session;

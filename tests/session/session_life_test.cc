@@ -53,6 +53,21 @@ TEST(SessionTable, SessionsThatEndAtTheSameTimeEndInTheOrderInWhichTheyWereOpene
             (std::vector<std::string>{text(a) + " fresh chat", text(b) + " fresh chat", text(c) + " fresh chat"}));
 }
 
+TEST(SessionTable, OfManySessionsThatEndAtOneMomentSomeEndInEachTurn) {
+  SessionLimits limits;
+  limits.per_tenant = 3000;
+  Bench t(limits);
+  for (int i = 0; i < 3000; ++i) t.open();
+  std::vector<size_t> ended;
+  std::function<void()> look = [&] {
+    ended.push_back(t.over.size());
+    if (ended.back() < 3000) t.env.at(t.env.now(), look);
+  };
+  t.env.at(t.env.now() + 30min, look);
+  t.env.advance(30min);
+  EXPECT_EQ(ended, (std::vector<size_t>{1024, 2048, 3000}));
+}
+
 TEST(SessionTable, OneTimerIsSetHoweverManySessionsThereAreAndForTheFirstToEnd) {
   Bench t;
   auto old = t.open();
