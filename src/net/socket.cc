@@ -74,7 +74,9 @@ Socket::Moved Socket::write(std::span<const iovec> pieces) {
   message.msg_iov = const_cast<iovec*>(pieces.data());
   message.msg_iovlen = pieces.size();
   for (;;) {
-    ssize_t n = ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL);
+    // 0.2 us of 4.5 less for a small answer: the kernel does not fetch the list of pieces (bench/README.md).
+    ssize_t n = pieces.size() == 1 ? ::send(fd_.get(), pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL)
+                                   : ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL);
     if (n >= 0) return {Fate::kSome, size_t(n)};
     if (errno == EAGAIN) return {Fate::kNone};
     if (errno != EINTR) return {Fate::kError, 0, errno};
