@@ -1,7 +1,6 @@
 #include "net/shard.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <sys/random.h>
 
 #include <algorithm>
@@ -16,24 +15,10 @@
 #include "base/attempt.h"
 #include "base/log.h"
 #include "net/shard_parts.h"
+#include "net/thread_place.h"
 
 namespace weir::net {
 namespace {
-
-// The n-th of the cores that this process may use, counted round.
-void pin_to_core(unsigned n) {
-  cpu_set_t allowed, one;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
-  n %= unsigned(std::max(1, CPU_COUNT(&allowed)));
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (!CPU_ISSET(core, &allowed) || n-- != 0) continue;
-    CPU_ZERO(&one);
-    CPU_SET(core, &one);
-    if (int error = pthread_setaffinity_np(pthread_self(), sizeof one, &one))
-      base::log::warning("cannot pin a shard to its core", {{"core", core}, {"error", error}});
-    return;
-  }
-}
 
 // Runs what the loop has beside sockets that are being read: new connections, the alarm, posted work, news of sockets.
 size_t poll_some(asio::io_context& io) {
@@ -146,6 +131,7 @@ void Shard::Parts::run() {
   pthread_setname_np(pthread_self(), ("weir-shard-" + std::to_string(unsigned(id))).c_str());
   watch.arrive();
   if (pin == Pin::kYes) pin_to_core(unsigned(id));
+  ask_for_short_slices();
   while (!stopping.load(std::memory_order_acquire)) one_turn();
   while (!finish()) {
   }
