@@ -15,6 +15,8 @@ using base::invalid;
 using base::Status;
 using msg::DType;
 
+constexpr uint64_t kMostBeside = 64;  // fields of a message that packed floats are looked for in
+
 class CellReader {
  public:
   CellReader(const base::Bytes& message, uint32_t field, base::SlabSource& slabs, msg::Tensor& tensor)
@@ -188,7 +190,8 @@ PbType cell_type(DType dtype) {
 std::optional<std::string_view> packed_alone(std::string_view fields, uint32_t field, DType dtype) {
   if (dtype != DType::kFp32 && dtype != DType::kFp64) return std::nullopt;
   std::optional<std::string_view> packed;
-  PbReader r(fields);
+  PbFields beside(kMostBeside);
+  PbCountedReader r(fields, beside);
   while (r.next()) {
     if (r.field() != field) continue;
     if (r.type() != PbType::kBytes || packed) return std::nullopt;

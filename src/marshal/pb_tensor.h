@@ -24,7 +24,7 @@ uint32_t contents_field(msg::DType dtype);
 PbType cell_type(msg::DType dtype);
 
 // The elements of `field` where they lie in `fields` as the tensor wants them: floats of the very type, packed, in one
-// piece. Empty where they have to be converted.
+// piece, and few fields beside them (a name, a shape). Empty where they have to be converted.
 std::optional<std::string_view> packed_alone(std::string_view fields, uint32_t field, msg::DType dtype);
 
 // All occurrences of `field` in `fields` become tensor.data; name, dtype and shape are set already, other fields are

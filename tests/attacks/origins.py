@@ -1,5 +1,7 @@
-"""Models that another server runs, when that server dies."""
+"""Models that another server runs, when that server dies, or says far too much."""
 
+import concurrent.futures
+import itertools
 import json
 import socket
 import struct
@@ -38,42 +40,102 @@ class DyingOrigin:
         # or it says nothing at all, and the connection lives
 
 
-def repository():
-    """The demo models, and beside them `dying`."""
-    origin = DyingOrigin()
-    root = harness.scratch() / f'dying-{time.monotonic_ns()}'
+MOST_SAID = 60 << 20
+
+
+class TalkativeOrigin:
+    """A gRPC server whose answers to ModelInfer have 60 MiB, of what costs the most to read for its length."""
+
+    # (what, the field that comes again and again, in a tensor's contents): protobuf's tags and lengths
+    ANSWERS = (('one number after the other', b'\x18\x01', True), ('truths', b'\x08\x01', True), ('empty elements', b'\x42\x00', True),
+               ('empty outputs', b'\x2a\x00', False), ('empty raw contents', b'\x32\x00', False),
+               ('empty parameters', b'\x22\x00', False), ('fields that nobody knows', b'\xf8\x07\x00', False))
+
+    def __init__(self):
+        import grpc
+        self.oip, self.turns = harness.stubs()('inference')[0], itertools.count()
+        metadata = self.oip.ModelMetadataResponse(name='x', versions=['1'], platform='by_hand')
+        metadata.inputs.add(name='x', datatype='FP32', shape=[-1])
+        metadata.outputs.add(name='y', datatype='FP32', shape=[-1])
+        said = {'ModelReady': self.oip.ModelReadyResponse(ready=True), 'ModelMetadata': metadata}
+        calls = {name: grpc.unary_unary_rpc_method_handler(lambda _, context, answer=answer.SerializeToString(): answer)
+                 for name, answer in said.items()}
+        calls['ModelInfer'] = grpc.unary_unary_rpc_method_handler(lambda request, context: self.answer())
+        server = grpc.server(concurrent.futures.ThreadPoolExecutor(8), options=[('grpc.max_send_message_length', -1)])
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler('inference.GRPCInferenceService', calls),))
+        self.port, self.server = server.add_insecure_port('127.0.0.1:0'), server
+        server.start()
+
+    def answer(self):
+        _, again, in_contents = self.ANSWERS[next(self.turns) % len(self.ANSWERS)]
+        body = again * (MOST_SAID // len(again))
+        if not in_contents:
+            return self.oip.ModelInferResponse(model_name='x').SerializeToString() + body
+        tensor = self.oip.ModelInferResponse.InferOutputTensor(name='y', datatype='FP32', shape=[4]).SerializeToString()
+        contents = b'\x2a' + length(len(body))  # InferOutputTensor.contents
+        return b'\x2a' + length(len(tensor) + len(contents) + len(body)) + tensor + contents + body
+
+
+def length(value):
+    """As protobuf has it, a varint."""
+    out = b''
+    while value >= 128:
+        out, value = out + bytes([value & 127 | 128]), value >> 7
+    return out + bytes([value])
+
+
+def beside_the_demos(name, port):
+    """The demo models, and beside them one of that name, which an origin at the port runs."""
+    root = harness.scratch() / f'{name}-{time.monotonic_ns()}'
     root.mkdir()
     for folder in harness.MODELS.iterdir():
         if folder.is_dir():
             (root / folder.name).symlink_to(folder)
-    (root / 'dying').mkdir()
-    (root / 'dying/model.yaml').write_text(
-        f'engine: forward\nkind: oip-grpc\norigins: {origin.origin.url}\n'
+    (root / name).mkdir()
+    (root / name / 'model.yaml').write_text(
+        f'engine: forward\nkind: oip-grpc\norigins: http://127.0.0.1:{port}\n'
         'parameters: {model: x, answer_timeout: 3s, check_interval: 200ms}\n')
     return root
 
 
-@attack(seconds=20, quick=4, repository=repository)
+def ended(target, peer, statuses):
+    """Whether its answer is there, and counted."""
+    got = peer.take()
+    if got is None and peer.alive:
+        return False
+    status = (got or b'')[9:12].decode()
+    statuses[status] = statuses.get(status, 0) + 1
+    if status == '200':
+        target.broke('garbage was taken for an answer')
+    peer.sock.close()
+    return True
+
+
+@attack(seconds=20, quick=4, repository=lambda: beside_the_demos('dying', DyingOrigin().origin.port))
 def dying_origin(target):
     """Hundreds of clients of a model whose origin resets, answers garbage or is silent: those of other models are served."""
     more_descriptors()
     wanted, peers, begun, statuses = target.size(400, 100), [], 0, {}
     request = post('/v2/models/dying/infer', INPUTS, JSON)
     while not target.over():
-        left = []
-        for peer in peers:
-            got = peer.take()
-            if got is None and peer.alive:
-                left.append(peer)
-                continue
-            status = (got or b'')[9:12].decode()
-            statuses[status] = statuses.get(status, 0) + 1
-            if status == '200':
-                target.broke('garbage was taken for an answer')
-            peer.sock.close()
-        peers = left
+        peers = [peer for peer in peers if not ended(target, peer, statuses)]
         for _ in range(min(50, wanted - len(peers))):
             peers.append(Raw(target, wait=3).send(request))
             begun += 1
         time.sleep(0.02)
     return f'{begun} asked, answers by status: {statuses}'
+
+
+@attack(seconds=20, quick=5, repository=lambda: beside_the_demos('talkative', TalkativeOrigin().port))
+def talkative_origin(target):
+    """Clients of a model whose origin answers with 60 MiB of tiny fields: those of other models are served."""
+    statuses, peers = {}, []
+    request = post('/v2/models/talkative/infer', INPUTS, JSON)
+    while not target.over():
+        peers = [peer for peer in peers if not ended(target, peer, statuses)]
+        while len(peers) < 4:
+            peers.append(Raw(target, wait=3).send(request))
+        time.sleep(0.02)
+    if not statuses:
+        target.broke('no answer came')
+    return f'answers by status: {statuses}'

@@ -8,6 +8,7 @@
 #include "engines/forward/refusal.h"
 #include "inference.pb.h"
 #include "marshal/json_pieces.h"
+#include "marshal/pb_wire.h"
 
 namespace weir::forward {
 namespace {
@@ -143,6 +144,29 @@ TEST(ForwardMessage, PackedFloatsMayBeAsManyAsThereAre) {
   auto outputs = read_answer(message, base::heap());
   ASSERT_TRUE(outputs.has_value());
   EXPECT_EQ(outputs->tensors[0].data.slab(), message.slab());
+}
+
+// An answer whose floats are packed, beside so many elements of another type, one by one.
+Bytes floats_beside(size_t others) {
+  pb::InferTensorContents floats;
+  floats.mutable_fp32_contents()->Resize(4, 1.5f);
+  std::string contents = floats.SerializeAsString(), tensor = typed("FP32", 4).outputs(0).SerializeAsString(), out;
+  for (size_t i = 0; i < others; ++i) contents += "\x18\x01";
+  marshal::put_bytes(tensor, 5, contents);
+  marshal::put_bytes(out, 5, tensor);
+  return Bytes::adopt(std::move(out));
+}
+
+// To pass over them takes as long as to convert them.
+TEST(ForwardMessage, ManyFieldsBesidePackedFloatsAreRefused) {
+  for (size_t others : {10, 100, 1000}) {
+    auto outputs = read_answer(floats_beside(others), base::heap());
+    ASSERT_TRUE(outputs.has_value()) << others;
+    EXPECT_EQ(outputs->tensors[0].data.size(), 16u);
+  }
+  auto outputs = read_answer(floats_beside(kMostTyped / 2), base::heap());
+  ASSERT_FALSE(outputs.has_value());
+  EXPECT_NE(outputs.error().text.find("raw_output_contents"), std::string::npos);
 }
 
 TEST(ForwardMessage, AStreamsErrorIsAnError) {
