@@ -135,6 +135,11 @@ TEST(KvBudget, HasTheBlocksThatItsBytesHoldAndThatSequencesCanUse) {
   EXPECT_EQ(kv_positions(engine, policy, 30), 0u);
   policy.kv_bytes = size_t(1) << 30;
   EXPECT_EQ(kv_blocks(engine, policy, 10), 16u * 2 * 3) << "sixteen times what runs";
+  policy.max_running = policy.step_tokens = 1u << 20;
+  EXPECT_EQ(kv_blocks(engine, policy, 1000), (1u << 30) / 96)
+      << "what is known of a block takes more than its 64 bytes";
+  policy.kv_bytes = size_t(1) << 22;
+  EXPECT_EQ(kv_blocks(engine, policy, 1000), 1u << 16) << "though a few do not matter";
   policy.kv_bytes = size_t(1) << 50, policy.max_running = policy.step_tokens = 1u << 30;
   EXPECT_EQ(kv_blocks(engine, policy, 1u << 30), (1u << 31) / 4) << "a slot is a number of 32 bits";
 }
