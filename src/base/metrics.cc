@@ -80,6 +80,11 @@ void Histogram::record_ns(uint64_t ns) {
   sum_.fetch_add(ns, std::memory_order_relaxed);
 }
 
+void Histogram::record_ns_alone(uint64_t ns) {
+  add_alone(counts_[bucket_of(ns)], 1);
+  add_alone(sum_, ns);
+}
+
 void Histogram::record_size(uint64_t n) {
   size_t at = n <= 1 ? 0 : std::min<size_t>(size_t(std::bit_width(n - 1)), kBuckets);
   counts_[at].fetch_add(1, std::memory_order_relaxed);

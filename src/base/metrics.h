@@ -23,9 +23,15 @@
 
 namespace weir::base {
 
+// Where no other thread writes to it: at a third of the price of fetch_add(), and readers see either number.
+inline void add_alone(std::atomic<uint64_t>& to, uint64_t n) {
+  to.store(to.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+}
+
 class Counter {
  public:
   void add(uint64_t n = 1) { value_.fetch_add(n, std::memory_order_relaxed); }
+  void add_alone(uint64_t n = 1) { base::add_alone(value_, n); }  // the only thread that writes to this cell
   uint64_t value() const { return value_.load(std::memory_order_relaxed); }
 
  private:
@@ -50,6 +56,7 @@ class Histogram {
 
   explicit Histogram(Scale scale) : scale_(scale) {}
   void record_ns(uint64_t ns);
+  void record_ns_alone(uint64_t ns);  // the only thread that writes to this cell
   void record_size(uint64_t n);
 
   // A traced request among those that were recorded, to be shown with its bucket until the next one.

@@ -10,17 +10,19 @@ void ModelStats::add_failure(base::Code code, uint64_t duration_ns) {
 }
 
 void ModelStats::record_batch(uint32_t rows, uint64_t input_ns, uint64_t infer_ns, uint64_t output_ns) {
-  std::lock_guard lock(mutex_);
-  auto& row = batches_[rows];
-  ++row.count;
-  row.input_ns += input_ns;
-  row.infer_ns += infer_ns;
-  row.output_ns += output_ns;
+  runs.mine().add_batch(rows, {1, input_ns, infer_ns, output_ns});
 }
 
-std::map<uint32_t, BatchStat> ModelStats::batches() const {
-  std::lock_guard lock(mutex_);
-  return batches_;
+void ModelStats::ran(const Ran& these) {
+  using Which = RunCounts::Which;
+  RunCounts::Cell& mine = runs.mine();
+  for (Which count : {Which::kSuccess, Which::kQueue, Which::kInput, Which::kInfer, Which::kOutput})
+    mine.add(count, these.calls);
+  mine.add(Which::kSuccessNs, these.whole_ns), mine.add(Which::kQueueNs, these.queue_ns);
+  mine.add(Which::kInputNs, these.input_ns), mine.add(Which::kInferNs, these.infer_ns);
+  mine.add(Which::kOutputNs, these.output_ns);
+  mine.add(Which::kInferences, these.rows), mine.add(Which::kExecutions, 1);
+  mine.set_latest(these.at_ms);
 }
 
 }  // namespace weir::bus

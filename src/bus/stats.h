@@ -3,17 +3,16 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "bus/batch_ring.h"
+#include "bus/run_counts.h"
 #include "bus/token_stats.h"
 
 namespace weir::bus {
@@ -27,16 +26,22 @@ struct DurationStat {
   }
 };
 
-struct BatchStat {
-  uint64_t count = 0;
-  uint64_t input_ns = 0, infer_ns = 0, output_ns = 0;
+// The same of what RunCounts has.
+struct RunDuration {
+  RunCount count, ns;
+  void add(uint64_t duration_ns, uint64_t times = 1) { count.add(times), ns.add(duration_ns); }
 };
 
 struct ModelStats {
-  std::atomic<uint64_t> inference_count{0};    // rows that ran
-  std::atomic<uint64_t> execution_count{0};    // batches that ran
-  std::atomic<uint64_t> last_inference_ms{0};  // Unix time
-  DurationStat success, fail, queue, compute_input, compute_infer, compute_output;
+  RunCounts runs;
+  RunCount inference_count{runs, RunCounts::kInferences};  // rows that ran
+  RunCount execution_count{runs, RunCounts::kExecutions};  // batches that ran
+  RunDuration success{{runs, RunCounts::kSuccess}, {runs, RunCounts::kSuccessNs}};
+  RunDuration queue{{runs, RunCounts::kQueue}, {runs, RunCounts::kQueueNs}};
+  RunDuration compute_input{{runs, RunCounts::kInput}, {runs, RunCounts::kInputNs}};
+  RunDuration compute_infer{{runs, RunCounts::kInfer}, {runs, RunCounts::kInferNs}};
+  RunDuration compute_output{{runs, RunCounts::kOutput}, {runs, RunCounts::kOutputNs}};
+  DurationStat fail;
   // How calls ended that did not succeed, one of these each. `fail` counts those of them that a lane had been given.
   std::atomic<uint64_t> errors{0}, rejected{0}, cancelled{0}, expired{0};
   std::atomic<int64_t> pending{0};  // calls in the lane's queue now
@@ -51,14 +56,18 @@ struct ModelStats {
   BatchRing timeline;
   std::vector<std::string> places;
 
+  // Calls that ran together, and have succeeded; the times are those of all of them, added up.
+  struct Ran {
+    uint64_t at_ms;  // Unix time
+    uint64_t calls = 1, rows = 1;
+    uint64_t whole_ns = 0, queue_ns = 0, input_ns = 0, infer_ns = 0, output_ns = 0;
+  };
+  void ran(const Ran& these);
+  void set_last_inference(uint64_t at_ms) { runs.mine().set_latest(at_ms); }
   // Counts a call that failed in a lane. The bus counts `cancelled` and `expired`: it may know before the lane does.
   void add_failure(base::Code code, uint64_t duration_ns);
   void record_batch(uint32_t rows, uint64_t input_ns, uint64_t infer_ns, uint64_t output_ns);
-  std::map<uint32_t, BatchStat> batches() const;  // by rows
-
- private:
-  mutable std::mutex mutex_;
-  std::map<uint32_t, BatchStat> batches_;
+  std::map<uint32_t, BatchStat> batches() const { return runs.batches(); }  // by rows
 };
 
 }  // namespace weir::bus

@@ -323,7 +323,7 @@ bool TokenLane::gather_ahead() {
 
 void TokenLane::finish(const Status& outcome) {
   scheduler_->finish(outcome, base::steady_now());
-  stats_.last_inference_ms.store(base::unix_ms(), std::memory_order_relaxed);
+  stats_.set_last_inference(base::unix_ms());
   post();
 }
 

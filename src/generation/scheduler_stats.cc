@@ -18,7 +18,7 @@ void count_sequence(bus::ModelStats& stats, const Sequence& s, Time now) {
   stats.compute_input.add(whole_ns(times.computing - times.started));
   stats.compute_infer.add(whole_ns(times.computed - times.computing));
   stats.compute_output.add(whole_ns(now - times.computed));
-  stats.inference_count.fetch_add(1, std::memory_order_relaxed);
+  stats.inference_count.add();
 
   auto& tokens = *stats.tokens;
   auto first = s.first_token == kNever ? now : s.first_token, last = s.last_token == kNever ? now : s.last_token;
@@ -35,7 +35,7 @@ void count_sequence(bus::ModelStats& stats, const Sequence& s, Time now) {
 }
 
 void count_step(bus::ModelStats& stats, const StepRows& rows, Time planned, Time now) {
-  stats.execution_count.fetch_add(1, std::memory_order_relaxed);
+  stats.execution_count.add();
   stats.record_batch(uint32_t(rows.runs.size()), 0, whole_ns(now - planned), 0);
   stats.tokens->iteration_tokens.record_size(rows.step.ids.size());
   // A run that was laid out ahead for a sequence that has left since has none.

@@ -91,8 +91,7 @@ std::vector<Residence::Resident> Residence::residents() const {
       any = true;
       resident.bytes += slot.bytes;
       resident.busy = resident.busy || !slot.served->idle() || inbox(slot).busy();
-      resident.last_used_ms =
-          std::max({resident.last_used_ms, slot.loaded_ms, slot.served->stats.last_inference_ms.load()});
+      resident.last_used_ms = std::max({resident.last_used_ms, slot.loaded_ms, slot.served->stats.runs.latest()});
     }
     if (any) out.push_back(std::move(resident));
   }

@@ -206,14 +206,11 @@ void DecoupledInbox::finish(Inside& inside, Status status, bus::MailBursts& out)
     return out.add(call.home, {&call, {msg::Failed{std::move(status)}}});
   }
   responses_.at(inside.answered).empty.add(nanoseconds(now - inside.last));
-  const uint64_t queued = nanoseconds(call.times.started - call.times.queued);
-  stats_.success.add(nanoseconds(now - call.times.queued));
-  stats_.queue.add(queued);
-  stats_.compute_input.add(0), stats_.compute_output.add(0);
-  stats_.compute_infer.add(nanoseconds(now - call.times.started));
-  stats_.inference_count.fetch_add(1, std::memory_order_relaxed);
-  stats_.execution_count.fetch_add(1, std::memory_order_relaxed);
-  stats_.last_inference_ms.store(base::unix_ms(), std::memory_order_relaxed);
+  const auto& times = call.times;
+  stats_.ran({.at_ms = base::unix_ms(),
+              .whole_ns = nanoseconds(now - times.queued),
+              .queue_ns = nanoseconds(times.started - times.queued),
+              .infer_ns = nanoseconds(now - times.started)});
   out.add(call.home, {&call, {msg::Outputs{}}});
 }
 

@@ -215,9 +215,8 @@ void Pipeline::count(const msg::Call& parent, const msg::Event& event) {
   stats_.success.add(total);
   stats_.queue.add(ns(t.queued, t.started));
   stats_.compute_infer.add(ns(t.started, t.finished));
-  stats_.inference_count.fetch_add(parent.rows, std::memory_order_relaxed);
-  stats_.execution_count.fetch_add(1, std::memory_order_relaxed);
-  stats_.last_inference_ms.store(base::unix_ms(), std::memory_order_relaxed);
+  stats_.inference_count.add(parent.rows), stats_.execution_count.add();
+  stats_.set_last_inference(base::unix_ms());
 }
 
 void Pipeline::close(PipelineRun& run) {

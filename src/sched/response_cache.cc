@@ -99,7 +99,7 @@ void CachedInbox::answer(msg::Call* call, msg::Outputs&& outputs, base::Time beg
   counts_.hit.add(took);
   stats_.success.add(took);
   stats_.queue.add(0);
-  stats_.last_inference_ms.store(base::unix_ms(), std::memory_order_relaxed);
+  stats_.set_last_inference(base::unix_ms());
   call->home->post_here({call, {std::move(outputs)}});
 }
 

@@ -273,14 +273,8 @@ void Runner::settle(Clock& clock) {
 void Runner::count(const Clock& clock, uint64_t calls, uint64_t rows, Duration queued) {
   auto input = ns(clock.computing - clock.started), infer = ns(clock.computed - clock.computing),
        output = ns(clock.finished - clock.computed);
-  stats_.success.add(ns(queued) + calls * ns(clock.finished - clock.started), calls);
-  stats_.queue.add(ns(queued), calls);
-  stats_.compute_input.add(calls * input, calls);
-  stats_.compute_infer.add(calls * infer, calls);
-  stats_.compute_output.add(calls * output, calls);
-  stats_.inference_count.fetch_add(rows, std::memory_order_relaxed);
-  stats_.execution_count.fetch_add(1, std::memory_order_relaxed);
-  stats_.last_inference_ms.store(base::unix_ms(), std::memory_order_relaxed);
+  stats_.ran({base::unix_ms(), calls, rows, ns(queued) + calls * ns(clock.finished - clock.started), ns(queued),
+              calls * input, calls * infer, calls * output});
   stats_.record_batch(batch_.rows, input, infer, output);
 }
 

@@ -25,9 +25,11 @@ void fill(pb::ModelMetadataResponse::TensorMetadata& to, const msg::ModelSpec& s
   for (int64_t d : shape.dims()) to.add_shape(d);
 }
 
-void fill(pb::StatisticDuration& to, const bus::DurationStat& stat) {
-  to.set_count(stat.count.load(std::memory_order_relaxed));
-  to.set_ns(stat.ns.load(std::memory_order_relaxed));
+// bus::DurationStat or bus::RunDuration.
+template <class Stat>
+void fill(pb::StatisticDuration& to, const Stat& stat) {
+  to.set_count(stat.count.load());
+  to.set_ns(stat.ns.load());
 }
 
 void fill(pb::StatisticDuration& to, uint64_t count, uint64_t ns) {
@@ -86,9 +88,9 @@ void fill(pb::ModelStatistics& to, const bus::Served& served) {
   const bus::ModelStats& stats = served.stats;
   to.set_name(served.spec.name);
   to.set_version(served.spec.version);
-  to.set_last_inference(stats.last_inference_ms.load(std::memory_order_relaxed));
-  to.set_inference_count(stats.inference_count.load(std::memory_order_relaxed));
-  to.set_execution_count(stats.execution_count.load(std::memory_order_relaxed));
+  to.set_last_inference(stats.runs.latest());
+  to.set_inference_count(stats.inference_count);
+  to.set_execution_count(stats.execution_count);
   fill(*to.mutable_inference_stats(), stats, bus::cache_stats(served));
   for (const auto& [rows, batch] : stats.batches()) {
     auto& b = *to.add_batch_stats();

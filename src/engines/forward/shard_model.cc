@@ -237,13 +237,11 @@ void ShardModel::finish(ForwardedCall& one, Status status, msg::Event last) {
     return one.post({msg::Failed{std::move(status)}});
   }
   if (usual_) usual_->add(now - call.times.started);
-  stats_.success.add(took);
-  stats_.queue.add(nanoseconds(call.times.started - call.times.queued));
-  stats_.compute_input.add(0), stats_.compute_output.add(0);
-  stats_.compute_infer.add(nanoseconds(now - call.times.started));
-  stats_.inference_count.fetch_add(std::max(call.rows, 1u), std::memory_order_relaxed);
-  stats_.execution_count.fetch_add(1, std::memory_order_relaxed);
-  stats_.last_inference_ms.store(base::unix_ms(), std::memory_order_relaxed);
+  stats_.ran({.at_ms = base::unix_ms(),
+              .rows = std::max(call.rows, 1u),
+              .whole_ns = took,
+              .queue_ns = nanoseconds(call.times.started - call.times.queued),
+              .infer_ns = nanoseconds(now - call.times.started)});
   one.post(std::move(last));
 }
 

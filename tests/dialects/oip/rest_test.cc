@@ -253,7 +253,7 @@ TEST(OipRest, MetadataConfigAndIndex) {
 TEST(OipRest, StatisticsHaveAllDurationsAsNumbers) {
   OipBench bench;
   auto& stats = bench.served("add").stats;
-  stats.inference_count = 5;
+  stats.inference_count.add(5);
   stats.success.add(12345678901, 5);
   stats.record_batch(4, 1, 2, 3);
   auto body = bench.rest("GET", "/v2/models/add/stats").body;

@@ -115,8 +115,8 @@ void expect_prometheus(const std::string& text) {
 TEST(ModelMetrics, EveryFamilyIsWellFormedAndNamesTheModel) {
   bus::Catalog catalog;
   auto served = std::make_shared<bus::Served>();
-  served->stats.inference_count = 12;
-  served->stats.execution_count = 3;
+  served->stats.inference_count.add(12);
+  served->stats.execution_count.add(3);
   served->stats.success.add(5'000'000, 12);
   served->stats.rejected = 2;
   for (uint32_t rows : {1, 3, 8}) served->stats.record_batch(rows, 1, 2, 3);
