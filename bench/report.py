@@ -23,6 +23,7 @@ import full_batches  # noqa: E402
 import gateways  # noqa: E402
 import idle  # noqa: E402
 import profile as request_profile  # noqa: E402  (bench/load/profile.py, not Python's)
+import slow_streams  # noqa: E402
 import tails  # noqa: E402
 
 # A server's name has 24 columns, and may end with a number ("nginx return 200").
@@ -143,6 +144,16 @@ class Report:
         if why:
             self.put(f'\nfailed: {why}')
 
+    def sessions(self, build, only):
+        if not wanted('sessions', only):
+            return
+        self.put('\n## Sessions of tokens, without sockets\n')
+        text, why = self.part('sessions', [build / 'bench/session/table_bench'])
+        for line in text.splitlines():
+            self.put(f'- {line}')
+        if why:
+            self.put(f'- failed: {why}')
+
     def requests(self, build, only):
         self.put('\n## Of one request: user instructions, allocations, system calls\n')
         self.put('| case | instructions | allocations | system calls |\n|---|---|---|---|')
@@ -174,8 +185,10 @@ def main():
     report.put(f'# A run of the benches\n\n{machine()}')
     report.load(args.build, args.rounds, args.requests, args.only)
     report.told('Tails', tails.ALL, args.build, args.rounds, args.seconds, args.only)
+    report.told('Slow streams', slow_streams.ALL, args.build, args.rounds, 0, args.only)
     report.told('Batching', full_batches.ALL, args.build, args.rounds, args.requests, args.only)
     report.idle(args.weir, args.connections, args.only)
+    report.sessions(args.build, args.only)
     report.requests(args.profile_build, args.only)
     for why in report.failed:
         print(f'failed: {why}', file=sys.stderr)

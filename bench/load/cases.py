@@ -245,12 +245,15 @@ def events(title, results, first):
 
 
 def stream_sse(build, rounds, requests):
-    """256 streams of Server-Sent Events, one token each per step of the engine, beside fastify."""
+    """256 streams of Server-Sent Events, one token each per step of the engine, beside fastify and what the kernel's part of it is."""
     load = measure.Load(requests or 2048, 256, 1, http1=True, headers=JSON)
     # At full speed tokens share writes; at a step every 10 ms each token is a write of its own.
     for step_ms, what in ((0, 'as fast as they come'), (10, 'a step every 10 ms')):
+        peers = {'fastify': fastify(step_ms)}
+        if step_ms:
+            peers['a bare send() each'] = lambda port: [build / 'bench/peers/bare_sse', port, TOKENS, step_ms]
         with scratch(body=payloads.chat_json('echo', 'a', TOKENS)) as files, \
-                running({'weir': weir(build, repository=echo(files['folder'], step_ms)), 'fastify': fastify(step_ms)}) as servers:
+                running({'weir': weir(build, repository=echo(files['folder'], step_ms)), **peers}) as servers:
             results = measure.rounds(servers, load, lambda _: ('/v1/chat/completions', files['body']), rounds)
             events(f'chat completions as SSE, 256 streams of {TOKENS} tokens, {what}', results, 'weir')
 

@@ -1,12 +1,13 @@
-"""Where a request's instructions, allocations and system calls go: `./dev bench profile [case] [--functions N]`.
+"""Where a request's instructions, allocations and system calls go: `./dev bench profile [case] [--functions N] [--atomics]`.
 
-usage: profile.py BUILD_DIR [grpc_small|rest_json|stream_sse] [--functions N]
+usage: profile.py BUILD_DIR [grpc_small|rest_json|stream_sse] [--functions N] [--atomics]
 
 The server runs under callgrind, one shard, and is loaded with N and then 3 N requests over the same connections: what the
 second has more, divided by 2 N, is a request's share, without start-up and without what a connection costs. Under callgrind
 the server is slow, so each of its turns finds as many requests as a client has under way, and the 200 requests a second whose
 times it would keep for the console would be all of them: it keeps none. System calls are counted by strace, at the server's
-speed under it.
+speed under it. --atomics: how often a request changes something atomically (locks do, too), by function: what many cores would
+share.
 """
 
 import argparse
@@ -108,13 +109,14 @@ def print_functions(title, counts, most, total):
     print_counts(title, named, 0.01, total)
 
 
-def profile(name, case, binary, functions):
+def profile(name, case, binary, functions, atomics):
     with tempfile.TemporaryDirectory() as folder:
         body, models, out = pathlib.Path(folder) / 'body', repository(folder), f'{folder}/callgrind'
         body.write_bytes(case.body)
         serve = lambda port: [binary, 'serve', models, '--listen', f'127.0.0.1:{port}', '--shards', '1', '--access-log', 'off',
                               '--console-timelines', '0']
-        watched = lambda port: ['valgrind', '--tool=callgrind', f'--callgrind-out-file={out}', *serve(port)]
+        places = ['--dump-instr=yes', '--compress-pos=no'] if atomics else []
+        watched = lambda port: ['valgrind', '--tool=callgrind', f'--callgrind-out-file={out}', *places, *serve(port)]
         server = Watched(watched)
         try:
             short, long = instructions(server, case, body, out)
@@ -138,6 +140,9 @@ def profile(name, case, binary, functions):
         print_functions('instructions by function, with those that it calls', more(short.all, long.all, units), functions,
                         sum(own.values()))
         print_functions('allocations by function', asked, functions, sum(asked.values()))
+    if atomics:
+        counts = callgrind.atomics(more(short.at, long.at, units))
+        print_functions(f'atomic read-modify-writes by function: {sum(counts.values()):.2f}', counts, 100, sum(counts.values()))
     sys.stdout.flush()
 
 
@@ -146,10 +151,11 @@ def main():
     words.add_argument('build', type=pathlib.Path)
     words.add_argument('case', nargs='?', choices=CASES)
     words.add_argument('--functions', type=int, default=0, help='so many of the dearest functions')
+    words.add_argument('--atomics', action='store_true')
     args = words.parse_args()
     for name, case in CASES.items():
         if args.case in (None, name):
-            profile(name, case, args.build / 'src/app/weir', args.functions)
+            profile(name, case, args.build / 'src/app/weir', args.functions, args.atomics)
 
 
 if __name__ == '__main__':
