@@ -132,15 +132,18 @@ class Report:
             if why:
                 self.put(f'- failed: {why}')
 
-    def idle(self, weir, connections, only):
+    def idle(self, build, weir, connections, only):
         if not wanted('idle', only):
             return
         self.put('\n## Idle connections\n')
         self.put(f'KiB of resident memory each, {connections} of a kind.\n')
-        text, why = self.part('idle', [sys.executable, ROOT / 'bench/load/idle.py', weir, '--connections', connections])
+        text, why = self.part('idle', [sys.executable, ROOT / 'bench/load/idle.py', weir, '--connections', connections,
+                                       '--peers', build])
         found = dict(re.findall(r'^(\S+)\s+([\d.]+) KiB$', text, re.M))
         self.put('| ' + ' | '.join(idle.KINDS) + ' |\n' + '|---' * len(idle.KINDS) + '|')
-        self.put('| ' + ' | '.join(found.get(kind, 'failed') for kind in idle.KINDS) + ' |')
+        self.put('| ' + ' | '.join(found.get(kind, 'failed') for kind in idle.KINDS) + ' |\n')
+        for peer, kind, kib in re.findall(r'^(\S+) (\S+)\s+([\d.]+) KiB$', text, re.M):
+            self.put(f'- {peer}, {kind}: {kib}')
         if why:
             self.put(f'\nfailed: {why}')
 
@@ -187,7 +190,7 @@ def main():
     report.told('Tails', tails.ALL, args.build, args.rounds, args.seconds, args.only)
     report.told('Slow streams', slow_streams.ALL, args.build, args.rounds, 0, args.only)
     report.told('Batching', full_batches.ALL, args.build, args.rounds, args.requests, args.only)
-    report.idle(args.weir, args.connections, args.only)
+    report.idle(args.build, args.weir, args.connections, args.only)
     report.sessions(args.build, args.only)
     report.requests(args.profile_build, args.only)
     for why in report.failed:

@@ -1,14 +1,16 @@
 #!/usr/bin/python3
 """What an idle connection costs: bytes of resident memory of the server per connection, HTTP/1.1 and 2, plain and with TLS.
 
-    bench/load/idle.py [WEIR] [--connections 8000] [--kinds h1 h2 tls-h1 tls-h2]
+    bench/load/idle.py [WEIR] [--connections 8000] [--kinds h1 h2 tls-h1 tls-h2] [--peers BENCH_BUILD]
 
 Each connection asks once for /v2/health/live, takes the answer, and is silent then. A server of one shard for each kind; 200
 connections come first, so that what is there once does not count. The server is asked for nothing for five seconds before it is
-measured: it gives spare memory back after two. Resident memory does not depend on what else the machine does.
+measured: it gives spare memory back after two. Resident memory does not depend on what else the machine does. With --peers the
+same of nginx, of nghttpx in front of weir, and of grpc++ (HTTP/2), without TLS, which are asked in the same way.
 """
 
 import argparse
+import contextlib
 import pathlib
 import resource
 import socket
@@ -18,7 +20,9 @@ import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+import cases
+import gateways
+
 KINDS = ('h1', 'h2', 'tls-h1', 'tls-h2')
 FIRST = 200
 SETTLED_S = 5
@@ -32,7 +36,7 @@ def frame(kind, flags, stream, payload=b''):
 
 
 def h2_request(scheme):
-    """GET as HPACK literals of indexed names, none of which enters a table (RFC 7541, appendix A: 1 :authority, 2 :method GET, 4 :path,
+    """GET, which gRPC servers answer, too, with an error, as HPACK literals of indexed names, none of which enters a table (RFC 7541, appendix A: 1 :authority, 2 :method GET, 4 :path,
     6 and 7 :scheme)."""
     head = bytes([0x82, 0x87 if scheme == 'https' else 0x86, 0x04, len(PATH)]) + PATH + b'\x01\x09localhost'
     return PREFACE + frame(SETTINGS, 0, 0) + frame(HEADERS, END_STREAM | END_HEADERS, 1, head)
@@ -83,13 +87,25 @@ class Clients:
 
 
 def resident(pid):
+    """Bytes, of its children, too."""
+    task = pathlib.Path(f'/proc/{pid}')
+    children = (task / f'task/{pid}/children').read_text().split()
+    return int((task / 'statm').read_text().split()[1]) * resource.getpagesize() + sum(resident(child) for child in children)
+
+
+def per_connection(pid, clients, connections):
     """Bytes."""
-    pages = int(pathlib.Path(f'/proc/{pid}/statm').read_text().split()[1])
-    return pages * resource.getpagesize()
+    clients.add(FIRST)
+    time.sleep(SETTLED_S)
+    before = resident(pid)
+    clients.add(connections)
+    time.sleep(SETTLED_S)
+    return (resident(pid) - before) / connections
 
 
-def measure(weir, kind, connections, scratch):
-    """Bytes per connection."""
+@contextlib.contextmanager
+def served(weir, kind, scratch):
+    """weir's process and port."""
     log, certificate, key = scratch / f'{kind}.log', scratch / 'certificate.pem', scratch / 'key.pem'
     if not key.exists():
         subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-subj',
@@ -106,28 +122,54 @@ def measure(weir, kind, connections, scratch):
         while '127.0.0.1:' not in log.read_text():
             assert server.poll() is None, log.read_text()
             time.sleep(0.05)
-        clients = Clients(int(log.read_text().split('127.0.0.1:')[1].split()[0].strip(',;')), kind)
-        clients.add(FIRST)
-        time.sleep(SETTLED_S)
-        before = resident(server.pid)
-        clients.add(connections)
-        time.sleep(SETTLED_S)
-        return (resident(server.pid) - before) / connections
+        yield server.pid, int(log.read_text().split('127.0.0.1:')[1].split()[0].strip(',;'))
     finally:
         server.terminate()
         server.wait()
 
 
+def nginx(folder, kind):
+    def command(port):
+        conf = pathlib.Path(folder) / 'nginx.conf'
+        conf.write_text(f"""daemon off; worker_processes 1; worker_rlimit_nofile 20000; pid {folder}/nginx.pid; error_log stderr crit;
+events {{ worker_connections 19000; }}
+http {{ access_log off; keepalive_timeout 1h; client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder};
+uwsgi_temp_path {folder}; scgi_temp_path {folder};
+server {{ listen 127.0.0.1:{port}{' http2' if kind == 'h2' else ''}; location / {{ return 200 'ok'; }} }} }}
+""")
+        return ['nginx', '-c', conf, '-p', folder]
+    return command
+
+
+def peers(weir, build, kinds, connections, scratch):
+    """{(name, kind): bytes per connection}."""
+    for kind in [kind for kind in kinds if not kind.startswith('tls')]:
+        with served(weir, kind, scratch) as (_, origin):
+            commands = {'nginx': nginx(scratch, kind), 'nghttpx': gateways.nghttpx(origin)}
+            if kind == 'h2':
+                commands['grpc++'] = cases.grpc_echo(build, 'callback')
+            for name, command in commands.items():
+                with cases.running({name: command}) as started:
+                    yield name, kind, per_connection(started[0].process.pid, Clients(started[0].port, kind), connections)
+
+
 def main():
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    words.add_argument('weir', nargs='?', default=ROOT / 'build/weir')
+    words.add_argument('weir', nargs='?', default=cases.ROOT / 'build/weir')
     words.add_argument('--connections', type=int, default=8000)
     words.add_argument('--kinds', nargs='+', default=KINDS, choices=KINDS)
+    words.add_argument('--peers', type=pathlib.Path, metavar='BENCH_BUILD')
     args = words.parse_args()
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     with tempfile.TemporaryDirectory() as scratch:
+        scratch = pathlib.Path(scratch)
         for kind in args.kinds:
-            print(f'{kind:7} {measure(args.weir, kind, args.connections, pathlib.Path(scratch)) / 1024:6.1f} KiB', flush=True)
+            with served(args.weir, kind, scratch) as (pid, port):
+                found = per_connection(pid, Clients(port, kind), args.connections)
+            print(f'{kind:7} {found / 1024:6.1f} KiB', flush=True)
+        if args.peers:
+            for name, kind, found in peers(args.weir, args.peers, args.kinds, args.connections, scratch):
+                print(f'{name} {kind} {found / 1024:6.1f} KiB', flush=True)
 
 
 if __name__ == '__main__':
