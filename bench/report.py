@@ -2,9 +2,10 @@
 
 usage: report.py BENCH_BUILD PROFILE_BUILD WEIR [--rounds N] [--requests N] [--seconds N] [--connections N] [--out FILE] [--only WORD...]
 
-The load cases with their peers, medians and ranges; tails at random times; batches; what idle connections hold; instructions,
-allocations and system calls of a request. A part that fails (a peer that is not there), or has not ended after an hour, says so
-in its place, and the others go on. With --only, those parts whose name has one of the words.
+The load cases with their peers, medians and ranges; tails at random times; slow streams; batches; what idle connections and
+sessions hold; messages without a server; instructions, allocations and system calls of a request. A part that fails (a peer that is
+not there), or has not ended after an hour, says so in its place, and the others go on. With --only, those parts whose name has one of
+the words.
 """
 
 import argparse
@@ -147,13 +148,14 @@ class Report:
         if why:
             self.put(f'\nfailed: {why}')
 
-    def sessions(self, build, only):
-        if not wanted('sessions', only):
+    def program(self, title, program, only):
+        """What a bench without a server says, line by line."""
+        if not wanted(program.name, only):
             return
-        self.put('\n## Sessions of tokens, without sockets\n')
-        text, why = self.part('sessions', [build / 'bench/session/table_bench'])
+        self.put(f'\n## {title}\n')
+        text, why = self.part(program.name, [program])
         for line in text.splitlines():
-            self.put(f'- {line}')
+            self.put(f'- {" ".join(line.split())}')
         if why:
             self.put(f'- failed: {why}')
 
@@ -191,7 +193,8 @@ def main():
     report.told('Slow streams', slow_streams.ALL, args.build, args.rounds, 0, args.only)
     report.told('Batching', full_batches.ALL, args.build, args.rounds, args.requests, args.only)
     report.idle(args.build, args.weir, args.connections, args.only)
-    report.sessions(args.build, args.only)
+    report.program('Sessions of tokens, without sockets', args.build / 'bench/session/table_bench', args.only)
+    report.program("The Open Inference Protocol's messages, without a server", args.build / 'bench/oip/infer_bench', args.only)
     report.requests(args.profile_build, args.only)
     for why in report.failed:
         print(f'failed: {why}', file=sys.stderr)
