@@ -23,7 +23,7 @@
 
 namespace weir::base {
 
-// Where no other thread writes to it: at a third of the price of fetch_add(), and readers see either number.
+// Where no other thread writes to it: no atomic read-modify-write, and readers see the number before or behind.
 inline void add_alone(std::atomic<uint64_t>& to, uint64_t n) {
   to.store(to.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }

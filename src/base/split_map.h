@@ -9,8 +9,7 @@
 
 namespace weir::base {
 
-// `Hash` is as std::unordered_map wants it. Values stay where they are until they
-// are taken out. One thread.
+// `Hash` is as std::unordered_map wants it. Values stay where they are until they are taken out. One thread.
 template <class Key, class Value, class Hash>
 class SplitMap {
  public:
