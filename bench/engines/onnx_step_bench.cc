@@ -1,8 +1,9 @@
 // Measures what Engine::step costs over the same run of ONNX Runtime in a bare loop, on the demo model `digits`.
 //
-//   WEIR_ONNXRUNTIME=… build/bench/engines/onnx_step_bench [conf/models/digits/1/model.onnx [ROWS [STEPS]]]
+//   WEIR_ONNXRUNTIME=… build/bench/engines/onnx_step_bench [conf/models/digits/1/model.onnx [ROWS [STEPS [ROUNDS]]]]
 //
-// With ROWS only batches of so many; a round has STEPS steps, of 40 rounds.
+// With ROWS only batches of so many; a round has STEPS steps. The model's input is called `image`, of FP32, and its
+// output `probabilities`, ten a row.
 //
 // "bare" binds its values once and does nothing but run; "step" binds inputs, places outputs and gives them away, as a
 // lane has it done. The two take turns in short rounds, so that a busy machine hits both; the median ratio is told.
@@ -68,11 +69,11 @@ struct Bench {
   }
 };
 
-msg::Tensor picture(uint32_t rows) {
-  base::Block block(base::heap_slab(rows * 64 * sizeof(float)));
-  block.resize(rows * 64 * sizeof(float));
-  for (uint32_t i = 0; i < rows * 64; ++i) reinterpret_cast<float*>(block.data())[i] = float(i % 17);
-  return {"image", msg::DType::kFp32, {rows, 64}, block.freeze()};
+msg::Tensor picture(uint32_t rows, uint32_t pixels) {
+  base::Block block(base::heap_slab(rows * pixels * sizeof(float)));
+  block.resize(rows * pixels * sizeof(float));
+  for (uint32_t i = 0; i < rows * pixels; ++i) reinterpret_cast<float*>(block.data())[i] = float(i % 17);
+  return {"image", msg::DType::kFp32, {rows, pixels}, block.freeze()};
 }
 
 double median(std::vector<double>& v) {
@@ -100,11 +101,13 @@ int main(int argc, char** argv) {
   const std::vector<uint32_t> sizes =
       argc > 2 ? std::vector{uint32_t(std::max(std::atoi(argv[2]), 1))} : std::vector<uint32_t>{1, 4, 8, 16, 32, 64};
   const int steps = argc > 3 ? std::max(std::atoi(argv[3]), 1) : 50;
+  const int rounds = argc > 4 ? std::max(std::atoi(argv[4]), 1) : 40;
   for (uint32_t rows : sizes) {
     auto spec = onnx::derive(session->signature(), wanted).value();
-    Bench bench{session, onnx::make_engine(session, spec, base::heap()), picture(rows), rows};
+    Bench bench{session, onnx::make_engine(session, spec, base::heap()),
+                picture(rows, uint32_t(spec.inputs.front().shape[0])), rows};
     std::vector<double> bare, step, ratio;
-    for (int round = 0; round < 40; ++round) {
+    for (int round = 0; round < rounds; ++round) {
       bare.push_back(bench.bare(steps));
       step.push_back(bench.step(steps));
       ratio.push_back(bare.back() / step.back());
