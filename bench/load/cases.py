@@ -1,6 +1,7 @@
 """Whole-server loads, weir beside its peers. Each case starts its servers, loads them in turn and prints one table."""
 
 import contextlib
+import functools
 import os
 import pathlib
 import subprocess
@@ -128,24 +129,23 @@ def rest_json(build, rounds, requests):
         measure.table('REST JSON over HTTP/1.1, 16 floats, 32 connections', results, 'weir')
 
 
-def graphpipe_large(build, rounds, requests):
-    """GraphPipe's own headline work: 128 x 224 x 224 x 3 floats (77 MB) in, 3.2 million floats (12.8 MB) out, by every
-    protocol, beside grpc++ and a bare receive of the same bytes. Identity takes both tensors and returns the small one."""
-    tensors, asked = [('images', [128, 224, 224, 3]), ('rows', [128, 25000])], 'rows'
+def every_protocol(build, rounds, title, tensors, asked, load):
+    """The same tensors by every protocol, beside grpc++ and a bare receive of the same bytes. Identity takes all of them and returns
+    the one that is asked for. `load` makes a measure.Load of what a protocol needs. Returns {name: [Run per round]}."""
     binary, head = payloads.tensors_binary(tensors, asked)
-    load = lambda *headers, http1=True: measure.Load(min(requests or 10, 10), 1, 1, http1=http1, headers=headers)  # each has 77 MB
-    grpc = (INFER, 'grpc', load(*GRPC, http1=False))
+    grpc = (INFER, 'grpc', load(headers=GRPC))
     ways = {  # name: server, path, body, load
-        'weir GraphPipe': ('weir', '/graphpipe/identity', 'graphpipe', load()),
+        'weir GraphPipe': ('weir', '/graphpipe/identity', 'graphpipe', load(http1=True)),
         'weir gRPC raw': ('weir', *grpc),
-        'weir REST binary': ('weir', '/v2/models/identity/infer', 'binary', load(f'inference-header-content-length: {head}')),
-        'weir REST JSON': ('weir', '/v2/models/identity/infer', 'json', load(*JSON)),
+        'weir REST binary': ('weir', '/v2/models/identity/infer', 'binary', load(http1=True, headers=(f'inference-header-content-length: {head}',))),
+        'weir REST JSON': ('weir', '/v2/models/identity/infer', 'json', load(http1=True, headers=JSON)),
         'grpc++ callback': ('grpc++', *grpc),
-        'bare receive': ('bare', '/', 'graphpipe', load()),
+        'bare receive': ('bare', '/', 'graphpipe', load(http1=True)),
     }
+    answer = len(payloads.floats(dict(tensors)[asked]))
     servers = {'weir': weir(build, '--max-body', '512MiB', '--max-message', '256MiB', '--limits-stream-window', '16MiB'),
                'grpc++': grpc_echo(build, 'callback'),
-               'bare': lambda port: [build / 'bench/peers/raw_sink', 12_800_000, port]}
+               'bare': lambda port: [build / 'bench/peers/raw_sink', answer, port]}
     with scratch(graphpipe=payloads.tensors_graphpipe(tensors, asked), binary=binary,
                  grpc=payloads.grpc_frame(payloads.tensors_grpc('identity', tensors, asked)),
                  json=payloads.tensors_json(tensors, asked)) as files, running(servers) as started:
@@ -154,14 +154,28 @@ def graphpipe_large(build, rounds, requests):
         for _ in range(rounds + 1):  # the first warms up
             for name, (server, path, body, one) in ways.items():
                 results[name].append(measure.once(by_name[server], one, path, files[body]))
-        results = {name: runs[1:] for name, runs in results.items()}
-        measure.table('77 MB + 12.8 MB in, 12.8 MB out, one connection', results, 'weir GraphPipe')
-        for name in ('bare receive', 'grpc++ callback'):
-            for of in ('weir GraphPipe', 'weir gRPC raw'):
-                cpu, *_ = measure.spread([b.cpu_us / a.cpu_us for a, b in zip(results[of], results[name])])
-                rate, low, high = measure.spread([a.rate / b.rate for a, b in zip(results[of], results[name])])
-                print(f'{of} moves {rate:.2f} ({low:.2f}-{high:.2f}) times the bytes of {name} in the same time, '
-                      f'{cpu:.2f} times for the same CPU time')
+    results = {name: runs[1:] for name, runs in results.items()}
+    measure.table(title, results, 'weir GraphPipe')
+    return results
+
+
+def graphpipe_large(build, rounds, requests):
+    """GraphPipe's own headline work: 128 x 224 x 224 x 3 floats (77 MB) in, 3.2 million floats (12.8 MB) out."""
+    results = every_protocol(build, rounds, '77 MB + 12.8 MB in, 12.8 MB out, one connection',
+                             [('images', [128, 224, 224, 3]), ('rows', [128, 25000])], 'rows',
+                             functools.partial(measure.Load, min(requests or 10, 10), 1, 1))  # each has 77 MB
+    for name in ('bare receive', 'grpc++ callback'):
+        for of in ('weir GraphPipe', 'weir gRPC raw'):
+            cpu, *_ = measure.spread([b.cpu_us / a.cpu_us for a, b in zip(results[of], results[name])])
+            rate, low, high = measure.spread([a.rate / b.rate for a, b in zip(results[of], results[name])])
+            print(f'{of} moves {rate:.2f} ({low:.2f}-{high:.2f}) times the bytes of {name} in the same time, '
+                  f'{cpu:.2f} times for the same CPU time')
+
+
+def images(build, rounds, requests):
+    """One picture of 224 x 224 x 3 floats (602,112 bytes) a request in, 16 floats out."""
+    every_protocol(build, rounds, 'a picture of 602,112 bytes in, 64 bytes out, 8 connections', [('image', [1, 224, 224, 3]), ('row', [16])], 'row',
+                   functools.partial(measure.Load, requests or 400, 8, 1))
 
 
 def batching(build, rounds, requests):
@@ -268,4 +282,4 @@ def stream_grpc(build, rounds, requests):
         events(f'ModelStreamInfer, 256 streams of {TOKENS} tokens', results, 'weir')
 
 
-ALL = [grpc_small, grpc_single, grpc_large, rest_json, batching, graphpipe_large, stream_sse, stream_grpc, evergreen_ping_pong]
+ALL = [grpc_small, grpc_single, grpc_large, rest_json, batching, graphpipe_large, images, stream_sse, stream_grpc, evergreen_ping_pong]
