@@ -10,9 +10,11 @@ constexpr uint32_t kMaxContinuations = 8;  // as the library; one header block
 constexpr uint32_t kMaxEmptyRun = 1;
 constexpr uint64_t kPrematureChecked = 250;  // closed streams before the ratio of premature ones counts
 constexpr uint64_t kPrioritiesPerStream = 100;
-constexpr uint64_t kUpdatesPerDataFrame = 10;
+constexpr uint64_t kUpdatesPerDataFrame = 10;  // of up to kUsualFrame; a larger one counts as several
+constexpr uint32_t kUsualFrame = 16 << 10;
 constexpr uint64_t kOverheadAllowance = 1 << 20;
 constexpr uint8_t kPingStrikes = 2;
+constexpr uint32_t kLongestGoaway = 16 << 10;  // bytes, which the library keeps until the last of them has come
 // Traffic earns a peer control frames, of which at most kMostEarned are kept. Each of our HEADERS and DATA frames earns
 // a PING, because a gRPC client sends one per round trip in which something came; payload, either way, earns as below.
 // grpc-go widens its window, by SETTINGS, at most once per 43 KiB.
@@ -43,13 +45,18 @@ bool TokenBucket::take(base::Time now) {
 }
 
 void RateFloor::start(base::Time now) {
+  if (paused_ != base::kNever) since_ += now - std::exchange(paused_, base::kNever);
   if (running()) return;
   since_ = now;
   moved_ = 0;
 }
 
+void RateFloor::pause(base::Time now) {
+  if (running() && paused_ == base::kNever) paused_ = now;
+}
+
 bool RateFloor::below(base::Time now, uint32_t rate, base::Duration grace) {
-  if (!running() || now - since_ < grace) return false;
+  if (!running() || paused_ != base::kNever || now - since_ < grace) return false;
   double seconds = std::chrono::duration<double>(now - since_).count();
   if (double(moved_) < rate * seconds) return true;
   since_ = now;
@@ -150,7 +157,7 @@ bool Guard::control(const FrameHead& head, base::Time now) {
     case H2Frame::kWindowUpdate:
       if (++window_updates_ <= 5 + 2 * (streams_ + kUpdatesPerDataFrame * data_sent_)) return true;
       return fail(reason::kH2Window, "too many WINDOW_UPDATEs");
-    case H2Frame::kGoaway:
+    case H2Frame::kGoaway: return head.length <= kLongestGoaway || fail(reason::kParse, "a GOAWAY of more than 16 KiB");
     case H2Frame::kPushPromise: return true;
     default:  // PRIORITY and what we do not know: of no use to us
       if (++priorities_ <= kPrioritiesPerStream * (1 + streams_)) return true;
@@ -198,7 +205,7 @@ bool Guard::sent(const FrameHead& head) {
   switch (head.type) {
     case H2Frame::kData:
     case H2Frame::kHeaders:
-      if (head.type == H2Frame::kData) ++data_sent_, moved(head.length);
+      if (head.type == H2Frame::kData) data_sent_ += 1 + head.length / kUsualFrame, moved(head.length);
       earned_pings_.earn(1);
       payload_ += head.length;
       ping_strikes_ = 0;  // gRPC: pings around data of ours are fair (a client measures the bandwidth with them)

@@ -104,15 +104,17 @@ class Credit {
 // second. Many tiny steps are no progress, so a peer that drips cannot reset it.
 class RateFloor {
  public:
-  void start(base::Time now);  // does nothing while it runs
-  void stop() { since_ = base::kNever; }
+  void start(base::Time now);  // does nothing while it runs; goes on after pause()
+  void stop() { since_ = paused_ = base::kNever; }
+  // The time until start() does not count. Does nothing unless it runs.
+  void pause(base::Time now);
   void add(uint64_t bytes) { moved_ += bytes; }
   bool running() const { return since_ != base::kNever; }
   // True once too little has moved. A rate of 0 is never too little.
   bool below(base::Time now, uint32_t rate, base::Duration grace);
 
  private:
-  base::Time since_ = base::kNever;
+  base::Time since_ = base::kNever, paused_ = base::kNever;
   uint64_t moved_ = 0;
 };
 

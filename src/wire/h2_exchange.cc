@@ -1,6 +1,7 @@
 #include "wire/h2_exchange.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "wire/body_starts.h"
@@ -13,6 +14,8 @@ namespace weir::wire {
 namespace {
 
 constexpr size_t kKeepField = 4096;  // a recycled Exchange keeps no more memory than an ordinary request needs
+// Bytes of a piece of an answer that shares a slab, bytes of that slab, and how many pieces wait before it is worth it.
+constexpr size_t kShareBelow = 1024, kShared = 8 << 10, kShareFrom = 16;
 
 void reuse(std::string& text) {
   text.clear();
@@ -32,6 +35,29 @@ void clear_head(Request& request) {
   reuse(request.target);
   reuse(request.fields);
   request.content_length = -1;
+}
+
+// A piece of a few bytes has a slab of a few hundred. Where many wait, those that follow share slabs, so that what is
+// held is about what is charged. Who has a slice of such a slab sees nothing of what is written behind it.
+void enqueue(H2Exchange::Out& out, base::Bytes piece) {
+  const size_t n = piece.size();
+  if (n > kShareBelow || out.queue.size() < kShareFrom) {
+    out.tail_room = 0;
+    return out.queue.push(std::move(piece));
+  }
+  if (n > out.tail_room) {
+    base::Block block(base::heap_slab(kShared));
+    block.append(piece.data(), n);
+    out.queue.push(block.freeze());
+    out.tail_room = kShared - n;
+    return;
+  }
+  base::Bytes& last = out.queue.back();
+  base::Slab* slab = const_cast<base::Slab*>(last.slab());
+  std::memcpy(slab->data + kShared - out.tail_room, piece.data(), n);
+  out.tail_room -= n;
+  base::retain(slab);
+  last = base::Bytes(slab, last.data(), last.size() + n);
 }
 
 }  // namespace
@@ -70,7 +96,7 @@ void H2Exchange::body(base::Bytes piece) {
   record_.bytes_out += piece.size();
   usage.note(*this);
   if (auto* starts = streams_->starts(); starts && begun) starts->sent(*this, piece);
-  out.queue.push(std::move(piece));
+  enqueue(out, std::move(piece));
   streams_->touch(*this);
 }
 
@@ -171,7 +197,7 @@ void H2Exchange::close_reader() {
 
 void H2Exchange::abandon_output() {
   out.queue.clear();
-  out.front_at = out.queued = out.backlog = 0;
+  out.tail_room = out.front_at = out.queued = out.backlog = 0;
   out.small.fit(0);
 }
 

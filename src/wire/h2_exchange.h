@@ -108,9 +108,10 @@ class H2Exchange final : public Exchange, public PlainGrpc, public base::Tickete
     bool grpc_head = false, grpc_end = false;  // they are those of head_of_grpc() and end_of_grpc()
     std::array<char, 3> status;
     Fifo<base::Bytes> queue;
-    size_t front_at = 0;  // bytes of the queue's front that are sent
-    size_t queued = 0;    // bytes in the queue
-    size_t backlog = 0;   // the same and those that the socket has not taken
+    size_t tail_room = 0;  // bytes free behind the queue's last piece, in a slab that only this writes to
+    size_t front_at = 0;   // bytes of the queue's front that are sent
+    size_t queued = 0;     // bytes in the queue
+    size_t backlog = 0;    // the same and those that the socket has not taken
     bool started = false, ended = false, bodiless = false;
     bool submitted = false;                 // nghttp2 has the head
     H2KnownBlocks::Ref block{};             // what its head is written from, in place of nghttp2's empty one

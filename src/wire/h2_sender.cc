@@ -151,6 +151,7 @@ int H2Sender::send_body(H2Exchange& x, const uint8_t* head, size_t n) {
     left -= part;
     if (out.front_at < front.size()) continue;
     out.queue.pop();
+    if (out.queue.empty()) out.tail_room = 0;
     out.front_at = 0;
   }
   out.queued -= n;
@@ -307,11 +308,16 @@ void H2Sender::check_unread(H2Exchange& x) {
   connection_.wire.output_ready();
 }
 
+// Also the end of an answer waits for the window, if its last bytes have used that up: nghttp2 holds back even an empty
+// DATA frame.
 void H2Sender::check(H2Exchange& x) {
-  if (x.out.queued > 0 && x.out.submitted && output_.size() < kSocketIsSlow)
+  const bool waits = x.out.submitted && !x.out.finished && (x.out.queued > 0 || x.out.ended);
+  if (!waits)
+    x.out.floor.stop();
+  else if (output_.size() < kSocketIsSlow)
     x.out.floor.start(connection_.now);
   else
-    x.out.floor.stop();
+    x.out.floor.pause(connection_.now);
   DrainFloor floor = drain_floor(connection_.limits, held_for_answer(x), connection_.env.slabs);
   if (x.out.floor.below(connection_.now, floor.rate, floor.grace)) streams_.cut_off(x, reason::kSlowRead);
 }

@@ -1,0 +1,174 @@
+// HTTP/2: what a client that does not take its answers holds, and for how long.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <string>
+
+#include "support/h2_client.h"
+#include "support/h2_service.h"
+#include "support/heap_in_use.h"
+
+namespace weir::test {
+namespace {
+
+using base::Bytes;
+using wire::Exchange;
+using namespace std::chrono_literals;
+
+// A client whose streams have a window of so many bytes, and whose connection has a large one.
+std::string narrow(uint32_t window) {
+  return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, std::string("\0\4", 2) + u32(window)) +
+         frame(4, kAck, 0, "") + frame(8, 0, 0, u32(1 << 30));
+}
+std::string window(uint32_t stream, uint32_t bytes) { return frame(8, 0, stream, u32(bytes)); }
+
+struct Closed {
+  std::string why = "not closed";
+  void watch(Server& s) {
+    s.intake.on_closed = [this](Exchange& x) { why = std::string(x.record().reject); };
+  }
+};
+
+TEST(H2, TheEndOfAnAnswerThatTheWindowHoldsUpHasItsTimeAndNoMore) {
+  for (bool trailers : {false, true}) {
+    Closed closed;
+    Server s;
+    closed.watch(s);
+    Exchange* x = nullptr;
+    s.intake.on_whole = [&](Exchange& exchange) { x = &exchange; };
+    s.feed(narrow(0) + get(1) + window(1, 5));
+    ASSERT_NE(x, nullptr);
+    x->head({});
+    x->body(Bytes::copy_of("12345"));
+    s.take();
+    wire::Fields end;
+    if (trailers) end.add("grpc-status", "0");
+    x->end(std::move(end));
+    s.take();
+    s.advance(9s);
+    s.take();
+    EXPECT_EQ(closed.why, "not closed");
+    s.advance(3s);
+    s.take();
+    EXPECT_EQ(closed.why, "slow_read") << trailers;
+  }
+}
+
+// The time in which it is the socket that does not go on is no stream's; but it does not begin anew after that.
+TEST(H2, ASlowSocketDoesNotForgiveAStreamWithoutAWindow) {
+  Closed closed;
+  Server s;
+  s.intake.on_whole = [](Exchange& x) {
+    x.respond(200, "a/b", Bytes::adopt(text_of(x.request().target == "/" ? 20 << 20 : 1000)));
+  };
+  const Headers small{{":method", "GET"}, {":scheme", "http"}, {":path", "/small"}, {":authority", "h"}};
+  s.feed(narrow(0) + frame(1, kEndHeaders | kEndStream, 1, block(small)) + get(3) + window(3, 64 << 20));
+  closed.watch(s);
+  for (int second = 1; second <= 20 && closed.why == "not closed"; ++second) {
+    if (second % 5 == 0) {
+      std::array<iovec, 64> pieces;
+      EXPECT_GT(s.codec->pending(pieces), 0u);  // and the socket takes none of it
+    } else {
+      s.write_once();
+    }
+    s.advance(1s);
+  }
+  EXPECT_EQ(closed.why, "slow_read");
+}
+
+TEST(H2, ManySmallPiecesHoldAboutWhatTheyAreLong) {
+  Server s;
+  Exchange* x = nullptr;
+  s.intake.on_whole = [&](Exchange& exchange) { x = &exchange; };
+  s.feed(narrow(0) + get(1));
+  ASSERT_NE(x, nullptr);
+  x->head({});
+  s.take();
+  std::string all;
+  all.reserve(1 << 20);
+  const size_t before = support::heap_in_use();
+  for (int i = 0; i < 20'000; ++i) {
+    std::string piece = text_of(1 + i * 7 % 80);
+    all += piece;
+    x->body(Bytes::adopt(std::move(piece)));
+  }
+  const std::string large = text_of(5000);
+  x->body(Bytes::copy_of(large)), all += large;
+  x->body(Bytes::copy_of("end")), all += "end";
+  const size_t held = support::heap_in_use() - before;
+  if (before > 0) {
+    EXPECT_LT(held, 2 * all.size());
+  }
+  EXPECT_EQ(x->backlog(), all.size());
+  x->end({});
+  std::string got;
+  for (uint32_t step : {7u, 100u, 5000u, 1u << 20}) {
+    s.feed(window(1, step));
+    for (const Frame& f : frames_of(s.take()))
+      if (f.type == 0 && f.stream == 1) got += f.payload;
+  }
+  EXPECT_EQ(got, all);
+}
+
+// Pieces come while those before them go, as of a stream of tokens whose client is almost fast enough.
+TEST(H2, SmallPiecesKeepTheirOrderWhileTheyGo) {
+  Server s;
+  Exchange* x = nullptr;
+  s.intake.on_whole = [&](Exchange& exchange) { x = &exchange; };
+  s.feed(narrow(0) + get(1));
+  ASSERT_NE(x, nullptr);
+  x->head({});
+  std::string all, got;
+  uint32_t turn = 1;
+  for (int i = 0; i < 3000; ++i) {
+    std::string piece = text_of(1 + (turn = turn * 1664525 + 1013904223) % 700) + std::to_string(i);
+    all += piece;
+    x->body(Bytes::adopt(std::move(piece)));
+    if (i % 3) continue;
+    s.feed(window(1, 1 + turn % 2100));
+    for (const Frame& f : frames_of(s.take()))
+      if (f.type == 0) got += f.payload;
+  }
+  x->end({});
+  s.feed(window(1, 8 << 20));
+  for (const Frame& f : frames_of(s.take()))
+    if (f.type == 0) got += f.payload;
+  EXPECT_EQ(got, all);
+}
+
+// Its debug data would be gathered until the last byte comes.
+TEST(H2, ALongGoawayIsRefusedAtItsHead) {
+  for (uint32_t length : {16u << 10, (16u << 10) + 1, 1u << 20}) {
+    Server s;
+    s.feed(opening());
+    s.take();
+    s.feed(frame(7, 0, 0, std::string(length, '\0')).substr(0, 9));
+    EXPECT_EQ(s.intake.rejections.size(), length > 16 << 10 ? 1u : 0u) << length;
+    s.take();
+    EXPECT_EQ(s.codec->finished(), length > 16 << 10) << length;
+  }
+}
+
+// A client may give the window of what comes in large frames back in small steps.
+TEST(H2, ALargeFrameEarnsWindowUpdatesByItsBytes) {
+  Server s;
+  s.intake.on_whole = [](Exchange& x) { x.respond(200, "a/b", Bytes::adopt(text_of(8 << 20))); };
+  const std::string size = std::string("\0\5", 2) + u32(1 << 20), stream = std::string("\0\4", 2) + u32(256 << 10);
+  s.feed("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, stream + size) + frame(4, kAck, 0, "") +
+         window(0, 256 << 10) + get(1));
+  size_t got = 0;
+  for (int i = 0; i < 200 && got < 8 << 20; ++i) {
+    std::string updates;
+    for (const Frame& f : frames_of(s.take()))
+      for (size_t at = 0, n = 0; f.type == 0 && at < f.payload.size(); at += n, got += n) {
+        n = std::min<size_t>(4096, f.payload.size() - at);
+        updates += window(0, uint32_t(n)) + window(1, uint32_t(n));
+      }
+    s.feed(updates);
+    ASSERT_TRUE(s.intake.rejections.empty()) << s.intake.rejections[0] << " after " << got;
+  }
+  EXPECT_GE(got, size_t(8) << 20);
+}
+
+}  // namespace
+}  // namespace weir::test
