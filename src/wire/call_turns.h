@@ -13,6 +13,8 @@ namespace weir::wire {
 // How much is done for one call, and for all of a shard, in one turn of the loop: in bytes of JSON, which the library
 // reads at 5 MB/s. A message in that form counts as kWorkPerMessage of them for what is done about it behind this.
 inline constexpr size_t kWorkPerTurn = 32 << 10, kAllWorkPerTurn = 64 << 10, kWorkPerMessage = 512;
+// A frame in whose message no JSON is read: a thousand of them are a call's part of a turn.
+inline constexpr size_t kWorkPerFrame = kWorkPerTurn / 1024;
 // Bytes that come out of an Inflater in the time in which one byte of JSON is read.
 inline constexpr size_t kInflatedPerWork = kInflateSlice / kWorkPerTurn;
 

@@ -170,10 +170,12 @@ class FramedCall : public RpcCall {
   void settle();
   void let_in();
   void hold(std::span<const std::byte> in);
+  void hold_on(std::string taken, size_t left);
   base::Status no_memory(const char* what);
 
   Deframer deframer_;
-  std::string held_;  // frame bytes that wait for a slab or for congestion to pass
+  std::string held_;    // frame bytes that wait for a slab or for congestion to pass
+  size_t held_at_ = 0;  // where in held_ they begin
   base::MemoryCharge held_charge_;
   size_t owed_ = 0;    // request bytes not yet given back with consume()
   bool wide_ = false;  // the peer has been told to expect()

@@ -27,9 +27,6 @@ constexpr size_t kJoinBelow = 4096;
 // A message that fits into the window that every stream has needs no announcement.
 constexpr uint64_t kWorthTelling = 1 << 20;
 
-// The cost of a message that need not be read as JSON: a thousand of them are a call's part of a turn.
-constexpr size_t kWorkPerFrame = kWorkPerTurn / 1024;
-
 }  // namespace
 
 FramedCall::FramedCall(const RpcRoute& route, const RpcState& state, Exchange& exchange)
@@ -97,14 +94,26 @@ void FramedCall::on_end(Exchange&) {
   settle();
 }
 
+// Keeps the last `left` bytes of `taken`. What is before them goes once it is the larger part, so that many a resume()
+// moves nothing.
+void FramedCall::hold_on(std::string taken, size_t left) {
+  held_at_ = taken.size() - left;
+  if (left == 0) {
+    held_at_ = 0;
+    held_charge_.clear();
+    return;
+  }
+  if (held_at_ >= left) taken.erase(0, std::exchange(held_at_, 0));
+  held_ = std::move(taken);
+}
+
 void FramedCall::resume() {
   if (!finished() && !(held_.empty() && coded_.empty())) {
     std::string taken = std::move(held_);  // out of the way: a method that finishes drops what is held
     held_.clear();
-    auto in = span_of(taken);
+    auto in = span_of(taken).subspan(held_at_);
     pump(in);
-    if (!finished()) held_ = taken.substr(taken.size() - in.size());
-    if (held_.empty()) held_charge_.clear();
+    if (!finished()) hold_on(std::move(taken), in.size());
     pace_.came(0, pending());
   }
   settle();
@@ -184,6 +193,7 @@ void FramedCall::let_in() {
 
 void FramedCall::drop_request() {
   held_.clear();
+  held_at_ = 0;
   held_charge_.clear();
   coded_ = {};
   inflater_.reset();

@@ -253,52 +253,6 @@ TEST_F(GrpcFlow, OfALargeMessageTheRestIsExpectedOnceItHasItsMemory) {
   EXPECT_EQ(x->expected.size(), 2u);
 }
 
-TEST_F(GrpcFlow, APeerThatDoesNotReadItsAnswersIsNotReadEither) {
-  auto x = open("Stream");
-  x->fake_backlog = Exchange::kHighWater + 1;
-  RpcBench::data(*x, grpc_frame("a"));
-  RpcBench::end(*x);
-  EXPECT_EQ(service().stream.seen.log, Log{});
-  EXPECT_EQ(x->consumed, 0u);
-  x->fake_backlog = 0;
-  x->listener()->on_drain(*x);
-  EXPECT_EQ(service().stream.seen.log, (Log{"drain", "message:a", "half-close"}));
-  EXPECT_EQ(x->consumed, 6u);
-  EXPECT_EQ(grpc_status(*x), 0);
-}
-
-TEST_F(GrpcFlow, WhatIsHeldIsLeftAloneAfterTheClose) {
-  service();
-  auto x = open("Stream");
-  bench().slabs.empty = true;
-  std::string body = grpc_frame("a") + grpc_frame("b");
-  RpcBench::data(*x, body);
-  x->listener()->on_close(*x, false);  // nothing of what is held may be touched after this
-  bench().slabs.empty = false;
-  bench().advance(*x, 20ms);
-  EXPECT_EQ(service().stream.seen.log, (Log{"close"}));
-}
-
-TEST_F(GrpcFlow, ManySmallMessagesOfOneReadAreSpreadOverTurns) {
-  std::string frames;
-  for (int i = 0; i < 3000; ++i) frames += grpc_frame("");
-  auto x = open("Collect");
-  RpcBench::data(*x, frames);
-  RpcBench::end(*x);
-  auto& log = service().collect.seen.log;
-  size_t most = log.size();
-  for (int turn = 0; log.back() != "half-close"; ++turn) {
-    ASSERT_LT(turn, 100);
-    EXPECT_EQ(x->consumed, 0u) << "what waits holds the peer";
-    size_t before = log.size();
-    bench().advance(*x, 1us);
-    most = std::max(most, log.size() - before);
-  }
-  EXPECT_EQ(log.size(), 3002u);
-  EXPECT_LE(most, 2u + 1024u);
-  EXPECT_EQ(x->consumed, frames.size());
-}
-
 TEST_F(GrpcFlow, ALongCompressedMessageIsInflatedInSlices) {
   std::string text(20 << 20, 'a');
   options_.max_message = 64 << 20, options_.inflate_ratio = 10'000;
