@@ -212,6 +212,7 @@ void WebSocket::end_frame() {
   }
   std::string payload = std::move(control_);
   control_.clear();
+  side_.on_control();
   if (opcode_ == kPing && !closed_) {
     std::vector<base::Bytes> pieces;
     pieces.push_back(base::Bytes::adopt(std::move(payload)));

@@ -46,6 +46,8 @@ class WebSocket {
   class Side {
    public:
     virtual void on_message(Kind kind, base::Bytes message) = 0;
+    // A PING, a PONG or a close frame has come; it is answered here.
+    virtual void on_control() {}
     // Asked before each frame: while true, feed() takes nothing.
     virtual bool full() = 0;
     // The peer has closed or broken the protocol, or there is no memory for its message: `code` is what it said or got.

@@ -35,11 +35,12 @@ class Recorder : public WebSocket::Side {
   std::vector<std::string> seen;
   std::string written;
   bool busy = false;
-  int closing = 0;
+  int closing = 0, controls = 0, most_controls = 1 << 20;
   void on_message(WebSocket::Kind kind, base::Bytes message) override {
     seen.push_back((kind == WebSocket::Kind::kText ? "t:" : "b:") + std::string(message.view()));
   }
-  bool full() override { return busy; }
+  void on_control() override { ++controls; }
+  bool full() override { return busy || controls >= most_controls; }
   void on_closing(uint16_t code) override { closing = code; }
   void write(base::Bytes bytes) override { written += bytes.view(); }
 };
@@ -117,6 +118,18 @@ TEST(WebSocket, AFullSideStopsBetweenFrames) {
   b.side.busy = false;
   b.feed(masked_frame(kOneText, "later"));
   EXPECT_EQ(b.side.seen.size(), 1u);
+}
+
+// A flood of them costs as much as other frames.
+TEST(WebSocket, ASideMayHaveEnoughOfPings) {
+  Bench b;
+  b.side.most_controls = 2;
+  const std::string ping = masked_frame(kOnePing, "p");
+  EXPECT_EQ(b.feed(ping + ping + ping + ping), 2 * ping.size());
+  EXPECT_EQ(b.side.controls, 2);
+  EXPECT_EQ(b.side.written, "\x8a\1p\x8a\1p");
+  b.side.most_controls = 4;
+  EXPECT_EQ(b.feed(ping + ping), 2 * ping.size());
 }
 
 TEST(WebSocket, WhatBreaksTheProtocolClosesWithItsCode) {

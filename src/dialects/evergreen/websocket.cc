@@ -88,6 +88,7 @@ class SocketSession final : public JsonCarrier, WebSocket::Side, wire::BodyMemor
     input_.read(std::move(message));
     if (!input_.busy()) turns_.spend(size);
   }
+  void on_control() override { turns_.spend(wire::kWorkPerFrame); }
   // JsonInput::Listener
   std::string on_bad_message() override {
     bad_message_ = true;
