@@ -206,7 +206,7 @@ void Conn::close(ClosedBy by) {
   note_flood();
   state_ = State::kClosed;
   wire_.close();
-  if (auto* codec = input_.codec()) codec->closed();
+  if (auto* codec = input_.codec()) (void)base::attempt("a connection's end", [&] { codec->closed(); });
   socket_.close();
   owner_.leave(*this, by);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/attempt.h"
 #include "base/take_out.h"
 
 namespace weir::wire {
@@ -92,10 +93,12 @@ void BodyMemory::came() {
   std::partial_sort(line.begin(), end, line.end(), [](const auto& a, const auto& b) {
     return std::pair(a.first, a.second->since_) < std::pair(b.first, b.second->since_);
   });
+  round_.reserve(size_t(end - line.begin()));
   least_ = line.front().first;
   for (auto at = line.begin(); at != end; ++at) round_.push_back(at->second);
   for (size_t i = 0; i < round_.size(); ++i)
-    if (Body* body = std::exchange(round_[i], nullptr)) body->memory_came();
+    if (Body* body = std::exchange(round_[i], nullptr))
+      (void)base::attempt("a body that waits", [&] { body->memory_came(); });
   round_.clear();
 }
 

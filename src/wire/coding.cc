@@ -3,8 +3,7 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
+#include <new>
 
 #include "base/memory_ledger.h"
 #include "wire/text.h"
@@ -17,11 +16,6 @@ constexpr uint64_t kFreeOfRatio = 512 << 10;  // a tensor of zeros shrinks a tho
 constexpr size_t kStep = 1 << 30;             // z_stream counts in 32 bits
 // Data that does not shrink becomes longer by less than a 64th, and has a head and a tail.
 constexpr uint64_t coded_limit(uint64_t bytes) { return bytes + bytes / 64 + (64 << 10); }
-
-[[noreturn]] void out_of_memory(const char* where) {
-  std::fprintf(stderr, "wire/coding: %s failed\n", where);
-  std::abort();
-}
 
 // RFC 1950 §2.2: method 8 and a header that divides by 31.
 bool has_zlib_header(uint8_t first, uint8_t second) { return (first & 0x0f) == 8 && (first << 8 | second) % 31 == 0; }
@@ -43,7 +37,7 @@ int quality(std::string_view parameters) {
 class Deflater {
  public:
   explicit Deflater(int window) {
-    if (deflateInit2(&z_, Z_BEST_SPEED, Z_DEFLATED, window, 8, Z_DEFAULT_STRATEGY) != Z_OK) out_of_memory("deflate");
+    if (deflateInit2(&z_, Z_BEST_SPEED, Z_DEFLATED, window, 8, Z_DEFAULT_STRATEGY) != Z_OK) throw std::bad_alloc();
   }
   ~Deflater() { deflateEnd(&z_); }
   Deflater(const Deflater&) = delete;
@@ -128,7 +122,7 @@ struct Inflater::Stream {
     if (open) inflateEnd(&z);
   }
   void start(int window) {
-    if (inflateInit2(&z, window) != Z_OK) out_of_memory("inflate");
+    if (inflateInit2(&z, window) != Z_OK) throw std::bad_alloc();
     open = true;
   }
 

@@ -65,8 +65,10 @@ void H1Queue::close(std::unique_ptr<H1Exchange> x, bool complete) {
   if (x->begun_) {
     if (!complete && x->record().code == base::Code::kOk) x->record().code = base::Code::kCancelled;
     notify_close(*x, x->listener(), complete);
-    x->usage_.settle(*x);
-    connection_.env.intake.closed(*x);
+    (void)base::attempt("a request's end", [&] {
+      x->usage_.settle(*x);
+      connection_.env.intake.closed(*x);
+    });
   }
   x->clear();
   const uint64_t head = std::exchange(x->charged_, 0);
@@ -79,6 +81,7 @@ void H1Queue::close(std::unique_ptr<H1Exchange> x, bool complete) {
 
 void H1Queue::close_from(size_t first) {
   std::vector<std::unique_ptr<H1Exchange>> over;
+  over.reserve(queue_.size() - std::min(first, queue_.size()));  // what it throws has changed nothing
   for (size_t i = first; i < queue_.size(); ++i) {
     queue_[i]->gone_ = true;
     reader_.forget(*queue_[i]);

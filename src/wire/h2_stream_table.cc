@@ -121,8 +121,10 @@ void H2StreamTable::settle() {
     H2Exchange& x = *over_[i];
     x.close_reader();
     if (x.begun) {
-      x.usage.settle(x);
-      connection_.env.intake.closed(x);
+      (void)base::attempt("a request's end", [&] {
+        x.usage.settle(x);
+        connection_.env.intake.closed(x);
+      });
     }
     x.closed = true;
     --serving_;

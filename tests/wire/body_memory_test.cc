@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,23 @@ struct Upload final : BodyMemory::Body {
   uint64_t held;
   bool takes = false;
 };
+
+TEST(BodyMemory, WhatOneThrowsKeepsNoOtherFromItsMemory) {
+  struct Thrower final : BodyMemory::Body {
+    void memory_came() override { throw std::bad_alloc(); }
+    void memory_lost(Loss) override {}
+    uint64_t memory_held() const override { return 0; }
+  };
+  MemoryFixture h;
+  Thrower first;
+  Upload second(h, "b");
+  h.memory.wait(first, nullptr, 100);
+  h.memory.wait(second, nullptr, 100);
+  h.memory.came();
+  EXPECT_EQ(h.log, "b? ");
+  h.memory.came();
+  EXPECT_EQ(h.log, "b? b? ");
+}
 
 TEST(BodyMemory, WhoWaitsIsRefusedAfterASecond) {
   MemoryFixture h;

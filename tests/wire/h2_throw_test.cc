@@ -64,5 +64,24 @@ TEST(H2, WhatAReaderThrowsEndsItsStreamAndNoOther) {
   }
 }
 
+TEST(H2, WhatIsThrownAtTheEndOfARequestEndsNoOther) {
+  int told = 0;
+  Server s;
+  Client c;
+  s.intake.on_closed = [&](Exchange&) {
+    if (++told == 2) throw std::bad_alloc();
+  };
+  for (int i = 0; i < 4; ++i) c.request(kGet);
+  c.talk(s);
+  c.talk(s);
+  EXPECT_EQ(told, 4) << "each once";
+  int32_t next = c.request(kGet);
+  c.talk(s);
+  EXPECT_EQ(c[next].status(), "200");
+  EXPECT_TRUE(s.codec->idle());
+  s.codec->closed();
+  EXPECT_EQ(told, 5);
+}
+
 }  // namespace
 }  // namespace weir::test
