@@ -84,9 +84,9 @@ void H1Reader::release_input() {
 size_t H1Reader::step(std::string_view input) {
   switch (reading_) {
     case Reading::kHead:
-      if (connection_.last) reading_ = Reading::kNothing;
-      if (connection_.last) return step(input);
-      return !queue_.full() ? step_head(input) : 0;
+      if (!connection_.last) return queue_.full() ? 0 : step_head(input);
+      reading_ = Reading::kNothing;
+      return step(input);
     case Reading::kBody:
       if (current_ && stalled(body_)) return 0;
       return step_body(input);
@@ -317,10 +317,7 @@ void H1Reader::fail(H1Exchange& x, const HeadError& error) {
   current_ = nullptr;
   clear(body_);
   x.close_ = true;
-  if (x.headed_)
-    x.reset(Reset::kInternal);
-  else
-    respond_error(x, error.status, error.text);
+  x.headed_ ? x.reset(Reset::kInternal) : respond_error(x, error.status, error.text);
 }
 
 void H1Reader::fail_current(const HeadError& error) {
@@ -363,6 +360,7 @@ void H1Reader::check(base::Time now) {
   const Limits& limits = connection_.env.limits;
   switch (reading_) {
     case Reading::kHead: {
+      if (head_since_ != base::kNever && held_back()) head_since_ = now;
       if (head_since_ != base::kNever && now - head_since_ > limits.head)
         return fail(queue_.add_refused(), {408, reason::kSlowHeader, "the request head took too long"});
       base::Duration most = served_ ? limits.idle : limits.head;
@@ -385,9 +383,10 @@ void H1Reader::check_body(base::Time now) {
   const Limits& limits = connection_.env.limits;
   // A request that is being answered while it comes is a conversation, in which either side may be silent for long.
   const bool conversation = current_ && current_->headed_ && current_->plan_.body == BodyPlan::kStream;
-  if (held_back() || conversation) {
+  const bool unasked = current_ && current_->await_100_ && !current_->turn_;  // its 100 waits for its turn
+  if (held_back() || conversation || unasked) {
     body_floor_.stop();
-    if (!held_back() && now - connection_.moved > limits.stream_idle) fail_current(kNothingCame);
+    if (conversation && !held_back() && now - connection_.moved > limits.stream_idle) fail_current(kNothingCame);
     return;
   }
   uint32_t rate = floor_rate(limits.min_body_rate, body_ ? body_->reserved() : 0, connection_.env.slabs);

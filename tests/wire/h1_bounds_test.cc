@@ -110,6 +110,36 @@ TEST(H1, AHeadHasItsTimeAndNoMore) {
   EXPECT_EQ(again.talk("Host: a\r\n\r\n"), kOk);
 }
 
+// While the output is full no more is read.
+TEST(H1, AHeadThatWeDoNotReadOnHasAllTime) {
+  Conn c;
+  c.intake.on_whole = [](Exchange& x) { x.respond(200, "a/b", Bytes::adopt(std::string(3 << 20, 'x'))); };
+  c.feed(get() + "GET /next HTTP/1.1\r\n");
+  for (int second = 0; second < 30; ++second) {
+    std::array<iovec, 4> pieces;
+    ASSERT_GT(c.h1->pending(pieces), 0u);
+    c.h1->consumed(std::min<size_t>(pieces[0].iov_len, 20'000));
+    c.wait(1s);
+  }
+  (void)c.out();
+  c.wait(9s);
+  EXPECT_TRUE(c.talk("Host: a\r\n\r\n").starts_with("HTTP/1.1 200 "));
+}
+
+TEST(H1, ABodyThatWasNotAskedForYetHasAllTime) {
+  Conn c;
+  c.hold();
+  c.feed(get());
+  c.feed("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+  c.wait(30s);
+  EXPECT_EQ(c.out(), "");
+  c.intake.open[0]->respond(200, "text/plain", Bytes::constant("ok"));
+  EXPECT_EQ(c.out(), kOk + "HTTP/1.1 100 Continue\r\n\r\n");
+  c.wait(9s);
+  c.feed("hi");
+  EXPECT_EQ(c.intake.wholes, 2u);
+}
+
 TEST(H1, AnIdleConnectionHasItsTimeAndNoMore) {
   Conn fresh;
   fresh.wait(10s);
