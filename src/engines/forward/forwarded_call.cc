@@ -49,7 +49,9 @@ void ForwardedCall::post(msg::Event&& event) {
     bus::post_one(call, std::move(event));
 }
 
+// The time that parts waited for credit is the client's, not the origin's.
 bool ForwardedCall::deliver() {
+  const bool held = !waiting.empty();
   while (!waiting.empty() && call->credit.load(std::memory_order_acquire) > 0) {
     msg::Event part = std::move(waiting.front());
     waiting.pop_front();
@@ -58,7 +60,7 @@ bool ForwardedCall::deliver() {
     post(std::move(part));
   }
   if (!waiting.empty()) return true;
-  on_progress();
+  if (held) on_progress();
   if (attempt) attempt->let_go();
   if (!end) return true;
   home.over(*this, *std::exchange(end, {}));
