@@ -1,12 +1,14 @@
 """Origins of texts, by hand, that fail while others of their calls go on, or behind the end of an answer."""
 
+import json
 import pathlib
+import socket
 import tempfile
 import time
 import unittest
 
 import harness
-from completion_origin import Origin, delta, event, head
+from completion_origin import END, Origin, delta, event, head
 from forward_test import until
 from forward_text_test import MODEL, completion, tokenizer_folder
 from harness import curl
@@ -40,6 +42,27 @@ class Faults(unittest.TestCase):
                 self.assertEqual('a', completion(server, stop=['b']).json()['choices'][0]['text'])
         self.assertEqual(504, answers[0].status, answers[0].body)
         self.assertIn('has not answered within 1s', answers[0].json()['error']['message'])
+
+    def test_an_origin_that_stops_listening_while_a_stream_runs(self):
+        stops, other = Origin(), Origin()
+        held = []
+        stops.behave = lambda sock, *_: (sock.sendall(head() + event(delta('a', [97]))), held.append(sock))
+        server = self.start(stops, other)
+        body = json.dumps({'model': MODEL, 'prompt': 'Once', 'max_tokens': 24, 'stream': True}).encode()
+        while not held:  # which origin a call goes to is chance
+            client = socket.create_connection(('127.0.0.1', server.port), timeout=harness.PATIENCE)
+            self.addCleanup(client.close)
+            client.sendall(b'POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n'
+                           b'Content-Length: %d\r\n\r\n' % len(body) + body)
+            until(lambda: held or b'[DONE]' in client.recv(1 << 16, socket.MSG_PEEK), 'an answer')
+        stops.listener.shutdown(socket.SHUT_RDWR)
+        stops.listener.close()
+        for _ in range(30):
+            self.assertEqual(200, completion(server).status)
+        # The stream is none the worse for it.
+        held[0].sendall(event(delta('b', [98], 'stop')) + END)
+        with client.makefile('rb') as stream:
+            self.assertIn(b'[DONE]', stream.read())
 
 
 if __name__ == '__main__':

@@ -20,7 +20,7 @@ OriginConn::~OriginConn() {
 }
 
 Status OriginConn::send(OriginCall& call, wire::ClientRequest request) {
-  if (links_.empty() && shard_.env().now() < retry_at_) return last_error_;
+  if (shard_.env().now() < retry_at_ && !with_room()) return last_error_;
   const bool tls = origin_.url.scheme == net::Url::Scheme::kHttps;
   request.scheme = tls ? "https" : "http";
   request.authority = origin_.name;
@@ -146,11 +146,12 @@ void OriginConn::on_open(net::ClientConn& conn) {
   Link* link = find(&conn);
   if (!link) return;
   link->open = true;
-  retry_wait_ = base::Duration(0);
+  retry_wait_ = base::Duration(0), retry_at_ = {};
   send_waiting();
 }
 
-// Calls that were under way have failed already; those that wait have not been seen by the origin.
+// Calls that were under way have failed already; those that wait have not been seen by the origin. They do not wait for
+// connections that are busy: a stream may last for hours, and another origin may take them now.
 void OriginConn::on_closed(net::ClientConn& conn, const Status& why) {
   auto found = std::find_if(links_.begin(), links_.end(), [&](const Link& link) { return link.conn.get() == &conn; });
   if (found == links_.end()) return;
@@ -158,8 +159,7 @@ void OriginConn::on_closed(net::ClientConn& conn, const Status& why) {
   gone.splice(gone.begin(), links_, found);
   const Link& link = gone.front();
   if (link.draining) return;
-  const bool others = std::any_of(links_.begin(), links_.end(), [](const Link& l) { return l.open && !l.draining; });
-  if ((link.open && (link.used || waiting_.empty())) || others) return send_waiting();
+  if (link.open && (link.used || waiting_.empty())) return send_waiting();
   retry_wait_ = std::clamp<base::Duration>(retry_wait_ * 2, kFirstRetry, kLongestRetry);
   retry_at_ = shard_.env().now() + retry_wait_;
   last_error_ = why;
