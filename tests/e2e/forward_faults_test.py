@@ -13,6 +13,8 @@ from forward_test import until
 from forward_text_test import MODEL, completion, tokenizer_folder
 from harness import curl
 
+USAGE = {'choices': [], 'usage': {'prompt_tokens': 4, 'completion_tokens': 2}}
+
 
 class Faults(unittest.TestCase):
     def start(self, *origins, more=''):
@@ -63,6 +65,31 @@ class Faults(unittest.TestCase):
         held[0].sendall(event(delta('b', [98], 'stop')) + END)
         with client.makefile('rb') as stream:
             self.assertIn(b'[DONE]', stream.read())
+
+    def test_what_breaks_behind_the_end_of_a_text_takes_nothing_from_it(self):
+        origins = [Origin(), Origin()]
+        server = self.start(*origins, more=', answer_timeout: 1s')
+        text, done = event(delta('ab', [97, 98], 'stop')), event(b'[DONE]')
+        for ended in (text, text + event(USAGE), text + event(USAGE) + done):
+            for end in (lambda sock: sock.shutdown(socket.SHUT_RDWR), lambda sock: sock.sendall(b'zz\r\n'), lambda sock: None):
+                for origin in origins:
+                    origin.behave = lambda sock, *_: (sock.sendall(head() + ended), end(sock))
+                before = sum(len(o.seen) for o in origins)
+                answer = completion(server, stream=False)
+                self.assertEqual(200, answer.status, answer.body)
+                choice = answer.json()['choices'][0]
+                self.assertEqual(('ab', 'stop'), (choice['text'], choice['finish_reason']))
+                self.assertEqual(before + 1, sum(len(o.seen) for o in origins))
+                self.assertNotIn('weir-moved', answer.headers)
+
+    def test_an_error_behind_the_end_of_a_text_is_one(self):
+        origin = Origin()
+        server = self.start(origin)
+        origin.behave = lambda sock, *_: sock.sendall(head() + event(delta('ab', [97, 98], 'stop')) + event(
+            {'error': {'message': 'the engine is dead', 'code': 500}}) + END)
+        answer = completion(server)
+        self.assertEqual(503, answer.status)
+        self.assertIn('the engine is dead', answer.json()['error']['message'])
 
 
 if __name__ == '__main__':

@@ -295,6 +295,20 @@ class HostileOrigin(unittest.TestCase):
         self.fails(told(token(97, 4)), 503, 'before the text had ended')
         self.fails(b'', 503, 'before the text had ended')
 
+    def test_what_breaks_behind_the_end_of_a_text_takes_nothing_from_it(self):
+        begun = frame(HEADERS, END_HEADERS, 1, block((':status', '200'), ('content-type', 'application/grpc')))
+        for end in (lambda c: c.sock.shutdown(socket.SHUT_RDWR), lambda c: None):
+            def behave(c, stream, request):
+                at = len(request.tokens)
+                sent = told(*[token(97 + i, at + i) for i in range(3)], done())
+                c.sock.sendall(begun[:5] + stream.to_bytes(4, 'big') + begun[9:] + frame(DATA, 0, stream, sent))
+                end(c)
+            self.origin.behave = behave
+            got = completion(self.server)
+            self.assertEqual(200, got.status, got.body)
+            self.assertEqual('abc', got.json()['choices'][0]['text'])
+        self.origin.behave = good
+
     def test_lengths_that_lie(self):
         self.fails(b'\0\xff\xff\xff\xff' + bytes(100), 500, 'message')
         self.fails(b'\0\0\0\x10\0' + bytes(100), 500, 'inside a message')

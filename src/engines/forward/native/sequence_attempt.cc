@@ -31,6 +31,10 @@ class SequenceAttempt final : public AttemptOver<GrpcCall> {
         most_(params_.max_tokens - std::min<size_t>(asked.generated.size(), params_.max_tokens)) {}
 
   Started start(OriginConn& conn) override;
+  void give_up_late(Status status) override {
+    late_ = true;
+    AttemptOver::give_up_late(std::move(status));
+  }
 
  private:
   Next on_message(base::Bytes message) override;
@@ -47,6 +51,7 @@ class SequenceAttempt final : public AttemptOver<GrpcCall> {
   const size_t most_;            // tokens
   size_t count_ = 0, told_ = 0;  // tokens made; positions of the prompt up to which tokens have come
   std::optional<msg::Event> last_;
+  bool late_ = false;
 };
 
 Attempt::Started SequenceAttempt::start(OriginConn& conn) {
@@ -92,8 +97,11 @@ Status SequenceAttempt::check(const msg::Token& token) {
   return {};
 }
 
-// Another origin may finish the text that this one's engine could not finish, or refused before the first token.
+// Another origin may finish the text that this one's engine could not finish, or refused before the first token. A
+// connection that fails behind the end of a text takes nothing from it.
 void SequenceAttempt::on_over(Status status, From from) {
+  const bool lost = from == From::kTransport || from == From::kStale || late_;
+  if (!status.ok() && lost && last_) status = {}, from = From::kOrigin;
   if (status.ok() && !last_) status = failure(Code::kUnavailable, "it ended the call before the text had ended");
   if (status.ok()) {
     if (auto* done = std::get_if<msg::Done>(&last_->what)) {

@@ -36,6 +36,10 @@ class CompletionAttempt final : public AttemptOver<HttpCall> {
         chat_(asked.options.api == OpenaiApi::kChat) {}
 
   Started start(OriginConn& conn) override;
+  void give_up_late(Status status) override {
+    late_ = true;
+    AttemptOver::give_up_late(std::move(status));
+  }
 
  private:
   Next on_answer(int status, const wire::Fields& fields) override;
@@ -48,6 +52,7 @@ class CompletionAttempt final : public AttemptOver<HttpCall> {
   Next on_event(std::string_view data);
   Status take_whole();
   Status take_calls();
+  bool text_has_ended() const { return !finish_.empty() && finish_ != "abort" && finish_ != "error"; }
   size_t most_ids() const;
   Next take(CompletionChunk chunk);
   Status take_tokens(CompletionChunk& chunk);
@@ -69,6 +74,7 @@ class CompletionAttempt final : public AttemptOver<HttpCall> {
   std::optional<uint32_t> completion_tokens_, cached_tokens_;
   std::string finish_;
   bool ended_ = false;  // [DONE] has come
+  bool late_ = false;
   // In a chat tokens are bytes.
   const bool chat_;
   ToolCalls calls_;
@@ -143,6 +149,7 @@ HttpCall::Next CompletionAttempt::on_event(std::string_view data) {
 // A server that cannot go on says so in its stream; another one may be able to.
 HttpCall::Next CompletionAttempt::take(CompletionChunk chunk) {
   if (chunk.error) {
+    finish_.clear();
     const bool own = chunk.error->code == Code::kInternal || chunk.error->code == Code::kUnavailable;
     return give_up(std::move(*chunk.error), own ? From::kTransport : From::kOrigin);
   }
@@ -263,7 +270,10 @@ msg::Done CompletionAttempt::done() const {
   return out;
 }
 
+// A connection that fails behind the end of a text takes nothing from it.
 void CompletionAttempt::on_over(Status status, From from) {
+  const bool lost = from == From::kTransport || from == From::kStale || late_;
+  if (!status.ok() && lost && text_has_ended()) status = take_calls(), from = From::kOrigin;
   if (status.ok()) return receiver_.on_over({{}, from, msg::Event{done()}});
   // A refusal before anything was done, or a stream that was cut: another origin may take it.
   if (from == From::kOrigin && is_refusal(status_)) from = From::kBusy;
