@@ -182,6 +182,17 @@ class ByHand(unittest.TestCase):
         self.assertEqual(('all at once', 'length'), (answer.json()['choices'][0]['message']['content'],
                                                      answer.json()['choices'][0]['finish_reason']))
 
+    def test_a_call_of_a_tool_that_was_cut_is_left_out(self):
+        call = {'index': 0, 'id': 'c', 'function': {'name': 'get_weather', 'arguments': '{"city": "Oslo"}'}}
+        cut = {'index': 1, 'id': 'd', 'function': {'name': 'get_weather', 'arguments': '{"ci'}}
+        for calls, kept in (([cut | {'index': 0}], 0), ([call, cut], 1), ([call], 1)):
+            answer, _ = self.asked(self.said({'content': 'well'}, {'tool_calls': calls}, finish='length'), tools=TOOLS)
+            self.assertEqual(200, answer.status, answer.body)
+            choice = answer.json()['choices'][0]
+            self.assertEqual('well', choice['message']['content'].strip())
+            self.assertEqual(kept, len(choice['message'].get('tool_calls') or []))
+            self.assertEqual('length', choice['finish_reason'])
+
     def test_what_it_has_no_word_for_is_refused(self):
         for more in ({'logprobs': True}, {'logit_bias': {'5': 1}}):
             self.assertEqual(501, chat(self.server, 'a', **more).status, more)

@@ -112,22 +112,47 @@ TEST(ChatMessage, CallsOfToolsArePutTogether) {
         R"([{"index":0,"function":{"arguments":"{\"a\""}}])", R"([{"index":0,"function":{"arguments":": 1}"}}])",
         R"([{"index":1,"function":{"name":"g"}}])"})
     chunk_of(R"({"choices":[{"delta":{"tool_calls":)" + std::string(delta) + "}}]}", calls);
-  EXPECT_EQ(calls.text().value(),
+  EXPECT_EQ(calls.text(ToolCalls::Ending::kWhole).value(),
             "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>\n"
             "<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>");
 }
 
+// How servers say which call a piece belongs to. Each time: f({"a": 1}), then f({}).
+TEST(ChatMessage, CallsAreToldApartHoweverTheyAreNumbered) {
+  const std::vector<std::vector<std::string>> kStreams{
+      {R"([{"index":0,"id":"x","function":{"name":"f","arguments":"{\"a\""}}])",
+       R"([{"index":0,"id":"x","function":{"arguments":": 1}"}}])",
+       R"([{"index":0,"id":"y","function":{"name":"f"}}])"},
+      {R"([{"index":0,"id":"x","function":{"name":"f","arguments":""}}])",
+       R"([{"index":0,"id":null,"function":{"name":null,"arguments":"{\"a\": 1}"}}])",
+       R"([{"index":0,"id":"y","function":{"name":"f","arguments":"{}"}}])"},
+      {R"([{"id":"x","function":{"name":"f"}}])", R"([{"function":{"arguments":"{\"a\": 1}"}}])",
+       R"([{"id":"y","function":{"name":"f"}}])", R"([{"id":"y","function":{"arguments":"{}"}}])"},
+      {R"([{"function":{"name":"f","arguments":"{\"a\": 1}"}}])", R"([{"function":{"name":"f","arguments":"{}"}}])"},
+      {R"([{"id":"x","function":{"name":"f","arguments":"{\"a\": 1}"}},{"id":"y","function":{"name":"f"}}])"}};
+  for (const auto& stream : kStreams) {
+    ToolCalls calls;
+    for (const auto& delta : stream) chunk_of(R"({"choices":[{"delta":{"tool_calls":)" + delta + "}}]}", calls);
+    EXPECT_EQ(calls.text(ToolCalls::Ending::kWhole).value(),
+              "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>\n"
+              "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>")
+        << stream.front();
+  }
+}
+
 TEST(ChatMessage, CallsHaveBounds) {
   ToolCalls many, far, large, broken;
-  for (size_t i = 0; i < ToolCalls::kMost; ++i) ASSERT_TRUE(many.add(i, "f", "{}"));
-  EXPECT_FALSE(many.add(ToolCalls::kMost, "f", "{}"));
-  EXPECT_FALSE(far.add(1, "f", "{}"));
-  ASSERT_TRUE(large.add(0, "f", std::string(ToolCalls::kMostText - 1, 'x')));
-  EXPECT_FALSE(large.add(0, "", "xx"));
+  for (size_t i = 0; i < ToolCalls::kMost; ++i) ASSERT_TRUE(many.add({i, "", "f", "{}"}));
+  EXPECT_FALSE(many.add({ToolCalls::kMost, "", "f", "{}"}));
+  EXPECT_FALSE(many.add({{}, "", "f", "{}"}));
+  EXPECT_FALSE(far.add({1, "", "f", "{}"}));
+  ASSERT_TRUE(large.add({0, "", "f", std::string(ToolCalls::kMostText - 1, 'x')}));
+  EXPECT_FALSE(large.add({0, "", "", "xx"}));
   for (const char* arguments : {"{", "[]", "7", "{} {}"}) {
     ToolCalls calls;
-    ASSERT_TRUE(calls.add(0, "f", arguments));
-    EXPECT_FALSE(calls.text()) << arguments;
+    ASSERT_TRUE(calls.add({0, "", "f", arguments}));
+    EXPECT_FALSE(calls.text(ToolCalls::Ending::kWhole)) << arguments;
+    EXPECT_EQ(calls.text(ToolCalls::Ending::kCut).value(), "");
   }
 }
 

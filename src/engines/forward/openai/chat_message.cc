@@ -1,5 +1,6 @@
 #include "engines/forward/openai/chat_message.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engines/forward/openai/message_parts.h"
@@ -50,21 +51,19 @@ class ChatChunkReader {
       return json_.skip();
     });
   }
-  // A whole message has no `index`: its calls are counted.
   bool tool_calls() {
-    size_t next = 0;
     return json_.array([&] {
-      size_t index = next++;
-      std::string name, arguments;
+      ToolCalls::Part piece;
       const bool ok = json_.object([&](std::string_view member) {
-        if (member == "index") return fields_.whole("index", 0, ToolCalls::kMost, index);
+        if (member == "index") return fields_.whole("index", 0, ToolCalls::kMost, piece.index);
+        if (member == "id" && json_.peek() == JsonCursor::Kind::kString) return json_.string(piece.id);
         if (member != "function" || fields_.none()) return member == "function" || json_.skip();
         return json_.object([&](std::string_view part) {
-          if (part == "name") return fields_.text("name", kLongestToolName, name);
-          return part == "arguments" ? fields_.text("arguments", ToolCalls::kMostText, arguments) : json_.skip();
+          if (part == "name") return fields_.text("name", kLongestToolName, piece.name);
+          return part == "arguments" ? fields_.text("arguments", ToolCalls::kMostText, piece.arguments) : json_.skip();
         });
       });
-      return ok && (calls_.add(index, name, arguments) || fields_.refuse("tool_calls", "too many, or too long"));
+      return ok && (calls_.add(piece) || fields_.refuse("tool_calls", "too many, or too long"));
     });
   }
 
@@ -76,22 +75,37 @@ class ChatChunkReader {
 
 }  // namespace
 
-bool ToolCalls::add(size_t index, std::string_view name, std::string_view arguments) {
-  size_ += name.size() + arguments.size();
-  if (index >= kMost || index > calls_.size() || size_ > kMostText) return false;
-  if (index == calls_.size()) calls_.emplace_back();
-  calls_[index].name += name;
-  calls_[index].arguments += arguments;
+// The last one with its index; without an index the last one of all, unless the part begins a call. Null: a new one.
+ToolCalls::Call* ToolCalls::call_of(const Part& part) {
+  const auto last = std::find_if(calls_.rbegin(), calls_.rend(),
+                                 [&](const Call& call) { return !part.index || call.index == part.index; });
+  if (last == calls_.rend() || (!part.index && !part.name.empty())) return nullptr;
+  return part.id.empty() || last->id.empty() || part.id == last->id ? &*last : nullptr;
+}
+
+bool ToolCalls::add(const Part& part) {
+  Call* call = call_of(part);
+  if (!call && (calls_.size() == kMost || part.index.value_or(0) > calls_.size())) return false;
+  if (!call) call = &calls_.emplace_back(Call{part.index, {}, {}, {}});
+  if (call->id.empty()) call->id = part.id, size_ += part.id.size();
+  size_ += part.name.size() + part.arguments.size();
+  if (size_ > kMostText) return false;
+  call->name += part.name;
+  call->arguments += part.arguments;
   return true;
 }
 
-base::Result<std::string> ToolCalls::text() const {
+bool ToolCalls::Call::has_object() const {
+  JsonCursor json(arguments);
+  return json.peek() == JsonCursor::Kind::kObject && json.skip() && json.finish();
+}
+
+base::Result<std::string> ToolCalls::text(Ending ending) const {
   std::string out;
   for (const Call& call : calls_) {
-    JsonCursor json(call.arguments);
     const bool none = call.arguments.find_first_not_of(" \t\r\n") == std::string::npos;
-    if (!none && (json.peek() != JsonCursor::Kind::kObject || !json.skip() || !json.finish()))
-      return broken_rule("its call of a tool has arguments that are no object of JSON");
+    if (ending == Ending::kCut && &call == &calls_.back() && !call.has_object()) break;
+    if (!none && !call.has_object()) return broken_rule("its call of a tool has arguments that are no object of JSON");
     out += out.empty() ? "<tool_call>\n{\"name\": " : "\n<tool_call>\n{\"name\": ";
     marshal::write_string(out, call.name);
     ((out += ", \"arguments\": ") += none ? "{}" : call.arguments) += "}\n</tool_call>";

@@ -2,6 +2,8 @@
 // an origin sends is a stranger's: a message is refused at its first excess.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,21 +19,33 @@ namespace weir::forward {
 // a request that leaves the length of the answer open does so there, too.
 base::Bytes write_chat(const msg::Call& call, std::string_view members, std::string_view model, uint32_t max_length);
 
-// The calls of tools of one answer, which come in pieces.
+// The calls of tools of one answer, which come in pieces. Servers do not agree on how a piece says which call it
+// belongs to: by `index`, by `id` with the same index for all, by neither in an answer that is no stream.
 class ToolCalls {
  public:
   static constexpr size_t kMost = 128, kMostText = 1 << 20;
 
+  struct Part {
+    std::optional<size_t> index;
+    std::string id, name, arguments;  // each may be empty
+  };
+
   bool empty() const { return calls_.empty(); }
-  // One piece of call `index`. False: there are too many, or too much of one.
-  bool add(size_t index, std::string_view name, std::string_view arguments);
-  // All of them in Hermes' form. Errors: INTERNAL: arguments that are no JSON.
-  base::Result<std::string> text() const;
+  // One piece. False: there are too many calls, or there is too much of them.
+  bool add(const Part& part);
+  // All of them in Hermes' form. kCut: the answer ended at its greatest length, so that the call that was being written
+  // is left out. Errors: INTERNAL: arguments that are no JSON.
+  enum class Ending : uint8_t { kWhole, kCut };
+  base::Result<std::string> text(Ending ending) const;
 
  private:
   struct Call {
-    std::string name, arguments;
+    std::optional<size_t> index;
+    std::string id, name, arguments;
+    bool has_object() const;
   };
+  Call* call_of(const Part& part);
+
   std::vector<Call> calls_;
   size_t size_ = 0;
 };

@@ -248,8 +248,9 @@ Status CompletionAttempt::take_whole() {
 // They are known once all of them have come.
 Status CompletionAttempt::take_calls() {
   if (calls_.empty()) return {};
-  auto text = calls_.text();
+  auto text = calls_.text(finish_ == "length" ? ToolCalls::Ending::kCut : ToolCalls::Ending::kWhole);
   if (!text) return text.error();
+  if (text->empty()) return {};
   CompletionChunk chunk;
   chunk.text = (count_ > 0 ? "\n" : "") + *text;
   return take_tokens(chunk);
