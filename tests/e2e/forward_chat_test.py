@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 import unittest
 
 import harness
@@ -181,6 +182,25 @@ class ByHand(unittest.TestCase):
                                       'usage': {'prompt_tokens': 2, 'completion_tokens': 3}}))
         self.assertEqual(('all at once', 'length'), (answer.json()['choices'][0]['message']['content'],
                                                      answer.json()['choices'][0]['finish_reason']))
+
+    def test_a_model_that_thinks_for_long_is_waited_for(self):
+        def thinks(*deltas):
+            def behave(sock, fields, request):
+                sock.sendall(head())
+                for delta in deltas:
+                    sock.sendall(event({'choices': [{'index': 0, 'delta': delta, 'finish_reason': None}]}))
+                    time.sleep(0.25)
+                sock.sendall(event({'choices': [{'index': 0, 'delta': {'content': 'x'}, 'finish_reason': 'stop'}]}) + END)
+            self.origin.behave = behave
+            return chat(self.server, 'a', tools=TOOLS)
+        for thought in ({'reasoning_content': 'hm'}, {'reasoning': 'hm', 'content': ''}):
+            self.assertEqual('x', thinks(*[thought] * 12).json()['choices'][0]['message']['content'])
+        call = {'index': 0, 'function': {'name': 'get_weather', 'arguments': '{"city": "'}}
+        piece, end = ({'index': 0, 'function': {'arguments': text}} for text in ('o', '"}'))
+        answer = thinks(*[{'tool_calls': [one]} for one in (call, *[piece] * 12, end)]).json()['choices'][0]
+        self.assertEqual('{"city": "oooooooooooo"}', answer['message']['tool_calls'][0]['function']['arguments'])
+        empty = {'reasoning_content': '', 'reasoning': None, 'tool_calls': [{'index': 0, 'function': {'arguments': ''}}]}
+        self.assertEqual(504, thinks(*[empty] * 40).status)
 
     def test_a_call_of_a_tool_that_was_cut_is_left_out(self):
         call = {'index': 0, 'id': 'c', 'function': {'name': 'get_weather', 'arguments': '{"city": "Oslo"}'}}

@@ -48,8 +48,14 @@ class ChatChunkReader {
     return json_.object([&](std::string_view name) {
       if (name == "content") return fields_.text("content", SIZE_MAX, out_.text);
       if (name == "tool_calls") return fields_.none() || tool_calls();
+      if (name == "reasoning_content" || name == "reasoning") return thought();
       return json_.skip();
     });
+  }
+  bool thought() {
+    std::string_view text;
+    if (json_.peek() != JsonCursor::Kind::kString) return json_.skip();
+    return json_.string(text) && (out_.unseen += text.size(), true);
   }
   bool tool_calls() {
     return json_.array([&] {
@@ -63,6 +69,7 @@ class ChatChunkReader {
           return part == "arguments" ? fields_.text("arguments", ToolCalls::kMostText, piece.arguments) : json_.skip();
         });
       });
+      out_.unseen += piece.name.size() + piece.arguments.size();
       return ok && (calls_.add(piece) || fields_.refuse("tool_calls", "too many, or too long"));
     });
   }

@@ -78,6 +78,7 @@ class CompletionAttempt final : public AttemptOver<HttpCall> {
   // In a chat tokens are bytes.
   const bool chat_;
   ToolCalls calls_;
+  size_t unseen_ = 0;  // bytes that are no text: no more of them than the text may have make it look alive
   std::optional<uint32_t> prompt_tokens_;
   bool whole_ = false;  // it answers without a stream
   // An answer that is no stream.
@@ -153,6 +154,7 @@ HttpCall::Next CompletionAttempt::take(CompletionChunk chunk) {
     const bool own = chunk.error->code == Code::kInternal || chunk.error->code == Code::kUnavailable;
     return give_up(std::move(*chunk.error), own ? From::kTransport : From::kOrigin);
   }
+  if (chunk.unseen > 0 && (unseen_ += chunk.unseen) <= most_ids()) receiver_.on_progress();
   if (chunk.prompt_tokens) prompt_tokens_ = chunk.prompt_tokens;
   if (chunk.completion_tokens) completion_tokens_ = chunk.completion_tokens;
   if (chunk.cached_tokens) cached_tokens_ = chunk.cached_tokens;

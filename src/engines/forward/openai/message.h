@@ -48,6 +48,7 @@ struct CompletionChunk {
   std::string finish;  // finish_reason; empty: none yet
   std::optional<uint32_t> prompt_tokens, completion_tokens, cached_tokens;
   std::optional<base::Status> error;  // an event that tells of one
+  size_t unseen = 0;                  // bytes of a chat's thoughts and calls of tools: it goes on, though no text comes
 };
 
 inline constexpr size_t kMostChunkTokens = 1 << 20;
