@@ -305,6 +305,20 @@ class Hostile(unittest.TestCase):
                          (answer['text'], answer['logprobs']['token_logprobs'], answer['logprobs']['top_logprobs']))
         self.origin.behave = completion_origin.Origin.good
 
+    def test_log_probabilities_that_do_not_name_the_tokens_of_the_text(self):
+        def named(**entry):
+            return {'logprobs': {'content': [{'logprob': -0.5, 'top_logprobs': [], **entry}]}}
+        # llama.cpp: the text of a character comes with its last token. Others name tokens by texts that are several.
+        for deltas, text in (((delta('a', **named(id=97, token='a')), delta('😀', None, 'length', **named(id=0x80, token=''))), 'a😀'),
+                             ((delta('ab', None, 'length', **named(token='ab')),), 'ab'),
+                             ((delta('a', **named(token='a')), delta('b', None, 'length', **named(token=''))), 'ab'),
+                             ((delta('a', None, 'length', **named(id=9999, token='a')),), 'a')):
+            self.origin.behave = lambda sock, *_: sock.sendall(said(*deltas))
+            answer = self.ask(logprobs=0).json()
+            self.assertEqual(text, answer['choices'][0]['text'])
+            self.assertEqual(-0.5, answer['choices'][0]['logprobs']['token_logprobs'][-1])
+        self.origin.behave = completion_origin.Origin.good
+
     def test_errors_keep_their_cause(self):
         error = {'error': {'message': 'the prompt is odd', 'type': 'BadRequestError', 'code': 400}}
         self.fails(whole(error, '400 Bad Request'), 400, 'the prompt is odd')

@@ -56,6 +56,7 @@ class CompletionAttempt final : public AttemptOver<HttpCall> {
   size_t most_ids() const;
   Next take(CompletionChunk chunk);
   Status take_tokens(CompletionChunk& chunk);
+  std::vector<uint32_t> find_ids(CompletionChunk& chunk);
   bool holds_form(uint32_t id) const;
   std::optional<uint32_t> find_id(const NamedToken& token) const;
   std::shared_ptr<const msg::TokenDetails> details_of(const NamedLogprob& named) const;
@@ -166,15 +167,10 @@ HttpCall::Next CompletionAttempt::take(CompletionChunk chunk) {
 Status CompletionAttempt::take_tokens(CompletionChunk& chunk) {
   std::vector<uint32_t> ids = std::move(chunk.ids);
   has_ids_ = has_ids_ || !ids.empty();
-  if (!has_ids_ && !chunk.logprobs.empty())
-    for (const auto& named : chunk.logprobs)
-      if (auto id = find_id(named.token)) ids.push_back(*id);
-  if (ids.size() != chunk.logprobs.size() && !chunk.logprobs.empty())
+  if (has_ids_ && ids.size() != chunk.logprobs.size() && !chunk.logprobs.empty())
     return failure(Code::kInternal, "its log-probabilities are not those of its tokens");
-  if (!has_ids_ && ids.empty() && !chunk.text.empty()) {
-    if (!text_tokens_) text_tokens_.emplace(*asked_.spec.text->codec);
-    ids = text_tokens_->push(chunk.text);
-  }
+  if (!has_ids_) ids = find_ids(chunk);
+  const size_t unnamed = ids.size() - std::min(chunk.logprobs.size(), ids.size());
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] >= asked_.spec.text->vocabulary)
       return failure(Code::kInternal, "token id " + std::to_string(ids[i]) +
@@ -185,12 +181,26 @@ Status CompletionAttempt::take_tokens(CompletionChunk& chunk) {
     if (!holds_form(ids[i])) return failure(Code::kInternal, "its text has not the form that it was asked for");
     msg::Token token{.id = last_id_ = ids[i], .position = uint32_t(position_), .prefill = false, .details = nullptr};
     const auto asks = [&](const msg::PositionRange& range) { return range.has(uint32_t(position_)); };
-    if (i < chunk.logprobs.size() && std::any_of(params_.logprobs.begin(), params_.logprobs.end(), asks))
-      token.details = details_of(chunk.logprobs[i]);
+    if (i >= unnamed && std::any_of(params_.logprobs.begin(), params_.logprobs.end(), asks))
+      token.details = details_of(chunk.logprobs[i - unnamed]);
     ++position_;
     receiver_.on_part({std::move(token)});
   }
   return {};
+}
+
+// The ids of an origin that sends none: those that its log-probabilities name, where they are those of the text. They
+// are not where the tokens of a character come one by one and its text with the last of them (llama.cpp), or where a
+// name is not the token's text. Then the last log-probability is the last id's, for the text ends there.
+std::vector<uint32_t> CompletionAttempt::find_ids(CompletionChunk& chunk) {
+  if (!text_tokens_) text_tokens_.emplace(*asked_.spec.text->codec);
+  auto& named = chunk.logprobs;
+  std::vector<uint32_t> ids;
+  for (auto one = named.begin(); one != named.end() && ids.size() == size_t(one - named.begin()); ++one)
+    if (auto id = find_id(one->token)) ids.push_back(*id);
+  if (!ids.empty() && ids.size() == named.size() && text_tokens_->spell(ids, chunk.text)) return ids;
+  if (named.size() > 1) named.erase(named.begin(), named.end() - 1);
+  return text_tokens_->push(chunk.text);
 }
 
 // Texts may have more ids than the model has drawn; bytes have many for each.

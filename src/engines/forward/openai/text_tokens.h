@@ -18,9 +18,13 @@ class TextTokens {
 
   // The ids that the next piece adds; empty where there are none for it.
   std::vector<uint32_t> push(std::string_view piece);
+  // Whether these ids add that piece to a text; special tokens with their names or without.
+  bool spell(const std::vector<uint32_t>& ids, std::string_view piece) const {
+    return adds(ids, piece, msg::SkipSpecial::kNo) || adds(ids, piece, msg::SkipSpecial::kYes);
+  }
 
  private:
-  bool adds(const std::vector<uint32_t>& ids, std::string_view piece) const;
+  bool adds(const std::vector<uint32_t>& ids, std::string_view piece, msg::SkipSpecial skip) const;
 
   const msg::TextCodec& codec_;
   // In front of a piece, so that tokenizers which put a space before a text put it elsewhere.
