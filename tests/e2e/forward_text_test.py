@@ -457,10 +457,16 @@ class Ready(unittest.TestCase):
         until(lambda: curl(server.url('/readyz')).status == 200, 'readiness')
         good = base64.b64encode(bytes(16)).decode()
         for data, status in (([{'embedding': good}], 200), ([{'embedding': good[:4]}], 500), ([{'embedding': 7}], 500), ([], 500),
-                             ([{'embedding': good}] * 2, 500), (7, 500), ([{'embedding': '!'}], 500)):
+                             ([{'embedding': good}] * 2, 500), (7, 500), ([{'embedding': '!'}], 500), ([{'embedding': [0.5, -1, 2e-3, 0]}], 200),
+                             ([{'embedding': [0.5, -1, 2e-3]}], 500), ([{'embedding': [1] * 5}], 500), ([{'embedding': []}], 500),
+                             ([{'embedding': [1, 2, 3, '4']}], 500), ([{'embedding': [1, 2, 3, 1e300]}], 500)):
             self.origin.behave = lambda sock, *_, data=data: sock.sendall(whole({'data': data}))
             answer = curl(server.url('/v1/embeddings'), *JSON, data=json.dumps({'model': MODEL, 'input': 'Once'}))
             self.assertEqual(status, answer.status, answer.body)
+            if status == 200:
+                want = data[0]['embedding'] if isinstance(data[0]['embedding'], list) else [0] * 4
+                for a, b in zip(want, answer.json()['data'][0]['embedding'], strict=True):
+                    self.assertAlmostEqual(a, b, 6)
         self.assertEqual([list(b'Once'), 'base64'], [self.origin.seen[-1][1][k] for k in ('input', 'encoding_format')])
 
     def test_an_origin_without_health_is_asked_for_its_models(self):

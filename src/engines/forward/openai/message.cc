@@ -208,20 +208,28 @@ Bytes write_embedding_request(const msg::Call& call, std::string_view model) {
 
 base::Result<msg::Outputs> read_embedding(std::string_view text, uint32_t hidden_size) {
   std::string coded;
+  std::vector<float> values;
   size_t count = 0;
   JsonCursor json(text);
   FieldReader fields(json);
+  auto value = [&] {
+    if (values.size() == hidden_size) return fields.refuse("embedding", "too many numbers");
+    marshal::JsonNumber number;
+    return json.plain(values.emplace_back()) || (json.number(number) && number.to(values.back()));
+  };
+  auto embedding = [&] {
+    return json.peek() == JsonCursor::Kind::kArray ? json.array(value) : fields.text("embedding", SIZE_MAX, coded);
+  };
   auto one = [&] {
     if (++count > 1) return fields.refuse("data", "more than one embedding");
-    return json.object([&](std::string_view name) {
-      return name == "embedding" ? fields.text("embedding", SIZE_MAX, coded) : json.skip();
-    });
+    return json.object([&](std::string_view name) { return name == "embedding" ? embedding() : json.skip(); });
   };
   const bool ok = json.object([&](std::string_view name) { return name == "data" ? json.array(one) : json.skip(); });
   if (!ok || !json.finish()) return broken_rule("its embedding: " + fields.error().text);
   auto bytes = base::base64_decode(coded);
+  if (!values.empty()) bytes.emplace(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
   if (!bytes || bytes->size() != size_t(hidden_size) * sizeof(float))
-    return broken_rule("its embedding is not " + std::to_string(hidden_size) + " floats in base64");
+    return broken_rule("its embedding is not " + std::to_string(hidden_size) + " floats, in base64 or as a list");
   msg::Outputs out;
   out.tensors.push_back({"embedding", msg::DType::kFp32, {int64_t(hidden_size)}, Bytes::copy_of(*bytes)});
   return out;

@@ -22,7 +22,8 @@ base::Bytes write_completion(const msg::Call& call, std::span<const uint32_t> ge
 
 // A request for the embedding of the Call's sequence, in base64.
 base::Bytes write_embedding_request(const msg::Call& call, std::string_view model);
-// Its answer: one tensor, FP32 [hidden_size]. Errors: INTERNAL.
+// Its answer: one tensor, FP32 [hidden_size]. SGLang sends a list of numbers whatever it is asked for. Errors:
+// INTERNAL.
 base::Result<msg::Outputs> read_embedding(std::string_view json, uint32_t hidden_size);
 
 // The seed with which weir's random numbers begin where those of `seed` are after `draws` of them, so that a seeded
