@@ -8,6 +8,9 @@ namespace weir::forward {
 namespace {
 
 constexpr double kMostWaiting = 1e6;
+// Metrics are a stranger's, and a shard reads them between two turns, so that there are bounds. vLLM's have about a
+// thousand rows of less than 200 bytes; two or three for each of its engines are looked into.
+constexpr size_t kMostRows = 1 << 16, kMostTaken = 4096, kLongestRow = 512;
 
 bool is_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
@@ -40,30 +43,30 @@ void take(LoadReport& report, std::string_view name, double value) {
 
 // `{a="b",model="m"}`: whether it names `model`, or none.
 bool is_of(std::string_view labels, std::string_view model) {
-  for (std::string_view key : {"model_name=\"", "model=\""}) {
-    const size_t at = labels.find(key);
-    if (at == std::string_view::npos) continue;
-    const std::string_view value = labels.substr(at + key.size());
-    return value.substr(0, value.find('"')) == model;
+  constexpr std::string_view kIs = "=\"";
+  for (size_t at = labels.find(kIs); at != std::string_view::npos; at = labels.find(kIs, at + kIs.size())) {
+    const std::string_view before = labels.substr(0, at), value = labels.substr(at + kIs.size());
+    if (before.ends_with("model_name") || before.ends_with("model")) return value.substr(0, value.find('"')) == model;
   }
   return true;
 }
 
-void take_row(LoadReport& report, std::string_view row, std::string_view model) {
+// False: it is no row of these.
+bool take_row(LoadReport& report, std::string_view row, std::string_view model) {
   const size_t end = row.find_first_of("{ ");
-  if (end == std::string_view::npos) return;
+  if (end == std::string_view::npos) return false;
   const std::string_view name = row.substr(0, end);
   const bool usage =
       name == "vllm:kv_cache_usage_perc" || name == "vllm:gpu_cache_usage_perc" || name == "nv_gpu_utilization";
-  if (!usage && name != "vllm:num_requests_waiting" && name != "nv_inference_pending_request_count") return;
+  if (!usage && name != "vllm:num_requests_waiting" && name != "nv_inference_pending_request_count") return false;
   const size_t labels_end = row[end] == '{' ? row.rfind('}') : end;
   if (labels_end == std::string_view::npos || labels_end < end || !is_of(row.substr(end, labels_end - end), model))
-    return;
+    return true;
   std::string_view value = row.substr(labels_end + 1);
   while (value.starts_with(' ')) value.remove_prefix(1);
   const auto number = number_at(value);
-  if (!number) return;
-  usage ? add_utilization(report, *number) : add_waiting(report, *number);
+  if (number) usage ? add_utilization(report, *number) : add_waiting(report, *number);
+  return true;
 }
 
 }  // namespace
@@ -98,11 +101,13 @@ LoadReport parse_orca(std::string_view field) {
 
 LoadReport parse_metrics(std::string_view text, std::string_view model) {
   LoadReport out;
-  while (!text.empty()) {
+  size_t taken = 0;
+  for (size_t rows = 0; !text.empty() && rows < kMostRows && taken < kMostTaken; ++rows) {
     const size_t end = std::min(text.find('\n'), text.size());
     const std::string_view row = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
-    if (row.starts_with("vllm:") || row.starts_with("nv_")) take_row(out, row, model);
+    if (row.size() > kLongestRow || !(row.starts_with("vllm:") || row.starts_with("nv_"))) continue;
+    taken += take_row(out, row, model);
   }
   return out;
 }

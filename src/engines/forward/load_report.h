@@ -23,7 +23,8 @@ inline constexpr size_t kMostOrca = 4096;  // bytes that are read
 LoadReport parse_orca(std::string_view field);
 
 // The text format of Prometheus: vLLM's vllm:num_requests_waiting, vllm:kv_cache_usage_perc, and Triton's
-// nv_inference_pending_request_count, nv_gpu_utilization. Rows that name another model than `model` are passed over.
+// nv_inference_pending_request_count, nv_gpu_utilization. Rows that name another model than `model` are passed over, as
+// are rows of more than 512 bytes; no more than 4096 of those that are known are read.
 LoadReport parse_metrics(std::string_view text, std::string_view model);
 
 }  // namespace weir::forward

@@ -51,6 +51,16 @@ nv_inference_pending_request_count{model="n",version="1"} 80
   EXPECT_EQ(parse_metrics(triton, "m").utilization, 0.75);
 }
 
+TEST(ForwardLoadReport, LongRowsAndTooManyArePassedOver) {
+  const std::string known = "vllm:num_requests_waiting";
+  EXPECT_TRUE(parse_metrics(known + '{' + std::string(4 << 20, 'm') + "} 1\n", "m").empty());
+  EXPECT_EQ(parse_metrics(known + '{' + std::string(4 << 20, 'm') + "} 1\n" + known + " 2\n", "m").waiting, 2);
+  std::string many;
+  for (int i = 0; i < 5000; ++i) many += known + " 1\n";
+  EXPECT_EQ(parse_metrics(many, "m").waiting, 4096);
+  EXPECT_TRUE(parse_metrics(std::string(1 << 20, '\n') + many, "m").empty());
+}
+
 TEST(ForwardLoadReport, AnyBytesAreRead) {
   std::mt19937 random(3);
   const std::string orca = R"(JSON {"cpu_utilization": 0.3, "named_metrics": {"num_requests_waiting": 4}})";
