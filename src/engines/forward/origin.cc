@@ -198,10 +198,13 @@ Origin* Target::choose(base::Time now, uint64_t random, uint64_t session, const 
     return origin.outstanding.load(std::memory_order_relaxed) >= options.max_outstanding;
   };
   if (session != 0) {
-    size_t place = session % std::max<size_t>(present(), 1);
-    for (auto& origin : origins)
-      if (origin.present.load(std::memory_order_acquire) && place-- == 0) return full(origin) ? nullptr : &origin;
-    return nullptr;
+    Origin* own = nullptr;
+    uint64_t most = 0;
+    for (auto& origin : origins) {
+      const uint64_t weight = rendezvous(session, origin.number);
+      if (origin.present.load(std::memory_order_acquire) && (!own || weight > most)) own = &origin, most = weight;
+    }
+    return own && !full(*own) ? own : nullptr;
   }
   std::array<Origin*, kMostOrigins> able;
   size_t count = 0;

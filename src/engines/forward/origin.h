@@ -115,8 +115,8 @@ struct Target {
   size_t present() const;  // origins
 
   // The origin that a call goes to: of two that are healthy, chosen by `random`, the one with less to do; of all where
-  // none is healthy, unless the model runs here, too. `session` != 0: always the same one. `tried`: not that one, where
-  // there is another. Null where all have max_outstanding calls.
+  // none is healthy, unless the model runs here, too. `session` != 0: always the same one while it is present, whoever
+  // else comes or goes. `tried`: not that one, where there is another. Null where all have max_outstanding calls.
   Origin* choose(base::Time now, uint64_t random, uint64_t session, const Origin* tried);
   // The same for a prompt, by its prefix_hash(): the healthy origin that its prefix prefers, unless that has a quarter
   // more than its share of all calls; then the next one (consistent hashing with bounded loads, Mirrokni et al. 2018).

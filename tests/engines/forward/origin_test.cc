@@ -98,6 +98,28 @@ TEST(ForwardOrigins, APrefixPrefersOneUntilThatHasMoreThanItsShare) {
   EXPECT_NE(target.choose_by_prefix(kNow, 1, 77, nullptr), nullptr);
 }
 
+TEST(ForwardOrigins, OneThatComesOrGoesMovesNoSequencesButItsOwn) {
+  Origins origins(4);
+  Origin& other = origins.target.origins[1];
+  constexpr uint64_t kSequences = 400;
+  auto places = [&] {
+    std::vector<Origin*> out;
+    for (uint64_t session = 1; session <= kSequences; ++session)
+      out.push_back(origins.target.choose(kNow, session, session, nullptr));
+    return out;
+  };
+  const auto all = places();
+  EXPECT_GT(std::count(all.begin(), all.end(), &other), 60);
+  other.present = false;
+  const auto without = places();
+  for (size_t i = 0; i < kSequences; ++i) {
+    if (all[i] == &other)
+      EXPECT_NE(without[i], &other);
+    else
+      EXPECT_EQ(without[i], all[i]) << i;
+  }
+}
+
 std::vector<net::Endpoint> addresses(std::initializer_list<const char*> texts) {
   std::vector<net::Endpoint> out;
   for (const char* text : texts) out.push_back(net::resolve(text)->front());
