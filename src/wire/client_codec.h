@@ -24,7 +24,8 @@ class ClientAnswer {
  public:
   // The final head; 1xx are passed over.
   virtual void on_head(int status, const Fields& fields) = 0;
-  // Returns how many bytes of it have been dealt with; for the rest the server is held back until consume().
+  // Returns how many bytes of it have been dealt with; for the rest the server is held back until consume(): HTTP/2
+  // holds back this answer alone, of which at most 4 MiB come before that.
   virtual size_t on_body(std::span<const std::byte> piece) = 0;
   // Where the bytes of the next piece will lie, where that is known: on_body() of a piece that begins there copies
   // nothing.

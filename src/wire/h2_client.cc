@@ -20,8 +20,11 @@ namespace {
 constexpr size_t kFilledAhead = 256 << 10;     // output gathered ahead of the socket
 constexpr size_t kCopyAtMost = 4096;           // smaller pieces are cheaper to copy than to point at
 constexpr uint32_t kLargestPiece = 256 << 10;  // and the largest frame that we take
-constexpr uint32_t kStreamWindow = 4 << 20;
-constexpr int32_t kConnectionWindow = 64 << 20;
+// A stream whose bytes wait for consume() holds no more than its window. The connection's window is for what has not
+// been looked at: it opens with every byte that comes, so that no stream holds up another one. A stream gets the larger
+// window once half of the first has come without anything that waits.
+constexpr uint32_t kFirstWindow = 1 << 20;
+constexpr int32_t kStreamWindow = 4 << 20, kConnectionWindow = 64 << 20;
 constexpr uint32_t kStreamsAtFirst = 100;  // until the server has said how many
 constexpr uint32_t kMostStreams = 1 << 16;
 constexpr size_t kMostAcks = 200;  // answers of ours that a server may make us queue
@@ -45,6 +48,7 @@ struct ClientStream {
   Fields fields;                    // of the head, then of the trailers
   size_t field_bytes = 0;           // of all of them
   size_t held = 0;                  // bytes of the body that wait for consume()
+  size_t passed = 0;                // bytes that came before any waited; SIZE_MAX: its window has its last size
   int status = 0;                   // of the final head; below 200: it has not come
   bool told = false;                // on_head() has been called
   bool whole = false;               // its end has come
@@ -81,6 +85,7 @@ class H2Client final : public ClientCodec {
   ClientStream* stream_of(int32_t id);
   Streams::iterator find(const ClientAnswer& answer);
   void on_fields(ClientStream& stream);
+  void widen(int32_t id, ClientStream& stream, size_t came, size_t held);
   void fill();
   void fail_all(const base::Status& why);
 
@@ -170,7 +175,7 @@ nghttp2_nv pair_of(std::string_view name, std::string_view value) {
 H2Client::H2Client() : session_(open_client_session(*this)) {
   const std::array<nghttp2_settings_entry, 4> settings{{
       {NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
-      {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, kStreamWindow},
+      {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, kFirstWindow},
       {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, kLargestPiece},
       {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, uint32_t(kMostFields)},
   }};
@@ -228,7 +233,7 @@ void H2Client::consume(ClientAnswer& answer, size_t n) {
   if (found == streams_.end()) return;  // also when dead_
   const size_t given = std::min(n, found->second.held);
   found->second.held -= given;
-  nghttp2_session_consume(session_, found->first, given);
+  nghttp2_session_consume_stream(session_, found->first, given);
 }
 
 // --- output ----------------------------------------------------------------------------------------------------------
@@ -329,15 +334,25 @@ void H2Client::on_fields(ClientStream& stream) {
 int H2Client::on_data(int32_t id, std::span<const std::byte> piece) {
   ClientStream* stream = stream_of(id);
   const size_t taken = stream ? std::min(stream->answer->on_body(piece), piece.size()) : piece.size();
-  if (stream) stream->held += piece.size() - taken;
-  return nghttp2_session_consume(session_, id, taken) == 0 ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
+  if (nghttp2_session_consume_connection(session_, piece.size()) != 0) return NGHTTP2_ERR_CALLBACK_FAILURE;
+  if (nghttp2_session_consume_stream(session_, id, taken) != 0) return NGHTTP2_ERR_CALLBACK_FAILURE;
+  if (stream) widen(id, *stream, piece.size(), piece.size() - taken);
+  return 0;
+}
+
+void H2Client::widen(int32_t id, ClientStream& stream, size_t came, size_t held) {
+  stream.held += held;
+  if (stream.held > 0 || stream.passed == SIZE_MAX) return;
+  stream.passed += came;
+  if (stream.passed < kFirstWindow / 2) return;
+  stream.passed = SIZE_MAX;
+  nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, id, kStreamWindow);
 }
 
 int H2Client::on_close(int32_t id, uint32_t code) {
   auto node = streams_.extract(id);
   if (node.empty()) return 0;
   const ClientStream& stream = node.mapped();
-  if (stream.held > 0) nghttp2_session_consume_connection(session_, stream.held);
   if (!stream.answer) return 0;
   if (code != NGHTTP2_NO_ERROR)
     stream.answer->on_failed(reset_status(code));
