@@ -1,6 +1,7 @@
 """Origins that have chats alone (kind openai, api: chat): npm's @copilotkit/aimock, which knows nothing of weir, and ones by
 hand that misbehave."""
 
+import http.client
 import json
 import pathlib
 import shutil
@@ -201,6 +202,38 @@ class ByHand(unittest.TestCase):
         self.assertEqual('{"city": "oooooooooooo"}', answer['message']['tool_calls'][0]['function']['arguments'])
         empty = {'reasoning_content': '', 'reasoning': None, 'tool_calls': [{'index': 0, 'function': {'arguments': ''}}]}
         self.assertEqual(504, thinks(*[empty] * 40).status)
+
+    def test_a_text_of_any_size_may_come_at_once(self):
+        text = 'Grüße, "you" – 你好 🙂\n' * 1_500
+        call = {'index': 0, 'function': {'name': 'get_weather', 'arguments': json.dumps({'city': text})}}
+        pieces = [text, 'a', '', *['b' * 3000] * 30, text]
+        stream = self.said(*[{'content': piece} for piece in pieces], usage={'prompt_tokens': 4, 'completion_tokens': 9})
+        called = self.said({'content': text}, {'tool_calls': [call]}, finish='tool_calls')
+        message = {'role': 'assistant', 'content': text, 'tool_calls': [call]}
+        for more in ({}, {'stream': True}):
+            def ask(behave):
+                answer, _ = self.asked(behave, tools=TOOLS, **more)
+                self.assertEqual(200, answer.status)
+                parts = [c.get('delta', c.get('message')) for e in (events(answer) if more else [answer.json()]) for c in e['choices']]
+                calls = [c['function'] for p in parts for c in p.get('tool_calls') or []]
+                return (''.join(p.get('content') or '' for p in parts).rstrip('\n'), ''.join(c.get('arguments') or '' for c in calls))
+            self.assertEqual((''.join(pieces).rstrip('\n'), ''), ask(stream))
+            self.assertEqual({'city': text}, json.loads(ask(called)[1]))
+            self.assertEqual((text.rstrip('\n'), {'city': text}), (lambda a: (a[0], json.loads(a[1])))(
+                ask(whole({'choices': [{'message': message, 'finish_reason': 'tool_calls'}]}))))
+
+    def test_a_client_that_reads_slowly_gets_all_of_a_text_that_came_at_once(self):
+        text = 'Grüße, 你好 🙂\n' * 2_000
+        self.origin.behave = lambda sock, *_: sock.sendall(self.said({'content': text}, {'content': 'end'}))
+        body = json.dumps({'model': 'm', 'messages': [{'role': 'user', 'content': 'a'}], 'stream': True}).encode()
+        with socket.create_connection(('127.0.0.1', self.server.port), timeout=harness.PATIENCE) as sock:
+            sock.sendall(b'POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n'
+                         b'Content-Length: %d\r\n\r\n' % len(body) + body)
+            answer = http.client.HTTPResponse(sock)
+            answer.begin()
+            got = answer.read()
+        deltas = [json.loads(line[6:]) for line in got.decode().splitlines() if line.startswith('data: {')]
+        self.assertEqual(text + 'end', ''.join(c['delta'].get('content') or '' for d in deltas for c in d['choices']))
 
     def test_a_call_of_a_tool_that_was_cut_is_left_out(self):
         call = {'index': 0, 'id': 'c', 'function': {'name': 'get_weather', 'arguments': '{"city": "Oslo"}'}}

@@ -41,6 +41,7 @@ class OriginConn final : private net::ClientConn::Owner {
   OriginConn(const OriginConn&) = delete;
 
   Origin& origin() { return origin_; }
+  base::Env& env() { return shard_.env(); }
 
   // Sends the request, to which it adds scheme, authority and key, when there is a connection with room. From then on
   // either the call's last function is called, which calls leave() first, or it is cancelled. Errors: UNAVAILABLE while

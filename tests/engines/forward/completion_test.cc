@@ -66,6 +66,25 @@ TEST(ForwardCompletion, AChunkIsRead) {
   EXPECT_TRUE(chunk->logprobs[1].top.empty());
 }
 
+TEST(ForwardCompletion, AChunkHasNoMoreLogProbabilitiesThanItMayHaveTokens) {
+  for (const char* entries : {R"({"content":[)", R"({"tokens":[)"}) {
+    const bool objects = entries[2] == 'c';
+    auto chunk_of = [&](size_t count) {
+      std::string json = std::string(R"({"choices":[{"logprobs":)") + entries;
+      for (size_t i = 0; i < count; ++i) json += std::string(i > 0 ? "," : "") + (objects ? "{}" : "\"\"");
+      if (!objects) {
+        json += R"(],"token_logprobs":[)";
+        for (size_t i = 0; i < count; ++i) json += i > 0 ? ",0" : "0";
+      }
+      return json + "]}}]}";
+    };
+    EXPECT_EQ(read_chunk(chunk_of(7), 7).value().logprobs.size(), 7u);
+    EXPECT_FALSE(read_chunk(chunk_of(8), 7));
+    EXPECT_TRUE(read_chunk(chunk_of(kMostChunkLogprobs), SIZE_MAX));
+    EXPECT_FALSE(read_chunk(chunk_of(kMostChunkLogprobs + 1), SIZE_MAX));
+  }
+}
+
 TEST(ForwardCompletion, ListsOfModelsAreRead) {
   auto vllm = read_models(R"({"object":"list","data":[{"id":"a"},{"id":"m","max_model_len":4096}]})", "m");
   EXPECT_TRUE(vllm->found);

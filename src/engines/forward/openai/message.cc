@@ -56,7 +56,8 @@ std::optional<uint32_t> id_of(std::string_view name) {
 
 class ChunkReader {
  public:
-  explicit ChunkReader(std::string_view json) : json_(json), fields_(json_) {}
+  ChunkReader(std::string_view json, size_t most_logprobs)
+      : json_(json), fields_(json_), most_logprobs_(std::min(most_logprobs, kMostChunkLogprobs)) {}
 
   base::Result<CompletionChunk> read() {
     if (!document()) return broken_rule("its event is no chunk of a completion: " + fields_.error().text);
@@ -115,7 +116,7 @@ class ChunkReader {
   template <class T, class F>
   bool list(std::vector<T>& out, F&& read) {
     return fields_.none() || json_.array([&] {
-      if (out.size() == kMostChunkTokens) return fields_.refuse("logprobs", "too many entries");
+      if (out.size() == most_logprobs_) return fields_.refuse("logprobs", "too many entries");
       return read(out.emplace_back());
     });
   }
@@ -140,7 +141,7 @@ class ChunkReader {
   // [{"token", "id", "logprob", "top_logprobs": [the same]}, …]
   bool content() {
     return json_.array([&] {
-      if (out_.logprobs.size() == kMostChunkTokens) return fields_.refuse("logprobs", "too many entries");
+      if (out_.logprobs.size() >= most_logprobs_) return fields_.refuse("logprobs", "too many entries");
       auto& one = out_.logprobs.emplace_back();
       return entry(one.token, &one.top);
     });
@@ -164,6 +165,7 @@ class ChunkReader {
 
   JsonCursor json_;
   FieldReader fields_;
+  const size_t most_logprobs_;
   CompletionChunk out_;
 };
 
@@ -235,7 +237,9 @@ base::Result<msg::Outputs> read_embedding(std::string_view text, uint32_t hidden
   return out;
 }
 
-base::Result<CompletionChunk> read_chunk(std::string_view json) { return ChunkReader(json).read(); }
+base::Result<CompletionChunk> read_chunk(std::string_view json, size_t most_logprobs) {
+  return ChunkReader(json, most_logprobs).read();
+}
 
 base::Result<ListedModel> read_models(std::string_view text, std::string_view model) {
   ListedModel out;

@@ -52,11 +52,12 @@ struct CompletionChunk {
   size_t unseen = 0;                  // bytes of a chat's thoughts and calls of tools: it goes on, though no text comes
 };
 
-inline constexpr size_t kMostChunkTokens = 1 << 20;
+inline constexpr size_t kMostChunkTokens = 1 << 20, kMostChunkLogprobs = 16 << 10;
 inline constexpr size_t kMostTop = 256;
 
-// One event of a stream. Errors: INTERNAL, saying what is wrong with it.
-base::Result<CompletionChunk> read_chunk(std::string_view json);
+// One event of a stream, which may have as many log-probabilities, kMostChunkLogprobs at most. Errors: INTERNAL, saying
+// what is wrong with it.
+base::Result<CompletionChunk> read_chunk(std::string_view json, size_t most_logprobs = kMostChunkLogprobs);
 
 struct ListedModel {
   bool found = false;
