@@ -82,6 +82,13 @@ class Faults(unittest.TestCase):
                 self.assertEqual(before + 1, sum(len(o.seen) for o in origins))
                 self.assertNotIn('weir-moved', answer.headers)
 
+    def test_nobody_waits_for_the_end_of_a_stream_that_has_said_all(self):
+        origin = Origin()
+        server = self.start(origin)  # whose answer_timeout is longer than the test's patience
+        origin.behave = lambda sock, *_: sock.sendall(head() + event(delta('ab', [97, 98], 'stop')) + event(USAGE) + event(b'[DONE]'))
+        for _ in range(2):
+            self.assertEqual('ab', completion(server).json()['choices'][0]['text'])
+
     def test_an_error_behind_the_end_of_a_text_is_one(self):
         origin = Origin()
         server = self.start(origin)

@@ -24,6 +24,7 @@ using base::Status;
 constexpr size_t kLargestEvent = 1 << 20, kLargestError = 64 << 10;
 constexpr size_t kTurn = 64 << 10;  // bytes of events that are read at once
 constexpr std::string_view kDone = "[DONE]";
+constexpr auto kEndTime = std::chrono::seconds(1);
 
 class CompletionAttempt final : public AttemptOver<HttpCall> {
  public:
@@ -35,7 +36,9 @@ class CompletionAttempt final : public AttemptOver<HttpCall> {
         sse_(size_t(std::min<uint64_t>(asked.options.max_answer, kLargestEvent))),
         chat_(asked.options.api == OpenaiApi::kChat) {}
   ~CompletionAttempt() override {
-    if (env_) env_->cancel(timer_);
+    if (!env_) return;
+    env_->cancel(timer_);
+    env_->cancel(end_timer_);
   }
 
   Started start(OriginConn& conn) override;
@@ -61,6 +64,7 @@ class CompletionAttempt final : public AttemptOver<HttpCall> {
   void wait();
   void schedule();
   void go_on();
+  void end_soon();
   bool text_has_ended() const { return !finish_.empty() && finish_ != "abort" && finish_ != "error"; }
   void settle();
   Status finish();
@@ -89,7 +93,7 @@ class CompletionAttempt final : public AttemptOver<HttpCall> {
 
   // More than a turn of the shard may do, or than the client has room for, is left for later ones.
   base::Env* env_ = nullptr;
-  base::TimerId timer_ = base::TimerId::kNone;
+  base::TimerId timer_ = base::TimerId::kNone, end_timer_ = base::TimerId::kNone;
   bool waits_ = false, reads_ = false;
   std::string behind_;  // bytes that have come meanwhile
   struct Over {
@@ -212,11 +216,20 @@ HttpCall::Next CompletionAttempt::on_event(std::string_view data) {
   if (ended_ || data.empty()) return Next::kGoOn;
   if (data == kDone) {
     ended_ = true;
+    if (text_has_ended()) end_soon();
     return Next::kGoOn;
   }
   auto chunk = chat_ ? read_chat_chunk(data, calls_) : read_chunk(data, tokens_.most_ids() - tokens_.count() + 1);
   if (!chunk) return give_up(chunk.error());
   return take(std::move(*chunk));
+}
+
+// The end of the stream follows at once, and then its connection can carry the next call. Nobody waits long for it.
+void CompletionAttempt::end_soon() {
+  end_timer_ = env_->at(env_->now() + kEndTime, [this] {
+    end_timer_ = base::TimerId::kNone;
+    give_up_late(failure(Code::kDeadlineExceeded, "it has not ended its stream"));
+  });
 }
 
 // A server that cannot go on says so in its stream; another one may be able to.
@@ -288,6 +301,7 @@ msg::Done CompletionAttempt::done() const {
 }
 
 void CompletionAttempt::on_over(Status status, From from) {
+  env_->cancel(std::exchange(end_timer_, base::TimerId::kNone));
   over_ = {std::move(status), from};
   if (!waits_ || late_) settle();
 }
