@@ -66,6 +66,7 @@ struct SessionTable::Session {
   uint64_t lease = 0;                   // 0 = not lent
   uint64_t charged = 0;
   base::SessionId parent;
+  uint64_t parent_number = 0;  // of when it was forked: what is adopted under that id later counts anew
   uint32_t depth = 0, children = 0;
   std::string tenant_name;
   uint64_t epoch = 0;  // as of when it became this node's
@@ -165,6 +166,7 @@ base::Result<base::SessionId> SessionTable::fork(Tenant tenant, base::SessionId 
   fork.images.assign(from->images.begin(), from->images.begin() + ptrdiff_t(images_before(from->images, at)));
   fork.tenant_name = from->tenant_name;
   fork.parent = id;
+  fork.parent_number = from->number;
   fork.depth = from->depth + 1;
   ++from->children;
   charge(fork);
@@ -265,7 +267,8 @@ base::Status SessionTable::check_room(Tenant tenant, const base::Client* client,
 void SessionTable::remove(const Key& key) {
   auto session = sessions_.take(key);
   if (keeping_.ended && session->epoch == epoch()) keeping_.ended(session->id);
-  if (Session* parent = find(session->tenant, session->parent)) --parent->children;
+  Session* parent = find(session->tenant, session->parent);
+  if (parent && parent->number == session->parent_number) --parent->children;
   if (auto lent = lent_.find(session->lease); lent != lent_.end()) {
     ++removed_while_lent_;
     lent->second.removed = std::move(session);
@@ -286,6 +289,9 @@ std::optional<SessionState> SessionTable::state(Tenant tenant, base::SessionId i
 
 base::Status SessionTable::adopt(Tenant tenant, base::SessionId id, SessionModel model, SessionState&& state) {
   forget(tenant, id);
+  uint64_t bytes = sizeof(uint32_t) * state.tokens.size();
+  for (const auto& image : state.images) bytes += image.data.size();
+  if (auto status = check_room(tenant, nullptr, bytes); !status.ok()) return status;
   auto made = add(tenant, std::move(model), {}, id);
   if (!made) return made.error();
   Session& s = **made;

@@ -249,6 +249,42 @@ TEST(SessionTable, ASessionOfAnotherNodeIsAdoptedWhereThereIsRoomForIt) {
   EXPECT_EQ(t.tokens(theirs), row(1, 4));
 }
 
+TEST(SessionTable, ASessionOfAnotherNodeNeedsRoomForItsBytes) {
+  SessionLimits limits;
+  limits.total_bytes = 100;
+  Bench t(limits);
+  SessionState state;
+  state.tokens = row(1, 15);
+  ASSERT_TRUE(t.table.adopt(kMe, {7, 9}, {"chat", "1", {}}, SessionState(state)).ok());
+  EXPECT_EQ(t.table.adopt(kMe, {8, 9}, {"chat", "1", {}}, SessionState(state)).code, base::Code::kResourceExhausted);
+  EXPECT_EQ(t.quota.bytes(), 60u);
+  EXPECT_TRUE(t.table.adopt(kMe, {7, 9}, {"chat", "1", {}}, SessionState(state)).ok()) << "what it had makes room";
+  EXPECT_EQ(t.quota.bytes(), 60u);
+}
+
+// The node was fenced, and has the session again; a fork of before is still there and ends.
+TEST(SessionTable, ForksOfBeforeASessionWasAdoptedDoNotCountForIt) {
+  base::FakeEnv env;
+  Quota quota{2};
+  uint64_t epoch = 1;
+  Keeping keeping;
+  keeping.epoch = [&] { return epoch; };
+  SessionLimits limits;
+  limits.children = 2;
+  SessionTable table(
+      env, base::ShardId(2), 5, quota, limits, [](auto&&...) {}, keeping);
+  const SessionId id = table.open(kMe, {"chat", "1", {}}).value(), fork = table.fork(kMe, id, 0).value();
+  ++epoch;
+  ASSERT_TRUE(table.adopt(kMe, id, {"chat", "1", {}}, {}).ok());
+  table.forget(kMe, fork);
+  const auto newer = table.fork(kMe, id, 0);
+  ASSERT_TRUE(newer) << newer.error().text;
+  ASSERT_TRUE(table.fork(kMe, id, 0));
+  EXPECT_FALSE(table.fork(kMe, id, 0));
+  table.close(kMe, *newer);
+  EXPECT_TRUE(table.fork(kMe, id, 0));
+}
+
 TEST(SessionTable, ASessionOfAnotherClientOfTheTenantIsNoneAtAll) {
   Bench t;
   const Tenant here{0, 7}, there{0, 9};
