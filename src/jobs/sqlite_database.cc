@@ -187,13 +187,7 @@ Status SqliteDatabase::prepare(uint64_t most_bytes, Whose whose) {
 }
 
 Status SqliteDatabase::together(Status (*run)(void*), void* work) {
-  Connection& c = statements_.connection();
-  if (c.in_transaction()) return run(work);
-  if (auto s = c.execute("BEGIN IMMEDIATE"); !s.ok()) return s;
-  Status status = run(work);
-  if (status.ok()) status = c.execute("COMMIT");
-  if (!status.ok() && c.in_transaction()) (void)c.execute("ROLLBACK");
-  return status;
+  return as_one(statements_.connection(), [&] { return run(work); });
 }
 
 }  // namespace

@@ -12,25 +12,22 @@ constexpr int64_t kWaiting = 0, kRunning = 1, kFinished = 2, kWithdrawn = 3;
 
 // The caller's transaction holds all of them; alone each is one of its own.
 Status SqliteJournal::put(std::span<const Job> jobs) {
-  Connection& c = sql_.connection();
-  const bool own = !c.in_transaction() && jobs.size() > 1;
-  if (own)
-    if (auto s = c.execute("BEGIN IMMEDIATE"); !s.ok()) return s;
-  Status status;
-  for (const Job& job : jobs) {
-    status = sql_.run(
-        "INSERT INTO jobs(batch, idx, state, attempts, due, label, model, target, fields, body)"
-        " VALUES(?, ?, 0, 0, 0, ?, ?, ?, ?, ?)",
-        std::string_view(job.id.batch), job.id.index, std::string_view(job.label), std::string_view(job.model),
-        std::string_view(job.target), std::string_view(job.fields), Blob{job.body});
-    if (status.ok())
-      status = sql_.run("UPDATE batches SET bytes = bytes + ? WHERE id = ?", int64_t(job.body.size()),
-                        std::string_view(job.id.batch));
-    if (!status.ok()) break;
-  }
-  if (own && status.ok()) status = c.execute("COMMIT");
-  if (own && !status.ok() && c.in_transaction()) (void)c.execute("ROLLBACK");
-  return status;
+  return as_one(sql_.connection(), [&]() -> Status {
+    for (const Job& job : jobs) {
+      Status status = sql_.run(
+          "INSERT INTO jobs(batch, idx, state, attempts, due, label, model, target, fields, body)"
+          " VALUES(?, ?, 0, 0, 0, ?, ?, ?, ?, ?)",
+          std::string_view(job.id.batch), job.id.index, std::string_view(job.label), std::string_view(job.model),
+          std::string_view(job.target), std::string_view(job.fields), Blob{job.body});
+      if (status.ok()) status = grow(job.id.batch, int64_t(job.body.size()));
+      if (!status.ok()) return status;
+    }
+    return {};
+  });
+}
+
+Status SqliteJournal::grow(std::string_view batch, int64_t bytes) {
+  return sql_.run("UPDATE batches SET bytes = bytes + ? WHERE id = ?", bytes, batch);
 }
 
 // The batch that was served longest ago goes first.
@@ -68,36 +65,37 @@ base::Result<std::optional<Job>> SqliteJournal::claim_one(base::WallTime now, Re
 }
 
 base::Result<std::vector<Job>> SqliteJournal::claim(size_t most, base::WallTime now, ReplicaState::Bodies bodies) {
-  Connection& c = sql_.connection();
-  const bool own = !c.in_transaction();
-  if (own)
-    if (auto s = c.execute("BEGIN IMMEDIATE"); !s.ok()) return s;
   std::vector<Job> out;
-  Status status;
-  while (out.size() < most) {
-    auto job = claim_one(now, bodies);
-    if (!job) status = job.error();
-    if (!job || !*job) break;
-    out.push_back(*std::move(*job));
-  }
-  if (own && status.ok()) status = c.execute("COMMIT");
-  if (own && !status.ok() && c.in_transaction()) (void)c.execute("ROLLBACK");
+  Status status = as_one(sql_.connection(), [&]() -> Status {
+    while (out.size() < most) {
+      auto job = claim_one(now, bodies);
+      if (!job) return job.error();
+      if (!*job) break;
+      out.push_back(*std::move(*job));
+    }
+    return {};
+  });
   if (!status.ok()) return status;
   return out;
 }
 
+// The answer takes the place of the request.
 base::Result<bool> SqliteJournal::finish(const JobId& id, const Outcome& outcome) {
-  auto status = sql_.run(
-      "UPDATE jobs SET state = 2, status = ?, answer_fields = ?, answer = ?, body = NULL"
-      " WHERE batch = ? AND idx = ? AND state IN (0, 1)",
-      int64_t(outcome.status), std::string_view(outcome.fields), Blob{outcome.body}, std::string_view(id.batch),
-      id.index);
+  bool there = false;
+  Status status = as_one(sql_.connection(), [&]() -> Status {
+    int64_t request = 0;
+    Status s = sql_.each(
+        "SELECT length(body) FROM jobs WHERE batch = ? AND idx = ? AND state IN (0, 1)",
+        [&](Statement& row) { there = true, request = row.number(0); }, std::string_view(id.batch), id.index);
+    if (!s.ok() || !there) return s;
+    s = sql_.run(
+        "UPDATE jobs SET state = 2, status = ?, answer_fields = ?, answer = ?, body = NULL WHERE batch = ? AND idx = ?",
+        int64_t(outcome.status), std::string_view(outcome.fields), Blob{outcome.body}, std::string_view(id.batch),
+        id.index);
+    return s.ok() ? grow(id.batch, int64_t(outcome.body.size()) - request) : s;
+  });
   if (!status.ok()) return status;
-  if (sql_.connection().changes() == 0) return false;
-  status = sql_.run("UPDATE batches SET bytes = bytes + ? WHERE id = ?", int64_t(outcome.body.size()),
-                    std::string_view(id.batch));
-  if (!status.ok()) return status;
-  return true;
+  return there;
 }
 
 Status SqliteJournal::release(const JobId& id, base::WallTime when) {
@@ -148,11 +146,21 @@ base::Result<Counts> SqliteJournal::count(const std::string& batch) {
 
 Status SqliteJournal::withdraw(const std::string& batch) {
   static_assert(kWithdrawn == 3);
-  return sql_.run("UPDATE jobs SET state = 3, body = NULL WHERE batch = ? AND state = 0", std::string_view(batch));
+  return as_one(sql_.connection(), [&]() -> Status {
+    Status s = sql_.run(
+        "UPDATE batches SET bytes = bytes -"
+        " (SELECT coalesce(sum(length(body)), 0) FROM jobs WHERE batch = ?1 AND state = 0) WHERE id = ?1",
+        std::string_view(batch));
+    if (!s.ok()) return s;
+    return sql_.run("UPDATE jobs SET state = 3, body = NULL WHERE batch = ? AND state = 0", std::string_view(batch));
+  });
 }
 
 Status SqliteJournal::remove(const std::string& batch) {
-  return sql_.run("DELETE FROM jobs WHERE batch = ?", std::string_view(batch));
+  return as_one(sql_.connection(), [&]() -> Status {
+    Status s = sql_.run("DELETE FROM jobs WHERE batch = ?", std::string_view(batch));
+    return s.ok() ? sql_.run("UPDATE batches SET bytes = 0 WHERE id = ?", std::string_view(batch)) : s;
+  });
 }
 
 }  // namespace weir::jobs

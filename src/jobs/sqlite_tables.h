@@ -8,6 +8,17 @@
 
 namespace weir::jobs {
 
+// All of `work`, Status(), or nothing of it; a part of the transaction that is open, if one is.
+template <class Work>
+base::Status as_one(Connection& connection, Work&& work) {
+  if (connection.in_transaction()) return work();
+  if (auto s = connection.execute("BEGIN IMMEDIATE"); !s.ok()) return s;
+  base::Status status = work();
+  if (status.ok()) status = connection.execute("COMMIT");
+  if (!status.ok() && connection.in_transaction()) (void)connection.execute("ROLLBACK");
+  return status;
+}
+
 class SqliteJournal final : public Journal {
  public:
   SqliteJournal(Statements& statements, const std::string& holder) : sql_(statements), holder_(holder) {}
@@ -26,6 +37,7 @@ class SqliteJournal final : public Journal {
 
  private:
   base::Result<std::optional<Job>> claim_one(base::WallTime now, ReplicaState::Bodies bodies);
+  base::Status grow(std::string_view batch, int64_t bytes);  // or shrink: what counts for its owner
 
   Statements& sql_;
   const std::string& holder_;

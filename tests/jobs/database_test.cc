@@ -169,7 +169,29 @@ TEST(Files, UseCountsFilesAndJobsOfOneOwner) {
   (void)s.journal.finish({"a", 0}, {200, "", std::string(50, 'x')});
   auto use = s.files.use("o").value();
   EXPECT_EQ(1u, use.files);
-  EXPECT_EQ(100u + 3 * 2 + 50, use.bytes);
+  EXPECT_EQ(100u + 2 * 2 + 50, use.bytes);
+}
+
+TEST(Files, WhatIsNoLongerKeptIsNotCounted) {
+  Folder folder;
+  auto db = open(folder);
+  Storage& s = db->storage();
+  add(s, "a", 4);
+  auto used = [&] { return s.files.use("o").value().bytes; };
+  EXPECT_EQ(4u * 2, used());
+  (void)s.journal.claim(1, kNow);
+  (void)s.journal.finish({"a", 0}, {200, "", std::string(50, 'x')});
+  (void)s.journal.finish({"a", 0}, {200, "", std::string(70, 'x')});  // has a result already
+  EXPECT_EQ(3u * 2 + 50, used());
+  ASSERT_TRUE(s.journal.withdraw("a").ok());
+  EXPECT_EQ(50u, used());
+  ASSERT_TRUE(s.journal.remove("a").ok());
+  EXPECT_EQ(0u, used());
+  Job again = job("a", 0);
+  ASSERT_TRUE(s.journal.put(std::span(&again, 1)).ok());
+  EXPECT_EQ(2u, used());
+  ASSERT_TRUE(s.batches.remove("a").ok());
+  EXPECT_EQ(0u, used());
 }
 
 TEST(Files, ListsGoOnBehindAnId) {
