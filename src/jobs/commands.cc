@@ -46,6 +46,7 @@ struct ByteWriter {
   ByteWriter& time(base::WallTime at) {
     return number(uint64_t(std::chrono::duration_cast<std::chrono::milliseconds>(at.time_since_epoch()).count()));
   }
+  ByteWriter& jobs(Batch::Jobs value) { return number(uint64_t(value), 1); }
 };
 
 // Behind the end there is nothing to read, and `ok` tells.
@@ -74,6 +75,11 @@ struct ByteReader {
     const int64_t at = int64_t(number());
     if (at < 0 || at > kMostSeconds * 1000) return ok = false, base::WallTime();
     return base::WallTime(std::chrono::milliseconds(at));
+  }
+  Batch::Jobs jobs() {
+    const uint64_t value = number(1);
+    if (value > uint64_t(Batch::Jobs::kWait)) ok = false;
+    return Batch::Jobs(value);
   }
   JobId job() {
     JobId out;
@@ -172,6 +178,7 @@ Status Runner::add_batch() {
   batch.requester.owner = in.text(), batch.requester.caller = in.text(), batch.requester.host = in.text();
   batch.state = in.text(), batch.document = in.text();
   batch.created = in.time(), batch.expires = in.time();
+  batch.jobs = in.jobs();
   return in.ok ? s.batches.add(batch) : malformed();
 }
 
@@ -181,6 +188,7 @@ Status Runner::change_batch() {
   const uint64_t before = in.number();
   batch.state = in.text(), batch.document = in.text();
   batch.expires = in.time();
+  batch.jobs = in.jobs();
   if (!in.ok) return malformed();
   auto version = state.version(batch.id);
   if (!version) return version.error();
@@ -276,12 +284,12 @@ void Commands::add(const Batch& batch) {
   ByteWriter out{bytes_};
   out.kind(Kind::kAddBatch).text(batch.id).text(batch.kind);
   out.text(batch.requester.owner).text(batch.requester.caller).text(batch.requester.host);
-  out.text(batch.state).text(batch.document).time(batch.created).time(batch.expires);
+  out.text(batch.state).text(batch.document).time(batch.created).time(batch.expires).jobs(batch.jobs);
 }
 void Commands::change(const Batch& batch, uint64_t version) {
   ByteWriter out{bytes_};
   out.kind(Kind::kChangeBatch).text(batch.id).number(version);
-  out.text(batch.state).text(batch.document).time(batch.expires);
+  out.text(batch.state).text(batch.document).time(batch.expires).jobs(batch.jobs);
 }
 void Commands::remove_batch(std::string_view id) { ByteWriter{bytes_}.kind(Kind::kRemoveBatch).text(id); }
 void Commands::append(std::string_view file, uint64_t part, std::string_view bytes) {

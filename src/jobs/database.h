@@ -1,4 +1,4 @@
-// Database: a Storage in one SQLite file. A file that is not this server's, of a later version, or in use by another
+// Database: a Storage in one SQLite file. A file that is not this server's, of another version, or in use by another
 // process is refused when it is opened, and left as it is.
 #pragma once
 

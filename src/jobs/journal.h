@@ -65,7 +65,8 @@ class Journal {
  public:
   // All or none. Their batch is there already.
   virtual base::Status put(std::span<const Job> jobs) = 0;
-  // At most `most` jobs that wait and whose time has come. Batches take turns; within one, the lowest index first.
+  // At most `most` jobs that wait and whose time has come, of batches whose jobs run. Batches take turns; within one,
+  // the lowest index first.
   virtual base::Result<std::vector<Job>> claim(size_t most, base::WallTime now) = 0;
   // False: it had a result already, or is gone; nothing has changed.
   virtual base::Result<bool> finish(const JobId& id, const Outcome& outcome) = 0;
@@ -89,12 +90,14 @@ struct Batch {
   std::string state;     // the dialect's word
   std::string document;  // the dialect's, JSON
   base::WallTime created{}, expires{};
+  // kWait: none of its jobs is claimed, until a change says kRun.
+  enum class Jobs : uint8_t { kRun, kWait } jobs = Jobs::kRun;
 };
 
 class Batches {
  public:
   virtual base::Status add(const Batch& batch) = 0;
-  // State, document and expiry of a batch that is there. False: it is not.
+  // State, document and expiry of a batch that is there, and whether its jobs run. False: it is not.
   virtual base::Result<bool> change(const Batch& batch) = 0;
   // Nothing: there is none, or it is not the owner's.
   virtual base::Result<std::optional<Batch>> find(std::string_view owner, std::string_view id) = 0;

@@ -15,10 +15,12 @@ using base::Code;
 using base::failure;
 using base::Status;
 
-constexpr int64_t kApplication = 0x77656972;        // "weir": PRAGMA application_id
-constexpr int64_t kFirstVersion = 1, kVersion = 2;  // PRAGMA user_version
+constexpr int64_t kApplication = 0x77656972;  // "weir": PRAGMA application_id
+constexpr int64_t kVersion = 3;               // PRAGMA user_version
 constexpr uint64_t kPage = 4096;
 
+// jobs.holder and uploads.holder say whose a claimed job and an upload are. batches.held: its jobs are not claimed yet.
+// replica and entries are a copy's of a cluster's journal.
 constexpr const char* kTables = R"(
 CREATE TABLE files(id TEXT PRIMARY KEY, owner TEXT NOT NULL, name TEXT NOT NULL, purpose TEXT NOT NULL,
                    bytes INTEGER NOT NULL, created INTEGER NOT NULL, expires INTEGER NOT NULL);
@@ -26,25 +28,22 @@ CREATE INDEX files_of ON files(owner, created);
 CREATE INDEX files_expire ON files(expires);
 CREATE TABLE parts(file TEXT NOT NULL, part INTEGER NOT NULL, bytes BLOB NOT NULL);
 CREATE UNIQUE INDEX parts_of ON parts(file, part);
+CREATE TABLE uploads(file TEXT PRIMARY KEY, holder TEXT NOT NULL);
 CREATE TABLE batches(id TEXT PRIMARY KEY, kind TEXT NOT NULL, owner TEXT NOT NULL, caller TEXT NOT NULL,
                      host TEXT NOT NULL, state TEXT NOT NULL, document TEXT NOT NULL, created INTEGER NOT NULL,
-                     expires INTEGER NOT NULL, served INTEGER NOT NULL, bytes INTEGER NOT NULL);
+                     expires INTEGER NOT NULL, held INTEGER NOT NULL, served INTEGER NOT NULL, bytes INTEGER NOT NULL,
+                     version INTEGER NOT NULL);
 CREATE INDEX batches_of ON batches(owner, kind, created);
 CREATE INDEX batches_in ON batches(kind, state, created);
 CREATE INDEX batches_served ON batches(served, created);
 CREATE TABLE jobs(batch TEXT NOT NULL, idx INTEGER NOT NULL, state INTEGER NOT NULL, attempts INTEGER NOT NULL,
                   due INTEGER NOT NULL, label TEXT NOT NULL, model TEXT NOT NULL, target TEXT NOT NULL,
-                  fields TEXT NOT NULL, body BLOB, status INTEGER, answer_fields TEXT, answer BLOB);
+                  fields TEXT NOT NULL, body BLOB, status INTEGER, answer_fields TEXT, answer BLOB,
+                  holder TEXT NOT NULL);
 CREATE UNIQUE INDEX jobs_of ON jobs(batch, idx);
 CREATE INDEX jobs_in ON jobs(batch, state, idx, due);
 CREATE INDEX jobs_counted ON jobs(batch, state, status);
-)";
-// Version 2 says beside that whose a claimed job is, and has what a copy of a cluster's journal needs.
-constexpr const char* kSecondVersion = R"(
-ALTER TABLE jobs ADD COLUMN holder TEXT NOT NULL DEFAULT '';
-ALTER TABLE batches ADD COLUMN version INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX jobs_held ON jobs(holder) WHERE state = 1;
-CREATE TABLE uploads(file TEXT PRIMARY KEY, holder TEXT NOT NULL);
 CREATE TABLE replica(one INTEGER PRIMARY KEY CHECK(one = 1), identity TEXT NOT NULL, sequence INTEGER NOT NULL,
                      duties TEXT NOT NULL);
 CREATE TABLE entries(id TEXT PRIMARY KEY, sequence INTEGER NOT NULL);
@@ -145,7 +144,7 @@ Status foreign(std::string what) {
   return failure(Code::kFailedPrecondition, "jobs.path: it " + std::move(what) + "; nothing was changed in it");
 }
 
-// A file of another program, and one that a later version has written, are not touched.
+// A file of another program, and one that another version has written, are not touched.
 Status SqliteDatabase::make_or_check() {
   Connection& c = statements_.connection();
   auto application = c.pragma("PRAGMA application_id");
@@ -157,13 +156,10 @@ Status SqliteDatabase::make_or_check() {
   if (!version) return version.error();
   if (*application == 0 && *tables == 0 && *version == 0) {
     std::string sql = "BEGIN; PRAGMA application_id = " + std::to_string(kApplication) +
-                      "; PRAGMA user_version = " + std::to_string(kVersion) + ";" + kTables + kSecondVersion +
-                      "COMMIT;";
+                      "; PRAGMA user_version = " + std::to_string(kVersion) + ";" + kTables + "COMMIT;";
     return c.execute(sql.c_str());
   }
   if (*application != kApplication) return foreign("belongs to another program");
-  if (*version == kFirstVersion)
-    return c.execute(("BEGIN;" + std::string(kSecondVersion) + "PRAGMA user_version = 2; COMMIT;").c_str());
   if (*version != kVersion) return foreign("was written by another version of weir");
   return {};
 }

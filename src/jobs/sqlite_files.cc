@@ -10,8 +10,10 @@ File file_of(const Statement& s) {
 }
 
 Batch batch_of(const Statement& s) {
-  return {s.text(0), s.text(1), {s.text(2), s.text(3), s.text(4)}, s.text(5), s.text(6), s.time(7), s.time(8)};
+  const auto jobs = s.number(9) != 0 ? Batch::Jobs::kWait : Batch::Jobs::kRun;
+  return {s.text(0), s.text(1), {s.text(2), s.text(3), s.text(4)}, s.text(5), s.text(6), s.time(7), s.time(8), jobs};
 }
+int64_t is_held(const Batch& batch) { return batch.jobs == Batch::Jobs::kWait ? 1 : 0; }
 
 // A JSON list of words, for json_each(); they hold no character that JSON escapes.
 std::string list_of(std::span<const std::string_view> words) {
@@ -89,31 +91,33 @@ base::Result<Files::Use> SqliteFiles::use(std::string_view owner) {
 
 Status SqliteBatches::add(const Batch& batch) {
   return sql_.run(
-      "INSERT INTO batches(id, kind, owner, caller, host, state, document, created, expires, served, bytes)"
-      " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0)",
+      "INSERT INTO batches(id, kind, owner, caller, host, state, document, created, expires, held, served, bytes,"
+      " version) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0)",
       std::string_view(batch.id), std::string_view(batch.kind), std::string_view(batch.requester.owner),
       std::string_view(batch.requester.caller), std::string_view(batch.requester.host), std::string_view(batch.state),
-      std::string_view(batch.document), batch.created, batch.expires);
+      std::string_view(batch.document), batch.created, batch.expires, is_held(batch));
 }
 
 base::Result<bool> SqliteBatches::change(const Batch& batch) {
-  auto status = sql_.run("UPDATE batches SET state = ?, document = ?, expires = ?, version = version + 1 WHERE id = ?",
-                         std::string_view(batch.state), std::string_view(batch.document), batch.expires,
-                         std::string_view(batch.id));
+  auto status =
+      sql_.run("UPDATE batches SET state = ?, document = ?, expires = ?, held = ?, version = version + 1 WHERE id = ?",
+               std::string_view(batch.state), std::string_view(batch.document), batch.expires, is_held(batch),
+               std::string_view(batch.id));
   if (!status.ok()) return status;
   return sql_.connection().changes() > 0;
 }
 
 base::Result<std::optional<Batch>> SqliteBatches::find(std::string_view owner, std::string_view id) {
   return sql_.one(
-      "SELECT id, kind, owner, caller, host, state, document, created, expires FROM batches WHERE id = ? AND owner = ?",
+      "SELECT id, kind, owner, caller, host, state, document, created, expires, held FROM batches WHERE id = ? AND "
+      "owner = ?",
       batch_of, id, owner);
 }
 
 base::Result<std::vector<Batch>> SqliteBatches::list(std::string_view owner, std::string_view kind,
                                                      std::string_view after, size_t most) {
   return sql_.all(
-      "SELECT id, kind, owner, caller, host, state, document, created, expires FROM batches"
+      "SELECT id, kind, owner, caller, host, state, document, created, expires, held FROM batches"
       " WHERE owner = ?1 AND kind = ?2"
       " AND (?3 = '' OR rowid < (SELECT rowid FROM batches WHERE id = ?3 AND owner = ?1)) ORDER BY rowid DESC LIMIT ?4",
       batch_of, owner, kind, after, uint64_t(most));
@@ -123,7 +127,7 @@ base::Result<std::vector<Batch>> SqliteBatches::in_states(std::string_view kind,
                                                           std::span<const std::string_view> states, size_t most) {
   const std::string words = list_of(states);
   return sql_.all(
-      "SELECT id, kind, owner, caller, host, state, document, created, expires FROM batches"
+      "SELECT id, kind, owner, caller, host, state, document, created, expires, held FROM batches"
       " WHERE kind = ? AND state IN (SELECT value FROM json_each(?)) ORDER BY rowid LIMIT ?",
       batch_of, kind, std::string_view(words), uint64_t(most));
 }
@@ -132,7 +136,7 @@ base::Result<std::vector<Batch>> SqliteBatches::idle(std::string_view kind, std:
                                                      size_t most) {
   const std::string words = list_of(states);
   return sql_.all(
-      "SELECT id, kind, owner, caller, host, state, document, created, expires FROM batches b"
+      "SELECT id, kind, owner, caller, host, state, document, created, expires, held FROM batches b"
       " WHERE kind = ? AND state IN (SELECT value FROM json_each(?))"
       " AND NOT EXISTS(SELECT 1 FROM jobs WHERE batch = b.id AND state = 0)"
       " AND NOT EXISTS(SELECT 1 FROM jobs WHERE batch = b.id AND state = 1) ORDER BY rowid LIMIT ?",
@@ -143,7 +147,7 @@ base::Result<std::vector<Batch>> SqliteBatches::due(std::string_view kind, std::
                                                     base::WallTime now, size_t most) {
   const std::string words = list_of(states);
   return sql_.all(
-      "SELECT id, kind, owner, caller, host, state, document, created, expires FROM batches"
+      "SELECT id, kind, owner, caller, host, state, document, created, expires, held FROM batches"
       " WHERE kind = ? AND state IN (SELECT value FROM json_each(?)) AND expires <= ? ORDER BY rowid LIMIT ?",
       batch_of, kind, std::string_view(words), now, uint64_t(most));
 }

@@ -15,8 +15,8 @@ Status SqliteJournal::put(std::span<const Job> jobs) {
   return as_one(sql_.connection(), [&]() -> Status {
     for (const Job& job : jobs) {
       Status status = sql_.run(
-          "INSERT INTO jobs(batch, idx, state, attempts, due, label, model, target, fields, body)"
-          " VALUES(?, ?, 0, 0, 0, ?, ?, ?, ?, ?)",
+          "INSERT INTO jobs(batch, idx, state, attempts, due, label, model, target, fields, body, holder)"
+          " VALUES(?, ?, 0, 0, 0, ?, ?, ?, ?, ?, '')",
           std::string_view(job.id.batch), job.id.index, std::string_view(job.label), std::string_view(job.model),
           std::string_view(job.target), std::string_view(job.fields), Blob{job.body});
       if (status.ok()) status = grow(job.id.batch, int64_t(job.body.size()));
@@ -35,8 +35,8 @@ base::Result<std::optional<Job>> SqliteJournal::claim_one(base::WallTime now, Re
   std::optional<Job> job;
   auto status = sql_.each(
       "SELECT id, kind, owner, caller, host FROM batches b"
-      " WHERE EXISTS(SELECT 1 FROM jobs WHERE batch = b.id AND state = 0 AND due <= ?) ORDER BY served, created LIMIT "
-      "1",
+      " WHERE held = 0 AND EXISTS(SELECT 1 FROM jobs WHERE batch = b.id AND state = 0 AND due <= ?)"
+      " ORDER BY served, created LIMIT 1",
       [&](Statement& s) {
         job.emplace().id.batch = s.text(0);
         job->kind = s.text(1);

@@ -82,6 +82,23 @@ TEST(Journal, BatchesTakeTurns) {
   EXPECT_EQ("a0b0a1b1a2", order);
 }
 
+TEST(Journal, JobsOfABatchThatWaitsAreNotClaimed) {
+  Folder folder;
+  auto db = open(folder);
+  Storage& s = db->storage();
+  Batch waits = batch("a");
+  waits.jobs = Batch::Jobs::kWait;
+  ASSERT_TRUE(s.batches.add(waits).ok());
+  Job put = job("a", 0);
+  ASSERT_TRUE(s.journal.put(std::span(&put, 1)).ok());
+  EXPECT_TRUE(s.journal.claim(5, kNow + seconds(1'000'000)).value().empty());
+  Batch there = *s.batches.find("o", "a").value();
+  EXPECT_EQ(Batch::Jobs::kWait, there.jobs);
+  there.jobs = Batch::Jobs::kRun;
+  ASSERT_TRUE(s.batches.change(there).value());
+  EXPECT_EQ(1u, s.journal.claim(5, kNow).value().size());
+}
+
 TEST(Journal, AReleasedJobWaitsForItsTimeAndCountsNoAttempt) {
   Folder folder;
   auto db = open(folder);
@@ -246,23 +263,13 @@ TEST(Database, AFullDiskRefusesAndHasRoomAgain) {
   EXPECT_TRUE(s.files.append("g", 0, std::string(500'000, 'x')).ok());
 }
 
-TEST(Database, AFileOfTheFirstVersionGoesOn) {
+TEST(Database, AFileOfAnotherVersionIsLeftAlone) {
   Folder folder;
-  {
-    auto db = open(folder);
-    add(db->storage(), "a", 2);
-  }
-  {
-    auto file = Connection::open(folder.file()).value();
-    ASSERT_TRUE(file.execute("DROP INDEX jobs_held; ALTER TABLE jobs DROP COLUMN holder;"
-                             "ALTER TABLE batches DROP COLUMN version; DROP TABLE uploads; DROP TABLE replica;"
-                             "DROP TABLE entries; PRAGMA user_version = 1;")
-                    .ok());
-  }
-  for (int twice = 0; twice < 2; ++twice) {
-    auto db = open(folder);
-    ASSERT_EQ(2u, db->storage().journal.claim(5, kNow).value().size());
-  }
+  open(folder).reset();
+  ASSERT_TRUE(Connection::open(folder.file()).value().execute("PRAGMA user_version = 2").ok());
+  auto opened = open_database(folder.path(), kPlenty);
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(base::Code::kFailedPrecondition, opened.error().code);
 }
 
 TEST(Database, OthersFilesAreLeftAlone) {

@@ -242,6 +242,7 @@ TEST_F(Two, WhateverHappensBothAreEqual) {
         [&](Recorder& r) {
           Batch changed = batch(id);
           changed.state = one_of(3);
+          changed.jobs = Batch::Jobs(random() % 2);
           if (what == 5 && r.batches.add(batch(id)).ok()) {
             std::vector<Job> jobs(4);
             for (uint64_t n = 0; n < 4; ++n) jobs[n].id = {id, n}, jobs[n].body = one_of(1000);

@@ -90,8 +90,9 @@ class Duty : public testing::Test {
     ASSERT_TRUE(s().files.add({"file-in", "o", "in", "batch", content.size(), kNow, kNow + seconds(99999)}).ok());
     BatchDocument document;
     document.endpoint = "/v1/embeddings", document.input_file = "file-in", document.window = "60s";
-    jobs::Batch batch{"batch_1", std::string(kKind), {"o", "", "h"}, std::string(kValidating), show_document(document),
-                      kNow,      kNow + seconds(60)};
+    jobs::Batch batch{
+        "batch_1", std::string(kKind), {"o", "", "h"},          std::string(kValidating), show_document(document),
+        kNow,      kNow + seconds(60), jobs::Batch::Jobs::kWait};
     ASSERT_TRUE(s().batches.add(batch).ok());
   }
   void steps(base::WallTime now = kNow) {
@@ -165,6 +166,16 @@ TEST_F(Duty, WrongLinesFailTheBatchWithTheirNumbers) {
   for (const auto& error : document().errors) told += std::to_string(error.line) + " " + error.code + "\n";
   EXPECT_EQ("2 invalid_json_line\n4 duplicate_custom_id\n5 mismatched_url\n", told);
   EXPECT_EQ(0u, s().journal.count("batch_1").value().total);
+}
+
+TEST_F(Duty, NoLineRunsBeforeAllAreRead) {
+  begin(line("a") + "\n" + line("b") + "\n{", 120);
+  ASSERT_TRUE(duty->step(s(), kNow).value());
+  EXPECT_EQ(kValidating, batch().state);
+  EXPECT_EQ(1u, s().journal.count("batch_1").value().waiting);
+  EXPECT_TRUE(s().journal.claim(9, kNow + seconds(50)).value().empty());
+  steps();
+  EXPECT_EQ(kFailed, batch().state);
 }
 
 TEST_F(Duty, ErrorsLinesAndTheirLengthAreBounded) {

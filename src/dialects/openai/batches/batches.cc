@@ -126,7 +126,8 @@ void create(OpenAiState& state, Exchange& exchange, CreateRequest&& request) {
               std::string(kValidating),
               {},
               now,
-              now + request.window};
+              now + request.window,
+              Batch::Jobs::kWait};
   request.document.deadline = unix_seconds(batch.expires);
   jobs::ask_for(
       *journal, exchange,

@@ -149,6 +149,7 @@ Status BatchDuty::end_validation(Slice& slice) {
   if (d.errors.empty() && d.lines == 0) d.errors.push_back({"empty_file", "the input file has no requests", "", 0});
   if (!d.errors.empty()) return fail(slice, {}, {});
   d.in_progress = unix_seconds(slice.now);
+  slice.batch.jobs = jobs::Batch::Jobs::kRun;
   return slice.save(kInProgress);
 }
 

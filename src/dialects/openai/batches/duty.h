@@ -4,6 +4,8 @@
 //        |              '-> cancelling -^
 //        '-> failed (a line is wrong, or there is no room)
 //
+// No line runs before all are read and right: the batch's jobs wait until it is in_progress.
+//
 // All that it needs to go on is in the journal: after a crash a batch that was being read or written is begun again,
 // and nobody has seen anything of it. A slice is one transaction.
 #pragma once
