@@ -141,9 +141,12 @@ void create(OpenAiState& state, Exchange& exchange, CreateRequest&& request) {
       });
 }
 
+void do_nothing(const std::string&) {}
+
 // Finds the batch of the path and does `work`, Result<Shown>(Storage&, Batch), with it; answers with the outcome.
-template <class Work>
-void with_batch(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args, Work work) {
+// `then`, void(const std::string& id): what it has written is there for good.
+template <class Work, class Then = void (&)(const std::string&)>
+void with_batch(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args, Work work, Then then = do_nothing) {
   jobs::ShardJobs* journal = journal_of(state, exchange);
   if (!journal) return;
   const std::string id(args["batch"]);
@@ -157,9 +160,10 @@ void with_batch(OpenAiState& state, Exchange& exchange, const wire::PathArgs& ar
         if (!done) return done.error();
         return std::optional<Shown>(*std::move(done));
       },
-      [id](Exchange& x, Result<std::optional<Shown>> found) {
+      [id, then](Exchange& x, Result<std::optional<Shown>> found) {
         if (!found) return respond(x, refuse(found.error()));
         if (!*found) return respond(x, no_such("batch", id));
+        then(id);
         respond_json(x, (*found)->json());
       });
 }
@@ -219,12 +223,10 @@ void list_batches(OpenAiState& state, Exchange& exchange, const wire::PathArgs&)
 
 void cancel_batch(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
   jobs::ShardJobs* journal = state.options.jobs;
-  with_batch(state, exchange, args, [journal, now = state.bus.env().wall()](Storage& s, Batch batch) {
-    const std::string id = batch.id;
-    auto done = cancel(s, std::move(batch), now);
-    if (done) journal->cancel(id);
-    return done;
-  });
+  with_batch(
+      state, exchange, args,
+      [now = state.bus.env().wall()](Storage& s, Batch batch) { return cancel(s, std::move(batch), now); },
+      [journal](const std::string& id) { journal->cancel(id); });
 }
 
 // A line that names no priority waits behind all live requests for its model.

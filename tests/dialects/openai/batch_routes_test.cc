@@ -1,0 +1,108 @@
+// The routes of files and batches over a journal: of one node, or of a cluster.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <future>
+#include <mutex>
+
+#include "bench.h"
+#include "dialects/openai/batches/document.h"
+#include "jobs/shard_jobs.h"
+#include "tests/jobs/fake_log.h"
+#include "tests/jobs/folder.h"
+
+namespace weir::openai {
+namespace {
+
+using jobs::Storage;
+
+// The test's thread is the shard's.
+class BatchRoutes : public OpenaiBench {
+ protected:
+  ~BatchRoutes() override {
+    if (store) store->stop();
+    openai.reset();
+  }
+  enum class Whose : uint8_t { kAlone, kCluster };
+  // False: built without SQLite.
+  bool keep(Whose whose, jobs::Limits limits = {}) {
+    limits.concurrency = 0;
+    store.emplace(folder.path(), limits, "off");
+    if (whose == Whose::kCluster) store->share(log, "a");
+    if (!store->open().ok() || !store->available().ok()) return false;
+    auto post = [this](std::function<void()> work) {
+      std::lock_guard lock(mutex);
+      posted.push_back(std::move(work));
+      wake.notify_one();
+    };
+    jobs::ShardJobs::Surroundings around{env, base::ShardId(0), 1, router, nullptr, nullptr, post};
+    around.hosts = jobs::ShardJobs::Surroundings::Hosts::kTogether;
+    journal.emplace(*store, around);
+    store->attach(base::ShardId(1), {[](jobs::Job) {}, [this](const std::string& batch) { ended += batch; }});
+    options.jobs = &*journal;
+    store->start();
+    return true;
+  }
+  // On the journal's thread, and what was written is there for good, or not.
+  base::Status on_journal(std::function<void(Storage&)> work) {
+    std::promise<base::Status> done;
+    EXPECT_TRUE(store->post(std::move(work), jobs::Store::Admission::kAsked,
+                            [&](const base::Status& status) { done.set_value(status); }));
+    return done.get_future().get();
+  }
+  // Does the next piece of work that is posted to the shard. False: none comes.
+  bool shard_turn() {
+    std::unique_lock lock(mutex);
+    if (!wake.wait_for(lock, std::chrono::seconds(20), [this] { return !posted.empty(); })) return false;
+    auto work = std::move(posted.front());
+    posted.pop_front();
+    lock.unlock();
+    work();
+    return true;
+  }
+  Opened answered(Opened x) {
+    while (!x->ended && shard_turn()) continue;
+    return x;
+  }
+  jobs::Batch batch(std::string_view state) {
+    batches::BatchDocument document;
+    document.endpoint = "/v1/embeddings", document.input_file = "file-in", document.window = "60s";
+    return {"batch_1",
+            std::string(batches::kKind),
+            {"anybody", "", "h"},
+            std::string(state),
+            batches::show_document(document),
+            env.wall(),
+            env.wall() + std::chrono::seconds(60)};
+  }
+
+  std::mutex mutex;
+  std::condition_variable wake;
+  std::deque<std::function<void()>> posted;
+  jobs::Folder folder;
+  jobs::FakeLog log;  // of the journal's thread
+  std::string ended;  // batches whose jobs were ended; of the journal's thread
+  std::optional<jobs::Store> store;
+  std::optional<jobs::ShardJobs> journal;
+};
+
+TEST_F(BatchRoutes, ACancelThatIsNotKeptEndsNoJob) {
+  if (!keep(Whose::kCluster)) GTEST_SKIP() << "built without SQLite";
+  ASSERT_TRUE(on_journal([&](Storage& s) { (void)s.batches.add(batch(batches::kInProgress)); }).ok());
+  (void)on_journal([&](Storage&) { log.away = true; });
+  EXPECT_EQ(503, answered(open("POST", "/v1/batches/batch_1/cancel"))->response.status);
+  (void)on_journal([&](Storage&) { log.away = false; });
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(on_journal([](Storage& s) { (void)s.files.append("f", 0, "x"); }).ok());
+  std::string now;
+  (void)on_journal([&](Storage&) { now = ended; });
+  EXPECT_EQ("", now);
+  EXPECT_EQ(200, answered(open("POST", "/v1/batches/batch_1/cancel"))->response.status);
+  (void)on_journal([](Storage&) {});
+  (void)on_journal([&](Storage&) { now = ended; });
+  EXPECT_EQ("batch_1", now);
+}
+
+}  // namespace
+}  // namespace weir::openai
