@@ -95,9 +95,7 @@ void ShardJobs::drain() {
 }
 
 void ShardJobs::let_go(const JobId& id, base::Duration later) {
-  // It is told of, so that it is never left out.
-  (void)store_.post([id, when = wall() + later](Storage& s) { (void)s.journal.release(id, when); },
-                    Store::Admission::kGranted, [](const base::Status&) {});
+  store_.write([id, when = wall() + later](Storage& s) { return s.journal.release(id, when); });
 }
 
 void ShardJobs::run(Job job) {
@@ -167,12 +165,14 @@ void ShardJobs::ended(const std::string& key, Outcome outcome) {
         auto first = s.journal.finish(id, outcome);
         return first ? base::Status() : first.error();
       });
+      if (written.code != base::Code::kResourceExhausted) return written;
       // Without room for the answer there is still room for its place.
-      if (!written.ok()) (void)s.journal.finish(id, {507, "", ""});
+      auto placed = s.journal.finish(id, {507, "", ""});
+      return placed ? base::Status() : placed.error();
     };
     // The next one begins when this one's place is free: results that wait are no more than jobs that run.
     auto then = [store = &store_, shard = around_.id](const base::Status&) { store->want(shard, 1); };
-    (void)store_.post(std::move(write), Store::Admission::kGranted, std::move(then));
+    store_.write(std::move(write), std::move(then));
   }
 }
 

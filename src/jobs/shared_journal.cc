@@ -108,11 +108,13 @@ void SharedJournal::settle(Work work, const Status& status) {
 
 void SharedJournal::group(std::deque<Work>& works) {
   std::vector<Replica::Run> runs;
-  for (size_t i = 0; i < works.size() && i < kMostAtOnce; ++i)
-    runs.emplace_back([&work = works[i]](Recorder& recorder) { work.run(recorder); });
+  std::vector<Status> own(std::min(works.size(), kMostAtOnce));  // what each says itself
+  for (size_t i = 0; i < own.size(); ++i)
+    runs.emplace_back([&work = works[i], &said = own[i]](Recorder& recorder) { said = work.run(recorder); });
   const std::vector<Status> statuses = replica_.perform(runs);
-  for (const Status& status : statuses) {
-    unreached_ = unreached_ || status.code == Code::kUnavailable;
+  for (size_t i = 0; i < statuses.size(); ++i) {
+    const Status& status = statuses[i].ok() ? own[i] : statuses[i];
+    unreached_ = unreached_ || statuses[i].code == Code::kUnavailable;
     Work work = std::move(works.front());
     works.pop_front();
     if (status.code == Code::kAborted && ++work.tries < kMostTries)
@@ -233,8 +235,8 @@ std::optional<Job> SharedJournal::claim(size_t most, base::WallTime now) {
 }
 
 // In a cluster all work is given a Recorder.
-Work SharedJournal::end_everywhere(const std::string& batch) {
-  return {[batch](Storage& s) { static_cast<Recorder&>(s).commands().end(batch); }, {}, Work::Admission::kGranted};
+void SharedJournal::end_everywhere(Storage& storage, const std::string& batch) {
+  static_cast<Recorder&>(storage).commands().end(batch);
 }
 
 std::string SharedJournal::detail() const {

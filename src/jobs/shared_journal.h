@@ -50,8 +50,8 @@ class SharedJournal {
   std::optional<Job> claim(size_t most, base::WallTime now);
   bool waits() const { return !waiting_.empty(); }
 
-  // Work that ends the batch's jobs on all nodes.
-  static Work end_everywhere(const std::string& batch);
+  // Ends the batch's jobs on all nodes. `storage`: as work is given it.
+  static void end_everywhere(Storage& storage, const std::string& batch);
 
   // Any thread. For people: empty, or what is wrong.
   std::string detail() const;

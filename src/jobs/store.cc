@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/attempt.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "jobs/log.h"
 #include "jobs/shared_journal.h"
@@ -99,10 +100,20 @@ bool Store::post(std::function<void(Storage&)> run, Admission admission,
   {
     std::lock_guard lock(mutex_);
     if (stopping_ || (admission == Admission::kAsked && queue_.size() >= kMostWaiting)) return false;
-    queue_.push_back({std::move(run), std::move(then), admission});
+    queue_.push_back(
+        {[run = std::move(run)](Storage& s) { return run(s), base::Status(); }, std::move(then), admission});
   }
   wake_.notify_one();
   return true;
+}
+
+void Store::write(std::function<base::Status(Storage&)> run, std::function<void(const base::Status&)> then) {
+  {
+    std::lock_guard lock(mutex_);
+    if (stopping_) return;
+    queue_.push_back({std::move(run), std::move(then), Admission::kGranted});
+  }
+  wake_.notify_one();
 }
 
 void Store::want(base::ShardId shard, uint32_t jobs) {
@@ -116,8 +127,7 @@ void Store::want(base::ShardId shard, uint32_t jobs) {
 
 void Store::cancel(const std::string& batch) {
   if (!shared_) return cancel_here(batch);
-  Work work = SharedJournal::end_everywhere(batch);
-  (void)post(std::move(work.run), work.admission);
+  (void)post([batch](Storage& s) { SharedJournal::end_everywhere(s, batch); }, Admission::kGranted);
 }
 
 std::string Store::detail() const { return shared_ ? shared_->detail() : std::string(); }
@@ -141,12 +151,15 @@ void Store::run() {
     more = false;
     // The work that was taken ends outside of the lock, and so goes there.
     (void)base::attempt("the journal", [&] { work_on(take_work()); });
+    if (!again_.empty() && base::steady_now() >= again_at_)
+      (void)base::attempt("the journal", [&] { work_on(std::exchange(again_, {})); });
     (void)base::attempt("the journal", [&] { more = look_after(); });
     (void)base::attempt("the journal", [&] { more = hand_out() || more; });
     std::lock_guard lock(mutex_);
     more = more || !queue_.empty();
   }
   if (shared_ && shared_->waits()) work_on({});
+  if (!again_.empty()) (void)base::attempt("the journal", [&] { work_on(std::exchange(again_, {})); });
 }
 
 std::deque<Work> Store::take_work() {
@@ -164,19 +177,27 @@ std::deque<Work> Store::take_work() {
 void Store::work_on(std::deque<Work> works) {
   if (shared_) return (void)base::attempt("the journal", [&] { shared_->perform(std::move(works)); });
   for (Work& work : works) {
-    const auto status = base::attempt("the journal", [&] { work.run(database_->storage()); });
+    base::Status status;
+    const auto thrown = base::attempt("the journal", [&] { status = work.run(database_->storage()); });
+    if (!thrown.ok()) status = thrown;
+    const bool again = !status.ok() && status.code != base::Code::kInternal;
+    if (again && work.admission == Admission::kGranted) {
+      shown_.note(status);
+      again_at_ = base::steady_now() + kTick;
+      if (base::attempt("the journal", [&] { again_.push_back(std::move(work)); }).ok()) continue;
+    }
     if (work.then) (void)base::attempt("the journal", [&] { work.then(status); });
   }
 }
 
-void Store::failed(const base::Status& status) {
-  if (shown_.errors.fetch_add(1) % 16 == 0)
-    base::log::error("the journal cannot be worked on", {{"reason", status.text}, {"setting", "jobs.path"}});
+void Store::Shown::note(const base::Status& error) {
+  if (errors.fetch_add(1) % 16 == 0)
+    base::log::error("the journal cannot be worked on", {{"reason", error.text}, {"setting", "jobs.path"}});
 }
 
 bool Store::look_after() {
   bool more = false;
-  if (shared_) more = shared_->look_after(duties_, wall(), [this](const auto& status) { failed(status); });
+  if (shared_) more = shared_->look_after(duties_, wall(), [this](const auto& status) { shown_.note(status); });
   for (size_t i = 0; !shared_ && i < duties_.size(); ++i) {
     base::Status status;
     auto thrown = base::attempt("the journal", [&] {
@@ -185,7 +206,7 @@ bool Store::look_after() {
       if (!step) status = step.error();
     });
     if (!thrown.ok()) status = thrown;
-    if (!status.ok()) failed(status);
+    if (!status.ok()) shown_.note(status);
   }
   if (auto used = database_->used()) shown_.bytes = *used;
   return more;
@@ -219,8 +240,7 @@ bool Store::hand_over(size_t shard, Job& job) {
 void Store::give_back() {
   while (!unhanded_.empty()) {
     const auto status = base::attempt("a job", [&] {
-      (void)post([id = unhanded_.back(), when = wall() + kTick](Storage& s) { (void)s.journal.release(id, when); },
-                 Admission::kGranted, [](const base::Status&) {});
+      write([id = unhanded_.back(), when = wall() + kTick](Storage& s) { return s.journal.release(id, when); });
     });
     if (!status.ok()) return;
     unhanded_.pop_back();

@@ -85,6 +85,9 @@ class Store {
   using Admission = Work::Admission;
   bool post(std::function<void(Storage&)> run, Admission admission = Admission::kAsked,
             std::function<void(const base::Status&)> then = {});
+  // A write that is granted, and tried again until it succeeds or the store is stopped. Any thread.
+  void write(
+      std::function<base::Status(Storage&)> run, std::function<void(const base::Status&)> then = [](const auto&) {});
   // The shard can run so many more jobs. Any thread.
   void want(base::ShardId shard, uint32_t jobs);
   // Any thread: those of the batch's jobs that run are ended, on all nodes.
@@ -101,7 +104,6 @@ class Store {
   std::deque<Work> take_work();
   void work_on(std::deque<Work> works);
   bool look_after();  // true: there is more to do
-  void failed(const base::Status& status);
   bool hand_out();
   bool hand_over(size_t shard, Job& job);
   void give_back();
@@ -121,6 +123,9 @@ class Store {
 
   MissingModels missing_;
 
+  std::deque<Work> again_;  // could not be written
+  base::Time again_at_{};
+
   static constexpr size_t kMostUnhanded = 16;
   std::vector<JobId> unhanded_;  // claimed, and no shard has got them
 
@@ -136,6 +141,8 @@ class Store {
 
   struct Shown {  // for the metrics
     std::atomic<uint64_t> bytes{0}, claimed{0}, finished{0}, failed{0}, errors{0};
+
+    void note(const base::Status& error);
   };
   Shown shown_;
 };

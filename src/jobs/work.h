@@ -12,7 +12,8 @@ struct Work {
   enum class Admission : uint8_t { kAsked, kGranted };
 
   // May be called again, where others have changed meanwhile what it is about: it leaves what it has captured as it is.
-  std::function<void(Storage&)> run;
+  // Not OK: nothing was written, and it is tried again later if it was granted.
+  std::function<base::Status(Storage&)> run;
   // Its writes are there for good, or not (OK too where there were none). Null: nobody asks.
   std::function<void(const base::Status&)> then;
   Admission admission = Admission::kAsked;

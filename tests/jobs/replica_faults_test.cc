@@ -206,6 +206,7 @@ struct Shared : testing::Test {
     return {[this, number](Storage& s) {
               ran.push_back(number);
               (void)s.files.append(std::to_string(number), 0, "bytes");
+              return Status();
             },
             {},
             Work::Admission::kGranted};
@@ -247,13 +248,29 @@ TEST_F(Shared, WhatWaitsForTheLogIsBoundedAndNotTriedMeanwhile) {
   EXPECT_EQ(1, told);
 }
 
+// The copy's own file could not be written.
+TEST_F(Shared, AWriteThatFailsIsTriedAgain) {
+  int tries = 0;
+  std::vector<base::Code> told;
+  std::deque<Work> works;
+  works.push_back({[&](Storage&) { return ++tries < 3 ? base::failure(Code::kUnavailable, "no") : Status(); },
+                   [&](const Status& status) { told.push_back(status.code); }, Work::Admission::kGranted});
+  journal->stop();  // nothing is waited for
+  journal->perform(std::move(works));
+  EXPECT_EQ(2, tries);
+  EXPECT_TRUE(told.empty());
+  journal->perform({});
+  EXPECT_EQ(3, tries);
+  EXPECT_EQ(std::vector<base::Code>{Code::kOk}, told);
+}
+
 TEST_F(Shared, WhereMemoryIsShortEachPieceOfWorkIsAnswered) {
   log.write("what there is to read");
   log.throws = 1;
   std::vector<base::Code> told;
   std::deque<Work> works;
   for (int i = 0; i < 3; ++i)
-    works.push_back({[](Storage&) {}, [&](const Status& status) { told.push_back(status.code); }});
+    works.push_back({[](Storage&) { return Status(); }, [&](const Status& status) { told.push_back(status.code); }});
   journal->perform(std::move(works));
   EXPECT_EQ(std::vector<base::Code>(3, Code::kUnavailable), told);
 }

@@ -1,13 +1,18 @@
 #include "jobs/shard_jobs.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <deque>
+#include <future>
 #include <mutex>
 #include <set>
+#include <thread>
 
+#include "base/clock.h"
 #include "base/fake_env.h"
 #include "folder.h"
 #include "wire/router.h"
@@ -107,6 +112,37 @@ TEST_F(OneShard, AJobThatRunsAlreadyIsNotBegunAgain) {
   EXPECT_EQ(2u, callers.known.size());
   jobs->drain();
   EXPECT_TRUE(callers.known.empty());
+}
+
+// While no byte can be written to a file, as where its disk fails.
+struct NoFileGrows {
+  NoFileGrows() {
+    ::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &before);
+    const rlimit none{0, before.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &none);
+  }
+  ~NoFileGrows() { ::setrlimit(RLIMIT_FSIZE, &before); }
+  rlimit before{};
+};
+
+TEST_F(OneShard, AResultThatCannotBeWrittenIsWrittenLater) {
+  put(0, 1);
+  ASSERT_TRUE(turn());
+  auto counts = [&] {
+    std::promise<Counts> out;
+    EXPECT_TRUE(store.post([&](Storage& s) { out.set_value(s.journal.count("b").value()); }));
+    return out.get_future().get();
+  };
+  {
+    NoFileGrows none;
+    service.asked.front()->respond(200, "text/plain", base::Bytes::copy_of("made"));
+    env.advance(base::Duration(1));
+    EXPECT_EQ(1u, counts().running);
+  }
+  const base::Time until = base::steady_now() + std::chrono::seconds(20);
+  while (counts().running > 0 && base::steady_now() < until) std::this_thread::yield();
+  EXPECT_EQ(1u, counts().succeeded);
 }
 
 TEST_F(OneShard, CallersForgetTheJobsOfAShardThatGoes) {

@@ -66,6 +66,19 @@ TEST_F(OpenStore, TooMuchWorkIsRefusedButWhatWasGranted) {
   EXPECT_TRUE(store.post([](Storage&) {}, Store::Admission::kGranted));
 }
 
+TEST_F(OpenStore, AWriteThatFailsIsTriedAgainUntilItSucceeds) {
+  store.start();
+  int tries = 0;
+  std::promise<base::Status> done;
+  store.write([&](Storage&) { return ++tries < 2 ? base::failure(base::Code::kDataLoss, "no") : base::Status(); },
+              [&](const base::Status& status) { done.set_value(status); });
+  EXPECT_TRUE(done.get_future().get().ok());
+  EXPECT_EQ(2, tries);
+  store.write([&](Storage&) { return ++tries, base::failure(base::Code::kDataLoss, "no"); });
+  store.stop();
+  EXPECT_EQ(4, tries) << "once more at the end";
+}
+
 TEST_F(OpenStore, ShardsThatWantJobsGetThemInTurn) {
   std::mutex mutex;
   std::string ran;
