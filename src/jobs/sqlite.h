@@ -39,6 +39,7 @@ class Statement {
   base::Result<bool> step();
   base::Status run();  // to its end
   void reset();
+  uint64_t take_steps() { return uint64_t(sqlite3_stmt_status(statement_.get(), SQLITE_STMTSTATUS_VM_STEP, 1)); }
 
   int64_t number(int column) const { return sqlite3_column_int64(statement_.get(), column); }
   std::string text(int column) const;  // also of a BLOB
@@ -131,6 +132,12 @@ class Statements {
   base::Status run(const char* sql, const Values&... values) {
     return each(
         sql, [](Statement&) {}, values...);
+  }
+  // For tests: instructions of SQLite's machine since this was asked last.
+  uint64_t take_steps() {
+    uint64_t out = 0;
+    for (auto& [sql, statement] : compiled_) out += statement.take_steps();
+    return out;
   }
   // The number in the first column of the first row; 0 where there is none.
   template <class... Values>

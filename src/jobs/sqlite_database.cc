@@ -20,28 +20,33 @@ constexpr int64_t kVersion = 3;               // PRAGMA user_version
 constexpr uint64_t kPage = 4096;
 
 // jobs.holder and uploads.holder say whose a claimed job and an upload are. batches.held: its jobs are not claimed yet.
-// replica and entries are a copy's of a cluster's journal.
+// batches.waiting counts its jobs of state 0, and usage what an owner has: however much is kept, nobody has to look
+// through all of it. replica and entries are a copy's of a cluster's journal.
 constexpr const char* kTables = R"(
 CREATE TABLE files(id TEXT PRIMARY KEY, owner TEXT NOT NULL, name TEXT NOT NULL, purpose TEXT NOT NULL,
                    bytes INTEGER NOT NULL, created INTEGER NOT NULL, expires INTEGER NOT NULL);
-CREATE INDEX files_of ON files(owner, created);
+CREATE INDEX files_of ON files(owner);
 CREATE INDEX files_expire ON files(expires);
 CREATE TABLE parts(file TEXT NOT NULL, part INTEGER NOT NULL, bytes BLOB NOT NULL);
 CREATE UNIQUE INDEX parts_of ON parts(file, part);
 CREATE TABLE uploads(file TEXT PRIMARY KEY, holder TEXT NOT NULL);
 CREATE TABLE batches(id TEXT PRIMARY KEY, kind TEXT NOT NULL, owner TEXT NOT NULL, caller TEXT NOT NULL,
                      host TEXT NOT NULL, state TEXT NOT NULL, document TEXT NOT NULL, created INTEGER NOT NULL,
-                     expires INTEGER NOT NULL, held INTEGER NOT NULL, served INTEGER NOT NULL, bytes INTEGER NOT NULL,
-                     version INTEGER NOT NULL);
-CREATE INDEX batches_of ON batches(owner, kind, created);
-CREATE INDEX batches_in ON batches(kind, state, created);
-CREATE INDEX batches_served ON batches(served, created);
+                     expires INTEGER NOT NULL, held INTEGER NOT NULL, waiting INTEGER NOT NULL, served INTEGER NOT NULL,
+                     bytes INTEGER NOT NULL, version INTEGER NOT NULL);
+CREATE INDEX batches_of ON batches(owner, kind);
+CREATE INDEX batches_in ON batches(kind, state, expires);
+CREATE INDEX batches_counted ON batches(owner, state);
+CREATE INDEX batches_served ON batches(served);
+CREATE INDEX batches_waiting ON batches(served, created) WHERE held = 0 AND waiting > 0;
+CREATE TABLE usage(owner TEXT PRIMARY KEY, records INTEGER NOT NULL, files INTEGER NOT NULL, bytes INTEGER NOT NULL);
 CREATE TABLE jobs(batch TEXT NOT NULL, idx INTEGER NOT NULL, state INTEGER NOT NULL, attempts INTEGER NOT NULL,
                   due INTEGER NOT NULL, label TEXT NOT NULL, model TEXT NOT NULL, target TEXT NOT NULL,
                   fields TEXT NOT NULL, body BLOB, status INTEGER, answer_fields TEXT, answer BLOB,
                   holder TEXT NOT NULL);
 CREATE UNIQUE INDEX jobs_of ON jobs(batch, idx);
 CREATE INDEX jobs_in ON jobs(batch, state, idx, due);
+CREATE INDEX jobs_due ON jobs(batch, due) WHERE state = 0;
 CREATE INDEX jobs_counted ON jobs(batch, state, status);
 CREATE INDEX jobs_held ON jobs(holder) WHERE state = 1;
 CREATE TABLE replica(one INTEGER PRIMARY KEY CHECK(one = 1), identity TEXT NOT NULL, sequence INTEGER NOT NULL,
@@ -178,7 +183,9 @@ Status SqliteDatabase::prepare(uint64_t most_bytes, Whose whose) {
   // The log still has what such a file has lost with the machine's power.
   if (whose == Whose::kAllNodes) return c.execute("PRAGMA synchronous = NORMAL;");
   return c.execute(
-      "BEGIN IMMEDIATE; UPDATE jobs SET state = 0 WHERE state = 1;"
+      "BEGIN IMMEDIATE; UPDATE batches SET waiting = waiting +"
+      " (SELECT count(*) FROM jobs WHERE batch = batches.id AND state = 1)"
+      " WHERE id IN (SELECT batch FROM jobs WHERE state = 1); UPDATE jobs SET state = 0 WHERE state = 1;"
       "DELETE FROM parts WHERE file NOT IN (SELECT id FROM files); COMMIT; PRAGMA incremental_vacuum;");
 }
 

@@ -24,6 +24,15 @@ std::string list_of(std::span<const std::string_view> words) {
 
 }  // namespace
 
+Status change_use(Statements& sql, std::string_view owner, const UseChange& change) {
+  Status status = sql.run(
+      "INSERT INTO usage(owner, records, files, bytes) VALUES(?1, ?2, ?3, ?4) ON CONFLICT(owner)"
+      " DO UPDATE SET records = records + ?2, files = files + ?3, bytes = bytes + ?4",
+      owner, change.records, change.files, change.bytes);
+  if (!status.ok() || change.records >= 0) return status;
+  return sql.run("DELETE FROM usage WHERE owner = ? AND records <= 0", owner);
+}
+
 Status SqliteFiles::append(std::string_view id, uint64_t part, std::string_view bytes) {
   if (!holder_.empty())
     if (auto s = sql_.run("INSERT OR REPLACE INTO uploads(file, holder) VALUES(?, ?)", id, std::string_view(holder_));
@@ -33,10 +42,14 @@ Status SqliteFiles::append(std::string_view id, uint64_t part, std::string_view 
 }
 
 Status SqliteFiles::add(const File& file) {
-  if (auto s = sql_.run("DELETE FROM uploads WHERE file = ?", std::string_view(file.id)); !s.ok()) return s;
-  return sql_.run("INSERT INTO files(id, owner, name, purpose, bytes, created, expires) VALUES(?, ?, ?, ?, ?, ?, ?)",
-                  std::string_view(file.id), std::string_view(file.owner), std::string_view(file.name),
-                  std::string_view(file.purpose), file.bytes, file.created, file.expires);
+  return as_one(sql_.connection(), [&]() -> Status {
+    if (auto s = sql_.run("DELETE FROM uploads WHERE file = ?", std::string_view(file.id)); !s.ok()) return s;
+    Status status =
+        sql_.run("INSERT INTO files(id, owner, name, purpose, bytes, created, expires) VALUES(?, ?, ?, ?, ?, ?, ?)",
+                 std::string_view(file.id), std::string_view(file.owner), std::string_view(file.name),
+                 std::string_view(file.purpose), file.bytes, file.created, file.expires);
+    return status.ok() ? change_use(sql_, file.owner, {1, 1, int64_t(file.bytes)}) : status;
+  });
 }
 
 base::Result<std::optional<File>> SqliteFiles::find(std::string_view owner, std::string_view id) {
@@ -62,10 +75,19 @@ base::Result<std::string> SqliteFiles::read(std::string_view id, uint64_t part) 
 }
 
 Status SqliteFiles::remove(std::string_view id) {
-  if (auto s = sql_.run("DELETE FROM files WHERE id = ?", id); !s.ok()) return s;
-  if (auto s = sql_.run("DELETE FROM parts WHERE file = ?", id); !s.ok()) return s;
-  if (auto s = sql_.run("DELETE FROM uploads WHERE file = ?", id); !s.ok()) return s;
-  return sql_.connection().in_transaction() ? Status() : sql_.run("PRAGMA incremental_vacuum(1024)");
+  Status status = as_one(sql_.connection(), [&]() -> Status {
+    auto file = sql_.one(
+        "SELECT owner, bytes FROM files WHERE id = ?", [](Statement& s) { return std::pair(s.text(0), s.number(1)); },
+        id);
+    if (!file) return file.error();
+    if (*file)
+      if (auto s = change_use(sql_, (*file)->first, {-1, -1, -(*file)->second}); !s.ok()) return s;
+    if (auto s = sql_.run("DELETE FROM files WHERE id = ?", id); !s.ok()) return s;
+    if (auto s = sql_.run("DELETE FROM parts WHERE file = ?", id); !s.ok()) return s;
+    return sql_.run("DELETE FROM uploads WHERE file = ?", id);
+  });
+  if (!status.ok() || sql_.connection().in_transaction()) return status;
+  return sql_.run("PRAGMA incremental_vacuum(1024)");
 }
 
 base::Result<std::vector<std::string>> SqliteFiles::expired(base::WallTime now, size_t most) {
@@ -77,25 +99,25 @@ base::Result<std::vector<std::string>> SqliteFiles::expired(base::WallTime now, 
 base::Result<Files::Use> SqliteFiles::use(std::string_view owner) {
   Use out;
   auto status = sql_.each(
-      "SELECT count(*), coalesce(sum(bytes), 0) FROM files WHERE owner = ?",
+      "SELECT files, bytes FROM usage WHERE owner = ?",
       [&](Statement& s) {
         out = {uint64_t(s.number(0)), uint64_t(s.number(1))};
       },
       owner);
   if (!status.ok()) return status;
-  auto jobs = sql_.number("SELECT coalesce(sum(bytes), 0) FROM batches WHERE owner = ?", owner);
-  if (!jobs) return jobs.error();
-  out.bytes += uint64_t(*jobs);
   return out;
 }
 
 Status SqliteBatches::add(const Batch& batch) {
-  return sql_.run(
-      "INSERT INTO batches(id, kind, owner, caller, host, state, document, created, expires, held, served, bytes,"
-      " version) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0)",
-      std::string_view(batch.id), std::string_view(batch.kind), std::string_view(batch.requester.owner),
-      std::string_view(batch.requester.caller), std::string_view(batch.requester.host), std::string_view(batch.state),
-      std::string_view(batch.document), batch.created, batch.expires, is_held(batch));
+  return as_one(sql_.connection(), [&]() -> Status {
+    Status status = sql_.run(
+        "INSERT INTO batches(id, kind, owner, caller, host, state, document, created, expires, held, waiting,"
+        " served, bytes, version) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0)",
+        std::string_view(batch.id), std::string_view(batch.kind), std::string_view(batch.requester.owner),
+        std::string_view(batch.requester.caller), std::string_view(batch.requester.host), std::string_view(batch.state),
+        std::string_view(batch.document), batch.created, batch.expires, is_held(batch));
+    return status.ok() ? change_use(sql_, batch.requester.owner, {1, 0, 0}) : status;
+  });
 }
 
 base::Result<bool> SqliteBatches::change(const Batch& batch) {
@@ -148,7 +170,7 @@ base::Result<std::vector<Batch>> SqliteBatches::due(std::string_view kind, std::
   const std::string words = list_of(states);
   return sql_.all(
       "SELECT id, kind, owner, caller, host, state, document, created, expires, held FROM batches"
-      " WHERE kind = ? AND state IN (SELECT value FROM json_each(?)) AND expires <= ? ORDER BY rowid LIMIT ?",
+      " WHERE kind = ? AND state IN (SELECT value FROM json_each(?)) AND expires <= ? LIMIT ?",
       batch_of, kind, std::string_view(words), now, uint64_t(most));
 }
 
@@ -161,8 +183,16 @@ base::Result<uint64_t> SqliteBatches::count(std::string_view owner, std::span<co
 }
 
 Status SqliteBatches::remove(std::string_view id) {
-  if (auto s = sql_.run("DELETE FROM jobs WHERE batch = ?", id); !s.ok()) return s;
-  return sql_.run("DELETE FROM batches WHERE id = ?", id);
+  return as_one(sql_.connection(), [&]() -> Status {
+    auto batch = sql_.one(
+        "SELECT owner, bytes FROM batches WHERE id = ?", [](Statement& s) { return std::pair(s.text(0), s.number(1)); },
+        id);
+    if (!batch) return batch.error();
+    if (!*batch) return {};
+    if (auto s = sql_.run("DELETE FROM jobs WHERE batch = ?", id); !s.ok()) return s;
+    if (auto s = sql_.run("DELETE FROM batches WHERE id = ?", id); !s.ok()) return s;
+    return change_use(sql_, (*batch)->first, {-1, 0, -(*batch)->second});
+  });
 }
 
 }  // namespace weir::jobs

@@ -1,5 +1,7 @@
 #include "jobs/sqlite_tables.h"
 
+#include <utility>
+
 namespace weir::jobs {
 namespace {
 
@@ -12,30 +14,40 @@ constexpr int64_t kWaiting = 0, kRunning = 1, kFinished = 2, kWithdrawn = 3;
 
 // The caller's transaction holds all of them; alone each is one of its own.
 Status SqliteJournal::put(std::span<const Job> jobs) {
+  int64_t bytes = 0, count = 0;  // of those of one batch
   return as_one(sql_.connection(), [&]() -> Status {
-    for (const Job& job : jobs) {
+    for (size_t i = 0; i < jobs.size(); ++i) {
+      const Job& job = jobs[i];
+      bytes += int64_t(job.body.size()), ++count;
       Status status = sql_.run(
           "INSERT INTO jobs(batch, idx, state, attempts, due, label, model, target, fields, body, holder)"
           " VALUES(?, ?, 0, 0, 0, ?, ?, ?, ?, ?, '')",
           std::string_view(job.id.batch), job.id.index, std::string_view(job.label), std::string_view(job.model),
           std::string_view(job.target), std::string_view(job.fields), Blob{job.body});
-      if (status.ok()) status = grow(job.id.batch, int64_t(job.body.size()));
+      const bool last = i + 1 == jobs.size() || jobs[i + 1].id.batch != job.id.batch;
+      if (status.ok() && last) status = grow(job.id.batch, std::exchange(bytes, 0), std::exchange(count, 0));
       if (!status.ok()) return status;
     }
     return {};
   });
 }
 
-Status SqliteJournal::grow(std::string_view batch, int64_t bytes) {
-  return sql_.run("UPDATE batches SET bytes = bytes + ? WHERE id = ?", bytes, batch);
+Status SqliteJournal::grow(std::string_view batch, int64_t bytes, int64_t waiting) {
+  auto owner = sql_.one(
+      "SELECT owner FROM batches WHERE id = ?", [](Statement& s) { return s.text(0); }, batch);
+  if (!owner) return owner.error();
+  if (!*owner) return {};
+  Status status =
+      sql_.run("UPDATE batches SET bytes = bytes + ?, waiting = waiting + ? WHERE id = ?", bytes, waiting, batch);
+  return status.ok() && bytes != 0 ? change_use(sql_, **owner, {0, 0, bytes}) : status;
 }
 
 // The batch that was served longest ago goes first.
 base::Result<std::optional<Job>> SqliteJournal::claim_one(base::WallTime now, ReplicaState::Bodies bodies) {
   std::optional<Job> job;
   auto status = sql_.each(
-      "SELECT id, kind, owner, caller, host FROM batches b"
-      " WHERE held = 0 AND EXISTS(SELECT 1 FROM jobs WHERE batch = b.id AND state = 0 AND due <= ?)"
+      "SELECT id, kind, owner, caller, host FROM batches b INDEXED BY batches_waiting WHERE held = 0 AND waiting > 0"
+      " AND EXISTS(SELECT 1 FROM jobs INDEXED BY jobs_due WHERE batch = b.id AND state = 0 AND due <= ?)"
       " ORDER BY served, created LIMIT 1",
       [&](Statement& s) {
         job.emplace().id.batch = s.text(0);
@@ -58,8 +70,9 @@ base::Result<std::optional<Job>> SqliteJournal::claim_one(base::WallTime now, Re
   status = sql_.run("UPDATE jobs SET state = 1, attempts = attempts + 1, holder = ? WHERE batch = ? AND idx = ?",
                     std::string_view(holder_), std::string_view(job->id.batch), job->id.index);
   if (status.ok())
-    status = sql_.run("UPDATE batches SET served = 1 + (SELECT max(served) FROM batches) WHERE id = ?",
-                      std::string_view(job->id.batch));
+    status = sql_.run(
+        "UPDATE batches SET served = 1 + (SELECT max(served) FROM batches), waiting = waiting - 1 WHERE id = ?",
+        std::string_view(job->id.batch));
   if (!status.ok()) return status;
   return job;
 }
@@ -83,26 +96,30 @@ base::Result<std::vector<Job>> SqliteJournal::claim(size_t most, base::WallTime 
 base::Result<bool> SqliteJournal::finish(const JobId& id, const Outcome& outcome) {
   bool there = false;
   Status status = as_one(sql_.connection(), [&]() -> Status {
-    int64_t request = 0;
+    int64_t request = 0, waited = 0;
     Status s = sql_.each(
-        "SELECT length(body) FROM jobs WHERE batch = ? AND idx = ? AND state IN (0, 1)",
-        [&](Statement& row) { there = true, request = row.number(0); }, std::string_view(id.batch), id.index);
+        "SELECT length(body), state FROM jobs WHERE batch = ? AND idx = ? AND state IN (0, 1)",
+        [&](Statement& row) { there = true, request = row.number(0), waited = row.number(1) == kWaiting ? 1 : 0; },
+        std::string_view(id.batch), id.index);
     if (!s.ok() || !there) return s;
     s = sql_.run(
         "UPDATE jobs SET state = 2, status = ?, answer_fields = ?, answer = ?, body = NULL WHERE batch = ? AND idx = ?",
         int64_t(outcome.status), std::string_view(outcome.fields), Blob{outcome.body}, std::string_view(id.batch),
         id.index);
-    return s.ok() ? grow(id.batch, int64_t(outcome.body.size()) - request) : s;
+    return s.ok() ? grow(id.batch, int64_t(outcome.body.size()) - request, -waited) : s;
   });
   if (!status.ok()) return status;
   return there;
 }
 
 Status SqliteJournal::release(const JobId& id, base::WallTime when) {
-  return sql_.run(
-      "UPDATE jobs SET state = 0, attempts = max(attempts - 1, 0), due = ?"
-      " WHERE batch = ? AND idx = ? AND state = 1 AND holder = ?",
-      when, std::string_view(id.batch), id.index, std::string_view(holder_));
+  return as_one(sql_.connection(), [&]() -> Status {
+    Status s = sql_.run(
+        "UPDATE jobs SET state = 0, attempts = max(attempts - 1, 0), due = ?"
+        " WHERE batch = ? AND idx = ? AND state = 1 AND holder = ?",
+        when, std::string_view(id.batch), id.index, std::string_view(holder_));
+    return s.ok() && sql_.connection().changes() > 0 ? grow(id.batch, 0, 1) : s;
+  });
 }
 
 base::Result<std::vector<FinishedJob>> SqliteJournal::list(const std::string& batch, uint64_t from, uint64_t bytes) {
@@ -147,19 +164,25 @@ base::Result<Counts> SqliteJournal::count(const std::string& batch) {
 Status SqliteJournal::withdraw(const std::string& batch) {
   static_assert(kWithdrawn == 3);
   return as_one(sql_.connection(), [&]() -> Status {
-    Status s = sql_.run(
-        "UPDATE batches SET bytes = bytes -"
-        " (SELECT coalesce(sum(length(body)), 0) FROM jobs WHERE batch = ?1 AND state = 0) WHERE id = ?1",
-        std::string_view(batch));
-    if (!s.ok()) return s;
-    return sql_.run("UPDATE jobs SET state = 3, body = NULL WHERE batch = ? AND state = 0", std::string_view(batch));
+    int64_t bytes = 0, count = 0;
+    Status s = sql_.each(
+        "SELECT coalesce(sum(length(body)), 0), count(*) FROM jobs WHERE batch = ? AND state = 0",
+        [&](Statement& row) { bytes = row.number(0), count = row.number(1); }, std::string_view(batch));
+    if (!s.ok() || count == 0) return s;
+    s = sql_.run("UPDATE jobs SET state = 3, body = NULL WHERE batch = ? AND state = 0", std::string_view(batch));
+    return s.ok() ? grow(batch, -bytes, -count) : s;
   });
 }
 
 Status SqliteJournal::remove(const std::string& batch) {
   return as_one(sql_.connection(), [&]() -> Status {
     Status s = sql_.run("DELETE FROM jobs WHERE batch = ?", std::string_view(batch));
-    return s.ok() ? sql_.run("UPDATE batches SET bytes = 0 WHERE id = ?", std::string_view(batch)) : s;
+    int64_t bytes = 0, waiting = 0;
+    if (s.ok())
+      s = sql_.each(
+          "SELECT bytes, waiting FROM batches WHERE id = ?",
+          [&](Statement& row) { bytes = row.number(0), waiting = row.number(1); }, std::string_view(batch));
+    return s.ok() ? grow(batch, -bytes, -waiting) : s;
   });
 }
 

@@ -60,6 +60,12 @@ base::Result<std::vector<std::string>> SqliteReplica::holders() {
 }
 
 Status SqliteReplica::free(std::string_view holder) {
+  if (auto s = sql_.run("UPDATE batches SET waiting = waiting +"
+                        " (SELECT count(*) FROM jobs WHERE batch = batches.id AND state = 1 AND holder = ?1)"
+                        " WHERE id IN (SELECT batch FROM jobs WHERE state = 1 AND holder = ?1)",
+                        holder);
+      !s.ok())
+    return s;
   if (auto s = sql_.run("UPDATE jobs SET state = 0, holder = '' WHERE state = 1 AND holder = ?", holder); !s.ok())
     return s;
   if (auto s = sql_.run("DELETE FROM parts WHERE file IN (SELECT file FROM uploads WHERE holder = ?)"
@@ -152,7 +158,7 @@ Status SqliteReplica::check_entries() {
 
 // In the order of rowid, which lists go by.
 Status SqliteReplica::copy_attached() {
-  for (const char* table : {"files", "parts", "batches", "jobs", "uploads", "replica", "entries"}) {
+  for (const char* table : {"files", "parts", "batches", "usage", "jobs", "uploads", "replica", "entries"}) {
     const std::string name(table), sql = "DELETE FROM main." + name + "; INSERT INTO main." + name +
                                          " SELECT * FROM snapshot." + name + " ORDER BY rowid;";
     if (Status s = sql_.connection().execute(sql.c_str()); !s.ok()) return s;

@@ -19,6 +19,12 @@ base::Status as_one(Connection& connection, Work&& work) {
   return status;
 }
 
+// Counts what an owner has more of, or less: rows of files and batches; files; bytes.
+struct UseChange {
+  int64_t records = 0, files = 0, bytes = 0;
+};
+base::Status change_use(Statements& sql, std::string_view owner, const UseChange& change);
+
 class SqliteJournal final : public Journal {
  public:
   SqliteJournal(Statements& statements, const std::string& holder) : sql_(statements), holder_(holder) {}
@@ -37,7 +43,8 @@ class SqliteJournal final : public Journal {
 
  private:
   base::Result<std::optional<Job>> claim_one(base::WallTime now, ReplicaState::Bodies bodies);
-  base::Status grow(std::string_view batch, int64_t bytes);  // or shrink: what counts for its owner
+  // Or shrink: what counts for its owner, and its jobs that wait.
+  base::Status grow(std::string_view batch, int64_t bytes, int64_t waiting);
 
   Statements& sql_;
   const std::string& holder_;

@@ -58,6 +58,18 @@ struct Copy {
   }
   Storage& storage() { return database->storage(); }
   Counts counts(const std::string& batch) { return storage().journal.count(batch).value(); }
+  // Counts that are kept apart agree with the records.
+  static void check_counts(Statements& file) {
+    for (const char* sql :
+         {"SELECT count(*) FROM batches b WHERE waiting !="
+          " (SELECT count(*) FROM jobs WHERE batch = b.id AND state = 0)",
+          "SELECT count(*) FROM batches b WHERE bytes !="
+          " (SELECT coalesce(sum(length(body)), 0) + coalesce(sum(length(answer)), 0) FROM jobs WHERE batch = b.id)",
+          "SELECT count(*) FROM (SELECT owner, sum(bytes) n FROM (SELECT owner, bytes FROM files"
+          " UNION ALL SELECT owner, bytes FROM batches) GROUP BY owner) a FULL JOIN usage u USING(owner)"
+          " WHERE a.n IS NOT u.bytes"})
+      EXPECT_EQ(0, file.number(sql).value()) << sql;
+  }
   // All that is in the file, but where pages lie. The copy is closed and opened for it.
   std::string dump() {
     replica.reset();
@@ -65,10 +77,11 @@ struct Copy {
     std::string out;
     {
       Statements file(Connection::open(folder.path() + "/cluster.db").value());
-      for (const char* sql :
-           {"SELECT * FROM files ORDER BY rowid", "SELECT * FROM parts ORDER BY file, part",
-            "SELECT * FROM batches ORDER BY rowid", "SELECT * FROM jobs ORDER BY batch, idx",
-            "SELECT * FROM uploads ORDER BY file", "SELECT * FROM replica", "SELECT * FROM entries ORDER BY sequence"})
+      check_counts(file);
+      for (const char* sql : {"SELECT * FROM files ORDER BY rowid", "SELECT * FROM parts ORDER BY file, part",
+                              "SELECT * FROM batches ORDER BY rowid", "SELECT * FROM usage ORDER BY owner",
+                              "SELECT * FROM jobs ORDER BY batch, idx", "SELECT * FROM uploads ORDER BY file",
+                              "SELECT * FROM replica", "SELECT * FROM entries ORDER BY sequence"})
         EXPECT_TRUE(file.each(sql,
                               [&](Statement& s) {
                                 for (int column = 0; column < 16; ++column) out += s.text(column) + '|';

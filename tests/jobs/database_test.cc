@@ -6,6 +6,7 @@
 
 #include "folder.h"
 #include "jobs/sqlite.h"
+#include "jobs/sqlite_tables.h"
 
 namespace weir::jobs {
 namespace {
@@ -261,6 +262,44 @@ TEST(Database, AFullDiskRefusesAndHasRoomAgain) {
   EXPECT_NE(std::string::npos, status.text.find("jobs.disk"));
   EXPECT_TRUE(s.files.remove("f").ok());
   EXPECT_TRUE(s.files.append("g", 0, std::string(500'000, 'x')).ok());
+}
+
+// Counted in instructions of SQLite's machine: 20,000 jobs that are over and kept are not looked through.
+TEST(Database, WhatIsKeptSlowsNothingDown) {
+  Folder folder;
+  add(open(folder)->storage(), "a", 2);
+  Statements sql(Connection::open(folder.file()).value());
+  const std::string holder;
+  SqliteJournal journal(sql, holder);
+  SqliteBatches batches(sql);
+  SqliteFiles files(sql, holder);
+  ASSERT_TRUE(sql.connection().execute("BEGIN").ok());
+  for (int i = 0; i < 20'000; ++i) {
+    Batch kept = batch("kept " + std::to_string(i));
+    kept.state = "over";
+    ASSERT_TRUE(batches.add(kept).ok());
+    const Job put = job(kept.id, 0);
+    ASSERT_TRUE(journal.put(std::span(&put, 1)).ok());
+    ASSERT_TRUE(journal.finish(put.id, {200, "", "answer"}).value());
+  }
+  ASSERT_TRUE(sql.connection().execute("COMMIT").ok());
+  constexpr std::string_view kBegun[] = {"begun"}, kOver[] = {"over"}, kAll[] = {"begun", "over"};
+  constexpr uint64_t kFew = 1000;
+  (void)sql.take_steps();
+  EXPECT_EQ(2u, journal.claim(5, kNow).value().size());
+  EXPECT_LT(sql.take_steps(), kFew);
+  EXPECT_TRUE(journal.claim(5, kNow).value().empty());
+  EXPECT_LT(sql.take_steps(), kFew);
+  EXPECT_TRUE(batches.due("k", kAll, kNow, 16).value().empty());
+  EXPECT_LT(sql.take_steps(), kFew);
+  EXPECT_EQ(1u, batches.due("k", kOver, kNow + seconds(60), 1).value().size());
+  EXPECT_LT(sql.take_steps(), kFew);
+  EXPECT_EQ(1u, batches.count("o", kBegun).value());
+  EXPECT_LT(sql.take_steps(), kFew);
+  EXPECT_EQ(2 * 2 + 20'000 * 6u, files.use("o").value().bytes);
+  EXPECT_LT(sql.take_steps(), kFew);
+  EXPECT_EQ(16u, batches.list("o", "k", "", 16).value().size());
+  EXPECT_LT(sql.take_steps(), kFew);
 }
 
 TEST(Database, AFileOfAnotherVersionIsLeftAlone) {
