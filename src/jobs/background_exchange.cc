@@ -25,7 +25,7 @@ std::string show_fields(const wire::Fields& fields) {
   return out;
 }
 
-BackgroundExchange::BackgroundExchange(Surroundings surroundings, const wire::PeerInfo& peer, const Job& job, Done done)
+BackgroundExchange::BackgroundExchange(Surroundings surroundings, const wire::PeerInfo& peer, Job& job, Done done)
     : around_(surroundings), done_(std::move(done)) {
   if (around_.memory) charge_ = {*around_.memory, base::MemoryKind::kAnswers};
   request_.version = wire::Version::kHttp2;
@@ -34,8 +34,8 @@ BackgroundExchange::BackgroundExchange(Surroundings surroundings, const wire::Pe
   request_.peer = &peer;
   append_fields(job.fields, request_.fields);
   request_.content_length = int64_t(job.body.size());
-  content_ = base::Bytes::copy_of(job.body);
-  record_.bytes_in = job.body.size();
+  content_ = base::Bytes::adopt(std::exchange(job.body, {}));
+  record_.bytes_in = content_.size();
 }
 
 BackgroundExchange::~BackgroundExchange() {

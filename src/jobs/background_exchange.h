@@ -29,8 +29,8 @@ class BackgroundExchange final : public wire::Exchange {
     base::MemoryLedger* memory = nullptr;  // or null
     uint64_t max_answer = 0;               // bytes; longer ones become an error of 500
   };
-  // `peer` outlives this.
-  BackgroundExchange(Surroundings surroundings, const wire::PeerInfo& peer, const Job& job, Done done);
+  // `peer` outlives this. The job's body goes into it.
+  BackgroundExchange(Surroundings surroundings, const wire::PeerInfo& peer, Job& job, Done done);
   ~BackgroundExchange() override;
 
   void start();

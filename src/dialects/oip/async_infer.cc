@@ -124,11 +124,13 @@ bool left_as_job(OipState& state, Exchange& exchange) {
   job.target = request.path();
   for (std::string_view name : kKept)
     if (request.fields.has(name)) ((job.fields += name) += ": ").append(request.fields.find(name)) += '\n';
-  job.body = exchange.content().view();
+  // The body keeps its charge while it waits for the journal's thread, which copies it.
   jobs::ask_for(
       *journal, exchange,
-      [batch, job = std::move(job), limits = journal->limits()](Storage& s) -> Result<bool> {
-        if (Status added = add_job(s, batch, job, limits); !added.ok()) return added;
+      [batch, job = std::move(job), body = exchange.content(), limits = journal->limits()](Storage& s) -> Result<bool> {
+        jobs::Job with_body = job;
+        with_body.body = body.view();
+        if (Status added = add_job(s, batch, with_body, limits); !added.ok()) return added;
         return true;
       },
       [id = batch.id](Exchange& x, Result<bool> added) {

@@ -115,17 +115,19 @@ class Upload final : public wire::ExchangeListener, marshal::PartListener {
     exchange_.consume(std::exchange(owed_, 0));
   }
   void write_part() {
-    const size_t bytes = buffer_.size();
-    auto work = [id = file_.id, owner = file_.owner, part = part_++, so_far = file_.bytes,
-                 text = std::exchange(buffer_, {}), most = jobs_.limits().tenant_disk](Storage& s) -> Result<bool> {
+    // It keeps its charge while it waits for the journal, also where the client leaves.
+    charge_.give(buffer_.size());
+    auto text = base::adopt(exchange_.memory(), base::MemoryKind::kInput, std::exchange(buffer_, {}));
+    if (!text) return fail(base::overloaded("there is no memory for the upload; try again later"));
+    auto work = [id = file_.id, owner = file_.owner, part = part_++, so_far = file_.bytes, text = *std::move(text),
+                 most = jobs_.limits().tenant_disk](Storage& s) -> Result<bool> {
       auto use = s.files.use(owner);
       if (!use) return use.error();
       if (use->bytes + so_far > most) return jobs::quota_is_used_up();
-      if (Status written = s.files.append(id, part, text); !written.ok()) return written;
+      if (Status written = s.files.append(id, part, text.view()); !written.ok()) return written;
       return true;
     };
-    ask(std::move(work), [this, bytes](Result<bool> written) {
-      charge_.give(bytes);
+    ask(std::move(work), [this](Result<bool> written) {
       if (!written) return fail(written.error());
       go_on();
     });
