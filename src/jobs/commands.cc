@@ -204,8 +204,8 @@ Status Runner::remove_batch() {
 Status Runner::append() {
   const std::string_view file = in.view();
   const uint64_t part = in.number();
-  const std::string_view bytes = in.view();
-  return in.ok && part <= uint64_t(INT64_MAX) ? s.files.append(file, part, bytes) : malformed();
+  const std::string_view bytes = in.view(), owner = in.view();
+  return in.ok && part <= uint64_t(INT64_MAX) ? s.files.append(file, part, bytes, owner) : malformed();
 }
 
 Status Runner::add_file() {
@@ -292,8 +292,8 @@ void Commands::change(const Batch& batch, uint64_t version) {
   out.text(batch.state).text(batch.document).time(batch.expires).jobs(batch.jobs);
 }
 void Commands::remove_batch(std::string_view id) { ByteWriter{bytes_}.kind(Kind::kRemoveBatch).text(id); }
-void Commands::append(std::string_view file, uint64_t part, std::string_view bytes) {
-  ByteWriter{bytes_}.kind(Kind::kAppend).text(file).number(part).text(bytes);
+void Commands::append(std::string_view file, uint64_t part, std::string_view bytes, std::string_view owner) {
+  ByteWriter{bytes_}.kind(Kind::kAppend).text(file).number(part).text(bytes).text(owner);
 }
 void Commands::add(const File& file) {
   ByteWriter out{bytes_};

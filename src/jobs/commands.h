@@ -33,7 +33,7 @@ class Commands {
   void add(const Batch& batch);
   void change(const Batch& batch, uint64_t version);  // that it has before
   void remove_batch(std::string_view id);
-  void append(std::string_view file, uint64_t part, std::string_view bytes);
+  void append(std::string_view file, uint64_t part, std::string_view bytes, std::string_view owner);
   void add(const File& file);
   void remove_file(std::string_view id);
   void free(std::string_view holder);

@@ -94,6 +94,8 @@ struct Batch {
   enum class Jobs : uint8_t { kRun, kWait } jobs = Jobs::kRun;
 };
 
+inline constexpr uint64_t kBatchBytes = 512;  // that a batch counts for its owner beside its document and its jobs
+
 class Batches {
  public:
   virtual base::Status add(const Batch& batch) = 0;
@@ -131,8 +133,11 @@ struct File {
 
 class Files {
  public:
-  // Appends to the content of a file that nobody sees before add().
-  virtual base::Status append(std::string_view id, uint64_t part, std::string_view bytes) = 0;
+  // Appends to the content of a file that nobody sees before add(). It counts for `owner` from now on.
+  virtual base::Status append(std::string_view id, uint64_t part, std::string_view bytes, std::string_view owner) = 0;
+  base::Status append(std::string_view id, uint64_t part, std::string_view bytes) {
+    return append(id, part, bytes, {});
+  }
   virtual base::Status add(const File& file) = 0;
   virtual base::Result<std::optional<File>> find(std::string_view owner, std::string_view id) = 0;
   virtual base::Result<std::vector<File>> list(std::string_view owner, std::string_view purpose, std::string_view after,
@@ -144,7 +149,7 @@ class Files {
   virtual base::Result<std::vector<std::string>> expired(base::WallTime now, size_t most) = 0;
   struct Use {
     uint64_t files = 0;
-    uint64_t bytes = 0;  // of files and of jobs
+    uint64_t bytes = 0;  // of files, of those that are not added yet, of batches and of jobs
   };
   virtual base::Result<Use> use(std::string_view owner) = 0;
 

@@ -134,10 +134,11 @@ Status Recorder::RecordedBatches::remove(std::string_view id) {
   return status;
 }
 
-Status Recorder::RecordedFiles::append(std::string_view id, uint64_t part, std::string_view bytes) {
+Status Recorder::RecordedFiles::append(std::string_view id, uint64_t part, std::string_view bytes,
+                                       std::string_view owner) {
   if (Status s = to.fits(bytes.size()); !s.ok()) return s;
-  Status status = to.inner_.files.append(id, part, bytes);
-  if (status.ok()) to.commands_.append(id, part, bytes);
+  Status status = to.inner_.files.append(id, part, bytes, owner);
+  if (status.ok()) to.commands_.append(id, part, bytes, owner);
   return status;
 }
 Status Recorder::RecordedFiles::add(const File& file) {

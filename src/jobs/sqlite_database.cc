@@ -29,7 +29,7 @@ CREATE INDEX files_of ON files(owner);
 CREATE INDEX files_expire ON files(expires);
 CREATE TABLE parts(file TEXT NOT NULL, part INTEGER NOT NULL, bytes BLOB NOT NULL);
 CREATE UNIQUE INDEX parts_of ON parts(file, part);
-CREATE TABLE uploads(file TEXT PRIMARY KEY, holder TEXT NOT NULL);
+CREATE TABLE uploads(file TEXT PRIMARY KEY, holder TEXT NOT NULL, owner TEXT NOT NULL, bytes INTEGER NOT NULL);
 CREATE TABLE batches(id TEXT PRIMARY KEY, kind TEXT NOT NULL, owner TEXT NOT NULL, caller TEXT NOT NULL,
                      host TEXT NOT NULL, state TEXT NOT NULL, document TEXT NOT NULL, created INTEGER NOT NULL,
                      expires INTEGER NOT NULL, held INTEGER NOT NULL, waiting INTEGER NOT NULL, served INTEGER NOT NULL,
@@ -99,7 +99,6 @@ class SqliteDatabase final : public Database, Storage, ReplicaState {
   }
 
  private:
-  Status make_or_check();
   Status together(Status (*run)(void*), void* work) override;
   Status execute(const char* sql) { return statements_.connection().execute(sql); }
 
@@ -127,6 +126,7 @@ class SqliteDatabase final : public Database, Storage, ReplicaState {
   }
   base::Result<TakenId> newest_entry() override { return replica_.newest_entry(); }
   base::Result<bool> has_file(std::string_view id) override { return replica_.has_file(id); }
+  base::Result<uint64_t> upload_bytes(std::string_view id) override { return replica_.upload_bytes(id); }
   base::Result<uint64_t> version(std::string_view batch) override { return replica_.version(batch); }
   base::Result<std::vector<std::string>> holders() override { return replica_.holders(); }
   Status free(std::string_view holder) override { return replica_.free(holder); }
@@ -150,8 +150,7 @@ Status foreign(std::string what) {
 }
 
 // A file of another program, and one that another version has written, are not touched.
-Status SqliteDatabase::make_or_check() {
-  Connection& c = statements_.connection();
+Status make_or_check(Connection& c) {
   auto application = c.pragma("PRAGMA application_id");
   if (!application && application.error().code != Code::kDataLoss) return application.error();
   if (!application) return foreign("is no database: " + application.error().text);
@@ -175,18 +174,16 @@ Status SqliteDatabase::prepare(uint64_t most_bytes, Whose whose) {
   const std::string pragmas = "PRAGMA locking_mode = EXCLUSIVE; PRAGMA page_size = " + std::to_string(kPage) +
                               "; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA trusted_schema = OFF;";
   if (auto s = c.execute(pragmas.c_str()); !s.ok()) return s;
-  if (auto s = make_or_check(); !s.ok()) return s;
+  if (auto s = make_or_check(c); !s.ok()) return s;
   if (auto s = c.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 16777216;");
       !s.ok())
     return s;
   if (auto s = allow(statements_.connection(), most_bytes); !s.ok()) return s;
   // The log still has what such a file has lost with the machine's power.
   if (whose == Whose::kAllNodes) return c.execute("PRAGMA synchronous = NORMAL;");
-  return c.execute(
-      "BEGIN IMMEDIATE; UPDATE batches SET waiting = waiting +"
-      " (SELECT count(*) FROM jobs WHERE batch = batches.id AND state = 1)"
-      " WHERE id IN (SELECT batch FROM jobs WHERE state = 1); UPDATE jobs SET state = 0 WHERE state = 1;"
-      "DELETE FROM parts WHERE file NOT IN (SELECT id FROM files); COMMIT; PRAGMA incremental_vacuum;");
+  // Jobs that were claimed wait again, and uploads that were not finished are gone: here nobody has a name.
+  if (auto s = as_one(c, [&] { return replica_.free(""); }); !s.ok()) return s;
+  return c.execute("PRAGMA incremental_vacuum;");
 }
 
 Status SqliteDatabase::together(Status (*run)(void*), void* work) {

@@ -33,17 +33,37 @@ Status change_use(Statements& sql, std::string_view owner, const UseChange& chan
   return sql.run("DELETE FROM usage WHERE owner = ? AND records <= 0", owner);
 }
 
-Status SqliteFiles::append(std::string_view id, uint64_t part, std::string_view bytes) {
-  if (!holder_.empty())
-    if (auto s = sql_.run("INSERT OR REPLACE INTO uploads(file, holder) VALUES(?, ?)", id, std::string_view(holder_));
-        !s.ok())
-      return s;
-  return sql_.run("INSERT INTO parts(file, part, bytes) VALUES(?, ?, ?)", id, part, Blob{bytes});
+Status SqliteFiles::append(std::string_view id, uint64_t part, std::string_view bytes, std::string_view owner) {
+  return as_one(sql_.connection(), [&]() -> Status {
+    Status s = sql_.run("INSERT INTO parts(file, part, bytes) VALUES(?, ?, ?)", id, part, Blob{bytes});
+    if (!s.ok()) return s;
+    auto begun = sql_.one(
+        "SELECT owner FROM uploads WHERE file = ?", [](Statement& row) { return row.text(0); }, id);
+    if (!begun) return begun.error();
+    s = sql_.run(
+        "INSERT INTO uploads(file, holder, owner, bytes) VALUES(?1, ?2, ?3, ?4) ON CONFLICT(file)"
+        " DO UPDATE SET holder = ?2, bytes = bytes + ?4",
+        id, std::string_view(holder_), owner, uint64_t(bytes.size()));
+    if (!s.ok()) return s;
+    const std::string_view whose = *begun ? std::string_view(**begun) : owner;
+    return change_use(sql_, whose, {*begun ? 0 : 1, 0, int64_t(bytes.size())});
+  });
+}
+
+// The file is added, or is gone.
+Status SqliteFiles::end_upload(std::string_view id) {
+  auto upload = sql_.one(
+      "SELECT owner, bytes FROM uploads WHERE file = ?", [](Statement& s) { return std::pair(s.text(0), s.number(1)); },
+      id);
+  if (!upload) return upload.error();
+  if (!*upload) return {};
+  if (auto s = sql_.run("DELETE FROM uploads WHERE file = ?", id); !s.ok()) return s;
+  return change_use(sql_, (*upload)->first, {-1, 0, -(*upload)->second});
 }
 
 Status SqliteFiles::add(const File& file) {
   return as_one(sql_.connection(), [&]() -> Status {
-    if (auto s = sql_.run("DELETE FROM uploads WHERE file = ?", std::string_view(file.id)); !s.ok()) return s;
+    if (auto s = end_upload(file.id); !s.ok()) return s;
     Status status =
         sql_.run("INSERT INTO files(id, owner, name, purpose, bytes, created, expires) VALUES(?, ?, ?, ?, ?, ?, ?)",
                  std::string_view(file.id), std::string_view(file.owner), std::string_view(file.name),
@@ -84,7 +104,7 @@ Status SqliteFiles::remove(std::string_view id) {
       if (auto s = change_use(sql_, (*file)->first, {-1, -1, -(*file)->second}); !s.ok()) return s;
     if (auto s = sql_.run("DELETE FROM files WHERE id = ?", id); !s.ok()) return s;
     if (auto s = sql_.run("DELETE FROM parts WHERE file = ?", id); !s.ok()) return s;
-    return sql_.run("DELETE FROM uploads WHERE file = ?", id);
+    return end_upload(id);
   });
   if (!status.ok() || sql_.connection().in_transaction()) return status;
   return sql_.run("PRAGMA incremental_vacuum(1024)");
@@ -109,24 +129,36 @@ base::Result<Files::Use> SqliteFiles::use(std::string_view owner) {
 }
 
 Status SqliteBatches::add(const Batch& batch) {
+  const uint64_t bytes = kBatchBytes + batch.document.size();
   return as_one(sql_.connection(), [&]() -> Status {
     Status status = sql_.run(
         "INSERT INTO batches(id, kind, owner, caller, host, state, document, created, expires, held, waiting,"
-        " served, bytes, version) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0)",
+        " served, bytes, version) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, 0)",
         std::string_view(batch.id), std::string_view(batch.kind), std::string_view(batch.requester.owner),
         std::string_view(batch.requester.caller), std::string_view(batch.requester.host), std::string_view(batch.state),
-        std::string_view(batch.document), batch.created, batch.expires, is_held(batch));
-    return status.ok() ? change_use(sql_, batch.requester.owner, {1, 0, 0}) : status;
+        std::string_view(batch.document), batch.created, batch.expires, is_held(batch), bytes);
+    return status.ok() ? change_use(sql_, batch.requester.owner, {1, 0, int64_t(bytes)}) : status;
   });
 }
 
 base::Result<bool> SqliteBatches::change(const Batch& batch) {
-  auto status =
-      sql_.run("UPDATE batches SET state = ?, document = ?, expires = ?, held = ?, version = version + 1 WHERE id = ?",
-               std::string_view(batch.state), std::string_view(batch.document), batch.expires, is_held(batch),
-               std::string_view(batch.id));
+  bool there = false;
+  Status status = as_one(sql_.connection(), [&]() -> Status {
+    std::string owner;
+    int64_t more = int64_t(batch.document.size());
+    Status s = sql_.each(
+        "SELECT owner, length(CAST(document AS BLOB)) FROM batches WHERE id = ?",
+        [&](Statement& row) { there = true, owner = row.text(0), more -= row.number(1); }, std::string_view(batch.id));
+    if (!s.ok() || !there) return s;
+    s = sql_.run(
+        "UPDATE batches SET state = ?, document = ?, expires = ?, held = ?, bytes = bytes + ?, version = version + 1"
+        " WHERE id = ?",
+        std::string_view(batch.state), std::string_view(batch.document), batch.expires, is_held(batch), more,
+        std::string_view(batch.id));
+    return s.ok() && more != 0 ? change_use(sql_, owner, {0, 0, more}) : s;
+  });
   if (!status.ok()) return status;
-  return sql_.connection().changes() > 0;
+  return there;
 }
 
 base::Result<std::optional<Batch>> SqliteBatches::find(std::string_view owner, std::string_view id) {

@@ -176,12 +176,12 @@ Status SqliteJournal::withdraw(const std::string& batch) {
 
 Status SqliteJournal::remove(const std::string& batch) {
   return as_one(sql_.connection(), [&]() -> Status {
-    Status s = sql_.run("DELETE FROM jobs WHERE batch = ?", std::string_view(batch));
     int64_t bytes = 0, waiting = 0;
-    if (s.ok())
-      s = sql_.each(
-          "SELECT bytes, waiting FROM batches WHERE id = ?",
-          [&](Statement& row) { bytes = row.number(0), waiting = row.number(1); }, std::string_view(batch));
+    Status s = sql_.each(
+        "SELECT coalesce(sum(length(body)), 0) + coalesce(sum(length(answer)), 0), coalesce(sum(state = 0), 0)"
+        " FROM jobs WHERE batch = ?",
+        [&](Statement& row) { bytes = row.number(0), waiting = row.number(1); }, std::string_view(batch));
+    if (s.ok()) s = sql_.run("DELETE FROM jobs WHERE batch = ?", std::string_view(batch));
     return s.ok() ? grow(batch, -bytes, -waiting) : s;
   });
 }

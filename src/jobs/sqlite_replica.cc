@@ -48,6 +48,12 @@ base::Result<bool> SqliteReplica::has_file(std::string_view id) {
   return *there != 0;
 }
 
+base::Result<uint64_t> SqliteReplica::upload_bytes(std::string_view id) {
+  auto bytes = sql_.number("SELECT bytes FROM uploads WHERE file = ?", id);
+  if (!bytes) return bytes.error();
+  return uint64_t(*bytes);
+}
+
 base::Result<uint64_t> SqliteReplica::version(std::string_view batch) {
   auto version = sql_.number("SELECT version FROM batches WHERE id = ?", batch);
   if (!version) return version.error();
@@ -73,6 +79,15 @@ Status SqliteReplica::free(std::string_view holder) {
                         holder);
       !s.ok())
     return s;
+  auto uploads = sql_.all(
+      "SELECT owner, count(*), sum(bytes) FROM uploads WHERE holder = ? GROUP BY owner ORDER BY owner",
+      [](const Statement& s) {
+        return std::pair(s.text(0), UseChange{-s.number(1), 0, -s.number(2)});
+      },
+      holder);
+  if (!uploads) return uploads.error();
+  for (const auto& [owner, less] : *uploads)
+    if (auto s = change_use(sql_, owner, less); !s.ok()) return s;
   return sql_.run("DELETE FROM uploads WHERE holder = ?", holder);
 }
 

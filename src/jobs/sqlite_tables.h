@@ -19,7 +19,7 @@ base::Status as_one(Connection& connection, Work&& work) {
   return status;
 }
 
-// Counts what an owner has more of, or less: rows of files and batches; files; bytes.
+// Counts what an owner has more of, or less: rows of files, uploads and batches; files; bytes.
 struct UseChange {
   int64_t records = 0, files = 0, bytes = 0;
 };
@@ -76,7 +76,7 @@ class SqliteFiles final : public Files {
  public:
   SqliteFiles(Statements& statements, const std::string& holder) : sql_(statements), holder_(holder) {}
 
-  base::Status append(std::string_view id, uint64_t part, std::string_view bytes) override;
+  base::Status append(std::string_view id, uint64_t part, std::string_view bytes, std::string_view owner) override;
   base::Status add(const File& file) override;
   base::Result<std::optional<File>> find(std::string_view owner, std::string_view id) override;
   base::Result<std::vector<File>> list(std::string_view owner, std::string_view purpose, std::string_view after,
@@ -87,6 +87,8 @@ class SqliteFiles final : public Files {
   base::Result<Use> use(std::string_view owner) override;
 
  private:
+  base::Status end_upload(std::string_view id);
+
   Statements& sql_;
   const std::string& holder_;
 };
@@ -101,6 +103,7 @@ class SqliteReplica {
   base::Result<bool> take_id(std::string_view id, uint64_t sequence, uint64_t forget);
   base::Result<ReplicaState::TakenId> newest_entry();
   base::Result<bool> has_file(std::string_view id);
+  base::Result<uint64_t> upload_bytes(std::string_view id);
   base::Result<uint64_t> version(std::string_view batch);
   base::Result<std::vector<std::string>> holders();
   base::Status free(std::string_view holder);

@@ -60,14 +60,15 @@ struct Copy {
   Counts counts(const std::string& batch) { return storage().journal.count(batch).value(); }
   // Counts that are kept apart agree with the records.
   static void check_counts(Statements& file) {
-    for (const char* sql :
-         {"SELECT count(*) FROM batches b WHERE waiting !="
-          " (SELECT count(*) FROM jobs WHERE batch = b.id AND state = 0)",
-          "SELECT count(*) FROM batches b WHERE bytes !="
-          " (SELECT coalesce(sum(length(body)), 0) + coalesce(sum(length(answer)), 0) FROM jobs WHERE batch = b.id)",
-          "SELECT count(*) FROM (SELECT owner, sum(bytes) n FROM (SELECT owner, bytes FROM files"
-          " UNION ALL SELECT owner, bytes FROM batches) GROUP BY owner) a FULL JOIN usage u USING(owner)"
-          " WHERE a.n IS NOT u.bytes"})
+    for (const char* sql : {"SELECT count(*) FROM batches b WHERE waiting !="
+                            " (SELECT count(*) FROM jobs WHERE batch = b.id AND state = 0)",
+                            "SELECT count(*) FROM batches b WHERE bytes !="
+                            " (SELECT 512 + length(CAST(b.document AS BLOB)) + coalesce(sum(length(body)), 0) +"
+                            " coalesce(sum(length(answer)), 0) FROM jobs WHERE batch = b.id)",
+                            "SELECT count(*) FROM (SELECT owner, sum(bytes) n FROM (SELECT owner, bytes FROM files"
+                            " UNION ALL SELECT owner, bytes FROM uploads UNION ALL SELECT owner, bytes FROM batches) "
+                            "GROUP BY owner) a FULL JOIN usage u USING(owner)"
+                            " WHERE a.n IS NOT u.bytes"})
       EXPECT_EQ(0, file.number(sql).value()) << sql;
   }
   // All that is in the file, but where pages lie. The copy is closed and opened for it.

@@ -15,6 +15,7 @@ using std::chrono::seconds;
 
 constexpr uint64_t kPlenty = uint64_t(64) << 20;
 const base::WallTime kNow{seconds(1'000'000)};
+constexpr uint64_t kBatch = kBatchBytes + 2;  // of one whose document is {}
 
 std::unique_ptr<Database> open(const Folder& folder, uint64_t most = kPlenty) {
   auto opened = open_database(folder.path(), most);
@@ -187,7 +188,7 @@ TEST(Files, UseCountsFilesAndJobsOfOneOwner) {
   (void)s.journal.finish({"a", 0}, {200, "", std::string(50, 'x')});
   auto use = s.files.use("o").value();
   EXPECT_EQ(1u, use.files);
-  EXPECT_EQ(100u + 2 * 2 + 50, use.bytes);
+  EXPECT_EQ(100u + kBatch + 2 * 2 + 50, use.bytes);
 }
 
 TEST(Files, WhatIsNoLongerKeptIsNotCounted) {
@@ -196,20 +197,44 @@ TEST(Files, WhatIsNoLongerKeptIsNotCounted) {
   Storage& s = db->storage();
   add(s, "a", 4);
   auto used = [&] { return s.files.use("o").value().bytes; };
-  EXPECT_EQ(4u * 2, used());
+  EXPECT_EQ(kBatch + 4u * 2, used());
   (void)s.journal.claim(1, kNow);
   (void)s.journal.finish({"a", 0}, {200, "", std::string(50, 'x')});
   (void)s.journal.finish({"a", 0}, {200, "", std::string(70, 'x')});  // has a result already
-  EXPECT_EQ(3u * 2 + 50, used());
+  EXPECT_EQ(kBatch + 3u * 2 + 50, used());
   ASSERT_TRUE(s.journal.withdraw("a").ok());
-  EXPECT_EQ(50u, used());
+  EXPECT_EQ(kBatch + 50u, used());
   ASSERT_TRUE(s.journal.remove("a").ok());
-  EXPECT_EQ(0u, used());
+  EXPECT_EQ(kBatch, used());
   Job again = job("a", 0);
   ASSERT_TRUE(s.journal.put(std::span(&again, 1)).ok());
-  EXPECT_EQ(2u, used());
+  EXPECT_EQ(kBatch + 2u, used());
+  Batch longer = batch("a");
+  longer.document = std::string(1000, 'x');
+  ASSERT_TRUE(s.batches.change(longer).value());
+  EXPECT_EQ(kBatch - 2 + 1000 + 2u, used());
   ASSERT_TRUE(s.batches.remove("a").ok());
   EXPECT_EQ(0u, used());
+}
+
+TEST(Files, UploadsThatAreNotFinishedCountForTheirOwner) {
+  Folder folder;
+  auto db = open(folder);
+  auto used = [&](const char* owner) { return db->storage().files.use(owner).value().bytes; };
+  auto append = [&](const char* id, uint64_t part) {
+    ASSERT_TRUE(db->storage().files.append(id, part, std::string(100, 'x'), "o").ok());
+  };
+  append("f", 0), append("f", 1), append("g", 0), append("h", 0);
+  EXPECT_EQ(400u, used("o"));
+  ASSERT_TRUE(db->storage().files.add({"f", "o", "", "batch", 200, kNow, kNow}).ok());
+  EXPECT_EQ(400u, used("o"));
+  ASSERT_TRUE(db->storage().files.remove("g").ok());
+  EXPECT_EQ(300u, used("o"));
+  db.reset();
+  db = open(folder);
+  EXPECT_EQ(200u, used("o")) << "what was not finished is gone with its process";
+  ASSERT_TRUE(db->storage().files.remove("f").ok());
+  EXPECT_EQ(0u, used("o"));
 }
 
 TEST(Files, ListsGoOnBehindAnId) {
@@ -296,7 +321,7 @@ TEST(Database, WhatIsKeptSlowsNothingDown) {
   EXPECT_LT(sql.take_steps(), kFew);
   EXPECT_EQ(1u, batches.count("o", kBegun).value());
   EXPECT_LT(sql.take_steps(), kFew);
-  EXPECT_EQ(2 * 2 + 20'000 * 6u, files.use("o").value().bytes);
+  EXPECT_EQ(kBatch + 2 * 2 + 20'000 * (kBatch + 6u), files.use("o").value().bytes);
   EXPECT_LT(sql.take_steps(), kFew);
   EXPECT_EQ(16u, batches.list("o", "k", "", 16).value().size());
   EXPECT_LT(sql.take_steps(), kFew);

@@ -253,7 +253,7 @@ TEST_F(Two, WhateverHappensBothAreEqual) {
           if (what == 8) (void)r.journal.finish({id, job}, {200, "", one_of(100)});
           if (what == 9) (void)r.journal.release({id, job}, kNow);
           if (what == 10) (void)r.journal.withdraw(id);
-          if (what == 11) (void)r.files.append(file, random() % 3, one_of(1000));
+          if (what == 11) (void)r.files.append(file, random() % 3, one_of(1000), one_of(3));
           if (what == 12) (void)r.files.add({file, "o", "name", "batch", 3, kNow, kNow});
           if (what == 13) (void)r.files.remove(file);
         },

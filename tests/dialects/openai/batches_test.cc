@@ -268,6 +268,40 @@ TEST_F(Duty, AFullDiskFailsTheBatch) {
   EXPECT_EQ("insufficient_storage", document().errors[0].code);
 }
 
+// Another tenant has filled it meanwhile.
+TEST_F(Duty, ResultsWaitForRoomOnTheDisk) {
+  database.reset();
+  database = std::move(*jobs::open_database(folder.path(), 1 << 20));
+  begin(line("a"));
+  steps();
+  const auto jobs = s().journal.claim(1, kNow).value();
+  ASSERT_TRUE(s().journal.finish(jobs.at(0).id, {200, "", '"' + std::string(300'000, 'x') + '"'}).value());
+  base::Status full;
+  for (uint64_t part = 0; full.ok() && part < 1000; ++part)
+    full = s().files.append("other", part, std::string(4'000, 'x'), "p");
+  EXPECT_EQ(base::Code::kResourceExhausted, full.code);
+  base::Result<bool> step = true;
+  for (int i = 0; i < 20 && step && *step; ++i) step = duty->step(s(), kNow);
+  ASSERT_FALSE(step);
+  EXPECT_EQ(kFinalizing, batch().state);
+  EXPECT_FALSE(duty->step(s(), kNow).value()) << "nothing is tried at once";
+  ASSERT_TRUE(s().files.remove("other").ok());
+  steps(kNow + seconds(2));
+  EXPECT_EQ(kCompleted, batch().state);
+  const std::string out = content(document().output_file);
+  EXPECT_EQ(out.size(), s().files.find("o", document().output_file).value()->bytes);
+  EXPECT_GT(out.size(), 300'000u);
+}
+
+TEST_F(Duty, BatchesOfOneFileDoNotPassTheTenantsQuota) {
+  const std::string text = line("a", R"({"input":")" + std::string(5'000, 'x') + "\"}");
+  begin(text, 10'000);
+  limits.tenant_disk = text.size() + 3'000;
+  steps();
+  EXPECT_EQ(kFailed, batch().state);
+  EXPECT_NE(std::string::npos, document().errors.at(0).message.find("jobs.tenant_disk"));
+}
+
 TEST_F(Duty, WhatIsOldGoes) {
   begin(line("a"));
   steps();

@@ -7,6 +7,7 @@
 
 #include "base/sip_hash.h"
 #include "dialects/openai/batches/output_line.h"
+#include "jobs/shard_jobs.h"
 
 namespace weir::openai::batches {
 namespace {
@@ -15,6 +16,7 @@ using base::Status;
 
 constexpr uint64_t kSlice = 256 << 10;  // bytes that are read or written in one
 constexpr size_t kMostAtOnce = 64;      // batches that are looked at in one
+constexpr base::Duration kFullWait = std::chrono::seconds(1);
 
 constexpr std::string_view kTooManyLines = "too_many_requests";
 constexpr std::string_view kInProgressOnly[] = {kInProgress}, kCancellingOnly[] = {kCancelling};
@@ -44,16 +46,25 @@ base::Result<bool> BatchDuty::step(jobs::Storage& storage, base::WallTime now) {
   if (Status s = settle_idle(storage, now); !s.ok()) return s;
   auto busy = storage.batches.in_states(kKind, kBusy, kMostAtOnce);
   if (!busy) return busy.error();
+  if (now < full_until_) std::erase_if(*busy, [](const jobs::Batch& batch) { return batch.state == kFinalizing; });
   if (busy->empty()) return false;
   Slice slice{storage, now, std::move((*busy)[turn_ % busy->size()]), {}};
   auto document = read_document(slice.batch.document);
   if (document) slice.document = *std::move(document);
+  const bool has_results = slice.batch.state == kFinalizing;
+  const Writing before = has_results ? writing_ : Writing();
   base::Result<bool> more = false;
   Status status = storage.atomically([&] {
     more = advance(slice);
     return more ? Status() : more.error();
   });
-  // Without room there is nothing to wait for; what else goes wrong may be over in a while.
+  // Lines that find no room fail their batch. Results are there already, and wait for it where they are; what else goes
+  // wrong may be over in a while.
+  if (status.code == base::Code::kResourceExhausted && has_results) {
+    writing_ = before;
+    full_until_ = now + kFullWait;
+    return status;
+  }
   if (status.code == base::Code::kResourceExhausted)
     status = storage.atomically([&] { return fail(slice, "insufficient_storage", status.text); });
   if (!status.ok()) {
@@ -83,10 +94,20 @@ base::Result<bool> BatchDuty::validate(Slice& slice) {
   reading_.whole = text->empty();
   std::vector<jobs::Job> jobs;
   take_lines(slice, *text, jobs);
-  Status status = slice.document.errors.empty() ? slice.storage.journal.put(jobs) : Status();
+  Status status = slice.document.errors.empty() ? check_room(slice, jobs) : Status();
+  if (status.ok() && slice.document.errors.empty()) status = slice.storage.journal.put(jobs);
   if (status.ok()) status = reading_.whole ? end_validation(slice) : slice.save(kValidating);
   if (!status.ok()) return status;
   return true;
+}
+
+// Batches of one file may have been begun while none of them had its lines.
+Status BatchDuty::check_room(Slice& slice, const std::vector<jobs::Job>& jobs) {
+  auto use = slice.storage.files.use(slice.batch.requester.owner);
+  if (!use) return use.error();
+  uint64_t bytes = use->bytes;
+  for (const jobs::Job& job : jobs) bytes += job.body.size();
+  return bytes > limits_.tenant_disk ? jobs::quota_is_used_up() : Status();
 }
 
 Status BatchDuty::begin_reading(Slice& slice) {

@@ -2,7 +2,7 @@
 //
 //   validating -> in_progress -> finalizing -> completed | expired | cancelled
 //        |              '-> cancelling -^
-//        '-> failed (a line is wrong, or there is no room)
+//        '-> failed (a line is wrong, or there is no room for the lines)
 //
 // No line runs before all are read and right: the batch's jobs wait until it is in_progress.
 //
@@ -58,6 +58,7 @@ class BatchDuty final : public jobs::Duty {
   };
 
   base::Result<bool> advance(Slice& slice);
+  base::Status check_room(Slice& slice, const std::vector<jobs::Job>& jobs);
   base::Result<bool> validate(Slice& slice);
   base::Status begin_reading(Slice& slice);
   void take_lines(Slice& slice, std::string_view text, std::vector<jobs::Job>& jobs);
@@ -74,7 +75,8 @@ class BatchDuty final : public jobs::Duty {
   const std::string& prefix_;
   Reading reading_;
   Writing writing_;
-  size_t turn_ = 0;  // of the batches that have something to do
+  base::WallTime full_until_{};  // results wait for room on disk
+  size_t turn_ = 0;              // of the batches that have something to do
 };
 
 }  // namespace weir::openai::batches

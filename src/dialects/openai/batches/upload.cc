@@ -119,12 +119,12 @@ class Upload final : public wire::ExchangeListener, marshal::PartListener {
     charge_.give(buffer_.size());
     auto text = base::adopt(exchange_.memory(), base::MemoryKind::kInput, std::exchange(buffer_, {}));
     if (!text) return fail(base::overloaded("there is no memory for the upload; try again later"));
-    auto work = [id = file_.id, owner = file_.owner, part = part_++, so_far = file_.bytes, text = *std::move(text),
+    auto work = [id = file_.id, owner = file_.owner, part = part_++, text = *std::move(text),
                  most = jobs_.limits().tenant_disk](Storage& s) -> Result<bool> {
       auto use = s.files.use(owner);
       if (!use) return use.error();
-      if (use->bytes + so_far > most) return jobs::quota_is_used_up();
-      if (Status written = s.files.append(id, part, text.view()); !written.ok()) return written;
+      if (use->bytes + text.size() > most) return jobs::quota_is_used_up();
+      if (Status written = s.files.append(id, part, text.view(), owner); !written.ok()) return written;
       return true;
     };
     ask(std::move(work), [this](Result<bool> written) {
@@ -143,7 +143,7 @@ class Upload final : public wire::ExchangeListener, marshal::PartListener {
       auto use = s.files.use(file.owner);
       if (!use) return use.error();
       Status status;
-      if (use->bytes + file.bytes > limits.tenant_disk) status = jobs::quota_is_used_up();
+      if (use->bytes > limits.tenant_disk) status = jobs::quota_is_used_up();
       if (use->files >= limits.max_files)
         status = failure(Code::kResourceExhausted, "you have as many files as you may (jobs.max_files): delete some");
       if (status.ok()) status = s.files.add(file);
