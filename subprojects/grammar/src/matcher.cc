@@ -8,22 +8,20 @@
 namespace grammar {
 namespace {
 
-// The steps that a matcher may take for each token more. A step takes 5 to 20 ns.
-constexpr uint64_t kStepsPerToken = 100'000, kMostSteps = 8'000'000;
 constexpr uint64_t kStepsPerByte = 100'000;  // of one byte that is accepted
 constexpr size_t kManyFrames = 4096;         // the unused ones are looked for
 
 }  // namespace
 
 bool Matcher::Parts::accept(std::string_view bytes) {
-  const uint64_t saved = stacks.steps_left;
+  shared.cache().steps.give(std::min(stacks.steps_left, kStepsPerToken));
   for (char byte : bytes) {
     stacks.steps_left = kStepsPerByte;
     stacks.advance(position, uint8_t(byte), next);
     std::swap(position, next);
     if (position.dead() || stacks.exhausted()) return false;
   }
-  stacks.steps_left = std::min(saved + kStepsPerToken, kMostSteps);
+  stacks.steps_left = kStepsPerToken;
   std::sort(position.items.begin(), position.items.end());
   if (stacks.frames() > kManyFrames) stacks.collect(position);
   return !bytes.empty();
@@ -74,6 +72,19 @@ void Matcher::Parts::add_leaves(const LocalMask& local, FrameId base, std::span<
 bool Matcher::Parts::mask(std::span<uint32_t> words) {
   std::fill(words.begin(), words.end(), 0);
   if (stacks.exhausted()) return false;
+  auto& cache = shared.cache();
+  stacks.more_steps = &cache.steps, stacks.steps_wanted = 0;
+  const bool found = add_masks(words);
+  stacks.more_steps = nullptr;
+  cache.steps_taken.fetch_add(stacks.steps_wanted, std::memory_order_relaxed);
+  if (stacks.steps_left > kStepsPerToken) {
+    cache.steps.give(stacks.steps_left - kStepsPerToken);
+    stacks.steps_left = kStepsPerToken;
+  }
+  return found;
+}
+
+bool Matcher::Parts::add_masks(std::span<uint32_t> words) {
   for (size_t i = 0; i < position.items.size(); ++i) {
     const Item item = position.items[i];
     FrameId base = kRootFrame;

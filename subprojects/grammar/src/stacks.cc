@@ -59,8 +59,7 @@ void Stacks::advance(const Position& from, uint8_t byte, Position& out) {
       if (byte >= edge.first && byte <= edge.last) open_.push_back({edge.target, item.frame});
     }
   }
-  if (open_.size() > steps_left) exhausted_ = true, open_.clear();
-  steps_left -= open_.size();
+  if (!take_steps(open_.size())) exhausted_ = true, open_.clear();
   if (open_.size() == 1 && automaton_.states[open_[0].state].plain())
     out.items.push_back(open_[0]);
   else if (!open_.empty())
@@ -84,9 +83,8 @@ void Stacks::close(Position& out) {
   while (!open_.empty()) {
     const Item item = open_.back();
     open_.pop_back();
-    if (steps_left < kVisitSteps) exhausted_ = true;
+    if (!take_steps(kVisitSteps)) exhausted_ = true;
     if (exhausted_) return out.clear();
-    steps_left -= kVisitSteps;
     if (!visit(item)) continue;
     const auto& state = automaton_.states[item.state];
     if (state.accepting) pop(item.frame, out);

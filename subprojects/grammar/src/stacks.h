@@ -2,6 +2,8 @@
 // frames are one. Steps are counted: whoever walks gives up at a limit.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <unordered_map>
@@ -45,6 +47,28 @@ struct Position {
   bool dead() const { return items.empty() && !accepting && !leaves; }
 };
 
+// Steps that the texts of one grammar take together, beyond those that each of them has. Any thread.
+class SharedSteps {
+ public:
+  static constexpr uint64_t kMost = 4'000'000;
+  static constexpr uint64_t kPart = 1 << 16;  // how many a text takes at a time, so that others find some, too
+  uint64_t left() const { return left_.load(std::memory_order_relaxed); }
+  uint64_t take(uint64_t most) {
+    uint64_t left = this->left();
+    while (!left_.compare_exchange_weak(left, left - std::min(left, most), std::memory_order_relaxed)) {
+    }
+    return std::min(left, most);
+  }
+  void give(uint64_t steps) {
+    uint64_t left = this->left();
+    while (!left_.compare_exchange_weak(left, std::min(left + steps, kMost), std::memory_order_relaxed)) {
+    }
+  }
+
+ private:
+  std::atomic<uint64_t> left_{kMost};
+};
+
 class Stacks {
  public:
   static constexpr size_t kMostItems = 512;
@@ -68,7 +92,23 @@ class Stacks {
   void collect(Position& position);
 
   uint64_t steps_left = 0;
+  uint64_t steps_wanted = 0;          // so far: those that were taken, and those that were not there
+  SharedSteps* more_steps = nullptr;  // where more are taken from; null: from nowhere
+  uint64_t steps_there() const { return steps_left + (more_steps ? more_steps->left() : 0); }
+  // Takes so many steps. False: they are not there, and now none is left.
+  bool take_steps(uint64_t steps) {
+    steps_wanted += steps;
+    while (steps_left < steps) {
+      const uint64_t more = more_steps ? more_steps->take(std::max(SharedSteps::kPart, steps - steps_left)) : 0;
+      if (more == 0) return steps_left = 0, false;
+      steps_left += more;
+    }
+    steps_left -= steps;
+    return true;
+  }
+  // A limit was met: what was walked is of no use.
   bool exhausted() const { return exhausted_; }
+  void set_exhausted(bool is) { exhausted_ = is; }
 
  private:
   struct Hash {

@@ -13,6 +13,7 @@ constexpr uint32_t kLongestToken = 254;  // that Vocabulary::TrieNode::longest t
 constexpr uint32_t kMostCounts = 4096;   // of one call whose masks are found ahead
 constexpr size_t kManyLeaves = 64;
 constexpr uint32_t kWideLeaf = 256;   // nodes of the trie
+constexpr size_t kMostCostly = 1024;  // masks that were not found, of one automaton
 constexpr uint64_t kLookUpSteps = 8;  // a mask that is there already costs about as much as so many steps
 
 // Everything that a text may come to: the rules, in the order of their numbers, and the counted calls.
@@ -116,6 +117,21 @@ void TokenAutomaton::Cache::clear() {
   budget->give(std::exchange(bytes, 0));
 }
 
+uint64_t TokenAutomaton::Cache::too_few(const LocalKey& key) {
+  std::lock_guard lock(mutex);
+  auto at = costly.find(key);
+  return at == costly.end() ? 0 : at->second;
+}
+
+void TokenAutomaton::Cache::put_too_few(const LocalKey& key, uint64_t few) {
+  std::lock_guard lock(mutex);
+  if (costly.size() >= kMostCostly && !costly.contains(key)) costly.clear();
+  auto& at = costly[key];
+  at = std::max(at, few);
+}
+
+uint64_t TokenAutomaton::steps() const { return cache_->steps_taken.load(std::memory_order_relaxed); }
+
 // ---- The mask of one state
 
 LocalKey Matcher::Parts::counted_key(uint32_t state, uint32_t index, uint32_t count) const {
@@ -126,23 +142,37 @@ LocalKey Matcher::Parts::counted_key(uint32_t state, uint32_t index, uint32_t co
 }
 
 std::shared_ptr<const LocalMask> Matcher::Parts::local_mask(const LocalKey& key, uint32_t count) {
-  if (auto found = shared.cache().find(key)) return found;
+  auto& cache = shared.cache();
+  if (auto found = cache.find(key)) return found;
+  if (cache.too_few(key) > stacks.steps_there()) return stacks.set_exhausted(true), nullptr;
   const size_t frames = stacks.frames();
-  std::shared_ptr<const LocalMask> mask = find_mask(key, count);
+  std::shared_ptr<const LocalMask> uncounted, mask;
+  const bool shortens = has_uncounted(key);
+  if (shortens) uncounted = local_mask({key.state, key.call, 0, kUncounted}, kUncounted);
+  if (shortens && !uncounted) return stacks.shrink(frames), nullptr;
+  const uint64_t wanted = stacks.steps_wanted;
+  mask = find_mask(key, count, uncounted.get());
   stacks.shrink(frames);
-  if (mask) shared.cache().put(key, mask);
+  if (mask)
+    cache.put(key, mask);
+  else
+    cache.put_too_few(key, stacks.steps_left == 0 ? stacks.steps_wanted - wanted : TokenAutomaton::Cache::kNoSteps);
   return mask;
 }
 
-std::shared_ptr<LocalMask> Matcher::Parts::find_mask(const LocalKey& key, uint32_t count) {
+// The mask without a count says much of one with it: its short tokens are the same.
+bool Matcher::Parts::has_uncounted(const LocalKey& key) {
+  return key.call != UINT32_MAX && key.needed == 0 && key.left < kUncounted &&
+         !takes_nothing(shared.automaton().calls[key.call].rule);
+}
+
+std::shared_ptr<LocalMask> Matcher::Parts::find_mask(const LocalKey& key, uint32_t count, const LocalMask* uncounted) {
   const auto& vocabulary = shared.vocabulary();
   const auto& nodes = vocabulary.nodes();
   auto mask = std::make_shared<LocalMask>();
   uint32_t above = 0;
   const bool counted = key.call != UINT32_MAX;
-  if (counted && key.needed == 0 && key.left < kUncounted && !takes_nothing(shared.automaton().calls[key.call].rule)) {
-    auto uncounted = local_mask({key.state, key.call, 0, kUncounted}, kUncounted);
-    if (!uncounted) return nullptr;
+  if (uncounted) {
     above = std::min(key.left, kLongestToken);
     take_short(*uncounted, above, *mask);
   }
@@ -187,7 +217,7 @@ void Matcher::Parts::find_rests(LocalMask& mask) {
       }
     }
   }
-  stacks.steps_left -= std::min<uint64_t>(stacks.steps_left, rests.size());
+  (void)stacks.take_steps(rests.size());
   mask.rests = std::make_unique<const TokenRests>(TokenRests{Vocabulary(rests), std::move(tokens)});
 }
 
@@ -214,16 +244,21 @@ bool Matcher::Parts::takes_nothing(uint32_t rule) {
 
 // ---- All masks, ahead of any text
 
+// A mask that takes more steps than a text may have is left out: what is remembered of it spares the texts the search.
 bool TokenAutomaton::find_masks(uint64_t steps, const std::atomic<bool>* cancelled) const {
   const auto& automaton = *automaton_;
   Matcher::Parts parts(*this);
   RuleStates states(automaton);
-  parts.stacks.steps_left = steps;
+  bool all = true;
   auto find = [&](const LocalKey& key, uint32_t count) {
-    auto& left = parts.stacks.steps_left;
-    if (left < kLookUpSteps || (cancelled && cancelled->load(std::memory_order_relaxed))) return false;
-    left -= kLookUpSteps;
-    return parts.local_mask(key, count) != nullptr;
+    if (steps < kLookUpSteps || (cancelled && cancelled->load(std::memory_order_relaxed))) return false;
+    steps -= kLookUpSteps;
+    const uint64_t most = std::min(steps, SharedSteps::kMost + Matcher::Parts::kStepsPerToken);
+    parts.stacks.steps_left = most;
+    all = parts.local_mask(key, count) != nullptr && all;
+    parts.stacks.set_exhausted(false);
+    steps -= most - parts.stacks.steps_left;
+    return true;
   };
   const Reachable reachable = find_reachable(automaton);
   for (uint32_t rule : reachable.plain_rules)
@@ -236,7 +271,7 @@ bool TokenAutomaton::find_masks(uint64_t steps, const std::atomic<bool>* cancell
       for (uint32_t count = 0; count < end; ++count)
         if (!find(parts.counted_key(state, index, count), count)) return false;
   }
-  return true;
+  return all;
 }
 
 }  // namespace grammar

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -52,11 +53,18 @@ struct TokenAutomaton::Cache {
   std::shared_ptr<const LocalMask> find(const LocalKey& key);
   void put(const LocalKey& key, std::shared_ptr<const LocalMask> mask);
   void clear();
+  // Masks that were not found: how many steps were too few for one. kNoSteps: there is no finding it.
+  static constexpr uint64_t kNoSteps = UINT64_MAX;
+  uint64_t too_few(const LocalKey& key);
+  void put_too_few(const LocalKey& key, uint64_t steps);
 
+  SharedSteps steps;
+  std::atomic<uint64_t> steps_taken{0};
   const std::shared_ptr<MaskBudget> budget;
   mutable std::mutex mutex;
   std::unordered_map<LocalKey, std::shared_ptr<const LocalMask>, Hash> masks;  // this and the next: under mutex
   size_t bytes = 0;
+  std::unordered_map<LocalKey, uint64_t, Hash> costly;  // under mutex
 };
 
 // Walks the children of trie nodes with a position: found(node) for each node that it reaches.

@@ -121,6 +121,42 @@ TEST(HostileGrammar, AnAmbiguousOneGivesUp) {
   EXPECT_LT(took, kMostSeconds);
 }
 
+std::shared_ptr<const TokenAutomaton> with_costly_masks(const std::vector<std::string>& tokens) {
+  std::string text = "root ::= ";
+  for (int i = 0; i < 20; ++i)
+    text += (i ? " | " : "") + ("[ -~]* \"" + std::string{char('a' + i % 26), char('a' + i * (i / 26) % 26)}) +
+            "\" [ -~]{20}";
+  return over(read_gbnf(text), std::vector<std::string_view>(tokens.begin(), tokens.end()));
+}
+
+std::vector<std::string> long_tokens() {
+  std::vector<std::string> out;
+  for (char a = 'a'; a <= 'z'; ++a)
+    for (char b = 'a'; b <= 'z'; ++b)
+      for (char c = 'a'; c <= 'z'; ++c)
+        for (char d = 'a'; d <= 'f'; ++d) out.push_back(std::string{a, b, c, d} + "abacadaeaf");
+  return out;
+}
+
+uint64_t steps_of_many_texts(const std::shared_ptr<const TokenAutomaton>& shared, uint32_t vocabulary) {
+  std::string begun;
+  for (int i = 0; i < 80; ++i) begun += std::string{char('a' + i % 26), char('a' + i * (i / 26) % 26)};
+  std::vector<uint32_t> words((vocabulary + 31) / 32);
+  for (int i = 0; i < 128; ++i) {
+    Matcher matcher(shared);
+    EXPECT_TRUE(matcher.accept(begun));
+    (void)matcher.mask(words);
+  }
+  return shared->steps();
+}
+
+TEST(HostileGrammar, TextsOfACostlyOneShareTheStepsForItsMasks) {
+  const auto tokens = long_tokens();
+  auto shared = with_costly_masks(tokens);
+  ASSERT_TRUE(shared);
+  EXPECT_LT(steps_of_many_texts(shared, uint32_t(tokens.size())), 10'000'000u);
+}
+
 TEST(HostileGrammar, CompilingStopsWhenItIsCancelled) {
   auto grammar = read_regex("(a|b)*c");
   std::atomic<bool> cancelled = true;

@@ -42,11 +42,13 @@ class TokenAutomaton {
                  std::shared_ptr<MaskBudget> budget = nullptr);
   ~TokenAutomaton();
   // Finds the local masks of all states ahead, so that no text has to: false where they take more than that many steps
-  // (5 to 20 ns each), or once `cancelled` (or null) is true. What is found is kept.
+  // (5 to 20 ns each), where one takes more than a text may take, or once `cancelled` (or null) is true. What is found
+  // is kept.
   bool find_masks(uint64_t steps, const std::atomic<bool>* cancelled = nullptr) const;
   const Automaton& automaton() const { return *automaton_; }
   const Vocabulary& vocabulary() const { return *vocabulary_; }
-  size_t bytes() const;  // of memory, about, as it is now
+  size_t bytes() const;    // of memory, about, as it is now
+  uint64_t steps() const;  // that all texts together have wanted for their masks
 
   struct Cache;  // of local masks; src/token_masks.h
   Cache& cache() const { return *cache_; }
@@ -67,7 +69,9 @@ class Matcher {
   bool accept(std::string_view bytes);
   bool accept_token(uint32_t id) { return accept(shared_->vocabulary().bytes(id)); }
   // Words of 32 ids, ceil(vocabulary / 32) of them: sets the bits of the tokens that may come next, clears the others.
-  // False where the grammar is so ambiguous that finding them takes too long: the sequence has to end.
+  // False where the grammar is so ambiguous that finding them takes too long: the sequence has to end. What all texts
+  // of a TokenAutomaton may take for that, beyond a little for each, they have together: a costly grammar does not take
+  // longer the more texts it has.
   bool mask(std::span<uint32_t> words);
 
   bool accepting() const;  // the text may end here
