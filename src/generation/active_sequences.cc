@@ -67,7 +67,7 @@ Sequence* ActiveSequences::youngest_over_share(const Sequence& claimant, Scarce 
 void ActiveSequences::preempt(Sequence& s) {
   memory_.release(s);
   s.forget_computed();
-  s.place = Place::kPreempted;
+  s.place = Place::kPreempted, s.preempted = true;
   stats_.preemptions.add();
 }
 

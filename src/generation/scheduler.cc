@@ -112,11 +112,12 @@ void TokenScheduler::start(Sequence& s, Time now) {
   if (results_.complete(s)) results_.finish_sequence(s, now);
 }
 
-// Another sequence with the same beginning may have computed some of it since this one was admitted.
+// Another sequence with the same beginning may have computed some of it since this one was admitted. Of one that was
+// preempted this may be what it computed itself; its client has counts already, and reads them.
 void TokenScheduler::catch_up(Sequence& s) {
   if (s.place != Place::kActive || s.unfed() <= 1 || s.planned) return;
   uint32_t found = memory_.catch_up(s);
-  if (found == 0) return;
+  if (found == 0 || s.preempted || s.generated > 0) return;
   s.cached += found;
   s.call->generation->cached_tokens = s.cached;
   stats_.tokens->prefix_hits.add(found);

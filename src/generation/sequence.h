@@ -79,9 +79,10 @@ struct Sequence {
 
   // When things happened.
   base::Time first_token = base::kNever, last_token = base::kNever;
-  uint32_t cached = 0;      // positions that were there when it was first admitted
+  uint32_t cached = 0;      // positions of its prompt that it need not compute, until it was first preempted
   uint32_t recomputed = 0;  // those of them that were fed again
   bool started = false;     // was admitted before
+  bool preempted = false;   // has been, at least once
 
   // Sequences with different salts never share blocks.
   uint64_t salt() const { return params.cache_salt ^ std::rotl(call->cache_scope, 32); }

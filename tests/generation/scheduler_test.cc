@@ -188,6 +188,22 @@ TEST(TokenScheduler, APromptOfWholeCachedBlocksIsComputedFromItsLastToken) {
   EXPECT_EQ(harness.engine.copies, 1u);
 }
 
+// Of two with the same text that lost all of their blocks one computes it anew, and the other one finds that.
+TEST(TokenScheduler, PreemptedSequencesDoNotCountWhatTheyFindAgainAsCached) {
+  SchedulerHarness harness(small(), 40);
+  harness.spec.batching.priority_levels = harness.spec.batching.default_priority = 0;
+  auto &first = harness.call(numbers(18), 50), &second = harness.call(numbers(18), 50);
+  auto& urgent = harness.call(numbers(140, 90), 4);
+  first.priority = second.priority = 2, urgent.priority = 1;
+  harness.send(first), harness.send(second);
+  for (int i = 0; i < 30; ++i) harness.step();
+  harness.send(urgent);
+  harness.run();
+  EXPECT_EQ(harness.stats.tokens->preemptions.value(), 2);
+  for (auto* call : {&first, &second, &urgent}) EXPECT_EQ(harness.said[call], harness.expected(*call));
+  for (auto* call : {&first, &second}) EXPECT_LT(harness.dones[call].cached_tokens, 18u) << "of the prompt";
+}
+
 TEST(TokenScheduler, SaltsKeepPrefixesApart) {
   SchedulerHarness harness(small());
   auto& first = harness.call(numbers(18), 1);

@@ -8,6 +8,7 @@
 //                               it: {"type":"tool_use","id","name","input":{}}, with input_json_delta
 //   event: message_delta        {"type":"message_delta","delta":{"stop_reason":…},"usage":{"output_tokens":…}}
 //   event: message_stop         {"type":"message_stop"}
+#include <algorithm>
 #include <utility>
 
 #include "dialects/openai/anthropic/anthropic.h"
@@ -182,8 +183,9 @@ class MessageAnswer final : public Answer {
   }
 
   static void write_counts(std::string& out, const Choice& choice) {
-    out += "\"usage\":{\"input_tokens\":" + std::to_string(choice.prompt_tokens - choice.cached_tokens);
-    out += ",\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":" + std::to_string(choice.cached_tokens);
+    const uint32_t cached = std::min(choice.cached_tokens, choice.prompt_tokens);
+    out += "\"usage\":{\"input_tokens\":" + std::to_string(choice.prompt_tokens - cached);
+    out += ",\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":" + std::to_string(cached);
     out += ",\"output_tokens\":" + std::to_string(choice.completion_tokens) + '}';
   }
 
