@@ -188,7 +188,7 @@ TEST(TokenScheduler, APromptOfWholeCachedBlocksIsComputedFromItsLastToken) {
   EXPECT_EQ(harness.engine.copies, 1u);
 }
 
-// Of two with the same text that lost all of their blocks one computes it anew, and the other one finds that.
+// Two with the same text lose all of their blocks: one computes it anew, and the other one finds that.
 TEST(TokenScheduler, PreemptedSequencesDoNotCountWhatTheyFindAgainAsCached) {
   SchedulerHarness harness(small(), 40);
   harness.spec.batching.priority_levels = harness.spec.batching.default_priority = 0;
