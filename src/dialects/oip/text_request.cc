@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "dialects/oip/infer_options.h"
+#include "marshal/asks_nothing.h"
 #include "text/completion.h"
 
 namespace weir::oip {
@@ -88,13 +89,12 @@ class TextMembers {
     return json_.peek() == JsonCursor::Kind::kArray ? json_.array(one) : one();
   }
 
-  // Clients of other servers send members that have no meaning here, mostly empty.
+  // Clients of other servers send members that have no meaning here.
   bool other(const std::string& name) {
     size_t at = json_.at();
     if (!json_.skip()) return false;
-    for (std::string_view nothing : {"null", "false", "\"\"", "[]", "{}"})
-      if (json_.since(at) == nothing) return true;
-    return fields_.refuse(std::string_view(name).substr(0, 64), "no such parameter");
+    return marshal::asks_nothing(json_.since(at)) ||
+           fields_.refuse(std::string_view(name).substr(0, 64), "no such parameter");
   }
 
   JsonCursor& json_;

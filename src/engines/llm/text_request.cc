@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "marshal/asks_nothing.h"
 #include "marshal/generation_params.h"
 #include "text/processor.h"
 
@@ -35,11 +36,7 @@ Status unsupported(std::string_view name) {
   return base::failure(base::Code::kUnimplemented, std::string(name) + " is not supported");
 }
 
-// Asks for nothing, or for what is done anyway: as JSON, or as JSON that was a string.
-bool harmless(std::string_view json) {
-  constexpr std::string_view kNothing[] = {"null", "false", "0", "1", "0.0", "1.0", "\"\"", "\"0\"", "\"1\""};
-  return std::find(std::begin(kNothing), std::end(kNothing), json) != std::end(kNothing);
-}
+// As marshal::asks_nothing() of JSON.
 bool harmless(const ParamValue& value) {
   if (auto* b = std::get_if<bool>(&value)) return !*b;
   if (auto* s = std::get_if<std::string>(&value)) return s->empty() || *s == "0" || *s == "1";
@@ -97,7 +94,7 @@ Status take_json(const msg::Tensor& tensor, Asked& asked) {
     if (name == "stream") return fields.flag(name, asked.stream);
     size_t at = json.at();
     if (!json.skip()) return false;
-    if (refuses(name) && !harmless(json.since(at))) refused = unsupported(name);
+    if (refuses(name) && !marshal::asks_nothing(json.since(at))) refused = unsupported(name);
     return refused.ok();
   }) && json.finish();
   if (good || !refused.ok()) return refused;

@@ -243,6 +243,17 @@ TEST_F(Generate, FailuresHaveAStatusOrAnEvent) {
   EXPECT_TRUE(y->ended);
 }
 
+// As clients of Triton's TensorRT-LLM back end write them.
+TEST_F(Generate, MembersThatAskForNothingArePassedOver) {
+  auto x = post("m/generate", Json::parse(R"({"text_input":"hi","max_tokens":20,"beam_width":1,"runtime_top_k":0,
+      "num_return_sequences":1,"length_penalty":1.0,"return_log_probs":false,"embedding_bias_words":[]})"));
+  EXPECT_EQ(call()->generation->max_tokens, 20u);
+  scripted().done();
+  bench.turn();
+  EXPECT_EQ(x->response.status, 200);
+  EXPECT_EQ(post("m/generate", {{"text_input", "hi"}, {"beam_width", 2}})->response.status, 400);
+}
+
 TEST_F(Generate, BadTextRequestsNameTheMember) {
   auto error = [&](const Json& body) {
     auto x = post("m/generate", body);
