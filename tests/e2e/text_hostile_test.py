@@ -22,7 +22,7 @@ pb, rpc = harness.stubs()('salience')
 
 BEYOND = [-1, 2**31, 2**32, 2**63 - 1, 2**63, 2**64, -2**31 - 1, -2**63, -2**63 - 1, 0.5, 1e300, -1e300, '1e999', 'NaN', '-Infinity']
 # name: least, most that is fine; the text endpoints that take it
-WHOLE = {'max_tokens': (0, 2**32 - 1), 'min_tokens': (0, 2**32 - 1), 'n': (1, 16), 'logprobs': (0, 20), 'prompt_logprobs': (0, 20),
+WHOLE = {'max_tokens': (0, 2**32 - 1), 'min_tokens': (0, 2**32 - 1), 'n': (1, 128), 'logprobs': (0, 20), 'prompt_logprobs': (0, 20),
          'truncate_prompt_tokens': (1, None), 'top_k': (-1, 2**32 - 1)}
 REAL = {'temperature': (0, 100), 'top_p': (0, 1), 'min_p': (0, 1), 'presence_penalty': (-2, 2), 'frequency_penalty': (-2, 2),
         'repetition_penalty': (0, 100)}

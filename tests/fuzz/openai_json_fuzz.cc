@@ -22,7 +22,7 @@ using openai::Kind;
 
 void check(const openai::Request& request) {
   const auto& params = request.params;
-  require(request.n >= 1 && request.n <= openai::kMaxN, "n is in range");
+  require(request.n >= 1 && request.n <= openai::kMaxChoices, "n is in range");
   require(request.prompts.size() * request.n <= openai::kMaxInputs, "choices are bounded");
   require(!params.temperature || (*params.temperature >= 0 && *params.temperature <= 2), "temperature is in range");
   require(!params.top_p || (*params.top_p >= 0 && *params.top_p <= 1), "top_p is in range");

@@ -133,7 +133,7 @@ class Members {
 
   bool read_common(std::string_view name, bool& ok) {
     if (name == "n")
-      ok = fields_.whole(name, 1, kMaxN, out_.n);
+      ok = fields_.whole(name, 1, kMaxChoices, out_.n);
     else if (name == "stream")
       ok = fields_.flag(name, out_.stream);
     else if (name == "stream_options")

@@ -21,8 +21,7 @@ namespace weir::openai {
 
 enum class Kind : uint8_t { kChat, kCompletion, kEmbedding, kTokenize };
 
-inline constexpr uint32_t kMaxN = 16;       // choices of one prompt
-inline constexpr size_t kMaxChoices = 128;  // of one request
+inline constexpr size_t kMaxChoices = 128;  // of one request, for one prompt or several
 inline constexpr size_t kMaxInputs = 2048;  // texts of one embeddings request
 // Alternatives per position.
 inline constexpr auto kMaxLogprobs = uint32_t(marshal::GenerationParamTable::kTopLogprobs.openai_most);

@@ -43,7 +43,7 @@ TEST_F(OpenaiRequests, WholeNumbersAtTheirEdges) {
     int64_t least, most;
   };
   constexpr int64_t kMost = 2147483647;
-  for (const Edge& e : {Edge{"n", 1, 16}, Edge{"logprobs", 0, 20}, Edge{"prompt_logprobs", 0, 20},
+  for (const Edge& e : {Edge{"n", 1, 128}, Edge{"logprobs", 0, 20}, Edge{"prompt_logprobs", 0, 20},
                         Edge{"truncate_prompt_tokens", 1, kMost}, Edge{"priority", 0, 4294967295},
                         Edge{"top_k", -1, 4294967295}, Edge{"max_tokens", 0, 198}, Edge{"min_tokens", 0, 16}}) {
     EXPECT_EQ(completion(e.name, e.least), "ok") << e.name;
