@@ -80,10 +80,10 @@ void Answer::Choice::on(msg::Call& from, msg::Event&& event) {
 void Answer::Choice::prompted(const msg::Token& token) {
   if (!token.details) return;
   const Request& request = answer_.request_;
-  if (request.echo && request.logprobs) delta.add_logprob(answer_.form_, token.id, *token.details);
+  if (request.echo && request.logprobs) delta.add_logprob(answer_.form_, token.id, *token.details, *request.logprobs);
   if (request.prompt_logprobs) {
     if (!prompt_logprobs.empty()) prompt_logprobs += ',';
-    write_prompt_logprob(prompt_logprobs, answer_.form_, token.id, *token.details);
+    write_prompt_logprob(prompt_logprobs, answer_.form_, token.id, *token.details, *request.prompt_logprobs);
   }
   if (!token.details->readout.empty()) delta.add_readout(answer_.form_, token);
   if (!request.stream || delta.weight() > kHeavy) answer_.grew(*this);
@@ -104,7 +104,7 @@ void Answer::Choice::generated(const msg::Call& from, const msg::Token& token) {
     read(std::move(pieces));
   }
   if (token.details) {
-    if (request.logprobs) delta.add_logprob(answer_.form_, token.id, *token.details);
+    if (request.logprobs) delta.add_logprob(answer_.form_, token.id, *token.details, *request.logprobs);
     if (!token.details->readout.empty()) delta.add_readout(answer_.form_, token);
   }
   if (state == text::Completion::State::kStopped || has_all_calls()) return stopped(from);

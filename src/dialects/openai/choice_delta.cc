@@ -39,6 +39,10 @@ void write_token(std::string& out, const TokenForm& form, uint32_t id, float log
   write_bytes(out, form.codec->bytes(id));
 }
 
+std::span<const msg::TokenLogprob> first_of(const std::vector<msg::TokenLogprob>& top, uint32_t most) {
+  return std::span(top).first(std::min<size_t>(top.size(), most));
+}
+
 enum class Indexed : uint8_t { kNo, kYes };
 
 void write_calls(std::string& out, const std::vector<CallDelta>& calls, Indexed indexed) {
@@ -78,7 +82,8 @@ void write_logprob(std::string& out, float logprob) {
   marshal::write_number(out, std::isnan(logprob) ? kLeast : std::max(logprob, kLeast));
 }
 
-void write_prompt_logprob(std::string& out, const TokenForm& form, uint32_t id, const msg::TokenDetails& details) {
+void write_prompt_logprob(std::string& out, const TokenForm& form, uint32_t id, const msg::TokenDetails& details,
+                          uint32_t alternatives) {
   if (!details.has_logprob) {
     out += "null";
     return;
@@ -94,9 +99,10 @@ void write_prompt_logprob(std::string& out, const TokenForm& form, uint32_t id, 
     marshal::write_string(out, shown(form, token));
     out += '}';
   };
-  for (size_t i = 0; i < details.top.size(); ++i) {
-    own = own || details.top[i].id == id;
-    entry(details.top[i].id, details.top[i].logprob, i + 1);
+  const auto top = first_of(details.top, alternatives);
+  for (size_t i = 0; i < top.size(); ++i) {
+    own = own || top[i].id == id;
+    entry(top[i].id, top[i].logprob, i + 1);
   }
   if (!own) entry(id, details.logprob, 0);
   out += '}';
@@ -134,27 +140,30 @@ void write_end(std::string& out, const End& end) {
   out += end.stop_reason.empty() ? "null" : std::string_view(end.stop_reason);
 }
 
-void ChoiceDelta::add_logprob(const TokenForm& form, uint32_t id, const msg::TokenDetails& details) {
+void ChoiceDelta::add_logprob(const TokenForm& form, uint32_t id, const msg::TokenDetails& details,
+                              uint32_t alternatives) {
+  const auto top = first_of(details.top, alternatives);
   if (form.kind == Kind::kChat)
-    add_chat(form, id, details);
+    add_chat(form, id, details, top);
   else
-    add_completion(form, id, details);
+    add_completion(form, id, details, top);
 }
 
-void ChoiceDelta::add_chat(const TokenForm& form, uint32_t id, const msg::TokenDetails& details) {
+void ChoiceDelta::add_chat(const TokenForm& form, uint32_t id, const msg::TokenDetails& details, Alternatives top) {
   comma(tokens_);
   tokens_ += '{';
   write_token(tokens_, form, id, details.logprob);
   tokens_ += ",\"top_logprobs\":[";
-  for (size_t i = 0; i < details.top.size(); ++i) {
+  for (size_t i = 0; i < top.size(); ++i) {
     tokens_ += i > 0 ? ",{" : "{";
-    write_token(tokens_, form, details.top[i].id, details.top[i].logprob);
+    write_token(tokens_, form, top[i].id, top[i].logprob);
     tokens_ += '}';
   }
   tokens_ += "]}";
 }
 
-void ChoiceDelta::add_completion(const TokenForm& form, uint32_t id, const msg::TokenDetails& details) {
+void ChoiceDelta::add_completion(const TokenForm& form, uint32_t id, const msg::TokenDetails& details,
+                                 Alternatives top) {
   comma(tokens_), comma(values_), comma(tops_), comma(offsets_);
   marshal::write_string(tokens_, shown(form, id));
   marshal::write_number(offsets_, at_);
@@ -174,7 +183,7 @@ void ChoiceDelta::add_completion(const TokenForm& form, uint32_t id, const msg::
     write_logprob(tops_, logprob);
     own = own || token == id;
   };
-  for (const auto& top : details.top) entry(top.id, top.logprob);
+  for (const auto& other : top) entry(other.id, other.logprob);
   if (!own) entry(id, details.logprob);
   tops_ += '}';
 }

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,7 +47,8 @@ class ChoiceDelta {
   std::vector<CallDelta> calls;
   std::vector<uint32_t> ids;  // where they are to be returned
 
-  void add_logprob(const TokenForm& form, uint32_t id, const msg::TokenDetails& details);
+  // With `alternatives` of them: a request for those of its prompt, too, has the model find more.
+  void add_logprob(const TokenForm& form, uint32_t id, const msg::TokenDetails& details, uint32_t alternatives);
   void add_readout(const TokenForm& form, const msg::Token& token);
   // Takes what a model wrote; `new_id()` makes the id of a call that begins. More of a call is joined to it where it is
   // the last.
@@ -91,8 +93,9 @@ class ChoiceDelta {
     std::string id = piece.name.empty() ? std::string() : new_id();
     calls.push_back({piece.index, std::move(id), std::move(piece.name), std::move(piece.arguments)});
   }
-  void add_chat(const TokenForm& form, uint32_t id, const msg::TokenDetails& details);
-  void add_completion(const TokenForm& form, uint32_t id, const msg::TokenDetails& details);
+  using Alternatives = std::span<const msg::TokenLogprob>;
+  void add_chat(const TokenForm& form, uint32_t id, const msg::TokenDetails& details, Alternatives top);
+  void add_completion(const TokenForm& form, uint32_t id, const msg::TokenDetails& details, Alternatives top);
 
   // JSON elements, separated by commas. Of a chat `tokens_` has all of an entry.
   std::string tokens_, values_, tops_, offsets_, readouts_;
@@ -106,7 +109,8 @@ std::string shown(const TokenForm& form, uint32_t id);
 // A number that JSON has, for any log probability.
 void write_logprob(std::string& out, float logprob);
 // vLLM's: `{"17":{"logprob":…,"rank":1,"decoded_token":"…"},…}`, or null for the position that nothing precedes.
-void write_prompt_logprob(std::string& out, const TokenForm& form, uint32_t id, const msg::TokenDetails& details);
+void write_prompt_logprob(std::string& out, const TokenForm& form, uint32_t id, const msg::TokenDetails& details,
+                          uint32_t alternatives);
 void write_ids(std::string& out, const std::vector<uint32_t>& ids);
 
 struct Usage {

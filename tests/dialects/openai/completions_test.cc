@@ -78,6 +78,31 @@ TEST_F(Completions, PromptLogprobsAreVllms) {
   EXPECT_TRUE(choice["logprobs"].is_null());
 }
 
+// The model finds as many alternatives as the larger of the two asks for.
+TEST_F(Completions, LogprobsOfThePromptAndOfTheAnswerHaveTheirOwnNumberOfAlternatives) {
+  struct Case {
+    uint32_t answer, prompt;
+  };
+  for (Case c : {Case{1, 3}, Case{3, 1}, Case{0, 2}}) {
+    auto x = complete({{"logprobs", c.answer}, {"prompt_logprobs", c.prompt}, {"echo", true}, {"max_tokens", 1}});
+    EXPECT_EQ(call()->generation->top_logprobs, std::max(c.answer, c.prompt));
+    const auto details = [&](char own) {
+      std::vector<msg::TokenLogprob> top{{uint32_t(own), -1}, {'y', -2}, {'z', -3}};
+      top.resize(std::max(c.answer, c.prompt));
+      return likely(-1, top);
+    };
+    auto v = scripted();
+    v.prompt(0, {});
+    v.prompt(1, *details('b'));
+    v.token('c', details('c'));
+    v.done();
+    turn();
+    Json choice = json(x)["choices"][0];
+    EXPECT_EQ(choice["prompt_logprobs"][1].size(), c.prompt);
+    for (size_t i : {1, 2}) EXPECT_EQ(choice["logprobs"]["top_logprobs"][i].size(), std::max(c.answer, 1u)) << i;
+  }
+}
+
 TEST_F(Completions, StreamBeginsWithTheEchoAndEndsWithTheReason) {
   auto x = complete({{"stream", true}, {"echo", true}});
   EXPECT_EQ(call()->generation->max_tokens, 16u);
