@@ -1,5 +1,7 @@
 #include "dialects/openai/prompt.h"
 
+#include <algorithm>
+
 #include "text/completion.h"
 
 namespace weir::openai {
@@ -76,22 +78,26 @@ bool has_token(const msg::TextCodec& codec, std::string_view text) {
   return ids.size() == 1 && codec.piece(ids[0]) == text;
 }
 
+const FillTokens* fill_tokens(const msg::TextCodec& codec) {
+  const auto has_all = [&](const FillTokens& tokens) {
+    return has_token(codec, tokens.prefix) && has_token(codec, tokens.suffix) && has_token(codec, tokens.middle);
+  };
+  const auto* found = std::find_if(std::begin(kFillTokens), std::end(kFillTokens), has_all);
+  return found == std::end(kFillTokens) ? nullptr : found;
+}
+
 // The prompt that makes a model write what stands between the two texts. Without a token for the middle it comes behind
 // the prefix, and the suffix goes first.
 ApiError fill_in(std::string_view prefix, std::string_view suffix, const msg::TextSpec& spec, std::string& out) {
-  for (const FillTokens& tokens : kFillTokens) {
-    if (!has_token(*spec.codec, tokens.prefix) || !has_token(*spec.codec, tokens.suffix) ||
-        !has_token(*spec.codec, tokens.middle))
-      continue;
-    const auto add = [&](std::string_view token, std::string_view text) { (out += token) += text; };
-    if (tokens.middle.empty()) add(tokens.suffix, suffix);
-    add(tokens.prefix, prefix);
-    if (tokens.middle.empty()) return {};
-    add(tokens.suffix, suffix);
-    add(tokens.middle, {});
-    return {};
-  }
-  return refuse("suffix", "suffix: this model has no tokens for filling in");
+  const FillTokens* tokens = fill_tokens(*spec.codec);
+  if (!tokens) return refuse("suffix", "suffix: this model has no tokens for filling in");
+  const auto add = [&](std::string_view token, std::string_view text) { (out += token) += text; };
+  if (tokens->middle.empty()) add(tokens->suffix, suffix);
+  add(tokens->prefix, prefix);
+  if (tokens->middle.empty()) return {};
+  add(tokens->suffix, suffix);
+  add(tokens->middle, {});
+  return {};
 }
 
 void truncate(const Request& request, std::vector<uint32_t>& ids) {
@@ -100,6 +106,8 @@ void truncate(const Request& request, std::vector<uint32_t>& ids) {
 }
 
 }  // namespace
+
+bool fills_in(const msg::TextCodec& codec) { return fill_tokens(codec) != nullptr; }
 
 ApiError make_chat(Request& request, const msg::TextSpec& spec, Sequence& out, const msg::TextBudget& budget) {
   Conversation talk;

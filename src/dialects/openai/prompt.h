@@ -27,6 +27,9 @@ ApiError make_chat(Request& request, const msg::TextSpec& spec, Sequence& out, c
 ApiError make_prompt(const Prompt& prompt, const Request& request, const msg::TextSpec& spec, std::string_view param,
                      Sequence& out, const msg::TextBudget& budget);
 
+// Whether the model has tokens with which a suffix is filled in.
+bool fills_in(const msg::TextCodec& codec);
+
 // conversation.cc: the template's text, and the images in the order in which the text has them (their places are not
 // yet known).
 struct Conversation {

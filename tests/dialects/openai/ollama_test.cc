@@ -152,6 +152,15 @@ TEST_F(Ollama, ModelsAreListedAndShown) {
   EXPECT_EQ(refusal(ask("pull", {{"model", "q"}})).substr(0, 4), "404 ");
 }
 
+TEST_F(Ollama, AModelIsShownWithWhatItCanDo) {
+  const std::string thinking_and_tools = "{# <tool_call></think> #}";
+  models.add(support::tools_spec("a", thinking_and_tools, {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"}));
+  models.add(support::tools_spec("b", ""));
+  const auto capabilities = [&](const char* name) { return json(ask("show", {{"model", name}}))["capabilities"]; };
+  EXPECT_EQ(capabilities("a"), Json({"completion", "vision", "tools", "thinking", "insert"}));
+  EXPECT_EQ(capabilities("b"), Json({"completion", "vision"}));
+}
+
 TEST_F(Ollama, EmbeddingsHaveLengthOne) {
   auto x = ask("embed", {{"model", "m"}, {"input", {"a", "b"}}});
   for (int i = 0; i < 2; ++i) inbox().finish(call(), support::outputs("embedding FP32 [2] [3,4]"));

@@ -3,6 +3,7 @@
 #include "base/utc_time.h"
 #include "dialects/openai/ollama/ollama.h"
 #include "dialects/openai/ollama/request.h"
+#include "dialects/openai/prompt.h"
 #include "dialects/openai/reading.h"
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
@@ -52,6 +53,17 @@ std::string list(OpenAiState& state, Exchange& exchange, Write write) {
   return out += "]}";
 }
 
+// Clients offer tools, thoughts and filling in where these say so.
+void write_text_capabilities(std::string& out, const msg::TextSpec& text) {
+  out += "\"completion\"";
+  if (text.vision) out += ",\"vision\"";
+  if (!text.codec) return;
+  const msg::AnswerFormat format = text.codec->answer_format();
+  if (format.tools != msg::ToolFormat::kNone) out += ",\"tools\"";
+  if (format.thinks) out += ",\"thinking\"";
+  if (fills_in(*text.codec)) out += ",\"insert\"";
+}
+
 void write_info(std::string& out, const msg::ModelSpec& spec, const msg::TextSpec& text) {
   out += ",\"model_info\":{\"general.architecture\":\"weir\",\"general.name\":";
   marshal::write_string(out, spec.name);
@@ -61,7 +73,7 @@ void write_info(std::string& out, const msg::ModelSpec& spec, const msg::TextSpe
   if (!spec.text)
     out += text.labels > 0 ? "" : "\"embedding\"";
   else
-    out += text.vision ? R"("completion","vision")" : R"("completion")";
+    write_text_capabilities(out, text);
   out += ']';
 }
 
