@@ -213,7 +213,10 @@ Status Runner::add_file() {
   file.id = in.text(), file.owner = in.text(), file.name = in.text(), file.purpose = in.text();
   file.bytes = in.number();
   file.created = in.time(), file.expires = in.time();
-  return in.ok && file.bytes <= uint64_t(INT64_MAX) ? s.files.add(file) : malformed();
+  if (!in.ok || file.bytes > uint64_t(INT64_MAX)) return malformed();
+  auto there = state.upload_bytes(file.id);
+  if (!there) return there.error();
+  return *there == file.bytes ? s.files.add(file) : moved_on();
 }
 
 Status Runner::remove_file() {

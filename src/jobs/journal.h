@@ -138,6 +138,7 @@ class Files {
   base::Status append(std::string_view id, uint64_t part, std::string_view bytes) {
     return append(id, part, bytes, {});
   }
+  // ABORTED, in a cluster: not all of its bytes are there; another node has freed them meanwhile.
   virtual base::Status add(const File& file) = 0;
   virtual base::Result<std::optional<File>> find(std::string_view owner, std::string_view id) = 0;
   virtual base::Result<std::vector<File>> list(std::string_view owner, std::string_view purpose, std::string_view after,

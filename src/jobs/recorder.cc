@@ -143,6 +143,9 @@ Status Recorder::RecordedFiles::append(std::string_view id, uint64_t part, std::
 }
 Status Recorder::RecordedFiles::add(const File& file) {
   if (Status s = to.fits(file.name.size()); !s.ok()) return s;
+  auto there = to.state_.upload_bytes(file.id);
+  if (!there) return there.error();
+  if (*there != file.bytes) return base::failure(base::Code::kAborted, "the file's content is gone, or a part of it");
   Status status = to.inner_.files.add(file);
   if (status.ok()) to.commands_.add(file);
   return status;

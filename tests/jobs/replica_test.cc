@@ -10,6 +10,7 @@ namespace weir::jobs {
 namespace {
 
 using base::Code;
+using base::Status;
 
 TEST_F(Two, WhatOneHasWrittenTheOtherHas) {
   ASSERT_TRUE(a->perform(add("x", 3)).ok());
@@ -95,6 +96,26 @@ TEST_F(Two, WhatANodeHadThatIsGoneIsFree) {
   ASSERT_TRUE(a->perform([](Recorder& r) { (void)r.journal.release({"x", 0}, kNow); }).ok());
   EXPECT_EQ(2u, a->counts("x").running);
   ASSERT_TRUE(a->perform([](Recorder& r) { (void)r.journal.finish({"x", 1}, {200, "", "late"}); }).ok());
+  same();
+}
+
+TEST_F(Two, AFileIsNotAddedWithoutItsContent) {
+  ASSERT_TRUE(a->perform([](Recorder& r) { (void)r.files.append("f", 0, "bytes", "o"); }).ok());
+  b->catch_up();
+  const std::set<std::string> nobody;
+  for (int second : {0, 3}) (void)b->replica->look_after_nodes(&nobody, base::Time(seconds(100 + second)));
+  // a has not seen yet that it was taken for gone.
+  Status added;
+  const auto add = [&](Recorder& r) { added = r.files.add({"f", "o", "name", "batch", 5, kNow, kNow}); };
+  EXPECT_EQ(Code::kAborted, a->perform(add).code);
+  EXPECT_TRUE(added.ok());
+  EXPECT_TRUE(a->perform(add).ok());
+  EXPECT_EQ(Code::kAborted, added.code);
+  EXPECT_FALSE(a->storage().files.find("o", "f").value());
+  // Nor with a part of it.
+  ASSERT_TRUE(a->perform([](Recorder& r) { (void)r.files.append("f", 1, "byte", "o"); }).ok());
+  EXPECT_TRUE(a->perform(add).ok());
+  EXPECT_EQ(Code::kAborted, added.code);
   same();
 }
 

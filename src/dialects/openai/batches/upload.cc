@@ -148,6 +148,9 @@ class Upload final : public wire::ExchangeListener, marshal::PartListener {
         status = failure(Code::kResourceExhausted, "you have as many files as you may (jobs.max_files): delete some");
       if (status.ok()) status = s.files.add(file);
       if (status.ok()) return true;
+      // Another node took this one for gone, and has freed what had come.
+      if (status.code == Code::kAborted)
+        status = base::try_again(Code::kUnavailable, "a part of it was lost; try again");
       (void)s.atomically([&] { return s.files.remove(file.id); });
       return status;
     };
