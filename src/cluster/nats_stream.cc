@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/encoding.h"
+#include "base/log.h"
 #include "cluster/nats_handles.h"
 
 namespace weir::cluster {
@@ -164,11 +165,15 @@ Handle<jsStreamInfo> NatsStream::Parts::info(natsStatus& status, jsErrCode& code
 
 // The server reserves what a stream may have: of less room than was asked for, half is asked for, and half of that.
 Handle<jsStreamInfo> NatsStream::Parts::add(jsStreamConfig& config, natsStatus& status, jsErrCode& code) {
+  const auto wanted = int64_t(std::min<uint64_t>(std::max(options.most_bytes, kLeastBytes), INT64_MAX));
   for (uint64_t most = std::max(options.most_bytes, kLeastBytes);; most = std::max(most / 2, kLeastBytes)) {
     config.MaxBytes = int64_t(std::min<uint64_t>(most, INT64_MAX));
     auto there =
         made<jsStreamInfo>(status, [&](auto** out) { return js_AddStream(out, js.get(), &config, nullptr, &code); });
     const bool too_much = code == JSStorageResourcesExceededErr || code == JSInsufficientResourcesErr;
+    if (there && config.MaxBytes < wanted)
+      base::log::warning("NATS reserves less for the jobs' log than was asked for: it may fill up",
+                         {{"stream", options.name}, {"bytes", config.MaxBytes}, {"wanted", wanted}});
     if (there || !too_much || most == kLeastBytes) return there;
   }
 }

@@ -15,6 +15,8 @@ using base::failure;
 using base::Result;
 using base::Status;
 
+constexpr uint64_t kSlack = 4 << 20;  // bytes of messages' heads, and of what others append meanwhile
+
 constexpr const char *kOut = "snapshot-out.db", *kIn = "snapshot-in.db";
 
 Status ended() { return failure(Code::kUnavailable, "the server is shutting down"); }
@@ -59,7 +61,13 @@ Result<bool> Snapshots::is_long(const ReplicaState::Position& now) {
   if (!room) return room.error();
   auto used = state_.used();
   if (!used) return used.error();
-  return room->used > std::min(kShort + 2 * *used, room->most / 2);
+  const uint64_t fits = room->most - std::min(room->most, *used + kSlack);  // beside a snapshot
+  if (room->used <= std::min({kShort + 2 * *used, room->most / 2, fits / 2})) return false;
+  if (room->used > fits)
+    return failure(Code::kResourceExhausted,
+                   "the jobs' log has no room for a snapshot of what is kept, and fills up: its stream in NATS needs "
+                   "more bytes (max_bytes)");
+  return true;
 }
 
 Status Snapshots::begin(const ReplicaState::Position& now) {

@@ -30,7 +30,8 @@ class Snapshots {
   // Where the copy is afterwards: the same, if no snapshot is newer. DATA_LOSS: the snapshot is no good.
   // FAILED_PRECONDITION: as of log_is_another(). UNAVAILABLE.
   base::Result<ReplicaState::Position> take(const ReplicaState::Position& now);
-  // A slice of what there is to do. True: there is more.
+  // A slice of what there is to do. True: there is more. RESOURCE_EXHAUSTED: the log has no room for a snapshot, and
+  // nothing of one is appended.
   base::Result<bool> shorten(const ReplicaState::Position& now);
   // One that was begun is left to another node, and nothing of it stays here.
   void give_up();
