@@ -45,6 +45,7 @@ class SchemaReader {
   Result<std::vector<Property>> properties(const Json& flat, const std::string& pointer);
   Result<Node> extra(const Json& flat, const std::vector<Property>& named, const std::string& pointer);
   Node other_key(const std::vector<std::u32string>& keys, size_t depth);
+  Node named(Node node);
   Node in_braces(const char* open, Node inside, const char* close);
 
   Grammar& out_;

@@ -64,6 +64,7 @@ Result<Node> SchemaReader::array(const Json& flat, const std::string& pointer) {
   auto item = flat.contains(rest) ? node(flat[rest], below(pointer, rest)) : Result<Node>(any_value());
   if (!item) return item;
   const auto count = uint32_t(prefix.size());
+  if (*least > 1) item = named(*item);  // what must come is written out for each place
   auto left = [&](uint32_t bound, uint32_t taken) {
     return bound == kUnbounded ? bound : bound - std::min(bound, taken);
   };
@@ -78,6 +79,13 @@ Result<Node> SchemaReader::array(const Json& flat, const std::string& pointer) {
   }
   const Node some = *most == 0 ? Grammar::kNever : out_.sequence({count > 0 ? prefix[0] : *item, tail});
   return in_braces("[", out_.choice({some, *least == 0 ? Grammar::kEmpty : Grammar::kNever}), "]");
+}
+
+// As a rule, which is copied only where it is small.
+Node SchemaReader::named(Node node) {
+  const uint32_t rule = out_.add_rule("item");
+  out_.define(rule, node);
+  return out_.rule(rule);
 }
 
 // The properties in their order, then those that are required only.

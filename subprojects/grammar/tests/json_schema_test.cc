@@ -171,5 +171,21 @@ TEST(JsonSchema, StringsOfTheSameFormAreOneRule) {
   EXPECT_EQ(counted, 1);
 }
 
+TEST(JsonSchema, ListsInsideEachOtherDoNotDoubleWithEachLevel) {
+  std::string schema = R"({"type":"string"})", text = R"("a")";
+  for (int i = 0; i < 30; ++i) {
+    schema = R"({"type":"array","minItems":2,"items":{"type":"object","properties":{"a":)" + schema +
+             R"(},"required":["a"]}})";
+    text = i < 5 ? "[{\"a\":" + text + "},{\"a\":" + text + "}]" : text;
+  }
+  EXPECT_EQ(refusal(read_json_schema(schema)), "");
+  std::string few = R"({"type":"string"})";
+  for (int i = 0; i < 5; ++i)
+    few =
+        R"({"type":"array","minItems":2,"items":{"type":"object","properties":{"a":)" + few + R"(},"required":["a"]}})";
+  EXPECT_TRUE(fits(read_json_schema(few), text));
+  EXPECT_FALSE(fits(read_json_schema(few), R"([{"a":[]}])"));
+}
+
 }  // namespace
 }  // namespace grammar
