@@ -22,6 +22,8 @@
 #include "marshal/tenant.h"
 #include "marshal/times.h"
 #include "msg/text_codec.h"
+#include "wire/answer_flow.h"
+#include "wire/gathered_answer.h"
 
 namespace weir::openai {
 namespace {
@@ -40,13 +42,25 @@ class Input final : public msg::Sink {
   Embeddings& owner;
   std::vector<uint32_t> ids;  // until they are sent
   bus::CallHandle call;
-  std::string json;  // the embedding
+  std::string json;      // the embedding
+  uint64_t charged = 0;  // bytes of it
 };
 
 class Embeddings final : public wire::ExchangeListener {
  public:
+  // The answer, from those that are there.
+  class Text final : public wire::TextSource {
+   public:
+    explicit Text(Embeddings& from) : from_(from) {}
+    bool write(std::string& out, size_t target) override { return from_.write(out, target); }
+    uint64_t held() const override { return from_.held_; }
+
+   private:
+    Embeddings& from_;
+  };
+
   Embeddings(OpenAiState& state, Exchange& exchange, Request request)
-      : state_(state), exchange_(exchange), request_(std::move(request)) {
+      : state_(state), exchange_(exchange), request_(std::move(request)), gathered_(exchange.memory()) {
     state_.load.running.fetch_add(1, std::memory_order_relaxed);
   }
   ~Embeddings() override {
@@ -54,6 +68,8 @@ class Embeddings final : public wire::ExchangeListener {
     state_.load.running.fetch_sub(1, std::memory_order_relaxed);
   }
   void on_close(Exchange&, bool) override { leave(); }
+  void on_drain(Exchange&) override { answer_.drained(); }
+  uint64_t held_for_answer() const override { return answer_.held(); }
 
   void start(bus::Served& served, std::vector<Sequence> inputs) {
     const msg::TextSpec& spec = *tokens_of(served.spec);
@@ -80,6 +96,7 @@ class Embeddings final : public wire::ExchangeListener {
       marshal::write_elements(input.json, tensor.dtype, floats, {});
       input.json += ']';
     }
+    if (!gathered_.grow(input.charged, input.json.size())) return fail(wire::no_room_for_answer());
     if (++done_ < inputs_.size()) {
       marshal::trace(exchange_.record(), call);
       return more();
@@ -146,42 +163,55 @@ class Embeddings final : public wire::ExchangeListener {
   }
 
   void finish() {
+    for (const Input& input : inputs_) held_ += input.json.size();
+    add_timing(exchange_, exchange_.extra_fields());
+    const auto compress = Exchange::Compress::kIfAccepted;
+    if (auto bad = answer_.start("application/json", compress, std::make_unique<Text>(*this)); !bad.ok()) fail(bad);
+  }
+
+  bool write(std::string& out, size_t target) {
+    if (written_ == 0) write_head(out);
+    for (; written_ < inputs_.size() && out.size() < target; ++written_) {
+      std::string json = std::exchange(inputs_[written_].json, {});
+      held_ -= json.size();
+      if (written_ > 0) out += ',';
+      if (is_openai()) out += R"({"object":"embedding","index":)" + std::to_string(written_) + ",\"embedding\":";
+      out += json;
+      if (is_openai()) out += '}';
+    }
+    if (written_ < inputs_.size()) return true;
+    write_tail(out);
+    gathered_.release();
+    return false;
+  }
+
+  bool is_openai() const { return request_.embedding_form == EmbeddingForm::kOpenAi; }
+
+  void write_head(std::string& out) const {
     switch (request_.embedding_form) {
-      case EmbeddingForm::kOpenAi: return respond_json(exchange_, as_list());
-      case EmbeddingForm::kOllama: return respond_json(exchange_, as_ollama());
-      case EmbeddingForm::kOllamaOne:
-        return respond_json(exchange_, "{\"embedding\":" + std::move(inputs_.front().json) + '}');
+      case EmbeddingForm::kOpenAi: out += R"({"object":"list","data":[)"; return;
+      case EmbeddingForm::kOllamaOne: out += "{\"embedding\":"; return;
+      case EmbeddingForm::kOllama: break;
     }
-  }
-
-  std::string as_list() {
-    std::string out = "{\"object\":\"list\",\"data\":[";
-    size_t index = 0;
-    for (Input& input : inputs_) {
-      out += index == 0 ? "" : ",";
-      out += "{\"object\":\"embedding\",\"index\":" + std::to_string(index++) + ",\"embedding\":";
-      out += input.json;
-      out += '}';
-      input.json = {};
-    }
-    out += "],\"model\":";
-    marshal::write_string(out, model_);
-    out += ",\"usage\":{\"prompt_tokens\":" + std::to_string(tokens_) + ",\"total_tokens\":" + std::to_string(tokens_);
-    return out += "}}";
-  }
-
-  std::string as_ollama() {
-    std::string out = "{\"model\":";
+    out += "{\"model\":";
     marshal::write_string(out, model_);
     out += ",\"embeddings\":[";
-    for (Input& input : inputs_) {
-      if (out.back() != '[') out += ',';
-      out += input.json;
-      input.json = {};
+  }
+
+  void write_tail(std::string& out) {
+    const std::string tokens = std::to_string(tokens_);
+    switch (request_.embedding_form) {
+      case EmbeddingForm::kOpenAi:
+        out += "],\"model\":";
+        marshal::write_string(out, model_);
+        out += ",\"usage\":{\"prompt_tokens\":" + tokens + ",\"total_tokens\":" + tokens + "}}";
+        return;
+      case EmbeddingForm::kOllamaOne: out += '}'; return;
+      case EmbeddingForm::kOllama: break;
     }
     const auto took = exchange_.record().took(exchange_.now()).count();
     out += "],\"total_duration\":" + std::to_string(took) + ",\"load_duration\":0";
-    return out += ",\"prompt_eval_count\":" + std::to_string(tokens_) + '}';
+    out += ",\"prompt_eval_count\":" + tokens + '}';
   }
 
   void leave() {
@@ -196,7 +226,10 @@ class Embeddings final : public wire::ExchangeListener {
   bool normalized_ = false;
   uint64_t tokens_ = 0;
   std::deque<Input> inputs_;
-  size_t next_ = 0, done_ = 0;
+  size_t next_ = 0, done_ = 0, written_ = 0;
+  uint64_t held_ = 0;              // bytes of embeddings that are not written yet
+  wire::GatheredAnswer gathered_;  // they are charged until all are
+  wire::PiecewiseAnswer answer_{exchange_};
 };
 
 void Input::on(msg::Call& answered, msg::Event&& event) {

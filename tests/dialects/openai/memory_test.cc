@@ -99,5 +99,66 @@ TEST_F(OpenaiMemory, TextsThatAreScoredAreChargedUntilTheyAre) {
   late.h1->closed();
 }
 
+// The bench with a model whose embeddings are wide.
+class WideEmbeddings : public OpenaiMemory {
+ protected:
+  WideEmbeddings() {
+    msg::ModelSpec spec = support::text_spec("w");
+    auto text = std::make_shared<msg::TextSpec>(*spec.text);
+    text->hidden_size = kWidth;
+    spec.text = std::move(text);
+    models.add(spec);
+  }
+  void ask(Client& c, size_t inputs) {
+    c.ask(Json({{"model", "w"}, {"input", std::vector<std::string>(inputs, "a")}}).dump(), "/v1/embeddings");
+    turn();
+  }
+  void finish_one() {
+    const std::vector<float> values(kWidth, 0.123456F);
+    msg::Outputs out;
+    out.tensors.push_back({"e",
+                           msg::DType::kFp32,
+                           {kWidth},
+                           base::Bytes::copy_of({reinterpret_cast<const char*>(values.data()), 4 * values.size()})});
+    models["w"].finish(models["w"].held.at(0), {std::move(out)});
+    turn();
+  }
+  static constexpr uint32_t kWidth = 4096;
+};
+
+TEST_F(WideEmbeddings, AreChargedUntilTheAnswerIsOut) {
+  Client c(router, slabs);
+  ask(c, 5);
+  for (int i = 0; i < 4; ++i) finish_one();
+  EXPECT_GE(slabs.memory.held(MemoryKind::kAnswers), 4u * kWidth * 8);
+  finish_one();
+  EXPECT_EQ(c.answer().substr(0, 15), "HTTP/1.1 200 OK");
+  EXPECT_EQ(slabs.memory.held(), 0u);
+  c.h1->closed();
+}
+
+TEST_F(WideEmbeddings, WithoutRoomTheAnswerIs503) {
+  Client c(router, slabs);
+  ask(c, 60);
+  for (int i = 0; i < 60 && !models["w"].held.empty(); ++i) finish_one();
+  EXPECT_EQ(c.answer().substr(0, 12), "HTTP/1.1 503");
+  EXPECT_EQ(slabs.memory.held(), 0u);
+  c.h1->closed();
+}
+
+TEST_F(WideEmbeddings, ManyAreWrittenWhileTheClientTakesThem) {
+  support::CountedSlabs large{64 << 20};
+  Client c(router, large);
+  ask(c, 60);
+  for (int i = 0; i < 60; ++i) finish_one();
+  std::string answer;
+  for (int i = 0; i < 1000; ++i) answer += c.answer();
+  EXPECT_NE(answer.find("transfer-encoding: chunked"), answer.npos) << answer.substr(0, 300);
+  EXPECT_NE(answer.find(R"("index":59,)"), answer.npos);
+  EXPECT_NE(answer.find(R"("total_tokens":60}})"), answer.npos);
+  EXPECT_EQ(large.memory.held(), 0u);
+  c.h1->closed();
+}
+
 }  // namespace
 }  // namespace weir::openai
