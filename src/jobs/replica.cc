@@ -141,8 +141,10 @@ Status Replica::take_snapshot() {
   if (Status s = check_identity(); !s.ok()) return s;
   auto taken = snapshots_.take(position_);
   if (!taken) return diverged_ = taken.error().code == Code::kFailedPrecondition, taken.error();
-  if (taken->sequence > position_.sequence) incomplete_ = unproven_ = false;
+  if (taken->sequence == position_.sequence) return {};
+  incomplete_ = unproven_ = false;
   position_ = *taken;
+  origin_ = options_.name + '/' + options_.random_id();
   return {};
 }
 
@@ -154,7 +156,7 @@ Status Replica::apply(const Log::LogEntry& entry, Effects& effects) {
   auto fresh = state_.take_id(content->id, entry.sequence, entry.sequence - std::min(entry.sequence, kWindow));
   if (!fresh) return fresh.error();
   if (!*fresh) return ++skipped_, Status();
-  const bool own = pending_ && pending_->id == content->id && content->origin == origin_;
+  const bool own = pending_ && pending_->id == content->id && content->origin == pending_->origin;
   std::vector<bool> voids;
   state_.act_as(content->origin);
   for (const Record& record : content->records) {
@@ -250,7 +252,7 @@ Status Replica::submit(EntryContent entry, Pending& pending) {
   if (incomplete_) return failure(Code::kFailedPrecondition, kIncomplete);
   // The work has run on a copy of which this is not known now.
   if (unproven_ || entry.after != position_.sequence) return failure(Code::kAborted, "the log was looked at anew");
-  pending.id = entry.id;
+  pending.id = entry.id, pending.origin = entry.origin;
   const std::string bytes = write_entry(entry);
   auto sequence = log_.append(pending.id, bytes);
   if (!sequence && sequence.error().code == Code::kUnavailable) sequence = log_.append(pending.id, bytes);

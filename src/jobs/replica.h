@@ -81,6 +81,7 @@ class Replica {
   // Any thread. For good: a snapshot that is made or taken is left in the middle.
   void stop() { snapshots_.stop(); }
 
+  // Another one after a snapshot was taken: what stands in it as claimed by this node has never come here.
   const std::string& origin() const { return origin_; }
   uint64_t sequence() const { return position_.sequence; }
   uint64_t skipped() const { return skipped_; }
@@ -92,6 +93,7 @@ class Replica {
     uint64_t sequence = 0;      // 0: not known
     std::vector<bool> is_void;  // by record, once it is applied
     bool applied = false;
+    std::string origin;  // as which it was written
   };
   struct Kept {  // of what is applied
     std::deque<Job> claimed;
@@ -111,7 +113,7 @@ class Replica {
   ReplicaState& state_;
   Log& log_;
   const Options options_;
-  const std::string origin_;
+  std::string origin_;
   Recorder recorder_;
   Snapshots snapshots_;
   ReplicaState::Position position_;

@@ -22,5 +22,23 @@ TEST_F(Two, ASnapshotIsBegunWhileItFitsAndNotLater) {
   EXPECT_TRUE(log.newest);
 }
 
+TEST_F(Two, JobsThatWereClaimedWithinASnapshotAreClaimedAgain) {
+  ASSERT_TRUE(a->perform(add("x", 2)).ok());
+  // Nobody knows whether b has them, and before it reads so itself a has made a snapshot of it.
+  b->catch_up();
+  log.lose_acks = 2;
+  EXPECT_TRUE(b->claim(2).empty());
+  log.bytes.used = Snapshots::kShort * 4, log.last += Snapshots::kApart;
+  ASSERT_TRUE(a->perform(add("y", 1)).ok());
+  while (a->replica->shorten_log().value()) continue;
+  ASSERT_TRUE(b->replica->take_snapshot().ok());
+  EXPECT_EQ(2u, b->counts("x").running);
+  EXPECT_FALSE(b->replica->next_claimed());
+  const std::set<std::string> others{"a"};
+  EXPECT_TRUE(b->replica->look_after_nodes(&others, base::Time(seconds(1))).value());
+  EXPECT_EQ(3u, b->claim(9).size());
+  same();
+}
+
 }  // namespace
 }  // namespace weir::jobs
