@@ -92,7 +92,10 @@ struct NatsBucket::Parts {
   const std::shared_ptr<std::atomic<bool>> alive = std::make_shared<std::atomic<bool>>(true);
   Handle<natsConnection> connection;
   Handle<jsCtx> js;
-  bool up = false, told_away = false, compared_life = false;
+  // Cleared by whichever thread is told first that the connection is lost: what is queued for the loop does not wait
+  // for it one by one.
+  std::atomic<bool> up{false};
+  bool told_away = false, compared_life = false;
   base::TimerId timer = base::TimerId::kNone;
   Inbox inbox;
   std::condition_variable closing;
@@ -129,6 +132,7 @@ void NatsBucket::stop() {
 natsStatus NatsBucket::Parts::set_callbacks(natsOptions* opts) {
   auto lost = [](natsConnection*, void* p) {
     auto* parts = static_cast<Parts*>(p);
+    parts->up = false;
     parts->loop.post([parts, alive = parts->alive] {
       if (*alive) parts->lost("the connection was lost");
     });
@@ -156,6 +160,8 @@ void NatsBucket::Parts::connect() {
   auto opts = made<natsOptions>(status, [](auto** out) { return natsOptions_Create(out); });
   auto set = [&status](natsStatus next) { status = status == NATS_OK ? next : status; };
   set(set_servers(opts.get(), options.url, "weir " + options.node));
+  // Nothing waits in the library for the connection to come back: its sender is told that it failed.
+  set(natsOptions_SetReconnectBufSize(opts.get(), 0));
   set(set_callbacks(opts.get()));
   if (status == NATS_OK)
     connection = made<natsConnection>(status, [&](auto** out) { return natsConnection_Connect(out, opts.get()); });
@@ -225,7 +231,7 @@ void NatsBucket::Parts::compare_life(kvStore* there) {
 }
 
 void NatsBucket::Parts::lost(const std::string& why) {
-  const bool was = std::exchange(up, false);
+  const bool was = up.exchange(false);
   if (std::exchange(told_away, true) && !was) return;
   listener.disconnected(why);
 }

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <future>
 #include <mutex>
+#include <vector>
 
 #include "cluster/membership.h"
 #include "cluster/ownership.h"
@@ -99,6 +100,26 @@ TEST_F(NatsBucketTest, WritesExpectARevision) {
   EXPECT_EQ(Code::kAborted, write("node.a", "three", 0).error().code);
   EXPECT_TRUE(write("node.a", "three", *third));
   EXPECT_TRUE(until([this] { return seen["node.a"].value == "three"; }));
+}
+
+// The loop is told of the loss behind all that is queued for it.
+TEST_F(NatsBucketTest, WritesThatAreQueuedBehindALossDoNotWaitOneByOne) {
+  ASSERT_TRUE(write("node.a", "one", 0));
+  constexpr int kWrites = 6;
+  std::promise<void> lost;
+  std::vector<std::promise<Code>> told(kWrites);
+  loop.post([&] {
+    server.kill();
+    lost.set_value();
+  });
+  const auto expect = [](std::promise<Code>& one) {
+    return [&one](Result<uint64_t> written) { one.set_value(written ? Code::kOk : written.error().code); };
+  };
+  for (auto& one : told) bucket->write("node.b", "two", 0, expect(one));
+  lost.get_future().wait();
+  const auto since = std::chrono::steady_clock::now();
+  for (auto& one : told) EXPECT_EQ(Code::kUnavailable, one.get_future().get());
+  EXPECT_LT(std::chrono::steady_clock::now() - since, NatsBucket::kPatience * kWrites / 2);
 }
 
 TEST_F(NatsBucketTest, AValueThatIsTooLongIsToldAndReadAsAnEmptyOne) {
