@@ -113,13 +113,17 @@ void KeptRecords::keep(const std::string& owner, const std::string& id, std::str
 
 // An earlier try of this very write may have come through: the key is this record's alone.
 void KeptRecords::write(const std::string& key, std::string value, base::Time until, Done then) {
+  writing_.emplace(key, false);
   bucket_.write(key, value, 0, [this, key, value, until, then](base::Result<uint64_t> written) {
-    if (written || written.error().code != Code::kUnavailable) stalled_ = false;
-    if (written || written.error().code == Code::kAborted) return then({});
-    if (written.error().code != Code::kUnavailable) return ++lost_, then({});
-    if (reaches_() && env_.now() < until)
+    const bool away = !written && written.error().code == Code::kUnavailable;
+    if (!away) stalled_ = false;
+    if (away && !writing_[key] && reaches_() && env_.now() < until)
       return (void)later(limits_.retry, [this, key, value, until, then] { write(key, value, until, then); });
-    set_unkept(key, value);
+    const bool erased = std::exchange(writing_[key], false);
+    writing_.erase(key);
+    if (written && erased) bucket_.erase(key, *written, [](const auto&) {});
+    if (away && !erased) set_unkept(key, value);
+    if (!written && !away && written.error().code != Code::kAborted) ++lost_;
     then({});
   });
 }
@@ -154,12 +158,17 @@ void KeptRecords::retry_unkept() {
     if (again.size() == kRecordsAtOnce) break;
     again.emplace_back(key, value);
   }
-  for (auto& [key, value] : again)
+  for (auto& [key, value] : again) {
+    if (!writing_.emplace(key, false).second) continue;
     bucket_.write(key, std::move(value), 0, [this, key = key](base::Result<uint64_t> written) {
+      const bool erased = std::exchange(writing_[key], false);
+      writing_.erase(key);
+      if (written && erased) bucket_.erase(key, *written, [](const auto&) {});
       if (!written && written.error().code == Code::kUnavailable) return;
       if (!written && written.error().code != Code::kAborted) ++lost_;
       clear_unkept(key);
     });
+  }
 }
 
 void KeptRecords::read(const std::string& owner, const std::string& id, Read then) {
@@ -257,7 +266,12 @@ void KeptRecords::erase(const std::string& owner, const std::string& id, Done th
             }));
 }
 
-void KeptRecords::erase_key(const std::string& key, Done done) {
+void KeptRecords::erase_key(const std::string& key, Done tell) {
+  // A write of it that is under way must not undo what is told.
+  const Done done = [this, key, tell = std::move(tell)](Status status) {
+    if (auto write = writing_.find(key); status.ok() && write != writing_.end()) write->second = true;
+    tell(std::move(status));
+  };
   auto waiting = unkept_.find(key);
   const std::string value = waiting == unkept_.end() ? std::string() : waiting->second;
   clear_unkept(key);

@@ -107,6 +107,7 @@ class KeptRecords {
   const Limits limits_;
   base::MemoryLedger* const memory_;
   std::map<std::string, std::string> unkept_;  // values that are to be written
+  std::map<std::string, bool> writing_;        // keys of writes under way; true: erased meanwhile, for good
   size_t under_way_ = 0;
   std::map<std::string, size_t> of_owner_;  // of these, by owner
   uint64_t bytes_ = 0, unkept_bytes_ = 0, lost_ = 0, refused_ = 0, left_ = 0;

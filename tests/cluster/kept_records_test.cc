@@ -84,6 +84,15 @@ TEST_F(KeptRecordsTest, WhatIsErasedIsErasedEverywhere) {
   EXPECT_EQ(State::kErased, read(b, "resp_1")->state);
 }
 
+TEST_F(KeptRecordsTest, AWriteThatIsTriedAgainDoesNotUndoADeletion) {
+  One a(*this, "a");
+  a.records.keep("key ann", "resp_1", "x", [](const base::Status&) {});
+  bucket.refuse_next();
+  EXPECT_TRUE(erase(a, "resp_1").ok());
+  pass(seconds(5));
+  EXPECT_NE(State::kThere, read(a, "resp_1")->state);
+}
+
 TEST_F(KeptRecordsTest, NobodyWaitsLongForADeletion) {
   One a(*this, "a");
   EXPECT_TRUE(keep(a, "resp_1", "x").ok());
