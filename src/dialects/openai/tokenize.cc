@@ -1,19 +1,55 @@
 // POST /tokenize and /detokenize, as vLLM has them.
+#include <atomic>
 #include <utility>
 
+#include "base/memory_ledger.h"
 #include "dialects/openai/choice_delta.h"
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/reading.h"
 #include "dialects/openai/task.h"
+#include "marshal/json_pieces.h"
 #include "marshal/json_tensor.h"
 #include "msg/text_codec.h"
+#include "wire/answer_flow.h"
 
 namespace weir::openai {
 namespace {
 
+// A few kilobytes of ids may be megabytes of text: the memory is asked for before the text is made. `cancelled`, or
+// null: nobody waits any more.
+class TextOfIds {
+ public:
+  explicit TextOfIds(base::MemoryLedger* memory)
+      : charge_(memory ? base::MemoryCharge(*memory, base::MemoryKind::kAnswers) : base::MemoryCharge()) {}
+
+  // For JSON in which each token takes so many bytes more than its text.
+  ApiError take(const msg::TextCodec& codec, const std::vector<uint32_t>& ids, size_t around, std::string& json,
+                const std::atomic<bool>* cancelled) {
+    uint64_t bytes = json.size() + 64;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (i % kSlice == 0 && is_set(cancelled)) return left();
+      bytes += around + (codec.special(ids[i]) ? codec.piece(ids[i]) : codec.bytes(ids[i])).size();
+    }
+    if (!charge_.grow(bytes)) return {wire::no_room_for_answer(), {}, {}};
+    json.reserve(bytes);
+    return {};
+  }
+  void release() { (void)charge_.resize(0); }
+
+  static constexpr size_t kSlice = 4096;  // ids
+  static bool is_set(const std::atomic<bool>* cancelled) {
+    return cancelled && cancelled->load(std::memory_order_relaxed);
+  }
+  static ApiError left() { return {base::failure(base::Code::kCancelled, "cancelled"), {}, {}}; }
+
+ private:
+  base::MemoryCharge charge_;
+};
+
 class TokenizeTask final : public PromptTask {
  public:
-  using PromptTask::PromptTask;
+  TokenizeTask(Request request, wire::Exchange& exchange, const bus::Served& served)
+      : PromptTask(Kind::kTokenize, std::move(request), exchange, served), text_(exchange.memory()) {}
 
   void made() override {
     const auto& ids = prompts_.front().ids;
@@ -21,28 +57,38 @@ class TokenizeTask final : public PromptTask {
     json_ += ",\"max_model_len\":" + std::to_string(spec_->max_length) + ",\"tokens\":";
     write_ids(json_, ids);
     json_ += ",\"token_strs\":";
-    json_ += request_.token_strings ? strings(ids) : "null";
+    if (request_.token_strings)
+      add_strings(ids);
+    else
+      json_ += "null";
     json_ += '}';
   }
-  void then(OpenAiState&, wire::Exchange& exchange, bus::Served&) override { respond_json(exchange, std::move(json_)); }
-
- private:
-  std::string strings(const std::vector<uint32_t>& ids) const {
-    std::string out = "[";
-    for (uint32_t id : ids) {
-      if (out.size() > 1) out += ',';
-      marshal::write_string(out, spec_->codec->piece(id));
-    }
-    return out + "]";
+  void then(OpenAiState&, wire::Exchange& exchange, bus::Served&) override {
+    text_.release();
+    respond_json(exchange, std::move(json_));
   }
 
+ private:
+  void add_strings(const std::vector<uint32_t>& ids) {
+    constexpr size_t kAround = 3;  // quotes and a comma
+    error = text_.take(*spec_->codec, ids, kAround, json_, cancelled());
+    json_ += '[';
+    for (size_t i = 0; i < ids.size() && error.ok(); ++i) {
+      if (i > 0) json_ += ',';
+      marshal::write_string(json_, spec_->codec->piece(ids[i]));
+      if (i % TextOfIds::kSlice == 0 && TextOfIds::is_set(cancelled())) error = TextOfIds::left();
+    }
+    json_ += ']';
+  }
+
+  TextOfIds text_;
   std::string json_;
 };
 
 class DetokenizeTask final : public Task {
  public:
-  DetokenizeTask(Detokenize request, const bus::Served& served)
-      : request_(std::move(request)), spec_(held_tokens(served)) {}
+  DetokenizeTask(Detokenize request, wire::Exchange& exchange, const bus::Served& served)
+      : request_(std::move(request)), spec_(held_tokens(served)), text_(exchange.memory()) {}
 
   void run() override {
     for (uint32_t id : request_.tokens)
@@ -51,29 +97,48 @@ class DetokenizeTask final : public Task {
                                      std::to_string(spec_->vocabulary) + ", the size of the vocabulary");
         return;
       }
-    json_ = "{\"prompt\":";
-    marshal::write_string(json_, spec_->codec->decode(request_.tokens, msg::SkipSpecial::kNo));
-    json_ += '}';
+    error = text_.take(*spec_->codec, request_.tokens, 0, json_, cancelled());
+    if (error.ok()) decode();
   }
-  void then(OpenAiState&, wire::Exchange& exchange, bus::Served&) override { respond_json(exchange, std::move(json_)); }
+  void then(OpenAiState&, wire::Exchange& exchange, bus::Served&) override {
+    text_.release();
+    respond_json(exchange, std::move(json_));
+  }
 
  private:
+  void decode() {
+    const auto decoder = spec_->codec->decoder(msg::SkipSpecial::kNo);
+    std::string slice;
+    json_ += "{\"prompt\":\"";
+    for (size_t i = 0; i < request_.tokens.size(); ++i) {
+      decoder->step(request_.tokens[i], slice);
+      if ((i + 1) % TextOfIds::kSlice > 0) continue;
+      marshal::write_text_of_string(json_, slice);
+      slice.clear();
+      if (TextOfIds::is_set(cancelled())) return void(error = TextOfIds::left());
+    }
+    decoder->finish(slice);
+    marshal::write_text_of_string(json_, slice);
+    json_ += "\"}";
+  }
+
   const Detokenize request_;
   const std::shared_ptr<const msg::TextSpec> spec_;
+  TextOfIds text_;
   std::string json_;
 };
 
 void tokenize_text(OpenAiState& state, wire::Exchange& exchange, Request&& request) {
   auto [served, error] = find_model(state, exchange, request.model, bus::Needs::kText);
   if (!error.ok()) return respond(exchange, error);
-  auto task = std::make_unique<TokenizeTask>(Kind::kTokenize, std::move(request), exchange, *served);
+  auto task = std::make_unique<TokenizeTask>(std::move(request), exchange, *served);
   perform(state, exchange, *served, std::move(task), exchange.content().size());
 }
 
 void join_tokens(OpenAiState& state, wire::Exchange& exchange, Detokenize&& request) {
   auto [served, error] = find_model(state, exchange, request.model, bus::Needs::kText);
   if (!error.ok()) return respond(exchange, error);
-  auto task = std::make_unique<DetokenizeTask>(std::move(request), *served);
+  auto task = std::make_unique<DetokenizeTask>(std::move(request), exchange, *served);
   perform(state, exchange, *served, std::move(task), exchange.content().size());
 }
 

@@ -99,6 +99,26 @@ TEST_F(OpenaiMemory, TextsThatAreScoredAreChargedUntilTheyAre) {
   late.h1->closed();
 }
 
+// A model that has a token of many spaces.
+TEST_F(OpenaiMemory, TextOfFewIdsIsChargedBeforeItIsMade) {
+  models.add(support::tools_spec("s", "", {"<" + std::string(500, ' ') + ">"}));
+  const auto ask = [&](size_t ids, const char* path, Json more) {
+    Client c(router, slabs);
+    more.update({{"model", "s"}, {path == std::string("/tokenize") ? "prompt" : "tokens", std::vector<int>(ids, 260)}});
+    c.ask(more.dump(), path);
+    turn();
+    const std::string answer = c.answer();
+    EXPECT_EQ(slabs.memory.held(), 0u);
+    c.h1->closed();
+    return answer.substr(9, 3);
+  };
+  for (auto* path : {"/tokenize", "/detokenize"}) {
+    const Json more = path == std::string("/tokenize") ? Json({{"return_token_strs", true}}) : Json::object();
+    EXPECT_EQ(ask(100, path, more), "200") << path;
+    EXPECT_EQ(ask(4000, path, more), "503") << path << ": 2 MB of text where there is 1 MiB";
+  }
+}
+
 // The bench with a model whose embeddings are wide.
 class WideEmbeddings : public OpenaiMemory {
  protected:
