@@ -7,33 +7,28 @@
 // finish_reason; with stream_options.include_usage one more with the usage and no choices. A chunk is appended to a
 // string by hand: no document is built for a token.
 #include "dialects/openai/answer.h"
+#include "dialects/openai/quiet_timer.h"
 #include "marshal/json_pieces.h"
 #include "marshal/json_tensor.h"
-#include "wire/service_guard.h"
 #include "wire/sse.h"
 
 namespace weir::openai {
 namespace {
 
 using wire::Exchange;
-using std::chrono_literals::operator""s;
-
-constexpr base::Duration kQuiet = 15s;  // without a frame for so long, a comment shows that there is life
 
 class Streamed final : public Answer {
  public:
   Streamed(OpenAiState& state, Exchange& exchange, Kind kind, Request request)
       : Answer(state, exchange, kind, std::move(request)) {
-    last_ = state_.bus.env().now();
-    arm();
+    quiet_.start();
   }
-  ~Streamed() override { disarm(); }
 
   void on_drain(Exchange&) override {
     for (Choice& choice : choices_) choice.call.repay();
   }
   void on_close(Exchange&, bool) override {
-    disarm();
+    quiet_.stop();
     leave();
   }
 
@@ -50,7 +45,7 @@ class Streamed final : public Answer {
   }
   void failed(const base::Status& status) override {
     if (!exchange_.responding()) {
-      disarm();
+      quiet_.stop();
       return respond(exchange_, refuse(status));
     }
     exchange_.record().set_outcome(status);
@@ -59,7 +54,7 @@ class Streamed final : public Answer {
   }
 
   void finish() {
-    disarm();
+    quiet_.stop();
     send("data: [DONE]\n\n");
     exchange_.end();
   }
@@ -159,20 +154,10 @@ class Streamed final : public Answer {
   }
 
   void send(std::string frame) {
-    last_ = state_.bus.env().now();
+    quiet_.sent();
     exchange_.body(base::Bytes::adopt(std::move(frame)));
   }
 
-  void arm() {
-    timer_ = state_.bus.env().at(last_ + kQuiet, [this] {
-      timer_ = base::TimerId::kNone;
-      wire::guarded(exchange_, [this] {
-        if (state_.bus.env().now() - last_ >= kQuiet) ping();
-        arm();
-      });
-    });
-  }
-  void disarm() { state_.bus.env().cancel(std::exchange(timer_, base::TimerId::kNone)); }
   void ping() {
     open();
     std::string comment;
@@ -186,8 +171,7 @@ class Streamed final : public Answer {
 
   std::string prefix_;          // of every chunk
   std::vector<Around> around_;  // the text of a chunk that has nothing else, by choice; empty until its first
-  base::Time last_;             // when something was sent
-  base::TimerId timer_ = base::TimerId::kNone;
+  QuietTimer quiet_{state_.bus.env(), exchange_, [this] { ping(); }};
 };
 
 }  // namespace

@@ -72,6 +72,19 @@ TEST_F(Messages, AStreamIsTheEventsThatMakeOne) {
   EXPECT_EQ(end["delta"]["stop_sequence"], "c");
 }
 
+TEST_F(Messages, ASilentStreamBeginsAndPings) {
+  auto x = ask({{"stream", true}});
+  env.advance(std::chrono::seconds(31));
+  EXPECT_EQ(x->response.status, 200);
+  std::string types;
+  for (const Json& event : events(x)) types += event["type"].get<std::string>() + " ";
+  EXPECT_EQ(types, "message_start ping ping ");
+  scripted().end();
+  turn();
+  EXPECT_EQ(events(x).back()["type"], "message_stop");
+  EXPECT_EQ(env.armed(), 0u);
+}
+
 TEST_F(Messages, ThoughtsTextAndCallsOfToolsAreBlocks) {
   models.add(support::tools_spec("qwen", "{# <tool_call></think> #}"));
   const Json tools = Json::parse(R"([{"name":"f","description":"d","input_schema":{"type":"object"}}])");

@@ -81,6 +81,18 @@ TEST_F(Responses, AStreamIsTheEventsThatMakeOne) {
   EXPECT_EQ(all.back()["response"]["id"], all[0]["response"]["id"]);
 }
 
+TEST_F(Responses, ASilentStreamBeginsAndHasComments) {
+  auto x = ask({{"stream", true}, {"store", false}});
+  env.advance(std::chrono::seconds(31));
+  EXPECT_EQ(x->response.status, 200);
+  EXPECT_NE(x->sent.find("response.created"), std::string::npos);
+  EXPECT_EQ(x->sent.substr(x->sent.size() - 16), ": ping\n\n: ping\n\n");
+  scripted().end();
+  turn();
+  EXPECT_TRUE(x->ended);
+  EXPECT_EQ(env.armed(), 0u);
+}
+
 TEST_F(Responses, ItemsBecomeTheTurnsOfAChat) {
   auto x = ask({{"input", Json::parse(R"([{"role":"developer","content":"be"},
       {"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]},

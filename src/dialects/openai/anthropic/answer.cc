@@ -6,12 +6,14 @@
 //   event: content_block_stop   {"type":"content_block_stop","index":0}
 //   …                           the next block: thoughts (thinking_delta) come before the text, calls of tools behind
 //                               it: {"type":"tool_use","id","name","input":{}}, with input_json_delta
+//   event: ping                 {"type":"ping"}: anywhere, where there was nothing else to say for a while
 //   event: message_delta        {"type":"message_delta","delta":{"stop_reason":…},"usage":{"output_tokens":…}}
 //   event: message_stop         {"type":"message_stop"}
 #include <algorithm>
 #include <utility>
 
 #include "dialects/openai/anthropic/anthropic.h"
+#include "dialects/openai/quiet_timer.h"
 #include "marshal/json_tensor.h"
 #include "wire/answer_flow.h"
 #include "wire/sse.h"
@@ -25,10 +27,17 @@ enum class Block : uint8_t { kNone, kThinking, kText, kCall };
 
 class MessageAnswer final : public Answer {
  public:
-  using Answer::Answer;
+  MessageAnswer(OpenAiState& state, Exchange& exchange, Kind kind, Request request)
+      : Answer(state, exchange, kind, std::move(request)) {
+    if (request_.stream) quiet_.start();
+  }
 
   void on_drain(Exchange&) override {
     for (Choice& choice : choices_) choice.call.repay();
+  }
+  void on_close(Exchange& exchange, bool complete) override {
+    quiet_.stop();
+    Answer::on_close(exchange, complete);
   }
 
  private:
@@ -57,6 +66,7 @@ class MessageAnswer final : public Answer {
   }
 
   void failed(const base::Status& status) override {
+    quiet_.stop();
     if (!exchange_.responding()) return respond(exchange_, refuse(status));
     exchange_.record().set_outcome(status);
     std::string event;
@@ -151,7 +161,16 @@ class MessageAnswer final : public Answer {
     add(events, "message_delta", data += '}');
     add(events, "message_stop", R"({"type":"message_stop"})");
     send(std::move(events));
+    quiet_.stop();
     exchange_.end();
+  }
+
+  void ping() {
+    if (choices_.empty()) return;
+    std::string events;
+    open(choices_.front(), events);
+    add(events, "ping", R"({"type":"ping"})");
+    send(std::move(events));
   }
 
   void open(const Choice& choice, std::string& events) {
@@ -192,11 +211,15 @@ class MessageAnswer final : public Answer {
   static void add(std::string& events, std::string_view name, std::string_view data) {
     wire::append_sse(events, data, name);
   }
-  void send(std::string events) { exchange_.body(base::Bytes::adopt(std::move(events))); }
+  void send(std::string events) {
+    quiet_.sent();
+    exchange_.body(base::Bytes::adopt(std::move(events)));
+  }
   std::string call_id() override { return "toolu_" + random_id(24); }
 
   Block block_ = Block::kNone;  // of a stream: which is open, and the number of it or the next
   size_t index_ = 0;
+  QuietTimer quiet_{state_.bus.env(), exchange_, [this] { ping(); }};
 };
 
 }  // namespace

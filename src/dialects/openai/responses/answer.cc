@@ -12,6 +12,7 @@
 #include <memory>
 #include <utility>
 
+#include "dialects/openai/quiet_timer.h"
 #include "dialects/openai/responses/responses.h"
 #include "marshal/json_tensor.h"
 #include "wire/answer_flow.h"
@@ -84,6 +85,7 @@ class ResponseAnswer final : public Answer {
     auto since = state_.bus.env().wall().time_since_epoch();
     created_ = std::chrono::duration_cast<std::chrono::seconds>(since).count();
     id_ = "resp_" + new_id();
+    if (request_.stream) quiet_.start();
   }
 
   ~ResponseAnswer() override { *open_exchange_ = false; }
@@ -92,6 +94,7 @@ class ResponseAnswer final : public Answer {
   }
   void on_close(Exchange& exchange, bool complete) override {
     *open_exchange_ = false;
+    quiet_.stop();
     Answer::on_close(exchange, complete);
   }
 
@@ -125,7 +128,16 @@ class ResponseAnswer final : public Answer {
     add_event(events, how == Progress::kCut ? "response.incomplete" : "response.completed",
               ",\"response\":" + response);
     send(std::move(events));
+    quiet_.stop();
     exchange_.end();
+  }
+
+  void ping() {
+    if (choices_.empty()) return;
+    std::string events;
+    open(events);
+    wire::append_sse_comment(events);
+    send(std::move(events));
   }
 
   // Where there is no room the response is not found later: it has been said by then that it is stored. The client
@@ -171,6 +183,7 @@ class ResponseAnswer final : public Answer {
   }
 
   void failed(const base::Status& status) override {
+    quiet_.stop();
     if (!exchange_.responding()) return respond(exchange_, refuse(status));
     exchange_.record().set_outcome(status);
     std::string events;
@@ -282,7 +295,10 @@ class ResponseAnswer final : public Answer {
     write_part(data, items_.back(), text);
     add_event(events, type, data);
   }
-  void send(std::string events) { exchange_.body(base::Bytes::adopt(std::move(events))); }
+  void send(std::string events) {
+    quiet_.sent();
+    exchange_.body(base::Bytes::adopt(std::move(events)));
+  }
 
   // The response with its items, of which the last has come so far; `error`: why it failed.
   std::string response_json(std::string_view status, Progress last, std::string_view error) const {
@@ -326,6 +342,7 @@ class ResponseAnswer final : public Answer {
   std::vector<Item> items_;
   std::string logprobs_;  // of tokens whose text has not come
   bool open_ = false;     // more may come to the last
+  QuietTimer quiet_{state_.bus.env(), exchange_, [this] { ping(); }};
   uint64_t held_ = 0, charged_ = 0;
   uint64_t sequence_ = 0;
   const std::shared_ptr<bool> open_exchange_ = std::make_shared<bool>(true);
