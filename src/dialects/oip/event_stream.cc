@@ -18,12 +18,25 @@ std::string_view last_event_id(const wire::Exchange& exchange) {
 
 }  // namespace
 
-EventStream::EventStream(wire::Exchange& exchange) : exchange_(exchange), numbered_(is_get(exchange)) {
+EventStream::EventStream(wire::Exchange& exchange, base::Env& env)
+    : exchange_(exchange), quiet_(env, exchange, [this] { ping(); }), numbered_(is_get(exchange)) {
   if (auto last = base::parse_count(std::string(last_event_id(exchange)))) skipped_ = *last;
 }
 
 void EventStream::open() {
   if (!exchange_.responding()) exchange_.head(wire::stream_head());
+}
+
+void EventStream::put(std::string text) {
+  quiet_.sent();
+  exchange_.body(base::Bytes::adopt(std::move(text)));
+}
+
+void EventStream::ping() {
+  open();
+  std::string comment;
+  wire::append_sse_comment(comment);
+  put(std::move(comment));
 }
 
 void EventStream::send(std::string_view json) {
@@ -36,10 +49,11 @@ void EventStream::send_text(std::string text) {
   if (++sent_ <= skipped_) return;
   open();
   if (numbered_) text.insert(0, "id: " + std::to_string(sent_) + '\n');
-  exchange_.body(base::Bytes::adopt(std::move(text)));
+  put(std::move(text));
 }
 
 void EventStream::end(wire::Fields trailers) {
+  quiet_.stop();
   open();
   if (numbered_) {
     std::string event;

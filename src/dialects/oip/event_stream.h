@@ -13,13 +13,16 @@
 
 #include "base/bytes.h"
 #include "wire/exchange.h"
+#include "wire/quiet_timer.h"
 
 namespace weir::oip {
 
 class EventStream {
  public:
-  explicit EventStream(wire::Exchange& exchange);
+  EventStream(wire::Exchange& exchange, base::Env& env);
 
+  // From now on a comment is sent where there is nothing else to send for a while; an error is an event then.
+  void keep_alive() { quiet_.start(); }
   // `json` as one event; `text` is one event already.
   void send(std::string_view json);
   void send_text(std::string text);
@@ -27,8 +30,11 @@ class EventStream {
 
  private:
   void open();
+  void ping();
+  void put(std::string text);
 
   wire::Exchange& exchange_;
+  wire::QuietTimer quiet_;
   bool numbered_ = false;            // a GET
   uint64_t sent_ = 0, skipped_ = 0;  // events; those up to the latter have been sent before
 };

@@ -139,7 +139,7 @@ class TensorGenerate final : public wire::ExchangeListener, public Inference {
       status = read_aside(body.size(), std::move(read));
     } else {
       if (status.ok()) status = TensorRequest(state_.slabs, spec(), call(), options).read(body.view());
-      if (status.ok()) status = start();
+      if (status.ok()) status = run();
     }
     if (!status.ok()) respond_error(exchange_, status);
   }
@@ -147,8 +147,12 @@ class TensorGenerate final : public wire::ExchangeListener, public Inference {
   void on_drain(Exchange&) override { drained(); }
 
  private:
+  Status run() {
+    if (streams()) events_.keep_alive();
+    return start();
+  }
   void request_read(Status status) override {
-    if (status.ok()) status = start();
+    if (status.ok()) status = run();
     if (!status.ok()) respond_error(exchange_, status);
   }
   Writes writes() const override { return Writes::kJson; }
@@ -179,8 +183,8 @@ class TensorGenerate final : public wire::ExchangeListener, public Inference {
     events_.end();
   }
 
-  EventStream events_{exchange_};  // where any number is
-  std::string reply_;              // where one answer is taken
+  EventStream events_{exchange_, state_.bus.env()};  // where any number is
+  std::string reply_;                                // where one answer is taken
 };
 
 }  // namespace

@@ -92,6 +92,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
  public:
   TextGenerate(OipState& state, Exchange& exchange, TextRequest request, bus::Served& served, Delivery delivery)
       : exchange_(exchange),
+        events_(exchange, state.bus.env()),
         request_(std::move(request)),
         served_(served),
         spec_(served.spec.text),
@@ -138,7 +139,10 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
     call.priority = request_.priority;
     marshal::set_caller(call, exchange_);
     call.generation = std::move(generation);
-    if (streams()) call_.grant(bus::kTokenWindow);
+    if (streams()) {
+      call_.grant(bus::kTokenWindow);
+      events_.keep_alive();
+    }
     return call_.submit(served_, *this, exchange_.ticket());
   }
 
@@ -244,7 +248,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
   }
 
   Exchange& exchange_;
-  EventStream events_{exchange_};  // where it streams
+  EventStream events_;  // where it streams
   TextRequest request_;
   Grammar grammar_;
   bus::Served& served_;  // looked up in this turn, or kept alive by the task and the Call

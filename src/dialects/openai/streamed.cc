@@ -7,9 +7,9 @@
 // finish_reason; with stream_options.include_usage one more with the usage and no choices. A chunk is appended to a
 // string by hand: no document is built for a token.
 #include "dialects/openai/answer.h"
-#include "dialects/openai/quiet_timer.h"
 #include "marshal/json_pieces.h"
 #include "marshal/json_tensor.h"
+#include "wire/quiet_timer.h"
 #include "wire/sse.h"
 
 namespace weir::openai {
@@ -171,7 +171,7 @@ class Streamed final : public Answer {
 
   std::string prefix_;          // of every chunk
   std::vector<Around> around_;  // the text of a chunk that has nothing else, by choice; empty until its first
-  QuietTimer quiet_{state_.bus.env(), exchange_, [this] { ping(); }};
+  wire::QuietTimer quiet_{state_.bus.env(), exchange_, [this] { ping(); }};
 };
 
 }  // namespace

@@ -185,6 +185,23 @@ TEST_F(Generate, TextStreamsTokenByTokenUntilAStopString) {
   EXPECT_EQ(events(*x).back()["details"]["finish_reason"], "stop_sequence");
 }
 
+// A long prompt, or a queue: proxies give a silent answer up after a minute.
+TEST_F(Generate, ASilentStreamHasCommentsAndItsErrorsAreEvents) {
+  auto x = post("m/generate_stream", {{"text_input", "ab"}});
+  bench.wire.env.advance(std::chrono::seconds(31));
+  EXPECT_EQ(x->response.status, 200);
+  EXPECT_EQ(x->sent, ": ping\n\n: ping\n\n");
+  auto v = scripted();
+  v.emit("h"), v.fail(base::Code::kInternal, "broken");
+  bench.turn();
+  EXPECT_TRUE(x->ended);
+  EXPECT_NE(x->sent.find("\"text_output\":\"h\""), std::string::npos);
+  EXPECT_TRUE(x->sent.ends_with("data: {\"error\":\"broken\"}\n\n")) << x->sent;
+  auto whole = post("m/generate", {{"text_input", "ab"}});
+  bench.wire.env.advance(std::chrono::seconds(31));
+  EXPECT_EQ(whole->sent, "") << "one answer has its status when it is known";
+}
+
 TEST_F(Generate, TextRepeatsItsIdAsAWholeAndInEachEvent) {
   auto x = post("m/generate", {{"text_input", "ab"}, {"id", "x\"1"}});
   auto emit = [&] {

@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "dialects/openai/anthropic/anthropic.h"
-#include "dialects/openai/quiet_timer.h"
 #include "marshal/json_tensor.h"
 #include "wire/answer_flow.h"
+#include "wire/quiet_timer.h"
 #include "wire/sse.h"
 
 namespace weir::openai::anthropic {
@@ -219,7 +219,7 @@ class MessageAnswer final : public Answer {
 
   Block block_ = Block::kNone;  // of a stream: which is open, and the number of it or the next
   size_t index_ = 0;
-  QuietTimer quiet_{state_.bus.env(), exchange_, [this] { ping(); }};
+  wire::QuietTimer quiet_{state_.bus.env(), exchange_, [this] { ping(); }};
 };
 
 }  // namespace

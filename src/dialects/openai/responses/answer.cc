@@ -12,10 +12,10 @@
 #include <memory>
 #include <utility>
 
-#include "dialects/openai/quiet_timer.h"
 #include "dialects/openai/responses/responses.h"
 #include "marshal/json_tensor.h"
 #include "wire/answer_flow.h"
+#include "wire/quiet_timer.h"
 #include "wire/service_guard.h"
 #include "wire/sse.h"
 
@@ -342,7 +342,7 @@ class ResponseAnswer final : public Answer {
   std::vector<Item> items_;
   std::string logprobs_;  // of tokens whose text has not come
   bool open_ = false;     // more may come to the last
-  QuietTimer quiet_{state_.bus.env(), exchange_, [this] { ping(); }};
+  wire::QuietTimer quiet_{state_.bus.env(), exchange_, [this] { ping(); }};
   uint64_t held_ = 0, charged_ = 0;
   uint64_t sequence_ = 0;
   const std::shared_ptr<bool> open_exchange_ = std::make_shared<bool>(true);

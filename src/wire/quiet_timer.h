@@ -10,12 +10,12 @@
 #include "wire/exchange.h"
 #include "wire/service_guard.h"
 
-namespace weir::openai {
+namespace weir::wire {
 
 class QuietTimer {
  public:
   // `ping` sends something, and says so with sent(). Both are borrowed.
-  QuietTimer(base::Env& env, wire::Exchange& exchange, std::function<void()> ping)
+  QuietTimer(base::Env& env, Exchange& exchange, std::function<void()> ping)
       : env_(env), exchange_(exchange), ping_(std::move(ping)) {}
   ~QuietTimer() { stop(); }
 
@@ -32,7 +32,7 @@ class QuietTimer {
   void arm() {
     timer_ = env_.at(last_ + kQuiet, [this] {
       timer_ = base::TimerId::kNone;
-      wire::guarded(exchange_, [this] {
+      guarded(exchange_, [this] {
         if (env_.now() - last_ >= kQuiet) ping_();
         arm();
       });
@@ -40,10 +40,10 @@ class QuietTimer {
   }
 
   base::Env& env_;
-  wire::Exchange& exchange_;
+  Exchange& exchange_;
   const std::function<void()> ping_;
   base::Time last_;  // when something was sent
   base::TimerId timer_ = base::TimerId::kNone;
 };
 
-}  // namespace weir::openai
+}  // namespace weir::wire
