@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kKeepField = 4096;  // a recycled Exchange keeps no more memory than an ordinary request needs
 // Bytes of a piece of an answer that shares a slab, bytes of that slab, and how many pieces wait before it is worth it.
-constexpr size_t kShareBelow = 1024, kShared = 8 << 10, kShareFrom = 16;
+constexpr size_t kShareBelow = 1024, kLeastShared = 8 << 10, kMostShared = 128 << 10, kShareFrom = 16;
 
 void reuse(std::string& text) {
   text.clear();
@@ -38,7 +38,8 @@ void clear_head(Request& request) {
 }
 
 // A piece of a few bytes has a slab of a few hundred. Where many wait, those that follow share slabs, so that what is
-// held is about what is charged. Who has a slice of such a slab sees nothing of what is written behind it.
+// held is about what is charged; each is as large as all that waits, up to a limit, because a slab that nobody has
+// touched for long takes microseconds to give back. Who has a slice of one sees nothing of what is written behind it.
 void enqueue(H2Exchange::Out& out, base::Bytes piece) {
   const size_t n = piece.size();
   if (n > kShareBelow || out.queue.size() < kShareFrom) {
@@ -46,15 +47,14 @@ void enqueue(H2Exchange::Out& out, base::Bytes piece) {
     return out.queue.push(std::move(piece));
   }
   if (n > out.tail_room) {
-    base::Block block(base::heap_slab(kShared));
+    base::Block block(base::heap_slab(std::clamp(out.queued, kLeastShared, kMostShared)));
     block.append(piece.data(), n);
-    out.queue.push(block.freeze());
-    out.tail_room = kShared - n;
-    return;
+    out.tail_room = block.room();
+    return out.queue.push(block.freeze());
   }
   base::Bytes& last = out.queue.back();
   base::Slab* slab = const_cast<base::Slab*>(last.slab());
-  std::memcpy(slab->data + kShared - out.tail_room, piece.data(), n);
+  std::memcpy(slab->data + slab->capacity - out.tail_room, piece.data(), n);
   out.tail_room -= n;
   base::retain(slab);
   last = base::Bytes(slab, last.data(), last.size() + n);
