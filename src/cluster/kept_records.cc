@@ -32,6 +32,15 @@ Status maybe_deleted() {
   return base::try_again(Code::kUnavailable, "it is not known whether the response was deleted: try again");
 }
 
+// No further try of a write follows. True: its record was erased meanwhile, and so is what was written of it.
+bool end_write(std::map<std::string, bool>& writing, Bucket& bucket, const std::string& key,
+               const base::Result<uint64_t>& written) {
+  const bool erased = std::exchange(writing[key], false);
+  writing.erase(key);
+  if (written && erased) bucket.erase(key, *written, [](const auto&) {});
+  return erased;
+}
+
 }  // namespace
 
 struct KeptRecords::Reading {
@@ -119,10 +128,7 @@ void KeptRecords::write(const std::string& key, std::string value, base::Time un
     if (!away) stalled_ = false;
     if (away && !writing_[key] && reaches_() && env_.now() < until)
       return (void)later(limits_.retry, [this, key, value, until, then] { write(key, value, until, then); });
-    const bool erased = std::exchange(writing_[key], false);
-    writing_.erase(key);
-    if (written && erased) bucket_.erase(key, *written, [](const auto&) {});
-    if (away && !erased) set_unkept(key, value);
+    if (!end_write(writing_, bucket_, key, written) && away) set_unkept(key, value);
     if (!written && !away && written.error().code != Code::kAborted) ++lost_;
     then({});
   });
@@ -161,9 +167,7 @@ void KeptRecords::retry_unkept() {
   for (auto& [key, value] : again) {
     if (!writing_.emplace(key, false).second) continue;
     bucket_.write(key, std::move(value), 0, [this, key = key](base::Result<uint64_t> written) {
-      const bool erased = std::exchange(writing_[key], false);
-      writing_.erase(key);
-      if (written && erased) bucket_.erase(key, *written, [](const auto&) {});
+      end_write(writing_, bucket_, key, written);
       if (!written && written.error().code == Code::kUnavailable) return;
       if (!written && written.error().code != Code::kAborted) ++lost_;
       clear_unkept(key);
