@@ -38,4 +38,20 @@ inline void feed(wire::ClientCodec& codec, std::string_view text, size_t step = 
   }
 }
 
+// Carries bytes between the codec and a test::Server until nobody has any, also what the server has left for a later
+// turn; to the codec in pieces of so many (0: all at once).
+template <class Server>
+void talk(wire::ClientCodec& codec, Server& server, size_t piece = 0) {
+  for (;;) {
+    const bool later = server.wire.tick_wanted;
+    server.next_turn();
+    const std::string up = output_of(codec);
+    server.feed(up);
+    const std::string down = server.take();
+    if (up.empty() && down.empty() && !later) return;
+    const size_t step = piece ? piece : down.size();
+    for (size_t at = 0; at < down.size(); at += step) feed(codec, std::string_view(down).substr(at, step));
+  }
+}
+
 }  // namespace weir::support

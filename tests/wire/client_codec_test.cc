@@ -12,7 +12,7 @@
 namespace weir::test {
 namespace {
 
-using support::feed, support::output_of;
+using support::feed, support::output_of, support::talk;
 using wire::ClientAnswer;
 using wire::ClientCodec;
 using wire::ClientRequest;
@@ -49,20 +49,6 @@ ClientRequest post_of(std::string body, std::string target = "/p") {
   ClientRequest request{"POST", "http", "h", std::move(target), {}, base::Bytes::adopt(std::move(body))};
   request.fields.add("content-type", "text/plain");
   return request;
-}
-
-// Carries bytes both ways until nobody has any, also what the server has left for a later turn.
-void talk(ClientCodec& codec, Server& server, size_t piece = 0) {
-  for (;;) {
-    const bool later = server.wire.tick_wanted;
-    server.next_turn();
-    const std::string up = output_of(codec);
-    server.feed(up);
-    const std::string down = server.take();
-    if (up.empty() && down.empty() && !later) return;
-    const size_t step = piece ? piece : down.size();
-    for (size_t at = 0; at < down.size(); at += step) feed(codec, std::string_view(down).substr(at, step));
-  }
 }
 
 // --- HTTP/2 ----------------------------------------------------------------------------------------------------------

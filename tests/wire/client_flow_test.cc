@@ -11,7 +11,7 @@
 namespace weir::test {
 namespace {
 
-using support::feed, support::output_of;
+using support::talk;
 using wire::ClientCodec;
 using wire::Exchange;
 using wire::Fields;
@@ -37,18 +37,6 @@ struct Counted final : wire::ClientAnswer {
 
 wire::ClientRequest get_request() { return {"GET", "http", "h", "/", {}, {}}; }
 
-void exchange_all(ClientCodec& codec, Server& server) {
-  for (;;) {
-    const bool later = server.wire.tick_wanted;
-    server.next_turn();
-    const std::string up = output_of(codec);
-    server.feed(up);
-    const std::string down = server.take();
-    if (up.empty() && down.empty() && !later) return;
-    feed(codec, down);
-  }
-}
-
 TEST(H2Client, HoweverManyAnswersWaitTheyHoldNoOtherUp) {
   Server server;
   const std::string large = text_of(6'000'000);
@@ -56,16 +44,16 @@ TEST(H2Client, HoweverManyAnswersWaitTheyHoldNoOtherUp) {
   auto codec = wire::make_h2_client();
   std::deque<Counted> slow(80);
   for (auto& answer : slow) codec->send(get_request(), answer);
-  exchange_all(*codec, server);
+  talk(*codec, server);
   Counted other;
   other.takes = true;
   codec->send(get_request(), other);
-  exchange_all(*codec, server);
+  talk(*codec, server);
   EXPECT_EQ(other.ends, 1);
   EXPECT_EQ(other.size, large.size());
   for (auto& answer : slow) EXPECT_LE(answer.size, size_t(1) << 20) << "one that does not flow has a small window";
   for (auto& answer : slow) answer.go_on(*codec);
-  exchange_all(*codec, server);
+  talk(*codec, server);
   for (auto& answer : slow) EXPECT_TRUE(answer.ends == 1 && answer.size == large.size());
 }
 
@@ -103,15 +91,15 @@ TEST(H2Client, AnAnswerThatIsGivenUpWhileItWaitsTakesNoRoomWithIt) {
   for (int i = 0; i < 100; ++i) {
     Counted answer;
     codec->send(get_request(), answer);
-    exchange_all(*codec, server);
+    talk(*codec, server);
     EXPECT_GT(answer.waits, 0u);
     codec->cancel(answer);
-    exchange_all(*codec, server);
+    talk(*codec, server);
   }
   Counted last;
   last.takes = true;
   codec->send(get_request(), last);
-  exchange_all(*codec, server);
+  talk(*codec, server);
   EXPECT_EQ(last.size, large.size());
 }
 

@@ -76,13 +76,21 @@ TEST(H2, ASlowSocketDoesNotForgiveAStreamWithoutAWindow) {
   EXPECT_EQ(closed.why, "slow_read");
 }
 
+// An answer that has begun, to a client that has given no window.
+struct Unread {
+  Server server;
+  Exchange* exchange = nullptr;
+  Unread() {
+    server.intake.on_whole = [this](Exchange& x) { exchange = &x; };
+    server.feed(narrow(0) + get(1));
+    if (exchange) exchange->head({});
+  }
+};
+
 TEST(H2, ManySmallPiecesHoldAboutWhatTheyAreLong) {
-  Server s;
-  Exchange* x = nullptr;
-  s.intake.on_whole = [&](Exchange& exchange) { x = &exchange; };
-  s.feed(narrow(0) + get(1));
+  Unread unread;
+  auto& [s, x] = unread;
   ASSERT_NE(x, nullptr);
-  x->head({});
   s.take();
   std::string all;
   all.reserve(1 << 20);
@@ -112,12 +120,9 @@ TEST(H2, ManySmallPiecesHoldAboutWhatTheyAreLong) {
 
 // Pieces come while those before them go, as of a stream of tokens whose client is almost fast enough.
 TEST(H2, SmallPiecesKeepTheirOrderWhileTheyGo) {
-  Server s;
-  Exchange* x = nullptr;
-  s.intake.on_whole = [&](Exchange& exchange) { x = &exchange; };
-  s.feed(narrow(0) + get(1));
+  Unread unread;
+  auto& [s, x] = unread;
   ASSERT_NE(x, nullptr);
-  x->head({});
   std::string all, got;
   uint32_t turn = 1;
   for (int i = 0; i < 3000; ++i) {
