@@ -4,17 +4,16 @@
 #include <sys/resource.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <csignal>
 #include <deque>
 #include <future>
-#include <mutex>
 #include <set>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/fake_env.h"
 #include "folder.h"
+#include "support/posted_work.h"
 #include "wire/router.h"
 
 namespace weir::jobs {
@@ -46,11 +45,7 @@ class OneShard : public testing::Test {
     if (!store.open().ok() || !store.available().ok()) GTEST_SKIP() << "built without SQLite";
     router.add({"POST", "/x", &service, "test", {BodyPlan::kWhole, 100}, wire::Permission::kInfer});
     jobs.emplace(store, ShardJobs::Surroundings{env, base::ShardId(0), 1, router, nullptr, &callers,
-                                                [this](std::function<void()> work) {
-                                                  std::lock_guard lock(mutex);
-                                                  posted.push_back(std::move(work));
-                                                  wake.notify_one();
-                                                }});
+                                                [this](std::function<void()> work) { posted.post(std::move(work)); }});
     store.start();
     jobs->start();
   }
@@ -65,19 +60,9 @@ class OneShard : public testing::Test {
     }));
   }
   // Does what is posted to the shard, the next one too. False: nothing came.
-  bool turn() {
-    std::unique_lock lock(mutex);
-    if (!wake.wait_for(lock, std::chrono::seconds(20), [this] { return !posted.empty(); })) return false;
-    auto work = std::move(posted.front());
-    posted.pop_front();
-    lock.unlock();
-    work();
-    return true;
-  }
+  bool turn() { return posted.do_next(); }
 
-  std::mutex mutex;
-  std::condition_variable wake;
-  std::deque<std::function<void()>> posted;
+  support::PostedWork posted;
   base::FakeEnv env;
   wire::Router router{env};
   Unanswered service;

@@ -2,14 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <condition_variable>
-#include <deque>
 #include <future>
-#include <mutex>
 
 #include "bench.h"
 #include "dialects/openai/batches/document.h"
 #include "jobs/shard_jobs.h"
+#include "support/posted_work.h"
 #include "tests/jobs/fake_log.h"
 #include "tests/jobs/folder.h"
 
@@ -32,11 +30,7 @@ class BatchRoutes : public OpenaiBench {
     store.emplace(folder.path(), limits, "off");
     if (whose == Whose::kCluster) store->share(log, "a");
     if (!store->open().ok() || !store->available().ok()) return false;
-    auto post = [this](std::function<void()> work) {
-      std::lock_guard lock(mutex);
-      posted.push_back(std::move(work));
-      wake.notify_one();
-    };
+    auto post = [this](std::function<void()> work) { posted.post(std::move(work)); };
     jobs::ShardJobs::Surroundings around{env, base::ShardId(0), 1, router, nullptr, nullptr, post};
     around.hosts = jobs::ShardJobs::Surroundings::Hosts::kTogether;
     journal.emplace(*store, around);
@@ -53,15 +47,7 @@ class BatchRoutes : public OpenaiBench {
     return done.get_future().get();
   }
   // Does the next piece of work that is posted to the shard. False: none comes.
-  bool shard_turn() {
-    std::unique_lock lock(mutex);
-    if (!wake.wait_for(lock, std::chrono::seconds(20), [this] { return !posted.empty(); })) return false;
-    auto work = std::move(posted.front());
-    posted.pop_front();
-    lock.unlock();
-    work();
-    return true;
-  }
+  bool shard_turn() { return posted.do_next(); }
   Opened answered(Opened x) {
     while (!x->ended && shard_turn()) continue;
     return x;
@@ -78,9 +64,7 @@ class BatchRoutes : public OpenaiBench {
             env.wall() + std::chrono::seconds(60)};
   }
 
-  std::mutex mutex;
-  std::condition_variable wake;
-  std::deque<std::function<void()>> posted;
+  support::PostedWork posted;
   jobs::Folder folder;
   jobs::FakeLog log;  // of the journal's thread
   std::string ended;  // batches whose jobs were ended; of the journal's thread
