@@ -26,7 +26,8 @@ class Bucket {
   // All answer later, on the caller's thread, once. `expected`: the revision that the key has now, a mark's too; 0:
   // none.
   virtual void write(const std::string& key, std::string value, uint64_t expected, OnWritten then) = 0;
-  // Leaves a mark.
+  // Leaves a mark. `expected` may be kAny: whatever revision the key has, also none.
+  static constexpr uint64_t kAny = ~uint64_t(0);
   virtual void erase(const std::string& key, uint64_t expected, OnWritten then) = 0;
   virtual void read(const std::string& key, OnRead then) = 0;
 

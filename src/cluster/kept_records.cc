@@ -279,16 +279,13 @@ void KeptRecords::erase_key(const std::string& key, Done tell) {
   auto waiting = unkept_.find(key);
   const std::string value = waiting == unkept_.end() ? std::string() : waiting->second;
   clear_unkept(key);
-  bucket_.read(key, [this, key, value, done](base::Result<Bucket::KeyValue> entry) {
-    if (!entry && entry.error().code == Code::kNotFound) return done({});
-    if (!entry && !value.empty()) set_unkept(key, value);
-    if (!entry) return done(entry.error().code == Code::kUnavailable ? not_reached() : entry.error());
-    if (entry->erased) return done({});
-    bucket_.erase(key, entry->revision, [done](base::Result<uint64_t> erased) {
-      // Whoever has written there meanwhile has erased it.
-      if (erased || erased.error().code == Code::kAborted) return done({});
-      done(maybe_deleted());
-    });
+  bucket_.erase(key, Bucket::kAny, [this, key, value, done](base::Result<uint64_t> erased) {
+    const Code code = erased ? Code::kOk : erased.error().code;
+    // ABORTED: whoever has written there meanwhile has erased it.
+    if (code == Code::kOk || code == Code::kAborted || code == Code::kNotFound) return done({});
+    if (!value.empty()) set_unkept(key, value);
+    if (code != Code::kUnavailable && code != Code::kResourceExhausted) return done(erased.error());
+    done(reaches_() ? maybe_deleted() : not_reached());
   });
 }
 

@@ -74,7 +74,7 @@ class KeptRecords {
   size_t unkept() const { return unkept_.size(); }
   uint64_t lost() const { return lost_; }        // records that are not kept: there was no room for them
   uint64_t refused() const { return refused_; }  // that cannot be read
-  // Records that stay until their time is over: too many were to be forgotten, or they cannot be read.
+  // Records that stay until their time is over: too many were to be forgotten, or the bucket does not erase them.
   uint64_t left() const { return left_; }
 
  private:

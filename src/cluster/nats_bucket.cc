@@ -327,7 +327,7 @@ void NatsBucket::Parts::publish(const std::string& key, const std::string& value
   jsPubOptions_Init(&how);
   how.MaxWait = kPatience.count() / kMs;
   how.ExpectNoMessage = expected == 0;
-  how.ExpectLastSubjectSeq = expected;
+  how.ExpectLastSubjectSeq = expected == kAny ? 0 : expected;
   jsErrCode code{};
   auto ack =
       made<jsPubAck>(status, [&](auto** out) { return js_PublishMsg(out, js.get(), message.get(), &how, &code); });

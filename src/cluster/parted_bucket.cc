@@ -28,6 +28,7 @@ std::string write_parts_head(const PartsHead& head) {
 
 // Nothing: it cannot be one.
 std::optional<PartsHead> read_parts_head(std::string_view text) {
+  if (!text.starts_with(kPartsHead)) return std::nullopt;
   PartsHead out;
   text.remove_prefix(kPartsHead.size());
   if (text.size() < kNonceDigits + 2 || text[kNonceDigits] != ' ') return std::nullopt;
@@ -118,9 +119,25 @@ void PartedBucket::look_for_head(const std::shared_ptr<Writing>& w, const std::s
 }
 
 void PartedBucket::erase(const std::string& key, uint64_t expected, OnWritten then) {
+  if (expected == kAny) return erase_any(key, std::move(then));
   bucket_.erase(key, expected, [this, key, then](Result<uint64_t> revision) {
     if (revision) replace(key, {});
     then(std::move(revision));
+  });
+}
+
+void PartedBucket::erase_any(const std::string& key, OnWritten then) {
+  bucket_.read(key, [this, key, then = std::move(then)](Result<KeyValue> entry) {
+    if (!entry) return then(entry.error());
+    if (entry->erased) return then(entry->revision);
+    Parts parts;
+    if (auto head = read_parts_head(entry->value))
+      for (size_t n = 0; n < head->count; ++n) parts.keys.push_back(part_key(key, head->nonce, n));
+    parts.revisions.assign(parts.keys.size(), kAny);
+    bucket_.erase(key, entry->revision, [this, key, parts, then](Result<uint64_t> revision) {
+      if (revision) known_.erase(key), forget(parts);
+      then(std::move(revision));
+    });
   });
 }
 

@@ -32,6 +32,8 @@ class PartedBucket final : public Bucket {
 
   // As Bucket says, and: RESOURCE_EXHAUSTED: the value has more than kMostParts.
   void write(const std::string& key, std::string value, uint64_t expected, OnWritten then) override;
+  // Its parts are not read. kAny: NOT_FOUND: nothing is there; ABORTED: somebody wrote meanwhile; a mark stays as it
+  // is, and where the value cannot be read, parts may stay until their time is over.
   void erase(const std::string& key, uint64_t expected, OnWritten then) override;
   // DATA_LOSS: a part is not there, or not as long as it was; it is too long.
   void read(const std::string& key, OnRead then) override;
@@ -47,6 +49,7 @@ class PartedBucket final : public Bucket {
   void write_next(const std::shared_ptr<Writing>& writing);
   void write_head(const std::shared_ptr<Writing>& writing);
   void look_for_head(const std::shared_ptr<Writing>& writing, const std::string& head, const base::Status& why);
+  void erase_any(const std::string& key, OnWritten then);
   void read_next(const std::shared_ptr<Reading>& reading);
   void finish(const std::shared_ptr<Reading>& reading);
   void forget(const Parts& parts);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/fake_env.h"
+#include "cluster/parted_bucket.h"
 #include "fake_bucket.h"
 
 namespace weir::cluster {
@@ -20,9 +21,11 @@ struct KeptRecordsTest : testing::Test {
     explicit One(KeptRecordsTest& test, const std::string& name, std::string secret = "",
                  KeptRecords::Limits limits = {}, base::MemoryLedger* memory = nullptr)
         : way(test.bucket),
+          parted(test.env, way, KeptRecords::kLargestValue),
           records(
-              test.env, way, name, std::move(secret), [this] { return !way.cut; }, limits, memory) {}
+              test.env, parted, name, std::move(secret), [this] { return !way.cut; }, limits, memory) {}
     Way way;
+    PartedBucket parted;
     KeptRecords records;
   };
   base::Status keep(One& one, const std::string& id, std::string record, const std::string& owner = "key ann") {
@@ -106,7 +109,17 @@ TEST_F(KeptRecordsTest, NobodyWaitsLongForADeletion) {
   EXPECT_EQ(State::kErased, read(a, "resp_1")->state) << "it goes on";
 }
 
-// As one whose head another client of NATS has broken.
+// As of a bucket that has lost a file.
+TEST_F(KeptRecordsTest, ARecordThatIsNotWholeCanBeDeleted) {
+  One a(*this, "a");
+  EXPECT_TRUE(keep(a, "resp_1", std::string(3 * PartedBucket::kPart, 'x')).ok());
+  std::erase_if(bucket.entries, [](const auto& one) { return one.first.ends_with(".1"); });
+  EXPECT_EQ(Code::kDataLoss, read(a, "resp_1").error().code);
+  EXPECT_TRUE(erase(a, "resp_1").ok());
+  EXPECT_EQ(State::kErased, read(a, "resp_1")->state);
+  for (const auto& [key, entry] : bucket.entries) EXPECT_TRUE(entry.erased) << key;
+}
+
 TEST_F(KeptRecordsTest, WhatCannotBeReadHoldsUpNothingThatIsForgotten) {
   One a(*this, "a");
   for (const char* id : {"resp_1", "resp_2"}) EXPECT_TRUE(keep(a, id, "x").ok());
@@ -192,7 +205,7 @@ TEST_F(KeptRecordsTest, ReadsHoldSoMuchMemoryAtOnceAndTakeTurns) {
   limits.read_bytes = 3 * KeptRecords::kOfRead, limits.read_bytes_of_one_owner = 2 * KeptRecords::kOfRead;
   base::MemoryLedger ledger(uint64_t(1) << 30);
   One a(*this, "a", "", limits, &ledger);
-  const std::string record(1 << 20, 'x');
+  const std::string record(400 << 10, 'x');
   for (const char* owner : {"key ann", "key bob"}) EXPECT_TRUE(keep(a, "resp_1", record, owner).ok());
   std::vector<Answer> ann, bob;
   for (int i = 0; i < 20; ++i)

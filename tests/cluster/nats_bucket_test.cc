@@ -100,6 +100,8 @@ TEST_F(NatsBucketTest, WritesExpectARevision) {
   EXPECT_EQ(Code::kAborted, write("node.a", "three", 0).error().code);
   EXPECT_TRUE(write("node.a", "three", *third));
   EXPECT_TRUE(until([this] { return seen["node.a"].value == "three"; }));
+  EXPECT_TRUE(erase("node.a", Bucket::kAny));
+  EXPECT_TRUE(read("node.a")->erased);
 }
 
 // The loop is told of the loss behind all that is queued for it.

@@ -62,6 +62,32 @@ TEST_F(PartedBucketTest, ALongValueIsReadAsItWasWrittenAndItsPartsGoWithIt) {
             Code::kResourceExhausted);
 }
 
+TEST_F(PartedBucketTest, AValueIsErasedWhateverItsRevisionAndWithoutReadingItsParts) {
+  const auto erase = [this] {
+    Result<uint64_t> out = base::failure(Code::kUnknown, "no answer");
+    b.erase("session.s", Bucket::kAny, [&](Result<uint64_t> r) { out = std::move(r); });
+    bucket.answer();
+    return out;
+  };
+  EXPECT_EQ(erase().error().code, Code::kNotFound);
+  EXPECT_TRUE(bucket.entries.empty());
+  for (size_t size : {size_t(1), 3 * PartedBucket::kPart}) {
+    ASSERT_TRUE(write(a, text(size, 'a'), bucket.entries["session.s"].revision));
+    const uint64_t reads = bucket.reads;
+    EXPECT_TRUE(erase());
+    EXPECT_EQ(bucket.reads, reads + 1);
+    EXPECT_TRUE(bucket.entries["session.s"].erased);
+    EXPECT_EQ(parts(), 0u);
+    const uint64_t writes = bucket.writes;
+    EXPECT_EQ(*erase(), bucket.entries["session.s"].revision);
+    EXPECT_EQ(bucket.writes, writes) << "the mark stays";
+  }
+  bucket.put({"session.s", "weir-parts 1 nonsense", 0, false}, Bucket::kAny);
+  EXPECT_TRUE(erase());
+  bucket.away = true;
+  EXPECT_EQ(erase().error().code, Code::kUnavailable);
+}
+
 // The writer dies behind every one of its requests.
 TEST_F(PartedBucketTest, AValueThatIsHalfWrittenIsNeverRead) {
   const std::string before = text(1 << 20, 'a'), after = text(2 << 20, 'f');

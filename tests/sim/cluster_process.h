@@ -179,7 +179,7 @@ struct ClusterWorld::SimNode final : private cluster::Peers {
     w.expire();
     auto found = w.entries_.find(key);
     const uint64_t is = found == w.entries_.end() ? 0 : found->second.first.revision;
-    if (is != expected) return base::failure(Code::kAborted, "another revision");
+    if (is != expected && expected != Bucket::kAny) return base::failure(Code::kAborted, "another revision");
     Bucket::KeyValue entry{key, value, ++w.revision_, erased};
     w.entries_[key] = {entry, w.now_};
     w.published(entry);
