@@ -40,6 +40,14 @@ Sequence* ActiveSequences::victim(const Sequence& claimant, Claim claim) const {
   return parked ? parked : last;
 }
 
+bool ActiveSequences::preempt_less_urgent(const Sequence& claimant) {
+  auto last = std::find_if(all_.rbegin(), all_.rend(),
+                           [](const auto& s) { return s->place == Place::kActive && !s->parked(); });
+  if (last == all_.rend() || (*last)->level <= claimant.level) return false;
+  preempt(**last);
+  return true;
+}
+
 bool ActiveSequences::preempt_over_share(const Sequence& claimant, Scarce what) {
   auto* s = youngest_over_share(claimant, what);
   if (s) preempt(*s);

@@ -2,9 +2,10 @@
 // need them. Pure.
 //
 // When blocks run out, they are taken in this order: those of sessions at rest, those of parked sequences, then those
-// of the least urgent and youngest sequence. A tenant may hold everything while no other tenant has calls. When another
-// tenant's call finds no slot or too few blocks, the tenant that holds most of them, and more than its share, loses its
-// youngest sequence, so that the call waits for one step and not until the other tenant's sequences end.
+// of the least urgent and youngest sequence. When slots run out, the least urgent and youngest sequence gives up its
+// own to a more urgent call. A tenant may hold everything while no other tenant has calls. When another tenant's call
+// finds no slot or too few blocks, the tenant that holds most of them, and more than its share, loses its youngest
+// sequence, so that the call waits for one step and not until the other tenant's sequences end.
 //
 // A preempted sequence has no blocks and stays here until move_preempted().
 #pragma once
@@ -34,6 +35,8 @@ class ActiveSequences : public SequenceList {
   // at rest. False: no block may be taken for it.
   enum class Claim : uint8_t { kGrow, kAdmit, kAtRest };
   bool free_blocks(const Sequence& claimant, Claim claim);
+  // Preempts the least urgent and youngest sequence that runs. False: none is less urgent than `claimant`.
+  bool preempt_less_urgent(const Sequence& claimant);
   // Preempts a sequence of the tenant that holds most slots, or blocks, if that is more than its share. False: there is
   // no such tenant.
   enum class Scarce : uint8_t { kSlots, kBlocks };

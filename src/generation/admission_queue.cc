@@ -59,8 +59,9 @@ Time AdmissionQueue::leaves_at() const {
 }
 
 // In order, without overtaking: a call for which there are no blocks holds up the rest. Calls that nobody reads are
-// passed over. Where all slots are taken, the first call of a tenant may have one that another tenant has beyond its
-// share. How much of earlier prompts is still to be computed does not matter: steps are shared (PrefillShares).
+// passed over. Where all slots are taken, the first call of a tenant may have one of a less urgent sequence, or one
+// that another tenant has beyond its share. How much of earlier prompts is still to be computed does not matter: steps
+// are shared (PrefillShares).
 Sequence* AdmissionQueue::admit_next(Pass& pass, ActiveSequences& active) {
   for (; pass.at < all_.size(); ++pass.at) {
     auto& s = *all_[pass.at];
@@ -83,7 +84,8 @@ Sequence* AdmissionQueue::admit_next(Pass& pass, ActiveSequences& active) {
 bool AdmissionQueue::may_try(const Sequence& s, Pass& pass, ActiveSequences& active) const {
   if (s.place != Place::kWaiting || s.parked() || s.call->tenant == pass.no_slot) return false;
   if (active.running() < policy_.max_running) return true;
-  if (pass.preempts == Pass::Preempts::kYes && active.preempt_over_share(s, ActiveSequences::Scarce::kSlots))
+  if (pass.preempts == Pass::Preempts::kYes &&
+      (active.preempt_less_urgent(s) || active.preempt_over_share(s, ActiveSequences::Scarce::kSlots)))
     return true;
   pass.no_slot = s.call->tenant;
   return false;

@@ -31,6 +31,36 @@ TEST(TokenPriority, LevelsThatNobodyConfiguredAreThere) {
       << "who names no level, or none that there is, is as urgent as the most urgent";
 }
 
+TEST(TokenPriority, AnUrgentCallTakesTheSlotOfTheLeastUrgentAndYoungest) {
+  auto policy = small();
+  policy.max_running = 3;
+  SchedulerHarness harness(policy);
+  std::vector<msg::Call*> running;
+  for (uint32_t i = 0; i < 3; ++i) {
+    running.push_back(&harness.call(numbers(4, 10 * i), 20));
+    running[i]->priority = i == 0 ? 2 : 3;
+    harness.send(*running[i]);
+  }
+  auto& equal = harness.call(numbers(4, 40), 2);
+  auto& urgent = harness.call(numbers(4, 50), 2);
+  equal.priority = 3, urgent.priority = 1;
+  harness.step();
+  harness.send(equal);
+  harness.step();
+  EXPECT_EQ(harness.stats.tokens->preemptions.value(), 0u);
+  harness.send(urgent);
+  for (int i = 0; i < 3; ++i) harness.step();
+  EXPECT_TRUE(harness.last[&urgent]) << "it does not wait until another ends";
+  EXPECT_EQ(harness.stats.tokens->preemptions.value(), 1u);
+  while (!harness.last[running[1]]) ASSERT_TRUE(harness.step());
+  EXPECT_TRUE(harness.last[running[0]]);
+  EXPECT_FALSE(harness.last[running[2]]) << "the youngest has given way";
+  harness.run();
+  for (auto* call : {running[0], running[1], running[2], &equal, &urgent})
+    EXPECT_EQ(harness.said[call], harness.expected(*call)) << "what gave way says the same, once";
+  EXPECT_EQ(harness.used(), 0u);
+}
+
 TEST(TokenPriority, LevelsAreTheModelsWhereItHasSome) {
   msg::ModelSpec spec = token_spec(100);
   auto levels = [&](uint32_t count, uint32_t usual) {
