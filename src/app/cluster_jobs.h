@@ -72,11 +72,10 @@ class ClusterJobs final : public jobs::Log {
   base::Result<std::string> read_part(const Part& part) override {
     return log_.read_part({part.sequence, part.digest});
   }
-  base::Status set_snapshot(const Snapshot& snapshot) override {
-    cluster::NatsLog::Snapshot out{snapshot.sequence, snapshot.bytes, {}};
-    for (const Part& part : snapshot.parts) out.parts.push_back({part.sequence, part.digest});
-    return log_.set_snapshot(out);
-  }
+  base::Status set_snapshot(const Snapshot& snapshot) override { return log_.set_snapshot(in_nats(snapshot)); }
+  base::Status tell_copy(const Copy& copy) override { return log_.tell_copy({copy.identity, copy.sequence}); }
+  base::Result<bool> is_behind(const Copy& copy) override { return log_.is_behind({copy.identity, copy.sequence}); }
+  base::Status begin_with(const Snapshot& snapshot) override { return log_.begin_with(in_nats(snapshot)); }
   base::Result<Room> room() override {
     auto room = log_.room();
     if (!room) return room.error();
@@ -85,6 +84,12 @@ class ClusterJobs final : public jobs::Log {
   bool knows_nodes() const override { return knows_nodes_(); }
 
  private:
+  static cluster::NatsLog::Snapshot in_nats(const Snapshot& snapshot) {
+    cluster::NatsLog::Snapshot out{snapshot.sequence, snapshot.bytes, {}};
+    for (const Part& part : snapshot.parts) out.parts.push_back({part.sequence, part.digest});
+    return out;
+  }
+
   cluster::NatsLog log_;
   const std::function<bool()> knows_nodes_;
 };

@@ -9,7 +9,7 @@
 
 namespace weir::cluster {
 
-enum class LogMessage : char { kInline = 'E', kInParts = 'P', kSnapshot = 'S' };
+enum class LogMessage : char { kInline = 'E', kInParts = 'P', kSnapshot = 'S', kCopy = 'C' };
 
 // A MAC's key (empty: there is none), and the stream that the message is of, by the time that one was made: a message
 // that was sealed for a stream that is gone is none in the one that has its name now.

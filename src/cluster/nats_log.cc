@@ -20,7 +20,7 @@ struct NatsLog::Parts {
   const Options options;
   NatsStream stream;
   const std::string entries = stream.subject("entry"), part = stream.subject("part"),
-                    snapshots = stream.subject("snapshot");
+                    snapshots = stream.subject("snapshot"), copies = stream.subject("copy");
 
   Seal seal() const { return {options.key, stream.known().identity}; }
   std::string_view unseal(const NatsStream::Message& message, LogMessage kind) const {
@@ -35,10 +35,11 @@ struct NatsLog::Parts {
   Result<std::string> content(const NatsStream::Message& message, bool& gap);
   Result<std::optional<Snapshot>> read_snapshot(const NatsStream::Message& message);
   Status look_for_snapshots();
+  Result<std::string> snapshot_message(const Snapshot& snapshot);
   Status publish_snapshot(uint64_t sequence, const std::string& message);
 
   static constexpr size_t kHeads = 512, kListed = 40;  // bytes
-  static constexpr uint64_t kLooksAtOnce = 256;
+  static constexpr uint64_t kLooksAtOnce = 256, kMostCopies = 1024;
   NatsStream::Known looked;        // where `snapshots` were looked at
   uint64_t seen = 0;               // the last message of them that was
   std::optional<Snapshot> newest;  // of those
@@ -228,7 +229,7 @@ Status NatsLog::Parts::publish_snapshot(uint64_t sequence, const std::string& me
   for (int tries = 0; tries < 4; ++tries) {
     if (Status s = look_for_snapshots(); !s.ok()) return s;
     if (newest && newest->sequence >= sequence) return failure(Code::kAborted, "a newer snapshot is there");
-    auto there = stream.publish(snapshots, {}, message, seen);
+    auto there = stream.publish(snapshots, {}, message, {.of_subject = seen, .of_all = 0});
     if (there) return {};
     if (there.error().code != Code::kAborted) return there.error();
     looked = {};  // all are looked at again
@@ -236,21 +237,67 @@ Status NatsLog::Parts::publish_snapshot(uint64_t sequence, const std::string& me
   return base::try_again(Code::kUnavailable, "others write snapshots to the jobs' log; try again later");
 }
 
-// The snapshot is there before anything goes.
-Status NatsLog::set_snapshot(const Snapshot& snapshot) {
-  Parts& p = *parts_;
-  if (Status s = p.stream.open(); !s.ok()) return s;
+Result<std::string> NatsLog::Parts::snapshot_message(const Snapshot& snapshot) {
+  if (Status s = stream.open(); !s.ok()) return s;
   PartList list{snapshot.bytes, {}};
   for (const Part& one : snapshot.parts) list.parts.push_back({one.sequence, one.digest});
   const std::string inner = write_list(list);
-  if (inner.size() > std::min(kLargest, p.part_size() * p.parts_in_list()))
+  if (inner.size() > std::min(kLargest, part_size() * parts_in_list()))
     return failure(Code::kResourceExhausted, "the copy is too large for a snapshot in messages of the NATS server");
-  auto outer = p.write_parts(inner);
+  auto outer = write_parts(inner);
   if (!outer) return outer.error();
-  const std::string body = number_bytes(snapshot.sequence) + write_list(*outer);
-  const std::string message = seal_message(p.seal(), LogMessage::kSnapshot, body);
-  if (Status s = p.publish_snapshot(snapshot.sequence, message); !s.ok()) return s;
+  return seal_message(seal(), LogMessage::kSnapshot, number_bytes(snapshot.sequence) + write_list(*outer));
+}
+
+// The snapshot is there before anything goes.
+Status NatsLog::set_snapshot(const Snapshot& snapshot) {
+  Parts& p = *parts_;
+  auto message = p.snapshot_message(snapshot);
+  if (!message) return message.error();
+  if (Status s = p.publish_snapshot(snapshot.sequence, *message); !s.ok()) return s;
   return snapshot.sequence <= kMostPartsBack ? Status() : p.stream.drop_before(snapshot.sequence - kMostPartsBack);
+}
+
+Status NatsLog::tell_copy(const Copy& copy) {
+  Parts& p = *parts_;
+  if (Status s = p.stream.open(); !s.ok()) return s;
+  const std::string body = number_bytes(copy.sequence) + copy.identity;
+  auto told = p.stream.publish(p.copies, {}, seal_message(p.seal(), LogMessage::kCopy, body));
+  return told ? Status() : told.error();
+}
+
+Result<bool> NatsLog::is_behind(const Copy& copy) {
+  Parts& p = *parts_;
+  if (Status s = p.stream.open(); !s.ok()) return s;
+  uint64_t at = 0;
+  for (uint64_t looks = 0; looks < Parts::kMostCopies; ++looks) {
+    auto message = p.stream.get(at + 1, p.copies);
+    if (!message) return message.error();
+    if (!*message) return false;
+    at = (*message)->sequence;
+    const std::string_view text = p.unseal(**message, LogMessage::kCopy);
+    if (text.size() > 9 && text.substr(9) == copy.identity && number_at(text, 1) > copy.sequence) return true;
+  }
+  return false;
+}
+
+// It is written behind what was looked at, and nothing else.
+Status NatsLog::begin_with(const Snapshot& snapshot) {
+  Parts& p = *parts_;
+  auto message = p.snapshot_message(snapshot);
+  if (!message) return message.error();
+  for (int tries = 0; tries < 4; ++tries) {
+    auto size = p.stream.size();
+    if (!size) return size.error();
+    auto entry = p.stream.get(1, p.entries);
+    if (!entry) return entry.error();
+    if (Status s = p.look_for_snapshots(); !s.ok()) return s;
+    if (*entry || p.newest) return failure(Code::kAborted, "the jobs' log has begun");
+    auto there = p.stream.publish(p.snapshots, {}, *message, {.of_subject = std::nullopt, .of_all = size->last});
+    if (there) return p.stream.tell(), Status();
+    if (there.error().code != Code::kAborted) return there.error();
+  }
+  return base::try_again(Code::kUnavailable, "others write to the jobs' log; try again later");
 }
 
 Result<NatsLog::Room> NatsLog::room() {

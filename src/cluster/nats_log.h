@@ -1,11 +1,11 @@
 // NatsLog: a log that all nodes append to and read in one order: a stream (nats_stream.h) and what its messages are.
 // Calls block for as long as a request may take, and fail at once while there is no connection.
 //
-//   stream   <name>, of the subjects <name>.entry, <name>.part and <name>.snapshot
-//   message  = mac kind body           mac: 64HEXDIG of the stream's identity, kind and body, by the key; zeros without
-//   one kind     = "E": body is the entry / "P": body is list / "S": of <name>.snapshot, body is u64(sequence) list,
-//   where
-//              list is of the parts that a list of the snapshot's parts lies in
+//   stream   <name>, of the subjects <name>.entry, <name>.part, <name>.snapshot and <name>.copy
+//   message  = mac kind body           mac: 64HEXDIG of the stream's identity, kind and body, by the key, or zeros
+//   kind     = "E": body is the entry / "P": body is list / "S": of <name>.snapshot, body is u64(sequence) list, where
+//              list is of the parts that a list of the snapshot's parts lies in / "C": of <name>.copy, body is
+//              u64(sequence) and the identity of another stream
 //   list     = u64(bytes) 1*( u64(sequence of a part) SHA-256 of it, 32 bytes ), little-endian
 //
 // An entry that is longer than a message is in parts, which go into the stream before it; one whose parts are more than
@@ -86,6 +86,14 @@ class NatsLog {
   // Entries of before are dropped. ABORTED: a newer one is there. RESOURCE_EXHAUSTED: its list of parts is too long.
   // Errors leave the entries where they are.
   base::Status set_snapshot(const Snapshot& snapshot);
+  struct Copy {
+    std::string identity;   // of a stream that is gone
+    uint64_t sequence = 0;  // how far a node's copy of it is
+  };
+  base::Status tell_copy(const Copy& copy);
+  base::Result<bool> is_behind(const Copy& copy);  // another one of the same stream was told that is further
+  // In a stream without entries. ABORTED: one is there, or another snapshot.
+  base::Status begin_with(const Snapshot& snapshot);
   base::Result<Room> room();
   // Bytes that a part and an entry may have: less where the server takes short messages only (max_payload).
   Sizes sizes() const;

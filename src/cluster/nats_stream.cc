@@ -187,11 +187,11 @@ Status NatsStream::Parts::open_stream() {
     jsStreamConfig config;
     jsStreamConfig_Init(&config);
     const std::string entries = options.name + ".entry", part = options.name + ".part",
-                      snapshots = options.name + ".snapshot";
-    const char* subjects[] = {entries.c_str(), part.c_str(), snapshots.c_str()};
+                      snapshots = options.name + ".snapshot", copies = options.name + ".copy";
+    const char* subjects[] = {entries.c_str(), part.c_str(), snapshots.c_str(), copies.c_str()};
     config.Name = options.name.c_str();
     config.Description = "files, batches and jobs of weir";
-    config.Subjects = subjects, config.SubjectsLen = 3;
+    config.Subjects = subjects, config.SubjectsLen = 4;
     config.Storage = js_FileStorage;
     config.Discard = js_DiscardNew;
     config.AllowDirect = true;
@@ -209,7 +209,7 @@ Status NatsStream::Parts::open_stream() {
 }
 
 Result<uint64_t> NatsStream::publish(const std::string& subject, std::string_view id, std::string_view bytes,
-                                     std::optional<uint64_t> newest) {
+                                     const Expected& expected) {
   Parts& p = *parts_;
   natsStatus status = NATS_OK;
   const std::string message_id(id);
@@ -217,7 +217,9 @@ Result<uint64_t> NatsStream::publish(const std::string& subject, std::string_vie
   jsPubOptions_Init(&how);
   how.MaxWait = kPatience.count() / kNsPerMs;
   if (!id.empty()) how.MsgId = message_id.c_str();
-  if (newest) how.ExpectNoMessage = *newest == 0, how.ExpectLastSubjectSeq = *newest;
+  if (expected.of_subject)
+    how.ExpectNoMessage = *expected.of_subject == 0, how.ExpectLastSubjectSeq = *expected.of_subject;
+  how.ExpectLastSeq = expected.of_all;
   jsErrCode code{};
   auto ack = made<jsPubAck>(status, [&](auto** out) {
     return js_Publish(out, p.js.get(), subject.c_str(), bytes.data(), int(bytes.size()), &how, &code);
@@ -276,7 +278,7 @@ Result<NatsStream::Size> NatsStream::size() {
   if (!there) return away(status);
   if (std::to_string(there->Created) != p.known.identity) return p.opened = 0, away(NATS_ERR);
   const int64_t most = there->Config->MaxBytes;
-  return Size{there->State.Bytes, most > 0 ? uint64_t(most) : UINT64_MAX, there->State.FirstSeq};
+  return Size{there->State.Bytes, most > 0 ? uint64_t(most) : UINT64_MAX, there->State.FirstSeq, there->State.LastSeq};
 }
 
 size_t NatsStream::longest() const {

@@ -35,8 +35,8 @@ class NatsStream {
     bool operator==(const Known&) const = default;
   };
   struct Size {
-    uint64_t used = 0, most = 0;  // bytes
-    uint64_t first = 0;           // sequence of the oldest message
+    uint64_t used = 0, most = 0;   // bytes
+    uint64_t first = 0, last = 0;  // sequences of the oldest message and the newest
   };
 
   // `news`: something may have changed, the connection, too. Any thread; not once stop() has returned.
@@ -54,9 +54,16 @@ class NatsStream {
   // <name>.<what>
   std::string subject(std::string_view what) const;
   // UNAVAILABLE: nobody knows whether it was written, or it is in another stream than known(). RESOURCE_EXHAUSTED: it
-  // was not. ABORTED: neither, for the newest message of that subject is not `newest` (0: there is none).
+  // was not. ABORTED: neither, for something is there that was not expected.
+  struct Expected {
+    std::optional<uint64_t> of_subject;  // sequence of its newest message; 0: there is none
+    uint64_t of_all = 0;                 // of the stream's newest; 0: any
+  };
   base::Result<uint64_t> publish(const std::string& subject, std::string_view id, std::string_view bytes,
-                                 std::optional<uint64_t> newest = std::nullopt);
+                                 const Expected& expected);
+  base::Result<uint64_t> publish(const std::string& subject, std::string_view id, std::string_view bytes) {
+    return publish(subject, id, bytes, Expected());
+  }
   // The message of that sequence; with a subject, the first one of it from there on. Nothing: there is none.
   base::Result<std::optional<Message>> get(uint64_t sequence, const std::string& subject = {});
   base::Status drop_before(uint64_t sequence);

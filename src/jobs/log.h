@@ -36,7 +36,8 @@ class Log {
   };
   // The copy that all entries up to one have made: a file, in parts.
   struct Snapshot {
-    uint64_t sequence = 0;  // the last one in it
+    static constexpr uint64_t kBeginning = 1;  // of a part; no entry is there
+    uint64_t sequence = 0;                     // the last one in it
     uint64_t bytes = 0;
     std::vector<Part> parts;  // in order
   };
@@ -70,6 +71,16 @@ class Log {
   // Entries that are in it, and far enough back, go. ABORTED: a newer one is there. RESOURCE_EXHAUSTED: it has too many
   // parts. After an error nothing has gone.
   virtual base::Status set_snapshot(const Snapshot& snapshot) = 0;
+  // How far a copy is, of a log that is gone: told to the others in this one.
+  struct Copy {
+    std::string identity;   // of the log that is gone
+    uint64_t sequence = 0;  // of the last entry that it has
+  };
+  virtual base::Status tell_copy(const Copy& copy) = 0;
+  // Whether another copy of the same log, which is further, was told. UNAVAILABLE.
+  virtual base::Result<bool> is_behind(const Copy& copy) = 0;
+  // As the log's beginning, at Snapshot::kBeginning. ABORTED: an entry or another snapshot is there.
+  virtual base::Status begin_with(const Snapshot& snapshot) = 0;
   struct Room {
     uint64_t used = 0, most = 0;  // bytes
   };

@@ -26,6 +26,11 @@ constexpr const char* kIncomplete =
 size_t most_of_work(const Log::Sizes& sizes) { return sizes.entry - std::min<size_t>(sizes.entry / 4, 1 << 20); }
 size_t enough_of_group(const Log::Sizes& sizes) { return std::min(kEnough, sizes.entry / 8); }
 
+Status is_new() {
+  return base::try_again(Code::kUnavailable,
+                         "the jobs' log in NATS is new, and will begin with the copy that has most of the last one");
+}
+
 // The file's error, not that of the commands: all entries wait until it is over.
 bool is_of_file(const Status& status) {
   return !status.ok() && status.code != Code::kAborted && status.code != Code::kInvalidArgument;
@@ -50,22 +55,69 @@ Replica::Replica(ReplicaState& state, Log& log, Options options)
 // A log that was made anew has sequences of its own; one that was cut short, and written to since, has others' entries
 // and parts at them. What this copy has skipped may have been cut, too: it is read again.
 Result<bool> Replica::is_of(const Log::Extent& extent) {
-  if (position_.identity != extent.identity) return false;
+  if (position_.identity != extent.identity) return goes_on_in(extent);
   if (position_.sequence == 0) return true;
   auto newest = state_.newest_entry();
   if (!newest) return newest.error();
-  if (newest->sequence > 0) {
-    auto place = log_.at(newest->sequence);
+  uint64_t last = newest->sequence;
+  if (last == 0 && !newest->id.empty()) {  // only the log's beginning has come
+    auto beginning = log_.snapshot();
+    if (!beginning) return beginning.error();
+    if (!*beginning) return goes_on_in(extent);
+    last = Log::Snapshot::kBeginning;
+  } else if (last > 0) {
+    auto place = log_.at(last);
     if (!place) return place.error();
     unproven_ = place->has == Log::Place::Has::kDropped;
     auto content = read_entry(place->bytes);
     const bool there = place->has == Log::Place::Has::kEntry && content && content->id == newest->id;
     if (!unproven_ && !there) return false;
   }
-  if (newest->sequence == position_.sequence) return true;
-  const ReplicaState::Position back{position_.identity, newest->sequence};
+  if (last == position_.sequence) return true;
+  const ReplicaState::Position back{position_.identity, last};
   if (Status s = state_.set_position(back); !s.ok()) return s;
   return position_ = back, true;
+}
+
+// The log that this copy is of is not there any more.
+Result<bool> Replica::goes_on_in(const Log::Extent& extent) {
+  auto newest = state_.newest_entry();
+  if (!newest) return newest.error();
+  if (newest->id.empty()) return position_ = {extent.identity, 0}, true;
+  for (int tries = 0; tries < 2; ++tries) {
+    auto taken = snapshots_.take({extent.identity, 0});
+    if (!taken && taken.error().code == Code::kFailedPrecondition) return false;
+    if (!taken) return taken.error();
+    if (taken->sequence > 0) return moved_to(*taken), true;
+    auto entry = log_.next(0);
+    if (!entry) return entry.error();
+    if (*entry) return false;
+    Status begun = begin_log(extent, newest->sequence);
+    if (!begun.ok() && begun.code != Code::kAborted) return begun;
+  }
+  return is_new();
+}
+
+// Nothing is in it. With this copy, unless another one is further: then that node does it, while it is there.
+Status Replica::begin_log(const Log::Extent& extent, uint64_t newest) {
+  const Log::Copy copy{position_.identity, newest};
+  if (const Connection here{extent.identity, extent.connection}; told_ != here) {
+    if (Status s = log_.tell_copy(copy); !s.ok()) return s;
+    told_ = here, told_at_ = options_.now();
+  }
+  const base::Duration since = options_.now() - told_at_;
+  if (since < kCompare) return is_new();
+  auto behind = log_.is_behind(copy);
+  if (!behind) return behind.error();
+  if (*behind && since < kCompare + kYield) return is_new();
+  return snapshots_.begin_log(extent.identity);
+}
+
+// Another origin: jobs that this node has claimed there have never come here.
+void Replica::moved_to(const ReplicaState::Position& position) {
+  incomplete_ = unproven_ = false;
+  position_ = position;
+  origin_ = options_.name + '/' + options_.random_id();
 }
 
 // For each connection anew: what a server lost when its power went, it has lost by then.
@@ -80,8 +132,9 @@ Status Replica::check_identity() {
   unproven_ = diverged_ = false;
   auto good = is_of(*extent);
   if (!good) return good.error();
-  if (*good) return checked_ = {extent->identity, extent->connection}, Status();
-  return log_is_another();
+  diverged_ = !*good;
+  checked_ = {extent->identity, extent->connection};
+  return diverged_ ? log_is_another() : Status();
 }
 
 Result<bool> Replica::catch_up() {
@@ -141,10 +194,7 @@ Status Replica::take_snapshot() {
   if (Status s = check_identity(); !s.ok()) return s;
   auto taken = snapshots_.take(position_);
   if (!taken) return diverged_ = taken.error().code == Code::kFailedPrecondition, taken.error();
-  if (taken->sequence == position_.sequence) return {};
-  incomplete_ = unproven_ = false;
-  position_ = *taken;
-  origin_ = options_.name + '/' + options_.random_id();
+  if (taken->sequence != position_.sequence) moved_to(*taken);
   return {};
 }
 

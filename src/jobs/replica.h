@@ -11,6 +11,9 @@
 // The duties are looked after by one node. Its name is in the journal, and commands of a duty do nothing where it has
 // changed. What a node that is gone had claimed, any node releases (free).
 //
+// A log that NATS has lost, and that was made anew, begins with a copy: with that which is furthest of those that are
+// told there. The others take it, unless they have acknowledged what it lacks.
+//
 // On the Store's thread.
 #pragma once
 
@@ -41,18 +44,22 @@ class Replica {
     std::string name;                  // of this node; no '/'
     uint64_t most_bytes = UINT64_MAX;  // of records, before work of this node that adds some is refused
     std::function<std::string()> random_id;
+    std::function<base::Time()> now;
   };
   // Ids of so many entries are remembered, and an entry must be written down within so many of what it was made of:
   // it is never applied twice.
   static constexpr uint64_t kWindow = 10000;
   // A node that is not among those that are there is gone after this: it may just be new.
   static constexpr base::Duration kGrace = std::chrono::seconds(2);
+  // A log that is new begins so long after this copy was told there; and after that, though another one is further.
+  static constexpr base::Duration kCompare = std::chrono::seconds(5), kYield = std::chrono::seconds(15);
 
   // All borrowed.
   Replica(ReplicaState& state, Log& log, Options options);
 
   // Applies what has come: a slice. True: there may be more. UNAVAILABLE: the log is away, and the copy as it was.
-  // FAILED_PRECONDITION: it is another log, or a part of it is gone that the copy lacks.
+  // FAILED_PRECONDITION: it is another log, or a part of it is gone that the copy lacks. May take as long as to lay the
+  // copy into an empty log.
   base::Result<bool> catch_up();
 
   // Applies the newest snapshot, if the copy is behind it. UNAVAILABLE.
@@ -104,6 +111,9 @@ class Replica {
   base::Status submit(EntryContent entry, Pending& pending);
   base::Status check_identity();
   base::Result<bool> is_of(const Log::Extent& extent);
+  base::Result<bool> goes_on_in(const Log::Extent& extent);
+  base::Status begin_log(const Log::Extent& extent, uint64_t newest);
+  void moved_to(const ReplicaState::Position& position);
   base::Result<bool> apply_slice(Log::LogEntry first);
   base::Status apply_all(std::optional<Log::LogEntry> entry, bool& more);
   base::Status apply(const Log::LogEntry& entry, Effects& effects);
@@ -117,9 +127,12 @@ class Replica {
   Recorder recorder_;
   Snapshots snapshots_;
   ReplicaState::Position position_;
-  std::pair<std::string, uint64_t> checked_;  // identity of the log that the copy is of, at that connection
+  using Connection = std::pair<std::string, uint64_t>;  // identity of a log, and the number
+  Connection checked_;                                  // of the log that the copy is of, or is not (diverged_)
+  Connection told_;                                     // where this copy was told to the others
+  base::Time told_at_;
   bool unproven_ = false;    // its newest entry was dropped from the log: the next snapshot says whether it is of it
-  bool diverged_ = false;    // that has said no
+  bool diverged_ = false;    // it is not of it
   bool incomplete_ = false;  // entries are gone that the copy has not got: it changes nothing until a snapshot has them
   Pending* pending_ = nullptr;
   Kept kept_;

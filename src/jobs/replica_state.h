@@ -74,8 +74,11 @@ class ReplicaState {
    public:
     virtual std::string path_of(const std::string& name) const = 0;
     // Makes one of that name, which is replaced; and takes all from one, whose position must be that;
-    // FAILED_PRECONDITION: it is of a log without this copy's newest entry. Outside of a transaction.
+    // FAILED_PRECONDITION: it lacks this copy's newest entry. Outside of a transaction.
     virtual base::Status save(const std::string& name) = 0;
+    // As save(), for another log that begins with it at that position; of the entries that it has applied it keeps the
+    // ids.
+    virtual base::Status save_beginning(const std::string& name, const Position& position) = 0;
     virtual base::Status load(const std::string& name, const Position& position) = 0;
     // Ends a save() or load() that goes on once that is true; before any of them. UNAVAILABLE then, and nothing is
     // changed.

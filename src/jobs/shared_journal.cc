@@ -36,7 +36,7 @@ SharedJournal::SharedJournal(ReplicaState& state, Log& log, std::string name, Bo
                              std::function<void(const std::string& batch)> end)
     : state_(state),
       log_(log),
-      replica_(state, log, {std::move(name), bounds.file, random_id}),
+      replica_(state, log, {std::move(name), bounds.file, random_id, base::steady_now}),
       longest_(bounds.longest),
       end_(std::move(end)) {}
 

@@ -70,11 +70,26 @@ Result<bool> Snapshots::is_long(const ReplicaState::Position& now) {
   return true;
 }
 
-Status Snapshots::begin(const ReplicaState::Position& now) {
-  if (Status s = state_.copies().save(kOut); !s.ok()) return s;
-  making_->snapshot.sequence = now.sequence;
+Status Snapshots::open(uint64_t sequence) {
+  making_->snapshot.sequence = sequence;
   making_->file.open(state_.copies().path_of(kOut), std::ios::binary);
   return making_->file ? Status() : no_room();
+}
+
+// True: there are more.
+Result<bool> Snapshots::append_parts() {
+  std::string part(log_.sizes().part, '\0');
+  for (uint64_t i = 0; i < kParts; ++i) {
+    if (stopping_) return ended();
+    making_->file.read(part.data(), std::streamsize(part.size()));
+    const size_t size = size_t(making_->file.gcount());
+    if (size == 0) return false;
+    auto appended = log_.append_part(std::string_view(part).substr(0, size));
+    if (!appended) return appended.error();
+    making_->snapshot.parts.push_back(*std::move(appended));
+    making_->snapshot.bytes += size;
+  }
+  return true;
 }
 
 Result<bool> Snapshots::shorten(const ReplicaState::Position& now) {
@@ -83,31 +98,37 @@ Result<bool> Snapshots::shorten(const ReplicaState::Position& now) {
     auto is = is_long(now);
     if (!is || !*is) return is;
     making_.emplace();
-    status = begin(now);
+    status = state_.copies().save(kOut);
+    if (status.ok()) status = open(now.sequence);
   }
-  std::string part(log_.sizes().part, '\0');
-  bool more = true;
-  for (uint64_t i = 0; status.ok() && more && i < kParts; ++i) {
-    if (stopping_) status = ended();
-    if (stopping_) break;
-    making_->file.read(part.data(), std::streamsize(part.size()));
-    const size_t size = size_t(making_->file.gcount());
-    more = size > 0;
-    if (!more) break;
-    auto appended = log_.append_part(std::string_view(part).substr(0, size));
-    if (!appended) status = appended.error();
-    if (!appended) break;
-    making_->snapshot.parts.push_back(*std::move(appended));
-    making_->snapshot.bytes += size;
-  }
-  if (status.ok() && more) return true;
-  if (status.ok()) status = log_.set_snapshot(making_->snapshot);
+  Result<bool> more = status.ok() ? append_parts() : status;
+  if (more && *more) return true;
+  status = more ? log_.set_snapshot(making_->snapshot) : more.error();
   if (status.ok())
     base::log::info("the jobs' log was shortened",
                     {{"entries", making_->snapshot.sequence}, {"bytes", making_->snapshot.bytes}});
   give_up();
   if (!status.ok() && status.code != Code::kAborted) return status;
   return false;
+}
+
+Status Snapshots::begin_log(const std::string& identity) {
+  constexpr uint64_t kFirst = Log::Snapshot::kBeginning;
+  give_up();
+  making_.emplace();
+  Status status = state_.copies().save_beginning(kOut, {identity, kFirst});
+  if (status.ok()) status = open(kFirst);
+  for (bool goes_on = true; status.ok() && goes_on;) {
+    auto more = append_parts();
+    status = more ? Status() : more.error();
+    goes_on = more && *more;
+  }
+  if (status.ok()) status = log_.begin_with(making_->snapshot);
+  if (status.ok())
+    base::log::warning("the jobs' log in NATS was empty: it begins with what this node has kept",
+                       {{"bytes", making_->snapshot.bytes}});
+  give_up();
+  return status;
 }
 
 void Snapshots::give_up() {

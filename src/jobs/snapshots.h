@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <fstream>
 #include <optional>
+#include <string>
 
 #include "base/status.h"
 #include "jobs/log.h"
@@ -30,6 +31,9 @@ class Snapshots {
   // Where the copy is afterwards: the same, if no snapshot is newer. DATA_LOSS: the snapshot is no good.
   // FAILED_PRECONDITION: as of log_is_another(). UNAVAILABLE.
   base::Result<ReplicaState::Position> take(const ReplicaState::Position& now);
+  // Lays the copy into a log in which nothing is, whose beginning it is then. ABORTED: something is.
+  // RESOURCE_EXHAUSTED: it has no room. UNAVAILABLE.
+  base::Status begin_log(const std::string& identity);
   // A slice of what there is to do. True: there is more. RESOURCE_EXHAUSTED: the log has no room for a snapshot, and
   // nothing of one is appended.
   base::Result<bool> shorten(const ReplicaState::Position& now);
@@ -42,7 +46,8 @@ class Snapshots {
     std::ifstream file;
   };
   base::Result<bool> is_long(const ReplicaState::Position& now);
-  base::Status begin(const ReplicaState::Position& now);
+  base::Status open(uint64_t sequence);
+  base::Result<bool> append_parts();
   base::Status fetch(const Log::Snapshot& snapshot);
 
   ReplicaState& state_;

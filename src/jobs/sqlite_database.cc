@@ -66,6 +66,9 @@ class SqliteCopyFiles final : public ReplicaState::CopyFiles {
   SqliteCopyFiles(SqliteReplica& replica, std::string folder) : replica_(replica), folder_(std::move(folder)) {}
   std::string path_of(const std::string& name) const override { return folder_ + '/' + name; }
   Status save(const std::string& name) override { return replica_.save(path_of(name)); }
+  Status save_beginning(const std::string& name, const ReplicaState::Position& position) override {
+    return replica_.save_beginning(path_of(name), position);
+  }
   Status load(const std::string& name, const ReplicaState::Position& position) override {
     return replica_.load(path_of(name), position, kApplication, kVersion);
   }

@@ -123,6 +123,17 @@ Status SqliteReplica::save(const std::string& path) {
   return status;
 }
 
+// Entries of before have no place in the log that begins.
+Status SqliteReplica::save_beginning(const std::string& path, const ReplicaState::Position& position) {
+  if (Status s = save(path); !s.ok()) return s;
+  if (Status s = sql_.run("ATTACH ? AS beginning", std::string_view(path)); !s.ok()) return s;
+  Status status = sql_.run("UPDATE beginning.replica SET identity = ?, sequence = ?",
+                           std::string_view(position.identity), position.sequence);
+  if (status.ok()) status = sql_.run("UPDATE beginning.entries SET sequence = 0");
+  (void)sql_.connection().execute("DETACH beginning");
+  return status;
+}
+
 // The file comes from another node, or from whoever can write to the log.
 Status SqliteReplica::load(const std::string& path, const ReplicaState::Position& position, int64_t application,
                            int64_t version) {
@@ -162,11 +173,15 @@ Status SqliteReplica::check_attached(const ReplicaState::Position& position, int
 }
 
 // An entry of this copy that the snapshot is old enough to remember, and does not, was lost: it would be gone for good.
+// One that begins another log remembers ids alone.
 Status SqliteReplica::check_entries() {
   auto lost = sql_.connection().pragma(
-      "SELECT EXISTS(SELECT 1 FROM (SELECT id, sequence FROM main.entries ORDER BY sequence DESC LIMIT 1) own"
-      " WHERE own.sequence >= coalesce((SELECT min(sequence) FROM snapshot.entries), 0)"
-      " AND NOT EXISTS(SELECT 1 FROM snapshot.entries s WHERE s.id = own.id AND s.sequence = own.sequence))");
+      "SELECT EXISTS(SELECT 1 FROM (SELECT id, sequence, other FROM main.entries,"
+      " (SELECT (SELECT identity FROM main.replica) IS NOT (SELECT identity FROM snapshot.replica) other)"
+      " ORDER BY sequence DESC LIMIT 1) own"
+      " WHERE (other OR own.sequence >= coalesce((SELECT min(sequence) FROM snapshot.entries), 0))"
+      " AND NOT EXISTS(SELECT 1 FROM snapshot.entries s WHERE s.id = own.id AND (other OR s.sequence = "
+      "own.sequence)))");
   if (!lost) return lost.error();
   return *lost == 0 ? Status() : log_is_another();
 }

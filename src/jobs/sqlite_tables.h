@@ -111,6 +111,7 @@ class SqliteReplica {
   base::Result<std::string> duty_holder();
   base::Status set_duty_holder(std::string_view holder);
   base::Status save(const std::string& path);
+  base::Status save_beginning(const std::string& path, const ReplicaState::Position& position);
   base::Status load(const std::string& path, const ReplicaState::Position& position, int64_t application,
                     int64_t version);
   void stop_by(const std::atomic<bool>& stopping) { stopping_ = &stopping; }

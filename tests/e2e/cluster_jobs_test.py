@@ -230,6 +230,22 @@ class Faults(Case):
         self.assertNotIn('files and batches', curl(b.url('/readyz')).json()['cluster'])
         self.assertEqual(200, upload(a, lines(1))[0])
 
+    def test_nats_comes_back_without_anything(self):
+        a, b, c = self.three()
+        _, file = upload(a, endless(60))
+        batch = create(a, file['id'])[1]['id']
+        until(lambda: self.completed(b, batch) >= 5, 'the first lines')
+        self.nats.kill()
+        self.nats.lose_all()
+        until(lambda: metric(b, 'weir_jobs_log_connected') == 0, 'that it is missed')
+        self.nats.start()
+        self.complete(b, batch, 60)
+        for server in (a, b, c):
+            until(lambda: metric(server, 'weir_jobs_log_connected') == 1, 'that the log goes on')
+            self.assertEqual(200, upload(server, lines(1))[0])
+        later = self.node('d')
+        self.complete(later, batch, 60)
+
     def test_whoever_writes_to_nats_without_the_secret_changes_nothing(self):
         secret = folder() / 'secret'
         secret.write_text('a secret that all nodes share\n')

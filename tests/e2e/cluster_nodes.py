@@ -73,6 +73,10 @@ class Nats:
         self.process.kill()
         self.process.wait()
 
+    def lose_all(self):
+        """What it keeps, while it is away."""
+        shutil.rmtree(self.store / 'jetstream')
+
     @property
     def url(self):
         return f'nats://127.0.0.1:{self.port}'

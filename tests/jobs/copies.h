@@ -31,9 +31,10 @@ struct Copy {
     replica.reset();
     database.reset();
     database = open_database(folder.path(), disk, Whose::kAllNodes).value();
-    replica.emplace(database->replica(), log,
-                    Replica::Options{
-                        name, most, [this] { return name + std::to_string(++life) + "-" + std::to_string(++*ids()); }});
+    replica.emplace(
+        database->replica(), log,
+        Replica::Options{name, most, [this] { return name + std::to_string(++life) + "-" + std::to_string(++*ids()); },
+                         [this] { return this->log.now; }});
   }
   static uint64_t* ids() {
     static uint64_t all = 0;

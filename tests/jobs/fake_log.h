@@ -1,10 +1,14 @@
 // A Log in memory that several replicas share, with what can go wrong.
 #pragma once
 
+#include <algorithm>
+#include <functional>
 #include <map>
 #include <new>
 #include <utility>
+#include <vector>
 
+#include "base/env.h"
 #include "jobs/log.h"
 
 namespace weir::jobs {
@@ -60,6 +64,22 @@ class FakeLog final : public Log {
     entries.erase(entries.begin(), entries.upper_bound(dropped));
     return {};
   }
+  base::Status tell_copy(const Copy& copy) override {
+    if (away) return base::failure(base::Code::kUnavailable, "away");
+    told.push_back(copy);
+    return {};
+  }
+  base::Result<bool> is_behind(const Copy& copy) override {
+    return std::any_of(told.begin(), told.end(), [&](const Copy& other) {
+      return other.identity == copy.identity && other.sequence > copy.sequence;
+    });
+  }
+  base::Status begin_with(const Snapshot& snapshot) override {
+    if (auto others = std::exchange(before_beginning, nullptr)) others();
+    if (newest || !entries.empty()) return base::failure(base::Code::kAborted, "it has begun");
+    newest = snapshot, ++last;
+    return {};
+  }
   base::Result<Room> room() override { return bytes; }
 
   // As somebody else does it.
@@ -70,8 +90,17 @@ class FakeLog final : public Log {
     last = to, ++connection;
   }
 
+  // The server comes back without it, and it is made anew.
+  void make_anew() {
+    cut(0);
+    newest.reset(), told.clear(), dropped = 0;
+    identity += "'";
+  }
+
   std::map<uint64_t, std::string> entries, ids, parts;
   std::optional<Snapshot> newest;
+  std::vector<Copy> told;
+  base::Time now;        // for those who use it
   uint64_t dropped = 0;  // all up to it
   Room bytes{0, 1 << 30};
   std::string identity = "1";
@@ -80,7 +109,8 @@ class FakeLog final : public Log {
   int throws = 0;              // memory is short at the call of next() of that number from now on
   size_t readable = SIZE_MAX;  // bytes of an entry; the parts of a longer one are too far apart
   Sizes most;
-  bool away = false, garble = false;  // `garble`: nobody can read the next one
+  std::function<void()> before_beginning;  // comes before the next one
+  bool away = false, garble = false;       // `garble`: nobody can read the next one
 };
 
 }  // namespace weir::jobs

@@ -10,9 +10,101 @@ using base::Code;
 
 TEST_F(Two, AnotherLogIsNotMixedIn) {
   ASSERT_TRUE(a->perform(add("x", 1)).ok());
-  log.identity = "2", log.entries.clear(), log.ids.clear(), log.last = 0;
+  log.make_anew();
+  log.write("somebody's");
   EXPECT_EQ(Code::kFailedPrecondition, a->perform(add("y", 1)).code);
-  EXPECT_TRUE(log.entries.empty());
+  EXPECT_EQ(1u, log.entries.size());
+}
+
+// Both have told each other how far they are, and the time for that is over.
+struct NewLog : Two {
+  void make_anew() {
+    log.make_anew();
+    for (auto* copy : {&*a, &*b}) EXPECT_EQ(Code::kUnavailable, look(*copy));
+    log.now += Replica::kCompare;
+  }
+  static Code look(Copy& copy) {
+    auto more = copy.replica->catch_up();
+    return more ? Code::kOk : more.error().code;
+  }
+};
+
+TEST_F(NewLog, ItBeginsWithTheCopyThatIsFurthest) {
+  ASSERT_TRUE(a->perform(add("x", 3)).ok());
+  b->catch_up();
+  ASSERT_EQ(1u, a->claim(1).size());
+  make_anew();
+  EXPECT_EQ(Code::kUnavailable, look(*b));
+  a->catch_up(), b->catch_up();
+  EXPECT_EQ(2u, b->counts("x").waiting);
+  ASSERT_TRUE(b->perform(add("y", 1)).ok());
+  ++log.connection;
+  same();
+  const std::set<std::string> nobody;
+  ASSERT_TRUE(b->replica->look_after_nodes(&nobody, {}));
+  ASSERT_TRUE(b->replica->look_after_nodes(&nobody, base::Time() + 2 * Replica::kGrace));
+  EXPECT_EQ(3u, b->counts("x").waiting) << "what was claimed before is claimed again";
+  Copy c(log, "c");
+  c.catch_up();
+  a->catch_up();
+  EXPECT_EQ(a->dump(), c.dump());
+  log.bytes.used = Snapshots::kShort * 4, log.last += Snapshots::kApart;
+  ASSERT_TRUE(a->perform(add("z", 1)).ok());
+  while (a->replica->shorten_log().value()) continue;
+  EXPECT_LT(Log::Snapshot::kBeginning, log.newest->sequence);
+  EXPECT_TRUE(b->replica->take_snapshot().ok());
+  same();
+}
+
+TEST_F(NewLog, TwoCopiesThatAreAsFarAreOneBeginning) {
+  ASSERT_TRUE(a->perform(add("x", 1)).ok());
+  b->catch_up();
+  make_anew();
+  log.before_beginning = [this] { b->catch_up(); };
+  a->catch_up();
+  same();
+  EXPECT_TRUE(a->perform(add("y", 1)).ok());
+  EXPECT_TRUE(b->perform(add("z", 1)).ok());
+  same();
+}
+
+TEST_F(NewLog, ItIsNotTakenByACopyThatHasAcknowledgedWhatItLacks) {
+  ASSERT_TRUE(a->perform(add("x", 1)).ok());
+  b->catch_up();
+  ASSERT_TRUE(a->perform(add("y", 1)).ok());
+  make_anew();
+  log.now += Replica::kYield - seconds(1);
+  EXPECT_EQ(Code::kUnavailable, look(*b));
+  log.now += seconds(1);
+  EXPECT_EQ(Code::kOk, look(*b)) << "the one that is further has gone";
+  EXPECT_EQ(Code::kFailedPrecondition, a->perform(add("z", 1)).code);
+  EXPECT_EQ(1u, a->counts("y").waiting) << "it is there to be saved by hand";
+  ++log.connection;
+  EXPECT_EQ(Code::kFailedPrecondition, a->perform(add("z", 1)).code);
+  EXPECT_TRUE(b->perform(add("z", 1)).ok());
+}
+
+TEST_F(Two, ACopyThatHasNothingGoesOnInWhateverLogIsThere) {
+  a->catch_up(), b->catch_up();
+  ASSERT_TRUE(b->perform(add("x", 1)).ok());
+  log.make_anew();
+  ASSERT_TRUE(a->perform(add("y", 1)).ok());
+  EXPECT_EQ(Code::kFailedPrecondition, b->perform(add("z", 1)).code) << "that log has begun without it";
+}
+
+TEST_F(NewLog, OneThatHasLostItsBeginningBeginsAgain) {
+  ASSERT_TRUE(a->perform(add("x", 1)).ok());
+  b->catch_up();
+  make_anew();
+  a->catch_up();
+  log.cut(0);
+  log.newest.reset(), log.told.clear();
+  for (auto* copy : {&*a, &*b}) EXPECT_EQ(Code::kUnavailable, look(*copy));
+  log.now += Replica::kCompare;
+  b->catch_up();
+  same();
+  EXPECT_TRUE(a->perform(add("y", 1)).ok());
+  same();
 }
 
 TEST_F(Two, ALogThatWasCutShortIsNotGoneOnWith) {

@@ -136,6 +136,9 @@ struct HangingLog final : Log {
   base::Result<Part> append_part(std::string_view) override { return hang(); }
   base::Result<std::string> read_part(const Part&) override { return hang(); }
   base::Status set_snapshot(const Snapshot&) override { return hang(); }
+  base::Status tell_copy(const Copy&) override { return hang(); }
+  base::Result<bool> is_behind(const Copy&) override { return hang(); }
+  base::Status begin_with(const Snapshot&) override { return hang(); }
   base::Result<Room> room() override { return Room(); }
   bool knows_nodes() const override { return false; }
   void abandon() override { given_up.set_value(); }
