@@ -72,23 +72,29 @@ class ShardJobs {
   void start();
   // No job begins any more, and those that run go back to the journal.
   void drain();
-  // Those of the batch's jobs that run here or elsewhere are ended.
+  // Those of the batch's jobs that run here or elsewhere are ended. Any thread.
   void cancel(const std::string& batch) { store_.cancel(batch); }
 
+  struct Nothing {
+    void operator()(const auto&) const {}
+  };
   // An answer that is waited for. Destroyed early, nobody is told; the work is done all the same.
   using Question = std::shared_ptr<void>;
   // `work`: Result<T>(Storage&), on the store's thread, perhaps again (Work::run). `then`: void(Result<T>), on this
-  // shard's in a later turn, once what was written is there for good. Work that threw has failed. Errors, and neither
-  // is called: as of available(); UNAVAILABLE, too much waits.
-  template <class Work, class Then>
-  base::Result<Question> ask(Work work, Then then) {
+  // shard's in a later turn, once what was written is there for good. Work that threw has failed. `done`:
+  // void(const T&), on the store's thread, where that succeeded, also where nobody waits any more. Errors, and none is
+  // called: as of available(); UNAVAILABLE, too much waits.
+  template <class Work, class Then, class Done = Nothing>
+  base::Result<Question> ask(Work work, Then then, Done done = {}) {
     using Answer = std::invoke_result_t<Work&, Storage&>;
     if (!available().ok()) return available();
     auto waiting = std::make_shared<std::function<void(Answer)>>(std::move(then));
     auto answer = std::make_shared<std::optional<Answer>>();
     auto does = [answer, work = std::move(work)](Storage& storage) mutable { *answer = work(storage); };
-    auto told = [weak = std::weak_ptr(waiting), answer, post = around_.post](const base::Status& status) {
+    auto told = [weak = std::weak_ptr(waiting), answer, done = std::move(done),
+                 post = around_.post](const base::Status& status) {
       if (!status.ok()) *answer = Answer(status);
+      if (**answer) done(***answer);
       post([weak, answer] {
         if (auto there = weak.lock()) (*there)(std::move(**answer));
       });
@@ -121,21 +127,23 @@ class ShardJobs {
 };
 
 // Asks for an Exchange whose answer is still to come: `then`, void(Exchange&, Result<T>), answers it, or attaches the
-// ExchangeListener to come; it is not called once the client has left. What it throws ends the Exchange.
+// ExchangeListener to come; it is not called once the client has left. What it throws ends the Exchange. `done`: as of
+// ShardJobs::ask().
 class Asking final : public wire::ExchangeListener {
  public:
   void on_close(wire::Exchange&, bool) override { question = nullptr; }
   ShardJobs::Question question;
 };
-template <class Work, class Then>
-void ask_for(ShardJobs& jobs, wire::Exchange& exchange, Work work, Then then) {
+template <class Work, class Then, class Done = ShardJobs::Nothing>
+void ask_for(ShardJobs& jobs, wire::Exchange& exchange, Work work, Then then, Done done = {}) {
   using Answer = std::invoke_result_t<Work&, Storage&>;
   auto listener = std::make_unique<Asking>();
   Asking& asking = *listener;
   exchange.attach(std::move(listener));
-  auto question = jobs.ask(std::move(work), [&exchange, then](Answer answer) {
-    wire::guarded(exchange, [&] { then(exchange, std::move(answer)); });
-  });
+  auto question = jobs.ask(
+      std::move(work),
+      [&exchange, then](Answer answer) { wire::guarded(exchange, [&] { then(exchange, std::move(answer)); }); },
+      std::move(done));
   if (!question) return then(exchange, Answer(question.error()));
   asking.question = *std::move(question);
 }

@@ -130,6 +130,25 @@ TEST_F(OneShard, AResultThatCannotBeWrittenIsWrittenLater) {
   EXPECT_EQ(1u, counts().succeeded);
 }
 
+TEST_F(OneShard, AJobThatRunsIsEndedAlsoWhereWhoeverEndsItHasLeft) {
+  put(0, 1);
+  ASSERT_TRUE(turn());
+  ASSERT_EQ(1u, callers.known.size());
+  bool answered = false;
+  auto question = jobs->ask([](Storage& s) -> base::Result<bool> { return s.batches.remove("b").ok(); },
+                            [&](const base::Result<bool>&) { answered = true; },
+                            [this](bool removed) {
+                              if (removed) jobs->cancel("b");
+                            });
+  ASSERT_TRUE(question);
+  question->reset();
+  while (!callers.known.empty()) {
+    ASSERT_TRUE(turn());
+    env.advance(base::Duration(1));
+  }
+  EXPECT_FALSE(answered);
+}
+
 TEST_F(OneShard, CallersForgetTheJobsOfAShardThatGoes) {
   put(0, 2);
   ASSERT_TRUE(turn());

@@ -188,12 +188,14 @@ void delete_job(OipState& state, Exchange& exchange, const wire::PathArgs& args)
         if (!removed.ok()) return removed;
         return true;
       },
-      [journal, id](Exchange& x, Result<bool> removed) {
+      [](Exchange& x, Result<bool> removed) {
         if (!removed) return wire::respond_error(x, removed.error());
         if (!*removed)
           return wire::respond_error(x, failure(Code::kNotFound, "there is no such job, or its time is over"));
-        journal->cancel(id);
         x.respond(wire::Response{204, {}}, {});
+      },
+      [journal, id](bool removed) {
+        if (removed) journal->cancel(id);
       });
 }
 

@@ -144,9 +144,9 @@ void create(OpenAiState& state, Exchange& exchange, CreateRequest&& request) {
 void do_nothing(const std::string&) {}
 
 // Finds the batch of the path and does `work`, Result<Shown>(Storage&, Batch), with it; answers with the outcome.
-// `then`, void(const std::string& id): what it has written is there for good.
-template <class Work, class Then = void (&)(const std::string&)>
-void with_batch(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args, Work work, Then then = do_nothing) {
+// `done`, void(const std::string& id), on the store's thread: what it has written is there for good.
+template <class Work, class Done = void (&)(const std::string&)>
+void with_batch(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args, Work work, Done done = do_nothing) {
   jobs::ShardJobs* journal = journal_of(state, exchange);
   if (!journal) return;
   const std::string id(args["batch"]);
@@ -156,15 +156,17 @@ void with_batch(OpenAiState& state, Exchange& exchange, const wire::PathArgs& ar
         auto found = s.batches.find(owner, id);
         if (!found) return found.error();
         if (!*found || (*found)->kind != kKind) return std::optional<Shown>();
-        auto done = work(s, **std::move(found));
-        if (!done) return done.error();
-        return std::optional<Shown>(*std::move(done));
+        auto now = work(s, **std::move(found));
+        if (!now) return now.error();
+        return std::optional<Shown>(*std::move(now));
       },
-      [id, then](Exchange& x, Result<std::optional<Shown>> found) {
+      [id](Exchange& x, Result<std::optional<Shown>> found) {
         if (!found) return respond(x, refuse(found.error()));
         if (!*found) return respond(x, no_such("batch", id));
-        then(id);
         respond_json(x, (*found)->json());
+      },
+      [id, done](const std::optional<Shown>& found) {
+        if (found) done(id);
       });
 }
 
