@@ -89,6 +89,7 @@ Status Output::send(OutFragment&& out) {
   session_.state().turn_budget.spend(1 + out.data.size() / kBytesPerStep +
                                      out.metadata.other.size() / kExperimentalPerStep);
   session_.ttls().update(node_);
+  ended_ = !out.continued;
   session_.send(out);
   return {};
 }
@@ -96,6 +97,7 @@ Status Output::send(OutFragment&& out) {
 void Output::break_off(const Status& why) {
   OutFragment end = next(More::kNo);
   end.has_chunk = node_.metadata() != nullptr;
+  ended_ = true;
   session_.send(end);
   session_.graph().fail(node_, failure(Code::kFailedPrecondition, describe_node(node_.id()) + ": " + why.text));
   session_.ttls().update(node_);
@@ -161,7 +163,7 @@ void Action::cancel() {
 }
 
 bool Action::writes(const Node& node) const {
-  return std::any_of(outputs_.begin(), outputs_.end(), [&](const auto& o) { return &o->node() == &node; });
+  return std::any_of(outputs_.begin(), outputs_.end(), [&](const auto& o) { return o->is(node); });
 }
 
 base::Result<Node*> Action::input(std::initializer_list<std::string_view> names) {
@@ -218,7 +220,7 @@ void Action::fail(Status why) {
   if (!status_ && !asked) return session_.abort(std::move(why));
   Status s;
   for (auto& o : outputs_) {
-    if (o.get() == status_ || !o->node().open() || !s.ok()) continue;
+    if (o.get() == status_ || !o->open() || !s.ok()) continue;
     if (asked)
       s = o->end();
     else

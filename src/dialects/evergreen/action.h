@@ -22,10 +22,11 @@ namespace weir::evergreen {
 
 inline constexpr std::string_view kPlainText = "text/plain", kJsonType = "application/json";
 
-// A node that an action makes.
+// A node that an action makes. As long as it is open the node stays; afterwards DROP and a TTL may free it.
 class Output {
  public:
-  Output(Session& session, std::string name, Node& node) : name(std::move(name)), session_(session), node_(node) {}
+  Output(Session& session, std::string name, Node& node)
+      : name(std::move(name)), session_(session), node_(node), serial_(node.serial()) {}
 
   std::string name;
   // How its leaf begins: metadata goes out with the first fragment.
@@ -38,8 +39,10 @@ class Output {
   base::Status end();  // an empty final fragment
   // Ends it early: the client sees an end, and actions that read it here fail with `why`.
   void break_off(const base::Status& why);
-  Node& node() { return node_; }
-  const Node& node() const { return node_; }
+  // It has neither been written to its end nor broken off.
+  bool open() const { return !ended_; }
+  const Node& node() const { return node_; }  // while it is open
+  bool is(const Node& node) const { return serial_ == node.serial(); }
 
  private:
   OutFragment next(More more) const;
@@ -47,6 +50,8 @@ class Output {
 
   Session& session_;
   Node& node_;
+  const uint64_t serial_;
+  bool ended_ = false;
   Metadata metadata_;
 };
 

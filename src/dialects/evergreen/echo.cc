@@ -93,7 +93,7 @@ class Echo final : public Action {
         case Step::kLeafEnd: s = leaf_end(way); break;
         case Step::kEnd:
           way.ended = true;
-          if (way.out.node().open()) s = way.out.end();
+          if (way.out.open()) s = way.out.end();
           break;
       }
       if (!s.ok()) return s;

@@ -71,6 +71,8 @@ class Cursor;
 class Node {
  public:
   std::string_view id() const { return id_; }
+  // No other node of the graph has it, of whatever name: a name that was forgotten may come again as another node.
+  uint64_t serial() const { return serial_; }
   bool complete() const { return final_ >= 0 && int64_t(parts_.size()) == final_ + 1 && pending_ == 0; }
   bool touched() const { return highest_ >= 0; }  // a fragment has come
   bool claimed() const { return claimed_; }
@@ -131,6 +133,7 @@ class Node {
   using Ahead = std::map<int64_t, Part>;
 
   std::string id_;
+  uint64_t serial_ = 0;
   Kind kind_ = Kind::kUnknown;
   bool claimed_ = false, dropped_ = false;
   bool begun_ = false;    // the prefix has a chunk

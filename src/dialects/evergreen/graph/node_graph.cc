@@ -147,6 +147,7 @@ base::Result<Node*> NodeGraph::node(std::string_view id) {
   made->id_ = id;
   Node* raw = made.get();
   if (Status s = charge(kNodeCost + id.size(), *raw, 0); !s.ok()) return s;
+  raw->serial_ = ++last_serial_;
   by_name_.emplace(raw->id_, std::move(made));
   return raw;
 }

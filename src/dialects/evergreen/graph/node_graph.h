@@ -127,6 +127,7 @@ class NodeGraph {
   FlattenBudget flatten_budget_;
   NodeHeights heights_;
   base::PeerMap<std::string_view, std::unique_ptr<Node>> by_name_;  // the key is the Node's own
+  uint64_t last_serial_ = 0;
   std::list<Cursor*> woken_;
   std::deque<Discarded> discarded_;
   std::vector<Node*> growing_;  // their next fragment lies in ahead_
