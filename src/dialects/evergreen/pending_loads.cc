@@ -21,6 +21,7 @@ Status PendingLoads::begin(const Node& node, int64_t seq, std::string_view uri) 
     return s;
   }
   (*begun)->node = node.id();
+  (*begun)->node_serial = node.serial();
   (*begun)->seq = seq;
   loads_.push_back(std::move(*begun));
   return {};
@@ -40,7 +41,8 @@ void PendingLoads::on_loaded(Load& load, base::Result<base::Bytes> data) {
 void PendingLoads::take(Load& load, base::Result<base::Bytes> data) {
   Status s = data ? Status{} : data.error();
   if (!s.ok()) s.text = describe_fragment(load.node, load.seq) + ": " + s.text;
-  if (Node* node = session_.graph().find(load.node); node && s.ok())
+  // The node may have been dropped meanwhile, and its name be another node's.
+  if (Node* node = session_.graph().find(load.node); node && node->serial() == load.node_serial && s.ok())
     s = session_.graph().loaded(*node, load.seq, std::move(*data));
   std::erase_if(loads_, [&](const auto& l) { return l.get() == &load; });
   if (!s.ok()) session_.abort(std::move(s));

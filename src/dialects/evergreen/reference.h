@@ -38,6 +38,7 @@ class Load {
   virtual uint64_t size() const = 0;
 
   std::string node;
+  uint64_t node_serial = 0;
   int64_t seq = 0;
 };
 

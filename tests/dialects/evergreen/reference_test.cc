@@ -140,6 +140,23 @@ TEST(EvergreenReferences, TheEndOfTheSessionEndsItsFetches) {
   EXPECT_TRUE(web.open.empty());
 }
 
+TEST(EvergreenReferences, WhatWasOnItsWayToADroppedNodeIsNotForTheNextOneOfItsName) {
+  FakeWeb web;
+  Bench t({}, &web);
+  auto x = t.open();
+  t.send(*x, reference("a", "https://a.example/first"));
+  t.send(*x, "actions { name: 'DROP' inputs { name: 'node' id: 'a' } }");
+  t.send(*x, reference("a", "https://a.example/second") + kEcho);
+  ASSERT_EQ(web.open.size(), 2u);
+  web.open[0]->taker.on_fetched(base::Bytes::copy_of("first"));
+  t.turn();
+  EXPECT_EQ(t.leaf(*x, "e"), "…");
+  ASSERT_EQ(web.open.size(), 1u);
+  web.open[0]->taker.on_fetched(base::Bytes::copy_of("second"));
+  t.turn();
+  EXPECT_EQ(t.leaf(*x, "e"), "second");
+}
+
 TEST(EvergreenReferences, WhatIsOnItsWayCountsAsContent) {
   FakeWeb web;
   Options options;
