@@ -157,5 +157,24 @@ TEST(EvergreenMemory, ActionsThatAreOverCountNoMoreWithinTheirOwnMessage) {
   EXPECT_NE(t.leaf(*x, "s19").find("\"code\":5"), std::string::npos);
 }
 
+TEST(EvergreenMemory, AnOutputThatFindsNoRoomEndsWithoutAChunk) {
+  Bench t(of_bytes(50'000));
+  auto x = t.open();
+  const std::string two = "application/x-weir-tensor; dtype=INT32; shape=2";
+  t.tensors["add"].script = {support::outputs("y INT32 [2] [1,2]; z BYTES [1] [\"" + std::string(60'000, 'x') + "\"]")};
+  t.send(*x,
+         leaf_of("a", two, 8) + leaf_of("b", two, 8) +
+             "actions { name: 'INFER' target_spec { id: 'add' } inputs { name: 'a' id: 'a' } inputs { name: 'b' id: "
+             "'b' } outputs { name: 'z' id: 'o' } outputs { name: 'status' id: 's' } }");
+  EXPECT_NE(t.leaf(*x, "s").find("\"code\":8"), std::string::npos) << t.leaf(*x, "s");
+  int ends = 0;
+  for (const auto& f : t.fragments(*x)) {
+    if (f.id() != "o") continue;
+    EXPECT_FALSE(f.has_chunk_fragment()) << "the first chunk of a node has metadata";
+    ends += !f.continued();
+  }
+  EXPECT_EQ(ends, 1);
+}
+
 }  // namespace
 }  // namespace weir::evergreen

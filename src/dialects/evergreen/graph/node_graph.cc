@@ -223,11 +223,10 @@ Status NodeGraph::check(const Node& n, const Fragment& f) const {
 Status NodeGraph::take(Node& n, const Fragment& f) {
   Node::Part part;
   part.cost = cost_of(f);
-  if (f.metadata && !n.metadata_) {
-    part.cost += cost_of(*f.metadata);
-    n.metadata_ = std::make_unique<Metadata>(*f.metadata);
-  }
+  const bool first = f.metadata && !n.metadata_;
+  if (first) part.cost += cost_of(*f.metadata);
   if (Status s = charge(part.cost, n, f.seq); !s.ok()) return s;
+  if (first) n.metadata_ = std::make_unique<Metadata>(*f.metadata);
   if (f.has_chunk) n.kind_ = Node::Kind::kLeaf;
   if (!f.children.empty()) n.kind_ = Node::Kind::kBranch;
   if (!f.continued) n.final_ = f.seq;
