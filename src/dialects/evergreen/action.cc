@@ -324,6 +324,7 @@ void ModelAction::on(msg::Call& call, msg::Event&& event) {
 
 // May destroy this.
 void ModelAction::settle(Status status) {
+  if (status.ok() && !over()) status = keep();
   if (!status.ok()) fail(std::move(status));
   session_.settle();
 }

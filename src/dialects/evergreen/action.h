@@ -87,6 +87,8 @@ class Action : public CursorListener {
   virtual void stop() {}
   // The memory of what it has read and keeps until it has everything.
   virtual uint64_t held() const { return 0; }
+  // Charges what it holds now. Errors: RESOURCE_EXHAUSTED.
+  base::Status keep();
   // It keeps bytes of a node that may be dropped: they stay charged until it is over.
   void keep_charged(Hold hold);
 
@@ -106,7 +108,6 @@ class Action : public CursorListener {
 
  private:
   base::Status claim();
-  base::Status keep();
   void release();
   base::Status report(const base::Status& status);
 

@@ -40,7 +40,7 @@ Status read_config(std::string_view message, marshal::GenerationParams& out) {
 class Prompting final : public bus::OffloadTask {
  public:
   Prompting(std::shared_ptr<const msg::TextSpec> spec, std::vector<Turn> turns, Templating templating,
-            Transcripts transcripts)
+            TranscriptList transcripts)
       : spec_(std::move(spec)),
         turns_(std::move(turns)),
         templating_(templating),
@@ -57,7 +57,7 @@ class Prompting final : public bus::OffloadTask {
   const std::shared_ptr<const msg::TextSpec> spec_;
   const std::vector<Turn> turns_;
   const Templating templating_;
-  const Transcripts transcripts_;
+  const TranscriptList transcripts_;
 };
 
 class Generate final : public OneInputAction {
@@ -107,7 +107,10 @@ class Generate final : public OneInputAction {
     }
   }
 
-  uint64_t held() const override { return conversation_.size() + (cursor_ ? cursor_->size() : 0); }
+  uint64_t held() const override {
+    return conversation_.size() + (cursor_ ? cursor_->size() : 0) + templated_ + text_.capacity() + said_.capacity() +
+           ids_.capacity() * sizeof ids_[0];
+  }
 
   Status ask() {
     cursor_.reset();
@@ -115,12 +118,15 @@ class Generate final : public OneInputAction {
     spec_ = spec().text;
     auto templating = config_.raw() ? Templating::kRaw : Templating::kChat;
     const uint64_t bytes = conversation_.work();
-    return perform(std::make_unique<Prompting>(spec_, conversation_.take(), templating, session_.transcripts()), bytes);
+    templated_ = conversation_.size();
+    return perform(std::make_unique<Prompting>(spec_, conversation_.take(), templating, session_.transcripts().list()),
+                   bytes);
   }
 
   Status performed(bus::OffloadTask& task) override {
     auto& prompt = static_cast<Prompting&>(task).prompt;
     if (!prompt) return std::move(prompt).error();
+    templated_ = 0;
     text_ = std::move(prompt->text);
     with_images_ = !prompt->images.empty();
     ids_ = prompt->ids;
@@ -226,8 +232,8 @@ class Generate final : public OneInputAction {
     if (response_) s = detailed_ ? response_->end() : response_->write({}, Output::More::kNo);
     if (Output* usage = output({"usage"}); usage && s.ok()) s = write_usage(*usage, reason);
     if (!s.ok()) return s;
+    done();  // what it held is room for what is remembered
     remember();
-    done();
     return {};
   }
 
@@ -251,7 +257,7 @@ class Generate final : public OneInputAction {
     if (with_images_ || cut_) return;
     for (size_t i = prompt_tokens_; i < ids_.size(); ++i)
       if (spec_->codec->special(ids_[i])) return;
-    evergreen::remember(session_.transcripts(), {spec_, text_ + said_, std::move(ids_)});
+    session_.transcripts().remember({spec_, text_ + said_, std::move(ids_)});
   }
 
   v1::GenerateConfig config_;
@@ -260,6 +266,7 @@ class Generate final : public OneInputAction {
   Output* response_ = nullptr;
   Conversation conversation_;
   std::optional<text::Completion> completion_;
+  uint64_t templated_ = 0;     // bytes of the conversation that becomes a prompt
   std::string text_, said_;    // of the prompt; of the answer
   std::vector<uint32_t> ids_;  // of both
   uint32_t prompt_tokens_ = 0, cached_tokens_ = 0, completion_tokens_ = 0;

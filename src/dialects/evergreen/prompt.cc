@@ -78,7 +78,7 @@ std::string raw_text(const std::vector<Turn>& turns) {
 // Encodes `text`. Where it begins with the text of a transcript, the longest such transcript's ids are used, so that
 // the engine's prefix cache finds them.
 void encode(const std::shared_ptr<const msg::TextSpec>& spec, std::string_view text, msg::AddSpecial add,
-            const Transcripts& transcripts, const msg::TextBudget& budget, std::vector<uint32_t>& ids) {
+            const TranscriptList& transcripts, const msg::TextBudget& budget, std::vector<uint32_t>& ids) {
   const Transcript* best = nullptr;
   for (const auto& t : transcripts)
     if (t->model == spec && text.starts_with(t->text) && (!best || t->text.size() > best->text.size())) best = t.get();
@@ -229,7 +229,8 @@ uint64_t Conversation::size() const {
 }
 
 base::Result<Prompt> make_prompt(const std::shared_ptr<const msg::TextSpec>& spec, const std::vector<Turn>& turns,
-                                 Templating templating, const Transcripts& transcripts, const msg::TextBudget& budget) {
+                                 Templating templating, const TranscriptList& transcripts,
+                                 const msg::TextBudget& budget) {
   Prompt prompt;
   auto add = msg::AddSpecial::kYes;
   if (templating == Templating::kChat && spec->codec->has_chat_template()) {

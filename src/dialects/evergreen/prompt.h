@@ -89,6 +89,7 @@ enum class Templating : uint8_t { kChat, kRaw };
 // INVALID_ARGUMENT (the template's own message, an image that cannot be read, a prompt that is empty or fills the
 // context); ABORTED if `budget` is too small; CANCELLED.
 base::Result<Prompt> make_prompt(const std::shared_ptr<const msg::TextSpec>& spec, const std::vector<Turn>& turns,
-                                 Templating templating, const Transcripts& transcripts, const msg::TextBudget& budget);
+                                 Templating templating, const TranscriptList& transcripts,
+                                 const msg::TextBudget& budget);
 
 }  // namespace weir::evergreen

@@ -35,6 +35,7 @@ Session::Session(EvergreenState& state, wire::Exchange& exchange, Carrier& carri
                                        state.turn_budget, base::HashKey::drawn(state.bus.env()))),
       ttls_(*this),
       loads_(*this),
+      transcripts_(graph().memory()),
       actions_(*this),
       input_(*this, loads_),
       clock_(*this),

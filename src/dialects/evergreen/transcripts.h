@@ -7,9 +7,9 @@
 #include <deque>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "dialects/evergreen/graph/session_memory.h"
 #include "msg/spec.h"
 
 namespace weir::evergreen {
@@ -19,14 +19,26 @@ struct Transcript {
   std::string text;
   std::vector<uint32_t> ids;
 };
-using Transcripts = std::deque<std::shared_ptr<const Transcript>>;  // workers read them while the session goes on
+using TranscriptList = std::deque<std::shared_ptr<const Transcript>>;  // workers read them while the session goes on
 
-// The latest is the first; the oldest go, and long ones are not kept.
-inline void remember(Transcripts& transcripts, Transcript transcript) {
-  constexpr size_t kMost = 8, kMostBytes = 1 << 20;
-  if (transcript.text.size() > kMostBytes) return;
-  transcripts.push_front(std::make_shared<const Transcript>(std::move(transcript)));
-  if (transcripts.size() > kMost) transcripts.pop_back();
-}
+// The transcripts of one session, as spare bytes of its memory: all of them go where something else needs the room.
+class Transcripts {
+ public:
+  explicit Transcripts(SessionMemory& memory);
+  ~Transcripts();
+  Transcripts(const Transcripts&) = delete;
+
+  // The latest is the first. There are eight at most, which take an eighth of the session's memory at most: the oldest
+  // go. A long one is not kept, and neither is one that finds no room.
+  void remember(Transcript transcript);
+  const TranscriptList& list() const { return list_; }
+
+ private:
+  void forget_oldest();
+  void clear();
+
+  SessionMemory& memory_;
+  TranscriptList list_;
+};
 
 }  // namespace weir::evergreen

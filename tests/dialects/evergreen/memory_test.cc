@@ -1,6 +1,7 @@
 // A session costs the server nothing beside what it is charged for.
 #include "bench.h"
 #include "marshal/pb_wire.h"
+#include "session/byte_quota.h"
 
 namespace weir::evergreen {
 namespace {
@@ -174,6 +175,79 @@ TEST(EvergreenMemory, AnOutputThatFindsNoRoomEndsWithoutAChunk) {
     ends += !f.continued();
   }
   EXPECT_EQ(ends, 1);
+}
+
+// --- a prompt, an answer, and what is remembered of them -------------------------------------------------------------
+
+// The model "chat" with a context of so many tokens. One of them is a byte of text.
+void set_context(Bench& t, uint32_t tokens) {
+  auto& served = *t.catalog->models["chat"].versions["1"];
+  auto text = std::make_shared<msg::TextSpec>(*served.spec.text);
+  text->max_length = tokens;
+  served.spec.text = text;
+}
+constexpr uint64_t kPromptBytes = 20'000, kPerToken = 1 + sizeof(uint32_t);  // of text, and of ids
+
+// Asks, is answered, and drops question and answer.
+void converse(Bench& t, support::FakeExchange& x, char with) {
+  t.send(x, generate("p", "r") + text_leaf("p", std::string(kPromptBytes, with)));
+  t.answer("yes");
+  t.send(x, control("DROP", "node", "p") + control("DROP", "node", "r"));
+}
+
+TEST(EvergreenMemory, APromptAtAModelAndTheAnswerCount) {
+  session::ByteQuota quota(1 << 30, 1 << 30);
+  Bench t({}, nullptr, &quota);
+  set_context(t, 100'000);
+  auto x = t.open();
+  t.send(*x, generate("p", "r") + text_leaf("p", std::string(kPromptBytes, 'x')));
+  t.send(*x, control("DROP", "node", "p"));
+  ASSERT_EQ(t.chat->held.size(), 1u);
+  const uint64_t asked = quota.held();
+  EXPECT_GE(asked, kPromptBytes * kPerToken);
+  const uint32_t at = uint32_t(t.chat->held[0]->generation->length());
+  for (uint32_t i = 0; i < kPromptBytes; ++i) t.chat->emit(t.chat->held[0], {msg::Token{'z', at + i, false, nullptr}});
+  t.turn();
+  EXPECT_GE(quota.held(), asked + kPromptBytes * kPerToken + kPromptBytes) << "the answer, its ids, and its node";
+  t.send(*x, control("CANCEL", "output", "r"));
+  t.send(*x, control("DROP", "node", "r"));
+  EXPECT_LT(quota.held(), kPromptBytes);
+}
+
+TEST(EvergreenMemory, WhatIsRememberedOfAConversationCounts) {
+  session::ByteQuota quota(1 << 30, 1 << 30);
+  Bench t({}, nullptr, &quota);
+  set_context(t, 100'000);
+  auto x = t.open();
+  for (char c : std::string("abc")) converse(t, *x, c);
+  EXPECT_GE(quota.held(), 3 * kPromptBytes * kPerToken);
+  for (char c : std::string("defghijklmno")) converse(t, *x, c);
+  EXPECT_LT(quota.held(), 10 * kPromptBytes * kPerToken) << "the oldest go";
+  x.reset();
+  t.rpc.env.advance(std::chrono::milliseconds(1));
+  EXPECT_EQ(quota.held(), 0u);
+}
+
+TEST(EvergreenMemory, WhatIsRememberedMakesRoom) {
+  Bench t(of_bytes(1'000'000));
+  set_context(t, 100'000);
+  auto x = t.open();
+  converse(t, *x, 'a');
+  t.send(*x, leaf_of("l", "a/b", 960'000));
+  EXPECT_EQ(t.status(*x), "open");
+  t.send(*x, control("DROP", "node", "l"));
+  converse(t, *x, 'b');
+  EXPECT_EQ(t.status(*x), "open");
+}
+
+TEST(EvergreenMemory, WhatIsRememberedTakesAnEighthOfASessionAtMost) {
+  session::ByteQuota quota(1 << 30, 1 << 30);
+  Bench t(of_bytes(1'000'000), nullptr, &quota);
+  set_context(t, 100'000);
+  auto x = t.open();
+  for (char c : std::string("abc")) converse(t, *x, c);
+  EXPECT_GE(quota.held(), kPromptBytes * kPerToken);
+  EXPECT_LT(quota.held(), 2 * kPromptBytes * kPerToken);
 }
 
 }  // namespace

@@ -4,14 +4,32 @@
 
 namespace weir::evergreen {
 
-base::Status SessionMemory::take(uint64_t bytes) {
-  if (!has_room_for(bytes))
+base::Status SessionMemory::try_take(uint64_t bytes) {
+  if (bytes > limit_ || used_ > limit_ - bytes)
     return base::failure(base::Code::kResourceExhausted,
                          "the session's content passes " + std::to_string(limit_) + " bytes");
   if (reservation_)
     if (base::Status s = reservation_->hold(used_ + bytes); !s.ok()) return s;
   used_ += bytes;
   return {};
+}
+
+base::Status SessionMemory::take(uint64_t bytes) {
+  base::Status s = try_take(bytes);
+  if (s.ok() || spare_ == 0 || !on_shortage) return s;
+  on_shortage();
+  return try_take(bytes);
+}
+
+base::Status SessionMemory::take_spare(uint64_t bytes) {
+  base::Status s = try_take(bytes);
+  if (s.ok()) spare_ += bytes;
+  return s;
+}
+
+void SessionMemory::give_spare(uint64_t bytes) {
+  spare_ -= bytes;
+  give(bytes);
 }
 
 void SessionMemory::give(uint64_t bytes) {

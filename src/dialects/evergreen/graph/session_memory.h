@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "base/status.h"
@@ -20,7 +21,7 @@ class SessionMemory {
   explicit SessionMemory(uint64_t limit, session::Reservation* reservation = nullptr)
       : limit_(limit), reservation_(reservation) {}
 
-  // Errors: RESOURCE_EXHAUSTED, and nothing changes.
+  // Errors: RESOURCE_EXHAUSTED, and nothing changes, save that no spare bytes are left.
   base::Status take(uint64_t bytes);
   void give(uint64_t bytes);
   // `now` bytes where it was `before`. Errors: as take().
@@ -28,14 +29,24 @@ class SessionMemory {
   // Bytes that have been taken become the Hold's.
   Hold share(uint64_t bytes);
 
-  uint64_t used() const { return used_; }
+  // Bytes that the session can do without. They count as room for all others, but not for more of their kind. Errors:
+  // as take().
+  base::Status take_spare(uint64_t bytes);
+  void give_spare(uint64_t bytes);
+  uint64_t spare() const { return spare_; }
+  // Gives all spare bytes back. Called where take() needs them.
+  std::function<void()> on_shortage;
+
+  uint64_t used() const { return used_ - spare_; }  // without spare bytes
   uint64_t limit() const { return limit_; }
-  bool has_room_for(uint64_t bytes) const { return bytes <= limit_ && used_ <= limit_ - bytes; }
+  bool has_room_for(uint64_t bytes) const { return bytes <= limit_ && used() <= limit_ - bytes; }
 
  private:
+  base::Status try_take(uint64_t bytes);
+
   const uint64_t limit_;
   session::Reservation* const reservation_;
-  uint64_t used_ = 0;
+  uint64_t used_ = 0, spare_ = 0;  // spare: of used
 };
 
 }  // namespace weir::evergreen
