@@ -18,6 +18,42 @@ using Step = Cursor::Step;
 
 constexpr std::string_view kAll = "outputs";
 constexpr size_t kTensors = 256;
+constexpr size_t kCopiedLikeText = 64;  // bytes that are copied in the time that one of text takes to become tokens
+
+// The chunks of each tensor become one block of memory. One chunk stays where it is.
+class Joining final : public bus::OffloadTask {
+ public:
+  void add(std::vector<base::Bytes>&& chunks, base::SlabSource& slabs) {
+    Part& part = parts_.emplace_back();
+    part.chunks = std::move(chunks);
+    if (part.chunks.size() == 1) return;
+    size_t size = 0;
+    for (const auto& c : part.chunks) size += c.size();
+    part.block = base::Block(base::take_now(slabs, std::max<size_t>(size, 1)));
+    bytes_ += size;
+  }
+  size_t bytes() const { return bytes_; }  // to copy
+  void run() override {
+    for (Part& part : parts_)
+      for (const auto& c : part.chunks) {
+        if (!part.block || (cancelled() && cancelled()->load(std::memory_order_relaxed))) break;
+        part.block.append(c.data(), c.size());
+      }
+  }
+  // After run(): the tensors' data, in the order in which they were added.
+  base::Bytes take(size_t i) {
+    Part& part = parts_[i];
+    return part.block ? part.block.freeze() : std::move(part.chunks[0]);
+  }
+
+ private:
+  struct Part {
+    std::vector<base::Bytes> chunks;
+    base::Block block;
+  };
+  std::vector<Part> parts_;
+  size_t bytes_ = 0;
+};
 
 class Infer final : public ModelAction {
  public:
@@ -107,23 +143,20 @@ class Infer final : public ModelAction {
     return {};
   }
 
-  // One chunk stays where it is; several are joined.
-  base::Bytes joined(std::vector<base::Bytes>&& chunks) {
-    if (chunks.size() == 1) return std::move(chunks[0]);
-    size_t size = 0;
-    for (const auto& c : chunks) size += c.size();
-    base::Block block(base::take_now(session_.state().slabs, std::max<size_t>(size, 1)));
-    for (const auto& c : chunks) block.append(c.data(), c.size());
-    return block.freeze();
-  }
-
   Status ask() {
     if (Status s = find(bus::Needs::kAnything); !s.ok()) return s;  // it may have been reloaded meanwhile
     if (spec().decoupled)
       return base::failure(base::Code::kUnimplemented, "model '" + spec().name + "' may answer any number of times");
-    for (Leaf& leaf : leaves_) {
-      leaf.tensor.data = joined(std::move(leaf.chunks));
-      call().inputs.push_back(std::move(leaf.tensor));
+    auto joining = std::make_unique<Joining>();
+    for (Leaf& leaf : leaves_) joining->add(std::move(leaf.chunks), session_.state().slabs);
+    const size_t work = joining->bytes() / kCopiedLikeText;
+    return perform(std::move(joining), work);
+  }
+
+  Status performed(bus::OffloadTask& task) override {
+    for (size_t i = 0; i < leaves_.size(); ++i) {
+      leaves_[i].tensor.data = static_cast<Joining&>(task).take(i);
+      call().inputs.push_back(std::move(leaves_[i].tensor));
     }
     leaves_.clear();
     bool all = outputs_.empty();

@@ -1,0 +1,85 @@
+// Copies of many bytes hold up nobody: they take as many turns as they need, or a worker makes them.
+#include "bench.h"
+#include "support/held_workers.h"
+
+namespace weir::evergreen {
+namespace {
+
+constexpr size_t kPartBytes = size_t(3) << 20;
+
+void add_tensor_leaf(pb::SessionMessage& m, const std::string& id, const std::string& data, int seq = 0,
+                     bool more = false) {
+  auto& f = *m.add_node_fragments();
+  f.set_id(id), f.set_seq(seq), f.set_continued(more);
+  auto& chunk = *f.mutable_chunk_fragment();
+  if (seq == 0) chunk.mutable_metadata()->set_mimetype("application/x-weir-tensor; dtype=UINT8; shape=-1");
+  chunk.set_data(data);
+}
+
+struct Joining {
+  Bench t;
+  support::HeldWorkers workers;
+  Bench::Opened x = nullptr;
+  std::string all;
+  Joining() {
+    msg::ModelSpec any;
+    any.name = "any", any.version = "1", any.any_tensors = true;
+    t.tensors.add(any);
+    t.bus.set_worker_pool(workers);
+    x = t.open();
+  }
+  void ask(size_t bytes) {
+    for (int seq = 0; seq < 3; ++seq) {
+      pb::SessionMessage m;
+      const std::string data(bytes, char('a' + seq));
+      add_tensor_leaf(m, "in", data, seq, seq < 2);
+      if (seq == 0) {
+        m.mutable_node_fragments(0)->mutable_chunk_fragment()->mutable_metadata()->set_mimetype(
+            "application/x-weir-tensor; dtype=UINT8; shape=" + std::to_string(3 * bytes));
+      }
+      all += data;
+      t.send(*x, m);
+      for (int i = 0; i < 20; ++i) t.later_turn();
+    }
+    t.send(*x,
+           "actions { name: 'INFER' target_spec { id: 'any' } inputs { name: 'x' id: 'in' } outputs { name: 'y' id: "
+           "'out' } }");
+  }
+};
+
+TEST(EvergreenLongCopies, AWorkerJoinsTheChunksOfALongTensor) {
+  Joining j;
+  j.ask(kPartBytes);
+  ASSERT_EQ(j.workers.held.size(), 1u);
+  EXPECT_TRUE(j.t.tensors["any"].held.empty());
+  j.workers.work();
+  j.t.turn();
+  ASSERT_EQ(j.t.tensors["any"].held.size(), 1u);
+  EXPECT_EQ(j.t.tensors["any"].held[0]->inputs.at(0).data.view(), j.all);
+  j.t.tensors["any"].finish(j.t.tensors["any"].held[0], support::outputs("y INT32 [1] [7]"));
+  j.t.turn();
+  EXPECT_EQ(j.t.leaf(*j.x, "out"), std::string("\7\0\0\0", 4));
+}
+
+TEST(EvergreenLongCopies, AShortTensorIsJoinedAtOnce) {
+  Joining j;
+  j.ask(1000);
+  EXPECT_TRUE(j.workers.held.empty());
+  ASSERT_EQ(j.t.tensors["any"].held.size(), 1u);
+  EXPECT_EQ(j.t.tensors["any"].held[0]->inputs.at(0).data.view(), j.all);
+}
+
+TEST(EvergreenLongCopies, ACancelledActionNeverAsksItsModel) {
+  Joining j;
+  j.ask(kPartBytes);
+  ASSERT_EQ(j.workers.held.size(), 1u);
+  j.t.send(*j.x, "actions { name: 'CANCEL' inputs { name: 'output' id: 'out' } }");
+  EXPECT_EQ(j.t.leaf(*j.x, "out"), "");
+  j.workers.work();
+  j.t.turn();
+  EXPECT_TRUE(j.t.tensors["any"].held.empty());
+  EXPECT_EQ(j.t.status(*j.x), "open");
+}
+
+}  // namespace
+}  // namespace weir::evergreen
