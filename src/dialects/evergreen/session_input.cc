@@ -1,5 +1,6 @@
 #include "dialects/evergreen/session_input.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "dialects/evergreen/action.h"
@@ -45,6 +46,34 @@ bool SessionInput::go_on() {
   return true;
 }
 
+// The data of a fragment that is a small part of its message is copied, so that it does not keep all of it in memory.
+// That may take several turns. False: it goes on in the next one.
+bool SessionInput::copy(Fragment& f) {
+  constexpr size_t kShort = 64 << 10, kCopiedPerStep = 512;  // bytes; fresh memory is slow
+  TurnBudget& turn_budget = session_.state().turn_budget;
+  NodeGraph& graph = session_.graph();
+  if (!copy_) {
+    if (!is_copied(f.data)) return true;
+    if (f.data.size() <= kShort) {  // by the graph itself
+      turn_budget.spend(f.data.size() / kCopiedPerStep);
+      return true;
+    }
+    // Where it does not fit, add() says so and copies nothing.
+    if (!graph.fits(f) || !graph.memory().take(f.data.size()).ok()) return true;
+    copy_charge_ = graph.memory().share(f.data.size());
+    copy_ = base::Block(base::heap_slab(f.data.size()));
+  }
+  do {
+    const size_t more = std::min(kShort, f.data.size() - copy_.size());
+    copy_.append(f.data.data() + copy_.size(), more);
+    turn_budget.spend(1 + more / kCopiedPerStep);
+  } while (copy_.size() < f.data.size() && !turn_budget.spent());
+  if (copy_.size() < f.data.size()) return false;
+  f.data = copy_.freeze();
+  copy_charge_ = {};  // the graph charges it
+  return true;
+}
+
 Status SessionInput::on_fragment(Fragment& f, std::string_view reference) {
   if (session_.over()) return base::failure(base::Code::kCancelled, "the session is over");
   TurnBudget& turn_budget = session_.state().turn_budget;
@@ -53,8 +82,9 @@ Status SessionInput::on_fragment(Fragment& f, std::string_view reference) {
   if (turn_budget.spent()) return hold(Until::kNextTurn);
   turn_budget.spend(1 + f.children.size() + f.read_steps);
   // Nodes stay as long as the session, unless some have a time to live: then it is worth waiting for room.
-  if (session_.ttls().make_room() && !graph.fits(f)) return hold(Until::kRoom);
+  if (!copy_ && session_.ttls().make_room() && !graph.fits(f)) return hold(Until::kRoom);
   if (f.by_reference && loads_.full()) return hold(Until::kLoads);
+  if (!copy(f)) return hold(Until::kNextTurn);
   auto fate = graph.add(f);
   if (!fate) return fate.error();
   session_.keeper().note_change();

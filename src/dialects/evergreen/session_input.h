@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/bytes.h"
+#include "dialects/evergreen/graph/session_memory.h"
 #include "dialects/evergreen/message.h"
 #include "dialects/evergreen/pending_loads.h"
 
@@ -21,7 +22,7 @@ class SessionInput final : MessageSink {
   bool holds() const override { return !held_.empty(); }
   // The message is held until the shard's next turn.
   bool waits_for_turn() const { return holds() && until_ == Until::kNextTurn; }
-  void clear() { held_ = {}; }
+  void clear() { held_ = {}, copy_ = {}, copy_charge_ = {}; }
 
  private:
   // Until nodes have made room, models take another action, references have come, the session has been resumed, the
@@ -32,6 +33,7 @@ class SessionInput final : MessageSink {
   void read_from(const base::Bytes& message, size_t at);
   base::Status hold(Until until);
   bool held_back() const;
+  bool copy(Fragment& fragment);
 
   Session& session_;
   PendingLoads& loads_;
@@ -40,6 +42,8 @@ class SessionInput final : MessageSink {
   Until until_ = Until::kRoom;
   size_t at_ = 0;      // where to go on in it
   uint64_t used_ = 0;  // of the session's memory when it was held
+  base::Block copy_;   // of the data of the fragment there, as far as it has been copied
+  Hold copy_charge_;
 };
 
 }  // namespace weir::evergreen

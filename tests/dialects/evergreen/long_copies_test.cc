@@ -16,6 +16,21 @@ void add_tensor_leaf(pb::SessionMessage& m, const std::string& id, const std::st
   chunk.set_data(data);
 }
 
+TEST(EvergreenLongCopies, APartOfALongMessageIsCopiedInSeveralTurns) {
+  Bench t;
+  auto x = t.open();
+  t.send(*x, kEcho);
+  pb::SessionMessage m;
+  for (const char* id : {"a", "b", "c"}) add_tensor_leaf(m, id, std::string(kPartBytes, id[0]));
+  t.rpc.data(*x, support::grpc_frame(m.SerializeAsString()));
+  EXPECT_EQ(t.leaf(*x, "e"), "…") << "its turn is over before it is there";
+  for (int i = 0; i < 50; ++i) t.later_turn();
+  EXPECT_EQ(t.leaf(*x, "e"), std::string(kPartBytes, 'a'));
+  t.send(*x, "actions { name: 'ECHO' inputs { name: 'x' id: 'c' } outputs { name: 'x' id: 'again' } }");
+  for (int i = 0; i < 50; ++i) t.later_turn();
+  EXPECT_EQ(t.leaf(*x, "again"), std::string(kPartBytes, 'c'));
+}
+
 struct Joining {
   Bench t;
   support::HeldWorkers workers;

@@ -30,12 +30,7 @@ uint64_t cost_of(const Metadata& m) {
   return m.mimetype.size() + m.role.size() + m.file_name.size() + m.other.size() + sizeof(Metadata);
 }
 
-// The data is charged, so the slab behind it may be little more: a slice of a large one is copied.
-base::Bytes compact(base::Bytes data) {
-  constexpr size_t kSlack = 256;
-  if (!data.slab() || data.slab()->capacity <= 2 * data.size() + kSlack) return data;
-  return base::Bytes::copy_of(data.view());
-}
+base::Bytes compact(base::Bytes data) { return is_copied(data) ? base::Bytes::copy_of(data.view()) : data; }
 
 // A chunk that holds nothing and is of no particular type. At seq 0 it says what the node is.
 bool is_empty_chunk(const Fragment& f) {
@@ -59,6 +54,12 @@ bool free_parts(TurnBudget* turn, Parts& parts, Ahead& ahead, OnPart on_part) {
 }
 
 }  // namespace
+
+// The data is charged, so the slab behind it may be little more.
+bool is_copied(const base::Bytes& data) {
+  constexpr size_t kSlack = 256;
+  return data.slab() && data.slab()->capacity > 2 * data.size() + kSlack;
+}
 
 NodeGraph::NodeGraph(GraphLimits limits, session::Reservation* reservation, TurnBudget* turn_budget,
                      const base::HashKey& key)

@@ -36,6 +36,10 @@
 
 namespace weir::evergreen {
 
+// Whether a NodeGraph copies that data, because it is a small part of its slab. It does so in one go: who has long data
+// copies it before.
+bool is_copied(const base::Bytes& data);
+
 class NodeGraph {
  public:
   // `reservation` (null: none) holds what the graph does, `turn_budget` (null: without limit) is the shard's; they
