@@ -47,12 +47,15 @@ void add_own_keys(const dialects::OwnKeys& own, std::vector<auth::Key>& keys) {
 
 }  // namespace
 
-std::vector<std::string> reachable_addresses(const Config& config) {
+std::vector<std::string> reachable_addresses(const std::vector<std::string>& addresses) {
   std::vector<std::string> out;
-  for (const auto* list : {&config.listen, &config.admin_listen})
-    for (const auto& address : *list)
-      if (!address.starts_with("unix:") && !wire::is_loopback_name(address)) out.push_back(address);
+  for (const auto& address : addresses)
+    if (!address.starts_with("unix:") && !wire::is_loopback_name(address)) out.push_back(address);
   return out;
+}
+
+const std::vector<std::string>& admin_addresses(const Config& config) {
+  return config.admin_listen.empty() ? config.listen : config.admin_listen;
 }
 
 AccessControl::~AccessControl() {
@@ -105,7 +108,7 @@ Roles AccessControl::decide() const {
   if (words != std::vector<std::string>{"auto"}) return roles;
   if (has_keys_ || config_.auth.jwt.on() || !config_.auth.certificates.empty()) return {Role::kHealth};
   Roles all = kEverything;
-  const bool reachable = config_.tls.client_ca.empty() && !reachable_addresses(config_).empty();
+  const bool reachable = config_.tls.client_ca.empty() && !reachable_addresses(admin_addresses(config_)).empty();
   if (reachable && config_.auth.admin == AuthConfig::Admin::kGuarded) all.remove(Role::kAdmin);
   return all;
 }
@@ -140,9 +143,15 @@ base::Status AccessControl::open() {
   return {};
 }
 
+// Whether strangers reach an address that serves no admin methods: an Authenticator keeps others' requests from them.
+bool AccessControl::observed_elsewhere() const {
+  return !config_.admin_listen.empty() && config_.tls.client_ca.empty() && !reachable_addresses(config_.listen).empty();
+}
+
 std::unique_ptr<auth::Authenticator> AccessControl::make_authenticator(base::Env& env,
                                                                        auth::Authenticator::Sources sources) const {
-  if (!has_keys_ && !sources.tokens && !sources.certificates && anonymous_ == kEverything) return nullptr;
+  const bool nobody_known = !has_keys_ && !sources.tokens && !sources.certificates;
+  if (nobody_known && anonymous_ == kEverything && !observed_elsewhere()) return nullptr;
   if (has_keys_) sources.keys = &keys_;
   return std::make_unique<auth::Authenticator>(env, sources, anonymous_);
 }

@@ -21,9 +21,10 @@
 
 namespace weir::app {
 
-// The addresses of the configuration that other machines may be able to reach: those that are neither loopback nor
-// unix sockets.
-std::vector<std::string> reachable_addresses(const Config& config);
+// Those of the addresses that other machines may be able to reach: they are neither loopback nor unix sockets.
+std::vector<std::string> reachable_addresses(const std::vector<std::string>& addresses);
+// The addresses at which admin methods are served: admin.listen, or listen where that is empty.
+const std::vector<std::string>& admin_addresses(const Config& config);
 
 class AccessControl {
  public:
@@ -67,6 +68,7 @@ class AccessControl {
   base::Status add_cluster_key(std::vector<auth::Key>& keys);
   static FileTime file_time(const std::string& file);
   wire::Roles decide() const;
+  bool observed_elsewhere() const;
   void watch();
   void read_again();
   void read_tokens_again();

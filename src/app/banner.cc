@@ -19,7 +19,9 @@ std::string url(const Config& config, const std::string& address) {
 
 std::string what_is_open(const Config& config, const AccessControl& access) {
   using wire::Role;
-  const auto addresses = reachable_addresses(config);
+  auto addresses = reachable_addresses(config.listen);
+  const auto administered = reachable_addresses(admin_addresses(config));
+  if (!config.admin_listen.empty()) addresses.insert(addresses.end(), administered.begin(), administered.end());
   const wire::Roles roles = access.anonymous();
   std::string may;
   auto add = [&](Role role, const char* what) {
@@ -27,7 +29,7 @@ std::string what_is_open(const Config& config, const AccessControl& access) {
   };
   add(Role::kInfer, "see and run models");
   add(Role::kMetrics, "read metrics and follow requests");
-  add(Role::kAdmin, "load and unload models and change settings");
+  if (!administered.empty()) add(Role::kAdmin, "load and unload models and change settings");
   if (addresses.empty() || may.empty() || !config.tls.client_ca.empty()) return {};
   std::string text = "whoever reaches";
   for (const auto& address : addresses) text += (&address == &addresses.front() ? " " : ", ") + address;

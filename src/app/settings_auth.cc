@@ -31,7 +31,7 @@ void add_auth(std::vector<Setting>& rows, Config& c) {
               check_anonymous)));
   rows.push_back(choice<Admin>("auth.admin",
                                "guarded, open: whether clients without a key may load models and change settings where "
-                               "other machines can reach the server and there are no keys",
+                               "other machines can reach admin.listen (or listen) and there are no keys",
                                c.auth.admin, {{"guarded", Admin::kGuarded}, {"open", Admin::kOpen}}));
   rows.push_back(auth::certificates_setting(c.auth.certificates));
   auth::add_jwt_settings(rows, c.auth.jwt);

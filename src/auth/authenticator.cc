@@ -30,9 +30,12 @@ bool allows(Roles roles, Permission permission) {
   return false;
 }
 
-// A client without a secret may be anybody: it sees what tells of other clients only where it may administer, too.
-bool allows_anonymous(Roles roles, Permission permission) {
-  return allows(roles, permission == Permission::kObserve ? Permission::kAdmin : permission);
+// A client without a secret may be anybody: it sees what tells of other clients only where it may administer, too, and
+// of `request`'s listener only where admin methods are served.
+bool allows_anonymous(Roles roles, Permission permission, const wire::Request& request) {
+  if (permission != Permission::kObserve) return allows(roles, permission);
+  const bool elsewhere = request.peer && request.peer->admin == wire::AdminMethods::kElsewhere;
+  return !elsewhere && allows(roles, Permission::kAdmin);
 }
 
 // "the role infer or admin".
@@ -67,6 +70,11 @@ base::Status no_key() {
 base::Status lacks_role(const wire::Identity& who, Permission permission) {
   return failure(Code::kPermissionDenied,
                  "the key '" + who.name + "' has not the role that this needs: " + std::string(role_for(permission)));
+}
+
+base::Status observed_at_admin_listener() {
+  return failure(Code::kPermissionDenied,
+                 "the requests of others and the log are shown to keys (auth.keys_file), and at admin.listen");
 }
 
 // Beyond loopback nobody may change a server that has no keys.
@@ -130,22 +138,25 @@ base::Result<wire::Caller> Authenticator::admit(const wire::Request& request, Pe
                                                 std::string_view protocol) {
   auto caller = admit_known(request, permission, protocol);
   if (caller && caller->identity()) return caller;
-  const bool open = allows_anonymous(anonymous_->roles, permission);
+  const bool open = allows_anonymous(anonymous_->roles, permission, request);
   if (open && (caller || permission == Permission::kHealth)) return wire::Caller::enter(anonymous_, env_.now());
   if (!caller) return caller;
-  return nobody(permission);
+  return nobody(permission, request);
 }
 
 base::Status Authenticator::permit(const wire::Request& request, Permission permission) {
   const wire::Identity* who = request.identity;
   const bool anonymous = who == anonymous_.get();
-  if (!who || (anonymous ? allows_anonymous(who->roles, permission) : allows(who->roles, permission))) return {};
-  return anonymous ? nobody(permission) : lacks_role(*who, permission);
+  if (!who) return {};
+  if (anonymous ? allows_anonymous(who->roles, permission, request) : allows(who->roles, permission)) return {};
+  return anonymous ? nobody(permission, request) : lacks_role(*who, permission);
 }
 
 // The error for a request that shows no secret and needs a role.
-base::Status Authenticator::nobody(Permission permission) const {
-  return takes_secrets() || sources_.certificates ? no_key() : admin_is_closed(permission);
+base::Status Authenticator::nobody(Permission permission, const wire::Request& request) const {
+  if (takes_secrets() || sources_.certificates) return no_key();
+  const bool elsewhere = request.peer && request.peer->admin == wire::AdminMethods::kElsewhere;
+  return permission == Permission::kObserve && elsewhere ? observed_at_admin_listener() : admin_is_closed(permission);
 }
 
 std::string Authenticator::remember(const wire::Request& request) {
@@ -158,7 +169,7 @@ std::string Authenticator::remember(const wire::Request& request) {
 base::Result<wire::Caller> Authenticator::recall(std::string_view remembered, Permission permission,
                                                  std::string_view protocol) {
   if (remembered.empty()) {
-    if (!allows_anonymous(anonymous_->roles, permission)) return nobody(permission);
+    if (!allows_anonymous(anonymous_->roles, permission, {})) return nobody(permission, {});
     return wire::Caller::enter(anonymous_, env_.now());
   }
   auto known = read_remembered(remembered);

@@ -3,7 +3,7 @@
 //
 // Roles and the permissions of routes (wire/access.h):
 //   health → health     metrics → metrics, admin     read → infer, admin     infer → infer     admin → admin
-//   observe → metrics, admin; of those who show no key, admin alone
+//   observe → metrics, admin; of those who show no key, admin alone, at listeners that serve admin methods
 #pragma once
 
 #include <array>
@@ -68,7 +68,7 @@ class Authenticator final : public wire::Authenticator {
                                     std::string_view protocol);
 
  private:
-  base::Status nobody(wire::Permission permission) const;
+  base::Status nobody(wire::Permission permission, const wire::Request& request) const;
   base::Result<wire::Caller> admit_known(const wire::Request& request, wire::Permission permission,
                                          std::string_view protocol);
   base::Result<wire::Caller> let_in(IdentityRef identity, wire::Permission permission, std::string_view protocol);

@@ -163,6 +163,31 @@ TEST_F(AuthenticatorTest, TheRequestsOfOthersAreForNobodyWhoShowsNothingButAnAdm
   EXPECT_EQ(code("", Permission::kObserve), Code::kOk);
 }
 
+TEST_F(AuthenticatorTest, TheRequestsOfOthersAreForNobodyWhoShowsNothingWhereAdminMethodsAreNotServed) {
+  const Roles all{Role::kHealth, Role::kMetrics, Role::kInfer, Role::kAdmin};
+  authenticator.emplace(env, Authenticator::Sources{}, all);
+  peer.admin = wire::AdminMethods::kElsewhere;
+  auto refused = admit("", Permission::kObserve);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kPermissionDenied);
+  EXPECT_NE(refused.error().text.find("at admin.listen"), std::string::npos) << refused.error().text;
+  EXPECT_EQ(code("", Permission::kMetrics), Code::kOk);
+  auto caller = admit("", Permission::kMetrics);
+  wire::Request request;
+  request.identity = caller->identity();
+  request.peer = &peer;
+  EXPECT_EQ(authenticator->permit(request, Permission::kObserve).code, Code::kPermissionDenied);
+  peer.admin = wire::AdminMethods::kServed;
+  EXPECT_EQ(code("", Permission::kObserve), Code::kOk);
+  EXPECT_TRUE(authenticator->permit(request, Permission::kObserve).ok());
+  add("metrics", {Role::kMetrics});
+  anonymous = all;
+  use();
+  peer.admin = wire::AdminMethods::kElsewhere;
+  EXPECT_EQ(code("secret-of-metrics", Permission::kObserve), Code::kOk);
+  EXPECT_EQ(code("", Permission::kObserve), Code::kUnauthenticated);
+}
+
 TEST_F(AuthenticatorTest, ARequestThatWasLetInMayAskForMore) {
   add("infer", {Role::kInfer}), add("admin", {Role::kAdmin});
   anonymous = {Role::kHealth, Role::kInfer};
