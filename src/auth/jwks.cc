@@ -18,7 +18,8 @@ namespace weir::auth {
 
 using base::invalid;
 
-// The members of one JWK that are read. RFC 7517 §4, RFC 7518 §6.
+// The members of one JWK that are read. RFC 7517 §4, RFC 7518 §6. One of a type that its member does not have makes
+// this key unsuitable and not the whole set, RFC 7517 §5.
 class JwkFields {
  public:
   bool read(marshal::JsonCursor& json) {
@@ -27,7 +28,9 @@ class JwkFields {
       std::optional<std::string>* place = find(name);
       if (!place) return json.skip();
       if (place->has_value()) return json.fail("a member of a key is there twice");
-      return json.string(place->emplace());
+      if (json.peek() == Kind::kString) return json.string(place->emplace());
+      place->emplace();
+      return leave_out(json, "its " + std::string(name) + " is no string");
     });
   }
 
@@ -37,12 +40,20 @@ class JwkFields {
     auto* place = find(name);
     return *place ? base::base64url_decode(**place, base::Base64Url::kStrict) : std::nullopt;
   }
+  // Why it is unsuitable; empty where it is not known to be.
+  const std::string& wrong() const { return wrong_; }
   bool for_verification() {
     std::string use = text("use");
     return (use.empty() || use == "sig") && (!operations_ || verifies_);
   }
 
  private:
+  using Kind = marshal::JsonCursor::Kind;
+
+  bool leave_out(marshal::JsonCursor& json, std::string why) {
+    if (wrong_.empty()) wrong_ = std::move(why);
+    return json.skip();
+  }
   std::optional<std::string>* find(std::string_view name) {
     for (auto& [known, value] : members_)
       if (known == name) return &value;
@@ -50,8 +61,10 @@ class JwkFields {
   }
   bool read_operations(marshal::JsonCursor& json) {
     operations_ = true;
+    if (json.peek() != Kind::kArray) return leave_out(json, "its key_ops are no array");
     return json.array([&] {
       std::string_view operation;
+      if (json.peek() != Kind::kString) return leave_out(json, "one of its key_ops is no string");
       if (!json.string(operation)) return false;
       verifies_ = verifies_ || operation == "verify";
       return true;
@@ -62,6 +75,7 @@ class JwkFields {
       {"kty", {}}, {"kid", {}}, {"use", {}}, {"alg", {}}, {"crv", {}},
       {"n", {}},   {"e", {}},   {"x", {}},   {"y", {}},   {"k", {}}};
   bool operations_ = false, verifies_ = false;
+  std::string wrong_;
 };
 
 namespace {
@@ -91,6 +105,7 @@ base::Result<VerificationKey> make_okp(JwkFields& fields) {
 }
 
 base::Result<VerificationKey> make_key(JwkFields& fields, KeySet::Secrets secrets) {
+  if (!fields.wrong().empty()) return invalid(fields.wrong());
   if (!fields.for_verification()) return invalid("it is not for verifying signatures");
   std::string type = fields.text("kty");
   if (type == "RSA") return make_rsa(fields);

@@ -100,7 +100,8 @@ base::Result<JwtClaims> read_claims(std::string_view json, const JwtRules& rules
   std::vector<ClaimTexts> wanted{{rules.tenant_claim, ClaimTexts::Words::kWhole}, {rules.models_claim}};
   const auto limits = limit_paths(rules);
   for (const auto& path : limits) wanted.push_back({path, ClaimTexts::Words::kWhole});
-  for (const auto& path : rules.roles_claims) wanted.push_back({path});
+  for (const auto& path : rules.roles_claims)
+    wanted.push_back({path, ClaimTexts::Words::kSplit, ClaimTexts::Others::kSkipped});
   RegisteredClaims registered;
   if (auto s = registered.parse(json, wanted); !s.ok()) return s;
   if (auto s = check_times(registered, rules, now); !s.ok()) return s;

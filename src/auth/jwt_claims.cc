@@ -13,9 +13,8 @@ namespace {
 
 using marshal::JsonCursor;
 
-base::Status bad_token(const JsonCursor& json, std::string_view part) {
-  return base::failure(base::Code::kUnauthenticated,
-                       "the token's " + std::string(part) + " cannot be read: " + json.error().text);
+base::Status bad_token(const JsonCursor& json, const std::string& part) {
+  return base::failure(base::Code::kUnauthenticated, "the token's " + part + " cannot be read: " + json.error().text);
 }
 
 // The names of one object's members, each of which may be there once.
@@ -48,18 +47,29 @@ bool read_text(JsonCursor& json, ClaimTexts& claim) {
   return true;
 }
 
+bool read_element(JsonCursor& json, ClaimTexts& claim) {
+  const bool skipped = claim.others == ClaimTexts::Others::kSkipped && json.peek() != JsonCursor::Kind::kString;
+  return skipped ? json.skip() : json.string(claim.texts.emplace_back());
+}
+
+bool read_other(JsonCursor& json, const ClaimTexts& claim) {
+  return claim.others == ClaimTexts::Others::kSkipped ? json.skip()
+                                                      : json.fail("expected a string or a list of strings");
+}
+
 bool read_texts(JsonCursor& json, ClaimTexts& claim) {
+  if (json.peek() == JsonCursor::Kind::kNull) return json.null();
   claim.found = true;
   switch (json.peek()) {
     case JsonCursor::Kind::kString: return read_text(json, claim);
-    case JsonCursor::Kind::kArray: return json.array([&] { return json.string(claim.texts.emplace_back()); });
+    case JsonCursor::Kind::kArray: return json.array([&] { return read_element(json, claim); });
     case JsonCursor::Kind::kNumber: {
       marshal::JsonNumber number;
       if (!json.number(number)) return false;
       claim.texts.emplace_back(number.text);
       return true;
     }
-    default: return json.fail("expected a string or a list of strings");
+    default: return read_other(json, claim);
   }
 }
 
@@ -68,6 +78,7 @@ bool read_date(JsonCursor& json, std::optional<int64_t>& into) {
   constexpr double kMostSeconds = 253'402'300'799;  // the last one of the year 9999
   marshal::JsonNumber number;
   double seconds = 0;
+  if (json.peek() == JsonCursor::Kind::kNull) return json.null();
   if (!json.number(number)) return false;
   if (!number.to(seconds) || !(std::abs(seconds) <= kMostSeconds)) return json.fail("expected seconds since 1970");
   into = int64_t(std::floor(seconds));
@@ -92,15 +103,30 @@ bool read_member(JsonCursor& json, std::string_view name, std::span<const Search
     else if (search.rest[name.size()] == '.')
       below.push_back({search.claim, search.rest.substr(name.size() + 1)});
   }
-  if (json.peek() != JsonCursor::Kind::kObject) {
-    if (here && json.peek() != JsonCursor::Kind::kNull) return read_texts(json, *here);
-    return json.skip();
-  }
-  if (below.empty()) return here ? json.fail("expected a string or a list of strings") : json.skip();
+  if (json.peek() != JsonCursor::Kind::kObject) return here ? read_texts(json, *here) : json.skip();
+  if (below.empty()) return here ? read_other(json, *here) : json.skip();
   MemberNames names;
   return json.object([&](std::string_view member) {
     std::string own(member);
     return names.add(json, own) && read_member(json, own, below);
+  });
+}
+
+bool read_claim(JsonCursor& json, const std::string& name, RegisteredClaims& claims, std::span<const Search> searches) {
+  if (name == "exp") return read_date(json, claims.expires);
+  if (name == "nbf") return read_date(json, claims.not_before);
+  if (name == "iat") return read_date(json, claims.issued);
+  for (auto* claim : {&claims.issuer, &claims.subject, &claims.audience})
+    if (name == claim->path) return read_texts(json, *claim);
+  return read_member(json, name, searches);
+}
+
+// Whether errors name the claim: those whose names the client alone chose are not repeated to it.
+bool is_asked_for(std::string_view name, std::span<const Search> searches) {
+  for (std::string_view known : {"exp", "nbf", "iat", "iss", "sub", "aud"})
+    if (name == known) return true;
+  return std::any_of(searches.begin(), searches.end(), [&](const Search& search) {
+    return search.rest.starts_with(name) && (search.rest.size() == name.size() || search.rest[name.size()] == '.');
   });
 }
 
@@ -128,17 +154,14 @@ base::Status RegisteredClaims::parse(std::string_view text, std::span<ClaimTexts
     if (!claim.path.empty()) searches.push_back({&claim, claim.path});
   JsonCursor json(text);
   MemberNames names;
+  std::string broken;
   bool well = json.object([&](std::string_view member) {
-    if (!names.add(json, member)) return false;
-    if (member == "exp") return read_date(json, expires);
-    if (member == "nbf") return read_date(json, not_before);
-    if (member == "iat") return read_date(json, issued);
-    for (auto* claim : {&issuer, &subject, &audience})
-      if (member == claim->path) return read_texts(json, *claim);
     std::string own(member);
-    return read_member(json, own, searches);
+    const bool read = names.add(json, own) && read_claim(json, own, *this, searches);
+    if (!read && is_asked_for(own, searches)) broken = " (" + own + ")";
+    return read;
   });
-  if (!well || !json.finish()) return bad_token(json, "claims");
+  if (!well || !json.finish()) return bad_token(json, "claims" + broken);
   for (auto& other : others)
     for (const auto* claim : {&issuer, &subject, &audience})
       if (other.path == claim->path) other.found = claim->found, other.texts = claim->texts;

@@ -1,5 +1,5 @@
 // The JSON of a JSON Web Token: its header and its claims, read strictly. A member that is there twice, a value of
-// another type than its claim has, and more than kMostMembers members are errors.
+// another type than its claim has, and more than kMostMembers members are errors. A claim that is null is not there.
 #pragma once
 
 #include <cstddef>
@@ -28,10 +28,12 @@ struct JwtHeader {
 
 // Texts at a path of the claims: of a string, its words; of an array of strings, each of these; of a number, its text.
 struct ClaimTexts {
-  enum class Words : uint8_t { kWhole, kSplit };  // whether blanks separate the words of a string (RFC 6749 §3.3)
+  enum class Words : uint8_t { kWhole, kSplit };       // whether blanks separate the words of a string (RFC 6749 §3.3)
+  enum class Others : uint8_t { kRefused, kSkipped };  // values of another type
 
   std::string_view path;
   Words words = Words::kSplit;
+  Others others = Others::kRefused;
   bool found = false;
   std::vector<std::string> texts{};
 };

@@ -40,6 +40,26 @@ TEST(Jwks, KeysThatCannotBeUsedAreLeftOutAndSaid) {
   EXPECT_EQ(set->left_out()[2], "key 4: an RSA key of 1024 bits; expected 2048 to 8192");
 }
 
+TEST(Jwks, AMemberOfAnotherTypeMakesItsKeyUnsuitableAndNoOther) {
+  const auto good = SigningKey::ec("P-256"), other = SigningKey::ec("P-256");
+  for (const char* member : {R"("alg":null)", R"("kid":1)", R"("use":["sig"])", R"("key_ops":"verify")",
+                             R"("key_ops":[1])", R"("key_ops":null)"}) {
+    auto set = KeySet::parse_jwks(
+        document("{" + other.jwk() + "," + member + R"(},{"kty":{},"kid":"x"},{)" + good.jwk() + R"(,"kid":"good"})"),
+        Secrets::kRefused);
+    ASSERT_TRUE(set) << member << wrong(set);
+    ASSERT_EQ(set->keys().size(), 1u) << member;
+    EXPECT_EQ(set->keys()[0].id(), "good");
+    ASSERT_EQ(set->left_out().size(), 2u) << member;
+    EXPECT_EQ(set->left_out()[0].substr(0, 7), "key 1: ") << member;
+    EXPECT_EQ(set->left_out()[1], "key 2: its kty is no string");
+  }
+  EXPECT_NE(wrong(KeySet::parse_jwks(document("{\"kty\":1}"), Secrets::kTaken)).find("no key that can verify"),
+            std::string::npos);
+  EXPECT_NE(wrong(KeySet::parse_jwks(document("{\"kty\":1,\"kty\":1}"), Secrets::kTaken)).find("there twice"),
+            std::string::npos);
+}
+
 TEST(Jwks, APointThatIsNotOnItsCurveIsNoKey) {
   const auto ec = SigningKey::ec("P-256");
   std::string x = ec.number(OSSL_PKEY_PARAM_EC_PUB_X, 32), y = ec.number(OSSL_PKEY_PARAM_EC_PUB_Y, 32);
@@ -70,8 +90,7 @@ TEST(Jwks, ADocumentIsHeldToItsBounds) {
             "more than 256 KiB");
   for (const std::string& text :
        {std::string(), std::string("[]"), std::string("{}"), std::string(R"({"keys":{}})"), document("1"),
-        document("{\"kty\":1}"), document(key) + "x", document("{\"kty\":\"oct\",\"kty\":\"oct\"}"),
-        R"({"keys":[],"keys":[]})" + std::string()})
+        document(key) + "x", document("{\"kty\":\"oct\",\"kty\":\"oct\"}"), R"({"keys":[],"keys":[]})" + std::string()})
     EXPECT_NE(wrong(KeySet::parse_jwks(text, Secrets::kTaken)).find("not a JWKS document"), std::string::npos) << text;
   EXPECT_NE(wrong(KeySet::parse_jwks(document(""), Secrets::kTaken)).find("no key that can verify"), std::string::npos);
 }

@@ -11,7 +11,7 @@
 namespace weir::auth {
 namespace {
 
-const std::string kHash = "sha256:" + std::string(64, 'a');
+const std::string kSomeHash = "sha256:" + std::string(64, 'a');
 
 base::Yaml parsed(const std::string& text) { return models::parse_yaml(text, "f").value(); }
 NewKey named(const std::string& name, char digit = 'a') {
@@ -59,7 +59,7 @@ TEST(KeyFileEdit, AFileGrowsFromNothing) {
   key.tenant = "build", key.roles = {"infer", "metrics"}, key.models = {"chat*", "embed"};
   key.expires = base::WallTime(std::chrono::seconds(1'700'000'000));
   const std::string one = added("", key);
-  EXPECT_EQ(one, "keys:\n  - name: ci\n    hash: \"" + kHash +
+  EXPECT_EQ(one, "keys:\n  - name: ci\n    hash: \"" + kSomeHash +
                      "\"\n    tenant: build\n    roles: [infer, metrics]\n    models: [\"chat*\", embed]\n    expires: "
                      "\"2023-11-14T22:13:20Z\"\n");
   auto keys = read_keys(parsed(one), "f");
@@ -72,7 +72,7 @@ TEST(KeyFileEdit, AFileGrowsFromNothing) {
 }
 
 TEST(KeyFileEdit, CommentsAndEverythingElseStay) {
-  const std::string text = "# our keys\nkeys:\n# of Alice\n- name: alice   # she\n  hash: \"" + kHash +
+  const std::string text = "# our keys\nkeys:\n# of Alice\n- name: alice   # she\n  hash: \"" + kSomeHash +
                            "\"\n\n# of Bob,\n# who left\n- name: bob\n  hash: \"sha256:" + std::string(64, 'b') +
                            "\"\n\n# the end\n";
   const std::string more = added(text, named("carol", 'c'));
@@ -98,8 +98,8 @@ TEST(KeyFileEdit, TheLastKeyLeavesAListThatIsEmpty) {
 
 TEST(KeyFileEdit, WhatCannotBeEditedIsLeftAlone) {
   for (const std::string& text :
-       {"keys: [{name: a, hash: \"" + kHash + "\"}]\n", "{keys: [{name: a, hash: \"" + kHash + "\"}]}\n",
-        "keys:\n  -\n    name: a\n    hash: \"" + kHash + "\"\n"}) {
+       {"keys: [{name: a, hash: \"" + kSomeHash + "\"}]\n", "{keys: [{name: a, hash: \"" + kSomeHash + "\"}]}\n",
+        "keys:\n  -\n    name: a\n    hash: \"" + kSomeHash + "\"\n"}) {
     EXPECT_TRUE(added(text, named("b", 'b')).starts_with("error: the file of keys cannot be edited")) << text;
     EXPECT_TRUE(removed(text, "a").starts_with("error: the file of keys cannot be edited")) << text;
   }
