@@ -5,26 +5,18 @@
 #include <utility>
 #include <vector>
 
-#include "app/access_control.h"
 #include "app/banner.h"
+#include "app/check_settings.h"
 #include "app/engines.h"
 #include "app/gpus.h"
 #include "app/logs.h"
-#include "app/roots.h"
 #include "app/serve.h"
 #include "base/log.h"
 #include "device/pool.h"
 #include "net/shard.h"
-#include "net/tls.h"
 
 namespace weir::app {
 namespace {
-
-base::Status check_certificates(const net::TlsOptions& tls) {
-  if (tls.certificate.empty()) return {};
-  auto context = net::TlsContext::load(tls);
-  return context ? base::Status() : context.error();
-}
 
 Exit check_models(const Config& config) {
   device::Devices devices(config.device);
@@ -68,10 +60,7 @@ Exit check(const Config& config, CheckDepth depth) {
   set_up_logs(config);
   base::log::enable(base::log::Level::kInfo, false);
   base::log::enable(base::log::Level::kWarning, false);
-  auto status = check_roots(config);
-  if (status.ok()) status = check_certificates(config.tls);
-  if (status.ok()) status = AccessControl(config).open();
-  if (!status.ok()) {
+  if (auto status = check_settings(config); !status.ok()) {
     print_error("weir: " + status.text);
     return Exit::kUsage;
   }

@@ -6,6 +6,7 @@
 #include "app/setting_rows.h"
 #include "base/encoding.h"
 #include "base/network.h"
+#include "net/address.h"
 
 namespace weir::app {
 namespace {
@@ -21,6 +22,21 @@ Status check_hosts(const Values& values) {
   for (const auto& v : values)
     if (v.empty() || v.find_first_of("/ @?#") != v.npos)
       return invalid("expected names like a.example or a.example:8443, got '" + v + "'");
+  return {};
+}
+
+// The row, whose values are addresses to listen at.
+Setting addresses(Setting s) {
+  return checked(std::move(s), [](const Values& values) -> Status {
+    for (const auto& v : values)
+      if (auto status = net::check_address(v); !status.ok()) return status;
+    return {};
+  });
+}
+
+Status check_node_address(const Values& values) {
+  for (const auto& v : values)
+    if (auto status = net::check_address(v); !v.empty() && !status.ok()) return status;
   return {};
 }
 
@@ -58,10 +74,11 @@ void add_http(std::vector<Setting>& rows, Config& c) {
 }  // namespace
 
 void add_server(std::vector<Setting>& rows, Config& c) {
-  rows.push_back(in_help(list("listen", "ADDR", "address to listen on: HOST:PORT or unix:PATH; repeatable", c.listen)));
   rows.push_back(
-      in_help(list("admin.listen", "ADDR",
-                   "serve admin methods (load, unload, settings) here and nowhere else; repeatable", c.admin_listen)));
+      in_help(addresses(list("listen", "ADDR", "address to listen on: HOST:PORT or unix:PATH; repeatable", c.listen))));
+  rows.push_back(in_help(addresses(
+      list("admin.listen", "ADDR", "serve admin methods (load, unload, settings) here and nowhere else; repeatable",
+           c.admin_listen))));
   rows.push_back(
       checked(text("server.name", "NAME",
                    "what server metadata calls this server: triton for clients that ask for that name", c.server_name),
@@ -88,7 +105,9 @@ void add_cluster(std::vector<Setting>& rows, Config& c) {
   rows.push_back(path("cluster.secret",
                       "a file whose first line all nodes share: entries and calls of others are refused",
                       c.cluster.secret));
-  rows.push_back(text("cluster.listen", "ADDR", "HOST:PORT for other nodes alone, with cluster.tls", c.cluster.listen));
+  rows.push_back(
+      checked(text("cluster.listen", "ADDR", "HOST:PORT for other nodes alone, with cluster.tls", c.cluster.listen),
+              check_node_address));
   rows.push_back(path("cluster.tls.certificate", "PEM file with this node's certificate", c.cluster.tls.certificate));
   rows.push_back(path("cluster.tls.key", "PEM file with its key", c.cluster.tls.key));
   rows.push_back(

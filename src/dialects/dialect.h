@@ -145,6 +145,8 @@ class Dialect {
   // The keys that its own settings name. At start, and again when the server reads its files anew; not on a shard.
   // Errors: INVALID_ARGUMENT names the setting.
   virtual base::Result<OwnKeys> own_keys() const { return OwnKeys(); }
+  // The rules that mount() makes a Fetcher with; null: it makes none.
+  virtual const wire::FetchRules* fetch_rules() const { return nullptr; }
   // Names what its settings ask for and `catalog` does not have, a line for each.
   virtual std::vector<std::string> missing(const bus::Catalog& /*catalog*/) const { return {}; }
 };

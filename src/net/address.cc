@@ -59,6 +59,10 @@ bool split(std::string_view text, std::string& host, std::string& port) {
   return true;
 }
 
+base::Status no_address(std::string_view text) {
+  return base::invalid("an address is host:port, [IPv6 address]:port or unix:path, not \"" + std::string(text) + '"');
+}
+
 base::Status bind_failure(const Endpoint& endpoint, const char* doing, int error) {
   std::string text = std::string("cannot ") + doing + " " + endpoint.text() + ": ";
   if (error == EADDRINUSE)
@@ -131,11 +135,19 @@ std::string Endpoint::text() const {
   return '[' + std::string(host) + "]:" + std::to_string(port());
 }
 
+base::Status check_address(std::string_view text) {
+  std::string host, port;
+  if (text.starts_with("unix:")) {
+    auto endpoint = unix_endpoint(text.substr(5));
+    return endpoint ? base::Status() : endpoint.error();
+  }
+  return split(text, host, port) ? base::Status() : no_address(text);
+}
+
 base::Result<std::vector<Endpoint>> resolve(std::string_view text) {
   if (text.starts_with("unix:")) return unix_endpoint(text.substr(5));
   std::string host, port;
-  if (!split(text, host, port))
-    return base::invalid("an address is host:port, [IPv6 address]:port or unix:path, not \"" + std::string(text) + '"');
+  if (!split(text, host, port)) return no_address(text);
   addrinfo wanted{}, *found = nullptr;
   wanted.ai_socktype = SOCK_STREAM;
   wanted.ai_flags = AI_PASSIVE | AI_NUMERICSERV;

@@ -28,6 +28,9 @@ struct Endpoint {
   std::string text() const;
 };
 
+// Whether resolve() can read the text; no name is looked up. Errors: INVALID_ARGUMENT.
+base::Status check_address(std::string_view text);
+
 // Returns the endpoints that the text names; a host name may name several. Blocks on the name service. Errors:
 // INVALID_ARGUMENT for a text of another form, UNAVAILABLE for a name that is not known.
 base::Result<std::vector<Endpoint>> resolve(std::string_view text);

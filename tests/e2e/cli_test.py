@@ -105,6 +105,35 @@ class ExitCodes(unittest.TestCase):
         for args in (('serve',), ('serve', '/no/such/folder'), ('frob',), ('serve', harness.MODELS, '--nonsense')):
             self.assertEqual(2, weir(*args)[0], args)
 
+    def test_check_refuses_what_serve_would(self):
+        config = harness.scratch() / 'refused.yaml'
+        references = 'evergreen: {references: {%s}}'
+        cases = {
+            'listen: 8080': 'listen: an address is host:port', 'listen: localhost': 'listen: an address is',
+            'listen: "http://0.0.0.0:80"': 'listen: an address is', 'listen: "unix:"': 'listen: the path of a unix socket',
+            'listen: 127.0.0.1:99999': 'listen: an address is', 'admin: {listen: 9090}': 'admin.listen: an address is',
+            'jobs: {path: /proc/x}': 'jobs.path', 'jobs: {path: /etc/passwd}': 'jobs.path',
+            'audit_log: /nope/x': "audit_log: '/nope/x' cannot be opened: No such file", 'access_log: /tmp': "access_log: '/tmp' cannot be opened: Is a directory",
+            references % 'schemes: [ftp]': "evergreen.references: 'ftp'", references % 'schemes: [http], hosts: ["http://a"]': 'evergreen.references: ',
+            references % 'schemes: [http], networks: [a]': 'evergreen.references: ',
+            references % 'schemes: [https], ca_file: /nope': 'evergreen.references: ',
+            'tracing: {otlp: "https://a:1", ca_file: /nope}': 'tracing.ca_file: ',
+        }
+        for text, words in cases.items():
+            config.write_text(f'models: {{repository: {harness.MODELS}}}\n{text}\n')
+            for command in (('check', '--no-load'), ('serve',)):
+                code, _, err = weir(*command, config)
+                self.assertEqual(2, code, (command, text, err))
+                self.assertIn(words, err, command)
+
+    def test_check_leaves_no_file_behind(self):
+        folder = harness.scratch() / 'logs'
+        folder.mkdir()
+        config = harness.scratch() / 'logs.yaml'
+        config.write_text(f'models: {{repository: {harness.MODELS}}}\naudit_log: logs/audit\naccess_log: logs/access\njobs: {{path: logs/jobs}}\n')
+        self.assertEqual(0, weir('check', '--no-load', config)[0])
+        self.assertEqual([], list(folder.iterdir()))
+
     def test_a_model_file_is_served_as_it_lies(self):
         root = harness.scratch() / 'single'
         (root / 'x').mkdir(parents=True)

@@ -32,6 +32,7 @@ class EvergreenDialect final : public dialects::Dialect {
   std::string openapi() const override { return std::string(kOpenApi); }
   void add_settings(std::vector<base::Setting>& rows) override;
   std::vector<std::string_view> services() const override { return {Evergreen::kService}; }
+  const wire::FetchRules* fetch_rules() const override { return &fetch_; }
   base::Status open(const dialects::ServerServices& services) override;
   base::Result<std::unique_ptr<dialects::Mounted>> mount(const dialects::ShardServices& shard) override;
 
