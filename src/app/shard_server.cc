@@ -159,7 +159,7 @@ ShardServer::ShardServer(net::Shard& shard, ServerState& state, uint32_t shards)
       console_(router_, bus_, shard.env(), *this, console_options(state.config)),
       front_page_(router_, kVersion, front_page_links(state.config), console_.page()),
       api_docs_(router_, bus_, offload_, kVersion, api_texts(state.config)),
-      request_metrics_(state.metrics) {
+      request_metrics_(state.metrics, [this](const auto& model) { return bus_.catalog().models.contains(model); }) {
   if (callers_) router_.authenticate(*callers_);
   if (state.others) {
     router_.authenticate(node_callers_.emplace(
@@ -223,6 +223,7 @@ base::Status ShardServer::mount_dialects() {
 void ShardServer::publish(std::shared_ptr<const bus::Catalog> catalog, std::function<void()> done) {
   shard_.post([this, catalog = std::move(catalog), done = std::move(done)]() mutable {
     bus_.publish(std::move(catalog));
+    request_metrics_.catalog_changed();
     health_.changed();
     done();
   });

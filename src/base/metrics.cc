@@ -95,44 +95,77 @@ double Histogram::bound(Scale scale, size_t i) {
   return scale == Scale::kSeconds ? double(kBoundsNs[i]) * 1e-9 : std::ldexp(1.0, int(i));
 }
 
+// Never changed: an asker puts another one in its place, so that readers need the lock for no more than a reference.
 struct Metrics::Series {
   Labels labels;
   // One cell per asker; summed at a read.
-  std::deque<Counter> counters;
-  std::deque<Gauge> gauges;
-  std::deque<std::unique_ptr<Histogram>> histograms;
+  std::vector<std::shared_ptr<Counter>> counters{};
+  std::vector<std::shared_ptr<Gauge>> gauges{};
+  std::vector<std::shared_ptr<Histogram>> histograms{};
 };
 
 struct Metrics::Family {
-  std::string help, type;
-  std::map<Labels, Series> series;
+  std::string help, type;  // as the first asker said
+  std::map<Labels, std::shared_ptr<const Series>> series;
+};
+
+// A family as it was when it was read. The names are the registry's, which forgets none.
+struct Metrics::FamilyReading {
+  const std::string &name, &help, &type;
+  std::vector<std::shared_ptr<const Series>> series;
 };
 
 Metrics::Metrics() = default;
 Metrics::~Metrics() = default;
 
-Metrics::Series& Metrics::series(std::string_view name, std::string_view help, std::string_view type, Labels&& labels) {
+template <class Cell, class... Args>
+Cell& Metrics::add(std::vector<std::shared_ptr<Cell>> Series::*cells, std::string_view name, std::string_view help,
+                   std::string_view type, Labels&& labels, Args... args) {
+  std::lock_guard lock(mutex_);
   auto& family = families_[std::string(name)];
   if (family.type.empty()) family.help = help, family.type = type;
-  auto& found = family.series[labels];
-  found.labels = std::move(labels);
-  return found;
+  auto& place = family.series[labels];
+  auto changed = place ? std::make_shared<Series>(*place) : std::make_shared<Series>(Series{std::move(labels)});
+  Cell& cell = *((*changed).*cells).emplace_back(std::make_shared<Cell>(args...));
+  place = std::move(changed);
+  return cell;
 }
 
 Counter& Metrics::counter(std::string_view name, std::string_view help, Labels labels) {
-  std::lock_guard lock(mutex_);
-  return series(name, help, "counter", std::move(labels)).counters.emplace_back();
+  return add(&Series::counters, name, help, "counter", std::move(labels));
 }
 
 Gauge& Metrics::gauge(std::string_view name, std::string_view help, Labels labels) {
-  std::lock_guard lock(mutex_);
-  return series(name, help, "gauge", std::move(labels)).gauges.emplace_back();
+  return add(&Series::gauges, name, help, "gauge", std::move(labels));
 }
 
 Histogram& Metrics::histogram(std::string_view name, std::string_view help, Histogram::Scale scale, Labels labels) {
+  return add(&Series::histograms, name, help, "histogram", std::move(labels), scale);
+}
+
+void Metrics::drop(std::string_view name, const Labels& labels, const Histogram& cell) {
   std::lock_guard lock(mutex_);
-  auto& all = series(name, help, "histogram", std::move(labels)).histograms;
-  return *all.emplace_back(std::make_unique<Histogram>(scale));
+  auto family = families_.find(name);
+  if (family == families_.end()) return;
+  auto place = family->second.series.find(labels);
+  if (place == family->second.series.end()) return;
+  auto changed = std::make_shared<Series>(*place->second);
+  std::erase_if(changed->histograms, [&](const auto& one) { return one.get() == &cell; });
+  if (changed->histograms.empty())
+    family->second.series.erase(place);
+  else
+    place->second = std::move(changed);
+}
+
+std::vector<Metrics::FamilyReading> Metrics::families() const {
+  std::lock_guard lock(mutex_);
+  std::vector<FamilyReading> out;
+  for (const auto& [name, family] : families_) {
+    auto& reading = out.emplace_back(FamilyReading{name, family.help, family.type, {}});
+    reading.series.reserve(family.series.size());
+    for (const auto& [labels, series] : family.series) reading.series.push_back(series);
+  }
+  return out;
 }
 
 void Metrics::collect(std::function<void(std::string&)> collector) {
@@ -142,8 +175,10 @@ void Metrics::collect(std::function<void(std::string&)> collector) {
 
 namespace {
 
+using Cells = std::vector<std::shared_ptr<Histogram>>;
+
 // ` # {trace_id="…"} <value> <Unix time>`: the latest one of the cells; nothing where none has one.
-std::string show_exemplar(const std::deque<std::unique_ptr<Histogram>>& cells, size_t bucket) {
+std::string show_exemplar(const Cells& cells, size_t bucket) {
   std::optional<Histogram::Exemplar> latest;
   for (const auto& c : cells)
     if (auto one = c->exemplar(bucket); one && (!latest || one->at > latest->at)) latest = std::move(one);
@@ -156,8 +191,8 @@ std::string show_exemplar(const std::deque<std::unique_ptr<Histogram>>& cells, s
          std::string(at, size_t(n));
 }
 
-void append_histogram(std::string& out, const std::string& name, const Metrics::Labels& labels,
-                      const std::deque<std::unique_ptr<Histogram>>& cells, Metrics::Form form) {
+void append_histogram(std::string& out, const std::string& name, const Metrics::Labels& labels, const Cells& cells,
+                      Metrics::Form form) {
   auto scale = cells.front()->scale();
   uint64_t total = 0, sum = 0;
   for (size_t i = 0; i <= Histogram::kBuckets; ++i) {
@@ -176,13 +211,12 @@ void append_histogram(std::string& out, const std::string& name, const Metrics::
 }  // namespace
 
 void Metrics::each(const std::function<void(const Reading&)>& reader) const {
-  std::lock_guard lock(mutex_);
-  for (const auto& [name, family] : families_)
-    for (const auto& [labels, s] : family.series) {
-      Reading reading{name, labels, 0, {}};
-      for (const auto& c : s.counters) reading.value += double(c.value());
-      for (const auto& g : s.gauges) reading.value += double(g.value());
-      for (const auto& h : s.histograms) {
+  for (const auto& family : families())
+    for (const auto& s : family.series) {
+      Reading reading{family.name, s->labels, 0, {}};
+      for (const auto& c : s->counters) reading.value += double(c->value());
+      for (const auto& g : s->gauges) reading.value += double(g->value());
+      for (const auto& h : s->histograms) {
         reading.value += double(h->sum());
         for (size_t i = 0; i <= Histogram::kBuckets; ++i) reading.buckets[i] += h->bucket(i);
       }
@@ -192,22 +226,22 @@ void Metrics::each(const std::function<void(const Reading&)>& reader) const {
 
 std::string Metrics::text(Form form) const {
   std::string out;
+  for (const auto& [name, help, type, series] : families()) {
+    out += "# HELP " + name + ' ' + help + "\n# TYPE " + name + ' ' + type + '\n';
+    for (const auto& s : series) {
+      if (!s->histograms.empty()) {
+        append_histogram(out, name, s->labels, s->histograms, form);
+        continue;
+      }
+      int64_t value = 0;
+      for (const auto& c : s->counters) value += int64_t(c->value());
+      for (const auto& g : s->gauges) value += g->value();
+      out += name + render(s->labels) + ' ' + std::to_string(value) + '\n';
+    }
+  }
   std::vector<std::function<void(std::string&)>> collectors;
   {
     std::lock_guard lock(mutex_);
-    for (const auto& [name, family] : families_) {
-      out += "# HELP " + name + ' ' + family.help + "\n# TYPE " + name + ' ' + family.type + '\n';
-      for (const auto& [labels, s] : family.series) {
-        if (!s.histograms.empty()) {
-          append_histogram(out, name, labels, s.histograms, form);
-          continue;
-        }
-        int64_t value = 0;
-        for (const auto& c : s.counters) value += int64_t(c.value());
-        for (const auto& g : s.gauges) value += g.value();
-        out += name + render(labels) + ' ' + std::to_string(value) + '\n';
-      }
-    }
     collectors = collectors_;
   }
   for (const auto& c : collectors) c(out);

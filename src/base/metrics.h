@@ -89,15 +89,17 @@ class Metrics {
   using Labels = std::vector<std::pair<std::string, std::string>>;
 
   // `name` is the whole family name ("weir_requests_total"); `help` of the first asker is kept. The references live as
-  // long as the Metrics.
+  // long as the Metrics, those of histograms until they are dropped.
   Counter& counter(std::string_view name, std::string_view help, Labels labels = {});
   Gauge& gauge(std::string_view name, std::string_view help, Labels labels = {});
   Histogram& histogram(std::string_view name, std::string_view help, Histogram::Scale scale, Labels labels = {});
+  // Takes back a cell of histogram(), which nobody uses any more. A series whose cells have all been dropped has ended.
+  void drop(std::string_view name, const Labels& labels, const Histogram& cell);
   // Called at every read; appends families of its own in Prometheus text (for values that live elsewhere).
   void collect(std::function<void(std::string&)> collector);
 
-  // Every counter, gauge and histogram as it stands, by family; not what collectors add. Any thread; the registry is
-  // locked meanwhile.
+  // Every counter, gauge and histogram as it stands, by family; not what collectors add. Any thread; nobody who counts
+  // or asks for a cell waits for it.
   struct Reading {
     std::string_view family;
     const Labels& labels;
@@ -107,14 +109,18 @@ class Metrics {
   void each(const std::function<void(const Reading&)>& reader) const;
 
   // The whole registry as Prometheus text, version 0.0.4, or as OpenMetrics text, version 1.0, which alone has
-  // exemplars. Any thread.
+  // exemplars. Any thread; as each().
   enum class Form : uint8_t { kPrometheus, kOpenMetrics };
   std::string text(Form form = Form::kPrometheus) const;
 
  private:
   struct Series;
   struct Family;
-  Series& series(std::string_view name, std::string_view help, std::string_view type, Labels&& labels);
+  struct FamilyReading;
+  template <class Cell, class... Args>
+  Cell& add(std::vector<std::shared_ptr<Cell>> Series::*cells, std::string_view name, std::string_view help,
+            std::string_view type, Labels&& labels, Args... args);
+  std::vector<FamilyReading> families() const;
 
   mutable std::mutex mutex_;
   std::map<std::string, Family, std::less<>> families_;

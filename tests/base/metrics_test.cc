@@ -25,6 +25,39 @@ TEST(Metrics, CellsOfOneSeriesAreSummed) {
   EXPECT_TRUE(has_line(text, "weir_requests_total{protocol=\"rest\"} 1"));
 }
 
+TEST(Metrics, ASeriesEndsWithItsLastCell) {
+  Metrics metrics;
+  const Metrics::Labels m{{"model", "m"}}, other{{"model", "other"}};
+  auto& one = metrics.histogram("weir_seconds", "Time.", Histogram::Scale::kSeconds, m);
+  auto& two = metrics.histogram("weir_seconds", "Time.", Histogram::Scale::kSeconds, m);
+  metrics.histogram("weir_seconds", "Time.", Histogram::Scale::kSeconds, other).record_ns(1);
+  one.record_ns(1), two.record_ns(1);
+  metrics.drop("weir_seconds", m, one);
+  EXPECT_TRUE(has_line(metrics.text(), "weir_seconds_count{model=\"m\"} 1")) << metrics.text();
+  metrics.drop("weir_seconds", m, two);
+  EXPECT_EQ(metrics.text().find("model=\"m\""), std::string::npos) << metrics.text();
+  EXPECT_TRUE(has_line(metrics.text(), "weir_seconds_count{model=\"other\"} 1"));
+  size_t series = 0;
+  metrics.each([&](const Metrics::Reading&) { ++series; });
+  EXPECT_EQ(series, 1u);
+  metrics.histogram("weir_seconds", "Time.", Histogram::Scale::kSeconds, m);
+  EXPECT_TRUE(has_line(metrics.text(), "weir_seconds_count{model=\"m\"} 0")) << "it begins anew";
+}
+
+// A reader that holds the registry's lock would have those wait who count in a new series: shards.
+TEST(Metrics, WhoReadsKeepsNobodyFromAskingForACell) {
+  Metrics metrics;
+  auto& dropped = metrics.histogram("weir_seconds", "Time.", Histogram::Scale::kSeconds, {{"m", "x"}});
+  dropped.record_ns(1);
+  size_t read = 0;
+  metrics.each([&](const Metrics::Reading& reading) {
+    metrics.counter("weir_x_total", "X.").add();
+    metrics.drop("weir_seconds", {{"m", "x"}}, dropped);
+    read += reading.buckets[0];
+  });
+  EXPECT_EQ(read, 1u);
+}
+
 TEST(Metrics, GaugesGoUpAndDown) {
   Metrics metrics;
   auto& gauge = metrics.gauge("weir_connections", "Open.");

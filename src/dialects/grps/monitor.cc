@@ -83,8 +83,15 @@ void Monitor::read(std::map<std::string, Flow, std::less<>>& flows) const {
   });
 }
 
+// The series of a model that is gone.
+void Monitor::forget(const std::string& prefix) {
+  for (const char* name : {"qps", "latency_avg(ms)"}) series_.erase(prefix + name);
+}
+
+// Counters of a model that was gone in between have begun anew.
 void Monitor::follow(const std::string& prefix, const Flow& now, double seconds) {
   Track& track = tracks_[prefix];
+  if (now.requests < track.last.requests) track = Track();
   double requests = now.requests - track.last.requests;
   double failed = now.failed - track.last.failed;
   double ended = number_of(now.buckets) - number_of(track.last.buckets);
@@ -110,6 +117,11 @@ void Monitor::tick(base::Time now) {
   bool first = std::exchange(ticked_, now) == base::kNever;
   if (seconds <= 0) return;
   for (const auto& [prefix, flow] : flows) follow(prefix, flow, seconds);
+  std::erase_if(tracks_, [&](const auto& track) {
+    if (flows.contains(track.first)) return false;
+    forget(track.first);
+    return true;
+  });
   push("*cpu_usage(%)", Rule::kAvg, first ? 0 : 100 * (usage.cpu_seconds - used_.cpu_seconds) / seconds);
   push("*mem_usage(MIB)", Rule::kMax, double(usage.resident) / (1 << 20));
   if (usage.memory > 0) push("*mem_usage(%)", Rule::kAvg, 100 * double(usage.resident) / double(usage.memory));

@@ -63,6 +63,7 @@ class Monitor {
   };
   void push(const std::string& name, Series::Rule rule, double value);
   void follow(const std::string& prefix, const Flow& now, double seconds);
+  void forget(const std::string& prefix);
   void read(std::map<std::string, Flow, std::less<>>& flows) const;
 
   const base::Metrics& metrics_;

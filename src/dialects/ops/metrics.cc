@@ -3,7 +3,9 @@
 #include <array>
 #include <deque>
 #include <functional>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "base/encoding.h"
 
@@ -13,6 +15,15 @@ namespace {
 using base::Histogram;
 
 constexpr size_t kCodes = 17;
+
+// The histograms of one model.
+enum class Part : uint8_t { kWhole, kReceive, kQueue, kCompute, kSend };
+constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kParts{
+    {{"weir_model_request_duration_seconds", "Whole requests of a model."},
+     {"weir_model_receive_seconds", "From the head of a model's request to its place in the queue."},
+     {"weir_model_queue_seconds", "Time that requests of a model waited for their batch."},
+     {"weir_model_compute_seconds", "Time that requests of a model spent in their batch."},
+     {"weir_model_send_seconds", "From the model's answer to its last byte handed to the socket."}}};
 
 uint64_t ns(base::Duration d) { return uint64_t(std::max<int64_t>(d.count(), 0)); }
 
@@ -33,10 +44,12 @@ struct RequestMetrics::Parts {
     base::Counter *in, *out;
   };
   struct Model {
-    Histogram *duration, *receive, *queue, *compute, *send;
+    std::array<Histogram*, kParts.size()> cells{};
+
+    Histogram& of(Part part) const { return *cells[size_t(part)]; }
   };
 
-  explicit Parts(base::Metrics& m) : metrics(m) {}
+  Parts(base::Metrics& m, Serves s) : metrics(m), serves(std::move(s)) {}
 
   // A handful of literals: looking along the list beats hashing.
   Protocol& protocol(std::string_view name) {
@@ -65,29 +78,38 @@ struct RequestMetrics::Parts {
     return *cell;
   }
 
-  Model& model(const std::string& name) {
+  // Null for one that is not served any more: it has no series, and gets none from its last requests.
+  Model* model(const std::string& name) {
     auto found = models.find(name);
-    if (found != models.end()) return found->second;
-    auto histogram = [&](const char* family, const char* help) {
-      return &metrics.histogram(family, help, Histogram::Scale::kSeconds, {{"model", name}});
-    };
-    Model fresh{
-        histogram("weir_model_request_duration_seconds", "Whole requests of a model."),
-        histogram("weir_model_receive_seconds", "From the head of a model's request to its place in the queue."),
-        histogram("weir_model_queue_seconds", "Time that requests of a model waited for their batch."),
-        histogram("weir_model_compute_seconds", "Time that requests of a model spent in their batch."),
-        histogram("weir_model_send_seconds", "From the model's answer to its last byte handed to the socket.")};
-    return models.emplace(name, fresh).first->second;
+    if (found != models.end()) return &found->second;
+    if (serves && !serves(name)) return nullptr;
+    Model fresh;
+    for (size_t i = 0; i < kParts.size(); ++i)
+      fresh.cells[i] =
+          &metrics.histogram(kParts[i].first, kParts[i].second, Histogram::Scale::kSeconds, {{"model", name}});
+    return &models.emplace(name, fresh).first->second;
+  }
+  void forget_unserved() {
+    std::erase_if(models, [this](const auto& entry) {
+      const auto& [name, model] = entry;
+      if (!serves || serves(name)) return false;
+      for (size_t i = 0; i < kParts.size(); ++i) metrics.drop(kParts[i].first, {{"model", name}}, *model.cells[i]);
+      return true;
+    });
   }
 
   base::Metrics& metrics;
+  const Serves serves;
   std::deque<Protocol> protocols;
   std::unordered_map<std::string, Model> models;
   std::unordered_map<std::string_view, base::Counter*> reasons;  // by literal
 };
 
-RequestMetrics::RequestMetrics(base::Metrics& metrics) : parts_(std::make_unique<Parts>(metrics)) {}
+RequestMetrics::RequestMetrics(base::Metrics& metrics, Serves serves)
+    : parts_(std::make_unique<Parts>(metrics, std::move(serves))) {}
 RequestMetrics::~RequestMetrics() = default;
+
+void RequestMetrics::catalog_changed() { parts_->forget_unserved(); }
 
 void RequestMetrics::finished(const wire::Exchange& exchange) {
   const wire::RequestRecord& record = exchange.record();
@@ -103,18 +125,19 @@ void RequestMetrics::finished(const wire::Exchange& exchange) {
   if (!record.reject.empty() && exchange.request().peer) rejected(record.reject, *exchange.request().peer);
   // Inferences only: a look at a model's metadata is no request of the model, a refusal has run nowhere.
   if (record.model.empty() || (record.compute + record.queue).count() == 0) return;
-  auto& model = parts_->model(record.model);
-  model.duration->record_ns_alone(took);
-  if (traced) exemplify(*model.duration, took, record, at);
+  const auto* model = parts_->model(record.model);
+  if (!model) return;
+  model->of(Part::kWhole).record_ns_alone(took);
+  if (traced) exemplify(model->of(Part::kWhole), took, record, at);
   if (record.code != base::Code::kOk) return;
-  model.queue->record_ns_alone(ns(record.queue));
-  model.compute->record_ns_alone(ns(record.compute));
+  model->of(Part::kQueue).record_ns_alone(ns(record.queue));
+  model->of(Part::kCompute).record_ns_alone(ns(record.compute));
   const wire::RequestTimes& times = record.times;
-  if (times.queued != base::kNever) model.receive->record_ns_alone(ns(times.queued - record.began));
-  if (times.computed != base::kNever) model.send->record_ns_alone(ns(at - times.computed));
+  if (times.queued != base::kNever) model->of(Part::kReceive).record_ns_alone(ns(times.queued - record.began));
+  if (times.computed != base::kNever) model->of(Part::kSend).record_ns_alone(ns(at - times.computed));
   if (!traced) return;
-  exemplify(*model.queue, ns(record.queue), record, at);
-  exemplify(*model.compute, ns(record.compute), record, at);
+  exemplify(model->of(Part::kQueue), ns(record.queue), record, at);
+  exemplify(model->of(Part::kCompute), ns(record.compute), record, at);
 }
 
 void RequestMetrics::rejected(std::string_view reason, const wire::PeerInfo&) {

@@ -12,6 +12,7 @@
 //   weir_model_kv_blocks, weir_model_prefix_cache_{queries,hits}_total, weir_model_time_to_first_token_seconds, …
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -24,8 +25,13 @@ namespace weir::ops {
 // One per shard, on its thread: every shard counts in cells of its own.
 class RequestMetrics final : public wire::Observer {
  public:
-  explicit RequestMetrics(base::Metrics& metrics);
+  using Serves = std::function<bool(const std::string& model)>;
+
+  // `serves`: whether there is such a model now; null: there is any.
+  explicit RequestMetrics(base::Metrics& metrics, Serves serves = nullptr);
   ~RequestMetrics();
+  // Ends the series of models that are not served any more.
+  void catalog_changed();
   void finished(const wire::Exchange& exchange) override;
   void rejected(std::string_view reason, const wire::PeerInfo& peer) override;
 

@@ -34,6 +34,27 @@ TEST(GrpsMonitor, CountersBecomeTrendsSecondBySecond) {
   EXPECT_EQ(bench.rest("GET", "/grps/v1/monitor/series?name=nothing").status, 404);
 }
 
+TEST(GrpsMonitor, TheSeriesOfAModelEndWithItAndBeginAnew) {
+  constexpr auto kName = "weir_model_request_duration_seconds";
+  base::Metrics metrics;
+  const base::Metrics::Labels label{{"model", "m"}};
+  Monitor monitor(metrics, [] { return Monitor::Usage{}; });
+  auto& first = metrics.histogram(kName, "", base::Histogram::Scale::kSeconds, label);
+  for (int i = 0; i < 5; ++i) first.record_ns(1'000'000);
+  monitor.tick(base::Time(1s));
+  EXPECT_TRUE(monitor.series("m_qps")->ends_with(",5.0]]}"));
+  metrics.drop(kName, label, first);
+  auto& second = metrics.histogram(kName, "", base::Histogram::Scale::kSeconds, label);
+  second.record_ns(1'000'000);
+  monitor.tick(base::Time(2s));
+  EXPECT_TRUE(monitor.series("m_qps")->ends_with(",1.0]]}")) << *monitor.series("m_qps");
+  metrics.drop(kName, label, second);
+  monitor.tick(base::Time(3s));
+  for (const char* name : {"m_qps", "m_latency_avg(ms)", "m_latency_cdf(ms)"})
+    EXPECT_FALSE(monitor.series(name)) << name;
+  EXPECT_TRUE(monitor.series("*qps"));
+}
+
 TEST(GrpsMonitor, GpusHaveSeriesWhereThereAreSome) {
   base::Metrics metrics;
   Monitor monitor(metrics, [] {

@@ -272,6 +272,30 @@ TEST(ModelMetrics, MemoryIsToldByWhatItIsForAndWhere) {
     EXPECT_NE(text.find(line), std::string::npos) << line << text;
 }
 
+TEST(RequestMetrics, TheSeriesOfAModelEndWithIt) {
+  base::Metrics metrics;
+  std::set<std::string> served{"a", "b"};
+  auto serves = [&](const std::string& model) { return served.contains(model); };
+  RequestMetrics here(metrics, serves), there(metrics, serves);
+  auto infer = [&](RequestMetrics& shard, const char* model) {
+    FakeExchange x("POST", "/v2/models/m/infer");
+    x.record().protocol = "oip-rest", x.record().model = model;
+    x.record().compute = std::chrono::milliseconds(1);
+    shard.finished(x);
+  };
+  for (const char* model : {"a", "b"}) infer(here, model), infer(there, model);
+  const auto both = metrics.text();
+  served = {"b"};
+  for (auto* shard : {&here, &there}) shard->catalog_changed();
+  infer(here, "a");  // it was in flight
+  EXPECT_EQ(metrics.text().find("\"a\""), std::string::npos) << metrics.text();
+  EXPECT_NE(metrics.text().find("weir_model_request_duration_seconds_count{model=\"b\"} 2\n"), std::string::npos);
+  served = {"a", "b"};
+  infer(there, "a");
+  EXPECT_NE(metrics.text().find("weir_model_request_duration_seconds_count{model=\"a\"} 1\n"), std::string::npos);
+  EXPECT_EQ(metrics.text().size(), both.size());
+}
+
 TEST(RequestMetrics, CountsByProtocolCodeAndModel) {
   base::Metrics metrics;
   RequestMetrics request_metrics(metrics);
