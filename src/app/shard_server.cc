@@ -155,7 +155,7 @@ ShardServer::ShardServer(net::Shard& shard, ServerState& state, uint32_t shards)
       rpcs_(router_, shard.env(), state.slabs, &state.json, rpc_options(state.config, bodies_)),
       services_(state.reflection.services()),
       health_(*this),
-      pages_(router_, state.metrics, {[this] { return why_not_ready(); }, state.cluster}),
+      pages_(router_, state.metrics, offload_, {[this] { return why_not_ready(); }, state.cluster}),
       console_(router_, bus_, shard.env(), *this, console_options(state.config)),
       front_page_(router_, kVersion, front_page_links(state.config), console_.page()),
       api_docs_(router_, bus_, offload_, kVersion, api_texts(state.config)),

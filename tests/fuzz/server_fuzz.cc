@@ -38,6 +38,7 @@
 #include "marshal/proto_json.h"
 #include "require.h"
 #include "session/sessions.h"
+#include "support/fake_offload.h"
 #include "support/fake_wire.h"
 #include "support/split_feed.h"
 #include "support/text_models.h"
@@ -185,6 +186,7 @@ class FuzzedServer final : private wire::Intake, private dialects::ServerControl
   }
   void turn() {
     for (auto* model : models_) model->sweep();
+    offload_.work();
     bus_.turn();
   }
   void pass(base::Duration time) {
@@ -311,7 +313,8 @@ class FuzzedServer final : private wire::Intake, private dialects::ServerControl
   openai::Openai openai_{bus_, router_, load_, {"1", {"/v1"}, 1 << 20, [] { return true; }}};
   evergreen::Evergreen evergreen_{bus_, router_, rpcs_, slabs_, constants().camel, {}, nullptr, &byte_quota_};
   ops::Health health_{*this};
-  ops::Pages pages_{router_, metrics_, {[] { return std::string(); }}};
+  support::FakeOffload offload_;
+  ops::Pages pages_{router_, metrics_, offload_, {[] { return std::string(); }}};
   ops::FrontPage front_page_{router_, "1", {}, {}};
   ops::RequestMetrics request_metrics_{metrics_};
   std::array<Conn, 3> conns_;

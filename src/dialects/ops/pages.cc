@@ -1,7 +1,11 @@
 #include "dialects/ops/pages.h"
 
 #include <array>
+#include <atomic>
+#include <mutex>
 
+#include "base/attempt.h"
+#include "base/offload_task.h"
 #include "dialects/ops/kept_page.h"
 #include "marshal/json_tensor.h"
 #include "wire/text.h"
@@ -12,6 +16,8 @@ namespace {
 constexpr std::string_view kJson = "application/json";
 constexpr std::string_view kPrometheus = "text/plain; version=0.0.4; charset=utf-8";
 constexpr std::string_view kOpenMetrics = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+constexpr size_t kUsualScrape = size_t(64) << 10;  // bytes
 
 using Form = base::Metrics::Form;
 
@@ -24,6 +30,35 @@ Form form_for(std::string_view accept) {
   });
   return form;
 }
+
+// One text of the metrics, for all who asked for it before it was begun.
+struct Scrape {
+  std::mutex writing;
+  std::atomic<bool> begun{false};
+  bool made = false;    // under the mutex
+  base::Status status;  // these when the task of one who has asked has run
+  KeptPage page;
+};
+
+// With many models it takes a tenth of a second and more: a worker does it.
+class WriteScrape final : public base::OffloadTask {
+ public:
+  WriteScrape(std::shared_ptr<Scrape> s, const base::Metrics& metrics, Form form)
+      : scrape(std::move(s)), metrics_(metrics), form_(form) {}
+  void run() override {
+    std::lock_guard lock(scrape->writing);
+    if (scrape->made) return;
+    scrape->begun = true;
+    scrape->status = base::attempt("the metrics", [this] { scrape->page = KeptPage(metrics_.text(form_)); });
+    scrape->made = true;
+  }
+
+  const std::shared_ptr<Scrape> scrape;
+
+ private:
+  const base::Metrics& metrics_;
+  const Form form_;
+};
 
 // A page is a function of nothing.
 class Page final : public wire::Service {
@@ -39,7 +74,8 @@ class Page final : public wire::Service {
 }  // namespace
 
 struct Pages::Parts {
-  Parts(const base::Metrics& m, PageOptions o) : options(std::move(o)), metrics(m) {}
+  Parts(const base::Metrics& m, wire::Offload& away, PageOptions o)
+      : options(std::move(o)), metrics(m), offload(away) {}
 
   void ready(wire::Exchange& x) {
     std::string why = options.not_ready ? options.not_ready() : std::string();
@@ -59,30 +95,38 @@ struct Pages::Parts {
     x.respond(std::move(response), base::Bytes::adopt(body + more + "}\n"));
   }
 
-  // Making it costs most of a millisecond, and coding it another: whoever asks in the same turn of the loop gets the
-  // same page.
+  // As the admitted part of a request: whoever watches a server wants to see that it refuses others.
   void scrape(wire::Exchange& x) {
-    if (made_at != x.now()) made_at = x.now(), pages = {};
     const Form form = form_for(x.request().fields.find("accept"));
-    KeptPage& page = pages[size_t(form)];
-    if (page.empty()) page = KeptPage(metrics.text(form));
-    wire::Response response;
-    response.fields.add("content-type", form == Form::kOpenMetrics ? kOpenMetrics : kPrometheus);
-    page.respond(x, std::move(response), "accept");
+    auto then = [&x, form](const base::Status& sent, std::unique_ptr<base::OffloadTask> task) {
+      if (!sent.ok()) return wire::respond_error(x, sent);
+      Scrape& scrape = *static_cast<WriteScrape&>(*task).scrape;
+      if (!scrape.status.ok()) return wire::respond_error(x, scrape.status);
+      wire::Response response;
+      response.fields.add("content-type", form == Form::kOpenMetrics ? kOpenMetrics : kPrometheus);
+      scrape.page.respond(x, std::move(response), "accept");
+    };
+    wire::send_away(offload, std::make_unique<WriteScrape>(join(form), metrics, form), kUsualScrape,
+                    wire::Offload::Part::kAnswer, x, std::move(then));
+  }
+  std::shared_ptr<Scrape> join(Form form) {
+    auto next = waiting[size_t(form)].lock();
+    if (!next || next->begun) waiting[size_t(form)] = next = std::make_shared<Scrape>();
+    return next;
   }
 
   PageOptions options;
   const base::Metrics& metrics;
-  base::Time made_at = base::kNever;
-  std::array<KeptPage, 2> pages;  // by form
+  wire::Offload& offload;
+  std::array<std::weak_ptr<Scrape>, 2> waiting;  // by form: the latest one
 
   Page livez{[](auto& x) { x.respond(200, kJson, base::Bytes::constant("{\"status\":\"alive\"}\n")); }};
   Page readyz{[this](auto& x) { ready(x); }};
   Page page{[this](auto& x) { scrape(x); }};
 };
 
-Pages::Pages(wire::Router& router, const base::Metrics& metrics, PageOptions options)
-    : parts_(std::make_unique<Parts>(metrics, std::move(options))) {
+Pages::Pages(wire::Router& router, const base::Metrics& metrics, wire::Offload& offload, PageOptions options)
+    : parts_(std::make_unique<Parts>(metrics, offload, std::move(options))) {
   constexpr wire::Plan kNoBody{wire::BodyPlan::kIgnore};
   router.add({"GET", "/livez", &parts_->livez, "health", kNoBody, wire::Permission::kHealth});
   router.add({"GET", "/readyz", &parts_->readyz, "health", kNoBody, wire::Permission::kHealth});

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/metrics.h"
+#include "wire/offload.h"
 #include "wire/router.h"
 
 namespace weir::ops {
@@ -20,8 +21,8 @@ struct PageOptions {
 
 class Pages {
  public:
-  // Adds the routes. `metrics` and this outlive every Exchange of the router.
-  Pages(wire::Router& router, const base::Metrics& metrics, PageOptions options);
+  // Adds the routes. `metrics` and this outlive every Exchange of the router; `metrics` also what `offload` was sent.
+  Pages(wire::Router& router, const base::Metrics& metrics, wire::Offload& offload, PageOptions options);
   ~Pages();
 
  private:

@@ -12,6 +12,7 @@
 #include "dialects/ops/kept_page.h"
 #include "dialects/ops/metrics.h"
 #include "dialects/ops/pages.h"
+#include "support/fake_offload.h"
 #include "support/fake_wire.h"
 
 namespace weir::ops {
@@ -25,12 +26,14 @@ struct Site : testing::Test {
   base::Metrics metrics;
   std::string why;
   wire::Router router{env};
+  support::FakeOffload offload;
   const FrontPageLink links[2] = {{"models", "/v2/models", "The models"}, {"metrics", "/metrics", "Counters"}};
   FrontPage front{router, "1.2.3", links, {}};
-  Pages pages{router, metrics, {[this] { return why; }}};
+  Pages pages{router, metrics, offload, {[this] { return why; }}};
 
   std::string get(FakeExchange& x) {
     if (router.begin(x).body == wire::BodyPlan::kWhole && !x.responding()) router.whole(x);
+    offload.work();
     router.closed(x);
     return std::to_string(x.response.status) + ' ' + x.sent;
   }
@@ -95,6 +98,31 @@ TEST_F(Site, MetricsAreText) {
   FakeExchange x("GET", "/metrics");
   EXPECT_NE(get(x).find("weir_x_total 3\n"), std::string::npos);
   EXPECT_EQ(x.response.fields.find("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+}
+
+// It takes long where there are many models.
+TEST_F(Site, AWorkerWritesTheMetricsForAllWhoWaitForThem) {
+  size_t written = 0;
+  metrics.collect([&](std::string& out) { out += "weir_written " + std::to_string(++written) + "\n"; });
+  FakeExchange first("GET", "/metrics"), second("GET", "/metrics"), gone("GET", "/metrics"), late("GET", "/metrics");
+  for (auto* x : {&first, &second, &gone}) (void)router.begin(*x);
+  EXPECT_FALSE(first.responding() || second.responding());
+  EXPECT_EQ(written, 0u);
+  gone.close(false);
+  router.closed(gone);
+  EXPECT_EQ(offload.cancelled, 1u);
+  offload.work_one();
+  (void)router.begin(late);
+  offload.work();
+  EXPECT_NE(first.sent.find("weir_written 1\n"), std::string::npos) << first.sent;
+  EXPECT_EQ(second.sent, first.sent);
+  EXPECT_NE(late.sent.find("weir_written 2\n"), std::string::npos) << "what was begun before it asked is old";
+  for (auto* x : {&first, &second, &late}) router.closed(*x);
+}
+
+TEST_F(Site, WhoeverIsRefusedWorkStillGetsTheMetrics) {
+  offload.refusal = base::failure(base::Code::kResourceExhausted, "too much waits");
+  EXPECT_TRUE(get("/metrics").starts_with("200 "));
 }
 
 // Every line is a comment or `name{labels} value`, and no series comes twice.
