@@ -14,6 +14,7 @@ import subprocess
 import time
 import unittest
 import urllib.parse
+import urllib.request
 
 import grpc
 
@@ -117,6 +118,7 @@ class Keys(harness.Case):
         'tokens': ', roles: [infer], limits: {tokens_per_minute: 30}',
         'narrow': ', roles: [infer], limits: {concurrent: 1}',
         'some': ', roles: [infer], models: ["simple*"]',
+        'few': ', roles: [infer, metrics], models: ["simple*"]',
         'stream': ', roles: [infer], limits: {requests_per_second: 0.01}',
         'bytes': ', roles: [infer], limits: {bytes_per_minute: 100KiB}',
     }
@@ -395,6 +397,21 @@ class Models(Keys):
         self.assertNotIn(b'digits', metadata)
         stats = json.loads(self.ask('GET', '/v2/models/stats', 'some').body)
         self.assertEqual(simple, {m['name'] for m in stats['model_stats']})
+
+    def test_numbers_show_what_the_key_may_see(self):
+        one = b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1.5]}]}'
+        self.assertEqual(200, self.ask('POST', '/v2/models/identity/infer', 'all', one).status)
+        for path in ('/metrics', '/v2/models/stats', '/console/v1/timelines'):
+            few, everything = self.ask('GET', path, 'few'), self.ask('GET', path, 'all')
+            self.assertEqual((200, 200), (few.status, everything.status), path)
+            self.assertEqual((True, False), (b'"identity"' in everything.body, b'"identity"' in few.body), path)
+        self.assertTrue(b'model="simple_int8"' in self.ask('GET', '/metrics', 'few').body)
+        asked = urllib.request.Request(self.server.url('/console/v1/live'), headers={'Authorization': 'Bearer secret-few'})
+        with urllib.request.urlopen(asked, timeout=harness.PATIENCE) as stream:
+            state = stream.readline() + stream.readline()
+            while not state.startswith(b'event: state'):
+                state = state.split(b'\n', 1)[1] + stream.readline()
+        self.assertEqual((True, False), (b'"simple_int8"' in state, b'"identity"' in state))
 
     def test_a_name_that_there_is_not_is_refused_as_one_that_there_is(self):
         there, missing = (self.ask('GET', f'/v2/models/{name}', 'some') for name in ('digits', 'digitz'))

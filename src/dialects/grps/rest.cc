@@ -33,10 +33,19 @@ void control(GrpsState& state, Exchange& exchange) {
   respond(state, exchange, status, reply);
 }
 
+// Whether a series is one of the server's, or of a model that the caller may see.
+bool may_see(std::string_view series, const base::ModelScope* models) {
+  if (!models || series.starts_with('*')) return true;
+  for (std::string_view end : {"_qps", "_latency_avg(ms)", "_latency_cdf(ms)"})
+    if (series.ends_with(end)) return models->allows(series.substr(0, series.size() - end.size()));
+  return false;
+}
+
 void monitor_series(GrpsState& state, Exchange& exchange) {
   // As the reference server's page asks for it: "name=*fail_rate(%)", a '%' that begins no escape.
   std::string name = query_field(exchange.request().query(), "name");
-  auto series = state.monitor.series(name);
+  const bool seen = may_see(name, marshal::models_of(exchange.request()));
+  auto series = seen ? state.monitor.series(name) : std::nullopt;
   if (!series) return respond(state, exchange, base::failure(base::Code::kNotFound, "no series '" + name + "'"));
   exchange.respond(200, "application/json", base::Bytes::adopt(std::move(*series)), Exchange::Compress::kIfAccepted);
 }
@@ -68,7 +77,9 @@ void monitor_metrics(GrpsState& state, Exchange& exchange) {
   std::string out = json ? "{"
                          : "<!doctype html><meta charset=utf-8><title>weir: metrics</title>"
                            "<p><a href=\"/grps/v1/\">charts</a></p><table>\n";
+  const auto* models = marshal::models_of(exchange.request());
   for (const auto& [name, last] : state.monitor.rows()) {
+    if (!may_see(name, models)) continue;
     if (json) {
       if (out.size() > 1) out += ',';
       marshal::write_string(out, name);

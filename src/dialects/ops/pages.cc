@@ -7,7 +7,9 @@
 #include "base/attempt.h"
 #include "base/offload_task.h"
 #include "dialects/ops/kept_page.h"
+#include "dialects/ops/series_scope.h"
 #include "marshal/json_tensor.h"
+#include "wire/identity.h"
 #include "wire/text.h"
 
 namespace weir::ops {
@@ -31,7 +33,7 @@ Form form_for(std::string_view accept) {
   return form;
 }
 
-// One text of the metrics, for all who asked for it before it was begun.
+// One text of the metrics, for all who see all models and asked for it before it was begun.
 struct Scrape {
   std::mutex writing;
   std::atomic<bool> begun{false};
@@ -43,21 +45,29 @@ struct Scrape {
 // With many models it takes a tenth of a second and more: a worker does it.
 class WriteScrape final : public base::OffloadTask {
  public:
-  WriteScrape(std::shared_ptr<Scrape> s, const base::Metrics& metrics, Form form)
-      : scrape(std::move(s)), metrics_(metrics), form_(form) {}
+  // `models`: those that the text may name; null: all.
+  WriteScrape(std::shared_ptr<Scrape> s, const base::Metrics& metrics, Form form,
+              std::shared_ptr<const base::ModelScope> models)
+      : scrape(std::move(s)), metrics_(metrics), form_(form), models_(std::move(models)) {}
   void run() override {
     std::lock_guard lock(scrape->writing);
     if (scrape->made) return;
     scrape->begun = true;
-    scrape->status = base::attempt("the metrics", [this] { scrape->page = KeptPage(metrics_.text(form_)); });
+    scrape->status = base::attempt("the metrics", [this] { scrape->page = KeptPage(text()); });
     scrape->made = true;
   }
 
   const std::shared_ptr<Scrape> scrape;
 
  private:
+  std::string text() const {
+    std::string all = metrics_.text(form_);
+    return models_ ? lines_in_scope(all, *models_) : all;
+  }
+
   const base::Metrics& metrics_;
   const Form form_;
+  const std::shared_ptr<const base::ModelScope> models_;
 };
 
 // A page is a function of nothing.
@@ -106,8 +116,10 @@ struct Pages::Parts {
       response.fields.add("content-type", form == Form::kOpenMetrics ? kOpenMetrics : kPrometheus);
       scrape.page.respond(x, std::move(response), "accept");
     };
-    wire::send_away(offload, std::make_unique<WriteScrape>(join(form), metrics, form), kUsualScrape,
-                    wire::Offload::Part::kAnswer, x, std::move(then));
+    auto models = x.request().identity ? x.request().identity->models : nullptr;
+    auto shared = models ? std::make_shared<Scrape>() : join(form);
+    wire::send_away(offload, std::make_unique<WriteScrape>(std::move(shared), metrics, form, std::move(models)),
+                    kUsualScrape, wire::Offload::Part::kAnswer, x, std::move(then));
   }
   std::shared_ptr<Scrape> join(Form form) {
     auto next = waiting[size_t(form)].lock();

@@ -105,8 +105,8 @@ struct RecentRequests::Question {
 };
 
 void RecentRequests::Question::add(const KeptRequest& request) {
-  const bool wanted =
-      id.empty() ? filter.matches(request.record, request.took) : request.request_id == id || request.trace_id == id;
+  const bool named = request.request_id == id || request.trace_id == id;
+  const bool wanted = id.empty() ? filter.matches(request.record, request.took) : named && filter.shows(request.record);
   if (!wanted || (found.size() == most && !before(request, found.back()))) return;
   if (found.size() == most) found.pop_back();
   auto at = std::upper_bound(found.begin(), found.end(), request,

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "base/units.h"
+#include "wire/identity.h"
 #include "wire/text.h"
 
 namespace weir::ops {
@@ -44,6 +45,7 @@ base::Status RequestFilter::set_status(const std::string& text) {
 
 base::Result<RequestFilter> RequestFilter::from_query(const wire::Request& request) {
   RequestFilter out;
+  if (request.identity) out.models_ = request.identity->models;
   out.protocol_ = request.query_value("protocol"), out.model_ = request.query_value("model");
   if (out.protocol_.size() > kLongestName || out.model_.size() > kLongestName)
     return base::invalid("protocol, model: a name of more than 256 bytes");
@@ -57,6 +59,7 @@ base::Result<RequestFilter> RequestFilter::from_query(const wire::Request& reque
 }
 
 bool RequestFilter::matches(const wire::RequestRecord& record, base::Duration took) const {
+  if (!shows(record)) return false;
   if (!protocol_.empty() && protocol_ != record.protocol) return false;
   if (!model_.empty() && model_ != record.model) return false;
   if (took < slow_) return false;

@@ -3,9 +3,11 @@
 //   protocol=oip-rest  model=digits  status=404, 4xx, NOT_FOUND, ok, failed  slow=250ms (they took as long, or longer)
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 
+#include "base/model_scope.h"
 #include "base/status.h"
 #include "wire/exchange.h"
 
@@ -21,11 +23,14 @@ class RequestFilter {
   static base::Result<RequestFilter> from_query(const wire::Request& request);
   // `took`: RequestRecord::took().
   bool matches(const wire::RequestRecord& record, base::Duration took) const;
+  // The same, but for what the caller of from_query() chose: whether its key names the model, or names none.
+  bool shows(const wire::RequestRecord& record) const { return !models_ || models_->allows(record.model); }
   bool operator==(const RequestFilter&) const = default;
 
  private:
   base::Status set_status(const std::string& text);
 
+  std::shared_ptr<const base::ModelScope> models_;  // that the caller may see; null: all
   std::string protocol_, model_;
   enum class Outcome : uint8_t { kAny, kOk, kFailed, kStatus, kStatusClass, kCode } outcome_ = Outcome::kAny;
   int status_ = 0;  // or its first digit

@@ -10,6 +10,7 @@
 #include "dialects/ops/feed_stream.h"
 #include "support/fake_wire.h"
 #include "wire/authenticator.h"
+#include "wire/identity.h"
 
 namespace weir::ops {
 namespace {
@@ -238,6 +239,45 @@ TEST_F(LiveFeeds, WhoMayNotSeeTheRequestsOfOthersGetsNoLinesOfTheLog) {
   for (const auto& [name, data] : heard) EXPECT_FALSE(data.contains("warnings")) << name;
   leave(b, 1);
   leave(a, 0);
+}
+
+TEST_F(LiveFeeds, AKeyOfSomeModelsSeesTheseAlone) {
+  auto catalog = std::make_shared<bus::Catalog>();
+  for (const char* name : {"chat", "digits"}) catalog->index.push_back({name, "1", bus::ModelState::kLoading, ""});
+  LiveState::Source now = source("x{model=\"chat\"} 1\nx{model=\"digits\"} 1\ny 1\n");
+  now.catalog = catalog;
+  LiveFeed feed{1, [this](base::ShardId, std::function<void()> work) { posts.push_back(std::move(work)); },
+                [&] { return now; }};
+  auto live = feed.on_shard(base::ShardId(0), routers.emplace_back(env));
+  auto look = [&] {
+    feed.turn();
+    for (; !posts.empty(); posts.pop_front()) posts.front()();
+  };
+  wire::Identity identity;
+  identity.models = std::make_shared<const base::ModelScope>(std::vector<std::string>{"chat"});
+  FakeExchange some("GET", "/console/v1/live"), everything("GET", "/console/v1/live");
+  some.mutable_request().identity = &identity;
+  ask(some, 2), ask(everything, 2);
+  look();
+  now.metrics = "x{model=\"chat\"} 2\nz{model=\"digits\"} 2\ny 1\n";
+  catalog = std::make_shared<bus::Catalog>(*catalog);
+  catalog->index[1].state = bus::ModelState::kReady;
+  now.catalog = catalog;
+  look();
+  auto heard = events(some);
+  ASSERT_EQ(heard.size(), 2u);
+  EXPECT_EQ(heard[0].second["models"].size(), 1u);
+  EXPECT_EQ(heard[0].second["values"], json({{"x{model=\"chat\"}", 1}, {"y", 1}}));
+  EXPECT_FALSE(heard[0].second.contains("warnings")) << "lines of the log name models";
+  EXPECT_FALSE(heard[1].second.contains("models"));
+  EXPECT_FALSE(heard[1].second.contains("gone"));
+  EXPECT_EQ(heard[1].second["values"], json({{"x{model=\"chat\"}", 2}}));
+  heard = events(everything);
+  ASSERT_EQ(heard.size(), 2u);
+  EXPECT_EQ(heard[0].second["models"].size(), 2u);
+  EXPECT_EQ(heard[1].second["models"].size(), 2u);
+  EXPECT_EQ(heard[1].second["gone"], json({"x{model=\"digits\"}"}));
+  leave(some, 2), leave(everything, 2);
 }
 
 TEST_F(LiveFeeds, TheThreadTellsWhoComesAndEndsWhenItIsToldTo) {

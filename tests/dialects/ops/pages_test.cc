@@ -14,6 +14,7 @@
 #include "dialects/ops/pages.h"
 #include "support/fake_offload.h"
 #include "support/fake_wire.h"
+#include "wire/identity.h"
 
 namespace weir::ops {
 namespace {
@@ -118,6 +119,21 @@ TEST_F(Site, AWorkerWritesTheMetricsForAllWhoWaitForThem) {
   EXPECT_EQ(second.sent, first.sent);
   EXPECT_NE(late.sent.find("weir_written 2\n"), std::string::npos) << "what was begun before it asked is old";
   for (auto* x : {&first, &second, &late}) router.closed(*x);
+}
+
+TEST_F(Site, AKeyOfSomeModelsSeesTheMetricsOfTheseAlone) {
+  metrics.counter("weir_x_total", "X.", {{"model", "chat"}}).add(3);
+  metrics.counter("weir_x_total", "X.", {{"model", "digits"}}).add(4);
+  wire::Identity identity;
+  identity.models = std::make_shared<const base::ModelScope>(std::vector<std::string>{"chat"});
+  FakeExchange some("GET", "/metrics"), all("GET", "/metrics");
+  some.mutable_request().identity = &identity;
+  for (auto* x : {&all, &some}) (void)router.begin(*x);
+  offload.work();
+  EXPECT_NE(some.sent.find("weir_x_total{model=\"chat\"} 3\n"), std::string::npos) << some.sent;
+  EXPECT_EQ(some.sent.find("digits"), std::string::npos) << some.sent;
+  EXPECT_NE(all.sent.find("weir_x_total{model=\"digits\"} 4\n"), std::string::npos);
+  for (auto* x : {&some, &all}) router.closed(*x);
 }
 
 TEST_F(Site, WhoeverIsRefusedWorkStillGetsTheMetrics) {

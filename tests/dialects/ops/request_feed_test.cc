@@ -8,6 +8,7 @@
 #include "base/clients.h"
 #include "dialects/ops/feed_stream.h"
 #include "ops_shards.h"
+#include "wire/identity.h"
 
 namespace weir::ops {
 namespace {
@@ -91,6 +92,21 @@ TEST_F(Feed, WhoAsksForTheSameGetsTheSameBytesAndOthersTheirOwn) {
   send();
   EXPECT_EQ(count(b.sent, "data: {"), 1u) << "the one that stays";
   leave(b, 0), leave(other, 0), leave(all_of_them, 1);
+}
+
+TEST_F(Feed, AKeyOfSomeModelsIsToldOfTheirRequestsAlone) {
+  wire::Identity identity;
+  identity.models = std::make_shared<const base::ModelScope>(std::vector<std::string>{"m"});
+  FakeExchange some("GET", "/console/v1/requests"), everything("GET", "/console/v1/requests");
+  some.mutable_request().identity = &identity;
+  ask(some, 0), ask(everything, 0);
+  for (auto* x : {&some, &everything}) x->sent.clear();
+  for (const char* model : {"m", "n", ""}) end(*request(env, model), 1);
+  send();
+  EXPECT_EQ(count(some.sent, "data: {"), 1u) << some.sent;
+  EXPECT_EQ(count(some.sent, "\"model\":\"m\""), 1u);
+  EXPECT_EQ(count(everything.sent, "data: {"), 3u);
+  leave(some, 0), leave(everything, 0);
 }
 
 TEST_F(Feed, WhoComesLateIsNotToldOfWhatWasBefore) {

@@ -1,10 +1,10 @@
 #include "dialects/ops/console/live_feed.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "dialects/ops/feed_stream.h"
+#include "wire/identity.h"
 #include "wire/sse.h"
 
 namespace weir::ops {
@@ -13,15 +13,17 @@ using Shown = LiveState::Warnings;
 
 // The events of one moment; those that nobody wants are empty. Immutable once posted.
 struct LiveFeed::Moment {
-  uint64_t number = 0;                       // from 1
-  std::array<base::Bytes, 2> state, change;  // by Shown
+  struct Events {
+    base::Bytes state, change;
+  };
+  uint64_t number = 0;                   // from 1
+  std::map<std::string, Events> events;  // by Audience::key()
 };
 
 // Each has a cache line of its own: its counters change with its own shard's followers.
 struct alignas(64) LiveFeed::ShardFollowers {
   ShardLive* live = nullptr;  // on its shard's thread
   std::atomic<uint32_t> followers{0};
-  std::atomic<uint32_t> hidden{0};      // of them, those who get no lines of the log
   std::atomic<uint32_t> on_the_way{0};  // moments that it has not taken yet
 };
 
@@ -60,11 +62,13 @@ bool LiveFeed::wanted() const {
   return std::any_of(by_shard_.begin(), by_shard_.end(), [](const auto& here) { return here.followers.load() > 0; });
 }
 
-bool LiveFeed::anybody(Shown shown) const {
-  return std::any_of(by_shard_.begin(), by_shard_.end(), [shown](const auto& here) {
-    const uint32_t hidden = here.hidden.load(), all = here.followers.load();
-    return shown == Shown::kHidden ? hidden > 0 : all > hidden;
-  });
+std::string LiveFeed::Audience::key() const {
+  return (warnings == Shown::kShown ? "log" : "") + (models ? '\n' + models->text() : std::string());
+}
+
+std::map<std::string, LiveFeed::Present> LiveFeed::present() {
+  std::lock_guard lock(mutex_);
+  return present_;
 }
 
 // Whoever comes is told at once, but a crowd that comes and goes does not keep the thread busy.
@@ -90,10 +94,11 @@ void LiveFeed::turn() {
   auto state = std::make_unique<const LiveState>(read_source_());
   auto moment = std::make_shared<Moment>();
   moment->number = ++number_;
-  for (auto shown : {Shown::kShown, Shown::kHidden}) {
-    if (!anybody(shown)) continue;
-    if (whole) moment->state[size_t(shown)] = event(state->whole(shown), "state");
-    if (last_) moment->change[size_t(shown)] = event(state->change_from(*last_, shown), "change");
+  for (const auto& [key, those] : present()) {
+    const auto& [warnings, models] = those.audience;
+    Moment::Events& events = moment->events[key];
+    if (whole) events.state = event(state->whole(warnings, models.get()), "state");
+    if (last_) events.change = event(state->change_from(*last_, warnings, models.get()), "change");
   }
   last_ = std::move(state);
   for (size_t i = 0; i < by_shard_.size(); ++i) {
@@ -107,15 +112,23 @@ void LiveFeed::turn() {
   }
 }
 
-void LiveFeed::come(ShardFollowers& here, Shown shown) {
-  if (shown == Shown::kHidden) here.hidden.fetch_add(1);
+void LiveFeed::come(ShardFollowers& here, const Audience& audience) {
   here.followers.fetch_add(1);
   {
     std::lock_guard lock(mutex_);
+    Present& those = present_[audience.key()];
+    those.audience = audience;
+    ++those.followers;
     behind_ = true;
     arrived_ = true;
   }
   wake_.notify_all();
+}
+
+void LiveFeed::leave(ShardFollowers& here, const std::string& audience) {
+  here.followers.fetch_sub(1);
+  std::lock_guard lock(mutex_);
+  if (auto at = present_.find(audience); --at->second.followers == 0) present_.erase(at);
 }
 
 std::unique_ptr<LiveFeed::ShardLive> LiveFeed::on_shard(base::ShardId shard, wire::Router& router) {
@@ -125,27 +138,30 @@ std::unique_ptr<LiveFeed::ShardLive> LiveFeed::on_shard(base::ShardId shard, wir
 // One who follows, from its request to its end.
 class LiveFeed::ShardLive::Follower final : public wire::ExchangeListener {
  public:
-  Follower(ShardLive& home, wire::Exchange& exchange, Shown shown) : home_(home), exchange_(exchange), shown_(shown) {}
+  Follower(ShardLive& home, wire::Exchange& exchange, std::string audience)
+      : home_(home), exchange_(exchange), audience_(std::move(audience)) {}
 
   void on_close(wire::Exchange&, bool) override { home_.leave(*this); }
 
   void deliver(const Moment& moment) {
     if (exchange_.backlog() >= kMostBacklog) return;
-    const base::Bytes& change = moment.change[size_t(shown_)];
+    auto at = moment.events.find(audience_);
+    if (at == moment.events.end()) return home_.feed_.behind_.store(true);
+    const auto& [state, change] = at->second;
     const bool next = known_ > 0 && known_ + 1 == moment.number && !change.empty();
-    const base::Bytes& told = next ? change : moment.state[size_t(shown_)];
+    const base::Bytes& told = next ? change : state;
     if (told.empty()) return home_.feed_.behind_.store(true);  // the next moment brings the state
     known_ = moment.number;
     exchange_.body(told);
   }
-  Shown shown() const { return shown_; }
+  const std::string& audience() const { return audience_; }
   void end() { exchange_.end(); }
   const wire::Exchange& exchange() const { return exchange_; }
 
  private:
   ShardLive& home_;
   wire::Exchange& exchange_;
-  const Shown shown_;
+  const std::string audience_;
   uint64_t known_ = 0;  // the moment that it has
 };
 
@@ -161,22 +177,21 @@ void LiveFeed::ShardLive::serve(wire::Exchange& x, const wire::PathArgs&) {
   const base::Client* client = client_of(x);
   auto status = may_follow(followers_.size(), count_own(followers_, client), client, draining_);
   if (!status.ok()) return wire::respond_error(x, status);
-  // Lines of the log name clients. That somebody may not see them is no refusal.
-  const bool sees_log = router_.permit(x, wire::Permission::kObserve).ok();
+  const auto* identity = x.request().identity;
+  Audience audience{Shown::kHidden, identity ? identity->models : nullptr};
+  // Lines of the log name clients, and models. That somebody may not see them is no refusal.
+  if (!audience.models && router_.permit(x, wire::Permission::kObserve).ok()) audience.warnings = Shown::kShown;
   x.record().reject = {};
-  const Shown shown = sees_log ? Shown::kShown : Shown::kHidden;
-  auto follower = std::make_unique<Follower>(*this, x, shown);
+  auto follower = std::make_unique<Follower>(*this, x, audience.key());
   followers_.push_back(follower.get());
   x.attach(std::move(follower));
   open_feed(x);
-  feed_.come(feed_.by_shard_[size_t(shard_)], shown);
+  feed_.come(feed_.by_shard_[size_t(shard_)], audience);
 }
 
 void LiveFeed::ShardLive::leave(const Follower& follower) {
   std::erase(followers_, &follower);
-  ShardFollowers& here = feed_.by_shard_[size_t(shard_)];
-  here.followers.fetch_sub(1);
-  if (follower.shown() == Shown::kHidden) here.hidden.fetch_sub(1);
+  feed_.leave(feed_.by_shard_[size_t(shard_)], follower.audience());
 }
 
 void LiveFeed::ShardLive::drain() {

@@ -1,7 +1,8 @@
 // LiveFeed: what the console shows, once a second, for whoever follows: GET /console/v1/live, as Server-Sent Events.
 //
 // One thread makes each moment's events (live_state.h) for all followers of all shards; while nobody follows it sleeps.
-// It makes a "state" only for moments at which somebody has none: who comes, or reads again.
+// It makes a "state" only for moments at which somebody has none: who comes, or reads again. Followers who may see the
+// same models, and the log or not, are one Audience and get the same bytes.
 // A shard does no more than hand finished bytes to its followers: the first event of each is "state", those behind it
 // are "change". One that does not read is left out, and gets a "state" when it reads again.
 //
@@ -12,8 +13,10 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -50,10 +53,21 @@ class LiveFeed {
  private:
   struct Moment;
   struct ShardFollowers;  // one shard's followers, as the thread knows of them
+  struct Audience {
+    LiveState::Warnings warnings = LiveState::Warnings::kHidden;
+    std::shared_ptr<const base::ModelScope> models;  // null: all
+
+    std::string key() const;
+  };
+  struct Present {
+    Audience audience;
+    uint32_t followers = 0;
+  };
   bool wanted() const;
-  bool anybody(LiveState::Warnings shown) const;
   void run();
-  void come(ShardFollowers& here, LiveState::Warnings shown);
+  void come(ShardFollowers& here, const Audience& audience);
+  void leave(ShardFollowers& here, const std::string& audience);
+  std::map<std::string, Present> present();
 
   std::vector<ShardFollowers> by_shard_;
   const Post post_;
@@ -65,6 +79,7 @@ class LiveFeed {
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false, arrived_ = false;  // under mutex_
+  std::map<std::string, Present> present_;   // under mutex_; by Audience::key()
   std::thread thread_;
 };
 

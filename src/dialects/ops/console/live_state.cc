@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "bus/batching_text.h"
+#include "dialects/ops/series_scope.h"
 #include "marshal/json_tensor.h"
 
 namespace weir::ops {
@@ -68,6 +69,8 @@ void write_warnings(std::string& out, const base::log::Warnings& warnings) {
   out += ']';
 }
 
+bool sees(const base::ModelScope* scope, std::string_view series) { return !scope || in_scope(series, *scope); }
+
 std::string opening(base::WallTime at) {
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(at.time_since_epoch());
   return "{\"time\":" + std::to_string(ms.count());
@@ -76,12 +79,13 @@ std::string opening(base::WallTime at) {
 }  // namespace
 
 LiveState::LiveState(Source source)
-    : source_(std::move(source)), values_(read_values(source_.metrics)), models_(models()) {}
+    : source_(std::move(source)), values_(read_values(source_.metrics)), models_(models(nullptr)) {}
 
-std::string LiveState::models() const {
+std::string LiveState::models(const base::ModelScope* scope) const {
   std::string out = "[";
   if (!source_.catalog) return out + ']';
   for (const auto& row : source_.catalog->index) {
+    if (scope && !scope->allows(row.name)) continue;
     out += out.back() == '[' ? "{" : ",{";
     write_text(out, "name", row.name);
     write_text(out, "version", row.version);
@@ -96,40 +100,41 @@ std::string LiveState::models() const {
   return out + ']';
 }
 
-std::string LiveState::whole(Warnings warnings) const {
+std::string LiveState::whole(Warnings warnings, const base::ModelScope* scope) const {
   std::string out = opening(source_.at);
   write_text(out, "not_ready", source_.not_ready);
   begin_member(out, "models");
-  out += models_;
+  out += scope ? models(scope) : models_;
   if (warnings == Warnings::kShown) write_warnings(out, source_.warnings);
   begin_member(out, "values");
   out += '{';
-  for (const auto& [series, value] : values_) write_value(out, series, value);
+  for (const auto& [series, value] : values_)
+    if (sees(scope, series)) write_value(out, series, value);
   return out + "}}";
 }
 
-std::string LiveState::change_from(const LiveState& last, Warnings warnings) const {
+std::string LiveState::change_from(const LiveState& last, Warnings warnings, const base::ModelScope* scope) const {
   std::string out = opening(source_.at), gone = "[";
   if (source_.not_ready != last.source_.not_ready) write_text(out, "not_ready", source_.not_ready);
-  if (models_ != last.models_) begin_member(out, "models"), out += models_;
+  const bool same_models = models_ == last.models_ || (scope && models(scope) == last.models(scope));
+  if (!same_models) begin_member(out, "models"), out += scope ? models(scope) : models_;
   if (warnings == Warnings::kShown && source_.warnings.count != last.source_.warnings.count)
     write_warnings(out, source_.warnings);
   begin_member(out, "values");
   out += '{';
   auto old = last.values_.begin();
-  for (const auto& [series, value] : values_) {
-    for (; old != last.values_.end() && old->first < series; ++old) {
-      if (gone.back() != '[') gone += ',';
-      marshal::write_string(gone, old->first);
-    }
-    const bool there = old != last.values_.end() && old->first == series;
-    if (!there || old->second != value) write_value(out, series, value);
-    if (there) ++old;
-  }
-  for (; old != last.values_.end(); ++old) {
+  auto is_gone = [&] {
+    if (!sees(scope, old->first)) return;
     if (gone.back() != '[') gone += ',';
     marshal::write_string(gone, old->first);
+  };
+  for (const auto& [series, value] : values_) {
+    for (; old != last.values_.end() && old->first < series; ++old) is_gone();
+    const bool there = old != last.values_.end() && old->first == series;
+    if ((!there || old->second != value) && sees(scope, series)) write_value(out, series, value);
+    if (there) ++old;
   }
+  for (; old != last.values_.end(); ++old) is_gone();
   out += '}';
   if (gone != "[") begin_member(out, "gone"), (out += gone) += ']';
   return out + '}';

@@ -20,6 +20,7 @@
 #include <string_view>
 
 #include "base/env.h"
+#include "base/model_scope.h"
 #include "base/recent_warnings.h"
 #include "bus/catalog.h"
 
@@ -38,17 +39,17 @@ class LiveState {
   explicit LiveState(Source source);
 
   enum class Warnings : uint8_t { kShown, kHidden };
-  // The data of the event "state".
-  std::string whole(Warnings warnings) const;
+  // The data of the event "state". `scope`: the models that the follower may see; null: all.
+  std::string whole(Warnings warnings, const base::ModelScope* scope = nullptr) const;
   // The data of the event "change", for who knows `last`.
-  std::string change_from(const LiveState& last, Warnings warnings) const;
+  std::string change_from(const LiveState& last, Warnings warnings, const base::ModelScope* scope = nullptr) const;
 
  private:
-  std::string models() const;
+  std::string models(const base::ModelScope* scope) const;
 
   const Source source_;
   std::map<std::string_view, std::string_view> values_;  // of source_.metrics
-  const std::string models_;                             // as JSON
+  const std::string models_;                             // as JSON, all
 };
 
 }  // namespace weir::ops
