@@ -47,6 +47,38 @@ Status check_server_name(const Values& values) {
   return {};
 }
 
+// An origin as browsers send it (RFC 6454, §6.2): in lower case, and without the scheme's usual port.
+base::Result<std::string> read_origin(const std::string& text) {
+  if (text == "*" || text == "null") return text;
+  const auto wrong = invalid("expected * or an origin like https://a.example:8443, got '" + text + "'");
+  std::string out = text;
+  std::transform(out.begin(), out.end(), out.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
+  const size_t scheme = out.find("://"), host = scheme + 3;
+  if (scheme == out.npos || scheme == 0 || host == out.size()) return wrong;
+  const bool visible = std::all_of(out.begin(), out.end(), [](char c) { return c > ' ' && c < 0x7f; });
+  if (!visible || out.find_first_of("/?#@*\\", host) != out.npos) return wrong;
+  const size_t colon = out.rfind(':');
+  if (colon < host || out.find(']', colon) != out.npos) return out;
+  auto port = base::parse_count(out.substr(colon + 1), UINT16_MAX);
+  if (!port || *port == 0 || colon == host) return wrong;
+  const std::string_view before = std::string_view(out).substr(0, scheme);
+  const bool usual = (before == "http" && *port == 80) || (before == "https" && *port == 443);
+  return out.substr(0, colon) + (usual ? "" : ":" + std::to_string(*port));
+}
+
+Setting origins(Setting s) {
+  s.set = [store = s.set](const Values& values) -> Status {
+    Values read;
+    for (const auto& v : values) {
+      auto origin = read_origin(v);
+      if (!origin) return origin.error();
+      read.push_back(std::move(*origin));
+    }
+    return store(read);
+  };
+  return s;
+}
+
 Status check_compat(const Values& values) {
   for (const auto& v : values)
     if (v != "triton" && v != "vllm") return invalid("expected triton or vllm, got '" + v + "'");
@@ -210,8 +242,9 @@ void add_console(std::vector<Setting>& rows, Config& c) {
 void add_operations(std::vector<Setting>& rows, Config& c) {
   using base::log::Format;
   using base::log::Level;
-  rows.push_back(named(list("cors.origins", "ORIGIN", "web pages that may call, * = all; repeatable", c.cors_origins),
-                       "--cors-origin"));
+  rows.push_back(
+      named(origins(list("cors.origins", "ORIGIN", "web pages that may call, * = all; repeatable", c.cors_origins)),
+            "--cors-origin"));
   rows.push_back(in_help(checked(
       list("metrics.compat", "NAME", "metric names of others as well: triton, vllm", c.metrics_compat), check_compat)));
   rows.push_back(in_help(choice<Level>("log.level", "verbose, info, warning, error, off", c.log_level,
