@@ -7,6 +7,7 @@
 #include "base/encoding.h"
 #include "base/network.h"
 #include "net/address.h"
+#include "wire/own_paths.h"
 
 namespace weir::app {
 namespace {
@@ -222,10 +223,9 @@ void add_dialects(std::vector<Setting>& rows, Config& c) {
 void add_console(std::vector<Setting>& rows, Config& c) {
   rows.push_back(
       in_help(flag("console.enabled", "serve the console, the page of GET / in a browser", c.console.enabled)));
-  rows.push_back(
-      path_prefix(text("console.path", "PATH", "where the console's page is, beside /; its API stays at /console/v1",
-                       c.console.path),
-                  "/console"));
+  Setting page = text("console.path", "PATH", "where the console's page is, beside /; its API stays at /console/v1",
+                      c.console.path);
+  rows.push_back(wire::beside_own_paths(path_prefix(std::move(page), "/console"), {"/console"}));
   rows.push_back(count("console.timelines",
                        "requests whose times weir trace can show: per shard so many ordinary ones, and as many that "
                        "failed or were slow; 0 = off",

@@ -45,5 +45,18 @@ TEST(Settings, OriginsAreWrittenAsBrowsersDo) {
     EXPECT_TRUE(Read("cors: {origins: [\"" + std::string(bad) + "\"]}").says("expected * or an origin like")) << bad;
 }
 
+TEST(Settings, PathsOfEndpointsAreNoneOfWeirsOwn) {
+  for (const char* good :
+       {"console: {path: /console}", "console: {path: /weir/console}", "graphpipe: {prefix: /models}",
+        "graphpipe: {prefix: /graphpipe/v1}", "openai: {prefixes: [/v1, /v3, /openai/v1, /llm/v1]}",
+        "openai: {prefixes: [/api/v1]}", "console: {path: /metrics2}"})
+    EXPECT_EQ(Read(good).error, "") << good;
+  for (const char* bad :
+       {"console: {path: /metrics}", "console: {path: /v2/console}", "console: {path: /graphpipe}",
+        "openai: {prefixes: [/v1, /v2]}", "openai: {prefixes: [/grps/v1]}", "graphpipe: {prefix: /v1}",
+        "graphpipe: {prefix: /console}", "graphpipe: {prefix: /grpc.health.v1.Health}"})
+    EXPECT_TRUE(Read(bad).says("is weir's own")) << bad << Read(bad).error;
+}
+
 }  // namespace
 }  // namespace weir::app

@@ -2,6 +2,7 @@
 
 #include "dialects/graphpipe/graphpipe.h"
 #include "graphpipe_openapi.h"
+#include "wire/own_paths.h"
 
 namespace weir::graphpipe {
 namespace {
@@ -28,8 +29,8 @@ class GraphPipeDialect final : public dialects::Dialect {
   }
 
   void add_settings(std::vector<base::Setting>& rows) override {
-    rows.push_back(setting::path_prefix(
-        setting::text("graphpipe.prefix", "PATH", "models are at PATH/<model>", options_.prefix), "/graphpipe"));
+    base::Setting prefix = setting::text("graphpipe.prefix", "PATH", "models are at PATH/<model>", options_.prefix);
+    rows.push_back(wire::beside_own_paths(setting::path_prefix(std::move(prefix), "/graphpipe"), {"/graphpipe"}));
     rows.push_back(setting::flag("graphpipe.root_post", "POST / is GraphPipe, too", root_post_));
     rows.push_back(setting::replaced("graphpipe.default_model", "models.default"));
   }

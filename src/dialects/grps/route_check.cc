@@ -3,6 +3,7 @@
 
 #include "dialects/grps/options.h"
 #include "dialects/grps/route_inputs.h"
+#include "wire/own_paths.h"
 
 namespace weir::grps {
 namespace {
@@ -13,9 +14,7 @@ bool one_of(std::string_view word, std::initializer_list<std::string_view> words
 
 std::string check_path(const RouteSpec& route) {
   if (route.path.size() < 2 || route.path[0] != '/') return "path: expected one like /classify";
-  for (std::string_view own : {"/grps/", "/v1/", "/v2", "/v3/", "/openai/", "/evergreen/", "/metrics", "/livez",
-                               "/readyz", "/health", "/graphpipe", "/grpc."})
-    if (route.path.starts_with(own)) return "path: " + std::string(own) + " is weir's own";
+  if (auto own = wire::own_path(route.path); !own.empty()) return "path: " + std::string(own) + " is weir's own";
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include "marshal/secrets.h"
 #include "openai_openapi.h"
 #include "session/shared_records.h"
+#include "wire/own_paths.h"
 
 namespace weir::openai {
 namespace {
@@ -74,8 +75,8 @@ class OpenaiDialect final : public dialects::Dialect {
 };
 
 void OpenaiDialect::add_settings(std::vector<base::Setting>& rows) {
-  rows.push_back(setting::path_prefix(
-      setting::list("openai.prefixes", "PATH", "where the endpoints are", options_.prefixes), "/v1"));
+  base::Setting prefixes = setting::list("openai.prefixes", "PATH", "where the endpoints are", options_.prefixes);
+  rows.push_back(wire::beside_own_paths(setting::path_prefix(std::move(prefixes), "/v1"), {"/v1", "/v3", "/openai"}));
   base::Setting keys = setting::list("openai.api_keys", "SECRET", "keys for this protocol alone", keys_);
   keys.get = [this] {
     return keys_.empty() ? setting::Values{} : setting::Values{"(" + std::to_string(keys_.size()) + " secrets)"};
