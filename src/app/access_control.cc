@@ -3,10 +3,9 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 #include "app/cluster_node.h"
+#include "app/text_file.h"
 #include "auth/key_file.h"
 #include "base/log.h"
 #include "models/yaml.h"
@@ -24,10 +23,9 @@ constexpr auto kLookEvery = std::chrono::seconds(1);
 constexpr Roles kEverything{Role::kHealth, Role::kMetrics, Role::kInfer, Role::kAdmin};
 
 base::Result<std::vector<auth::Key>> read_key_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream text;
-  if (!in || !(text << in.rdbuf())) return base::invalid("auth.keys_file: '" + path + "' cannot be read, or is empty");
-  auto tree = models::parse_yaml(text.str(), path);
+  auto text = read_text_file(path);
+  if (!text) return base::invalid("auth.keys_file: " + text.error().text);
+  auto tree = models::parse_yaml(*text, path);
   if (!tree) return tree.error();
   return auth::read_keys(*tree, path);
 }

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <stdexcept>
 #include <utility>
 
+#include "app/text_file.h"
 #include "base/log.h"
 #include "base/units.h"
 
@@ -14,10 +14,9 @@ namespace weir::app {
 namespace {
 
 base::Result<std::string> read_secret(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::string line;
-  if (!in || !std::getline(in, line))
-    return base::invalid("cluster.secret: '" + file + "' cannot be read, or is empty");
+  auto text = read_text_file(file);
+  if (!text) return base::invalid("cluster.secret: " + text.error().text);
+  std::string line = text->substr(0, text->find('\n'));
   while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
   if (line.empty()) return base::invalid("cluster.secret: the first line of '" + file + "' is empty");
   return line;

@@ -4,12 +4,11 @@
 #include <cctype>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "app/otel_variables.h"
 #include "app/settings.h"
+#include "app/text_file.h"
 #include "models/yaml.h"
 
 namespace weir::app {
@@ -168,11 +167,9 @@ base::Result<Config> resolve(const Sources& sources) {
   Config config;
   std::string wrong;
   if (!sources.file.empty()) {
-    std::ifstream in(sources.file, std::ios::binary);
-    std::stringstream text;
-    if (!in || !(text << in.rdbuf()))
-      return base::failure(base::Code::kNotFound, "configuration file '" + sources.file + "' cannot be read");
-    if (auto s = read_file_text(text.str(), sources.file, config); !s.ok()) wrong = s.text;
+    auto text = read_text_file(sources.file);
+    if (!text) return base::failure(base::Code::kNotFound, "configuration file " + text.error().text);
+    if (auto s = read_file_text(*text, sources.file, config); !s.ok()) wrong = s.text;
   }
   const std::vector<Setting> rows = settings(config);
   if (sources.environment)

@@ -33,6 +33,25 @@ bool same_file(int fd, const std::string& path) {
          mine.st_dev == theirs.st_dev;
 }
 
+// The folder that the path is in.
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == path.npos ? "." : path.substr(0, slash + 1);
+}
+
+// Opens the file, which it makes first where that is asked for. Nothing, with errno, where it cannot.
+net::Fd open_or_make(const std::string& path, LockedFile::Missing missing) {
+  constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NOCTTY;
+  net::Fd fd(::open(path.c_str(), kFlags));
+  if (fd || errno != ENOENT || missing == LockedFile::Missing::kFail) return fd;
+  fd = net::Fd(::open(path.c_str(), kFlags | O_CREAT | O_EXCL, 0600));
+  if (!fd && errno == EEXIST) return net::Fd(::open(path.c_str(), kFlags));
+  struct stat folder {};
+  if (!fd || ::stat(folder_of(path).c_str(), &folder) != 0) return fd;
+  if (::fchown(fd.get(), uid_t(-1), folder.st_gid) == 0) (void)::fchmod(fd.get(), 0640);
+  return fd;
+}
+
 bool write_whole(int fd, const std::string& text) {
   for (size_t at = 0; at < text.size();) {
     ssize_t n = ::write(fd, text.data() + at, text.size() - at);
@@ -47,9 +66,8 @@ bool write_whole(int fd, const std::string& text) {
 // A file that was exchanged while this waited is not the one that readers see any more: then the new one is locked.
 base::Result<LockedFile> LockedFile::open(const std::string& given, Missing missing) {
   const std::string path = resolved(given);
-  const int create = missing == Missing::kMake ? O_CREAT : 0;
   for (;;) {
-    net::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | create, 0600));
+    net::Fd fd = open_or_make(path, missing);
     if (!fd) return file_fault(path, "opened");
     while (::flock(fd.get(), LOCK_EX) != 0)
       if (errno != EINTR) return file_fault(path, "locked");
@@ -93,9 +111,7 @@ base::Status LockedFile::replace(const std::string& text) {
     ::unlink(temporary.c_str());
     return status;
   }
-  const size_t slash = path_.rfind('/');
-  net::Fd folder(
-      ::open(slash == path_.npos ? "." : path_.substr(0, slash + 1).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  net::Fd folder(::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder) ::fsync(folder.get());
   text_ = text;
   return {};

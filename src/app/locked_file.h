@@ -14,8 +14,9 @@ namespace weir::app {
 class LockedFile {
  public:
   enum class Missing : uint8_t { kMake, kFail };
-  // Waits for the lock (flock(2)), which others keep for as long as an edit takes. Follows symbolic links; a file that
-  // is made has mode 0600. Errors: FAILED_PRECONDITION with the system's reason.
+  // Waits for the lock (flock(2)), which others keep for as long as an edit takes. Follows symbolic links. A file that
+  // is made is its folder's group's, too, and has mode 0640: root makes it, and a service of that group reads it. Where
+  // that group cannot be given, it is 0600. Errors: FAILED_PRECONDITION with the system's reason.
   static base::Result<LockedFile> open(const std::string& path, Missing missing);
 
   const std::string& text() const { return text_; }

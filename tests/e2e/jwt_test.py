@@ -411,7 +411,7 @@ class KeyCommand(unittest.TestCase):
         key = key.strip()
         self.assertRegex(key, r'^weir_[0-9A-Za-z]{49}$')
         self.assertNotIn(key, file.read_text())
-        self.assertEqual(0o600, stat.S_IMODE(os.stat(file).st_mode))
+        self.assertEqual(0o640, stat.S_IMODE(os.stat(file).st_mode))
         server = harness.Server('--auth-keys-file', file, repository=repository('key-command'))
         self.addCleanup(server.stop)
         self.assertEqual((200, 401), (ask(server, '/v2/models/simple', key)[0], ask(server, '/v2/models/simple')[0]))
