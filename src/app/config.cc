@@ -90,7 +90,7 @@ class FileReading {
   }
 
   std::string beside_file(const std::string& path) const {
-    if (path.empty() || path == "-" || path == "off" || path[0] == '/') return path;
+    if (path.empty() || path == "-" || path[0] == '/' || is_switch(path)) return path;
     return (folder_ / path).lexically_normal().string();
   }
 

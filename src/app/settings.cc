@@ -8,6 +8,7 @@
 #include "base/network.h"
 #include "net/address.h"
 #include "wire/own_paths.h"
+#include "wire/text.h"
 
 namespace weir::app {
 namespace {
@@ -78,6 +79,16 @@ Setting origins(Setting s) {
     return store(read);
   };
   return s;
+}
+
+// The row, whose value is a file or one of the words in its help.
+Setting where(Setting s) {
+  s.unit = "WHERE";
+  return checked(std::move(s), [](const Values& values) -> Status {
+    for (const auto& v : values)
+      if (v != "off" && is_switch(v)) return invalid("expected off, - or a file, got '" + v + "'");
+    return {};
+  });
 }
 
 Status check_compat(const Values& values) {
@@ -239,6 +250,12 @@ void add_console(std::vector<Setting>& rows, Config& c) {
 
 }  // namespace
 
+bool is_switch(std::string_view text) {
+  for (std::string_view word : {"off", "on", "yes", "no", "true", "false", "none", "stdout", "stderr"})
+    if (wire::same_text(text, word)) return true;
+  return false;
+}
+
 void add_operations(std::vector<Setting>& rows, Config& c) {
   using base::log::Format;
   using base::log::Level;
@@ -258,11 +275,9 @@ void add_operations(std::vector<Setting>& rows, Config& c) {
   Setting audit =
       path("audit_log", "off, - (standard output) or a file; one JSON line per admin request; empty: the server's log",
            c.audit_log);
-  audit.unit = "WHERE";
-  rows.push_back(std::move(audit));
+  rows.push_back(where(std::move(audit)));
   Setting access = path("access_log", "off, - (standard output) or a file; one JSON line per request", c.access_log);
-  access.unit = "WHERE";
-  rows.push_back(in_help(std::move(access)));
+  rows.push_back(in_help(where(std::move(access))));
   add_console(rows, c);
   rows.push_back(
       named(duration("shutdown.drain_delay", "still serving, but not ready", c.drain_delay), "--drain-delay"));

@@ -12,6 +12,16 @@ std::string jobs_folder(const JobsConfig& config, const std::function<const char
   return std::string(all.substr(0, all.find(':'))) + "/jobs";
 }
 
+namespace {
+
+Status check_folder(const Values& values) {
+  for (const auto& v : values)
+    if (v != "off" && is_switch(v)) return invalid("expected off or a folder, got '" + v + "'");
+  return {};
+}
+
+}  // namespace
+
 void add_jobs(std::vector<Setting>& rows, Config& c) {
   constexpr uint64_t kK = 1 << 10, kM = 1 << 20, kG = 1 << 30;
   jobs::Limits& limits = c.jobs.limits;
@@ -21,7 +31,7 @@ void add_jobs(std::vector<Setting>& rows, Config& c) {
            "STATE_DIRECTORY, and off where there is none",
            c.jobs.path);
   folder.unit = "WHERE";
-  rows.push_back(in_help(std::move(folder)));
+  rows.push_back(in_help(checked(std::move(folder), check_folder)));
   rows.push_back(size("jobs.max_file", "largest upload", limits.max_file, kK, 64 * kG));
   rows.push_back(size("jobs.max_line", "of one request of a batch", limits.max_line, kK, 64 * kM));
   rows.push_back(count("jobs.max_lines", "requests of one batch", limits.max_lines, 1, 10000000));

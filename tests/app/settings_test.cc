@@ -58,5 +58,17 @@ TEST(Settings, PathsOfEndpointsAreNoneOfWeirsOwn) {
     EXPECT_TRUE(Read(bad).says("is weir's own")) << bad << Read(bad).error;
 }
 
+TEST(Settings, SwitchesAreNoNamesOfLogs) {
+  for (const char* word : {"on", "true", "\"yes\"", "stdout", "True", "none"}) {
+    for (const char* key : {"access_log: ", "audit_log: "})
+      EXPECT_TRUE(Read(key + std::string(word)).says("expected off, - or a file, got '")) << key << word;
+    EXPECT_TRUE(Read("jobs: {path: " + std::string(word) + "}").says("expected off or a folder, got '")) << word;
+  }
+  EXPECT_EQ(Read("access_log: log/on").config.access_log, "/etc/weir/log/on");
+  EXPECT_EQ(Read("access_log: /dev/stdout").config.access_log, "/dev/stdout");
+  EXPECT_EQ(Read("access_log: \"-\"").config.access_log, "-");
+  EXPECT_EQ(Read("audit_log: off").config.audit_log, "off");
+}
+
 }  // namespace
 }  // namespace weir::app
