@@ -27,6 +27,12 @@ bool read_number(const std::string& text, T& out) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
+// The shortest text that reads back as the same number.
+std::string show_number(double number) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, number).ptr};
+}
+
 }  // namespace
 
 std::string show_remembered(const wire::Identity& identity, RememberedBy by) {
@@ -37,8 +43,7 @@ std::string show_remembered(const wire::Identity& identity, RememberedBy by) {
   if (by == RememberedBy::kKey) return out;
   const base::UsageLimits limits = identity.limiter ? identity.limiter->limits() : base::UsageLimits();
   line(identity.protocol);
-  // Thousandths, so that the number reads back the same.
-  line(std::to_string(uint64_t(limits.requests_per_second * 1000)));
+  line(show_number(limits.requests_per_second));
   line(std::to_string(limits.concurrent));
   line(std::to_string(limits.tokens_per_minute));
   line(std::to_string(limits.bytes_per_minute));
@@ -61,11 +66,9 @@ std::optional<Remembered> read_remembered(std::string_view text) {
   grant.protocol = lines[3];
   grant.roles = {wire::Role::kInfer};
   grant.limits_of = Grant::LimitsOf::kTenant;
-  uint64_t thousandths = 0;
-  if (!read_number(lines[4], thousandths) || !read_number(lines[5], grant.limits.concurrent) ||
+  if (!read_number(lines[4], grant.limits.requests_per_second) || !read_number(lines[5], grant.limits.concurrent) ||
       !read_number(lines[6], grant.limits.tokens_per_minute) || !read_number(lines[7], grant.limits.bytes_per_minute))
     return std::nullopt;
-  grant.limits.requests_per_second = double(thousandths) / 1000;
   if (lines.size() > kBeforeModels && lines[kBeforeModels] == kModels)
     grant.models.emplace(lines.begin() + kBeforeModels + 1, lines.end());
   return out;

@@ -101,6 +101,23 @@ TEST_F(AuthenticatorTest, WhatATokenAllowedIsRecalledAsItWas) {
   EXPECT_EQ(Code::kPermissionDenied, with.recall(text, Permission::kAdmin, "oip").error().code);
 }
 
+// Limits that are another number when they are recalled are those of another limiter: with a fresh bucket, or none.
+TEST_F(AuthenticatorTest, TheLimitsOfATokenAreRecalledToTheLastDigit) {
+  Limiters limiters;
+  use();
+  Authenticator with(env, {&keys, nullptr, nullptr, &limiters}, anonymous);
+  for (double rate : {0.0005, 65.1, 1.0 / 3, 1e-9, 1e9, 20.0}) {
+    Grant grant{"token", "jwt:x" + std::to_string(rate), {Role::kInfer}, {}, {}};
+    grant.limits.requests_per_second = rate;
+    grant.limits_of = Grant::LimitsOf::kTenant;
+    auto identity = make_identity(grant, limiters);
+    auto again = with.recall(remember(*authenticator, identity.get()), Permission::kInfer, "oip");
+    ASSERT_TRUE(again) << rate;
+    EXPECT_EQ(again->identity()->limiter, identity->limiter) << rate;
+    EXPECT_EQ(again->identity()->limiter->limits().requests_per_second, rate);
+  }
+}
+
 TEST_F(AuthenticatorTest, NobodyInParticularIsRecalledAsNobody) {
   anonymous = {Role::kHealth, Role::kInfer};
   use();
