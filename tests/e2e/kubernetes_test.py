@@ -94,6 +94,18 @@ class Kubernetes(unittest.TestCase):
         self.assertGreaterEqual(self.pod()['terminationGracePeriodSeconds'],
                                 seconds(settings['drain_delay']) + seconds(settings['drain_timeout']) + last_calls)
 
+    def test_a_pod_of_kserve_is_given_the_time_of_its_drain(self):
+        spec = objects()['kserve-clusterservingruntime.yaml']['spec']
+        args = spec['containers'][0]['args']
+        took = sum(seconds(args[args.index(flag) + 1]) for flag in ('--drain-delay', '--drain-timeout'))
+        last_calls, usual = 5, 30
+        self.assertGreaterEqual(usual, took + last_calls)
+
+    def test_the_image_leaves_its_settings_to_the_file(self):
+        lines = (harness.ROOT / 'conf/container/Containerfile').read_text().splitlines()
+        self.assertEqual([], [line for line in lines if line.startswith('ENV WEIR_')], 'a variable beats the ConfigMap')
+        self.assertEqual(['listen: ["127.0.0.1:8080"]'], re.findall(r'(?m)^listen: \S+', (harness.ROOT / 'conf/weir.yaml').read_text()), 'what sed replaces')
+
     def test_selectors_and_ports_meet(self):
         o = objects()
         labels = o['deployment.yaml']['spec']['template']['metadata']['labels']

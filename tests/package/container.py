@@ -109,10 +109,13 @@ class Container:
 
     def serve(self):
         port = fresh.free_port()
-        env = {**self.env, 'WEIR_LISTEN': self.env['WEIR_LISTEN'].replace('8080', str(port))}
+        config = self.folder / 'etc/weir/weir.yaml'
+        if '0.0.0.0:8080' not in config.read_text():
+            raise fresh.Trouble(f'{config} does not listen at 0.0.0.0:8080')
+        config.write_text(config.read_text().replace('0.0.0.0:8080', f'0.0.0.0:{port}'))
         argv = json.loads(self.last['ENTRYPOINT']) + json.loads(self.last['CMD'])
         log = open(self.folder.parent / 'container.log', 'wb')
-        self.process = subprocess.Popen(self.command(argv, env), stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+        self.process = subprocess.Popen(self.command(argv, self.env), stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
         health = json.loads(re.search(r'CMD (\[.*\])', self.last['HEALTHCHECK'])[1])
         health = [word.replace('8080', str(port)) for word in health]
         end, code = time.monotonic() + PATIENCE_S, None
