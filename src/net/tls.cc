@@ -5,7 +5,6 @@
 #include <openssl/x509v3.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <ctime>
 #include <new>
@@ -13,6 +12,7 @@
 
 #include "base/recycled.h"
 #include "net/certificate_names.h"
+#include "net/tls_files.h"
 
 namespace weir::net {
 namespace {
@@ -29,21 +29,6 @@ constexpr uint64_t kCertificateBytes = 3 * kLongestCertificates;
 
 using ContextOwner = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
 
-// The root of what OpenSSL complains about, without its numbers.
-std::string openssl_reason() {
-  unsigned long first = ERR_peek_error();
-  const char* text = first ? ERR_reason_error_string(first) : nullptr;
-  // Errors of the system (a file that is not there) carry errno and no text of their own.
-  if (first && ERR_SYSTEM_ERROR(first)) text = std::strerror(ERR_GET_REASON(first));
-  ERR_clear_error();
-  return text ? text : "unknown error";
-}
-
-base::Status file_failure(const char* what, const std::string& file) {
-  return base::failure(base::Code::kFailedPrecondition,
-                       std::string("TLS: cannot use ") + what + " " + file + ": " + openssl_reason());
-}
-
 // RFC 7301: ours are h2, then http/1.1. OpenSSL has checked that the peer's list is well-formed.
 int select_alpn(SSL*, const unsigned char** chosen, unsigned char* length, const unsigned char* offered, unsigned size,
                 void*) {
@@ -53,13 +38,6 @@ int select_alpn(SSL*, const unsigned char** chosen, unsigned char* length, const
     return SSL_TLSEXT_ERR_ALERT_FATAL;
   *chosen = found;
   return SSL_TLSEXT_ERR_OK;
-}
-
-base::Status use_certificate(SSL_CTX* context, const std::string& certificate, const std::string& key) {
-  if (SSL_CTX_use_certificate_chain_file(context, certificate.c_str()) != 1)
-    return file_failure("certificate", certificate);
-  if (SSL_CTX_use_PrivateKey_file(context, key.c_str(), SSL_FILETYPE_PEM) != 1) return file_failure("key", key);
-  return SSL_CTX_check_private_key(context) == 1 ? base::Status() : file_failure("key", key);
 }
 
 base::Status load_files(SSL_CTX* context, const TlsOptions& options) {

@@ -70,6 +70,30 @@ TEST(Tls, AFloodOfKeyUpdatesEndsTheConnection) {
   EXPECT_TRUE(rig.lab.until([&] { return rig.server->connections() == 0; }));
 }
 
+// OpenSSL would ask for the password on the terminal, and the shard that reads the files again would stand still.
+TEST(Tls, AKeyThatIsEncryptedIsRefusedAndNobodyIsAsked) {
+  CertificateFiles certificate;
+  std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(nullptr, EVP_PKEY_free);
+  FILE* file = std::fopen(certificate.key().c_str(), "r");
+  key.reset(PEM_read_PrivateKey(file, nullptr, nullptr, nullptr));
+  std::fclose(file);
+  ASSERT_TRUE(key);
+  for (bool traditional : {false, true}) {
+    BIO* out = BIO_new_file(certificate.key().c_str(), "w");
+    unsigned char secret[] = "secret";
+    int written = traditional ? PEM_write_bio_PrivateKey_traditional(out, key.get(), EVP_aes_256_cbc(), secret, 6,
+                                                                     nullptr, nullptr)
+                              : PEM_write_bio_PKCS8PrivateKey(out, key.get(), EVP_aes_256_cbc(),
+                                                              reinterpret_cast<char*>(secret), 6, nullptr, nullptr);
+    BIO_free(out);
+    ASSERT_EQ(written, 1);
+    auto context = TlsContext::load(certificate.options());
+    ASSERT_FALSE(context);
+    EXPECT_EQ(context.error().text, "TLS: cannot use key " + certificate.key() + ": the key is encrypted");
+    EXPECT_EQ(ERR_peek_error(), 0UL);
+  }
+}
+
 // One session of each side, without a network; the client's handshake is done.
 struct InMemory {
   CertificateFiles certificate;
