@@ -28,8 +28,8 @@ std::string what_is_open(const Config& config, const AccessControl& access) {
     if (roles.has(role)) may += (may.empty() ? "" : ", ") + std::string(what);
   };
   add(Role::kInfer, "see and run models");
-  add(Role::kMetrics, "read metrics and follow requests");
-  if (!administered.empty()) add(Role::kAdmin, "load and unload models and change settings");
+  add(Role::kMetrics, "read metrics");
+  if (!administered.empty()) add(Role::kAdmin, "load and unload models, change settings and follow requests");
   if (addresses.empty() || may.empty() || !config.tls.client_ca.empty()) return {};
   std::string text = "whoever reaches";
   for (const auto& address : addresses) text += (&address == &addresses.front() ? " " : ", ") + address;

@@ -13,6 +13,7 @@
 #include "app/key_commands.h"
 #include "app/logs.h"
 #include "app/memory.h"
+#include "app/one_of.h"
 #include "app/serve.h"
 #include "app/settings.h"
 #include "app/shortage.h"
@@ -155,9 +156,7 @@ void add_remote(CLI::App& command, Words& words) { add_remote_options(command, w
 
 void add_output(CLI::App& command, Words& words) {
   std::map<std::string, Output> forms{{"table", Output::kTable}, {"json", Output::kJson}};
-  command.add_option("-o,--output", words.remote.output, "table or json")
-      ->transform(CLI::Transformer(forms).description(""))
-      ->type_name("FORM");
+  command.add_option("-o,--output", words.remote.output, "table or json")->transform(one_of(forms))->type_name("FORM");
 }
 
 }  // namespace

@@ -126,6 +126,19 @@ class ExitCodes(unittest.TestCase):
                 self.assertEqual(2, code, (command, text, err))
                 self.assertIn(words, err, command)
 
+    def test_words_that_an_option_does_not_know_are_refused_with_those_that_it_does(self):
+        for args, option, words in ((('bench', 'simple', '--protocol', 'foo'), '--protocol', 'evergreen, graphpipe, grps, oip-grpc, oip-rest, oip-stream, openai, salience'),
+                                    (('bench', 'simple', '--tensors', 'foo'), '--tensors', 'binary, json'), (('models', '-o', 'foo'), '--output', 'json, table')):
+            code, _, err = weir(*args)
+            self.assertEqual(2, code, err)
+            self.assertIn(f"{option}: expected one of {words}, got 'foo'", err)
+
+    def test_dev_says_its_words(self):
+        for words in ((), ('help',), ('-h',), ('--help',)):
+            done = subprocess.run([harness.ROOT / 'dev', *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=harness.PATIENCE)
+            self.assertEqual((0, b''), (done.returncode, done.stderr), words)
+            self.assertIn(b'./dev serve', done.stdout)
+
     def test_check_leaves_no_file_behind(self):
         folder = harness.scratch() / 'logs'
         folder.mkdir()

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "app/one_of.h"
 #include "app/tools/bench.h"
 #include "app/tools/chat.h"
 #include "app/tools/follow.h"
@@ -117,15 +118,13 @@ void add_bench_load(CLI::App& command, BenchOptions& bench) {
       .add_option("--protocol", bench.protocol,
                   "oip-rest, oip-grpc, oip-stream (ModelStreamInfer), openai (chat, streamed), grps (gRPC), graphpipe, "
                   "salience, evergreen (gRPC; of both a session for each request)")
-      ->transform(CLI::CheckedTransformer(protocols).description(""))
+      ->transform(one_of(protocols))
       ->type_name("NAME");
   auto* inputs = command.add_option("-i,--input", bench.inputs,
                                     "NAME=random (so is what is not given), random:4x16, zeros, @file.npy, or JSON");
   inputs->type_name("NAME=VALUE")->expected(1)->take_all()->allow_extra_args(false);
   const std::map<std::string, TensorForm> forms{{"binary", TensorForm::kBinary}, {"json", TensorForm::kJson}};
-  command.add_option("--tensors", bench.form, "oip-rest: binary or json")
-      ->transform(CLI::CheckedTransformer(forms).description(""))
-      ->type_name("FORM");
+  command.add_option("--tensors", bench.form, "oip-rest: binary or json")->transform(one_of(forms))->type_name("FORM");
   command.add_option("--seed", bench.seed, "of what is random")->capture_default_str();
   command.add_option("--prompt", bench.prompt, "models of text: what is asked; @FILE: a prompt per line, in turns")
       ->type_name("TEXT");
