@@ -42,6 +42,7 @@ class OipDialect final : public dialects::Dialect {
   base::Result<std::unique_ptr<dialects::Mounted>> mount(const dialects::ShardServices& shard) override {
     OipOptions options = options_;
     options.jobs = &shard.jobs;
+    options.offload = &shard.offload;
     return std::make_unique<MountedOip>(shard, traces_, regions_, std::move(options));
   }
 

@@ -1,6 +1,8 @@
 #include "dialects/oip/rest.h"
 
+#include "base/attempt.h"
 #include "base/encoding.h"
+#include "base/offload_task.h"
 #include "dialects/oip/async_infer.h"
 #include "dialects/oip/generate.h"
 #include "dialects/oip/pb_json.h"
@@ -9,6 +11,7 @@
 #include "dialects/oip/views.h"
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
+#include "wire/offload.h"
 
 namespace weir::oip {
 namespace {
@@ -17,6 +20,8 @@ using base::Status;
 using wire::Exchange;
 using wire::PathArgs;
 using wire::respond_error;
+
+constexpr int kManyModels = 256;
 
 void respond_message(Exchange& exchange, const google::protobuf::Message& message) {
   std::string out;
@@ -86,10 +91,34 @@ void model_config(OipState& state, Exchange& exchange, const PathArgs& args) {
   if (auto* served = find(state, exchange, args)) respond_message(exchange, config(*served));
 }
 
+// It takes 10 ms and more where there are thousands of models: a worker does it.
+class WriteStatistics final : public base::OffloadTask {
+ public:
+  explicit WriteStatistics(inference::ModelStatisticsResponse message) : message_(std::move(message)) {}
+  void run() override {
+    status = base::attempt("the statistics", [this] { write_json(text, message_); });
+  }
+
+  Status status;  // these after run()
+  std::string text;
+
+ private:
+  const inference::ModelStatisticsResponse message_;
+};
+
 void model_stats(OipState& state, Exchange& exchange, const PathArgs& args) {
   auto stats = statistics(state.bus.catalog(marshal::models_of(exchange.request())), args["model"], args["version"]);
   if (!stats) return respond_error(exchange, stats.error());
-  respond_message(exchange, *stats);
+  if (!state.options.offload || stats->model_stats_size() <= kManyModels) return respond_message(exchange, *stats);
+  auto then = [&exchange](const Status& sent, std::unique_ptr<base::OffloadTask> task) {
+    if (!sent.ok()) return respond_error(exchange, sent);
+    auto& written = static_cast<WriteStatistics&>(*task);
+    if (!written.status.ok()) return respond_error(exchange, written.status);
+    respond_json(exchange, std::move(written.text));
+  };
+  const size_t bytes = stats->ByteSizeLong();
+  wire::send_away(*state.options.offload, std::make_unique<WriteStatistics>(*std::move(stats)), bytes,
+                  wire::Offload::Part::kRequest, exchange, std::move(then));
 }
 
 void model_list(OipState& state, Exchange& exchange, const PathArgs&) {

@@ -44,6 +44,7 @@ OipBench::OipBench(base::SlabSource& slabs) {
   OipOptions options;
   options.server_version = "1.2.3";
   options.conn_calls = 600;
+  options.offload = &offload;
   oip = std::make_unique<Oip>(bus, wire.router, wire.server(), slabs, control, traces, regions, options);
 }
 

@@ -13,6 +13,7 @@
 #include "dialects/oip/oip.h"
 #include "dialects/oip/shared_memory/shared_regions.h"
 #include "dialects/oip/trace.h"
+#include "support/fake_offload.h"
 #include "support/fake_wire.h"
 #include "support/rpc_wire.h"
 #include "support/scripted_models.h"
@@ -50,6 +51,7 @@ class OipBench {
   Sharing sharing = Sharing::kEverybody;
   uint64_t shared_bytes = 64 << 20;
   SharedRegions regions{sharing, shared_bytes};
+  support::FakeOffload offload;
   std::unique_ptr<Oip> oip;
 
   support::ScriptedInbox& inbox(const std::string& model) { return models[model]; }

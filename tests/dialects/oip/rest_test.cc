@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "bus/memory_use.h"
 #include "requests.h"
+#include "support/model_spec.h"
 #include "wire/coding.h"
 
 namespace weir::oip {
@@ -264,6 +265,22 @@ TEST(OipRest, StatisticsHaveAllDurationsAsNumbers) {
   EXPECT_NE(body.find(R"("batch_stats":[{"batch_size":4,)"), body.npos) << body;
   auto all = bench.rest("GET", "/v2/models/stats").body;
   EXPECT_NE(all.find(R"("name":"text")"), all.npos);
+}
+
+TEST(OipRest, AWorkerWritesTheStatisticsOfManyModels) {
+  OipBench bench;
+  EXPECT_EQ(bench.rest("GET", "/v2/models/stats").status, 200);
+  EXPECT_EQ(bench.offload.sent, 0u);
+  for (int i = 0; i < 300; ++i) bench.models.add(support::model_spec("many-" + std::to_string(i), {}, {}));
+  bench.bus.publish(bench.models.catalog);
+  auto opened = bench.open_rest("GET", "/v2/models/stats");
+  EXPECT_FALSE(opened->responding());
+  bench.offload.work();
+  const auto answer = OipBench::answer(*opened);
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.type, "application/json");
+  EXPECT_TRUE(answer.body.starts_with("{\"model_stats\":[{\"name\":\"add\"")) << answer.body.substr(0, 100);
+  EXPECT_NE(answer.body.find("\"name\":\"many-299\""), std::string::npos);
 }
 
 struct MemoryInbox final : msg::Inbox, bus::TellsMemory {
