@@ -194,12 +194,14 @@ class Generate final : public OneInputAction {
     std::string id = std::string(response_->node().id()) + "/" + std::to_string(leaves_++);
     auto node = session_.graph().claim(id);
     if (!node) return std::move(node).error();
-    if (Status s = response_->child(id, Output::More::kYes); !s.ok()) return s;
     Output leaf(session_, "", **node);
     std::vector<Packed> details;
     if (token) details.push_back({"weir.evergreen.v1.TokenDetails", describe(*token)});
     leaf.begin(std::string(kPlainText), "assistant", details);
-    return leaf.write(base::Bytes::adopt(std::move(text)), Output::More::kNo);
+    Status s = response_->child(id, Output::More::kYes);
+    if (s.ok()) s = leaf.write(base::Bytes::adopt(std::move(text)), Output::More::kNo);
+    if (!s.ok()) leaf.break_off(s);
+    return s;
   }
 
   std::string describe(const msg::Token& token) const {

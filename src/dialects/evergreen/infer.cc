@@ -191,8 +191,9 @@ class Infer final : public ModelAction {
       auto node = session_.graph().claim(id);
       if (!node) return std::move(node).error();
       Output leaf(session_, t.name, **node);
-      if (Status s = out.child(id, Output::More::kYes); !s.ok()) return s;
-      if (Status s = write(leaf, t); !s.ok()) return s;
+      Status s = out.child(id, Output::More::kYes);
+      if (s.ok()) s = write(leaf, t);
+      if (!s.ok()) return leaf.break_off(s), s;
     }
     return out.end();
   }

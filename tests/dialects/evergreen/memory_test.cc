@@ -177,6 +177,43 @@ TEST(EvergreenMemory, AnOutputThatFindsNoRoomEndsWithoutAChunk) {
   EXPECT_EQ(ends, 1);
 }
 
+TEST(EvergreenMemory, ALeafOfAnOutputThatFindsNoRoomEnds) {
+  Bench t(of_bytes(50'000));
+  auto x = t.open();
+  const std::string two = "application/x-weir-tensor; dtype=INT32; shape=2";
+  t.tensors["add"].script = {support::outputs("y INT32 [2] [1,2]; z BYTES [1] [\"" + std::string(60'000, 'x') + "\"]")};
+  t.send(*x,
+         leaf_of("a", two, 8) + leaf_of("b", two, 8) +
+             "actions { name: 'INFER' target_spec { id: 'add' } inputs { name: 'a' id: 'a' } inputs { name: 'b' id: "
+             "'b' } outputs { name: 'outputs' id: 'o' } outputs { name: 'status' id: 's' } }");
+  EXPECT_NE(t.leaf(*x, "s").find("\"code\":8"), std::string::npos) << t.leaf(*x, "s");
+  EXPECT_EQ(t.leaf(*x, "o/y").size(), 8u);
+  EXPECT_EQ(t.leaf(*x, "o/z"), "");
+  t.send(*x, control("DROP", "node", "o/z"));
+  EXPECT_EQ(t.status(*x), "open");
+}
+
+TEST(EvergreenMemory, ALeafOfATokenThatFindsNoRoomEnds) {
+  Bench t(of_bytes(14'000));
+  auto x = t.open();
+  auto m = t.parse(generate("p", "r", "outputs { name: 'status' id: 's' }") + text_leaf("p", "hello"));
+  v1::GenerateConfig config;
+  config.set_logprobs(true);
+  add_config(m, config);
+  t.send(*x, m);
+  ASSERT_EQ(t.chat->held.size(), 1u) << t.status(*x);
+  const uint32_t at = uint32_t(t.chat->held[0]->generation->length());
+  for (uint32_t i = 0; i < 100; ++i) t.chat->emit(t.chat->held[0], {msg::Token{'z', at + i, false, nullptr}});
+  t.turn();
+  EXPECT_NE(t.leaf(*x, "s").find("\"code\":8"), std::string::npos) << t.leaf(*x, "s");
+  std::map<std::string, int> open;  // and not ended
+  for (const auto& f : t.fragments(*x)) {
+    for (const auto& child : f.child_ids()) ++open[child];
+    if (!f.continued()) open.erase(f.id());
+  }
+  EXPECT_TRUE(open.empty()) << open.begin()->first;
+}
+
 // --- a prompt, an answer, and what is remembered of them -------------------------------------------------------------
 
 // The model "chat" with a context of so many tokens. One of them is a byte of text.
