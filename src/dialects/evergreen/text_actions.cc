@@ -84,18 +84,23 @@ class TextAction : public OneInputAction {
     return {};
   }
 
-  uint64_t held() const override { return text_.capacity() + (cursor_ ? cursor_->size() : 0); }
+  uint64_t held() const override { return text_.capacity() + at_work_ + (cursor_ ? cursor_->size() : 0); }
 
   Status encode() {
     cursor_.reset();
     if (Status s = find(bus::Needs::kText); !s.ok()) return s;
     if (!marshal::valid_utf8(text_)) return invalid("the text is not UTF-8");
     size_t bytes = text_.size();
+    at_work_ = text_.capacity();
     return perform(std::make_unique<Tokenizing>(marshal::tokens_of(spec()), std::move(text_)), bytes);
   }
-  Status performed(bus::OffloadTask& task) override { return use(std::move(static_cast<Tokenizing&>(task).ids)); }
+  Status performed(bus::OffloadTask& task) override {
+    at_work_ = 0;
+    return use(std::move(static_cast<Tokenizing&>(task).ids));
+  }
 
   std::string text_;
+  uint64_t at_work_ = 0;  // bytes of the text that becomes tokens
   uint64_t most_ = 0;
 };
 

@@ -2,6 +2,7 @@
 #include "bench.h"
 #include "marshal/pb_wire.h"
 #include "session/byte_quota.h"
+#include "support/held_workers.h"
 
 namespace weir::evergreen {
 namespace {
@@ -212,6 +213,23 @@ TEST(EvergreenMemory, ALeafOfATokenThatFindsNoRoomEnds) {
     if (!f.continued()) open.erase(f.id());
   }
   EXPECT_TRUE(open.empty()) << open.begin()->first;
+}
+
+TEST(EvergreenMemory, ATextThatAWorkerReadsCounts) {
+  session::ByteQuota quota(1 << 30, 1 << 30);
+  support::HeldWorkers workers;
+  Bench t({}, nullptr, &quota);
+  t.bus.set_worker_pool(workers);
+  auto x = t.open();
+  t.send(*x, leaf_of("l", "text/plain", 20'000) +
+                 "actions { name: 'TOKENIZE' inputs { name: 'text' id: 'l' } outputs { name: 'tokens' id: 't' } "
+                 "target_spec { id: 'chat' } }");
+  t.send(*x, control("DROP", "node", "l"));
+  ASSERT_EQ(workers.held.size(), 1u);
+  EXPECT_GE(quota.held(), 20'000u);
+  workers.work();
+  t.turn();
+  EXPECT_EQ(t.leaf(*x, "t").size(), 20'000u * sizeof(uint32_t));
 }
 
 // --- a prompt, an answer, and what is remembered of them -------------------------------------------------------------
