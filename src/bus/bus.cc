@@ -9,6 +9,7 @@
 #include "base/memory_ledger.h"
 #include "base/recycled.h"
 #include "msg/tenant.h"
+#include "msg/token_charge.h"
 
 namespace weir::bus {
 namespace {
@@ -65,7 +66,7 @@ struct Bus::Slot : OffloadCall {
   uint64_t serial = 0;
   base::MemoryCharge prompt;      // of its tokens, while lent
   uint32_t* of_tenant = nullptr;  // of tenants_, while lent; null: of no tenant
-  uint64_t generated = 0;         // tokens that the Call's limiter has been charged for
+  msg::TokenCharge charge;        // while lent
   Served* served = nullptr;       // while lent, as the next
   msg::Inbox* inbox = nullptr;
   const Bus* owner = nullptr;  // for good; `home` is whoever stands between the engine and the Mailbox
@@ -125,7 +126,7 @@ void Bus::recycle(Slot* slot) {
   ++slot->serial;
   slot->state = Slot::State::kSpare;
   if (!slot->thrown.ok()) slot->thrown = {};
-  slot->generated = 0;
+  slot->charge = {};
   slot->prompt.clear();
   slot->task.reset();
   slot->clear();
@@ -218,7 +219,7 @@ base::Status Bus::lend(Slot& slot, Served& served, msg::Inbox& inbox, Admission 
   auto& calls = served.in_flight[size_t(shard_)].calls;
   calls.store(calls.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   ++in_flight_;
-  if (slot.limiter && slot.generation) slot.limiter->charge_tokens(env_.now(), slot.generation->append.size());
+  if (slot.limiter) msg::TokenCharge::prompt(slot, env_.now());
   auto status = base::attempt("a queue", [&] {
     if (slot.deadline != base::kNever) arm(slot);
     inbox.put(&slot);
@@ -285,16 +286,7 @@ void Bus::turn(const std::function<bool()>& long_enough) {
   mailbox_.wake_again();
 }
 
-// Token by token, so that who hangs up before the end has paid for what was made.
-void Bus::charge_tokens(Slot& slot, const msg::Event& event) const {
-  uint64_t more = 0;
-  if (auto* token = std::get_if<msg::Token>(&event.what))
-    more = token->prefill ? 0 : 1;
-  else if (auto* done = std::get_if<msg::Done>(&event.what))
-    more = done->completion_tokens - std::min<uint64_t>(slot.generated, done->completion_tokens);
-  slot.generated += more;
-  slot.limiter->charge_tokens(env_.now(), more);
-}
+void Bus::charge_tokens(Slot& slot, const msg::Event& event) const { slot.charge.answer(slot, event, env_.now()); }
 
 void Bus::deliver(msg::Mail& mail) {
   Slot& slot = lent(mail.call);

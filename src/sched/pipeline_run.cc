@@ -101,6 +101,7 @@ void PipelineRun::describe(PipelineLeg& leg, const msg::ModelSpec& spec) const {
   leg.queue_timeout = parent->queue_timeout;
   leg.tenant = parent->tenant;
   leg.cache_scope = parent->cache_scope;
+  leg.limiter = parent->limiter;
   leg.trace = parent->trace;
   leg.session = parent->session;
   leg.times.received = parent->times.received;

@@ -116,6 +116,7 @@ class Keys(harness.Case):
         'busy': ', roles: [infer, admin, metrics], limits: {requests_per_second: 0.0001}',
         'tenant_a': ', roles: [infer]', 'tenant_b': ', roles: [infer]',
         'tokens': ', roles: [infer], limits: {tokens_per_minute: 30}',
+        'tensors': ', roles: [infer], limits: {tokens_per_minute: 30}',
         'narrow': ', roles: [infer], limits: {concurrent: 1}',
         'some': ', roles: [infer], models: ["simple*"]',
         'few': ', roles: [infer, metrics], models: ["simple*"]',
@@ -473,6 +474,12 @@ class Limits(Keys):
         refused = self.chat('tokens')
         self.assertIn(b'tokens_per_minute', refused.body)
         self.assertGreaterEqual(int(refused.headers['retry-after']), 1)
+
+    def test_tokens_are_counted_where_a_model_of_text_is_asked_by_tensors(self):
+        body = json.dumps({'inputs': [{'name': 'text_input', 'datatype': 'BYTES', 'shape': [1], 'data': ['hi']}],
+                           'parameters': {'max_tokens': 16, 'ignore_eos': True}}).encode()
+        statuses = [self.ask('POST', '/v2/models/chat/infer', 'tensors', body).status for _ in range(4)]
+        self.assertEqual([200, 429], [statuses[0], statuses[-1]], statuses)
 
     def test_a_place_is_given_back(self):
         with socket.create_connection(('127.0.0.1', self.server.port), timeout=harness.PATIENCE) as held:

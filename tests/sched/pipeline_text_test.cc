@@ -16,6 +16,7 @@ struct TextModel final : msg::Inbox {
 
   void put(msg::Call* call) override {
     std::string text = "tenant " + std::to_string(call->tenant);
+    if (call->limiter) text += " | limited";
     for (const auto& t : call->inputs) text += " | " + t.name;
     for (const auto& [name, value] : call->parameters) text += " | with " + name;
     asked.push_back(text);
@@ -71,6 +72,15 @@ TEST(PipelineText, AModelOfTextIsNotAskedForPieces) {
   call.parameters = {{"stream", true}, {"max_tokens", int64_t(3)}};
   EXPECT_EQ(lab.ask(call), "one two");
   EXPECT_EQ(lab.text_model->asked, std::vector<std::string>{"tenant 7 | text_input | with max_tokens"});
+}
+
+TEST(PipelineText, TheTokensOfANodeAreChargedToTheCallsLimiter) {
+  TextLab lab;
+  lab.text_model->script = {text("one", true)};
+  msg::Call call;
+  call.limiter = std::make_shared<base::UsageLimiter>("k", base::UsageLimits{.tokens_per_minute = 1});
+  EXPECT_EQ(lab.ask(call), "one");
+  EXPECT_EQ(lab.text_model->asked, std::vector<std::string>{"tenant 0 | limited | text_input"});
 }
 
 TEST(PipelineText, ANodeThatAnswersInPiecesAllTheSameIsRefused) {

@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/take_out.h"
 #include "base/workers.h"
 #include "engines/llm/text_request.h"
+#include "msg/token_charge.h"
 #include "sched/proxy_inbox.h"
 #include "sched/worker_pool.h"
 #include "text/completion.h"
@@ -61,6 +63,7 @@ class TextTensorInbox final : public sched::ProxyInbox {
     std::vector<uint32_t> end_ids;
     std::string ready, text;  // ready: a piece that has not been sent
     uint32_t prompt_tokens = 0, completion_tokens = 0;
+    msg::TokenCharge charge;
 
     TextCall(const msg::TextCodec& codec, TextRequest& request)
         : completion(codec, options_of(request)), stream(request.stream) {}
@@ -156,7 +159,9 @@ base::Status TextTensorInbox::tokenize(TextCall& text_call) const {
     return base::try_again(base::Code::kResourceExhausted, "out of memory; try again later");
   }
   text_call.prompt = {};
-  return text_call.generation->append.empty() ? base::invalid("text_input is empty") : base::Status();
+  if (text_call.generation->append.empty()) return base::invalid("text_input is empty");
+  msg::TokenCharge::prompt(text_call, base::steady_now());
+  return {};
 }
 
 base::Result<std::unique_ptr<TextTensorInbox::TextCall>> TextTensorInbox::open(msg::Call& call) {
@@ -169,6 +174,7 @@ base::Result<std::unique_ptr<TextTensorInbox::TextCall>> TextTensorInbox::open(m
   text_call->prompt = std::move(request->prompt);
   text_call->structured = std::move(request->structured), text_call->end_ids = std::move(request->end_ids);
   text_call->model = call.model, text_call->version = call.version, text_call->id = call.id;
+  text_call->limiter = call.limiter;  // its home is here, so the bus sees none of its tokens
   text_call->tenant = call.tenant, text_call->cache_scope = call.cache_scope, text_call->priority = call.priority,
   text_call->deadline = call.deadline, text_call->queue_timeout = call.queue_timeout;
   text_call->home = this;
@@ -193,6 +199,7 @@ void TextTensorInbox::poke() {
 
 void TextTensorInbox::receive(msg::Mail&& mail, Bursts& out) {
   auto& text_call = static_cast<TextCall&>(*mail.call);
+  if (text_call.limiter) text_call.charge.answer(text_call, mail.event, base::steady_now());
   bool last = mail.event.last();
   if (text_call.parent) {
     if (auto* token = std::get_if<msg::Token>(&mail.event.what))

@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <cmath>
 #include <future>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "support/generation_cases.h"
 #include "text/processor.h"
 
@@ -182,6 +184,41 @@ TEST_F(TextTensorInboxTest, ACancelledCallCancelsItsTokenCall) {
   burst.push_back({&inner, {msg::Failed{base::failure(base::Code::kCancelled, "gone")}}});
   inner.home->post(burst);
   EXPECT_EQ(refusal(), "gone");
+}
+
+// A limiter of one token a minute tells by its wait how many it has been charged for.
+struct TokenCount {
+  std::shared_ptr<base::UsageLimiter> limiter =
+      std::make_shared<base::UsageLimiter>("k", base::UsageLimits{.tokens_per_minute = 1});
+  base::Time start = base::steady_now();
+  int64_t operator()() const { return base::retry_after(limiter->again(start)) / std::chrono::minutes(1); }
+};
+
+TEST_F(TextTensorInboxTest, TokensOfThePromptAndOfTheAnswerAreChargedOnce) {
+  TokenCount charged;
+  call.limiter = charged.limiter;
+  call.parameters = {{"stop", std::string(R"(["xy"])")}};
+  auto& inner = ask("abc");
+  EXPECT_EQ(charged(), 3);
+  tell(inner, "bx", false);
+  EXPECT_EQ(charged(), 5);
+  tell(inner, "yz", false);
+  EXPECT_EQ(charged(), 7) << "the lane makes one more before it sees that the answer is over";
+  tell(inner, "", true);
+  EXPECT_EQ(charged(), 7);
+}
+
+TEST_F(TextTensorInboxTest, TokensThatOnlyTheEndTellsOfAreChargedThen) {
+  TokenCount charged;
+  call.limiter = charged.limiter;
+  auto& inner = ask("abc");
+  std::vector<msg::Mail> burst;
+  burst.push_back({&inner, {msg::Token{0, 0, false, nullptr}}});
+  msg::Done end;
+  end.completion_tokens = 5;
+  burst.push_back({&inner, {end}});
+  inner.home->post(burst);
+  EXPECT_EQ(charged(), 8);
 }
 
 TEST_F(TextTensorInboxTest, CallsWithAGenerationPassThrough) {

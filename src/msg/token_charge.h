@@ -1,0 +1,36 @@
+// TokenCharge: what one Call of a model of text costs its limiter. The prompt is charged when the Call is lent, the
+// answer token by token, so that who hangs up before the end has paid for what was made.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <variant>
+
+#include "base/env.h"
+#include "msg/call.h"
+
+namespace weir::msg {
+
+class TokenCharge {
+ public:
+  // `call` has a Generation, or nothing is charged.
+  static void prompt(const Call& call, base::Time now) {
+    if (call.limiter && call.generation) call.limiter->charge_tokens(now, call.generation->append.size());
+  }
+  // For each Event of the Call, in their order.
+  void answer(const Call& call, const Event& event, base::Time now) {
+    if (!call.limiter) return;
+    uint64_t more = 0;
+    if (auto* token = std::get_if<Token>(&event.what))
+      more = token->prefill ? 0 : 1;
+    else if (auto* done = std::get_if<Done>(&event.what))
+      more = done->completion_tokens - std::min<uint64_t>(charged_, done->completion_tokens);
+    charged_ += more;
+    call.limiter->charge_tokens(now, more);
+  }
+
+ private:
+  uint64_t charged_ = 0;  // tokens of the answer
+};
+
+}  // namespace weir::msg
