@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 namespace weir::sched {
 namespace {
@@ -17,11 +19,14 @@ class ReshapedEngine final : public Engine {
 
   const msg::ModelSpec& spec() const override { return spec_; }
   base::Status step(Batch& batch) override {
+    if (reads_calls() && batch.inputs.empty()) return step_calls(batch);
     to_model(batch);
     auto status = engine_->step(batch);
     if (status.ok()) to_client(batch);
     return status;
   }
+  // Batches that are launched are gathered.
+  bool reads_calls() const override { return engine_->reads_calls() && engine_->depth() == 1; }
   uint32_t depth() const override { return engine_->depth(); }
   base::Status launch(Batch& batch) override {
     to_model(batch);
@@ -38,6 +43,46 @@ class ReshapedEngine final : public Engine {
   bool is_inline() const override { return engine_->is_inline(); }
 
  private:
+  // The inputs of the calls have the model's shapes while the engine reads them, and then their own again: a call of a
+  // batch that fails runs once more by itself.
+  class CallShapes {
+   public:
+    CallShapes(const Batch& batch, const ReshapedEngine& engine) {
+      for (auto* call : batch.calls)
+        for (auto& tensor : call->inputs) {
+          const auto* one = find(engine.inputs_, tensor.name);
+          if (!one) continue;
+          given_.emplace_back(&tensor, tensor.shape);
+          tensor.shape = reshape(tensor.shape, engine.batch_dims(), one->seen, one->model);
+        }
+    }
+    CallShapes(const CallShapes&) = delete;
+    CallShapes& operator=(const CallShapes&) = delete;
+    ~CallShapes() {
+      for (auto& [tensor, shape] : given_) tensor->shape = shape;
+    }
+
+   private:
+    std::vector<std::pair<msg::Tensor*, msg::Shape>> given_;
+  };
+
+  base::Status step_calls(Batch& batch) const {
+    CallShapes shapes(batch, *this);
+    auto status = engine_->step(batch);
+    if (!status.ok()) return status;
+    to_client(batch);
+    for (auto& answer : batch.answers)
+      if (answer)
+        for (auto& tensor : answer->tensors)
+          if (const auto* one = find(outputs_, tensor.name))
+            tensor.shape = reshape(tensor.shape, batch_dims(), one->model, one->seen);
+    return status;
+  }
+  static const Reshape* find(const Places& places, std::string_view name) {
+    for (const auto& one : places)
+      if (one && one->tensor == name) return &*one;
+    return nullptr;
+  }
   size_t batch_dims() const { return spec_.max_batch > 0 ? 1 : 0; }
   void to_model(Batch& batch) const {
     for (size_t i = 0; i < std::min(inputs_.size(), batch.inputs.size()); ++i)

@@ -26,7 +26,8 @@ bool can_reshape(const msg::Shape& seen, const msg::Shape& model);
 msg::Shape reshape(const msg::Shape& given, size_t batch, const msg::Shape& from, const msg::Shape& to);
 
 // The engine with the shapes that clients see in spec(). Nothing is copied: the same bytes get another shape. Errors:
-// INVALID_ARGUMENT for a tensor that the engine does not have; UNIMPLEMENTED where it reads the Calls' own tensors.
+// INVALID_ARGUMENT for a tensor that the engine does not have; UNIMPLEMENTED for a model that takes any tensors, or
+// ragged ones.
 base::Result<std::unique_ptr<Engine>> make_reshaped(std::unique_ptr<Engine> engine, const std::vector<Reshape>& inputs,
                                                     const std::vector<Reshape>& outputs);
 

@@ -4,6 +4,7 @@
 #include "calls.h"
 #include "event_recorder.h"
 #include "sched/lane.h"
+#include "sched/rate_limiter.h"
 #include "support/gate.h"
 
 namespace weir::sched {
@@ -49,11 +50,18 @@ class PerCall final : public Engine {
 };
 
 struct OwnAnswersTest : testing::Test {
-  OwnAnswersTest() {
+  enum class Limit { kNone, kResources };
+  OwnAnswersTest() { open(Limit::kNone); }
+  void open(Limit limit) {
+    lanes.reset();
     auto made = std::make_unique<PerCall>(gate);
     engine = made.get();
     std::vector<std::unique_ptr<Engine>> engines;
     engines.push_back(std::move(made));
+    if (limit == Limit::kResources) {
+      auto instance = RateLimiter::join(std::make_shared<RateLimiter>(), {{{"R", false, 1}}}, "cpu");
+      engines[0] = make_rate_limited(std::move(engines[0]), std::move(*instance));
+    }
     lanes = make_lanes(std::move(engines), spec, stats, slabs);
   }
   ~OwnAnswersTest() override {
@@ -89,6 +97,16 @@ TEST_F(OwnAnswersTest, CallsThatShareABatchGetTheirOwn) {
   EXPECT_EQ("INVALID_ARGUMENT", recorder.of(bad));
   EXPECT_EQ("6x1", recorder.of(three));
   EXPECT_EQ((std::vector<uint32_t>{1, 4}), engine->rows);
+}
+
+TEST_F(OwnAnswersTest, SoDoThoseOfAnEngineThatWaitsForResources) {
+  open(Limit::kResources);
+  auto& first = put(1);
+  gate.until_waiting(1);
+  auto &two = put(2, 2), &bad = put(-1);
+  gate.open();
+  recorder.until(3);
+  EXPECT_EQ("2x1 4x2 INVALID_ARGUMENT", recorder.of(first) + " " + recorder.of(two) + " " + recorder.of(bad));
 }
 
 TEST_F(OwnAnswersTest, AnEngineThatAnswersTooFewHasFailed) {

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
+#include <string>
+#include <vector>
+
 #include "calls.h"
 
 namespace weir::sched {
@@ -24,6 +28,33 @@ class Scalars final : public Engine {
 
  private:
   Shape& seen_;
+  msg::ModelSpec spec_;
+};
+
+// Reads the inputs of the calls, and answers each with its x as y.
+class PerCall final : public Engine {
+ public:
+  PerCall() : spec_(spec_of(8, 4)) {}
+  const msg::ModelSpec& spec() const override { return spec_; }
+  bool reads_calls() const override { return true; }
+  base::Status step(Batch& batch) override {
+    batch.answers.clear();
+    for (const auto* call : batch.calls) {
+      seen.push_back(call->inputs.at(0).shape);
+      msg::Outputs outputs;
+      outputs.tensors.push_back(call->inputs[0]);
+      outputs.tensors[0].name = "y";
+      outputs.parameters = {{"of", call->id}};
+      batch.answers.emplace_back(std::move(outputs));
+    }
+    if (fails) return base::failure(base::Code::kInternal, "broke");
+    batch.answers.back() = base::invalid("the last one fails alone");
+    return {};
+  }
+  std::vector<Shape> seen;
+  bool fails = false;
+
+ private:
   msg::ModelSpec spec_;
 };
 
@@ -58,6 +89,32 @@ TEST(ReshapedEngine, ClientsAndTheModelSeeShapesOfTheirOwn) {
   EXPECT_EQ(seen, (Shape{3}));
   EXPECT_EQ(batch.outputs[0].shape, (Shape{3, 1}));
   EXPECT_EQ(floats_of(batch.outputs[0]), (std::vector<float>{1, 2, 3}));
+}
+
+TEST(ReshapedEngine, AnEngineThatReadsTheCallsFindsItsOwnShapesThere) {
+  auto made = std::make_unique<PerCall>();
+  PerCall& inner = *made;
+  auto engine = make_reshaped(std::move(made), {{"x", {2, 2}, {4}}}, {{"y", {2, 2}, {4}}});
+  ASSERT_TRUE(engine) << engine.error().text;
+  ASSERT_TRUE((*engine)->reads_calls());
+  std::deque<msg::Call> calls(3);
+  Batch batch;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const auto rows = int64_t(i) + 1;
+    calls[i].id = std::to_string(i), calls[i].rows = uint32_t(rows);
+    calls[i].inputs = {floats("x", {rows, 2, 2}, std::vector<float>(size_t(rows) * 4, float(i)))};
+    batch.calls.push_back(&calls[i]);
+  }
+  ASSERT_TRUE((*engine)->step(batch).ok());
+  EXPECT_EQ(inner.seen, (std::vector<Shape>{{1, 4}, {2, 4}, {3, 4}}));
+  ASSERT_EQ(batch.answers.size(), 3u);
+  EXPECT_EQ(batch.answers[1]->tensors.at(0).shape, (Shape{2, 2, 2}));
+  EXPECT_EQ(std::get<std::string>(*msg::find(batch.answers[1]->parameters, "of")), "1");
+  EXPECT_FALSE(batch.answers[2]);
+  EXPECT_EQ(calls[1].inputs[0].shape, (Shape{2, 2, 2})) << "the Call is as it came";
+  inner.fails = true;
+  EXPECT_FALSE((*engine)->step(batch).ok());
+  EXPECT_EQ(calls[1].inputs[0].shape, (Shape{2, 2, 2})) << "so that it may run again by itself";
 }
 
 TEST(ReshapedEngine, ATensorThatIsNotThereIsRefused) {
