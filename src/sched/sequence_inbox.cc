@@ -170,7 +170,9 @@ Status SequenceInbox::accept(msg::Call& call, SequencePosition&& position, Runs&
                            "too many of your requests of sequences wait for model '" + whole_->name +
                                "', and more than half of all that may (limits.client_share); try again later");
   take_ready(runs);
-  if (runs.empty()) waiting_until_ = std::min(waiting_until_, leaves_at(call));
+  // A call that runs now may be another one, which has got the slot of a sequence that has expired.
+  if (std::none_of(runs.begin(), runs.end(), [&](const auto& run) { return run.request.call == &call; }))
+    waiting_until_ = std::min(waiting_until_, leaves_at(call));
   set_timer();
   return {};
 }

@@ -65,9 +65,11 @@ struct SequenceInboxTest : testing::Test {
     adder = inner.get();
     inbox = with_sequences(std::move(inner), adder_spec(), adder_sequences(), stats, nullptr, {}, timer);
   }
-  msg::Call& put(uint64_t id, float x, bool start = false, bool end = false, uint64_t tenant = 0) {
+  msg::Call& put(uint64_t id, float x, bool start = false, bool end = false, uint64_t tenant = 0,
+                 base::Duration queue_timeout = {}) {
     msg::Call& call = calls.emplace_back();
     call.tenant = tenant;
+    call.queue_timeout = queue_timeout;
     call.home = &home;
     call.times.queued = timer->now();
     call.session = {0, id};
@@ -166,6 +168,21 @@ TEST_F(SequenceInboxTest, RequestsThatWaitAreBoundedAndTheRestIsToldToTryAgain) 
     adder->answer(base::failure(base::Code::kCancelled, "cancelled"));
   }
   EXPECT_TRUE(adder->held.empty());
+}
+
+TEST_F(SequenceInboxTest, ARequestWhoseArrivalLetsAnotherRunLeavesWhenItHasWaitedTooLong) {
+  put(1, 1, true), put(2, 1, true);
+  timer->shatter();  // nobody is told when sequence 1 expires
+  adder->answer();
+  auto& first = put(3, 3, true);
+  timer->advance(10s);
+  timer->mend();
+  auto& second = put(4, 4, true, false, 0, 1s);
+  ASSERT_EQ(adder->held.size(), 2u) << "sequence 3 has the slot that was sequence 1's";
+  timer->advance(1s);
+  EXPECT_EQ(told(second), "UNAVAILABLE");
+  adder->answer(), adder->answer();
+  EXPECT_EQ(told(first), "3");
 }
 
 // Clients that start sequences and never end them leave room for one that comes later.
