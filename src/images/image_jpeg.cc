@@ -2,6 +2,8 @@
 #include <cstdio>
 // jpeglib.h needs stdio.h before it.
 #include <jpeglib.h>
+// jerror.h needs jpeglib.h before it.
+#include <jerror.h>
 
 #include "images/image_formats.h"
 
@@ -18,6 +20,12 @@ void mix(const unsigned char* inks, uint32_t pixels, unsigned char* rgb) {
       rgb[i * 3 + c] = uint8_t((uint32_t(inks[i * 4 + c]) * inks[i * 4 + 3] + 127) / 255);
 }
 
+// Warnings that cost no pixels: bytes between the parts of a file that belong to none, and versions and colour codes
+// that the library does not know, where it does what all viewers do.
+bool is_harmless(int warning) {
+  return warning == JWRN_EXTRANEOUS_DATA || warning == JWRN_JFIF_MAJOR || warning == JWRN_ADOBE_XFORM;
+}
+
 // The library reports errors by a call that must not return; nothing with a destructor lives between setjmp and there.
 struct Decoder {
   jpeg_decompress_struct info{};
@@ -31,7 +39,7 @@ struct Decoder {
     errors.error_exit = [](j_common_ptr c) { std::longjmp(static_cast<Decoder*>(c->client_data)->out, 1); };
     errors.output_message = [](j_common_ptr) {};
     errors.emit_message = [](j_common_ptr c, int level) {
-      if (level < 0) c->err->error_exit(c);  // a warning: the data are damaged
+      if (level < 0 && !is_harmless(c->err->msg_code)) c->err->error_exit(c);  // a warning: the data are damaged
     };
     progress.progress_monitor = [](j_common_ptr c) {
       auto* self = static_cast<Decoder*>(c->client_data);

@@ -64,6 +64,25 @@ TEST(Pictures, DamageIsToldInFixedWords) {
   }
 }
 
+// Viewers read over them, too.
+TEST(Pictures, StrayBytesBetweenThePartsOfAJpegCostNoPixels) {
+  const std::string whole = picture("rgb.jpeg");
+  const auto expected = decode(whole);
+  ASSERT_TRUE(expected);
+  for (const char* marker : {"\xff\xdb", "\xff\xd9"}) {  // the tables', and the end
+    std::string stray = whole;
+    stray.insert(stray.rfind(marker), 2, '\0');
+    auto seen = decode(stray);
+    ASSERT_TRUE(seen) << seen.error().text;
+    EXPECT_EQ(seen->rgb, expected->rgb);
+  }
+}
+
+TEST(Pictures, AJpegWithoutItsEndIsDamaged) {
+  const std::string whole = picture("rgb.jpeg");
+  EXPECT_EQ(decode(whole.substr(0, whole.size() - 2)).error().text, "the image is damaged");
+}
+
 TEST(Pictures, StretchingTakesHalfPixelCentresAndRepeatsEdges) {
   Picture two{2, 1, {0, 0, 0, 100, 100, 100}};
   auto out = stretch(two, 4);
