@@ -15,14 +15,12 @@
 #include "sched/decoupled_inbox.h"
 #include "sched/lane.h"
 #include "sched/local_first.h"
-#include "sched/sequence_inbox.h"
 
 namespace weir::models {
 namespace {
 
 constexpr size_t kMaxConfig = 4 << 20;
 constexpr size_t kMaxLabels = 16 << 20;
-constexpr size_t kMaxInitialState = 64 << 20;
 
 // The file that an engine looks for in a version's folder; engines without a row are built in and need none.
 struct UsualFile {
@@ -82,20 +80,6 @@ void add_sequence_tensors(const msg::SequenceSpec& sequences, msg::ModelSpec& wa
   }
   if (!wanted.outputs.empty())
     for (const auto& state : sequences.states) wanted.outputs.push_back(tensor(state.output, state.dtype));
-}
-
-base::Status read_initial_state(const ModelFolder& folder, msg::SequenceSpec::State& state) {
-  if (!state.initial || state.initial->zero) return {};
-  auto data = read_file(folder.path, "initial_state/" + state.initial->file, kMaxInitialState);
-  if (!data) return data.error();
-  uint64_t bytes = msg::size_of(state.dtype);
-  for (int64_t d : state.initial->shape.dims())
-    if (__builtin_mul_overflow(bytes, uint64_t(std::max<int64_t>(d, 1)), &bytes)) bytes = UINT64_MAX;
-  if (state.dtype != msg::DType::kBytes && bytes != data->size())
-    return base::invalid("initial_state/" + state.initial->file + " has " + std::to_string(data->size()) +
-                         " bytes; state '" + state.input + "' has " + std::to_string(bytes));
-  state.initial->data = base::Bytes::adopt(std::move(*data));
-  return {};
 }
 
 std::vector<std::string> split_lines(const std::string& text) {
@@ -224,7 +208,7 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load_pipeline(const ModelFold
   auto served = std::make_shared<bus::Served>();
   served->spec = std::move(*spec);
   served->inbox = sched::make_pipeline(std::move(linked->plan), served->stats);
-  limit(*served, config);
+  limit(*served, own_limiter(config));
   return served;
 }
 
@@ -287,9 +271,9 @@ base::Result<Loader::Instances> Loader::make_instances(const Plan& plan,
   return instances;
 }
 
-void Loader::make_inbox(bus::Served& served, const msg::ModelSpec& spec, Instances instances,
-                        const ModelConfig& config) const {
-  auto& [engines, token_models, decoupled, remote, beside] = instances;
+void Loader::make_inbox(bus::Served& served, const msg::ModelSpec& spec, Instances instances, const ModelConfig& config,
+                        Limiter own) const {
+  auto& [engines, token_models, decoupled, remote, beside, first] = instances;
   if (remote)
     served.inbox = remote->make_inbox(spec, served.stats);
   else if (decoupled)
@@ -299,39 +283,14 @@ void Loader::make_inbox(bus::Served& served, const msg::ModelSpec& spec, Instanc
   else if (engines.front()->is_inline())
     served.inbox = sched::make_inline(std::move(engines.front()), spec, served.stats);
   else
-    served.inbox = sched::make_lanes(std::move(engines), spec, served.stats, slabs_, deadline_timer_);
+    served.inbox = sched::make_lanes(std::move(engines), spec, served.stats, slabs_, deadline_timer_, first);
   if (limiter_) served.inbox = sched::behind(limiter_, std::move(served.inbox), spec, served.stats, deadline_timer_);
-  limit(served, config);
+  limit(served, std::move(own));
   if (beside) {
     const uint32_t enough = beside->local_first.value_or(spec.instances * std::max(spec.max_batch, 1u));
     served.inbox = sched::make_local_first(std::move(served.inbox), *beside, spec, served.stats, enough);
   }
   cache(served, config);
-}
-
-// Clients see `served->spec`, and the engines the whole of it. Rows of different sequences share batches as the
-// sequence's own settings say.
-base::Result<std::shared_ptr<bus::Served>> Loader::load_sequences(const Plan& plan, msg::ModelSpec spec,
-                                                                  Instances instances,
-                                                                  std::shared_ptr<bus::Served> served) const {
-  auto sequences = std::make_shared<msg::SequenceSpec>(*plan.config.sequence);
-  if (instances.engines.empty() || spec.any_tensors || spec.decoupled)
-    return base::failure(base::Code::kUnimplemented,
-                         "sequence_batching goes with models of tensors that answer each request once");
-  spec.batching.dynamic = spec.max_batch > 1;
-  spec.batching.preferred = sequences->preferred, spec.batching.max_delay = sequences->max_delay;
-  spec.batching.preserve_ordering = sequences->preserve_ordering;
-  std::erase_if(spec.batching.preferred, [&](uint32_t size) { return size > spec.max_batch; });
-  auto seen = sched::without_sequence_tensors(spec, *sequences);
-  if (!seen) return seen.error();
-  for (auto& state : sequences->states)
-    if (auto s = read_initial_state(plan.folder, state); !s.ok()) return s;
-  auto whole = std::make_shared<const msg::ModelSpec>(std::move(spec));
-  served->spec = std::move(*seen);
-  make_inbox(*served, *whole, std::move(instances), plan.config);
-  served->inbox = sched::with_sequences(std::move(served->inbox), std::move(whole), std::move(sequences), served->stats,
-                                        slabs_.ledger(), options_.share, deadline_timer_);
-  return served;
 }
 
 base::Result<std::shared_ptr<bus::Served>> Loader::load(const Plan& plan) const {
@@ -372,7 +331,7 @@ base::Result<std::shared_ptr<bus::Served>> Loader::with_inbox(const Plan& plan, 
                                                               std::shared_ptr<bus::Served> served) const {
   if (plan.config.sequence) return load_sequences(plan, std::move(spec), std::move(instances), std::move(served));
   served->spec = std::move(spec);
-  make_inbox(*served, served->spec, std::move(instances), plan.config);
+  make_inbox(*served, served->spec, std::move(instances), plan.config, own_limiter(plan.config));
   return served;
 }
 

@@ -64,6 +64,7 @@ class Loader {
     std::unique_ptr<sched::DecoupledEngine> decoupled;  // one runs any number of Calls side by side
     std::optional<sched::RemoteModel> remote;
     std::optional<sched::RemoteModel> beside{};  // the first three: others who run the model, too
+    uint32_t first = 0;                          // the number of the first of `engines`
     const msg::ModelSpec& spec() const {
       if (remote) return remote->spec;
       return decoupled ? decoupled->spec() : engines.empty() ? token_models.front().spec : engines.front()->spec();
@@ -87,15 +88,18 @@ class Loader {
   base::Result<Plan> plan(const ModelFolder& folder, const ModelConfig& config, uint64_t version) const;
   base::Result<std::shared_ptr<bus::Served>> load(const Plan& plan) const;
   base::Result<Instances> make_instances(const Plan& plan, const std::function<void(base::Status)>& broken) const;
-  void make_inbox(bus::Served& served, const msg::ModelSpec& spec, Instances instances,
-                  const ModelConfig& config) const;
+  using Limiter = std::shared_ptr<sched::ConcurrencyLimiter>;
+  static Limiter own_limiter(const ModelConfig& config);  // null: there is no limit
+  void make_inbox(bus::Served& served, const msg::ModelSpec& spec, Instances instances, const ModelConfig& config,
+                  Limiter own) const;
   base::Result<std::shared_ptr<bus::Served>> with_inbox(const Plan& plan, msg::ModelSpec spec, Instances instances,
                                                         std::shared_ptr<bus::Served> served) const;
   base::Result<std::shared_ptr<bus::Served>> load_sequences(const Plan& plan, msg::ModelSpec spec, Instances instances,
                                                             std::shared_ptr<bus::Served> served) const;
+  static std::vector<Instances> parts_of_sequences(Instances instances);
   base::Status add_origins(const Plan& plan, const msg::ModelSpec& spec, Instances& instances) const;
   base::Status limit_rate(const Plan& plan, Instances& instances) const;
-  void limit(bus::Served& served, const ModelConfig& config) const;
+  void limit(bus::Served& served, Limiter own) const;
   void cache(bus::Served& served, const ModelConfig& config) const;
   base::Result<Source> locate(const ModelFolder& folder, const ModelConfig& config, uint64_t version) const;
   base::Status add_labels(const ModelFolder& folder, const ModelConfig& config, msg::ModelSpec& spec) const;

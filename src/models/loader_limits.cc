@@ -4,12 +4,15 @@
 
 namespace weir::models {
 
+Loader::Limiter Loader::own_limiter(const ModelConfig& config) {
+  return config.max_concurrency == 0 ? nullptr : std::make_shared<sched::ConcurrencyLimiter>(config.max_concurrency);
+}
+
 // The model's own limit stands before the one of all models, so that those who wait for it keep nobody else waiting. A
 // pipeline has no part in the latter: its nodes do.
-void Loader::limit(bus::Served& served, const ModelConfig& config) const {
-  if (config.max_concurrency == 0) return;
-  auto limiter = std::make_shared<sched::ConcurrencyLimiter>(config.max_concurrency);
-  served.inbox = sched::behind(std::move(limiter), std::move(served.inbox), served.spec, served.stats, deadline_timer_);
+void Loader::limit(bus::Served& served, Limiter own) const {
+  if (!own) return;
+  served.inbox = sched::behind(std::move(own), std::move(served.inbox), served.spec, served.stats, deadline_timer_);
 }
 
 // Lanes wait for resources; what runs on shards, or makes tokens, has no lane of its own to wait on.

@@ -82,6 +82,9 @@ class Engine {
   // The engine reads the inputs of `calls` and answers each call by itself: nothing is gathered. It takes a Batch with
   // `inputs`, too, where something else has gathered them.
   virtual bool reads_calls() const { return false; }
+  // The engine may keep something from one request of a sequence to the next that is not in the outputs, as code of a
+  // model's own may: all requests of a sequence are given to the same instance.
+  virtual bool keeps_states() const { return reads_calls(); }
   // Where the model runs: "cpu", "cuda:1".
   virtual std::string_view place() const { return "cpu"; }
 

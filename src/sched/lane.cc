@@ -34,7 +34,7 @@ constexpr base::Duration kSoon = std::chrono::milliseconds(1);
 class Lanes final : public msg::Inbox, public bus::TellsMemory, private DeadlineTimer::Listener {
  public:
   Lanes(std::vector<std::unique_ptr<Engine>> engines, const msg::ModelSpec& spec, bus::ModelStats& stats,
-        base::SlabSource& slabs, std::shared_ptr<DeadlineTimer> deadline_timer)
+        base::SlabSource& slabs, std::shared_ptr<DeadlineTimer> deadline_timer, uint32_t first_instance)
       : engines_(std::move(engines)),
         spec_(spec),
         stats_(stats),
@@ -46,7 +46,8 @@ class Lanes final : public msg::Inbox, public bus::TellsMemory, private Deadline
     if (overtake && spec.batching.preserve_ordering) order_ = std::make_unique<ResponseOrder>();
     for (auto& engine : engines_) stats.places.emplace_back(engine->place());
     try {
-      for (uint32_t i = 0; i < engines_.size(); ++i) threads_.emplace_back([this, i] { run(*engines_[i], i); });
+      for (uint32_t i = 0; i < engines_.size(); ++i)
+        threads_.emplace_back([this, i, number = first_instance + i] { run(*engines_[i], number); });
     } catch (...) {  // no more threads: those that run must not outlive this
       join();
       throw;
@@ -82,6 +83,7 @@ class Lanes final : public msg::Inbox, public bus::TellsMemory, private Deadline
   void set_timer(Time when);
   void watch();
   void answer_dropped(std::vector<Dropped>& dropped);
+  void count_pending();
 
   std::vector<std::unique_ptr<Engine>> engines_;
   const msg::ModelSpec& spec_;
@@ -96,6 +98,7 @@ class Lanes final : public msg::Inbox, public bus::TellsMemory, private Deadline
   // and this be destroyed, before it notifies; the destructor waits for them. Raised under mutex_.
   std::atomic<uint32_t> waking_{0};
   Batcher batcher_;               // this and what follows: under mutex_
+  int64_t pending_ = 0;           // this queue's part of stats_.pending
   bool rousing_ = false;          // a sleeping lane has been notified and has not woken yet
   uint32_t parked_ = 0;           // lanes asleep
   Time watching_ = base::kNever;  // when the first of them wakes by itself
@@ -133,7 +136,7 @@ void Lanes::put(msg::Call* call) {
   {
     std::lock_guard lock(mutex_);
     status = batcher_.add(call, now, dropped);  // what it throws is the caller's: the call is not here then
-    stats_.pending.store(int64_t(batcher_.size()), std::memory_order_relaxed);
+    count_pending();
     wake = status.ok() && needs_wake(*call, now);
     if (wake) waking_.fetch_add(1, std::memory_order_relaxed);
   }
@@ -195,10 +198,16 @@ void Lanes::on_deadline() {
     std::lock_guard lock(mutex_);
     timer_at_ = base::kNever;
     batcher_.leave(deadline_timer_->now(), dropped);
-    stats_.pending.store(int64_t(batcher_.size()), std::memory_order_relaxed);
+    count_pending();
     watch();
   }
   answer_dropped(dropped);
+}
+
+// Under the mutex. Other lanes of the model count theirs there, too.
+void Lanes::count_pending() {
+  const auto now = int64_t(batcher_.size());
+  stats_.pending.fetch_add(now - std::exchange(pending_, now), std::memory_order_relaxed);
 }
 
 void Lanes::answer_dropped(std::vector<Dropped>& dropped) {
@@ -260,7 +269,7 @@ bool Lanes::try_take(Work& work, Wait wait) {
     batcher_.next(now, work.batch, work.dropped);
     if (order_ && !work.batch.empty()) work.number = order_->begin();
     if (!work.batch.empty() || !work.dropped.empty()) {
-      stats_.pending.store(int64_t(batcher_.size()), std::memory_order_relaxed);
+      count_pending();
       bool more = rouse(now);
       watch();
       lock.unlock();
@@ -289,8 +298,8 @@ void Lanes::park(std::unique_lock<std::mutex>& lock, Time until) {
 
 std::unique_ptr<msg::Inbox> make_lanes(std::vector<std::unique_ptr<Engine>> engines, const msg::ModelSpec& spec,
                                        bus::ModelStats& stats, base::SlabSource& slabs,
-                                       std::shared_ptr<DeadlineTimer> deadline_timer) {
-  return std::make_unique<Lanes>(std::move(engines), spec, stats, slabs, std::move(deadline_timer));
+                                       std::shared_ptr<DeadlineTimer> deadline_timer, uint32_t first_instance) {
+  return std::make_unique<Lanes>(std::move(engines), spec, stats, slabs, std::move(deadline_timer), first_instance);
 }
 
 }  // namespace weir::sched

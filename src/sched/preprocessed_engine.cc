@@ -29,6 +29,7 @@ class PreprocessedEngine final : public Engine {
       if (!failures[i].ok()) batch.failures[i] = std::move(failures[i]);
     return {};
   }
+  bool keeps_states() const override { return engine_->keeps_states(); }
   std::string_view place() const override { return engine_->place(); }
 
  private:

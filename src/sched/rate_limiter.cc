@@ -31,6 +31,7 @@ class RateLimitedEngine final : public Engine {
   base::SlabSource* staging() override { return engine_->staging(); }
   bool takes_rows(const msg::Tensor& rows) const override { return engine_->takes_rows(rows); }
   bool reads_calls() const override { return engine_->reads_calls(); }
+  bool keeps_states() const override { return engine_->keeps_states(); }
   std::string_view place() const override { return engine_->place(); }
 
  private:

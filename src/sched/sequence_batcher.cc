@@ -29,11 +29,18 @@ SequenceBatcher::Sequence& SequenceBatcher::open(const Key& key, base::Time now)
 }
 
 void SequenceBatcher::move(Sequence& sequence, Place to, base::Time now) {
+  if (sequence.place == Place::kQueued && to != Place::kQueued) bind(sequence);
+  if (sequence.place != Place::kQueued && to == Place::kQueued) --bound_[sequence.instance_];
   list(to).splice(list(to).end(), list(sequence.place), sequence.at);
   sequence.tenant->slots += size_t(sequence.place == Place::kQueued);
   sequence.tenant->slots -= size_t(to == Place::kQueued);
   sequence.place = to;
   sequence.since = now;
+}
+
+void SequenceBatcher::bind(Sequence& sequence) {
+  sequence.instance_ = size_t(std::min_element(bound_.begin(), bound_.end()) - bound_.begin());
+  ++bound_[sequence.instance_];
 }
 
 // Nothing tells apart the clients behind one number that speaks for many, nor those that have none.
@@ -162,6 +169,7 @@ void SequenceBatcher::close(Sequence& sequence) {
   evicting_ -= size_t(sequence.evicted);
   Tenant& tenant = *sequence.tenant;
   tenant.slots -= size_t(sequence.place != Place::kQueued);
+  bound_[sequence.instance_] -= size_t(sequence.place != Place::kQueued);
   const Key key = sequence.key;
   if (--tenant.sequences == 0) tenants_.erase(key.tenant);
   all_.erase(key);

@@ -9,10 +9,13 @@
 // idle, and another tenant has more than its share of the slots, or all of them, the latter's least recently used
 // sequence ends. Its next request is told that there is no such sequence.
 //
-// Both strategies of Triton are this. Engines here keep nothing from one step to the next, since the state of a
-// sequence comes as an input and leaves as an output: which instance runs a request makes no difference, and a slot of
-// `direct` is a place and not one row of one instance. They differ in the number of places, and in how rows of
-// different sequences wait for each other (the dynamic batcher behind, sched/batcher.h).
+// Both strategies of Triton are this. A slot of `direct` is a place and not one row of an instance; the strategies
+// differ in the number of places, and in how rows of different sequences wait for each other (the dynamic batcher
+// behind, sched/batcher.h).
+//
+// Where the state of a sequence comes as an input and leaves as an output, which instance runs a request makes no
+// difference. Models with code of their own keep a state in the instance: each sequence in a slot is bound to one, the
+// one that has the fewest sequences when it gets the slot, for as long as it has it.
 #pragma once
 
 #include <algorithm>
@@ -40,6 +43,7 @@ class SequenceBatcher {
     size_t waiting = 256;    // requests that wait, of all sequences
     base::Duration idle{0};  // of a sequence between two requests
     base::ShareRule share;   // of slots, and of requests that wait, that one tenant may hold
+    size_t instances = 1;    // that sequences are bound to
   };
   // Ids of different tenants are different sequences.
   struct Key {
@@ -61,6 +65,8 @@ class SequenceBatcher {
     std::vector<msg::Tensor> state;  // the owner's: what the last request has left; empty at the start
     base::MemoryCharge charge;       // the owner's: for it
 
+    size_t instance() const { return instance_; }  // that it is bound to while it has a slot
+
    private:
     friend class SequenceBatcher;
     Key key;
@@ -71,6 +77,7 @@ class SequenceBatcher {
     std::deque<Request> waiting;
     base::Time since = base::kNever;  // of kQueued and kIdle: when it came there
     Tenant* tenant = nullptr;
+    size_t instance_ = 0;
     std::list<Sequence*>::iterator at;  // in the list of its place
   };
   // This may run now.
@@ -80,7 +87,7 @@ class SequenceBatcher {
   };
   enum class Arrival : uint8_t { kAccepted, kNotStarted, kFull, kOverShare };
 
-  explicit SequenceBatcher(const Limits& limits) : limits_(limits) {}
+  explicit SequenceBatcher(const Limits& limits) : limits_(limits), bound_(std::max<size_t>(limits.instances, 1)) {}
   SequenceBatcher(const SequenceBatcher&) = delete;
   SequenceBatcher& operator=(const SequenceBatcher&) = delete;
 
@@ -111,6 +118,7 @@ class SequenceBatcher {
   const std::list<Sequence*>& list(Place place) const { return lists_[size_t(place)]; }
   Sequence& open(const Key& key, base::Time now);
   void move(Sequence& sequence, Place to, base::Time now);
+  void bind(Sequence& sequence);
   bool limited(uint64_t tenant) const;
   bool may_wait(const Key& key) const;
   size_t slot_share() const;
@@ -126,6 +134,7 @@ class SequenceBatcher {
   std::map<uint64_t, Tenant> tenants_;         // those that have sequences
   std::map<Key, Sequence> all_;                // ordered: keys that clients choose cannot collide
   std::array<std::list<Sequence*>, 4> lists_;  // by place, in the order in which they came there
+  std::vector<size_t> bound_;                  // by instance: the sequences in slots that are bound to it
   size_t waiting_ = 0;
   size_t evicting_ = 0;  // sequences that are evicted and not over
 };

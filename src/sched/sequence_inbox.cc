@@ -44,7 +44,7 @@ bool is_set(const msg::Call& call, std::string_view name) {
 
 class SequenceInbox final : public ProxyInbox, public msg::KeepsSequences, private DeadlineTimer::Listener {
  public:
-  SequenceInbox(std::unique_ptr<msg::Inbox> inner, std::shared_ptr<const msg::ModelSpec> whole,
+  SequenceInbox(std::vector<std::unique_ptr<msg::Inbox>> inner, std::shared_ptr<const msg::ModelSpec> whole,
                 std::shared_ptr<const msg::SequenceSpec> sequences, bus::ModelStats& stats, base::MemoryLedger* ledger,
                 base::ShareRule share, std::shared_ptr<DeadlineTimer> deadline_timer)
       : ProxyInbox(Receives::kDeferred),
@@ -55,10 +55,11 @@ class SequenceInbox final : public ProxyInbox, public msg::KeepsSequences, priva
         deadline_timer_(deadline_timer ? std::move(deadline_timer) : std::make_shared<TimerThread>()),
         tensors_(*whole_, *sequences_),
         batcher_({slots_of(*whole_, *sequences_),
-                  whole_->batching.max_queue > 0 ? whole_->batching.max_queue : SIZE_MAX, sequences_->idle, share}),
+                  whole_->batching.max_queue > 0 ? whole_->batching.max_queue : SIZE_MAX, sequences_->idle, share,
+                  inner.size()}),
         inner_(std::move(inner)) {}
   ~SequenceInbox() override {
-    inner_.reset();  // its threads may still be inside post()
+    inner_.clear();  // its threads may still be inside post()
     while (joining_.load(std::memory_order_acquire) > 0) std::this_thread::yield();
     deadline_timer_->remove(*this);
     base::check(inside_.empty(), "an Inbox of sequences outlives its Calls");
@@ -107,7 +108,7 @@ class SequenceInbox final : public ProxyInbox, public msg::KeepsSequences, priva
   SequenceBatcher batcher_;
   std::unordered_map<const msg::Call*, Inside> inside_;  // by address, which no client chooses
   base::Time waiting_until_ = base::kNever;              // when the first of the Calls that wait leaves, or sooner
-  std::unique_ptr<msg::Inbox> inner_;
+  std::vector<std::unique_ptr<msg::Inbox>> inner_;       // by the instance that a sequence is bound to
 };
 
 // Triton's words, which its clients compare.
@@ -209,7 +210,7 @@ void SequenceInbox::start(const SequenceBatcher::Run& run) {
   msg::Call* call = run.request.call;
   Status status = dress(run);
   call->home = this;
-  if (status.ok()) status = base::attempt("a queue", [&] { inner_->put(call); });
+  if (status.ok()) status = base::attempt("a queue", [&] { inner_[run.sequence->instance()]->put(call); });
   if (!status.ok()) base::until_done("sequences", [&] { post_here({call, {msg::Failed{status}}}); });
 }
 
@@ -296,7 +297,7 @@ void SequenceInbox::drop(Gone&& gone) {
 }
 
 void SequenceInbox::poke() {
-  inner_->poke();
+  for (auto& inbox : inner_) inbox->poke();
   drop([](const msg::Call& call) { return call.cancelled.load(std::memory_order_acquire); });
 }
 
@@ -363,7 +364,7 @@ base::Result<msg::ModelSpec> without_sequence_tensors(const msg::ModelSpec& whol
   return out;
 }
 
-std::unique_ptr<msg::Inbox> with_sequences(std::unique_ptr<msg::Inbox> inner,
+std::unique_ptr<msg::Inbox> with_sequences(std::vector<std::unique_ptr<msg::Inbox>> inner,
                                            std::shared_ptr<const msg::ModelSpec> whole,
                                            std::shared_ptr<const msg::SequenceSpec> sequences, bus::ModelStats& stats,
                                            base::MemoryLedger* ledger, base::ShareRule share,

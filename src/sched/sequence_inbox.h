@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "base/client.h"
 #include "base/memory_ledger.h"
@@ -28,10 +29,11 @@ inline constexpr size_t kMaxCorrelationId = 128;     // bytes of a string, as Tr
 // control or a state that does not fit the model.
 base::Result<msg::ModelSpec> without_sequence_tensors(const msg::ModelSpec& whole, const msg::SequenceSpec& sequences);
 
-// `inner` serves `whole`, which without_sequence_tensors() has found to fit. `stats` and the ledger outlive the Inbox;
-// a null ledger has always room. `share` is what one tenant may hold of the slots. `deadline_timer` null: one of its
-// own.
-std::unique_ptr<msg::Inbox> with_sequences(std::unique_ptr<msg::Inbox> inner,
+// Each of `inner` serves `whole`, which without_sequence_tensors() has found to fit. There is one, or one for each
+// instance of a model that keeps states in its instances (Engine::keeps_states()): all requests of a sequence go to the
+// same one then. `stats` and the ledger outlive the Inbox; a null ledger has always room. `share` is what one tenant
+// may hold of the slots. `deadline_timer` null: one of its own.
+std::unique_ptr<msg::Inbox> with_sequences(std::vector<std::unique_ptr<msg::Inbox>> inner,
                                            std::shared_ptr<const msg::ModelSpec> whole,
                                            std::shared_ptr<const msg::SequenceSpec> sequences, bus::ModelStats& stats,
                                            base::MemoryLedger* ledger, base::ShareRule share = {},

@@ -29,6 +29,11 @@ def repository():
         broken = folder / 'broken/1'
         broken.mkdir(parents=True)
         (broken / 'model.py').write_text('import nothing_of_this_name\n')
+        oldest = folder / 'accumulating_oldest'
+        shutil.copytree(folder / 'accumulating', oldest)
+        config = oldest / 'config.pbtxt'
+        config.write_text(config.read_text().replace('direct { }', 'oldest { max_candidate_sequences: 8 }')
+                          .replace('name: "accumulating"', 'name: "accumulating_oldest"'))
         step = folder / 'two_steps'
         (step / '1').mkdir(parents=True)
         (step / 'config.pbtxt').write_text('''
@@ -120,6 +125,17 @@ class PythonModels(harness.GrpcCase):
                                                     [t['name'] for t in config['output']]))
         a = tensor('A', 'INT32', [2, 2], [1, 2, 3, 4])
         self.assertEqual([2, 4, 6, 8], self.outputs(self.infer('completed', a, {**a, 'name': 'B'}))['SUM'])
+
+    def test_all_requests_of_a_sequence_go_to_the_instance_that_keeps_its_state(self):
+        for model in ('accumulating', 'accumulating_oldest'):
+            def add(sequence, **flags):
+                return self.outputs(self.infer(model, tensor('X', 'INT32', [1, 1], [1]),
+                                               parameters={'sequence_id': sequence, **flags}))['SUM'][0]
+            sums = {sequence: [add(sequence, sequence_start=True)] for sequence in range(1, 4)}
+            for last in (False, False, False, True):
+                for sequence in sums:
+                    sums[sequence].append(add(sequence, sequence_end=last))
+            self.assertEqual({sequence: [1, 2, 3, 4, 5] for sequence in sums}, sums, model)
 
     def test_a_step_of_an_ensemble(self):
         self.assertEqual([4, 8], self.outputs(self.infer('two_steps', tensor('A', 'INT32', [1, 2], [1, 2])))['FOUR_A'])

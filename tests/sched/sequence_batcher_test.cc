@@ -20,9 +20,11 @@ using Finish = SequenceBatcher::Finish;
 enum class Flags { kNone, kStart, kEnd, kBoth };
 
 struct Bench {
-  explicit Bench(size_t slots, size_t waiting = 100) : batcher({slots, waiting, 10s, {}}) {}
+  explicit Bench(size_t slots, size_t waiting = 100, size_t instances = 1)
+      : batcher({slots, waiting, 10s, {}, instances}) {}
   Arrival arrive(uint64_t id, Flags flags, uint64_t tenant = 0) {
     last = &calls.emplace_back();
+    last->session = {tenant, id};
     return batcher.arrive(
         {tenant, {0, id}},
         {last, flags == Flags::kStart || flags == Flags::kBoth, flags == Flags::kEnd || flags == Flags::kBoth}, now);
@@ -91,6 +93,31 @@ TEST(SequenceBatcher, ASequenceWaitsForASlotUntilAnotherEndsOrIsIdleForTooLong) 
   bench.batcher.expire(bench.now);
   EXPECT_EQ(bench.runs().size(), 1u);
   EXPECT_EQ(bench.arrive(1, Flags::kNone), Arrival::kNotStarted);
+}
+
+TEST(SequenceBatcher, ASequenceIsBoundToOneInstanceForAsLongAsItHasItsSlot) {
+  Bench bench(4, 100, 2);
+  auto instances = [&] {
+    std::map<uint64_t, size_t> out;
+    for (auto runs = bench.runs(); !runs.empty(); runs = bench.runs())
+      for (auto& run : runs) {
+        out[run.request.call->session.low] = run.sequence->instance();
+        bench.finish(run);
+      }
+    return out;
+  };
+  using Bound = std::map<uint64_t, size_t>;
+  for (uint64_t id = 1; id <= 6; ++id) bench.arrive(id, Flags::kStart);
+  EXPECT_EQ(instances(), (Bound{{1, 0}, {2, 1}, {3, 0}, {4, 1}}));
+  for (uint64_t id : {4, 3}) bench.arrive(id, Flags::kNone);
+  EXPECT_EQ(instances(), (Bound{{3, 0}, {4, 1}}));
+  for (uint64_t id : {1, 3}) bench.arrive(id, Flags::kEnd);
+  EXPECT_EQ(instances(), (Bound{{1, 0}, {3, 0}, {5, 0}, {6, 0}})) << "those that waited have the instance that is free";
+  bench.now += 10s;
+  bench.batcher.expire(bench.now);
+  bench.arrive(7, Flags::kStart);
+  bench.arrive(8, Flags::kStart);
+  EXPECT_EQ(instances(), (Bound{{7, 0}, {8, 1}}));
 }
 
 TEST(SequenceBatcher, ARequestThatRunsKeepsItsSequence) {

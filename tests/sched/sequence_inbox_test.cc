@@ -61,8 +61,10 @@ std::shared_ptr<const msg::SequenceSpec> adder_sequences() {
 
 struct SequenceInboxTest : testing::Test {
   SequenceInboxTest() {
-    auto inner = std::make_unique<Adder>();
-    adder = inner.get();
+    auto made = std::make_unique<Adder>();
+    adder = made.get();
+    std::vector<std::unique_ptr<msg::Inbox>> inner;
+    inner.push_back(std::move(made));
     inbox = with_sequences(std::move(inner), adder_spec(), adder_sequences(), stats, nullptr, {}, timer);
   }
   msg::Call& put(uint64_t id, float x, bool start = false, bool end = false, uint64_t tenant = 0,
@@ -116,6 +118,27 @@ TEST_F(SequenceInboxTest, ARequestThatFailsLeavesTheStateAsItWas) {
   adder->answer();
   EXPECT_EQ(told(fails), "INTERNAL");
   EXPECT_EQ(told(next), "4");
+}
+
+TEST_F(SequenceInboxTest, RequestsOfASequenceGoToTheInstanceThatItIsBoundTo) {
+  std::vector<std::unique_ptr<msg::Inbox>> inner;
+  Adder* of[2];
+  for (auto& each : of) inner.push_back(std::make_unique<Adder>()), each = static_cast<Adder*>(inner.back().get());
+  inbox = with_sequences(std::move(inner), adder_spec(), adder_sequences(), stats, nullptr, {}, timer);
+  put(1, 1, true), put(2, 2, true);
+  for (auto* each : of) {
+    ASSERT_EQ(each->held.size(), 1u);
+    each->answer();
+  }
+  auto &second = put(2, 2), &first = put(1, 1);
+  EXPECT_EQ(of[0]->held, std::deque<msg::Call*>{&first});
+  EXPECT_EQ(of[1]->held, std::deque<msg::Call*>{&second});
+  inbox->poke();
+  for (auto* each : of) {
+    EXPECT_EQ(each->pokes, 1);
+    each->answer();
+  }
+  EXPECT_EQ(told(first) + " " + told(second), "2 4");
 }
 
 TEST_F(SequenceInboxTest, WhatIsOfNoSequenceDoesNotReachTheModel) {
