@@ -29,14 +29,17 @@ class AnswerSeries {
   virtual std::optional<base::Duration> next_in() const = 0;
   // The next answer's tensors. It takes microseconds: the thread is every model's. A Status ends the Call.
   virtual base::Result<std::vector<msg::Tensor>> next() = 0;
+  // The model works on the Call, or is done with it: it waits no longer, and no queue timeout ends it.
+  virtual bool begun() const { return true; }
 };
 
 class DecoupledEngine {
  public:
   virtual ~DecoupledEngine() = default;
   virtual const msg::ModelSpec& spec() const = 0;
-  // Begins on a Call, whose inputs fit spec(), and keeps of it what it needs: the Call is not its own. Any shard's
-  // thread, several at once. It takes microseconds.
+  // Begins on a Call, whose inputs fit spec(), and keeps of it what it needs: the Call is not its own. Where Calls wait
+  // for each other, the level of priority decides whose turn it is. Any shard's thread, several at once. It takes
+  // microseconds.
   virtual base::Result<std::unique_ptr<AnswerSeries>> begin(const msg::Call& call) = 0;
   // Called once, before any begin(). `wake` is to be called, from any thread without a lock that an AnswerSeries takes,
   // when one whose next_in() was kNotYet has got an answer, or its end. It may be called until the engine is destroyed.

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "bus/mail_bursts.h"
 #include "bus/response_stats.h"
+#include "msg/priority.h"
 #include "msg/tenant.h"
 
 namespace weir::sched {
@@ -65,7 +66,8 @@ class DecoupledInbox final : public msg::Inbox, public bus::CountsResponses, pri
   struct Inside {
     msg::Call* call = nullptr;
     std::unique_ptr<AnswerSeries> answers;
-    Time last = base::kNever;  // its last answer, or its beginning
+    Time last = base::kNever;    // its last answer, or its beginning
+    Time leaves = base::kNever;  // when it has waited too long, if the engine has not begun it by then
     uint32_t answered = 0;
   };
   using Line = std::multimap<Time, Inside>;
@@ -74,6 +76,11 @@ class DecoupledInbox final : public msg::Inbox, public bus::CountsResponses, pri
   void resume_all();
   Status admit(const msg::Call& call) const;
   void on_deadline() override;
+  Time leaves_at(const msg::Call& call, Time now) const {
+    const auto& policy = msg::queue_policy(spec_, msg::level_of(spec_, call.priority));
+    return msg::leaves_at(policy, call.queue_timeout, now);
+  }
+  void leave(Time now, bus::MailBursts& out);
   void step(Line::node_type node, bus::MailBursts& out);
   void move(Line::node_type node, Time when) {
     node.key() = when;
@@ -82,8 +89,8 @@ class DecoupledInbox final : public msg::Inbox, public bus::CountsResponses, pri
   void finish(Inside& inside, Status status, bus::MailBursts& out);
   void count(const Inside& inside, const Status& status, Time now);
   bool set_timer() {
-    if (inside_.empty() || inside_.begin()->first == base::kNever) return true;
-    return timer_->set(*this, std::max(inside_.begin()->first, timer_->now()));
+    const Time first = std::min(leaves_at_, inside_.empty() ? base::kNever : inside_.begin()->first);
+    return first == base::kNever || timer_->set(*this, std::max(first, timer_->now()));
   }
 
   std::unique_ptr<DecoupledEngine> engine_;
@@ -94,6 +101,7 @@ class DecoupledInbox final : public msg::Inbox, public bus::CountsResponses, pri
   bus::ResponseStats responses_;
   std::mutex mutex_;  // over all that follows
   Line inside_;
+  Time leaves_at_ = base::kNever;                 // not later than the first of them leaves
   std::unordered_map<uint64_t, size_t> tenants_;  // Calls inside of each
 };
 
@@ -124,7 +132,9 @@ Status DecoupledInbox::begin(msg::Call& call) {
   call.times.batch_rows = 1;
   const Time due = after(now, (*answers)->next_in().value_or(base::Duration(0)));
   size_t& own = tenants_[call.tenant];
-  auto at = inside_.emplace(due, Inside{&call, std::move(*answers), now, 0});
+  const Time leaves = (*answers)->begun() ? base::kNever : leaves_at(call, now);
+  auto at = inside_.emplace(due, Inside{&call, std::move(*answers), now, leaves, 0});
+  leaves_at_ = std::min(leaves_at_, leaves);
   if (set_timer()) return ++own, Status();
   inside_.erase(at);
   if (own == 0) tenants_.erase(call.tenant);
@@ -146,11 +156,33 @@ void DecoupledInbox::on_deadline() {
   {
     std::lock_guard lock(mutex_);
     const Time now = timer_->now();
+    if (leaves_at_ <= now) leave(now, out);
     for (int steps = 0; steps < kAnswersPerTurn && !inside_.empty() && inside_.begin()->first <= now; ++steps)
       step(inside_.extract(inside_.begin()), out);
     (void)set_timer();
   }
   out.post();  // the destructor waits for the end of this
+}
+
+// Under mutex_: those that have waited too long.
+void DecoupledInbox::leave(Time now, bus::MailBursts& out) {
+  leaves_at_ = base::kNever;
+  for (auto at = inside_.begin(); at != inside_.end();) {
+    auto here = at++;
+    Inside& inside = here->second;
+    if (inside.leaves == base::kNever) continue;
+    if (inside.answers->begun()) {
+      inside.leaves = base::kNever;
+    } else if (inside.leaves > now) {
+      leaves_at_ = std::min(leaves_at_, inside.leaves);
+    } else {
+      auto node = inside_.extract(here);
+      finish(node.mapped(),
+             base::try_again(Code::kUnavailable,
+                             "the request waited too long in the queue of model '" + spec_.name + "'; try again later"),
+             out);
+    }
+  }
 }
 
 // One answer, the end, or nothing while the peer has no room.

@@ -209,6 +209,29 @@ class PythonModels(harness.GrpcCase):
             lists = list(pool.map(lambda n: [self.number(a) for a in self.count(n)], range(40, 48)))
         self.assertEqual([list(range(n)) for n in range(40, 48)], lists)
 
+    def test_requests_wait_for_a_decoupled_model_by_priority_and_for_no_longer_than_they_may(self):
+        def stream(*all_parameters):
+            requests = []
+            for number, parameters in enumerate(all_parameters):
+                request = oip.ModelInferRequest(model_name='gated', id=str(number))
+                request.inputs.add(name='X', datatype='INT32', shape=[1])
+                request.raw_input_contents.append(bytes(4))
+                for name, value in parameters.items():
+                    request.parameters[name].int64_param = value
+                requests.append(request)
+            return self.stub.ModelStreamInfer(iter(requests), timeout=harness.PATIENCE)
+
+        folder = self.repository / 'gated'
+        first = stream({})
+        end = time.monotonic() + harness.PATIENCE
+        while not (folder / 'begun').exists() and time.monotonic() < end:
+            time.sleep(0.005)
+        others = stream({}, {'priority': 1}, {'timeout': 50_000})  # the third comes behind the others
+        self.assertIn('waited too long', next(others).error_message)
+        (folder / 'open').touch()
+        self.assertEqual(0, self.number(next(first)))
+        self.assertEqual({'1': 1, '0': 2}, {a.infer_response.id: self.number(a) for a in others})
+
     def test_a_client_that_leaves_is_told_to_the_model(self):
         call = self.count(1_000_000)
         self.assertEqual(0, self.number(next(call)))

@@ -202,16 +202,19 @@ class Told final : public DecoupledEngine {
  public:
   struct Answers {
     int there = 0, given = 0;
-    bool ended = false;
+    bool ended = false, begun = true;
   };
   const msg::ModelSpec& spec() const override { return spec_; }
   base::Result<std::unique_ptr<AnswerSeries>> begin(const msg::Call&) override {
-    return std::unique_ptr<AnswerSeries>(std::make_unique<Series>(all.emplace_back()));
+    auto& answers = all.emplace_back();
+    answers.begun = begins_at_once;
+    return std::unique_ptr<AnswerSeries>(std::make_unique<Series>(answers));
   }
   void on_answers(std::function<void()> l) override { look = std::move(l); }
 
   std::deque<Answers> all;
   std::function<void()> look;
+  bool begins_at_once = true;
 
  private:
   struct Series final : AnswerSeries {
@@ -224,10 +227,68 @@ class Told final : public DecoupledEngine {
     base::Result<std::vector<msg::Tensor>> next() override {
       return std::vector<msg::Tensor>{floats("y", {1}, {float(answers.given++)})};
     }
+    bool begun() const override { return answers.begun; }
     Answers& answers;
   };
   msg::ModelSpec spec_;
 };
+
+struct DecoupledQueueTest : DecoupledTest {
+  DecoupledQueueTest() {
+    spec = spec_of(0);
+    spec.batching.queue_timeout = 1s;
+    spec.batching.priority_levels = 3, spec.batching.default_priority = 2;
+    spec.batching.levels[3].timeout_action = msg::QueuePolicy::TimeoutAction::kDelay;
+    spec.batching.levels[3].queue_timeout = 1s;
+    auto made = std::make_unique<Told>();
+    engine = made.get();
+    engine->begins_at_once = false;
+    inbox = make_decoupled(std::move(made), spec, stats, {100, 1}, timer);
+  }
+  msg::Call& put(base::Duration queue_timeout = {}, uint32_t priority = 0) {
+    msg::Call& call = calls.emplace_back();
+    call.home = &home;
+    call.times.queued = timer->now();
+    call.queue_timeout = queue_timeout, call.priority = priority;
+    fill(call, 1, 1);
+    inbox->put(&call);
+    return call;
+  }
+  void answer(size_t at) {
+    engine->all.at(at).there = 1, engine->all[at].ended = true;
+    engine->look();
+    timer->advance(0ms);
+    timer->advance(0ms);
+  }
+  Told* engine = nullptr;
+};
+
+TEST_F(DecoupledQueueTest, ACallThatTheModelDoesNotBeginInTimeIsRefused) {
+  auto &late = put(), &begun = put();
+  timer->advance(999ms);
+  EXPECT_EQ(told(late), "");
+  engine->all[1].begun = true;
+  timer->advance(1ms);
+  EXPECT_EQ(told(late), "UNAVAILABLE");
+  timer->advance(1h);
+  answer(1);
+  EXPECT_EQ(told(begun), "0 end");
+  EXPECT_EQ(timer->due(), 0u);
+}
+
+TEST_F(DecoupledQueueTest, ACallMayAskForLessTimeAndItsLevelMayKeepItInTheQueue) {
+  auto &other = put(), &hurried = put(100ms), &delayed = put({}, 3);
+  timer->advance(100ms);
+  EXPECT_EQ(told(hurried), "UNAVAILABLE");
+  timer->advance(899ms);
+  EXPECT_EQ(told(other), "");
+  timer->advance(1ms);
+  EXPECT_EQ(told(other), "UNAVAILABLE");
+  timer->advance(1h);
+  EXPECT_EQ(told(delayed), "");
+  answer(2);
+  EXPECT_EQ(told(delayed), "0 end");
+}
 
 TEST_F(DecoupledTest, AnEngineTellsWhenAnAnswerIsThere) {
   auto made = std::make_unique<Told>();

@@ -3,6 +3,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include "base/attempt.h"
 #include "base/units.h"
 #include "engines/process/nested.h"
+#include "msg/priority.h"
 
 namespace weir::process {
 namespace {
@@ -29,15 +31,16 @@ struct Inside {
   msg::Call call;  // what the child is told of it
   std::deque<msg::Outputs> answers;
   Status error;
+  uint32_t level = 1;  // of priority
   uint32_t taken = 0;  // answers since the child was last given credit
-  bool ended = false, abandoned = false;
+  bool begun = false, ended = false, abandoned = false;
 };
 
 // The engine and the series of its calls, whichever is destroyed first.
 struct Shared {
   std::mutex mutex;
-  Host* host = nullptr;  // null: the engine is gone
-  std::deque<std::shared_ptr<Inside>> waiting;
+  Host* host = nullptr;                              // null: the engine is gone
+  std::deque<std::shared_ptr<Inside>> waiting;       // the most urgent first
   std::map<uint64_t, std::shared_ptr<Inside>> open;  // the child has them
   Status over;
 };
@@ -60,6 +63,10 @@ class Series final : public sched::AnswerSeries {
     return kNotYet;
   }
   base::Result<std::vector<msg::Tensor>> next() override;
+  bool begun() const override {
+    std::lock_guard lock(shared_->mutex);
+    return inside_->begun || inside_->ended;
+  }
 
  private:
   const std::shared_ptr<Shared> shared_;
@@ -142,11 +149,15 @@ base::Result<std::unique_ptr<sched::AnswerSeries>> Decoupled::begin(const msg::C
   inside->call.id = call.id, inside->call.inputs = call.inputs, inside->call.outputs = call.outputs;
   inside->call.parameters = call.parameters, inside->call.queue_timeout = call.queue_timeout;
   inside->call.rows = call.rows;
+  inside->level = msg::level_of(spec(), call.priority);
   {
     std::lock_guard lock(shared_->mutex);
     if (!shared_->over.ok()) return shared_->over;
     inside->number = next_number_++;
-    shared_->waiting.push_back(inside);
+    auto& waiting = shared_->waiting;
+    auto behind =
+        std::find_if(waiting.rbegin(), waiting.rend(), [&](const auto& w) { return w->level <= inside->level; });
+    waiting.insert(behind.base(), inside);
   }
   rouse();
   return std::unique_ptr<sched::AnswerSeries>(std::make_unique<Series>(shared_, std::move(inside)));
@@ -194,6 +205,7 @@ Status Decoupled::start_next() {
     inside = std::move(waiting.front());
     waiting.pop_front();
     shared_->open.emplace(inside->number, inside);
+    inside->begun = true;
   }
   Request request{.call = inside->number, .of = &inside->call, .rows = inside->call.rows};
   for (const auto& input : inside->call.inputs) request.inputs.push_back(&input);
