@@ -234,6 +234,30 @@ base::Result<Loader::Plan> Loader::plan(const ModelFolder& folder, const ModelCo
   return plan;
 }
 
+// The engines of a version, which live as long as its Served. The thread that loads sets and reads this.
+struct Loader::Living {
+  std::vector<const sched::Engine*> engines;
+  const sched::DecoupledEngine* decoupled = nullptr;
+
+  void watch(const Instances& instances) {
+    for (const auto& engine : instances.engines) engines.push_back(engine.get());
+    decoupled = instances.decoupled.get();
+  }
+  bool any() const {
+    return (decoupled && decoupled->serves_on()) || std::any_of(engines.begin(), engines.end(), [](const auto* engine) {
+             return engine->health() == sched::Engine::Health::kAlive;
+           });
+  }
+};
+
+std::function<void(base::Status)> Loader::when_broken(const Plan& plan, const std::shared_ptr<bus::Served>& served,
+                                                      std::shared_ptr<const Living> living) const {
+  return [report = on_broken_, model = plan.folder.name, version = plan.version, weak = std::weak_ptr(served),
+          living = std::move(living)](base::Status why) {
+    if (report) report({model, version, weak, std::move(why), [living] { return living->any(); }});
+  };
+}
+
 // One engine for each instance; one in all where calls run on their shard.
 base::Result<Loader::Instances> Loader::make_instances(const Plan& plan,
                                                        const std::function<void(base::Status)>& broken) const {
@@ -295,11 +319,8 @@ void Loader::make_inbox(bus::Served& served, const msg::ModelSpec& spec, Instanc
 
 base::Result<std::shared_ptr<bus::Served>> Loader::load(const Plan& plan) const {
   auto served = std::make_shared<bus::Served>();
-  auto broken = [report = on_broken_, model = plan.folder.name, version = plan.version,
-                 weak = std::weak_ptr(served)](base::Status why) {
-    if (report) report({model, version, weak, std::move(why)});
-  };
-  auto instances = make_instances(plan, broken);
+  auto living = std::make_shared<Living>();
+  auto instances = make_instances(plan, when_broken(plan, served, living));
   if (!instances) return instances.error();
   auto spec = merge(plan.wanted, plan.config, instances->spec(), instances->remote ? UINT32_MAX : options_.max_batch);
   if (!spec) return spec.error();
@@ -317,6 +338,7 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const Plan& plan) const 
     if (auto s = warm_up(*engine, *spec, plan.folder, plan.config.warm_up, slabs_); !s.ok())
       return base::failure(s.code, without_root(s.text, plan.folder));
   if (auto s = limit_rate(plan, *instances); !s.ok()) return s;
+  living->watch(*instances);
   if (auto s = add_origins(plan, *spec, *instances); !s.ok()) return s;
   auto memory = memory_of(instances->engines, instances->token_models, *spec,
                           estimated_bytes(plan.folder, plan.config, plan.version, *spec));

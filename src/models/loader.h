@@ -24,6 +24,7 @@ class Loader {
     uint64_t version = 0;
     std::weak_ptr<bus::Served> served;
     base::Status why;
+    std::function<bool()> serves_on{};  // whether others of it go on; on the thread that loads, while `served` lives
   };
   using OnBroken = std::function<void(Broken)>;
 
@@ -87,6 +88,9 @@ class Loader {
   };
   base::Result<Plan> plan(const ModelFolder& folder, const ModelConfig& config, uint64_t version) const;
   base::Result<std::shared_ptr<bus::Served>> load(const Plan& plan) const;
+  struct Living;
+  std::function<void(base::Status)> when_broken(const Plan& plan, const std::shared_ptr<bus::Served>& served,
+                                                std::shared_ptr<const Living> living) const;
   base::Result<Instances> make_instances(const Plan& plan, const std::function<void(base::Status)>& broken) const;
   using Limiter = std::shared_ptr<sched::ConcurrencyLimiter>;
   static Limiter own_limiter(const ModelConfig& config);  // null: there is no limit

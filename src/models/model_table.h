@@ -44,8 +44,8 @@ class ModelTable {
   // Takes the versions out of service beside which load() found no memory for what is to take their place. False: there
   // are none. What was freed is there once they are destroyed (Publisher::destroy_retired()).
   bool make_way(const std::string& model);
-  // Takes what broke out of service; false when it has been replaced meanwhile. `next`: what the Repository does about
-  // it, which the row says.
+  // Takes what broke out of service, unless instances are left that serve on: then load() makes it anew beside them.
+  // False when it has been replaced meanwhile. `next`: what the Repository does about it, which the row says.
   enum class Next : bool { kNothing, kLoadAnew };
   bool mark_failed(const Loader::Broken& broken, Next next);
 

@@ -27,10 +27,15 @@ bool ModelTable::mark_failed(const Loader::Broken& broken, Next next) {
   if (slot == found->second.versions.end() || !slot->second.served || slot->second.served != broken.served.lock())
     return false;
   base::log::error("model broke", {{"model", broken.model}, {"version", broken.version}, {"reason", broken.why.text}});
-  retire(broken.model, broken.version, slot->second);
   bool anew = next == Next::kLoadAnew;
-  slot->second.state = anew ? ModelState::kReturning : ModelState::kUnavailable;
   slot->second.reason = broken.why.text + (anew ? "; it is loaded anew" : "; whoever loaded it has to load it again");
+  if (broken.serves_on && broken.serves_on()) {
+    slot->second.fingerprint = 0;  // of no files, so that it is not what load() would make
+    slot->second.reason += ", and its other instances serve on";
+    return true;
+  }
+  retire(broken.model, broken.version, slot->second);
+  slot->second.state = anew ? ModelState::kReturning : ModelState::kUnavailable;
   return true;
 }
 

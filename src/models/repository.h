@@ -34,8 +34,9 @@ struct LoadArgs {
   uint32_t instance = 0;         // `wanted` has the device of this one in parameter `device`, if one was chosen
   base::SlabSource& slabs;       // for outputs
   // To be called, from any thread, when the engine cannot go on (its device is lost): the version is taken out of
-  // service and loaded anew, which makes a new engine. Calls fail with whatever the engine says meanwhile. Only the
-  // first call of a version counts; outlives the engine and the Repository.
+  // service and loaded anew, which makes new engines. Calls fail with whatever the engine says meanwhile. Where other
+  // instances of the version are left (Engine::health(), DecoupledEngine::serves_on()) those serve until it is loaded.
+  // Only the first call of a version counts; outlives the engine and the Repository.
   std::function<void(base::Status)> broken{};
   // Serves what models that are being loaded ask for (Repository::Asks::kModel): for an engine whose model may ask, now
   // and then while it waits for it. On the thread that loads. Never null when the Repository loads.

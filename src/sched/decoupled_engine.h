@@ -44,6 +44,8 @@ class DecoupledEngine {
   // Called once, before any begin(). `wake` is to be called, from any thread without a lock that an AnswerSeries takes,
   // when one whose next_in() was kNotYet has got an answer, or its end. It may be called until the engine is destroyed.
   virtual void on_answers(std::function<void()> /*wake*/) {}
+  // Once a part of it has broken: whether Calls still find another part. Any thread.
+  virtual bool serves_on() const { return false; }
 };
 
 }  // namespace weir::sched

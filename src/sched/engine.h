@@ -88,6 +88,11 @@ class Engine {
   // Where the model runs: "cpu", "cuda:1".
   virtual std::string_view place() const { return "cpu"; }
 
+  // Engines that break one by one, as processes of their own do, say whether this one has. The lane of one that is
+  // kLost takes no calls while others of the model do. kTogether: what breaks one instance breaks them all. Any thread.
+  enum class Health : uint8_t { kTogether, kAlive, kLost };
+  virtual Health health() const { return Health::kTogether; }
+
   // Stepped on the caller's shard, without a lane.
   virtual bool is_inline() const { return false; }
 };

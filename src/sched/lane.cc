@@ -74,8 +74,9 @@ class Lanes final : public msg::Inbox, public bus::TellsMemory, private Deadline
     uint64_t number = 0;  // of the batch, where answers have an order
     std::vector<Dropped> dropped;
   };
-  bool take(Work& work, Wait wait = Wait::kForWork);
-  bool try_take(Work& work, Wait wait);
+  bool take(const Engine& engine, Work& work, Wait wait = Wait::kForWork);
+  bool try_take(const Engine& engine, Work& work, Wait wait);
+  bool leave_to_others(std::unique_lock<std::mutex>& lock);
   void park(std::unique_lock<std::mutex>& lock, Time until);
   bool needs_wake(const msg::Call& call, Time now);
   bool rouse(Time now);
@@ -101,6 +102,7 @@ class Lanes final : public msg::Inbox, public bus::TellsMemory, private Deadline
   int64_t pending_ = 0;           // this queue's part of stats_.pending
   bool rousing_ = false;          // a sleeping lane has been notified and has not woken yet
   uint32_t parked_ = 0;           // lanes asleep
+  uint32_t gone_ = 0;             // lanes that have ended before the others, because their engines are lost
   Time watching_ = base::kNever;  // when the first of them wakes by itself
   Time timer_at_ = base::kNever;  // the time to which the deadline timer is set
   bool stopping_ = false;
@@ -227,7 +229,7 @@ void Lanes::run(Engine& engine, uint32_t instance) {
   room.order = order_.get();
   Runner runner(engine, spec_, stats_, slabs_, room);
   Work work;
-  while (take(work)) {
+  while (take(engine, work)) {
     answer_dropped(work.dropped);
     if (work.batch.empty()) continue;
     room.number = work.number;
@@ -244,7 +246,7 @@ void Lanes::overlap(Engine& engine, uint32_t instance) {
   Work work;
   for (;;) {
     if (in_flight.land()) backoff.reset();
-    bool some = in_flight.has_room() && take(work, in_flight.empty() ? Wait::kForWork : Wait::kNot);
+    bool some = in_flight.has_room() && take(engine, work, in_flight.empty() ? Wait::kForWork : Wait::kNot);
     if (!some && in_flight.empty()) return;
     answer_dropped(work.dropped);
     if (some && !work.batch.empty()) in_flight.launch(work.batch, work.number), backoff.reset();
@@ -254,17 +256,30 @@ void Lanes::overlap(Engine& engine, uint32_t instance) {
 
 // Waits for a batch, or for calls that leave the queue. False: the lane ends. With Wait::kNot it does not wait; false
 // then means that there is nothing now, or that an idle lane will take it.
-bool Lanes::take(Work& work, Wait wait) {
+bool Lanes::take(const Engine& engine, Work& work, Wait wait) {
   bool some = false;
-  base::until_done("a lane", [&] { some = try_take(work, wait); });
+  base::until_done("a lane", [&] { some = try_take(engine, work, wait); });
   return some;
 }
 
-bool Lanes::try_take(Work& work, Wait wait) {
+// Under the mutex, for a lane whose engine is lost. It passes on what it has been woken for. The last lane stays: its
+// engine says why calls fail.
+bool Lanes::leave_to_others(std::unique_lock<std::mutex>& lock) {
+  if (gone_ + 1 == engines_.size()) return false;
+  watch();
+  const bool more = rouse(deadline_timer_->now());
+  ++gone_;
+  lock.unlock();
+  if (more) wake_.notify_one();
+  return true;
+}
+
+bool Lanes::try_take(const Engine& engine, Work& work, Wait wait) {
   std::unique_lock lock(mutex_);
   work.batch.clear();
   if (wait == Wait::kNot && parked_ > 0) return false;
   for (;;) {
+    if (wait == Wait::kForWork && engine.health() == Engine::Health::kLost && leave_to_others(lock)) return false;
     Time now = deadline_timer_->now();
     batcher_.next(now, work.batch, work.dropped);
     if (order_ && !work.batch.empty()) work.number = order_->begin();

@@ -30,6 +30,7 @@ class PreprocessedEngine final : public Engine {
     return {};
   }
   bool keeps_states() const override { return engine_->keeps_states(); }
+  Health health() const override { return engine_->health(); }
   std::string_view place() const override { return engine_->place(); }
 
  private:

@@ -32,6 +32,7 @@ class RateLimitedEngine final : public Engine {
   bool takes_rows(const msg::Tensor& rows) const override { return engine_->takes_rows(rows); }
   bool reads_calls() const override { return engine_->reads_calls(); }
   bool keeps_states() const override { return engine_->keeps_states(); }
+  Health health() const override { return engine_->health(); }
   std::string_view place() const override { return engine_->place(); }
 
  private:

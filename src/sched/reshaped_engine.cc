@@ -40,6 +40,7 @@ class ReshapedEngine final : public Engine {
   base::SlabSource* staging() override { return engine_->staging(); }
   bool takes_rows(const msg::Tensor& rows) const override { return engine_->takes_rows(rows); }
   bool keeps_states() const override { return engine_->keeps_states(); }
+  Health health() const override { return engine_->health(); }
   std::string_view place() const override { return engine_->place(); }
   bool is_inline() const override { return engine_->is_inline(); }
 

@@ -271,6 +271,28 @@ class PythonModels(harness.GrpcCase):
             self.assertEqual([2.0], self.outputs(self.plain([2]))['MEAN'])  # nobody else's
         self.assertNotEqual(other, int(self.obeyed('pid')))
 
+    def test_where_one_instance_ends_the_others_serve_until_all_are_there_again(self):
+        def ask(order='go on'):
+            return self.infer('mortal', tensor('DO', 'BYTES', [1], [order]))
+
+        def pids(times):
+            return {self.outputs(ask())['PID'][0] for _ in range(times)}
+        hold = self.repository / 'mortal/hold'
+        hold.touch()
+        try:
+            self.assertEqual(503, ask('exit').status)
+            left = pids(20)
+            self.assertEqual(1, len(left))
+            self.assertTrue(self.server.logged("'mortal'", 'model broke'))
+            self.assertEqual(left, pids(20))
+            self.assertEqual(200, curl(self.server.url('/v2/models/mortal/ready')).status)
+        finally:
+            hold.unlink()
+        end = time.monotonic() + harness.PATIENCE
+        while pids(4) & left and time.monotonic() < end:
+            time.sleep(0.02)
+        self.assertFalse(pids(20) & left)
+
     def test_a_process_that_hangs_is_started_anew(self):
         self.obeyed()
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -326,7 +348,7 @@ class TheEnd(harness.Case):
 
     def test_processes_end_with_the_server_however_it_ends(self):
         pids = self.processes()
-        self.assertEqual(6, len(pids))
+        self.assertEqual(13, len(pids))
         self.assertEqual(0, self.server.stop())
         self.assertTrue(self.server.output().count('plain says goodbye'))
         self.assertFalse([p for p in pids if os.path.exists(f'/proc/{p}')])

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <future>
 #include <mutex>
 
@@ -13,17 +15,21 @@
 namespace weir::models {
 namespace {
 
+using Health = sched::Engine::Health;
+
 // An engine that breaks when the test says so.
 class Breaking final : public sched::Engine {
  public:
-  Breaking() {
+  explicit Breaking(std::atomic<Health>& health) : health_(health) {
     spec_.inputs = {{"x", msg::DType::kFp32, {4}, false, {}}};
     spec_.outputs = {{"y", msg::DType::kFp32, {4}, false, {}}};
   }
   const msg::ModelSpec& spec() const override { return spec_; }
   base::Status step(sched::Batch&) override { return {}; }
+  Health health() const override { return health_; }
 
  private:
+  std::atomic<Health>& health_;
   msg::ModelSpec spec_;
 };
 
@@ -39,13 +45,14 @@ class Shop {
                                               ++made;
                                               breaks.push_back(args.broken);
                                               return base::Result<std::unique_ptr<sched::Engine>>(
-                                                  std::make_unique<Breaking>());
+                                                  std::make_unique<Breaking>(healths.emplace_back(Health::kTogether)));
                                             }}},
         base::heap(), [this](std::shared_ptr<const bus::Catalog> next, std::function<void()> settled) {
           {
             std::lock_guard lock(mutex);
             states.push_back(next->index.empty() ? bus::ModelState::kUnknown : next->index[0].state);
             reasons.push_back(next->index.empty() ? "" : next->index[0].reason);
+            serves.push_back(next->models.contains("m"));
             catalog = std::move(next);
           }
           changed.notify_all();
@@ -67,9 +74,11 @@ class Shop {
   std::mutex mutex;
   std::condition_variable changed;
   int made = 0;
+  std::deque<std::atomic<Health>> healths;
   std::vector<std::function<void(base::Status)>> breaks;
   std::vector<bus::ModelState> states;
   std::vector<std::string> reasons;
+  std::vector<bool> serves;
   std::shared_ptr<const bus::Catalog> catalog;
   std::unique_ptr<Repository> repository;
 };
@@ -126,6 +135,35 @@ TEST(BrokenModel, TakesThePipelinesThatItIsANodeOfAlongAndTheyReturnWithIt) {
                          [](const auto& reason) { return reason.find("an illegal memory access") != reason.npos; });
   ASSERT_NE(at, shop.reasons.end());
   EXPECT_EQ(shop.states[size_t(at - shop.reasons.begin())], bus::ModelState::kReturning) << *at;
+}
+
+TEST(BrokenModel, ServesOnWithTheInstancesThatAreLeftUntilAllAreThereAgain) {
+  test::Disk disk;
+  disk.write("m/1/model.onnx", "a");
+  disk.write("m/model.yaml", "instances: 2\n");
+  Shop shop(disk);
+  ASSERT_TRUE(shop.repository->start().ok());
+  ASSERT_EQ(shop.made, 2);
+  size_t before;
+  {
+    std::lock_guard lock(shop.mutex);
+    before = shop.serves.size();
+    shop.healths[0] = Health::kLost, shop.healths[1] = Health::kAlive;
+  }
+  shop.break_of(0)(lost());
+  shop.wait([&] { return shop.made == 4 && shop.ready() && shop.reasons.back().empty(); });
+  {
+    std::lock_guard lock(shop.mutex);
+    EXPECT_EQ(std::count(shop.serves.begin() + ptrdiff_t(before), shop.serves.end(), false), 0);
+    EXPECT_NE(std::find(shop.reasons.begin(), shop.reasons.end(),
+                        "cuda:0: an illegal memory access; it is loaded anew, and its other instances serve on"),
+              shop.reasons.end());
+    shop.healths[2] = shop.healths[3] = Health::kLost;
+  }
+  shop.break_of(2)(lost());
+  shop.wait([&] { return shop.made == 6 && shop.ready() && shop.reasons.back().empty(); });
+  std::lock_guard lock(shop.mutex);
+  EXPECT_NE(std::find(shop.states.begin(), shop.states.end(), bus::ModelState::kReturning), shop.states.end());
 }
 
 TEST(BrokenModel, IsNotLoadedAnewWhereItsConfigurationCameWithARequest) {

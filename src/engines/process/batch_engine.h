@@ -24,6 +24,7 @@ class BatchEngine final : public sched::Engine {
 
   const msg::ModelSpec& spec() const override { return host_->spec(); }
   bool reads_calls() const override { return true; }
+  Health health() const override { return host_->child().over() ? Health::kLost : Health::kAlive; }
   base::Status step(sched::Batch& batch) override;
 
  private:

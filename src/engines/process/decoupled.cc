@@ -109,8 +109,10 @@ class Decoupled final : public sched::DecoupledEngine {
     std::lock_guard lock(shared_->mutex);
     on_answers_ = std::move(wake);
   }
-  // Calls inside.
+  bool serves_on() const override { return !host_->child().over(); }
+  // Calls inside; of a process that has ended, more than of any other.
   size_t load() const {
+    if (!serves_on()) return SIZE_MAX;
     std::lock_guard lock(shared_->mutex);
     return shared_->waiting.size() + shared_->open.size();
   }
@@ -295,7 +297,7 @@ class Instances final : public sched::DecoupledEngine {
 
   const msg::ModelSpec& spec() const override { return all_.front()->spec(); }
   base::Result<std::unique_ptr<sched::AnswerSeries>> begin(const msg::Call& call) override {
-    Decoupled* idlest = nullptr;
+    Decoupled* idlest = all_.front().get();
     size_t least = SIZE_MAX;
     for (const auto& one : all_)
       if (const size_t load = one->load(); load < least) idlest = one.get(), least = load;
@@ -303,6 +305,9 @@ class Instances final : public sched::DecoupledEngine {
   }
   void on_answers(std::function<void()> wake) override {
     for (const auto& one : all_) one->on_answers(wake);
+  }
+  bool serves_on() const override {
+    return std::any_of(all_.begin(), all_.end(), [](const auto& one) { return one->serves_on(); });
   }
 
  private:
