@@ -1,5 +1,7 @@
 #include "marshal/raw.h"
 
+#include "base/memory_ledger.h"
+
 namespace weir::marshal {
 
 using base::invalid;
@@ -27,16 +29,24 @@ base::Status no_whole_rows(const msg::TensorSpec& declared, const msg::Tensor& t
 
 }  // namespace
 
-base::Status place_raw(const base::Bytes& body, const msg::ModelSpec& spec, msg::Call& call) {
+base::Bytes one_element(std::string_view text, base::SlabSource& slabs) {
+  const auto length = uint32_t(text.size());
+  base::Block block(base::take_now(slabs, sizeof length + text.size()));
+  block.append(&length, sizeof length);
+  block.append(text.data(), text.size());
+  return block.freeze();
+}
+
+base::Status place_raw(const base::Bytes& body, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call) {
   const msg::TensorSpec* lone = lone_input(spec);
   if (!lone)
     return invalid("a raw request needs a model with one input; '" + spec.name + "' has " +
                    std::to_string(spec.inputs.size()));
-  return place_raw(body, spec, *lone, call);
+  return place_raw(body, spec, *lone, slabs, call);
 }
 
 base::Status place_raw(const base::Bytes& body, const msg::ModelSpec& spec, const msg::TensorSpec& declared,
-                       msg::Call& call) {
+                       base::SlabSource& slabs, msg::Call& call) {
   msg::Tensor& tensor = call.inputs.emplace_back();
   tensor.name = declared.name;
   tensor.dtype = declared.dtype;
@@ -44,10 +54,7 @@ base::Status place_raw(const base::Bytes& body, const msg::ModelSpec& spec, cons
   if (tensor.dtype == msg::DType::kBytes) {
     for (size_t i = 0; i < tensor.shape.rank(); ++i)
       if (tensor.shape[i] == -1) tensor.shape[i] = 1;
-    std::string data;
-    data.reserve(body.size() + 4);
-    msg::append_string(data, body.view());
-    tensor.data = base::Bytes::adopt(std::move(data));
+    tensor.data = one_element(body.view(), slabs);
     return {};
   }
   tensor.data = body;

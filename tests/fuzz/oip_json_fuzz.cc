@@ -81,7 +81,7 @@ void run_raw(const base::Bytes& body) {
   spec.inputs = {{"x", msg::DType::kFp32, {2, -1}, false, {}}};
   msg::Call call;
   oip::InferOptions options;
-  if (oip::read_raw_infer(body, spec, call, options).ok()) (void)marshal::check_call(spec, call);
+  if (oip::read_raw_infer(body, spec, base::heap(), call, options).ok()) (void)marshal::check_call(spec, call);
 }
 
 }  // namespace

@@ -33,25 +33,22 @@ std::string list_inputs(const msg::ModelSpec& spec) {
   return spec.inputs.empty() ? out + "no inputs" : out;
 }
 
-Tensor one_string(std::string name, std::string_view bytes) {
-  std::string data;
-  data.reserve(bytes.size() + 4);
-  msg::append_string(data, bytes);
-  return {std::move(name), DType::kBytes, {1}, base::Bytes::adopt(std::move(data))};
+Tensor one_string(std::string name, std::string_view bytes, base::SlabSource& slabs) {
+  return {std::move(name), DType::kBytes, {1}, marshal::one_element(bytes, slabs)};
 }
 
-Status place_text(const Message& message, const msg::ModelSpec& spec, msg::Call& call) {
-  if (takes_anything(spec)) return call.inputs.push_back(one_string("str_data", message.data.view())), Status{};
+Status place_text(const Message& message, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call) {
+  if (takes_anything(spec)) return call.inputs.push_back(one_string("str_data", message.data.view(), slabs)), Status{};
   const msg::TensorSpec* lone = marshal::lone_input(spec);
   if (!lone || lone->dtype != DType::kBytes)
     return invalid("str_data needs a model with one BYTES input" + list_inputs(spec));
-  return marshal::place_raw(message.data, spec, call);
+  return marshal::place_raw(message.data, spec, slabs, call);
 }
 
-Status place_bytes(const Message& message, const msg::ModelSpec& spec, msg::Call& call) {
-  if (takes_anything(spec)) return call.inputs.push_back(one_string("bin_data", message.data.view())), Status{};
+Status place_bytes(const Message& message, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call) {
+  if (takes_anything(spec)) return call.inputs.push_back(one_string("bin_data", message.data.view(), slabs)), Status{};
   if (!marshal::lone_input(spec)) return invalid("bin_data needs a model with one input" + list_inputs(spec));
-  return marshal::place_raw(message.data, spec, call);
+  return marshal::place_raw(message.data, spec, slabs, call);
 }
 
 // A lone tensor for a model with one input needs no name and no batch dimension. Beside optional inputs a name that is
@@ -178,8 +175,8 @@ Status place(Message&& message, const msg::ModelSpec& spec, base::SlabSource& sl
   asked.kind = message.kind;
   switch (message.kind) {
     case Kind::kNone: return invalid("the request has no data: str_data, bin_data, gtensors, ndarray or gmap");
-    case Kind::kStr: return place_text(message, spec, call);
-    case Kind::kBin: return place_bytes(message, spec, call);
+    case Kind::kStr: return place_text(message, spec, slabs, call);
+    case Kind::kBin: return place_bytes(message, spec, slabs, call);
     case Kind::kTensors: return place_tensors(message, spec, slabs, call);
     case Kind::kArray: return place_array(message.tensors.front(), spec, slabs, call);
     case Kind::kMap:

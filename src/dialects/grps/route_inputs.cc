@@ -1,6 +1,9 @@
 #include "dialects/grps/route_inputs.h"
 
+#include <new>
+
 #include "base/encoding.h"
+#include "base/memory_ledger.h"
 #include "dialects/grps/mapping.h"
 #include "dialects/grps/pointer.h"
 #include "marshal/raw.h"
@@ -52,7 +55,7 @@ bool reads_body(std::string_view source) {
   auto from = read_source(source);
   if (!from) return false;
   return from->place == Source::Place::kPointer || from->place == Source::Place::kForm ||
-         (from->place == Source::Place::kBody && from->coding == Source::Coding::kBase64);
+         from->place == Source::Place::kBody;
 }
 
 Status RouteInputs::fill(const std::string& input, std::string_view source, const msg::ModelSpec& spec,
@@ -107,29 +110,33 @@ base::Result<RouteInputs::Value> RouteInputs::find_field(std::string_view name) 
   return Value{octets ? Value::BodyKind::kOctets : Value::BodyKind::kWord, field->value};
 }
 
+base::Bytes RouteInputs::charged(std::string text) const {
+  auto bytes = base::adopt(slabs_.ledger(), base::MemoryKind::kDecoding, std::move(text));
+  if (!bytes) throw std::bad_alloc();
+  return *std::move(bytes);
+}
+
 Status RouteInputs::decode(std::string_view source, Value& value) const {
   std::string held;
   if (value.form == Value::BodyKind::kJson) {
     marshal::JsonCursor json(value.bytes.view());
     if (json.peek() != marshal::JsonCursor::Kind::kString || !json.string(held))
       return invalid(std::string(source) + ": expected a string");
-    value.bytes = base::Bytes::adopt(std::move(held));
+    value.bytes = charged(std::move(held));
   }
   auto decoded = base::base64_decode(without_data_url(value.bytes.view()));
   if (!decoded) return invalid(std::string(source) + " is not base64");
-  value = {Value::BodyKind::kOctets, base::Bytes::adopt(*std::move(decoded))};
+  value = {Value::BodyKind::kOctets, charged(*std::move(decoded))};
   return {};
 }
 
 Status RouteInputs::place(const std::string& input, const Value& value, const msg::ModelSpec& spec, msg::Call& call) {
   const msg::TensorSpec* declared = spec.input(input);
   bool octets = value.form == Value::BodyKind::kOctets;
-  if (octets && declared) return marshal::place_raw(value.bytes, spec, *declared, call);
+  if (octets && declared) return marshal::place_raw(value.bytes, spec, *declared, slabs_, call);
   bool text = octets || (value.form == Value::BodyKind::kWord && (!declared || declared->dtype == DType::kBytes));
   if (!text) return place_json(input, value.bytes.view(), spec, call);
-  std::string data;
-  msg::append_string(data, value.bytes.view());
-  return place_scalar({input, DType::kBytes, {}, base::Bytes::adopt(std::move(data))}, spec, slabs_, call);
+  return place_scalar({input, DType::kBytes, {}, marshal::one_element(value.bytes.view(), slabs_)}, spec, slabs_, call);
 }
 
 // One value fills the declared shape, one row needs no batch dimension.

@@ -24,7 +24,7 @@ struct Source {
 // Nothing for a text that is no source.
 std::optional<Source> read_source(std::string_view text);
 
-// True for a source that is found by reading the body.
+// True for a source that is in the body: it is read, or copied to become an element of BYTES.
 bool reads_body(std::string_view source);
 
 // One request's; the form is read at the first field that is asked for. Any thread.
@@ -49,6 +49,8 @@ class RouteInputs {
   base::Result<Value> find(const Source& source);
   base::Result<Value> find_field(std::string_view name);
   base::Status decode(std::string_view source, Value& value) const;
+  // Throws bad_alloc where the ledger has no room for it.
+  base::Bytes charged(std::string text) const;
   base::Status place(const std::string& input, const Value& value, const msg::ModelSpec& spec, msg::Call& call);
   base::Status place_json(const std::string& input, std::string_view json, const msg::ModelSpec& spec, msg::Call& call);
 

@@ -33,11 +33,11 @@ bool is_picture(std::string_view body);
 // The body is the one element of the model's only input, of type BYTES. Outputs that have labels are answered by their
 // best kPictureClasses classes, the others by their values, as JSON. Errors: INVALID_ARGUMENT.
 inline constexpr uint32_t kPictureClasses = 5;
-base::Status read_picture_infer(const base::Bytes& body, const msg::ModelSpec& spec, msg::Call& call,
-                                InferOptions& options);
+base::Status read_picture_infer(const base::Bytes& body, const msg::ModelSpec& spec, base::SlabSource& slabs,
+                                msg::Call& call, InferOptions& options);
 // The raw form: the whole body is one input. A dimension that is not declared is worked out from the size.
-base::Status read_raw_infer(const base::Bytes& body, const msg::ModelSpec& spec, msg::Call& call,
-                            InferOptions& options);
+base::Status read_raw_infer(const base::Bytes& body, const msg::ModelSpec& spec, base::SlabSource& slabs,
+                            msg::Call& call, InferOptions& options);
 
 struct JsonReply {
   // A tensor whose text is made as it is sent, and the text before it.

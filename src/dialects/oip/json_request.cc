@@ -271,9 +271,10 @@ Status read_infer(const base::Bytes& body, size_t json_size, base::SlabSource& s
   return status;
 }
 
-Status read_raw_infer(const base::Bytes& body, const msg::ModelSpec& spec, msg::Call& call, InferOptions& options) {
+Status read_raw_infer(const base::Bytes& body, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call,
+                      InferOptions& options) {
   options.form = OutputForm::kBinary;
-  return marshal::place_raw(body, spec, call);
+  return marshal::place_raw(body, spec, slabs, call);
 }
 
 bool is_picture(std::string_view body) {
@@ -282,7 +283,8 @@ bool is_picture(std::string_view body) {
          (body.starts_with("RIFF") && body.size() >= 12 && body.substr(8, 4) == "WEBP");
 }
 
-Status read_picture_infer(const base::Bytes& body, const msg::ModelSpec& spec, msg::Call& call, InferOptions& options) {
+Status read_picture_infer(const base::Bytes& body, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call,
+                          InferOptions& options) {
   if (spec.inputs.size() != 1 || spec.inputs[0].dtype != msg::DType::kBytes)
     return invalid("the body is a picture, and model '" + spec.name +
                    "' takes none: it needs one input of BYTES, as 'preprocess' in its model.yaml makes it");
@@ -290,7 +292,7 @@ Status read_picture_infer(const base::Bytes& body, const msg::ModelSpec& spec, m
     call.outputs.push_back(output.name);
     options.outputs.emplace_back().classes = uint32_t(std::min<size_t>(kPictureClasses, output.labels.size()));
   }
-  return marshal::place_raw(body, spec, call);
+  return marshal::place_raw(body, spec, slabs, call);
 }
 
 }  // namespace weir::oip

@@ -8,8 +8,10 @@
 #include "dialects/oip/json_infer.h"
 #include "dialects/oip/rest.h"
 #include "marshal/json_tensor.h"
+#include "marshal/raw.h"
 #include "wire/answer_flow.h"
 #include "wire/coding.h"
+#include "wire/offload.h"
 #include "wire/sse.h"
 
 namespace weir::oip {
@@ -73,13 +75,13 @@ class RestInference : public wire::ExchangeListener, public Inference {
   Status read() {
     const base::Bytes& body = exchange_.content();
     std::string_view text = exchange_.request().fields.find(kHeaderLength);
-    if (!text.data() && is_picture(body.view())) return read_picture_infer(body, spec(), call(), options);
+    if (!text.data() && is_picture(body.view())) return read_whole(body, read_picture_infer);
     if (!text.data()) return read_json(body, body.size());
     uint64_t length = 0;
     auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
     if (error != std::errc() || end != text.data() + text.size() || length > body.size())
       return base::invalid("Inference-Header-Content-Length takes a number of bytes within the body");
-    if (length == 0) return read_raw_infer(body, spec(), call(), options);
+    if (length == 0) return read_whole(body, read_raw_infer);
     return read_json(body, size_t(length));
   }
   Status read_json(const base::Bytes& body, size_t length) {
@@ -89,6 +91,17 @@ class RestInference : public wire::ExchangeListener, public Inference {
     return read_aside(length, [body, length, slabs = &state_.slabs](msg::Call& call, InferOptions& options) {
       return read_infer(body, length, *slabs, call, options);
     });
+  }
+  // The body is one tensor; an element of BYTES is a copy of it.
+  Status read_whole(const base::Bytes& body, decltype(read_raw_infer)* read) {
+    const msg::TensorSpec* input = marshal::lone_input(spec());
+    const bool copies = input && input->dtype == msg::DType::kBytes;
+    if (!copies || body.size() <= wire::kLongBody) return read(body, spec(), state_.slabs, call(), options);
+    aside_ = true;
+    return read_aside(body.size(),
+                      [body, read, model = &spec(), slabs = &state_.slabs](msg::Call& call, auto& options) {
+                        return read(body, *model, *slabs, call, options);
+                      });
   }
   void request_read(Status status) override {
     if (status.ok()) status = start();

@@ -57,7 +57,10 @@ TEST(GrpsLong, ARoutesBodyThatIsWrongRefusedOrNotNeededIsAnsweredAsItIs) {
   EXPECT_EQ(nobody->response.status, 404);
   EXPECT_EQ(offload.sent, 1u);
   auto raw = bench.open_rest("POST", "/raw", std::string(1 << 20, 'x'));
-  EXPECT_EQ(bench.models["any"].seen.size(), 1u) << "without a worker";
+  EXPECT_EQ(bench.models["any"].seen.size(), 0u) << "an element of BYTES is a copy";
+  offload.work();
+  bench.bus.turn();
+  EXPECT_EQ(bench.models["any"].seen.size(), 1u);
   offload.refusal = base::try_again(base::Code::kResourceExhausted, "full");
   auto full = bench.open_rest("POST", "/long", R"({"x":[)" + repeated("1") + "]}");
   EXPECT_EQ(full->response.status, 429);

@@ -120,6 +120,13 @@ struct OipLong : testing::Test {
   OipBench bench;
 };
 
+TEST_F(OipLong, ARawBodyBecomesAnElementOfBytesOnAWorker) {
+  auto x = post(std::string(300 << 10, 'x'), {{"inference-header-content-length", "0"}}, "/v2/models/text/infer");
+  ASSERT_EQ(workers.held.size(), 1u) << x->sent;
+  workers.work(), bench.turn();
+  EXPECT_EQ(bench.inbox("text").seen.size(), 1u) << x->sent;
+}
+
 TEST_F(OipLong, ALongRequestIsReadByAWorker) {
   bench.inbox("any").script.push_back(outputs("p FP32 [1] [1]"));
   auto x = post(long_json(kLongRequest));
