@@ -1,5 +1,6 @@
 #include "marshal/check.h"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -26,13 +27,14 @@ uint32_t length_at(const char* at) {
   return n;
 }
 
-// How many elements there are; nothing where the lengths do not add up. Where an element begins is known only when the
-// length before it has been read, which takes longer than all else: elements that are as long as the one before are
-// looked at four at a time, without waiting for each other.
-std::optional<uint64_t> count_strings(std::string_view data) {
+// How many elements there are, or any number above `most` where there are more; nothing where the lengths do not add
+// up. Where an element begins is known only when the length before it has been read, which takes longer than all else:
+// elements that are as long as the one before are looked at four at a time, without waiting for each other.
+std::optional<uint64_t> count_strings(std::string_view data, uint64_t most) {
   const char *at = data.data(), *const end = at + data.size();
   uint64_t found = 0;
   while (size_t(end - at) >= 4) {
+    if (found > most) return found;
     const uint32_t n = length_at(at);
     if (size_t(end - at) - 4 < n) return std::nullopt;
     const size_t step = 4 + size_t(n);
@@ -47,12 +49,19 @@ std::optional<uint64_t> count_strings(std::string_view data) {
   return at == end ? std::optional(found) : std::nullopt;
 }
 
-Status check_strings(const msg::Tensor& tensor, uint64_t elements, std::string_view what) {
-  const auto counted = count_strings(tensor.data.view());
+Status check_strings(const msg::Tensor& tensor, uint64_t elements, std::string_view what, Strings strings) {
+  if (strings == Strings::kPass) {
+    if (elements <= tensor.data.size() / 4) return {};
+    return invalid(quoted(what, tensor) + ": " + std::to_string(tensor.data.size()) + " bytes are too few for the " +
+                   std::to_string(elements) + " BYTES elements of its shape " + tensor.shape.text());
+  }
+  const bool is_long = tensor.data.size() > kLongStrings;
+  const auto counted = count_strings(tensor.data.view(), is_long ? elements : UINT64_MAX);
   if (!counted) return invalid(quoted(what, tensor) + ": the lengths inside its BYTES data do not add up");
   const uint64_t found = *counted;
   if (found != elements)
-    return invalid(quoted(what, tensor) + ": " + std::to_string(found) + " BYTES elements, but " +
+    return invalid(quoted(what, tensor) + ": " + (is_long && found > elements ? "more than " : "") +
+                   std::to_string(is_long ? std::min(found, elements) : found) + " BYTES elements, but " +
                    std::to_string(elements) + " by its shape " + tensor.shape.text());
   return {};
 }
@@ -98,7 +107,7 @@ bool fits(const msg::Shape& shape, size_t from, const msg::Shape& declared) {
   return true;
 }
 
-Status check_input(const msg::ModelSpec& spec, const msg::Call& call, const msg::Tensor& tensor) {
+Status check_input(const msg::ModelSpec& spec, const msg::Call& call, const msg::Tensor& tensor, Strings strings) {
   const msg::TensorSpec* declared = spec.input(tensor.name);
   if (!declared) {
     std::vector<std::string_view> names;
@@ -113,7 +122,7 @@ Status check_input(const msg::ModelSpec& spec, const msg::Call& call, const msg:
                                "input '" + tensor.name + "' of model '" + spec.name + "': expected " +
                                    std::string(msg::name(declared->dtype)) + " " + spec.public_shape(*declared).text() +
                                    ", got " + std::string(msg::name(tensor.dtype)) + " " + tensor.shape.text());
-  return plainly_right(tensor) ? Status() : of_field(check_data(tensor), call, tensor, "");
+  return plainly_right(tensor) ? Status() : of_field(check_data(tensor, "input", strings), call, tensor, "");
 }
 
 Status too_long(std::string_view name, const std::string& path) {
@@ -199,7 +208,22 @@ Status wrong_size(std::string_view what, const msg::Tensor& tensor, uint64_t ele
 
 }  // namespace
 
-Status check_data(const msg::Tensor& tensor, std::string_view what) {
+uint64_t strings_to_count(const std::vector<msg::Tensor>& tensors) {
+  uint64_t strings = 0;
+  for (const auto& tensor : tensors)
+    if (tensor.dtype == DType::kBytes)
+      strings += std::min<uint64_t>(tensor.shape.elements().value_or(0), tensor.data.size() / 4);
+  return strings;
+}
+
+size_t string_bytes(const std::vector<msg::Tensor>& tensors) {
+  size_t bytes = 0;
+  for (const auto& tensor : tensors)
+    if (tensor.dtype == DType::kBytes) bytes += tensor.data.size();
+  return bytes;
+}
+
+Status check_data(const msg::Tensor& tensor, std::string_view what, Strings strings) {
   if (tensor.dtype == DType::kInvalid) return invalid(quoted(what, tensor) + " has no datatype");
   auto elements = tensor.shape.elements();
   if (!elements)
@@ -208,17 +232,17 @@ Status check_data(const msg::Tensor& tensor, std::string_view what) {
   if (*elements == 0 && around(tensor.shape, Zeros::kPass) > kEmptyMost)
     return invalid(quoted(what, tensor) + ": shape " + tensor.shape.text() +
                    " has no elements, and dimensions that multiply to more than " + std::to_string(kEmptyMost));
-  if (tensor.dtype == DType::kBytes) return check_strings(tensor, *elements, what);
+  if (tensor.dtype == DType::kBytes) return check_strings(tensor, *elements, what, strings);
   uint64_t bytes;
   if (__builtin_mul_overflow(*elements, uint64_t(msg::size_of(tensor.dtype)), &bytes) || bytes != tensor.data.size())
     return wrong_size(what, tensor, *elements);
   return {};
 }
 
-Status check_outputs(const std::vector<msg::Tensor>& tensors) {
+Status check_outputs(const std::vector<msg::Tensor>& tensors, Strings strings) {
   for (const auto& tensor : tensors) {
     if (plainly_right(tensor)) continue;
-    if (Status status = check_data(tensor, "output"); !status.ok()) {
+    if (Status status = check_data(tensor, "output", strings); !status.ok()) {
       status.code = base::Code::kInternal;
       return status;
     }
@@ -239,12 +263,13 @@ Status check_nesting(const msg::Tensor& tensor, std::string_view what) {
                  std::to_string(kEmptyArraysMost) + " empty arrays as nested numbers; ask for it flat");
 }
 
-Status check_call(const msg::ModelSpec& spec, msg::Call& call) {
+Status check_call(const msg::ModelSpec& spec, msg::Call& call, Strings strings) {
   if (Status status = check_names(call); !status.ok()) return status;
   if (Status status = check_unique(call); !status.ok()) return status;
   for (const auto& tensor : call.inputs) {
     if (spec.any_tensors && plainly_right(tensor)) continue;
-    Status status = spec.any_tensors ? of_field(check_data(tensor), call, tensor, "") : check_input(spec, call, tensor);
+    Status status = spec.any_tensors ? of_field(check_data(tensor, "input", strings), call, tensor, "")
+                                     : check_input(spec, call, tensor, strings);
     if (!status.ok()) return status;
   }
   if (!spec.any_tensors)

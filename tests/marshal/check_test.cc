@@ -1,10 +1,11 @@
-#include "marshal/check.h"
+#include "marshal/check_inputs.h"
 
 #include <gtest/gtest.h>
 
 namespace weir::marshal {
 namespace {
 
+using base::Status;
 using msg::DType;
 using msg::Shape;
 
@@ -119,6 +120,38 @@ TEST(Check, BytesElementsAreCounted) {
   EXPECT_EQ(refusal(any, make(data, {1})), "input 's': 2 BYTES elements, but 1 by its shape [1]");
   EXPECT_EQ(refusal(any, make(data, {0})), "input 's': 2 BYTES elements, but 0 by its shape [0]");
   EXPECT_EQ(refusal(any, make(data + "x", {2})), "input 's': the lengths inside its BYTES data do not add up");
+}
+
+// The lengths inside BYTES are a worker's to read, and all else is refused before.
+TEST(Check, StringsMayBeLeftToAWorker) {
+  msg::ModelSpec any;
+  any.any_tensors = true;
+  std::string data;
+  for (const char* element : {"ab", "", "c"}) msg::append_string(data, element);
+  auto check = [&](Shape shape, std::string extra = {}) {
+    msg::Call call;
+    call.inputs = {tensor("a", DType::kInt8, {2}, 2), {"s", DType::kBytes, shape, base::Bytes::copy_of(data + extra)}};
+    Status status = check_call(any, call, Strings::kPass);
+    if (!status.ok()) return "at once: " + status.text;
+    CheckInputs task(call);
+    EXPECT_TRUE(call.inputs.empty());
+    task.run();
+    status = task.hand_over(call);
+    EXPECT_EQ(call.inputs.size(), 2u);
+    return status.text;
+  };
+  EXPECT_EQ(check({3}), "");
+  EXPECT_EQ(check({2}), "input 's': 3 BYTES elements, but 2 by its shape [2]");
+  EXPECT_EQ(check({3}, "x"), "input 's': the lengths inside its BYTES data do not add up");
+  EXPECT_EQ(check({4}), "at once: input 's': 15 bytes are too few for the 4 BYTES elements of its shape [4]");
+  EXPECT_EQ(check({-1}).substr(0, 20), "at once: input 's': ");
+  msg::Tensor many{"s", DType::kBytes, {3}, base::Bytes::adopt(std::string(kLongStrings + 4, '\0'))};
+  EXPECT_EQ(strings_to_count({many}), 3u) << "it ends behind those";
+  EXPECT_EQ(check_data(many).text, "input 's': more than 3 BYTES elements, but 3 by its shape [3]");
+  msg::Tensor output{"s", DType::kBytes, {2}, base::Bytes::copy_of(data)};
+  EXPECT_TRUE(check_outputs({output}, Strings::kPass).ok());
+  EXPECT_EQ(check_outputs({output}).code, base::Code::kInternal);
+  EXPECT_EQ(string_bytes({output, tensor("a", DType::kInt8, {2}, 2)}), data.size());
 }
 
 TEST(Check, TheDimensionsOfATensorWithoutElementsAreBounded) {
