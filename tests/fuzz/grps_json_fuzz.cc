@@ -36,7 +36,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!weir::grps::place(std::move(message), any, base::heap(), call, asked).ok() ||
       !marshal::check_call(any, call).ok())
     return 0;
-  auto reply = weir::grps::gather(asked, weir::grps::ArrayForm::kNo, std::move(call.inputs), base::heap());
+  auto reply = weir::grps::gather({std::move(asked)}, std::move(call.inputs), base::heap());
   if (!reply) return 0;
   std::string json = weir::grps::write_json({}, *reply);
   require(second.parse(json).get(element) == simdjson::SUCCESS, "a reply is JSON");

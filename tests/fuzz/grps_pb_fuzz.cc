@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   bool sound =
       weir::grps::place(std::move(message), any, base::heap(), call, asked).ok() && marshal::check_call(any, call).ok();
   if (!sound) return 0;
-  auto reply = weir::grps::gather(asked, weir::grps::ArrayForm::kNo, std::move(call.inputs), base::heap());
+  auto reply = weir::grps::gather({std::move(asked)}, std::move(call.inputs), base::heap());
   if (!reply) return 0;
   std::string out;
   for (const auto& piece : weir::grps::write_pb({}, *reply)) out += piece.view();

@@ -110,11 +110,12 @@ class CustomInference final : public StreamedInference<Inference> {
     if (!status.ok()) leave(), respond_error(exchange_, route_, status);
   }
 
-  Status answered(std::vector<Tensor> outputs, More more) override {
+  Status answered(Message&& reply, More more) override {
     if (!streaming_) {
-      outputs_ = std::move(outputs);
+      outputs_ = std::move(reply.tensors);
       return {};
     }
+    std::vector<Tensor> outputs = std::move(reply.tensors);
     if (more == More::kNo && outputs.empty()) return {};
     const uint64_t most = most_rendered(route_, outputs);
     return parts_.add(

@@ -195,7 +195,7 @@ class Unary final : public RpcPrediction {
   static constexpr Answers kAnswers = Answers::kOne;
 
  private:
-  Status replied(Message&& reply, More) override {
+  Status answered(Message&& reply, More) override {
     reply_ = std::move(reply);
     return {};
   }
@@ -213,7 +213,7 @@ class Streamed final : public RpcPrediction {
   static constexpr Answers kAnswers = Answers::kMany;
 
  private:
-  Status replied(Message&& reply, More more) override {
+  Status answered(Message&& reply, More more) override {
     if (more == More::kNo && reply.tensors.empty() && reply.data.empty()) return {};
     return write(std::move(reply));
   }

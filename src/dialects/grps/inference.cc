@@ -1,10 +1,12 @@
 #include "dialects/grps/inference.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "marshal/check.h"
 #include "marshal/tenant.h"
 #include "marshal/times.h"
+#include "wire/offload.h"
 
 namespace weir::grps {
 
@@ -33,12 +35,54 @@ Status Inference::find(std::string_view model, Answers answers) {
   return {};
 }
 
-Status Inference::start() {
-  if (answers_ == Answers::kMany) ask_for_pieces();
-  Status status = marshal::check_call(spec(), call());
-  if (status.ok()) status = call_.submit(*served_, *this, exchange_.ticket());
+Status Inference::start(std::optional<Message> message) {
+  const size_t bytes = message ? work_of_placing(*message, spec()) : marshal::string_bytes(call().inputs);
+  Status status;
+  if (bytes > wire::kLongBody) {
+    preparing_ = true;
+    auto prepare = std::make_unique<PrepareInputs>(spec(), state_.slabs, call(), std::move(message));
+    status = send(std::move(prepare), bytes, bus::Admission::kAsked);
+  } else {
+    if (message) status = place(*std::move(message), spec(), state_.slabs, call(), form_.asked);
+    if (status.ok()) status = marshal::check_call(spec(), call());
+    if (status.ok()) status = submit();
+  }
   if (!status.ok()) leave();
   return status;
+}
+
+Status Inference::send(Task task, size_t bytes, bus::Admission admission) {
+  return work_.send(std::move(task), bus::weight_of_parsing(bytes), *served_, exchange_.ticket(),
+                    marshal::tenant_of(exchange_.request()), admission);
+}
+
+Status Inference::submit() {
+  if (answers_ == Answers::kMany) ask_for_pieces();
+  return call_.submit(*served_, *this, exchange_.ticket());
+}
+
+void Inference::leave() {
+  call_.abandon();
+  work_.abandon();
+  waiting_.clear();
+  last_.reset();
+}
+
+void Inference::on_task(Status status, Task task) {
+  if (std::exchange(preparing_, false)) {
+    if (status.ok()) status = static_cast<PrepareInputs&>(*task).hand_over(call(), form_);
+    if (status.ok()) status = submit();
+    if (!status.ok()) leave(), ended(std::move(status));
+    return;
+  }
+  if (status.ok()) status = deliver(static_cast<GatherOutputs&>(*task));
+  if (status.ok()) status = gather_on();
+  if (!status.ok()) {
+    leave();
+    return end(std::move(status));
+  }
+  if (work_.running() || !last_) return;
+  end(*std::exchange(last_, std::nullopt));
 }
 
 // A model of text makes one answer, unless it is told.
@@ -64,8 +108,37 @@ void Inference::on(msg::Call& call, msg::Event&& event) {
 
 Status Inference::take(msg::Outputs& outputs) {
   if (answers_ == Answers::kOne && !outputs.final) return too_often(spec(), "answers in more than one piece");
-  Status status = marshal::check_outputs(outputs.tensors);
-  if (status.ok()) status = answered(std::move(outputs.tensors), outputs.final ? More::kNo : More::kYes);
+  const More more = outputs.final ? More::kNo : More::kYes;
+  if (!work_.running() && work_of_gathering(form_, outputs.tensors) <= wire::kLongBody)
+    return deliver(check_and_gather(form_, std::move(outputs.tensors), state_.slabs), more);
+  using enum GatherOutputs::Last;
+  waiting_.push_back(
+      std::make_unique<GatherOutputs>(std::move(outputs.tensors), outputs.final ? kYes : kNo, state_.slabs));
+  return gather_on();
+}
+
+// Answers go to the worker one by one, and the short ones among them nowhere.
+Status Inference::gather_on() {
+  while (!work_.running() && !waiting_.empty()) {
+    auto next = std::move(waiting_.front());
+    waiting_.erase(waiting_.begin());
+    const size_t bytes = next->work(form_);
+    next->begin(std::move(form_));
+    if (bytes > wire::kLongBody) return send(std::move(next), bytes, bus::Admission::kGranted);
+    next->run();
+    if (Status status = deliver(*next); !status.ok()) return status;
+  }
+  return {};
+}
+
+Status Inference::deliver(GatherOutputs& gathered) {
+  form_ = gathered.take_form();
+  return deliver(gathered.take_message(), gathered.last() == GatherOutputs::Last::kYes ? More::kNo : More::kYes);
+}
+
+Status Inference::deliver(base::Result<Message> reply, More more) {
+  if (!reply) return std::move(reply).error();
+  Status status = answered(std::move(*reply), more);
   answered_ = true;
   if (answers_ == Answers::kOne || !status.ok()) return status;
   call_.owe();
@@ -75,25 +148,23 @@ Status Inference::take(msg::Outputs& outputs) {
 
 void Inference::close(const msg::Call& call, Status status) {
   marshal::note(exchange_.record(), call);
+  if (work_.running())
+    last_ = std::move(status);
+  else
+    end(std::move(status));
+}
+
+void Inference::end(Status status) {
   if (status.ok() && answers_ == Answers::kOne && !answered_) status = bus::no_answer();
   ended(std::move(status));
 }
 
 Status Prediction::ask(Message&& message, std::string_view model, Answers answers) {
-  named_ = !message.model.empty();
-  std::string named = message.model.empty() ? std::string(model) : std::move(message.model);
-  Status status = find(named, answers);
-  if (status.ok()) status = place(std::move(message), spec(), state_.slabs, call(), asked_);
-  if (status.ok()) return start();
-  leave();
-  return status;
-}
-
-Status Prediction::answered(std::vector<msg::Tensor> outputs, More more) {
-  auto reply = gather(asked_, array, std::move(outputs), state_.slabs);
-  if (!reply) return std::move(reply).error();
-  if (named_) reply->model = spec().name + "-" + spec().version;
-  return replied(std::move(*reply), more);
+  const bool named = !message.model.empty();
+  const std::string name = named ? std::move(message.model) : std::string(model);
+  if (Status status = find(name, answers); !status.ok()) return leave(), status;
+  if (named) form_.model = spec().name + "-" + spec().version;
+  return start(std::move(message));
 }
 
 }  // namespace weir::grps

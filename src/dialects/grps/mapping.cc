@@ -64,6 +64,12 @@ void adopt_lone(Tensor& tensor, const msg::ModelSpec& spec) {
   tensor.shape = one_row;
 }
 
+// The input that place_tensors() will make of it, if that is known before.
+const msg::TensorSpec* meant(const Tensor& tensor, const Message& message, const msg::ModelSpec& spec) {
+  if (const msg::TensorSpec* named = spec.input(tensor.name)) return named;
+  return message.tensors.size() == 1 ? marshal::lone_input(spec) : nullptr;
+}
+
 // The bytes must be as many as type and shape say before a cast walks over them.
 bool whole(const Tensor& tensor) {
   auto elements = tensor.shape.elements();
@@ -171,6 +177,20 @@ base::Result<bus::Served*> find_model(const bus::Catalog& catalog, std::string_v
   return !listed(catalog, name) && listed(catalog, base) ? catalog.find(base, version) : catalog.find(name, "");
 }
 
+size_t work_of_placing(const Message& message, const msg::ModelSpec& spec) {
+  const msg::TensorSpec* lone = marshal::lone_input(spec);
+  if (message.kind == Kind::kStr || message.kind == Kind::kBin)
+    return takes_anything(spec) || (lone && lone->dtype == DType::kBytes) ? message.data.size() : 0;
+  size_t bytes = marshal::string_bytes(message.tensors);
+  if (takes_anything(spec)) return bytes;
+  for (const Tensor& tensor : message.tensors) {
+    const msg::TensorSpec* input = meant(tensor, message, spec);
+    const bool stays = tensor.dtype == DType::kBytes || (input && input->dtype == tensor.dtype);
+    if (!stays) bytes += tensor.data.size();
+  }
+  return bytes;
+}
+
 Status place(Message&& message, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call, Asked& asked) {
   asked.kind = message.kind;
   switch (message.kind) {
@@ -203,11 +223,14 @@ Status place_scalar(Tensor value, const msg::ModelSpec& spec, base::SlabSource& 
   return {};
 }
 
-base::Result<Message> gather(const Asked& asked, ArrayForm form, std::vector<Tensor> outputs, base::SlabSource& slabs) {
+base::Result<Message> gather(const AnswerForm& form, std::vector<Tensor> outputs, base::SlabSource& slabs) {
   Message message;
+  message.model = form.model;
   message.tensors = std::move(outputs);
   auto& tensors = message.tensors;
-  if (form == ArrayForm::kReturn) return as_array(std::move(message));
+  const Asked& asked = form.asked;
+  if (asked.kind == Kind::kNone) return message;
+  if (form.array == ArrayForm::kReturn) return as_array(std::move(message));
   bool one_string = tensors.size() == 1 && tensors[0].dtype == DType::kBytes && one_element(tensors[0]);
   if (asked.kind == Kind::kStr && one_string) {
     message.kind = utf8(tensors[0]) ? Kind::kStr : Kind::kBin;

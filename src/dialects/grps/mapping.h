@@ -25,13 +25,22 @@ struct Asked {
 base::Status place(Message&& message, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call,
                    Asked& asked);
 
+// The bytes of a payload that place() copies or casts, and of strings inside BYTES that check_call() counts.
+size_t work_of_placing(const Message& message, const msg::ModelSpec& spec);
+
 // A scalar (`value`, any shape) as the named input: one element in the declared shape, its number cast to the declared
 // type. Where the model takes anything, a tensor of shape [1].
 base::Status place_scalar(msg::Tensor value, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call);
 
-// The answer of a model as the kind of payload that was asked with; gtensors where it does not fit in that kind.
 enum class ArrayForm : uint8_t { kNo, kReturn };  // return-ndarray=true: one numeric output, or INVALID_ARGUMENT
-base::Result<Message> gather(const Asked& asked, ArrayForm form, std::vector<msg::Tensor> outputs,
-                             base::SlabSource& slabs);
+struct AnswerForm {
+  Asked asked;  // kNone: the outputs are wanted as they are
+  ArrayForm array = ArrayForm::kNo;
+  std::string model;  // the answer's
+};
+
+// The answer of a model as the kind of payload that was asked with; gtensors where it does not fit in that kind. The
+// outputs have been checked (marshal::check_outputs()). Any thread.
+base::Result<Message> gather(const AnswerForm& form, std::vector<msg::Tensor> outputs, base::SlabSource& slabs);
 
 }  // namespace weir::grps

@@ -61,7 +61,7 @@ class RestPredict final : public wire::ExchangeListener, public Prediction {
   void on_close(Exchange&, bool) override { leave(); }
 
  private:
-  Status replied(Message&& reply, More) override {
+  Status answered(Message&& reply, More) override {
     reply_ = std::move(reply);
     return {};
   }
@@ -80,7 +80,7 @@ class RestStream final : public StreamedInference<Prediction> {
   }
 
  private:
-  Status replied(Message&& reply, More more) override {
+  Status answered(Message&& reply, More more) override {
     if (more == More::kNo && reply.tensors.empty() && reply.data.empty()) return {};
     return parts_.add(std::move(reply));
   }
@@ -95,7 +95,7 @@ void serve(GrpsState& state, Exchange& exchange, Status status, Message&& messag
            std::string_view model) {
   auto reader = std::make_unique<T>(state, exchange);
   T& request = *reader;
-  request.array = array;
+  request.want(array);
   exchange.attach(std::move(reader));
   request.begin(std::move(status), std::move(message), model);
 }

@@ -1,0 +1,46 @@
+#include "dialects/grps/long_work.h"
+
+#include "base/attempt.h"
+#include "dialects/grps/types.h"
+#include "marshal/check.h"
+
+namespace weir::grps {
+
+using base::Status;
+
+void PrepareInputs::run() {
+  Status thrown = base::attempt("preparing a request", [this] {
+    if (message_) status_ = place(*std::move(message_), spec_, slabs_, call_, asked_);
+    if (status_.ok()) status_ = marshal::check_call(spec_, call_);
+  });
+  if (!thrown.ok()) status_ = std::move(thrown);
+}
+
+Status PrepareInputs::hand_over(msg::Call& call, AnswerForm& form) {
+  call.inputs = std::move(call_.inputs);
+  call.rows = call_.rows;
+  form.asked = std::move(asked_);
+  return std::move(status_);
+}
+
+size_t work_of_gathering(const AnswerForm& form, const std::vector<msg::Tensor>& outputs) {
+  size_t bytes = marshal::string_bytes(outputs);
+  if (form.asked.kind == Kind::kNone || form.array == ArrayForm::kReturn) return bytes;
+  for (const auto& tensor : outputs)
+    if (carrier(tensor.dtype) != tensor.dtype) bytes += tensor.data.size();
+  return bytes;
+}
+
+base::Result<Message> check_and_gather(const AnswerForm& form, std::vector<msg::Tensor>&& outputs,
+                                       base::SlabSource& slabs) {
+  if (Status status = marshal::check_outputs(outputs); !status.ok()) return status;
+  return gather(form, std::move(outputs), slabs);
+}
+
+void GatherOutputs::run() {
+  Status thrown =
+      base::attempt("preparing an answer", [this] { message_ = check_and_gather(form_, std::move(outputs_), slabs_); });
+  if (!thrown.ok()) message_ = std::move(thrown);
+}
+
+}  // namespace weir::grps
