@@ -229,9 +229,12 @@ size_t work_on(const std::vector<OutputOptions>& options, const std::vector<msg:
       writes == Writes::kJsonBesideBinary && std::find(forms.begin(), forms.end(), OutputForm::kBinary) != forms.end();
   constexpr size_t kCopied = 64;  // so many bytes are copied in the time of one that becomes text
   auto shared = [&](size_t i) { return i < options.size() && options[i].shared; };
+  const bool strings = marshal::string_bytes(tensors) > marshal::kLongStrings;
   size_t bytes = 0;
   for (size_t i = 0; i < tensors.size(); ++i)
-    if (shared(i))
+    if (strings && tensors[i].dtype == msg::DType::kBytes)
+      bytes += tensors[i].data.size();
+    else if (shared(i))
       bytes += tensors[i].data.size() / kCopied;
     else if (writes == Writes::kJson || (beside && forms[i] != OutputForm::kBinary) ||
              (i < options.size() && options[i].classes > 0))

@@ -79,9 +79,9 @@ base::Status select_outputs(const msg::ModelSpec& spec, const msg::Call& call, c
 // FAILED_PRECONDITION where that has gone; INTERNAL for a tensor that is not what it says, which is the engine's fault.
 base::Status finish_outputs(const msg::ModelSpec& spec, const std::vector<OutputOptions>& options,
                             std::vector<msg::Tensor>& tensors);
-// The bytes of tensors that are to be classified or to become JSON; and less of those that are only copied, to shared
-// memory. kJsonBesideBinary: that counts only where other
-// outputs are binary, for the rest is written in pieces.
+// The bytes of tensors that are to be classified or to become JSON, and of long BYTES in any form, which have to be
+// checked; and less of those that are only copied, to shared memory. kJsonBesideBinary: numbers as JSON count only
+// where other outputs are binary, for the rest is written in pieces.
 enum class Writes : uint8_t { kNoJson, kJsonBesideBinary, kJson };
 size_t work_on(const std::vector<OutputOptions>& options, const std::vector<msg::Tensor>& tensors,
                const OutputForms& forms, Writes writes);

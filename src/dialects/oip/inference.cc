@@ -5,7 +5,7 @@
 #include "bus/cache_stats.h"
 #include "dialects/oip/pb_infer.h"
 #include "dialects/oip/shared_memory/shared_inputs.h"
-#include "marshal/check.h"
+#include "marshal/check_inputs.h"
 #include "marshal/tenant.h"
 #include "marshal/times.h"
 
@@ -45,9 +45,19 @@ Status Inference::start() {
   return status;
 }
 
-Status Inference::submit() {
+Status Inference::submit(Strings strings) {
   msg::Call& call = this->call();
-  if (Status status = marshal::check_call(served_->spec, call); !status.ok()) return status;
+  if (strings == Strings::kUnchecked) {
+    const bool is_long = marshal::strings_to_count(call.inputs) > marshal::kManyStrings;
+    const auto check = is_long ? marshal::Strings::kPass : marshal::Strings::kCount;
+    if (Status status = marshal::check_call(served_->spec, call, check); !status.ok()) return status;
+    if (is_long) {
+      doing_ = Work::kChecking;
+      const size_t bytes = marshal::string_bytes(call.inputs);
+      return work_.send(std::make_unique<marshal::CheckInputs>(call), bus::weight_of_parsing(bytes), *served_,
+                        exchange_.ticket(), marshal::tenant_of(exchange_.request()));
+    }
+  }
   call.version = served_->spec.version;
   marshal::set_caller(call, exchange_);
   return call_.submit(*served_, *this, exchange_.ticket());
@@ -183,8 +193,13 @@ void Inference::on_task(Status status, std::unique_ptr<bus::OffloadTask> task) {
     }
     return request_read(std::move(status));
   }
-  if (status.ok()) status = static_cast<CopyInputs&>(*task).hand_over(call().inputs);
-  if (status.ok()) status = submit();
+  if (done == Work::kChecking) {
+    if (status.ok()) status = static_cast<marshal::CheckInputs&>(*task).hand_over(call());
+    if (status.ok()) status = submit(Strings::kChecked);
+  } else {
+    if (status.ok()) status = static_cast<CopyInputs&>(*task).hand_over(call().inputs);
+    if (status.ok()) status = submit();
+  }
   if (status.ok()) return;
   state_.traces.finished(call(), protocol_, status.code);
   leave();

@@ -43,8 +43,8 @@ class Inference : public msg::Sink, bus::OffloadListener {
   base::Status find();
   const msg::ModelSpec& spec() const { return served_->spec; }
   // Finds the inputs that are in shared memory, checks tensors and shapes against the model (found already, or found
-  // here) and submits; at once, or when a worker has copied those inputs. On failure the Call is gone; answered() and
-  // ended() are not called.
+  // here) and submits; at once, or when a worker has copied those inputs or checked long BYTES. On failure the Call is
+  // gone; answered() and ended() are not called.
   base::Status start();
   // The client has gone: no virtual function is called any more.
   void leave();
@@ -93,14 +93,15 @@ class Inference : public msg::Sink, bus::OffloadListener {
   void close(const msg::Call& call, const base::Status& status);
   void end(const base::Status& status);
   void wrote(base::Status status, std::unique_ptr<bus::OffloadTask> task);
-  base::Status submit();
+  enum class Strings : uint8_t { kUnchecked, kChecked };  // inside BYTES
+  base::Status submit(Strings strings = Strings::kUnchecked);
 
   const std::string_view protocol_, streamed_by_;
   bus::CallHandle call_;
   bus::Served* served_ = nullptr;  // looked up in this turn, or kept alive by a Call in flight
   OutputForms forms_;
   bus::OffloadHandle work_;
-  enum class Work : uint8_t { kWriting, kReading, kCopying };
+  enum class Work : uint8_t { kWriting, kReading, kCopying, kChecking };
   Work doing_ = Work::kWriting;                        // what work_ does, if it does anything
   bool answered_ = false, answered_again_ = false;     // where one answer is taken
   std::vector<std::unique_ptr<WriteAnswer>> waiting_;  // answers behind a long one

@@ -111,7 +111,9 @@ class RestInference : public wire::ExchangeListener, public Inference {
   bool aside_ = false;  // a worker reads it
 };
 
-JsonReply write_at_once(const InferReply& reply, const OutputForms& forms) { return write_infer(reply, forms); }
+JsonReply write_by_worker(const InferReply& reply, const OutputForms& forms) {
+  return write_infer(reply, forms, LargeTensors::kPieces);
+}
 
 class RestInfer final : public RestInference, public base::Recycled<RestInfer> {
  public:
@@ -134,7 +136,7 @@ class RestInfer final : public RestInference, public base::Recycled<RestInfer> {
   }
   // An answer that is JSON alone is written in pieces.
   Writes writes() const override { return Writes::kJsonBesideBinary; }
-  WriteAnswer::Write writer() const override { return write_at_once; }
+  WriteAnswer::Write writer() const override { return write_by_worker; }
   void written(WriteAnswer& answer, More) override { reply_ = std::move(answer.written); }
   void ended(const Status& status) override {
     if (!status.ok()) return respond_error(exchange_, status);

@@ -120,6 +120,58 @@ struct OipLong : testing::Test {
   OipBench bench;
 };
 
+// Lengths that alternate take the longest to count.
+std::string short_strings(size_t count) {
+  std::string out;
+  for (size_t i = 0; i < count; ++i) msg::append_string(out, i % 2 ? "a" : "");
+  return out;
+}
+
+TEST_F(OipLong, LongStringsAreCheckedByAWorkerBothWays) {
+  constexpr size_t kCount = 100'000;
+  const std::string data = short_strings(kCount);
+  auto binary = [&](size_t count) {
+    std::string json = R"({"inputs":[{"name":"s","datatype":"BYTES","shape":[)" + std::to_string(count) +
+                       R"(],"parameters":{"binary_data_size":)" + std::to_string(data.size()) +
+                       R"(}}],"parameters":{"binary_data_output":true}})";
+    const OipBench::Headers headers{{"inference-header-content-length", std::to_string(json.size())}};
+    return post(json + data, headers);
+  };
+  auto wrong = binary(kCount - 1);
+  ASSERT_EQ(workers.held.size(), 1u);
+  work();
+  EXPECT_EQ(wrong->response.status, 400);
+  EXPECT_NE(wrong->sent.find("more than 99999 BYTES elements, but 99999"), std::string::npos) << wrong->sent;
+  auto too_few = binary(kCount * 2);
+  EXPECT_TRUE(workers.held.empty());
+  EXPECT_EQ(too_few->response.status, 400);
+
+  msg::Outputs strings;
+  strings.tensors.push_back({"p", msg::DType::kBytes, {int64_t(kCount)}, base::Bytes::copy_of(data)});
+  bench.inbox("any").script.push_back({std::move(strings)});
+  auto x = binary(kCount);
+  EXPECT_TRUE(bench.inbox("any").seen.empty());
+  ASSERT_EQ(workers.held.size(), 1u);
+  workers.work(), bench.turn();
+  EXPECT_EQ(bench.inbox("any").seen.size(), 1u);
+  EXPECT_FALSE(x->headed);
+  ASSERT_EQ(workers.held.size(), 1u) << "the answer's, too";
+  work();
+  EXPECT_EQ(x->response.status, 200);
+  EXPECT_TRUE(x->sent.ends_with(data));
+}
+
+TEST_F(OipLong, LongStringsBecomeJsonInPieces) {
+  msg::Outputs strings;
+  strings.tensors.push_back({"p", msg::DType::kBytes, {100'000}, base::Bytes::adopt(short_strings(100'000))});
+  bench.inbox("any").script.push_back({std::move(strings)});
+  auto x = post(R"({"inputs":[]})");
+  ASSERT_EQ(workers.held.size(), 1u);
+  work();
+  EXPECT_EQ(x->response.status, 200);
+  EXPECT_NE(x->sent.find(R"(["","a","",)"), std::string::npos) << x->sent.substr(0, 200);
+}
+
 TEST_F(OipLong, ARawBodyBecomesAnElementOfBytesOnAWorker) {
   auto x = post(std::string(300 << 10, 'x'), {{"inference-header-content-length", "0"}}, "/v2/models/text/infer");
   ASSERT_EQ(workers.held.size(), 1u) << x->sent;
