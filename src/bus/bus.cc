@@ -181,6 +181,7 @@ base::Result<msg::Call*> Bus::send(std::unique_ptr<OffloadTask> task, size_t byt
                                    base::Ticket ticket, uint64_t tenant, Admission admission) {
   auto* slot = static_cast<Slot*>(make_call());
   slot->task = std::move(task), slot->bytes = bytes, slot->tenant = tenant;
+  slot->granted = admission == Admission::kGranted;
   slot->sink = &sink, slot->ticket = std::move(ticket);
   auto status = lend(*slot, served, *workers_, admission);
   if (status.ok()) return slot;

@@ -25,7 +25,8 @@ using base::OffloadTask;
 // with Failed when it was cancelled before or cannot be taken.
 struct OffloadCall : msg::Call {
   std::unique_ptr<OffloadTask> task;
-  size_t bytes = 0;  // that wait with it
+  size_t bytes = 0;      // that wait with it
+  bool granted = false;  // it is for a request that has been admitted: taken however much waits
 };
 
 }  // namespace weir::bus

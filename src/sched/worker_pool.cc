@@ -46,7 +46,7 @@ class OffloadInbox final : public msg::Inbox {
     uint64_t number = 0;
     {
       std::lock_guard lock(mutex_);
-      full = !bytes_.add(task->tenant, task->bytes);
+      full = !task->granted && !bytes_.add(task->tenant, task->bytes);
       if (!full) waiting_.emplace(number = ++put_, task);
     }
     if (!full) return queue(task, number);
@@ -63,7 +63,7 @@ class OffloadInbox final : public msg::Inbox {
       std::erase_if(waiting_, [&](const auto& each) {
         bus::OffloadCall* call = each.second;
         if (!call->cancelled.load(std::memory_order_acquire)) return false;
-        bytes_.remove(call->tenant, call->bytes);
+        forget(*call);
         gone.push_back({call, {msg::Failed{base::failure(Code::kCancelled, "cancelled")}}});
         return true;
       });
@@ -72,13 +72,17 @@ class OffloadInbox final : public msg::Inbox {
   }
 
  private:
+  // It waits no more.
+  void forget(const bus::OffloadCall& call) {
+    if (!call.granted) bytes_.remove(call.tenant, call.bytes);
+  }
   // On an exception the caller has the Call.
   void queue(bus::OffloadCall* call, uint64_t number) {
     try {
       workers_.post([this, number] { turn(number); }, {call->tenant, call->bytes});
     } catch (...) {
       std::lock_guard lock(mutex_);
-      if (waiting_.erase(number) > 0) bytes_.remove(call->tenant, call->bytes);
+      if (waiting_.erase(number) > 0) forget(*call);
       throw;
     }
   }
@@ -90,7 +94,7 @@ class OffloadInbox final : public msg::Inbox {
       if (at == waiting_.end()) return;
       call = at->second;
       waiting_.erase(at);
-      bytes_.remove(call->tenant, call->bytes);
+      forget(*call);
     }
     bus::post_one(call, run(*call));
   }
@@ -109,7 +113,7 @@ class OffloadInbox final : public msg::Inbox {
   std::mutex mutex_;
   std::map<uint64_t, bus::OffloadCall*> waiting_;  // under mutex_, as what follows
   uint64_t put_ = 0;
-  WaitingBytes bytes_;     // of those who wait
+  WaitingBytes bytes_;     // of those who wait, but for the granted ones
   base::Workers workers_;  // after what they use
 };
 

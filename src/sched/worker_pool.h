@@ -27,7 +27,9 @@ class WaitingBytes {
 
 struct WorkerPoolPolicy {
   unsigned threads = 1;
-  size_t max_bytes = size_t(64) << 20;  // of text that waits (WaitingBytes); more is refused with RESOURCE_EXHAUSTED
+  // Bytes of text that may wait (WaitingBytes); more is refused with RESOURCE_EXHAUSTED. OffloadCall::granted is
+  // neither counted nor refused: the model has done its work, and the answer has its own room.
+  size_t max_bytes = size_t(64) << 20;
 };
 
 // Takes OffloadCalls only; msg::Call::tenant is whose they are. A cancelled one that waits is answered at once, one

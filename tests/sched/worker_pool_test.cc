@@ -87,6 +87,20 @@ TEST_F(Offload, AreRefusedWhenTooMuchTextWaits) {
   box.until(3);
 }
 
+TEST_F(Offload, WhatIsForAnAdmittedRequestIsTakenHoweverMuchWaits) {
+  auto offload = make_worker_pool({1, 100});
+  offload->put(&call(0));  // the worker's, or about to be
+  offload->put(&call(100));
+  auto& answer = call(1000);
+  answer.granted = true;
+  offload->put(&answer);
+  EXPECT_TRUE(box.mail.empty());
+  offload->put(&call(1));
+  ASSERT_EQ(box.mail.size(), 1u) << "the limit is as it was";
+  gate.promise.set_value();
+  box.until(4);
+}
+
 TEST_F(Offload, ACancelledOneThatWaitsIsAnsweredAtOnceAndItsBytesAreFree) {
   auto offload = make_worker_pool({1, 100});
   offload->put(&call(0));  // the worker's, or about to be
