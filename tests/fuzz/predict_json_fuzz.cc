@@ -46,7 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!marshal::check_call(any, call).ok()) return 0;
   auto text = predict::write_predict(*form, call.inputs);
   if (!text) return 0;
-  require(text->size() <= predict::most_text(call.inputs), "the bound of an answer holds");
+  require(text->size() <= predict::most_text(*form, call.inputs), "the bound of an answer holds");
   require(second.parse(*text).get(element) == simdjson::SUCCESS, "an answer is JSON");
   bool empty = false;  // an empty array says nothing of its inner dimensions
   for (const auto& tensor : call.inputs) empty = empty || tensor.shape.elements() == 0u;

@@ -133,7 +133,7 @@ class Inference final : public wire::ExchangeListener, public msg::Sink, bus::Of
       if (!body) return respond_error(exchange, body.error());
       exchange.respond(200, kJson, *std::move(body), Exchange::Compress::kIfAccepted);
     };
-    const uint64_t most = most_text(tensors);
+    const uint64_t most = most_text(form_, tensors);
     auto make = [form = form_, tensors = std::move(tensors)]() -> base::Result<base::Bytes> {
       auto text = write_predict(form, tensors);
       if (!text) return text.error();

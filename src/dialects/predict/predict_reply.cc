@@ -78,11 +78,12 @@ base::Result<std::string> write_predict(PredictLayout form, const std::vector<Te
   return out;
 }
 
-uint64_t most_text(const std::vector<Tensor>& outputs) {
+uint64_t most_text(PredictLayout form, const std::vector<Tensor>& outputs) {
   uint64_t bytes = 32;
   for (const Tensor& t : outputs) {
-    const uint64_t rows = t.shape.rank() > 0 ? uint64_t(t.shape[0]) : 1;
-    bytes += marshal::most_nested(t) + rows * (6 * t.name.size() + 6);  // a control character takes six
+    const bool each_row = form == PredictLayout::kRows && outputs.size() > 1 && t.shape.rank() > 0;
+    const uint64_t names = each_row ? uint64_t(t.shape[0]) : outputs.size() > 1 ? 1 : 0;
+    bytes += marshal::most_nested(t) + names * (6 * t.name.size() + 6);  // a control character takes six
   }
   return bytes;
 }

@@ -21,6 +21,6 @@ namespace weir::predict {
 // for one that nests too deep.
 base::Result<std::string> write_predict(PredictLayout form, const std::vector<msg::Tensor>& outputs);
 // At most its size, in bytes.
-uint64_t most_text(const std::vector<msg::Tensor>& outputs);
+uint64_t most_text(PredictLayout form, const std::vector<msg::Tensor>& outputs);
 
 }  // namespace weir::predict

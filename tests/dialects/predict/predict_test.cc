@@ -161,9 +161,17 @@ TEST(PredictReply, IsNoLongerThanWasAskedFor) {
     for (PredictLayout form : {PredictLayout::kRows, PredictLayout::kColumns}) {
       auto text = write_predict(form, all);
       ASSERT_TRUE(text);
-      EXPECT_LE(text->size(), most_text(all)) << *text;
+      EXPECT_LE(text->size(), most_text(form, all)) << *text;
     }
   }
+}
+
+// Names are counted where they are written, so that 25 million numbers do not ask for more room than there is.
+TEST(PredictReply, OnlyRowsOfSeveralOutputsHaveNames) {
+  const msg::Tensor one{"a-name-of-some-length", DType::kInt8, {1000}, base::Bytes::adopt(std::string(1000, '1'))};
+  EXPECT_LT(most_text(PredictLayout::kRows, {one}), 6000u);
+  EXPECT_LT(most_text(PredictLayout::kColumns, {one, one}), 12'000u);
+  EXPECT_GT(most_text(PredictLayout::kRows, {one, one}), 42'000u);
 }
 
 }  // namespace
