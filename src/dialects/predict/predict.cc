@@ -38,15 +38,20 @@ class ReadPredict final : public base::OffloadTask {
   ReadPredict(base::Bytes from, const msg::ModelSpec& spec, base::SlabSource& slabs)
       : body_(std::move(from)), spec_(spec), slabs_(slabs) {}
   void run() override {
-    Status thrown =
-        base::attempt("reading a request", [this] { form = read_predict(body_.view(), spec_, slabs_, call); });
+    Status thrown = base::attempt("reading a request", [this] { read(); });
     if (!thrown.ok()) form = std::move(thrown);
   }
 
-  msg::Call call;                               // after run(): its inputs
+  msg::Call call;                               // after run(): its inputs and rows, checked
   base::Result<PredictLayout> form = Status();  // after run()
 
  private:
+  void read() {
+    form = read_predict(body_.view(), spec_, slabs_, call);
+    if (!form) return;
+    if (Status s = marshal::check_call(spec_, call); !s.ok()) form = std::move(s);
+  }
+
   const base::Bytes body_;
   const msg::ModelSpec& spec_;
   base::SlabSource& slabs_;
@@ -107,7 +112,7 @@ class Inference final : public wire::ExchangeListener, public msg::Sink, bus::Of
     form_ = *read.form;
     msg::Call& call = call_.fill();
     call.inputs = std::move(read.call.inputs);
-    if (Status s = marshal::check_call(served_->spec, call); !s.ok()) return s;
+    call.rows = read.call.rows;
     return call_.submit(*served_, *this, exchange_.ticket());
   }
   void refuse(const Status& status) {
@@ -121,11 +126,15 @@ class Inference final : public wire::ExchangeListener, public msg::Sink, bus::Of
     if (!last && !outputs) return;
     auto* failed = std::get_if<msg::Failed>(&event.what);
     Status status = failed ? std::move(failed->status) : bus::no_answer();
-    if (outputs) status = outputs->final ? marshal::check_outputs(outputs->tensors) : too_often("answers in pieces");
+    if (outputs) status = outputs->final ? check(outputs->tensors) : too_often("answers in pieces");
     call_.abandon();
     marshal::note(exchange_.record(), call);
     if (!status.ok()) return respond_error(exchange_, status);
     answer(std::move(outputs->tensors));
+  }
+  // The strings inside BYTES are checked where the answer is written.
+  static Status check(const std::vector<msg::Tensor>& tensors) {
+    return marshal::check_outputs(tensors, marshal::Strings::kPass);
   }
   // This may be destroyed by it.
   void answer(std::vector<msg::Tensor> tensors) {
@@ -135,6 +144,7 @@ class Inference final : public wire::ExchangeListener, public msg::Sink, bus::Of
     };
     const uint64_t most = most_text(form_, tensors);
     auto make = [form = form_, tensors = std::move(tensors)]() -> base::Result<base::Bytes> {
+      if (Status wrong = marshal::check_outputs(tensors); !wrong.ok()) return wrong;
       auto text = write_predict(form, tensors);
       if (!text) return text.error();
       return base::Bytes::adopt(*std::move(text));

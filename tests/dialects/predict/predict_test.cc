@@ -8,6 +8,7 @@
 #include "base/fake_env.h"
 #include "dialects/predict/predict_reply.h"
 #include "dialects/predict/predict_request.h"
+#include "support/fake_offload.h"
 #include "support/model_spec.h"
 #include "support/routed_exchange.h"
 #include "support/scripted_models.h"
@@ -22,7 +23,7 @@ using support::model_spec;
 
 class Bench {
  public:
-  Bench() {
+  explicit Bench(wire::Offload* offload = nullptr) {
     models.add(model_spec("add", {{"a", DType::kInt32, {2}, false, {}}, {"b", DType::kInt32, {2}, true, {}}},
                           {{"sum", DType::kInt32, {2}, false, {}}}, 4));
     models.add(model_spec("pair", {{"a", DType::kInt32, {2}, false, {}}, {"b", DType::kInt32, {2}, false, {}}},
@@ -39,6 +40,7 @@ class Bench {
     bus.publish(models.catalog);
     PredictOptions options;
     options.accepting = [this] { return accepting; };
+    options.offload = offload;
     predict = std::make_unique<Predict>(bus, router, base::heap(), std::move(options));
   }
   ~Bench() {
@@ -114,6 +116,23 @@ TEST(Predict, AClientThatLeavesEndsItsCall) {
   ASSERT_EQ(bench.models["one"].held.size(), 1u);
   x.reset();
   EXPECT_TRUE(bench.models["one"].held.front()->cancelled);
+}
+
+TEST(Predict, LongStringsOfAModelAreCheckedByTheWorkerThatWritesThem) {
+  support::FakeOffload offload;
+  Bench bench(&offload);
+  auto x = bench.open("POST", "/v1/models/words:predict", R"({"inputs": [["a"]]})");
+  std::string data;
+  for (int i = 0; i < 50'000; ++i) msg::append_string(data, i % 2 ? "a" : "");
+  msg::Tensor words{"w", DType::kBytes, {50'001, 1}, base::Bytes::adopt(std::move(data))};
+  auto& inbox = bench.models["words"];
+  inbox.finish(inbox.held.at(0), {msg::Outputs{{std::move(words)}, {}}});
+  bench.bus.turn();
+  EXPECT_FALSE(x->headed);
+  ASSERT_EQ(offload.waiting(), 1u);
+  offload.work();
+  EXPECT_EQ(x->response.status, 500);
+  EXPECT_NE(x->sent.find("50000 BYTES elements, but 50001"), std::string::npos) << x->sent;
 }
 
 // ---- Hostile requests
