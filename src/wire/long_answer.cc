@@ -1,6 +1,9 @@
 #include "wire/long_answer.h"
 
+#include <string>
+
 #include "base/attempt.h"
+#include "base/memory_ledger.h"
 #include "wire/offload.h"
 
 namespace weir::wire {
@@ -17,10 +20,18 @@ base::Result<base::Bytes> WriteBody::body() {
   return std::move(body_);
 }
 
+Status no_room_for_body(Exchange& exchange, uint64_t most) {
+  const base::MemoryLedger* memory = exchange.memory();
+  if (!memory || most <= memory->budget()) return no_room_for_answer();
+  return base::failure(base::Code::kOutOfRange, "the answer may have " + std::to_string(most) +
+                                                    " bytes, and all memory is " + std::to_string(memory->budget()) +
+                                                    " (limits.slab_budget)");
+}
+
 void write_elsewhere(Offload& offload, Exchange& exchange, uint64_t most, MakeBody make,
                      std::function<void(base::Result<base::Bytes>)> then) {
   auto write = std::make_unique<WriteBody>(exchange, std::move(make));
-  if (!write->reserve(most)) return then(no_room_for_answer());
+  if (!write->reserve(most)) return then(no_room_for_body(exchange, most));
   auto done = [then](const Status& sent, std::unique_ptr<base::OffloadTask> task) {
     then(sent.ok() ? static_cast<WriteBody&>(*task).body() : base::Result<base::Bytes>(sent));
   };

@@ -35,11 +35,15 @@ class WriteBody final : public base::OffloadTask {
   base::Result<base::Bytes> body_ = base::Bytes();
 };
 
+// Why there is no room for a body of `most` bytes at most: no_room_for_answer(), or OUT_OF_RANGE where there never will
+// be, so that nobody tries again.
+base::Status no_room_for_body(Exchange& exchange, uint64_t most);
+
 // Writes a body of `most` bytes at most on the shard.
 template <class Make>
 base::Result<base::Bytes> write_body(Exchange& exchange, uint64_t most, Make&& make) {
   AnswerRoom room(exchange);
-  if (!room.take(most)) return no_room_for_answer();
+  if (!room.take(most)) return no_room_for_body(exchange, most);
   base::Result<base::Bytes> body = make();
   if (body && !room.settle(*body)) return no_room_for_answer();
   return body;

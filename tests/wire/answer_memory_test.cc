@@ -1,5 +1,6 @@
 // The memory of answers: charged, bounded, refused in words, and given back by time; HTTP/1 and HTTP/2.
 #include "wire/answer_flow.h"
+#include "wire/long_answer.h"
 
 #include <gtest/gtest.h>
 
@@ -120,6 +121,23 @@ TEST(AnswerMemory, AnAnswerThatWouldPassTheTotalIs503) {
   h2.client.talk(h2.server);
   EXPECT_EQ(h2.client[id].status(), "503");
   EXPECT_EQ(h2.client[id].field("retry-after"), "1");
+}
+
+TEST(AnswerMemory, ABodyForWhichThereNeverIsRoomIsNotWorthAnotherTry) {
+  H1Conn c(kMiB);
+  for (const uint64_t most : {900'000u, 2'000'000u}) {
+    base::Status status;
+    c.intake.on_whole = [&](Exchange& x) {
+      EXPECT_TRUE(x.memory()->take(MemoryKind::kSlabs, 500'000));
+      auto body = write_body(x, most, [] { return Bytes(); });
+      x.memory()->give(MemoryKind::kSlabs, 500'000);
+      if (!body) status = body.error();
+      x.respond(200, "a/b", {});
+    };
+    c.talk(get());
+    const bool ever = most < kMiB;
+    EXPECT_EQ(status.code, ever ? base::Code::kResourceExhausted : base::Code::kOutOfRange) << most;
+  }
 }
 
 TEST(AnswerMemory, AStreamThatCannotGoOnIsCutAndNotKept) {
