@@ -54,12 +54,18 @@ class ReadBody final : public base::OffloadTask {
   const GraphPipeState& state_;
 };
 
+base::Result<std::vector<base::Bytes>> check_and_write(const std::vector<msg::Tensor>& tensors,
+                                                       const std::vector<size_t>& order) {
+  if (Status status = marshal::check_outputs(tensors); !status.ok()) return status;
+  return write_tensors(tensors, order);
+}
+
 class WriteTensors final : public base::OffloadTask {
  public:
   WriteTensors(std::vector<msg::Tensor> tensors, std::vector<size_t> order)
       : tensors_(std::move(tensors)), order_(std::move(order)) {}
   void run() override {
-    Status thrown = base::attempt("writing an answer", [this] { pieces = write_tensors(tensors_, order_); });
+    Status thrown = base::attempt("writing an answer", [this] { pieces = check_and_write(tensors_, order_); });
     if (!thrown.ok()) pieces = std::move(thrown);
   }
 
@@ -117,7 +123,8 @@ class Inference final : public wire::ExchangeListener, public msg::Sink {
     for (const auto& name : asked_)
       if (std::find(call.outputs.begin(), call.outputs.end(), name) == call.outputs.end()) call.outputs.push_back(name);
     if (auto s = check_types(spec, call); !s.ok()) return s;
-    if (auto s = marshal::check_call(spec, call); !s.ok()) return s;
+    if (auto s = marshal::check_call(spec, call, marshal::Strings::kPass); !s.ok()) return s;
+    if (auto s = check_counts(request, call); !s.ok()) return s;
     call.version = spec.version;
     marshal::set_caller(call, exchange_);
     return {};
@@ -126,6 +133,21 @@ class Inference final : public wire::ExchangeListener, public msg::Sink {
   Status too_often(std::string_view what) const {
     return failure(Code::kUnimplemented,
                    "model '" + served_->spec.name + "' " + std::string(what) + ", which GraphPipe cannot say");
+  }
+
+  // The strings have been put together from a vector, so that their number is all that could be wrong.
+  static Status check_counts(const fb::InferRequest& request, const msg::Call& call) {
+    for (size_t i = 0; i < call.inputs.size(); ++i) {
+      const msg::Tensor& tensor = call.inputs[i];
+      if (tensor.dtype != msg::DType::kBytes) continue;
+      auto* strings = request.input_tensors()->Get(uint32_t(i))->string_val();
+      const uint64_t found = strings ? strings->size() : 0, wanted = tensor.shape.elements().value_or(0);
+      if (found != wanted)
+        return base::invalid_field("inputs[" + std::to_string(i) + "]",
+                                   "input '" + tensor.name + "': " + std::to_string(found) + " BYTES elements, but " +
+                                       std::to_string(wanted) + " by its shape " + tensor.shape.text());
+    }
+    return {};
   }
 
   // Outputs that could not be sent need not be computed.
@@ -161,7 +183,7 @@ class Inference final : public wire::ExchangeListener, public msg::Sink {
       order_.push_back(*at);
     }
     for (size_t i = 0; asked_.empty() && i < outputs.tensors.size(); ++i) order_.push_back(i);
-    return marshal::check_outputs(outputs.tensors);
+    return marshal::check_outputs(outputs.tensors, marshal::Strings::kPass);
   }
 
   // This may be destroyed by it.
@@ -170,7 +192,7 @@ class Inference final : public wire::ExchangeListener, public msg::Sink {
     for (size_t i : order_)
       if (outputs.tensors[i].dtype == msg::DType::kBytes) strings += outputs.tensors[i].data.size();
     if (strings <= wire::kLongBody || !state_.options.offload)
-      return respond_pieces(exchange_, write_tensors(outputs.tensors, order_));
+      return respond_pieces(exchange_, check_and_write(outputs.tensors, order_));
     auto then = [&exchange = exchange_](const Status& sent, std::unique_ptr<base::OffloadTask> task) {
       if (!sent.ok()) return respond_failure(exchange, sent);
       respond_pieces(exchange, std::move(static_cast<WriteTensors&>(*task).pieces));

@@ -73,5 +73,33 @@ TEST(GraphPipeText, LongRequestsAndLongStringsAreWorkersWork) {
   EXPECT_EQ(bench.open("POST", "/graphpipe/any", request)->response.status, 400);
 }
 
+TEST(GraphPipeText, LongStringsOfAModelAreCheckedByTheWorkerThatWritesThem) {
+  support::FakeOffload offload;
+  GraphPipeOptions options;
+  options.offload = &offload;
+  Bench bench(options);
+  auto request = [&](const char* shape) {
+    return bench.schema.request(
+        std::string(
+            R"({"req_type":"InferRequest","req":{"input_names":["s"],"input_tensors":[{"type":"String","shape":)") +
+        shape + R"(,"string_val":["a","b"]}]}})");
+  };
+  EXPECT_NE(bench.open("POST", "/graphpipe/any", request("[1]"))->sent.find("2 BYTES elements, but 1 by its shape [1]"),
+            std::string::npos);
+  auto x = bench.open("POST", "/graphpipe/any", request("[2]"));
+  auto& inbox = bench.inbox("any");
+  ASSERT_EQ(inbox.held.size(), 1u);
+  std::string data;
+  for (int i = 0; i < 100'000; ++i) msg::append_string(data, i % 2 ? "a" : "");
+  msg::Tensor words{"s", msg::DType::kBytes, {100'001}, base::Bytes::adopt(std::move(data))};
+  inbox.finish(inbox.held[0], {msg::Outputs{{std::move(words)}, {}, true}});
+  bench.turn();
+  EXPECT_FALSE(x->ended);
+  ASSERT_EQ(offload.waiting(), 1u);
+  offload.work();
+  EXPECT_EQ(x->record().code, base::Code::kInternal);
+  EXPECT_NE(x->sent.find("100000 BYTES elements, but 100001"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace weir::graphpipe
