@@ -252,13 +252,13 @@ Status ModelAction::find(bus::Needs needs) {
   return {};
 }
 
-Status ModelAction::perform(std::unique_ptr<bus::OffloadTask> task, size_t bytes) {
+Status ModelAction::perform(std::unique_ptr<bus::OffloadTask> task, size_t bytes, bus::Admission admission) {
   if (bytes <= bus::kShortText && task->run_briefly()) {
     session_.state().turn_budget.spend(1 + bytes / kTextPerStep);
     return performed(*task);
   }
   Status s = task_.send(std::move(task), bytes, *served_, session_.exchange().ticket(),
-                        marshal::tenant_of(session_.exchange().request()));
+                        marshal::tenant_of(session_.exchange().request()), admission);
   note_work();
   return s;
 }
@@ -317,7 +317,7 @@ void ModelAction::on(msg::Call& call, msg::Event&& event) {
   if (last) marshal::note(session_.exchange().record(), call);
   call_.owe();
   Status s = take(std::move(event));
-  if (s.ok() && last && !over()) s = unexpected();
+  if (s.ok() && last && !over() && !running()) s = unexpected();
   if (s.ok() && !over()) repay();
   settle(std::move(s));
 }

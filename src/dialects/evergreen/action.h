@@ -132,7 +132,8 @@ class ModelAction : public Action, msg::Sink, bus::OffloadListener {
   // True when a model may begin to work on it now. If not, run() is called again when one may.
   bool may_begin() { return !(wants_turn_ = session_.actions().busy()); }
   // Long work on `bytes` of input: done at once when they are few, else by the bus's workers; then performed().
-  base::Status perform(std::unique_ptr<bus::OffloadTask> task, size_t bytes);
+  base::Status perform(std::unique_ptr<bus::OffloadTask> task, size_t bytes,
+                       bus::Admission admission = bus::Admission::kAsked);
   msg::Call& call() { return call_.fill(); }  // until submit()
   base::Status submit();
   void stop() final;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/attempt.h"
 #include "base/memory_ledger.h"
 #include "dialects/evergreen/action.h"
 #include "dialects/evergreen/schema.h"
@@ -18,41 +19,64 @@ using Step = Cursor::Step;
 
 constexpr std::string_view kAll = "outputs";
 constexpr size_t kTensors = 256;
-constexpr size_t kCopiedLikeText = 64;  // bytes that are copied in the time that one of text takes to become tokens
 
-// The chunks of each tensor become one block of memory. One chunk stays where it is.
-class Joining final : public bus::OffloadTask {
+struct Leaf {
+  msg::Tensor tensor;  // without its data
+  std::vector<base::Bytes> chunks;
+};
+
+// The leaves that were read as tensors: their chunks joined, and the strings inside BYTES checked.
+class PrepareInputs final : public bus::OffloadTask {
  public:
-  void add(std::vector<base::Bytes>&& chunks, base::SlabSource& slabs) {
-    Part& part = parts_.emplace_back();
-    part.chunks = std::move(chunks);
-    if (part.chunks.size() == 1) return;
-    size_t size = 0;
-    for (const auto& c : part.chunks) size += c.size();
-    part.block = base::Block(base::take_now(slabs, std::max<size_t>(size, 1)));
-    bytes_ += size;
+  PrepareInputs(std::vector<Leaf>&& leaves, base::SlabSource& slabs) : leaves_(std::move(leaves)), slabs_(slabs) {}
+  // Bytes that are joined or checked.
+  size_t work() const {
+    size_t bytes = 0;
+    for (const Leaf& leaf : leaves_)
+      if (leaf.chunks.size() > 1 || leaf.tensor.dtype == msg::DType::kBytes)
+        for (const auto& chunk : leaf.chunks) bytes += chunk.size();
+    return bytes;
   }
-  size_t bytes() const { return bytes_; }  // to copy
   void run() override {
-    for (Part& part : parts_)
-      for (const auto& c : part.chunks) {
-        if (!part.block || (cancelled() && cancelled()->load(std::memory_order_relaxed))) break;
-        part.block.append(c.data(), c.size());
-      }
+    Status thrown = base::attempt("reading tensors", [this] { prepare(); });
+    if (!thrown.ok()) status = std::move(thrown);
   }
-  // After run(): the tensors' data, in the order in which they were added.
-  base::Bytes take(size_t i) {
-    Part& part = parts_[i];
-    return part.block ? part.block.freeze() : std::move(part.chunks[0]);
-  }
+
+  std::vector<msg::Tensor> tensors;  // after run()
+  Status status;                     // the same; INVALID_ARGUMENT for strings that are wrong
 
  private:
-  struct Part {
-    std::vector<base::Bytes> chunks;
-    base::Block block;
-  };
-  std::vector<Part> parts_;
-  size_t bytes_ = 0;
+  void prepare() {
+    for (Leaf& leaf : leaves_) {
+      leaf.tensor.data = joined(std::move(leaf.chunks));
+      tensors.push_back(std::move(leaf.tensor));
+      if (status.ok() && tensors.back().dtype == msg::DType::kBytes) status = marshal::check_data(tensors.back());
+    }
+  }
+  // One chunk stays where it is; several are joined.
+  base::Bytes joined(std::vector<base::Bytes>&& chunks) {
+    if (chunks.size() == 1) return std::move(chunks[0]);
+    size_t size = 0;
+    for (const auto& c : chunks) size += c.size();
+    base::Block block(base::take_now(slabs_, std::max<size_t>(size, 1)));
+    for (const auto& c : chunks) {
+      if (cancelled() && cancelled()->load(std::memory_order_relaxed)) break;
+      block.append(c.data(), c.size());
+    }
+    return block.freeze();
+  }
+
+  std::vector<Leaf> leaves_;
+  base::SlabSource& slabs_;
+};
+
+class CheckOutputs final : public bus::OffloadTask {
+ public:
+  explicit CheckOutputs(std::vector<msg::Tensor>&& outputs) : tensors(std::move(outputs)) {}
+  void run() override { status = marshal::check_outputs(tensors); }
+
+  std::vector<msg::Tensor> tensors;
+  Status status;  // after run()
 };
 
 class Infer final : public ModelAction {
@@ -74,10 +98,6 @@ class Infer final : public ModelAction {
     std::vector<base::Bytes> chunks;  // of the leaf that is being read; in the node's memory
     const Node* leaf = nullptr;
     bool ended = false;
-  };
-  struct Leaf {
-    msg::Tensor tensor;  // without its data
-    std::vector<base::Bytes> chunks;
   };
 
   Status begin() override {
@@ -147,31 +167,39 @@ class Infer final : public ModelAction {
     if (Status s = find(bus::Needs::kAnything); !s.ok()) return s;  // it may have been reloaded meanwhile
     if (spec().decoupled)
       return base::failure(base::Code::kUnimplemented, "model '" + spec().name + "' may answer any number of times");
-    auto joining = std::make_unique<Joining>();
-    for (Leaf& leaf : leaves_) joining->add(std::move(leaf.chunks), session_.state().slabs);
-    const size_t work = joining->bytes() / kCopiedLikeText;
-    return perform(std::move(joining), work);
+    auto prepare = std::make_unique<PrepareInputs>(std::exchange(leaves_, {}), session_.state().slabs);
+    const size_t bytes = bus::weight_of_parsing(prepare->work());
+    return perform(std::move(prepare), bytes);
   }
 
   Status performed(bus::OffloadTask& task) override {
-    for (size_t i = 0; i < leaves_.size(); ++i) {
-      leaves_[i].tensor.data = static_cast<Joining&>(task).take(i);
-      call().inputs.push_back(std::move(leaves_[i].tensor));
-    }
-    leaves_.clear();
+    if (!asked_) return submit(static_cast<PrepareInputs&>(task));
+    auto& checked = static_cast<CheckOutputs&>(task);
+    return checked.status.ok() ? send(checked.tensors) : std::move(checked.status);
+  }
+
+  Status submit(PrepareInputs& prepared) {
+    if (prepared.status.code == base::Code::kResourceExhausted) return std::move(prepared.status);
+    call().inputs = std::move(prepared.tensors);
     bool all = outputs_.empty();
     for (const auto& o : outputs_) all = all || o->name == kAll;
     for (const auto& o : outputs_)
       if (!all && o->name != kStatus) call().outputs.push_back(o->name);
-    Status s = marshal::check_call(spec(), call());
-    return s.ok() ? submit() : s;
+    Status s = marshal::check_call(spec(), call(), marshal::Strings::kPass);
+    if (s.ok()) s = std::move(prepared.status);
+    asked_ = true;
+    return s.ok() ? ModelAction::submit() : s;
   }
 
   Status outputs(msg::Outputs&& answer) override {
-    if (Status s = marshal::check_outputs(answer.tensors); !s.ok()) return s;
+    const size_t bytes = bus::weight_of_parsing(marshal::string_bytes(answer.tensors));
+    return perform(std::make_unique<CheckOutputs>(std::move(answer.tensors)), bytes, bus::Admission::kGranted);
+  }
+
+  Status send(const std::vector<msg::Tensor>& tensors) {
     size_t named = outputs_.size();  // send() may add to them
     for (size_t i = 0; i < named; ++i) {
-      Status s = send(*outputs_[i], answer.tensors);
+      Status s = send(*outputs_[i], tensors);
       if (!s.ok()) return s;
     }
     done();
@@ -205,6 +233,7 @@ class Infer final : public ModelAction {
 
   std::vector<std::unique_ptr<In>> ins_;
   std::vector<Leaf> leaves_;
+  bool asked_ = false;  // the model; until then a task has the inputs
 };
 
 }  // namespace
