@@ -92,6 +92,10 @@ Status read_image(std::string_view message, const base::Bytes& whole, PbFields& 
     return out_of_range(path + ".mime", "'" + base::presentable(image.mime, kShown) + "'",
                         "image/png, image/jpeg or image/webp");
   if (image.data.empty()) return invalid(path + ".bytes must not be empty");
+  size_t all = 0;
+  for (const msg::Image& each : out) all += each.data.size();
+  if (all > kMaxImageBytes)
+    return invalid("images must have at most " + std::to_string(kMaxImageBytes) + " bytes together");
   return {};
 }
 

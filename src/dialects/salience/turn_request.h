@@ -14,7 +14,9 @@
 namespace weir::salience {
 
 inline constexpr uint32_t kMaxRanges = 1024;
-inline constexpr uint32_t kMaxImages = 1024;       // bounds the shard's work for a request
+inline constexpr uint32_t kMaxImages = 1024;  // bounds the shard's work for a request
+// Bytes of all images of a request: the shard parses them when they come, and copies them when the session keeps them.
+inline constexpr size_t kMaxImageBytes = size_t(16) << 20;
 inline constexpr uint32_t kMaxAppend = 1 << 20;    // tokens in one request: read in a turn of the loop
 inline constexpr uint32_t kMaxFields = 128 << 10;  // protobuf fields, ids that are not packed among them
 inline constexpr int32_t kMaxPriority = 10;

@@ -53,6 +53,16 @@ TEST(SalienceImages, ComeAlongAndAreNotCut) {
   EXPECT_EQ(t.ask<pb::ForkSessionResponse>("ForkSession", fork).status, number(Code::kFailedPrecondition));
 }
 
+TEST(SalienceImages, AreBoundedTogether) {
+  Bench t;
+  auto id = t.open();
+  const Picture half{1, 7, std::string(8 << 20, 'x')}, more{8, 14, std::string((8 << 20) + 1, 'x')};
+  auto refusal = t.refused(with_images(id, 0, kBlock, {half, more}));
+  EXPECT_EQ(refusal.code, number(Code::kInvalidArgument));
+  EXPECT_EQ(refusal.text, "images must have at most 16777216 bytes together");
+  EXPECT_NE(t.refused(with_images(id, 0, kBlock, {half, half})).text, refusal.text);
+}
+
 TEST(SalienceImages, BlocksThatAreNotWhatTheyShouldBeAreRefused) {
   Bench t;
   auto id = t.open();
