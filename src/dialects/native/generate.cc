@@ -85,7 +85,7 @@ Status Sequence::begin(std::string_view message) {
 
 Status Sequence::read_form(SequenceRequest request) {
   if (!served_->spec.text->codec) return base::failure(base::Code::kUnimplemented, "form: the model has no tokenizer");
-  const size_t size = request.params.structured->text.size() + request.begun * 16;
+  const size_t size = request.weight_of_form();
   return reading_.send(std::make_unique<FormTask>(std::move(request), served_->spec.text), size, *served_,
                        rpc_.exchange().ticket(), marshal::tenant_of(rpc_.exchange().request()));
 }

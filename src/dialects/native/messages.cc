@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "marshal/pb_wire.h"
+#include "marshal/structured_params.h"
 
 namespace weir::native {
 namespace {
@@ -20,6 +21,7 @@ using marshal::put_tag;
 using marshal::put_varint;
 
 constexpr auto kNumbers = marshal::Protocol::kEvergreen;  // whose numbers SequenceParams has
+constexpr size_t kTextOfToken = 16;  // bytes of text that take a grammar as long as a token that has begun it
 constexpr float kMostBias = 100;
 
 Status malformed() { return invalid("the message cannot be decoded as a Sequence"); }
@@ -67,12 +69,17 @@ Status read_range(const char* name, std::string_view message, marshal::PbFields&
 Status read_form(std::string_view message, marshal::PbFields& fields, SequenceRequest& out) {
   using Form = msg::StructuredOutput;
   Form form;
-  uint64_t kind = 0, thoughts = 0, begun = 0;
+  uint64_t kind = 0, thoughts = 0, begun = 0, choices = 0;
   PbCountedReader r(message, fields);
   while (r.next()) {
     if (r.is(1, PbType::kVarint)) kind = r.number();
     if (r.is(2, PbType::kBytes)) form.text = r.bytes();
-    if (r.is(3, PbType::kBytes)) form.choices.emplace_back(r.bytes());
+    if (r.is(3, PbType::kBytes)) {
+      choices += r.bytes().size();
+      if (choices > marshal::kMaxForm)
+        return invalid("form: all choices together must have at most " + std::to_string(marshal::kMaxForm) + " bytes");
+      form.choices.emplace_back(r.bytes());
+    }
     if (r.is(4, PbType::kVarint)) thoughts = r.number();
     if (r.is(5, PbType::kVarint)) begun = r.number();
     if (form.choices.size() > kMostChoices) return invalid("form has too many choices");
@@ -145,6 +152,14 @@ void put_details(std::string& out, const msg::TokenDetails& details) {
 }
 
 }  // namespace
+
+size_t SequenceRequest::weight_of_form() const {
+  size_t bytes = generation.append.size() * sizeof(uint32_t) + begun * kTextOfToken;
+  if (!params.structured) return bytes;
+  bytes += params.structured->text.size();
+  for (const auto& choice : params.structured->choices) bytes += choice.size();
+  return bytes;
+}
 
 base::Result<SequenceRequest> read_sequence(std::string_view message) {
   if (message.size() > kLargestSequence)

@@ -21,6 +21,9 @@ struct SequenceRequest {
   msg::Generation generation;        // aim, tokens, ranges, cache_salt; not what `params` says
   marshal::GenerationParams params;  // in their ranges; `structured` is the form
   uint32_t begun = 0;                // of the tokens, from the end: those of the form that are there already
+
+  // The bytes of text that a request with a form counts as while it waits for a worker.
+  size_t weight_of_form() const;
 };
 
 inline constexpr size_t kLargestSequence = 8 << 20;  // bytes of a message: read within a turn of the loop
