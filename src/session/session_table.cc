@@ -158,12 +158,15 @@ base::Result<base::SessionId> SessionTable::fork(Tenant tenant, base::SessionId 
   if (auto* image = image_across(from->images, at)) return splits_image("at_position", at, *image, length);
   if (from->depth >= limits_.depth) return too_many("too many forks of forks", limits_.depth);
   if (from->children >= limits_.children) return too_many("too many forks of one session", limits_.children);
-  if (auto status = check_room(tenant, from->client.get(), at * sizeof(uint32_t)); !status.ok()) return status;
+  const auto images = ptrdiff_t(images_before(from->images, at));
+  uint64_t bytes = at * sizeof(uint32_t);
+  for (auto image = from->images.begin(); image != from->images.begin() + images; ++image) bytes += image->data.size();
+  if (auto status = check_room(tenant, from->client.get(), bytes); !status.ok()) return status;
   auto made = add(tenant, from->model, from->client);
   if (!made) return made.error();
   Session& fork = **made;
   fork.tokens.assign(from->tokens.begin(), from->tokens.begin() + at);
-  fork.images.assign(from->images.begin(), from->images.begin() + ptrdiff_t(images_before(from->images, at)));
+  fork.images.assign(from->images.begin(), from->images.begin() + images);
   fork.tenant_name = from->tenant_name;
   fork.parent = id;
   fork.parent_number = from->number;

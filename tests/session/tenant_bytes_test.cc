@@ -104,6 +104,22 @@ TEST(ClientShare, NorOneClientTheirBytes) {
   EXPECT_EQ(greedy->held(base::Held::kSessionBytes), 0u);
 }
 
+TEST(ClientShare, AForkNeedsRoomForItsImagesToo) {
+  base::Clients clients;
+  auto greedy = clients.enter("127.6.6.6", base::Client::Limited::kYes);
+  Shards t(1);
+  auto a = t.first.open(kMe, {}, greedy).value();
+  const msg::Image image{base::Bytes::copy_of(std::string(500, 'x')), "image/png", 0, 4};
+  auto lease = t.first.begin(kMe, a, {0, Append::Rewind::kNo, 5, 500});
+  ASSERT_TRUE(lease);
+  t.first.settle(lease->serial, {Outcome::Kind::kAppended, {1, 2, 3, 4, 5}, {image}, {}});
+  EXPECT_TRUE(t.first.fork(kMe, a, 0)) << "in front of the image";
+  EXPECT_EQ(t.first.fork(kMe, a, 5).error().text,
+            "the sessions of your host would have 1040 bytes, and more than half of all is in use: limits.client_share "
+            "(limit 375)");
+  EXPECT_EQ(greedy->held(base::Held::kSessionBytes), 520u);
+}
+
 TEST(TenantBytes, ATenantAloneHasAll) {
   Shards t(1);
   auto a = t.first.open(kMe, {}).value();
