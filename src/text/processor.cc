@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "text/fallback_templates.h"
+#include "text/model_json.h"
 #include "tokenizers/decode_stream.h"
 
 namespace weir::text {
@@ -28,6 +29,12 @@ base::Status read_token(const nlohmann::json& config, const char* name, std::str
   return {};
 }
 
+// A member that is a text; empty: there is none.
+std::string_view text_of(const nlohmann::json& object, const char* name) {
+  auto found = object.find(name);
+  return found != object.end() && found->is_string() ? found->get_ref<const std::string&>() : std::string_view();
+}
+
 // `chat_template` is a text, or a list of named ones of which `default` is meant.
 base::Result<std::string> template_of(const nlohmann::json& config) {
   auto found = config.find("chat_template");
@@ -35,8 +42,7 @@ base::Result<std::string> template_of(const nlohmann::json& config) {
   if (found->is_string()) return found->get<std::string>();
   if (found->is_array())
     for (const auto& entry : *found)
-      if (entry.is_object() && entry.value("name", nlohmann::json()) == "default" && entry.contains("template") &&
-          entry["template"].is_string())
+      if (text_of(entry, "name") == "default" && entry.contains("template") && entry["template"].is_string())
         return entry["template"].get<std::string>();
   return base::invalid("tokenizer_config.json: chat_template is neither a text nor a list with a default");
 }
@@ -59,9 +65,7 @@ void guess_tokens(const tokenizers::Tokenizer& tokenizer, Processor& out) {
 // For these classes Hugging Face's transformers takes add_bos_token (true unless it is given) and add_eos_token (false)
 // in place of the post_processor; also for a file that names no class, where it gives them.
 bool decides_markers(const nlohmann::json& config) {
-  const std::string name = config.value("tokenizer_class", nlohmann::json()).is_string()
-                               ? config["tokenizer_class"].get<std::string>()
-                               : std::string();
+  const std::string_view name = text_of(config, "tokenizer_class");
   if (name.empty()) return config.contains("add_bos_token") || config.contains("add_eos_token");
   for (std::string_view family : {"Llama", "CodeLlama", "Gemma", "Cohere"})
     if (name.starts_with(family)) return true;
@@ -95,7 +99,9 @@ base::Status read_markers(const nlohmann::json& config, Processor& out) {
 }
 
 base::Status read_config(std::string_view text, Processor& out, std::string& source) {
-  auto config = nlohmann::json::parse(text, nullptr, false);
+  auto parsed = parse_model_json(text, "tokenizer_config.json");
+  if (!parsed) return parsed.error();
+  const nlohmann::json& config = *parsed;
   if (!config.is_object()) return base::invalid("tokenizer_config.json: is not a JSON object");
   for (auto [name, token] : {std::pair{"bos_token", &out.bos}, std::pair{"eos_token", &out.eos},
                              std::pair{"unk_token", &out.unk}, std::pair{"pad_token", &out.pad}})

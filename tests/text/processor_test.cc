@@ -58,6 +58,17 @@ TEST(Processor, TheConfigsTemplateIsTakenAndItsOwnFileBeforeIt) {
   EXPECT_EQ(chat(*a_processor({}, config), kHello), "d");
 }
 
+TEST(Processor, AConfigOfValuesNestedDeeplyIsRefused) {
+  constexpr size_t kLevels = 1'000'000;
+  const std::string deep = std::string(kLevels, '[') + std::string(kLevels, ']');
+  for (const std::string& config :
+       {"{\"tokenizer_class\":" + deep + "}", "{\"chat_template\":[{\"name\":" + deep + "}]}"}) {
+    auto out = make_processor(tokenizer_with({}), config, "");
+    ASSERT_FALSE(out);
+    EXPECT_EQ(out.error().text, "tokenizer_config.json is nested deeper than 64 levels");
+  }
+}
+
 TEST(Processor, TheConfigDecidesOnMarkersWhereTheClassLetsIt) {
   auto ids = [](std::string config) {
     return a_processor({"<s>", "</s>"}, R"({"bos_token": "<s>", "eos_token": "</s>")" + config + "}")

@@ -15,6 +15,7 @@
 #include "engines/llm/encoder/encoder_files.h"
 #include "engines/llm/encoder/rotary_encoder.h"
 #include "engines/llm/load/fields.h"
+#include "text/model_json.h"
 #include "text/processor.h"
 
 namespace weir::llm {
@@ -34,9 +35,9 @@ base::Status wrong(const char* name, const std::string& value, const char* expec
 }
 
 std::string architecture_of(std::string_view config_json) {
-  auto config = nlohmann::json::parse(config_json, nullptr, /*allow_exceptions=*/false);
-  if (!config.is_object() || !config.contains("architectures")) return {};
-  const auto& names = config["architectures"];
+  auto config = text::parse_model_json(config_json, "config.json");
+  if (!config || !config->is_object() || !config->contains("architectures")) return {};
+  const auto& names = (*config)["architectures"];
   return names.is_array() && names.size() == 1 && names[0].is_string() ? names[0].get<std::string>() : std::string();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engines/llm/load/fields.h"
+#include "text/model_json.h"
 
 namespace weir::llm {
 namespace {
@@ -73,7 +74,9 @@ EncoderLimits limits_of(const BertShape& shape, uint32_t max_length, uint32_t pa
 bool is_bert(std::string_view architecture) { return family_of(architecture) != nullptr; }
 
 base::Result<BertShape> parse_bert_shape(std::string_view config_json) {
-  auto config = nlohmann::json::parse(config_json, nullptr, /*allow_exceptions=*/false);
+  auto parsed = text::parse_model_json(config_json, "config.json");
+  if (!parsed) return parsed.error();
+  const nlohmann::json& config = *parsed;
   if (!config.is_object()) return base::invalid("config.json is not a JSON object");
   base::Status status;
   ConfigFields f(config, status, "config.json: ");

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engines/llm/load/fields.h"
+#include "text/model_json.h"
 
 namespace weir::llm {
 namespace {
@@ -83,7 +84,9 @@ void softmax(const float* logits, size_t count, float* out) {
 bool is_classifier(std::string_view architecture) { return architecture.ends_with(kClassifies); }
 
 base::Result<ClassifierShape> parse_classifier(std::string_view config_json) {
-  auto config = nlohmann::json::parse(config_json, nullptr, /*allow_exceptions=*/false);
+  auto parsed = text::parse_model_json(config_json, "config.json");
+  if (!parsed) return parsed.error();
+  const nlohmann::json& config = *parsed;
   if (!config.is_object()) return base::invalid("config.json is not a JSON object");
   base::Status status;
   ConfigFields f(config, status, "config.json: ");

@@ -1,6 +1,7 @@
 #include "engines/llm/encoder/encoder_files.h"
 
 #include "engines/llm/load/fields.h"
+#include "text/model_json.h"
 
 namespace weir::llm {
 namespace {
@@ -23,10 +24,11 @@ base::Status read_pooling(const Folder& folder, const std::string& place, Encode
   if (!inside) return inside.error();
   auto text = inside->read("config.json", kMaxFile);
   if (!text) return base::failure(text.error().code, place + ": " + text.error().text);
-  json config = json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (!config.is_object()) return base::invalid(place + "/config.json is not a JSON object");
+  auto config = text::parse_model_json(*text, place + "/config.json");
+  if (!config) return config.error();
+  if (!config->is_object()) return base::invalid(place + "/config.json is not a JSON object");
   base::Status status;
-  ConfigFields f(config, status, place + "/config.json: ");
+  ConfigFields f(*config, status, place + "/config.json: ");
   for (const Way& way : kWays) {
     if (!f.flag_or(way.name, false)) continue;
     if (!way.pooling) f.fail(way.name, "is not supported", base::Code::kUnimplemented);
@@ -48,7 +50,9 @@ base::Status read_module(const Folder& folder, const json& module, EncoderFiles&
 }
 
 base::Status read_modules(const Folder& folder, const std::string& text, EncoderFiles& out) {
-  json modules = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  auto parsed = text::parse_model_json(text, "modules.json");
+  if (!parsed) return parsed.error();
+  const json& modules = *parsed;
   if (!modules.is_array() || modules.size() > kMaxModules) return base::invalid("modules.json is not a list of steps");
   for (const json& module : modules) {
     bool strings = module.is_object();
@@ -71,9 +75,10 @@ base::Result<EncoderFiles> read_encoder_files(const Folder& folder) {
   auto text = folder.read_if_there("sentence_bert_config.json", kMaxFile);
   if (!text) return text.error();
   if (text->empty()) return out;
-  json config = json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  auto config = text::parse_model_json(*text, "sentence_bert_config.json");
+  if (!config) return config.error();
   base::Status status;
-  ConfigFields f(config, status, "sentence_bert_config.json: ");
+  ConfigFields f(*config, status, "sentence_bert_config.json: ");
   if (f.has("max_seq_length")) out.max_length = f.count("max_seq_length", 1, 1 << 24);
   if (!status.ok()) return status;
   return out;

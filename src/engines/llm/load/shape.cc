@@ -5,6 +5,7 @@
 #include "base/encoding.h"
 #include "engines/llm/load/fields.h"
 #include "engines/llm/load/rope.h"
+#include "text/model_json.h"
 
 namespace weir::llm {
 namespace {
@@ -110,7 +111,9 @@ void check(ConfigFields& f, const Shape& s) {
 }  // namespace
 
 base::Result<Shape> parse_shape(std::string_view config_json) {
-  json config = json::parse(config_json, nullptr, /*allow_exceptions=*/false);
+  auto parsed = text::parse_model_json(config_json, "config.json");
+  if (!parsed) return parsed.error();
+  const json& config = *parsed;
   if (!config.is_object()) return base::invalid("config.json is not a JSON object");
   base::Status status;
   ConfigFields f(config, status, "config.json: ");

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "engines/llm/load/fields.h"
+#include "text/model_json.h"
 
 namespace weir::llm {
 namespace {
@@ -22,7 +23,9 @@ std::string show(std::span<const uint64_t> shape) {
 }
 
 base::Result<std::set<std::string>> files_of(const std::string& index) {
-  auto json = nlohmann::json::parse(index, nullptr, /*allow_exceptions=*/false);
+  auto parsed = text::parse_model_json(index, kIndex);
+  if (!parsed) return parsed.error();
+  const nlohmann::json& json = *parsed;
   std::set<std::string> files;
   if (json.is_object() && json.contains("weight_map") && json["weight_map"].is_object())
     for (const auto& file : json["weight_map"])
@@ -98,9 +101,10 @@ base::Result<Readouts> load_readouts(const Shape& shape, const Folder& folder) {
   auto text = folder.read_if_there("readout.json", kMaxReadoutJson);
   if (!text) return text.error();
   if (text->empty()) return out;
-  auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  auto json = text::parse_model_json(*text, "readout.json");
+  if (!json) return json.error();
   base::Status status;
-  ConfigFields f(json, status, "readout.json: ");
+  ConfigFields f(*json, status, "readout.json: ");
   out.layers = f.ids_or_none("layers", shape.layers - 1);
   out.dtype = f.text_or("dtype", "float32");
   if (f.has("concepts") && f["concepts"].is_array())

@@ -139,6 +139,16 @@ TEST(Shapes, WhatIsWrongIsNamed) {
   EXPECT_FALSE(bool(parse_shape("[]")));
 }
 
+TEST(Shapes, OfValuesNestedDeeplyAreRefused) {
+  constexpr size_t kLevels = 1'000'000;
+  const std::string deep = std::string(kLevels, '[') + std::string(kLevels, ']');
+  for (const char* key : {"architectures", "rope_scaling", "id2label", "x"}) {
+    auto s = parse_shape(config(",\"" + std::string(key) + "\":" + deep));
+    ASSERT_FALSE(bool(s)) << key;
+    EXPECT_EQ(s.error().text, "config.json is nested deeper than 64 levels");
+  }
+}
+
 TEST(StoredWeights, KeepTheirPrecision) {
   EXPECT_EQ(exact_form(Stored::kF32), WeightFormat::kF32);
   EXPECT_EQ(exact_form(Stored::kBf16), WeightFormat::kBf16);
