@@ -29,7 +29,7 @@ struct Loading {
   Folder folder;
   Model model;
   std::shared_ptr<msg::TextSpec> text = std::make_shared<msg::TextSpec>();
-  std::optional<uint32_t> eos;  // the tokenizer's, for models that name none
+  std::optional<uint32_t> eos;  // the tokenizer's, which ends answers beside those that the configs name
 };
 
 base::Status read_processor(Loading& l) {
@@ -62,7 +62,10 @@ base::Status read_text(Loading& l) {
   text.vocabulary = shape.vocabulary, text.hidden_size = shape.hidden, text.eos_ids = shape.eos_ids;
   text.max_length = l.options.max_length > 0 ? std::min(l.options.max_length, shape.max_length) : shape.max_length;
   if (auto s = read_defaults(l); !s.ok()) return s;
-  if (text.eos_ids.empty() && l.eos && *l.eos < shape.vocabulary) text.eos_ids.push_back(*l.eos);
+  // Chat fine-tunes often leave the base model's eos_token_id in both configs, while their templates end turns by the
+  // tokenizer's token.
+  if (l.eos && *l.eos < shape.vocabulary && std::count(text.eos_ids.begin(), text.eos_ids.end(), *l.eos) == 0)
+    text.eos_ids.push_back(*l.eos);
   text.concepts = l.model.readouts.concepts;
   text.readout_layers = l.model.readouts.layers;
   text.readout_dtype = l.model.readouts.dtype;
