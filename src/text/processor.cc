@@ -35,15 +35,27 @@ std::string_view text_of(const nlohmann::json& object, const char* name) {
   return found != object.end() && found->is_string() ? found->get_ref<const std::string&>() : std::string_view();
 }
 
-// `chat_template` is a text, or a list of named ones of which `default` is meant.
-base::Result<std::string> template_of(const nlohmann::json& config) {
+// Sources of chat templates.
+struct Templates {
+  std::string usual, tool_use;  // empty: there is none; the other one is for conversations with tools, too
+  const std::string& of_tools() const { return tool_use.empty() ? usual : tool_use; }
+};
+
+// `chat_template` is a text, or a list of named ones. As in Hugging Face's transformers `tool_use` is taken where tools
+// are given, and `default` otherwise.
+base::Status read_templates(const nlohmann::json& config, Templates& out) {
   auto found = config.find("chat_template");
-  if (found == config.end() || found->is_null()) return std::string();
-  if (found->is_string()) return found->get<std::string>();
+  if (found == config.end() || found->is_null()) return {};
+  if (found->is_string()) return out.usual = found->get<std::string>(), base::Status();
+  bool usual = false;
   if (found->is_array())
-    for (const auto& entry : *found)
-      if (text_of(entry, "name") == "default" && entry.contains("template") && entry["template"].is_string())
-        return entry["template"].get<std::string>();
+    for (const auto& entry : *found) {
+      if (!entry.is_object() || !entry.contains("template") || !entry["template"].is_string()) continue;
+      const std::string_view name = text_of(entry, "name"), source = text_of(entry, "template");
+      if (name == "default" && !usual) usual = true, out.usual = source;
+      if (name == "tool_use") out.tool_use = source;
+    }
+  if (usual) return {};
   return base::invalid("tokenizer_config.json: chat_template is neither a text nor a list with a default");
 }
 
@@ -98,7 +110,7 @@ base::Status read_markers(const nlohmann::json& config, Processor& out) {
   return status;
 }
 
-base::Status read_config(std::string_view text, Processor& out, std::string& source) {
+base::Status read_config(std::string_view text, Processor& out, Templates& templates) {
   auto parsed = parse_model_json(text, "tokenizer_config.json");
   if (!parsed) return parsed.error();
   const nlohmann::json& config = *parsed;
@@ -107,16 +119,12 @@ base::Status read_config(std::string_view text, Processor& out, std::string& sou
                              std::pair{"unk_token", &out.unk}, std::pair{"pad_token", &out.pad}})
     if (auto status = read_token(config, name, *token); !status.ok()) return status;
   if (auto status = read_markers(config, out); !status.ok()) return status;
-  if (!source.empty()) return {};
-  auto found = template_of(config);
-  if (!found) return found.error();
-  source = std::move(*found);
-  return {};
+  return templates.usual.empty() ? read_templates(config, templates) : base::Status();
 }
 
 // How answers are read, and what forms they can be given.
-base::Status set_format(std::string_view source, std::string_view tool_format, Processor& out) {
-  ToolStyle style = tool_style_of(source);
+base::Status set_format(const Templates& templates, std::string_view tool_format, Processor& out) {
+  ToolStyle style = tool_style_of(templates.of_tools());
   if (!tool_format.empty() && tool_format != "auto") {
     auto named = tool_format_named(tool_format);
     if (!named)
@@ -124,7 +132,8 @@ base::Status set_format(std::string_view source, std::string_view tool_format, P
                            std::string(kToolFormatNames) + " is expected");
     if (*named != style.format) style = {*named};
   }
-  out.format = {style.format, thinks(source) || style.format == msg::ToolFormat::kHarmony};
+  const bool thoughtful = thinks(templates.usual) || thinks(templates.tool_use);
+  out.format = {style.format, thoughtful || style.format == msg::ToolFormat::kHarmony};
   out.grammars = std::make_shared<GrammarCache>(out.tokenizer, style);
   return {};
 }
@@ -290,22 +299,25 @@ base::Result<std::shared_ptr<const Processor>> make_processor(std::string_view t
   if (!tokenizer) return base::invalid(std::move(tokenizer.error().message));
   auto out = std::make_shared<Processor>();
   out->tokenizer = std::move(*tokenizer);
-  std::string source(chat_template_jinja);
-  std::string_view file = source.empty() ? "tokenizer_config.json: " : "chat_template.jinja: ";
+  Templates templates{std::string(chat_template_jinja), {}};
+  const std::string_view file = chat_template_jinja.empty() ? "tokenizer_config.json: " : "chat_template.jinja: ";
   if (tokenizer_config.empty()) {
     guess_tokens(*out->tokenizer, *out);
-  } else if (auto status = read_config(tokenizer_config, *out, source); !status.ok()) {
+  } else if (auto status = read_config(tokenizer_config, *out, templates); !status.ok()) {
     return status;
   }
-  if (source.empty() && out->tokenizer->id("<|im_start|>"))
-    source = kChatml;
-  else if (source.empty() && out->tokenizer->id("<|start_header_id|>"))
-    source = kLlama3;
-  if (auto status = set_format(source, tool_format, *out); !status.ok()) return status;
-  if (source.empty()) return std::shared_ptr<const Processor>(std::move(out));
-  auto chat = jinja::Template::parse(source);
-  if (!chat) return base::invalid(std::string(file) + "the chat template, " + chat.error().message);
-  out->chat = std::move(*chat);
+  if (templates.usual.empty() && out->tokenizer->id("<|im_start|>"))
+    templates.usual = kChatml;
+  else if (templates.usual.empty() && out->tokenizer->id("<|start_header_id|>"))
+    templates.usual = kLlama3;
+  if (auto status = set_format(templates, tool_format, *out); !status.ok()) return status;
+  for (auto [source, name, to] : {std::tuple(&templates.usual, "the chat template", &out->chat),
+                                  std::tuple(&templates.tool_use, "the chat template tool_use", &out->tool_chat)}) {
+    if (source->empty()) continue;
+    auto chat = jinja::Template::parse(*source);
+    if (!chat) return base::invalid(std::string(file) + name + ", " + chat.error().message);
+    *to = std::move(*chat);
+  }
   return std::shared_ptr<const Processor>(std::move(out));
 }
 
@@ -368,7 +380,8 @@ base::Result<std::string> Processor::render_chat(const Json& messages, const Jso
   variables["messages"] = std::move(conversation);
   variables["add_generation_prompt"] = options.add_generation_prompt;
   const msg::TextBudget& budget = options.budget;
-  auto prompt = chat->render(variables, {budget.steps, budget.bytes, budget.cancelled});
+  const bool with_tools = tool_chat && variables["tools"].is_array() && !variables["tools"].empty();
+  auto prompt = (with_tools ? tool_chat : chat)->render(variables, {budget.steps, budget.bytes, budget.cancelled});
   if (!prompt) return status_of(std::move(prompt.error()));
   if (options.continue_final_message)
     if (auto status = cut_after_final_message(*prompt, final_content); !status.ok()) return status;

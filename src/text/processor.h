@@ -22,6 +22,7 @@ namespace weir::text {
 struct Processor final : msg::TextCodec {
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;  // never null
   std::shared_ptr<const jinja::Template> chat;             // null: the model is not made for chat
+  std::shared_ptr<const jinja::Template> tool_chat;        // where tools are given; null: `chat`, too
   std::shared_ptr<GrammarCache> grammars;                  // never null
   msg::AnswerFormat format;
   std::string bos, eos, unk, pad;  // the special tokens' text; empty when there is none
@@ -59,8 +60,9 @@ struct Processor final : msg::TextCodec {
 };
 
 // From the files of a Hugging Face folder; empty text for files that are not there. `tokenizer_config` may hold the
-// chat template (`chat_template`), which `chat_template_jinja`, a file of its own, overrides; without either, chatml or
-// llama-3 is chosen by the special tokens that the vocabulary has. `tool_format`: a model's setting (tool_format.h);
+// chat template (`chat_template`; where it is a list of named ones, `default`, and `tool_use` where tools are given),
+// which `chat_template_jinja`, a file of its own, overrides; without either, chatml or llama-3 is chosen by the special
+// tokens that the vocabulary has. `tool_format`: a model's setting (tool_format.h);
 // empty: by the template. Errors: INVALID_ARGUMENT, naming the file or the setting.
 base::Result<std::shared_ptr<const Processor>> make_processor(std::string_view tokenizer_json,
                                                               std::string_view tokenizer_config,

@@ -69,6 +69,24 @@ TEST(Processor, AConfigOfValuesNestedDeeplyIsRefused) {
   }
 }
 
+TEST(Processor, ANamedTemplateIsTakenWhereToolsAreGiven) {
+  const std::string named = R"({"chat_template": [{"name": "tool_use", "template": "<tool_call> {{ tools | length }}"},
+                                                  {"name": "rag", "template": "r"},
+                                                  {"name": "default", "template": "d"}]})";
+  auto p = a_processor({}, named);
+  EXPECT_EQ(p->format.tools, msg::ToolFormat::kHermes);
+  EXPECT_EQ(chat(*p, kHello), "d");
+  EXPECT_EQ(chat(*p, kHello, {{"tools", nullptr}}), "d");
+  EXPECT_EQ(chat(*p, kHello, {{"tools", Json::array()}}), "d");
+  EXPECT_EQ(chat(*p, kHello, {{"tools", {{{"type", "function"}}}}}), "<tool_call> 1");
+  EXPECT_EQ(chat(*a_processor({}, named, "own"), kHello, {{"tools", {{{"type", "function"}}}}}), "own");
+  auto wrong = make_processor(
+      tokenizer_with({}),
+      R"({"chat_template": [{"name": "default", "template": "d"}, {"name": "tool_use", "template": "{% x"}]})", "");
+  ASSERT_FALSE(wrong);
+  EXPECT_NE(wrong.error().text.find("tool_use"), std::string::npos) << wrong.error().text;
+}
+
 TEST(Processor, TheConfigDecidesOnMarkersWhereTheClassLetsIt) {
   auto ids = [](std::string config) {
     return a_processor({"<s>", "</s>"}, R"({"bos_token": "<s>", "eos_token": "</s>")" + config + "}")
