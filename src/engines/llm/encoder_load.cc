@@ -96,7 +96,7 @@ base::Status read_files(EncoderLoading& l) {
 }
 
 uint32_t length_of(const EncoderLoading& l, uint32_t most) {
-  if (l.options.max_length > 0) return std::min(l.options.max_length, most);
+  if (l.options.max_length > 0) return context_length(l.options, l.wanted.name, most);
   return std::min(l.files.max_length.value_or(most), most);
 }
 

@@ -60,7 +60,7 @@ base::Status read_text(Loading& l) {
   const Shape& shape = l.model.shape;
   msg::TextSpec& text = *l.text;
   text.vocabulary = shape.vocabulary, text.hidden_size = shape.hidden, text.eos_ids = shape.eos_ids;
-  text.max_length = l.options.max_length > 0 ? std::min(l.options.max_length, shape.max_length) : shape.max_length;
+  text.max_length = context_length(l.options, l.wanted.name, shape.max_length);
   if (auto s = read_defaults(l); !s.ok()) return s;
   // Chat fine-tunes often leave the base model's eos_token_id in both configs, while their templates end turns by the
   // tokenizer's token.

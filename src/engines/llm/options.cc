@@ -1,5 +1,8 @@
 #include "engines/llm/options.h"
 
+#include <algorithm>
+
+#include "base/log.h"
 #include "base/units.h"
 #include "engines/llm/cpu/thread_team.h"
 
@@ -127,6 +130,13 @@ base::Result<Options> read_options(const std::map<std::string, std::string>& par
   if (!o.kernels) p.fail("kernels", "auto, avx512_bf16, avx512, avx2 or portable, as this CPU has it, is expected");
   if (!p.status.ok()) return p.status;
   return o;
+}
+
+uint32_t context_length(const Options& options, std::string_view model, uint32_t most) {
+  if (options.max_length > most)
+    base::log::warning("max_length is more than a model's context",
+                       {{"model", model}, {"max_length", options.max_length}, {"context", most}});
+  return options.max_length > 0 ? std::min(options.max_length, most) : most;
 }
 
 void keep_beside(Options& options, const std::map<std::string, std::string>& parameters, std::span<const int> allowed,

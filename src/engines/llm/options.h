@@ -47,6 +47,9 @@ inline constexpr std::string_view kParameters[] = {
 base::Result<Options> read_options(const std::map<std::string, std::string>& parameters,
                                    const msg::BatchPolicy& batching = {});
 
+// The length that is asked for, or else the model's; never more than that, which a line in the log says.
+uint32_t context_length(const Options& options, std::string_view model, uint32_t most);
+
 // Keeps the threads beside the shards' cores, where there are cores beside: as many threads, unless the parameter
 // `threads` says how many; more than those cores are left alone.
 void keep_beside(Options& options, const std::map<std::string, std::string>& parameters, std::span<const int> allowed,

@@ -9,6 +9,7 @@ namespace weir::llm {
 namespace {
 
 constexpr double kMaxFactor = 1e6;
+constexpr uint32_t kLongestRope = 1 << 24;  // positions
 
 void llama3(ConfigFields& f, uint32_t max_length, std::vector<double>& frequencies) {
   double factor = f.real_or("factor", 1, kMaxFactor, 8);
@@ -29,11 +30,15 @@ void llama3(ConfigFields& f, uint32_t max_length, std::vector<double>& frequenci
 
 double magnitude(double factor, double weight) { return factor <= 1 ? 1 : 0.1 * weight * std::log(factor) + 1; }
 
-double yarn(ConfigFields& f, uint32_t max_length, double theta, std::vector<double>& frequencies) {
+// As long as positions are with `factor`: kLongestRope at most.
+uint32_t longer(double factor, double original) { return uint32_t(std::min(factor * original, double(kLongestRope))); }
+
+double yarn(ConfigFields& f, uint32_t& max_length, double theta, std::vector<double>& frequencies) {
   const double dims = double(frequencies.size()) * 2;
   double factor = f.real_or("factor", 1, kMaxFactor, 1);
   double fast = f.real_or("beta_fast", 1e-3, kMaxFactor, 32), slow = f.real_or("beta_slow", 1e-3, kMaxFactor, 1);
   double original = f.count_or("original_max_position_embeddings", 1, 1u << 30, max_length);
+  max_length = std::max(max_length, longer(factor, original));
   auto dimension = [&](double turns) {
     return dims * std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
   };
@@ -52,7 +57,7 @@ double yarn(ConfigFields& f, uint32_t max_length, double theta, std::vector<doub
 
 }  // namespace
 
-Rope make_rope(const nlohmann::json& config, uint32_t head_dim, uint32_t max_length, base::Status& status) {
+Rope make_rope(const nlohmann::json& config, uint32_t head_dim, uint32_t& max_length, base::Status& status) {
   static const nlohmann::json kNone = nlohmann::json::object();
   ConfigFields outer(config, status);
   const bool newer = outer.has("rope_parameters");
@@ -76,6 +81,7 @@ Rope make_rope(const nlohmann::json& config, uint32_t head_dim, uint32_t max_len
   if (type == "linear") {
     double factor = f.real_or("factor", 1, kMaxFactor, 1);
     for (double& w : frequencies) w /= factor;
+    max_length = longer(factor, max_length);
   } else if (type == "llama3") {
     llama3(f, max_length, frequencies);
   } else if (type == "yarn") {

@@ -26,7 +26,7 @@ struct VisionShape {
 struct Shape {
   std::string architecture;  // "LlamaForCausalLM"
   uint32_t vocabulary = 0, hidden = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, intermediate = 0;
-  uint32_t max_length = 0;
+  uint32_t max_length = 0;  // max_position_embeddings, times what the rotary scaling makes of it
   float epsilon = 1e-5f;
   bool tied = false;      // the output matrix is the embedding
   bool qk_norm = false;   // every query and key head is normalised by itself (Qwen3)

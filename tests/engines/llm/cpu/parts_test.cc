@@ -149,6 +149,21 @@ TEST(Shapes, OfValuesNestedDeeplyAreRefused) {
   }
 }
 
+TEST(Shapes, AreAsLongAsTheirRotaryScalingMakesThem) {
+  auto length = [](const char* scaling) {
+    auto s = parse_shape(config(",\"max_position_embeddings\":2048,\"rope_scaling\":" + std::string(scaling)));
+    EXPECT_TRUE(bool(s)) << s.error().text;
+    return s ? s->max_length : 0;
+  };
+  EXPECT_EQ(length(R"({"type":"linear","factor":4})"), 8192u);
+  EXPECT_EQ(length(R"({"type":"yarn","factor":4,"original_max_position_embeddings":1024})"), 4096u);
+  EXPECT_EQ(length(R"({"rope_type":"yarn","factor":4})"), 8192u);
+  EXPECT_EQ(length(R"({"type":"yarn","factor":4,"original_max_position_embeddings":256})"), 2048u) << "it says so";
+  EXPECT_EQ(length(R"({"type":"yarn","factor":1000000,"original_max_position_embeddings":1000})"), 1u << 24);
+  EXPECT_EQ(length(R"({"rope_type":"llama3","factor":8})"), 2048u) << "it is what max_position_embeddings counts";
+  EXPECT_EQ(length("null"), 2048u);
+}
+
 TEST(StoredWeights, KeepTheirPrecision) {
   EXPECT_EQ(exact_form(Stored::kF32), WeightFormat::kF32);
   EXPECT_EQ(exact_form(Stored::kBf16), WeightFormat::kBf16);

@@ -51,5 +51,14 @@ TEST_F(DemoFolder, TheTokenizersEosEndsAnswersBesideThoseOfTheConfigs) {
   EXPECT_EQ(text()->eos_ids, (std::vector<uint32_t>{kEndOfText}));
 }
 
+TEST_F(DemoFolder, RopeScalingLengthensTheContext) {
+  EXPECT_EQ(text()->max_length, 2048u);
+  change("config.json",
+         {{"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 2048}}}});
+  EXPECT_EQ(text()->max_length, 8192u);
+  EXPECT_EQ(text({{"max_length", "5000"}})->max_length, 5000u);
+  EXPECT_EQ(text({{"max_length", "9000"}})->max_length, 8192u);
+}
+
 }  // namespace
 }  // namespace weir::llm
