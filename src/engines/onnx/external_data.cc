@@ -93,15 +93,31 @@ base::Result<ExternalData> ExternalData::open(const std::string& model, const st
     void* data = size > 0 ? mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd.get(), 0) : nullptr;
     if (data == MAP_FAILED)
       return failure(Code::kResourceExhausted, "there is not enough memory to map " + quoted_location(name));
-    out.files_.push_back({name, static_cast<char*>(data), size});
+    auto guard = data ? std::make_unique<base::BusErrorGuard>(data, size) : nullptr;
+    const bool guarded = !guard || *guard;
+    out.files_.push_back({name, static_cast<char*>(data), size, std::move(guard)});
+    if (!guarded)
+      return base::try_again(Code::kResourceExhausted, "too many files are mapped to map " + quoted_location(name));
     out.identity_ += identity_of(info);
   }
   return out;
 }
 
-ExternalData::~ExternalData() {
+base::Status ExternalData::intact() const {
   for (const File& file : files_)
+    if (file.guard && file.guard->lost())
+      return base::try_again(Code::kUnavailable,
+                             "file " + quoted_location(file.name) +
+                                 ", which holds tensors of the model, changed while it was read, or "
+                                 "cannot be read");
+  return {};
+}
+
+ExternalData::~ExternalData() {
+  for (File& file : files_) {
+    file.guard.reset();
     if (file.data) munmap(file.data, file.size);
+  }
 }
 
 }  // namespace weir::onnx

@@ -39,6 +39,13 @@ base::Result<ModelContents> read_model(const ModelFile& file, const std::string&
   return ModelContents{std::move(*bytes), std::move(*summary), std::move(*external)};
 }
 
+base::Result<SharedSession> make_session(const std::shared_ptr<const Library>& library, const SessionOptions& settings,
+                                         const ModelContents& contents, const std::string& id) {
+  auto made = Session::make(library, settings, contents.bytes, contents.summary, contents.external, id);
+  if (auto intact = contents.external.intact(); !intact.ok()) return intact;
+  return made;
+}
+
 }  // namespace
 
 struct Runtime::Parts {
@@ -66,7 +73,7 @@ struct Runtime::Parts {
     if (!contents) return contents.error();
     const std::string whole = key + contents->external.identity();
     if (SharedSession alive = find(whole)) return alive;
-    auto made = Session::make(library, settings, contents->bytes, contents->summary, contents->external, id);
+    auto made = make_session(library, settings, *contents, id);
     if (made) sessions[whole] = *made;
     return made;
   }
@@ -75,7 +82,7 @@ struct Runtime::Parts {
                                    const std::string& id) const {
     auto contents = read_model(file, path);
     if (!contents) return contents.error();
-    return Session::make(library, settings, contents->bytes, contents->summary, contents->external, id);
+    return make_session(library, settings, *contents, id);
   }
   SharedSession find(const std::string& key) const {
     auto it = sessions.find(key);

@@ -90,6 +90,21 @@ TEST_F(OnnxLoad, ExternalDataIsRefusedWhereTheLibraryWouldOpenIt) {
     EXPECT_THAT(refusal(name), AllOf(HasSubstr("external data"), Not(HasSubstr("passwd")))) << name;
 }
 
+TEST(OnnxExternalData, AFileThatIsCutShortIsNotIntact) {
+  Scratch scratch;
+  std::string model = scratch.put("model.onnx", "");
+  std::string weights = scratch.put("w.bin", std::string(65536, '\1'));
+  auto external = ExternalData::open(model, {"w.bin"});
+  ASSERT_TRUE(external) << external.error().text;
+  const auto& file = external->files().front();
+  EXPECT_EQ(static_cast<volatile char*>(file.data)[65535], 1);
+  EXPECT_TRUE(external->intact().ok());
+  fs::resize_file(weights, 4096);
+  EXPECT_EQ(static_cast<volatile char*>(file.data)[65535], 0);
+  EXPECT_EQ(external->intact().code, base::Code::kUnavailable);
+  EXPECT_THAT(external->intact().text, HasSubstr("'w.bin'"));
+}
+
 TEST(OnnxExternalData, LocationsArePlainRelativePaths) {
   for (auto good : {"w", "w.bin", "a/b/c", "model.onnx.data", "...", "é"}) EXPECT_TRUE(is_plain_location(good)) << good;
   for (auto bad : {"", ".", "..", "/w", "w/", "a//b", "a/../b", "./w", "a\\b", "*", "*/_ORT_MEM_ADDR_/*", "a\n"})

@@ -2,7 +2,7 @@
 // through the connection (the protocol's system and CUDA shared memory extensions).
 //
 // The client may write to the memory while the server reads it, and shrink or unlink its object. Therefore
-//   - every use looks at the object's size first, and asks intact() afterwards (bus_error_guard.h);
+//   - every use looks at the object's size first, and asks intact() afterwards (base/bus_error_guard.h);
 //   - a tensor is the mapped memory itself only where no value of it can be an address: floats, and whole numbers of 8
 //     and 16 bits. 32 and 64 bits wide ones (indices, which a kernel checks before it uses them), BOOL and BYTES are
 //     copied once, by pread(), so that what was checked is what is used.

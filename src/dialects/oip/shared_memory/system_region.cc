@@ -8,8 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/bus_error_guard.h"
 #include "base/encoding.h"
-#include "dialects/oip/shared_memory/bus_error_guard.h"
 #include "dialects/oip/shared_memory/shared_region.h"
 
 namespace weir::oip {
@@ -66,7 +66,7 @@ class SystemRegion final : public SharedRegion {
 
   const ObjectFd fd_;
   const ObjectMapping mapping_;  // unmapped after the guard has gone
-  const BusErrorGuard guard_;
+  const base::BusErrorGuard guard_;
   std::byte* const data_;
 };
 

@@ -43,6 +43,7 @@ base::Result<Weights> load_weights(const Shape& shape, const Store& store, Weigh
   for (uint32_t i = 0; i < shape.layers && load.status().ok(); ++i)
     w.layers.push_back(load_layer(shape, root + "layers." + std::to_string(i) + ".", load));
   if (!load.status().ok()) return load.status();
+  if (auto s = store.intact(); !s.ok()) return s;
   return w;
 }
 

@@ -141,6 +141,7 @@ base::Result<DeviceBertWeights> load_device_bert(const BertShape& s, const Store
     to.norm = load.norm(named(s.names.norm, ""));
   }
   if (!load.status.ok()) return load.status;
+  if (auto intact = store.intact(); !intact.ok()) return intact;
   w.memory = std::move(load.memory);
   return w;
 }

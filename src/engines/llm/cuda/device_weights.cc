@@ -231,6 +231,7 @@ base::Result<DeviceWeights> load_device_weights(const Shape& shape, const Readou
   if (!readouts.vectors.empty()) w.readouts = read.floats(readouts.vectors);
   for (uint32_t i = 0; i < shape.layers && upload.status.ok(); ++i)
     w.layers.push_back(read_layer(shape, root + "layers." + std::to_string(i) + ".", read));
+  if (auto s = store.intact(); !s.ok()) return s;
   return finish(std::move(w), upload);
 }
 

@@ -66,6 +66,7 @@ base::Result<BertWeights> load_bert_weights(const BertShape& s, const Store& sto
   for (uint32_t i = 0; i < s.layers && load.status().ok(); ++i)
     w.layers.push_back(read_layer(s, root + std::string(s.names.layers) + std::to_string(i) + ".", store, load));
   if (!load.status().ok()) return load.status();
+  if (auto intact = store.intact(); !intact.ok()) return intact;
   return w;
 }
 

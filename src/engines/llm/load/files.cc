@@ -24,12 +24,16 @@ base::Status check_name(std::string_view name) {
 
 }  // namespace
 
+Mapping::Mapping(const std::byte* data, size_t size)
+    : guard_(std::make_unique<base::BusErrorGuard>(const_cast<std::byte*>(data), size)), data_(data), size_(size) {}
 Mapping::~Mapping() {
+  guard_.reset();
   if (data_) munmap(const_cast<std::byte*>(data_), size_);
 }
-Mapping::Mapping(Mapping&& o) noexcept : data_(std::exchange(o.data_, nullptr)), size_(std::exchange(o.size_, 0)) {}
+Mapping::Mapping(Mapping&& o) noexcept
+    : guard_(std::move(o.guard_)), data_(std::exchange(o.data_, nullptr)), size_(std::exchange(o.size_, 0)) {}
 Mapping& Mapping::operator=(Mapping&& o) noexcept {
-  std::swap(data_, o.data_), std::swap(size_, o.size_);
+  std::swap(guard_, o.guard_), std::swap(data_, o.data_), std::swap(size_, o.size_);
   return *this;
 }
 
@@ -103,7 +107,10 @@ base::Result<Mapping> Folder::map(std::string_view name) const {
   int error = errno;
   close(*fd);
   if (p == MAP_FAILED) return trouble(name, error);
-  return Mapping(static_cast<const std::byte*>(p), size);
+  Mapping mapping(static_cast<const std::byte*>(p), size);
+  if (mapping.guarded()) return mapping;
+  return base::try_again(base::Code::kResourceExhausted,
+                         "too many files are mapped to map '" + std::string(name) + "'");
 }
 
 }  // namespace weir::llm

@@ -46,7 +46,15 @@ base::Status Store::add(const Folder& folder, const std::string& file) {
   if (!mapping) return mapping.error();
   if (auto s = parse_safetensors(mapping->bytes(), arrays_); !s.ok())
     return base::failure(s.code, file + ": " + s.text);
-  files_.push_back(std::move(*mapping));
+  files_.push_back({file, std::move(*mapping)});
+  return {};
+}
+
+base::Status Store::intact() const {
+  for (const File& file : files_)
+    if (file.mapping.lost())
+      return base::try_again(base::Code::kUnavailable,
+                             "'" + file.name + "' changed while it was read, or cannot be read");
   return {};
 }
 
@@ -84,6 +92,7 @@ base::Result<std::vector<float>> Store::floats(const std::string& name, std::ini
                          "'" + name + "' takes more than half of this machine's memory");
   std::vector<float> out((*array)->elements());
   read_floats(**array, 0, out.size(), out.data());
+  if (auto s = intact(); !s.ok()) return s;
   return out;
 }
 

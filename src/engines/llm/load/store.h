@@ -28,9 +28,16 @@ class Store {
   // How the greater part of the parameters is stored.
   Stored usual_form() const;
   base::Status add(const Folder& folder, const std::string& file);
+  // Once all has been read. Errors: UNAVAILABLE, naming a file that was cut short, or could not be read, meanwhile:
+  // what was read of it may be zeros.
+  base::Status intact() const;
 
  private:
-  std::vector<Mapping> files_;
+  struct File {
+    std::string name;
+    Mapping mapping;
+  };
+  std::vector<File> files_;
   Arrays arrays_;
 };
 

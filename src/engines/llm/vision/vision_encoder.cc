@@ -89,6 +89,7 @@ base::Result<std::unique_ptr<VisionEncoder>> VisionEncoder::load(const Shape& sh
   parts->norm = read_norm("visual.norm", v.hidden, load);
   parts->project = load.matrix(shape.hidden, v.hidden, {{"visual.proj", shape.hidden}}, kBias);
   if (!load.status().ok()) return load.status();
+  if (auto s = store.intact(); !s.ok()) return s;
   if (!parts->make_room(team.size())) return base::failure(base::Code::kResourceExhausted, "no memory for images");
   return std::unique_ptr<VisionEncoder>(new VisionEncoder(std::move(parts)));
 }

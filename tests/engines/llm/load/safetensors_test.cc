@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "engines/llm/load/files.h"
+#include "engines/llm/load/store.h"
 #include "msg/half.h"
 #include "support/cpu_time.h"
 
@@ -155,6 +156,23 @@ TEST(ModelFiles, LinksAndPathsAndFoldersAreRefused) {
   }
   EXPECT_EQ(folder->read("none", 100).error().code, base::Code::kNotFound);
   EXPECT_EQ(folder->read_if_there("none", 100).value(), "");
+  std::filesystem::remove_all(place);
+}
+
+TEST(ModelFiles, AFileThatIsCutShortWhileItIsReadFailsTheLoad) {
+  auto place = std::filesystem::temp_directory_path() / ("weir_llm_cut_" + std::to_string(getpid()));
+  std::filesystem::create_directories(place);
+  std::ofstream(place / "model.safetensors", std::ios::binary)
+      << file(R"({"a":{"dtype":"F32","shape":[65536],"data_offsets":[0,262144]}})", std::string(262144, '\1'));
+  auto store = Store::open(*Folder::open(place));
+  ASSERT_TRUE(bool(store)) << store.error().text;
+  EXPECT_TRUE(bool(store->floats("a", {65536})));
+  EXPECT_TRUE(store->intact().ok());
+  std::filesystem::resize_file(place / "model.safetensors", 4096);
+  auto cut = store->floats("a", {65536});
+  ASSERT_FALSE(bool(cut));
+  EXPECT_EQ(cut.error().code, base::Code::kUnavailable);
+  EXPECT_EQ(cut.error().text, "'model.safetensors' changed while it was read, or cannot be read");
   std::filesystem::remove_all(place);
 }
 

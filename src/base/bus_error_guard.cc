@@ -1,4 +1,4 @@
-#include "dialects/oip/shared_memory/bus_error_guard.h"
+#include "base/bus_error_guard.h"
 
 #include <signal.h>
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <mutex>
 
-namespace weir::oip {
+namespace weir::base {
 
 // `begin` is written last when a slot is taken and first when it is given back: 0 says that there is no mapping.
 struct GuardedMapping {
@@ -92,4 +92,4 @@ BusErrorGuard::~BusErrorGuard() {
 
 bool BusErrorGuard::lost() const { return slot_ && slot_->lost.load(std::memory_order_acquire); }
 
-}  // namespace weir::oip
+}  // namespace weir::base
