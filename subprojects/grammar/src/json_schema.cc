@@ -137,24 +137,28 @@ Result<Node> SchemaReader::flat_node(const Json& flat, const std::string& pointe
 Result<Node> SchemaReader::typed(const Json& flat, const std::string& type, const std::string& pointer) {
   if (type == "object") return object(flat, pointer);
   if (type == "array") return array(flat, pointer);
-  if (type == "string") return string(flat, pointer);
   if (type == "boolean") return out_.choice({out_.literal("true"), out_.literal("false")});
   if (type == "null") return out_.literal("null");
-  return number_node(out_, flat, type == "integer" ? NumberKind::kInteger : NumberKind::kNumber, pointer);
+  return scalar(flat, type, pointer);
 }
 
-// Strings of the same form are one rule, whose masks are found once.
-Result<Node> SchemaReader::string(const Json& flat, const std::string& pointer) {
+// Strings and numbers of the same form are one rule, whose masks are found once.
+Result<Node> SchemaReader::scalar(const Json& flat, const std::string& type, const std::string& pointer) {
+  using Keywords = std::vector<const char*>;
+  static const Keywords kOfStrings{"minLength", "maxLength", "pattern", "format"},
+      kOfNumbers{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"};
   Json form = Json::object();
-  for (const char* keyword : {"minLength", "maxLength", "pattern", "format"})
+  for (const char* keyword : type == "string" ? kOfStrings : kOfNumbers)
     if (auto at = flat.find(keyword); at != flat.end()) form[keyword] = *at;
-  const std::string key = json_text(form);
-  if (auto found = strings_.find(key); found != strings_.end()) return out_.rule(found->second);
-  auto body = string_node(out_, flat, out_.rule(string_), pointer);
+  const std::string key = type + ' ' + json_text(form);
+  if (auto found = scalars_.find(key); found != scalars_.end()) return out_.rule(found->second);
+  const auto kind = type == "integer" ? NumberKind::kInteger : NumberKind::kNumber;
+  auto body =
+      type == "string" ? string_node(out_, flat, out_.rule(string_), pointer) : number_node(out_, flat, kind, pointer);
   if (!body || *body == Grammar::kNever || form.empty()) return body;
-  const uint32_t rule = out_.add_rule("string " + key.substr(0, 80), Sharing::kShared);
+  const uint32_t rule = out_.add_rule(key.substr(0, 80), Sharing::kShared);
   out_.define(rule, *body);
-  strings_.emplace(key, rule);
+  scalars_.emplace(key, rule);
   return out_.rule(rule);
 }
 

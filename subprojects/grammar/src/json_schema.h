@@ -34,7 +34,7 @@ class SchemaReader {
   Result<Node> typed(const Json& flat, const std::string& type, const std::string& pointer);
   Result<Node> values(const Json& flat, const std::string& pointer);
 
-  Result<Node> string(const Json& flat, const std::string& pointer);
+  Result<Node> scalar(const Json& flat, const std::string& type, const std::string& pointer);
   Result<Node> reference(const Json& schema, const std::string& pointer);
   Result<const Json*> resolve(const Json& schema, const std::string& pointer) const;
   Result<Json> flatten(const Json& schema, const std::string& pointer, size_t depth);
@@ -52,7 +52,7 @@ class SchemaReader {
   const Json* document_ = nullptr;
   uint32_t string_, value_, object_;  // rules
   Node comma_, colon_;
-  std::map<std::string, uint32_t> references_, merged_, strings_;  // rules, by pointer and by text
+  std::map<std::string, uint32_t> references_, merged_, scalars_;  // rules, by pointer and by text
   size_t depth_ = 0, work_ = 0, merged_bytes_ = 0, comparisons_ = 0;
 };
 

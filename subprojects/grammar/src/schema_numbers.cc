@@ -1,11 +1,15 @@
 #include "schema_numbers.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <string>
+#include <string_view>
 
 namespace grammar {
 namespace {
+
+constexpr uint32_t kMostFraction = 15;  // digits behind the point
 
 Node digit(Grammar& out, char first, char last) { return out.characters({{uint32_t(first), uint32_t(last)}}); }
 Node digits(Grammar& out, size_t count) { return out.repeat(digit(out, '0', '9'), uint32_t(count), uint32_t(count)); }
@@ -77,15 +81,105 @@ std::pair<int64_t, int64_t> wholes(const Interval& in) {
   return {int64_t(std::clamp(least, -kMost, kMost + 1)), int64_t(std::clamp(most, -kMost - 1, kMost))};
 }
 
-// Numbers with a fraction: those between whole numbers n and n + 1 where both are inside, away from the bounds.
-Node fractions(Grammar& out, int64_t least, int64_t most) {
-  const Node fraction = out.sequence({out.literal("."), out.repeat(digit(out, '0', '9'), 1, 15)});
+// The digits behind a point with which an interval begins or ends; no trailing zeros.
+struct Edge {
+  std::string_view digits;
+  bool open = false;
+  char first() const { return digits.empty() ? '0' : digits[0]; }
+  Edge rest() const { return {digits.empty() ? digits : digits.substr(1), open}; }
+};
+// Nothing: any digits will do.
+using MaybeEdge = std::optional<Edge>;
+
+// At least `needed` digits, at most `room`, from `least` to `most`, which is not below it. Where they end is as if
+// zeros followed.
+Node fraction_digits(Grammar& out, MaybeEdge least, MaybeEdge most, uint32_t needed, uint32_t room) {
+  if (least && least->digits.empty() && !least->open) least.reset();
+  if (!least && !most) return out.repeat(digit(out, '0', '9'), needed, room);
   std::vector<Node> all;
-  if (most > std::max<int64_t>(least, 0))
-    all.push_back(out.sequence({naturals(out, std::max<int64_t>(least, 0), most - 1), fraction}));
-  if (least < std::min<int64_t>(most, 0))
+  if (needed == 0 && !least && (!most->digits.empty() || !most->open)) all.push_back(Grammar::kEmpty);
+  if (room == 0) return out.choice(std::move(all));
+  const char low = least ? least->first() : '0', high = most ? most->first() : '9';
+  const char from = least ? char(low + 1) : low, to = most ? char(high - 1) : high;
+  auto one = [&](char first, char last, MaybeEdge l, MaybeEdge m) {
+    all.push_back(out.sequence({digit(out, first, last), fraction_digits(out, l, m, 0, room - 1)}));
+  };
+  if (from <= to) one(from, to, {}, {});
+  if (least && most && low == high) {
+    one(low, low, least->rest(), most->rest());
+  } else {
+    if (least) one(low, low, least->rest(), {});
+    if (most) one(high, high, {}, most->rest());
+  }
+  return out.choice(std::move(all));
+}
+
+// The end of a number behind its whole part: a point and digits, or nothing.
+Node fraction(Grammar& out, const MaybeEdge& least, const MaybeEdge& most) {
+  const Node none = fraction_digits(out, least, most, 0, 0);
+  return out.choice({none, out.sequence({out.literal("."), fraction_digits(out, least, most, 1, kMostFraction)})});
+}
+
+// A bound's distance from zero, in the digits that numbers are written with.
+struct Decimal {
+  int64_t whole = 0;
+  std::string digits;  // behind the point, without trailing zeros
+  bool open = false;
+  Edge edge() const { return {digits, open}; }
+};
+
+enum class Rounding : uint8_t { kUp, kDown };
+
+// A bound with more digits than numbers are written with is rounded into the interval, and is then part of it.
+Decimal decimal(double value, bool open, Rounding rounding) {
+  constexpr double kMost = double(kMostInteger);
+  if (value >= kMost + 1) return {kMostInteger + 1, "", false};
+  char text[400];  // the smallest double has 324 digits behind the point that are zeros
+  const char* end = std::to_chars(text, text + sizeof text, value, std::chars_format::fixed).ptr;
+  const std::string_view all(text, size_t(end - text));
+  const size_t point = std::min(all.find('.'), all.size());
+  Decimal out{std::stoll(std::string(all.substr(0, point))), std::string(all.substr(std::min(point + 1, all.size()))),
+              open};
+  if (out.digits.size() > kMostFraction) {
+    out.digits.resize(kMostFraction), out.open = false;
+    size_t at = rounding == Rounding::kUp ? out.digits.size() : 0;
+    while (at > 0 && out.digits[at - 1] == '9') out.digits[--at] = '0';
+    if (at > 0)
+      ++out.digits[at - 1];
+    else if (rounding == Rounding::kUp)
+      ++out.whole;
+  }
+  out.digits.resize(out.digits.find_last_not_of('0') + 1);
+  return out;
+}
+
+// Numbers from `least` to `most`, which are not negative.
+Node decimals(Grammar& out, const Decimal& least, const Decimal& most) {
+  if (least.whole > most.whole || least.whole > kMostInteger) return Grammar::kNever;
+  auto from = [&](int64_t whole, const MaybeEdge& l, const MaybeEdge& m) {
+    return out.sequence({out.literal(std::to_string(whole)), fraction(out, l, m)});
+  };
+  if (least.whole == most.whole) {
+    const bool none = least.digits > most.digits || (least.digits == most.digits && (least.open || most.open));
+    return none ? Grammar::kNever : from(least.whole, least.edge(), most.edge());
+  }
+  std::vector<Node> all{from(least.whole, least.edge(), {})};
+  if (most.whole - least.whole > 1)
+    all.push_back(out.sequence({naturals(out, least.whole + 1, most.whole - 1), fraction(out, {}, {})}));
+  if (most.whole <= kMostInteger) all.push_back(from(most.whole, {}, most.edge()));
+  return out.choice(std::move(all));
+}
+
+Node decimals(Grammar& out, const Interval& in) {
+  auto between = [&](double least, bool least_open, double most, bool most_open) {
+    return decimals(out, decimal(least, least_open, Rounding::kUp), decimal(most, most_open, Rounding::kDown));
+  };
+  std::vector<Node> all;
+  if (in.most >= 0)
+    all.push_back(between(std::max(in.least, 0.0), in.least_open && in.least >= 0, in.most, in.most_open));
+  if (in.least < 0)
     all.push_back(out.sequence(
-        {out.literal("-"), naturals(out, std::max<int64_t>(-std::min<int64_t>(most, 0), 0), -least - 1), fraction}));
+        {out.literal("-"), between(std::max(-in.most, 0.0), in.most >= 0 || in.most_open, -in.least, in.least_open)}));
   return out.choice(std::move(all));
 }
 
@@ -123,11 +217,9 @@ Result<Node> number_node(Grammar& out, const Json& schema, NumberKind kind, std:
   auto interval = interval_of(schema, pointer);
   if (!interval) return interval.error();
   if (interval->open()) return kind == NumberKind::kInteger ? any_integer(out) : any_number(out);
+  if (kind == NumberKind::kNumber) return decimals(out, *interval);
   const auto [least, most] = wholes(*interval);
-  if (kind == NumberKind::kInteger) return integers(out, least, most);
-  if (least > most && !(interval->least > interval->most))
-    return wrong(pointer, "an interval of numbers without a whole number inside is not supported");
-  return out.choice({integers(out, least, most), fractions(out, least, most)});
+  return integers(out, least, most);
 }
 
 }  // namespace grammar

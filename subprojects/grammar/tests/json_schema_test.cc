@@ -43,6 +43,28 @@ const std::vector<Case> kCases{
     {R"({"type":"string","format":"ipv4"})", {R"("255.0.19.100")"}, {R"("256.0.0.1")", R"("01.0.0.1")"}},
     {R"({"type":"string","format":"email"})", {R"("a.b+c@d-e.org")"}, {R"("a@b")", R"("@b.org")"}},
     {R"({"type":"number","minimum":0,"maximum":1})", {"0", "1", "0.25"}, {"1.5", "-0.5", "2"}},
+    {R"({"type":"number","exclusiveMinimum":0,"maximum":1})",
+     {"1", "1.0", "0.5", "0.001", "0.999999999999999"},
+     {"0", "0.0", "0.000", "-0.5", "1.01", "2", "01"}},
+    {R"({"type":"number","minimum":-0.5,"maximum":0.5})",
+     {"0", "0.5", "0.50", "0.49", "-0.5", "-0.05", "-0.25", "0.0"},
+     {"0.51", "-0.501", "1", "-1", "0.6"}},
+    {R"({"type":"number","exclusiveMinimum":0})",
+     {"0.1", "0.01", "7", "7.25", "999999999999999.5"},
+     {"0", "0.00", "-1"}},
+    {R"({"type":"number","exclusiveMinimum":0,"exclusiveMaximum":1})", {"0.5", "0.99"}, {"0", "1", "1.0", "-0.5"}},
+    {R"({"type":"number","minimum":0.25,"exclusiveMaximum":0.375})",
+     {"0.25", "0.250", "0.3", "0.3749", "0.26"},
+     {"0.375", "0.3750", "0.2", "0.2499", "0.4", "0.", "0"}},
+    {R"({"type":"number","minimum":-12.5,"exclusiveMaximum":-2})",
+     {"-12.5", "-12.25", "-12", "-3", "-2.001", "-9.9", "-10"},
+     {"-12.51", "-13", "-2", "-2.0", "-1.9", "0", "3"}},
+    {R"({"type":"number","exclusiveMinimum":99.5})",
+     {"99.51", "99.6", "100", "1000.5"},
+     {"99.5", "99.50", "99", "9.6"}},
+    {R"({"type":"number","maximum":1e-20,"minimum":0})", {"0", "0.0"}, {"0.000000000000001", "-0.1", "1"}},
+    {R"({"type":"number","minimum":1e-20,"maximum":3})", {"0.000000000000001", "3", "2.5"}, {"0", "0.0"}},
+    {R"({"type":"number","maximum":1e300,"exclusiveMinimum":-1e300})", {"0", "-5.5", "123456789012345.5"}, {"x"}},
     {R"({"type":"integer","exclusiveMinimum":9,"exclusiveMaximum":1012})",
      {"10", "99", "100", "999", "1000", "1011"},
      {"9", "1012", "1019", "5", "-10"}},
@@ -96,6 +118,8 @@ TEST(JsonSchema, WhatCannotBeExpressedIsNamedWithItsPointer) {
       {R"({"$ref":"#/$defs/none"})", "/$ref: there is no '#/$defs/none'"},
       {R"({"type":"text"})", "/type: no such type: \"text\""},
       {R"({"format":"iri"})", "/format: format 'iri' is not supported"},
+      {R"({"type":"number","exclusiveMinimum":1,"maximum":1})", "no text matches it"},
+      {R"({"type":"number","minimum":0.5,"maximum":0.25})", "no text matches it"},
       {R"x({"pattern":"(?=x)"})x", "/pattern: at 2: groups of this kind (look-around, flags) are not supported"},
       {R"({"enum":["a"],"minLength":3})", "the schema: 'minLength' beside enum or const is not supported"},
       {R"({"properties":{"a":false},"required":["a"]})", "no text matches it"},
@@ -169,6 +193,13 @@ TEST(JsonSchema, StringsOfTheSameFormAreOneRule) {
   ASSERT_TRUE(automaton);
   for (const auto& call : (*automaton)->calls) counted += call.counts();
   EXPECT_EQ(counted, 1);
+}
+
+TEST(JsonSchema, NumbersOfTheSameFormAreOneRule) {
+  std::string schema = R"({"type":"object","properties":{)";
+  for (int i = 0; i < 500; ++i)
+    schema += (i > 0 ? ",\"" : "\"") + std::to_string(i) + R"(":{"type":"number","exclusiveMinimum":0,"maximum":0.95})";
+  EXPECT_EQ(refusal(read_json_schema(schema + "}}")), "");
 }
 
 TEST(JsonSchema, ListsInsideEachOtherDoNotDoubleWithEachLevel) {
