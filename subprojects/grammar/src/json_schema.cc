@@ -21,6 +21,10 @@ constexpr std::array<std::string_view, 17> kUnsupported{
     "not",           "if",       "then",        "else",        "dependentRequired", "dependentSchemas",
     "dependencies",  "contains", "minContains", "maxContains", "unevaluatedItems",  "$dynamicRef",
     "$recursiveRef", "$anchor",  "extends",     "divisibleBy", "disallow"};
+// Keywords that an enum's values are held to.
+constexpr std::array<std::string_view, 10> kOfValues{
+    "enum",      "const",   "type",    "format",           "minLength",
+    "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
 constexpr std::array<std::string_view, 7> kTypes{"object", "array", "string", "number", "integer", "boolean", "null"};
 
 // The type that a schema is of where it does not say: by the keywords that it has.
@@ -33,7 +37,7 @@ std::string_view implied_type(const Json& schema) {
                    "maxProperties", "propertyNames"}))
     return "object";
   if (has(schema, {"items", "prefixItems", "minItems", "maxItems", "uniqueItems"})) return "array";
-  if (has(schema, {"minLength", "maxLength", "pattern", "format"})) return "string";
+  if (has(schema, {"minLength", "maxLength", "pattern"}) || has_known_format(schema)) return "string";
   if (has(schema, {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})) return "number";
   return {};
 }
@@ -196,7 +200,7 @@ Result<Node> SchemaReader::values(const Json& flat, const std::string& pointer) 
   Json all = flat.contains("enum") ? flat["enum"] : Json::array({flat["const"]});
   if (!all.is_array()) return wrong(below(pointer, "enum"), "expected a list of values");
   for (const auto& [key, value] : flat.items())
-    if (key != "enum" && key != "const" && key != "type" && key != "format" && !is_annotation(key))
+    if (!is_annotation(key) && std::find(kOfValues.begin(), kOfValues.end(), key) == kOfValues.end())
       return wrong(pointer, "'" + key.substr(0, 60) + "' beside enum or const is not supported");
   Json types = flat.contains("type") ? flat["type"] : Json();
   if (types.is_string()) types = Json::array({types});
@@ -206,7 +210,10 @@ Result<Node> SchemaReader::values(const Json& flat, const std::string& pointer) 
       return t.is_string() && has_type(value, t.get<std::string>());
     });
     if (flat.contains("const") && value != flat["const"]) fits = false;
-    if (fits) out.push_back(out_.literal(json_text(value)));
+    auto long_enough = has_length(flat, value, pointer), between = is_between(flat, value, pointer);
+    if (!long_enough) return long_enough.error();
+    if (!between) return between.error();
+    if (fits && *long_enough && *between) out.push_back(out_.literal(json_text(value)));
   }
   return out_.choice(std::move(out));
 }

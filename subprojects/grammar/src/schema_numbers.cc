@@ -222,4 +222,13 @@ Result<Node> number_node(Grammar& out, const Json& schema, NumberKind kind, std:
   return integers(out, least, most);
 }
 
+Result<bool> is_between(const Json& schema, const Json& value, std::string_view pointer) {
+  auto interval = interval_of(schema, pointer);
+  if (!interval) return interval.error();
+  if (!value.is_number()) return true;
+  const double number = value.get<double>();
+  return (interval->least_open ? number > interval->least : number >= interval->least) &&
+         (interval->most_open ? number < interval->most : number <= interval->most);
+}
+
 }  // namespace grammar

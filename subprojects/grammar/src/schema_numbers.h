@@ -23,5 +23,8 @@ Node any_integer(Grammar& out);
 // bounds that are not numbers.
 enum class NumberKind : uint8_t { kInteger, kNumber };
 Result<Node> number_node(Grammar& out, const Json& schema, NumberKind kind, std::string_view pointer);
+// Whether `value` lies between minimum, maximum and the exclusive ones, or is no number. Errors: bounds that are not
+// numbers.
+Result<bool> is_between(const Json& schema, const Json& value, std::string_view pointer);
 
 }  // namespace grammar

@@ -34,9 +34,24 @@ constexpr std::array<Format, 11> kFormats{{
 
 Node in_quotes(Grammar& out, Node inside) { return out.sequence({out.literal("\""), inside, out.literal("\"")}); }
 
+const Format* known_format(const Json& schema) {
+  auto named = schema.find("format");
+  if (named == schema.end() || !named->is_string()) return nullptr;
+  const auto* found = std::find_if(kFormats.begin(), kFormats.end(),
+                                   [&](const Format& f) { return f.name == named->get_ref<const std::string&>(); });
+  return found == kFormats.end() ? nullptr : found;
+}
+
 struct Lengths {
   uint32_t least = 0, most = kUnbounded;
 };
+
+Result<Lengths> lengths_of(const Json& schema, std::string_view pointer) {
+  auto least = count_of(schema, "minLength", 0, pointer), most = count_of(schema, "maxLength", kUnbounded, pointer);
+  if (!least) return least.error();
+  if (!most) return most.error();
+  return Lengths{*least, *most};
+}
 
 // A pattern or a format, with the lengths that are asked for beside it.
 Result<Node> with_lengths(Grammar& out, const Regex& regex, Lengths lengths, std::string_view pointer) {
@@ -80,25 +95,32 @@ Result<uint32_t> count_of(const Json& schema, const char* keyword, uint32_t fall
   return uint32_t(std::min(value, double(1'000'000'000)));
 }
 
+bool has_known_format(const Json& schema) { return known_format(schema) != nullptr; }
+
+Result<bool> has_length(const Json& schema, const Json& value, std::string_view pointer) {
+  auto lengths = lengths_of(schema, pointer);
+  if (!lengths) return lengths.error();
+  if (!value.is_string()) return true;
+  const std::string& text = value.get_ref<const std::string&>();
+  const auto characters = std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; });
+  return uint64_t(characters) >= lengths->least && uint64_t(characters) <= lengths->most;
+}
+
 Result<Node> string_node(Grammar& out, const Json& schema, Node any, std::string_view pointer) {
-  auto least = count_of(schema, "minLength", 0, pointer), most = count_of(schema, "maxLength", kUnbounded, pointer);
-  if (!least) return least.error();
-  if (!most) return most.error();
-  const Lengths lengths{*least, *most};
-  auto pattern = schema.find("pattern"), format = schema.find("format");
+  auto asked = lengths_of(schema, pointer);
+  if (!asked) return asked.error();
+  const Lengths lengths = *asked;
+  auto pattern = schema.find("pattern");
+  const Format* format = known_format(schema);
   if (pattern != schema.end()) {
     if (!pattern->is_string()) return wrong(below(pointer, "pattern"), "expected a string");
-    if (format != schema.end()) return wrong(below(pointer, "format"), "format beside pattern is not supported");
+    if (format) return wrong(below(pointer, "format"), "format beside pattern is not supported");
     auto regex = read_regex_into(out, pattern->get_ref<const std::string&>(), Match::kSearch, Quoting::kJson);
     if (!regex) return wrong(below(pointer, "pattern"), regex.error().message);
     return with_lengths(out, *regex, lengths, below(pointer, "pattern"));
   }
-  if (format != schema.end()) {
-    const std::string name = format->is_string() ? format->get<std::string>() : "";
-    auto known = std::find_if(kFormats.begin(), kFormats.end(), [&](const Format& f) { return f.name == name; });
-    if (known == kFormats.end())
-      return wrong(below(pointer, "format"), "format '" + name.substr(0, 60) + "' is not supported");
-    auto regex = read_regex_into(out, known->regex, Match::kWhole, Quoting::kJson);
+  if (format) {
+    auto regex = read_regex_into(out, format->regex, Match::kWhole, Quoting::kJson);
     if (!regex) return regex.error();
     return with_lengths(out, *regex, lengths, below(pointer, "format"));
   }
