@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/attempt.h"
+#include "base/extra_work.h"
 #include "base/workers.h"
 #include "bus/mail_bursts.h"
 #include "msg/tenant.h"
@@ -79,7 +80,9 @@ class OffloadInbox final : public msg::Inbox {
   // On an exception the caller has the Call.
   void queue(bus::OffloadCall* call, uint64_t number) {
     try {
-      workers_.post([this, number] { turn(number); }, {call->tenant, call->bytes});
+      const auto* more = dynamic_cast<const base::ExtraWork*>(call->task.get());
+      const uint64_t work = call->bytes + (more ? more->extra_work() : 0);
+      workers_.post([this, number] { turn(number); }, {call->tenant, work});
     } catch (...) {
       std::lock_guard lock(mutex_);
       if (waiting_.erase(number) > 0) forget(*call);

@@ -4,6 +4,7 @@
 
 #include <future>
 
+#include "base/extra_work.h"
 #include "msg/tenant.h"
 #include "shard_thread.h"
 #include "support/open_home.h"
@@ -129,6 +130,31 @@ TEST_F(Offload, OneTenantsManyLeaveRoomForOthers) {
   EXPECT_EQ(box.mail.size(), 1u);
   gate.promise.set_value();
   box.until(5);
+}
+
+TEST_F(Offload, TenantsShareTheWorkersByTheWorkAndNotByTheBytesAlone) {
+  struct Named final : bus::OffloadTask, base::ExtraWork {
+    Named(std::string& o, char n, uint64_t w) : order(o), name(n), work(w) {}
+    void run() override { order += name; }
+    uint64_t extra_work() const override { return work; }
+    std::string& order;
+    const char name;
+    const uint64_t work;
+  };
+  std::string order;
+  auto offload = make_worker_pool({1, 1 << 20});
+  offload->put(&call(0));  // the worker's, or about to be
+  auto put = [&](uint64_t tenant, char name, size_t bytes, uint64_t work) {
+    auto& c = call(bytes);
+    c.tenant = tenant;
+    c.task = std::make_unique<Named>(order, name, work);
+    offload->put(&c);
+  };
+  for (int i = 0; i < 24; ++i) put(2, 'f', 200, base::kCompileWork);
+  for (int i = 0; i < 3; ++i) put(3, 't', 9000, 0);
+  gate.promise.set_value();
+  box.until(28);
+  EXPECT_EQ(order, "fttt" + std::string(23, 'f')) << "its forms hold up whoever compiles them";
 }
 
 TEST_F(Offload, OneThatRunsSeesThatItsClientHasLeft) {

@@ -24,20 +24,26 @@ class Waiting final : public wire::ExchangeListener, bus::OffloadListener {
       : state_(state), exchange_(exchange), served_(served), sent_(state.bus, *this) {}
   void on_close(wire::Exchange&, bool) override { sent_.abandon(); }
 
-  base::Status send(std::unique_ptr<Task> task, size_t bytes) {
-    return sent_.send(std::move(task), bytes, served_, exchange_.ticket(), marshal::tenant_of(exchange_.request()));
+  base::Status send(std::unique_ptr<bus::OffloadTask> task, size_t bytes, bus::Admission admission) {
+    bytes_ = bytes;
+    return sent_.send(std::move(task), bytes, served_, exchange_.ticket(), marshal::tenant_of(exchange_.request()),
+                      admission);
   }
 
  private:
   void on_task(base::Status status, std::unique_ptr<bus::OffloadTask> task) override {
     if (!status.ok()) return respond(exchange_, refuse(std::move(status)));
-    go_on(state_, exchange_, served_, static_cast<Task&>(*task));  // may destroy this
+    auto& has_run = static_cast<Task&>(*task);
+    if (!has_run.goes_on()) return go_on(state_, exchange_, served_, has_run);  // may destroy this
+    if (status = send(std::move(task), bytes_, bus::Admission::kGranted); !status.ok())
+      respond(exchange_, refuse(std::move(status)));
   }
 
   OpenAiState& state_;
   wire::Exchange& exchange_;
   bus::Served& served_;  // the task keeps it alive
   bus::OffloadHandle sent_;
+  size_t bytes_ = 0;  // of the task
 };
 
 }  // namespace
@@ -48,7 +54,8 @@ void perform(OpenAiState& state, wire::Exchange& exchange, bus::Served& served, 
   auto reader = std::make_unique<Waiting>(state, exchange, served);
   Waiting& waiting = *reader;
   exchange.attach(std::move(reader));
-  if (base::Status status = waiting.send(std::move(task), bytes); !status.ok()) respond(exchange, refuse(status));
+  if (base::Status status = waiting.send(std::move(task), bytes, bus::Admission::kAsked); !status.ok())
+    respond(exchange, refuse(status));
 }
 
 std::shared_ptr<const msg::TextSpec> held_tokens(const bus::Served& served) { return marshal::tokens_of(served.spec); }
@@ -57,19 +64,35 @@ PromptTask::PromptTask(Kind kind, Request request, const wire::Exchange& exchang
     : kind_(kind), request_(std::move(request)), body_(exchange.content()), spec_(held_tokens(served)) {}
 
 void PromptTask::run() {
-  make({.cancelled = cancelled()});
-  if (error.ok()) compile();
+  if (stage_ == Stage::kPrompts) {
+    make({.cancelled = cancelled()});
+    if (error.ok() && needs_form()) {
+      stage_ = Stage::kForm;
+      return;
+    }
+  } else {
+    compile();
+  }
+  stage_ = Stage::kDone;
   if (error.ok()) made();
+}
+
+bool PromptTask::needs_form() {
+  const auto& form = request_.params.structured;
+  if (form && !request_.grammar) request_.grammar = spec_->codec->find_compiled(*form);
+  return form && !request_.grammar;
 }
 
 // A short request may still ask much of a model's template.
 bool PromptTask::run_briefly() {
   make(msg::kBriefText);
-  const auto& form = request_.params.structured;
-  if (error.ok() && form) request_.grammar = spec_->codec->find_compiled(*form);
-  if (error.status.code == base::Code::kAborted || (error.ok() && form && !request_.grammar)) {
+  if (error.status.code == base::Code::kAborted) {
     error = {};
     prompts_.clear();
+    return false;
+  }
+  if (error.ok() && needs_form()) {
+    stage_ = Stage::kForm;
     return false;
   }
   if (error.ok()) made();
@@ -78,7 +101,6 @@ bool PromptTask::run_briefly() {
 
 // The form of the answer, which depends on how the prompt ends; before anything is generated.
 void PromptTask::compile() {
-  if (!request_.params.structured || request_.grammar) return;
   const msg::StructuredOutput& form = *request_.params.structured;
   auto compiled = spec_->codec->compile(form, cancelled());
   if (compiled)

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/extra_work.h"
 #include "bus/offload_task.h"
 #include "dialects/openai/prompt.h"
 #include "dialects/openai/request.h"
@@ -16,6 +17,9 @@ namespace weir::openai {
 class Task : public bus::OffloadTask {
  public:
   ApiError error;  // of run(); then() is not called after one
+
+  // Behind run(): what is left is much, and waits for its own turn at the workers, which run() it once more.
+  virtual bool goes_on() const { return false; }
 
   // On the shard, when it has run. The version is still there.
   virtual void then(OpenAiState& state, wire::Exchange& exchange, bus::Served& served) = 0;
@@ -29,12 +33,13 @@ void perform(OpenAiState& state, wire::Exchange& exchange, bus::Served& served, 
 // tokens_of(), to be kept by a task.
 std::shared_ptr<const msg::TextSpec> held_tokens(const bus::Served& served);
 
-// The prompts of any request: ids, images, texts to echo.
-class PromptTask : public Task {
+// The prompts of any request: ids, images, texts to echo; then the form of its answer, which depends on them.
+class PromptTask : public Task, public base::ExtraWork {
  public:
   PromptTask(Kind kind, Request request, const wire::Exchange& exchange, const bus::Served& served);
   void run() final;
   bool run_briefly() final;
+  bool goes_on() const final { return error.ok() && stage_ == Stage::kForm; }
 
  protected:
   // Goes on with the prompts, where they were.
@@ -47,9 +52,15 @@ class PromptTask : public Task {
   std::vector<Sequence> prompts_;
 
  private:
+  enum class Stage : uint8_t { kPrompts, kForm, kDone };  // what is to be done next
+
+  uint64_t extra_work() const final { return stage_ == Stage::kForm ? base::kCompileWork : 0; }
+  bool needs_form();
   void make(const msg::TextBudget& budget);
   void make_prompts(const msg::TextBudget& budget);
   void compile();
+
+  Stage stage_ = Stage::kPrompts;
 };
 
 }  // namespace weir::openai

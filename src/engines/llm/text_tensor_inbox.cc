@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/extra_work.h"
 #include "base/take_out.h"
 #include "base/workers.h"
 #include "engines/llm/text_request.h"
@@ -119,14 +120,14 @@ void TextTensorInbox::put(msg::Call* call) {
     open_.push_back(std::move(*text_call));
   }
   if (!is_long) return lane_->put(lent);
-  const base::Workers::Share share{lent->tenant, bytes};
+  const uint64_t work = bytes + (lent->structured && !lent->grammar ? base::kCompileWork : 0);
   tokenizer_worker_->post(
-      [this, lent, share] {
+      [this, lent, tenant = lent->tenant, bytes] {
         begin(*lent);
         std::lock_guard lock(mutex_);
-        waiting_.remove(share.client, share.cost);
+        waiting_.remove(tenant, bytes);
       },
-      share);
+      {lent->tenant, work});
 }
 
 // A Call that was cancelled meanwhile is the lane's to drop: it counts those.

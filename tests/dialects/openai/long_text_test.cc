@@ -1,4 +1,5 @@
 // Long texts, which workers make tokens of.
+#include "base/extra_work.h"
 #include "bench.h"
 #include "support/cpu_time.h"
 #include "support/fake_offload.h"
@@ -63,6 +64,35 @@ TEST_F(LongTexts, EveryEndpointSendsThemToTheWorkers) {
   EXPECT_EQ(json(tokenized)["count"], 20'000);
   EXPECT_EQ(json(chat_tokenized)["count"], 20'016);
   EXPECT_EQ(json(detokenized)["prompt"], std::string(20'000, 'y'));
+}
+
+TEST_F(LongTexts, AFormThatIsNotCompiledHasATurnOfItsOwnAtTheWorkers) {
+  auto extra = [&] {
+    EXPECT_EQ(workers.held.size(), 1u);
+    return workers.held.empty() ? 0 : dynamic_cast<base::ExtraWork&>(*workers.held[0]->task).extra_work();
+  };
+  auto work = [&] { workers.work(), turn(); };
+  auto ask = [&](const std::string& prompt, const char* regex) {
+    return post("/v1/completions", {{"prompt", prompt}, {"structured_outputs", {{"regex", regex}}}});
+  };
+  auto fresh = ask(text, "[ab]+");
+  EXPECT_EQ(extra(), 0u);
+  work();
+  EXPECT_EQ(extra(), base::kCompileWork);
+  EXPECT_TRUE(longs().held.empty());
+  work();
+  EXPECT_EQ(longs().held.size(), 1u);
+  auto known = ask(text, "[ab]+");
+  EXPECT_EQ(extra(), 0u);
+  work();
+  EXPECT_EQ(longs().held.size(), 2u);
+  auto brief = ask("x", "[cd]+");
+  EXPECT_EQ(extra(), base::kCompileWork) << "the prompt is made here";
+  work();
+  EXPECT_EQ(longs().held.size(), 3u);
+  auto wrong = ask(text, "(");
+  work(), work();
+  EXPECT_EQ(wrong->response.status, 400);
 }
 
 TEST_F(LongTexts, WhatIsWrongWithThemIsSaidAsAlways) {
