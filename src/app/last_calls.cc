@@ -29,4 +29,10 @@ void finish_calls(const std::vector<std::unique_ptr<ShardServer>>& shard_servers
   }
 }
 
+void end_loads(models::Repository& repository, base::Duration most) {
+  if (repository.stop_within(most)) return;
+  base::log::warning("a model is still being loaded; leaving it");
+  std::_Exit(int(Exit::kOk));
+}
+
 }  // namespace weir::app

@@ -357,7 +357,7 @@ void Serving::ping_watchdog() {
 // Nothing new comes in, then the last Calls come back, then everything may go.
 Serving::~Serving() {
   if (cluster_) cluster_->stop();
-  model_door_->set(nullptr), repository_.stop();
+  model_door_->set(nullptr), end_loads(repository_, rest_of_drain(kLastLoad));
   if (state_.live) state_.live->stop();
   {
     std::lock_guard lock(server_ref_->mutex);

@@ -30,7 +30,7 @@ class Loader {
 
   // `loading`: LoadArgs::loading.
   Loader(const RepositoryOptions& options, const std::map<std::string, EngineMaker>& engines, base::SlabSource& slabs,
-         OnBroken on_broken = {}, std::function<void()> loading = {})
+         OnBroken on_broken = {}, std::function<bool()> loading = {})
       : options_(options),
         engines_(engines),
         slabs_(slabs),
@@ -112,7 +112,7 @@ class Loader {
   const std::map<std::string, EngineMaker>& engines_;
   base::SlabSource& slabs_;
   OnBroken on_broken_;
-  const std::function<void()> loading_;
+  const std::function<bool()> loading_;
   const std::shared_ptr<sched::DeadlineTimer> deadline_timer_ =
       std::make_shared<sched::TimerThread>();                 // of all models' queues
   const std::shared_ptr<sched::ConcurrencyLimiter> limiter_;  // of all models; null when there is no limit

@@ -73,12 +73,15 @@ void Repository::refresh(std::string root, std::vector<std::string> names) {
 }
 
 void Repository::stop() {
-  {
-    std::lock_guard lock(parts_->queue->mutex);
-    parts_->queue->stopping = true;
-    parts_->queue->changed.notify_one();
-  }
+  parts_->queue->end();
   if (parts_->thread.joinable()) parts_->thread.join();
+}
+
+bool Repository::stop_within(base::Duration most) {
+  parts_->queue->end();
+  if (parts_->thread.joinable() && parts_->end.wait_for(most) != std::future_status::ready) return false;
+  stop();
+  return true;
 }
 
 }  // namespace weir::models

@@ -38,9 +38,10 @@ struct LoadArgs {
   // instances of the version are left (Engine::health(), DecoupledEngine::serves_on()) those serve until it is loaded.
   // Only the first call of a version counts; outlives the engine and the Repository.
   std::function<void(base::Status)> broken{};
-  // Serves what models that are being loaded ask for (Repository::Asks::kModel): for an engine whose model may ask, now
-  // and then while it waits for it. On the thread that loads. Never null when the Repository loads.
-  std::function<void()> loading{};
+  // Serves what models that are being loaded ask for (Repository::Asks::kModel): for an engine that waits for its
+  // model, now and then. False: the Repository ends, and nobody will call the model. On the thread that loads. Never
+  // null when the Repository loads.
+  std::function<bool()> loading{};
   // For engine forward alone: the model has instances here, as this says; the RemoteModel stands beside them.
   const msg::ModelSpec* local = nullptr;
 };
@@ -104,9 +105,12 @@ class Repository {
   // Folders below `root`, one of the options' roots, have come, gone, or changed: loads and unloads these models,
   // whatever `control` says; those that an earlier root has are left alone.
   void refresh(std::string root, std::vector<std::string> names);
-  // Ends the thread. What is loaded stays callable until the destructor. load() and unload() after this are refused
-  // with UNAVAILABLE.
+  // Ends the thread, once the load that runs is done; engines are told (LoadArgs::loading). What is loaded stays
+  // callable until the destructor. load() and unload() that have not begun, and those after this, are refused with
+  // UNAVAILABLE.
   void stop();
+  // The same; false where a load still runs after `most`: nothing may be destroyed then.
+  bool stop_within(base::Duration most);
 
  private:
   struct Parts;

@@ -25,6 +25,8 @@ constexpr auto kLongestRetry = std::chrono::seconds(5);
 // How long a refresh waits for the descriptor, or the memory, that it did not get.
 constexpr auto kRefreshRetry = std::chrono::seconds(1);
 
+base::Status is_ending() { return base::failure(base::Code::kUnavailable, "the server is shutting down"); }
+
 base::Status is_being_loaded(const std::string& name) {
   return base::failure(base::Code::kFailedPrecondition, "model '" + name + "' is being loaded");
 }
@@ -61,11 +63,12 @@ void Repository::Parts::run() {
   }
   demand.end();
   publisher.end();
+  ended.set_value();
 }
 
 // While load_one() waits for a model: what that asks for, or another one. Others wait until it is loaded.
-void Repository::Parts::serve_models() {
-  if (being_loaded.size() >= kDeepestLoads) return;
+bool Repository::Parts::serve_models() {
+  if (being_loaded.size() >= kDeepestLoads) return !queue->ends();
   std::deque<std::function<void()>> tasks;
   {
     std::lock_guard lock(queue->mutex);
@@ -73,6 +76,7 @@ void Repository::Parts::serve_models() {
   }
   for (auto& task : tasks) task();
   publisher.notify_settled();
+  return !queue->ends();
 }
 
 void Repository::Parts::publish() {
@@ -93,6 +97,7 @@ bool Repository::Parts::comes_back(const std::string& name) const {
 }
 
 void Repository::Parts::revive() {
+  if (queue->ends()) return;
   for (const auto& name : restarts.due(Clock::now())) {
     if (!comes_back(name)) continue;  // any more
     auto folder = find(name);
@@ -122,6 +127,7 @@ base::Status Repository::Parts::load_one(const ModelFolder& folder, std::unique_
 
 base::Status Repository::Parts::load_one(const ModelFolder& folder, std::unique_ptr<Upload> upload,
                                          ModelTable::Into into) {
+  if (queue->ends()) return is_ending();
   if (!being_loaded.insert(folder.name).second) return is_being_loaded(folder.name);
   watch.took(folder.name, folder.fingerprint());
   auto status = table.load(folder, loader, upload, into);
@@ -220,6 +226,7 @@ base::Status Repository::Parts::check_request(const std::string& name, std::stri
 }
 
 base::Status Repository::Parts::load_named(const std::string& name, const LoadParameters& parameters) {
+  if (queue->ends()) return is_ending();
   if (auto s = check_request(name, "load"); !s.ok()) return s;
   if (being_loaded.count(name)) return is_being_loaded(name);
   if (demand.on() && !being_loaded.empty())
@@ -259,6 +266,7 @@ base::Status Repository::Parts::load_uploaded(const std::string& name, const Loa
 }
 
 base::Status Repository::Parts::unload_named(const std::string& name, Dependents dependents) {
+  if (queue->ends()) return is_ending();
   if (auto s = check_request(name, "unload"); !s.ok()) return s;
   if (!table.knows(name)) return not_found(name);
   if (being_loaded.count(name)) return is_being_loaded(name);
@@ -279,6 +287,7 @@ void Repository::Parts::unload_one(const std::string& name, Dependents dependent
 }
 
 void Repository::Parts::rescan(Watch::Settle settle) {
+  if (queue->ends()) return;
   auto folders = scan();
   if (!folders) {
     base::log::warning("the model repository cannot be read", {{"reason", folders.error().text}});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <future>
 #include <map>
 #include <memory>
 #include <set>
@@ -53,7 +54,7 @@ struct Repository::Parts {
   void refresh_some();
   void refresh_postponed();
   void refresh(const std::string& root, const std::string& name);
-  void serve_models();
+  bool serve_models();  // LoadArgs::loading
   void broke(const Loader::Broken& broken);
   bool comes_back(const std::string& name) const;
   void revive();
@@ -66,13 +67,15 @@ struct Repository::Parts {
   base::SlabSource& slabs;
   const std::shared_ptr<TaskQueue> queue = std::make_shared<TaskQueue>();
   std::thread thread;
+  std::promise<void> ended;  // by the thread
+  const std::shared_future<void> end = ended.get_future().share();
 
   // Used by the thread alone.
   Loader loader{options, engines, slabs,
                 [this, queue = queue](Loader::Broken broken) {
                   queue->post([this, broken = std::move(broken)] { this->broke(broken); });
                 },
-                [this] { serve_models(); }};
+                [this] { return serve_models(); }};
   ModelTable table;
   Watch watch;
   std::set<std::string> wanted;        // kExplicit: what is to be loaded

@@ -23,6 +23,16 @@ struct TaskQueue {
   uint64_t settled = 0;                               // the youngest Catalog that every shard has
   bool stopping = false;
 
+  // Any thread. The repository ends: what waits is refused, and nobody waits for a model that is being loaded.
+  bool ends() {
+    std::lock_guard lock(mutex);
+    return stopping;
+  }
+  void end() {
+    std::lock_guard lock(mutex);
+    stopping = true;
+    changed.notify_one();
+  }
   // Any thread. False when the repository ends: the task will not run.
   bool post(std::function<void()> task) { return post(tasks, std::move(task)); }
   bool post(std::deque<std::function<void()>>& to, std::function<void()> task) {

@@ -6,6 +6,7 @@ import json
 import signal
 import socket
 import struct
+import sys
 import threading
 import time
 import unittest
@@ -113,6 +114,29 @@ class Drain(unittest.TestCase):
         slow.close()
         self.assertEqual(0, server.process.wait(harness.PATIENCE))
         server.log.close()
+
+    def test_loads_do_not_hold_up_the_end(self):
+        repository = harness.scratch() / 'endless-loads'
+        for name in ('first', 'second'):
+            (repository / name / '1').mkdir(parents=True, exist_ok=True)
+            (repository / name / '1/model.py').write_text(
+                'import pathlib, time\n\nclass TritonPythonModel:\n    def execute(self, requests):\n        return []\n\n'
+                '    def initialize(self, args):\n'
+                f'        pathlib.Path({str(repository / name)!r}, "begun").touch()\n        time.sleep(1000)\n')
+            (repository / name / 'config.pbtxt').write_text('backend: "python"\n')
+        server = harness.Server('--control', 'explicit', '--drain-delay', '0s', '--drain-timeout', '1s',
+                                repository=repository, env={'WEIR_ENGINES_PYTHON_INTERPRETER': sys.executable})
+        loads = [http.client.HTTPConnection('127.0.0.1', server.port, timeout=harness.PATIENCE) for _ in range(2)]
+        for load, name in zip(loads, ('first', 'second')):
+            load.request('POST', f'/v2/repository/models/{name}/load', '{}')
+            until = time.monotonic() + harness.PATIENCE
+            while name == 'first' and not (repository / 'first/begun').exists() and time.monotonic() < until:
+                time.sleep(0.01)
+        self.assertTrue((repository / 'first/begun').exists(), server.output()[-3000:])
+        self.assertEqual(0, server.stop(), 'it ends long before a load does')
+        self.assertFalse((repository / 'second/begun').exists())
+        for load in loads:
+            load.close()
 
     def test_clients_that_pipeline_meet_a_drain(self):
         server = harness.Server('--drain-delay', '1s')

@@ -43,6 +43,38 @@ TEST(Repository, TheEndDoesNotWaitForFoldersOfOthers) {
   EXPECT_LE(loads, 2);
 }
 
+TEST(Repository, TheEndRefusesWhatWaitsBehindALoadAndTellsTheEngine) {
+  test::Disk disk({{"slow/1/model.onnx", "a"}, {"m/1/model.onnx", "a"}});
+  std::promise<void> begun, go;
+  std::atomic<int> others{0};
+  std::atomic<bool> wanted{true};
+  auto maker = [&](const LoadArgs& args) -> base::Result<Instance> {
+    if (args.wanted.name != "slow") return ++others, base::invalid("nobody waits for it");
+    begun.set_value(), go.get_future().wait();
+    wanted = args.loading();
+    return base::failure(base::Code::kUnavailable, "stopped");
+  };
+  RepositoryOptions options;
+  options.roots = {disk.root()};
+  options.control = Control::kExplicit;
+  Repository repository(std::move(options), {{"onnx", maker}}, base::heap(),
+                        [](std::shared_ptr<const bus::Catalog>, std::function<void()> settled) { settled(); });
+  ASSERT_TRUE(repository.start().ok());
+  repository.load("slow", {}, [](const base::Status&) {});
+  begun.get_future().wait();
+  std::vector<base::Code> codes;
+  auto note = [&](const base::Status& status) { codes.push_back(status.code); };
+  repository.load("m", {}, note);
+  repository.unload("m", Repository::Dependents::kKeep, note);
+  repository.refresh(disk.root(), {"m"});
+  EXPECT_FALSE(repository.stop_within(std::chrono::milliseconds(1)));
+  go.set_value();
+  repository.stop();
+  EXPECT_EQ(codes, (std::vector<base::Code>{base::Code::kUnavailable, base::Code::kUnavailable}));
+  EXPECT_EQ(others, 0);
+  EXPECT_FALSE(wanted);
+}
+
 TEST(Repository, FoldersOfOthersAreLoadedOnceHoweverOftenTheyAreNamed) {
   test::Disk disk;
   std::vector<std::string> names;

@@ -56,8 +56,8 @@ struct Place {
   std::shared_ptr<CustomMetrics> metrics{};  // null: those of its own are shown nowhere
   ModelControl control{};
   // Called while the model is being loaded, every 20 ms, by the thread that loads it: it serves what the model asks of
-  // `control`, which is that thread's work, too.
-  std::function<void()> loading{};
+  // `control`, which is that thread's work, too. False: the server ends, and the child is killed.
+  std::function<bool()> loading{};
 };
 
 using Loaded = std::variant<std::unique_ptr<sched::Engine>, std::unique_ptr<sched::DecoupledEngine>>;

@@ -112,7 +112,7 @@ Status Host::greet(const msg::ModelSpec& wanted) {
     auto message = child_->receive(deadline);
     if (!message) return message.error();
     if (!*message) {
-      if (options_.loading) options_.loading();
+      if (options_.loading && !options_.loading()) return failure(Code::kUnavailable, "the server is shutting down");
       if (Clock::now() < deadline) continue;
       return failure(Code::kUnavailable, "model '" + wanted.name + "' was not loaded in time (load_timeout)");
     }

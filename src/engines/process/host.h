@@ -27,7 +27,7 @@ struct HostOptions {
   std::chrono::nanoseconds timeout{0};       // of one kRun
   uint64_t most_answer = 0;                  // bytes of the output region
   uint32_t instance = 0;
-  std::function<void()> loading{};  // Place::loading
+  std::function<bool()> loading{};  // Place::loading
   SideChannel::Options side{};
   bool has_side = false;  // the child gets a SideChannel
 };

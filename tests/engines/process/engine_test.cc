@@ -174,6 +174,13 @@ TEST_F(ProcessTest, AModelThatDoesNotLoadSaysWhy) {
   EXPECT_TRUE(broken.why.empty());
 }
 
+TEST_F(ProcessTest, AModelThatNobodyWaitsForIsNotLoadedToItsEnd) {
+  int asked = 0;
+  loading = [&] { return ++asked < 3; };
+  EXPECT_EQ("UNAVAILABLE: the server is shutting down", text_of(load("silent").error()));
+  EXPECT_EQ(3, asked);
+}
+
 TEST_F(ProcessTest, NothingIsLeftOfAChild) {
   auto descriptors = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());

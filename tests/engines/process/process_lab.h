@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -56,7 +57,7 @@ struct ProcessTest : testing::Test {
     wanted.parameters.emplace("command", CHILD_PROGRAM + (what.empty() ? "" : " " + what));
     wanted.parameters.emplace("process_timeout", "5s");
     Place place{base::heap(), [this](Status status) { broken(std::move(status)); }};
-    place.find = find;
+    place.find = find, place.loading = loading;
     return process::load(wanted, "", place);
   }
   std::unique_ptr<sched::Engine> engine(const std::string& what, msg::ModelSpec wanted = {}) {
@@ -82,6 +83,7 @@ struct ProcessTest : testing::Test {
   }
 
   FindModel find;
+  std::function<bool()> loading;  // Place::loading
   Broken broken;
   sched::Batch batch;
   std::vector<msg::Call> calls;
