@@ -277,6 +277,9 @@ Status Decoupled::take_answer(const Message& message) {
     if (tensors) inside.answers.push_back(std::move(answer.outputs));
     if (answer.kind == AnswerKind::kError) inside.error = std::move(answer.error);
     if (answer.kind != AnswerKind::kTensors) inside.ended = true, shared_->open.erase(found);
+    // The child does not know that this was the last one, and would wait for room for the next.
+    if (answer.refused)
+      if (Status s = host_->child().send({.type = Type::kCancel, .number = answer.call}); !s.ok()) return s;
   }
   notify_answers();
   return {};

@@ -242,7 +242,9 @@ base::Result<std::vector<Answer>> Host::read_answers(const Message& message, siz
       for (const auto& tensor : *tensors)
         if (wrong.ok()) wrong = check(tensor);
       answer.outputs.tensors = std::move(*tensors);
-      if (!wrong.ok()) answer.kind = AnswerKind::kError, answer.error = std::move(wrong), answer.outputs = {};
+      if (wrong.ok()) continue;
+      answer.kind = AnswerKind::kError, answer.refused = true;
+      answer.error = std::move(wrong), answer.outputs = {};
     }
   }
   if (!in.at_end()) return lies("answers that have no such form");

@@ -47,6 +47,7 @@ struct Answer {
   uint64_t call = 0;
   AnswerKind kind = AnswerKind::kError;
   base::Status error;
+  bool refused = false;  // the error is the server's own: the child has sent tensors
   msg::Outputs outputs;
 };
 

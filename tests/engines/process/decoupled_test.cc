@@ -116,6 +116,19 @@ TEST_F(DecoupledProcessTest, AChildKeepsToItsCredit) {
   EXPECT_EQ(16u, streamed.values.size());
 }
 
+// It waits for room for its next answers, which nobody takes: the call has ended with the first.
+TEST_F(DecoupledProcessTest, AChildIsToldThatAWrongAnswerWasTheLast) {
+  auto model = decoupled("long ones falsely");
+  for (int i = 0; i < 3; ++i) {
+    auto wrong = begin(*model, 100);
+    EXPECT_EQ("INTERNAL: model 'm' gave output 'y' with shape [1,1]; it has [-1]", text_of(all(*wrong).end));
+    auto next = begin(*model, 2);
+    auto streamed = all(*next);
+    EXPECT_EQ("OK: ", text_of(streamed.end));
+    EXPECT_EQ(2u, streamed.values.size());
+  }
+}
+
 TEST_F(DecoupledProcessTest, AChildThatEndsFailsAllCallsInside) {
   auto model = decoupled("exit");
   auto first = begin(*model, 1);
