@@ -6,6 +6,7 @@ names and meanings of https://github.com/triton-inference-server/python_backend.
 
 import asyncio
 import collections
+import concurrent.futures
 import enum
 import importlib.util
 import inspect
@@ -414,7 +415,10 @@ class InferenceRequest:
 
     @staticmethod
     async def _answer(number):
-        return await asyncio.get_running_loop().run_in_executor(None, worker.wait_for, number)
+        return await asyncio.get_running_loop().run_in_executor(WAITING, worker.wait_for, number)
+
+
+WAITING = concurrent.futures.ThreadPoolExecutor(256, 'waiting')  # a thread for each request that may be open
 
 
 class Responses:
@@ -758,9 +762,9 @@ class Worker:
     def __init__(self):
         self.socket = socket.socket(fileno=3)
         os.set_inheritable(3, False)
-        self.lock = threading.RLock()          # over the socket's reading, where the model's threads may read
         self.writing = threading.Lock()        # over the output region
         self.changed = threading.Condition()   # over what the reading thread tells others
+        self.reading = False                   # a thread that waits reads for all of them: see pump()
         self.backlog = collections.deque()
         self.cancelled, self.senders = set(), {}
         self.inside = set()  # numbers of a decoupled model's calls, from the order to run one to its last answer
@@ -775,40 +779,37 @@ class Worker:
     # messages
 
     def receive(self, flags=0):
-        """The next message that is not about regions; nothing where none is there and `flags` say not to wait."""
-        while True:
-            try:
-                data, control, _, _ = self.socket.recvmsg(MESSAGE.size, 64, flags)
-            except BlockingIOError:
-                return None
-            if len(data) != MESSAGE.size:
-                os._exit(0)  # the server has ended
-            message = MESSAGE.unpack(data)
-            if message[0] == EXECUTED:
-                with self.changed:
-                    if message[2] in self.replies:
-                        document = self.reply[message[3]:message[3] + message[4]]
-                        self.replies[message[2]].append((document, np.frombuffer(self.reply, np.uint8)))
-                    self.changed.notify_all()
-            if message[0] not in (INPUT_REGION, OUTPUT_REGION, REPLY_REGION):
-                return message
+        """The next message, with the region that comes with it taken; nothing where none is there and `flags` say not to
+        wait."""
+        try:
+            data, control, _, _ = self.socket.recvmsg(MESSAGE.size, 64, flags)
+        except BlockingIOError:
+            return None
+        if len(data) != MESSAGE.size:
+            os._exit(0)  # the server has ended
+        message = MESSAGE.unpack(data)
+        if message[0] in (INPUT_REGION, OUTPUT_REGION, REPLY_REGION):
             fd, = struct.unpack('<i', control[0][2])
             region = mmap.mmap(fd, message[4])
             os.close(fd)
-            if message[0] == REPLY_REGION:
-                self.reply = region
-            elif message[0] == INPUT_REGION:
-                self.input = region
-                self.inputs = np.frombuffer(region, dtype=np.uint8) if np else None
-                self.unused = references(self.inputs)
-            else:
-                with self.changed:
-                    self.output, self.grown = region, True
-                    self.changed.notify_all()
-                if self.growing:
-                    return None
+            self.take_region(message[0], region)
+        elif message[0] == EXECUTED and (replies := self.replies.get(message[2])) is not None:
+            with self.changed:
+                replies.append((self.reply[message[3]:message[3] + message[4]], np.frombuffer(self.reply, np.uint8)))
+                self.changed.notify_all()
+        return message
 
-    growing = False
+    def take_region(self, kind, region):
+        if kind == REPLY_REGION:
+            self.reply = region
+        elif kind == INPUT_REGION:
+            self.input = region
+            self.inputs = np.frombuffer(region, dtype=np.uint8) if np else None
+            self.unused = references(self.inputs)
+        else:
+            with self.changed:
+                self.output, self.grown = region, True
+                self.changed.notify_all()
 
     def send(self, kind, flags=0, number=0, offset=0, size=0):
         self.socket.send(MESSAGE.pack(kind, flags, number, offset, size))
@@ -818,32 +819,23 @@ class Worker:
         if len(self.output) >= size:
             return
         self.grown = False
-        if self.decoupled:
-            self.send(GROW, size=size)
-            with self.changed:
-                self.changed.wait_for(lambda: self.grown)
-            return
-        with self.lock:
-            self.growing = True
-            self.send(GROW, size=size)
-            while not self.grown:
-                message = self.receive()
-                if message:
-                    self.keep(message)
-            self.growing = False
+        self.send(GROW, size=size)
+        self.pump(lambda: self.grown)
 
     def keep(self, message):
-        if message[0] == CANCEL:
-            self.cancelled.add(message[2])
-        elif message[0] == TAKEN:
-            self.taken = True
-        elif message[0] != EXECUTED:
-            self.backlog.append(message)
+        with self.changed:
+            if message[0] == CANCEL:
+                self.cancelled.add(message[2])
+            elif message[0] == TAKEN:
+                self.taken = True
+            elif message[0] in (LOAD, RUN, STOP):
+                self.backlog.append(message)
+            self.changed.notify_all()
 
     def is_cancelled(self, number):
         if not self.decoupled:
-            with self.lock:
-                while (message := self.receive(socket.MSG_DONTWAIT)) is not None:
+            with self.changed:  # whoever waits reads
+                while not self.reading and (message := self.receive(socket.MSG_DONTWAIT)) is not None:
                     self.keep(message)
         return number in self.cancelled
 
@@ -997,14 +989,19 @@ class Worker:
             self.send(FORGET, number=number)
 
     def pump(self, done):
-        """Waits until it is so: for the reading thread, or as the one who reads."""
-        if self.decoupled:
+        """Waits until it is so. One of the threads that wait reads for all of them, unless there is a thread for that."""
+        while True:
             with self.changed:
-                self.changed.wait_for(done)
-            return
-        with self.lock:
-            while not done():
+                self.changed.wait_for(lambda: done() or not (self.reading or self.decoupled))
+                if done():
+                    return
+                self.reading = True
+            try:
                 self.keep(self.receive())
+            finally:
+                with self.changed:
+                    self.reading = False
+                    self.changed.notify_all()
 
     def sender(self, request):
         sender = Sender(request)
@@ -1190,7 +1187,7 @@ class Worker:
 
     def main(self):
         sys.stdout.reconfigure(line_buffering=True)
-        message = self.receive()
+        message = self.next_order()
         try:
             ready = self.load(self.input[message[3]:message[3] + message[4]])
         except BaseException as e:
@@ -1216,8 +1213,8 @@ class Worker:
     def next_order(self):
         if self.decoupled:
             return self.orders.get()
-        with self.lock:
-            return self.backlog.popleft() if self.backlog else self.receive()
+        self.pump(lambda: self.backlog)
+        return self.backlog.popleft()
 
     def serve(self):
         while True:
