@@ -14,6 +14,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -251,6 +252,76 @@ class Descriptors(unittest.TestCase):
         another.rename(self.models / 'another')
         while self.kept.ask('GET', '/v2/models/another/ready')[0] != 200:
             self.assertLess(time.monotonic(), end + harness.PATIENCE, 'a model that has come is not loaded')
+
+
+LARGE = '''
+import asyncio
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    async def execute(self, requests):
+        n = int(requests[0].inputs()[0].as_numpy()[0])
+        answer = pb_utils.InferenceResponse([pb_utils.Tensor('Y', np.zeros(abs(n), np.uint8))])
+        if n < 0:  # of another model, which it asks for as much
+            answer, = await asyncio.gather(pb_utils.InferenceRequest(model_name='identity', inputs=answer.output_tensors()).async_exec())
+            answer = pb_utils.InferenceResponse([], answer.error())
+        return [answer]
+'''
+STREAM = '''
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        sender = requests[0].get_response_sender()
+        n = int(requests[0].inputs()[0].as_numpy()[0])
+        sender.send(pb_utils.InferenceResponse([pb_utils.Tensor('Y', np.zeros(n, np.uint8))]))
+        sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+'''
+LARGE_CONFIG = '''name: "%s" backend: "python"
+input { name: "N" data_type: TYPE_INT32 dims: [ 1 ] } output { name: "Y" data_type: TYPE_UINT8 dims: [ -1 ] }
+'''
+
+
+class ModelsOfTheirOwn(unittest.TestCase):
+    """Answers of a model in a process of its own, which are larger than what memory there is."""
+
+    @classmethod
+    def setUpClass(cls):
+        models = repository('identity')
+        for name, code, more in (('large', LARGE, ''), ('stream', STREAM, 'model_transaction_policy { decoupled: true }')):
+            (models / name / '1').mkdir(parents=True)
+            (models / name / '1/model.py').write_text(code)
+            (models / name / 'config.pbtxt').write_text(LARGE_CONFIG % name + more)
+        cls.server = harness.Server('--slab-budget', '64MiB', '--max-body', '16MiB', '--max-message', '16MiB', repository=models,
+                                    env={'WEIR_ENGINES_PYTHON_INTERPRETER': sys.executable})
+
+    @classmethod
+    def tearDownClass(cls):
+        assert cls.server.stop() == 0, cls.server.output()[-5000:]
+
+    def ask(self, path, n):
+        return curl(self.server.url(path), data=json.dumps({'inputs': [
+            {'name': 'N', 'datatype': 'INT32', 'shape': [1], 'data': [n]}], 'outputs': [{'name': 'Y', 'parameters': {'binary_data': True}}]}))
+
+    def test_an_answer_for_which_there_is_no_memory_fails_alone(self):
+        for _ in range(2):
+            for n in (60 * MIB, -60 * MIB):
+                answer = self.ask('/v2/models/large/infer', n)
+                self.assertEqual(429, answer.status, answer.body)
+                self.assertIn("no memory to share with a model's process", answer.json()['error'])
+            self.assertEqual(200, self.ask('/v2/models/large/infer', 5).status)
+        self.assertEqual([], self.server.logged('started anew', count=0))
+
+    def test_an_answer_of_a_stream_ends_that_stream(self):
+        for n, text in ((5, '"Y"'), (60 * MIB, "no memory to share with a model's process"), (5, '"Y"')) * 2:
+            answer = curl(self.server.url('/v2/models/stream/generate_stream'), data=json.dumps({'N': n}))
+            self.assertIn(text, answer.body.decode())
+        self.assertEqual([], self.server.logged('started anew', count=0))
 
 
 FORM_TYPE = 'multipart/form-data; boundary=b'

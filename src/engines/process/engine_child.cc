@@ -249,9 +249,10 @@ bool EngineChild::make_room(uint64_t bytes) {
   if (bytes <= output_->size) return true;
   if (bytes > most_answer_) return false;
   send({.type = Type::kGrow, .size = bytes});
-  while (receive().type != Type::kOutputRegion) {
+  for (;;) {
+    const Type type = receive().type;
+    if (type == Type::kOutputRegion || type == Type::kNoRoom) return type == Type::kOutputRegion;
   }
-  return true;
 }
 
 Message EngineChild::answer(const Message& message, Status status) {
@@ -263,8 +264,10 @@ Message EngineChild::answer(const Message& message, Status status) {
     if (make_room(end + document.size())) {
       begin = end = 0;
     } else {
-      status = failure(Code::kResourceExhausted, "the answer of model '" + engine_->spec().name + "' is larger than " +
-                                                     base::show_size(most_answer_) + " (process_answer)");
+      const bool large = end + document.size() > most_answer_;  // else the server has no room, and says so itself
+      status = failure(Code::kResourceExhausted,
+                       "the answer of model '" + engine_->spec().name + "' is larger than " +
+                           (large ? base::show_size(most_answer_) + " (process_answer)" : "there is memory for"));
       end = 0;
     }
     document = lay_out(number_, status, end);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/attempt.h"
 #include "base/memory_ledger.h"
 
 namespace weir::process {
@@ -97,6 +98,14 @@ Status Host::make_output(uint64_t bytes) {
   return child_->send({.type = Type::kOutputRegion, .size = output_.size()}, output_.fd());
 }
 
+Status Host::grow_output(uint64_t bytes) {
+  if (bytes > options_.most_answer)
+    return failure(Code::kInternal, "model '" + spec_.name + "' asks for " + std::to_string(bytes) +
+                                        " bytes for its answers; max_answer is " +
+                                        std::to_string(options_.most_answer));
+  return make_output(bytes);
+}
+
 Status Host::greet(const msg::ModelSpec& wanted) {
   put_model(writer_, wanted, options_);
   auto sent = make_input(std::max<uint64_t>(kFirstRegion, writer_.text().size()));
@@ -116,9 +125,10 @@ Status Host::greet(const msg::ModelSpec& wanted) {
       if (Clock::now() < deadline) continue;
       return failure(Code::kUnavailable, "model '" + wanted.name + "' was not loaded in time (load_timeout)");
     }
-    auto handled = handle(**message);
-    if (!handled) return handled.error();
-    if (*handled) continue;
+    if ((*message)->type == Type::kGrow) {
+      if (auto s = grow_output((*message)->size); !s.ok()) return s;
+      continue;
+    }
     if ((*message)->type == Type::kReady) return take_ready(**message, wanted);
     if ((*message)->type != Type::kFailed) return lies("a message of type that nobody has asked for");
     auto text = copy_document(**message);
@@ -147,11 +157,12 @@ Status Host::take_ready(const Message& message, const msg::ModelSpec& wanted) {
 
 base::Result<bool> Host::handle(const Message& message) {
   if (message.type != Type::kGrow) return false;
-  if (message.size > options_.most_answer)
-    return failure(Code::kInternal, "model '" + spec_.name + "' asks for " + std::to_string(message.size) +
-                                        " bytes for its answers; max_answer is " +
-                                        std::to_string(options_.most_answer));
-  if (auto s = make_output(message.size); !s.ok()) return s;
+  Status status = grow_output(message.size);
+  if (status.code == Code::kResourceExhausted) {
+    shortage_ = std::move(status);
+    status = child_->send({.type = Type::kNoRoom, .size = message.size});
+  }
+  if (!status.ok()) return status;
   return true;
 }
 
@@ -234,19 +245,21 @@ base::Result<std::vector<Answer>> Host::read_answers(const Message& message, siz
     if (answer.kind == AnswerKind::kError) {
       const auto code = in.get<uint32_t>();
       answer.error = failure(code == 0 || code > 16 ? Code::kInternal : Code(code), in.get_string());
+      if (answer.error.code == Code::kResourceExhausted && !shortage_.ok()) answer.error = shortage_;
     } else if (answer.kind != AnswerKind::kEnd) {
       answer.outputs.parameters = in.get_parameters();
       auto tensors = read_tensors(in);
-      if (!tensors) return std::move(tensors).error();
-      Status wrong;
-      for (const auto& tensor : *tensors)
-        if (wrong.ok()) wrong = check(tensor);
-      answer.outputs.tensors = std::move(*tensors);
-      if (wrong.ok()) continue;
+      Status wrong = tensors ? check(*tensors) : std::move(tensors).error();
+      if (!tensors && wrong.code != Code::kResourceExhausted) return wrong;
+      if (wrong.ok()) {
+        answer.outputs.tensors = std::move(*tensors);
+        continue;
+      }
       answer.kind = AnswerKind::kError, answer.refused = true;
       answer.error = std::move(wrong), answer.outputs = {};
     }
   }
+  shortage_ = {};
   if (!in.at_end()) return lies("answers that have no such form");
   return answers;
 }
@@ -259,7 +272,8 @@ bool Host::adds_up(const TensorPlace& tensor) {
   return !__builtin_mul_overflow(*elements, uint64_t(msg::size_of(tensor.dtype)), &size) && size == tensor.size;
 }
 
-// All tensors of a list lie in one slab. Whatever is wrong about their bytes is the child's end.
+// All tensors of a list lie in one slab, for which there may be no memory: RESOURCE_EXHAUSTED. Whatever is wrong about
+// their bytes is the child's end.
 base::Result<std::vector<msg::Tensor>> Host::read_tensors(DocumentReader& in) {
   std::vector<TensorPlace> places(in.count(kLeastTensor));
   uint64_t bytes = 0;
@@ -273,7 +287,10 @@ base::Result<std::vector<msg::Tensor>> Host::read_tensors(DocumentReader& in) {
     if (__builtin_add_overflow(bytes, aligned(place.size), &bytes) || bytes > options_.most_answer)
       return lies("more tensors than its memory has room for");
   }
-  base::Block block(base::take_now(slabs_, std::max<uint64_t>(bytes, 1)));
+  base::Slab* slab = nullptr;
+  auto taken = base::attempt("a model's tensors", [&] { slab = base::take_now(slabs_, std::max<uint64_t>(bytes, 1)); });
+  if (!taken.ok()) return taken;
+  base::Block block(slab);
   block.resize(bytes);
   uint64_t at = 0;
   for (const auto& place : places) {
@@ -329,7 +346,7 @@ Status Host::send_reply(uint64_t number, AnswerKind kind, const msg::Outputs& ou
       at = aligned(at + tensor.data.size());
     }
   }
-  auto region = Region::make(at + out.text().size(), slabs_.ledger());
+  auto region = Region::make(at + out.text().size(), error.ok() ? slabs_.ledger() : nullptr);
   if (!region) return region.error();
   uint64_t to = 0;
   for (const auto& tensor : outputs.tensors) {
@@ -339,6 +356,12 @@ Status Host::send_reply(uint64_t number, AnswerKind kind, const msg::Outputs& ou
   std::memcpy(region->data() + at, out.text().data(), out.text().size());
   if (Status s = child_->send({.type = Type::kReplyRegion, .size = region->size()}, region->fd()); !s.ok()) return s;
   return child_->send({.type = Type::kExecuted, .number = number, .offset = at, .size = out.text().size()});
+}
+
+Status Host::check(const std::vector<msg::Tensor>& tensors) const {
+  for (const auto& tensor : tensors)
+    if (Status s = check(tensor); !s.ok()) return s;
+  return {};
 }
 
 Status Host::check(const msg::Tensor& tensor) const {

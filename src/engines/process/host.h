@@ -77,12 +77,12 @@ class Host {
   // Handles the messages that both kinds of model may send; false for others.
   base::Result<bool> handle(const Message& message);
   // The document of kAnswers or kAnswer: never more than `most` answers. INTERNAL for what a child may not say; an
-  // answer whose tensors are not the model's outputs is an error by itself.
+  // answer whose tensors are not the model's outputs, or for which there is no memory, is an error by itself.
   base::Result<std::vector<Answer>> read_answers(const Message& message, size_t most);
-  // The document of kExec. INTERNAL for what a child may not say.
+  // The document of kExec. RESOURCE_EXHAUSTED without memory for its tensors; INTERNAL for what a child may not say.
   base::Result<ChildCall> read_call(const Message& message);
-  // Answers kExec: with the outputs, where `kind` has any, or with the error that is not OK. Errors:
-  // RESOURCE_EXHAUSTED; UNAVAILABLE.
+  // Answers kExec: with the outputs, where `kind` has any, or with the error that is not OK, for which there is always
+  // room. Errors: RESOURCE_EXHAUSTED, and the child has been told nothing; UNAVAILABLE.
   base::Status send_reply(uint64_t number, AnswerKind kind, const msg::Outputs& outputs, const base::Status& error);
   // The inputs of the last run are still in use: the next run gets another region.
   // The counts that the model has made by itself are there when this returns.
@@ -104,9 +104,11 @@ class Host {
   void copy_inputs(const Request& request, uint64_t& at) const;
   base::Status make_input(uint64_t bytes);
   base::Status make_output(uint64_t bytes);
+  base::Status grow_output(uint64_t bytes);
   base::Result<std::string> copy_document(const Message& message) const;
   base::Result<std::vector<msg::Tensor>> read_tensors(DocumentReader& in);
   static bool adds_up(const TensorPlace& tensor);
+  base::Status check(const std::vector<msg::Tensor>& tensors) const;
   base::Status check(const msg::Tensor& tensor) const;
   base::Status lies(const std::string& what) const;
 
@@ -117,6 +119,7 @@ class Host {
   std::unique_ptr<Child> child_;
   Region input_, output_;
   bool kept_ = false;
+  base::Status shortage_;  // why the child has got kNoRoom, until it has answered
   Writer writer_;
 };
 

@@ -37,22 +37,26 @@ base::Result<bool> Nested::handle(const Message& message) {
 Status Nested::took(const Message& message) {
   auto open = std::find_if(open_.begin(), open_.end(), [&](const Open& o) { return o.number == message.number; });
   if (open == open_.end()) return {};
-  if (message.type == Type::kForget) {
-    open->forgotten = true;
-    open->call.cancelled.store(true, std::memory_order_release);
-  } else {
-    if (message.size > open->ahead) return failure(Code::kInternal, "a model has read answers that it was not given");
-    open->ahead -= message.size;
-    open->call.credit.fetch_add(int32_t(message.size), std::memory_order_acq_rel);
-  }
+  if (message.type == Type::kForget) return forget(*open), Status();
+  if (message.size > open->ahead) return failure(Code::kInternal, "a model has read answers that it was not given");
+  open->ahead -= message.size;
+  open->call.credit.fetch_add(int32_t(message.size), std::memory_order_acq_rel);
   open->target.inbox->poke();
   return {};
 }
 
+void Nested::forget(Open& open) {
+  open.forgotten = true;
+  open.call.cancelled.store(true, std::memory_order_release);
+  open.target.inbox->poke();
+}
+
 Status Nested::begin(const Message& message) {
   auto read = host_.read_call(message);
-  if (!read) return std::move(read).error();
+  Status unread = read ? Status() : std::move(read).error();
+  if (!unread.ok() && unread.code != Code::kResourceExhausted) return unread;
   if (Status s = host_.child().send({.type = Type::kTaken}); !s.ok()) return s;
+  if (!unread.ok()) return host_.send_reply(message.number, AnswerKind::kError, {}, unread);
   auto& open = open_.emplace_back();
   open.number = message.number, open.many = (message.flags & kMany) != 0;
   open.call.model = std::move(read->model), open.call.version = std::move(read->version);
@@ -123,7 +127,10 @@ Status Nested::reply(Open& open, msg::Event&& event) {
       kind = outputs->tensors.empty() ? AnswerKind::kEnd : AnswerKind::kTensorsAndEnd;
     else
       ++open.ahead;
-    return host_.send_reply(open.number, kind, *outputs, {});
+    Status sent = host_.send_reply(open.number, kind, *outputs, {});
+    if (sent.code != Code::kResourceExhausted) return sent;
+    forget(open);  // for the child an error is the last answer
+    return host_.send_reply(open.number, kind, {}, sent);
   }
   auto* failed = std::get_if<msg::Failed>(&event.what);
   return host_.send_reply(open.number, kind, {}, failed ? failed->status : failure(Code::kInternal, "no answer"));

@@ -44,6 +44,7 @@ class Nested final : private msg::Home {
   };
   base::Status begin(const Message& message);
   base::Status took(const Message& message);
+  static void forget(Open& open);
   base::Status lend(Open& open);
   base::Status reply(Open& open, msg::Event&& event);
   void post(std::vector<msg::Mail>& burst) override;

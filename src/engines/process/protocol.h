@@ -56,11 +56,12 @@ enum class Type : uint32_t {
   kCredit = 8,        // number: the call; size: how many more answers the child may send to it
   kReplyRegion = 9,  // size; with a descriptor: the tensors of the next kExecuted, to keep for as long as they are used
   kExecuted = 10,    // number: that of kExec; answers, of one, in the reply region. With kMany others follow kTensors
+  kNoRoom = 11,      // in place of kOutputRegion, after kGrow: there is no memory to share. What needed it is to fail
   // To the server.
   kReady = 33,     // a ready
   kFailed = 34,    // the text says why the model was not loaded
   kAnswers = 35,   // number: that of kRun; answers, one for each request, in any order
-  kGrow = 36,      // the child needs an output region of `size` bytes; kOutputRegion follows
+  kGrow = 36,      // the child needs an output region of `size` bytes; kOutputRegion follows, or kNoRoom
   kReturned = 37,  // number: that of kRun. Of a decoupled model: it takes the next one
   kExec = 39,      // number: the child's own; a call to another model, in the output region until kTaken
   kTook = 40,      // number: that of kExec with kMany; size: how many of its answers the child has read

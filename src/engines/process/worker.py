@@ -574,7 +574,7 @@ sys.modules['triton_python_backend_utils'] = sys.modules['c_python_backend_utils
 # ---- the worker ----
 
 MESSAGE = struct.Struct('<IIQQQ')
-INPUT_REGION, OUTPUT_REGION, LOAD, RUN, CANCEL, STOP, TAKEN, CREDIT, REPLY_REGION, EXECUTED = range(1, 11)
+INPUT_REGION, OUTPUT_REGION, LOAD, RUN, CANCEL, STOP, TAKEN, CREDIT, REPLY_REGION, EXECUTED, NO_ROOM = range(1, 12)
 READY, FAILED, ANSWERS, GROW, RETURNED, ANSWER, EXEC, TOOK, FORGET = range(33, 42)
 ERROR, TENSORS, END, TENSORS_AND_END = range(4)
 KEPT = 1
@@ -587,6 +587,20 @@ LONGEST_PART = 32 << 10
 PATIENCE, LOAD_PATIENCE = 30, 600  # seconds
 WINDOW = 16
 SEQUENCE = ('sequence_id', 'sequence_start', 'sequence_end', 'priority', 'timeout')  # parameters of the protocol
+
+
+class NoRoom(TritonModelException):
+    """The server has no memory to share. What it says itself replaces this text."""
+
+    def __init__(self):
+        super().__init__('there is not enough memory for the tensors')
+
+
+class Shortage(TritonError):
+    GRPC_CODE = 8  # RESOURCE_EXHAUSTED, for which Triton has no name
+
+    def __init__(self, message):
+        super().__init__(message, TritonError.UNAVAILABLE)
 
 
 class Document:
@@ -818,9 +832,11 @@ class Worker:
         """The output region has at least so many bytes."""
         if len(self.output) >= size:
             return
-        self.grown = False
+        self.grown = None
         self.send(GROW, size=size)
-        self.pump(lambda: self.grown)
+        self.pump(lambda: self.grown is not None)
+        if not self.grown:
+            raise NoRoom
 
     def keep(self, message):
         with self.changed:
@@ -828,6 +844,8 @@ class Worker:
                 self.cancelled.add(message[2])
             elif message[0] == TAKEN:
                 self.taken = True
+            elif message[0] == NO_ROOM:
+                self.grown = False
             elif message[0] in (LOAD, RUN, STOP):
                 self.backlog.append(message)
             self.changed.notify_all()
@@ -856,6 +874,7 @@ class Worker:
             if response.has_error():
                 error = response.error()
                 code = TritonError.GRPC[error.code()] if isinstance(error, TritonError) and 0 <= error.code() < 8 else 13
+                code = getattr(error, 'GRPC_CODE', code)
                 parts.append(struct.pack('<QBI', number, ERROR, code) + pack_text(str(error)))
                 continue
             parts.append(struct.pack('<QB', number, kind))
@@ -931,18 +950,25 @@ class Worker:
             with self.changed:
                 self.changed.wait_for(lambda: sender.credit > 0 or sender.number in self.cancelled)
                 sender.credit -= 1
-        with self.writing:
-            if sender.number not in self.cancelled:
-                self.taken = False
-                self.send(ANSWER, side.take_counted(), **self.write([(sender.number, kind, response, sender.outputs)]))
-                with self.changed:
-                    self.changed.wait_for(lambda: self.taken)
+        try:
+            self.write_answer(sender, kind, response)
+        except NoRoom as e:
+            response = self.failure(e)  # which ends the request: as a failure of the model's own does
+            self.write_answer(sender, TENSORS, response)
         if sender.over or (response is not None and response.has_error()):
             sender.over = True
             with self.changed:
                 self.senders.pop(sender.number, None)
                 self.inside.discard(sender.number)
                 self.cancelled.discard(sender.number)
+
+    def write_answer(self, sender, kind, response):
+        with self.writing:
+            if sender.number not in self.cancelled:
+                place = self.write([(sender.number, kind, response, sender.outputs)])
+                self.taken = False
+                self.send(ANSWER, side.take_counted(), **place)
+                self.pump(lambda: self.taken)
 
     # requests to other models
 
@@ -956,9 +982,10 @@ class Worker:
         with self.writing:
             self.asked += 1
             number = self.asked
+            place = self.write_document(b''.join(parts) + tensors, data, end)
             self.taken = False
             self.replies[number] = collections.deque()
-            self.send(EXEC, flags, number, **self.write_document(b''.join(parts) + tensors, data, end))
+            self.send(EXEC, flags, number, **place)
             self.pump(lambda: self.taken)
         return number
 
@@ -978,8 +1005,10 @@ class Worker:
         if kind == END:
             return InferenceResponse(), True
         if kind == ERROR:
-            code = d.number()
-            return InferenceResponse(error=TritonError(d.text(), TritonError.GRPC.index(code) if code in TritonError.GRPC
+            code, text = d.number(), d.text()
+            if code == Shortage.GRPC_CODE:
+                return InferenceResponse(error=Shortage(text)), True
+            return InferenceResponse(error=TritonError(text, TritonError.GRPC.index(code) if code in TritonError.GRPC
                                                        else TritonError.INTERNAL)), True
         parameters = d.parameters()
         return InferenceResponse([d.tensor(region) for _ in range(d.number())], parameters=parameters), kind != TENSORS
@@ -1130,6 +1159,8 @@ class Worker:
     loop = None
 
     def failure(self, e):
+        if isinstance(e, NoRoom):
+            return InferenceResponse(error=Shortage(str(e)))
         Logger.log_error(traceback.format_exc())
         kind = '' if isinstance(e, TritonModelException) else f'{type(e).__name__}: '
         return InferenceResponse(error=TritonError(
@@ -1238,6 +1269,8 @@ class Worker:
             with self.changed:
                 if kind == TAKEN:
                     self.taken = True
+                elif kind == NO_ROOM:
+                    self.grown = False
                 elif kind == CANCEL and number in self.inside:  # it may not have begun
                     self.cancelled.add(number)
                 elif kind == CREDIT and number in self.senders:

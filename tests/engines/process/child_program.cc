@@ -155,6 +155,26 @@ void ask() {
   if (message.type != Type::kExecuted || message.number != 5) ::_exit(11);
 }
 
+bool grow(uint64_t bytes) {
+  send_message({.type = Type::kGrow, .size = bytes});
+  for (;;) {
+    const Type type = receive().type;
+    if (type == Type::kOutputRegion || type == Type::kNoRoom) return type == Type::kOutputRegion;
+  }
+}
+
+void refuse(const Message& run, const std::vector<Input>& requests) {
+  Writer document;
+  document.put(uint32_t(requests.size()));
+  for (const auto& request : requests) {
+    document.put(request.call);
+    document.put(uint8_t(AnswerKind::kError));
+    document.put(uint32_t(8));  // RESOURCE_EXHAUSTED
+    document.put_string("no room");
+  }
+  send_document(Type::kAnswers, run.number, document, 0);
+}
+
 void answer(const Message& run) {
   if (what.starts_with("ask")) ask();
   misbehave_before_answering();
@@ -162,11 +182,7 @@ void answer(const Message& run) {
   uint64_t bytes = 4096;
   for (const auto& request : requests)
     for (const auto& tensor : request.tensors) bytes += tensor.size + 256;
-  if (bytes > output.size) {
-    send_message({.type = Type::kGrow, .size = bytes});
-    while (receive().type != Type::kOutputRegion) {
-    }
-  }
+  if (bytes > output.size && !grow(bytes)) return refuse(run, requests);
   if (what == "twice") requests.push_back(requests.front());
   if (what == "too few") requests.pop_back();
   Writer document;
