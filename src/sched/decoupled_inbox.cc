@@ -123,10 +123,14 @@ Status DecoupledInbox::admit(const msg::Call& call) const {
 // On an exception the Call has not come in.
 Status DecoupledInbox::begin(msg::Call& call) {
   if (call.cancelled.load(std::memory_order_acquire)) return failure(Code::kCancelled, "the client has left");
+  {
+    std::lock_guard lock(mutex_);
+    if (Status full = admit(call); !full.ok()) return full;
+  }
   auto answers = engine_->begin(call);
   if (!answers) return std::move(answers).error();
   std::lock_guard lock(mutex_);
-  if (Status full = admit(call); !full.ok()) return full;
+  if (Status full = admit(call); !full.ok()) return full;  // another one has come in meanwhile
   const Time now = timer_->now();
   call.times.started = call.times.computing = now;
   call.times.batch_rows = 1;

@@ -20,10 +20,11 @@ class Counter final : public DecoupledEngine {
   const msg::ModelSpec& spec() const override { return spec_; }
   base::Result<std::unique_ptr<AnswerSeries>> begin(const msg::Call& call) override {
     const float often = floats_of(call.inputs.at(0)).at(0);
+    ++begun;
     if (often < 0) return base::invalid("negative");
     return std::unique_ptr<AnswerSeries>(std::make_unique<Numbers>(int(often), throws_at));
   }
-  int throws_at = -1;
+  int throws_at = -1, begun = 0;
 
  private:
   struct Numbers final : AnswerSeries {
@@ -166,6 +167,7 @@ TEST_F(DecoupledTest, OneTenantHoldsNoMoreThanItsShareOfThePlaces) {
   EXPECT_EQ(told(put(1, 2)), "RESOURCE_EXHAUSTED");
   for (uint64_t tenant : {4, 6, 8, 10}) EXPECT_EQ(told(put(1, tenant)), "");
   EXPECT_EQ(told(put(1, 12)), "RESOURCE_EXHAUSTED") << "all places are taken";
+  EXPECT_EQ(engine->begun, 8) << "the model has not begun on those that were refused";
   timer->advance(10ms);
   EXPECT_EQ(told(put(1, 2)), "") << "places are free again";
   timer->advance(10ms);

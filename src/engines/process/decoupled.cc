@@ -52,6 +52,7 @@ class Series final : public sched::AnswerSeries {
   ~Series() override {
     std::lock_guard lock(shared_->mutex);
     inside_->abandoned = true;
+    std::erase(shared_->waiting, inside_);  // its tensors go with it
     if (shared_->open.erase(inside_->number) > 0 && shared_->host)
       (void)shared_->host->child().send({.type = Type::kCancel, .number = inside_->number});
   }
@@ -202,7 +203,6 @@ Status Decoupled::start_next() {
   {
     std::lock_guard lock(shared_->mutex);
     auto& waiting = shared_->waiting;
-    while (!waiting.empty() && waiting.front()->abandoned) waiting.pop_front();
     if (waiting.empty()) return {};
     inside = std::move(waiting.front());
     waiting.pop_front();

@@ -106,6 +106,24 @@ TEST_F(DecoupledProcessTest, AClientThatLeavesEndsItsCallOnly) {
   }
 }
 
+TEST_F(DecoupledProcessTest, ACallThatNobodyWaitsForKeepsNoTensors) {
+  msg::ModelSpec wanted;
+  wanted.parameters["process_timeout"] = "60s";
+  auto model = decoupled("hang", wanted);
+  auto first = begin(*model, 1);
+  msg::Call call;
+  call.inputs = {floats(std::vector<float>(1000), {1000})};
+  auto held = [&] { return call.inputs.at(0).data.slab()->refs.load(); };
+  const auto own = held();
+  auto second = model->begin(call), third = model->begin(call);
+  ASSERT_TRUE(second && third);
+  EXPECT_EQ(own + 2, held());
+  second->reset();
+  EXPECT_EQ(own + 1, held());
+  third->reset();
+  EXPECT_EQ(own, held());
+}
+
 TEST_F(DecoupledProcessTest, AChildKeepsToItsCredit) {
   auto model = decoupled("unbridled");
   auto series = begin(*model, 100);
