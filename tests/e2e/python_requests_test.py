@@ -52,6 +52,36 @@ class TritonPythonModel:
         open(path, 'w').close()
         return [pb_utils.InferenceResponse((await at_gate).output_tensors())]
 '''
+# Makes requests of a sequence: its id, then the numbers. The other model adds 1 to the first, and the id to the last.
+SEQUENCE = HEAD + '''
+class TritonPythonModel:
+    def execute(self, requests):
+        name, *numbers = told(requests[0])
+        answers = []
+        for i, number in enumerate(numbers):
+            flags = (pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START if i == 0 else 0) | \\
+                (pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END if i == len(numbers) - 1 else 0)
+            response = pb_utils.InferenceRequest(
+                model_name='simple_dyna_sequence', correlation_id=int(name), flags=flags,
+                inputs=[pb_utils.Tensor('INPUT', np.array([[int(number)]], np.int32))], timeout=10_000_000,
+                requested_output_names=['OUTPUT']).exec()
+            if response.has_error():
+                raise pb_utils.TritonModelException(response.error().message())
+            answers.append(int(response.output_tensors()[0].as_numpy()[0, 0]))
+        return [pb_utils.InferenceResponse([text('DONE', json.dumps(answers))])]
+'''
+# Answers with all that it is told of a request, also of one that it makes to itself.
+MIRROR = HEAD + '''
+class TritonPythonModel:
+    def execute(self, requests):
+        if told(requests[0]) == ['look']:
+            request = pb_utils.InferenceRequest(
+                request_id='mine', model_name='mirror', correlation_id='a name', flags=3, timeout=7_000_000,
+                inputs=[text('DO', 'here')], requested_output_names=['DONE'], parameters={'colour': 'red'})
+            return [pb_utils.InferenceResponse(asyncio.run(request.async_exec()).output_tensors())]
+        return [pb_utils.InferenceResponse([text('DONE', json.dumps(
+            [r.request_id(), r.correlation_id(), r.flags(), r.timeout(), json.loads(r.parameters())]))]) for r in requests]
+'''
 
 
 def repository():
@@ -59,10 +89,11 @@ def repository():
     if not folder.exists():
         for name in ('identity', 'simple_dyna_sequence'):
             shutil.copytree(harness.MODELS / name, folder / name)
-        for name, code in (('gate', GATE), ('opener', OPENER)):
+        for name, code in (('gate', GATE), ('opener', OPENER), ('sequence', SEQUENCE), ('mirror', MIRROR)):
             (folder / name / '1').mkdir(parents=True)
             (folder / name / '1/model.py').write_text(code)
-            (folder / name / 'config.pbtxt').write_text(CONFIG % name)
+            two = 'instance_group { kind: KIND_CPU count: 2 }' if name == 'mirror' else ''
+            (folder / name / 'config.pbtxt').write_text(CONFIG % name + two)
     return folder
 
 
@@ -82,6 +113,15 @@ class Requests(harness.Case):
     def test_a_request_that_takes_long_delays_no_other(self):
         for i in range(3):
             self.assertEqual('open', self.told('opener', harness.scratch() / f'gate-{i}'))
+
+    def test_a_request_may_be_one_of_a_sequence(self):
+        for _ in range(2):
+            self.assertEqual([3 + 1, 4, 5 + 70], json.loads(self.told('sequence', 70, 3, 4, 5)))
+        self.assertEqual([5 + 1 + 71], json.loads(self.told('sequence', 71, 5)))
+        self.assertIn('must specify a non-zero or non-empty correlation ID', self.told('sequence', 0, 1, status=500))
+
+    def test_the_other_model_is_told_all_of_a_request(self):
+        self.assertEqual(['mine', 'a name', 3, 7_000_000, {'colour': 'red'}], json.loads(self.told('mirror', 'look')))
 
 
 if __name__ == '__main__':

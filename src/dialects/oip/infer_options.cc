@@ -1,12 +1,8 @@
 #include "dialects/oip/infer_options.h"
 
 #include <algorithm>
-#include <limits>
-#include <optional>
-#include <span>
 
-#include "base/sip_hash.h"
-
+#include "marshal/call_parameters.h"
 #include "marshal/check.h"
 
 namespace weir::oip {
@@ -14,24 +10,9 @@ namespace {
 
 using base::invalid;
 using base::Status;
-
-std::optional<uint64_t> whole(const msg::ParamValue& value) {
-  if (auto* u = std::get_if<uint64_t>(&value)) return *u;
-  if (auto* i = std::get_if<int64_t>(&value); i && *i >= 0) return uint64_t(*i);
-  return std::nullopt;
-}
-
-Status wrong(std::string_view name, std::string_view expected) {
-  return base::invalid_field("parameters[\"" + std::string(name) + "\"]",
-                             "parameter '" + std::string(name) + "': expected " + std::string(expected));
-}
-
-Status flag(std::string_view name, const msg::ParamValue& value, bool& out) {
-  auto* b = std::get_if<bool>(&value);
-  if (!b) return wrong(name, "true or false");
-  out = *b;
-  return {};
-}
+using marshal::get_flag;
+using marshal::whole_number;
+using marshal::wrong_parameter;
 
 // One of the three parameters of shared memory. False: it is none.
 bool apply_shared(RegionRange& range, std::string_view name, msg::ParamValue&& value, Status& status) {
@@ -43,38 +24,17 @@ bool apply_shared(RegionRange& range, std::string_view name, msg::ParamValue&& v
     if (region && !region->empty())
       range.region = std::move(*region);
     else
-      status = wrong(name, "the name of a region");
+      status = wrong_parameter(name, "the name of a region");
   } else if (what == "offset" || what == "byte_size") {
-    auto number = whole(value);
+    auto number = whole_number(value);
     if (number)
       (what == "offset" ? range.offset : range.bytes) = *number;
     else
-      status = wrong(name, "a number of bytes");
+      status = wrong_parameter(name, "a number of bytes");
   } else {
     return false;
   }
   return true;
-}
-
-// The same text is the same id, and no client can make two of them collide; whoever keys a table by it adds the model.
-base::SessionId session_of(std::string_view text) {
-  auto hash = base::hash128(base::process_key(), std::as_bytes(std::span(text)));
-  return {hash.high, hash.low};
-}
-
-Status sequence(msg::Call& call, const msg::ParamValue& value) {
-  if (auto* text = std::get_if<std::string>(&value)) {
-    if (!text->empty()) call.session = session_of(*text);
-    return {};
-  }
-  if (auto* i = std::get_if<int64_t>(&value)) {
-    call.session = {0, uint64_t(*i)};
-    return {};
-  }
-  auto id = whole(value);
-  if (!id) return wrong("sequence_id", "a whole number or a string");
-  call.session = {0, *id};
-  return {};
 }
 
 }  // namespace
@@ -89,30 +49,14 @@ std::string unknown_datatype(std::string_view text) {
 }
 
 Status apply(msg::Call& call, InferOptions& options, std::string_view name, msg::ParamValue value) {
-  Status status;
-  bool ignored;
   if (name == "binary_data_output") {
     bool binary;
-    status = flag(name, value, binary);
+    Status status = get_flag(name, value, binary);
     if (status.ok()) options.form = binary ? OutputForm::kBinary : OutputForm::kJson;
     return status;
   }
-  if (name == "triton_enable_empty_final_response") return flag(name, value, options.empty_final);
-  if (name == "sequence_id") {
-    status = sequence(call, value);
-  } else if (name == "sequence_start" || name == "sequence_end") {
-    status = flag(name, value, ignored);
-  } else if (name == "priority") {
-    auto priority = whole(value);
-    if (!priority) return wrong(name, "a whole number, 0 or more");
-    call.priority = uint32_t(std::min<uint64_t>(*priority, std::numeric_limits<uint32_t>::max()));
-  } else if (name == "timeout") {
-    auto microseconds = whole(value);
-    constexpr uint64_t kLongest = uint64_t(365) * 24 * 3600 * 1'000'000;
-    if (!microseconds) return wrong(name, "microseconds as a whole number, 0 or more");
-    call.queue_timeout = std::chrono::microseconds(std::min(*microseconds, kLongest));
-  }
-  if (!status.ok()) return status;
+  if (name == "triton_enable_empty_final_response") return get_flag(name, value, options.empty_final);
+  if (Status status = marshal::apply_to_call(call, name, value); !status.ok()) return status;
   if (call.parameters.size() == kMaxParameters)
     return invalid("more than " + std::to_string(kMaxParameters) + " parameters");
   for (auto& [key, old] : call.parameters) {
@@ -127,7 +71,7 @@ Status apply(msg::Call& call, InferOptions& options, std::string_view name, msg:
 Status apply(std::string_view output, OutputOptions& asked, std::string_view name, const msg::ParamValue& value) {
   std::string of = "output '" + std::string(output) + "': ";
   if (name == "classification") {
-    auto k = whole(value);
+    auto k = whole_number(value);
     if (!k || *k > kMaxClasses)
       return invalid(of + "parameter 'classification' takes a whole number from 0 to " + std::to_string(kMaxClasses));
     asked.classes = uint32_t(*k);

@@ -8,6 +8,7 @@
 
 #include "base/attempt.h"
 #include "base/clock.h"
+#include "marshal/call_parameters.h"
 #include "marshal/check.h"
 
 namespace weir::process {
@@ -81,6 +82,8 @@ Status Nested::lend(Open& open) {
   if (spec.text || (spec.decoupled && !open.many))
     return failure(Code::kUnimplemented, "model '" + spec.name + "' is " + (spec.text ? "of text" : "decoupled") +
                                              ": models make requests to models of tensors that answer once");
+  for (const auto& [name, value] : open.call.parameters)
+    if (Status s = marshal::apply_to_call(open.call, name, value); !s.ok()) return s;
   if (Status s = marshal::check_call(spec, open.call); !s.ok()) return s;
   if (open.many) open.call.credit.store(int32_t(kWindow), std::memory_order_relaxed);
   open.call.home = this;

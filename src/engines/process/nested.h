@@ -1,7 +1,9 @@
 // Nested: the requests that a model makes to other models while it runs (Triton's BLS). Each is a Call of its own,
 // which goes to the other model's Inbox as a pipeline's do; its answer goes to the child in a region of its own.
 //
-// They are nobody's in particular: limits of clients and the models of a key do not hold for them. Models of text are
+// They are nobody's in particular: limits of clients and the models of a key do not hold for them, and a sequence that
+// they belong to is another one than a client's of the same id. Their parameters are those of a client's request
+// (marshal/call_parameters.h). Models of text are
 // refused, and decoupled models where the child takes one answer. Others are kWindow answers ahead of it at most. Used
 // by the thread that talks to the child; events come from any thread.
 #pragma once

@@ -386,6 +386,13 @@ class InferenceRequest:
     def parameters(self):
         return json.dumps(self._parameters)
 
+    def _sent_parameters(self):
+        """Its own, and those of the protocol, by which a client says the same."""
+        said = {'sequence_id': self._correlation_id, 'timeout': int(self._timeout),
+                'sequence_start': bool(self._flags & pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START),
+                'sequence_end': bool(self._flags & pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END)}
+        return {**self._parameters, **{name: value for name, value in said.items() if value}}
+
     def requested_output_names(self):
         return self._outputs
 
@@ -976,7 +983,7 @@ class Worker:
         """Sends it; returns its number, for wait_for()."""
         model = request._model.decode() if isinstance(request._model, bytes) else str(request._model)
         parts = [pack_text(model), pack_text(request._version), pack_text(request._id),
-                 pack_list([pack_text(str(k)) + pack_value(v) for k, v in request._parameters.items()]),
+                 pack_list([pack_text(str(k)) + pack_value(v) for k, v in request._sent_parameters().items()]),
                  pack_list([pack_text(str(name)) for name in request._outputs])]
         tensors, data, end = self.lay_out_tensors(request._inputs, 0)
         with self.writing:
