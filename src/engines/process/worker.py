@@ -593,6 +593,7 @@ METRIC_FAMILY, METRIC, METRIC_VALUE, METRIC_INCREMENT, METRIC_SET, METRIC_OBSERV
 LONGEST_PART = 32 << 10
 PATIENCE, LOAD_PATIENCE = 30, 600  # seconds
 WINDOW = 16
+MOST_LATER = 1024
 SEQUENCE = ('sequence_id', 'sequence_start', 'sequence_end', 'priority', 'timeout')  # parameters of the protocol
 
 
@@ -766,6 +767,7 @@ class Sender:
     def __init__(self, request):
         self.number, self.outputs = request._number, request._outputs
         self.credit, self.over, self.responses = WINDOW, False, []
+        self.later = collections.deque()  # answers of a coroutine's for which there was no room
 
     def send(self, response=None, flags=0):
         if response is None and not flags:
@@ -953,23 +955,45 @@ class Worker:
                     self.changed.notify_all()
             return
         kind = END if response is None else TENSORS_AND_END if sender.over else TENSORS
-        if response is not None:
-            with self.changed:
-                self.changed.wait_for(lambda: sender.credit > 0 or sender.number in self.cancelled)
-                sender.credit -= 1
-        try:
+        with self.changed:
+            if threading.get_ident() == self.loop_thread:  # where all coroutines would wait
+                sender.later.append((kind, response))
+                self.changed.wait_for(lambda: len(sender.later) <= MOST_LATER or self.has_room(sender))
+            else:
+                self.changed.wait_for(lambda: not sender.later and self.has_room(sender, kind))
+                sender.credit -= kind != END
+        if sender.later:
+            self.send_later(sender)
+        else:
             self.write_answer(sender, kind, response)
+
+    def has_room(self, sender, kind=None):
+        return (kind or sender.later[0][0]) == END or sender.credit > 0 or sender.number in self.cancelled
+
+    def send_later(self, sender):
+        """What there is room for now. On the loop's thread."""
+        while sender.later and self.has_room(sender):
+            with self.changed:
+                kind, response = sender.later.popleft()
+                sender.credit -= kind != END
+                self.changed.notify_all()
+            self.write_answer(sender, kind, response)
+
+    def write_answer(self, sender, kind, response):
+        try:
+            self.put_answer(sender, kind, response)
         except NoRoom as e:
             response = self.failure(e)  # which ends the request: as a failure of the model's own does
-            self.write_answer(sender, TENSORS, response)
-        if sender.over or (response is not None and response.has_error()):
+            self.put_answer(sender, kind, response)
+        if kind != TENSORS or response.has_error():
             sender.over = True
             with self.changed:
+                sender.later.clear()
                 self.senders.pop(sender.number, None)
                 self.inside.discard(sender.number)
                 self.cancelled.discard(sender.number)
 
-    def write_answer(self, sender, kind, response):
+    def put_answer(self, sender, kind, response):
         with self.writing:
             if sender.number not in self.cancelled:
                 place = self.write([(sender.number, kind, response, sender.outputs)])
@@ -1136,6 +1160,40 @@ class Worker:
             parsed.append((number, name, timeout, parameters, outputs, tensors))
         return parsed
 
+    loop = loop_thread = None
+
+    def start(self, coroutine, sender):
+        """A decoupled model's coroutine goes on while other requests begin: in a loop that is a thread's own."""
+        if self.loop is None:
+            self.loop = asyncio.new_event_loop()
+            thread = threading.Thread(target=self.run_loop, daemon=True)
+            thread.start()
+            self.loop_thread = thread.ident
+        asyncio.run_coroutine_threadsafe(coroutine, self.loop).add_done_callback(lambda future: self.ended(future, sender))
+
+    def run_loop(self):
+        try:
+            self.loop.run_forever()
+        except BaseException:  # a coroutine ends the process
+            Logger.log_error(traceback.format_exc())
+        os._exit(1)
+
+    def ended(self, future, sender):
+        try:
+            self.check_result(future.result())
+        except Exception as e:
+            self.fail(sender, e)
+
+    @staticmethod
+    def check_result(result):
+        if result is not None:
+            raise TritonModelException('execute() of a decoupled model returns None, and answers with response senders')
+
+    def fail(self, sender, e):
+        if not sender.over:
+            sender.over = True
+            self.send_response(sender, self.failure(e))
+
     def execute(self, requests):
         result = self.model.execute(requests)
         if inspect.iscoroutine(result):
@@ -1162,8 +1220,6 @@ class Worker:
             if task.done() and not ready:
                 return task.result()
         return self.loop.run_until_complete(task)
-
-    loop = None
 
     def failure(self, e):
         if isinstance(e, NoRoom):
@@ -1212,13 +1268,11 @@ class Worker:
         request, = self.requests(offset, size)
         sender = request.get_response_sender()
         try:
-            if self.execute([request]) is not None:
-                raise TritonModelException('execute() of a decoupled model returns None, and answers with response senders')
+            result = self.model.execute([request])
+            self.start(result, sender) if inspect.iscoroutine(result) else self.check_result(result)
         except Exception as e:
-            if not sender.over:
-                sender.over = True
-                self.send_response(sender, self.failure(e))
-        del request, sender
+            self.fail(sender, e)
+        request = sender = result = None
         self.send(RETURNED, self.flags(), number)
 
     # loops
@@ -1282,6 +1336,8 @@ class Worker:
                     self.cancelled.add(number)
                 elif kind == CREDIT and number in self.senders:
                     self.senders[number].credit += size
+                if (sender := self.senders.get(number)) and sender.later:
+                    self.loop.call_soon_threadsafe(self.send_later, sender)
                 self.changed.notify_all()
 
 
