@@ -74,6 +74,15 @@ class TritonPythonModel:
 MIRROR = HEAD + '''
 class TritonPythonModel:
     def execute(self, requests):
+        if told(requests[0]) == ['prefer']:
+            trace = requests[0].trace()
+            request = pb_utils.InferenceRequest(
+                model_name='identity', inputs=[text('DO', 'there')], trace=trace,
+                preferred_memory=pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_CPU))
+            gpu = pb_utils.PreferredMemory(preferred_memory_type=pb_utils.MemoryType.TRITONSERVER_MEMORY_GPU, preferred_device_id=1)
+            assert isinstance(trace, pb_utils.InferenceTrace) and trace.get_context() is None and request.trace() is trace
+            assert isinstance(gpu, pb_utils.PreferredMemory)
+            return [pb_utils.InferenceResponse([text('DONE', *request.exec().output_tensors()[0].as_numpy())])]
         if told(requests[0]) == ['look']:
             request = pb_utils.InferenceRequest(
                 request_id='mine', model_name='mirror', correlation_id='a name', flags=3, timeout=7_000_000,
@@ -122,6 +131,9 @@ class Requests(harness.Case):
 
     def test_the_other_model_is_told_all_of_a_request(self):
         self.assertEqual(['mine', 'a name', 3, 7_000_000, {'colour': 'red'}], json.loads(self.told('mirror', 'look')))
+
+    def test_a_request_may_prefer_a_memory_and_be_part_of_a_trace(self):
+        self.assertEqual('there', self.told('mirror', 'prefer'))
 
 
 if __name__ == '__main__':

@@ -339,6 +339,26 @@ class InferenceResponse:
         return json.dumps(self._parameters)
 
 
+pb_utils.MemoryType = enum.IntEnum('MemoryType', {'TRITONSERVER_MEMORY_GPU': 0, 'TRITONSERVER_MEMORY_CPU': 1})
+pb_utils.TRITONSERVER_MEMORY_GPU, pb_utils.TRITONSERVER_MEMORY_CPU = pb_utils.MemoryType
+
+
+@public
+class PreferredMemory:
+    """Where a model wants another one's answer to lie. It is a wish: answers lie in memory of the CPU."""
+
+    def __init__(self, preferred_memory_type, preferred_device_id=0):
+        self._type, self._device = pb_utils.MemoryType(preferred_memory_type), int(preferred_device_id)
+
+
+@public
+class InferenceTrace:
+    """What a request says of its trace. It is not traced here."""
+
+    def get_context(self):
+        return None
+
+
 @public
 class InferenceRequest:
     """A request of a client, or one that the model makes to another model by exec() or async_exec()."""
@@ -348,6 +368,7 @@ class InferenceRequest:
         self._id, self._correlation_id, self._inputs = request_id, correlation_id, list(inputs)
         self._outputs, self._flags, self._timeout = list(requested_output_names), flags, timeout
         self._parameters, self._number, self._sender = parameters or {}, None, None
+        self._trace = trace
         self._model, self._version = model_name, str(model_version) if int(model_version) > 0 else ''
 
     @classmethod
@@ -363,6 +384,7 @@ class InferenceRequest:
             request._parameters = {k: v for k, v in parameters.items() if k not in SEQUENCE}
         request._inputs = [Tensor._of(name, kind, shape, region, at, size) for name, kind, shape, at, size in tensors]
         request._model = request._version = ''
+        request._trace = None
         return request
 
     def inputs(self):
@@ -403,6 +425,11 @@ class InferenceRequest:
         if self._sender is None:
             self._sender = worker.sender(self)
         return self._sender
+
+    def trace(self):
+        if self._trace is None:
+            self._trace = InferenceTrace()
+        return self._trace
 
     def set_release_flags(self, flags):
         if flags != pb_utils.TRITONSERVER_REQUEST_RELEASE_ALL:
@@ -575,7 +602,6 @@ def is_model_ready(model_name, model_version=''):
 pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START, pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 1, 2
 pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
 pb_utils.TRITONSERVER_REQUEST_RELEASE_ALL, pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE = 1, 2
-pb_utils.TRITONSERVER_MEMORY_GPU, pb_utils.TRITONSERVER_MEMORY_CPU = 0, 1
 sys.modules['triton_python_backend_utils'] = sys.modules['c_python_backend_utils'] = pb_utils
 
 # ---- the worker ----
