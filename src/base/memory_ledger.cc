@@ -33,6 +33,7 @@ std::string_view name(MemoryKind kind) {
     case MemoryKind::kDecoding: return "decoding";
     case MemoryKind::kAnswers: return "answers";
     case MemoryKind::kSessions: return "sessions";
+    case MemoryKind::kProcesses: return "processes";
   }
   return "";
 }

@@ -3,8 +3,8 @@
 // Slabs (device/pool.h), answers outside of slabs, request bytes that wait for a slab, scratch of decoders and what
 // sessions keep are charged here, so that the sum is bounded and not only each part. take() asks before the memory is
 // allocated; who is refused refuses its request (RESOURCE_EXHAUSTED, 503) and does not wait. A share of the budget
-// is never given to slabs: the requests that hold slabs can be answered, also when slabs are spent. Sessions get half
-// of it at most, because nobody gives them back soon.
+// is never given to slabs, nor to processes of models: the requests that hold slabs can be answered, also when slabs
+// are spent. Sessions get half of it at most, because nobody gives them back soon.
 //
 // Any thread. The total is one shared atomic: charge pieces of 4 KiB and more by themselves, and smaller ones through a
 // MemoryShare, which belongs to one shard and touches the total once per 64 KiB.
@@ -28,13 +28,14 @@
 namespace weir::base {
 
 enum class MemoryKind : uint8_t {
-  kSlabs,     // of a SlabPool: bodies, messages, tensors, batches; with the idle slabs that it keeps for reuse
-  kInput,     // request bytes outside of slabs: kept aside, heads, decompressors
-  kDecoding,  // what decoders make outside of slabs: protobuf's JSON, tensors for which there was no slab
-  kAnswers,   // answers outside of slabs, until the socket has taken them
-  kSessions,  // what outlives a request
+  kSlabs,      // of a SlabPool: bodies, messages, tensors, batches; with the idle slabs that it keeps for reuse
+  kInput,      // request bytes outside of slabs: kept aside, heads, decompressors
+  kDecoding,   // what decoders make outside of slabs: protobuf's JSON, tensors for which there was no slab
+  kAnswers,    // answers outside of slabs, until the socket has taken them
+  kSessions,   // what outlives a request
+  kProcesses,  // shared with models in processes of their own: their inputs and outputs, kept for the next ones
 };
-inline constexpr size_t kMemoryKinds = 5;
+inline constexpr size_t kMemoryKinds = 6;
 std::string_view name(MemoryKind kind);  // "slabs", "input", …: labels of weir_tracked_bytes
 
 class MemoryLedger {
@@ -86,7 +87,9 @@ class MemoryLedger {
   void note_refused() { refused_.store(true); }
 
  private:
-  uint64_t limit(MemoryKind kind) const { return kind == MemoryKind::kSlabs ? slab_limit() : budget_; }
+  uint64_t limit(MemoryKind kind) const {
+    return kind == MemoryKind::kSlabs || kind == MemoryKind::kProcesses ? slab_limit() : budget_;
+  }
   bool full_of_sessions(MemoryKind kind, uint64_t bytes) const;
   bool charge(MemoryKind kind, uint64_t bytes);
   bool squeeze(MemoryKind kind, uint64_t bytes);

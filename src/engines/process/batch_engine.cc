@@ -51,6 +51,7 @@ void BatchEngine::add_rows(const sched::Batch& batch) {
 
 Status BatchEngine::step(sched::Batch& batch) {
   if (host_->child().over()) return host_->child().why();
+  const auto lock = host_->hold();
   requests_.clear();
   const bool gathered = !batch.inputs.empty(), whole = gathered || form_ == Requests::kOfTheBatch;
   if (gathered)

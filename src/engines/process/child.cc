@@ -262,9 +262,17 @@ void Child::watch_until_end(ChildLog& log) {
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) open = false;
     return n > 0;
   };
+  auto next_tick = Clock::now() + options_.often;
+  auto to_tick = [&] {
+    if (options_.often.count() == 0) return std::chrono::milliseconds(-1);
+    if (Clock::now() >= next_tick) options_.tick(), next_tick = Clock::now() + options_.often;
+    return std::chrono::ceil<std::chrono::milliseconds>(next_tick - Clock::now());
+  };
   for (;;) {
     pollfd fds[3] = {{pidfd_, POLLIN, 0}, {open ? log_ : -1, POLLIN, 0}, {watched ? options_.watched : -1, POLLIN, 0}};
-    if (::poll(fds, 3, log.flooded() ? int(ChildLog::kQuiet / std::chrono::milliseconds(1)) : -1) < 0) continue;
+    const auto wait =
+        log.flooded() ? std::chrono::duration_cast<std::chrono::milliseconds>(ChildLog::kQuiet) : to_tick();
+    if (::poll(fds, 3, int(wait.count())) < 0) continue;
     if (fds[1].revents != 0) (void)drain();
     if (fds[2].revents != 0) watched = options_.on_readable();
     if (fds[0].revents != 0) break;

@@ -32,6 +32,9 @@ struct ChildOptions {
   // more.
   int watched = -1;
   std::function<bool()> on_readable;
+  // Called as often, on the watching thread; 0: never.
+  std::chrono::milliseconds often{0};
+  std::function<void()> tick;
   // Once, on the watching thread, when the child has ended, whoever has ended it; not after stop(). With why().
   std::function<void(const base::Status&)> ended;
 };

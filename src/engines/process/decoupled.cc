@@ -125,6 +125,7 @@ class Decoupled final : public sched::DecoupledEngine {
   }
   void run();
   Status turn();
+  void rest();
   Status start_next();
   Status receive_all();
   Status take(const Message& message);
@@ -143,7 +144,7 @@ class Decoupled final : public sched::DecoupledEngine {
   uint64_t next_number_ = 1;          // under Shared::mutex
   // The thread's own.
   bool running_ = false;
-  Clock::time_point run_until_;
+  Clock::time_point run_until_, rest_at_;
   std::thread thread_;
 };
 
@@ -187,6 +188,7 @@ void Decoupled::run() {
 Status Decoupled::turn() {
   if (!running_)
     if (Status s = start_next(); !s.ok()) return s;
+  rest();
   host_->child().wait(wake_, running_ ? run_until_ : Clock::now() + std::chrono::seconds(1));
   uint64_t ignored;
   (void)!::read(wake_, &ignored, sizeof ignored);
@@ -196,6 +198,13 @@ Status Decoupled::turn() {
   return failure(Code::kUnavailable, "model '" + spec().name + "' did not return from a request within " +
                                          base::show_duration(host_->options().timeout) +
                                          " (process_timeout); it is started anew");
+}
+
+// The next request would be written into the input region now; answers may be on their way into the output region.
+void Decoupled::rest() {
+  if (running_ || Clock::now() < rest_at_) return;
+  rest_at_ = Clock::now() + host_->options().rest;
+  host_->shrink_input();
 }
 
 Status Decoupled::start_next() {

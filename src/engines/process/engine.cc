@@ -85,6 +85,7 @@ base::Result<Loaded> start(const msg::ModelSpec& wanted, HostOptions options, co
   options.instance = place.instance;
   options.loading = place.loading;
   options.has_side = form == Requests::kOfEachCall;  // an engine of the server's own asks for nothing
+  options.rest = place.rest;
   options.side = {wanted.name, options.most_answer, place.metrics, place.control, place.find, place.slabs.ledger()};
   std::vector<std::unique_ptr<Host>> hosts;
   // The loader asks for the instances of a model one by one, but of a decoupled one only once.

@@ -2,6 +2,7 @@
 // `python`, a model.py written for Triton's Python backend.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -58,6 +59,8 @@ struct Place {
   // Called while the model is being loaded, every 20 ms, by the thread that loads it: it serves what the model asks of
   // `control`, which is that thread's work, too. False: the server ends, and the child is killed.
   std::function<bool()> loading{};
+  // Memory shared with the child beyond what the last so long has needed is given back; it is looked at as often.
+  std::chrono::milliseconds rest = std::chrono::seconds(10);
 };
 
 using Loaded = std::variant<std::unique_ptr<sched::Engine>, std::unique_ptr<sched::DecoupledEngine>>;

@@ -296,6 +296,7 @@ int EngineChild::run(const LoadEngine& load) {
     message = receive();
     if (message.type == Type::kStop) return 0;
     if (message.type == Type::kRun) run_batch(message);
+    if (message.type == Type::kOutputRegion) slabs_.begin(output_);  // the one before is used no more
   }
 }
 

@@ -14,7 +14,6 @@ using base::failure;
 using base::Status;
 using Clock = std::chrono::steady_clock;
 
-constexpr uint64_t kFirstRegion = 1 << 20;
 constexpr size_t kMostDocument = 16 << 20, kLeastAnswer = 8 + 1, kLeastTensor = 4 + 1 + 4 + 8 + 8;
 constexpr auto kStopPatience = std::chrono::seconds(3);
 
@@ -49,6 +48,7 @@ TensorPlace place_input(const Request& request, size_t first, uint64_t at) {
 base::Result<std::unique_ptr<Host>> Host::load(const msg::ModelSpec& wanted, HostOptions options,
                                                base::SlabSource& slabs) {
   std::unique_ptr<Host> host(new Host(std::move(options), slabs));
+  const auto lock = host->hold();
   if (Status status = host->start_child(); !status.ok()) return status;
   if (Status status = host->greet(wanted); !status.ok()) return host->end(std::move(status));
   return host;
@@ -56,6 +56,7 @@ base::Result<std::unique_ptr<Host>> Host::load(const msg::ModelSpec& wanted, Hos
 
 Status Host::start_child() {
   ChildOptions options = options_.child;
+  options.often = options_.rest, options.tick = [this] { shrink(); };
   if (options_.has_side) {
     auto side = SideChannel::open(options_.side);
     if (!side) return std::move(side).error();
@@ -76,6 +77,7 @@ Status Host::start_child() {
 
 Host::~Host() {
   if (child_) child_->stop(std::chrono::duration_cast<std::chrono::milliseconds>(kStopPatience));
+  child_.reset();  // its thread may be in shrink()
 }
 
 Status Host::end(Status why) {
@@ -84,32 +86,26 @@ Status Host::end(Status why) {
   return why;
 }
 
-Status Host::make_input(uint64_t bytes) {
-  auto made = Region::make(bytes, slabs_.ledger());
-  if (!made) return made.error();
-  input_ = std::move(*made), kept_ = false;
-  return child_->send({.type = Type::kInputRegion, .size = input_.size()}, input_.fd());
-}
-
-Status Host::make_output(uint64_t bytes) {
-  auto made = Region::make(bytes, slabs_.ledger());
-  if (!made) return made.error();
-  output_ = std::move(*made);
-  return child_->send({.type = Type::kOutputRegion, .size = output_.size()}, output_.fd());
-}
-
 Status Host::grow_output(uint64_t bytes) {
   if (bytes > options_.most_answer)
     return failure(Code::kInternal, "model '" + spec_.name + "' asks for " + std::to_string(bytes) +
                                         " bytes for its answers; max_answer is " +
                                         std::to_string(options_.most_answer));
-  return make_output(bytes);
+  return output_.make(*child_, bytes);
+}
+
+// While a batch runs the regions are in use.
+void Host::shrink() {
+  const std::unique_lock lock(regions_, std::try_to_lock);
+  if (!lock || spec_.name.empty() || spec_.decoupled || child_->over()) return;
+  input_.shrink(*child_);
+  output_.shrink(*child_);
 }
 
 Status Host::greet(const msg::ModelSpec& wanted) {
   put_model(writer_, wanted, options_);
-  auto sent = make_input(std::max<uint64_t>(kFirstRegion, writer_.text().size()));
-  if (sent.ok()) sent = make_output(kFirstRegion);
+  auto sent = input_.make(*child_, writer_.text().size());
+  if (sent.ok()) sent = output_.make(*child_, 0);
   if (sent.ok()) {
     std::memcpy(input_.data(), writer_.text().data(), writer_.text().size());
     sent = child_->send({.type = Type::kLoad, .size = writer_.text().size()});
@@ -213,7 +209,9 @@ Status Host::run(uint64_t number, const std::vector<Request>& requests) {
   for (const auto& request : requests) put_request(request, at);
   const uint64_t document = at, whole = at + writer_.text().size();
   if (kept_ || whole > input_.size())
-    if (auto s = make_input(std::max(whole, kept_ ? uint64_t(input_.size()) : 0)); !s.ok()) return s;
+    if (auto s = input_.make(*child_, whole); !s.ok()) return s;
+  kept_ = false;
+  input_.note_use(whole);
   at = 0;
   for (const auto& request : requests) copy_inputs(request, at);
   std::memcpy(input_.data() + document, writer_.text().data(), writer_.text().size());
@@ -234,6 +232,7 @@ base::Result<std::string> Host::copy_document(const Message& message) const {
 base::Result<std::vector<Answer>> Host::read_answers(const Message& message, size_t most) {
   auto document = copy_document(message);
   if (!document) return document.error();
+  output_.note_use(message.offset + message.size);
   DocumentReader in(*document);
   std::vector<Answer> answers(in.count(kLeastAnswer));
   if (answers.size() > most) return lies("more answers than there are requests");
@@ -316,6 +315,7 @@ base::Result<std::vector<msg::Tensor>> Host::read_tensors(DocumentReader& in) {
 base::Result<ChildCall> Host::read_call(const Message& message) {
   auto document = copy_document(message);
   if (!document) return document.error();
+  output_.note_use(message.offset + message.size);
   DocumentReader in(*document);
   ChildCall call;
   call.model = in.get_string(), call.version = in.get_string(), call.id = in.get_string();

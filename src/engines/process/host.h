@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,7 +14,7 @@
 #include "base/status.h"
 #include "engines/process/child.h"
 #include "engines/process/document.h"
-#include "engines/process/region.h"
+#include "engines/process/shared_region.h"
 #include "engines/process/side_channel.h"
 #include "msg/call.h"
 #include "msg/spec.h"
@@ -29,7 +30,8 @@ struct HostOptions {
   uint32_t instance = 0;
   std::function<bool()> loading{};  // Place::loading
   SideChannel::Options side{};
-  bool has_side = false;  // the child gets a SideChannel
+  bool has_side = false;              // the child gets a SideChannel
+  std::chrono::milliseconds rest{0};  // Place::rest
 };
 
 // A request as it is handed to the child.
@@ -91,6 +93,12 @@ class Host {
     if (side_ && (message.flags & kCounted) != 0) (void)side_->serve();
   }
 
+  // The regions stay as they are while this is held: else the watching thread of a child that is not decoupled replaces
+  // those that are much larger than what was needed lately.
+  std::unique_lock<std::mutex> hold() { return std::unique_lock(regions_); }
+  // The same of a decoupled child's input region, by the thread that talks to it, while nothing runs.
+  void shrink_input() { input_.shrink(*child_); }
+
   // Ends the child and returns why its calls fail.
   base::Status end(base::Status why);
 
@@ -102,9 +110,8 @@ class Host {
   void put_request(const Request& request, uint64_t& at);
   void put_wanted(const Request& request);
   void copy_inputs(const Request& request, uint64_t& at) const;
-  base::Status make_input(uint64_t bytes);
-  base::Status make_output(uint64_t bytes);
   base::Status grow_output(uint64_t bytes);
+  void shrink();
   base::Result<std::string> copy_document(const Message& message) const;
   base::Result<std::vector<msg::Tensor>> read_tensors(DocumentReader& in);
   static bool adds_up(const TensorPlace& tensor);
@@ -117,7 +124,8 @@ class Host {
   msg::ModelSpec spec_;
   std::unique_ptr<SideChannel> side_;  // or null; the child's watching thread uses it
   std::unique_ptr<Child> child_;
-  Region input_, output_;
+  std::mutex regions_;  // see hold()
+  SharedRegion input_{Type::kInputRegion, slabs_.ledger()}, output_{Type::kOutputRegion, slabs_.ledger()};
   bool kept_ = false;
   base::Status shortage_;  // why the child has got kNoRoom, until it has answered
   Writer writer_;

@@ -4,7 +4,8 @@
 // 4. Standard output and error go to the server's log. Each packet is one Message of 32 bytes; what it is about is a
 // document in shared memory, which `offset` and `size` point to. Two regions of shared memory are memfds that the
 // server makes, seals against changes of their size, and sends with kInputRegion and kOutputRegion (SCM_RIGHTS): the
-// server writes the first and the child the second. A region replaces the one that was sent before.
+// server writes the first and the child the second. A region replaces the one that was sent before, also while nothing
+// runs: then it is smaller.
 //
 // Numbers are little-endian. Documents have no padding:
 //   string   = u32 bytes, the bytes

@@ -25,7 +25,7 @@ base::Result<Region> Region::make(uint64_t bytes, base::MemoryLedger* ledger) {
   if (bytes > kMostRegion) return no_region("it asks for too much");
   Region region;
   uint64_t size = std::bit_ceil(std::max(bytes, kLeastRegion));
-  if (ledger) region.charge_ = base::MemoryCharge(*ledger, base::MemoryKind::kSlabs);
+  if (ledger) region.charge_ = base::MemoryCharge(*ledger, base::MemoryKind::kProcesses);
   if (!region.charge_.grow(size)) return no_region(ledger->shortage());
   region.fd_ = ::memfd_create("weir-tensors", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (region.fd_ < 0 || ::ftruncate(region.fd_, off_t(size)) != 0 ||

@@ -842,10 +842,12 @@ class Worker:
             region = mmap.mmap(fd, message[4])
             os.close(fd)
             self.take_region(message[0], region)
-        elif message[0] == EXECUTED and (replies := self.replies.get(message[2])) is not None:
-            with self.changed:
-                replies.append((self.reply[message[3]:message[3] + message[4]], np.frombuffer(self.reply, np.uint8)))
-                self.changed.notify_all()
+        elif message[0] == EXECUTED:
+            reply, self.reply = self.reply, None  # who reads it keeps it
+            if (replies := self.replies.get(message[2])) is not None:
+                with self.changed:
+                    replies.append((reply[message[3]:message[3] + message[4]], np.frombuffer(reply, np.uint8)))
+                    self.changed.notify_all()
         return message
 
     def take_region(self, kind, region):
