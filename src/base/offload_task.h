@@ -9,8 +9,9 @@ namespace weir::base {
 class OffloadTask {
  public:
   virtual ~OffloadTask() = default;
-  // Once, on a worker's thread; on the home shard where there are no workers. Touches what it owns and what never
-  // changes, and nothing else: the client, and with it all of the shard's objects for it, may go at any time.
+  // Once for each time that it is sent, on a worker's thread; on the home shard where there are no workers. Touches
+  // what it owns and what never changes, and nothing else: the client, and with it all of the shard's objects for it,
+  // may go at any time.
   virtual void run() = 0;
   // Instead of a worker, on the shard, what is short. False, and nothing is done, where it turns out to take more than
   // a few milliseconds: then a worker has to run() it.
