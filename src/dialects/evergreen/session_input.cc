@@ -58,7 +58,7 @@ bool SessionInput::copy(Fragment& f) {
       turn_budget.spend(f.data.size() / kCopiedPerStep);
       return true;
     }
-    // Where it does not fit, add() says so and copies nothing.
+    // Data that does not fit are not copied: add() refuses them.
     if (!graph.fits(f) || !graph.memory().take(f.data.size()).ok()) return true;
     copy_charge_ = graph.memory().share(f.data.size());
     copy_ = base::Block(base::heap_slab(f.data.size()));
