@@ -58,9 +58,15 @@ void KeptSessions::save(const std::string& id, std::string state, Ownership::Don
   write(id, std::move(state));
 }
 
+// This node may own a record that is newer than what the state follows on: whoever looks for the session here may have
+// taken it from another node while the state waited.
 void KeptSessions::write(const std::string& id, std::string state) {
-  if (ownership_.owns(id)) return write_owned(id, state);
-  if (turns_.contains(id) && !unwritten_.contains(id)) return claim(id, state);
+  const auto last = turns_.find(id);
+  if (ownership_.owns(id) && last != turns_.end() && last->second.may_be(ownership_.turn_of(id))) {
+    last->second = {ownership_.turn_of(id)};
+    return write_owned(id, state);
+  }
+  if (ownership_.owns(id) || (last != turns_.end() && !unwritten_.contains(id))) return claim(id, state);
   open(id, state);
 }
 
@@ -81,7 +87,7 @@ void KeptSessions::open(const std::string& id, const std::string& state) {
 void KeptSessions::write_owned(const std::string& id, const std::string& state) {
   ownership_.commit(id, state, [this, id, state](const Status& status) {
     KeptTurn& last = turns_[id];
-    if (status.ok()) last = {last.number + 1};
+    if (status.ok()) last = {ownership_.turn_of(id)};
     if (status.code == Code::kUnavailable) last.maybe_one_more = true;
     // Its time in the bucket may have been over: the record says whose it is.
     if (status.code == Code::kAborted) return claim(id, state);
@@ -128,6 +134,11 @@ void KeptSessions::written(const std::string& id, const std::string& state, cons
   else
     ++dropped_;
   over(id, may_go_on(id) ? Status() : no_lease(), status);
+}
+
+bool KeptSessions::may_go_on(const std::string& id) const {
+  const auto turn = turns_.find(id);
+  return unwritten_.contains(id) || (membership_.has_lease() && !(turn != turns_.end() && turn->second.fenced));
 }
 
 void KeptSessions::over(const std::string& id, const Status& answer, const Status& kept) {
@@ -223,6 +234,7 @@ void KeptSessions::drop_all() {
   // One that is being written was written before: it has to be claimed, and is no new one.
   std::erase_if(turns_,
                 [this](const auto& one) { return !unkept_.contains(one.first) && !writing_.contains(one.first); });
+  for (auto& [id, turn] : turns_) turn.fenced = true;
 }
 
 void KeptSessions::arm() {

@@ -35,6 +35,7 @@ inline constexpr std::string_view kMovedPrefix = "held-";
 struct KeptTurn {
   uint64_t number = 0;
   bool maybe_one_more = false;
+  bool fenced = false;  // this node was since, and has not read the record: another one may have the session
   void note_writer(bool own) { maybe_one_more = maybe_one_more && own; }
   bool may_be(uint64_t kept) const { return kept == number || (maybe_one_more && kept == number + 1); }
 };
@@ -117,7 +118,7 @@ class KeptSessions {
   void written(const std::string& id, const std::string& state, const base::Status& status);
   void claim(const std::string& id, const std::string& state);
   void over(const std::string& id, const base::Status& answer, const base::Status& kept);
-  bool may_go_on(const std::string& id) const { return membership_.has_lease() || unwritten_.contains(id); }
+  bool may_go_on(const std::string& id) const;
   void set_unkept(const std::string& id, const std::string& state);
   void clear_unkept(const std::string& id);
   void erase(const std::string& id);

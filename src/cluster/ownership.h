@@ -67,6 +67,8 @@ class Ownership {
   // It is erased everywhere.
   void close(const std::string& id, Done then);
   bool owns(const std::string& id) const { return owned_.contains(id); }
+  // The turn of its record, as this node has written or read it last. The node owns the session.
+  uint64_t turn_of(const std::string& id) const { return owned_.at(id).turn; }
   bool may_answer(const std::string& id) const { return owns(id) && membership_.has_lease(); }
   // As of the last take() that failed; empty: not known.
   std::string owner_of(const std::string& id) const;

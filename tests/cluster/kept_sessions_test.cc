@@ -188,6 +188,29 @@ TEST_F(KeptSessionsTest, WithoutALeaseATurnOfASessionThatAnotherNodeMayHaveFails
   EXPECT_TRUE(value("new").ends_with("\nn2"));
 }
 
+// Its lease is that of another incarnation, and says nothing of what was this node's before.
+TEST_F(KeptSessionsTest, ATurnThatWaitsOnANodeThatWasFencedIsNotTakenForTheSession) {
+  One a(*this, "a"), b(*this, "b");
+  pass(seconds(2), {&a, &b});
+  ASSERT_TRUE(save(a, "s", "one").ok());
+  bucket.away = true;
+  a.membership.disconnected();
+  EXPECT_TRUE(save(a, "s", "of a").ok());
+  bucket.away = false;
+  a.way.cut = true;
+  EXPECT_TRUE(find(b, "s", "a", seconds(7), {&b}));
+  ASSERT_TRUE(save(b, "s", "of b").ok());
+  a.way.cut = false;
+  a.membership.connected();
+  for (int answers = 0; answers < 4; ++answers) bucket.answer();
+  ASSERT_TRUE(a.membership.has_lease());
+  ASSERT_EQ(a.kept.unkept(), 1u);
+  bucket.away = true;
+  a.membership.disconnected();
+  EXPECT_EQ(find(a, "s").error().code, Code::kUnavailable);
+  EXPECT_EQ(save(a, "s", "of a, too").code, Code::kUnavailable);
+}
+
 TEST_F(KeptSessionsTest, StatesThatWaitAreBounded) {
   One a(*this, "a", {.unkept_bytes = 1000});
   pass(seconds(1), {&a});

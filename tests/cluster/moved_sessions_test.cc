@@ -104,6 +104,42 @@ TEST_F(MovedSessionsTest, ANodeThatDiesDoesNotHaveToLetGo) {
   EXPECT_EQ(place->state, "ann one");
 }
 
+// A write that waits here does not take the place of what another node has kept since, when somebody here has just
+// taken that.
+TEST_F(MovedSessionsTest, AStateThatWaitedIsNotWrittenOverANewerRecordThatWasTakenMeanwhile) {
+  One a(*this, "a"), b(*this, "b");
+  owners = {{"a", &a}, {"b", &b}};
+  pass(seconds(2), {&a, &b});
+  ASSERT_TRUE(save(a, "s", "ann one").ok());
+  bucket.away = true;
+  a.membership.disconnected();
+  ASSERT_TRUE(save(a, "s", "ann old").ok());
+  bucket.away = false;
+  a.way.cut = true;
+  refuses = base::failure(Code::kUnavailable, "it does not answer");
+  ASSERT_TRUE(move(b, "s", "ann", seconds(7), {&b}));
+  ASSERT_TRUE(save(b, "s", "ann new").ok());
+  ASSERT_TRUE(release(b, "s").ok());
+  a.way.cut = false;
+  a.membership.connected();
+  bucket.answer();
+  ASSERT_TRUE(a.membership.has_lease());
+  ASSERT_EQ(a.kept.unkept(), 1u);
+  base::Result<Place> found = kNoAnswer;
+  KeptSessions::Mover mover{[](const std::string&) { return Status(); }, {}};
+  a.kept.find(
+      "s", "", [&](base::Result<Place> place) { found = std::move(place); }, std::move(mover));
+  Status kept = kNoAnswer;
+  a.kept.save("s", "ann old", [&](Status s) { kept = std::move(s); });  // as the timer does that tries again
+  pass(seconds(2), {&a, &b});
+  EXPECT_EQ(kept.code, Code::kAborted) << kept.text;
+  ASSERT_TRUE(found) << found.error().text;
+  EXPECT_EQ(found->state, "ann new");
+  EXPECT_TRUE(value("s").ends_with("ann new"));
+  EXPECT_TRUE(save(a, "s", "ann newer").ok());
+  EXPECT_TRUE(value("s").ends_with("ann newer"));
+}
+
 TEST_F(MovedSessionsTest, OneThatStaysIsNamedInTheEnd) {
   One a(*this, "a"), b(*this, "b");
   pass(seconds(2), {&a, &b});
