@@ -39,11 +39,16 @@ void PendingLoads::on_loaded(Load& load, base::Result<base::Bytes> data) {
 }
 
 void PendingLoads::take(Load& load, base::Result<base::Bytes> data) {
-  Status s = data ? Status{} : data.error();
-  if (!s.ok()) s.text = describe_fragment(load.node, load.seq) + ": " + s.text;
   // The node may have been dropped meanwhile, and its name be another node's.
-  if (Node* node = session_.graph().find(load.node); node && node->serial() == load.node_serial && s.ok())
+  Node* node = session_.graph().find(load.node);
+  if (node && node->serial() != load.node_serial) node = nullptr;
+  Status s;
+  if (node && data) {
     s = session_.graph().loaded(*node, load.seq, std::move(*data));
+  } else if (node && !node->dropped()) {
+    s = std::move(data).error();
+    s.text = describe_fragment(load.node, load.seq) + ": " + s.text;
+  }
   std::erase_if(loads_, [&](const auto& l) { return l.get() == &load; });
   if (!s.ok()) session_.abort(std::move(s));
   session_.settle();

@@ -1,5 +1,5 @@
 // PendingLoads: the references of a session that are being loaded. What has come goes into the graph; a load that fails
-// ends the session.
+// ends the session, unless its node has been dropped meanwhile.
 #pragma once
 
 #include <memory>

@@ -157,6 +157,23 @@ TEST(EvergreenReferences, WhatWasOnItsWayToADroppedNodeIsNotForTheNextOneOfItsNa
   EXPECT_EQ(t.leaf(*x, "e"), "second");
 }
 
+TEST(EvergreenReferences, AFetchForADroppedNodeMayFail) {
+  FakeWeb web;
+  Bench t({}, &web);
+  auto x = t.open();
+  t.send(*x, reference("a", "https://a.example/x") + reference("b", "https://b.example/x"));
+  t.send(*x, "actions { name: 'DROP' inputs { name: 'node' id: 'a' } }");
+  web.open[0]->taker.on_fetched(base::failure(base::Code::kNotFound, "its server answers with status 404"));
+  t.turn();
+  EXPECT_EQ(t.status(*x), "open");
+  t.send(*x, "actions { name: 'DROP' inputs { name: 'node' id: 'b' } }");
+  t.send(*x, "actions { name: 'DROP' inputs { name: 'node' id: 'b' } }" + reference("b", "https://c.example/x"));
+  ASSERT_EQ(web.open.size(), 2u);
+  web.open[0]->taker.on_fetched(base::failure(base::Code::kNotFound, "its server answers with status 404"));
+  t.turn();
+  EXPECT_EQ(t.status(*x), "open");
+}
+
 TEST(EvergreenReferences, WhatIsOnItsWayCountsAsContent) {
   FakeWeb web;
   Options options;
