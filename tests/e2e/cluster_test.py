@@ -112,6 +112,26 @@ class Nodes(Case):
         self.assertEqual(loaded, len(gateway.logged('model loaded', 'a')))
 
 
+    def test_a_model_folder_follows_its_nodes_however_many_come_and_go(self):
+        here = folder()
+        (here / 'a').mkdir()
+        (here / 'a' / 'model.yaml').write_text('engine: forward\nkind: weir\norigins: cluster\nparameters: {places: 2, check_interval: 200ms}\n')
+        worker = node(self.nats, self.models('a'))
+        gateway = self.node(here)
+        self.answers(gateway, 'a')
+        for number in range(3):
+            last, worker = worker, node(self.nats, self.models('a'))
+            until(lambda: nodes(gateway) == 3, 'three nodes')
+            self.assertEqual(0, last.stop())
+            until(lambda: nodes(gateway) == 2, 'that one has left')
+            until(lambda n=number: infer(gateway, 'a', float(n)) == (200, float(n)), 'that the new node answers', 5)
+        self.assertEqual(0, worker.stop())
+        until(lambda: not serves(gateway, 'a'), 'that nobody has the model')
+        self.assertEqual(503, infer(gateway, 'a', 1.0)[0])
+        self.node(self.models('a'))
+        self.answers(gateway, 'a')
+
+
 def metric_of(server, model):
     stats = curl(server.url(f'/v2/models/{model}/stats')).json()['model_stats'][0]
     return stats['inference_count']

@@ -41,7 +41,9 @@ std::vector<std::string> Directory::set(const std::map<std::string, std::vector<
   members_ = std::move(members);
   std::erase_if(targets_, [](const auto& target) { return target.expired(); });
   for (const auto& weak : targets_)
-    if (auto target = weak.lock()) target->update(members_[target->options.model]);
+    if (auto target = weak.lock(); target && !target->update(members_[target->options.model]))
+      wrong.push_back("model '" + target->options.model + "': more nodes have it than its parameter 'places' (" +
+                      std::to_string(target->options.places) + "): the others get no calls");
   return wrong;
 }
 

@@ -15,7 +15,7 @@ namespace weir::forward {
 class Directory {
  public:
   // URLs of nodes by model: all models, those of before are forgotten. Names are looked up, which blocks. Returns what
-  // is wrong with those that are passed over: not URLs, with a path, unknown.
+  // is wrong with those that are passed over: not URLs, with a path, unknown, more than a model has places for.
   std::vector<std::string> set(const std::map<std::string, std::vector<std::string>>& nodes);
   // Goes along with each call to a node, as `authorization: Bearer …`; before the first add().
   void set_key(std::string key);

@@ -18,7 +18,7 @@ LoadPoll::LoadPoll(net::Shard& shard, const Target& target, Origin& origin)
     : shard_(shard),
       target_(target),
       origin_(origin),
-      place_(with_port(origin.url, target.options.metrics_port), 0, {}),
+      place_(with_port(origin.url(), target.options.metrics_port), 0, {}),
       conn_(shard, target, place_),
       get_(shard, conn_) {}
 

@@ -25,7 +25,7 @@
 //     the
 //                                             # origin's /v2 lists binary_tensor_data; else as JSON, to 4 MiB of it
 //     metrics_port: 8002                      # of /metrics, by default the origin's own
-//     places: 16                              # with origins cluster: nodes that it may have had until it is reloaded
+//     places: 16                              # with origins cluster: nodes that it may have at once
 //
 // A model of another engine has instances here, and origins beside them (sched/local_first.h):
 //

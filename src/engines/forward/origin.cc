@@ -63,10 +63,14 @@ base::Result<std::string> read_key(const std::string& path) {
 
 }  // namespace
 
-uint64_t Origin::number_of(std::string_view name) {
+void Origin::name_it(net::Url url, size_t place) {
+  std::string name = url.authority();
   base::Fnv hash;
   hash.add_bytes(name);
-  return hash.value();
+  const uint64_t number = hash.value() + place;
+  auto known = std::find_if(known_.begin(), known_.end(), [&](const Who& w) { return w.name == name; });
+  if (known == known_.end()) known = known_.insert(known_.end(), {std::move(url), std::move(name), number});
+  who_.store(&*known, std::memory_order_release);
 }
 
 Origin::Addresses Origin::addresses() const {
@@ -171,21 +175,31 @@ bool Target::update(Name& name, const std::vector<net::Endpoint>& found) {
 bool Target::update(const std::vector<Member>& members) {
   bool room = true;
   for (auto& origin : origins)
-    if (std::none_of(members.begin(), members.end(), [&](const auto& m) { return m.url.authority() == origin.name; }))
+    if (std::none_of(members.begin(), members.end(), [&](const auto& m) { return m.url.authority() == origin.name(); }))
       origin.present.store(false, std::memory_order_release);
   for (const auto& member : members) {
-    const std::string name = member.url.authority();
-    auto place = std::find_if(origins.begin(), origins.end(), [&](const Origin& o) { return o.name == name; });
-    if (place == origins.end())
-      place = std::find_if(origins.begin(), origins.end(), [](const Origin& o) { return o.name.empty(); });
-    if (place == origins.end()) {
+    Origin* place = place_of(member.url.authority());
+    if (!place) {
       room = false;
       continue;
     }
-    if (place->name.empty()) place->name_it(member.url);
+    if (place->name() != member.url.authority()) place->name_it(member.url);
     if (!place->present || !same_server(place->addresses(), member.addresses)) place->move_to(member.addresses);
   }
   return room;
+}
+
+// The place that the server has, or had, else one that nobody has had, else one of a server that has gone.
+Origin* Target::place_of(const std::string& name) {
+  const auto first = [this](auto&& fits) -> Origin* {
+    auto found = std::find_if(origins.begin(), origins.end(), fits);
+    return found == origins.end() ? nullptr : &*found;
+  };
+  if (Origin* own = first([&](const Origin& o) { return o.name() == name; })) return own;
+  if (Origin* fresh = first([](const Origin& o) { return o.url().host.empty(); })) return fresh;
+  return first([](const Origin& o) {
+    return !o.present.load(std::memory_order_acquire) && o.outstanding.load(std::memory_order_acquire) == 0;
+  });
 }
 
 size_t Target::present() const {
@@ -201,7 +215,7 @@ Origin* Target::choose(base::Time now, uint64_t random, uint64_t session, const 
     Origin* own = nullptr;
     uint64_t most = 0;
     for (auto& origin : origins) {
-      const uint64_t weight = rendezvous(session, origin.number);
+      const uint64_t weight = rendezvous(session, origin.number());
       if (origin.present.load(std::memory_order_acquire) && (!own || weight > most)) own = &origin, most = weight;
     }
     return own && !full(*own) ? own : nullptr;
@@ -235,7 +249,7 @@ Origin* Target::choose_by_prefix(base::Time now, uint64_t random, uint64_t prefi
     const uint32_t has = origin.outstanding.load(std::memory_order_relaxed);
     const bool able = origin.able() && &origin != tried;
     if (!able || has >= share || has >= options.max_outstanding) continue;
-    const uint64_t weight = rendezvous(prefix, origin.number);
+    const uint64_t weight = rendezvous(prefix, origin.number());
     if (!best || weight > most) best = &origin, most = weight;
   }
   return best ? best : choose(now, random, 0, tried);

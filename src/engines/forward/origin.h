@@ -25,17 +25,18 @@ struct Origin {
   using Addresses = std::vector<net::Endpoint>;  // of one server: tried in their order
 
   // `place`: which of its name's servers it is.
-  Origin(net::Url its_url, size_t place, Addresses addresses)
-      : url(std::move(its_url)), name(url.authority()), number(number_of(name) + place) {
+  Origin(net::Url url, size_t place, Addresses addresses) {
+    name_it(std::move(url), place);
     if (!addresses.empty()) move_to(std::move(addresses));
   }
-  Origin() = default;  // a place for one: name it before it is present
-  void name_it(net::Url its_url) { url = std::move(its_url), name = url.authority(), number = number_of(name); }
+  Origin() { name_it({}); }  // a place for one: name it before it is present
+  // From now on it is that server; before it is present. By one thread at a time. Whoever reads the last one's name
+  // still has it.
+  void name_it(net::Url url, size_t place = 0);
 
-  // The three are written once, before it is present for the first time.
-  net::Url url;
-  std::string name;     // as errors have it: "triton.example:8001"
-  uint64_t number = 0;  // for rendezvous()
+  const net::Url& url() const { return who().url; }
+  const std::string& name() const { return who().name; }  // as errors have it: "triton.example:8001"
+  uint64_t number() const { return who().number; }        // for rendezvous()
   // It gets no calls before the watch has admitted it: the model runs here, too, and has to be the same. Written before
   // it is present for the first time.
   bool on_probation = false;
@@ -71,7 +72,15 @@ struct Origin {
   void move_to(Addresses addresses);
 
  private:
-  static uint64_t number_of(std::string_view name);
+  struct Who {
+    net::Url url;
+    std::string name;
+    uint64_t number;
+  };
+  const Who& who() const { return *who_.load(std::memory_order_acquire); }
+
+  std::deque<Who> known_;  // all that it has been: each is small, and there are as many as servers have come
+  std::atomic<const Who*> who_{nullptr};
 
   // Its own words: not of one moment together, which a choice between two origins does not need.
   std::atomic<double> utilization_{0}, waiting_{0};
@@ -107,8 +116,9 @@ struct Target {
     net::Url url;
     Origin::Addresses addresses;
   };
-  // With options.members: these have it now. Those that stay, and those that come back, keep their places; false: there
-  // was no place for one. By one thread at a time.
+  // With options.members: these have it now. Those that stay, and those that come back, keep their places; a new one
+  // may get that of one that has gone, and has no calls any more. False: there was no place for one. By one thread at a
+  // time.
   bool update(const std::vector<Member>& members);
   // The name has these addresses now: servers that stay keep their places. True: something has changed.
   bool update(Name& name, const std::vector<net::Endpoint>& found);
@@ -121,6 +131,9 @@ struct Target {
   // The same for a prompt, by its prefix_hash(): the healthy origin that its prefix prefers, unless that has a quarter
   // more than its share of all calls; then the next one (consistent hashing with bounded loads, Mirrokni et al. 2018).
   Origin* choose_by_prefix(base::Time now, uint64_t random, uint64_t prefix, const Origin* tried);
+
+ private:
+  Origin* place_of(const std::string& name);  // null: there is none
 };
 
 }  // namespace weir::forward

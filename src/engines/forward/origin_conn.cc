@@ -21,9 +21,9 @@ OriginConn::~OriginConn() {
 
 Status OriginConn::send(OriginCall& call, wire::ClientRequest request) {
   if (shard_.env().now() < retry_at_ && !with_room()) return last_error_;
-  const bool tls = origin_.url.scheme == net::Url::Scheme::kHttps;
+  const bool tls = origin_.url().scheme == net::Url::Scheme::kHttps;
   request.scheme = tls ? "https" : "http";
-  request.authority = origin_.name;
+  request.authority = origin_.name();
   if (target_.options.load_reports == LoadReports::kOrca) request.fields.add("endpoint-load-metrics-format", "TEXT");
   if (!target_.authorization.empty()) request.fields.add("authorization", target_.authorization);
   call.request_ = std::move(request);
@@ -46,9 +46,9 @@ void OriginConn::connect() {
   how.endpoints = origin_.addresses();
   how.http = target_.kind->http();
   how.connect_timeout = target_.options.connect_timeout;
-  if (origin_.url.scheme == net::Url::Scheme::kHttps) {
+  if (origin_.url().scheme == net::Url::Scheme::kHttps) {
     how.tls = target_.tls ? target_.tls->get() : nullptr;
-    how.tls_host = origin_.url.host;
+    how.tls_host = origin_.url().host;
   }
   net::ClientConn::Owner& self = *this;
   links_.push_front({});

@@ -28,6 +28,15 @@ uint64_t nanoseconds(base::Duration d) { return uint64_t(std::max<int64_t>(d.cou
 
 Status client_left() { return failure(Code::kCancelled, "the client has left"); }
 
+Status no_origin(const Target& target, const msg::ModelSpec& spec) {
+  if (target.present() == 0)
+    return base::try_again(Code::kUnavailable,
+                           "no server that has model '" + spec.name + "' is there now; try again later");
+  return base::try_again(Code::kResourceExhausted,
+                         "every origin of model '" + spec.name + "' has as many calls as it may (" +
+                             std::to_string(target.options.max_outstanding) + "); try again later");
+}
+
 uint64_t sequence_of(const msg::Call& call) { return call.session.high ^ call.session.low; }
 
 }  // namespace
@@ -83,12 +92,11 @@ Status ShardModel::begin(ForwardedCall& one) {
   const Time now = shard_.env().now();
   if (call.deadline <= now) return failure(Code::kDeadlineExceeded, "the deadline passed before it was forwarded");
   const Origin* tried = one.origin;
-  Status last = base::try_again(Code::kResourceExhausted,
-                                "every origin of model '" + spec_.name + "' has as many calls as it may (" +
-                                    std::to_string(target_->options.max_outstanding) + "); try again later");
-  for (size_t i = 0; i < std::max<size_t>(target_->present(), 1); ++i) {
+  const size_t present = target_->present();
+  Status last;
+  for (size_t i = 0; i < std::max<size_t>(present, 1); ++i) {
     Origin* origin = choose(one, tried);
-    if (!origin) return last;
+    if (!origin) return last.ok() ? no_origin(*target_, spec_) : last;
     one.origin = origin;
     one.progress = now;
     one.late = false;
@@ -101,7 +109,7 @@ Status ShardModel::begin(ForwardedCall& one) {
     last = std::move(started.status);
     if (last.ok() || started.fault == Attempt::Fault::kCall) return last;
     origin->eject();  // it cannot be reached now
-    last = base::try_again(Code::kUnavailable, "origin " + origin->name + ": " + last.text);
+    last = base::try_again(Code::kUnavailable, "origin " + origin->name() + ": " + last.text);
     if (!one.makes_tokens() && sequence_of(call) != 0) return last;
     tried = origin;
   }
@@ -136,7 +144,7 @@ void ShardModel::count_health(Origin& origin, From from) {
 // True: it goes on at an origin, or is over. False: `why` is its end.
 bool ShardModel::repeat(ForwardedCall& one, From from, Status& why) {
   if (one.call->cancelled.load(std::memory_order_acquire) || !may_repeat(one, from)) return false;
-  const std::string left = one.origin->name, reason = why.text;
+  const std::string left = one.origin->name(), reason = why.text;
   if (!one.generated.empty() && one.generated.size() >= one.call->generation->max_tokens) {
     msg::Done done;
     done.prompt_tokens = uint32_t(one.call->generation->length());
@@ -172,7 +180,7 @@ void ShardModel::over(ForwardedCall& one, Attempt::Outcome ending) {
   }
   if (!status.ok()) {
     const bool lost = from != From::kOrigin && status.code != Code::kResourceExhausted;
-    status.text = "origin " + origin.name + ": " + status.text;
+    status.text = "origin " + origin.name() + ": " + status.text;
     if (lost) status = base::try_again(Code::kUnavailable, std::move(status.text));
     // The client's own key was good; the one that the origin refuses is in the configuration.
     if (status.code == Code::kUnauthenticated || status.code == Code::kPermissionDenied) status.code = Code::kInternal;

@@ -30,8 +30,13 @@ Watch::~Watch() { shard_.env().cancel(timer_); }
 void Watch::arm() {
   timer_ = shard_.env().at(shard_.env().now() + target_->options.check_interval, [this] {
     arm();
+    absent_ = target_->present() > 0 ? 0 : absent_ + 1;
+    if (absent_ >= kFailures) look_at_all();
     for (auto& one : checked_) {
-      if (!one.conn->origin().present) continue;
+      if (!one.conn->origin().present) {
+        if (!one.asking) one.failures = 0;  // another server may have its place next
+        continue;
+      }
       if (!one.asking) check(one);
       if (one.load) one.load->ask();
     }
@@ -52,7 +57,7 @@ void Watch::heard(Checked& one, base::Result<bool> ready) {
     return;
   }
   if (!ready || !*ready)
-    return failed(one, ready ? "origin " + origin.name + ": the model is not ready there" : ready.error().text);
+    return failed(one, ready ? "origin " + origin.name() + ": the model is not ready there" : ready.error().text);
   if (local_ && one.same != origin.generation.load(std::memory_order_acquire)) return ask_signature(one);
   admit(one);
 }
@@ -73,7 +78,7 @@ void Watch::heard_signature(Checked& one, uint32_t generation, base::Result<msg:
   one.asking = false;
   if (!origin.present || generation != origin.generation.load(std::memory_order_acquire)) return;
   const base::Status same = there ? same_signature(*local_, *there) : there.error();
-  if (!same.ok()) return failed(one, there ? "origin " + origin.name + ": " + same.text : same.text);
+  if (!same.ok()) return failed(one, there ? "origin " + origin.name() + ": " + same.text : same.text);
   one.same = generation;
   const bool fresh = one.failures == 0;
   admit(one);
@@ -81,7 +86,7 @@ void Watch::heard_signature(Checked& one, uint32_t generation, base::Result<msg:
 }
 
 void Watch::admit(Checked& one) {
-  if (one.failures >= kFailures) base::log::info("an origin is back", {{"origin", one.conn->origin().name}});
+  if (one.failures >= kFailures) base::log::info("an origin is back", {{"origin", one.conn->origin().name()}});
   one.failures = 0;
   one.conn->origin().admit(shard_.env().now());
 }
@@ -92,7 +97,7 @@ void Watch::failed(Checked& one, std::string reason) {
   if (++one.failures < kFailures) return;
   origin.eject();
   if (one.failures == kFailures)
-    base::log::warning("an origin gets no more calls", {{"origin", origin.name}, {"reason", one.reason}});
+    base::log::warning("an origin gets no more calls", {{"origin", origin.name()}, {"reason", one.reason}});
   look_at_all();
 }
 
@@ -103,6 +108,7 @@ void Watch::look_at_all() {
     if (one.failures < kFailures) return;
     reasons += (reasons.empty() ? "" : "; ") + one.reason;
   }
+  if (reasons.empty()) reasons = "no server that has it is there";
   if (auto broken = std::exchange(broken_, nullptr)) broken(base::try_again(base::Code::kUnavailable, reasons));
 }
 

@@ -1,7 +1,7 @@
 // Watch: asks each origin of a model again and again whether the model is ready there. An origin that fails two checks
-// in a row gets no more calls, and gets them again after a good one; when none is left, the model is reported broken,
-// once. Of a model that runs here, too, an origin is first asked whether its model has the same signature.
-// On one shard's thread.
+// in a row gets no more calls, and gets them again after a good one; when none is left, as when all nodes that had the
+// model have gone, it is reported broken, once. Of a model that runs here, too, an origin is first asked whether its
+// model has the same signature. On one shard's thread.
 #pragma once
 
 #include <functional>
@@ -50,6 +50,7 @@ class Watch {
   std::function<void(base::Status)> broken_;  // null once it was called
   const std::shared_ptr<const msg::ModelSpec> local_;
   std::vector<Checked> checked_;
+  uint32_t absent_ = 0;  // checks in a row for which no origin was present
   base::TimerId timer_ = base::TimerId::kNone;
 };
 

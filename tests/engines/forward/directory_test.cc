@@ -17,7 +17,7 @@ std::shared_ptr<Target> target_of(const std::string& model, uint32_t places) {
 
 const Origin* find(const Target& target, const std::string& name) {
   for (const auto& origin : target.origins)
-    if (origin.name == name) return &origin;
+    if (origin.name() == name) return &origin;
   return nullptr;
 }
 
@@ -41,6 +41,31 @@ TEST(ForwardDirectory, ATargetFollowsItsNodesAndThoseThatComeBackHaveTheirPlaces
   directory.set({});
   EXPECT_EQ(0u, target->present());
   EXPECT_EQ(nullptr, target->choose(base::Time(), 1, 0, nullptr));
+}
+
+TEST(ForwardDirectory, ANewNodeHasThePlaceOfOneThatHasGoneAndHasNoCallsLeft) {
+  Directory directory;
+  auto target = target_of("m", 2);
+  const auto url = [](int i) { return "http://127.0.0.1:" + std::to_string(i); };
+  directory.set({{"m", {url(1)}}});
+  EXPECT_TRUE(directory.add(target).ok());
+  Origin* first = target->choose(base::Time(), 1, 0, nullptr);
+  ASSERT_TRUE(first);
+  first->outstanding = 1;
+  const std::string& name = first->name();
+  for (int i = 2; i < 9; ++i) {
+    EXPECT_TRUE(directory.set({{"m", {url(i)}}}).empty());
+    ASSERT_EQ(1u, target->present());
+    const Origin* now = target->choose(base::Time(), 1, 0, nullptr);
+    EXPECT_EQ("127.0.0.1:" + std::to_string(i), now->name());
+    EXPECT_EQ(i, now->url().port);
+    EXPECT_NE(first, now) << "it still has a call";
+  }
+  EXPECT_EQ(1u, directory.set({{"m", {url(20), url(21)}}}).size());
+  first->outstanding = 0;
+  EXPECT_TRUE(directory.set({{"m", {url(20), url(21)}}}).empty());
+  EXPECT_EQ(2u, target->present());
+  EXPECT_EQ("127.0.0.1:1", name) << "whoever has read it still has it";
 }
 
 TEST(ForwardDirectory, NodesForWhichThereIsNoPlaceAreLeftOut) {

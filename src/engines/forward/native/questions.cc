@@ -56,7 +56,7 @@ void NativeQuestions::heard(Result<Bytes> answer) {
   auto model = read_description(answer->view());
   if (!model) {
     Status status = model.error();
-    status.text = "origin " + conn_.origin().name + ": " + status.text;
+    status.text = "origin " + conn_.origin().name() + ": " + status.text;
     return tell(std::move(status));
   }
   if (model->makes_tokens) return tell(signature(*std::move(model)));

@@ -41,7 +41,7 @@ GrpcCall::Next Probe::on_message(base::Bytes message) {
 
 void Probe::on_over(base::Status status, From) {
   if (status.ok()) return tell(std::move(message_));
-  status.text = "origin " + conn_to_.origin().name + ": " + status.text;
+  status.text = "origin " + conn_to_.origin().name() + ": " + status.text;
   tell(std::move(status));
 }
 

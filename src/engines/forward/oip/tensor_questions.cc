@@ -7,7 +7,7 @@ namespace weir::forward {
 using base::Status;
 
 Status TensorQuestions::named(Status status) const {
-  if (!status.ok()) status.text = "origin " + conn_.origin().name + ": " + status.text;
+  if (!status.ok()) status.text = "origin " + conn_.origin().name() + ": " + status.text;
   return status;
 }
 

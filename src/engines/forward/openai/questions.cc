@@ -33,7 +33,7 @@ class OpenaiQuestions final : public Questions {
   Result<msg::ModelSpec> signature(const ListedModel& listed, msg::ModelSpec wanted) const;
   void tell(Result<ListedModel> listed) { std::exchange(then_, nullptr)(std::move(listed)); }
   void tell(Status status) {
-    status.text = "origin " + conn_.origin().name + ": " + status.text;
+    status.text = "origin " + conn_.origin().name() + ": " + status.text;
     tell(Result<ListedModel>(std::move(status)));
   }
 
@@ -89,7 +89,7 @@ Result<msg::ModelSpec> OpenaiQuestions::signature(const ListedModel& listed, msg
   text->hidden_size = options_.embedding_size > 0 ? options_.embedding_size : listed.embedding_size;
   if (options_.api == OpenaiApi::kChat && options_.max_length == 0) text->max_length = kLongestChat;
   if (text->max_length == 0)
-    return base::invalid("parameter 'max_length' is missing: origin " + conn_.origin().name +
+    return base::invalid("parameter 'max_length' is missing: origin " + conn_.origin().name() +
                          " does not say how long its context is");
   wanted.text = std::move(text);
   wanted.max_batch = 0;
