@@ -3,6 +3,7 @@
 #include <map>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "base/units.h"
@@ -39,52 +40,79 @@ base::Result<ModelContents> read_model(const ModelFile& file, const std::string&
   return ModelContents{std::move(*bytes), std::move(*summary), std::move(*external)};
 }
 
-base::Result<SharedSession> make_session(const std::shared_ptr<const Library>& library, const SessionOptions& settings,
-                                         const ModelContents& contents, const std::string& id) {
-  auto made = Session::make(library, settings, contents.bytes, contents.summary, contents.external, id);
-  if (auto intact = contents.external.intact(); !intact.ok()) return intact;
-  return made;
-}
+bool is_wanted(const Place& place) { return !place.loading || place.loading(); }
+base::Status not_wanted() { return base::failure(base::Code::kUnavailable, "the server is shutting down"); }
 
 }  // namespace
 
 struct Runtime::Parts {
-  Options options;
-  mutable std::mutex mutex;  // guards the rest
-  std::shared_ptr<const Library> library;
-  std::map<std::string, std::weak_ptr<const Session>> sessions;  // by file identity and options
+  // One model version as it is to be loaded.
+  struct Request {
+    const ModelFile& file;
+    const std::string& path;
+    const std::string& id;
+    const Place& place;
+  };
 
-  base::Status open() {
-    if (library) return {};
+  Options options;
+  mutable std::mutex mutex;  // guards the library and the maps
+  std::shared_ptr<const Library> library;
+  std::map<std::string, std::weak_ptr<const Session>> sessions;   // by file identity and options
+  std::map<std::string, std::weak_ptr<std::mutex>> being_loaded;  // by the same, without files of external data
+  std::mutex custom_ops;  // held while operators of others are registered: their code may be made for one thread
+
+  base::Result<std::shared_ptr<const Library>> open() {
+    std::lock_guard lock(mutex);
+    if (library) return library;
     auto opened = open_library(library_places(options.library));
-    if (!opened) return opened.error();
-    library = std::move(*opened);
-    return {};
+    if (opened) library = *opened;
+    return opened;
   }
 
   // A session that was made of the same bytes is found by the model file alone, unless it has external data: then the
   // file has to be read to know which other files count.
-  base::Result<SharedSession> session(const ModelFile& file, const std::string& path, const SessionOptions& settings,
-                                      const std::string& id) {
-    std::erase_if(sessions, [](const auto& entry) { return entry.second.expired(); });
-    const std::string key = file.identity() + settings.text();
+  base::Result<SharedSession> session(const Request& request, const SessionOptions& settings) {
+    const std::string key = request.file.identity() + settings.text();
+    const auto turn = turn_of(key);
+    std::lock_guard one_at_a_time(*turn);
     if (SharedSession alive = find(key)) return alive;
-    auto contents = read_model(file, path);
+    auto contents = read_model(request.file, request.path);
     if (!contents) return contents.error();
     const std::string whole = key + contents->external.identity();
     if (SharedSession alive = find(whole)) return alive;
-    auto made = make_session(library, settings, *contents, id);
-    if (made) sessions[whole] = *made;
+    auto made = make(request, settings, *contents);
+    if (!made) return made;
+    std::lock_guard lock(mutex);
+    sessions[whole] = *made;
     return made;
   }
   // A session for one engine alone.
-  base::Result<SharedSession> make(const ModelFile& file, const std::string& path, const SessionOptions& settings,
-                                   const std::string& id) const {
-    auto contents = read_model(file, path);
+  base::Result<SharedSession> make(const Request& request, const SessionOptions& settings) {
+    auto contents = read_model(request.file, request.path);
     if (!contents) return contents.error();
-    return make_session(library, settings, *contents, id);
+    return make(request, settings, *contents);
   }
-  SharedSession find(const std::string& key) const {
+  base::Result<SharedSession> make(const Request& request, const SessionOptions& settings,
+                                   const ModelContents& contents) {
+    if (!is_wanted(request.place)) return not_wanted();
+    std::unique_lock one_at_a_time(custom_ops, std::defer_lock);
+    if (!settings.custom_ops.empty()) one_at_a_time.lock();
+    auto opened = open();
+    if (!opened) return opened.error();
+    auto made = Session::make(*opened, settings, contents.bytes, contents.summary, contents.external, request.id);
+    if (auto intact = contents.external.intact(); !intact.ok()) return intact;
+    return made;
+  }
+  std::shared_ptr<std::mutex> turn_of(const std::string& key) {
+    std::lock_guard lock(mutex);
+    std::erase_if(being_loaded, [](const auto& entry) { return entry.second.expired(); });
+    auto turn = being_loaded[key].lock();
+    if (!turn) being_loaded[key] = turn = std::make_shared<std::mutex>();
+    return turn;
+  }
+  SharedSession find(const std::string& key) {
+    std::lock_guard lock(mutex);
+    std::erase_if(sessions, [](const auto& entry) { return entry.second.expired(); });
     auto it = sessions.find(key);
     return it == sessions.end() ? nullptr : it->second.lock();
   }
@@ -126,17 +154,35 @@ base::Result<msg::ModelSpec> derive_aloud(const Signature& file, const msg::Mode
   return spec;
 }
 
+// The turns on the model's GPU, or on all of them where it has graphs: while the library captures one, CUDA takes no
+// memory for any other thread. Errors: UNAVAILABLE, nobody wants the model any more.
+base::Result<std::vector<std::shared_ptr<void>>> take_turns(const msg::ModelSpec& wanted, const Place& place) {
+  std::vector<std::shared_ptr<void>> turns;
+  if (!place.turn || !place.devices || !wanted.parameters.contains("device")) return turns;
+  auto device = place.devices->find(word(wanted, "device", ""));
+  if (!device || (*device)->info().index < 0) return turns;
+  for (size_t i = 0; i < place.devices->cuda_count(); ++i) {
+    const auto& one = place.devices->cuda(i).info();
+    if (one.index != (*device)->info().index && !wants_graphs(wanted)) continue;
+    turns.push_back(place.turn(one.id));
+    if (!turns.back()) return not_wanted();
+  }
+  return turns;
+}
+
 }  // namespace
 
 base::Result<std::unique_ptr<sched::Engine>> Runtime::load(const msg::ModelSpec& wanted, const std::string& file,
                                                            base::SlabSource& slabs, const Place& place) {
   auto settings = session_options(wanted.parameters, parts_->options.session);
   if (!settings) return settings.error();
-  std::lock_guard lock(parts_->mutex);
-  if (auto s = parts_->open(); !s.ok()) return s;
+  if (auto library = parts_->open(); !library) return library.error();
   auto opened = ModelFile::open(file);
   if (!opened) return opened.error();
   const std::string id = wanted.name + "/" + wanted.version;
+  const Parts::Request request{*opened, file, id, place};
+  auto turns = take_turns(wanted, place);
+  if (!turns) return turns.error();
   if (wanted.parameters.count("device")) {
     auto deps = device_of(wanted, slabs, place);
     if (!deps) return deps.error();
@@ -144,7 +190,7 @@ base::Result<std::unique_ptr<sched::Engine>> Runtime::load(const msg::ModelSpec&
     auto make = [&](void* stream) {
       auto own = *settings;
       own.placement.stream = stream;
-      return parts_->make(*opened, file, own, id);
+      return parts_->make(request, own);
     };
     auto engine = make_device_engine(std::move(*deps), make, [&](const auto& s) { return derive_aloud(s, wanted); });
     if (engine || engine.error().code != base::Code::kUnimplemented) return engine;
@@ -154,7 +200,7 @@ base::Result<std::unique_ptr<sched::Engine>> Runtime::load(const msg::ModelSpec&
     base::log::info("ONNX Runtime copies the model's tensors itself",
                     {{"model", wanted.name}, {"reason", engine.error().text}});
   }
-  auto session = parts_->session(*opened, file, *settings, id);
+  auto session = parts_->session(request, *settings);
   if (!session) return session.error();
   auto spec = derive_aloud((*session)->signature(), wanted);
   if (!spec) return spec.error();

@@ -5,7 +5,8 @@
 //   engines["onnx"] = [&](const models::LoadArgs& a) { return runtime.load(a.wanted, a.file, a.slabs); };
 //
 // A missing or unusable library is the failure of each load, so that it shows in that model's index entry while the
-// rest serves on; the next load looks again. Any thread may load; loads are made one after the other.
+// rest serves on; the next load looks again. Any thread may load, several beside each other: of one file one after the
+// other, so that they share its session; on one GPU, too.
 #pragma once
 
 #include <functional>
@@ -33,6 +34,12 @@ struct Options {
 struct Place {
   device::Devices* devices = nullptr;
   std::function<void(base::Status)> broken{};  // called once, from the lane, when the engine cannot go on
+  // Asked before a session is made, which cannot be cut short. False: nobody wants the model any more. Null: it is
+  // wanted.
+  std::function<bool()> loading{};
+  // Waits until nobody else loads on that device ("cuda:0"), and keeps others waiting until the result is destroyed;
+  // null where nobody wants the model any more. Without it nobody else may load at the same time.
+  std::function<std::shared_ptr<void>(const std::string& device)> turn{};
 };
 
 class Runtime {

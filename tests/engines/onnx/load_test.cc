@@ -4,6 +4,9 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <memory>
+#include <thread>
+#include <vector>
 
 #include "engines/onnx/error.h"
 #include "engines/onnx/external_data.h"
@@ -46,6 +49,31 @@ TEST_F(OnnxLoad, WeightsMayLieInAnotherFileOfTheModelsFolder) {
   EXPECT_THAT(refusal("external_beyond"), HasSubstr("ONNX Runtime refuses"));
   EXPECT_THAT(refusal("external_missing"),
               HasSubstr("'weights/none.bin', which holds tensors of the model, is missing"));
+}
+
+TEST_F(OnnxLoad, ModelsAreLoadedBesideEachOtherAndThoseOfOneFileStillShareASession) {
+  std::vector<std::thread> threads;
+  std::vector<std::unique_ptr<sched::Engine>> engines(8);
+  for (size_t i = 0; i < engines.size(); ++i)
+    threads.emplace_back([&, i] {
+      msg::ModelSpec wanted;
+      wanted.name = "m" + std::to_string(i);
+      auto made =
+          runtime_.load(wanted, data_file(i % 2 == 0 ? "external_weights.onnx" : "identity_bytes.onnx"), base::heap());
+      if (made) engines[i] = *std::move(made);
+    });
+  for (auto& thread : threads) thread.join();
+  for (const auto& engine : engines) ASSERT_TRUE(engine);
+  EXPECT_EQ(runtime_.sessions(), 2u);
+}
+
+TEST_F(OnnxLoad, NoSessionIsMadeForAModelThatNobodyWants) {
+  Place place;
+  place.loading = [] { return false; };
+  auto made = runtime_.load({}, data_file("external_weights.onnx"), base::heap(), place);
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code, Code::kUnavailable);
+  EXPECT_EQ(runtime_.sessions(), 0u);
 }
 
 TEST_F(OnnxLoad, EnginesOfTheSameWeightsShareASessionAndNewWeightsMakeANewOne) {
