@@ -15,6 +15,7 @@
 #include "engines/llm/encoder/encoder_files.h"
 #include "engines/llm/encoder/rotary_encoder.h"
 #include "engines/llm/load/fields.h"
+#include "engines/llm/turn.h"
 #include "text/model_json.h"
 #include "text/processor.h"
 
@@ -125,6 +126,8 @@ cuda::DeviceEncoderOptions options_on(const EncoderLoading& l, const device::Dev
 
 base::Result<std::unique_ptr<Encoder>> load_on_device(EncoderLoading& l, const BertShape& shape, const Store& store,
                                                       device::Device& device) {
+  auto turn = take_turn(l.place, device);
+  if (!turn) return turn.error();
   auto kernels = start(l, device);
   if (!kernels) return kernels.error();
   if (auto s = cuda::DeviceBert::check(shape, device, **kernels); !s.ok()) return s;
@@ -140,7 +143,7 @@ base::Result<std::unique_ptr<Encoder>> load_bert(EncoderLoading& l) {
   auto shape = parse_bert_shape(l.config);
   if (!shape) return shape.error();
   l.manners.pad_id = shape->pad_id;
-  auto store = Store::open(l.folder);
+  auto store = Store::open(l.folder, l.place.loading);
   if (!store) return store.error();
   if (auto s = load_head(l, shape->hidden, *store); !s.ok()) return s;
   auto device = cuda::choose_device(
@@ -161,6 +164,8 @@ base::Result<std::unique_ptr<Encoder>> load_bert(EncoderLoading& l) {
 base::Result<std::unique_ptr<Encoder>> load_on_device(EncoderLoading& l, const Shape& shape,
                                                       const EncoderLimits& limits, const Store& store,
                                                       device::Device& device) {
+  auto turn = take_turn(l.place, device);
+  if (!turn) return turn.error();
   auto kernels = start(l, device);
   if (!kernels) return kernels.error();
   if (auto s = cuda::DeviceRotary::check(shape, device, **kernels); !s.ok()) return s;
@@ -189,7 +194,7 @@ base::Result<std::unique_ptr<Encoder>> load_rotary(EncoderLoading& l) {
   if (!shape) return shape.error();
   shape->encoder = true;
   shape->vision.reset();
-  auto store = Store::open(l.folder);
+  auto store = Store::open(l.folder, l.place.loading);
   if (!store) return store.error();
   if (auto s = load_head(l, shape->hidden, *store); !s.ok()) return s;
   EncoderLimits limits{shape->vocabulary,   0, shape->hidden, length_of(l, shape->max_length), 0, 0,

@@ -13,6 +13,7 @@
 #include "engines/llm/encoder_load.h"
 #include "engines/llm/options.h"
 #include "engines/llm/text_model.h"
+#include "engines/llm/turn.h"
 #include "generation/kv_budget.h"
 #include "marshal/generation_config.h"
 #include "text/processor.h"
@@ -89,8 +90,8 @@ base::Result<std::unique_ptr<VisionEncoder>> read_vision_encoder(Loading& l, con
   return vision_encoder;
 }
 
-base::Status read_weights(Loading& l, ThreadTeam& team) {
-  auto store = Store::open(l.folder);
+base::Status read_weights(Loading& l, const Place& place, ThreadTeam& team) {
+  auto store = Store::open(l.folder, place.loading);
   if (!store) return store.error();
   Stored stored = store->usual_form();
   Model& model = l.model;
@@ -137,7 +138,7 @@ base::Status reserve_kv(Loading& l, Transformer& engine, base::HostMemory& memor
 
 base::Result<generation::TokenModel> load_on_cpu(Loading& l, const Place& place) {
   auto team = std::make_unique<ThreadTeam>(l.options.threads, l.options.cores);
-  if (auto s = read_weights(l, *team); !s.ok()) return s;
+  if (auto s = read_weights(l, place, *team); !s.ok()) return s;
   l.model.text = l.text;
   if (!l.options.step_time) l.options.policy.step_time = kStepTime;
   auto engine = std::make_unique<Transformer>(std::move(l.model), *l.options.kernels, std::move(team),
@@ -196,7 +197,7 @@ base::Result<generation::TokenModel> load_into_device(Loading& l, device::Device
   if (!kernels) return kernels.error();
   const Shape& shape = l.model.shape;
   if (auto s = cuda::DeviceTransformer::check(shape, device, **kernels); !s.ok()) return s;
-  auto store = Store::open(l.folder);
+  auto store = Store::open(l.folder, place.loading);
   if (!store) return store.error();
   cuda::DeviceModel model{shape, l.model.readouts, {}, nullptr, l.text};
   auto weights = cuda::load_device_weights(shape, l.model.readouts, *store, device);
@@ -229,6 +230,8 @@ base::Result<generation::TokenModel> load_into_device(Loading& l, device::Device
 }
 
 base::Result<generation::TokenModel> load_on_device(Loading& l, device::Device& device, const Place& place) {
+  auto turn = take_turn(place, device);
+  if (!turn) return turn.error();
   if (auto s = device.restart(); !s.ok()) return s;
   auto model = load_into_device(l, device, place);
   if (!model) return no_memory(model.error(), device);
@@ -268,6 +271,7 @@ base::Result<Loaded> load(const msg::ModelSpec& wanted, const std::string& confi
   const Options as_asked = l.options;
   auto model = load_on_device(l, **device, place);
   if (model || l.options.device != "auto" || model.error().code == base::Code::kInvalidArgument) return model;
+  if (place.loading && !place.loading()) return not_wanted();
   base::log::warning("a model runs on the CPU", {{"model", wanted.name}, {"reason", model.error().text}});
   l.options = as_asked;
   return load_on_cpu(l, place);

@@ -45,6 +45,12 @@ struct Place {
   uint32_t pinned_shards = 0;  // the first cores of this process have a shard each, pinned to them
   // The memory of which keys and values on the CPU are reserved; outlives the engine. Null: they have 512 MiB.
   base::HostMemory* host_memory = nullptr;
+  // Asked before each array of the weights is read, and before each model's turn on a device. False: nobody wants the
+  // model any more. Null: it is wanted.
+  std::function<bool()> loading{};
+  // Waits until no other model is being loaded on that device ("cuda:0"), and keeps others waiting until the result is
+  // destroyed; null where nobody wants the model any more. Without it nobody else may load at the same time.
+  std::function<std::shared_ptr<void>(const std::string& device)> turn{};
 };
 
 // An encoder, or a model of tokens.
@@ -52,7 +58,8 @@ using Loaded = std::variant<std::unique_ptr<sched::Engine>, generation::TokenMod
 
 // `config` is the path of config.json; the other files lie beside it. Errors: INVALID_ARGUMENT, UNIMPLEMENTED,
 // NOT_FOUND, RESOURCE_EXHAUSTED, naming the file or the parameter; of the device FAILED_PRECONDITION, UNAVAILABLE. A
-// device at fault is restarted. Any thread.
+// device at fault is restarted. Any thread; models load beside each other, but one at a time on each GPU: each takes a
+// part of what is free there for its keys and values.
 base::Result<Loaded> load(const msg::ModelSpec& wanted, const std::string& config, const Place& place = {});
 
 }  // namespace weir::llm

@@ -58,8 +58,9 @@ base::Status Store::intact() const {
   return {};
 }
 
-base::Result<Store> Store::open(const Folder& folder) {
+base::Result<Store> Store::open(const Folder& folder, std::function<bool()> wanted) {
   Store store;
+  store.wanted_ = std::move(wanted);
   auto index = folder.read_if_there(kIndex, kMaxIndex);
   if (!index) return index.error();
   std::set<std::string> files{kOne};
@@ -74,6 +75,7 @@ base::Result<Store> Store::open(const Folder& folder) {
 }
 
 base::Result<const Array*> Store::find(const std::string& name, std::initializer_list<uint64_t> shape) const {
+  if (wanted_ && !wanted_()) return base::failure(base::Code::kUnavailable, "the server is shutting down");
   auto at = arrays_.find(name);
   if (at == arrays_.end()) return base::invalid("the weights have no '" + name + "'");
   const Array& array = at->second;

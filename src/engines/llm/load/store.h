@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -19,9 +20,10 @@ uint64_t machine_memory();
 // The arrays of the folder's *.safetensors: the one file, or those that model.safetensors.index.json names.
 class Store {
  public:
-  // Errors: INVALID_ARGUMENT, NOT_FOUND, naming the file.
-  static base::Result<Store> open(const Folder& folder);
-  // The array, if it has that shape. Errors: INVALID_ARGUMENT, naming it.
+  // `wanted` is asked before each array is given out; null: it is wanted. Errors: INVALID_ARGUMENT, NOT_FOUND, naming
+  // the file.
+  static base::Result<Store> open(const Folder& folder, std::function<bool()> wanted = {});
+  // The array, if it has that shape. Errors: INVALID_ARGUMENT, naming it; UNAVAILABLE, nobody wants the model any more.
   base::Result<const Array*> find(const std::string& name, std::initializer_list<uint64_t> shape) const;
   base::Result<std::vector<float>> floats(const std::string& name, std::initializer_list<uint64_t> shape) const;
   bool has(const std::string& name) const { return arrays_.contains(name); }
@@ -37,6 +39,7 @@ class Store {
     std::string name;
     Mapping mapping;
   };
+  std::function<bool()> wanted_;
   std::vector<File> files_;
   Arrays arrays_;
 };

@@ -176,5 +176,21 @@ TEST(ModelFiles, AFileThatIsCutShortWhileItIsReadFailsTheLoad) {
   std::filesystem::remove_all(place);
 }
 
+TEST(ModelFiles, NothingMoreIsReadOfAModelThatNobodyWants) {
+  auto place = std::filesystem::temp_directory_path() / ("weir_llm_end_" + std::to_string(getpid()));
+  std::filesystem::create_directories(place);
+  std::ofstream(place / "model.safetensors", std::ios::binary)
+      << file(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", std::string(4, '\1'));
+  bool wanted = true;
+  auto store = Store::open(*Folder::open(place), [&] { return wanted; });
+  ASSERT_TRUE(bool(store)) << store.error().text;
+  EXPECT_TRUE(bool(store->floats("a", {1})));
+  wanted = false;
+  auto late = store->floats("a", {1});
+  ASSERT_FALSE(bool(late));
+  EXPECT_EQ(late.error().code, base::Code::kUnavailable);
+  std::filesystem::remove_all(place);
+}
+
 }  // namespace
 }  // namespace weir::llm
