@@ -56,7 +56,8 @@ models::EngineMaker isolating(models::EngineMaker maker, const process::Options&
     if (auto s = check_isolation(a.wanted); !s.ok()) return s;
     msg::ModelSpec wanted = a.wanted;
     if (wanted.platform.empty()) wanted.platform = wanted.engine == "onnx" ? onnx::kPlatform : wanted.engine;
-    auto engine = process::load_isolated(wanted, a.file, {a.slabs, a.broken, a.instance, processes});
+    auto engine =
+        process::load_isolated(wanted, a.file, {a.slabs, a.broken, a.instance, processes, {}, {}, {}, a.loading});
     if (!engine) return std::move(engine).error();
     return *std::move(engine);
   };
@@ -80,7 +81,8 @@ base::Result<models::Instance> instance(base::Result<process::Loaded> loaded) {
 }
 
 process::Place place_of(const models::LoadArgs& a, const process::Options& processes, const ModelsWorld& world) {
-  return {a.slabs, a.broken, a.instance, processes, world.find, world.metrics, world.control, a.loading};
+  auto control = world.control ? world.control(a.wanted.name) : process::ModelControl();
+  return {a.slabs, a.broken, a.instance, processes, world.find, world.metrics, std::move(control), a.loading};
 }
 
 // A model of tokens has a TextTensorInbox before it, wherever it runs.
@@ -137,7 +139,7 @@ std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, forward:
        }},
       {"llm",
        [&devices, &host_memory, pinned](const models::LoadArgs& a) {
-         return instance(llm::load(a.wanted, a.file, {&devices, a.broken, pinned, &host_memory}));
+         return instance(llm::load(a.wanted, a.file, {&devices, a.broken, pinned, &host_memory, a.loading, a.turn}));
        }},
       {"echo", [](const models::LoadArgs& a) { return llm::load_echo(a.wanted); }},
       {"repeat", [](const models::LoadArgs& a) { return repeat::load(a.wanted); }},
@@ -152,7 +154,7 @@ std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, forward:
       {"forward", [&forward](const models::LoadArgs& a) { return forwarded(forward, a); }},
       {"onnx",
        [&onnx, &devices](const models::LoadArgs& a) {
-         return onnx.load(a.wanted, a.file, a.slabs, {&devices, a.broken});
+         return onnx.load(a.wanted, a.file, a.slabs, {&devices, a.broken, a.loading, a.turn});
        }},
   };
   for (auto name : kIsolated) makers.at(std::string(name)) = isolating(makers.at(std::string(name)), processes);
@@ -177,26 +179,25 @@ ModelsWorld ModelDoor::world(std::function<std::shared_ptr<const bus::Catalog>()
   auto find = [catalog = std::move(catalog)](std::string_view model, std::string_view version) {
     return find_target(catalog(), model, version);
   };
-  return {std::move(find), metrics_, control()};
+  return {std::move(find), metrics_,
+          [door = shared_from_this()](const std::string& asking) { return door->control(asking); }};
 }
 
-process::ModelControl ModelDoor::control() {
+process::ModelControl ModelDoor::control(const std::string& asking) {
   using models::Repository;
   using process::ModelControl;
   ModelControl control;
-  control.load = [door = shared_from_this()](std::string model, ModelControl::Parameters parameters,
-                                             const ModelControl::Done& done) {
-    auto s = door->enter([&](Repository& repository) {
-      repository.load(std::move(model), std::move(parameters), done, Repository::Asks::kModel);
-    });
+  control.load = [door = shared_from_this(), asking](std::string model, ModelControl::Parameters parameters,
+                                                     const ModelControl::Done& done) {
+    auto s = door->enter(
+        [&](Repository& repository) { repository.load(std::move(model), std::move(parameters), done, asking); });
     if (!s.ok()) done(s);
   };
-  control.unload = [door = shared_from_this()](std::string model, process::Dependents dependents,
-                                               const ModelControl::Done& done) {
+  control.unload = [door = shared_from_this(), asking](std::string model, process::Dependents dependents,
+                                                       const ModelControl::Done& done) {
     const auto theirs =
         dependents == process::Dependents::kUnload ? Repository::Dependents::kUnload : Repository::Dependents::kKeep;
-    auto s = door->enter(
-        [&](Repository& repository) { repository.unload(std::move(model), theirs, done, Repository::Asks::kModel); });
+    auto s = door->enter([&](Repository& repository) { repository.unload(std::move(model), theirs, done, asking); });
     if (!s.ok()) done(s);
   };
   return control;

@@ -30,7 +30,7 @@ std::string not_isolated(const std::string& engine);
 struct ModelsWorld {
   process::FindModel find{};
   std::shared_ptr<process::CustomMetrics> metrics{};
-  process::ModelControl control{};
+  std::function<process::ModelControl(std::string asking)> control{};  // of the model that asks; null: none has any
 };
 
 // The maker of each engine, by the name that a model.yaml gives. What it takes is borrowed and outlives the engines.
@@ -53,7 +53,7 @@ class ModelDoor : public std::enable_shared_from_this<ModelDoor> {
 
  private:
   base::Status enter(const std::function<void(models::Repository&)>& visit);
-  process::ModelControl control();
+  process::ModelControl control(const std::string& asking);
 
   const std::shared_ptr<process::CustomMetrics> metrics_;
   std::mutex mutex_;

@@ -57,6 +57,10 @@ void add_repository(std::vector<Setting>& rows, Config& c) {
                           c.models.waiting.longest, std::chrono::milliseconds(1)));
   rows.push_back(count("models.load_queue", "with control: demand, requests that wait for one model to be loaded",
                        c.models.waiting.most, 1, 1u << 20));
+  rows.push_back(
+      count("models.load_threads",
+            "models loaded beside each other; 0 = as many as there are cores, 2 to 4; with control: demand 1",
+            c.models.load_threads, 0, 64));
   rows.push_back(resources("models.resources",
                            "resources of rate limiters, on each device; others: the most that an instance asks for",
                            c.models.resources));

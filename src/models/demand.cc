@@ -6,7 +6,7 @@
 namespace weir::models {
 
 Demand::Demand(const RepositoryOptions& options, ModelTable& table, std::shared_ptr<TaskQueue> queue,
-               std::function<base::Status(const std::string&)> load, std::function<void()> publish)
+               std::function<void(const std::string&, Done)> load, std::function<void()> publish)
     : options_(options),
       residence_(options.control != Control::kDemand
                      ? nullptr
@@ -43,12 +43,12 @@ void Demand::notify(const std::string& model, const base::Status& outcome) {
 
 void Demand::step() {
   if (on()) residence_->settle();
-  while (!wanted_.empty()) {
+  while (!wanted_.empty() && !loading_) {
     const std::string model = wanted_.front();
     if (residence_->is_missing(model)) {
       const Room room = make_room(residence_->missing_bytes(model));
       if (room == Room::kSoon || !residence_->is_settled(model)) return;
-      if (room == Room::kNow) load(model);
+      if (room == Room::kNow) return begin(model);
       if (room == Room::kNever)
         fail(model,
              "models that cannot leave memory take " + std::to_string(residence_->bytes()) + " bytes of models.memory");
@@ -68,6 +68,7 @@ void Demand::end() {
 
 Demand::Room Demand::make_room(uint64_t bytes) {
   if (options_.memory == 0) return Room::kNow;
+  bytes += coming_;
   while (residence_->bytes() + bytes > options_.memory)
     if (!let_one_go()) return Room::kNever;
   return residence_->bytes() + residence_->leaving_bytes() + bytes <= options_.memory ? Room::kNow : Room::kSoon;
@@ -86,12 +87,21 @@ bool Demand::let_one_go() {
   return true;
 }
 
-void Demand::load(const std::string& model) {
+void Demand::begin(const std::string& model) {
+  loading_ = true, coming_ = residence_->missing_bytes(model);
   residence_->mark_missing(model, bus::ModelState::kReady, "it is being loaded, as a request asks for it");
   publish_();
-  auto status = load_(model);
-  if (!status.ok()) return fail(model, status.text);
-  publish_();
+  load_(model, [this, model](const base::Status& outcome) { end(model, outcome); });
+}
+
+void Demand::end(const std::string& model, const base::Status& outcome) {
+  loading_ = false, coming_ = 0;
+  if (outcome.ok())
+    publish_();
+  else
+    fail(model, outcome.text);
+  notify(model, {});  // where it has failed nobody is left to be told
+  std::erase(wanted_, model);
 }
 
 // In terms of a client nothing is wrong with its request, whatever is wrong with the model.

@@ -3,9 +3,10 @@
 //
 // Each model is loaded once when it is first seen, so that its inputs, outputs and faults are known;
 // then it serves with a stand-in whose Calls wait (sched/demand_inbox.h). The first of them asks for it here. One model
-// is loaded at a time, in the order in which they were asked for, once those that make room have left.
+// is loaded at a time, in the order in which they were asked for, once those that make room have left; one whose load
+// hangs keeps the others here waiting, and nobody else.
 //
-// Repository thread, but for what a stand-in asks.
+// Under the repository's lock, but for what a stand-in asks.
 #pragma once
 
 #include <deque>
@@ -26,20 +27,23 @@ class Demand {
   // How long requests for a model fail at once after it has failed to load; then one tries again.
   static constexpr base::Duration kQuiet = std::chrono::seconds(10);
 
-  // All borrowed. `load` brings a model into memory; `publish` gives what the table has now to the shards.
+  using Done = std::function<void(base::Status)>;
+  // All borrowed. `load` brings a model into memory and says then what became of it; `publish` gives what the table has
+  // now to the shards.
   Demand(const RepositoryOptions& options, ModelTable& table, std::shared_ptr<TaskQueue> queue,
-         std::function<base::Status(const std::string&)> load, std::function<void()> publish);
+         std::function<void(const std::string& model, Done done)> load, std::function<void()> publish);
 
   bool on() const { return residence_ != nullptr; }
   bool is_missing(const std::string& model) const { return on() && residence_->is_missing(model); }
   // A request asks for the model.
   void want(const std::string& model);
   // The same; `done` is told once it is in memory, or why it is not. Nothing is told where this is off.
-  using Done = std::function<void(base::Status)>;
   void want(const std::string& model, Done done);
-  // The least recently used leave until all are within models.memory. False: those that are left cannot leave.
+  // The least recently used leave until all are within models.memory, the one that is being loaded among them. False:
+  // those that are left cannot leave.
   bool trim() { return make_room(0) != Room::kNever; }
-  // Loads what is wanted, as far as there is room now; to be called whenever something may have left.
+  // Begins to load what is wanted next, where there is room now; to be called whenever something may have left, or been
+  // loaded.
   void step();
   // Nothing is loaded any more: Calls that wait fail.
   void end();
@@ -48,7 +52,8 @@ class Demand {
   enum class Room : uint8_t { kNow, kSoon, kNever };
   Room make_room(uint64_t bytes);
   bool let_one_go();
-  void load(const std::string& model);
+  void begin(const std::string& model);
+  void end(const std::string& model, const base::Status& outcome);
   void fail(const std::string& model, const std::string& why);
   void notify(const std::string& model, const base::Status& outcome);
   std::shared_ptr<bus::Served> stand_in(const bus::Served& loaded);
@@ -56,10 +61,12 @@ class Demand {
   const RepositoryOptions& options_;
   const std::unique_ptr<Residence> residence_;  // null where this is off
   const std::shared_ptr<TaskQueue> queue_;
-  const std::function<base::Status(const std::string&)> load_;
+  const std::function<void(const std::string&, Done)> load_;
   const std::function<void()> publish_;
   const std::shared_ptr<sched::DeadlineTimer> timer_ = std::make_shared<sched::TimerThread>();
   std::deque<std::string> wanted_;          // each once, in the order in which they were asked for
+  bool loading_ = false;                    // the first of them is being loaded
+  uint64_t coming_ = 0;                     // bytes that it will take
   std::multimap<std::string, Done> asked_;  // by model: who is told what became of it
 };
 

@@ -12,6 +12,7 @@
 #include "models/memory_use.h"
 #include "models/merge.h"
 #include "models/model_yaml.h"
+#include "models/task_queue.h"
 #include "sched/decoupled_inbox.h"
 #include "sched/lane.h"
 #include "sched/local_first.h"
@@ -234,7 +235,7 @@ base::Result<Loader::Plan> Loader::plan(const ModelFolder& folder, const ModelCo
   return plan;
 }
 
-// The engines of a version, which live as long as its Served. The thread that loads sets and reads this.
+// The engines of a version, which live as long as its Served. Set by the thread that loads, and read once it has.
 struct Loader::Living {
   std::vector<const sched::Engine*> engines;
   const sched::DecoupledEngine* decoupled = nullptr;
@@ -252,9 +253,9 @@ struct Loader::Living {
 
 std::function<void(base::Status)> Loader::when_broken(const Plan& plan, const std::shared_ptr<bus::Served>& served,
                                                       std::shared_ptr<const Living> living) const {
-  return [report = on_broken_, model = plan.folder.name, version = plan.version, weak = std::weak_ptr(served),
+  return [report = hooks_.on_broken, model = plan.folder.name, version = plan.version, weak = std::weak_ptr(served),
           living = std::move(living)](base::Status why) {
-    if (report) report({model, version, weak, std::move(why), [living] { return living->any(); }});
+    report({model, version, weak, std::move(why), [living] { return living->any(); }});
   };
 }
 
@@ -264,8 +265,9 @@ base::Result<Loader::Instances> Loader::make_instances(const Plan& plan,
   Instances instances;
   const auto& make = engines_.at(plan.source.engine);
   for (uint32_t i = 0; i < plan.places.size(); ++i) {
+    if (!hooks_.loading()) return is_ending();
     auto of_instance = on_device(plan.wanted, plan.places[i]);
-    auto made = make(LoadArgs{of_instance, plan.source.file, i, slabs_, broken, loading_});
+    auto made = make(LoadArgs{of_instance, plan.source.file, i, slabs_, broken, hooks_.loading, hooks_.turn});
     if (!made) {
       base::Status why = made.error();
       why.text = without_root(std::move(why.text), plan.folder);

@@ -1,4 +1,5 @@
-// Loader: one version of a model, from its folder to something that can be called. Repository thread.
+// Loader: one version of a model, from its folder to something that can be called. Any thread, without the repository's
+// lock; load_pipeline() with it.
 #pragma once
 
 #include <functional>
@@ -24,18 +25,20 @@ class Loader {
     uint64_t version = 0;
     std::weak_ptr<bus::Served> served;
     base::Status why;
-    std::function<bool()> serves_on{};  // whether others of it go on; on the thread that loads, while `served` lives
+    std::function<bool()> serves_on{};  // whether others of it go on; once load() has returned, while `served` lives
   };
-  using OnBroken = std::function<void(Broken)>;
+  struct Hooks {
+    std::function<void(Broken)> on_broken;
+    std::function<bool()> loading;                                  // LoadArgs::loading
+    std::function<std::shared_ptr<void>(const std::string&)> turn;  // LoadArgs::turn
+  };
 
-  // `loading`: LoadArgs::loading.
   Loader(const RepositoryOptions& options, const std::map<std::string, EngineMaker>& engines, base::SlabSource& slabs,
-         OnBroken on_broken = {}, std::function<bool()> loading = {})
+         Hooks hooks)
       : options_(options),
         engines_(engines),
         slabs_(slabs),
-        on_broken_(std::move(on_broken)),
-        loading_(std::move(loading)),
+        hooks_(std::move(hooks)),
         limiter_(options.max_concurrency > 0 ? std::make_shared<sched::ConcurrencyLimiter>(options.max_concurrency)
                                              : nullptr),
         rate_limiter_(std::make_shared<sched::RateLimiter>(options.resources)),
@@ -111,8 +114,7 @@ class Loader {
   const RepositoryOptions& options_;
   const std::map<std::string, EngineMaker>& engines_;
   base::SlabSource& slabs_;
-  OnBroken on_broken_;
-  const std::function<bool()> loading_;
+  const Hooks hooks_;
   const std::shared_ptr<sched::DeadlineTimer> deadline_timer_ =
       std::make_shared<sched::TimerThread>();                 // of all models' queues
   const std::shared_ptr<sched::ConcurrencyLimiter> limiter_;  // of all models; null when there is no limit

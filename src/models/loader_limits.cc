@@ -47,7 +47,7 @@ base::Status Loader::add_origins(const Plan& plan, const msg::ModelSpec& spec, I
   wanted.parameters = config.origins;
   const bool has_folder = plan.folder.versions.contains(plan.version);
   const std::string files = has_folder ? plan.folder.version_path(plan.version) : std::string();
-  auto made = engines_.at(forward)(LoadArgs{wanted, files, 0, slabs_, {}, loading_, &spec});
+  auto made = engines_.at(forward)(LoadArgs{wanted, files, 0, slabs_, {}, hooks_.loading, hooks_.turn, &spec});
   if (!made) return made.error();
   instances.beside = std::get<sched::RemoteModel>(std::move(*made));
   return {};

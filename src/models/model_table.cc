@@ -34,6 +34,27 @@ void keep_text(const msg::ModelSpec& before, msg::ModelSpec& loaded) {
   if (same) loaded.text = before.text;
 }
 
+base::Result<ModelConfig> configure(RepositoryLock& lock, const ModelFolder& folder, const Loader& loader) {
+  const RepositoryLock::Unlocked unlocked(lock);
+  return loader.configure(folder);
+}
+
+// Where nobody else knows of it the engine's threads end first, which takes as long as it takes.
+void destroy(RepositoryLock& lock, std::shared_ptr<bus::Served> served) {
+  const RepositoryLock::Unlocked unlocked(lock);
+  served.reset();
+}
+
+void log_loaded(const bus::Served& served, const ModelConfig& config, std::chrono::steady_clock::time_point began) {
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  base::log::info("model loaded", {{"model", served.spec.name},
+                                   {"version", served.spec.version},
+                                   {"engine", served.spec.engine},
+                                   {"max_batch", served.spec.max_batch},
+                                   {"batches", bus::batching_text(served.spec, config.max_batch.has_value())},
+                                   {"seconds", took.count()}});
+}
+
 std::string serving_on(const std::string& reason) {
   return "the reload failed, what was loaded before serves on: " + reason;
 }
@@ -67,7 +88,7 @@ base::Status ModelTable::load(const ModelFolder& folder, const Loader& loader, s
                               Into into) {
   models_[folder.name].row = Row::kKeep;  // it may have been on its way out
   models_[folder.name].skipped = folder.skipped;
-  auto config = upload ? base::Result<ModelConfig>(upload->config()) : loader.configure(folder);
+  auto config = upload ? base::Result<ModelConfig>(upload->config()) : configure(lock_, folder, loader);
   if (!config) {
     auto why = presentable(config.error());
     fail(folder.name, why.text);
@@ -113,10 +134,14 @@ base::Status ModelTable::load_version(const ModelFolder& folder, const ModelConf
     if (!slot.missing) slot.reason.clear();
     return {};
   }
+  if (!slot.served) slot.state = ModelState::kLoading, slot.reason.clear();
   auto began = std::chrono::steady_clock::now();
   auto served = build(folder, config, loader, version, slot);
   const uint64_t bytes = served ? estimated_bytes(folder, config, version, (*served)->spec) : 0;
-  if (auto fit = residence_ ? residence_->fits(bytes) : base::Status{}; served && !fit.ok()) served = fit;
+  if (auto fit = residence_ ? residence_->fits(bytes) : base::Status{}; served && !fit.ok()) {
+    destroy(lock_, *std::move(served));
+    served = fit;
+  }
   if (!served) {
     auto why = presentable(served.error());
     base::log::warning("model failed to load", {{"model", folder.name}, {"version", version}, {"reason", why.text}});
@@ -134,21 +159,22 @@ base::Status ModelTable::load_version(const ModelFolder& folder, const ModelConf
   if (residence_) residence_->arrived(before, slot);
   if (before.stand_in == slot.stand_in) before.stand_in.reset();
   retire(folder.name, version, before);
-  std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-  base::log::info("model loaded", {{"model", folder.name},
-                                   {"version", version},
-                                   {"engine", slot.served->spec.engine},
-                                   {"max_batch", slot.served->spec.max_batch},
-                                   {"batches", bus::batching_text(slot.served->spec, config.max_batch.has_value())},
-                                   {"seconds", took.count()}});
-  if (into == Into::kReserve && residence_) residence_->reserve(slot);
+  log_loaded(*slot.served, config, began);
+  if (into == Into::kReserve && residence_) {
+    auto loaded = slot.served;
+    residence_->reserve(slot);
+    destroy(lock_, std::move(loaded));
+  }
   return {};
 }
 
 base::Result<std::shared_ptr<bus::Served>> ModelTable::build(const ModelFolder& folder, const ModelConfig& config,
                                                              const Loader& loader, uint64_t version, Slot& slot) {
   if (config.engine != kPipeline) {
-    auto served = loader.load(folder, config, version);
+    auto served = [&] {
+      const RepositoryLock::Unlocked unlocked(lock_);
+      return loader.load(folder, config, version);
+    }();
     if (served) slot.pipeline.reset(), slot.executions = 1;
     return served;
   }

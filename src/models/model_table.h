@@ -1,5 +1,6 @@
 // ModelTable: every model that the repository knows, with its versions and their states; makes Catalogs of them.
-// Repository thread only.
+// Under the repository's lock, which load() gives away while an engine is made: nobody else loads, unloads or drops the
+// model meanwhile, whatever becomes of other ones.
 #pragma once
 
 #include <map>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "models/loader.h"
+#include "models/repository_lock.h"
 #include "models/upload.h"
 #include "sched/demand_inbox.h"
 
@@ -26,6 +28,8 @@ class Residence;
 
 class ModelTable {
  public:
+  explicit ModelTable(RepositoryLock& lock) : lock_(lock) {}
+
   // The model is there, but not loaded.
   void register_model(const std::string& model);
   // Folders of the repository that can be no models, by name, and why: rows of the index that serve nothing.
@@ -116,6 +120,7 @@ class ModelTable {
   bool relink(const Loader& loader, const std::string& model, uint64_t version, Slot& slot);
   void retire(const std::string& model, uint64_t version, Slot& slot);
 
+  RepositoryLock& lock_;
   std::map<std::string, Model> models_;
   std::map<std::string, std::string> skipped_;
   std::vector<Retired> retired_;

@@ -12,6 +12,7 @@ uint64_t Publisher::settled() const {
 void Publisher::publish() {
   uint64_t epoch = ++published_;
   for (auto& retired : table_.take_retired()) leaving_.push_back({epoch, std::move(retired)});
+  if (has_retired()) queue_->poke();  // its thread is to look when it is unused
   publish_(table_.catalog(default_model_), [queue = queue_, epoch] {
     std::lock_guard lock(queue->mutex);
     queue->settled = std::max(queue->settled, epoch);
@@ -19,44 +20,46 @@ void Publisher::publish() {
   });
 }
 
-void Publisher::notify_settled() {
-  uint64_t now = settled();
-  while (!waiting_.empty() && waiting_.front().epoch <= now) {
-    auto done = std::move(waiting_.front().done);
-    waiting_.erase(waiting_.begin());
-    done();
-  }
+std::vector<std::function<void()>> Publisher::take_settled() {
+  const uint64_t now = settled();
+  std::vector<std::function<void()>> out;
+  for (auto& waiting : waiting_)
+    if (waiting.epoch <= now) out.push_back(std::move(waiting.done));
+  std::erase_if(waiting_, [&](const Waiting& waiting) { return waiting.epoch <= now; });
+  return out;
 }
 
-void Publisher::end() {
-  for (auto& w : std::exchange(waiting_, {})) w.done();
+std::vector<std::function<void()>> Publisher::take_all() {
+  std::vector<std::function<void()>> out;
+  for (auto& waiting : std::exchange(waiting_, {})) out.push_back(std::move(waiting.done));
+  return out;
 }
 
-bool Publisher::destroy_retired() {
-  uint64_t now = settled();
-  bool any = false;
+std::vector<Retired> Publisher::take_unused() {
+  const uint64_t now = settled();
+  std::vector<Retired> out;
   for (auto at = leaving_.begin(); at != leaving_.end();) {
-    bool done = at->epoch <= now && at->what.served.use_count() == 1 && at->what.served->idle();
-    if (!done) {
+    auto& what = at->what;
+    if (at->epoch > now || what.served.use_count() > 1 || !what.served->idle()) {
       ++at;
       continue;
     }
-    at->what.served.reset();
-    table_.destroyed(at->what);
+    being_destroyed_.insert(what.model);
+    out.push_back(std::move(what));
     at = leaving_.erase(at);
-    any = true;
   }
-  return any;
+  return out;
 }
 
-void Publisher::wait_for_retired(std::chrono::nanoseconds longest, std::chrono::nanoseconds pause) {
-  const auto until = std::chrono::steady_clock::now() + longest;
-  while (has_retired() && std::chrono::steady_clock::now() < until) {
-    if (destroy_retired()) continue;
-    std::unique_lock lock(queue_->mutex);
-    if (queue_->stopping) return;
-    queue_->changed.wait_for(lock, pause);
-  }
+void Publisher::destroyed(const Retired& what) {
+  being_destroyed_.erase(being_destroyed_.find(what.model));
+  table_.destroyed(what);
+}
+
+bool Publisher::has_retired(const std::string& model) const {
+  return being_destroyed_.contains(model) || std::any_of(leaving_.begin(), leaving_.end(), [&](const auto& leaving) {
+           return leaving.what.model == model;
+         });
 }
 
 }  // namespace weir::models

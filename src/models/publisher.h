@@ -1,11 +1,11 @@
-// Publisher: Catalogs on their way to the shards, who waits for them to get there, and what they have replaced.
-// Repository thread.
+// Publisher: Catalogs on their way to the shards, who waits for them to get there, and what they have replaced. Under
+// the repository's lock.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,21 +25,23 @@ class Publisher {
 
   // Gives what the table has now to every shard.
   void publish();
-  // `done` is called once every shard has the Catalog that was published last; by notify_settled(), or by end().
+  // `done` is to be called once every shard has the Catalog that was published last: take_settled() gives it then.
   void when_published(std::function<void()> done) { waiting_.push_back({published_, std::move(done)}); }
-  // Tells those whose Catalog has got to every shard.
-  void notify_settled();
-  void end();
-  // Destroys what was replaced, once no Catalog names it and no Call is inside. True when there was something: the
-  // table has changed.
-  bool destroy_retired();
-  // Until that has destroyed everything, but no longer than `longest`; it looks after each `pause`.
-  void wait_for_retired(std::chrono::nanoseconds longest, std::chrono::nanoseconds pause);
+  // Those whose Catalog has got to every shard; and all, at the end. To be called without the lock.
+  std::vector<std::function<void()>> take_settled();
+  std::vector<std::function<void()>> take_all();
+  // Versions that were replaced and can be destroyed: no Catalog names it any more and no Call is inside. The caller
+  // destroys them without the lock, for that takes as long as the engine's threads take to end, and says destroyed() of
+  // each.
+  std::vector<Retired> take_unused();
+  void destroyed(const Retired& what);
+  // A version of the model is retired and not destroyed.
+  bool has_retired(const std::string& model) const;
 
   // The Catalog that the first of those who wait waits for, as TaskQueue::settled counts them; UINT64_MAX = nobody
   // does.
   uint64_t awaited() const { return waiting_.empty() ? UINT64_MAX : waiting_.front().epoch; }
-  // Something is retired, and nobody tells when its last Call has left it.
+  // Something is retired and still in use, and nobody tells when its last Call has left it.
   bool has_retired() const { return !leaving_.empty(); }
 
  private:
@@ -60,6 +62,7 @@ class Publisher {
   uint64_t published_ = 0;
   std::vector<Waiting> waiting_;
   std::vector<Leaving> leaving_;
+  std::multiset<std::string> being_destroyed_;  // models
 };
 
 }  // namespace weir::models

@@ -2,7 +2,8 @@
 
 #include <future>
 
-#include "models/repository_parts.h"
+#include "models/repository_disk.h"
+#include "models/repository_requests.h"
 
 namespace weir::models {
 
@@ -17,44 +18,44 @@ base::Status Repository::start() {
   auto status = outcome->get_future();
   // Every shard knows the models then: who has read that the server listens finds them wherever its connection lands.
   parts_->queue->post([this, outcome] {
-    auto loaded = parts_->load_all();
-    parts_->publisher.when_published([outcome, loaded] { outcome->set_value(loaded); });
+    parts_->disk->load_all([this, outcome](const base::Status& loaded) {
+      parts_->publisher.when_published([outcome, loaded] { outcome->set_value(loaded); });
+    });
   });
   parts_->thread = std::thread([this] { parts_->run(); });
   return status.get();
 }
 
-void Repository::load(std::string name, LoadParameters parameters, std::function<void(base::Status)> done, Asks asks) {
+void Repository::load(std::string name, LoadParameters parameters, std::function<void(base::Status)> done,
+                      std::string asking) {
   auto shared = std::make_shared<std::function<void(base::Status)>>(std::move(done));
-  auto& tasks = asks == Asks::kModel ? parts_->queue->of_models : parts_->queue->tasks;
-  bool posted = parts_->queue->post(tasks, [this, name = std::move(name), parameters = std::move(parameters), shared] {
-    auto notify = [this, name, shared](base::Status status) {
-      // Clients of Triton look for these three words.
-      if (!status.ok()) status.text.insert(0, "failed to load '" + name + "': ");
-      parts_->publisher.when_published([shared, status] { (*shared)(status); });
-    };
-    auto status = parts_->load_named(name, parameters);
-    if (!status.ok() || !parts_->demand.is_missing(name)) return notify(std::move(status));
-    parts_->demand.want(name, notify);
-  });
-  if (!posted) (*shared)(base::failure(base::Code::kUnavailable, "the server is shutting down"));
+  bool posted = parts_->queue->post(
+      [this, name = std::move(name), parameters = std::move(parameters), asking = std::move(asking), shared] {
+        parts_->requests->load(name, parameters, asking, [this, name, shared](base::Status status) {
+          // Clients of Triton look for these three words.
+          if (!status.ok()) status.text.insert(0, "failed to load '" + name + "': ");
+          parts_->publisher.when_published([shared, status] { (*shared)(status); });
+        });
+      });
+  if (!posted) (*shared)(is_ending());
 }
 
-void Repository::unload(std::string name, Dependents dependents, std::function<void(base::Status)> done, Asks asks) {
+void Repository::unload(std::string name, Dependents dependents, std::function<void(base::Status)> done,
+                        std::string asking) {
   auto shared = std::make_shared<std::function<void(base::Status)>>(std::move(done));
-  auto& tasks = asks == Asks::kModel ? parts_->queue->of_models : parts_->queue->tasks;
-  bool posted = parts_->queue->post(tasks, [this, name = std::move(name), dependents, shared] {
-    auto status = parts_->unload_named(name, dependents);
-    parts_->publisher.when_published([shared, status] { (*shared)(status); });
+  bool posted = parts_->queue->post([this, name = std::move(name), dependents, asking = std::move(asking), shared] {
+    parts_->requests->unload(name, dependents, asking, [this, shared](const base::Status& status) {
+      parts_->publisher.when_published([shared, status] { (*shared)(status); });
+    });
   });
-  if (!posted) (*shared)(base::failure(base::Code::kUnavailable, "the server is shutting down"));
+  if (!posted) (*shared)(is_ending());
 }
 
 void Repository::rescan(std::function<void()> done) {
   auto shared = std::make_shared<std::function<void()>>(std::move(done));
   bool posted = parts_->queue->post([this, shared] {
-    parts_->rescan(Watch::Settle::kNo);
-    parts_->publisher.when_published([shared] { (*shared)(); });
+    auto told = [this, shared] { parts_->publisher.when_published([shared] { (*shared)(); }); };
+    parts_->queue->ends() ? told() : parts_->disk->rescan(Watch::Settle::kNo, told);
   });
   if (!posted) (*shared)();
 }
@@ -63,13 +64,11 @@ void Repository::rescan(std::function<void()> done) {
 void Repository::refresh(std::string root, std::vector<std::string> names) {
   TaskQueue& queue = *parts_->queue;
   {
-    std::lock_guard lock(queue.mutex);
-    const bool waiting = !queue.refreshed.empty();
+    std::lock_guard held(queue.mutex);
     for (auto& name : names)
       if (auto [at, fresh] = queue.waiting.emplace(root, std::move(name)); fresh) queue.refreshed.push_back(*at);
-    if (waiting || queue.refreshed.empty()) return;
   }
-  queue.post([this] { parts_->refresh_some(); });
+  queue.poke();
 }
 
 void Repository::stop() {

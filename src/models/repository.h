@@ -1,7 +1,8 @@
 // Repository: models on disk -> engines and lanes -> Catalog. Loads, unloads and reloads while requests run.
 //
-// All work happens on one thread of its own; loading never blocks a shard. A model that fails to load leaves the
-// version that was serving in place and says why in the index.
+// All work happens on a thread of its own, and each load on another one beside it: loading never blocks a shard, and a
+// load that hangs nobody who wants something of another model. A model that fails to load leaves the version that was
+// serving in place and says why in the index.
 #pragma once
 
 #include <functional>
@@ -38,17 +39,21 @@ struct LoadArgs {
   // instances of the version are left (Engine::health(), DecoupledEngine::serves_on()) those serve until it is loaded.
   // Only the first call of a version counts; outlives the engine and the Repository.
   std::function<void(base::Status)> broken{};
-  // Serves what models that are being loaded ask for (Repository::Asks::kModel): for an engine that waits for its
-  // model, now and then. False: the Repository ends, and nobody will call the model. On the thread that loads. Never
-  // null when the Repository loads.
+  // False: the Repository ends, and nobody will call the model: for an engine to ask now and then while it loads. Any
+  // thread, also when the Repository is gone. Never null when the Repository loads.
   std::function<bool()> loading{};
+  // Waits until no other load has the turn of that name ("cuda:0"), and has it until the result is destroyed: for what
+  // must not happen beside another load there, such as to measure the free memory and to take a part of it. Null: the
+  // Repository ends. On the thread that loads, before the maker returns. Never null when the Repository loads.
+  std::function<std::shared_ptr<void>(const std::string& of)> turn{};
   // For engine forward alone: the model has instances here, as this says; the RemoteModel stands beside them.
   const msg::ModelSpec* local = nullptr;
 };
 // One instance of a model of rows, of tokens, or of any number of answers; or a model that another process runs.
 using Instance = std::variant<std::unique_ptr<sched::Engine>, generation::TokenModel,
                               std::unique_ptr<sched::DecoupledEngine>, sched::RemoteModel>;
-// A failure that is worth another try (base::try_again) has the model loaded again, until it serves.
+// A failure that is worth another try (base::try_again) has the model loaded again, until it serves. Called by several
+// threads at once, for different models.
 using EngineMaker = std::function<base::Result<Instance>(const LoadArgs&)>;
 
 struct RepositoryOptions {
@@ -59,6 +64,7 @@ struct RepositoryOptions {
   // demand: bytes of models in memory at once, 0 = any number; how many requests wait for one to be loaded, how long.
   uint64_t memory = 0;
   sched::DemandInbox::Bounds waiting;
+  uint32_t load_threads = 0;                     // loads beside each other; 0: as many as there are cores, 2 to 4
   std::string default_model;                     // Catalog::default_model
   bool allow_config_override = false;            // `config` and `file:` parameters of a load request
   msg::BatchPolicy batching;                     // defaults for models that say nothing
@@ -77,27 +83,29 @@ using LoadParameters = std::map<std::string, std::string>;  // "config", "file:1
 
 class Repository {
  public:
-  // `publish` is called with every new Catalog, on the repository's thread; it must bring it to every shard and may
-  // return before it is in use there; `settled` is to be called when no shard uses an older one.
+  // `publish` is called with every new Catalog, by one thread at a time, and nothing else of the Repository goes on
+  // meanwhile; it must bring it to every shard and may return before it is in use there; `settled` is to be called when
+  // no shard uses an older one.
   using Publish = std::function<void(std::shared_ptr<const bus::Catalog>, std::function<void()> settled)>;
 
   Repository(RepositoryOptions options, std::map<std::string, EngineMaker> engines, base::SlabSource& slabs,
              Publish publish);
   ~Repository();  // every Call must have come back
 
-  // First load, synchronously. Errors only under `strict`.
+  // First load of all that is wanted, synchronously: beside each other, each pipeline behind its nodes. Each model
+  // serves as soon as it is loaded. Errors only under `strict`.
   base::Status start();
-  // Asynchronous; `done` is called on the repository's thread. A load of what is loaded reloads it if the files
-  // changed. With kDemand the model is in memory then, as if a request had asked for it.
-  // The side that asks. A model is served while another one is being loaded, too, for that one may wait for it.
-  enum class Asks : bool { kClient, kModel };
+  // Asynchronous; `done` is called on the repository's thread, which it must not block. A load of what is loaded
+  // reloads it if the files changed. What is asked for while the model is being loaded is done after that, in its turn.
+  // With kDemand the model is in memory then, as if a request had asked for it. `asking`: the model that asks, empty
+  // for a client; it may be loaded itself, and wait for this: an error where it would wait for itself.
   void load(std::string name, LoadParameters parameters, std::function<void(base::Status)> done,
-            Asks asks = Asks::kClient);
+            std::string asking = {});
   // With its dependents go the models that it is a pipeline of, and theirs, unless another pipeline needs them.
   // With kDemand no request brings it back but a load.
   enum class Dependents : bool { kKeep, kUnload };
-  void unload(std::string name, Dependents dependents, std::function<void(base::Status)> done,
-              Asks asks = Asks::kClient);
+  // With `asking` it is done at once, or refused where the model is being loaded.
+  void unload(std::string name, Dependents dependents, std::function<void(base::Status)> done, std::string asking = {});
   // Fingerprints at the folders now and takes what has changed, without waiting for it to settle (SIGHUP). Under
   // kExplicit only what is loaded is looked at. `done` is called on the repository's thread, once every shard has the
   // outcome.
@@ -105,7 +113,7 @@ class Repository {
   // Folders below `root`, one of the options' roots, have come, gone, or changed: loads and unloads these models,
   // whatever `control` says; those that an earlier root has are left alone.
   void refresh(std::string root, std::vector<std::string> names);
-  // Ends the thread, once the load that runs is done; engines are told (LoadArgs::loading). What is loaded stays
+  // Ends the threads, once the loads that run are done; engines are told (LoadArgs::loading). What is loaded stays
   // callable until the destructor. load() and unload() that have not begun, and those after this, are refused with
   // UNAVAILABLE.
   void stop();

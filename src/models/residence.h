@@ -1,6 +1,7 @@
 // Residence: the versions of a ModelTable that are in memory, and those that are not. Each has a stand-in, which looks
 // the same and whose Calls wait while it is not in memory. While it is, clients' Calls go to the version itself, and
-// those of pipelines through the stand-in, so that a pipeline stays as it is whatever its nodes do. Repository thread.
+// those of pipelines through the stand-in, so that a pipeline stays as it is whatever its nodes do. Under the
+// repository's lock.
 #pragma once
 
 #include <cstdint>

@@ -10,18 +10,22 @@
 #include <string>
 #include <utility>
 
+#include "base/status.h"
+
 namespace weir::models {
+
+inline base::Status is_ending() { return base::failure(base::Code::kUnavailable, "the server is shutting down"); }
 
 struct TaskQueue {
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::function<void()>> tasks;            // under mutex, as all of this
-  std::deque<std::function<void()>> of_models;        // those that do not wait for the one that runs
   using Named = std::pair<std::string, std::string>;  // root and model, by Repository::refresh()
   std::deque<Named> refreshed;                        // each once
   std::set<Named> waiting;                            // the same
   uint64_t settled = 0;                               // the youngest Catalog that every shard has
   bool stopping = false;
+  bool poked = false;  // the thread has to look at what is under the repository's lock
 
   // Any thread. The repository ends: what waits is refused, and nobody waits for a model that is being loaded.
   bool ends() {
@@ -30,17 +34,22 @@ struct TaskQueue {
   }
   void end() {
     std::lock_guard lock(mutex);
-    stopping = true;
+    stopping = poked = true;
     changed.notify_one();
   }
   // Any thread. False when the repository ends: the task will not run.
-  bool post(std::function<void()> task) { return post(tasks, std::move(task)); }
-  bool post(std::deque<std::function<void()>>& to, std::function<void()> task) {
+  bool post(std::function<void()> task) {
     std::lock_guard lock(mutex);
     if (stopping) return false;
-    to.push_back(std::move(task));
+    tasks.push_back(std::move(task));
     changed.notify_one();
     return true;
+  }
+  // Any thread, also when the repository ends.
+  void poke() {
+    std::lock_guard lock(mutex);
+    poked = true;
+    changed.notify_one();
   }
 };
 

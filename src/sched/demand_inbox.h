@@ -38,7 +38,7 @@ class DemandInbox final : public msg::Inbox {
   void put(msg::Call* call) override;
   void poke() override;
 
-  // These are called by one thread, which loads models.
+  // These are called by those who load models, one at a time.
   // The model is in memory: Calls go into the Inbox of `loaded` from now on, those that wait first. Not before
   // settle().
   void loaded(std::shared_ptr<bus::Served> loaded);

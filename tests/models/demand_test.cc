@@ -4,6 +4,7 @@
 #include <mutex>
 #include <thread>
 
+#include "held_loads.h"
 #include "repository_fixture.h"
 
 namespace weir::models {
@@ -228,6 +229,60 @@ TEST_F(Demand, WhatWasUnloadedStaysAwayUntilItIsLoaded) {
   EXPECT_TRUE(repo->load("a").ok());
   EXPECT_EQ(row("a"), "a/1 READY");
   EXPECT_EQ(row("b"), std::string("b/1 READY (") + kWaits + ")");
+}
+
+// The same models, whose loads the test holds.
+class HeldDemand : public Demand {
+ protected:
+  void SetUp() override {
+    RepositoryOptions options;
+    on_demand(options);
+    held = std::make_unique<HeldRepo>(disk, loads, std::move(options));
+    ASSERT_TRUE(held->repository->start().ok());
+  }
+  void TearDown() override { held->repository->stop(); }
+  msg::Call* call(const std::string& model) {
+    auto served = held->now()->models.at(model).versions.begin()->second;
+    return caller.call(*served);
+  }
+
+  HeldLoads loads;
+  std::unique_ptr<HeldRepo> held;
+};
+
+constexpr const char* kComes = "it is being loaded, as a request asks for it";
+
+TEST_F(HeldDemand, ALoadThatHangsKeepsOnlyThoseWaitingThatRequestsAskFor) {
+  EXPECT_EQ(loads.most_at_once(), 1u) << "memory has one at a time at the start";
+  loads.hold("a");
+  auto* waits = call("a");
+  ASSERT_TRUE(loads.begins("a"));
+  EXPECT_TRUE(held->unload("c").ok());
+  EXPECT_TRUE(held->becomes("a/1 READY (" + std::string(kComes) + ")\nb/1 READY (" + kWaits +
+                            ")\nc/1 UNAVAILABLE (unloaded)\n"));
+  disk.write("b/1/model.onnx", "7");
+  held->rescan();
+  EXPECT_EQ(loads.made("b"), 2) << "it was looked at";
+  auto asked = held->begin_load("b");
+  EXPECT_EQ(asked.wait_for(10ms), std::future_status::timeout);
+  loads.release("a");
+  EXPECT_EQ(caller.answer(waits), "1");
+  EXPECT_TRUE(asked.get().ok());
+  EXPECT_EQ(caller.answer(call("b")), "7");
+}
+
+TEST_F(HeldDemand, WhatGrowsBesideALoadLeavesItsRoomToThat) {
+  EXPECT_EQ(caller.answer(call("c")), "3");
+  loads.hold("a");
+  auto* waits = call("a");
+  ASSERT_TRUE(loads.begins("a"));
+  disk.write("c/model.yaml", "memory: 50");
+  held->rescan();
+  const std::string rest = std::string("\nb/1 READY (") + kWaits + ")\nc/1 READY (" + kWaits + ")\n";
+  EXPECT_TRUE(held->becomes("a/1 READY (" + std::string(kComes) + ")" + rest));
+  loads.release("a");
+  EXPECT_EQ(caller.answer(waits), "1");
+  EXPECT_TRUE(held->becomes("a/1 READY" + rest));
 }
 
 TEST_F(Demand, WhatIsNotInMemoryCanBeUnloaded) {

@@ -1,7 +1,8 @@
 // Models that load and unload others while they are being loaded.
 #include <chrono>
-#include <optional>
+#include <future>
 
+#include "held_loads.h"
 #include "repository_fixture.h"
 
 namespace weir::models {
@@ -9,13 +10,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-void explicitly(RepositoryOptions& options) { options.control = Control::kExplicit; }
-
 // A model "load.b" of engine "asking" loads "b" while it is loaded, and "unload.b" unloads it.
 class AskingRepo {
  public:
-  explicit AskingRepo(test::Disk& disk, const Change& change = explicitly)
-      : repo_(disk, {{"onnx", make_fake}, {"asking", [this](const LoadArgs& args) { return make(args); }}},
+  explicit AskingRepo(test::Disk& disk, const Change& change = explicitly, EngineMaker onnx = make_fake)
+      : repo_(disk, {{"onnx", std::move(onnx)}, {"asking", [this](const LoadArgs& args) { return make(args); }}},
               options_with(change)) {
     EXPECT_TRUE(repo_.repository->start().ok());
   }
@@ -26,16 +25,16 @@ class AskingRepo {
   base::Result<Instance> make(const LoadArgs& args) {
     const std::string& name = args.wanted.name;
     const std::string other = name.substr(name.find('.') + 1);
-    auto outcome = std::make_shared<std::optional<base::Status>>();
-    auto done = [outcome](base::Status status) { *outcome = std::move(status); };  // on this thread
+    auto outcome = std::make_shared<std::promise<base::Status>>();
+    auto done = [outcome](base::Status status) { outcome->set_value(std::move(status)); };
     if (name.starts_with("unload."))
-      repo_.repository->unload(other, Repository::Dependents::kKeep, done, Repository::Asks::kModel);
+      repo_.repository->unload(other, Repository::Dependents::kKeep, done, name);
     else
-      repo_.repository->load(other, {}, done, Repository::Asks::kModel);
-    const auto until = std::chrono::steady_clock::now() + 10s;
-    while (!*outcome && std::chrono::steady_clock::now() < until) args.loading();
-    if (!*outcome) return base::failure(base::Code::kDeadlineExceeded, "nobody has answered");
-    if (!(*outcome)->ok()) return **outcome;
+      repo_.repository->load(other, {}, done, name);
+    auto answer = outcome->get_future();
+    if (answer.wait_for(10s) != std::future_status::ready)
+      return base::failure(base::Code::kDeadlineExceeded, "nobody has answered");
+    if (auto status = answer.get(); !status.ok()) return status;
     std::unique_ptr<sched::Engine> engine(new FakeEngine(args, "b"));
     return Instance(std::move(engine));
   }
@@ -55,10 +54,44 @@ TEST(NestedLoad, AModelLoadsAnotherAndIsLoadedThen) {
 TEST(NestedLoad, ModelsLieInEachOther) {
   test::Disk disk(
       {{"load.load.leaf/model.yaml", kAsking}, {"load.leaf/model.yaml", kAsking}, {"leaf/1/model.onnx", "1"}});
-  AskingRepo repo(disk);
+  AskingRepo repo(disk, [](RepositoryOptions& options) {
+    explicitly(options);
+    options.load_threads = 1;  // one place is enough
+  });
   EXPECT_TRUE(repo->load("load.load.leaf").ok());
   EXPECT_TRUE(repo->now()->find("load.leaf", ""));
   EXPECT_TRUE(repo->now()->find("leaf", ""));
+}
+
+TEST(NestedLoad, AModelWaitsForOneThatIsLoadedForOthersAlready) {
+  test::Disk disk({{"load.leaf/model.yaml", kAsking}, {"leaf/1/model.onnx", "1"}});
+  HeldLoads loads;
+  AskingRepo repo(disk, explicitly, loads.maker());
+  loads.hold("leaf");
+  std::promise<base::Status> leaf, asking;
+  repo->repository->load("leaf", {}, [&](auto status) { leaf.set_value(status); });
+  ASSERT_TRUE(loads.begins("leaf"));
+  repo->repository->load("load.leaf", {}, [&](auto status) { asking.set_value(status); });
+  auto asked = asking.get_future();
+  EXPECT_EQ(asked.wait_for(20ms), std::future_status::timeout);
+  loads.release("leaf");
+  EXPECT_TRUE(leaf.get_future().get().ok());
+  auto status = asked.get();
+  EXPECT_TRUE(status.ok()) << status.text;
+  EXPECT_EQ(loads.made("leaf"), 1);
+}
+
+// One of two that wait for each other is refused, and the other one fails with it: neither waits for good.
+TEST(NestedLoad, ModelsThatAreLoadedAtOnceAndAskForEachOtherFail) {
+  test::Disk disk({{"load.load.load.a/model.yaml", kAsking},
+                   {"load.load.a/model.yaml", kAsking},
+                   {"load.a/model.yaml", kAsking},
+                   {"a/model.yaml", kAsking}});
+  AskingRepo repo(disk, [](RepositoryOptions& options) {
+    explicitly(options);
+    options.startup = {"*"}, options.load_threads = 4;
+  });
+  EXPECT_EQ(repo->rows().find("READY"), std::string::npos) << repo->rows();
 }
 
 TEST(NestedLoad, AModelDoesNotWaitForItself) {

@@ -27,6 +27,7 @@ TEST(Repository, TheEndDoesNotWaitForFoldersOfOthers) {
   RepositoryOptions options;
   options.roots = {disk.root()};
   options.control = Control::kExplicit;
+  options.load_threads = 1;
   Repository repository(std::move(options), {{"onnx", maker}}, base::heap(),
                         [](std::shared_ptr<const bus::Catalog>, std::function<void()> settled) { settled(); });
   ASSERT_TRUE(repository.start().ok());
@@ -57,6 +58,7 @@ TEST(Repository, TheEndRefusesWhatWaitsBehindALoadAndTellsTheEngine) {
   RepositoryOptions options;
   options.roots = {disk.root()};
   options.control = Control::kExplicit;
+  options.load_threads = 1;
   Repository repository(std::move(options), {{"onnx", maker}}, base::heap(),
                         [](std::shared_ptr<const bus::Catalog>, std::function<void()> settled) { settled(); });
   ASSERT_TRUE(repository.start().ok());

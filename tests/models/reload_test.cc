@@ -155,7 +155,9 @@ TEST(Repository, AnotherModelNeverMakesWay) {
   test::Disk disk;
   disk.write("a/1/model.onnx", "a");
   disk.write("b/1/model.onnx", "b");
-  AnyRepo repo(disk, {{"onnx", make_scarce}}, {});
+  RepositoryOptions options;
+  options.load_threads = 1;  // or "b" may be the first
+  AnyRepo repo(disk, {{"onnx", make_scarce}}, std::move(options));
   (void)repo.repository->start();
   EXPECT_EQ(repo.rows(), "a/1 READY\nb/1 UNAVAILABLE (the device has no memory left)\n");
   repo.repository->stop();

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -51,11 +52,13 @@ inline base::Result<std::unique_ptr<sched::Engine>> make_fake(const LoadArgs& ar
   return std::unique_ptr<sched::Engine>(new FakeEngine(args, text));
 }
 
-inline std::map<std::string, std::vector<std::string>> devices_of;  // instances of builtin models
+inline std::mutex devices_mutex;
+inline std::map<std::string, std::vector<std::string>> devices_of;  // instances of builtin models; under devices_mutex
 
 inline base::Result<std::unique_ptr<sched::Engine>> make_builtin(const LoadArgs& args) {
   if (!args.file.empty()) return base::invalid("unexpected file");
   auto device = args.wanted.parameters.find("device");
+  std::lock_guard lock(devices_mutex);
   devices_of[args.wanted.name].push_back(device == args.wanted.parameters.end() ? "" : device->second);
   return std::unique_ptr<sched::Engine>(new FakeEngine(args, "b"));
 }
@@ -67,6 +70,8 @@ inline RepositoryOptions options_with(const Change& change) {
   if (change) change(options);
   return options;
 }
+
+inline void explicitly(RepositoryOptions& options) { options.control = Control::kExplicit; }
 
 class Repo : public AnyRepo {
  public:

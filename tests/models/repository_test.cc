@@ -13,8 +13,6 @@
 namespace weir::models {
 namespace {
 
-void explicitly(RepositoryOptions& options) { options.control = Control::kExplicit; }
-
 TEST(Repository, InstancesAreMadeForTheDevicesOfTheConfiguration) {
   test::Disk disk({{"spread/model.yaml", "engine: builtin\ndevices: [\"cuda:0\", \"cuda:1\"]\ninstances: 2\n"},
                    {"cpu/1/model.onnx", "1"},

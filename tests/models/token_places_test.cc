@@ -46,6 +46,7 @@ class PlacesRepo {
     loaded.clear(), lanes = 0;
     RepositoryOptions options;
     options.roots = {disk.root()};
+    options.load_threads = 1;  // `loaded` is one thread's
     options.devices.gpus = gpus, options.devices.engines = {"tokens"};
     repository = std::make_unique<Repository>(options, std::map<std::string, EngineMaker>{{"tokens", make_tokens}},
                                               base::heap(), [this](auto next, auto settled) {

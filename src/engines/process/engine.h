@@ -56,8 +56,8 @@ struct Place {
   FindModel find{};                          // finds the models that this one sends requests to; null: it may send none
   std::shared_ptr<CustomMetrics> metrics{};  // null: those of its own are shown nowhere
   ModelControl control{};
-  // Called while the model is being loaded, every 20 ms, by the thread that loads it: it serves what the model asks of
-  // `control`, which is that thread's work, too. False: the server ends, and the child is killed.
+  // Called while the model is being loaded, every 20 ms, by the thread that loads it. False: the server ends, and the
+  // child is killed.
   std::function<bool()> loading{};
   // Memory shared with the child beyond what the last so long has needed is given back; it is looked at as often.
   std::chrono::milliseconds rest = std::chrono::seconds(10);

@@ -3,7 +3,7 @@
 //
 // The thread that watches the child serves it. A thread that has received answers with kCounted calls serve(), too, so
 // that what the model has counted is there before its answer is. Loads take their time: they are answered later, by the
-// repository's thread.
+// repository.
 #pragma once
 
 #include <map>

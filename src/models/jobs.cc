@@ -1,0 +1,197 @@
+#include "models/jobs.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+namespace weir::models {
+namespace {
+
+// Threads that load, or wait for others that do, past which no further one is started for what waits for a place; and
+// past which none is for what a model asks for while it is loaded.
+constexpr size_t kMostThreads = 64, kMostBeside = 192;
+
+}  // namespace
+
+Jobs::~Jobs() { join_ended(); }
+
+void Jobs::add(std::string model, Needs needs, Work work) {
+  waiting_[model].push_back({needs, std::move(work)});
+  list(model);
+  queue_->poke();
+}
+
+void Jobs::add_beside(Work work) {
+  beside_.push_back(std::move(work));
+  queue_->poke();
+}
+
+// A model may be listed twice, or while it is busy: start_ready() looks again.
+void Jobs::list(const std::string& model) {
+  auto found = waiting_.find(model);
+  if (found == waiting_.end() || busy_.contains(model)) return;
+  (found->second.front().needs == Needs::kPlace ? for_place_ : at_once_).push_back(model);
+}
+
+std::optional<Jobs::Job> Jobs::take(const std::string& model) {
+  auto found = waiting_.find(model);
+  if (found == waiting_.end() || busy_.contains(model)) return std::nullopt;
+  Job job = std::move(found->second.front());
+  found->second.pop_front();
+  if (found->second.empty()) waiting_.erase(found);
+  return job;
+}
+
+void Jobs::start_ready() {
+  join_ended();
+  while (!beside_.empty() && threads_.size() < kMostBeside) {
+    Work work = std::move(beside_.front());
+    beside_.pop_front();
+    begin_thread({}, false, std::move(work));
+  }
+  while (!at_once_.empty() || (!for_place_.empty() && taken_ < places_ && threads_.size() < kMostThreads)) {
+    auto& from = at_once_.empty() ? for_place_ : at_once_;
+    const bool has_place = at_once_.empty();
+    const std::string model = std::move(from.front());
+    from.pop_front();
+    auto job = take(model);
+    if (!job) continue;
+    if (job->needs == Needs::kPlace && !has_place) {
+      waiting_[model].push_front(std::move(*job));
+      for_place_.push_back(model);
+      continue;
+    }
+    begin(model, std::move(*job));
+  }
+}
+
+void Jobs::begin(const std::string& model, Job job) {
+  if (job.needs == Needs::kNothing) {
+    job.work();
+    return list(model);
+  }
+  busy_.add(model);
+  begin_thread(model, job.needs == Needs::kPlace, std::move(job.work));
+}
+
+// Where there is no thread to be had the caller's does the work, and all else waits for it.
+void Jobs::begin_thread(std::string model, bool needs_place, Work work) {
+  const uint64_t number = ++last_number_;
+  auto& running = threads_[number];
+  running.model = std::move(model), running.has_place = needs_place;
+  if (needs_place) ++taken_;
+  try {
+    running.thread = std::thread([this, number, work] {
+      ::pthread_setname_np(::pthread_self(), "load");
+      lock_.lock();
+      run(number, work);
+      lock_.unlock();
+    });
+  } catch (const std::system_error&) {
+    run(number, work);
+  }
+}
+
+void Jobs::run(uint64_t number, const Work& work) {
+  work();
+  end(number);
+}
+
+void Jobs::end(uint64_t number) {
+  auto& running = threads_.at(number);
+  if (std::exchange(running.has_place, false)) --taken_;
+  ended_.push_back(number);
+  if (!running.model.empty()) free_model(running.model);
+  lock_.notify_all();
+  queue_->poke();
+}
+
+// Their last act is to give the lock away, which the caller holds: it waits for nothing.
+void Jobs::join_ended() {
+  for (const uint64_t number : std::exchange(ended_, {})) {
+    auto running = threads_.extract(number);
+    if (running.mapped().thread.joinable()) running.mapped().thread.join();
+  }
+}
+
+void Jobs::run_rest() {
+  lock_.notify_all();
+  join_ended();
+  for (auto& [model, jobs] : std::exchange(waiting_, {}))
+    for (auto& job : jobs) job.work();
+  for (auto& work : std::exchange(beside_, {})) work();
+  at_once_.clear(), for_place_.clear();
+}
+
+void Jobs::free_model(const std::string& model) {
+  busy_.remove(model);
+  list(model);
+}
+
+bool Jobs::claim(const std::string& model, const std::string& waiter) {
+  return (waiter.empty() || may_wait(waiter, model)) && claim_when_free(model, waiter);
+}
+
+// The waiting thread has neither a place nor the model, and gets both at once: a load that holds one of them and waits
+// for the other may be what the one with the other waits for.
+bool Jobs::claim_when_free(const std::string& model, const std::string& waiter) {
+  const bool gave = busy_.contains(model) && give_place();
+  bool claimed = false;
+  while (!queue_->ends()) {
+    claimed = !(gave && taken_ >= places_) && busy_.add(model);
+    if (claimed) break;
+    lock_.wait();
+  }
+  if (gave) take_place();
+  if (!claimed) busy_.end_wait(waiter, model);
+  return claimed;
+}
+
+void Jobs::release(const std::string& model, const std::string& waiter) {
+  busy_.end_wait(waiter, model);
+  free_model(model);
+  lock_.notify_all();
+  queue_->poke();
+}
+
+Jobs::Running* Jobs::current() {
+  auto found = std::find_if(threads_.begin(), threads_.end(), [](const auto& running) {
+    return running.second.thread.get_id() == std::this_thread::get_id();
+  });
+  return found == threads_.end() ? nullptr : &found->second;
+}
+
+// False: the calling thread has none.
+bool Jobs::give_place() {
+  Running* const running = current();
+  if (!running || !std::exchange(running->has_place, false)) return false;
+  --taken_;
+  lock_.notify_all();
+  queue_->poke();
+  return true;
+}
+
+void Jobs::take_place() {
+  current()->has_place = true;
+  ++taken_;
+}
+
+// The caller loads a model, for which others that have a place may wait: it takes its place back whether one is free or
+// not. So there may be one load more for each turn.
+std::shared_ptr<void> Jobs::take_turn(const std::string& of) {
+  std::lock_guard held(lock_);
+  const bool gave = turns_.contains(of) && give_place();
+  while (turns_.contains(of) && !queue_->ends()) lock_.wait();
+  if (gave) take_place();
+  if (queue_->ends()) return nullptr;
+  turns_.insert(of);
+  return {this, [of](Jobs* jobs) {
+            std::lock_guard again(jobs->lock_);
+            jobs->turns_.erase(of);
+            jobs->lock_.notify_all();
+          }};
+}
+
+}  // namespace weir::models

@@ -1,0 +1,150 @@
+#include "models/repository_requests.h"
+
+#include <utility>
+
+namespace weir::models {
+namespace {
+
+base::Status is_being_loaded(const std::string& name) {
+  return base::failure(base::Code::kFailedPrecondition, "model '" + name + "' is being loaded");
+}
+
+}  // namespace
+
+base::Status Repository::Parts::Requests::check_request(const std::string& name, std::string_view verb) const {
+  if (!good_model_name(name)) return bad_name(name);
+  if (parts_.options.control == Control::kExplicit || parts_.options.control == Control::kDemand) return {};
+  const std::string now = parts_.options.control == Control::kPoll ? "poll" : "none";
+  return base::failure(base::Code::kFailedPrecondition,
+                       "cannot " + std::string(verb) + " '" + name + "': models.control is '" + now +
+                           "'; requests load and unload models only with models.control: explicit or demand");
+}
+
+void Repository::Parts::Requests::load(const std::string& name, const LoadParameters& parameters,
+                                       const std::string& asking, const Done& done) {
+  if (auto s = check_request(name, "load"); !s.ok()) return done(s);
+  auto loaded = [this, name, done](const base::Status& status) {
+    if (!status.ok() || !parts_.demand.is_missing(name)) return done(status);
+    parts_.demand.want(name, done);
+  };
+  if (asking.empty())
+    return jobs_.add(name, Jobs::Needs::kPlace,
+                     [this, name, parameters, loaded] { loaded(load_named(name, parameters)); });
+  if (parts_.demand.on() && jobs_.is_busy(asking))
+    return done(base::failure(base::Code::kFailedPrecondition,
+                              "with models.control: demand a model cannot load others while it is loaded itself"));
+  // The load of one may wait for the answer of another that is not loaded itself, which nobody here knows of.
+  if ((jobs_.is_busy(name) && !jobs_.is_busy(asking)) || !jobs_.may_wait(asking, name))
+    return done(is_being_loaded(name));
+  jobs_.add_beside([this, name, parameters, asking, loaded] { loaded(load_for(asking, name, parameters)); });
+}
+
+base::Status Repository::Parts::Requests::load_for(const std::string& asking, const std::string& name,
+                                                   const LoadParameters& parameters) {
+  if (!jobs_.claim_when_free(name, asking)) return is_ending();
+  auto status = load_named(name, parameters);
+  jobs_.release(name, asking);
+  return status;
+}
+
+base::Status Repository::Parts::Requests::load_named(const std::string& name, const LoadParameters& parameters) {
+  if (parts_.queue->ends()) return is_ending();
+  if (!parameters.empty()) return load_uploaded(name, parameters);
+  auto folder = parts_.find(name);
+  if (!folder) return parts_.not_there(name, folder.error());
+  if (!table_.serves(name)) table_.mark_loading(name), parts_.publish();
+  parts_.wanted.insert(name), parts_.away.erase(name);
+  std::set<std::string> seen;
+  if (auto config = parts_.configure(*folder)) load_nodes(*folder, *config, seen);
+  auto status = parts_.load_one(*folder, nullptr);
+  parts_.publish();
+  return status;
+}
+
+base::Status Repository::Parts::Requests::load_uploaded(const std::string& name, const LoadParameters& parameters) {
+  if (!parts_.options.allow_config_override)
+    return base::failure(
+        base::Code::kPermissionDenied,
+        "load parameters ('config', 'file:…') are off; models.allow_config_override: true allows them");
+  auto upload = [&] {
+    const RepositoryLock::Unlocked unlocked(parts_.lock);
+    return Upload::make(name, parameters, parts_.options.batching);
+  }();
+  if (!upload) return upload.error();
+  auto folder = (*upload)->root().empty() ? parts_.find(name) : find_model_folder({(*upload)->root()}, name);
+  if (!folder) return parts_.not_there(name, folder.error());
+  parts_.wanted.insert(name), parts_.away.erase(name);
+  std::set<std::string> seen;
+  load_nodes(*folder, (*upload)->config(), seen);
+  auto status = parts_.load_one(*folder, std::move(*upload));
+  if (status.ok() && parts_.demand.on() && !parts_.demand.trim()) {
+    status = base::failure(base::Code::kResourceExhausted, "models that cannot leave memory take all of models.memory");
+    unload_one(name, Dependents::kKeep, {});
+  }
+  parts_.publish();
+  return status;
+}
+
+// The nodes of a pipeline that nobody has loaded yet, as Triton does.
+void Repository::Parts::Requests::load_nodes(const ModelFolder& pipeline, const ModelConfig& config,
+                                             std::set<std::string>& seen) {
+  seen.insert(pipeline.name);
+  for (const auto& node : config.dag.nodes) {
+    if (table_.serves(node.model) || !seen.insert(node.model).second) continue;
+    if (!jobs_.claim(node.model, pipeline.name)) continue;
+    if (!table_.serves(node.model)) load_node(node.model, seen);
+    jobs_.release(node.model, pipeline.name);
+  }
+}
+
+// A failure is told by the pipeline, which finds no node.
+void Repository::Parts::Requests::load_node(const std::string& node, std::set<std::string>& seen) {
+  auto folder = parts_.find(node);
+  if (!folder) return;
+  if (auto deeper = parts_.configure(*folder)) load_nodes(*folder, *deeper, seen);
+  parts_.wanted.insert(node);
+  parts_.load_one(*folder, nullptr);
+}
+
+void Repository::Parts::Requests::unload(const std::string& name, Dependents dependents, const std::string& asking,
+                                         const Done& done) {
+  if (auto s = check_request(name, "unload"); !s.ok()) return done(s);
+  if (asking.empty())
+    return jobs_.add(name, Jobs::Needs::kNothing,
+                     [this, name, dependents, done] { done(unload_named(name, dependents, {})); });
+  done(jobs_.is_busy(name) ? is_being_loaded(name) : unload_named(name, dependents, asking));
+}
+
+base::Status Repository::Parts::Requests::unload_named(const std::string& name, Dependents dependents,
+                                                       const std::string& asking) {
+  if (parts_.queue->ends()) return is_ending();
+  if (!table_.knows(name)) return parts_.not_found(name);
+  unload_one(name, dependents, asking);
+  parts_.publish();
+  return {};
+}
+
+// A node that is being loaded goes after that, unless it is a model that asks: its load may wait for this.
+void Repository::Parts::Requests::unload_one(const std::string& name, Dependents dependents,
+                                             const std::string& asking) {
+  auto nodes = table_.nodes(name);
+  parts_.wanted.erase(name);
+  if (parts_.demand.on()) parts_.away.insert(name);
+  parts_.watch.forget(name);
+  table_.unload(name, ModelTable::Row::kKeep);
+  if (dependents == Dependents::kKeep) return;
+  for (const auto& node : nodes) {
+    if (table_.is_node(node)) continue;
+    if (!jobs_.is_busy(node)) {
+      unload_one(node, dependents, asking);
+    } else if (asking.empty()) {
+      jobs_.add(node, Jobs::Needs::kNothing, [this, node] {
+        if (parts_.queue->ends() || table_.is_node(node)) return;
+        unload_one(node, Dependents::kUnload, {});
+        parts_.publish();
+      });
+    }
+  }
+}
+
+}  // namespace weir::models
