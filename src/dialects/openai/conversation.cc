@@ -7,6 +7,7 @@
 #include "base/encoding.h"
 #include "dialects/openai/prompt.h"
 #include "dialects/openai/tools.h"
+#include "dialects/openai/turns.h"
 #include "text/processor.h"
 
 namespace weir::openai {
@@ -162,57 +163,49 @@ msg::StructuredOutput::Thoughts thoughts_at_end(std::string_view prompt, msg::An
   return prompt.ends_with("</think>") ? Thoughts::kNone : Thoughts::kMayCome;
 }
 
-// A conversation with tools for a template that knows of none and fails on them: calls are what the assistant said, and
-// results what the user did. Messages of one role that follow each other become one, since such templates want turns.
-json as_plain_turns(const json& messages) {
-  json out = json::array();
-  for (const json& from : messages) {
-    const std::string& role = from["role"].get_ref<const std::string&>();
-    json said{{"role", role == "tool" || role == "function" ? "user" : role}, {"content", ""}};
-    if (auto content = from.find("content"); content != from.end() && !content->is_null()) said["content"] = *content;
-    auto calls = from.find("tool_calls");
-    if (calls != from.end() && calls->is_array() && said["content"].is_string())
-      for (const json& call : *calls) {
-        std::string& text = said["content"].get_ref<std::string&>();
-        const auto function = call.is_object() ? call.find("function") : call.end();
-        text += (text.empty() ? "" : "\n") + (function == call.end() ? call : *function).dump();
-      }
-    const bool joins = !out.empty() && out.back()["role"] == said["role"] && out.back()["content"].is_string() &&
-                       said["content"].is_string() && said["role"] != "system";
-    if (joins)
-      out.back()["content"].get_ref<std::string&>() += "\n" + said["content"].get_ref<const std::string&>();
-    else
-      out.push_back(std::move(said));
-  }
-  return out;
-}
-
-bool has_tools(const json& messages) {
-  return std::any_of(messages.begin(), messages.end(),
-                     [](const json& m) { return m["role"] == "tool" || m.contains("tool_calls"); });
-}
-
 // An assistant's message that only calls tools has no content. Templates see null there, and some tell by it what such
 // a message is; others fail on it, and get an empty text instead.
-base::Result<std::string> render_messages(const msg::TextCodec& codec, json& messages, const json& extra,
-                                          const msg::ChatOptions& options) {
-  auto text = codec.render_chat(messages, extra, options);
-  if (text || text.error().code != base::Code::kInvalidArgument) return text;
+bool fill_contents(json& messages) {
   bool filled = false;
   for (json& m : messages)
     if (auto content = m.find("content"); content != m.end() ? content->is_null() : m.contains("tool_calls"))
       m["content"] = "", filled = true;
-  const auto retry = [&](const json& changed) {
-    auto again = codec.render_chat(changed, extra, options);
-    if (again || again.error().code != base::Code::kInvalidArgument) text = std::move(again);
-  };
-  if (filled) retry(messages);
-  // An error that names the message is about what the client sent, and no failure of the template.
-  if (!text && !text.error().text.starts_with("messages[") && codec.answer_format().tools == msg::ToolFormat::kNone &&
-      has_tools(messages))
-    retry(as_plain_turns(messages));
-  return text;
+  return filled;
 }
+
+// Renders the messages as they are; where the template fails on that, or leaves instructions out, in other shapes.
+class Rendering {
+ public:
+  Rendering(const msg::TextCodec& codec, const json& extra, const msg::ChatOptions& options)
+      : codec_(codec), extra_(extra), options_(options) {}
+
+  base::Result<std::string> render(json& messages) const {
+    auto text = codec_.render_chat(messages, extra_, options_);
+    const bool later = has_later_instructions(messages);
+    if (failed(text) && fill_contents(messages)) retry(messages, text);
+    if (failed(text) && later)
+      retry(messages = with_instructions_first(messages), text);
+    else if (text && later && lacks_instructions(messages, *text))
+      retry(with_instructions_first(messages), text);
+    if (failed(text) && codec_.answer_format().tools == msg::ToolFormat::kNone && has_tools(messages))
+      retry(as_plain_turns(messages), text);
+    return text;
+  }
+
+ private:
+  // An error that names the message is about what the client sent, and no failure of the template.
+  static bool failed(const base::Result<std::string>& text) {
+    return !text && text.error().code == base::Code::kInvalidArgument && !text.error().text.starts_with("messages[");
+  }
+  void retry(const json& messages, base::Result<std::string>& text) const {
+    auto again = codec_.render_chat(messages, extra_, options_);
+    if (again || again.error().code != base::Code::kInvalidArgument) text = std::move(again);
+  }
+
+  const msg::TextCodec& codec_;
+  const json& extra_;
+  const msg::ChatOptions& options_;
+};
 
 // The turns that a stored response ended go before the new ones.
 void put_earlier(const std::string& turns, ptrdiff_t place, json& messages) {
@@ -237,7 +230,7 @@ ApiError render_checked(Request& request, const msg::TextSpec& spec, Conversatio
   if (spec.vision)
     for (uint32_t id : {spec.vision->start_id, spec.vision->pad_id, spec.vision->end_id})
       options.image_text += spec.codec->piece(id);
-  auto text = render_messages(*spec.codec, messages, extra, options);
+  auto text = Rendering(*spec.codec, extra, options).render(messages);
   if (!text && (text.error().code == base::Code::kAborted || text.error().code == base::Code::kCancelled))
     return {text.error(), "messages", {}};
   if (!text) return refuse("messages", "messages: " + text.error().text);

@@ -172,5 +172,22 @@ TEST_F(Chat, AnObjectWithVeryManyMembersIsRefused) {
   EXPECT_FALSE(y->headed) << y->sent;
 }
 
+TEST_F(Chat, InstructionsThatTheTemplateLeavesOutComeFirst) {
+  models.add(support::tools_spec("first",
+                                 "{% set messages = messages[:1] + (messages[1:] | rejectattr('role', 'equalto', "
+                                 "'system') | list) %}"));
+  const Json said = Json::parse(R"([{"role":"system","content":"one "},{"role":"system","content":[
+      {"type":"text","text":"two"}]},{"role":"user","content":"hi"}])");
+  auto x = chat({{"model", "first"}, {"messages", said}});
+  ASSERT_EQ(models["first"].held.size(), 1u) << x->sent;
+  EXPECT_EQ(support::prompt_of(*models["first"].held[0]), "system:one \n\ntwo\nuser:hi\nassistant:");
+  chat({{"messages", said}});
+  EXPECT_EQ(support::prompt_of(*call()), "system:one \nsystem:two\nuser:hi\nassistant:") << "its place";
+  models.add(support::tools_spec("json", "{% set messages = [{'role': 'user', 'content': messages | tojson}] %}"));
+  chat({{"model", "json"}, {"messages", Json::parse(R"([{"role":"user","content":"hi"},
+                                                        {"role":"system","content":"the \"two\"\nof us"}])")}});
+  EXPECT_EQ(support::prompt_of(*models["json"].held[0]).find("user:[{\"content\": \"hi\""), 0u) << "it is there";
+}
+
 }  // namespace
 }  // namespace weir::openai

@@ -1,0 +1,26 @@
+// The messages of a chat in shapes that more templates take: JSON as ConversationReader leaves it, with a role in each.
+//
+// Instructions are messages of the roles system and developer. Some templates take them as the first message alone, and
+// fail on those behind it or leave them out without a word.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string_view>
+
+namespace weir::openai {
+
+using TurnJson = nlohmann::ordered_json;  // tools reach the model as the client wrote them
+
+// A conversation with calls of tools for a template that knows of none: calls are what the assistant said, and results
+// what the user did. Messages of one role that follow each other become one, since such templates want turns.
+TurnJson as_plain_turns(const TurnJson& messages);
+bool has_tools(const TurnJson& messages);
+
+// Whether there are instructions behind the first message.
+bool has_later_instructions(const TurnJson& messages);
+// Whether the prompt that a template made of the messages lacks instructions of a later message. Linear in both.
+bool lacks_instructions(const TurnJson& messages, std::string_view prompt);
+// All instructions that are text, with an empty line between, as the first message; the others behind it.
+TurnJson with_instructions_first(const TurnJson& messages);
+
+}  // namespace weir::openai
