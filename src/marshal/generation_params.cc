@@ -73,13 +73,14 @@ ParamError apply_length(const GenerationParams& params, const msg::TextSpec& spe
   if (prompt == 0) return {base::invalid("the prompt has no tokens"), "prompt"};
   for (uint32_t id : generation.append)
     if (id >= spec.vocabulary) return outside(id, spec, "prompt");
-  const bool full = params.max_tokens ? prompt > most : prompt >= most;
+  const bool exact = params.max_tokens && !params.cut_max_tokens;
+  const bool full = exact ? prompt > most : prompt >= most;
   if (full) return too_long("the prompt has " + std::to_string(prompt) + " tokens", spec, "prompt");
-  if (params.max_tokens && *params.max_tokens > most - prompt)
+  if (exact && *params.max_tokens > most - prompt)
     return too_long(std::string(params.max_tokens_name) + " must be <= " + std::to_string(most - prompt) + ", not " +
                         std::to_string(*params.max_tokens) + ": the prompt has " + std::to_string(prompt) + " tokens",
                     spec, params.max_tokens_name);
-  generation.max_tokens = params.max_tokens.value_or(uint32_t(std::min<size_t>(usual, most - prompt)));
+  generation.max_tokens = uint32_t(std::min<size_t>(params.max_tokens.value_or(usual), most - prompt));
   return check_min_tokens(params, generation);
 }
 

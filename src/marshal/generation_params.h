@@ -42,6 +42,7 @@ struct GenerationParams {
   std::optional<msg::StructuredOutput> structured;  // the form of the text
   // As the client wrote it: errors that come once the prompt's length is known name it. A literal.
   std::string_view max_tokens_name = "max_tokens";
+  bool cut_max_tokens = false;  // to what the context has left, where it is more
 };
 
 enum class Protocol : uint8_t {
@@ -152,9 +153,10 @@ void apply(const GenerationParams& params, msg::Generation& generation);
 // The same over the model's defaults. Errors: INVALID_ARGUMENT where an id is not in the vocabulary.
 ParamError apply(const GenerationParams& params, const msg::TextSpec& spec, msg::Generation& generation);
 
-// Sets max_tokens, with the prompt in place: what was asked for, which must fit (OUT_OF_RANGE), or `usual`, as far as
-// the context goes. Also OUT_OF_RANGE: a prompt that fills the context. INVALID_ARGUMENT: an empty prompt, ids that are
-// not in the vocabulary, min_tokens above max_tokens. An error about the prompt has the param "prompt".
+// Sets max_tokens, with the prompt in place: what was asked for, which must fit (OUT_OF_RANGE) unless it may be cut, or
+// `usual`, as far as the context goes. Also OUT_OF_RANGE: a prompt that fills the context. INVALID_ARGUMENT: an empty
+// prompt, ids that are not in the vocabulary, min_tokens above max_tokens. An error about the prompt has the param
+// "prompt".
 ParamError apply_length(const GenerationParams& params, const msg::TextSpec& spec, uint32_t usual,
                         msg::Generation& generation);
 

@@ -294,6 +294,7 @@ class EmbeddingsTask final : public PromptTask {
 }  // namespace
 
 void embed_request(OpenAiState& state, Exchange& exchange, Request&& request) {
+  tell_ignored(exchange, request);
   auto [served, error] = find_model(state, exchange, request.model, bus::Needs::kEmbeddings);
   if (!error.ok()) return respond(exchange, error);
   const msg::TextSpec& spec = *tokens_of(served->spec);

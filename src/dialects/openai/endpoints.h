@@ -22,6 +22,9 @@ class Endpoint final : public wire::Service {
   Serve serve_;
 };
 
+// Adds the names of the members that were ignored to the head of the answer, as `weir-ignored`, and to the log.
+void tell_ignored(wire::Exchange& exchange, const Request& request);
+
 void chat_completions(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void completions(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void embeddings(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);  // embeddings.cc

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/encoding.h"
+#include "base/log.h"
 #include "base/sip_hash.h"
 #include "dialects/openai/answer.h"
 #include "dialects/openai/anthropic/anthropic.h"
@@ -133,7 +134,14 @@ constexpr Row kAtRoot[] = {
 
 }  // namespace
 
+void tell_ignored(Exchange& exchange, const Request& request) {
+  if (request.ignored.empty()) return;
+  exchange.extra_fields().add("weir-ignored", request.ignored);
+  base::log::verbose("members of a request are ignored", {{"members", request.ignored}});
+}
+
 void answer(OpenAiState& state, Exchange& exchange, Kind kind, Request&& request, MakeAnswer make) {
+  tell_ignored(exchange, request);
   auto [served, error] = find_model(state, exchange, request.model, bus::Needs::kTokens);
   if (!error.ok()) return respond(exchange, error);
   const size_t bytes = exchange.content().size() + (request.earlier ? request.earlier->size() : 0);

@@ -77,6 +77,7 @@ struct Request {
   std::optional<uint32_t> truncate_prompt;  // keep this many of the last tokens
   uint32_t priority = 0;
   std::string request_id, cache_salt;
+  std::string ignored;    // names of members that nobody here knows and that its API lets pass, with commas between
   bool readouts = false;  // of every generated token
   std::vector<msg::PositionRange> readout_ranges;
 

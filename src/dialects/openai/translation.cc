@@ -1,5 +1,7 @@
 #include "dialects/openai/translation.h"
 
+#include <algorithm>
+
 #include "marshal/json_cursor.h"
 #include "text/processor.h"
 
@@ -31,6 +33,16 @@ void carry(const OrderedJson& from, std::string_view name, OrderedJson& to, std:
 
 ApiError unknown_member(std::string_view name) {
   return refuse(name.substr(0, 64), std::string(name.substr(0, 64)) + ": no such parameter");
+}
+
+void ignore_member(std::string_view name, Request& out) {
+  constexpr size_t kMostName = 64, kMostNames = 512;
+  const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+           c == '.';
+  });
+  if (!plain || name.empty() || name.size() > kMostName || out.ignored.size() + name.size() > kMostNames) return;
+  (out.ignored += out.ignored.empty() ? "" : ", ") += name;
 }
 
 }  // namespace weir::openai

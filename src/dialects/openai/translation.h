@@ -37,5 +37,8 @@ void carry(const OrderedJson& from, std::string_view name, OrderedJson& to, std:
 
 // A member of the request is neither read nor known to change nothing.
 ApiError unknown_member(std::string_view name);
+// The same in an API whose clients send more with every version: the answer's head says that the member is ignored
+// (tell_ignored()). A name that is not plain ASCII, or that comes behind many others, is not told.
+void ignore_member(std::string_view name, Request& out);
 
 }  // namespace weir::openai

@@ -157,6 +157,88 @@ TEST_F(Messages, ALastMessageOfTheAssistantIsContinued) {
   EXPECT_EQ(prompt(), "user:hi\nassistant:yes");
 }
 
+// It has the members that agents send, and those of the newest versions of the package.
+TEST_F(Messages, ARequestOfAnAgentIsTaken) {
+  models.add(support::tools_spec("qwen", "{# <tool_call></think> #}"));
+  auto x = ask(Json::parse(R"({"model":"qwen","max_tokens":32000,"stream":true,
+      "system":[{"type":"text","text":"You edit files."},
+                {"type":"text","text":"Be brief.","cache_control":{"type":"ephemeral"}}],
+      "messages":[{"role":"user","content":[{"type":"text","text":"<note>a</note>"},
+                                            {"type":"text","text":"hi","cache_control":{"type":"ephemeral"}}]},
+                  {"role":"system","content":"There are two agents."}],
+      "tools":[{"name":"Read","description":"d","input_schema":{"type":"object"},"eager_input_streaming":true}],
+      "metadata":{"user_id":"u"},"thinking":{"type":"adaptive"},"output_config":{"effort":"high"},
+      "context_management":{"edits":[{"type":"clear_thinking_20251015","keep":"all"}]},
+      "container":null,"diagnostics":{"previous_message_id":"m"},"speed":"fast","mcp_servers":[],"betas":["b"]})"));
+  ASSERT_EQ(models["qwen"].held.size(), 1u) << x->sent;
+  EXPECT_EQ(
+      support::prompt_of(*models["qwen"].held[0]),
+      "tools=1\nsystem:You edit files.\nBe brief.\nuser:<note>a</note>hi\nsystem:There are two agents.\nassistant:");
+  EXPECT_EQ(x->extra_fields().find("weir-ignored"), "");
+}
+
+TEST_F(Messages, AMemberThatNobodyKnowsIsPassedOverAndNamed) {
+  auto x = ask({{"warmth", 3}, {"memory_store", {{"a", 1}}}, {"bad name\n", 1}, {"unset", nullptr}});
+  ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+  EXPECT_EQ(x->extra_fields().find("weir-ignored"), "memory_store, warmth");
+}
+
+TEST_F(Messages, InstructionsAmongTheMessagesComeFirstWhereTheTemplateWantsIt) {
+  const Json talk = Json::parse(R"([{"role":"user","content":"hi"},{"role":"system","content":"two"},
+                                    {"role":"assistant","content":"yes"},{"role":"user","content":"so"}])");
+  const std::string fails =
+      "{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('not here') }}"
+      "{% endif %}{% endfor %}";
+  models.add(support::tools_spec("fails", fails));
+  for (bool first : {false, true}) {
+    Json body = {{"model", "fails"}, {"messages", talk}};
+    if (first) body["system"] = "one";
+    auto x = ask(body);
+    ASSERT_EQ(models["fails"].held.size(), 1u) << x->sent;
+    EXPECT_EQ(support::prompt_of(*models["fails"].held[0]), std::string("system:") + (first ? "one\n\ntwo" : "two") +
+                                                                "\nuser:hi\nassistant:yes\nuser:so\nassistant:");
+    models.finish_all();
+    turn();
+  }
+}
+
+TEST_F(Messages, BlocksOfTextAreText) {
+  auto x = ask({{"messages", Json::parse(R"([{"role":"user","content":[
+      {"type":"document","title":"T","context":"C","source":{"type":"text","media_type":"text/plain","data":"one"}},
+      {"type":"document","source":{"data":"two"}},
+      {"type":"document","source":{"type":"content","content":[{"type":"text","text":"three"}]}},
+      {"type":"search_result","title":"S","source":"http://s","content":[{"type":"text","text":"four"}]}]},
+    {"role":"assistant","content":[{"type":"tool_use","id":"t1","name":"f","input":{}}]},
+    {"role":"user","content":[{"type":"tool_result","tool_use_id":"t1",
+                               "content":[{"type":"tool_reference","tool_name":"Read"}]}]}])")}});
+  ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+  EXPECT_EQ(prompt(), "user:T\nC\nonetwothreeS\nhttp://s\nfour\nassistant:None\ntool:Read\nassistant:");
+  x = ask({{"messages", Json::parse(R"([{"role":"user","content":[
+      {"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"JVBE"}}]}])")}});
+  EXPECT_EQ(refusal(x).substr(0, 4), "400 ");
+}
+
+TEST_F(Messages, TheOlderPlaceOfASchemaIsRead) {
+  ask({{"output_format", {{"type", "json_schema"}, {"schema", {{"type", "object"}}}}}});
+  ASSERT_EQ(inbox().held.size(), 1u);
+  EXPECT_TRUE(call()->generation->constraint);
+}
+
+TEST_F(Messages, MoreTokensThanTheContextHasAreCutToIt) {
+  auto x = ask({{"max_tokens", 32000}});
+  ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+  EXPECT_EQ(call()->generation->max_tokens, 200u - 18);
+  scripted().emit("ab");
+  scripted().done(msg::Finish::kLength);
+  turn();
+  EXPECT_EQ(json(x)["stop_reason"], "model_context_window_exceeded");
+  auto y = ask({{"max_tokens", 2}});
+  scripted().emit("ab");
+  scripted().done(msg::Finish::kLength);
+  turn();
+  EXPECT_EQ(json(y)["stop_reason"], "max_tokens");
+}
+
 TEST_F(Messages, TokensAreCounted) {
   auto x = ask({}, "/v1/messages/count_tokens");
   EXPECT_EQ(json(x)["input_tokens"], 18);
@@ -164,12 +246,21 @@ TEST_F(Messages, TokensAreCounted) {
 
 TEST_F(Messages, WhatItRefusesItNames) {
   EXPECT_EQ(refusal(ask({{"max_token", 1}})), "400 invalid_request_error: max_token: no such parameter");
+  EXPECT_EQ(refusal(ask({{"temprature", 1}})), "400 invalid_request_error: temprature: no such parameter");
+  EXPECT_EQ(refusal(ask({{"mcp_servers", {{{"type", "url"}, {"name", "n"}, {"url", "http://x"}}}}})),
+            "400 invalid_request_error: mcp_servers: this server calls no others");
+  EXPECT_EQ(refusal(ask({{"container", {{"skills", {{{"skill_id", "s"}}}}}}})),
+            "400 invalid_request_error: container: no skills are offered here");
+  EXPECT_EQ(refusal(ask({{"output_format", {{"type", "xml"}}}})),
+            "400 invalid_request_error: output_format: its type is json_schema");
   EXPECT_EQ(refusal(ask({{"max_tokens", nullptr}})), "400 invalid_request_error: max_tokens: it is missing");
   EXPECT_EQ(refusal(ask({{"model", "q"}})).substr(0, 20), "404 not_found_error:");
   EXPECT_EQ(refusal(ask({{"tools", {{{"type", "web_search_20250305"}, {"name", "s"}}}}})),
             "400 invalid_request_error: tools: 'web_search_20250305' is a tool of Anthropic's servers");
-  EXPECT_EQ(refusal(ask({{"messages", {{{"role", "system"}, {"content", "x"}}}}})),
-            "400 invalid_request_error: messages: a role is user or assistant");
+  EXPECT_EQ(refusal(ask({{"messages", {{{"role", "tool"}, {"content", "x"}}}}})),
+            "400 invalid_request_error: messages: a role is user, assistant or system");
+  EXPECT_EQ(refusal(ask({{"messages", {{{"role", "system"}, {"content", {{{"type", "image"}}}}}}}})),
+            "400 invalid_request_error: messages: the content of the role system is a text or a list of texts");
   EXPECT_EQ(refusal(open("POST", "/v1/messages", "{")).substr(0, 4), "400 ");
 }
 

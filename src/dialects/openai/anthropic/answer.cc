@@ -59,7 +59,7 @@ class MessageAnswer final : public Answer {
     std::string out = message_head() + "\"content\":[";
     write_blocks(out, choice.delta);
     out += "],";
-    write_reason(out, choice.end);
+    write_reason(out, choice);
     out += ',';
     write_counts(out, choice);
     finish_written(std::move(out += '}'));
@@ -155,7 +155,7 @@ class MessageAnswer final : public Answer {
     if (index_ == 0 && block_ == Block::kNone) begin_block(Block::kText, R"({"type":"text","text":""})", events);
     end_block(events);
     std::string data = R"({"type":"message_delta","delta":{)";
-    write_reason(data, choice.end);
+    write_reason(data, choice);
     data += "},";
     write_counts(data, choice);
     add(events, "message_delta", data += '}');
@@ -188,11 +188,17 @@ class MessageAnswer final : public Answer {
     return out += ',';
   }
 
-  static void write_reason(std::string& out, const End& end) {
+  // Fewer tokens than were asked for are what the context had left.
+  bool filled_context(const Choice& choice) const {
+    return choice.completion_tokens < request_.params.max_tokens.value_or(0);
+  }
+
+  void write_reason(std::string& out, const Choice& choice) const {
+    const End& end = choice.end;
     const bool stop_string = end.stop_reason.starts_with('"');
     out += "\"stop_reason\":";
     if (end.why == End::Why::kLength)
-      out += "\"max_tokens\"";
+      out += filled_context(choice) ? "\"model_context_window_exceeded\"" : "\"max_tokens\"";
     else if (end.calls)
       out += "\"tool_use\"";
     else

@@ -1,9 +1,14 @@
 // Anthropic's Messages API, on the models and completions of OpenAI's: POST /v1/messages and
 // /v1/messages/count_tokens.
 //
-// Reference: docs.anthropic.com/en/api/messages. A last message of the assistant is continued. Images come in base64;
-// nothing is fetched from elsewhere. Marks for a cache (cache_control) change nothing: prefixes are cached as they
-// come.
+// Reference: docs.anthropic.com/en/api/messages. A last message of the assistant is continued. Instructions may stand
+// among the messages, too (role system). Images come in base64; nothing is fetched from elsewhere. Marks for a cache
+// (cache_control) change nothing: prefixes are cached as they come. max_tokens is cut to what the context has left, as
+// Anthropic's newer models have it: an answer that gets there stops for "model_context_window_exceeded".
+//
+// Clients send members that newer versions of the API have: one that nobody here knows is passed over, and named in
+// the answer's field weir-ignored. Members that have Anthropic's servers act beside the model (mcp_servers, …) are
+// refused, and so is a name that is one letter away from one that is read.
 #pragma once
 
 #include "dialects/openai/answer.h"

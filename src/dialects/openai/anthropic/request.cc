@@ -1,71 +1,47 @@
 #include <algorithm>
 #include <array>
 
+#include "base/encoding.h"
 #include "dialects/openai/anthropic/anthropic.h"
+#include "dialects/openai/anthropic/blocks.h"
 #include "dialects/openai/translation.h"
 
 namespace weir::openai::anthropic {
 namespace {
 
 constexpr std::array<std::string_view, 5> kCarried{"model", "temperature", "top_k", "top_p", "stream"};
-constexpr std::array<std::string_view, 8> kRead{"messages", "system",      "max_tokens", "stop_sequences",
-                                                "tools",    "tool_choice", "thinking",   "output_config"};
-// Notes for an operator, and choices between things that are the same here.
-constexpr std::array<std::string_view, 4> kHarmless{"metadata", "service_tier", "inference_geo", "cache_control"};
+constexpr std::array<std::string_view, 9> kRead{"messages",    "system",   "max_tokens",    "stop_sequences", "tools",
+                                                "tool_choice", "thinking", "output_config", "output_format"};
+// Notes for an operator, choices between things that are the same here, and what a server may do to a context that
+// grows too long.
+constexpr std::array<std::string_view, 16> kHarmless{"metadata",
+                                                     "service_tier",
+                                                     "inference_geo",
+                                                     "cache_control",
+                                                     "context_management",
+                                                     "compaction",
+                                                     "diagnostics",
+                                                     "speed",
+                                                     "betas",
+                                                     "fallbacks",
+                                                     "user_profile_id",
+                                                     "workspace_id",
+                                                     "billing_policy",
+                                                     "anthropic_beta",
+                                                     "anthropic_version",
+                                                     "fallback_credit_token"};
+// They have Anthropic's servers do something beside asking the model.
+constexpr std::array<std::string_view, 3> kServers{"mcp_servers", "container", "thread"};
 
 template <class Names>
 bool among(const Names& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-ApiError wrong(std::string what) { return refuse("messages", "messages: " + std::move(what)); }
-
-std::string_view type_of(const OrderedJson& block) {
-  const OrderedJson* type = block.is_object() ? member(block, "type") : nullptr;
-  const auto* text = type ? type->get_ptr<const std::string*>() : nullptr;
-  return text ? std::string_view(*text) : std::string_view();
-}
-
-ApiError add_image(const OrderedJson& block, OrderedJson& parts) {
-  const OrderedJson& source = block.at("source");
-  if (type_of(source) != "base64") return wrong("images come in base64; nothing is fetched from elsewhere");
-  std::string url = "data:" + source.at("media_type").get<std::string>() + ";base64,";
-  url += source.at("data").get_ref<const std::string&>();
-  parts.push_back({{"type", "image_url"}, {"image_url", {{"url", std::move(url)}}}});
-  return {};
-}
-
-// Text and images, as parts of a message.
-ApiError add_part(const OrderedJson& block, OrderedJson& parts) {
-  const std::string_view type = type_of(block);
-  if (type == "text") {
-    parts.push_back({{"type", "text"}, {"text", block.at("text")}});
-    return {};
-  }
-  if (type == "image") return add_image(block, parts);
-  return wrong("blocks of type '" + std::string(type.substr(0, 32)) + "' are not offered here");
-}
-
-// A text alone is content as a string, which every template takes.
-OrderedJson content_of(OrderedJson parts) {
-  if (parts.size() == 1 && parts[0]["type"] == "text") return std::move(parts[0]["text"]);
-  return parts;
-}
-
-ApiError content(const OrderedJson& from, OrderedJson& out) {
-  if (from.is_string()) return out = from, ApiError{};
-  if (!from.is_array()) return wrong("content: expected a text or a list of blocks");
-  OrderedJson parts = OrderedJson::array();
-  for (const OrderedJson& block : from)
-    if (ApiError bad = add_part(block, parts); !bad.ok()) return bad;
-  out = content_of(std::move(parts));
-  return {};
-}
-
 ApiError tool_result(const OrderedJson& block, OrderedJson& list) {
   OrderedJson said{{"role", "tool"}, {"tool_call_id", block.at("tool_use_id")}, {"content", ""}};
   if (const OrderedJson* from = member(block, "content"))
-    if (ApiError bad = content(*from, said["content"]); !bad.ok()) return bad;
+    if (ApiError bad = read_content(*from, said["content"]); !bad.ok()) return bad;
   list.push_back(std::move(said));
   return {};
 }
@@ -74,7 +50,7 @@ ApiError tool_result(const OrderedJson& block, OrderedJson& list) {
 ApiError user(const OrderedJson& blocks, OrderedJson& list) {
   OrderedJson parts = OrderedJson::array();
   for (const OrderedJson& block : blocks) {
-    ApiError bad = type_of(block) == "tool_result" ? tool_result(block, list) : add_part(block, parts);
+    ApiError bad = type_of(block) == "tool_result" ? tool_result(block, list) : add_block(block, parts);
     if (!bad.ok()) return bad;
   }
   if (!parts.empty()) list.push_back({{"role", "user"}, {"content", content_of(std::move(parts))}});
@@ -96,7 +72,7 @@ ApiError assistant(const OrderedJson& blocks, OrderedJson& list) {
                        {"type", "function"},
                        {"function", {{"name", block.at("name")}, {"arguments", block.at("input").dump()}}}});
     } else if (type != "redacted_thinking") {
-      return wrong("an assistant's blocks are of type text, thinking or tool_use");
+      return wrong_message("an assistant's blocks are of type text, thinking or tool_use");
     }
   }
   if (spoke || calls.empty()) said["content"] = std::move(text);
@@ -106,16 +82,25 @@ ApiError assistant(const OrderedJson& blocks, OrderedJson& list) {
   return {};
 }
 
+// Instructions stand at their place among the messages.
+ApiError instructions(const OrderedJson& said, OrderedJson& list) {
+  std::string text;
+  if (!read_text(said, text)) return wrong_message("the content of the role system is a text or a list of texts");
+  if (!text.empty()) list.push_back({{"role", "system"}, {"content", std::move(text)}});
+  return {};
+}
+
 ApiError message(const OrderedJson& from, OrderedJson& list) {
-  if (!from.is_object()) return wrong("expected a list of objects");
+  if (!from.is_object()) return wrong_message("expected a list of objects");
   const OrderedJson& role = from.at("role");
-  if (role != "user" && role != "assistant") return wrong("a role is user or assistant");
   const OrderedJson& said = from.at("content");
+  if (role == "system") return instructions(said, list);
+  if (role != "user" && role != "assistant") return wrong_message("a role is user, assistant or system");
   if (said.is_string()) {
     list.push_back({{"role", role}, {"content", said}});
     return {};
   }
-  if (!said.is_array()) return wrong("content: expected a text or a list of blocks");
+  if (!said.is_array()) return wrong_message("content: expected a text or a list of blocks");
   return role == "user" ? user(said, list) : assistant(said, list);
 }
 
@@ -124,21 +109,14 @@ ApiError system_prompt(const OrderedJson& body, OrderedJson& list) {
   const OrderedJson* from = member(body, "system");
   if (!from || from->empty()) return {};
   std::string text;
-  if (from->is_string()) {
-    text = from->get<std::string>();
-  } else if (from->is_array()) {
-    for (const OrderedJson& block : *from)
-      text += (text.empty() ? "" : "\n") + block.at("text").get_ref<const std::string&>();
-  } else {
-    return refuse("system", "system: expected a text or a list of texts");
-  }
+  if (!read_text(*from, text)) return refuse("system", "system: expected a text or a list of texts");
   list.push_back({{"role", "system"}, {"content", std::move(text)}});
   return {};
 }
 
 ApiError conversation(const OrderedJson& body, OrderedJson& out) {
   const OrderedJson* from = member(body, "messages");
-  if (!from || !from->is_array()) return wrong("expected a list of messages");
+  if (!from || !from->is_array()) return wrong_message("expected a list of messages");
   OrderedJson& list = out["messages"] = OrderedJson::array();
   if (ApiError bad = system_prompt(body, list); !bad.ok()) return bad;
   for (const OrderedJson& one : *from)
@@ -189,33 +167,57 @@ ApiError thinking(const OrderedJson& body, OrderedJson& out) {
   return {};
 }
 
-// A schema that the answer follows.
+// A schema that the answer follows; `output_format` is its older place.
 ApiError form(const OrderedJson& body, OrderedJson& out) {
   const OrderedJson* config = member(body, "output_config");
   const OrderedJson* wanted = config ? member(*config, "format") : nullptr;
   if (config)
     if (const OrderedJson* effort = member(*config, "effort")) out["reasoning_effort"] = *effort;
+  std::string_view name = "output_config.format";
+  if (!wanted) wanted = member(body, name = "output_format");
   if (!wanted) return {};
-  if (type_of(*wanted) != "json_schema")
-    return refuse("output_config", "output_config.format: its type is json_schema");
+  if (type_of(*wanted) != "json_schema") return refuse(name, std::string(name) + ": its type is json_schema");
   out["response_format"] = {{"type", "json_schema"},
                             {"json_schema", {{"name", "output"}, {"schema", wanted->at("schema")}}}};
   return {};
 }
 
+// The answer would be another one without it.
+ApiError unoffered(std::string_view name, const OrderedJson& value) {
+  if (name == "mcp_servers" && !value.empty()) return refuse(name, "mcp_servers: this server calls no others");
+  if (name == "container" && value.is_object() && member(value, "skills") && !value["skills"].empty())
+    return refuse(name, "container: no skills are offered here");
+  if (name == "thread") return refuse(name, "thread: no messages are stored here");
+  return {};
+}
+
+// True if a letter of a name that is read here is missing, wrong or too many. Names of newer versions pass.
+bool is_slip(std::string_view name) {
+  constexpr size_t kShort = 6;
+  const auto near = [&](std::string_view known) { return base::edit_distance(name, known) == 1; };
+  return name.size() >= kShort &&
+         (std::any_of(kCarried.begin(), kCarried.end(), near) || std::any_of(kRead.begin(), kRead.end(), near));
+}
+
+ApiError check_member(const std::string& name, const OrderedJson& value, Request& out) {
+  if (value.is_null() || among(kCarried, name) || among(kRead, name) || among(kHarmless, name)) return {};
+  if (among(kServers, name)) return unoffered(name, value);
+  if (is_slip(name)) return unknown_member(name);
+  ignore_member(name, out);
+  return {};
+}
+
 ApiError translate_messages(const OrderedJson& body, Request& out) {
   OrderedJson translated = OrderedJson::object();
-  for (const auto& [name, value] : body.items()) {
-    if (among(kCarried, name))
-      translated[name] = value;
-    else if (!value.is_null() && !among(kRead, name) && !among(kHarmless, name))
-      return unknown_member(name);
-  }
+  for (const auto& [name, value] : body.items())
+    if (ApiError bad = check_member(name, value, out); !bad.ok()) return bad;
+  for (std::string_view name : kCarried) carry(body, name, translated, name);
   carry(body, "max_tokens", translated, "max_tokens");
   carry(body, "stop_sequences", translated, "stop");
   if (ApiError bad = conversation(body, translated); !bad.ok()) return bad;
   for (auto* read : {tools, tool_choice, thinking, form})
     if (ApiError bad = read(body, translated); !bad.ok()) return bad;
+  out.params.cut_max_tokens = true;
   return read_translated(translated, Kind::kChat, out);
 }
 
