@@ -162,7 +162,14 @@ bool Endpoint::refuse(Exchange& exchange, const base::Status& why) {
 const msg::TextSpec* tokens_of(const msg::ModelSpec& spec) { return marshal::tokens_of(spec).get(); }
 
 Found find_model(OpenAiState& state, Exchange& exchange, std::string_view name, bus::Needs needs) {
-  auto found = state.bus.catalog(marshal::models_of(exchange.request())).resolve(name, "", needs);
+  constexpr std::string_view kLatest = ":latest";
+  const bus::Catalog& catalog = state.bus.catalog(marshal::models_of(exchange.request()));
+  auto found = catalog.resolve(name, "", needs);
+  if (!found && found.error().code == base::Code::kNotFound && name.size() > kLatest.size() &&
+      name.ends_with(kLatest)) {
+    auto untagged = catalog.resolve(name.substr(0, name.size() - kLatest.size()), "", needs);
+    if (untagged || untagged.error().code != base::Code::kNotFound) found = std::move(untagged);
+  }
   if (!found) return {nullptr, {std::move(found).error(), "model", {}}};
   exchange.record().model = (*found)->spec.name;
   return {*found, {}};

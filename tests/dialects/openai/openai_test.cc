@@ -32,6 +32,18 @@ TEST_F(Openais, TokenizeAndBack) {
   EXPECT_EQ(error(open("POST", "/detokenize", R"({"tokens":[260]})")), "400 invalid_request_error - tokens");
 }
 
+TEST_F(Openais, AModelIsCalledByOllamasNameToo) {
+  EXPECT_EQ(json(open("GET", "/v1/models/m:latest"))["id"], "m");
+  auto x = open("POST", "/v1/chat/completions", R"({"model":"m:latest","messages":[{"role":"user","content":"x"}]})");
+  ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+  scripted().end();
+  turn();
+  EXPECT_EQ(json(x)["model"], "m");
+  EXPECT_EQ(open("POST", "/v1/completions", R"({"model":"q:latest","prompt":"x"})")->response.status, 404);
+  EXPECT_EQ(open("POST", "/v1/completions", R"({"model":":latest","prompt":"x"})")->response.status, 404);
+  EXPECT_EQ(open("POST", "/v1/completions", R"({"model":"m:8b","prompt":"x"})")->response.status, 404);
+}
+
 TEST_F(Openais, SmallPages) {
   bool ready = true;
   options.ready = [&] { return ready; };

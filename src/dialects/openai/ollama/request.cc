@@ -8,8 +8,6 @@
 namespace weir::openai::ollama {
 namespace {
 
-constexpr std::string_view kLatest = ":latest";
-
 struct Renamed {
   std::string_view ollama, openai;
 };
@@ -162,9 +160,7 @@ ApiError messages(const OrderedJson& body, OrderedJson& out) {
 std::string model_name(const OrderedJson& body) {
   const OrderedJson* model = member(body, "model");
   if (!model) model = member(body, "name");
-  std::string name = model ? model->get<std::string>() : std::string();
-  if (name.ends_with(kLatest)) name.resize(name.size() - kLatest.size());
-  return name;
+  return model ? model->get<std::string>() : std::string();
 }
 
 ApiError check_names(const OrderedJson& body, std::initializer_list<std::string_view> known) {
