@@ -124,6 +124,10 @@ void pull(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
   read_body<Named>(state, exchange, read_named, pull_named);
 }
 
+void version(OpenAiState&, Exchange& exchange, const wire::PathArgs&) {
+  respond_json(exchange, "{\"version\":\"" + std::string(kVersion) + "\"}");
+}
+
 void refuse_change(OpenAiState&, Exchange& exchange, const wire::PathArgs&) {
   respond(exchange, refuse(base::failure(base::Code::kUnimplemented,
                                          "models are made and removed in the repository's folder, not over HTTP")));
