@@ -173,7 +173,7 @@ void Answer::leave() {
 ApiError Answer::start(bus::Served& served, std::vector<Sequence> prompts) {
   spec_ = served.spec.text;
   model_ = served.spec.name;
-  form_ = {spec_->codec.get(), kind_, request_.tokens_as_ids, spec_->readout_layers.size()};
+  form_ = {spec_->codec.get(), logprob_form(), request_.tokens_as_ids, spec_->readout_layers.size()};
   state_.load.running.fetch_add(1, std::memory_order_relaxed);
   counted_ = true;
   uint32_t index = 0;

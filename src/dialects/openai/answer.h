@@ -85,6 +85,8 @@ class Answer : public wire::ExchangeListener {
   const std::string& head() const { return head_; }
   void make_head(std::string_view object);
   std::string new_id();  // the client's request_id, or a random one
+  // In which of OpenAI's forms logprobs are kept.
+  virtual Kind logprob_form() const { return kind_; }
   // The id of a call of a tool, as this API has it; at random.
   virtual std::string call_id();
   std::string random_id(size_t digits);

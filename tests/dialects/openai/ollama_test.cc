@@ -127,15 +127,68 @@ TEST_F(Ollama, WhatItRefusesItNames) {
     more.update({{"model", "m"}, {"messages", messages}});
     return refusal(ask("chat", more));
   };
-  EXPECT_EQ(with({{"option", 1}}), "400 option: no such parameter");
-  EXPECT_EQ(with({{"options", {{"temprature", 1}}}}), "400 options.temprature: no such option");
-  EXPECT_EQ(with({{"options", {{"mirostat", 2}}}}), "400 options.mirostat: not offered");
+  EXPECT_EQ(with({{"options", {{"num_predict", "3"}}}}), "400 options.num_predict must be a whole number");
   EXPECT_EQ(with({{"options", {{"temperature", "hot"}}}}), "400 temperature must be >= 0 and <= 2, not a string");
   EXPECT_EQ(with({{"stream", "yes"}}), "400 a member has another type than it should");
   EXPECT_EQ(with({{"think", 3}}), "400 think: takes true, false, \"low\", \"medium\" or \"high\"");
   EXPECT_EQ(refusal(open("POST", "/api/chat", "[1]")).substr(0, 4), "400 ");
   EXPECT_EQ(refusal(open("POST", "/api/chat", std::string(5000, '['))).substr(0, 4), "400 ");
   EXPECT_EQ(refusal(ask("copy", {{"source", "m"}})).substr(0, 4), "501 ");
+}
+
+TEST_F(Ollama, WhatOllamaDoesNotKnowIsPassedOverAndNamed) {
+  auto x = ask("chat", {{"model", "m"},
+                        {"messages", {{{"role", "User"}, {"content", "hi"}}}},
+                        {"shiny", 1},
+                        {"keep_alive", "5m"},
+                        {"truncate", true},
+                        {"shift", false},
+                        {"options",
+                         {{"temprature", 1},
+                          {"mirostat", 2},
+                          {"num_ctx", 4096},
+                          {"typical_p", 0.7},
+                          {"stop", ""},
+                          {"seed", -1},
+                          {"num_gqa", nullptr}}}});
+  ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+  EXPECT_EQ(x->extra_fields().find("weir-ignored"), "shiny, options.mirostat, options.temprature, options.typical_p");
+  EXPECT_FALSE(call()->generation->sampling.seed);
+  EXPECT_EQ(support::prompt_of(*call()), "user:hi\nassistant:");
+  auto y = ask("embed", {{"model", "m"}, {"input", "a"}, {"shiny", 1}, {"options", {{"num_gqa", 1}}}});
+  ASSERT_EQ(inbox().held.size(), 2u) << y->sent;
+  EXPECT_EQ(y->extra_fields().find("weir-ignored"), "shiny");
+}
+
+TEST_F(Ollama, ALengthIsCutToTheContextAndNoneBelowOne) {
+  for (const Json& tokens : {Json(8000), Json(0), Json(-1), Json(-2), Json(0.5), Json(1e300)}) {
+    auto x = ask("chat", {{"model", "m"}, {"messages", messages}, {"options", {{"num_predict", tokens}}}});
+    ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+    EXPECT_EQ(call()->generation->max_tokens, 200u - 18) << tokens;
+    models.finish_all();
+    turn();
+  }
+  ask("chat", {{"model", "m"}, {"messages", messages}, {"options", {{"num_predict", 4.0}}}});
+  EXPECT_EQ(call()->generation->max_tokens, 4u);
+}
+
+TEST_F(Ollama, LogprobsStandBesideTheText) {
+  for (const char* path : {"chat", "generate"}) {
+    Json body = {{"model", "m"}, {"stream", false}, {"logprobs", true}, {"top_logprobs", 1}};
+    if (path == std::string("chat"))
+      body["messages"] = messages;
+    else
+      body["prompt"] = "hi", body["raw"] = true;
+    auto x = ask(path, body);
+    ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+    EXPECT_EQ(call()->generation->top_logprobs, 1u);
+    scripted().token('a', likely(-0.5F, {{'b', -0.25F}}));
+    scripted().end();
+    turn();
+    EXPECT_EQ(json(x)["logprobs"], Json::parse(R"([{"token":"a","logprob":-0.5,"bytes":[97],
+                               "top_logprobs":[{"token":"b","logprob":-0.25,"bytes":[98]}]}])"))
+        << x->sent;
+  }
 }
 
 TEST_F(Ollama, ModelsAreListedAndShown) {

@@ -1,7 +1,8 @@
 // Answers in Ollama's form: {"model","created_at","message":{"role","content"},"done":false} for each piece of text,
 // and a last one with done, done_reason, counts and times in nanoseconds. /api/generate has "response" for "message".
-// Thoughts are "thinking" beside either; a message's "tool_calls" come when each is whole: a call whose arguments are
-// no JSON object, because the answer was cut, is left out.
+// "logprobs" are those of a chat of OpenAI's, without the object around them. Thoughts are "thinking" beside either; a
+// message's "tool_calls" come when each is whole: a call whose arguments are no JSON object, because the answer was
+// cut, is left out.
 #include <utility>
 
 #include "base/utc_time.h"
@@ -91,7 +92,10 @@ class OllamaAnswer final : public Answer {
     if (!said.reasoning.empty()) out += ",\"thinking\":", marshal::write_string(out, said.reasoning);
     if (!calls.empty()) write_calls(out, calls);
     if (shape_ == Shape::kMessage) out += '}';
+    if (const std::string_view tokens = said.logprob_entries(); !tokens.empty())
+      ((out += ",\"logprobs\":[") += tokens) += ']';
   }
+  Kind logprob_form() const override { return Kind::kChat; }
 
   static void write_calls(std::string& out, const std::vector<CallDelta>& calls) {
     bool any = false;

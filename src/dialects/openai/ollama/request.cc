@@ -12,54 +12,65 @@ struct Renamed {
   std::string_view ollama, openai;
 };
 // These members of `options` have a name in OpenAI's API.
-constexpr std::array<Renamed, 10> kOptions{{{"temperature", "temperature"},
-                                            {"top_k", "top_k"},
-                                            {"top_p", "top_p"},
-                                            {"min_p", "min_p"},
-                                            {"seed", "seed"},
-                                            {"stop", "stop"},
-                                            {"num_predict", "max_tokens"},
-                                            {"repeat_penalty", "repetition_penalty"},
-                                            {"presence_penalty", "presence_penalty"},
-                                            {"frequency_penalty", "frequency_penalty"}}};
+constexpr std::array<Renamed, 8> kOptions{{{"temperature", "temperature"},
+                                           {"top_k", "top_k"},
+                                           {"top_p", "top_p"},
+                                           {"min_p", "min_p"},
+                                           {"seed", "seed"},
+                                           {"repeat_penalty", "repetition_penalty"},
+                                           {"presence_penalty", "presence_penalty"},
+                                           {"frequency_penalty", "frequency_penalty"}}};
 // How a model is loaded, and how far back a penalty looks.
-constexpr std::array<std::string_view, 19> kHints{
-    "num_ctx",      "num_batch",    "num_gpu",          "main_gpu",         "low_vram",
-    "f16_kv",       "logits_all",   "use_mmap",         "use_mlock",        "num_thread",
-    "numa",         "vocab_only",   "num_keep",         "repeat_last_n",    "tfs_z",
-    "mirostat_eta", "mirostat_tau", "penalize_newline", "draft_num_predict"};
-// Known to clients, with what asks for nothing.
-struct Neutral {
-  std::string_view name;
-  double value;
-};
-constexpr std::array<Neutral, 2> kNeutral{{{"typical_p", 1}, {"mirostat", 0}}};
+constexpr std::array<std::string_view, 18> kHints{
+    "num_ctx",      "num_batch",        "num_gpu",          "main_gpu",      "low_vram",
+    "f16_kv",       "logits_all",       "use_mmap",         "use_mlock",     "num_thread",
+    "numa",         "vocab_only",       "num_keep",         "repeat_last_n", "mirostat_eta",
+    "mirostat_tau", "penalize_newline", "draft_num_predict"};
+// Members that ask for nothing here: a model stays loaded for as long as the repository says, and a context that is
+// full ends the answer.
+constexpr std::array<std::string_view, 3> kNotes{"keep_alive", "truncate", "shift"};
 
 bool flag(const OrderedJson& body, std::string_view name, bool otherwise) {
   const OrderedJson* value = member(body, name);
   return value ? value->get<bool>() : otherwise;
 }
 
-ApiError option(const std::string& name, const OrderedJson& value, OrderedJson& out) {
-  if (value.is_null() || std::find(kHints.begin(), kHints.end(), name) != kHints.end()) return {};
-  for (const Neutral& known : kNeutral)
-    if (known.name == name)
-      return value.is_number() && value.get<double>() == known.value
-                 ? ApiError{}
-                 : refuse("options", "options." + name + ": not offered");
-  auto row = std::find_if(kOptions.begin(), kOptions.end(), [&](const Renamed& r) { return r.ollama == name; });
-  if (row == kOptions.end()) return refuse("options", "options." + name.substr(0, 64) + ": no such option");
-  if (name == "num_predict" && value.is_number() && value.get<double>() < 0) return {};  // as much as the context has
-  out[std::string(row->openai)] = value;
+// As many tokens as the context has where it is below 1.
+ApiError length(const OrderedJson& value, OrderedJson& out) {
+  if (!value.is_number()) return refuse("options", "options.num_predict must be a whole number");
+  const double tokens = value.get<double>();
+  if (tokens >= 1) out["max_tokens"] = int64_t(std::min(tokens, marshal::kMaxU32));
   return {};
 }
 
-ApiError options(const OrderedJson& body, OrderedJson& out) {
+// Those that are "" stop nothing.
+void stops(const OrderedJson& value, OrderedJson& out) {
+  OrderedJson kept = OrderedJson::array();
+  for (const OrderedJson& one : value.is_array() ? value : OrderedJson::array({value}))
+    if (one != "") kept.push_back(one);
+  if (!kept.empty()) out["stop"] = std::move(kept);
+}
+
+// One that is not offered is ignored, as Ollama ignores those that it does not know.
+ApiError option(const std::string& name, const OrderedJson& value, OrderedJson& out, Request& request) {
+  if (value.is_null() || std::find(kHints.begin(), kHints.end(), name) != kHints.end()) return {};
+  if (name == "num_predict") return length(value, out);
+  if (name == "stop") return stops(value, out), ApiError();
+  if (name == "seed" && value == -1) return {};  // at random
+  auto row = std::find_if(kOptions.begin(), kOptions.end(), [&](const Renamed& r) { return r.ollama == name; });
+  if (row == kOptions.end())
+    ignore_member("options." + name, request);
+  else
+    out[std::string(row->openai)] = value;
+  return {};
+}
+
+ApiError options(const OrderedJson& body, OrderedJson& out, Request& request) {
   const OrderedJson* wanted = member(body, "options");
   if (!wanted) return {};
   if (!wanted->is_object()) return refuse("options", "options: expected an object");
   for (const auto& [name, value] : wanted->items())
-    if (ApiError bad = option(name, value, out); !bad.ok()) return bad;
+    if (ApiError bad = option(name, value, out, request); !bad.ok()) return bad;
   return {};
 }
 
@@ -130,10 +141,16 @@ ApiError add_calls(const OrderedJson& calls, OrderedJson& message) {
   return {};
 }
 
+std::string lowered(std::string word) {
+  for (char& c : word)
+    if (c >= 'A' && c <= 'Z') c = char(c - 'A' + 'a');
+  return word;
+}
+
 ApiError message(const OrderedJson& from, OrderedJson& out) {
   if (!from.is_object()) return refuse("messages", "messages: expected a list of objects");
   const OrderedJson* content = member(from, "content");
-  out["role"] = from.value("role", OrderedJson());
+  out["role"] = lowered(from.value("role", ""));
   out["content"] = content ? *content : OrderedJson("");
   if (const OrderedJson* images = member(from, "images"); images && !images->empty()) {
     OrderedJson parts = OrderedJson::array();
@@ -163,17 +180,28 @@ std::string model_name(const OrderedJson& body) {
   return model ? model->get<std::string>() : std::string();
 }
 
-ApiError check_names(const OrderedJson& body, std::initializer_list<std::string_view> known) {
+void ignore_others(const OrderedJson& body, std::initializer_list<std::string_view> known, Request& out) {
   for (const auto& [name, value] : body.items())
-    if (std::find(known.begin(), known.end(), name) == known.end() && !value.is_null()) return unknown_member(name);
-  return {};
+    if (!value.is_null() && std::find(known.begin(), known.end(), name) == known.end() &&
+        std::find(kNotes.begin(), kNotes.end(), name) == kNotes.end())
+      ignore_member(name, out);
+}
+
+// top_logprobs says nothing without logprobs.
+void logprobs(const OrderedJson& body, Kind kind, OrderedJson& out) {
+  if (!flag(body, "logprobs", false)) return;
+  const OrderedJson* top = member(body, "top_logprobs");
+  const OrderedJson alternatives = top ? *top : OrderedJson(0);
+  out["logprobs"] = kind == Kind::kChat ? OrderedJson(true) : alternatives;
+  if (kind == Kind::kChat) out["top_logprobs"] = alternatives;
 }
 
 // Chats and prompts have these members in common.
-ApiError common(const OrderedJson& body, OrderedJson& translated) {
+ApiError common(const OrderedJson& body, OrderedJson& translated, ChatRequest& out) {
   translated["stream"] = flag(body, "stream", true);
-  if (ApiError bad = options(body, translated); !bad.ok()) return bad;
+  if (ApiError bad = options(body, translated, out.request); !bad.ok()) return bad;
   if (ApiError bad = format(body, translated); !bad.ok()) return bad;
+  logprobs(body, out.kind, translated);
   return think(body, translated);
 }
 
@@ -191,21 +219,22 @@ void only_loads(const OrderedJson& body, ChatRequest& out) {
 ApiError finish(const OrderedJson& body, OrderedJson translated, ChatRequest& out) {
   if (std::string name = model_name(body); !name.empty()) translated["model"] = std::move(name);
   out.request.fill_context = true;
+  out.request.params.cut_max_tokens = true;
   return read_translated(translated, out.kind, out.request);
 }
 
 ApiError translate_chat(const OrderedJson& body, ChatRequest& out) {
-  if (ApiError bad = check_names(
-          body, {"model", "messages", "tools", "tool_choice", "format", "options", "stream", "keep_alive", "think"});
-      !bad.ok())
-    return bad;
+  ignore_others(
+      body,
+      {"model", "messages", "tools", "tool_choice", "format", "options", "stream", "think", "logprobs", "top_logprobs"},
+      out.request);
   const OrderedJson* said = member(body, "messages");
   if (!said || (said->is_array() && said->empty())) return only_loads(body, out), ApiError{};
   OrderedJson translated = OrderedJson::object();
   if (ApiError bad = messages(body, translated); !bad.ok()) return bad;
   if (const OrderedJson* tools = member(body, "tools"); tools && !tools->empty()) translated["tools"] = *tools;
   carry(body, "tool_choice", translated, "tool_choice");
-  if (ApiError bad = common(body, translated); !bad.ok()) return bad;
+  if (ApiError bad = common(body, translated, out); !bad.ok()) return bad;
   return finish(body, std::move(translated), out);
 }
 
@@ -220,10 +249,10 @@ ApiError prompt_as_chat(const OrderedJson& body, OrderedJson& translated) {
 }
 
 ApiError translate_generate(const OrderedJson& body, ChatRequest& out) {
-  if (ApiError bad = check_names(body, {"model", "prompt", "suffix", "images", "system", "template", "raw", "format",
-                                        "options", "stream", "keep_alive", "think", "context"});
-      !bad.ok())
-    return bad;
+  ignore_others(body,
+                {"model", "prompt", "suffix", "images", "system", "template", "raw", "format", "options", "stream",
+                 "think", "context", "logprobs", "top_logprobs"},
+                out.request);
   for (std::string_view unoffered : {"template", "context"})
     if (const OrderedJson* value = member(body, unoffered); value && !value->empty() && *value != "")
       return refuse(unoffered, std::string(unoffered) + ": not offered");
@@ -238,7 +267,7 @@ ApiError translate_generate(const OrderedJson& body, ChatRequest& out) {
   } else if (ApiError bad = prompt_as_chat(body, translated); !bad.ok()) {
     return bad;
   }
-  if (ApiError bad = common(body, translated); !bad.ok()) return bad;
+  if (ApiError bad = common(body, translated, out); !bad.ok()) return bad;
   return finish(body, std::move(translated), out);
 }
 
@@ -255,9 +284,7 @@ ApiError read_generate(std::string_view body, ChatRequest& out) {
 // A text that is too long is cut, unless `truncate` is false.
 ApiError read_embed(std::string_view body, Request& out) {
   return translate(body, [&](const OrderedJson& object) {
-    if (ApiError bad = check_names(object, {"model", "input", "truncate", "dimensions", "options", "keep_alive"});
-        !bad.ok())
-      return bad;
+    ignore_others(object, {"model", "input", "dimensions", "options"}, out);
     OrderedJson translated{{"model", model_name(object)}};
     carry(object, "input", translated, "input");
     carry(object, "dimensions", translated, "dimensions");
@@ -269,7 +296,7 @@ ApiError read_embed(std::string_view body, Request& out) {
 
 ApiError read_embeddings(std::string_view body, Request& out) {
   return translate(body, [&](const OrderedJson& object) {
-    if (ApiError bad = check_names(object, {"model", "prompt", "options", "keep_alive"}); !bad.ok()) return bad;
+    ignore_others(object, {"model", "prompt", "options"}, out);
     OrderedJson translated{{"model", model_name(object)}};
     carry(object, "prompt", translated, "input");
     out.embedding_form = EmbeddingForm::kOllamaOne;
