@@ -100,6 +100,9 @@ class TextCodec {
 
   // Whether render_chat() has a template to render.
   virtual bool has_chat_template() const = 0;
+  // Whether that template tells messages of the role developer from others. Where it does not, they are instructions of
+  // the role system.
+  virtual bool knows_developers() const { return false; }
   // The prompt of a conversation: a list of {"role", "content"} as OpenAI's chat endpoint has it, and whatever else the
   // template knows (tools, …) in `extra`, an object; the template sees both with their keys in order. Content parts of
   // type text are joined; a part of type image becomes `image_text`. Arguments of tool calls that are JSON text become

@@ -122,6 +122,11 @@ base::Status read_config(std::string_view text, Processor& out, Templates& templ
   return templates.usual.empty() ? read_templates(config, templates) : base::Status();
 }
 
+// A role is named in quotes.
+bool names_developers(std::string_view source) {
+  return source.find("'developer'") != source.npos || source.find("\"developer\"") != source.npos;
+}
+
 // How answers are read, and what forms they can be given.
 base::Status set_format(const Templates& templates, std::string_view tool_format, Processor& out) {
   ToolStyle style = tool_style_of(templates.of_tools());
@@ -311,6 +316,7 @@ base::Result<std::shared_ptr<const Processor>> make_processor(std::string_view t
   else if (templates.usual.empty() && out->tokenizer->id("<|start_header_id|>"))
     templates.usual = kLlama3;
   if (auto status = set_format(templates, tool_format, *out); !status.ok()) return status;
+  out->developers = names_developers(templates.usual) || names_developers(templates.tool_use);
   for (auto [source, name, to] : {std::tuple(&templates.usual, "the chat template", &out->chat),
                                   std::tuple(&templates.tool_use, "the chat template tool_use", &out->tool_chat)}) {
     if (source->empty()) continue;

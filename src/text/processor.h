@@ -25,6 +25,7 @@ struct Processor final : msg::TextCodec {
   std::shared_ptr<const jinja::Template> tool_chat;        // where tools are given; null: `chat`, too
   std::shared_ptr<GrammarCache> grammars;                  // never null
   msg::AnswerFormat format;
+  bool developers = false;         // a template names the role developer
   std::string bos, eos, unk, pad;  // the special tokens' text; empty when there is none
   // The ids around a text with special tokens, where tokenizer_config.json decides (add_bos_token, add_eos_token) and
   // not the tokenizer's own post_processor.
@@ -45,6 +46,7 @@ struct Processor final : msg::TextCodec {
   std::string_view bytes(uint32_t id) const override { return tokenizer->bytes(id); }
   bool special(uint32_t id) const override { return tokenizer->special(id); }
   bool has_chat_template() const override { return chat != nullptr; }
+  bool knows_developers() const override { return developers; }
   // Linear in the messages, the template aside: no object has more than kMostMembers members, since each member of
   // ordered JSON is looked for among those before it.
   base::Result<std::string> render_chat(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& extra,

@@ -151,6 +151,13 @@ TEST(Processor, ArgumentsOfToolCallsAreValues) {
             "UlmTrue");
 }
 
+TEST(Processor, ATemplateThatNamesDevelopersKnowsThem) {
+  EXPECT_TRUE(a_processor({}, "", "{% if messages[0].role == 'developer' %}x{% endif %}")->knows_developers());
+  EXPECT_TRUE(a_processor({}, "", "{% if messages[0].role in [\"developer\"] %}x{% endif %}")->knows_developers());
+  EXPECT_FALSE(a_processor({}, "", "made by a developer: {{ messages[0].role }}")->knows_developers());
+  EXPECT_FALSE(a_processor({"<|im_start|>"})->knows_developers());
+}
+
 TEST(Processor, ToolsKeepTheOrderOfTheirKeys) {
   auto p = a_processor({}, "", "{{ tools[0] | tojson }}");
   auto extra = Json::parse(R"({"tools": [{"type": "function", "b": 1, "a": 2}]})");

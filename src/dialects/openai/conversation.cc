@@ -50,11 +50,13 @@ class ConversationReader {
     if (!m.is_object()) return wrong(at_, ": expected an object");
     const std::string* role = text_of(m, "role");
     if (!role || role->empty() || role->size() > 64) return wrong(at_, ".role: expected a string");
+    const bool assistant = *role == "assistant";
+    if (*role == "developer" && !spec_.codec->knows_developers()) m["role"] = "system";
     for (auto member = m.begin(); member != m.end();)
       member = member->is_null() && member.key() != "content" ? m.erase(member) : std::next(member);
     auto content = m.find("content");
     if (content == m.end()) return m.contains("tool_calls") ? ApiError{} : wrong(at_, ".content: it is missing");
-    if (content->is_string() || (content->is_null() && *role == "assistant")) return {};
+    if (content->is_string() || (content->is_null() && assistant)) return {};
     if (content->is_array()) return parts(*content);
     return wrong(at_, ".content: expected a string or a list of parts");
   }

@@ -172,6 +172,16 @@ TEST_F(Chat, AnObjectWithVeryManyMembersIsRefused) {
   EXPECT_FALSE(y->headed) << y->sent;
 }
 
+TEST_F(Chat, ADeveloperIsTheSystemUnlessTheTemplateKnowsOne) {
+  const Json said = Json::parse(R"([{"role":"developer","content":"be"},{"role":"user","content":"hi"}])");
+  chat({{"messages", said}});
+  EXPECT_EQ(support::prompt_of(*call()), "system:be\nuser:hi\nassistant:");
+  models.add(support::tools_spec("d", "{% if messages[0].role == 'developer' %}!{% endif %}"));
+  auto x = chat({{"model", "d"}, {"messages", said}});
+  ASSERT_EQ(models["d"].held.size(), 1u) << x->sent;
+  EXPECT_EQ(support::prompt_of(*models["d"].held[0]), "!developer:be\nuser:hi\nassistant:");
+}
+
 TEST_F(Chat, InstructionsThatTheTemplateLeavesOutComeFirst) {
   models.add(support::tools_spec("first",
                                  "{% set messages = messages[:1] + (messages[1:] | rejectattr('role', 'equalto', "

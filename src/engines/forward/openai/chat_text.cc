@@ -10,9 +10,10 @@ namespace {
 constexpr std::string_view kChat = "<|weir_chat|>", kEnd = "<|weir_end|>";
 constexpr uint32_t kBytes = 256;
 
-// Tool calls of earlier answers have their arguments as values here, and as JSON text in a request.
+// Tool calls of earlier answers have their arguments as values here, and as JSON text in a request. It names
+// developers: which roles there are is the origin's to know.
 constexpr std::string_view kTemplate =
-    R"j(<|weir_chat|>{"messages":[
+    R"j({#- 'developer' -#}<|weir_chat|>{"messages":[
 {%- for m in messages -%}
 {%- if not loop.first %},{% endif -%}
 {"role":{{ m.role|tojson }},"content":{% if m.content is defined and m.content is not none %}{{ m.content|tojson }}{% else %}null{% endif -%}
