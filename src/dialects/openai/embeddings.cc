@@ -269,7 +269,7 @@ class EmbeddingsTask final : public PromptTask {
  public:
   EmbeddingsTask(Request request, const Exchange& exchange, const bus::Served& served)
       : PromptTask(Kind::kEmbedding, std::move(request), exchange, served) {
-    if (request_.cut_to_context) request_.truncate_prompt = spec_->max_length;
+    if (std::exchange(request_.cut_to_context, false)) request_.truncate_prompt = spec_->max_length;
     if (!served.spec.text) most_ = std::exchange(request_.truncate_prompt, std::nullopt);
   }
 

@@ -1,6 +1,7 @@
 #include "dialects/openai/prompt.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "text/completion.h"
 
@@ -100,9 +101,21 @@ ApiError fill_in(std::string_view prefix, std::string_view suffix, const msg::Te
   return {};
 }
 
-void truncate(const Request& request, std::vector<uint32_t>& ids) {
-  if (!request.truncate_prompt || ids.size() <= *request.truncate_prompt) return;
-  ids.erase(ids.begin(), ids.end() - ptrdiff_t(*request.truncate_prompt));
+// How many of a prompt's last tokens are kept. Where that is as many as the model takes there is room for those that
+// are asked for, or for a few.
+std::optional<size_t> kept(const Request& request, const msg::TextSpec& spec) {
+  constexpr uint32_t kFew = 16;
+  if (!request.cut_to_context) return request.truncate_prompt;
+  const uint32_t room = std::max(request.params.max_tokens.value_or(kFew), 1u);
+  return spec.max_length > room ? spec.max_length - room : 1;
+}
+
+// Whether there were more.
+bool truncate(const Request& request, const msg::TextSpec& spec, std::vector<uint32_t>& ids) {
+  const std::optional<size_t> most = kept(request, spec);
+  if (!most || ids.size() <= *most) return false;
+  ids.erase(ids.begin(), ids.end() - ptrdiff_t(*most));
+  return true;
 }
 
 }  // namespace
@@ -117,13 +130,13 @@ ApiError make_chat(Request& request, const msg::TextSpec& spec, Sequence& out, c
   if (ApiError bad = encode(talk.text, spec, add, "messages", ids, budget); !bad.ok()) return bad;
   out.images = std::move(talk.images);
   if (spec.vision) {
-    if (request.truncate_prompt && !out.images.empty())
+    if ((request.truncate_prompt || request.cut_to_context) && !out.images.empty())
       return refuse("truncate_prompt_tokens", "truncate_prompt_tokens: not with images");
     if (ApiError bad = place_images(spec, std::move(ids), out); !bad.ok()) return bad;
   } else {
     out.ids = std::move(ids);
   }
-  truncate(request, out.ids);
+  (void)truncate(request, spec, out.ids);
   return {};
 }
 
@@ -143,8 +156,7 @@ ApiError make_prompt(const Prompt& prompt, const Request& request, const msg::Te
         !bad.ok())
       return bad;
   }
-  bool cut = request.truncate_prompt && out.ids.size() > *request.truncate_prompt;
-  truncate(request, out.ids);
+  const bool cut = truncate(request, spec, out.ids);
   if (!request.echo) return {};
   auto skip = request.params.skip_special ? msg::SkipSpecial::kYes : msg::SkipSpecial::kNo;
   out.echo = cut || prompt.tokens ? spec.codec->decode(out.ids, skip) : prompt.text;

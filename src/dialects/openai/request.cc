@@ -64,7 +64,7 @@ class Members {
     if (name == "add_special_tokens")
       ok = optional_flag(name, out_.add_special);
     else if (name == "truncate_prompt_tokens" && kind_ != Kind::kTokenize)
-      ok = fields_.whole(name, 1, kMost, out_.truncate_prompt);
+      ok = read_truncation(fields_, name, out_.truncate_prompt, out_.cut_to_context);
     else if (name == "add_generation_prompt" && talks)
       ok = optional_flag(name, generation_prompt_);
     else if (name == "continue_final_message" && talks)
@@ -246,7 +246,7 @@ class Members {
     if (stream_options_ && !out_.stream) return openai::refuse("stream_options", "stream_options: needs stream: true");
     if (out_.stream && out_.prompt_logprobs)
       return openai::refuse("prompt_logprobs", "prompt_logprobs: not in a stream; completions have echo with logprobs");
-    if (!out_.suffix.empty() && (out_.echo || out_.truncate_prompt))
+    if (!out_.suffix.empty() && (out_.echo || out_.truncate_prompt || out_.cut_to_context))
       return openai::refuse("suffix", "suffix: not with echo or truncate_prompt_tokens");
     if (chat() && out_.echo) return openai::refuse("echo", "echo: not in a chat; use completions");
     if (const std::string name(out_.params.max_tokens_name); chat() && out_.params.max_tokens == 0u)
@@ -277,6 +277,15 @@ class Members {
 };
 
 }  // namespace
+
+bool read_truncation(FieldReader& fields, std::string_view name, std::optional<uint32_t>& most, bool& to_context) {
+  std::optional<int32_t> tokens;
+  if (!fields.whole(name, -1, kMost, tokens)) return false;
+  if (tokens == 0) return fields.refuse(name, "must be -1 or at least 1");
+  if (tokens && *tokens > 0) most = uint32_t(*tokens);
+  if (tokens) to_context = *tokens < 0;
+  return true;
+}
 
 ApiError read_request(std::string_view body, Kind kind, Request& request) {
   JsonCursor json(body);

@@ -75,6 +75,7 @@ struct Request {
   bool tokens_as_ids = false;                         // "token_id:17" instead of the text in logprobs
   std::optional<bool> add_special;
   std::optional<uint32_t> truncate_prompt;  // keep this many of the last tokens
+  bool cut_to_context = false;              // as many as the model takes
   uint32_t priority = 0;
   std::string request_id, cache_salt;
   std::string ignored;    // names of members that nobody here knows and that its API lets pass, with commas between
@@ -91,7 +92,6 @@ struct Request {
 
   bool base64 = false;  // of embeddings
   EmbeddingForm embedding_form = EmbeddingForm::kOpenAi;
-  bool cut_to_context = false;  // texts that are too long
   std::optional<uint32_t> dimensions;
   bool token_strings = false;  // of /tokenize
 };
@@ -105,6 +105,10 @@ struct Detokenize {
   std::vector<uint32_t> tokens;
 };
 ApiError read_detokenize(std::string_view body, Detokenize& request);
+
+// "truncate_prompt_tokens": how many tokens are kept, into `most`; -1: as many as the model takes, into `to_context`.
+bool read_truncation(marshal::FieldReader& fields, std::string_view name, std::optional<uint32_t>& most,
+                     bool& to_context);
 
 // members.cc: skips the value of a member that no reader here takes. False, and the error is in `fields`: the member
 // would have an effect elsewhere and has none here, or nobody knows its name.

@@ -170,6 +170,29 @@ TEST_F(OpenaiRequests, OfAKnownMemberNullIsNotThere) {
   EXPECT_EQ(message(complete({{"dimensions", 3}})), "dimensions: not a parameter of this endpoint");
 }
 
+TEST_F(OpenaiRequests, APromptIsCutToWhatTheModelTakes) {
+  auto tokens = [&](std::string_view path, Json body) {
+    body["truncate_prompt_tokens"] = -1;
+    auto x = open("POST", std::string(path), body.dump());
+    EXPECT_EQ(inbox().held.size(), 1u) << x->sent;
+    const auto& ids = call()->generation->append;
+    const std::string out = std::to_string(ids.size()) + " " + char(ids.front()) + char(ids.back());
+    x.reset();
+    models.finish_all();
+    turn();
+    return out;
+  };
+  const std::string text = std::string(300, 'a') + "b";
+  const Json said = {{{"role", "user"}, {"content", text}}};
+  EXPECT_EQ(tokens("/v1/completions", {{"prompt", text}}), "184 ab") << "and room for 16";
+  EXPECT_EQ(tokens("/v1/completions", {{"prompt", text}, {"max_tokens", 50}}), "150 ab");
+  EXPECT_EQ(tokens("/v1/completions", {{"prompt", "ab"}}), "2 ab");
+  EXPECT_EQ(tokens("/v1/chat/completions", {{"messages", said}, {"max_tokens", 50}}), "150 a:");
+  EXPECT_EQ(tokens("/v1/embeddings", {{"input", text}}), "200 ab");
+  EXPECT_EQ(completion("truncate_prompt_tokens", -1), "ok");
+  EXPECT_EQ(completion("truncate_prompt_tokens", -2), "truncate_prompt_tokens");
+}
+
 TEST_F(OpenaiRequests, MembersThatNeedOthers) {
   EXPECT_EQ(completion("stream_options", {{"include_usage", true}}), "stream_options");
   EXPECT_EQ(chat_with("top_logprobs", 3), "top_logprobs");

@@ -106,13 +106,10 @@ class ScoreMembers {
     return good && (there || fields_.refuse(name, "an object without a text"));
   }
 
-  // -1: as much as the model takes.
   bool truncate(const std::string& name) {
-    std::optional<int32_t> most;
-    if (!fields_.whole(name, -1, kMostInt, most)) return false;
-    if (most == 0) return fields_.refuse(name, "must be -1 or at least 1");
-    if (most && *most > 0) out_.truncate = uint32_t(*most);
-    if (most) out_.cut = true;
+    bool to_context = false;
+    if (!read_truncation(fields_, name, out_.truncate, to_context)) return false;
+    out_.cut = out_.cut || to_context || out_.truncate;
     return true;
   }
 
