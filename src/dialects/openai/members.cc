@@ -12,7 +12,7 @@ namespace weir::openai {
 namespace {
 
 // Notes for the operator, hints for speed, and choices between things that are the same here.
-constexpr std::array<std::string_view, 15> kHarmless{"user",
+constexpr std::array<std::string_view, 17> kHarmless{"user",
                                                      "guided_decoding_backend",
                                                      "metadata",
                                                      "store",
@@ -20,6 +20,8 @@ constexpr std::array<std::string_view, 15> kHarmless{"user",
                                                      "safety_identifier",
                                                      "prompt_cache_key",
                                                      "prompt_cache_retention",
+                                                     "prompt_cache_options",
+                                                     "verbosity",
                                                      "prediction",
                                                      "session_id",
                                                      "spaces_between_special_tokens",
@@ -38,7 +40,7 @@ constexpr std::array<Unoffered, 28> kUnoffered{{
     {"best_of", "1", "use n"},
     {"modalities", R"(["text"])", "only text is offered"},
     {"audio", "", "only text is offered"},
-    {"verbosity", R"("medium")", "not offered"},
+    {"moderation", "", "not offered"},
     {"web_search_options", "", "not offered"},
     {"use_beam_search", "", "beam search is not offered"},
     {"length_penalty", "1.0", "beam search is not offered"},

@@ -142,7 +142,10 @@ TEST_F(OpenaiRequests, WhatWouldChangeTheAnswerIsRefusedByName) {
   EXPECT_EQ(completion("suffix", "x"), "suffix") << "a model without tokens for it";
   EXPECT_EQ(completion("best_of", 2), "best_of");
   EXPECT_EQ(completion("temprature", 1), "temprature");
-  for (const char* harmless : {"user", "metadata", "store", "service_tier"})
+  EXPECT_EQ(chat_with("moderation", {{"model", "x"}}), "moderation");
+  EXPECT_EQ(chat_with("moderation", nullptr), "ok");
+  EXPECT_EQ(chat_with("verbosity", "low"), "ok") << "a hint";
+  for (const char* harmless : {"user", "metadata", "store", "service_tier", "prompt_cache_options"})
     EXPECT_EQ(chat_with(harmless, {{"any", "thing"}}), "ok") << harmless;
   auto x = complete({{"temprature", 1}});
   EXPECT_EQ(message(x), "temprature: no such parameter; did you mean temperature?");
