@@ -81,6 +81,12 @@ std::string_view message_of(const base::Status& status) {
   return status.text.empty() ? base::name(status.code) : std::string_view(status.text);
 }
 
+// Agents make room in their context where an error says so in Anthropic's words.
+std::string anthropic_message(const ApiError& error) {
+  const bool too_long = error.status.code == Code::kOutOfRange && error.param == "messages";
+  return (too_long ? "prompt is too long: " : "") + std::string(message_of(error.status));
+}
+
 }  // namespace
 
 ApiError refuse(std::string_view param, std::string text) {
@@ -104,7 +110,7 @@ void respond(wire::Exchange& exchange, const ApiError& error) {
   const int status = base::http_status(error.status);
   const std::string_view protocol = exchange.record().protocol;
   if (protocol == kOllama) return send(exchange, status, ollama_error_json(message_of(error.status)));
-  if (protocol == kAnthropic) return send(exchange, status, anthropic_error_json(status, message_of(error.status)));
+  if (protocol == kAnthropic) return send(exchange, status, anthropic_error_json(status, anthropic_message(error)));
   send(exchange, status, error_json(error));
 }
 

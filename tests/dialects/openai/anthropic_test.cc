@@ -239,6 +239,12 @@ TEST_F(Messages, MoreTokensThanTheContextHasAreCutToIt) {
   EXPECT_EQ(json(y)["stop_reason"], "max_tokens");
 }
 
+TEST_F(Messages, AConversationThatIsTooLongIsRefusedInTheWordsThatAgentsKnow) {
+  for (size_t bytes : {300, 1 << 20})
+    EXPECT_EQ(refusal(ask({{"messages", {{{"role", "user"}, {"content", std::string(bytes, 'x')}}}}})).substr(0, 46),
+              "400 invalid_request_error: prompt is too long:");
+}
+
 TEST_F(Messages, TokensAreCounted) {
   auto x = ask({}, "/v1/messages/count_tokens");
   EXPECT_EQ(json(x)["input_tokens"], 18);
