@@ -90,8 +90,20 @@ async function ollamaTests() {
     truth(names.includes(`${model}:latest`), `${model} is in ${names}`);
     truth((await ollama.show({ model })).capabilities.includes('completion'), 'capabilities');
     truth((await ollama.ps()).models.length > 0, 'what is loaded');
-    truth((await ollama.version()).version, 'version');
+    same((await ollama.version()).version, '0.13.5', "the version is Ollama's");
     same((await ollama.pull({ model })).status, 'success', 'a model that is here is pulled at once');
+  });
+  await test('ollama: what Ollama passes over is passed over', async () => {
+    const old = { ...options, num_predict: 1e6, mirostat: 0, num_gqa: 1, typical_p: 0.7, stop: [''] };
+    const answer = await ollama.chat({ model, messages, options: old, truncate: true, shift: false, unheard_of: 1 });
+    truth(answer.message.content.startsWith(text), 'the same text, and longer');
+  });
+  await test('ollama: log probabilities', async () => {
+    const { logprobs } = await ollama.chat({ model, messages, options, logprobs: true, top_logprobs: 2 });
+    truth(logprobs.every((each) => each.logprob <= 0 && each.top_logprobs.length === 2), JSON.stringify(logprobs));
+    let streamed = 0;
+    for await (const part of await ollama.generate({ model, prompt: 'The sea', raw: true, options, logprobs: true, stream: true })) streamed += part.logprobs?.length ?? 0;
+    truth(streamed > 0, 'those of a stream');
   });
   await test('ollama: embeddings', async () => {
     const { embeddings } = await ollama.embed({ model, input: ['the sea', 'a hill'] });
@@ -160,6 +172,25 @@ async function anthropicTests() {
     const result = { role: 'user', content: [{ type: 'tool_result', tool_use_id: called.content[0].id, content: [{ type: 'text', text: 'noon' }] }] };
     const next = await anthropic.messages.create({ ...ask, tool_choice: { type: 'none' }, messages: [...messages, { role: 'assistant', content: called.content }, result] });
     truth(next.content[0].text.length > 0, 'the chat goes on');
+  });
+  await test('anthropic: what agents send', async () => {
+    const { data: answer, response } = await anthropic.beta.messages.create({
+      ...request,
+      max_tokens: 32000,
+      system: [{ type: 'text', text: 'Be brief.', cache_control: { type: 'ephemeral' } }],
+      messages: [{ role: 'user', content: [{ type: 'text', text: 'Tell me about the sea.' }] }, { role: 'system', content: 'There are two agents.' }],
+      metadata: { user_id: 'a' },
+      thinking: { type: 'adaptive' },
+      output_config: { effort: 'high' },
+      context_management: { edits: [{ type: 'clear_thinking_20251015', keep: 'all' }] },
+      betas: ['context-management-2025-06-27'],
+      mcp_servers: [],
+      container: null,
+      unheard_of: 1,
+    }, { timeout: 60_000 }).withResponse(); // without a timeout the package refuses so many tokens
+    truth(answer.content[0].text.length > 0, 'there is text');
+    truth(['end_turn', 'model_context_window_exceeded'].includes(answer.stop_reason), answer.stop_reason);
+    same(response.headers.get('weir-ignored'), 'unheard_of', 'what is ignored');
   });
   await test('anthropic: tokens are counted', async () => {
     const { input_tokens: tokens } = await anthropic.messages.countTokens({ model, messages });

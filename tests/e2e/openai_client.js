@@ -38,6 +38,19 @@ async function main() {
     truth(plain.choices[0].message.content.length > 0, 'there is text');
     same(plain.usage.total_tokens, plain.usage.prompt_tokens + plain.usage.completion_tokens, 'usage');
   });
+  await test("a developer's message is the system's, hints are taken, and Ollama's name of a model, too", async () => {
+    const asked = { model, max_completion_tokens: 24, temperature: 0 };
+    const texts = [];
+    for (const role of ['system', 'developer']) {
+      const answer = await client.chat.completions.create({
+        ...asked, messages: [{ role, content: 'Be brief.' }, ...messages],
+        ...role === 'developer' && { model: `${model}:latest`, verbosity: 'low', prompt_cache_options: { mode: 'explicit' } },
+      });
+      same(answer.model, model, 'model');
+      texts.push(answer.choices[0].message.content);
+    }
+    same(texts[1], texts[0], 'text');
+  });
   await test('a stream gives the same text, token by token, and usage last', async () => {
     const stream = await client.chat.completions.create({
       model, messages, max_completion_tokens: 24, temperature: 0, stream: true, stream_options: { include_usage: true },
