@@ -197,7 +197,9 @@ base::Status parse_arguments(Json& message, size_t number) {
     auto arguments = call["function"].find("arguments");
     if (arguments == call["function"].end() || !arguments->is_string()) continue;
     const auto& text = arguments->get_ref<const std::string&>();
-    if (!trimmed(text, false).starts_with('{')) continue;  // no object: it stays a text
+    const std::string_view inner = trimmed(text, false);
+    if (inner.empty()) *arguments = Json::object();  // clients write a call without arguments so, too
+    if (!inner.starts_with('{')) continue;           // no object: it stays a text
     if (auto s = check_arguments(text, place(number, ".tool_calls[" + std::to_string(i) + "]")); !s.ok()) return s;
     auto parsed = Json::parse(text, nullptr, false);
     if (parsed.is_object()) *arguments = std::move(parsed);

@@ -218,6 +218,13 @@ TEST(ToolArguments, AreBoundedInMembersDepthAndBytes) {
   EXPECT_EQ(shown(*p, wide(kMostArguments + 1)), where + "1048577 bytes; expected at most 1048576");
 }
 
+TEST(ToolArguments, OfACallWithoutAnyAreAnEmptyObject) {
+  auto p = a_processor({}, {}, "{{ messages[0].tool_calls[0].function.arguments | tojson }}");
+  EXPECT_EQ(shown(*p, ""), "{}");
+  EXPECT_EQ(shown(*p, " \n"), "{}");
+  EXPECT_EQ(shown(*p, "{}"), "{}");
+}
+
 TEST(ToolArguments, ThatAreNoObjectStayText) {
   auto p = a_processor({}, {}, kShow);
   EXPECT_EQ(shown(*p, std::string(2000, ':')), "2000");
