@@ -27,6 +27,12 @@ std::string_view next_word(std::string_view& line) {
   return word;
 }
 
+// How it is written tells the family: "::ffff:192.0.2.1" is an address of TCP6, and that of a client of IPv4.
+std::optional<base::IpAddress> address_of(std::string_view family, std::string_view text) {
+  if ((family == "TCP6") != (text.find(':') != text.npos)) return std::nullopt;
+  return base::parse_ip(text);
+}
+
 std::optional<uint16_t> port_of(std::string_view digits) {
   uint16_t port = 0;
   auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
@@ -67,11 +73,10 @@ ProxyHeader::State ProxyHeader::end_v1() {
   line = line.substr(kWord.size(), line.size() - kWord.size() - 2);
   std::string_view family = next_word(line);
   if (family == "UNKNOWN") return State::kDone;
-  auto source = base::parse_ip(next_word(line)), destination = base::parse_ip(next_word(line));
+  if (family != "TCP4" && family != "TCP6") return State::kBad;
+  auto source = address_of(family, next_word(line)), destination = base::parse_ip(next_word(line));
   auto from = port_of(next_word(line)), to = port_of(line);
   if (!source || !destination || !from || !to) return State::kBad;
-  bool v4 = family == "TCP4";
-  if ((!v4 && family != "TCP6") || v4 != base::is_ipv4(*source)) return State::kBad;
   client_ = with_port(*source, *from);
   return State::kDone;
 }

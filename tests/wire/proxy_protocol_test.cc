@@ -55,6 +55,8 @@ TEST(ProxyHeader, NamesTheClientHoweverItIsCut) {
   const Case cases[] = {
       {"PROXY TCP4 192.0.2.1 10.0.0.1 5000 8080\r\n", "192.0.2.1:5000"},
       {"PROXY TCP6 2001:db8::1 ::1 5000 8080\r\n", "[2001:db8::1]:5000"},
+      {"PROXY TCP6 ::ffff:192.0.2.1 ::ffff:10.0.0.1 5000 8080\r\n", "192.0.2.1:5000"},  // of a dual-stack listener
+      {"PROXY TCP6 ::ffff:c000:201 2001:db8::2 5000 8080\r\n", "192.0.2.1:5000"},
       {"PROXY UNKNOWN\r\n", ""},
       {"PROXY UNKNOWN ffff::1 ffff::2 1 2\r\n", ""},
       {v2(0x21, 0x11, tcp4()), "192.0.2.1:5000"},
@@ -85,6 +87,7 @@ TEST(ProxyHeader, WhatIsNoHeaderIsBadAsSoonAsThatIsKnown) {
       "PROXY TCP4 192.0.2.1 10.0.0.1 -1 80\r\n",
       "PROXY TCP4 2001:db8::1 ::1 5000 8080\r\n",
       "PROXY TCP6 192.0.2.1 10.0.0.1 5000 8080\r\n",
+      "PROXY TCP4 ::ffff:192.0.2.1 10.0.0.1 5000 8080\r\n",
       "PROXY TCP4 192.0.2.1  10.0.0.1 5000 8080\r\n",
       "PROXY TCP5 192.0.2.1 10.0.0.1 5000 8080\r\n",
       "PROXY TCP4 a.example 10.0.0.1 5000 8080\r\n",
