@@ -66,7 +66,8 @@ class Codec {
   // Where the next bytes from the peer will lie, where that is known: of a large body, in its slab. What is read to the
   // begin of it and then fed from there is not copied. Empty almost always; good until the codec is called again.
   virtual std::span<std::byte> landing() { return {}; }
-  // The peer has half-closed (FIN).
+  // The peer has closed its side (FIN): mostly it has gone. What has been answered is still sent, the rest is
+  // cancelled.
   virtual void eof() = 0;
   // The socket is gone: every open Exchange ends. Nothing is pending afterwards.
   virtual void closed() = 0;

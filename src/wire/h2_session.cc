@@ -126,7 +126,7 @@ bool H2Session::digest_stash() {
     return true;
   }
   drop_stash();
-  if (eof_) cancel_unfinished();
+  if (eof_) cancel_unanswered();
   return true;
 }
 
@@ -164,17 +164,17 @@ bool H2Session::flooded() const {
          v.reason != reason::kSlowRead && v.reason != reason::kOverload;
 }
 
-// The peer's sending side is closed: what it has asked for completely is still answered.
+// The peer sends no more: it has gone, as far as anybody can tell (h1_session.cc does the same). What has been answered
+// by now is still sent.
 void H2Session::eof() {
   if (connection_.dead) return;
   eof_ = true;
-  if (stash_.empty()) return cancel_unfinished();
+  if (stash_.empty()) return cancel_unanswered();
   connection_.wire.output_ready();  // the stash comes first, in helpings as ever
 }
 
-void H2Session::cancel_unfinished() {
-  for (auto& x : streams_.live())
-    if (!x->in.ended && !x->out.finished) x->reset(Reset::kCancel);
+void H2Session::cancel_unanswered() {
+  for (auto& x : streams_.live()) x->reset(Reset::kCancel);  // which passes over what has ended
 }
 
 void H2Session::closed() {

@@ -54,7 +54,7 @@ class H2Session final : public Codec {
   void keep(std::span<const std::byte> bytes);
   bool digest_stash();
   void drop_stash();
-  void cancel_unfinished();
+  void cancel_unanswered();
   void die();
   void check_connection();
   void check_idle();

@@ -48,5 +48,16 @@ TEST(H2Idle, TicksWhileAStreamIsOpenTakeNothingFromIt) {
   EXPECT_EQ(s.intake.seen.at(0).body, "abcd");
 }
 
+// A file that is piped into a connection: the FIN comes with the last request.
+TEST(H2, WhatIsAnsweredAtOnceIsAnsweredBeforeTheEof) {
+  Server s;
+  s.feed(opening() + get(1) + get(3));
+  s.codec->eof();
+  int answers = 0;
+  for (const Frame& f : frames_of(s.take())) answers += f.type == 0 && f.payload == "ok";
+  EXPECT_EQ(answers, 2);
+  EXPECT_TRUE(s.codec->finished());
+}
+
 }  // namespace
 }  // namespace weir::test

@@ -175,18 +175,31 @@ TEST(H2, ThePeersGoawayLetsRunningRequestsFinish) {
   EXPECT_TRUE(s.codec->finished());
 }
 
-TEST(H2, AfterEofWhatWasAskedIsAnsweredThenTheConnectionEnds) {
+TEST(H2, AfterEofWhatIsAnsweredIsSentAndTheRestIsCancelled) {
   Streamed streamed;
   Server s;
   streamed.serve(s);
-  s.feed(opening() + get(1) + post(3));
+  s.feed(opening());
   s.take();
+  s.feed(get(1) + get(3) + get(5) + post(7));
+  auto heard = [&](size_t i) -> Heard& { return streamed.heard[streamed.order.at(i)]; };
+  streamed.order[0]->respond(200, "a/b", Bytes::copy_of("whole"));
+  streamed.order[1]->head({});
+  streamed.order[1]->body(Bytes::copy_of("a part"));
   s.codec->eof();
-  s.take();
-  EXPECT_EQ(streamed.heard[streamed.order[1]].closes, 1);
-  EXPECT_FALSE(s.codec->finished());
-  streamed.order[0]->respond(200, "a/b", Bytes::copy_of("x"));
-  s.take();
+  EXPECT_FALSE(s.codec->finished()) << "an answer is to be sent";
+  std::map<uint32_t, std::string> resets, bodies;
+  for (const Frame& f : frames_of(s.take())) {
+    if (f.type == 3) resets[f.stream] = f.payload;
+    if (f.type == 0) bodies[f.stream] += f.payload;
+  }
+  const std::map<uint32_t, std::string> cancelled{{3, u32(8)}, {5, u32(8)}, {7, u32(8)}};
+  EXPECT_EQ(resets, cancelled);
+  EXPECT_EQ(bodies[1], "whole");
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(heard(i).closes, 1) << i;
+  EXPECT_TRUE(heard(0).complete);
+  EXPECT_FALSE(heard(2).complete) << "though its request was whole";
+  EXPECT_EQ(s.intake.closes, 4u);
   EXPECT_TRUE(s.codec->finished());
 }
 
@@ -203,8 +216,7 @@ TEST(H2, AfterEofWhatWasReadIsStillServedInHelpings) {
   for (int turn = 0; turn < 100 && !s.codec->finished(); ++turn) {
     s.take();
     for (Exchange* x : streamed.order)
-      if (x->request().method == "GET")
-        x->respond(200, "a/b", Bytes::copy_of("x"));  // else it was cancelled and is gone
+      if (x->request().method == "GET" && streamed.heard[x].closes == 0) x->respond(200, "a/b", Bytes::copy_of("x"));
     streamed.order.clear();
     s.wire.env.advance(1ms);
     s.codec->tick(s.wire.env.now());
