@@ -22,8 +22,8 @@
 namespace weir::net {
 
 // A certificate, its key and our rules: TLS 1.2 or newer, ALPN `h2` before `http/1.1` (RFC 7301; a list with neither is
-// answered with the fatal alert no_application_protocol), no renegotiation, no compression. Immutable: a reload makes
-// another. Any thread.
+// answered with the fatal alert no_application_protocol), key exchanges over elliptic curves alone, no renegotiation,
+// no compression. Immutable: a reload makes another. Any thread.
 class TlsContext {
  public:
   // Errors name the file and what is wrong with it.

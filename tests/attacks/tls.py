@@ -16,9 +16,9 @@ from strangers import INFER
 NO_MEMORY = b'\x15\x03\x03\0\x02\x02\x50'  # the alert internal_error, before anything is encrypted
 OTHER = '127.7.7.7'
 TLS12, TLS13 = 0x303, 0x304
-CONTROL_MIN_VERSION, CONTROL_MAX_VERSION = 123, 124  # of SSL_ctrl()
+CONTROL_GROUPS, CONTROL_MIN_VERSION, CONTROL_MAX_VERSION = 92, 123, 124  # of SSL_ctrl()
 UPDATE_REQUESTED = 1
-HANDSHAKE, APPLICATION_DATA = 22, 23
+ALERT, HANDSHAKE, APPLICATION_DATA = 21, 22, 23
 HANDSHAKE_BYTES = 80 << 10  # TlsSession::kHandshakeBytes
 HANDSHAKE_S = 13  # ConnInput::kHandshakeTime, what a sweep is late, and lingering
 
@@ -64,6 +64,11 @@ class Tls(Raw):
         if getattr(self, 'ssl', None):
             self.lib.SSL_free(self.ssl)
             self.ssl = None
+
+    def offer_groups(self, names):
+        if self.lib.SSL_ctrl(self.ssl, CONTROL_GROUPS, 0, names) != 1:
+            raise RuntimeError(f'OpenSSL does not know the groups {names}')
+        return self
 
     def step(self):
         self.lib.ERR_clear_error()
@@ -323,6 +328,23 @@ def tls_half_handshakes(target):
             next_byte += 1
             rest = {p: octets[p.offer(octets[:1]) or 0:] for p, octets in rest.items() if p.alive and octets}
     return f'{begun} begun, {len(peers)} at the end'
+
+
+@attack(seconds=20, quick=3, flags=flags)
+def tls_finite_fields(target):
+    """DHEat, CVE-2002-20001: one ClientHello with a share of ffdhe8192, sent again and again."""
+    with Tls(target, wait=2).offer_groups(b'X25519') as tls:
+        if not (tls.handshake() and served(tls)):
+            target.broke('no handshake over X25519')
+    hello = Tls(target, wait=2).offer_groups(b'ffdhe8192').step().output()
+    sent = refused = 0
+    while not target.over():
+        with Raw(target, wait=3).send(hello) as peer:
+            sent += 1
+            refused += peer.read_all()[:1] == bytes([ALERT])
+    if refused < sent:
+        target.broke(f'{sent - refused} of {sent} are not refused')
+    return f'{refused} refused'
 
 
 @attack(seconds=20, quick=3, flags=flags)
