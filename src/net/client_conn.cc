@@ -4,12 +4,14 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <system_error>
 #include <utility>
 
 #include "net/socket.h"
+#include "net/turn_budget.h"
 
 namespace weir::net {
 namespace {
@@ -49,6 +51,7 @@ class ClientConn::Link final : public Resident, private Socket::Owner {
   void write_plain();
   bool seal();
   void write_sealed();
+  void go_on_next_turn();
   void stop_writing();
   void close(const base::Status& why);
 
@@ -108,7 +111,7 @@ void ClientConn::Link::connect() {
 }
 
 void ClientConn::Link::on_writable() {
-  if (state_ != State::kConnecting) return flush();
+  if (state_ != State::kConnecting) return mark();
   int error = 0;
   socklen_t size = sizeof error;
   ::getsockopt(socket_->descriptor(), SOL_SOCKET, SO_ERROR, &error, &size);
@@ -199,16 +202,20 @@ void ClientConn::Link::flush() {
     close(unavailable("the server takes no more requests on this connection"));
 }
 
+// The rest of a large request is for the next turn: the answers of the shard's other connections come first.
 void ClientConn::Link::write_plain() {
   std::array<iovec, 16> pieces;
-  for (;;) {
-    const size_t count = codec_->pending(pieces);
+  for (size_t budget = kWrittenPerTurn; budget != 0;) {
+    size_t count = codec_->pending(pieces);
     if (count == 0 || state_ != State::kOpen) return;
+    (void)cut_to(pieces, budget, count);
     auto moved = socket_->write({pieces.data(), count});
     if (moved.fate == Socket::Fate::kError) return stop_writing();
     if (moved.fate != Socket::Fate::kSome) return socket_->await_write();
     codec_->consumed(moved.n);
+    budget -= moved.n;
   }
+  go_on_next_turn();
 }
 
 // Puts the next of the codec's output into TLS; false: there is none.
@@ -222,18 +229,25 @@ bool ClientConn::Link::seal() {
 }
 
 void ClientConn::Link::write_sealed() {
-  for (;;) {
+  for (size_t budget = kWrittenPerTurn; budget != 0;) {
     const auto bytes = tls_->output();
     if (bytes.empty()) {
       if (!seal()) return;
       continue;
     }
-    iovec piece{const_cast<std::byte*>(bytes.data()), bytes.size()};
+    iovec piece{const_cast<std::byte*>(bytes.data()), std::min(bytes.size(), budget)};
     auto moved = socket_->write({&piece, 1});
     if (moved.fate == Socket::Fate::kError) return stop_writing();
     if (moved.fate != Socket::Fate::kSome) return socket_->await_write();
     tls_->consumed(moved.n);
+    budget -= moved.n;
   }
+  go_on_next_turn();
+}
+
+void ClientConn::Link::go_on_next_turn() {
+  if (state_ == State::kOver || std::exchange(marked_, true)) return;
+  shard_.mark_for_next_turn(*this);
 }
 
 // A server that reads no more may have answered already: an error, before it had the whole request. Reading says so.

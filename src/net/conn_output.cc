@@ -2,25 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <span>
+
+#include "net/turn_budget.h"
 
 namespace weir::net {
-namespace {
-
-size_t cut_to(std::span<iovec> pieces, size_t budget, size_t& count) {
-  size_t total = 0;
-  for (size_t i = 0; i < count; ++i) {
-    if (total + pieces[i].iov_len >= budget) {
-      pieces[i].iov_len = budget - total;
-      count = i + 1;
-      return budget;
-    }
-    total += pieces[i].iov_len;
-  }
-  return total;
-}
-
-}  // namespace
 
 ConnOutput::Written ConnOutput::write(wire::Codec* codec, TlsSession* tls) {
   if (socket_.writing()) return Written::kNotYet;
@@ -30,7 +15,7 @@ ConnOutput::Written ConnOutput::write(wire::Codec* codec, TlsSession* tls) {
 
 ConnOutput::Written ConnOutput::write_plain(wire::Codec& codec) {
   std::array<iovec, kPieces> pieces;
-  for (size_t budget = kPerTurn; budget != 0;) {
+  for (size_t budget = kWrittenPerTurn; budget != 0;) {
     size_t count = codec.pending(pieces);
     if (count == 0) return Written::kAll;
     bool whole = count < kPieces;
@@ -49,7 +34,7 @@ ConnOutput::Written ConnOutput::write_plain(wire::Codec& codec) {
 
 ConnOutput::Written ConnOutput::write_sealed(wire::Codec* codec, TlsSession& tls) {
   std::array<iovec, kPieces> pieces;
-  for (size_t budget = kPerTurn; budget != 0;) {
+  for (size_t budget = kWrittenPerTurn; budget != 0;) {
     auto sealed = tls.output();
     if (sealed.empty()) {
       size_t count = codec ? codec->pending(pieces) : 0;

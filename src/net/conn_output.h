@@ -18,8 +18,6 @@ namespace weir::net {
 
 class ConnOutput {
  public:
-  // Writes of one connection end here in each turn, so that an elephant leaves room for mice.
-  static constexpr size_t kPerTurn = 512 << 10;
   static constexpr size_t kPieces = 64;  // per write
 
   // All are borrowed.

@@ -2,10 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <future>
 #include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "lab.h"
+#include "net/turn_budget.h"
 #include "support/few_descriptors.h"
 #include "tls_fixture.h"
 
@@ -25,10 +31,14 @@ class Asking final : private ClientConn::Owner, private wire::ClientAnswer {
  public:
   // `descriptors`: so many more can be opened from here on.
   explicit Asking(const std::string& address, ClientConn::Options options = {}, std::optional<int> descriptors = {},
-                  base::MemoryLedger* memory = nullptr)
-      : memory_(memory) {
+                  base::MemoryLedger* memory = nullptr, size_t request_bytes = 100'000)
+      : memory_(memory), request_bytes_(request_bytes) {
     options.endpoints = *resolve(address);
     if (memory) shard_.charge(*memory);
+    shard_.at_turn_end([this] {  // each of a turn's rounds
+      const base::Time now = shard_.env().now();
+      if (std::exchange(turn_, now) != now) ++turns;
+    });
     shard_.start();
     if (descriptors) few_.emplace(*descriptors);
     on_shard([this, options] {
@@ -47,7 +57,8 @@ class Asking final : private ClientConn::Owner, private wire::ClientAnswer {
   std::string body;
   base::Status failure;
   int status = 0, ends = 0;
-  uint64_t charged = 0;  // bytes, when the answer came
+  uint64_t charged = 0;           // bytes, when the answer came
+  std::atomic<size_t> turns = 0;  // of its shard
 
  private:
   void on_shard(const std::function<void()>& work) {
@@ -60,7 +71,7 @@ class Asking final : private ClientConn::Owner, private wire::ClientAnswer {
   }
   void on_open(ClientConn& conn) override {
     ASSERT_TRUE(conn.has_room());
-    wire::ClientRequest request{"POST", "http", "h", "/", {}, base::Bytes::adopt(std::string(100'000, 'x'))};
+    wire::ClientRequest request{"POST", "http", "h", "/", {}, base::Bytes::adopt(std::string(request_bytes_, 'x'))};
     conn.send(request, *this);
   }
   void on_closed(ClientConn&, const base::Status& why) override {
@@ -79,6 +90,8 @@ class Asking final : private ClientConn::Owner, private wire::ClientAnswer {
   void on_failed(const base::Status& why) override { ++ends, failure = why; }
 
   base::MemoryLedger* const memory_;
+  const size_t request_bytes_;
+  base::Time turn_ = base::kNever;
   Shard shard_{base::ShardId(0), Pin::kNo};
   std::optional<test::FewDescriptors> few_;
   std::optional<ClientConn> conn_;
@@ -101,6 +114,71 @@ TEST(ClientConn, AnAnswerThatIsCutShortFailsBeforeTheConnectionDoes) {
   (void)asking.closed();
   EXPECT_EQ(asking.ends, 1);
   EXPECT_EQ(asking.failure.code, base::Code::kUnavailable);
+}
+
+// Reads one request of that many bytes and more, as fast as it comes, and answers it.
+class Swallowing {
+ public:
+  Swallowing(size_t bytes, const CertificateFiles* tls) : bytes_(bytes) {
+    sockaddr_in any{};
+    any.sin_family = AF_INET, any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof any;
+    EXPECT_EQ(::bind(listening_.get(), reinterpret_cast<sockaddr*>(&any), size), 0);
+    EXPECT_EQ(::listen(listening_.get(), 1), 0);
+    ::getsockname(listening_.get(), reinterpret_cast<sockaddr*>(&any), &size);
+    address = "127.0.0.1:" + std::to_string(ntohs(any.sin_port));
+    if (tls) {
+      context_.reset(SSL_CTX_new(TLS_server_method()));
+      SSL_CTX_use_certificate_file(context_.get(), tls->certificate().c_str(), SSL_FILETYPE_PEM);
+      SSL_CTX_use_PrivateKey_file(context_.get(), tls->key().c_str(), SSL_FILETYPE_PEM);
+    }
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~Swallowing() { thread_.join(); }
+  std::string address;
+
+ private:
+  void serve() {
+    Fd fd(::accept(listening_.get(), nullptr, nullptr));
+    std::unique_ptr<SSL, decltype(&SSL_free)> ssl(context_ ? SSL_new(context_.get()) : nullptr, SSL_free);
+    if (ssl) SSL_set_fd(ssl.get(), fd.get()), SSL_accept(ssl.get());
+    std::vector<char> piece(1 << 20);
+    for (size_t left = bytes_; left > 0;) {
+      const ssize_t n =
+          ssl ? SSL_read(ssl.get(), piece.data(), int(piece.size())) : ::recv(fd.get(), piece.data(), piece.size(), 0);
+      if (n <= 0) return;
+      left -= std::min(left, size_t(n));
+    }
+    const std::string answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
+    if (ssl)
+      SSL_write(ssl.get(), answer.data(), int(answer.size()));
+    else
+      (void)::send(fd.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
+    ::shutdown(fd.get(), SHUT_WR);
+    while (::recv(fd.get(), piece.data(), piece.size(), 0) > 0) {
+    }
+  }
+
+  const size_t bytes_;
+  Fd listening_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context_{nullptr, SSL_CTX_free};
+  std::thread thread_;
+};
+
+// One that went out as fast as its reader takes it would keep the shard from everybody else.
+TEST(ClientConn, ALargeRequestTakesManyTurns) {
+  constexpr size_t kBytes = 64 << 20;
+  CertificateFiles files;
+  for (const CertificateFiles* tls : {static_cast<const CertificateFiles*>(nullptr), &std::as_const(files)}) {
+    Swallowing server(kBytes, tls);
+    ClientConn::Options how;
+    if (tls) how.tls = *TlsContext::for_client(files.certificate()), how.tls_host = "localhost";
+    Asking asking(server.address, how, {}, nullptr, kBytes);
+    (void)asking.closed();
+    EXPECT_EQ(asking.status, 200) << asking.failure.text;
+    EXPECT_EQ(asking.body, "ok");
+    EXPECT_GE(asking.turns, kBytes / kWrittenPerTurn);
+  }
 }
 
 TEST(ClientConn, NobodyThereIsSaidWithItsAddress) {
