@@ -138,6 +138,22 @@ TEST(H2, OldStreamsMayBeReset) {
   }
 }
 
+TEST(H2, AnsweredStreamsMayBeResetAsFastAsTheyCome) {
+  Server s;
+  s.intake.on_whole = [](Exchange& x) {
+    x.head({});
+    x.body(Bytes::copy_of("a part"));
+  };
+  s.feed(opening());
+  s.take();
+  for (uint32_t i = 0; i < 2500; ++i) {
+    s.feed(get(2 * i + 1));
+    ASSERT_FALSE(s.take().empty());
+    s.feed(rst(2 * i + 1));
+    ASSERT_FALSE(s.codec->finished()) << i;
+  }
+}
+
 TEST(H2, FieldsThatAreAboutTheConnectionStayBehind) {
   Server s;
   s.intake.on_whole = [](Exchange& x) {
