@@ -165,6 +165,20 @@ void add_cluster(std::vector<Setting>& rows, Config& c) {
                           c.cluster.alone));
 }
 
+namespace {
+
+void add_head_limits(std::vector<Setting>& rows, Config& c) {
+  constexpr uint64_t kK = 1 << 10, kMost = 16 << 20;
+  rows.push_back(size("limits.header_bytes", "request head (431 above)", c.limits.header_bytes, kK, kMost));
+  rows.push_back(size("limits.header_bytes_hard", "request head (connection closed above)", c.limits.header_bytes_hard,
+                      kK, kMost));
+  rows.push_back(count("limits.header_fields", "header fields (431 above)", c.limits.header_fields, 1, 100000));
+  rows.push_back(count("limits.header_fields_hard", "header fields (connection closed above)",
+                       c.limits.header_fields_hard, 1, 100000));
+}
+
+}  // namespace
+
 void add_limits(std::vector<Setting>& rows, Config& c) {
   constexpr uint64_t kK = 1 << 10, kM = 1 << 20, kG = 1 << 30;
   rows.push_back(
@@ -173,13 +187,12 @@ void add_limits(std::vector<Setting>& rows, Config& c) {
       named(size("limits.message", "largest gRPC message, also after inflating", c.limits.message, kK, 2 * kG),
             "--max-message"));
   rows.push_back(count("limits.inflate_ratio", "inflated : coded", c.limits.inflate_ratio, 1));
-  rows.push_back(size("limits.header_bytes", "request head (431 above)", c.limits.header_bytes, kK, 16 * kM));
-  rows.push_back(size("limits.header_bytes_hard", "request head (connection closed above)", c.limits.header_bytes_hard,
-                      kK, 16 * kM));
-  rows.push_back(count("limits.header_fields", "header fields (431 above)", c.limits.header_fields, 1, 100000));
-  rows.push_back(count("limits.header_fields_hard", "header fields (connection closed above)",
-                       c.limits.header_fields_hard, 1, 100000));
+  add_head_limits(rows, c);
   rows.push_back(count("limits.streams", "HTTP/2 streams of one connection", c.limits.streams, 1, 100000));
+  rows.push_back(count("limits.resets",
+                       "unanswered HTTP/2 requests that one connection may reset per second, 10 times as many at once; "
+                       "a trusted proxy's 10 times as many",
+                       c.limits.resets, 1, 100000));
   rows.push_back(count("limits.pipelined", "HTTP/1 requests waiting on one connection", c.limits.pipelined, 1, 10000));
   rows.push_back(count("limits.connections", "of the whole server", c.connections, 1));
   rows.push_back(count("limits.in_flight", "calls at once, per shard", c.in_flight, 1));

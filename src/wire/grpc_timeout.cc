@@ -36,6 +36,22 @@ std::optional<base::Duration> parse_grpc_timeout(std::string_view text) {
   return base::Duration(ns);
 }
 
+std::optional<base::Duration> parse_connect_timeout(std::string_view text) {
+  constexpr size_t kMostDigits = 10;
+  if (text.empty() || text.size() > kMostDigits) return std::nullopt;
+  int64_t ms = 0;
+  for (char c : text) {
+    if (c < '0' || c > '9') return std::nullopt;
+    ms = ms * 10 + (c - '0');
+  }
+  return std::chrono::milliseconds(ms);
+}
+
+std::optional<base::Duration> timeout_of(const Fields& fields) {
+  if (auto text = fields.find("grpc-timeout"); text.data()) return parse_grpc_timeout(text);
+  return parse_connect_timeout(fields.find("connect-timeout-ms"));
+}
+
 base::Time deadline_after(base::Time now, base::Duration timeout) {
   return timeout >= base::kNever - now ? base::kNever : now + timeout;
 }

@@ -90,15 +90,21 @@ bool SkippedIds::open(int32_t id) {
   return std::none_of(gaps_.begin(), gaps_.end(), [id](const Gap& g) { return g.from <= id && id <= g.to; });
 }
 
-Guard::Guard(const Limits& limits, base::Time now)
+Limits::Bucket Guard::resets_of(const Limits& limits, Clients clients) {
+  const uint32_t each = limits.resets * (clients == Clients::kMany ? Limits::kResetsOfProxy : 1);
+  return {each * Limits::kResetBurst, each};
+}
+
+Guard::Guard(const Limits& limits, base::Time now, Clients clients)
     : limits_(limits),
       began_(now),
-      resets_(limits.resets_received, now),
+      resets_(resets_of(limits, clients), now),
       glitches_(limits.glitches, now),
       pings_(limits.pings, now),
       settings_(limits.settings, now),
       earned_pings_(kMostEarned),
-      earned_settings_(kMostEarned) {}
+      earned_settings_(kMostEarned),
+      earned_resets_(kMostEarned) {}
 
 bool Guard::fail(std::string_view reason, std::string_view text, H2Error code) {
   condemn({reason, code, text});

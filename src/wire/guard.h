@@ -8,7 +8,8 @@
 // Control frames in proportion to traffic are no flood. gRPC's clients measure the bandwidth: a PING per round trip
 // while data comes in, and a SETTINGS frame each time that they widen their windows. So our frames and the bytes that
 // move earn PINGs and SETTINGS; only what is not earned comes out of the buckets. A reset of a stream that has been
-// answered costs us no more than its request did, so it is not counted either.
+// answered costs us no more than its request did, so it is not counted either, nor is one at the deadline that the
+// client has set itself: until then its stream was one of those that it may have open.
 #pragma once
 
 #include <array>
@@ -159,14 +160,22 @@ class SkippedIds {
 
 class Guard {
  public:
-  Guard(const Limits& limits, base::Time now);
+  // The connection is one client's, or a proxy's that is trusted to ask for many.
+  enum class Clients : uint8_t { kOne, kMany };
+  Guard(const Limits& limits, base::Time now, Clients clients = Clients::kOne);
 
   // A frame has begun to arrive. False: there is a verdict now.
   bool frame(const FrameHead& head, base::Time now);
   // The peer made us send a reset, or sent a frame that is invalid in itself.
   bool glitch(base::Time now);
-  // The peer has reset a stream of which a body, or the whole answer, has been given.
-  void answered_was_reset() { resets_.put_back(); }
+  // The peer has reset a stream of which a body, or the whole answer, has been given; or which is past its own
+  // deadline.
+  void reset_was_fair() { resets_.put_back(); }
+  // A stream is over, with its whole answer in the output. The peer may have reset it meanwhile: that one is fair, too.
+  void stream_finished() { earned_resets_.earn(1); }
+  void finished_was_reset() {
+    if (earned_resets_.spend()) resets_.put_back();
+  }
   // A stream was reset by its peer. Premature: young, and nothing had been answered.
   enum class Life : uint8_t { kUseful, kPremature };
   bool stream_closed(Life life);
@@ -188,6 +197,7 @@ class Guard {
   void new_read() { requests_ = enough() ? 1 : 0; }
 
  private:
+  static Limits::Bucket resets_of(const Limits& limits, Clients clients);
   bool fail(std::string_view reason, std::string_view text, H2Error code = H2Error::kEnhanceYourCalm);
   bool headers(const FrameHead& head);
   void moved(uint32_t payload);
@@ -200,7 +210,7 @@ class Guard {
   Verdict verdict_;
   base::Time began_;
   TokenBucket resets_, glitches_, pings_, settings_;
-  Credit earned_pings_, earned_settings_;
+  Credit earned_pings_, earned_settings_, earned_resets_;
   uint64_t moved_ = 0;  // payload of DATA, both ways
   SkippedIds ids_;
   bool settings_acked_ = false;

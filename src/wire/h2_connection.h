@@ -18,7 +18,10 @@ namespace weir::wire {
 
 struct H2Connection : Connection {
   H2Connection(const CodecEnv& for_all, Wire& of_connection, const PeerInfo& who)
-      : Connection(for_all, of_connection, who), limits(env.limits), guard(limits, wire.now()), now(wire.now()) {}
+      : Connection(for_all, of_connection, who),
+        limits(env.limits),
+        guard(limits, wire.now(), who.proxy ? Guard::Clients::kMany : Guard::Clients::kOne),
+        now(wire.now()) {}
 
   // The library's session, woken for whoever uses it. Only while is_open().
   nghttp2_session* session() {

@@ -6,6 +6,7 @@
 #include "wire/body_memory.h"
 #include "wire/body_starts.h"
 #include "wire/grpc_status.h"
+#include "wire/grpc_timeout.h"
 #include "wire/router.h"
 #include "wire/service_guard.h"
 #include "wire/text.h"
@@ -21,6 +22,14 @@ int64_t parse_length(std::string_view digits) {
   int64_t n = -1;
   auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
   return error == std::errc() && end == digits.data() + digits.size() ? n : -1;
+}
+
+// A client resets its calls when their own deadline comes. Its clock began before ours, by the head's way here, and its
+// header may be rounded up. A timeout that is shorter than what a reset is to cost would make all resets free.
+bool past_own_deadline(const H2Exchange& x, base::Time now) {
+  constexpr base::Duration kLeast = std::chrono::milliseconds(50);
+  const auto timeout = timeout_of(x.request().fields);
+  return timeout && *timeout >= kLeast && now - x.record().began >= *timeout / 10 * 9;
 }
 
 }  // namespace
@@ -121,17 +130,21 @@ int H2Receiver::on_frame(const nghttp2_frame& frame) {
       break;
     case NGHTTP2_SETTINGS: connection_.blocks.forget(); break;
     case NGHTTP2_RST_STREAM:
-      if (H2Exchange* x = connection_.exchange_of(frame.hd.stream_id)) stream_was_reset(*x);
+      if (H2Exchange* x = connection_.exchange_of(frame.hd.stream_id))
+        stream_was_reset(*x);
+      else
+        connection_.guard.finished_was_reset();
       break;
   }
   return 0;
 }
 
 void H2Receiver::stream_was_reset(H2Exchange& x) {
-  bool premature = !x.out.started && connection_.now - x.record().began < kYoung;
+  const bool late = past_own_deadline(x, connection_.now);
+  bool premature = !x.out.started && !late && connection_.now - x.record().began < kYoung;
   connection_.guard.stream_closed(premature ? Guard::Life::kPremature : Guard::Life::kUseful);
   // Sent, not just handed over: what is answered at once would make resets in the same read free.
-  if (x.out.finished || x.record().bytes_out > x.out.backlog) connection_.guard.answered_was_reset();
+  if (late || x.out.finished || x.record().bytes_out > x.out.backlog) connection_.guard.reset_was_fair();
   x.asked_reset = true;  // counted here, not again when the stream closes
 }
 
@@ -359,6 +372,7 @@ int H2Receiver::on_stream_close(int32_t stream) {
     nghttp2_session_consume_connection(connection_.session(), std::exchange(x->in.unconsumed, 0));
   }
   if (!x->asked_reset) connection_.guard.stream_closed(Guard::Life::kUseful);
+  if (x->out.finished) connection_.guard.stream_finished();
   if (x->out.finished)
     streams_.sweep_later(*x);
   else

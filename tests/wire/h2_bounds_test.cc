@@ -119,7 +119,7 @@ TEST(H2, TheConnectionsWindowIsOpenedAtOnce) {
 TEST(H2, OldStreamsMayBeReset) {
   for (auto age : {999ms, 1000ms}) {
     wire::Limits limits;
-    limits.resets_received = {1000, 1000};
+    limits.resets = 1000;
     Server s(limits);
     s.intake.on_whole = [](Exchange&) {};
     s.feed(opening());
@@ -138,6 +138,64 @@ TEST(H2, OldStreamsMayBeReset) {
   }
 }
 
+enum class Asks : bool { kItself, kForMany };
+// Opens 4,000 streams, forty at a time, each with that timeout, and resets them when they are `age` old. How many were
+// reset before the connection ended, or all.
+constexpr int kResets = 4000;
+int reset_at_age(std::string_view timeout, base::Duration age, Asks asks = Asks::kItself) {
+  constexpr int count = kResets, most = 40;
+  Server s;
+  s.peer.proxy = asks == Asks::kForMany;
+  s.restart();
+  s.intake.on_whole = [](Exchange&) {};
+  s.feed(opening());
+  s.take();
+  const std::string head = block(timeout.empty() ? kGet : with(kGet, {{"grpc-timeout", std::string(timeout)}}));
+  int done = 0;
+  for (uint32_t stream = 1; done < count; done += most) {
+    std::string ended;
+    for (int i = 0; i < most; ++i, stream += 2) {
+      s.feed(frame(1, kEndHeaders | kEndStream, stream, head));
+      ended += rst(stream);
+    }
+    s.take();
+    s.wire.env.advance(age);
+    s.feed(ended);
+    s.take();
+    if (s.codec->finished()) break;
+  }
+  EXPECT_EQ(s.codec->finished(), done < count);
+  return done;
+}
+
+TEST(H2, ResetsAtTheClientsOwnDeadlineAreNotCounted) {
+  for (auto [timeout, age] : {std::pair("500m", 500ms), {"500m", 450ms}, {"50m", 45ms}, {"2S", 2000ms}})
+    EXPECT_EQ(reset_at_age(timeout, age), kResets) << timeout;
+}
+
+// With a deadline that is far away, and with one that is over at once.
+TEST(H2, ADeadlineMakesNoEarlyResetFree) {
+  for (auto [timeout, age] :
+       {std::pair("500m", 449ms), {"1M", 0ms}, {"1n", 0ms}, {"49m", 49ms}, {"50m", 44ms}, {"x", 50ms}})
+    EXPECT_LT(reset_at_age(timeout, age), 400) << timeout;
+}
+
+TEST(H2, AResetThatMeetsTheWholeAnswerIsNotCounted) {
+  Server s;
+  s.feed(opening());
+  s.take();
+  uint32_t stream = 1;
+  for (int i = 0; i < 2000; ++i, stream += 2) {
+    s.feed(get(stream));
+    ASSERT_FALSE(s.take().empty());
+    s.feed(rst(stream));
+    ASSERT_FALSE(s.codec->finished()) << i;
+  }
+  int passed = 0;  // one stream again and again
+  for (; passed < 1000 && !s.codec->finished(); ++passed) s.feed(rst(1)), s.take();
+  EXPECT_EQ(passed, 201);
+}
+
 TEST(H2, AnsweredStreamsMayBeResetAsFastAsTheyCome) {
   Server s;
   s.intake.on_whole = [](Exchange& x) {
@@ -152,6 +210,11 @@ TEST(H2, AnsweredStreamsMayBeResetAsFastAsTheyCome) {
     s.feed(rst(2 * i + 1));
     ASSERT_FALSE(s.codec->finished()) << i;
   }
+}
+
+TEST(H2, ATrustedProxyMayResetMore) {
+  EXPECT_LT(reset_at_age("", 1s), 500) << "40 in a second, and 20 are allowed";
+  EXPECT_EQ(reset_at_age("", 1s, Asks::kForMany), kResets);
 }
 
 TEST(H2, FieldsThatAreAboutTheConnectionStayBehind) {
