@@ -36,6 +36,13 @@ std::string sha1(std::string text) {
   return out;
 }
 
+// A list may come on several lines (RFC 9110 §5.3), and proxies write `Connection` so.
+bool lists(const Fields& fields, std::string_view name, std::string_view element) {
+  for (size_t i = 0; i < fields.size(); ++i)
+    if (fields[i].name == name && has_element(fields[i].value, element)) return true;
+  return false;
+}
+
 bool refuse_handshake(Exchange& exchange, int status, std::string_view text) {
   if (status == 426) {
     exchange.extra_fields().add("upgrade", "websocket");
@@ -49,12 +56,12 @@ bool refuse_handshake(Exchange& exchange, int status, std::string_view text) {
 // browser breaks off where nothing of its offer is chosen.
 void choose_subprotocol(const Request& request, Response& response) {
   constexpr std::string_view kField = "sec-websocket-protocol", kOurs = "weir";
-  if (has_element(request.fields.find(kField), kOurs)) response.fields.add(kField, kOurs);
+  if (lists(request.fields, kField, kOurs)) response.fields.add(kField, kOurs);
 }
 
 }  // namespace
 
-bool wants_websocket(const Request& request) { return has_element(request.fields.find("upgrade"), "websocket"); }
+bool wants_websocket(const Request& request) { return lists(request.fields, "upgrade", "websocket"); }
 
 bool accept_websocket(Exchange& exchange) {
   constexpr size_t kKey = 24;  // 16 bytes in base64
@@ -71,7 +78,7 @@ bool accept_websocket(Exchange& exchange) {
   }
   std::string_view key = request.fields.find("sec-websocket-key");
   auto nonce = base::base64_decode(key);
-  bool upgrade = has_element(request.fields.find("connection"), "upgrade");
+  bool upgrade = lists(request.fields, "connection", "upgrade");
   if (request.version != Version::kHttp11 || !upgrade || key.size() != kKey || !nonce || nonce->size() != 16)
     return refuse_handshake(exchange, 400, "not a WebSocket handshake");
   response.status = 101;

@@ -263,6 +263,24 @@ TEST(WebSocketHandshake, OtherRequestsAreRefused) {
             "400");
 }
 
+// RFC 9110 §5.3: several lines of one name are one list.
+TEST(WebSocketHandshake, ListsMayComeOnSeveralLines) {
+  const std::string start = "GET /ws HTTP/1.1\r\nHost: h\r\n";
+  const std::string rest = "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+  const std::string connection = "Connection: keep-alive\r\nConnection: Upgrade\r\n",
+                    upgrade = "Upgrade: websocket\r\n";
+  H1Bench apart;
+  EXPECT_EQ(apart.talk(start + connection + upgrade + rest).substr(9, 3), "101");
+  H1Bench other;
+  EXPECT_EQ(other.talk(start + connection + "Upgrade: other\r\n" + upgrade + rest).substr(9, 3), "101");
+  H1Bench offers;
+  const std::string offer = "Sec-WebSocket-Protocol: weir.key.abc\r\nSec-WebSocket-Protocol: weir\r\n";
+  EXPECT_NE(offers.talk(start + connection + upgrade + offer + rest).find("sec-websocket-protocol: weir\r\n"),
+            std::string::npos);
+  H1Bench without;
+  EXPECT_EQ(without.talk(start + "Connection: keep-alive\r\nConnection: te\r\n" + upgrade + rest).substr(9, 3), "400");
+}
+
 TEST(WebSocketHandshake, ExtendedConnectOpensOneOverHttp2) {
   test::Server s;
   support::Heard heard;
