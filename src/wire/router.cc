@@ -16,6 +16,7 @@
 #include "wire/text.h"
 #include "wire/trace_context.h"
 #include "wire/tracer.h"
+#include "wire/websocket.h"
 
 namespace weir::wire {
 namespace {
@@ -26,6 +27,12 @@ constexpr std::string_view kMaxAge = "600";  // seconds that a browser may keep 
 constexpr std::string_view kExposed =
     "grpc-status, grpc-message, grpc-status-details-bin, grpc-retry-pushback-ms, inference-header-content-length, "
     "x-request-id";
+
+// An extended CONNECT that is not for this route. HTTP/1.1's Upgrade is an offer, which a service may pass over.
+bool is_stray_connect(const Request& request, const Route& route) {
+  return request.version == Version::kHttp2 && request.method == "GET" && route.upgrade == Upgrade::kNone &&
+         wants_websocket(request);
+}
 
 }  // namespace
 
@@ -78,6 +85,7 @@ struct Router::Table {
   void refuse(Exchange& x, Response&& with, int status, std::string_view text) const;
   Plan no_route(Exchange& x);
   Plan no_method(Exchange& x, const PathEntry& entry);
+  Plan no_websocket(Exchange& x);
   Plan deny(Exchange& x, const Route* route, const Denial& denial) const;
   std::optional<Denial> let_in(Exchange& x, const Route* route, Authenticator& authenticator) const;
 };
@@ -175,6 +183,11 @@ Plan Router::Table::no_method(Exchange& x, const PathEntry& entry) {
   with.fields.add("allow", entry.allow + ", OPTIONS");
   x.record().route = entry.pattern;
   refuse(x, std::move(with), 405, x.request().method + " is not for this path; it takes " + entry.allow);
+  return {BodyPlan::kIgnore};
+}
+
+Plan Router::Table::no_websocket(Exchange& x) {
+  refuse(x, {}, 400, "this path is not for WebSockets");
   return {BodyPlan::kIgnore};
 }
 
@@ -283,14 +296,14 @@ Plan Router::begin(Exchange& exchange) {
     guarded(exchange, [&] { plan = t.deny(exchange, route, *denial); });
     return exchange.listener() ? plan : Plan{BodyPlan::kIgnore};
   }
-  if (route) {
+  if (route && is_stray_connect(request, *route)) {
+    plan = t.no_websocket(exchange);
+  } else if (route) {
     if (!entry) exchange.record().protocol = route->protocol;
     t.remember(exchange, *route, std::move(match));
     plan = route->plan;
-  } else if (!entry) {
-    plan = t.no_route(exchange);
   } else {
-    plan = t.no_method(exchange, *entry);
+    plan = entry ? t.no_method(exchange, *entry) : t.no_route(exchange);
   }
   if (auto* found = exchange.match.get(); found && plan.body != BodyPlan::kWhole)
     guarded(exchange, [&] { found->route->service->serve(exchange, found->args); });

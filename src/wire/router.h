@@ -59,6 +59,10 @@ class Service {
   ~Service() = default;
 };
 
+// Whether a route's service answers the opening handshake of a WebSocket. HTTP/2's extended CONNECT, which looks like a
+// GET (wire/websocket.h), reaches no other service: each 2xx would say that a tunnel is open (RFC 8441 §5).
+enum class Upgrade : uint8_t { kNone, kWebSocket };
+
 struct Route {
   std::string method;   // "GET", "POST"; GET routes answer HEAD too
   std::string pattern;  // "/v2/models/{model}/versions/{version}/infer"
@@ -66,6 +70,7 @@ struct Route {
   std::string_view protocol;  // for the request's record: a literal
   Plan plan;
   Permission permission = Permission::kAdmin;  // of a GET, too: what only reads says so
+  Upgrade upgrade = Upgrade::kNone;
 };
 
 // Is told of every finished Exchange: the access log, the counters.

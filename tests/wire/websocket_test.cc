@@ -6,6 +6,7 @@
 #include "support/h2_client.h"
 #include "support/heap_in_use.h"
 #include "wire/codec.h"
+#include "wire/router.h"
 
 namespace weir::wire {
 namespace {
@@ -315,6 +316,31 @@ TEST(WebSocketHandshake, ExtendedConnectOpensOneOverHttp2) {
   open->end({});
   c.talk(s);
   EXPECT_TRUE(c[id].ended);
+}
+
+// A 2xx would say that the tunnel is open (RFC 8441 §5).
+TEST(WebSocketHandshake, ExtendedConnectReachesNoOtherService) {
+  struct Answering final : Service {
+    void serve(Exchange& x, const PathArgs&) override { x.respond(200, "text/plain", base::Bytes::constant("ok")); }
+  } service;
+  base::FakeEnv env;
+  Router router(env);
+  router.add({"GET", "/plain", &service, "test", {}, Permission::kRead});
+  router.add({"GET", "/ws", &service, "test", {BodyPlan::kStream, 1000}, Permission::kRead, Upgrade::kWebSocket});
+  router.fallback(service, [](const Request& r) { return r.target == "/claimed"; }, "test", {});
+  auto status = [&](Version version, const char* path) {
+    support::FakeExchange x("GET", path);
+    x.mutable_request().version = version;
+    x.mutable_request().fields.add("upgrade", "websocket");
+    if (router.begin(x).body == BodyPlan::kWhole && !x.responding()) router.whole(x);
+    router.closed(x);
+    return x.response.status;
+  };
+  EXPECT_EQ(status(Version::kHttp2, "/ws"), 200);
+  EXPECT_EQ(status(Version::kHttp2, "/plain"), 400);
+  EXPECT_EQ(status(Version::kHttp2, "/claimed"), 400);
+  EXPECT_EQ(status(Version::kHttp2, "/absent"), 404);
+  EXPECT_EQ(status(Version::kHttp11, "/plain"), 200) << "there it is an offer";
 }
 
 TEST(WebSocket, WhatHasComeOfAMessageGoesWhenItFails) {

@@ -150,8 +150,13 @@ class Socket final : public wire::Service, public Entrance {
 
 void add_websocket(EvergreenState& state, wire::Router& router, Entrances& entrances) {
   auto service = std::make_unique<Socket>(state);
-  router.add(
-      {"GET", kPath, service.get(), kWebSocket, {wire::BodyPlan::kStream, UINT64_MAX}, wire::Permission::kInfer});
+  router.add({"GET",
+              kPath,
+              service.get(),
+              kWebSocket,
+              {wire::BodyPlan::kStream, UINT64_MAX},
+              wire::Permission::kInfer,
+              wire::Upgrade::kWebSocket});
   entrances.push_back(std::move(service));
 }
 
