@@ -110,7 +110,8 @@ bool AdmissionQueue::take_blocks(Sequence& s, const Pass& pass, ActiveSequences&
   return true;
 }
 
-// Running sequences will want a block each before long; to let one in and to preempt it at once helps nobody.
+// Running sequences will want a block each before long; to let one in and to preempt it at once helps nobody. Sessions
+// at rest give up blocks for that, too: else those of a full cache would keep out all but the first few.
 bool AdmissionQueue::make_room(Sequence& s, ActiveSequences::Claim claim, ActiveSequences& active) {
   const auto& blocks = memory_.blocks();
   while (blocks.available() < memory_.lacking(s))
@@ -120,7 +121,9 @@ bool AdmissionQueue::make_room(Sequence& s, ActiveSequences::Claim claim, Active
       memory_.release(s);
       s.recomputes = {};
     }
-  return blocks.available() >= memory_.lacking(s) + active.running();
+  while (blocks.available() < memory_.lacking(s) + active.running())
+    if (!active.free_blocks(s, ActiveSequences::Claim::kAtRest)) return false;
+  return true;
 }
 
 void AdmissionQueue::give_back(Sequence& s) {

@@ -26,6 +26,25 @@ TEST(TokenAdmission, OneBlockForEachRunningSequenceIsLeftFree) {
   }
 }
 
+TEST(TokenAdmission, SessionsAtRestThatHoldAllBlocksKeepNobodyOut) {
+  SchedulerHarness harness(small(4, 64), 64);
+  for (uint32_t i = 0; i < 40; ++i) {
+    auto& rests = harness.call(numbers(6, i), 2);  // two blocks
+    rests.session = {1, i + 1};
+    harness.send(rests);
+    harness.run();
+  }
+  ASSERT_EQ(harness.used(), 64u);
+  std::vector<msg::Call*> calls;
+  for (uint32_t i = 0; i < 8; ++i) harness.send(*calls.emplace_back(&harness.call(numbers(4, 50 + i), 8)));
+  ASSERT_TRUE(harness.step());
+  EXPECT_EQ(harness.scheduler->active(), 8u);
+  EXPECT_GT(harness.scheduler->memory().residents(), 20u) << "no more of them go than have to";
+  harness.run();
+  EXPECT_EQ(preemptions(harness), 0u);
+  for (auto* call : calls) EXPECT_EQ(harness.said[call], harness.expected(*call));
+}
+
 // Steps have 16 tokens. Two prompts of 40 share them, and both are admitted with the first one.
 TEST(TokenAdmission, APromptThatFillsTheStepsKeepsNobodyOut) {
   SchedulerHarness harness(small());
