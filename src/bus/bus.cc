@@ -257,7 +257,7 @@ void Bus::finish(msg::Call* call) {
   if (slot.cancelled.load(std::memory_order_relaxed)) return;
   slot.satisfied.store(true, std::memory_order_relaxed);
   slot.cancelled.store(true, std::memory_order_release);
-  slot.inbox->poke();
+  poke(*slot.inbox);
 }
 
 void Bus::cancel(msg::Call* call) {
@@ -265,15 +265,25 @@ void Bus::cancel(msg::Call* call) {
   if (slot.cancelled.load(std::memory_order_relaxed)) return;
   slot.served->stats.cancelled.fetch_add(1, std::memory_order_relaxed);
   slot.cancelled.store(true, std::memory_order_release);
-  slot.inbox->poke();
+  poke(*slot.inbox);
 }
 
 void Bus::add_credit(msg::Call* call, int32_t events) {
   Slot& slot = lent(call);
-  if (slot.credit.fetch_add(events, std::memory_order_acq_rel) <= 0) slot.inbox->poke();
+  if (slot.credit.fetch_add(events, std::memory_order_acq_rel) <= 0) poke(*slot.inbox);
+}
+
+// The turn at whose end the others of this turn go through may be over already.
+void Bus::poke(msg::Inbox& inbox) {
+  if (pokes_.add(inbox)) mailbox_.wake();
 }
 
 void Bus::turn(const std::function<bool()>& long_enough) {
+  deliver_mail(long_enough);
+  pokes_.flush();
+}
+
+void Bus::deliver_mail(const std::function<bool()>& long_enough) {
   for (int pass = 0; pass < kPasses; ++pass) {
     if (next_mail_ == mail_.size() && !mailbox_.drain(mail_)) return;
     while (next_mail_ < mail_.size()) {
@@ -320,6 +330,7 @@ void Bus::release(Slot& slot) {
   if (slot.timed) slot.timed = false, --armed_;
   --in_flight_;
   if (slot.of_tenant) --*slot.of_tenant;
+  if (n == 1) pokes_.forget(*slot.served->inbox);
   recycle(&slot);
   calls.store(n - 1, std::memory_order_release);  // from here on the model may go
   if (due_.size() > 2 * armed_ + kStaleAllowed) sweep();
@@ -354,7 +365,7 @@ void Bus::expire() {
     msg::Sink* sink = std::exchange(slot->sink, nullptr);
     slot->cancelled.store(true, std::memory_order_release);
     slot->served->stats.expired.fetch_add(1, std::memory_order_relaxed);
-    slot->inbox->poke();
+    poke(*slot->inbox);
     (void)call_sink(*sink, *slot, [] { return msg::Event{msg::Failed{too_late()}}; });
   }
   set_timer();

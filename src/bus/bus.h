@@ -17,6 +17,7 @@
 #include "bus/catalog.h"
 #include "bus/mailbox.h"
 #include "bus/offload_task.h"
+#include "bus/pokes.h"
 #include "msg/call.h"
 
 namespace weir::base {
@@ -111,6 +112,8 @@ class Bus {
   void deliver(msg::Mail& mail);
   void charge_tokens(Slot& slot, const msg::Event& event) const;
   void take_back(Slot& slot);
+  void poke(msg::Inbox& inbox);
+  void deliver_mail(const std::function<bool()>& long_enough);
   void release(Slot& slot);
   void recycle(Slot* slot);
   void arm(Slot& slot);
@@ -133,6 +136,7 @@ class Bus {
   std::vector<Slot*> spare_;
   std::vector<msg::Mail> mail_;
   size_t next_mail_ = 0;  // mail_ from here on is still to be delivered
+  Pokes pokes_;           // of this turn
   std::vector<Due> due_;  // a heap, the earliest in front
   size_t armed_ = 0;      // how many of due_ are not stale
   base::TimerId timer_ = base::TimerId::kNone;

@@ -85,6 +85,8 @@ void Pipeline::poke() {
           inboxes.push_back(plan_.nodes[leg.node].served->inbox.get());
     }
   }
+  std::sort(inboxes.begin(), inboxes.end());
+  inboxes.erase(std::unique(inboxes.begin(), inboxes.end()), inboxes.end());
   for (auto* inbox : inboxes) inbox->poke();
 }
 

@@ -31,8 +31,8 @@ BUGS = [
     (6, 'a missed wake of a shard when much mail comes at once', [
         ('bus/mailbox.cc', '  wake_();\n  waking_', '  if (!(@ && queue_.size() > 2)) wake_();\n  waking_')]),
     (7, 'credit lost: nobody is told that a peer at zero has room again', [
-        ('bus/bus.cc', 'if (slot.credit.fetch_add(events, std::memory_order_acq_rel) <= 0) slot.inbox->poke();',
-         'if (slot.credit.fetch_add(events, std::memory_order_acq_rel) <= (@ ? -1 : 0)) slot.inbox->poke();')]),
+        ('bus/bus.cc', 'if (slot.credit.fetch_add(events, std::memory_order_acq_rel) <= 0) poke(*slot.inbox);',
+         'if (slot.credit.fetch_add(events, std::memory_order_acq_rel) <= (@ ? -1 : 0)) poke(*slot.inbox);')]),
     (8, 'positions off by one behind the fifteenth token', [
         ('generation/step_results.cc', 'emit_token(s, {request.id, position, false, std::move(details)});',
          'emit_token(s, {request.id, position + (@ && s.generated > 15), false, std::move(details)});')]),
