@@ -175,7 +175,9 @@ class Walk {
       if (f.number == 1) name = f.bytes;
       if (f.number == 2) ranked = type(f.bytes, input) || ranked;
     });
-    if (!ranked) summary_.unranked.emplace_back(name);
+    if (ranked) return;
+    summary_.unranked.emplace_back(name);
+    summary_.varying = summary_.varying || input;
   }
   // Whether there is a shape.
   bool type(std::string_view message, bool input) {
@@ -194,7 +196,7 @@ class Walk {
       if (f.number != 1) return;
       bool known = false;
       each(f.bytes, [&](const Field& g) { known = known || g.number == 1; });
-      if (input && !known && i > 0) summary_.varying = true;
+      if (input && !known) (i > 0 ? summary_.varying : summary_.free_first) = true;
       ++i;
     });
   }

@@ -31,7 +31,8 @@ namespace weir::onnx {
 
 struct FileSummary {
   std::vector<std::string> unranked;  // inputs and outputs of the graph without a shape: their rank is unknown
-  bool varying = false;               // an input has an unknown dimension after its first
+  bool varying = false;               // an input has no shape, or an unknown dimension after its first
+  bool free_first = false;            // an input's first dimension is unknown
   std::vector<std::string> external;  // locations of files that hold initializers, each once
 };
 

@@ -78,7 +78,7 @@ std::vector<std::string_view> parameter_names() {
 std::string SessionOptions::text() const {
   std::string out = std::to_string(intra_op_threads) + ',' + std::to_string(inter_op_threads) + ',' +
                     std::to_string(int(optimization)) + ',' + std::to_string(int(arena)) + ',' +
-                    std::to_string(int(spinning));
+                    std::to_string(int(spinning)) + ',' + std::to_string(int(rows));
   for (const std::string& library : custom_ops) out += ',' + library;
   for (const auto& provider : providers) {
     out += ";" + std::to_string(int(provider.kind));

@@ -15,6 +15,9 @@ namespace weir::onnx {
 
 enum class Arena : uint8_t { kOff, kOn };
 enum class Spinning : uint8_t { kOff, kOn };
+// Which first dimensions inputs may have: up to the model's max_batch, or any. kAny also where the configuration leaves
+// max_batch to the file: whether it is batched then is known once the session is there.
+enum class Rows : uint8_t { kAny, kUpToMaxBatch };
 
 struct SessionOptions {
   // Threads within one operator, the lane's own included; 0 = one per core. With one, a step runs on its lane alone,
@@ -32,6 +35,7 @@ struct SessionOptions {
   std::vector<Provider> providers{};
   std::map<std::string, std::string> entries{};  // of the session's configuration, as ONNX Runtime calls them
   Placement placement{};
+  Rows rows = Rows::kAny;  // of the model's configuration
 
   std::string text() const;  // equal for equal options
 };

@@ -176,6 +176,7 @@ base::Result<std::unique_ptr<sched::Engine>> Runtime::load(const msg::ModelSpec&
                                                            base::SlabSource& slabs, const Place& place) {
   auto settings = session_options(wanted.parameters, parts_->options.session);
   if (!settings) return settings.error();
+  if (wanted.max_batch > 0) settings->rows = Rows::kUpToMaxBatch;
   if (auto library = parts_->open(); !library) return library.error();
   auto opened = ModelFile::open(file);
   if (!opened) return opened.error();

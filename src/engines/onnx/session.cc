@@ -30,7 +30,7 @@ base::Result<Owned<OrtSessionOptions>> make_options(const Api& api, const Sessio
   set(api.set_optimization(raw, options.optimization));
   set(options.arena == Arena::kOn ? api.enable_arena(raw) : api.disable_arena(raw));
   // The library keeps one memory plan per set of input shapes for ever; free dimensions would let clients grow that.
-  if (file.varying) set(api.disable_memory_pattern(raw));
+  if (file.varying || (file.free_first && options.rows == Rows::kAny)) set(api.disable_memory_pattern(raw));
   set(api.set_option(raw, "session.load_model_format", "ONNX"));
   set(api.set_option(raw, "session.intra_op.allow_spinning", spinning));
   set(api.set_option(raw, "session.inter_op.allow_spinning", spinning));

@@ -13,6 +13,7 @@
 #include "engines/onnx/library.h"
 #include "engines/onnx/onnx_file.h"
 #include "engines/onnx/self_test.h"
+#include "engines/onnx/session.h"
 #include "support.h"
 
 namespace weir::onnx {
@@ -336,9 +337,38 @@ TEST(OnnxInspect, DepthAndGroupsAndOverlongNumbersAreRefused) {
   EXPECT_TRUE(inspect(field(7, field(2, "name"))).has_value());
 }
 
-TEST(OnnxInspect, FreeDimensionsPastTheFirstAreNoticed) {
+// The library keeps a memory plan for each set of shapes.
+TEST_F(OnnxLoad, MemoryIsNotPlannedForShapesThatClientsChoose) {
+  auto opened = open_library(library_places(""));
+  ASSERT_TRUE(opened.has_value());
+  auto library = std::make_shared<Library>();
+  library->api = (*opened)->api, library->version = (*opened)->version, library->allocator = (*opened)->allocator;
+  library->env = Owned<OrtEnv>((*opened)->env.get(), [](OrtEnv*) {});
+  static int disabled;
+  library->api.disable_memory_pattern = [](OrtSessionOptions*) -> OrtStatus* { return ++disabled, nullptr; };
+  auto plans = [&](const std::string& name, Rows rows) {
+    disabled = 0;
+    const std::string file = slurp(data_file(name + ".onnx"));
+    auto summary = inspect(file);
+    SessionOptions options;
+    options.rows = rows;
+    EXPECT_TRUE(summary && Session::make(library, options, file, *summary, {}, "test")) << name;
+    return disabled == 0;
+  };
+  EXPECT_TRUE(plans("two", Rows::kUpToMaxBatch));
+  EXPECT_FALSE(plans("two", Rows::kAny)) << "the first dimension is the client's";
+  EXPECT_TRUE(plans("fixed_first", Rows::kAny));
+  EXPECT_FALSE(plans("dynamic", Rows::kUpToMaxBatch));
+  EXPECT_FALSE(plans("unranked", Rows::kUpToMaxBatch)) << "the whole shape is the client's";
+}
+
+TEST(OnnxInspect, FreeDimensionsAreNoticed) {
   EXPECT_TRUE(inspect(slurp(data_file("dynamic.onnx")))->varying);
   EXPECT_FALSE(inspect(slurp(data_file("two.onnx")))->varying);
+  EXPECT_TRUE(inspect(slurp(data_file("two.onnx")))->free_first);
+  EXPECT_FALSE(inspect(slurp(data_file("fixed_first.onnx")))->free_first);
+  EXPECT_TRUE(inspect(slurp(data_file("unranked.onnx")))->varying);
+  EXPECT_FALSE(inspect(slurp(data_file("unranked_output.onnx")))->varying);
   EXPECT_EQ(inspect(slurp(data_file("unranked_output.onnx")))->unranked, std::vector<std::string>{"y"});
 }
 
