@@ -60,7 +60,7 @@ struct TokenStep {
     bool hold_eos = false;                    // min_tokens is not reached: no end-of-sequence or stop id
     bool wants_logprob = false;
     uint32_t top = 0;                     // that many best logprobs
-    uint32_t id = 0;                      // kScore: whose logprob; kSample: what the engine drew
+    uint32_t id = 0;                      // kScore: whose logprob; kSample: what the engine drew, UINT32_MAX if nothing
     float logprob = 0;                    // filled by the engine
     std::vector<msg::TokenLogprob> best;  // filled by the engine, the best first
   };

@@ -1,4 +1,6 @@
 // Draws and log-probabilities, from logits.
+#include <numeric>
+
 #include "both.h"
 
 namespace weir::gpu {
@@ -90,6 +92,30 @@ void check_adjust(Lab& lab, uint32_t vocabulary) {
   lab.check("draw, of some rows of " + std::to_string(vocabulary), ids.get(lab) != ids.host, 0);
 }
 
+// Rows of NaN, of -inf, and of both with a number among them, greedy and at random.
+void check_no_token(Lab& lab, uint32_t vocabulary) {
+  std::vector<float> values(size_t(3) * vocabulary, NAN);
+  std::fill(values.begin() + vocabulary, values.begin() + 2 * ptrdiff_t(vocabulary), -INFINITY);
+  values[size_t(3) * vocabulary - 7] = -5;
+  Both logits(lab, values);
+  std::vector<DrawRow> kinds;
+  std::vector<uint32_t> rows;
+  for (uint32_t row = 0; row < 3; ++row)
+    for (const DrawRow& kind : {DrawRow{0, 1, 0, 0, 1, 1}, {1, 1, 0, 0, 2, 2}, {1, 0.9f, 0.1f, 40, 3, 3}})
+      kinds.push_back(kind), rows.push_back(row);
+  const auto count = uint32_t(rows.size());
+  std::vector<uint32_t> places(count);
+  std::iota(places.begin(), places.end(), 0u);
+  Both params(lab, kinds);
+  Both from(lab, rows), to(lab, places), ids(lab, places);
+  run(lab, &Kernels::draw, [&](Side s) {
+    return Draw{logits.at(s), params.at(s), ids.at(s), nullptr, count, vocabulary, from.at(s), to.at(s)};
+  });
+  const uint32_t only = vocabulary - 7;
+  const std::vector<uint32_t> expected{kNoToken, kNoToken, kNoToken, kNoToken, kNoToken, kNoToken, only, only, only};
+  lab.check("draw, no token of " + std::to_string(vocabulary), ids.get(lab) != expected || ids.host != expected, 0);
+}
+
 void check_logprobs(Lab& lab, uint32_t vocabulary) {
   constexpr uint32_t kMost = 20;
   auto values = some_logits(lab, 3, vocabulary);
@@ -123,6 +149,7 @@ void check_draws(Lab& lab) {
   check_draw(lab, full ? 280 : 14, full ? 128256 : 9001, flat_logits);
   for (uint32_t vocabulary : {1000u, full ? 128256u : 5003u}) {
     check_adjust(lab, vocabulary);
+    check_no_token(lab, vocabulary);
     check_logprobs(lab, vocabulary);
   }
 }

@@ -7,6 +7,7 @@ namespace weir::llm {
 namespace {
 
 constexpr float kNever = -INFINITY;
+constexpr uint32_t kNoToken = UINT32_MAX;
 
 // SplitMix64's finalizer (Steele, Lea, Flood 2014).
 uint64_t mix(uint64_t x) {
@@ -18,7 +19,7 @@ uint64_t mix(uint64_t x) {
 uint32_t first_largest(std::span<const float> logits, float highest) {
   for (size_t i = 0; i < logits.size(); ++i)
     if (logits[i] >= highest) return uint32_t(i);
-  return 0;  // only NaNs
+  return kNoToken;
 }
 
 }  // namespace
@@ -33,10 +34,10 @@ void Sampler::sample(std::span<const float> logits, generation::TokenStep::Logit
   if (!score) {
     auto changed = adjust(logits, request);
     const auto& sampling = request.params->sampling;
-    const bool none = request.params->constraint && !(kernels_.maximum(changed.data(), changed.size()) > kNever);
-    request.id = none                        ? UINT32_MAX  // the form allows no token
-                 : sampling.temperature <= 0 ? first_largest(changed, kernels_.maximum(changed.data(), changed.size()))
-                                             : draw(changed, sampling, uniform(request.seed, request.draw));
+    const float highest = kernels_.maximum(changed.data(), changed.size());
+    request.id = !(highest > kNever)         ? kNoToken  // the form allows none, or all logits are NaN
+                 : sampling.temperature <= 0 ? first_largest(changed, highest)
+                                             : draw(changed, sampling, highest, uniform(request.seed, request.draw));
   }
   if (!score && !request.wants_logprob && request.top == 0) return;
   float highest = kernels_.maximum(logits.data(), logits.size());
@@ -119,9 +120,8 @@ void Sampler::penalize(const generation::TokenStep::LogitsRequest& request) {
 
 // The numerator above the temperature is how far a logit lies below the highest: it is 0 for the highest, however small
 // the temperature is, and no quotient overflows upwards.
-uint32_t Sampler::draw(std::span<const float> logits, const msg::Sampling& s, double random) {
-  float highest = kernels_.maximum(logits.data(), logits.size());
-  if (!(highest > kNever) || !(highest < INFINITY)) return first_largest(logits, highest);
+uint32_t Sampler::draw(std::span<const float> logits, const msg::Sampling& s, float highest, double random) {
+  if (!(highest < INFINITY)) return first_largest(logits, highest);
   if (s.top_k == 0 && s.top_p >= 1 && s.min_p <= 0) return draw_from_all(logits, s, highest, random);
   gather(logits, s, highest);
   if (s.top_k > 0 && s.top_k < candidates_.size()) keep_best(s.top_k);

@@ -1,6 +1,7 @@
 // Sampler: from logits to a token, and to logprobs. One per thread; it keeps its buffers.
 //
 // The token that is drawn depends on the logits, the sampling parameters, the seed and the number of the draw alone.
+// Where no logit is above -inf (a form allows no token, or all are NaN) there is none: its id is UINT32_MAX.
 // The vocabulary is never sorted: what top_k and top_p keep is selected, and only that is put in order.
 #pragma once
 
@@ -35,7 +36,7 @@ class Sampler {
   std::span<const float> adjust(std::span<const float> logits, const generation::TokenStep::LogitsRequest& request);
   void keep_allowed(std::span<const uint32_t> mask);
   void penalize(const generation::TokenStep::LogitsRequest& request);
-  uint32_t draw(std::span<const float> logits, const msg::Sampling& sampling, double random);
+  uint32_t draw(std::span<const float> logits, const msg::Sampling& sampling, float highest, double random);
   uint32_t draw_from_all(std::span<const float> logits, const msg::Sampling& sampling, float highest, double random);
   void gather(std::span<const float> logits, const msg::Sampling& sampling, float highest);
   void keep_best(size_t count);

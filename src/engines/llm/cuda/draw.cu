@@ -117,8 +117,9 @@ __global__ void __launch_bounds__(kSelectThreads, 1) draw_kernel(Draw a) {
   Logits logits{row, a.vocabulary, 0};
   Best best = find_best(logits);
   logits.highest = row[best.id];
-  uint32_t id = best.id;
-  if (params.temperature > 0) {
+  const bool none = best.order <= order_of(-INFINITY);
+  uint32_t id = none ? kNoToken : best.id;
+  if (params.temperature > 0 && !none) {
     Choice choice{logits, 1 / params.temperature, {}, -INFINITY};
     const bool counts = params.top_k > 0 && params.top_k < a.vocabulary;
     if (counts) choice.kept = keep_most(room, logits, choice.kept, params.top_k);
@@ -136,7 +137,7 @@ __global__ void __launch_bounds__(kSelectThreads, 1) draw_kernel(Draw a) {
     float sum = 0;
     logits.for_each([&](float logit, uint32_t) { sum += expf(logit - logits.highest); });
     sum = block_sum(sum);
-    if (threadIdx.x == 0) a.logprobs[to] = row[id] - logits.highest - logf(sum);
+    if (threadIdx.x == 0) a.logprobs[to] = none ? -INFINITY : row[id] - logits.highest - logf(sum);
   }
   if (threadIdx.x == 0) a.ids[to] = id;
 }

@@ -18,6 +18,8 @@ using Bf16 = uint16_t;
 using Code = int32_t;
 
 inline constexpr uint32_t kNoSlot = UINT32_MAX;    // of a row that only fills a graph's batch: writes nothing
+inline constexpr uint32_t kNoToken = UINT32_MAX;   // in the place of an id: there is none
+inline constexpr uint32_t kNoIndex = UINT32_MAX;   // in the place of an index: there is none
 inline constexpr uint32_t kPartition = 256;        // positions that one part of a decode attention looks at
 inline constexpr uint32_t kMostHeadsPerGroup = 8;  // query heads that share a key head
 inline constexpr uint32_t kNormRows = 2;           // that a norm_matmul takes
@@ -33,6 +35,7 @@ struct Launch {
 };
 
 // An id with this bit stands for sampled[id without it]: what a step before has sampled, before the host knows it.
+// Where that is kNoToken the row is computed with some other token, and nobody uses it.
 inline constexpr uint32_t kSampled = 1u << 31;
 
 // stream[t] = table[ids[t]], widened.
@@ -193,8 +196,6 @@ struct DrawRow {
   uint64_t seed, number;  // the draw is a function of these two and the logits
 };
 
-inline constexpr uint32_t kNoToken = UINT32_MAX;
-
 // Logits that are changed before a draw, in this order: bias; repetition penalty of a token that was there; presence
 // and frequency penalties of one that was generated; -inf for one that must not come. The token that a step before has
 // sampled was generated once more than the changes say, also where they do not name it.
@@ -223,7 +224,7 @@ struct Adjust {
 
 // One token per row, the likelier and then the lower id first; and its logprob before temperature.
 struct Draw {
-  const float* logits;  // [rows][vocabulary], finite or -inf
+  const float* logits;  // [rows][vocabulary], finite or -inf; NaN is never drawn
   const DrawRow* params;
   uint32_t* ids;              // [rows]; may be mapped host memory
   float* logprobs;            // [rows] or null

@@ -79,11 +79,13 @@ void attend(const A& a, size_t row, uint32_t head, uint32_t length, const uint32
 
 // Integers in the order of the logits, as in draw.cu.
 uint32_t order_of(float value) {
-  auto bits = std::bit_cast<uint32_t>(value);
+  if (std::isnan(value)) return 0;
+  auto bits = std::bit_cast<uint32_t>(value + 0.f);  // the two zeros are equal
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
 uint32_t draw_row(const float* logits, uint32_t size, const DrawRow& params) {
+  if (std::none_of(logits, logits + size, [](float logit) { return logit > -INFINITY; })) return kNoToken;
   std::vector<uint32_t> ids(size);
   std::iota(ids.begin(), ids.end(), 0u);
   auto before = [&](uint32_t a, uint32_t b) {
@@ -92,7 +94,9 @@ uint32_t draw_row(const float* logits, uint32_t size, const DrawRow& params) {
   if (params.temperature <= 0) return *std::min_element(ids.begin(), ids.end(), before);
   std::sort(ids.begin(), ids.end(), before);
   float highest = logits[ids[0]];
-  auto weight = [&](uint32_t id) { return uint64_t(std::exp((logits[id] - highest) / params.temperature) * kOne); };
+  auto weight = [&](uint32_t id) {
+    return logits[id] > -INFINITY ? uint64_t(std::exp((logits[id] - highest) / params.temperature) * kOne) : 0;
+  };
   if (params.top_k > 0 && params.top_k < size) ids.resize(params.top_k);
   uint64_t total = 0;
   for (auto id : ids) total += weight(id);
@@ -127,6 +131,7 @@ double uniform(uint64_t seed, uint64_t number) {
 void embed(const Embed& a) {
   for (size_t t = 0; t < a.tokens; ++t) {
     uint32_t id = a.sampled && a.ids[t] & kSampled ? a.sampled[a.ids[t] & ~kSampled] : a.ids[t];
+    if (id == kNoToken) id = 0;
     for (size_t i = 0; i < a.hidden; ++i) a.stream[t * a.hidden + i] = widen_bf16(a.table[size_t(id) * a.hidden + i]);
   }
 }
@@ -337,7 +342,9 @@ void draw(const Draw& a) {
     const float* logits = from & kAdjusted ? a.adjusted + size_t(from & ~kAdjusted) * a.vocabulary
                                            : a.logits + size_t(from) * a.vocabulary;
     a.ids[to] = draw_row(logits, a.vocabulary, a.params[i]);
-    if (a.logprobs) a.logprobs[to] = float(logits[a.ids[to]] - log_sum(logits, a.vocabulary));
+    if (!a.logprobs) continue;
+    const uint32_t id = a.ids[to];
+    a.logprobs[to] = id == kNoToken ? -INFINITY : float(logits[id] - log_sum(logits, a.vocabulary));
   }
 }
 

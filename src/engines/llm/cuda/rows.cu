@@ -23,6 +23,7 @@ __global__ void embed_kernel(Embed a) {
   await_inputs();
   uint32_t id = a.ids[blockIdx.x];
   if (a.sampled && id & kSampled) id = a.sampled[id & ~kSampled];
+  if (id == kNoToken) id = 0;
   copy_row<kPer>(a.stream + size_t(blockIdx.x) * a.hidden, a.table + size_t(id) * a.hidden, a.hidden);
 }
 

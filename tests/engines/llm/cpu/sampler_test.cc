@@ -37,7 +37,17 @@ TEST(Sampler, TemperatureZeroTakesTheFirstOfTheLargest) {
   d.params.sampling.temperature = 0;
   EXPECT_EQ(d.draw({1, 5, 2, 5}), 1u);
   EXPECT_EQ(d.draw({NAN, -1, -2}), 1u);
-  EXPECT_EQ(d.draw({NAN, NAN}), 0u);
+}
+
+TEST(Sampler, LogitsThatAreNotNumbersGiveNoToken) {
+  Draws d;
+  for (float temperature : {0.f, 1.f})
+    for (float top_p : {1.f, 0.9f}) {
+      d.params.sampling.temperature = temperature, d.params.sampling.top_p = top_p;
+      EXPECT_EQ(d.draw(std::vector<float>(40, NAN)), UINT32_MAX) << temperature << ' ' << top_p;
+      EXPECT_EQ(d.draw({-INFINITY, NAN}), UINT32_MAX) << temperature << ' ' << top_p;
+      EXPECT_EQ(d.draw({NAN, -3, -INFINITY}), 1u) << temperature << ' ' << top_p;
+    }
 }
 
 TEST(Sampler, DrawsFollowTheProbabilities) {

@@ -247,6 +247,23 @@ TEST(LlmCudaReference, APromptIsAttendedToAsItsTokensAloneAre) {
   }
 }
 
+TEST(LlmCudaReference, LogitsThatAreNotNumbersGiveNoToken) {
+  std::vector<float> logits{NAN, NAN, -INFINITY, NAN, NAN, 1}, logprobs(6);
+  std::vector<DrawRow> draws{{0, 1, 0, 0, 1, 1}, {1, 1, 0, 0, 1, 1}, {1, 0.5f, 0, 2, 1, 1}};
+  std::vector<uint32_t> ids(6, 9), from{0, 0, 0}, to{0, 1, 2};
+  reference::draw({logits.data(), draws.data(), ids.data(), logprobs.data(), 3, 3, from.data(), to.data()});
+  from = {1, 1, 1}, to = {3, 4, 5};
+  reference::draw({logits.data(), draws.data(), ids.data(), logprobs.data(), 3, 3, from.data(), to.data()});
+  EXPECT_EQ(ids, (std::vector<uint32_t>{kNoToken, kNoToken, kNoToken, 2, 2, 2}));
+  EXPECT_EQ(logprobs[0], -INFINITY);
+  auto table = bf16({1, 2, 3, 4});
+  std::vector<uint32_t> fed{kSampled | 1, kSampled | 3};
+  std::vector<float> stream(4);
+  ids[3] = 1;
+  reference::embed({stream.data(), table.data(), fed.data(), 2, 2, ids.data()});
+  EXPECT_EQ(stream, (std::vector<float>{1, 2, 3, 4})) << "a row that nobody uses is some token's";
+}
+
 TEST(LlmCudaReference, LogitsAreChangedInACopyAndLogprobsAreOfTheModels) {
   std::vector<float> logits{0, 0, 0, 0, 2, -2, 4, 1}, adjusted(4);
   std::vector<Change> changes{
