@@ -83,13 +83,13 @@ class TokenLane final : public TokenInbox {
   void take_in();
   void note_largest_tenant();
   void rescue(const Status& why);
-  void run_step(TokenStep& step);
   void run_steps(TokenStep& step);
   bool gather_ahead();
   void note_queue();  // this and the next one: under the lock
   void take_arrivals();
   using Act = Status (TokenEngine::*)(TokenStep&);
   Status act(Act what, TokenStep& step);
+  Status begin_draws(Act what, TokenStep& step);
   void finish(const Status& outcome);
   Found encode_next_image(Found stepped);
   void encode_image_aside(TokenScheduler::PendingImage pending);
@@ -245,7 +245,7 @@ TokenLane::Found TokenLane::turn() {
   auto* step = scheduler_->plan(base::steady_now());
   post();
   auto found = step ? Found::kStep : Found::kNothing;
-  if (step) engine_->overlaps() ? run_steps(*step) : run_step(*step);
+  if (step) engine_->overlaps() ? run_steps(*step) : finish(begin_draws(&TokenEngine::step, *step));
   if (encode_next_image(found) == Found::kStep) found = Found::kStep;
   post();
   return found;
@@ -287,21 +287,14 @@ void TokenLane::rescue(const Status& why) {
   post();
 }
 
-void TokenLane::run_step(TokenStep& step) {
-  masks_.begin(step);
-  auto outcome = act(&TokenEngine::step, step);
-  masks_.end();
-  finish(outcome);
-}
-
 // The next step, with what has arrived meanwhile, is with the engine before this one is read. `step` is the scheduler's
 // oldest, whichever that is.
 void TokenLane::run_steps(TokenStep& step) {
-  auto submitted = act(&TokenEngine::submit, step);
+  auto submitted = begin_draws(&TokenEngine::submit, step);
   for (TokenStep* next = &step; next;) {
     uncollected_ = submitted.ok() ? &step : nullptr;
     next = submitted.ok() && gather_ahead() ? scheduler_->plan_ahead(base::steady_now()) : nullptr;
-    auto follows = next ? act(&TokenEngine::submit, *next) : Status();
+    auto follows = next ? begin_draws(&TokenEngine::submit, *next) : Status();
     auto outcome = submitted.ok() ? act(&TokenEngine::collect, step) : submitted;
     uncollected_ = next && follows.ok() ? next : nullptr;
     finish(outcome);
@@ -331,6 +324,13 @@ Status TokenLane::act(Act what, TokenStep& step) {
   Status outcome;
   auto thrown = base::attempt(title_, [&] { outcome = (*engine_.*what)(step); });
   return thrown.ok() ? outcome : named(std::move(thrown));
+}
+
+Status TokenLane::begin_draws(Act what, TokenStep& step) {
+  masks_.begin(step);
+  auto outcome = act(what, step);
+  masks_.end();
+  return outcome;
 }
 
 // The text for an exception that a library under the engine has thrown: its words are in the log, and not for clients.

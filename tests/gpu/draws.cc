@@ -66,6 +66,7 @@ void check_adjust(Lab& lab, uint32_t vocabulary) {
     uint32_t flags = id % 7 == 0 ? uint32_t(Change::kNever) : id % 2 == 0 ? uint32_t(Change::kWasThere) : 0;
     each.push_back({id, id % 3, float(id % 5) - 2, flags});
   }
+  const uint32_t words = (vocabulary + 31) / 32;
   auto half = uint32_t(each.size() / 2), rest = uint32_t(each.size()) - half;
   Both changes(lab, each);
   // The token that a step before has sampled: a token that the changes name, one that they do not, none.
@@ -73,19 +74,26 @@ void check_adjust(Lab& lab, uint32_t vocabulary) {
   Both rows(lab, std::vector<AdjustRow>{{2, 0, half, 0.5f, 0.25f, 1.3f, 0},
                                         {0, half, rest, 0, 0, 1},
                                         {0, 0, 0, 1, 1, 2, 1},
-                                        {1, 0, half, 1, 1, 2, 2}});
+                                        {1, 0, half, 1, 1, 2, 2},
+                                        {1, half, rest, 0, 0, 1, kNoIndex, 2},
+                                        {2, 0, 0, 0, 0, 1, kNoIndex, 2 + words}});
+  std::vector<uint32_t> bits(2 + 2 * words);  // a third of all tokens, and none
+  for (uint32_t id = 0; id < vocabulary; id += 3) bits[2 + id / 32] |= 1u << id % 32;
+  Both masks(lab, bits);
   const auto count = uint32_t(rows.host.size());
   Both<float> adjusted(lab, size_t(count) * vocabulary);
   run(lab, &Kernels::adjust, [&](Side s) {
-    return Adjust{logits.at(s), rows.at(s), changes.at(s), adjusted.at(s), count, vocabulary, sampled.at(s)};
+    return Adjust{logits.at(s), rows.at(s), changes.at(s), adjusted.at(s),
+                  count,        vocabulary, sampled.at(s), masks.at(s)};
   });
   lab.check("adjust of " + std::to_string(vocabulary), adjusted.error(lab), 1e-6);
 
-  Both params(lab, std::vector<DrawRow>(4, {0, 1, 0, 0, 1, 1}));
-  Both from(lab, std::vector<uint32_t>{1, kAdjusted | 2, 2, kAdjusted}), to(lab, std::vector<uint32_t>{3, 0, 5, 1});
+  Both params(lab, std::vector<DrawRow>(5, {0, 1, 0, 0, 1, 1}));
+  Both from(lab, std::vector<uint32_t>{1, kAdjusted | 2, 2, kAdjusted, kAdjusted | 5});
+  Both to(lab, std::vector<uint32_t>{3, 0, 5, 1, 4});
   Both ids(lab, std::vector<uint32_t>(6));
   run(lab, &Kernels::draw, [&](Side s) {
-    Draw a{logits.at(s), params.at(s), ids.at(s), nullptr, 4, vocabulary};
+    Draw a{logits.at(s), params.at(s), ids.at(s), nullptr, 5, vocabulary};
     a.from = from.at(s), a.to = to.at(s), a.adjusted = adjusted.at(s);
     return a;
   });

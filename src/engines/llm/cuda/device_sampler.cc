@@ -44,9 +44,10 @@ Status DeviceSampler::draw(const QueuedStep& queued, const LogitsGroup& group) {
     if (!status.ok()) break;
     status = each(
         [&] {
-          return queue_.launch(queue_.kernels().adjust,
-                               Adjust{memory_.logits, queued.at.adjusts + range.first, queued.at.changes,
-                                      memory_.adjusted, range.count, shape_.vocabulary, memory_.sampled_before});
+          return queue_.launch(
+              queue_.kernels().adjust,
+              Adjust{memory_.logits, queued.at.adjusts + range.first, queued.at.changes, memory_.adjusted, range.count,
+                     shape_.vocabulary, memory_.sampled_before, queued.masks});
         },
         [&] {
           return draw_range(queued, {next, range.count});

@@ -78,7 +78,8 @@ DeviceTransformer::DeviceTransformer(device::Device& device, const Kernels& kern
       graphs_(device, queue_.stream(), options_.graphs),
       forward_(queue_, shape_, model_.weights, model_.readouts, activations_, cache_),
       sampler_(queue_, shape_, activations_),
-      arguments_(shape_.hidden, [this] { graphs_.clear(); }) {}
+      arguments_(shape_.hidden, [this] { graphs_.clear(); }),
+      masks_(shape_.vocabulary) {}
 
 DeviceTransformer::~DeviceTransformer() { queue_.close(); }
 
@@ -112,6 +113,12 @@ Status DeviceTransformer::reserve(uint32_t blocks, uint32_t block_size) {
               [&] {
                 return arguments_.fit(queue_,
                                       usual_arguments(shape_, options_, model_.text->max_length / block_size + 1));
+              },
+              [&] {
+                Status status;  // forms on all sequences that run: no step allocates for their masks
+                for (auto& step : in_flight_)
+                  if (status.ok()) status = masks_.fit(queue_, step.masks, options_.max_running);
+                return status;
               },
               [&] { return warm(); });
 }
@@ -176,7 +183,7 @@ uint32_t DeviceTransformer::lay_out(const Step& step) {
 }
 
 QueuedStep DeviceTransformer::queued(const Step& step) {
-  return {step, layout_, arguments_.at(), next_step().results, results_.data()};
+  return {step, layout_, arguments_.at(), next_step().results, results_.data(), masks_.at()};
 }
 
 Status DeviceTransformer::queue(const Step& step, StepInFlight& next) {
@@ -189,8 +196,10 @@ Status DeviceTransformer::queue(const Step& step, StepInFlight& next) {
   sampler_.logits_for_tests = logits_for_tests;
   return each([&] { return queue_.fit(results_, next.results.bytes); },
               [&] { return queue_.fit(next.out, next.results.ids + next.results.bytes); },
+              [&] { return masks_.fit(queue_, next.masks, next.sampling.masked.size()); },
               [&] { return arguments_.upload(queue_, step, layout_, next.sampling, next.in); },
               [&] { return bucket > 0 ? decode(bucket) : forward_.run(queued(step)); },
+              [&] { return masks_.upload(queue_, next.sampling, next.masks); },
               [&] { return sampler_.run(queued(step), next.sampling, sampled_, bucket > 0 ? nullptr : &forward_); },
               [&] { return download(next); });
 }

@@ -27,6 +27,7 @@
 #include "engines/llm/cuda/graph_set.h"
 #include "engines/llm/cuda/kernel_queue.h"
 #include "engines/llm/cuda/step_arguments.h"
+#include "engines/llm/cuda/step_masks.h"
 #include "engines/llm/cuda/step_results.h"
 #include "engines/llm/vision/vision_worker.h"
 #include "generation/engine.h"
@@ -117,6 +118,7 @@ class DeviceTransformer final : public generation::TokenEngine {
   // The step that is being queued.
   StepLayout layout_;
   StepArguments arguments_;
+  StepMasks masks_;
   device::DeviceBuffer results_;
 
   std::vector<StepInFlight> in_flight_;

@@ -19,7 +19,8 @@ struct QueuedStep {
   const StepLayout& layout;
   const StepArguments::Addresses& at;
   const ResultLayout& results;
-  std::byte* out;  // the results on the device
+  std::byte* out;         // the results on the device
+  const uint32_t* masks;  // there, SamplingPlan::masked
 };
 
 class ForwardPass {

@@ -11,7 +11,7 @@
 
 namespace weir::llm::cuda {
 
-inline constexpr uint32_t kKernelsAbi = 8;
+inline constexpr uint32_t kKernelsAbi = 9;
 inline constexpr const char* kKernelsEntry = "weir_cuda_llm";
 
 using Bf16 = uint16_t;
@@ -197,8 +197,8 @@ struct DrawRow {
 };
 
 // Logits that are changed before a draw, in this order: bias; repetition penalty of a token that was there; presence
-// and frequency penalties of one that was generated; -inf for one that must not come. The token that a step before has
-// sampled was generated once more than the changes say, also where they do not name it.
+// and frequency penalties of one that was generated; -inf for one that must not come, also by the row's mask. The token
+// that a step before has sampled was generated once more than the changes say, also where they do not name it.
 struct Change {
   uint32_t id;
   uint32_t generated;  // how often it was
@@ -210,7 +210,8 @@ struct AdjustRow {
   uint32_t row;                           // of logits
   uint32_t first, count;                  // of changes; every id once
   float presence, frequency, repetition;  // 0, 0, 1: nothing. x > 0 ? x / repetition : x * repetition
-  uint32_t last = kNoToken;               // index in `sampled` of that token; kNoToken: the changes have all
+  uint32_t last = kNoIndex;               // index in `sampled` of that token; kNoIndex: the changes have all
+  uint32_t mask = kNoIndex;               // where its mask begins in `masks`; kNoIndex: every token may come
 };
 // adjusted[i] = logits[rows[i].row], changed.
 struct Adjust {
@@ -220,9 +221,12 @@ struct Adjust {
   float* adjusted;  // [count][vocabulary]
   uint32_t count, vocabulary;
   const uint32_t* sampled = nullptr;  // null: no row has `last`
+  // Words of 32 ids, ceil(vocabulary / 32) of each mask: a bit for each token that may come. Null: no row has one.
+  const uint32_t* masks = nullptr;
 };
 
-// One token per row, the likelier and then the lower id first; and its logprob before temperature.
+// One token per row, the likelier and then the lower id first; and its logprob before temperature. A row of which no
+// logit is above -inf (a mask allows nothing, or all are NaN) gives kNoToken and -inf.
 struct Draw {
   const float* logits;  // [rows][vocabulary], finite or -inf; NaN is never drawn
   const DrawRow* params;

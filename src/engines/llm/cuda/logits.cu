@@ -18,19 +18,25 @@ __global__ void __launch_bounds__(kThreads) adjust_kernel(Adjust a) {
   await_inputs();
   __shared__ uint32_t named;  // the last token is in the changes
   AdjustRow row = a.rows[blockIdx.x];
-  uint32_t last = row.last == kNoToken ? kNoToken : a.sampled[row.last];
+  uint32_t last = row.last == kNoIndex ? kNoToken : a.sampled[row.last];
   if (threadIdx.x == 0) named = 0;
   const float* from = a.logits + size_t(row.row) * a.vocabulary;
   float* to = a.adjusted + size_t(blockIdx.x) * a.vocabulary;
   uint32_t begin = blockIdx.y * kSlice, end = min(begin + kSlice, a.vocabulary);
+  const uint32_t* mask = row.mask == kNoIndex ? nullptr : a.masks + row.mask;
+  auto word_of = [mask](uint32_t id) { return mask ? mask[id / 32] : UINT32_MAX; };
   if (a.vocabulary % 4 == 0) {
     for (uint32_t i = begin + threadIdx.x * 4; i < end; i += kThreads * 4) {
       float four[4];
       load(four, from + i);
+      const uint32_t bits = word_of(i) >> i % 32;  // of all four
+#pragma unroll
+      for (uint32_t j = 0; j < 4; ++j) four[j] = bits >> j & 1 ? four[j] : -INFINITY;
       store(to + i, four);
     }
   } else {
-    for (uint32_t i = begin + threadIdx.x; i < end; i += kThreads) to[i] = from[i];
+    for (uint32_t i = begin + threadIdx.x; i < end; i += kThreads)
+      to[i] = word_of(i) >> i % 32 & 1 ? from[i] : -INFINITY;
   }
   __syncthreads();
   for (uint32_t c = row.first + threadIdx.x; c < row.first + row.count; c += kThreads) {

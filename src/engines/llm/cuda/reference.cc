@@ -268,7 +268,7 @@ void adjust(const Adjust& a) {
     float* x = a.adjusted + i * a.vocabulary;
     std::memcpy(x, a.logits + size_t(row.row) * a.vocabulary, a.vocabulary * sizeof(float));
     std::vector<Change> changes(a.changes + row.first, a.changes + row.first + row.count);
-    if (uint32_t last = row.last == kNoToken ? kNoToken : a.sampled[row.last]; last < a.vocabulary) {
+    if (uint32_t last = row.last == kNoIndex ? kNoToken : a.sampled[row.last]; last < a.vocabulary) {
       auto named = std::find_if(changes.begin(), changes.end(), [&](const Change& c) { return c.id == last; });
       if (named == changes.end()) named = changes.insert(named, {last, 0, 0, 0});
       ++named->generated, named->flags |= Change::kWasThere;
@@ -280,6 +280,10 @@ void adjust(const Adjust& a) {
       if (change.generated > 0) logit -= row.presence + row.frequency * float(change.generated);
       if (change.flags & Change::kNever) logit = -INFINITY;
     }
+    if (row.mask == kNoIndex) continue;
+    const uint32_t* mask = a.masks + row.mask;
+    for (uint32_t id = 0; id < a.vocabulary; ++id)
+      if (!(mask[id / 32] >> id % 32 & 1)) x[id] = -INFINITY;
   }
 }
 

@@ -24,7 +24,7 @@ bool is_adjusted(const LogitsRequest& request, std::span<const uint32_t> eos_ids
 
 void SamplingPlan::clear() {
   groups.clear(), ids.clear(), draws.clear(), from.clear(), to.clear();
-  adjusts.clear(), changes.clear(), logprobs.clear();
+  adjusts.clear(), changes.clear(), masked.clear(), logprobs.clear();
   most = 0, scores = follows = false;
 }
 
@@ -100,18 +100,28 @@ void SamplingPlan::add_adjust(const LogitsRequest& request, std::span<const uint
     for (auto ends : {eos_ids_, std::span<const uint32_t>(request.params->stop_ids)})
       for (uint32_t id : ends)
         if (known(id)) change(id).flags |= Change::kNever;
-  if (auto* constraint = request.params->constraint.get()) {
-    const auto mask = constraint->mask();
-    for (uint32_t id = 0; id < vocabulary_; ++id)
-      if (!msg::allows(mask, id)) change(id).flags |= Change::kNever;
-  }
   for (auto i = size_t(first); i < changes.size(); ++i) entry_[changes[i].id] = kNone;
   adjusts.push_back(
       {row, first, uint32_t(changes.size()) - first, s.presence_penalty, s.frequency_penalty, s.repetition_penalty});
+  if (auto* constraint = request.params->constraint.get()) {
+    adjusts.back().mask = uint32_t(masked.size() * mask_words(vocabulary_));
+    masked.push_back(constraint);
+  }
   constexpr uint32_t kSampledId = generation::TokenStep::kSampled;
   if (!has_penalties(s) || request.token >= fed.size() || !(fed[request.token] & kSampledId)) return;
   adjusts.back().last = fed[request.token] & ~kSampledId;
   follows = true;
+}
+
+void SamplingPlan::write_masks(uint32_t* to) const {
+  const size_t words = mask_words(vocabulary_);
+  for (auto* constraint : masked) {
+    const auto mask = constraint->mask();
+    const size_t count = std::min(mask.size(), words);
+    std::copy_n(mask.begin(), count, to);
+    std::fill(to + count, to + words, 0u);  // what it has no bit for does not come
+    to += words;
+  }
 }
 
 }  // namespace weir::llm::cuda

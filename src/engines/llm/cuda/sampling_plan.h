@@ -2,7 +2,8 @@
 // step to step.
 //
 // Logits are there for some requests at a time (a group). Where penalties, biases or held ends change them, they
-// are changed in a copy, kAdjustedAtOnce rows at a time, since logprobs are of what the model said.
+// are changed in a copy, kAdjustedAtOnce rows at a time, since logprobs are of what the model said. Masks of forms are
+// left for the time when the device is at work.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,9 @@ struct LogitsGroup {
   Range logprobs;
 };
 
+// Words of a mask over so many tokens.
+constexpr size_t mask_words(uint32_t vocabulary) { return (size_t(vocabulary) + 31) / 32; }
+
 class SamplingPlan {
  public:
   // `at_once`: requests of a group.
@@ -43,10 +47,14 @@ class SamplingPlan {
   std::vector<uint32_t> from, to;  // per draw
   std::vector<AdjustRow> adjusts;
   std::vector<Change> changes;
+  std::vector<msg::TokenConstraint*> masked;  // whose masks the rows of `adjusts` name, in order; borrowed
   std::vector<LogprobRow> logprobs;
   uint32_t most = 0;     // the largest `top`
   bool scores = false;   // `ids` are needed on the device
   bool follows = false;  // a change depends on what the step before has sampled
+
+  // The masks of `masked`, as Adjust takes them. Finds those that are not found yet, which takes its time.
+  void write_masks(uint32_t* to) const;
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX;

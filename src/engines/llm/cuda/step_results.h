@@ -21,7 +21,7 @@ ResultLayout lay_out_results(const generation::TokenStep& step, const SamplingPl
 struct StepInFlight {
   explicit StepInFlight(SamplingPlan plan) : sampling(std::move(plan)) {}
 
-  device::PinnedBlock in, out;  // arguments; ids and results
+  device::PinnedBlock in, masks, out;  // arguments, and the masks that come behind them; ids and results
   device::Event done;
   SamplingPlan sampling;
   ResultLayout results;

@@ -30,6 +30,52 @@ TEST(LlmDeviceChat, GreedyTextIsTheCpuEngines) {
   EXPECT_GT(ours->graphs(), 0u);  // the second decode step and those after it
 }
 
+// A form that allows ids of one rest alone.
+struct RestConstraint final : msg::TokenConstraint {
+  RestConstraint(uint32_t vocabulary, uint32_t rest) : words((vocabulary + 31) / 32) {
+    for (uint32_t id = rest; id < vocabulary; id += 5) words[id / 32] |= 1u << id % 32;
+  }
+  void prepare() override {}
+  std::span<const uint32_t> mask() override { return words; }
+  bool accept(uint32_t) override { return true; }
+  bool complete() const override { return false; }
+  std::vector<uint32_t> words;
+};
+
+TEST(LlmDeviceChat, AFormTakesTheLikeliestTokenThatItAllows) {
+  device::HostDevice host;
+  auto engine = on_device(kChat, host);
+  ASSERT_TRUE(engine);
+  const uint32_t vocabulary = engine->text().vocabulary, rows = 40;  // more than are changed at once
+  std::vector<msg::Generation> params(rows);
+  std::vector<Sequence> all;
+  DeviceStepper stepper(*engine);
+  for (uint32_t i = 0; i < rows; ++i) {
+    params[i].sampling.temperature = 0;
+    if (i % 4 != 3) params[i].constraint = std::make_unique<RestConstraint>(vocabulary, i % 5);
+    if (i == 20) static_cast<RestConstraint&>(*params[i].constraint).words.clear();
+    all.push_back({{5 + i, 8, 20}, {}});
+  }
+  for (uint32_t i = 0; i < rows; ++i) {
+    stepper.add(all[i], 3, Wanted::kNone);
+    LogitsRequest request;
+    request.token = uint32_t(stepper.step.ids.size()) - 1, request.row = i, request.params = &params[i];
+    request.sequence = all[i].ids, request.prompt = 3;
+    stepper.step.logits_requests.push_back(request);
+  }
+  std::vector<float> logits;
+  engine->logits_for_tests = &logits;
+  ASSERT_TRUE(engine->step(stepper.step).ok());
+  ASSERT_EQ(logits.size(), size_t(rows) * vocabulary);
+  for (uint32_t i = 0; i < rows; ++i) {
+    const float* row = logits.data() + size_t(i) * vocabulary;
+    uint32_t best = UINT32_MAX;
+    for (uint32_t id = 0; id < vocabulary && i != 20; ++id)
+      if ((!params[i].constraint || id % 5 == i % 5) && (best == UINT32_MAX || row[id] > row[best])) best = id;
+    EXPECT_EQ(stepper.step.logits_requests[i].id, best) << i;
+  }
+}
+
 // Seeded draws, with everything that changes logits: the same in a batch as alone, as graphs or not.
 TEST(LlmDeviceChat, DrawsAreTheSameAloneAsInABatch) {
   device::HostDevice host;

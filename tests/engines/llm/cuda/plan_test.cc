@@ -247,6 +247,34 @@ TEST(LlmCudaPlan, LogitsRequestsBecomeDrawsChangesAndLogprobs) {
   EXPECT_EQ(plan.logprobs[1].id, 3u);
 }
 
+struct OddConstraint final : msg::TokenConstraint {
+  void prepare() override {}
+  std::span<const uint32_t> mask() override { return words; }
+  bool accept(uint32_t) override { return true; }
+  bool complete() const override { return false; }
+  std::vector<uint32_t> words{0xaaaaaaaa};
+};
+
+TEST(LlmCudaPlan, AFormsMaskIsOneBitForEachToken) {
+  msg::Generation free, biased, form;
+  auto& odd = static_cast<OddConstraint&>(*(form.constraint = std::make_unique<OddConstraint>()));
+  auto& none = static_cast<OddConstraint&>(*(biased.constraint = std::make_unique<OddConstraint>()));
+  none.words.clear(), biased.sampling.logit_bias = {{7, 1.f}};
+  std::vector<LogitsRequest> logits_requests(3);
+  logits_requests[0].params = &form, logits_requests[1].params = &free, logits_requests[2].params = &biased;
+  SamplingPlan plan(50, {}, 8);
+  for (int again = 0; again < 2; ++again) plan.plan(logits_requests);
+  ASSERT_EQ(plan.adjusts.size(), 2u);
+  EXPECT_EQ(plan.adjusts[0].count, 0u) << "no change for each token that may not come";
+  EXPECT_EQ(plan.changes.size(), 1u);
+  EXPECT_EQ(plan.masked, (std::vector<msg::TokenConstraint*>{&odd, &none}));
+  EXPECT_EQ(plan.adjusts[0].mask, 0u);
+  EXPECT_EQ(plan.adjusts[1].mask, 2u);
+  Sizes masks(5, 77);
+  plan.write_masks(masks.data());
+  EXPECT_EQ(masks, (Sizes{0xaaaaaaaa, 0, 0, 0, 77})) << "what a mask has no bit for may not come";
+}
+
 TEST(LlmCudaPlan, APenaltyOfATokenThatIsNotKnownYetNamesTheRequestThatDrewIt) {
   msg::Generation penalty, bias;
   penalty.sampling.presence_penalty = 1, bias.sampling.logit_bias = {{7, 1.f}};
@@ -259,9 +287,9 @@ TEST(LlmCudaPlan, APenaltyOfATokenThatIsNotKnownYetNamesTheRequestThatDrewIt) {
   SamplingPlan plan(50, {}, 8);
   plan.plan(logits_requests, fed);
   ASSERT_EQ(plan.adjusts.size(), 3u);
-  EXPECT_EQ(plan.adjusts[0].last, kNoToken);
+  EXPECT_EQ(plan.adjusts[0].last, kNoIndex);
   EXPECT_EQ(plan.adjusts[1].last, 1u);
-  EXPECT_EQ(plan.adjusts[2].last, kNoToken);
+  EXPECT_EQ(plan.adjusts[2].last, kNoIndex);
   EXPECT_TRUE(plan.follows);
   plan.plan(std::span(logits_requests).last(1), fed);
   EXPECT_FALSE(plan.follows);

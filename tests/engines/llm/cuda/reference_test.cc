@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -295,6 +296,20 @@ TEST(LlmCudaReference, LogitsAreChangedInACopyAndLogprobsAreOfTheModels) {
   EXPECT_EQ(logprobs[1], -INFINITY);  // 9 is no token
   EXPECT_EQ(best_ids, (std::vector<uint32_t>{2, 0, kNoToken, kNoToken}));
   EXPECT_NEAR(best[1], 2 - sum, 1e-5);
+}
+
+TEST(LlmCudaReference, AMaskLeavesWhatMayCome) {
+  std::vector<float> logits(66), adjusted(66);
+  std::iota(logits.begin(), logits.end(), 0.f);
+  std::vector<Change> changes{{65, 0, 7, 0}, {40, 0, 100, 0}};
+  std::vector<AdjustRow> rows{{0, 0, 2, 0, 0, 1}};
+  rows[0].mask = 3;
+  std::vector<uint32_t> masks{9, 9, 9, 1u << 5, 1u << 31, 1u << 1};
+  Adjust a{logits.data(), rows.data(), changes.data(), adjusted.data(), 1, 66};
+  a.masks = masks.data();
+  reference::adjust(a);
+  for (uint32_t id = 0; id < 66; ++id)
+    EXPECT_EQ(adjusted[id], id == 5 || id == 63 ? logits[id] : id == 65 ? 72 : -INFINITY) << id;
 }
 
 TEST(LlmCudaReference, ReadoutsAreProductsAndPoolsAreSums) {
