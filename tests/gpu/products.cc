@@ -93,10 +93,14 @@ void check_states(Lab& lab, uint32_t hidden) {
   });
   lab.check("read_out" + shape, told.error(lab), 1e-5 * std::sqrt(double(hidden)));
   Both states(lab, some_bf16(lab, kTokens * hidden));
-  Both ranges(lab, std::vector<PoolRange>{{0, 1}, {3, 27}, {5, 0}});
-  Both<float> sums(lab, size_t(3) * hidden);
-  run(lab, &Kernels::pool, [&](Side s) { return Pool{states.at(s), ranges.at(s), sums.at(s), 3, hidden}; });
-  lab.check("pool" + shape, sums.error(lab), 1e-5);
+  Both ranges(lab, std::vector<PoolRange>{{0, 1}, {3, 27}, {5, 0}, {2, 9, 1}});
+  std::vector<double> sums_before(size_t(2) * hidden);
+  for (auto& sum : sums_before) sum = double(lab.random()) / 1e9;
+  Both before(lab, sums_before);
+  Both<double> sums(lab, size_t(4) * hidden);
+  run(lab, &Kernels::pool,
+      [&](Side s) { return Pool{states.at(s), ranges.at(s), sums.at(s), 4, hidden, nullptr, before.at(s)}; });
+  lab.check("pool" + shape, sums.error(lab), 0);  // the same additions in the same order
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ constexpr double kOneStep = 1.0 / 128;  // of bfloat16
 
 inline float widened(float value) { return value; }
 inline double widened(uint32_t value) { return value; }
+inline double widened(double value) { return value; }
 inline float widened(Bf16 bits) { return llm::cuda::widen_bf16(bits); }
 
 inline std::vector<Bf16> some_bf16(Lab& lab, size_t n, float scale = 1) {

@@ -93,7 +93,7 @@ Status DeviceEncoder::make_room() {
   const size_t workspace = std::exchange(bytes, bytes + kWorkspace);
   // ids, kinds, positions, slots; chunks, tiles and ranges of texts, which have a token at least.
   const size_t args = tokens * (4 * sizeof(uint32_t) + sizeof(Chunk) + sizeof(Tile) + sizeof(PoolRange)) + 8 * kAlign;
-  const size_t sums = tokens / EncoderLimits::taken(1) * hidden * sizeof(float);
+  const size_t sums = tokens / EncoderLimits::taken(1) * hidden * sizeof(double);
   if (auto s = each([&] { return keep(queue_.device().buffer(bytes), room_); },
                     [&] { return keep(queue_.device().buffer(args), args_); },
                     [&] { return keep(queue_.device().pin(args), in_); },
@@ -133,7 +133,8 @@ Status DeviceEncoder::run(const Pack& pack) {
 }
 
 void DeviceEncoder::sum(size_t text, float* out) const {
-  std::memcpy(out, out_.data() + text * limits_.hidden * sizeof(float), limits_.hidden * sizeof(float));
+  const auto* sum = reinterpret_cast<const double*>(out_.data()) + text * limits_.hidden;
+  for (uint32_t d = 0; d < limits_.hidden; ++d) out[d] = float(sum[d]);
 }
 
 DeviceEncoder::Args DeviceEncoder::write(const Pack& pack) {
@@ -188,9 +189,9 @@ Status DeviceEncoder::send() { return queue_.copy(Way::kToDevice, Copy{args_.dat
 
 Status DeviceEncoder::queue(const Pack& pack) {
   const Args args = write(pack);
-  Copy out{out_.data(), sums_.data(), size_t(args.texts) * limits_.hidden * sizeof(float)};
+  Copy out{out_.data(), sums_.data(), size_t(args.texts) * limits_.hidden * sizeof(double)};
   const Pool sums{.ranges = args.ranges,
-                  .out = reinterpret_cast<float*>(sums_.data()),
+                  .out = reinterpret_cast<double*>(sums_.data()),
                   .count = args.texts,
                   .hidden = limits_.hidden,
                   .exact = rows_};

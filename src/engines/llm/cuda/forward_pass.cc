@@ -205,9 +205,10 @@ Status ForwardPass::read_out(const QueuedStep& queued, uint32_t layer) {
 
 Status ForwardPass::pool(const QueuedStep& queued) {
   if (queued.step.pools.empty()) return {};
-  auto* out = reinterpret_cast<float*>(queued.out + queued.results.pools);
+  auto* out = reinterpret_cast<double*>(queued.out + queued.results.pools);
   return queue_.launch(queue_.kernels().pool,
-                       Pool{memory_.normed, queued.at.pools, out, uint32_t(queued.step.pools.size()), shape_.hidden});
+                       Pool{memory_.normed, queued.at.pools, out, uint32_t(queued.step.pools.size()), shape_.hidden,
+                            nullptr, queued.at.pooled});
 }
 
 Status ForwardPass::compute_logits(const QueuedStep& queued, Range requests) {

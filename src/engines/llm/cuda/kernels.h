@@ -273,16 +273,19 @@ struct ReadOut {
   uint32_t count, concepts, hidden, stride;
 };
 
-// out[i] = the sum of in[ranges[i].first] and the `count` - 1 rows after it, in their order.
+// out[i] = the sum of before[ranges[i].before], in[ranges[i].first] and the `count` - 1 rows after it, in their order:
+// sums do not depend on where the rows of a text were divided. In float64.
 struct PoolRange {
   uint32_t first, count;
+  uint32_t before = kNoIndex;  // kNoIndex: zeros
 };
 struct Pool {
   const Bf16* in;  // [*][hidden]
   const PoolRange* ranges;
-  float* out;  // [count][hidden]
+  double* out;  // [count][hidden]
   uint32_t count, hidden;
-  const float* exact = nullptr;  // in place of `in`, or null
+  const float* exact = nullptr;    // in place of `in`, or null
+  const double* before = nullptr;  // [*][hidden]; null: no range has `before`
 };
 
 // Encoders of BERT's family: stream[t] = words[ids[t]] + types[kinds[t]] + places[positions[t]].

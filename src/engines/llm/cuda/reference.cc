@@ -318,27 +318,6 @@ void logprobs(const Logprobs& a) {
   }
 }
 
-void read_out(const ReadOut& a) {
-  for (size_t i = 0; i < a.count; ++i)
-    for (size_t c = 0; c < a.concepts; ++c) {
-      const float *x = a.stream + size_t(a.tokens[i]) * a.hidden, *v = a.vectors + c * a.hidden;
-      double sum = 0;
-      for (size_t d = 0; d < a.hidden; ++d) sum += double(x[d]) * v[d];
-      a.out[i * a.stride + c] = float(sum);
-    }
-}
-
-void pool(const Pool& a) {
-  std::vector<double> sum(a.hidden);
-  for (size_t i = 0; i < a.count; ++i) {
-    std::fill(sum.begin(), sum.end(), 0.0);
-    for (size_t t = a.ranges[i].first; t < size_t(a.ranges[i].first) + a.ranges[i].count; ++t)
-      for (size_t d = 0; d < a.hidden; ++d)
-        sum[d] += a.exact ? a.exact[t * a.hidden + d] : widen_bf16(a.in[t * a.hidden + d]);
-    for (size_t d = 0; d < a.hidden; ++d) a.out[i * a.hidden + d] = float(sum[d]);
-  }
-}
-
 void draw(const Draw& a) {
   for (size_t i = 0; i < a.rows; ++i) {
     uint32_t from = a.from ? a.from[i] : uint32_t(i);

@@ -34,14 +34,19 @@ __global__ void __launch_bounds__(kThreads) pool_kernel(Pool a, const Element* r
   if (at >= a.hidden) return;
   PoolRange range = a.ranges[blockIdx.x];
   const Element* in = rows + size_t(range.first) * a.hidden + at;
-  float sum[2] = {};
+  double sum[2] = {};
+  if (range.before != kNoIndex) {
+    const double* before = a.before + size_t(range.before) * a.hidden + at;
+    sum[0] = before[0], sum[1] = before[1];
+  }
 #pragma unroll 8
   for (uint32_t t = 0; t < range.count; ++t) {
     float x[2];
     load(x, in + size_t(t) * a.hidden);
-    sum[0] += x[0], sum[1] += x[1];
+    sum[0] += double(x[0]), sum[1] += double(x[1]);
   }
-  store(a.out + size_t(blockIdx.x) * a.hidden + at, sum);
+  double* out = a.out + size_t(blockIdx.x) * a.hidden + at;
+  out[0] = sum[0], out[1] = sum[1];
 }
 
 }  // namespace

@@ -64,12 +64,15 @@ void StepArguments::lay_out_tokens(const generation::TokenStep& step, const Step
     for (auto& place : places_) place = trim.row[place];
     at_.last_read_out = put(places_);
   }
-  pools_.clear();
+  pools_.clear(), pooled_.clear();
   for (const auto& pool : step.pools) {
     const auto& row = step.rows[pool.row];
     pools_.push_back({row.count > 0 ? trim.row[plan.place[row.first]] : 0, row.count});
+    if (pool.sum.empty()) continue;
+    pools_.back().before = uint32_t(pooled_.size() / hidden_);
+    pooled_.insert(pooled_.end(), pool.sum.begin(), pool.sum.end());
   }
-  at_.pools = put(pools_);
+  at_.pools = put(pools_), at_.pooled = put(pooled_);
   build_.resize(aligned(build_.size(), kArgumentAlign));
   at_.features = reinterpret_cast<const float*>(memory_.data() + build_.size());
   for (const auto& patch : step.patches) {

@@ -33,6 +33,7 @@ class StepArguments {
     const float* features;
     const uint32_t *patched, *read_out, *last_read_out, *sampled_ids, *from, *to, *kept;
     const PoolRange* pools;
+    const double* pooled;  // what the ranges' earlier rows have left
     const DrawRow* draws;
     const AdjustRow* adjusts;
     const Change* changes;
@@ -67,6 +68,7 @@ class StepArguments {
   std::vector<std::byte> build_;  // as they will lie there
   std::vector<uint32_t> places_;
   std::vector<PoolRange> pools_;
+  std::vector<double> pooled_;
   Addresses at_{};
 };
 

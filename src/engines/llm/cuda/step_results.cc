@@ -16,7 +16,7 @@ ResultLayout lay_out_results(const Step& step, const SamplingPlan& sampling, con
   a.best_ids = room(sampling.logprobs.size() * sampling.most);
   a.best = room(sampling.logprobs.size() * sampling.most);
   a.readouts = room(step.readouts.size() * readouts.layers.size() * readouts.concepts.size());
-  a.pools = room(step.pools.size() * shape.hidden);
+  a.pools = room(step.pools.size() * shape.hidden * (sizeof(double) / sizeof(float)));
   a.ids = aligned(sampling.ids.size() * sizeof(uint32_t));
   return a;
 }
@@ -43,10 +43,8 @@ void read_results(const StepInFlight& from, const Shape& shape, const Readouts& 
     step.readouts[i].values.assign(at, at + values);
   }
   for (size_t i = 0; i < step.pools.size(); ++i) {
-    const float* at = floats(from.results.pools) + i * shape.hidden;
-    auto& sum = step.pools[i].sum;
-    sum.resize(shape.hidden);
-    for (uint32_t d = 0; d < shape.hidden; ++d) sum[d] += double(at[d]);
+    const double* at = reinterpret_cast<const double*>(out + from.results.pools) + i * shape.hidden;
+    step.pools[i].sum.assign(at, at + shape.hidden);  // with what earlier rows had left
   }
 }
 

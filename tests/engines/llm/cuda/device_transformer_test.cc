@@ -112,6 +112,30 @@ TEST_F(LlmDevice, AForkGoesOnAsTheOriginal) {
   EXPECT_EQ(stepper.run(), first);
 }
 
+// Wherever a prompt is cut, to the last bit.
+TEST_F(LlmDevice, SumsOfStatesDoNotDependOnTheChunks) {
+  device::HostDevice host;
+  auto ids = expected("llama_bf16").ids();
+  auto engine = on_device(folder("llama_bf16"), host);
+  ASSERT_TRUE(engine);
+  ids.resize(std::min<size_t>(ids.size(), 40));
+  std::vector<double> whole;
+  for (uint32_t chunk : {uint32_t(ids.size()), 7u, 31u}) {
+    DeviceStepper stepper(*engine);
+    Sequence s{ids, {}};
+    std::vector<double> sum;
+    while (s.stored < ids.size()) {
+      stepper.add(s, std::min(chunk, uint32_t(ids.size()) - s.stored), Wanted::kNone);
+      stepper.step.pools.push_back({0, std::move(sum)});
+      ASSERT_TRUE(engine->step(stepper.step).ok());
+      sum = std::move(stepper.step.pools[0].sum);
+      stepper.step.clear();
+    }
+    if (whole.empty()) whole = sum;
+    EXPECT_EQ(sum, whole) << "in chunks of " << chunk;
+  }
+}
+
 TEST_F(LlmDevice, ReadoutsPoolsAndPatchesAreTheReferences) {
   device::HostDevice host;
   auto expect = expected("llama");

@@ -318,10 +318,10 @@ TEST(LlmCudaReference, ReadoutsAreProductsAndPoolsAreSums) {
   reference::read_out({stream.data(), tokens.data(), vectors.data(), out.data() + 1, 1, 3, 2, 4});
   EXPECT_EQ(out, (std::vector<float>{9, 3, 7, 8, 9}));
   auto rows = bf16({1, 2, 3, 4, 5, 6});
-  std::vector<PoolRange> ranges{{1, 2}, {0, 1}};
-  std::vector<float> sums(4);
-  reference::pool({rows.data(), ranges.data(), sums.data(), 2, 2});
-  EXPECT_EQ(sums, (std::vector<float>{8, 10, 1, 2}));
+  std::vector<PoolRange> ranges{{1, 2, 1}, {0, 1}};
+  std::vector<double> sums(4), before{9, 9, 0.25, 0x1p-40};
+  reference::pool({rows.data(), ranges.data(), sums.data(), 2, 2, nullptr, before.data()});
+  EXPECT_EQ(sums, (std::vector<double>{8.25, 10 + 0x1p-40, 1, 2}));
 }
 
 }  // namespace
