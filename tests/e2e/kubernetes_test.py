@@ -64,6 +64,10 @@ class Kubernetes(unittest.TestCase):
         pod = {'apiVersion': 'v1', 'kind': 'Pod', 'metadata': {'name': 'of-kserve'}, 'spec': {'containers': spec['containers']}}
         self.assertEqual([], complaints([pod]))
 
+    def test_the_runtime_of_kserve_has_the_protocols_that_the_readme_names(self):
+        named = re.search(r'`protocolVersions: \[([^]]+)\]`', (harness.ROOT / 'README.md').read_text())[1].split(', ')
+        self.assertEqual(named, objects()['kserve-clusterservingruntime.yaml']['spec']['protocolVersions'])
+
     def test_the_kustomization_names_files_that_are_there(self):
         for name in yaml.safe_load((FOLDER / 'kustomization.yaml').read_text())['resources']:
             self.assertIn(name, objects())
