@@ -38,6 +38,16 @@ const ParamRow* find_param(Protocol protocol, uint32_t field) {
   return nullptr;
 }
 
+base::Status check_stop(const std::vector<std::string>& stops, std::string_view name, std::string_view one) {
+  size_t bytes = one.size();
+  for (const std::string& stop : stops) bytes += stop.size();
+  const auto bad = [name](const std::string& what) { return base::invalid(std::string(name) + ": " + what); };
+  if (one.empty()) return bad("a stop string is empty");
+  if (stops.size() == kMaxStops) return bad("at most " + std::to_string(kMaxStops) + " strings");
+  if (bytes > kMaxStopBytes) return bad("the strings have more than " + std::to_string(kMaxStopBytes) + " bytes");
+  return {};
+}
+
 void apply(const GenerationParams& params, msg::Generation& generation) {
   msg::Sampling& s = generation.sampling;
   set(s.temperature, params.temperature);

@@ -83,7 +83,10 @@ struct ParamRow {
   }
 };
 
-inline constexpr size_t kMaxStops = 16, kMaxStopBytes = 256, kMaxStopIds = 64, kMaxBiases = 1024;
+// A byte of an answer costs a comparison with each of the stop strings; their tables take five bytes for each of
+// theirs.
+inline constexpr size_t kMaxStops = 64, kMaxStopBytes = 4096;  // bytes of all of them
+inline constexpr size_t kMaxStopIds = 64, kMaxBiases = 1024;
 inline constexpr double kMaxU32 = 4294967295;
 
 struct GenerationParamTable {
@@ -102,7 +105,7 @@ struct GenerationParamTable {
       {"repetition_penalty", &P::repetition_penalty, 0.001, 100, {}, {}, {8}, true},
       {"seed", &P::seed, -0x1p63, 0x1p64, "random_seed", {}, {9}},  // whole, of 64 bits
       {"logit_bias", &P::logit_bias, -100, 100},                    // {"<token id>": bias}, kMaxBiases of them
-      {"stop", &P::stop, 0, kMaxStops, "stop_words", {1000, "stop_strings"}, {10}},  // of 1 to kMaxStopBytes bytes
+      {"stop", &P::stop, 0, kMaxStops, "stop_words", {1000, "stop_strings"}, {10}},  // none of them empty
       {"stop_token_ids", &P::stop_ids, 0, kMaxStopIds, {}, {12}},
       {"ignore_eos", &P::ignore_eos, 0, 1, {}, {}, {11}},
       {"include_stop_str_in_output", &P::include_stop, 0, 1},
@@ -124,6 +127,9 @@ inline constexpr std::span<const ParamRow> kGenerationParams{GenerationParamTabl
 // The row of a JSON member, of a ParamValue, or of a protobuf field; null where the protocol has no such parameter.
 const ParamRow* find_param(Protocol protocol, std::string_view name);
 const ParamRow* find_param(Protocol protocol, uint32_t field);
+
+// Whether there is room for one more stop string behind those, in number and bytes.
+base::Status check_stop(const std::vector<std::string>& stops, std::string_view name, std::string_view one);
 
 // Reads the parameter's value. What is refused is refused under `name`, which the client wrote: "top_p must be >= 0 and
 // <= 1, not 1.5". JSON: consumes the value; null leaves `out` as it is; false where it is refused. ParamValue: also

@@ -62,8 +62,8 @@ bool JsonParam::read(std::vector<std::string>& out) const {
     std::string text;
     if (json.peek() != Kind::kString) return reader.unexpected(name, kStopType);
     if (!reader.text(name, kMaxStopBytes, text)) return false;
-    if (text.empty()) return triton || reader.refuse(name, "a stop string is empty");
-    if (out.size() == kMaxStops) return reader.refuse(name, "at most " + std::to_string(kMaxStops) + " strings");
+    if (text.empty() && triton) return true;
+    if (Status bad = check_stop(out, name, text); !bad.ok()) return reader.fail(name, std::move(bad.text));
     out.push_back(std::move(text));
     return true;
   };

@@ -56,13 +56,9 @@ struct PbParam {
 
 Status PbParam::read(std::vector<std::string>& out) const {
   if (!is(PbType::kBytes)) return {};
-  if (out.size() == kMaxStops) return too_many(name, kMaxStops);
   const std::string_view text = reader.bytes();
-  const std::string path = std::string(name) + "[" + std::to_string(out.size()) + "]";
-  if (text.empty() || text.size() > kMaxStopBytes)
-    return invalid(path + " must have 1 to " + std::to_string(kMaxStopBytes) + " bytes, not " +
-                   std::to_string(text.size()));
-  if (!valid_utf8(text)) return invalid(path + " is not UTF-8");
+  if (Status bad = check_stop(out, name, text); !bad.ok()) return bad;
+  if (!valid_utf8(text)) return invalid(std::string(name) + "[" + std::to_string(out.size()) + "] is not UTF-8");
   out.emplace_back(text);
   return {};
 }

@@ -342,7 +342,7 @@ TEST(GenerationParams, ListsAndFormsOfTensorRequestsAreJsonInAString) {
   EXPECT_TRUE(read("stop", text("[] d"), p).ok());
   EXPECT_EQ(p.stop, (std::vector<std::string>{"a", "b", "[c", "[] d"}));
   EXPECT_EQ(read("stop", true, p).text, "stop must be a string or a list of strings, not true");
-  EXPECT_EQ(read("stop", text(std::string(257, 'x')), p).text, "stop: at most 256 bytes");
+  EXPECT_EQ(read("stop", text(std::string(4097, 'x')), p).text, "stop: at most 4096 bytes");
   EXPECT_TRUE(read("guided_regex", text("\"a\""), p).ok());
   EXPECT_EQ(p.structured->text, "\"a\"") << "the expression itself, quotes and all";
   p.structured.reset();
@@ -393,7 +393,7 @@ TEST(GenerationParams, StopStringsOfAMessageAreUtf8) {
   };
   EXPECT_EQ(read("\xc3\xa9"), "");
   EXPECT_EQ(read("\xc3"), "stop[0] is not UTF-8");
-  EXPECT_EQ(read(""), "stop[0] must have 1 to 256 bytes, not 0");
+  EXPECT_EQ(read(""), "stop: a stop string is empty");
 }
 
 }  // namespace

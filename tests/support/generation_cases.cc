@@ -78,8 +78,9 @@ Values json_values(const ParamRow& row, Protocol protocol) {
             const std::string one = "\"" + std::string(marshal::kMaxStopBytes, 'x') + "\"";
             const std::string longer = "\"" + std::string(marshal::kMaxStopBytes + 1, 'x') + "\"";
             const auto most_stops = size_t(row.most);
-            return Values{{"[]", one, "[" + repeated(one, most_stops, ",") + "]"},
-                          {longer, "[" + repeated("\"x\"", most_stops + 1, ",") + "]", "1", "true", "[1]", "{}"}};
+            return Values{{"[]", one, "[" + repeated("\"x\"", most_stops, ",") + "]"},
+                          {longer, "[" + one + ",\"x\"]", "[" + repeated("\"x\"", most_stops + 1, ",") + "]", "1",
+                           "true", "[1]", "{}"}};
           },
           [&](ParamRow::Of<std::vector<uint32_t>>) {
             const auto most_ids = size_t(row.most);
@@ -140,8 +141,8 @@ Values pb_values(const ParamRow& row, uint32_t at) {
           [&](ParamRow::Of<std::vector<std::string>>) {
             const auto most = size_t(row.most);
             const std::string longest = text_field(at, std::string(marshal::kMaxStopBytes, 'x'));
-            return Values{{repeated(longest, most, ""), varint(7)},
-                          {repeated(text, most + 1, ""), text_field(at, ""),
+            return Values{{repeated(text, most, ""), longest, varint(7)},
+                          {repeated(text, most + 1, ""), longest + text, text_field(at, ""),
                            text_field(at, std::string(marshal::kMaxStopBytes + 1, 'x'))}};
           },
           [&](ParamRow::Of<std::vector<uint32_t>>) {

@@ -110,10 +110,13 @@ TEST_F(OpenaiRequests, NotANumberIsNoJson) {
 
 TEST_F(OpenaiRequests, StopStringsAndBiasesAreBounded) {
   EXPECT_EQ(completion("stop", "x"), "ok");
-  EXPECT_EQ(completion("stop", std::vector<std::string>(16, "x")), "ok");
-  EXPECT_EQ(completion("stop", std::vector<std::string>(17, "x")), "stop");
+  EXPECT_EQ(completion("stop", std::vector<std::string>(64, "x")), "ok");
+  EXPECT_EQ(completion("stop", std::vector<std::string>(65, "x")), "stop");
+  EXPECT_EQ(completion("stop", std::vector<std::string>(64, std::string(64, 'x'))), "ok");
+  EXPECT_EQ(completion("stop", std::vector<std::string>(64, std::string(65, 'x'))), "stop");
   EXPECT_EQ(completion("stop", std::vector<std::string>(100000, "x")), "stop");
-  EXPECT_EQ(completion("stop", std::string(257, 'x')), "stop");
+  EXPECT_EQ(completion("stop", std::string(4096, 'x')), "ok");
+  EXPECT_EQ(completion("stop", std::string(4097, 'x')), "stop");
   EXPECT_EQ(completion("stop", ""), "stop");
   EXPECT_EQ(completion("stop", 1), "stop");
   EXPECT_EQ(completion("logit_bias", {{"259", 100}}), "ok");

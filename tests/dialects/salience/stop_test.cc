@@ -81,11 +81,10 @@ TEST(SalienceStop, WithoutItTheGenerationEndsAsEver) {
 TEST(SalienceStop, StopStringsAreBounded) {
   Spelling t;
   auto id = t.open("bytes");
-  EXPECT_EQ(t.refused(Spelling::asked(id, {""})).text, "stop_strings[0] must have 1 to 256 bytes, not 0");
-  EXPECT_EQ(t.refused(Spelling::asked(id, {"a", std::string(257, 'x')})).text,
-            "stop_strings[1] must have 1 to 256 bytes, not 257");
-  EXPECT_EQ(t.refused(Spelling::asked(id, std::vector<std::string>(17, "x"))).text,
-            "stop_strings must have at most 16 entries");
+  EXPECT_EQ(t.refused(Spelling::asked(id, {""})).text, "stop_strings: a stop string is empty");
+  EXPECT_EQ(t.refused(Spelling::asked(id, {"a", std::string(4096, 'x')})).text,
+            "stop_strings: the strings have more than 4096 bytes");
+  EXPECT_EQ(t.refused(Spelling::asked(id, std::vector<std::string>(65, "x"))).text, "stop_strings: at most 64 strings");
 }
 
 }  // namespace
