@@ -4,6 +4,9 @@
 #include <string>
 #include <system_error>
 
+#include "base/log.h"
+#include "models/folder.h"
+
 namespace weir::app {
 namespace {
 
@@ -24,6 +27,17 @@ base::Status check_root(const std::string& root) {
   return {};
 }
 
+// A server is ready when all models are that it was asked for, so nothing else tells of these.
+void warn_of_empty_roots(const Config& config) {
+  for (const auto& root : config.models.roots)
+    if (auto names = models::list_models(root); names && names->empty())
+      base::log::warning(
+          "model repository has no models, and none will be looked for later",
+          {{"folder", root},
+           {"setting", "models.control"},
+           {"wanted", "<name>/<version>/model.onnx, or a model's own folder: config.json and *.safetensors"}});
+}
+
 }  // namespace
 
 base::Status check_roots(const Config& config) {
@@ -31,6 +45,7 @@ base::Status check_roots(const Config& config) {
     return base::invalid("no model repository: give a folder (weir serve DIR) or set models.repository");
   for (const auto& root : config.models.roots)
     if (auto s = check_root(root); !s.ok()) return s;
+  if (config.models.control == models::Control::kNone && config.cluster.nats.empty()) warn_of_empty_roots(config);
   return {};
 }
 

@@ -154,8 +154,53 @@ std::string why_no_version(const ModelFolder& folder, const std::string& entry, 
   return "the folder of a version is called by its number alone: 1, 2, …";
 }
 
-// A root that is a file. The name is from the path as it was given; what is opened is where its links lead.
+// Whether a folder beside these is one of a model: then the root is a repository, whatever lies in it.
+bool holds_models(const std::string& root) {
+  bool found = false;
+  for_each_entry(root, [&](const std::string& name, const struct stat& st) {
+    const std::string path = root + '/' + name;
+    if (found || !S_ISDIR(st.st_mode)) return;
+    found = is_file(path + "/config.pbtxt") || is_file(path + "/model.yaml") || is_folder(path + "/1");
+  });
+  return found;
+}
+
+// The file that makes a root one model, as Hugging Face's folders have it and Python's models, or nothing.
+std::string_view usual_file_of_root(const std::string& root) {
+  bool weights = false;
+  for_each_entry(root, [&](const std::string& name, const struct stat& st) {
+    weights |= name.ends_with(".safetensors") && !S_ISDIR(st.st_mode);
+  });
+  const bool text = weights && is_file(root + "/config.json");
+  if ((!text && !is_file(root + "/model.py")) || holds_models(root)) return {};
+  return text ? "config.json" : "model.py";
+}
+
+bool is_lone(const std::string& root) { return is_file(root) || !usual_file_of_root(root).empty(); }
+
+// A root that is the folder of a version, with the configuration of its model among its files.
+base::Result<ModelFolder> lone_folder(const std::string& root, std::string_view usual) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path given = fs::absolute(root, error).lexically_normal(), real = fs::canonical(given, error);
+  if (error) return base::failure(base::Code::kNotFound, "there is no folder " + root);
+  if (given.filename().empty()) given = given.parent_path();  // "models/"
+  ModelFolder folder;
+  folder.name = as_model_name(given.filename().string());
+  folder.path = real.string();
+  folder.lone_file = usual;
+  Stamps& files = folder.versions[1];
+  if (int lack = walk(folder.path, "", 0, files); lack != 0) return lacking(folder.name + " cannot be looked at", lack);
+  std::sort(files.begin(), files.end());
+  for (const auto& file : files)
+    if (file.path == "config.pbtxt" || file.path == "model.yaml") folder.shared.push_back(file);
+  return folder;
+}
+
+// A root that is one model. The name of a file is from the path as it was given; what is opened is where its links
+// lead.
 base::Result<ModelFolder> lone_model(const std::string& root) {
+  if (auto usual = usual_file_of_root(root); !usual.empty()) return lone_folder(root, usual);
   namespace fs = std::filesystem;
   std::error_code error;
   fs::path given = fs::absolute(root, error).lexically_normal(), real = fs::canonical(given, error);
@@ -250,7 +295,7 @@ std::vector<uint64_t> ModelFolder::numbers() const {
 
 base::Result<std::vector<std::string>> list_models(const std::string& root, std::vector<std::string>* odd) {
   std::vector<std::string> names;
-  if (is_file(root)) {
+  if (is_lone(root)) {
     auto lone = lone_model(root);
     if (!lone) return lone.error();
     return std::vector<std::string>{lone->name};
@@ -277,7 +322,7 @@ base::Result<ModelFolder> read_model_folder(const std::string& root, std::string
   auto not_found = [&] {
     return base::failure(base::Code::kNotFound, "no model '" + folder.name + "' in the repository");
   };
-  if (is_file(root)) {
+  if (is_lone(root)) {
     auto lone = lone_model(root);
     if (lone && lone->name != name) return not_found();
     return lone;

@@ -1,6 +1,8 @@
 // Folders of a repository in Triton's layout: <root>/<model>/[config.pbtxt | model.yaml], <root>/<model>/<version>/….
 // A root can also be one model file: <name>/<version>/model.onnx is that version of that model, with its configuration;
-// any other file is version 1 of a model that is named after it, or after its folder where it is called model.onnx.
+// any other file is version 1 of a model that is named after it, or after its folder where it is called model.onnx. So
+// is a folder without models in it that has config.json beside *.safetensors, or model.py: a model, named after the
+// folder.
 //
 // Files are opened below the model's folder only, through no symbolic link, and must be regular. Texts of errors name
 // them relative to the root, never with a path of this machine.
@@ -40,7 +42,7 @@ struct ModelFolder {
   std::string path;                     // absolute or as the root was given
   Stamps shared;                        // the files beside the version folders
   std::map<uint64_t, Stamps> versions;  // by number; may be empty
-  std::string lone_file;                // not empty: the model is this file in `path`, and nothing else there is
+  std::string lone_file;                // not empty: the model is this file in `path`, which has no folders of versions
   std::string wrong;                    // why nothing in it can be served; empty when it could be looked at
   // Entries that look like a version and are none ("v1", a link called "2"): their names, and why they are not served.
   std::map<std::string, std::string> skipped;
@@ -52,7 +54,7 @@ struct ModelFolder {
   uint64_t fingerprint(uint64_t v) const;
   // The name of a file of version `v`, below `path`.
   std::string relative(uint64_t v, std::string_view file) const;
-  std::string version_path(uint64_t v) const { return path + '/' + std::to_string(v); }
+  std::string version_path(uint64_t v) const { return lone_file.empty() ? path + "/" + std::to_string(v) : path; }
   std::vector<uint64_t> numbers() const;  // ascending
 };
 

@@ -35,6 +35,13 @@ std::string_view usual_file(std::string_view engine) {
   return {};
 }
 
+// The engine of a root that is one model.
+std::string_view engine_of(std::string_view lone_file) {
+  for (const auto& u : kUsual)
+    if (u.file == lone_file) return u.engine;
+  return "onnx";
+}
+
 bool has_file(const Stamps& stamps, std::string_view path) {
   return std::any_of(stamps.begin(), stamps.end(), [&](const FileStamp& s) { return s.path == path; });
 }
@@ -145,7 +152,7 @@ base::Result<Loader::Source> Loader::locate(const ModelFolder& folder, const Mod
   static const Stamps kNoFiles;
   const Stamps& files = found == folder.versions.end() ? kNoFiles : found->second;
   Source source{config.engine, config.file};
-  if (!folder.lone_file.empty()) source = {"onnx", folder.lone_file};
+  if (!folder.lone_file.empty()) source = {std::string(engine_of(folder.lone_file)), folder.lone_file};
   for (const auto& u : kUsual)
     if (source.engine.empty() && (has_file(files, u.file) || !source.file.empty())) source.engine = u.engine;
   if (source.engine.empty())

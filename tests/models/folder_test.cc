@@ -147,5 +147,28 @@ TEST(Folder, AFileIsNamedAfterItselfOrItsFolder) {
   EXPECT_FALSE(read_model_folder(disk.root() + "/best.onnx", "worst"));
 }
 
+TEST(Folder, AFolderOfHuggingFaceOrOfPythonIsOneModel) {
+  test::Disk disk({{"Qwen2.5 B/config.json", "{}"},
+                   {"Qwen2.5 B/model.safetensors", "a"},
+                   {"Qwen2.5 B/model.yaml", ""},
+                   {"scale/model.py", "a"},
+                   {"json/config.json", "{}"},
+                   {"both/model.py", "a"},
+                   {"both/m/1/x", "a"}});
+  const std::string text = disk.root() + "/Qwen2.5 B/", python = disk.root() + "/scale";
+  EXPECT_EQ(*list_models(text), std::vector<std::string>{"Qwen2.5_B"});
+  auto folder = read_model_folder(text, "Qwen2.5_B");
+  ASSERT_TRUE(folder);
+  EXPECT_EQ(folder->numbers(), std::vector<uint64_t>{1});
+  EXPECT_TRUE(folder->has("model.yaml"));
+  EXPECT_TRUE(check_file(folder->path, folder->relative(1, folder->lone_file)).ok());
+  disk.write("Qwen2.5 B/model.safetensors", "ab");
+  EXPECT_NE(read_model_folder(text, "Qwen2.5_B")->fingerprint(), folder->fingerprint()) << "weights are watched";
+  EXPECT_EQ(*list_models(python), std::vector<std::string>{"scale"});
+  EXPECT_EQ(read_model_folder(python, "scale")->lone_file, "model.py");
+  EXPECT_TRUE(list_models(disk.root() + "/json")->empty()) << "without weights";
+  EXPECT_EQ(*list_models(disk.root() + "/both"), std::vector<std::string>{"m"}) << "a repository with a script in it";
+}
+
 }  // namespace
 }  // namespace weir::models
