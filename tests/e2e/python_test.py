@@ -89,6 +89,7 @@ class PythonModels(harness.GrpcCase):
         seen = json.loads(outputs['SEEN'][0])
         self.assertEqual(('mine', 0, 0, False), tuple(seen[k] for k in ('id', 'correlation_id', 'flags', 'cancelled')))
         self.assertEqual(('red', 5), tuple(seen['parameters'][k] for k in ('colour', 'n')))
+        self.assertEqual(['GREETING', 'MEAN', 'SEEN'], seen['outputs'], 'all, where none is named')
         self.assertIn('executions', answer.json().get('parameters', {}))
 
     def test_strings_go_in_and_out(self):
@@ -268,6 +269,7 @@ class PythonModels(harness.GrpcCase):
             answer = self.obey(order)
             self.assertEqual(503, answer.status)
             self.assertIn(f"the process of model 'unruly' has ended: {text}", answer.json()['error'])
+            self.assertNotIn('(', answer.json()['error'], 'a line that was written for somebody else')
             self.assertEqual([2.0], self.outputs(self.plain([2]))['MEAN'])  # nobody else's
         self.assertNotEqual(other, int(self.obeyed('pid')))
 

@@ -247,7 +247,7 @@ void Child::watch() {
   ::waitid(P_PIDFD, id_t(pidfd_), &info, WEXITED);
   log.finish(base::steady_now());
   std::string text = "the process of model '" + options_.model + "' has ended: " + ending(info);
-  if (!log.last().empty()) text += " (" + log.last().substr(0, 200) + ")";
+  if (!loaded_.load(std::memory_order_acquire) && !log.last().empty()) text += " (" + log.last().substr(0, 200) + ")";
   set_over(failure(Code::kUnavailable, std::move(text)));
   if (!quiet_.load(std::memory_order_acquire) && options_.ended) options_.ended(this->why());
 }

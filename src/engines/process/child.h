@@ -64,8 +64,10 @@ class Child {
   // Asks it to end, and waits so long before it is killed. ended() is not called any more.
   void stop(std::chrono::milliseconds patience);
   bool over() const { return over_.load(std::memory_order_acquire); }
-  // Why it is over: killed for a reason, or how it has ended and the last line that it has written.
+  // Why it is over: killed for a reason, or how it has ended; of one that has not loaded its model with the last line
+  // that it has written. Later a line may tell of what other clients have sent: it is the log's alone.
   base::Status why() const;
+  void note_loaded() { loaded_.store(true, std::memory_order_release); }
   int pid() const { return pid_; }
 
  private:
@@ -81,7 +83,7 @@ class Child {
 
   const ChildOptions options_;
   int socket_ = -1, log_ = -1, pidfd_ = -1, pid_ = -1;
-  std::atomic<bool> over_{false}, quiet_{false}, exited_{false};
+  std::atomic<bool> over_{false}, quiet_{false}, exited_{false}, loaded_{false};
   mutable std::mutex mutex_;
   base::Status why_;
   std::thread watcher_;

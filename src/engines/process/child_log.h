@@ -31,7 +31,7 @@ class ChildLog {
   void report_dropped_when_quiet(base::Time now);
   // True while lines are being dropped: whoever feeds this need not hurry.
   bool flooded() const { return dropped_ > 0; }
-  // The last error line, or the last line: why a child has ended.
+  // The last line, which may say why a child has ended.
   const std::string& last() const { return last_; }
 
  private:

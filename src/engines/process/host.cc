@@ -125,7 +125,10 @@ Status Host::greet(const msg::ModelSpec& wanted) {
       if (auto s = grow_output((*message)->size); !s.ok()) return s;
       continue;
     }
-    if ((*message)->type == Type::kReady) return take_ready(**message, wanted);
+    if ((*message)->type == Type::kReady) {
+      child_->note_loaded();
+      return take_ready(**message, wanted);
+    }
     if ((*message)->type != Type::kFailed) return lies("a message of type that nobody has asked for");
     auto text = copy_document(**message);
     return text ? failure(Code::kFailedPrecondition, std::move(*text)) : text.error();
@@ -162,6 +165,7 @@ base::Result<bool> Host::handle(const Message& message) {
   return true;
 }
 
+// A client that names no outputs asks for all, and Triton's models read their names.
 void Host::put_wanted(const Request& request) {
   if (request.wanted && !request.wanted->empty()) {
     writer_.put(uint32_t(std::count(request.wanted->begin(), request.wanted->end(), true)));
@@ -169,10 +173,13 @@ void Host::put_wanted(const Request& request) {
       if ((*request.wanted)[i]) writer_.put_string(spec_.outputs[i].name);
     return;
   }
-  const bool named = request.of && !request.wanted;
-  writer_.put(uint32_t(named ? request.of->outputs.size() : 0));
-  if (named)
+  if (request.of && !request.wanted && !request.of->outputs.empty()) {
+    writer_.put(uint32_t(request.of->outputs.size()));
     for (const auto& name : request.of->outputs) writer_.put_string(name);
+    return;
+  }
+  writer_.put(uint32_t(spec_.outputs.size()));
+  for (const auto& output : spec_.outputs) writer_.put_string(output.name);
 }
 
 void Host::put_request(const Request& request, uint64_t& at) {
