@@ -980,7 +980,9 @@ class Worker:
             if response is not None:
                 with self.changed:
                     sender.responses.append(response)
-                    self.changed.notify_all()
+            with self.changed:
+                self.changed.notify_all()
+            self.wake_loop()
             return
         kind = END if response is None else TENSORS_AND_END if sender.over else TENSORS
         with self.changed:
@@ -1188,7 +1190,7 @@ class Worker:
             parsed.append((number, name, timeout, parameters, outputs, tensors))
         return parsed
 
-    loop = loop_thread = None
+    loop = loop_thread = woken = None
 
     def start(self, coroutine, sender):
         """A decoupled model's coroutine goes on while other requests begin: in a loop that is a thread's own."""
@@ -1259,20 +1261,62 @@ class Worker:
 
     def responses(self, requests):
         """One response for each request, whatever the model does."""
+        returned, wrong = [None] * len(requests), None
         try:
-            responses = self.execute(requests)
-            if responses is None and all(r._sender for r in requests):
-                with self.changed:
-                    self.changed.wait_for(lambda: all(r._sender.responses or r._sender.over for r in requests))
-                responses = [next(iter(r._sender.responses), None) for r in requests]
-            if not isinstance(responses, (list, tuple)) or len(responses) != len(requests):
+            result = self.execute(requests)
+            if result is not None and (not isinstance(result, (list, tuple)) or len(result) != len(requests)):
                 raise TritonModelException('execute() must return a list of as many responses as there are requests')
-            for response in responses:
-                if not isinstance(response, InferenceResponse):
-                    raise TritonModelException(f'execute() must return InferenceResponses, not {type(response).__name__}')
-            return responses
+            returned = returned if result is None else result
+            self.wait_for_senders([r for r, response in zip(requests, returned) if response is None])
         except Exception as e:
-            return [self.failure(e)] * len(requests)
+            wrong = self.failure(e)
+        return [self.response(*pair, wrong) for pair in zip(requests, returned)]
+
+    def response(self, request, returned, wrong):
+        """The first that the request's sender has sent, or else the one that execute() has returned."""
+        if request._sender and request._sender.responses:
+            return request._sender.responses[0]
+        if wrong and (returned is None or not isinstance(returned, InferenceResponse)):
+            return wrong
+        try:
+            if returned is None:
+                raise TritonModelException('execute() returned no response to a request, and its response sender sent none')
+            if not isinstance(returned, InferenceResponse):
+                raise TritonModelException(f'execute() must return InferenceResponses, not {type(returned).__name__}')
+            return returned
+        except TritonModelException as e:
+            return self.failure(e)
+
+    def wait_for_senders(self, requests):
+        """Returns when the sender of each has a response or is closed. Tasks that a coroutine has started go on meanwhile;
+        raises what one of them raised where no other is left to answer."""
+        def answered():
+            return all(r._sender and (r._sender.responses or r._sender.over) for r in requests)
+
+        if self.loop and not answered():
+            self.loop.run_until_complete(self.run_tasks_until(answered))
+        requests = [r for r in requests if r._sender]
+        with self.changed:
+            self.changed.wait_for(answered)
+
+    async def run_tasks_until(self, answered):
+        wrong = None
+        while True:
+            woken = self.woken = self.loop.create_future()  # before the check: another thread may send
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            if answered():
+                return
+            if not tasks:
+                break
+            ended, _ = await asyncio.wait({woken, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended - {woken}:
+                wrong = task.exception() if not task.cancelled() and task.exception() else wrong
+        if wrong:
+            raise wrong
+
+    def wake_loop(self):
+        if self.woken:
+            self.loop.call_soon_threadsafe(lambda future: future.done() or future.set_result(None), self.woken)
 
     def kept(self):
         return KEPT if references(self.inputs) > self.unused else 0

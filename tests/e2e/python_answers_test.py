@@ -1,0 +1,148 @@
+"""How a Python model may answer: by what execute() returns, by response senders, by tasks of a coroutine, and with what."""
+
+import concurrent.futures
+import json
+import sys
+
+import harness
+from harness import curl
+
+WAYS = '''
+import asyncio
+import json
+import threading
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.held = []
+
+    def execute(self, requests):
+        return [self.answer(r) for r in requests]
+
+    def answer(self, request):
+        order = request.inputs()[0].as_numpy().reshape(-1)[0].decode()
+        mine = pb_utils.InferenceResponse([pb_utils.Tensor('TOLD', np.array([[order.encode()]], dtype=object))])
+        other = pb_utils.InferenceResponse([pb_utils.Tensor('TOLD', np.array([[b'sent']], dtype=object))])
+        if order == 'return':
+            return mine
+        if order == 'nothing':
+            return None
+        if order == 'wrong':
+            return 'a text'
+        if order == 'close':
+            request.get_response_sender().send(flags=FINAL)
+            return None
+        if order == 'later':
+            threading.Timer(0.1, request.get_response_sender().send, (other, FINAL)).start()
+            return None
+        request.get_response_sender().send(other, FINAL)
+        return mine if order == 'both' else None
+'''
+TASKS = '''
+import asyncio
+import threading
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+
+
+class TritonPythonModel:
+    tasks = set()
+
+    async def execute(self, requests):
+        for request in requests:
+            order = request.inputs()[0].as_numpy().reshape(-1)[0].decode()
+            task = asyncio.create_task(getattr(self, order)(request))
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+        return None
+
+    @staticmethod
+    def send(request, text):
+        tensor = pb_utils.Tensor('TOLD', np.array([[text]], dtype=object))
+        request.get_response_sender().send(pb_utils.InferenceResponse([tensor]), FINAL)
+
+    async def wait(self, request):
+        await asyncio.sleep(0.1)
+        self.send(request, b'waited')
+
+    async def thread(self, request):
+        request.get_response_sender()
+        threading.Timer(0.1, self.send, (request, b'of a thread')).start()
+
+    async def both(self, request):
+        await asyncio.get_running_loop().run_in_executor(None, self.send, request, b'of an executor')
+        await asyncio.sleep(30)
+
+    async def wrong(self, request):
+        await asyncio.sleep(0.01)
+        raise ValueError('no luck')
+
+    async def silent(self, request):
+        await asyncio.sleep(0.01)
+'''
+STRINGS = '''name: "%s" backend: "python" max_batch_size: 8 dynamic_batching { max_queue_delay_microseconds: 300000 }
+input { name: "DO" data_type: TYPE_STRING dims: [ 1 ] } output { name: "TOLD" data_type: TYPE_STRING dims: [ 1 ] }
+parameters { key: "process_timeout" value { string_value: "5s" } }
+'''
+
+
+def repository():
+    folder = harness.scratch() / 'python-answers'
+    if not folder.exists():
+        for name, code, config in [('ways', WAYS, STRINGS), ('tasks', TASKS, STRINGS)]:
+            (folder / name / '1').mkdir(parents=True)
+            (folder / name / '1/model.py').write_text(code)
+            (folder / name / 'config.pbtxt').write_text(config % name)
+    return folder
+
+
+class Answers(harness.Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = harness.Server(repository=repository(), env={
+            'WEIR_ENGINES_PYTHON_INTERPRETER': sys.executable})  # it has numpy
+
+    def ask(self, model, order):
+        answer = curl(self.server.url(f'/v2/models/{model}/infer'), data=json.dumps({'inputs': [
+            {'name': 'DO', 'datatype': 'BYTES', 'shape': [1, 1], 'data': [order]}]})).json()
+        return answer['error'] if 'error' in answer else answer
+
+    def told(self, model, *orders):
+        """Of requests that are one batch."""
+        with concurrent.futures.ThreadPoolExecutor(len(orders)) as pool:
+            answers = list(pool.map(lambda order: self.ask(model, order), orders))
+        return [a if isinstance(a, str) else a['outputs'][0]['data'][0] for a in answers]
+
+    def test_each_request_of_a_batch_is_answered_by_its_own_way(self):
+        self.assertEqual(['return', 'sent', 'sent', 'sent'], self.told('ways', 'return', 'send', 'later', 'both'))
+        self.assertEqual(['sent', 'sent'], self.told('ways', 'send', 'later'))
+
+    def test_a_request_that_is_answered_wrongly_fails_alone(self):
+        told = self.told('ways', 'return', 'nothing', 'wrong', 'close', 'send')
+        self.assertEqual(['return', 'sent'], [told[0], told[4]])
+        self.assertIn('returned no response to a request', told[1])
+        self.assertIn('must return InferenceResponses, not str', told[2])
+        self.assertIn('its response sender sent none', told[3])
+
+    def test_tasks_of_a_coroutine_answer_after_it_has_returned(self):
+        self.assertEqual(['waited', 'of a thread', 'of an executor'], self.told('tasks', 'wait', 'thread', 'both'))
+
+    def test_a_task_that_fails_is_the_answer_to_those_that_wait_for_it(self):
+        told = self.told('tasks', 'wait', 'wrong')
+        self.assertEqual('waited', told[0])
+        self.assertIn('ValueError: no luck', told[1])
+        self.assertIn('returned no response', self.told('tasks', 'silent')[0])
+        self.assertEqual(['waited'], self.told('tasks', 'wait'))
+
+
+if __name__ == '__main__':
+    harness.main()
