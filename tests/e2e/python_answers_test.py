@@ -89,6 +89,25 @@ class TritonPythonModel:
     async def silent(self, request):
         await asyncio.sleep(0.01)
 '''
+KINDS = '''
+import json
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(r) for r in requests]
+
+    def answer(self, request):
+        parameters = eval(request.inputs()[0].as_numpy().reshape(-1)[0].decode())
+        tensor = pb_utils.Tensor('TOLD', np.array([[b'']], dtype=object))
+        try:
+            return pb_utils.InferenceResponse([tensor], parameters=parameters)
+        except pb_utils.TritonModelException as e:
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(e), pb_utils.TritonError.INVALID_ARG))
+'''
 STRINGS = '''name: "%s" backend: "python" max_batch_size: 8 dynamic_batching { max_queue_delay_microseconds: 300000 }
 input { name: "DO" data_type: TYPE_STRING dims: [ 1 ] } output { name: "TOLD" data_type: TYPE_STRING dims: [ 1 ] }
 parameters { key: "process_timeout" value { string_value: "5s" } }
@@ -98,7 +117,7 @@ parameters { key: "process_timeout" value { string_value: "5s" } }
 def repository():
     folder = harness.scratch() / 'python-answers'
     if not folder.exists():
-        for name, code, config in [('ways', WAYS, STRINGS), ('tasks', TASKS, STRINGS)]:
+        for name, code, config in [('ways', WAYS, STRINGS), ('tasks', TASKS, STRINGS), ('kinds', KINDS, STRINGS)]:
             (folder / name / '1').mkdir(parents=True)
             (folder / name / '1/model.py').write_text(code)
             (folder / name / 'config.pbtxt').write_text(config % name)
@@ -142,6 +161,16 @@ class Answers(harness.Case):
         self.assertIn('ValueError: no luck', told[1])
         self.assertIn('returned no response', self.told('tasks', 'silent')[0])
         self.assertEqual(['waited'], self.told('tasks', 'wait'))
+
+    def test_parameters_of_a_response_are_plain_values(self):
+        right = {'a': '1', 'b': True, 'c': 3, 'd': 0.5}
+        self.assertEqual(right, self.ask('kinds', repr(right))['parameters'])
+        self.assertNotIn('parameters', self.ask('kinds', 'None'))
+        for text, reason in (('{1: 2}', "keys to have type str, found type <class 'int'>"),
+                             ('{"a": None}', "bool/int/str, found type <class 'NoneType'>"),
+                             ('{"a": []}', "found type <class 'list'>"), ('{"a": {}}', "found type <class 'dict'>"),
+                             ('[]', "got <class 'list'>"), ('{"a": 1 << 64}', 'whole numbers of 64 bits')):
+            self.assertIn(reason, self.ask('kinds', text))
 
 
 if __name__ == '__main__':

@@ -318,10 +318,27 @@ class Tensor:
         return np.ascontiguousarray(self._array)
 
 
+def check_parameters(parameters):
+    """Those of a request or a response, as a dictionary."""
+    if parameters is None:
+        return {}
+    if not isinstance(parameters, dict):
+        raise TritonModelException(f'parameters must be a dict, got {type(parameters)}')
+    for name, value in parameters.items():
+        if not isinstance(name, str):
+            raise TritonModelException(f'Expect parameters keys to have type str, found type {type(name)}')
+        if not isinstance(value, (bool, int, float, str)):
+            raise TritonModelException('Expect parameters values to have type bool/int/str, found type '
+                                       f'{type(value)}')
+        if isinstance(value, int) and not -1 << 63 <= value < 1 << 64:
+            raise TritonModelException(f"parameter '{name}' takes whole numbers of 64 bits, not {value}")
+    return parameters
+
+
 @public
 class InferenceResponse:
     def __init__(self, output_tensors=(), error=None, parameters=None):
-        self._tensors, self._error, self._parameters = list(output_tensors), error, parameters or {}
+        self._tensors, self._error, self._parameters = list(output_tensors), error, check_parameters(parameters)
         for tensor in self._tensors:
             if not isinstance(tensor, Tensor):
                 raise TritonModelException(f'InferenceResponse takes Tensors, not {type(tensor).__name__}')
@@ -367,7 +384,7 @@ class InferenceRequest:
                  flags=0, timeout=0, preferred_memory=None, trace=None, parameters=None):
         self._id, self._correlation_id, self._inputs = request_id, correlation_id, list(inputs)
         self._outputs, self._flags, self._timeout = list(requested_output_names), flags, timeout
-        self._parameters, self._number, self._sender = parameters or {}, None, None
+        self._parameters, self._number, self._sender = check_parameters(parameters), None, None
         self._trace = trace
         self._model, self._version = model_name, str(model_version) if int(model_version) > 0 else ''
 
