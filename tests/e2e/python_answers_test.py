@@ -108,16 +108,34 @@ class TritonPythonModel:
         except pb_utils.TritonModelException as e:
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(e), pb_utils.TritonError.INVALID_ARG))
 '''
+CAPSULES = '''
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([self.handed_on(t) for t in r.inputs()]) for r in requests]
+
+    @staticmethod
+    def handed_on(tensor):
+        unread = tensor.to_dlpack()
+        return pb_utils.Tensor.from_dlpack('Y', tensor)
+'''
 STRINGS = '''name: "%s" backend: "python" max_batch_size: 8 dynamic_batching { max_queue_delay_microseconds: 300000 }
 input { name: "DO" data_type: TYPE_STRING dims: [ 1 ] } output { name: "TOLD" data_type: TYPE_STRING dims: [ 1 ] }
 parameters { key: "process_timeout" value { string_value: "5s" } }
+'''
+ONE = '''name: "%s" backend: "python"
+input { name: "X" data_type: TYPE_%s dims: [ -1 ] } output { name: "Y" data_type: TYPE_%s dims: [ -1 ] }
 '''
 
 
 def repository():
     folder = harness.scratch() / 'python-answers'
     if not folder.exists():
-        for name, code, config in [('ways', WAYS, STRINGS), ('tasks', TASKS, STRINGS), ('kinds', KINDS, STRINGS)]:
+        capsules = [(f'capsule_{kind.lower()}', CAPSULES, ONE % ('%s', kind, kind)) for kind in ('BF16', 'BOOL', 'FP32')]
+        for name, code, config in [('ways', WAYS, STRINGS), ('tasks', TASKS, STRINGS), ('kinds', KINDS, STRINGS), *capsules]:
             (folder / name / '1').mkdir(parents=True)
             (folder / name / '1/model.py').write_text(code)
             (folder / name / 'config.pbtxt').write_text(config % name)
@@ -171,6 +189,12 @@ class Answers(harness.Case):
                              ('{"a": []}', "found type <class 'list'>"), ('{"a": {}}', "found type <class 'dict'>"),
                              ('[]', "got <class 'list'>"), ('{"a": 1 << 64}', 'whole numbers of 64 bits')):
             self.assertIn(reason, self.ask('kinds', text))
+
+    def test_tensors_are_handed_on_by_dlpack(self):
+        for kind, values in (('BF16', [1.0, -2.5, 0.0]), ('BOOL', [True, False, True]), ('FP32', [1.5, 2.0]), ('BF16', [])):
+            answer = curl(self.server.url(f'/v2/models/capsule_{kind.lower()}/infer'), data=json.dumps({'inputs': [
+                {'name': 'X', 'datatype': kind, 'shape': [len(values)], 'data': values}]})).json()
+            self.assertEqual((kind, values), (answer['outputs'][0]['datatype'], answer['outputs'][0]['data']))
 
 
 if __name__ == '__main__':

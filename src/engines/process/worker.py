@@ -7,6 +7,7 @@ names and meanings of https://github.com/triton-inference-server/python_backend.
 import asyncio
 import collections
 import concurrent.futures
+import ctypes
 import enum
 import importlib.util
 import inspect
@@ -39,7 +40,7 @@ TYPES = ['INVALID', 'BOOL', 'UINT8', 'UINT16', 'UINT32', 'UINT64', 'INT8', 'INT1
 NUMPY = [None] + [np.dtype(t) for t in ('?', 'u1', 'u2', 'u4', 'u8', 'i1', 'i2', 'i4', 'i8', 'f2', 'f4', 'f8', 'O')] + [None] \
     if np else []
 NUMBERS = {dtype: number for number, dtype in enumerate(NUMPY) if dtype is not None}
-BYTES, BF16 = 13, 14
+BOOL, BYTES, BF16 = 1, 13, 14
 
 
 def public(thing):
@@ -287,27 +288,20 @@ class Tensor:
         return self._array
 
     def to_dlpack(self):
-        return self.as_numpy().__dlpack__()
+        return to_capsule(self)
 
     @staticmethod
     def from_dlpack(name, source):
-        if not hasattr(source, '__dlpack__'):
-            capsule = source
-
-            class Source:
-                def __dlpack__(self, stream=None):
-                    return capsule
-
-                def __dlpack_device__(self):
-                    return 1, 0
-            source = Source()
-        return Tensor(name, np.from_dlpack(source))
+        if hasattr(source, '__dlpack__'):
+            check_device(source.__dlpack_device__()[0])
+            source = source.__dlpack__()
+        return from_capsule(str(name), source)
 
     def __dlpack__(self, stream=None):
-        return self.as_numpy().__dlpack__()
+        return to_capsule(self)
 
     def __dlpack_device__(self):
-        return 1, 0
+        return ON_CPU, 0
 
     def _bytes(self):
         """What is copied to the server: something with the buffer protocol."""
@@ -316,6 +310,67 @@ class Tensor:
         if self._number == BYTES:
             return serialize_byte_tensor(self._array)
         return np.ascontiguousarray(self._array)
+
+
+# DLPack's capsules (https://dmlc.github.io/dlpack/latest/c_api.html). numpy makes and reads them, but has no BF16, and no
+# BOOL in old versions: whole numbers of that size stand for them, and the type in the capsule is put right.
+
+class DLTensor(ctypes.Structure):
+    """The beginning of a DLManagedTensor, up to the type of an element."""
+    _fields_ = [('data', ctypes.c_void_p), ('device', ctypes.c_int32), ('device_number', ctypes.c_int32),
+                ('dims', ctypes.c_int32), ('code', ctypes.c_uint8), ('bits', ctypes.c_uint8), ('lanes', ctypes.c_uint16)]
+
+
+ON_CPU, PINNED_BY_CUDA, PINNED_BY_ROCM = 1, 3, 11  # DLDeviceType
+WHOLE, BFLOAT, TRUTH = 1, 4, 6  # DLDataTypeCode: unsigned, bfloat, bool
+pointer_in = ctypes.pythonapi.PyCapsule_GetPointer
+pointer_in.restype, pointer_in.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+
+
+class Source:
+    """Has a capsule, as numpy wants it."""
+
+    def __init__(self, capsule):
+        self.capsule = capsule
+
+    def __dlpack__(self, stream=None):
+        return self.capsule
+
+    def __dlpack_device__(self):
+        return ON_CPU, 0
+
+
+def check_device(device):
+    if device not in (ON_CPU, PINNED_BY_CUDA, PINNED_BY_ROCM):
+        raise TritonModelException(f'from_dlpack() takes tensors in memory of the CPU, not on a device of type {device}')
+
+
+def described(capsule):
+    return DLTensor.from_address(pointer_in(capsule, b'dltensor'))
+
+
+def to_capsule(tensor):
+    if tensor._number == BF16:
+        capsule = np.ndarray(tensor._shape, np.uint16, tensor._region, tensor._at).__dlpack__()
+        described(capsule).code = BFLOAT
+    elif tensor._number == BOOL:
+        capsule = tensor.as_numpy().view(np.uint8).__dlpack__()
+        described(capsule).code = TRUTH
+    else:
+        capsule = tensor.as_numpy().__dlpack__()
+    return capsule
+
+
+def from_capsule(name, capsule):
+    tensor = described(capsule)
+    check_device(tensor.device)
+    kind = tensor.code, tensor.bits, tensor.lanes
+    if kind in ((BFLOAT, 16, 1), (TRUTH, 8, 1)):
+        tensor.code = WHOLE
+    array = np.from_dlpack(Source(capsule))
+    if kind == (BFLOAT, 16, 1):
+        return Tensor._of(name, BF16, array.shape, np.ascontiguousarray(array).reshape(-1).view(np.uint8), 0, array.nbytes)
+    return Tensor(name, array.view(np.bool_) if kind == (TRUTH, 8, 1) else array)
 
 
 def check_parameters(parameters):
