@@ -106,6 +106,8 @@ Result<bool> has_length(const Json& schema, const Json& value, std::string_view 
   return uint64_t(characters) >= lengths->least && uint64_t(characters) <= lengths->most;
 }
 
+// Generators of schemas write the pattern of a format beside it: the pattern says more than the format does, but one
+// with look-around is left to the format.
 Result<Node> string_node(Grammar& out, const Json& schema, Node any, std::string_view pointer) {
   auto asked = lengths_of(schema, pointer);
   if (!asked) return asked.error();
@@ -114,10 +116,9 @@ Result<Node> string_node(Grammar& out, const Json& schema, Node any, std::string
   const Format* format = known_format(schema);
   if (pattern != schema.end()) {
     if (!pattern->is_string()) return wrong(below(pointer, "pattern"), "expected a string");
-    if (format) return wrong(below(pointer, "format"), "format beside pattern is not supported");
     auto regex = read_regex_into(out, pattern->get_ref<const std::string&>(), Match::kSearch, Quoting::kJson);
-    if (!regex) return wrong(below(pointer, "pattern"), regex.error().message);
-    return with_lengths(out, *regex, lengths, below(pointer, "pattern"));
+    if (regex) return with_lengths(out, *regex, lengths, below(pointer, "pattern"));
+    if (!format) return wrong(below(pointer, "pattern"), regex.error().message);
   }
   if (format) {
     auto regex = read_regex_into(out, format->regex, Match::kWhole, Quoting::kJson);

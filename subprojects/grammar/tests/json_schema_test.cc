@@ -99,6 +99,12 @@ const std::vector<Case> kCases{
     {R"({"type":"object","propertyNames":{"pattern":"^[A-Z]+$"},"additionalProperties":{"type":"boolean"},"minProperties":1})",
      {R"({"AB":true})"},
      {"{}", R"({"ab":true})"}},
+    {R"x({"type":"string","format":"date-time","pattern":"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}Z$"})x",
+     {R"("2026-01-02T03:04Z")"},
+     {R"("2026-01-02T03:04+01:00")", R"("2026-01-02T03:04:05Z")"}},
+    {R"x({"type":"string","format":"email","pattern":"^(?!\\.)(?!.*\\.\\.)[a-z.]*[a-z]@([a-z]+\\.)+[a-z]{2,}$"})x",
+     {R"("a.b@c.de")"},
+     {R"("a")", R"(".a@c.de")", R"("a..b@c.de")"}},
     {"true", {"1", "[[]]", R"({"a":{}})"}, {"", "x"}},
 };
 
@@ -126,7 +132,6 @@ TEST(JsonSchema, WhatCannotBeExpressedIsNamedWithItsPointer) {
        "'https://example.com/x'"},
       {R"({"$ref":"#/$defs/none"})", "/$ref: there is no '#/$defs/none'"},
       {R"({"type":"text"})", "/type: no such type: \"text\""},
-      {R"({"format":"date","pattern":"x"})", "/format: format beside pattern is not supported"},
       {R"({"type":"number","exclusiveMinimum":1,"maximum":1})", "no text matches it"},
       {R"({"type":"number","minimum":0.5,"maximum":0.25})", "no text matches it"},
       {R"x({"pattern":"(?=x)"})x", "/pattern: at 2: groups of this kind (look-around, flags) are not supported"},
