@@ -40,6 +40,13 @@ enum class EmbeddingForm : uint8_t { kOpenAi, kOllama, kOllamaOne };
 // Whether tools are called: as the model likes, never, or always.
 enum class ToolChoice : uint8_t { kAuto, kNone, kRequired };
 
+// A tool of the Responses API whose calls the client knows by other names than the model does, or as custom_tool_call.
+struct ClientTool {
+  std::string shown;  // to the model
+  std::string name, name_space;
+  bool custom = false;
+};
+
 struct Request {
   base::Bytes translated;  // the JSON that the request was read from, where that is not the body (translation.h)
   // The Responses API has these: members that the answer repeats, as JSON without braces; whether it is stored; the
@@ -50,6 +57,7 @@ struct Request {
   std::string previous;  // the response whose turns are `earlier`, where they are to be asked of other nodes
   std::shared_ptr<const std::string> earlier;
   std::string turns;
+  std::vector<ClientTool> client_tools;
   std::string model;
   std::vector<Prompt> prompts;  // of all but chats
   std::string suffix;           // of a completion: what stands behind the text that is made

@@ -7,11 +7,12 @@
 //   event: response.content_part.done, response.output_item.done
 //   event: response.completed, response.incomplete, response.failed          {…,"response":{…}}
 // An item is a message, thoughts ("reasoning", with reasoning_text), or a call of a tool ("function_call", with
-// function_call_arguments). The events that end an item repeat it: a stream holds what it has said, and is charged for
-// it.
+// function_call_arguments; "custom_tool_call", whose custom_tool_call_input comes in one delta, when it is whole). The
+// events that end an item repeat it: a stream holds what it has said, and is charged for it.
 #include <memory>
 #include <utility>
 
+#include "dialects/openai/responses/input.h"
 #include "dialects/openai/responses/responses.h"
 #include "marshal/json_tensor.h"
 #include "wire/answer_flow.h"
@@ -25,11 +26,15 @@ namespace {
 using wire::Exchange;
 
 struct Item {
-  enum class Kind : uint8_t { kThoughts, kMessage, kCall } kind;
+  enum class Kind : uint8_t { kThoughts, kMessage, kCall, kCustomCall } kind = Kind::kMessage;
   std::string id;
-  std::string text;           // arguments of a call
-  std::string logprobs;       // of a message, where they are asked for: entries as a chat has them
-  std::string call_id, name;  // of a call
+  std::string text;                  // arguments of a call
+  std::string logprobs;              // of a message, where they are asked for: entries as a chat has them
+  std::string call_id, name;         // of a call, as the model knows it
+  const ClientTool* tool = nullptr;  // as the client does, where that differs
+  std::string input;                 // of a custom call that is over
+
+  bool calls() const { return kind == Kind::kCall || kind == Kind::kCustomCall; }
 };
 
 // How an item and its text are called.
@@ -38,7 +43,8 @@ struct ItemWords {
 };
 constexpr ItemWords kItemWords[] = {{"rs_", "reasoning", "reasoning_text", "response.reasoning_text"},
                                     {"msg_", "message", "output_text", "response.output_text"},
-                                    {"fc_", "function_call", "", "response.function_call_arguments"}};
+                                    {"fc_", "function_call", "", "response.function_call_arguments"},
+                                    {"ctc_", "custom_tool_call", "", "response.custom_tool_call_input"}};
 const ItemWords& words_of(const Item& item) { return kItemWords[size_t(item.kind)]; }
 
 void add_string(std::string& out, std::string_view name, std::string_view value) {
@@ -56,6 +62,8 @@ void write_part(std::string& out, const Item& item, std::string_view text) {
   out += '}';
 }
 
+std::string_view client_name(const Item& item) { return item.tool ? item.tool->name : item.name; }
+
 enum class Progress : uint8_t { kBegun, kCut, kDone };
 
 void write_item(std::string& out, const Item& item, Progress progress) {
@@ -65,10 +73,14 @@ void write_item(std::string& out, const Item& item, Progress progress) {
   out += '"';
   add_string(out, "id", item.id);
   add_string(out, "status", kStatus[size_t(progress)]);
-  if (item.kind == Item::Kind::kCall) {
+  if (item.calls()) {
     add_string(out, "call_id", item.call_id);
-    add_string(out, "name", item.name);
-    add_string(out, "arguments", progress == Progress::kBegun ? std::string_view() : item.text);
+    add_string(out, "name", client_name(item));
+    if (item.tool && !item.tool->name_space.empty()) add_string(out, "namespace", item.tool->name_space);
+    if (item.kind == Item::Kind::kCustomCall)
+      add_string(out, "input", item.input);
+    else
+      add_string(out, "arguments", progress == Progress::kBegun ? std::string_view() : item.text);
   } else {
     out +=
         item.kind == Item::Kind::kMessage ? ",\"role\":\"assistant\",\"content\":[" : ",\"summary\":[],\"content\":[";
@@ -164,7 +176,7 @@ class ResponseAnswer final : public Answer {
     for (const Item& item : items_) {
       if (item.kind == Item::Kind::kMessage) text += item.text;
       if (item.kind == Item::Kind::kThoughts) thoughts += item.text;
-      if (item.kind != Item::Kind::kCall) continue;
+      if (!item.calls()) continue;
       calls += calls.empty() ? "{\"type\":\"function\"" : ",{\"type\":\"function\"";
       add_string(calls, "id", item.call_id);
       calls += ",\"function\":{\"name\":";
@@ -214,12 +226,16 @@ class ResponseAnswer final : public Answer {
   }
   void begin_call(CallDelta& call, std::string& events) {
     end_item(Progress::kDone, events);
-    items_.push_back({Item::Kind::kCall, {}, {}, {}, std::move(call.id), std::move(call.name)});
+    Item& item = items_.emplace_back();
+    item.call_id = std::move(call.id), item.name = std::move(call.name);
+    for (const ClientTool& tool : request_.client_tools)
+      if (tool.shown == item.name) item.tool = &tool;
+    item.kind = item.tool && item.tool->custom ? Item::Kind::kCustomCall : Item::Kind::kCall;
     add_item(events);
   }
   void begin_item(Item::Kind kind, std::string& events) {
     end_item(Progress::kDone, events);
-    items_.push_back({kind, {}, {}, {}, {}, {}});
+    items_.emplace_back().kind = kind;
     add_item(events);
   }
   void add_item(std::string& events) {
@@ -233,7 +249,7 @@ class ResponseAnswer final : public Answer {
     data += ",\"item\":";
     write_item(data, item, Progress::kBegun);
     add_event(events, "response.output_item.added", data);
-    if (item.kind != Item::Kind::kCall) add_part_event(events, "response.content_part.added", {});
+    if (!item.calls()) add_part_event(events, "response.content_part.added", {});
   }
   void append_delta(std::string_view text, std::string& events) {
     Item& item = items_.back();
@@ -243,25 +259,37 @@ class ResponseAnswer final : public Answer {
     if (item.kind == Item::Kind::kMessage) logprobs.swap(logprobs_);
     held_ += logprobs.size();
     item.logprobs += (item.logprobs.empty() || logprobs.empty() ? "" : ",") + logprobs;
-    if (!request_.stream) return;
+    if (!request_.stream || item.kind == Item::Kind::kCustomCall) return;
     std::string data = part_place();
     add_string(data, "delta", text);
     if (item.kind == Item::Kind::kMessage) data += ",\"logprobs\":[" + logprobs + ']';
     add_event(events, std::string(words_of(item).delta) + ".delta", data);
   }
   void end_item(Progress how, std::string& events) {
-    if (!std::exchange(open_, false) || !request_.stream) return;
-    const Item& item = items_.back();
+    if (!std::exchange(open_, false)) return;
+    Item& item = items_.back();
+    if (item.kind == Item::Kind::kCustomCall) end_input(item, events);
+    if (!request_.stream) return;
     std::string data = part_place();
-    add_string(data, item.kind == Item::Kind::kCall ? "arguments" : "text", item.text);
+    const bool custom = item.kind == Item::Kind::kCustomCall;
+    add_string(data, custom ? "input" : item.calls() ? "arguments" : "text", custom ? item.input : item.text);
     if (item.kind == Item::Kind::kMessage) data += ",\"logprobs\":[" + item.logprobs + ']';
-    if (item.kind == Item::Kind::kCall) add_string(data, "name", item.name);
+    if (item.kind == Item::Kind::kCall) add_string(data, "name", client_name(item));
     add_event(events, std::string(words_of(item).delta) + ".done", data);
-    if (item.kind != Item::Kind::kCall) add_part_event(events, "response.content_part.done", item.text);
+    if (!item.calls()) add_part_event(events, "response.content_part.done", item.text);
     data = place();
     data += ",\"item\":";
     write_item(data, item, how);
     add_event(events, "response.output_item.done", data);
+  }
+  // The text that the arguments hold is known once they are whole.
+  void end_input(Item& item, std::string& events) {
+    item.input = custom_input(item.text);
+    held_ += item.input.size();
+    if (!request_.stream || item.input.empty()) return;
+    std::string data = part_place();
+    add_string(data, "delta", item.input);
+    add_event(events, std::string(words_of(item).delta) + ".delta", data);
   }
 
   // ---- Events
@@ -287,7 +315,7 @@ class ResponseAnswer final : public Answer {
   std::string part_place() const {
     std::string out = place();
     add_string(out, "item_id", items_.back().id);
-    if (items_.back().kind != Item::Kind::kCall) out += ",\"content_index\":0";
+    if (!items_.back().calls()) out += ",\"content_index\":0";
     return out;
   }
   void add_part_event(std::string& events, std::string_view type, std::string_view text) {

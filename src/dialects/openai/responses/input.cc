@@ -1,0 +1,150 @@
+#include <utility>
+
+#include "dialects/openai/responses/input.h"
+
+namespace weir::openai::responses {
+namespace {
+
+ApiError wrong(size_t item, const std::string& what) {
+  return refuse("input", "input[" + std::to_string(item) + "]: " + what);
+}
+
+// The items of a conversation as messages: calls and thoughts that stand alone become part of one message of the
+// assistant.
+class Conversation {
+ public:
+  explicit Conversation(OrderedJson& messages) : messages_(messages) {}
+
+  ApiError add(const OrderedJson& item, size_t at) {
+    if (!item.is_object()) return wrong(at, "expected an object");
+    const std::string_view type = text_member(item, "type");
+    if (type == "message" || (type.empty() && item.contains("role"))) return message(item, at);
+    if (type == "function_call" || type == "custom_tool_call" || type == "local_shell_call")
+      return call(item, type, at);
+    if (type == "function_call_output" || type == "custom_tool_call_output" || type == "local_shell_call_output")
+      return result(item, type, at);
+    if (type == "reasoning") return thoughts(item, at);
+    // It says that there was a search; the message behind it says what was found.
+    if (type == "web_search_call") return {};
+    return wrong(at, "items of type '" + std::string(type.substr(0, 64)) + "' are not offered");
+  }
+
+ private:
+  ApiError message(const OrderedJson& item, size_t at) {
+    std::string_view role = text_member(item, "role");
+    if (role == "developer") role = "system";
+    if (role != "system" && role != "user" && role != "assistant")
+      return wrong(at, "a role is user, assistant, system or developer");
+    OrderedJson text;
+    if (ApiError bad = content(item.value("content", OrderedJson()), text, at); !bad.ok()) return bad;
+    if (role != "assistant" || !open_)
+      return messages_.push_back({{"role", role}, {"content", std::move(text)}}), close();
+    // Behind thoughts.
+    OrderedJson& last = messages_.back();
+    if (!last["content"].is_null())
+      return messages_.push_back({{"role", role}, {"content", std::move(text)}}), ApiError{};
+    last["content"] = std::move(text);
+    return {};
+  }
+
+  ApiError content(const OrderedJson& from, OrderedJson& out, size_t at) {
+    if (from.is_string()) return out = from, ApiError{};
+    if (!from.is_array()) return wrong(at, "content: expected a text or a list of parts");
+    OrderedJson parts = OrderedJson::array();
+    for (const OrderedJson& part : from) {
+      const std::string_view type = part.is_object() ? text_member(part, "type") : std::string_view();
+      if (type == "input_text" || type == "output_text" || type == "text")
+        parts.push_back({{"type", "text"}, {"text", part.at("text")}});
+      else if (type == "refusal")
+        parts.push_back({{"type", "text"}, {"text", part.at("refusal")}});
+      else if (type == "input_image" && member(part, "image_url"))
+        parts.push_back({{"type", "image_url"}, {"image_url", {{"url", part.at("image_url")}}}});
+      else
+        return wrong(at, "parts of type '" + std::string(type.substr(0, 64)) + "' are not offered");
+    }
+    // A text alone is content as a string, which every template takes.
+    const bool alone = parts.size() == 1 && parts[0]["type"] == "text";
+    out = alone ? OrderedJson(parts[0]["text"]) : std::move(parts);
+    return {};
+  }
+
+  // A call of any tool that the client runs is one of a function to the model.
+  ApiError call(const OrderedJson& item, std::string_view type, size_t at) {
+    const bool shell = type == "local_shell_call";
+    const std::string_view name = shell ? "local_shell" : text_member(item, "name");
+    if (name.empty() || text_member(item, "call_id").empty())
+      return wrong(at, "a " + std::string(type) + " has a name and a call_id");
+    OrderedJson arguments = item.value("arguments", "");
+    if (type == "custom_tool_call") arguments = custom_arguments(text_member(item, "input"));
+    if (shell) arguments = item.value("action", OrderedJson::object()).dump();
+    OrderedJson& calls = assistant()["tool_calls"];
+    if (calls.is_null()) calls = OrderedJson::array();
+    calls.push_back(
+        {{"id", item.at("call_id")},
+         {"type", "function"},
+         {"function",
+          {{"name", shown_name(text_member(item, "namespace"), name)}, {"arguments", std::move(arguments)}}}});
+    return {};
+  }
+
+  ApiError result(const OrderedJson& item, std::string_view type, size_t at) {
+    std::string_view id = text_member(item, "call_id");
+    if (type == "local_shell_call_output" && id.empty()) id = text_member(item, "id");
+    if (id.empty()) return wrong(at, "a " + std::string(type) + " has a call_id");
+    OrderedJson said;
+    if (ApiError bad = content(item.value("output", OrderedJson()), said, at); !bad.ok()) return bad;
+    messages_.push_back({{"role", "tool"}, {"tool_call_id", id}, {"content", std::move(said)}});
+    return close();
+  }
+
+  ApiError thoughts(const OrderedJson& item, size_t at) {
+    std::string text;
+    for (const char* list : {"content", "summary"})
+      if (const OrderedJson* parts = member(item, list); parts && text.empty()) {
+        if (!parts->is_array()) return wrong(at, std::string(list) + ": expected a list");
+        for (const OrderedJson& part : *parts) text += part.value("text", "");
+      }
+    if (!text.empty()) assistant()["reasoning_content"] = std::move(text);
+    return {};
+  }
+
+  // The assistant's message that is being put together.
+  OrderedJson& assistant() {
+    if (!open_ && !messages_.empty() && messages_.back()["role"] == "assistant") open_ = true;
+    if (!std::exchange(open_, true)) messages_.push_back({{"role", "assistant"}, {"content", nullptr}});
+    return messages_.back();
+  }
+  ApiError close() { return open_ = false, ApiError{}; }
+
+  OrderedJson& messages_;
+  bool open_ = false;
+};
+
+}  // namespace
+
+std::string_view text_member(const OrderedJson& object, std::string_view name) {
+  const OrderedJson* value = member(object, name);
+  const auto* text = value ? value->get_ptr<const std::string*>() : nullptr;
+  return text ? std::string_view(*text) : std::string_view();
+}
+
+ApiError read_input(const OrderedJson& body, OrderedJson& out, Request&) {
+  OrderedJson& messages = out["messages"] = OrderedJson::array();
+  if (const OrderedJson* said = member(body, "instructions")) {
+    if (!said->is_string()) return refuse("instructions", "instructions: expected a text");
+    messages.push_back({{"role", "system"}, {"content", *said}});
+  }
+  const OrderedJson* input = member(body, "input");
+  if (!input) return refuse("input", "input: it is missing");
+  if (input->is_string()) {
+    messages.push_back({{"role", "user"}, {"content", *input}});
+    return {};
+  }
+  if (!input->is_array()) return refuse("input", "input: expected a text or a list of items");
+  Conversation items(messages);
+  for (size_t i = 0; i < input->size(); ++i)
+    if (ApiError bad = items.add((*input)[i], i); !bad.ok()) return bad;
+  return {};
+}
+
+}  // namespace weir::openai::responses

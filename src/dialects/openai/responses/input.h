@@ -1,0 +1,31 @@
+// The items and the tools of a body, as the messages and the functions of a chat. Any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "dialects/openai/request.h"
+#include "dialects/openai/translation.h"
+
+namespace weir::openai::responses {
+
+// The member where it is a text, else "".
+std::string_view text_member(const OrderedJson& object, std::string_view name);
+
+// input.cc: `instructions` and `input` into out["messages"]. Errors: 400 naming the item.
+ApiError read_input(const OrderedJson& body, OrderedJson& out, Request& request);
+
+// tools.cc: `tools` and `tool_choice` into those of a chat. Tools that only OpenAI's servers run are left out;
+// `request.client_tools` has those whose calls the client knows by another name, or as other items. Errors: 400, also
+// where the choice demands a tool that is left out.
+ApiError read_client_tools(const OrderedJson& body, OrderedJson& out, Request& request);
+
+// The name by which the model knows a tool of a namespace (or of none: "").
+std::string shown_name(std::string_view name_space, std::string_view name);
+
+// A custom tool is a function of one text.
+std::string custom_arguments(std::string_view input);
+// That text again. Where the model has written something else, it is what the model has written.
+std::string custom_input(std::string_view arguments);
+
+}  // namespace weir::openai::responses

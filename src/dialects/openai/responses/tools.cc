@@ -1,0 +1,184 @@
+// Tools of a body. A client has more kinds of them than a chat:
+//
+//   {"type":"function","name","description","parameters","strict"}
+//   {"type":"namespace","name","description","tools":[functions and custom tools]}
+//   {"type":"custom","name","description","format":{"type":"text"} | {"type":"grammar","syntax","definition"}}
+//   {"type":"web_search"}, …                            run by OpenAI's servers, or known to their models alone
+// The model sees functions: that of a namespace as namespace__name, a custom one with one text, `input`.
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "dialects/openai/responses/input.h"
+#include "dialects/openai/tools.h"
+
+namespace weir::openai::responses {
+namespace {
+
+// With what may follow behind "_": web_search_preview.
+constexpr std::array<std::string_view, 11> kBuiltIn{
+    "web_search", "file_search", "computer", "code_interpreter", "image_generation",         "local_shell",
+    "shell",      "apply_patch", "mcp",      "tool_search",      "programmatic_tool_calling"};
+
+bool built_in(std::string_view type) {
+  return std::any_of(kBuiltIn.begin(), kBuiltIn.end(), [&](std::string_view word) {
+    return type.starts_with(word) && (type.size() == word.size() || type[word.size()] == '_');
+  });
+}
+
+std::string quoted(std::string_view text) { return '\'' + std::string(text.substr(0, 64)) + '\''; }
+
+class ToolList {
+ public:
+  ToolList(OrderedJson& out, Request& request) : out_(out), request_(request) {}
+
+  ApiError add(const OrderedJson& tool, std::string_view name_space = {}) {
+    const std::string_view type = tool.is_object() ? text_member(tool, "type") : std::string_view();
+    if (type == "function" || type == "custom") return function(tool, name_space, type == "custom");
+    if (type == "namespace" && name_space.empty()) return unfold(tool);
+    if (built_in(type) && name_space.empty()) return {};
+    return refuse("tools", "tools: those of type " + quoted(type) + " are not offered");
+  }
+
+ private:
+  ApiError unfold(const OrderedJson& tool) {
+    const std::string_view name = text_member(tool, "name");
+    const OrderedJson* inside = member(tool, "tools");
+    if (name.empty() || !inside || !inside->is_array())
+      return refuse("tools", "tools: a namespace has a name and a list of tools");
+    for (const OrderedJson& one : *inside)
+      if (ApiError bad = add(one, name); !bad.ok()) return bad;
+    return {};
+  }
+
+  ApiError function(const OrderedJson& tool, std::string_view name_space, bool custom) {
+    OrderedJson function{{"name", tool.value("name", OrderedJson())}};
+    const std::string_view name = text_member(tool, "name");
+    if (custom || !name_space.empty()) {
+      const std::string shown = shown_name(name_space, name);
+      function["name"] = shown;
+      request_.client_tools.push_back({shown, std::string(name), std::string(name_space), custom});
+    }
+    for (std::string_view member : {"description", "parameters", "strict"})
+      if (!custom || member == "description") carry(tool, member, function, member);
+    if (custom) describe(tool, function);
+    if (out_.size() == kMaxTools) return refuse("tools", "tools: at most " + std::to_string(kMaxTools) + " of them");
+    for (const OrderedJson& other : out_)
+      if (!request_.client_tools.empty() && other["function"]["name"] == function["name"])
+        return refuse("tools", "tools: two of them have the name " + quoted(name));
+    out_.push_back({{"type", "function"}, {"function", std::move(function)}});
+    return {};
+  }
+
+  // A regular expression is held to where the tool has to be called; another grammar the model is only told of.
+  static void describe(const OrderedJson& tool, OrderedJson& function) {
+    OrderedJson input{{"type", "string"}};
+    const OrderedJson* format = member(tool, "format");
+    if (format && text_member(*format, "type") == "grammar") {
+      const std::string syntax(text_member(*format, "syntax")), definition(text_member(*format, "definition"));
+      std::string said(text_member(tool, "description"));
+      said += (said.empty() ? "" : "\n\n") + ("`input` fits this grammar (" + syntax) + "):\n" + definition;
+      function["description"] = std::move(said);
+      if (syntax == "regex") input["pattern"] = "^(?:" + definition + ")$";
+    }
+    function["parameters"] = {{"type", "object"},
+                              {"properties", {{"input", std::move(input)}}},
+                              {"required", {"input"}},
+                              {"additionalProperties", false}};
+  }
+
+  OrderedJson& out_;
+  Request& request_;
+};
+
+// How the model knows the tool that a choice names; empty: there is none, or there are several.
+std::string find_name(const OrderedJson& choice, const OrderedJson& tools, const Request& request) {
+  const std::string_view name = text_member(choice, "name"), name_space = text_member(choice, "namespace");
+  const std::string shown = shown_name(name_space, name);
+  for (const OrderedJson& tool : tools)
+    if (!name.empty() && tool["function"]["name"] == shown) return shown;
+  std::string found;
+  for (const ClientTool& tool : request.client_tools)
+    if (name_space.empty() && tool.name == name) {
+      if (!found.empty()) return {};
+      found = tool.shown;
+    }
+  return found;
+}
+
+ApiError no_such_tool(const OrderedJson& choice, const char* place) {
+  return refuse("tool_choice", std::string(place) + ": no tool, or more than one, has the name " +
+                                   quoted(text_member(choice, "name")));
+}
+
+ApiError not_here(std::string_view type) {
+  return refuse("tool_choice", "tool_choice: this server has no tool " + quoted(type));
+}
+
+// {"type":"allowed_tools","mode":"auto"|"required","tools":[{"type":"function","name"}]}: the others are not shown to
+// the model.
+ApiError allow_tools(const OrderedJson& choice, OrderedJson& out, const Request& request) {
+  const std::string_view mode = text_member(choice, "mode");
+  if (mode != "auto" && mode != "required")
+    return refuse("tool_choice", "tool_choice.mode: takes \"auto\" or \"required\"");
+  const OrderedJson* named = member(choice, "tools");
+  if (!named || !named->is_array() || named->empty() || named->size() > kMaxTools)
+    return refuse("tool_choice", "tool_choice.tools: expected a list of tools, at most " + std::to_string(kMaxTools));
+  const OrderedJson offered = out.value("tools", OrderedJson::array());
+  std::vector<bool> allowed(offered.size());
+  for (const OrderedJson& tool : *named) {
+    if (tool.is_object() && built_in(text_member(tool, "type"))) continue;
+    const std::string shown = tool.is_object() ? find_name(tool, offered, request) : std::string();
+    if (shown.empty()) return no_such_tool(tool.is_object() ? tool : OrderedJson::object(), "tool_choice.tools");
+    for (size_t i = 0; i < offered.size(); ++i)
+      if (offered[i]["function"]["name"] == shown) allowed[i] = true;
+  }
+  OrderedJson& list = out["tools"] = OrderedJson::array();
+  for (size_t i = 0; i < offered.size(); ++i)
+    if (allowed[i]) list.push_back(offered[i]);
+  out["tool_choice"] = mode;
+  return {};
+}
+
+ApiError read_choice(const OrderedJson& body, OrderedJson& out, const Request& request) {
+  const OrderedJson* choice = member(body, "tool_choice");
+  if (!choice) return {};
+  if (!choice->is_object()) return out["tool_choice"] = *choice, ApiError{};
+  const std::string_view type = text_member(*choice, "type");
+  if (type == "allowed_tools") return allow_tools(*choice, out, request);
+  if (built_in(type)) return not_here(type);
+  if (type != "function" && type != "custom")
+    return refuse("tool_choice", "tool_choice: its type is \"function\", \"custom\" or \"allowed_tools\"");
+  const std::string shown = find_name(*choice, out.value("tools", OrderedJson::array()), request);
+  if (shown.empty()) return no_such_tool(*choice, "tool_choice");
+  out["tool_choice"] = {{"type", "function"}, {"function", {{"name", shown}}}};
+  return {};
+}
+
+}  // namespace
+
+std::string shown_name(std::string_view name_space, std::string_view name) {
+  std::string out(name_space);
+  if (!out.empty() && !out.ends_with("__")) out += "__";
+  return out += name;
+}
+
+std::string custom_arguments(std::string_view input) { return OrderedJson{{"input", input}}.dump(); }
+
+std::string custom_input(std::string_view arguments) {
+  const OrderedJson written = OrderedJson::parse(arguments, nullptr, false);
+  const bool whole = written.is_object() && member(written, "input") && written["input"].is_string();
+  return whole ? written["input"].get<std::string>() : std::string(arguments);
+}
+
+ApiError read_client_tools(const OrderedJson& body, OrderedJson& out, Request& request) {
+  if (const OrderedJson* from = member(body, "tools"); from && !from->empty()) {
+    if (!from->is_array()) return refuse("tools", "tools: expected a list");
+    ToolList list(out["tools"] = OrderedJson::array(), request);
+    for (const OrderedJson& tool : *from)
+      if (ApiError bad = list.add(tool); !bad.ok()) return bad;
+  }
+  return read_choice(body, out, request);
+}
+
+}  // namespace weir::openai::responses
