@@ -30,11 +30,12 @@ class ReadBody final : public base::OffloadTask {
 };
 
 // Answers with the refusal, or goes on with Then: void(OpenAiState&, Exchange&, Request&&), at once or in a later turn.
-// Where it is later, the Exchange has had another ExchangeListener meanwhile.
+// Where it is later, the Exchange has had another ExchangeListener meanwhile. `more`: bytes that `read` works on beside
+// the body.
 template <class Request, class Read, class Then>
-void read_body(OpenAiState& state, wire::Exchange& exchange, Read read, Then then) {
+void read_body(OpenAiState& state, wire::Exchange& exchange, Read read, Then then, size_t more = 0) {
   const base::Bytes& body = exchange.content();
-  if (!state.options.offload || body.size() <= wire::kLongBody) {
+  if (!state.options.offload || body.size() + more <= wire::kLongBody) {
     Request request;
     if (ApiError bad = read(body.view(), request); !bad.ok()) return respond(exchange, bad);
     return then(state, exchange, std::move(request));
@@ -45,8 +46,8 @@ void read_body(OpenAiState& state, wire::Exchange& exchange, Read read, Then the
     if (!made.error.ok()) return respond(exchange, made.error);
     then(state, exchange, std::move(made.request));
   };
-  wire::send_away(*state.options.offload, std::make_unique<ReadBody<Request, Read>>(body, std::move(read)), body.size(),
-                  wire::Offload::Part::kRequest, exchange, std::move(done));
+  wire::send_away(*state.options.offload, std::make_unique<ReadBody<Request, Read>>(body, std::move(read)),
+                  body.size() + more, wire::Offload::Part::kRequest, exchange, std::move(done));
 }
 
 }  // namespace weir::openai

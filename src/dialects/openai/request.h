@@ -57,6 +57,7 @@ struct Request {
   std::string previous;  // the response whose turns are `earlier`, where they are to be asked of other nodes
   std::shared_ptr<const std::string> earlier;
   std::string turns;
+  std::vector<std::string> references;  // responses that items of the input are in, to be looked for first
   std::vector<ClientTool> client_tools;
   std::string model;
   std::vector<Prompt> prompts;  // of all but chats

@@ -86,6 +86,22 @@ TEST_F(SharedResponses, AResponseOfAnotherNodeIsFoundAndGoneOnBehind) {
   EXPECT_EQ(json(x)["previous_response_id"], id);
 }
 
+TEST_F(SharedResponses, AnItemOfAnotherNodesResponseIsFound) {
+  const std::string first = said({}), second = said({{"input", "so"}});
+  auto reference = [](const std::string& id) {
+    return Json{{"type", "item_reference"}, {"id", responses::item_id("msg_", id, 0)}};
+  };
+  forget();
+  auto x = answered(ask({{"input", Json::array({reference(first),
+                                                {{"role", "user"}, {"content", "so"}},
+                                                reference(second),
+                                                {{"role", "user"}, {"content", "and"}}})}}));
+  ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+  EXPECT_EQ(prompt(), "assistant:ab\nuser:so\nassistant:ab\nuser:and\nassistant:");
+  auto none = answered(ask({{"input", Json::array({reference("resp_0123456789abcdef01234567")})}}));
+  EXPECT_EQ(none->response.status, 404) << none->sent;
+}
+
 TEST_F(SharedResponses, AStreamEndsOnceOtherNodesFindTheResponse) {
   auto x = ask({{"stream", true}});
   scripted().emit("ab");

@@ -96,7 +96,7 @@ class ResponseAnswer final : public Answer {
       : Answer(state, exchange, kind, std::move(request)) {
     auto since = state_.bus.env().wall().time_since_epoch();
     created_ = std::chrono::duration_cast<std::chrono::seconds>(since).count();
-    id_ = "resp_" + new_id();
+    id_ = "resp_" + random_id(kIdDigits);
     if (request_.stream) quiet_.start();
   }
 
@@ -241,7 +241,7 @@ class ResponseAnswer final : public Answer {
   void add_item(std::string& events) {
     constexpr size_t kHeld = 256;  // what an item holds beside its text
     Item& item = items_.back();
-    item.id = std::string(words_of(item).prefix) + random_id(24);
+    item.id = item_id(words_of(item).prefix, id_, items_.size() - 1);
     held_ += kHeld + item.name.size();
     open_ = true;
     if (!request_.stream) return;

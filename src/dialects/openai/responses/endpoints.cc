@@ -32,8 +32,48 @@ std::shared_ptr<const std::string> charged(Exchange& exchange, std::shared_ptr<c
   return {held, held->text.get()};
 }
 
-// Behind the response that it names, which other nodes may have.
+void go_on(OpenAiState& state, Exchange& exchange, Request&& request);
+
+// Responses that items of a body refer to, on the way.
+struct Lookup {
+  std::vector<std::string> wanted;
+  Referenced found;
+  size_t bytes = 0;
+};
+
+void read_again(OpenAiState& state, Exchange& exchange, const std::shared_ptr<Lookup>& lookup) {
+  StoredView view = stored_view(state, exchange);
+  view.referenced = {lookup, &lookup->found};
+  read_body<Request>(
+      state, exchange, [view](std::string_view body, Request& request) { return read_response(body, view, request); },
+      go_on, lookup->bytes);
+}
+
+// One after the other, so that no more than one question of a request is with the other nodes.
+void find_referenced(OpenAiState& state, Exchange& exchange, std::shared_ptr<Lookup> lookup) {
+  if (lookup->wanted.empty()) return read_again(state, exchange, lookup);
+  const std::string id = std::move(lookup->wanted.back());
+  lookup->wanted.pop_back();
+  find_response(state, exchange, id,
+                [&state, &exchange, id, lookup](base::Result<std::optional<StoredResponse>> found) {
+                  if (!found) return respond(exchange, {found.error(), "input", {}});
+                  auto& response = lookup->found[id];
+                  if (*found) response = (*found)->response;
+                  if (response && state.options.records) response = charged(exchange, std::move(response));
+                  if (*found && !response) return respond(exchange, refuse(wire::no_room_for_answer()));
+                  if (response && (lookup->bytes += response->size()) > kMostReferencedBytes)
+                    return respond(exchange, refuse("input", "input: the responses that it refers to are too long"));
+                  find_referenced(state, exchange, lookup);
+                });
+}
+
+// Behind the responses that it names, which other nodes may have.
 void go_on(OpenAiState& state, Exchange& exchange, Request&& request) {
+  if (!request.references.empty()) {
+    auto lookup = std::make_shared<Lookup>();
+    lookup->wanted = std::move(request.references);
+    return find_referenced(state, exchange, std::move(lookup));
+  }
   if (request.previous.empty()) return answer(state, exchange, Kind::kChat, std::move(request), response_answer);
   auto waiting = std::make_shared<Request>(std::move(request));
   const std::string id = waiting->previous;
@@ -50,7 +90,8 @@ void go_on(OpenAiState& state, Exchange& exchange, Request&& request) {
 }  // namespace
 
 StoredView stored_view(const OpenAiState& state, const Exchange& exchange) {
-  return {state.options.stored, marshal::tenant_of(exchange.request()), state.bus.env().now(), state.options.records};
+  return {state.options.stored, marshal::tenant_of(exchange.request()), state.bus.env().now(), state.options.records,
+          nullptr};
 }
 
 void create(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {

@@ -1,5 +1,8 @@
+#include <algorithm>
+#include <optional>
 #include <utility>
 
+#include "base/encoding.h"
 #include "dialects/openai/responses/input.h"
 
 namespace weir::openai::responses {
@@ -13,12 +16,16 @@ ApiError wrong(size_t item, const std::string& what) {
 // assistant.
 class Conversation {
  public:
-  explicit Conversation(OrderedJson& messages) : messages_(messages) {}
+  Conversation(OrderedJson& messages, const Referenced* referenced, Request& request)
+      : messages_(messages), request_(request) {
+    if (referenced) referenced_.emplace(*referenced);
+  }
 
   ApiError add(const OrderedJson& item, size_t at) {
     if (!item.is_object()) return wrong(at, "expected an object");
     const std::string_view type = text_member(item, "type");
     if (type == "message" || (type.empty() && item.contains("role"))) return message(item, at);
+    if (type == "item_reference" || (type.empty() && item.contains("id"))) return reference(item, at);
     if (type == "function_call" || type == "custom_tool_call" || type == "local_shell_call")
       return call(item, type, at);
     if (type == "function_call_output" || type == "custom_tool_call_output" || type == "local_shell_call_output")
@@ -108,6 +115,25 @@ class Conversation {
     return {};
   }
 
+  // An item of a stored response stands in its place.
+  ApiError reference(const OrderedJson& item, size_t at) {
+    const std::string id(text_member(item, "id"));
+    if (referenced_) {
+      const auto found = referenced_->find(id);
+      return found ? add(*found, at) : no_item(id);
+    }
+    std::string response = response_of(id);
+    if (response.empty()) return no_item(id);
+    auto& all = request_.references;
+    if (std::find(all.begin(), all.end(), response) == all.end()) all.push_back(std::move(response));
+    return all.size() <= kMostReferenced ? ApiError{} : wrong(at, "it refers to too many responses");
+  }
+  static ApiError no_item(std::string_view id) {
+    const std::string text = "input: there is no item '" + std::string(base::cut_text(id, 64)) +
+                             "' of a stored response, or no more; send it whole, or use store: false";
+    return {base::failure(base::Code::kNotFound, text), "input", {}};
+  }
+
   // The assistant's message that is being put together.
   OrderedJson& assistant() {
     if (!open_ && !messages_.empty() && messages_.back()["role"] == "assistant") open_ = true;
@@ -117,6 +143,8 @@ class Conversation {
   ApiError close() { return open_ = false, ApiError{}; }
 
   OrderedJson& messages_;
+  Request& request_;
+  std::optional<ReferencedItems> referenced_;
   bool open_ = false;
 };
 
@@ -128,7 +156,7 @@ std::string_view text_member(const OrderedJson& object, std::string_view name) {
   return text ? std::string_view(*text) : std::string_view();
 }
 
-ApiError read_input(const OrderedJson& body, OrderedJson& out, Request&) {
+ApiError read_input(const OrderedJson& body, const Referenced* referenced, OrderedJson& out, Request& request) {
   OrderedJson& messages = out["messages"] = OrderedJson::array();
   if (const OrderedJson* said = member(body, "instructions")) {
     if (!said->is_string()) return refuse("instructions", "instructions: expected a text");
@@ -141,7 +169,7 @@ ApiError read_input(const OrderedJson& body, OrderedJson& out, Request&) {
     return {};
   }
   if (!input->is_array()) return refuse("input", "input: expected a text or a list of items");
-  Conversation items(messages);
+  Conversation items(messages, referenced, request);
   for (size_t i = 0; i < input->size(); ++i)
     if (ApiError bad = items.add((*input)[i], i); !bad.ok()) return bad;
   return {};

@@ -151,8 +151,9 @@ ApiError read_response(std::string_view body, const StoredView& stored, Request&
       if (ApiError bad = check_member(value, name); !bad.ok()) return bad;
     for (const Renamed& row : kCarried) carry(object, row.from, translated, row.to);
     if (ApiError bad = read_store(object, stored, out); !bad.ok()) return bad;
-    for (auto* read : {read_input, read_client_tools})
-      if (ApiError bad = read(object, translated, out); !bad.ok()) return bad;
+    if (ApiError bad = read_input(object, stored.referenced.get(), translated, out); !bad.ok()) return bad;
+    if (!out.references.empty()) return ApiError{};
+    if (ApiError bad = read_client_tools(object, translated, out); !bad.ok()) return bad;
     for (auto* read : {read_text, read_logprobs, read_reasoning})
       if (ApiError bad = read(object, translated); !bad.ok()) return bad;
     out.echoed = echo(object, out.store);

@@ -2,7 +2,8 @@
 //
 // Reference: platform.openai.com/docs/api-reference/responses. A body becomes a chat (request.cc); its answer is a
 // response of items, or the events that make one (answer.cc). Responses are stored for a while (stored.h), unless
-// `store` is false; previous_response_id goes on behind one. GET and DELETE /v1/responses/{id}.
+// `store` is false; previous_response_id goes on behind one, and an item_reference stands for an item of one. GET and
+// DELETE /v1/responses/{id}.
 #pragma once
 
 #include <functional>
@@ -12,6 +13,7 @@
 
 #include "dialects/openai/answer.h"
 #include "dialects/openai/endpoints.h"
+#include "dialects/openai/responses/items.h"
 #include "dialects/openai/responses/stored.h"
 #include "session/shared_records.h"
 
@@ -29,6 +31,8 @@ struct StoredView {
   base::Time now{};
   // Other nodes may have it: whoever goes on behind a response asks for it later (Request::previous).
   session::SharedRecords* records = nullptr;
+  // Null: they have not been looked for, and reading says in Request::references which ones are wanted.
+  std::shared_ptr<const Referenced> referenced;
 };
 StoredView stored_view(const OpenAiState& state, const wire::Exchange& exchange);
 
@@ -47,8 +51,9 @@ void store_response(OpenAiState& state, wire::Exchange& exchange, const std::str
 std::string write_shared(const StoredResponse& stored);
 std::optional<StoredResponse> read_shared(std::string_view text);
 
-// request.cc: a body as a request of a chat; `Request::echoed` has the members that the answer repeats. Any thread.
-// Errors: 400 naming the member.
+// request.cc: a body as a request of a chat; `Request::echoed` has the members that the answer repeats. Where it leaves
+// `Request::references`, the rest has not been read: it is to be read again with what they are. Any thread. Errors: 400
+// naming the member, 404 naming an item that is not there.
 ApiError read_response(std::string_view body, const StoredView& stored, Request& out);
 
 ApiError no_previous_response();

@@ -1,0 +1,133 @@
+#include "dialects/openai/responses/items.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "dialects/openai/responses/input.h"
+#include "marshal/json_cursor.h"
+
+namespace weir::openai::responses {
+namespace {
+
+using marshal::JsonCursor;
+
+constexpr std::string_view kResponse = "resp_";
+
+bool digits(std::string_view text, std::string_view which) {
+  return !text.empty() && text.find_first_not_of(which) == text.npos;
+}
+
+class InputItems {
+ public:
+  InputItems(std::string_view response_id, std::vector<std::pair<std::string, std::string>>& out)
+      : response_id_(response_id), out_(out) {}
+
+  void add(const OrderedJson& turn) {
+    const std::string_view role = text_member(turn, "role");
+    if (role == "tool")
+      return put("fco_", {{"type", "function_call_output"},
+                          {"call_id", turn.value("tool_call_id", "")},
+                          {"output", parts(turn, "input_text")}});
+    if (const std::string_view thoughts = text_member(turn, "reasoning_content"); !thoughts.empty())
+      put("rs_", {{"type", "reasoning"},
+                  {"summary", OrderedJson::array()},
+                  {"content", {{{"type", "reasoning_text"}, {"text", thoughts}}}}});
+    const bool answer = role == "assistant";
+    OrderedJson content = parts(turn, answer ? "output_text" : "input_text");
+    if (!content.empty())
+      put("msg_", {{"type", "message"}, {"status", "completed"}, {"role", role}, {"content", std::move(content)}});
+    if (const OrderedJson* calls = member(turn, "tool_calls"))
+      for (const OrderedJson& call : *calls)
+        put("fc_", {{"type", "function_call"},
+                    {"status", "completed"},
+                    {"call_id", call.value("id", "")},
+                    {"name", call["function"].value("name", "")},
+                    {"arguments", call["function"].value("arguments", "")}});
+  }
+
+ private:
+  static OrderedJson parts(const OrderedJson& turn, std::string_view type) {
+    OrderedJson out = OrderedJson::array();
+    const OrderedJson* content = member(turn, "content");
+    if (!content) return out;
+    const auto text = [&](const OrderedJson& said) {
+      out.push_back({{"type", type}, {"text", said}});
+      if (type == "output_text") out.back()["annotations"] = OrderedJson::array();
+    };
+    if (content->is_string()) text(*content);
+    if (!content->is_array()) return out;
+    for (const OrderedJson& part : *content)
+      if (part.contains("text"))
+        text(part["text"]);
+      else if (part.contains("image_url"))
+        out.push_back({{"type", "input_image"}, {"detail", "auto"}, {"image_url", part["image_url"]["url"]}});
+    return out;
+  }
+
+  void put(std::string_view prefix, OrderedJson members) {
+    // No item of an output has such an id.
+    const std::string id =
+        item_id(prefix, response_id_, 0).substr(0, prefix.size() + kIdDigits) + "i" + std::to_string(out_.size());
+    OrderedJson item{{"id", id}};
+    item.update(members);
+    out_.emplace_back(id, item.dump());
+  }
+
+  const std::string_view response_id_;
+  std::vector<std::pair<std::string, std::string>>& out_;
+};
+
+}  // namespace
+
+std::string item_id(std::string_view prefix, std::string_view response_id, size_t number) {
+  std::string count = std::to_string(number);
+  if (count.size() < 4) count.insert(0, 4 - count.size(), '0');
+  return std::string(prefix) + std::string(response_id.substr(kResponse.size())) + count;
+}
+
+std::string response_of(std::string_view item_id) {
+  const size_t prefix = item_id.find('_');
+  if (prefix == item_id.npos || item_id.size() <= prefix + 1 + kIdDigits) return {};
+  const std::string_view response = item_id.substr(prefix + 1, kIdDigits),
+                         number = item_id.substr(prefix + 1 + kIdDigits);
+  if (!digits(response, "0123456789abcdef") || !digits(number, "0123456789") || number.size() > 9) return {};
+  return std::string(kResponse) + std::string(response);
+}
+
+std::optional<OrderedJson> ReferencedItems::find(const std::string& id) {
+  const std::string response_id = response_of(id);
+  const auto response = responses_.find(response_id);
+  if (response == responses_.end() || !response->second) return std::nullopt;
+  const Items& items = items_of(response_id, *response->second);
+  const auto item = items.find(id);
+  if (item == items.end() || (bytes_ += item->second.size()) > kMostReferencedBytes) return std::nullopt;
+  return OrderedJson::parse(item->second);
+}
+
+const ReferencedItems::Items& ReferencedItems::items_of(const std::string& response_id, std::string_view response) {
+  auto [items, fresh] = items_.try_emplace(response_id);
+  if (!fresh) return items->second;
+  JsonCursor json(response);
+  json.object([&](std::string_view name) {
+    if (name != "output") return json.skip();
+    return json.array([&] {
+      const size_t at = json.at();
+      std::string id;
+      const bool good =
+          json.object([&](std::string_view member) { return member == "id" ? json.string(id) : json.skip(); });
+      items->second.emplace(std::move(id), json.since(at));
+      return good;
+    });
+  });
+  return items->second;
+}
+
+std::vector<std::pair<std::string, std::string>> input_items(std::string_view response_id, const std::string& turns) {
+  std::vector<std::pair<std::string, std::string>> out;
+  const OrderedJson all = OrderedJson::parse('[' + turns + ']', nullptr, false);
+  InputItems items(response_id, out);
+  for (size_t i = 0; i + 1 < all.size(); ++i) items.add(all[i]);
+  return out;
+}
+
+}  // namespace weir::openai::responses
