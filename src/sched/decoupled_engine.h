@@ -8,13 +8,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <vector>
 
 #include "base/env.h"
 #include "base/status.h"
 #include "msg/call.h"
 #include "msg/spec.h"
-#include "msg/tensor.h"
 
 namespace weir::sched {
 
@@ -27,8 +25,9 @@ class AnswerSeries {
   static constexpr base::Duration kNotYet = base::Duration::max();
   // How long after the last answer, or after the beginning, the next one is due. Nothing: there is none left.
   virtual std::optional<base::Duration> next_in() const = 0;
-  // The next answer's tensors. It takes microseconds: the thread is every model's. A Status ends the Call.
-  virtual base::Result<std::vector<msg::Tensor>> next() = 0;
+  // The next answer: its tensors and its parameters (`final` is not read). It takes microseconds: the thread is every
+  // model's. A Status ends the Call.
+  virtual base::Result<msg::Outputs> next() = 0;
   // The model works on the Call, or is done with it: it waits no longer, and no queue timeout ends it.
   virtual bool begun() const { return true; }
 };

@@ -200,17 +200,17 @@ void DecoupledInbox::step(Line::node_type node, bus::MailBursts& out) {
   if (*due == AnswerSeries::kNotYet) return move(std::move(node), base::kNever);
   if (call.credit.load(std::memory_order_acquire) <= 0) return move(std::move(node), base::kNever);
   msg::Outputs outputs;
-  outputs.final = false;
   Status status;
   auto thrown = base::attempt("a decoupled model", [&] {
     auto next = inside.answers->next();
     if (next)
-      outputs.tensors = std::move(*next);
+      outputs = std::move(*next);
     else
       status = std::move(next).error();
   });
   if (!thrown.ok()) status = std::move(thrown);
   if (!status.ok()) return finish(inside, std::move(status), out);
+  outputs.final = false;
   const Time now = timer_->now();
   count(inside, status, now);
   call.credit.fetch_sub(1, std::memory_order_acq_rel);

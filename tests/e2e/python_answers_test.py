@@ -4,8 +4,12 @@ import concurrent.futures
 import json
 import sys
 
+import grpc
+
 import harness
 from harness import curl
+
+oip, oip_grpc = harness.stubs()('inference')
 
 WAYS = '''
 import asyncio
@@ -122,6 +126,37 @@ class TritonPythonModel:
         unread = tensor.to_dlpack()
         return pb_utils.Tensor.from_dlpack('Y', tensor)
 '''
+SERIES = '''
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            sender = request.get_response_sender()
+            for i in range(2):
+                tensor = pb_utils.Tensor('Y', np.array([i], np.float32))
+                sender.send(pb_utils.InferenceResponse([tensor], parameters={'n': i, 'reason': 'length'}))
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+'''
+ASKER = '''
+import json
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer() for _ in requests]
+
+    def answer(self):
+        inputs = [pb_utils.Tensor('X', np.array([1], np.float32))]
+        answers = pb_utils.InferenceRequest(model_name='series', inputs=inputs, requested_output_names=['Y']).exec(decoupled=True)
+        seen = [json.loads(answer.parameters()) for answer in answers]
+        return pb_utils.InferenceResponse([pb_utils.Tensor('TOLD', np.array([[json.dumps(seen).encode()]], dtype=object))])
+'''
 STRINGS = '''name: "%s" backend: "python" max_batch_size: 8 dynamic_batching { max_queue_delay_microseconds: 300000 }
 input { name: "DO" data_type: TYPE_STRING dims: [ 1 ] } output { name: "TOLD" data_type: TYPE_STRING dims: [ 1 ] }
 parameters { key: "process_timeout" value { string_value: "5s" } }
@@ -129,13 +164,16 @@ parameters { key: "process_timeout" value { string_value: "5s" } }
 ONE = '''name: "%s" backend: "python"
 input { name: "X" data_type: TYPE_%s dims: [ -1 ] } output { name: "Y" data_type: TYPE_%s dims: [ -1 ] }
 '''
+DECOUPLED = 'model_transaction_policy { decoupled: true }\n'
 
 
 def repository():
     folder = harness.scratch() / 'python-answers'
     if not folder.exists():
         capsules = [(f'capsule_{kind.lower()}', CAPSULES, ONE % ('%s', kind, kind)) for kind in ('BF16', 'BOOL', 'FP32')]
-        for name, code, config in [('ways', WAYS, STRINGS), ('tasks', TASKS, STRINGS), ('kinds', KINDS, STRINGS), *capsules]:
+        series = 'series', SERIES, ONE % ('%s', 'FP32', 'FP32') + DECOUPLED
+        strings = [(name, code, STRINGS) for name, code in (('ways', WAYS), ('tasks', TASKS), ('kinds', KINDS), ('asker', ASKER))]
+        for name, code, config in [*strings, *capsules, series]:
             (folder / name / '1').mkdir(parents=True)
             (folder / name / '1/model.py').write_text(code)
             (folder / name / 'config.pbtxt').write_text(config % name)
@@ -189,6 +227,25 @@ class Answers(harness.Case):
                              ('{"a": []}', "found type <class 'list'>"), ('{"a": {}}', "found type <class 'dict'>"),
                              ('[]', "got <class 'list'>"), ('{"a": 1 << 64}', 'whole numbers of 64 bits')):
             self.assertIn(reason, self.ask('kinds', text))
+
+    def test_parameters_of_a_decoupled_models_answers_go_with_them(self):
+        expected = [{'n': 0, 'reason': 'length'}, {'n': 1, 'reason': 'length'}]
+        body = {'inputs': [{'name': 'X', 'datatype': 'FP32', 'shape': [1], 'data': [1]}]}
+        self.assertEqual(expected, [a['parameters'] for a in self.events('infer_stream', body)])
+        generated = self.events('generate_stream', {'X': 1})
+        self.assertEqual([{**p, 'Y': p['n']} for p in expected], [{k: a[k] for k in ('n', 'reason', 'Y')} for a in generated])
+        self.assertEqual(expected, json.loads(self.told('asker', '')[0])[:2])
+        request = oip.ModelInferRequest(model_name='series')
+        request.inputs.add(name='X', datatype='FP32', shape=[1])
+        request.raw_input_contents.append(bytes(4))
+        with grpc.insecure_channel(f'127.0.0.1:{self.server.port}') as channel:
+            answers = list(oip_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(iter([request]), timeout=harness.PATIENCE))
+        self.assertEqual([('length', 0), ('length', 1)], [
+            (p['reason'].string_param, p['n'].int64_param) for p in (a.infer_response.parameters for a in answers[:2])])
+
+    def events(self, verb, body):
+        answer = curl(self.server.url(f'/v2/models/series/{verb}'), data=json.dumps(body))
+        return [json.loads(line[6:]) for line in answer.body.decode().splitlines() if line.startswith('data: ')]
 
     def test_tensors_are_handed_on_by_dlpack(self):
         for kind, values in (('BF16', [1.0, -2.5, 0.0]), ('BOOL', [True, False, True]), ('FP32', [1.5, 2.0]), ('BF16', [])):

@@ -32,9 +32,10 @@ class Counter final : public DecoupledEngine {
     std::optional<base::Duration> next_in() const override {
       return at < often ? std::optional<base::Duration>(10ms) : std::nullopt;
     }
-    base::Result<std::vector<msg::Tensor>> next() override {
+    base::Result<msg::Outputs> next() override {
       if (at == throws_at) throw std::runtime_error("a path of this machine");
-      return std::vector<msg::Tensor>{floats("y", {1}, {float(at++)})};
+      msg::Outputs answer{.tensors = {floats("y", {1}, {float(at)})}, .parameters = {{"at", int64_t(at)}}};
+      return ++at, answer;
     }
     const int often, throws_at;
     int at = 0;
@@ -102,6 +103,16 @@ TEST_F(DecoupledTest, AnswersComeWhenTheyAreDueAndTheEndBehindTheLast) {
   timer->advance(10ms);
   EXPECT_EQ(told(call), "0 1 2 end");
   EXPECT_EQ(timer->due(), 0u);
+}
+
+TEST_F(DecoupledTest, AnAnswersParametersGoWithIt) {
+  open();
+  auto& call = put(2);
+  for (int i = 0; i < 2; ++i) timer->advance(10ms);
+  std::vector<msg::Parameters> seen;
+  for (const auto& m : home.mail)
+    if (m.call == &call) seen.push_back(std::get<msg::Outputs>(m.event.what).parameters);
+  EXPECT_EQ(seen, (std::vector<msg::Parameters>{{{"at", int64_t(0)}}, {{"at", int64_t(1)}}, {}}));
 }
 
 TEST_F(DecoupledTest, ARequestMayGetNoAnswerButTheEnd) {
@@ -226,8 +237,8 @@ class Told final : public DecoupledEngine {
       if (answers.ended) return std::nullopt;
       return kNotYet;
     }
-    base::Result<std::vector<msg::Tensor>> next() override {
-      return std::vector<msg::Tensor>{floats("y", {1}, {float(answers.given++)})};
+    base::Result<msg::Outputs> next() override {
+      return msg::Outputs{.tensors = {floats("y", {1}, {float(answers.given++)})}, .parameters = {}};
     }
     bool begun() const override { return answers.begun; }
     Answers& answers;

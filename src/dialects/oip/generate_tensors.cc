@@ -94,8 +94,19 @@ class TensorRequest {
   Status status_;
 };
 
+// Parameters stand beside the outputs, which go first where both have a name.
+bool is_taken(std::string_view name, const InferReply& reply) {
+  if (name == "id" || name == "model_name" || name == "model_version") return true;
+  return std::any_of(reply.tensors.begin(), reply.tensors.end(), [&](const auto& t) { return t.name == name; });
+}
+
 std::string write_reply(const InferReply& reply) {
   std::string out = reply_head(reply.id, reply.model, reply.version);
+  for (const auto& [name, value] : reply.parameters) {
+    if (is_taken(name, reply)) continue;
+    out += ',';
+    write_parameter(out, name, value);
+  }
   for (const auto& tensor : reply.tensors) {
     out += ',';
     marshal::write_string(out, tensor.name);

@@ -55,4 +55,7 @@ enum class LargeTensors : uint8_t { kInline, kPieces };
 JsonReply write_infer(const InferReply& reply, const OutputForms& forms, LargeTensors large = LargeTensors::kInline,
                       AnswerTemplate* known = nullptr);
 
+// Appends "name":value.
+void write_parameter(std::string& out, std::string_view name, const msg::ParamValue& value);
+
 }  // namespace weir::oip

@@ -14,28 +14,12 @@ using marshal::write_number;
 using marshal::write_string;
 using namespace std::string_view_literals;  // appended without looking for their ends
 
-void write_value(std::string& out, const msg::ParamValue& value) {
-  std::visit(
-      [&out](const auto& x) {
-        using T = std::decay_t<decltype(x)>;
-        if constexpr (std::is_same_v<T, bool>)
-          out += x ? "true" : "false";
-        else if constexpr (std::is_same_v<T, std::string>)
-          write_string(out, x);
-        else
-          write_number(out, x);
-      },
-      value);
-}
-
 void write_parameters(std::string& out, const msg::Parameters& parameters) {
   out += ",\"parameters\":{"sv;
   bool first = true;
   for (const auto& [name, value] : parameters) {
     if (!std::exchange(first, false)) out += ',';
-    write_string(out, name);
-    out += ':';
-    write_value(out, value);
+    write_parameter(out, name, value);
   }
   out += '}';
 }
@@ -101,6 +85,22 @@ void write_output(JsonReply& reply, const msg::Tensor& tensor, OutputForm form, 
 }
 
 }  // namespace
+
+void write_parameter(std::string& out, std::string_view name, const msg::ParamValue& value) {
+  write_string(out, name);
+  out += ':';
+  std::visit(
+      [&out](const auto& x) {
+        using T = std::decay_t<decltype(x)>;
+        if constexpr (std::is_same_v<T, bool>)
+          out += x ? "true" : "false";
+        else if constexpr (std::is_same_v<T, std::string>)
+          write_string(out, x);
+        else
+          write_number(out, x);
+      },
+      value);
+}
 
 bool AnswerTemplate::write(const InferReply& reply, const OutputForms& forms, std::string& out) {
   if (outputs_.size() != reply.tensors.size() || !numbers_alone(reply, forms)) return false;

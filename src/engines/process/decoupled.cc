@@ -63,7 +63,7 @@ class Series final : public sched::AnswerSeries {
     if (inside_->ended) return std::nullopt;
     return kNotYet;
   }
-  base::Result<std::vector<msg::Tensor>> next() override;
+  base::Result<msg::Outputs> next() override;
   bool begun() const override {
     std::lock_guard lock(shared_->mutex);
     return inside_->begun || inside_->ended;
@@ -74,16 +74,16 @@ class Series final : public sched::AnswerSeries {
   const std::shared_ptr<Inside> inside_;
 };
 
-base::Result<std::vector<msg::Tensor>> Series::next() {
+base::Result<msg::Outputs> Series::next() {
   std::lock_guard lock(shared_->mutex);
   if (inside_->answers.empty()) return inside_->error;
-  auto tensors = std::move(inside_->answers.front().tensors);
+  auto answer = std::move(inside_->answers.front());
   inside_->answers.pop_front();
   if (++inside_->taken >= kCreditStep && !inside_->ended && shared_->host) {
     (void)shared_->host->child().send({.type = Type::kCredit, .number = inside_->number, .size = inside_->taken});
     inside_->taken = 0;
   }
-  return tensors;
+  return answer;
 }
 
 class Decoupled final : public sched::DecoupledEngine {

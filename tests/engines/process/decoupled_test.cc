@@ -49,7 +49,7 @@ struct DecoupledProcessTest : ProcessTest {
       if (*due != sched::AnswerSeries::kNotYet) {
         auto next = series.next();
         if (!next) return out.end = next.error(), out;
-        out.values.push_back(at(next->at(0), 0));
+        out.values.push_back(at(next->tensors.at(0), 0));
         continue;
       }
       std::unique_lock lock(mutex);
