@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engines/identity/identity.h"
 
@@ -16,5 +17,8 @@ namespace weir::identity {
 // `device` as in the parameter. A device at fault is restarted. Errors: as load().
 base::Result<std::unique_ptr<sched::Engine>> load_on_device(msg::ModelSpec spec, const std::string& device,
                                                             const Place& place);
+
+// The inputs under the names of the outputs. identity.cc
+std::vector<msg::Tensor> outputs_of(const std::vector<msg::Tensor>& inputs, const msg::ModelSpec& spec);
 
 }  // namespace weir::identity

@@ -2,6 +2,7 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -23,7 +24,7 @@ class Identity final : public sched::Engine {
 
   base::Status step(sched::Batch& batch) override {
     if (delay_.count() > 0) sleep();
-    batch.outputs = batch.inputs;
+    batch.outputs = outputs_of(batch.inputs, spec_);
     return {};
   }
 
@@ -40,6 +41,21 @@ class Identity final : public sched::Engine {
 
 }  // namespace
 
+std::vector<msg::Tensor> outputs_of(const std::vector<msg::Tensor>& inputs, const msg::ModelSpec& spec) {
+  std::vector<msg::Tensor> outputs = inputs;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    size_t at = i;
+    if (!spec.inputs.empty()) {
+      auto declared =
+          std::find_if(spec.inputs.begin(), spec.inputs.end(), [&](const auto& t) { return t.name == inputs[i].name; });
+      at = size_t(declared - spec.inputs.begin());
+      if (declared == spec.inputs.end()) continue;
+    }
+    if (at < spec.outputs.size()) outputs[i].name = spec.outputs[at].name;
+  }
+  return outputs;
+}
+
 base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted, const Place& place) {
   uint32_t delay = 0;
   if (auto p = wanted.parameters.find("delay_us"); p != wanted.parameters.end()) {
@@ -48,6 +64,11 @@ base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted, 
     if (error != std::errc() || end != text.data() + text.size() || delay > kLongestDelayUs)
       return base::invalid("parameter 'delay_us' is \"" + text + "\": a whole number from 0 to 60000000 is expected");
   }
+  for (size_t i = 0; i < std::min(wanted.inputs.size(), wanted.outputs.size()); ++i)
+    if (wanted.inputs[i].dtype != wanted.outputs[i].dtype)
+      return base::invalid("output '" + wanted.outputs[i].name + "' is " +
+                           std::string(msg::name(wanted.outputs[i].dtype)) + ", and input '" + wanted.inputs[i].name +
+                           "', which it repeats, is " + std::string(msg::name(wanted.inputs[i].dtype)));
   msg::ModelSpec spec = wanted;
   spec.engine = "identity";
   if (spec.platform.empty()) spec.platform = "identity";

@@ -1,4 +1,7 @@
-// The identity engine: returns every input as an output of the same name, type, shape and bytes.
+// The identity engine: returns every input as an output of the same type, shape and bytes.
+//
+// The n-th declared input comes back under the name of the n-th declared output, as Triton's identity backend has it;
+// an input for which no output is declared, under its own name. Without declared inputs those of the request count.
 //
 // It takes any tensors and copies nothing, so it measures what the server costs beside the model. Without a delay it is
 // inline: shards run it themselves, several at once, since it has no state. With the parameter `delay_us` it runs in a
@@ -33,8 +36,8 @@ struct Place {
   std::chrono::nanoseconds patience{0};  // for a device that does not answer; 0 = device::kPatience
 };
 
-// INVALID_ARGUMENT when `delay_us` is not a whole number from 0 to 60 000 000, or together with `device`;
-// FAILED_PRECONDITION, NOT_FOUND, UNAVAILABLE when the device is not to be had.
+// INVALID_ARGUMENT when an output's type is not its input's; when `delay_us` is not a whole number from 0 to 60 000
+// 000, or together with `device`; FAILED_PRECONDITION, NOT_FOUND, UNAVAILABLE when the device is not to be had.
 base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted, const Place& place = {});
 
 }  // namespace weir::identity

@@ -37,6 +37,27 @@ TEST(Identity, ReturnsEveryInputWithoutCopyingIt) {
   }
 }
 
+TEST(Identity, DeclaredOutputsNameTheInputsInTheirOrder) {
+  auto wanted = with_delay("");
+  wanted.inputs = {{.name = "a", .dtype = DType::kFp32}, {.name = "b", .dtype = DType::kInt32}};
+  wanted.outputs = {{.name = "x", .dtype = DType::kFp32}, {.name = "y", .dtype = DType::kInt32}};
+  auto engine = load(wanted);
+  ASSERT_TRUE(engine.has_value());
+  sched::Batch batch;
+  batch.rows = 1;
+  batch.inputs = {{"b", DType::kInt32, {1}, base::Bytes::copy_of("1234")},
+                  {"other", DType::kInt32, {1}, base::Bytes::copy_of("1234")},
+                  {"a", DType::kFp32, {1}, base::Bytes::copy_of("1234")}};
+  ASSERT_EQ((*engine)->step(batch), base::Status());
+  EXPECT_EQ(batch.outputs[0].name, "y");
+  EXPECT_EQ(batch.outputs[1].name, "other");
+  EXPECT_EQ(batch.outputs[2].name, "x");
+  wanted.outputs[1].dtype = DType::kFp32;
+  auto refused = load(wanted);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().text, "output 'y' is FP32, and input 'b', which it repeats, is INT32");
+}
+
 TEST(Identity, IsInlineUnlessItHasADelay) {
   EXPECT_TRUE((*load(with_delay("")))->is_inline());
   EXPECT_TRUE((*load(with_delay("0")))->is_inline());
