@@ -184,6 +184,7 @@ class JsonRequestReader {
 
   // Read at once when everything about it is known, as clients write it; else passed over, and read by settle().
   bool data(Input& in) {
+    if (json_.peek() == JsonCursor::Kind::kNull) return json_.skip();  // as if it were not there
     if (in.data_at) return twice("data");
     in.data_at = json_.at();
     if (!in.has_datatype || !in.has_shape) return json_.skip();
