@@ -186,7 +186,7 @@ void list_models(PredictState& state, Exchange& exchange, const wire::PathArgs&)
 }
 
 void show_model(PredictState& state, Exchange& exchange, const wire::PathArgs& args) {
-  auto found = state.bus.catalog(marshal::models_of(exchange.request())).find(args["model"], {});
+  auto found = state.bus.catalog(marshal::models_of(exchange.request())).find(args["model"], args["version"]);
   if (!found && found.error().code != Code::kUnavailable) return respond_error(exchange, found.error());
   const bool ready = found && state.options.accepting();
   std::string out = "{\"name\":";
@@ -227,8 +227,8 @@ Predict::Predict(bus::Bus& bus, wire::Router& router, base::SlabSource& slabs, P
   Parts& p = *parts_;
   const wire::Plan whole{wire::BodyPlan::kWhole, p.state.options.max_body}, none{wire::BodyPlan::kIgnore};
   router.add({"GET", "/v1/models", &p.list, kProtocol, none, Permission::kRead});
-  router.add({"GET", "/v1/models/{model}", &p.show, kProtocol, none, Permission::kRead});
   for (std::string_view model : {"/v1/models/{model}", "/v1/models/{model}/versions/{version}"}) {
+    router.add({"GET", std::string(model), &p.show, kProtocol, none, Permission::kRead});
     router.add({"POST", std::string(model) + ":predict", &p.predict, kProtocol, whole, Permission::kInfer});
     router.add({"POST", std::string(model) + ":explain", &p.explain, kProtocol, none, Permission::kInfer});
   }

@@ -3,6 +3,7 @@
 //
 //   GET  /v1/models                               {"models": [names]}
 //   GET  /v1/models/{model}                       {"name": …, "ready": true}
+//   GET  /v1/models/{model}/versions/{v}          the same, of that version
 //   POST /v1/models/{model}:predict               instances -> predictions, or inputs -> outputs
 //   POST /v1/models/{model}/versions/{v}:predict  the same, of that version
 //   POST /v1/models/{model}:explain               501: no model here explains itself

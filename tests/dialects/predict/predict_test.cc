@@ -102,6 +102,14 @@ TEST(Predict, EveryCaseOfTheTranscript) {
   }
 }
 
+TEST(Predict, AVersionIsShownAsItsModelIs) {
+  Bench bench;
+  auto x = bench.open("GET", "/v1/models/add/versions/1");
+  EXPECT_EQ(x->response.status, 200);
+  EXPECT_EQ(x->sent, R"({"name":"add","ready":true})");
+  EXPECT_EQ(bench.open("GET", "/v1/models/add/versions/9")->response.status, 404);
+}
+
 TEST(Predict, AModelIsNotReadyWhileTheServerIsNot) {
   Bench bench;
   bench.accepting = false;
