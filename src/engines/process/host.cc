@@ -165,7 +165,6 @@ base::Result<bool> Host::handle(const Message& message) {
   return true;
 }
 
-// A client that names no outputs asks for all, and Triton's models read their names.
 void Host::put_wanted(const Request& request) {
   if (request.wanted && !request.wanted->empty()) {
     writer_.put(uint32_t(std::count(request.wanted->begin(), request.wanted->end(), true)));
@@ -173,13 +172,10 @@ void Host::put_wanted(const Request& request) {
       if ((*request.wanted)[i]) writer_.put_string(spec_.outputs[i].name);
     return;
   }
-  if (request.of && !request.wanted && !request.of->outputs.empty()) {
-    writer_.put(uint32_t(request.of->outputs.size()));
+  const bool named = request.of && !request.wanted;
+  writer_.put(uint32_t(named ? request.of->outputs.size() : 0));
+  if (named)
     for (const auto& name : request.of->outputs) writer_.put_string(name);
-    return;
-  }
-  writer_.put(uint32_t(spec_.outputs.size()));
-  for (const auto& output : spec_.outputs) writer_.put_string(output.name);
 }
 
 void Host::put_request(const Request& request, uint64_t& at) {

@@ -440,13 +440,14 @@ class InferenceRequest:
         self._id, self._correlation_id, self._inputs = request_id, correlation_id, list(inputs)
         self._outputs, self._flags, self._timeout = list(requested_output_names), flags, timeout
         self._parameters, self._number, self._sender = check_parameters(parameters), None, None
-        self._trace = trace
+        self._trace, self._made = trace, ()
         self._model, self._version = model_name, str(model_version) if int(model_version) > 0 else ''
 
     @classmethod
-    def _of(cls, parsed, region):
-        """One of a client; `parsed` stays as it is."""
+    def _of(cls, parsed, region, made):
+        """One of a client, of a model that makes the outputs `made`; `parsed` stays as it is."""
         request = cls.__new__(cls)
+        request._made = made
         request._number, request._id, request._timeout, parameters, outputs, tensors = parsed
         request._parameters, request._outputs, request._sender = {}, list(outputs), None
         request._correlation_id = request._flags = 0
@@ -488,7 +489,7 @@ class InferenceRequest:
         return {**self._parameters, **{name: value for name, value in said.items() if value}}
 
     def requested_output_names(self):
-        return self._outputs
+        return self._outputs or list(self._made)  # a client that names none asks for all
 
     def is_cancelled(self):
         return self._number is not None and worker.is_cancelled(self._number)
@@ -1247,7 +1248,7 @@ class Worker:
             parsed = self.parse(document)
             if size <= 4096:
                 remember(self.parsed, document, parsed)
-        return [InferenceRequest._of(p, self.inputs) for p in parsed]
+        return [InferenceRequest._of(p, self.inputs, self.kinds) for p in parsed]
 
     @staticmethod
     def parse(document):
