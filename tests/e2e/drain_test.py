@@ -125,7 +125,8 @@ class Drain(unittest.TestCase):
                 f'        pathlib.Path({str(repository / name)!r}, "begun").touch()\n        time.sleep(1000)\n')
             (repository / name / 'config.pbtxt').write_text('backend: "python"\n')
         server = harness.Server('--control', 'explicit', '--drain-delay', '0s', '--drain-timeout', '1s',
-                                repository=repository, env={'WEIR_ENGINES_PYTHON_INTERPRETER': sys.executable})
+                                repository=repository, env={
+                                    'WEIR_ENGINES_PYTHON_INTERPRETER': sys.executable, 'WEIR_MODELS_LOAD_THREADS': '1'})
         loads = [http.client.HTTPConnection('127.0.0.1', server.port, timeout=harness.PATIENCE) for _ in range(2)]
         for load, name in zip(loads, ('first', 'second')):
             load.request('POST', f'/v2/repository/models/{name}/load', '{}')
