@@ -256,7 +256,7 @@ class PythonModels(harness.GrpcCase):
         self.assertNotIn('/', answer.json()['error'])
         self.assertTrue(self.server.logged('Traceback'))
         for order, text in (('type', "gave output 'DONE' as FP32; it is BYTES"), ('name', "an output 'ELSE' that it has not"),
-                            ('nothing', 'execute() must return InferenceResponses, not NoneType')):
+                            ('nothing', 'execute() returned no response to a request')):
             answer = self.obey(order)
             self.assertEqual(500, answer.status)
             self.assertIn(text, answer.json()['error'])

@@ -97,7 +97,7 @@ async function main() {
     }
   });
   await test('errors are of its classes', async () => {
-    for (const [extra, param] of [[{ previous_response_id: 'resp_1' }, 'previous_response_id'], [{ tools: [{ type: 'web_search' }] }, 'tools'], [{ temperature: 9 }, 'temperature']]) {
+    for (const [extra, param] of [[{ previous_response_id: 'resp_1' }, 'previous_response_id'], [{ tools: [{ type: 'web_serch' }] }, 'tools'], [{ temperature: 9 }, 'temperature']]) {
       const error = await client.responses.create({ ...ask, ...extra }).then(() => new Error('it was accepted'), (e) => e);
       truth(error instanceof OpenAI.BadRequestError, `${error}`);
       same(error.param, param, 'param');

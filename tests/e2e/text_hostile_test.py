@@ -35,7 +35,8 @@ def edges(name):
         return [v for v in [least - 1e-3, most + 1e-3, *BEYOND] if not isinstance(v, (int, float)) or not least <= v <= most]
     least, most = WHOLE[name]
     return [v for v in [least - 1, *([most + 1] if most else []), *BEYOND]
-            if isinstance(v, str) or int(v) != v or v < least or v > (2**31 - 1 if most is None else most)]
+            if (isinstance(v, str) or int(v) != v or v < least or v > (2**31 - 1 if most is None else most))
+            and (name, v) != ('truncate_prompt_tokens', -1)]  # -1: as many as the model takes
 
 
 def body(fields, name, value):
@@ -80,7 +81,7 @@ class TextHostile(harness.Case):
         plain = {name: edges(name) for name in (*WHOLE, *REAL) if name != 'logprobs'}  # of a chat, that is a flag
         tables = [('/v1/chat/completions', chat, {**plain, 'top_logprobs': [21, *odd], 'max_completion_tokens': odd, 'priority': [-1, 2**32, *odd[3:]]}),
                   ('/v1/completions', completion, {'priority': [-1, 2**32, *odd[3:]], 'seed': [2**64, -2**63 - 1, 0.5, 1e300, '1e999', 'NaN']}),
-                  ('/v1/embeddings', {'model': 'chat', 'input': 'x'}, {'dimensions': [0, 257, *odd], 'truncate_prompt_tokens': [0, *odd]}),
+                  ('/v1/embeddings', {'model': 'chat', 'input': 'x'}, {'dimensions': [0, 257, *odd], 'truncate_prompt_tokens': [0, *odd[1:]]}),
                   ('/tokenize', {'model': 'chat', 'prompt': 'x'}, {'add_special_tokens': [2, *odd]})]
         for path, fields, names in tables:
             for name, values in names.items():
