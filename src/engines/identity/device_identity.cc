@@ -46,7 +46,8 @@ class DeviceIdentity final : public sched::DeviceEngine {
 };
 
 Status DeviceIdentity::plan(sched::Batch& batch, std::vector<size_t>& bytes) {
-  batch.outputs = outputs_of(batch.inputs, spec_);
+  batch.outputs = batch.inputs;
+  name_outputs(batch.outputs, spec_);
   for (size_t i = 0; i < batch.inputs.size(); ++i) bytes.push_back(batch.input_bytes(i));
   return {};
 }

@@ -18,7 +18,7 @@ namespace weir::identity {
 base::Result<std::unique_ptr<sched::Engine>> load_on_device(msg::ModelSpec spec, const std::string& device,
                                                             const Place& place);
 
-// The inputs under the names of the outputs. identity.cc
-std::vector<msg::Tensor> outputs_of(const std::vector<msg::Tensor>& inputs, const msg::ModelSpec& spec);
+// Gives inputs the names of the declared outputs in their places; one that was not declared keeps its name. identity.cc
+void name_outputs(std::vector<msg::Tensor>& tensors, const msg::ModelSpec& spec);
 
 }  // namespace weir::identity

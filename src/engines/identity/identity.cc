@@ -24,7 +24,8 @@ class Identity final : public sched::Engine {
 
   base::Status step(sched::Batch& batch) override {
     if (delay_.count() > 0) sleep();
-    batch.outputs = outputs_of(batch.inputs, spec_);
+    batch.outputs = batch.inputs;  // into the memory of the last step's
+    name_outputs(batch.outputs, spec_);
     return {};
   }
 
@@ -41,19 +42,17 @@ class Identity final : public sched::Engine {
 
 }  // namespace
 
-std::vector<msg::Tensor> outputs_of(const std::vector<msg::Tensor>& inputs, const msg::ModelSpec& spec) {
-  std::vector<msg::Tensor> outputs = inputs;
-  for (size_t i = 0; i < outputs.size(); ++i) {
+void name_outputs(std::vector<msg::Tensor>& tensors, const msg::ModelSpec& spec) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
     size_t at = i;
     if (!spec.inputs.empty()) {
-      auto declared =
-          std::find_if(spec.inputs.begin(), spec.inputs.end(), [&](const auto& t) { return t.name == inputs[i].name; });
+      auto declared = std::find_if(spec.inputs.begin(), spec.inputs.end(),
+                                   [&](const auto& input) { return input.name == tensors[i].name; });
       at = size_t(declared - spec.inputs.begin());
       if (declared == spec.inputs.end()) continue;
     }
-    if (at < spec.outputs.size()) outputs[i].name = spec.outputs[at].name;
+    if (at < spec.outputs.size()) tensors[i].name = spec.outputs[at].name;
   }
-  return outputs;
 }
 
 base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted, const Place& place) {
