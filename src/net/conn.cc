@@ -166,7 +166,7 @@ void Conn::tick(base::Time now) {
   if (input_.overdue(now)) return close(ClosedBy::kIdle);
   if (auto* tls = serving() ? input_.tls() : nullptr) {
     tls->rest();
-    if (!tls->peer_keeps_up(now, env_.codecs.limits)) {
+    if (!tls->peer_keeps_up(wire_, env_.codecs.limits)) {
       env_.codecs.intake.rejected(wire::reason::kSlowRead, input_.peer());
       return close(ClosedBy::kServer);
     }

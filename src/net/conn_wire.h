@@ -18,6 +18,8 @@ class ConnWire final : public wire::Wire {
    public:
     // A turn of tick_next_turn() has begun.
     virtual void resume() = 0;
+    // As wire::Wire's.
+    virtual size_t undelivered() const = 0;
   };
   ConnWire(Shard::Parts& shard, Owner& owner) : shard_(shard), owner_(owner) {}
 
@@ -26,6 +28,7 @@ class ConnWire final : public wire::Wire {
   void tick_soon() override;
   void tick_next_turn() override;
   base::Time now() const override { return shard_.now(); }
+  size_t undelivered() const override { return owner_.undelivered(); }
 
   // The owner's flush() is called at the end of this turn, or of the next.
   void mark();

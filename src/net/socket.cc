@@ -1,5 +1,7 @@
 #include "net/socket.h"
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -81,6 +83,11 @@ Socket::Moved Socket::write(std::span<const iovec> pieces) {
     if (errno == EAGAIN) return {Fate::kNone};
     if (errno != EINTR) return {Fate::kError, 0, errno};
   }
+}
+
+size_t Socket::undelivered() const {
+  int bytes = 0;
+  return ::ioctl(fd_.get(), SIOCOUTQ, &bytes) == 0 && bytes > 0 ? size_t(bytes) : 0;
 }
 
 void Socket::shut_write() { ::shutdown(fd_.get(), SHUT_WR); }

@@ -58,6 +58,8 @@ class Socket final : private Readiness::Watcher {
   // `scratch`.
   Moved discard(std::span<std::byte> scratch) { return receive(scratch, MSG_TRUNC); }
   Moved write(std::span<const iovec> pieces);
+  // Bytes that the kernel has taken, and the peer's kernel has not acknowledged; 0 where it does not say.
+  size_t undelivered() const;
   void shut_write();
   // No callback after this.
   void close();

@@ -28,6 +28,8 @@ class Wire {
   // The codec has work left over from this turn: it wants its tick() in the next one.
   virtual void tick_next_turn() { output_ready(); }
   virtual base::Time now() const = 0;
+  // Bytes of output that the socket has taken, and the peer has not yet; 0 where the socket cannot tell. A system call.
+  virtual size_t undelivered() const { return 0; }
 
  protected:
   ~Wire() = default;

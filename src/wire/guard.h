@@ -109,14 +109,33 @@ class RateFloor {
   void stop() { since_ = paused_ = base::kNever; }
   // The time until start() does not count. Does nothing unless it runs.
   void pause(base::Time now);
-  void add(uint64_t bytes) { moved_ += bytes; }
+  void add(int64_t bytes) { moved_ += bytes; }  // below 0: they had been counted too early
   bool running() const { return since_ != base::kNever; }
   // True once too little has moved. A rate of 0 is never too little.
   bool below(base::Time now, uint32_t rate, base::Duration grace);
 
  private:
   base::Time since_ = base::kNever, paused_ = base::kNever;
-  uint64_t moved_ = 0;
+  int64_t moved_ = 0;
+};
+
+// A floor under output. Only what the peer has taken counts: a socket takes megabytes at once, and then none until a
+// third of them has gone, however steadily a slow peer reads.
+class OutputFloor {
+ public:
+  // Before start() and below(): `undelivered`, of Wire, as it is now.
+  void check_socket(size_t undelivered) {
+    floor_.add(int64_t(std::exchange(undelivered_, undelivered)) - int64_t(undelivered));
+  }
+  size_t undelivered() const { return undelivered_; }
+  void written(size_t bytes) { floor_.add(int64_t(bytes)); }
+  void start(base::Time now) { floor_.start(now); }
+  void stop() { floor_.stop(); }
+  bool below(base::Time now, uint32_t rate, base::Duration grace) { return floor_.below(now, rate, grace); }
+
+ private:
+  RateFloor floor_;
+  size_t undelivered_ = 0;
 };
 
 // The rate, in bytes per second, that a body must keep: `least`, or, where memory is scarce, enough to fill in a minute

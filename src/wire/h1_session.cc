@@ -47,7 +47,7 @@ void H1Session::consumed(size_t n) {
   connection_.busy = true;
   uint64_t before = connection_.output.total();
   connection_.output.consume(n);
-  output_floor_.add(n);
+  output_floor_.written(n);
   if (connection_.output.empty()) output_floor_.stop();
   queue_.output_taken();
   if (reader_.waiting() > 0) reader_.process({});
@@ -89,6 +89,7 @@ void H1Session::check_output(base::Time now) {
   if (connection_.memory) connection_.memory->update_overload();
   if (connection_.output.empty()) return output_floor_.stop();
   DrainFloor floor = drain_floor(connection_.env.limits, queue_.held_for_answers(), connection_.env.slabs);
+  output_floor_.check_socket(connection_.wire.undelivered());
   output_floor_.start(now);
   if (!output_floor_.below(now, floor.rate, floor.grace)) return;
   if (!queue_.empty()) queue_.front().record().reject = reason::kSlowRead;

@@ -15,7 +15,8 @@ constexpr size_t kCopyBelow = 4096;          // smaller pieces are cheaper to co
 constexpr size_t kFrameHeadBytes = 9, kType = 3, kFlags = 4;  // bytes; where in it
 constexpr size_t kFrame = 16 << 10, kLargeFrame = 256 << 10;
 constexpr base::Duration kUnread = std::chrono::seconds(1);
-constexpr size_t kSocketIsSlow = 64 << 10;  // unwritten output above which the socket, not a window, holds streams up
+// With more output that is not written or not delivered, the socket, not a window, holds streams up.
+constexpr size_t kSocketIsSlow = 64 << 10;
 
 uint32_t code_of(Reset why) {
   switch (why) {
@@ -26,6 +27,10 @@ uint32_t code_of(Reset why) {
   }
   return NGHTTP2_INTERNAL_ERROR;
 }
+
+// Some of its answer waits for the client's window, or for the socket. Also the end of an answer waits for the window,
+// if its last bytes have used that up: nghttp2 holds back even an empty DATA frame.
+bool waits(const H2Exchange& x) { return x.out.submitted && !x.out.finished && (x.out.queued > 0 || x.out.ended); }
 
 }  // namespace
 
@@ -263,7 +268,7 @@ void H2Sender::pass_mark(const Mark& mark) {
 
 void H2Sender::consumed(size_t n) {
   output_.consumed(n);
-  drain_floor_.add(n);
+  drain_floor_.written(n);
   if (output_.empty()) {
     connection_.guard.drained();
   } else if (output_.taken() >= control_mark_) {  // the output of a long download is never empty
@@ -308,13 +313,10 @@ void H2Sender::check_unread(H2Exchange& x) {
   connection_.wire.output_ready();
 }
 
-// Also the end of an answer waits for the window, if its last bytes have used that up: nghttp2 holds back even an empty
-// DATA frame.
 void H2Sender::check(H2Exchange& x) {
-  const bool waits = x.out.submitted && !x.out.finished && (x.out.queued > 0 || x.out.ended);
-  if (!waits)
+  if (!waits(x))
     x.out.floor.stop();
-  else if (output_.size() < kSocketIsSlow)
+  else if (output_.size() + drain_floor_.undelivered() < kSocketIsSlow)
     x.out.floor.start(connection_.now);
   else
     x.out.floor.pause(connection_.now);
@@ -322,16 +324,22 @@ void H2Sender::check(H2Exchange& x) {
   if (x.out.floor.below(connection_.now, floor.rate, floor.grace)) streams_.cut_off(x, reason::kSlowRead);
 }
 
-// The socket answers for all that the streams hold.
+// The socket answers for all that the streams hold: also for what a window holds back that can open only when the peer
+// has read what is in the socket.
 bool H2Sender::check_socket() {
-  if (output_.empty()) {
+  uint64_t held = 0;
+  bool waiting = !output_.empty();
+  for (auto& x : streams_.live()) {
+    if (x->over) continue;
+    held += held_for_answer(*x);
+    waiting = waiting || waits(*x);
+  }
+  drain_floor_.check_socket(waiting ? connection_.wire.undelivered() : 0);
+  if (output_.empty() && drain_floor_.undelivered() < kSocketIsSlow) {
     drain_floor_.stop();
     return false;
   }
   drain_floor_.start(connection_.now);
-  uint64_t held = 0;
-  for (auto& x : streams_.live())
-    if (!x->over) held += held_for_answer(*x);
   DrainFloor floor = drain_floor(connection_.limits, held, connection_.env.slabs);
   if (!drain_floor_.below(connection_.now, floor.rate, floor.grace)) return false;
   connection_.condemn(reason::kSlowRead, H2Error::kEnhanceYourCalm, "output not read");

@@ -84,7 +84,7 @@ class H2Sender {
   H2Exchange* known_ = nullptr;    // that frame is a head with a known block
   H2KnownBlocks::Ref trailers_{};  // the block of those that follow the DATA that is being sent
   bool goaway_sent_ = false;
-  RateFloor drain_floor_;  // of the socket
+  OutputFloor drain_floor_;  // of the socket
   H2AnswerFields fields_;
 };
 

@@ -36,7 +36,7 @@ class Sse:
         self.socket.connect(('127.0.0.1', server.port))
         data = json.dumps(fields).encode()
         self.socket.sendall(f'POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(data)}\r\n\r\n'.encode() + data)
-        self.got = self.socket.recv(1000)
+        self.got = bytearray(self.socket.recv(1000))
 
     def rest(self):
         while piece := self.socket.recv(1 << 20):

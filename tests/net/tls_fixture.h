@@ -129,7 +129,8 @@ class TlsPeer {
 };
 
 struct Running : lab::Rig {
-  explicit Running(TlsOptions tls, int shards = 1) : Running(options(std::move(tls)), shards) {}
+  explicit Running(TlsOptions tls, int shards = 1, wire::Limits limits = {})
+      : Running(options(std::move(tls)), shards, limits) {}
   explicit Running(ServerOptions options, int shards = 1, wire::Limits limits = {})
       : Rig(std::move(options), shards, limits) {
     auto status = server->bind();

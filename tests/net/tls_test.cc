@@ -213,6 +213,25 @@ TEST(Tls, APeerThatDoesNotReadWhatIsSealedIsCutOff) {
   }
 }
 
+// TCP's socket takes megabytes, and then none for longer than this grace though the peer reads all the time.
+TEST(Tls, APeerThatReadsSlowlyAndSteadilyIsNotCutOff) {
+  wire::Limits limits;
+  limits.grace = std::chrono::milliseconds(100);
+  CertificateFiles certificate;
+  Running rig(certificate.options(), 1, limits);
+  Peer peer(rig.port());
+  int small = 4096;
+  ::setsockopt(peer.fd(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+  TlsPeer tls(std::move(peer), {});
+  ASSERT_TRUE(tls.connected());
+  ASSERT_TRUE(tls.send("!send 67108864\n"));
+  for (auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5); std::chrono::steady_clock::now() < end;) {
+    ASSERT_EQ(tls.read(4096).size(), 4096u);
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  }
+  EXPECT_EQ(rig.lab.rejects(), std::vector<std::string>{});
+}
+
 TEST(Tls, TheLastAnswerIsFollowedByACloseNotify) {
   CertificateFiles certificate;
   Running rig(certificate.options());

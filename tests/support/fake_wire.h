@@ -21,10 +21,12 @@ class FakeWire final : public wire::Wire {
   base::FakeEnv env;
   int output_calls = 0;
   bool tick_wanted = false;
+  size_t in_socket = 0;  // what undelivered() says
 
   void output_ready() override { ++output_calls; }
   void tick_next_turn() override { tick_wanted = true; }
   base::Time now() const override { return env.now(); }
+  size_t undelivered() const override { return in_socket; }
 };
 
 // A SlabSource that can be told to give nothing, or that there is little left.

@@ -263,6 +263,28 @@ TEST(H1, OfAPeerThatDoesNotReadTheRecordSaysSoAndNothingIsLeft) {
   EXPECT_EQ(record.reject, "slow_read");
 }
 
+// A socket that takes no more until a third of its 4 MiB has gone, which takes this peer half a minute.
+TEST(H1, APeerThatReadsSlowlyThroughALargeSocketIsNotCutOff) {
+  for (size_t a_second : {size_t(40'000), size_t(500)}) {
+    Conn c;
+    c.intake.on_whole = [](Exchange& x) { x.respond(200, "", Bytes::adopt(std::string(16 << 20, 'x'))); };
+    c.feed(get());
+    std::array<iovec, 64> pieces;
+    constexpr size_t kSocket = 4 << 20;
+    size_t room = kSocket;
+    for (int second = 0; second < 120 && !c.h1->finished(); ++second) {
+      if (room > kSocket / 3) {
+        ASSERT_GT(c.h1->pending(pieces), 0u);
+        c.h1->consumed(std::exchange(room, 0));
+      }
+      c.wire.in_socket = kSocket - room;
+      c.wait(1s);
+      room += a_second;
+    }
+    EXPECT_EQ(c.h1->finished(), a_second < c.limits.min_drain_rate) << a_second;
+  }
+}
+
 TEST(H1, AClosedSocketLeavesNoOutput) {
   Conn c;
   c.feed(get());

@@ -3,6 +3,7 @@
 #include <array>
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "support/h2_client.h"
 #include "support/h2_service.h"
@@ -74,6 +75,26 @@ TEST(H2, ASlowSocketDoesNotForgiveAStreamWithoutAWindow) {
     s.advance(1s);
   }
   EXPECT_EQ(closed.why, "slow_read");
+}
+
+// The window opens when the client has read half of it, which lies in the socket.
+TEST(H2, AStreamWhoseWindowIsInASlowSocketWaitsForTheSocket) {
+  for (size_t a_second : {size_t(40'000), size_t(500)}) {
+    constexpr uint32_t kWindow = 3 << 20;
+    Closed closed;
+    Server s;
+    s.intake.on_whole = [](Exchange& x) { x.respond(200, "a/b", Bytes::adopt(text_of(20 << 20))); };
+    s.feed(narrow(kWindow) + get(1));
+    closed.watch(s);
+    for (int second = 0; second < 90 && closed.why == "not closed"; ++second) {
+      s.wire.in_socket += s.take().size();
+      s.advance(1s);
+      s.wire.in_socket -= a_second;
+      if (s.wire.in_socket > kWindow / 2) continue;
+      s.feed(window(1, kWindow / 2));
+    }
+    EXPECT_EQ(s.intake.rejections, std::vector<std::string>(a_second == 500 ? 1 : 0, "slow_read"));
+  }
 }
 
 // An answer that has begun, to a client that has given no window.
