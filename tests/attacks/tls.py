@@ -251,7 +251,7 @@ def tls_small_records(target):
 
 
 def little_memory():
-    return *flags(), '--slab-budget', '256MiB'
+    return *flags(), '--slab-budget', '96MiB', '--max-body', '32MiB', '--max-message', '32MiB'
 
 
 def in_ledger(target):
@@ -262,7 +262,7 @@ def in_ledger(target):
 
 @attack(seconds=25, quick=6, flags=little_memory)
 def tls_handshake_memory(target):
-    """Handshakes of one client that are begun and left, more than half of a budget of 256 MiB is enough for: the newest are refused."""
+    """Handshakes of one client that are begun and left, more than half of a budget of 96 MiB is enough for: the newest are refused."""
     more_descriptors()
     peers, refused, most, served_others, due = [], 0, 0, 0, time.monotonic()
     hello = Tls(target, wait=2).step().output()
