@@ -280,7 +280,7 @@ void Bus::poke(msg::Inbox& inbox) {
 
 void Bus::turn(const std::function<bool()>& long_enough) {
   deliver_mail(long_enough);
-  pokes_.flush();
+  if (pokes_.flush()) mailbox_.wake_again();  // an Inbox may have answered at once
 }
 
 void Bus::deliver_mail(const std::function<bool()>& long_enough) {

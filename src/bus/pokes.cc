@@ -15,12 +15,17 @@ bool Pokes::add(msg::Inbox& inbox) {
   return false;
 }
 
-void Pokes::flush() {
-  if (poked_.empty()) return;
+bool Pokes::flush() {
+  if (poked_.empty()) return false;
   flushed_.clear();  // here, since a poke() may throw
   flushed_.swap(poked_);
-  for (const auto& p : flushed_)
-    if (p.again) p.inbox->poke();
+  bool any = false;
+  for (const auto& p : flushed_) {
+    if (!p.again) continue;
+    p.inbox->poke();
+    any = true;
+  }
+  return any;
 }
 
 void Pokes::forget(const msg::Inbox& inbox) {

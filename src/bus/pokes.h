@@ -13,8 +13,8 @@ class Pokes {
  public:
   // True: it is the first that waits for flush(), so a flush() has to be asked for.
   [[nodiscard]] bool add(msg::Inbox& inbox);
-  // At the turn's end: those that wait.
-  void flush();
+  // At the turn's end: those that wait. Whether there were any.
+  bool flush();
   // The Inbox may be gone before flush(): none of its Calls is left, so nothing has to be told.
   void forget(const msg::Inbox& inbox);
 

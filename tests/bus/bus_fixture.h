@@ -22,10 +22,14 @@ using namespace std::chrono_literals;
 class HeldInbox final : public msg::Inbox {
  public:
   void put(msg::Call* call) override { held.push_back(call); }
-  void poke() override { ++pokes; }
+  void poke() override {
+    ++pokes;
+    if (on_poke) on_poke();
+  }
 
   std::vector<msg::Call*> held;
   int pokes = 0;
+  std::function<void()> on_poke;
 };
 
 // Answers at once, on the shard, as inline engines do.

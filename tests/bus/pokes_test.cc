@@ -28,6 +28,23 @@ TEST(Bus, CallsThatAreCancelledInOneTurnPokeTheirInboxTwiceAtMost) {
   t.bus.turn();
 }
 
+// As an engine on the shard does for a Call that is cancelled: without another turn nobody would look at that.
+TEST(Bus, WhatAPokeAtTheTurnsEndAnswersHasATurn) {
+  Bench t;
+  auto* first = t.sent("a");
+  auto* second = t.sent("b");
+  t.bus.cancel(first), t.bus.cancel(second);
+  t.digits().on_poke = [&] {
+    for (auto* call : {first, second}) call->home->post_here({call, {msg::Outputs{}}});
+  };
+  const int wakes = t.wakes;
+  t.bus.turn();
+  EXPECT_EQ(t.digits().pokes, 2);
+  EXPECT_EQ(t.wakes, wakes + 1);
+  t.bus.turn();
+  EXPECT_TRUE(t.served().idle());
+}
+
 TEST(Bus, AnInboxThatMayBeGoneIsNotPoked) {
   Bench t;
   auto* first = t.sent("a");
