@@ -20,6 +20,7 @@ OriginConn::~OriginConn() {
 }
 
 Status OriginConn::send(OriginCall& call, wire::ClientRequest request) {
+  forget_others();
   if (shard_.env().now() < retry_at_ && !with_room()) return last_error_;
   const bool tls = origin_.url().scheme == net::Url::Scheme::kHttps;
   request.scheme = tls ? "https" : "http";
@@ -38,6 +39,15 @@ void OriginConn::note_head(const wire::Fields& fields) {
   if (target_.options.load_reports != LoadReports::kOrca) return;
   const std::string_view report = fields.find("endpoint-load-metrics");
   if (!report.empty()) origin_.report(parse_orca(report), shard_.env().now());
+}
+
+// Another server may have the place by now: it does not wait for what the one before has not answered.
+void OriginConn::forget_others() {
+  const uint32_t generation = origin_.generation.load(std::memory_order_acquire);
+  if (std::exchange(generation_, generation) == generation || retry_at_ == base::kNever) return;
+  retry_wait_ = base::Duration(0), retry_at_ = {};
+  for (auto& link : links_)
+    if (!link.draining && !link.open && link.generation != generation) drain(link);
 }
 
 void OriginConn::connect() {
@@ -90,7 +100,7 @@ OriginConn::Link* OriginConn::with_room() {
 void OriginConn::connect_for_waiting() {
   const bool shared = target_.kind->http() == net::ClientConn::Http::k2;
   size_t coming = 0, kept = 0;
-  for (const auto& link : links_) coming += !link.open, kept += !link.draining;
+  for (const auto& link : links_) coming += !link.open && !link.draining, kept += !link.draining;
   if (shared && kept > 0) return;
   const size_t wanted = shared ? std::min<size_t>(waiting_.size(), 1) : waiting_.size();
   for (; coming < wanted && kept < kMostConnections; ++coming, ++kept) connect();

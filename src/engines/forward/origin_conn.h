@@ -75,6 +75,7 @@ class OriginConn final : private net::ClientConn::Owner {
 
   void on_open(net::ClientConn& conn) override;
   void on_closed(net::ClientConn& conn, const base::Status& why) override;
+  void forget_others();
   void connect();
   void connect_for_waiting();
   void send_waiting();
@@ -91,6 +92,7 @@ class OriginConn final : private net::ClientConn::Owner {
   std::list<Link> links_;  // the last used first
   base::TimerId prune_ = base::TimerId::kNone;
   std::deque<OriginCall*> waiting_;
+  uint32_t generation_ = 0;  // of the origin's addresses, that the rest here is about
   base::Status last_error_;
   base::Time retry_at_{};
   base::Duration retry_wait_{0};

@@ -43,7 +43,10 @@ void Watch::arm() {
   });
 }
 
+// Another server may have the place since the last time: the failures of the one before are not its own.
 void Watch::check(Checked& one) {
+  const uint32_t generation = one.conn->origin().generation.load(std::memory_order_acquire);
+  if (std::exchange(one.generation, generation) != generation) one.failures = 0;
   one.asking = true;
   one.questions->ask_ready(target_->options.connect_timeout,
                            [this, &one](base::Result<bool> ready) { heard(one, std::move(ready)); });
@@ -52,7 +55,7 @@ void Watch::check(Checked& one) {
 void Watch::heard(Checked& one, base::Result<bool> ready) {
   Origin& origin = one.conn->origin();
   one.asking = false;
-  if (!origin.present) {
+  if (!origin.present || one.generation != origin.generation.load(std::memory_order_acquire)) {
     one.failures = 0;
     return;
   }

@@ -33,6 +33,7 @@ class Watch {
     std::unique_ptr<LoadPoll> load;  // null: its /metrics are not asked for
     uint32_t failures = 0;
     bool asking = false;
+    uint32_t generation = 0;       // Origin::generation that is asked
     std::optional<uint32_t> same;  // Origin::generation whose signature is that of the model here
     std::string reason;
   };
