@@ -20,14 +20,14 @@ base::Status use_curves(SSL_CTX* context) {
   return base::failure(base::Code::kInternal, "TLS: no group for key exchanges: " + openssl_reason());
 }
 
-base::Status leave_out_dhe(SSL_CTX* context) {
+base::Status use_ciphers_of_curves(SSL_CTX* context) {
   std::string names;
   const auto* ciphers = SSL_CTX_get_ciphers(context);
   for (int i = 0; i < sk_SSL_CIPHER_num(ciphers); ++i) {
     const SSL_CIPHER* cipher = sk_SSL_CIPHER_value(ciphers, i);
     const int exchange = SSL_CIPHER_get_kx_nid(cipher);
-    const bool tls13 = exchange == NID_kx_any;  // they are a list of their own, and their groups are above
-    if (exchange != NID_kx_dhe && !tls13) (names += SSL_CIPHER_get_name(cipher)) += ':';
+    // Those of TLS 1.3 (kx_any) are a list of their own, and their groups are above.
+    if (exchange == NID_kx_ecdhe) (names += SSL_CIPHER_get_name(cipher)) += ':';
   }
   const bool taken = names.empty() ? SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1
                                    : SSL_CTX_set_cipher_list(context, names.c_str()) == 1;

@@ -13,9 +13,8 @@ namespace weir::net {
 // order. Errors: INTERNAL, where OpenSSL takes none of them.
 base::Status use_curves(SSL_CTX* context);
 
-// For connections that we open: DHE of TLS 1.2, too, is left out of the ciphers that `context` has. There the server
-// chooses the field, of up to 10,000 bits. Our own server has no parameters for it, and so never chooses it. Errors:
-// INTERNAL.
-base::Status leave_out_dhe(SSL_CTX* context);
+// The same for TLS 1.2: the ciphers that `context` has, without DHE, in which a server chooses a field of up to 10,000
+// bits, and without RSA, in which whoever gets the key later reads what was said. Errors: INTERNAL.
+base::Status use_ciphers_of_curves(SSL_CTX* context);
 
 }  // namespace weir::net

@@ -67,7 +67,7 @@ base::Result<ContextOwner> client_context(const std::string& ca_file, TlsContext
   SSL_CTX_set_mode(context.get(), SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   SSL_CTX_set_max_cert_list(context.get(), kLongestCertificates);
   if (auto status = use_curves(context.get()); !status.ok()) return status;
-  if (auto status = leave_out_dhe(context.get()); !status.ok()) return status;
+  if (auto status = use_ciphers_of_curves(context.get()); !status.ok()) return status;
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
   static constexpr unsigned char kHttp1[] = "\x08http/1.1", kHttp2[] = "\x02h2";
   const bool h2 = offer == TlsContext::Offer::kHttp2;
@@ -93,6 +93,7 @@ base::Result<std::shared_ptr<const TlsContext>> TlsContext::load(const TlsOption
   SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
   SSL_CTX_set_alpn_select_cb(context.get(), select_alpn, nullptr);
   if (auto status = use_curves(context.get()); !status.ok()) return status;
+  if (auto status = use_ciphers_of_curves(context.get()); !status.ok()) return status;
   if (auto status = load_files(context.get(), options); !status.ok()) return status;
   return std::make_shared<const TlsContext>(context.release());
 }

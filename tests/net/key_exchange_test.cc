@@ -73,6 +73,7 @@ TEST(KeyExchange, TheServerTakesCurvesAndNoFiniteField) {
   };
   for (const char* curve : {"X25519", "P-256", "P-384", "P-521"}) EXPECT_TRUE(through(curve, TLS1_3_VERSION)) << curve;
   EXPECT_TRUE(through("P-256", TLS1_2_VERSION)) << "which is the certificate's, too";
+  EXPECT_FALSE(through("X448", TLS1_2_VERSION)) << "RSA without a curve";
   for (const char* field : {"ffdhe2048", "ffdhe3072", "ffdhe8192"})
     EXPECT_FALSE(through(field, TLS1_3_VERSION)) << field;
 }
@@ -100,21 +101,24 @@ TEST(KeyExchange, OurClientTakesNoFiniteFieldFromAServer) {
   EXPECT_FALSE(through(server_of(files, "ffdhe2048", TLS1_3_VERSION).get()));
 }
 
-TEST(KeyExchange, DheIsInNoCipherOfOurClient) {
+TEST(KeyExchange, CiphersAreThoseOfCurves) {
   PeerContext context(SSL_CTX_new(TLS_client_method()), SSL_CTX_free);
-  auto with_dhe = [&] {
+  auto others = [&] {
     int n = 0;
     const auto* ciphers = SSL_CTX_get_ciphers(context.get());
-    for (int i = 0; i < sk_SSL_CIPHER_num(ciphers); ++i)
-      n += SSL_CIPHER_get_kx_nid(sk_SSL_CIPHER_value(ciphers, i)) == NID_kx_dhe;
+    for (int i = 0; i < sk_SSL_CIPHER_num(ciphers); ++i) {
+      const int exchange = SSL_CIPHER_get_kx_nid(sk_SSL_CIPHER_value(ciphers, i));
+      n += exchange == NID_kx_dhe || exchange == NID_kx_rsa;
+    }
     return n;
   };
-  ASSERT_EQ(SSL_CTX_set_cipher_list(context.get(), "ECDHE-ECDSA-AES256-GCM-SHA384:DHE-RSA-AES256-GCM-SHA384"), 1);
-  EXPECT_EQ(with_dhe(), 1);
-  EXPECT_TRUE(leave_out_dhe(context.get()).ok());
-  EXPECT_EQ(with_dhe(), 0);
+  const char* all = "ECDHE-ECDSA-AES256-GCM-SHA384:DHE-RSA-AES256-GCM-SHA384:AES256-GCM-SHA384";
+  ASSERT_EQ(SSL_CTX_set_cipher_list(context.get(), all), 1);
+  EXPECT_EQ(others(), 2);
+  EXPECT_TRUE(use_ciphers_of_curves(context.get()).ok());
+  EXPECT_EQ(others(), 0);
   ASSERT_EQ(SSL_CTX_set_cipher_list(context.get(), "DHE-RSA-AES256-GCM-SHA384"), 1);
-  EXPECT_TRUE(leave_out_dhe(context.get()).ok());
+  EXPECT_TRUE(use_ciphers_of_curves(context.get()).ok());
   EXPECT_EQ(SSL_CTX_get_min_proto_version(context.get()), TLS1_3_VERSION) << "of 1.2 nothing is left";
 }
 
