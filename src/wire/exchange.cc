@@ -127,7 +127,7 @@ void RequestRecord::clear() {
   code = base::Code::kOk;
   status = 0;
   bytes_in = bytes_out = 0;
-  began = base::kNever;
+  began = deadline = base::kNever;
   queue = compute = base::Duration{0};
   times = {};
 }

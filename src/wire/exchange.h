@@ -150,6 +150,7 @@ struct RequestRecord {
   std::string_view reject;               // reason of the closed enum in wire/limits.h, or empty
   uint64_t bytes_in = 0, bytes_out = 0;  // bodies
   base::Time began = base::kNever;
+  base::Time deadline = base::kNever;  // the client's own, at which the request ends here, too
   base::Duration queue{0}, compute{0};
   RequestTimes times;
 

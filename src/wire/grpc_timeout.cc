@@ -47,11 +47,6 @@ std::optional<base::Duration> parse_connect_timeout(std::string_view text) {
   return std::chrono::milliseconds(ms);
 }
 
-std::optional<base::Duration> timeout_of(const Fields& fields) {
-  if (auto text = fields.find("grpc-timeout"); text.data()) return parse_grpc_timeout(text);
-  return parse_connect_timeout(fields.find("connect-timeout-ms"));
-}
-
 base::Time deadline_after(base::Time now, base::Duration timeout) {
   return timeout >= base::kNever - now ? base::kNever : now + timeout;
 }

@@ -14,8 +14,6 @@ namespace weir::wire {
 std::optional<base::Duration> parse_grpc_timeout(std::string_view text);
 
 std::optional<base::Duration> parse_connect_timeout(std::string_view text);
-// The one of the two that a request has. Nothing when there is none, or it is malformed.
-std::optional<base::Duration> timeout_of(const Fields& fields);
 
 // now + timeout, or kNever where that is past the end of time.
 base::Time deadline_after(base::Time now, base::Duration timeout);

@@ -6,7 +6,6 @@
 #include "wire/body_memory.h"
 #include "wire/body_starts.h"
 #include "wire/grpc_status.h"
-#include "wire/grpc_timeout.h"
 #include "wire/router.h"
 #include "wire/service_guard.h"
 #include "wire/text.h"
@@ -28,8 +27,10 @@ int64_t parse_length(std::string_view digits) {
 // header may be rounded up. A timeout that is shorter than what a reset is to cost would make all resets free.
 bool past_own_deadline(const H2Exchange& x, base::Time now) {
   constexpr base::Duration kLeast = std::chrono::milliseconds(50);
-  const auto timeout = timeout_of(x.request().fields);
-  return timeout && *timeout >= kLeast && now - x.record().began >= *timeout / 10 * 9;
+  const auto& record = x.record();
+  if (record.deadline == base::kNever) return false;
+  const base::Duration timeout = record.deadline - record.began;
+  return timeout >= kLeast && now - record.began >= timeout / 10 * 9;
 }
 
 }  // namespace

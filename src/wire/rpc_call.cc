@@ -74,7 +74,7 @@ base::Status RpcCall::read_timeout() {
     return base::failure(field.malformed, "malformed " + std::string(field.name));
   }
   if (timeout->count() == 0) return base::failure(Code::kDeadlineExceeded, "the deadline had passed on arrival");
-  deadline_ = deadline_after(exchange_.now(), *timeout);
+  exchange_.record().deadline = deadline_ = deadline_after(exchange_.now(), *timeout);
   return {};
 }
 
