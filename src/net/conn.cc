@@ -166,12 +166,18 @@ void Conn::tick(base::Time now) {
   if (input_.overdue(now)) return close(ClosedBy::kIdle);
   if (auto* tls = serving() ? input_.tls() : nullptr) {
     tls->rest();
-    if (!tls->peer_keeps_up(wire_, env_.codecs.limits)) {
+    if (!tls->peer_keeps_up(now, socket_.undelivered(), env_.codecs.limits)) {
       env_.codecs.intake.rejected(wire::reason::kSlowRead, input_.peer());
       return close(ClosedBy::kServer);
     }
   }
   resume();
+}
+
+// For the codec, sealed output has been consumed.
+size_t Conn::undelivered() const {
+  const auto* tls = input_.tls();
+  return socket_.undelivered() + (tls ? tls->output().size() : 0);
 }
 
 void Conn::resume() {

@@ -57,7 +57,7 @@ class Conn final : public ConnWire::Owner, private Socket::Owner {
   bool at_rest() const override { return socket_.at_rest() && !wire_.marked(); }
   // Looks again whether the codec wants to read.
   void resume() override;
-  size_t undelivered() const override { return socket_.undelivered(); }
+  size_t undelivered() const override;
 
   uint32_t slot = 0;  // the Owner's: where it is kept
 

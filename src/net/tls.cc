@@ -357,14 +357,14 @@ void TlsSession::finish() {
   if (state_ == State::kOpen || state_ == State::kPeerClosed) SSL_shutdown(ssl_.get());
 }
 
-bool TlsSession::peer_keeps_up(const wire::Wire& wire, const wire::Limits& limits) {
+bool TlsSession::peer_keeps_up(base::Time now, size_t undelivered, const wire::Limits& limits) {
   if (output().empty()) {
     output_floor_.stop();
     return true;
   }
-  output_floor_.check_socket(wire.undelivered());
-  output_floor_.start(wire.now());
-  return !output_floor_.below(wire.now(), limits.min_drain_rate, limits.grace);
+  output_floor_.check_socket(undelivered);
+  output_floor_.start(now);
+  return !output_floor_.below(now, {limits.min_drain_rate, limits.grace, wire::kDrainCredit});
 }
 
 bool TlsSession::consumed(size_t n) {

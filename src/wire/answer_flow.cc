@@ -38,7 +38,8 @@ uint64_t held_for_answer(Exchange& exchange) {
 
 DrainFloor drain_floor(const Limits& limits, uint64_t held, const base::SlabSource& slabs) {
   uint32_t rate = floor_rate(limits.min_drain_rate, held, slabs);
-  return {rate, rate > limits.min_drain_rate ? std::min(limits.grace, kScarceGrace) : limits.grace};
+  if (rate > limits.min_drain_rate) return {rate, std::min(limits.grace, kScarceGrace), {}};
+  return {rate, limits.grace, kDrainCredit};
 }
 
 bool AnswerRoom::take(uint64_t most) {

@@ -13,6 +13,7 @@
 
 #include "base/memory_ledger.h"
 #include "wire/exchange.h"
+#include "wire/guard.h"
 #include "wire/limits.h"
 
 namespace weir::wire {
@@ -65,12 +66,8 @@ class AnswerRoom {
 };
 base::Status no_room_for_answer();  // base::overloaded()
 
-// How fast a peer must take its answer, and over which stretches of time that is looked at: Limits::min_drain_rate per
-// Limits::grace; where memory is scarce, `held` bytes in a minute, looked at every two seconds.
-struct DrainFloor {
-  uint32_t rate;
-  base::Duration grace;
-};
+// Limits::min_drain_rate per Limits::grace, with kDrainCredit; where memory is scarce, `held` bytes in a minute, looked
+// at every two seconds, without credit.
 DrainFloor drain_floor(const Limits& limits, uint64_t held, const base::SlabSource& slabs);
 
 // An answer's text that is made while the peer takes it.

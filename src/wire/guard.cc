@@ -55,12 +55,13 @@ void RateFloor::pause(base::Time now) {
   if (running() && paused_ == base::kNever) paused_ = now;
 }
 
-bool RateFloor::below(base::Time now, uint32_t rate, base::Duration grace) {
-  if (!running() || paused_ != base::kNever || now - since_ < grace) return false;
-  double seconds = std::chrono::duration<double>(now - since_).count();
-  if (double(moved_) < rate * seconds) return true;
+bool RateFloor::below(base::Time now, uint32_t rate, base::Duration grace, base::Duration credit) {
+  using Seconds = std::chrono::duration<double>;
+  if (rate == 0 || !running() || paused_ != base::kNever || now - since_ < grace) return false;
+  const double beyond = double(moved_) - rate * Seconds(now - since_).count();
+  if (beyond < 0) return true;
   since_ = now;
-  moved_ = 0;
+  moved_ = int64_t(std::min(beyond, rate * Seconds(credit).count()));
   return false;
 }
 

@@ -111,13 +111,22 @@ class RateFloor {
   void pause(base::Time now);
   void add(int64_t bytes) { moved_ += bytes; }  // below 0: they had been counted too early
   bool running() const { return since_ != base::kNever; }
-  // True once too little has moved. A rate of 0 is never too little.
-  bool below(base::Time now, uint32_t rate, base::Duration grace);
+  // True once too little has moved. A rate of 0 is never too little. More than the rate counts for the stretches that
+  // follow, as much as they need in `credit`.
+  bool below(base::Time now, uint32_t rate, base::Duration grace, base::Duration credit = {});
 
  private:
   base::Time since_ = base::kNever, paused_ = base::kNever;
   int64_t moved_ = 0;
 };
+
+// How fast a peer must take its answer, and over which stretches of time that is looked at. A peer with large buffers
+// takes nothing for a while, however steadily it reads: `credit` is how long it may, after it has taken more before.
+struct DrainFloor {
+  uint32_t rate;  // bytes per second
+  base::Duration grace, credit;
+};
+inline constexpr base::Duration kDrainCredit = std::chrono::seconds(30);
 
 // A floor under output. Only what the peer has taken counts: a socket takes megabytes at once, and then none until a
 // third of them has gone, however steadily a slow peer reads.
@@ -131,7 +140,9 @@ class OutputFloor {
   void written(size_t bytes) { floor_.add(int64_t(bytes)); }
   void start(base::Time now) { floor_.start(now); }
   void stop() { floor_.stop(); }
-  bool below(base::Time now, uint32_t rate, base::Duration grace) { return floor_.below(now, rate, grace); }
+  bool below(base::Time now, const DrainFloor& least) {
+    return floor_.below(now, least.rate, least.grace, least.credit);
+  }
 
  private:
   RateFloor floor_;

@@ -91,7 +91,7 @@ void H1Session::check_output(base::Time now) {
   DrainFloor floor = drain_floor(connection_.env.limits, queue_.held_for_answers(), connection_.env.slabs);
   output_floor_.check_socket(connection_.wire.undelivered());
   output_floor_.start(now);
-  if (!output_floor_.below(now, floor.rate, floor.grace)) return;
+  if (!output_floor_.below(now, floor)) return;
   if (!queue_.empty()) queue_.front().record().reject = reason::kSlowRead;
   connection_.output.clear();
   reader_.close_now();

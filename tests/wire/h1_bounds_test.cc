@@ -285,6 +285,35 @@ TEST(H1, APeerThatReadsSlowlyThroughALargeSocketIsNotCutOff) {
   }
 }
 
+// A peer whose window opens in steps: what it has taken before counts for half a minute, and no longer.
+TEST(H1, APeerThatTakesItsAnswerInStepsIsNotCutOff) {
+  for (int every : {35, 60}) {
+    Conn c;
+    c.intake.on_whole = [](Exchange& x) { x.respond(200, "", Bytes::adopt(std::string(16 << 20, 'x'))); };
+    c.feed(get());
+    std::array<iovec, 64> pieces;
+    for (int second = 1; second <= 240 && !c.h1->finished(); ++second) {
+      c.wait(1s);
+      if (second % every != 5) continue;
+      ASSERT_GT(c.h1->pending(pieces), 0u);
+      c.h1->consumed(200'000);
+    }
+    EXPECT_EQ(c.h1->finished(), every == 60) << every;
+  }
+}
+
+TEST(H1, ARateOfZeroIsNoFloor) {
+  Conn c;
+  c.limits.min_drain_rate = 0;
+  c.intake.on_whole = [](Exchange& x) { x.respond(200, "", Bytes::adopt(std::string(1 << 20, 'x'))); };
+  c.feed(get());
+  for (int second = 0; second < 60; ++second) {
+    c.wire.in_socket += 100;  // as if less than nothing had been taken
+    c.wait(1s);
+  }
+  EXPECT_FALSE(c.h1->finished());
+}
+
 TEST(H1, AClosedSocketLeavesNoOutput) {
   Conn c;
   c.feed(get());
