@@ -189,6 +189,8 @@ Status GraphStateReader::on_fragment(Fragment& fragment, std::string_view) {
   if (made_here(fragment.node))
     return failure(Code::kAlreadyExists, "the session has a " + describe_node(fragment.node) +
                                              " already: choose another name for the output");
+  held_ = !make_children(graph_, fragment);
+  if (held_) return {};
   if (at_ == Part::kMade) return made(fragment);
   auto fate = graph_.add(fragment);
   return fate ? Status() : fate.error();

@@ -84,7 +84,7 @@ Status SessionInput::on_fragment(Fragment& f, std::string_view reference) {
   // Nodes stay as long as the session, unless some have a time to live: then it is worth waiting for room.
   if (!copy_ && session_.ttls().make_room() && !graph.fits(f)) return hold(Until::kRoom);
   if (f.by_reference && loads_.full()) return hold(Until::kLoads);
-  if (!copy(f)) return hold(Until::kNextTurn);
+  if (!make_children(graph, f) || !copy(f)) return hold(Until::kNextTurn);
   auto fate = graph.add(f);
   if (!fate) return fate.error();
   session_.keeper().note_change();

@@ -283,6 +283,9 @@ TEST(GraphState, AHostileOneTakesNoLongTurn) {
   std::string chain, fans;
   for (int i = 4000; i-- > 0;) chain += fragment("c" + std::to_string(i), {"c" + std::to_string(i + 1)});
   for (int i = 0; i < 3; ++i) fans += fragment("f" + std::to_string(i), std::vector<std::string>(10'000, "x"));
+  std::vector<std::string> children;
+  for (int i = 0; i < 9'000; ++i) children.push_back("child " + std::to_string(i));
+  const std::string fan_of_new = fragment("f", children);
   const std::string wide = fragment("w", std::vector<std::string>(1'300'000, "x"));
   std::string numbers, chunks;
   for (int i = 0; i < 2'000'000; ++i) numbers += "\x10\x01", chunks += std::string_view("\x52\0", 2);
@@ -295,6 +298,8 @@ TEST(GraphState, AHostileOneTakesNoLongTurn) {
                                 state_of("", "", 0, kMostStateParts, drops),
                                 state_of(chain, "", 0, 0, ""),
                                 state_of(fans, "", 0, 0, ""),
+                                state_of(fan_of_new, "", 0, 0, ""),
+                                state_of("", fan_of_new, 0, 0, ""),
                                 state_of(wide, "", 0, 0, ""),
                                 state_of(flood, "", 0, 0, ""),
                                 state_of("", flood_of_chunk, 0, 0, "")};
@@ -312,7 +317,7 @@ TEST(GraphState, AHostileOneTakesNoLongTurn) {
       work();
       longest = std::max(longest, support::cpu_seconds() - before);
     };
-    timed([&] { s = reader.begin(state); });
+    timed([&, its = state]() mutable { s = reader.begin(std::move(its)); });
     struct Waiter final : TurnBudget::Waiter {
       explicit Waiter(std::function<void()> w) : work(std::move(w)) {}
       void on_turn() override { work(); }

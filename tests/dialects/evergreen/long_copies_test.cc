@@ -31,6 +31,27 @@ TEST(EvergreenLongCopies, APartOfALongMessageIsCopiedInSeveralTurns) {
   EXPECT_EQ(t.leaf(*x, "again"), std::string(kPartBytes, 'c'));
 }
 
+TEST(EvergreenLongCopies, ManyChildrenOfOneFragmentComeInSeveralTurns) {
+  Bench t;
+  auto x = t.open();
+  pb::SessionMessage m;
+  auto& parent = *m.add_node_fragments();
+  parent.set_id("parent");
+  for (int i = 0; i < 5000; ++i) parent.add_child_ids("c" + std::to_string(i));
+  for (int i = 0; i < 5000; ++i) {
+    auto& child = *m.add_node_fragments();
+    child.set_id("c" + std::to_string(i));
+    child.mutable_chunk_fragment()->mutable_metadata()->set_mimetype("text/plain");
+    child.mutable_chunk_fragment()->set_data(i % 1000 == 0 ? "x" : "");
+  }
+  t.send(*x, "actions { name: 'ECHO' inputs { name: 'x' id: 'parent' } outputs { name: 'x' id: 'e' } }");
+  t.rpc.data(*x, support::grpc_frame(m.SerializeAsString()));
+  int turns = 0;
+  for (; t.leaf(*x, "e") == "…" && turns < 200; ++turns) t.later_turn();
+  EXPECT_GE(turns, 10);
+  EXPECT_EQ(t.leaf(*x, "e"), "xxxxx");
+}
+
 struct Joining {
   Bench t;
   support::HeldWorkers workers;

@@ -79,6 +79,7 @@ class Node {
   // An action's output that is neither complete nor failed: it is being written, and stays.
   bool open() const { return claimed_ && !complete() && failed_.ok(); }
   int64_t next() const { return int64_t(parts_.size()); }  // the first seq that is missing
+  bool has(int64_t seq) const { return seq < int64_t(parts_.size()) || ahead_.contains(seq); }
   const Metadata* metadata() const { return metadata_.get(); }
   bool dropped() const { return dropped_; }
   // Higher than all of its children; of no meaning by itself.

@@ -17,6 +17,9 @@ using base::Status;
 constexpr uint64_t kNodeCost = 512, kFragmentCost = 96, kEdgeCost = 48, kSlabCost = 64;
 constexpr size_t kLongestId = 1024;
 constexpr uint64_t kPartsPerStep = 4;  // that are freed, or moved
+// Most of what it takes to make them is memory that nobody has touched yet.
+constexpr uint64_t kStepsPerNode = 4, kStepsPerFirstPart = 4;
+constexpr size_t kChildrenAtOnce = 1024;  // that are made
 
 Status broken(std::string_view id, int64_t seq, std::string_view rule) {
   return base::invalid(describe_fragment(id, seq) + ": " + std::string(rule));
@@ -148,6 +151,7 @@ base::Result<Node*> NodeGraph::node(std::string_view id) {
   made->id_ = id;
   Node* raw = made.get();
   if (Status s = charge(kNodeCost + id.size(), *raw, 0); !s.ok()) return s;
+  spend(kStepsPerNode);
   raw->serial_ = ++last_serial_;
   by_name_.emplace(raw->id_, std::move(made));
   return raw;
@@ -179,7 +183,7 @@ base::Result<NodeGraph::Fate> NodeGraph::add(const Fragment& sent) {
   if (f.seq < 0) return broken(n.id_, f.seq, "a sequence number must not be negative");
   if (n.claimed_) return broken(n.id_, f.seq, "the node is the output of an action");
   if (n.dropped_) return broken(n.id_, f.seq, "the node has been dropped");
-  if (f.seq < int64_t(n.parts_.size()) || n.ahead_.contains(f.seq)) return Fate::kDuplicate;
+  if (n.has(f.seq)) return Fate::kDuplicate;
   if (Status s = check(n, f); !s.ok()) return s;
   if (Status s = take(n, f); !s.ok()) return s;
   return Fate::kTaken;
@@ -227,6 +231,7 @@ Status NodeGraph::take(Node& n, const Fragment& f) {
   const bool first = f.metadata && !n.metadata_;
   if (first) part.cost += cost_of(*f.metadata);
   if (Status s = charge(part.cost, n, f.seq); !s.ok()) return s;
+  if (!n.touched()) spend(kStepsPerFirstPart);
   if (first) n.metadata_ = std::make_unique<Metadata>(*f.metadata);
   if (f.has_chunk) n.kind_ = Node::Kind::kLeaf;
   if (!f.children.empty()) n.kind_ = Node::Kind::kBranch;
@@ -352,6 +357,18 @@ Status NodeGraph::drop(Node& root, Reach reach) {
     discard(root, reach);
   (void)free_discarded();
   return {};
+}
+
+bool make_children(NodeGraph& graph, const Fragment& f) {
+  if (f.children.size() <= kChildrenAtOnce) return true;
+  const Node* parent = graph.find(f.node);
+  if (parent && (parent->dropped() || parent->claimed() != parent->open() || parent->has(f.seq))) return true;
+  const size_t before = graph.nodes();
+  for (std::string_view id : f.children) {
+    if (graph.nodes() - before >= kChildrenAtOnce) return false;
+    if (!graph.node(id)) return true;  // add() says why
+  }
+  return graph.nodes() == before;
 }
 
 }  // namespace weir::evergreen

@@ -137,4 +137,8 @@ class NodeGraph {
   std::vector<Node*> growing_;  // their next fragment lies in ahead_
 };
 
+// Makes nodes for the children of a fragment that has many, a thousand in one go: called once in a turn until it
+// returns true, it leaves add() or append() only the edges. True also where those refuse the fragment or ignore it.
+bool make_children(NodeGraph& graph, const Fragment& fragment);
+
 }  // namespace weir::evergreen

@@ -2,7 +2,7 @@
 // spent stops, waits, and goes on in a later turn, so that no message holds up the shard's other connections.
 //
 // The unit is a step, which takes about a microsecond at most: a fragment visited, an edge followed, kBytesPerStep of
-// data passed on. Used on the shard's thread.
+// data passed on. A node that is made is several. Used on the shard's thread.
 #pragma once
 
 #include <algorithm>

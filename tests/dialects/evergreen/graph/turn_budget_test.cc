@@ -128,6 +128,67 @@ TEST(NodeGraphTurns, ACursorThatGoesWhileItWaitsIsNotCalled) {
   EXPECT_EQ(l.news, 0);
 }
 
+// --- many nodes at once ---
+
+TEST(NodeGraphTurns, ANodeThatIsNewIsSeveralSteps) {
+  base::FakeEnv env;
+  TurnBudget turn_budget(env, UINT64_MAX);
+  Graph g({}, nullptr, &turn_budget);
+  auto steps = [&](const Sent& s) {
+    const uint64_t before = turn_budget.total();
+    EXPECT_EQ(g.refused(s), "");
+    return turn_budget.total() - before;
+  };
+  EXPECT_GE(steps(leaf("a", "x", 0, true)), 8u) << "the node, and its first part";
+  EXPECT_LE(steps(leaf("a", "x", 1)), 1u);
+  EXPECT_GE(steps(branch("b", {"c", "d", "e"})), 20u);
+}
+
+struct ManyChildren : testing::Test {
+  ManyChildren() {
+    for (int i = 0; i < 5000; ++i) names.push_back("c" + std::to_string(i));
+    fragment.node = "parent";
+    children.assign(names.begin(), names.end());
+    fragment.children = children;
+  }
+  std::vector<std::string> names;
+  std::vector<std::string_view> children;
+  Fragment fragment;
+  Graph g{GraphLimits{}};
+};
+
+TEST_F(ManyChildren, AreMadeInSlices) {
+  int slices = 0;
+  for (size_t nodes = 0; !make_children(g, fragment) && slices < 100; nodes = g.nodes(), ++slices)
+    EXPECT_LE(g.nodes() - nodes, 1024u);
+  EXPECT_EQ(slices, 5);
+  EXPECT_EQ(g.nodes(), 5000u);
+  ASSERT_TRUE(g.add(fragment));
+  EXPECT_EQ(g.nodes(), 5001u);
+  EXPECT_TRUE(make_children(g, fragment)) << "there they are";
+}
+
+TEST_F(ManyChildren, AreNotMadeForAFragmentThatIsThereOrIsRefused) {
+  ASSERT_EQ(g.refused(empty("parent")), "");
+  EXPECT_TRUE(make_children(g, fragment));
+  ASSERT_TRUE(g.drop(*g.find("parent"), NodeGraph::Reach::kNode).ok());
+  EXPECT_EQ(g.nodes(), 0u);
+  ASSERT_EQ(g.refused(branch("above", {"parent"})), "");
+  ASSERT_TRUE(g.drop(*g.find("parent"), NodeGraph::Reach::kNode).ok());
+  EXPECT_TRUE(make_children(g, fragment));
+  EXPECT_EQ(g.nodes(), 2u);
+}
+
+TEST_F(ManyChildren, ThatAreTooManyAreAddsToRefuse) {
+  GraphLimits limits;
+  limits.nodes = 3000;
+  Graph few{limits};
+  int slices = 0;
+  while (!make_children(few, fragment) && slices < 100) ++slices;
+  EXPECT_EQ(slices, 2);
+  EXPECT_EQ(few.add(fragment).error().code, base::Code::kResourceExhausted);
+}
+
 // --- fragments that come in front of many ---
 
 struct FirstComesLast : testing::Test {
@@ -219,8 +280,9 @@ TEST(RetiredGraphs, ALargeOneIsFreedInSeveralTurns) {
   TurnBudget turn_budget(env, 100);
   session::ByteQuota quota(1 << 30, 1 << 30);
   RetiredGraphs retired(turn_budget);
-  { OwnedGraph owned(retired, session_graph(quota, turn_budget, 2000)); }
-  { OwnedGraph owned(retired, session_graph(quota, turn_budget, 10)); }
+  auto large = session_graph(quota, turn_budget, 2000), small = session_graph(quota, turn_budget, 10);
+  { OwnedGraph owned(retired, std::move(large)); }
+  { OwnedGraph owned(retired, std::move(small)); }
   EXPECT_EQ(retired.size(), 2u);
   EXPECT_GT(quota.held(), 2000u * 96) << "what is not freed yet is paid for";
   const uint64_t first_turn = turn_budget.total();
