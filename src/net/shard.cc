@@ -98,10 +98,12 @@ void Shard::Parts::run_and_wait(const std::function<void()>& work) {
 
 // Lets the operations of closed sockets come back, so that their connections can be freed.
 void Shard::Parts::turn_without_thread() {
-  end_turn();
-  io.restart();
-  io.poll();
-  end_turn();
+  for (int turn = 0; turn < 2; ++turn) {
+    end_turn();
+    retired.release_all();
+    io.restart();
+    io.poll();
+  }
 }
 
 void Shard::Parts::run_posted() {
@@ -135,6 +137,7 @@ void Shard::Parts::run() {
   while (!stopping.load(std::memory_order_acquire)) one_turn();
   while (!finish()) {
   }
+  retired.release_all();
   watch.leave();
 }
 
@@ -160,7 +163,7 @@ void Shard::Parts::one_turn() {
   postponed.clear();
   // Also with much to do on sockets each turn looks at what else the loop has.
   const bool alarm_is_set = timers.next() >= alarm_at;
-  bool sleeps = !has_output() && !sockets.waiting() && alarm_is_set;
+  bool sleeps = !has_output() && !retired.has_line() && !sockets.waiting() && alarm_is_set;
   (void)base::attempt("the loop", [&] { read_sockets(sleeps ? run_first() : poll_some(io)); });
   end_turn();
 }
@@ -201,7 +204,7 @@ void Shard::Parts::end_turn() {
   }
   (void)base::attempt("the end of a turn", [this] {
     flush_rounds();
-    if (!retired.empty()) destroy_retired();
+    release_retired();
     arm_alarm();
   });
   if (clock_fresh) note_turn();
@@ -234,9 +237,12 @@ void Shard::Parts::flush_some() {
   while (!work_done() && !flushing.empty());
 }
 
-void Shard::Parts::destroy_retired() {
-  for (auto& one : retired) one->release();
-  std::erase_if(retired, [](const auto& one) { return one->at_rest(); });
+// At the end of a run_and_wait() somebody may take away what they refer to.
+void Shard::Parts::release_retired() {
+  if (clock_fresh && at_turn_over.empty())
+    retired.release_some(kReleasing);
+  else
+    retired.release_all();
 }
 
 // The alarm is never moved to a later time: firing once for nothing costs less than telling the kernel of every change.

@@ -16,6 +16,7 @@
 #include "net/client_load.h"
 #include "net/lanes.h"
 #include "net/readiness.h"
+#include "net/retired.h"
 #include "net/shard.h"
 #include "net/timers.h"
 #include "net/turn_watch.h"
@@ -24,20 +25,6 @@ namespace weir::net {
 
 namespace asio = boost::asio;
 using Executor = asio::io_context::executor_type;
-
-// Something on a shard with output to write at the end of a turn: a connection.
-class Resident : public Lanes<Resident>::Link {
- public:
-  virtual ~Resident() = default;
-  // In which line it waits for its flush().
-  virtual Lane lane() const { return Lane::kLight; }
-  // Writes what there is, once. Called once per mark().
-  virtual void flush() = 0;
-  // Called at the end of the turn for one that retire() was called for: it lets go of everything that is not its own.
-  virtual void release() = 0;
-  // No operation of the loop refers to it any more: it may be freed.
-  virtual bool at_rest() const = 0;
-};
 
 // The kernel's random bytes, 512 at a time.
 class Random {
@@ -58,6 +45,8 @@ struct Shard::Parts final : base::Env {
   static constexpr base::Duration kLongTurn = std::chrono::milliseconds(5);
   // Until when in a turn there are new reads, and timers: what they make must find time to be written in the same turn.
   static constexpr base::Duration kReading = kLongTurn / 2, kTiming = kLongTurn * 3 / 4;
+  // For those who retire: it may take long, and must not wait for a turn that has less to do.
+  static constexpr base::Duration kReleasing = kLongTurn / 2;
   static constexpr size_t kAlways = 1;  // handlers of a turn, whatever it has done before
 
   Parts(base::ShardId shard, Pin pin_it);
@@ -79,7 +68,7 @@ struct Shard::Parts final : base::Env {
   void mark(Resident& one) { dirty.push_back(&one); }
   // The same for the next turn, which then begins at once.
   void mark_for_next_turn(Resident& one) { postponed.push_back(&one); }
-  void retire(std::unique_ptr<Resident> one) { retired.push_back(std::move(one)); }
+  void retire(std::unique_ptr<Resident> one) { retired.add(std::move(one)); }
 
   void run();  // the thread
   bool finish();
@@ -88,7 +77,7 @@ struct Shard::Parts final : base::Env {
   void read_sockets(size_t handlers);
   void end_turn();
   void flush_rounds();
-  void destroy_retired();
+  void release_retired();
   void run_posted();
   void put_back_posted();
   void arm_alarm();
@@ -135,7 +124,7 @@ struct Shard::Parts final : base::Env {
   std::deque<std::function<void()>> hooks;  // a hook may add hooks
   std::vector<Resident*> dirty, postponed;
   Lanes<Resident> flushing;  // those of `dirty` whose turn has come, also of earlier turns
-  std::vector<std::unique_ptr<Resident>> retired;
+  Retired retired;
 
   // One buffer for all connections: what is read is fed to its codec before anything else is read.
   std::unique_ptr<std::byte[]> read_buffer{new std::byte[kReadBuffer]};

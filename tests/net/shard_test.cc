@@ -187,6 +187,75 @@ TEST(Shard, TimersLeaveTimeToWrite) {
   EXPECT_LE(least, 4u);
 }
 
+struct Leaver final : Resident {
+  Leaver(Shard& its_shard, std::vector<base::Time>& when, base::Duration its_time)
+      : shard(its_shard), released(when), time(its_time) {}
+  void flush() override {}
+  void release() override {
+    released.push_back(shard.env().now());
+    work_for(time);
+  }
+  bool at_rest() const override { return true; }
+
+  Shard& shard;
+  std::vector<base::Time>& released;  // the turn, for each
+  const base::Duration time;
+};
+
+struct Leavers {
+  void leave(size_t many, base::Duration time) {
+    shard.post([this, many, time] {
+      for (size_t i = 0; i < many; ++i) shard.parts().retire(std::make_unique<Leaver>(shard, released, time));
+    });
+  }
+  Shard shard{base::ShardId(0), Pin::kNo};
+  std::vector<base::Time> released;
+};
+
+TEST(Shard, ManyThatRetireAtOnceAreReleasedInSeveralTurns) {
+  Leavers t;
+  t.leave(30, milliseconds(1));
+  t.shard.start();
+  std::atomic<size_t> done{0};
+  for (int i = 0; i < 1000 && done < 30; ++i) {
+    t.shard.post([&] { done = t.released.size(); });
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  ASSERT_EQ(done, 30u) << "nobody has to wake it";
+  t.shard.stop();
+  t.shard.join();
+  EXPECT_GE(std::set(t.released.begin(), t.released.end()).size(), 10u);
+}
+
+// Else it would grow as long as turns have much else to do.
+TEST(Shard, APartOfALongLineIsReleasedInAnyCase) {
+  Leavers t;
+  t.leave(320, milliseconds(1));
+  t.shard.start();
+  t.shard.stop();
+  t.shard.join();
+  ASSERT_EQ(t.released.size(), 320u);
+  EXPECT_GE(std::count(t.released.begin(), t.released.end(), t.released[0]), 11);
+}
+
+TEST(Shard, WhoWaitsForATurnOrForTheEndFindsAllReleased) {
+  Leavers t;
+  t.shard.start();
+  on(t.shard, [&] { t.leave(20, milliseconds(1)); });
+  on(t.shard, [] {});
+  EXPECT_EQ(t.released.size(), 20u);
+  on(t.shard, [&] {
+    t.leave(20, milliseconds(1));
+    t.shard.stop();
+  });
+  t.shard.join();
+  EXPECT_EQ(t.released.size(), 40u);
+  on(t.shard, [&] {
+    for (int i = 0; i < 20; ++i) t.shard.parts().retire(std::make_unique<Leaver>(t.shard, t.released, milliseconds(1)));
+  });
+  EXPECT_EQ(t.released.size(), 60u);
+}
+
 TEST(Shard, HooksRunAtTheEndOfEachTurnInTheirOrder) {
   std::string order;
   Shard shard(base::ShardId(0), Pin::kNo);

@@ -1,0 +1,23 @@
+// Resident: what a shard's loop knows of something that lives on it.
+#pragma once
+
+#include "net/lanes.h"
+
+namespace weir::net {
+
+// Something on a shard with output to write at the end of a turn: a connection.
+class Resident : public Lanes<Resident>::Link {
+ public:
+  virtual ~Resident() = default;
+  // In which line it waits for its flush().
+  virtual Lane lane() const { return Lane::kLight; }
+  // Writes what there is, once. Called once per mark().
+  virtual void flush() = 0;
+  // Called at the end of a turn for one that retire() was called for: it lets go of everything that is not its own.
+  // Where many retire at once, that is a later turn for some of them; but none later than the end of a run_and_wait().
+  virtual void release() = 0;
+  // No operation of the loop refers to it any more: it may be freed.
+  virtual bool at_rest() const = 0;
+};
+
+}  // namespace weir::net
