@@ -210,8 +210,8 @@ class Rendering {
 };
 
 // The turns that a stored response ended go before the new ones.
-void put_earlier(const std::string& turns, ptrdiff_t place, json& messages) {
-  const json earlier = json::parse('[' + turns + ']');
+void put_earlier(std::string_view turns, ptrdiff_t place, json& messages) {
+  const json earlier = json::parse('[' + std::string(turns) + ']');
   messages.insert(messages.begin() + place, earlier.begin(), earlier.end());
 }
 
@@ -225,7 +225,7 @@ ApiError render_checked(Request& request, const msg::TextSpec& spec, Conversatio
       return refuse(
           name, std::string(name) + ": an object with more than " + std::to_string(text::kMostMembers) + " members");
   json messages = json::parse(request.messages), extra = json::object();
-  if (request.earlier) put_earlier(*request.earlier, request.instructed ? 1 : 0, messages);
+  if (!request.earlier.empty()) put_earlier(request.earlier.view(), request.instructed ? 1 : 0, messages);
   if (ApiError bad = ConversationReader(spec, out).read(messages); !bad.ok()) return bad;
   if (ApiError bad = extras(request, extra); !bad.ok()) return bad;
   msg::ChatOptions options{request.add_generation_prompt, request.continue_final_message, {}, budget};

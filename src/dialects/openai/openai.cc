@@ -145,7 +145,7 @@ void answer(OpenAiState& state, Exchange& exchange, Kind kind, Request&& request
   tell_ignored(exchange, request);
   auto [served, error] = find_model(state, exchange, request.model, bus::Needs::kTokens);
   if (!error.ok()) return respond(exchange, error);
-  const size_t bytes = exchange.content().size() + (request.earlier ? request.earlier->size() : 0);
+  const size_t bytes = exchange.content().size() + request.earlier.size();
   auto task = std::make_unique<AnswerTask>(kind, std::move(request), exchange, *served, make);
   perform(state, exchange, *served, std::move(task), bytes);
 }
@@ -188,11 +188,13 @@ void add_timing(const Exchange& exchange, wire::Fields& fields) {
   fields.add("openai-processing-ms", std::to_string(took.count()));
 }
 
-void respond_json(Exchange& exchange, std::string json) {
+void respond_json(Exchange& exchange, std::string json) { respond_json(exchange, base::Bytes::adopt(std::move(json))); }
+
+void respond_json(Exchange& exchange, base::Bytes json) {
   add_timing(exchange, exchange.extra_fields());
-  auto body = base::adopt(exchange.memory(), base::MemoryKind::kAnswers, std::move(json));
-  if (!body) return respond(exchange, {wire::no_room_for_answer(), {}, {}});
-  exchange.respond(200, "application/json", *std::move(body), Exchange::Compress::kIfAccepted);
+  if (!base::charge(exchange.memory(), base::MemoryKind::kAnswers, json))
+    return respond(exchange, {wire::no_room_for_answer(), {}, {}});
+  exchange.respond(200, "application/json", std::move(json), Exchange::Compress::kIfAccepted);
 }
 
 struct Openai::Parts {

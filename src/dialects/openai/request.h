@@ -55,7 +55,7 @@ struct Request {
   std::string echoed;
   bool store = false, instructed = false;
   std::string previous;  // the response whose turns are `earlier`, where they are to be asked of other nodes
-  std::shared_ptr<const std::string> earlier;
+  base::Bytes earlier;
   std::string turns;
   std::vector<std::string> references;  // responses that items of the input are in, to be looked for first
   std::vector<ClientTool> client_tools;

@@ -39,8 +39,9 @@ uint64_t cache_salt(std::string_view salt);
 // Hexadecimal digits for the id of an answer, at most 32.
 std::string random_id(bus::Bus& bus, size_t digits);
 
-// 200 with a JSON body, and how long it took.
+// 200 with a JSON body, and how long it took. The body is charged to the exchange, unless somebody is already.
 void respond_json(wire::Exchange& exchange, std::string json);
+void respond_json(wire::Exchange& exchange, base::Bytes json);
 // "openai-processing-ms".
 void add_timing(const wire::Exchange& exchange, wire::Fields& fields);
 

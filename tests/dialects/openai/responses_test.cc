@@ -186,7 +186,7 @@ TEST_F(Responses, WithoutAStoreNothingIsStored) {
 }
 
 responses::StoredResponse of_size(size_t bytes) {
-  auto text = std::make_shared<const std::string>(bytes / 2, 'x');
+  const auto text = base::Bytes::adopt(std::string(bytes / 2, 'x'));
   return {"", text, text};
 }
 

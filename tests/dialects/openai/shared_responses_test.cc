@@ -160,9 +160,12 @@ TEST_F(SharedResponses, ARecordThatCannotBeReadIsRefused) {
   const std::string id = said({});
   forget();
   for (auto& [key, record] : records.kept) {
-    ASSERT_TRUE(responses::read_shared(record));
-    for (size_t n = 0; n < record.size() - responses::read_shared(record)->response->size() + 1; ++n)
-      EXPECT_FALSE(responses::read_shared(record.substr(0, n))) << n;
+    const auto bytes = base::Bytes::copy_of(record);
+    const auto read = responses::read_shared(bytes);
+    ASSERT_TRUE(read);
+    EXPECT_EQ(read->response.slab(), bytes.slab()) << "it is not copied";
+    for (size_t n = 0; n < record.size() - read->response.size() + 1; ++n)
+      EXPECT_FALSE(responses::read_shared(bytes.slice(0, n))) << n;
     record = "weir-response 1 18446744073709551615\nxx";
   }
   EXPECT_EQ(answered(open("GET", "/v1/responses/" + id))->response.status, 500);
@@ -172,7 +175,7 @@ TEST(StoredResponses, WhatGoesForWantOfRoomIsTold) {
   responses::StoredResponses stored(std::chrono::minutes(1), 4000);
   std::string gone;
   stored.when_evicted([&](const std::string& owner, const std::string& id) { gone += owner + '/' + id + ' '; });
-  auto text = std::make_shared<const std::string>(100, 'x');
+  const auto text = base::Bytes::adopt(std::string(100, 'x'));
   for (const char* id : {"a", "b", "c"}) EXPECT_TRUE(stored.put(1, id, {"ann", text, text}, base::Time{}));
   EXPECT_EQ("ann/a ann/b ", gone);
 }

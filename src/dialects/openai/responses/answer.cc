@@ -159,15 +159,18 @@ class ResponseAnswer final : public Answer {
       if (!list.empty() && !more.empty()) list += ',';
       list += more;
     };
-    std::string turns = request_.earlier ? *request_.earlier : std::string();
+    const std::string own = turn();
+    std::string turns;
+    turns.reserve(request_.earlier.size() + request_.turns.size() + own.size() + 2);
+    turns += request_.earlier.view();
     join(turns, request_.turns);
-    join(turns, turn());
+    join(turns, own);
     StoredResponse stored;
-    stored.turns = std::make_shared<const std::string>(std::move(turns));
-    stored.response = std::make_shared<const std::string>(std::move(response));
-    auto whole = stored.response;
+    stored.turns = base::Bytes::adopt(std::move(turns));
+    stored.response = base::Bytes::adopt(std::move(response));
+    const base::Bytes whole = stored.response;
     store_response(state_, exchange_, id_, std::move(stored), [this, open = open_exchange_, whole, how] {
-      if (*open) wire::guarded(exchange_, [&] { finish(*whole, how); });
+      if (*open) wire::guarded(exchange_, [&] { finish(std::string(whole.view()), how); });
     });
   }
   // The items as one message of the assistant.

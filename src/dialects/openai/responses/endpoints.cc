@@ -18,18 +18,10 @@ ApiError no_such_response() {
           "response_not_found"};
 }
 
-// The turns that another node has kept, charged for as long as they are used. Null: there is no room.
-std::shared_ptr<const std::string> charged(Exchange& exchange, std::shared_ptr<const std::string> text) {
-  struct Held {
-    base::MemoryCharge charge;
-    std::shared_ptr<const std::string> text;
-  };
-  auto held = std::make_shared<Held>();
-  if (base::MemoryLedger* ledger = exchange.memory())
-    held->charge = base::MemoryCharge(*ledger, base::MemoryKind::kInput);
-  held->text = std::move(text);
-  if (!held->charge.grow(held->text->size())) return nullptr;
-  return {held, held->text.get()};
+// This node's own is charged for as long as it is used, too. A record of another one is charged already. False: there
+// is no room.
+bool charge(Exchange& exchange, base::Bytes& text) {
+  return base::charge(exchange.memory(), base::MemoryKind::kInput, text);
 }
 
 void go_on(OpenAiState& state, Exchange& exchange, Request&& request);
@@ -57,11 +49,10 @@ void find_referenced(OpenAiState& state, Exchange& exchange, std::shared_ptr<Loo
   find_response(state, exchange, id,
                 [&state, &exchange, id, lookup](base::Result<std::optional<StoredResponse>> found) {
                   if (!found) return respond(exchange, {found.error(), "input", {}});
-                  auto& response = lookup->found[id];
-                  if (*found) response = (*found)->response;
-                  if (response && state.options.records) response = charged(exchange, std::move(response));
-                  if (*found && !response) return respond(exchange, refuse(wire::no_room_for_answer()));
-                  if (response && (lookup->bytes += response->size()) > kMostReferencedBytes)
+                  base::Bytes& response = lookup->found[id];
+                  if (*found) response = std::move((*found)->response);
+                  if (!charge(exchange, response)) return respond(exchange, refuse(wire::no_room_for_answer()));
+                  if ((lookup->bytes += response.size()) > kMostReferencedBytes)
                     return respond(exchange, refuse("input", "input: the responses that it refers to are too long"));
                   find_referenced(state, exchange, lookup);
                 });
@@ -80,9 +71,8 @@ void go_on(OpenAiState& state, Exchange& exchange, Request&& request) {
   find_response(state, exchange, id, [&state, &exchange, waiting](base::Result<std::optional<StoredResponse>> found) {
     if (!found) return respond(exchange, {found.error(), "previous_response_id", {}});
     if (!*found) return respond(exchange, no_previous_response());
-    auto earlier = charged(exchange, std::move((*found)->turns));
-    if (!earlier) return respond(exchange, refuse(wire::no_room_for_answer()));
-    waiting->earlier = std::move(earlier);
+    waiting->earlier = std::move((*found)->turns);
+    if (!charge(exchange, waiting->earlier)) return respond(exchange, refuse(wire::no_room_for_answer()));
     answer(state, exchange, Kind::kChat, std::move(*waiting), response_answer);
   });
 }
@@ -107,7 +97,7 @@ void show(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
   find_response(state, exchange, std::string(args["response"]), [&exchange](auto found) {
     if (!found) return respond(exchange, refuse(found.error()));
     if (!*found) return respond(exchange, no_such_response());
-    respond_json(exchange, *(*found)->response);
+    respond_json(exchange, std::move((*found)->response));
   });
 }
 

@@ -97,8 +97,8 @@ std::string response_of(std::string_view item_id) {
 std::optional<OrderedJson> ReferencedItems::find(const std::string& id) {
   const std::string response_id = response_of(id);
   const auto response = responses_.find(response_id);
-  if (response == responses_.end() || !response->second) return std::nullopt;
-  const Items& items = items_of(response_id, *response->second);
+  if (response == responses_.end() || response->second.empty()) return std::nullopt;
+  const Items& items = items_of(response_id, response->second.view());
   const auto item = items.find(id);
   if (item == items.end() || (bytes_ += item->second.size()) > kMostReferencedBytes) return std::nullopt;
   return OrderedJson::parse(item->second);

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/bytes.h"
 #include "dialects/openai/translation.h"
 
 namespace weir::openai::responses {
@@ -19,8 +19,8 @@ std::string item_id(std::string_view prefix, std::string_view response_id, size_
 // The id of the response that the item is in; empty: it is no id of an item.
 std::string response_of(std::string_view item_id);
 
-// The responses that references of a body lead to, by their ids, as JSON. Null: there is none.
-using Referenced = std::map<std::string, std::shared_ptr<const std::string>>;
+// The responses that references of a body lead to, by their ids, as JSON. Empty: there is none.
+using Referenced = std::map<std::string, base::Bytes>;
 inline constexpr size_t kMostReferenced = 256;                    // responses
 inline constexpr size_t kMostReferencedBytes = size_t(16) << 20;  // of items, and of the responses
 

@@ -47,9 +47,9 @@ void delete_response(OpenAiState& state, wire::Exchange& exchange, const std::st
 // now.
 void store_response(OpenAiState& state, wire::Exchange& exchange, const std::string& id, StoredResponse stored,
                     std::function<void()> then);
-// A response as other nodes read it. Any thread.
+// A response as other nodes read it. What is read shares the record's memory. Any thread.
 std::string write_shared(const StoredResponse& stored);
-std::optional<StoredResponse> read_shared(std::string_view text);
+std::optional<StoredResponse> read_shared(const base::Bytes& record);
 
 // request.cc: a body as a request of a chat; `Request::echoed` has the members that the answer repeats. Where it leaves
 // `Request::references`, the rest has not been read: it is to be read again with what they are. Any thread. Errors: 400

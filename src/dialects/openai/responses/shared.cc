@@ -65,7 +65,7 @@ base::Result<std::optional<StoredResponse>> choose(const StoredView& view, const
   if (found->state == Found::State::kErased && here) view.stored->remove(view.tenant, id, view.now);
   if (found->state == Found::State::kErased) return std::optional<StoredResponse>();
   if (here || found->state == Found::State::kUnknown) return here;
-  auto there = read_shared(found->record.view());
+  auto there = read_shared(found->record);
   if (!there) return base::failure(Code::kDataLoss, "what was kept of the response cannot be read");
   return there;
 }
@@ -74,13 +74,15 @@ base::Result<std::optional<StoredResponse>> choose(const StoredView& view, const
 
 std::string write_shared(const StoredResponse& stored) {
   std::string out(kSharedHead);
-  out += std::to_string(stored.turns->size());
+  out += std::to_string(stored.turns.size());
   out += '\n';
-  out += *stored.turns;
-  return out += *stored.response;
+  out.reserve(out.size() + stored.turns.size() + stored.response.size());
+  out += stored.turns.view();
+  return out += stored.response.view();
 }
 
-std::optional<StoredResponse> read_shared(std::string_view text) {
+std::optional<StoredResponse> read_shared(const base::Bytes& record) {
+  std::string_view text = record.view();
   if (!text.starts_with(kSharedHead)) return std::nullopt;
   text.remove_prefix(kSharedHead.size());
   size_t turns = 0;
@@ -90,8 +92,8 @@ std::optional<StoredResponse> read_shared(std::string_view text) {
   text.remove_prefix(1);
   if (turns >= text.size()) return std::nullopt;
   StoredResponse out;
-  out.turns = std::make_shared<const std::string>(text.substr(0, turns));
-  out.response = std::make_shared<const std::string>(text.substr(turns));
+  out.turns = record.slice(text.substr(0, turns));
+  out.response = record.slice(text.substr(turns));
   return out;
 }
 

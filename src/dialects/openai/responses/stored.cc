@@ -6,7 +6,7 @@ namespace weir::openai::responses {
 
 bool StoredResponses::put(uint64_t tenant, const std::string& id, StoredResponse stored, base::Time now) {
   constexpr uint64_t kRecord = 512;  // what a record holds beside its texts
-  const uint64_t bytes = kRecord + stored.owner.size() + stored.turns->size() + stored.response->size();
+  const uint64_t bytes = kRecord + stored.owner.size() + stored.turns.size() + stored.response.size();
   if (!stores() || bytes > kMostBytes) return false;
   std::lock_guard lock(mutex_);
   expire_locked(now);

@@ -8,21 +8,21 @@
 #include <cstdint>
 #include <functional>
 #include <list>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
 
+#include "base/bytes.h"
 #include "base/env.h"
 #include "session/byte_quota.h"
 
 namespace weir::openai::responses {
 
 struct StoredResponse {
-  std::string owner;                            // as all nodes name it; empty where this one is alone
-  std::shared_ptr<const std::string> turns;     // of the conversation to its end: the inside of a JSON list
-  std::shared_ptr<const std::string> response;  // JSON
+  std::string owner;     // as all nodes name it; empty where this one is alone
+  base::Bytes turns;     // of the conversation to its end: the inside of a JSON list
+  base::Bytes response;  // JSON
 };
 
 // Any thread.
