@@ -3,7 +3,8 @@
 usage: healthy.py PORT PATIENCE_S [probe…]      prints "warm" when each kind has had an answer; then reads phases' names
                                                 from its input, one a line; at its end prints JSON:
                                                 {"phases": {phase: {kind: {asked, served, times_ms, errors}}},
-                                                 "late_ms": {phase: the most by which a sleep of the client's was too long}}
+                                                 "late_ms": {phase: the most by which a sleep of the client's was too long},
+                                                 "pieces_ms": {phase: CPU times of pieces of work (pace.py)}}
 
 Each kind of request has a thread and a schedule. Latency is counted from the moment that the schedule has for a request,
 not from when it could be sent: a server that holds one request holds those that would have come behind it. A request
@@ -18,6 +19,7 @@ import sys
 import threading
 import time
 
+from pace import Pace
 from peer import grpc_message, model_infer, pb  # noqa: F401
 
 TENSOR = [1, 2, 3]
@@ -250,7 +252,7 @@ class Pulse(threading.Thread):
 class Client:
     def __init__(self, port, patience, probes):
         self.ended, self.phases = False, [(0.0, 'warm')]
-        self.pulse = Pulse(self)
+        self.pulse, self.pace = Pulse(self), Pace(self)
         self.kinds = {name: Kind(self, make, port, patience)
                       for name, make in {**USUAL, **{p: PROBES[p] for p in probes}}.items()}
         self.patience = patience
@@ -264,6 +266,7 @@ class Client:
         for kind in self.kinds.values():
             kind.warm.wait()
         self.pulse.start()
+        self.pace.start()
         print('warm', flush=True)
         for line in sys.stdin:
             self.phases.append((time.monotonic(), line.strip()))
@@ -274,7 +277,7 @@ class Client:
         for name, kind in self.kinds.items():
             for phase, count in list(kind.counts.items()):
                 out.setdefault(phase, {})[name] = count.report()
-        json.dump({'phases': out, 'late_ms': self.pulse.late_ms}, sys.stdout)
+        json.dump({'phases': out, 'late_ms': self.pulse.late_ms, 'pieces_ms': self.pace.pieces_ms}, sys.stdout)
 
 
 if __name__ == '__main__':

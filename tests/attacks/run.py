@@ -55,7 +55,7 @@ def show(out, form):
     heap = '' if out.heap_peak is None else f'heap {out.heap_before // MIB} → {out.heap_peak // MIB} MiB, '
     print(f'{verdict:6} {out.name}: served {out.served}/{out.asked}, p99 {out.p99_ms:.0f} ms (unloaded {out.unloaded_p99_ms:.0f}), '
           f'RSS {out.rss_before // MIB} → {out.rss_peak // MIB} → {out.rss_after // MIB} MiB (limit {out.rss_limit // MIB}), '
-          f'{heap}{turn}, CPU {out.cpu_s:.1f} s, the machine stood for {out.stood_ms:.0f} ms; {out.did}', flush=True)
+          f'{heap}{turn}, CPU {out.cpu_s:.1f} s, the machine stood for {out.stood_ms:.0f} ms and was {out.slowness:.1f} times as slow; {out.did}', flush=True)
     for fault in out.faults + [f'(by the clock) {late}' for late in out.late]:
         print('       ' + fault, flush=True)
 
