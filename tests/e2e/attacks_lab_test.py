@@ -1,5 +1,8 @@
-"""What the runner of attacks says of a turn: its limit grows with the machine's slowness in the quick form alone."""
+"""The runner of attacks itself: the limit of a turn grows with the machine's slowness in the quick form alone, and no
+attack is left out."""
 
+import pathlib
+import re
 import sys
 import threading
 import time
@@ -11,6 +14,7 @@ sys.path.insert(0, str(harness.ROOT / 'tests/attacks'))
 
 import lab  # noqa: E402
 import pace  # noqa: E402
+import registry  # noqa: E402
 
 
 def judged(form, turn_s, pieces_ms):
@@ -41,6 +45,13 @@ class Turns(unittest.TestCase):
 
     def test_the_full_form_has_one_limit(self):
         self.assertIn('25 are allowed', judged('full', 0.026, [4 * pace.PIECE_MS] * 5).faults[0])
+
+
+class Programs(unittest.TestCase):
+    def test_each_file_of_attacks_is_in_one_program(self):
+        chosen = [name for script in sorted(pathlib.Path(__file__).parent.glob('attacks_*_test.py'))
+                  for call in re.findall(r'attacks\.cases\((.*)\)', script.read_text()) for name in re.findall(r"'(\w+)'", call)]
+        self.assertEqual(sorted({a.run.__module__ for a in registry.attacks().values()}), sorted(chosen))
 
 
 class Measuring(unittest.TestCase):

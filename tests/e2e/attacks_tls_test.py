@@ -1,0 +1,9 @@
+"""Attacks on TLS: handshakes, records, renegotiations."""
+
+import attacks
+import harness
+
+Attacks = attacks.cases('tls')
+
+if __name__ == '__main__':
+    harness.main()
