@@ -7,6 +7,7 @@
 #pragma once
 
 #include <boost/container/deque.hpp>
+#include <boost/container/options.hpp>
 #include <cstdint>
 #include <list>
 #include <map>
@@ -116,6 +117,7 @@ class Node {
     Node* node;
     Edge* edge;  // stays where it is as long as the Part that it is in
   };
+  static constexpr size_t kParentsPerBlock = 8;
   struct Part {
     Part() = default;
     Part(Part&&) noexcept = default;
@@ -132,6 +134,10 @@ class Node {
 
   using Parts = boost::container::deque<Part>;  // grows without moving what is there, and is no memory while empty
   using Ahead = std::map<int64_t, Part>;
+  // Grows without moving what is there, too: a child may have a million parents. Most have one.
+  using Parents =
+      boost::container::deque<Parent, void,
+                              boost::container::deque_options<boost::container::block_size<kParentsPerBlock>>::type>;
 
   std::string id_;
   uint64_t serial_ = 0;
@@ -148,7 +154,7 @@ class Node {
   Ahead ahead_;            // what waits for an earlier one
   std::unique_ptr<Metadata> metadata_;
   base::Status failed_;
-  std::vector<Parent> parents_;  // one entry per edge
+  Parents parents_;  // one entry per edge
   std::list<Cursor*> waiting_;
   uint64_t mark_ = 0;  // the measuring that size_ is of
   FlatSize size_;

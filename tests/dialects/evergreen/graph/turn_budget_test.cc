@@ -1,9 +1,12 @@
 #include "dialects/evergreen/graph/turn_budget.h"
 
+#include <algorithm>
+
 #include "dialects/evergreen/graph/retired_graphs.h"
 
 #include "base/fake_env.h"
 #include "fixture.h"
+#include "support/cpu_time.h"
 
 namespace weir::evergreen {
 namespace {
@@ -187,6 +190,29 @@ TEST_F(ManyChildren, ThatAreTooManyAreAddsToRefuse) {
   while (!make_children(few, fragment) && slices < 100) ++slices;
   EXPECT_EQ(slices, 2);
   EXPECT_EQ(few.add(fragment).error().code, base::Code::kResourceExhausted);
+}
+
+// How many times as long as most the fragment takes that takes longest, of those that bring a child more parents.
+double longest_of_many_parents() {
+  Graph g{GraphLimits{}};
+  const std::vector<std::string_view> children(16'000, "child");
+  std::vector<double> times;
+  for (int i = 0; i < 80; ++i) {  // 1.28 million parents: a vector would move a million of them in one go
+    const std::string id = std::to_string(i);
+    Fragment f;
+    f.node = id, f.children = children;
+    const double before = support::cpu_seconds();
+    EXPECT_TRUE(g.add(f));
+    times.push_back(support::cpu_seconds() - before);
+  }
+  std::sort(times.begin(), times.end());
+  return times.back() / times[times.size() / 2];
+}
+
+TEST(NodeGraphTurns, AMillionParentsOfOneChildTakeNoLongTurn) {
+  double least = 1e9;
+  for (int i = 0; i < 5 && least > 7; ++i) least = std::min(least, longest_of_many_parents());
+  EXPECT_LT(least, 7);
 }
 
 // --- fragments that come in front of many ---
