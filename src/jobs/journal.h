@@ -131,6 +131,8 @@ struct File {
   base::WallTime created{}, expires{};
 };
 
+enum class FileOrder : uint8_t { kNewestFirst, kOldestFirst };
+
 class Files {
  public:
   // Appends to the content of a file that nobody sees before add(). It counts for `owner` from now on.
@@ -141,8 +143,9 @@ class Files {
   // ABORTED, in a cluster: not all of its bytes are there; another node has freed them meanwhile.
   virtual base::Status add(const File& file) = 0;
   virtual base::Result<std::optional<File>> find(std::string_view owner, std::string_view id) = 0;
-  virtual base::Result<std::vector<File>> list(std::string_view owner, std::string_view purpose, std::string_view after,
-                                               size_t most) = 0;
+  // An empty `purpose` is any. From behind the file `after` on.
+  virtual base::Result<std::vector<File>> list(std::string_view owner, std::string_view purpose, FileOrder order,
+                                               std::string_view after, size_t most) = 0;
   // Part by part, as they were appended; empty behind the last one.
   virtual base::Result<std::string> read(std::string_view id, uint64_t part) = 0;
   // With its content; also one that was never added.

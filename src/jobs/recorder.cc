@@ -154,8 +154,8 @@ Result<std::optional<File>> Recorder::RecordedFiles::find(std::string_view owner
   return to.inner_.files.find(owner, id);
 }
 Result<std::vector<File>> Recorder::RecordedFiles::list(std::string_view owner, std::string_view purpose,
-                                                        std::string_view after, size_t most) {
-  return to.inner_.files.list(owner, purpose, after, most);
+                                                        FileOrder order, std::string_view after, size_t most) {
+  return to.inner_.files.list(owner, purpose, order, after, most);
 }
 Result<std::string> Recorder::RecordedFiles::read(std::string_view id, uint64_t part) {
   return to.inner_.files.read(id, part);

@@ -56,8 +56,8 @@ class Recorder final : public Storage {
     base::Status append(std::string_view id, uint64_t part, std::string_view bytes, std::string_view owner) override;
     base::Status add(const File& file) override;
     base::Result<std::optional<File>> find(std::string_view owner, std::string_view id) override;
-    base::Result<std::vector<File>> list(std::string_view owner, std::string_view purpose, std::string_view after,
-                                         size_t most) override;
+    base::Result<std::vector<File>> list(std::string_view owner, std::string_view purpose, FileOrder order,
+                                         std::string_view after, size_t most) override;
     base::Result<std::string> read(std::string_view id, uint64_t part) override;
     base::Status remove(std::string_view id) override;
     base::Result<std::vector<std::string>> expired(base::WallTime now, size_t most) override;

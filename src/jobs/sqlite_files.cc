@@ -77,13 +77,18 @@ base::Result<std::optional<File>> SqliteFiles::find(std::string_view owner, std:
                   file_of, id, owner);
 }
 
-base::Result<std::vector<File>> SqliteFiles::list(std::string_view owner, std::string_view purpose,
+base::Result<std::vector<File>> SqliteFiles::list(std::string_view owner, std::string_view purpose, FileOrder order,
                                                   std::string_view after, size_t most) {
-  return sql_.all(
+  constexpr const char* kNewestFirst =
       "SELECT id, owner, name, purpose, bytes, created, expires FROM files WHERE owner = ?1 AND (?2 = '' OR purpose = "
       "?2)"
-      " AND (?3 = '' OR rowid < (SELECT rowid FROM files WHERE id = ?3 AND owner = ?1)) ORDER BY rowid DESC LIMIT ?4",
-      file_of, owner, purpose, after, uint64_t(most));
+      " AND (?3 = '' OR rowid < (SELECT rowid FROM files WHERE id = ?3 AND owner = ?1)) ORDER BY rowid DESC LIMIT ?4";
+  constexpr const char* kOldestFirst =
+      "SELECT id, owner, name, purpose, bytes, created, expires FROM files WHERE owner = ?1 AND (?2 = '' OR purpose = "
+      "?2)"
+      " AND (?3 = '' OR rowid > (SELECT rowid FROM files WHERE id = ?3 AND owner = ?1)) ORDER BY rowid LIMIT ?4";
+  return sql_.all(order == FileOrder::kNewestFirst ? kNewestFirst : kOldestFirst, file_of, owner, purpose, after,
+                  uint64_t(most));
 }
 
 base::Result<std::string> SqliteFiles::read(std::string_view id, uint64_t part) {

@@ -117,6 +117,12 @@ class Batches(harness.Case):
             self.assertEqual(400, request(self.server, 'POST', '/v1/files', body, {'Content-Type': kind})[0], kind)
         self.assertEqual(400, upload(self.server, b'x', purpose='fine-tune')[0])
         self.assertEqual(400, upload(self.server, b'')[0])
+        path = harness.scratch() / 'half.jsonl'
+        path.write_bytes(lines(1))
+        for part in ('anchor]=created_at', 'seconds]=3600'):
+            answer = curl(self.server.url('/v1/files'), '-F', 'purpose=batch', '-F', f'file=@{path}', '-F', f'expires_after[{part}')
+            self.assertEqual(400, answer.status, part)
+            self.assertIn('expires_after takes', answer.json()['error']['message'])
 
     def test_names_are_never_names_of_files(self):
         status, file = upload(self.server, b'{}', filename='../../../../etc/cron.d/x')

@@ -244,9 +244,17 @@ TEST(Files, ListsGoOnBehindAnId) {
   for (const char* id : {"a", "b", "c"}) ASSERT_TRUE(s.files.add({id, "o", "", "batch", 1, kNow, kNow}).ok());
   auto ids = [&](std::string_view owner, std::string_view purpose, std::string_view after) {
     std::string out;
-    for (const File& file : s.files.list(owner, purpose, after, 9).value()) out += file.id;
+    for (const File& file : s.files.list(owner, purpose, FileOrder::kNewestFirst, after, 9).value()) out += file.id;
     return out;
   };
+  const auto oldest_first = [&](std::string_view after, size_t most) {
+    std::string out;
+    for (const File& file : s.files.list("o", "batch", FileOrder::kOldestFirst, after, most).value()) out += file.id;
+    return out;
+  };
+  EXPECT_EQ("abc", oldest_first("", 9));
+  EXPECT_EQ("b", oldest_first("a", 1));
+  EXPECT_EQ("", oldest_first("c", 9));
   EXPECT_EQ("cba", ids("o", "", ""));
   EXPECT_EQ("ba", ids("o", "batch", "c"));
   EXPECT_EQ("", ids("o", "other", ""));

@@ -302,6 +302,34 @@ TEST_F(Duty, BatchesOfOneFileDoNotPassTheTenantsQuota) {
   EXPECT_NE(std::string::npos, document().errors.at(0).message.find("jobs.tenant_disk"));
 }
 
+TEST_F(Duty, ResultsGoWhenTheirBatchSaysSo) {
+  begin(line("a") + "\n" + line("b"));
+  steps();
+  jobs::Batch wanted = batch();
+  BatchDocument d = document();
+  d.output_ttl = 3600;
+  wanted.document = show_document(d);
+  ASSERT_TRUE(s().batches.change(wanted).value());
+  answer(1);
+  answer(1, 400);
+  steps();
+  d = document();
+  for (const std::string& file : {d.output_file, d.error_file})
+    EXPECT_EQ(s().files.find("o", file).value()->expires, kNow + seconds(3600)) << file;
+  for (int i = 0; i < 2; ++i) steps(kNow + seconds(3599));
+  EXPECT_TRUE(s().files.find("o", d.output_file).value());
+  for (int i = 0; i < 2; ++i) steps(kNow + seconds(3600));
+  EXPECT_FALSE(s().files.find("o", d.output_file).value());
+  EXPECT_FALSE(s().files.find("o", d.error_file).value());
+  EXPECT_EQ(kCompleted, batch().state) << "the batch stays";
+}
+
+TEST(BatchDocuments, OneOfAnOlderVersionIsRead) {
+  json older = json::parse(show_document({}));
+  older.erase("output_ttl");
+  EXPECT_EQ(read_document(older.dump()).value().output_ttl, 0u);
+}
+
 TEST_F(Duty, WhatIsOldGoes) {
   begin(line("a"));
   steps();

@@ -67,6 +67,22 @@ bool read_metadata(marshal::JsonCursor& json, std::string& out) {
   return ok && out.size() <= kMostMetadataBytes;
 }
 
+// {"anchor": "created_at", "seconds": …}
+bool read_output_ttl(marshal::FieldReader& fields, std::string_view name, uint64_t& out) {
+  marshal::JsonCursor& json = fields.json();
+  if (json.peek() != marshal::JsonCursor::Kind::kObject) return fields.unexpected(name, "an object");
+  std::string anchor;
+  std::optional<uint32_t> seconds;
+  const bool ok = json.object([&](std::string_view key) {
+    if (key == "anchor") return fields.text("output_expires_after.anchor", 32, anchor);
+    if (key == "seconds") return fields.whole("output_expires_after.seconds", kShortestTtl, kLongestTtl, seconds);
+    return fields.refuse(name, "takes anchor and seconds");
+  });
+  if (!ok) return false;
+  if (anchor != "created_at" || !seconds) return fields.refuse(name, "takes the anchor created_at, and seconds");
+  return out = *seconds, true;
+}
+
 ApiError read_create(std::string_view body, CreateRequest& out) {
   marshal::JsonCursor json(body);
   marshal::FieldReader fields(json);
@@ -75,6 +91,7 @@ ApiError read_create(std::string_view body, CreateRequest& out) {
     if (name == "input_file_id") return fields.text(name, 128, d.input_file);
     if (name == "endpoint") return fields.text(name, 64, d.endpoint);
     if (name == "completion_window") return fields.text(name, 16, d.window);
+    if (name == "output_expires_after") return fields.none() || read_output_ttl(fields, name, d.output_ttl);
     if (name == "metadata")
       return fields.none() || read_metadata(json, d.metadata) ||
              fields.refuse(name, "takes at most 16 pairs of texts, of 16 KiB together");

@@ -1,7 +1,8 @@
 // OpenAI's files and batches over HTTP.
 //
 //   POST /files (multipart: purpose=batch, file)   GET /files[/{id}[/content]]   DELETE /files/{id}
-//   POST /batches {"input_file_id","endpoint","completion_window","metadata"}    GET /batches[/{id}]
+//   POST /batches {"input_file_id","endpoint","completion_window","metadata","output_expires_after"}
+//   GET /batches[/{id}]
 //   POST /batches/{id}/cancel
 //
 // Everything is kept by the journal (src/jobs/), and is its owner's alone: who asks with another one's id finds
@@ -45,6 +46,9 @@ jobs::ShardJobs* journal_of(OpenAiState& state, wire::Exchange& exchange);
 ApiError no_such(std::string_view what, std::string_view id);
 // Reads `limit` of a list, 1 to `most`; nothing, and the request is answered, where it is something else.
 std::optional<size_t> list_limit(wire::Exchange& exchange, size_t most, size_t usual);
+// Reads `order` of a list: desc, the usual one, or asc; nothing, and the request is answered, where it is something
+// else.
+std::optional<jobs::FileOrder> list_order(wire::Exchange& exchange);
 // `{"object":"list","data":[…],…}` of the objects' JSON, with the ids of the first and the last.
 std::string list_json(const std::vector<std::pair<std::string, std::string>>& objects, size_t limit);
 

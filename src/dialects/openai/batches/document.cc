@@ -74,6 +74,7 @@ std::string show_document(const BatchDocument& d) {
   json out = json::object();
   for (const TextMember& m : kTexts) out[m.name] = d.*m.place;
   for (const TimeMember& m : kTimes) out[m.name] = d.*m.place;
+  out["output_ttl"] = d.output_ttl;
   out["lines"] = d.lines;
   out["counts"] = {d.counts.total, d.counts.succeeded, d.counts.failed};
   out["errors"] = json::array();
@@ -88,6 +89,7 @@ std::optional<BatchDocument> read_document(const std::string& text) {
     BatchDocument d;
     for (const TextMember& m : kTexts) d.*m.place = in.at(m.name).get<std::string>();
     for (const TimeMember& m : kTimes) d.*m.place = in.at(m.name).get<int64_t>();
+    d.output_ttl = in.value("output_ttl", uint64_t(0));  // an older version's has none
     d.lines = in.at("lines").get<uint64_t>();
     const json& counts = in.at("counts");
     d.counts.total = counts.at(0), d.counts.succeeded = counts.at(1), d.counts.failed = counts.at(2);

@@ -24,6 +24,9 @@ inline bool over(std::string_view state) {
 }
 
 inline constexpr size_t kMostErrors = 100;  // of a batch that failed
+// Seconds that a client may have a file kept for, from its creation on (`expires_after`), as OpenAI has them. No file
+// is kept for longer than jobs.file_ttl.
+inline constexpr uint64_t kShortestTtl = 3600, kLongestTtl = 2592000;
 
 struct BatchDocument {
   std::string endpoint;    // "/v1/chat/completions"
@@ -33,6 +36,7 @@ struct BatchDocument {
   std::string metadata;  // JSON; empty: null
   int64_t deadline = 0;  // Unix seconds, as the next; 0: has not been
   int64_t in_progress = 0, finalizing = 0, completed = 0, failed = 0, expired = 0, cancelling = 0, cancelled = 0;
+  uint64_t output_ttl = 0;  // seconds that the files of its results are kept; 0: as long as any file
   // kValidating and kFinalizing: how far it is.
   uint64_t lines = 0;
   std::string ends_as;  // the state after kFinalizing

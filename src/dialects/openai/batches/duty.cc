@@ -255,12 +255,14 @@ Status BatchDuty::begin_writing(Slice& slice) {
 
 Status BatchDuty::finish(Slice& slice) {
   BatchDocument& d = slice.document;
+  base::Duration ttl = limits_.file_ttl;
+  if (d.output_ttl > 0) ttl = std::min<base::Duration>(ttl, std::chrono::seconds(d.output_ttl));
   auto add = [&](Output& output, std::string_view what, std::string& id) -> Status {
     if (output.bytes == 0) return {};
     id = output.file;
     return slice.storage.files.add({output.file, slice.batch.requester.owner,
                                     slice.batch.id + "_" + std::string(what) + ".jsonl", "batch_output", output.bytes,
-                                    slice.now, slice.now + limits_.file_ttl});
+                                    slice.now, slice.now + ttl});
   };
   if (Status s = add(writing_.output, "output", d.output_file); !s.ok()) return s;
   if (Status s = add(writing_.errors, "error", d.error_file); !s.ok()) return s;

@@ -112,6 +112,14 @@ std::optional<size_t> list_limit(Exchange& exchange, size_t most, size_t usual) 
   return std::nullopt;
 }
 
+std::optional<jobs::FileOrder> list_order(Exchange& exchange) {
+  const std::string text = exchange.request().query_value("order");
+  if (text.empty() || text == "desc") return jobs::FileOrder::kNewestFirst;
+  if (text == "asc") return jobs::FileOrder::kOldestFirst;
+  respond(exchange, refuse("order", "order must be asc or desc"));
+  return std::nullopt;
+}
+
 std::string list_json(const std::vector<std::pair<std::string, std::string>>& objects, size_t limit) {
   const size_t shown = std::min(objects.size(), limit);
   std::string out = R"({"object":"list","data":[)";
@@ -134,13 +142,14 @@ void list_files(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
   if (!journal) return;
   const auto limit = list_limit(exchange, kMostListed, kMostListed);
   if (!limit) return;
+  const auto order = list_order(exchange);
+  if (!order) return;
   const wire::Request& request = exchange.request();
-  if (request.query_value("order") == "asc") return respond(exchange, refuse("order", "order must be desc here"));
   jobs::ask_for(
       *journal, exchange,
-      [owner = journal->requester_of(request).owner, purpose = request.query_value("purpose"),
+      [owner = journal->requester_of(request).owner, purpose = request.query_value("purpose"), order = *order,
        after = request.query_value("after"),
-       most = *limit + 1](Storage& s) { return s.files.list(owner, purpose, after, most); },
+       most = *limit + 1](Storage& s) { return s.files.list(owner, purpose, order, after, most); },
       [limit](Exchange& x, Result<std::vector<File>> files) {
         if (!files) return respond(x, refuse(files.error()));
         std::vector<std::pair<std::string, std::string>> objects;

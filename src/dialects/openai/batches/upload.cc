@@ -23,7 +23,6 @@ using wire::Exchange;
 
 constexpr size_t kPart = 256 << 10;
 constexpr size_t kMostFieldBytes = 4 << 10, kMostName = 255;
-constexpr uint64_t kShortestTtl = 3600, kLongestTtl = 2592000;  // seconds of expires_after, as OpenAI has them
 
 class Upload final : public wire::ExchangeListener, marshal::PartListener {
  public:
@@ -91,9 +90,12 @@ class Upload final : public wire::ExchangeListener, marshal::PartListener {
   Status on_part_end() override {
     if (field_ == "purpose") purpose_ = value_;
     if (field_ != "file") charge_.give(value_.size());
-    if (field_ == "expires_after[anchor]" && value_ != "created_at")
-      return base::invalid("expires_after.anchor must be created_at");
+    if (field_ == "expires_after[anchor]") {
+      anchored_ = true;
+      if (value_ != "created_at") return base::invalid("expires_after.anchor must be created_at");
+    }
     if (field_ != "expires_after[seconds]") return {};
+    timed_ = true;
     auto seconds = base::parse_count(value_);
     if (!seconds || *seconds < kShortestTtl || *seconds > kLongestTtl)
       return base::invalid("expires_after.seconds must be 3600 to 2592000");
@@ -135,6 +137,7 @@ class Upload final : public wire::ExchangeListener, marshal::PartListener {
   void add() {
     if (!has_file_) return fail(base::invalid("the form has no part named file"));
     if (purpose_ != "batch") return fail(base::invalid("purpose must be batch: files are kept for batches alone"));
+    if (anchored_ != timed_) return fail(base::invalid("expires_after takes the anchor created_at, and seconds"));
     if (file_.bytes == 0) return fail(base::invalid("the file is empty"));
     file_.purpose = purpose_;
     file_.expires = file_.created + ttl_;
@@ -210,7 +213,7 @@ class Upload final : public wire::ExchangeListener, marshal::PartListener {
   uint64_t part_ = 0, moved_ = 0;
   size_t owed_ = 0;  // request bytes not yet given back with consume()
   bool has_file_ = false, ended_ = false, adding_ = false, added_ = false, over_ = false;
-  bool too_large_ = false;
+  bool too_large_ = false, anchored_ = false, timed_ = false;  // expires_after has an anchor, and seconds
 };
 
 }  // namespace
