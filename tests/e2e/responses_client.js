@@ -90,6 +90,11 @@ async function main() {
     const whole = await client.responses.create({ ...ask, input: turns, store: false });
     same(next.output_text, whole.output_text, 'the same as with all turns');
     same((await client.responses.retrieve(plain.id)).output[0].content[0].text, plain.output_text, 'retrieved');
+    const items = [];
+    for await (const item of client.responses.inputItems.list(next.id, { order: 'asc', limit: 1 })) items.push(item.content[0].text);
+    same(items.join('|'), turns.map((turn) => turn.content).join('|'), 'items of the input');
+    const { input_tokens } = await client.responses.inputTokens.count({ model, input: 'And now?', previous_response_id: plain.id });
+    same(input_tokens, next.usage.input_tokens, 'tokens that are counted beforehand');
     await client.responses.delete(plain.id);
     for (const id of [plain.id, whole.id]) {
       const error = await client.responses.retrieve(id).catch((e) => e);

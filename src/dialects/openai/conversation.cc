@@ -146,6 +146,7 @@ void thinking(const Request& request, json& extra) {
 
 ApiError extras(Request& request, json& extra) {
   thinking(request, extra);
+  if (!request.verbosity.empty()) extra["verbosity"] = request.verbosity;
   if (!request.template_variables.empty())
     if (ApiError bad = variables(json::parse(request.template_variables), extra); !bad.ok()) return bad;
   json tools = request.tools.empty() ? json::array() : json::parse(request.tools);

@@ -86,8 +86,11 @@ constexpr Row kUnderPrefix[] = {
     {"POST", "/rerank", scores::rerank, Permission::kInfer},
     {"POST", "/score", scores::score, Permission::kInfer},
     {"POST", "/responses", responses::create, Permission::kInfer},
+    {"POST", "/responses/input_tokens", responses::count_input, Permission::kInfer},
     {"GET", "/responses/{response}", responses::show, Permission::kInfer},
     {"DELETE", "/responses/{response}", responses::forget, Permission::kInfer},
+    {"GET", "/responses/{response}/input_items", responses::list_input_items, Permission::kInfer},
+    {"POST", "/responses/compact", responses::refuse_compaction, Permission::kInfer},
     {"GET", "/files", batches::list_files, Permission::kInfer},
     {"GET", "/files/{file}", batches::show_file, Permission::kInfer},
     {"GET", "/files/{file}/content", batches::file_content, Permission::kInfer},
@@ -145,7 +148,7 @@ void answer(OpenAiState& state, Exchange& exchange, Kind kind, Request&& request
   tell_ignored(exchange, request);
   auto [served, error] = find_model(state, exchange, request.model, bus::Needs::kTokens);
   if (!error.ok()) return respond(exchange, error);
-  const size_t bytes = exchange.content().size() + request.earlier.size();
+  const size_t bytes = prompt_bytes(exchange, request);
   auto task = std::make_unique<AnswerTask>(kind, std::move(request), exchange, *served, make);
   perform(state, exchange, *served, std::move(task), bytes);
 }

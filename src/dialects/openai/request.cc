@@ -176,6 +176,8 @@ class Members {
       ok = fields_.flag(name, out_.parallel_tools);
     else if (name == "reasoning_effort")
       ok = fields_.text(name, 32, out_.reasoning_effort);
+    else if (name == "verbosity")
+      ok = fields_.text(name, 32, out_.verbosity);
     else if (name == "enable_thinking")
       ok = optional_flag(name, out_.enable_thinking);
     else if (name == "include_reasoning")

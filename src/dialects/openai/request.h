@@ -65,7 +65,7 @@ struct Request {
   // Members of chats: JSON, inside the body or `translated`, which must outlive this. Empty where the member is not
   // there.
   std::string_view messages, tools, template_variables;
-  std::string reasoning_effort;
+  std::string reasoning_effort, verbosity;
   std::optional<bool> enable_thinking;
   bool include_reasoning = true, separate_reasoning = true;  // false: thoughts are left out; are part of the text
   ToolChoice tool_choice = ToolChoice::kAuto;

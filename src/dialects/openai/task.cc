@@ -58,6 +58,10 @@ void perform(OpenAiState& state, wire::Exchange& exchange, bus::Served& served, 
     respond(exchange, refuse(status));
 }
 
+size_t prompt_bytes(const wire::Exchange& exchange, const Request& request) {
+  return exchange.content().size() + request.earlier.size();
+}
+
 std::shared_ptr<const msg::TextSpec> held_tokens(const bus::Served& served) { return marshal::tokens_of(served.spec); }
 
 PromptTask::PromptTask(Kind kind, Request request, const wire::Exchange& exchange, const bus::Served& served)

@@ -30,6 +30,9 @@ class Task : public bus::OffloadTask {
 void perform(OpenAiState& state, wire::Exchange& exchange, bus::Served& served, std::unique_ptr<Task> task,
              size_t bytes);
 
+// The length of the texts that a prompt is made of.
+size_t prompt_bytes(const wire::Exchange& exchange, const Request& request);
+
 // tokens_of(), to be kept by a task.
 std::shared_ptr<const msg::TextSpec> held_tokens(const bus::Served& served);
 

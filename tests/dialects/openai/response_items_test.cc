@@ -1,5 +1,7 @@
 // Items of stored responses: referred to by later requests.
+#include "marshal/tenant.h"
 #include "responses_bench.h"
+#include "support/fake_offload.h"
 
 namespace weir::openai {
 namespace {
@@ -70,6 +72,78 @@ TEST_F(ResponseItems, ReferencesAreBounded) {
     many.push_back(reference("msg_" + std::string(responses::kIdDigits - digits.size(), '0') + digits + "0000"));
   }
   EXPECT_EQ(refusal(ask({{"input", many}})), "400 input: input[256]: it refers to too many responses");
+}
+
+TEST_F(ResponseItems, TheItemsOfAnInputAreListedInPages) {
+  const std::string first = say({{"instructions", "be"}});
+  const std::string id = say({{"input", "so"}, {"previous_response_id", first}}, "cd");
+  const std::string path = "/v1/responses/" + id + "/input_items";
+  const Json all = json(open("GET", path));
+  ASSERT_EQ(all["data"].size(), 3u) << all;
+  EXPECT_EQ(all["data"][0]["content"][0]["text"], "so") << "the newest comes first";
+  EXPECT_EQ(all["data"][1]["content"][0]["type"], "output_text");
+  EXPECT_EQ(all["has_more"], false);
+  const Json page = json(open("GET", path + "?order=asc&limit=1&after=" + all["last_id"].get<std::string>()));
+  EXPECT_EQ(page["data"], Json::array({all["data"][1]}));
+  EXPECT_EQ(page["has_more"], true);
+  EXPECT_EQ(open("GET", path + "?after=msg_1")->response.status, 400);
+  EXPECT_EQ(open("GET", path + "?order=up")->response.status, 400);
+  EXPECT_EQ(open("GET", "/v1/responses/resp_1/input_items")->response.status, 404);
+}
+
+TEST_F(ResponseItems, WhatIsNotOfferedOfThemIsSaid) {
+  EXPECT_EQ(open("GET", "/v1/responses/" + say({}) + "?stream=true")->response.status, 400);
+  EXPECT_EQ(open("POST", "/v1/responses/compact", "{}")->response.status, 501);
+  models.add(support::tools_spec("v", "{{ verbosity }};"));
+  auto x = ask({{"model", "v"}, {"truncation", "auto"}, {"text", {{"verbosity", "low"}}}});
+  auto y = chat({{"model", "v"}, {"verbosity", "high"}});
+  ASSERT_EQ(models["v"].held.size(), 2u) << x->sent << y->sent;
+  EXPECT_EQ(support::prompt_of(*models["v"].held[0]).substr(0, 4), "low;");
+  EXPECT_EQ(support::prompt_of(*models["v"].held[1]).substr(0, 5), "high;");
+  EXPECT_EQ(refusal(ask({{"text", {{"verbosity", "some"}}}})), "400 text: text.verbosity: takes low, medium or high");
+}
+
+TEST_F(ResponseItems, AnInputIsCountedAsItsResponseWouldCountIt) {
+  const auto count = [&](Json body) {
+    body.emplace("model", "m");
+    return open("POST", "/v1/responses/input_tokens", body.dump());
+  };
+  Json body = {{"instructions", "be"}, {"input", Json::array({user("hi"), reference(item_of({}))})}};
+  auto counted = count(body);
+  EXPECT_EQ(inbox().held.size(), 0u) << "no model is asked";
+  EXPECT_EQ(json(counted)["object"], "response.input_tokens");
+  const std::string first = say(body);
+  const Json response = json(open("GET", "/v1/responses/" + first));
+  EXPECT_EQ(json(counted)["input_tokens"], response["usage"]["input_tokens"]) << response;
+  const Json more = json(count({{"input", "and"}, {"previous_response_id", first}}));
+  EXPECT_GT(more["input_tokens"], json(counted)["input_tokens"]);
+  EXPECT_EQ(refusal(count({{"inputs", "hi"}})), "400 inputs: inputs: no such parameter");
+  EXPECT_EQ(count({{"input", "hi"}, {"previous_response_id", "resp_1"}})->response.status, 400);
+  EXPECT_EQ(count({{"input", "hi"}, {"model", "none"}})->response.status, 404);
+}
+
+TEST_F(ResponseItems, LongTurnsAreListedByAWorker) {
+  support::FakeOffload workers;
+  responses::StoredResponses large{std::chrono::minutes(10), 4 << 20};
+  options.offload = &workers, options.stored = &large;
+  const auto turns = [&](size_t bytes) {
+    const Json said = {{"role", "user"}, {"content", std::string(bytes, 'x')}};
+    return base::Bytes::copy_of(said.dump() + "," + said.dump());
+  };
+  const uint64_t tenant = marshal::tenant_of(open("GET", "/v1/models")->request());
+  const auto response = base::Bytes::constant("{}");
+  for (const auto& [id, bytes] : {std::pair("resp_0123456789abcdef01234567", 100), std::pair("resp_1", 300'000)})
+    ASSERT_TRUE(large.put(tenant, id, {{}, turns(size_t(bytes)), response}, env.now()));
+  EXPECT_EQ(json(open("GET", "/v1/responses/resp_0123456789abcdef01234567/input_items"))["data"].size(), 1u);
+  EXPECT_EQ(workers.sent, 0u) << "what is short is listed here";
+  auto x = open("GET", "/v1/responses/resp_1/input_items");
+  EXPECT_FALSE(x->ended);
+  ASSERT_EQ(workers.waiting(), 1u);
+  workers.work();
+  EXPECT_EQ(json(x)["data"].size(), 1u);
+  auto left = open("GET", "/v1/responses/resp_1/input_items");
+  left.reset();
+  EXPECT_EQ(workers.cancelled, 1u);
 }
 
 TEST_F(ResponseItems, IdsLeadToTheirResponse) {

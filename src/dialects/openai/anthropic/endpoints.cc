@@ -1,26 +1,10 @@
 #include "dialects/openai/anthropic/anthropic.h"
+#include "dialects/openai/count.h"
 #include "dialects/openai/reading.h"
-#include "dialects/openai/task.h"
 
 namespace weir::openai::anthropic {
-namespace {
 
 using wire::Exchange;
-
-class CountTask final : public PromptTask {
- public:
-  using PromptTask::PromptTask;
-
-  void made() override { tokens_ = prompts_.front().ids.size(); }
-  void then(OpenAiState&, Exchange& exchange, bus::Served&) override {
-    respond_json(exchange, "{\"input_tokens\":" + std::to_string(tokens_) + '}');
-  }
-
- private:
-  size_t tokens_ = 0;
-};
-
-}  // namespace
 
 void messages(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
   read_body<Request>(state, exchange, read_messages, [](OpenAiState& there, Exchange& x, Request&& request) {
@@ -30,10 +14,8 @@ void messages(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
 
 void count_tokens(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
   read_body<Request>(state, exchange, read_count, [](OpenAiState& there, Exchange& x, Request&& request) {
-    auto [served, error] = find_model(there, x, request.model, bus::Needs::kTokens);
-    if (!error.ok()) return respond(x, error);
-    auto task = std::make_unique<CountTask>(Kind::kChat, std::move(request), x, *served);
-    perform(there, x, *served, std::move(task), x.content().size());
+    count_prompt(there, x, std::move(request),
+                 [](size_t tokens) { return "{\"input_tokens\":" + std::to_string(tokens) + '}'; });
   });
 }
 

@@ -1,12 +1,17 @@
+#include <algorithm>
 #include <memory>
 #include <utility>
 
+#include "base/attempt.h"
 #include "base/memory_ledger.h"
+#include "dialects/openai/batches/batches.h"
+#include "dialects/openai/count.h"
 #include "dialects/openai/reading.h"
 #include "dialects/openai/responses/responses.h"
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
 #include "wire/answer_flow.h"
+#include "wire/offload.h"
 
 namespace weir::openai::responses {
 namespace {
@@ -24,10 +29,21 @@ bool charge(Exchange& exchange, base::Bytes& text) {
   return base::charge(exchange.memory(), base::MemoryKind::kInput, text);
 }
 
-void go_on(OpenAiState& state, Exchange& exchange, Request&& request);
+// Goes on with a request that has been read, once all that it refers to is there.
+using Next = void (*)(OpenAiState&, Exchange&, Request&&);
+
+void go_on(OpenAiState& state, Exchange& exchange, Request&& request, Next next);
+
+void read(OpenAiState& state, Exchange& exchange, StoredView view, Next next, size_t more = 0) {
+  read_body<Request>(
+      state, exchange,
+      [view = std::move(view)](std::string_view body, Request& request) { return read_response(body, view, request); },
+      [next](OpenAiState& there, Exchange& x, Request&& request) { go_on(there, x, std::move(request), next); }, more);
+}
 
 // Responses that items of a body refer to, on the way.
 struct Lookup {
+  Next next = nullptr;
   std::vector<std::string> wanted;
   Referenced found;
   size_t bytes = 0;
@@ -36,9 +52,7 @@ struct Lookup {
 void read_again(OpenAiState& state, Exchange& exchange, const std::shared_ptr<Lookup>& lookup) {
   StoredView view = stored_view(state, exchange);
   view.referenced = {lookup, &lookup->found};
-  read_body<Request>(
-      state, exchange, [view](std::string_view body, Request& request) { return read_response(body, view, request); },
-      go_on, lookup->bytes);
+  read(state, exchange, std::move(view), lookup->next, lookup->bytes);
 }
 
 // One after the other, so that no more than one question of a request is with the other nodes.
@@ -59,22 +73,75 @@ void find_referenced(OpenAiState& state, Exchange& exchange, std::shared_ptr<Loo
 }
 
 // Behind the responses that it names, which other nodes may have.
-void go_on(OpenAiState& state, Exchange& exchange, Request&& request) {
+void go_on(OpenAiState& state, Exchange& exchange, Request&& request, Next next) {
   if (!request.references.empty()) {
     auto lookup = std::make_shared<Lookup>();
+    lookup->next = next;
     lookup->wanted = std::move(request.references);
     return find_referenced(state, exchange, std::move(lookup));
   }
-  if (request.previous.empty()) return answer(state, exchange, Kind::kChat, std::move(request), response_answer);
+  if (request.previous.empty()) return next(state, exchange, std::move(request));
   auto waiting = std::make_shared<Request>(std::move(request));
   const std::string id = waiting->previous;
-  find_response(state, exchange, id, [&state, &exchange, waiting](base::Result<std::optional<StoredResponse>> found) {
-    if (!found) return respond(exchange, {found.error(), "previous_response_id", {}});
-    if (!*found) return respond(exchange, no_previous_response());
-    waiting->earlier = std::move((*found)->turns);
-    if (!charge(exchange, waiting->earlier)) return respond(exchange, refuse(wire::no_room_for_answer()));
-    answer(state, exchange, Kind::kChat, std::move(*waiting), response_answer);
-  });
+  find_response(state, exchange, id,
+                [&state, &exchange, waiting, next](base::Result<std::optional<StoredResponse>> found) {
+                  if (!found) return respond(exchange, {found.error(), "previous_response_id", {}});
+                  if (!*found) return respond(exchange, no_previous_response());
+                  waiting->earlier = std::move((*found)->turns);
+                  if (!charge(exchange, waiting->earlier)) return respond(exchange, refuse(wire::no_room_for_answer()));
+                  next(state, exchange, std::move(*waiting));
+                });
+}
+
+// Which items of a list are asked for.
+struct Page {
+  size_t limit = 0;
+  jobs::FileOrder order = jobs::FileOrder::kNewestFirst;
+  std::string after;  // an id; empty: from the beginning
+};
+
+class ListItems final : public base::OffloadTask {
+ public:
+  ListItems(std::string response_id, base::Bytes turns, Page page)
+      : response_id_(std::move(response_id)), turns_(std::move(turns)), page_(std::move(page)) {}
+
+  size_t bytes() const { return turns_.size(); }
+  void run() override {
+    const auto thrown = base::attempt("listing the items of a response", [this] { list(); });
+    if (!thrown.ok()) error_ = refuse(thrown);
+  }
+  void answer(Exchange& exchange) {
+    error_.ok() ? respond_json(exchange, std::move(json_)) : respond(exchange, error_);
+  }
+
+ private:
+  void list() {
+    auto items = input_items(response_id_, turns_.view());
+    if (page_.order == jobs::FileOrder::kNewestFirst) std::reverse(items.begin(), items.end());
+    if (!page_.after.empty()) {
+      const auto last = std::find_if(items.begin(), items.end(), [&](const auto& i) { return i.first == page_.after; });
+      if (last == items.end()) return void(error_ = refuse("after", "after: there is no such item"));
+      items.erase(items.begin(), std::next(last));
+    }
+    json_ = batches::list_json(items, page_.limit);
+  }
+
+  const std::string response_id_;
+  const base::Bytes turns_;
+  const Page page_;
+  ApiError error_;
+  std::string json_;
+};
+
+// Turns with images are megabytes.
+void list_items(OpenAiState& state, Exchange& exchange, std::unique_ptr<ListItems> task) {
+  const size_t bytes = task->bytes();
+  if (!state.options.offload || bytes <= wire::kLongBody) return task->run(), task->answer(exchange);
+  wire::send_away(*state.options.offload, std::move(task), bytes, wire::Offload::Part::kAnswer, exchange,
+                  [&exchange](const base::Status& status, std::unique_ptr<base::OffloadTask> done) {
+                    if (!status.ok()) return respond(exchange, refuse(status));
+                    static_cast<ListItems&>(*done).answer(exchange);
+                  });
 }
 
 }  // namespace
@@ -85,20 +152,47 @@ StoredView stored_view(const OpenAiState& state, const Exchange& exchange) {
 }
 
 void create(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
-  read_body<Request>(
-      state, exchange,
-      [stored = stored_view(state, exchange)](std::string_view body, Request& request) {
-        return read_response(body, stored, request);
-      },
-      go_on);
+  read(state, exchange, stored_view(state, exchange), [](OpenAiState& there, Exchange& x, Request&& request) {
+    answer(there, x, Kind::kChat, std::move(request), response_answer);
+  });
+}
+
+void count_input(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
+  read(state, exchange, stored_view(state, exchange), [](OpenAiState& there, Exchange& x, Request&& request) {
+    count_prompt(there, x, std::move(request), [](size_t tokens) {
+      return R"({"object":"response.input_tokens","input_tokens":)" + std::to_string(tokens) + '}';
+    });
+  });
 }
 
 void show(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
+  if (exchange.request().query_value("stream") == "true")
+    return respond(exchange, refuse("stream", "stream: a stored response is not streamed again; ask without it"));
   find_response(state, exchange, std::string(args["response"]), [&exchange](auto found) {
     if (!found) return respond(exchange, refuse(found.error()));
     if (!*found) return respond(exchange, no_such_response());
     respond_json(exchange, std::move((*found)->response));
   });
+}
+
+void list_input_items(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
+  const auto limit = batches::list_limit(exchange, 100, 20);
+  if (!limit) return;
+  const auto order = batches::list_order(exchange);
+  if (!order) return;
+  const std::string id(args["response"]);
+  Page page{*limit, *order, exchange.request().query_value("after")};
+  find_response(state, exchange, id, [&state, &exchange, id, page = std::move(page)](auto found) {
+    if (!found) return respond(exchange, refuse(found.error()));
+    if (!*found) return respond(exchange, no_such_response());
+    base::Bytes turns = std::move((*found)->turns);
+    if (!charge(exchange, turns)) return respond(exchange, refuse(wire::no_room_for_answer()));
+    list_items(state, exchange, std::make_unique<ListItems>(id, std::move(turns), page));
+  });
+}
+
+void refuse_compaction(OpenAiState&, Exchange& exchange, const wire::PathArgs&) {
+  respond(exchange, refuse(base::failure(base::Code::kUnimplemented, "compaction is not offered here")));
 }
 
 void forget(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {

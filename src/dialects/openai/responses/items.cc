@@ -122,9 +122,9 @@ const ReferencedItems::Items& ReferencedItems::items_of(const std::string& respo
   return items->second;
 }
 
-std::vector<std::pair<std::string, std::string>> input_items(std::string_view response_id, const std::string& turns) {
+std::vector<std::pair<std::string, std::string>> input_items(std::string_view response_id, std::string_view turns) {
   std::vector<std::pair<std::string, std::string>> out;
-  const OrderedJson all = OrderedJson::parse('[' + turns + ']', nullptr, false);
+  const OrderedJson all = OrderedJson::parse('[' + std::string(turns) + ']', nullptr, false);
   InputItems items(response_id, out);
   for (size_t i = 0; i + 1 < all.size(); ++i) items.add(all[i]);
   return out;

@@ -41,6 +41,6 @@ class ReferencedItems {
 };
 
 // The turns of a stored response without its own answer, as the items of its input, each with its id.
-std::vector<std::pair<std::string, std::string>> input_items(std::string_view response_id, const std::string& turns);
+std::vector<std::pair<std::string, std::string>> input_items(std::string_view response_id, std::string_view turns);
 
 }  // namespace weir::openai::responses

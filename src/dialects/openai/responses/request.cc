@@ -48,8 +48,11 @@ bool among(const Names& names, std::string_view name) {
 ApiError read_text(const OrderedJson& body, OrderedJson& out) {
   const OrderedJson* text = member(body, "text");
   if (!text) return {};
-  if (const OrderedJson* verbosity = member(*text, "verbosity"); verbosity && *verbosity != "medium")
-    return refuse("text", "text.verbosity: not offered");
+  if (const OrderedJson* verbosity = member(*text, "verbosity")) {
+    if (*verbosity != "low" && *verbosity != "medium" && *verbosity != "high")
+      return refuse("text", "text.verbosity: takes low, medium or high");
+    out["verbosity"] = *verbosity;
+  }
   const OrderedJson* format = member(*text, "format");
   if (!format) return {};
   const std::string_view type = text_member(*format, "type");
@@ -103,7 +106,7 @@ ApiError check_member(const OrderedJson& value, const std::string& name) {
   if (value.is_null() || among(kRead, name) || among(kHarmless, name)) return {};
   for (const Renamed& row : kCarried)
     if (row.from == name) return {};
-  if (name == "truncation" && value == "disabled") return {};
+  if (name == "truncation" && (value == "disabled" || value == "auto")) return {};
   if (among(kUnoffered, name)) return value == false ? ApiError{} : refuse(name, name + ": not offered");
   return unknown_member(name);
 }

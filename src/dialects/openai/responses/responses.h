@@ -3,7 +3,8 @@
 // Reference: platform.openai.com/docs/api-reference/responses. A body becomes a chat (request.cc); its answer is a
 // response of items, or the events that make one (answer.cc). Responses are stored for a while (stored.h), unless
 // `store` is false; previous_response_id goes on behind one, and an item_reference stands for an item of one. GET and
-// DELETE /v1/responses/{id}.
+// DELETE /v1/responses/{id}; GET /v1/responses/{id}/input_items; POST /v1/responses/input_tokens counts the tokens of
+// what a body would ask.
 #pragma once
 
 #include <functional>
@@ -20,8 +21,11 @@
 namespace weir::openai::responses {
 
 void create(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
+void count_input(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 
 void show(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
+void list_input_items(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
+void refuse_compaction(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void forget(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 
 // Where the client's stored responses are.
