@@ -22,6 +22,18 @@ ApiError read_translated(const OrderedJson& translated, Kind kind, Request& requ
   return read_request(request.translated.view(), kind, request);
 }
 
+bool MemberLists::know(std::string_view name) const {
+  const auto has = [name](std::span<const std::string_view> names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  return has(read) || has(ignored) ||
+         std::any_of(carried.begin(), carried.end(), [name](const RenamedMember& m) { return m.name == name; });
+}
+
+void MemberLists::carry(const OrderedJson& body, OrderedJson& out) const {
+  for (const RenamedMember& m : carried) openai::carry(body, m.name, out, m.openai);
+}
+
 const OrderedJson* member(const OrderedJson& object, std::string_view name) {
   auto at = object.find(name);
   return at == object.end() || at->is_null() ? nullptr : &*at;

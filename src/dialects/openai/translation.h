@@ -3,6 +3,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string_view>
 
 #include "dialects/openai/api_error.h"
@@ -29,6 +30,19 @@ ApiError translate(std::string_view body, Translate translate_object) {
     return refuse("", "a member has another type than it should");
   }
 }
+
+struct RenamedMember {
+  std::string_view name, openai;  // as its API calls it, as OpenAI's chats do
+};
+// The members of an API's bodies, one list for each thing that is done with them.
+struct MemberLists {
+  std::span<const RenamedMember> carried;     // it is OpenAI's, under another name or the same
+  std::span<const std::string_view> read;     // the translation reads it
+  std::span<const std::string_view> ignored;  // it asks for nothing here: notes, and choices between equal things
+
+  bool know(std::string_view name) const;
+  void carry(const OrderedJson& body, OrderedJson& out) const;
+};
 
 // The member's value where it is there and not null, else null.
 const OrderedJson* member(const OrderedJson& object, std::string_view name);

@@ -91,6 +91,18 @@ TEST_F(ResponseItems, TheItemsOfAnInputAreListedInPages) {
   EXPECT_EQ(open("GET", "/v1/responses/resp_1/input_items")->response.status, 404);
 }
 
+TEST_F(ResponseItems, ADevelopersMessageIsTheSystemsWhereTheTemplateKnowsNone) {
+  const std::string id = say({{"input", Json::array({{{"role", "developer"}, {"content", "be"}}, user("hi")})}});
+  const Json items = json(open("GET", "/v1/responses/" + id + "/input_items?order=asc"));
+  EXPECT_EQ(items["data"][0]["role"], "developer") << "it is listed as it came";
+  auto x = ask({{"input", Json::array({{{"role", "developer"}, {"content", "be"}}, user("hi")})}});
+  EXPECT_EQ(prompt(), "system:be\nuser:hi\nassistant:");
+  models.add(support::tools_spec("dev", "{% if messages[0].role == 'developer' %}{% endif %}"));
+  auto y = ask({{"model", "dev"}, {"input", Json::array({{{"role", "developer"}, {"content", "be"}}, user("hi")})}});
+  ASSERT_EQ(models["dev"].held.size(), 1u) << y->sent;
+  EXPECT_EQ(support::prompt_of(*models["dev"].held[0]), "developer:be\nuser:hi\nassistant:");
+}
+
 TEST_F(ResponseItems, WhatIsNotOfferedOfThemIsSaid) {
   EXPECT_EQ(open("GET", "/v1/responses/" + say({}) + "?stream=true")->response.status, 400);
   EXPECT_EQ(open("POST", "/v1/responses/compact", "{}")->response.status, 501);

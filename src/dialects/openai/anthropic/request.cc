@@ -9,9 +9,15 @@
 namespace weir::openai::anthropic {
 namespace {
 
-constexpr std::array<std::string_view, 5> kCarried{"model", "temperature", "top_k", "top_p", "stream"};
-constexpr std::array<std::string_view, 9> kRead{"messages",    "system",   "max_tokens",    "stop_sequences", "tools",
-                                                "tool_choice", "thinking", "output_config", "output_format"};
+constexpr std::array<RenamedMember, 7> kCarried{{{"model", "model"},
+                                                 {"temperature", "temperature"},
+                                                 {"top_k", "top_k"},
+                                                 {"top_p", "top_p"},
+                                                 {"stream", "stream"},
+                                                 {"max_tokens", "max_tokens"},
+                                                 {"stop_sequences", "stop"}}};
+constexpr std::array<std::string_view, 7> kRead{"messages", "system",        "tools",        "tool_choice",
+                                                "thinking", "output_config", "output_format"};
 // Notes for an operator, choices between things that are the same here, and what a server may do to a context that
 // grows too long.
 constexpr std::array<std::string_view, 16> kHarmless{"metadata",
@@ -30,13 +36,9 @@ constexpr std::array<std::string_view, 16> kHarmless{"metadata",
                                                      "anthropic_beta",
                                                      "anthropic_version",
                                                      "fallback_credit_token"};
+constexpr MemberLists kMembers{kCarried, kRead, kHarmless};
 // They have Anthropic's servers do something beside asking the model.
 constexpr std::array<std::string_view, 3> kServers{"mcp_servers", "container", "thread"};
-
-template <class Names>
-bool among(const Names& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
 
 ApiError tool_result(const OrderedJson& block, OrderedJson& list) {
   OrderedJson said{{"role", "tool"}, {"tool_call_id", block.at("tool_use_id")}, {"content", ""}};
@@ -195,13 +197,14 @@ ApiError unoffered(std::string_view name, const OrderedJson& value) {
 bool is_slip(std::string_view name) {
   constexpr size_t kShort = 6;
   const auto near = [&](std::string_view known) { return base::edit_distance(name, known) == 1; };
+  const auto near_carried = [&](const RenamedMember& known) { return near(known.name); };
   return name.size() >= kShort &&
-         (std::any_of(kCarried.begin(), kCarried.end(), near) || std::any_of(kRead.begin(), kRead.end(), near));
+         (std::any_of(kCarried.begin(), kCarried.end(), near_carried) || std::any_of(kRead.begin(), kRead.end(), near));
 }
 
 ApiError check_member(const std::string& name, const OrderedJson& value, Request& out) {
-  if (value.is_null() || among(kCarried, name) || among(kRead, name) || among(kHarmless, name)) return {};
-  if (among(kServers, name)) return unoffered(name, value);
+  if (value.is_null() || kMembers.know(name)) return {};
+  if (std::find(kServers.begin(), kServers.end(), name) != kServers.end()) return unoffered(name, value);
   if (is_slip(name)) return unknown_member(name);
   ignore_member(name, out);
   return {};
@@ -211,9 +214,7 @@ ApiError translate_messages(const OrderedJson& body, Request& out) {
   OrderedJson translated = OrderedJson::object();
   for (const auto& [name, value] : body.items())
     if (ApiError bad = check_member(name, value, out); !bad.ok()) return bad;
-  for (std::string_view name : kCarried) carry(body, name, translated, name);
-  carry(body, "max_tokens", translated, "max_tokens");
-  carry(body, "stop_sequences", translated, "stop");
+  kMembers.carry(body, translated);
   if (ApiError bad = conversation(body, translated); !bad.ok()) return bad;
   for (auto* read : {tools, tool_choice, thinking, form})
     if (ApiError bad = read(body, translated); !bad.ok()) return bad;

@@ -8,18 +8,15 @@
 namespace weir::openai::ollama {
 namespace {
 
-struct Renamed {
-  std::string_view ollama, openai;
-};
 // These members of `options` have a name in OpenAI's API.
-constexpr std::array<Renamed, 8> kOptions{{{"temperature", "temperature"},
-                                           {"top_k", "top_k"},
-                                           {"top_p", "top_p"},
-                                           {"min_p", "min_p"},
-                                           {"seed", "seed"},
-                                           {"repeat_penalty", "repetition_penalty"},
-                                           {"presence_penalty", "presence_penalty"},
-                                           {"frequency_penalty", "frequency_penalty"}}};
+constexpr std::array<RenamedMember, 8> kOptions{{{"temperature", "temperature"},
+                                                 {"top_k", "top_k"},
+                                                 {"top_p", "top_p"},
+                                                 {"min_p", "min_p"},
+                                                 {"seed", "seed"},
+                                                 {"repeat_penalty", "repetition_penalty"},
+                                                 {"presence_penalty", "presence_penalty"},
+                                                 {"frequency_penalty", "frequency_penalty"}}};
 // How a model is loaded, and how far back a penalty looks.
 constexpr std::array<std::string_view, 18> kHints{
     "num_ctx",      "num_batch",        "num_gpu",          "main_gpu",      "low_vram",
@@ -57,7 +54,7 @@ ApiError option(const std::string& name, const OrderedJson& value, OrderedJson& 
   if (name == "num_predict") return length(value, out);
   if (name == "stop") return stops(value, out), ApiError();
   if (name == "seed" && value == -1) return {};  // at random
-  auto row = std::find_if(kOptions.begin(), kOptions.end(), [&](const Renamed& r) { return r.ollama == name; });
+  auto row = std::find_if(kOptions.begin(), kOptions.end(), [&](const RenamedMember& m) { return m.name == name; });
   if (row == kOptions.end())
     ignore_member("options." + name, request);
   else
@@ -104,11 +101,14 @@ ApiError think(const OrderedJson& body, OrderedJson& out) {
 
 // Images are base64 without a type, which their first bytes tell.
 std::string_view type_of(std::string_view base64) {
-  constexpr std::array<Renamed, 5> kTypes{{{"/9j/", "image/jpeg"},
-                                           {"iVBORw0K", "image/png"},
-                                           {"UklGR", "image/webp"},
-                                           {"R0lGOD", "image/gif"},
-                                           {"Qk", "image/bmp"}}};
+  struct ImageType {
+    std::string_view begin, mime;
+  };
+  constexpr std::array<ImageType, 5> kTypes{{{"/9j/", "image/jpeg"},
+                                             {"iVBORw0K", "image/png"},
+                                             {"UklGR", "image/webp"},
+                                             {"R0lGOD", "image/gif"},
+                                             {"Qk", "image/bmp"}}};
   for (const auto& [begin, type] : kTypes)
     if (base64.starts_with(begin)) return type;
   return "image/unknown";
@@ -181,10 +181,9 @@ std::string model_name(const OrderedJson& body) {
 }
 
 void ignore_others(const OrderedJson& body, std::initializer_list<std::string_view> known, Request& out) {
+  const MemberLists members{{}, {known.begin(), known.size()}, kNotes};
   for (const auto& [name, value] : body.items())
-    if (!value.is_null() && std::find(known.begin(), known.end(), name) == known.end() &&
-        std::find(kNotes.begin(), kNotes.end(), name) == kNotes.end())
-      ignore_member(name, out);
+    if (!value.is_null() && !members.know(name)) ignore_member(name, out);
 }
 
 // top_logprobs says nothing without logprobs.

@@ -38,9 +38,8 @@ class Conversation {
 
  private:
   ApiError message(const OrderedJson& item, size_t at) {
-    std::string_view role = text_member(item, "role");
-    if (role == "developer") role = "system";
-    if (role != "system" && role != "user" && role != "assistant")
+    const std::string_view role = text_member(item, "role");
+    if (role != "system" && role != "developer" && role != "user" && role != "assistant")
       return wrong(at, "a role is user, assistant, system or developer");
     OrderedJson text;
     if (ApiError bad = content(item.value("content", OrderedJson()), text, at); !bad.ok()) return bad;

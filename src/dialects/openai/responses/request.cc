@@ -8,18 +8,15 @@
 namespace weir::openai::responses {
 namespace {
 
-struct Renamed {
-  std::string_view from, to;
-};
-constexpr std::array<Renamed, 9> kCarried{{{"model", "model"},
-                                           {"temperature", "temperature"},
-                                           {"top_p", "top_p"},
-                                           {"stream", "stream"},
-                                           {"parallel_tool_calls", "parallel_tool_calls"},
-                                           {"max_output_tokens", "max_tokens"},
-                                           {"priority", "priority"},
-                                           {"chat_template_kwargs", "chat_template_kwargs"},
-                                           {"enable_thinking", "enable_thinking"}}};
+constexpr std::array<RenamedMember, 9> kCarried{{{"model", "model"},
+                                                 {"temperature", "temperature"},
+                                                 {"top_p", "top_p"},
+                                                 {"stream", "stream"},
+                                                 {"parallel_tool_calls", "parallel_tool_calls"},
+                                                 {"max_output_tokens", "max_tokens"},
+                                                 {"priority", "priority"},
+                                                 {"chat_template_kwargs", "chat_template_kwargs"},
+                                                 {"enable_thinking", "enable_thinking"}}};
 constexpr std::array<std::string_view, 10> kRead{
     "input",   "instructions", "tools",        "text",  "tool_choice",
     "include", "reasoning",    "top_logprobs", "store", "previous_response_id"};
@@ -35,14 +32,10 @@ constexpr std::array<std::string_view, 10> kHarmless{"user",
                                                      "prompt_cache_retention",
                                                      "stream_options",
                                                      "max_tool_calls"};
+constexpr MemberLists kMembers{kCarried, kRead, kHarmless};
 // Known to clients; what asks for nothing passes.
 constexpr std::array<std::string_view, 6> kUnoffered{"conversation",       "prompt",     "background",
                                                      "context_management", "moderation", "truncation"};
-
-template <class Names>
-bool among(const Names& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
 
 // {"format": {"type": "text" | "json_object" | "json_schema", "name", "schema", "strict"}, "verbosity"}
 ApiError read_text(const OrderedJson& body, OrderedJson& out) {
@@ -103,11 +96,10 @@ ApiError read_store(const OrderedJson& body, const StoredView& stored, Request& 
 }
 
 ApiError check_member(const OrderedJson& value, const std::string& name) {
-  if (value.is_null() || among(kRead, name) || among(kHarmless, name)) return {};
-  for (const Renamed& row : kCarried)
-    if (row.from == name) return {};
+  if (value.is_null() || kMembers.know(name)) return {};
   if (name == "truncation" && (value == "disabled" || value == "auto")) return {};
-  if (among(kUnoffered, name)) return value == false ? ApiError{} : refuse(name, name + ": not offered");
+  const bool known = std::find(kUnoffered.begin(), kUnoffered.end(), name) != kUnoffered.end();
+  if (known) return value == false ? ApiError{} : refuse(name, name + ": not offered");
   return unknown_member(name);
 }
 
@@ -152,7 +144,7 @@ ApiError read_response(std::string_view body, const StoredView& stored, Request&
     OrderedJson translated = OrderedJson::object();
     for (const auto& [name, value] : object.items())
       if (ApiError bad = check_member(value, name); !bad.ok()) return bad;
-    for (const Renamed& row : kCarried) carry(object, row.from, translated, row.to);
+    kMembers.carry(object, translated);
     if (ApiError bad = read_store(object, stored, out); !bad.ok()) return bad;
     if (ApiError bad = read_input(object, stored.referenced.get(), translated, out); !bad.ok()) return bad;
     if (!out.references.empty()) return ApiError{};
