@@ -216,7 +216,8 @@ void put_earlier(std::string_view turns, ptrdiff_t place, json& messages) {
   messages.insert(messages.begin() + place, earlier.begin(), earlier.end());
 }
 
-ApiError render_checked(Request& request, const msg::TextSpec& spec, Conversation& out, const msg::TextBudget& budget) {
+ApiError render_checked(Request& request, const msg::TextSpec& spec, size_t beginning, Conversation& out,
+                        const msg::TextBudget& budget) {
   if (!spec.codec->has_chat_template())
     return refuse("model", "this model has no chat template: it is not made for chat");
   for (auto [name, text] : {std::pair{"messages", request.messages},
@@ -227,7 +228,9 @@ ApiError render_checked(Request& request, const msg::TextSpec& spec, Conversatio
           name, std::string(name) + ": an object with more than " + std::to_string(text::kMostMembers) + " members");
   json messages = json::parse(request.messages), extra = json::object();
   if (!request.earlier.empty()) put_earlier(request.earlier.view(), request.instructed ? 1 : 0, messages);
+  if (beginning > 0) messages = beginning_at(messages, beginning);
   if (ApiError bad = ConversationReader(spec, out).read(messages); !bad.ok()) return bad;
+  out.beginnings = later_beginnings(messages);
   if (ApiError bad = extras(request, extra); !bad.ok()) return bad;
   msg::ChatOptions options{request.add_generation_prompt, request.continue_final_message, {}, budget};
   if (spec.vision)
@@ -245,9 +248,10 @@ ApiError render_checked(Request& request, const msg::TextSpec& spec, Conversatio
 }  // namespace
 
 // The members have been checked to be JSON; the library still throws on what it cannot hold, like 1e999.
-ApiError render(Request& request, const msg::TextSpec& spec, Conversation& out, const msg::TextBudget& budget) {
+ApiError render(Request& request, const msg::TextSpec& spec, size_t beginning, Conversation& out,
+                const msg::TextBudget& budget) {
   try {
-    return render_checked(request, spec, out, budget);
+    return render_checked(request, spec, beginning, out, budget);
   } catch (const json::exception&) {
     return refuse("messages", "messages: a number that is out of range");
   }

@@ -118,13 +118,12 @@ bool truncate(const Request& request, const msg::TextSpec& spec, std::vector<uin
   return true;
 }
 
-}  // namespace
-
-bool fills_in(const msg::TextCodec& codec) { return fill_tokens(codec) != nullptr; }
-
-ApiError make_chat(Request& request, const msg::TextSpec& spec, Sequence& out, const msg::TextBudget& budget) {
+// The prompt of a chat from one of its messages on.
+ApiError make_turns(Request& request, const msg::TextSpec& spec, size_t beginning, Sequence& out,
+                    std::vector<size_t>* beginnings, const msg::TextBudget& budget) {
   Conversation talk;
-  if (ApiError bad = render(request, spec, talk, budget); !bad.ok()) return bad;
+  if (ApiError bad = render(request, spec, beginning, talk, budget); !bad.ok()) return bad;
+  if (beginnings) *beginnings = std::move(talk.beginnings);
   auto add = request.add_special.value_or(false) ? msg::AddSpecial::kYes : msg::AddSpecial::kNo;
   std::vector<uint32_t> ids;
   if (ApiError bad = encode(talk.text, spec, add, "messages", ids, budget); !bad.ok()) return bad;
@@ -136,8 +135,60 @@ ApiError make_chat(Request& request, const msg::TextSpec& spec, Sequence& out, c
   } else {
     out.ids = std::move(ids);
   }
-  (void)truncate(request, spec, out.ids);
   return {};
+}
+
+bool is_too_long(const ApiError& bad, const Sequence& made, const msg::TextSpec& spec, uint32_t room) {
+  return bad.ok() ? made.ids.size() + room > spec.max_length : bad.status.code == base::Code::kOutOfRange;
+}
+
+// Tokens of the context that are left for the answer to a prompt that is shortened: as many as are asked for, a quarter
+// of it at most.
+uint32_t room_for_answer(const Request& request, const msg::TextSpec& spec) {
+  const uint32_t most = std::max(spec.max_length / 4, 1u);
+  return std::clamp(request.params.max_tokens.value_or(most), 1u, most);
+}
+
+// As Ollama's runners do: a few of the first tokens stay, and the last ones.
+void cut_middle(const Request& request, const msg::TextSpec& spec, std::vector<uint32_t>& ids) {
+  constexpr size_t kFirst = 4;
+  const size_t most = spec.max_length - std::min(room_for_answer(request, spec), spec.max_length);
+  if (most <= kFirst || ids.size() < spec.max_length) return;
+  ids.erase(ids.begin() + kFirst, ids.end() - ptrdiff_t(most - kFirst));
+}
+
+// The most of a chat that fits; where not even its last message does, `out` is that. `bad`: what came of all of it.
+ApiError shorten(Request& request, const msg::TextSpec& spec, const std::vector<size_t>& beginnings, Sequence& out,
+                 const msg::TextBudget& budget, ApiError bad) {
+  const uint32_t room = room_for_answer(request, spec);
+  size_t low = 0, high = beginnings.size();  // the first that fits is one of these, or none
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    Sequence shorter;
+    ApiError why = make_turns(request, spec, beginnings[middle], shorter, nullptr, budget);
+    const bool too_long = is_too_long(why, shorter, spec, room);
+    if (!too_long && !why.ok()) return why;
+    if (!too_long || middle + 1 == beginnings.size()) out = std::move(shorter), bad = std::move(why);
+    too_long ? low = middle + 1 : high = middle;
+  }
+  if (bad.ok() && request.overlong == Overlong::kTextGoes && out.images.empty()) cut_middle(request, spec, out.ids);
+  return bad;
+}
+
+}  // namespace
+
+bool fills_in(const msg::TextCodec& codec) { return fill_tokens(codec) != nullptr; }
+
+ApiError make_chat(Request& request, const msg::TextSpec& spec, Sequence& out, const msg::TextBudget& budget) {
+  std::vector<size_t> beginnings;
+  ApiError bad = make_turns(request, spec, 0, out, &beginnings, budget);
+  if (request.overlong != Overlong::kRefused && is_too_long(bad, out, spec, 1)) {
+    // Several prompts are made: no work for a shard.
+    if (budget.steps < UINT64_MAX) return {base::failure(base::Code::kAborted, "the chat is long"), "messages", {}};
+    bad = shorten(request, spec, beginnings, out, budget, std::move(bad));
+  }
+  if (bad.ok()) (void)truncate(request, spec, out.ids);
+  return bad;
 }
 
 ApiError make_prompt(const Prompt& prompt, const Request& request, const msg::TextSpec& spec, std::string_view param,
@@ -156,6 +207,7 @@ ApiError make_prompt(const Prompt& prompt, const Request& request, const msg::Te
         !bad.ok())
       return bad;
   }
+  if (request.overlong == Overlong::kTextGoes && request.suffix.empty()) cut_middle(request, spec, out.ids);
   const bool cut = truncate(request, spec, out.ids);
   if (!request.echo) return {};
   auto skip = request.params.skip_special ? msg::SkipSpecial::kYes : msg::SkipSpecial::kNo;

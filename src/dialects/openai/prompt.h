@@ -20,8 +20,8 @@ struct Sequence {
 };
 
 // The prompt of a chat, through the model's template. Errors: 400 naming the message or the member; ABORTED where the
-// budget is too small, CANCELLED.
-// Sets what the request says of calls and thoughts.
+// budget is too small, CANCELLED. What does not fit the context is shortened as Request::overlong says; it may still
+// not fit then, which is for the answer to refuse. Sets what the request says of calls and thoughts.
 ApiError make_chat(Request& request, const msg::TextSpec& spec, Sequence& out, const msg::TextBudget& budget);
 // Any other prompt; `param` is what the request calls it. Errors: 400; CANCELLED.
 ApiError make_prompt(const Prompt& prompt, const Request& request, const msg::TextSpec& spec, std::string_view param,
@@ -35,7 +35,10 @@ bool fills_in(const msg::TextCodec& codec);
 struct Conversation {
   std::string text;
   std::vector<msg::Image> images;
+  std::vector<size_t> beginnings;  // where it could begin if it is to be shorter: messages (turns.h)
 };
-ApiError render(Request& request, const msg::TextSpec& spec, Conversation& out, const msg::TextBudget& budget);
+// `beginning`: one of those; 0: with all messages.
+ApiError render(Request& request, const msg::TextSpec& spec, size_t beginning, Conversation& out,
+                const msg::TextBudget& budget);
 
 }  // namespace weir::openai

@@ -40,6 +40,11 @@ enum class EmbeddingForm : uint8_t { kOpenAi, kOllama, kOllamaOne };
 // Whether tools are called: as the model likes, never, or always.
 enum class ToolChoice : uint8_t { kAuto, kNone, kRequired };
 
+// How a prompt that is longer than the model's context is shortened. kTurnsGo: the oldest turns of a chat go, as many
+// as must; instructions stay, and so does the last message. kTextGoes: where that is not enough, and in other prompts,
+// the middle of the text goes too, as in Ollama.
+enum class Overlong : uint8_t { kRefused, kTurnsGo, kTextGoes };
+
 // A tool of the Responses API whose calls the client knows by other names than the model does, or as custom_tool_call.
 struct ClientTool {
   std::string shown;  // to the model
@@ -85,6 +90,7 @@ struct Request {
   std::optional<bool> add_special;
   std::optional<uint32_t> truncate_prompt;  // keep this many of the last tokens
   bool cut_to_context = false;              // as many as the model takes
+  Overlong overlong = Overlong::kRefused;
   uint32_t priority = 0;
   std::string request_id, cache_salt;
   std::string ignored;    // names of members that nobody here knows and that its API lets pass, with commas between

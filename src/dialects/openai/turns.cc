@@ -94,6 +94,25 @@ bool lacks_instructions(const TurnJson& messages, std::string_view prompt) {
   return false;
 }
 
+std::vector<size_t> later_beginnings(const TurnJson& messages) {
+  std::vector<size_t> out;
+  bool first = true;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (instructs(messages[i])) continue;
+    const bool last = i + 1 == messages.size();
+    if (!first && (last || messages[i]["role"] == "user")) out.push_back(i);
+    first = false;
+  }
+  return out;
+}
+
+TurnJson beginning_at(const TurnJson& messages, size_t message) {
+  TurnJson out = TurnJson::array();
+  for (size_t i = 0; i < messages.size(); ++i)
+    if (i >= message || instructs(messages[i])) out.push_back(messages[i]);
+  return out;
+}
+
 TurnJson with_instructions_first(const TurnJson& messages) {
   TurnJson out = TurnJson::array({TurnJson()}), role;
   std::string all;

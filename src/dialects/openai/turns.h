@@ -4,8 +4,10 @@
 // fail on those behind it or leave them out without a word.
 #pragma once
 
+#include <cstddef>
 #include <nlohmann/json_fwd.hpp>
 #include <string_view>
+#include <vector>
 
 namespace weir::openai {
 
@@ -20,6 +22,11 @@ bool has_tools(const TurnJson& messages);
 bool has_later_instructions(const TurnJson& messages);
 // Whether the prompt that a template made of the messages lacks instructions of a later message. Linear in both.
 bool lacks_instructions(const TurnJson& messages, std::string_view prompt);
+// Where a conversation that is too long may begin: numbers of messages behind the first turn, ascending. Each is one of
+// a user, so that no result of a tool stands without its call, or the last message.
+std::vector<size_t> later_beginnings(const TurnJson& messages);
+// Without what stands before the message, but instructions.
+TurnJson beginning_at(const TurnJson& messages, size_t message);
 // All instructions that are text, with an empty line between, as the first message; the others behind it.
 TurnJson with_instructions_first(const TurnJson& messages);
 

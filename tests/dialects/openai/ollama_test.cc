@@ -172,6 +172,54 @@ TEST_F(Ollama, ALengthIsCutToTheContextAndNoneBelowOne) {
   EXPECT_EQ(call()->generation->max_tokens, 4u);
 }
 
+// The context has 200 tokens, which are bytes.
+TEST_F(Ollama, AChatThatIsTooLongBeginsLater) {
+  Json talk = Json::array({{{"role", "system"}, {"content", "be"}}});
+  const auto say = [&](const char* role, char letter, size_t count = 30) {
+    talk.push_back({{"role", role}, {"content", std::string(count, letter)}});
+  };
+  for (char letter : {'a', 'b', 'c', 'd'}) say("user", letter), say("assistant", letter);
+  talk[1]["images"] = Json::array({"iVBORw0KGgo="});
+  say("user", 'e');
+  auto x = ask("chat", {{"model", "m"}, {"messages", talk}});
+  ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+  const auto turn_of = [](const char* role, char letter) { return role + std::string(30, letter) + "\n"; };
+  EXPECT_EQ(support::prompt_of(*call()),
+            "system:be\n" + turn_of("user:", 'd') + turn_of("assistant:", 'd') + turn_of("user:", 'e') + "assistant:");
+  EXPECT_TRUE(call()->generation->images.empty());
+  EXPECT_EQ(call()->generation->max_tokens, 200u - call()->generation->append.size());
+  EXPECT_EQ(refusal(ask("chat", {{"model", "m"}, {"messages", talk}, {"truncate", false}})).substr(0, 4), "400 ");
+}
+
+TEST_F(Ollama, ResultsOfToolsStayWithTheirCalls) {
+  const Json calls = Json::parse(R"([{"function":{"name":"f","arguments":{}}}])");
+  Json talk = Json::array({{{"role", "user"}, {"content", std::string(150, 'a')}},
+                           {{"role", "user"}, {"content", "b"}},
+                           {{"role", "assistant"}, {"content", ""}, {"tool_calls", calls}},
+                           {{"role", "tool"}, {"content", std::string(20, 'c')}}});
+  auto x = ask("chat", {{"model", "m"}, {"messages", talk}});
+  ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+  EXPECT_EQ(support::prompt_of(*call()), "user:b\nassistant:\ntool:" + std::string(20, 'c') + "\nassistant:");
+}
+
+TEST_F(Ollama, ATextThatIsTooLongLosesItsMiddle) {
+  const std::string text = "b" + std::string(500, 'x') + "end";
+  auto x = ask("generate", {{"model", "m"}, {"prompt", text}});
+  ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+  const std::string prompt = support::prompt_of(*call());
+  EXPECT_EQ(prompt.size(), 150u);
+  EXPECT_EQ(prompt, "user" + std::string(150 - 4 - 14, 'x') + "end\nassistant:");
+  auto y = ask("generate", {{"model", "m"}, {"prompt", text}, {"raw", true}, {"options", {{"num_predict", 10}}}});
+  ASSERT_EQ(inbox().held.size(), 2u) << y->sent;
+  EXPECT_EQ(support::prompt_of(*call(1)), "bxxx" + std::string(190 - 4 - 3, 'x') + "end");
+  EXPECT_EQ(call(1)->generation->max_tokens, 10u);
+  for (const char* path : {"generate", "chat"}) {
+    Json body = {{"model", "m"}, {"truncate", false}, {"prompt", text}};
+    body["messages"] = Json::array({{{"role", "user"}, {"content", text}}});
+    EXPECT_EQ(refusal(ask(path, body)).substr(0, 4), "400 ") << path;
+  }
+}
+
 TEST_F(Ollama, LogprobsStandBesideTheText) {
   for (const char* path : {"chat", "generate"}) {
     Json body = {{"model", "m"}, {"stream", false}, {"logprobs", true}, {"top_logprobs", 1}};

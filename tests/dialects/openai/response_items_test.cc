@@ -91,6 +91,25 @@ TEST_F(ResponseItems, TheItemsOfAnInputAreListedInPages) {
   EXPECT_EQ(open("GET", "/v1/responses/resp_1/input_items")->response.status, 404);
 }
 
+// The context has 200 tokens, which are bytes.
+TEST_F(ResponseItems, TruncationDropsTheOldestTurnsAlone) {
+  const std::string first = say({{"input", std::string(80, 'a')}});
+  const Json body = {{"instructions", "be"}, {"input", std::string(80, 'b')}, {"previous_response_id", first}};
+  EXPECT_EQ(ask(body)->response.status, 400);
+  Json cut = body;
+  cut["truncation"] = "auto";
+  auto x = ask(cut);
+  ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+  EXPECT_EQ(prompt(), "system:be\nuser:" + std::string(80, 'b') + "\nassistant:");
+  scripted().end();
+  turn();
+  EXPECT_EQ(json(x)["truncation"], "auto");
+  EXPECT_EQ(json(open("GET", "/v1/responses/" + json(x)["id"].get<std::string>() + "/input_items"))["data"].size(), 3u)
+      << "what is stored is whole";
+  cut["input"] = std::string(300, 'b');
+  EXPECT_EQ(ask(cut)->response.status, 400) << "one item is never cut";
+}
+
 TEST_F(ResponseItems, ADevelopersMessageIsTheSystemsWhereTheTemplateKnowsNone) {
   const std::string id = say({{"input", Json::array({{{"role", "developer"}, {"content", "be"}}, user("hi")})}});
   const Json items = json(open("GET", "/v1/responses/" + id + "/input_items?order=asc"));

@@ -25,7 +25,7 @@ constexpr std::array<std::string_view, 18> kHints{
     "mirostat_tau", "penalize_newline", "draft_num_predict"};
 // Members that ask for nothing here: a model stays loaded for as long as the repository says, and a context that is
 // full ends the answer.
-constexpr std::array<std::string_view, 3> kNotes{"keep_alive", "truncate", "shift"};
+constexpr std::array<std::string_view, 2> kNotes{"keep_alive", "shift"};
 
 bool flag(const OrderedJson& body, std::string_view name, bool otherwise) {
   const OrderedJson* value = member(body, name);
@@ -219,14 +219,15 @@ ApiError finish(const OrderedJson& body, OrderedJson translated, ChatRequest& ou
   if (std::string name = model_name(body); !name.empty()) translated["model"] = std::move(name);
   out.request.fill_context = true;
   out.request.params.cut_max_tokens = true;
+  if (flag(body, "truncate", true)) out.request.overlong = Overlong::kTextGoes;
   return read_translated(translated, out.kind, out.request);
 }
 
 ApiError translate_chat(const OrderedJson& body, ChatRequest& out) {
-  ignore_others(
-      body,
-      {"model", "messages", "tools", "tool_choice", "format", "options", "stream", "think", "logprobs", "top_logprobs"},
-      out.request);
+  ignore_others(body,
+                {"model", "messages", "tools", "tool_choice", "format", "options", "stream", "think", "logprobs",
+                 "top_logprobs", "truncate"},
+                out.request);
   const OrderedJson* said = member(body, "messages");
   if (!said || (said->is_array() && said->empty())) return only_loads(body, out), ApiError{};
   OrderedJson translated = OrderedJson::object();
@@ -250,7 +251,7 @@ ApiError prompt_as_chat(const OrderedJson& body, OrderedJson& translated) {
 ApiError translate_generate(const OrderedJson& body, ChatRequest& out) {
   ignore_others(body,
                 {"model", "prompt", "suffix", "images", "system", "template", "raw", "format", "options", "stream",
-                 "think", "context", "logprobs", "top_logprobs"},
+                 "think", "context", "logprobs", "top_logprobs", "truncate"},
                 out.request);
   for (std::string_view unoffered : {"template", "context"})
     if (const OrderedJson* value = member(body, unoffered); value && !value->empty() && *value != "")
@@ -283,7 +284,7 @@ ApiError read_generate(std::string_view body, ChatRequest& out) {
 // A text that is too long is cut, unless `truncate` is false.
 ApiError read_embed(std::string_view body, Request& out) {
   return translate(body, [&](const OrderedJson& object) {
-    ignore_others(object, {"model", "input", "dimensions", "options"}, out);
+    ignore_others(object, {"model", "input", "dimensions", "options", "truncate"}, out);
     OrderedJson translated{{"model", model_name(object)}};
     carry(object, "input", translated, "input");
     carry(object, "dimensions", translated, "dimensions");
@@ -295,7 +296,7 @@ ApiError read_embed(std::string_view body, Request& out) {
 
 ApiError read_embeddings(std::string_view body, Request& out) {
   return translate(body, [&](const OrderedJson& object) {
-    ignore_others(object, {"model", "prompt", "options"}, out);
+    ignore_others(object, {"model", "prompt", "options", "truncate"}, out);
     OrderedJson translated{{"model", model_name(object)}};
     carry(object, "prompt", translated, "input");
     out.embedding_form = EmbeddingForm::kOllamaOne;

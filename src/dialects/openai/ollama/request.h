@@ -1,8 +1,8 @@
 // Requests of Ollama's API, read as requests of OpenAI's.
 //
 // Reference: github.com/ollama/ollama, docs/api.md. `options` has the model's parameters; those that say how a model is
-// to be loaded (num_ctx, num_gpu, …) change nothing, because the repository says it. Beyond it a chat takes
-// `tool_choice`, as OpenAI has it.
+// to be loaded (num_ctx, num_gpu, …) change nothing, because the repository says it. What does not fit the context is
+// shortened unless `truncate` is false (Overlong). Beyond it a chat takes `tool_choice`, as OpenAI has it.
 #pragma once
 
 #include <string>

@@ -146,6 +146,7 @@ ApiError read_response(std::string_view body, const StoredView& stored, Request&
       if (ApiError bad = check_member(value, name); !bad.ok()) return bad;
     kMembers.carry(object, translated);
     if (ApiError bad = read_store(object, stored, out); !bad.ok()) return bad;
+    if (text_member(object, "truncation") == "auto") out.overlong = Overlong::kTurnsGo;
     if (ApiError bad = read_input(object, stored.referenced.get(), translated, out); !bad.ok()) return bad;
     if (!out.references.empty()) return ApiError{};
     if (ApiError bad = read_client_tools(object, translated, out); !bad.ok()) return bad;

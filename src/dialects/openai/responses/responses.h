@@ -4,7 +4,7 @@
 // response of items, or the events that make one (answer.cc). Responses are stored for a while (stored.h), unless
 // `store` is false; previous_response_id goes on behind one, and an item_reference stands for an item of one. GET and
 // DELETE /v1/responses/{id}; GET /v1/responses/{id}/input_items; POST /v1/responses/input_tokens counts the tokens of
-// what a body would ask.
+// what a body would ask. With `truncation: auto` the oldest turns go where a chat does not fit the context.
 #pragma once
 
 #include <functional>
