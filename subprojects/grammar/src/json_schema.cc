@@ -78,8 +78,9 @@ Node SchemaReader::in_braces(const char* open, Node inside, const char* close) {
   return out_.sequence({out_.literal(open), inside, out_.literal(close)});
 }
 
-Result<Node> SchemaReader::read(const Json& document) {
+Result<Node> SchemaReader::read(const Json& document, Unsupported unsupported) {
   document_ = &document;
+  unsupported_ = unsupported;
   references_.clear(), merged_.clear();
   return node(document, "");
 }
@@ -114,7 +115,7 @@ Result<Node> SchemaReader::node(const Json& schema, const std::string& pointer) 
 Result<Node> SchemaReader::flat_node(const Json& flat, const std::string& pointer) {
   if (flat.is_boolean()) return node(flat, pointer);
   for (const auto& [key, value] : flat.items())
-    if (std::find(kUnsupported.begin(), kUnsupported.end(), key) != kUnsupported.end())
+    if (!ignores() && std::find(kUnsupported.begin(), kUnsupported.end(), key) != kUnsupported.end())
       return wrong(pointer, "'" + key + "' is not supported");
   for (const char* keyword : {"anyOf", "oneOf"})
     if (flat.contains(keyword)) return alternatives(flat, keyword, pointer);
@@ -154,11 +155,11 @@ Result<Node> SchemaReader::scalar(const Json& flat, const std::string& type, con
   Json form = Json::object();
   for (const char* keyword : type == "string" ? kOfStrings : kOfNumbers)
     if (auto at = flat.find(keyword); at != flat.end()) form[keyword] = *at;
-  const std::string key = type + ' ' + json_text(form);
+  const std::string key = type + (ignores() ? " about " : " ") + json_text(form);
   if (auto found = scalars_.find(key); found != scalars_.end()) return out_.rule(found->second);
   const auto kind = type == "integer" ? NumberKind::kInteger : NumberKind::kNumber;
-  auto body =
-      type == "string" ? string_node(out_, flat, out_.rule(string_), pointer) : number_node(out_, flat, kind, pointer);
+  auto body = type == "string" ? string_node(out_, flat, out_.rule(string_), unsupported_, pointer)
+                               : number_node(out_, flat, kind, unsupported_, pointer);
   if (!body || *body == Grammar::kNever || form.empty()) return body;
   const uint32_t rule = out_.add_rule(key.substr(0, 80), Sharing::kShared);
   out_.define(rule, *body);
@@ -170,7 +171,7 @@ Result<Node> SchemaReader::alternatives(const Json& flat, const char* keyword, c
   const Json& branches = flat[keyword];
   const std::string place = below(pointer, keyword);
   if (!branches.is_array() || branches.empty()) return wrong(place, "expected a list of schemas");
-  const bool alone = refers_alone(flat, keyword), exactly_one = std::string_view(keyword) == "oneOf";
+  const bool alone = refers_alone(flat, keyword), exactly_one = !ignores() && std::string_view(keyword) == "oneOf";
   Json base = flat;
   base.erase(keyword);
   std::vector<Json> seen;
@@ -200,7 +201,7 @@ Result<Node> SchemaReader::values(const Json& flat, const std::string& pointer) 
   Json all = flat.contains("enum") ? flat["enum"] : Json::array({flat["const"]});
   if (!all.is_array()) return wrong(below(pointer, "enum"), "expected a list of values");
   for (const auto& [key, value] : flat.items())
-    if (!is_annotation(key) && std::find(kOfValues.begin(), kOfValues.end(), key) == kOfValues.end())
+    if (!ignores() && !is_annotation(key) && std::find(kOfValues.begin(), kOfValues.end(), key) == kOfValues.end())
       return wrong(pointer, "'" + key.substr(0, 60) + "' beside enum or const is not supported");
   Json types = flat.contains("type") ? flat["type"] : Json();
   if (types.is_string()) types = Json::array({types});
@@ -300,9 +301,9 @@ Result<Json> SchemaReader::flatten(const Json& schema, const std::string& pointe
 
 // ---- The whole
 
-Result<Grammar> read_json_schema(std::string_view schema) {
+Result<Grammar> read_json_schema(std::string_view schema, Unsupported unsupported) {
   Segments segments;
-  segments.alternatives = {{{Segment::Kind::kSchema, std::string(schema)}}};
+  segments.alternatives = {{{Segment::Kind::kSchema, std::string(schema), unsupported}}};
   return read_segments(segments);
 }
 

@@ -8,6 +8,7 @@
 
 #include "grammar/error.h"
 #include "grammar/grammar.h"
+#include "grammar/readers.h"
 #include "json_document.h"
 
 namespace grammar {
@@ -17,7 +18,7 @@ class SchemaReader {
   explicit SchemaReader(Grammar& out);
 
   // The values of a schema; `document` is where its references lead, and outlives this.
-  Result<Node> read(const Json& document);
+  Result<Node> read(const Json& document, Unsupported unsupported);
   Node any_object();
   Node any_value();
 
@@ -45,11 +46,13 @@ class SchemaReader {
   Result<std::vector<Property>> properties(const Json& flat, const std::string& pointer);
   Result<Node> extra(const Json& flat, const std::vector<Property>& named, const std::string& pointer);
   Node other_key(const std::vector<std::u32string>& keys, size_t depth);
+  bool ignores() const { return unsupported_ == Unsupported::kIgnored; }
   Node named(Node node);
   Node in_braces(const char* open, Node inside, const char* close);
 
   Grammar& out_;
   const Json* document_ = nullptr;
+  Unsupported unsupported_ = Unsupported::kRefused;
   uint32_t string_, value_, object_;  // rules
   Node comma_, colon_;
   std::map<std::string, uint32_t> references_, merged_, scalars_;  // rules, by pointer and by text

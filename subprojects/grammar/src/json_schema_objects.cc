@@ -47,7 +47,7 @@ Result<Node> SchemaReader::array(const Json& flat, const std::string& pointer) {
   auto least = count_of(flat, "minItems", 0, pointer), most = count_of(flat, "maxItems", kUnbounded, pointer);
   if (!least) return least.error();
   if (!most) return most.error();
-  if (flat.contains("uniqueItems") && flat["uniqueItems"] == true && *most > 1)
+  if (!ignores() && flat.contains("uniqueItems") && flat["uniqueItems"] == true && *most > 1)
     return wrong(below(pointer, "uniqueItems"), "'uniqueItems' is not supported");
   const bool listed = flat.contains("items") && flat["items"].is_array();  // of draft 7
   const char* first = listed ? "items" : "prefixItems";
@@ -112,8 +112,8 @@ Result<std::vector<SchemaReader::Property>> SchemaReader::properties(const Json&
   for (const auto& [pattern, schema] : patterns->items())
     for (Property& p : out) {
       auto same = matches(pattern, p.key);
-      if (!same) return wrong(below(below(pointer, "patternProperties"), pattern), same.error().message);
-      if (*same) p.schema = Json::object({{"allOf", Json::array({p.schema, schema})}});
+      if (!same && !ignores()) return wrong(below(below(pointer, "patternProperties"), pattern), same.error().message);
+      if (same && *same) p.schema = Json::object({{"allOf", Json::array({p.schema, schema})}});
     }
   return out;
 }
@@ -123,23 +123,24 @@ Result<Node> SchemaReader::map(const Json& flat, const Json& value, const std::s
   auto least = count_of(flat, "minProperties", 0, pointer), most = count_of(flat, "maxProperties", kUnbounded, pointer);
   if (!least) return least.error();
   if (!most) return most.error();
-  if (*least > 1)
+  if (*least > 1 && !ignores())
     return wrong(below(pointer, "minProperties"), "more than 1 is not supported without named properties");
   Node key = out_.rule(string_);
   Json schema = value;
   if (auto patterns = flat.find("patternProperties");
       patterns != flat.end() && patterns->is_object() && !patterns->empty()) {
     const std::string place = below(pointer, "patternProperties");
-    if (patterns->size() > 1) return wrong(place, "more than one pattern is not supported");
+    const bool several = patterns->size() > 1;
+    if (several && !ignores()) return wrong(place, "more than one pattern is not supported");
     auto regex = read_regex_into(out_, patterns->begin().key(), Match::kSearch, Quoting::kJson);
-    if (!regex) return wrong(below(place, patterns->begin().key()), regex.error().message);
-    key = out_.sequence({out_.literal("\""), regex->node, out_.literal("\"")});
-    schema = patterns->begin().value();
+    if (!regex && !ignores()) return wrong(below(place, patterns->begin().key()), regex.error().message);
+    if (regex && !several) key = out_.sequence({out_.literal("\""), regex->node, out_.literal("\"")});
+    schema = several ? Json(true) : patterns->begin().value();
   }
-  if (auto names = flat.find("propertyNames"); names != flat.end()) {
+  const bool beside = flat.contains("patternProperties");
+  if (auto names = flat.find("propertyNames"); names != flat.end() && !(beside && ignores())) {
     const std::string place = below(pointer, "propertyNames");
-    if (flat.contains("patternProperties"))
-      return wrong(place, "'propertyNames' beside patternProperties is not supported");
+    if (beside) return wrong(place, "'propertyNames' beside patternProperties is not supported");
     Json strings = Json::object({{"allOf", Json::array({Json::object({{"type", "string"}}), *names})}});
     auto only = node(strings, place);
     if (!only) return only;
@@ -163,7 +164,7 @@ Result<Node> SchemaReader::object(const Json& flat, const std::string& pointer) 
     if (closed && !flat.contains("patternProperties")) return out_.literal("{}");
     return map(flat, more.is_null() || closed ? Json(true) : more, pointer);
   }
-  if (flat.contains("propertyNames"))
+  if (flat.contains("propertyNames") && !ignores())
     return wrong(below(pointer, "propertyNames"), "'propertyNames' beside properties is not supported");
   auto extra_entry = extra(flat, *named, pointer);
   if (!extra_entry) return extra_entry;
@@ -171,9 +172,9 @@ Result<Node> SchemaReader::object(const Json& flat, const std::string& pointer) 
   auto least = count_of(flat, "minProperties", 0, pointer), most = count_of(flat, "maxProperties", kUnbounded, pointer);
   if (!least) return least.error();
   if (!most) return most.error();
-  if (*least > std::max<size_t>(required, 1))
+  if (*least > std::max<size_t>(required, 1) && !ignores())
     return wrong(below(pointer, "minProperties"), "more than the required properties is not supported");
-  if (*most < named->size() || (*most != kUnbounded && *extra_entry != Grammar::kNever))
+  if (!ignores() && (*most < named->size() || (*most != kUnbounded && *extra_entry != Grammar::kNever)))
     return wrong(below(pointer, "maxProperties"), "fewer than the properties is not supported");
   // From the back: what may follow where nothing has come (`first`), and where something has (`next`).
   Node next = out_.repeat(out_.sequence({comma_, *extra_entry}), 0, kUnbounded);

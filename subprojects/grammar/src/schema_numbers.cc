@@ -208,11 +208,13 @@ Node any_number(Grammar& out) {
   return out.sequence({out.optional(out.literal("-")), whole, out.optional(fraction), out.optional(exponent)});
 }
 
-Result<Node> number_node(Grammar& out, const Json& schema, NumberKind kind, std::string_view pointer) {
+Result<Node> number_node(Grammar& out, const Json& schema, NumberKind kind, Unsupported unsupported,
+                         std::string_view pointer) {
   if (auto at = schema.find("multipleOf"); at != schema.end()) {
-    if (!(at->is_number() && at->get<double>() == 1.0))
+    const double step = at->is_number() ? at->get<double>() : 0;
+    if (step != 1.0 && unsupported == Unsupported::kRefused)
       return wrong(below(pointer, "multipleOf"), "multipleOf is not supported");
-    kind = NumberKind::kInteger;
+    if (step > 0 && step == std::floor(step)) kind = NumberKind::kInteger;
   }
   auto interval = interval_of(schema, pointer);
   if (!interval) return interval.error();

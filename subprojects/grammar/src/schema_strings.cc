@@ -54,10 +54,12 @@ Result<Lengths> lengths_of(const Json& schema, std::string_view pointer) {
 }
 
 // A pattern or a format, with the lengths that are asked for beside it.
-Result<Node> with_lengths(Grammar& out, const Regex& regex, Lengths lengths, std::string_view pointer) {
+Result<Node> with_lengths(Grammar& out, const Regex& regex, Lengths lengths, Unsupported unsupported,
+                          std::string_view pointer) {
   if (regex.least >= lengths.least && (lengths.most == kUnbounded || regex.most <= lengths.most))
     return in_quotes(out, regex.node);
   if (regex.least > lengths.most || (regex.most < lengths.least && regex.most < kUnbounded)) return Grammar::kNever;
+  if (regex.unit == Grammar::kNever && unsupported == Unsupported::kIgnored) return in_quotes(out, regex.node);
   if (regex.unit == Grammar::kNever)
     return wrong(pointer, "minLength or maxLength beside this pattern or format is not supported");
   const auto least = uint32_t(std::max<uint64_t>(regex.least, lengths.least));
@@ -108,7 +110,8 @@ Result<bool> has_length(const Json& schema, const Json& value, std::string_view 
 
 // Generators of schemas write the pattern of a format beside it: the pattern says more than the format does, but one
 // with look-around is left to the format.
-Result<Node> string_node(Grammar& out, const Json& schema, Node any, std::string_view pointer) {
+Result<Node> string_node(Grammar& out, const Json& schema, Node any, Unsupported unsupported,
+                         std::string_view pointer) {
   auto asked = lengths_of(schema, pointer);
   if (!asked) return asked.error();
   const Lengths lengths = *asked;
@@ -117,13 +120,13 @@ Result<Node> string_node(Grammar& out, const Json& schema, Node any, std::string
   if (pattern != schema.end()) {
     if (!pattern->is_string()) return wrong(below(pointer, "pattern"), "expected a string");
     auto regex = read_regex_into(out, pattern->get_ref<const std::string&>(), Match::kSearch, Quoting::kJson);
-    if (regex) return with_lengths(out, *regex, lengths, below(pointer, "pattern"));
-    if (!format) return wrong(below(pointer, "pattern"), regex.error().message);
+    if (regex) return with_lengths(out, *regex, lengths, unsupported, below(pointer, "pattern"));
+    if (!format && unsupported == Unsupported::kRefused) return wrong(below(pointer, "pattern"), regex.error().message);
   }
   if (format) {
     auto regex = read_regex_into(out, format->regex, Match::kWhole, Quoting::kJson);
     if (!regex) return regex.error();
-    return with_lengths(out, *regex, lengths, below(pointer, "format"));
+    return with_lengths(out, *regex, lengths, unsupported, below(pointer, "format"));
   }
   if (lengths.least == 0 && lengths.most == kUnbounded) return any;
   return in_quotes(out, out.repeat(string_character(out), lengths.least, lengths.most));

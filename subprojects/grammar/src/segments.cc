@@ -49,7 +49,7 @@ class PieceReader {
     if (segment.kind == Kind::kSpace) return out_.repeat(out_.characters({{' ', ' '}, {'\n', '\n'}}), 0, 4);
     auto document = parse_document(segment.text);
     if (!document) return document.error();
-    return schemas_.read(*document);
+    return schemas_.read(*document, segment.unsupported);
   }
 
   Grammar& out_;

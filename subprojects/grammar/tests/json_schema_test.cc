@@ -147,6 +147,42 @@ TEST(JsonSchema, WhatCannotBeExpressedIsNamedWithItsPointer) {
   for (auto [schema, why] : cases) EXPECT_EQ(refusal(read_json_schema(schema)), why) << schema;
 }
 
+TEST(JsonSchema, WhatCannotBeExpressedIsIgnoredWhereThatIsAskedFor) {
+  const Case cases[] = {
+      {R"({"type":"array","items":{"type":"integer"},"uniqueItems":true,"minItems":1})", {"[1,1]"}, {"[]", "[true]"}},
+      {R"({"type":"number","multipleOf":0.01,"maximum":2})", {"1.5", "0.005"}, {"3"}},
+      {R"({"type":"number","multipleOf":5})", {"10", "7"}, {"0.5"}},
+      {R"x({"type":"string","pattern":"^(?=.*[A-Z]).{2,}$","maxLength":3})x", {R"("ab")"}, {R"("abcd")", "1"}},
+      {R"({"type":"string","pattern":"^(ab|c)+$","minLength":2})", {R"("abc")", R"("c")"}, {R"("x")"}},
+      {R"({"properties":{"a":{"not":{},"type":"null"}},"required":["a"]})", {R"({"a":null})"}, {R"({"a":1})"}},
+      {R"({"if":{},"then":{},"type":"integer"})", {"1"}, {"true"}},
+      {R"({"oneOf":[{"type":"integer"},{"type":"number"}]})", {"1", "1.5"}, {"null"}},
+      {R"({"enum":["a","b"],"pattern":"a"})", {R"("b")"}, {R"("c")"}},
+      {R"({"type":"object","minProperties":3})", {R"({"a":1})"}, {"{}"}},
+      {R"({"properties":{"a":{"type":"null"}},"minProperties":3,"maxProperties":0})", {R"({"a":null})"}, {"{}"}},
+      {R"({"type":"object","patternProperties":{"^a":{"type":"null"},"b":true}})", {R"({"c":1})"}, {"1"}},
+      {R"x({"type":"object","patternProperties":{"(?=a)":{"type":"null"}}})x", {R"({"c":null})"}, {R"({"c":1})"}},
+  };
+  for (const Case& c : cases) {
+    EXPECT_FALSE(read_json_schema(c.schema)) << c.schema;
+    auto schema = over(read_json_schema(c.schema, Unsupported::kIgnored));
+    if (!schema) ADD_FAILURE() << c.schema;
+    if (!schema) continue;
+    for (auto text : c.valid) EXPECT_TRUE(fits(schema, text)) << c.schema << "\n" << text;
+    for (auto text : c.invalid) EXPECT_FALSE(fits(schema, text)) << c.schema << "\n" << text;
+  }
+  EXPECT_EQ(refusal(read_json_schema(R"({"type":"text"})", Unsupported::kIgnored)), "/type: no such type: \"text\"");
+}
+
+// A scalar of one schema is no part of another that is read otherwise.
+TEST(JsonSchema, OneTextMayHoldBothKindsOfSchemas) {
+  const std::string fives = R"({"type":"integer","multipleOf":5})";
+  Segments segments;
+  segments.alternatives = {{{Segment::Kind::kSchema, fives, Unsupported::kIgnored}},
+                           {{Segment::Kind::kLiteral, "a"}, {Segment::Kind::kSchema, fives}}};
+  EXPECT_EQ(refusal(read_segments(segments)), "/multipleOf: multipleOf is not supported");
+}
+
 TEST(JsonSchema, PiecesAreLiteralsAroundValues) {
   Segments segments;
   segments.head = "<tool_call>\n", segments.tail = "\n</tool_call>",

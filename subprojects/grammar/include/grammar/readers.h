@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,11 +28,15 @@ Result<Grammar> read_regex(std::string_view text);
 // One of the texts.
 Result<Grammar> read_choice(std::span<const std::string> texts);
 
+// Keywords of a JSON schema that a grammar cannot express are refused or ignored. kIgnored: texts may be wider than
+// the schema there.
+enum class Unsupported : uint8_t { kRefused, kIgnored };
+
 // A JSON value that is valid for the schema (draft 2020-12, and what draft 7 says otherwise: `definitions`, `items` as
-// a list). The README says which keywords there are. The grammar may be narrower than the schema, never wider:
-// properties come in the schema's order, and white space is at most one space behind a comma or a colon. Errors name
-// the keyword that cannot be expressed, and its JSON pointer.
-Result<Grammar> read_json_schema(std::string_view schema);
+// a list). The README says which keywords there are. The grammar may be narrower than the schema, never wider but for
+// what is ignored: properties come in the schema's order, and white space is at most one space behind a comma or a
+// colon. Errors name the keyword that cannot be expressed, and its JSON pointer.
+Result<Grammar> read_json_schema(std::string_view schema, Unsupported unsupported = Unsupported::kRefused);
 
 // Any JSON object.
 Grammar json_object();
@@ -45,6 +50,7 @@ struct Segment {
     kSpace,   // up to four spaces and ends of lines
   } kind = Kind::kLiteral;
   std::string text;
+  Unsupported unsupported = Unsupported::kRefused;  // of kSchema
 };
 // A text is one of the alternatives, `least` to `most` times with `separator` between; each is a list of segments.
 // Before and after it come `head` and `tail`; in place of all these there may be `otherwise`, where that is not empty.
