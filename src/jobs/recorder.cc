@@ -9,6 +9,11 @@ Status no_room_on_disk() {
   return base::failure(base::Code::kResourceExhausted, "there is no room on disk for it (jobs.disk)");
 }
 
+Status disk_is_full() {
+  return base::failure(base::Code::kUnavailable,
+                       "the server's disk is full: nothing can be kept in the folder that jobs.path names");
+}
+
 Recorder::Recorder(ReplicaState& state, Bounds bounds)
     : Storage(journal_, batches_, files_),
       state_(state),

@@ -15,6 +15,8 @@ namespace weir::jobs {
 
 // RESOURCE_EXHAUSTED, naming jobs.disk. Also where a transaction has ended for want of it.
 base::Status no_room_on_disk();
+// UNAVAILABLE, naming jobs.path: its file system is full, whatever jobs.disk allows. The operator has to make room.
+base::Status disk_is_full();
 // FAILED_PRECONDITION: the copy has applied what is not in the log, nor was dropped from it.
 base::Status log_is_another();
 

@@ -156,7 +156,7 @@ void ShardJobs::ended(const std::string& key, Outcome outcome) {
     let_go(id, *wait);
     store_.want(around_.id, 1);
   } else {
-    store_.note_finished(outcome.status);
+    store_.shown().note_finished(outcome.status);
     auto write = [id, outcome = std::move(outcome), owner = running->job.requester.owner, store = &store_](Storage& s) {
       auto written = s.atomically([&] {
         auto use = s.files.use(owner);

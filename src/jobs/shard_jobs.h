@@ -91,10 +91,11 @@ class ShardJobs {
     auto waiting = std::make_shared<std::function<void(Answer)>>(std::move(then));
     auto answer = std::make_shared<std::optional<Answer>>();
     auto does = [answer, work = std::move(work)](Storage& storage) mutable { *answer = work(storage); };
-    auto told = [weak = std::weak_ptr(waiting), answer, done = std::move(done),
-                 post = around_.post](const base::Status& status) {
+    auto told = [weak = std::weak_ptr(waiting), answer, done = std::move(done), post = around_.post,
+                 store = &store_](const base::Status& status) {
       if (!status.ok()) *answer = Answer(status);
       if (**answer) done(***answer);
+      if (!**answer) store->shown().note_asked((*answer)->error());
       post([weak, answer] {
         if (auto there = weak.lock()) (*there)(std::move(**answer));
       });

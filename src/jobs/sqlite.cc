@@ -1,6 +1,9 @@
 #include "jobs/sqlite.h"
 
+#include <cerrno>
 #include <chrono>
+
+#include "jobs/replica_state.h"
 
 namespace weir::jobs {
 
@@ -13,7 +16,9 @@ int64_t milliseconds(base::WallTime at) {
 
 base::WallTime from_milliseconds(int64_t at) { return base::WallTime(std::chrono::milliseconds(at)); }
 
-base::Status status_of(int code) {
+base::Status status_of(int code, int error) {
+  const bool write_failed = (code & 0xff) == SQLITE_FULL || (code & 0xff) == SQLITE_IOERR;
+  if (write_failed && (error == ENOSPC || error == EDQUOT)) return disk_is_full();
   switch (code & 0xff) {
     case SQLITE_OK:
     case SQLITE_ROW:
@@ -49,11 +54,13 @@ Statement& Statement::blob(std::string_view bytes) {
 }
 
 base::Result<bool> Statement::step() {
+  errno = 0;
   int code = failed_ != SQLITE_OK ? failed_ : sqlite3_step(statement_.get());
+  const int error = errno;
   if (code == SQLITE_ROW) return true;
   reset();
   if (code == SQLITE_DONE) return false;
-  return status_of(code);
+  return status_of(code, error);
 }
 
 base::Status Statement::run() {
@@ -96,7 +103,9 @@ void Connection::stop_by(const std::atomic<bool>* stopping) {
 }
 
 base::Status Connection::execute(const char* sql) {
-  return status_of(sqlite3_exec(connection_.get(), sql, nullptr, nullptr, nullptr));
+  errno = 0;
+  const int code = sqlite3_exec(connection_.get(), sql, nullptr, nullptr, nullptr);
+  return status_of(code, errno);
 }
 
 base::Result<Statement> Connection::prepare(std::string_view sql) {

@@ -157,6 +157,7 @@ class Statements {
 };
 
 // A Status of SQLite's result code. The text holds no path.
-base::Status status_of(int code);
+// `error`: errno behind the call, which was 0 before it: SQLite says the same of a full disk and of max_page_count.
+base::Status status_of(int code, int error = 0);
 
 }  // namespace weir::jobs

@@ -15,6 +15,7 @@
 namespace weir::jobs {
 namespace {
 
+constexpr auto kTellAgain = std::chrono::seconds(10);
 constexpr auto kTick = std::chrono::seconds(1);  // what waits for a time of day is looked after so often
 
 base::WallTime wall() { return std::chrono::system_clock::now(); }
@@ -191,8 +192,15 @@ void Store::work_on(std::deque<Work> works) {
 }
 
 void Store::Shown::note(const base::Status& error) {
-  if (errors.fetch_add(1) % 16 == 0)
-    base::log::error("the journal cannot be worked on", {{"reason", error.text}, {"setting", "jobs.path"}});
+  errors.fetch_add(1);
+  const base::Time now = base::steady_now();
+  if (told_ != base::Time::min() && now - told_ < kTellAgain) return;
+  told_ = now;
+  base::log::error("the journal cannot be worked on", {{"reason", error.text}, {"setting", "jobs.path"}});
+}
+
+void Store::Shown::note_asked(const base::Status& error) {
+  if (error == disk_is_full()) note(error);
 }
 
 bool Store::look_after() {

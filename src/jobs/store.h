@@ -96,8 +96,22 @@ class Store {
   std::string detail() const;
   // Which models jobs have asked for in vain, on any shard. Any thread.
   MissingModels& missing() { return missing_; }
-  // A job came to its end: for the metrics. Any thread.
-  void note_finished(int status) { (status >= 400 || status == 0 ? shown_.failed : shown_.finished).fetch_add(1); }
+  // For the metrics and the log.
+  class Shown {
+   public:
+    std::atomic<uint64_t> bytes{0}, claimed{0}, finished{0}, failed{0}, errors{0};
+
+    // A job came to its end. Any thread.
+    void note_finished(int status) { (status >= 400 || status == 0 ? failed : finished).fetch_add(1); }
+    // A step of the journal failed. The log gets one in ten seconds. The store's thread.
+    void note(const base::Status& error);
+    // Work that a client had asked for failed: it is a step that did where the disk is full. The store's thread.
+    void note_asked(const base::Status& error);
+
+   private:
+    base::Time told_ = base::Time::min();
+  };
+  Shown& shown() { return shown_; }
 
  private:
   void run();
@@ -139,11 +153,6 @@ class Store {
   std::condition_variable ended_;
   std::thread thread_;
 
-  struct Shown {  // for the metrics
-    std::atomic<uint64_t> bytes{0}, claimed{0}, finished{0}, failed{0}, errors{0};
-
-    void note(const base::Status& error);
-  };
   Shown shown_;
 };
 

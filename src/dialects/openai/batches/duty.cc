@@ -60,7 +60,8 @@ base::Result<bool> BatchDuty::step(jobs::Storage& storage, base::WallTime now) {
   });
   // Lines that find no room fail their batch. Results are there already, and wait for it where they are; what else goes
   // wrong may be over in a while.
-  if (status.code == base::Code::kResourceExhausted && has_results) {
+  const bool no_room = status.code == base::Code::kResourceExhausted || status == jobs::disk_is_full();
+  if (no_room && has_results) {
     writing_ = before;
     full_until_ = now + kFullWait;
     return status;

@@ -1,0 +1,50 @@
+// A file system that is full, beside a file that has not grown to jobs.disk.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "folder.h"
+#include "jobs/database.h"
+#include "jobs/sqlite.h"
+
+namespace weir::jobs {
+namespace {
+
+// While it lives, what SQLite writes finds no room on its file system.
+class FullDisk {
+ public:
+  FullDisk() {
+    set("pwrite64", sqlite3_syscall_ptr(&refuse_at));
+    set("pwrite", sqlite3_syscall_ptr(&refuse_at));
+    set("write", sqlite3_syscall_ptr(&refuse));
+  }
+  ~FullDisk() {
+    for (const char* call : {"pwrite64", "pwrite", "write"}) set(call, nullptr);
+  }
+
+ private:
+  static void set(const char* call, sqlite3_syscall_ptr to) {
+    sqlite3_vfs* system = sqlite3_vfs_find(nullptr);
+    (void)system->xSetSystemCall(system, call, to);
+  }
+  static ssize_t refuse_at(int, const void*, size_t, off_t) { return errno = ENOSPC, -1; }
+  static ssize_t refuse(int, const void*, size_t) { return errno = ENOSPC, -1; }
+};
+
+TEST(Database, ADiskThatIsFullIsNotItsQuota) {
+  Folder folder;
+  auto db = std::move(*open_database(folder.path(), uint64_t(64) << 20));
+  Storage& s = db->storage();
+  {
+    FullDisk full;
+    const base::Status one = s.files.append("f", 0, std::string(100'000, 'x'));
+    EXPECT_EQ(base::Code::kUnavailable, one.code) << one.text;
+    EXPECT_NE(std::string::npos, one.text.find("jobs.path"));
+    EXPECT_EQ(std::string::npos, one.text.find("jobs.disk"));
+    EXPECT_EQ(disk_is_full(), s.atomically([&] { return s.files.append("f", 0, std::string(100'000, 'x')); }));
+  }
+  EXPECT_TRUE(s.files.append("f", 0, std::string(100'000, 'x')).ok());
+}
+
+}  // namespace
+}  // namespace weir::jobs
