@@ -4,7 +4,9 @@
 #include <sys/stat.h>
 #include <sys/utsname.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <string_view>
 
@@ -49,22 +51,45 @@ std::string file_of(const std::string& path) {
   return fs::is_directory(path, ignored) ? (fs::path(path) / kFile).string() : path;
 }
 
-void* open_first(const std::vector<std::string>& places, std::string& found) {
+// `why` says what is wrong with the last place that has a file, or that was named.
+void* open_first(const std::vector<std::string>& places, std::string& found, std::string& why) {
   for (const std::string& place : places) {
     struct stat info;
     bool bare = place.find('/') == place.npos;  // the loader looks for it
     if (!bare && stat(place.c_str(), &info) != 0) {
       log::verbose("no ONNX Runtime here", {{"path", place}});
+      if (why.empty()) why = place + ": " + std::strerror(errno);
       continue;
     }
     if (void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) {
       found = place;
       return handle;
     }
-    const char* why = dlerror();
-    if (!bare) log::warning("ONNX Runtime cannot be loaded", {{"path", place}, {"why", why ? why : "unknown"}});
+    const char* error = dlerror();
+    if (bare) continue;
+    why = error ? error : place + ": unknown";
+    log::warning("ONNX Runtime cannot be loaded", {{"path", place}, {"why", why}});
   }
   return nullptr;
+}
+
+// Built from a checkout, whose ./dev brings the library: packages have none.
+bool is_in_checkout() {
+  std::error_code error;
+  fs::path folder = fs::read_symlink("/proc/self/exe", error);
+  for (int up = 0; !error && up < 5 && folder.has_relative_path(); ++up) {
+    folder = folder.parent_path();
+    std::error_code ignored;
+    if (fs::exists(folder / "dev", ignored) && fs::exists(folder / "src/engines/onnx", ignored)) return true;
+  }
+  return false;
+}
+
+base::Status not_opened(const std::vector<std::string>& places, const std::string& why) {
+  if (places.size() == 1 && !why.empty())
+    return unusable("ONNX Runtime cannot be opened where engines.onnx.library or WEIR_ONNXRUNTIME names it: " + why);
+  return unusable(std::string("ONNX Runtime was not found: ") + (is_in_checkout() ? "run './dev setup', or " : "") +
+                  "name the library (libonnxruntime.so.1) in engines.onnx.library or in WEIR_ONNXRUNTIME");
 }
 
 base::Status start(Library& library) {
@@ -109,12 +134,9 @@ bool has_cuda(const std::vector<std::string>& places) {
 }
 
 base::Result<std::shared_ptr<const Library>> open_library(const std::vector<std::string>& places) {
-  std::string path;
-  void* handle = open_first(places, path);
-  if (!handle)
-    return unusable(
-        "ONNX Runtime was not found: run './dev setup', or name the library (libonnxruntime.so.1) in the "
-        "configuration or in WEIR_ONNXRUNTIME");
+  std::string path, why;
+  void* handle = open_first(places, path, why);
+  if (!handle) return not_opened(places, why);
   auto get_base = reinterpret_cast<const OrtApiBase* (*)()>(dlsym(handle, "OrtGetApiBase"));
   if (!get_base) return unusable("the library given as ONNX Runtime is another one: it has no OrtGetApiBase");
   const OrtApiBase* base = get_base();

@@ -31,7 +31,8 @@ std::vector<std::string> library_places(const std::string& configured);
 bool has_cuda(const std::vector<std::string>& places);
 
 // Opens the first place that has one, reads its table, and runs the self-test. FAILED_PRECONDITION when there is none,
-// when it is older than 1.16, or when the self-test fails. The places tried are logged, not told.
+// when it is older than 1.16, or when the self-test fails. A place that stands alone is named with what is wrong with
+// it; of others only the log tells.
 base::Result<std::shared_ptr<const Library>> open_library(const std::vector<std::string>& places);
 
 }  // namespace weir::onnx

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -283,7 +284,22 @@ TEST(OnnxLibrary, AMissingLibraryIsTheModelsClearFailure) {
   ASSERT_FALSE(engine.has_value());
   EXPECT_EQ(engine.error().code, Code::kFailedPrecondition);
   EXPECT_THAT(engine.error().text,
-              AllOf(HasSubstr("ONNX Runtime was not found"), HasSubstr("./dev setup"), Not(HasSubstr("/nowhere"))));
+              AllOf(HasSubstr("engines.onnx.library"), HasSubstr("/nowhere/libonnxruntime.so.1: No such file"),
+                    Not(HasSubstr("./dev"))));
+}
+
+TEST(OnnxLibrary, AFileThatIsNoLibraryIsNamedWithWhatTheLoaderSays) {
+  const std::string path = testing::TempDir() + "/libonnxruntime.so.1";
+  std::ofstream(path) << "no library";
+  EXPECT_THAT(open_library({path}).error().text,
+              AllOf(HasSubstr("engines.onnx.library"), HasSubstr(path + ": "), Not(HasSubstr("./dev"))));
+  std::filesystem::remove(path);
+}
+
+TEST(OnnxLibrary, WhereNoneIsNamedTheSettingsAreAndInACheckoutDev) {
+  EXPECT_THAT(open_library({"/nowhere/a.so", "/nowhere/b.so"}).error().text,
+              AllOf(HasSubstr("ONNX Runtime was not found: run './dev setup'"), HasSubstr("engines.onnx.library"),
+                    HasSubstr("WEIR_ONNXRUNTIME"), Not(HasSubstr("/nowhere"))));
 }
 
 TEST(OnnxLibrary, AnotherLibraryIsNotTakenForIt) {
