@@ -109,6 +109,19 @@ TEST(BenchSchedule, ThreadsShareItWithoutGapsOrDoubles) {
 
 // --- requests --------------------------------------------------------------------------------------------------------
 
+TEST(BenchTensor, AnOptionalInputIsThereWhereItHasAValue) {
+  const BenchSignature encoder{
+      {{"input_ids", DType::kInt64, {-1, -1}}, {"attention_mask", DType::kInt64, {-1, -1}, true}}};
+  auto plain = bench_tensors(encoder, {}, 1);
+  ASSERT_TRUE(plain);
+  ASSERT_EQ(plain->size(), 1u);
+  EXPECT_EQ(plain->front().name, "input_ids");
+  auto given = bench_tensors(encoder, {"attention_mask=[1]"}, 1);
+  ASSERT_TRUE(given);
+  ASSERT_EQ(given->size(), 2u);
+  EXPECT_EQ(given->back().name, "attention_mask");
+}
+
 Tensor floats() { return *random_tensor("x", DType::kFp32, {2, 3}, 7); }
 
 TEST(BenchTensor, IsTheSameForTheSameSeedAndWithinItsBounds) {

@@ -4,7 +4,9 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
+#include <set>
 #include <sstream>
 
 #include "app/infer_request.h"
@@ -161,6 +163,18 @@ base::Result<Tensor> make_tensor(const BenchInput& wanted, const std::string& va
   return value.starts_with('@') ? npy_tensor(wanted, value.substr(1)) : json_tensor(wanted, value);
 }
 
+std::set<std::string> optional_inputs(const Remote& remote, const std::string& model) {
+  std::set<std::string> out;
+  auto reply = ask(remote, "GET", model_path(model, "/config"));
+  if (!complaint(reply).empty()) return out;
+  const json config = json::parse(reply->body, nullptr, false);
+  if (!config.is_object() || !config.contains("input") || !config["input"].is_array()) return out;
+  for (const auto& row : config["input"])
+    if (row.is_object() && row.value("name", json()).is_string() && row.value("optional", json()) == json(true))
+      out.insert(row["name"].get<std::string>());
+  return out;
+}
+
 }  // namespace
 
 base::Result<Tensor> random_tensor(std::string name, DType dtype, const Shape& shape, uint64_t seed) {
@@ -196,12 +210,14 @@ base::Result<BenchSignature> bench_signature(const Remote& remote, const std::st
   if (!metadata.is_object() || !metadata.contains("inputs") || !metadata["inputs"].is_array())
     return base::failure(base::Code::kUnavailable, "the model's metadata is no JSON");
   BenchSignature out;
+  const auto optional = optional_inputs(remote, model);
   for (const auto& row : metadata["inputs"]) {
     if (!row.is_object() || !row.value("name", json()).is_string() || !row.value("shape", json()).is_array() ||
         !row.value("datatype", json()).is_string())
       return base::failure(base::Code::kUnavailable, "the model's metadata has an input without name, type or shape");
     BenchInput input{row["name"], msg::dtype_from_name(row["datatype"].get<std::string>()), {}};
     for (const auto& dim : row["shape"]) input.shape.push(dim.is_number_integer() ? dim.get<int64_t>() : -1);
+    input.optional = optional.count(input.name) > 0;
     out.inputs.push_back(std::move(input));
   }
   return out;
@@ -244,10 +260,12 @@ base::Result<std::vector<Tensor>> bench_tensors(const BenchSignature& signature,
   }
   std::vector<Tensor> out;
   for (const auto& input : signature.inputs) {
-    std::string value = "random";
+    std::optional<std::string> value;
+    if (!input.optional) value = "random";
     for (const auto& given : values)
       if (given.starts_with(input.name + "=")) value = given.substr(input.name.size() + 1);
-    auto tensor = make_tensor(input, value, seed + out.size());
+    if (!value) continue;
+    auto tensor = make_tensor(input, *value, seed + out.size());
     if (!tensor) return tensor.error();
     out.push_back(std::move(*tensor));
   }
