@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "models/client_view.h"
 #include "models/estimate.h"
+#include "models/file_hints.h"
 #include "models/memory_use.h"
 #include "models/merge.h"
 #include "models/model_yaml.h"
@@ -26,8 +27,11 @@ constexpr size_t kMaxLabels = 16 << 20;
 // The file that an engine looks for in a version's folder; engines without a row are built in and need none.
 struct UsualFile {
   std::string_view engine, file;
+  std::string_view rest;  // what else belongs to it
 };
-constexpr UsualFile kUsual[] = {{"onnx", "model.onnx"}, {"llm", "config.json"}, {"python", "model.py"}};
+constexpr UsualFile kUsual[] = {{"onnx", "model.onnx", ""},
+                                {"llm", "config.json", " and all other files of the model"},
+                                {"python", "model.py", ""}};
 
 std::string_view usual_file(std::string_view engine) {
   for (const auto& u : kUsual)
@@ -131,7 +135,8 @@ base::Result<std::vector<uint64_t>> Loader::versions(const ModelFolder& folder, 
   if (present.empty()) {
     std::string text = "model '" + folder.name + "' has no version folder", hint;
     for (const auto& u : kUsual)
-      if (folder.has(u.file)) hint += "; move " + std::string(u.file) + " into " + folder.name + "/1/";
+      if (folder.has(u.file))
+        hint += "; move " + std::string(u.file) + std::string(u.rest) + " into " + folder.name + "/1/";
     for (const auto& [entry, why] : folder.skipped) hint += "; " + folder.name + '/' + entry + ": " + why;
     for (const auto& file : folder.shared)
       if (version_number(file.path) > 0 && !folder.skipped.count(file.path))
@@ -277,7 +282,8 @@ base::Result<Loader::Instances> Loader::make_instances(const Plan& plan,
     auto made = make(LoadArgs{of_instance, plan.source.file, i, slabs_, broken, hooks_.loading, hooks_.turn});
     if (!made) {
       base::Status why = made.error();
-      why.text = without_root(std::move(why.text), plan.folder);
+      why.text =
+          without_root(std::move(why.text), plan.folder) + hint_of_files(plan.folder, plan.version, plan.source.engine);
       return why;
     }
     if (plan.config.preprocess && !std::holds_alternative<std::unique_ptr<sched::Engine>>(*made))

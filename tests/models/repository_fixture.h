@@ -46,7 +46,8 @@ inline std::atomic<int> made{0};
 inline base::Result<std::unique_ptr<sched::Engine>> make_fake(const LoadArgs& args) {
   std::string text;
   std::ifstream(args.file) >> text;
-  if (text == "broken") return base::invalid("cannot parse " + args.file);
+  if (text == "broken" || text.starts_with("version https://git-lfs"))
+    return base::invalid("cannot parse " + args.file);
   if (text == "throw") throw std::runtime_error("surprise");
   ++made;
   return std::unique_ptr<sched::Engine>(new FakeEngine(args, text));

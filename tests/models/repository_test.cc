@@ -95,23 +95,25 @@ TEST(Repository, TheNewestVersionIsServedUnlessThePolicySaysMore) {
 }
 
 TEST(Repository, EveryFailureIsARowWithItsReasonAndTheRestServes) {
-  test::Disk disk({{"bad/1/model.onnx", "broken"},
-                   {"both/1/model.onnx", "a"},
-                   {"both/config.pbtxt", ""},
-                   {"both/model.yaml", ""},
-                   {"empty/1/readme", ""},
-                   {"engine/1/model.onnx", "a"},
-                   {"engine/model.yaml", "engine: tensorrt"},
-                   {"good/1/model.onnx", "a"},
-                   {"loose/model.onnx", "a"},
-                   {"old/1/model.onnx", "a"},
-                   {"old/model.yaml", "engine: parrot"},
-                   {"other/1/model.onnx", "a"},
-                   {"other/config.pbtxt", "name: \"another\""},
-                   {"syntax/1/model.onnx", "a"},
-                   {"syntax/config.pbtxt", "name: \"syntax\"\nbakend: \"x\""},
-                   {"throws/1/model.onnx", "throw"},
-                   {"stray/notes.md", "not a model"}});
+  test::Disk disk(
+      {{"bad/1/model.onnx", "broken"},
+       {"both/1/model.onnx", "a"},
+       {"both/config.pbtxt", ""},
+       {"both/model.yaml", ""},
+       {"empty/1/readme", ""},
+       {"engine/1/model.onnx", "a"},
+       {"engine/model.yaml", "engine: tensorrt"},
+       {"good/1/model.onnx", "a"},
+       {"loose/model.onnx", "a"},
+       {"pointer/1/model.onnx", "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 132344\n"},
+       {"old/1/model.onnx", "a"},
+       {"old/model.yaml", "engine: parrot"},
+       {"other/1/model.onnx", "a"},
+       {"other/config.pbtxt", "name: \"another\""},
+       {"syntax/1/model.onnx", "a"},
+       {"syntax/config.pbtxt", "name: \"syntax\"\nbakend: \"x\""},
+       {"throws/1/model.onnx", "throw"},
+       {"stray/notes.md", "not a model"}});
   Repo repo(disk);
   EXPECT_TRUE(repo.repository->start().ok());
   EXPECT_EQ(
@@ -124,6 +126,8 @@ TEST(Repository, EveryFailureIsARowWithItsReasonAndTheRestServes) {
       "loose/ UNAVAILABLE (model 'loose' has no version folder; move model.onnx into loose/1/)\n"
       "old/1 UNAVAILABLE (engine 'parrot' is called 'echo')\n"
       "other/ UNAVAILABLE (the configuration is for 'another', but its folder is 'other')\n"
+      "pointer/1 UNAVAILABLE (cannot parse pointer/1/model.onnx; model.onnx is a Git LFS pointer: run 'git lfs pull' "
+      "where it was cloned)\n"
       "stray/ UNAVAILABLE (model 'stray' has no version folder; stray/1/ with model.onnx, config.json or model.py in "
       "it would be "
       "one)\n"
