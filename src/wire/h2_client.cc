@@ -13,6 +13,7 @@
 #include "wire/client_codec.h"
 #include "wire/guard.h"
 #include "wire/h2_output.h"
+#include "wire/text.h"
 
 namespace weir::wire {
 namespace {
@@ -158,6 +159,7 @@ nghttp2_session* open_client_session(H2Client& client) {
   nghttp2_option_set_no_closed_streams(options, 1);
   nghttp2_option_set_peer_max_concurrent_streams(options, kStreamsAtFirst);
   nghttp2_option_set_max_outbound_ack(options, kMostAcks);
+  nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(options, 1);  // metadata of gRPC servers
   const int rv = nghttp2_session_client_new2(&session, to, &client, options);
   nghttp2_option_del(options);
   nghttp2_session_callbacks_del(to);
@@ -309,7 +311,7 @@ int H2Client::on_field(int32_t id, std::string_view name, std::string_view value
   if (name == ":status")
     std::from_chars(value.data(), value.data() + value.size(), stream->status);
   else
-    stream->fields.add(name, value);
+    stream->fields.add(name, trim(value));
   return 0;
 }
 

@@ -253,6 +253,15 @@ TEST(H2Client, FieldsWithoutAnEndAreRefused) {
   EXPECT_EQ(rig.answer.failure.code, base::Code::kResourceExhausted);
 }
 
+TEST(H2Client, SpacesAroundAValueAreNoPartOfIt) {
+  Frames rig;
+  rig.give(frame(1, kEndHeaders, 1, block({{":status", "200"}, {"note", " spaced "}})));
+  rig.give(frame(1, kEndHeaders | kEndStream, 1, block({{"grpc-status", "0"}, {"last", "word "}})));
+  EXPECT_TRUE(rig.answer.good()) << rig.answer.failure.text;
+  EXPECT_EQ(rig.answer.fields, (Headers{{"note", "spaced"}}));
+  EXPECT_EQ(rig.answer.trailers, (Headers{{"grpc-status", "0"}, {"last", "word"}}));
+}
+
 TEST(H2Client, AnEndWithoutAHeadIsNoAnswer) {
   Frames rig;
   rig.give(frame(1, kEndHeaders, 1, block({{":status", "200"}, {"content-length", "9"}})));

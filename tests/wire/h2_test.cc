@@ -36,6 +36,18 @@ TEST(H2, ARequestIsAnExchangeAndAnAnswer) {
   EXPECT_FALSE(s.codec->finished());
 }
 
+// RFC 9113 §8.2.1 calls such a request malformed. gRPC clients send what their callers put there, and strip nothing.
+TEST(H2, SpacesAroundAValueAreNoPartOfIt) {
+  Server s;
+  Client c;
+  int32_t id =
+      c.request(with(kPost, {{"note", "ends with a space "}, {"tabbed", "\t x \t"}, {"empty", "  "}}), "hello");
+  c.talk(s);
+  ASSERT_EQ(s.intake.seen.size(), 1u);
+  EXPECT_EQ(s.intake.seen[0].fields, (Headers{{"note", "ends with a space"}, {"tabbed", "x"}, {"empty", ""}}));
+  EXPECT_EQ(c[id].status(), "200");
+}
+
 TEST(H2, AnySplitOfTheBytesGivesTheSameExchanges) {
   Client c;
   for (int i = 0; i < 3; ++i)
