@@ -118,8 +118,8 @@ void add_http(std::vector<Setting>& rows, Config& c) {
 }  // namespace
 
 void add_server(std::vector<Setting>& rows, Config& c) {
-  rows.push_back(
-      in_help(addresses(list("listen", "ADDR", "address to listen on: HOST:PORT or unix:PATH; repeatable", c.listen))));
+  rows.push_back(in_help(addresses(list(
+      "listen", "ADDR", "address to listen on: HOST:PORT, unix:PATH or unix:PATH?mode=0660; repeatable", c.listen))));
   rows.push_back(in_help(addresses(
       list("admin.listen", "ADDR", "serve admin methods (load, unload, settings) here and nowhere else; repeatable",
            c.admin_listen))));

@@ -1,6 +1,7 @@
 #include "net/address.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -31,8 +32,26 @@ const T& as(const sockaddr_storage& storage) {
   return reinterpret_cast<const T&>(storage);
 }
 
+// "0660" behind "?mode=", which it takes from the path.
+base::Status take_mode(std::string_view& path, std::optional<mode_t>& mode) {
+  constexpr std::string_view kMode = "?mode=";
+  constexpr unsigned kAll = 0777;
+  const size_t at = path.rfind(kMode);
+  if (at == path.npos) return {};
+  const auto digits = path.substr(at + kMode.size());
+  unsigned value = 0;
+  auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 8);
+  if (error != std::errc() || end != digits.data() + digits.size() || value > kAll)
+    return base::invalid(
+        "the mode of a unix socket is octal, 0 to 0777, such as unix:/run/weir.sock?mode=0660, not \"" +
+        std::string(digits) + '"');
+  mode = mode_t(value), path = path.substr(0, at);
+  return {};
+}
+
 base::Result<std::vector<Endpoint>> unix_endpoint(std::string_view path) {
   Endpoint endpoint;
+  if (auto status = take_mode(path, endpoint.mode); !status.ok()) return status;
   auto& address = as<sockaddr_un>(endpoint.storage);
   if (path.empty() || path.size() >= sizeof address.sun_path)
     return base::invalid("the path of a unix socket has 1 to " + std::to_string(sizeof address.sun_path - 1) +
@@ -90,7 +109,18 @@ base::Status clear_stale(const Endpoint& endpoint) {
   return {};
 }
 
+bool any_address(const Endpoint& e, int family) {
+  if (e.storage.ss_family != family) return false;
+  if (family == AF_INET) return as<sockaddr_in>(e.storage).sin_addr.s_addr == htonl(INADDR_ANY);
+  return bool(IN6_IS_ADDR_UNSPECIFIED(&as<sockaddr_in6>(e.storage).sin6_addr));
+}
+
 bool have_ipv6() { return bool(Fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0))); }
+
+// The file of a socket that is bound: fchmod(2) would change the descriptor's mode, which nobody asks.
+bool set_mode(const Endpoint& endpoint) {
+  return !endpoint.mode || ::chmod(endpoint.path().c_str(), *endpoint.mode) == 0;
+}
 
 void set(const Fd& fd, int level, int option, int value) {
   ::setsockopt(fd.get(), level, option, &value, sizeof value);
@@ -166,6 +196,21 @@ base::Result<std::vector<Endpoint>> resolve(std::string_view text) {
   return out;
 }
 
+base::Result<std::vector<std::vector<Endpoint>>> resolve_all(std::span<const std::string_view> texts) {
+  std::vector<std::vector<Endpoint>> out;
+  std::vector<uint16_t> taken;  // ports of 0.0.0.0
+  for (auto text : texts) {
+    auto found = resolve(text);
+    if (!found) return found.error();
+    for (const auto& one : out.emplace_back(std::move(*found)))
+      if (any_address(one, AF_INET)) taken.push_back(one.port());
+  }
+  for (auto& endpoints : out)
+    for (auto& one : endpoints)
+      one.ipv6_only = any_address(one, AF_INET6) && std::count(taken.begin(), taken.end(), one.port()) > 0;
+  return out;
+}
+
 base::Result<Fd> listen_at(const Endpoint& endpoint, Sharing sharing) {
   bool tcp = endpoint.transport() == Transport::kTcp;
   if (!tcp)
@@ -177,9 +222,17 @@ base::Result<Fd> listen_at(const Endpoint& endpoint, Sharing sharing) {
   if (endpoint.storage.ss_family == AF_INET6) set(fd, IPPROTO_IPV6, IPV6_V6ONLY, endpoint.ipv6_only);
   if (tcp) set(fd, IPPROTO_TCP, TCP_NODELAY, 1);  // accepted sockets inherit it
   if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&endpoint.storage), endpoint.size) != 0 ||
-      ::listen(fd.get(), kBacklog) != 0)
+      !set_mode(endpoint) || ::listen(fd.get(), kBacklog) != 0)
     return bind_failure(endpoint, "listen at", errno);
   return fd;
+}
+
+base::Result<Fd> listen_beside(const Endpoint& endpoint, const Fd* inherited) {
+  auto fd = listen_at(endpoint, Sharing::kPerShard);
+  if (fd || !inherited) return fd;
+  Fd copy(::fcntl(inherited->get(), F_DUPFD_CLOEXEC, 0));
+  if (!copy) return fd;
+  return copy;
 }
 
 Endpoint local_endpoint(const Fd& fd) {

@@ -1,12 +1,13 @@
 #include "net/server.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <mutex>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/log.h"
@@ -54,16 +55,6 @@ struct Parcel {
   std::shared_ptr<Accepted> accepted;
 };
 
-// A socket for one more shard. One that was inherited may keep its port to itself (without SO_REUSEPORT, or of another
-// user): then the shards accept from the same one.
-base::Result<Fd> listen_beside(const Endpoint& endpoint, const Fd* inherited) {
-  auto fd = listen_at(endpoint, Sharing::kPerShard);
-  if (fd || !inherited) return fd;
-  Fd copy(::fcntl(inherited->get(), F_DUPFD_CLOEXEC, 0));
-  if (!copy) return fd;
-  return copy;
-}
-
 }  // namespace
 
 struct Server::Parts {
@@ -87,6 +78,7 @@ struct Server::Parts {
   };
 
   base::Status bind();
+  base::Status bind_any(std::span<const Endpoint> endpoints, Role role);
   base::Status bind(const Endpoint& endpoint, Role role);
   base::Status bind_tcp(Endpoint endpoint, Role role);
   base::Status bind_unix(const Endpoint& endpoint, Role role);
@@ -106,6 +98,7 @@ struct Server::Parts {
   std::vector<std::unique_ptr<Share>> shares;
   ServerOptions options;
   base::Metrics& metrics;
+  std::mutex loading;             // what is read last is used last
   base::Gauge* expiry = nullptr;  // from the first certificate on
   ConnectionLimit connection_limit;
   InheritedSockets inherited;
@@ -170,24 +163,30 @@ void Server::Parts::close_all(Share& share) {
 
 base::Status Server::Parts::bind() {
   if (auto status = load_tls(); !status.ok()) return status;
-  for (const auto& address : options.listen) {
-    auto found = resolve(address.text);
-    if (!found) return found.error();
-    base::Status first;
-    size_t good = 0;
-    for (const auto& endpoint : *found) {
-      auto status = bind(endpoint, Role{address.admin, address.whom});
-      good += status.ok();
-      if (status.ok()) continue;
-      // "localhost" may name an address of a family that this machine does not have.
-      bool absent = status.details == std::to_string(EADDRNOTAVAIL) || status.details == std::to_string(EAFNOSUPPORT);
-      if (!absent) return status;
-      if (first.ok()) first = status;
-    }
-    if (good == 0) return first;
-  }
+  std::vector<std::string_view> texts;
+  for (const auto& address : options.listen) texts.push_back(address.text);
+  auto found = resolve_all(texts);
+  if (!found) return found.error();
+  for (size_t i = 0; i < found->size(); ++i)
+    if (auto s = bind_any((*found)[i], Role{options.listen[i].admin, options.listen[i].whom}); !s.ok()) return s;
   inherited.end_rest();
   return {};
+}
+
+// The endpoints of one address.
+base::Status Server::Parts::bind_any(std::span<const Endpoint> endpoints, Role role) {
+  base::Status first;
+  size_t good = 0;
+  for (const auto& endpoint : endpoints) {
+    auto status = bind(endpoint, role);
+    good += status.ok();
+    if (status.ok()) continue;
+    // "localhost" may name an address of a family that this machine does not have.
+    bool absent = status.details == std::to_string(EADDRNOTAVAIL) || status.details == std::to_string(EAFNOSUPPORT);
+    if (!absent) return status;
+    if (first.ok()) first = status;
+  }
+  return good == 0 ? first : base::Status();
 }
 
 base::Status Server::Parts::bind(const Endpoint& endpoint, Role role) {
@@ -226,6 +225,7 @@ base::Status Server::Parts::bind_unix(const Endpoint& endpoint, Role role) {
 }
 
 base::Status Server::Parts::load_tls() {
+  std::lock_guard lock(loading);
   std::shared_ptr<const TlsContext> context, for_nodes;
   for (auto [from, to] : {std::pair(&options.tls, &context), std::pair(&options.node_tls, &for_nodes)}) {
     if (from->certificate.empty()) continue;

@@ -56,6 +56,25 @@ TEST(Server, ListensAtUnixSocketsForAllShardsAndCleansUp) {
   EXPECT_NE(::stat(path.c_str(), &info), 0);
 }
 
+TEST(Server, TheModeOfAUnixSocketIsSetWhereItIsAskedFor) {
+  Folder folder;
+  ServerOptions options;
+  options.listen = {{"unix:" + folder.path + "/a.sock?mode=0660"}, {"unix:" + folder.path + "/b.sock"}};
+  const mode_t before = ::umask(0027);
+  Running rig(options);
+  ::umask(before);
+  EXPECT_EQ(rig.server->bound(), (std::vector{"unix:" + folder.path + "/a.sock", "unix:" + folder.path + "/b.sock"}));
+  struct stat asked {
+  }, left{};
+  ASSERT_EQ(::stat((folder.path + "/a.sock").c_str(), &asked), 0);
+  ASSERT_EQ(::stat((folder.path + "/b.sock").c_str(), &left), 0);
+  EXPECT_EQ(asked.st_mode & 0777u, 0660u);
+  EXPECT_EQ(left.st_mode & 0777u, 0750u) << "as the umask says";
+  Peer peer(folder.path + "/a.sock");
+  ASSERT_TRUE(peer.send("x"));
+  EXPECT_EQ(peer.read(7), "sniff:x");
+}
+
 TEST(Server, AStaleSocketFileIsReplacedButAServerThatAnswersIsNot) {
   Folder folder;
   std::string path = folder.path + "/a.sock";
@@ -102,7 +121,8 @@ TEST(Server, AnAddressInUseIsNamedInTheError) {
 }
 
 TEST(Server, AddressesThatMakeNoSenseAreNamedInTheError) {
-  for (const char* text : {"8080", "127.0.0.1:", "127.0.0.1:70000", "::1:80", "unix:", "nosuch.invalid:1"}) {
+  for (const char* text : {"8080", "127.0.0.1:", "127.0.0.1:70000", "::1:80", "unix:", "unix:/tmp/weir.sock?mode=rw",
+                           "unix:/tmp/weir.sock?mode=4755", "nosuch.invalid:1"}) {
     ServerOptions options;
     options.listen = {{text}};
     Rig rig(options);
@@ -120,6 +140,24 @@ TEST(Server, HostNamesAndBothFamiliesWork) {
   ASSERT_TRUE(by_name.send("x") && by_any.send("y"));
   EXPECT_EQ(by_name.read(7), "sniff:x");
   EXPECT_EQ(by_any.read(7), "sniff:y");
+}
+
+// Peers that come over IPv4 and IPv6.
+TEST(Server, AnyAddressOfBothFamiliesMayShareAPort) {
+  if (!Fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0))) GTEST_SKIP() << "this machine has no IPv6";
+  const std::string port = std::to_string(Running().port(0));  // free again
+  for (bool six_first : {true, false}) {
+    ServerOptions options;
+    options.listen = {{"0.0.0.0:" + port}, {"[::]:" + port}};
+    if (six_first) std::swap(options.listen[0], options.listen[1]);
+    Running rig(options, 2);
+    EXPECT_EQ(rig.server->bound().size(), 2u);
+    Peer four(rig.port(0));
+    ASSERT_TRUE(four.send("x"));
+    EXPECT_EQ(four.read(7), "sniff:x");
+  }
+  const std::vector<std::string_view> alone{"[::]:8080", "0.0.0.0:8081", "127.0.0.1:8080"};
+  EXPECT_FALSE(resolve_all(alone).value()[0][0].ipv6_only) << "it serves IPv4, too";
 }
 
 // One turn would take them all. No clock but a slow one can make this fail: each waits for a timer of 100 ms.
