@@ -4,15 +4,19 @@
 
 namespace weir::jobs {
 
-bool MissingModels::may_come(std::string_view model, base::Time now) {
-  const uint64_t key = base::hash64(base::process_key(), model);
+bool MissingModels::may_come(std::string_view model, std::string_view job, base::Time now) {
+  const uint64_t key = base::hash64(base::process_key(), model), job_key = base::hash64(base::process_key(), job);
   std::lock_guard lock(mutex_);
   if (missed_.size() >= kMost) std::erase_if(missed_, [now](const auto& m) { return now - m.second.last >= kReturns; });
   if (missed_.size() >= kMost && !missed_.contains(key)) return false;
-  Missed& missed = missed_.try_emplace(key, Missed{now, now}).first->second;
+  Missed& missed = missed_.try_emplace(key, Missed{now, now, {}}).first->second;
   if (now - missed.last >= kReturns) missed.first = now;
   missed.last = now;
-  return now - missed.first < kReturns;
+  if (missed.jobs.size() < kMostJobs) missed.jobs.try_emplace(job_key, now);
+  const auto own = missed.jobs.find(job_key);
+  const bool comes = now - missed.first < kReturns && (own == missed.jobs.end() || now - own->second < kReturns);
+  if (!comes && own != missed.jobs.end()) missed.jobs.erase(own);  // the job ends
+  return comes;
 }
 
 void MissingModels::found(std::string_view model) {

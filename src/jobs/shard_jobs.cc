@@ -143,7 +143,8 @@ std::optional<base::Duration> ShardJobs::wait_for(const Job& job, const Outcome&
   if (outcome.status == kTooManyRequests || outcome.status == kUnavailable) return wait_of(outcome);
   if (!store_.is_shared() || job.model.empty()) return std::nullopt;
   if (outcome.status != kNoSuchModel) return store_.missing().found(job.model), std::nullopt;
-  return store_.missing().may_come(job.model, around_.env.now()) ? std::optional(kRefusedWait) : std::nullopt;
+  return store_.missing().may_come(job.model, key_of(job.id), around_.env.now()) ? std::optional(kRefusedWait)
+                                                                                 : std::nullopt;
 }
 
 // A job that was cancelled has a status of 0; of its answer nothing is kept.
