@@ -276,7 +276,8 @@ Result<bool> NatsLog::is_behind(const Copy& copy) {
     if (!*message) return false;
     at = (*message)->sequence;
     const std::string_view text = p.unseal(**message, LogMessage::kCopy);
-    if (text.size() > 9 && text.substr(9) == copy.identity && number_at(text, 1) > copy.sequence) return true;
+    if (text.size() <= 9 || number_at(text, 1) <= copy.sequence) continue;
+    if (copy.identity.empty() || text.substr(9) == copy.identity) return true;
   }
   return false;
 }

@@ -77,7 +77,7 @@ class Log {
     uint64_t sequence = 0;  // of the last entry that it has
   };
   virtual base::Status tell_copy(const Copy& copy) = 0;
-  // Whether another copy of the same log, which is further, was told. UNAVAILABLE.
+  // Whether another copy of the same log, which is further, was told; without an identity: of any log. UNAVAILABLE.
   virtual base::Result<bool> is_behind(const Copy& copy) = 0;
   // As the log's beginning, at Snapshot::kBeginning. ABORTED: an entry or another snapshot is there.
   virtual base::Status begin_with(const Snapshot& snapshot) = 0;

@@ -26,11 +26,6 @@ constexpr const char* kIncomplete =
 size_t most_of_work(const Log::Sizes& sizes) { return sizes.entry - std::min<size_t>(sizes.entry / 4, 1 << 20); }
 size_t enough_of_group(const Log::Sizes& sizes) { return std::min(kEnough, sizes.entry / 8); }
 
-Status is_new() {
-  return base::try_again(Code::kUnavailable,
-                         "the jobs' log in NATS is new, and will begin with the copy that has most of the last one");
-}
-
 // The file's error, not that of the commands: all entries wait until it is over.
 bool is_of_file(const Status& status) {
   return !status.ok() && status.code != Code::kAborted && status.code != Code::kInvalidArgument;
@@ -50,7 +45,8 @@ Replica::Replica(ReplicaState& state, Log& log, Options options)
       options_(std::move(options)),
       origin_(options_.name + '/' + options_.random_id()),
       recorder_(state, {options_.most_bytes, most_of_work({})}),
-      snapshots_(state, log) {}
+      snapshots_(state, log),
+      beginning_(state, log, options_.now) {}
 
 // A log that was made anew has sequences of its own; one that was cut short, and written to since, has others' entries
 // and parts at them. What this copy has skipped may have been cut, too: it is read again.
@@ -95,7 +91,7 @@ Result<bool> Replica::goes_on_in(const Log::Extent& extent) {
     Status begun = begin_log(extent, newest->sequence);
     if (!begun.ok() && begun.code != Code::kAborted) return begun;
   }
-  return is_new();
+  return log_is_new();
 }
 
 // Nothing is in it. With this copy, unless another one is further: then that node does it, while it is there.
@@ -106,10 +102,10 @@ Status Replica::begin_log(const Log::Extent& extent, uint64_t newest) {
     told_ = here, told_at_ = options_.now();
   }
   const base::Duration since = options_.now() - told_at_;
-  if (since < kCompare) return is_new();
+  if (since < LogBeginning::kCompare) return log_is_new();
   auto behind = log_.is_behind(copy);
   if (!behind) return behind.error();
-  if (*behind && since < kCompare + kYield) return is_new();
+  if (*behind && since < LogBeginning::kCompare + LogBeginning::kYield) return log_is_new();
   return snapshots_.begin_log(extent.identity);
 }
 
@@ -298,8 +294,10 @@ void Replica::perform(std::span<const Run> works, Record::As as, std::vector<Sta
 
 // An acknowledgement may be lost: then the same entry is appended again, which the log knows by its id.
 Status Replica::submit(EntryContent entry, Pending& pending) {
+  beginning_.forget();
   if (Status s = check_identity(); !s.ok()) return s;
   if (incomplete_) return failure(Code::kFailedPrecondition, kIncomplete);
+  if (Status s = beginning_.check(position_); !s.ok()) return s;
   // The work has run on a copy of which this is not known now.
   if (unproven_ || entry.after != position_.sequence) return failure(Code::kAborted, "the log was looked at anew");
   pending.id = entry.id, pending.origin = entry.origin;

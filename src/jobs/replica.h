@@ -12,7 +12,8 @@
 // changed. What a node that is gone had claimed, any node releases (free).
 //
 // A log that NATS has lost, and that was made anew, begins with a copy: with that which is furthest of those that are
-// told there. The others take it, unless they have acknowledged what it lacks.
+// told there. The others take it, unless they have acknowledged what it lacks. A copy that has nothing leaves them the
+// time for that before it writes to a log where nothing is.
 //
 // On the Store's thread.
 #pragma once
@@ -32,6 +33,7 @@
 #include "base/env.h"
 #include "jobs/commands.h"
 #include "jobs/log.h"
+#include "jobs/log_beginning.h"
 #include "jobs/recorder.h"
 #include "jobs/replica_state.h"
 #include "jobs/snapshots.h"
@@ -51,8 +53,6 @@ class Replica {
   static constexpr uint64_t kWindow = 10000;
   // A node that is not among those that are there is gone after this: it may just be new.
   static constexpr base::Duration kGrace = std::chrono::seconds(2);
-  // A log that is new begins so long after this copy was told there; and after that, though another one is further.
-  static constexpr base::Duration kCompare = std::chrono::seconds(5), kYield = std::chrono::seconds(15);
 
   // All borrowed.
   Replica(ReplicaState& state, Log& log, Options options);
@@ -83,6 +83,7 @@ class Replica {
   // knows now, and none is missed. True: something was written.
   base::Result<bool> look_after_nodes(const std::set<std::string>* there, base::Time now);
   bool has_duties();
+  LogBeginning& beginning() { return beginning_; }
   // Another node has the duties: a snapshot that was begun here is left to it.
   void leave_duties() { snapshots_.give_up(); }
   // Any thread. For good: a snapshot that is made or taken is left in the middle.
@@ -126,6 +127,7 @@ class Replica {
   std::string origin_;
   Recorder recorder_;
   Snapshots snapshots_;
+  LogBeginning beginning_;
   ReplicaState::Position position_;
   using Connection = std::pair<std::string, uint64_t>;  // identity of a log, and the number
   Connection checked_;                                  // of the log that the copy is of, or is not (diverged_)

@@ -79,6 +79,9 @@ void SharedJournal::note(const Status& status) {
 
 // A slice after the other: whoever reads sees what was acknowledged at any node before.
 void SharedJournal::catch_up() {
+  const base::Time now = base::steady_now();
+  const bool alone = settled(now) && nodes(now)->empty();
+  replica_.beginning().note_others(alone ? LogBeginning::Others::kNobody : LogBeginning::Others::kSome);
   for (;;) {
     auto more = replica_.catch_up();
     note(more ? Status() : more.error());
@@ -91,7 +94,7 @@ void SharedJournal::tell_ended() {
 }
 
 void SharedJournal::settle(Work work, const Status& status) {
-  const bool granted = work.admission == Work::Admission::kGranted;
+  const bool granted = work.admission == Work::Admission::kGranted || (replica_.beginning().is_left() && !stopping_);
   const bool again =
       status.code == Code::kAborted || status.code == Code::kUnavailable || status.code == Code::kResourceExhausted;
   if (!status.ok() && granted && again) {
@@ -143,7 +146,21 @@ void SharedJournal::do_all(std::deque<Work>& works) {
       group(works);
     }
   }
+  if (away_) refuse_asked();
   if (!away_ && (stopping_ || base::steady_now() >= retry_)) try_waiting();
+}
+
+// Those that have waited for the beginning of a log that has gone away since.
+void SharedJournal::refuse_asked() {
+  std::deque<Work> all = std::exchange(waiting_, {});
+  untold_ = 0;
+  for (Work& work : all) {
+    if (work.admission == Work::Admission::kGranted)
+      wait(std::move(work));
+    else if (work.then)
+      (void)base::attempt("the journal",
+                          [&] { work.then(base::try_again(Code::kUnavailable, "the jobs' log is away")); });
+  }
 }
 
 // Each once, in groups, up to the first that finds the log away.
@@ -173,7 +190,8 @@ void SharedJournal::wait(Work work) {
 void SharedJournal::look_at_nodes(base::Time now, const Failed& failed) {
   if (now >= look_) {
     look_ = now + kLookEvery;
-    if (auto done = replica_.look_after_nodes(nodes(now), now); !done) failed(done.error());
+    if (auto done = replica_.look_after_nodes(nodes(now), now); !done && !replica_.beginning().is_left())
+      failed(done.error());
     state_.tidy();
   }
   if (now < snapshot_) return;

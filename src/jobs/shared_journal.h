@@ -62,6 +62,7 @@ class SharedJournal {
   void do_all(std::deque<Work>& works);
   void group(std::deque<Work>& works);
   void try_waiting();
+  void refuse_asked();
   void wait(Work work);
   void settle(Work work, const base::Status& status);
   void tell_ended();

@@ -71,7 +71,7 @@ class FakeLog final : public Log {
   }
   base::Result<bool> is_behind(const Copy& copy) override {
     return std::any_of(told.begin(), told.end(), [&](const Copy& other) {
-      return other.identity == copy.identity && other.sequence > copy.sequence;
+      return (copy.identity.empty() || other.identity == copy.identity) && other.sequence > copy.sequence;
     });
   }
   base::Status begin_with(const Snapshot& snapshot) override {

@@ -21,7 +21,7 @@ struct NewLog : Two {
   void make_anew() {
     log.make_anew();
     for (auto* copy : {&*a, &*b}) EXPECT_EQ(Code::kUnavailable, look(*copy));
-    log.now += Replica::kCompare;
+    log.now += LogBeginning::kCompare;
   }
   static Code look(Copy& copy) {
     auto more = copy.replica->catch_up();
@@ -73,7 +73,7 @@ TEST_F(NewLog, ItIsNotTakenByACopyThatHasAcknowledgedWhatItLacks) {
   b->catch_up();
   ASSERT_TRUE(a->perform(add("y", 1)).ok());
   make_anew();
-  log.now += Replica::kYield - seconds(1);
+  log.now += LogBeginning::kYield - seconds(1);
   EXPECT_EQ(Code::kUnavailable, look(*b));
   log.now += seconds(1);
   EXPECT_EQ(Code::kOk, look(*b)) << "the one that is further has gone";
@@ -92,6 +92,62 @@ TEST_F(Two, ACopyThatHasNothingGoesOnInWhateverLogIsThere) {
   EXPECT_EQ(Code::kFailedPrecondition, b->perform(add("z", 1)).code) << "that log has begun without it";
 }
 
+struct FreshCopy : NewLog {
+  void SetUp() override {
+    NewLog::SetUp();
+    if (IsSkipped()) return;
+    c.emplace(log, "c");
+    c->replica->beginning().note_others(LogBeginning::Others::kSome);
+  }
+  Code write(const char* batch) { return c->perform(add(batch, 1)).code; }
+  std::optional<Copy> c;
+};
+
+TEST_F(FreshCopy, ItLeavesTheBeginningToThoseThatHaveSomething) {
+  ASSERT_TRUE(a->perform(add("x", 3)).ok());
+  log.make_anew();
+  EXPECT_EQ(Code::kUnavailable, write("y"));
+  EXPECT_TRUE(c->replica->beginning().is_left());
+  log.now += LogBeginning::kCompare - seconds(1);
+  EXPECT_EQ(Code::kUnavailable, look(*a)) << "it reaches the broker late, and tells the others";
+  log.now += seconds(1);
+  EXPECT_EQ(Code::kUnavailable, write("y")) << "that has been told";
+  log.now += LogBeginning::kCompare;
+  a->catch_up();
+  EXPECT_EQ(Code::kOk, write("y"));
+  EXPECT_FALSE(c->replica->beginning().is_left());
+  EXPECT_EQ(3u, c->counts("x").waiting);
+  a->catch_up();
+  EXPECT_EQ(a->dump(), c->dump());
+}
+
+TEST_F(FreshCopy, ItBeginsWhereNobodyDoes) {
+  EXPECT_EQ(Code::kUnavailable, write("y"));
+  EXPECT_TRUE(log.entries.empty());
+  log.now += LogBeginning::kCompare - seconds(1);
+  EXPECT_EQ(Code::kUnavailable, write("y"));
+  log.now += seconds(1);
+  EXPECT_EQ(Code::kOk, write("y"));
+  EXPECT_EQ(Code::kOk, b->perform(add("z", 1)).code) << "it has begun for all";
+}
+
+TEST_F(FreshCopy, ItDoesNotWaitForEverForOneThatHasToldAndGone) {
+  ASSERT_TRUE(a->perform(add("x", 1)).ok());
+  log.make_anew();
+  EXPECT_EQ(Code::kUnavailable, look(*a));
+  EXPECT_EQ(Code::kUnavailable, write("y"));
+  log.now += LogBeginning::kCompare + LogBeginning::kYield - seconds(1);
+  EXPECT_EQ(Code::kUnavailable, write("y"));
+  log.now += seconds(1);
+  EXPECT_EQ(Code::kOk, write("y"));
+}
+
+TEST_F(FreshCopy, ItReadsMeanwhile) {
+  EXPECT_EQ(Code::kUnavailable, write("y"));
+  EXPECT_EQ(Code::kOk, look(*c));
+  EXPECT_EQ(0u, c->counts("y").waiting);
+}
+
 TEST_F(NewLog, OneThatHasLostItsBeginningBeginsAgain) {
   ASSERT_TRUE(a->perform(add("x", 1)).ok());
   b->catch_up();
@@ -100,7 +156,7 @@ TEST_F(NewLog, OneThatHasLostItsBeginningBeginsAgain) {
   log.cut(0);
   log.newest.reset(), log.told.clear();
   for (auto* copy : {&*a, &*b}) EXPECT_EQ(Code::kUnavailable, look(*copy));
-  log.now += Replica::kCompare;
+  log.now += LogBeginning::kCompare;
   b->catch_up();
   same();
   EXPECT_TRUE(a->perform(add("y", 1)).ok());

@@ -200,6 +200,7 @@ struct Shared : testing::Test {
     auto opened = open_database(folder.path(), kPlenty, Whose::kAllNodes);
     if (!opened) GTEST_SKIP() << "built without SQLite";
     database = *std::move(opened);
+    log.write("its beginning");
     journal.emplace(database->replica(), log, "a", SharedJournal::Bounds{kPlenty}, [](const std::string&) {});
   }
   Work remove(int number) {
@@ -273,6 +274,41 @@ TEST_F(Shared, WhereMemoryIsShortEachPieceOfWorkIsAnswered) {
     works.push_back({[](Storage&) { return Status(); }, [&](const Status& status) { told.push_back(status.code); }});
   journal->perform(std::move(works));
   EXPECT_EQ(std::vector<base::Code>(3, Code::kUnavailable), told);
+}
+
+// The log has nothing, and others may begin it.
+struct NewShared : Shared {
+  void ask() {
+    log.make_anew();
+    std::deque<Work> works;
+    works.push_back({[](Storage& s) {
+                       (void)s.files.append("f", 0, "bytes");
+                       return Status();
+                     },
+                     [this](const Status& status) { told.push_back(status.code); }});
+    journal->perform(std::move(works));
+    EXPECT_TRUE(told.empty());
+    EXPECT_TRUE(journal->waits());
+    EXPECT_TRUE(log.entries.empty());
+  }
+  std::vector<base::Code> told;
+};
+
+TEST_F(NewShared, WorkWaitsForItsBeginning) {
+  ask();
+  log.write("another node's");
+  journal->stop();  // nothing is waited for
+  journal->perform({});
+  EXPECT_EQ(std::vector<base::Code>{Code::kOk}, told);
+  EXPECT_EQ(2u, log.entries.size());
+}
+
+TEST_F(NewShared, WorkThatWaitsForItsBeginningIsToldWhenItGoesAway) {
+  ask();
+  log.away = true;
+  journal->perform({});
+  EXPECT_EQ(std::vector<base::Code>{Code::kUnavailable}, told);
+  EXPECT_FALSE(journal->waits());
 }
 
 }  // namespace

@@ -1,0 +1,49 @@
+// LogBeginning: whether a copy that has nothing may begin a log where nothing is. NATS may have lost that log: other
+// nodes have all of it, and begin it with that (Replica), but a node that has just come may be faster. So it waits for
+// them, within bounds. On the Store's thread.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "base/env.h"
+#include "jobs/log.h"
+#include "jobs/replica_state.h"
+
+namespace weir::jobs {
+
+// UNAVAILABLE: worth another try.
+base::Status log_is_new();
+
+class LogBeginning {
+ public:
+  // A log that is new begins so long after a copy was told there; and after that, though another one is further. A
+  // copy that has nothing waits as long for one that has something, where other nodes may be there.
+  static constexpr base::Duration kCompare = std::chrono::seconds(5), kYield = std::chrono::seconds(15);
+
+  // All borrowed.
+  LogBeginning(ReplicaState& state, Log& log, std::function<base::Time()> now)
+      : state_(state), log_(log), now_(std::move(now)) {}
+
+  enum class Others : uint8_t { kNobody, kSome };  // kSome: there may be some
+  void note_others(Others others) { others_ = others; }
+  // Before something is written by the copy, which is that far. UNAVAILABLE: the beginning is left to others for now.
+  base::Status check(const ReplicaState::Position& position);
+  // As check() has said last.
+  bool is_left() const { return left_; }
+  void forget() { left_ = false; }
+
+ private:
+  base::Result<bool> must_wait(const ReplicaState::Position& position);
+
+  ReplicaState& state_;
+  Log& log_;
+  const std::function<base::Time()> now_;
+  std::string empty_;  // the identity of the log where nothing was
+  base::Time since_;   // when it was looked at first
+  Others others_ = Others::kNobody;
+  bool left_ = false;
+};
+
+}  // namespace weir::jobs
