@@ -8,22 +8,28 @@
 
 namespace weir::forward {
 
+ForwardedCall::ForwardedCall(ShardModel& its_home, msg::Call* its_call, ShardModel::Came its_way)
+    : home(its_home), call(its_call), came(its_way), waiting(its_home.slabs_.ledger()) {}
+
 ForwardedCall::~ForwardedCall() { home.shard_.env().cancel(hedge_timer); }
 
 void ForwardedCall::on_progress() { progress = home.shard_.env().now(); }
 
-void ForwardedCall::on_part(msg::Event&& part) {
+base::Status ForwardedCall::on_part(msg::Event&& part) {
   on_progress();
   attempts = 0;
-  if (auto* token = std::get_if<msg::Token>(&part.what)) {
-    if (token->prefill && (!generated.empty() || token->position < prefilled)) return;
+  auto* token = std::get_if<msg::Token>(&part.what);
+  if (token && token->prefill && (!generated.empty() || token->position < prefilled)) return {};
+  if (base::Status s = waiting.take_room(part); !s.ok()) return s;
+  if (token) {
     if (token->prefill)
       prefilled = token->position + 1;
     else
       note_token(*token);
   }
-  waiting.push_back(std::move(part));
+  waiting.push(std::move(part));
   (void)deliver();
+  return {};
 }
 
 void ForwardedCall::note_token(msg::Token& token) {
@@ -53,8 +59,7 @@ void ForwardedCall::post(msg::Event&& event) {
 bool ForwardedCall::deliver() {
   const bool held = !waiting.empty();
   while (!waiting.empty() && call->credit.load(std::memory_order_acquire) > 0) {
-    msg::Event part = std::move(waiting.front());
-    waiting.pop_front();
+    msg::Event part = waiting.pop();
     posted = true;
     call->credit.fetch_sub(1, std::memory_order_acq_rel);
     post(std::move(part));

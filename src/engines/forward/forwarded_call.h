@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <list>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "engines/forward/held_events.h"
 #include "engines/forward/shard_model.h"
 
 namespace weir::forward {
@@ -17,8 +17,7 @@ class Hedge;
 
 class ForwardedCall final : public Attempt::Receiver {
  public:
-  ForwardedCall(ShardModel& its_home, msg::Call* its_call, ShardModel::Came its_way)
-      : home(its_home), call(its_call), came(its_way) {}
+  ForwardedCall(ShardModel& its_home, msg::Call* its_call, ShardModel::Came its_way);
   ~ForwardedCall();
 
   // Posts what came while the Call had no credit; then its end. False: it is over, and gone.
@@ -31,7 +30,7 @@ class ForwardedCall final : public Attempt::Receiver {
 
   // Attempt::Receiver
   void on_progress() override;
-  void on_part(msg::Event&& part) override;
+  base::Status on_part(msg::Event&& part) override;
   bool holds() const override { return !waiting.empty(); }
   void on_over(Attempt::Outcome ending) override;
 
@@ -50,7 +49,7 @@ class ForwardedCall final : public Attempt::Receiver {
   size_t before = 0;                // those of them that the attempts before this one have made
   base::Time progress{};            // when it was sent, or something came
   base::Time last_token{};
-  std::deque<msg::Event> waiting;       // for credit
+  HeldEvents waiting;                   // for credit
   std::optional<Attempt::Outcome> end;  // behind those
   bool posted = false, late = false;
 

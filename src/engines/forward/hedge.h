@@ -15,7 +15,7 @@ class Hedge final : public Attempt::Receiver {
 
   // Attempt::Receiver
   void on_progress() override { call.on_progress(); }
-  void on_part(msg::Event&&) override {}  // a call that is hedged has none
+  base::Status on_part(msg::Event&&) override { return {}; }  // a call that is hedged has none
   bool holds() const override { return false; }
   void on_over(Attempt::Outcome ending) override;
 

@@ -42,8 +42,9 @@ class Attempt {
    public:
     // Something of an answer has come.
     virtual void on_progress() = 0;
-    // Outputs that are not final, or a Token: kept for as long as the Call has no credit.
-    virtual void on_part(msg::Event&& part) = 0;
+    // Outputs that are not final, or a Token: kept for as long as the Call has no credit. Errors: RESOURCE_EXHAUSTED:
+    // there is no memory to keep it, and the attempt is to give up.
+    [[nodiscard]] virtual base::Status on_part(msg::Event&& part) = 0;
     // Parts wait for credit: the origin is held back until let_go().
     virtual bool holds() const = 0;
     // The last call; it may destroy the Attempt.

@@ -24,7 +24,10 @@ struct Wanted {
 struct Rig final : Wanted, Attempt::Receiver {
   explicit Rig(uint32_t max_tokens = 1 << 20, OpenaiApi api = OpenaiApi::kChat) : Wanted(max_tokens, api) {}
   void on_progress() override {}
-  void on_part(msg::Event&& part) override { tokens.push_back(std::get<msg::Token>(std::move(part.what))); }
+  base::Status on_part(msg::Event&& part) override {
+    tokens.push_back(std::get<msg::Token>(std::move(part.what)));
+    return {};
+  }
   bool holds() const override { return tokens.size() >= room; }
   void on_over(Attempt::Outcome) override {}
 

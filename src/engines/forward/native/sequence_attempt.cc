@@ -75,8 +75,7 @@ Status SequenceAttempt::take(msg::Event event) {
   if (last_) return failure(Code::kInternal, "it went on behind the end of the answer");
   if (auto* token = std::get_if<msg::Token>(&event.what)) {
     if (Status status = check(*token); !status.ok()) return status;
-    receiver_.on_part(std::move(event));
-    return {};
+    return receiver_.on_part(std::move(event));
   }
   const bool embeds = std::holds_alternative<msg::Outputs>(event.what);
   if (embeds != (params_.aim == msg::Aim::kEmbed))

@@ -72,8 +72,8 @@ HttpCall::Next GrpcAttempt::on_message(Bytes message) {
   }
   if (outputs->tensors.empty()) return Next::kGoOn;  // the end is told by the call's status
   outputs->final = false;
-  receiver_.on_part({std::move(*outputs)});
-  return Next::kGoOn;
+  status = receiver_.on_part({std::move(*outputs)});
+  return status.ok() ? Next::kGoOn : give_up(std::move(status));
 }
 
 void GrpcAttempt::on_over(Status status, From from) {

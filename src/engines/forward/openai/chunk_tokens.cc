@@ -94,8 +94,7 @@ Status ChunkTokens::emit_token(uint32_t id, const NamedLogprob* named) {
   const auto asks = [&](const msg::PositionRange& range) { return range.has(uint32_t(position_)); };
   if (named && std::any_of(params_.logprobs.begin(), params_.logprobs.end(), asks)) token.details = details_of(*named);
   ++position_;
-  receiver_.on_part({std::move(token)});
-  return {};
+  return receiver_.on_part({std::move(token)});
 }
 
 // A server that does not know the parameter passes over it, and answers with any text.

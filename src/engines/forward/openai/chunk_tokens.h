@@ -28,7 +28,8 @@ class ChunkTokens {
   bool empty() const { return next_ == ids_.size() && at_ == text_.size(); }
   // Only while empty(): takes text, ids and log-probabilities of the chunk. Errors: INTERNAL.
   base::Status take(CompletionChunk& chunk);
-  // Hands on the next part, none while the receiver holds. Errors: INTERNAL: tokens that were not asked for.
+  // Hands on the next part, none while the receiver holds. Errors: INTERNAL: tokens that were not asked for;
+  // RESOURCE_EXHAUSTED: no memory to keep them.
   base::Status emit();
 
   bool has_ids() const { return has_ids_; }  // the origin sends them
