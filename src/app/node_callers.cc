@@ -34,6 +34,18 @@ base::Result<wire::Caller> NodeCallers::admit(const wire::Request& request, wire
                                               std::string_view protocol) {
   if (!is_node(request) && came_to_nodes(request)) return admit_node(request, permission);
   if (!is_node(request)) return inner_ ? inner_->admit(request, permission, protocol) : wire::Caller();
+  auto caller = admit_client(request, permission, protocol);
+  const bool proven = shows_ == Shows::kCertificate || !call_key_.empty();
+  if (!caller || !proven) return caller;
+  using base::Client;
+  const auto limited = request.fields.has(kCallerMany) ? Client::Limited::kNo : Client::Limited::kYes;
+  caller->name_client(clients_.enter(decoded(request.fields.find(kCallerHost)), limited));
+  return caller;
+}
+
+// The call of a client that another node has handed on.
+base::Result<wire::Caller> NodeCallers::admit_client(const wire::Request& request, wire::Permission permission,
+                                                     std::string_view protocol) {
   const std::string remembered = decoded(request.fields.find(kCaller));
   if (live_ && !remembered.empty()) return live_->recall(remembered, permission, protocol);
   using wire::Role;

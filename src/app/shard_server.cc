@@ -163,7 +163,8 @@ ShardServer::ShardServer(net::Shard& shard, ServerState& state, uint32_t shards)
   if (callers_) router_.authenticate(*callers_);
   if (state.others) {
     router_.authenticate(node_callers_.emplace(
-        shard.env(), callers_ ? &*callers_ : nullptr, access_.authenticator(), state.others->targets().key(),
+        shard.env(), callers_ ? &*callers_ : nullptr, access_.authenticator(), state.clients,
+        state.others->targets().key(),
         state.config.cluster.listen.empty() ? NodeCallers::Shows::kKey : NodeCallers::Shows::kCertificate));
     relay_.emplace(
         shard, state.slabs, state.others->targets(),

@@ -116,6 +116,15 @@ std::string Request::query_value(std::string_view name) const {
 Exchange::Exchange() = default;
 Exchange::~Exchange() = default;
 
+void Exchange::set_caller(Caller caller) {
+  caller_ = std::move(caller);
+  request_.identity = caller_.identity();
+  if (!caller_.client() || !request_.peer) return;
+  forwarded_ = std::make_unique<PeerInfo>(*request_.peer);
+  forwarded_->client = caller_.client();
+  request_.peer = forwarded_.get();
+}
+
 void RequestRecord::clear() {
   protocol = "http";
   route = reject = {};

@@ -234,11 +234,9 @@ class Exchange {
   // behind the response's own and forgets them with the Exchange.
   Fields& extra_fields() { return extra_fields_; }
   const Fields& extra_fields() const { return extra_fields_; }
-  // Says who asks: set by the Intake, and let go by it in closed().
-  void set_caller(Caller caller) {
-    caller_ = std::move(caller);
-    request_.identity = caller_.identity();
-  }
+  // Says who asks: set by the Intake, and let go by it in closed(). A client that it names is the peer's until then,
+  // and after that until the Exchange is another request's.
+  void set_caller(Caller caller);
   // The Router's alone: what it has found for this Exchange, from begin() to closed(); where the head is kept, until
   // begin() of the next request.
   std::unique_ptr<RouteMatch> match;
@@ -300,7 +298,7 @@ class Exchange {
 
  private:
   Caller caller_;
-  std::unique_ptr<PeerInfo> forwarded_;  // request_.peer, where a proxy has named it
+  std::unique_ptr<PeerInfo> forwarded_;  // request_.peer, where a proxy or a node has named it
 };
 
 // The layer above a codec. wire::Router is the one in production.

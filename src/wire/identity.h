@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "base/client.h"
 #include "base/env.h"
 #include "base/model_scope.h"
 #include "base/status.h"
@@ -62,6 +63,7 @@ class Caller {
   Caller(Caller&&) = default;
   Caller& operator=(Caller&& o) noexcept {
     std::swap(identity_, o.identity_);
+    std::swap(client_, o.client_);
     return *this;
   }
   ~Caller() {
@@ -70,10 +72,15 @@ class Caller {
 
   const Identity* identity() const { return identity_.get(); }
 
+  // A peer that may say so has named its client, whose shares the request uses in the place of the peer's.
+  void name_client(base::ClientRef client) { client_ = std::move(client); }
+  const base::ClientRef& client() const { return client_; }
+
  private:
   explicit Caller(std::shared_ptr<const Identity> identity) : identity_(std::move(identity)) {}
 
   std::shared_ptr<const Identity> identity_;
+  base::ClientRef client_;  // empty: nobody is named
 };
 
 // A further request within one that was let in: a message of a stream, an action of a session. Errors: those of the
