@@ -1,41 +1,12 @@
-// cluster_planted: how soon ClusterWorlds find bugs that were planted in copies of the sources (plant_cluster.py).
-// `cluster_planted [--budget N] [--bugs FIRST LAST] [--from SEED]` plants one after the other and runs worlds from that
-// seed on; exits with 1 when one is not found within N seeds, or when something is found where nothing is planted (bug
-// 0). A bug that shows itself in one world of ten thousand is looked for from shortly before such a world.
-#include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <iterator>
-#include <string>
-
+// cluster_planted: how soon ClusterWorlds find the bugs of plant_cluster.py (planted_runs.h).
 #include "cluster_bugs.h"
 #include "cluster_world.h"
+#include "planted_runs.h"
 
 namespace weir::sim {
 int planted = 0;
 }
 
 int main(int argc, char** argv) {
-  using namespace weir::sim;  // NOLINT: a program of one file
-  uint64_t budget = 30000, first_seed = 1;
-  int from = 0, to = int(std::size(kBugs)), wrong = 0;
-  for (int i = 1; i + 1 < argc; ++i) {
-    if (!std::strcmp(argv[i], "--budget")) budget = std::strtoull(argv[i + 1], nullptr, 10);
-    if (!std::strcmp(argv[i], "--from")) first_seed = std::strtoull(argv[i + 1], nullptr, 10);
-    if (!std::strcmp(argv[i], "--bugs") && i + 2 < argc)
-      from = std::atoi(argv[i + 1]), to = std::min(to, std::atoi(argv[i + 2]));
-  }
-  for (int bug = from; bug <= to; ++bug) {
-    planted = bug;
-    const uint64_t most = bug ? budget : 500;
-    std::string what;
-    uint64_t seed = first_seed;
-    for (; seed < first_seed + most && what.empty(); ++seed) what = ClusterWorld(seed).run();
-    wrong += what.empty() == (bug > 0);
-    std::printf("%s: %s%s\n", bug ? kBugs[bug - 1] : "nothing planted",
-                what.empty() ? "nothing found" : ("seed " + std::to_string(seed - 1) + ": ").c_str(), what.c_str());
-    std::fflush(stdout);
-  }
-  return wrong ? 1 : 0;
+  return weir::sim::run_planted<weir::sim::ClusterWorld>(weir::sim::kBugs, 500, argc, argv);
 }
