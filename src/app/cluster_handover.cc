@@ -124,7 +124,7 @@ void ClusterHandover::let_go(base::SessionId id) {
   {
     std::lock_guard lock(mutex_);
     waiting = forget(key);
-    kept_.let_go(key, base::steady_now());
+    kept_.let_go(key, cluster_->sessions_last(), base::steady_now());
     auto told = [waiting](const Status& status) {
       for (const auto& then : waiting) then(status);
     };

@@ -39,7 +39,7 @@ class ClusterHandover final : public session::Handover {
   // session::Handover
   void keep_for(base::Duration life) override {
     cluster_->keep_sessions_for(life);
-    kept_.set_limits(bytes_ / 8, bytes_ / 2, life);
+    kept_.set_limits(bytes_ / 8, bytes_ / 2);
   }
   uint64_t epoch() const override { return cluster_->epoch(); }
   void hold(base::SessionId id, std::string whose, base::ShardId shard, std::function<void()> leave) override;

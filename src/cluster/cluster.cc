@@ -254,7 +254,7 @@ void Cluster::start(const Listening& listening) {
   members.watch = std::string(Membership::kPrefix) + '*', members.largest = kLargestNode;
   p.bucket.emplace(p.loop, std::move(members), p.bucket_listener());
   if (p.session_life == base::Duration(0)) p.session_life = kSessionLife;
-  p.session_bucket.emplace(p.loop, p.file_options("-sessions", p.session_life + kSlack));
+  p.session_bucket.emplace(p.loop, p.file_options("-sessions", sessions_last()));
   if (p.record_life > base::Duration(0)) p.response_bucket.emplace(p.loop, p.file_options("-responses", p.record_life));
   p.make_rules();
   p.claim({});
@@ -313,6 +313,8 @@ void Cluster::drain() {
 }
 
 void Cluster::keep_sessions_for(base::Duration life) { parts_->session_life = std::max(parts_->session_life, life); }
+
+base::Duration Cluster::sessions_last() const { return parts_->session_life + kSlack; }
 
 bool Cluster::save_session(const std::string& id, std::string state, Ownership::Done then, KeptSessions::Tells tells) {
   return parts_->loop.post([p = parts_.get(), id, state = std::move(state), then = std::move(then), tells]() mutable {

@@ -76,6 +76,9 @@ class Cluster {
   // --- Sessions: KeptSessions for any thread. The answers come on the cluster's thread; false: it has stopped, and
   // none comes. How long a session may be without use, the longest that is said: before start().
   void keep_sessions_for(base::Duration life);
+  // For how long a session's record is in the bucket once nobody writes it any more: for all kinds alike. Once it has
+  // been started; any thread.
+  base::Duration sessions_last() const;
   bool save_session(const std::string& id, std::string state, Ownership::Done then,
                     KeptSessions::Tells tells = KeptSessions::Tells::kWhetherToAnswer);
   bool find_session(const std::string& id, std::string unreachable, KeptSessions::Found then);

@@ -16,6 +16,7 @@ void Cluster::stop() {}
 void Cluster::serve(std::vector<NodeModel>) {}
 void Cluster::drain() {}
 void Cluster::keep_sessions_for(base::Duration) {}
+base::Duration Cluster::sessions_last() const { return {}; }
 bool Cluster::save_session(const std::string&, std::string, Ownership::Done, KeptSessions::Tells) { return false; }
 bool Cluster::find_session(const std::string&, std::string, KeptSessions::Found) { return false; }
 void Cluster::end_session(const std::string&) {}

@@ -18,11 +18,11 @@ bool KeptBytes::set(const std::string& session, const std::string& whose, uint64
   return true;
 }
 
-void KeptBytes::let_go(const std::string& session, base::Time now) {
+void KeptBytes::let_go(const std::string& session, base::Duration life, base::Time now) {
   auto found = sessions_.find(session);
   if (found == sessions_.end()) return;
   by_time_.erase({found->second.until, session});
-  found->second.until = now + life_;
+  found->second.until = now + life;
   by_time_.emplace(found->second.until, session);
   expire(now);
 }

@@ -9,10 +9,11 @@ namespace {
 using std::chrono::seconds;
 
 const base::Time kStart{seconds(1000)};
+constexpr base::Duration kLife = seconds(60);
 
 TEST(KeptBytes, AClientHasItsShareUntilItsSessionsAreOver) {
   KeptBytes kept;
-  kept.set_limits(100'000, 200'000, seconds(60));
+  kept.set_limits(100'000, 200'000);
   EXPECT_TRUE(kept.set("s1", "ann", 60'000, kStart));
   EXPECT_FALSE(kept.set("s2", "ann", 60'000, kStart));
   EXPECT_TRUE(kept.set("s2", "ann", 30'000, kStart));
@@ -21,7 +22,7 @@ TEST(KeptBytes, AClientHasItsShareUntilItsSessionsAreOver) {
   EXPECT_EQ(kept.of("ann"), 90'000u) << "what was refused has changed nothing";
   EXPECT_TRUE(kept.set("s1", "ann", 10'000, kStart));
   EXPECT_TRUE(kept.set("s2", "ann", 50'000, kStart));
-  kept.let_go("s2", kStart);
+  kept.let_go("s2", kLife, kStart);
   EXPECT_FALSE(kept.set("s4", "ann", 50'000, kStart + seconds(59))) << "it is kept without its client";
   EXPECT_TRUE(kept.set("s4", "ann", 50'000, kStart + seconds(60)));
   kept.forget("s4");
@@ -31,10 +32,10 @@ TEST(KeptBytes, AClientHasItsShareUntilItsSessionsAreOver) {
 
 TEST(KeptBytes, OneThatIsHeldAgainStays) {
   KeptBytes kept;
-  kept.set_limits(100'000, 200'000, seconds(60));
+  kept.set_limits(100'000, 200'000);
   for (int i = 0; i < 100; ++i) {
     EXPECT_TRUE(kept.set("s", "ann", 90'000, kStart + seconds(i)));
-    kept.let_go("s", kStart + seconds(i));
+    kept.let_go("s", kLife, kStart + seconds(i));
   }
   EXPECT_TRUE(kept.set("s", "ann", 90'000, kStart + seconds(100)));
   EXPECT_FALSE(kept.set("t", "ann", 90'000, kStart + seconds(1000)));
@@ -43,23 +44,23 @@ TEST(KeptBytes, OneThatIsHeldAgainStays) {
 
 TEST(KeptBytes, AllClientsTogetherHaveTheirBound) {
   KeptBytes kept;
-  kept.set_limits(100'000, 200'000, seconds(60));
+  kept.set_limits(100'000, 200'000);
   EXPECT_TRUE(kept.set("s1", "ann", 100'000, kStart));
   EXPECT_TRUE(kept.set("s2", "bob", 90'000, kStart));
   EXPECT_FALSE(kept.set("s3", "cid", 20'000, kStart));
   EXPECT_TRUE(kept.set("s2", "bob", 100'000, kStart));
   EXPECT_EQ(kept.all(), 200'000u);
-  kept.let_go("s2", kStart);
+  kept.let_go("s2", kLife, kStart);
   EXPECT_TRUE(kept.set("s3", "cid", 20'000, kStart + seconds(60)));
   EXPECT_EQ(kept.all(), 120'000u);
 }
 
 TEST(KeptBytes, OneCallForgetsFewOfThoseThatAreOver) {
   KeptBytes kept;
-  kept.set_limits(UINT64_MAX, UINT64_MAX, seconds(60));
+  kept.set_limits(UINT64_MAX, UINT64_MAX);
   for (int i = 0; i < 200; ++i) {
     ASSERT_TRUE(kept.set("s" + std::to_string(i), "ann", 1, kStart));
-    kept.let_go("s" + std::to_string(i), kStart);
+    kept.let_go("s" + std::to_string(i), kLife, kStart);
   }
   const base::Time later = kStart + seconds(60);
   EXPECT_TRUE(kept.set("more", "bob", 1, later));
@@ -70,7 +71,7 @@ TEST(KeptBytes, OneCallForgetsFewOfThoseThatAreOver) {
 
 TEST(KeptBytes, ManySmallOnesCountAsPages) {
   KeptBytes kept;
-  kept.set_limits(10 * KeptBytes::kLeast, UINT64_MAX, seconds(60));
+  kept.set_limits(10 * KeptBytes::kLeast, UINT64_MAX);
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(kept.set(std::to_string(i), "ann", 1, kStart));
   EXPECT_FALSE(kept.set("more", "ann", 1, kStart));
 }

@@ -13,6 +13,7 @@ namespace weir::cluster {
 class Cluster {
  public:
   void keep_sessions_for(base::Duration) {}
+  base::Duration sessions_last() const { return std::chrono::hours(1); }
   bool save_session(const std::string& id, std::string state, Ownership::Done then, KeptSessions::Tells tells) {
     return post(
         [this, id, state = std::move(state), then = std::move(then), tells] { kept->save(id, state, then, tells); });
