@@ -246,6 +246,23 @@ class Faults(Case):
         later = self.node('d')
         self.complete(later, batch, 60)
 
+    def test_a_node_that_has_nothing_leaves_the_new_log_to_the_others(self):
+        a, b = self.three(names=('a', 'b'))
+        _, file = upload(a, endless(60))
+        batch = create(a, file['id'])[1]['id']
+        until(lambda: self.completed(b, batch) >= 5, 'the first lines')
+        self.nats.kill()
+        self.nats.lose_all()
+        until(lambda: metric(b, 'weir_jobs_log_connected') == 0, 'that it is missed')
+        fresh = self.node('fresh')  # it is the first that finds NATS there again, or nearly
+        self.nats.start()
+        until(lambda: metric(fresh, 'weir_jobs_log_connected') == 1, 'that it is back')
+        self.assertEqual(200, upload(fresh, lines(1))[0])
+        self.complete(fresh, batch, 60)
+        for server in (a, b, fresh):
+            until(lambda: metric(server, 'weir_jobs_log_connected') == 1, 'that the log goes on')
+            self.assertEqual(200, upload(server, lines(1))[0])
+
     def test_whoever_writes_to_nats_without_the_secret_changes_nothing(self):
         secret = folder() / 'secret'
         secret.write_text('a secret that all nodes share\n')
