@@ -111,6 +111,20 @@ Setting::Values split(std::string_view text) {
   }
 }
 
+// Whether commas part the values of its flag, as they do in its variable: files and what stands behind = may have
+// commas of their own, secrets too.
+bool parts_at_commas(const Setting& s) {
+  return s.form == Setting::ValueKind::kList && !s.path && !s.unit.ends_with("=VALUE") && s.unit != "SECRET";
+}
+
+Setting::Values flag_values(const Setting& setting, const Setting::Values& given) {
+  if (!parts_at_commas(setting)) return given;
+  Setting::Values out;
+  for (const auto& each : given)
+    for (auto& value : split(each)) out.push_back(std::move(value));
+  return out;
+}
+
 void add_line(std::string& text, const std::string& line) { text += (text.empty() ? "" : "\n") + line; }
 
 // Rules between settings.
@@ -184,7 +198,8 @@ base::Result<Config> resolve(const Sources& sources) {
       config.origins[setting.key] = name;
     }
     if (auto flag = sources.flags.find(setting.key); flag != sources.flags.end()) {
-      if (auto s = setting.set(flag->second); !s.ok()) add_line(wrong, setting.flag_name() + ": " + s.text);
+      if (auto s = setting.set(flag_values(setting, flag->second)); !s.ok())
+        add_line(wrong, setting.flag_name() + ": " + s.text);
       config.origins[setting.key] = "flag";
     }
   }

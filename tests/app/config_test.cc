@@ -174,6 +174,22 @@ TEST(Config, AFlagBeatsTheEnvironmentBeatsTheFile) {
   EXPECT_EQ(config->origins.at("limits.streams"), "WEIR_LIMITS_STREAMS");
 }
 
+TEST(Config, CommasPartTheValuesOfAListsFlagAsInItsVariable) {
+  Sources sources;
+  sources.flags["listen"] = {"127.0.0.1:1,unix:/a?mode=0660", "[::1]:2"};
+  sources.flags["tracing.headers"] = {"authorization=Basic a,b"};
+  sources.flags["models.repository"] = {"/models,old"};
+  auto config = resolve(sources);
+  ASSERT_TRUE(config) << config.error().text;
+  EXPECT_EQ(config->listen, (std::vector<std::string>{"127.0.0.1:1", "unix:/a?mode=0660", "[::1]:2"}));
+  EXPECT_EQ(config->tracing.headers, std::vector<std::string>{"authorization=Basic a,b"});
+  EXPECT_EQ(config->models.roots, std::vector<std::string>{"/models,old"});
+  sources.flags["listen"] = {"127.0.0.1:1,"};
+  config = resolve(sources);
+  ASSERT_FALSE(config);
+  EXPECT_NE(config.error().text.find("--listen: "), std::string::npos) << config.error().text;
+}
+
 TEST(Config, ContradictionsBetweenSettingsAreErrors) {
   auto with = [](std::map<std::string, std::vector<std::string>, std::less<>> flags) {
     Sources sources;
