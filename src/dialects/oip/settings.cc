@@ -1,5 +1,6 @@
 #include "dialects/oip/settings.h"
 
+#include <atomic>
 #include <optional>
 
 #include "base/encoding.h"
@@ -14,6 +15,20 @@ namespace log = base::log;
 using base::invalid;
 using base::Status;
 using marshal::JsonCursor;
+
+// The word of the text form that a client has set last: it is read back, as Triton's clients expect. Of the whole
+// process, as the log is.
+std::atomic<bool> says_iso{false};
+
+std::string format_word() {
+  if (log::format() == log::Format::kJson) return "JSON";
+  return says_iso ? "ISO8601" : "default";
+}
+
+void set_format(const std::string& word) {
+  says_iso = word == "ISO8601";
+  log::set_format(word == "JSON" ? log::Format::kJson : log::Format::kText);
+}
 
 std::optional<log::Level> level_of(std::string_view key) {
   if (key == "log_info") return log::Level::kInfo;
@@ -104,7 +119,7 @@ msg::Parameters log_settings() {
           {"log_warning", log::enabled(log::Level::kWarning)},
           {"log_error", log::enabled(log::Level::kError)},
           {"log_verbose_level", int64_t(log::verbosity())},
-          {"log_format", std::string(log::format() == log::Format::kJson ? "JSON" : "ISO8601")}};
+          {"log_format", format_word()}};
 }
 
 Status change_log(const msg::Parameters& wanted) {
@@ -116,7 +131,7 @@ Status change_log(const msg::Parameters& wanted) {
     else if (key == "log_verbose_level")
       log::set_verbosity(uint32_t(std::get<int64_t>(value)));
     else if (key == "log_format")
-      log::set_format(std::get<std::string>(value) == "JSON" ? log::Format::kJson : log::Format::kText);
+      set_format(std::get<std::string>(value));
   }
   return {};
 }

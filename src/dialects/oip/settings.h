@@ -2,7 +2,7 @@
 //
 //   log_info, log_warning, log_error   bool: the level is written
 //   log_verbose_level                  0, 1, …
-//   log_format                         default, ISO8601 (both are the text form), JSON
+//   log_format                         default, ISO8601 (both are the text form; the word is read back), JSON
 //   log_file                           shown as ""; setting it is UNIMPLEMENTED
 #pragma once
 

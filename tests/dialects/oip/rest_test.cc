@@ -328,13 +328,25 @@ TEST(OipRest, LogSettingsWorkAtRunTime) {
   auto a = bench.rest("POST", "/v2/logging", R"({"log_info":false,"log_verbose_level":2})");
   EXPECT_EQ(
       a.body,
-      R"({"log_file":"","log_info":false,"log_warning":true,"log_error":true,"log_verbose_level":2,"log_format":"ISO8601"})");
+      R"({"log_file":"","log_info":false,"log_warning":true,"log_error":true,"log_verbose_level":2,"log_format":"default"})");
   EXPECT_FALSE(base::log::enabled(base::log::Level::kInfo));
   EXPECT_EQ(bench.rest("POST", "/v2/logging", R"({"log_file":"/tmp/x"})").status, 501);
   EXPECT_EQ(bench.rest("POST", "/v2/logging", R"({"log_info":true,"log_error":1})").status, 400);
   EXPECT_FALSE(base::log::enabled(base::log::Level::kInfo));  // all or nothing
   bench.rest("POST", "/v2/logging", R"({"log_info":true,"log_verbose_level":0})");
   EXPECT_EQ(bench.rest("GET", "/v2/logging").status, 200);
+}
+
+// Triton has the first two: its clients compare what they set with what they read.
+TEST(OipRest, ALogFormatIsReadBackAsItWasSet) {
+  OipBench bench;
+  for (std::string word : {"ISO8601", "JSON", "default"}) {
+    const std::string wanted = "\"log_format\":\"" + word + '"';
+    auto set = bench.rest("POST", "/v2/logging", '{' + wanted + '}');
+    EXPECT_EQ(set.status, 200) << word;
+    EXPECT_NE(set.body.find(wanted), std::string::npos) << set.body;
+    EXPECT_NE(bench.rest("GET", "/v2/logging").body.find(wanted), std::string::npos) << word;
+  }
 }
 
 TEST(OipRest, TraceSettingsAreServerWideOrPerModel) {
