@@ -1,10 +1,12 @@
 #include "app/banner.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <string_view>
 
 #include "app/version.h"
+#include "base/log.h"
 
 namespace weir::app {
 namespace {
@@ -13,6 +15,12 @@ bool is_unix(const std::string& address) { return address.starts_with("unix:"); 
 
 std::string url(const Config& config, const std::string& address) {
   return (is_unix(address) ? "" : config.tls.certificate.empty() ? "http://" : "https://") + address;
+}
+
+std::string urls(const Config& config, const std::vector<std::string>& addresses) {
+  std::string out;
+  for (const auto& address : addresses) out += (out.empty() ? "" : " ") + url(config, address);
+  return out;
 }
 
 }  // namespace
@@ -38,7 +46,11 @@ std::string what_is_open(const Config& config, const AccessControl& access) {
   return text + ". Set auth.keys_file and auth.anonymous, or listen on loopback";
 }
 
-void print_error(const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }
+void print_error(const std::string& line) {
+  if (base::log::format() == base::log::Format::kText) return void(std::fprintf(stderr, "%s\n", line.c_str()));
+  base::log::write(base::log::Level::kError, line);
+  base::log::flush(std::chrono::seconds(1));
+}
 
 std::string model_table(const bus::Catalog& catalog) {
   size_t wide = 5;
@@ -60,14 +72,9 @@ std::string ready_models(const bus::Catalog& catalog) {
 }
 
 std::string banner(const Config& config, const Bound& bound, const bus::Catalog& catalog, const AccessControl& access) {
-  std::string text = "weir " + std::string(kVersion) + " is listening on";
-  for (const auto& address : bound.inference) text += ' ' + url(config, address);
+  std::string text = "weir " + std::string(kVersion) + " is listening on " + urls(config, bound.inference);
   text += "  (REST and gRPC on the same port)\n";
-  if (!bound.admin.empty()) {
-    text += "admin methods are served at";
-    for (const auto& address : bound.admin) text += ' ' + url(config, address);
-    text += '\n';
-  }
+  if (!bound.admin.empty()) text += "admin methods are served at " + urls(config, bound.admin) + '\n';
   text += "models:\n" + model_table(catalog);
   auto first = std::find_if_not(bound.inference.begin(), bound.inference.end(), is_unix);
   if (first != bound.inference.end())
@@ -75,6 +82,22 @@ std::string banner(const Config& config, const Bound& bound, const bus::Catalog&
             (catalog.models.empty() ? std::string("/v2") : "/v2/models/" + catalog.models.begin()->first) + '\n';
   if (auto open = what_is_open(config, access); !open.empty()) text += "warning: " + open + '\n';
   return text;
+}
+
+void greet(const Config& config, const net::Server& server, const bus::Catalog& catalog, const AccessControl& access) {
+  using wire::AdminMethods;
+  const bool apart = !config.admin_listen.empty();
+  Bound bound{server.bound(apart ? AdminMethods::kElsewhere : AdminMethods::kServed), {}};
+  if (apart) bound.admin = server.bound(AdminMethods::kServed);
+  if (base::log::format() == base::log::Format::kText)
+    std::fputs(banner(config, bound, catalog, access).c_str(), stderr);
+  else
+    base::log::info("weir is listening", {{"version", kVersion},
+                                          {"addresses", urls(config, bound.inference)},
+                                          {"admin_addresses", urls(config, bound.admin)},
+                                          {"models", ready_models(catalog)}});
+  if (auto open = what_is_open(config, access); !open.empty())
+    base::log::warning("other machines may be able to reach the server", {{"open", open}});
 }
 
 }  // namespace weir::app

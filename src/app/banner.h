@@ -10,7 +10,7 @@
 
 namespace weir::app {
 
-// One line to standard error.
+// One line to standard error; with log.format json it is a line of the log, which waits a second at most to be written.
 void print_error(const std::string& line);
 
 // One line per model and version: its name, its state, and the reason where it is not ready.
@@ -29,5 +29,8 @@ struct Bound {
 std::string what_is_open(const Config& config, const AccessControl& access);
 // The text that a server prints when it is ready: addresses, models, a first command, and a warning of what is open.
 std::string banner(const Config& config, const Bound& bound, const bus::Catalog& catalog, const AccessControl& access);
+// Prints it to standard error. With log.format json the log gets one line of the same, for the stream is JSON alone.
+// What is open is a warning in the log in any case.
+void greet(const Config& config, const net::Server& server, const bus::Catalog& catalog, const AccessControl& access);
 
 }  // namespace weir::app

@@ -1,5 +1,7 @@
 #include "app/gpus.h"
 
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -77,6 +79,12 @@ void Gpus::write_families(std::string& out, const device::SlabPool& pool, Names 
   if (names == Names::kOurs) return;
   ops::append_gpus_triton(out, gpus);
   if (pinned_ > 0) ops::append_pinned_triton(out, pinned);
+}
+
+bool ends_on_fault(device::DeviceOptions::OnFault setting, const ServiceNotifier& service) {
+  using OnFault = device::DeviceOptions::OnFault;
+  if (setting != OnFault::kAuto) return setting == OnFault::kExit;
+  return service.on() || ::getpid() == 1;
 }
 
 std::string device_table(device::Devices& devices) {

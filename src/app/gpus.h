@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/config.h"
+#include "app/service_notifier.h"
 #include "base/gpu.h"
 #include "device/devices.h"
 #include "device/gpu_watch.h"
@@ -41,6 +42,10 @@ class Gpus {
   std::unique_ptr<device::SlabMemory> pinned_memory_;  // until make_pool()
   uint64_t pinned_ = 0;                                // bytes of it; 0: nothing is pinned
 };
+
+// Whether the process ends where a GPU is lost; kAuto: where something starts it anew, a service manager or a
+// container. Within a process not every fault can be mended: libraries keep state of their own in the lost context.
+bool ends_on_fault(device::DeviceOptions::OnFault setting, const ServiceNotifier& service);
 
 // One line per device, or why there is none: for `weir check`.
 std::string device_table(device::Devices& devices);

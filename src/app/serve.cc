@@ -1,7 +1,5 @@
 #include "app/serve.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -60,11 +58,9 @@ class Serving {
   void publish(std::shared_ptr<const bus::Catalog> catalog, std::function<void()> settled);
   std::shared_ptr<const bus::Catalog> catalog() const;
   void on_signal(int signal);
-  bool ends_on_fault() const;
   bool wait_for_drain();
   void enter(Phase phase);
   void on_overload(base::Overload step);
-  void greet() const;
   base::Duration rest_of_drain(base::Duration most) const;
   void ping_watchdog();
   void write_families(std::string& out);
@@ -184,7 +180,7 @@ Exit Serving::start() {
   state_.live->start();
   state_.jobs.start();
   signals_.emplace(*shards_[0], [this](int signal) { on_signal(signal); });
-  if (ends_on_fault())
+  if (ends_on_fault(config_.device.on_fault, service_))
     state_.gpus.devices().on_fault([this](const base::Status& why) {
       base::log::error("a GPU is lost: the server ends", {{"reason", why.text}, {"setting", "device.on_fault"}});
       device_lost_ = true;
@@ -202,7 +198,7 @@ Exit Serving::start() {
   if (takes_over) server_->start();
   enter(Phase::kServing);
   if (!keep_reserve()) throw std::bad_alloc();  // it would serve, and have no memory to end with
-  greet();
+  greet(config_, *server_, *catalog(), state_.access);
   service_.ready(ready_models(*catalog()));
   shards_[0]->post([this] { memory_watch_.start(shards_[0]->env(), state_.slabs); });
   return Exit::kOk;
@@ -218,13 +214,6 @@ Exit Serving::run() {
   }
   if (!wait_for_drain()) base::log::warning("requests were cut off at the end of shutdown.drain_timeout");
   return device_lost_ ? Exit::kDevice : Exit::kOk;
-}
-
-// In-process restarts do not mend every fault: libraries keep state of their own in the lost context.
-bool Serving::ends_on_fault() const {
-  using OnFault = device::DeviceOptions::OnFault;
-  if (config_.device.on_fault != OnFault::kAuto) return config_.device.on_fault == OnFault::kExit;
-  return service_.on() || ::getpid() == 1;
 }
 
 // True: nothing was cut off. The drain keeps its own time; where it cannot (for want of memory, its timers among it),
@@ -326,16 +315,6 @@ void Serving::on_signal(int signal) {
       drained_.set_value(clean);
     });
   }
-}
-
-void Serving::greet() const {
-  using wire::AdminMethods;
-  const bool apart = !config_.admin_listen.empty();
-  Bound bound{server_->bound(apart ? AdminMethods::kElsewhere : AdminMethods::kServed), {}};
-  if (apart) bound.admin = server_->bound(AdminMethods::kServed);
-  std::fputs(banner(config_, bound, *catalog(), state_.access).c_str(), stderr);
-  if (auto open = what_is_open(config_, state_.access); !open.empty())
-    base::log::warning("other machines may be able to reach the server", {{"open", open}});
 }
 
 // The rest of the drain's time for work that ends last: `most` of it, and a second in any case.
