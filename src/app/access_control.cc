@@ -155,7 +155,7 @@ std::unique_ptr<auth::Authenticator> AccessControl::make_authenticator(base::Env
 }
 
 void AccessControl::start() {
-  if (has_keys_ || config_.auth.jwt.on()) thread_ = std::thread([this] { watch(); });
+  if (reads_files()) thread_ = std::thread([this] { watch(); });
 }
 
 void AccessControl::reload() {
@@ -164,13 +164,6 @@ void AccessControl::reload() {
     asked_ = true;
   }
   changed_.notify_all();
-}
-
-AccessControl::FileTime AccessControl::file_time(const std::string& file) {
-  struct stat info {};
-  if (file.empty() || ::stat(file.c_str(), &info) != 0) return {};
-  return {int64_t(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec,
-          uint64_t(info.st_size) ^ uint64_t(info.st_ino) << 32};
 }
 
 void AccessControl::watch() {

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "app/config.h"
+#include "app/file_time.h"
 #include "auth/authenticator.h"
 #include "auth/failure_limit.h"
 #include "auth/keys.h"
@@ -55,18 +56,17 @@ class AccessControl {
   const AuthConfig& config() const { return config_.auth; }
   wire::Roles anonymous() const { return anonymous_; }
   bool has_keys() const { return has_keys_; }
+  // There are files of keys, or an address of them, to read again.
+  bool reads_files() const { return has_keys_ || config_.auth.jwt.on(); }
 
   void start();
   // Any thread, also a shard: the work is the thread's.
   void reload();
 
  private:
-  using FileTime = std::pair<int64_t, uint64_t>;  // when it changed, in nanoseconds, and its size
-
   base::Status open_tokens();
   base::Result<std::vector<auth::Key>> read() const;
   base::Status add_cluster_key(std::vector<auth::Key>& keys);
-  static FileTime file_time(const std::string& file);
   wire::Roles decide() const;
   bool observed_elsewhere() const;
   void watch();

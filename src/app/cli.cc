@@ -29,7 +29,8 @@ using base::Setting;
 
 constexpr const char* kFooter =
     "Every setting is also a key of the file and a variable: --max-body is limits.body and WEIR_LIMITS_BODY.\n"
-    "`weir help config` prints them all.";
+    "`weir help config` prints them all.\n"
+    "SIGHUP reads certificates, keys, models, log.level and log.format again; other settings need a restart.";
 
 // The values of the subcommands' options.
 struct Words {
@@ -111,8 +112,9 @@ Exit run_serve(const Words& words) {
   auto config = configuration(words);
   if (!config) return usage(config.error().text);
   set_up_logs(*config);
+  LiveSettings live(*config, [&words] { return configuration(words); });
   fit_memory(*config);
-  return serve(*config);
+  return serve(*config, live);
 }
 
 Exit run_check(const Words& words) {

@@ -5,11 +5,14 @@
 namespace weir::app {
 
 void set_up_logs(const Config& config) {
-  using base::log::Level;
-  for (auto level : {Level::kVerbose, Level::kInfo, Level::kWarning, Level::kError})
-    base::log::enable(level, level >= config.log_level);
-  if (config.log_level == Level::kVerbose) base::log::set_verbosity(1);
+  set_log_level(config.log_level);
   base::log::set_format(config.log_format);
+}
+
+void set_log_level(base::log::Level least) {
+  using base::log::Level;
+  for (auto level : {Level::kInfo, Level::kWarning, Level::kError}) base::log::enable(level, level >= least);
+  base::log::set_verbosity(least == Level::kVerbose ? 1 : 0);
 }
 
 }  // namespace weir::app

@@ -5,7 +5,8 @@
 
 namespace weir::app {
 
-// Level and format, from now on and for the whole process.
+// From now on and for the whole process: level and format, or the level alone.
 void set_up_logs(const Config& config);
+void set_log_level(base::log::Level least);
 
 }  // namespace weir::app

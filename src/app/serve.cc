@@ -17,6 +17,7 @@
 #include "app/last_calls.h"
 #include "app/memory.h"
 #include "app/memory_watch.h"
+#include "app/reloader.h"
 #include "app/reserve.h"
 #include "app/roots.h"
 #include "app/server_options.h"
@@ -38,7 +39,7 @@ constexpr auto kDrainWatch = std::chrono::milliseconds(500);
 // The server as one object, so that its parts end in the right order.
 class Serving {
  public:
-  explicit Serving(const Config& config);
+  Serving(const Config& config, LiveSettings& live);
   ~Serving();
   Exit run();
 
@@ -57,6 +58,7 @@ class Serving {
   Exit start();
   void publish(std::shared_ptr<const bus::Catalog> catalog, std::function<void()> settled);
   std::shared_ptr<const bus::Catalog> catalog() const;
+  Reloader::Steps reload_steps();
   void on_signal(int signal);
   bool wait_for_drain();
   void enter(Phase phase);
@@ -66,6 +68,7 @@ class Serving {
   void write_families(std::string& out);
 
   const Config& config_;
+  LiveSettings& live_;  // the reloader's
   const ServiceNotifier service_{std::getenv("NOTIFY_SOCKET")};
   base::HostMemory host_memory_;  // outlives the models, whose Catalogs the state may hold
   ServerState state_;
@@ -80,6 +83,7 @@ class Serving {
   models::Repository repository_;
   const std::shared_ptr<ServerRef> server_ref_ = std::make_shared<ServerRef>();
   std::optional<net::Server> server_;
+  std::optional<Reloader> reloader_;
   std::optional<net::Signals> signals_;
   bool started_ = false;  // the shards run
   std::atomic<bool> device_lost_{false};
@@ -89,8 +93,9 @@ class Serving {
   std::promise<bool> drained_;
 };
 
-Serving::Serving(const Config& config)
+Serving::Serving(const Config& config, LiveSettings& live)
     : config_(config),
+      live_(live),
       state_(config),
       onnx_(onnx_options(config)),
       cluster_(ClusterNode::make(config, forward_.directory(), state_.memory, [this] { return catalog(); })),
@@ -179,6 +184,7 @@ Exit Serving::start() {
   state_.access.start();
   state_.live->start();
   state_.jobs.start();
+  reloader_.emplace(certificate_files(config_), reload_steps());
   signals_.emplace(*shards_[0], [this](int signal) { on_signal(signal); });
   if (ends_on_fault(config_.device.on_fault, service_))
     state_.gpus.devices().on_fault([this](const base::Status& why) {
@@ -287,18 +293,23 @@ void Serving::write_families(std::string& out) {
   state_.gpus.write_families(out, state_.slabs, also("triton") ? Gpus::Names::kTritonsToo : Gpus::Names::kOurs);
 }
 
+Reloader::Steps Serving::reload_steps() {
+  Reloader::Steps steps;
+  steps.settings = [this] { return live_.reload(); };
+  steps.certificates = [this] {
+    if (cluster_) cluster_->reload_tls();
+    return server_->reload_tls();
+  };
+  if (state_.access.reads_files()) steps.keys = [this] { state_.access.reload(); };
+  steps.models = [this](std::function<void()> done) { repository_.rescan(std::move(done)); };
+  return steps;
+}
+
 // On the first shard.
 void Serving::on_signal(int signal) {
   if (signal == SIGHUP) {
     service_.reloading();
-    if (auto s = server_->reload_tls(); !s.ok())
-      base::log::error("certificates stay as they are", {{"reason", s.text}});
-    if (cluster_) cluster_->reload_tls();
-    state_.access.reload();
-    repository_.rescan([this] {
-      base::log::info("reloaded");
-      service_.ready(ready_models(*catalog()));
-    });
+    reloader_->reload([this] { service_.ready(ready_models(*catalog())); });
   } else if (signal == SIGUSR1) {
     if (state_.access_log) state_.access_log->reopen();
     if (state_.audit_log) state_.audit_log->reopen();
@@ -335,6 +346,7 @@ void Serving::ping_watchdog() {
 
 // Nothing new comes in, then the last Calls come back, then everything may go.
 Serving::~Serving() {
+  if (reloader_) reloader_->stop();
   if (cluster_) cluster_->stop();
   model_door_->set(nullptr), end_loads(repository_, rest_of_drain(kLastLoad));
   if (state_.live) state_.live->stop();
@@ -357,14 +369,14 @@ Serving::~Serving() {
 
 }  // namespace
 
-Exit serve(const Config& config) {
+Exit serve(const Config& config, LiveSettings& live) {
   if (auto s = check_roots(config); !s.ok()) {
     print_error("weir: " + s.text);
     return Exit::kUsage;
   }
   std::optional<Serving> serving;
   try {
-    serving.emplace(config);
+    serving.emplace(config, live);
   } catch (const std::system_error& e) {
     print_error(shortage(e));
     return Exit::kFailed;

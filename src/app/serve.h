@@ -2,6 +2,7 @@
 #pragma once
 
 #include "app/config.h"
+#include "app/live_settings.h"
 
 namespace weir::app {
 
@@ -9,8 +10,8 @@ namespace weir::app {
 enum class Exit : int { kOk = 0, kFailed = 1, kUsage = 2, kBind = 3, kModels = 4, kDevice = 5 };
 
 // Serves until SIGTERM or SIGINT, or until a GPU is lost and device.on_fault says exit (kDevice), then drains. Problems
-// are told on standard error.
-Exit serve(const Config& config);
+// are told on standard error. `live` is reloaded on SIGHUP, on a thread of the server.
+Exit serve(const Config& config, LiveSettings& live);
 
 // Reads certificates, then loads the models of the configuration without serving them and prints what became of them:
 // `weir check`. kSettings looks at their folders and loads none: beside a server that has them in memory already.

@@ -35,4 +35,9 @@ net::ServerOptions server_options(const Config& config) {
   return options;
 }
 
+std::vector<std::string> certificate_files(const Config& config) {
+  const auto& nodes = config.cluster.tls;
+  return {config.tls.certificate, config.tls.key, config.tls.client_ca, nodes.certificate, nodes.key, nodes.ca};
+}
+
 }  // namespace weir::app

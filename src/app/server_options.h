@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "app/config.h"
 #include "base/status.h"
@@ -18,5 +20,7 @@ uint32_t pinned_shards(const Config& config);
 
 // Certificates are not read yet. The networks of config.proxy_protocol were checked when they were set.
 net::ServerOptions server_options(const Config& config);
+// The files of certificates, keys and authorities that the server and its cluster read; some may be empty.
+std::vector<std::string> certificate_files(const Config& config);
 
 }  // namespace weir::app

@@ -259,6 +259,24 @@ class Signals(unittest.TestCase):
         self.assertGreater(line['bytes_in'], 0)
         self.assertGreaterEqual(line['seconds'], 0)
 
+    def test_hup_takes_the_log_and_names_what_needs_a_restart(self):
+        config = harness.scratch() / 'live.yaml'
+        config.write_text(f'models: {{repository: {harness.MODELS}}}\nlog: {{level: info}}\nshards: 1\n')
+        server = harness.Server(config=config)
+        config.write_text(f'models: {{repository: {harness.MODELS}}}\nlog: {{level: warning, format: json}}\nshards: 2\n')
+        server.process.send_signal(signal.SIGHUP)
+        self.assertTrue(server.logged('need a restart', '"settings":"shards"'), server.output())
+        self.assertEqual(0, server.stop())
+        self.assertNotIn('shutting down', server.output())  # an info
+
+    def test_with_json_every_line_of_the_log_is_json(self):
+        server = harness.Server('--log-format', 'json')
+        self.assertEqual(0, server.stop())
+        lines = [json.loads(line) for line in server.output().splitlines()]
+        ready = next(line for line in lines if line['event'] == 'weir is listening')
+        self.assertEqual(f'http://127.0.0.1:{server.port}', ready['addresses'])
+        self.assertRegex(ready['models'], r'^\d+ of \d+ models are ready$')
+
     def test_reloads_under_load_fail_no_request(self):
         root = repository('reloads', 'simple')
         server = harness.Server('--control', 'poll', '--models-poll-interval', '20ms', repository=root)

@@ -262,6 +262,13 @@ class Tls(harness.Case):
 
     def test_certificates_reload_without_dropping_a_connection(self):
         import signal
+        self._renew(lambda: self.server.process.send_signal(signal.SIGHUP))
+
+    def test_a_renewed_certificate_is_served_without_a_signal(self):
+        self._renew(lambda: None)
+        self.assertTrue(self.server.logged('certificates were read again'))
+
+    def _renew(self, then):
         import ssl
         import socket as sockets
         context = ssl.create_default_context(cafile=str(self.cert))
@@ -270,7 +277,7 @@ class Tls(harness.Case):
         subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2',
                         '-subj', '/CN=localhost', '-addext', 'subjectAltName=DNS:localhost,IP:127.0.0.1', '-keyout', self.key,
                         '-out', self.cert], check=True, stderr=subprocess.DEVNULL)
-        self.server.process.send_signal(signal.SIGHUP)
+        then()
         loose = ssl.create_default_context()
         loose.check_hostname, loose.verify_mode = False, ssl.CERT_NONE
         import time

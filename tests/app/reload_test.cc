@@ -1,0 +1,129 @@
+// A running server reads its files again.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <string>
+#include <vector>
+
+#include "app/file_watch.h"
+#include "app/live_settings.h"
+#include "app/logs.h"
+#include "app/reloader.h"
+#include "base/log.h"
+
+namespace weir::app {
+namespace {
+
+using base::log::Level;
+
+struct Folder {
+  Folder() {
+    std::string pattern = testing::TempDir() + "/weir-reload-XXXXXX";
+    path = ::mkdtemp(pattern.data());
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  std::string file(const std::string& name) const { return path + '/' + name; }
+  void write(const std::string& name, const std::string& text) const { std::ofstream(file(name)) << text; }
+  std::string path;
+};
+
+TEST(FileWatch, AChangeIsSeenOnceWhenTheFilesRest) {
+  Folder folder;
+  folder.write("cert", "1"), folder.write("key", "1");
+  FileWatch watch({folder.file("cert"), "", folder.file("key")});
+  EXPECT_FALSE(watch.look());
+  folder.write("cert", "22");
+  EXPECT_FALSE(watch.look()) << "the key may follow";
+  folder.write("key", "22");
+  EXPECT_FALSE(watch.look());
+  EXPECT_TRUE(watch.look());
+  EXPECT_FALSE(watch.look());
+  folder.write("cert", "333");
+  watch.skip();
+  EXPECT_FALSE(watch.look() || watch.look()) << "it was read for another reason";
+  EXPECT_TRUE(FileWatch({"", ""}).empty());
+}
+
+// As Kubernetes renews a secret: the folder's link is put in another place.
+TEST(FileWatch, ALinkThatLeadsElsewhereIsAChange) {
+  Folder folder;
+  folder.write("one", "x"), folder.write("two", "x");
+  std::filesystem::create_symlink("one", folder.file("cert"));
+  FileWatch watch({folder.file("cert")});
+  std::filesystem::create_symlink("two", folder.file("next"));
+  std::filesystem::rename(folder.file("next"), folder.file("cert"));
+  EXPECT_FALSE(watch.look());
+  EXPECT_TRUE(watch.look());
+}
+
+class LiveSettingsTest : public testing::Test {
+ protected:
+  ~LiveSettingsTest() override { set_up_logs(Config()); }
+  static base::Result<Config> read(const std::string& text) {
+    Config config;
+    if (auto s = read_file_text(text, "weir.yaml", config); !s.ok()) return s;
+    return config;
+  }
+
+  std::string text = "log: {level: info}\nshards: 2\n";
+  LiveSettings live{read(text).value(), [this] { return read(text); }};
+};
+
+TEST_F(LiveSettingsTest, TheLogsAreTakenAndTheOthersNamed) {
+  EXPECT_TRUE(live.reload().value().empty());
+  text = "log: {level: error, format: json}\nshards: 3\ntls: {required: true}\n";
+  EXPECT_EQ(live.reload().value(), (std::vector<std::string>{"shards", "tls.required"}));
+  EXPECT_FALSE(base::log::enabled(Level::kWarning));
+  EXPECT_TRUE(base::log::enabled(Level::kError));
+  EXPECT_EQ(base::log::format(), base::log::Format::kJson);
+  text = "log: {level: verbose}\nshards: 2\n";
+  EXPECT_TRUE(live.reload().value().empty()) << "as the server runs again";
+  EXPECT_TRUE(base::log::enabled(Level::kVerbose));
+  EXPECT_EQ(base::log::format(), base::log::Format::kText);
+}
+
+TEST_F(LiveSettingsTest, ALevelThatAClientHasSetStaysUntilTheFileChanges) {
+  base::log::enable(Level::kInfo, false);
+  EXPECT_TRUE(live.reload().value().empty());
+  EXPECT_FALSE(base::log::enabled(Level::kInfo));
+}
+
+TEST_F(LiveSettingsTest, AMistakeChangesNothing) {
+  text = "log: {level: error}\nshard: 3\n";
+  auto outcome = live.reload();
+  ASSERT_FALSE(outcome);
+  EXPECT_NE(outcome.error().text.find("weir.yaml:2:"), std::string::npos) << outcome.error().text;
+  EXPECT_TRUE(base::log::enabled(Level::kInfo));
+}
+
+TEST(Reloader, ReadsEverythingThatThereIsWhenItIsAsked) {
+  std::vector<std::string> order;
+  std::promise<void> done;
+  Reloader::Steps steps;
+  steps.settings = [&]() -> base::Result<std::vector<std::string>> {
+    order.emplace_back("settings");
+    return base::invalid("a mistake, which holds nothing else up");
+  };
+  steps.certificates = [&] {
+    order.emplace_back("certificates");
+    return base::Status();
+  };
+  steps.models = [&](std::function<void()> then) {
+    order.emplace_back("models");
+    then();
+  };
+  {
+    Reloader reloader({"/no/such/file"}, steps);
+    reloader.reload([&] { done.set_value(); });
+    done.get_future().wait();
+    reloader.stop();
+    reloader.reload([] { FAIL() << "it has stopped"; });
+  }
+  EXPECT_EQ(order, (std::vector<std::string>{"settings", "certificates", "models"}));
+}
+
+}  // namespace
+}  // namespace weir::app
