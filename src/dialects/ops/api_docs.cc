@@ -1,5 +1,6 @@
 #include "dialects/ops/api_docs.h"
 
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -31,14 +32,20 @@ struct Sources {
 // A document, the whole server's or that of one model. It takes milliseconds to make one, so a worker does it.
 class WriteDocs final : public base::OffloadTask {
  public:
-  WriteDocs(base::Bytes whole, std::optional<Sources> sources, DocsFormat format, std::optional<msg::ModelSpec> model)
-      : whole_(std::move(whole)), sources_(std::move(sources)), format_(format), model_(std::move(model)) {}
+  // `root`: way_to_root() of a page.
+  WriteDocs(base::Bytes whole, std::optional<Sources> sources, DocsFormat format, std::string root,
+            std::optional<msg::ModelSpec> model)
+      : whole_(std::move(whole)),
+        sources_(std::move(sources)),
+        format_(format),
+        root_(std::move(root)),
+        model_(std::move(model)) {}
   void run() override {
     status = base::attempt("the documentation", [this] {
       if (sources_) made = write_whole(*sources_);
       const std::string_view whole = sources_ ? std::string_view(made) : whole_.view();
       if (model_) text = write_openapi(whole, *model_);
-      if (format_ == DocsFormat::kPage) text = write_reference(model_ ? text : whole);
+      if (format_ == DocsFormat::kPage) text = write_reference(model_ ? text : whole, root_);
     });
   }
 
@@ -56,6 +63,7 @@ class WriteDocs final : public base::OffloadTask {
   const base::Bytes whole_;
   const std::optional<Sources> sources_;  // where the whole server's document was not made yet
   const DocsFormat format_;
+  const std::string root_;
   const std::optional<msg::ModelSpec> model_;
 };
 
@@ -78,8 +86,9 @@ struct ApiDocs::Parts {
     write(x, DocsFormat::kJson, {}, [this, &x](WriteDocs&) { respond_document(x); });
   }
   void send_page(wire::Exchange& x, const wire::PathArgs&) {
+    KeptPage& page = pages[way_to_root(x.request().path())];
     if (!page.empty()) return respond_page(x, kHtmlType, page);
-    write(x, DocsFormat::kPage, {}, [this, &x](WriteDocs& docs) {
+    write(x, DocsFormat::kPage, {}, [&page, &x](WriteDocs& docs) {
       if (page.empty()) page = KeptPage(std::move(docs.text));
       respond_page(x, kHtmlType, page);
     });
@@ -128,8 +137,10 @@ struct ApiDocs::Parts {
     auto from = document.empty() ? std::optional(sources()) : std::nullopt;
     const base::Bytes whole = document.empty() ? base::Bytes() : document.plain();
     const size_t bytes = document.empty() ? kUsualDocument : whole.size();
-    wire::send_away(offload, std::make_unique<WriteDocs>(whole, std::move(from), format, std::move(model)), bytes,
-                    wire::Offload::Part::kRequest, x, std::move(then));
+    wire::send_away(
+        offload,
+        std::make_unique<WriteDocs>(whole, std::move(from), format, way_to_root(x.request().path()), std::move(model)),
+        bytes, wire::Offload::Part::kRequest, x, std::move(then));
   }
 
   wire::Router& router;
@@ -137,7 +148,8 @@ struct ApiDocs::Parts {
   wire::Offload& offload;
   const std::string version;
   std::vector<std::string> texts;
-  KeptPage document, page;
+  KeptPage document;
+  std::map<std::string, KeptPage> pages;  // by their way to the root: one of /docs, one of /v2/docs
   Endpoint whole_json{*this, &Parts::send_document}, whole_page{*this, &Parts::send_page};
   Endpoint manual{*this, &Parts::send_manual};
   Endpoint model{*this, &Parts::send_model}, model_page{*this, &Parts::send_model_page};

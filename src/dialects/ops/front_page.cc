@@ -35,7 +35,8 @@ std::string json_page(std::string_view version, std::span<const FrontPageLink> l
 std::string html_page(std::string_view version, std::span<const FrontPageLink> links) {
   std::string rows;
   for (const auto& link : links) {
-    ((((rows += "<dt><a href=\"") += link.path) += "\">") += link.path) += "</a></dt>";
+    // From "/", which a proxy may have moved.
+    ((((rows += "<dt><a href=\"") += link.path.substr(1)) += "\">") += link.path) += "</a></dt>";
     ((rows += "<dd>") += link.text) += "</dd>\n";
   }
   std::string page(web::kFrontPage);

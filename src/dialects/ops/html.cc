@@ -1,5 +1,6 @@
 #include "dialects/ops/html.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace weir::ops {
@@ -18,6 +19,12 @@ wire::Response page_head(std::string_view type) {
 
 void fill_mark(std::string& page, std::string_view mark, std::string_view text) {
   if (size_t at = page.find(mark); at != page.npos) page.replace(at, mark.size(), text);
+}
+
+std::string way_to_root(std::string_view path) {
+  std::string out;
+  for (auto n = std::count(path.begin(), path.end(), '/'); n > 1; --n) out += "../";
+  return out.empty() ? "./" : out;
 }
 
 void respond_page(wire::Exchange& exchange, std::string_view type, base::Bytes body) {

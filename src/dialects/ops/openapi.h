@@ -36,6 +36,7 @@ std::string write_openapi(std::vector<const wire::Route*> routes, const std::vec
 std::string write_openapi(std::string_view document, const msg::ModelSpec& spec);
 
 // Any of these documents as a page: one line for each operation, which opens. No script, nothing from elsewhere.
-std::string write_reference(std::string_view document);
+// `root` is the page's way_to_root() (html.h).
+std::string write_reference(std::string_view document, std::string_view root);
 
 }  // namespace weir::ops

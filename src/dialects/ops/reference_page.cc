@@ -47,7 +47,7 @@ void write_operation(std::string& out, std::string_view path, std::string_view m
 
 }  // namespace
 
-std::string write_reference(std::string_view document) {
+std::string write_reference(std::string_view document, std::string_view root) {
   const Json api = Json::parse(document);
   std::string operations, schemas;
   for (const auto& [path, methods] : api["paths"].items())
@@ -57,6 +57,7 @@ std::string write_reference(std::string_view document) {
                "</code></summary><pre>" + escape_html(schema.dump(2)) + "</pre></details>\n";
   std::string page(web::kReference);
   for (int i = 0; i < 2; ++i) fill_mark(page, "<!--title-->", escape_html(api["info"]["title"].get<std::string>()));
+  for (int i = 0; i < 2; ++i) fill_mark(page, "<!--root-->", root);
   fill_mark(page, "<!--version-->", escape_html(api["info"]["version"].get<std::string>()));
   fill_mark(page, "<!--operations-->", operations);
   fill_mark(page, "<!--schemas-->", schemas);

@@ -83,10 +83,12 @@ TEST_F(ConsolePages, ThePageLoadsWhatIsBelowItsPathAndNothingElse) {
   const auto policy = page.response.fields.find("content-security-policy");
   EXPECT_NE(policy.find("default-src 'none'"), policy.npos);
   EXPECT_EQ(policy.find("unsafe"), policy.npos);
-  EXPECT_NE(page.sent.find("src=\"/ui/"), std::string::npos) << page.sent;
-  EXPECT_EQ(page.sent.find("\"/console/"), std::string::npos) << page.sent;
+  EXPECT_NE(page.sent.find("src=\"../ui/"), std::string::npos) << page.sent;
+  EXPECT_NE(page.sent.find("data-root=\"../\""), std::string::npos) << page.sent;
+  EXPECT_EQ(page.sent.find("\"/"), std::string::npos) << "a proxy may serve it below a path: " << page.sent;
+  EXPECT_NE(console.page().view().find("src=\"./ui/"), std::string::npos);
   EXPECT_EQ(page.sent.find("://"), std::string::npos) << "nothing from elsewhere";
-  const size_t from = page.sent.find("src=\"/ui/") + 5;
+  const size_t from = page.sent.find("src=\"../ui/") + 7;
   const std::string script = page.sent.substr(from, page.sent.find('"', from) - from);
   FakeExchange file("GET", script);
   file.mutable_request().fields.add("accept-encoding", "gzip");

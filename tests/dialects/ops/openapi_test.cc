@@ -124,6 +124,15 @@ TEST_F(Docs, TheManualIsTextAndAPageForBrowsers) {
   }
 }
 
+TEST_F(Docs, LinksOfPagesHoldBelowTheirProxysPath) {
+  const std::string docs = get("/docs", "text/html"), v2 = get("/v2/docs"), model = get("/v2/models/m/docs");
+  EXPECT_NE(docs.find("<a href=\"./openapi.json\">"), docs.npos);
+  EXPECT_NE(v2.find("<a href=\"../openapi.json\">"), v2.npos);
+  EXPECT_NE(model.find("<a href=\"../../../openapi.json\">"), model.npos);
+  for (const auto& page : {docs, v2, model}) EXPECT_EQ(page.find("=\"/"), page.npos);
+  EXPECT_EQ(get("/docs", "text/html"), docs) << "each is kept for itself";
+}
+
 TEST_F(Docs, TheDocumentDescribesItself) {
   json api = json::parse(get("/openapi.json").substr(4));
   EXPECT_EQ(api["paths"]["/openapi.json"]["get"]["summary"], "This document");
@@ -170,7 +179,7 @@ TEST_F(Docs, NamesOfTensorsAreText) {
   EXPECT_EQ(json::parse(model)["components"]["schemas"]["InferRequest"]["properties"]["inputs"]["items"]["oneOf"][0]
                               ["properties"]["name"]["const"],
             "<b>in");
-  std::string page = write_reference(model);
+  std::string page = write_reference(model, "./");
   EXPECT_EQ(page.find("<b>in"), page.npos);
   EXPECT_NE(page.find("&#60;b&#62;in"), page.npos);
 }

@@ -7,6 +7,7 @@
 
 #include "console_files.h"
 #include "dialects/ops/console/batch_list.h"
+#include "dialects/ops/html.h"
 #include "dialects/ops/kept_page.h"
 #include "marshal/html.h"
 #include "marshal/json_tensor.h"
@@ -40,13 +41,16 @@ void add_rules(wire::Response& response) {
   response.fields.add("referrer-policy", "no-referrer");
 }
 
-// The page as Vite writes it names its parts below /console/.
-std::string page_at(std::string_view setting) {
-  constexpr std::string_view kBase = "\"/console/";
-  const std::string path = marshal::escape_html(setting);
+// The page as Vite writes it names its parts below /console/, and other paths of the server from its root.
+std::string page_at(std::string_view setting, std::string_view path) {
+  constexpr std::string_view kBase = "console/", kPath = "\"/";
+  const std::string root = way_to_root(path), base = marshal::escape_html(setting.substr(1)) + '/';
   std::string page(web::kConsolePage);
-  for (size_t at = 0; (at = page.find(kBase, at)) != page.npos; at += path.size())
-    page.replace(at, kBase.size(), '"' + path + '/');
+  for (size_t at = 0; (at = page.find(kPath, at)) != page.npos; ++at) {
+    const size_t here = at + kPath.size();
+    if (std::string_view(page).substr(here).starts_with(kBase)) page.replace(here, kBase.size(), base);
+    page.replace(at + 1, 1, root);
+  }
   return page;
 }
 
@@ -106,7 +110,7 @@ base::Status check_change(const wire::Request& request, std::string_view model) 
 struct Console::Parts {
   Parts(const wire::Router& r, bus::Bus& b, base::Env& e, dialects::ServerControl& c, const ConsoleOptions& options)
       : router(r), bus(b), env(e), control(c), settings(std::string(options.settings)) {
-    if (options.enabled && !web::kConsolePage.empty()) page = base::Bytes::adopt(page_at(options.path));
+    if (options.enabled && !web::kConsolePage.empty()) path = options.path;
   }
 
   void batches(wire::Exchange& x) {
@@ -141,10 +145,10 @@ struct Console::Parts {
   bus::Bus& bus;
   base::Env& env;
   dialects::ServerControl& control;
-  base::Bytes page;
+  std::string path;  // the setting; empty: there is no page
   KeptPage settings;
   ConsoleRoute index{[this](auto& x, auto&) {
-    if (!page.empty()) return respond_console(x, page);
+    if (!path.empty()) return respond_console(x, base::Bytes::adopt(page_at(path, x.request().path())));
     wire::respond_error(x, failure(Code::kNotFound, "this weir was built without the console: npm was missing"));
   }};
   ConsoleRoute file{[](auto& x, auto& args) { send_file(x, args["file"]); }};
@@ -180,7 +184,9 @@ Console::Console(wire::Router& router, bus::Bus& bus, base::Env& env, dialects::
 
 Console::~Console() = default;
 
-base::Bytes Console::page() const { return parts_->page; }
+base::Bytes Console::page() const {
+  return parts_->path.empty() ? base::Bytes() : base::Bytes::adopt(page_at(parts_->path, "/"));
+}
 
 void respond_console(wire::Exchange& x, base::Bytes page) {
   wire::Response response;

@@ -36,7 +36,8 @@ class Console {
           const ConsoleOptions& options);
   ~Console();
 
-  // The page, to be sent by respond_console(); empty where the console is turned off, or was left out of this build.
+  // The page as it is at "/", to be sent by respond_console(); empty where the console is turned off, or was left out
+  // of this build.
   base::Bytes page() const;
 
  private:

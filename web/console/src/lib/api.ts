@@ -30,10 +30,14 @@ function messageOf(text: string, status: number) {
   }
 }
 
+// The server's paths may be below a proxy's: the page names the way from itself to their root.
+const root = new URL(document.documentElement.dataset.root ?? '/', location.href);
+export const at = (path: string) => new URL(path.slice(1), root).href;
+
 export interface Ask { method?: string; body?: BodyInit | null; headers?: Record<string, string>; signal?: AbortSignal }
 
 export async function ask(path: string, {method, body, headers, signal}: Ask = {}): Promise<Response> {
-  const answer = await fetch(path, {
+  const answer = await fetch(at(path), {
     method: method ?? (body === undefined ? 'GET' : 'POST'), body, signal, cache: 'no-store', credentials: 'omit',
     headers: {...(key ? {authorization: `Bearer ${key}`} : {}), ...headers},
   });

@@ -1,5 +1,7 @@
 // The same request as a person would send it: curl, Python, JavaScript, and grpcurl where gRPC has it.
 
+import {at} from './api';
+
 export interface Request {
   path: string;
   body: unknown;
@@ -8,7 +10,6 @@ export interface Request {
 }
 
 const quoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
-const origin = () => location.origin;
 const compact = (body: unknown) => JSON.stringify(body);
 
 // Python's literals, so that the text is the language's own.
@@ -24,7 +25,7 @@ function python(value: unknown): string {
 const pythonText = (text: string) => JSON.stringify(text);
 
 export function snippets({path, body, stream, grpc}: Request, withKey: boolean): [string, string][] {
-  const url = origin() + path;
+  const url = at(path);
   const out: [string, string][] = [
     ['curl', `curl -s${stream ? 'N' : ''} ${url}${withKey ? ` -H "authorization: Bearer $WEIR_KEY"` : ''} -H 'content-type: application/json' \\\n  -d ${quoted(compact(body))}`],
     ['Python', `import json${withKey ? ', os' : ''}, urllib.request

@@ -1,7 +1,7 @@
 // Docs: what the server answers, and the settings by which it runs.
 
 import {useEffect, useState} from 'preact/hooks';
-import {getJson} from '../lib/api';
+import {at, getJson} from '../lib/api';
 import {live} from '../lib/live';
 import {Chart} from '../parts/chart';
 import {Card, Problem, Tabs, useLive, useLoad} from '../parts/common';
@@ -35,7 +35,7 @@ function Api() {
     groups.set(group, [...(groups.get(group) ?? []), row]);
   }
   return (
-    <Card class="full" title={api.value ? `${api.value.info.title} ${api.value.info.version}: ${rows.length} of ${all.length} operations` : 'The API'} more={<a href="/openapi.json">OpenAPI 3.1</a>}>
+    <Card class="full" title={api.value ? `${api.value.info.title} ${api.value.info.version}: ${rows.length} of ${all.length} operations` : 'The API'} more={<a href={at('/openapi.json')}>OpenAPI 3.1</a>}>
       <Problem text={api.error} />
       <p class="row"><label>Find <input type="search" value={filter} onInput={(e) => set(e.currentTarget.value)} /></label>
         <label>Show <select value={kind} onChange={(e) => setKind(e.currentTarget.value)}><option value="all">all</option><option value="rest">REST</option><option value="rpc">gRPC, Connect, JSON for RPCs</option></select></label></p>
@@ -112,7 +112,7 @@ export function Docs({part = 'api'}: {part?: string}) {
     <>
       <Tabs label="Documents" tabs={PARTS} chosen={part} choose={(id) => { location.hash = `#/docs/${id}`; }} />
       <div class="grid">{part === 'config' ? <Settings /> : part === 'grps' ? <Grps /> : <Api />}</div>
-      <p class="note">Also here: <a href="/docs">the reference without scripts</a>, <a href="/metrics">metrics</a>; as text, <code>curl {location.origin}/docs</code> prints the manual of this version.</p>
+      <p class="note">Also here: <a href={at('/docs')}>the reference without scripts</a>, <a href={at('/metrics')}>metrics</a>; as text, <code>curl {at('/docs')}</code> prints the manual of this version.</p>
     </>
   );
 }
