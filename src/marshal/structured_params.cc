@@ -74,15 +74,21 @@ bool read_structured_outputs(FieldReader& reader, std::string_view name, std::op
   });
 }
 
+using Schema = StructuredOutput::Schema;
+
 // {"name", "description", "schema", "strict"}
 bool read_named_schema(FieldReader& reader, std::string_view name, StructuredOutput& out, bool& there) {
   JsonCursor& json = reader.json();
   if (json.peek() != JsonCursor::Kind::kObject) return reader.unexpected("response_format.json_schema", "an object");
-  return json.object([&](std::string_view key) {
+  bool strict = false;
+  const bool good = json.object([&](std::string_view key) {
+    if (key == "strict") return reader.flag("response_format.json_schema.strict", strict);
     if (key != "schema") return json.skip();
     there = true;
     return read_schema(reader, name, out);
   });
+  out.schema = strict ? Schema::kStrict : Schema::kGuide;
+  return good;
 }
 
 bool read_response_format(FieldReader& reader, std::string_view name, std::optional<StructuredOutput>& out) {
@@ -96,7 +102,8 @@ bool read_response_format(FieldReader& reader, std::string_view name, std::optio
     if (member == "type") return reader.text("response_format.type", 64, type);
     if (reader.none()) return true;
     if (member == "json_schema") return read_named_schema(reader, name, form, schema);
-    if (member == "schema") return schema = true, read_schema(reader, name, form);  // llama.cpp's
+    if (member == "schema")  // llama.cpp's, which holds to no schema that it cannot express
+      return schema = true, form.schema = Schema::kGuide, read_schema(reader, name, form);
     return reader.refuse(name, "takes type and json_schema, not " + member);
   });
   if (!good) return false;
@@ -122,6 +129,7 @@ bool read_structured(FieldReader& reader, const ParamRow& row, std::optional<Str
     std::string_view word = row.name;
     if (word.starts_with("guided_")) word.remove_prefix(7);
     good = read_kind(reader, row.name, word, form.emplace());
+    if (row.name == "json_schema") form->schema = Schema::kGuide;
     // "" asks for nothing.
     if (good && form->text.empty() && form->choices.empty()) form.reset();
   }

@@ -15,15 +15,19 @@ struct StructuredOutput {
     kJsonObject,  // any JSON object
     kJsonSchema,  // a value of the schema `text`
     kRegex,
-    kChoice,     // one of `choices`
-    kGrammar,    // GBNF, as llama.cpp takes it
-    kToolCalls,  // calls as the model writes them: {"tools": [{"name", "parameters"}], "parallel": bool, "otherwise"}
+    kChoice,   // one of `choices`
+    kGrammar,  // GBNF, as llama.cpp takes it
+    // Calls as the model writes them: {"tools": [{"name", "parameters", "strict"}], "parallel": bool, "otherwise": the
+    // schema of an answer without calls, "strict": of that}.
+    kToolCalls,
   } kind = Kind::kJsonObject;
   std::string text;
   std::vector<std::string> choices;
   // Whether thoughts come before the form: of a model that thinks (AnswerFormat), where the prompt did not begin with
   // them, or did. Of JSON and tool calls.
   enum class Thoughts : uint8_t { kNone, kMayCome, kBegun } thoughts = Thoughts::kNone;
+  // kJsonSchema alone: a schema that says what cannot be held to is refused, or followed as far as it can be.
+  enum class Schema : uint8_t { kStrict, kGuide } schema = Schema::kStrict;
   std::string_view param;  // which parameter said it; a literal
 };
 

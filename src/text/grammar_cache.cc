@@ -20,7 +20,7 @@ using msg::StructuredOutput;
 constexpr uint64_t kStepsAhead = 100'000'000;
 
 std::string key_of(const StructuredOutput& form) {
-  std::string key{char('0' + int(form.kind)), char('0' + int(form.thoughts))};
+  std::string key{char('0' + int(form.kind)), char('0' + int(form.thoughts)), char('0' + int(form.schema))};
   key += form.text;
   for (const std::string& choice : form.choices) key += '\0' + std::to_string(choice.size()) + ':' + choice;
   return key;
@@ -126,13 +126,16 @@ grammar::Result<grammar::Grammar> GrammarCache::read(const StructuredOutput& for
     case StructuredOutput::Kind::kGrammar: return grammar::read_gbnf(form.text);
     case StructuredOutput::Kind::kToolCalls: return read_tool_calls(form, style_, *tokenizer_);
   }
+  const auto unsupported =
+      form.schema == StructuredOutput::Schema::kGuide ? grammar::Unsupported::kIgnored : grammar::Unsupported::kRefused;
   const bool any_object = form.kind == StructuredOutput::Kind::kJsonObject;
   if (form.thoughts == StructuredOutput::Thoughts::kNone)
     return any_object ? grammar::Result<grammar::Grammar>(grammar::json_object())
-                      : grammar::read_json_schema(form.text);
+                      : grammar::read_json_schema(form.text, unsupported);
   grammar::Segments segments;
   add_thoughts(form, style_, *tokenizer_, segments);
-  segments.alternatives = {{{grammar::Segment::Kind::kSchema, any_object ? R"({"type":"object"})" : form.text}}};
+  segments.alternatives = {
+      {{grammar::Segment::Kind::kSchema, any_object ? R"({"type":"object"})" : form.text, unsupported}}};
   return grammar::read_segments(segments);
 }
 

@@ -28,10 +28,20 @@ constexpr std::array<std::pair<std::string_view, Format>, 10> kNames{{{"hermes",
                                                                       {"none", Format::kNone}}};
 
 // A call as JSON: `{"name": "…", "<arguments>": …}`.
-std::vector<Segment> json_call(const std::string& name, const std::string& schema, std::string_view arguments) {
+std::vector<Segment> json_call(const std::string& name, const Segment& value, std::string_view arguments) {
   return {{Kind::kLiteral, "{\"name\": " + Json(name).dump() + ", \"" + std::string(arguments) + "\": "},
-          {Kind::kSchema, schema},
+          value,
           {Kind::kLiteral, "}"}};
+}
+
+// Keywords that cannot be held to: refused where the schema is `strict`.
+grammar::Unsupported unsupported_in(const Json& object) {
+  const bool strict = object.value("strict", false);
+  return strict ? grammar::Unsupported::kRefused : grammar::Unsupported::kIgnored;
+}
+
+Segment arguments_of(const Json& tool) {
+  return {Kind::kSchema, tool.value("parameters", Json::object()).dump(), unsupported_in(tool)};
 }
 
 // The grammar of one format. `marker`: grammar_marker() of its tokenizer.
@@ -64,19 +74,18 @@ struct CallPieces {
     }
   }
 
-  std::vector<Segment> call(const std::string& name, const std::string& schema) const {
-    const Segment value{Kind::kSchema, schema};
+  std::vector<Segment> call(const std::string& name, const Segment& value) const {
     switch (style.format) {
       case Format::kHermes: {
-        auto all = json_call(name, schema, "arguments");
+        auto all = json_call(name, value, "arguments");
         all.insert(all.begin(), {Kind::kLiteral, marker("<tool_call>") + "\n"});
         all.push_back({Kind::kLiteral, "\n" + marker("</tool_call>")});
         return all;
       }
       case Format::kMistral:
         if (style.newer) return {{Kind::kLiteral, marker("[TOOL_CALLS]") + name + marker("[ARGS]")}, value};
-        return json_call(name, schema, "arguments");
-      case Format::kPhi: return json_call(name, schema, "arguments");
+        return json_call(name, value, "arguments");
+      case Format::kPhi: return json_call(name, value, "arguments");
       case Format::kDeepSeek: {
         const std::string begin = marker("<｜tool▁call▁begin｜>"), sep = marker("<｜tool▁sep｜>"),
                           end = marker("<｜tool▁call▁end｜>");
@@ -95,7 +104,7 @@ struct CallPieces {
       case Format::kPythonic:
       case Format::kNone: break;
     }
-    return json_call(name, schema, "parameters");
+    return json_call(name, value, "parameters");
   }
 };
 
@@ -160,22 +169,22 @@ grammar::Result<grammar::Grammar> read_tool_calls(const msg::StructuredOutput& f
   format.frame(segments);
   add_thoughts(form, style, tokenizer, segments);
   for (const Json& tool : wanted["tools"]) {
-    const std::string name = tool.value("name", std::string()),
-                      schema = tool.value("parameters", Json::object()).dump();
+    const std::string name = tool.value("name", std::string());
+    const Segment value = arguments_of(tool);
     // Each is looked at alone first, so that an error names its tool.
-    if (auto alone = grammar::read_json_schema(schema); !alone)
+    if (auto alone = grammar::read_json_schema(value.text, value.unsupported); !alone)
       return grammar::Error{"the parameters of '" + name.substr(0, 64) + "': " + alone.error().message};
-    segments.alternatives.push_back(format.call(name, schema));
+    segments.alternatives.push_back(format.call(name, value));
   }
   if (auto otherwise = wanted.find("otherwise"); otherwise != wanted.end()) {
-    const std::string schema = otherwise->dump();
-    if (auto alone = grammar::read_json_schema(schema); !alone)
+    const Segment value{Kind::kSchema, otherwise->dump(), unsupported_in(wanted)};
+    if (auto alone = grammar::read_json_schema(value.text, value.unsupported); !alone)
       return grammar::Error{"the schema of the answer: " + alone.error().message};
     if (style.format == Format::kFunctionary)
       segments.otherwise = {{Kind::kLiteral, "all\n"}};
     else if (style.format == Format::kHarmony)
       segments.otherwise = {{Kind::kLiteral, format.marker("<|channel|>") + "final" + format.marker("<|message|>")}};
-    segments.otherwise.push_back({Kind::kSchema, schema});
+    segments.otherwise.push_back(value);
   }
   return grammar::read_segments(segments);
 }

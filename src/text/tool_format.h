@@ -33,8 +33,8 @@ bool thinks(std::string_view chat_template);
 std::string grammar_marker(const tokenizers::Tokenizer& tokenizer, std::string_view text);
 
 // The grammar of calls: one at least, and several where `form` allows; or of JSON of its schema `otherwise`, if it has
-// one, instead. Errors: a schema that cannot be held to, with
-// the name of its tool.
+// one, instead. Errors: a `strict` schema that cannot be held to,
+// with the name of its tool.
 grammar::Result<grammar::Grammar> read_tool_calls(const msg::StructuredOutput& form, ToolStyle style,
                                                   const tokenizers::Tokenizer& tokenizer);
 // Lets thoughts come before a form, where the form says that they may.

@@ -125,7 +125,7 @@ async function main() {
     truth(error instanceof OpenAI.BadRequestError, `BadRequestError, got ${error}`);
     same(error.param, 'temperature', 'param');
     const schema = { type: 'object', properties: { a: { not: {} } } };
-    error = await refused({ response_format: { type: 'json_schema', json_schema: { name: 'x', schema } } });
+    error = await refused({ response_format: { type: 'json_schema', json_schema: { name: 'x', schema, strict: true } } });
     same(error.param, 'response_format', 'param');
     truth(/\/properties\/a: 'not' is not supported/.test(error.message), error.message);
     error = await refused({ messages: [{ role: 'user', content: 'x'.repeat(1 << 20) }] });

@@ -84,8 +84,16 @@ async function main() {
   });
   await test('what cannot be expressed is refused with its pointer', async () => {
     for (const [schema, why] of [[{ properties: { a: { multipleOf: 3, type: 'integer' } } }, '/properties/a/multipleOf'], [{ not: {} }, "'not'"]]) {
-      const error = await client.chat.completions.create({ ...ask, response_format: { type: 'json_schema', json_schema: { name: 'x', schema } } }).catch(e => e);
+      const error = await client.chat.completions.create({ ...ask, response_format: { type: 'json_schema', json_schema: { name: 'x', schema, strict: true } } }).catch(e => e);
       truth(error.status === 400 && error.param === 'response_format' && error.message.includes(why), `${error}`);
+    }
+  });
+  await test('where the schema is not strict it is passed over', async () => {
+    const schema = { type: 'array', items: { type: 'integer', multipleOf: 5, maximum: 100 }, uniqueItems: true, minItems: 2, maxItems: 2 };
+    for (const strict of [false, undefined]) {
+      const answer = await client.chat.completions.create({ ...ask, response_format: { type: 'json_schema', json_schema: { name: 'x', schema, strict } } });
+      const said = JSON.parse(answer.choices[0].message.content);
+      truth(said.length === 2 && said.every(Number.isInteger), JSON.stringify(said));
     }
   });
   console.log(`${passed} passed, ${failed} failed`);

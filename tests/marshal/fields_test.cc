@@ -133,6 +133,7 @@ std::string form(std::string_view name, std::string_view text) {
   if (!out) return "none";
   EXPECT_EQ(out->param, name);
   std::string shown = std::to_string(int(out->kind)) + " " + out->text;
+  if (out->schema == msg::StructuredOutput::Schema::kGuide) shown += " (guide)";
   for (const auto& choice : out->choices) shown += "|" + choice;
   return shown;
 }
@@ -144,9 +145,15 @@ TEST(StructuredParams, AResponseFormatIsTextAnyObjectOrASchema) {
   EXPECT_EQ(form("response_format", R"({"type":"json_object"})"), of(Kind::kJsonObject));
   EXPECT_EQ(form("response_format", R"({"type":"json_object","json_schema":null})"), of(Kind::kJsonObject));
   EXPECT_EQ(form("response_format", R"({"json_schema":{"name":"n","schema":{"type":"null"}},"type":"json_schema"})"),
-            of(Kind::kJsonSchema, R"({"type":"null"})"));
-  EXPECT_EQ(form("response_format", R"({"type":"json_object","schema":true})"), of(Kind::kJsonSchema, "true"));
-  EXPECT_EQ(form("response_format", R"({"type":"json_schema","schema":"{}"})"), of(Kind::kJsonSchema, "{}"));
+            of(Kind::kJsonSchema, R"({"type":"null"} (guide))"));
+  EXPECT_EQ(form("response_format", R"({"type":"json_object","schema":true})"), of(Kind::kJsonSchema, "true (guide)"));
+  EXPECT_EQ(form("response_format", R"({"type":"json_schema","schema":"{}"})"), of(Kind::kJsonSchema, "{} (guide)"));
+  EXPECT_EQ(form("response_format", R"({"type":"json_schema","json_schema":{"strict":true,"schema":{}}})"),
+            of(Kind::kJsonSchema, "{}"));
+  EXPECT_EQ(form("response_format", R"({"type":"json_schema","json_schema":{"schema":{},"strict":false}})"),
+            of(Kind::kJsonSchema, "{} (guide)"));
+  EXPECT_EQ(form("response_format", R"({"type":"json_schema","json_schema":{"schema":{},"strict":"yes"}})"),
+            "response_format.json_schema.strict must be true or false, not a string");
   EXPECT_EQ(form("response_format", "1"), "response_format must be an object, not 1");
   EXPECT_EQ(form("response_format", "{}"), "response_format.type: takes text, json_object or json_schema");
   EXPECT_EQ(form("response_format", R"({"type":"xml"})"),
@@ -179,7 +186,7 @@ TEST(StructuredParams, StructuredOutputsHaveOneForm) {
 
 TEST(StructuredParams, OlderNamesSayTheSame) {
   EXPECT_EQ(form("guided_json", R"({"a":1})"), of(Kind::kJsonSchema, R"({"a":1})"));
-  EXPECT_EQ(form("json_schema", "false"), of(Kind::kJsonSchema, "false"));
+  EXPECT_EQ(form("json_schema", "false"), of(Kind::kJsonSchema, "false (guide)"));
   EXPECT_EQ(form("guided_regex", "\"a\""), of(Kind::kRegex, "a"));
   EXPECT_EQ(form("guided_grammar", "\"g\""), of(Kind::kGrammar, "g"));
   EXPECT_EQ(form("grammar", "\"g\""), of(Kind::kGrammar, "g"));

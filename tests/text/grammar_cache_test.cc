@@ -142,7 +142,7 @@ TEST(GrammarCache, AnAnswerIsACallOrJsonOfItsOwnSchema) {
     EXPECT_TRUE(called && spoke) << c.chat_template;
   }
   auto p = processor({}, "<tool_call>");
-  const std::string wrong = R"({"tools":[{"name":"f","parameters":{}}],"otherwise":{"not":{}}})";
+  const std::string wrong = R"({"tools":[{"name":"f","parameters":{}}],"strict":true,"otherwise":{"not":{}}})";
   auto refused = p->compile(form(Kind::kToolCalls, wrong), nullptr);
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().text.find("the schema of the answer"), std::string::npos) << refused.error().text;
@@ -156,8 +156,14 @@ TEST(GrammarCache, ASchemaThatCannotBeHeldToIsRefusedByItsPlace) {
   };
   EXPECT_EQ(why(form(Kind::kJsonSchema, R"({"properties":{"a":{"not":{}}}})")),
             "response_format: /properties/a: 'not' is not supported");
-  EXPECT_EQ(why(form(Kind::kToolCalls, R"({"tools":[{"name":"f","parameters":{"if":{}}}]})")),
+  EXPECT_EQ(why(form(Kind::kToolCalls, R"({"tools":[{"name":"f","strict":true,"parameters":{"if":{}}}]})")),
             "response_format: the parameters of 'f': the schema: 'if' is not supported");
+  StructuredOutput guide = form(Kind::kJsonSchema, R"({"properties":{"a":{"not":{}}}})");
+  guide.schema = StructuredOutput::Schema::kGuide;
+  EXPECT_EQ(why(guide), "") << "it is no more than a guide";
+  EXPECT_EQ(why(form(Kind::kJsonSchema, guide.text)), "response_format: /properties/a: 'not' is not supported");
+  EXPECT_EQ(why(form(Kind::kToolCalls, R"({"tools":[{"name":"f","parameters":{"if":{}}}],"otherwise":{"not":{}}})")),
+            "");
   std::atomic<bool> cancelled = true;
   auto out = p->compile(form(Kind::kRegex, "a{1,9}"), &cancelled);
   ASSERT_FALSE(out);

@@ -69,7 +69,7 @@ Status read_range(const char* name, std::string_view message, marshal::PbFields&
 Status read_form(std::string_view message, marshal::PbFields& fields, SequenceRequest& out) {
   using Form = msg::StructuredOutput;
   Form form;
-  uint64_t kind = 0, thoughts = 0, begun = 0, choices = 0;
+  uint64_t kind = 0, thoughts = 0, begun = 0, schema = 0, choices = 0;
   PbCountedReader r(message, fields);
   while (r.next()) {
     if (r.is(1, PbType::kVarint)) kind = r.number();
@@ -82,12 +82,14 @@ Status read_form(std::string_view message, marshal::PbFields& fields, SequenceRe
     }
     if (r.is(4, PbType::kVarint)) thoughts = r.number();
     if (r.is(5, PbType::kVarint)) begun = r.number();
+    if (r.is(6, PbType::kVarint)) schema = r.number();
     if (form.choices.size() > kMostChoices) return invalid("form has too many choices");
   }
   if (!r.ok()) return malformed();
-  if (kind > uint64_t(Form::Kind::kToolCalls) || thoughts > uint64_t(Form::Thoughts::kBegun) || begun > kMostTokens)
+  if (kind > uint64_t(Form::Kind::kToolCalls) || thoughts > uint64_t(Form::Thoughts::kBegun) ||
+      schema > uint64_t(Form::Schema::kGuide) || begun > kMostTokens)
     return invalid("form is of no kind");
-  form.kind = Form::Kind(kind), form.thoughts = Form::Thoughts(thoughts);
+  form.kind = Form::Kind(kind), form.thoughts = Form::Thoughts(thoughts), form.schema = Form::Schema(schema);
   form.param = "form";
   out.params.structured = std::move(form);
   out.begun = uint32_t(begun);

@@ -180,14 +180,18 @@ ApiError read_tools(const ToolJson& tools, Request& request) {
     const ToolJson& function = tools[i]["function"];
     if (request.tool_choice != ToolChoice::kRequired && !calls_or_speaks(request)) continue;
     if (request.tool_name.empty() || function["name"] == request.tool_name)
-      callable.push_back({{"name", function["name"]}, {"parameters", arguments_schema(function)}});
+      callable.push_back({{"name", function["name"]},
+                          {"parameters", arguments_schema(function)},
+                          {"strict", function.value("strict", ToolJson()) == true}});
   }
   request.calls_tools = !tools.empty() && request.tool_choice != ToolChoice::kNone;
   if (callable.empty()) return {};
   const bool several = request.parallel_tools && request.tool_name.empty();
-  request.call_form = ToolJson{{"tools", std::move(callable)}, {"parallel", several}}.dump();
+  const auto& form = request.params.structured;
+  const bool strict = form && form->schema == StructuredOutput::Schema::kStrict;
+  request.call_form = ToolJson{{"tools", std::move(callable)}, {"parallel", several}, {"strict", strict}}.dump();
   if (calls_or_speaks(request)) {
-    const StructuredOutput& said = *request.params.structured;
+    const StructuredOutput& said = *form;
     const std::string schema = said.kind == StructuredOutput::Kind::kJsonObject ? R"({"type":"object"})" : said.text;
     request.call_form.replace(request.call_form.size() - 1, 1, ",\"otherwise\":" + schema + '}');
   }

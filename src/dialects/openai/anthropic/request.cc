@@ -140,6 +140,7 @@ ApiError tools(const OrderedJson& body, OrderedJson& out) {
     OrderedJson function{{"name", tool.at("name")}};
     carry(tool, "description", function, "description");
     carry(tool, "input_schema", function, "parameters");
+    carry(tool, "strict", function, "strict");
     list.push_back({{"type", "function"}, {"function", std::move(function)}});
   }
   return {};
@@ -180,7 +181,7 @@ ApiError form(const OrderedJson& body, OrderedJson& out) {
   if (!wanted) return {};
   if (type_of(*wanted) != "json_schema") return refuse(name, std::string(name) + ": its type is json_schema");
   out["response_format"] = {{"type", "json_schema"},
-                            {"json_schema", {{"name", "output"}, {"schema", wanted->at("schema")}}}};
+                            {"json_schema", {{"name", "output"}, {"strict", true}, {"schema", wanted->at("schema")}}}};
   return {};
 }
 

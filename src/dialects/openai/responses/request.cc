@@ -49,12 +49,14 @@ ApiError read_text(const OrderedJson& body, OrderedJson& out) {
   const OrderedJson* format = member(*text, "format");
   if (!format) return {};
   const std::string_view type = text_member(*format, "type");
-  if (type == "json_schema")
+  if (type == "json_schema") {
     out["response_format"] = {{"type", type}, {"json_schema", {{"name", "text"}, {"schema", format->at("schema")}}}};
-  else if (type == "json_object")
+    carry(*format, "strict", out["response_format"]["json_schema"], "strict");
+  } else if (type == "json_object") {
     out["response_format"] = {{"type", type}};
-  else if (type != "text")
+  } else if (type != "text") {
     return refuse("text", "text.format: its type is text, json_object or json_schema");
+  }
   return {};
 }
 

@@ -89,6 +89,7 @@ std::string form_of(const msg::StructuredOutput& form, uint32_t done) {
   for (const auto& choice : form.choices) put_bytes(out, 3, choice);
   put_number(out, 4, uint64_t(form.thoughts));
   put_number(out, 5, done);
+  put_number(out, 6, uint64_t(form.schema));
   return out;
 }
 

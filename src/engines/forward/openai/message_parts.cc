@@ -45,8 +45,10 @@ void write_form(MessageWriter& out, const msg::StructuredOutput& form) {
     case Kind::kJsonObject: out.member("response_format") += R"({"type":"json_object"})"; break;
     case Kind::kJsonSchema: {
       std::string& text = out.member("response_format");
-      text += R"({"type":"json_schema","json_schema":{"name":"answer","strict":true,"schema":)";
-      (text += form.text) += "}}";
+      const bool strict = form.schema == msg::StructuredOutput::Schema::kStrict;
+      text += R"({"type":"json_schema","json_schema":{"name":"answer","strict":)";
+      ((text += strict ? "true" : "false") += ",\"schema\":") += form.text;
+      text += "}}";
       break;
     }
     case Kind::kRegex: structured("regex"); break;
