@@ -1,6 +1,7 @@
 #include "dialects/ops/api_docs.h"
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -33,7 +34,7 @@ struct Sources {
 class WriteDocs final : public base::OffloadTask {
  public:
   // `root`: way_to_root() of a page.
-  WriteDocs(base::Bytes whole, std::optional<Sources> sources, DocsFormat format, std::string root,
+  WriteDocs(base::Bytes whole, std::shared_ptr<const Sources> sources, DocsFormat format, std::string root,
             std::optional<msg::ModelSpec> model)
       : whole_(std::move(whole)),
         sources_(std::move(sources)),
@@ -61,7 +62,7 @@ class WriteDocs final : public base::OffloadTask {
   }
 
   const base::Bytes whole_;
-  const std::optional<Sources> sources_;  // where the whole server's document was not made yet
+  const std::shared_ptr<const Sources> sources_;  // where the whole server's document was not made yet
   const DocsFormat format_;
   const std::string root_;
   const std::optional<msg::ModelSpec> model_;
@@ -119,10 +120,12 @@ struct ApiDocs::Parts {
     x.record().model = (*found)->spec.name;
     write(x, format, (*found)->spec, std::move(respond));
   }
-  Sources sources() const {
-    Sources out{{}, texts, version};
-    for (const auto* route : router.routes()) out.routes.push_back(*route);
-    return out;
+  // Hundreds of KiB, for all who ask before the document is there.
+  std::shared_ptr<const Sources> shared_sources() {
+    if (!document.empty() || sources) return sources;
+    auto out = std::make_shared<Sources>(Sources{{}, texts, version});
+    for (const auto* route : router.routes()) out->routes.push_back(*route);
+    return sources = std::move(out);
   }
   // `respond` is called in a later turn, with what was made; then the whole server's document is kept.
   template <class Respond>
@@ -131,16 +134,14 @@ struct ApiDocs::Parts {
       if (!sent.ok()) return wire::respond_error(x, sent);
       auto& docs = static_cast<WriteDocs&>(*task);
       if (!docs.status.ok()) return wire::respond_error(x, docs.status);
-      if (document.empty()) document = KeptPage(std::move(docs.made));
+      if (document.empty()) document = KeptPage(std::move(docs.made)), sources.reset();
       respond(docs);
     };
-    auto from = document.empty() ? std::optional(sources()) : std::nullopt;
     const base::Bytes whole = document.empty() ? base::Bytes() : document.plain();
     const size_t bytes = document.empty() ? kUsualDocument : whole.size();
-    wire::send_away(
-        offload,
-        std::make_unique<WriteDocs>(whole, std::move(from), format, way_to_root(x.request().path()), std::move(model)),
-        bytes, wire::Offload::Part::kRequest, x, std::move(then));
+    auto task =
+        std::make_unique<WriteDocs>(whole, shared_sources(), format, way_to_root(x.request().path()), std::move(model));
+    wire::send_away(offload, std::move(task), bytes, wire::Offload::Part::kRequest, x, std::move(then));
   }
 
   wire::Router& router;
@@ -148,6 +149,7 @@ struct ApiDocs::Parts {
   wire::Offload& offload;
   const std::string version;
   std::vector<std::string> texts;
+  std::shared_ptr<const Sources> sources;  // until the document is there
   KeptPage document;
   std::map<std::string, KeptPage> pages;  // by their way to the root: one of /docs, one of /v2/docs
   Endpoint whole_json{*this, &Parts::send_document}, whole_page{*this, &Parts::send_page};

@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <vector>
+
 #include <nlohmann/json.hpp>
 
 #include "dialects/ops/api_docs.h"
 #include "inference.pb.h"
+#include "support/cpu_time.h"
 #include "support/fake_offload.h"
 #include "support/fake_wire.h"
 #include "support/model_spec.h"
@@ -161,6 +165,20 @@ TEST_F(Docs, AWorkerMakesThem) {
   EXPECT_EQ(offload.cancelled, targets.size()) << "the client has left";
   offload.refusal = base::failure(base::Code::kResourceExhausted, "too much waits");
   for (const auto& target : targets) EXPECT_TRUE(get(target).starts_with("429"));
+}
+
+// Each would take a copy of all that dialects say.
+TEST_F(Docs, ManyWhoAskBeforeItIsMadeCostNoMoreThanTheirRequests) {
+  wire::Router large_router{env};
+  ApiDocs large{large_router, bus, offload, "1.2.3", {std::string(kText) + std::string(4 << 20, ' ')}};
+  std::vector<std::unique_ptr<support::FakeExchange>> all;
+  for (int i = 0; i < 21; ++i) all.push_back(std::make_unique<support::FakeExchange>("GET", "/openapi.json"));
+  (void)large_router.begin(*all[0]);
+  const double before = support::cpu_seconds();
+  for (size_t i = 1; i < all.size(); ++i) (void)large_router.begin(*all[i]);
+  EXPECT_LT(support::cpu_seconds() - before, 0.004) << "to copy 80 MiB takes longer";
+  EXPECT_EQ(offload.waiting(), all.size());
+  for (auto& x : all) large_router.closed(*x);
 }
 
 TEST_F(Docs, TheWholeServersAreKept) {
