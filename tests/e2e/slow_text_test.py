@@ -234,8 +234,8 @@ class SlowText(harness.Case):
         self.assertEqual(len(READERS), sum(self.gauge(r'weir_model_sequences\{.*state="running"\}')))
         begun = time.monotonic()
         other = self.other()
-        # Ten seconds of grace, perhaps begun just before, and a look a second.
-        self.wait(lambda: self.other() == other and not any(self.gauge(r'weir_model_sequences\{.*\}')), 25 + harness.PATIENCE)
+        # Ten seconds of grace, perhaps begun just before, a look a second, and 30 s for what a reader has taken before.
+        self.wait(lambda: self.other() == other and not any(self.gauge(r'weir_model_sequences\{.*\}')), 55 + harness.PATIENCE)
         self.assertGreater(time.monotonic() - begun, 5)
         for reader in slow:
             reader.ended()
