@@ -218,6 +218,11 @@ class Answers(harness.Case):
         self.assertIn('returned no response', self.told('tasks', 'silent')[0])
         self.assertEqual(['waited'], self.told('tasks', 'wait'))
 
+    def test_a_task_that_does_not_end_delays_no_error(self):
+        self.assertEqual(['of an executor'], self.told('tasks', 'both'))
+        self.assertIn('returned no response', self.told('tasks', 'silent')[0])
+        self.assertEqual(['waited'], self.told('tasks', 'wait'))
+
     def test_parameters_of_a_response_are_plain_values(self):
         right = {'a': '1', 'b': True, 'c': 3, 'd': 0.5}
         self.assertEqual(right, self.ask('kinds', repr(right))['parameters'])

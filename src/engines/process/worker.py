@@ -1335,12 +1335,15 @@ class Worker:
     def responses(self, requests):
         """One response for each request, whatever the model does."""
         returned, wrong = [None] * len(requests), None
+        before = asyncio.all_tasks(self.loop) if self.loop else set()
         try:
             result = self.execute(requests)
             if result is not None and (not isinstance(result, (list, tuple)) or len(result) != len(requests)):
                 raise TritonModelException('execute() must return a list of as many responses as there are requests')
             returned = returned if result is None else result
-            self.wait_for_senders([r for r, response in zip(requests, returned) if response is None])
+            pending = [r for r, response in zip(requests, returned) if response is None]
+            if pending:
+                self.wait_for_senders(pending, before)
         except Exception as e:
             wrong = self.failure(e)
         return [self.response(*pair, wrong) for pair in zip(requests, returned)]
@@ -1360,26 +1363,28 @@ class Worker:
         except TritonModelException as e:
             return self.failure(e)
 
-    def wait_for_senders(self, requests):
+    def wait_for_senders(self, requests, before):
         """Returns when the sender of each has a response or is closed. Tasks that a coroutine has started go on meanwhile;
-        raises what one of them raised where no other is left to answer."""
-        def answered():
-            return all(r._sender and (r._sender.responses or r._sender.over) for r in requests)
+        raises what one of them raised where no other is left to answer. A request whose sender nobody has taken waits for
+        no task of `before`, which were there before this execute() and may never end."""
+        def unanswered():
+            return [r for r in requests if not (r._sender and (r._sender.responses or r._sender.over))]
 
-        if self.loop and not answered():
-            self.loop.run_until_complete(self.run_tasks_until(answered))
+        if self.loop and unanswered():
+            self.loop.run_until_complete(self.run_tasks_for(unanswered, before))
         requests = [r for r in requests if r._sender]
         with self.changed:
-            self.changed.wait_for(answered)
+            self.changed.wait_for(lambda: not unanswered())
 
-    async def run_tasks_until(self, answered):
+    async def run_tasks_for(self, unanswered, before):
         wrong = None
         while True:
             woken = self.woken = self.loop.create_future()  # before the check: another thread may send
             tasks = asyncio.all_tasks() - {asyncio.current_task()}
-            if answered():
+            left = unanswered()
+            if not left:
                 return
-            if not tasks:
+            if not (tasks if any(r._sender for r in left) else tasks - before):
                 break
             ended, _ = await asyncio.wait({woken, *tasks}, return_when=asyncio.FIRST_COMPLETED)
             for task in ended - {woken}:
