@@ -5,16 +5,14 @@
 
 namespace weir::models {
 
-Demand::Demand(const RepositoryOptions& options, ModelTable& table, std::shared_ptr<TaskQueue> queue,
-               std::function<void(const std::string&, Done)> load, std::function<void()> publish)
+Demand::Demand(const RepositoryOptions& options, ModelTable& table, std::shared_ptr<TaskQueue> queue, Hooks hooks)
     : options_(options),
       residence_(options.control != Control::kDemand
                      ? nullptr
                      : std::make_unique<Residence>(
                            table, [this](const auto& loaded) { return stand_in(loaded); }, options.memory)),
       queue_(std::move(queue)),
-      load_(std::move(load)),
-      publish_(std::move(publish)) {}
+      hooks_(std::move(hooks)) {}
 
 // The queue refuses what is posted when the Repository ends, so `this` is there when the task runs.
 std::shared_ptr<bus::Served> Demand::stand_in(const bus::Served& loaded) {
@@ -75,29 +73,30 @@ Demand::Room Demand::make_room(uint64_t bytes) {
 }
 
 // The one that was used longest ago, of those that do nothing; of all, where none does nothing: its Calls end first.
+// One that is being loaded anew goes where there is no other: that load would be in vain.
 bool Demand::let_one_go() {
   auto residents = residence_->residents();
   std::erase_if(residents, [](const auto& r) { return r.bytes == 0; });
-  auto first = std::min_element(residents.begin(), residents.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.busy, a.last_used_ms) < std::tie(b.busy, b.last_used_ms);
-  });
+  auto rank = [&](const auto& r) { return std::tuple(r.busy, hooks_.is_being_loaded(r.model), r.last_used_ms); };
+  auto first = std::min_element(residents.begin(), residents.end(),
+                                [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
   if (first == residents.end()) return false;
   residence_->let_go(first->model);
-  publish_();
+  hooks_.publish();
   return true;
 }
 
 void Demand::begin(const std::string& model) {
   loading_ = true, coming_ = residence_->missing_bytes(model);
   residence_->mark_missing(model, bus::ModelState::kReady, "it is being loaded, as a request asks for it");
-  publish_();
-  load_(model, [this, model](const base::Status& outcome) { end(model, outcome); });
+  hooks_.publish();
+  hooks_.load(model, [this, model](const base::Status& outcome) { end(model, outcome); });
 }
 
 void Demand::end(const std::string& model, const base::Status& outcome) {
   loading_ = false, coming_ = 0;
   if (outcome.ok())
-    publish_();
+    hooks_.publish();
   else
     fail(model, outcome.text);
   notify(model, {});  // where it has failed nobody is left to be told
@@ -107,7 +106,7 @@ void Demand::end(const std::string& model, const base::Status& outcome) {
 // In terms of a client nothing is wrong with its request, whatever is wrong with the model.
 void Demand::fail(const std::string& model, const std::string& why) {
   residence_->mark_missing(model, bus::ModelState::kUnavailable, why + "; a request tries again");
-  publish_();
+  hooks_.publish();
   residence_->fail_waiting(model,
                            base::try_again(base::Code::kUnavailable, "model '" + model + "' cannot be loaded: " + why),
                            timer_->now() + kQuiet);

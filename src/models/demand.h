@@ -28,10 +28,14 @@ class Demand {
   static constexpr base::Duration kQuiet = std::chrono::seconds(10);
 
   using Done = std::function<void(base::Status)>;
-  // All borrowed. `load` brings a model into memory and says then what became of it; `publish` gives what the table has
-  // now to the shards.
-  Demand(const RepositoryOptions& options, ModelTable& table, std::shared_ptr<TaskQueue> queue,
-         std::function<void(const std::string& model, Done done)> load, std::function<void()> publish);
+  struct Hooks {
+    // Brings a model into memory, and says then what became of it.
+    std::function<void(const std::string& model, Done done)> load;
+    std::function<bool(const std::string& model)> is_being_loaded;  // by anybody
+    std::function<void()> publish;                                  // gives what the table has now to the shards
+  };
+  // All borrowed.
+  Demand(const RepositoryOptions& options, ModelTable& table, std::shared_ptr<TaskQueue> queue, Hooks hooks);
 
   bool on() const { return residence_ != nullptr; }
   bool is_missing(const std::string& model) const { return on() && residence_->is_missing(model); }
@@ -61,8 +65,7 @@ class Demand {
   const RepositoryOptions& options_;
   const std::unique_ptr<Residence> residence_;  // null where this is off
   const std::shared_ptr<TaskQueue> queue_;
-  const std::function<void(const std::string&, Done)> load_;
-  const std::function<void()> publish_;
+  const Hooks hooks_;
   const std::shared_ptr<sched::DeadlineTimer> timer_ = std::make_shared<sched::TimerThread>();
   std::deque<std::string> wanted_;          // each once, in the order in which they were asked for
   bool loading_ = false;                    // the first of them is being loaded

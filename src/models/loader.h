@@ -46,6 +46,9 @@ class Loader {
                    ? std::make_shared<sched::ResponseCache>(options.response_cache, slabs.ledger())
                    : nullptr) {}
 
+  // False: the Repository ends.
+  bool loads() const { return hooks_.loading(); }
+
   // The model's configuration, from whichever file it has, or all defaults. Errors: INVALID_ARGUMENT with the place.
   base::Result<ModelConfig> configure(const ModelFolder& folder) const;
 

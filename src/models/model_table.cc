@@ -138,9 +138,9 @@ base::Status ModelTable::load_version(const ModelFolder& folder, const ModelConf
   auto began = std::chrono::steady_clock::now();
   auto served = build(folder, config, loader, version, slot);
   const uint64_t bytes = served ? estimated_bytes(folder, config, version, (*served)->spec) : 0;
-  if (auto fit = residence_ ? residence_->fits(bytes) : base::Status{}; served && !fit.ok()) {
+  if (auto may = served && residence_ ? residence_->may_arrive(slot, bytes, loader) : base::Status{}; !may.ok()) {
     destroy(lock_, *std::move(served));
-    served = fit;
+    served = may;
   }
   if (!served) {
     auto why = presentable(served.error());

@@ -38,12 +38,11 @@ Repository::Parts::Parts(RepositoryOptions o, std::map<std::string, EngineMaker>
            },
            [queue = queue] { return !queue->ends(); }, [this](const std::string& of) { return jobs.take_turn(of); }}),
       publisher(table, queue, options.default_model, std::move(p)),
-      demand(
-          options, table, queue,
-          [this](const std::string& name, const Demand::Done& done) {
-            jobs.add(name, Jobs::Needs::kThread, [this, name, done] { done(load_wanted(name)); });
-          },
-          [this] { publish(); }),
+      demand(options, table, queue,
+             {[this](const std::string& name, const Demand::Done& done) {
+                jobs.add(name, Jobs::Needs::kThread, [this, name, done] { done(load_wanted(name)); });
+              },
+              [this](const std::string& name) { return jobs.is_busy(name); }, [this] { publish(); }}),
       requests(std::make_unique<Requests>(*this)),
       disk(std::make_unique<Disk>(*this)) {}
 

@@ -1,6 +1,7 @@
 #include "models/residence.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/log.h"
 #include "msg/sequence.h"
@@ -12,15 +13,29 @@ using bus::ModelState;
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr std::string_view kMissing = "not in memory: the next request loads it";
+// How long Calls inside what has left memory have to end before what is loaded in its place is given up; how often
+// their end is looked for, as nobody tells of it.
+constexpr auto kMostWait = std::chrono::seconds(30);
+constexpr auto kLook = std::chrono::milliseconds(5);
 
 }  // namespace
 
-base::Status Residence::fits(uint64_t bytes) const {
-  if (memory_ == 0 || bytes <= memory_) return {};
-  return base::failure(
-      base::Code::kFailedPrecondition,
-      "it takes " + std::to_string(bytes) + " bytes of memory, and models.memory is " + std::to_string(memory_));
+// The version may leave the slot while the new one is made, and while this waits.
+base::Status Residence::may_arrive(const ModelTable::Slot& slot, uint64_t bytes, const Loader& loader) const {
+  if (memory_ > 0 && bytes > memory_)
+    return base::failure(
+        base::Code::kFailedPrecondition,
+        "it takes " + std::to_string(bytes) + " bytes of memory, and models.memory is " + std::to_string(memory_));
+  const auto until = Clock::now() + kMostWait;
+  while (slot.missing && !inbox(slot).settle()) {
+    if (Clock::now() >= until || !loader.loads())
+      return base::try_again(base::Code::kUnavailable, "requests inside what was loaded before have not ended yet");
+    table_.lock_.wait_until(Clock::now() + kLook);
+  }
+  return {};
 }
 
 // Sequences would lose their states; what a load request has brought could not be brought again.

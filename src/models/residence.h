@@ -53,7 +53,10 @@ class Residence {
 
  private:
   friend class ModelTable;
-  base::Status fits(uint64_t bytes) const;
+  // Whether a version that has been made, and takes so many bytes, may be loaded into the slot: waits until no Call is
+  // inside what has left the slot, and gives the lock away meanwhile. Errors: FAILED_PRECONDITION where it is too
+  // large; UNAVAILABLE, worth another try, where Calls do not end in time, or the Repository ends.
+  base::Status may_arrive(const ModelTable::Slot& slot, uint64_t bytes, const Loader& loader) const;
   static bool may_leave(const ModelTable::Slot& slot);
   // A version has been loaded into `now`, where `before` was; it has the stand-in of `before` unless its files are
   // others.

@@ -245,6 +245,10 @@ class HeldDemand : public Demand {
     auto served = held->now()->models.at(model).versions.begin()->second;
     return caller.call(*served);
   }
+  static std::string all_wait() {
+    const std::string why = std::string("/1 READY (") + kWaits + ")\n";
+    return "a" + why + "b" + why + "c" + why;
+  }
 
   HeldLoads loads;
   std::unique_ptr<HeldRepo> held;
@@ -269,6 +273,57 @@ TEST_F(HeldDemand, ALoadThatHangsKeepsOnlyThoseWaitingThatRequestsAskFor) {
   EXPECT_EQ(caller.answer(waits), "1");
   EXPECT_TRUE(asked.get().ok());
   EXPECT_EQ(caller.answer(call("b")), "7");
+}
+
+// The stand-in has what was loaded before as long as one of its Calls is inside.
+TEST_F(HeldDemand, AReloadWaitsForCallsInsideWhatHasLeftMeanwhile) {
+  loads.hold_runs("a");
+  auto* inside = call("a");
+  ASSERT_TRUE(loads.runs("a"));
+  disk.write("a/1/model.onnx", "7");
+  loads.hold("a");
+  auto reload = held->begin_load("a");
+  ASSERT_TRUE(loads.begins("a"));
+  auto* other = call("b");
+  ASSERT_TRUE(held->becomes(all_wait()));
+  loads.release("a");
+  EXPECT_EQ(reload.wait_for(50ms), std::future_status::timeout);
+  loads.release_runs("a");
+  EXPECT_EQ(caller.answer(inside), "1");
+  EXPECT_TRUE(reload.get().ok());
+  EXPECT_EQ(caller.answer(other), "2");
+  EXPECT_EQ(caller.answer(call("a")), "7");
+}
+
+TEST_F(HeldDemand, ALoadWaitsForCallsInsideWhatHasLeftBefore) {
+  loads.hold_runs("a");
+  auto* inside = call("a");
+  ASSERT_TRUE(loads.runs("a"));
+  auto* other = call("b");
+  ASSERT_TRUE(held->becomes(all_wait()));
+  disk.write("a/1/model.onnx", "7");
+  auto load = held->begin_load("a");
+  EXPECT_EQ(load.wait_for(50ms), std::future_status::timeout);
+  loads.release_runs("a");
+  EXPECT_EQ(caller.answer(inside), "1");
+  EXPECT_EQ(caller.answer(other), "2");
+  EXPECT_TRUE(load.get().ok());
+  EXPECT_EQ(caller.answer(call("a")), "7");
+}
+
+TEST_F(HeldDemand, TheEndDoesNotWaitForCallsInsideWhatHasLeft) {
+  loads.hold_runs("a");
+  auto* inside = call("a");
+  ASSERT_TRUE(loads.runs("a"));
+  call("b");
+  ASSERT_TRUE(held->becomes(all_wait()));
+  disk.write("a/1/model.onnx", "7");
+  auto load = held->begin_load("a");
+  EXPECT_EQ(load.wait_for(50ms), std::future_status::timeout);
+  held->repository->stop();
+  EXPECT_FALSE(load.get().ok());
+  loads.release_runs("a");
+  EXPECT_EQ(caller.answer(inside), "1");
 }
 
 TEST_F(HeldDemand, WhatGrowsBesideALoadLeavesItsRoomToThat) {

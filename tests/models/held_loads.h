@@ -31,6 +31,9 @@ class HeldLoads {
   // Engines of the model do not end before release_ends().
   void hold_ends(const std::string& model) { hold(model + " ends"); }
   void release_ends(const std::string& model) { release(model + " ends"); }
+  // Its Calls do not end before release_runs().
+  void hold_runs(const std::string& model) { hold(model + " runs"); }
+  void release_runs(const std::string& model) { release(model + " runs"); }
   // The same of the place of a load that waits for nothing else: while it is being made.
   bool is_inside(const std::string& model) {
     std::lock_guard lock(mutex_);
@@ -40,6 +43,7 @@ class HeldLoads {
   bool begins(const std::string& model) {
     return becomes([&] { return inside_.contains(model); });
   }
+  bool runs(const std::string& model) { return begins(model + " runs"); }
   bool ends(const std::string& model) {
     return becomes([&] { return inside_.contains(model + " ends"); });
   }
@@ -88,6 +92,7 @@ class HeldLoads {
     }
     const msg::ModelSpec& spec() const override { return it; }
     base::Status step(sched::Batch& batch) override {
+      if (home.holds(name + " runs")) home.stay(name + " runs", [] { return true; });
       batch.outputs.push_back({"y",
                                msg::DType::kUint8,
                                {int64_t(batch.rows), 1},
@@ -99,6 +104,10 @@ class HeldLoads {
     msg::ModelSpec it;
   };
 
+  bool holds(const std::string& what) {
+    std::lock_guard lock(mutex_);
+    return held_.contains(what);
+  }
   // False: `wanted` has said so.
   bool stay(const std::string& what, const std::function<bool()>& wanted) {
     std::unique_lock lock(mutex_);
