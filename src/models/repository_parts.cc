@@ -186,8 +186,11 @@ void Repository::Parts::wait_for_retired(const std::string& name) {
   while (publisher.has_retired(name) && Clock::now() < until && !queue->ends()) lock.wait_until(until);
 }
 
+// Jobs of the model that were there before this one have ended: they may have unloaded it, or brought it in.
 base::Status Repository::Parts::load_wanted(const std::string& name) {
   if (queue->ends()) return is_ending();
+  if (away.contains(name)) return base::failure(base::Code::kUnavailable, "the model was unloaded");
+  if (!demand.is_missing(name) && table.serves(name)) return {};
   auto folder = find(name);
   return folder ? load_one(*folder, nullptr, ModelTable::Into::kMemory) : not_there(name, folder.error());
 }

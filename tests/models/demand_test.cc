@@ -326,6 +326,23 @@ TEST_F(HeldDemand, TheEndDoesNotWaitForCallsInsideWhatHasLeft) {
   EXPECT_EQ(caller.answer(inside), "1");
 }
 
+TEST_F(HeldDemand, ARequestDuringALoadDoesNotUndoTheUnloadBehindIt) {
+  disk.write("a/1/model.onnx", "7");
+  loads.hold("a");
+  auto load = held->begin_load("a");
+  ASSERT_TRUE(loads.begins("a"));
+  auto unload = held->begin_unload("a");
+  auto* waits = call("a");
+  const std::string rest = std::string("\nb/1 READY (") + kWaits + ")\nc/1 READY (" + kWaits + ")\n";
+  ASSERT_TRUE(held->becomes("a/1 READY (" + std::string(kComes) + ")" + rest));
+  loads.release("a");
+  EXPECT_TRUE(unload.get().ok());
+  EXPECT_EQ(caller.answer(waits), "7") << "of the load that came before";
+  EXPECT_EQ(caller.answer(call("c")), "3") << "behind what was asked of a";
+  EXPECT_EQ(loads.made("a"), 2);
+  EXPECT_TRUE(held->becomes("a/1 UNAVAILABLE (unloaded)\nb/1 READY (" + std::string(kWaits) + ")\nc/1 READY\n"));
+}
+
 TEST_F(HeldDemand, WhatGrowsBesideALoadLeavesItsRoomToThat) {
   EXPECT_EQ(caller.answer(call("c")), "3");
   loads.hold("a");
