@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <type_traits>
 
 #include "base/encoding.h"
 #include "base/fnv.h"
@@ -100,8 +101,8 @@ FileStamp stamp(std::string path, const struct stat& st) {
           uint64_t(st.st_ino)};
 }
 
-// Calls each(name, stat) for the entries of a folder that do not begin with a dot. False: it cannot be listed; errno
-// says why.
+// Calls each(name, stat) for the entries of a folder that do not begin with a dot; one that returns a bool ends it with
+// true. False: it cannot be listed; errno says why.
 template <class F>
 bool for_each_entry(const std::string& folder, F&& each) {
   std::unique_ptr<DIR, CloseDir> dir(::opendir(folder.c_str()));
@@ -109,7 +110,11 @@ bool for_each_entry(const std::string& folder, F&& each) {
   while (const dirent* entry = ::readdir(dir.get())) {
     struct stat st {};
     if (entry->d_name[0] == '.') continue;
-    if (::fstatat(::dirfd(dir.get()), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0) each(entry->d_name, st);
+    if (::fstatat(::dirfd(dir.get()), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    if constexpr (std::is_void_v<std::invoke_result_t<F&, const char*, const struct stat&>>)
+      each(entry->d_name, st);
+    else if (each(entry->d_name, st))
+      break;
   }
   return true;
 }
@@ -125,6 +130,10 @@ int walk(const std::string& folder, const std::string& prefix, int depth, Stamps
       lack = walk(folder + '/' + name, prefix + name + '/', depth + 1, out);
   });
   return !listed && is_lack(errno) ? errno : lack;
+}
+
+base::Status not_found(std::string_view model) {
+  return base::failure(base::Code::kNotFound, "no model '" + std::string(model) + "' in the repository");
 }
 
 bool is_folder(const std::string& path) {
@@ -154,29 +163,39 @@ std::string why_no_version(const ModelFolder& folder, const std::string& entry, 
   return "the folder of a version is called by its number alone: 1, 2, …";
 }
 
-// Whether a folder beside these is one of a model: then the root is a repository, whatever lies in it.
+bool is_folder_or_link(const std::string& in, const std::string& name, const struct stat& st) {
+  return S_ISDIR(st.st_mode) || (S_ISLNK(st.st_mode) && is_folder(in + '/' + name));
+}
+
+bool looks_like_model(const std::string& folder) {
+  bool found = is_file(folder + "/config.pbtxt") || is_file(folder + "/model.yaml");
+  if (found) return true;
+  for_each_entry(folder, [&](const std::string& name, const struct stat& st) {
+    return found = version_number(name) > 0 && is_folder_or_link(folder, name, st);
+  });
+  return found;
+}
+
+// Whether a folder in it is one of a model: then the root is a repository, whatever files lie in it.
 bool holds_models(const std::string& root) {
   bool found = false;
   for_each_entry(root, [&](const std::string& name, const struct stat& st) {
-    const std::string path = root + '/' + name;
-    if (found || !S_ISDIR(st.st_mode)) return;
-    found = is_file(path + "/config.pbtxt") || is_file(path + "/model.yaml") || is_folder(path + "/1");
+    return found = is_folder_or_link(root, name, st) && looks_like_model(root + '/' + name);
   });
   return found;
 }
 
 // The file that makes a root one model, as Hugging Face's folders have it and Python's models, or nothing.
 std::string_view usual_file_of_root(const std::string& root) {
-  bool weights = false;
-  for_each_entry(root, [&](const std::string& name, const struct stat& st) {
-    weights |= name.ends_with(".safetensors") && !S_ISDIR(st.st_mode);
-  });
-  const bool text = weights && is_file(root + "/config.json");
-  if ((!text && !is_file(root + "/model.py")) || holds_models(root)) return {};
+  const bool script = is_file(root + "/model.py"), config = is_file(root + "/config.json");
+  bool text = false;
+  if (config)
+    for_each_entry(root, [&](const std::string& name, const struct stat& st) {
+      return text = name.ends_with(".safetensors") && !S_ISDIR(st.st_mode);
+    });
+  if ((!text && !script) || holds_models(root)) return {};
   return text ? "config.json" : "model.py";
 }
-
-bool is_lone(const std::string& root) { return is_file(root) || !usual_file_of_root(root).empty(); }
 
 // A root that is the folder of a version, with the configuration of its model among its files.
 base::Result<ModelFolder> lone_folder(const std::string& root, std::string_view usual) {
@@ -293,15 +312,17 @@ std::vector<uint64_t> ModelFolder::numbers() const {
   return out;
 }
 
+bool is_one_model(const std::string& root) { return is_file(root) || !usual_file_of_root(root).empty(); }
+
 base::Result<std::vector<std::string>> list_models(const std::string& root, std::vector<std::string>* odd) {
   std::vector<std::string> names;
-  if (is_lone(root)) {
+  if (is_one_model(root)) {
     auto lone = lone_model(root);
     if (!lone) return lone.error();
     return std::vector<std::string>{lone->name};
   }
   bool listed = for_each_entry(root, [&](std::string name, const struct stat& st) {
-    if (!S_ISDIR(st.st_mode) && !(S_ISLNK(st.st_mode) && is_folder(root + '/' + name))) return;
+    if (!is_folder_or_link(root, name, st)) return;
     if (name == "__pycache__") return;  // beside scripts that make models
     if (good_model_name(name))
       names.push_back(std::move(name));
@@ -316,17 +337,16 @@ base::Result<std::vector<std::string>> list_models(const std::string& root, std:
 }
 
 base::Result<ModelFolder> read_model_folder(const std::string& root, std::string_view name) {
+  if (!is_one_model(root)) return read_folder_of_repository(root, name);
+  auto lone = lone_model(root);
+  if (lone && lone->name != name) return not_found(name);
+  return lone;
+}
+
+base::Result<ModelFolder> read_folder_of_repository(const std::string& root, std::string_view name) {
   ModelFolder folder;
   folder.name = name;
   folder.path = root + '/' + folder.name;
-  auto not_found = [&] {
-    return base::failure(base::Code::kNotFound, "no model '" + folder.name + "' in the repository");
-  };
-  if (is_lone(root)) {
-    auto lone = lone_model(root);
-    if (lone && lone->name != name) return not_found();
-    return lone;
-  }
   int lack = 0;
   bool listed = for_each_entry(folder.path, [&](const std::string& entry, const struct stat& st) {
     if (auto why = why_no_version(folder, entry, st); !why.empty())
@@ -336,7 +356,7 @@ base::Result<ModelFolder> read_model_folder(const std::string& root, std::string
     else if (uint64_t number = version_number(entry); number > 0 && lack == 0)
       lack = walk(folder.path + '/' + entry, "", 0, folder.versions[number]);
   });
-  if (!listed && (errno == ENOENT || errno == ENOTDIR)) return not_found();
+  if (!listed && (errno == ENOENT || errno == ENOTDIR)) return not_found(name);
   if (!listed && is_lack(errno)) lack = errno;
   if (lack != 0) return lacking(folder.name + " cannot be looked at", lack);
   if (!listed) folder.wrong = folder.name + " cannot be listed: " + std::strerror(errno);
@@ -349,7 +369,7 @@ base::Result<ModelFolder> find_model_folder(const std::vector<std::string>& root
   for (const auto& root : roots)
     if (auto folder = read_model_folder(root, name); folder || folder.error().code != base::Code::kNotFound)
       return folder;
-  return base::failure(base::Code::kNotFound, "no model '" + std::string(name) + "' in the repository");
+  return not_found(name);
 }
 
 base::Status check_file(const std::string& folder, std::string_view relative) {

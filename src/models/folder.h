@@ -2,7 +2,7 @@
 // A root can also be one model file: <name>/<version>/model.onnx is that version of that model, with its configuration;
 // any other file is version 1 of a model that is named after it, or after its folder where it is called model.onnx. So
 // is a folder without models in it that has config.json beside *.safetensors, or model.py: a model, named after the
-// folder.
+// folder. A folder in it is one of a model where it has a configuration or a version.
 //
 // Files are opened below the model's folder only, through no symbolic link, and must be regular. Texts of errors name
 // them relative to the root, never with a path of this machine.
@@ -58,6 +58,8 @@ struct ModelFolder {
   std::vector<uint64_t> numbers() const;  // ascending
 };
 
+// Whether a root is one model, as above.
+bool is_one_model(const std::string& root);
 // The names of the folders in `root` that can be models, sorted; `odd` gets those whose names no model can have. A link
 // to a folder counts as one; what begins with a dot does not, and neither does __pycache__. Errors: NOT_FOUND when it
 // cannot be listed.
@@ -65,7 +67,9 @@ base::Result<std::vector<std::string>> list_models(const std::string& root, std:
 // Looks at one. Errors: NOT_FOUND; UNAVAILABLE where the system lacks descriptors or memory to look with, which is no
 // news of the folder. One that cannot be listed is `wrong`.
 base::Result<ModelFolder> read_model_folder(const std::string& root, std::string_view name);
-// The same in the first root that has it.
+// The same of a root that is not one model, which takes a look at the whole root to know.
+base::Result<ModelFolder> read_folder_of_repository(const std::string& root, std::string_view name);
+// As read_model_folder(), in the first root that has it.
 base::Result<ModelFolder> find_model_folder(const std::vector<std::string>& roots, std::string_view name);
 
 // NOT_FOUND, UNAVAILABLE as above, or FAILED_PRECONDITION for what is no regular file or is reached through a symbolic

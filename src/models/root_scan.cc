@@ -9,6 +9,7 @@ base::Result<RootScan::Found> RootScan::scan() {
   Found found;
   for (const auto& root : roots_) {
     std::vector<std::string> odd;
+    const bool one = is_one_model(root);
     auto names = list_models(root, &odd);
     if (!names) return names.error();
     for (const auto& name : odd) {
@@ -17,7 +18,7 @@ base::Result<RootScan::Found> RootScan::scan() {
     }
     for (const auto& name : *names) {
       if (found.folders.count(name)) continue;
-      auto folder = read_model_folder(root, name);
+      auto folder = one ? read_model_folder(root, name) : read_folder_of_repository(root, name);
       if (folder)
         found.folders.emplace(name, std::move(*folder));
       else if (folder.error().code != base::Code::kNotFound)  // gone since it was listed

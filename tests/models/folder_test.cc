@@ -170,5 +170,13 @@ TEST(Folder, AFolderOfHuggingFaceOrOfPythonIsOneModel) {
   EXPECT_EQ(*list_models(disk.root() + "/both"), std::vector<std::string>{"m"}) << "a repository with a script in it";
 }
 
+// A script that makes models may lie beside them: it is not to run as one.
+TEST(Folder, AScriptBesideAnyModelIsNoModel) {
+  test::Disk disk({{"newer/model.py", "a"}, {"newer/m/2/model.onnx", "a"}, {"linked/model.py", "a"}, {"m/1/x", "a"}});
+  disk.link("linked/n", "../m");
+  EXPECT_EQ(*list_models(disk.root() + "/newer"), std::vector<std::string>{"m"});
+  EXPECT_EQ(*list_models(disk.root() + "/linked"), std::vector<std::string>{"n"});
+}
+
 }  // namespace
 }  // namespace weir::models
