@@ -33,17 +33,18 @@ void Repository::Parts::Requests::load(const std::string& name, const LoadParame
   if (parts_.demand.on() && jobs_.is_busy(asking))
     return done(base::failure(base::Code::kFailedPrecondition,
                               "with models.control: demand a model cannot load others while it is loaded itself"));
-  // The load of one may wait for the answer of another that is not loaded itself, which nobody here knows of.
-  if ((jobs_.is_busy(name) && !jobs_.is_busy(asking)) || !jobs_.may_wait(asking, name))
-    return done(is_being_loaded(name));
-  jobs_.add_beside([this, name, parameters, asking, loaded] { loaded(load_for(asking, name, parameters)); });
+  // The load of one may wait for the answer of another that is not loaded itself, which nobody here knows of. No load
+  // waits for what that one asks for.
+  const std::string waiter = jobs_.is_busy(asking) ? asking : "";
+  if (waiter.empty() ? jobs_.is_busy(name) : !jobs_.may_wait(waiter, name)) return done(is_being_loaded(name));
+  jobs_.add_beside([this, name, parameters, waiter, loaded] { loaded(load_for(waiter, name, parameters)); });
 }
 
-base::Status Repository::Parts::Requests::load_for(const std::string& asking, const std::string& name,
+base::Status Repository::Parts::Requests::load_for(const std::string& waiter, const std::string& name,
                                                    const LoadParameters& parameters) {
-  if (!jobs_.claim_when_free(name, asking)) return is_ending();
+  if (!jobs_.claim_when_free(name, waiter)) return is_ending();
   auto status = load_named(name, parameters);
-  jobs_.release(name, asking);
+  jobs_.release(name, waiter);
   return status;
 }
 

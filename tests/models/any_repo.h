@@ -42,9 +42,11 @@ class AnyRepo {
     std::lock_guard lock(mutex);
     return catalog;
   }
-  base::Status load(std::string name, LoadParameters parameters = {}) {
+  base::Status load(std::string name, LoadParameters parameters = {}, std::string asking = {}) {
     std::promise<base::Status> done;
-    repository->load(std::move(name), std::move(parameters), [&](base::Status s) { done.set_value(std::move(s)); });
+    repository->load(
+        std::move(name), std::move(parameters), [&](base::Status s) { done.set_value(std::move(s)); },
+        std::move(asking));
     return done.get_future().get();
   }
   base::Status unload(std::string name, Repository::Dependents dependents = Repository::Dependents::kKeep) {

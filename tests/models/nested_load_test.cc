@@ -104,6 +104,26 @@ TEST(NestedLoad, AModelDoesNotWaitForItself) {
   }
 }
 
+// One that serves may ask whenever it executes: no load waits for it.
+TEST(NestedLoad, AModelThatServesReloadsItself) {
+  test::Disk disk({{"leaf/1/model.onnx", "1"}});
+  AskingRepo repo(disk);
+  EXPECT_TRUE(repo->load("leaf").ok());
+  disk.write("leaf/1/model.onnx", "2");
+  const int before = made;
+  auto status = repo->load("leaf", {}, "leaf");
+  EXPECT_TRUE(status.ok()) << status.text;
+  EXPECT_EQ(made - before, 1);
+}
+
+TEST(NestedLoad, AModelThatServesLoadsOneWhoseLoadLoadsIt) {
+  test::Disk disk({{"load.leaf/model.yaml", kAsking}, {"leaf/1/model.onnx", "1"}});
+  AskingRepo repo(disk);
+  EXPECT_TRUE(repo->load("leaf").ok());
+  auto status = repo->load("load.leaf", {}, "leaf");
+  EXPECT_TRUE(status.ok()) << status.text;
+}
+
 TEST(NestedLoad, AModelUnloadsAnotherButNotItself) {
   test::Disk disk({{"unload.leaf/model.yaml", kAsking}, {"leaf/1/model.onnx", "1"}, {"unload.b/model.yaml", kAsking}});
   AskingRepo repo(disk);
