@@ -82,15 +82,16 @@ void Jobs::begin_thread(std::string model, bool needs_place, Work work) {
   auto& running = threads_[number];
   running.model = std::move(model), running.has_place = needs_place;
   if (needs_place) ++taken_;
+  const auto shared = std::make_shared<const Work>(std::move(work));
   try {
-    running.thread = std::thread([this, number, work] {
+    running.thread = std::thread([this, number, shared] {
       ::pthread_setname_np(::pthread_self(), "load");
       lock_.lock();
-      run(number, work);
+      run(number, *shared);
       lock_.unlock();
     });
   } catch (const std::system_error&) {
-    run(number, work);
+    run(number, *shared);
   }
 }
 

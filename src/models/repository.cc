@@ -29,9 +29,10 @@ base::Status Repository::start() {
 void Repository::load(std::string name, LoadParameters parameters, std::function<void(base::Status)> done,
                       std::string asking) {
   auto shared = std::make_shared<std::function<void(base::Status)>>(std::move(done));
-  bool posted = parts_->queue->post(
-      [this, name = std::move(name), parameters = std::move(parameters), asking = std::move(asking), shared] {
-        parts_->requests->load(name, parameters, asking, [this, name, shared](base::Status status) {
+  auto given = std::make_shared<const LoadParameters>(std::move(parameters));
+  bool posted =
+      parts_->queue->post([this, name = std::move(name), given = std::move(given), asking = std::move(asking), shared] {
+        parts_->requests->load(name, given, asking, [this, name, shared](base::Status status) {
           // Clients of Triton look for these three words.
           if (!status.ok()) status.text.insert(0, "failed to load '" + name + "': ");
           parts_->publisher.when_published([shared, status] { (*shared)(status); });

@@ -20,8 +20,8 @@ base::Status Repository::Parts::Requests::check_request(const std::string& name,
                            "'; requests load and unload models only with models.control: explicit or demand");
 }
 
-void Repository::Parts::Requests::load(const std::string& name, const LoadParameters& parameters,
-                                       const std::string& asking, const Done& done) {
+void Repository::Parts::Requests::load(const std::string& name, const Given& parameters, const std::string& asking,
+                                       const Done& done) {
   if (auto s = check_request(name, "load"); !s.ok()) return done(s);
   auto loaded = [this, name, done](const base::Status& status) {
     if (!status.ok() || !parts_.demand.is_missing(name)) return done(status);
@@ -41,16 +41,16 @@ void Repository::Parts::Requests::load(const std::string& name, const LoadParame
 }
 
 base::Status Repository::Parts::Requests::load_for(const std::string& waiter, const std::string& name,
-                                                   const LoadParameters& parameters) {
+                                                   const Given& parameters) {
   if (!jobs_.claim_when_free(name, waiter)) return is_ending();
   auto status = load_named(name, parameters);
   jobs_.release(name, waiter);
   return status;
 }
 
-base::Status Repository::Parts::Requests::load_named(const std::string& name, const LoadParameters& parameters) {
+base::Status Repository::Parts::Requests::load_named(const std::string& name, const Given& parameters) {
   if (parts_.queue->ends()) return is_ending();
-  if (!parameters.empty()) return load_uploaded(name, parameters);
+  if (!parameters->empty()) return load_uploaded(name, *parameters);
   auto folder = parts_.find(name);
   if (!folder) return parts_.not_there(name, folder.error());
   if (!table_.serves(name)) table_.mark_loading(name), parts_.publish();

@@ -2,6 +2,7 @@
 // that loads the model named, and gives the lock away.
 #pragma once
 
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
@@ -14,13 +15,15 @@ class Repository::Parts::Requests {
  public:
   explicit Requests(Parts& parts) : parts_(parts), jobs_(parts.jobs), table_(parts.table) {}
 
+  using Given = std::shared_ptr<const LoadParameters>;  // may be the files of a model, which are not to be copied
+
   // On the repository's thread. `done` is called with the lock, soon or later.
-  void load(const std::string& name, const LoadParameters& parameters, const std::string& asking, const Done& done);
+  void load(const std::string& name, const Given& parameters, const std::string& asking, const Done& done);
   void unload(const std::string& name, Dependents dependents, const std::string& asking, const Done& done);
 
  private:
-  base::Status load_for(const std::string& waiter, const std::string& name, const LoadParameters& parameters);
-  base::Status load_named(const std::string& name, const LoadParameters& parameters);                    // may load
+  base::Status load_for(const std::string& waiter, const std::string& name, const Given& parameters);
+  base::Status load_named(const std::string& name, const Given& parameters);                             // may load
   base::Status load_uploaded(const std::string& name, const LoadParameters& parameters);                 // may load
   void load_nodes(const ModelFolder& pipeline, const ModelConfig& config, std::set<std::string>& seen);  // may load
   void load_node(const std::string& node, std::set<std::string>& seen);                                  // may load
