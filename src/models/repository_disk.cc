@@ -159,15 +159,18 @@ void Repository::Parts::Disk::work() {
 }
 
 // As many as can be loaded at once: others have their turn in between, and the end of the server does not wait for
-// those that are left.
+// those that are left. A model that is being loaded keeps its name where it is: jobs that wait for a load that hangs
+// would leave no others.
 void Repository::Parts::Disk::refresh_some() {
   while (refreshing_ < jobs_.places()) {
     TaskQueue::Named next;
     {
       std::lock_guard held(parts_.queue->mutex);
-      if (parts_.queue->stopping || parts_.queue->refreshed.empty()) return;
-      next = std::move(parts_.queue->refreshed.front());
-      parts_.queue->refreshed.pop_front(), parts_.queue->waiting.erase(next);
+      auto& names = parts_.queue->refreshed;
+      auto at = std::find_if(names.begin(), names.end(), [&](const auto& n) { return !jobs_.is_busy(n.second); });
+      if (parts_.queue->stopping || at == names.end()) return;
+      next = std::move(*at);
+      names.erase(at), parts_.queue->waiting.erase(next);
     }
     ++refreshing_;
     jobs_.add(next.second, Jobs::Needs::kPlace, [this, next] {

@@ -2,6 +2,7 @@
 #include <future>
 #include <thread>
 
+#include "held_loads.h"
 #include "repository_fixture.h"
 #include "support/few_descriptors.h"
 
@@ -90,6 +91,26 @@ TEST(Repository, FoldersOfOthersAreLoadedOnceHoweverOftenTheyAreNamed) {
   for (int i = 0; i < 50; ++i) repo.repository->refresh(disk.root(), names);
   while (repo.now()->models.size() < names.size()) continue;
   EXPECT_EQ(int(names.size()), made - before);
+}
+
+// A node that hangs keeps the load of its model, and no place of other models' folders.
+TEST(Repository, RefreshesOfAModelWhoseLoadHangsDelayNoOthers) {
+  test::Disk disk({{"hangs/1/model.onnx", "a"}, {"m/1/model.onnx", "a"}});
+  HeldLoads loads;
+  HeldRepo repo(disk, loads, with_threads(2));
+  ASSERT_TRUE(repo.repository->start().ok());
+  loads.hold("hangs");
+  repo.repository->refresh(disk.root(), {"hangs"});
+  ASSERT_TRUE(loads.begins("hangs"));
+  repo.repository->refresh(disk.root(), {"hangs"});
+  repo.rescan();  // the thread has seen that one
+  disk.write("hangs/1/model.onnx", "b");
+  repo.repository->refresh(disk.root(), {"hangs", "m"});
+  EXPECT_TRUE(repo.becomes("hangs/1 LOADING\nm/1 READY\n")) << repo.rows();
+  loads.release("hangs");
+  EXPECT_TRUE(repo.becomes("hangs/1 READY\nm/1 READY\n"));
+  for (int i = 0; i < 2000 && loads.made("hangs") < 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(loads.made("hangs"), 2) << "and what came meanwhile is taken";
 }
 
 TEST(Repository, ARefreshWithoutDescriptorsTakesNothingAwayAndIsMadeUpFor) {
