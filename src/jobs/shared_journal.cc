@@ -148,9 +148,10 @@ void SharedJournal::do_all(std::deque<Work>& works) {
   }
   if (away_) refuse_asked();
   if (!away_ && (stopping_ || base::steady_now() >= retry_)) try_waiting();
+  if (stopping_) refuse_asked();
 }
 
-// Those that have waited for the beginning of a log that has gone away since.
+// Those that have waited for the beginning of a log that has gone away since, or for which there is no time any more.
 void SharedJournal::refuse_asked() {
   std::deque<Work> all = std::exchange(waiting_, {});
   untold_ = 0;
