@@ -208,10 +208,10 @@ def on_its_own():
     return beside_the_demo_models('wild', WILD, WILD_CONFIG)
 
 
-@attack(seconds=20, quick=6, repository=on_its_own, program=shortage.group_of(640 << 20, 'wild'), lacks=shortage.no_groups,
+@attack(seconds=20, quick=6, repository=on_its_own, program=shortage.group_of(384 << 20, 'wild'), lacks=shortage.no_groups,
         flags=('--engines-python-interpreter', sys.executable, '--slab-budget', '128MiB'))
 def models_that_eat(target):
-    """In a group of 640 MiB a Python model that takes memory without end, again and again: the kernel ends it, and not its server."""
+    """In a group of 384 MiB a Python model that takes memory without end, again and again: the kernel ends it, and not its server."""
     answers, ended = {}, set()
     body = json.dumps({'inputs': [{'name': 'X', 'datatype': 'INT32', 'shape': [1], 'data': [WILD_KINDS['memory']]}]}).encode()
     badness = lambda pid: int(open(f'/proc/{pid}/oom_score_adj').read())  # noqa: E731
