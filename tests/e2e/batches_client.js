@@ -54,8 +54,8 @@ async function main() {
   await test('files are listed', async () => {
     const brief = await client.files.create({ file: await toFile(Buffer.from('{}'), 'x'), purpose: 'batch', expires_after: { anchor: 'created_at', seconds: 3600 } });
     same(brief.expires_at - brief.created_at, 3600, 'expires_after');
-    for (const [order, first] of [['asc', file.id], ['desc', brief.id]])
-      same((await client.files.list({ purpose: 'batch', order, limit: 1 })).data[0].id, first, order);
+    for (const [order, after, next] of [['asc', file.id, brief.id], ['desc', brief.id, file.id]])
+      same((await client.files.list({ purpose: 'batch', order, after, limit: 1 })).data[0].id, next, order);
     await client.files.delete(brief.id);
     const ids = [];
     for await (const each of client.files.list({ purpose: 'batch', limit: 1 })) ids.push(each.id);

@@ -110,7 +110,7 @@ class Bench(harness.Case):
         before = self.counted('weir_connections_total')
         self.assertEqual(400, self.json('simple', '--protocol', 'oip-grpc', '-c', '150', '--connections', '2', '-n', '400')['answered'])
         opened = self.counted('weir_connections_total') - before
-        self.assertLessEqual(opened, 2 + 1 + 1 + 1, 'the metadata, one request to try, this scrape')
+        self.assertLessEqual(opened, 2 + 1 + 1 + 1 + 1, 'the metadata, the configuration, one request to try, this scrape')
 
     def test_mistakes_end_it_before_it_begins(self):
         for args, code, words in (
@@ -192,7 +192,8 @@ class HostileToBench(HostileServers):
 
     def test_garbage_over_http2(self):
         metadata = json.dumps({'inputs': [{'name': 'x', 'datatype': 'FP32', 'shape': [1]}]}).encode()
-        answers = iter([b'HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n' % len(metadata) + metadata, b'\xff' * 10000])
+        answers = iter([b'HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n' % len(metadata) + metadata,
+                        b'HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n', b'\xff' * 10000])
         with hostile(lambda: [next(answers, b'')]) as address:
             code, _, err = weir('bench', 'm', '--protocol', 'oip-grpc', '--url', address, '--timeout', '1s')
         self.assertEqual(1, code)

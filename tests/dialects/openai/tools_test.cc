@@ -194,7 +194,9 @@ TEST_F(Tools, WhatCannotBeReadIsRefused) {
   EXPECT_EQ(refused({{"tools", {tool("a\"b")}}}).substr(0, 36), "tools | tools[0].function.name: expe");
   EXPECT_EQ(refused({{"tools", {tool("f", 3)}}}).substr(0, 39), "tools | tools[0].function.parameters: e");
   EXPECT_EQ(refused({{"tools", Json(std::vector<Json>(129, tool("f")))}}), "tools | tools: at most 128 of them");
-  EXPECT_EQ(refused({{"tools", {tool("f", {{"not", Json::object()}})}}, {"tool_choice", "required"}}).substr(0, 42),
+  Json strict = tool("f", {{"not", Json::object()}});
+  strict["function"]["strict"] = true;
+  EXPECT_EQ(refused({{"tools", {strict}}, {"tool_choice", "required"}}).substr(0, 42),
             "tools | tools: the parameters of 'f': the ");
   EXPECT_EQ(refused({{"model", "hermes"},
                      {"tools", {tool("f")}},
