@@ -280,9 +280,9 @@ Status Decoupled::take_answer(const Message& message) {
     auto found = shared_->open.find(answer.call);
     if (found == shared_->open.end()) return {};  // nobody waits for it any more
     Inside& inside = *found->second;
-    if (inside.answers.size() + inside.taken >= kWindow)
-      return failure(Code::kInternal, "the process of model '" + spec().name + "' sent more answers than it may");
     const bool tensors = answer.kind == AnswerKind::kTensors || answer.kind == AnswerKind::kTensorsAndEnd;
+    if (tensors && inside.answers.size() + inside.taken >= kWindow)  // an end needs no room
+      return failure(Code::kInternal, "the process of model '" + spec().name + "' sent more answers than it may");
     if (tensors) inside.answers.push_back(std::move(answer.outputs));
     if (answer.kind == AnswerKind::kError) inside.error = std::move(answer.error);
     if (answer.kind != AnswerKind::kTensors) inside.ended = true, shared_->open.erase(found);
