@@ -186,8 +186,8 @@ class WithoutTheConsole(harness.Case):
     def test_the_root_page_in_a_browser_leads_to_the_metrics(self):
         page = curl(self.server.url('/'), '-H', 'accept: text/html').body.decode()
         links = re.findall(r'<a href="([^"]+)">', page)
-        self.assertIn('/metrics', links)
-        metrics = curl(self.server.url(next(link for link in links if link.startswith('/grps/v1/'))), '-H', 'accept: text/html')
+        self.assertIn('metrics', links)
+        metrics = curl(self.server.url('/' + next(link for link in links if link.startswith('grps/v1/'))), '-H', 'accept: text/html')
         self.assertEqual((200, 'text/html; charset=utf-8'), (metrics.status, metrics.headers['content-type']))
         for name in ('*cpu_usage(%)', '*mem_usage(%)', '*mem_usage(MIB)'):
             self.assertIn(name.encode(), metrics.body)

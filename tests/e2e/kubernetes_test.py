@@ -77,7 +77,7 @@ class Kubernetes(unittest.TestCase):
         config.write_text(objects()['configmap.yaml']['data']['weir.yaml'].replace('/models', str(harness.MODELS)))
         server = harness.Server('--admin-listen', '127.0.0.1:0', config=config, listen=('127.0.0.1:0', '0.0.0.0:0'))
         self.addCleanup(server.kill)
-        admin = 'http://' + re.search(r'admin methods are served at http://(127\.0\.0\.1:\d+)', server.output())[1]
+        admin = re.search(r'"admin_addresses":"(http://127\.0\.0\.1:\d+)"', server.output())[1]  # its log is JSON
         for url, logging, timelines in ((admin, 200, 200), (server.url(), 403, 403)):
             self.assertEqual(logging, harness.curl(url + '/v2/logging', '-d', '{"log_verbose_level": 0}').status, url)
             self.assertEqual(timelines, harness.curl(url + '/console/v1/timelines').status, url)
