@@ -205,7 +205,7 @@ def wild_models(target):
 
 
 def on_its_own():
-    return beside_the_demo_models('wild', WILD, WILD_CONFIG)
+    return beside_the_demo_models('wild', WILD, WILD_CONFIG.replace('"5s"', '"30s"'))  # it eats slowly on a busy machine
 
 
 @attack(seconds=20, quick=6, repository=on_its_own, program=shortage.group_of(384 << 20, 'wild'), lacks=shortage.no_groups,
@@ -220,9 +220,9 @@ def models_that_eat(target):
     if not all(badness(child) > badness(target.pid) for child in children(target.pid)):
         target.broke('a process of a model is no likelier to be ended by the kernel than the server')
     late = time.monotonic() + 3 * harness.PATIENCE
-    while not target.over() or (not ended and time.monotonic() < late):
+    while not target.over() or (not (ended and shortage.group_kills(target.pid)) and time.monotonic() < late):
         before = set(children(target.pid))
-        status, _ = ask(target, post('/v2/models/wild/infer', body, JSON, ('Connection', 'close')), wait=15)
+        status, _ = ask(target, post('/v2/models/wild/infer', body, JSON, ('Connection', 'close')), wait=35)
         answers[status] = answers.get(status, 0) + 1
         if not os.path.exists(f'/proc/{target.pid}'):
             return f'answers: {answers}; the server has gone'
