@@ -11,6 +11,10 @@ Status log_is_new() {
                          "the jobs' log in NATS is new, and will begin with the copy that has most of the last one");
 }
 
+void LogBeginning::note_log(const std::string& identity) {
+  if (identity_ != identity) identity_ = identity, since_ = now_();
+}
+
 Status LogBeginning::check(const ReplicaState::Position& position) {
   auto waits = must_wait(position);
   left_ = waits && *waits;
@@ -28,10 +32,9 @@ Result<bool> LogBeginning::must_wait(const ReplicaState::Position& position) {
   auto begun = log_.snapshot();
   if (!begun) return begun.error();
   if (*first || *begun) return false;
-  const base::Time now = now_();
-  if (empty_ != position.identity) empty_ = position.identity, since_ = now;
-  if (now - since_ < kCompare && others_ == Others::kSome) return true;
-  if (now - since_ >= kCompare + kYield) return false;
+  const base::Duration since = now_() - since_;
+  if (since < kCompare && others_ == Others::kSome) return true;
+  if (since >= kCompare + kYield) return false;
   return log_.is_behind({});
 }
 

@@ -28,6 +28,8 @@ class LogBeginning {
 
   enum class Others : uint8_t { kNobody, kSome };  // kSome: there may be some
   void note_others(Others others) { others_ = others; }
+  // The copy follows the log of that identity: their time begins when it is seen, not when something is first written.
+  void note_log(const std::string& identity);
   // Before something is written by the copy, which is that far. UNAVAILABLE: the beginning is left to others for now.
   base::Status check(const ReplicaState::Position& position);
   // As check() has said last.
@@ -40,8 +42,8 @@ class LogBeginning {
   ReplicaState& state_;
   Log& log_;
   const std::function<base::Time()> now_;
-  std::string empty_;  // the identity of the log where nothing was
-  base::Time since_;   // when it was looked at first
+  std::string identity_;  // of the log that the copy follows
+  base::Time since_;      // when it was seen first: what others have told since has had that time
   Others others_ = Others::kNobody;
   bool left_ = false;
 };

@@ -129,6 +129,7 @@ Status Replica::check_identity() {
   auto good = is_of(*extent);
   if (!good) return good.error();
   diverged_ = !*good;
+  beginning_.note_log(position_.identity);
   checked_ = {extent->identity, extent->connection};
   return diverged_ ? log_is_another() : Status();
 }

@@ -93,9 +93,11 @@ def overheard(work):
         work()
         sock.sendall(b'PING\r\n')
         rest, out = until_pong(), []
-    while rest.startswith((b'MSG ', b'HMSG ')):
+    while rest:
         line, _, rest = rest.partition(b'\r\n')
         words = line.split()
+        if words[0] not in (b'MSG', b'HMSG'):  # the server's PING
+            continue
         size, head = int(words[-1]), int(words[-2]) if words[0] == b'HMSG' else 0
         out.append((words[1], rest[head:size]))
         rest = rest[size + 2:]

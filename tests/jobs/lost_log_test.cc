@@ -131,6 +131,12 @@ TEST_F(FreshCopy, ItBeginsWhereNobodyDoes) {
   EXPECT_EQ(Code::kOk, b->perform(add("z", 1)).code) << "it has begun for all";
 }
 
+TEST_F(FreshCopy, ItsWaitBeginsWhenItSeesTheLogNotWhenItFirstWrites) {
+  EXPECT_EQ(Code::kOk, look(*c));
+  log.now += LogBeginning::kCompare;
+  EXPECT_EQ(Code::kOk, write("y"));
+}
+
 TEST_F(FreshCopy, ItDoesNotWaitForEverForOneThatHasToldAndGone) {
   ASSERT_TRUE(a->perform(add("x", 1)).ok());
   log.make_anew();
