@@ -38,7 +38,7 @@ struct Scrape {
   std::mutex writing;
   std::atomic<bool> begun{false};
   bool made = false;    // under the mutex
-  base::Status status;  // these when the task of one who has asked has run
+  base::Status status;  // of the making
   KeptPage page;
 };
 
@@ -46,18 +46,22 @@ struct Scrape {
 class WriteScrape final : public base::OffloadTask {
  public:
   // `models`: those that the text may name; null: all.
-  WriteScrape(std::shared_ptr<Scrape> s, const base::Metrics& metrics, Form form,
+  WriteScrape(std::shared_ptr<Scrape> s, const base::Metrics& metrics, Form form, wire::Coding coding,
               std::shared_ptr<const base::ModelScope> models)
-      : scrape(std::move(s)), metrics_(metrics), form_(form), models_(std::move(models)) {}
+      : scrape(std::move(s)), metrics_(metrics), form_(form), coding_(coding), models_(std::move(models)) {}
   void run() override {
     std::lock_guard lock(scrape->writing);
-    if (scrape->made) return;
-    scrape->begun = true;
-    scrape->status = base::attempt("the metrics", [this] { scrape->page = KeptPage(text()); });
-    scrape->made = true;
+    if (!scrape->made) {
+      scrape->begun = true;
+      scrape->status = base::attempt("the metrics", [this] { scrape->page = KeptPage(text()); });
+      scrape->made = true;
+    }
+    status = scrape->status;
+    if (status.ok()) status = base::attempt("the metrics", [this] { scrape->page.prepare(coding_); });
   }
 
   const std::shared_ptr<Scrape> scrape;
+  base::Status status;  // once it has run; then the page is there in the coding, too, and others leave that alone
 
  private:
   std::string text() const {
@@ -67,6 +71,7 @@ class WriteScrape final : public base::OffloadTask {
 
   const base::Metrics& metrics_;
   const Form form_;
+  const wire::Coding coding_;
   const std::shared_ptr<const base::ModelScope> models_;
 };
 
@@ -110,16 +115,17 @@ struct Pages::Parts {
     const Form form = form_for(x.request().fields.find("accept"));
     auto then = [&x, form](const base::Status& sent, std::unique_ptr<base::OffloadTask> task) {
       if (!sent.ok()) return wire::respond_error(x, sent);
-      Scrape& scrape = *static_cast<WriteScrape&>(*task).scrape;
-      if (!scrape.status.ok()) return wire::respond_error(x, scrape.status);
+      auto& written = static_cast<WriteScrape&>(*task);
+      if (!written.status.ok()) return wire::respond_error(x, written.status);
       wire::Response response;
       response.fields.add("content-type", form == Form::kOpenMetrics ? kOpenMetrics : kPrometheus);
-      scrape.page.respond(x, std::move(response), "accept");
+      written.scrape->page.respond(x, std::move(response), "accept");
     };
     auto models = x.request().identity ? x.request().identity->models : nullptr;
     auto shared = models ? std::make_shared<Scrape>() : join(form);
-    wire::send_away(offload, std::make_unique<WriteScrape>(std::move(shared), metrics, form, std::move(models)),
-                    kUsualScrape, wire::Offload::Part::kAnswer, x, std::move(then));
+    auto write =
+        std::make_unique<WriteScrape>(std::move(shared), metrics, form, KeptPage::coding_for(x), std::move(models));
+    wire::send_away(offload, std::move(write), kUsualScrape, wire::Offload::Part::kAnswer, x, std::move(then));
   }
   std::shared_ptr<Scrape> join(Form form) {
     auto next = waiting[size_t(form)].lock();

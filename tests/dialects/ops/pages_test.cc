@@ -278,6 +278,17 @@ TEST(KeptPage, IsCodedOnce) {
   EXPECT_EQ(plain.kept.at(0).size(), 100'000U);
 }
 
+TEST(KeptPage, IsPreparedInACodingByWhoeverHasTimeForIt) {
+  base::MemoryLedger ledger(1 << 20);
+  KeptPage page(std::string(100'000, 'x'));
+  SlowExchange first(ledger, "br, gzip"), second(ledger, "gzip");
+  page.prepare(KeptPage::coding_for(first));
+  KeptPage copy = page;
+  page.respond(first, {}), copy.respond(second, {});
+  EXPECT_EQ(first.response.fields.find("content-encoding"), "gzip");
+  EXPECT_EQ(first.kept.at(0).data(), second.kept.at(0).data()) << "respond() had nothing to make";
+}
+
 TEST(RequestMetrics, ReceivingAndSendingAreAroundTheQueueAndTheBatch) {
   using namespace std::chrono_literals;
   base::Metrics metrics;
