@@ -201,7 +201,8 @@ std::string PathTable::nearest(std::string_view path) const {
   std::string best;
   size_t least = std::string::npos;
   for (const auto& entry : entries_) {
-    if (entry->pattern.ends_with('/')) continue;  // any last segment of one letter would be near to it
+    // Any last segment of one letter would be near to the first, and any two to the second.
+    if (entry->pattern.ends_with('/') || entry->pattern.find("}/{") != std::string::npos) continue;
     auto slip = slip_of(entry->pattern, path);
     if (!slip && entry->names.empty()) slip = slashes_of(entry->pattern, path);
     if (slip && slip->edits < least) least = slip->edits, best = std::move(slip->meant);
