@@ -289,10 +289,16 @@ ops::Serving ShardServer::serving(std::string_view name) const {
   if (!name.starts_with(kModelPrefix)) return ops::Serving::kServiceUnknown;
   name.remove_prefix(kModelPrefix.size());
   const auto& catalog = bus_.catalog();
+  name = catalog.own_name(name);
   if (catalog.models.contains(name)) return ops::Serving::kServing;
   for (const auto& row : catalog.index)
     if (row.name == name) return ops::Serving::kNotServing;
   return ops::Serving::kServiceUnknown;
+}
+
+std::string ShardServer::own_name(std::string_view name) const {
+  if (!name.starts_with(kModelPrefix)) return std::string(name);
+  return std::string(kModelPrefix) + std::string(bus_.catalog().own_name(name.substr(kModelPrefix.size())));
 }
 
 std::vector<std::string> ShardServer::names() const {

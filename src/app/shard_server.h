@@ -150,6 +150,7 @@ class ShardServer final : public dialects::ServerControl, public ops::HealthSour
   }
   // ops::HealthSource
   ops::Serving serving(std::string_view name) const override;
+  std::string own_name(std::string_view name) const override;
   std::vector<std::string> names() const override;
 
  private:

@@ -40,6 +40,7 @@ base::Status no_model(const Catalog& catalog, std::string_view model, std::strin
     names.push_back(row.name);
   }
   for (const auto& [name, unused] : catalog.models) names.push_back(name);
+  for (const auto& [name, unused] : catalog.names) names.push_back(name);
   std::string text = "Request for unknown model " + in_quotes(model);  // the words that clients of Triton look for
   if (auto near = base::near_miss(model, names); !near.empty()) text += ": did you mean " + in_quotes(near) + "?";
   return failure(Code::kNotFound, std::move(text));
@@ -115,12 +116,21 @@ Catalog Catalog::visible_to(const base::ModelScope& visible) const {
     if (visible.allows(name)) out.models.emplace(name, model);
   for (const auto& row : index)
     if (visible.allows(row.name)) out.index.push_back(row);
-  if (visible.allows(default_model)) out.default_model = default_model;
+  for (const auto& [name, own] : names)
+    if (visible.allows(own)) out.names.emplace(name, own);
+  if (visible.allows(own_name(default_model))) out.default_model = default_model;
   out.scope = visible;
   return out;
 }
 
-base::Result<Served*> Catalog::find(std::string_view model, std::string_view version) const {
+std::string_view Catalog::own_name(std::string_view model) const {
+  if (names.empty()) return model;
+  auto found = names.find(model);
+  return found == names.end() ? model : std::string_view(found->second);
+}
+
+base::Result<Served*> Catalog::find(std::string_view asked, std::string_view version) const {
+  const std::string_view model = own_name(asked);
   if (scope && !scope->allows(model))
     return failure(Code::kPermissionDenied, "this key may not use model " + in_quotes(model));
   auto found = models.find(model);

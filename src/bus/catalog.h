@@ -82,6 +82,10 @@ class Catalog {
     Served* preferred = nullptr;  // for calls that name no version: the highest number
   };
 
+  // The name of the model's folder, for it and for any of its further names (`names`); what is no name is itself.
+  std::string_view own_name(std::string_view model) const;
+  // A name of a model that has a version ready, or a further name of any.
+  bool knows(std::string_view model) const { return models.contains(model) || names.contains(model); }
   // The version asked for, or the preferred one for "". Errors: PERMISSION_DENIED where `scope` has no such name,
   // whether there is such a model or not; NOT_FOUND (unknown model or version; names a near miss), UNAVAILABLE (known
   // to the repository, but not ready; says why, and is worth another try when it will be ready soon).
@@ -96,7 +100,9 @@ class Catalog {
   Catalog visible_to(const base::ModelScope& visible) const;
 
   std::map<std::string, Model, std::less<>> models;
-  std::vector<IndexRow> index;            // every model of the repository, sorted by name and version
+  std::vector<IndexRow> index;  // every model of the repository, sorted by name and version
+  // Further names of models ("Qwen/Qwen3-8B") and whose they are; none is any model's own.
+  std::map<std::string, std::string, std::less<>> names;
   std::string default_model;              // the setting models.default; may be empty
   std::optional<base::ModelScope> scope;  // whose part this is; nothing: all is here
 

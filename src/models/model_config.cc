@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/encoding.h"
 #include "sched/reshaped_engine.h"
 
 namespace weir::models {
@@ -13,6 +14,7 @@ constexpr uint32_t kMaxBatch = 65536;
 constexpr size_t kMaxNodes = 64;
 constexpr uint32_t kMaxPriorityLevels = 1000;  // each has a queue, and each is looked at when a batch is formed
 constexpr size_t kMaxPreferred = 1024;
+constexpr size_t kMostNames = 32, kLongestName = 200;
 
 base::Status check_tensors(const std::vector<TensorConfig>& tensors, std::string_view what) {
   std::set<std::string_view> seen;
@@ -131,6 +133,30 @@ base::Status check_dag(const ModelConfig& config) {
   return {};
 }
 
+// Those of Hugging Face ("Qwen/Qwen3-8B"), Ollama ("llama3:8b") and OpenAI ("ft:gpt-4o-mini:org::id") are.
+bool good_further_name(std::string_view name) {
+  constexpr std::string_view kGood = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:/@+";
+  if (name.empty() || name.size() > kLongestName || name.find_first_not_of(kGood) != name.npos) return false;
+  // As parts of a path they must be themselves.
+  const std::string parts = '/' + std::string(name) + '/';
+  return parts.find("//") == parts.npos && parts.find("/./") == parts.npos && parts.find("/../") == parts.npos;
+}
+
+base::Status check_names(const ModelConfig& config, std::string_view folder_name) {
+  if (config.names.size() > kMostNames)
+    return base::invalid(std::to_string(config.names.size()) + " further names: at most " + std::to_string(kMostNames) +
+                         " are possible");
+  for (const auto& name : config.names) {
+    if (!good_further_name(name))
+      return base::invalid("'" + std::string(base::cut_text(name, kLongestName)) +
+                           "' cannot be a further name of a model: letters, digits, '_', '.', '-', ':', '@', '+', and "
+                           "'/' between parts, at most " +
+                           std::to_string(kLongestName));
+    if (name == folder_name) return base::invalid("'" + name + "' is the model's own name, and no further one");
+  }
+  return {};
+}
+
 }  // namespace
 
 void set_origins_aside(ModelConfig& config) {
@@ -162,6 +188,7 @@ base::Status check(const ModelConfig& config, std::string_view folder_name) {
   if (config.batching.preferred.size() > kMaxPreferred)
     return base::invalid(std::to_string(config.batching.preferred.size()) + " preferred batch sizes: at most " +
                          std::to_string(kMaxPreferred) + " are possible");
+  if (auto s = check_names(config, folder_name); !s.ok()) return s;
   if (auto s = check_queues(config.batching); !s.ok()) return s;
   if (config.versions.kind == msg::VersionPolicy::Kind::kLatest && config.versions.latest == 0)
     return base::invalid("a version policy of the latest 0 versions serves nothing");

@@ -45,6 +45,17 @@ void destroy(RepositoryLock& lock, std::shared_ptr<bus::Served> served) {
   served.reset();
 }
 
+// Where a name goes from one model to another that one may have to be loaded first.
+template <class Models>
+base::Status check_free(const Models& models, const std::string& model, const std::vector<std::string>& names) {
+  for (const auto& name : names)
+    for (const auto& [other, its] : models)
+      if (other == name || (other != model && std::find(its.names.begin(), its.names.end(), name) != its.names.end()))
+        return base::try_again(base::Code::kUnavailable,
+                               "its further name '" + name + "' is one of model '" + other + "'");
+  return {};
+}
+
 void log_loaded(const bus::Served& served, const ModelConfig& config, std::chrono::steady_clock::time_point began) {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
   base::log::info("model loaded", {{"model", served.spec.name},
@@ -100,8 +111,16 @@ base::Status ModelTable::load(const ModelFolder& folder, const Loader& loader, s
   // Another configuration means other versions, though no file has changed.
   if (upload || model.upload)
     for (auto& [version, slot] : model.versions) slot.fingerprint = 0;
+  if (auto taken = check_free(models_, folder.name, config->names); !taken.ok()) {
+    fail(folder.name, taken.text);
+    return taken;
+  }
+  if (!serves(folder.name))
+    model.names = config->names;  // one that serves keeps its names until the new ones are loaded
   auto status = load_versions(folder, *config, loader, model, upload ? Into::kMemory : into);
-  if (status.ok()) model.upload = std::move(upload);
+  if (!status.ok()) return status;
+  model.names = config->names;
+  model.upload = std::move(upload);
   return status;
 }
 
@@ -350,6 +369,8 @@ std::shared_ptr<const bus::Catalog> ModelTable::catalog(const std::string& defau
       row.versions[std::to_string(version)] = slot.served;
       row.preferred = slot.served.get();  // versions ascend
     }
+    for (const auto& further : model.names)
+      if (!knows(further)) catalog->names.emplace(further, name);  // a model of that name may have come since
     for (const auto& [entry, why] : model.skipped) catalog->index.push_back({name, entry, ModelState::kUnloaded, why});
   }
   for (const auto& [name, why] : skipped_) catalog->index.push_back({name, "", ModelState::kUnloaded, why});

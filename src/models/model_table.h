@@ -102,6 +102,7 @@ class ModelTable {
     Row row = Row::kKeep;
     std::unique_ptr<Upload> upload;
     std::map<std::string, std::string> skipped;  // ModelFolder::skipped
+    std::vector<std::string> names;              // ModelConfig::names
   };
 
   base::Status load_versions(const ModelFolder& folder, const ModelConfig& config, const Loader& loader, Model& model,

@@ -3,99 +3,19 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cmath>
-#include <functional>
 #include <utility>
 
 #include "base/units.h"
 #include "models/preprocess_words.h"
-#include "models/yaml.h"
+#include "models/yaml_reader.h"
 
 namespace weir::models {
 namespace {
 
-// Values of one kind each, and maps by a function per key.
-class ModelYamlReader {
- protected:
-  explicit ModelYamlReader(std::string_view place) : place_(place), complaints_(place_) {}
-
-  struct Key {
-    std::string_view name;
-    std::function<void(const Yaml&)> take;
-  };
-
-  void map(const Yaml& node, std::string_view where, const std::vector<Key>& keys) {
-    if (node.kind == Yaml::Kind::kNull) return;
-    if (node.kind != Yaml::Kind::kMap) return complaints_.at(node, "expected a map of keys and values");
-    std::vector<std::string_view> known;
-    for (const auto& k : keys) known.push_back(k.name);
-    for (const auto& entry : node.entries) {
-      auto key = std::find_if(keys.begin(), keys.end(), [&](const Key& k) { return k.name == entry.key; });
-      if (key == keys.end())
-        complaints_.unknown_key(entry, where, known);
-      else
-        key->take(entry.value);
-    }
-  }
-
-  bool scalar(const Yaml& node) {
-    if (node.kind == Yaml::Kind::kScalar) return true;
-    complaints_.at(node, "expected one value");
-    return false;
-  }
-  template <class T, class Parsed>
-  void take(const Yaml& node, Parsed parsed, T& out) {
-    if (parsed)
-      out = T(*parsed);
-    else
-      complaints_.at(node, parsed.error().text);
-  }
-  void text(const Yaml& node, std::string& out) {
-    if (scalar(node)) out = node.scalar;
-  }
-  void count(const Yaml& node, uint32_t& out) {
-    if (scalar(node)) take(node, base::parse_count(node.scalar, UINT32_MAX), out);
-  }
-  void bytes(const Yaml& node, uint64_t& out) {
-    if (scalar(node)) take(node, base::parse_size(node.scalar), out);
-  }
-  void flag(const Yaml& node, bool& out) {
-    if (scalar(node)) take(node, base::parse_switch(node.scalar), out);
-  }
-  void duration(const Yaml& node, base::Duration& out) {
-    if (scalar(node)) take(node, base::parse_duration(node.scalar), out);
-  }
-  void counts(const Yaml& node, std::vector<uint32_t>& out) {
-    out.clear();
-    if (node.kind != Yaml::Kind::kList) return complaints_.at(node, "expected a list of numbers");
-    for (const auto& item : node.items) count(item, out.emplace_back());
-  }
-
-  template <class T, size_t n>
-  void choose(const Yaml& node, T& out, const std::pair<std::string_view, T> (&words)[n]) {
-    std::string expected;
-    for (const auto& [word, value] : words) {
-      if (node.scalar == word) return void(out = value);
-      expected += (expected.empty() ? "expected " : ", ") + std::string(word);
-    }
-    complaints_.at(node, expected + "; got '" + node.scalar + "'");
-  }
-
-  void real(const Yaml& node, double& out) {
-    const auto& s = node.scalar;
-    auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), out);
-    if (s.empty() || error != std::errc() || end != s.data() + s.size() || !std::isfinite(out))
-      complaints_.at(node, "expected a number, got '" + s + "'");
-  }
-
-  const std::string place_;
-  Complaints complaints_;
-};
-
 // One function per key; a map is read by looking each of its keys up in its table.
-class Reading : ModelYamlReader {
+class Reading : YamlReader {
  public:
-  Reading(std::string_view place, const msg::BatchPolicy& defaults) : ModelYamlReader(place), defaults_(defaults) {
+  Reading(std::string_view place, const msg::BatchPolicy& defaults) : YamlReader(place), defaults_(defaults) {
     out_.batching = defaults;
   }
 
@@ -103,6 +23,7 @@ class Reading : ModelYamlReader {
     map(root, "",
         {{"engine", [&](auto& v) { text(v, out_.engine); }},
          {"file", [&](auto& v) { text(v, out_.file); }},
+         {"names", [&](auto& v) { texts(v, out_.names); }},
          {"max_batch", [&](auto& v) { count(v, out_.max_batch.emplace()); }},
          {"instances", [&](auto& v) { count(v, out_.instances); }},
          {"devices", [&](auto& v) { devices(v); }},
@@ -258,7 +179,7 @@ class Reading : ModelYamlReader {
 
   void labels(const Yaml& node, TensorConfig& tensor) {
     if (node.kind != Yaml::Kind::kList) return text(node, tensor.spec.label_file);
-    for (const auto& item : node.items) text(item, tensor.spec.labels.emplace_back());
+    texts(node, tensor.spec.labels);
   }
 
   void preprocess(const Yaml& node) {

@@ -144,6 +144,35 @@ TEST(CatalogResolve, OfManyModelsSixteenAreNamed) {
   EXPECT_NE(m.resolved("").find("o, p, …, or set models.default"), std::string::npos) << m.resolved("");
 }
 
+TEST(CatalogNames, AFurtherNameMeansTheModelWhoseItIs) {
+  Models m;
+  m.add("qwen", Kind::kTokens, "1"), m.add("qwen", Kind::kTokens, "2"), m.add("add", Kind::kTensors);
+  m.catalog.names = {{"Qwen/Qwen3-8B", "qwen"}, {"gone:8b", "gone"}};
+  m.catalog.index = {{"gone", "", ModelState::kUnloaded, "not loaded"}};
+  EXPECT_EQ(m.resolved("Qwen/Qwen3-8B"), "qwen/2");
+  EXPECT_EQ(m.resolved("Qwen/Qwen3-8B", Needs::kTokens, "1"), "qwen/1");
+  EXPECT_EQ(m.resolved("gone:8b"), "UNAVAILABLE: model 'gone' is not ready: not loaded");
+  EXPECT_EQ(m.resolved("Qwen/Qwen3-8"),
+            "NOT_FOUND: Request for unknown model 'Qwen/Qwen3-8': did you mean 'Qwen/Qwen3-8B'?");
+  EXPECT_EQ(m.catalog.own_name("Qwen/Qwen3-8B"), "qwen");
+  EXPECT_EQ(m.catalog.own_name("other"), "other");
+  EXPECT_TRUE(m.catalog.knows("Qwen/Qwen3-8B"));
+}
+
+TEST(CatalogNames, TheModelsOwnNameSaysWhoMayUseIt) {
+  Models m;
+  m.add("qwen", Kind::kTokens), m.add("secret", Kind::kTokens);
+  m.catalog.names = {{"gpt-4o", "qwen"}, {"qwen-large", "secret"}};
+  m.catalog.default_model = "gpt-4o";
+  const Catalog all = m.catalog;
+  m.catalog = all.visible_to(base::ModelScope({"qwen*"}));
+  EXPECT_EQ(m.resolved("gpt-4o"), "qwen/1");
+  EXPECT_EQ(m.resolved(""), "qwen/1") << "the default may be a further name";
+  EXPECT_EQ(m.resolved("secret").substr(0, 17), "PERMISSION_DENIED");
+  EXPECT_EQ(m.catalog.names.size(), 1u);
+  EXPECT_NE(m.resolved("qwen-large").substr(0, 8), "secret/1");
+}
+
 TEST(CatalogScope, WhoMayUseSomeModelsSeesThoseAlone) {
   Models m;
   m.add("chat", Kind::kTokens), m.add("chat-small", Kind::kTokens), m.add("embed", Kind::kEncoder);

@@ -239,7 +239,7 @@ Status ModelAction::find(bus::Needs needs) {
   std::string_view target = request_.target, version;
   if (target.starts_with("models/")) target.remove_prefix(7);
   size_t slash = target.rfind('/');
-  if (slash != target.npos && !catalog.models.contains(target)) {  // name/version, name/versions/3
+  if (slash != target.npos && !catalog.knows(target)) {  // name/version, name/versions/3
     version = target.substr(slash + 1);
     target = target.substr(0, slash);
     if (target.ends_with("/versions")) target.remove_suffix(9);

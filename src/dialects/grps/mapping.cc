@@ -21,8 +21,8 @@ constexpr size_t kMaxModel = 256;  // bytes of a model's name with its version
 bool takes_anything(const msg::ModelSpec& spec) { return spec.any_tensors && spec.inputs.empty(); }
 
 bool listed(const bus::Catalog& catalog, std::string_view model) {
-  return catalog.models.contains(model) || std::any_of(catalog.index.begin(), catalog.index.end(),
-                                                       [&](const bus::IndexRow& row) { return row.name == model; });
+  return catalog.knows(model) || std::any_of(catalog.index.begin(), catalog.index.end(),
+                                             [&](const bus::IndexRow& row) { return row.name == model; });
 }
 
 std::string list_inputs(const msg::ModelSpec& spec) {
@@ -167,10 +167,10 @@ base::Result<bus::Served*> find_model(const bus::Catalog& catalog, std::string_v
     return invalid("a model is named by at most " + std::to_string(kMaxModel) + " bytes, not " +
                    std::to_string(name.size()));
   size_t dash = name.rfind('-');
-  if (dash == name.npos || catalog.models.contains(name)) return catalog.resolve(name, "");
+  if (dash == name.npos || catalog.knows(name)) return catalog.resolve(name, "");
   std::string_view base = name.substr(0, dash), version = name.substr(dash + 1), least = version;
   while (least.ends_with(".0")) least.remove_suffix(2);
-  if (auto model = catalog.models.find(base); model != catalog.models.end())
+  if (auto model = catalog.models.find(catalog.own_name(base)); model != catalog.models.end())
     for (std::string_view v : {version, least})
       if (auto found = model->second.versions.find(v); found != model->second.versions.end())
         return found->second.get();

@@ -147,9 +147,10 @@ Result<pb::TraceSettingResponse> trace_setting(OipState& state, const bus::Catal
                                                const pb::TraceSettingRequest& request) {
   if (!request.model_name().empty())
     if (auto found = catalog.find(request.model_name(), ""); !found) return std::move(found).error();
-  if (Status status = state.traces.change(request.model_name(), settings_of(request)); !status.ok()) return status;
+  const std::string_view model = catalog.own_name(request.model_name());
+  if (Status status = state.traces.change(model, settings_of(request)); !status.ok()) return status;
   pb::TraceSettingResponse out;
-  for (const auto& [key, values] : state.traces.settings(request.model_name()))
+  for (const auto& [key, values] : state.traces.settings(model))
     for (const auto& value : values) (*out.mutable_settings())[key].add_value(value);
   return out;
 }

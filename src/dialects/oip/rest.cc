@@ -230,14 +230,13 @@ void respond_traces(OipState& state, Exchange& exchange, std::string_view model)
 }
 
 void get_trace(OipState& state, Exchange& exchange, const PathArgs& args) {
-  std::string_view model = args["model"];
-  if (!model.empty() && !find(state, exchange, args)) return;
-  respond_traces(state, exchange, model);
+  if (!args["model"].empty() && !find(state, exchange, args)) return;
+  respond_traces(state, exchange, exchange.record().model);
 }
 
 void set_trace(OipState& state, Exchange& exchange, const PathArgs& args) {
-  std::string_view model = args["model"];
-  if (!model.empty() && !find(state, exchange, args)) return;
+  if (!args["model"].empty() && !find(state, exchange, args)) return;
+  const std::string& model = exchange.record().model;  // its own name; empty: all
   auto wanted = read_trace(exchange.content().view());
   Status status = wanted ? state.traces.change(model, *wanted) : wanted.error();
   if (!status.ok()) return respond_error(exchange, status);

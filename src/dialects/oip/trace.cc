@@ -94,14 +94,14 @@ Status Traces::change(std::string_view model, const Settings& wanted) {
   return {};
 }
 
-void Traces::record(const msg::Call& call, std::string_view protocol, Code code) {
+void Traces::record(const std::string& model, const msg::Call& call, std::string_view protocol, Code code) {
   {
     std::lock_guard lock(mutex_);
-    Choice choice = effective(call.model);
+    Choice choice = effective(model);
     if (!choice.on.value_or(false)) return;
-    if (seen_[call.model]++ % choice.rate.value_or(kDefaultRate) != 0) return;
+    if (seen_[model]++ % choice.rate.value_or(kDefaultRate) != 0) return;
     if (int64_t count = choice.count.value_or(-1); count >= 0) {
-      auto own = models_.find(call.model);
+      auto own = models_.find(model);
       auto& left = own != models_.end() && own->second.count ? own->second.count : server_.count;
       if (count == 0) return;
       left = count - 1;
@@ -112,7 +112,7 @@ void Traces::record(const msg::Call& call, std::string_view protocol, Code code)
     t = call.times;
   else  // the Inbox still has the Call, and writes the rest (marshal/times.h)
     t.received = call.times.received;
-  base::log::info("trace", {{"model", call.model},
+  base::log::info("trace", {{"model", model},
                             {"version", call.version},
                             {"id", call.id},
                             {"protocol", protocol},

@@ -33,9 +33,9 @@ class Traces {
   // UNIMPLEMENTED.
   base::Status change(std::string_view model, const Settings& wanted);
 
-  // A request of `call` is over: counts it, and writes its line when it is its turn.
-  void finished(const msg::Call& call, std::string_view protocol, base::Code code) {
-    if (any_on_.load(std::memory_order_relaxed)) record(call, protocol, code);
+  // A request of `call` to that model, by its own name, is over: counts it, and writes its line when it is its turn.
+  void finished(const std::string& model, const msg::Call& call, std::string_view protocol, base::Code code) {
+    if (any_on_.load(std::memory_order_relaxed)) record(model, call, protocol, code);
   }
 
  private:
@@ -44,7 +44,7 @@ class Traces {
     std::optional<uint64_t> rate;
     std::optional<int64_t> count;
   };
-  void record(const msg::Call& call, std::string_view protocol, base::Code code);
+  void record(const std::string& model, const msg::Call& call, std::string_view protocol, base::Code code);
   Choice effective(std::string_view model) const;
 
   std::atomic<bool> any_on_{false};

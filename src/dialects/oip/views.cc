@@ -263,6 +263,7 @@ pb::ModelConfig config(const bus::Served& served) {
 base::Result<pb::ModelStatisticsResponse> statistics(const bus::Catalog& catalog, std::string_view model,
                                                      std::string_view version) {
   pb::ModelStatisticsResponse out;
+  const std::string_view own = catalog.own_name(model);
   if (!model.empty()) {
     auto found = catalog.find(model, version);
     if (!found) return std::move(found).error();
@@ -272,7 +273,7 @@ base::Result<pb::ModelStatisticsResponse> statistics(const bus::Catalog& catalog
     }
   }
   for (const auto& [name, entry] : catalog.models) {
-    if (!model.empty() && name != model) continue;
+    if (!model.empty() && name != own) continue;
     for (const auto& [number, served] : entry.versions) fill(*out.add_model_stats(), *served);
   }
   return out;

@@ -172,7 +172,7 @@ void Answer::leave() {
 
 ApiError Answer::start(bus::Served& served, std::vector<Sequence> prompts) {
   spec_ = served.spec.text;
-  model_ = served.spec.name;
+  model_ = name_in_answer(request_.model, served.spec.name);
   form_ = {spec_->codec.get(), logprob_form(), request_.tokens_as_ids, spec_->readout_layers.size()};
   state_.load.running.fetch_add(1, std::memory_order_relaxed);
   counted_ = true;

@@ -105,7 +105,7 @@ class Answer : public wire::ExchangeListener {
   Request request_;
   std::deque<Choice> choices_;  // by index
   TokenForm form_;
-  std::string model_;  // as the repository calls it
+  std::string model_;  // as the answer calls it
 
  private:
   ApiError submit(bus::Served& served, const Sequence& prompt, std::vector<uint32_t> ids, uint32_t index);

@@ -194,7 +194,7 @@ class Embeddings final : public wire::ExchangeListener {
       case EmbeddingForm::kOllama: break;
     }
     out += "{\"model\":";
-    marshal::write_string(out, model_);
+    marshal::write_string(out, name_in_answer(request_.model, model_));
     out += ",\"embeddings\":[";
   }
 
@@ -203,7 +203,7 @@ class Embeddings final : public wire::ExchangeListener {
     switch (request_.embedding_form) {
       case EmbeddingForm::kOpenAi:
         out += "],\"model\":";
-        marshal::write_string(out, model_);
+        marshal::write_string(out, name_in_answer(request_.model, model_));
         out += ",\"usage\":{\"prompt_tokens\":" + tokens + ",\"total_tokens\":" + tokens + "}}";
         return;
       case EmbeddingForm::kOllamaOne: out += '}'; return;

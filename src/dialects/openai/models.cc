@@ -9,10 +9,10 @@
 namespace weir::openai {
 namespace {
 
-// Without the end of the object.
-void begin_model(std::string& out, const OpenAiState& state, const msg::ModelSpec& spec) {
+// `id`: its own name, or a further one. Without the end of the object.
+void begin_model(std::string& out, const OpenAiState& state, std::string_view id, const msg::ModelSpec& spec) {
   out += "{\"id\":";
-  marshal::write_string(out, spec.name);
+  marshal::write_string(out, id);
   out += ",\"object\":\"model\",\"created\":" + std::to_string(state.created) + ",\"owned_by\":\"weir\",\"root\":";
   marshal::write_string(out, spec.name);
   out += ",\"parent\":null";
@@ -42,24 +42,30 @@ void write_text(std::string& out, const msg::TextSpec& text) {
 
 void list_models(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs&) {
   std::string out = "{\"object\":\"list\",\"data\":[", names;
-  for (const auto& [name, model] : state.bus.catalog(marshal::models_of(exchange.request())).models) {
+  const bus::Catalog& catalog = state.bus.catalog(marshal::models_of(exchange.request()));
+  const auto list = [&](std::string_view name, const bus::Catalog::Model& model) {
     if (!names.empty()) names += ',';
     marshal::write_string(names, name);
     const msg::TextSpec* text = model.preferred ? tokens_of(model.preferred->spec) : nullptr;
-    if (!text) continue;
+    if (!text) return;
     if (out.back() != '[') out += ',';
-    begin_model(out, state, model.preferred->spec);
+    begin_model(out, state, name, model.preferred->spec);
     write_text(out, *text);
     out += '}';
-  }
+  };
+  for (const auto& [name, model] : catalog.models) list(name, model);
+  for (const auto& [name, own] : catalog.names)
+    if (auto model = catalog.models.find(own); model != catalog.models.end()) list(name, model->second);
   respond_json(exchange, out + "],\"models\":[" + names + "]}");
 }
 
 void show_model(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args) {
-  auto [served, error] = find_model(state, exchange, args["model"], bus::Needs::kAnything);
+  const std::string owner(args["owner"]),
+      name = owner.empty() ? std::string(args["model"]) : owner + '/' + std::string(args["model"]);
+  auto [served, error] = find_model(state, exchange, name, bus::Needs::kAnything);
   if (!error.ok()) return respond(exchange, error);
   std::string out;
-  begin_model(out, state, served->spec);
+  begin_model(out, state, name_in_answer(name, served->spec.name), served->spec);
   if (auto* text = tokens_of(served->spec)) write_text(out, *text);
   out += ",\"name\":";
   marshal::write_string(out, served->spec.name);

@@ -28,6 +28,8 @@ namespace {
 using wire::Exchange;
 using wire::PathArgs;
 
+constexpr std::string_view kLatest = ":latest";
+
 class AnswerTask final : public PromptTask {
  public:
   AnswerTask(Kind kind, Request request, const Exchange& exchange, const bus::Served& served, MakeAnswer make)
@@ -101,6 +103,7 @@ constexpr Row kUnderPrefix[] = {
     {"POST", "/batches/{batch}/cancel", batches::cancel_batch, Permission::kInfer},
     {"GET", "/models", list_models, Permission::kRead},
     {"GET", "/models/{model}", show_model, Permission::kRead},
+    {"GET", "/models/{owner}/{model}", show_model, Permission::kRead},  // "Qwen/Qwen3-8B", as some clients send it
 };
 constexpr Row kOllamaRows[] = {
     {"POST", "/api/chat", ollama::chat, Permission::kInfer},
@@ -165,8 +168,12 @@ bool Endpoint::refuse(Exchange& exchange, const base::Status& why) {
 
 const msg::TextSpec* tokens_of(const msg::ModelSpec& spec) { return marshal::tokens_of(spec).get(); }
 
+std::string_view name_in_answer(std::string_view asked, std::string_view own) {
+  const bool latest = asked.size() == own.size() + kLatest.size() && asked.starts_with(own) && asked.ends_with(kLatest);
+  return asked.empty() || latest ? own : asked;
+}
+
 Found find_model(OpenAiState& state, Exchange& exchange, std::string_view name, bus::Needs needs) {
-  constexpr std::string_view kLatest = ":latest";
   const bus::Catalog& catalog = state.bus.catalog(marshal::models_of(exchange.request()));
   auto found = catalog.resolve(name, "", needs);
   if (!found && found.error().code == base::Code::kNotFound && name.size() > kLatest.size() &&

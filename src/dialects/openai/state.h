@@ -30,6 +30,9 @@ struct Found {
   ApiError error;
 };
 Found find_model(OpenAiState& state, wire::Exchange& exchange, std::string_view name, bus::Needs needs);
+// The model's name in an answer: as the request has it, for clients compare the two; its own for a request without one,
+// and in place of Ollama's "name:latest".
+std::string_view name_in_answer(std::string_view asked, std::string_view own);
 // A model's description of its tokens; null for models of tensors alone.
 const msg::TextSpec* tokens_of(const msg::ModelSpec& spec);
 

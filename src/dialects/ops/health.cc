@@ -27,6 +27,7 @@ class Answers {
     Serving now = source_.serving(name);
     return draining_ && now != Serving::kServiceUnknown ? Serving::kNotServing : now;
   }
+  std::string own_name(std::string_view name) const { return source_.own_name(name); }
   std::vector<std::string> names() const { return source_.names(); }
   void drain() { draining_ = true; }
 
@@ -63,7 +64,7 @@ class Check final : public wire::RpcMethod {
     health_v1::HealthCheckRequest request;
     if (!parse(rpc, message, request)) return;
     Serving now = answers_.serving(request.service());
-    if (now == Serving::kServiceUnknown || !may_hear_of(rpc, request.service()))
+    if (now == Serving::kServiceUnknown || !may_hear_of(rpc, answers_.own_name(request.service())))
       return rpc.finish(base::failure(Code::kNotFound, "unknown service"));
     rpc.send(Bytes::adopt(response_of(now).SerializeAsString()));
     rpc.finish({});
@@ -98,7 +99,7 @@ class Watcher {
       : rpc_(rpc), name_(std::move(name)), answers_(answers) {}
   // Tells the peer what is new. One that does not read gets only the latest, once it reads again.
   void refresh() {
-    Serving now = may_hear_of(rpc_, name_) ? answers_.serving(name_) : Serving::kServiceUnknown;
+    Serving now = may_hear_of(rpc_, answers_.own_name(name_)) ? answers_.serving(name_) : Serving::kServiceUnknown;
     if (now == told_ || rpc_.backlog() > wire::Exchange::kHighWater) return;
     told_ = now;
     rpc_.send(Bytes::adopt(response_of(now).SerializeAsString()));

@@ -21,6 +21,8 @@ class HealthSource {
  public:
   // kServiceUnknown for a name that is not there.
   virtual Serving serving(std::string_view name) const = 0;
+  // The own name of a model that is named by a further one ("model:<name>"); every other name is itself.
+  virtual std::string own_name(std::string_view name) const { return std::string(name); }
   // All names that there are now, for List.
   virtual std::vector<std::string> names() const = 0;
 

@@ -25,6 +25,16 @@ TEST(GrpsNames, ZeroesBehindAVersionMeanNothing) {
   EXPECT_NE(says(bench, "my-tex").find("did you mean 'my-text'?"), std::string::npos);
 }
 
+TEST(GrpsNames, AFurtherNameHasVersionsToo) {
+  Bench bench;
+  auto catalog = std::make_shared<bus::Catalog>(bench.bus.catalog());
+  catalog->names = {{"Org/add-v", "add"}};
+  bench.bus.publish(catalog);
+  EXPECT_EQ(says(bench, "Org/add-v"), "add/2");
+  EXPECT_EQ(says(bench, "Org/add-v-1.0"), "add/1");
+  EXPECT_EQ(says(bench, "Org/add-v-3"), "model 'add' has no version '3'; it serves 1, 2");
+}
+
 TEST(GrpsNames, ALongNameIsRefusedBeforeAnybodyLooksForIt) {
   Bench bench;
   std::string many = "add-2";

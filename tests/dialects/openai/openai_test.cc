@@ -44,6 +44,30 @@ TEST_F(Openais, AModelIsCalledByOllamasNameToo) {
   EXPECT_EQ(open("POST", "/v1/completions", R"({"model":"m:8b","prompt":"x"})")->response.status, 404);
 }
 
+TEST_F(Openais, AFurtherNameIsWhatTheAnswerSays) {
+  models.catalog->names = {{"Qwen/Qwen3-8B", "m"}, {"tensors/t", "t"}};
+  Json list = json(open("GET", "/v1/models"));
+  ASSERT_EQ(list["data"].size(), 2u);
+  EXPECT_EQ(list["data"][1]["id"], "Qwen/Qwen3-8B");
+  EXPECT_EQ(list["data"][1]["root"], "m");
+  EXPECT_EQ(list["models"], Json({"m", "t", "Qwen/Qwen3-8B", "tensors/t"}));
+  for (const char* path : {"/v1/models/Qwen%2FQwen3-8B", "/v1/models/Qwen/Qwen3-8B"}) {
+    EXPECT_EQ(json(open("GET", path))["id"], "Qwen/Qwen3-8B") << path;
+    EXPECT_EQ(json(open("GET", path))["root"], "m") << path;
+  }
+  EXPECT_EQ(open("GET", "/v1/models/Qwen/Qwen3-4B")->response.status, 404);
+  auto x = chat({{"model", "Qwen/Qwen3-8B"}});
+  ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+  EXPECT_EQ(call()->model, "m");
+  EXPECT_EQ(x->record().model, "m");
+  scripted().end();
+  turn();
+  EXPECT_EQ(json(x)["model"], "Qwen/Qwen3-8B");
+  Json tags = json(open("GET", "/api/tags"))["models"];
+  ASSERT_EQ(tags.size(), 2u);
+  EXPECT_EQ(tags[1]["name"], "Qwen/Qwen3-8B:latest");
+}
+
 TEST_F(Openais, SmallPages) {
   bool ready = true;
   options.ready = [&] { return ready; };

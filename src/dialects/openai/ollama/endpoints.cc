@@ -12,7 +12,7 @@ using wire::Exchange;
 void tell_loaded(OpenAiState& state, Exchange& exchange, const ChatRequest& asked, std::string_view nothing) {
   auto [served, error] = find_model(state, exchange, asked.request.model, bus::Needs::kTokens);
   if (!error.ok()) return respond(exchange, error);
-  std::string out = answer_head(state, served->spec.name);
+  std::string out = answer_head(state, name_in_answer(asked.request.model, served->spec.name));
   out += nothing;
   out += asked.unloads ? R"(,"done":true,"done_reason":"unload"})" : R"(,"done":true,"done_reason":"load"})";
   respond_json(exchange, std::move(out));

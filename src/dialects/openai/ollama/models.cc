@@ -17,7 +17,10 @@ using wire::Exchange;
 constexpr std::string_view kDetails =
     R"("details":{"parent_model":"","format":"safetensors","family":"","families":[],"parameter_size":"","quantization_level":""})";
 
-void write_name(std::string& out, std::string_view name) { marshal::write_string(out, std::string(name) + ":latest"); }
+// One without a tag has it in lists.
+void write_name(std::string& out, std::string_view name) {
+  marshal::write_string(out, std::string(name) + (name.find(':') == name.npos ? ":latest" : ""));
+}
 
 // Clients show its beginning as the model's id: it differs where name or version do.
 std::string digest(const msg::ModelSpec& spec) {
@@ -30,26 +33,30 @@ std::string digest(const msg::ModelSpec& spec) {
   return out;
 }
 
-void write_model(std::string& out, const OpenAiState& state, const msg::ModelSpec& spec) {
+void write_model(std::string& out, const OpenAiState& state, std::string_view name, const msg::ModelSpec& spec) {
   out += "{\"name\":";
-  write_name(out, spec.name);
+  write_name(out, name);
   out += ",\"model\":";
-  write_name(out, spec.name);
+  write_name(out, name);
   out += ",\"modified_at\":\"";
   base::append_utc(out, base::WallTime(std::chrono::seconds(state.created)));
   out += "\",\"size\":0,\"digest\":\"" + digest(spec) + "\",";
   out += kDetails;
 }
 
-// Calls `write` with each model of text, or encoder, that the request may see, as an element of "models".
+// Calls `write` with each name of a model of text, or encoder, that the request may see, as an element of "models".
 template <class Write>
 std::string list(OpenAiState& state, Exchange& exchange, Write write) {
   std::string out = "{\"models\":[";
-  for (const auto& [name, model] : state.bus.catalog(marshal::models_of(exchange.request())).models) {
-    if (!model.preferred || !tokens_of(model.preferred->spec)) continue;
+  const bus::Catalog& catalog = state.bus.catalog(marshal::models_of(exchange.request()));
+  const auto add = [&](std::string_view name, const bus::Catalog::Model& model) {
+    if (!model.preferred || !tokens_of(model.preferred->spec)) return;
     if (out.back() != '[') out += ',';
-    write(out, model.preferred->spec);
-  }
+    write(out, name, model.preferred->spec);
+  };
+  for (const auto& [name, model] : catalog.models) add(name, model);
+  for (const auto& [name, own] : catalog.names)
+    if (auto model = catalog.models.find(own); model != catalog.models.end()) add(name, model->second);
   return out += "]}";
 }
 
@@ -102,15 +109,15 @@ void pull_named(OpenAiState& state, Exchange& exchange, Named&& asked) {
 }  // namespace
 
 void tags(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
-  respond_json(exchange, list(state, exchange, [&](std::string& out, const msg::ModelSpec& spec) {
-                 write_model(out, state, spec);
+  respond_json(exchange, list(state, exchange, [&](std::string& out, std::string_view name, const auto& spec) {
+                 write_model(out, state, name, spec);
                  out += '}';
                }));
 }
 
 void ps(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
-  respond_json(exchange, list(state, exchange, [&](std::string& out, const msg::ModelSpec& spec) {
-                 write_model(out, state, spec);
+  respond_json(exchange, list(state, exchange, [&](std::string& out, std::string_view name, const auto& spec) {
+                 write_model(out, state, name, spec);
                  out += ",\"expires_at\":\"9999-12-31T23:59:59Z\",\"size_vram\":0,\"context_length\":" +
                         std::to_string(tokens_of(spec)->max_length) + '}';
                }));

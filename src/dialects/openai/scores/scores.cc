@@ -156,7 +156,7 @@ class Scores final : public wire::ExchangeListener {
       out += ",\"object\":\"list\",\"created\":" + std::to_string(seconds);
     }
     out += ",\"model\":";
-    marshal::write_string(out, model_);
+    marshal::write_string(out, name_in_answer(request_.model, model_));
     if (api_ == ScoreApi::kScore)
       write_scores(out);
     else if (api_ == ScoreApi::kClassify)

@@ -1,0 +1,65 @@
+"""Further names of models (`names:` of model.yaml), by every way in which clients name a model."""
+
+import json
+import unittest
+
+import grpc
+
+import harness
+import tiny_model
+
+oip, oip_grpc = harness.stubs()('inference')
+NAME, PATH = 'Qwen/Qwen3-8B', 'Qwen%2FQwen3-8B'
+
+
+class FurtherNames(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        root = harness.scratch()
+        tiny_model.write(root, 'qwen')
+        (root / 'qwen/model.yaml').write_text(f'names: [{NAME}, "qwen3:8b"]\n')
+        (root / 'same').mkdir()
+        (root / 'same/model.yaml').write_text('engine: identity\nnames: [Org/same]\ninputs: [{name: x, type: FP32, shape: [1]}]\n')
+        cls.server = harness.Server(repository=root)
+        cls.addClassCleanup(cls.server.kill)
+
+    def ask(self, path, body=None):
+        data = [] if body is None else ['-H', 'Content-Type: application/json', '-d', json.dumps(body)]
+        out = harness.curl(self.server.url(path), *data)
+        self.assertEqual(200, out.status, out.body)
+        return json.loads(out.body)
+
+    def test_openai(self):
+        self.assertIn(NAME, [model['id'] for model in self.ask('/v1/models')['data']])
+        for path in (PATH, NAME):
+            self.assertEqual('qwen', self.ask(f'/v1/models/{path}')['root'])
+        body = {'model': NAME, 'messages': [{'role': 'user', 'content': 'hi'}], 'max_tokens': 3}
+        self.assertEqual(NAME, self.ask('/v1/chat/completions', body)['model'])
+        self.assertEqual(NAME, self.ask('/v1/embeddings', {'model': NAME, 'input': 'a'})['model'])
+
+    def test_ollama(self):
+        self.assertIn('qwen3:8b', [model['name'] for model in self.ask('/api/tags')['models']])
+        body = {'model': 'qwen3:8b', 'prompt': 'hi', 'stream': False, 'options': {'num_predict': 3}}
+        self.assertEqual('qwen3:8b', self.ask('/api/generate', body)['model'])
+
+    def test_open_inference_protocol(self):
+        tensor = {'name': 'x', 'datatype': 'FP32', 'shape': [1, 1], 'data': [2]}
+        answer = self.ask('/v2/models/Org%2Fsame/infer', {'inputs': [tensor]})
+        self.assertEqual(('Org/same', [2]), (answer['model_name'], answer['outputs'][0]['data']))
+        self.assertTrue(self.ask('/v2/models/Org%2Fsame/ready')['ready'])
+        with grpc.insecure_channel(self.server.address) as channel:
+            stub = oip_grpc.GRPCInferenceServiceStub(channel)
+            request = oip.ModelInferRequest(model_name='Org/same', inputs=[oip.ModelInferRequest.InferInputTensor(
+                name='x', datatype='FP32', shape=[1, 1], contents=oip.InferTensorContents(fp32_contents=[2]))])
+            self.assertEqual('Org/same', stub.ModelInfer(request).model_name)
+            self.assertTrue(stub.ModelReady(oip.ModelReadyRequest(name='Org/same')).ready)
+
+    def test_metrics_know_the_model_by_its_own_name(self):
+        self.ask('/v1/completions', {'model': NAME, 'prompt': 'x', 'max_tokens': 1})
+        metrics = harness.curl(self.server.url('/metrics')).body.decode()
+        self.assertIn('model="qwen"', metrics)
+        self.assertNotIn(NAME, metrics)
+
+
+if __name__ == '__main__':
+    harness.main()
