@@ -220,7 +220,7 @@ base::Status Bus::lend(Slot& slot, Served& served, msg::Inbox& inbox, Admission 
   auto& calls = served.in_flight[size_t(shard_)].calls;
   calls.store(calls.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   ++in_flight_;
-  if (slot.limiter) msg::TokenCharge::prompt(slot, env_.now());
+  if (slot.limiter) msg::TokenCharge::prompt(slot, served.spec, env_.now());
   auto status = base::attempt("a queue", [&] {
     if (slot.deadline != base::kNever) arm(slot);
     inbox.put(&slot);

@@ -11,7 +11,6 @@
 
 #include "msg/spec.h"
 #include "msg/tensor.h"
-#include "wire/exchange.h"
 
 namespace weir::marshal {
 
@@ -32,13 +31,6 @@ inline base::Status check_embedding(const std::vector<msg::Tensor>& answer, uint
   const size_t bytes = size_t(width) * sizeof(float);
   if (!answer.empty() && answer[0].dtype == msg::DType::kFp32 && answer[0].data.size() == bytes) return {};
   return base::failure(base::Code::kInternal, "the model gave no embedding");
-}
-
-// Charges the limits of whoever asks for the tokens of a text that goes to an encoder: no msg::Generation brings them,
-// which the bus would charge for.
-inline void charge_tokens(const wire::Exchange& exchange, uint64_t tokens) {
-  const wire::Identity* who = exchange.request().identity;
-  if (who && who->limiter) who->limiter->charge_tokens(exchange.now(), tokens);
 }
 
 }  // namespace weir::marshal

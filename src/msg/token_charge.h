@@ -1,5 +1,5 @@
-// TokenCharge: what one Call of a model of text costs its limiter. The prompt is charged when the Call is lent, the
-// answer token by token, so that who hangs up before the end has paid for what was made.
+// TokenCharge: what one Call of a model of text, or of an encoder, costs its limiter. The prompt is charged when the
+// Call is lent, the answer token by token, so that who hangs up before the end has paid for what was made.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 
 #include "base/env.h"
 #include "msg/call.h"
+#include "msg/spec.h"
 
 namespace weir::msg {
 
@@ -16,6 +17,14 @@ class TokenCharge {
   // `call` has a Generation, or nothing is charged.
   static void prompt(const Call& call, base::Time now) {
     if (call.limiter && call.generation) call.limiter->charge_tokens(now, call.generation->append.size());
+  }
+  // The same; and for an encoder the ids of its first input, in whatever protocol they have come.
+  static void prompt(const Call& call, const ModelSpec& spec, base::Time now) {
+    prompt(call, now);
+    if (!call.limiter || !spec.encoder || spec.inputs.empty()) return;
+    for (const Tensor& tensor : call.inputs)
+      if (tensor.name == spec.inputs.front().name)
+        call.limiter->charge_tokens(now, tensor.shape.elements().value_or(0));
   }
   // For each Event of the Call, in their order.
   void answer(const Call& call, const Event& event, base::Time now) {

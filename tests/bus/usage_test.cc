@@ -49,5 +49,25 @@ TEST(Bus, TokensAreChargedAsTheyComeAlsoOfACallThatIsAbandoned) {
   EXPECT_FALSE(limiter->again(t.env.now()).ok()) << "all 600 are spent";
 }
 
+TEST(Bus, IdsForAnEncoderAreChargedWhicheverProtocolHasBroughtThem) {
+  Bench t;
+  t.served().spec.encoder = std::make_shared<msg::TextSpec>();
+  t.served().spec.inputs = {{"input_ids", msg::DType::kInt64, {-1}, false, {}}};
+  auto limiter = std::make_shared<base::UsageLimiter>("k", base::UsageLimits{0, 0, 600, 0});
+  auto* call = t.call("a");
+  call->limiter = limiter;
+  call->inputs.push_back({"attention_mask", msg::DType::kInt64, {2, 250}, {}});
+  call->inputs.push_back({"input_ids", msg::DType::kInt64, {2, 250}, {}});
+  ASSERT_TRUE(support::submit(t.bus, call).ok());
+  EXPECT_TRUE(limiter->again(t.env.now()).ok()) << "100 are left";
+  auto* more = t.call("b");
+  more->limiter = limiter;
+  more->inputs.push_back({"input_ids", msg::DType::kInt64, {1, 100}, {}});
+  ASSERT_TRUE(support::submit(t.bus, more).ok());
+  EXPECT_FALSE(limiter->again(t.env.now()).ok());
+  t.answer(call), t.answer(more);
+  t.bus.turn();
+}
+
 }  // namespace
 }  // namespace weir::bus

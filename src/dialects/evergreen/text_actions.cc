@@ -130,13 +130,10 @@ class Embed final : public TextAction {
     if (ids.size() > spec_->max_length)
       return invalid("the text has " + std::to_string(ids.size()) + " tokens; the model's context has " +
                      std::to_string(spec_->max_length));
-    const size_t tokens = ids.size();
     spec().text ? ask_generator(std::move(ids)) : ask_encoder(ids);
     if (spec().text) return submit();
     Status s = marshal::check_call(spec(), call());
-    if (!s.ok()) return s;
-    marshal::charge_tokens(session_.exchange(), tokens);
-    return submit();
+    return s.ok() ? submit() : s;
   }
   void ask_encoder(std::span<const uint32_t> ids) {
     call().inputs.push_back(marshal::ids_tensor(spec().inputs.at(0).name, ids));

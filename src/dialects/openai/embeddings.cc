@@ -132,7 +132,6 @@ class Embeddings final : public wire::ExchangeListener {
   bool encodes() const { return !ids_name_.empty(); }
 
   void ask_encoder(msg::Call& call, Input& input) const {
-    marshal::charge_tokens(exchange_, input.ids.size());
     call.inputs.push_back(marshal::ids_tensor(ids_name_, input.ids));
     input.ids = {};
   }

@@ -123,7 +123,6 @@ class Scores final : public wire::ExchangeListener {
     else
       alone = spec.encoder->codec->join_pair(first, std::exchange(texts_.second[row], {}), texts_.most);
     tokens_ += alone.ids.size();
-    marshal::charge_tokens(exchange_, alone.ids.size());
     call.inputs.push_back(marshal::ids_tensor(spec.inputs.at(0).name, alone.ids));
     // A model without types has no such input.
     if (spec.inputs.size() > 2 && !alone.types.empty())
