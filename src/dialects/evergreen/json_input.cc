@@ -33,11 +33,17 @@ struct MessageSlab final : base::Slab {
   const base::Bytes all;
 };
 
+size_t bytes_of(const std::vector<base::Bytes>& text) {
+  size_t bytes = 0;
+  for (const base::Bytes& piece : text) bytes += piece.size();
+  return bytes;
+}
+
 // The memory that it makes, and needs meanwhile, is charged to the client when a worker has begun: only as much waits
 // in line as is charged already.
 class ReadMessage final : public base::OffloadTask {
  public:
-  ReadMessage(EvergreenState& state, base::ClientRef client, base::Bytes text)
+  ReadMessage(EvergreenState& state, base::ClientRef client, std::vector<base::Bytes> text)
       : json_(state.json),
         ledger_(state.slabs.ledger()),
         client_(std::move(client)),
@@ -53,9 +59,14 @@ class ReadMessage final : public base::OffloadTask {
  private:
   base::Result<base::Bytes> read() const {
     constexpr uint64_t kHeld = 5;  // times the text: the library's copies, and the message while it grows
+    const bool joins = text_.size() > 1;
     auto charge = std::make_unique<base::SteppedCharge>(ledger_, base::MemoryKind::kDecoding, 0, owner_);
-    if (!charge->take(kHeld * text_.size())) return no_memory();
-    auto made = json_.to_binary(kMessageType, text_.view());
+    if (!charge->take((kHeld + joins) * bytes_of(text_))) return no_memory();
+    std::string joined;
+    if (joins) joined.reserve(bytes_of(text_));
+    for (const base::Bytes& piece : text_)
+      if (joins) joined += piece.view();
+    auto made = json_.to_binary(kMessageType, joins ? joined : text_.front().view());
     if (!made) return made.error();
     made->shrink_to_fit();  // it has grown by doubling, and may stay as long as the session
     charge->give(charge->used() - std::min<uint64_t>(charge->used(), made->capacity()));
@@ -68,7 +79,7 @@ class ReadMessage final : public base::OffloadTask {
   base::MemoryLedger* const ledger_;
   const base::ClientRef client_;
   const base::SteppedCharge::Owner owner_;
-  const base::Bytes text_;
+  const std::vector<base::Bytes> text_;
 };
 
 }  // namespace
@@ -85,12 +96,24 @@ JsonInput::JsonInput(EvergreenState& state, wire::Exchange& exchange, Session& s
 void JsonInput::read(std::string_view text) {
   if (!is_long(text.size())) return read_here(text);
   if (!copied_.take(text.size())) return abort(no_memory());
-  send(base::Bytes::copy_of(text));
+  send({base::Bytes::copy_of(text)});
 }
 
 void JsonInput::read(base::Bytes text) {
-  if (is_long(text.size())) return send(std::move(text));
+  if (is_long(text.size())) return send({std::move(text)});
   read_here(text.view());
+}
+
+void JsonInput::read(std::vector<std::string> pieces) {
+  std::vector<base::Bytes> text;
+  for (std::string& piece : pieces) text.push_back(base::Bytes::adopt(std::move(piece)));
+  if (is_long(bytes_of(text))) {
+    if (!copied_.take(bytes_of(text))) return abort(no_memory());
+    return send(std::move(text));
+  }
+  std::string joined;
+  for (const base::Bytes& piece : text) joined += piece.view();
+  read_here(joined);
 }
 
 void JsonInput::read_here(std::string_view text) {
@@ -99,7 +122,7 @@ void JsonInput::read_here(std::string_view text) {
   session_.on_message(base::Bytes::adopt(std::move(*message)));
 }
 
-void JsonInput::send(base::Bytes text) {
+void JsonInput::send(std::vector<base::Bytes> text) {
   auto done = [this](const Status& status, std::unique_ptr<base::OffloadTask> task) {
     stop();
     wire::guarded(exchange_, [&] {
@@ -107,7 +130,7 @@ void JsonInput::send(base::Bytes text) {
       listener_.on_read();
     });
   };
-  const size_t size = text.size();
+  const size_t size = bytes_of(text);
   const wire::PeerInfo* peer = exchange_.request().peer;
   auto task = std::make_unique<ReadMessage>(state_, peer ? peer->client : base::ClientRef(), std::move(text));
   auto sent =

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/offload_task.h"
@@ -32,7 +33,8 @@ class JsonInput {
 
   // One message. Not while busy().
   void read(std::string_view text);
-  void read(base::Bytes text);  // a long one is not copied
+  void read(base::Bytes text);                 // a long one is not copied
+  void read(std::vector<std::string> pieces);  // of one text, which a worker joins
   bool busy() const { return sent_ != nullptr; }
   // The carrier has gone: neither the session nor the listener is called any more.
   void stop() {
@@ -44,7 +46,7 @@ class JsonInput {
   // The library reads JSON at 5 to 20 MB/s.
   bool is_long(size_t bytes) const { return state_.options.offload && bytes > wire::kLongText; }
   void read_here(std::string_view text);
-  void send(base::Bytes text);
+  void send(std::vector<base::Bytes> text);
   void on_task(const base::Status& status, base::OffloadTask* task);
   void refuse(const base::Status& status);
   void abort(base::Status status);

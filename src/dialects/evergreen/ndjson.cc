@@ -13,6 +13,7 @@ namespace {
 using wire::Exchange;
 
 constexpr size_t kIdleLineBytes = 64 << 10;  // bytes of held_ that an idle session keeps allocated
+constexpr size_t kLinePiece = 64 << 10;      // bytes of a line without an end that are moved no more
 
 class LineSession final : public JsonCarrier {
  public:
@@ -48,28 +49,56 @@ class LineSession final : public JsonCarrier {
       size_t end = held_.find('\n', std::max(at, searched_));
       if (end == held_.npos) {
         searched_ = held_.size();
-        if (held_.size() - at > state_.options.max_message) too_long();
-        if (!ended_ || at >= held_.size()) break;
+        if (begun_bytes_ + held_.size() - at > state_.options.max_message) too_long();
+        if (!ended_ || (at >= held_.size() && begun_.empty())) break;
         end = held_.size();
       }
       take(std::string_view(held_).substr(at, end - at));
       at = std::min(end + 1, held_.size());
     }
-    if (session_.over()) at = held_.size();
+    if (session_.over()) at = held_.size(), drop_begun();
     held_.erase(0, at);
     if (held_.empty() && held_.capacity() > kIdleLineBytes) drop_held();
     searched_ = searched_ > at ? searched_ - at : 0;
+    if (held_.size() >= kLinePiece && searched_ == held_.size()) set_aside();
     if (input_.busy()) return;
     if (held_.empty() || !paused) exchange_.consume(std::exchange(owed_, 0));
-    if (ended_ && held_.empty() && !std::exchange(told_end_, true)) session_.on_end();
+    const bool all_read = held_.empty() && begun_.empty();
+    if (ended_ && all_read && !std::exchange(told_end_, true)) session_.on_end();
   }
 
   void take(std::string_view line) {
-    if (line.find_first_not_of(" \t\r") == line.npos) return turns_.spend(1 + line.size());
+    if (!begun_.empty()) return take_begun(line);
+    if (is_blank(line)) return turns_.spend(1 + line.size());
     ++number_;
     input_.read(line);
     turns_.spend(kWorkPerMessage + (input_.busy() ? line.size() / kCopiedPerWork : line.size()));
   }
+
+  // The line ends with `last`. Its pieces are joined by a worker, where it is long.
+  void take_begun(std::string_view last) {
+    const bool blank = begun_blank_ && is_blank(last);
+    turns_.spend(kWorkPerMessage + last.size() / kCopiedPerWork);
+    if (!blank) {
+      ++number_;
+      begun_.emplace_back(last);
+      input_.read(std::exchange(begun_, {}));
+    }
+    drop_begun();
+  }
+  // No line ends in what is held: it stays where it is, and what comes next is another piece of the line.
+  void set_aside() {
+    begun_blank_ = (begun_.empty() || begun_blank_) && is_blank(held_);
+    begun_bytes_ += held_.size(), begun_room_ += held_.capacity();
+    begun_.push_back(std::exchange(held_, {}));
+    searched_ = 0;
+  }
+  void drop_begun() {
+    begun_.clear();
+    charge_.give(std::exchange(begun_room_, 0));
+    begun_bytes_ = 0;
+  }
+  static bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r") == text.npos; }
 
   std::string on_bad_message() override { return "line " + std::to_string(number_) + ": "; }
 
@@ -77,16 +106,16 @@ class LineSession final : public JsonCarrier {
   bool make_room(size_t more) {
     const size_t room = held_.capacity(), need = held_.size() + more;
     if (need <= room) return true;
-    const size_t grown = std::max(need, 2 * room);
+    const size_t grown = std::max({need, 2 * room, begun_.empty() ? 0 : kLinePiece});
     if (!charge_.take(grown)) return false;
     held_.reserve(grown);
-    charge_.give(charge_.used() - grown);
+    charge_.give(charge_.used() - begun_room_ - held_.capacity());
     return true;
   }
   void drop_held() {
     base::release(held_);
     searched_ = 0;
-    charge_.give(charge_.used());
+    charge_.give(charge_.used() - begun_room_);
     charge_.trim();
   }
 
@@ -94,6 +123,7 @@ class LineSession final : public JsonCarrier {
     session_.abort(base::failure(base::Code::kResourceExhausted,
                                  "there is no memory for the line (limits.slab_budget, limits.client_share)"));
     session_.settle();
+    drop_begun();
     drop_held();
     exchange_.consume(std::exchange(owed_, 0));
   }
@@ -110,8 +140,12 @@ class LineSession final : public JsonCarrier {
   }
 
   std::string held_;  // lines that have not been read
+  // The first of them, where it is long and what is held has no line end, as far as it is moved no more.
+  std::vector<std::string> begun_;
+  size_t begun_bytes_ = 0, begun_room_ = 0;
+  bool begun_blank_ = false;
   base::SteppedCharge charge_{state_.slabs.ledger(), base::MemoryKind::kInput, 0,
-                              wire::owner_of_heads(state_.options.bodies, client())};  // for held_
+                              wire::owner_of_heads(state_.options.bodies, client())};  // for held_ and begun_
   size_t searched_ = 0;  // the first bytes of held_, which have no line end
   size_t owed_ = 0;      // request bytes not yet given back with consume()
   size_t number_ = 0;

@@ -142,6 +142,62 @@ TEST(Evergreen, ALongLineIsChargedUntilItIsRead) {
   EXPECT_EQ(memory.held(), 0u);
 }
 
+// Nothing of it is moved when more comes: a copy of megabytes would take longer than a turn may.
+TEST(Evergreen, ALongLineThatComesInPiecesIsJoinedByAWorker) {
+  support::FakeOffload offload;
+  Bench t({.offload = &offload});
+  base::MemoryLedger memory(64 << 20);
+  t.rpc.slabs.memory = &memory;
+  for (const char* end : {"\n", ""}) {
+    auto x = t.open_http("POST", {});
+    t.rpc.data(*x, kEchoJson + "\n" + std::string(300'000, ' ') + "\n");
+    t.later_turn();
+    std::string line = long_fragment(0, false);
+    line.insert(line.find("AAAA"), std::string(3 << 20, 'A'));
+    constexpr size_t kRead = 16 << 10;
+    for (size_t at = 0; at < line.size(); at += kRead) {
+      t.rpc.data(*x, line.substr(at, kRead));
+      EXPECT_LE(memory.held(base::MemoryKind::kInput), at + (256 << 10)) << "what has come";
+    }
+    t.rpc.data(*x, end);
+    if (*end == 0) t.rpc.end(*x);
+    EXPECT_EQ(offload.waiting(), 1u);
+    EXPECT_GE(memory.held(base::MemoryKind::kInput), line.size());
+    offload.work();
+    EXPECT_LE(memory.held(base::MemoryKind::kInput), 64u << 10) << "what an idle session keeps";
+    for (int i = 0; i < 100; ++i) t.later_turn(), offload.work();
+    EXPECT_GT(x->sent.size(), 3u << 20);
+  }
+}
+
+TEST(Evergreen, ALongLineThatTheBodyEndsIsReadThoughTheTurnIsSpent) {
+  support::FakeOffload offload;
+  Bench t({.offload = &offload});
+  auto x = t.open_http("POST", {}), other = t.open_http("POST", {});
+  t.rpc.data(*x, kEchoJson + "\n");
+  t.later_turn();
+  t.rpc.data(*x, long_fragment(0, false));
+  t.rpc.data(*other, std::string(300'000, ' ') + "\n");
+  t.rpc.end(*x);
+  for (int i = 0; i < 50; ++i) t.later_turn(), offload.work();
+  EXPECT_GT(x->sent.size(), wire::kLongBody);
+}
+
+TEST(Evergreen, ALongLineThatComesInPiecesIsCounted) {
+  support::FakeOffload offload;
+  Bench t({.offload = &offload});
+  auto bad = t.open_http("POST", {}), longer = t.open_http("POST", {});
+  for (int i = 0; i < 20; ++i) t.rpc.data(*bad, std::string(20'000, ' '));
+  t.rpc.data(*bad, "\n\n");
+  for (int i = 0; i < 20; ++i) t.rpc.data(*bad, std::string(20'000, '['));
+  t.rpc.data(*bad, "\n");
+  offload.work();
+  EXPECT_NE(bad->sent.find("\"message\":\"line 1: "), std::string::npos) << bad->sent << "lines of blanks are none";
+  for (size_t sent = 0; sent < (17 << 20) && longer->sent.empty(); sent += 100'000)
+    t.rpc.data(*longer, std::string(100'000, 'x'));
+  EXPECT_NE(longer->sent.find("a line is longer than"), std::string::npos) << longer->sent;
+}
+
 TEST(Evergreen, ALongLineWithoutMemoryEndsItsSession) {
   support::FakeOffload offload;
   Bench t({.offload = &offload});
