@@ -70,7 +70,8 @@ void SharedJournal::note(const Status& status) {
   if (away_)
     base::log::warning("the jobs' log is away: files and batches can be read, not changed", {{"reason", status.text}});
   else
-    base::log::info("the jobs' log is there", {{"entries", replica_.sequence()}});
+    base::log::info("the jobs' log is there",
+                    {{"entries", replica_.sequence()}, {"left_out", std::exchange(left_out_, 0)}});
   if (const size_t most = log_.sizes().entry; !away_ && longest_ > most)
     base::log::warning(
         "lines and results that are longer than an entry of the jobs' log fail",
@@ -180,8 +181,9 @@ void SharedJournal::try_waiting() {
 
 void SharedJournal::wait(Work work) {
   if (!work.then && untold_ >= kMostWaiting) {
-    base::log::warning("too much waits for the jobs' log; a removal or an end is left out",
-                       {{"waiting", kMostWaiting}});
+    if (left_out_++ == 0)
+      base::log::warning("too much waits for the jobs' log: removals and ends are left out",
+                         {{"waiting", kMostWaiting}});
     return;
   }
   untold_ += work.then ? 0 : 1;

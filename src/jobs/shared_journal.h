@@ -80,6 +80,7 @@ class SharedJournal {
   const std::function<void(const std::string& batch)> end_;
   std::deque<Work> waiting_;
   size_t untold_ = 0;                                               // of them, of which nobody is told
+  size_t left_out_ = 0;                                             // since the log is away
   base::Time retry_{}, look_{}, shorten_{}, snapshot_{}, known_{};  // known_: the nodes have been since then
   bool away_ = false, had_duties_ = false;
   bool unreached_ = false;  // what the last group has written
