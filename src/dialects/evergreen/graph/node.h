@@ -35,6 +35,7 @@ struct GraphLimits {
   uint64_t visits = 2 << 20;
   uint64_t visits_per_message = 256 << 10;
   uint64_t climbs = 4 << 20;  // edges that are followed upwards to keep heights, in all: a chain of 2,896 from its root
+  uint64_t climbs_at_once = 512 << 10;  // of these for one edge: some milliseconds
 };
 
 // "node 'x'", and "node 'x', fragment 3"; long names are cut.

@@ -28,6 +28,7 @@ Status NodeHeights::add_edge(Node& parent, Node& child, int64_t seq) {
 
 // Fails also where it comes back to the child: the edge closes a cycle.
 Status NodeHeights::raise(Node& parent, Node& child) {
+  const uint64_t most = std::min(limits_.climbs, climbed_ + limits_.climbs_at_once);
   parent.height_ = child.height_ + 1;
   work_.assign(1, &parent);
   while (!work_.empty()) {
@@ -37,7 +38,7 @@ Status NodeHeights::raise(Node& parent, Node& child) {
       return failure(Code::kResourceExhausted, "nodes nest deeper than " + std::to_string(limits_.depth) + " levels");
     climbed_ += n.parents_.size();
     if (turn_budget_) turn_budget_->spend(1 + n.parents_.size() / kEdgesPerStep);
-    if (climbed_ > limits_.climbs)
+    if (climbed_ > most)
       return failure(Code::kResourceExhausted, "the session's nodes come in an order that costs too much");
     for (const Node::Parent& parent_of_n : n.parents_) {
       Node* above = parent_of_n.node;

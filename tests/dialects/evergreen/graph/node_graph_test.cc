@@ -259,6 +259,16 @@ TEST(NodeGraph, AnOrderThatIsMadeToBeCostlyIsRefused) {
   EXPECT_LT(steps, 150);
 }
 
+TEST(NodeGraph, AnEdgeThatCostsTooMuchAloneIsRefused) {
+  GraphLimits limits;
+  limits.climbs_at_once = 999;
+  Graph g{limits};
+  for (int i = 0; i < 998; ++i) ASSERT_EQ(g.refused(branch("p" + std::to_string(i), {"0"})), "");
+  EXPECT_EQ(g.refused(branch("0", {"1"})), "") << "it raises 998 parents";
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(g.refused(branch("q" + std::to_string(i), {"0"})), "");
+  EXPECT_EQ(g.refused(branch("1", {"2"})).substr(0, 18), "RESOURCE_EXHAUSTED");
+}
+
 TEST(NodeGraph, WhatFitsIsKnownBefore) {
   GraphLimits limits;
   limits.bytes = 10'000;
