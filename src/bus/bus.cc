@@ -330,7 +330,7 @@ void Bus::release(Slot& slot) {
   if (slot.timed) slot.timed = false, --armed_;
   --in_flight_;
   if (slot.of_tenant) --*slot.of_tenant;
-  if (n == 1) pokes_.forget(*slot.served->inbox);
+  if (const auto& inbox = slot.served->inbox; n == 1 && inbox) pokes_.forget(*inbox);  // none: it is being destroyed
   recycle(&slot);
   calls.store(n - 1, std::memory_order_release);  // from here on the model may go
   if (due_.size() > 2 * armed_ + kStaleAllowed) sweep();
