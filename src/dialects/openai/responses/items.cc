@@ -105,8 +105,9 @@ std::optional<OrderedJson> ReferencedItems::find(const std::string& id) {
 }
 
 const ReferencedItems::Items& ReferencedItems::items_of(const std::string& response_id, std::string_view response) {
-  auto [items, fresh] = items_.try_emplace(response_id);
-  if (!fresh) return items->second;
+  const auto [place, fresh] = items_.try_emplace(response_id);
+  Items& items = place->second;
+  if (!fresh) return items;
   JsonCursor json(response);
   json.object([&](std::string_view name) {
     if (name != "output") return json.skip();
@@ -115,11 +116,11 @@ const ReferencedItems::Items& ReferencedItems::items_of(const std::string& respo
       std::string id;
       const bool good =
           json.object([&](std::string_view member) { return member == "id" ? json.string(id) : json.skip(); });
-      items->second.emplace(std::move(id), json.since(at));
+      items.emplace(std::move(id), json.since(at));
       return good;
     });
   });
-  return items->second;
+  return items;
 }
 
 std::vector<std::pair<std::string, std::string>> input_items(std::string_view response_id, std::string_view turns) {
