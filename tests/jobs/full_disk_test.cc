@@ -33,7 +33,7 @@ class FullDisk {
 
 TEST(Database, ADiskThatIsFullIsNotItsQuota) {
   Folder folder;
-  auto db = std::move(*open_database(folder.path(), uint64_t(64) << 20));
+  auto db = *open_database(folder.path(), uint64_t(64) << 20);
   Storage& s = db->storage();
   {
     FullDisk full;

@@ -77,7 +77,7 @@ void ClusterWorld::connect(SimNode& node) {
   node.cut = false;
   node.env.deliver([&node] { node.membership.connected(); });
   for (const auto& [key, entry] : entries_)
-    at(now_ + delay(), [this, alive = node.env.alive(), to = &node, entry = entry.first] {
+    at(now_ + delay(), [alive = node.env.alive(), to = &node, entry = entry.first] {
       if (*alive && !to->cut) to->env.deliver([to, entry] { to->membership.on_entry(entry); });
     });
 }

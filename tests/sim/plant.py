@@ -89,7 +89,8 @@ def plant(source, text):
                 continue
             if text.count(old) != 1:
                 sys.exit(f'plant.py: bug {number} ({what}): its place is not in {file} once: {old.strip()}')
-            text = text.replace(old, new.replace('@', f'(sim::planted == {number})'))
+            here = f'(sim::planted == {number})'
+            text = text.replace(old, new.replace('(@)', here).replace('@', here))
     end = text.index('namespace weir')
     return text[:end] + 'namespace weir::sim {\nextern int planted;\n}\n' + text[end:]
 

@@ -80,7 +80,7 @@ class Duty : public testing::Test {
   // As a new process finds it.
   void restart() {
     database.reset();
-    database = std::move(*jobs::open_database(folder.path(), uint64_t(64) << 20));
+    database = *jobs::open_database(folder.path(), uint64_t(64) << 20);
     duty = std::make_unique<BatchDuty>(limits, prefix);
   }
   // In parts of `part` bytes.
@@ -258,7 +258,7 @@ TEST_F(Duty, AnInputFileThatIsDeletedMeanwhileFailsTheBatch) {
 
 TEST_F(Duty, AFullDiskFailsTheBatch) {
   database.reset();
-  database = std::move(*jobs::open_database(folder.path(), 1 << 20));
+  database = *jobs::open_database(folder.path(), 1 << 20);
   std::string text;
   for (int i = 0; i < 40; ++i)
     text += line("id " + std::to_string(i), R"({"input":")" + std::string(15'000, 'x') + "\"}") + "\n";
@@ -271,7 +271,7 @@ TEST_F(Duty, AFullDiskFailsTheBatch) {
 // Another tenant has filled it meanwhile.
 TEST_F(Duty, ResultsWaitForRoomOnTheDisk) {
   database.reset();
-  database = std::move(*jobs::open_database(folder.path(), 1 << 20));
+  database = *jobs::open_database(folder.path(), 1 << 20);
   begin(line("a"));
   steps();
   const auto jobs = s().journal.claim(1, kNow).value();

@@ -21,7 +21,7 @@ struct SideChannelTest : testing::Test {
     options.control.unload = [this](std::string model, Dependents dependents, ModelControl::Done done) {
       loads.push_back({(dependents == Dependents::kUnload ? "- and theirs " : "- ") + model, {}, std::move(done)});
     };
-    channel = std::move(SideChannel::open(options).value());
+    channel = SideChannel::open(options).value();
   }
   bool send(Type type, uint64_t number, const std::string& bytes = "", uint32_t flags = 0, uint64_t lie = 0) {
     const Message message{.type = type, .flags = flags, .number = number, .size = bytes.size() + lie};
