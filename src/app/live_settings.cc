@@ -18,7 +18,8 @@ LiveSettings::Values LiveSettings::values_of(const Config& config) {
   Values out;
   for (const auto& row : settings(const_cast<Config&>(config))) {  // which are only shown
     if (row.form == base::Setting::ValueKind::kReplaced) continue;
-    out[row.key] = row.form == base::Setting::ValueKind::kTree ? base::Setting::Values{row.show()} : row.get();
+    const auto& get = row.compared ? row.compared : row.get;
+    out[row.key] = row.form == base::Setting::ValueKind::kTree ? base::Setting::Values{row.show()} : get();
   }
   return out;
 }

@@ -25,7 +25,7 @@ class LiveSettings {
   base::Result<std::vector<std::string>> reload();
 
  private:
-  using Values = std::map<std::string, base::Setting::Values>;  // by key; what secrets show is the same for all
+  using Values = std::map<std::string, base::Setting::Values>;  // by key; of secrets, too, which nothing may show
   static Values values_of(const Config& config);
   void take(const std::string& key, const Config& config);
 

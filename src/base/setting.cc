@@ -98,6 +98,7 @@ Setting in_help(Setting s) {
 }
 
 Setting secret(Setting s) {
+  s.compared = s.get;
   s.get = [get = s.get] {
     Values values = get();
     return values.empty() || values == Values{""} ? values : Values{"(a secret)"};

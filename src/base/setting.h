@@ -38,6 +38,8 @@ struct Setting {
   // Errors: INVALID_ARGUMENT "expected a size …".
   std::function<Status(const Values&)> set;
   std::function<Values()> get;
+  std::function<Values()>
+      compared;  // set for secrets, whose get() hides the values: the values, to see whether they change
   // Set for kTree, in place of set and get: reads what stands below the key, and shows it as lines of YAML that are
   // indented below the key ("" where there is nothing to show).
   std::function<void(const Yaml&, Complaints&)> read;

@@ -101,6 +101,14 @@ class Credit {
   uint32_t left_ = 0;
 };
 
+// How fast a peer must take its answer, and over which stretches of time that is looked at. A peer with large buffers
+// takes nothing for a while, however steadily it reads: `credit` is how long it may, after it has taken more before.
+struct DrainFloor {
+  uint32_t rate;  // bytes per second
+  base::Duration grace, credit;
+};
+inline constexpr base::Duration kDrainCredit = std::chrono::seconds(30);
+
 // A floor under a transfer: once it has run for `grace`, each further stretch of `grace` must bring `rate` bytes a
 // second. Many tiny steps are no progress, so a peer that drips cannot reset it.
 class RateFloor {
@@ -114,19 +122,12 @@ class RateFloor {
   // True once too little has moved. A rate of 0 is never too little. More than the rate counts for the stretches that
   // follow, as much as they need in `credit`.
   bool below(base::Time now, uint32_t rate, base::Duration grace, base::Duration credit = {});
+  bool below(base::Time now, const DrainFloor& least) { return below(now, least.rate, least.grace, least.credit); }
 
  private:
   base::Time since_ = base::kNever, paused_ = base::kNever;
   int64_t moved_ = 0;
 };
-
-// How fast a peer must take its answer, and over which stretches of time that is looked at. A peer with large buffers
-// takes nothing for a while, however steadily it reads: `credit` is how long it may, after it has taken more before.
-struct DrainFloor {
-  uint32_t rate;  // bytes per second
-  base::Duration grace, credit;
-};
-inline constexpr base::Duration kDrainCredit = std::chrono::seconds(30);
 
 // A floor under output. Only what the peer has taken counts: a socket takes megabytes at once, and then none until a
 // third of them has gone, however steadily a slow peer reads.
@@ -140,9 +141,7 @@ class OutputFloor {
   void written(size_t bytes) { floor_.add(int64_t(bytes)); }
   void start(base::Time now) { floor_.start(now); }
   void stop() { floor_.stop(); }
-  bool below(base::Time now, const DrainFloor& least) {
-    return floor_.below(now, least.rate, least.grace, least.credit);
-  }
+  bool below(base::Time now, const DrainFloor& least) { return floor_.below(now, least); }
 
  private:
   RateFloor floor_;

@@ -321,7 +321,7 @@ void H2Sender::check(H2Exchange& x) {
   else
     x.out.floor.pause(connection_.now);
   DrainFloor floor = drain_floor(connection_.limits, held_for_answer(x), connection_.env.slabs);
-  if (x.out.floor.below(connection_.now, floor.rate, floor.grace, floor.credit)) streams_.cut_off(x, reason::kSlowRead);
+  if (x.out.floor.below(connection_.now, floor)) streams_.cut_off(x, reason::kSlowRead);
 }
 
 // The socket answers for all that the streams hold: also for what a window holds back that can open only when the peer

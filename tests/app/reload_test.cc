@@ -85,6 +85,14 @@ TEST_F(LiveSettingsTest, TheLogsAreTakenAndTheOthersNamed) {
   EXPECT_EQ(base::log::format(), base::log::Format::kText);
 }
 
+TEST_F(LiveSettingsTest, AnotherSecretNeedsARestart) {
+  text = "salience: {bearer_token: one}\n";
+  LiveSettings with_secret(read(text).value(), [this] { return read(text); });
+  EXPECT_TRUE(with_secret.reload().value().empty());
+  text = "salience: {bearer_token: two}\n";
+  EXPECT_EQ(with_secret.reload().value(), std::vector<std::string>{"salience.bearer_token"});
+}
+
 TEST_F(LiveSettingsTest, ALevelThatAClientHasSetStaysUntilTheFileChanges) {
   base::log::enable(Level::kInfo, false);
   EXPECT_TRUE(live.reload().value().empty());
