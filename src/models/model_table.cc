@@ -45,17 +45,6 @@ void destroy(RepositoryLock& lock, std::shared_ptr<bus::Served> served) {
   served.reset();
 }
 
-// Where a name goes from one model to another that one may have to be loaded first.
-template <class Models>
-base::Status check_free(const Models& models, const std::string& model, const std::vector<std::string>& names) {
-  for (const auto& name : names)
-    for (const auto& [other, its] : models)
-      if (other == name || (other != model && std::find(its.names.begin(), its.names.end(), name) != its.names.end()))
-        return base::try_again(base::Code::kUnavailable,
-                               "its further name '" + name + "' is one of model '" + other + "'");
-  return {};
-}
-
 void log_loaded(const bus::Served& served, const ModelConfig& config, std::chrono::steady_clock::time_point began) {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
   base::log::info("model loaded", {{"model", served.spec.name},
@@ -72,9 +61,10 @@ std::string serving_on(const std::string& reason) {
 
 }  // namespace
 
-void ModelTable::register_model(const std::string& model) {
+void ModelTable::register_model(const std::string& model, const ModelConfig* config) {
   auto [at, fresh] = models_.try_emplace(model);
   if (fresh) at->second.state = ModelState::kUnloaded, at->second.reason = "not loaded";
+  if (config && !serves(model)) at->second.names = config->names;
 }
 
 void ModelTable::mark_loading(const std::string& name) {
@@ -111,16 +101,14 @@ base::Status ModelTable::load(const ModelFolder& folder, const Loader& loader, s
   // Another configuration means other versions, though no file has changed.
   if (upload || model.upload)
     for (auto& [version, slot] : model.versions) slot.fingerprint = 0;
-  if (auto taken = check_free(models_, folder.name, config->names); !taken.ok()) {
-    fail(folder.name, taken.text);
-    return taken;
-  }
-  if (!serves(folder.name))
-    model.names = config->names;  // one that serves keeps its names until the new ones are loaded
+  if (!serves(folder.name)) model.names = config->names;
   auto status = load_versions(folder, *config, loader, model, upload ? Into::kMemory : into);
-  if (!status.ok()) return status;
-  model.names = config->names;
-  model.upload = std::move(upload);
+  // One that serves keeps its names until a version serves by the new configuration, which is part of a fingerprint.
+  if (std::any_of(model.versions.begin(), model.versions.end(), [&](const auto& v) {
+        return v.second.served && v.second.fingerprint == folder.fingerprint(v.first);
+      }))
+    model.names = config->names;
+  if (status.ok()) model.upload = std::move(upload);
   return status;
 }
 
@@ -336,6 +324,7 @@ bool ModelTable::relink(const Loader& loader, const std::string& name, uint64_t 
   retire(name, version, slot);
   slot.served = std::move(*served);
   slot.state = ModelState::kReady, slot.reason.clear();
+  models_.at(name).names = slot.pipeline->config.names;
   base::log::info("pipeline linked", {{"model", name}, {"version", version}, {"nodes", nodes->size()}});
   return true;
 }
@@ -357,22 +346,25 @@ std::vector<std::string> ModelTable::names() const {
   return out;
 }
 
-std::shared_ptr<const bus::Catalog> ModelTable::catalog(const std::string& default_model) const {
+std::shared_ptr<const bus::Catalog> ModelTable::catalog(const std::string& default_model) {
   auto catalog = std::make_shared<bus::Catalog>();
   catalog->default_model = default_model;
+  FurtherNames::Models named;
   for (const auto& [name, model] : models_) {
+    auto& its = named[name];
+    its.names = model.names, its.serves = serves(name), its.coming = model.versions.empty() && bus::soon(model.state);
     if (model.versions.empty()) catalog->index.push_back({name, "", model.state, model.reason});
     for (const auto& [version, slot] : model.versions) {
+      its.coming = its.coming || bus::soon(slot.state);
       catalog->index.push_back({name, std::to_string(version), slot.state, slot.reason});
       if (!slot.served) continue;
       auto& row = catalog->models[name];
       row.versions[std::to_string(version)] = slot.served;
       row.preferred = slot.served.get();  // versions ascend
     }
-    for (const auto& further : model.names)
-      if (!knows(further)) catalog->names.emplace(further, name);  // a model of that name may have come since
     for (const auto& [entry, why] : model.skipped) catalog->index.push_back({name, entry, ModelState::kUnloaded, why});
   }
+  catalog->names = further_names_.settle(named);
   for (const auto& [name, why] : skipped_) catalog->index.push_back({name, "", ModelState::kUnloaded, why});
   std::stable_sort(catalog->index.begin(), catalog->index.end(),
                    [](const bus::IndexRow& a, const bus::IndexRow& b) { return a.name < b.name; });

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "models/further_names.h"
 #include "models/loader.h"
 #include "models/repository_lock.h"
 #include "models/upload.h"
@@ -30,8 +31,9 @@ class ModelTable {
  public:
   explicit ModelTable(RepositoryLock& lock) : lock_(lock) {}
 
-  // The model is there, but not loaded.
-  void register_model(const std::string& model);
+  // The model is there, loaded or not. One that does not serve is known by the further names in `config` from now on;
+  // null: its configuration cannot be read.
+  void register_model(const std::string& model, const ModelConfig* config);
   // Folders of the repository that can be no models, by name, and why: rows of the index that serve nothing.
   void set_skipped(std::map<std::string, std::string> folders) { skipped_ = std::move(folders); }
   // Rows that serve nothing say LOADING from here to the end of load() or fail().
@@ -70,7 +72,8 @@ class ModelTable {
   // Whether some pipeline has it as a node, whether that serves or waits for its nodes.
   bool is_node(const std::string& model) const;
 
-  std::shared_ptr<const bus::Catalog> catalog(const std::string& default_model) const;
+  // Settles whose the further names are.
+  std::shared_ptr<const bus::Catalog> catalog(const std::string& default_model);
   std::vector<Retired> take_retired() { return std::exchange(retired_, {}); }
 
  private:
@@ -102,7 +105,7 @@ class ModelTable {
     Row row = Row::kKeep;
     std::unique_ptr<Upload> upload;
     std::map<std::string, std::string> skipped;  // ModelFolder::skipped
-    std::vector<std::string> names;              // ModelConfig::names
+    std::vector<std::string> names;              // ModelConfig::names; another model may have them (FurtherNames)
   };
 
   base::Status load_versions(const ModelFolder& folder, const ModelConfig& config, const Loader& loader, Model& model,
@@ -124,6 +127,7 @@ class ModelTable {
   RepositoryLock& lock_;
   std::map<std::string, Model> models_;
   std::map<std::string, std::string> skipped_;
+  FurtherNames further_names_;
   std::vector<Retired> retired_;
   Residence* residence_ = nullptr;  // models may be out of memory; null: all are in it
   uint64_t leaving_ = 0;            // bytes of what is retired and not destroyed

@@ -59,7 +59,6 @@ void ModelTable::unload(const std::string& name, Row row) {
   model.row = row;
   model.state = ModelState::kUnloaded, model.reason = "unloaded";
   model.upload.reset();
-  model.names.clear();
   bool served = false;
   for (auto& [version, slot] : model.versions) {
     slot.state = slot.served ? ModelState::kUnloading : ModelState::kUnloaded;

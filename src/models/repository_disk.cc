@@ -26,8 +26,9 @@ struct Repository::Parts::Disk::Start {
 void Repository::Parts::Disk::load_all(const Done& done) {
   auto folders = scan();
   if (!folders) return done(folders.error());
-  choose_wanted(*folders);
-  auto order = in_order(*folders);
+  const Configs configs = configure(*folders);
+  choose_wanted(*folders, configs);
+  auto order = in_order(*folders, configs);
   parts_.wanted.insert(order.names().begin(), order.names().end());
   for (const auto& name : order.names()) table_.mark_loading(name);
   for (const auto& [name, folder] : *folders)
@@ -44,24 +45,32 @@ bool Repository::Parts::Disk::is_of_startup(const std::string& name) const {
   return std::any_of(names.begin(), names.end(), [&](const auto& n) { return n == name || n == "*"; });
 }
 
-void Repository::Parts::Disk::choose_wanted(const Folders& folders) {
+// Leaves out what has mistakes: its load says which.
+Repository::Parts::Disk::Configs Repository::Parts::Disk::configure(const Folders& folders) const {
+  Configs configs;
+  for (const auto& [name, folder] : folders)
+    if (auto config = parts_.loader.configure(folder)) configs.emplace(name, std::move(*config));
+  return configs;
+}
+
+void Repository::Parts::Disk::choose_wanted(const Folders& folders, const Configs& configs) {
   const bool some = parts_.options.control == Control::kExplicit;
   for (const auto& name : parts_.options.startup)
     if (some && name != "*") parts_.wanted.insert(name);
   for (const auto& [name, folder] : folders) {
     if (!some || is_of_startup(name)) parts_.wanted.insert(name);
-    table_.register_model(name);
+    auto config = configs.find(name);
+    table_.register_model(name, config == configs.end() ? nullptr : &config->second);
   }
 }
 
 // The models that are wanted, and the nodes of wanted pipelines; each pipeline behind its nodes.
-LoadOrder Repository::Parts::Disk::in_order(const Folders& folders) const {
+LoadOrder Repository::Parts::Disk::in_order(const Folders& folders, const Configs& configs) const {
   return {parts_.wanted, [&](const std::string& name) {
             std::vector<std::string> nodes;
-            if (auto folder = folders.find(name); folder != folders.end())
-              if (auto config = parts_.loader.configure(folder->second))
-                for (const auto& node : config->dag.nodes)
-                  if (folders.count(node.model)) nodes.push_back(node.model);
+            if (auto config = configs.find(name); config != configs.end())
+              for (const auto& node : config->second.dag.nodes)
+                if (folders.count(node.model)) nodes.push_back(node.model);
             return nodes;
           }};
 }
@@ -137,11 +146,16 @@ Watch::Changes Repository::Parts::Disk::changes(const Folders& folders, Watch::S
   for (const auto& [name, folder] : folders) {
     if (parts_.options.control != Control::kExplicit && !parts_.away.contains(name))
       parts_.wanted.insert(name);
-    else
-      table_.register_model(name);
+    else if (!table_.knows(name))
+      register_model(folder);
     if (parts_.wanted.count(name) && !table_.uploaded(name)) fingerprints[name] = folder.fingerprint();
   }
   return parts_.watch.compare(fingerprints, settle);
+}
+
+void Repository::Parts::Disk::register_model(const ModelFolder& folder) {
+  const auto config = parts_.configure(folder);
+  table_.register_model(folder.name, config ? &*config : nullptr);
 }
 
 void Repository::Parts::Disk::drop(const std::string& name) {

@@ -30,13 +30,16 @@ class Repository::Parts::Disk {
 
  private:
   struct Start;
+  using Configs = std::map<std::string, ModelConfig>;
   bool is_of_startup(const std::string& name) const;
-  void choose_wanted(const Folders& folders);
-  LoadOrder in_order(const Folders& folders) const;
+  Configs configure(const Folders& folders) const;
+  void choose_wanted(const Folders& folders, const Configs& configs);
+  LoadOrder in_order(const Folders& folders, const Configs& configs) const;
   void begin_load(const std::shared_ptr<Start>& start, const std::string& name);
   base::Status load_at_start(const Start& start, const std::string& name);  // may load
   base::Result<Folders> scan();
   Watch::Changes changes(const Folders& folders, Watch::Settle settle);
+  void register_model(const ModelFolder& folder);  // gives the lock away
   void drop(const std::string& name);
   void refresh_some();
   void refresh_postponed();

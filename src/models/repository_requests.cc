@@ -53,10 +53,14 @@ base::Status Repository::Parts::Requests::load_named(const std::string& name, co
   if (!parameters->empty()) return load_uploaded(name, *parameters);
   auto folder = parts_.find(name);
   if (!folder) return parts_.not_there(name, folder.error());
-  if (!table_.serves(name)) table_.mark_loading(name), parts_.publish();
+  const auto config = parts_.configure(*folder);
+  if (!table_.serves(name)) {
+    table_.register_model(name, config ? &*config : nullptr);
+    table_.mark_loading(name), parts_.publish();
+  }
   parts_.wanted.insert(name), parts_.away.erase(name);
   std::set<std::string> seen;
-  if (auto config = parts_.configure(*folder)) load_nodes(*folder, *config, seen);
+  if (config) load_nodes(*folder, *config, seen);
   auto status = parts_.load_one(*folder, nullptr);
   parts_.publish();
   return status;

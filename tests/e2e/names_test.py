@@ -18,8 +18,11 @@ class FurtherNames(unittest.TestCase):
         root = harness.scratch()
         tiny_model.write(root, 'qwen')
         (root / 'qwen/model.yaml').write_text(f'names: [{NAME}, "qwen3:8b"]\n')
-        (root / 'same').mkdir()
-        (root / 'same/model.yaml').write_text('engine: identity\nnames: [Org/same]\ninputs: [{name: x, type: FP32, shape: [1]}]\n')
+        for model, names in ('same', '[Org/same]'), ('zebra', '[Org/same, qwen, Org/zebra]'):
+            (root / model).mkdir()
+            (root / model / 'model.yaml').write_text(
+                f'engine: identity\nnames: {names}\ninputs: [{{name: x, type: FP32, shape: [1]}}]\n')
+        cls.root = root
         cls.server = harness.Server(repository=root)
         cls.addClassCleanup(cls.server.kill)
 
@@ -53,6 +56,19 @@ class FurtherNames(unittest.TestCase):
                 name='x', datatype='FP32', shape=[1, 1], contents=oip.InferTensorContents(fp32_contents=[2]))])
             self.assertEqual('Org/same', stub.ModelInfer(request).model_name)
             self.assertTrue(stub.ModelReady(oip.ModelReadyRequest(name='Org/same')).ready)
+
+    def test_a_model_is_served_without_names_that_others_have(self):
+        self.assertTrue(self.ask('/v2/models/Org%2Fzebra/ready')['ready'])
+        for name, owner in ('Org/same', 'same'), ('qwen', 'qwen'):
+            self.assertEqual(1, len(self.server.logged('served without', 'model=zebra', name, f'owner={owner}')))
+
+    def test_a_model_that_is_not_loaded_is_unavailable_by_all_its_names(self):
+        server = harness.Server('--control', 'explicit', repository=self.root)
+        self.addCleanup(server.kill)
+        for model in ('same', 'Org%2Fsame', PATH):
+            self.assertEqual(503, harness.curl(server.url(f'/v2/models/{model}/infer'), '-d', '{"inputs":[]}').status, model)
+        self.assertEqual(200, harness.curl(server.url('/v2/repository/models/zebra/load'), '-X', 'POST').status)
+        self.assertEqual(200, harness.curl(server.url('/v2/models/Org%2Fsame')).status, 'no other model serves by it')
 
     def test_metrics_know_the_model_by_its_own_name(self):
         self.ask('/v1/completions', {'model': NAME, 'prompt': 'x', 'max_tokens': 1})
