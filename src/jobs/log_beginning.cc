@@ -33,7 +33,7 @@ Result<bool> LogBeginning::must_wait(const ReplicaState::Position& position) {
   if (!begun) return begun.error();
   if (*first || *begun) return false;
   const base::Duration since = now_() - since_;
-  if (since < kCompare && others_ == Others::kSome) return true;
+  if (since < kCompare) return true;
   if (since >= kCompare + kYield) return false;
   return log_.is_behind({});
 }

@@ -19,15 +19,14 @@ base::Status log_is_new();
 class LogBeginning {
  public:
   // A log that is new begins so long after a copy was told there; and after that, though another one is further. A
-  // copy that has nothing waits as long for one that has something, where other nodes may be there.
+  // copy that has nothing waits as long for one that has something, also where no other node is known: where NATS has
+  // lost this log it has lost who is there, too.
   static constexpr base::Duration kCompare = std::chrono::seconds(5), kYield = std::chrono::seconds(15);
 
   // All borrowed.
   LogBeginning(ReplicaState& state, Log& log, std::function<base::Time()> now)
       : state_(state), log_(log), now_(std::move(now)) {}
 
-  enum class Others : uint8_t { kNobody, kSome };  // kSome: there may be some
-  void note_others(Others others) { others_ = others; }
   // The copy follows the log of that identity: their time begins when it is seen, not when something is first written.
   void note_log(const std::string& identity);
   // Before something is written by the copy, which is that far. UNAVAILABLE: the beginning is left to others for now.
@@ -44,7 +43,6 @@ class LogBeginning {
   const std::function<base::Time()> now_;
   std::string identity_;  // of the log that the copy follows
   base::Time since_;      // when it was seen first: what others have told since has had that time
-  Others others_ = Others::kNobody;
   bool left_ = false;
 };
 

@@ -80,9 +80,6 @@ void SharedJournal::note(const Status& status) {
 
 // A slice after the other: whoever reads sees what was acknowledged at any node before.
 void SharedJournal::catch_up() {
-  const base::Time now = base::steady_now();
-  const bool alone = settled(now) && nodes(now)->empty();
-  replica_.beginning().note_others(alone ? LogBeginning::Others::kNobody : LogBeginning::Others::kSome);
   for (;;) {
     auto more = replica_.catch_up();
     note(more ? Status() : more.error());

@@ -124,6 +124,8 @@ struct Two : testing::Test {
   void SetUp() override {
     if (auto opened = open_database(Folder().path(), kPlenty); !opened) GTEST_SKIP() << "built without SQLite";
     a.emplace(log, "a"), b.emplace(log, "b");
+    a->catch_up(), b->catch_up();
+    log.now += LogBeginning::kCompare;  // the log may begin
   }
   void same() {
     a->catch_up(), b->catch_up();

@@ -88,6 +88,8 @@ TEST_F(Two, ACopyThatHasNothingGoesOnInWhateverLogIsThere) {
   a->catch_up(), b->catch_up();
   ASSERT_TRUE(b->perform(add("x", 1)).ok());
   log.make_anew();
+  a->catch_up();
+  log.now += LogBeginning::kCompare;
   ASSERT_TRUE(a->perform(add("y", 1)).ok());
   EXPECT_EQ(Code::kFailedPrecondition, b->perform(add("z", 1)).code) << "that log has begun without it";
 }
@@ -97,9 +99,13 @@ struct FreshCopy : NewLog {
     NewLog::SetUp();
     if (IsSkipped()) return;
     c.emplace(log, "c");
-    c->replica->beginning().note_others(LogBeginning::Others::kSome);
   }
   Code write(const char* batch) { return c->perform(add(batch, 1)).code; }
+  Code duties() {  // where no other node is known
+    const std::set<std::string> nobody;
+    auto taken = c->replica->look_after_nodes(&nobody, {});
+    return taken ? Code::kOk : taken.error().code;
+  }
   std::optional<Copy> c;
 };
 
@@ -122,6 +128,7 @@ TEST_F(FreshCopy, ItLeavesTheBeginningToThoseThatHaveSomething) {
 }
 
 TEST_F(FreshCopy, ItBeginsWhereNobodyDoes) {
+  log.make_anew();
   EXPECT_EQ(Code::kUnavailable, write("y"));
   EXPECT_TRUE(log.entries.empty());
   log.now += LogBeginning::kCompare - seconds(1);
@@ -135,6 +142,22 @@ TEST_F(FreshCopy, ItsWaitBeginsWhenItSeesTheLogNotWhenItFirstWrites) {
   EXPECT_EQ(Code::kOk, look(*c));
   log.now += LogBeginning::kCompare;
   EXPECT_EQ(Code::kOk, write("y"));
+}
+
+// The node is the first that the broker sees again, and knows of no other: nobody has asked for anything yet.
+TEST_F(FreshCopy, ItTakesNoDutiesBeforeThat) {
+  ASSERT_TRUE(a->perform(add("x", 3)).ok());
+  log.make_anew();
+  c->catch_up();
+  EXPECT_EQ(Code::kUnavailable, duties());
+  EXPECT_TRUE(log.entries.empty());
+  log.now += LogBeginning::kCompare;
+  EXPECT_EQ(Code::kUnavailable, look(*a)) << "it comes later, and tells what it has";
+  EXPECT_EQ(Code::kUnavailable, duties());
+  log.now += LogBeginning::kCompare;
+  a->catch_up();
+  EXPECT_EQ(Code::kOk, duties());
+  EXPECT_EQ(3u, c->counts("x").waiting);
 }
 
 TEST_F(FreshCopy, ItDoesNotWaitForEverForOneThatHasToldAndGone) {
