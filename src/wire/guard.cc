@@ -65,6 +65,13 @@ bool RateFloor::below(base::Time now, uint32_t rate, base::Duration grace, base:
   return false;
 }
 
+void SharedPace::look(base::Time now, uint64_t rate, base::Duration grace) {
+  using Seconds = std::chrono::duration<double>;
+  const double asked = at_ == base::kNever ? 0 : double(rate) * Seconds(now - at_).count();
+  ahead_ = rate == 0 ? 0 : std::min(ahead_ + moved_ - asked, double(rate) * Seconds(grace).count());
+  moved_ = 0, at_ = now;
+}
+
 uint32_t floor_rate(uint32_t least, uint64_t reserved, const base::SlabSource& slabs) {
   uint64_t swift = std::min<uint64_t>(reserved / kSecondsToFill, UINT32_MAX);
   if (least == 0 || swift <= least || !slabs.scarce()) return least;

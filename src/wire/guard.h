@@ -148,6 +148,21 @@ class OutputFloor {
   size_t undelivered_ = 0;
 };
 
+// Streams of one connection wait for each other: a body that is too slow by itself is not its client's fault as long as
+// all of them together bring what each has to. What they bring beyond that counts for the `grace` that follows.
+class SharedPace {
+ public:
+  void add(size_t bytes) { moved_ += double(bytes); }
+  // From time to time. `rate`: of all bodies that are awaited, in bytes per second; 0: none is, and all begins anew.
+  void look(base::Time now, uint64_t rate, base::Duration grace);
+  // As of the last look.
+  bool below() const { return ahead_ < 0; }
+
+ private:
+  base::Time at_ = base::kNever;
+  double moved_ = 0, ahead_ = 0;
+};
+
 // The rate, in bytes per second, that a body must keep: `least`, or, where memory is scarce, enough to fill in a minute
 // the `reserved` bytes that are held for it. So memory is not to be had for the asking: who holds 64 MiB while others
 // wait has to send them at a megabyte a second. Where there is memory for all, slow links have all the time that

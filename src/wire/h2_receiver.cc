@@ -23,6 +23,10 @@ int64_t parse_length(std::string_view digits) {
   return error == std::errc() && end == digits.data() + digits.size() ? n : -1;
 }
 
+uint32_t least_rate(const H2Connection& c, const H2Exchange& x) {
+  return floor_rate(c.limits.min_body_rate, x.request_body.reserved(), c.env.slabs);
+}
+
 // A client resets its calls when their own deadline comes. Its clock began before ours, by the head's way here, and its
 // header may be rounded up. A timeout that is shorter than what a reset is to cost would make all resets free.
 bool past_own_deadline(const H2Exchange& x, base::Time now) {
@@ -264,7 +268,7 @@ int H2Receiver::on_data(int32_t stream, std::span<const std::byte> piece) {
     return 0;
   }
   x->in.unconsumed += piece.size();
-  x->in.floor.add(piece.size());
+  x->in.floor.add(piece.size()), pace_.add(piece.size());
   x->in.moved = connection_.now;
   const bool streams = x->in.plan == BodyPlan::kStream;
   if (x->in.discard || x->over || x->out.ended || (streams && !x->listener())) {
@@ -332,14 +336,19 @@ void H2Receiver::retry_body(H2Exchange& x) {
   streams_.consume(x, x.in.unconsumed);
 }
 
+void H2Receiver::check_pace() {
+  uint64_t rate = 0;
+  for (auto& x : streams_.live()) rate += x->in.floor.running() ? least_rate(connection_, *x) : 0;
+  pace_.look(connection_.now, rate, connection_.limits.grace);
+}
+
 bool H2Receiver::check(H2Exchange& x) {
   const Limits& limits = connection_.limits;
   settle_lost(x);
   if (x.in.stalled) retry_body(x);
-  uint32_t rate = floor_rate(limits.min_body_rate, x.request_body.reserved(), connection_.env.slabs);
-  if (x.in.floor.below(connection_.now, rate, limits.grace)) {
-    streams_.cut_off(x, reason::kSlowBody);
-    return false;
+  if (x.in.floor.below(connection_.now, least_rate(connection_, x), limits.grace)) {
+    if (pace_.below()) return streams_.cut_off(x, reason::kSlowBody), false;
+    x.in.floor.stop(), x.in.floor.start(connection_.now);
   }
   bool streaming = x.in.plan == BodyPlan::kStream && !x.in.ended && x.begun;
   if (!streaming || connection_.now - x.in.moved < limits.stream_idle) return true;

@@ -37,6 +37,8 @@ class H2Receiver {
   // It has been given: neither holds for others.
   void read_head() { repeated_ = nullptr, known_ = nullptr; }
 
+  // From tick(), before the streams are looked at.
+  void check_pace();
   // From tick(): bodies that wait for memory, have lost it, or come too slowly. False: the stream was reset.
   bool check(H2Exchange& x);
 
@@ -64,6 +66,7 @@ class H2Receiver {
   H2Exchange* heading_ = nullptr;  // whose fields are arriving
   bool trailers_ = false;          // they are trailers
   HeaderBudget nobodys_;           // fields of a stream that has no Exchange
+  SharedPace pace_;                // of the bodies
   const H2KnownHeads::Head* repeated_ = nullptr;
   H2KnownHeads* known_ = nullptr;
   std::string_view block_;

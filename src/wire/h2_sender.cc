@@ -314,36 +314,49 @@ void H2Sender::check_unread(H2Exchange& x) {
 }
 
 void H2Sender::check(H2Exchange& x) {
+  const bool socket_is_slow = output_.size() + drain_floor_.undelivered() >= kSocketIsSlow;
   if (!waits(x))
     x.out.floor.stop();
-  else if (output_.size() + drain_floor_.undelivered() < kSocketIsSlow)
+  else if (!socket_is_slow && nghttp2_session_get_stream_remote_window_size(connection_.session(), x.stream()) <= 0)
     x.out.floor.start(connection_.now);
   else
-    x.out.floor.pause(connection_.now);
+    x.out.floor.pause(connection_.now);  // it waits for others
   DrainFloor floor = drain_floor(connection_.limits, held_for_answer(x), connection_.env.slabs);
   if (x.out.floor.below(connection_.now, floor)) streams_.cut_off(x, reason::kSlowRead);
 }
 
-// The socket answers for all that the streams hold: also for what a window holds back that can open only when the peer
-// has read what is in the socket.
-bool H2Sender::check_socket() {
+// The socket and the connection's window answer for all that the streams hold: the socket also for what a stream's
+// window holds back that can open only when the peer has read what is in the socket.
+bool H2Sender::check_shared() {
   uint64_t held = 0;
-  bool waiting = !output_.empty();
+  bool waiting = !output_.empty(), for_window = false;
   for (auto& x : streams_.live()) {
     if (x->over) continue;
     held += held_for_answer(*x);
-    waiting = waiting || waits(*x);
+    for_window = for_window || waits(*x);
   }
+  waiting = waiting || for_window;
   drain_floor_.check_socket(waiting ? connection_.wire.undelivered() : 0);
-  if (output_.empty() && drain_floor_.undelivered() < kSocketIsSlow) {
+  const bool for_socket = !output_.empty() || drain_floor_.undelivered() >= kSocketIsSlow;
+  for_window = for_window && nghttp2_session_get_remote_window_size(connection_.session()) <= 0;
+  if (!for_socket && !for_window) {
     drain_floor_.stop();
     return false;
   }
   drain_floor_.start(connection_.now);
   DrainFloor floor = drain_floor(connection_.limits, held, connection_.env.slabs);
   if (!drain_floor_.below(connection_.now, floor)) return false;
-  connection_.condemn(reason::kSlowRead, H2Error::kEnhanceYourCalm, "output not read");
-  return true;
+  if (for_socket)
+    connection_.condemn(reason::kSlowRead, H2Error::kEnhanceYourCalm, "output not read");
+  else
+    cut_off_waiting();
+  return for_socket;
+}
+
+void H2Sender::cut_off_waiting() {
+  for (auto& x : streams_.live())
+    if (!x->over && waits(*x)) streams_.cut_off(*x, reason::kSlowRead);
+  drain_floor_.stop();
 }
 
 }  // namespace weir::wire

@@ -48,10 +48,11 @@ class H2Sender {
 
   // From tick(). Resets the stream of a request whose answer is out and whose body is not awaited any longer.
   void check_unread(H2Exchange& x);
-  // The client takes this stream's body too slowly: its stream is reset.
+  // The client opens this stream's window too slowly: the stream is reset.
   void check(H2Exchange& x);
-  // True: the socket takes the output too slowly, and there is a verdict.
-  bool check_socket();
+  // The client takes too little of what all streams share. True: the socket takes the output too slowly, and there is a
+  // verdict. Where it is the connection's window, streams that wait for it are reset.
+  bool check_shared();
 
  private:
   // A place in the output at which `bytes` of a response body, or all of it, have been taken.
@@ -73,6 +74,7 @@ class H2Sender {
   void goaway_sent(uint32_t code);
   void mark(H2Exchange& x, size_t bytes, bool end);
   void pass_marks();
+  void cut_off_waiting();
   void pass_mark(const Mark& mark);
 
   H2Connection& connection_;

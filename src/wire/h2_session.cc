@@ -230,6 +230,7 @@ void H2Session::tick(base::Time now) {
     return streams_.settle();
   }
   check_connection();
+  receiver_.check_pace();
   for (size_t i = 0; i < streams_.live().size(); ++i) {
     H2Exchange& x = *streams_.live()[i];
     sender_.check_unread(x);
@@ -248,7 +249,7 @@ void H2Session::check_connection() {
     connection_.condemn(reason::kSlowHeader, H2Error::kEnhanceYourCalm, "frame too slow");
   if (connection_.memory) connection_.memory->update_overload();
   if (!connection_.asleep()) fit_window();  // one that is put away gets its window once it is used
-  if (sender_.check_socket()) {
+  if (sender_.check_shared()) {
     die();
     sender_.drop_output();  // nobody reads the GOAWAY either
   }

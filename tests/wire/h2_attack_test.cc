@@ -227,6 +227,30 @@ TEST(H2Attack, WhereMemoryIsScarceALargeBodyMustComeSwiftly) {
   EXPECT_EQ(ledger.reject, "slow_body");
 }
 
+// Heads first, then one body after the other: those that wait are as fast as their connection lets them be.
+TEST(H2Attack, BodiesThatWaitForEachOtherAreNotSlow) {
+  for (size_t a_second : {size_t(100'000), size_t(15'000)}) {
+    constexpr uint32_t kBodies = 20;
+    Server s;
+    size_t answered = 0, slow = 0;
+    s.intake.on_whole = [&](Exchange& x) { ++answered, x.respond(200, "a/b", Bytes()); };
+    s.intake.on_closed = [&](Exchange& x) { slow += x.record().reject == "slow_body"; };
+    std::string heads = opening();
+    for (uint32_t i = 0; i < kBodies; ++i) heads += post(2 * i + 1);
+    s.feed(heads);
+    for (uint32_t i = 0; i < kBodies; ++i)
+      for (size_t sent = 0; sent < 200'000; sent += a_second) {
+        for (size_t n = 0; n < a_second; n += 5000) s.feed(frame(0, 0, 2 * i + 1, std::string(5000, 'x')));
+        if (sent + a_second >= 200'000) s.feed(frame(0, kEndStream, 2 * i + 1, ""));
+        s.advance(1s);
+        s.take();
+      }
+    // 20 bodies have to bring 20 KiB a second together.
+    EXPECT_EQ(answered, a_second == 100'000 ? kBodies : 1u);
+    EXPECT_EQ(slow, kBodies - answered);
+  }
+}
+
 TEST(H2Attack, ASlowBodyIsCutOffAndAStreamedOneMayPause) {
   wire::RequestRecord ledger;
   Server s;

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <deque>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/h2_client.h"
@@ -95,6 +97,72 @@ TEST(H2, AStreamWhoseWindowIsInASlowSocketWaitsForTheSocket) {
     }
     EXPECT_EQ(s.intake.rejections, std::vector<std::string>(a_second == 500 ? 1 : 0, "slow_read"));
   }
+}
+
+// A client that has many answers at once through the window that HTTP/2 begins with, and takes so much a second.
+struct Shared {
+  explicit Shared(uint32_t streams) {
+    server.intake.on_whole = [](Exchange& x) { x.respond(200, "a/b", Bytes::adopt(text_of(20'000))); };
+    server.intake.on_closed = [this](Exchange& x) { slow += x.record().reject == "slow_read"; };
+    std::string all = opening();
+    for (uint32_t i = 0; i < streams; ++i) all += get(2 * i + 1);
+    server.feed(all);
+  }
+  void second(uint32_t bytes) {
+    for (const Frame& f : frames_of(server.take())) {
+      if (f.type == 0) unread.emplace_back(f.stream, uint32_t(f.payload.size())), ended += f.flags & kEndStream;
+      others += f.type == 3 || f.type == 7;
+    }
+    std::string updates;
+    while (bytes > 0 && !unread.empty()) {
+      auto& [stream, left] = unread.front();
+      const uint32_t n = std::min(left, bytes);
+      updates += window(0, n);
+      bytes -= n, left -= n;
+      if (left == 0) unread.pop_front();
+    }
+    server.feed(updates);
+    server.advance(1s);
+  }
+  Server server;
+  std::deque<std::pair<uint32_t, uint32_t>> unread;
+  int ended = 0, others = 0, slow = 0;
+};
+
+TEST(H2, StreamsThatShareASmallWindowWaitForEachOther) {
+  Shared shared(40);
+  for (int i = 0; i < 400 && shared.ended < 40; ++i) shared.second(3000);
+  EXPECT_EQ(shared.ended, 40);
+  EXPECT_EQ(shared.others, 0);
+}
+
+TEST(H2, AWindowOfTheConnectionThatStaysClosedEndsTheStreamsThatWaitForIt) {
+  Shared shared(5);
+  for (int i = 0; i < 9; ++i) shared.second(0);
+  EXPECT_EQ(shared.ended, 3);
+  EXPECT_EQ(shared.others, 0);
+  for (int i = 0; i < 3; ++i) shared.second(0);
+  EXPECT_EQ(shared.slow, 2);
+  EXPECT_EQ(shared.others, 2);
+  EXPECT_FALSE(shared.server.codec->finished()) << "what it has read is not to blame";
+}
+
+TEST(H2, AClosedWindowOfAStreamIsItsOwnAlsoBesideOthersThatMove) {
+  std::vector<std::string> why;
+  Server s;
+  s.intake.on_whole = [](Exchange& x) { x.respond(200, "a/b", Bytes::adopt(text_of(1 << 20))); };
+  s.intake.on_closed = [&](Exchange& x) { why.emplace_back(x.record().reject); };
+  s.feed(narrow(1000) + get(1) + get(3));
+  for (int second = 1; second <= 12; ++second) {
+    s.take();
+    s.feed(window(3, 5000));
+    s.advance(1s);
+    if (second == 10) {
+      EXPECT_TRUE(why.empty());
+    }
+  }
+  s.take();
+  EXPECT_EQ(why, std::vector<std::string>{"slow_read"});
 }
 
 // An answer that has begun, to a client that has given no window.
