@@ -191,6 +191,7 @@ class FakeExchange final : public wire::Exchange {
     if (ended) return;
     sent += piece.view();
     record_.bytes_out += piece.size();
+    if (!reads) fake_backlog += piece.size();
   }
   void end(wire::Fields t) override {
     if (ended) return;
@@ -213,6 +214,7 @@ class FakeExchange final : public wire::Exchange {
   wire::Fields trailers;
   bool headed = false, ended = false, was_reset = false;
   wire::Reset reset_why = wire::Reset::kNoError;
+  bool reads = true;  // false: what is said adds to fake_backlog
   size_t fake_backlog = 0, consumed = 0;
   std::vector<size_t> expected;
   base::Time time = base::Time(std::chrono::seconds(1000));

@@ -18,8 +18,11 @@ class Echo final : public Action {
   using Action::Action;
 
   bool waits(std::string& missing) const override {
-    for (const auto& way : ways_)
-      if (!way->ended) missing = way->cursor.missing();
+    for (const auto& way : ways_) {
+      if (way->ended) continue;
+      if (!way->waits) return false;  // the client has to take something first
+      missing = way->cursor.missing();
+    }
     return true;
   }
 
@@ -34,6 +37,7 @@ class Echo final : public Action {
     Output* leaf = nullptr;  // that is being written
     size_t leaves = 0;
     bool ended = false;
+    bool waits = false;  // for its input
   };
 
   Status begin() override {
@@ -84,10 +88,11 @@ class Echo final : public Action {
   }
 
   Status copy(Way& way) {
+    way.waits = false;
     while (!way.ended && !session_.congested()) {
       Status s;
       switch (way.cursor.next()) {
-        case Step::kWait: return {};
+        case Step::kWait: way.waits = true; return {};
         case Step::kFailed: return way.cursor.status();
         case Step::kChunk: s = chunk(way); break;
         case Step::kLeafEnd: s = leaf_end(way); break;

@@ -111,7 +111,8 @@ Status Session::admit_action() {
 }
 
 bool Session::stuck(std::string& missing) const {
-  return loads_.empty() && !congested() && !graph_.nodes().undelivered() && actions_.all_wait(missing);
+  return loads_.empty() && !congested() && !graph_.nodes().undelivered() && !actions_.due() &&
+         actions_.all_wait(missing);
 }
 
 void Session::settle() {

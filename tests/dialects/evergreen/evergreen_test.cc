@@ -225,6 +225,31 @@ TEST(Evergreen, AReaderThatTakesNothingHoldsTheWriter) {
   EXPECT_GT(x->consumed, 0u);
 }
 
+// The client has ended its side, and has read when that is told, in a turn before the one of on_drain().
+TEST(Evergreen, WhatASlowReaderHasNotTakenIsNotMissing) {
+  Bench t;
+  auto x = t.open();
+  x->reads = false;
+  pb::SessionMessage m;
+  for (int i = 0; i < 8; ++i) {
+    auto& f = *m.add_node_fragments();
+    f.set_id("in"), f.set_seq(i), f.set_continued(i < 7);
+    f.mutable_chunk_fragment()->mutable_metadata()->set_mimetype("a/b");
+    f.mutable_chunk_fragment()->set_data(std::string(100 << 10, char('0' + i)));
+  }
+  t.send(*x, m);
+  t.send(*x, "actions { name: 'ECHO' inputs { name: 'x' id: 'in' } outputs { name: 'x' id: 'out' } }");
+  t.send(*x, text_leaf("other", "is held with the end"));
+  t.rpc.end(*x);
+  for (int i = 0; i < 8 && !x->ended; ++i) {
+    x->fake_backlog = 0;
+    t.rpc.advance(*x, 20ms);
+    if (!x->ended) x->listener()->on_drain(*x);
+  }
+  EXPECT_EQ(t.status(*x), "");
+  EXPECT_EQ(t.leaf(*x, "out").size(), size_t(800) << 10);
+}
+
 TEST(Evergreen, TheClientsLeavingCancelsWhatRuns) {
   Bench t;
   msg::Call* call;
