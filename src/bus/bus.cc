@@ -69,7 +69,8 @@ struct Bus::Slot : OffloadCall {
   msg::TokenCharge charge;        // while lent
   Served* served = nullptr;       // while lent, as the next
   msg::Inbox* inbox = nullptr;
-  const Bus* owner = nullptr;  // for good; `home` is whoever stands between the engine and the Mailbox
+  const msg::Inbox* of_served = nullptr;  // that of `served`, which may be let go of before the Call is back
+  const Bus* owner = nullptr;             // for good; `home` is whoever stands between the engine and the Mailbox
 };
 
 Bus::Bus(base::Env& env, base::ShardId shard, std::function<void()> wake, BusLimits limits)
@@ -209,7 +210,7 @@ base::Status Bus::lend(Slot& slot, Served& served, msg::Inbox& inbox, Admission 
     slot.of_tenant = &tenants_.find(slot.tenant)->second;  // stays in its place while it counts something
   }
   slot.state = Slot::State::kLent;
-  slot.served = &served, slot.inbox = &inbox;
+  slot.served = &served, slot.inbox = &inbox, slot.of_served = served.inbox.get();
   std::optional<std::string> asked;  // where it names another one than it gets
   if (slot.version != served.spec.version) asked = std::exchange(slot.version, served.spec.version);
   slot.home = &mailbox_;
@@ -330,7 +331,7 @@ void Bus::release(Slot& slot) {
   if (slot.timed) slot.timed = false, --armed_;
   --in_flight_;
   if (slot.of_tenant) --*slot.of_tenant;
-  if (const auto& inbox = slot.served->inbox; n == 1 && inbox) pokes_.forget(*inbox);  // none: it is being destroyed
+  if (n == 1) pokes_.forget(slot.of_served);
   recycle(&slot);
   calls.store(n - 1, std::memory_order_release);  // from here on the model may go
   if (due_.size() > 2 * armed_ + kStaleAllowed) sweep();

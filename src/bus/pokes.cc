@@ -28,8 +28,8 @@ bool Pokes::flush() {
   return any;
 }
 
-void Pokes::forget(const msg::Inbox& inbox) {
-  std::erase_if(poked_, [&](const Poked& p) { return p.inbox == &inbox; });
+void Pokes::forget(const msg::Inbox* inbox) {
+  std::erase_if(poked_, [&](const Poked& p) { return p.inbox == inbox; });
 }
 
 }  // namespace weir::bus

@@ -15,8 +15,8 @@ class Pokes {
   [[nodiscard]] bool add(msg::Inbox& inbox);
   // At the turn's end: those that wait. Whether there were any.
   bool flush();
-  // The Inbox may be gone before flush(): none of its Calls is left, so nothing has to be told.
-  void forget(const msg::Inbox& inbox);
+  // The Inbox may be gone before flush(), or is gone: none of its Calls is left, so nothing has to be told.
+  void forget(const msg::Inbox* inbox);
 
  private:
   struct Poked {

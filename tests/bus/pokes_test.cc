@@ -56,5 +56,18 @@ TEST(Bus, AnInboxThatMayBeGoneIsNotPoked) {
   EXPECT_EQ(t.digits().pokes, 1) << "none of its Calls is left to look at";
 }
 
+// Its destructor answers what it has; the Calls come back when it is gone.
+TEST(Bus, AnInboxThatItsOwnerHasLetGoOfIsNotPoked) {
+  Bench t;
+  auto* first = t.sent("a");
+  auto* second = t.sent("b");
+  t.bus.cancel(first), t.bus.cancel(second);
+  t.answer(first), t.answer(second);
+  const auto gone = std::move(t.all[0]->inbox);  // kept, so that a poke is counted
+  t.bus.turn();
+  EXPECT_TRUE(t.served().idle());
+  EXPECT_EQ(static_cast<HeldInbox&>(*gone).pokes, 1);
+}
+
 }  // namespace
 }  // namespace weir::bus
