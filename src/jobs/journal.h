@@ -9,8 +9,8 @@
 //
 // The interfaces say nothing of where the records lie: database.h has SQLite behind them, and a work queue, an object
 // store and a table of keys and values can take its place. All of a Storage is used on one thread (store.h). Errors:
-// RESOURCE_EXHAUSTED, the quota of the disk is full; UNAVAILABLE, the disk itself is; DATA_LOSS, what is stored cannot
-// be read.
+// RESOURCE_EXHAUSTED, the quota of the disk is full; UNAVAILABLE, the disk itself is, or the file cannot be used;
+// DATA_LOSS, what is stored cannot be read.
 #pragma once
 
 #include <cstdint>

@@ -30,6 +30,13 @@ std::string random_id() {
   return base::hex({bytes, sizeof bytes});
 }
 
+// As clients are told of it. That this copy is not of the log is a fault of the server's: another node may do it.
+Status for_client(const Status& status) {
+  if (status.code == Code::kAborted) return base::try_again(Code::kUnavailable, "others change the same; try again");
+  if (status.code == Code::kFailedPrecondition) return base::failure(Code::kUnavailable, status.text);
+  return status;
+}
+
 }  // namespace
 
 SharedJournal::SharedJournal(ReplicaState& state, Log& log, std::string name, Bounds bounds,
@@ -100,11 +107,7 @@ void SharedJournal::settle(Work work, const Status& status) {
     retry_ = base::steady_now() + kRetry;
     return;
   }
-  if (!work.then) return;
-  const bool lost = status.code == Code::kAborted;
-  (void)base::attempt("the journal", [&] {
-    work.then(lost ? base::try_again(Code::kUnavailable, "others change the same; try again") : status);
-  });
+  if (work.then) (void)base::attempt("the journal", [&] { work.then(for_client(status)); });
 }
 
 void SharedJournal::group(std::deque<Work>& works) {

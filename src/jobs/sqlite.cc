@@ -30,12 +30,10 @@ base::Status status_of(int code, int error) {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB: return failure(Code::kDataLoss, "the journal's file is damaged (jobs.path)");
     case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-      return failure(Code::kFailedPrecondition, "another process uses the journal's file (jobs.path)");
+    case SQLITE_LOCKED: return failure(Code::kUnavailable, "another process uses the journal's file (jobs.path)");
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
-    case SQLITE_PERM:
-      return failure(Code::kFailedPrecondition, "the journal's file cannot be opened or written (jobs.path)");
+    case SQLITE_PERM: return failure(Code::kUnavailable, "the journal's file cannot be opened or written (jobs.path)");
     default:
       return failure(Code::kUnavailable,
                      std::string("the journal's file cannot be used (jobs.path): ") + sqlite3_errstr(code));

@@ -156,7 +156,7 @@ class Statements {
   std::unordered_map<const char*, Statement> compiled_;  // finalized before the connection closes
 };
 
-// A Status of SQLite's result code. The text holds no path.
+// A Status of SQLite's result code, for clients, too: none says that the request was at fault. The text holds no path.
 // `error`: errno behind the call, which was 0 before it: SQLite says the same of a full disk and of max_page_count.
 base::Status status_of(int code, int error = 0);
 

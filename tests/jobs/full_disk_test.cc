@@ -46,5 +46,12 @@ TEST(Database, ADiskThatIsFullIsNotItsQuota) {
   EXPECT_TRUE(s.files.append("f", 0, std::string(100'000, 'x')).ok());
 }
 
+// Clients would take it for their own fault, and not ask another node.
+TEST(Database, AFileThatCannotBeUsedIsNoFaultOfTheRequest) {
+  for (int code :
+       {SQLITE_BUSY, SQLITE_LOCKED, SQLITE_READONLY, SQLITE_CANTOPEN, SQLITE_PERM, SQLITE_IOERR, SQLITE_NOTADB})
+    EXPECT_LE(500, base::http_status(status_of(code).code)) << sqlite3_errstr(code);
+}
+
 }  // namespace
 }  // namespace weir::jobs

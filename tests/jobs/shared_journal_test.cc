@@ -82,6 +82,20 @@ TEST_F(Shared, AWriteThatFailsIsTriedAgain) {
   EXPECT_EQ(std::vector<base::Code>{Code::kOk}, told);
 }
 
+TEST_F(Shared, ALogThatIsAnotherIsNoFaultOfTheRequest) {
+  journal->perform(many(0, 1));
+  log.make_anew();
+  log.write("somebody's");
+  std::vector<Status> told;
+  std::deque<Work> works;
+  works.push_back({[](Storage& s) { return s.files.append("f", 0, "bytes"); },
+                   [&](const Status& status) { told.push_back(status); }});
+  journal->perform(std::move(works));
+  ASSERT_EQ(1u, told.size());
+  EXPECT_EQ(Code::kUnavailable, told[0].code) << "a client may ask another node";
+  EXPECT_NE(std::string::npos, told[0].text.find("another one")) << told[0].text;
+}
+
 TEST_F(Shared, WhereMemoryIsShortEachPieceOfWorkIsAnswered) {
   log.write("what there is to read");
   log.throws = 1;
