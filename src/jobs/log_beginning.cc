@@ -17,9 +17,8 @@ void LogBeginning::note_log(const std::string& identity) {
 
 Status LogBeginning::check(const ReplicaState::Position& position) {
   auto waits = must_wait(position);
-  left_ = waits && *waits;
   if (!waits) return waits.error();
-  return left_ ? log_is_new() : Status();
+  return *waits ? log_is_new() : Status();
 }
 
 Result<bool> LogBeginning::must_wait(const ReplicaState::Position& position) {

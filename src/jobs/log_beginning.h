@@ -13,7 +13,7 @@
 
 namespace weir::jobs {
 
-// UNAVAILABLE: worth another try.
+// UNAVAILABLE, worth another try: the log's beginning is left to others for now.
 base::Status log_is_new();
 
 class LogBeginning {
@@ -29,11 +29,8 @@ class LogBeginning {
 
   // The copy follows the log of that identity: their time begins when it is seen, not when something is first written.
   void note_log(const std::string& identity);
-  // Before something is written by the copy, which is that far. UNAVAILABLE: the beginning is left to others for now.
+  // Before something is written by the copy, which is that far. Errors: log_is_new(); UNAVAILABLE.
   base::Status check(const ReplicaState::Position& position);
-  // As check() has said last.
-  bool is_left() const { return left_; }
-  void forget() { left_ = false; }
 
  private:
   base::Result<bool> must_wait(const ReplicaState::Position& position);
@@ -43,7 +40,6 @@ class LogBeginning {
   const std::function<base::Time()> now_;
   std::string identity_;  // of the log that the copy follows
   base::Time since_;      // when it was seen first: what others have told since has had that time
-  bool left_ = false;
 };
 
 }  // namespace weir::jobs

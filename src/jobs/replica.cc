@@ -88,7 +88,7 @@ Result<bool> Replica::goes_on_in(const Log::Extent& extent) {
     auto entry = log_.next(0);
     if (!entry) return entry.error();
     if (*entry) return false;
-    Status begun = begin_log(extent, newest->sequence);
+    Status begun = begin_log(extent, std::max(newest->sequence, Log::Snapshot::kBeginning));
     if (!begun.ok() && begun.code != Code::kAborted) return begun;
   }
   return log_is_new();
@@ -139,7 +139,7 @@ Result<bool> Replica::catch_up() {
   auto first = log_.next(position_.sequence);
   if (!first) return first.error();
   const bool gap = *first && (*first)->gap;
-  if (gap || incomplete_ || unproven_ || (*first && position_.sequence == 0)) {
+  if (gap || incomplete_ || unproven_ || position_.sequence == 0) {
     const uint64_t before = position_.sequence;
     if (Status s = take_snapshot(); !s.ok()) return s;
     if (position_.sequence > before) return true;
@@ -295,7 +295,6 @@ void Replica::perform(std::span<const Run> works, Record::As as, std::vector<Sta
 
 // An acknowledgement may be lost: then the same entry is appended again, which the log knows by its id.
 Status Replica::submit(EntryContent entry, Pending& pending) {
-  beginning_.forget();
   if (Status s = check_identity(); !s.ok()) return s;
   if (incomplete_) return failure(Code::kFailedPrecondition, kIncomplete);
   if (Status s = beginning_.check(position_); !s.ok()) return s;

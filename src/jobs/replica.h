@@ -83,7 +83,6 @@ class Replica {
   // knows now, and none is missed. True: something was written.
   base::Result<bool> look_after_nodes(const std::set<std::string>* there, base::Time now);
   bool has_duties();
-  LogBeginning& beginning() { return beginning_; }
   // Another node has the duties: a snapshot that was begun here is left to it.
   void leave_duties() { snapshots_.give_up(); }
   // Any thread. For good: a snapshot that is made or taken is left in the middle.

@@ -77,8 +77,7 @@ void SharedJournal::note(const Status& status) {
   if (away_)
     base::log::warning("the jobs' log is away: files and batches can be read, not changed", {{"reason", status.text}});
   else
-    base::log::info("the jobs' log is there",
-                    {{"entries", replica_.sequence()}, {"left_out", std::exchange(left_out_, 0)}});
+    base::log::info("the jobs' log is there", {{"entries", replica_.sequence()}});
   if (const size_t most = log_.sizes().entry; !away_ && longest_ > most)
     base::log::warning(
         "lines and results that are longer than an entry of the jobs' log fail",
@@ -98,11 +97,16 @@ void SharedJournal::tell_ended() {
   for (const std::string& batch : replica_.take_ended()) end_(batch);
 }
 
-void SharedJournal::settle(Work work, const Status& status) {
-  const bool granted = work.admission == Work::Admission::kGranted || (replica_.beginning().is_left() && !stopping_);
+// Where the log's beginning is left to others for some seconds, what clients ask for may wait for it, too.
+bool SharedJournal::may_wait(const Work& work, const Status& status) const {
   const bool again =
       status.code == Code::kAborted || status.code == Code::kUnavailable || status.code == Code::kResourceExhausted;
-  if (!status.ok() && granted && again) {
+  if (!again || work.admission == Work::Admission::kGranted) return again;
+  return status == log_is_new() && !stopping_ && waiting_.size() < kMostWaiting;
+}
+
+void SharedJournal::settle(Work work, const Status& status) {
+  if (may_wait(work, status)) {
     wait(std::move(work));
     retry_ = base::steady_now() + kRetry;
     return;
@@ -177,6 +181,8 @@ void SharedJournal::try_waiting() {
     }
     while (!works.empty()) group(works);
   }
+  if (waiting_.empty() && left_out_ > 0)
+    base::log::info("what had waited for the jobs' log is in it", {{"left_out", std::exchange(left_out_, 0)}});
 }
 
 void SharedJournal::wait(Work work) {
@@ -193,13 +199,14 @@ void SharedJournal::wait(Work work) {
 void SharedJournal::look_at_nodes(base::Time now, const Failed& failed) {
   if (now >= look_) {
     look_ = now + kLookEvery;
-    if (auto done = replica_.look_after_nodes(nodes(now), now); !done && !replica_.beginning().is_left())
+    if (auto done = replica_.look_after_nodes(nodes(now), now); !done && done.error() != log_is_new())
       failed(done.error());
     state_.tidy();
   }
   if (now < snapshot_) return;
   snapshot_ = now + kShortenEvery;
-  if (Status s = replica_.take_snapshot(); !s.ok() && s.code != Code::kUnavailable) failed(s);
+  // An error that is worth another try is the log's, which is told where it is away.
+  if (Status s = replica_.take_snapshot(); !s.ok() && !base::worth_trying_again(s) && !stopping_) failed(s);
 }
 
 bool SharedJournal::shorten(base::Time now, const Failed& failed) {

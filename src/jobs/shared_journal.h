@@ -2,8 +2,9 @@
 // faster or the log is away. On the Store's thread, but for what says otherwise.
 //
 // While the log is away reads go on; what would be written fails with UNAVAILABLE, but for work that was granted (a
-// result, a job that is given back): that waits here, untouched until the log is there again. What somebody is told of
-// is no more than jobs run at once; of the rest (parts of uploads that came to nothing) there is kMostWaiting.
+// result, a job that is given back): that waits here, untouched until the log is there again. Of that what somebody is
+// told of is no more than jobs run at once; of the rest (parts of uploads that came to nothing) there is kMostWaiting.
+// What clients ask for waits where the log is new and may begin with another copy, while kMostWaiting are not reached.
 #pragma once
 
 #include <atomic>
@@ -63,6 +64,7 @@ class SharedJournal {
   void group(std::deque<Work>& works);
   void try_waiting();
   void refuse_asked();
+  bool may_wait(const Work& work, const base::Status& status) const;
   void wait(Work work);
   void settle(Work work, const base::Status& status);
   void tell_ended();
@@ -80,7 +82,7 @@ class SharedJournal {
   const std::function<void(const std::string& batch)> end_;
   std::deque<Work> waiting_;
   size_t untold_ = 0;                                               // of them, of which nobody is told
-  size_t left_out_ = 0;                                             // since the log is away
+  size_t left_out_ = 0;                                             // since the first of them waits
   base::Time retry_{}, look_{}, shorten_{}, snapshot_{}, known_{};  // known_: the nodes have been since then
   bool away_ = false, had_duties_ = false;
   bool unreached_ = false;  // what the last group has written

@@ -18,7 +18,7 @@ class FakeLog final : public Log {
   Sizes sizes() const override { return most; }
   base::Result<uint64_t> append(std::string_view id, std::string_view bytes) override {
     if (away) return base::failure(base::Code::kUnavailable, "away");
-    if (bytes.size() > most.entry) return base::failure(base::Code::kResourceExhausted, "too long");
+    if (full || bytes.size() > most.entry) return base::failure(base::Code::kResourceExhausted, "no room");
     uint64_t at = 0;
     for (const auto& [sequence, known] : ids)
       if (known == id) at = sequence;
@@ -110,7 +110,8 @@ class FakeLog final : public Log {
   size_t readable = SIZE_MAX;  // bytes of an entry; the parts of a longer one are too far apart
   Sizes most;
   std::function<void()> before_beginning;  // comes before the next one
-  bool away = false, garble = false;       // `garble`: nobody can read the next one
+  bool away = false, full = false;
+  bool garble = false;  // nobody can read the next one
 };
 
 }  // namespace weir::jobs

@@ -112,8 +112,7 @@ struct FreshCopy : NewLog {
 TEST_F(FreshCopy, ItLeavesTheBeginningToThoseThatHaveSomething) {
   ASSERT_TRUE(a->perform(add("x", 3)).ok());
   log.make_anew();
-  EXPECT_EQ(Code::kUnavailable, write("y"));
-  EXPECT_TRUE(c->replica->beginning().is_left());
+  EXPECT_EQ(log_is_new(), c->perform(add("y", 1)));
   log.now += LogBeginning::kCompare - seconds(1);
   EXPECT_EQ(Code::kUnavailable, look(*a)) << "it reaches the broker late, and tells the others";
   log.now += seconds(1);
@@ -121,7 +120,6 @@ TEST_F(FreshCopy, ItLeavesTheBeginningToThoseThatHaveSomething) {
   log.now += LogBeginning::kCompare;
   a->catch_up();
   EXPECT_EQ(Code::kOk, write("y"));
-  EXPECT_FALSE(c->replica->beginning().is_left());
   EXPECT_EQ(3u, c->counts("x").waiting);
   a->catch_up();
   EXPECT_EQ(a->dump(), c->dump());
@@ -169,6 +167,36 @@ TEST_F(FreshCopy, ItDoesNotWaitForEverForOneThatHasToldAndGone) {
   EXPECT_EQ(Code::kUnavailable, write("y"));
   log.now += seconds(1);
   EXPECT_EQ(Code::kOk, write("y"));
+}
+
+// Which is no entry.
+TEST_F(FreshCopy, ItHasTheBeginningAsSoonAsItIsThere) {
+  ASSERT_TRUE(a->perform(add("x", 3)).ok());
+  b->catch_up();
+  make_anew();
+  c->catch_up();
+  a->catch_up();
+  ASSERT_TRUE(log.entries.empty());
+  c->catch_up();
+  EXPECT_EQ(3u, c->counts("x").waiting);
+}
+
+TEST_F(FreshCopy, ItWaitsForOneThatHasNothingButABeginning) {
+  ASSERT_TRUE(a->perform(add("x", 3)).ok());
+  b->catch_up();
+  make_anew();
+  a->catch_up(), b->catch_up();
+  ASSERT_TRUE(log.entries.empty());
+  log.make_anew();
+  EXPECT_EQ(Code::kUnavailable, write("y"));
+  log.now += LogBeginning::kCompare - seconds(1);
+  EXPECT_EQ(Code::kUnavailable, look(*b)) << "it tells what it has";
+  log.now += seconds(1);
+  EXPECT_EQ(Code::kUnavailable, write("y"));
+  log.now += LogBeginning::kCompare;
+  b->catch_up();
+  EXPECT_EQ(Code::kOk, write("y"));
+  EXPECT_EQ(3u, c->counts("x").waiting);
 }
 
 TEST_F(FreshCopy, ItReadsMeanwhile) {

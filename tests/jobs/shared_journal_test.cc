@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/log.h"
 #include "copies.h"
 
 namespace weir::jobs {
@@ -64,6 +65,29 @@ TEST_F(Shared, WhatWaitsForTheLogIsBoundedAndNotTriedMeanwhile) {
   EXPECT_FALSE(journal->waits());
   EXPECT_EQ(size_t(most) + 1, ran.size());
   EXPECT_EQ(1, told);
+}
+
+// The log is full, and not away.
+TEST_F(Shared, WhatWasLeftOutIsToldForEachTime) {
+  testing::internal::CaptureStderr();
+  for (int time = 0; time < 2; ++time) {
+    log.full = true;
+    const int from = time * 10'000;
+    journal->perform(many(from, from + int(SharedJournal::kMostWaiting) + 2));
+    log.full = false;
+    journal->stop();  // nothing is waited for
+    journal->perform({});
+    EXPECT_FALSE(journal->waits());
+  }
+  base::log::flush(std::chrono::seconds(10));
+  const std::string lines = testing::internal::GetCapturedStderr();
+  const auto count = [&](const std::string& words) {
+    int times = 0;
+    for (size_t at = lines.find(words); at != lines.npos; at = lines.find(words, at + 1)) ++times;
+    return times;
+  };
+  EXPECT_EQ(2, count("are left out")) << lines;
+  EXPECT_EQ(2, count("left_out=2")) << lines;
 }
 
 // The copy's own file could not be written.
@@ -132,6 +156,27 @@ TEST_F(NewShared, WorkWaitsForItsBeginning) {
   journal->perform({});
   EXPECT_EQ(std::vector<base::Code>{Code::kOk}, told);
   EXPECT_EQ(2u, log.entries.size());
+}
+
+TEST_F(NewShared, WorkThatFailsByItselfDoesNotWaitForIt) {
+  ask();
+  std::deque<Work> works;
+  works.push_back({[](Storage&) { return base::failure(Code::kResourceExhausted, "too much"); },
+                   [this](const Status& status) { told.push_back(status.code); }});
+  journal->perform(std::move(works));
+  EXPECT_EQ(std::vector<base::Code>{Code::kResourceExhausted}, told);
+}
+
+TEST_F(NewShared, WorkThatWaitsForItIsBounded) {
+  log.away = true;
+  journal->perform(many(0, int(SharedJournal::kMostWaiting)));
+  log.away = false;
+  log.make_anew();
+  std::deque<Work> works;
+  works.push_back({[](Storage& s) { return s.files.append("f", 0, "bytes"); },
+                   [this](const Status& status) { told.push_back(status.code); }});
+  journal->perform(std::move(works));
+  EXPECT_EQ(std::vector<base::Code>{Code::kUnavailable}, told);
 }
 
 TEST_F(NewShared, WorkThatWaitsForItsBeginningIsToldWhenItGoesAway) {
