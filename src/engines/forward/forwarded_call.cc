@@ -17,10 +17,10 @@ void ForwardedCall::on_progress() { progress = home.shard_.env().now(); }
 
 base::Status ForwardedCall::on_part(msg::Event&& part) {
   on_progress();
-  attempts = 0;
   auto* token = std::get_if<msg::Token>(&part.what);
   if (token && token->prefill && (!generated.empty() || token->position < prefilled)) return {};
-  if (base::Status s = waiting.take_room(part); !s.ok()) return s;
+  if (base::Status s = waiting.take_room(part); !s.ok()) return starved = true, s;
+  attempts = 0;
   if (token) {
     if (token->prefill)
       prefilled = token->position + 1;

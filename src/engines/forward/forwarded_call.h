@@ -42,7 +42,7 @@ class ForwardedCall final : public Attempt::Receiver {
   std::unique_ptr<Hedge> hedge;  // beside it, or what is left of both
   base::TimerId hedge_timer = base::TimerId::kNone;
   Origin* origin = nullptr;         // where it is, or was last
-  uint32_t attempts = 0;            // since something of an answer came
+  uint32_t attempts = 0;            // since something new of an answer came
   std::vector<uint32_t> generated;  // by all attempts, in order
   uint32_t prefilled = 0;           // behind the last token of the prompt that was told: another origin repeats them
   uint32_t moves = 0;               // from one origin to another, behind tokens
@@ -52,6 +52,7 @@ class ForwardedCall final : public Attempt::Receiver {
   HeldEvents waiting;                   // for credit
   std::optional<Attempt::Outcome> end;  // behind those
   bool posted = false, late = false;
+  bool starved = false;  // there was no memory for a part of its answer
 
  private:
   void note_token(msg::Token& token);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engines/forward/kind.h"
+
 namespace weir::forward {
 namespace {
 
@@ -22,8 +24,7 @@ uint64_t bytes_of(const msg::Event& event) {
 
 base::Status HeldEvents::take_room(const msg::Event& event) {
   const uint64_t bytes = bytes_ + bytes_of(event), wanted = bytes / kStep * kStep;
-  if (wanted > charge_.bytes() && !charge_.grow(wanted - charge_.bytes()))
-    return base::try_again(base::Code::kResourceExhausted, "there is no memory for its answer; try again later");
+  if (wanted > charge_.bytes() && !charge_.grow(wanted - charge_.bytes())) return no_memory_for_answer();
   bytes_ = bytes;
   return {};
 }

@@ -22,7 +22,7 @@ class HeldEvents {
     if (ledger) charge_ = base::MemoryCharge(*ledger, base::MemoryKind::kAnswers);
   }
 
-  // Before push(): takes the room for it. Errors: RESOURCE_EXHAUSTED; nothing has changed.
+  // Before push(): takes the room for it. Errors: no_memory_for_answer(); nothing has changed.
   base::Status take_room(const msg::Event& event);
   void push(msg::Event&& event) { events_.push_back(std::move(event)); }
   // The oldest; not while empty(). Once none is left the whole charge is given back.

@@ -1,11 +1,14 @@
 #include "engines/forward/kind.h"
 
+#include "base/overload.h"
 #include "engines/forward/native/kind.h"
 #include "engines/forward/oip/grpc_kind.h"
 #include "engines/forward/oip/rest_kind.h"
 #include "engines/forward/openai/kind.h"
 
 namespace weir::forward {
+
+base::Status no_memory_for_answer() { return base::overloaded("there is no memory for the answer; try again later"); }
 
 base::Result<std::shared_ptr<const Kind>> make_kind(const Options& options, const std::string& folder) {
   switch (options.kind) {

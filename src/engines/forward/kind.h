@@ -28,7 +28,11 @@ enum class From : uint8_t {
   kTransport,  // the connection, not the origin, says so: the request may have been seen
   kStale,      // the same of a connection that had been used before, and brought nothing: the origin has closed it
   kUnsent,     // the request has not left
+  kHere,       // this server has no memory for the answer: it would have none for that of another origin
 };
+
+// RESOURCE_EXHAUSTED, as base::overloaded() has it.
+base::Status no_memory_for_answer();
 
 // One Call at one origin. On one shard's thread.
 class Attempt {
@@ -42,8 +46,8 @@ class Attempt {
    public:
     // Something of an answer has come.
     virtual void on_progress() = 0;
-    // Outputs that are not final, or a Token: kept for as long as the Call has no credit. Errors: RESOURCE_EXHAUSTED:
-    // there is no memory to keep it, and the attempt is to give up.
+    // Outputs that are not final, or a Token: kept for as long as the Call has no credit. Errors:
+    // no_memory_for_answer(), and the attempt is to give up.
     [[nodiscard]] virtual base::Status on_part(msg::Event&& part) = 0;
     // Parts wait for credit: the origin is held back until let_go().
     virtual bool holds() const = 0;

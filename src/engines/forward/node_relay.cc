@@ -96,8 +96,9 @@ class NodeRelay::NodeCall final : public wire::Relay::Call, private GrpcCall {
     timer_ = env.at(env.now() + kLookEvery, [this] { look(); });
   }
   void on_over(Status status, forward::From from) override {
-    const bool its_own = !lost_ && (from == forward::From::kOrigin || from == forward::From::kBusy);
-    receiver_.on_over(std::move(status), its_own ? Source::kNode : Source::kTransport);
+    using forward::From;
+    const bool answered = from == From::kOrigin || from == From::kBusy || from == From::kHere;
+    receiver_.on_over(std::move(status), answered && !lost_ ? Source::kNode : Source::kTransport);
   }
   bool holds() const override { return receiver_.full(); }
 

@@ -134,7 +134,7 @@ bool ShardModel::may_repeat(ForwardedCall& one, From from) {
 }
 
 void ShardModel::count_health(Origin& origin, From from) {
-  if (from == From::kOrigin || from == From::kBusy)
+  if (from == From::kOrigin || from == From::kBusy || from == From::kHere)
     origin.broken.store(0, std::memory_order_relaxed);
   else if (from == From::kUnsent || (from == From::kTransport &&
                                      origin.broken.fetch_add(1, std::memory_order_relaxed) + 1 >= Origin::kEjectAfter))
@@ -172,12 +172,13 @@ bool ShardModel::repeat(ForwardedCall& one, From from, Status& why) {
 void ShardModel::over(ForwardedCall& one, Attempt::Outcome ending) {
   Origin& origin = *one.origin;
   Status& status = ending.status;
-  const From from = ending.from;
+  const From from = one.starved ? From::kHere : ending.from;
   count_health(origin, from);
   if (!status.ok() && one.hedge) {  // that goes on alone
     one.attempt.reset();
     return;
   }
+  if (!status.ok() && from == From::kHere) return finish(one, std::move(status));
   if (!status.ok()) {
     const bool lost = from != From::kOrigin && status.code != Code::kResourceExhausted;
     status.text = "origin " + origin.name() + ": " + status.text;

@@ -5,6 +5,8 @@
 
 #include <memory>
 
+#include "base/overload.h"
+
 namespace weir::forward {
 namespace {
 
@@ -54,6 +56,7 @@ TEST(ForwardHeldEvents, OneForWhichThereIsNoRoomIsRefusedAndTheOthersStay) {
   const auto refused = held.take_room(token(taken, 1024));
   EXPECT_EQ(base::Code::kResourceExhausted, refused.code);
   EXPECT_TRUE(base::worth_trying_again(refused));
+  EXPECT_EQ(503, base::http_status(refused)) << "the lack is the server's";
   for (uint32_t i = 0; i < taken; ++i) EXPECT_EQ(i, std::get<msg::Token>(held.pop().what).position);
   EXPECT_EQ(0u, ledger.held(MemoryKind::kAnswers));
 }

@@ -100,8 +100,7 @@ HttpCall::Next GrpcCall::on_piece(std::span<const std::byte> piece) {
         if (on_message(std::move(message)) == Next::kOver) return Next::kOver;
         break;
       }
-      case wire::Deframer::Step::kStarved:
-        return give_up(base::try_again(Code::kResourceExhausted, "there is no memory for its answer; try again later"));
+      case wire::Deframer::Step::kStarved: return give_up(no_memory_for_answer(), From::kHere);
       case wire::Deframer::Step::kFailed:
         return give_up(failure(Code::kInternal, "its message: " + deframer_->error().text));
     }

@@ -97,7 +97,7 @@ HttpCall::Next RestAttempt::on_piece(std::span<const std::byte> piece) {
     case AnswerBody::Fate::kLarge: return give_up(failure(Code::kInternal, "its answer is too large"));
     case AnswerBody::Fate::kStarved: break;
   }
-  return give_up(base::try_again(Code::kResourceExhausted, "there is no memory for its answer; try again later"));
+  return give_up(no_memory_for_answer(), From::kHere);
 }
 
 Status RestAttempt::on_whole(const wire::Fields&) {

@@ -1,0 +1,115 @@
+// Calls that are forwarded: whom they go to next, and how they end.
+#include "engines/forward/shard_model.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/memory_ledger.h"
+#include "base/overload.h"
+
+namespace weir::forward {
+namespace {
+
+using base::Code;
+using base::Status;
+
+// Is with an origin until the test ends it.
+struct FakeAttempt final : Attempt {
+  FakeAttempt(Receiver& its_receiver) : receiver(its_receiver) {}
+  Started start(OriginConn&) override { return {}; }
+  void let_go() override {}
+  void give_up_late(Status status) override { receiver.on_over({std::move(status), From::kOrigin, {}}); }
+  bool answered() const override { return true; }
+
+  Receiver& receiver;
+};
+
+struct FakeKind final : Kind {
+  net::ClientConn::Http http() const override { return {}; }
+  std::unique_ptr<Attempt> make_attempt(const Asked&, Attempt::Receiver& receiver) const override {
+    ++made;
+    auto out = std::make_unique<FakeAttempt>(receiver);
+    last = out.get();
+    return out;
+  }
+  std::unique_ptr<Questions> make_questions(net::Shard&, OriginConn&, const Options&) const override { return {}; }
+  Status fits(const msg::Call&, const msg::ModelSpec&) const override { return {}; }
+
+  mutable int made = 0;
+  mutable FakeAttempt* last = nullptr;
+};
+
+struct Slabs final : base::SlabSource {
+  base::Slab* take(size_t bytes) override { return base::heap_slab(bytes); }
+  base::MemoryLedger* ledger() override { return &memory; }
+  base::MemoryLedger memory{64 << 10};
+};
+
+struct Events final : msg::Home {
+  void post(std::vector<msg::Mail>& burst) override {
+    for (auto& mail : burst) post_here(std::move(mail));
+    burst.clear();
+  }
+  void post_here(msg::Mail&& mail) override { all.push_back(std::move(mail.event)); }
+  std::vector<msg::Event> all;
+};
+
+// A client that takes nothing yet, and two origins.
+struct ForwardedText : testing::Test {
+  ForwardedText() {
+    for (const char* url : {"http://10.0.0.1:8001", "http://10.0.0.2:8001"})
+      target->origins.emplace_back(*net::parse_url(url), 0, Origin::Addresses(1));
+    target->kind = kind;
+    stats.tokens = std::make_unique<bus::TokenStats>();
+    model.emplace(shard, target, spec, stats, slabs);
+    call.generation = std::make_unique<msg::Generation>();
+    call.generation->append = {1, 2, 3};
+    call.home = &events;
+    call.credit = 0;
+    model->put(&call, ShardModel::Came::kHere);
+  }
+  // As of a range of the prompt whose readouts were asked for.
+  static msg::Event readout(uint32_t position, size_t floats) {
+    auto details = std::make_shared<msg::TokenDetails>();
+    details->readout.resize(floats);
+    return {msg::Token{.id = 7, .position = position, .prefill = true, .details = std::move(details)}};
+  }
+
+  net::Shard shard{base::ShardId(0), net::Pin::kNo};  // not started: this thread is its own
+  std::shared_ptr<FakeKind> kind = std::make_shared<FakeKind>();
+  std::shared_ptr<Target> target = std::make_shared<Target>();
+  msg::ModelSpec spec;
+  bus::ModelStats stats;
+  Slabs slabs;
+  Events events;
+  msg::Call call;
+  std::optional<ShardModel> model;
+};
+
+TEST_F(ForwardedText, ThatFindsNoMemoryHereIsAskedOfNoOtherOrigin) {
+  Attempt::Receiver& receiver = kind->last->receiver;
+  ASSERT_TRUE(receiver.on_part(readout(0, 4096)).ok());
+  const Status refused = receiver.on_part(readout(1, 64 << 10));
+  EXPECT_EQ(Code::kResourceExhausted, refused.code);
+  receiver.on_over({refused, From::kBusy, {}});  // as of an origin that has done nothing yet
+  EXPECT_EQ(1, kind->made);
+  ASSERT_EQ(1u, events.all.size());
+  const auto& failed = std::get<msg::Failed>(events.all[0].what);
+  EXPECT_EQ(503, base::http_status(failed.status)) << "the lack is the server's";
+  EXPECT_EQ(std::string::npos, failed.status.text.find("10.0.0.")) << failed.status.text;
+}
+
+TEST_F(ForwardedText, ThatAnOriginHasNoRoomForIsAskedOfAnother) {
+  kind->last->receiver.on_over({base::try_again(Code::kResourceExhausted, "full"), From::kBusy, {}});
+  EXPECT_EQ(2, kind->made);
+  EXPECT_TRUE(events.all.empty());
+  call.cancelled = true;
+  model->look();
+}
+
+}  // namespace
+}  // namespace weir::forward
