@@ -166,7 +166,8 @@ void Conn::tick(base::Time now) {
   if (input_.overdue(now)) return close(ClosedBy::kIdle);
   if (auto* tls = serving() ? input_.tls() : nullptr) {
     tls->rest();
-    if (!tls->peer_keeps_up(now, socket_.undelivered(), env_.codecs.limits)) {
+    const size_t undelivered = tls->output().empty() ? 0 : socket_.undelivered();  // a system call: not for idle ones
+    if (!tls->peer_keeps_up(now, undelivered, env_.codecs.limits)) {
       env_.codecs.intake.rejected(wire::reason::kSlowRead, input_.peer());
       return close(ClosedBy::kServer);
     }

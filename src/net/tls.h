@@ -103,7 +103,7 @@ class TlsSession {
   // False: some is left, and there is no memory to keep it. The connection has to end.
   bool consumed(size_t n);
   // Whether the peer takes sealed bytes as fast as it must; asked about once a second. `undelivered`: those that
-  // the socket has.
+  // the socket has, while there is output().
   bool peer_keeps_up(base::Time now, size_t undelivered, const wire::Limits& limits);
   // Now and then, while the peer may be silent: puts OpenSSL's state away and gives back the charge for records where
   // nothing has been opened or sealed since the last call, and neither a part of a record nor sealed bytes are kept.
