@@ -13,6 +13,7 @@
 #include <charconv>
 #include <cstddef>
 #include <cstring>
+#include <set>
 #include <system_error>
 
 namespace weir::net {
@@ -225,6 +226,23 @@ base::Result<Fd> listen_at(const Endpoint& endpoint, Sharing sharing) {
       !set_mode(endpoint) || ::listen(fd.get(), kBacklog) != 0)
     return bind_failure(endpoint, "listen at", errno);
   return fd;
+}
+
+// A port that is shared among shards would be shared with another weir, too: so each is tried without that.
+base::Status check_free(std::span<const std::vector<Endpoint>> endpoints,
+                        const std::function<bool(const Endpoint&)>& ours) {
+  std::set<std::string> seen;
+  for (const auto& of_one_text : endpoints)
+    for (const auto& one : of_one_text) {
+      const bool tcp = one.transport() == Transport::kTcp;
+      if (tcp && one.port() == 0) continue;
+      if (!seen.insert(one.text()).second)
+        return base::invalid("cannot listen at " + one.text() + ": the address is listed twice");
+      if (!tcp || (ours && ours(one))) continue;
+      auto probe = listen_at(one, Sharing::kAlone);
+      if (!probe && probe.error().details == std::to_string(EADDRINUSE)) return probe.error();
+    }
+  return {};
 }
 
 base::Result<Fd> listen_beside(const Endpoint& endpoint, const Fd* inherited) {

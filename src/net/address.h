@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -43,6 +44,12 @@ base::Result<std::vector<Endpoint>> resolve(std::string_view text);
 // The endpoints of each text, for one server: where "0.0.0.0" stands beside "[::]" with the same port, the second is
 // for IPv6 alone, or both would want that port of IPv4. Errors: those of resolve().
 base::Result<std::vector<std::vector<Endpoint>>> resolve_all(std::span<const std::string_view> texts);
+
+// Before any of them is bound: whether all are free, but for those that are `ours` already (null: none is). One may be
+// a part of another: of "127.0.0.1:80" and "[::]:80" the first gets what comes to it. Errors: that one is listed twice
+// (INVALID_ARGUMENT), or in use by another process (UNAVAILABLE, as of listen_at()).
+base::Status check_free(std::span<const std::vector<Endpoint>> endpoints,
+                        const std::function<bool(const Endpoint&)>& ours);
 
 enum class Sharing : bool {
   kAlone,     // fails where anybody else listens

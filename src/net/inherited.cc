@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -32,6 +33,11 @@ bool listens(const Fd& fd) {
   int accepts = 0;
   socklen_t size = sizeof accepts;
   return ::getsockopt(fd.get(), SOL_SOCKET, SO_ACCEPTCONN, &accepts, &size) == 0 && accepts != 0;
+}
+
+bool is_at(const Fd& fd, const Endpoint& endpoint) {
+  const Endpoint at = local_endpoint(fd);
+  return at.transport() == endpoint.transport() && at.text() == endpoint.text();
 }
 
 void prepare(const Fd& fd) {
@@ -61,13 +67,13 @@ InheritedSockets InheritedSockets::from_environment() {
   return InheritedSockets(std::move(sockets));
 }
 
+bool InheritedSockets::has(const Endpoint& endpoint) const {
+  return std::any_of(sockets_.begin(), sockets_.end(), [&](const Fd& fd) { return is_at(fd, endpoint); });
+}
+
 std::vector<Fd> InheritedSockets::take(const Endpoint& endpoint) {
   std::vector<Fd> taken, rest;
-  for (auto& fd : sockets_) {
-    const Endpoint at = local_endpoint(fd);
-    const bool same = at.transport() == endpoint.transport() && at.text() == endpoint.text();
-    (same ? taken : rest).push_back(std::move(fd));
-  }
+  for (auto& fd : sockets_) (is_at(fd, endpoint) ? taken : rest).push_back(std::move(fd));
   sockets_ = std::move(rest);
   return taken;
 }

@@ -23,6 +23,7 @@ class InheritedSockets {
   // closed. Once per process.
   static InheritedSockets from_environment();
 
+  bool has(const Endpoint& endpoint) const;  // one that listens there
   // Takes those that listen at `endpoint`: several where each shard of the earlier process had its own. They do not
   // block, and are closed by exec().
   std::vector<Fd> take(const Endpoint& endpoint);

@@ -167,6 +167,8 @@ base::Status Server::Parts::bind() {
   for (const auto& address : options.listen) texts.push_back(address.text);
   auto found = resolve_all(texts);
   if (!found) return found.error();
+  const auto ours = [this](const Endpoint& endpoint) { return inherited.has(endpoint); };
+  if (auto status = check_free(*found, ours); !status.ok()) return status;
   for (size_t i = 0; i < found->size(); ++i)
     if (auto s = bind_any((*found)[i], Role{options.listen[i].admin, options.listen[i].whom}); !s.ok()) return s;
   inherited.end_rest();
@@ -193,11 +195,8 @@ base::Status Server::Parts::bind(const Endpoint& endpoint, Role role) {
   return endpoint.transport() == Transport::kUnix ? bind_unix(endpoint, role) : bind_tcp(endpoint, role);
 }
 
-// Sharing a port among shards would also share it with another weir: so first see that nobody is there.
 base::Status Server::Parts::bind_tcp(Endpoint endpoint, Role role) {
   auto sockets = inherited.take(endpoint);
-  if (sockets.empty() && endpoint.port() != 0)
-    if (auto probe = listen_at(endpoint, Sharing::kAlone); !probe) return probe.error();
   const size_t given = sockets.size();
   while (sockets.size() < shares.size()) {
     auto fd = listen_beside(endpoint, given ? &sockets[sockets.size() % given] : nullptr);

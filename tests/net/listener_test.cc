@@ -160,6 +160,46 @@ TEST(Server, AnyAddressOfBothFamiliesMayShareAPort) {
   EXPECT_FALSE(resolve_all(alone).value()[0][0].ipv6_only) << "it serves IPv4, too";
 }
 
+TEST(Server, OneAddressMayShareThePortOfAllOthers) {
+  if (!Fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0))) GTEST_SKIP() << "this machine has no IPv6";
+  const std::string port = std::to_string(Running().port(0));  // free again
+  for (bool one_first : {true, false}) {
+    ServerOptions options;
+    options.listen = {{"127.0.0.1:" + port}, {"[::]:" + port}};
+    if (!one_first) std::swap(options.listen[0], options.listen[1]);
+    Running rig(options, 2);
+    EXPECT_EQ(rig.server->bound(), (std::vector{options.listen[0].text, options.listen[1].text}));
+    for (const char* address : {"127.0.0.1", "127.0.0.2"}) {
+      Peer peer(rig.port(0), address);
+      ASSERT_TRUE(peer.send("x"));
+      EXPECT_EQ(peer.read(7), "sniff:x");
+    }
+    Rig second(options);
+    EXPECT_NE(second.server->bind().text.find("in use by another process"), std::string::npos);
+  }
+  // Each gets its own.
+  Fd all = listen_at(resolve("[::]:" + port).value().front(), Sharing::kPerShard).value();
+  Fd one = listen_at(resolve("127.0.0.1:" + port).value().front(), Sharing::kPerShard).value();
+  const auto accepts = [](const Fd& fd) { return bool(Fd(::accept4(fd.get(), nullptr, nullptr, SOCK_CLOEXEC))); };
+  Peer to_one(uint16_t(std::stoi(port)));
+  EXPECT_TRUE(accepts(one));
+  EXPECT_FALSE(accepts(all));
+  Peer to_another(uint16_t(std::stoi(port)), "127.0.0.2");
+  EXPECT_TRUE(accepts(all));
+  EXPECT_FALSE(accepts(one));
+}
+
+TEST(Server, AnAddressThatIsListedTwiceIsNamedInTheError) {
+  Folder folder;
+  const std::string port = std::to_string(Running().port(0));
+  for (const std::string& text : {"127.0.0.1:" + port, "unix:" + folder.path + "/a.sock"}) {
+    ServerOptions options;
+    options.listen = {{text}, {text}};
+    Rig rig(options);
+    EXPECT_EQ(rig.server->bind().text, "cannot listen at " + text + ": the address is listed twice");
+  }
+}
+
 // One turn would take them all. No clock but a slow one can make this fail: each waits for a timer of 100 ms.
 TEST(Listener, AcceptsOneAfterTheOtherWhileThereIsHardlyAnyMemory) {
   Running rig;
