@@ -23,6 +23,7 @@ using base::Code;
 using base::failure;
 
 constexpr int kBacklog = 4096;  // the kernel cuts it to net.core.somaxconn
+constexpr mode_t kModeBits = 0777;
 
 template <class T>
 T& as(sockaddr_storage& storage) {
@@ -36,13 +37,12 @@ const T& as(const sockaddr_storage& storage) {
 // "0660" behind "?mode=", which it takes from the path.
 base::Status take_mode(std::string_view& path, std::optional<mode_t>& mode) {
   constexpr std::string_view kMode = "?mode=";
-  constexpr unsigned kAll = 0777;
   const size_t at = path.rfind(kMode);
   if (at == path.npos) return {};
   const auto digits = path.substr(at + kMode.size());
   unsigned value = 0;
   auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 8);
-  if (error != std::errc() || end != digits.data() + digits.size() || value > kAll)
+  if (error != std::errc() || end != digits.data() + digits.size() || value > kModeBits)
     return base::invalid(
         "the mode of a unix socket is octal, 0 to 0777, such as unix:/run/weir.sock?mode=0660, not \"" +
         std::string(digits) + '"');
@@ -226,6 +226,15 @@ base::Result<Fd> listen_at(const Endpoint& endpoint, Sharing sharing) {
       !set_mode(endpoint) || ::listen(fd.get(), kBacklog) != 0)
     return bind_failure(endpoint, "listen at", errno);
   return fd;
+}
+
+// The file may be another user's, who has given it that mode.
+base::Result<Fd> listen_again(const Endpoint& endpoint, Fd inherited) {
+  struct stat info {};
+  const bool there = ::lstat(endpoint.path().c_str(), &info) == 0 && S_ISSOCK(info.st_mode);
+  if (there && (info.st_mode & kModeBits) != endpoint.mode && !set_mode(endpoint))
+    return bind_failure(endpoint, "set the mode of", errno);
+  return inherited;
 }
 
 // A port that is shared among shards would be shared with another weir, too: so each is tried without that.

@@ -61,6 +61,9 @@ enum class Sharing : bool {
 // is set before anybody can connect.
 base::Result<Fd> listen_at(const Endpoint& endpoint, Sharing sharing);
 
+// A unix socket that was inherited: its file gets the endpoint's mode, too.
+base::Result<Fd> listen_again(const Endpoint& endpoint, Fd inherited);
+
 // A socket for one more shard. One that was inherited (null: none was) may keep its port to itself, without
 // SO_REUSEPORT or for another user: then the shards accept from the same one.
 base::Result<Fd> listen_beside(const Endpoint& endpoint, const Fd* inherited);

@@ -215,7 +215,7 @@ base::Status Server::Parts::bind_unix(const Endpoint& endpoint, Role role) {
   struct stat info {};
   // Without its file nobody finds a socket.
   const bool there = !given.empty() && ::lstat(endpoint.path().c_str(), &info) == 0;
-  auto fd = there ? base::Result<Fd>(std::move(given.front())) : listen_at(endpoint, Sharing::kAlone);
+  auto fd = there ? listen_again(endpoint, std::move(given.front())) : listen_at(endpoint, Sharing::kAlone);
   if (!fd) return fd.error();
   if (::lstat(endpoint.path().c_str(), &info) == 0) files.push_back({endpoint.path(), info.st_dev, info.st_ino});
   waiting.push_back({std::move(*fd), 0, Transport::kUnix, role});

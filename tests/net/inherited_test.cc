@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -134,6 +135,24 @@ TEST(InheritedSockets, TheFileOfAUnixSocketStaysForTheNextProcess) {
     EXPECT_EQ(peer.read(11), "sniff:hello");
   }
   EXPECT_TRUE(std::filesystem::exists(path));
+  std::filesystem::remove(path);
+}
+
+// As of a .socket unit, or of the process before this one.
+TEST(InheritedSockets, TheModeOfAUnixSocketIsSetWhereItIsAskedFor) {
+  const std::string path = std::filesystem::temp_directory_path() / ("weir-inherited-" + std::to_string(::getpid()));
+  Fd socket = listen_at(endpoint("unix:" + path + "?mode=0600"), Sharing::kAlone).value();
+  for (const std::string mode : {"", "?mode=0660", "?mode=0660"}) {
+    std::vector<Fd> sockets;
+    sockets.push_back(Fd(::dup(socket.get())));
+    Rig rig(ServerOptions{.listen = {{"unix:" + path + mode}}}, 1);
+    rig.server->inherit(InheritedSockets(std::move(sockets)));
+    ASSERT_TRUE(rig.server->bind().ok());
+    struct stat info {};
+    ASSERT_EQ(::stat(path.c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777u, mode.empty() ? 0600u : 0660u);
+    rig.server->share_sockets();
+  }
   std::filesystem::remove(path);
 }
 
