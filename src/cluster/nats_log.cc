@@ -13,6 +13,16 @@ using base::failure;
 using base::Result;
 using base::Status;
 
+namespace {
+
+// Identities are the times at which streams were made, in decimal.
+bool is_behind_one(const NatsLog::Copy& copy, std::string_view identity, uint64_t sequence) {
+  if (identity == copy.identity) return sequence > copy.sequence;
+  return std::pair(identity.size(), identity) > std::pair(copy.identity.size(), std::string_view(copy.identity));
+}
+
+}  // namespace
+
 struct NatsLog::Parts {
   Parts(Options o, std::function<void()> news)
       : options(std::move(o)), stream({options.url, options.name, options.node, options.most_bytes}, std::move(news)) {}
@@ -276,8 +286,7 @@ Result<bool> NatsLog::is_behind(const Copy& copy) {
     if (!*message) return false;
     at = (*message)->sequence;
     const std::string_view text = p.unseal(**message, LogMessage::kCopy);
-    if (text.size() <= 9 || number_at(text, 1) <= copy.sequence) continue;
-    if (copy.identity.empty() || text.substr(9) == copy.identity) return true;
+    if (text.size() > 9 && is_behind_one(copy, text.substr(9), number_at(text, 1))) return true;
   }
   return false;
 }

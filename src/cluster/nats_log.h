@@ -91,8 +91,8 @@ class NatsLog {
     uint64_t sequence = 0;  // how far a node's copy of it is
   };
   base::Status tell_copy(const Copy& copy);
-  base::Result<bool> is_behind(
-      const Copy& copy);  // another one of the same stream was told that is further; without an identity: of any
+  // Another one was told that is further: of the same stream, or of one that was made later; no identity: of none yet.
+  base::Result<bool> is_behind(const Copy& copy);
   // In a stream without entries. ABORTED: one is there, or another snapshot.
   base::Status begin_with(const Snapshot& snapshot);
   base::Result<Room> room();

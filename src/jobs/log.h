@@ -42,7 +42,7 @@ class Log {
     std::vector<Part> parts;  // in order
   };
   struct Extent {
-    std::string identity;     // of this log: another one, made after it was lost, has another
+    std::string identity;     // of this log; one that was made after it was lost has another, which is a greater number
     uint64_t connection = 0;  // which one: with the next, the log may have lost its end
   };
 
@@ -77,7 +77,8 @@ class Log {
     uint64_t sequence = 0;  // of the last entry that it has
   };
   virtual base::Status tell_copy(const Copy& copy) = 0;
-  // Whether another copy of the same log, which is further, was told; without an identity: of any log. UNAVAILABLE.
+  // Whether another copy was told that is further: of the same log, or of a later one. One without an identity is of
+  // none, and behind all. UNAVAILABLE.
   virtual base::Result<bool> is_behind(const Copy& copy) = 0;
   // As the log's beginning, at Snapshot::kBeginning. ABORTED: an entry or another snapshot is there.
   virtual base::Status begin_with(const Snapshot& snapshot) = 0;

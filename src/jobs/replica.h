@@ -11,9 +11,9 @@
 // The duties are looked after by one node. Its name is in the journal, and commands of a duty do nothing where it has
 // changed. What a node that is gone had claimed, any node releases (free).
 //
-// A log that NATS has lost, and that was made anew, begins with a copy: with that which is furthest of those that are
-// told there. The others take it, unless they have acknowledged what it lacks. A copy that has nothing leaves them the
-// time for that before it writes to a log where nothing is.
+// A log that NATS has lost, and that was made anew, begins with a copy: with that which is furthest, in the latest log,
+// of those that are told there. The others take it, unless they have acknowledged what it lacks. A copy that has
+// nothing leaves them the time for that before it writes to a log where nothing is.
 //
 // On the Store's thread.
 #pragma once

@@ -6,13 +6,16 @@ namespace {
 
 TEST_F(NatsLogTest, ANewLogBeginsOnce) {
   auto a = open("key"), b = open("key"), liar = open("another key");
-  EXPECT_FALSE(*a->is_behind({"before", 7}));
-  ASSERT_TRUE(a->tell_copy({"before", 7}).ok());
-  ASSERT_TRUE(b->tell_copy({"before", 8}).ok());
-  ASSERT_TRUE(b->tell_copy({"another", 100}).ok());
-  ASSERT_TRUE(liar->tell_copy({"before", 9}).ok());
-  EXPECT_TRUE(*a->is_behind({"before", 7}));
-  EXPECT_FALSE(*b->is_behind({"before", 8}));
+  EXPECT_FALSE(*a->is_behind({"10", 7}));
+  EXPECT_FALSE(*a->is_behind({}));
+  ASSERT_TRUE(a->tell_copy({"10", 7}).ok());
+  ASSERT_TRUE(b->tell_copy({"10", 8}).ok());
+  ASSERT_TRUE(b->tell_copy({"9", 100}).ok());
+  ASSERT_TRUE(liar->tell_copy({"10", 9}).ok());
+  EXPECT_TRUE(*a->is_behind({"10", 7}));
+  EXPECT_TRUE(*a->is_behind({"9", 100})) << "another is of a later log";
+  EXPECT_TRUE(*a->is_behind({}));
+  EXPECT_FALSE(*b->is_behind({"10", 8}));
   const auto part = b->append_part("copy").value();
   ASSERT_TRUE(liar->begin_with({1, 4, {part}}).ok()) << "which is none";
   EXPECT_FALSE(a->snapshot().value());

@@ -71,7 +71,8 @@ class FakeLog final : public Log {
   }
   base::Result<bool> is_behind(const Copy& copy) override {
     return std::any_of(told.begin(), told.end(), [&](const Copy& other) {
-      return (copy.identity.empty() || other.identity == copy.identity) && other.sequence > copy.sequence;
+      const size_t its = other.identity.size(), own = copy.identity.size();
+      return its > own || (its == own && other.sequence > copy.sequence);
     });
   }
   base::Status begin_with(const Snapshot& snapshot) override {
@@ -94,7 +95,7 @@ class FakeLog final : public Log {
   void make_anew() {
     cut(0);
     newest.reset(), told.clear(), dropped = 0;
-    identity += "'";
+    identity += '0';  // a greater number
   }
 
   std::map<uint64_t, std::string> entries, ids, parts;

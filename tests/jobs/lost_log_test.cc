@@ -205,6 +205,23 @@ TEST_F(FreshCopy, ItReadsMeanwhile) {
   EXPECT_EQ(0u, c->counts("y").waiting);
 }
 
+// A node has slept through a whole log, which had begun with another copy.
+TEST_F(NewLog, ItBeginsWithTheCopyOfTheLaterLog) {
+  for (const char* batch : {"x", "y", "z"}) ASSERT_TRUE(a->perform(add(batch, 1)).ok());
+  b->catch_up();
+  log.make_anew();
+  EXPECT_EQ(Code::kUnavailable, look(*b));
+  log.now += LogBeginning::kCompare;
+  b->catch_up();
+  ASSERT_TRUE(b->perform(add("v", 1)).ok());
+  make_anew();
+  EXPECT_EQ(Code::kUnavailable, look(*a)) << "it has more entries, of an earlier log";
+  b->catch_up();
+  EXPECT_TRUE(b->perform(add("w", 1)).ok());
+  EXPECT_EQ(1u, b->counts("v").waiting);
+  EXPECT_EQ(Code::kFailedPrecondition, look(*a)) << "nothing says any more that all it had is there";
+}
+
 TEST_F(NewLog, OneThatHasLostItsBeginningBeginsAgain) {
   ASSERT_TRUE(a->perform(add("x", 1)).ok());
   b->catch_up();
@@ -214,7 +231,8 @@ TEST_F(NewLog, OneThatHasLostItsBeginningBeginsAgain) {
   log.newest.reset(), log.told.clear();
   for (auto* copy : {&*a, &*b}) EXPECT_EQ(Code::kUnavailable, look(*copy));
   log.now += LogBeginning::kCompare;
-  b->catch_up();
+  EXPECT_EQ(Code::kUnavailable, look(*b)) << "it had not taken that yet";
+  a->catch_up();
   same();
   EXPECT_TRUE(a->perform(add("y", 1)).ok());
   same();
