@@ -81,8 +81,9 @@ base::Result<models::Instance> instance(base::Result<process::Loaded> loaded) {
 }
 
 process::Place place_of(const models::LoadArgs& a, const process::Options& processes, const ModelsWorld& world) {
+  auto find = world.find ? world.find(a.wanted.name) : process::FindModel();
   auto control = world.control ? world.control(a.wanted.name) : process::ModelControl();
-  return {a.slabs, a.broken, a.instance, processes, world.find, world.metrics, std::move(control), a.loading};
+  return {a.slabs, a.broken, a.instance, processes, std::move(find), world.metrics, std::move(control), a.loading};
 }
 
 // A model of tokens has a TextTensorInbox before it, wherever it runs.
@@ -98,6 +99,22 @@ base::Result<models::Instance> forwarded(forward::Runtime& forward, const models
     return llm::make_text_tensor_inbox(make(spec, stats), spec, stats);
   };
   return *std::move(model);
+}
+
+// A model's request of another, which it waits for as long as it keeps the target.
+struct Asked {
+  std::shared_ptr<const bus::Catalog> catalog;
+  std::shared_ptr<const void> wait;
+};
+
+base::Result<process::Target> find_target(std::shared_ptr<const bus::Catalog> catalog, std::string_view model,
+                                          std::string_view version, const models::ModelWaits& waits,
+                                          const std::string& asking) {
+  auto found = catalog->find(model, version);
+  if (!found) return std::move(found).error();
+  const auto& spec = (*found)->spec;
+  auto asked = std::make_shared<const Asked>(Asked{std::move(catalog), waits.begin(asking, spec.name)});
+  return process::Target{std::move(asked), &spec, (*found)->inbox.get()};
 }
 
 }  // namespace
@@ -176,8 +193,10 @@ base::Status ModelDoor::enter(const std::function<void(models::Repository&)>& vi
 }
 
 ModelsWorld ModelDoor::world(std::function<std::shared_ptr<const bus::Catalog>()> catalog) {
-  auto find = [catalog = std::move(catalog)](std::string_view model, std::string_view version) {
-    return find_target(catalog(), model, version);
+  auto find = [waits = waits_, catalog = std::move(catalog)](const std::string& asking) -> process::FindModel {
+    return [waits, catalog, asking](std::string_view model, std::string_view version) {
+      return find_target(catalog(), model, version, waits, asking);
+    };
   };
   return {std::move(find), metrics_,
           [door = shared_from_this()](const std::string& asking) { return door->control(asking); }};
@@ -201,13 +220,6 @@ process::ModelControl ModelDoor::control(const std::string& asking) {
     if (!s.ok()) done(s);
   };
   return control;
-}
-
-base::Result<process::Target> find_target(std::shared_ptr<const bus::Catalog> catalog, std::string_view model,
-                                          std::string_view version) {
-  auto found = catalog->find(model, version);
-  if (!found) return std::move(found).error();
-  return process::Target{std::move(catalog), &(*found)->spec, (*found)->inbox.get()};
 }
 
 models::RepositoryOptions repository_options(const Config& config, device::Devices& devices) {

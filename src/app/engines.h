@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "app/config.h"
 #include "base/host_memory.h"
@@ -28,7 +29,7 @@ std::string not_isolated(const std::string& engine);
 
 // The surroundings of models with code of their own: other models, and metrics of their own.
 struct ModelsWorld {
-  process::FindModel find{};
+  std::function<process::FindModel(std::string asking)> find{};  // for the model that asks; null: none finds any
   std::shared_ptr<process::CustomMetrics> metrics{};
   std::function<process::ModelControl(std::string asking)> control{};  // of the model that asks; null: none has any
 };
@@ -44,7 +45,9 @@ std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, forward:
 // The way from models to the server, which may be gone before they are. Any thread.
 class ModelDoor : public std::enable_shared_from_this<ModelDoor> {
  public:
-  explicit ModelDoor(base::MemoryLedger* ledger) : metrics_(std::make_shared<process::CustomMetrics>(ledger)) {}
+  // `waits`: where models' requests of each other are noted.
+  ModelDoor(base::MemoryLedger* ledger, models::ModelWaits waits)
+      : metrics_(std::make_shared<process::CustomMetrics>(ledger)), waits_(std::move(waits)) {}
   // Models load and unload others by it, from here on until null is set.
   void set(models::Repository* repository);
   // `catalog` outlives the models.
@@ -56,13 +59,10 @@ class ModelDoor : public std::enable_shared_from_this<ModelDoor> {
   process::ModelControl control(const std::string& asking);
 
   const std::shared_ptr<process::CustomMetrics> metrics_;
+  const models::ModelWaits waits_;
   std::mutex mutex_;
   models::Repository* repository_ = nullptr;  // under mutex_
 };
-
-// The model of that name in the Catalog, for requests that models make. Errors: as Catalog::find().
-base::Result<process::Target> find_target(std::shared_ptr<const bus::Catalog> catalog, std::string_view model,
-                                          std::string_view version);
 
 // config.models, with the devices of this machine and the parameters that each engine takes.
 models::RepositoryOptions repository_options(const Config& config, device::Devices& devices);

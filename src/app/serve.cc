@@ -77,7 +77,7 @@ class Serving {
   std::unique_ptr<ClusterNode> cluster_;  // or null
   std::vector<std::unique_ptr<net::Shard>> shards_;
   std::vector<std::unique_ptr<ShardServer>> shard_servers_;
-  const std::shared_ptr<ModelDoor> model_door_ = std::make_shared<ModelDoor>(&state_.memory);
+  const std::shared_ptr<ModelDoor> model_door_ = std::make_shared<ModelDoor>(&state_.memory, config_.models.waits);
   mutable std::mutex mutex_;
   std::shared_ptr<const bus::Catalog> latest_;  // under mutex_
   models::Repository repository_;

@@ -4,9 +4,28 @@
 #include <tuple>
 
 namespace weir::models {
+namespace {
+
+using Waiting = std::map<std::string, std::set<std::string>>;  // by model: those that wait for it
+
+// A model that waits for a pipeline waits for each of its nodes.
+void add_wait(const ModelTable& table, const std::string& waiter, const std::string& model, Waiting& out) {
+  if (!out[model].insert(waiter).second) return;
+  for (const auto& node : table.nodes(model)) add_wait(table, waiter, node, out);
+}
+
+void add_all(const Waiting& direct, const std::string& model, std::set<std::string>& out) {
+  auto found = direct.find(model);
+  if (found == direct.end()) return;
+  for (const auto& waiter : found->second)
+    if (out.insert(waiter).second) add_all(direct, waiter, out);
+}
+
+}  // namespace
 
 Demand::Demand(const RepositoryOptions& options, ModelTable& table, std::shared_ptr<TaskQueue> queue, Hooks hooks)
     : options_(options),
+      table_(table),
       residence_(options.control != Control::kDemand
                      ? nullptr
                      : std::make_unique<Residence>(
@@ -40,19 +59,50 @@ void Demand::notify(const std::string& model, const base::Status& outcome) {
 }
 
 void Demand::step() {
-  if (on()) residence_->settle();
-  while (!wanted_.empty() && !loading_) {
-    const std::string model = wanted_.front();
-    if (residence_->is_missing(model)) {
-      const Room room = make_room(residence_->missing_bytes(model));
-      if (room == Room::kSoon || !residence_->is_settled(model)) return;
-      if (room == Room::kNow) return begin(model);
-      if (room == Room::kNever)
-        fail(model,
-             "models that cannot leave memory take " + std::to_string(residence_->bytes()) + " bytes of models.memory");
+  if (!on()) return;
+  residence_->settle();
+  while (!loading_ && begin_next()) {
+  }
+}
+
+// False: nothing can be done now. Those that are wanted wait for each other as long as something leaves memory by
+// itself. Where nothing does, what has not ended in there waits for one of them.
+bool Demand::begin_next() {
+  note_waiting();
+  for (size_t i = 0; i < wanted_.size(); ++i) {
+    const std::string model = wanted_[i];
+    const bool missing = residence_->is_missing(model);
+    const Room room = missing ? make_room(residence_->missing_bytes(model), waiting_[model]) : Room::kNow;
+    if (missing && room == Room::kNow && residence_->is_settled(model)) return begin(model), true;
+    if (missing && room == Room::kNever) refuse(model);
+    if (!missing || room == Room::kNever) {
+      notify(model, {});  // where it is refused nobody is left to be told
+      std::erase(wanted_, model);
+      return true;
     }
-    notify(model, {});  // where it has failed nobody is left to be told
-    wanted_.pop_front();
+    if (any_leaves()) return false;
+  }
+  return refuse_one();
+}
+
+// Where models wait for each other's room, the first is refused what it waits for.
+bool Demand::refuse_one() {
+  auto first =
+      std::find_if(wanted_.begin(), wanted_.end(), [&](const auto& model) { return !waiting_[model].empty(); });
+  if (first == wanted_.end()) return false;
+  refuse(*first);
+  wanted_.erase(first);
+  return true;
+}
+
+void Demand::note_waiting() {
+  Waiting direct;
+  if (!wanted_.empty())
+    for (const auto& [waiter, model] : options_.waits.now()) add_wait(table_, waiter, model, direct);
+  waiting_.clear(), held_.clear();
+  for (const auto& model : wanted_) {
+    add_all(direct, model, waiting_[model]);
+    held_.insert(waiting_[model].begin(), waiting_[model].end());
   }
 }
 
@@ -64,19 +114,43 @@ void Demand::end() {
   }
 }
 
-Demand::Room Demand::make_room(uint64_t bytes) {
+bool Demand::trim() {
+  note_waiting();
+  return make_room(0, {}) != Room::kNever;
+}
+
+// `waiting`: those that wait for what is to come.
+Demand::Room Demand::make_room(uint64_t bytes, const Names& waiting) {
   if (options_.memory == 0) return Room::kNow;
   bytes += coming_;
-  while (residence_->bytes() + bytes > options_.memory)
-    if (!let_one_go()) return Room::kNever;
-  return residence_->bytes() + residence_->leaving_bytes() + bytes <= options_.memory ? Room::kNow : Room::kSoon;
+  uint64_t leaving = 0, theirs = 0;  // the second does not go before that has come
+  for (const auto& [model, part] : residence_->leaving_bytes()) (waiting.contains(model) ? theirs : leaving) += part;
+  if (staying_bytes(waiting) + theirs + bytes > options_.memory) return Room::kNever;
+  const uint64_t before = residence_->bytes();
+  while (residence_->bytes() + theirs + bytes > options_.memory)
+    if (!let_one_go()) return Room::kSoon;
+  return before + leaving + theirs + bytes <= options_.memory ? Room::kNow : Room::kSoon;
+}
+
+// Counts models in memory that cannot leave it, or not before those have what they wait for.
+uint64_t Demand::staying_bytes(const Names& waiting) const {
+  uint64_t bytes = residence_->bytes();
+  for (const auto& resident : residence_->residents())
+    if (!waiting.contains(resident.model)) bytes -= resident.bytes;
+  return bytes;
+}
+
+// Something is on its way out of memory whose Calls end by themselves.
+bool Demand::any_leaves() const {
+  const auto& leaving = residence_->leaving_bytes();
+  return std::any_of(leaving.begin(), leaving.end(), [&](const auto& model) { return !held_.contains(model.first); });
 }
 
 // The one that was used longest ago, of those that do nothing; of all, where none does nothing: its Calls end first.
 // One that is being loaded anew goes where there is no other: that load would be in vain.
 bool Demand::let_one_go() {
   auto residents = residence_->residents();
-  std::erase_if(residents, [](const auto& r) { return r.bytes == 0; });
+  std::erase_if(residents, [&](const auto& r) { return r.bytes == 0 || held_.contains(r.model); });
   auto rank = [&](const auto& r) { return std::tuple(r.busy, hooks_.is_being_loaded(r.model), r.last_used_ms); };
   auto first = std::min_element(residents.begin(), residents.end(),
                                 [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
@@ -107,9 +181,21 @@ void Demand::end(const std::string& model, const base::Status& outcome) {
 void Demand::fail(const std::string& model, const std::string& why) {
   residence_->mark_missing(model, bus::ModelState::kUnavailable, why + "; a request tries again");
   hooks_.publish();
-  residence_->fail_waiting(model,
-                           base::try_again(base::Code::kUnavailable, "model '" + model + "' cannot be loaded: " + why),
-                           timer_->now() + kQuiet);
+  tell(model, why, timer_->now() + kQuiet);
+}
+
+// There is no room. Where models wait for it there may be some as soon as they know.
+void Demand::refuse(const std::string& model) {
+  if (waiting_[model].empty())
+    fail(model,
+         "models that cannot leave memory take " + std::to_string(staying_bytes({})) + " bytes of models.memory");
+  else
+    tell(model, "models.memory has no room for it beside the models that wait for it", timer_->now());
+}
+
+void Demand::tell(const std::string& model, const std::string& why, base::Time retry_at) {
+  residence_->fail_waiting(
+      model, base::try_again(base::Code::kUnavailable, "model '" + model + "' cannot be loaded: " + why), retry_at);
   notify(model, base::failure(base::Code::kFailedPrecondition, why));
 }
 

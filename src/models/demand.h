@@ -6,6 +6,10 @@
 // is loaded at a time, in the order in which they were asked for, once those that make room have left; one whose load
 // hangs keeps the others here waiting, and nobody else.
 //
+// A model that runs may ask others (ModelWaits). It does not leave for what it waits for, as its Calls would not end:
+// where there is no room beside it the request is refused at once. Those that wait for a model that is not in memory
+// are the last to leave for any.
+//
 // Under the repository's lock, but for what a stand-in asks.
 #pragma once
 
@@ -13,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "models/repository.h"
@@ -45,7 +50,7 @@ class Demand {
   void want(const std::string& model, Done done);
   // The least recently used leave until all are within models.memory, the one that is being loaded among them. False:
   // those that are left cannot leave.
-  bool trim() { return make_room(0) != Room::kNever; }
+  bool trim();
   // Begins to load what is wanted next, where there is room now; to be called whenever something may have left, or been
   // loaded.
   void step();
@@ -54,15 +59,24 @@ class Demand {
 
  private:
   enum class Room : uint8_t { kNow, kSoon, kNever };
-  Room make_room(uint64_t bytes);
+  using Names = std::set<std::string>;
+  bool begin_next();
+  bool refuse_one();
+  void note_waiting();
+  Room make_room(uint64_t bytes, const Names& waiting);
+  uint64_t staying_bytes(const Names& waiting) const;
+  bool any_leaves() const;
   bool let_one_go();
   void begin(const std::string& model);
   void end(const std::string& model, const base::Status& outcome);
   void fail(const std::string& model, const std::string& why);
+  void refuse(const std::string& model);
+  void tell(const std::string& model, const std::string& why, base::Time retry_at);
   void notify(const std::string& model, const base::Status& outcome);
   std::shared_ptr<bus::Served> stand_in(const bus::Served& loaded);
 
   const RepositoryOptions& options_;
+  const ModelTable& table_;
   const std::unique_ptr<Residence> residence_;  // null where this is off
   const std::shared_ptr<TaskQueue> queue_;
   const Hooks hooks_;
@@ -71,6 +85,8 @@ class Demand {
   bool loading_ = false;                    // the first of them is being loaded
   uint64_t coming_ = 0;                     // bytes that it will take
   std::multimap<std::string, Done> asked_;  // by model: who is told what became of it
+  std::map<std::string, Names> waiting_;  // for each that is wanted: the models that wait for it, by way of others too
+  Names held_;                            // all of those
 };
 
 }  // namespace weir::models

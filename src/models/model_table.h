@@ -129,8 +129,8 @@ class ModelTable {
   std::map<std::string, std::string> skipped_;
   FurtherNames further_names_;
   std::vector<Retired> retired_;
-  Residence* residence_ = nullptr;  // models may be out of memory; null: all are in it
-  uint64_t leaving_ = 0;            // bytes of what is retired and not destroyed
+  Residence* residence_ = nullptr;           // models may be out of memory; null: all are in it
+  std::map<std::string, uint64_t> leaving_;  // by model: bytes of what is retired and not destroyed
 };
 
 }  // namespace weir::models

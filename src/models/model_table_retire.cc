@@ -12,7 +12,7 @@ using bus::ModelState;
 
 void ModelTable::retire(const std::string& model, uint64_t version, Slot& slot) {
   if (slot.served && !slot.missing) {
-    leaving_ += slot.bytes;
+    leaving_[model] += slot.bytes;
     retired_.push_back({model, version, std::move(slot.served), slot.bytes});
   }
   if (slot.missing && slot.stand_in) Residence::give_up(slot);
@@ -72,7 +72,8 @@ void ModelTable::unload(const std::string& name, Row row) {
 }
 
 void ModelTable::destroyed(const Retired& what) {
-  leaving_ -= what.bytes;
+  if (auto bytes = leaving_.find(what.model); bytes != leaving_.end() && (bytes->second -= what.bytes) == 0)
+    leaving_.erase(bytes);
   const uint64_t version = what.version;
   auto found = models_.find(what.model);
   if (found == models_.end()) return;

@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "bus/catalog.h"
 #include "generation/token_model.h"
+#include "models/model_waits.h"
 #include "models/placement.h"
 #include "sched/decoupled_engine.h"
 #include "sched/demand_inbox.h"
@@ -64,6 +65,9 @@ struct RepositoryOptions {
   // demand: bytes of models in memory at once, 0 = any number; how many requests wait for one to be loaded, how long.
   uint64_t memory = 0;
   sched::DemandInbox::Bounds waiting;
+  // Requests that models make of each other, noted by those who make them. demand: no model leaves memory for one that
+  // it waits for.
+  ModelWaits waits;
   uint32_t load_threads = 0;                     // loads beside each other; 0: as many as there are cores, 2 to 4
   std::string default_model;                     // Catalog::default_model
   bool allow_config_override = false;            // `config` and `file:` parameters of a load request

@@ -23,9 +23,10 @@ base::Status Repository::Parts::Requests::check_request(const std::string& name,
 void Repository::Parts::Requests::load(const std::string& name, const Given& parameters, const std::string& asking,
                                        const Done& done) {
   if (auto s = check_request(name, "load"); !s.ok()) return done(s);
-  auto loaded = [this, name, done](const base::Status& status) {
+  std::shared_ptr<const void> wait = asking.empty() ? nullptr : parts_.options.waits.begin(asking, name);
+  auto loaded = [this, name, done, wait](const base::Status& status) {
     if (!status.ok() || !parts_.demand.is_missing(name)) return done(status);
-    parts_.demand.want(name, done);
+    parts_.demand.want(name, [done, wait](const base::Status& outcome) { done(outcome); });
   };
   if (asking.empty())
     return jobs_.add(name, Jobs::Needs::kPlace,

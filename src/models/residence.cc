@@ -72,7 +72,7 @@ void Residence::let_go(const std::string& name) {
     auto loaded = slot.served;
     reserve(slot);
     if (loaded == slot.served) continue;
-    table_.leaving_ += slot.bytes;
+    table_.leaving_[name] += slot.bytes;
     table_.retired_.push_back({name, version, std::move(loaded), slot.bytes});
     base::log::info("model left memory", {{"model", name}, {"version", version}, {"bytes", slot.bytes}});
   }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,7 +36,8 @@ class Residence {
   std::vector<Resident> residents() const;
   // Bytes of all versions in memory, without those on their way out of it.
   uint64_t bytes() const;
-  uint64_t leaving_bytes() const { return table_.leaving_; }
+  // Bytes of those, by model.
+  const std::map<std::string, uint64_t>& leaving_bytes() const { return table_.leaving_; }
 
   // Whether a version of the model is not in memory, and the bytes of those that are not.
   bool is_missing(const std::string& model) const;

@@ -4,7 +4,9 @@ import json
 import re
 import shutil
 import struct
+import sys
 import threading
+import time
 
 import grpc
 
@@ -185,6 +187,60 @@ class Demand(harness.unittest.TestCase):
     def test_requests_for_both_at_once_are_all_answered(self):
         with harness.threads(8, lambda i: [self.chat() if (i + j) % 2 else self.rest() for j in range(4)]):
             pass
+
+
+# Asks the model that x stands for, or loads it where x is below 0; 0 is answered.
+ASKING = '''
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    @staticmethod
+    def auto_complete_config(config):
+        config.add_input({'name': 'x', 'data_type': 'TYPE_FP32', 'dims': [1]})
+        config.add_output({'name': 'y', 'data_type': 'TYPE_FP32', 'dims': [1]})
+        config.set_max_batch_size(0)
+        return config
+
+    def execute(self, requests):
+        for request in requests:
+            x = int(pb_utils.get_input_tensor_by_name(request, 'x').as_numpy()[0])
+            if x < 0:
+                pb_utils.load_model('abc'[-x - 1])
+            if x > 0:
+                answer = pb_utils.InferenceRequest(model_name='abc'[x - 1], requested_output_names=['y'],
+                                                   inputs=[pb_utils.Tensor('x', np.zeros(1, np.float32))]).exec()
+                if answer.has_error():
+                    raise pb_utils.TritonModelException(answer.error().message())
+        return [pb_utils.InferenceResponse([pb_utils.Tensor('y', np.ones(1, np.float32))]) for _ in requests]
+'''
+
+
+class ModelsThatAsk(harness.unittest.TestCase):
+    def test_none_leaves_for_what_it_asks_for(self):
+        root = repository('asking')
+        for model in 'abc':
+            (root / model / '1').mkdir(parents=True)
+            (root / model / '1/model.py').write_text(ASKING)
+            (root / model / 'model.yaml').write_text(f'memory: {"512KiB" if model == "c" else "1MiB"}')
+        server = harness.Server('--control', 'demand', '--models-memory', '1536KiB', repository=root,
+                                env={'WEIR_ENGINES_PYTHON_INTERPRETER': sys.executable})
+
+        def infer(model, x):
+            body = {'inputs': [{'name': 'x', 'shape': [1], 'datatype': 'FP32', 'data': [x]}]}
+            return curl(server.url(f'/v2/models/{model}/infer'), *JSON, data=json.dumps(body))
+
+        began = time.monotonic()
+        for x in (2, -2):
+            refused = infer('a', x)
+            self.assertNotEqual(200, refused.status)
+            self.assertIn('models.memory has no room for it beside the models that wait for it', refused.json()['error'])
+        self.assertEqual(200, infer('a', 3).status, 'there is room for that')
+        self.assertEqual(200, infer('b', 3).status)
+        self.assertEqual(200, infer('b', -3).status)
+        self.assertLess(time.monotonic() - began, 30)
+        self.assertEqual(0, server.stop())
 
 
 class Bounds(harness.unittest.TestCase):

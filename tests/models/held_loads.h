@@ -145,9 +145,10 @@ class HeldRepo : public AnyRepo {
   std::future<base::Status> begin_start() {
     return std::async(std::launch::async, [this] { return repository->start(); });
   }
-  std::future<base::Status> begin_load(const std::string& name) {
+  std::future<base::Status> begin_load(const std::string& name, const std::string& asking = {}) {
     auto done = std::make_shared<std::promise<base::Status>>();
-    repository->load(name, {}, [done](base::Status status) { done->set_value(std::move(status)); });
+    repository->load(
+        name, {}, [done](base::Status status) { done->set_value(std::move(status)); }, asking);
     return done->get_future();
   }
   std::future<base::Status> begin_unload(const std::string& name) {
