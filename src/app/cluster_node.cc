@@ -121,13 +121,12 @@ ClusterNode::ClusterNode(const Config& config, cluster::Settings settings, std::
   sessions_->attach(*cluster_, catalog_, settings.session_bytes);
 }
 
-void ClusterNode::reload_tls() {
-  if (!tls_) return;
+base::Status ClusterNode::reload_tls() {
+  if (!tls_) return {};
   auto made = tls_of(config_);
-  if (made)
-    tls_->set(std::move(*made));
-  else
-    base::log::error("certificates stay as they are for connections to other nodes", {{"reason", made.error().text}});
+  if (!made) return base::failure(made.error().code, "for connections to other nodes: " + made.error().text);
+  tls_->set(std::move(*made));
+  return {};
 }
 
 ClusterNode::~ClusterNode() {

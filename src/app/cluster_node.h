@@ -42,8 +42,8 @@ class ClusterNode {
   void serve(const bus::Catalog& catalog);
   void stop();
   // Reads the files of cluster.tls again, for connections to other nodes that are made from now on; those that are
-  // there stay. The log says what is wrong with one; then all is as it was.
-  void reload_tls();
+  // there stay. On an error, which says what is wrong with one, all is as it was.
+  base::Status reload_tls();
   cluster::Cluster& cluster() { return *cluster_; }
   // For people: that of the cluster, and what is wrong with its jobs.
   std::string detail() const;

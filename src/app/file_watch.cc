@@ -6,7 +6,7 @@ namespace weir::app {
 
 FileWatch::FileWatch(std::vector<std::string> files) : files_(std::move(files)) {
   std::erase(files_, "");
-  skip();
+  skip(), took();
 }
 
 std::vector<FileTime> FileWatch::times() const {
@@ -15,12 +15,11 @@ std::vector<FileTime> FileWatch::times() const {
   return out;
 }
 
-bool FileWatch::look() {
+FileWatch::Seen FileWatch::look() {
   auto now = times();
   const bool rests = now == std::exchange(seen_, now);
-  if (!rests || now == read_) return false;
-  read_ = std::move(now);
-  return true;
+  if (!rests || now == read_) return Seen::kNothing;
+  return now == std::exchange(told_, now) ? Seen::kUnread : Seen::kChanged;
 }
 
 }  // namespace weir::app

@@ -2,6 +2,7 @@
 // one thread.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,17 +16,21 @@ class FileWatch {
   explicit FileWatch(std::vector<std::string> files);
 
   bool empty() const { return files_.empty(); }
-  // True once for each change, when all files were the same at two looks in a row: who renews a certificate and its key
-  // writes one after the other. Blocks on the disk.
-  bool look();
+  // kChanged: once for each change, when all files were the same at two looks in a row: who renews a certificate and
+  // its key writes one after the other. kUnread: at each look from then on until took(), as what keeps files from being
+  // read need not change them. Blocks on the disk.
+  enum class Seen : uint8_t { kNothing, kChanged, kUnread };
+  Seen look();
   // They are about to be read for another reason.
-  void skip() { read_ = seen_ = times(); }
+  void skip() { told_ = seen_ = times(); }
+  // They have been read, as they were at the last kChanged, kUnread or skip().
+  void took() { read_ = told_; }
 
  private:
   std::vector<FileTime> times() const;
 
   std::vector<std::string> files_;
-  std::vector<FileTime> read_, seen_;
+  std::vector<FileTime> read_, seen_, told_;
 };
 
 }  // namespace weir::app

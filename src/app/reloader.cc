@@ -44,18 +44,25 @@ void Reloader::run() {
     if (ending_) return;
     auto asked = std::exchange(asked_, {});
     lock.unlock();
-    (void)base::attempt("reading again", [&] {
-      for (auto& done : asked) read_all(std::move(done));
-      if (asked.empty() && certificates_.look() && read_certificates().ok())
-        base::log::info("certificates were read again: their files have changed");
-    });
+    for (const auto& done : asked) read_all(done);
+    if (asked.empty()) (void)base::attempt("reading again", [this] { look_at_certificates(); });
     lock.lock();
   }
 }
 
-base::Status Reloader::read_certificates() {
+void Reloader::look_at_certificates() {
+  const auto seen = certificates_.look();
+  if (seen != FileWatch::Seen::kNothing && read_certificates(seen).ok())
+    base::log::info("certificates were read again: their files have changed");
+}
+
+// The log has one line for each change.
+base::Status Reloader::read_certificates(FileWatch::Seen why) {
   auto status = steps_.certificates();
-  if (!status.ok()) base::log::error("certificates stay as they are", {{"reason", status.text}});
+  if (status.ok())
+    certificates_.took();
+  else if (why == FileWatch::Seen::kChanged)
+    base::log::error("certificates stay as they are", {{"reason", status.text}});
   return status;
 }
 
@@ -72,15 +79,25 @@ bool Reloader::read_settings() {
   return true;
 }
 
-void Reloader::read_all(std::function<void()> done) {
+std::string Reloader::read_files() {
   std::string read = read_settings() ? "log.level, log.format, " : "";
   certificates_.skip();
-  if (!certificates_.empty() && read_certificates().ok()) read += "certificates, ";
+  if (!certificates_.empty() && read_certificates(FileWatch::Seen::kChanged).ok()) read += "certificates, ";
   if (steps_.keys) steps_.keys(), read += "keys, ";
-  steps_.models([read = read + "models", done = std::move(done)] {
-    base::log::info("reloaded", {{"read", read}});
-    done();
+  return read;
+}
+
+// Whoever waits for `done` would wait for good if something here threw. The models have it once that step is over.
+void Reloader::read_all(const std::function<void()>& done) {
+  std::string read;
+  (void)base::attempt("reading again", [&] { read = read_files(); });
+  const auto status = base::attempt("reading models again", [&] {
+    steps_.models([read = read + "models", done] {
+      base::log::info("reloaded", {{"read", read}});
+      done();
+    });
   });
+  if (!status.ok()) done();
 }
 
 }  // namespace weir::app

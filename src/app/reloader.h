@@ -1,6 +1,6 @@
 // Reloader: what a running server reads again, by a thread of its own. On SIGHUP that is all that can be: settings
 // (live_settings.h), certificates, keys, and the folders of models. Certificates are read when their files change, too:
-// whoever renews them need not tell.
+// whoever renews them need not tell. Those that could not be read are tried again.
 #pragma once
 
 #include <condition_variable>
@@ -32,13 +32,15 @@ class Reloader {
   void stop();
 
   // Reads everything again and says in the log what was read, and what needs a restart. `done` is called last, once
-  // models are what is on disk, on the thread that says so. Any thread.
+  // models are what is on disk, on the thread that says so; also where not everything could be read. Any thread.
   void reload(std::function<void()> done);
 
  private:
   void run();
-  void read_all(std::function<void()> done);
-  base::Status read_certificates();
+  void read_all(const std::function<void()>& done);
+  std::string read_files();
+  void look_at_certificates();
+  base::Status read_certificates(FileWatch::Seen why);
   bool read_settings();
 
   const Steps steps_;

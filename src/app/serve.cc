@@ -297,8 +297,9 @@ Reloader::Steps Serving::reload_steps() {
   Reloader::Steps steps;
   steps.settings = [this] { return live_.reload(); };
   steps.certificates = [this] {
-    if (cluster_) cluster_->reload_tls();
-    return server_->reload_tls();
+    const auto others = cluster_ ? cluster_->reload_tls() : base::Status();
+    const auto own = server_->reload_tls();
+    return own.ok() ? others : own;
   };
   if (state_.access.reads_files()) steps.keys = [this] { state_.access.reload(); };
   steps.models = [this](std::function<void()> done) { repository_.rescan(std::move(done)); };

@@ -2,9 +2,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -18,6 +21,7 @@ namespace weir::app {
 namespace {
 
 using base::log::Level;
+using Seen = FileWatch::Seen;
 
 struct Folder {
   Folder() {
@@ -34,17 +38,38 @@ TEST(FileWatch, AChangeIsSeenOnceWhenTheFilesRest) {
   Folder folder;
   folder.write("cert", "1"), folder.write("key", "1");
   FileWatch watch({folder.file("cert"), "", folder.file("key")});
-  EXPECT_FALSE(watch.look());
+  EXPECT_EQ(watch.look(), Seen::kNothing);
   folder.write("cert", "22");
-  EXPECT_FALSE(watch.look()) << "the key may follow";
+  EXPECT_EQ(watch.look(), Seen::kNothing) << "the key may follow";
   folder.write("key", "22");
-  EXPECT_FALSE(watch.look());
-  EXPECT_TRUE(watch.look());
-  EXPECT_FALSE(watch.look());
+  EXPECT_EQ(watch.look(), Seen::kNothing);
+  EXPECT_EQ(watch.look(), Seen::kChanged);
+  watch.took();
+  EXPECT_EQ(watch.look(), Seen::kNothing);
   folder.write("cert", "333");
-  watch.skip();
-  EXPECT_FALSE(watch.look() || watch.look()) << "it was read for another reason";
+  watch.skip(), watch.took();
+  EXPECT_EQ(watch.look(), Seen::kNothing) << "it was read for another reason";
+  EXPECT_EQ(watch.look(), Seen::kNothing);
   EXPECT_TRUE(FileWatch({"", ""}).empty());
+}
+
+TEST(FileWatch, WhatCouldNotBeReadIsToBeReadAgain) {
+  Folder folder;
+  folder.write("cert", "1");
+  FileWatch watch({folder.file("cert")});
+  folder.write("cert", "22");
+  EXPECT_EQ(watch.look(), Seen::kNothing);
+  EXPECT_EQ(watch.look(), Seen::kChanged);
+  EXPECT_EQ(watch.look(), Seen::kUnread);
+  EXPECT_EQ(watch.look(), Seen::kUnread);
+  folder.write("cert", "333");
+  EXPECT_EQ(watch.look(), Seen::kNothing);
+  EXPECT_EQ(watch.look(), Seen::kChanged) << "another change";
+  watch.took();
+  EXPECT_EQ(watch.look(), Seen::kNothing);
+  folder.write("cert", "4444");
+  watch.skip();
+  EXPECT_EQ(watch.look(), Seen::kUnread) << "nor could it be read for another reason";
 }
 
 // As Kubernetes renews a secret: the folder's link is put in another place.
@@ -55,8 +80,8 @@ TEST(FileWatch, ALinkThatLeadsElsewhereIsAChange) {
   FileWatch watch({folder.file("cert")});
   std::filesystem::create_symlink("two", folder.file("next"));
   std::filesystem::rename(folder.file("next"), folder.file("cert"));
-  EXPECT_FALSE(watch.look());
-  EXPECT_TRUE(watch.look());
+  EXPECT_EQ(watch.look(), Seen::kNothing);
+  EXPECT_EQ(watch.look(), Seen::kChanged);
 }
 
 class LiveSettingsTest : public testing::Test {
@@ -131,6 +156,41 @@ TEST(Reloader, ReadsEverythingThatThereIsWhenItIsAsked) {
     reloader.reload([] { FAIL() << "it has stopped"; });
   }
   EXPECT_EQ(order, (std::vector<std::string>{"settings", "certificates", "models"}));
+}
+
+// Under systemd the server would be reloading for good.
+TEST(Reloader, SaysThatItIsDoneWhateverIsThrown) {
+  std::promise<void> done, again;
+  Reloader::Steps steps;
+  int models = 0;
+  steps.settings = []() -> base::Result<std::vector<std::string>> { throw std::bad_alloc(); };
+  steps.models = [&](const std::function<void()>& then) {
+    if (++models == 1) throw std::bad_alloc();
+    then();
+  };
+  Reloader reloader({}, steps);
+  reloader.reload([&] { done.set_value(); });
+  EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  reloader.reload([&] { again.set_value(); });
+  EXPECT_EQ(again.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_EQ(models, 2);
+}
+
+// A file that belongs to somebody else looks the same once it does not.
+TEST(Reloader, CertificatesThatCouldNotBeReadAreTriedAgain) {
+  Folder folder;
+  folder.write("cert", "1");
+  std::promise<void> read;
+  std::atomic<int> tries{0};
+  Reloader::Steps steps;
+  steps.certificates = [&]() -> base::Status {
+    if (++tries == 1) return base::invalid("it cannot be read");
+    if (tries == 2) read.set_value();
+    return {};
+  };
+  Reloader reloader({folder.file("cert")}, steps);
+  folder.write("cert", "22");
+  EXPECT_EQ(read.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
 }
 
 }  // namespace

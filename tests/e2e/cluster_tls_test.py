@@ -170,7 +170,7 @@ class MutualTls(unittest.TestCase):
         certificate = place['one'][0].read_bytes()
         place['one'][0].write_bytes(b'rubbish')
         one.process.send_signal(signal.SIGHUP)
-        until(lambda: one.logged('certificates stay as they are for connections to other nodes'), 'the reason')
+        until(lambda: one.logged('certificates stay as they are', 'for connections to other nodes'), 'the reason')
         place['one'][0].write_bytes(certificate)
         one.process.send_signal(signal.SIGHUP)
         for server, model in ((one, 'b'), (two, 'a')):
