@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/encoding.h"
 #include "text/answer_parser.h"
 
 namespace weir::text {
@@ -22,6 +23,16 @@ base::Status check_prompt(std::string_view text, uint32_t max_tokens) {
   return base::failure(base::Code::kOutOfRange, std::to_string(text.size()) +
                                                     " bytes do not fit the model's context of " +
                                                     std::to_string(max_tokens) + " tokens");
+}
+
+void cut_prompt(std::string& text, uint32_t max_tokens, Part goes, uint32_t first) {
+  if (check_prompt(text, max_tokens).ok()) return;
+  const size_t most = kMaxBytesPerToken * max_tokens;
+  const size_t front = goes == Part::kEnd ? most : goes == Part::kBeginning ? 0 : kMaxBytesPerToken * first;
+  const size_t begin = base::cut_text(text, std::min(front, most)).size();
+  size_t end = goes == Part::kEnd ? text.size() : text.size() - (most - begin);
+  while (end < text.size() && (uint8_t(text[end]) & 0xC0) == 0x80) ++end;  // not through a character
+  text.erase(begin, end - begin);
 }
 
 base::Result<std::vector<uint32_t>> encode_prompt(const msg::TextCodec& codec, std::string_view text,

@@ -18,6 +18,10 @@ namespace weir::text {
 
 // OUT_OF_RANGE for text that no context of `max_tokens` can hold, by its bytes alone.
 base::Status check_prompt(std::string_view text, uint32_t max_tokens);
+// Takes a part out of such a text, so that it is as long as check_prompt() allows. The rest has more tokens than the
+// context: for those who cut the tokens there afterwards. Of the beginning kMiddle leaves `first` tokens at least.
+enum class Part : uint8_t { kBeginning, kMiddle, kEnd };
+void cut_prompt(std::string& text, uint32_t max_tokens, Part goes, uint32_t first = 0);
 
 // The ids of a prompt for a context of `max_tokens`. Bounded by bytes before a byte is looked at: check_prompt();
 // ABORTED for text longer than the budget's bytes, CANCELLED. How many ids there are is for the caller to check. Any

@@ -27,6 +27,26 @@ std::string emit(Completion& completion, std::string_view bytes) {
   return out;
 }
 
+TEST(Prompts, WhatNoContextHoldsIsCutBetweenCharacters) {
+  const auto cut = [](const std::string& text, Part goes) {
+    std::string out = text;
+    cut_prompt(out, 2, goes, 1);
+    EXPECT_TRUE(check_prompt(out, 2).ok());
+    return out;
+  };
+  std::string text = "a";
+  for (int i = 0; i < 200; ++i) text += "\u00e9";
+  text += "z";
+  const auto accents = [](int count) {
+    std::string out;
+    for (int i = 0; i < count; ++i) out += "\u00e9";
+    return out;
+  };
+  EXPECT_EQ(cut(text, Part::kEnd), "a" + accents(127));
+  EXPECT_EQ(cut(text, Part::kBeginning), accents(127) + "z");
+  EXPECT_EQ(cut(text, Part::kMiddle), "a" + accents(63) + accents(64) + "z");
+}
+
 TEST(Completion, AStopStringEndsItAcrossTokens) {
   auto processor = processor_of(byte_level_file({}));
   Completion completion(*processor, {msg::SkipSpecial::kYes, {"cd"}, Keep::kNo, {}, 0});

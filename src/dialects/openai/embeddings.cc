@@ -22,6 +22,7 @@
 #include "marshal/tenant.h"
 #include "marshal/times.h"
 #include "msg/text_codec.h"
+#include "text/completion.h"
 #include "wire/answer_flow.h"
 #include "wire/gathered_answer.h"
 
@@ -270,6 +271,8 @@ class EmbeddingsTask final : public PromptTask {
       : PromptTask(Kind::kEmbedding, std::move(request), exchange, served) {
     if (std::exchange(request_.cut_to_context, false)) request_.truncate_prompt = spec_->max_length;
     if (!served.spec.text) most_ = std::exchange(request_.truncate_prompt, std::nullopt);
+    if (most_)
+      for (auto& prompt : request_.prompts) text::cut_prompt(prompt.text, spec_->max_length, text::Part::kEnd);
   }
 
   void made() override {

@@ -52,8 +52,17 @@ ApiError place_images(const msg::TextSpec& spec, std::vector<uint32_t> ids, Sequ
   return refuse("messages", "messages: the model's template leaves an image out");
 }
 
-ApiError encode(std::string_view text, const msg::TextSpec& spec, msg::AddSpecial add, std::string_view param,
-                std::vector<uint32_t>& out, const msg::TextBudget& budget) {
+// The first tokens that stay where the middle of a prompt goes, as in Ollama's runners.
+constexpr uint32_t kFirst = 4;
+
+// `goes`: the part that goes where the text is so long that it is not encoded; nothing: it is refused.
+ApiError encode(std::string_view text, std::optional<text::Part> goes, const msg::TextSpec& spec, msg::AddSpecial add,
+                std::string_view param, std::vector<uint32_t>& out, const msg::TextBudget& budget) {
+  std::string rest;
+  if (goes && !text::check_prompt(text, spec.max_length).ok()) {
+    text::cut_prompt(rest = text, spec.max_length, *goes, kFirst);
+    text = rest;
+  }
   auto ids = text::encode_prompt(*spec.codec, text, add, spec.max_length, budget);
   if (ids) return out = *std::move(ids), ApiError{};
   base::Status status = std::move(ids).error();
@@ -110,6 +119,11 @@ std::optional<size_t> kept(const Request& request, const msg::TextSpec& spec) {
   return spec.max_length > room ? spec.max_length - room : 1;
 }
 
+// The part of a prompt that truncate() takes out.
+std::optional<text::Part> truncated(const Request& request, const msg::TextSpec& spec) {
+  return kept(request, spec) ? std::optional(text::Part::kBeginning) : std::nullopt;
+}
+
 // Whether there were more.
 bool truncate(const Request& request, const msg::TextSpec& spec, std::vector<uint32_t>& ids) {
   const std::optional<size_t> most = kept(request, spec);
@@ -118,15 +132,16 @@ bool truncate(const Request& request, const msg::TextSpec& spec, std::vector<uin
   return true;
 }
 
-// The prompt of a chat from one of its messages on.
-ApiError make_turns(Request& request, const msg::TextSpec& spec, size_t beginning, Sequence& out,
-                    std::vector<size_t>* beginnings, const msg::TextBudget& budget) {
+// The prompt of a chat from one of its messages on. `goes`: of one without images, as encode() takes it.
+ApiError make_turns(Request& request, const msg::TextSpec& spec, size_t beginning, std::optional<text::Part> goes,
+                    Sequence& out, std::vector<size_t>* beginnings, const msg::TextBudget& budget) {
   Conversation talk;
   if (ApiError bad = render(request, spec, beginning, talk, budget); !bad.ok()) return bad;
   if (beginnings) *beginnings = std::move(talk.beginnings);
   auto add = request.add_special.value_or(false) ? msg::AddSpecial::kYes : msg::AddSpecial::kNo;
   std::vector<uint32_t> ids;
-  if (ApiError bad = encode(talk.text, spec, add, "messages", ids, budget); !bad.ok()) return bad;
+  if (!talk.images.empty()) goes.reset();
+  if (ApiError bad = encode(talk.text, goes, spec, add, "messages", ids, budget); !bad.ok()) return bad;
   out.images = std::move(talk.images);
   if (spec.vision) {
     if ((request.truncate_prompt || request.cut_to_context) && !out.images.empty())
@@ -151,7 +166,6 @@ uint32_t room_for_answer(const Request& request, const msg::TextSpec& spec) {
 
 // As Ollama's runners do: a few of the first tokens stay, and the last ones.
 void cut_middle(const Request& request, const msg::TextSpec& spec, std::vector<uint32_t>& ids) {
-  constexpr size_t kFirst = 4;
   const size_t most = spec.max_length - std::min(room_for_answer(request, spec), spec.max_length);
   if (most <= kFirst || ids.size() < spec.max_length) return;
   ids.erase(ids.begin() + kFirst, ids.end() - ptrdiff_t(most - kFirst));
@@ -165,13 +179,19 @@ ApiError shorten(Request& request, const msg::TextSpec& spec, const std::vector<
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
     Sequence shorter;
-    ApiError why = make_turns(request, spec, beginnings[middle], shorter, nullptr, budget);
+    ApiError why = make_turns(request, spec, beginnings[middle], std::nullopt, shorter, nullptr, budget);
     const bool too_long = is_too_long(why, shorter, spec, room);
     if (!too_long && !why.ok()) return why;
     if (!too_long || middle + 1 == beginnings.size()) out = std::move(shorter), bad = std::move(why);
     too_long ? low = middle + 1 : high = middle;
   }
-  if (bad.ok() && request.overlong == Overlong::kTextGoes && out.images.empty()) cut_middle(request, spec, out.ids);
+  if (request.overlong != Overlong::kTextGoes) return bad;
+  if (bad.status.code == base::Code::kOutOfRange) {
+    out = {};
+    const size_t last = beginnings.empty() ? 0 : beginnings.back();
+    bad = make_turns(request, spec, last, text::Part::kMiddle, out, nullptr, budget);
+  }
+  if (bad.ok() && out.images.empty()) cut_middle(request, spec, out.ids);
   return bad;
 }
 
@@ -181,7 +201,7 @@ bool fills_in(const msg::TextCodec& codec) { return fill_tokens(codec) != nullpt
 
 ApiError make_chat(Request& request, const msg::TextSpec& spec, Sequence& out, const msg::TextBudget& budget) {
   std::vector<size_t> beginnings;
-  ApiError bad = make_turns(request, spec, 0, out, &beginnings, budget);
+  ApiError bad = make_turns(request, spec, 0, truncated(request, spec), out, &beginnings, budget);
   if (request.overlong != Overlong::kRefused && is_too_long(bad, out, spec, 1)) {
     // Several prompts are made: no work for a shard.
     if (budget.steps < UINT64_MAX) return {base::failure(base::Code::kAborted, "the chat is long"), "messages", {}};
@@ -193,6 +213,7 @@ ApiError make_chat(Request& request, const msg::TextSpec& spec, Sequence& out, c
 
 ApiError make_prompt(const Prompt& prompt, const Request& request, const msg::TextSpec& spec, std::string_view param,
                      Sequence& out, const msg::TextBudget& budget) {
+  const bool cuts = request.overlong == Overlong::kTextGoes && request.suffix.empty();
   if (prompt.tokens) {
     if (!request.suffix.empty()) return refuse("suffix", "suffix: needs a prompt of text, not token ids");
     out.ids = prompt.ids;
@@ -203,11 +224,12 @@ ApiError make_prompt(const Prompt& prompt, const Request& request, const msg::Te
     std::string filled;
     if (!request.suffix.empty())
       if (ApiError bad = fill_in(prompt.text, request.suffix, spec, filled); !bad.ok()) return bad;
-    if (ApiError bad = encode(request.suffix.empty() ? prompt.text : filled, spec, add, param, out.ids, budget);
+    const auto goes = cuts ? text::Part::kMiddle : truncated(request, spec);
+    if (ApiError bad = encode(request.suffix.empty() ? prompt.text : filled, goes, spec, add, param, out.ids, budget);
         !bad.ok())
       return bad;
   }
-  if (request.overlong == Overlong::kTextGoes && request.suffix.empty()) cut_middle(request, spec, out.ids);
+  if (cuts) cut_middle(request, spec, out.ids);
   const bool cut = truncate(request, spec, out.ids);
   if (!request.echo) return {};
   auto skip = request.params.skip_special ? msg::SkipSpecial::kYes : msg::SkipSpecial::kNo;

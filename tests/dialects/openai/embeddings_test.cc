@@ -121,6 +121,8 @@ TEST_F(Encoders, TruncatedTextsKeepTheirBeginning) {
   auto x = embed({{"input", {"abcdef", Json::parse("[1,2,3,4,5,6,7]")}}, {"truncate_prompt_tokens", 3}});
   EXPECT_EQ(encoder().seen, (std::vector<std::string>{"e/1 rows=1 | input_ids INT64 [1,3] [97,98,99]",
                                                       "e/1 rows=1 | input_ids INT64 [1,3] [1,2,3]"}));
+  auto y = embed({{"input", "abc" + std::string(100'000, 'x')}, {"truncate_prompt_tokens", 4}});
+  EXPECT_EQ(encoder().seen.back(), "e/1 rows=1 | input_ids INT64 [1,4] [97,98,99,120]") << "of any length";
 }
 
 TEST_F(Encoders, AreListedAndTokenizeTheirTexts) {

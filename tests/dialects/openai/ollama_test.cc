@@ -220,6 +220,29 @@ TEST_F(Ollama, ATextThatIsTooLongLosesItsMiddle) {
   }
 }
 
+// Its bytes alone are more than any context of 200 tokens has.
+TEST_F(Ollama, SoDoesATextThatIsNotEvenEncoded) {
+  const std::string text = "b" + std::string(100'000, 'x') + "end";
+  const std::string expected = "user" + std::string(150 - 4 - 14, 'x') + "end\nassistant:";
+  auto x = ask("generate", {{"model", "m"}, {"prompt", text}});
+  ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+  EXPECT_EQ(support::prompt_of(*call()), expected);
+  auto y = ask("generate", {{"model", "m"}, {"prompt", text}, {"raw", true}, {"options", {{"num_predict", 10}}}});
+  ASSERT_EQ(inbox().held.size(), 2u) << y->sent;
+  EXPECT_EQ(support::prompt_of(*call(1)), "bxxx" + std::string(190 - 4 - 3, 'x') + "end");
+  const Json last = {{"role", "user"}, {"content", text}};
+  auto z = ask("chat", {{"model", "m"}, {"messages", Json::array({last})}});
+  ASSERT_EQ(inbox().held.size(), 3u) << z->sent;
+  EXPECT_EQ(support::prompt_of(*call(2)), expected);
+  const Json first = {{"role", "user"}, {"content", std::string(30'000, 'a')}};
+  auto v = ask("chat", {{"model", "m"}, {"messages", Json::array({first, last})}});
+  ASSERT_EQ(inbox().held.size(), 4u) << v->sent;
+  EXPECT_EQ(support::prompt_of(*call(3)), expected);
+  auto w = ask("embed", {{"model", "m"}, {"input", text}});
+  ASSERT_EQ(inbox().held.size(), 5u) << w->sent;
+  EXPECT_EQ(support::prompt_of(*call(4)), std::string(197, 'x') + "end");
+}
+
 TEST_F(Ollama, LogprobsStandBesideTheText) {
   for (const char* path : {"chat", "generate"}) {
     Json body = {{"model", "m"}, {"stream", false}, {"logprobs", true}, {"top_logprobs", 1}};
