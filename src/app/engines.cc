@@ -82,7 +82,7 @@ base::Result<models::Instance> instance(base::Result<process::Loaded> loaded) {
 
 process::Place place_of(const models::LoadArgs& a, const process::Options& processes, const ModelsWorld& world) {
   auto find = world.find ? world.find(a.wanted.name) : process::FindModel();
-  auto control = world.control ? world.control(a.wanted.name) : process::ModelControl();
+  auto control = world.control ? world.control({a.wanted.name, a.made}) : process::ModelControl();
   return {a.slabs, a.broken, a.instance, processes, std::move(find), world.metrics, std::move(control), a.loading};
 }
 
@@ -199,10 +199,10 @@ ModelsWorld ModelDoor::world(std::function<std::shared_ptr<const bus::Catalog>()
     };
   };
   return {std::move(find), metrics_,
-          [door = shared_from_this()](const std::string& asking) { return door->control(asking); }};
+          [door = shared_from_this()](const models::Asking& asking) { return door->control(asking); }};
 }
 
-process::ModelControl ModelDoor::control(const std::string& asking) {
+process::ModelControl ModelDoor::control(const models::Asking& asking) {
   using models::Repository;
   using process::ModelControl;
   ModelControl control;
@@ -216,7 +216,8 @@ process::ModelControl ModelDoor::control(const std::string& asking) {
                                                        const ModelControl::Done& done) {
     const auto theirs =
         dependents == process::Dependents::kUnload ? Repository::Dependents::kUnload : Repository::Dependents::kKeep;
-    auto s = door->enter([&](Repository& repository) { repository.unload(std::move(model), theirs, done, asking); });
+    auto s =
+        door->enter([&](Repository& repository) { repository.unload(std::move(model), theirs, done, asking.model); });
     if (!s.ok()) done(s);
   };
   return control;

@@ -31,7 +31,7 @@ std::string not_isolated(const std::string& engine);
 struct ModelsWorld {
   std::function<process::FindModel(std::string asking)> find{};  // for the model that asks; null: none finds any
   std::shared_ptr<process::CustomMetrics> metrics{};
-  std::function<process::ModelControl(std::string asking)> control{};  // of the model that asks; null: none has any
+  std::function<process::ModelControl(models::Asking)> control{};  // of the model that asks; null: none has any
 };
 
 // The maker of each engine, by the name that a model.yaml gives. What it takes is borrowed and outlives the engines.
@@ -56,7 +56,7 @@ class ModelDoor : public std::enable_shared_from_this<ModelDoor> {
 
  private:
   base::Status enter(const std::function<void(models::Repository&)>& visit);
-  process::ModelControl control(const std::string& asking);
+  process::ModelControl control(const models::Asking& asking);
 
   const std::shared_ptr<process::CustomMetrics> metrics_;
   const models::ModelWaits waits_;

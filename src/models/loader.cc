@@ -273,13 +273,15 @@ std::function<void(base::Status)> Loader::when_broken(const Plan& plan, const st
 
 // One engine for each instance; one in all where calls run on their shard.
 base::Result<Loader::Instances> Loader::make_instances(const Plan& plan,
-                                                       const std::function<void(base::Status)>& broken) const {
+                                                       const std::function<void(base::Status)>& broken,
+                                                       const Made& all_made) const {
   Instances instances;
   const auto& make = engines_.at(plan.source.engine);
   for (uint32_t i = 0; i < plan.places.size(); ++i) {
     if (!hooks_.loading()) return is_ending();
     auto of_instance = on_device(plan.wanted, plan.places[i]);
-    auto made = make(LoadArgs{of_instance, plan.source.file, i, slabs_, broken, hooks_.loading, hooks_.turn});
+    auto made = make(
+        LoadArgs{of_instance, plan.source.file, i, slabs_, broken, hooks_.loading, hooks_.turn, nullptr, all_made});
     if (!made) {
       base::Status why = made.error();
       why.text =
@@ -335,7 +337,8 @@ void Loader::make_inbox(bus::Served& served, const msg::ModelSpec& spec, Instanc
 base::Result<std::shared_ptr<bus::Served>> Loader::load(const Plan& plan) const {
   auto served = std::make_shared<bus::Served>();
   auto living = std::make_shared<Living>();
-  auto instances = make_instances(plan, when_broken(plan, served, living));
+  const auto made = std::make_shared<std::atomic<bool>>(false);
+  auto instances = make_instances(plan, when_broken(plan, served, living), made);
   if (!instances) return instances.error();
   auto spec = merge(plan.wanted, plan.config, instances->spec(), instances->remote ? UINT32_MAX : options_.max_batch);
   if (!spec) return spec.error();
@@ -360,6 +363,7 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const Plan& plan) const 
   auto loaded = with_inbox(plan, std::move(*spec), std::move(*instances), std::move(served));
   if (loaded)
     if (auto* tells = dynamic_cast<bus::TellsMemory*>((*loaded)->inbox.get())) tells->set_memory(std::move(memory));
+  made->store(true);
   return loaded;
 }
 

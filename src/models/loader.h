@@ -2,6 +2,7 @@
 // lock; load_pipeline() with it.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -97,7 +98,9 @@ class Loader {
   struct Living;
   std::function<void(base::Status)> when_broken(const Plan& plan, const std::shared_ptr<bus::Served>& served,
                                                 std::shared_ptr<const Living> living) const;
-  base::Result<Instances> make_instances(const Plan& plan, const std::function<void(base::Status)>& broken) const;
+  using Made = std::shared_ptr<std::atomic<bool>>;  // LoadArgs::made
+  base::Result<Instances> make_instances(const Plan& plan, const std::function<void(base::Status)>& broken,
+                                         const Made& all_made) const;
   using Limiter = std::shared_ptr<sched::ConcurrencyLimiter>;
   static Limiter own_limiter(const ModelConfig& config);  // null: there is no limit
   void make_inbox(bus::Served& served, const msg::ModelSpec& spec, Instances instances, const ModelConfig& config,

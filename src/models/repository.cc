@@ -27,7 +27,7 @@ base::Status Repository::start() {
 }
 
 void Repository::load(std::string name, LoadParameters parameters, std::function<void(base::Status)> done,
-                      std::string asking) {
+                      Asking asking) {
   auto shared = std::make_shared<std::function<void(base::Status)>>(std::move(done));
   auto given = std::make_shared<const LoadParameters>(std::move(parameters));
   bool posted =

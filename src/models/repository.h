@@ -5,6 +5,7 @@
 // serving in place and says why in the index.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -49,6 +50,9 @@ struct LoadArgs {
   std::function<std::shared_ptr<void>(const std::string& of)> turn{};
   // For engine forward alone: the model has instances here, as this says; the RemoteModel stands beside them.
   const msg::ModelSpec* local = nullptr;
+  // True once the load waits no more for what the maker makes: it has been made, and warmed up. Null for
+  // engine forward.
+  std::shared_ptr<const std::atomic<bool>> made{};
 };
 // One instance of a model of rows, of tokens, or of any number of answers; or a model that another process runs.
 using Instance = std::variant<std::unique_ptr<sched::Engine>, generation::TokenModel,
@@ -83,6 +87,12 @@ struct RepositoryOptions {
   bool strict = false;  // a model that fails at start makes start() fail
 };
 
+// The model that asks for a load; empty for a client.
+struct Asking {
+  std::string model{};
+  std::shared_ptr<const std::atomic<bool>> made{};  // LoadArgs::made of the instance that asks; null: not known
+};
+
 using LoadParameters = std::map<std::string, std::string>;  // "config", "file:1/model.onnx" -> raw bytes
 
 class Repository {
@@ -101,10 +111,9 @@ class Repository {
   base::Status start();
   // Asynchronous; `done` is called on the repository's thread, which it must not block. A load of what is loaded
   // reloads it if the files changed. What is asked for while the model is being loaded is done after that, in its turn.
-  // With kDemand the model is in memory then, as if a request had asked for it. `asking`: the model that asks, empty
-  // for a client; it may be loaded itself, and wait for this: an error where it would wait for itself.
-  void load(std::string name, LoadParameters parameters, std::function<void(base::Status)> done,
-            std::string asking = {});
+  // With kDemand the model is in memory then, as if a request had asked for it. Whoever asks
+  // may be a model that is loaded itself, and wait for this: an error where it would wait for itself.
+  void load(std::string name, LoadParameters parameters, std::function<void(base::Status)> done, Asking asking = {});
   // With its dependents go the models that it is a pipeline of, and theirs, unless another pipeline needs them.
   // With kDemand no request brings it back but a load.
   enum class Dependents : bool { kKeep, kUnload };

@@ -20,23 +20,26 @@ base::Status Repository::Parts::Requests::check_request(const std::string& name,
                            "'; requests load and unload models only with models.control: explicit or demand");
 }
 
-void Repository::Parts::Requests::load(const std::string& name, const Given& parameters, const std::string& asking,
+void Repository::Parts::Requests::load(const std::string& name, const Given& parameters, const Asking& asking,
                                        const Done& done) {
   if (auto s = check_request(name, "load"); !s.ok()) return done(s);
-  std::shared_ptr<const void> wait = asking.empty() ? nullptr : parts_.options.waits.begin(asking, name);
+  std::shared_ptr<const void> wait;
+  if (!asking.model.empty()) wait = parts_.options.waits.begin(asking.model, name);
   auto loaded = [this, name, done, wait](const base::Status& status) {
     if (!status.ok() || !parts_.demand.is_missing(name)) return done(status);
     parts_.demand.want(name, [done, wait](const base::Status& outcome) { done(outcome); });
   };
-  if (asking.empty())
+  if (asking.model.empty())
     return jobs_.add(name, Jobs::Needs::kPlace,
                      [this, name, parameters, loaded] { loaded(load_named(name, parameters)); });
-  if (parts_.demand.on() && jobs_.is_busy(asking))
+  // While a model is loaded anew, the instances that serve may ask as well: no load waits for those.
+  const bool serves = asking.made && asking.made->load();
+  const std::string waiter = !serves && jobs_.is_busy(asking.model) ? asking.model : "";
+  if (parts_.demand.on() && !waiter.empty())
     return done(base::failure(base::Code::kFailedPrecondition,
                               "with models.control: demand a model cannot load others while it is loaded itself"));
   // The load of one may wait for the answer of another that is not loaded itself, which nobody here knows of. No load
   // waits for what that one asks for.
-  const std::string waiter = jobs_.is_busy(asking) ? asking : "";
   if (waiter.empty() ? jobs_.is_busy(name) : !jobs_.may_wait(waiter, name)) return done(is_being_loaded(name));
   jobs_.add_beside([this, name, parameters, waiter, loaded] { loaded(load_for(waiter, name, parameters)); });
 }

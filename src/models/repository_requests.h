@@ -18,7 +18,7 @@ class Repository::Parts::Requests {
   using Given = std::shared_ptr<const LoadParameters>;  // may be the files of a model, which are not to be copied
 
   // On the repository's thread. `done` is called with the lock, soon or later.
-  void load(const std::string& name, const Given& parameters, const std::string& asking, const Done& done);
+  void load(const std::string& name, const Given& parameters, const Asking& asking, const Done& done);
   void unload(const std::string& name, Dependents dependents, const std::string& asking, const Done& done);
 
  private:

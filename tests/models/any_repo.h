@@ -42,7 +42,7 @@ class AnyRepo {
     std::lock_guard lock(mutex);
     return catalog;
   }
-  base::Status load(std::string name, LoadParameters parameters = {}, std::string asking = {}) {
+  base::Status load(std::string name, LoadParameters parameters = {}, Asking asking = {}) {
     std::promise<base::Status> done;
     repository->load(
         std::move(name), std::move(parameters), [&](base::Status s) { done.set_value(std::move(s)); },

@@ -1,5 +1,7 @@
 // Models that come into memory when models that run ask for them.
+#include <atomic>
 #include <future>
+#include <memory>
 
 #include "demand_fixture.h"
 
@@ -38,12 +40,25 @@ TEST_F(HeldDemand, NorForWhatAnotherAsksForOnItsBehalf) {
 
 TEST_F(HeldDemand, NorForALoadThatItAsksFor) {
   auto* inside = run("a");
-  auto asked = held->begin_load("b", "a");
+  auto asked = held->begin_load("b", {"a"});
   ASSERT_EQ(asked.wait_for(20s), std::future_status::ready);
   EXPECT_EQ(asked.get().text,
             "failed to load 'b': models.memory has no room for it beside the models that wait for it");
   loads.release_runs("a");
   EXPECT_EQ(caller.answer(inside), "1");
+}
+
+TEST_F(HeldDemand, AModelThatServesMayAskForALoadWhileItIsReloaded) {
+  EXPECT_EQ(caller.answer(call("a")), "1");
+  disk.write("a/1/model.onnx", "7");
+  loads.hold("a");
+  auto reload = held->begin_load("a");
+  ASSERT_TRUE(loads.begins("a"));
+  auto asked = held->begin_load("c", {"a", std::make_shared<const std::atomic<bool>>(true)});
+  EXPECT_TRUE(asked.get().ok());
+  EXPECT_FALSE(held->begin_load("b", {"a", std::make_shared<const std::atomic<bool>>(false)}).get().ok());
+  loads.release("a");
+  EXPECT_TRUE(reload.get().ok());
 }
 
 // It has been let go, and the load of b waits for its Call, which asks only then.

@@ -145,7 +145,7 @@ class HeldRepo : public AnyRepo {
   std::future<base::Status> begin_start() {
     return std::async(std::launch::async, [this] { return repository->start(); });
   }
-  std::future<base::Status> begin_load(const std::string& name, const std::string& asking = {}) {
+  std::future<base::Status> begin_load(const std::string& name, const Asking& asking = {}) {
     auto done = std::make_shared<std::promise<base::Status>>();
     repository->load(
         name, {}, [done](base::Status status) { done->set_value(std::move(status)); }, asking);

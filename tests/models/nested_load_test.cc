@@ -30,7 +30,7 @@ class AskingRepo {
     if (name.starts_with("unload."))
       repo_.repository->unload(other, Repository::Dependents::kKeep, done, name);
     else
-      repo_.repository->load(other, {}, done, name);
+      repo_.repository->load(other, {}, done, {name, args.made});
     auto answer = outcome->get_future();
     if (answer.wait_for(10s) != std::future_status::ready)
       return base::failure(base::Code::kDeadlineExceeded, "nobody has answered");
@@ -111,7 +111,7 @@ TEST(NestedLoad, AModelThatServesReloadsItself) {
   EXPECT_TRUE(repo->load("leaf").ok());
   disk.write("leaf/1/model.onnx", "2");
   const int before = made;
-  auto status = repo->load("leaf", {}, "leaf");
+  auto status = repo->load("leaf", {}, {"leaf"});
   EXPECT_TRUE(status.ok()) << status.text;
   EXPECT_EQ(made - before, 1);
 }
@@ -120,7 +120,34 @@ TEST(NestedLoad, AModelThatServesLoadsOneWhoseLoadLoadsIt) {
   test::Disk disk({{"load.leaf/model.yaml", kAsking}, {"leaf/1/model.onnx", "1"}});
   AskingRepo repo(disk);
   EXPECT_TRUE(repo->load("leaf").ok());
-  auto status = repo->load("load.leaf", {}, "leaf");
+  auto status = repo->load("load.leaf", {}, {"leaf"});
+  EXPECT_TRUE(status.ok()) << status.text;
+}
+
+// Its load that runs beside waits for the instances that come, not for those that ask.
+TEST(NestedLoad, AModelThatServesMayAskWhileItIsReloaded) {
+  test::Disk disk({{"load.leaf/model.yaml", kAsking}, {"leaf/1/model.onnx", "1"}});
+  HeldLoads loads;
+  std::shared_ptr<const std::atomic<bool>> first, now;
+  AskingRepo repo(disk, explicitly, [&](const LoadArgs& args) {
+    EXPECT_FALSE(args.made->load());
+    now = args.made;
+    return loads.make(args);
+  });
+  EXPECT_TRUE(repo->load("leaf").ok());
+  first = now;
+  ASSERT_TRUE(first->load());
+  disk.write("leaf/1/model.onnx", "2");
+  loads.hold("leaf");
+  std::promise<base::Status> reload, asked;
+  repo->repository->load("leaf", {}, [&](auto status) { reload.set_value(status); });
+  ASSERT_TRUE(loads.begins("leaf"));
+  repo->repository->load("load.leaf", {}, [&](auto status) { asked.set_value(status); }, {"leaf", first});
+  auto answer = asked.get_future();
+  EXPECT_EQ(answer.wait_for(50ms), std::future_status::timeout) << "it waits for the reload of leaf";
+  loads.release("leaf");
+  EXPECT_TRUE(reload.get_future().get().ok());
+  auto status = answer.get();
   EXPECT_TRUE(status.ok()) << status.text;
 }
 
