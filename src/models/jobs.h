@@ -55,6 +55,8 @@ class Jobs {
   // model whose load waits for this one. False: that would wait for itself, or the Repository ends.
   bool claim(const std::string& model, const std::string& waiter);
   void release(const std::string& model, const std::string& waiter);
+  // claim() without a wait: false where somebody loads it. What runs until release() may be added later.
+  bool claim_now(const std::string& model) { return busy_.add(model); }
   // The two parts of claim(): whether that load may wait for this one, which is noted then; and the wait. Where the
   // wait fails it is no longer noted.
   bool may_wait(const std::string& waiter, const std::string& model) { return busy_.begin_wait(waiter, model); }

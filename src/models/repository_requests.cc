@@ -40,13 +40,13 @@ void Repository::Parts::Requests::load(const std::string& name, const Given& par
                               "with models.control: demand a model cannot load others while it is loaded itself"));
   // The load of one may wait for the answer of another that is not loaded itself, which nobody here knows of. No load
   // waits for what that one asks for.
-  if (waiter.empty() ? jobs_.is_busy(name) : !jobs_.may_wait(waiter, name)) return done(is_being_loaded(name));
+  if (waiter.empty() ? !jobs_.claim_now(name) : !jobs_.may_wait(waiter, name)) return done(is_being_loaded(name));
   jobs_.add_beside([this, name, parameters, waiter, loaded] { loaded(load_for(waiter, name, parameters)); });
 }
 
 base::Status Repository::Parts::Requests::load_for(const std::string& waiter, const std::string& name,
                                                    const Given& parameters) {
-  if (!jobs_.claim_when_free(name, waiter)) return is_ending();
+  if (!waiter.empty() && !jobs_.claim_when_free(name, waiter)) return is_ending();
   auto status = load_named(name, parameters);
   jobs_.release(name, waiter);
   return status;

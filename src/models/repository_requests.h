@@ -22,7 +22,8 @@ class Repository::Parts::Requests {
   void unload(const std::string& name, Dependents dependents, const std::string& asking, const Done& done);
 
  private:
-  base::Status load_for(const std::string& waiter, const std::string& name, const Given& parameters);
+  // Without a waiter the model has been claimed.
+  base::Status load_for(const std::string& waiter, const std::string& name, const Given& parameters);    // may load
   base::Status load_named(const std::string& name, const Given& parameters);                             // may load
   base::Status load_uploaded(const std::string& name, const LoadParameters& parameters);                 // may load
   void load_nodes(const ModelFolder& pipeline, const ModelConfig& config, std::set<std::string>& seen);  // may load

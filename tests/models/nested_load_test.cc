@@ -1,6 +1,8 @@
 // Models that load and unload others while they are being loaded.
+#include <atomic>
 #include <chrono>
 #include <future>
+#include <thread>
 
 #include "held_loads.h"
 #include "repository_fixture.h"
@@ -149,6 +151,37 @@ TEST(NestedLoad, AModelThatServesMayAskWhileItIsReloaded) {
   EXPECT_TRUE(reload.get_future().get().ok());
   auto status = answer.get();
   EXPECT_TRUE(status.ok()) << status.text;
+}
+
+// A load of the same model that is asked for at the same time comes after: it may be one that asks for the first model.
+TEST(NestedLoad, NoOtherLoadComesBeforeTheOneThatAModelAsksFor) {
+  test::Disk disk({{"leaf/1/model.onnx", "1"}, {"other/1/model.onnx", "1"}});
+  std::promise<void> gates[2];
+  std::atomic<int> begun{0};
+  AskingRepo repo(disk, explicitly, [&](const LoadArgs& args) -> base::Result<Instance> {
+    if (args.wanted.name == "other") gates[begun++].get_future().wait_for(20s);
+    auto engine = make_fake(args);
+    if (!engine) return engine.error();
+    return Instance(*std::move(engine));
+  });
+  std::promise<void> asked_both;
+  std::promise<base::Status> nested, client;
+  repo->repository->load("leaf", {}, [&](auto) {  // on the repository's thread, which takes both at once then
+    repo->repository->load("other", {}, [&](auto status) { nested.set_value(status); }, {"leaf"});
+    repo->repository->load("other", {}, [&](auto status) { client.set_value(status); });
+    asked_both.set_value();
+  });
+  asked_both.get_future().wait();
+  for (int i = 0; i < 2000 && begun == 0; ++i) std::this_thread::sleep_for(5ms);
+  disk.write("other/1/model.onnx", "2");  // so that the second load makes it again
+  auto first = nested.get_future();
+  auto second = client.get_future();
+  gates[0].set_value();
+  ASSERT_EQ(first.wait_for(10s), std::future_status::ready);
+  EXPECT_TRUE(first.get().ok());
+  EXPECT_EQ(second.wait_for(0s), std::future_status::timeout);
+  gates[1].set_value();
+  EXPECT_TRUE(second.get().ok());
 }
 
 TEST(NestedLoad, AModelUnloadsAnotherButNotItself) {
