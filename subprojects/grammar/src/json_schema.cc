@@ -222,9 +222,12 @@ Result<Node> SchemaReader::values(const Json& flat, const std::string& pointer) 
 // ---- References
 
 Result<const Json*> SchemaReader::resolve(const Json& schema, const std::string& pointer) const {
+  static const Json kAnyValue = true;
   const Json& ref = schema["$ref"];
   const std::string text = ref.is_string() ? ref.get<std::string>() : "";
-  if (!text.starts_with('#') || (text.size() > 1 && text[1] != '/'))
+  const bool is_inside = text.starts_with('#') && (text.size() == 1 || text[1] == '/');
+  if (!is_inside && !text.empty() && ignores()) return &kAnyValue;
+  if (!is_inside)
     return wrong(
         below(pointer, "$ref"),
         "only references into the schema itself are supported, like #/$defs/name; not '" + text.substr(0, 80) + "'");
@@ -279,7 +282,7 @@ Result<Json> SchemaReader::flatten(const Json& schema, const std::string& pointe
     auto flat = flatten(part, place, depth + 1);
     if (!flat) return flat;
     if ((merged_bytes_ += json_text(*flat).size()) > kMostMergedBytes) return wrong(pointer, "the schema is too large");
-    return merge(out, *flat, place);
+    return merge(out, *flat, unsupported_, place);
   };
   if (schema.contains("$ref")) {
     auto target = resolve(schema, pointer);

@@ -51,7 +51,7 @@ const Json* member(const Json& schema, const char* key) {
 }
 
 // Properties that one of the two does not name are for its additionalProperties.
-Result<Json> merge_properties(const Json& a, const Json& b, std::string_view pointer) {
+Result<Json> merge_properties(const Json& a, const Json& b, Unsupported unsupported, std::string_view pointer) {
   Json out = Json::object();
   for (const auto& [from, other] : {std::pair(&a, &b), std::pair(&b, &a)}) {
     const Json *mine = member(*from, "properties"), *theirs = member(*other, "properties"),
@@ -65,7 +65,7 @@ Result<Json> merge_properties(const Json& a, const Json& b, std::string_view poi
         out[key] = value;
         continue;
       }
-      auto merged = merge(value, *with, below(below(pointer, "properties"), key));
+      auto merged = merge(value, *with, unsupported, below(below(pointer, "properties"), key));
       if (!merged) return merged;
       out[key] = *std::move(merged);
     }
@@ -73,7 +73,8 @@ Result<Json> merge_properties(const Json& a, const Json& b, std::string_view poi
   return out;
 }
 
-Result<Json> merge_keyword(const std::string& key, const Json& a, const Json& b, std::string_view pointer) {
+Result<Json> merge_keyword(const std::string& key, const Json& a, const Json& b, Unsupported unsupported,
+                           std::string_view pointer) {
   if (a == b || is_annotation(key)) return a;
   if (key == "type") return common_types(a, b);
   if (key == "enum" && a.is_array() && b.is_array()) return common_values(a, b);
@@ -85,7 +86,9 @@ Result<Json> merge_keyword(const std::string& key, const Json& a, const Json& b,
   }
   if ((key.starts_with("min") || key == "exclusiveMinimum") && both_numbers(a, b)) return std::max(a, b);
   if ((key.starts_with("max") || key == "exclusiveMaximum") && both_numbers(a, b)) return std::min(a, b);
-  if (key == "items" || key == "additionalProperties") return merge(a, b, below(pointer, key));
+  const bool lists = a.is_array() || b.is_array();  // `items` of draft 7
+  if ((key == "items" && !lists) || key == "additionalProperties") return merge(a, b, unsupported, below(pointer, key));
+  if (unsupported == Unsupported::kIgnored) return a;
   return wrong(pointer, "two schemas that both have '" + key.substr(0, 60) + "' cannot be merged");
 }
 
@@ -95,13 +98,13 @@ bool is_annotation(std::string_view keyword) {
   return std::find(kAnnotations.begin(), kAnnotations.end(), keyword) != kAnnotations.end();
 }
 
-Result<Json> merge(const Json& a, const Json& b, std::string_view pointer) {
+Result<Json> merge(const Json& a, const Json& b, Unsupported unsupported, std::string_view pointer) {
   if (a.is_boolean()) return a.get<bool>() ? b : a;
   if (b.is_boolean()) return b.get<bool>() ? a : b;
   if (!a.is_object() || !b.is_object()) return wrong(pointer, "a schema is an object or a boolean");
   Json left = a, right = b;
   enumerate(left), enumerate(right);
-  auto properties = merge_properties(left, right, pointer);
+  auto properties = merge_properties(left, right, unsupported, pointer);
   if (!properties) return properties;
   Json out = Json::object();
   for (const auto& [key, value] : left.items()) {
@@ -110,7 +113,7 @@ Result<Json> merge(const Json& a, const Json& b, std::string_view pointer) {
       out[key] = value;
       continue;
     }
-    auto merged = merge_keyword(key, value, *other, pointer);
+    auto merged = merge_keyword(key, value, *other, unsupported, pointer);
     if (!merged) return merged;
     out[key] = *std::move(merged);
   }

@@ -4,12 +4,14 @@
 #include <string_view>
 
 #include "grammar/error.h"
+#include "grammar/readers.h"
 #include "json_document.h"
 
 namespace grammar {
 
-// The schema of values that are valid for both. Errors name the keyword that cannot be merged.
-Result<Json> merge(const Json& a, const Json& b, std::string_view pointer);
+// The schema of values that are valid for both. Errors name the keyword that cannot be merged; with kIgnored it is that
+// of `a` instead.
+Result<Json> merge(const Json& a, const Json& b, Unsupported unsupported, std::string_view pointer);
 // Keywords that say nothing of what is valid.
 bool is_annotation(std::string_view keyword);
 // Whether no value is valid for both, as far as that is seen without looking for one.

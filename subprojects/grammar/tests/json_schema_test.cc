@@ -162,6 +162,8 @@ TEST(JsonSchema, WhatCannotBeExpressedIsIgnoredWhereThatIsAskedFor) {
       {R"({"properties":{"a":{"type":"null"}},"minProperties":3,"maxProperties":0})", {R"({"a":null})"}, {"{}"}},
       {R"({"type":"object","patternProperties":{"^a":{"type":"null"},"b":true}})", {R"({"c":1})"}, {"1"}},
       {R"x({"type":"object","patternProperties":{"(?=a)":{"type":"null"}}})x", {R"({"c":null})"}, {R"({"c":1})"}},
+      {R"({"$ref":"https://example.com/x","minimum":1})", {"1"}, {"0", "true"}},
+      {R"({"items":{"$ref":"#anchor"},"maxItems":1})", {"[true]"}, {"[1,1]", "1"}},
   };
   for (const Case& c : cases) {
     EXPECT_FALSE(read_json_schema(c.schema)) << c.schema;
@@ -172,6 +174,35 @@ TEST(JsonSchema, WhatCannotBeExpressedIsIgnoredWhereThatIsAskedFor) {
     for (auto text : c.invalid) EXPECT_FALSE(fits(schema, text)) << c.schema << "\n" << text;
   }
   EXPECT_EQ(refusal(read_json_schema(R"({"type":"text"})", Unsupported::kIgnored)), "/type: no such type: \"text\"");
+}
+
+TEST(JsonSchema, OfPartsThatCannotBeMergedTheFirstHoldsWhereThatIsAskedFor) {
+  const Case cases[] = {
+      {R"({"properties":{"a":{"type":"null"}},"required":["a"],"allOf":[{"if":{},"then":{}},{"if":true,"then":{"a":1}}]})",
+       {R"({"a":null})"},
+       {R"({"a":1})", "{}"}},
+      {R"({"type":"string","allOf":[{"pattern":"^a+$"},{"pattern":"^.b?$"}]})", {R"("aa")"}, {R"("b")", "1"}},
+      {R"({"pattern":"^a+$","anyOf":[{"pattern":"b"},{"maxLength":2}]})", {R"("aa")"}, {R"("b")"}},
+      {R"({"$ref":"#/$defs/a","multipleOf":2,"$defs":{"a":{"multipleOf":0.1,"maximum":4}}})", {"4", "2"}, {"6", "1.5"}},
+      {R"({"allOf":[{"not":{}},{"not":true},{"format":"date"},{"format":"uuid"}],"type":"string"})",
+       {R"("2020-02-20")"},
+       {R"("x")", "1"}},
+      {R"({"allOf":[{"items":[{"type":"null"}]},{"items":{"type":"integer"}}]})", {"[null]"}, {"[1]"}},
+      {R"({"allOf":[{"anyOf":[{"type":"null"},{"type":"integer"}]},{"anyOf":[{"type":"integer"},{"type":"string"}]}]})",
+       {"1", "null"},
+       {"true"}},
+      {R"({"patternProperties":{"^a$":{"type":"null"}},"allOf":[{"patternProperties":{"b":{"type":"null"}}}]})",
+       {R"({"a":null})"},
+       {R"({"b":null})"}},
+  };
+  for (const Case& c : cases) {
+    EXPECT_FALSE(read_json_schema(c.schema)) << c.schema;
+    auto schema = over(read_json_schema(c.schema, Unsupported::kIgnored));
+    if (!schema) ADD_FAILURE() << c.schema;
+    if (!schema) continue;
+    for (auto text : c.valid) EXPECT_TRUE(fits(schema, text)) << c.schema << "\n" << text;
+    for (auto text : c.invalid) EXPECT_FALSE(fits(schema, text)) << c.schema << "\n" << text;
+  }
 }
 
 // A scalar of one schema is no part of another that is read otherwise.
