@@ -1,5 +1,7 @@
 #include "jobs/missing_models.h"
 
+#include <algorithm>
+
 #include "base/sip_hash.h"
 
 namespace weir::jobs {
@@ -12,10 +14,11 @@ bool MissingModels::may_come(std::string_view model, std::string_view job, base:
   Missed& missed = missed_.try_emplace(key, Missed{now, now, {}}).first->second;
   if (now - missed.last >= kReturns) missed.first = now;
   missed.last = now;
-  if (missed.jobs.size() < kMostJobs) missed.jobs.try_emplace(job_key, now);
-  const auto own = missed.jobs.find(job_key);
-  const bool comes = now - missed.first < kReturns && (own == missed.jobs.end() || now - own->second < kReturns);
-  if (!comes && own != missed.jobs.end()) missed.jobs.erase(own);  // the job ends
+  if (missed.jobs.size() >= kMostJobs && !missed.jobs.contains(job_key))
+    missed.jobs.erase(std::ranges::min_element(missed.jobs, {}, [](const auto& each) { return each.second; }));
+  const auto own = missed.jobs.try_emplace(job_key, now).first;
+  const bool comes = now - missed.first < kReturns && now - own->second < kReturns;
+  if (!comes) missed.jobs.erase(own);  // the job ends
   return comes;
 }
 

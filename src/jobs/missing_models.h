@@ -17,8 +17,9 @@ class MissingModels {
  public:
   // After so long without it a model is taken for one that does not come, until it was not asked for as long.
   static constexpr base::Duration kReturns = std::chrono::seconds(60);
-  // Models; jobs of others do not wait. Jobs of one model that are remembered; others wait by the model's time alone.
-  static constexpr size_t kMost = 1024, kMostJobs = 1024;
+  // Models; jobs of others do not wait. Jobs of one model that are remembered: nobody tells when one has ended
+  // elsewhere, so the oldest gives way to a new one. Where there are more at once the model's time is what ends them.
+  static constexpr size_t kMost = 1024, kMostJobs = 128;
 
   // A job, whose name is `job`, was told that there is no such model. True: it may still come.
   bool may_come(std::string_view model, std::string_view job, base::Time now);

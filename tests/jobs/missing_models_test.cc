@@ -47,6 +47,14 @@ TEST(MissingModels, OfManyJobsTheModelsTimeIsEnough) {
   EXPECT_FALSE(models.may_come("m", "job9999", begin + seconds(60)));
 }
 
+TEST(MissingModels, OfJobsThatMayHaveEndedElsewhereTheOldestGivesWay) {
+  MissingModels models;
+  const base::Time begin{seconds(1000)}, later = begin + seconds(300);
+  for (size_t i = 0; i < MissingModels::kMostJobs; ++i) (void)models.may_come("m", "gone" + std::to_string(i), begin);
+  EXPECT_TRUE(models.may_come("m", "job", later));
+  EXPECT_FALSE(models.may_come("m", "job", later + seconds(200)));
+}
+
 TEST(MissingModels, NamesWithoutNumberAreBounded) {
   MissingModels models;
   const base::Time begin{seconds(1000)};
