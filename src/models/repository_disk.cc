@@ -173,23 +173,26 @@ void Repository::Parts::Disk::work() {
 }
 
 // As many as can be loaded at once: others have their turn in between, and the end of the server does not wait for
-// those that are left. A model that is being loaded keeps its name where it is: jobs that wait for a load that hangs
-// would leave no others.
+// those that are left. A model that is being loaded, or has such a job already, keeps its name where it is: jobs that
+// wait for a load that hangs would leave no others.
 void Repository::Parts::Disk::refresh_some() {
-  while (refreshing_ < jobs_.places()) {
+  const auto may_begin = [this](const TaskQueue::Named& n) {
+    return !jobs_.is_busy(n.second) && !refreshing_.contains(n.second);
+  };
+  while (refreshing_.size() < jobs_.places()) {
     TaskQueue::Named next;
     {
       std::lock_guard held(parts_.queue->mutex);
       auto& names = parts_.queue->refreshed;
-      auto at = std::find_if(names.begin(), names.end(), [&](const auto& n) { return !jobs_.is_busy(n.second); });
+      auto at = std::find_if(names.begin(), names.end(), may_begin);
       if (parts_.queue->stopping || at == names.end()) return;
       next = std::move(*at);
       names.erase(at), parts_.queue->waiting.erase(next);
     }
-    ++refreshing_;
+    refreshing_.insert(next.second);
     jobs_.add(next.second, Jobs::Needs::kPlace, [this, next] {
       if (!parts_.queue->ends()) refresh(next.first, next.second);
-      --refreshing_;
+      refreshing_.erase(next.second);
     });
   }
 }

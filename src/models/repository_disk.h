@@ -50,7 +50,7 @@ class Repository::Parts::Disk {
   ModelTable& table_;
   RootScan roots_;  // without the lock
   Clock::time_point next_poll_ = Clock::time_point::max();
-  uint32_t refreshing_ = 0;               // jobs of refresh_some()
+  std::set<std::string> refreshing_;      // models with a job of refresh_some(), which waits or runs
   std::set<TaskQueue::Named> postponed_;  // of refresh(), until next_refresh_
   Clock::time_point next_refresh_ = Clock::time_point::max();
 };

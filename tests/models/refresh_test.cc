@@ -113,6 +113,29 @@ TEST(Repository, RefreshesOfAModelWhoseLoadHangsDelayNoOthers) {
   EXPECT_EQ(loads.made("hangs"), 2) << "and what came meanwhile is taken";
 }
 
+TEST(Repository, RefreshesOfAModelWhoseLoadHasNotBegunCountAsOne) {
+  test::Disk disk(
+      {{"hangs/1/model.onnx", "a"}, {"m/1/model.onnx", "a"}, {"x/1/model.onnx", "a"}, {"y/1/model.onnx", "a"}});
+  HeldLoads loads;
+  HeldRepo repo(disk, loads, with_threads(2));
+  ASSERT_TRUE(repo.repository->start().ok());
+  for (const char* model : {"x", "y", "hangs"}) loads.hold(model);
+  auto x = repo.begin_load("x"), y = repo.begin_load("y");
+  ASSERT_TRUE(loads.begins("x") && loads.begins("y"));
+  for (int i = 0; i < 2; ++i) {
+    repo.repository->refresh(disk.root(), {"hangs"});
+    EXPECT_EQ(repo.unload("zebra").code, base::Code::kNotFound) << "and the thread has seen the refresh";
+  }
+  repo.repository->refresh(disk.root(), {"m"});
+  loads.release("x");
+  ASSERT_TRUE(loads.begins("hangs"));
+  loads.release("y");
+  EXPECT_TRUE(repo.becomes("hangs/1 LOADING\nm/1 READY\nx/1 READY\ny/1 READY\n")) << repo.rows();
+  loads.release("hangs");
+  EXPECT_TRUE(repo.becomes("hangs/1 READY\nm/1 READY\nx/1 READY\ny/1 READY\n")) << repo.rows();
+  EXPECT_TRUE(x.get().ok() && y.get().ok());
+}
+
 TEST(Repository, ARefreshWithoutDescriptorsTakesNothingAwayAndIsMadeUpFor) {
   test::Disk disk({{"m/1/model.onnx", "a"}});
   Repo repo(disk, [](RepositoryOptions& o) { o.control = Control::kExplicit, o.startup = {"m"}; });
