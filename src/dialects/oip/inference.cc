@@ -40,7 +40,7 @@ Status Inference::start() {
   };
   Status status = place_and_submit();
   if (status.ok()) return status;
-  if (served_) state_.traces.finished(exchange_.record().model, call(), protocol_, status.code);
+  if (served_) state_.traces.finished(served_->spec.name, call(), protocol_, status.code);
   leave();
   return status;
 }
@@ -167,7 +167,7 @@ void Inference::sent() {
 
 void Inference::close(const msg::Call& call, const Status& status) {
   marshal::note(exchange_.record(), call);
-  state_.traces.finished(exchange_.record().model, call, protocol_, status.code);
+  state_.traces.finished(served_->spec.name, call, protocol_, status.code);
   if (work_.running())
     last_ = status;
   else
@@ -201,7 +201,7 @@ void Inference::on_task(Status status, std::unique_ptr<bus::OffloadTask> task) {
     if (status.ok()) status = submit();
   }
   if (status.ok()) return;
-  state_.traces.finished(exchange_.record().model, call(), protocol_, status.code);
+  state_.traces.finished(served_->spec.name, call(), protocol_, status.code);
   leave();
   end(status);
 }

@@ -115,6 +115,22 @@ TEST_F(OipStream, TheFirstFailureEndsTheStreamWhenAskedTo) {
   EXPECT_TRUE(bench_.inbox("add").held.at(0)->cancelled);
 }
 
+// They share one record, which names the model of the request that came last.
+TEST_F(OipStream, EachRequestIsTracedAsOneOfItsOwnModel) {
+  for (const char* model : {"add", "flow"})
+    ASSERT_TRUE(
+        bench_.traces.change(model, {{"trace_level", {"TIMESTAMPS"}}, {"trace_rate", {"1"}}, {"trace_count", {"1"}}})
+            .ok());
+  open();
+  send(add_request(1, 2, "slow"));
+  send(flow_request("f"));
+  testing::internal::CaptureStderr();
+  answer("add", 0, 3);
+  testing::internal::GetCapturedStderr();
+  EXPECT_EQ(bench_.traces.settings("add").at("trace_count")[0], "0");
+  EXPECT_EQ(bench_.traces.settings("flow").at("trace_count")[0], "1");
+}
+
 TEST_F(OipStream, TheHalfCloseWaitsForAll) {
   open();
   send(add_request(1, 2, "a"));
