@@ -1,5 +1,5 @@
 // KeptPage: a page that is made once and sent to many. Its answers share its memory, so it is charged once, and not
-// with each of them; each coding of it is made once, too. The shard's thread.
+// with each of them; each coding of it is made once, too. Any one thread at a time; copies share what was made.
 #pragma once
 
 #include <array>
@@ -21,9 +21,9 @@ class KeptPage {
   const base::Bytes& plain() const { return by_coding_[0]; }
   // The coding in which respond() will send it to this request.
   static wire::Coding coding_for(const wire::Exchange& exchange);
-  // Makes it in that coding, on any thread, so that respond() need not: a megabyte takes 20 ms. Nothing for a page that
-  // is sent as it is, or was made so.
-  void prepare(wire::Coding coding);
+  // Makes and charges what a request of that coding gets, so that respond() need not: a megabyte takes 20 ms to
+  // compress. Nothing for what was prepared before.
+  void prepare(wire::Coding coding, base::MemoryLedger* memory);
   // Answers with the page in the coding that the request prefers. `vary`: the request's fields on which the answer
   // depends beside accept-encoding, as in "accept".
   void respond(wire::Exchange& exchange, wire::Response head, std::string_view vary = {});

@@ -39,29 +39,35 @@ struct Scrape {
   std::atomic<bool> begun{false};
   bool made = false;    // under the mutex
   base::Status status;  // of the making
-  KeptPage page;
+  KeptPage page;        // under the mutex
 };
 
 // With many models it takes a tenth of a second and more: a worker does it.
 class WriteScrape final : public base::OffloadTask {
  public:
   // `models`: those that the text may name; null: all.
-  WriteScrape(std::shared_ptr<Scrape> s, const base::Metrics& metrics, Form form, wire::Coding coding,
+  WriteScrape(std::shared_ptr<Scrape> scrape, const base::Metrics& metrics, Form form, wire::Exchange& exchange,
               std::shared_ptr<const base::ModelScope> models)
-      : scrape(std::move(s)), metrics_(metrics), form_(form), coding_(coding), models_(std::move(models)) {}
+      : scrape_(std::move(scrape)),
+        metrics_(metrics),
+        form_(form),
+        coding_(KeptPage::coding_for(exchange)),
+        memory_(exchange.memory()),
+        models_(std::move(models)) {}
   void run() override {
-    std::lock_guard lock(scrape->writing);
-    if (!scrape->made) {
-      scrape->begun = true;
-      scrape->status = base::attempt("the metrics", [this] { scrape->page = KeptPage(text()); });
-      scrape->made = true;
+    std::lock_guard lock(scrape_->writing);
+    if (!scrape_->made) {
+      scrape_->begun = true;
+      scrape_->status = base::attempt("the metrics", [this] { scrape_->page = KeptPage(text()); });
+      scrape_->made = true;
     }
-    status = scrape->status;
-    if (status.ok()) status = base::attempt("the metrics", [this] { scrape->page.prepare(coding_); });
+    status = scrape_->status;
+    if (status.ok()) status = base::attempt("the metrics", [this] { scrape_->page.prepare(coding_, memory_); });
+    page = scrape_->page;
   }
 
-  const std::shared_ptr<Scrape> scrape;
-  base::Status status;  // once it has run; then the page is there in the coding, too, and others leave that alone
+  base::Status status;
+  KeptPage page;  // once it has run: a copy, because others may still add their codings to the shared one
 
  private:
   std::string text() const {
@@ -69,9 +75,11 @@ class WriteScrape final : public base::OffloadTask {
     return models_ ? lines_in_scope(all, *models_) : all;
   }
 
+  const std::shared_ptr<Scrape> scrape_;
   const base::Metrics& metrics_;
   const Form form_;
   const wire::Coding coding_;
+  base::MemoryLedger* const memory_;  // the server's, or null
   const std::shared_ptr<const base::ModelScope> models_;
 };
 
@@ -119,12 +127,11 @@ struct Pages::Parts {
       if (!written.status.ok()) return wire::respond_error(x, written.status);
       wire::Response response;
       response.fields.add("content-type", form == Form::kOpenMetrics ? kOpenMetrics : kPrometheus);
-      written.scrape->page.respond(x, std::move(response), "accept");
+      written.page.respond(x, std::move(response), "accept");
     };
     auto models = x.request().identity ? x.request().identity->models : nullptr;
     auto shared = models ? std::make_shared<Scrape>() : join(form);
-    auto write =
-        std::make_unique<WriteScrape>(std::move(shared), metrics, form, KeptPage::coding_for(x), std::move(models));
+    auto write = std::make_unique<WriteScrape>(std::move(shared), metrics, form, x, std::move(models));
     wire::send_away(offload, std::move(write), kUsualScrape, wire::Offload::Part::kAnswer, x, std::move(then));
   }
   std::shared_ptr<Scrape> join(Form form) {

@@ -1,15 +1,12 @@
 #include <gtest/gtest.h>
 
-#include <deque>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
 #include <vector>
 
-#include "base/memory_ledger.h"
 #include "bus/memory_use.h"
 #include "dialects/ops/front_page.h"
-#include "dialects/ops/kept_page.h"
 #include "dialects/ops/metrics.h"
 #include "dialects/ops/pages.h"
 #include "support/fake_offload.h"
@@ -230,63 +227,6 @@ TEST(TokenMetrics, ModelsOfTokensHaveFamiliesOfTheirOwnAndUnderVllmsNames) {
         "request_inference_time_seconds", "request_prefill_time_seconds", "request_decode_time_seconds",
         "request_generation_tokens", "request_params_max_tokens", "iteration_tokens_total"})
     EXPECT_NE(text.find("# TYPE vllm:" + std::string(family) + " "), std::string::npos) << family;
-}
-
-// An exchange whose client does not read: it keeps its answer, and charges a ledger.
-struct SlowExchange final : wire::Exchange {
-  explicit SlowExchange(base::MemoryLedger& l, std::string_view accepts = {}) : ledger(l) {
-    if (!accepts.empty()) request_.fields.add("accept-encoding", accepts);
-  }
-  base::MemoryLedger* memory() override { return &ledger; }
-  void head(wire::Response r) override { response = std::move(r); }
-  void body(base::Bytes bytes) override { kept.push_back(std::move(bytes)); }
-  void end(wire::Fields) override {}
-  void reset(wire::Reset) override {}
-  bool responding() const override { return response.status != 0; }
-  size_t backlog() const override { return 0; }
-  void consume(size_t) override {}
-  void expect(size_t) override {}
-  base::Time now() const override { return {}; }
-
-  base::MemoryLedger& ledger;
-  wire::Response response;
-  std::vector<base::Bytes> kept;
-};
-
-TEST(KeptPage, IsChargedOnceForAllItsAnswers) {
-  base::MemoryLedger ledger(1 << 20);
-  KeptPage page(std::string(100'000, 'x'));
-  std::deque<SlowExchange> readers;
-  for (int i = 0; i < 100; ++i) page.respond(readers.emplace_back(ledger), {});
-  EXPECT_EQ(ledger.held(), 100'000U);
-  EXPECT_EQ(readers.back().kept.at(0).data(), readers.front().kept.at(0).data());
-  page = KeptPage("another");
-  EXPECT_EQ(ledger.held(), 100'000U) << "its readers still have it";
-  readers.clear();
-  EXPECT_EQ(ledger.held(), 0U);
-}
-
-TEST(KeptPage, IsCodedOnce) {
-  base::MemoryLedger ledger(1 << 20);
-  KeptPage page(std::string(100'000, 'x'));
-  SlowExchange first(ledger, "gzip"), second(ledger, "gzip"), plain(ledger);
-  for (auto* x : {&first, &second, &plain}) page.respond(*x, {}, "accept");
-  EXPECT_EQ(first.response.fields.find("content-encoding"), "gzip");
-  EXPECT_EQ(first.response.fields.find("vary"), "accept, accept-encoding");
-  EXPECT_EQ(first.kept.at(0).data(), second.kept.at(0).data());
-  EXPECT_FALSE(plain.response.fields.has("content-encoding"));
-  EXPECT_EQ(plain.kept.at(0).size(), 100'000U);
-}
-
-TEST(KeptPage, IsPreparedInACodingByWhoeverHasTimeForIt) {
-  base::MemoryLedger ledger(1 << 20);
-  KeptPage page(std::string(100'000, 'x'));
-  SlowExchange first(ledger, "br, gzip"), second(ledger, "gzip");
-  page.prepare(KeptPage::coding_for(first));
-  KeptPage copy = page;
-  page.respond(first, {}), copy.respond(second, {});
-  EXPECT_EQ(first.response.fields.find("content-encoding"), "gzip");
-  EXPECT_EQ(first.kept.at(0).data(), second.kept.at(0).data()) << "respond() had nothing to make";
 }
 
 TEST(RequestMetrics, ReceivingAndSendingAreAroundTheQueueAndTheBatch) {
