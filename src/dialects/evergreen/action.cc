@@ -34,14 +34,28 @@ std::string listed(std::initializer_list<std::string_view> names) {
   return out;
 }
 
+// For a name that no action has. It fails at once, and goes to "status" as any failure does.
+class UnknownAction final : public Action {
+ public:
+  using Action::Action;
+
+ private:
+  Status begin() override {
+    std::string all;
+    for (const Schema& schema : schemas())
+      if (offered(schema, session_.state())) all += (all.empty() ? "" : ", ") + std::string(schema.name);
+    return failure(Code::kNotFound, "there is no such action; there are " + all);
+  }
+  Status go_on() override { return {}; }
+};
+
 }  // namespace
 
-base::Result<std::unique_ptr<Action>> make_action(Session& session, ActionRequest&& request) {
+std::unique_ptr<Action> make_action(Session& session, ActionRequest&& request) {
   if (const Schema* schema = find_schema(request.name)) return schema->make(session, std::move(request));
-  std::string all;
-  for (const Schema& schema : schemas())
-    if (offered(schema, session.state())) all += (all.empty() ? "" : ", ") + std::string(schema.name);
-  return failure(Code::kNotFound, "no such action: '" + request.name.substr(0, 80) + "'; there are " + all);
+  constexpr size_t kShown = 80;
+  request.name = base::cut_text(request.name, kShown);
+  return std::make_unique<UnknownAction>(session, std::move(request));
 }
 
 void Output::begin(std::string mimetype, std::string role, const std::vector<Packed>& experimental) {
@@ -130,25 +144,32 @@ Status Action::keep() {
 }
 
 void Action::start() {
+  const Schema* schema = find_schema(request_.name);
   Status s = keep();
   if (s.ok()) s = claim();
-  if (s.ok()) s = check_names(*find_schema(request_.name), request_);
+  if (s.ok() && schema) s = check_names(*schema, request_);
   if (s.ok()) s = begin();
   if (!s.ok()) return fail(std::move(s));
   run();
 }
 
+// "status" comes first, and after a failure the others are claimed, too: the failure is told there, and to those who
+// read any of them, in whatever order the outputs are named.
 Status Action::claim() {
+  std::stable_partition(request_.outputs.begin(), request_.outputs.end(),
+                        [](const NamedNode& named) { return named.name == kStatus; });
+  Status first;
   for (const NamedNode& named : request_.outputs) {
-    for (const auto& o : outputs_)
-      if (o->name == named.name) return invalid("output '" + named.name + "' is named twice");
     auto node = session_.graph().claim(named.id);
-    if (!node) return std::move(node).error();
+    if (!node) {
+      if (first.ok()) first = std::move(node).error();
+      continue;
+    }
     session_.ttls().update(**node);
     outputs_.push_back(std::make_unique<Output>(session_, named.name, **node));
-    if (named.name == kStatus) status_ = outputs_.back().get();
+    if (named.name == kStatus && !status_) status_ = outputs_.back().get();
   }
-  return {};
+  return first;
 }
 
 void Action::run() {

@@ -175,8 +175,8 @@ class OneInputAction : public ModelAction {
   std::optional<Cursor> cursor_;  // on the input, until it has been read
 };
 
-// The action of that name. Errors: NOT_FOUND, naming what there is.
-base::Result<std::unique_ptr<Action>> make_action(Session& session, ActionRequest&& request);
+// The action of that name; where there is none, one that fails with NOT_FOUND, naming what there is.
+std::unique_ptr<Action> make_action(Session& session, ActionRequest&& request);
 
 std::unique_ptr<Action> make_echo(Session& session, ActionRequest&& request);
 std::unique_ptr<Action> make_generate(Session& session, ActionRequest&& request);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <vector>
 
 #include "dialects/evergreen/action.h"
 #include "dialects/evergreen/tensor_chunk.h"
@@ -94,6 +95,14 @@ bool among(std::string_view name, std::span<const Parameter> parameters) {
   return std::any_of(parameters.begin(), parameters.end(), [&](const Parameter& p) { return p.is(name); });
 }
 
+Status check_once(const std::vector<NamedNode>& outputs) {
+  std::vector<std::string_view> names;
+  for (const NamedNode& out : outputs) names.push_back(out.name);
+  std::sort(names.begin(), names.end());
+  auto twice = std::adjacent_find(names.begin(), names.end());
+  return twice == names.end() ? Status{} : base::invalid("output '" + std::string(*twice) + "' is named twice");
+}
+
 }  // namespace
 
 std::span<const Schema> schemas() { return kSchemas; }
@@ -116,6 +125,7 @@ Status check_names(const Schema& schema, const ActionRequest& request) {
     if (out.name != kStatus && !among(out.name, schema.outputs))
       return base::invalid("no output '" + out.name + "'; there are: " + outputs + (outputs.empty() ? "" : ", ") +
                            std::string(kStatus));
+  if (Status s = check_once(request.outputs); !s.ok()) return s;
   for (const auto& c : request.configs)
     if (c.type != schema.config)
       return base::invalid("takes no configuration of type '" + c.type + "'" +

@@ -49,7 +49,8 @@ std::span<const Schema> schemas();
 bool offered(const Schema& schema, const EvergreenState& state);
 // Null: there is none of that name.
 const Schema* find_schema(std::string_view name);
-// Errors: INVALID_ARGUMENT for an input or output that the action does not have, or a configuration of another type.
+// Errors: INVALID_ARGUMENT for an input or output that the action does not have, an output that is named twice, or a
+// configuration of another type.
 base::Status check_names(const Schema& schema, const ActionRequest& request);
 
 }  // namespace weir::evergreen

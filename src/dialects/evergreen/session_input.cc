@@ -108,9 +108,8 @@ Status SessionInput::on_action(ActionRequest&& request) {
   if (session_.ttls().make_room() && !session_.graph().memory().has_room_for(Action::size_of(request)))
     return hold(Until::kRoom);
   auto action = make_action(session_, std::move(request));
-  if (!action) return action.error();
   session_.keeper().note_change();
-  actions.begin(std::move(*action));
+  actions.begin(std::move(action));
   return {};
 }
 

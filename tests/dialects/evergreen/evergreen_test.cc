@@ -107,8 +107,8 @@ TEST(Evergreen, TokenizeAndEmbedGiveTensors) {
 TEST(Evergreen, FailuresEndTheSessionAndNameWhatWasWrong) {
   const std::vector<std::pair<std::string, std::string>> table{
       {"actions { name: 'DANCE' }",
-       "NOT_FOUND: no such action: 'DANCE'; there are GENERATE, INFER, EMBED, TOKENIZE, ECHO, DROP, SET_TTL, CANCEL, "
-       "LIST_ACTIONS"},
+       "NOT_FOUND: action DANCE: there is no such action; there are GENERATE, INFER, EMBED, TOKENIZE, ECHO, DROP, "
+       "SET_TTL, CANCEL, LIST_ACTIONS"},
       {"actions { name: 'GENERATE' inputs { name: 'prompt' id: 'p' } target_spec { id: 'chad' } }",
        "NOT_FOUND: action GENERATE: Request for unknown model 'chad': did you mean 'chat'?"},
       {"actions { name: 'GENERATE' inputs { name: 'prompt' id: 'p' } target_spec { id: 'add' } }",
