@@ -95,12 +95,21 @@ bool among(std::string_view name, std::span<const Parameter> parameters) {
   return std::any_of(parameters.begin(), parameters.end(), [&](const Parameter& p) { return p.is(name); });
 }
 
-Status check_once(const std::vector<NamedNode>& outputs) {
+// A name and its alias are the same output.
+Status check_once(const std::vector<NamedNode>& outputs, std::span<const Parameter> parameters) {
   std::vector<std::string_view> names;
-  for (const NamedNode& out : outputs) names.push_back(out.name);
+  for (const NamedNode& out : outputs) {
+    auto aliased = [&](const Parameter& p) { return !p.alias.empty() && p.is(out.name); };
+    auto p = std::find_if(parameters.begin(), parameters.end(), aliased);
+    names.push_back(p == parameters.end() ? std::string_view(out.name) : p->name);
+  }
   std::sort(names.begin(), names.end());
   auto twice = std::adjacent_find(names.begin(), names.end());
-  return twice == names.end() ? Status{} : base::invalid("output '" + std::string(*twice) + "' is named twice");
+  if (twice == names.end()) return {};
+  std::string text = "output '" + std::string(*twice) + "' is named twice";
+  for (const Parameter& p : parameters)
+    if (p.name == *twice && !p.alias.empty()) text += "; '" + std::string(p.alias) + "' is the same one";
+  return base::invalid(text);
 }
 
 }  // namespace
@@ -125,7 +134,7 @@ Status check_names(const Schema& schema, const ActionRequest& request) {
     if (out.name != kStatus && !among(out.name, schema.outputs))
       return base::invalid("no output '" + out.name + "'; there are: " + outputs + (outputs.empty() ? "" : ", ") +
                            std::string(kStatus));
-  if (Status s = check_once(request.outputs); !s.ok()) return s;
+  if (Status s = check_once(request.outputs, schema.outputs); !s.ok()) return s;
   for (const auto& c : request.configs)
     if (c.type != schema.config)
       return base::invalid("takes no configuration of type '" + c.type + "'" +

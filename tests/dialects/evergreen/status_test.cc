@@ -49,6 +49,16 @@ TEST(EvergreenStatus, AnOutputThatIsNamedTwiceIsToldThere) {
   EXPECT_EQ(t.status(*x), "open");
 }
 
+TEST(EvergreenStatus, ANameAndItsAliasAreOneOutput) {
+  Bench t;
+  auto x = t.open();
+  t.send(*x, text_leaf("a", "A") + action("GENERATE", "prompt", {{"response", "r"}, {"text", "t"}, {"status", "s"}}));
+  EXPECT_TRUE(says(*x, base::Code::kInvalidArgument, "output 'response' is named twice; 'text' is the same one"))
+      << t.leaf(*x, "s");
+  EXPECT_EQ(t.leaf(*x, "r") + t.leaf(*x, "t"), "") << "both have ended";
+  EXPECT_TRUE(t.chat->held.empty());
+}
+
 TEST(EvergreenStatus, ThatThereIsNoSuchActionIsToldThere) {
   Bench t;
   auto x = t.open();
