@@ -140,7 +140,6 @@ Status Conversation::open_leaf(const Node& leaf, const msg::TextSpec& spec) {
   std::string_view type = base_type(mimetype_);
   image_ = {};
   joined_.clear();
-  unsupported_bytes_ = 0;
   if (is_text(type)) {
     kind_ = Kind::kText;
   } else if (wire::same_text(type, "application/x-protobuf") && type_parameter(mimetype_, "type") == "EndOfTurn") {
@@ -154,8 +153,13 @@ Status Conversation::open_leaf(const Node& leaf, const msg::TextSpec& spec) {
 }
 
 bool is_text(std::string_view base_type) {
-  return base_type.empty() || wire::same_text(base_type.substr(0, 5), "text/") ||
-         wire::same_text(base_type, "application/x-latex");
+  constexpr std::string_view kApplication = "application/";
+  if (base_type.empty() || wire::same_text(base_type.substr(0, 5), "text/")) return true;
+  if (!wire::same_text(base_type.substr(0, kApplication.size()), kApplication)) return false;
+  std::string_view subtype = base_type.substr(kApplication.size());
+  if (wire::same_text(subtype, "x-latex")) return true;
+  std::string_view syntax = subtype.substr(subtype.rfind('+') + 1);  // of "json" and of "geo+json"
+  return wire::same_text(syntax, "json") || wire::same_text(syntax, "xml") || wire::same_text(syntax, "yaml");
 }
 
 uint64_t max_prompt_bytes(const msg::TextSpec& spec) {
@@ -168,7 +172,10 @@ Status Conversation::add_chunk(const Node& leaf, const base::Bytes& data, const 
     if (Status s = open_leaf(leaf, spec); !s.ok()) return s;
   if (kind_ == Kind::kImage) return add_image(data);
   if (kind_ == Kind::kText) return add_text(data.view(), spec);
-  if (kind_ == Kind::kUnsupported) unsupported_bytes_ += data.size();
+  constexpr size_t kShown = 80;
+  if (kind_ == Kind::kUnsupported && !data.empty())
+    return invalid(where(leaf) + "takes text" + (spec.vision ? " and images" : "") + ", not '" +
+                   std::string(base::cut_text(base_type(mimetype_), kShown)) + "'");
   return {};
 }
 
@@ -203,23 +210,15 @@ Status Conversation::add_image(const base::Bytes& data) {
   return {};
 }
 
-Status Conversation::end_leaf(const msg::TextSpec& spec) {
-  constexpr size_t kShown = 80;
-  Status s;
+void Conversation::end_leaf() {
   if (kind_ == Kind::kEndOfTurn) ended_ = true;
   if (!joined_.empty()) image_ = base::Bytes::adopt(std::exchange(joined_, {}));
   if (!image_.empty()) {
     current_turn().parts.push_back({mimetype_, std::exchange(image_, {})});
     ++parts_;
   }
-  if (unsupported_bytes_ > 0)
-    s = add_text(
-        "[" + std::string(base::cut_text(mimetype_, kShown)) + ", " + std::to_string(unsupported_bytes_) + " bytes]",
-        spec);
   kind_ = Kind::kNone;
   leaf_ = nullptr;
-  unsupported_bytes_ = 0;
-  return s;
 }
 
 uint64_t Conversation::size() const {

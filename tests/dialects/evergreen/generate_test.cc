@@ -187,12 +187,22 @@ TEST(Evergreen, ARoleIsWhatTheTemplateMakesOfIt) {
 }
 
 TEST(Evergreen, TextOfAllKindsIsText) {
+  const std::vector<std::pair<std::string, std::string>> leaves{{"application/x-latex", "A"},
+                                                                {"Text/Markdown; charset=utf-8", "B"},
+                                                                {"application/json", "{}"},
+                                                                {"Application/geo+JSON", "[]"},
+                                                                {"application/xml", "<a/>"},
+                                                                {"application/x.y+yaml", "-"},
+                                                                {"video/mp4", ""}};
+  std::string parent = "node_fragments { id: 'p' ", all;
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    parent += "child_ids: 'c" + std::to_string(i) + "' ";
+    all += typed_leaf("c" + std::to_string(i), leaves[i].first, "", leaves[i].second);
+  }
   Bench t;
   auto x = t.open();
-  t.send(*x, generate("p", "r") + "node_fragments { id: 'p' child_ids: 'a' child_ids: 'b' child_ids: 'c' }" +
-                 typed_leaf("a", "application/x-latex", "", "A") +
-                 typed_leaf("b", "Text/Markdown; charset=utf-8", "", "B") + typed_leaf("c", "video/mp4", "", ""));
-  EXPECT_EQ(t.prompt(), "[user]AB<|end|>[assistant]") << "and a leaf without bytes is nothing that could not be seen";
+  t.send(*x, generate("p", "r") + parent + "}" + all);
+  EXPECT_EQ(t.prompt(), "[user]AB{}[]<a/>-<|end|>[assistant]") << "and a leaf without bytes is nothing";
   auto y = t.open();
   t.send(*y,
          "actions { name: 'TOKENIZE' inputs { name: 'text' id: 'l' } outputs { name: 'tokens' id: 't' } target_spec { "
@@ -201,18 +211,15 @@ TEST(Evergreen, TextOfAllKindsIsText) {
   EXPECT_EQ(t.leaf(*y, "t").size(), 8u);
 }
 
-TEST(Evergreen, ContentThatTheModelCannotSeeIsNamedToItAndCountsAsText) {
-  Bench t;
-  auto x = t.open();
-  t.send(*x, generate("p", "r") + "node_fragments { id: 'p' child_ids: 'q' child_ids: 'v' child_ids: 'w' }" +
-                 typed_leaf("q", "text/plain", "", "See ") + typed_leaf("v", "video/mp4", "", "xyz") +
-                 typed_leaf("w", std::string(1000, 'a') + "/b", "", "x"));
-  EXPECT_EQ(t.prompt(), "[user]See [video/mp4, 3 bytes][" + std::string(80, 'a') + ", 1 bytes]<|end|>[assistant]");
-  auto y = t.open();
-  std::string many = generate("p", "r") + "node_fragments { id: 'p' ";
-  for (int i = 0; i < 2000; ++i) many += "child_ids: 'v' ";
-  t.send(*y, many + "}" + typed_leaf("v", std::string(80, 'v'), "", "x"));
-  EXPECT_EQ(t.status(*y), "INVALID_ARGUMENT: action GENERATE: node 'v': the prompt is too long for the model");
+TEST(Evergreen, ContentThatTheModelCannotReadIsRefused) {
+  for (const std::string type : {"video/mp4", "image/png", "application/octet-stream", "application/x-protobuf"}) {
+    Bench t;
+    auto x = t.open();
+    t.send(*x, generate("p", "r") + "node_fragments { id: 'p' child_ids: 'q' child_ids: 'v' }" +
+                   typed_leaf("q", "text/plain", "", "See ") + typed_leaf("v", type, "", "xyz"));
+    EXPECT_EQ(t.status(*x), "INVALID_ARGUMENT: action GENERATE: node 'v': takes text, not '" + type + "'");
+    EXPECT_TRUE(t.chat->held.empty());
+  }
 }
 
 TEST(Evergreen, TheSecondQuestionBeginsWithTheVeryTokensOfTheFirst) {

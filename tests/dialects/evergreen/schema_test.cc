@@ -46,7 +46,7 @@ TEST(EvergreenSchema, AllActionsAreListedWithTheirParameters) {
   EXPECT_EQ(generate["inputs"][0]["aliases"], Json({"text"}));
   EXPECT_EQ(generate["inputs"][0]["required"], true);
   EXPECT_EQ(generate["inputs"][0]["type"][0], (Json{{"type", "text"}, {"subtype", "*"}}));
-  EXPECT_EQ(generate["inputs"][0]["type"][3],
+  EXPECT_EQ(generate["inputs"][0]["type"][6],
             (Json{{"type", "application"}, {"subtype", "x-protobuf"}, {"parameters", {{"type", "EndOfTurn"}}}}));
   EXPECT_EQ(names(generate["outputs"]), (std::set<std::string>{"response", "usage", "status"}));
   EXPECT_EQ(generate["configs"], Json({"weir.evergreen.v1.GenerateConfig"}));
