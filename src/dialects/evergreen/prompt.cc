@@ -46,7 +46,8 @@ std::string role_of(std::string_view role) {
   return plain;
 }
 
-std::string where(const Node& leaf) { return "node '" + std::string(leaf.id()) + "': "; }
+std::string where(std::string_view leaf) { return "node '" + std::string(leaf) + "': "; }
+std::string where(const Node& leaf) { return where(leaf.id()); }
 
 // Members are in alphabetical order: templates that print a message as JSON show the order.
 Json messages_of(const std::vector<Turn>& turns) {
@@ -108,7 +109,11 @@ Status place_images(const msg::TextSpec& spec, const std::vector<Turn>& turns, m
       append(rest.substr(0, at));
       rest.remove_prefix(at + kImageMark.size());
       auto pads = spec.vision->features(part.image.view(), part.text);
-      if (!pads) return std::move(pads).error();
+      if (!pads) {
+        Status s = std::move(pads).error();
+        s.text = where(part.leaf) + s.text;
+        return s;
+      }
       msg::Image image{part.image, part.text, uint32_t(prompt.ids.size()), 0};
       prompt.ids.push_back(spec.vision->start_id);
       prompt.ids.insert(prompt.ids.end(), *pads, spec.vision->pad_id);
@@ -133,6 +138,7 @@ Status Conversation::open_leaf(const Node& leaf, const msg::TextSpec& spec) {
   const Metadata& m = *leaf.metadata();
   leaf_ = &leaf;
   mimetype_ = m.mimetype;
+  id_ = leaf.id();
   constexpr size_t kLongestRole = 64;
   if (m.role.size() > kLongestRole)
     return invalid(where(leaf) + "a role has at most " + std::to_string(kLongestRole) + " bytes");
@@ -214,7 +220,8 @@ void Conversation::end_leaf() {
   if (kind_ == Kind::kEndOfTurn) ended_ = true;
   if (!joined_.empty()) image_ = base::Bytes::adopt(std::exchange(joined_, {}));
   if (!image_.empty()) {
-    current_turn().parts.push_back({mimetype_, std::exchange(image_, {})});
+    current_turn().parts.push_back({mimetype_, std::exchange(image_, {}), id_});
+    joined_bytes_ += id_.size();
     ++parts_;
   }
   kind_ = Kind::kNone;
@@ -233,6 +240,7 @@ base::Result<Prompt> make_prompt(const std::shared_ptr<const msg::TextSpec>& spe
   Prompt prompt;
   auto add = msg::AddSpecial::kYes;
   if (templating == Templating::kChat && spec->codec->has_chat_template()) {
+    if (turns.empty()) return invalid("the prompt is empty");
     msg::ChatOptions options;
     options.image_text = kImageMark;
     options.budget = budget;

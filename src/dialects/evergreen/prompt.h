@@ -22,6 +22,7 @@ struct Turn {
     std::string text;  // of an image: its mimetype
     // Empty: the part is text.
     base::Bytes image;
+    std::string leaf;  // of an image: its id
   };
   std::vector<Part> parts;
 };
@@ -63,12 +64,12 @@ class Conversation {
   std::vector<Turn> turns_;
   const Node* leaf_ = nullptr;
   Kind kind_ = Kind::kNone;
-  std::string role_, mimetype_;
+  std::string role_, mimetype_, id_;
   base::Bytes image_;   // the image so far, while it is a single chunk
   std::string joined_;  // the image so far, once it is several chunks
   uint64_t text_bytes_ = 0, image_bytes_ = 0;
-  uint64_t joined_bytes_ = 0, parts_ = 0;
-  bool ended_ = false;  // an end of turn was read: the next part begins a new turn
+  uint64_t joined_bytes_ = 0, parts_ = 0;  // joined_bytes_: also of the ids of images
+  bool ended_ = false;                     // an end of turn was read: the next part begins a new turn
 };
 
 struct Prompt {

@@ -222,6 +222,33 @@ TEST(Evergreen, ContentThatTheModelCannotReadIsRefused) {
   }
 }
 
+TEST(Evergreen, APromptWithoutLeavesIsCalledThat) {
+  Bench t;
+  auto x = t.open();
+  t.send(*x, generate("p", "r") + "node_fragments { id: 'p' }");
+  EXPECT_EQ(t.status(*x), "INVALID_ARGUMENT: action GENERATE: the prompt is empty");
+}
+
+TEST(Evergreen, AnImageThatCannotBeReadIsNamed) {
+  Bench t;
+  auto& served = *t.catalog->models["chat"].versions["1"];
+  auto seeing = std::make_shared<msg::TextSpec>(*served.spec.text);
+  seeing->vision = msg::TextSpec::Vision{};
+  seeing->vision->features = [](std::string_view data, std::string_view) -> base::Result<uint32_t> {
+    if (data == "good") return 1;
+    return base::invalid("the image is damaged");
+  };
+  served.spec.text = seeing;
+  auto x = t.open();
+  auto m = t.parse(generate("p", "r") + "node_fragments { id: 'p' child_ids: 'i' child_ids: 'j' }" +
+                   typed_leaf("i", "image/png", "", "good") + typed_leaf("j", "image/png", "", "bad"));
+  v1::GenerateConfig raw;
+  raw.set_raw(true);
+  add_config(m, raw);
+  t.send(*x, m);
+  EXPECT_EQ(t.status(*x), "INVALID_ARGUMENT: action GENERATE: node 'j': the image is damaged");
+}
+
 TEST(Evergreen, TheSecondQuestionBeginsWithTheVeryTokensOfTheFirst) {
   Bench t;
   auto x = t.open();
