@@ -5,6 +5,7 @@
 #include "base/stepped_charge.h"
 #include "dialects/evergreen/carriers.h"
 #include "dialects/evergreen/json_carrier.h"
+#include "wire/body.h"
 #include "wire/body_memory.h"
 
 namespace weir::evergreen {
@@ -156,6 +157,11 @@ class Ndjson final : public wire::Service, public Entrance {
  public:
   explicit Ndjson(EvergreenState& state) : state_(state) {}
   void serve(Exchange& exchange, const wire::PathArgs&) override {
+    // A streamed body comes here as the client sent it.
+    if (wire::body_coding(exchange.request().fields.find("content-encoding")) != wire::Coding::kIdentity) {
+      exchange.extra_fields().add("accept-encoding", "identity");
+      return wire::respond_error(exchange, 415, "lines of JSON are read without a content-encoding");
+    }
     exchange.attach(std::make_unique<LineSession>(state_, exchange));
   }
 

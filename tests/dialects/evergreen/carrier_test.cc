@@ -42,6 +42,17 @@ TEST(Evergreen, AFailureIsTheLastLine) {
   EXPECT_NE(y->sent.find("\"message\":\"line 1: "), std::string::npos);
 }
 
+TEST(Evergreen, LinesInACodingAreRefusedAsThat) {
+  Bench t;
+  for (const char* coding : {"gzip", "zstd"}) {
+    auto x = t.open_http("POST", {{"content-encoding", coding}});
+    EXPECT_EQ(x->response.status, 415) << coding;
+    EXPECT_EQ(x->extra_fields().find("accept-encoding"), "identity");
+    EXPECT_TRUE(x->ended);
+  }
+  EXPECT_EQ(t.open_http("POST", {{"content-encoding", "identity"}})->response.status, 200);
+}
+
 TEST(Evergreen, AWebSocketSpeaksJsonOrProtobufAsItsClientDoes) {
   Bench t;
   auto x = t.open_http("GET", kUpgrade);
