@@ -56,14 +56,20 @@ void Sequence::request_images() {
 }
 
 base::Status Sequence::take_features(ImageState& state, base::Result<ImageFeatures> features) {
-  if (!features) return std::move(features).error();
   const auto& image = *state.image;
+  auto named = [&] {
+    return "image " + std::to_string(&state - image_states.data()) + " at positions [" + std::to_string(image.start) +
+           ", " + std::to_string(image.end) + ")";
+  };
+  if (!features) {
+    base::Status status = std::move(features).error();
+    if (status.code == base::Code::kInvalidArgument) status.text = named() + ": " + status.text;
+    return status;
+  }
   uint32_t pads = image.end - image.start - 2;
   if (features->count != pads)
-    return base::invalid("image " + std::to_string(&state - image_states.data()) + " at positions [" +
-                         std::to_string(image.start) + ", " + std::to_string(image.end) + ") has " +
-                         std::to_string(pads) + " pads; the model makes " + std::to_string(features->count) +
-                         " features of it");
+    return base::invalid(named() + " has " + std::to_string(pads) + " pads; the model makes " +
+                         std::to_string(features->count) + " features of it");
   state.features = std::move(*features);
   state.encoded = true;
   --images_missing;

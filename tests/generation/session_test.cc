@@ -119,7 +119,8 @@ TEST(TokenSession, ImagesTakeThePlaceOfPads) {
   harness.run();
   EXPECT_THAT(harness.said[&wrong][0],
               HasSubstr("INVALID_ARGUMENT: image 0 at positions [2, 10) has 6 pads; the model"));
-  EXPECT_THAT(harness.said[&broken][0], HasSubstr("INVALID_ARGUMENT: the image cannot be decoded"));
+  EXPECT_THAT(harness.said[&broken][0],
+              HasSubstr("INVALID_ARGUMENT: image 0 at positions [2, 9): the image cannot be decoded"));
   EXPECT_EQ(harness.used(), 0u);
 }
 
