@@ -34,6 +34,8 @@ std::string listed(std::initializer_list<std::string_view> names) {
   return out;
 }
 
+bool is_number(std::string_view text) { return !text.empty() && text.find_first_not_of("0123456789") == text.npos; }
+
 // For a name that no action has. It fails at once, and goes to "status" as any failure does.
 class UnknownAction final : public Action {
  public:
@@ -260,8 +262,8 @@ Status ModelAction::find(bus::Needs needs) {
   std::string_view target = request_.target, version;
   if (target.starts_with("models/")) target.remove_prefix(7);
   size_t slash = target.rfind('/');
-  if (slash != target.npos && !catalog.knows(target)) {  // name/version, name/versions/3
-    version = target.substr(slash + 1);
+  if (slash != target.npos && is_number(target.substr(slash + 1)) && !catalog.knows(target)) {
+    version = target.substr(slash + 1);  // name/3, name/versions/3
     target = target.substr(0, slash);
     if (target.ends_with("/versions")) target.remove_suffix(9);
   }

@@ -102,6 +102,22 @@ TEST(Evergreen, TokenizeAndEmbedGiveTensors) {
   EXPECT_EQ(t.leaf(*x, "e").size(), 8u);
 }
 
+TEST(Evergreen, ATargetIsAModelOrAVersionOfIt) {
+  Bench t;
+  auto x = t.open();
+  int n = 0;
+  for (const std::string target : {"", "chat", "chat/1", "chat/versions/1", "models/chat", "models/chat/versions/1"}) {
+    const std::string id = "k" + std::to_string(n++);
+    t.send(*x, text_leaf("p", "low") +
+                   "actions { name: 'TOKENIZE' inputs { name: 'text' id: 'p' } outputs { name: "
+                   "'tokens' id: '" +
+                   id + "' } target_spec { id: '" + target + "' } }");
+    EXPECT_EQ(t.leaf(*x, id).size(), 8u) << target;
+  }
+  t.send(*x, "actions { name: 'TOKENIZE' inputs { name: 'text' id: 'p' } target_spec { id: 'chat/2' } }");
+  EXPECT_EQ(t.status(*x).substr(0, 9), "NOT_FOUND");
+}
+
 // --- what is refused -------------------------------------------------------------------------------------------------
 
 TEST(Evergreen, FailuresEndTheSessionAndNameWhatWasWrong) {
@@ -111,6 +127,8 @@ TEST(Evergreen, FailuresEndTheSessionAndNameWhatWasWrong) {
        "SET_TTL, CANCEL, LIST_ACTIONS"},
       {"actions { name: 'GENERATE' inputs { name: 'prompt' id: 'p' } target_spec { id: 'chad' } }",
        "NOT_FOUND: action GENERATE: Request for unknown model 'chad': did you mean 'chat'?"},
+      {"actions { name: 'GENERATE' inputs { name: 'prompt' id: 'p' } target_spec { id: 'meta-llama/Llama-3' } }",
+       "NOT_FOUND: action GENERATE: Request for unknown model 'meta-llama/Llama-3'"},
       {"actions { name: 'GENERATE' inputs { name: 'prompt' id: 'p' } target_spec { id: 'add' } }",
        "INVALID_ARGUMENT: action GENERATE: model 'add' makes no tokens"},
       {"actions { name: 'GENERATE' target_spec { id: 'chat' } }",
