@@ -39,7 +39,9 @@ Status NodeHeights::raise(Node& parent, Node& child) {
     climbed_ += n.parents_.size();
     if (turn_budget_) turn_budget_->spend(1 + n.parents_.size() / kEdgesPerStep);
     if (climbed_ > most)
-      return failure(Code::kResourceExhausted, "the session's nodes come in an order that costs too much");
+      return failure(
+          Code::kResourceExhausted,
+          "the session's nodes come in an order that costs too much: send long chains from their children up");
     for (const Node::Parent& parent_of_n : n.parents_) {
       Node* above = parent_of_n.node;
       if (above == &child) return base::invalid("a cycle");
