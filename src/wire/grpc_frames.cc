@@ -47,7 +47,8 @@ Deframer::Step Deframer::read_prefix(std::span<const std::byte>& in) {
     in = in.subspan(n);
     // A bad flag is known from the first byte, before a peer that stops there could keep us waiting.
     if (have_ > 0 && prefix_[0] > std::byte{1})
-      return fail(base::Code::kInternal, "gRPC frame with the invalid flag " + std::to_string(uint8_t(prefix_[0])));
+      return fail(base::Code::kInternal,
+                  "a message's frame has the invalid flag " + std::to_string(uint8_t(prefix_[0])));
     if (have_ < kGrpcPrefix) return Step::kMore;
   }
   return open_payload(in.size());
