@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "dialects/oip/infer_options.h"
 #include "msg/half.h"
@@ -14,74 +15,59 @@ namespace {
 using base::Status;
 using msg::DType;
 
+// `Score` is int64_t, uint64_t or double, which hold every value of the output's type.
+template <class Score>
 struct Scored {
-  double score;  // exact enough to rank all but neighbouring 64-bit integers
+  Score score;
   uint32_t index;
 };
 
 // Numbers go before what is none, larger ones before smaller, and of equals the first.
-bool better(const Scored& a, const Scored& b) {
-  const bool a_nan = std::isnan(a.score), b_nan = std::isnan(b.score);
-  if (a_nan != b_nan) return b_nan;
-  if (!a_nan && a.score != b.score) return a.score > b.score;
+template <class Score>
+bool better(const Scored<Score>& a, const Scored<Score>& b) {
+  if constexpr (std::is_floating_point_v<Score>) {
+    const bool a_nan = std::isnan(a.score), b_nan = std::isnan(b.score);
+    if (a_nan || b_nan) return a_nan == b_nan ? a.index < b.index : b_nan;
+  }
+  if (a.score != b.score) return a.score > b.score;
   return a.index < b.index;
 }
 
 // The best `best.size()` of the cells, in order. `best` is a heap meanwhile, with the least of them in front, so that
 // most cells cost one comparison.
-template <class Cell>
-void select(std::string_view row, double (*score_of)(Cell), std::vector<Scored>& best) {
+template <class Cell, class Score>
+void select(std::string_view row, Score (*score_of)(Cell), std::vector<Scored<Score>>& best) {
   const char* p = row.data();
   auto next = [&](uint32_t index) {
     Cell cell;
     std::memcpy(&cell, p, sizeof cell);
     p += sizeof cell;
-    return Scored{score_of(cell), index};
+    return Scored<Score>{score_of(cell), index};
   };
   const auto cells = uint32_t(row.size() / sizeof(Cell));
   uint32_t index = 0;
   for (; index < best.size(); ++index) best[index] = next(index);
-  std::make_heap(best.begin(), best.end(), better);
+  std::make_heap(best.begin(), best.end(), better<Score>);
   for (; index < cells; ++index) {
-    const Scored one = next(index);
+    const Scored<Score> one = next(index);
     if (one.score <= best.front().score || !better(one, best.front())) continue;
-    std::pop_heap(best.begin(), best.end(), better);
+    std::pop_heap(best.begin(), best.end(), better<Score>);
     best.back() = one;
-    std::push_heap(best.begin(), best.end(), better);
+    std::push_heap(best.begin(), best.end(), better<Score>);
   }
-  std::sort_heap(best.begin(), best.end(), better);
+  std::sort_heap(best.begin(), best.end(), better<Score>);
 }
 
-template <class Number>
-double plain(Number number) {
-  return double(number);
-}
-double from_fp16(uint16_t bits) { return msg::fp16_to_float(bits); }
-double from_bf16(uint16_t bits) { return msg::bf16_to_float(bits); }
-
-void select(DType dtype, std::string_view row, std::vector<Scored>& best) {
-  switch (dtype) {
-    case DType::kUint8: return select<uint8_t>(row, plain, best);
-    case DType::kUint16: return select<uint16_t>(row, plain, best);
-    case DType::kUint32: return select<uint32_t>(row, plain, best);
-    case DType::kUint64: return select<uint64_t>(row, plain, best);
-    case DType::kInt8: return select<int8_t>(row, plain, best);
-    case DType::kInt16: return select<int16_t>(row, plain, best);
-    case DType::kInt32: return select<int32_t>(row, plain, best);
-    case DType::kInt64: return select<int64_t>(row, plain, best);
-    case DType::kFp16: return select<uint16_t>(row, from_fp16, best);
-    case DType::kBf16: return select<uint16_t>(row, from_bf16, best);
-    case DType::kFp32: return select<float>(row, plain, best);
-    case DType::kFp64: return select<double>(row, plain, best);
-    default: return;
-  }
-}
-
-// "0.973512:4:four", after its length.
-void append_line(std::string& out, const Scored& one, const std::vector<std::string>& labels) {
+// "0.973512:4:four" or "12:4:four", after its length.
+template <class Score>
+void append_line(std::string& out, const Scored<Score>& one, const std::vector<std::string>& labels) {
   std::array<char, 400> text;  // the largest double takes 317
   char* const last = text.data() + text.size();
-  char* end = std::to_chars(text.data(), last, one.score, std::chars_format::fixed, 6).ptr;
+  char* end;
+  if constexpr (std::is_floating_point_v<Score>)
+    end = std::to_chars(text.data(), last, one.score, std::chars_format::fixed, 6).ptr;
+  else
+    end = std::to_chars(text.data(), last, one.score).ptr;
   *end++ = ':';
   end = std::to_chars(end, last, one.index).ptr;
   const std::string_view head(text.data(), size_t(end - text.data()));
@@ -89,6 +75,50 @@ void append_line(std::string& out, const Scored& one, const std::vector<std::str
   std::string line(head);
   line.append(":").append(labels[one.index]);
   msg::append_string(out, line);
+}
+
+struct Classified {
+  std::string_view cells;
+  size_t rows;
+  uint32_t k;  // of each row
+  const std::vector<std::string>& labels;
+};
+
+template <class Score, class Cell>
+std::string lines_of(const Classified& what, Score (*score_of)(Cell)) {
+  std::string out;
+  std::vector<Scored<Score>> best(what.k);
+  const size_t width = what.cells.size() / what.rows;
+  for (size_t row = 0; row < what.rows; ++row) {
+    select(what.cells.substr(row * width, width), score_of, best);
+    for (const auto& one : best) append_line(out, one, what.labels);
+  }
+  return out;
+}
+
+template <class Score, class Cell>
+Score widened(Cell cell) {
+  return cell;
+}
+double from_fp16(uint16_t bits) { return msg::fp16_to_float(bits); }
+double from_bf16(uint16_t bits) { return msg::bf16_to_float(bits); }
+
+std::string lines_of(DType dtype, const Classified& what) {
+  switch (dtype) {
+    case DType::kUint8: return lines_of<uint64_t, uint8_t>(what, widened);
+    case DType::kUint16: return lines_of<uint64_t, uint16_t>(what, widened);
+    case DType::kUint32: return lines_of<uint64_t, uint32_t>(what, widened);
+    case DType::kUint64: return lines_of<uint64_t, uint64_t>(what, widened);
+    case DType::kInt8: return lines_of<int64_t, int8_t>(what, widened);
+    case DType::kInt16: return lines_of<int64_t, int16_t>(what, widened);
+    case DType::kInt32: return lines_of<int64_t, int32_t>(what, widened);
+    case DType::kInt64: return lines_of<int64_t, int64_t>(what, widened);
+    case DType::kFp16: return lines_of<double, uint16_t>(what, from_fp16);
+    case DType::kBf16: return lines_of<double, uint16_t>(what, from_bf16);
+    case DType::kFp32: return lines_of<double, float>(what, widened);
+    case DType::kFp64: return lines_of<double, double>(what, widened);
+    default: return {};
+  }
 }
 
 }  // namespace
@@ -107,12 +137,7 @@ Status classify(msg::Tensor& tensor, uint32_t k, const std::vector<std::string>&
     return base::invalid("output '" + tensor.name + "': " + std::to_string(count) + " rows with " + std::to_string(k) +
                          " classes each are more than the " + std::to_string(kMaxClassLines) +
                          " lines that one classification may have");
-  std::string out;
-  std::vector<Scored> best(k);
-  for (size_t row = 0; row < count && k > 0; ++row) {
-    select(tensor.dtype, tensor.data.view().substr(row * classes * width, classes * width), best);
-    for (const Scored& one : best) append_line(out, one, labels);
-  }
+  std::string out = k > 0 ? lines_of(tensor.dtype, {tensor.data.view(), count, k, labels}) : std::string();
   tensor.dtype = DType::kBytes;
   tensor.shape = batch ? msg::Shape{int64_t(count), int64_t(k)} : msg::Shape{int64_t(k)};
   tensor.data = base::Bytes::adopt(std::move(out));

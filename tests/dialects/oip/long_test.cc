@@ -59,6 +59,26 @@ TEST(OipClassify, SelectsWhatSortingTheWholeRowWould) {
   }
 }
 
+template <class Cell>
+std::vector<std::string> best_two(msg::DType dtype, const std::vector<Cell>& row) {
+  std::string_view bytes(reinterpret_cast<const char*>(row.data()), row.size() * sizeof(Cell));
+  msg::Tensor tensor{"p", dtype, {int64_t(row.size())}, base::Bytes::copy_of(bytes)};
+  EXPECT_TRUE(classify(tensor, 2, {"a", "b"}, Rows::kOne).ok());
+  return lines(tensor);
+}
+
+TEST(OipClassify, WholeNumbersHaveNoDecimalsAndAreRankedExactly) {
+  using Lines = std::vector<std::string>;
+  constexpr int64_t k62 = int64_t(1) << 62;
+  EXPECT_EQ(best_two<uint32_t>(msg::DType::kUint32, {1, 5, 10, 4}), (Lines{"10:2", "5:1:b"}));
+  EXPECT_EQ(best_two<int8_t>(msg::DType::kInt8, {-128, -1, -2}), (Lines{"-1:1:b", "-2:2"}));
+  EXPECT_EQ(best_two<int64_t>(msg::DType::kInt64, {k62, k62 + 1, -k62}),
+            (Lines{"4611686018427387905:1:b", "4611686018427387904:0:a"}));
+  EXPECT_EQ(best_two<uint64_t>(msg::DType::kUint64, {UINT64_MAX - 1, UINT64_MAX, 0}),
+            (Lines{"18446744073709551615:1:b", "18446744073709551614:0:a"}));
+  EXPECT_EQ(best_two<double>(msg::DType::kFp64, {1, 10}), (Lines{"10.000000:1:b", "1.000000:0:a"}));
+}
+
 TEST(OipClassify, AThousandClassesMayBeAskedForAndNoMore) {
   OipBench bench;
   auto ask = [&](std::string k) {
@@ -259,7 +279,7 @@ TEST_F(OipLong, ALongClassificationIsDoneByAWorkerInBothProtocols) {
   auto x = post(R"({"inputs":[],"outputs":[{"name":"p","parameters":{"classification":1,"binary_data":true}}]})");
   ASSERT_EQ(workers.held.size(), 1u);
   work();
-  EXPECT_TRUE(x->sent.ends_with("7.000000:0"));
+  EXPECT_TRUE(x->sent.ends_with("7:0"));
   inference::ModelInferRequest request;
   request.set_model_name("any");
   auto& output = *request.add_outputs();
@@ -273,7 +293,7 @@ TEST_F(OipLong, ALongClassificationIsDoneByAWorkerInBothProtocols) {
   work();
   inference::ModelInferResponse response;
   ASSERT_TRUE(response.ParseFromString(support::grpc_frames(y->sent).at(0).payload));
-  EXPECT_TRUE(response.raw_output_contents(0).ends_with("7.000000:0"));
+  EXPECT_TRUE(response.raw_output_contents(0).ends_with("7:0"));
 }
 
 std::string typed_request(std::string model, size_t elements, std::string id = "") {
