@@ -9,12 +9,14 @@
 
 namespace weir::oip {
 
-// "schedule_policy" is priority and timeout. Not offered, so not listed: unloading the models that a model depends on.
+// "schedule_policy" is priority and timeout.
 std::vector<std::string_view> extensions(const OipState& state) {
   std::vector<std::string_view> out = {"classification",
                                        "model_repository",
+                                       "model_repository(unload_dependents)",
                                        "schedule_policy",
                                        "sequence",
+                                       "sequence(string_id)",
                                        "model_configuration",
                                        "binary_tensor_data",
                                        "parameters",

@@ -152,5 +152,14 @@ TEST(OipModelConfig, KeepsFormatsAndDynamicBatchingAsWritten) {
   EXPECT_FALSE(config_of(spec).has_dynamic_batching()) << "switched off in so many words";
 }
 
+TEST(OipMetadata, VersionsAreInTheOrderOfTheirNumbers) {
+  bus::Catalog catalog;
+  auto served = std::make_shared<bus::Served>();
+  served->spec = spec_of("onnx");
+  for (const char* version : {"1", "10", "3"}) catalog.models["m"].versions[version] = served;
+  const auto said = metadata(catalog, *served).versions();
+  EXPECT_EQ(std::vector<std::string>(said.begin(), said.end()), (std::vector<std::string>{"1", "3", "10"}));
+}
+
 }  // namespace
 }  // namespace weir::oip

@@ -33,7 +33,7 @@ TEST(OipGrpc, HealthMetadataAndStatistics) {
     ready.set_name(name);
     EXPECT_FALSE(ask<ModelReadyResponse>(bench, "ModelReady", ready).ready());
   }
-  EXPECT_EQ(ask<ServerMetadataResponse>(bench, "ServerMetadata", ServerMetadataRequest()).extensions_size(), 12);
+  EXPECT_EQ(ask<ServerMetadataResponse>(bench, "ServerMetadata", ServerMetadataRequest()).extensions_size(), 14);
   ModelMetadataRequest metadata;
   metadata.set_name("add");
   auto m = ask<ModelMetadataResponse>(bench, "ModelMetadata", metadata);

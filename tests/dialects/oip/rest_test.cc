@@ -228,8 +228,9 @@ TEST(OipRest, MetadataConfigAndIndex) {
   OipBench bench;
   EXPECT_EQ(
       bench.rest("GET", "/v2").body,
-      R"({"name":"weir","version":"1.2.3","extensions":["classification","model_repository","schedule_policy","sequence",)"
-      R"("model_configuration","binary_tensor_data","parameters","statistics","trace","logging","generate",)"
+      R"({"name":"weir","version":"1.2.3","extensions":["classification","model_repository",)"
+      R"x("model_repository(unload_dependents)","schedule_policy","sequence","sequence(string_id)","model_configuration",)x"
+      R"("binary_tensor_data","parameters","statistics","trace","logging","generate",)"
       R"("system_shared_memory"]})");
   EXPECT_EQ(bench.rest("GET", "/v2/models").body, R"({"models":["add","any","blob","digits","flow","text"]})");
   EXPECT_EQ(bench.rest("GET", "/v2/models/digits").body,
