@@ -13,6 +13,7 @@ using base::Status;
 constexpr size_t kMaxPending = 256;  // requests of one stream that have not been answered; more wait on the wire
 
 enum class OnError : uint8_t { kMessage, kEndStream };
+enum class Submitted : uint8_t { kNo, kYes };  // whether the model was given the request
 
 class Stream;
 
@@ -66,7 +67,7 @@ class Stream final : public wire::RpcListener {
     StreamedInfer& request = requests_.emplace_back(state_, rpc_, *this, conn_.pending);
     Status status = admit();
     if (status.ok()) status = request.begin(message, rpc_.deadline());
-    if (!status.ok()) failed(request, status);
+    if (!status.ok()) failed(request, status, Submitted::kNo);
   }
   // A stream that has nothing under way may always ask for something: others of its connection do not starve it.
   bool full() const override {
@@ -92,12 +93,14 @@ class Stream final : public wire::RpcListener {
       request.ready.push_back(std::move(pieces));
   }
   // The request is over, with this failure.
-  void failed(StreamedInfer& request, const Status& status) {
+  void failed(StreamedInfer& request, const Status& status, Submitted submitted) {
     if (closed_) return;
     if (on_error_ == OnError::kEndStream) return end(status);
     std::string text = status.text.empty() ? std::string(base::name(status.code)) : status.text;
+    msg::Parameters parameters;
+    if (submitted == Submitted::kYes) parameters.emplace_back("triton_final_response", true);
     std::vector<base::Bytes> pieces;
-    pieces.push_back(write_stream_error(request.model, request.version, request.id, text));
+    pieces.push_back(write_stream_error(request.model, request.version, request.id, parameters, text));
     send(request, std::move(pieces));
     over(request);
   }
@@ -155,7 +158,7 @@ Status StreamedInfer::begin(const base::Bytes& message, base::Time deadline) {
 
 void StreamedInfer::request_read(Status status) {
   status = go_on(std::move(status));
-  if (!status.ok()) stream_.failed(*this, status);
+  if (!status.ok()) stream_.failed(*this, status, Submitted::kNo);
 }
 
 Status StreamedInfer::go_on(Status status) {
@@ -181,7 +184,7 @@ void StreamedInfer::answered(const InferReply& reply, const OutputForms&, More m
 }
 
 void StreamedInfer::ended(const Status& status) {
-  if (!status.ok()) return stream_.failed(*this, status);
+  if (!status.ok()) return stream_.failed(*this, status, Submitted::kYes);
   if (!told_final_ && options.empty_final) {
     msg::Parameters parameters{{"triton_final_response", true}};
     std::vector<msg::Tensor> none;

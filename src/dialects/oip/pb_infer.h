@@ -38,6 +38,6 @@ enum class Envelope : uint8_t { kBare, kStream };
 std::vector<base::Bytes> write_infer(const InferReply& reply, Envelope envelope);
 // A ModelStreamInferResponse with error_message, and enough of infer_response to tell which request it was.
 base::Bytes write_stream_error(std::string_view model, std::string_view version, std::string_view id,
-                               std::string_view error);
+                               const msg::Parameters& parameters, std::string_view error);
 
 }  // namespace weir::oip

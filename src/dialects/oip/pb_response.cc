@@ -166,11 +166,12 @@ std::vector<base::Bytes> write_infer(const InferReply& reply, Envelope envelope)
 }
 
 base::Bytes write_stream_error(std::string_view model, std::string_view version, std::string_view id,
-                               std::string_view error) {
+                               const msg::Parameters& parameters, std::string_view error) {
   std::string inner, out;
   put_text(inner, 1, model);
   put_text(inner, 2, version);
   put_text(inner, 3, id);
+  for (const auto& [name, value] : parameters) put_parameter(inner, name, value);
   put_text(out, 1, error.empty() ? "unknown error" : error);
   put_bytes(out, 2, inner);
   return base::Bytes::adopt(std::move(out));

@@ -15,7 +15,7 @@ class OipStream : public testing::Test {
     bench_.wire.data(*x_, support::grpc_frame(r.SerializeAsString()));
     bench_.turn();
   }
-  // "id:value", "id:error text", with '!' behind final ones.
+  // "id:value", "id:error text", with '!' behind those that say that they are final.
   std::string heard() {
     std::string out;
     for (const auto& frame : support::grpc_frames(x_->sent)) {
@@ -23,13 +23,13 @@ class OipStream : public testing::Test {
       EXPECT_TRUE(r.ParseFromString(frame.payload));
       if (!out.empty()) out += " ";
       out += r.infer_response().id() + ":";
-      if (!r.error_message().empty()) {
-        out += r.error_message();
-        continue;
-      }
+      out += r.error_message();
       if (r.infer_response().raw_output_contents_size())
         out += std::to_string(int(r.infer_response().raw_output_contents(0)[0]));
-      if (r.infer_response().parameters().at("triton_final_response").bool_param()) out += "!";
+      auto final = r.infer_response().parameters().find("triton_final_response");
+      const bool told = final != r.infer_response().parameters().end();
+      EXPECT_TRUE(told || !r.error_message().empty());
+      if (told && final->second.bool_param()) out += "!";
     }
     return out;
   }
@@ -99,7 +99,7 @@ TEST_F(OipStream, AFailureIsAMessageAndTheStreamGoesOn) {
   auto& inbox = bench_.inbox("add");
   inbox.finish(inbox.held.at(0), {msg::Failed{base::failure(Code::kInternal, "broke")}});
   bench_.turn();
-  EXPECT_TRUE(heard().ends_with("c:broke"));
+  EXPECT_TRUE(heard().ends_with("c:broke!")) << heard();
   EXPECT_FALSE(x_->ended);
   bench_.wire.end(*x_);
   EXPECT_EQ(support::grpc_status(*x_), 0);
