@@ -866,6 +866,7 @@ class Sender:
     def __init__(self, request):
         self.number, self.outputs = request._number, request._outputs
         self.credit, self.over, self.responses = WINDOW, False, []
+        self.failed = False  # an error has ended a decoupled model's request, and the client hears no more of it
         self.later = collections.deque()  # answers of a coroutine's for which there was no room
 
     def send(self, response=None, flags=0):
@@ -874,7 +875,8 @@ class Sender:
         if self.over:
             raise TritonModelException('the response sender has been closed: the final flag was sent')
         self.over = bool(flags & pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-        worker.send_response(self, response)
+        if not self.failed:
+            worker.send_response(self, response)
 
     def is_cancelled(self):
         return worker.is_cancelled(self.number)
@@ -1089,7 +1091,7 @@ class Worker:
             response = self.failure(e)  # which ends the request: as a failure of the model's own does
             self.put_answer(sender, kind, response)
         if kind != TENSORS or response.has_error():
-            sender.over = True
+            sender.failed = kind == TENSORS
             with self.changed:
                 sender.later.clear()
                 self.senders.pop(sender.number, None)
@@ -1293,7 +1295,7 @@ class Worker:
             raise TritonModelException('execute() of a decoupled model returns None, and answers with response senders')
 
     def fail(self, sender, e):
-        if not sender.over:
+        if not (sender.over or sender.failed):
             sender.over = True
             self.send_response(sender, self.failure(e))
 

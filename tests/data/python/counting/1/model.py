@@ -22,4 +22,7 @@ class TritonPythonModel:
             sender.send(pb_utils.InferenceResponse([pb_utils.Tensor('I', np.array([i], np.int32))]))
         if n[0] < 0:
             sender.send(pb_utils.InferenceResponse(error=pb_utils.TritonError('it went wrong')))
+            sender.send(pb_utils.InferenceResponse([pb_utils.Tensor('I', np.array([7], np.int32))]))
         sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+        if n[0] < 0:
+            pb_utils.Logger.log_info('the count that went wrong is over')
