@@ -114,8 +114,8 @@ class Repository {
   // With kDemand the model is in memory then, as if a request had asked for it. Whoever asks
   // may be a model that is loaded itself, and wait for this: an error where it would wait for itself.
   void load(std::string name, LoadParameters parameters, std::function<void(base::Status)> done, Asking asking = {});
-  // With its dependents go the models that it is a pipeline of, and theirs, unless another pipeline needs them.
-  // With kDemand no request brings it back but a load.
+  // With its dependents go the models that it is a pipeline of, and theirs, unless another pipeline needs them, or they
+  // were loaded on their own. With kDemand no request brings it back but a load.
   enum class Dependents : bool { kKeep, kUnload };
   // With `asking` it is done at once, or refused where the model is being loaded.
   void unload(std::string name, Dependents dependents, std::function<void(base::Status)> done, std::string asking = {});

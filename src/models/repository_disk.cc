@@ -59,6 +59,7 @@ void Repository::Parts::Disk::choose_wanted(const Folders& folders, const Config
     if (some && name != "*") parts_.wanted.insert(name);
   for (const auto& [name, folder] : folders) {
     if (!some || is_of_startup(name)) parts_.wanted.insert(name);
+    if (is_of_startup(name)) parts_.asked_for.insert(name);
     auto config = configs.find(name);
     table_.register_model(name, config == configs.end() ? nullptr : &config->second);
   }

@@ -71,6 +71,7 @@ struct Repository::Parts {
   ModelTable table{lock};
   Watch watch;
   std::set<std::string> wanted;              // kExplicit: what is to be loaded
+  std::set<std::string> asked_for;           // models that a request or the start names, beside those loaded along
   std::set<std::string> away;                // kDemand: what a request has unloaded, until one loads it
   std::vector<Loader::Broken> broken_early;  // of versions that are not in the table yet
   Publisher publisher;

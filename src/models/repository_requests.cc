@@ -62,7 +62,7 @@ base::Status Repository::Parts::Requests::load_named(const std::string& name, co
     table_.register_model(name, config ? &*config : nullptr);
     table_.mark_loading(name), parts_.publish();
   }
-  parts_.wanted.insert(name), parts_.away.erase(name);
+  parts_.wanted.insert(name), parts_.asked_for.insert(name), parts_.away.erase(name);
   std::set<std::string> seen;
   if (config) load_nodes(*folder, *config, seen);
   auto status = parts_.load_one(*folder, nullptr);
@@ -82,7 +82,7 @@ base::Status Repository::Parts::Requests::load_uploaded(const std::string& name,
   if (!upload) return upload.error();
   auto folder = (*upload)->root().empty() ? parts_.find(name) : find_model_folder({(*upload)->root()}, name);
   if (!folder) return parts_.not_there(name, folder.error());
-  parts_.wanted.insert(name), parts_.away.erase(name);
+  parts_.wanted.insert(name), parts_.asked_for.insert(name), parts_.away.erase(name);
   std::set<std::string> seen;
   load_nodes(*folder, (*upload)->config(), seen);
   auto status = parts_.load_one(*folder, std::move(*upload));
@@ -133,22 +133,27 @@ base::Status Repository::Parts::Requests::unload_named(const std::string& name, 
   return {};
 }
 
+// A node stays that another pipeline needs, or that was loaded on its own.
+bool Repository::Parts::Requests::stays(const std::string& node) const {
+  return table_.is_node(node) || parts_.asked_for.contains(node);
+}
+
 // A node that is being loaded goes after that, unless it is a model that asks: its load may wait for this.
 void Repository::Parts::Requests::unload_one(const std::string& name, Dependents dependents,
                                              const std::string& asking) {
   auto nodes = table_.nodes(name);
-  parts_.wanted.erase(name);
+  parts_.wanted.erase(name), parts_.asked_for.erase(name);
   if (parts_.demand.on()) parts_.away.insert(name);
   parts_.watch.forget(name);
   table_.unload(name, ModelTable::Row::kKeep);
   if (dependents == Dependents::kKeep) return;
   for (const auto& node : nodes) {
-    if (table_.is_node(node)) continue;
+    if (stays(node)) continue;
     if (!jobs_.is_busy(node)) {
       unload_one(node, dependents, asking);
     } else if (asking.empty()) {
       jobs_.add(node, Jobs::Needs::kNothing, [this, node] {
-        if (parts_.queue->ends() || table_.is_node(node)) return;
+        if (parts_.queue->ends() || stays(node)) return;
         unload_one(node, Dependents::kUnload, {});
         parts_.publish();
       });

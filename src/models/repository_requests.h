@@ -30,6 +30,7 @@ class Repository::Parts::Requests {
   void load_node(const std::string& node, std::set<std::string>& seen);                                  // may load
   base::Status unload_named(const std::string& name, Dependents dependents, const std::string& asking);
   void unload_one(const std::string& name, Dependents dependents, const std::string& asking);
+  bool stays(const std::string& node) const;
   base::Status check_request(const std::string& name, std::string_view verb) const;
 
   Parts& parts_;

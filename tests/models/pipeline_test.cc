@@ -219,6 +219,21 @@ TEST(PipelineModel, ItsNodesLeaveWithItWhenAskedToUnlessAnotherPipelineNeedsThem
   EXPECT_NE(repo.served("other"), nullptr);
 }
 
+TEST(PipelineModel, ANodeThatWasLoadedOnItsOwnStaysWhenItsPipelineLeaves) {
+  test::Disk disk;
+  two(disk);
+  PipelineRepo repo(disk, Control::kExplicit);
+  EXPECT_TRUE(repo.load("a").ok());
+  EXPECT_TRUE(repo.load("second").ok());
+  EXPECT_TRUE(repo.unload("a", Repository::Dependents::kUnload).ok());
+  EXPECT_EQ(repo.served("first"), nullptr);
+  EXPECT_NE(repo.served("second"), nullptr);
+  EXPECT_TRUE(repo.unload("second").ok());
+  EXPECT_TRUE(repo.load("a").ok());
+  EXPECT_TRUE(repo.unload("a", Repository::Dependents::kUnload).ok());
+  EXPECT_EQ(repo.served("second"), nullptr) << "it was loaded along this time";
+}
+
 TEST(PipelineModel, TwoPipelinesCannotBePartsOfEachOther) {
   test::Disk disk({{"a/model.yaml", "engine: pipeline\ndag: {nodes: [{model: b}]}"},
                    {"b/model.yaml", "engine: pipeline\ndag: {nodes: [{model: a}]}"}});
