@@ -188,6 +188,13 @@ class PythonModels(harness.GrpcCase):
             self.assertEqual({'SUM': [0], 'ANSWERS': [0]}, self.outputs(self.total(1_000_000, 'never')))
         self.assertEqual([0, 1], [self.number(a) for a in self.count(2)])
 
+    def test_a_model_cancels_a_request_to_another_and_is_told_when_it_is_over(self):
+        for _ in range(3):
+            answer = self.total(1_000_000, 'cancelled')
+            self.assertEqual(499, answer.status, answer.body)
+        self.assertTrue(self.server.logged('nobody listens any more'))
+        self.assertEqual({'SUM': [3], 'ANSWERS': [3]}, self.outputs(self.total(3, 'all')))
+
     def count(self, n):
         request = oip.ModelInferRequest(model_name='counting')
         request.inputs.add(name='N', datatype='INT32', shape=[1])

@@ -38,7 +38,11 @@ base::Result<bool> Nested::handle(const Message& message) {
 Status Nested::took(const Message& message) {
   auto open = std::find_if(open_.begin(), open_.end(), [&](const Open& o) { return o.number == message.number; });
   if (open == open_.end()) return {};
-  if (message.type == Type::kForget) return forget(*open), Status();
+  if (message.type == Type::kForget) {
+    open->forgotten |= (message.flags & kMany) == 0;
+    cancel_call(*open);
+    return {};
+  }
   if (message.size > open->ahead) return failure(Code::kInternal, "a model has read answers that it was not given");
   open->ahead -= message.size;
   open->call.credit.fetch_add(int32_t(message.size), std::memory_order_acq_rel);
@@ -46,8 +50,7 @@ Status Nested::took(const Message& message) {
   return {};
 }
 
-void Nested::forget(Open& open) {
-  open.forgotten = true;
+void Nested::cancel_call(Open& open) {
   open.call.cancelled.store(true, std::memory_order_release);
   open.target.inbox->poke();
 }
@@ -132,7 +135,8 @@ Status Nested::reply(Open& open, msg::Event&& event) {
       ++open.ahead;
     Status sent = host_.send_reply(open.number, kind, *outputs, {});
     if (sent.code != Code::kResourceExhausted) return sent;
-    forget(open);  // for the child an error is the last answer
+    open.forgotten = true;  // for the child an error is the last answer
+    cancel_call(open);
     return host_.send_reply(open.number, kind, {}, sent);
   }
   auto* failed = std::get_if<msg::Failed>(&event.what);
@@ -140,7 +144,7 @@ Status Nested::reply(Open& open, msg::Event&& event) {
 }
 
 void Nested::cancel() {
-  for (auto& open : open_) open.call.cancelled.store(true, std::memory_order_release), open.target.inbox->poke();
+  for (auto& open : open_) cancel_call(open);
   while (!open_.empty()) {
     {
       std::unique_lock lock(mutex_);

@@ -40,13 +40,13 @@ class Nested final : private msg::Home {
     msg::Call call;
     uint64_t number = 0;
     bool many = false;       // the child takes any number of answers
-    bool forgotten = false;  // and no more
+    bool forgotten = false;  // and no more, not even the last
     uint64_t ahead = 0;      // answers that it has not read
     Target target;
   };
   base::Status begin(const Message& message);
   base::Status took(const Message& message);
-  static void forget(Open& open);
+  static void cancel_call(Open& open);
   base::Status lend(Open& open);
   base::Status reply(Open& open, msg::Event&& event);
   void post(std::vector<msg::Mail>& burst) override;

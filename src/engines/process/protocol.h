@@ -66,7 +66,7 @@ enum class Type : uint32_t {
   kReturned = 37,  // number: that of kRun. Of a decoupled model: it takes the next one
   kExec = 39,      // number: the child's own; a call to another model, in the output region until kTaken
   kTook = 40,      // number: that of kExec with kMany; size: how many of its answers the child has read
-  kForget = 41,    // number: the same; the child reads no more of its answers
+  kForget = 41,    // number: the same; no more answers are to be made. The child reads some with kMany, or none
   kAnswer = 38,    // answers: one, of a decoupled model. The output region is the server's until kTaken
   // To the server, on descriptor 5. `number`: the child's own, which its kReply has, too; or that of a metric.
   kMetricFamily = 64,     // a family; reply: u64 its number
@@ -92,8 +92,8 @@ inline constexpr uint32_t kCounted = 4;  // the model has sent kMetric… on des
 // Flags of kLoadModel.
 inline constexpr uint32_t kMore = 8;  // the document goes on in the next packet
 
-// Flags of kExec.
-inline constexpr uint32_t kMany = 2;  // the other model may answer any number of times
+// Flags of kExec and kForget.
+inline constexpr uint32_t kMany = 2;  // the other model may answer any number of times; those that it has made are read
 
 enum class AnswerKind : uint8_t {
   kError = 0,

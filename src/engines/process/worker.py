@@ -545,6 +545,12 @@ class Responses:
             worker.send(TOOK, number=self._number, size=1)
         return response
 
+    def cancel(self):
+        """Asks for no further answers. Those that are under way still come; the last one is the error CANCELLED, unless the
+        request is over before."""
+        if not self._over:
+            worker.send(FORGET, MANY, self._number)
+
     def close(self):
         if not self._over:
             self._over = True

@@ -146,7 +146,9 @@ void ask() {
   if (what == "ask and exit") ::_exit(3);
   if (what == "ask for many and lie") send_message({.type = Type::kTook, .number = 5, .size = 1});
   if (what == "ask for many and forget") send_message({.type = Type::kForget, .number = 5});
-  if (many) {
+  if (what == "ask for many and cancel") {
+    send_message({.type = Type::kForget, .flags = kMany, .number = 5});
+  } else if (many) {
     send_message({.type = Type::kTook, .number = 17, .size = uint64_t(1) << 40});  // of a call that there is not
     send_message({.type = Type::kForget, .number = 17});
     return;

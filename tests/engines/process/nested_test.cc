@@ -75,6 +75,8 @@ TEST_F(ProcessTest, ManyAnswersComeAsFarAsTheChildHasRoomForThem) {
   EXPECT_EQ("", outcome(*model));
   EXPECT_EQ(int(kWindow), other.credit);
   EXPECT_TRUE(other.over) << "it was cancelled";
+  model = engine("ask for many and cancel");
+  EXPECT_EQ("", outcome(*model)) << "it is told the end";
   model = engine("ask for many and lie");
   EXPECT_EQ("INTERNAL: a model has read answers that it was not given", outcome(*model));
   model = engine("ask");

@@ -24,6 +24,9 @@ class TritonPythonModel:
             lists = []
         if how == 'some':
             lists = [itertools.islice(lists[0], 3)]
+        if how == 'cancelled':
+            next(lists[0])
+            lists[0].cancel()
         total = answers = 0
         for response in itertools.chain(*lists):
             if response.has_error():
@@ -31,5 +34,7 @@ class TritonPythonModel:
             for tensor in response.output_tensors():
                 total += int(tensor.as_numpy().ravel()[0])
                 answers += 1
+        if how == 'all':
+            lists[0].cancel()  # it is over, which is no error
         return pb_utils.InferenceResponse([pb_utils.Tensor(name, np.array([value]))  # INT64
                                            for name, value in (('SUM', total), ('ANSWERS', answers))])
