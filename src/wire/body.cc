@@ -111,6 +111,7 @@ BodyCollector::State BodyCollector::inflate(std::span<const std::byte>& piece) {
     const Inflate did = inflate_into(*inflater_, block_, piece, slice);
     if (did == Inflate::kCorrupt) return State::kCorrupt;
     if (did == Inflate::kTooBig) return State::kTooBig;
+    if (did == Inflate::kOverRatio) return State::kOverRatio;
     if (did == Inflate::kMore && piece.empty()) return State::kOpen;
     if (slice == 0) return paused_ = true, State::kStalled;
     if (did == Inflate::kMore) continue;

@@ -23,15 +23,19 @@
 
 namespace weir::wire {
 
+inline constexpr std::string_view kOverRatioText =
+    "the request body inflates to more than limits.inflate_ratio times its size";
+
 class BodyCollector {
  public:
   enum class State : uint8_t {
     kOpen,
-    kStalled,   // waits for a slab, or for the next turn
-    kDone,      // after end(): take() it
-    kTooBig,    // more than the limit, or a bomb: 413
-    kCorrupt,   // not in its Content-Encoding: 400
-    kNoMemory,  // the SlabSource says that it is hopeless, or there is no room to wait in: 503
+    kStalled,    // waits for a slab, or for the next turn
+    kDone,       // after end(): take() it
+    kTooBig,     // more than the limit: 413
+    kOverRatio,  // more than the limit's ratio times the coded body, kOverRatioText: 413
+    kCorrupt,    // not in its Content-Encoding: 400
+    kNoMemory,   // the SlabSource says that it is hopeless, or there is no room to wait in: 503
   };
   struct Shape {
     int64_t content_length = -1;  // of the coded body; -1 when not declared

@@ -158,10 +158,8 @@ struct Inflater::Stream {
     if (rc != Z_OK && rc != Z_BUF_ERROR && rc != Z_STREAM_END) corrupt = true;
     return rc == Z_OK && (used != 0 || wrote != 0);
   }
-  bool too_big() const {
-    return made > limits.bytes || taken > coded_limit(limits.bytes) ||
-           (made > kFreeOfRatio && made > taken * uint64_t(limits.ratio));
-  }
+  bool too_big() const { return made > limits.bytes || taken > coded_limit(limits.bytes); }
+  bool over_ratio() const { return made > kFreeOfRatio && made > taken * uint64_t(limits.ratio); }
 };
 
 Inflater::Inflater(Coding coding, InflateLimits limits) : stream_(std::make_unique<Stream>(coding, limits)) {}
@@ -177,6 +175,7 @@ Inflate Inflater::step(std::span<const std::byte>& in, std::span<std::byte>& out
   while (true) {
     if (s.corrupt) return Inflate::kCorrupt;
     if (s.too_big()) return Inflate::kTooBig;
+    if (s.over_ratio()) return Inflate::kOverRatio;
     if (s.at_end) {
       if (in.empty()) return Inflate::kMore;
       // RFC 1952 §2.2: a gzip file is a series of members.
@@ -187,7 +186,7 @@ Inflate Inflater::step(std::span<const std::byte>& in, std::span<std::byte>& out
     if (!s.decide(in)) return Inflate::kMore;
     if (s.corrupt) continue;
     if (out.empty()) return Inflate::kFull;
-    if (!s.turn(in, out) && !s.corrupt && !s.at_end && !s.too_big())
+    if (!s.turn(in, out) && !s.corrupt && !s.at_end && !s.too_big() && !s.over_ratio())
       return out.empty() ? Inflate::kFull : Inflate::kMore;
   }
 }
@@ -217,7 +216,7 @@ Inflate WholeInflater::step(base::SlabSource& slabs, base::Bytes* out) {
       continue;
     }
     const Inflate did = inflate_into(*inflater_, block_, in_, work);
-    if (did == Inflate::kCorrupt || did == Inflate::kTooBig) return did;
+    if (did == Inflate::kCorrupt || did == Inflate::kTooBig || did == Inflate::kOverRatio) return did;
     if (did == Inflate::kMore && in_.empty()) {
       if (!inflater_->complete()) return Inflate::kCorrupt;
       *out = block_.freeze();

@@ -38,13 +38,14 @@ struct InflateLimits {
 };
 
 enum class Inflate : uint8_t {
-  kMore,      // all input is taken; more may come. Of a WholeInflater: there is more to do, in another turn
-  kFull,      // the output is full; call again with room
-  kCorrupt,   // not this coding, a bad checksum, or bytes after the end
-  kTooBig,    // past the limit or the ratio
-  kNoRoom,    // whole messages only: the SlabSource gave nothing; try again later
-  kNoMemory,  // whole messages only: nor will it; do not wait
-  kDone,      // whole messages only
+  kMore,       // all input is taken; more may come. Of a WholeInflater: there is more to do, in another turn
+  kFull,       // the output is full; call again with room
+  kCorrupt,    // not this coding, a bad checksum, or bytes after the end
+  kTooBig,     // past the limit
+  kOverRatio,  // past the ratio
+  kNoRoom,     // whole messages only: the SlabSource gave nothing; try again later
+  kNoMemory,   // whole messages only: nor will it; do not wait
+  kDone,       // whole messages only
 };
 
 class Inflater {
@@ -116,7 +117,8 @@ class WholeInflater {
   GrowingBlock block_;
 };
 
-// A whole coded message into one slab, at once. kDone: `*out` is set; else kCorrupt, kTooBig, kNoRoom or kNoMemory.
+// A whole coded message into one slab, at once. kDone: `*out` is set; else kCorrupt, kTooBig, kOverRatio, kNoRoom or
+// kNoMemory.
 Inflate inflate_whole(Coding coding, std::span<const std::byte> in, InflateLimits limits, base::SlabSource& slabs,
                       base::Bytes* out);
 

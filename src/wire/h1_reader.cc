@@ -299,6 +299,7 @@ void H1Reader::body_settled(RequestBody::State state) {
       body_error_ = error_of({413, coded ? reason::kInflateBytes : reason::kBodyBytes, kBodyTooLarge.text});
       return;
     }
+    case RequestBody::State::kOverRatio: body_error_ = error_of({413, reason::kInflateBytes, kOverRatioText}); return;
     case RequestBody::State::kDone: break;
   }
   H1Exchange& x = *std::exchange(current_, nullptr);

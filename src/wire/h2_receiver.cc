@@ -236,10 +236,8 @@ bool H2Receiver::collect_body(H2Exchange& x, uint64_t limit) {
     }
     coding = *known;
   }
-  if (request.content_length > int64_t(limit)) {
-    refuse(x, 413, reason::kBodyBytes, "request body too large");
-    return false;
-  }
+  if (request.content_length > int64_t(limit))
+    return refuse(x, 413, reason::kBodyBytes, "request body too large"), false;
   x.request_body.begin(connection_.wire, connection_.env.slabs,
                        {request.content_length,
                         coding,
@@ -310,6 +308,7 @@ void H2Receiver::collected(H2Exchange& x, RequestBody::State state) {
   switch (state) {
     case State::kTooBig:
       return refuse(x, 413, x.in.coded ? reason::kInflateBytes : reason::kBodyBytes, "request body too large");
+    case State::kOverRatio: return refuse(x, 413, reason::kInflateBytes, kOverRatioText);
     case State::kNoMemory:
       return refuse(x, 503, reason::kOverload, "there is no memory for the request body; try again later");
     case State::kCorrupt: return refuse(x, 400, reason::kParse, "request body is not in its content-encoding");

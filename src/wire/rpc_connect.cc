@@ -300,6 +300,7 @@ base::Result<base::Bytes> message_of(const Request& request, const RpcState& sta
   switch (inflate_whole(*known, std::as_bytes(std::span(text)), limits, base::heap(), &plain)) {
     case Inflate::kDone: return plain;
     case Inflate::kTooBig:
+    case Inflate::kOverRatio:
       return base::failure(Code::kResourceExhausted, "the query's message inflates past " +
                                                          std::to_string(limits.bytes) + " bytes; send it by POST");
     default: return base::failure(Code::kInvalidArgument, "the query's message is not in its compression");

@@ -174,9 +174,11 @@ bool FramedCall::accept_message() {
   if (outcome == Inflate::kNoMemory) return break_off(no_memory("the message")), false;
   exchange_.record().reject = reason::kInflateBytes;
   if (outcome == Inflate::kTooBig)
-    break_off(base::failure(Code::kResourceExhausted, "message inflates past the limit of " +
-                                                          std::to_string(limits.bytes) + " bytes, or to more than " +
-                                                          std::to_string(limits.ratio) + " times its size"));
+    break_off(base::failure(Code::kResourceExhausted,
+                            "message inflates past the limit of " + std::to_string(limits.bytes) + " bytes"));
+  else if (outcome == Inflate::kOverRatio)
+    break_off(base::failure(Code::kResourceExhausted, "message inflates to more than " + std::to_string(limits.ratio) +
+                                                          " times its size (limits.inflate_ratio)"));
   else
     break_off(base::failure(Code::kInternal, "the compressed message is broken"));
   return false;

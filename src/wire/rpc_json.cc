@@ -100,9 +100,9 @@ void JsonCall::collected(BodyCollector::State state, size_t came_now) {
     case State::kOpen: return give_back();
     case State::kStalled: return collector_.paused() ? turns_.resume_next_turn() : starved(collector_.wanted());
     case State::kTooBig:
-      if (coding_ != Coding::kIdentity) return too_large(reason::kInflateBytes, "the body inflates too far");
-      return too_large(reason::kBodyBytes,
+      return too_large(coding_ == Coding::kIdentity ? reason::kBodyBytes : reason::kInflateBytes,
                        "the body is over the limit of " + std::to_string(state_.options.max_message) + " bytes");
+    case State::kOverRatio: return too_large(reason::kInflateBytes, kOverRatioText);
     case State::kNoMemory:
       exchange_.record().reject = reason::kOverload;
       return break_off(base::overloaded("there is no memory for the message; try again later"));

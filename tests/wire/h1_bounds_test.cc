@@ -202,6 +202,15 @@ TEST(H1, AStreamedBodyHasItsLimitToo) {
   EXPECT_EQ(status(0, "Content-Length: 0\r\n\r\n"), "whole");
 }
 
+TEST(H1, ABodyThatInflatesTooFarIsRefusedByTheNameOfTheSetting) {
+  Conn c;
+  c.feed(post(gzip(std::string(1 << 20, 'x')), "Content-Encoding: gzip\r\n"));
+  c.h1->tick(c.wire.now());
+  const std::string out = c.out();
+  EXPECT_TRUE(out.starts_with("HTTP/1.1 413 ")) << out;
+  EXPECT_NE(out.find("to more than limits.inflate_ratio times its size"), std::string::npos) << out;
+}
+
 TEST(H1, AStreamIsHeldBackFromItsWindowOn) {
   Conn c;
   c.limits.stream_window = 1000;

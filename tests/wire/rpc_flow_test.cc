@@ -73,6 +73,8 @@ TEST_F(GrpcFlow, ABombIsResourceExhausted) {
   auto x = run("Echo", grpc_frame(coded(Coding::kGzip, std::string(10 << 20, '\0')), 1), {{"grpc-encoding", "gzip"}});
   bench().advance(*x, 1us);
   EXPECT_EQ(grpc_status(*x), 8);
+  EXPECT_EQ(x->response.fields.find("grpc-message"),
+            "message inflates to more than 100 times its size (limits.inflate_ratio)");
   EXPECT_EQ(x->record().reject, reason::kInflateBytes);
 }
 
