@@ -49,6 +49,8 @@ int code_of(const base::Status& status);
 // reference server indents (kPretty), or all on one line. Tensors have types that the protocol knows (express()).
 enum class Layout : uint8_t { kPretty, kLine };
 std::string write_json(const base::Status& status, const Message& message, Layout layout = Layout::kPretty);
+// The same of a failure with a number of HTTP's that no Code has, like 405.
+std::string write_failure(int http, std::string_view text);
 // At most what write_json() makes of this message, in bytes.
 uint64_t most_json(const Message& message);
 // The answer as protobuf, in pieces: large float tensors are pieces of their own.

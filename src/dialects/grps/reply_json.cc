@@ -64,13 +64,13 @@ class Page {
   bool first_ = true;
 };
 
-void write_status(std::string& out, Page& page, const base::Status& status) {
+void write_status(std::string& out, Page& page, int code, std::string_view text) {
   page.key("status");
   page.open('{');
   page.key("code");
-  write_number(out, int64_t(code_of(status)));
-  page.text("msg", status.ok() ? "OK" : status.text.empty() ? base::name(status.code) : std::string_view(status.text));
-  page.text("status", status.ok() ? "SUCCESS" : "FAILURE");
+  write_number(out, int64_t(code));
+  page.text("msg", text);
+  page.text("status", code == 200 ? "SUCCESS" : "FAILURE");
   page.close('}');
 }
 
@@ -149,12 +149,24 @@ uint64_t most_json(const Message& message) {
   return bytes;
 }
 
+std::string write_failure(int http, std::string_view text) {
+  std::string out;
+  Page page(out, Layout::kPretty);
+  page.open('{');
+  write_status(out, page, http, text);
+  page.close('}');
+  return out + '\n';
+}
+
 std::string write_json(const base::Status& status, const Message& message, Layout layout) {
   std::string out;
   out.reserve(160);
   Page page(out, layout);
   page.open('{');
-  write_status(out, page, status);
+  write_status(out, page, code_of(status),
+               status.ok()           ? "OK"
+               : status.text.empty() ? base::name(status.code)
+                                     : std::string_view(status.text));
   page.text("model", message.model);
   switch (message.kind) {
     case Kind::kNone: break;

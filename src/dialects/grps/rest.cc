@@ -17,7 +17,7 @@ using wire::Exchange;
 void respond_stray(Exchange& exchange, int http, std::string_view text) {
   Status status = base::failure(base::code_from_http(http), std::string(text));
   exchange.record().set_outcome(status);
-  exchange.respond(http, "application/json", base::Bytes::adopt(write_json(status, {})));
+  exchange.respond(http, "application/json", base::Bytes::adopt(write_failure(http, status.text)));
 }
 
 template <ControlCall call>

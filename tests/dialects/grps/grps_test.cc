@@ -62,7 +62,10 @@ TEST(GrpsRest, StrayPathsAreToldInTheProtocolsShape) {
   auto a = bench.rest("GET", "/grps/v1/nothing");
   EXPECT_EQ(a.status, 404);
   EXPECT_EQ(parse(a.body).status().status(), pb::Status::FAILURE);
-  EXPECT_EQ(bench.rest("GET", "/grps/v1/infer/predict").status, 405);
+  EXPECT_EQ(parse(a.body).status().code(), 404);
+  auto method = bench.rest("GET", "/grps/v1/infer/predict");
+  EXPECT_EQ(method.status, 405);
+  EXPECT_EQ(parse(method.body).status().code(), 405);
 }
 
 // ---- Which model
