@@ -69,9 +69,9 @@ class LineSession final : public JsonCarrier {
   }
 
   void take(std::string_view line) {
+    ++number_;
     if (!begun_.empty()) return take_begun(line);
     if (is_blank(line)) return turns_.spend(1 + line.size());
-    ++number_;
     input_.read(line);
     turns_.spend(kWorkPerMessage + (input_.busy() ? line.size() / kCopiedPerWork : line.size()));
   }
@@ -81,7 +81,6 @@ class LineSession final : public JsonCarrier {
     const bool blank = begun_blank_ && is_blank(last);
     turns_.spend(kWorkPerMessage + last.size() / kCopiedPerWork);
     if (!blank) {
-      ++number_;
       begun_.emplace_back(last);
       input_.read(std::exchange(begun_, {}));
     }
@@ -149,7 +148,7 @@ class LineSession final : public JsonCarrier {
                               wire::owner_of_heads(state_.options.bodies, client())};  // for held_ and begun_
   size_t searched_ = 0;  // the first bytes of held_, which have no line end
   size_t owed_ = 0;      // request bytes not yet given back with consume()
-  size_t number_ = 0;
+  size_t number_ = 0;    // of the line that was taken last; those of blanks count
   bool ended_ = false, told_end_ = false;
 };
 

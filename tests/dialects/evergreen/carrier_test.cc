@@ -39,7 +39,7 @@ TEST(Evergreen, AFailureIsTheLastLine) {
   EXPECT_TRUE(x->ended);
   auto y = t.open_http("POST", {});
   t.rpc.data(*y, "\nnonsense\n");
-  EXPECT_NE(y->sent.find("\"message\":\"line 1: "), std::string::npos);
+  EXPECT_NE(y->sent.find("\"message\":\"line 2: "), std::string::npos);
 }
 
 TEST(Evergreen, LinesInACodingAreRefusedAsThat) {
@@ -123,7 +123,7 @@ TEST(Evergreen, ALongLineThatIsWrongOrRefusedEndsTheSession) {
   auto x = t.open_http("POST", {}), y = t.open_http("POST", {}), z = t.open_http("POST", {});
   t.rpc.data(*x, "\n[" + long_fragment(0, true) + "\n");
   offload.work();
-  EXPECT_NE(x->sent.find("\"message\":\"line 1: "), std::string::npos) << x->sent;
+  EXPECT_NE(x->sent.find("\"message\":\"line 2: "), std::string::npos) << x->sent;
   offload.refusal = base::try_again(base::Code::kResourceExhausted, "full");
   t.rpc.data(*y, long_fragment(0, true) + "\n");
   EXPECT_NE(y->sent.find("RESOURCE_EXHAUSTED"), std::string::npos) << y->sent;
@@ -203,7 +203,7 @@ TEST(Evergreen, ALongLineThatComesInPiecesIsCounted) {
   for (int i = 0; i < 20; ++i) t.rpc.data(*bad, std::string(20'000, '['));
   t.rpc.data(*bad, "\n");
   offload.work();
-  EXPECT_NE(bad->sent.find("\"message\":\"line 1: "), std::string::npos) << bad->sent << "lines of blanks are none";
+  EXPECT_NE(bad->sent.find("\"message\":\"line 3: "), std::string::npos) << bad->sent << "as an editor counts";
   for (size_t sent = 0; sent < (17 << 20) && longer->sent.empty(); sent += 100'000)
     t.rpc.data(*longer, std::string(100'000, 'x'));
   EXPECT_NE(longer->sent.find("a line is longer than"), std::string::npos) << longer->sent;
