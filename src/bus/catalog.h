@@ -75,10 +75,18 @@ enum class Needs : uint8_t {
 };
 bool has(const msg::ModelSpec& spec, Needs needs);
 
+// Numbers without zeros in front, in their order.
+struct ByNumber {
+  using is_transparent = void;
+  bool operator()(std::string_view a, std::string_view b) const {
+    return a.size() != b.size() ? a.size() < b.size() : a < b;
+  }
+};
+
 class Catalog {
  public:
   struct Model {
-    std::map<std::string, std::shared_ptr<Served>, std::less<>> versions;  // ready ones
+    std::map<std::string, std::shared_ptr<Served>, ByNumber> versions;  // ready ones
     Served* preferred = nullptr;  // for calls that name no version: the highest number
   };
 

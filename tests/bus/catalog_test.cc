@@ -173,6 +173,14 @@ TEST(CatalogNames, TheModelsOwnNameSaysWhoMayUseIt) {
   EXPECT_NE(m.resolved("qwen-large").substr(0, 8), "secret/1");
 }
 
+TEST(Catalog, VersionsAreInTheOrderOfTheirNumbers) {
+  Models m;
+  for (const char* version : {"10", "1", "3"}) m.add("a", Models::Kind::kTensors, version);
+  std::string all;
+  for (const auto& [version, unused] : m.catalog.models["a"].versions) all += version + ' ';
+  EXPECT_EQ(all, "1 3 10 ");
+}
+
 TEST(CatalogScope, WhoMayUseSomeModelsSeesThoseAlone) {
   Models m;
   m.add("chat", Kind::kTokens), m.add("chat-small", Kind::kTokens), m.add("embed", Kind::kEncoder);
