@@ -3,6 +3,7 @@
 
 #include "models/loader.h"
 #include "sched/sequence_inbox.h"
+#include "sched/sequence_spec.h"
 
 namespace weir::models {
 namespace {
@@ -57,6 +58,7 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load_sequences(const Plan& pl
   if (!seen) return seen.error();
   for (auto& state : sequences->states)
     if (auto s = read_initial_state(plan.folder, state); !s.ok()) return s;
+  sched::wait_for_slots(spec, *sequences);
   auto whole = std::make_shared<const msg::ModelSpec>(std::move(spec));
   served->spec = std::move(*seen);
   const Limiter own = own_limiter(plan.config);

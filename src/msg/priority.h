@@ -27,9 +27,12 @@ inline uint32_t level_of(const ModelSpec& spec, uint32_t priority) {
   return priority == 0 || priority > count ? usual : priority;
 }
 
+inline const QueuePolicy& queue_policy(const BatchPolicy& batching, uint32_t level) {
+  auto own = batching.levels.find(level);
+  return own == batching.levels.end() ? batching : own->second;
+}
 inline const QueuePolicy& queue_policy(const ModelSpec& spec, uint32_t level) {
-  auto own = spec.batching.levels.find(level);
-  return own == spec.batching.levels.end() ? spec.batching : own->second;
+  return queue_policy(spec.batching, level);
 }
 
 // When a call that came at `now` and asks for a queue_timeout of `asked` (0: for none) has waited for as long as it

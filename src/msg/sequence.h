@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/env.h"
+#include "msg/spec.h"
 #include "msg/tensor.h"
 
 namespace weir::msg {
@@ -52,6 +53,7 @@ struct SequenceSpec {
   base::Duration max_delay{0};      // as BatchPolicy has it
   bool preserve_ordering = false;   // of kOldest
   float minimum_utilization = 0;    // of kDirect; echoed
+  BatchPolicy queue;                // how many sequences wait for a slot, and how long their requests do
 };
 
 // An Inbox that keeps sequences says how. It stands in front of all other Inboxes of its model.

@@ -46,10 +46,14 @@ void SequenceBatcher::bind(Sequence& sequence) {
 // Nothing tells apart the clients behind one number that speaks for many, nor those that have none.
 bool SequenceBatcher::limited(uint64_t tenant) const { return tenant != 0 && !msg::speaks_for_many(tenant); }
 
-bool SequenceBatcher::may_wait(const Key& key) const {
-  auto found = tenants_.find(key.tenant);
-  const size_t own = found == tenants_.end() ? 0 : found->second.waiting;
-  return !limited(key.tenant) || limits_.share.allows(own, 1, waiting_, limits_.waiting);
+// For a slot.
+SequenceBatcher::Arrival SequenceBatcher::may_wait(uint64_t tenant) const {
+  const size_t all = list(Place::kQueued).size();
+  if (all >= limits_.waiting) return Arrival::kFull;
+  auto found = tenants_.find(tenant);
+  const size_t own = found == tenants_.end() ? 0 : found->second.sequences - found->second.slots;
+  const bool allowed = !limited(tenant) || limits_.share.allows(own, 1, all, limits_.waiting);
+  return allowed ? Arrival::kAccepted : Arrival::kOverShare;
 }
 
 SequenceBatcher::Arrival SequenceBatcher::arrive(const Key& key, const Request& request, base::Time now) {
@@ -57,9 +61,10 @@ SequenceBatcher::Arrival SequenceBatcher::arrive(const Key& key, const Request& 
   auto found = all_.find(key);
   const bool known = found != all_.end();
   if (!request.start && (!known || !found->second.open)) return Arrival::kNotStarted;
-  const bool at_once = known ? found->second.place == Place::kIdle : sequences() < limits_.slots;
-  if (!at_once && waiting_ >= limits_.waiting) return Arrival::kFull;
-  if (!at_once && !may_wait(key)) return Arrival::kOverShare;
+  if (known && found->second.waiting.size() >= limits_.pipelined)
+    return end_early(found->second, now), Arrival::kPipelineFull;
+  if (!known && sequences() >= limits_.slots)
+    if (auto waits = may_wait(key.tenant); waits != Arrival::kAccepted) return waits;
   Sequence& sequence = known ? found->second : open(key, now);
   try {
     sequence.waiting.push_back(request);
@@ -67,7 +72,7 @@ SequenceBatcher::Arrival SequenceBatcher::arrive(const Key& key, const Request& 
     if (!known) close(sequence);
     throw;
   }
-  ++waiting_, ++sequence.tenant->waiting;
+  ++waiting_;
   sequence.open = !request.end;
   if (sequence.place == Place::kIdle) move(sequence, Place::kReady, now);
   fill_slots(now);
@@ -80,15 +85,16 @@ bool SequenceBatcher::next(Run& out) {
   Sequence& sequence = *ready.front();
   sequence.running = sequence.waiting.front();
   sequence.waiting.pop_front();
-  --waiting_, --sequence.tenant->waiting;
+  --waiting_;
   move(sequence, Place::kBusy, sequence.since);
   out = {&sequence, sequence.running};
   return true;
 }
 
-void SequenceBatcher::finish(Sequence& sequence, Finish how, base::Time now, std::vector<msg::Call*>& dropped) {
+bool SequenceBatcher::finish(Sequence& sequence, Finish how, base::Time now, std::vector<msg::Call*>& dropped) {
   const bool starts_anew = !sequence.waiting.empty() && sequence.waiting.front().start;
   const bool ended = sequence.running.end || (sequence.evicted && (sequence.waiting.empty() || starts_anew));
+  const bool next_waits = how == Finish::kAnswered && ended && !sequence.waiting.empty();
   sequence.running = {};
   if (how == Finish::kAborts) {
     drop_waiting(sequence, dropped);
@@ -101,6 +107,22 @@ void SequenceBatcher::finish(Sequence& sequence, Finish how, base::Time now, std
     evicting_ -= size_t(std::exchange(sequence.evicted, false));
     move(sequence, Place::kQueued, now);
   }
+  fill_slots(now);
+  return next_waits;
+}
+
+void SequenceBatcher::end_early(const Key& key, base::Time now) {
+  if (auto found = all_.find(key); found != all_.end()) end_early(found->second, now);
+}
+
+void SequenceBatcher::end_early(Sequence& sequence, base::Time now) {
+  sequence.open = false;
+  if (!sequence.waiting.empty())
+    sequence.waiting.back().end = true;
+  else if (sequence.place == Place::kBusy)
+    sequence.running.end = true;
+  else
+    close(sequence);
   fill_slots(now);
 }
 
@@ -159,7 +181,7 @@ base::Time SequenceBatcher::expires_at() const {
 void SequenceBatcher::drop_waiting(Sequence& sequence, std::vector<msg::Call*>& dropped) {
   dropped.reserve(dropped.size() + sequence.waiting.size());  // what throws has changed nothing
   for (const Request& request : sequence.waiting) dropped.push_back(request.call);
-  waiting_ -= sequence.waiting.size(), sequence.tenant->waiting -= sequence.waiting.size();
+  waiting_ -= sequence.waiting.size();
   sequence.waiting.clear();
   sequence.open = false;
 }

@@ -5,6 +5,9 @@
 // one before has left; requests of different sequences run together. Sequences for which no slot is free wait; those
 // of the tenant that has the fewest slots come first, and among them the one that came first.
 //
+// A request that cannot wait ends its sequence: those that came before it run, and those that come after it are of no
+// sequence. So none runs on a state that lacks an earlier one.
+//
 // Slots are shared out once they are scarce: where a sequence of one tenant has waited for as long as a sequence may be
 // idle, and another tenant has more than its share of the slots, or all of them, the latter's least recently used
 // sequence ends. Its next request is told that there is no such sequence.
@@ -40,10 +43,11 @@ class SequenceBatcher {
  public:
   struct Limits {
     size_t slots = 1;        // sequences at once
-    size_t waiting = 256;    // requests that wait, of all sequences
+    size_t waiting = 256;    // sequences that wait for a slot
     base::Duration idle{0};  // of a sequence between two requests
-    base::ShareRule share;   // of slots, and of requests that wait, that one tenant may hold
+    base::ShareRule share;   // of slots, and of sequences that wait, that one tenant may hold
     size_t instances = 1;    // that sequences are bound to
+    size_t pipelined = 256;  // requests that wait in one sequence: as many as one gRPC stream has on their way
   };
   // Ids of different tenants are different sequences.
   struct Key {
@@ -58,7 +62,7 @@ class SequenceBatcher {
   // Where a sequence is. kQueued: it has no slot; kReady: its first request may run; kBusy: one runs.
   enum class Place : uint8_t { kQueued, kIdle, kReady, kBusy };
   struct Tenant {
-    size_t sequences = 0, slots = 0, waiting = 0;  // in all; those in slots; requests that wait
+    size_t sequences = 0, slots = 0;  // in all; those in slots
   };
   class Sequence {
    public:
@@ -85,22 +89,27 @@ class SequenceBatcher {
     Sequence* sequence = nullptr;  // lives until finish()
     Request request;
   };
-  enum class Arrival : uint8_t { kAccepted, kNotStarted, kFull, kOverShare };
+  enum class Arrival : uint8_t { kAccepted, kNotStarted, kFull, kOverShare, kPipelineFull };
 
   explicit SequenceBatcher(const Limits& limits) : limits_(limits), bound_(std::max<size_t>(limits.instances, 1)) {}
   SequenceBatcher(const SequenceBatcher&) = delete;
   SequenceBatcher& operator=(const SequenceBatcher&) = delete;
 
-  // kNotStarted: there is no such sequence, or its end has been asked for, and this is no start. kFull, kOverShare: it
-  // would have to wait, and too many do, of all or of its tenant. Ask next() afterwards.
+  // kNotStarted: there is no such sequence, or its end has been asked for, and this is no start. kFull, kOverShare: its
+  // sequence would have to wait for a slot, and too many do, of all or of its tenant. kPipelineFull: too many requests
+  // wait in its sequence, which ends for that. Ask next() afterwards.
   // An exception has changed nothing.
   Arrival arrive(const Key& key, const Request& request, base::Time now);
   // One that may run; false: none. Its sequence waits for finish().
   bool next(Run& out);
   // A request that next() gave out is over, and its sequence, too, if it was the end. kAborts: the sequence is over in
-  // any case; those that wait in it are added to `dropped`. Ask next() afterwards.
+  // any case; those that wait in it are added to `dropped`. Ask next() afterwards. True: the next sequence of that id
+  // begins to wait for a slot.
   enum class Finish : uint8_t { kAnswered, kAborts };
-  void finish(Sequence& sequence, Finish how, base::Time now, std::vector<msg::Call*>& dropped);
+  bool finish(Sequence& sequence, Finish how, base::Time now, std::vector<msg::Call*>& dropped);
+  // A request of the sequence, if there is one, has been refused: ends it once those that wait in it have run. Ask
+  // next() afterwards.
+  void end_early(const Key& key, base::Time now);
   // Ends the sequences that have had no request for too long, and one that has to make room for another tenant's.
   void expire(base::Time now);
   // When expire() has something to do; kNever: not before something else happens.
@@ -109,6 +118,9 @@ class SequenceBatcher {
   // that runs comes to its end.
   template <class Gone>
   void drop(Gone&& gone, base::Time now, std::vector<msg::Call*>& dropped);
+  // The same of sequences that have no slot.
+  template <class Late>
+  void time_out(Late&& late, base::Time now, std::vector<msg::Call*>& dropped);
 
   size_t sequences() const { return all_.size() - list(Place::kQueued).size(); }  // in slots
   size_t waiting() const { return waiting_; }
@@ -120,7 +132,10 @@ class SequenceBatcher {
   void move(Sequence& sequence, Place to, base::Time now);
   void bind(Sequence& sequence);
   bool limited(uint64_t tenant) const;
-  bool may_wait(const Key& key) const;
+  Arrival may_wait(uint64_t tenant) const;
+  void end_early(Sequence& sequence, base::Time now);
+  template <class Gone>
+  void drop_from(Place place, Gone&& gone, std::vector<msg::Call*>& dropped);
   size_t slot_share() const;
   bool over_share(uint64_t tenant, size_t slots) const;
   base::Time evicts_at() const;
@@ -141,18 +156,28 @@ class SequenceBatcher {
 
 template <class Gone>
 void SequenceBatcher::drop(Gone&& gone, base::Time now, std::vector<msg::Call*>& dropped) {
-  for (Place place : {Place::kQueued, Place::kReady, Place::kBusy})
-    for (auto at = list(place).begin(); at != list(place).end();) {
-      Sequence& sequence = **at++;
-      if (std::none_of(sequence.waiting.begin(), sequence.waiting.end(), [&](const auto& r) { return gone(*r.call); }))
-        continue;
-      drop_waiting(sequence, dropped);
-      if (place == Place::kBusy)
-        sequence.running.end = true;
-      else
-        close(sequence);
-    }
+  for (Place place : {Place::kQueued, Place::kReady, Place::kBusy}) drop_from(place, gone, dropped);
   fill_slots(now);
+}
+
+template <class Late>
+void SequenceBatcher::time_out(Late&& late, base::Time now, std::vector<msg::Call*>& dropped) {
+  drop_from(Place::kQueued, late, dropped);
+  fill_slots(now);
+}
+
+template <class Gone>
+void SequenceBatcher::drop_from(Place place, Gone&& gone, std::vector<msg::Call*>& dropped) {
+  for (auto at = list(place).begin(); at != list(place).end();) {
+    Sequence& sequence = **at++;
+    if (std::none_of(sequence.waiting.begin(), sequence.waiting.end(), [&](const auto& r) { return gone(*r.call); }))
+      continue;
+    drop_waiting(sequence, dropped);
+    if (place == Place::kBusy)
+      sequence.running.end = true;
+    else
+      close(sequence);
+  }
 }
 
 }  // namespace weir::sched

@@ -42,6 +42,16 @@ bool is_set(const msg::Call& call, std::string_view name) {
   return flag && *flag;
 }
 
+// The model has not seen such a request, or its outcome is lost: what comes behind it would lack it.
+bool is_refusal(Code code) {
+  return code == Code::kCancelled || code == Code::kDeadlineExceeded || code == Code::kResourceExhausted ||
+         code == Code::kUnavailable;
+}
+
+Status ended_by(const Status& why) {
+  return failure(why.code, "an earlier request of the sequence was not answered, which has ended it: " + why.text);
+}
+
 class SequenceInbox final : public ProxyInbox, public msg::KeepsSequences, private DeadlineTimer::Listener {
  public:
   SequenceInbox(std::vector<std::unique_ptr<msg::Inbox>> inner, std::shared_ptr<const msg::ModelSpec> whole,
@@ -55,7 +65,7 @@ class SequenceInbox final : public ProxyInbox, public msg::KeepsSequences, priva
         deadline_timer_(deadline_timer ? std::move(deadline_timer) : std::make_shared<TimerThread>()),
         tensors_(*whole_, *sequences_),
         batcher_({slots_of(*whole_, *sequences_),
-                  whole_->batching.max_queue > 0 ? whole_->batching.max_queue : SIZE_MAX, sequences_->idle, share,
+                  sequences_->queue.max_queue > 0 ? sequences_->queue.max_queue : SIZE_MAX, sequences_->idle, share,
                   inner.size()}),
         inner_(std::move(inner)) {}
   ~SequenceInbox() override {
@@ -82,18 +92,22 @@ class SequenceInbox final : public ProxyInbox, public msg::KeepsSequences, priva
 
   base::Result<SequencePosition> position_of(const msg::Call& call) const;
   Status accept(msg::Call& call, SequencePosition&& position, Runs& runs);
+  Status arrive(msg::Call& call, SequencePosition&& position);
+  Status refused(SequenceBatcher::Arrival arrival, const std::string& id) const;
   void take_ready(Runs& runs);
   void start(const SequenceBatcher::Run& run);
   Status dress(const SequenceBatcher::Run& run);
   void receive(msg::Mail&& mail, bus::MailBursts& out) override;
   Status keep_state(SequenceBatcher::Sequence& sequence, msg::Event& event);
-  void refuse_dropped(const std::vector<msg::Call*>& dropped, bus::MailBursts& out);
-  template <class Gone>
-  void drop(Gone&& gone);
+  void refuse_dropped(const std::vector<msg::Call*>& dropped, const Status& why, bus::MailBursts& out);
+  template <class Drop>
+  void drop(Status (SequenceInbox::*why)() const, Drop&& drop);
+  Status cancelled() const;
+  Status timed_out() const;
   void on_deadline() override;
   void set_timer();
   base::Time leaves_at(const msg::Call& call) const {
-    const auto& policy = msg::queue_policy(*whole_, msg::level_of(*whole_, call.priority));
+    const auto& policy = msg::queue_policy(sequences_->queue, msg::level_of(*whole_, call.priority));
     return msg::leaves_at(policy, call.queue_timeout, call.times.queued);
   }
 
@@ -144,38 +158,55 @@ void SequenceInbox::put(msg::Call* call) {
   });
 }
 
-// On an exception the Call has not come in.
-Status SequenceInbox::accept(msg::Call& call, SequencePosition&& position, Runs& runs) {
-  const bool start = position.start, end = position.end;
-  const std::string id = id_text(position.id);
+Status SequenceInbox::refused(SequenceBatcher::Arrival arrival, const std::string& id) const {
+  const std::string of = "for model '" + whole_->name + "'";
+  switch (arrival) {
+    case SequenceBatcher::Arrival::kAccepted: return {};
+    case SequenceBatcher::Arrival::kNotStarted:
+      return base::invalid("inference request for sequence " + id + " to model '" + whole_->name +
+                           "' must specify the START flag on the first request of the sequence");
+    case SequenceBatcher::Arrival::kFull:
+      return base::try_again(Code::kResourceExhausted, "too many sequences wait " + of + " (limit " +
+                                                           std::to_string(sequences_->queue.max_queue) +
+                                                           "); try again later");
+    case SequenceBatcher::Arrival::kOverShare:
+      return base::try_again(Code::kResourceExhausted,
+                             "too many of your sequences wait " + of +
+                                 ", and more than half of all that may (limits.client_share); try again later");
+    case SequenceBatcher::Arrival::kPipelineFull: break;
+  }
+  return failure(Code::kResourceExhausted,
+                 "too many requests of sequence " + id + " wait " + of + ", which has ended it");
+}
+
+// Under mutex_. On a failure the Call has not come in.
+Status SequenceInbox::arrive(msg::Call& call, SequencePosition&& position) {
   if (call.cancelled.load(std::memory_order_acquire)) return failure(Code::kCancelled, "the client has left");
-  std::lock_guard lock(mutex_);
-  runs.reserve(1);
+  const SequenceBatcher::Request request{&call, position.start, position.end};
+  const std::string id = id_text(position.id);
   inside_.emplace(&call, Inside{call.home, call.times.queued, std::move(position), nullptr, false});
-  auto arrival = SequenceBatcher::Arrival::kFull;
+  auto arrival = batcher_.arrive({call.tenant, call.session}, request, deadline_timer_->now());
+  return arrival == SequenceBatcher::Arrival::kAccepted ? Status() : refused(arrival, id);
+}
+
+// Where the Call is refused its sequence ends, if it has begun.
+Status SequenceInbox::accept(msg::Call& call, SequencePosition&& position, Runs& runs) {
+  std::lock_guard lock(mutex_);
+  Status status;
   auto thrown = base::attempt("sequences", [&] {
-    arrival = batcher_.arrive({call.tenant, call.session}, {&call, start, end}, deadline_timer_->now());
+    runs.reserve(1);
+    status = arrive(call, std::move(position));
   });
-  if (!thrown.ok() || arrival != SequenceBatcher::Arrival::kAccepted) inside_.erase(&call);
-  if (!thrown.ok()) return thrown;
-  using Arrival = SequenceBatcher::Arrival;
-  if (arrival == Arrival::kNotStarted)
-    return base::invalid("inference request for sequence " + id + " to model '" + whole_->name +
-                         "' must specify the START flag on the first request of the sequence");
-  if (arrival == Arrival::kFull)
-    return base::try_again(Code::kResourceExhausted, "too many requests of sequences wait for model '" + whole_->name +
-                                                         "' (limit " + std::to_string(whole_->batching.max_queue) +
-                                                         "); try again later");
-  if (arrival == Arrival::kOverShare)
-    return base::try_again(Code::kResourceExhausted,
-                           "too many of your requests of sequences wait for model '" + whole_->name +
-                               "', and more than half of all that may (limits.client_share); try again later");
+  if (!thrown.ok()) status = std::move(thrown);
+  if (!status.ok()) inside_.erase(&call);
+  if (!status.ok() && status.code != Code::kInvalidArgument)
+    batcher_.end_early({call.tenant, call.session}, deadline_timer_->now());
   take_ready(runs);
   // A call that runs now may be another one, which has got the slot of a sequence that has expired.
-  if (std::none_of(runs.begin(), runs.end(), [&](const auto& run) { return run.request.call == &call; }))
+  if (status.ok() && std::none_of(runs.begin(), runs.end(), [&](const auto& run) { return run.request.call == &call; }))
     waiting_until_ = std::min(waiting_until_, leaves_at(call));
   set_timer();
-  return {};
+  return status;
 }
 
 // Under mutex_. What does not fit into `runs` for want of memory goes with the next ones.
@@ -229,6 +260,7 @@ Status SequenceInbox::keep_state(SequenceBatcher::Sequence& sequence, msg::Event
 void SequenceInbox::receive(msg::Mail&& mail, bus::MailBursts& out) {
   Runs runs;
   std::vector<msg::Call*> dropped;
+  Status why;
   {
     std::unique_lock lock(mutex_);
     Inside& inside = inside_.at(mail.call);
@@ -243,30 +275,28 @@ void SequenceInbox::receive(msg::Mail&& mail, bus::MailBursts& out) {
     if (dressed) tensors_.remove(*mail.call);
     lock.lock();
     const auto* failed = std::get_if<msg::Failed>(&mail.event.what);
-    const bool aborts = failed && failed->status.code == Code::kCancelled;
+    const bool aborts = failed && is_refusal(failed->status.code);
     using Finish = SequenceBatcher::Finish;
-    if (aborts) base::until_done("sequences", [&] { dropped.reserve(batcher_.waiting()); });
-    batcher_.finish(sequence, aborts ? Finish::kAborts : Finish::kAnswered, deadline_timer_->now(), dropped);
+    if (aborts)
+      base::until_done("sequences", [&] {
+        why = ended_by(failed->status);
+        dropped.reserve(batcher_.waiting());
+      });
+    const base::Time now = deadline_timer_->now();
+    if (batcher_.finish(sequence, aborts ? Finish::kAborts : Finish::kAnswered, now, dropped)) waiting_until_ = now;
     take_ready(runs);
     set_timer();
   }
-  refuse_dropped(dropped, out);
+  refuse_dropped(dropped, why, out);
   for (const auto& run : runs) start(run);
   out.add(mail.call->home, std::move(mail));  // this may be gone once that is posted
 }
 
 // Calls that have waited, and of which the batcher knows no more.
-void SequenceInbox::refuse_dropped(const std::vector<msg::Call*>& dropped, bus::MailBursts& out) {
+void SequenceInbox::refuse_dropped(const std::vector<msg::Call*>& dropped, const Status& why, bus::MailBursts& out) {
   for (auto* call : dropped) {
     const bool left = call->cancelled.load(std::memory_order_acquire);
-    const bool late = leaves_at(*call) <= deadline_timer_->now();
-    Status status =
-        left   ? failure(Code::kCancelled, "the client has left")
-        : late ? base::try_again(Code::kUnavailable, "the request waited longer than its queue timeout for model '" +
-                                                         whole_->name + "'; its sequence has ended")
-               : failure(Code::kCancelled,
-                         "an earlier request of the sequence was cancelled or has waited too long, "
-                         "which has ended it");
+    Status status = left ? failure(Code::kCancelled, "the client has left") : why;
     {
       std::lock_guard lock(mutex_);
       inside_.erase(call);
@@ -277,28 +307,40 @@ void SequenceInbox::refuse_dropped(const std::vector<msg::Call*>& dropped, bus::
   }
 }
 
-template <class Gone>
-void SequenceInbox::drop(Gone&& gone) {
+Status SequenceInbox::cancelled() const { return ended_by(failure(Code::kCancelled, "cancelled")); }
+
+// It begins with Triton's words.
+Status SequenceInbox::timed_out() const {
+  return base::try_again(
+      Code::kUnavailable,
+      "timeout of the corresponding sequence has been expired: it waited too long for a slot of model '" +
+          whole_->name + "'; try again later");
+}
+
+template <class Drop>
+void SequenceInbox::drop(Status (SequenceInbox::*why)() const, Drop&& drop) {
   enter([&] {
     bus::MailBursts out;
     Runs runs;
     std::vector<msg::Call*> dropped;
     {
       std::lock_guard lock(mutex_);
-      if (batcher_.waiting() > 0)
-        (void)base::attempt("sequences", [&] { batcher_.drop(gone, deadline_timer_->now(), dropped); });
+      if (batcher_.waiting() > 0) (void)base::attempt("sequences", [&] { drop(dropped); });
       take_ready(runs);
       set_timer();
     }
     for (const auto& run : runs) start(run);
-    refuse_dropped(dropped, out);
+    if (!dropped.empty()) refuse_dropped(dropped, (this->*why)(), out);
     out.post();  // this may be gone afterwards
   });
 }
 
 void SequenceInbox::poke() {
   for (auto& inbox : inner_) inbox->poke();
-  drop([](const msg::Call& call) { return call.cancelled.load(std::memory_order_acquire); });
+  drop(&SequenceInbox::cancelled, [this](auto& dropped) {
+    auto gone = [](const msg::Call& call) { return call.cancelled.load(std::memory_order_acquire); };
+    batcher_.drop(gone, deadline_timer_->now(), dropped);
+  });
 }
 
 // On the deadline timer's thread.
@@ -309,11 +351,12 @@ void SequenceInbox::on_deadline() {
     batcher_.expire(now);
     waiting_until_ = base::kNever;
   }
-  drop([&](const msg::Call& call) {
+  auto late = [this, now](const msg::Call& call) {
     const base::Time leaves = leaves_at(call);
     if (leaves > now) waiting_until_ = std::min(waiting_until_, leaves);
     return leaves <= now;
-  });
+  };
+  drop(&SequenceInbox::timed_out, [&](auto& dropped) { batcher_.time_out(late, now, dropped); });
 }
 
 // Under mutex_.
@@ -322,47 +365,7 @@ void SequenceInbox::set_timer() {
   if (when != base::kNever) deadline_timer_->set(*this, when);
 }
 
-Status check_tensor(const msg::TensorSpec* there, msg::DType dtype, const std::string& what, const std::string& model) {
-  if (!there) return base::invalid("sequence_batching: model '" + model + "' has no " + what);
-  if (dtype == there->dtype) return {};
-  return base::invalid("sequence_batching: " + what + " is " + std::string(msg::name(dtype)) +
-                       " in the configuration and " + std::string(msg::name(there->dtype)) + " in the model");
-}
-
 }  // namespace
-
-base::Result<msg::ModelSpec> without_sequence_tensors(const msg::ModelSpec& whole, const msg::SequenceSpec& sequences) {
-  msg::ModelSpec out = whole;
-  auto take = [](std::vector<msg::TensorSpec>& tensors, const std::string& name) {
-    return std::erase_if(tensors, [&](const auto& tensor) { return tensor.name == name; }) == 1;
-  };
-  auto twice = [](const std::string& name) {
-    return base::invalid("sequence_batching: tensor '" + name + "' has two uses");
-  };
-  for (const auto& control : sequences.controls) {
-    const auto* there = whole.input(control.input);
-    if (auto s = check_tensor(there, control.dtype, "input '" + control.input + "'", whole.name); !s.ok()) return s;
-    for (int64_t d : there->shape.dims())
-      if (d != 1 && d != -1)
-        return base::invalid("sequence_batching: control input '" + control.input + "' has shape " +
-                             there->shape.text() + "; it must have one element");
-    if (!take(out.inputs, control.input)) return twice(control.input);
-  }
-  for (const auto& state : sequences.states) {
-    const auto *in = whole.input(state.input), *made = whole.output(state.output);
-    if (auto s = check_tensor(in, state.dtype, "input '" + state.input + "'", whole.name); !s.ok()) return s;
-    if (auto s = check_tensor(made, state.dtype, "output '" + state.output + "'", whole.name); !s.ok()) return s;
-    const msg::Shape& starts = state.initial ? state.initial->shape : state.shape;
-    if (!std::equal(
-            starts.dims().begin(), starts.dims().end(), in->shape.dims().begin(), in->shape.dims().end(),
-            [](int64_t is, int64_t want) { return want < 0 || std::max<int64_t>(is, 1) == want || is == want; }))
-      return base::invalid("sequence_batching: state '" + state.input + "' has shape " + starts.text() +
-                           " in the configuration and " + in->shape.text() + " in the model");
-    if (!take(out.inputs, state.input)) return twice(state.input);
-    if (!take(out.outputs, state.output)) return twice(state.output);
-  }
-  return out;
-}
 
 std::unique_ptr<msg::Inbox> with_sequences(std::vector<std::unique_ptr<msg::Inbox>> inner,
                                            std::shared_ptr<const msg::ModelSpec> whole,

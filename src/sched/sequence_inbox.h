@@ -2,9 +2,13 @@
 // inputs that clients do not see (controls, and the state that the sequence's last request has left), takes the new
 // state out of its outputs, and lets requests of one sequence in one at a time: sched/sequence_batcher.h has the rules.
 //
-// A request that is cancelled, or waits too long for its turn, ends its sequence, since the client no longer knows
-// which requests have counted. A request that fails for another reason leaves the state as it was, and the sequence
-// goes on. States are charged to the memory ledger (kSessions); a request for whose state there is no room fails.
+// A request that is cancelled or refused ends its sequence, since those behind it count on it: so does one whose
+// deadline passes, and one for which a queue, or the memory, has no room. A request that the model fails leaves the
+// state as it was, and the sequence goes on. States are charged to the memory ledger (kSessions); a request for whose
+// state there is no room is refused.
+//
+// Only requests of sequences that wait for a slot time out, and with one of them its sequence. Once a sequence has its
+// slot, its requests wait for as long as it takes.
 #pragma once
 
 #include <memory>
@@ -25,14 +29,10 @@ inline constexpr uint32_t kDefaultCandidates = 256;  // sequences of `oldest` at
 inline constexpr uint32_t kMostCandidates = 65536;   // that can be asked for
 inline constexpr size_t kMaxCorrelationId = 128;     // bytes of a string, as Triton has it
 
-// `whole` as its clients see it: without the inputs and outputs that the server handles. Errors: INVALID_ARGUMENT for a
-// control or a state that does not fit the model.
-base::Result<msg::ModelSpec> without_sequence_tensors(const msg::ModelSpec& whole, const msg::SequenceSpec& sequences);
-
-// Each of `inner` serves `whole`, which without_sequence_tensors() has found to fit. There is one, or one for each
-// instance of a model that keeps states in its instances (Engine::keeps_states()): all requests of a sequence go to the
-// same one then. `stats` and the ledger outlive the Inbox; a null ledger has always room. `share` is what one tenant
-// may hold of the slots. `deadline_timer` null: one of its own.
+// Each of `inner` serves `whole`, whose rules of the queue `sequences` has (sched/sequence_spec.h). There is one, or
+// one for each instance of a model that keeps states in its instances (Engine::keeps_states()): all requests of a
+// sequence go to the same one then. `stats` and the ledger outlive the Inbox; a null ledger has always room. `share` is
+// what one tenant may hold of the slots. `deadline_timer` null: one of its own.
 std::unique_ptr<msg::Inbox> with_sequences(std::vector<std::unique_ptr<msg::Inbox>> inner,
                                            std::shared_ptr<const msg::ModelSpec> whole,
                                            std::shared_ptr<const msg::SequenceSpec> sequences, bus::ModelStats& stats,

@@ -20,8 +20,8 @@ using Finish = SequenceBatcher::Finish;
 enum class Flags { kNone, kStart, kEnd, kBoth };
 
 struct Bench {
-  explicit Bench(size_t slots, size_t waiting = 100, size_t instances = 1)
-      : batcher({slots, waiting, 10s, {}, instances}) {}
+  explicit Bench(size_t slots, size_t waiting = 100, size_t instances = 1, size_t pipelined = 100)
+      : batcher({slots, waiting, 10s, {}, instances, pipelined}) {}
   Arrival arrive(uint64_t id, Flags flags, uint64_t tenant = 0) {
     last = &calls.emplace_back();
     last->session = {tenant, id};
@@ -130,15 +130,63 @@ TEST(SequenceBatcher, ARequestThatRunsKeepsItsSequence) {
   EXPECT_EQ(bench.runs().size(), 1u);
 }
 
-TEST(SequenceBatcher, WaitingRequestsAreBoundedAndThoseThatRunAtOnceAreNot) {
-  Bench bench(2, 1);
+TEST(SequenceBatcher, SequencesThatWaitAreBoundedAndThoseInSlotsAreNot) {
+  Bench bench(1, 1);
+  bench.arrive(1, Flags::kStart);
+  EXPECT_EQ(bench.arrive(2, Flags::kStart), Arrival::kAccepted);
+  EXPECT_EQ(bench.arrive(3, Flags::kStart), Arrival::kFull);
+  for (uint64_t id : {1, 2, 1, 2}) EXPECT_EQ(bench.arrive(id, Flags::kNone), Arrival::kAccepted);
+}
+
+TEST(SequenceBatcher, ARequestThatFindsItsSequenceFullEndsItBehindThoseThatWait) {
+  Bench bench(1, 100, 1, 2);
   bench.arrive(1, Flags::kStart);
   auto runs = bench.runs();
-  EXPECT_EQ(bench.arrive(1, Flags::kNone), Arrival::kAccepted);
-  EXPECT_EQ(bench.arrive(1, Flags::kNone), Arrival::kFull);
-  EXPECT_EQ(bench.arrive(2, Flags::kStart), Arrival::kAccepted);
+  bench.arrive(2, Flags::kBoth);
+  auto* other = bench.last;
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(bench.arrive(1, Flags::kNone), Arrival::kAccepted);
+  EXPECT_EQ(bench.arrive(1, Flags::kNone), Arrival::kPipelineFull);
+  EXPECT_EQ(bench.arrive(1, Flags::kNone), Arrival::kNotStarted);
+  for (int i = 0; i < 2; ++i) {
+    bench.finish(runs[0]);
+    runs = bench.runs();
+    ASSERT_EQ(runs.size(), 1u);
+    EXPECT_NE(runs[0].request.call, other);
+  }
+  bench.finish(runs[0]);
+  runs = bench.runs();
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0].request.call, other) << "the slot is free";
+}
+
+TEST(SequenceBatcher, ASequenceEndsEarlyWhereverItIs) {
+  Bench bench(3);
+  for (uint64_t id = 1; id <= 4; ++id) bench.arrive(id, Flags::kStart);  // 4 waits for a slot
+  auto runs = bench.runs();
+  bench.finish(runs[0]);  // 1 is idle
+  for (uint64_t id : {1, 2, 4}) {
+    bench.batcher.end_early({0, {0, id}}, bench.now);
+    EXPECT_EQ(bench.arrive(id, Flags::kNone), Arrival::kNotStarted);
+  }
+  EXPECT_EQ(bench.arrive(3, Flags::kNone), Arrival::kAccepted);
+  auto fourth = bench.runs();
+  ASSERT_EQ(fourth.size(), 1u) << "it has the slot of the first";
+  bench.finish(fourth[0]);
+  bench.finish(runs[1]);
+  EXPECT_EQ(bench.batcher.sequences(), 1u);
+}
+
+TEST(SequenceBatcher, OnlySequencesWithoutASlotTimeOut) {
+  Bench bench(1);
+  bench.arrive(1, Flags::kStart);
+  auto runs = bench.runs();
+  bench.arrive(1, Flags::kNone);
+  bench.arrive(2, Flags::kStart);
+  auto* waits = bench.last;
+  bench.batcher.time_out([](const msg::Call&) { return true; }, bench.now, bench.dropped);
+  EXPECT_EQ(bench.dropped, std::vector<msg::Call*>{waits});
+  bench.finish(runs[0]);
   EXPECT_EQ(bench.runs().size(), 1u);
-  EXPECT_EQ(bench.arrive(3, Flags::kStart), Arrival::kFull);
 }
 
 TEST(SequenceBatcher, AnAbortEndsTheSequenceAndThoseThatWaitInIt) {
@@ -250,13 +298,13 @@ TEST(SequenceBatcher, ATenantThatSpeaksForManyKeepsItsSlots) {
   EXPECT_EQ(bench.arrive(1, Flags::kNone, msg::kManyClients | 1), Arrival::kAccepted);
 }
 
-TEST(SequenceBatcher, OneTenantsRequestsDoNotFillTheLine) {
+TEST(SequenceBatcher, OneTenantsSequencesDoNotFillTheLine) {
   Bench bench(1, 8);
   bench.arrive(1, Flags::kStart, 2);
   (void)bench.runs();
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(bench.arrive(1, Flags::kNone, 2), Arrival::kAccepted);
-  EXPECT_EQ(bench.arrive(1, Flags::kNone, 2), Arrival::kOverShare);
-  EXPECT_EQ(bench.arrive(2, Flags::kStart, 2), Arrival::kOverShare);
+  for (uint64_t id = 2; id <= 5; ++id) EXPECT_EQ(bench.arrive(id, Flags::kStart, 2), Arrival::kAccepted);
+  EXPECT_EQ(bench.arrive(6, Flags::kStart, 2), Arrival::kOverShare);
+  EXPECT_EQ(bench.arrive(1, Flags::kNone, 2), Arrival::kAccepted) << "it has begun";
   EXPECT_EQ(bench.arrive(1, Flags::kStart, 4), Arrival::kAccepted);
 }
 
@@ -276,17 +324,29 @@ TEST(SequenceBatcher, ManySequencesThatStartAndVanishHoldNoMoreThanTheSlots) {
   }
 }
 
+struct WaitingRequests {
+  size_t all = 0, sequences = 0, longest = 0;  // those of the sequence that has most
+};
+WaitingRequests count_lines(const std::map<uint64_t, std::deque<msg::Call*>>& lines, const std::set<uint64_t>& busy) {
+  WaitingRequests out;
+  for (auto& [id, line] : lines) {
+    out.all += line.size(), out.longest = std::max(out.longest, line.size());
+    out.sequences += size_t(!line.empty() && !busy.contains(id));
+  }
+  return out;
+}
+
 // The rules again, written down plainly: what one sequence may do, and how many there are.
 TEST(SequenceBatcher, RandomStepsKeepOrderSlotsAndBounds) {
   for (uint32_t seed = 1; seed <= 200; ++seed) {
     std::mt19937 random(seed);
-    const size_t slots = 1 + random() % 3, most = 1 + random() % 6;
-    Bench bench(slots, most);
+    const size_t slots = 1 + random() % 3, most = 1 + random() % 3, pipelined = 1 + random() % 4;
+    Bench bench(slots, most, 1, pipelined);
     std::map<uint64_t, std::deque<msg::Call*>> expected;  // by id: those that came and have not run, in order
     std::map<msg::Call*, uint64_t> id_of;
     std::vector<SequenceBatcher::Run> running;
     std::set<uint64_t> busy;
-    size_t accepted = 0, over = 0;
+    size_t over = 0;
     for (int step = 0; step < 400; ++step) {
       const uint32_t what = random() % 10;
       if (what < 6) {
@@ -294,7 +354,6 @@ TEST(SequenceBatcher, RandomStepsKeepOrderSlotsAndBounds) {
         if (bench.arrive(id, Flags(random() % 4), 2 * (id % 3)) == Arrival::kAccepted) {
           expected[id].push_back(bench.last);
           id_of[bench.last] = id;
-          ++accepted;
         }
       } else if (what < 9 && !running.empty()) {
         const size_t at = random() % running.size();
@@ -323,10 +382,9 @@ TEST(SequenceBatcher, RandomStepsKeepOrderSlotsAndBounds) {
         running.push_back(run);
       }
       ASSERT_LE(bench.batcher.sequences(), slots) << "seed " << seed;
-      size_t waiting = 0;
-      for (auto& [id, line] : expected) waiting += line.size();
-      ASSERT_EQ(waiting, bench.batcher.waiting()) << "seed " << seed;
-      ASSERT_LE(waiting, most) << "seed " << seed;
+      const WaitingRequests waiting = count_lines(expected, busy);
+      ASSERT_EQ(waiting.all, bench.batcher.waiting()) << "seed " << seed;
+      ASSERT_TRUE(waiting.sequences <= most && waiting.longest <= pipelined) << "seed " << seed;
     }
     while (!running.empty() || bench.batcher.waiting() > 0) {
       for (auto& run : std::exchange(running, {})) ++over, bench.finish(run);
@@ -334,7 +392,7 @@ TEST(SequenceBatcher, RandomStepsKeepOrderSlotsAndBounds) {
       bench.batcher.expire(bench.now);
       running = bench.runs();
     }
-    EXPECT_EQ(accepted, over) << "seed " << seed;
+    EXPECT_EQ(id_of.size(), over) << "seed " << seed;
   }
 }
 

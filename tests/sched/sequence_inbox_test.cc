@@ -47,13 +47,13 @@ std::shared_ptr<const msg::ModelSpec> adder_spec() {
   auto spec = std::make_shared<msg::ModelSpec>(spec_of(2, 1));
   for (const char* name : {"start", "sum"}) spec->inputs.push_back({name, msg::DType::kFp32, {1}, false, {}});
   spec->outputs.push_back({"sum_out", msg::DType::kFp32, {1}, false, {}});
-  spec->batching.max_queue = 4;
   return spec;
 }
 
 std::shared_ptr<const msg::SequenceSpec> adder_sequences() {
   auto out = std::make_shared<msg::SequenceSpec>();
   out->idle = 10s;
+  out->queue.max_queue = 4;
   out->controls = {{"start", msg::SequenceSpec::Control::Kind::kStart, msg::DType::kFp32, 0, 1}};
   out->states.push_back({"sum", "sum_out", msg::DType::kFp32, {1}, {}, false, false});
   return out;
@@ -191,6 +191,65 @@ TEST_F(SequenceInboxTest, RequestsThatWaitAreBoundedAndTheRestIsToldToTryAgain) 
     adder->answer(base::failure(base::Code::kCancelled, "cancelled"));
   }
   EXPECT_TRUE(adder->held.empty());
+}
+
+TEST_F(SequenceInboxTest, RequestsOfASequenceThatHasItsSlotDoNotTimeOut) {
+  put(7, 1, true);
+  auto &timed = put(7, 10, false, false, 0, 1s), &last = put(7, 100, false, true);
+  timer->advance(2s);
+  while (!adder->held.empty()) adder->answer();
+  EXPECT_EQ(told(timed) + " " + told(last), "11 111");
+}
+
+TEST_F(SequenceInboxTest, ASequenceThatWaitsForASlotTimesOutAsAWhole) {
+  put(1, 1, true), put(2, 1, true);
+  auto &start = put(3, 1, true, false, 0, 1s), &next = put(3, 10);
+  timer->advance(1s);
+  EXPECT_EQ(told(start), "UNAVAILABLE");
+  EXPECT_EQ(told(next), "UNAVAILABLE") << "nobody has cancelled it";
+  EXPECT_EQ(told(put(3, 100)), "INVALID_ARGUMENT");
+  while (!adder->held.empty()) adder->answer();
+}
+
+TEST_F(SequenceInboxTest, TheNextSequenceOfAnIdTimesOutOnceItWaitsForASlot) {
+  put(1, 1, true), put(2, 1, true);
+  auto& last = put(1, 10, false, true);
+  auto &other = put(3, 1, true), &next = put(1, 5, true, false, 0, 1s);
+  timer->advance(2s);
+  EXPECT_EQ(told(next), "");
+  adder->answer(), adder->answer(), adder->answer();
+  EXPECT_EQ(told(last), "11");
+  ASSERT_EQ(adder->held, std::deque<msg::Call*>{&other});
+  timer->advance(0s);
+  EXPECT_EQ(told(next), "UNAVAILABLE");
+  adder->answer();
+}
+
+// None of those behind it runs on a state that lacks it.
+TEST_F(SequenceInboxTest, ARequestThatIsRefusedOrLateEndsItsSequence) {
+  for (auto code : {base::Code::kResourceExhausted, base::Code::kUnavailable, base::Code::kDeadlineExceeded}) {
+    put(7, 1, true);
+    auto &lacks = put(7, 10), &behind = put(7, 100);
+    adder->answer();
+    adder->answer(base::failure(code, "no"));
+    EXPECT_EQ(told(lacks), base::name(code));
+    EXPECT_EQ(told(behind), base::name(code));
+    EXPECT_TRUE(adder->held.empty());
+    EXPECT_EQ(told(put(7, 1000)), "INVALID_ARGUMENT");
+  }
+}
+
+TEST_F(SequenceInboxTest, ASequenceOnWhichTooManyRequestsWaitEndsWithThoseThatCameBefore) {
+  put(1, 1, true), put(2, 1, true);
+  auto& other = put(3, 5, true);
+  std::vector<msg::Call*> fit;
+  for (int i = 0; i < 256; ++i) fit.push_back(&put(1, 1));
+  EXPECT_EQ(told(*fit.back()), "") << "sequences that wait for a slot do not take their place";
+  EXPECT_EQ(told(put(1, 1)), "RESOURCE_EXHAUSTED");
+  EXPECT_EQ(told(put(1, 1)), "INVALID_ARGUMENT");
+  while (!adder->held.empty()) adder->answer();
+  EXPECT_EQ(told(*fit.back()), "257");
+  EXPECT_EQ(told(other), "5") << "the slot is free";
 }
 
 TEST_F(SequenceInboxTest, ARequestWhoseArrivalLetsAnotherRunLeavesWhenItHasWaitedTooLong) {

@@ -1,0 +1,35 @@
+#include "sched/sequence_spec.h"
+
+#include <gtest/gtest.h>
+
+#include "calls.h"
+#include "msg/priority.h"
+#include "sched/batcher.h"
+
+namespace weir::sched {
+namespace {
+
+TEST(SequenceSpec, BehindTheSlotsNoRequestTimesOutAndNoQueueIsFull) {
+  msg::ModelSpec spec = spec_of(2, 1);
+  msg::SequenceSpec sequences;
+  spec.batching.queue_timeout = 1s, spec.batching.max_queue = 1, spec.batching.priority_levels = 2;
+  spec.batching.levels[1] = {1, 1s, true, msg::QueuePolicy::TimeoutAction::kDelay};
+  wait_for_slots(spec, sequences);
+  EXPECT_EQ(msg::queue_policy(sequences.queue, 2).queue_timeout, 1s);
+  EXPECT_EQ(msg::queue_policy(sequences.queue, 1).timeout_action, msg::QueuePolicy::TimeoutAction::kDelay);
+  Batcher batcher(spec);
+  std::deque<msg::Call> calls;
+  std::vector<Dropped> dropped;
+  for (uint32_t priority : {1u, 1u, 2u, 2u}) {
+    auto& call = calls.emplace_back();
+    call.priority = priority, call.queue_timeout = 1ms;
+    fill(call, 1, 0, 1);
+    EXPECT_TRUE(batcher.add(&call, base::Time(0s), dropped).ok());
+  }
+  EXPECT_EQ(batcher.leaves_at(), base::kNever);
+  batcher.leave(base::Time(1h), dropped);
+  EXPECT_TRUE(dropped.empty());
+}
+
+}  // namespace
+}  // namespace weir::sched
