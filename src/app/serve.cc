@@ -299,7 +299,8 @@ Reloader::Steps Serving::reload_steps() {
   steps.certificates = [this] {
     const auto others = cluster_ ? cluster_->reload_tls() : base::Status();
     const auto own = server_->reload_tls();
-    return own.ok() ? others : own;
+    if (own.ok() || others.ok()) return own.ok() ? others : own;
+    return base::failure(own.code, own.text + "; " + others.text);
   };
   if (state_.access.reads_files()) steps.keys = [this] { state_.access.reload(); };
   steps.models = [this](std::function<void()> done) { repository_.rescan(std::move(done)); };
