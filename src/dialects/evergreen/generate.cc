@@ -100,7 +100,7 @@ class Generate final : public OneInputAction {
           s = conversation_.add_chunk(cursor_->leaf(), cursor_->data(), *spec_);
           if (conversation_.in_place()) keep_charged(cursor_->hold());
           break;
-        case Step::kLeafEnd: conversation_.end_leaf(); break;
+        case Step::kLeafEnd: s = conversation_.end_leaf(*spec_); break;
         case Step::kEnd: return may_begin() ? ask() : Status{};
       }
       if (!s.ok()) return s;

@@ -146,6 +146,7 @@ Status Conversation::open_leaf(const Node& leaf, const msg::TextSpec& spec) {
   std::string_view type = base_type(mimetype_);
   image_ = {};
   joined_.clear();
+  unsupported_bytes_ = 0;
   if (is_text(type)) {
     kind_ = Kind::kText;
   } else if (wire::same_text(type, "application/x-protobuf") && type_parameter(mimetype_, "type") == "EndOfTurn") {
@@ -178,10 +179,7 @@ Status Conversation::add_chunk(const Node& leaf, const base::Bytes& data, const 
     if (Status s = open_leaf(leaf, spec); !s.ok()) return s;
   if (kind_ == Kind::kImage) return add_image(data);
   if (kind_ == Kind::kText) return add_text(data.view(), spec);
-  constexpr size_t kShown = 80;
-  if (kind_ == Kind::kUnsupported && !data.empty())
-    return invalid(where(leaf) + "takes text" + (spec.vision ? " and images" : "") + ", not '" +
-                   std::string(base::cut_text(base_type(mimetype_), kShown)) + "'");
+  if (kind_ == Kind::kUnsupported) unsupported_bytes_ += data.size();
   return {};
 }
 
@@ -216,7 +214,9 @@ Status Conversation::add_image(const base::Bytes& data) {
   return {};
 }
 
-void Conversation::end_leaf() {
+Status Conversation::end_leaf(const msg::TextSpec& spec) {
+  constexpr size_t kShown = 80;
+  Status s;
   if (kind_ == Kind::kEndOfTurn) ended_ = true;
   if (!joined_.empty()) image_ = base::Bytes::adopt(std::exchange(joined_, {}));
   if (!image_.empty()) {
@@ -224,8 +224,14 @@ void Conversation::end_leaf() {
     joined_bytes_ += id_.size();
     ++parts_;
   }
+  if (unsupported_bytes_ > 0)
+    s = add_text(
+        "[" + std::string(base::cut_text(mimetype_, kShown)) + ", " + std::to_string(unsupported_bytes_) + " bytes]",
+        spec);
   kind_ = Kind::kNone;
   leaf_ = nullptr;
+  unsupported_bytes_ = 0;
+  return s;
 }
 
 uint64_t Conversation::size() const {

@@ -28,7 +28,8 @@ struct Turn {
 };
 
 // Reads a node as a conversation. A leaf is text if is_text() is true of its type, and an image if its type is image/*
-// and the model takes images. Any other leaf must be empty, and is nothing. A turn ends at a leaf of type
+// and the model takes images. Any other leaf becomes a placeholder in the text, "[video/mp4, 1234 bytes]", or nothing
+// if it is empty: the specification asks a model about a video. A turn ends at a leaf of type
 // `application/x-protobuf; type=EndOfTurn`, and where ChunkMetadata.role changes. A leaf without a role has the role
 // "user". The chat template gets the role as it is, but user, assistant, system and tool in lower case, and "assistant"
 // for "model". Text and images are limited by what a context can hold, so that many actions that read one large node do
@@ -36,9 +37,9 @@ struct Turn {
 class Conversation {
  public:
   // For Cursor::next(): a chunk of a leaf, and the leaf's end. Errors, which name the node: INVALID_ARGUMENT (the role
-  // is too long; content of a type that the model cannot take; more text or images than it can).
+  // is too long; more text or images than the model can take).
   base::Status add_chunk(const Node& leaf, const base::Bytes& data, const msg::TextSpec& spec);
-  void end_leaf();
+  base::Status end_leaf(const msg::TextSpec& spec);
   const std::vector<Turn>& turns() const { return turns_; }
   std::vector<Turn> take() {
     joined_bytes_ = 0;
@@ -67,7 +68,7 @@ class Conversation {
   std::string role_, mimetype_, id_;
   base::Bytes image_;   // the image so far, while it is a single chunk
   std::string joined_;  // the image so far, once it is several chunks
-  uint64_t text_bytes_ = 0, image_bytes_ = 0;
+  uint64_t unsupported_bytes_ = 0, text_bytes_ = 0, image_bytes_ = 0;
   uint64_t joined_bytes_ = 0, parts_ = 0;  // joined_bytes_: also of the ids of images
   bool ended_ = false;                     // an end of turn was read: the next part begins a new turn
 };

@@ -22,7 +22,7 @@ constexpr std::array kPrompt{
               "application/x-protobuf;type=EndOfTurn",
               true,
               "A conversation. A leaf's role says whose turn it belongs to; images where the model sees them. Types "
-              "that end with +json, +xml or +yaml are text, too."}};
+              "that end with +json, +xml or +yaml are text, too. Of other content the model reads its type and size."}};
 constexpr std::array kAnswer{
     Parameter{"response", "text", "text/plain", false,
               "The model's answer, as it comes; with details per token a node of one leaf per token."},

@@ -211,15 +211,18 @@ TEST(Evergreen, TextOfAllKindsIsText) {
   EXPECT_EQ(t.leaf(*y, "t").size(), 8u);
 }
 
-TEST(Evergreen, ContentThatTheModelCannotReadIsRefused) {
-  for (const std::string type : {"video/mp4", "image/png", "application/octet-stream", "application/x-protobuf"}) {
-    Bench t;
-    auto x = t.open();
-    t.send(*x, generate("p", "r") + "node_fragments { id: 'p' child_ids: 'q' child_ids: 'v' }" +
-                   typed_leaf("q", "text/plain", "", "See ") + typed_leaf("v", type, "", "xyz"));
-    EXPECT_EQ(t.status(*x), "INVALID_ARGUMENT: action GENERATE: node 'v': takes text, not '" + type + "'");
-    EXPECT_TRUE(t.chat->held.empty());
-  }
+TEST(Evergreen, ContentThatTheModelCannotSeeIsNamedToItAndCountsAsText) {
+  Bench t;
+  auto x = t.open();
+  t.send(*x, generate("p", "r") + "node_fragments { id: 'p' child_ids: 'q' child_ids: 'v' child_ids: 'w' }" +
+                 typed_leaf("q", "text/plain", "", "See ") + typed_leaf("v", "video/mp4", "", "xyz") +
+                 typed_leaf("w", std::string(1000, 'a') + "/b", "", "x"));
+  EXPECT_EQ(t.prompt(), "[user]See [video/mp4, 3 bytes][" + std::string(80, 'a') + ", 1 bytes]<|end|>[assistant]");
+  auto y = t.open();
+  std::string many = generate("p", "r") + "node_fragments { id: 'p' ";
+  for (int i = 0; i < 2000; ++i) many += "child_ids: 'v' ";
+  t.send(*y, many + "}" + typed_leaf("v", std::string(80, 'v'), "", "x"));
+  EXPECT_EQ(t.status(*y), "INVALID_ARGUMENT: action GENERATE: node 'v': the prompt is too long for the model");
 }
 
 TEST(Evergreen, APromptWithoutLeavesIsCalledThat) {
