@@ -168,7 +168,7 @@ Plan Router::Table::no_route(Exchange& x) {
     return {BodyPlan::kIgnore};
   }
   std::string text = "no such path: " + std::string(path.substr(0, kMaxQuoted));
-  if (std::string near = paths.nearest(path); !near.empty()) text += "; did you mean " + near + "?";
+  if (std::string near = paths.nearest(path); !near.empty() && near != path) text += "; did you mean " + near + "?";
   x.record().code = base::Code::kNotFound;
   refuse(x, {}, 404, text);
   return {BodyPlan::kIgnore};
