@@ -4,6 +4,7 @@
 #include <random>
 
 #include "dialects/oip/pb_infer.h"
+#include "marshal/pb_wire.h"
 #include "requests.h"
 
 namespace weir::oip {
