@@ -329,16 +329,15 @@ void H2Sender::check(H2Exchange& x) {
 // window holds back that can open only when the peer has read what is in the socket.
 bool H2Sender::check_shared() {
   uint64_t held = 0;
-  bool waiting = !output_.empty(), for_window = false;
+  bool waiting = false;
   for (auto& x : streams_.live()) {
     if (x->over) continue;
     held += held_for_answer(*x);
-    for_window = for_window || waits(*x);
+    waiting = waiting || waits(*x);
   }
-  waiting = waiting || for_window;
-  drain_floor_.check_socket(waiting ? connection_.wire.undelivered() : 0);
+  drain_floor_.check_socket(waiting || !output_.empty() ? connection_.wire.undelivered() : 0);
   const bool for_socket = !output_.empty() || drain_floor_.undelivered() >= kSocketIsSlow;
-  for_window = for_window && nghttp2_session_get_remote_window_size(connection_.session()) <= 0;
+  const bool for_window = waiting && nghttp2_session_get_remote_window_size(connection_.session()) <= 0;
   if (!for_socket && !for_window) {
     drain_floor_.stop();
     return false;
