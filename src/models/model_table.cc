@@ -109,6 +109,8 @@ base::Status ModelTable::load(const ModelFolder& folder, const Loader& loader, s
       }))
     model.names = config->names;
   if (status.ok()) model.upload = std::move(upload);
+  if (upload)  // whoever sent it sends it again: without its files it could not be built later
+    for (auto& [version, slot] : model.versions) slot.pending.reset();
   return status;
 }
 
@@ -137,6 +139,7 @@ base::Status ModelTable::load_versions(const ModelFolder& folder, const ModelCon
 base::Status ModelTable::load_version(const ModelFolder& folder, const ModelConfig& config, const Loader& loader,
                                       uint64_t version, Slot& slot, Into into) {
   uint64_t fingerprint = folder.fingerprint(version);
+  slot.pending.reset();
   if (slot.served && slot.fingerprint == fingerprint && (!slot.missing || into == Into::kReserve)) {
     if (!slot.missing) slot.reason.clear();
     return {};
@@ -153,15 +156,13 @@ base::Status ModelTable::load_version(const ModelFolder& folder, const ModelConf
     auto why = presentable(served.error());
     base::log::warning("model failed to load", {{"model", folder.name}, {"version", version}, {"reason", why.text}});
     slot.in_the_way = slot.served && !slot.missing && lacks_memory(why);
-    slot.reason = slot.served && !slot.missing ? serving_on(why.text) : why.text;
-    const bool again = base::worth_trying_again(why);
-    if (!slot.served) slot.state = again ? ModelState::kReturning : ModelState::kUnavailable;
+    slot.load_failed(why);
     return why;
   }
   auto stand_in = slot.fingerprint == fingerprint ? slot.stand_in : nullptr;
   if (stand_in) keep_text(stand_in->spec, (*served)->spec);
-  Slot before = std::exchange(slot, Slot{ModelState::kReady, "", std::move(*served), slot.executions, fingerprint,
-                                         std::move(slot.pipeline), std::move(stand_in)});
+  Slot before = std::exchange(slot, Slot{ModelState::kReady, "", std::move(*served), fingerprint,
+                                         std::move(slot.pending), nullptr, std::move(stand_in)});
   slot.bytes = bytes, slot.loaded_ms = base::unix_ms();
   if (residence_) residence_->arrived(before, slot);
   if (before.stand_in == slot.stand_in) before.stand_in.reset();
@@ -175,6 +176,11 @@ base::Status ModelTable::load_version(const ModelFolder& folder, const ModelConf
   return {};
 }
 
+void ModelTable::Slot::load_failed(const base::Status& why) {
+  reason = served && !missing ? serving_on(why.text) : why.text;
+  if (!served) state = base::worth_trying_again(why) ? ModelState::kReturning : ModelState::kUnavailable;
+}
+
 base::Result<std::shared_ptr<bus::Served>> ModelTable::build(const ModelFolder& folder, const ModelConfig& config,
                                                              const Loader& loader, uint64_t version, Slot& slot) {
   if (config.engine != kPipeline) {
@@ -182,7 +188,7 @@ base::Result<std::shared_ptr<bus::Served>> ModelTable::build(const ModelFolder& 
       const RepositoryLock::Unlocked unlocked(lock_);
       return loader.load(folder, config, version);
     }();
-    if (served) slot.pipeline.reset(), slot.executions = 1;
+    if (served) slot.pending.reset();  // a pipeline in the slot may have lost a node meanwhile
     return served;
   }
   for (const auto& node : config.dag.nodes) {
@@ -190,32 +196,9 @@ base::Result<std::shared_ptr<bus::Served>> ModelTable::build(const ModelFolder& 
     if (node.model == folder.name || contains(node.model, folder.name, seen))
       return base::invalid("node '" + node.name + "': the pipeline would be a part of itself");
   }
-  auto pipeline = std::make_unique<Pipeline>(Pipeline{folder, config, {}});
-  auto served = build_pipeline(*pipeline, loader, version, slot);
-  if (auto nodes = nodes_of(*pipeline)) pipeline->nodes = std::move(*nodes);
-  slot.pipeline = std::move(pipeline);
-  return served;
-}
-
-base::Result<std::shared_ptr<bus::Served>> ModelTable::build_pipeline(const Pipeline& from, const Loader& loader,
-                                                                      uint64_t version, Slot& slot) {
-  auto executions = this->executions(from.config);
-  if (!executions) return executions.error();
-  auto served = loader.load_pipeline(from.folder, from.config, version,
-                                     [this](const auto& m, const auto& v) { return find(m, v); });
-  if (served) slot.executions = *executions;
-  return served;
-}
-
-// Each pipeline that runs another one twice doubles what one request costs, so it is the product that has a limit.
-base::Result<uint32_t> ModelTable::executions(const ModelConfig& config) const {
-  uint64_t sum = 1;
-  for (const auto& node : config.dag.nodes)
-    if (const Slot* slot = serving(node.model, node.version)) sum += slot->executions;
-  if (sum <= kMostExecutions) return uint32_t(sum);
-  return base::invalid("one request would execute " + std::to_string(sum) +
-                       " models and pipelines, those inside its nodes included: at most " +
-                       std::to_string(kMostExecutions) + " are possible");
+  slot.pending = std::make_unique<Pipeline>(Pipeline{folder, config, {}});
+  if (auto nodes = nodes_of(*slot.pending)) slot.pending->nodes = std::move(*nodes);
+  return build_pipeline(*slot.pending, loader, version);
 }
 
 const ModelTable::Slot* ModelTable::serving(const std::string& model, const std::string& version) const {
@@ -248,85 +231,6 @@ base::Result<std::shared_ptr<bus::Served>> ModelTable::find(const std::string& n
   if (found == models_.end()) return base::failure(base::Code::kNotFound, "there is no " + who);
   std::string text = who + " is not loaded" + (reason.empty() ? "" : ": " + reason);
   return coming ? base::try_again(base::Code::kUnavailable, text) : base::failure(base::Code::kUnavailable, text);
-}
-
-// Whether `node` is somewhere in the pipeline `model`.
-bool ModelTable::contains(const std::string& model, const std::string& node, std::set<std::string>& seen) const {
-  auto found = models_.find(model);
-  if (found == models_.end() || !seen.insert(model).second) return false;
-  for (const auto& [version, slot] : found->second.versions) {
-    if (!slot.pipeline) continue;
-    for (const auto& n : slot.pipeline->config.dag.nodes)
-      if (n.model == node || contains(n.model, node, seen)) return true;
-  }
-  return false;
-}
-
-std::set<std::string> ModelTable::nodes(const std::string& model) const {
-  std::set<std::string> out;
-  if (auto found = models_.find(model); found != models_.end())
-    for (const auto& [version, slot] : found->second.versions)
-      if (slot.pipeline)
-        for (const auto& node : slot.pipeline->config.dag.nodes) out.insert(node.model);
-  return out;
-}
-
-bool ModelTable::is_node(const std::string& model) const {
-  return std::any_of(models_.begin(), models_.end(), [&](const auto& m) { return nodes(m.first).contains(model); });
-}
-
-base::Result<std::vector<const bus::Served*>> ModelTable::nodes_of(const Pipeline& pipeline) const {
-  std::vector<const bus::Served*> nodes;
-  for (const auto& node : pipeline.config.dag.nodes) {
-    auto served = find(node.model, node.version);
-    if (!served) {
-      const auto& why = served.error();
-      std::string text = "node '" + node.name + "': " + why.text;
-      return base::worth_trying_again(why) ? base::try_again(why.code, text) : base::failure(why.code, text);
-    }
-    nodes.push_back(served->get());
-  }
-  return nodes;
-}
-
-// A pipeline may be a node of another: what one round rebuilds the next one passes on. No pipeline contains itself, so
-// there is an end.
-void ModelTable::relink(const Loader& loader) {
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (auto& [name, model] : models_)
-      for (auto& [version, slot] : model.versions)
-        if (slot.pipeline && relink(loader, name, version, slot)) changed = true;
-  }
-}
-
-// True when what is served has changed.
-bool ModelTable::relink(const Loader& loader, const std::string& name, uint64_t version, Slot& slot) {
-  auto nodes = nodes_of(*slot.pipeline);
-  if (!nodes) {
-    bool served = slot.served != nullptr;
-    if (served) base::log::warning("pipeline lost a node", {{"model", name}, {"reason", nodes.error().text}});
-    retire(name, version, slot);
-    slot.pipeline->nodes.clear();
-    slot.state = base::worth_trying_again(nodes.error()) ? ModelState::kReturning : ModelState::kUnavailable;
-    slot.reason = nodes.error().text;
-    return served;
-  }
-  if (*nodes == slot.pipeline->nodes) return false;  // built with these, or not possible with these
-  slot.pipeline->nodes = *nodes;
-  auto served = build_pipeline(*slot.pipeline, loader, version, slot);
-  if (!served) {
-    base::log::warning("pipeline cannot use its new nodes", {{"model", name}, {"reason", served.error().text}});
-    slot.reason = slot.served ? serving_on(served.error().text) : served.error().text;
-    if (!slot.served) slot.state = ModelState::kUnavailable;
-    return false;
-  }
-  retire(name, version, slot);
-  slot.served = std::move(*served);
-  slot.state = ModelState::kReady, slot.reason.clear();
-  models_.at(name).names = slot.pipeline->config.names;
-  base::log::info("pipeline linked", {{"model", name}, {"version", version}, {"nodes", nodes->size()}});
-  return true;
 }
 
 bool ModelTable::serves(const std::string& name) const {

@@ -58,7 +58,7 @@ class ModelTable {
   enum class Row : bool { kKeep, kDrop };  // of the index, once it is unloaded
   void unload(const std::string& model, Row row);
   // Rebuilds the pipelines whose nodes have changed: a pipeline serves with the versions that it was built with until
-  // it can be built anew, and leaves when one of its nodes is gone.
+  // it can be built anew, and leaves when one of its nodes is gone. Builds those that waited for their nodes.
   void relink(const Loader& loader);
   // A Retired has been destroyed.
   void destroyed(const Retired& what);
@@ -78,24 +78,28 @@ class ModelTable {
 
  private:
   friend class Residence;
-  // A pipeline that is wanted, also while it cannot be built.
   struct Pipeline {
     ModelFolder folder;
     ModelConfig config;
-    std::vector<const bus::Served*> nodes;  // those that it was built with last
+    std::vector<const bus::Served*> nodes;  // those that it was built with last, or could not be
+    uint32_t executions = 1;                // of models and pipelines for one Call, itself included
   };
   struct Slot {
     bus::ModelState state = bus::ModelState::kUnavailable;
     std::string reason;
     std::shared_ptr<bus::Served> served;
-    uint32_t executions = 1;  // of models and pipelines for one Call of `served`, itself included
     uint64_t fingerprint = 0;
-    std::unique_ptr<Pipeline> pipeline;  // or null
+    std::unique_ptr<Pipeline> pipeline;  // that serves; null: a model does, or nothing
+    // Takes its place as soon as its nodes serve; null: there is none.
+    std::unique_ptr<Pipeline> pending{};
     // Also while a model that may leave memory is in it: pipelines use it (models/residence.h). Null for others.
     std::shared_ptr<bus::Served> stand_in;
     bool missing = false;               // `served` is `stand_in`
     uint64_t bytes = 0, loaded_ms = 0;  // in memory, as an estimate; since when (Unix time)
     bool in_the_way = false;            // what is to take its place found no memory beside it
+
+    std::set<std::string> nodes() const;  // of both pipelines
+    void load_failed(const base::Status& why);
   };
   struct Model {
     std::map<uint64_t, Slot> versions;
@@ -114,14 +118,14 @@ class ModelTable {
                             uint64_t version, Slot& slot, Into into);
   base::Result<std::shared_ptr<bus::Served>> build(const ModelFolder& folder, const ModelConfig& config,
                                                    const Loader& loader, uint64_t version, Slot& slot);
-  base::Result<std::shared_ptr<bus::Served>> build_pipeline(const Pipeline& from, const Loader& loader,
-                                                            uint64_t version, Slot& slot);
-  base::Result<uint32_t> executions(const ModelConfig& config) const;
+  base::Result<std::shared_ptr<bus::Served>> build_pipeline(Pipeline& from, const Loader& loader,
+                                                            uint64_t version) const;
   const Slot* serving(const std::string& model, const std::string& version) const;
   base::Result<std::shared_ptr<bus::Served>> find(const std::string& model, const std::string& version) const;
   bool contains(const std::string& model, const std::string& node, std::set<std::string>& seen) const;
   base::Result<std::vector<const bus::Served*>> nodes_of(const Pipeline& pipeline) const;
-  bool relink(const Loader& loader, const std::string& model, uint64_t version, Slot& slot);
+  bool relink_served(const Loader& loader, const std::string& model, uint64_t version, Slot& slot);
+  bool link_pending(const Loader& loader, const std::string& model, uint64_t version, Slot& slot);
   void retire(const std::string& model, uint64_t version, Slot& slot);
 
   RepositoryLock& lock_;

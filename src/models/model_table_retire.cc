@@ -64,7 +64,7 @@ void ModelTable::unload(const std::string& name, Row row) {
     slot.state = slot.served ? ModelState::kUnloading : ModelState::kUnloaded;
     slot.reason = slot.served ? "" : "unloaded";
     served = served || slot.served;
-    slot.pipeline.reset();
+    slot.pipeline.reset(), slot.pending.reset();
     retire(name, version, slot);
   }
   if (served) base::log::info("model unloaded", {{"model", name}});

@@ -163,5 +163,20 @@ TEST(Repository, AnotherModelNeverMakesWay) {
   repo.repository->stop();
 }
 
+TEST(Repository, APipelineThatCameWithAFailedLoadIsNotBuiltLater) {
+  test::Disk disk({{"m/1/model.onnx", "a"}});
+  Repo repo(disk, [](auto& o) { o.control = Control::kExplicit, o.allow_config_override = true; });
+  EXPECT_TRUE(repo.repository->start().ok());
+  EXPECT_TRUE(repo.load("m").ok());
+  auto status = repo.load("m", {{"config", R"({"platform":"ensemble","max_batch_size":8,
+    "input":[{"name":"x","data_type":"TYPE_UINT8","dims":[1]}],"output":[{"name":"y","data_type":"TYPE_UINT8","dims":[1]}],
+    "ensemble_scheduling":{"step":[{"model_name":"gone","model_version":-1,"input_map":{"x":"x"},
+    "output_map":{"y":"y"}}]}})"}});
+  EXPECT_NE(status.text.find("there is no model 'gone'"), std::string::npos) << status.text;
+  disk.write("gone/1/model.onnx", "b");
+  EXPECT_TRUE(repo.load("gone").ok());
+  EXPECT_EQ((*repo.now()->find("m", ""))->spec.platform, "fake");
+}
+
 }  // namespace
 }  // namespace weir::models
