@@ -13,7 +13,6 @@
 namespace grammar {
 namespace {
 
-constexpr size_t kMostMergedBytes = size_t(32) << 20;  // bytes of schemas that are merged
 constexpr size_t kDeepestReferences = 32, kMostSchemas = 50'000, kMostComparisons = 20'000;
 
 // Keywords that would make a value invalid, and that are not read here.
@@ -80,7 +79,7 @@ Node SchemaReader::in_braces(const char* open, Node inside, const char* close) {
 
 Result<Node> SchemaReader::read(const Json& document, Unsupported unsupported) {
   document_ = &document;
-  unsupported_ = unsupported;
+  merging_.unsupported = unsupported;
   references_.clear(), merged_.clear();
   return node(document, "");
 }
@@ -158,8 +157,8 @@ Result<Node> SchemaReader::scalar(const Json& flat, const std::string& type, con
   const std::string key = type + (ignores() ? " about " : " ") + json_text(form);
   if (auto found = scalars_.find(key); found != scalars_.end()) return out_.rule(found->second);
   const auto kind = type == "integer" ? NumberKind::kInteger : NumberKind::kNumber;
-  auto body = type == "string" ? string_node(out_, flat, out_.rule(string_), unsupported_, pointer)
-                               : number_node(out_, flat, kind, unsupported_, pointer);
+  auto body = type == "string" ? string_node(out_, flat, out_.rule(string_), merging_.unsupported, pointer)
+                               : number_node(out_, flat, kind, merging_.unsupported, pointer);
   if (!body || *body == Grammar::kNever || form.empty()) return body;
   const uint32_t rule = out_.add_rule(key.substr(0, 80), Sharing::kShared);
   out_.define(rule, *body);
@@ -281,8 +280,8 @@ Result<Json> SchemaReader::flatten(const Json& schema, const std::string& pointe
   auto add = [&](const Json& part, const std::string& place) -> Result<Json> {
     auto flat = flatten(part, place, depth + 1);
     if (!flat) return flat;
-    if ((merged_bytes_ += json_text(*flat).size()) > kMostMergedBytes) return wrong(pointer, "the schema is too large");
-    return merge(out, *flat, unsupported_, place);
+    if (!merging_.take(*flat)) return wrong(pointer, "the schema is too large");
+    return merge(out, *flat, merging_, place);
   };
   if (schema.contains("$ref")) {
     auto target = resolve(schema, pointer);

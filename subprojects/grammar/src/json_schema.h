@@ -10,6 +10,7 @@
 #include "grammar/grammar.h"
 #include "grammar/readers.h"
 #include "json_document.h"
+#include "schema_merge.h"
 
 namespace grammar {
 
@@ -46,17 +47,17 @@ class SchemaReader {
   Result<std::vector<Property>> properties(const Json& flat, const std::string& pointer);
   Result<Node> extra(const Json& flat, const std::vector<Property>& named, const std::string& pointer);
   Node other_key(const std::vector<std::u32string>& keys, size_t depth);
-  bool ignores() const { return unsupported_ == Unsupported::kIgnored; }
+  bool ignores() const { return merging_.unsupported == Unsupported::kIgnored; }
   Node named(Node node);
   Node in_braces(const char* open, Node inside, const char* close);
 
   Grammar& out_;
   const Json* document_ = nullptr;
-  Unsupported unsupported_ = Unsupported::kRefused;
+  Merging merging_;
   uint32_t string_, value_, object_;  // rules
   Node comma_, colon_;
   std::map<std::string, uint32_t> references_, merged_, scalars_;  // rules, by pointer and by text
-  size_t depth_ = 0, work_ = 0, merged_bytes_ = 0, comparisons_ = 0;
+  size_t depth_ = 0, work_ = 0, comparisons_ = 0;
 };
 
 }  // namespace grammar

@@ -7,6 +7,8 @@
 namespace grammar {
 namespace {
 
+constexpr size_t kMostBytes = size_t(32) << 20;  // of schemas that are merged
+
 constexpr std::array<std::string_view, 16> kAnnotations{
     "title",    "description", "default",    "examples", "$schema", "$id",           "id",    "$comment",
     "readOnly", "writeOnly",   "deprecated", "nullable", "example", "discriminator", "$defs", "definitions"};
@@ -50,8 +52,10 @@ const Json* member(const Json& schema, const char* key) {
   return at == schema.end() ? nullptr : &*at;
 }
 
+Error too_large(std::string_view pointer) { return wrong(pointer, "the schema is too large"); }
+
 // Properties that one of the two does not name are for its additionalProperties.
-Result<Json> merge_properties(const Json& a, const Json& b, Unsupported unsupported, std::string_view pointer) {
+Result<Json> merge_properties(const Json& a, const Json& b, Merging& merging, std::string_view pointer) {
   Json out = Json::object();
   for (const auto& [from, other] : {std::pair(&a, &b), std::pair(&b, &a)}) {
     const Json *mine = member(*from, "properties"), *theirs = member(*other, "properties"),
@@ -65,7 +69,8 @@ Result<Json> merge_properties(const Json& a, const Json& b, Unsupported unsuppor
         out[key] = value;
         continue;
       }
-      auto merged = merge(value, *with, unsupported, below(below(pointer, "properties"), key));
+      if (!same && !merging.take(*rest)) return too_large(pointer);
+      auto merged = merge(value, *with, merging, below(below(pointer, "properties"), key));
       if (!merged) return merged;
       out[key] = *std::move(merged);
     }
@@ -73,7 +78,55 @@ Result<Json> merge_properties(const Json& a, const Json& b, Unsupported unsuppor
   return out;
 }
 
-Result<Json> merge_keyword(const std::string& key, const Json& a, const Json& b, Unsupported unsupported,
+// The items of a list: those of its first places, and all behind them. Draft 7 has them under other names.
+struct Items {
+  explicit Items(const Json& schema) {
+    const Json* items = member(schema, "items");
+    const bool listed = items && items->is_array();
+    first = listed ? items : member(schema, "prefixItems");
+    rest = listed ? member(schema, "additionalItems") : items;
+  }
+  size_t count() const { return first ? first->size() : 0; }
+  const Json* at(size_t place) const { return place < count() ? &(*first)[place] : rest; }
+
+  const Json *first, *rest;  // null: there are none, anything may come
+};
+
+bool is_of_items(std::string_view keyword) {
+  return keyword == "items" || keyword == "prefixItems" || keyword == "additionalItems";
+}
+
+bool has_items(const Json& schema) {
+  return schema.contains("items") || schema.contains("prefixItems") || schema.contains("additionalItems");
+}
+
+// Places that one of the two does not list are for the rest of it.
+Result<Json> merge_items(const Json& a, const Json& b, Merging& merging, std::string_view pointer) {
+  const Items left(a), right(b);
+  const std::string place = below(pointer, "prefixItems");
+  for (const Items* items : {&left, &right})
+    if (items->first && !items->first->is_array()) return wrong(place, "expected a list of schemas");
+  auto both = [&](const Json* one, const Json* other, const std::string& at) -> Result<Json> {
+    if (!one || !other) return one ? *one : *other;
+    return merge(*one, *other, merging, at);
+  };
+  Json out = Json::object(), first = Json::array();
+  for (size_t i = 0; i < std::max(left.count(), right.count()); ++i) {
+    for (const Items* items : {&left, &right})
+      if (items->rest && i >= items->count() && !merging.take(*items->rest)) return too_large(pointer);
+    auto item = both(left.at(i), right.at(i), below(place, std::to_string(i)));
+    if (!item) return item;
+    first.push_back(*std::move(item));
+  }
+  if (!first.empty()) out["prefixItems"] = std::move(first);
+  if (!left.rest && !right.rest) return out;
+  auto rest = both(left.rest, right.rest, below(pointer, "items"));
+  if (!rest) return rest;
+  out["items"] = *std::move(rest);
+  return out;
+}
+
+Result<Json> merge_keyword(const std::string& key, const Json& a, const Json& b, Merging& merging,
                            std::string_view pointer) {
   if (a == b || is_annotation(key)) return a;
   if (key == "type") return common_types(a, b);
@@ -86,9 +139,8 @@ Result<Json> merge_keyword(const std::string& key, const Json& a, const Json& b,
   }
   if ((key.starts_with("min") || key == "exclusiveMinimum") && both_numbers(a, b)) return std::max(a, b);
   if ((key.starts_with("max") || key == "exclusiveMaximum") && both_numbers(a, b)) return std::min(a, b);
-  const bool lists = a.is_array() || b.is_array();  // `items` of draft 7
-  if ((key == "items" && !lists) || key == "additionalProperties") return merge(a, b, unsupported, below(pointer, key));
-  if (unsupported == Unsupported::kIgnored) return a;
+  if (key == "additionalProperties") return merge(a, b, merging, below(pointer, key));
+  if (merging.unsupported == Unsupported::kIgnored) return a;
   return wrong(pointer, "two schemas that both have '" + key.substr(0, 60) + "' cannot be merged");
 }
 
@@ -98,28 +150,35 @@ bool is_annotation(std::string_view keyword) {
   return std::find(kAnnotations.begin(), kAnnotations.end(), keyword) != kAnnotations.end();
 }
 
-Result<Json> merge(const Json& a, const Json& b, Unsupported unsupported, std::string_view pointer) {
+bool Merging::take(const Json& schema) { return (bytes += json_text(schema).size()) <= kMostBytes; }
+
+Result<Json> merge(const Json& a, const Json& b, Merging& merging, std::string_view pointer) {
   if (a.is_boolean()) return a.get<bool>() ? b : a;
   if (b.is_boolean()) return b.get<bool>() ? a : b;
   if (!a.is_object() || !b.is_object()) return wrong(pointer, "a schema is an object or a boolean");
   Json left = a, right = b;
   enumerate(left), enumerate(right);
-  auto properties = merge_properties(left, right, unsupported, pointer);
+  auto properties = merge_properties(left, right, merging, pointer);
   if (!properties) return properties;
+  const bool both_items = has_items(left) && has_items(right);
+  auto items = both_items ? merge_items(left, right, merging, pointer) : Json::object();
+  if (!items) return items;
   Json out = Json::object();
   for (const auto& [key, value] : left.items()) {
+    if (both_items && is_of_items(key)) continue;
     const Json* other = member(right, key.c_str());
     if (key == "properties" || !other) {
       out[key] = value;
       continue;
     }
-    auto merged = merge_keyword(key, value, *other, unsupported, pointer);
+    auto merged = merge_keyword(key, value, *other, merging, pointer);
     if (!merged) return merged;
     out[key] = *std::move(merged);
   }
   for (const auto& [key, value] : right.items())
-    if (!out.contains(key)) out[key] = value;
+    if (!out.contains(key) && !(both_items && is_of_items(key))) out[key] = value;
   if (!properties->empty()) out["properties"] = *std::move(properties);
+  out.update(*items);
   return out;
 }
 

@@ -94,6 +94,21 @@ TEST(HostileGrammar, SchemasThatExplodeAreRefused) {
   EXPECT_NE(refusal(read_json_schema(schemas[4])), "");
 }
 
+TEST(HostileGrammar, ASchemaThatIsMergedIntoManyPlacesCountsInEach) {
+  const std::string large = R"({"enum":[0)" + times(",12345", 15000) + "]}";
+  std::string names = R"("k":{})";
+  for (int i = 0; i < 1990; ++i) names += ",\"k" + std::to_string(i) + "\":{}";
+  const std::string schemas[] = {
+      R"({"allOf":[{"properties":{)" + names + R"(}},{"additionalProperties":)" + large + "}]}",
+      R"({"allOf":[{"prefixItems":[{})" + times(",{}", 20000) + R"(]},{"items":)" + large + "}]}"};
+  for (const auto& schema : schemas) {
+    std::string why;
+    const double took = seconds([&] { why = refusal(read_json_schema(schema)); });
+    EXPECT_EQ(why, "/allOf/1: the schema is too large");
+    EXPECT_LT(took, kMostSeconds);
+  }
+}
+
 TEST(HostileGrammar, ManyRulesAreBounded) {
   std::string chain = "root ::= r0\n", tangled = "root ::= r0\n";
   for (int i = 0; i < 4500; ++i) {
