@@ -1,6 +1,6 @@
 // ECHO: each input comes back under the output of its name, or the one input under the one output, chunk by chunk as it
-// arrives, with all that its metadata says. A leaf comes back as a leaf; a node of several leaves as a node of leaves
-// named "<output>/0", "<output>/1", ….
+// arrives, with all that its metadata says. "status" is no output of an input of that name. A leaf comes back as a
+// leaf; a node of several leaves as a node of leaves named "<output>/0", "<output>/1", ….
 #include <algorithm>
 #include <optional>
 
@@ -47,7 +47,7 @@ class Echo final : public Action {
     for (size_t i = 0; i < request_.inputs.size(); ++i) {
       const NamedNode& in = request_.inputs[i];
       if (named_before(i)) return base::invalid("input '" + in.name + "' is named twice");
-      Output* out = single ? only->get() : output({in.name});
+      Output* out = single ? only->get() : in.name == kStatus ? nullptr : output({in.name});
       auto from = session_.graph().node(in.id);
       if (!from) return std::move(from).error();
       if (out) ways_.push_back(std::make_unique<Way>(session_.graph(), **from, *out, *this));

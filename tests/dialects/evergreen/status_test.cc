@@ -49,6 +49,18 @@ TEST(EvergreenStatus, AnOutputThatIsNamedTwiceIsToldThere) {
   EXPECT_EQ(t.status(*x), "open");
 }
 
+TEST(EvergreenStatus, AnInputOfThatNameIsNotEchoedThere) {
+  for (const char* more : {"", "inputs { name: 'x' id: 'a' } outputs { name: 'x' id: 'o' } "}) {
+    Bench t;
+    auto x = t.open();
+    t.send(*x, text_leaf("a", "A") + "actions { name: 'ECHO' inputs { name: 'status' id: 'a' } " + more +
+                   "outputs { name: 'status' id: 's' } }");
+    EXPECT_TRUE(says(*x, base::Code::kOk, "")) << t.leaf(*x, "s");
+    EXPECT_EQ(t.leaf(*x, "o"), *more ? "A" : "…");
+    EXPECT_EQ(t.status(*x), "open");
+  }
+}
+
 TEST(EvergreenStatus, ANameAndItsAliasAreOneOutput) {
   Bench t;
   auto x = t.open();
