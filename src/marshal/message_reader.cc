@@ -25,6 +25,12 @@ constexpr size_t kMaxKeys = 1 << 16;  // of a map: each is remembered, and takes
 
 bool has_own_form(const pb::Descriptor& type) { return type.file()->package() == "google.protobuf"; }
 
+// Null is a value of its own.
+bool has_null(const FieldDescriptor& field) {
+  if (field.message_type()) return field.message_type()->full_name() == "google.protobuf.Value";
+  return field.enum_type() && field.enum_type()->full_name() == "google.protobuf.NullValue";
+}
+
 bool packs(FieldDescriptor::Type type) { return wire_type(type) != PbType::kBytes; }
 
 // A number in a string: as written, without white space around it.
@@ -41,14 +47,15 @@ bool ends_clean(std::string_view text, std::string_view decoded) {
          text.substr(text.size() / 4 * 4);
 }
 
-// Members answer whether all is well; if not, the cursor has the reason, or one of the two flags is up.
+// Members answer whether all is well; if not, the cursor has the reason, or too_long_ is up.
 class MessageReader {
  public:
   MessageReader(std::string_view json, size_t max_bytes) : json_(json), max_(max_bytes) {}
 
   std::optional<base::Result<std::string>> read(const pb::Descriptor& type) {
+    pool_ = type.file()->pool();
     bool ok = message(type) && json_.finish();
-    if (foreign_) return std::nullopt;
+    if (foreign_ && !null_element_) return std::nullopt;
     if (too_long_) return base::failure(base::Code::kResourceExhausted, "the message is too long");
     if (!ok) return placed(json_.error());
     return std::move(out_.text);
@@ -62,7 +69,8 @@ class MessageReader {
     uint64_t chosen = 0;  // oneofs that are set
     bool ok = json_.object([&](std::string_view key) {
       const FieldDescriptor* field = named(type, key);
-      return field ? member(*field, chosen) || failed_in(field->name()) : unknown(type, key);
+      if (!field) return foreign_ ? json_.skip() : unknown(type, key);
+      return member(*field, chosen) || failed_in(field->name());
     });
     --depth_;
     return ok;
@@ -92,9 +100,23 @@ class MessageReader {
     return json_.fail(type.full_name() + " has no field '" + base::presentable(key, kQuoted) + "'");
   }
   bool too_deep() { return json_.fail("nested deeper than " + std::to_string(kMaxMessageDepth) + " levels"); }
+  // A value that the library has to read, and with it the text. What is behind it is read for null_element_ only.
   bool foreign() {
     foreign_ = true;
-    return json_.refuse();
+    return json_.skip();
+  }
+  // The same. What is inside is a message of the type that it names.
+  bool any() {
+    const size_t at = json_.at();
+    std::string url;
+    if (json_.peek() != Kind::kObject) return foreign();
+    foreign_ = true;
+    if (!json_.object([&](std::string_view key) { return key == "@type" ? json_.string(url) : json_.skip(); }))
+      return false;
+    const pb::Descriptor* type = pool_->FindMessageTypeByName(url.substr(url.rfind('/') + 1));
+    if (!type || has_own_form(*type)) return true;
+    json_.rewind(at);
+    return message(*type);
   }
   bool fits() {
     if (out_.text.size() <= max_) return true;
@@ -135,20 +157,23 @@ class MessageReader {
     if (packs(field.type())) {
       const size_t at = out_.open(field.number());
       ok = json_.array([&] {
-        bool good = json_.at_number() ? number(field) : null_or(&MessageReader::number, field);
+        bool good = json_.at_number() ? number(field) : element(&MessageReader::number, field);
         return good ? (++index, true) : failed_at(index);
       });
       out_.close(at);
     } else {
-      ok = json_.array([&] { return null_or(&MessageReader::one, field) ? (++index, true) : failed_at(index); });
+      ok = json_.array([&] { return element(&MessageReader::one, field) ? (++index, true) : failed_at(index); });
     }
     --depth_;
     return ok && fits();
   }
 
-  // An element that is null is none, as for the library.
-  bool null_or(bool (MessageReader::*read)(const FieldDescriptor&), const FieldDescriptor& field) {
-    return json_.peek() == Kind::kNull ? null(field) : (this->*read)(field);
+  // The library passes over null, and those behind it move.
+  bool element(bool (MessageReader::*read)(const FieldDescriptor&), const FieldDescriptor& field) {
+    if (json_.peek() != Kind::kNull) return (this->*read)(field);
+    if (has_null(field)) return foreign();
+    null_element_ = true;
+    return json_.fail("null is no element of '" + field.name() + "'");
   }
 
   bool map(const FieldDescriptor& field) {
@@ -161,7 +186,7 @@ class MessageReader {
       if (keys.size() == kMaxKeys) return json_.fail("more than " + std::to_string(kMaxKeys) + " keys in a map");
       if (!keys.emplace(key).second) return json_.fail("a second value for the key of a map");
       const size_t at = out_.open(field.number());
-      bool good = map_key(key_field, key) && null_or(&MessageReader::one, value_field);
+      bool good = map_key(key_field, key) && (json_.peek() == Kind::kNull ? null(value_field) : one(value_field));
       out_.close(at);
       if (!good) return failed_in("['" + base::presentable(key, kQuoted) + "']");
       return fits();
@@ -187,6 +212,7 @@ class MessageReader {
     const auto number_of = uint32_t(field.number());
     switch (field.type()) {
       case FieldDescriptor::TYPE_MESSAGE: {
+        if (field.message_type()->full_name() == "google.protobuf.Any") return any();
         if (has_own_form(*field.message_type())) return foreign();
         if (json_.peek() != Kind::kObject) return misfit(field);
         const size_t at = out_.open(field.number());
@@ -333,7 +359,8 @@ class MessageReader {
   MessageOutput out_;
   std::string path_;  // of the value that was refused
   int depth_ = 0;
-  bool foreign_ = false, too_long_ = false;
+  const pb::DescriptorPool* pool_ = nullptr;
+  bool foreign_ = false, too_long_ = false, null_element_ = false;
 };
 
 }  // namespace

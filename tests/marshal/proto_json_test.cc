@@ -65,6 +65,27 @@ TEST_F(ProtoJsonTest, DeepNestingIsRefused) {
                   .has_value());
 }
 
+TEST_F(ProtoJsonTest, NullIsNoElementOfAList) {
+  auto error = [&](const std::string& type, const std::string& text) {
+    auto result = json_.to_binary(type, text);
+    return result ? "" : result.error().text;
+  };
+  const std::string bad = R"({"fieldViolations":[{"field":"x"},null]})";
+  EXPECT_EQ(error("google.rpc.BadRequest", bad),
+            "JSON: null is no element of 'field_violations' at byte 34, in field_violations[1]");
+  EXPECT_EQ(error("google.rpc.BadRequest", R"({"fieldViolations":null})"), "");
+  auto detail = [](const std::string& type, const std::string& rest) {
+    return R"({"details":[{"@type":"type.googleapis.com/)" + type + "\"," + rest + "}]}";
+  };
+  EXPECT_NE(error("google.rpc.Status", R"({"details":[null]})").find("in details[0]"), std::string::npos);
+  EXPECT_NE(error("google.rpc.Status", detail("google.rpc.BadRequest", bad.substr(1, bad.size() - 2)))
+                .find("in details[0].field_violations[1]"),
+            std::string::npos);
+  EXPECT_EQ(error("google.rpc.Status", detail("google.protobuf.Value", R"("value":[null])")), "");
+  EXPECT_EQ(error("google.rpc.Status", detail("google.rpc.ErrorInfo", R"("domain":null)")), "");
+  EXPECT_EQ(error("google.protobuf.Value", "[null]"), "");
+}
+
 TEST_F(ProtoJsonTest, TooLongIsResourceExhausted) {
   std::string longer = "{\"service\":\"" + std::string(1 << 16, 'x') + "\"}";
   EXPECT_EQ(json_.to_binary("grpc.health.v1.HealthCheckRequest", longer).error().code, Code::kResourceExhausted);

@@ -42,6 +42,24 @@ TEST(Evergreen, AFailureIsTheLastLine) {
   EXPECT_NE(y->sent.find("\"message\":\"line 2: "), std::string::npos);
 }
 
+TEST(Evergreen, NullInAListIsRefusedWithItsPlace) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"nodeFragments":[{"id":"a"},null]})", "node_fragments[1]"},
+      {R"({"nodeFragments":[{"id":"a","childIds":["b",null]}]})", "node_fragments[0].child_ids[1]"},
+      {R"({"nodeFragments":[null,{"id":"a","chunkFragment":{"metadata":{"captureTime":"2023-11-14T22:13:20Z"}}}]})",
+       "node_fragments[0]"},
+      {R"({"actions":[{"name":"GENERATE","configs":[{"@type":"type.googleapis.com/weir.evergreen.v1.GenerateConfig",)"
+       R"("stop":["a",null]}]}]})",
+       "actions[0].configs[0].stop[1]"}};
+  for (auto [line, place] : cases) {
+    Bench t;
+    auto x = t.open_http("POST", {});
+    t.rpc.data(*x, std::string(line) + "\n");
+    EXPECT_NE(x->sent.find("\"message\":\"line 1: JSON: null is no element of"), std::string::npos) << x->sent;
+    EXPECT_NE(x->sent.find(place), std::string::npos) << x->sent;
+  }
+}
+
 TEST(Evergreen, LinesInACodingAreRefusedAsThat) {
   Bench t;
   for (const char* coding : {"gzip", "zstd"}) {
