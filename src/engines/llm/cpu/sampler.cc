@@ -76,17 +76,17 @@ std::span<const float> Sampler::adjust(std::span<const float> logits,
   bool penalties = s.presence_penalty != 0 || s.frequency_penalty != 0 || s.repetition_penalty != 1;
   bool hold = request.hold_eos && (!eos_ids_.empty() || !request.params->stop_ids.empty());
   auto* constraint = request.params->constraint.get();
-  if (!penalties && !hold && !constraint && s.logit_bias.empty()) return logits;
+  if (!penalties && !hold && !constraint && s.logit_bias.empty() && never_.empty()) return logits;
   changed_.assign(logits.begin(), logits.end());
   for (auto [id, bias] : s.logit_bias)
     if (id < changed_.size()) changed_[id] += bias;
   if (penalties) penalize(request);
-  if (hold) {
-    for (uint32_t id : eos_ids_)
+  auto exclude = [this](std::span<const uint32_t> ids) {
+    for (uint32_t id : ids)
       if (id < changed_.size()) changed_[id] = kNever;
-    for (uint32_t id : request.params->stop_ids)
-      if (id < changed_.size()) changed_[id] = kNever;
-  }
+  };
+  if (hold) exclude(eos_ids_), exclude(request.params->stop_ids);
+  exclude(never_);
   if (constraint) keep_allowed(constraint->mask());
   return changed_;
 }

@@ -17,7 +17,9 @@ namespace weir::llm {
 
 class Sampler {
  public:
-  Sampler(const Kernels& kernels, std::span<const uint32_t> eos_ids) : kernels_(kernels), eos_ids_(eos_ids) {}
+  // Those of `never` are not drawn.
+  Sampler(const Kernels& kernels, std::span<const uint32_t> eos_ids, std::span<const uint32_t> never = {})
+      : kernels_(kernels), eos_ids_(eos_ids), never_(never) {}
 
   // Fills the LogitsRequest: id (kSample), logprob and best where they are wanted.
   void sample(std::span<const float> logits, generation::TokenStep::LogitsRequest& request);
@@ -44,7 +46,7 @@ class Sampler {
   uint32_t draw_candidate(double random);
 
   const Kernels& kernels_;
-  std::span<const uint32_t> eos_ids_;  // borrowed
+  std::span<const uint32_t> eos_ids_, never_;  // borrowed
   std::vector<float> changed_, weights_, sums_;
   std::vector<uint32_t> counts_;  // per id; zero between calls
   std::vector<Candidate> candidates_;

@@ -33,7 +33,7 @@ Transformer::Transformer(Model model, const Kernels& kernels, std::unique_ptr<Th
       kv_(model_.form, model_.kv_format, shape_.encoder ? 1 : shape_.layers, shape_.kv_heads, shape_.head_dim),
       max_tokens_(step_tokens),
       f_(size_t(model_.form)),
-      samplers_(team_->size(), Sampler(kernels_, model_.text->eos_ids)) {
+      samplers_(team_->size(), Sampler(kernels_, model_.text->eos_ids, shape_.placeholders())) {
   const size_t rows = std::max(max_tokens_, kLogitsRows);
   const size_t qkv = size_t(shape_.heads + 2 * shape_.kv_heads) * shape_.head_dim;
   hidden_ = Memory(floats(rows * shape_.hidden));

@@ -86,7 +86,8 @@ DeviceTransformer::~DeviceTransformer() { queue_.close(); }
 Status DeviceTransformer::start() {
   if (auto s = queue_.open(device::Device::Priority::kUrgent); !s.ok()) return s;
   for (size_t i = 0; i < kStepsInFlight; ++i) {
-    in_flight_.emplace_back(SamplingPlan(shape_.vocabulary, model_.text->eos_ids, logits_at_once_));
+    in_flight_.emplace_back(
+        SamplingPlan(shape_.vocabulary, model_.text->eos_ids, logits_at_once_, shape_.placeholders()));
     auto done = queue_.device().event();
     if (!done) return done.error();
     in_flight_.back().done = std::move(*done);

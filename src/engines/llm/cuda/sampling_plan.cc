@@ -17,9 +17,11 @@ bool holds_ends(const LogitsRequest& request, std::span<const uint32_t> eos_ids)
 
 }  // namespace
 
-bool is_adjusted(const LogitsRequest& request, std::span<const uint32_t> eos_ids) {
+// Something changes this draw's logits.
+bool SamplingPlan::is_adjusted(const LogitsRequest& request) const {
   const auto& s = request.params->sampling;
-  return request.params->constraint || has_penalties(s) || !s.logit_bias.empty() || holds_ends(request, eos_ids);
+  return request.params->constraint || has_penalties(s) || !s.logit_bias.empty() || !never_.empty() ||
+         holds_ends(request, eos_ids_);
 }
 
 void SamplingPlan::clear() {
@@ -51,12 +53,12 @@ void SamplingPlan::plan_group(std::span<const LogitsRequest> logits_requests, st
   };
   group.draws.first = uint32_t(draws.size());
   for_draws([&](const LogitsRequest& request, uint32_t i) {
-    if (!is_adjusted(request, eos_ids_)) add_draw(request, i, range.first + i);
+    if (!is_adjusted(request)) add_draw(request, i, range.first + i);
   });
   group.draws.count = uint32_t(draws.size()) - group.draws.first;
   group.first_adjusted = uint32_t(draws.size());
   for_draws([&](const LogitsRequest& request, uint32_t i) {
-    if (!is_adjusted(request, eos_ids_)) return;
+    if (!is_adjusted(request)) return;
     if (group.adjusts.empty() || group.adjusts.back().count == kAdjustedAtOnce)
       group.adjusts.push_back({uint32_t(adjusts.size()), 0});
     add_draw(request, kAdjusted | group.adjusts.back().count++, range.first + i);
@@ -96,10 +98,12 @@ void SamplingPlan::add_adjust(const LogitsRequest& request, std::span<const uint
   if (s.presence_penalty != 0 || s.frequency_penalty != 0)
     for (uint32_t id : request.sequence.subspan(std::min<size_t>(request.prompt, request.sequence.size())))
       if (known(id)) ++change(id).generated;
-  if (holds_ends(request, eos_ids_))
-    for (auto ends : {eos_ids_, std::span<const uint32_t>(request.params->stop_ids)})
-      for (uint32_t id : ends)
-        if (known(id)) change(id).flags |= Change::kNever;
+  auto exclude = [&](std::span<const uint32_t> excluded) {
+    for (uint32_t id : excluded)
+      if (known(id)) change(id).flags |= Change::kNever;
+  };
+  if (holds_ends(request, eos_ids_)) exclude(eos_ids_), exclude(request.params->stop_ids);
+  exclude(never_);
   for (auto i = size_t(first); i < changes.size(); ++i) entry_[changes[i].id] = kNone;
   adjusts.push_back(
       {row, first, uint32_t(changes.size()) - first, s.presence_penalty, s.frequency_penalty, s.repetition_penalty});

@@ -1,9 +1,9 @@
 // SamplingPlan: what a step's logits requests become: draws, changed logits before them, logprobs. Pure; reused from
 // step to step.
 //
-// Logits are there for some requests at a time (a group). Where penalties, biases or held ends change them, they
-// are changed in a copy, kAdjustedAtOnce rows at a time, since logprobs are of what the model said. Masks of forms are
-// left for the time when the device is at work.
+// Logits are there for some requests at a time (a group). Where penalties, biases, held ends or ids that are not drawn
+// change them, they are changed in a copy, kAdjustedAtOnce rows at a time, since logprobs are of what the model said.
+// Masks of forms are left for the time when the device is at work.
 #pragma once
 
 #include <cstdint>
@@ -34,9 +34,10 @@ constexpr size_t mask_words(uint32_t vocabulary) { return (size_t(vocabulary) + 
 
 class SamplingPlan {
  public:
-  // `at_once`: requests of a group.
-  SamplingPlan(uint32_t vocabulary, std::span<const uint32_t> eos_ids, uint32_t at_once)
-      : vocabulary_(vocabulary), eos_ids_(eos_ids), at_once_(at_once), entry_(vocabulary, kNone) {}
+  // `at_once`: requests of a group. Those of `never` are not drawn.
+  SamplingPlan(uint32_t vocabulary, std::span<const uint32_t> eos_ids, uint32_t at_once,
+               std::span<const uint32_t> never = {})
+      : vocabulary_(vocabulary), eos_ids_(eos_ids), never_(never), at_once_(at_once), entry_(vocabulary, kNone) {}
 
   // `fed`: the step's ids, where one of them may be kSampled.
   void plan(std::span<const generation::TokenStep::LogitsRequest> logits_requests, std::span<const uint32_t> fed = {});
@@ -60,6 +61,7 @@ class SamplingPlan {
   static constexpr uint32_t kNone = UINT32_MAX;
 
   void clear();
+  bool is_adjusted(const generation::TokenStep::LogitsRequest& request) const;
   void plan_group(std::span<const generation::TokenStep::LogitsRequest> logits_requests, std::span<const uint32_t> fed,
                   Range range);
   void add_draw(const generation::TokenStep::LogitsRequest& request, uint32_t from, uint32_t to);
@@ -67,12 +69,9 @@ class SamplingPlan {
   Change& change(uint32_t id);
 
   const uint32_t vocabulary_;
-  const std::span<const uint32_t> eos_ids_;  // borrowed
+  const std::span<const uint32_t> eos_ids_, never_;  // borrowed
   const uint32_t at_once_;
   std::vector<uint32_t> entry_;  // per id: its change of the present row
 };
-
-// Something changes this draw's logits.
-bool is_adjusted(const generation::TokenStep::LogitsRequest& request, std::span<const uint32_t> eos_ids);
 
 }  // namespace weir::llm::cuda

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,11 @@ struct Shape {
   std::vector<uint32_t> eos_ids;
   Rope rope;
   std::optional<VisionShape> vision;
+
+  // Ids that stand for what an encoder makes. The model writes none of them, whatever its logits are. Borrows.
+  std::span<const uint32_t> placeholders() const {
+    return vision ? std::span<const uint32_t>(&vision->pad_id, 1) : std::span<const uint32_t>();
+  }
 };
 
 // Errors: INVALID_ARGUMENT (a field that is missing or out of range, named), UNIMPLEMENTED (what would change answers

@@ -50,6 +50,26 @@ TEST(Sampler, LogitsThatAreNotNumbersGiveNoToken) {
     }
 }
 
+TEST(Sampler, APlaceholderIsNeverDrawnAndKeepsItsLogprob) {
+  const std::vector<uint32_t> never{1, 99};
+  Sampler sampler(kernels(), {}, never);
+  msg::Generation params, biased;
+  biased.sampling.temperature = 0, biased.sampling.logit_bias = {{1, 100.f}};
+  const std::vector<float> logits{std::log(0.1f), std::log(0.8f), std::log(0.1f)};
+  LogitsRequest request{.params = &params, .top = 1}, greedy{.params = &biased};
+  for (request.draw = 0; request.draw < 1000; ++request.draw) {
+    sampler.sample(logits, request);
+    ASSERT_NE(request.id, 1u);
+  }
+  ASSERT_EQ(request.best.size(), 1u);
+  EXPECT_EQ(request.best[0].id, 1u);
+  EXPECT_NEAR(request.best[0].logprob, std::log(0.8f), 1e-5);
+  sampler.sample(logits, greedy);
+  EXPECT_EQ(greedy.id, 0u);
+  sampler.sample(std::vector<float>{-INFINITY, 1, -INFINITY}, greedy);
+  EXPECT_EQ(greedy.id, UINT32_MAX) << "there is no other";
+}
+
 TEST(Sampler, DrawsFollowTheProbabilities) {
   Draws d;
   auto counts = d.counts({std::log(0.5f), std::log(0.3f), std::log(0.2f), -INFINITY}, 20000);

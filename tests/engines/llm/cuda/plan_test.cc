@@ -247,6 +247,24 @@ TEST(LlmCudaPlan, LogitsRequestsBecomeDrawsChangesAndLogprobs) {
   EXPECT_EQ(plan.logprobs[1].id, 3u);
 }
 
+TEST(LlmCudaPlan, APlaceholderIsNeverDrawn) {
+  msg::Generation plain, biased;
+  biased.sampling.logit_bias = {{7, 1.f}};
+  std::vector<LogitsRequest> logits_requests(3);
+  logits_requests[0].params = &plain, logits_requests[1].params = &biased;
+  logits_requests[2] = {.kind = LogitsRequest::Kind::kScore, .params = &plain, .id = 7};
+  Sizes never{7, 99};
+  SamplingPlan plan(50, {}, 8, never);
+  plan.plan(logits_requests);
+  ASSERT_EQ(plan.adjusts.size(), 2u) << "a score is of what the model says";
+  EXPECT_EQ(plan.groups[0].draws.count, 0u);
+  ASSERT_EQ(plan.changes.size(), 2u);
+  for (const auto& change : plan.changes) {
+    EXPECT_EQ(change.id, 7u);
+    EXPECT_EQ(change.flags, Change::kNever);
+  }
+}
+
 struct OddConstraint final : msg::TokenConstraint {
   void prepare() override {}
   std::span<const uint32_t> mask() override { return words; }
