@@ -1,9 +1,9 @@
 // POST …/generate and …/generate_stream: one JSON object in, one out, or one as Server-Sent Event for each answer
 // (Triton's generate extension, and the Open Inference Protocol's "Generate").
 //
-// For a model of tensors each member that has an input's name becomes that input (a value, or a list of them), and
-// every other member a parameter; members of "parameters" are parameters, too. The answer has each output under its
-// name, a single element as a plain value.
+// For a model of tensors each member that has an input's name becomes that input (a value, or a list of them, shaped as
+// the input is declared and otherwise as it is written), and every other member a parameter; members of "parameters"
+// are parameters, too. The answer has each output under its name, a single element as a plain value.
 //
 // A model of text takes
 //   text_input (string), parameters {max_tokens = 20, temperature, top_p, stop, …, details} – those of

@@ -2,6 +2,7 @@
 #include "dialects/oip/generate.h"
 #include "dialects/oip/inference.h"
 #include "dialects/oip/rest.h"
+#include "marshal/json_nested.h"
 #include "marshal/json_tensor.h"
 #include "wire/sse.h"
 
@@ -19,23 +20,27 @@ bool count(JsonCursor& json, uint64_t& elements) {
   return json.skip();
 }
 
-// The declared shape with one row, and with one dimension that is not declared worked out.
-Status settle_shape(const msg::ModelSpec& spec, const msg::TensorSpec& input, uint64_t elements, msg::Shape& shape) {
-  shape = spec.public_shape(input);
+// The declared shape with one row, for a list of so many elements. Of several dimensions that are not declared each is
+// as long as the lists of its level, where the list has as many levels. Otherwise the last one takes what there is and
+// the others are 1, as in Triton.
+msg::Shape settle_shape(const msg::ModelSpec& spec, const msg::TensorSpec& input, const std::string& list,
+                        uint64_t elements) {
+  msg::Shape shape = spec.public_shape(input);
   if (spec.max_batch > 0 && shape.rank() > 0) shape[0] = 1;
+  size_t open = 0, last = shape.rank();
+  for (size_t i = 0; i < shape.rank(); ++i)
+    if (shape[i] < 0) ++open, last = i;
+  JsonCursor json(list);
+  msg::Shape nested;
+  const bool leveled = open > 1 && marshal::measure_nested(json, nested) && nested.rank() == shape.rank();
   uint64_t known = 1;
-  size_t open = shape.rank();
   for (size_t i = 0; i < shape.rank(); ++i) {
-    if (shape[i] >= 0) {
-      known *= uint64_t(shape[i]);
-    } else if (open < shape.rank()) {
-      return base::invalid("input '" + input.name + "': more than one dimension is not declared; use infer");
-    } else {
-      open = i;
-    }
+    if (i == last) continue;
+    if (shape[i] < 0) shape[i] = leveled ? nested[i] : 1;
+    known *= uint64_t(shape[i]);
   }
-  if (open < shape.rank()) shape[open] = known == 0 ? 0 : int64_t(elements / known);
-  return {};
+  if (last < shape.rank()) shape[last] = known == 0 ? 0 : int64_t(elements / known);
+  return shape;
 }
 
 class TensorRequest {
@@ -81,9 +86,9 @@ class TensorRequest {
     if (list.front() != '[') list = "[" + list + "]";
     msg::Tensor& t = call_.inputs.emplace_back();
     t.name = input.name, t.dtype = input.dtype;
-    Status status = settle_shape(spec_, input, elements, t.shape);
+    t.shape = settle_shape(spec_, input, list, elements);
     JsonCursor data(list);
-    if (status.ok()) status = marshal::read_data(data, t, slabs_);
+    Status status = marshal::read_data(data, t, slabs_);
     return status.ok() || refuse(json, std::move(status));
   }
 

@@ -8,6 +8,7 @@
 #include "support/counted_slabs.h"
 #include "support/generation_cases.h"
 #include "support/held_workers.h"
+#include "support/model_spec.h"
 #include "support/text_models.h"
 #include "wire/codec.h"
 
@@ -57,6 +58,26 @@ TEST_F(Generate, AValueAloneIsATensorOfOneElementAndAnOpenDimensionIsWorkedOut) 
   EXPECT_EQ(bench.models.seen("text")[0], R"(text/1 rows=1 | s BYTES [1] ["hi"])");
   auto y = post("blob/generate", Json::parse(R"({"x":[[1,2,3],[4,5,6]]})"));
   EXPECT_EQ(bench.models.seen("blob")[0], "blob/1 rows=1 | x FP32 [2,3] [1.0,2.0,3.0,4.0,5.0,6.0]");
+}
+
+TEST_F(Generate, SeveralOpenDimensionsAreShapedByTheDataAsTritonDoes) {
+  auto open = support::model_spec("open", {{"x", msg::DType::kInt32, {-1, 2, -1}, false, {}}}, {});
+  bench.models.add(open);
+  open.name = "rows", open.max_batch = 4;
+  bench.models.add(open);
+  const std::tuple<const char*, const char*, const char*> cases[] = {{"open", "[1,2,3,4]", "[1,2,2]"},
+                                                                     {"open", "[[[1],[2]],[[3],[4]]]", "[2,2,1]"},
+                                                                     {"open", "[]", "[1,2,0]"},
+                                                                     {"rows", "[1,2,3,4]", "[1,1,2,2]"},
+                                                                     {"rows", "[[[[1],[2]],[[3],[4]]]]", "[1,2,2,1]"}};
+  for (auto [model, data, shape] : cases) {
+    auto x = post(std::string(model) + "/generate", {{"x", Json::parse(data)}});
+    ASSERT_FALSE(x->headed) << data << ": " << x->sent;
+    const auto seen = bench.models.seen(model);
+    EXPECT_NE(seen.back().find(std::string("x INT32 ") + shape), std::string::npos) << data << ": " << seen.back();
+  }
+  for (const char* data : {"[1,2,3]", "[[1,2],[3,4]]", "[[[1],[2]],[[3],[4,5]]]", "[[[1],[2]],[[3]]]"})
+    EXPECT_EQ(post("open/generate", {{"x", Json::parse(data)}})->response.status, 400) << data;
 }
 
 TEST_F(Generate, StreamsHaveOneEventForEachAnswerAndNoDone) {
