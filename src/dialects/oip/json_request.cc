@@ -4,6 +4,7 @@
 #include <span>
 
 #include "dialects/oip/json_infer.h"
+#include "marshal/call_parameters.h"
 #include "marshal/json_tensor.h"
 #include "marshal/raw.h"
 
@@ -76,7 +77,7 @@ class JsonRequestReader {
     return status.ok() || refuse(std::move(status));
   }
 
-  // Calls apply_one(name, value) for every parameter that is a plain value.
+  // Calls apply_one(name, value) for every parameter.
   template <class Apply>
   bool parameters(Apply&& apply_one) {
     if (json_.peek() == JsonCursor::Kind::kNull) return json_.skip();
@@ -103,7 +104,10 @@ class JsonRequestReader {
           value = std::move(text);
           break;
         }
-        default: return json_.skip();  // null and nested values mean nothing here
+        case JsonCursor::Kind::kArray:
+        case JsonCursor::Kind::kObject:
+          return refuse(marshal::wrong_parameter(name, "true, false, a number or a string"));
+        default: return json_.skip();  // null is as if it were not there
       }
       Status status = apply_one(name, std::move(value));
       return status.ok() || refuse(std::move(status));
