@@ -163,9 +163,9 @@ TEST(Server, AnyAddressOfBothFamiliesMayShareAPort) {
 TEST(Server, OneAddressMayShareThePortOfAllOthers) {
   if (!Fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0))) GTEST_SKIP() << "this machine has no IPv6";
   const std::string port = std::to_string(Running().port(0));  // free again
-  for (bool one_first : {true, false}) {
+  for (auto [all, one_first] : {std::pair{"[::]:", true}, {"[::]:", false}, {"0.0.0.0:", true}, {"0.0.0.0:", false}}) {
     ServerOptions options;
-    options.listen = {{"127.0.0.1:" + port}, {"[::]:" + port}};
+    options.listen = {{"127.0.0.1:" + port}, {all + port}};
     if (!one_first) std::swap(options.listen[0], options.listen[1]);
     Running rig(options, 2);
     EXPECT_EQ(rig.server->bound(), (std::vector{options.listen[0].text, options.listen[1].text}));
