@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/env.h"
+#include "base/status.h"
 #include "msg/spec.h"
 #include "msg/tensor.h"
 
@@ -55,6 +56,13 @@ struct SequenceSpec {
   float minimum_utilization = 0;    // of kDirect; echoed
   BatchPolicy queue;                // how many sequences wait for a slot, and how long their requests do
 };
+
+// A request that ends so has not been seen by the model, or its outcome is gone: what comes behind it in its sequence
+// would run on a state that lacks it, and is refused.
+inline bool ends_sequence(base::Code code) {
+  return code == base::Code::kCancelled || code == base::Code::kDeadlineExceeded ||
+         code == base::Code::kResourceExhausted || code == base::Code::kUnavailable;
+}
 
 // An Inbox that keeps sequences says how. It stands in front of all other Inboxes of its model.
 class KeepsSequences {

@@ -42,12 +42,6 @@ bool is_set(const msg::Call& call, std::string_view name) {
   return flag && *flag;
 }
 
-// The model has not seen such a request, or its outcome is lost: what comes behind it would lack it.
-bool is_refusal(Code code) {
-  return code == Code::kCancelled || code == Code::kDeadlineExceeded || code == Code::kResourceExhausted ||
-         code == Code::kUnavailable;
-}
-
 Status ended_by(const Status& why) {
   return failure(why.code, "an earlier request of the sequence was not answered, which has ended it: " + why.text);
 }
@@ -275,7 +269,7 @@ void SequenceInbox::receive(msg::Mail&& mail, bus::MailBursts& out) {
     if (dressed) tensors_.remove(*mail.call);
     lock.lock();
     const auto* failed = std::get_if<msg::Failed>(&mail.event.what);
-    const bool aborts = failed && is_refusal(failed->status.code);
+    const bool aborts = failed && msg::ends_sequence(failed->status.code);
     using Finish = SequenceBatcher::Finish;
     if (aborts)
       base::until_done("sequences", [&] {

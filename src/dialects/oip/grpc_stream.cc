@@ -1,9 +1,17 @@
 // ModelStreamInfer of grpc_infer.h.
+//
+// Requests of a sequence come without waiting for each other's answers. One that is refused before the model's Inbox
+// has seen it (for a limit, or for want of memory) ends its sequence here: those behind it are refused until the next
+// start, so that none runs on a state that lacks it. While one is still on its way to the model, the stream reads no
+// further.
+#include <compare>
 #include <list>
+#include <map>
 
 #include "dialects/oip/grpc_infer.h"
 #include "dialects/oip/inference.h"
 #include "dialects/oip/pb_infer.h"
+#include "msg/sequence.h"
 
 namespace weir::oip {
 namespace {
@@ -11,11 +19,19 @@ namespace {
 using base::Status;
 
 constexpr size_t kMaxPending = 256;  // requests of one stream that have not been answered; more wait on the wire
+constexpr size_t kMaxBroken = 256;   // sequences that lack a request; with one more the stream ends
 
 enum class OnError : uint8_t { kMessage, kEndStream };
 enum class Submitted : uint8_t { kNo, kYes };  // whether the model was given the request
 
 class Stream;
+
+// A sequence of a model that keeps sequences.
+struct Sequence {
+  std::string model, version;
+  base::SessionId id;
+  friend auto operator<=>(const Sequence&, const Sequence&) = default;
+};
 
 // One request of a stream.
 class StreamedInfer final : public Inference {
@@ -28,11 +44,16 @@ class StreamedInfer final : public Inference {
 
   // Reads and starts it. The Status has become an error message if it is not OK.
   Status begin(const base::Bytes& message, base::Time deadline);
+  // Reads no more than it takes to say which request it is. Returns `why` it goes no further.
+  Status refuse(const base::Bytes& message, Status why);
+  // The model has not been given it yet, and what comes behind it in its sequence must not overtake it.
+  bool holds_back() const { return sequence && !over && !submitted_; }
 
   bool decoupled = false;  // answers need not wait for their turn
   bool over = false;
   std::vector<std::vector<base::Bytes>> ready;  // answers that wait for their turn
   std::string model, version, id;               // for error messages
+  std::optional<Sequence> sequence;             // that it belongs to
 
  private:
   void answered(const InferReply& reply, const OutputForms& forms, More more) override;
@@ -40,6 +61,7 @@ class StreamedInfer final : public Inference {
   void request_read(Status status) override;
   bool has_room() override { return rpc_.has_room(); }
   Status go_on(Status status);
+  void note();
 
   wire::Rpc& rpc_;
   Stream& stream_;
@@ -66,11 +88,12 @@ class Stream final : public wire::RpcListener {
     if (closed_) return;
     StreamedInfer& request = requests_.emplace_back(state_, rpc_, *this, conn_.pending);
     Status status = admit();
-    if (status.ok()) status = request.begin(message, rpc_.deadline());
+    status = status.ok() ? request.begin(message, rpc_.deadline()) : request.refuse(message, std::move(status));
     if (!status.ok()) failed(request, status, Submitted::kNo);
   }
   // A stream that has nothing under way may always ask for something: others of its connection do not starve it.
   bool full() const override {
+    if (!requests_.empty() && requests_.back().holds_back()) return true;
     return requests_.size() >= kMaxPending || (!requests_.empty() && conn_.pending >= state_.options.conn_calls);
   }
   void on_half_close(wire::Rpc&) override {
@@ -96,6 +119,7 @@ class Stream final : public wire::RpcListener {
   void failed(StreamedInfer& request, const Status& status, Submitted submitted) {
     if (closed_) return;
     if (on_error_ == OnError::kEndStream) return end(status);
+    if (submitted == Submitted::kNo && !break_sequence(request, status)) return end(status);
     std::string text = status.text.empty() ? std::string(base::name(status.code)) : status.text;
     msg::Parameters parameters;
     if (submitted == Submitted::kYes) parameters.emplace_back("triton_final_response", true);
@@ -108,6 +132,15 @@ class Stream final : public wire::RpcListener {
     request.over = true;
     settle();
   }
+  // A sequence that lacks a request goes on with the next start.
+  Status check_sequence(const Sequence& sequence, const msg::Call& call) {
+    auto broken = broken_.find(sequence);
+    if (broken == broken_.end()) return {};
+    const auto* start = msg::find(call.parameters, "sequence_start");
+    if (start && *start == msg::ParamValue(true)) return broken_.erase(broken), Status();
+    const Status& why = broken->second;
+    return base::failure(why.code, "an earlier request of the sequence was refused, which has ended it: " + why.text);
+  }
 
  private:
   // The stream was let in with its first message; each further one is a request of its own.
@@ -115,6 +148,12 @@ class Stream final : public wire::RpcListener {
     if (std::exchange(first_, false)) return {};
     base::Env& env = state_.bus.env();
     return wire::admit_another(rpc_.exchange().request().identity, env.now(), env.wall());
+  }
+  // The model has not been given the request, and knows nothing of it. False: no more such sequences are remembered.
+  bool break_sequence(const StreamedInfer& request, const Status& why) {
+    if (!request.sequence || !msg::ends_sequence(why.code)) return true;
+    broken_.emplace(*request.sequence, why);
+    return broken_.size() <= kMaxBroken;
   }
   // Sends what has come to its turn, and ends the stream when nothing more can come.
   void settle() {
@@ -145,6 +184,7 @@ class Stream final : public wire::RpcListener {
   const wire::PeerInfo* const peer_;
   OipState::Streams& conn_;  // a map's elements stay where they are
   bool half_closed_ = false, closed_ = false, settling_ = false, first_ = true;
+  std::map<Sequence, Status> broken_;  // those that lack a request, and why it was refused
   std::list<StreamedInfer> requests_;  // in order of arrival
 };
 
@@ -152,8 +192,22 @@ Status StreamedInfer::begin(const base::Bytes& message, base::Time deadline) {
   call().deadline = deadline;
   if (!takes_long(message.view())) return go_on(read_infer(message, state_.slabs, call(), options));
   Status status = read_aside(message);
-  model = call().model, version = call().version;
+  note();
   return status;
+}
+
+Status StreamedInfer::refuse(const base::Bytes& message, Status why) {
+  if (read_head(message, call(), options).ok()) (void)find();
+  note();
+  return why;
+}
+
+// Keeps what says whose request this is, as far as that has been read.
+void StreamedInfer::note() {
+  model = call().model, version = call().version, id = call().id;
+  if (!served_ || !call().session) return;
+  if (dynamic_cast<const msg::KeepsSequences*>(served_->inbox.get()))
+    sequence = {spec().name, spec().version, call().session};
 }
 
 void StreamedInfer::request_read(Status status) {
@@ -162,15 +216,14 @@ void StreamedInfer::request_read(Status status) {
 }
 
 Status StreamedInfer::go_on(Status status) {
-  model = call().model, version = call().version, id = call().id;
   if (status.ok()) status = find();
-  if (status.ok()) {
-    decoupled = spec().decoupled || spec().text;  // text may be streamed
-    if (decoupled) limit_answers();
-    version = spec().version;
-    status = start();
-  }
-  return status;
+  note();
+  if (!status.ok()) return status;
+  decoupled = spec().decoupled || spec().text;  // text may be streamed
+  if (decoupled) limit_answers();
+  version = spec().version;
+  if (sequence) status = stream_.check_sequence(*sequence, call());
+  return status.ok() ? start() : status;
 }
 
 void StreamedInfer::answered(const InferReply& reply, const OutputForms&, More more) {
@@ -184,7 +237,7 @@ void StreamedInfer::answered(const InferReply& reply, const OutputForms&, More m
 }
 
 void StreamedInfer::ended(const Status& status) {
-  if (!status.ok()) return stream_.failed(*this, status, Submitted::kYes);
+  if (!status.ok()) return stream_.failed(*this, status, submitted_ ? Submitted::kYes : Submitted::kNo);
   if (!told_final_ && options.empty_final) {
     msg::Parameters parameters{{"triton_final_response", true}};
     std::vector<msg::Tensor> none;

@@ -60,7 +60,9 @@ Status Inference::submit(Strings strings) {
   }
   call.version = served_->spec.version;
   marshal::set_caller(call, exchange_);
-  return call_.submit(*served_, *this, exchange_.ticket());
+  Status status = call_.submit(*served_, *this, exchange_.ticket());
+  submitted_ = status.ok();
+  return status;
 }
 
 void Inference::leave() {
@@ -77,7 +79,7 @@ Status Inference::read_aside(size_t bytes, ReadRequest::Read read) {
 }
 
 Status Inference::read_aside(const base::Bytes& message) {
-  Status status = read_model(message.view(), call());
+  Status status = read_head(message, call(), options);
   if (status.ok()) status = find();
   if (!status.ok()) return status;
   return read_aside(message.size(), [message, slabs = &state_.slabs](msg::Call& call, InferOptions& options) {

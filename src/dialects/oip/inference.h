@@ -80,6 +80,8 @@ class Inference : public msg::Sink, bus::OffloadListener {
 
   OipState& state_;
   wire::Exchange& exchange_;
+  bus::Served* served_ = nullptr;  // looked up in this turn, or kept alive by a Call in flight
+  bool submitted_ = false;         // the model has been given the Call; start() may be through before that
 
  private:
   void on(msg::Call& call, msg::Event&& event) final;
@@ -98,7 +100,6 @@ class Inference : public msg::Sink, bus::OffloadListener {
 
   const std::string_view protocol_, streamed_by_;
   bus::CallHandle call_;
-  bus::Served* served_ = nullptr;  // looked up in this turn, or kept alive by a Call in flight
   OutputForms forms_;
   bus::OffloadHandle work_;
   enum class Work : uint8_t { kWriting, kReading, kCopying, kChecking };

@@ -24,8 +24,8 @@ base::Status read_infer(const base::Bytes& message, base::SlabSource& slabs, msg
 
 // Whether read_infer() has more than kLongRequest of typed contents before it; raw ones it only points at.
 bool takes_long(std::string_view message);
-// The model and its version alone, to look it up before all is read. Errors: INVALID_ARGUMENT.
-base::Status read_model(std::string_view message, msg::Call& call);
+// The model, version, id and parameters alone, before all is read: it converts nothing. Errors: INVALID_ARGUMENT.
+base::Status read_head(const base::Bytes& message, msg::Call& call, InferOptions& options);
 
 // The typed `contents` of one input into tensor.data. `contents` lies inside `message`.
 base::Status read_contents(const base::Bytes& message, std::string_view contents, base::SlabSource& slabs,

@@ -26,15 +26,18 @@ class PbRequestReader {
   PbRequestReader(const base::Bytes& message, base::SlabSource& slabs, msg::Call& call, InferOptions& options)
       : message_(message), slabs_(slabs), call_(call), options_(options) {}
 
-  Status read() {
-    Status status = read_fields();
+  // kHead: the fields in front of the inputs, wherever they stand.
+  enum class Part : uint8_t { kHead, kAll };
+  Status read(Part part) {
+    Status status = read_fields(part);
     return fields_.exceeded() ? invalid("more than 65536 fields in ModelInferRequest") : status;
   }
 
  private:
-  Status read_fields() {
+  Status read_fields(Part part) {
     PbCountedReader r(message_.view(), fields_);
     while (r.next()) {
+      if (part == Part::kHead && (r.type() != PbType::kBytes || r.field() > 4)) continue;
       Status status = field(r);
       if (!status.ok()) return status;
     }
@@ -237,7 +240,11 @@ class PbRequestReader {
 }  // namespace
 
 Status read_infer(const base::Bytes& message, base::SlabSource& slabs, msg::Call& call, InferOptions& options) {
-  return PbRequestReader(message, slabs, call, options).read();
+  return PbRequestReader(message, slabs, call, options).read(PbRequestReader::Part::kAll);
+}
+
+Status read_head(const base::Bytes& message, msg::Call& call, InferOptions& options) {
+  return PbRequestReader(message, base::heap(), call, options).read(PbRequestReader::Part::kHead);
 }
 
 bool takes_long(std::string_view message) {
@@ -248,17 +255,6 @@ bool takes_long(std::string_view message) {
   while (r.next())
     if (r.is(5, PbType::kBytes)) inputs += r.bytes().size();
   return inputs > kLongRequest;
-}
-
-Status read_model(std::string_view message, msg::Call& call) {
-  marshal::PbFields fields;
-  PbCountedReader r(message, fields);
-  while (r.next()) {
-    if (!r.is(1, PbType::kBytes) && !r.is(2, PbType::kBytes)) continue;
-    if (!marshal::valid_utf8(r.bytes())) return invalid("the model's name or version is not UTF-8");
-    (r.field() == 1 ? call.model : call.version).assign(r.bytes());
-  }
-  return r.ok() ? Status{} : malformed("ModelInferRequest");
 }
 
 }  // namespace weir::oip
