@@ -70,6 +70,20 @@ TEST(LiveState, NamesAndLinesOfAnyBytesStayText) {
   EXPECT_FALSE(json::parse(state.whole(Shown::kHidden)).contains("warnings"));
 }
 
+// A version leaves memory once nobody keeps it: no browser that was there a while ago may.
+TEST(LiveState, NoModelIsKeptForIt) {
+  auto catalog = std::make_shared<bus::Catalog>();
+  catalog->index.push_back({"m", "1", bus::ModelState::kReady, ""});
+  auto served = std::make_shared<bus::Served>();
+  served->spec.engine = "onnx";
+  catalog->models["m"].versions["1"] = served;
+  auto from = source("");
+  from.catalog = std::move(catalog);
+  const LiveState state(std::move(from));
+  EXPECT_EQ(served.use_count(), 1);
+  EXPECT_EQ(json::parse(state.whole(Shown::kShown))["models"][0]["engine"], "onnx");
+}
+
 // Two shards whose posts run when the test says so, and an hour that it sets.
 struct LiveFeeds : testing::Test {
   LiveFeeds() {

@@ -75,10 +75,12 @@ std::map<std::string, LiveFeed::Present> LiveFeed::present() {
 void LiveFeed::run() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    if (!wanted())
+    if (!wanted()) {
+      last_.reset();
       wake_.wait(lock, [this] { return stopping_ || arrived_; });
-    else if (!arrived_)
+    } else if (!arrived_) {
       wake_.wait_for(lock, kEvery, [this] { return stopping_ || arrived_; });
+    }
     if (stopping_) return;
     arrived_ = false;
     lock.unlock();

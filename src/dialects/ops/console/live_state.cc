@@ -1,6 +1,7 @@
 #include "dialects/ops/console/live_state.h"
 
 #include <chrono>
+#include <utility>
 
 #include "bus/batching_text.h"
 #include "dialects/ops/series_scope.h"
@@ -79,23 +80,35 @@ std::string opening(base::WallTime at) {
 }  // namespace
 
 LiveState::LiveState(Source source)
-    : source_(std::move(source)), values_(read_values(source_.metrics)), models_(models(nullptr)) {}
+    : rows_(rows(std::exchange(source.catalog, nullptr).get())),
+      source_(std::move(source)),
+      values_(read_values(source_.metrics)),
+      models_(models(nullptr)) {}
 
-std::string LiveState::models(const base::ModelScope* scope) const {
-  std::string out = "[";
-  if (!source_.catalog) return out + ']';
-  for (const auto& row : source_.catalog->index) {
-    if (scope && !scope->allows(row.name)) continue;
-    out += out.back() == '[' ? "{" : ",{";
+std::vector<LiveState::Row> LiveState::rows(const bus::Catalog* catalog) {
+  std::vector<Row> rows;
+  if (!catalog) return rows;
+  for (const auto& row : catalog->index) {
+    std::string out = "{";
     write_text(out, "name", row.name);
     write_text(out, "version", row.version);
     write_text(out, "state", bus::name(row.state));
     write_text(out, "reason", row.reason);
-    const auto model = source_.catalog->models.find(row.name);
-    if (model != source_.catalog->models.end())
+    const auto model = catalog->models.find(row.name);
+    if (model != catalog->models.end())
       if (auto served = model->second.versions.find(row.version); served != model->second.versions.end())
         write_served(out, *served->second);
-    out += '}';
+    rows.push_back({row.name, out + '}'});
+  }
+  return rows;
+}
+
+std::string LiveState::models(const base::ModelScope* scope) const {
+  std::string out = "[";
+  for (const auto& row : rows_) {
+    if (scope && !scope->allows(row.model)) continue;
+    if (out.back() != '[') out += ',';
+    out += row.json;
   }
   return out + ']';
 }

@@ -18,6 +18,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/env.h"
 #include "base/model_scope.h"
@@ -26,7 +27,7 @@
 
 namespace weir::ops {
 
-// One moment. Immutable once made.
+// One moment. Immutable once made. It does not keep the Catalog: versions that are gone leave memory.
 class LiveState {
  public:
   struct Source {
@@ -45,9 +46,14 @@ class LiveState {
   std::string change_from(const LiveState& last, Warnings warnings, const base::ModelScope* scope = nullptr) const;
 
  private:
+  struct Row {
+    std::string model, json;
+  };
+  static std::vector<Row> rows(const bus::Catalog* catalog);
   std::string models(const base::ModelScope* scope) const;
 
-  const Source source_;
+  const std::vector<Row> rows_;                          // of the repository's index
+  const Source source_;                                  // without the Catalog
   std::map<std::string_view, std::string_view> values_;  // of source_.metrics
   const std::string models_;                             // as JSON, all
 };
