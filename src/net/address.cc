@@ -150,6 +150,8 @@ bool Endpoint::loopback() const {
   return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == kNet);
 }
 
+bool Endpoint::any() const { return any_address(*this, AF_INET) || any_address(*this, AF_INET6); }
+
 std::string Endpoint::text() const {
   char host[INET6_ADDRSTRLEN] = "";
   if (storage.ss_family == AF_UNIX) return "unix:" + path();

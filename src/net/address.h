@@ -30,6 +30,7 @@ struct Endpoint {
   void set_port(uint16_t port);
   std::string path() const;  // of a unix socket
   bool loopback() const;     // 127.0.0.0/8, ::1; false for unix
+  bool any() const;          // 0.0.0.0, ::; false for unix
   // "127.0.0.1:5000", "[::1]:5000", "unix:/run/weir.sock"; IPv4 in IPv6 as IPv4.
   std::string text() const;
 };

@@ -40,6 +40,11 @@ bool is_at(const Fd& fd, const Endpoint& endpoint) {
   return at.transport() == endpoint.transport() && at.text() == endpoint.text();
 }
 
+bool overlap(const Endpoint& a, const Endpoint& b) {
+  return a.transport() == Transport::kTcp && b.transport() == Transport::kTcp && a.port() == b.port() &&
+         (a.any() || b.any());
+}
+
 void prepare(const Fd& fd) {
   ::fcntl(fd.get(), F_SETFD, FD_CLOEXEC);
   ::fcntl(fd.get(), F_SETFL, ::fcntl(fd.get(), F_GETFL) | O_NONBLOCK);
@@ -67,8 +72,9 @@ InheritedSockets InheritedSockets::from_environment() {
   return InheritedSockets(std::move(sockets));
 }
 
-bool InheritedSockets::has(const Endpoint& endpoint) const {
-  return std::any_of(sockets_.begin(), sockets_.end(), [&](const Fd& fd) { return is_at(fd, endpoint); });
+bool InheritedSockets::holds(const Endpoint& endpoint) const {
+  return std::any_of(sockets_.begin(), sockets_.end(),
+                     [&](const Fd& fd) { return is_at(fd, endpoint) || overlap(local_endpoint(fd), endpoint); });
 }
 
 std::vector<Fd> InheritedSockets::take(const Endpoint& endpoint) {

@@ -23,7 +23,8 @@ class InheritedSockets {
   // closed. Once per process.
   static InheritedSockets from_environment();
 
-  bool has(const Endpoint& endpoint) const;  // one that listens there
+  // One listens there, or at all addresses of that port, or at one of them where `endpoint` is all.
+  bool holds(const Endpoint& endpoint) const;
   // Takes those that listen at `endpoint`: several where each shard of the earlier process had its own. They do not
   // block, and are closed by exec().
   std::vector<Fd> take(const Endpoint& endpoint);

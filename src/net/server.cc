@@ -167,7 +167,7 @@ base::Status Server::Parts::bind() {
   for (const auto& address : options.listen) texts.push_back(address.text);
   auto found = resolve_all(texts);
   if (!found) return found.error();
-  const auto ours = [this](const Endpoint& endpoint) { return inherited.has(endpoint); };
+  const auto ours = [this](const Endpoint& endpoint) { return inherited.holds(endpoint); };
   if (auto status = check_free(*found, ours); !status.ok()) return status;
   for (size_t i = 0; i < found->size(); ++i)
     if (auto s = bind_any((*found)[i], Role{options.listen[i].admin, options.listen[i].whom}); !s.ok()) return s;

@@ -119,6 +119,20 @@ TEST(InheritedSockets, AnAddressThatNobodyListensAtAnyMoreRefusesItsClients) {
   EXPECT_FALSE(Peer(manager.port()).connected());
 }
 
+// The socket that holds the port is the server's own.
+TEST(InheritedSockets, AnAddressIsAddedBesideAllAddressesOfItsPort) {
+  for (const std::string had : {"0.0.0.0:", "127.0.0.1:"}) {
+    Fd socket = listen_at(endpoint(had + "0"), Sharing::kPerShard).value();
+    const std::string port = std::to_string(local_endpoint(socket).port());
+    std::vector<Fd> sockets;
+    sockets.push_back(Fd(::dup(socket.get())));
+    Rig rig(ServerOptions{.listen = {{"0.0.0.0:" + port}, {"127.0.0.1:" + port}}}, 1);
+    rig.server->inherit(InheritedSockets(std::move(sockets)));
+    const auto status = rig.server->bind();
+    EXPECT_TRUE(status.ok()) << "behind " << had << ": " << status.text;
+  }
+}
+
 TEST(InheritedSockets, TheFileOfAUnixSocketStaysForTheNextProcess) {
   const std::string path = std::filesystem::temp_directory_path() / ("weir-inherited-" + std::to_string(::getpid()));
   Fd socket = listen_at(endpoint("unix:" + path), Sharing::kAlone).value();
