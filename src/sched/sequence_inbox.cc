@@ -42,6 +42,11 @@ bool is_set(const msg::Call& call, std::string_view name) {
   return flag && *flag;
 }
 
+// A request that the model has begun, and fails, does not end its sequence, whatever the code.
+bool ends_sequence(const msg::Call& call, Code code) {
+  return msg::ends_sequence(code) && (code == Code::kCancelled || call.times.started == base::kNever);
+}
+
 Status ended_by(const Status& why) {
   return failure(why.code, "an earlier request of the sequence was not answered, which has ended it: " + why.text);
 }
@@ -265,11 +270,12 @@ void SequenceInbox::receive(msg::Mail&& mail, bus::MailBursts& out) {
     mail.call->times.queued = inside.queued;
     inside_.erase(mail.call);
     lock.unlock();
-    if (Status bad = keep_state(sequence, mail.event); !bad.ok()) mail.event = {msg::Failed{std::move(bad)}};
+    const Status bad = keep_state(sequence, mail.event);
+    if (!bad.ok()) mail.event = {msg::Failed{bad}};
     if (dressed) tensors_.remove(*mail.call);
     lock.lock();
     const auto* failed = std::get_if<msg::Failed>(&mail.event.what);
-    const bool aborts = failed && msg::ends_sequence(failed->status.code);
+    const bool aborts = failed && (msg::ends_sequence(bad.code) || ends_sequence(*mail.call, failed->status.code));
     using Finish = SequenceBatcher::Finish;
     if (aborts)
       base::until_done("sequences", [&] {

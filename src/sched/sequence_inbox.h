@@ -3,9 +3,9 @@
 // state out of its outputs, and lets requests of one sequence in one at a time: sched/sequence_batcher.h has the rules.
 //
 // A request that is cancelled or refused ends its sequence, since those behind it count on it: so does one whose
-// deadline passes, and one for which a queue, or the memory, has no room. A request that the model fails leaves the
-// state as it was, and the sequence goes on. States are charged to the memory ledger (kSessions); a request for whose
-// state there is no room is refused.
+// deadline passes before it runs, and one for which a queue has no room. A request that the model fails, with whatever
+// code, leaves the state as it was, and the sequence goes on. States are charged to the memory ledger (kSessions); a
+// request for whose state there is no room is refused.
 //
 // Only requests of sequences that wait for a slot time out, and with one of them its sequence. Once a sequence has its
 // slot, its requests wait for as long as it takes.

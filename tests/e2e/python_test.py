@@ -138,6 +138,13 @@ class PythonModels(harness.GrpcCase):
                     sums[sequence].append(add(sequence, sequence_end=last))
             self.assertEqual({sequence: [1, 2, 3, 4, 5] for sequence in sums}, sums, model)
 
+    def test_a_sequence_goes_on_behind_a_request_that_its_model_fails(self):
+        def add(x, **flags):
+            return self.infer('accumulating', tensor('X', 'INT32', [1, 1], [x]), parameters={'sequence_id': 9, **flags})
+        self.assertEqual([1], self.outputs(add(1, sequence_start=True))['SUM'])
+        self.assertEqual((503, 'try later'), (add(-1).status, add(-1).json()['error']))
+        self.assertEqual([3], self.outputs(add(2, sequence_end=True))['SUM'])
+
     def test_a_step_of_an_ensemble(self):
         self.assertEqual([4, 8], self.outputs(self.infer('two_steps', tensor('A', 'INT32', [1, 2], [1, 2])))['FOUR_A'])
 

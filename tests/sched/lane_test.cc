@@ -162,8 +162,8 @@ TEST(Lane, ACallCancelledInABatchThatFailsIsNotRunAgain) {
   gone.cancelled = true;
   t.gate.open();
   t.recorder.until(4);
-  EXPECT_EQ(t.recorder.of(bad), "INVALID_ARGUMENT");
-  EXPECT_EQ(t.recorder.of(gone), "CANCELLED");
+  EXPECT_EQ(t.recorder.of(bad) + " " + t.recorder.of(gone), "INVALID_ARGUMENT CANCELLED");
+  EXPECT_TRUE(bad.times.started != base::kNever && gone.times.started == base::kNever) << "one is the engine's failure";
   EXPECT_EQ(t.recorder.of(stays), "14x1");
 }
 

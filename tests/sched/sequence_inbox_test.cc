@@ -120,6 +120,21 @@ TEST_F(SequenceInboxTest, ARequestThatFailsLeavesTheStateAsItWas) {
   EXPECT_EQ(told(next), "4");
 }
 
+// It says so itself: no queue has refused it. Of a batch that fails, all are told the same.
+TEST_F(SequenceInboxTest, NorDoesOneThatTheModelFailsWithTheCodeOfARefusalEndItsSequence) {
+  put(7, 1, true);
+  adder->answer();
+  for (auto code : {base::Code::kResourceExhausted, base::Code::kUnavailable, base::Code::kDeadlineExceeded}) {
+    auto &fails = put(7, 10), &behind = put(7, 0);
+    fails.times.started = timer->now();  // as lanes do
+    adder->answer(base::failure(code, "try later"));
+    EXPECT_EQ(told(fails), base::name(code));
+    ASSERT_EQ(adder->held, std::deque<msg::Call*>{&behind});
+    adder->answer();
+    EXPECT_EQ(told(behind), "1");
+  }
+}
+
 TEST_F(SequenceInboxTest, RequestsOfASequenceGoToTheInstanceThatItIsBoundTo) {
   std::vector<std::unique_ptr<msg::Inbox>> inner;
   Adder* of[2];
