@@ -107,6 +107,7 @@ void H2StreamTable::close_all() {
 }
 
 void H2StreamTable::cut_off(H2Exchange& x, std::string_view why) {
+  if (x.over || x.out.reset) return;  // it ends already, and the peer pays for that once
   x.record().reject = why;
   x.out.ended = false;  // a response that does not get away is cut off
   x.reset(Reset::kCancel);

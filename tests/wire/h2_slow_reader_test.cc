@@ -147,6 +147,26 @@ TEST(H2, AWindowOfTheConnectionThatStaysClosedEndsTheStreamsThatWaitForIt) {
   EXPECT_FALSE(shared.server.codec->finished()) << "what it has read is not to blame";
 }
 
+// Each is reset for the connection's window and, in the same tick, would be for its own.
+TEST(H2, StreamsWhoseWindowsAreAllClosedAreCutOffOnceEach) {
+  constexpr uint32_t kStreams = 99, kWindow = 700;  // together a bit more than the connection's 65,535
+  size_t slow = 0;
+  Server s;
+  s.intake.on_whole = [](Exchange& x) { x.respond(200, "a/b", Bytes::adopt(text_of(20'000))); };
+  s.intake.on_closed = [&](Exchange& x) { slow += x.record().reject == "slow_read"; };
+  s.feed("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, std::string("\0\4", 2) + u32(kWindow)) +
+         frame(4, kAck, 0, ""));
+  for (uint32_t i = 0; i < kStreams; ++i) s.feed(get(2 * i + 1));
+  for (int second = 0; second < 12; ++second) {
+    s.take();
+    s.advance(1s);
+  }
+  s.take();
+  EXPECT_EQ(slow, kStreams);
+  EXPECT_EQ(s.intake.rejections, std::vector<std::string>());
+  EXPECT_FALSE(s.codec->finished());
+}
+
 TEST(H2, AClosedWindowOfAStreamIsItsOwnAlsoBesideOthersThatMove) {
   std::vector<std::string> why;
   Server s;
