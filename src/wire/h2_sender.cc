@@ -160,7 +160,7 @@ int H2Sender::send_body(H2Exchange& x, const uint8_t* head, size_t n) {
     out.front_at = 0;
   }
   out.queued -= n;
-  out.floor.add(n);
+  out.floor.add(n), window_floor_.add(int64_t(n));
   x.in.moved = connection_.now;
   if (trailed)
     put_head(NGHTTP2_FLAG_END_HEADERS | NGHTTP2_FLAG_END_STREAM, x.stream(), connection_.blocks.block(trailers));
@@ -313,11 +313,12 @@ void H2Sender::check_unread(H2Exchange& x) {
   connection_.wire.output_ready();
 }
 
+bool H2Sender::socket_is_slow() const { return output_.size() + drain_floor_.undelivered() >= kSocketIsSlow; }
+
 void H2Sender::check(H2Exchange& x) {
-  const bool socket_is_slow = output_.size() + drain_floor_.undelivered() >= kSocketIsSlow;
   if (!waits(x))
     x.out.floor.stop();
-  else if (!socket_is_slow && nghttp2_session_get_stream_remote_window_size(connection_.session(), x.stream()) <= 0)
+  else if (!socket_is_slow() && nghttp2_session_get_stream_remote_window_size(connection_.session(), x.stream()) <= 0)
     x.out.floor.start(connection_.now);
   else
     x.out.floor.pause(connection_.now);  // it waits for others
@@ -335,27 +336,29 @@ bool H2Sender::check_shared() {
     held += held_for_answer(*x);
     waiting = waiting || waits(*x);
   }
+  const DrainFloor floor = drain_floor(connection_.limits, held, connection_.env.slabs);
   drain_floor_.check_socket(waiting || !output_.empty() ? connection_.wire.undelivered() : 0);
-  const bool for_socket = !output_.empty() || drain_floor_.undelivered() >= kSocketIsSlow;
-  const bool for_window = waiting && nghttp2_session_get_remote_window_size(connection_.session()) <= 0;
-  if (!for_socket && !for_window) {
+  if (output_.empty() && drain_floor_.undelivered() < kSocketIsSlow)
     drain_floor_.stop();
-    return false;
-  }
-  drain_floor_.start(connection_.now);
-  DrainFloor floor = drain_floor(connection_.limits, held, connection_.env.slabs);
-  if (!drain_floor_.below(connection_.now, floor)) return false;
-  if (for_socket)
-    connection_.condemn(reason::kSlowRead, H2Error::kEnhanceYourCalm, "output not read");
   else
-    cut_off_waiting();
-  return for_socket;
+    drain_floor_.start(connection_.now);
+  if (drain_floor_.below(connection_.now, floor)) {
+    connection_.condemn(reason::kSlowRead, H2Error::kEnhanceYourCalm, "output not read");
+    return true;
+  }
+  check_window(waiting, floor);
+  return false;
 }
 
-void H2Sender::cut_off_waiting() {
+// `waiting`: some answer is held up, by whatever it is.
+void H2Sender::check_window(bool waiting, const DrainFloor& floor) {
+  if (!waiting || nghttp2_session_get_remote_window_size(connection_.session()) > 0) return window_floor_.stop();
+  if (socket_is_slow()) return window_floor_.pause(connection_.now);
+  window_floor_.start(connection_.now);
+  if (!window_floor_.below(connection_.now, floor)) return;
   for (auto& x : streams_.live())
-    if (!x->over && waits(*x)) streams_.cut_off(*x, reason::kSlowRead);
-  drain_floor_.stop();
+    if (waits(*x)) streams_.cut_off(*x, reason::kSlowRead);
+  window_floor_.stop();
 }
 
 }  // namespace weir::wire

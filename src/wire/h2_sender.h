@@ -74,7 +74,8 @@ class H2Sender {
   void goaway_sent(uint32_t code);
   void mark(H2Exchange& x, size_t bytes, bool end);
   void pass_marks();
-  void cut_off_waiting();
+  bool socket_is_slow() const;
+  void check_window(bool waiting, const DrainFloor& floor);
   void pass_mark(const Mark& mark);
 
   H2Connection& connection_;
@@ -87,6 +88,7 @@ class H2Sender {
   H2KnownBlocks::Ref trailers_{};  // the block of those that follow the DATA that is being sent
   bool goaway_sent_ = false;
   OutputFloor drain_floor_;  // of the socket
+  RateFloor window_floor_;   // of the connection's window: DATA alone takes from it
   H2AnswerFields fields_;
 };
 

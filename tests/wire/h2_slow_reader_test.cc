@@ -147,6 +147,22 @@ TEST(H2, AWindowOfTheConnectionThatStaysClosedEndsTheStreamsThatWaitForIt) {
   EXPECT_FALSE(shared.server.codec->finished()) << "what it has read is not to blame";
 }
 
+// An answer without a body needs no window, and says nothing of those that do.
+TEST(H2, HeadsThatGoOutOpenNoWindow) {
+  Shared shared(5);
+  shared.server.intake.on_whole = [](Exchange& x) {
+    wire::Response response{204, {}};
+    response.fields.add("x-long", text_of(2000) + std::to_string(x.now().time_since_epoch().count()));
+    x.respond(std::move(response), {});
+  };
+  for (uint32_t second = 0; second < 12; ++second) {
+    shared.server.feed(get(101 + 2 * second));
+    shared.second(0);
+  }
+  EXPECT_EQ(shared.slow, 2);
+  EXPECT_EQ(shared.others, 2);
+}
+
 // Each is reset for the connection's window and, in the same tick, would be for its own.
 TEST(H2, StreamsWhoseWindowsAreAllClosedAreCutOffOnceEach) {
   constexpr uint32_t kStreams = 99, kWindow = 700;  // together a bit more than the connection's 65,535
