@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "wire/h2_bodies.h"
 #include "wire/h2_connection.h"
 #include "wire/h2_receiver.h"
 #include "wire/h2_sender.h"
@@ -46,7 +47,7 @@ int on_frame(nghttp2_session*, const nghttp2_frame* frame, void* user) {
   return catching(user, [&](H2Parts& h2) { return h2.receiver.on_frame(*frame); });
 }
 int on_data(nghttp2_session*, uint8_t, int32_t stream, const uint8_t* at, size_t n, void* user) {
-  return catching(user, [&](H2Parts& h2) { return h2.receiver.on_data(stream, std::as_bytes(std::span(at, n))); });
+  return catching(user, [&](H2Parts& h2) { return h2.bodies.on_data(stream, std::as_bytes(std::span(at, n))); });
 }
 int on_stream_close(nghttp2_session*, int32_t stream, uint32_t, void* user) {
   return catching(user, [&](H2Parts& h2) { return h2.receiver.on_stream_close(stream); });

@@ -6,6 +6,7 @@
 
 namespace weir::wire {
 
+class H2Bodies;
 struct H2Connection;
 class H2Exchange;
 class H2Receiver;
@@ -15,6 +16,7 @@ class H2Sender;
 struct H2Parts {
   H2Connection& connection;
   H2Receiver& receiver;
+  H2Bodies& bodies;
   H2Sender& sender;
 };
 

@@ -18,10 +18,11 @@ constexpr base::Duration kH2ShortIdle = std::chrono::seconds(2);  // where memor
 H2Session::H2Session(const CodecEnv& env, Wire& wire, const PeerInfo& peer)
     : connection_(env, wire, peer),
       streams_(connection_),
-      receiver_(connection_, streams_),
+      bodies_(connection_, streams_),
+      receiver_(connection_, streams_, bodies_),
       sender_(connection_, streams_),
       feed_(connection_, receiver_, streams_),
-      parts_{connection_, receiver_, sender_},
+      parts_{connection_, receiver_, bodies_, sender_},
       walker_(kPreface),
       opened_(connection_.now),
       stash_charge_(connection_.memory, base::MemoryKind::kInput, 0,
@@ -43,7 +44,7 @@ void H2Session::feed(std::span<const std::byte> bytes) {
 std::span<std::byte> H2Session::landing() {
   const size_t here = walker_.large_payload();
   if (here == 0 || connection_.dead || eof_ || !stash_.empty()) return {};
-  const auto to = receiver_.landing(walker_.head().stream);
+  const auto to = bodies_.landing(walker_.head().stream);
   return to.first(std::min(to.size(), here));
 }
 
@@ -230,11 +231,11 @@ void H2Session::tick(base::Time now) {
     return streams_.settle();
   }
   check_connection();
-  receiver_.check_pace();
+  bodies_.check_pace();
   for (size_t i = 0; i < streams_.live().size(); ++i) {
     H2Exchange& x = *streams_.live()[i];
     sender_.check_unread(x);
-    if (!x.over && receiver_.check(x)) sender_.check(x);
+    if (!x.over && bodies_.check(x)) sender_.check(x);
   }
   if (connection_.guard.verdict()) {
     die();

@@ -7,6 +7,7 @@
 //
 //   h2_feed.h          from what was read to the library
 //   h2_receiver.h      from frames to Exchanges
+//   h2_bodies.h        the bodies of requests
 //   h2_sender.h        from Exchanges to frames and to the socket
 //   h2_stream_table.h  the Exchanges from their first frame to their end
 //   h2_callbacks.h     the library's session: options, settings, callbacks
@@ -19,6 +20,7 @@
 #include "base/stepped_charge.h"
 #include "wire/codec.h"
 #include "wire/frame_rules.h"
+#include "wire/h2_bodies.h"
 #include "wire/h2_callbacks.h"
 #include "wire/h2_connection.h"
 #include "wire/h2_feed.h"
@@ -63,6 +65,7 @@ class H2Session final : public Codec {
 
   H2Connection connection_;
   H2StreamTable streams_;
+  H2Bodies bodies_;
   H2Receiver receiver_;
   H2Sender sender_;
   H2Feed feed_;

@@ -1,0 +1,179 @@
+#include "wire/h2_bodies.h"
+
+#include <string>
+#include <utility>
+
+#include "wire/body_memory.h"
+#include "wire/body_starts.h"
+#include "wire/router.h"
+#include "wire/service_guard.h"
+#include "wire/text.h"
+
+namespace weir::wire {
+namespace {
+
+uint32_t least_rate(const H2Connection& c, const H2Exchange& x) {
+  return floor_rate(c.limits.min_body_rate, x.request_body.reserved(), c.env.slabs);
+}
+
+}  // namespace
+
+void H2Bodies::begin(H2Exchange& x, Plan plan) {
+  x.in.plan = plan.body;
+  x.in.limit = plan.limit;
+  x.in.discard = plan.body == BodyPlan::kIgnore || x.out.ended || (plan.body == BodyPlan::kWhole && x.out.started);
+  if (plan.body == BodyPlan::kWhole && !x.in.discard && !collect(x, plan.limit)) return;
+  if (plan.body != BodyPlan::kStream) x.in.floor.start(connection_.now);
+  if (x.in.expects_continue && !x.in.discard && !x.out.started && !x.in.ended) send_continue(x);
+}
+
+// False: the request is refused.
+bool H2Bodies::collect(H2Exchange& x, uint64_t limit) {
+  const Request& request = x.request();
+  Coding coding = Coding::kIdentity;
+  if (x.in.coded) {
+    auto known = body_coding(request.fields.find("content-encoding"));
+    if (!known) {
+      refuse(x, 415, reason::kParse, "unknown content-encoding");
+      return false;
+    }
+    coding = *known;
+  }
+  if (request.content_length > int64_t(limit))
+    return refuse(x, 413, reason::kBodyBytes, "request body too large"), false;
+  x.request_body.begin(connection_.wire, connection_.env.slabs,
+                       {request.content_length,
+                        coding,
+                        {limit, connection_.limits.inflate_ratio},
+                        {connection_.env.bodies, request.peer->client.get()},
+                        &connection_.inflating});
+  return true;
+}
+
+void H2Bodies::send_continue(H2Exchange& x) {
+  nghttp2_nv nv{(uint8_t*)":status", (uint8_t*)"100", 7, 3,
+                NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
+  nghttp2_submit_headers(connection_.session(), NGHTTP2_FLAG_NONE, x.stream(), nullptr, &nv, 1, nullptr);
+}
+
+int H2Bodies::on_data(int32_t stream, std::span<const std::byte> piece) {
+  H2Exchange* x = connection_.exchange_of(stream);
+  if (!x) {
+    nghttp2_session_consume(connection_.session(), stream, piece.size());
+    return 0;
+  }
+  x->record().bytes_in += piece.size();
+  x->usage.note(*x);
+  if (x->out.finished) {  // unread, and its own window is not opened again: check_unread()
+    nghttp2_session_consume_connection(connection_.session(), piece.size());
+    return 0;
+  }
+  x->in.unconsumed += piece.size();
+  x->in.floor.add(piece.size()), pace_.add(piece.size());
+  x->in.moved = connection_.now;
+  const bool streams = x->in.plan == BodyPlan::kStream;
+  if (x->in.discard || x->over || x->out.ended || (streams && !x->listener())) {
+    streams_.consume(*x, piece.size());
+  } else if (streams) {
+    if (auto* starts = connection_.env.starts) starts->received(*x, piece);
+    notify_data(*x, piece);
+  } else {
+    collected(*x, x->request_body.put(piece));
+  }
+  return 0;
+}
+
+std::span<std::byte> H2Bodies::landing(int32_t stream) {
+  H2Exchange* x = connection_.exchange_of(stream);
+  if (!x || x->out.finished || x->in.discard || x->over || x->out.ended) return {};
+  if (x->in.plan == BodyPlan::kStream) return x->listener() ? x->listener()->landing() : std::span<std::byte>();
+  return x->request_body.landing();
+}
+
+void H2Bodies::end(H2Exchange& x) {
+  if (x.in.ended) return;
+  x.in.ended = true;
+  x.in.floor.stop();
+  if (x.over || x.in.discard || x.out.ended) return;
+  if (x.in.plan == BodyPlan::kWhole) return collected(x, x.request_body.end());
+  if (x.in.plan == BodyPlan::kStream) notify_end(x);
+}
+
+// Flow control follows the slab: a stalled body gives nothing back, so its peer stops at the window's end.
+void H2Bodies::collected(H2Exchange& x, RequestBody::State state) {
+  using State = RequestBody::State;
+  x.in.stalled = state == State::kStalled;
+  if (x.request_body.paused()) connection_.wire.tick_next_turn();
+  if (x.in.stalled) return x.in.floor.stop();
+  if (!x.in.ended) x.in.floor.start(connection_.now);
+  streams_.consume(x, x.in.unconsumed);
+  if (!x.in.wide && state == State::kOpen) streams_.expect(x, x.request_body.expected());
+  switch (state) {
+    case State::kTooBig:
+      return refuse(x, 413, x.in.coded ? reason::kInflateBytes : reason::kBodyBytes, "request body too large");
+    case State::kOverRatio: return refuse(x, 413, reason::kInflateBytes, kOverRatioText);
+    case State::kNoMemory:
+      return refuse(x, 503, reason::kOverload, "there is no memory for the request body; try again later");
+    case State::kCorrupt: return refuse(x, 400, reason::kParse, "request body is not in its content-encoding");
+    case State::kDone: x.set_content(x.request_body.take()); return connection_.env.intake.whole(x);
+    default: return;
+  }
+}
+
+// Others need the body's memory, or it has waited for some in vain.
+void H2Bodies::settle_lost(H2Exchange& x) {
+  auto why = x.request_body.take_loss();
+  if (!why || x.over || x.in.discard) return;
+  x.in.stalled = false;
+  streams_.consume(x, x.in.unconsumed);
+  if (*why == BodyMemory::Loss::kSilent) return refuse(x, 408, reason::kSlowBody, kMemoryGivenAway);
+  refuse(x, 503, reason::kOverload, kNoMemoryInTime);
+}
+
+void H2Bodies::retry(H2Exchange& x) {
+  if (!x.out.started) return collected(x, x.request_body.retry());
+  x.in.discard = true;  // answered before its body had a place
+  x.in.stalled = false;
+  x.request_body.clear();
+  streams_.consume(x, x.in.unconsumed);
+}
+
+void H2Bodies::check_pace() {
+  uint64_t rate = 0;
+  for (auto& x : streams_.live()) rate += x->in.floor.running() ? least_rate(connection_, *x) : 0;
+  pace_.look(connection_.now, rate, connection_.limits.grace);
+}
+
+bool H2Bodies::check(H2Exchange& x) {
+  const Limits& limits = connection_.limits;
+  settle_lost(x);
+  if (x.in.stalled) retry(x);
+  if (x.in.floor.below(connection_.now, least_rate(connection_, x), limits.grace)) {
+    if (pace_.below()) return streams_.cut_off(x, reason::kSlowBody), false;
+    x.in.floor.stop(), x.in.floor.start(connection_.now);
+  }
+  bool streaming = x.in.plan == BodyPlan::kStream && !x.in.ended && x.begun;
+  if (!streaming || connection_.now - x.in.moved < limits.stream_idle) return true;
+  streams_.cut_off(x, reason::kIdle);
+  return false;
+}
+
+// An answer of the codec's own, in place of a service's.
+void H2Bodies::refuse(H2Exchange& x, int status, std::string_view reason, std::string_view text) {
+  x.in.discard = true;
+  x.request_body.clear();
+  x.record().reject = reason;
+  if (x.out.started) return x.reset(Reset::kCancel);
+  bool ours = status == 431 || status == 413 || reason == reason::kOverload;
+  x.record().code = ours ? base::Code::kResourceExhausted : base::code_from_http(status);
+  if (status == 503) x.add_extra_fields().add("retry-after", "1");
+  if (!x.in.grpc) return x.respond(status, "application/json", base::Bytes::adopt(error_json(text)));
+  Response response;
+  response.fields.add("content-type", "application/grpc");
+  response.fields.add("grpc-status", std::to_string(int(x.record().code)));
+  response.fields.add("grpc-message", text);
+  x.head(std::move(response));
+  x.end({});
+}
+
+}  // namespace weir::wire
