@@ -169,6 +169,7 @@ struct RequestRecord {
 };
 
 class Exchange;
+class SharedPace;
 class TrustedProxies;
 struct RouteMatch;
 
@@ -242,6 +243,8 @@ class Exchange {
   std::unique_ptr<RouteMatch> match;
   // Null: the codec has no shorter way for it.
   PlainGrpc* plain_grpc = nullptr;
+  // BodyPlan::kStream: of the request bodies of its connection, which wait for each other. Null: they do not.
+  SharedPace* pace = nullptr;
 
   // The response, in order: head once, body any number of times, end once. Calls after the peer has gone, or after
   // end(), do nothing. HEAD requests and bodiless statuses drop the body. None of these calls back into the

@@ -67,6 +67,7 @@ bool RateFloor::below(base::Time now, uint32_t rate, base::Duration grace, base:
 
 void SharedPace::look(base::Time now, uint64_t rate, base::Duration grace) {
   using Seconds = std::chrono::duration<double>;
+  rate += uint64_t(awaited_);
   const double asked = at_ == base::kNever ? 0 : double(rate) * Seconds(now - at_).count();
   ahead_ = rate == 0 ? 0 : std::min(ahead_ + moved_ - asked, double(rate) * Seconds(grace).count());
   moved_ = 0, at_ = now;

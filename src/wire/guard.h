@@ -153,7 +153,10 @@ class OutputFloor {
 class SharedPace {
  public:
   void add(size_t bytes) { moved_ += double(bytes); }
-  // From time to time. `rate`: of all bodies that are awaited, in bytes per second; 0: none is, and all begins anew.
+  // A body that is not in look()'s rate must bring so many bytes per second more than before; below 0: less.
+  void await(int64_t more) { awaited_ += more; }
+  // From time to time. `rate`: of all other bodies that are awaited, in bytes per second. 0 of all: none is, and all
+  // begins anew.
   void look(base::Time now, uint64_t rate, base::Duration grace);
   // As of the last look.
   bool below() const { return ahead_ < 0; }
@@ -161,6 +164,7 @@ class SharedPace {
  private:
   base::Time at_ = base::kNever;
   double moved_ = 0, ahead_ = 0;
+  int64_t awaited_ = 0;
 };
 
 // The rate, in bytes per second, that a body must keep: `least`, or, where memory is scarce, enough to fill in a minute

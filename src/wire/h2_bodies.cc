@@ -69,7 +69,7 @@ int H2Bodies::on_data(int32_t stream, std::span<const std::byte> piece) {
     return 0;
   }
   x->in.unconsumed += piece.size();
-  x->in.floor.add(piece.size()), pace_.add(piece.size());
+  x->in.floor.add(piece.size()), connection_.pace.add(piece.size());
   x->in.moved = connection_.now;
   const bool streams = x->in.plan == BodyPlan::kStream;
   if (x->in.discard || x->over || x->out.ended || (streams && !x->listener())) {
@@ -141,7 +141,7 @@ void H2Bodies::retry(H2Exchange& x) {
 void H2Bodies::check_pace() {
   uint64_t rate = 0;
   for (auto& x : streams_.live()) rate += x->in.floor.running() ? least_rate(connection_, *x) : 0;
-  pace_.look(connection_.now, rate, connection_.limits.grace);
+  connection_.pace.look(connection_.now, rate, connection_.limits.grace);
 }
 
 bool H2Bodies::check(H2Exchange& x) {
@@ -149,7 +149,7 @@ bool H2Bodies::check(H2Exchange& x) {
   settle_lost(x);
   if (x.in.stalled) retry(x);
   if (x.in.floor.below(connection_.now, least_rate(connection_, x), limits.grace)) {
-    if (pace_.below()) return streams_.cut_off(x, reason::kSlowBody), false;
+    if (connection_.pace.below()) return streams_.cut_off(x, reason::kSlowBody), false;
     x.in.floor.stop(), x.in.floor.start(connection_.now);
   }
   bool streaming = x.in.plan == BodyPlan::kStream && !x.in.ended && x.begun;

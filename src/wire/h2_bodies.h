@@ -41,7 +41,6 @@ class H2Bodies {
 
   H2Connection& connection_;
   H2StreamTable& streams_;
-  SharedPace pace_;
 };
 
 }  // namespace weir::wire

@@ -64,6 +64,7 @@ struct H2Connection : Connection {
   Guard guard;
   base::Time now;            // of the present feed(), consumed() or tick()
   InflateShare inflating;    // of the present turn
+  SharedPace pace;           // of the bodies of requests
   H2KnownBlocks blocks;      // of answers
   bool in_library = false;   // inside a call of the library: its callbacks must not call it for output
   bool dead = false;         // the connection ends as soon as the output is written

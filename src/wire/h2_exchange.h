@@ -71,7 +71,7 @@ class H2Exchange final : public Exchange, public PlainGrpc, public base::Tickete
   uint64_t kept() const;
   static const uint64_t kOwnCost;
   // The connection is gone while Tickets are out: the last one to come back deletes this.
-  void orphan() { streams_ = nullptr; }
+  void orphan() { streams_ = nullptr, pace = nullptr; }
   void ticket_back() override;
   using Exchange::name_client;
 

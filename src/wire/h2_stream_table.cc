@@ -68,6 +68,7 @@ H2Exchange& H2StreamTable::open(int32_t stream) {
   H2Exchange& x = *live_.emplace_back(std::move(spare_.back()));
   spare_.pop_back();
   x.index = live_.size() - 1;
+  x.pace = &connection_.pace;
   ++serving_;
   x.open(*this, stream, connection_.peer);
   if (x.charged == 0) charge_head(x, H2Exchange::kOwnCost);

@@ -11,9 +11,19 @@ void RequestPace::came(size_t bytes, Pending pending) {
   follow_memory(pending);
   if (rules_.min_body_rate == 0) return;
   floor_.add(bytes);
-  if (pending == Pending::kNothing) return floor_.stop();
+  if (pending == Pending::kNothing) {
+    floor_.stop();
+    return await(0);
+  }
   floor_.start(env_.now());
+  await(least_rate());
   watch();
+}
+
+uint32_t RequestPace::least_rate() const { return floor_rate(rules_.min_body_rate, owner_.reserved(), slabs_); }
+
+void RequestPace::await(uint32_t rate) {
+  if (rules_.shared) rules_.shared->await(int64_t(rate) - std::exchange(awaited_, rate));
 }
 
 // One timer while anything is owed; it is not moved for every message.
@@ -22,8 +32,12 @@ void RequestPace::watch() {
   timer_ = env_.at(env_.now() + rules_.grace, [this] {
     timer_ = base::TimerId::kNone;
     if (!floor_.running()) return;
-    uint32_t rate = floor_rate(rules_.min_body_rate, owner_.reserved(), slabs_);
-    if (!floor_.below(env_.now(), rate, rules_.grace)) return watch();
+    await(least_rate());
+    if (!floor_.below(env_.now(), least_rate(), rules_.grace)) return watch();
+    if (rules_.shared && !rules_.shared->below()) {
+      floor_.stop(), floor_.start(env_.now());
+      return watch();
+    }
     owner_.give_up(reason::kSlowBody,
                    base::failure(base::Code::kDeadlineExceeded, "the request message comes too slowly"));
   });
@@ -54,6 +68,8 @@ void RequestPace::memory_lost(BodyMemory::Loss why) {
 }
 
 void RequestPace::stop() {
+  floor_.stop();
+  await(0);
   if (timer_ != base::TimerId::kNone) env_.cancel(std::exchange(timer_, base::TimerId::kNone));
   if (rules_.owner.bodies) rules_.owner.bodies->leave(*this);
 }

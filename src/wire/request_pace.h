@@ -30,7 +30,8 @@ class RequestPace final : BodyMemory::Body {
   struct Rules {
     uint32_t min_body_rate = 0;  // bytes a second, enforced after `grace`; 0: no floor
     base::Duration grace{};
-    BodyOwner owner;  // who waits for slabs, and for whom
+    BodyOwner owner;               // who waits for slabs, and for whom
+    SharedPace* shared = nullptr;  // Exchange::pace
   };
 
   RequestPace(base::Env& env, base::SlabSource& slabs, const Rules& rules, Owner& owner)
@@ -38,7 +39,7 @@ class RequestPace final : BodyMemory::Body {
   ~RequestPace() { stop(); }
 
   // `bytes` more of the request have come. `pending`: whether the rest of a message is still to come; if it is, the
-  // peer must keep up the rate of Rules, or the owner gives up.
+  // peer must keep up the rate of Rules, or the owner gives up. One that waits for others of its connection need not.
   enum class Pending : uint8_t { kNothing, kRestOfMessage };
   void came(size_t bytes, Pending pending);
   // No slab of `bytes` was free: memory_came() follows when there may be one, and the owner calls fed() when it got
@@ -53,6 +54,8 @@ class RequestPace final : BodyMemory::Body {
  private:
   void follow_memory(Pending pending);
   void watch();
+  void await(uint32_t rate);
+  uint32_t least_rate() const;
 
   // BodyMemory::Body
   void memory_came() override { owner_.memory_came(); }
@@ -65,6 +68,7 @@ class RequestPace final : BodyMemory::Body {
   Owner& owner_;
   base::TimerId timer_ = base::TimerId::kNone;
   RateFloor floor_;
+  uint32_t awaited_ = 0;  // Rules::shared knows of it
   bool starved_ = false;  // waits for a slab
 };
 

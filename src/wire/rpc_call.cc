@@ -39,8 +39,8 @@ RpcCall::RpcCall(const RpcRoute& route, const RpcState& state, Exchange& exchang
       state_(state),
       exchange_(exchange),
       turns_(state.env, state.turn, [this] { guarded([this] { resume(); }); }),
-      pace_(state.env, state.slabs, {state.options.min_body_rate, state.options.grace, owner_of(state, exchange)},
-            *this) {}
+      pace_(state.env, state.slabs,
+            {state.options.min_body_rate, state.options.grace, owner_of(state, exchange), exchange.pace}, *this) {}
 
 RpcCall::~RpcCall() { drop_deadline(); }
 
