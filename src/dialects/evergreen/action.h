@@ -142,7 +142,7 @@ class ModelAction : public Action, msg::Sink, bus::OffloadListener {
   // The engine waits for a slow client. Before submit().
   void limit_tokens() { call_.grant(bus::kAnswerWindow); }
   void repay() {
-    if (!session_.congested()) call_.repay();
+    if (!session_.pauses_output()) call_.repay();
   }
 
   virtual base::Status performed(bus::OffloadTask&) { return unexpected(); }

@@ -20,7 +20,7 @@ class Echo final : public Action {
   bool waits(std::string& missing) const override {
     for (const auto& way : ways_) {
       if (way->ended) continue;
-      if (!way->waits) return false;  // the client has to take something first
+      if (!way->waits) return false;  // it has paused
       missing = way->cursor.missing();
     }
     return true;
@@ -89,7 +89,7 @@ class Echo final : public Action {
 
   Status copy(Way& way) {
     way.waits = false;
-    while (!way.ended && !session_.congested()) {
+    while (!way.ended && !session_.pauses_output()) {
       Status s;
       switch (way.cursor.next()) {
         case Step::kWait: way.waits = true; return {};

@@ -20,14 +20,18 @@ NodeTtls::~NodeTtls() {
   clear();
 }
 
+// Outputs get the last of the room, so that answers go on a while when questions are held.
+bool NodeTtls::short_of_room() const {
+  const SessionMemory& memory = session_.graph().memory();
+  return make_room() && memory.used() > memory.limit() / 16 * 15;
+}
+
 void NodeTtls::forget(std::string_view node) {
   auto at = ttls_.find(node);
   if (at == ttls_.end()) return;
   session_.state().bus.env().cancel(at->second.timer);
-  const bool made_room = at->second.makes_room;
-  make_room_ -= made_room;
+  make_room_ -= at->second.makes_room;
   ttls_.erase(at);
-  if (made_room && make_room_ == 0) session_.actions().resume();  // what waited for room waits in vain
 }
 
 void NodeTtls::set(std::string_view node, base::Duration ttl) {
@@ -44,11 +48,9 @@ void NodeTtls::set(std::string_view node, base::Duration ttl) {
 void NodeTtls::update(const Node& node) {
   auto at = ttls_.find(node.id());
   if (at == ttls_.end()) return;
-  const size_t before = make_room_;
   make_room_ -= at->second.makes_room;
   at->second.makes_room = !node.open();
   make_room_ += at->second.makes_room;
-  if (before > 0 && make_room_ == 0) session_.actions().resume();  // what waited for room waits in vain
 }
 
 void NodeTtls::expire(const std::string& name) {
@@ -57,10 +59,7 @@ void NodeTtls::expire(const std::string& name) {
   make_room_ -= at->second.makes_room;
   ttls_.erase(at);
   Node* node = session_.graph().find(id);
-  if (node && !session_.graph().drop(*node, NodeGraph::Reach::kWithChildren).ok())
-    set(id, kAskAgain);
-  else
-    session_.actions().resume();
+  if (node && !session_.graph().drop(*node, NodeGraph::Reach::kWithChildren).ok()) set(id, kAskAgain);
   session_.settle();
 }
 

@@ -26,6 +26,8 @@ class NodeTtls {
   bool empty() const { return ttls_.empty(); }
   // True when a node is going to make room: it is worth waiting for.
   bool make_room() const { return make_room_ > 0; }
+  // True when there is little room until then.
+  bool short_of_room() const;
   // Calls on_ttl(node, what is left of its time) for each, until that returns false.
   template <class OnTtl>
   void each(base::Time now, OnTtl on_ttl) const {

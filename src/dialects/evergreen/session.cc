@@ -98,10 +98,11 @@ void Session::send(const OutFragment& fragment) {
   carrier_.send(fragment);
 }
 
-// Outputs get the last of the room, so that answers go on a while when questions are held.
-bool Session::congested() const {
-  const SessionMemory& memory = graph_.nodes().memory();
-  return !carrier_.has_room() || (ttls_.make_room() && memory.used() > memory.limit() / 16 * 15);
+bool Session::congested() const { return !carrier_.has_room() || ttls_.short_of_room(); }
+
+bool Session::pauses_output() {
+  paused_ = paused_ || ttls_.short_of_room();
+  return congested();
 }
 
 Status Session::admit_action() {
@@ -132,6 +133,8 @@ void Session::go_on() {
       abort(std::move(s));
       break;
     }
+    // Room comes of whatever gives memory back, and of what takes the last time to live away, so it is looked for here.
+    if (paused_ && !ttls_.short_of_room()) paused_ = false, actions_.resume();
     if (!actions_.go_on() && !input_.go_on() && !keeper_.go_on()) break;
   }
   end_if_nothing_runs();

@@ -65,9 +65,10 @@ class Session final : TurnBudget::Waiter {
   // that is destroyed by it.
   void settle();
   void send(const OutFragment& fragment);
-  // The client has more on its way than it takes, or there is no room for more: no more output now; the session runs
-  // its actions again.
+  // The client has more on its way than it takes, or there is no room for more: no more output now.
   bool congested() const;
+  // The same, for an action that pauses when it is true: it is run again when it is not.
+  bool pauses_output();
   // Nothing can go on because of what the client has not sent: fills in what.
   bool stuck(std::string& missing) const;
   // An action on a model is a request of its own, save the first: with that the session was let in. Errors: those of
@@ -106,6 +107,7 @@ class Session final : TurnBudget::Waiter {
   bool thrown_ = false;           // something has, outside of AtWork: see wire::end_thrown()
   base::Status status_;
   bool admitted_ = false;  // an action, with the session
+  bool paused_ = false;    // an output, until the session is no longer short of room
   SessionClock clock_;
   SessionKeeper keeper_;
 };

@@ -125,6 +125,54 @@ TEST(EvergreenSession, AnAnswerPausesWhereThereIsNoRoomForItAndGoesOn) {
   EXPECT_EQ(t.leaf(*x, "e").size(), 11'004u);
 }
 
+// A session whose one time to live is long, and where an answer has begun.
+support::RpcBench::Opened answering(Bench& t) {
+  auto x = t.open();
+  t.send(*x, piece("t", 1));
+  t.send(*x, ttl("t", 600'000));
+  t.send(*x, generate("p", "r") + text_leaf("p", "hello"));
+  EXPECT_EQ(t.chat->held.size(), 1u);
+  return x;
+}
+pb::SessionMessage echo_of_two_chunks(size_t first) {
+  auto m = piece("c", first);
+  m.mutable_node_fragments(0)->set_continued(true);
+  auto& f = *m.add_node_fragments();
+  f.set_id("c"), f.set_seq(1);
+  f.mutable_chunk_fragment()->set_data("tail");
+  m.MergeFrom(Bench::parse("actions { name: 'ECHO' inputs { name: 'x' id: 'c' } outputs { name: 'x' id: 'e' } }"));
+  return m;
+}
+
+TEST(EvergreenSession, AnEchoThatPausesForRoomGoesOnWhenAnotherActionGivesItBack) {
+  Bench t(small());
+  auto x = answering(t);
+  t.send(*x, piece("a", 52'000));
+  t.send(*x, echo_of_two_chunks(11'000));
+  t.rpc.end(*x);
+  EXPECT_EQ(t.leaf(*x, "e").size(), 11'000u + std::string("…").size());
+  t.answer("Hi");
+  EXPECT_EQ(t.leaf(*x, "e").size(), 11'004u);
+  EXPECT_EQ(t.status(*x), "") << "nothing is waited for";
+}
+
+TEST(EvergreenSession, AnAnswerThatPausesForRoomGoesOnWhenAnotherActionGivesItBack) {
+  Bench t(small());
+  auto x = answering(t);
+  t.send(*x, generate("p", "s"));
+  ASSERT_EQ(t.chat->held.size(), 2u);
+  msg::Call *first = t.chat->held[0], *second = t.chat->held[1];
+  t.send(*x, piece("a", 74'000));  // beyond 15/16 with the actions that run
+  const int32_t credit = first->credit;
+  const auto prompt = uint32_t(first->generation->length());
+  for (uint32_t i = 0; i < 16; ++i) t.chat->emit(first, {msg::Token{'h', prompt + i, false, nullptr}});
+  t.turn();
+  EXPECT_EQ(first->credit, credit) << "it pauses";
+  t.chat->emit(second, {msg::Done{prompt, 0, 0, msg::Finish::kLength, 0}});
+  t.turn();
+  EXPECT_EQ(first->credit, credit + 16);
+}
+
 TEST(EvergreenSession, LinesAndWebSocketsAreHeldTheSameWay) {
   auto json = [](const pb::SessionMessage& m) {
     std::string out;
