@@ -126,6 +126,10 @@ bool offered(const Schema& schema, const EvergreenState& state) {
   return state.options.handover || (schema.make != make_keep && schema.make != make_resume);
 }
 
+bool makes_room(const Schema& schema) {
+  return schema.make == make_drop || schema.make == make_set_ttl || schema.make == make_cancel;
+}
+
 const Schema* find_schema(std::string_view name) {
   auto found = std::find_if(kSchemas.begin(), kSchemas.end(), [&](const Schema& s) { return s.name == name; });
   return found == kSchemas.end() ? nullptr : &*found;

@@ -47,6 +47,8 @@ struct Schema {
 std::span<const Schema> schemas();
 // False: the action is for sessions that are kept, which this server has none of.
 bool offered(const Schema& schema, const EvergreenState& state);
+// It is over at once, and the session may have more room then.
+bool makes_room(const Schema& schema);
 // Null: there is none of that name.
 const Schema* find_schema(std::string_view name);
 // Errors: INVALID_ARGUMENT for an input or output that the action does not have, an output that is named twice, or a

@@ -80,7 +80,8 @@ void Session::leave(Leaves how) {
   settle();
 }
 
-bool Session::full() const { return !over_ && (congested() || input_.holds() || loads_.many()); }
+// Where there is no room, what needs it is held (SessionInput): what is read first may make some.
+bool Session::full() const { return !over_ && (!carrier_.has_room() || input_.holds() || loads_.many()); }
 
 void Session::drain(base::Duration grace) {
   if (over_ || std::exchange(draining_, true)) return;

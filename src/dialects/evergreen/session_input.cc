@@ -82,7 +82,8 @@ Status SessionInput::on_fragment(Fragment& f, std::string_view reference) {
   if (turn_budget.spent()) return hold(Until::kNextTurn);
   turn_budget.spend(1 + f.children.size() + f.read_steps);
   // Nodes stay as long as the session, unless some have a time to live: then it is worth waiting for room.
-  if (!copy_ && session_.ttls().make_room() && !graph.fits(f)) return hold(Until::kRoom);
+  if (!copy_ && session_.ttls().make_room() && (session_.ttls().short_of_room() || !graph.fits(f)))
+    return hold(Until::kRoom);
   if (f.by_reference && loads_.full()) return hold(Until::kLoads);
   if (!make_children(graph, f) || !copy(f)) return hold(Until::kNextTurn);
   auto fate = graph.add(f);
@@ -105,8 +106,9 @@ Status SessionInput::on_action(ActionRequest&& request) {
   const Schema* schema = find_schema(request.name);
   RunningActions& actions = session_.actions();
   if (actions.busy() && schema && schema->works != Schema::Works::kAtOnce) return hold(Until::kModel);
-  if (session_.ttls().make_room() && !session_.graph().memory().has_room_for(Action::size_of(request)))
-    return hold(Until::kRoom);
+  const bool fits = session_.graph().memory().has_room_for(Action::size_of(request));
+  const bool needs_room = session_.ttls().short_of_room() && !(schema && makes_room(*schema));
+  if (session_.ttls().make_room() && (needs_room || !fits)) return hold(Until::kRoom);
   auto action = make_action(session_, std::move(request));
   session_.keeper().note_change();
   actions.begin(std::move(action));

@@ -173,6 +173,42 @@ TEST(EvergreenSession, AnAnswerThatPausesForRoomGoesOnWhenAnotherActionGivesItBa
   EXPECT_EQ(first->credit, credit + 16);
 }
 
+const char* const kDropA = "actions { name: 'DROP' inputs { name: 'node' id: 'a' } }";
+Options larger() {  // its last sixteenth has room for actions
+  Options options = small();
+  options.graph.bytes = 400'000;
+  return options;
+}
+
+TEST(EvergreenSession, ADropIsReadWhereOutputsPauseForRoom) {
+  Bench t(larger());
+  auto x = t.open();
+  t.send(*x, piece("t", 1));
+  t.send(*x, ttl("t", 600'000));
+  t.send(*x, piece("a", 300'000));
+  t.send(*x, echo_of_two_chunks(35'000));
+  EXPECT_EQ(t.leaf(*x, "e").size(), 35'000u + std::string("…").size()) << "it pauses";
+  t.send(*x, kDropA);
+  EXPECT_EQ(t.leaf(*x, "e").size(), 35'004u);
+  EXPECT_EQ(t.status(*x), "open");
+}
+
+TEST(EvergreenSession, WhatNeedsRoomIsHeldBeforeThereIsNoneWithEverythingBehindIt) {
+  Bench t(larger());
+  auto x = t.open();
+  t.send(*x, piece("t", 1));
+  t.send(*x, ttl("t", 1000));
+  t.send(*x, piece("a", 380'000));
+  t.send(*x, piece("b", 10));
+  const size_t taken = x->consumed;
+  t.send(*x, kDropA);
+  EXPECT_EQ(x->consumed, taken);
+  t.rpc.advance(*x, 2s);
+  t.rpc.advance(*x, 1s);
+  EXPECT_GT(x->consumed, taken);
+  EXPECT_EQ(t.status(*x), "open");
+}
+
 TEST(EvergreenSession, LinesAndWebSocketsAreHeldTheSameWay) {
   auto json = [](const pb::SessionMessage& m) {
     std::string out;
