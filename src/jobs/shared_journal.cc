@@ -65,20 +65,28 @@ const std::set<std::string>* SharedJournal::nodes(base::Time now) {
 
 bool SharedJournal::settled(base::Time now) { return nodes(now) && now - known_ >= kSettle; }
 
-// Whether the log can be had, told once for each time.
 void SharedJournal::note(const Status& status) {
   shown_.sequence = replica_.sequence(), shown_.skipped = replica_.skipped(), shown_.voided = replica_.voided();
   if (!status.ok()) {
     std::lock_guard lock(mutex_);
     why_away_ = status.text;
   }
-  if (std::exchange(away_, !status.ok()) == !status.ok()) return;
-  shown_.away_since = away_ ? base::steady_now() : base::Time();
-  if (away_)
-    base::log::warning("the jobs' log is away: files and batches can be read, not changed", {{"reason", status.text}});
+  if (away() != !status.ok()) shown_.away_since = status.ok() ? base::Time() : base::steady_now();
+  seen_ = status;
+  tell();
+}
+
+// Whether the log can be had, told once for each time; and once more where it turns out to be one that this copy is not
+// of, which does not end by itself.
+void SharedJournal::tell() {
+  const bool for_good = seen_.code == Code::kFailedPrecondition && told_ != seen_.code;
+  if (seen_.ok() == (told_ == Code::kOk) && !for_good) return;
+  told_ = seen_.code;
+  if (away())
+    base::log::warning("the jobs' log is away: files and batches can be read, not changed", {{"reason", seen_.text}});
   else
     base::log::info("the jobs' log is there", {{"entries", replica_.sequence()}});
-  if (const size_t most = log_.sizes().entry; !away_ && longest_ > most)
+  if (const size_t most = log_.sizes().entry; !away() && longest_ > most)
     base::log::warning(
         "lines and results that are longer than an entry of the jobs' log fail",
         {{"bytes", most}, {"settings", "jobs.max_line, jobs.max_result; max_payload of the NATS server"}});
@@ -144,28 +152,27 @@ void SharedJournal::perform(std::deque<Work> works) {
 void SharedJournal::do_all(std::deque<Work>& works) {
   catch_up();
   while (!works.empty()) {
-    if (away_ && works.front().admission == Work::Admission::kGranted) {
+    if (away() && works.front().admission == Work::Admission::kGranted) {
       wait(std::move(works.front()));
       works.pop_front();
     } else {
       group(works);
     }
   }
-  if (away_) refuse_asked();
-  if (!away_ && (stopping_ || base::steady_now() >= retry_)) try_waiting();
-  if (stopping_) refuse_asked();
+  if (away() && seen_ != log_is_new()) refuse_asked(seen_);
+  if (!away() && (stopping_ || base::steady_now() >= retry_)) try_waiting();
+  if (stopping_) refuse_asked(log_is_new());
 }
 
 // Those that have waited for the beginning of a log that has gone away since, or for which there is no time any more.
-void SharedJournal::refuse_asked() {
+void SharedJournal::refuse_asked(const Status& why) {
   std::deque<Work> all = std::exchange(waiting_, {});
   untold_ = 0;
   for (Work& work : all) {
     if (work.admission == Work::Admission::kGranted)
       wait(std::move(work));
     else if (work.then)
-      (void)base::attempt("the journal",
-                          [&] { work.then(base::try_again(Code::kUnavailable, "the jobs' log is away")); });
+      (void)base::attempt("the journal", [&] { work.then(for_client(why)); });
   }
 }
 
@@ -234,7 +241,7 @@ bool SharedJournal::step(Duty& duty, base::WallTime now, const Failed& failed) {
 }
 
 bool SharedJournal::look_after(const std::vector<Duty*>& duties, base::WallTime now, const Failed& failed) {
-  if (away_ || stopping_) return false;
+  if (away() || stopping_) return false;
   const base::Time time = base::steady_now();
   look_at_nodes(time, failed);
   const bool mine = replica_.has_duties();
@@ -253,7 +260,7 @@ bool SharedJournal::look_after(const std::vector<Duty*>& duties, base::WallTime 
 std::optional<Job> SharedJournal::claim(size_t most, base::WallTime now) {
   auto job = replica_.next_claimed();
   if (!job) {
-    if (away_ || stopping_ || !settled(base::steady_now())) return std::nullopt;
+    if (away() || stopping_ || !settled(base::steady_now())) return std::nullopt;
     const Replica::Run run = [&](Recorder& recorder) { (void)recorder.journal.claim(most, now); };
     (void)replica_.perform(std::span(&run, 1));
     tell_ended();

@@ -63,7 +63,7 @@ class SharedJournal {
   void do_all(std::deque<Work>& works);
   void group(std::deque<Work>& works);
   void try_waiting();
-  void refuse_asked();
+  void refuse_asked(const base::Status& why);
   bool may_wait(const Work& work, const base::Status& status) const;
   void wait(Work work);
   void settle(Work work, const base::Status& status);
@@ -74,6 +74,8 @@ class SharedJournal {
   bool settled(base::Time now);
   const std::set<std::string>* nodes(base::Time now);
   void note(const base::Status& status);
+  void tell();
+  bool away() const { return !seen_.ok(); }
 
   ReplicaState& state_;
   Log& log_;
@@ -84,7 +86,9 @@ class SharedJournal {
   size_t untold_ = 0;                                               // of them, of which nobody is told
   size_t left_out_ = 0;                                             // since the first of them waits
   base::Time retry_{}, look_{}, shorten_{}, snapshot_{}, known_{};  // known_: the nodes have been since then
-  bool away_ = false, had_duties_ = false;
+  base::Status seen_;                                               // of the log, when it was last asked
+  base::Code told_ = base::Code::kOk;                               // in this process's log
+  bool had_duties_ = false;
   bool unreached_ = false;  // what the last group has written
   std::set<std::string> nodes_;
   std::atomic<bool> stopping_{false};

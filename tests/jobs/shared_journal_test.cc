@@ -158,6 +158,21 @@ TEST_F(NewShared, WorkWaitsForItsBeginning) {
   EXPECT_EQ(2u, log.entries.size());
 }
 
+TEST_F(NewShared, WorkWaitsForItsBeginningWhereThisCopyHasSomethingToo) {
+  journal->perform(many(0, 1));
+  testing::internal::CaptureStderr();
+  ask();
+  log.write("another node's");
+  for (int times = 0; times < 3; ++times) journal->perform({});
+  EXPECT_EQ(std::vector<base::Code>{Code::kUnavailable}, told) << "it has begun without this copy";
+  base::log::flush(std::chrono::seconds(10));
+  const std::string lines = testing::internal::GetCapturedStderr();
+  const size_t once = lines.find("another one");
+  EXPECT_LT(lines.find("is new"), once) << lines;
+  EXPECT_NE(std::string::npos, once) << "that does not end by itself";
+  EXPECT_EQ(std::string::npos, lines.find("another one", once + 1)) << lines;
+}
+
 TEST_F(NewShared, WorkThatFailsByItselfDoesNotWaitForIt) {
   ask();
   std::deque<Work> works;
