@@ -270,7 +270,8 @@ class EmbeddingsTask final : public PromptTask {
   EmbeddingsTask(Request request, const Exchange& exchange, const bus::Served& served)
       : PromptTask(Kind::kEmbedding, std::move(request), exchange, served) {
     if (std::exchange(request_.cut_to_context, false)) request_.truncate_prompt = spec_->max_length;
-    if (!served.spec.text) most_ = std::exchange(request_.truncate_prompt, std::nullopt);
+    if (!served.spec.text || request_.embedding_form != EmbeddingForm::kOpenAi)
+      most_ = std::exchange(request_.truncate_prompt, std::nullopt);
     if (most_)
       for (auto& prompt : request_.prompts) text::cut_prompt(prompt.text, spec_->max_length, text::Part::kEnd);
   }
@@ -290,7 +291,9 @@ class EmbeddingsTask final : public PromptTask {
   }
 
  private:
-  std::optional<uint32_t> most_;  // an encoder's texts keep their marks
+  // Ids of a text whose end goes, as Ollama has it for all models; of vLLM's form it is the beginning, but for
+  // encoders, whose texts keep their marks.
+  std::optional<uint32_t> most_;
 };
 
 }  // namespace

@@ -238,9 +238,18 @@ TEST_F(Ollama, SoDoesATextThatIsNotEvenEncoded) {
   auto v = ask("chat", {{"model", "m"}, {"messages", Json::array({first, last})}});
   ASSERT_EQ(inbox().held.size(), 4u) << v->sent;
   EXPECT_EQ(support::prompt_of(*call(3)), expected);
-  auto w = ask("embed", {{"model", "m"}, {"input", text}});
-  ASSERT_EQ(inbox().held.size(), 5u) << w->sent;
-  EXPECT_EQ(support::prompt_of(*call(4)), std::string(197, 'x') + "end");
+}
+
+TEST_F(Ollama, OfATextThatIsEmbeddedTheEndGoes) {
+  for (const size_t length : {300, 100'000}) {
+    const std::string text = "b" + std::string(length, 'x') + "end";
+    auto x = ask("embed", {{"model", "m"}, {"input", text}});
+    auto y = ask("embeddings", {{"model", "m"}, {"prompt", text}});
+    ASSERT_EQ(inbox().held.size(), 2u) << x->sent << y->sent;
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(support::prompt_of(*call(i)), "b" + std::string(199, 'x'));
+    models.finish_all();
+    turn();
+  }
 }
 
 TEST_F(Ollama, LogprobsStandBesideTheText) {
