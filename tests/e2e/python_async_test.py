@@ -58,6 +58,10 @@ class TritonPythonModel:
         self.answer(sender, 1)
         raise ValueError(text)
 
+    async def late(self, text, sender):
+        sender.send(pb_utils.InferenceResponse(error=pb_utils.TritonError('too late')))
+        raise ValueError(text)
+
     async def leave(self, text, sender):
         raise SystemExit(text)
 
@@ -130,6 +134,10 @@ class Coroutines(harness.GrpcCase):
         self.assertIn('ValueError: an odd value', last)
         self.assertEqual([0], [self.number(a) for a in self.ask('count', 1)])
         self.assertEqual([], [self.number(a) for a in self.ask('give', '')], 'it has ended its answers before')
+
+    def test_an_exception_after_the_last_answer_is_logged(self):
+        self.assertEqual(['too late'], [self.number(a) for a in self.ask('late', 'an odd end')])
+        self.assertTrue(self.server.logged('ValueError: an odd end'))
 
     def test_a_coroutine_that_ends_the_process_is_heard_of(self):
         self.assertIn("the process of model 'waiting' has ended", self.number(list(self.ask('leave', 'gone'))[0]))

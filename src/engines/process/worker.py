@@ -1301,9 +1301,10 @@ class Worker:
             raise TritonModelException('execute() of a decoupled model returns None, and answers with response senders')
 
     def fail(self, sender, e):
+        wrong = self.failure(e)  # which is in the log then, whether or not the request can be told
         if not (sender.over or sender.failed):
             sender.over = True
-            self.send_response(sender, self.failure(e))
+            self.send_response(sender, wrong)
 
     def execute(self, requests):
         result = self.model.execute(requests)
