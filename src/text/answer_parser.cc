@@ -77,7 +77,7 @@ void AnswerParser::push(std::string_view text, AnswerPieces& out) {
 
 void AnswerParser::finish(AnswerPieces& out) {
   run(true, out);
-  if (calls_ == 0 && state_ == State::kText) out.content += space_;
+  if (calls_.count == 0 && state_ == State::kText) out.content += space_;
   space_.clear();
 }
 
@@ -125,7 +125,7 @@ bool AnswerParser::read_calls(AnswerFeed& feed, AnswerPieces& out) {
   AnswerSink sink(out, calls_);
   const size_t before = feed.text.size();
   const auto step = syntax_->read(feed, sink);
-  trims_ = calls_ > 0;
+  trims_ = calls_.count > 0;
   if (const std::string text = sink.take_content(); !text.empty()) add(text, out);
   if (step == CallSyntax::Step::kMore) return feed.text.size() < before && !feed.text.empty();
   state_ = State::kText;

@@ -33,16 +33,48 @@ struct AnswerPieces {
   bool empty() const { return content.empty() && reasoning.empty() && calls.empty(); }
 };
 
+// Finds the end of a JSON value byte by byte. It does not check that the value is valid JSON.
+class JsonValueEnd {
+ public:
+  // Where a byte is: kLast is the value's last byte; kBehind comes after the value, which ended one byte before.
+  enum class Place : uint8_t { kInside, kLast, kBehind };
+  Place push(char c);
+  void clear() { *this = {}; }
+
+ private:
+  size_t depth_ = 0;
+  bool begun_ = false, string_ = false, escaped_ = false;
+};
+
+// The calls of an answer so far.
+struct FoundCalls {
+  uint32_t count = 0;
+  bool open = false;  // the last one's arguments have not come to their end
+  JsonValueEnd end;   // of them
+
+  void begin() { ++count, open = true, end.clear(); }
+  void arguments(std::string_view text) {
+    for (char c : text) open = open && end.push(c) == JsonValueEnd::Place::kInside;
+  }
+};
+
 // Takes what is found. Pieces of one call that follow each other are one.
 class AnswerSink {
  public:
-  explicit AnswerSink(AnswerPieces& out, uint32_t& calls) : out_(out), calls_(calls) {}
-  void begin_call(std::string name) { out_.calls.push_back({calls_++, std::move(name), {}}); }
+  AnswerSink(AnswerPieces& out, FoundCalls& calls) : out_(out), calls_(calls) {}
+  void begin_call(std::string name) {
+    out_.calls.push_back({calls_.count, std::move(name), {}});
+    calls_.begin();
+  }
   void arguments(std::string_view text) {
     if (text.empty()) return;
-    if (out_.calls.empty() || out_.calls.back().index + 1 != calls_) out_.calls.push_back({calls_ - 1, {}, {}});
+    if (out_.calls.empty() || out_.calls.back().index + 1 != calls_.count)
+      out_.calls.push_back({calls_.count - 1, {}, {}});
     out_.calls.back().arguments += text;
+    calls_.arguments(text);
   }
+  // Behind arguments that may be no JSON, or none: their end cannot be told from them.
+  void end_call() { calls_.open = false; }
   void content(std::string_view text) { returned_ += text; }
   void reasoning(std::string_view text) { out_.reasoning += text; }
   // Text that was no call after all.
@@ -50,7 +82,7 @@ class AnswerSink {
 
  private:
   AnswerPieces& out_;
-  uint32_t& calls_;
+  FoundCalls& calls_;
   std::string returned_;
 };
 
@@ -108,7 +140,9 @@ class AnswerParser {
 
   void push(std::string_view text, AnswerPieces& out);
   void finish(AnswerPieces& out);
-  uint32_t calls() const { return calls_; }  // that have begun
+  uint32_t calls() const { return calls_.count; }  // that have begun
+  // True while the last call's arguments go on: a text that ends here is cut inside a call.
+  bool in_call() const { return calls_.open; }
   bool thinks() const { return state_ == State::kThoughts; }
 
  private:
@@ -126,7 +160,7 @@ class AnswerParser {
   std::string held_;                    // not read yet: it may become a marker
   std::string space_;                   // white space that is dropped if a call or the text's end follows
   bool trims_ = false;                  // white space that comes next is dropped
-  uint32_t calls_ = 0;
+  FoundCalls calls_;
 };
 
 }  // namespace weir::text

@@ -255,7 +255,7 @@ class HarmonyMessages final : public MarkedSyntax {
       const Match match = in_body_ ? match_end(feed) : feed.match("<|message|>");
       if (match == Match::kMore) return Step::kMore;
       if (match == Match::kYes) {
-        if (in_body_ && target_ == Target::kCall && !some_) sink.arguments("{}");
+        if (in_body_ && target_ == Target::kCall) end_call(sink);
         in_body_ = !in_body_;
         if (in_body_) open(sink);
         header_.clear();
@@ -296,6 +296,10 @@ class HarmonyMessages final : public MarkedSyntax {
     if (name.empty()) return;
     target_ = Target::kCall;
     sink.begin_call(name);
+  }
+  void end_call(AnswerSink& sink) const {
+    if (!some_) sink.arguments("{}");
+    sink.end_call();
   }
   void give(std::string_view text, AnswerSink& sink) {
     if (target_ == Target::kThoughts) return sink.reasoning(text);

@@ -140,6 +140,7 @@ JsonCall::State JsonCall::end_value(AnswerSink& sink) {
 JsonCall::State JsonCall::end(AnswerSink& sink) {
   if (!begun_) return State::kInvalid;
   if (!has_arguments_) sink.arguments("{}");
+  sink.end_call();
   return State::kDone;
 }
 

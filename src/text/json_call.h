@@ -17,19 +17,6 @@ namespace weir::text {
 // True for JSON's white space.
 inline bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
-// Finds the end of a JSON value byte by byte. It does not check that the value is valid JSON.
-class JsonValueEnd {
- public:
-  // Where a byte is: kLast is the value's last byte; kBehind comes after the value, which ended one byte before.
-  enum class Place : uint8_t { kInside, kLast, kBehind };
-  Place push(char c);
-  void clear() { *this = {}; }
-
- private:
-  size_t depth_ = 0;
-  bool begun_ = false, string_ = false, escaped_ = false;
-};
-
 class JsonCall {
  public:
   enum class State : uint8_t { kMore, kDone, kInvalid };

@@ -131,7 +131,18 @@ void Answer::Choice::finish_text() {
   parser_->push(piece_, pieces);
   parser_->finish(pieces);
   read(std::move(pieces));
-  end.calls = parser_->calls() > 0;
+}
+
+// A stop string, or the model, may end the text inside a call. Whoever ran that call would run it with other arguments,
+// so it is no call. An answer that was cut for its length keeps it: the finish reason says that it is cut.
+void Answer::Choice::end_calls() {
+  if (!parser_) return;
+  end.cut_call = end.why == End::Why::kStop && parser_->in_call() && !has_all_calls();
+  end.calls = parser_->calls() > 0 && !end.cut_call;
+}
+
+void Answer::Choice::drop_cut_call() {
+  if (end.cut_call && !delta.calls.empty()) delta.calls.pop_back();
 }
 
 // Nobody but this side knows of stop strings: the engine is told to stop.
@@ -139,6 +150,7 @@ void Answer::Choice::stopped(const msg::Call& from) {
   end.why = End::Why::kStop;
   if (text_.stop_string()) end.stop_reason = json_string(*text_.stop_string());
   finish_text();
+  end_calls();
   call.finish();
   // The lane still has the Call, and writes when it is finished.
   const base::Time now = answer_.exchange_.now();
@@ -156,6 +168,7 @@ void Answer::Choice::done(const msg::Done& done) {
       done.finish == msg::Finish::kEos || done.finish == msg::Finish::kStopId ? End::Why::kStop : End::Why::kLength;
   if (done.finish == msg::Finish::kStopId) end.stop_reason = std::to_string(done.stop_id);
   if (text_.stop_string()) end.why = End::Why::kStop, end.stop_reason = json_string(*text_.stop_string());
+  end_calls();
 }
 
 // ---- All of them

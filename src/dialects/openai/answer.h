@@ -40,6 +40,8 @@ class Answer : public wire::ExchangeListener {
     Choice(Answer& answer, uint32_t index, text::Completion text, std::optional<text::AnswerParser> parser);
 
     uint32_t index() const { return index_; }
+    // Leaves out the call that its end cuts. For answers in one piece, once it is over.
+    void drop_cut_call();
 
     bus::CallHandle call;
     ChoiceDelta delta;            // since the last chunk, or altogether
@@ -57,6 +59,7 @@ class Answer : public wire::ExchangeListener {
     void prompted(const msg::Token& token);
     void read(text::AnswerPieces pieces);
     void finish_text();
+    void end_calls();
     bool has_all_calls() const;
     void stopped(const msg::Call& from);
     void done(const msg::Done& done);

@@ -125,6 +125,7 @@ struct End {
   enum class Why : uint8_t { kNone, kStop, kLength } why = Why::kNone;
   std::string stop_reason;  // JSON: the stop string or token id, or null
   bool calls = false;       // it has calls of tools, and stops for them
+  bool cut_call = false;    // it stops inside a call, which is none then
 };
 // `"finish_reason":"stop","stop_reason":…`; `"finish_reason":null` while it is not over.
 void write_end(std::string& out, const End& end);

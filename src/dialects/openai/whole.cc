@@ -16,7 +16,7 @@ class Whole final : public Answer {
   void grew(Choice& choice) override {
     if (!charge(choice)) fail(wire::no_room_for_answer());
   }
-  void ended(Choice&) override {}
+  void ended(Choice& choice) override { choice.drop_cut_call(); }
   void failed(const base::Status& status) override { respond(exchange_, refuse(status)); }
 
   void over() override {

@@ -132,6 +132,19 @@ TEST_F(Messages, ThoughtsTextAndCallsOfToolsAreBlocks) {
   }
 }
 
+TEST_F(Messages, AStopSequenceInsideACallIsToldAndTheCallLeftOut) {
+  models.add(support::tools_spec("qwen", "{# <tool_call></think> #}"));
+  const Json tools = Json::parse(R"([{"name":"f","input_schema":{"type":"object"}}])");
+  auto x = ask({{"model", "qwen"}, {"tools", tools}, {"stop_sequences", {"\"b\""}}});
+  ASSERT_EQ(models["qwen"].held.size(), 1u) << x->sent;
+  ScriptedAnswer{models["qwen"], models["qwen"].held[0]}.emit(
+      R"(So <tool_call>{"name":"f","arguments":{"a":1,"b":2}}</tool_call>)");
+  turn();
+  EXPECT_EQ(json(x)["content"], Json::parse(R"([{"type":"text","text":"So"}])"));
+  EXPECT_EQ(json(x)["stop_reason"], "stop_sequence");
+  EXPECT_EQ(json(x)["stop_sequence"], "\"b\"");
+}
+
 TEST_F(Messages, AChoiceOfToolIsHeldTo) {
   const Json tools = Json::parse(R"([{"name":"f","input_schema":{"type":"object"}}])");
   auto x = ask({{"tools", tools}, {"tool_choice", {{"type", "tool"}, {"name", "f"}}}});

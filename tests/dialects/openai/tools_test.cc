@@ -75,6 +75,39 @@ TEST_F(Tools, ACallThatIsCutSaysLength) {
   EXPECT_EQ(reason(x), "length");
 }
 
+TEST_F(Tools, ACallThatAStopStringCutsIsNone) {
+  const std::string first = kCall, second = "<tool_call>{\"name\": \"g\", \"arguments\": {\"a\": 1, \"b\": 2}}";
+  for (bool stream : {false, true}) {
+    auto x = chat({{"model", "hermes"}, {"tools", {tool("f"), tool("g")}}, {"stop", "\"b\""}, {"stream", stream}});
+    ScriptedAnswer says{models["hermes"], models["hermes"].held.at(0)};
+    says.emit(first + second);
+    turn();
+    ASSERT_TRUE(x->ended);
+    if (stream) {
+      const Json last = events(x).end()[-2];
+      EXPECT_EQ(last["choices"][0]["finish_reason"], "stop") << last;
+      EXPECT_EQ(last["choices"][0]["stop_reason"], "\"b\"");
+    } else {
+      EXPECT_EQ(calls(message_of(x)), "f{\"a\": 1} ");
+      EXPECT_EQ(reason(x), "stop");
+    }
+    models.finish_all();
+    turn();
+  }
+  auto alone = ask("hermes", {}, "Hm <tool_call>{\"name\": \"f\", \"arguments\": {\"a\": [1");
+  EXPECT_FALSE(message_of(alone).contains("tool_calls")) << "the model ended it";
+  EXPECT_EQ(message_of(alone)["content"], "Hm");
+  EXPECT_EQ(reason(alone), "stop");
+  auto whole = ask("hermes", {{"stop", "}"}}, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}");
+  EXPECT_EQ(reason(whole), "stop") << "the stop string is a part of the arguments";
+}
+
+TEST_F(Tools, ACallIsWholeWithItsArguments) {
+  auto x = ask("hermes", {{"stop", "</tool_call>"}}, kCall);
+  EXPECT_EQ(calls(message_of(x)), "f{\"a\": 1} ");
+  EXPECT_EQ(reason(x), "tool_calls");
+}
+
 TEST_F(Tools, AStreamHasNamesOnceAndArgumentsInPieces) {
   auto x = ask("hermes", {{"stream", true}}, std::string("Hm ") + kCall + kCall);
   std::vector<Json> begun;

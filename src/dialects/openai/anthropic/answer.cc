@@ -56,6 +56,7 @@ class MessageAnswer final : public Answer {
     Choice& choice = choices_.front();
     if (request_.stream) return end_stream(choice);
     if (!charge_written()) return failed(wire::no_room_for_answer());
+    choice.drop_cut_call();
     std::string out = message_head() + "\"content\":[";
     write_blocks(out, choice.delta);
     out += "],";

@@ -127,9 +127,10 @@ class ResponseAnswer final : public Answer {
     take(choice.delta, events);
     if (items_.empty()) begin_item(Item::Kind::kMessage, events);
     const Progress how = choice.end.why == End::Why::kLength ? Progress::kCut : Progress::kDone;
-    end_item(how, events);
+    const Progress last = choice.end.cut_call ? Progress::kCut : how;
+    end_item(last, events);
     if (!charge_written()) return failed(wire::no_room_for_answer());
-    std::string response = response_json(how == Progress::kCut ? "incomplete" : "completed", how, {});
+    std::string response = response_json(how == Progress::kCut ? "incomplete" : "completed", last, {});
     if (request_.stream && !events.empty()) send(std::move(events));
     if (!request_.store) return finish(std::move(response), how);
     store(std::move(response), how);
