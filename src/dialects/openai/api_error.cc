@@ -81,10 +81,29 @@ std::string_view message_of(const base::Status& status) {
   return status.text.empty() ? base::name(status.code) : std::string_view(status.text);
 }
 
+std::string anthropic_members(int status, std::string_view text) {
+  std::string out = "\"type\":\"";
+  out += anthropic_type_of(status);
+  out += "\",\"message\":";
+  marshal::write_string(out, text);
+  return out;
+}
+
 // Agents make room in their context where an error says so in Anthropic's words.
 std::string anthropic_message(const ApiError& error) {
   const bool too_long = error.status.code == Code::kOutOfRange && error.param == "messages";
   return (too_long ? "prompt is too long: " : "") + std::string(message_of(error.status));
+}
+
+std::string anthropic_error_json(const ApiError& error) {
+  std::string out = "{\"type\":\"error\",\"error\":{";
+  out += anthropic_members(base::http_status(error.status), anthropic_message(error));
+  if (error.code == kNoThreads) {
+    out += ",\"details\":{\"error_code\":\"" + std::string(kNoThreads) + "\",\"unsupported\":[";
+    marshal::write_string(out, error.param);
+    out += "]}";
+  }
+  return out += "}}";
 }
 
 }  // namespace
@@ -98,11 +117,7 @@ std::string error_json(const ApiError& error) {
 }
 
 std::string anthropic_error_json(int status, std::string_view text) {
-  std::string out = "{\"type\":\"error\",\"error\":{\"type\":\"";
-  out += anthropic_type_of(status);
-  out += "\",\"message\":";
-  marshal::write_string(out, text);
-  return out += "}}";
+  return "{\"type\":\"error\",\"error\":{" + anthropic_members(status, text) + "}}";
 }
 
 void respond(wire::Exchange& exchange, const ApiError& error) {
@@ -110,7 +125,7 @@ void respond(wire::Exchange& exchange, const ApiError& error) {
   const int status = base::http_status(error.status);
   const std::string_view protocol = exchange.record().protocol;
   if (protocol == kOllama) return send(exchange, status, ollama_error_json(message_of(error.status)));
-  if (protocol == kAnthropic) return send(exchange, status, anthropic_error_json(status, anthropic_message(error)));
+  if (protocol == kAnthropic) return send(exchange, status, anthropic_error_json(error));
   send(exchange, status, error_json(error));
 }
 

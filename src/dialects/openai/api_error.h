@@ -3,7 +3,8 @@
 //   400 invalid_request_error     401 … code invalid_api_key      404 … code model_not_found
 //   429 rate_limit_error, with Retry-After                        500, 503, 504 server_error
 // A prompt that does not fit the context is 400 with code context_length_exceeded. Under the routes of Ollama's API the
-// body is {"error":"…"}, under those of Anthropic's {"type":"error","error":{"type","message"}}.
+// body is {"error":"…"}, under those of Anthropic's {"type":"error","error":{"type","message"}}, with
+// "details":{"error_code","unsupported":[…]} in it where clients know another way.
 #pragma once
 
 #include <string>
@@ -26,6 +27,9 @@ struct ApiError {
 ApiError refuse(std::string_view param, std::string text);
 inline ApiError refuse(marshal::ParamError error) { return {std::move(error.status), std::string(error.param), {}}; }
 inline ApiError refuse(base::Status status) { return {std::move(status), {}, {}}; }
+
+// The code of a request for a `thread` of Anthropic's API: its clients ask again without one where they read it.
+inline constexpr std::string_view kNoThreads = "thread_unsupported_request";
 
 std::string error_json(const ApiError& error);
 // `{"type":"error",…}` of Anthropic's API.

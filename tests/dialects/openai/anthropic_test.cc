@@ -283,6 +283,16 @@ TEST_F(Messages, WhatItRefusesItNames) {
   EXPECT_EQ(refusal(open("POST", "/v1/messages", "{")).substr(0, 4), "400 ");
 }
 
+TEST_F(Messages, ClientsThatAskForAThreadAreToldToGoOnWithoutOne) {
+  for (const char* path : {"/v1/messages", "/v1/messages/count_tokens"}) {
+    auto x = ask({{"thread", {{"type", "create"}}}}, path);
+    EXPECT_EQ(refusal(x), "400 invalid_request_error: thread: no messages are stored here");
+    EXPECT_EQ(json(x)["error"]["details"],
+              Json::parse(R"({"error_code":"thread_unsupported_request","unsupported":["thread"]})"));
+  }
+  EXPECT_FALSE(json(ask({{"temprature", 1}}))["error"].contains("details"));
+}
+
 TEST_F(Messages, AFailureInTheMiddleIsAnEvent) {
   auto x = ask({{"stream", true}});
   scripted().emit("a");

@@ -190,8 +190,10 @@ ApiError unoffered(std::string_view name, const OrderedJson& value) {
   if (name == "mcp_servers" && !value.empty()) return refuse(name, "mcp_servers: this server calls no others");
   if (name == "container" && value.is_object() && member(value, "skills") && !value["skills"].empty())
     return refuse(name, "container: no skills are offered here");
-  if (name == "thread") return refuse(name, "thread: no messages are stored here");
-  return {};
+  if (name != "thread") return {};
+  ApiError bad = refuse(name, "thread: no messages are stored here");
+  bad.code = kNoThreads;
+  return bad;
 }
 
 // True if a letter of a name that is read here is missing, wrong or too many. Names of newer versions pass.
