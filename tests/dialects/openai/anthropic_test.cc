@@ -99,6 +99,7 @@ TEST_F(Messages, ThoughtsTextAndCallsOfToolsAreBlocks) {
     ASSERT_TRUE(x->ended);
     Json blocks = Json::array();
     std::string reason;
+    int signatures = 0;
     if (!stream) blocks = json(x)["content"], reason = json(x)["stop_reason"];
     for (const Json& event : stream ? events(x) : std::vector<Json>()) {
       const std::string type = event["type"];
@@ -117,6 +118,11 @@ TEST_F(Messages, ThoughtsTextAndCallsOfToolsAreBlocks) {
         continue;
       }
       const Json& delta = event["delta"];
+      if (delta["type"] == "signature_delta") {
+        EXPECT_EQ(blocks.back()["type"], "thinking");
+        EXPECT_EQ(delta["signature"], "");
+        ++signatures;
+      }
       for (auto [kind, from, to] :
            {std::array{"text_delta", "text", "text"}, std::array{"thinking_delta", "thinking", "thinking"},
             std::array{"input_json_delta", "partial_json", "json"}})
@@ -129,7 +135,21 @@ TEST_F(Messages, ThoughtsTextAndCallsOfToolsAreBlocks) {
     EXPECT_EQ(blocks[2]["input"], Json::parse(R"({"a":[1]})"));
     EXPECT_EQ(blocks[3]["input"], Json::object());
     EXPECT_EQ(reason, "tool_use");
+    EXPECT_EQ(signatures, stream ? 1 : 0);
   }
+}
+
+TEST_F(Messages, ThoughtsAloneComeWithAnEmptyText) {
+  models.add(support::tools_spec("qwen", "{# <tool_call></think> #}"));
+  auto x = ask({{"model", "qwen"}, {"stream", true}});
+  ScriptedAnswer says{models["qwen"], models["qwen"].held.at(0)};
+  says.emit("<think>hm");
+  says.end();
+  turn();
+  std::string types;
+  for (const Json& event : events(x))
+    if (event.contains("content_block")) types += event["content_block"]["type"].get<std::string>() + " ";
+  EXPECT_EQ(types, "thinking text ") << "as in one piece";
 }
 
 TEST_F(Messages, AStopSequenceInsideACallIsToldAndTheCallLeftOut) {

@@ -3,7 +3,8 @@
 //   event: message_start        {"type":"message_start","message":{…,"content":[],"usage":{"input_tokens":…}}}
 //   event: content_block_start  {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}
 //   event: content_block_delta  {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}}
-//   event: content_block_stop   {"type":"content_block_stop","index":0}
+//   event: content_block_stop   {"type":"content_block_stop","index":0}; before that of thoughts a signature_delta:
+//                               clients send thoughts back only if they are signed, if only with ""
 //   …                           the next block: thoughts (thinking_delta) come before the text, calls of tools behind
 //                               it: {"type":"tool_use","id","name","input":{}}, with input_json_delta
 //   event: ping                 {"type":"ping"}: anywhere, where there was nothing else to say for a while
@@ -134,12 +135,14 @@ class MessageAnswer final : public Answer {
   void begin_block(Block block, std::string_view content, std::string& events) {
     end_block(events);
     block_ = block;
+    answered_ = answered_ || block != Block::kThinking;
     std::string data = R"({"type":"content_block_start","index":)" + std::to_string(index_);
     (data += ",\"content_block\":") += content;
     add(events, "content_block_start", data += '}');
   }
   void end_block(std::string& events) {
     if (block_ == Block::kNone) return;
+    if (block_ == Block::kThinking) add_delta(R"({"type":"signature_delta","signature":)", "", events);
     add(events, "content_block_stop", R"({"type":"content_block_stop","index":)" + std::to_string(index_++) + '}');
     block_ = Block::kNone;
   }
@@ -153,7 +156,7 @@ class MessageAnswer final : public Answer {
   void end_stream(Choice& choice) {
     std::string events;
     append_new(choice, events);
-    if (index_ == 0 && block_ == Block::kNone) begin_block(Block::kText, R"({"type":"text","text":""})", events);
+    if (!answered_) begin_block(Block::kText, R"({"type":"text","text":""})", events);
     end_block(events);
     std::string data = R"({"type":"message_delta","delta":{)";
     write_reason(data, choice);
@@ -226,6 +229,7 @@ class MessageAnswer final : public Answer {
 
   Block block_ = Block::kNone;  // of a stream: which is open, and the number of it or the next
   size_t index_ = 0;
+  bool answered_ = false;  // of a stream: a block that is no thoughts has begun
   wire::QuietTimer quiet_{state_.bus.env(), exchange_, [this] { ping(); }};
 };
 
