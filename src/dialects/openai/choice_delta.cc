@@ -1,6 +1,7 @@
 #include "dialects/openai/choice_delta.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/encoding.h"
@@ -10,6 +11,8 @@
 namespace weir::openai {
 namespace {
 
+// Clients read either: vLLM's and OpenRouter's the first, DeepSeek's and older ones of vLLM the second.
+constexpr std::array<std::string_view, 2> kThoughtNames{"reasoning", "reasoning_content"};
 constexpr float kLeast = -9999;  // stands for minus infinity, as vLLM has it
 
 void comma(std::string& list) {
@@ -222,7 +225,8 @@ void ChoiceDelta::write_delta(std::string& out) const {
     if (out.size() > begin) out += ',';
     ((out += '"') += name) += "\":";
   };
-  if (!reasoning.empty()) member("reasoning_content"), marshal::write_string(out, reasoning);
+  if (!reasoning.empty())
+    for (std::string_view name : kThoughtNames) member(name), marshal::write_string(out, reasoning);
   // A chunk that has nothing but the logprobs of a token has an empty text.
   if (!text.empty() || says_nothing()) member("content"), marshal::write_string(out, text);
   if (!calls.empty()) member("tool_calls"), write_calls(out, calls, Indexed::kYes);
@@ -235,7 +239,9 @@ void ChoiceDelta::write_message(std::string& out) const {
   else
     marshal::write_string(out, text);
   out += ",\"refusal\":null";
-  if (!reasoning.empty()) out += ",\"reasoning_content\":", marshal::write_string(out, reasoning);
+  if (!reasoning.empty())
+    for (std::string_view name : kThoughtNames)
+      ((out += ",\"") += name) += "\":", marshal::write_string(out, reasoning);
   if (!calls.empty()) out += ",\"tool_calls\":", write_calls(out, calls, Indexed::kNo);
 }
 

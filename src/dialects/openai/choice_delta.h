@@ -2,8 +2,9 @@
 //
 //   chat        {"index":0,"delta":{"content":"Hi"},"logprobs":null,"finish_reason":null}      a chunk's
 //               {"index":0,"message":{"role":"assistant","content":"Hi"},"logprobs":null,"finish_reason":"stop",…}
-//               a chunk's delta may have reasoning_content and tool_calls: {"index","id","type","function"} where a
-//               call begins, {"index","function":{"arguments"}} for more of it; a message has them whole
+//               a chunk's delta may have reasoning (the same as reasoning_content) and tool_calls:
+//               {"index","id","type","function"} where a call begins, {"index","function":{"arguments"}} for more of
+//               it; a message has them whole
 //   completion  {"index":0,"text":"Hi","logprobs":null,"finish_reason":null}
 // Logprobs: of a chat {"content":[{"token","logprob","bytes","top_logprobs":[…]}]}; of a completion {"text_offset",
 // "token_logprobs","tokens","top_logprobs"}, offsets in Unicode characters of the text. Own members: "readouts":
@@ -64,7 +65,7 @@ class ChoiceDelta {
     return !text.empty() && reasoning.empty() && calls.empty() && ids.empty() && tokens_.empty() && readouts_.empty();
   }
   size_t weight() const {
-    return text.size() + reasoning.size() + calls_weight_ + 8 * ids.size() + tokens_.size() + tops_.size() +
+    return text.size() + 2 * reasoning.size() + calls_weight_ + 8 * ids.size() + tokens_.size() + tops_.size() +
            readouts_.size();
   }
   // The entries of a chat's logprobs, separated by commas.

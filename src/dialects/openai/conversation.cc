@@ -54,6 +54,9 @@ class ConversationReader {
     if (*role == "developer" && !spec_.codec->knows_developers()) m["role"] = "system";
     for (auto member = m.begin(); member != m.end();)
       member = member->is_null() && member.key() != "content" ? m.erase(member) : std::next(member);
+    // Templates know thoughts by the older name.
+    if (assistant && !m.contains("reasoning_content"))
+      if (const std::string* thoughts = text_of(m, "reasoning")) m["reasoning_content"] = std::string(*thoughts);
     auto content = m.find("content");
     if (content == m.end()) return m.contains("tool_calls") ? ApiError{} : wrong(at_, ".content: it is missing");
     if (content->is_string() || (content->is_null() && assistant)) return {};

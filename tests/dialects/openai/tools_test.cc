@@ -270,6 +270,7 @@ TEST_F(Tools, ThoughtsAreNotContent) {
   const std::string says = std::string("<think>\nhm\n</think>\n\n") + "So " + kCall;
   auto x = ask("qwen", {}, says);
   EXPECT_EQ(message_of(x)["reasoning_content"], "hm");
+  EXPECT_EQ(message_of(x)["reasoning"], "hm") << "as vLLM's clients call it";
   EXPECT_EQ(message_of(x)["content"], "So");
   EXPECT_EQ(calls(message_of(x)), "f{\"a\": 1} ");
   auto hidden = ask("qwen", {{"include_reasoning", false}}, says);
@@ -277,10 +278,24 @@ TEST_F(Tools, ThoughtsAreNotContent) {
   auto inside = ask("qwen", {{"separate_reasoning", false}, {"tools", Json::array()}}, "<think>hm</think>so");
   EXPECT_EQ(message_of(inside)["content"], "<think>hm</think>so");
   auto stream = ask("qwen", {{"stream", true}}, says);
-  std::string thought;
-  for (const Json& event : events(stream))
-    if (event.is_object()) thought += event["choices"][0]["delta"].value("reasoning_content", "");
-  EXPECT_EQ(thought, "hm");
+  for (const char* name : {"reasoning", "reasoning_content"}) {
+    std::string thought;
+    for (const Json& event : events(stream))
+      if (event.is_object()) thought += event["choices"][0]["delta"].value(name, "");
+    EXPECT_EQ(thought, "hm");
+  }
+}
+
+TEST_F(Tools, ThoughtsComeBackUnderEitherName) {
+  models.add(support::tools_spec("seen", "{% for m in messages %}{{ m.reasoning_content }}{% endfor %}"));
+  for (const char* name : {"reasoning", "reasoning_content"}) {
+    Json turn_of_assistant{{"role", "assistant"}, {"content", "yes"}, {name, "hm"}};
+    auto x = chat({{"model", "seen"}, {"messages", {{{"role", "user"}, {"content", "hi"}}, turn_of_assistant}}});
+    ASSERT_EQ(models["seen"].held.size(), 1u) << x->sent;
+    EXPECT_EQ(support::prompt_of(*models["seen"].held[0]).substr(0, 2), "hm");
+    models.finish_all();
+    turn();
+  }
 }
 
 TEST_F(Tools, ThoughtsThatThePromptBeginsAreThoughts) {

@@ -45,17 +45,22 @@ class ChatChunkReader {
     });
   }
   bool delta() {
-    return json_.object([&](std::string_view name) {
+    size_t thoughts = 0;  // origins write them under either name, or both
+    const bool ok = json_.object([&](std::string_view name) {
       if (name == "content") return fields_.text("content", SIZE_MAX, out_.text);
       if (name == "tool_calls") return fields_.none() || tool_calls();
-      if (name == "reasoning_content" || name == "reasoning") return thought();
+      if (name == "reasoning_content" || name == "reasoning") return thought(thoughts);
       return json_.skip();
     });
+    out_.unseen += thoughts;
+    return ok;
   }
-  bool thought() {
+  bool thought(size_t& longest) {
     std::string_view text;
     if (json_.peek() != JsonCursor::Kind::kString) return json_.skip();
-    return json_.string(text) && (out_.unseen += text.size(), true);
+    if (!json_.string(text)) return false;
+    longest = std::max(longest, text.size());
+    return true;
   }
   bool tool_calls() {
     return json_.array([&] {
