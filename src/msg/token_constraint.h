@@ -24,7 +24,7 @@ struct StructuredOutput {
   std::string text;
   std::vector<std::string> choices;
   // Whether thoughts come before the form: of a model that thinks (AnswerFormat), where the prompt did not begin with
-  // them, or did. Of JSON and tool calls.
+  // them, or did.
   enum class Thoughts : uint8_t { kNone, kMayCome, kBegun } thoughts = Thoughts::kNone;
   // kJsonSchema alone: a schema that says what cannot be held to is refused, or followed as far as it can be.
   enum class Schema : uint8_t { kStrict, kGuide } schema = Schema::kStrict;

@@ -79,6 +79,20 @@ class Constraint final : public msg::TokenConstraint {
   bool ready_ = false, possible_ = true;
 };
 
+// Without the thoughts that may come before it.
+grammar::Result<grammar::Grammar> read_form(const StructuredOutput& form) {
+  switch (form.kind) {
+    case StructuredOutput::Kind::kRegex: return grammar::read_regex(form.text);
+    case StructuredOutput::Kind::kChoice: return grammar::read_choice(form.choices);
+    case StructuredOutput::Kind::kGrammar: return grammar::read_gbnf(form.text);
+    case StructuredOutput::Kind::kJsonSchema: break;
+    case StructuredOutput::Kind::kJsonObject:
+    case StructuredOutput::Kind::kToolCalls: return grammar::json_object();
+  }
+  const bool guide = form.schema == StructuredOutput::Schema::kGuide;
+  return grammar::read_json_schema(form.text, guide ? grammar::Unsupported::kIgnored : grammar::Unsupported::kRefused);
+}
+
 }  // namespace
 
 class GrammarCache::Compiled final : public msg::TokenGrammar {
@@ -118,25 +132,12 @@ std::shared_ptr<const grammar::Vocabulary> GrammarCache::vocabulary() {
 }
 
 grammar::Result<grammar::Grammar> GrammarCache::read(const StructuredOutput& form) const {
-  switch (form.kind) {
-    case StructuredOutput::Kind::kJsonObject:
-    case StructuredOutput::Kind::kJsonSchema: break;
-    case StructuredOutput::Kind::kRegex: return grammar::read_regex(form.text);
-    case StructuredOutput::Kind::kChoice: return grammar::read_choice(form.choices);
-    case StructuredOutput::Kind::kGrammar: return grammar::read_gbnf(form.text);
-    case StructuredOutput::Kind::kToolCalls: return read_tool_calls(form, style_, *tokenizer_);
-  }
-  const auto unsupported =
-      form.schema == StructuredOutput::Schema::kGuide ? grammar::Unsupported::kIgnored : grammar::Unsupported::kRefused;
-  const bool any_object = form.kind == StructuredOutput::Kind::kJsonObject;
-  if (form.thoughts == StructuredOutput::Thoughts::kNone)
-    return any_object ? grammar::Result<grammar::Grammar>(grammar::json_object())
-                      : grammar::read_json_schema(form.text, unsupported);
+  if (form.kind == StructuredOutput::Kind::kToolCalls) return read_tool_calls(form, style_, *tokenizer_);
+  auto alone = read_form(form);
+  if (!alone || form.thoughts == StructuredOutput::Thoughts::kNone) return alone;
   grammar::Segments segments;
   add_thoughts(form, style_, *tokenizer_, segments);
-  segments.alternatives = {
-      {{grammar::Segment::Kind::kSchema, any_object ? R"({"type":"object"})" : form.text, unsupported}}};
-  return grammar::read_segments(segments);
+  return grammar::put_between(segments, std::move(*alone));
 }
 
 base::Result<std::shared_ptr<const msg::TokenGrammar>> GrammarCache::compile(const StructuredOutput& form,

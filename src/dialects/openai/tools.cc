@@ -65,6 +65,12 @@ bool calls_or_speaks(const Request& request) {
          (form->kind == StructuredOutput::Kind::kJsonObject || form->kind == StructuredOutput::Kind::kJsonSchema);
 }
 
+// True for a form of the whole text: one that says how its thoughts end.
+bool covers_thoughts(const StructuredOutput& form) {
+  if (form.kind != StructuredOutput::Kind::kRegex && form.kind != StructuredOutput::Kind::kGrammar) return false;
+  return form.text.find("/think>") != form.text.npos;
+}
+
 bool read_choice_word(FieldReader& fields, std::string_view words, Request& request) {
   std::string word;
   if (!fields.text("tool_choice", 32, word)) return false;
@@ -219,10 +225,7 @@ ApiError settle_tools(Request& request, const msg::TextSpec& spec) {
                   "tools: how this model writes calls of tools is not known; use tool_choice \"required\" or a named "
                   "tool, or set the model's parameter tool_format");
   }
-  const bool thoughts =
-      form && (form->kind == StructuredOutput::Kind::kToolCalls || form->kind == StructuredOutput::Kind::kJsonObject ||
-               form->kind == StructuredOutput::Kind::kJsonSchema);
-  if (thoughts) form->thoughts = request.thoughts;
+  if (form && !covers_thoughts(*form)) form->thoughts = request.thoughts;
   return {};
 }
 

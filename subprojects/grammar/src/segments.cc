@@ -56,7 +56,24 @@ class PieceReader {
   SchemaReader schemas_;
 };
 
+Result<Node> preface_of(const Segments& segments, PieceReader& reader, Grammar& out) {
+  auto preface = reader.sequence(segments.preface);
+  if (preface && segments.needs == Segments::Preface::kOptional) *preface = out.optional(*preface);
+  return preface;
+}
+
 }  // namespace
+
+Result<Grammar> put_between(const Segments& segments, Grammar form) {
+  PieceReader reader(form);
+  auto preface = preface_of(segments, reader, form);
+  if (!preface) return preface.error();
+  const Node whole =
+      form.sequence({*preface, form.literal(segments.head), form.rule(form.root), form.literal(segments.tail)});
+  form.root = form.add_rule("");
+  form.define(form.root, whole);
+  return form;
+}
 
 Result<Grammar> read_segments(const Segments& segments) {
   Grammar out;
@@ -67,9 +84,8 @@ Result<Grammar> read_segments(const Segments& segments) {
     if (!node) return node.error();
     all.push_back(*node);
   }
-  auto preface = reader.sequence(segments.preface);
+  auto preface = preface_of(segments, reader, out);
   if (!preface) return preface.error();
-  if (segments.needs == Segments::Preface::kOptional) *preface = out.optional(*preface);
   const Node one = out.choice(std::move(all));
   const auto least = uint32_t(segments.least), most = uint32_t(segments.most);
   const Node more =

@@ -319,6 +319,29 @@ TEST_F(Tools, AFormComesBehindTheThoughts) {
   for (char c : std::string_view("<think>hm</think>{}")) ASSERT_TRUE(constraint->accept(uint8_t(c))) << c;
 }
 
+TEST_F(Tools, EveryFormComesBehindTheThoughtsThatThePromptBegins) {
+  const Json messages = Json::parse(R"([{"role":"user","content":"hi"},{"role":"assistant","content":"<think>"}])");
+  const Json forms[] = {{{"guided_choice", {"yes", "no"}}},
+                        {{"structured_outputs", {{"choice", {"yes", "no"}}}}},
+                        {{"guided_regex", "(yes|no)"}},
+                        {{"guided_grammar", "root ::= \"yes\" | \"no\""}}};
+  for (Json body : forms) {
+    body.update({{"model", "begun"}, {"messages", messages}});
+    body.update({{"add_generation_prompt", false}, {"continue_final_message", true}});
+    auto x = chat(body);
+    ASSERT_EQ(models["begun"].held.size(), 1u) << x->sent;
+    auto& constraint = models["begun"].held[0]->generation->constraint;
+    for (char c : std::string_view("hm</think>\nno")) ASSERT_TRUE(constraint->accept(uint8_t(c))) << body << c;
+    EXPECT_TRUE(constraint->complete()) << body;
+    models.finish_all();
+    turn();
+  }
+  auto x = chat({{"model", "qwen"}, {"guided_regex", "<think>a</think>b"}});
+  auto& constraint = models["qwen"].held.at(0)->generation->constraint;
+  for (char c : std::string_view("<think>a</think>b")) ASSERT_TRUE(constraint->accept(uint8_t(c))) << c;
+  EXPECT_TRUE(constraint->complete()) << "a form that has the thoughts is of the whole text";
+}
+
 TEST_F(Tools, TemplatesAreToldWhetherToThink) {
   models.add(support::tools_spec("told", "{{ enable_thinking }}/{{ reasoning_effort }} {# </think> #}"));
   auto begin = [&](Json body) {

@@ -65,5 +65,7 @@ struct Segments {
   size_t least = 1, most = 1;
 };
 Result<Grammar> read_segments(const Segments& segments);
+// Another grammar as the one alternative: with what `segments` puts before and after it.
+Result<Grammar> put_between(const Segments& segments, Grammar form);
 
 }  // namespace grammar
