@@ -43,6 +43,12 @@ void carry(const OrderedJson& from, std::string_view name, OrderedJson& to, std:
   if (const OrderedJson* value = member(from, name)) to[std::string(new_name)] = *value;
 }
 
+std::string unknown_inside(const OrderedJson& object, std::span<const std::string_view> known) {
+  for (const auto& [name, value] : object.items())
+    if (!value.is_null() && std::find(known.begin(), known.end(), name) == known.end()) return name;
+  return {};
+}
+
 ApiError unknown_member(std::string_view name) {
   return refuse(name.substr(0, 64), std::string(name.substr(0, 64)) + ": no such parameter");
 }

@@ -49,6 +49,8 @@ const OrderedJson* member(const OrderedJson& object, std::string_view name);
 // Moves the member under its new name, where it is there and not null.
 void carry(const OrderedJson& from, std::string_view name, OrderedJson& to, std::string_view new_name);
 
+// The first member of an object within the body that is none of `known` and not null; empty: there is none.
+std::string unknown_inside(const OrderedJson& object, std::span<const std::string_view> known);
 // A member of the request is neither read nor known to change nothing.
 ApiError unknown_member(std::string_view name);
 // The same in an API whose clients send more with every version: the answer's head says that the member is ignored

@@ -216,6 +216,18 @@ TEST_F(Messages, AMemberThatNobodyKnowsIsPassedOverAndNamed) {
   EXPECT_EQ(x->extra_fields().find("weir-ignored"), "memory_store, warmth");
 }
 
+TEST_F(Messages, MembersInsideOthersAreReadOrRefused) {
+  EXPECT_EQ(refusal(ask({{"output_config", "x"}})), "400 invalid_request_error: output_config: expected an object");
+  EXPECT_EQ(refusal(ask({{"output_config", {{"fromat", {{"type", "json_schema"}, {"schema", true}}}}}})),
+            "400 invalid_request_error: output_config.fromat: no such parameter");
+  for (Json wrong : {Json("x"), Json{{"type", "foo"}}})
+    EXPECT_EQ(refusal(ask({{"thinking", wrong}})),
+              "400 invalid_request_error: thinking: its type is enabled, disabled or adaptive");
+  auto x = ask({{"output_config", {{"task_budget", {{"type", "tokens"}, {"total", 9}}}}}});
+  ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+  EXPECT_EQ(x->extra_fields().find("weir-ignored"), "output_config.task_budget");
+}
+
 TEST_F(Messages, InstructionsAmongTheMessagesComeFirstWhereTheTemplateWantsIt) {
   const Json talk = Json::parse(R"([{"role":"user","content":"hi"},{"role":"system","content":"two"},
                                     {"role":"assistant","content":"yes"},{"role":"user","content":"so"}])");

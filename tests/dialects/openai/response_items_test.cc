@@ -132,6 +132,12 @@ TEST_F(ResponseItems, WhatIsNotOfferedOfThemIsSaid) {
   EXPECT_EQ(support::prompt_of(*models["v"].held[0]).substr(0, 4), "low;");
   EXPECT_EQ(support::prompt_of(*models["v"].held[1]).substr(0, 5), "high;");
   EXPECT_EQ(refusal(ask({{"text", {{"verbosity", "some"}}}})), "400 text: text.verbosity: takes low, medium or high");
+  EXPECT_EQ(refusal(ask({{"text", {{"fromat", {{"type", "json_object"}}}}}})),
+            "400 text.fromat: text.fromat: no such parameter");
+  EXPECT_EQ(refusal(ask({{"text", "x"}})), "400 text: text: expected an object");
+  EXPECT_EQ(refusal(ask({{"reasoning", {{"efort", "low"}}}})),
+            "400 reasoning.efort: reasoning.efort: no such parameter");
+  EXPECT_EQ(refusal(ask({{"metadata", "x"}})), "400 metadata: metadata: expected an object");
 }
 
 TEST_F(ResponseItems, AnInputIsCountedAsItsResponseWouldCountIt) {

@@ -165,7 +165,10 @@ ApiError tool_choice(const OrderedJson& body, OrderedJson& out) {
 ApiError thinking(const OrderedJson& body, OrderedJson& out) {
   const OrderedJson* wanted = member(body, "thinking");
   if (!wanted) return {};
-  const bool on = type_of(*wanted) != "disabled";
+  const std::string_view type = type_of(*wanted);
+  if (type != "enabled" && type != "disabled" && type != "adaptive")
+    return refuse("thinking", "thinking: its type is enabled, disabled or adaptive");
+  const bool on = type != "disabled";
   out["chat_template_kwargs"] = {{"enable_thinking", on}, {"thinking", on}};
   return {};
 }
@@ -173,6 +176,7 @@ ApiError thinking(const OrderedJson& body, OrderedJson& out) {
 // A schema that the answer follows; `output_format` is its older place.
 ApiError form(const OrderedJson& body, OrderedJson& out) {
   const OrderedJson* config = member(body, "output_config");
+  if (config && !config->is_object()) return refuse("output_config", "output_config: expected an object");
   const OrderedJson* wanted = config ? member(*config, "format") : nullptr;
   if (config)
     if (const OrderedJson* effort = member(*config, "effort")) out["reasoning_effort"] = *effort;
@@ -213,10 +217,23 @@ ApiError check_member(const std::string& name, const OrderedJson& value, Request
   return {};
 }
 
+// Those of output_config that newer versions have pass, too, but a schema behind a misspelled name would be lost.
+ApiError check_config(const OrderedJson& body, Request& out) {
+  const OrderedJson* config = member(body, "output_config");
+  if (!config || !config->is_object()) return {};
+  for (const auto& [name, value] : config->items()) {
+    if (value.is_null() || name == "format" || name == "effort") continue;
+    if (member(value, "schema")) return unknown_member("output_config." + name);
+    ignore_member("output_config." + name, out);
+  }
+  return {};
+}
+
 ApiError translate_messages(const OrderedJson& body, Request& out) {
   OrderedJson translated = OrderedJson::object();
   for (const auto& [name, value] : body.items())
     if (ApiError bad = check_member(name, value, out); !bad.ok()) return bad;
+  if (ApiError bad = check_config(body, out); !bad.ok()) return bad;
   kMembers.carry(body, translated);
   if (ApiError bad = conversation(body, translated); !bad.ok()) return bad;
   for (auto* read : {tools, tool_choice, thinking, form})

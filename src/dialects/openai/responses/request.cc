@@ -32,15 +32,25 @@ constexpr std::array<std::string_view, 10> kHarmless{"user",
                                                      "prompt_cache_retention",
                                                      "stream_options",
                                                      "max_tool_calls"};
+constexpr std::array<std::string_view, 2> kText{"format", "verbosity"};
+constexpr std::array<std::string_view, 4> kReasoning{"effort", "summary", "generate_summary", "context"};
 constexpr MemberLists kMembers{kCarried, kRead, kHarmless};
 // Known to clients; what asks for nothing passes.
 constexpr std::array<std::string_view, 6> kUnoffered{"conversation",       "prompt",     "background",
                                                      "context_management", "moderation", "truncation"};
 
+// An object with none but these members: a schema behind a misspelled one would be lost.
+ApiError check_object(std::string_view name, const OrderedJson& value, std::span<const std::string_view> known) {
+  if (!value.is_object()) return refuse(name, std::string(name) + ": expected an object");
+  const std::string other = unknown_inside(value, known);
+  return other.empty() ? ApiError{} : unknown_member(std::string(name) + '.' + other);
+}
+
 // {"format": {"type": "text" | "json_object" | "json_schema", "name", "schema", "strict"}, "verbosity"}
 ApiError read_text(const OrderedJson& body, OrderedJson& out) {
   const OrderedJson* text = member(body, "text");
   if (!text) return {};
+  if (ApiError bad = check_object("text", *text, kText); !bad.ok()) return bad;
   if (const OrderedJson* verbosity = member(*text, "verbosity")) {
     if (*verbosity != "low" && *verbosity != "medium" && *verbosity != "high")
       return refuse("text", "text.verbosity: takes low, medium or high");
@@ -75,7 +85,7 @@ ApiError read_logprobs(const OrderedJson& body, OrderedJson& out) {
 ApiError read_reasoning(const OrderedJson& body, OrderedJson& out) {
   const OrderedJson* wanted = member(body, "reasoning");
   if (!wanted) return {};
-  if (!wanted->is_object()) return refuse("reasoning", "reasoning: expected an object");
+  if (ApiError bad = check_object("reasoning", *wanted, kReasoning); !bad.ok()) return bad;
   carry(*wanted, "effort", out, "reasoning_effort");
   return {};
 }
@@ -98,6 +108,7 @@ ApiError read_store(const OrderedJson& body, const StoredView& stored, Request& 
 }
 
 ApiError check_member(const OrderedJson& value, const std::string& name) {
+  if (name == "metadata" && !value.is_null() && !value.is_object()) return refuse(name, "metadata: expected an object");
   if (value.is_null() || kMembers.know(name)) return {};
   if (name == "truncation" && (value == "disabled" || value == "auto")) return {};
   const bool known = std::find(kUnoffered.begin(), kUnoffered.end(), name) != kUnoffered.end();
