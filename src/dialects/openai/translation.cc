@@ -17,6 +17,23 @@ ApiError parse_body(std::string_view body, OrderedJson& out) {
   return out.is_discarded() ? refuse("", "a number that is out of range") : ApiError{};
 }
 
+// The library's texts: "[json.exception.out_of_range.403] key 'text' not found", "[json.exception.type_error.302] type
+// must be string, but is number".
+ApiError wrong_shape(const nlohmann::json::exception& error, std::string_view param, std::string_view place) {
+  constexpr int kNoSuchKey = 403, kWrongType = 302;
+  const std::string_view said = error.what();
+  const std::string where = place.empty() ? "" : std::string(place) + ": ";
+  const size_t open = said.find('\''), close = said.rfind('\'');
+  if (error.id == kNoSuchKey && open < close) {
+    const std::string_view key = said.substr(open + 1, close - open - 1);
+    return refuse(param.empty() ? key : param, where + std::string(key) + ": it is missing");
+  }
+  std::string what = where + "a member has another type than it should";
+  const size_t type = said.find("type must be ");
+  if (error.id == kWrongType && type != said.npos) (what += ": its ") += said.substr(type);
+  return refuse(param, what);
+}
+
 ApiError read_translated(const OrderedJson& translated, Kind kind, Request& request) {
   request.translated = base::Bytes::adopt(translated.dump());
   return read_request(request.translated.view(), kind, request);

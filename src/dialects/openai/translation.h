@@ -19,15 +19,31 @@ ApiError parse_body(std::string_view body, OrderedJson& out);
 // Reads the translated request; `request.translated` owns its text. Any thread. Errors: 400.
 ApiError read_translated(const OrderedJson& translated, Kind kind, Request& request);
 
-// Runs a translation, which may throw what nlohmann's library throws of values of another type.
+// Says of what nlohmann's library threw which member is missing, or of which type one must be. `place`: what was being
+// read; empty: the body.
+ApiError wrong_shape(const nlohmann::json::exception& error, std::string_view param, std::string_view place);
+
+// Runs a translation of a part of the body, which may throw what nlohmann's library throws of values of another type.
+// Its
+// errors name `param`, and the element of that list.
+template <class Read>
+ApiError read_at(std::string_view param, size_t index, Read read) {
+  try {
+    return read();
+  } catch (const nlohmann::json::exception& error) {
+    return wrong_shape(error, param, std::string(param) + '[' + std::to_string(index) + ']');
+  }
+}
+
+// The same of a whole body.
 template <class Translate>
 ApiError translate(std::string_view body, Translate translate_object) {
   OrderedJson object;
   if (ApiError bad = parse_body(body, object); !bad.ok()) return bad;
   try {
     return translate_object(object);
-  } catch (const nlohmann::json::exception&) {
-    return refuse("", "a member has another type than it should");
+  } catch (const nlohmann::json::exception& error) {
+    return wrong_shape(error, {}, {});
   }
 }
 

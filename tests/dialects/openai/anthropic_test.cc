@@ -325,6 +325,21 @@ TEST_F(Messages, ClientsThatAskForAThreadAreToldToGoOnWithoutOne) {
   EXPECT_FALSE(json(ask({{"temprature", 1}}))["error"].contains("details"));
 }
 
+TEST_F(Messages, WhatIsMissingIsNamedWithItsPlace) {
+  const auto said = [&](const char* messages) {
+    return refusal(ask({{"messages", Json::parse(messages)}})).substr(27);
+  };
+  EXPECT_EQ(said(R"([{"role":"user","content":"hi"},{"role":"user"}])"), "messages[1]: content: it is missing");
+  EXPECT_EQ(said(R"([{"role":"user","content":[{"type":"text"}]}])"), "messages[0]: text: it is missing");
+  EXPECT_EQ(said(R"([{"role":"user","content":[{"type":"tool_result"}]}])"), "messages[0]: tool_use_id: it is missing");
+  EXPECT_EQ(said(R"([{"role":"user","content":[{"type":"text","text":5}]}])"),
+            "messages[0]: a member has another type than it should: its type must be string, but is number");
+  EXPECT_EQ(refusal(ask({{"tools", {{{"input_schema", {{"type", "object"}}}}}}})).substr(27),
+            "tools[0]: name: it is missing");
+  EXPECT_EQ(refusal(ask({{"output_config", {{"format", {{"type", "json_schema"}}}}}})).substr(27),
+            "schema: it is missing");
+}
+
 TEST_F(Messages, AFailureInTheMiddleIsAnEvent) {
   auto x = ask({{"stream", true}});
   scripted().emit("a");

@@ -126,6 +126,8 @@ TEST_F(Responses, WhatItRefusesItNames) {
   EXPECT_EQ(refusal(ask({{"input", {{{"role", "user"}, {"content", {{{"type", "input_file"}}}}}}}})),
             "400 input: input[0]: parts of type 'input_file' are not offered");
   EXPECT_EQ(refusal(ask({{"input", nullptr}})), "400 input: input: it is missing");
+  EXPECT_EQ(refusal(ask({{"input", {{{"role", "user"}, {"content", {{{"type", "input_text"}}}}}}}})),
+            "400 input: input[0]: text: it is missing");
   EXPECT_EQ(open("POST", "/v1/responses", "{")->response.status, 400);
 }
 

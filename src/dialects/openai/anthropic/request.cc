@@ -121,10 +121,22 @@ ApiError conversation(const OrderedJson& body, OrderedJson& out) {
   if (!from || !from->is_array()) return wrong_message("expected a list of messages");
   OrderedJson& list = out["messages"] = OrderedJson::array();
   if (ApiError bad = system_prompt(body, list); !bad.ok()) return bad;
-  for (const OrderedJson& one : *from)
-    if (ApiError bad = message(one, list); !bad.ok()) return bad;
+  for (size_t i = 0; i < from->size(); ++i)
+    if (ApiError bad = read_at("messages", i, [&] { return message((*from)[i], list); }); !bad.ok()) return bad;
   if (!from->empty() && from->back().value("role", "") == "assistant" && !list.back().contains("tool_calls"))
     out["continue_final_message"] = true;
+  return {};
+}
+
+ApiError add_tool(const OrderedJson& tool, OrderedJson& list) {
+  const std::string_view type = type_of(tool);
+  if (!type.empty() && type != "custom")
+    return refuse("tools", "tools: '" + std::string(type.substr(0, 64)) + "' is a tool of Anthropic's servers");
+  OrderedJson function{{"name", tool.at("name")}};
+  carry(tool, "description", function, "description");
+  carry(tool, "input_schema", function, "parameters");
+  carry(tool, "strict", function, "strict");
+  list.push_back({{"type", "function"}, {"function", std::move(function)}});
   return {};
 }
 
@@ -133,16 +145,8 @@ ApiError tools(const OrderedJson& body, OrderedJson& out) {
   if (!from || from->empty()) return {};
   if (!from->is_array()) return refuse("tools", "tools: expected a list");
   OrderedJson& list = out["tools"] = OrderedJson::array();
-  for (const OrderedJson& tool : *from) {
-    const std::string_view type = type_of(tool);
-    if (!type.empty() && type != "custom")
-      return refuse("tools", "tools: '" + std::string(type.substr(0, 64)) + "' is a tool of Anthropic's servers");
-    OrderedJson function{{"name", tool.at("name")}};
-    carry(tool, "description", function, "description");
-    carry(tool, "input_schema", function, "parameters");
-    carry(tool, "strict", function, "strict");
-    list.push_back({{"type", "function"}, {"function", std::move(function)}});
-  }
+  for (size_t i = 0; i < from->size(); ++i)
+    if (ApiError bad = read_at("tools", i, [&] { return add_tool((*from)[i], list); }); !bad.ok()) return bad;
   return {};
 }
 

@@ -169,8 +169,9 @@ ApiError messages(const OrderedJson& body, OrderedJson& out) {
   const OrderedJson& from = body.at("messages");
   if (!from.is_array()) return refuse("messages", "messages: expected a list of messages");
   OrderedJson& list = out["messages"] = OrderedJson::array();
-  for (const OrderedJson& one : from)
-    if (ApiError bad = message(one, list.emplace_back()); !bad.ok()) return bad;
+  for (size_t i = 0; i < from.size(); ++i)
+    if (ApiError bad = read_at("messages", i, [&] { return message(from[i], list.emplace_back()); }); !bad.ok())
+      return bad;
   return {};
 }
 

@@ -170,7 +170,7 @@ ApiError read_input(const OrderedJson& body, const Referenced* referenced, Order
   if (!input->is_array()) return refuse("input", "input: expected a text or a list of items");
   Conversation items(messages, referenced, request);
   for (size_t i = 0; i < input->size(); ++i)
-    if (ApiError bad = items.add((*input)[i], i); !bad.ok()) return bad;
+    if (ApiError bad = read_at("input", i, [&] { return items.add((*input)[i], i); }); !bad.ok()) return bad;
   return {};
 }
 
