@@ -196,7 +196,7 @@ ApiError Answer::start(bus::Served& served, std::vector<Sequence> prompts) {
       ApiError bad = submit(served, prompt, last ? std::move(prompt.ids) : prompt.ids, index);
       if (bad.ok()) continue;
       leave();
-      return bad;
+      return in_names(request_.names, std::move(bad));
     }
   return {};
 }

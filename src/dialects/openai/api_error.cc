@@ -1,5 +1,7 @@
 #include "dialects/openai/api_error.h"
 
+#include <algorithm>
+
 #include "base/overload.h"
 #include "dialects/openai/state.h"
 #include "marshal/json_tensor.h"
@@ -107,6 +109,22 @@ std::string anthropic_error_json(const ApiError& error) {
 }
 
 }  // namespace
+
+// A list of the translation is another one than the client's: no place in it is told.
+ApiError in_names(std::span<const RenamedMember> names, ApiError error) {
+  const auto inside_word = [](char c) { return c == '_' || (c >= 'a' && c <= 'z'); };
+  for (const auto& [name, openai] : names) {
+    if (name == openai) continue;
+    if (error.param == openai) error.param = name;
+    std::string& text = error.status.text;
+    if (!text.starts_with(openai) || (text.size() > openai.size() && inside_word(text[openai.size()]))) continue;
+    const bool placed = text.size() > openai.size() && text[openai.size()] == '[';
+    const size_t end = placed ? text.find(']') + 1 : openai.size();
+    text.replace(0, std::max(end, openai.size()), name);
+    break;
+  }
+  return error;
+}
 
 ApiError refuse(std::string_view param, std::string text) {
   return {base::invalid(std::move(text)), std::string(param), {}};

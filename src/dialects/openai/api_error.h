@@ -7,6 +7,7 @@
 // "details":{"error_code","unsupported":[…]} in it where clients know another way.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -23,6 +24,12 @@ struct ApiError {
 
   bool ok() const { return status.ok(); }
 };
+
+struct RenamedMember {
+  std::string_view name, openai;  // as its API calls it, as OpenAI's chats do
+};
+// The error as the request's API has it: in its param and at the beginning of its text.
+ApiError in_names(std::span<const RenamedMember> names, ApiError error);
 
 ApiError refuse(std::string_view param, std::string text);
 inline ApiError refuse(marshal::ParamError error) { return {std::move(error.status), std::string(error.param), {}}; }

@@ -53,6 +53,7 @@ struct ClientTool {
 };
 
 struct Request {
+  std::span<const RenamedMember> names;  // of its members, where its API has others than OpenAI's chats; literals
   base::Bytes translated;  // the JSON that the request was read from, where that is not the body (translation.h)
   // The Responses API has these: members that the answer repeats, as JSON without braces; whether it is stored; the
   // turns of the chat so far, as the inside of a JSON list: those that were stored, behind the instructions, and the

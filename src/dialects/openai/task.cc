@@ -110,12 +110,13 @@ void PromptTask::compile() {
   if (compiled)
     request_.grammar = *std::move(compiled);
   else
-    error = {compiled.error(), std::string(form.param), {}};
+    error = in_names(request_.names, {compiled.error(), std::string(form.param), {}});
 }
 
 void PromptTask::make(const msg::TextBudget& budget) {
   make_prompts(budget);
   if (error.ok() && kind_ == Kind::kChat) error = settle_tools(request_, *spec_);
+  if (!error.ok()) error = in_names(request_.names, std::move(error));
 }
 
 void PromptTask::make_prompts(const msg::TextBudget& budget) {

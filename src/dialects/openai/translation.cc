@@ -36,7 +36,7 @@ ApiError wrong_shape(const nlohmann::json::exception& error, std::string_view pa
 
 ApiError read_translated(const OrderedJson& translated, Kind kind, Request& request) {
   request.translated = base::Bytes::adopt(translated.dump());
-  return read_request(request.translated.view(), kind, request);
+  return in_names(request.names, read_request(request.translated.view(), kind, request));
 }
 
 bool MemberLists::know(std::string_view name) const {

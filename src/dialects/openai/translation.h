@@ -16,7 +16,7 @@ using OrderedJson = nlohmann::ordered_json;  // tools reach the model as the cli
 // The body as a document: an object whose size and depth are bounded. Any thread. Errors: 400.
 ApiError parse_body(std::string_view body, OrderedJson& out);
 
-// Reads the translated request; `request.translated` owns its text. Any thread. Errors: 400.
+// Reads the translated request; `request.translated` owns its text. Any thread. Errors: 400, in `request.names`.
 ApiError read_translated(const OrderedJson& translated, Kind kind, Request& request);
 
 // Says of what nlohmann's library threw which member is missing, or of which type one must be. `place`: what was being
@@ -47,9 +47,6 @@ ApiError translate(std::string_view body, Translate translate_object) {
   }
 }
 
-struct RenamedMember {
-  std::string_view name, openai;  // as its API calls it, as OpenAI's chats do
-};
 // The members of an API's bodies, one list for each thing that is done with them.
 struct MemberLists {
   std::span<const RenamedMember> carried;     // it is OpenAI's, under another name or the same

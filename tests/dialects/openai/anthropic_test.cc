@@ -304,6 +304,7 @@ TEST_F(Messages, WhatItRefusesItNames) {
             "400 invalid_request_error: container: no skills are offered here");
   EXPECT_EQ(refusal(ask({{"output_format", {{"type", "xml"}}}})),
             "400 invalid_request_error: output_format: its type is json_schema");
+  EXPECT_EQ(refusal(ask({{"stop_sequences", {""}}})).substr(0, 43), "400 invalid_request_error: stop_sequences: ");
   EXPECT_EQ(refusal(ask({{"max_tokens", nullptr}})), "400 invalid_request_error: max_tokens: it is missing");
   EXPECT_EQ(refusal(ask({{"model", "q"}})).substr(0, 20), "404 not_found_error:");
   EXPECT_EQ(refusal(ask({{"tools", {{{"type", "web_search_20250305"}, {"name", "s"}}}}})),

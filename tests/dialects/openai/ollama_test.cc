@@ -129,7 +129,9 @@ TEST_F(Ollama, WhatItRefusesItNames) {
   };
   EXPECT_EQ(with({{"options", {{"num_predict", "3"}}}}), "400 options.num_predict must be a whole number");
   EXPECT_EQ(with({{"options", {{"temperature", "hot"}}}}), "400 temperature must be >= 0 and <= 2, not a string");
-  EXPECT_EQ(with({{"stream", "yes"}}), "400 a member has another type than it should");
+  EXPECT_EQ(with({{"stream", "yes"}}),
+            "400 a member has another type than it should: its type must be boolean, but is string");
+  EXPECT_EQ(with({{"options", {{"repeat_penalty", 0}}}}).substr(0, 34), "400 options.repeat_penalty must be");
   EXPECT_EQ(with({{"think", 3}}), "400 think: takes true, false, \"low\", \"medium\" or \"high\"");
   EXPECT_EQ(refusal(open("POST", "/api/chat", "[1]")).substr(0, 4), "400 ");
   EXPECT_EQ(refusal(open("POST", "/api/chat", std::string(5000, '['))).substr(0, 4), "400 ");

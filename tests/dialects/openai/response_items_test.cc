@@ -50,6 +50,7 @@ TEST_F(ResponseItems, OneThatIsNotThereIsNotFound) {
       "404 input: input: there is no item 'msg_1' of a stored response, or no more; send it whole, "
       "or use store: false";
   EXPECT_EQ(missing("msg_1"), why);
+  EXPECT_EQ(json(ask({{"input", Json::array({reference("msg_1")})}}))["error"]["code"], "item_not_found");
   EXPECT_EQ(missing(id.substr(0, id.size() - 1) + "7").substr(0, 22), "404 input: input: ther");
   EXPECT_EQ(missing("msg_0123456789abcdef012345670000").substr(0, 22), "404 input: input: ther");
   EXPECT_EQ(missing(item_of({{"store", false}})).substr(0, 22), "404 input: input: ther");

@@ -126,6 +126,18 @@ TEST_F(Responses, WhatItRefusesItNames) {
   EXPECT_EQ(refusal(ask({{"input", {{{"role", "user"}, {"content", {{{"type", "input_file"}}}}}}}})),
             "400 input: input[0]: parts of type 'input_file' are not offered");
   EXPECT_EQ(refusal(ask({{"input", nullptr}})), "400 input: input: it is missing");
+  EXPECT_EQ(refusal(ask({{"input", Json::array()}})), "400 input: input: the list is empty");
+  EXPECT_EQ(refusal(ask({{"max_output_tokens", 0}})).substr(0, 51),
+            "400 max_output_tokens: max_output_tokens must be >=");
+  EXPECT_EQ(refusal(ask({{"max_output_tokens", 999}})).substr(0, 51),
+            "400 max_output_tokens: max_output_tokens must be <=");
+  EXPECT_EQ(refusal(ask({{"reasoning", {{"effort", 5}}}})).substr(0, 39), "400 reasoning.effort: reasoning.effort ");
+  EXPECT_EQ(
+      refusal(ask({{"text", {{"format", {{"type", "json_schema"}, {"strict", true}, {"schema", {{"not", true}}}}}}}}))
+          .substr(0, 29),
+      "400 text.format: text.format:");
+  EXPECT_EQ(refusal(ask({{"input", {{{"role", "user"}, {"content", {{{"type", "input_image"}, {"file_id", "f"}}}}}}}})),
+            "400 input: input[0]: an input_image has an image_url; no image is stored here as a file");
   EXPECT_EQ(refusal(ask({{"input", {{{"role", "user"}, {"content", {{{"type", "input_text"}}}}}}}})),
             "400 input: input[0]: text: it is missing");
   EXPECT_EQ(open("POST", "/v1/responses", "{")->response.status, 400);

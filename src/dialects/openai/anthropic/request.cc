@@ -16,6 +16,9 @@ constexpr std::array<RenamedMember, 7> kCarried{{{"model", "model"},
                                                  {"stream", "stream"},
                                                  {"max_tokens", "max_tokens"},
                                                  {"stop_sequences", "stop"}}};
+constexpr std::array<RenamedMember, 3> kNames{{{"stop_sequences", "stop"},
+                                               {"output_config.effort", "reasoning_effort"},
+                                               {"output_config.format", "response_format"}}};
 constexpr std::array<std::string_view, 7> kRead{"messages", "system",        "tools",        "tool_choice",
                                                 "thinking", "output_config", "output_format"};
 // Notes for an operator, choices between things that are the same here, and what a server may do to a context that
@@ -235,6 +238,7 @@ ApiError check_config(const OrderedJson& body, Request& out) {
 
 ApiError translate_messages(const OrderedJson& body, Request& out) {
   OrderedJson translated = OrderedJson::object();
+  out.names = kNames;
   for (const auto& [name, value] : body.items())
     if (ApiError bad = check_member(name, value, out); !bad.ok()) return bad;
   if (ApiError bad = check_config(body, out); !bad.ok()) return bad;

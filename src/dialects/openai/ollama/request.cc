@@ -17,6 +17,12 @@ constexpr std::array<RenamedMember, 8> kOptions{{{"temperature", "temperature"},
                                                  {"repeat_penalty", "repetition_penalty"},
                                                  {"presence_penalty", "presence_penalty"},
                                                  {"frequency_penalty", "frequency_penalty"}}};
+constexpr std::array<RenamedMember, 5> kNames{{{"options.repeat_penalty", "repetition_penalty"},
+                                               {"options.num_predict", "max_tokens"},
+                                               {"options.stop", "stop"},
+                                               {"format", "response_format"},
+                                               {"think", "reasoning_effort"}}};
+constexpr std::array<RenamedMember, 1> kPromptNames{{{"prompt", "input"}}};
 // How a model is loaded, and how far back a penalty looks.
 constexpr std::array<std::string_view, 18> kHints{
     "num_ctx",      "num_batch",        "num_gpu",          "main_gpu",      "low_vram",
@@ -220,6 +226,7 @@ ApiError finish(const OrderedJson& body, OrderedJson translated, ChatRequest& ou
   if (std::string name = model_name(body); !name.empty()) translated["model"] = std::move(name);
   out.request.fill_context = true;
   out.request.params.cut_max_tokens = true;
+  out.request.names = kNames;
   if (flag(body, "truncate", true)) out.request.overlong = Overlong::kTextGoes;
   return read_translated(translated, out.kind, out.request);
 }
@@ -300,6 +307,7 @@ ApiError read_embeddings(std::string_view body, Request& out) {
     ignore_others(object, {"model", "prompt", "options", "truncate"}, out);
     OrderedJson translated{{"model", model_name(object)}};
     carry(object, "prompt", translated, "input");
+    out.names = kPromptNames;
     out.embedding_form = EmbeddingForm::kOllamaOne;
     out.cut_to_context = true;
     return read_translated(translated, Kind::kEmbedding, out);

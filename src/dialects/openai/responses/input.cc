@@ -65,6 +65,8 @@ class Conversation {
         parts.push_back({{"type", "text"}, {"text", part.at("refusal")}});
       else if (type == "input_image" && member(part, "image_url"))
         parts.push_back({{"type", "image_url"}, {"image_url", {{"url", part.at("image_url")}}}});
+      else if (type == "input_image")
+        return wrong(at, "an input_image has an image_url; no image is stored here as a file");
       else
         return wrong(at, "parts of type '" + std::string(type.substr(0, 64)) + "' are not offered");
     }
@@ -130,7 +132,7 @@ class Conversation {
   static ApiError no_item(std::string_view id) {
     const std::string text = "input: there is no item '" + std::string(base::cut_text(id, 64)) +
                              "' of a stored response, or no more; send it whole, or use store: false";
-    return {base::failure(base::Code::kNotFound, text), "input", {}};
+    return {base::failure(base::Code::kNotFound, text), "input", "item_not_found"};
   }
 
   // The assistant's message that is being put together.

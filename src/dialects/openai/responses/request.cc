@@ -32,6 +32,10 @@ constexpr std::array<std::string_view, 10> kHarmless{"user",
                                                      "prompt_cache_retention",
                                                      "stream_options",
                                                      "max_tool_calls"};
+constexpr std::array<RenamedMember, 4> kNames{{{"max_output_tokens", "max_tokens"},
+                                               {"input", "messages"},
+                                               {"reasoning.effort", "reasoning_effort"},
+                                               {"text.format", "response_format"}}};
 constexpr std::array<std::string_view, 2> kText{"format", "verbosity"};
 constexpr std::array<std::string_view, 4> kReasoning{"effort", "summary", "generate_summary", "context"};
 constexpr MemberLists kMembers{kCarried, kRead, kHarmless};
@@ -155,6 +159,7 @@ ApiError no_previous_response() {
 ApiError read_response(std::string_view body, const StoredView& stored, Request& out) {
   return translate(body, [&](const OrderedJson& object) {
     OrderedJson translated = OrderedJson::object();
+    out.names = kNames;
     for (const auto& [name, value] : object.items())
       if (ApiError bad = check_member(value, name); !bad.ok()) return bad;
     kMembers.carry(object, translated);
