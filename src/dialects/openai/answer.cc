@@ -91,7 +91,7 @@ void Answer::Choice::prompted(const msg::Token& token) {
 
 void Answer::Choice::generated(const msg::Call& from, const msg::Token& token) {
   const Request& request = answer_.request_;
-  ++completion_tokens;
+  if (completion_tokens++ == 0) first_token = answer_.exchange_.now();
   moves += token.moved;
   cached_tokens = from.generation->cached_tokens;
   if (request.token_ids) delta.ids.push_back(token.id);

@@ -50,8 +50,9 @@ class Answer : public wire::ExchangeListener {
     uint32_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0, thought_tokens = 0;
     uint32_t moves = 0;  // from one origin to another
     End end;
-    bool begun = false;    // its first chunk is out
-    uint64_t charged = 0;  // bytes of what it holds, in a whole answer's charge
+    bool begun = false;                     // its first chunk is out
+    base::Time first_token = base::kNever;  // when it came
+    uint64_t charged = 0;                   // bytes of what it holds, in a whole answer's charge
 
    private:
     void on(msg::Call& from, msg::Event&& event) override;

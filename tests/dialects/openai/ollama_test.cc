@@ -61,6 +61,26 @@ TEST_F(Ollama, WithoutAStreamItIsOneObject) {
   EXPECT_EQ(answer["eval_count"], 2);
 }
 
+// Clients divide the tokens by their time.
+TEST_F(Ollama, TokensTakeTimeAlsoWhereTheirTextComesLater) {
+  auto one = ask("chat", {{"model", "m"}, {"messages", messages}, {"stream", false}});
+  scripted().emit("a");
+  scripted().end();
+  turn();
+  EXPECT_GT(json(one)["eval_duration"].get<int64_t>(), 0);
+  auto held =
+      ask("chat", {{"model", "m"}, {"messages", messages}, {"options", {{"stop", {"abc"}}}}, {"stream", false}});
+  held->time += std::chrono::seconds(1);
+  scripted().emit("a");
+  turn();
+  held->time += std::chrono::seconds(2);
+  scripted().emit("d");
+  scripted().end();
+  turn();
+  EXPECT_EQ(json(held)["eval_duration"], 2'000'000'000) << "\"a\" is held back: it may begin the stop string";
+  EXPECT_LE(json(held)["prompt_eval_duration"].get<int64_t>(), 1'000'000'000) << "the rest is the queue's";
+}
+
 TEST_F(Ollama, APromptGoesThroughTheTemplateUnlessItIsRaw) {
   auto x = ask("generate", {{"model", "m"}, {"prompt", "hi"}, {"system", "be"}, {"stream", false}});
   EXPECT_EQ(support::prompt_of(*call()), "system:be\nuser:hi\nassistant:");

@@ -3,6 +3,7 @@
 // "logprobs" are those of a chat of OpenAI's, without the object around them. Thoughts are "thinking" beside either; a
 // message's "tool_calls" come when each is whole: a call whose arguments are no JSON object, because the answer was
 // cut, is left out.
+#include <algorithm>
 #include <utility>
 
 #include "base/utc_time.h"
@@ -29,7 +30,6 @@ class OllamaAnswer final : public Answer {
 
  private:
   void grew(Choice& choice) override {
-    if (first_ == base::kNever) first_ = exchange_.now();
     if (!request_.stream) {
       if (!charge(choice)) fail(wire::no_room_for_answer());
       return;
@@ -114,7 +114,9 @@ class OllamaAnswer final : public Answer {
   void write_figures(std::string& out, const Choice& choice) const {
     const base::Time now = exchange_.now();
     const wire::RequestRecord& record = exchange_.record();
-    const base::Duration took = record.took(now), answering = first_ == base::kNever ? base::Duration{0} : now - first_;
+    const base::Duration took = record.took(now);
+    base::Duration answering{0};  // clients divide by it where there are tokens
+    if (choice.first_token != base::kNever) answering = std::max(now - choice.first_token, base::Duration{1});
     const std::pair<std::string_view, int64_t> rows[] = {
         {"total_duration", took.count()},
         {"load_duration", 0},
@@ -132,8 +134,7 @@ class OllamaAnswer final : public Answer {
   void send(std::string line) { exchange_.body(base::Bytes::adopt(std::move(line))); }
 
   const Shape shape_;
-  CallDelta open_call_;              // of a stream: the last, to which more may come
-  base::Time first_ = base::kNever;  // when text came
+  CallDelta open_call_;  // of a stream: the last, to which more may come
 };
 
 }  // namespace
