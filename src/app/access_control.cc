@@ -1,12 +1,11 @@
 #include "app/access_control.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 
 #include "app/cluster_node.h"
 #include "app/text_file.h"
 #include "auth/key_file.h"
+#include "base/attempt.h"
 #include "base/log.h"
 #include "models/yaml.h"
 #include "net/tls.h"
@@ -78,22 +77,22 @@ base::Result<std::vector<auth::Key>> AccessControl::read() const {
     if (!own) return own.error();
     add_own_keys(*own, keys);
   }
+  if (cluster_key_) keys.push_back(*cluster_key_);
   return keys;
 }
 
 // Calls of other nodes, of every protocol that engines/forward speaks. Where nobody needs a key, neither do they.
-base::Status AccessControl::add_cluster_key(std::vector<auth::Key>& keys) {
+base::Status AccessControl::make_cluster_key() {
   auto settings = cluster_settings(config_);
   if (!settings) return settings.error();
   if (!settings->on() || settings->secret.empty()) return {};
   if (!config_.cluster.listen.empty()) return {};  // nodes come to a listener of their own: NodeCallers
   if (!has_keys_ && !config_.auth.jwt.on() && anonymous_.has(Role::kInfer)) return {};
   has_keys_ = true;
-  auth::Key key;
+  auto& key = cluster_key_.emplace();
   key.grant.name = "cluster.secret";
   key.grant.roles = {Role::kInfer};
   key.digest = auth::digest_of(cluster::Secrets::derive(settings->secret).call_key);
-  keys.push_back(std::move(key));
   return {};
 }
 
@@ -122,7 +121,7 @@ base::Status AccessControl::open_tokens() {
     return tls ? base::Status() : base::invalid("auth.jwt.ca_file: " + tls.error().text);
   }
   if (jwt.keys_file.empty()) return {};
-  tokens_read_at_ = file_time(jwt.keys_file);
+  tokens_watch_ = FileWatch({jwt.keys_file});
   auto keys = auth::read_jwt_keys(jwt.keys_file);
   if (!keys) return keys.error();
   token_keys_.use(std::move(*keys));
@@ -131,12 +130,13 @@ base::Status AccessControl::open_tokens() {
 
 base::Status AccessControl::open() {
   if (auto s = open_tokens(); !s.ok()) return s;
-  read_at_ = file_time(config_.auth.keys_file);
+  keys_watch_ = FileWatch({config_.auth.keys_file});
   auto keys = read();
   if (!keys) return keys.error();
   has_keys_ = !config_.auth.keys_file.empty() || !keys->empty();
   anonymous_ = decide();
-  if (auto s = add_cluster_key(*keys); !s.ok()) return s;
+  if (auto s = make_cluster_key(); !s.ok()) return s;
+  if (cluster_key_) keys->push_back(*cluster_key_);
   keys_.use(*keys);
   return {};
 }
@@ -174,29 +174,40 @@ void AccessControl::watch() {
     const bool asked = std::exchange(asked_, false);
     if (asked && on_reload_) on_reload_();
     lock.unlock();
-    if (asked || file_time(config_.auth.keys_file) != read_at_) read_again();
-    if (asked || file_time(config_.auth.jwt.keys_file) != tokens_read_at_) read_tokens_again();
+    (void)base::attempt("reading keys again", [&] { asked ? read_all() : look(); });
     lock.lock();
   }
 }
 
-// The time is taken before the file is read: what changes meanwhile is read the next time.
-void AccessControl::read_again() {
-  read_at_ = file_time(config_.auth.keys_file);
+void AccessControl::look() {
+  if (auto seen = keys_watch_.look(); seen != FileWatch::Seen::kNothing) read_again(seen);
+  if (auto seen = tokens_watch_.look(); seen != FileWatch::Seen::kNothing) read_tokens_again(seen);
+}
+
+void AccessControl::read_all() {
+  keys_watch_.skip(), read_again(FileWatch::Seen::kChanged);
+  tokens_watch_.skip(), read_tokens_again(FileWatch::Seen::kChanged);
+}
+
+// The log has one line for each change.
+void AccessControl::read_again(FileWatch::Seen why) {
   auto keys = read();
+  if (!keys && why == FileWatch::Seen::kUnread) return;
   report(config_.auth.keys_file, keys ? base::Status() : keys.error());
   if (!keys) return base::log::error("the keys stay as they are", {{"reason", keys.error().text}});
+  keys_watch_.took();
   keys_.use(*keys);
   base::log::info("keys were read", {{"keys", uint64_t(keys->size())}});
 }
 
-void AccessControl::read_tokens_again() {
+void AccessControl::read_tokens_again(FileWatch::Seen why) {
   const std::string& file = config_.auth.jwt.keys_file;
   if (file.empty()) return;
-  tokens_read_at_ = file_time(file);
   auto keys = auth::read_jwt_keys(file);
+  if (!keys && why == FileWatch::Seen::kUnread) return;
   report(file, keys ? base::Status() : keys.error());
   if (!keys) return base::log::error("the keys of tokens stay as they are", {{"reason", keys.error().text}});
+  tokens_watch_.took();
   base::log::info("keys of tokens were read", {{"keys", uint64_t((*keys)->keys().size())}});
   token_keys_.use(std::move(*keys));
 }

@@ -1,8 +1,9 @@
 // AccessControl: the keys of the configuration, kept up to date, and what clients without one may do.
 //
 // open() at start; then start() begins a thread that looks at auth.keys_file and auth.jwt.keys_file every second, and
-// at all files of keys when reload() asks for it. A file that cannot be read or has a mistake in it changes nothing,
-// and is logged.
+// reads all files of keys when reload() asks for it. A file that has changed is read once it was the same at two looks:
+// the first half of a list of keys is a list, too. One that cannot be read or has a mistake in it changes nothing, is
+// logged, and is tried again at each look.
 #pragma once
 
 #include <condition_variable>
@@ -14,7 +15,7 @@
 #include <thread>
 
 #include "app/config.h"
-#include "app/file_time.h"
+#include "app/file_watch.h"
 #include "auth/authenticator.h"
 #include "auth/failure_limit.h"
 #include "auth/keys.h"
@@ -60,18 +61,21 @@ class AccessControl {
   bool reads_files() const { return has_keys_ || config_.auth.jwt.on(); }
 
   void start();
+  // One look at the files, as the thread takes it.
+  void look();
   // Any thread, also a shard: the work is the thread's.
   void reload();
 
  private:
   base::Status open_tokens();
   base::Result<std::vector<auth::Key>> read() const;
-  base::Status add_cluster_key(std::vector<auth::Key>& keys);
+  base::Status make_cluster_key();
   wire::Roles decide() const;
   bool observed_elsewhere() const;
   void watch();
-  void read_again();
-  void read_tokens_again();
+  void read_all();
+  void read_again(FileWatch::Seen why);
+  void read_tokens_again(FileWatch::Seen why);
   void report(const std::string& file, const base::Status& outcome) const {
     if (on_read_) on_read_(file, outcome);
   }
@@ -80,7 +84,8 @@ class AccessControl {
   auth::Keys keys_;
   bool has_keys_ = false;  // some setting names keys
   wire::Roles anonymous_{wire::Role::kHealth, wire::Role::kMetrics, wire::Role::kInfer, wire::Role::kAdmin};
-  FileTime read_at_{}, tokens_read_at_{};  // of the files that were read last; the thread's
+  std::optional<auth::Key> cluster_key_;         // of the calls of other nodes
+  FileWatch keys_watch_{{}}, tokens_watch_{{}};  // the thread's
   auth::TokenKeys token_keys_;
   auth::Limiters limiters_;
   auth::FailureLimit failures_{base::process_key()};

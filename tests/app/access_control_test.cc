@@ -1,8 +1,18 @@
 #include "app/access_control.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
 
 #include "app/banner.h"
+#include "auth/key_file.h"
+#include "base/fake_env.h"
+#include "cluster/node.h"
 
 namespace weir::app {
 namespace {
@@ -52,6 +62,87 @@ TEST_F(AccessControlTest, WhatIsOpenNamesTheAdminMethodsOfReachableListenersAlon
   config.auth.admin = AuthConfig::Admin::kOpen;
   EXPECT_NE(open().find("0.0.0.0:8080, 0.0.0.0:9090"), std::string::npos) << open();
   EXPECT_NE(open().find("load and unload"), std::string::npos) << open();
+}
+
+// A server whose keys file changes while it runs.
+class KeysFileTest : public AccessControlTest {
+ protected:
+  KeysFileTest() {
+    std::string pattern = testing::TempDir() + "/weir-keys-XXXXXX";
+    folder = ::mkdtemp(pattern.data());
+    config.auth.keys_file = folder + "/keys.yaml";
+    write("keys.yaml", "keys:\n" + key("one"));
+    access.on_read([this](const std::string&, const base::Status& outcome) { (outcome.ok() ? read : failed)++; });
+  }
+  ~KeysFileTest() override { std::filesystem::remove_all(folder); }
+  void write(const std::string& name, const std::string& text) { std::ofstream(folder + '/' + name) << text; }
+  static std::string key(const std::string& name) {
+    return "  - {name: " + name + ", hash: \"" + auth::show_digest(auth::digest_of(name)) + "\"}\n";
+  }
+  void open() {
+    const auto status = access.open();
+    ASSERT_TRUE(status.ok()) << status.text;
+    authenticator = access.make_authenticator(env, {});
+  }
+  bool admits(const std::string& secret) {
+    wire::Request request;
+    request.peer = &peer;
+    request.fields.add("authorization", "Bearer " + secret);
+    return authenticator->admit(request, wire::Permission::kInfer, "oip").has_value();
+  }
+
+  base::FakeEnv env;
+  wire::PeerInfo peer{"192.0.2.1:5000", wire::Security::kCleartext};
+  std::string folder;
+  AccessControl access{config};
+  std::unique_ptr<auth::Authenticator> authenticator;
+  int read = 0, failed = 0;
+};
+
+// The first half of a list of keys is a list, too: one with fewer restrictions.
+TEST_F(KeysFileTest, AFileThatIsBeingWrittenIsReadWhenItRests) {
+  open();
+  for (const char* name : {"two", "three", "four"}) {
+    std::ofstream(config.auth.keys_file, std::ios::app) << key(name);
+    access.look();
+    EXPECT_FALSE(admits(name)) << "more may follow";
+  }
+  access.look();
+  EXPECT_TRUE(admits("one") && admits("two") && admits("four"));
+  access.look();
+  EXPECT_EQ(read, 1);
+}
+
+TEST_F(KeysFileTest, AFileThatCouldNotBeReadIsTriedAgainThoughItLooksTheSame) {
+  open();
+  write("keys.yaml", "keys:\n" + key("two") + key("three"));
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{0, limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  for (int i = 0; i < 4; ++i) access.look();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(failed, 1) << "the log has one line";
+  EXPECT_TRUE(admits("one"));
+  access.look();
+  EXPECT_EQ(read, 1);
+  EXPECT_FALSE(admits("one")) << "it has been revoked";
+  EXPECT_TRUE(admits("three"));
+}
+
+// Whatever else is read again, the calls of other nodes are let in.
+TEST_F(KeysFileTest, TheKeyOfTheClusterStaysAmongThem) {
+  write("secret", "a secret of the cluster that is long enough\n");
+  config.cluster.nats = "nats://127.0.0.1:1";
+  config.cluster.name = "one";
+  config.cluster.secret = folder + "/secret";
+  open();
+  const auto call_key = cluster::Secrets::derive("a secret of the cluster that is long enough").call_key;
+  EXPECT_TRUE(admits(call_key));
+  write("keys.yaml", "keys:\n" + key("two") + key("three"));
+  access.look(), access.look();
+  EXPECT_TRUE(admits("three"));
+  EXPECT_TRUE(admits(call_key));
 }
 
 }  // namespace
