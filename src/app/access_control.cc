@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "app/cluster_node.h"
-#include "app/text_file.h"
 #include "auth/key_file.h"
 #include "base/attempt.h"
 #include "base/log.h"
+#include "base/text_file.h"
 #include "models/yaml.h"
 #include "net/tls.h"
 #include "net/url.h"
@@ -21,8 +21,8 @@ using wire::Roles;
 constexpr auto kLookEvery = std::chrono::seconds(1);
 constexpr Roles kEverything{Role::kHealth, Role::kMetrics, Role::kInfer, Role::kAdmin};
 
-base::Result<std::vector<auth::Key>> read_key_file(const std::string& path) {
-  auto text = read_text_file(path);
+base::Result<std::vector<auth::Key>> read_key_file(const std::string& path, base::Pipes pipes) {
+  auto text = base::read_text_file(path, pipes);
   if (!text) return base::invalid("auth.keys_file: " + text.error().text);
   auto tree = models::parse_yaml(*text, path);
   if (!tree) return tree.error();
@@ -64,10 +64,10 @@ AccessControl::~AccessControl() {
   if (thread_.joinable()) thread_.join();
 }
 
-base::Result<std::vector<auth::Key>> AccessControl::read() const {
+base::Result<std::vector<auth::Key>> AccessControl::read(base::Pipes pipes) const {
   std::vector<auth::Key> keys;
   if (!config_.auth.keys_file.empty()) {
-    auto listed = read_key_file(config_.auth.keys_file);
+    auto listed = read_key_file(config_.auth.keys_file, pipes);
     if (!listed) return listed;
     keys = std::move(*listed);
   }
@@ -131,7 +131,7 @@ base::Status AccessControl::open_tokens() {
 base::Status AccessControl::open() {
   if (auto s = open_tokens(); !s.ok()) return s;
   keys_watch_ = FileWatch({config_.auth.keys_file});
-  auto keys = read();
+  auto keys = read(base::Pipes::kRead);
   if (!keys) return keys.error();
   has_keys_ = !config_.auth.keys_file.empty() || !keys->empty();
   anonymous_ = decide();
@@ -191,7 +191,7 @@ void AccessControl::read_all() {
 
 // The log has one line for each change.
 void AccessControl::read_again(FileWatch::Seen why) {
-  auto keys = read();
+  auto keys = read(base::Pipes::kRefused);
   if (!keys && why == FileWatch::Seen::kUnread) return;
   report(config_.auth.keys_file, keys ? base::Status() : keys.error());
   if (!keys) return base::log::error("the keys stay as they are", {{"reason", keys.error().text}});

@@ -20,6 +20,7 @@
 #include "auth/failure_limit.h"
 #include "auth/keys.h"
 #include "auth/token_keys.h"
+#include "base/text_file.h"
 
 namespace weir::app {
 
@@ -68,7 +69,7 @@ class AccessControl {
 
  private:
   base::Status open_tokens();
-  base::Result<std::vector<auth::Key>> read() const;
+  base::Result<std::vector<auth::Key>> read(base::Pipes pipes) const;
   base::Status make_cluster_key();
   wire::Roles decide() const;
   bool observed_elsewhere() const;

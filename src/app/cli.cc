@@ -19,6 +19,7 @@
 #include "app/shortage.h"
 #include "app/tools/commands.h"
 #include "app/version.h"
+#include "base/text_file.h"
 #include "base/units.h"
 #include "default_config.h"
 
@@ -81,8 +82,9 @@ base::Result<Target> target_of(const std::string& path) {
                        "models are folders: weir serve --help");
 }
 
-base::Result<Config> configuration(Words words) {
+base::Result<Config> configuration(Words words, base::Pipes pipes = base::Pipes::kRead) {
   Sources sources;
+  sources.pipes = pipes;
   sources.file = words.config;
   sources.flags = std::move(words.flags);
   for (const auto& [key, value] : words.switches)
@@ -112,7 +114,7 @@ Exit run_serve(const Words& words) {
   auto config = configuration(words);
   if (!config) return usage(config.error().text);
   set_up_logs(*config);
-  LiveSettings live(*config, [&words] { return configuration(words); });
+  LiveSettings live(*config, [&words] { return configuration(words, base::Pipes::kRefused); });
   fit_memory(*config);
   return serve(*config, live);
 }

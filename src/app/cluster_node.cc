@@ -6,15 +6,15 @@
 #include <stdexcept>
 #include <utility>
 
-#include "app/text_file.h"
 #include "base/log.h"
+#include "base/text_file.h"
 #include "base/units.h"
 
 namespace weir::app {
 namespace {
 
 base::Result<std::string> read_secret(const std::string& file) {
-  auto text = read_text_file(file);
+  auto text = base::read_text_file(file);
   if (!text) return base::invalid("cluster.secret: " + text.error().text);
   std::string line = text->substr(0, text->find('\n'));
   while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();

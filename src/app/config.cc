@@ -8,7 +8,7 @@
 
 #include "app/otel_variables.h"
 #include "app/settings.h"
-#include "app/text_file.h"
+#include "base/text_file.h"
 #include "models/yaml.h"
 
 namespace weir::app {
@@ -181,7 +181,7 @@ base::Result<Config> resolve(const Sources& sources) {
   Config config;
   std::string wrong;
   if (!sources.file.empty()) {
-    auto text = read_text_file(sources.file);
+    auto text = base::read_text_file(sources.file, sources.pipes);
     if (!text) return base::failure(base::Code::kNotFound, "configuration file " + text.error().text);
     if (auto s = read_file_text(*text, sources.file, config); !s.ok()) wrong = s.text;
   }

@@ -17,6 +17,7 @@
 #include "auth/jwt_settings.h"
 #include "base/log.h"
 #include "base/overload.h"
+#include "base/text_file.h"
 #include "bus/readiness.h"
 #include "device/devices.h"
 #include "dialects/dialect.h"
@@ -133,6 +134,7 @@ struct Config {
 // The values from the command line, by key ("limits.body"), and how the environment is read.
 struct Sources {
   std::string file;  // path of the configuration; empty = none
+  base::Pipes pipes = base::Pipes::kRead;
   std::map<std::string, std::vector<std::string>, std::less<>> flags;
   std::function<const char*(const char* name)> environment;  // ::getenv in production
 };

@@ -9,7 +9,8 @@ namespace weir::app {
 
 using FileTime = std::pair<int64_t, uint64_t>;  // when it changed, in nanoseconds, and its size and number
 
-// Links are followed: a link that leads elsewhere is another file. {} where there is none. Blocks on the disk.
+// Links are followed: a link that leads elsewhere is another file. {} where there is no regular file: a
+// pipe is read once. Blocks on the disk.
 FileTime file_time(const std::string& file);
 
 }  // namespace weir::app

@@ -1,12 +1,11 @@
 #include "auth/jwt_settings.h"
 
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "auth/grant.h"
 #include "auth/usage_limits.h"
 #include "base/log.h"
+#include "base/text_file.h"
 #include "wire/access.h"
 
 namespace weir::auth {
@@ -96,12 +95,9 @@ base::Status check_jwt_settings(const JwtSettings& s) {
 }
 
 base::Result<std::shared_ptr<const KeySet>> read_jwt_keys(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::string content(KeySet::kMostBytes + 1, '\0');
-  in.read(content.data(), std::streamsize(content.size()));
-  if (in.bad() || (!in && in.gcount() == 0)) return invalid("auth.jwt.keys_file: cannot read '" + file + "'");
-  content.resize(size_t(in.gcount()));
-  auto set = KeySet::parse_file(content);
+  auto content = base::read_text_file(file, base::Pipes::kRefused, KeySet::kMostBytes);
+  if (!content) return invalid("auth.jwt.keys_file: " + content.error().text);
+  auto set = KeySet::parse_file(*content);
   if (!set) return invalid("auth.jwt.keys_file: '" + file + "': " + set.error().text);
   for (const auto& reason : set->left_out())
     base::log::warning("a key of auth.jwt.keys_file is not used", {{"file", file}, {"reason", reason}});

@@ -1,7 +1,9 @@
 #include "marshal/secrets.h"
 
 #include <algorithm>
-#include <fstream>
+#include <sstream>
+
+#include "base/text_file.h"
 
 namespace weir::marshal {
 namespace {
@@ -16,8 +18,9 @@ bool sendable(const std::string& secret) {
 base::Result<std::vector<std::string>> read_secrets(const std::string& key, std::vector<std::string> secrets,
                                                     const std::string& path) {
   if (!path.empty()) {
-    std::ifstream file(path);
-    if (!file) return base::invalid(key + "_file: cannot read '" + path + "'");
+    auto text = base::read_text_file(path);
+    if (!text) return base::invalid(key + "_file: " + text.error().text);
+    std::istringstream file(std::move(*text));
     size_t before = secrets.size();
     for (std::string line; std::getline(file, line);) {
       while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();

@@ -6,10 +6,11 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "app/access_control.h"
 #include "app/locked_file.h"
-#include "app/text_file.h"
+#include "base/text_file.h"
 
 namespace weir::app {
 namespace {
@@ -53,6 +54,7 @@ TEST_F(Files, AFileThatIsThereKeepsItsOwnerAndMode) {
 TEST_F(Files, WhyAFileCannotBeReadIsSaid) {
   std::ofstream(folder + "/empty").close();
   std::ofstream(folder + "/text") << "a\nb";
+  using base::read_text_file;
   EXPECT_EQ(*read_text_file(folder + "/text"), "a\nb");
   EXPECT_EQ(read_text_file(folder + "/empty").error().text, "'" + folder + "/empty' is empty");
   EXPECT_EQ(read_text_file(folder + "/none").error().text,
@@ -65,6 +67,39 @@ TEST_F(Files, WhyAFileCannotBeReadIsSaid) {
   Sources sources;
   sources.file = folder + "/empty";
   EXPECT_EQ(resolve(sources).error().text, "configuration file '" + folder + "/empty' is empty");
+}
+
+// A server that runs must not wait for a writer, nor read what has no end.
+TEST_F(Files, OtherThanRegularFilesAreNotWaitedFor) {
+  const std::string pipe = folder + "/pipe", sparse = folder + "/sparse";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(base::read_text_file(pipe).error().text, "'" + pipe + "' is not a regular file");
+  EXPECT_EQ(base::read_text_file("/dev/zero").error().text, "'/dev/zero' is not a regular file");
+  EXPECT_EQ(base::read_text_file("/dev/zero", base::Pipes::kRead).error().text, "'/dev/zero' is not a regular file");
+  std::ofstream(sparse).close();
+  std::filesystem::resize_file(sparse, uintmax_t(12) << 30);
+  EXPECT_EQ(base::read_text_file(sparse).error().text, "'" + sparse + "' is longer than 1 MiB");
+  EXPECT_EQ(base::read_text_file(sparse, base::Pipes::kRefused, 4 << 10).error().text,
+            "'" + sparse + "' is longer than 4 KiB");
+  std::thread writer([&] { std::ofstream(pipe) << "a\nb"; });
+  EXPECT_EQ(*base::read_text_file(pipe, base::Pipes::kRead), "a\nb");
+  writer.join();
+}
+
+TEST_F(Files, AKeysFileMayBeAPipeAtTheStart) {
+  Config config;
+  config.dialects.clear();
+  config.auth.keys_file = folder + "/pipe";
+  ASSERT_EQ(::mkfifo(config.auth.keys_file.c_str(), 0600), 0);
+  std::thread writer([&] { std::ofstream(config.auth.keys_file) << "keys: []\n"; });
+  AccessControl access(config);
+  int reads = 0;
+  access.on_read([&](const std::string&, const base::Status&) { ++reads; });
+  const auto status = access.open();
+  writer.join();
+  EXPECT_TRUE(status.ok()) << status.text;
+  access.look(), access.look(), access.look();
+  EXPECT_EQ(reads, 0) << "it is over";
 }
 
 }  // namespace

@@ -275,7 +275,8 @@ TEST(Secrets, AreThoseOfTheSettingAndTheLinesOfTheFile) {
   EXPECT_EQ(read("a\x7f\n"), "keys: a secret must be visible ASCII without blanks");
   EXPECT_EQ(read_secrets("keys", {"own"}, "").value(), std::vector<std::string>{"own"});
   EXPECT_FALSE(read_secrets("keys", {"own", "b\t"}, ""));
-  EXPECT_EQ(read_secrets("keys", {}, path + "/none").error().text, "keys_file: cannot read '" + path + "/none'");
+  EXPECT_EQ(read_secrets("keys", {}, path + "/none").error().text,
+            "keys_file: '" + path + "/none' cannot be read: Not a directory");
 }
 
 TEST(Html, WhatWouldBeMarkupIsANumber) { EXPECT_EQ(escape_html("a<b>&\"c'"), "a&#60;b&#62;&#38;&#34;c'"); }
