@@ -33,7 +33,8 @@ namespace weir::app {
 namespace {
 
 constexpr auto kLastLines = std::chrono::seconds(1);  // for the log to be written
-constexpr auto kLeastRest = std::chrono::seconds(1);  // for the last spans and results, also at the end of the drain
+constexpr auto kLeastRest = std::chrono::seconds(1);  // for the last results, also at the end of the drain
+constexpr auto kLastSpans = std::chrono::seconds(2);  // whatever the collector does with them
 constexpr auto kDrainWatch = std::chrono::milliseconds(500);
 
 // The server as one object, so that its parts end in the right order.
@@ -316,8 +317,8 @@ void Serving::on_signal(int signal) {
     if (state_.access_log) state_.access_log->reopen();
     if (state_.audit_log) state_.audit_log->reopen();
   } else {
-    // Whoever asks twice does not want to wait.
-    if (state_.phase.load() == Phase::kDraining) std::_Exit(128 + signal);
+    if (state_.phase.load() == Phase::kDraining) std::_Exit(128 + signal);  // it was on its way already
+    net::end_at_next_signal();
     bool loading = state_.phase.load() == Phase::kLoading;
     base::log::info("shutting down", {{"signal", signal == SIGINT ? "SIGINT" : "SIGTERM"}});
     service_.stopping("waiting for open requests");
@@ -348,6 +349,7 @@ void Serving::ping_watchdog() {
 
 // Nothing new comes in, then the last Calls come back, then everything may go.
 Serving::~Serving() {
+  net::end_at_next_signal();
   if (reloader_) reloader_->stop();
   if (cluster_) cluster_->stop();
   model_door_->set(nullptr), end_loads(repository_, rest_of_drain(kLastLoad));
@@ -363,7 +365,7 @@ Serving::~Serving() {
   for (auto& shard : shards_) shard->join();
   state_.jobs.stop(rest_of_drain(jobs::Store::kLastWork));
   forward_.close();
-  if (state_.tracing) state_.tracing->stop(rest_of_drain(config_.tracing.timeout));  // of one request to the collector
+  if (state_.tracing) state_.tracing->stop(kLastSpans);
   signals_.reset();
   shard_servers_.clear();
   shards_.clear();

@@ -1,5 +1,7 @@
 #include "net/signals.h"
 
+#include <unistd.h>
+
 #include <boost/asio/signal_set.hpp>
 #include <csignal>
 #include <utility>
@@ -32,5 +34,10 @@ Signals::Signals(Shard& shard, std::function<void(int)> on_signal)
 }
 
 Signals::~Signals() = default;
+
+void end_at_next_signal() {
+  const auto end = +[](int signal) { ::_exit(128 + signal); };
+  std::signal(SIGTERM, end), std::signal(SIGINT, end);
+}
 
 }  // namespace weir::net

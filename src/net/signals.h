@@ -20,4 +20,9 @@ class Signals {
   std::unique_ptr<Parts> parts_;
 };
 
+// From here on SIGTERM and SIGINT end the process at once, with 128 + their number: whoever asks twice does not want to
+// wait for open requests, nor for a thread that hangs while all is taken down. They do not come to Signals any more.
+// Once it is destroyed, they end the process as signals do that nobody handles. Any thread.
+void end_at_next_signal();
+
 }  // namespace weir::net

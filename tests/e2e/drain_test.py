@@ -16,6 +16,7 @@ import harness
 import grpc
 
 oip, oip_grpc = harness.stubs()('inference')
+ONE = json.dumps({'inputs': [{'name': 'INPUT', 'datatype': 'FP32', 'shape': [1, 4], 'data': [1, 2, 3, 4]}]})
 BODY = json.dumps({'inputs': [{'name': 'INPUT0', 'datatype': 'FP32', 'shape': [2], 'data': [1.5, 2.5]}]})
 
 
@@ -138,6 +139,27 @@ class Drain(unittest.TestCase):
         self.assertFalse((repository / 'second/begun').exists())
         for load in loads:
             load.close()
+
+    def test_a_second_signal_ends_at_once_whatever_the_first_waits_for(self):
+        with socket.create_server(('127.0.0.1', 0)) as collector:  # it takes connections, and answers nothing
+            server = harness.Server('--tracing-otlp', 'http://127.0.0.1:%d' % collector.getsockname()[1])
+            self.assertEqual(200, harness.curl(server.url('/v2/models/identity/infer'), data=ONE).status)
+            server.process.send_signal(signal.SIGTERM)
+            server.logged('shutting down')
+            until = time.monotonic() + harness.PATIENCE
+            with contextlib.suppress(ConnectionError):
+                while time.monotonic() < until:
+                    socket.create_connection(('127.0.0.1', server.port)).close()
+            time.sleep(0.3)  # the shards have ended: the last spans are being sent
+            self.assertEqual(128 + signal.SIGTERM, server.stop())
+
+    def test_a_collector_that_is_silent_holds_the_end_up_for_seconds_at_most(self):
+        with socket.create_server(('127.0.0.1', 0)) as collector:
+            server = harness.Server('--tracing-otlp', 'http://127.0.0.1:%d' % collector.getsockname()[1])
+            self.assertEqual(200, harness.curl(server.url('/v2/models/identity/infer'), data=ONE).status)
+            began = time.monotonic()
+            self.assertEqual(0, server.stop())
+            self.assertLess(time.monotonic() - began, 7)  # the request may take 10 s, tracing.timeout
 
     def test_clients_that_pipeline_meet_a_drain(self):
         server = harness.Server('--drain-delay', '1s')
