@@ -89,9 +89,11 @@ base::Result<net::Client::Reply> ask(const Remote& remote, std::string_view meth
 
 std::string complaint(const base::Result<net::Client::Reply>& reply) {
   if (!reply) return printable(reply.error().text);
-  if (reply->status < 400) return {};
+  if (reply->status >= 200 && reply->status < 300) return {};
   std::string words = printable(words_of(reply->body).substr(0, kLongestComplaint));
   if (words.empty()) words = "the server answered " + std::to_string(reply->status);
+  if (const auto location = reply->find("location"); reply->status < 400 && !location.empty())
+    words += ": what was asked for is at " + printable(std::string(location.substr(0, kLongestComplaint)));
   if (reply->status == 401) words += " (a key is given by --key or WEIR_API_KEY)";
   return words;
 }

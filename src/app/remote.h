@@ -35,7 +35,8 @@ base::Result<net::Client> connect_to(const Remote& remote, const net::Interrupt*
 base::Result<net::Client::Reply> ask(const Remote& remote, std::string_view method, const std::string& target,
                                      const std::string& json = {});
 
-// Says what was wrong with a request, in the words of the reply's body where it has some; empty: nothing.
+// Says what was wrong with a request, in the words of the reply's body where it has some; empty: nothing. A redirect is
+// wrong: it is not followed, and nothing was done.
 std::string complaint(const base::Result<net::Client::Reply>& reply);
 
 // `text` on one line and without what could command a terminal: control characters become '?'.

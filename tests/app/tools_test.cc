@@ -143,6 +143,10 @@ TEST(Remote, AComplaintHasTheServersWords) {
   EXPECT_EQ(of(503, "{\"error\":{\"message\":\"later\"}}"), "later");
   EXPECT_EQ(of(500, "<html>"), "the server answered 500");
   EXPECT_EQ(of(401, "{}"), "the server answered 401 (a key is given by --key or WEIR_API_KEY)");
+  EXPECT_EQ(of(304, ""), "the server answered 304");
+  net::Client::Reply moved;
+  moved.status = 302, moved.fields = {{"location", "https://login.example/\x1b[2J"}};
+  EXPECT_EQ(complaint(moved), "the server answered 302: what was asked for is at https://login.example/?[2J");
 }
 
 TEST(SseReader, EventsThatAreSplitAnywhereAreWhole) {
