@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <future>
-#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "base/log.h"
 #include "cluster/figures.h"
 #include "cluster/file_bucket.h"
+#include "cluster/lease_view.h"
 #include "cluster/loop.h"
 #include "cluster/membership.h"
 #include "cluster/movers.h"
@@ -70,6 +70,7 @@ struct Cluster::Parts {
   void tell_of(const std::string& node);
   void report_load();
   void claim(base::Time until);
+  void say_name_taken(const Node& other);
   void make_rules();
   std::vector<std::string> addresses() const;
   NatsBucket::Options file_options(const char* suffix, base::Duration life) const;
@@ -103,9 +104,8 @@ struct Cluster::Parts {
   std::atomic<size_t> nodes{0};
   Figures figures;
   std::atomic<base::Time> away_since{base::Time()};  // Time(): it is there
-  std::atomic<base::Time> lease_until{base::Time()};
-  std::atomic<uint64_t> incarnation{0};
-  std::atomic<bool> hears{false};  // as of the last second
+  std::atomic<bool> hears{false};                    // as of the last second
+  LeaseView lease;
 };
 
 Membership::Listener Cluster::Parts::membership_listener() {
@@ -123,6 +123,7 @@ Membership::Listener Cluster::Parts::membership_listener() {
     base::log::warning("a node has left", {{"node", node.id}, {"nodes", membership->nodes().size() + 1}});
   };
   out.leased = [this](base::Time until) { claim(until); };
+  out.name_taken = [this](const Node& other) { say_name_taken(other); };
   out.fenced = [this] {
     ++figures.fences;
     kept->drop_all();
@@ -189,11 +190,14 @@ NatsBucket::Options Cluster::Parts::file_options(const char* suffix, base::Durat
   return out;
 }
 
-// Sets what epoch() reads. The lease goes first where it gets shorter, and last where it gets longer.
-void Cluster::Parts::claim(base::Time until) {
-  if (until < lease_until.load()) lease_until = until;
-  incarnation = membership->self().incarnation;
-  lease_until = until;
+void Cluster::Parts::claim(base::Time until) { lease.claim(until, membership->self().incarnation); }
+
+void Cluster::Parts::say_name_taken(const Node& other) {
+  base::log::error(
+      "another process has this node's name: until it has gone, no node sends calls here, and kept sessions are "
+      "refused",
+      {{"node", name}, {"address", base::presentable(other.address, 160)}, {"setting", "cluster.name"}});
+  lease.name_taken();
 }
 
 void Cluster::Parts::report_load() {
@@ -368,9 +372,7 @@ bool Cluster::answer_peer(std::string request, std::function<void(std::string)> 
   });
 }
 
-uint64_t Cluster::epoch() const {
-  return base::steady_now() < parts_->lease_until.load() ? parts_->incarnation.load() : 0;
-}
+uint64_t Cluster::epoch() const { return parts_->lease.epoch(); }
 
 bool Cluster::knows_nodes() const { return parts_->hears.load() && epoch() != 0; }
 
@@ -380,9 +382,9 @@ std::string Cluster::detail() const {
   const size_t count = parts_->nodes.load() + 1;
   const std::string nodes = std::to_string(count) + (count == 1 ? " node" : " nodes");
   const base::Time since = parts_->away_since.load();
-  if (since == base::Time()) return nodes;
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(base::steady_now() - since).count();
   const bool leased = epoch() != 0;
+  if (since == base::Time()) return leased ? nodes : nodes + ", " + parts_->lease.why_none(parts_->name);
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(base::steady_now() - since).count();
   return "NATS is away since " + std::to_string(seconds) + " s, " + nodes + " known: " +
          (!leased                      ? "kept sessions are refused, since another node may have them"
           : parts_->figures.by_another ? "another node writes for this one"

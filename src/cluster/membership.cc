@@ -125,6 +125,7 @@ void Membership::beat_written(base::Time sent, base::Result<uint64_t> revision) 
     return lost_bucket();
   }
   set_reached(true);
+  anothers_since_.reset(), told_anothers_ = false;
   promises_.taken(sent);
   revision_ = *revision, taken_beat_ = self_.beat;
   lease_until_ = std::max(lease_until_, sent + rules_.lease);
@@ -155,7 +156,7 @@ void Membership::own_entry(base::Result<Bucket::KeyValue> entry) {
     if (!ours) {
       const bool silent = others_.on_own_entry(*entry);
       // Another process has this name, or had it: until it is silent, the name is its.
-      if (node && node->phase != Phase::kFenced && !silent) return;
+      if (node && node->phase != Phase::kFenced && !silent) return name_is_anothers(*node);
       if (!first) join_anew();
       if (node) outdo(node->incarnation);
     }
@@ -163,6 +164,13 @@ void Membership::own_entry(base::Result<Bucket::KeyValue> entry) {
   }
   uncertain_ = false;
   beat();
+}
+
+// An entry that the process before this one has left is silent after `gone`.
+void Membership::name_is_anothers(const Node& other) {
+  if (!anothers_since_) anothers_since_ = env_.now();
+  if (env_.now() - *anothers_since_ < 2 * rules_.gone || std::exchange(told_anothers_, true)) return;
+  if (listener_.name_taken) listener_.name_taken(other);
 }
 
 void Membership::join_anew() {

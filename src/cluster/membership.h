@@ -16,6 +16,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,9 @@ class Membership {
     std::function<void()> fenced;
     // A beat was taken, or all have promised, so that the lease is longer.
     std::function<void(base::Time until)> leased;
+    // Another process has written under this node's name for so long that it is there, and not what is left of one that
+    // has gone: no lease comes meanwhile. Once, until a beat is taken.
+    std::function<void(const Node& other)> name_taken;
     // As NodeTable has it.
     std::function<void(const std::string& key, const std::string& why)> refused;
   };
@@ -83,6 +87,7 @@ class Membership {
   void beat_written(base::Time sent, base::Result<uint64_t> revision);
   void look_at_own();
   void own_entry(base::Result<Bucket::KeyValue> entry);
+  void name_is_anothers(const Node& other);
   void join_anew();
   void outdo(uint64_t incarnation);
   void name_fencers();
@@ -105,6 +110,8 @@ class Membership {
   uint64_t revision_ = 0;    // of the own entry
   uint64_t taken_beat_ = 0;  // the last one of this incarnation that was taken
   base::Time lease_until_{};
+  std::optional<base::Time> anothers_since_;  // the name is another process's
+  bool told_anothers_ = false;
   base::TimerId timer_ = base::TimerId::kNone;
   bool looked_ = false;  // at the own entry, since the last tick
 };

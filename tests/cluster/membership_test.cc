@@ -32,6 +32,7 @@ struct MembershipTest : testing::Test {
       out.joined = [this](const Node& node) { log += "+" + node.id; };
       out.left = [this](const Node& node) { log += "-" + node.id; };
       out.fenced = [this] { log += "fenced", ownership.drop_all(); };
+      out.name_taken = [this](const Node& other) { log += "taken by " + other.address; };
       out.refused = [this](const std::string& key, const std::string& why) { log += key + ": " + why + ";"; };
       return out;
     }
@@ -100,12 +101,18 @@ TEST_F(MembershipTest, WhileTheBucketIsAwayNobodyIsGone) {
 }
 
 TEST_F(MembershipTest, TwoOfOneNameAreNotBothThere) {
-  One first(*this, "same");
+  auto first = std::make_unique<One>(*this, "same");
   pass(seconds(2), {});
   One second(*this, "same");
-  pass(seconds(3), {});
-  EXPECT_TRUE(first.membership.has_lease());
+  pass(seconds(9), {});
+  EXPECT_TRUE(first->membership.has_lease());
   EXPECT_FALSE(second.membership.has_lease());
+  EXPECT_EQ("", second.log) << "it may be what is left of a node that has gone";
+  pass(seconds(60), {});
+  EXPECT_EQ("", std::exchange(first, nullptr)->log);
+  pass(seconds(8), {});
+  EXPECT_TRUE(second.membership.has_lease());
+  EXPECT_EQ("taken by http://127.0.0.1:1", second.log);
 }
 
 TEST_F(MembershipTest, LyingEntriesAreRefusedOnceByName) {

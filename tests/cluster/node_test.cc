@@ -4,6 +4,9 @@
 
 #include <random>
 
+#include "base/clock.h"
+#include "cluster/lease_view.h"
+
 namespace weir::cluster {
 namespace {
 
@@ -95,6 +98,19 @@ TEST(Node, RandomBytesNeverBecomeAnotherNode) {
       for (const auto& model : read->models) EXPECT_TRUE(good_name(model.name));
     }
   }
+}
+
+TEST(LeaseView, SaysWhyThereIsNone) {
+  LeaseView lease;
+  EXPECT_EQ(lease.epoch(), 0u);
+  EXPECT_NE(lease.why_none("two").find("kept sessions are refused"), std::string::npos);
+  lease.name_taken();
+  EXPECT_NE(lease.why_none("two").find("the name 'two' (cluster.name) is another process's"), std::string::npos);
+  lease.claim(base::steady_now() + std::chrono::hours(1), 7);
+  EXPECT_EQ(lease.epoch(), 7u);
+  lease.claim({}, 8);
+  EXPECT_EQ(lease.epoch(), 0u);
+  EXPECT_EQ(lease.why_none("two").find("two"), std::string::npos) << "it had the name since";
 }
 
 }  // namespace
