@@ -166,7 +166,9 @@ base::Status Serving::open() {
     std::lock_guard lock(ref->mutex);
     if (ref->server) ref->server->resume_reading();
   });
-  server_->inherit(net::InheritedSockets::from_environment());
+  auto inherited = net::InheritedSockets::from_environment();
+  if (!inherited) return inherited.error();
+  server_->inherit(std::move(*inherited));
   auto bound = server_->bind();
   if (bound.ok() && service_.on()) service_.keep(server_->share_sockets());
   return bound;

@@ -64,9 +64,15 @@ InheritedSockets::InheritedSockets(std::vector<Fd> sockets) {
   }
 }
 
-InheritedSockets InheritedSockets::from_environment() {
+// Descriptors that exec() has left open are not closed by it; all that weir opens itself are.
+base::Result<InheritedSockets> InheritedSockets::from_environment() {
   const long count = number_of(std::getenv("LISTEN_FDS"));
-  if (number_of(std::getenv("LISTEN_PID")) != ::getpid() || count <= 0 || count > kMostInherited) return {};
+  if (number_of(std::getenv("LISTEN_PID")) != ::getpid() || count <= 0 || count > kMostInherited)
+    return InheritedSockets();
+  for (int fd = kFirstInherited; fd < kFirstInherited + count; ++fd)
+    if (const int flags = ::fcntl(fd, F_GETFD); flags < 0 || (flags & FD_CLOEXEC) != 0)
+      return base::invalid("LISTEN_FDS is " + std::to_string(count) + ", but descriptor " + std::to_string(fd) +
+                           " is none that the service manager has given");
   std::vector<Fd> sockets;
   for (int i = 0; i < count; ++i) sockets.emplace_back(kFirstInherited + i);
   return InheritedSockets(std::move(sockets));

@@ -20,8 +20,9 @@ class InheritedSockets {
   InheritedSockets& operator=(InheritedSockets&&) noexcept = default;
 
   // Those that $LISTEN_PID and $LISTEN_FDS name: descriptors from 3 on, of this process alone. What does not listen is
-  // closed. Once per process.
-  static InheritedSockets from_environment();
+  // closed. Once per process. Errors: INVALID_ARGUMENT where one of these descriptors is not open, or this process's
+  // own: the manager has given fewer.
+  static base::Result<InheritedSockets> from_environment();
 
   // One listens there, or at all addresses of that port, or at one of them where `endpoint` is all.
   bool holds(const Endpoint& endpoint) const;

@@ -181,21 +181,45 @@ TEST(InheritedSockets, WhatDoesNotListenIsClosed) {
   EXPECT_EQ(::read(ours.get(), &byte, 1), 0);
 }
 
+// A copy out of the way of the descriptors that are handed over; none where `fd` is not open.
+Fd out_of_the_way(int fd) { return Fd(::fcntl(fd, F_DUPFD_CLOEXEC, 64)); }
+
 TEST(InheritedSockets, TheVariablesOfAnotherProcessAreNotOurs) {
-  Fd saved(::dup(3)), socket = listen_at(endpoint("127.0.0.1:0"), Sharing::kAlone).value();
+  Fd saved = out_of_the_way(3), socket = out_of_the_way(Manager(Sharing::kAlone).fd.get());
   ASSERT_EQ(::dup2(socket.get(), 3), 3);
   const Endpoint at = local_endpoint(socket);
   ::setenv("LISTEN_FDS", "1", 1);
   ::setenv("LISTEN_PID", std::to_string(::getppid()).c_str(), 1);
-  EXPECT_TRUE(InheritedSockets::from_environment().take(at).empty());
+  EXPECT_TRUE(InheritedSockets::from_environment().value().take(at).empty());
   ::setenv("LISTEN_PID", std::to_string(::getpid()).c_str(), 1);
-  auto taken = InheritedSockets::from_environment().take(at);
+  auto taken = InheritedSockets::from_environment().value().take(at);
   EXPECT_EQ(taken.size(), 1u);
   for (const auto& fd : taken) EXPECT_TRUE(::fcntl(fd.get(), F_GETFL) & O_NONBLOCK);
   ::unsetenv("LISTEN_FDS");
   ::unsetenv("LISTEN_PID");
   taken.clear();
   if (saved) ::dup2(saved.get(), 3);
+}
+
+// Descriptors that this process has opened itself must not be closed as sockets that nobody listens at.
+TEST(InheritedSockets, MoreThanTheManagerHasGivenIsAnError) {
+  Fd saved = out_of_the_way(3), saved_too = out_of_the_way(4),
+     socket = out_of_the_way(Manager(Sharing::kAlone).fd.get());
+  ASSERT_EQ(::dup2(socket.get(), 3), 3);
+  ASSERT_EQ(::dup3(socket.get(), 4, O_CLOEXEC), 4);
+  ::setenv("LISTEN_FDS", "2", 1);
+  ::setenv("LISTEN_PID", std::to_string(::getpid()).c_str(), 1);
+  auto given = InheritedSockets::from_environment();
+  ASSERT_FALSE(given);
+  EXPECT_NE(given.error().text.find("LISTEN_FDS is 2, but descriptor 4 "), std::string::npos) << given.error().text;
+  EXPECT_EQ(::fcntl(4, F_GETFD), FD_CLOEXEC) << "it stays open";
+  ::close(4);
+  EXPECT_FALSE(InheritedSockets::from_environment());
+  ::unsetenv("LISTEN_FDS");
+  ::unsetenv("LISTEN_PID");
+  ::close(3);
+  if (saved) ::dup2(saved.get(), 3);
+  if (saved_too) ::dup2(saved_too.get(), 4);
 }
 
 }  // namespace
