@@ -73,6 +73,12 @@ ops::LiveState::Source live_source(ServerState& state) {
   return now;
 }
 
+// For strangers, who are told no paths.
+std::string trouble_of_folders(const ServerState& state) {
+  if (!state.repository || state.repository->trouble().empty()) return {};
+  return "the model repository could not be read at the last look: what was loaded stays, and the log says why";
+}
+
 // Null where the rules name no scheme.
 base::Result<std::unique_ptr<wire::Fetcher>> make_fetcher(net::Shard& shard, const wire::FetchRules& rules,
                                                           uint64_t max_bytes) {
@@ -155,7 +161,8 @@ ShardServer::ShardServer(net::Shard& shard, ServerState& state, uint32_t shards)
       rpcs_(router_, shard.env(), state.slabs, &state.json, rpc_options(state.config, bodies_)),
       services_(state.reflection.services()),
       health_(*this),
-      pages_(router_, state.metrics, offload_, {[this] { return why_not_ready(); }, state.cluster}),
+      pages_(router_, state.metrics, offload_,
+             {[this] { return why_not_ready(); }, state.cluster, [&state] { return trouble_of_folders(state); }}),
       console_(router_, bus_, shard.env(), *this, console_options(state.config)),
       front_page_(router_, kVersion, front_page_links(state.config), console_.page()),
       api_docs_(router_, bus_, offload_, kVersion, api_texts(state.config)),

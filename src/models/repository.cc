@@ -61,6 +61,8 @@ void Repository::rescan(std::function<void()> done) {
   if (!posted) (*shared)();
 }
 
+std::string Repository::trouble() const { return parts_->disk->trouble(); }
+
 // Names that wait already wait once: folders may change faster than models are loaded.
 void Repository::refresh(std::string root, std::vector<std::string> names) {
   TaskQueue& queue = *parts_->queue;

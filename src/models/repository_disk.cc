@@ -24,7 +24,7 @@ struct Repository::Parts::Disk::Start {
 };
 
 void Repository::Parts::Disk::load_all(const Done& done) {
-  auto folders = scan();
+  auto folders = scan(Watch::Settle::kNo);
   if (!folders) return done(folders.error());
   const Configs configs = configure(*folders);
   choose_wanted(*folders, configs);
@@ -100,23 +100,36 @@ base::Status Repository::Parts::Disk::load_at_start(const Start& start, const st
   return status;
 }
 
-base::Result<Repository::Parts::Folders> Repository::Parts::Disk::scan() {
+base::Result<Repository::Parts::Folders> Repository::Parts::Disk::scan(Watch::Settle settle) {
   auto found = [&] {
     const RepositoryLock::Unlocked unlocked(parts_.lock);
-    return roots_.scan();
+    return roots_.scan(settle);
   }();
   if (!found) return found.error();
   table_.set_skipped(std::move(found->skipped));
   return std::move(found->folders);
 }
 
+// The log has one line for each trouble, however often it is met.
+void Repository::Parts::Disk::note_trouble(const base::Status& look) {
+  {
+    std::lock_guard held(trouble_mutex_);
+    if (std::exchange(trouble_, look.text) == look.text) return;
+  }
+  if (!look.ok()) return base::log::warning("the model repository cannot be read", {{"reason", look.text}});
+  base::log::info("the model repository can be read again");
+}
+
+std::string Repository::Parts::Disk::trouble() const {
+  std::lock_guard held(trouble_mutex_);
+  return trouble_;
+}
+
 // `done` is called when all that has changed has been loaded.
 void Repository::Parts::Disk::rescan(Watch::Settle settle, const std::function<void()>& done) {
-  auto folders = scan();
-  if (!folders) {
-    base::log::warning("the model repository cannot be read", {{"reason", folders.error().text}});
-    return done();
-  }
+  auto folders = scan(settle);
+  note_trouble(folders ? base::Status() : folders.error());
+  if (!folders) return done();
   auto [changed, gone] = changes(*folders, settle);
   if (changed.empty() && gone.empty()) {
     if (parts_.options.control == Control::kExplicit) parts_.publish();

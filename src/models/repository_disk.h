@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 
@@ -27,6 +28,8 @@ class Repository::Parts::Disk {
   void work();
   // When something is due that nobody pokes for.
   Clock::time_point next_look() const { return std::min(next_poll_, next_refresh_); }
+  // Why the last look at the folders came to nothing; empty: it did not. Any thread, without the lock.
+  std::string trouble() const;
 
  private:
   struct Start;
@@ -37,7 +40,8 @@ class Repository::Parts::Disk {
   LoadOrder in_order(const Folders& folders, const Configs& configs) const;
   void begin_load(const std::shared_ptr<Start>& start, const std::string& name);
   base::Status load_at_start(const Start& start, const std::string& name);  // may load
-  base::Result<Folders> scan();
+  base::Result<Folders> scan(Watch::Settle settle);
+  void note_trouble(const base::Status& look);
   Watch::Changes changes(const Folders& folders, Watch::Settle settle);
   void register_model(const ModelFolder& folder);  // gives the lock away
   void drop(const std::string& name);
@@ -53,6 +57,8 @@ class Repository::Parts::Disk {
   std::set<std::string> refreshing_;      // models with a job of refresh_some(), which waits or runs
   std::set<TaskQueue::Named> postponed_;  // of refresh(), until next_refresh_
   Clock::time_point next_refresh_ = Clock::time_point::max();
+  mutable std::mutex trouble_mutex_;
+  std::string trouble_;  // under trouble_mutex_
 };
 
 }  // namespace weir::models

@@ -1,6 +1,7 @@
 // RootScan: every model folder of a repository's roots. On the repository's thread.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "base/status.h"
 #include "models/folder.h"
+#include "models/watch.h"
 
 namespace weir::models {
 
@@ -19,13 +21,24 @@ class RootScan {
     std::map<std::string, std::string> skipped;  // names that no model can have, and why; fit to be shown
   };
 
-  explicit RootScan(std::vector<std::string> roots) : roots_(std::move(roots)) {}
+  explicit RootScan(const std::vector<std::string>& roots) {
+    for (const auto& root : roots) roots_.push_back({root});
+  }
 
-  // Looks at them now. The log is told of each bad name once. Errors: NOT_FOUND when a root cannot be listed.
-  base::Result<Found> scan();
+  // Looks at them now. The log is told of each bad name once. Errors: NOT_FOUND when a root cannot be listed; with
+  // kYes also where another folder is there without a model, where there were some: so is what lies below a volume that
+  // is no longer mounted. kNo: somebody says that this is so.
+  base::Result<Found> scan(Watch::Settle settle);
 
  private:
-  const std::vector<std::string> roots_;
+  struct Root {
+    std::string path;
+    std::pair<uint64_t, uint64_t> folder{};  // device and inode, of the last look that was believed
+    size_t models = 0;                       // that it had then
+  };
+  static base::Status believe(Root& root, size_t models, Watch::Settle settle);
+
+  std::vector<Root> roots_;
   std::set<std::string> told_;  // bad names that the log has complained about
 };
 

@@ -1,8 +1,10 @@
-// Folders that cannot be read for want of descriptors are neither gone nor changed.
+// Folders that cannot be read, for want of descriptors or of the volume that they lie on, are neither gone nor changed.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <thread>
 
+#include "models/root_scan.h"
 #include "repository_fixture.h"
 #include "support/few_descriptors.h"
 
@@ -35,6 +37,44 @@ TEST(Repository, ALoadWithoutDescriptorsTakesNothingAway) {
   EXPECT_EQ(status.code, base::Code::kUnavailable) << status.text;
   EXPECT_TRUE(base::worth_trying_again(status));
   EXPECT_EQ(repo.rows(), "m/1 READY\n");
+}
+
+// As the folder below a volume that is no longer mounted: nobody has taken the models away.
+TEST(Repository, ARootThatTurnsUpEmptyTakesNothingAwayUntilSomebodySaysSo) {
+  for (const bool comes_back : {true, false}) {
+    test::Disk first, disk({{"repo/m/1/model.onnx", "a"}});
+    Repo repo(first, [&](auto& o) {
+      o.roots = {disk.root() + "/repo"};
+      o.control = Control::kPoll, o.poll_interval = std::chrono::milliseconds(1);
+    });
+    EXPECT_TRUE(repo.repository->start().ok());
+    const std::string before = repo.rows();
+    std::filesystem::rename(disk.root() + "/repo", disk.root() + "/elsewhere");
+    while (repo.repository->trouble().empty()) std::this_thread::yield();  // it is not there
+    std::filesystem::create_directory(disk.root() + "/repo");
+    while (repo.repository->trouble().find("is empty, and had ") == std::string::npos) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(repo.rows(), before);
+    if (comes_back) {
+      std::filesystem::remove(disk.root() + "/repo");
+      std::filesystem::rename(disk.root() + "/elsewhere", disk.root() + "/repo");
+      while (!repo.repository->trouble().empty()) std::this_thread::yield();
+      EXPECT_EQ(repo.rows(), before);
+    } else {
+      repo.rescan();
+      while (!repo.rows().empty()) std::this_thread::yield();
+      EXPECT_EQ(repo.repository->trouble(), "");
+    }
+  }
+}
+
+TEST(RootScan, ModelsThatAreTakenOutOfTheFolderAreGone) {
+  using Settle = Watch::Settle;
+  test::Disk disk({{"m/1/model.onnx", "a"}, {"n/1/model.onnx", "b"}});
+  RootScan scan({disk.root()});
+  EXPECT_EQ(scan.scan(Settle::kYes)->folders.size(), 2u);
+  disk.remove("m"), disk.remove("n");
+  EXPECT_TRUE(scan.scan(Settle::kYes)->folders.empty());
 }
 
 }  // namespace

@@ -103,10 +103,13 @@ struct Pages::Parts {
   void ready(wire::Exchange& x) {
     std::string why = options.not_ready ? options.not_ready() : std::string();
     std::string more;
-    if (const std::string cluster = options.cluster ? options.cluster() : ""; !cluster.empty()) {
-      more = ",\"cluster\":";
-      marshal::write_string(more, cluster);
-    }
+    auto add = [&more](const char* name, const std::function<std::string()>& text_of) {
+      const std::string text = text_of ? text_of() : std::string();
+      if (text.empty()) return;
+      more += name;
+      marshal::write_string(more, text);
+    };
+    add(",\"cluster\":", options.cluster), add(",\"models\":", options.models);
     if (why.empty()) return x.respond(200, kJson, base::Bytes::adopt("{\"status\":\"ready\"" + more + "}\n"));
     x.record().code = base::Code::kUnavailable;
     wire::Response response;

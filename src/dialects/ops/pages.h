@@ -15,8 +15,9 @@ namespace weir::ops {
 struct PageOptions {
   // Why the server is not ready ("draining", "loading models"); empty when it is. Called on the shard's thread.
   std::function<std::string()> not_ready;
-  // The state of the cluster, which is said beside that; null or empty: nothing is.
-  std::function<std::string()> cluster;
+  // The state of the cluster, and what is wrong with the models' folders, which is said beside that; null or empty:
+  // nothing is.
+  std::function<std::string()> cluster, models;
 };
 
 class Pages {

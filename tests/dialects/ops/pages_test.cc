@@ -22,12 +22,12 @@ using support::FakeExchange;
 struct Site : testing::Test {
   base::FakeEnv env;
   base::Metrics metrics;
-  std::string why;
+  std::string why, models;
   wire::Router router{env};
   support::FakeOffload offload;
   const FrontPageLink links[2] = {{"models", "/v2/models", "The models"}, {"metrics", "/metrics", "Counters"}};
   FrontPage front{router, "1.2.3", links, {}};
-  Pages pages{router, metrics, offload, {[this] { return why; }}};
+  Pages pages{router, metrics, offload, {[this] { return why; }, {}, [this] { return models; }}};
 
   std::string get(FakeExchange& x) {
     if (router.begin(x).body == wire::BodyPlan::kWhole && !x.responding()) router.whole(x);
@@ -52,6 +52,8 @@ TEST_F(Site, LivenessHoldsWhileReadinessFalls) {
   EXPECT_TRUE(x.response.fields.has("retry-after"));
   why = "1 of 2 models is not ready: 'm': it says \"no\"";
   EXPECT_EQ(json::parse(get("/readyz").substr(4))["reason"], why);
+  why = "", models = "the repository is \"away\"";
+  EXPECT_EQ(get("/readyz"), "200 {\"status\":\"ready\",\"models\":\"the repository is \\\"away\\\"\"}\n");
 }
 
 TEST_F(Site, TheFrontPageLinksTheOthers) {
