@@ -1,5 +1,7 @@
 #include "app/cli.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
@@ -18,6 +20,7 @@
 #include "app/settings.h"
 #include "app/shortage.h"
 #include "app/tools/commands.h"
+#include "app/unknown_variables.h"
 #include "app/version.h"
 #include "base/text_file.h"
 #include "base/units.h"
@@ -114,6 +117,8 @@ Exit run_serve(const Words& words) {
   auto config = configuration(words);
   if (!config) return usage(config.error().text);
   set_up_logs(*config);
+  for (const auto& text : unknown_variables(environ))
+    base::log::warning("a variable of the environment is passed over", {{"reason", text}});
   LiveSettings live(*config, [&words] { return configuration(words, base::Pipes::kRefused); });
   fit_memory(*config);
   return serve(*config, live);
@@ -124,6 +129,7 @@ Exit run_check(const Words& words) {
   if (!config) return usage(config.error().text);
   std::fputs(show(*config).c_str(), stdout);
   std::fflush(stdout);
+  for (const auto& text : unknown_variables(environ)) std::fprintf(stderr, "weir: warning: %s\n", text.c_str());
   return check(*config, words.settings_only ? CheckDepth::kSettings : CheckDepth::kModels);
 }
 

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "app/settings.h"
+#include "app/unknown_variables.h"
 
 namespace weir::app {
 namespace {
@@ -295,6 +296,21 @@ TEST(Config, RoutesMayHaveErrorsOfTheirOwn) {
             "/etc/weir/weir.yaml:5:19: error_status: exp");
   EXPECT_NE(from_text("grps:\n  streaming: cookie:x\n").error().text.find("expected query_param:KEY"),
             std::string::npos);
+}
+
+TEST(UnknownVariables, AreNamedWithTheNearestOne) {
+  auto of = [](const char* entry) {
+    const char* const environment[] = {"PATH=/bin", entry, nullptr};
+    const auto lines = unknown_variables(environment);
+    return lines.empty() ? std::string() : lines.at(0);
+  };
+  EXPECT_EQ(of("WEIR_AUTH_KEYS_FILE=/k"), "");
+  EXPECT_EQ(of("WEIR_AUTH_KEYFILE=/k"), "WEIR_AUTH_KEYFILE is no setting, did you mean WEIR_AUTH_KEYS_FILE?");
+  EXPECT_EQ(of("WEIR_SOMETHING_ELSE_ALTOGETHER=2"), "WEIR_SOMETHING_ELSE_ALTOGETHER is no setting");
+  EXPECT_EQ(of("WEIR_AUTH_CERTIFICATES={}"), "WEIR_AUTH_CERTIFICATES: auth.certificates can be set in the file only");
+  for (const char* other : {"WEIR_CONFIG=weir.yaml", "WEIR_SERVICE_HOST=10.0.0.1", "WEIR_SERVICE_PORT_GRPC=1",
+                            "WEIR_PORT=tcp://10.0.0.1:8080", "WEIR_GPU_PORT_8080_TCP_ADDR=10.0.0.1", "WEIRD=1"})
+    EXPECT_EQ(of(other), "") << other;
 }
 
 }  // namespace

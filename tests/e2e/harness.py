@@ -40,6 +40,11 @@ def scratch():
     return _scratch
 
 
+def environment():
+    """Without the tests' own variables, which the server would warn of."""
+    return {name: value for name, value in os.environ.items() if name not in ('WEIR_BUILD', 'WEIR_ROOT')}
+
+
 class Server:
     """`weir serve …` on 127.0.0.1, port chosen by the kernel."""
 
@@ -51,7 +56,7 @@ class Server:
         self.log_path = scratch() / f'server-{time.monotonic_ns()}.log'
         self.log = open(self.log_path, 'w+b')
         self.process = subprocess.Popen([*command, *map(str, flags)], stdout=self.log, stderr=self.log, cwd=ROOT,
-                                        env={**os.environ, **(env or {})})
+                                        env={**environment(), **(env or {})})
         atexit.register(self.kill)
         self.port = self._wait_for_port(any(not a.startswith('unix:') for a in listen))
 
