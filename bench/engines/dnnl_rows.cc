@@ -68,8 +68,10 @@ int main() {
   for (float& w : weights) w = next() * 0.05f;
   ThreadTeam team(1);
   Array array{Stored::kF32, {kOutputs, kInputs}, std::as_bytes(std::span(weights))};
-  Source source{&array};
-  Matrix m = pack(WeightFormat::kBf16, kOutputs, kInputs, {&source, 1}, team).value();
+  const Weight weight(array);
+  const Source source{&weight};
+  Matrix m =
+      pack(plan_matrix(WeightFormat::kBf16, Keep::kWhole, kOutputs, kInputs, {&source, 1}), {&source, 1}, team).value();
   Multiplier multiply(kernels(), team, 512);
   std::vector<uint16_t> x(size_t(512) * kInputs), w(weights.size());
   for (auto& v : x) v = weir::msg::bf16_from(next());

@@ -1,10 +1,10 @@
 // Decode and prefill of a Llama-shaped model of 112 million random bfloat16 parameters, beside what memory allows.
 //
-//   build/bench/engines/llm_bench [threads] [kernels] [float32|bfloat16] [int8]
+//   build/bench/engines/llm_bench [threads] [kernels] [float32|bfloat16|int8|int4] [int8]
 //
-// int8: as which keys and values are kept. "limit" is the weights' bytes over the bandwidth at which the same threads
-// read memory: decoding one sequence cannot be faster. Every figure is the best of several rounds, since the machine
-// may be busy.
+// The last int8: as which keys and values are kept; the one before, the layers' matrices. "limit" is the weights' bytes
+// over the bandwidth at which the same threads read memory: decoding one sequence cannot be faster. Every figure is the
+// best of several rounds, since the machine may be busy.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -13,7 +13,6 @@
 #include <ctime>
 
 #include "engines/llm/cpu/transformer.h"
-#include "msg/half.h"
 
 namespace {
 
@@ -28,21 +27,18 @@ double seconds() {
   return double(t.tv_sec) + double(t.tv_nsec) * 1e-9;
 }
 
-Matrix random_matrix(WeightFormat form, uint32_t outputs, uint32_t inputs) {
-  Matrix m;
-  m.form = form, m.outputs = outputs, m.inputs = inputs;
-  m.panels = (outputs + 15) / 16, m.depth = steps_of(form, inputs);
-  m.data = Memory(m.bytes());
+Matrix random_matrix(WeightFormat form, Keep keep, uint32_t outputs, uint32_t inputs) {
   uint32_t state = outputs * 31 + inputs;
-  auto next = [&] { return float(int32_t(state = state * 1664525 + 1013904223)) * 0x1p-31f * 0.05f; };
-  if (form == WeightFormat::kF32)
-    for (size_t i = 0; i < m.bytes() / 4; ++i) m.data.as<float>()[i] = next();
-  else
-    for (size_t i = 0; i < m.bytes() / 2; ++i) m.data.as<uint16_t>()[i] = msg::bf16_from(next());
-  return m;
+  std::vector<float> numbers(size_t(outputs) * inputs);
+  for (float& x : numbers) x = float(int32_t(state = state * 1664525 + 1013904223)) * 0x1p-31f * 0.05f;
+  const Array array{Stored::kF32, {outputs, inputs}, std::as_bytes(std::span(numbers))};
+  const Weight weight(array);
+  const Source source{&weight};
+  ThreadTeam team(1);
+  return pack(plan_matrix(form, keep, outputs, inputs, {&source, 1}), {&source, 1}, team).value();
 }
 
-Model random_model(WeightFormat form) {
+Model random_model(WeightFormat form, Keep keep) {
   Model model;
   Shape& s = model.shape;
   s.vocabulary = 32000, s.hidden = 768, s.layers = 14, s.heads = 12, s.kv_heads = 4, s.head_dim = 64;
@@ -50,13 +46,13 @@ Model random_model(WeightFormat form) {
   s.windows.assign(s.layers, 0);
   for (uint32_t i = 0; i < 32; ++i) s.rope.frequencies.push_back(std::pow(10000.0f, -float(i) / 32));
   model.form = form;
-  model.weights.embedding = random_matrix(form, s.vocabulary, s.hidden);
+  model.weights.embedding = random_matrix(form, Keep::kWhole, s.vocabulary, s.hidden);
   model.weights.norm.assign(s.hidden, 1);
   for (uint32_t i = 0; i < s.layers; ++i) {
     Layer l;
     l.input_norm.assign(s.hidden, 1), l.post_norm.assign(s.hidden, 1);
-    l.qkv = random_matrix(form, 20 * 64, s.hidden), l.out = random_matrix(form, s.hidden, 768);
-    l.gate_up = random_matrix(form, 4096, s.hidden), l.down = random_matrix(form, s.hidden, 2048);
+    l.qkv = random_matrix(form, keep, 20 * 64, s.hidden), l.out = random_matrix(form, keep, s.hidden, 768);
+    l.gate_up = random_matrix(form, keep, 4096, s.hidden), l.down = random_matrix(form, keep, s.hidden, 2048);
     model.weights.layers.push_back(std::move(l));
   }
   auto text = std::make_shared<msg::TextSpec>();
@@ -116,11 +112,13 @@ void fill(generation::TokenStep& step, std::initializer_list<Row> rows, const ms
 int main(int argc, char** argv) {
   uint32_t threads = argc > 1 ? uint32_t(std::atoi(argv[1])) : usual_threads();
   const Kernels* with = argc > 2 ? kernels(argv[2]) : &kernels();
-  WeightFormat form = argc > 3 && std::string_view(argv[3]) == "float32" ? WeightFormat::kF32 : WeightFormat::kBf16;
+  const std::string_view weights = argc > 3 ? argv[3] : "bfloat16";
+  const WeightFormat form = weights == "float32" ? WeightFormat::kF32 : WeightFormat::kBf16;
+  const Keep keep = weights == "int8" ? Keep::kInt8 : weights == "int4" ? Keep::kInt4 : Keep::kWhole;
   const bool int8 = argc > 4 && std::string_view(argv[4]) == "int8";
   if (!with || threads == 0) return std::fprintf(stderr, "no such kernels here\n"), 2;
   one_thread = threads == 1;
-  Model model = random_model(form);
+  Model model = random_model(form, keep);
   if (int8) model.kv_format = KvFormat::kInt8;
   const size_t bytes = weight_bytes(model.weights);
   auto team = std::make_unique<ThreadTeam>(threads);

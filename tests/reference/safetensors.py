@@ -22,14 +22,15 @@ def raw(tensor):
     return tensor.numpy().tobytes()
 
 
-def save(path, tensors, metadata=None):
-    """Writes a dict of tensors, in its order. Returns the file's size."""
+def save(path, tensors, metadata=None, dtypes=None):
+    """Writes a dict of tensors, in its order. Returns the file's size. `dtypes`: by name, where torch has no such type."""
     header, at = {}, 0
     if metadata:
         header["__metadata__"] = metadata
     for name, tensor in tensors.items():
         size = tensor.numel() * tensor.element_size()
-        header[name] = {"dtype": NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, at + size]}
+        dtype = (dtypes or {}).get(name, NAMES[tensor.dtype])
+        header[name] = {"dtype": dtype, "shape": list(tensor.shape), "data_offsets": [at, at + size]}
         at += size
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # tensors start aligned

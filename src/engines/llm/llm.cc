@@ -93,11 +93,10 @@ base::Result<std::unique_ptr<VisionEncoder>> read_vision_encoder(Loading& l, con
 base::Status read_weights(Loading& l, const Place& place, ThreadTeam& team) {
   auto store = Store::open(l.folder, place.loading);
   if (!store) return store.error();
-  Stored stored = store->usual_form();
   Model& model = l.model;
-  model.form = l.options.form.value_or(exact_form(stored));
+  model.form = l.options.form.value_or(usual_form(model.shape, *store, l.options.keep));
   model.kv_format = l.options.kv_format;
-  auto weights = load_weights(model.shape, *store, model.form, team);
+  auto weights = load_weights(model.shape, *store, model.form, team, l.options.keep);
   if (!weights) return weights.error();
   model.weights = std::move(*weights);
   if (!model.shape.vision) return {};
@@ -254,6 +253,8 @@ base::Result<Loaded> load(const msg::ModelSpec& wanted, const std::string& confi
   if (!encoder) return encoder.error();
   if (*encoder && l.options.kv_format != KvFormat::kAsComputed)
     return base::invalid("parameter 'kv_cache_dtype': this model makes no tokens and keeps no keys and values");
+  if (*encoder && (l.options.keep == Keep::kInt8 || l.options.keep == Keep::kInt4))
+    return base::invalid("parameter 'quantization': this model makes no tokens; encoders keep their weights whole");
   if (*encoder) return load_encoder(wanted, l.options, l.folder, *json, place);
   auto shape = parse_shape(*json);
   if (!shape) return shape.error();

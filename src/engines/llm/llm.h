@@ -10,14 +10,16 @@
 // max_wait (60s: a request that would wait longer for its beginning is refused with 429; 0: any time), max_waiting (as
 // many requests; batching.max_queue where that is not its default, else 1048576), prefix_cache (on), threads (all cores
 // but one, or but the shards' where these are fewer; both of two), dtype (auto, float32, bfloat16; auto is bfloat16 for
-// files of bfloat16 or float16 and float32 else), max_length (the model's, and never more than one sequence can have in
-// kv_cache), kv_cache_dtype (auto: as the model computes; int8: half of the memory, on the CPU), kernels (the best that
-// the CPU runs), device (auto, cpu, cuda, cuda:N, host; auto is the first CUDA device where there is one that knows the
-// model's shape and can load it, and neither dtype is float32 nor kv_cache_dtype int8, and the CPU else; host runs the
-// device's engine without one, slowly, for tests), graphs (on; off: decode steps and small packs of encoders do not
-// become CUDA graphs; they are captured while the model loads, for at most ten seconds, and the rest when it is wanted
-// for the second time). Devices compute in bfloat16. tool_format (auto: by the chat template; or a name that
-// text/tool_format.h has): how the model writes calls of tools.
+// files of bfloat16 and for what is quantized, and float32 else), quantization (auto: matrices of a quantized
+// checkpoint stay in its codes on the CPU, and become bfloat16 on devices; none: bfloat16, or what dtype says; int8 and
+// int4: the layers' matrices are quantized here, on the CPU), max_length (the model's, and never more than one sequence
+// can have in kv_cache), kv_cache_dtype (auto: as the model computes; int8: half of the memory, on the CPU), kernels
+// (the best that the CPU runs), device (auto, cpu, cuda, cuda:N, host; auto is the first CUDA device where there is one
+// that knows the model's shape and can load it, and neither dtype is float32 nor kv_cache_dtype or quantization int8 or
+// int4, and the CPU else; host runs the device's engine without one, slowly, for tests), graphs (on; off: decode steps
+// and small packs of encoders do not become CUDA graphs; they are captured while the model loads, for at most ten
+// seconds, and the rest when it is wanted for the second time). Devices compute in bfloat16. tool_format (auto: by the
+// chat template; or a name that text/tool_format.h has): how the model writes calls of tools.
 #pragma once
 
 #include <functional>

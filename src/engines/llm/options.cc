@@ -93,6 +93,21 @@ void read_dtype(ParameterTable& p, Options& o) {
     p.fail("dtype", "auto, float32 or bfloat16 is expected");
 }
 
+void read_quantization(ParameterTable& p, Options& o) {
+  auto* text = p.find("quantization");
+  if (!text) return;
+  if (*text == "none")
+    o.keep = Keep::kWhole;
+  else if (*text == "int8")
+    o.keep = Keep::kInt8;
+  else if (*text == "int4")
+    o.keep = Keep::kInt4;
+  else if (*text != "auto")
+    p.fail("quantization", "auto, none, int8 or int4 is expected");
+  if (o.form == WeightFormat::kF32 && (o.keep == Keep::kInt8 || o.keep == Keep::kInt4))
+    p.fail("quantization", "dtype float32 has no codes; leave one of the two away");
+}
+
 void read_kv_format(ParameterTable& p, Options& o) {
   auto* text = p.find("kv_cache_dtype");
   if (!text) return;
@@ -121,6 +136,7 @@ base::Result<Options> read_options(const std::map<std::string, std::string>& par
   p.count("max_length", 1, 1 << 24, o.max_length);
   read_policy(p, batching, o);
   read_dtype(p, o);
+  read_quantization(p, o);
   read_kv_format(p, o);
   read_graphs(p, o);
   if (auto* text = p.find("device")) o.device = *text;

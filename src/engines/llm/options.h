@@ -11,6 +11,7 @@
 #include "base/env.h"
 #include "base/status.h"
 #include "engines/llm/cpu/kernels.h"
+#include "engines/llm/load/coding.h"
 #include "generation/policy.h"
 #include "msg/spec.h"
 
@@ -24,6 +25,7 @@ struct Options {
   uint32_t threads = 1;
   std::vector<int> cores;            // where they run; empty: anywhere
   std::optional<WeightFormat> form;  // nothing: as the file is
+  Keep keep = Keep::kAsStored;       // of the layers' matrices
   KvFormat kv_format = KvFormat::kAsComputed;
   std::string device = "auto";  // "auto", "cpu", or what device::Devices::find() knows
   Graphs graphs = Graphs::kOn;
@@ -37,10 +39,10 @@ struct Options {
 // All that a model's parameters may be called: those of read_options(), of encoders (encoder_load.h),
 // and tool_format (text::tool_format_named()).
 inline constexpr std::string_view kParameters[] = {
-    "threads",  "block_size",     "max_running",  "step_tokens", "max_waiting", "max_length",
-    "kv_cache", "kv_cache_dtype", "prefix_cache", "dtype",       "device",      "graphs",
-    "kernels",  "pooling",        "normalize",    "tokenizer",   "task",        "step_time",
-    "max_wait", "tool_format",    "memory_share", "prompt_steps"};
+    "threads",  "block_size",     "max_running",  "step_tokens",  "max_waiting", "max_length",
+    "kv_cache", "kv_cache_dtype", "prefix_cache", "dtype",        "device",      "graphs",
+    "kernels",  "pooling",        "normalize",    "tokenizer",    "task",        "step_time",
+    "max_wait", "tool_format",    "memory_share", "prompt_steps", "quantization"};
 
 // `batching` gives the limit of the queue where no parameter does. Parameters of other names are left to others.
 // Errors: INVALID_ARGUMENT, naming the parameter.

@@ -68,7 +68,8 @@ struct Expected {
   Arrays arrays;
 };
 
-inline Model load_model(const std::string& folder_path, WeightFormat form, ThreadTeam& team) {
+inline Model load_model(const std::string& folder_path, WeightFormat form, ThreadTeam& team,
+                        Keep keep = Keep::kAsStored) {
   auto folder = Folder::open(folder_path);
   auto shape = parse_shape(folder->read("config.json", 1 << 20).value());
   EXPECT_TRUE(bool(shape)) << shape.error().text;
@@ -76,7 +77,7 @@ inline Model load_model(const std::string& folder_path, WeightFormat form, Threa
   EXPECT_TRUE(bool(store)) << store.error().text;
   Model model;
   model.shape = *shape, model.form = form;
-  auto weights = load_weights(model.shape, *store, form, team);
+  auto weights = load_weights(model.shape, *store, form, team, keep);
   EXPECT_TRUE(bool(weights)) << weights.error().text;
   model.weights = std::move(*weights);
   model.readouts = load_readouts(model.shape, *folder).value();
@@ -89,9 +90,10 @@ inline Model load_model(const std::string& folder_path, WeightFormat form, Threa
 
 inline std::unique_ptr<Transformer> make_transformer(const std::string& folder, WeightFormat form, uint32_t threads = 2,
                                                      const Kernels& with = kernels(), uint32_t block_size = 16,
-                                                     KvFormat kv_format = KvFormat::kAsComputed) {
+                                                     KvFormat kv_format = KvFormat::kAsComputed,
+                                                     Keep keep = Keep::kAsStored) {
   auto team = std::make_unique<ThreadTeam>(threads);
-  Model model = load_model(folder, form, *team);
+  Model model = load_model(folder, form, *team, keep);
   model.kv_format = kv_format;
   auto out = std::make_unique<Transformer>(std::move(model), with, std::move(team), 512);
   EXPECT_TRUE(out->reserve(256 / (block_size / 16), block_size).ok());

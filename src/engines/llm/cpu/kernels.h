@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "engines/llm/load/coding.h"
+
 namespace weir::llm {
 
 enum class WeightFormat : uint8_t { kF32, kBf16 };
@@ -30,6 +32,13 @@ struct Product {
   size_t c_stride;  // floats from row to row
   enum class Onto : uint8_t { kNothing, kWhatIsThere } onto;
 };
+
+// The inputs of a panel that share their scales, where weights are coded: 16 scales (floats), of Coding::kInt4 16 zero
+// points (bytes), then the steps, which are 32 codes in the order of a step of bfloat16: of kInt8 and kFp8 a byte each,
+// of kInt4 the pair of an output in one byte, its first input in the low half.
+constexpr size_t code_bytes(Coding coding) { return coding == Coding::kInt4 ? 16 : 32; }  // of a step
+constexpr size_t scale_bytes(Coding coding) { return coding == Coding::kInt4 ? 64 + 16 : 64; }
+constexpr size_t group_bytes(Coding coding, uint32_t steps) { return scale_bytes(coding) + steps * code_bytes(coding); }
 
 // Keys and values of one head and 16 positions: a panel of keys (16 positions, depth = head_dim), then head_dim / 16
 // panels of values (16 dimensions, depth = 16 positions). head_dim is a multiple of 16 here (zeros fill it up).
@@ -73,6 +82,12 @@ struct Kernels {
   // Indexed by WeightFormat.
   void (*product[2])(const Product&);
   void (*attend[2])(const Attention&);
+  // By Coding; null for kWhole. Codes, less their zero points, as the bfloat16 that product() reads: `steps` steps,
+  // from the first of a group (or from a later one that `skip` says) on.
+  void (*expand[4])(const std::byte* group, uint32_t skip, uint32_t steps, std::byte* out);
+  // c[r][16 p + j] = (or +=) sums[r][16 p + j] * the scale of output j of group p; `stride` floats from row to row.
+  void (*add_scaled)(const float* sums, const std::byte* const* groups, uint32_t rows, uint32_t panels, uint32_t stride,
+                     Product::Onto onto, float* c);
   // out = x / rms(x) * weight; `out` is padded with zeros to a multiple of 16. It may be `x` itself where it has room.
   void (*rms_norm[2])(const float* x, const float* weight, float epsilon, uint32_t n, std::byte* out);
   void (*layer_norm[2])(const float* x, const float* weight, const float* bias, float epsilon, uint32_t n,

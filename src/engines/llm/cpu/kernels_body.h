@@ -1,6 +1,6 @@
 // The kernels, written once over simd.inc. Included by one source file per instruction set, which names the table; see
-// kernels.h for what they promise. No other header of weir here: an inline function compiled for a CPU that is
-// not there must not be the one that the linker keeps.
+// kernels.h for what they promise. No header of weir that has functions here: an inline function compiled for a CPU
+// that is not there must not be the one that the linker keeps.
 #include <cmath>
 #include <cstddef>
 #include <initializer_list>
@@ -100,12 +100,15 @@ void product(const Product& d) {
 }
 
 #include "engines/llm/cpu/kernels_attention.inc"
+#include "engines/llm/cpu/kernels_codes.inc"
 #include "engines/llm/cpu/kernels_rows.inc"
 
 constexpr Kernels make_table(std::string_view name) {
   return {name,
           {product<F32>, product<Bf16>},
           {attend<F32>, attend<Bf16>},
+          {nullptr, expand_int8, expand_int4, expand_fp8},
+          add_scaled,
           {rms_norm<F32>, rms_norm<Bf16>},
           {layer_norm<F32>, layer_norm<Bf16>},
           {convert<F32>, convert<Bf16>},

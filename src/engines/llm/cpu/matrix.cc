@@ -1,6 +1,7 @@
 #include "engines/llm/cpu/matrix.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "base/check.h"
@@ -9,9 +10,16 @@
 namespace weir::llm {
 namespace {
 
-constexpr uint32_t kGroup = 4;         // panels that one piece of work has
-constexpr uint32_t kDepthBlock = 512;  // steps: rows and weights of a block stay in the first two caches
-constexpr uint64_t kPieceNs = 4000;    // a piece that takes less is not worth another thread
+constexpr uint32_t kGroup = 4;          // panels that one piece of work has
+constexpr uint32_t kDepthBlock = 512;   // steps: rows and weights of a block stay in the first two caches
+constexpr uint32_t kExpandBlock = 128;  // steps that are expanded at a time, so that they stay in the first cache
+constexpr size_t kExpandBytes = size_t(kGroup) * kExpandBlock * 64;
+constexpr uint64_t kPieceNs = 4000;  // a piece that takes less is not worth another thread
+
+constexpr uint32_t kInt8Steps = 64, kInt4Steps = 16;  // of inputs that share a scale, where we choose
+
+size_t tile_of(uint32_t rows) { return size_t(rows) * kGroup * 16 * sizeof(float); }
+uint32_t group_of(const Matrix& m) { return std::min(2 * m.group_steps, m.inputs); }
 
 void put(Matrix& m, uint32_t output, const float* row) {
   std::byte* panel = m.data.data() + (output / 16) * m.panel_bytes();
@@ -28,6 +36,68 @@ void put(Matrix& m, uint32_t output, const float* row) {
 uint32_t output_of(const Source& source, uint32_t row) {
   if (source.lay == Lay::kInOrder) return source.first + row;
   return (source.first + row / 16 * 2) * 16 + row % 16;
+}
+
+// The codes of one output.
+struct CodedRow {
+  std::vector<uint8_t> codes, zeros;  // of each input; of each group
+  std::vector<float> scales;
+
+  explicit CodedRow(const Matrix& m) : codes(m.inputs), zeros(m.groups()), scales(m.groups()) {}
+};
+
+// The number that is furthest from 0 becomes the last code of its side; what rounds to more than the other side has is
+// cut off.
+void encode(const Matrix& m, const float* row, CodedRow& to) {
+  const float low = m.coding == Coding::kInt4 ? -8 : -127, high = m.coding == Coding::kInt4 ? 7 : 127;
+  const uint32_t zero = m.coding == Coding::kInt4 ? 8 : 0;
+  for (uint32_t g = 0, from = 0; g < m.groups(); ++g, from += 2 * m.group_steps) {
+    const uint32_t n = std::min(2 * m.group_steps, m.inputs - from);
+    float furthest = 0;
+    for (uint32_t i = from; i < from + n; ++i)
+      if (std::abs(row[i]) > std::abs(furthest)) furthest = row[i];
+    const float scale = furthest / low, times = 1 / scale;
+    to.scales[g] = scale, to.zeros[g] = uint8_t(zero);
+    for (uint32_t i = from; i < from + n; ++i) {
+      const float level = std::nearbyint(row[i] * times);  // no number where all are nothing, or next to it
+      to.codes[i] = uint8_t((std::isfinite(level) ? int(std::clamp(level, low, high)) : 0) + int(zero));
+    }
+  }
+}
+
+void put(Matrix& m, uint32_t output, const CodedRow& row) {
+  std::byte* group = m.data.data() + (output / 16) * m.panel_bytes();
+  const uint32_t lane = output % 16;
+  for (uint32_t g = 0; g < m.groups(); ++g, group += group_bytes(m.coding, m.group_steps)) {
+    std::memcpy(group + 4 * lane, &row.scales[g], 4);
+    if (m.coding == Coding::kInt4) group[64 + lane] = std::byte(row.zeros[g]);
+    std::byte* step = group + scale_bytes(m.coding);
+    const uint32_t first = 2 * g * m.group_steps, last = std::min(first + 2 * m.group_steps, m.inputs);
+    for (uint32_t i = first; i < last; i += 2, step += code_bytes(m.coding)) {
+      const uint8_t a = row.codes[i], b = i + 1 < last ? row.codes[i + 1] : 0;
+      if (m.coding == Coding::kInt4)
+        step[lane] = std::byte(a | b << 4);
+      else
+        step[2 * lane] = std::byte(a), step[2 * lane + 1] = std::byte(b);
+    }
+  }
+}
+
+void pack_rows(Matrix& m, const Source& source, uint32_t from, uint32_t to) {
+  std::vector<float> row(m.inputs);
+  if (m.coding == Coding::kWhole) {
+    for (uint32_t r = from; r < to; ++r) source.weight->floats(r, row.data()), put(m, output_of(source, r), row.data());
+    return;
+  }
+  CodedRow coded(m);
+  const bool as_stored = source.weight->coding() == m.coding && source.weight->group() == group_of(m);
+  for (uint32_t r = from; r < to; ++r) {
+    if (as_stored)
+      source.weight->codes(r, coded.codes.data(), coded.scales.data(), coded.zeros.data());
+    else
+      source.weight->floats(r, row.data()), encode(m, row.data(), coded);
+    put(m, output_of(source, r), coded);
+  }
 }
 
 void add_bias(const Matrix& w, uint32_t first, uint32_t n, float* to) {
@@ -49,36 +119,81 @@ void Matrix::read_row(uint32_t output, float* out) const {
   }
 }
 
-base::Result<Matrix> pack(WeightFormat form, uint32_t outputs, uint32_t inputs, std::span<const Source> sources,
-                          ThreadTeam& team) {
+Matrix plan_matrix(WeightFormat form, Keep keep, uint32_t outputs, uint32_t inputs, std::span<const Source> sources) {
   Matrix m;
   m.form = form, m.outputs = outputs, m.inputs = inputs;
   m.panels = (outputs + 15) / 16, m.depth = steps_of(form, inputs);
+  if (form == WeightFormat::kF32 || keep == Keep::kWhole) return m;
+  const Weight& stored = *sources.front().weight;
+  if (keep == Keep::kInt8)
+    m.coding = Coding::kInt8, m.group_steps = kInt8Steps;
+  else if (keep == Keep::kInt4)
+    m.coding = Coding::kInt4, m.group_steps = kInt4Steps;
+  else if (std::all_of(sources.begin(), sources.end(), [&](const Source& s) {
+             return s.weight->coding() == stored.coding() && s.weight->group() == stored.group();
+           }))
+    m.coding = stored.coding(), m.group_steps = (stored.group() + 1) / 2;
+  return m;
+}
+
+base::Result<Matrix> pack(Matrix m, std::span<const Source> sources, ThreadTeam& team) {
   m.data = Memory(m.bytes());
   if (!m.data) return base::failure(base::Code::kResourceExhausted, "no memory for the model's weights");
   for (const auto& source : sources) {
-    auto rows = uint32_t(source.array->shape[0]);
-    team.run((rows + 15) / 16, 8, [&](uint32_t from, uint32_t to, uint32_t) {
-      std::vector<float> row(inputs);
-      for (uint32_t r = from * 16; r < std::min(rows, to * 16); ++r) {
-        read_floats(*source.array, uint64_t(r) * inputs, inputs, row.data());
-        put(m, output_of(source, r), row.data());
-      }
-    });
+    const uint32_t rows = source.weight->outputs();
+    team.run((rows + 15) / 16, 8,
+             [&](uint32_t from, uint32_t to, uint32_t) { pack_rows(m, source, from * 16, std::min(rows, to * 16)); });
   }
   return m;
 }
 
 Multiplier::Multiplier(const Kernels& kernels, ThreadTeam& team, uint32_t max_rows)
-    : kernels_(kernels), team_(team), max_rows_(max_rows), scratch_(size_t(team.size()) * max_rows * kGroup * 16 * 4) {
-  base::check(bool(scratch_), "memory for products");
+    : kernels_(kernels),
+      team_(team),
+      max_rows_(max_rows),
+      scratch_(team.size() * tile_of(max_rows)),
+      expanded_(team.size() * (kExpandBytes + tile_of(max_rows))) {
+  base::check(scratch_ && expanded_, "memory for products");
+}
+
+void Multiplier::whole(Activations x, uint32_t rows, const Matrix& w, uint32_t first, uint32_t panels, float* tile) {
+  auto product = kernels_.product[size_t(w.form)];
+  for (uint32_t k = 0; k < w.depth; k += kDepthBlock) {
+    const std::byte* b[kGroup];
+    for (uint32_t p = 0; p < panels; ++p) b[p] = w.data.data() + (first + p) * w.panel_bytes() + size_t(k) * 64;
+    product({x.data + size_t(k) * 4, x.stride, b, rows, panels, std::min(kDepthBlock, w.depth - k), tile, kGroup * 16,
+             k == 0 ? Product::Onto::kNothing : Product::Onto::kWhatIsThere});
+  }
+}
+
+void Multiplier::coded(Activations x, uint32_t rows, const Matrix& w, uint32_t first, uint32_t panels, float* tile,
+                       std::byte* expanded) {
+  using Onto = Product::Onto;
+  auto expand = kernels_.expand[size_t(w.coding)];
+  auto product = kernels_.product[size_t(w.form)];
+  float* sums = reinterpret_cast<float*>(expanded + kExpandBytes);
+  const std::byte *group[kGroup], *b[kGroup];
+  for (uint32_t p = 0; p < panels; ++p) {
+    group[p] = w.data.data() + (first + p) * w.panel_bytes();
+    b[p] = expanded + size_t(p) * kExpandBlock * 64;
+  }
+  for (uint32_t k = 0; k < w.depth; k += w.group_steps) {
+    const uint32_t in_group = std::min(w.group_steps, w.depth - k);
+    for (uint32_t skip = 0; skip < in_group; skip += kExpandBlock) {
+      const uint32_t steps = std::min(kExpandBlock, in_group - skip);
+      for (uint32_t p = 0; p < panels; ++p) expand(group[p], skip, steps, expanded + size_t(p) * kExpandBlock * 64);
+      product({x.data + size_t(k + skip) * 4, x.stride, b, rows, panels, steps, sums, kGroup * 16,
+               skip == 0 ? Onto::kNothing : Onto::kWhatIsThere});
+    }
+    kernels_.add_scaled(sums, group, rows, panels, kGroup * 16, k == 0 ? Onto::kNothing : Onto::kWhatIsThere, tile);
+    for (uint32_t p = 0; p < panels; ++p) group[p] += group_bytes(w.coding, w.group_steps);
+  }
 }
 
 // finish(group, panels, tile): the tile is [rows][64] floats.
 template <class F>
 void Multiplier::over_groups(Activations x, uint32_t rows, const Matrix& w, F&& finish) {
   base::check(rows <= max_rows_, "a step has no more rows than was said");
-  auto product = kernels_.product[size_t(w.form)];
   const uint32_t groups = (w.panels + kGroup - 1) / kGroup;
   // Roughly, from 30 GB/s and 200 thousand million multiplications a second.
   const uint64_t ns = uint64_t(w.depth) * 8 + uint64_t(rows) * w.depth * 2 / 3 + 1;
@@ -87,13 +202,10 @@ void Multiplier::over_groups(Activations x, uint32_t rows, const Matrix& w, F&& 
     float* tile = scratch_.as<float>() + size_t(thread) * max_rows_ * kGroup * 16;
     for (uint32_t g = from; g < to; ++g) {
       const uint32_t panels = std::min(kGroup, w.panels - g * kGroup);
-      for (uint32_t k = 0; k < w.depth; k += kDepthBlock) {
-        const std::byte* b[kGroup];
-        for (uint32_t p = 0; p < panels; ++p)
-          b[p] = w.data.data() + (size_t(g) * kGroup + p) * w.panel_bytes() + size_t(k) * 64;
-        product({x.data + size_t(k) * 4, x.stride, b, rows, panels, std::min(kDepthBlock, w.depth - k), tile,
-                 kGroup * 16, k == 0 ? Product::Onto::kNothing : Product::Onto::kWhatIsThere});
-      }
+      if (w.coding == Coding::kWhole)
+        whole(x, rows, w, g * kGroup, panels, tile);
+      else
+        coded(x, rows, w, g * kGroup, panels, tile, expanded_.data() + thread * (kExpandBytes + tile_of(max_rows_)));
       finish(g, panels, tile);
     }
   });

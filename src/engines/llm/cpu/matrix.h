@@ -8,20 +8,29 @@
 #include "engines/llm/cpu/kernels.h"
 #include "engines/llm/cpu/memory.h"
 #include "engines/llm/cpu/thread_team.h"
-#include "engines/llm/load/safetensors.h"
+#include "engines/llm/load/weight.h"
 
 namespace weir::llm {
 
 // [outputs][inputs], packed: panel after panel of 16 outputs (the last filled up with zeros), each `depth` steps of 64
 // bytes. With 2-byte numbers a step holds inputs 2k and 2k + 1 of each output side by side.
+//
+// Where the numbers are coded, `form` is kBf16, what the codes become when they are read; a panel is then group after
+// group of steps (group_bytes(), kernels.h), the last filled up with codes that nothing reads.
 struct Matrix {
   WeightFormat form = WeightFormat::kF32;
+  Coding coding = Coding::kWhole;
   uint32_t outputs = 0, inputs = 0, panels = 0, depth = 0;
+  uint32_t group_steps = 0;  // of a coded one
   Memory data;
   std::vector<float> bias;  // per output, panels * 16 of them; empty = none
 
-  size_t panel_bytes() const { return size_t(depth) * 64; }
+  uint32_t groups() const { return (depth + group_steps - 1) / group_steps; }
+  size_t panel_bytes() const {
+    return coding == Coding::kWhole ? size_t(depth) * 64 : groups() * group_bytes(coding, group_steps);
+  }
   size_t bytes() const { return size_t(panels) * panel_bytes(); }
+  // One that is whole.
   void read_row(uint32_t output, float* out) const;
 };
 
@@ -29,14 +38,15 @@ struct Matrix {
 // beginning with panel `first` (the gates and the ups of an MLP lie side by side).
 enum class Lay : uint8_t { kInOrder, kEveryOtherPanel };
 struct Source {
-  const Array* array = nullptr;
+  const Weight* weight = nullptr;
   uint32_t first = 0;
   Lay lay = Lay::kInOrder;
 };
 
-// The sources are [rows][inputs] and do not overlap; shapes have been checked. Errors: RESOURCE_EXHAUSTED.
-base::Result<Matrix> pack(WeightFormat form, uint32_t outputs, uint32_t inputs, std::span<const Source> sources,
-                          ThreadTeam& team);
+// The matrix that pack() fills, without its memory. One of kF32 is whole.
+Matrix plan_matrix(WeightFormat form, Keep keep, uint32_t outputs, uint32_t inputs, std::span<const Source> sources);
+// The sources are [rows][inputs] and do not overlap. Errors: RESOURCE_EXHAUSTED.
+base::Result<Matrix> pack(Matrix planned, std::span<const Source> sources, ThreadTeam& team);
 
 // Rows of activations in a matrix's form; strides are chosen so that a dozen rows do not share cache sets.
 struct Activations {
@@ -66,11 +76,17 @@ class Multiplier {
  private:
   template <class F>
   void over_groups(Activations x, uint32_t rows, const Matrix& w, F&& finish);
+  // Into `tile`, [rows][64], the outputs of `panels` panels from `first` on.
+  void whole(Activations x, uint32_t rows, const Matrix& w, uint32_t first, uint32_t panels, float* tile);
+  void coded(Activations x, uint32_t rows, const Matrix& w, uint32_t first, uint32_t panels, float* tile,
+             std::byte* expanded);
 
   const Kernels& kernels_;
   ThreadTeam& team_;
   uint32_t max_rows_;
   Memory scratch_;  // per thread: [max_rows][64]
+  Memory
+      expanded_;  // per thread: some steps of 4 panels as bfloat16, then [max_rows][64], the sums of a group of inputs
 };
 
 }  // namespace weir::llm

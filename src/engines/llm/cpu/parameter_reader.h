@@ -13,7 +13,8 @@ namespace weir::llm {
 
 class ParameterReader {
  public:
-  ParameterReader(const Store& store, WeightFormat form, ThreadTeam& team) : store_(store), form_(form), team_(team) {}
+  ParameterReader(const Store& store, WeightFormat form, ThreadTeam& team, const Quantization& how = {})
+      : store_(store), form_(form), team_(team), how_(how) {}
 
   struct Part {
     std::string name;  // without ".weight"
@@ -24,15 +25,19 @@ class ParameterReader {
   enum class Bias : uint8_t { kNo, kYes };
 
   // An [outputs][inputs] matrix of the parts' rows.
-  Matrix matrix(uint32_t outputs, uint32_t inputs, std::initializer_list<Part> parts, Bias bias) {
-    std::vector<Source> sources;
+  Matrix matrix(uint32_t outputs, uint32_t inputs, std::initializer_list<Part> parts, Bias bias,
+                Keep as = Keep::kWhole) {
+    std::vector<Weight> weights;
     for (const auto& part : parts) {
-      auto array = store_.find(part.name + ".weight", {part.rows, inputs});
-      if (!keep(array)) return {};
-      sources.push_back({*array, part.first, part.lay});
+      auto weight = Weight::find(store_, how_, part.name, part.rows, inputs);
+      if (!keep(weight)) return {};
+      weights.push_back(std::move(*weight));
     }
-    if (!fits(outputs, inputs)) return {};
-    auto packed = pack(form_, outputs, inputs, sources, team_);
+    std::vector<Source> sources;
+    for (const auto& part : parts) sources.push_back({&weights[sources.size()], part.first, part.lay});
+    Matrix planned = plan_matrix(form_, as, outputs, inputs, sources);
+    if (!fits(planned)) return {};
+    auto packed = pack(std::move(planned), sources, team_);
     if (!keep(packed)) return {};
     if (bias == Bias::kYes) add_bias(*packed, parts);
     return std::move(*packed);
@@ -50,8 +55,8 @@ class ParameterReader {
     return bool(result);
   }
   // A file of holes is as large as it says without taking a disk; its weights would take the memory.
-  bool fits(uint32_t outputs, uint32_t inputs) {
-    taken_ += uint64_t(outputs) * inputs * size_of(form_);
+  bool fits(const Matrix& planned) {
+    taken_ += planned.bytes();
     return keep(taken_ < machine_memory() ? base::Result<bool>(true)
                                           : base::failure(base::Code::kResourceExhausted,
                                                           "the weights take more than this machine's memory"));
@@ -68,6 +73,7 @@ class ParameterReader {
   const Store& store_;
   WeightFormat form_;
   ThreadTeam& team_;
+  Quantization how_;
   base::Status status_;
   uint64_t taken_ = 0;
 };

@@ -5,7 +5,7 @@
 namespace weir::llm {
 namespace {
 
-Layer load_layer(const Shape& s, const std::string& prefix, ParameterReader& load) {
+Layer load_layer(const Shape& s, const std::string& prefix, ParameterReader& load, Keep keep) {
   using Bias = ParameterReader::Bias;
   auto bias = [](bool is) { return is ? Bias::kYes : Bias::kNo; };
   const uint32_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim, wide = (s.intermediate + 15) / 16 * 32;
@@ -17,22 +17,24 @@ Layer load_layer(const Shape& s, const std::string& prefix, ParameterReader& loa
     layer.q_norm = load.floats(attention + "q_norm.weight", {s.head_dim});
     layer.k_norm = load.floats(attention + "k_norm.weight", {s.head_dim});
   }
-  layer.qkv = load.matrix(
-      q + 2 * kv, s.hidden,
-      {{attention + "q_proj", q}, {attention + "k_proj", kv, q}, {attention + "v_proj", kv, q + kv}}, bias(s.qkv_bias));
-  layer.out = load.matrix(s.hidden, q, {{attention + "o_proj", s.hidden}}, bias(s.out_bias));
+  layer.qkv =
+      load.matrix(q + 2 * kv, s.hidden,
+                  {{attention + "q_proj", q}, {attention + "k_proj", kv, q}, {attention + "v_proj", kv, q + kv}},
+                  bias(s.qkv_bias), keep);
+  layer.out = load.matrix(s.hidden, q, {{attention + "o_proj", s.hidden}}, bias(s.out_bias), keep);
   layer.gate_up = load.matrix(wide, s.hidden,
                               {{mlp + "gate_proj", s.intermediate, 0, Lay::kEveryOtherPanel},
                                {mlp + "up_proj", s.intermediate, 1, Lay::kEveryOtherPanel}},
-                              bias(s.mlp_bias));
-  layer.down = load.matrix(s.hidden, s.intermediate, {{mlp + "down_proj", s.hidden}}, bias(s.mlp_bias));
+                              bias(s.mlp_bias), keep);
+  layer.down = load.matrix(s.hidden, s.intermediate, {{mlp + "down_proj", s.hidden}}, bias(s.mlp_bias), keep);
   return layer;
 }
 
 }  // namespace
 
-base::Result<Weights> load_weights(const Shape& shape, const Store& store, WeightFormat form, ThreadTeam& team) {
-  ParameterReader load(store, form, team);
+base::Result<Weights> load_weights(const Shape& shape, const Store& store, WeightFormat form, ThreadTeam& team,
+                                   Keep keep) {
+  ParameterReader load(store, form, team, shape.quantization);
   Weights w;
   const std::string root = root_of(store);
   w.embedding = load.matrix(shape.vocabulary, shape.hidden, {{root + "embed_tokens", shape.vocabulary}},
@@ -41,7 +43,7 @@ base::Result<Weights> load_weights(const Shape& shape, const Store& store, Weigh
     w.head = load.matrix(shape.vocabulary, shape.hidden, {{"lm_head", shape.vocabulary}}, ParameterReader::Bias::kNo);
   w.norm = load.floats(root + "norm.weight", {shape.hidden});
   for (uint32_t i = 0; i < shape.layers && load.status().ok(); ++i)
-    w.layers.push_back(load_layer(shape, root + "layers." + std::to_string(i) + ".", load));
+    w.layers.push_back(load_layer(shape, root + "layers." + std::to_string(i) + ".", load, keep));
   if (!load.status().ok()) return load.status();
   if (auto s = store.intact(); !s.ok()) return s;
   return w;

@@ -29,6 +29,14 @@ inline WeightFormat exact_form(Stored stored) {
   return stored == Stored::kBf16 ? WeightFormat::kBf16 : WeightFormat::kF32;
 }
 
-base::Result<Weights> load_weights(const Shape& shape, const Store& store, WeightFormat form, ThreadTeam& team);
+// Codes are of bfloat16 alone: of a checkpoint that is quantized, or a model that is here.
+inline WeightFormat usual_form(const Shape& shape, const Store& store, Keep keep) {
+  const bool coded = keep == Keep::kInt8 || keep == Keep::kInt4 || shape.quantization.method != QuantMethod::kNone;
+  return coded ? WeightFormat::kBf16 : exact_form(store.usual_form());
+}
+
+// `keep` is of the layers' matrices; embedding and head stay whole.
+base::Result<Weights> load_weights(const Shape& shape, const Store& store, WeightFormat form, ThreadTeam& team,
+                                   Keep keep = Keep::kAsStored);
 
 }  // namespace weir::llm

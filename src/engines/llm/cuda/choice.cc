@@ -13,6 +13,8 @@ constexpr uint32_t kLeastCapability = 8;  // bfloat16 products and asynchronous 
 std::string_view cpu_only(const Options& options) {
   if (options.form == WeightFormat::kF32) return "dtype float32";
   if (options.kv_format == KvFormat::kInt8) return "kv_cache_dtype int8";
+  if (options.keep == Keep::kInt8) return "quantization int8";
+  if (options.keep == Keep::kInt4) return "quantization int4";
   return {};
 }
 

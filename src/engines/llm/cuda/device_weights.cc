@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <span>
 #include <string>
 #include <thread>
@@ -12,6 +11,7 @@
 #include "device/await.h"
 #include "engines/llm/cuda/bf16.h"
 #include "engines/llm/cuda/plan.h"
+#include "engines/llm/load/weight.h"
 
 namespace weir::llm::cuda {
 namespace {
@@ -110,24 +110,31 @@ class Upload {
 // The arrays of a Store, as the device wants them.
 class WeightReader {
  public:
-  WeightReader(const Store& store, Upload& upload) : store_(store), upload_(upload) {}
+  WeightReader(const Store& store, const Quantization& how, Upload& upload)
+      : store_(store), how_(how), upload_(upload) {}
 
   const Bf16* vector(const std::string& name, uint32_t size) {
     auto* array = find(name, {size});
-    return array ? upload_.send<Bf16>(size, narrowing(*array)) : nullptr;
+    if (!array) return nullptr;
+    return upload_.send<Bf16>(size, [&](size_t from, size_t n, Bf16* to) { narrow(*array, from, n, to); });
   }
   // One below the other.
   const Bf16* matrix(std::initializer_list<std::pair<std::string, uint32_t>> parts, uint32_t inputs) {
-    std::vector<const Array*> arrays;
+    std::vector<Weight> weights;
     size_t rows = 0;
     for (const auto& [name, outputs] : parts) {
-      arrays.push_back(find(name + ".weight", {outputs, inputs}));
-      if (!arrays.back()) return nullptr;
+      if (!upload_.status.ok()) return nullptr;
+      auto weight = Weight::find(store_, how_, name, outputs, inputs);
+      if (!weight) return upload_.check(weight.error()), nullptr;
+      weights.push_back(std::move(*weight));
       rows += outputs;
     }
     return upload_.send<Bf16>(rows * inputs, [&](size_t from, size_t n, Bf16* to) {
-      each(arrays, from, n, [&](const Array& array, size_t first, size_t count) {
-        narrowing(array)(first, count, to);
+      each(weights, from, n, [&](const Weight& weight, size_t first, size_t count) {
+        if (const Array* array = weight.whole())
+          narrow(*array, first, count, to);
+        else
+          narrow(weight, first, count, to);
         to += count;
       });
     });
@@ -152,36 +159,45 @@ class WeightReader {
     if (!array) return upload_.check(array.error()), nullptr;
     return *array;
   }
-  // Elements [from, from + n) of the arrays one after the other, piece by piece.
+  // Elements [from, from + n) of the matrices one after the other, piece by piece.
   template <class Each>
-  static void each(const std::vector<const Array*>& arrays, size_t from, size_t n, Each&& piece) {
-    for (const auto* array : arrays) {
-      size_t size = array->elements();
+  static void each(const std::vector<Weight>& weights, size_t from, size_t n, Each&& piece) {
+    for (const auto& weight : weights) {
+      size_t size = size_t(weight.outputs()) * weight.inputs();
       if (from < size && n > 0) {
         size_t count = std::min(n, size - from);
-        piece(*array, from, count);
+        piece(weight, from, count);
         n -= count, from = 0;
       } else {
         from -= std::min(from, size);
       }
     }
   }
-  static std::function<void(size_t, size_t, Bf16*)> narrowing(const Array& array) {
-    return [&array](size_t from, size_t n, Bf16* to) {
-      if (array.dtype == Stored::kBf16) {
-        std::memcpy(to, array.data.data() + from * sizeof(Bf16), n * sizeof(Bf16));
-        return;
-      }
-      float piece[1024];
-      for (size_t done = 0; done < n; done += std::size(piece)) {
-        size_t count = std::min(std::size(piece), n - done);
-        read_floats(array, from + done, count, piece);
-        std::transform(piece, piece + count, to + done, narrow_bf16);
-      }
-    };
+  static void narrow(const Array& array, size_t from, size_t n, Bf16* to) {
+    if (array.dtype == Stored::kBf16) {
+      std::memcpy(to, array.data.data() + from * sizeof(Bf16), n * sizeof(Bf16));
+      return;
+    }
+    float piece[1024];
+    for (size_t done = 0; done < n; done += std::size(piece)) {
+      size_t count = std::min(std::size(piece), n - done);
+      read_floats(array, from + done, count, piece);
+      std::transform(piece, piece + count, to + done, narrow_bf16);
+    }
+  }
+  // One that is quantized, row by row.
+  static void narrow(const Weight& weight, size_t from, size_t n, Bf16* to) {
+    std::vector<float> row(weight.inputs());
+    while (n > 0) {
+      const size_t skip = from % row.size(), count = std::min(n, row.size() - skip);
+      weight.floats(uint32_t(from / row.size()), row.data());
+      to = std::transform(row.begin() + skip, row.begin() + skip + count, to, narrow_bf16);
+      from += count, n -= count;
+    }
   }
 
   const Store& store_;
+  const Quantization& how_;
   Upload& upload_;
 };
 
@@ -221,7 +237,7 @@ base::Result<DeviceWeights> finish(DeviceWeights w, Upload& upload) {
 base::Result<DeviceWeights> load_device_weights(const Shape& shape, const Readouts& readouts, const Store& store,
                                                 device::Device& device) {
   Upload upload(device);
-  WeightReader read(store, upload);
+  WeightReader read(store, shape.quantization, upload);
   DeviceWeights w;
   const std::string root = root_of(store);
   w.embedding = read.matrix({{root + "embed_tokens", shape.vocabulary}}, shape.hidden);

@@ -60,7 +60,10 @@ class ConfigFields {
     return ids;
   }
   void fail(const std::string& name, const std::string& what, base::Code code = base::Code::kInvalidArgument) {
-    if (status_.ok()) status_ = base::failure(code, place_ + "'" + name + "' " + what);
+    fail(base::failure(code, place_ + "'" + name + "' " + what));
+  }
+  void fail(const base::Status& status) {
+    if (status_.ok()) status_ = status;
   }
 
  private:

@@ -31,6 +31,15 @@ uint32_t bits_of(std::string_view dtype) {
   return 0;
 }
 
+Stored stored_as(std::string_view dtype) {
+  static constexpr std::pair<std::string_view, Stored> kKnown[] = {{"F32", Stored::kF32},   {"F16", Stored::kF16},
+                                                                   {"BF16", Stored::kBf16}, {"F8_E4M3", Stored::kFp8},
+                                                                   {"I8", Stored::kInt8},   {"I32", Stored::kInt32}};
+  for (const auto& [name, stored] : kKnown)
+    if (name == dtype) return stored;
+  return Stored::kOther;
+}
+
 std::optional<uint64_t> product(const std::vector<uint64_t>& shape) {
   uint64_t n = 1;
   for (uint64_t d : shape)
@@ -88,10 +97,7 @@ base::Status check(TensorEntry& entry, std::span<const std::byte> data) {
   if (entry.begin > entry.end || entry.end > data.size()) return wrong("the offsets lie outside of the file");
   if (entry.end - entry.begin != size) return wrong("dtype and shape do not fit the offsets");
   entry.array.data = data.subspan(entry.begin, size);
-  entry.array.dtype = entry.dtype == "F32"    ? Stored::kF32
-                      : entry.dtype == "F16"  ? Stored::kF16
-                      : entry.dtype == "BF16" ? Stored::kBf16
-                                              : Stored::kOther;
+  entry.array.dtype = stored_as(entry.dtype);
   return {};
 }
 

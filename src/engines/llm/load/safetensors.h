@@ -21,7 +21,15 @@
 
 namespace weir::llm {
 
-enum class Stored : uint8_t { kF32, kF16, kBf16, kOther };
+enum class Stored : uint8_t {
+  kF32,
+  kF16,
+  kBf16,
+  kFp8,    // E4M3: no infinities
+  kInt8,   //
+  kInt32,  // mostly numbers of fewer bits, several in each
+  kOther,
+};
 
 struct Array {
   Stored dtype = Stored::kOther;
@@ -36,7 +44,7 @@ using Arrays = std::map<std::string, Array, std::less<>>;
 // then `arrays` is as it was.
 base::Status parse_safetensors(std::span<const std::byte> file, Arrays& arrays);
 
-// Elements [from, from + n) as floats.
+// Elements [from, from + n) as floats, of an array of F32, F16 or BF16.
 void read_floats(const Array& array, uint64_t from, uint64_t n, float* out);
 
 }  // namespace weir::llm

@@ -43,7 +43,6 @@ bool sees_all(ConfigFields& f) {
 void refuse_what_changes_answers(ConfigFields& f) {
   std::string act = f.text_or("hidden_act", "silu");
   if (act != "silu" && act != "swish") f.fail("hidden_act", "is not silu", base::Code::kUnimplemented);
-  if (f.has("quantization_config")) f.fail("quantization_config", "is not supported", base::Code::kUnimplemented);
   if (f.real_or("partial_rotary_factor", 0, 1, 1) != 1)
     f.fail("partial_rotary_factor", "is not supported", base::Code::kUnimplemented);
   if (f.has("num_experts") || f.has("num_local_experts"))
@@ -143,6 +142,7 @@ base::Result<Shape> parse_shape(std::string_view config_json) {
   if (!status.ok()) return status;
   s.windows = windows(f, s);
   s.vision = vision(f, status);
+  s.quantization = read_quantization(f);
   if (status.ok()) check(f, s);
   if (status.ok()) s.rope = make_rope(config, s.head_dim, s.max_length, status);
   if (!status.ok()) return status;

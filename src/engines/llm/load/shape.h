@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "engines/llm/load/quantization.h"
 
 namespace weir::llm {
 
@@ -40,6 +41,7 @@ struct Shape {
   std::vector<uint32_t> eos_ids;
   Rope rope;
   std::optional<VisionShape> vision;
+  Quantization quantization;
 
   // Ids that stand for what an encoder makes. The model writes none of them, whatever its logits are. Borrows.
   std::span<const uint32_t> placeholders() const {
@@ -48,7 +50,7 @@ struct Shape {
 };
 
 // Errors: INVALID_ARGUMENT (a field that is missing or out of range, named), UNIMPLEMENTED (what would change answers
-// and is not known here: architecture, activation, kind of rotary scaling, quantisation).
+// and is not known here: architecture, activation, kind of rotary scaling, kind of quantization).
 base::Result<Shape> parse_shape(std::string_view config_json);
 
 }  // namespace weir::llm

@@ -22,6 +22,12 @@ std::string show(std::span<const uint64_t> shape) {
   return out + "]";
 }
 
+bool is_float(Stored stored) { return stored == Stored::kF32 || stored == Stored::kF16 || stored == Stored::kBf16; }
+
+std::string_view name_of(Stored stored) {
+  return stored == Stored::kFp8 ? "F8_E4M3" : stored == Stored::kInt8 ? "I8" : "I32";
+}
+
 base::Result<std::set<std::string>> files_of(const std::string& index) {
   auto parsed = text::parse_model_json(index, kIndex);
   if (!parsed) return parsed.error();
@@ -74,7 +80,13 @@ base::Result<Store> Store::open(const Folder& folder, std::function<bool()> want
   return store;
 }
 
-base::Result<const Array*> Store::find(const std::string& name, std::initializer_list<uint64_t> shape) const {
+const Array* Store::look_up(const std::string& name) const {
+  auto at = arrays_.find(name);
+  return at == arrays_.end() ? nullptr : &at->second;
+}
+
+base::Result<const Array*> Store::find(const std::string& name, std::initializer_list<uint64_t> shape,
+                                       std::optional<Stored> stored) const {
   if (wanted_ && !wanted_()) return base::failure(base::Code::kUnavailable, "the server is shutting down");
   auto at = arrays_.find(name);
   if (at == arrays_.end()) return base::invalid("the weights have no '" + name + "'");
@@ -82,7 +94,9 @@ base::Result<const Array*> Store::find(const std::string& name, std::initializer
   if (!std::equal(array.shape.begin(), array.shape.end(), shape.begin(), shape.end()))
     return base::invalid("'" + name + "' has shape " + show(array.shape) + "; " +
                          show(std::span(shape.begin(), shape.size())) + " is expected");
-  if (array.dtype == Stored::kOther) return base::invalid("'" + name + "' is not of type F32, F16 or BF16");
+  if (stored ? array.dtype != *stored : !is_float(array.dtype))
+    return base::invalid("'" + name + "' is not of type " +
+                         (stored ? std::string(name_of(*stored)) : "F32, F16 or BF16"));
   return &array;
 }
 

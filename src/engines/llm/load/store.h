@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,10 +24,14 @@ class Store {
   // `wanted` is asked before each array is given out; null: it is wanted. Errors: INVALID_ARGUMENT, NOT_FOUND, naming
   // the file.
   static base::Result<Store> open(const Folder& folder, std::function<bool()> wanted = {});
-  // The array, if it has that shape. Errors: INVALID_ARGUMENT, naming it; UNAVAILABLE, nobody wants the model any more.
-  base::Result<const Array*> find(const std::string& name, std::initializer_list<uint64_t> shape) const;
+  // The array, if it has that shape, and holds floats (F32, F16, BF16) or what `stored` says. Errors: INVALID_ARGUMENT,
+  // naming it; UNAVAILABLE, nobody wants the model any more.
+  base::Result<const Array*> find(const std::string& name, std::initializer_list<uint64_t> shape,
+                                  std::optional<Stored> stored = {}) const;
   base::Result<std::vector<float>> floats(const std::string& name, std::initializer_list<uint64_t> shape) const;
   bool has(const std::string& name) const { return arrays_.contains(name); }
+  // Null: there is none of that name.
+  const Array* look_up(const std::string& name) const;
   // How the greater part of the parameters is stored.
   Stored usual_form() const;
   base::Status add(const Folder& folder, const std::string& file);

@@ -54,8 +54,9 @@ TEST(Products, AreTheSumsWhateverTheSizes) {
           for (size_t i = 0; i < w.size(); ++i) w[i] = float(int(i * 37 % 17) - 8) / 8;  // exact in 16 bits
           for (size_t i = 0; i < x.size(); ++i) x[i] = float(int(i * 53 % 13) - 6) / 4;
           Array array{Stored::kF32, {outputs, inputs}, std::as_bytes(std::span(w))};
-          Source source{&array};
-          Matrix m = pack(form, outputs, inputs, {&source, 1}, team).value();
+          const Weight weight(array);
+          const Source source{&weight};
+          Matrix m = pack(plan_matrix(form, Keep::kWhole, outputs, inputs, {&source, 1}), {&source, 1}, team).value();
           const size_t stride = activation_stride(form, inputs);
           Memory acts(rows * stride);
           for (uint32_t r = 0; r < rows; ++r)
@@ -185,11 +186,17 @@ TEST(ModelParameters, AreReadAndChecked) {
   EXPECT_FALSE(o->policy.prefix_cache);
   EXPECT_EQ(o->policy.step_tokens, 700u);  // room for all that run
   EXPECT_EQ(o->kernels->name, "portable");
+  EXPECT_EQ(read_options({})->keep, Keep::kAsStored);
+  EXPECT_EQ(read_options({{"quantization", "int4"}})->keep, Keep::kInt4);
+  auto both = read_options({{"quantization", "int8"}, {"dtype", "float32"}});
+  EXPECT_NE(both ? std::string::npos : both.error().text.find("'quantization' is \"int8\": dtype float32"),
+            std::string::npos);
   for (auto [name, value] :
        std::initializer_list<std::pair<const char*, const char*>>{{"kv_cache", "lots"},
                                                                   {"threads", "0"},
                                                                   {"block_size", "24"},
                                                                   {"dtype", "int8"},
+                                                                  {"quantization", "fp4"},
                                                                   {"kv_cache_dtype", "fp8"},
                                                                   {"prefix_cache", "maybe"},
                                                                   {"kernels", "avx1024"},

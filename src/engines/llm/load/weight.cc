@@ -1,0 +1,214 @@
+#include "engines/llm/load/weight.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace weir::llm {
+namespace {
+
+constexpr uint32_t kAwqPlace[8] = {0, 4, 1, 5, 2, 6, 3, 7};  // of each output's code among the eight of a word
+
+uint32_t word_of(const Array& array, uint64_t index) {
+  uint32_t w;  // arrays need not be aligned
+  std::memcpy(&w, array.data.data() + index * 4, 4);
+  return w;
+}
+
+// E4M3 without infinities: the exponent's bias is 7.
+float fp8(uint32_t code) {
+  const uint32_t exponent = code >> 3 & 15, mantissa = code & 7;
+  const float size =
+      exponent == 0 ? std::ldexp(float(mantissa), -9) : std::ldexp(float(8 + mantissa), int(exponent) - 10);
+  return code & 0x80 ? -size : size;
+}
+
+uint32_t divided(uint32_t n, uint32_t by) { return (n + by - 1) / by; }
+
+}  // namespace
+
+base::Result<Weight> Weight::find(const Store& store, const Quantization& how, const std::string& name,
+                                  uint32_t outputs, uint32_t inputs) {
+  Weight w(outputs, inputs);
+  if (auto s = w.find(store, how, name); !s.ok()) return s;
+  w.coding_ = w.closest();
+  return w;
+}
+
+// A checkpoint leaves some matrices as they are.
+base::Status Weight::find(const Store& store, const Quantization& how, const std::string& name) {
+  const Array* plain = store.look_up(name + ".weight");
+  if (plain && plain->dtype != Stored::kInt8 && plain->dtype != Stored::kFp8) return find_floats(store, name);
+  switch (how.method) {
+    case QuantMethod::kGptq: return find_gptq(store, how, name);
+    case QuantMethod::kAwq: return find_awq(store, how, name);
+    case QuantMethod::kFp8:
+    case QuantMethod::kCompressed: return find_compressed(store, how, name);
+    case QuantMethod::kNone: break;
+  }
+  return find_floats(store, name);
+}
+
+base::Status Weight::find_floats(const Store& store, const std::string& name) {
+  auto array = store.find(name + ".weight", {outputs_, inputs_});
+  if (!array) return array.error();
+  values_ = *array;
+  return {};
+}
+
+base::Status Weight::find_gptq(const Store& store, const Quantization& how, const std::string& name) {
+  form_ = Form::kGptq, bits_ = how.bits;
+  set_group(how.group);
+  auto values = store.find(name + ".qweight", {divided(inputs_, per_word()), outputs_}, Stored::kInt32);
+  if (!values) return values.error();
+  auto zeros = store.find(name + ".qzeros", {groups(), divided(outputs_, per_word())}, Stored::kInt32);
+  if (!zeros) return zeros.error();
+  auto scales = store.floats(name + ".scales", {groups(), outputs_});
+  if (!scales) return scales.error();
+  values_ = *values, scales_ = std::move(*scales);
+  output_stride_ = 1, group_stride_ = outputs_;
+  const uint32_t mask = (1u << bits_) - 1, words = divided(outputs_, per_word());
+  zeros_.resize(scales_.size());
+  for (uint32_t g = 0; g < groups(); ++g)
+    for (uint32_t o = 0; o < outputs_; ++o) {
+      const uint32_t stored = word_of(**zeros, uint64_t(g) * words + o / per_word()) >> bits_ * (o % per_word());
+      zeros_[size_t(g) * outputs_ + o] = uint8_t((stored + (how.zeros_less_one ? 1 : 0)) & mask);
+    }
+  return store.has(name + ".g_idx") ? find_order(store, name + ".g_idx") : base::Status();
+}
+
+base::Status Weight::find_awq(const Store& store, const Quantization& how, const std::string& name) {
+  form_ = Form::kAwq, bits_ = how.bits;
+  set_group(how.group);
+  const uint32_t words = divided(outputs_, per_word());
+  auto values = store.find(name + ".qweight", {inputs_, words}, Stored::kInt32);
+  if (!values) return values.error();
+  auto zeros = store.find(name + ".qzeros", {groups(), words}, Stored::kInt32);
+  if (!zeros) return zeros.error();
+  auto scales = store.floats(name + ".scales", {groups(), outputs_});
+  if (!scales) return scales.error();
+  values_ = *values, scales_ = std::move(*scales);
+  output_stride_ = 1, group_stride_ = outputs_;
+  zeros_.resize(scales_.size());
+  for (uint32_t g = 0; g < groups(); ++g)
+    for (uint32_t o = 0; o < outputs_; ++o)
+      zeros_[size_t(g) * outputs_ + o] = word_of(**zeros, uint64_t(g) * words + o / 8) >> 4 * kAwqPlace[o % 8] & 15;
+  return {};
+}
+
+base::Status Weight::find_compressed(const Store& store, const Quantization& how, const std::string& name) {
+  base::Result<const Array*> values = nullptr;
+  if (store.has(name + ".weight_packed")) {
+    form_ = Form::kPacked, bits_ = how.bits;
+    values = store.find(name + ".weight_packed", {outputs_, divided(inputs_, per_word())}, Stored::kInt32);
+  } else {
+    const Array* array = store.look_up(name + ".weight");
+    form_ = array && array->dtype == Stored::kInt8 ? Form::kInt8 : Form::kFp8;
+    values = store.find(name + ".weight", {outputs_, inputs_}, form_ == Form::kInt8 ? Stored::kInt8 : Stored::kFp8);
+  }
+  if (!values) return values.error();
+  values_ = *values;
+  if (auto s = find_scales(store, how, name); !s.ok()) return s;
+  if (store.has(name + ".weight_zero_point") && form_ != Form::kFp8)
+    if (auto s = find_zeros(store, name + ".weight_zero_point"); !s.ok()) return s;
+  return store.has(name + ".weight_g_idx") ? find_order(store, name + ".weight_g_idx") : base::Status();
+}
+
+// One for all, one for each output or its groups, or one for each block.
+base::Status Weight::find_scales(const Store& store, const Quantization& how, const std::string& name) {
+  const std::string scale = name + (store.has(name + ".weight_scale_inv") ? ".weight_scale_inv" : ".weight_scale");
+  const Array* array = store.look_up(scale);
+  base::Result<std::vector<float>> scales = std::vector<float>();
+  if (array && array->shape.size() < 2 && array->elements() == 1) {
+    scales = array->shape.empty() ? store.floats(scale, {}) : store.floats(scale, {1});
+  } else if (how.block_inputs > 0) {
+    set_group(how.block_inputs);
+    block_outputs_ = how.block_outputs;
+    output_stride_ = groups(), group_stride_ = 1;
+    scales = store.floats(scale, {divided(outputs_, block_outputs_), groups()});
+  } else {
+    set_group(how.group);
+    output_stride_ = groups(), group_stride_ = 1;
+    scales = store.floats(scale, {outputs_, groups()});
+  }
+  if (!scales) return scales.error();
+  scales_ = std::move(*scales);
+  return {};
+}
+
+base::Status Weight::find_zeros(const Store& store, const std::string& name) {
+  const bool packed = form_ == Form::kPacked;
+  if (scales_.size() != size_t(outputs_) * groups())
+    return base::failure(base::Code::kUnimplemented, "'" + name + "' is not supported for scales of blocks");
+  auto zeros = packed ? store.find(name, {divided(outputs_, per_word()), groups()}, Stored::kInt32)
+                      : store.find(name, {outputs_, groups()}, Stored::kInt8);
+  if (!zeros) return zeros.error();
+  zeros_.resize(scales_.size());
+  for (uint32_t o = 0; o < outputs_; ++o)
+    for (uint32_t g = 0; g < groups(); ++g) {
+      const uint32_t stored =
+          packed ? word_of(**zeros, uint64_t(o / per_word()) * groups() + g) >> bits_ * (o % per_word())
+                 : uint32_t((*zeros)->data[size_t(o) * groups() + g]) + 128;
+      zeros_[scale_at(o, g)] = uint8_t(stored & ((1u << bits_) - 1));
+    }
+  return {};
+}
+
+// Which scale an input has comes from a file: it is one that is there.
+base::Status Weight::find_order(const Store& store, const std::string& name) {
+  auto array = store.find(name, {inputs_}, Stored::kInt32);
+  if (!array) return array.error();
+  bool mixed = false;
+  order_.resize(inputs_);
+  for (uint32_t i = 0; i < inputs_; ++i) {
+    order_[i] = word_of(**array, i);
+    if (order_[i] >= groups()) return base::invalid("'" + name + "' names a group that is not there");
+    mixed = mixed || order_[i] != i / group_;
+  }
+  if (!mixed) order_.clear();
+  return {};
+}
+
+Coding Weight::closest() const {
+  if (form_ == Form::kFloats || !order_.empty() || group_ % 2 != 0) return Coding::kWhole;
+  if (form_ == Form::kFp8) return Coding::kFp8;
+  if (bits_ == 4) return Coding::kInt4;
+  return std::all_of(zeros_.begin(), zeros_.end(), [](uint8_t z) { return z == 128; }) ? Coding::kInt8 : Coding::kWhole;
+}
+
+uint32_t Weight::code(uint32_t output, uint32_t input) const {
+  const uint32_t n = per_word();
+  switch (form_) {
+    case Form::kGptq: return word_of(*values_, uint64_t(input / n) * outputs_ + output) >> bits_ * (input % n);
+    case Form::kAwq:
+      return word_of(*values_, uint64_t(input) * divided(outputs_, 8) + output / 8) >> 4 * kAwqPlace[output % 8];
+    case Form::kPacked:
+      return word_of(*values_, uint64_t(output) * divided(inputs_, n) + input / n) >> bits_ * (input % n);
+    case Form::kInt8: return uint32_t(values_->data[size_t(output) * inputs_ + input]) + 128;
+    case Form::kFp8: return uint32_t(values_->data[size_t(output) * inputs_ + input]);
+    case Form::kFloats: break;
+  }
+  return 0;
+}
+
+void Weight::floats(uint32_t output, float* to) const {
+  if (form_ == Form::kFloats) return read_floats(*values_, uint64_t(output) * inputs_, inputs_, to);
+  const uint32_t mask = (1u << bits_) - 1;
+  for (uint32_t i = 0; i < inputs_; ++i) {
+    const size_t at = scale_at(output, order_.empty() ? i / group_ : order_[i]);
+    const uint32_t c = code(output, i) & mask, zero = zeros_.empty() ? 1u << (bits_ - 1) : zeros_[at];
+    to[i] = scales_[at] * (form_ == Form::kFp8 ? fp8(c) : float(int(c) - int(zero)));
+  }
+}
+
+void Weight::codes(uint32_t output, uint8_t* codes, float* scales, uint8_t* zeros) const {
+  const uint32_t mask = (1u << bits_) - 1, less = coding_ == Coding::kInt8 ? 128 : 0;
+  for (uint32_t i = 0; i < inputs_; ++i) codes[i] = uint8_t((code(output, i) & mask) - less);
+  for (uint32_t g = 0; g < groups(); ++g) {
+    const size_t at = scale_at(output, g);
+    scales[g] = scales_[at];
+    zeros[g] = coding_ != Coding::kInt4 ? 0 : zeros_.empty() ? 8 : zeros_[at];
+  }
+}
+
+}  // namespace weir::llm
