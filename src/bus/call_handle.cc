@@ -36,7 +36,7 @@ void CallHandle::follow(const msg::Event& event) {
     progress.prompt_tokens = done->prompt_tokens, progress.cached_tokens = done->cached_tokens;
     progress.generated_tokens = done->completion_tokens;
     progress.finish = done->finish;
-  } else if (auto* failed = std::get_if<msg::Failed>(&event.what)) {
+  } else if (auto* failed = std::get_if<msg::Failed>(&event.what); failed && failed->final) {
     progress.code = failed->status.code;
   }
 }

@@ -19,6 +19,7 @@ void Call::clear() {
   limiter = nullptr;
   trace = nullptr;
   session = {};
+  takes_errors = false;
   generation = nullptr;
   sink = nullptr;
   ticket = {};

@@ -56,6 +56,7 @@ struct Done {
 };
 struct Failed {
   base::Status status;
+  bool final = true;  // false: in place of one of several answers; only where Call::takes_errors
 };
 
 struct Event {
@@ -64,6 +65,7 @@ struct Event {
   // After this Event the Call is the home shard's again, and no other Event follows.
   bool last() const {
     if (auto* outputs = std::get_if<Outputs>(&what)) return outputs->final;
+    if (auto* failed = std::get_if<Failed>(&what)) return failed->final;
     return !std::holds_alternative<Token>(what);
   }
 };
@@ -144,8 +146,9 @@ struct Call {
   std::shared_ptr<base::UsageLimiter> limiter;  // charged for its tokens; null: there are no limits
   std::shared_ptr<const TraceFields> trace;     // null: the request belongs to no trace
   base::SessionId session;                      // whose keys and values the engine keeps between Calls
-  std::unique_ptr<Generation> generation;       // of a Call for a model that makes tokens; null for tensors
-  Sink* sink = nullptr;                         // null once the client has left; home shard only
+  bool takes_errors = false;  // an error may be one of several answers, and others follow; else it is the end
+  std::unique_ptr<Generation> generation;  // of a Call for a model that makes tokens; null for tensors
+  Sink* sink = nullptr;                    // null once the client has left; home shard only
   base::Ticket ticket;  // of the connection that asked: given back when the Call is over, also after the client left
 
   // The bus's and the Inbox's.

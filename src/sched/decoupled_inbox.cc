@@ -199,26 +199,21 @@ void DecoupledInbox::step(Line::node_type node, bus::MailBursts& out) {
   if (!due) return finish(inside, {}, out);
   if (*due == AnswerSeries::kNotYet) return move(std::move(node), base::kNever);
   if (call.credit.load(std::memory_order_acquire) <= 0) return move(std::move(node), base::kNever);
-  msg::Outputs outputs;
-  Status status;
-  auto thrown = base::attempt("a decoupled model", [&] {
-    auto next = inside.answers->next();
-    if (next)
-      outputs = std::move(*next);
-    else
-      status = std::move(next).error();
-  });
-  if (!thrown.ok()) status = std::move(thrown);
-  if (!status.ok()) return finish(inside, std::move(status), out);
-  outputs.final = false;
+  base::Result<msg::Event> next = msg::Event();
+  auto thrown = base::attempt("a decoupled model", [&] { next = inside.answers->next(); });
+  if (!thrown.ok()) next = std::move(thrown);
+  if (!next) return finish(inside, std::move(next).error(), out);
+  auto* failed = std::get_if<msg::Failed>(&next->what);
+  if (failed && !call.takes_errors) return finish(inside, std::move(failed->status), out);
+  (failed ? failed->final : std::get<msg::Outputs>(next->what).final) = false;
   const Time now = timer_->now();
-  count(inside, status, now);
+  count(inside, failed ? failed->status : Status(), now);
   call.credit.fetch_sub(1, std::memory_order_acq_rel);
-  out.add(call.home, {&call, {std::move(outputs)}});
+  out.add(call.home, {&call, std::move(*next)});
   inside.last = now, ++inside.answered;
-  const auto next = inside.answers->next_in();
-  if (!next) return finish(inside, {}, out);
-  move(std::move(node), after(now, *next));
+  const auto wait = inside.answers->next_in();
+  if (!wait) return finish(inside, {}, out);
+  move(std::move(node), after(now, *wait));
 }
 
 // Counts one answer, or a failure in its place.

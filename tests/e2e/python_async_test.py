@@ -1,5 +1,6 @@
 """Decoupled models whose execute() is a coroutine: the next request begins while the one before waits."""
 
+import json
 import os
 import struct
 import sys
@@ -59,8 +60,15 @@ class TritonPythonModel:
         raise ValueError(text)
 
     async def late(self, text, sender):
-        sender.send(pb_utils.InferenceResponse(error=pb_utils.TritonError('too late')))
+        sender.send(pb_utils.InferenceResponse(error=pb_utils.TritonError('too late')),
+                    flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
         raise ValueError(text)
+
+    async def partly(self, text, sender):
+        self.answer(sender, 1)
+        sender.send(pb_utils.InferenceResponse(error=pb_utils.TritonError(text, pb_utils.TritonError.NOT_FOUND)))
+        await asyncio.sleep(0)
+        self.answer(sender, 2)
 
     async def leave(self, text, sender):
         raise SystemExit(text)
@@ -97,8 +105,9 @@ class Coroutines(harness.GrpcCase):
         while harness.curl(self.server.url('/v2/models/waiting/ready')).status != 200 and time.monotonic() < end:
             time.sleep(0.02)
 
-    def ask(self, order, argument):
+    def ask(self, order, argument, empty_final=False):
         request = oip.ModelInferRequest(model_name='waiting')
+        request.parameters['triton_enable_empty_final_response'].bool_param = empty_final
         request.inputs.add(name='DO', datatype='BYTES', shape=[2])
         request.raw_input_contents.append(b''.join(struct.pack('<I', len(w)) + w for w in (order.encode(), str(argument).encode())))
         return self.stub.ModelStreamInfer(iter([request]), timeout=harness.PATIENCE)
@@ -138,6 +147,21 @@ class Coroutines(harness.GrpcCase):
     def test_an_exception_after_the_last_answer_is_logged(self):
         self.assertEqual(['too late'], [self.number(a) for a in self.ask('late', 'an odd end')])
         self.assertTrue(self.server.logged('ValueError: an odd end'))
+
+    def test_an_error_may_be_one_of_several_answers(self):
+        answers = list(self.ask('partly', 'not that one', empty_final=True))
+        self.assertEqual([1, 'not that one', 2], [self.number(a) for a in answers[:-1]])
+        self.assertEqual([False] * 3 + [True],
+                         [a.infer_response.parameters['triton_final_response'].bool_param for a in answers])
+
+    def test_where_one_answer_is_taken_and_in_events_an_error_is_the_end(self):
+        body = json.dumps({'DO': ['partly', 'not that one']})
+        url = self.server.url('/v2/models/waiting/')
+        answer = harness.curl(url + 'generate', data=body)
+        self.assertEqual((404, 'not that one'), (answer.status, answer.json()['error']))
+        events = harness.curl(url + 'generate_stream', data=body).body.decode().split('\n\n')
+        self.assertEqual([1, 'not that one'], [e.get('I', e.get('error')) for e in (
+            json.loads(event.split('data: ')[1]) for event in events if 'data: ' in event)])
 
     def test_a_coroutine_that_ends_the_process_is_heard_of(self):
         self.assertIn("the process of model 'waiting' has ended", self.number(list(self.ask('leave', 'gone'))[0]))

@@ -22,22 +22,23 @@ class Counter final : public DecoupledEngine {
     const float often = floats_of(call.inputs.at(0)).at(0);
     ++begun;
     if (often < 0) return base::invalid("negative");
-    return std::unique_ptr<AnswerSeries>(std::make_unique<Numbers>(int(often), throws_at));
+    return std::unique_ptr<AnswerSeries>(std::make_unique<Numbers>(int(often), throws_at, error_at));
   }
-  int throws_at = -1, begun = 0;
+  int throws_at = -1, error_at = -1, begun = 0;
 
  private:
   struct Numbers final : AnswerSeries {
-    Numbers(int n, int t) : often(n), throws_at(t) {}
+    Numbers(int n, int t, int e) : often(n), throws_at(t), error_at(e) {}
     std::optional<base::Duration> next_in() const override {
       return at < often ? std::optional<base::Duration>(10ms) : std::nullopt;
     }
-    base::Result<msg::Outputs> next() override {
+    base::Result<msg::Event> next() override {
       if (at == throws_at) throw std::runtime_error("a path of this machine");
+      if (at == error_at) return ++at, msg::Event{msg::Failed{base::failure(Code::kNotFound, "not that one")}};
       msg::Outputs answer{.tensors = {floats("y", {1}, {float(at)})}, .parameters = {{"at", int64_t(at)}}};
-      return ++at, answer;
+      return ++at, msg::Event{answer};
     }
-    const int often, throws_at;
+    const int often, throws_at, error_at;
     int at = 0;
   };
   msg::ModelSpec spec_;
@@ -70,6 +71,9 @@ struct DecoupledTest : testing::Test {
   msg::Call& put(float often, uint64_t tenant = 0) {
     msg::Call& call = calls.emplace_back();
     call.tenant = tenant;
+    return put(call, often);
+  }
+  msg::Call& put(msg::Call& call, float often) {
     call.home = &home;
     call.times.queued = timer->now();
     fill(call, 1, often);
@@ -172,6 +176,20 @@ TEST_F(DecoupledTest, ABadRequestAndAThrowingModelFailTheirOwnCall) {
   EXPECT_EQ(told(good), "0 end");
 }
 
+TEST_F(DecoupledTest, AnErrorInPlaceOfAnAnswerEndsACallUnlessItTakesErrors) {
+  open();
+  engine->error_at = 1;
+  auto& call = put(3);
+  auto& open_to_errors = calls.emplace_back();
+  open_to_errors.takes_errors = true;
+  put(open_to_errors, 3);
+  for (int i = 0; i < 3; ++i) timer->advance(10ms);
+  EXPECT_EQ(told(call), "0 NOT_FOUND");
+  EXPECT_EQ(told(open_to_errors), "0 NOT_FOUND 2 end");
+  EXPECT_EQ(responses().rows()[1].fail.count, 2u);
+  EXPECT_EQ(responses().rows()[2].success.count, 1u);
+}
+
 TEST_F(DecoupledTest, OneTenantHoldsNoMoreThanItsShareOfThePlaces) {
   open({25, 1}, 8);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(told(put(1, 2)), "");
@@ -237,8 +255,8 @@ class Told final : public DecoupledEngine {
       if (answers.ended) return std::nullopt;
       return kNotYet;
     }
-    base::Result<msg::Outputs> next() override {
-      return msg::Outputs{.tensors = {floats("y", {1}, {float(answers.given++)})}, .parameters = {}};
+    base::Result<msg::Event> next() override {
+      return msg::Event{msg::Outputs{.tensors = {floats("y", {1}, {float(answers.given++)})}, .parameters = {}}};
     }
     bool begun() const override { return answers.begun; }
     Answers& answers;

@@ -120,14 +120,18 @@ class Stream final : public wire::RpcListener {
     if (closed_) return;
     if (on_error_ == OnError::kEndStream) return end(status);
     if (submitted == Submitted::kNo && !break_sequence(request, status)) return end(status);
-    std::string text = status.text.empty() ? std::string(base::name(status.code)) : status.text;
     msg::Parameters parameters;
     if (submitted == Submitted::kYes) parameters.emplace_back("triton_final_response", true);
+    send_error(request, status, parameters);
+    over(request);
+  }
+  void send_error(StreamedInfer& request, const Status& status, const msg::Parameters& parameters) {
+    std::string text = status.text.empty() ? std::string(base::name(status.code)) : status.text;
     std::vector<base::Bytes> pieces;
     pieces.push_back(write_stream_error(request.model, request.version, request.id, parameters, text));
     send(request, std::move(pieces));
-    over(request);
   }
+  bool goes_on_after_errors() const { return on_error_ == OnError::kMessage; }
   void over(StreamedInfer& request) {
     request.over = true;
     settle();
@@ -221,6 +225,7 @@ Status StreamedInfer::go_on(Status status) {
   if (!status.ok()) return status;
   decoupled = spec().decoupled || spec().text;  // text may be streamed
   if (decoupled) limit_answers();
+  call().takes_errors = spec().decoupled && stream_.goes_on_after_errors();
   version = spec().version;
   if (sequence) status = stream_.check_sequence(*sequence, call());
   return status.ok() ? start() : status;
@@ -229,6 +234,7 @@ Status StreamedInfer::go_on(Status status) {
 void StreamedInfer::answered(const InferReply& reply, const OutputForms&, More more) {
   bool final = more == More::kNo;
   told_final_ = final;
+  if (reply.error) return stream_.send_error(*this, *reply.error, {{"triton_final_response", false}});
   if (final && decoupled && reply.tensors.empty() && !options.empty_final) return;
   msg::Parameters parameters = reply.parameters;
   parameters.emplace_back("triton_final_response", final);

@@ -93,8 +93,13 @@ void Inference::on(msg::Call& call, msg::Event&& event) {
     Status status = answer(call, *outputs, last ? More::kNo : More::kYes);
     if (!status.ok() && !last) call_.abandon();
     if (last || !status.ok()) close(call, status);
-  } else if (auto* failed = std::get_if<msg::Failed>(&event.what)) {
+  } else if (auto* failed = std::get_if<msg::Failed>(&event.what); failed && last) {
     close(call, failed->status);
+  } else if (failed) {
+    auto one = std::make_unique<WriteAnswer>(spec(), call, options, msg::Outputs(), OutputForms(), nullptr, 0);
+    one->error = std::move(failed->status);
+    waiting_.push_back(std::move(one));
+    (void)write_on();
   } else if (last) {
     close(call, {});
   }

@@ -58,7 +58,8 @@ class Inference : public msg::Sink, bus::OffloadListener {
   void limit_answers() { call_.grant(bus::kAnswerWindow); }
   virtual bool has_room() { return exchange_.has_room(); }
 
-  // One Outputs, cut down to what was asked for. kNo: ended() follows at once.
+  // One Outputs, cut down to what was asked for, or an error in its place where the Call takes_errors. kNo: ended()
+  // follows at once.
   virtual void answered(const InferReply& reply, const OutputForms& forms, More more) = 0;
   // The last word: OK, or why there is no (further) answer; `status` is none of the Inference's, which may be destroyed
   // from here on.

@@ -44,11 +44,14 @@ class WriteAnswer final : public bus::OffloadTask {
   bool is_long() const { return bytes_ > kLongAnswer; }
   // Classifies, checks, and writes.
   void run() override;
-  InferReply reply() const { return {model_, version_, id_, outputs_.parameters, outputs_.tensors, &options_}; }
+  InferReply reply() const {
+    return {model_, version_, id_, outputs_.parameters, outputs_.tensors, &options_, error.ok() ? nullptr : &error};
+  }
   const OutputForms& forms() const { return forms_; }
   bool empty() const { return outputs_.tensors.empty(); }
 
-  bool last = false;  // no other answer follows
+  bool last = false;   // no other answer follows
+  base::Status error;  // the answer is this
 
   base::Status status;  // after run(), as the rest
   JsonReply written;

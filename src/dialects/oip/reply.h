@@ -14,6 +14,7 @@ struct InferReply {
   const msg::Parameters& parameters;
   const std::vector<msg::Tensor>& tensors;
   const std::vector<OutputOptions>* asked = nullptr;  // for each tensor, or for none
+  const base::Status* error = nullptr;                // in place of tensors, where the Call takes_errors
 
   // The tensor has been written to shared memory, and does not travel with the answer.
   bool shared(size_t tensor) const { return asked && tensor < asked->size() && (*asked)[tensor].shared.has_value(); }

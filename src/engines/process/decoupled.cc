@@ -29,8 +29,8 @@ constexpr uint32_t kCreditStep = kWindow / 2;
 struct Inside {
   uint64_t number = 0;
   msg::Call call;  // what the child is told of it
-  std::deque<msg::Outputs> answers;
-  Status error;
+  std::deque<msg::Event> answers;
+  Status error;        // behind them, the last one
   uint32_t level = 1;  // of priority
   uint32_t taken = 0;  // answers since the child was last given credit
   bool begun = false, ended = false, abandoned = false;
@@ -63,7 +63,7 @@ class Series final : public sched::AnswerSeries {
     if (inside_->ended) return std::nullopt;
     return kNotYet;
   }
-  base::Result<msg::Outputs> next() override;
+  base::Result<msg::Event> next() override;
   bool begun() const override {
     std::lock_guard lock(shared_->mutex);
     return inside_->begun || inside_->ended;
@@ -74,7 +74,7 @@ class Series final : public sched::AnswerSeries {
   const std::shared_ptr<Inside> inside_;
 };
 
-base::Result<msg::Outputs> Series::next() {
+base::Result<msg::Event> Series::next() {
   std::lock_guard lock(shared_->mutex);
   if (inside_->answers.empty()) return inside_->error;
   auto answer = std::move(inside_->answers.front());
@@ -280,12 +280,16 @@ Status Decoupled::take_answer(const Message& message) {
     auto found = shared_->open.find(answer.call);
     if (found == shared_->open.end()) return {};  // nobody waits for it any more
     Inside& inside = *found->second;
-    const bool tensors = answer.kind == AnswerKind::kTensors || answer.kind == AnswerKind::kTensorsAndEnd;
-    if (tensors && inside.answers.size() + inside.taken >= kWindow)  // an end needs no room
+    const bool is_end = answer.kind == AnswerKind::kEnd || answer.kind == AnswerKind::kError;
+    if (!is_end && inside.answers.size() + inside.taken >= kWindow)  // an end needs no room
       return failure(Code::kInternal, "the process of model '" + spec().name + "' sent more answers than it may");
-    if (tensors) inside.answers.push_back(std::move(answer.outputs));
-    if (answer.kind == AnswerKind::kError) inside.error = std::move(answer.error);
-    if (answer.kind != AnswerKind::kTensors) inside.ended = true, shared_->open.erase(found);
+    if (answer.kind == AnswerKind::kOneError)
+      inside.answers.push_back({msg::Failed{std::move(answer.error)}});
+    else if (!is_end)
+      inside.answers.push_back({std::move(answer.outputs)});
+    else
+      inside.error = std::move(answer.error);
+    if (is_end || answer.kind == AnswerKind::kTensorsAndEnd) inside.ended = true, shared_->open.erase(found);
     // The child does not know that this was the last one, and would wait for room for the next.
     if (answer.refused)
       if (Status s = host_->child().send({.type = Type::kCancel, .number = answer.call}); !s.ok()) return s;

@@ -242,9 +242,10 @@ base::Result<std::vector<Answer>> Host::read_answers(const Message& message, siz
   for (auto& answer : answers) {
     answer.call = in.get<uint64_t>();
     auto kind = in.get<uint8_t>();
-    if (kind > uint8_t(AnswerKind::kTensorsAndEnd)) return lies("an answer of a kind that there is not");
+    if (kind > uint8_t(spec_.decoupled ? AnswerKind::kOneError : AnswerKind::kTensorsAndEnd))
+      return lies("an answer of a kind that there is not");
     answer.kind = AnswerKind(kind);
-    if (answer.kind == AnswerKind::kError) {
+    if (answer.kind == AnswerKind::kError || answer.kind == AnswerKind::kOneError) {
       const auto code = in.get<uint32_t>();
       answer.error = failure(code == 0 || code > 16 ? Code::kInternal : Code(code), in.get_string());
       if (answer.error.code == Code::kResourceExhausted && !shortage_.ok()) answer.error = shortage_;

@@ -20,7 +20,7 @@
 //              list of string outputs that are wanted (none: all), list of tensor)
 //   call     = string model, string version (empty: the newest), string id, list of (string, value) parameters,
 //              list of string outputs that are wanted, list of tensor
-//   answers  = list of (u64 call, u8 kind, and for kError u32 code, string text; for kTensors list of (string, value)
+//   answers  = list of (u64 call, u8 kind, and for an error u32 code, string text; for kTensors list of (string, value)
 //              parameters, list of tensor)
 //   list     = u32 n, n × …
 //
@@ -98,8 +98,9 @@ inline constexpr uint32_t kMany = 2;  // the other model may answer any number o
 enum class AnswerKind : uint8_t {
   kError = 0,
   kTensors = 1,
-  kEnd = 2,           // of a decoupled model: there are no more
-  kTensorsAndEnd = 3  // the same, with the last one
+  kEnd = 2,            // of a decoupled model: there are no more
+  kTensorsAndEnd = 3,  // the same, with the last one
+  kOneError = 4        // of a decoupled model: an error in place of one of several answers
 };
 
 // Answers that a child may send to one call of a decoupled model before it gets kCredit, and that it gets to a call of

@@ -688,7 +688,7 @@ sys.modules['triton_python_backend_utils'] = sys.modules['c_python_backend_utils
 MESSAGE = struct.Struct('<IIQQQ')
 INPUT_REGION, OUTPUT_REGION, LOAD, RUN, CANCEL, STOP, TAKEN, CREDIT, REPLY_REGION, EXECUTED, NO_ROOM = range(1, 12)
 READY, FAILED, ANSWERS, GROW, RETURNED, ANSWER, EXEC, TOOK, FORGET = range(33, 42)
-ERROR, TENSORS, END, TENSORS_AND_END = range(4)
+ERROR, TENSORS, END, TENSORS_AND_END, ONE_ERROR = range(5)
 KEPT = 1
 MANY = 2
 COUNTED = 4
@@ -872,7 +872,6 @@ class Sender:
     def __init__(self, request):
         self.number, self.outputs = request._number, request._outputs
         self.credit, self.over, self.responses = WINDOW, False, []
-        self.failed = False  # an error has ended a decoupled model's request, and the client hears no more of it
         self.later = collections.deque()  # answers of a coroutine's for which there was no room
 
     def send(self, response=None, flags=0):
@@ -881,8 +880,7 @@ class Sender:
         if self.over:
             raise TritonModelException('the response sender has been closed: the final flag was sent')
         self.over = bool(flags & pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-        if not self.failed:
-            worker.send_response(self, response)
+        worker.send_response(self, response)
 
     def is_cancelled(self):
         return worker.is_cancelled(self.number)
@@ -993,7 +991,8 @@ class Worker:
                 error = response.error()
                 code = TritonError.GRPC[error.code()] if isinstance(error, TritonError) and 0 <= error.code() < 8 else 13
                 code = getattr(error, 'GRPC_CODE', code)
-                parts.append(struct.pack('<QBI', number, ERROR, code) + pack_text(str(error)))
+                kind = ONE_ERROR if self.decoupled and kind == TENSORS else ERROR
+                parts.append(struct.pack('<QBI', number, kind, code) + pack_text(str(error)))
                 continue
             parts.append(struct.pack('<QB', number, kind))
             parts.append(pack_list([pack_text(str(k)) + pack_value(v) for k, v in response._parameters.items()]))
@@ -1094,10 +1093,8 @@ class Worker:
         try:
             self.put_answer(sender, kind, response)
         except NoRoom as e:
-            response = self.failure(e)  # which ends the request: as a failure of the model's own does
-            self.put_answer(sender, kind, response)
-        if kind != TENSORS or response.has_error():
-            sender.failed = kind == TENSORS
+            self.put_answer(sender, kind, self.failure(e))
+        if kind != TENSORS:
             with self.changed:
                 sender.later.clear()
                 self.senders.pop(sender.number, None)
@@ -1302,7 +1299,7 @@ class Worker:
 
     def fail(self, sender, e):
         wrong = self.failure(e)  # which is in the log then, whether or not the request can be told
-        if not (sender.over or sender.failed):
+        if not sender.over:
             sender.over = True
             self.send_response(sender, wrong)
 

@@ -36,11 +36,11 @@ class Repetition final : public sched::AnswerSeries {
     if (at_ == size_) return std::nullopt;
     return std::chrono::milliseconds(element(delay_, at_));
   }
-  base::Result<msg::Outputs> next() override {
+  base::Result<msg::Event> next() override {
     msg::Outputs out;
     out.tensors = {one("OUT", msg::DType::kInt32, element(in_, at_)), one("IDX", msg::DType::kUint32, uint32_t(at_))};
     ++at_;
-    return out;
+    return msg::Event{std::move(out)};
   }
 
  private:

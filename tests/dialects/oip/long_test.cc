@@ -343,6 +343,25 @@ TEST_F(OipLong, AStreamsAnswersKeepTheirOrderAroundALongRequest) {
   EXPECT_EQ(support::grpc_status(*y), 0);
 }
 
+TEST_F(OipLong, AnErrorAmongAStreamsAnswersStaysBehindALongOne) {
+  auto& script = bench.inbox("flow").script;
+  script.push_back(answer(kLongAnswer + 1, false));
+  std::get<msg::Outputs>(script.back().what).tensors[0].name = "o";
+  script.push_back({msg::Failed{base::failure(Code::kNotFound, "not that one"), false}});
+  script.push_back({msg::Done{}});
+  auto request = flow_request("f");
+  request.add_outputs()->set_name("o");
+  (*request.mutable_outputs(0)->mutable_parameters())["classification"].set_int64_param(1);
+  auto y = bench.open_grpc("ModelStreamInfer");
+  bench.wire.data(*y, support::grpc_frame(request.SerializeAsString()));
+  bench.turn();
+  EXPECT_TRUE(y->sent.empty());
+  work();
+  auto frames = support::grpc_frames(y->sent);
+  ASSERT_EQ(frames.size(), 2u);
+  EXPECT_NE(frames[1].payload.find("not that one"), std::string::npos);
+}
+
 TEST_F(OipLong, EventsKeepTheirOrderAroundALongOne) {
   auto& script = bench.inbox("flow").script;
   script.push_back(outputs("o INT32 [1] [1]", false));

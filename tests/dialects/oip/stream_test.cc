@@ -105,6 +105,31 @@ TEST_F(OipStream, AFailureIsAMessageAndTheStreamGoesOn) {
   EXPECT_EQ(support::grpc_status(*x_), 0);
 }
 
+TEST_F(OipStream, AnErrorMayBeOneOfADecoupledModelsAnswers) {
+  open();
+  send(flow_request("f"));
+  auto& inbox = bench_.inbox("flow");
+  msg::Call* call = inbox.held.at(0);
+  EXPECT_TRUE(call->takes_errors);
+  answer("flow", 0, 7, false);
+  inbox.post(call, {msg::Failed{base::failure(Code::kNotFound, "not that one"), false}});
+  bench_.turn();
+  inference::ModelStreamInferResponse error;
+  ASSERT_TRUE(error.ParseFromString(support::grpc_frames(x_->sent).back().payload));
+  ASSERT_TRUE(error.infer_response().parameters().contains("triton_final_response"));
+  EXPECT_FALSE(error.infer_response().parameters().at("triton_final_response").bool_param());
+  answer("flow", 0, 8, false);
+  inbox.finish(call, {msg::Failed{base::failure(Code::kInternal, "broke")}});
+  bench_.turn();
+  EXPECT_EQ(heard(), "f:7 f:not that one f:8 f:broke!");
+}
+
+TEST_F(OipStream, AStreamThatEndsWithTheFirstFailureTakesNoErrorsAmongAnswers) {
+  open({{"triton_grpc_error", "true"}});
+  send(flow_request("f"));
+  EXPECT_FALSE(bench_.inbox("flow").held.at(0)->takes_errors);
+}
+
 TEST_F(OipStream, TheFirstFailureEndsTheStreamWhenAskedTo) {
   open({{"triton_grpc_error", "true"}});
   send(add_request(1, 2, "a"));

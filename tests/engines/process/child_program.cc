@@ -192,7 +192,7 @@ void answer(const Message& run) {
   size_t at = 0;
   for (const auto& request : requests) {
     document.put(request.call);
-    document.put(uint8_t(AnswerKind::kTensors));
+    document.put(uint8_t(what == "wrong kind" ? AnswerKind::kOneError : AnswerKind::kTensors));
     document.put(uint32_t(0));
     document.put(uint32_t(1));
     put_tensor(document, answer_to(request, at));
@@ -244,9 +244,13 @@ void stream(const Message& run) {
     Writer document;
     document.put(uint32_t(1));
     document.put(requests.at(0).call);
-    document.put(uint8_t(i == values.size() ? AnswerKind::kEnd : AnswerKind::kTensors));
-    if (i < values.size()) {
-      --state.credit;
+    const bool wrong = what == "odd errors" && i % 2 == 1 && i < values.size();
+    document.put(uint8_t(i == values.size() ? AnswerKind::kEnd : wrong ? AnswerKind::kOneError : AnswerKind::kTensors));
+    if (i < values.size()) --state.credit;
+    if (wrong) {
+      document.put(uint32_t(5));  // NOT_FOUND
+      document.put_string("odd");
+    } else if (i < values.size()) {
       std::memcpy(output.data, &values[i], sizeof values[i]);
       document.put(uint32_t(0));
       document.put(uint32_t(1));

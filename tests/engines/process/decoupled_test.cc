@@ -9,7 +9,8 @@ namespace {
 
 // Asks the decoupled engine as its Inbox does, and waits.
 struct Streamed {
-  std::vector<float> values;
+  std::vector<float> values;  // -1: an error in place of one
+  std::vector<std::string> errors;
   Status end;
 };
 
@@ -49,7 +50,9 @@ struct DecoupledProcessTest : ProcessTest {
       if (*due != sched::AnswerSeries::kNotYet) {
         auto next = series.next();
         if (!next) return out.end = next.error(), out;
-        out.values.push_back(at(next->tensors.at(0), 0));
+        auto* outputs = std::get_if<msg::Outputs>(&next->what);
+        if (!outputs) out.errors.push_back(text_of(std::get<msg::Failed>(next->what).status));
+        out.values.push_back(outputs ? at(outputs->tensors.at(0), 0) : -1);
         continue;
       }
       std::unique_lock lock(mutex);
@@ -74,6 +77,16 @@ TEST_F(DecoupledProcessTest, AnswersComeOneByOneAndWithinTheWindow) {
     ASSERT_EQ(n, streamed.values.size());
     for (size_t i = 0; i < n; ++i) EXPECT_EQ(float(i), streamed.values[i]);
   }
+}
+
+TEST_F(DecoupledProcessTest, AnErrorInPlaceOfAnAnswerIsNotTheEnd) {
+  auto model = decoupled("odd errors");
+  auto series = begin(*model, 40);  // errors count in the window
+  auto streamed = all(*series);
+  EXPECT_EQ("OK: ", text_of(streamed.end));
+  ASSERT_EQ(40u, streamed.values.size());
+  EXPECT_EQ(std::vector<std::string>(20, "NOT_FOUND: odd"), streamed.errors);
+  for (size_t i = 0; i < 40; ++i) EXPECT_EQ(i % 2 ? -1.0f : float(i), streamed.values[i]);
 }
 
 TEST_F(DecoupledProcessTest, CallsGoToTheInstanceThatHasTheFewest) {

@@ -84,6 +84,7 @@ TEST_F(ProcessTest, AChildThatLiesIsEnded) {
            std::pair("rubbish", "sent answers that have no such form"),
            std::pair("twice", "sent more answers than there are requests"),
            std::pair("too few", "did not answer each request once"),
+           std::pair("wrong kind", "sent an answer of a kind that there is not"),
            std::pair("wrong number", "sent what nobody has asked for"),
            std::pair("strange", "sent what nobody has asked for"),
            std::pair("packet", "sent a packet that is no message"),
