@@ -23,8 +23,12 @@
 
 namespace weir::wire {
 
+// The texts of errors that clients read.
 inline constexpr std::string_view kOverRatioText =
     "the request body inflates to more than limits.inflate_ratio times its size";
+inline constexpr std::string_view kUnknownCodingText = "unknown Content-Encoding; gzip and deflate are supported";
+inline constexpr std::string_view kCorruptText = "the request body is not in its Content-Encoding";
+inline constexpr std::string_view kNoMemoryForBody = "there is no memory for the request body; try again later";
 
 class BodyCollector {
  public:

@@ -113,6 +113,13 @@ std::string Request::query_value(std::string_view name) const {
   return {};
 }
 
+std::string Plan::too_large() const {
+  std::string text = "the request body is larger than the limit of " + std::to_string(limit) + " bytes";
+  return setting.empty() ? text : text + " (" + std::string(setting) + ")";
+}
+
+void Intake::refuse(Exchange& exchange, int status, std::string_view text) { respond_error(exchange, status, text); }
+
 Exchange::Exchange() = default;
 Exchange::~Exchange() = default;
 

@@ -202,7 +202,11 @@ enum class BodyPlan : uint8_t {
 };
 struct Plan {
   BodyPlan body = BodyPlan::kWhole;
-  uint64_t limit = 64 << 20;  // body bytes, after inflating too; more is 413
+  uint64_t limit = 64 << 20;   // body bytes, after inflating too; more is 413
+  std::string_view setting{};  // that `limit` comes from: a literal; empty: none
+
+  // The text of that 413.
+  std::string too_large() const;
 };
 
 enum class Reset : uint8_t { kCancel, kInternal, kRefused, kNoError };
@@ -312,6 +316,9 @@ class Intake {
   virtual Plan begin(Exchange& exchange) = 0;
   // BodyPlan::kWhole: the body is complete; content() is set.
   virtual void whole(Exchange& exchange) = 0;
+  // Instead of whole(), and of the rest of a stream: the codec cannot take the body of a request that begin() has seen.
+  // Answers it, if nothing has; by itself as `{"error":"<text>"}`.
+  virtual void refuse(Exchange& exchange, int status, std::string_view text);
   // Called once for every Exchange that begin() saw, after its ExchangeListener's on_close().
   virtual void closed(Exchange& exchange) = 0;
   // A request that never became an Exchange (bad framing, too many fields): for the counters and the access log.

@@ -17,7 +17,7 @@ constexpr uint32_t kBlankLines = 1;                               // before a re
 constexpr uint64_t kDiscardAtEnd = 1 << 20;                       // of whatever comes after the last request
 constexpr base::Duration kH1ShortIdle = std::chrono::seconds(2);  // where memory is short
 
-constexpr HeadError kBodyTooLarge{413, reason::kBodyBytes, "the request body is larger than the limit"};
+constexpr HeadError kBodyTooLarge{413, reason::kBodyBytes, {}};  // Plan::too_large()
 constexpr HeadError kNothingCame{408, reason::kIdle, "nothing has come for too long"};
 std::unique_ptr<const HeadError> error_of(const HeadError& error) { return std::make_unique<HeadError>(error); }
 
@@ -179,7 +179,7 @@ bool H1Reader::collect_body(H1Exchange& x, const Head& head) {
   auto coding = body_coding(x.request().fields.find("content-encoding"));
   if (!coding) {
     x.extra_fields().add("accept-encoding", "gzip, deflate");
-    fail(x, {415, reason::kParse, "unknown Content-Encoding; gzip and deflate are supported"});
+    fail(x, {415, reason::kParse, kUnknownCodingText});
     return false;
   }
   const CodecEnv& env = connection_.env;
@@ -288,15 +288,11 @@ void H1Reader::body_settled(RequestBody::State state) {
   switch (state) {
     case RequestBody::State::kOpen: return;
     case RequestBody::State::kStalled: reading_ = Reading::kSlab; return;
-    case RequestBody::State::kCorrupt:
-      body_error_ = error_of({400, reason::kParse, "the request body is not in its Content-Encoding"});
-      return;
-    case RequestBody::State::kNoMemory:
-      body_error_ = error_of({503, reason::kOverload, "there is no memory for the request body; try again later"});
-      return;
+    case RequestBody::State::kCorrupt: body_error_ = error_of({400, reason::kParse, kCorruptText}); return;
+    case RequestBody::State::kNoMemory: body_error_ = error_of({503, reason::kOverload, kNoMemoryForBody}); return;
     case RequestBody::State::kTooBig: {
       bool coded = !current_->request().fields.find("content-encoding").empty();
-      body_error_ = error_of({413, coded ? reason::kInflateBytes : reason::kBodyBytes, kBodyTooLarge.text});
+      body_error_ = error_of({413, coded ? reason::kInflateBytes : reason::kBodyBytes, {}});
       return;
     }
     case RequestBody::State::kOverRatio: body_error_ = error_of({413, reason::kInflateBytes, kOverRatioText}); return;
@@ -318,7 +314,9 @@ void H1Reader::fail(H1Exchange& x, const HeadError& error) {
   current_ = nullptr;
   clear(body_);
   x.close_ = true;
-  x.headed_ ? x.reset(Reset::kInternal) : respond_error(x, error.status, error.text);
+  if (x.headed_) return x.reset(Reset::kInternal);
+  const std::string text = error.text.empty() ? x.plan_.too_large() : std::string(error.text);
+  x.begun_ ? connection_.env.intake.refuse(x, error.status, text) : respond_error(x, error.status, text);
 }
 
 void H1Reader::fail_current(const HeadError& error) {

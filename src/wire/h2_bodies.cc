@@ -19,8 +19,7 @@ uint32_t least_rate(const H2Connection& c, const H2Exchange& x) {
 }  // namespace
 
 void H2Bodies::begin(H2Exchange& x, Plan plan) {
-  x.in.plan = plan.body;
-  x.in.limit = plan.limit;
+  x.in.plan = plan;
   x.in.discard = plan.body == BodyPlan::kIgnore || x.out.ended || (plan.body == BodyPlan::kWhole && x.out.started);
   if (plan.body == BodyPlan::kWhole && !x.in.discard && !collect(x, plan.limit)) return;
   if (plan.body != BodyPlan::kStream) x.in.floor.start(connection_.now);
@@ -34,13 +33,13 @@ bool H2Bodies::collect(H2Exchange& x, uint64_t limit) {
   if (x.in.coded) {
     auto known = body_coding(request.fields.find("content-encoding"));
     if (!known) {
-      refuse(x, 415, reason::kParse, "unknown content-encoding");
+      x.extra_fields().add("accept-encoding", "gzip, deflate");
+      refuse(x, 415, reason::kParse, kUnknownCodingText);
       return false;
     }
     coding = *known;
   }
-  if (request.content_length > int64_t(limit))
-    return refuse(x, 413, reason::kBodyBytes, "request body too large"), false;
+  if (request.content_length > int64_t(limit)) return refuse(x, 413, reason::kBodyBytes, x.in.plan.too_large()), false;
   x.request_body.begin(connection_.wire, connection_.env.slabs,
                        {request.content_length,
                         coding,
@@ -71,7 +70,7 @@ int H2Bodies::on_data(int32_t stream, std::span<const std::byte> piece) {
   x->in.unconsumed += piece.size();
   x->in.floor.add(piece.size()), connection_.pace.add(piece.size());
   x->in.moved = connection_.now;
-  const bool streams = x->in.plan == BodyPlan::kStream;
+  const bool streams = x->in.plan.body == BodyPlan::kStream;
   if (x->in.discard || x->over || x->out.ended || (streams && !x->listener())) {
     streams_.consume(*x, piece.size());
   } else if (streams) {
@@ -86,7 +85,7 @@ int H2Bodies::on_data(int32_t stream, std::span<const std::byte> piece) {
 std::span<std::byte> H2Bodies::landing(int32_t stream) {
   H2Exchange* x = connection_.exchange_of(stream);
   if (!x || x->out.finished || x->in.discard || x->over || x->out.ended) return {};
-  if (x->in.plan == BodyPlan::kStream) return x->listener() ? x->listener()->landing() : std::span<std::byte>();
+  if (x->in.plan.body == BodyPlan::kStream) return x->listener() ? x->listener()->landing() : std::span<std::byte>();
   return x->request_body.landing();
 }
 
@@ -95,8 +94,8 @@ void H2Bodies::end(H2Exchange& x) {
   x.in.ended = true;
   x.in.floor.stop();
   if (x.over || x.in.discard || x.out.ended) return;
-  if (x.in.plan == BodyPlan::kWhole) return collected(x, x.request_body.end());
-  if (x.in.plan == BodyPlan::kStream) notify_end(x);
+  if (x.in.plan.body == BodyPlan::kWhole) return collected(x, x.request_body.end());
+  if (x.in.plan.body == BodyPlan::kStream) notify_end(x);
 }
 
 // Flow control follows the slab: a stalled body gives nothing back, so its peer stops at the window's end.
@@ -110,11 +109,10 @@ void H2Bodies::collected(H2Exchange& x, RequestBody::State state) {
   if (!x.in.wide && state == State::kOpen) streams_.expect(x, x.request_body.expected());
   switch (state) {
     case State::kTooBig:
-      return refuse(x, 413, x.in.coded ? reason::kInflateBytes : reason::kBodyBytes, "request body too large");
+      return refuse(x, 413, x.in.coded ? reason::kInflateBytes : reason::kBodyBytes, x.in.plan.too_large());
     case State::kOverRatio: return refuse(x, 413, reason::kInflateBytes, kOverRatioText);
-    case State::kNoMemory:
-      return refuse(x, 503, reason::kOverload, "there is no memory for the request body; try again later");
-    case State::kCorrupt: return refuse(x, 400, reason::kParse, "request body is not in its content-encoding");
+    case State::kNoMemory: return refuse(x, 503, reason::kOverload, kNoMemoryForBody);
+    case State::kCorrupt: return refuse(x, 400, reason::kParse, kCorruptText);
     case State::kDone: x.set_content(x.request_body.take()); return connection_.env.intake.whole(x);
     default: return;
   }
@@ -152,7 +150,7 @@ bool H2Bodies::check(H2Exchange& x) {
     if (connection_.pace.below()) return streams_.cut_off(x, reason::kSlowBody), false;
     x.in.floor.stop(), x.in.floor.start(connection_.now);
   }
-  bool streaming = x.in.plan == BodyPlan::kStream && !x.in.ended && x.begun;
+  bool streaming = x.in.plan.body == BodyPlan::kStream && !x.in.ended && x.begun;
   if (!streaming || connection_.now - x.in.moved < limits.stream_idle) return true;
   streams_.cut_off(x, reason::kIdle);
   return false;
@@ -167,7 +165,8 @@ void H2Bodies::refuse(H2Exchange& x, int status, std::string_view reason, std::s
   bool ours = status == 431 || status == 413 || reason == reason::kOverload;
   x.record().code = ours ? base::Code::kResourceExhausted : base::code_from_http(status);
   if (status == 503) x.add_extra_fields().add("retry-after", "1");
-  if (!x.in.grpc) return x.respond(status, "application/json", base::Bytes::adopt(error_json(text)));
+  if (!x.in.grpc && x.begun) return connection_.env.intake.refuse(x, status, text);
+  if (!x.in.grpc) return respond_error(x, status, text);
   Response response;
   response.fields.add("content-type", "application/grpc");
   response.fields.add("grpc-status", std::to_string(int(x.record().code)));

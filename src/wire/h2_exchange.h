@@ -92,8 +92,7 @@ class H2Exchange final : public Exchange, public PlainGrpc, public base::Tickete
     bool ended = false;      // END_STREAM has arrived
     bool discard = false;    // nobody reads the body (any more): it is dropped
     bool stalled = false;    // request_body waits for a slab
-    BodyPlan plan = BodyPlan::kWhole;
-    uint64_t limit = 0;
+    Plan plan;
     size_t unconsumed = 0;  // received bytes for which the peer has had no WINDOW_UPDATE
     bool wide = false;      // its window is wider than usual
     RateFloor floor;

@@ -83,6 +83,7 @@ struct Router::Table {
   void allow_origin(Exchange& x, std::string_view origin) const;
   void preflight(Exchange& x, const PathEntry& entry) const;
   void refuse(Exchange& x, Response&& with, int status, std::string_view text) const;
+  void word(Exchange& x, int status, std::string_view text) const;
   Plan no_route(Exchange& x);
   Plan no_method(Exchange& x, const PathEntry& entry);
   Plan no_websocket(Exchange& x);
@@ -154,6 +155,10 @@ void Router::Table::refuse(Exchange& x, Response&& with, int status, std::string
   x.record().code = base::code_from_http(status);
   // An extra field is the one way to add to an answer that an ErrorForm words.
   for (size_t i = 0; i < with.fields.size(); ++i) x.extra_fields().add(with.fields[i].name, with.fields[i].value);
+  word(x, status, text);
+}
+
+void Router::Table::word(Exchange& x, int status, std::string_view text) const {
   std::string_view path = x.request().path();
   for (const auto& [prefix, form] : forms)
     if (path.starts_with(prefix)) return form(x, status, text);
@@ -337,6 +342,12 @@ void Router::whole(Exchange& exchange) {
   exchange.record().times.whole = exchange.now();
   if (auto& trace = exchange.record().trace) trace->whole = exchange.now();
   guarded(exchange, [match, &exchange] { match->route->service->serve(exchange, match->args); });
+}
+
+void Router::refuse(Exchange& exchange, int status, std::string_view text) {
+  RequestRecord& record = exchange.record();
+  if (record.code == base::Code::kOk) record.code = base::code_from_http(status);
+  guarded(exchange, [&] { table_->word(exchange, status, text); });
 }
 
 void Router::closed(Exchange& exchange) {

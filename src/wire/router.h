@@ -99,7 +99,8 @@ class Router final : public Intake {
   // Every request but a preflight is asked who it is, also one that no route is for. Borrowed; before the first
   // Exchange. Without one nobody is asked.
   void authenticate(Authenticator& authenticator) { authenticator_ = &authenticator; }
-  // How a 404 or 405 under a path prefix is worded; the default is `{"error":"…"}`. The longest prefix wins.
+  // How a 404, a 405 or what the codec refuses is worded under a path prefix; the default is `{"error":"…"}`. The
+  // longest prefix wins.
   using ErrorForm = void (*)(Exchange&, int status, std::string_view text);
   void error_form(std::string prefix, ErrorForm form);
   // Where a path matches no route and `claims` says yes, `service` answers instead of a 404, under `plan`. One at most;
@@ -117,6 +118,7 @@ class Router final : public Intake {
 
   Plan begin(Exchange& exchange) override;
   void whole(Exchange& exchange) override;
+  void refuse(Exchange& exchange, int status, std::string_view text) override;
   void closed(Exchange& exchange) override;
   void rejected(std::string_view reason, const PeerInfo& peer) override;
 

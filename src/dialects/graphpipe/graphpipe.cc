@@ -53,7 +53,7 @@ GraphPipe::GraphPipe(bus::Bus& bus, wire::Router& router, base::SlabSource& slab
   using wire::Permission;
   Parts& p = *parts_;
   const GraphPipeOptions& o = p.state.options;
-  wire::Plan whole{wire::BodyPlan::kWhole, o.max_body}, none{wire::BodyPlan::kIgnore};
+  wire::Plan whole{wire::BodyPlan::kWhole, o.max_body, "limits.body"}, none{wire::BodyPlan::kIgnore};
   if (o.root_post == GraphPipeOptions::RootPost::kOn)
     router.add({"POST", "/", &p.post, kProtocol, whole, Permission::kInfer});
   auto control = [&](const std::string& prefix) {

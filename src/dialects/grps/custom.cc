@@ -194,7 +194,8 @@ bool CustomRoute::refuse(Exchange& exchange, const Status& why) {
 void add_custom_routes(GrpsState& state, wire::Router& router, std::vector<std::unique_ptr<CustomRoute>>& services) {
   for (const RouteSpec& spec : state.options.routes) {
     auto* service = services.emplace_back(std::make_unique<CustomRoute>(state, spec)).get();
-    wire::Plan plan{spec.method == "GET" ? wire::BodyPlan::kIgnore : wire::BodyPlan::kWhole, state.options.max_body};
+    const auto body = spec.method == "GET" ? wire::BodyPlan::kIgnore : wire::BodyPlan::kWhole;
+    const wire::Plan plan{body, state.options.max_body, "limits.body"};
     router.add({spec.method, spec.path, service, kRest, plan, wire::Permission::kInfer});
   }
 }

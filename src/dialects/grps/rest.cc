@@ -13,7 +13,7 @@ namespace {
 using base::Status;
 using wire::Exchange;
 
-// How a 404 or 405 below /grps/ is worded.
+// How the Router words what it refuses below /grps/.
 void respond_stray(Exchange& exchange, int http, std::string_view text) {
   Status status = base::failure(base::code_from_http(http), std::string(text));
   exchange.record().set_outcome(status);
@@ -161,7 +161,7 @@ void add_routes(GrpsState& state, wire::Router& router, std::vector<std::unique_
               "/grps/v1/infer/predict",
               service,
               kRest,
-              {wire::BodyPlan::kWhole, state.options.max_body},
+              {wire::BodyPlan::kWhole, state.options.max_body, "limits.body"},
               Permission::kInfer});
   const Row pages[] = {{"/grps/v1/monitor/series", monitor_series, Permission::kMetrics},
                        {"/grps/v1/monitor/metrics", monitor_metrics, Permission::kMetrics},

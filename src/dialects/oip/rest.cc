@@ -342,9 +342,8 @@ void add_routes(OipState& state, wire::Router& router, std::vector<std::unique_p
   for (const Row& row : kRoutes) {
     auto& service = services.emplace_back(std::make_unique<Endpoint>(state, row.serve));
     const bool reads = std::string_view(row.method) == "POST";
-    const uint64_t most =
-        row.body == Body::kWhole ? state.options.max_body : std::min<uint64_t>(state.options.max_body, kSmallBody);
-    wire::Plan plan{!reads ? wire::BodyPlan::kIgnore : wire::BodyPlan::kWhole, most};
+    wire::Plan plan{!reads ? wire::BodyPlan::kIgnore : wire::BodyPlan::kWhole, state.options.max_body, "limits.body"};
+    if (row.body != Body::kWhole && plan.limit > kSmallBody) plan.limit = kSmallBody, plan.setting = {};
     router.add({row.method, row.pattern, service.get(), kRest, plan, row.permission});
   }
 }

@@ -214,7 +214,8 @@ struct Openai::Parts {
   void add(wire::Router& router, const std::string& prefix, const Row& row, std::string_view protocol = kProtocol) {
     auto& service = services.emplace_back(std::make_unique<Endpoint>(state, row.serve));
     bool reads = std::string_view(row.method) == "POST" && row.permission != Permission::kHealth;
-    wire::Plan plan{reads ? wire::BodyPlan::kWhole : wire::BodyPlan::kIgnore, state.options.max_body};
+    const auto body = reads ? wire::BodyPlan::kWhole : wire::BodyPlan::kIgnore;
+    wire::Plan plan{body, state.options.max_body, "openai.max_body"};
     router.add({row.method, prefix + row.path, service.get(), protocol, plan, row.permission});
   }
   // The reader refuses a file that is too long: the plan would count the bytes of the form, too.

@@ -225,7 +225,8 @@ Predict::Predict(bus::Bus& bus, wire::Router& router, base::SlabSource& slabs, P
     : parts_(new Parts{PredictState{bus, slabs, std::move(options)}}) {
   using wire::Permission;
   Parts& p = *parts_;
-  const wire::Plan whole{wire::BodyPlan::kWhole, p.state.options.max_body}, none{wire::BodyPlan::kIgnore};
+  const wire::Plan whole{wire::BodyPlan::kWhole, p.state.options.max_body, "limits.body"};
+  const wire::Plan none{wire::BodyPlan::kIgnore};
   router.add({"GET", "/v1/models", &p.list, kProtocol, none, Permission::kRead});
   for (std::string_view model : {"/v1/models/{model}", "/v1/models/{model}/versions/{version}"}) {
     router.add({"GET", std::string(model), &p.show, kProtocol, none, Permission::kRead});
