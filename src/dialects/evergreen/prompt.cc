@@ -240,9 +240,22 @@ uint64_t Conversation::size() const {
   return text_bytes_ + joined_bytes_ + parts_ * (sizeof(Turn::Part) + sizeof(Turn) + 2 * kTextCost);
 }
 
+namespace {
+
+// A template replaces bytes that are no UTF-8, and the model would answer what it puts there.
+bool is_utf8(const std::vector<Turn>& turns) {
+  for (const Turn& turn : turns)
+    for (const Turn::Part& part : turn.parts)
+      if (!marshal::valid_utf8(part.text)) return false;
+  return true;
+}
+
+}  // namespace
+
 base::Result<Prompt> make_prompt(const std::shared_ptr<const msg::TextSpec>& spec, const std::vector<Turn>& turns,
                                  Templating templating, const TranscriptList& transcripts,
                                  const msg::TextBudget& budget) {
+  if (!is_utf8(turns)) return invalid("the prompt is not UTF-8");
   Prompt prompt;
   auto add = msg::AddSpecial::kYes;
   if (templating == Templating::kChat && spec->codec->has_chat_template()) {

@@ -297,5 +297,18 @@ TEST(Evergreen, DetailsOfTokensAreInTheMetadataOfALeafEach) {
             "readouts { concept_name: \"digit\" layer: 1 value: 0.75 }");
 }
 
+TEST(Evergreen, APromptThatIsNotUtf8IsRefused) {
+  for (const bool raw : {false, true}) {
+    Bench t;
+    auto x = t.open();
+    auto m = t.parse(generate("p", "r") + text_leaf("p", "hello \\377"));
+    v1::GenerateConfig config;
+    config.set_raw(raw);
+    add_config(m, config);
+    t.send(*x, m);
+    EXPECT_EQ(t.status(*x), "INVALID_ARGUMENT: action GENERATE: the prompt is not UTF-8") << raw;
+  }
+}
+
 }  // namespace
 }  // namespace weir::evergreen
