@@ -79,8 +79,8 @@ struct Prompt {
   std::vector<msg::Image> images;
 };
 
-// True if a model reads content of that type as text: text/*, application/json, xml, yaml and x-latex, those that end
-// with +json, +xml or +yaml, or no type at all.
+// True if a model reads content of that type as text: text/*, application/json, xml, yaml and x-latex, those of
+// application/ that end with +json, +xml or +yaml, or no type at all.
 bool is_text(std::string_view base_type);
 
 // An upper bound of the bytes of text that fit into the model's context, whatever its tokens.

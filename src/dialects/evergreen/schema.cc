@@ -22,7 +22,8 @@ constexpr std::array kPrompt{
               "application/x-protobuf;type=EndOfTurn",
               true,
               "A conversation. A leaf's role says whose turn it belongs to; images where the model sees them. Types "
-              "that end with +json, +xml or +yaml are text, too. Of other content the model reads its type and size."}};
+              "of application/ that end with +json, +xml or +yaml are text, too. Of other content the model reads its "
+              "type and size."}};
 constexpr std::array kAnswer{
     Parameter{"response", "text", "text/plain", false,
               "The model's answer, as it comes; with details per token a node of one leaf per token."},
@@ -32,9 +33,9 @@ constexpr std::array kTensorsIn{
 constexpr std::array kTensorsOut{Parameter{"outputs", "", kTensorType, false,
                                            "A node of a leaf <id>/<tensor> for each tensor that the model gives."},
                                  Parameter{kAnyName, "", kTensorType, false, "A tensor of the model's, by its name."}};
-constexpr std::array kText{Parameter{"prompt", "text",
-                                     "text/*,application/json,application/xml,application/yaml,application/x-latex",
-                                     true, "The text. Types that end with +json, +xml or +yaml are text, too."}};
+constexpr std::array kText{
+    Parameter{"prompt", "text", "text/*,application/json,application/xml,application/yaml,application/x-latex", true,
+              "The text. Types of application/ that end with +json, +xml or +yaml are text, too."}};
 constexpr std::array kEmbedding{Parameter{
     "embedding", "", kTensorType, false,
     "FP32 [hidden size]: of a model that makes tokens the mean of the last hidden states, of an encoder its row."}};
