@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/encoding.h"
 #include "dialects/openai/prompt.h"
@@ -29,6 +30,14 @@ ApiError wrong(size_t message, std::string_view what) { return refuse("messages"
 const std::string* text_of(const json& object, const char* key) {
   auto at = object.find(key);
   return at == object.end() ? nullptr : at->get_ptr<const json::string_t*>();
+}
+
+// Base64 that may be broken into lines, as `base64` and Python's encodebytes() write it.
+std::optional<std::string> decode_lines(std::string_view text) {
+  if (text.find_first_of("\r\n") == text.npos) return base::base64_decode(text);
+  std::string joined(text);
+  std::erase_if(joined, [](char c) { return c == '\r' || c == '\n'; });
+  return base::base64_decode(joined);
 }
 
 class ConversationReader {
@@ -58,10 +67,17 @@ class ConversationReader {
     if (assistant && !m.contains("reasoning_content"))
       if (const std::string* thoughts = text_of(m, "reasoning")) m["reasoning_content"] = std::string(*thoughts);
     auto content = m.find("content");
-    if (content == m.end()) return m.contains("tool_calls") ? ApiError{} : wrong(at_, ".content: it is missing");
+    const bool calls = m.contains("tool_calls");
+    if (calls && !are_calls(m["tool_calls"])) return wrong(at_, ".tool_calls: expected a list of calls");
+    if (content == m.end()) return calls && assistant ? ApiError{} : wrong(at_, ".content: it is missing");
     if (content->is_string() || (content->is_null() && assistant)) return {};
     if (content->is_array()) return parts(*content);
     return wrong(at_, ".content: expected a string or a list of parts");
+  }
+
+  static bool are_calls(const json& calls) {
+    return calls.is_array() &&
+           std::all_of(calls.begin(), calls.end(), [](const json& call) { return call.is_object(); });
   }
 
   ApiError parts(json& content) {
@@ -78,9 +94,10 @@ class ConversationReader {
     }
     const std::string* type = p.is_object() ? text_of(p, "type") : nullptr;
     if (!type) return wrong(at_, ".content: a part has a type");
-    if (*type == "text" || *type == "input_text") {
-      const std::string* text = text_of(p, "text");
-      if (!text) return wrong(at_, ".content: a part of type text has a text");
+    const bool refusal = *type == "refusal";  // what an assistant said, too
+    if (*type == "text" || *type == "input_text" || refusal) {
+      const std::string* text = text_of(p, refusal ? "refusal" : "text");
+      if (!text) return wrong(at_, ".content: a part of type " + *type + " has a text");
       p = json{{"type", "text"}, {"text", *text}};
       return {};
     }
@@ -107,7 +124,7 @@ class ConversationReader {
     size_t coding = comma == url->npos || comma < kBase64.size() ? url->npos : comma + 1 - kBase64.size();
     if (!url->starts_with(kData) || coding == url->npos || url->substr(coding, kBase64.size()) != kBase64)
       return wrong(at_, ".content: images come as data: URLs in base64; nothing is fetched from elsewhere");
-    auto bytes = base::base64_decode(std::string_view(*url).substr(comma + 1));
+    auto bytes = decode_lines(std::string_view(*url).substr(comma + 1));
     if (!bytes) return wrong(at_, ".content: the image's data is not base64");
     std::string mime = url->substr(kData.size(), coding - kData.size());
     out_.images.push_back({base::Bytes::adopt(*std::move(bytes)), mime.substr(0, mime.find(';')), 0, 0});

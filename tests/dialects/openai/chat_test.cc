@@ -136,7 +136,7 @@ TEST_F(Chat, PartsAreJoinedAndNullMembersAreNotThere) {
 
 TEST_F(Chat, ImagesTakeTheirPlaceInThePrompt) {
   auto x = chat({{"messages", Json::parse(R"([{"role":"user","content":[{"type":"text","text":"x"},
-      {"type":"image_url","image_url":{"url":"data:image/png;base64,YWJj"}}]}])")}});
+      {"type":"image_url","image_url":{"url":"data:image/png;base64,YW\r\nJj"}}]}])")}});
   ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
   EXPECT_NE(support::prompt_of(*call()).find("<257><258><258><258><259>"), std::string::npos)
       << support::prompt_of(*call());

@@ -275,6 +275,10 @@ TEST_F(OpenaiRequests, MessagesAreChecked) {
   EXPECT_EQ(messages(R"([{"role":"user"}])"), "messages");
   EXPECT_EQ(messages(R"([{"role":"user","content":null}])"), "messages");
   EXPECT_EQ(messages(R"([{"role":"user","content":[{"type":"input_audio"}]}])"), "messages");
+  EXPECT_EQ(messages(R"([{"role":"assistant","content":[{"type":"refusal","refusal":"no"}]}])"), "ok");
+  EXPECT_EQ(messages(R"([{"role":"assistant","tool_calls":"x"}])"), "messages");
+  EXPECT_EQ(messages(R"([{"role":"assistant","content":"","tool_calls":[1]}])"), "messages");
+  EXPECT_EQ(messages(R"([{"role":"user","tool_calls":[]}])"), "messages");
   EXPECT_EQ(messages(R"([{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://a/b.png"}}]}])"),
             "messages");
   EXPECT_EQ(
