@@ -43,6 +43,11 @@ ToolJson arguments_schema(const ToolJson& function) {
   return schema;
 }
 
+// A schema's `type`: a name or several.
+bool may_be_object(const ToolJson& type) {
+  return type.is_array() ? std::find(type.begin(), type.end(), "object") != type.end() : type == "object";
+}
+
 ApiError check_tool(const ToolJson& tool, size_t index) {
   if (!tool.is_object()) return wrong_tool(index, ": expected an object");
   if (const ToolJson* type = tool_member(tool, "type"); !type || *type != "function")
@@ -55,6 +60,8 @@ ApiError check_tool(const ToolJson& tool, size_t index) {
         index, ".function.name: expected up to " + std::to_string(kMaxToolName) + " letters, digits, and _ - . : /");
   if (const ToolJson* schema = tool_member(*function, "parameters"); schema && !schema->is_object())
     return wrong_tool(index, ".function.parameters: expected a JSON schema, an object");
+  else if (const ToolJson* kind = schema ? tool_member(*schema, "type") : nullptr; kind && !may_be_object(*kind))
+    return wrong_tool(index, ".function.parameters: arguments are an object, so its type is \"object\"");
   return {};
 }
 

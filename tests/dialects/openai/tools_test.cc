@@ -226,6 +226,8 @@ TEST_F(Tools, WhatCannotBeReadIsRefused) {
   EXPECT_EQ(refused({{"tools", {{{"type", "web_search"}}}}}), "tools | tools[0].type: only \"function\" is offered");
   EXPECT_EQ(refused({{"tools", {tool("a\"b")}}}).substr(0, 36), "tools | tools[0].function.name: expe");
   EXPECT_EQ(refused({{"tools", {tool("f", 3)}}}).substr(0, 39), "tools | tools[0].function.parameters: e");
+  EXPECT_EQ(refused({{"tools", {tool("f", {{"type", "string"}})}}}).substr(0, 52),
+            "tools | tools[0].function.parameters: arguments are ");
   EXPECT_EQ(refused({{"tools", Json(std::vector<Json>(129, tool("f")))}}), "tools | tools: at most 128 of them");
   Json strict = tool("f", {{"not", Json::object()}});
   strict["function"]["strict"] = true;
