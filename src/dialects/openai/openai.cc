@@ -139,6 +139,13 @@ constexpr Row kAtRoot[] = {
     {"POST", "/classify", scores::classify, Permission::kInfer},
 };
 
+// Anthropic's clients look for the id under this name.
+void tell_id(Exchange& exchange) {
+  constexpr std::string_view kName = "request-id";
+  if (exchange.record().protocol != kAnthropic || exchange.extra_fields().has(kName)) return;
+  exchange.extra_fields().add(kName, exchange.record().request_id);
+}
+
 }  // namespace
 
 void tell_ignored(Exchange& exchange, const Request& request) {
@@ -159,9 +166,13 @@ void answer(OpenAiState& state, Exchange& exchange, Kind kind, Request&& request
 void chat_completions(OpenAiState& state, Exchange& exchange, const PathArgs&) { run(state, exchange, Kind::kChat); }
 void completions(OpenAiState& state, Exchange& exchange, const PathArgs&) { run(state, exchange, Kind::kCompletion); }
 
-void Endpoint::serve(Exchange& exchange, const PathArgs& args) { serve_(state_, exchange, args); }
+void Endpoint::serve(Exchange& exchange, const PathArgs& args) {
+  tell_id(exchange);
+  serve_(state_, exchange, args);
+}
 
 bool Endpoint::refuse(Exchange& exchange, const base::Status& why) {
+  tell_id(exchange);
   respond(exchange, openai::refuse(why));
   return true;
 }

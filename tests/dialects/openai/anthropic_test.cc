@@ -49,6 +49,12 @@ TEST_F(Messages, AnAnswerIsAMessageOfBlocks) {
   EXPECT_EQ(answer["usage"]["input_tokens"], 28);
 }
 
+TEST_F(Messages, TheRequestsIdIsToldAsClientsLookForIt) {
+  auto x = open("POST", "/v1/messages", "{}", {{"x-request-id", "mine"}});
+  EXPECT_EQ(x->extra_fields().find("request-id"), "mine");
+  EXPECT_EQ(chat({})->extra_fields().find("request-id"), "");
+}
+
 TEST_F(Messages, AStreamIsTheEventsThatMakeOne) {
   auto x = ask({{"stream", true}, {"stop_sequences", {"c"}}});
   scripted().emit("a");
