@@ -196,6 +196,18 @@ TEST_F(Messages, ALastMessageOfTheAssistantIsContinued) {
   EXPECT_EQ(prompt(), "user:hi\nassistant:yes");
 }
 
+TEST_F(Messages, AnEmptyLastMessageOfTheAssistantIsLeftOut) {
+  for (const char* content : {R"("")", "[]", R"([{"type":"text","text":""}])"}) {
+    Json messages = Json::parse(R"([{"role":"user","content":"hi"},{"role":"assistant"}])");
+    messages[1]["content"] = Json::parse(content);
+    auto x = ask({{"messages", messages}});
+    ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+    EXPECT_EQ(prompt(), "user:hi\nassistant:");
+    models.finish_all();
+    turn();
+  }
+}
+
 // It has the members that agents send, and those of the newest versions of the package.
 TEST_F(Messages, ARequestOfAnAgentIsTaken) {
   models.add(support::tools_spec("qwen", "{# <tool_call></think> #}"));

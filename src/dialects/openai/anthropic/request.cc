@@ -109,6 +109,12 @@ ApiError message(const OrderedJson& from, OrderedJson& list) {
   return role == "user" ? user(said, list) : assistant(said, list);
 }
 
+// The one message that may be empty: the answer begins as it would without it.
+bool is_empty_answer(const OrderedJson& message) {
+  return message["role"] == "assistant" && message["content"] == "" && !message.contains("tool_calls") &&
+         !message.contains("reasoning_content");
+}
+
 // A text, or a list of texts.
 ApiError system_prompt(const OrderedJson& body, OrderedJson& list) {
   const OrderedJson* from = member(body, "system");
@@ -126,7 +132,9 @@ ApiError conversation(const OrderedJson& body, OrderedJson& out) {
   if (ApiError bad = system_prompt(body, list); !bad.ok()) return bad;
   for (size_t i = 0; i < from->size(); ++i)
     if (ApiError bad = read_at("messages", i, [&] { return message((*from)[i], list); }); !bad.ok()) return bad;
-  if (!from->empty() && from->back().value("role", "") == "assistant" && !list.back().contains("tool_calls"))
+  if (!list.empty() && is_empty_answer(list.back()))
+    list.erase(list.size() - 1);
+  else if (!from->empty() && from->back().value("role", "") == "assistant" && !list.back().contains("tool_calls"))
     out["continue_final_message"] = true;
   return {};
 }
