@@ -363,7 +363,7 @@ class ResponseAnswer final : public Answer {
     const Usage all = usage();
     out += "{\"input_tokens\":" + std::to_string(all.prompt);
     out += ",\"input_tokens_details\":{\"cached_tokens\":" + std::to_string(all.cached);
-    out += "},\"output_tokens\":" + std::to_string(all.completion);
+    out += ",\"cache_write_tokens\":0},\"output_tokens\":" + std::to_string(all.completion);
     out += ",\"output_tokens_details\":{\"reasoning_tokens\":" + std::to_string(all.thoughts);
     out += "},\"total_tokens\":";
     out += std::to_string(all.prompt + all.completion) + '}';
