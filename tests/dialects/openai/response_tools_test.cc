@@ -1,4 +1,5 @@
 // Tools of the Responses API that are not functions, and the items of their calls.
+#include "dialects/openai/responses/input.h"
 #include "responses_bench.h"
 
 namespace weir::openai {
@@ -87,6 +88,14 @@ TEST_F(ResponseTools, ACallOfACustomToolIsItsInput) {
 TEST_F(ResponseTools, ArgumentsOfACustomToolThatAreNoneAreItsInput) {
   const Json made = answer({{"tools", agents}}, call_of("patch", R"({"text":"a"})"));
   EXPECT_EQ(made["output"][0]["input"], R"({"text":"a"})");
+}
+
+TEST_F(ResponseTools, ACustomCallThatIsCutHasTheTextSoFar) {
+  for (auto [written, input] :
+       {std::pair{R"({"inp)", ""}, std::pair{R"({"input": )", ""}, std::pair{R"({"input": "a\nb)", "a\nb"},
+        std::pair{R"({"input":"a\)", "a"}, std::pair{R"({"input":"a\ud83d\ude)", "a"},
+        std::pair{R"({"input":"a")", "a"}, std::pair{R"({"text":"a)", R"({"text":"a)"}})
+    EXPECT_EQ(responses::custom_input(written), input) << written;
 }
 
 TEST_F(ResponseTools, AChoiceNamesThemAsTheClientDoes) {

@@ -27,7 +27,8 @@ std::string shown_name(std::string_view name_space, std::string_view name);
 
 // A custom tool is a function of one text.
 std::string custom_arguments(std::string_view input);
-// That text again. Where the model has written something else, it is what the model has written.
+// That text again, as far as it has come. Where the model has written something else, it is what the model has
+// written.
 std::string custom_input(std::string_view arguments);
 
 }  // namespace weir::openai::responses

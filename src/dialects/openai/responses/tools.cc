@@ -7,6 +7,7 @@
 // The model sees functions: that of a namespace as namespace__name, a custom one with one text, `input`.
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "dialects/openai/responses/input.h"
@@ -155,6 +156,23 @@ ApiError read_choice(const OrderedJson& body, OrderedJson& out, const Request& r
   return {};
 }
 
+// The text so far of arguments that were cut; nothing: they are no beginning of such a text's.
+std::optional<std::string> cut_input(std::string_view arguments) {
+  constexpr size_t kLongestEscape = std::string_view("\\ud83d\\ude00").size();
+  for (char c : std::string_view(R"({"input":")")) {
+    arguments.remove_prefix(std::min(arguments.find_first_not_of(" \n\r\t"), arguments.size()));
+    if (arguments.empty()) return "";
+    if (arguments[0] != c) return std::nullopt;
+    arguments.remove_prefix(1);
+  }
+  for (size_t cut = 0; cut <= std::min(kLongestEscape, arguments.size()); ++cut) {
+    const std::string text = '"' + std::string(arguments.substr(0, arguments.size() - cut)) + '"';
+    if (const OrderedJson said = OrderedJson::parse(text, nullptr, false); said.is_string())
+      return said.get<std::string>();
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string shown_name(std::string_view name_space, std::string_view name) {
@@ -168,7 +186,8 @@ std::string custom_arguments(std::string_view input) { return OrderedJson{{"inpu
 std::string custom_input(std::string_view arguments) {
   const OrderedJson written = OrderedJson::parse(arguments, nullptr, false);
   const bool whole = written.is_object() && member(written, "input") && written["input"].is_string();
-  return whole ? written["input"].get<std::string>() : std::string(arguments);
+  if (whole) return written["input"].get<std::string>();
+  return (written.is_discarded() ? cut_input(arguments) : std::nullopt).value_or(std::string(arguments));
 }
 
 ApiError read_client_tools(const OrderedJson& body, OrderedJson& out, Request& request) {
