@@ -98,6 +98,22 @@ TEST_F(ResponseTools, ACustomCallThatIsCutHasTheTextSoFar) {
     EXPECT_EQ(responses::custom_input(written), input) << written;
 }
 
+TEST_F(ResponseTools, ItemsOfAnInputAreAsTheClientHasThem) {
+  const Json input = Json::parse(R"([{"role":"user","content":"hi"},
+      {"type":"custom_tool_call","call_id":"c1","name":"patch","input":"a"},
+      {"type":"custom_tool_call_output","call_id":"c1","output":"1"},
+      {"type":"function_call","call_id":"c3","namespace":"agents","name":"stop","arguments":"{}"},
+      {"type":"function_call_output","call_id":"c3","output":"3"}])");
+  const std::string id = answer({{"tools", agents}, {"input", input}}, "so")["id"];
+  const Json items = json(open("GET", "/v1/responses/" + id + "/input_items?order=asc"))["data"];
+  ASSERT_EQ(items.size(), input.size()) << items;
+  for (size_t i = 1; i < input.size(); ++i)
+    for (const auto& [name, value] : input[i].items()) {
+      if (name == "output") continue;
+      EXPECT_EQ(items[i][name], value) << items[i];
+    }
+}
+
 TEST_F(ResponseTools, AChoiceNamesThemAsTheClientDoes) {
   auto held = [&](Json choice, const std::string& text) {
     const size_t before = inbox().held.size();

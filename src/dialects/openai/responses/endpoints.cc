@@ -102,10 +102,10 @@ struct Page {
 
 class ListItems final : public base::OffloadTask {
  public:
-  ListItems(std::string response_id, base::Bytes turns, Page page)
-      : response_id_(std::move(response_id)), turns_(std::move(turns)), page_(std::move(page)) {}
+  ListItems(std::string response_id, StoredResponse stored, Page page)
+      : response_id_(std::move(response_id)), stored_(std::move(stored)), page_(std::move(page)) {}
 
-  size_t bytes() const { return turns_.size(); }
+  size_t bytes() const { return stored_.turns.size() + stored_.response.size(); }
   void run() override {
     const auto thrown = base::attempt("listing the items of a response", [this] { list(); });
     if (!thrown.ok()) error_ = refuse(thrown);
@@ -116,7 +116,7 @@ class ListItems final : public base::OffloadTask {
 
  private:
   void list() {
-    auto items = input_items(response_id_, turns_.view());
+    auto items = input_items(response_id_, stored_.turns.view(), stored_.response.view());
     if (page_.order == jobs::FileOrder::kNewestFirst) std::reverse(items.begin(), items.end());
     if (!page_.after.empty()) {
       const auto last = std::find_if(items.begin(), items.end(), [&](const auto& i) { return i.first == page_.after; });
@@ -127,7 +127,7 @@ class ListItems final : public base::OffloadTask {
   }
 
   const std::string response_id_;
-  const base::Bytes turns_;
+  const StoredResponse stored_;
   const Page page_;
   ApiError error_;
   std::string json_;
@@ -185,9 +185,10 @@ void list_input_items(OpenAiState& state, Exchange& exchange, const wire::PathAr
   find_response(state, exchange, id, [&state, &exchange, id, page = std::move(page)](auto found) {
     if (!found) return respond(exchange, refuse(found.error()));
     if (!*found) return respond(exchange, no_such_response());
-    base::Bytes turns = std::move((*found)->turns);
-    if (!charge(exchange, turns)) return respond(exchange, refuse(wire::no_room_for_answer()));
-    list_items(state, exchange, std::make_unique<ListItems>(id, std::move(turns), page));
+    StoredResponse stored = std::move(**found);
+    if (!charge(exchange, stored.turns) || !charge(exchange, stored.response))
+      return respond(exchange, refuse(wire::no_room_for_answer()));
+    list_items(state, exchange, std::make_unique<ListItems>(id, std::move(stored), page));
   });
 }
 

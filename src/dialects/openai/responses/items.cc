@@ -1,6 +1,7 @@
 #include "dialects/openai/responses/items.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "dialects/openai/responses/input.h"
@@ -17,17 +18,31 @@ bool digits(std::string_view text, std::string_view which) {
   return !text.empty() && text.find_first_not_of(which) == text.npos;
 }
 
+std::vector<ClientTool> tools_of(std::string_view response) {
+  OrderedJson body = OrderedJson::object();
+  JsonCursor json(response);
+  json.object([&](std::string_view name) {
+    const bool tools = name == "tools";
+    const size_t at = json.at();
+    if (!json.skip()) return false;
+    if (tools) body["tools"] = OrderedJson::parse(json.since(at), nullptr, false);
+    return true;
+  });
+  OrderedJson functions = OrderedJson::object();
+  Request request;
+  if (!read_client_tools(body, functions, request).ok()) return {};
+  return std::move(request.client_tools);
+}
+
 class InputItems {
  public:
-  InputItems(std::string_view response_id, std::vector<std::pair<std::string, std::string>>& out)
-      : response_id_(response_id), out_(out) {}
+  InputItems(std::string_view response_id, std::vector<ClientTool> tools,
+             std::vector<std::pair<std::string, std::string>>& out)
+      : response_id_(response_id), tools_(std::move(tools)), out_(out) {}
 
   void add(const OrderedJson& turn) {
     const std::string_view role = text_member(turn, "role");
-    if (role == "tool")
-      return put("fco_", {{"type", "function_call_output"},
-                          {"call_id", turn.value("tool_call_id", "")},
-                          {"output", parts(turn, "input_text")}});
+    if (role == "tool") return result(turn);
     if (const std::string_view thoughts = text_member(turn, "reasoning_content"); !thoughts.empty())
       put("rs_", {{"type", "reasoning"},
                   {"summary", OrderedJson::array()},
@@ -37,15 +52,35 @@ class InputItems {
     if (!content.empty())
       put("msg_", {{"type", "message"}, {"status", "completed"}, {"role", role}, {"content", std::move(content)}});
     if (const OrderedJson* calls = member(turn, "tool_calls"))
-      for (const OrderedJson& call : *calls)
-        put("fc_", {{"type", "function_call"},
-                    {"status", "completed"},
-                    {"call_id", call.value("id", "")},
-                    {"name", call["function"].value("name", "")},
-                    {"arguments", call["function"].value("arguments", "")}});
+      for (const OrderedJson& one : *calls) call(one);
   }
 
  private:
+  void call(const OrderedJson& from) {
+    const std::string id = from.value("id", ""), name = from["function"].value("name", ""),
+                      arguments = from["function"].value("arguments", "");
+    const auto tool = std::find_if(tools_.begin(), tools_.end(), [&](const ClientTool& t) { return t.shown == name; });
+    const bool known = tool != tools_.end(), custom = known && tool->custom;
+    OrderedJson item{{"type", custom ? "custom_tool_call" : "function_call"},
+                     {"status", "completed"},
+                     {"call_id", id},
+                     {"name", known ? tool->name : name}};
+    if (known && !tool->name_space.empty()) item["namespace"] = tool->name_space;
+    if (custom)
+      item["input"] = custom_input(arguments), custom_.insert(id);
+    else
+      item["arguments"] = arguments;
+    put(custom ? "ctc_" : "fc_", std::move(item));
+  }
+
+  void result(const OrderedJson& turn) {
+    const std::string id = turn.value("tool_call_id", "");
+    const bool custom = custom_.contains(id);
+    put(custom ? "ctco_" : "fco_", {{"type", custom ? "custom_tool_call_output" : "function_call_output"},
+                                    {"call_id", id},
+                                    {"output", parts(turn, "input_text")}});
+  }
+
   static OrderedJson parts(const OrderedJson& turn, std::string_view type) {
     OrderedJson out = OrderedJson::array();
     const OrderedJson* content = member(turn, "content");
@@ -74,6 +109,8 @@ class InputItems {
   }
 
   const std::string_view response_id_;
+  const std::vector<ClientTool> tools_;
+  std::set<std::string> custom_;  // ids of calls
   std::vector<std::pair<std::string, std::string>>& out_;
 };
 
@@ -123,10 +160,11 @@ const ReferencedItems::Items& ReferencedItems::items_of(const std::string& respo
   return items;
 }
 
-std::vector<std::pair<std::string, std::string>> input_items(std::string_view response_id, std::string_view turns) {
+std::vector<std::pair<std::string, std::string>> input_items(std::string_view response_id, std::string_view turns,
+                                                             std::string_view response) {
   std::vector<std::pair<std::string, std::string>> out;
   const OrderedJson all = OrderedJson::parse('[' + std::string(turns) + ']', nullptr, false);
-  InputItems items(response_id, out);
+  InputItems items(response_id, tools_of(response), out);
   for (size_t i = 0; i + 1 < all.size(); ++i) items.add(all[i]);
   return out;
 }

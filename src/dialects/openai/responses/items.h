@@ -40,7 +40,9 @@ class ReferencedItems {
   size_t bytes_ = 0;
 };
 
-// The turns of a stored response without its own answer, as the items of its input, each with its id.
-std::vector<std::pair<std::string, std::string>> input_items(std::string_view response_id, std::string_view turns);
+// The turns of a stored response without its own answer, as the items of its input, each with its id. Calls have the
+// names and the kinds of the response's tools.
+std::vector<std::pair<std::string, std::string>> input_items(std::string_view response_id, std::string_view turns,
+                                                             std::string_view response);
 
 }  // namespace weir::openai::responses
