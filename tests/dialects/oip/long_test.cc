@@ -181,6 +181,26 @@ TEST_F(OipLong, LongStringsAreCheckedByAWorkerBothWays) {
   EXPECT_TRUE(x->sent.ends_with(data));
 }
 
+TEST_F(OipLong, AMessageAboutStringsThatAWorkerRefusesDoesNotSpeakForTheModel) {
+  constexpr size_t kCount = 100'000;
+  inference::ModelInferRequest r;
+  r.set_model_name("any");
+  auto& in = *r.add_inputs();
+  in.set_name("s"), in.set_datatype("BYTES"), in.add_shape(kCount - 1);
+  r.add_raw_input_contents(short_strings(kCount));
+  auto x = bench.open_grpc("ModelStreamInfer");
+  bench.wire.data(*x, support::grpc_frame(r.SerializeAsString()));
+  bench.turn();
+  EXPECT_FALSE(workers.held.empty());
+  work();
+  const auto frames = support::grpc_frames(x->sent);
+  ASSERT_EQ(frames.size(), 1u);
+  inference::ModelStreamInferResponse answer;
+  ASSERT_TRUE(answer.ParseFromString(frames[0].payload));
+  EXPECT_NE(answer.error_message().find("more than 99999 BYTES elements"), std::string::npos) << answer.error_message();
+  EXPECT_FALSE(answer.infer_response().parameters().contains("triton_final_response"));
+}
+
 TEST_F(OipLong, LongStringsBecomeJsonInPieces) {
   msg::Outputs strings;
   strings.tensors.push_back({"p", msg::DType::kBytes, {100'000}, base::Bytes::adopt(short_strings(100'000))});
