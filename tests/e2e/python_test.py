@@ -198,7 +198,7 @@ class PythonModels(harness.GrpcCase):
     def test_a_model_cancels_a_request_to_another_and_is_told_when_it_is_over(self):
         for _ in range(3):
             answer = self.total(1_000_000, 'cancelled')
-            self.assertEqual(499, answer.status, answer.body)
+            self.assertEqual((499, True), (answer.status, 'the model has cancelled its request' in answer.json()['error']), answer.body)
         self.assertTrue(self.server.logged('nobody listens any more'))
         self.assertEqual({'SUM': [3], 'ANSWERS': [3]}, self.outputs(self.total(3, 'all')))
 

@@ -39,7 +39,7 @@ Status Nested::took(const Message& message) {
   auto open = std::find_if(open_.begin(), open_.end(), [&](const Open& o) { return o.number == message.number; });
   if (open == open_.end()) return {};
   if (message.type == Type::kForget) {
-    open->forgotten |= (message.flags & kMany) == 0;
+    ((message.flags & kMany) ? open->cancelled : open->forgotten) = true;
     cancel_call(*open);
     return {};
   }
@@ -140,7 +140,9 @@ Status Nested::reply(Open& open, msg::Event&& event) {
     return host_.send_reply(open.number, kind, {}, sent);
   }
   auto* failed = std::get_if<msg::Failed>(&event.what);
-  return host_.send_reply(open.number, kind, {}, failed ? failed->status : failure(Code::kInternal, "no answer"));
+  Status status = failed ? std::move(failed->status) : failure(Code::kInternal, "no answer");
+  if (open.cancelled && status.code == Code::kCancelled) status.text = "the model has cancelled its request";
+  return host_.send_reply(open.number, kind, {}, status);
 }
 
 void Nested::cancel() {

@@ -40,7 +40,8 @@ class Nested final : private msg::Home {
     msg::Call call;
     uint64_t number = 0;
     bool many = false;       // the child takes any number of answers
-    bool forgotten = false;  // and no more, not even the last
+    bool cancelled = false;  // and wants no more, but the last
+    bool forgotten = false;  // and not even that
     uint64_t ahead = 0;      // answers that it has not read
     Target target;
   };
