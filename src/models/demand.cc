@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 namespace weir::models {
 namespace {
@@ -19,6 +21,10 @@ void add_all(const Waiting& direct, const std::string& model, std::set<std::stri
   if (found == direct.end()) return;
   for (const auto& waiter : found->second)
     if (out.insert(waiter).second) add_all(direct, waiter, out);
+}
+
+base::Status not_loaded(const std::string& model, const std::string& why) {
+  return base::try_again(base::Code::kUnavailable, "model '" + model + "' cannot be loaded: " + why);
 }
 
 }  // namespace
@@ -47,20 +53,27 @@ void Demand::want(const std::string& model) {
   if (std::find(wanted_.begin(), wanted_.end(), model) == wanted_.end()) wanted_.push_back(model);
 }
 
-void Demand::want(const std::string& model, Done done) {
+void Demand::want(const std::string& model, Asks who, Done done) {
   want(model);
-  asked_.emplace(model, std::move(done));
+  asked_.emplace(model, Asked{who, std::move(done)});
 }
 
 void Demand::notify(const std::string& model, const base::Status& outcome) {
   auto [from, to] = asked_.equal_range(model);
-  for (auto at = from; at != to; ++at) at->second(outcome);
+  for (auto at = from; at != to; ++at) at->second.done(outcome);
   asked_.erase(from, to);
+}
+
+void Demand::forget(const std::string& model) {
+  std::erase(wanted_, model);
+  for_clients_.erase(model);
 }
 
 void Demand::step() {
   if (!on()) return;
   residence_->settle();
+  for (const auto& model : Names(for_clients_))
+    if (residence_->is_missing(model)) refuse_models(model);
   while (!loading_ && begin_next()) {
   }
 }
@@ -74,10 +87,11 @@ bool Demand::begin_next() {
     const bool missing = residence_->is_missing(model);
     const Room room = missing ? make_room(residence_->missing_bytes(model), waiting_[model]) : Room::kNow;
     if (missing && room == Room::kNow && residence_->is_settled(model)) return begin(model), true;
+    if (missing && room == Room::kNever && !waiting_[model].empty()) return refuse_models(model), true;
     if (missing && room == Room::kNever) refuse(model);
     if (!missing || room == Room::kNever) {
       notify(model, {});  // where it is refused nobody is left to be told
-      std::erase(wanted_, model);
+      forget(model);
       return true;
     }
     if (any_leaves()) return false;
@@ -90,8 +104,7 @@ bool Demand::refuse_one() {
   auto first =
       std::find_if(wanted_.begin(), wanted_.end(), [&](const auto& model) { return !waiting_[model].empty(); });
   if (first == wanted_.end()) return false;
-  refuse(*first);
-  wanted_.erase(first);
+  refuse_models(std::string(*first));
   return true;
 }
 
@@ -101,6 +114,7 @@ void Demand::note_waiting() {
     for (const auto& [waiter, model] : options_.waits.now()) add_wait(table_, waiter, model, direct);
   waiting_.clear(), held_.clear();
   for (const auto& model : wanted_) {
+    if (for_clients_.contains(model)) continue;
     add_all(direct, model, waiting_[model]);
     held_.insert(waiting_[model].begin(), waiting_[model].end());
   }
@@ -174,29 +188,41 @@ void Demand::end(const std::string& model, const base::Status& outcome) {
   else
     fail(model, outcome.text);
   notify(model, {});  // where it has failed nobody is left to be told
-  std::erase(wanted_, model);
+  forget(model);
 }
 
 // In terms of a client nothing is wrong with its request, whatever is wrong with the model.
 void Demand::fail(const std::string& model, const std::string& why) {
   residence_->mark_missing(model, bus::ModelState::kUnavailable, why + "; a request tries again");
   hooks_.publish();
-  tell(model, why, timer_->now() + kQuiet);
-}
-
-// There is no room. Where models wait for it there may be some as soon as they know.
-void Demand::refuse(const std::string& model) {
-  if (waiting_[model].empty())
-    fail(model,
-         "models that cannot leave memory take " + std::to_string(staying_bytes({})) + " bytes of models.memory");
-  else
-    tell(model, "models.memory has no room for it beside the models that wait for it", timer_->now());
-}
-
-void Demand::tell(const std::string& model, const std::string& why, base::Time retry_at) {
-  residence_->fail_waiting(
-      model, base::try_again(base::Code::kUnavailable, "model '" + model + "' cannot be loaded: " + why), retry_at);
+  residence_->fail_waiting(model, not_loaded(model, why), timer_->now() + kQuiet);
   notify(model, base::failure(base::Code::kFailedPrecondition, why));
+}
+
+void Demand::refuse(const std::string& model) {
+  fail(model, "models that cannot leave memory take " + std::to_string(staying_bytes({})) + " bytes of models.memory");
+}
+
+// There is no room beside the models that wait for it: they are refused. Where clients wait for it, too, these models
+// leave for it, and are refused again until it is loaded.
+void Demand::refuse_models(const std::string& model) {
+  constexpr auto kWhy = "models.memory has no room for it beside the models that wait for it";
+  std::vector<Done> refused;
+  for (auto [at, to] = asked_.equal_range(model); at != to;) {
+    if (at->second.who == Asks::kClient) {
+      ++at;
+    } else {
+      refused.push_back(std::move(at->second.done));
+      at = asked_.erase(at);
+    }
+  }
+  const bool stays = asked_.contains(model) || residence_->clients_wait(model);
+  residence_->refuse_models(model, not_loaded(model, kWhy), stays ? base::Time::max() : timer_->now());
+  for (const auto& done : refused) done(base::failure(base::Code::kFailedPrecondition, kWhy));
+  if (stays)
+    for_clients_.insert(model);
+  else
+    forget(model);
 }
 
 }  // namespace weir::models

@@ -7,8 +7,8 @@
 // hangs keeps the others here waiting, and nobody else.
 //
 // A model that runs may ask others (ModelWaits). It does not leave for what it waits for, as its Calls would not end:
-// where there is no room beside it the request is refused at once. Those that wait for a model that is not in memory
-// are the last to leave for any.
+// where there is no room beside it the request is refused at once. Then it leaves, where clients wait for the same
+// model. Those that wait for a model that is not in memory are the last to leave for any.
 //
 // Under the repository's lock, but for what a stand-in asks.
 #pragma once
@@ -47,7 +47,8 @@ class Demand {
   // A request asks for the model.
   void want(const std::string& model);
   // The same; `done` is told once it is in memory, or why it is not. Nothing is told where this is off.
-  void want(const std::string& model, Done done);
+  enum class Asks : uint8_t { kClient, kModel };
+  void want(const std::string& model, Asks who, Done done);
   // The least recently used leave until all are within models.memory, the one that is being loaded among them. False:
   // those that are left cannot leave.
   bool trim();
@@ -60,6 +61,10 @@ class Demand {
  private:
   enum class Room : uint8_t { kNow, kSoon, kNever };
   using Names = std::set<std::string>;
+  struct Asked {
+    Asks who;
+    Done done;
+  };
   bool begin_next();
   bool refuse_one();
   void note_waiting();
@@ -71,8 +76,9 @@ class Demand {
   void end(const std::string& model, const base::Status& outcome);
   void fail(const std::string& model, const std::string& why);
   void refuse(const std::string& model);
-  void tell(const std::string& model, const std::string& why, base::Time retry_at);
+  void refuse_models(const std::string& model);
   void notify(const std::string& model, const base::Status& outcome);
+  void forget(const std::string& model);
   std::shared_ptr<bus::Served> stand_in(const bus::Served& loaded);
 
   const RepositoryOptions& options_;
@@ -81,12 +87,14 @@ class Demand {
   const std::shared_ptr<TaskQueue> queue_;
   const Hooks hooks_;
   const std::shared_ptr<sched::DeadlineTimer> timer_ = std::make_shared<sched::TimerThread>();
-  std::deque<std::string> wanted_;          // each once, in the order in which they were asked for
-  bool loading_ = false;                    // the first of them is being loaded
-  uint64_t coming_ = 0;                     // bytes that it will take
-  std::multimap<std::string, Done> asked_;  // by model: who is told what became of it
-  std::map<std::string, Names> waiting_;  // for each that is wanted: the models that wait for it, by way of others too
-  Names held_;                            // all of those
+  std::deque<std::string> wanted_;           // each once, in the order in which they were asked for
+  bool loading_ = false;                     // the first of them is being loaded
+  uint64_t coming_ = 0;                      // bytes that it will take
+  std::multimap<std::string, Asked> asked_;  // by model: who is told what became of it
+  Names for_clients_;                        // of those wanted: models that ask for them are refused
+  // For each other that is wanted: the models that wait for it, by way of others too.
+  std::map<std::string, Names> waiting_;
+  Names held_;  // all of those
 };
 
 }  // namespace weir::models

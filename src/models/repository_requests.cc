@@ -27,7 +27,8 @@ void Repository::Parts::Requests::load(const std::string& name, const Given& par
   if (!asking.model.empty()) wait = parts_.options.waits.begin(asking.model, name);
   auto loaded = [this, name, done, wait](const base::Status& status) {
     if (!status.ok() || !parts_.demand.is_missing(name)) return done(status);
-    parts_.demand.want(name, [done, wait](const base::Status& outcome) { done(outcome); });
+    const auto who = wait ? Demand::Asks::kModel : Demand::Asks::kClient;
+    parts_.demand.want(name, who, [done, wait](const base::Status& outcome) { done(outcome); });
   };
   if (asking.model.empty())
     return jobs_.add(name, Jobs::Needs::kPlace,

@@ -147,4 +147,16 @@ void Residence::fail_waiting(const std::string& name, const base::Status& why, b
     if (slot.missing) inbox(slot).failed(why, retry_at);
 }
 
+void Residence::refuse_models(const std::string& name, const base::Status& why, base::Time retry_at) {
+  for (auto& [version, slot] : table_.models_[name].versions)
+    if (slot.missing) inbox(slot).refuse_models(why, retry_at);
+}
+
+bool Residence::clients_wait(const std::string& name) const {
+  auto found = table_.models_.find(name);
+  return found != table_.models_.end() &&
+         std::any_of(found->second.versions.begin(), found->second.versions.end(),
+                     [](const auto& slot) { return slot.second.missing && inbox(slot.second).clients_wait(); });
+}
+
 }  // namespace weir::models

@@ -46,6 +46,9 @@ class Residence {
   void mark_missing(const std::string& model, bus::ModelState state, const std::string& why);
   // Calls that wait for what is missing fail, until `retry_at`.
   void fail_waiting(const std::string& model, const base::Status& why, base::Time retry_at);
+  // The same of Calls of models alone; and whether those of clients wait.
+  void refuse_models(const std::string& model, const base::Status& why, base::Time retry_at);
+  bool clients_wait(const std::string& model) const;
   // Its versions leave the memory. A Call brings them back.
   void let_go(const std::string& model);
   // Stand-ins let go of what has left memory once no Call of theirs is inside.

@@ -5,18 +5,19 @@
 // Who waits is a ConcurrencyLimiter's business: so many Calls, so long, tenants in turns, and a cancelled Call leaves.
 // Once a load has failed, Calls fail at once until `retry_at`; the next one after that asks again. The model may leave
 // memory again: close(), and settle() until no Call is inside.
+//
+// Clients' Calls wait in one line, and those of models that run (without a tenant) in another: where there is no room
+// for the model beside models that wait for it, these are refused, and clients wait until those have left.
 #pragma once
 
-#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 
 #include "bus/catalog.h"
 #include "msg/call.h"
 #include "msg/spec.h"
-#include "sched/concurrency_limiter.h"
 #include "sched/deadline_timer.h"
 
 namespace weir::sched {
@@ -31,8 +32,8 @@ class DemandInbox final : public msg::Inbox {
   using Ask = std::function<bool()>;
 
   // `stats` outlives this.
-  DemandInbox(std::string_view model, Bounds bounds, bus::ModelStats& stats, std::shared_ptr<DeadlineTimer> timer,
-              Ask ask);
+  DemandInbox(std::string_view model, Bounds bounds, bus::ModelStats& stats,
+              const std::shared_ptr<DeadlineTimer>& timer, Ask ask);
   ~DemandInbox() override;
 
   void put(msg::Call* call) override;
@@ -43,30 +44,26 @@ class DemandInbox final : public msg::Inbox {
   // settle().
   void loaded(std::shared_ptr<bus::Served> loaded);
   // It could not be loaded: Calls fail with `why` until `retry_at`.
-  void failed(base::Status why, base::Time retry_at);
+  void failed(const base::Status& why, base::Time retry_at);
+  // The same of the Calls of models alone.
+  void refuse_models(const base::Status& why, base::Time retry_at);
   // The model leaves memory: Calls that come from now on wait, and the first of them asks.
   void close();
   // Behind close(): lets go of what was loaded once no Call is inside; true when it has.
   bool settle();
 
-  size_t waiting() const { return gate_->waiting(); }
-  bool busy() const { return gate_->inside() > 0; }
+  size_t waiting() const;
+  bool clients_wait() const;
+  bool busy() const;
 
  private:
-  class Behind;
-  bool must_ask();
+  class Memory;
+  class Line;
 
-  const std::shared_ptr<DeadlineTimer> timer_;
   const Ask ask_;
   msg::ModelSpec spec_;  // the queue's: the model's name and the bounds
-  const std::shared_ptr<ConcurrencyLimiter> gate_;
-  Behind* behind_;  // of inbox_
-  std::unique_ptr<msg::Inbox> inbox_;
-
-  enum class State : uint8_t { kIdle, kAsked, kLoaded, kFailed };
-  std::mutex mutex_;
-  State state_ = State::kIdle;  // under mutex_, as the next
-  base::Time retry_at_ = base::kNever;
+  const std::unique_ptr<Memory> memory_;
+  const std::unique_ptr<Line> clients_, models_;
 };
 
 }  // namespace weir::sched

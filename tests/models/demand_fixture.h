@@ -34,9 +34,11 @@ struct Caller final : msg::Home {
     auto* outputs = std::get_if<msg::Outputs>(&event.what);
     return outputs ? std::string(outputs->tensors.at(0).data.view()) : "?";
   }
-  msg::Call* call(bus::Served& served) {
+  // As a model calls others, where there is no tenant.
+  msg::Call* call(bus::Served& served, uint64_t tenant = 0) {
     auto& call = calls.emplace_back();
     call.home = this;
+    call.tenant = tenant;
     call.inputs.push_back({"x", msg::DType::kUint8, {1, 1}, base::Bytes::constant("x")});
     served.inbox->put(&call);
     return &call;
@@ -45,6 +47,10 @@ struct Caller final : msg::Home {
     std::unique_lock lock(mutex);
     changed.wait_for(lock, std::chrono::seconds(20), [&] { return heard.contains(call); });
     return heard[call];
+  }
+  bool heard_of(const msg::Call* call) {
+    std::lock_guard lock(mutex);
+    return heard.contains(call);
   }
   std::mutex mutex;
   std::condition_variable changed;
@@ -110,9 +116,9 @@ class HeldDemand : public Demand {
     ASSERT_TRUE(held->repository->start().ok());
   }
   void TearDown() override { held->repository->stop(); }
-  msg::Call* call(const std::string& model) {
+  msg::Call* call(const std::string& model, uint64_t tenant = 0) {
     auto served = held->now()->models.at(model).versions.begin()->second;
-    return caller.call(*served);
+    return caller.call(*served, tenant);
   }
   static std::string all_wait() {
     const std::string why = std::string("/1 READY (") + kWaits + ")\n";

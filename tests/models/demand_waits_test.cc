@@ -38,6 +38,26 @@ TEST_F(HeldDemand, NorForWhatAnotherAsksForOnItsBehalf) {
   EXPECT_EQ(caller.answer(second), "3");
 }
 
+// It asks for the same as they do, and is refused.
+TEST_F(HeldDemand, ClientsWaitUntilTheModelThatAsksHasLeft) {
+  auto* inside = run("a");
+  auto wait = waits.begin("a", "b");
+  auto* client = call("b", 2);
+  auto load = held->begin_load("b");
+  EXPECT_EQ(caller.answer(call("b")), no_room("b"));
+  EXPECT_FALSE(held->begin_load("b", {"a"}).get().ok());
+  ASSERT_TRUE(held->becomes(all_wait())) << "a is let go";
+  EXPECT_EQ(caller.answer(call("b")), no_room("b")) << "a would not leave";
+  EXPECT_FALSE(caller.heard_of(client));
+  EXPECT_EQ(load.wait_for(0s), std::future_status::timeout);
+  wait.reset();
+  loads.release_runs("a");
+  EXPECT_EQ(caller.answer(inside), "1");
+  EXPECT_EQ(caller.answer(client), "2");
+  EXPECT_TRUE(load.get().ok());
+  EXPECT_EQ(caller.answer(call("b")), "2") << "models are not refused any more";
+}
+
 TEST_F(HeldDemand, NorForALoadThatItAsksFor) {
   auto* inside = run("a");
   auto asked = held->begin_load("b", {"a"});

@@ -30,9 +30,10 @@ struct Reserve {
           ++asked;
           return answers_asks;
         }) {}
-  msg::Call& put() {
+  msg::Call& put(uint64_t tenant = 0) {
     auto& call = calls.emplace_back();
     call.home = &answers;
+    call.tenant = tenant;
     call.id = std::to_string(calls.size());
     call.times.queued = timer->now();
     inbox.put(&call);
@@ -149,6 +150,20 @@ TEST(DemandInbox, AFailedLoadFailsAllAndTheNextOneIsTriedAfterAWhile) {
   EXPECT_EQ(reserve.asked, 2);
   reserve.load();
   EXPECT_EQ(reserve.heard(), std::vector<std::string>{"4 ok"});
+}
+
+TEST(DemandInbox, ModelsAreRefusedWhileClientsWaitOn) {
+  Reserve reserve;
+  reserve.put(2), reserve.put();
+  EXPECT_TRUE(reserve.inbox.clients_wait());
+  reserve.inbox.refuse_models(base::failure(Code::kUnavailable, "no room"), base::Time::max());
+  reserve.put(), reserve.put(2);
+  EXPECT_EQ(reserve.heard(), (std::vector<std::string>{"2 UNAVAILABLE", "3 UNAVAILABLE"}));
+  EXPECT_EQ(reserve.inbox.waiting(), 2u);
+  reserve.load();
+  reserve.put();
+  EXPECT_EQ(reserve.heard(), (std::vector<std::string>{"1 ok", "4 ok", "5 ok"}));
+  EXPECT_FALSE(reserve.inbox.clients_wait());
 }
 
 TEST(DemandInbox, OnlySoManyWaitAndOnlySoLong) {
