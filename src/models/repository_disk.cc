@@ -224,13 +224,14 @@ void Repository::Parts::Disk::refresh_postponed() {
 void Repository::Parts::Disk::refresh(const std::string& root, const std::string& name) {
   auto folder = parts_.find(name);
   const bool gone = !folder && folder.error().code == base::Code::kNotFound;
-  if (gone && !table_.uploaded(name)) parts_.wanted.erase(name), drop(name);
+  if (gone && !table_.uploaded(name)) parts_.wanted.erase(name), parts_.asked_for.erase(name), drop(name);
   if (!folder && !gone) {  // the folder could not be looked at, so it may be a new one
     postponed_.emplace(root, name);
     next_refresh_ = std::min(next_refresh_, Clock::now() + kRefreshRetry);
   }
   if (folder && folder->path == root + '/' + name) {
     parts_.wanted.insert(name);
+    if (is_of_startup(name)) parts_.asked_for.insert(name);
     parts_.load_one(*folder, nullptr, ModelTable::Into::kMemory);
   }
   parts_.publish();

@@ -1,6 +1,8 @@
 // Pipelines in a repository: their metadata, and their nodes coming and going.
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "any_repo.h"
 #include "bus/bus.h"
 #include "models/dag.h"
@@ -309,6 +311,21 @@ TEST(PipelineModel, ANodeThatWasLoadedOnItsOwnStaysWhenItsPipelineLeaves) {
   EXPECT_NE(repo.served("second"), nullptr);
   EXPECT_TRUE(repo.unload("second").ok());
   EXPECT_TRUE(repo.load("a").ok());
+  EXPECT_TRUE(repo.unload("a", Repository::Dependents::kUnload).ok());
+  EXPECT_EQ(repo.served("second"), nullptr) << "it was loaded along this time";
+}
+
+TEST(PipelineModel, ANodeWhoseFolderWasGoneIsNotAskedForAnyMore) {
+  test::Disk disk;
+  two(disk);
+  PipelineRepo repo(disk, Control::kExplicit);
+  EXPECT_TRUE(repo.load("second").ok());
+  disk.remove("second");
+  repo.repository->refresh(disk.root(), {"second"});
+  while (repo.served("second")) std::this_thread::yield();
+  two(disk);
+  EXPECT_TRUE(repo.load("a").ok());
+  EXPECT_NE(repo.served("second"), nullptr);
   EXPECT_TRUE(repo.unload("a", Repository::Dependents::kUnload).ok());
   EXPECT_EQ(repo.served("second"), nullptr) << "it was loaded along this time";
 }
