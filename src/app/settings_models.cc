@@ -90,7 +90,8 @@ void add_repository(std::vector<Setting>& rows, Config& c) {
                           c.models.batching.max_delay));
   rows.push_back(count("models.batching.priority_levels", "0 = priorities are ignored",
                        c.models.batching.priority_levels, 0, 1000));
-  rows.push_back(count("models.batching.max_queue", "calls that wait for one model, at each priority; 0 = any number",
+  rows.push_back(count("models.batching.max_queue",
+                       "calls, or sequences, that wait for one model, at each priority; 0 = any number",
                        c.models.batching.max_queue));
   rows.push_back(duration("models.batching.queue_timeout", "longest wait; 0 = as long as the client waits",
                           c.models.batching.queue_timeout));

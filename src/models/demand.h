@@ -50,7 +50,8 @@ class Demand {
   enum class Asks : uint8_t { kClient, kModel };
   void want(const std::string& model, Asks who, Done done);
   // The least recently used leave until all are within models.memory, the one that is being loaded among them. False:
-  // those that are left cannot leave.
+  // those that are left cannot leave. Those that wait for what is wanted may be left, too: this is true then, and
+  // nothing leaves before something else is wanted.
   bool trim();
   // Begins to load what is wanted next, where there is room now; to be called whenever something may have left, or been
   // loaded.
@@ -88,7 +89,7 @@ class Demand {
   const Hooks hooks_;
   const std::shared_ptr<sched::DeadlineTimer> timer_ = std::make_shared<sched::TimerThread>();
   std::deque<std::string> wanted_;           // each once, in the order in which they were asked for
-  bool loading_ = false;                     // the first of them is being loaded
+  bool loading_ = false;                     // one of them is being loaded
   uint64_t coming_ = 0;                      // bytes that it will take
   std::multimap<std::string, Asked> asked_;  // by model: who is told what became of it
   Names for_clients_;                        // of those wanted: models that ask for them are refused

@@ -6,7 +6,8 @@
 // of the tenant that has the fewest slots come first, and among them the one that came first.
 //
 // A request that cannot wait ends its sequence: those that came before it run, and those that come after it are of no
-// sequence. So none runs on a state that lacks an earlier one.
+// sequence. So none runs on a state that lacks an earlier one. One that is cancelled, or waits too long for a slot,
+// ends it with all that wait in it.
 //
 // Slots are shared out once they are scarce: where a sequence of one tenant has waited for as long as a sequence may be
 // idle, and another tenant has more than its share of the slots, or all of them, the latter's least recently used

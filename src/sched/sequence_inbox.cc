@@ -48,7 +48,7 @@ bool ends_sequence(const msg::Call& call, Code code) {
 }
 
 Status ended_by(const Status& why) {
-  return failure(why.code, "an earlier request of the sequence was not answered, which has ended it: " + why.text);
+  return failure(why.code, "another request of the sequence was not answered, which has ended it: " + why.text);
 }
 
 class SequenceInbox final : public ProxyInbox, public msg::KeepsSequences, private DeadlineTimer::Listener {

@@ -7,8 +7,9 @@
 // code, leaves the state as it was, and the sequence goes on. States are charged to the memory ledger (kSessions); a
 // request for whose state there is no room is refused.
 //
-// Only requests of sequences that wait for a slot time out, and with one of them its sequence. Once a sequence has its
-// slot, its requests wait for as long as it takes.
+// Only requests of sequences that wait for a slot time out, and with one of them its sequence. Their time counts from
+// their arrival, also where an earlier sequence of the same id came first. Once a sequence has its slot, its requests
+// wait for as long as it takes.
 #pragma once
 
 #include <memory>
