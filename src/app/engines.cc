@@ -101,19 +101,20 @@ base::Result<models::Instance> forwarded(forward::Runtime& forward, const models
   return *std::move(model);
 }
 
-// A model's request of another, which it waits for as long as it keeps the target.
+// A model's request of another, which it waits for as long as it keeps the target. It does not keep the Catalog: others
+// may have to leave memory before the request is answered.
 struct Asked {
-  std::shared_ptr<const bus::Catalog> catalog;
+  std::shared_ptr<const bus::Served> served;
   std::shared_ptr<const void> wait;
 };
 
-base::Result<process::Target> find_target(std::shared_ptr<const bus::Catalog> catalog, std::string_view model,
-                                          std::string_view version, const models::ModelWaits& waits,
-                                          const std::string& asking) {
-  auto found = catalog->find(model, version);
+base::Result<process::Target> find_target(const bus::Catalog& catalog, std::string_view model, std::string_view version,
+                                          const models::ModelWaits& waits, const std::string& asking) {
+  auto found = catalog.find(model, version);
   if (!found) return std::move(found).error();
   const auto& spec = (*found)->spec;
-  auto asked = std::make_shared<const Asked>(Asked{std::move(catalog), waits.begin(asking, spec.name)});
+  auto served = catalog.models.at(spec.name).versions.at(spec.version);
+  auto asked = std::make_shared<const Asked>(Asked{std::move(served), waits.begin(asking, spec.name)});
   return process::Target{std::move(asked), &spec, (*found)->inbox.get()};
 }
 
@@ -195,7 +196,7 @@ base::Status ModelDoor::enter(const std::function<void(models::Repository&)>& vi
 ModelsWorld ModelDoor::world(std::function<std::shared_ptr<const bus::Catalog>()> catalog) {
   auto find = [waits = waits_, catalog = std::move(catalog)](const std::string& asking) -> process::FindModel {
     return [waits, catalog, asking](std::string_view model, std::string_view version) {
-      return find_target(catalog(), model, version, waits, asking);
+      return find_target(*catalog(), model, version, waits, asking);
     };
   };
   return {std::move(find), metrics_,

@@ -218,19 +218,29 @@ class TritonPythonModel:
 
 
 class ModelsThatAsk(harness.unittest.TestCase):
-    def test_none_leaves_for_what_it_asks_for(self):
-        root = repository('asking')
-        for model in 'abc':
+    def started(self, memory, **models):
+        """A server of models that take so much memory each, and what asks them."""
+        root = repository('asking-' + memory)
+        for model, its in models.items():
             (root / model / '1').mkdir(parents=True)
             (root / model / '1/model.py').write_text(ASKING)
-            (root / model / 'model.yaml').write_text(f'memory: {"512KiB" if model == "c" else "1MiB"}')
-        server = harness.Server('--control', 'demand', '--models-memory', '1536KiB', repository=root,
+            (root / model / 'model.yaml').write_text('memory: ' + its)
+        server = harness.Server('--control', 'demand', '--models-memory', memory, repository=root,
                                 env={'WEIR_ENGINES_PYTHON_INTERPRETER': sys.executable})
 
         def infer(model, x):
             body = {'inputs': [{'name': 'x', 'shape': [1], 'datatype': 'FP32', 'data': [x]}]}
             return curl(server.url(f'/v2/models/{model}/infer'), *JSON, data=json.dumps(body))
+        return server, infer
 
+    def test_an_idle_one_leaves_for_what_another_asks_for(self):
+        server, infer = self.started('2MiB', a='1MiB', b='1MiB', c='1MiB')
+        self.assertEqual([200, 200], [infer('b', 0).status, infer('a', 0).status])
+        self.assertEqual(200, infer('a', 3).status)
+        self.assertEqual(0, server.stop())
+
+    def test_none_leaves_for_what_it_asks_for(self):
+        server, infer = self.started('1536KiB', a='1MiB', b='1MiB', c='512KiB')
         began = time.monotonic()
         for x in (2, -2):
             refused = infer('a', x)
