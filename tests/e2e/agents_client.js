@@ -1,6 +1,7 @@
 // The packages `ollama` and `@anthropic-ai/sdk` against a running server: node agents_client.js http://127.0.0.1:8080 model
 const { Ollama } = require('ollama');
 const Anthropic = require('@anthropic-ai/sdk').default ?? require('@anthropic-ai/sdk');
+const { betaTool } = require('@anthropic-ai/sdk/helpers/beta/json-schema');
 
 const [, , base, model] = process.argv;
 const ollama = new Ollama({ host: base });
@@ -172,6 +173,19 @@ async function anthropicTests() {
     const result = { role: 'user', content: [{ type: 'tool_result', tool_use_id: called.content[0].id, content: [{ type: 'text', text: 'noon' }] }] };
     const next = await anthropic.messages.create({ ...ask, tool_choice: { type: 'none' }, messages: [...messages, { role: 'assistant', content: called.content }, result] });
     truth(next.content[0].text.length > 0, 'the chat goes on');
+  });
+  await test("anthropic: the package's runner calls a tool and goes on with its result", async () => {
+    const zones = [];
+    const run = async (input) => { zones.push(input.zone); return `noon ${input.zone}`; };
+    const clock = betaTool({ name: 'clock', description: 'Tells the time.', inputSchema: zone, run });
+    const ask = { ...request, max_tokens: 200, tools: [clock], tool_choice: { type: 'any', disable_parallel_tool_use: true }, max_iterations: 2 };
+    for (const stream of [false, true]) {
+      const replies = [];
+      for await (const reply of anthropic.beta.messages.toolRunner({ ...ask, stream })) replies.push(stream ? await reply.finalMessage() : reply);
+      same(replies.length, 2, 'turns');
+      same(replies[1].stop_reason, 'tool_use', 'stop_reason');
+    }
+    truth(zones.length >= 2 && zones.every((each) => ['CET', 'UTC'].includes(each)), JSON.stringify(zones));
   });
   await test('anthropic: what agents send', async () => {
     const { data: answer, response } = await anthropic.beta.messages.create({

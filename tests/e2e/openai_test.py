@@ -120,7 +120,7 @@ class Openai(harness.Case):
         done = subprocess.run(['node', str(harness.ROOT / 'tests/e2e/agents_client.js'), self.server.url(), 'chat'],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, env=env)
         self.assertEqual(0, done.returncode, done.stdout.decode())
-        self.assertRegex(done.stdout.decode(), r'(?m)^1\d passed, 0 failed$')
+        self.assertRegex(done.stdout.decode(), r'(?m)^2\d passed, 0 failed$')
 
     def test_streams_side_by_side_say_what_each_says_alone(self):
         words = ['What is curl?', 'Tell me about the GNU compiler collection, and what it is for.', 'hi', 'Why?']
