@@ -3,84 +3,14 @@
 
 #include <thread>
 
-#include "any_repo.h"
-#include "bus/bus.h"
 #include "models/dag.h"
 #include "models/model_yaml.h"
+#include "pipeline_repo.h"
 
 namespace weir::models {
 namespace {
 
 using msg::DType;
-
-// Its file: "<input> <output> <width> <max_batch>"; FP32, takes what comes and answers nothing.
-class FakeEngine final : public sched::Engine {
- public:
-  explicit FakeEngine(const std::string& file) {
-    std::ifstream in(file);
-    std::string input, output;
-    int64_t width;
-    in >> input >> output >> width >> spec_.max_batch;
-    spec_.platform = "fake";
-    spec_.inputs = {{input, DType::kFp32, {width}, false, {}}};
-    spec_.outputs = {{output, DType::kFp32, {width}, false, {"low", "high"}}};
-  }
-  const msg::ModelSpec& spec() const override { return spec_; }
-  base::Status step(sched::Batch&) override { return base::invalid("nothing"); }
-
- private:
-  msg::ModelSpec spec_;
-};
-
-class PipelineRepo : public AnyRepo {
- public:
-  explicit PipelineRepo(test::Disk& disk, Control control = Control::kNone)
-      : AnyRepo(disk, {{"onnx", make}}, options_of(control)) {
-    EXPECT_TRUE(repository->start().ok());
-  }
-  // The pipeline as clients see it.
-  std::string tensors(const std::string& model) {
-    auto now = this->now();
-    auto served = now->find(model, "");
-    if (!served) return served.error().text;
-    const auto& spec = (*served)->spec;
-    std::string out = std::to_string(spec.max_batch) + ":";
-    for (const auto& t : spec.inputs) out += " " + t.name + spec.public_shape(t).text();
-    out += " ->";
-    for (const auto& t : spec.outputs) out += " " + t.name + spec.public_shape(t).text();
-    return out;
-  }
-  const bus::Served* served(const std::string& model) {
-    auto found = now()->find(model, "");
-    return found ? *found : nullptr;
-  }
-
- private:
-  static RepositoryOptions options_of(Control control) {
-    RepositoryOptions options;
-    options.control = control;
-    return options;
-  }
-  static base::Result<std::unique_ptr<sched::Engine>> make(const LoadArgs& args) {
-    return std::unique_ptr<sched::Engine>(new FakeEngine(args.file));
-  }
-};
-
-// "a" sorts before its nodes: the order of loading is not the order of names.
-constexpr std::string_view kTwo = R"(engine: pipeline
-dag:
-  type: sequential
-  nodes:
-    - {model: first}
-    - {model: second, inputs: {x: y}, outputs: {y: z}}
-)";
-
-test::Disk& two(test::Disk& disk) {
-  disk.write("a/model.yaml", std::string(kTwo));
-  disk.write("first/1/model.onnx", "x y 4 8");
-  disk.write("second/1/model.onnx", "x y 4 6");
-  return disk;
-}
 
 TEST(PipelineModel, ItsTensorsComeFromItsNodes) {
   test::Disk disk;
@@ -170,85 +100,6 @@ TEST(PipelineModel, APipelineWithoutItsNodeIsNotReadyUntilItComesBack) {
   disk.write("second/1/model.onnx", "x y 4 6");
   repo.rescan();
   EXPECT_NE(repo.served("a"), nullptr);
-}
-
-constexpr std::string_view kOfGone =
-    "engine: pipeline\ndag: {nodes: [{model: first}, {name: last, model: gone, inputs: {x: y}}]}\n";
-
-TEST(PipelineModel, AReloadThatNamesANodeThatIsNotThereLeavesWhatServesUntilItIs) {
-  test::Disk disk;
-  PipelineRepo repo(two(disk));
-  auto* before = repo.served("a");
-  disk.write("a/model.yaml", std::string(kOfGone));
-  repo.rescan();
-  EXPECT_EQ(repo.served("a"), before);
-  EXPECT_NE(repo.rows().find("a/1 READY (the reload failed, what was loaded before serves on: node 'last': there is no "
-                             "model 'gone')"),
-            std::string::npos)
-      << repo.rows();
-  disk.write("first/1/model.onnx", "x y 4 3");
-  repo.rescan();
-  EXPECT_EQ(repo.tensors("a"), "3: x[-1,4] -> z[-1,4]") << "what serves has the nodes of now";
-  EXPECT_NE(repo.rows().find("a/1 READY (the reload failed"), std::string::npos) << repo.rows();
-  disk.write("gone/1/model.onnx", "x q 4 2");
-  repo.rescan();
-  EXPECT_EQ(repo.tensors("a"), "2: x[-1,4] -> q[-1,4]");
-  disk.write("a/model.yaml", std::string(kTwo));
-  repo.rescan();
-  EXPECT_EQ(repo.tensors("a"), "3: x[-1,4] -> z[-1,4]");
-}
-
-TEST(PipelineModel, AReloadThatWaitsForANodeIsForgottenByTheNextOne) {
-  test::Disk disk;
-  PipelineRepo repo(two(disk));
-  disk.write("a/model.yaml", std::string(kOfGone));
-  repo.rescan();
-  disk.write("a/model.yaml", std::string(kTwo));
-  repo.rescan();
-  EXPECT_EQ(repo.rows(), "a/1 READY\nfirst/1 READY\nsecond/1 READY\n");
-  disk.write("gone/1/model.onnx", "x q 4 2");
-  repo.rescan();
-  EXPECT_EQ(repo.tensors("a"), "6: x[-1,4] -> z[-1,4]");
-}
-
-TEST(PipelineModel, WhatServesInPlaceOfAReloadLeavesWithItsNode) {
-  test::Disk disk;
-  PipelineRepo repo(two(disk));
-  disk.write("a/model.yaml", std::string(kOfGone));
-  repo.rescan();
-  disk.remove("second");
-  repo.rescan();
-  EXPECT_EQ(repo.served("a"), nullptr);
-  EXPECT_NE(repo.rows().find("a/1 UNAVAILABLE (node 'last': there is no model 'gone')"), std::string::npos)
-      << repo.rows();
-  disk.write("gone/1/model.onnx", "x q 4 2");
-  repo.rescan();
-  EXPECT_EQ(repo.tensors("a"), "2: x[-1,4] -> q[-1,4]");
-}
-
-TEST(PipelineModel, AModelThatIsToBecomeAPipelineServesUntilThatCanBeBuilt) {
-  test::Disk disk;
-  two(disk).write("m/1/model.onnx", "u v 7 0");
-  PipelineRepo repo(disk);
-  disk.write("m/model.yaml", std::string(kOfGone));
-  repo.rescan();
-  EXPECT_EQ(repo.tensors("m"), "0: u[7] -> v[7]");
-  disk.write("gone/1/model.onnx", "x q 4 2");
-  repo.rescan();
-  EXPECT_EQ(repo.tensors("m"), "2: x[-1,4] -> q[-1,4]");
-}
-
-TEST(PipelineModel, AReloadThatWaitsForItsNodeMakesNoRing) {
-  test::Disk disk;
-  PipelineRepo repo(two(disk));
-  disk.write("a/model.yaml", std::string(kOfGone));
-  repo.rescan();
-  disk.write("gone/model.yaml", "engine: pipeline\ndag: {nodes: [{model: a}]}");
-  repo.rescan();
-  EXPECT_EQ(repo.tensors("a"), "6: x[-1,4] -> z[-1,4]");
-  EXPECT_NE(repo.rows().find("gone/1 UNAVAILABLE (node 'a': the pipeline would be a part of itself)"),
-            std::string::npos)
-      << repo.rows();
 }
 
 TEST(PipelineModel, AFolderThatComesBackWhileItsOldVersionIsStillInUseStays) {
