@@ -116,6 +116,27 @@ TEST_F(Openais, AnUnknownPathUnderAPrefixIsRefusedInTheSameForm) {
   EXPECT_EQ(open("GET", "/v1/completions")->response.status, 405);
 }
 
+// As a codec refuses it, before the dialect sees it.
+TEST_F(Openais, ABodyThatIsTooLargeIsRefusedInTheFormOfItsApi) {
+  options.max_body = 2000;
+  open("GET", "/v1/models");
+  auto refused = [&](const char* path) {
+    Opened x(new support::FakeExchange("POST", path), {&router});
+    const wire::Plan plan = router.begin(*x);
+    router.refuse(*x, 413, plan.too_large());
+    EXPECT_EQ(x->response.status, 413) << path;
+    return json(x);
+  };
+  const std::string text = "the request body is larger than the limit of 2000 bytes (openai.max_body)";
+  for (const char* path : {"/v1/chat/completions", "/openai/v1/responses", "/rerank"}) {
+    const Json error = refused(path)["error"];
+    EXPECT_EQ(error["message"], text) << path;
+    EXPECT_EQ(error["type"], "invalid_request_error") << path;
+  }
+  EXPECT_EQ(refused("/v1/messages")["error"], Json({{"type", "request_too_large"}, {"message", text}}));
+  EXPECT_EQ(refused("/api/chat"), Json({{"error", text}}));
+}
+
 TEST_F(Openais, ABusThatIsFullSays429AndTakesBackWhatItHad) {
   bus::Bus small(
       env, base::ShardId{0}, [] {}, bus::BusLimits{1});
