@@ -1,6 +1,7 @@
 #include "models/demand.h"
 
 #include <algorithm>
+#include <chrono>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -23,8 +24,10 @@ void add_all(const Waiting& direct, const std::string& model, std::set<std::stri
     if (out.insert(waiter).second) add_all(direct, waiter, out);
 }
 
-base::Status not_loaded(const std::string& model, const std::string& why) {
-  return base::try_again(base::Code::kUnavailable, "model '" + model + "' cannot be loaded: " + why);
+base::Status not_loaded(const std::string& model, const std::string& why,
+                        base::Duration after = std::chrono::seconds(1)) {
+  return base::try_again(base::Code::kUnavailable, "model '" + model + "' cannot be loaded: " + why,
+                         std::chrono::ceil<std::chrono::seconds>(after));
 }
 
 }  // namespace
@@ -195,7 +198,7 @@ void Demand::end(const std::string& model, const base::Status& outcome) {
 void Demand::fail(const std::string& model, const std::string& why) {
   residence_->mark_missing(model, bus::ModelState::kUnavailable, why + "; a request tries again");
   hooks_.publish();
-  residence_->fail_waiting(model, not_loaded(model, why), timer_->now() + kQuiet);
+  residence_->fail_waiting(model, not_loaded(model, why, kQuiet), timer_->now() + kQuiet);
   notify(model, base::failure(base::Code::kFailedPrecondition, why));
 }
 

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "base/encoding.h"
+#include "base/log.h"
 #include "models/repository_disk.h"
 #include "models/repository_requests.h"
 
@@ -192,7 +193,10 @@ base::Status Repository::Parts::load_wanted(const std::string& name) {
   if (away.contains(name)) return base::failure(base::Code::kUnavailable, "the model was unloaded");
   if (!demand.is_missing(name) && table.serves(name)) return {};
   auto folder = find(name);
-  return folder ? load_one(*folder, nullptr, ModelTable::Into::kMemory) : not_there(name, folder.error());
+  if (folder) return load_one(*folder, nullptr, ModelTable::Into::kMemory);
+  const auto why = not_there(name, folder.error());
+  base::log::warning("a model that a request asks for is not loaded", {{"model", name}, {"reason", why.text}});
+  return why;
 }
 
 base::Result<ModelFolder> Repository::Parts::find(const std::string& name) {

@@ -30,7 +30,10 @@ struct Caller final : msg::Home {
     post(burst);
   }
   static std::string text_of(msg::Event& event) {
-    if (auto* failed = std::get_if<msg::Failed>(&event.what)) return failed->status.text;
+    if (auto* failed = std::get_if<msg::Failed>(&event.what)) {
+      const auto after = base::retry_after(failed->status).count();
+      return failed->status.text + (after > 1 ? " (in " + std::to_string(after) + " s)" : "");
+    }
     auto* outputs = std::get_if<msg::Outputs>(&event.what);
     return outputs ? std::string(outputs->tensors.at(0).data.view()) : "?";
   }

@@ -1,6 +1,7 @@
 // Models that come into memory when requests ask for them.
 #include <thread>
 
+#include "base/recent_warnings.h"
 #include "demand_fixture.h"
 
 namespace weir::models {
@@ -49,7 +50,7 @@ TEST_F(Demand, ManyFirstRequestsShareOneLoad) {
 TEST_F(Demand, AModelThatDoesNotLoadIsSaidToAllWhoWait) {
   open();
   disk.write("a/1/model.onnx", "broken");
-  EXPECT_EQ(ask("a"), "model 'a' cannot be loaded: cannot parse a/1/model.onnx");
+  EXPECT_EQ(ask("a"), "model 'a' cannot be loaded: cannot parse a/1/model.onnx (in 10 s)");
   EXPECT_TRUE(becomes("a", "a/1 UNAVAILABLE (cannot parse a/1/model.onnx; a request tries again)"));
   EXPECT_EQ(ask("b"), "2") << "others are as they were";
 }
@@ -58,6 +59,8 @@ TEST_F(Demand, AModelThatIsGoneFailsItsRequest) {
   open();
   disk.remove("a");
   EXPECT_NE(ask("a").find("model 'a' cannot be loaded: no model 'a' in the repository"), std::string::npos);
+  EXPECT_NE(base::log::recent_warnings().lines.back().find("a model that a request asks for is not loaded"),
+            std::string::npos);
 }
 
 TEST_F(Demand, WhatIsLargerThanAllMemoryIsNoModel) {
