@@ -76,11 +76,12 @@ class FileReading {
     Setting::Values values;
     if (node.kind == Yaml::Kind::kScalar) values.push_back(node.scalar);
     for (const auto& item : node.items) {
-      if (item.kind != Yaml::Kind::kScalar) return complaints_.at(item, "expected one value");
+      if (item.kind != Yaml::Kind::kScalar) return complaints_.at(item, setting.key + ": expected one value");
       values.push_back(item.scalar);
     }
     if (node.kind == Yaml::Kind::kMap || (node.kind == Yaml::Kind::kList && setting.form != Setting::ValueKind::kList))
-      return complaints_.at(node, setting.form == Setting::ValueKind::kList ? "expected a list" : "expected one value");
+      return complaints_.at(node, setting.key + (setting.form == Setting::ValueKind::kList ? ": expected a list"
+                                                                                           : ": expected one value"));
     if (setting.path)
       for (auto& v : values) v = beside_file(v);
     if (auto s = setting.set(values); !s.ok())

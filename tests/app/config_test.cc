@@ -150,7 +150,7 @@ TEST(Config, EveryMistakeIsToldAtOnce) {
             "/etc/weir/weir.yaml:2:33: limits.streams: expected at least 1, got 0\n"
             "/etc/weir/weir.yaml:3:6: expected a map of keys and values\n"
             "/etc/weir/weir.yaml:4:19: models.control: expected one of none, poll, explicit, demand, got 'pol'\n"
-            "/etc/weir/weir.yaml:5:14: expected one value");
+            "/etc/weir/weir.yaml:5:14: log.level: expected one value");
 }
 
 TEST(Config, AFlagBeatsTheEnvironmentBeatsTheFile) {
