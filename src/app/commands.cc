@@ -17,15 +17,21 @@ Exit load_or_unload(const Remote& remote, const std::string& model, const std::s
   return Exit::kOk;
 }
 
+// For a terminal: the server may be anybody's.
 std::string text_of(const json& row, const char* key) {
   auto found = row.find(key);
-  return found != row.end() && found->is_string() ? found->get<std::string>() : std::string();
+  return found != row.end() && found->is_string() ? printable(found->get<std::string>()) : std::string();
+}
+
+std::string dump_of(const json& row, const char* key) {
+  auto found = row.find(key);
+  return found != row.end() ? printable(found->dump()) : "null";
 }
 
 void print_outputs(const json& answer) {
   for (const auto& output : answer["outputs"])
     std::printf("%s %s%s %s\n", text_of(output, "name").c_str(), text_of(output, "datatype").c_str(),
-                output.value("shape", json()).dump().c_str(), output.value("data", json()).dump().c_str());
+                dump_of(output, "shape").c_str(), dump_of(output, "data").c_str());
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import http.server
 import json
 import os
 import pathlib
@@ -55,6 +56,24 @@ class Remote(harness.Case):
         self.assertRegex(out, r'(?m)^simple +1 +READY')
         rows = json.loads(weir('models', self.server.address, '-o', 'json')[1])
         self.assertIn({'name': 'simple', 'version': '1', 'state': 'READY'}, [{k: r.get(k) for k in ('name', 'version', 'state')} for r in rows])
+
+    def test_what_a_server_says_commands_no_terminal(self):
+        class Index(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = json.dumps([{'name': '\x1b[31mred\x9b0m', 'state': 'READY'}], ensure_ascii=False).encode()
+                self.send_response(200)
+                self.send_header('Content-Length', str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        with http.server.HTTPServer(('127.0.0.1', 0), Index) as server:
+            threading.Thread(target=server.handle_request).start()
+            code, out, err = weir('models', '127.0.0.1:%d' % server.server_port)
+        self.assertEqual(0, code, err)
+        self.assertIn('?[31mred?0m', out)
 
     def test_a_model_is_called_with_lists_zeros_and_arrays(self):
         array = harness.scratch() / 'ones.npy'
