@@ -40,8 +40,8 @@ base::Status Weight::find(const Store& store, const Quantization& how, const std
   const Array* plain = store.look_up(name + ".weight");
   if (plain && plain->dtype != Stored::kInt8 && plain->dtype != Stored::kFp8) return find_floats(store, name);
   switch (how.method) {
-    case QuantMethod::kGptq: return find_gptq(store, how, name);
-    case QuantMethod::kAwq: return find_awq(store, how, name);
+    case QuantMethod::kGptq:
+    case QuantMethod::kAwq: return find_grouped(store, how, name);
     case QuantMethod::kFp8:
     case QuantMethod::kCompressed: return find_compressed(store, how, name);
     case QuantMethod::kNone: break;
@@ -56,32 +56,14 @@ base::Status Weight::find_floats(const Store& store, const std::string& name) {
   return {};
 }
 
-base::Status Weight::find_gptq(const Store& store, const Quantization& how, const std::string& name) {
-  form_ = Form::kGptq, bits_ = how.bits;
-  set_group(how.group);
-  auto values = store.find(name + ".qweight", {divided(inputs_, per_word()), outputs_}, Stored::kInt32);
-  if (!values) return values.error();
-  auto zeros = store.find(name + ".qzeros", {groups(), divided(outputs_, per_word())}, Stored::kInt32);
-  if (!zeros) return zeros.error();
-  auto scales = store.floats(name + ".scales", {groups(), outputs_});
-  if (!scales) return scales.error();
-  values_ = *values, scales_ = std::move(*scales);
-  output_stride_ = 1, group_stride_ = outputs_;
-  const uint32_t mask = (1u << bits_) - 1, words = divided(outputs_, per_word());
-  zeros_.resize(scales_.size());
-  for (uint32_t g = 0; g < groups(); ++g)
-    for (uint32_t o = 0; o < outputs_; ++o) {
-      const uint32_t stored = word_of(**zeros, uint64_t(g) * words + o / per_word()) >> bits_ * (o % per_word());
-      zeros_[size_t(g) * outputs_ + o] = uint8_t((stored + (how.zeros_less_one ? 1 : 0)) & mask);
-    }
-  return store.has(name + ".g_idx") ? find_order(store, name + ".g_idx") : base::Status();
-}
-
-base::Status Weight::find_awq(const Store& store, const Quantization& how, const std::string& name) {
-  form_ = Form::kAwq, bits_ = how.bits;
+// The two forms lie the same way but for the values, and which place an output's zero point has in its word.
+base::Status Weight::find_grouped(const Store& store, const Quantization& how, const std::string& name) {
+  form_ = how.method == QuantMethod::kAwq ? Form::kAwq : Form::kGptq, bits_ = how.bits;
   set_group(how.group);
   const uint32_t words = divided(outputs_, per_word());
-  auto values = store.find(name + ".qweight", {inputs_, words}, Stored::kInt32);
+  auto values = form_ == Form::kAwq
+                    ? store.find(name + ".qweight", {inputs_, words}, Stored::kInt32)
+                    : store.find(name + ".qweight", {divided(inputs_, per_word()), outputs_}, Stored::kInt32);
   if (!values) return values.error();
   auto zeros = store.find(name + ".qzeros", {groups(), words}, Stored::kInt32);
   if (!zeros) return zeros.error();
@@ -91,9 +73,13 @@ base::Status Weight::find_awq(const Store& store, const Quantization& how, const
   output_stride_ = 1, group_stride_ = outputs_;
   zeros_.resize(scales_.size());
   for (uint32_t g = 0; g < groups(); ++g)
-    for (uint32_t o = 0; o < outputs_; ++o)
-      zeros_[size_t(g) * outputs_ + o] = word_of(**zeros, uint64_t(g) * words + o / 8) >> 4 * kAwqPlace[o % 8] & 15;
-  return {};
+    for (uint32_t o = 0; o < outputs_; ++o) {
+      const uint32_t place = form_ == Form::kAwq ? kAwqPlace[o % 8] : o % per_word();
+      const uint32_t stored = word_of(**zeros, uint64_t(g) * words + o / per_word()) >> bits_ * place;
+      zeros_[scale_at(o, g)] = uint8_t((stored + (how.zeros_less_one ? 1 : 0)) & ((1u << bits_) - 1));
+    }
+  const bool ordered = form_ == Form::kGptq && store.has(name + ".g_idx");
+  return ordered ? find_order(store, name + ".g_idx") : base::Status();
 }
 
 base::Status Weight::find_compressed(const Store& store, const Quantization& how, const std::string& name) {

@@ -55,8 +55,7 @@ class Weight {
   Weight(uint32_t outputs, uint32_t inputs) : outputs_(outputs), inputs_(inputs), group_(inputs) {}
   base::Status find(const Store& store, const Quantization& how, const std::string& name);
   base::Status find_floats(const Store& store, const std::string& name);
-  base::Status find_gptq(const Store& store, const Quantization& how, const std::string& name);
-  base::Status find_awq(const Store& store, const Quantization& how, const std::string& name);
+  base::Status find_grouped(const Store& store, const Quantization& how, const std::string& name);
   base::Status find_compressed(const Store& store, const Quantization& how, const std::string& name);
   base::Status find_scales(const Store& store, const Quantization& how, const std::string& name);
   base::Status find_zeros(const Store& store, const std::string& name);
