@@ -1,6 +1,10 @@
 #include "engines/llm/options.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include "base/log.h"
 #include "base/units.h"
@@ -29,6 +33,17 @@ class ParameterTable {
       to = uint32_t(*n);
     else
       fail(name, "a whole number from " + std::to_string(least) + " to " + std::to_string(most) + " is expected");
+  }
+  // The value of the name that the parameter is, out of those `known`.
+  template <class T>
+  void choose(const char* name, T& to,
+              std::type_identity_t<std::initializer_list<std::pair<std::string_view, T>>> known,
+              const std::string& expected) {
+    auto* text = find(name);
+    if (!text) return;
+    auto at = std::find_if(known.begin(), known.end(), [&](const auto& each) { return each.first == *text; });
+    if (at == known.end()) return fail(name, expected);
+    to = at->second;
   }
   void fail(const char* name, const std::string& expected) {
     if (status.ok())
@@ -82,39 +97,16 @@ void read_policy(ParameterTable& p, const msg::BatchPolicy& batching, Options& o
   }
 }
 
-void read_dtype(ParameterTable& p, Options& o) {
-  auto* text = p.find("dtype");
-  if (!text) return;
-  if (*text == "float32")
-    o.form = WeightFormat::kF32;
-  else if (*text == "bfloat16")
-    o.form = WeightFormat::kBf16;
-  else if (*text != "auto")
-    p.fail("dtype", "auto, float32 or bfloat16 is expected");
-}
-
-void read_quantization(ParameterTable& p, Options& o) {
-  auto* text = p.find("quantization");
-  if (!text) return;
-  if (*text == "none")
-    o.keep = Keep::kWhole;
-  else if (*text == "int8")
-    o.keep = Keep::kInt8;
-  else if (*text == "int4")
-    o.keep = Keep::kInt4;
-  else if (*text != "auto")
-    p.fail("quantization", "auto, none, int8 or int4 is expected");
+void read_formats(ParameterTable& p, Options& o) {
+  p.choose("dtype", o.form, {{"auto", {}}, {"float32", WeightFormat::kF32}, {"bfloat16", WeightFormat::kBf16}},
+           "auto, float32 or bfloat16 is expected");
+  p.choose("quantization", o.keep,
+           {{"auto", Keep::kAsStored}, {"none", Keep::kWhole}, {"int8", Keep::kInt8}, {"int4", Keep::kInt4}},
+           "auto, none, int8 or int4 is expected");
   if (o.form == WeightFormat::kF32 && (o.keep == Keep::kInt8 || o.keep == Keep::kInt4))
     p.fail("quantization", "dtype float32 has no codes; leave one of the two away");
-}
-
-void read_kv_format(ParameterTable& p, Options& o) {
-  auto* text = p.find("kv_cache_dtype");
-  if (!text) return;
-  if (*text == "int8")
-    o.kv_format = KvFormat::kInt8;
-  else if (*text != "auto")
-    p.fail("kv_cache_dtype", "auto or int8 is expected");
+  p.choose("kv_cache_dtype", o.kv_format, {{"auto", KvFormat::kAsComputed}, {"int8", KvFormat::kInt8}},
+           "auto or int8 is expected");
 }
 
 void read_graphs(ParameterTable& p, Options& o) {
@@ -135,9 +127,7 @@ base::Result<Options> read_options(const std::map<std::string, std::string>& par
   p.count("threads", 1, 1024, o.threads);
   p.count("max_length", 1, 1 << 24, o.max_length);
   read_policy(p, batching, o);
-  read_dtype(p, o);
-  read_quantization(p, o);
-  read_kv_format(p, o);
+  read_formats(p, o);
   read_graphs(p, o);
   if (auto* text = p.find("device")) o.device = *text;
   if (p.find("memory_share")) p.count("memory_share", 1, 100, o.memory_share.emplace());
