@@ -2,7 +2,7 @@
 
 The sources are copied to the work folder, where npm puts what package-lock.json names. Where npm is missing, or cannot
 fetch that, the header has no files, and the server is built without the console; a file `missing` in the work folder says
-why. `./dev` may still be installing npm: it holds a lock meanwhile (WEIR_NPM_LOCK).
+why. `./dev` may still be installing npm: it holds a lock meanwhile (NPM_INSTALL_LOCK).
 """
 
 import fcntl
@@ -20,7 +20,7 @@ TYPES = {'.js': 'text/javascript; charset=utf-8', '.css': 'text/css; charset=utf
 
 
 def wait_for_npm():
-    lock = os.environ.get('WEIR_NPM_LOCK')
+    lock = os.environ.get('NPM_INSTALL_LOCK')
     if not lock or not os.path.exists(lock):
         return
     end = time.monotonic() + PATIENCE_S
