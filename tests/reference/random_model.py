@@ -28,8 +28,14 @@ def configuration(family, dtype, vision):
             "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
             "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "max_position_embeddings": 256,
             "tie_word_embeddings": False, "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": dtype}
-    if family == "qwen3":
+    if family in ("qwen3", "qwen3_moe"):
         said.update(head_dim=32, attention_bias=False)  # not hidden / heads, as in the published models
+    if family == "mixtral":
+        said.update(num_local_experts=6, num_experts_per_tok=2)
+    if family in ("qwen2_moe", "qwen3_moe"):
+        said.update(num_experts=10, num_experts_per_tok=3, moe_intermediate_size=40, norm_topk_prob=family == "qwen3_moe")
+    if family == "qwen2_moe":
+        said.update(shared_expert_intermediate_size=56)
     if vision:
         said.update(vision_start_token_id=3, image_token_id=4, vision_end_token_id=5,
                     vision_config={"image_size": 16, "patch_size": 4, "hidden_size": 32, "depth": 2, "num_heads": 4,

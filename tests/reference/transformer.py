@@ -1,7 +1,7 @@
 """Decoder-only transformers, written from the papers in plain torch: what the token engine is compared with.
 
-Covers what config.json of Llama, Mistral, Qwen2 and Qwen3 says, and a small vision encoder whose features take the place
-of the embeddings at image positions. Nothing here is fast, nothing is cached: every call computes every position.
+Covers what config.json of Llama, Mistral, Qwen2 and Qwen3 says, of their mixtures of experts (Mixtral, Qwen2-MoE,
+Qwen3-MoE), and a small vision encoder whose features take the place of the embeddings at image positions. Nothing here is fast, nothing is cached: every call computes every position.
 
     RMSNorm     B. Zhang, R. Sennrich: Root Mean Square Layer Normalization, arXiv 1910.07467
     RoPE        J. Su et al.: RoFormer, arXiv 2104.09864. Pairs are (i, i + d/2), as the published weights have them
@@ -12,6 +12,8 @@ of the embeddings at image positions. Nothing here is fast, nothing is cached: e
     GQA         J. Ainslie et al.: arXiv 2305.13245
     sliding     A. Jiang et al.: Mistral 7B, arXiv 2310.06825: a position sees itself and the window - 1 before it
     q/k norm    Qwen3 Technical Report, arXiv 2505.09388: RMSNorm of each head of q and k, before RoPE
+    experts     A. Jiang et al.: Mixtral of Experts, arXiv 2401.04088; with one that sees all: Qwen2 Technical Report,
+                arXiv 2407.10671
     ViT         A. Dosovitskiy et al.: An Image is Worth 16x16 Words, arXiv 2010.11929
 
     model = load("conf/models/chat/1")
@@ -34,7 +36,8 @@ except ImportError:  # run with this folder on the path
     import safetensors
 
 FAMILIES = {"LlamaForCausalLM": "llama", "MistralForCausalLM": "mistral",
-            "Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3"}
+            "Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3", "MixtralForCausalLM": "mixtral",
+            "Qwen2MoeForCausalLM": "qwen2_moe", "Qwen3MoeForCausalLM": "qwen3_moe"}
 
 
 class Config:
@@ -57,20 +60,35 @@ class Config:
         rope = said.get("rope_parameters") or {}
         self.theta = said.get("rope_theta") or rope.get("rope_theta") or 10000.0
         self.scaling = said.get("rope_scaling") or (rope if rope.get("rope_type", "default") != "default" else None)
-        self.qkv_bias = self.family == "qwen2" or said.get("attention_bias", False)
-        self.o_bias = self.family != "qwen2" and said.get("attention_bias", False)
+        qwen2 = self.family in ("qwen2", "qwen2_moe")
+        self.qkv_bias = said.get("qkv_bias", True) if qwen2 else said.get("attention_bias", False)
+        self.o_bias = not qwen2 and said.get("attention_bias", False)
         self.mlp_bias = said.get("mlp_bias", False)
-        self.qk_norm = self.family == "qwen3"
+        self.qk_norm = self.family in ("qwen3", "qwen3_moe")
+        self._experts(said)
         self.windows = self._windows(said)
         self.vision = said.get("vision_config")
         self.image_token = said.get("image_token_id")
+
+    def _experts(self, said):
+        """How many experts a layer has, none where it is no mixture; their width and how many see a position."""
+        self.experts = [0] * self.layers
+        if self.family == "mixtral":
+            self.experts = [said["num_local_experts"]] * self.layers
+            self.expert_width, self.shared_width, self.normalised = self.intermediate, 0, True
+        elif self.family in ("qwen2_moe", "qwen3_moe"):
+            step, plain = said.get("decoder_sparse_step", 1), said.get("mlp_only_layers") or []
+            self.experts = [said["num_experts"] if (i + 1) % step == 0 and i not in plain else 0 for i in range(self.layers)]
+            self.expert_width, self.normalised = said["moe_intermediate_size"], said.get("norm_topk_prob", False)
+            self.shared_width = said["shared_expert_intermediate_size"] if self.family == "qwen2_moe" else 0
+        self.experts_used = said.get("num_experts_per_tok", 0)
 
     def _windows(self, said):
         """The sliding window of each layer; None where a position sees all before it."""
         window = said.get("sliding_window")
         if self.family == "mistral":
             return [window] * self.layers
-        if self.family in ("qwen2", "qwen3") and said.get("use_sliding_window", False):
+        if self.family.startswith("qwen") and said.get("use_sliding_window", False):
             first = said.get("max_window_layers", 0)
             return [window if i >= first else None for i in range(self.layers)]
         return [None] * self.layers
@@ -179,34 +197,64 @@ class Attention(nn.Module):
 
 
 class MLP(nn.Module):
-    def __init__(self, c):
+    def __init__(self, c, width, names=("gate_proj", "up_proj", "down_proj")):
         super().__init__()
-        self.gate_proj = nn.Linear(c.hidden, c.intermediate, bias=c.mlp_bias)
-        self.up_proj = nn.Linear(c.hidden, c.intermediate, bias=c.mlp_bias)
-        self.down_proj = nn.Linear(c.intermediate, c.hidden, bias=c.mlp_bias)
+        self.names = names
+        for name, (inputs, outputs) in zip(names, ((c.hidden, width), (c.hidden, width), (width, c.hidden))):
+            self.add_module(name, nn.Linear(inputs, outputs, bias=c.mlp_bias))
 
     def forward(self, x):
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        gate, up, down = (getattr(self, name) for name in self.names)
+        return down(F.silu(gate(x)) * up(x))
+
+
+class Mixture(nn.Module):
+    """Every expert answers every position here; the shares of those that a position does not go to are 0."""
+
+    def __init__(self, c, count):
+        super().__init__()
+        names = ("w1", "w3", "w2") if c.family == "mixtral" else ("gate_proj", "up_proj", "down_proj")
+        self.used, self.normalised = c.experts_used, c.normalised
+        self.gate = nn.Linear(c.hidden, count, bias=False)
+        self.experts = nn.ModuleList(MLP(c, c.expert_width, names) for _ in range(count))
+        if c.shared_width:
+            self.shared_expert = MLP(c, c.shared_width)
+            self.shared_expert_gate = nn.Linear(c.hidden, 1, bias=False)
+
+    def shares(self, x):
+        all_of = F.softmax(self.gate(x).float(), dim=-1)
+        best, at = all_of.topk(self.used, dim=-1)
+        kept = torch.zeros_like(all_of).scatter(-1, at, best)
+        return kept / kept.sum(-1, keepdim=True) if self.normalised else kept
+
+    def forward(self, x):
+        shares = self.shares(x).to(x.dtype)
+        out = sum(shares[..., e:e + 1] * expert(x) for e, expert in enumerate(self.experts))
+        if hasattr(self, "shared_expert"):
+            out = out + torch.sigmoid(self.shared_expert_gate(x)) * self.shared_expert(x)
+        return out
 
 
 class Layer(nn.Module):
-    def __init__(self, c):
+    def __init__(self, c, index):
         super().__init__()
         self.self_attn = Attention(c)
-        self.mlp = MLP(c)
+        self.feed_forward = "block_sparse_moe" if c.family == "mixtral" else "mlp"
+        experts = c.experts[index]
+        self.add_module(self.feed_forward, Mixture(c, experts) if experts else MLP(c, c.intermediate))
         self.input_layernorm = RMSNorm(c.hidden, c.epsilon)
         self.post_attention_layernorm = RMSNorm(c.hidden, c.epsilon)
 
     def forward(self, x, cosine, sine, mask):
         x = x + self.self_attn(self.input_layernorm(x), cosine, sine, mask)
-        return x + self.mlp(self.post_attention_layernorm(x))
+        return x + getattr(self, self.feed_forward)(self.post_attention_layernorm(x))
 
 
 class Decoder(nn.Module):
     def __init__(self, c):
         super().__init__()
         self.embed_tokens = nn.Embedding(c.vocabulary, c.hidden)
-        self.layers = nn.ModuleList(Layer(c) for _ in range(c.layers))
+        self.layers = nn.ModuleList(Layer(c, i) for i in range(c.layers))
         self.norm = RMSNorm(c.hidden, c.epsilon)
 
 

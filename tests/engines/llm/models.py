@@ -27,6 +27,11 @@ CASES = {
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}}),
     "llama_bf16": ("llama", "bfloat16", 200, {"hidden_size": 128, "intermediate_size": 256, "num_key_value_heads": 4}),
     "qwen3_bf16": ("qwen3", "bfloat16", 150, {"tie_word_embeddings": True}),
+    "mixtral": ("mixtral", "float32", 60, {"num_key_value_heads": 1}),
+    "qwen2_moe": ("qwen2_moe", "float32", 60, {"mlp_only_layers": [1], "moe_intermediate_size": 37}),
+    "qwen3_moe": ("qwen3_moe", "float32", 60, {"decoder_sparse_step": 2, "tie_word_embeddings": True}),
+    # Rounding chooses other experts here and there; this one uses all.
+    "qwen3_moe_bf16": ("qwen3_moe", "bfloat16", 60, {"num_experts": 4, "num_experts_per_tok": 4}),
     "vision": ("llama", "float32", 40, {}),
 }
 

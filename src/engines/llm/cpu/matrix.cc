@@ -190,33 +190,46 @@ void Multiplier::coded(Activations x, uint32_t rows, const Matrix& w, uint32_t f
   }
 }
 
-// finish(group, panels, tile): the tile is [rows][64] floats.
+// finish(part, group, panels, tile): the tile is [rows][64] floats.
 template <class F>
-void Multiplier::over_groups(Activations x, uint32_t rows, const Matrix& w, F&& finish) {
-  base::check(rows <= max_rows_, "a step has no more rows than was said");
-  const uint32_t groups = (w.panels + kGroup - 1) / kGroup;
+void Multiplier::over_groups(std::span<const Part> parts, const Matrix& w, uint32_t panels_each, F&& finish) {
+  uint32_t rows = UINT32_MAX;
+  for (const Part& part : parts) {
+    base::check(part.rows <= max_rows_, "a step has no more rows than was said");
+    rows = std::min(rows, part.rows);
+  }
+  const uint32_t groups = (panels_each + kGroup - 1) / kGroup, all = uint32_t(parts.size()) * groups;
   // Roughly, from 30 GB/s and 200 thousand million multiplications a second.
   const uint64_t ns = uint64_t(w.depth) * 8 + uint64_t(rows) * w.depth * 2 / 3 + 1;
-  const auto grain = uint32_t(std::max<uint64_t>(kPieceNs / ns, groups / (team_.size() * 16)));
-  team_.run(groups, std::max(1u, grain), [&](uint32_t from, uint32_t to, uint32_t thread) {
+  const auto grain = uint32_t(std::max<uint64_t>(kPieceNs / ns, all / (team_.size() * 16)));
+  team_.run(all, std::max(1u, grain), [&](uint32_t from, uint32_t to, uint32_t thread) {
     float* tile = scratch_.as<float>() + size_t(thread) * max_rows_ * kGroup * 16;
-    for (uint32_t g = from; g < to; ++g) {
-      const uint32_t panels = std::min(kGroup, w.panels - g * kGroup);
+    for (uint32_t i = from; i < to; ++i) {
+      const Part& part = parts[i / groups];
+      const uint32_t g = i % groups, panels = std::min(kGroup, panels_each - g * kGroup);
+      const uint32_t first = part.index * panels_each + g * kGroup;
       if (w.coding == Coding::kWhole)
-        whole(x, rows, w, g * kGroup, panels, tile);
+        whole(part.x, part.rows, w, first, panels, tile);
       else
-        coded(x, rows, w, g * kGroup, panels, tile, expanded_.data() + thread * (kExpandBytes + tile_of(max_rows_)));
-      finish(g, panels, tile);
+        coded(part.x, part.rows, w, first, panels, tile,
+              expanded_.data() + thread * (kExpandBytes + tile_of(max_rows_)));
+      finish(part, g, panels, tile);
     }
   });
 }
 
 void Multiplier::run(Activations x, uint32_t rows, const Matrix& w, Into into, float* out, size_t stride) {
-  over_groups(x, rows, w, [&](uint32_t group, uint32_t panels, const float* tile) {
-    const uint32_t first = group * kGroup * 16, n = std::min(panels * 16, w.outputs - first);
-    const float* bias = w.bias.empty() ? nullptr : w.bias.data() + first;
-    for (uint32_t r = 0; r < rows; ++r, tile += kGroup * 16) {
-      float* to = out + r * stride + first;
+  const Part all{x, rows, 0, reinterpret_cast<std::byte*>(out)};
+  run({&all, 1}, w, w.panels, w.outputs, into, stride);
+}
+
+void Multiplier::run(std::span<const Part> parts, const Matrix& w, uint32_t panels_each, uint32_t outputs, Into into,
+                     size_t stride) {
+  over_groups(parts, w, panels_each, [&](const Part& part, uint32_t group, uint32_t panels, const float* tile) {
+    const uint32_t first = group * kGroup * 16, n = std::min(panels * 16, outputs - first);
+    const float* bias = w.bias.empty() ? nullptr : w.bias.data() + size_t(part.index) * panels_each * 16 + first;
+    for (uint32_t r = 0; r < part.rows; ++r, tile += kGroup * 16) {
+      float* to = reinterpret_cast<float*>(part.out) + r * stride + first;
       if (into == Into::kAdd)
         for (uint32_t i = 0; i < n; ++i) to[i] += tile[i];
       else
@@ -228,21 +241,27 @@ void Multiplier::run(Activations x, uint32_t rows, const Matrix& w, Into into, f
 }
 
 void Multiplier::run_gated(Activations x, uint32_t rows, const Matrix& w, std::byte* out, size_t stride) {
+  const Part all{x, rows, 0, out};
+  run_gated({&all, 1}, w, w.panels, stride);
+}
+
+void Multiplier::run_gated(std::span<const Part> parts, const Matrix& w, uint32_t panels_each, size_t stride) {
   auto swiglu = kernels_.swiglu[size_t(w.form)];
-  over_groups(x, rows, w, [&](uint32_t group, uint32_t panels, float* tile) {
-    for (uint32_t r = 0; r < rows; ++r, tile += kGroup * 16) {
-      add_bias(w, group * kGroup * 16, panels * 16, tile);
-      swiglu(tile, panels / 2, out + r * stride + size_t(group) * kGroup * 8 * size_of(w.form));
+  over_groups(parts, w, panels_each, [&](const Part& part, uint32_t group, uint32_t panels, float* tile) {
+    for (uint32_t r = 0; r < part.rows; ++r, tile += kGroup * 16) {
+      add_bias(w, (part.index * panels_each + group * kGroup) * 16, panels * 16, tile);
+      swiglu(tile, panels / 2, part.out + r * stride + size_t(group) * kGroup * 8 * size_of(w.form));
     }
   });
 }
 
 void Multiplier::run_curved(Activations x, uint32_t rows, const Matrix& w, Curve curve, std::byte* out, size_t stride) {
-  over_groups(x, rows, w, [&](uint32_t group, uint32_t panels, float* tile) {
+  const Part all{x, rows, 0, out};
+  over_groups({&all, 1}, w, w.panels, [&](const Part& part, uint32_t group, uint32_t panels, float* tile) {
     const uint32_t first = group * kGroup * 16;
-    for (uint32_t r = 0; r < rows; ++r, tile += kGroup * 16) {
+    for (uint32_t r = 0; r < part.rows; ++r, tile += kGroup * 16) {
       add_bias(w, first, panels * 16, tile);
-      curve(tile, panels * 16, out + r * stride + size_t(first) * size_of(w.form));
+      curve(tile, panels * 16, part.out + r * stride + size_t(first) * size_of(w.form));
     }
   });
 }

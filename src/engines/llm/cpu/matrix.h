@@ -65,17 +65,28 @@ class Multiplier {
   };
   Multiplier(const Kernels& kernels, ThreadTeam& team, uint32_t max_rows);
 
+  // One of several matrices with as many outputs and inputs that lie one after the other in one Matrix, the panels of
+  // each its own, and the rows that it is multiplied with.
+  struct Part {
+    Activations x;
+    uint32_t rows = 0, index = 0;  // of the matrix among them
+    std::byte* out = nullptr;
+  };
+
   // `out` has `stride` floats per row.
   void run(Activations x, uint32_t rows, const Matrix& w, Into into, float* out, size_t stride);
   // silu(gate) * up, of a matrix whose panels are gates and ups in turn; `out` in the matrix's form.
   void run_gated(Activations x, uint32_t rows, const Matrix& w, std::byte* out, size_t stride);
+  // The same of parts, whose matrices have `panels` panels and of these `outputs` outputs.
+  void run(std::span<const Part> parts, const Matrix& w, uint32_t panels, uint32_t outputs, Into into, size_t stride);
+  void run_gated(std::span<const Part> parts, const Matrix& w, uint32_t panels, size_t stride);
   // curve(x W^T + bias), `curve` being a kernel for the matrix's form, which `out` is in.
   using Curve = void (*)(const float* x, uint32_t n, std::byte* out);
   void run_curved(Activations x, uint32_t rows, const Matrix& w, Curve curve, std::byte* out, size_t stride);
 
  private:
   template <class F>
-  void over_groups(Activations x, uint32_t rows, const Matrix& w, F&& finish);
+  void over_groups(std::span<const Part> parts, const Matrix& w, uint32_t panels, F&& finish);
   // Into `tile`, [rows][64], the outputs of `panels` panels from `first` on.
   void whole(Activations x, uint32_t rows, const Matrix& w, uint32_t first, uint32_t panels, float* tile);
   void coded(Activations x, uint32_t rows, const Matrix& w, uint32_t first, uint32_t panels, float* tile,

@@ -25,8 +25,7 @@ class ParameterReader {
   enum class Bias : uint8_t { kNo, kYes };
 
   // An [outputs][inputs] matrix of the parts' rows.
-  Matrix matrix(uint32_t outputs, uint32_t inputs, std::initializer_list<Part> parts, Bias bias,
-                Keep as = Keep::kWhole) {
+  Matrix matrix(uint32_t outputs, uint32_t inputs, const std::vector<Part>& parts, Bias bias, Keep as = Keep::kWhole) {
     std::vector<Weight> weights;
     for (const auto& part : parts) {
       auto weight = Weight::find(store_, how_, part.name, part.rows, inputs);
@@ -61,7 +60,7 @@ class ParameterReader {
                                           : base::failure(base::Code::kResourceExhausted,
                                                           "the weights take more than this machine's memory"));
   }
-  void add_bias(Matrix& matrix, std::initializer_list<Part> parts) {
+  void add_bias(Matrix& matrix, const std::vector<Part>& parts) {
     matrix.bias.assign(size_t(matrix.panels) * 16, 0);
     for (const auto& part : parts) {
       auto bias = floats(part.name + ".bias", {part.rows});

@@ -45,6 +45,8 @@ Transformer::Transformer(Model model, const Kernels& kernels, std::unique_ptr<Th
   turns_ = Memory(floats(rows * shape_.head_dim));
   scratch_ = Memory(floats(team_->size() * attention_scratch(kv_.padded_dim(), kv_.kept())));
   logits_ = Memory(floats(shape_.encoder ? 1 : size_t(kLogitsRows) * shape_.vocabulary));
+  if (shape_.experts)
+    experts_ = std::make_unique<Experts>(shape_, model_.form, multiply_, *team_, most_rows(shape_, step_tokens));
   if (shape_.vision) aside_ = std::make_unique<Aside>(kernels_, shape_.vision->patches());
   base::check(hidden_ && normed_ && mixed_ && gated_ && qkv_ && queries_ && turns_ && scratch_ && logits_,
               "memory for a step");
@@ -156,8 +158,7 @@ void Transformer::run_layer(const Step& step, uint32_t index) {
   const Layer& layer = model_.weights.layers[index];
   const auto tokens = uint32_t(step.ids.size());
   const size_t hidden_stride = activation_stride(model_.form, shape_.hidden),
-               mixed_stride = activation_stride(model_.form, shape_.heads * shape_.head_dim),
-               gated_stride = activation_stride(model_.form, shape_.intermediate);
+               mixed_stride = activation_stride(model_.form, shape_.heads * shape_.head_dim);
   float* x = hidden_.as<float>();
   norm(layer.input_norm.data(), tokens, x, normed_.data());
   multiply_.run({normed_.data(), hidden_stride}, tokens, layer.qkv, Into::kStore, qkv_.as<float>(), layer.qkv.outputs);
@@ -169,8 +170,16 @@ void Transformer::run_layer(const Step& step, uint32_t index) {
   attend(step, index);
   multiply_.run({mixed_.data(), mixed_stride}, rows_, layer.out, Into::kAdd, x, shape_.hidden);
   norm(layer.post_norm.data(), rows_, x, normed_.data());
-  multiply_.run_gated({normed_.data(), hidden_stride}, rows_, layer.gate_up, gated_.data(), gated_stride);
-  multiply_.run({gated_.data(), gated_stride}, rows_, layer.down, Into::kAdd, x, shape_.hidden);
+  feed_forward(layer);
+}
+
+void Transformer::feed_forward(const Layer& layer) {
+  const Activations normed{normed_.data(), activation_stride(model_.form, shape_.hidden)};
+  const size_t gated_stride = activation_stride(model_.form, shape_.intermediate);
+  float* x = hidden_.as<float>();
+  if (layer.experts.router.outputs > 0) return experts_->run(normed, rows_, layer.experts, x);
+  multiply_.run_gated(normed, rows_, layer.gate_up, gated_.data(), gated_stride);
+  multiply_.run({gated_.data(), gated_stride}, rows_, layer.down, Multiplier::Into::kAdd, x, shape_.hidden);
 }
 
 // One head's query or key, normalised where the model does that, and turned by its position.

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/host_memory.h"
+#include "engines/llm/cpu/experts.h"
 #include "engines/llm/cpu/kv_cache.h"
 #include "engines/llm/cpu/matrix.h"
 #include "engines/llm/cpu/sampler.h"
@@ -65,6 +66,7 @@ class Transformer final : public generation::TokenEngine {
   void keep_all(const Step& step);
   void keep_wanted(const Step& step);
   void run_layer(const Step& step, uint32_t index);
+  void feed_forward(const Layer& layer);
   void place(const Step& step, uint32_t layer, uint32_t head);
   void rotate(const float* x, const std::vector<float>& norm, uint32_t token, float* out) const;
   void attend(const Step& step, uint32_t layer);
@@ -81,6 +83,7 @@ class Transformer final : public generation::TokenEngine {
   std::unique_ptr<ThreadTeam> team_;
   bool joined_ = false;  // the thread that steps
   Multiplier multiply_;
+  std::unique_ptr<Experts> experts_;  // null: no layer is a mixture
   // One thread's work, beside the steps.
   struct Aside {
     Aside(const Kernels& kernels, uint32_t rows) : multiply(kernels, team, rows) {}

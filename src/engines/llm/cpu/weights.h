@@ -9,10 +9,18 @@
 
 namespace weir::llm {
 
+// One after the other, each expert's panels of its own.
+struct ExpertWeights {
+  Matrix router;                                    // outputs = 0: the layer is no mixture
+  Matrix gate_up, down;                             // of the experts
+  Matrix shared_gate, shared_gate_up, shared_down;  // of the one that sees every position, where there is one
+};
+
 struct Layer {
   std::vector<float> input_norm, post_norm;
   std::vector<float> q_norm, k_norm;  // per head; empty when the model has none
   Matrix qkv, out, gate_up, down;     // q, k, v one after the other; gates and ups in turns of a panel
+  ExpertWeights experts;              // in place of gate_up and down
 };
 
 struct Weights {

@@ -38,10 +38,11 @@ std::chrono::nanoseconds capture_time(const device::Device& device) {
 }
 
 base::Status check_widths(const Shape& s, const device::Device& device) {
-  if (device.info().index < 0) return {};
   auto no = [](const std::string& what) {
     return base::failure(base::Code::kUnimplemented, what + " is not known to the kernels of devices; use device: cpu");
   };
+  if (s.experts) return no("a mixture of experts");
+  if (device.info().index < 0) return {};
   if (!has_attention(s.heads, s.kv_heads, s.head_dim))
     return no(std::to_string(s.heads) + " heads over " + std::to_string(s.kv_heads) + " of " +
               std::to_string(s.head_dim));

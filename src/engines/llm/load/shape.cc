@@ -12,10 +12,19 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint32_t kMaxWidth = 1 << 17, kMaxVocabulary = 1 << 22, kMaxLayers = 1024, kMaxLength = 1 << 24;
+constexpr uint32_t kMaxWidth = 1 << 17, kMaxVocabulary = 1 << 22, kMaxLayers = 1024, kMaxLength = 1 << 24,
+                   kMaxExperts = 1024;
 
 constexpr std::string_view kLlama = "LlamaForCausalLM", kMistral = "MistralForCausalLM", kQwen2 = "Qwen2ForCausalLM",
-                           kQwen3 = "Qwen3ForCausalLM";
+                           kQwen3 = "Qwen3ForCausalLM", kMixtral = "MixtralForCausalLM",
+                           kQwen2Moe = "Qwen2MoeForCausalLM", kQwen3Moe = "Qwen3MoeForCausalLM";
+constexpr std::string_view kKnown[] = {kLlama, kMistral, kQwen2, kQwen3, kMixtral, kQwen2Moe, kQwen3Moe};
+
+bool is_qwen(const Shape& s) { return s.architecture.starts_with("Qwen"); }
+bool is_qwen2(const Shape& s) { return s.architecture == kQwen2 || s.architecture == kQwen2Moe; }
+bool has_experts(const Shape& s) {
+  return s.architecture == kMixtral || s.architecture == kQwen2Moe || s.architecture == kQwen3Moe;
+}
 
 std::string architecture(ConfigFields& f, bool& encoder) {
   std::string found;
@@ -25,13 +34,16 @@ std::string architecture(ConfigFields& f, bool& encoder) {
   // The model without its output matrix is called LlamaModel; with a classifier's, LlamaForSequenceClassification.
   for (std::string_view head : {"Model", "ForSequenceClassification"})
     if (found.ends_with(head)) encoder = true, found = found.substr(0, found.size() - head.size()) + "ForCausalLM";
-  if (found != kLlama && found != kMistral && found != kQwen2 && found != kQwen3)
+  if (std::find(std::begin(kKnown), std::end(kKnown), found) == std::end(kKnown)) {
+    std::string known;
+    for (std::string_view name : kKnown) known += std::string(name) + ", ";
     f.fail("architectures",
            (f.has("architectures") ? "is " + base::presentable(f["architectures"].dump().substr(0, 200), 200)
                                    : std::string("is missing")) +
-               "; known here are LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, BertModel, "
-               "RobertaModel, XLMRobertaModel, DistilBertModel, and these ForSequenceClassification",
+               "; known here are " + known +
+               "BertModel, RobertaModel, XLMRobertaModel, DistilBertModel, and these ForSequenceClassification",
            base::Code::kUnimplemented);
+  }
   return found;
 }
 
@@ -40,13 +52,13 @@ bool sees_all(ConfigFields& f) {
   return f.flag_or("use_bidirectional_attention", false) || !f.flag_or("is_causal", true);
 }
 
-void refuse_what_changes_answers(ConfigFields& f) {
+void refuse_what_changes_answers(ConfigFields& f, const Shape& s) {
   std::string act = f.text_or("hidden_act", "silu");
   if (act != "silu" && act != "swish") f.fail("hidden_act", "is not silu", base::Code::kUnimplemented);
   if (f.real_or("partial_rotary_factor", 0, 1, 1) != 1)
     f.fail("partial_rotary_factor", "is not supported", base::Code::kUnimplemented);
-  if (f.has("num_experts") || f.has("num_local_experts"))
-    f.fail("num_experts", "is not supported", base::Code::kUnimplemented);
+  if (!has_experts(s) && (f.has("num_experts") || f.has("num_local_experts")))
+    f.fail("num_experts", "is not supported for this architecture", base::Code::kUnimplemented);
 }
 
 // Mistral slides in every layer when it has a window; Qwen from layer max_window_layers on, when it is told to; newer
@@ -66,9 +78,9 @@ std::vector<uint32_t> windows(ConfigFields& f, const Shape& shape) {
     }
     return out;
   }
-  bool qwen = shape.architecture == kQwen2 || shape.architecture == kQwen3;
+  const bool qwen = is_qwen(shape);
   if (qwen && !f.flag_or("use_sliding_window", false)) return out;
-  if (!qwen && shape.architecture != kMistral) return out;
+  if (!qwen && shape.architecture != kMistral && shape.architecture != kMixtral) return out;
   uint32_t first = qwen ? f.count_or("max_window_layers", 0, kMaxLayers, shape.layers) : 0;
   for (uint32_t i = first; i < shape.layers; ++i) out[i] = window;
   return out;
@@ -93,12 +105,33 @@ std::optional<VisionShape> vision(ConfigFields& f, base::Status& status) {
   return out;
 }
 
+// Mixtral's layers are all mixtures; of Qwen's every so-many-th is, but for those that are named.
+std::optional<ExpertShape> experts(ConfigFields& f, const Shape& s) {
+  if (!has_experts(s)) return {};
+  const bool mixtral = s.architecture == kMixtral;
+  ExpertShape out;
+  out.count = f.count(mixtral ? "num_local_experts" : "num_experts", 1, kMaxExperts);
+  out.used = f.count("num_experts_per_tok", 1, kMaxExperts);
+  out.width = mixtral ? s.intermediate : f.count("moe_intermediate_size", 1, kMaxWidth * 4);
+  if (s.architecture == kQwen2Moe) out.shared_width = f.count("shared_expert_intermediate_size", 1, kMaxWidth * 4);
+  out.normalised = mixtral || f.flag_or("norm_topk_prob", false);
+  out.layers.assign(s.layers, true);
+  if (mixtral) return out;
+  const uint32_t step = f.count_or("decoder_sparse_step", 1, kMaxLayers, 1);
+  for (uint32_t i = 0; i < s.layers; ++i) out.layers[i] = (i + 1) % step == 0;
+  for (uint32_t i : f.ids_or_none("mlp_only_layers", kMaxLayers))
+    if (i < s.layers) out.layers[i] = false;
+  return out;
+}
+
 void check(ConfigFields& f, const Shape& s) {
   if (s.heads % s.kv_heads != 0) f.fail("num_key_value_heads", "does not divide num_attention_heads");
   if (s.heads / s.kv_heads > 24) f.fail("num_key_value_heads", "is more than 24 times below num_attention_heads");
   if (s.head_dim == 0) f.fail("num_attention_heads", "is more than hidden_size");
   if (s.head_dim % 2 != 0) f.fail("head_dim", "is odd");
   if (uint64_t(s.heads) * s.head_dim > kMaxWidth) f.fail("head_dim", "is too large");
+  if (s.experts && s.experts->used > s.experts->count) f.fail("num_experts_per_tok", "is more than there are experts");
+  if (s.experts && s.mlp_bias) f.fail("mlp_bias", "is not supported with experts", base::Code::kUnimplemented);
   for (uint32_t id : s.eos_ids)
     if (id >= s.vocabulary) f.fail("eos_token_id", "is not below vocab_size");
   if (!s.causal && std::any_of(s.windows.begin(), s.windows.end(), [](uint32_t w) { return w > 0; }))
@@ -119,7 +152,7 @@ base::Result<Shape> parse_shape(std::string_view config_json) {
   Shape s;
   s.architecture = architecture(f, s.encoder);
   if (!status.ok()) return status;
-  refuse_what_changes_answers(f);
+  refuse_what_changes_answers(f, s);
   s.vocabulary = f.count("vocab_size", 1, kMaxVocabulary);
   s.hidden = f.count("hidden_size", 2, kMaxWidth);
   s.layers = f.count("num_hidden_layers", 1, kMaxLayers);
@@ -128,13 +161,12 @@ base::Result<Shape> parse_shape(std::string_view config_json) {
   s.head_dim = f.count_or("head_dim", 2, 1024, s.hidden / s.heads);
   s.intermediate = f.count("intermediate_size", 1, kMaxWidth * 4);
   s.max_length = f.count_or("max_position_embeddings", 1, kMaxLength, 2048);
-  s.epsilon =
-      float(f.real_or("rms_norm_eps", 0, 1, s.architecture == kQwen2 || s.architecture == kQwen3 ? 1e-6 : 1e-5));
+  s.epsilon = float(f.real_or("rms_norm_eps", 0, 1, is_qwen(s) ? 1e-6 : 1e-5));
   s.tied = f.flag_or("tie_word_embeddings", false);
-  s.qk_norm = s.architecture == kQwen3;
+  s.qk_norm = s.architecture == kQwen3 || s.architecture == kQwen3Moe;
   bool bias = f.flag_or("attention_bias", false);
-  s.qkv_bias = s.architecture == kQwen2 || bias;
-  s.out_bias = s.architecture != kQwen2 && bias;
+  s.qkv_bias = is_qwen2(s) ? f.flag_or("qkv_bias", true) : bias;
+  s.out_bias = !is_qwen2(s) && bias;
   s.mlp_bias = f.flag_or("mlp_bias", false);
   s.eos_ids = f.ids_or_none("eos_token_id", kMaxVocabulary);
   s.causal = !sees_all(f);
@@ -142,6 +174,7 @@ base::Result<Shape> parse_shape(std::string_view config_json) {
   if (!status.ok()) return status;
   s.windows = windows(f, s);
   s.vision = vision(f, status);
+  s.experts = experts(f, s);
   s.quantization = read_quantization(f);
   if (status.ok()) check(f, s);
   if (status.ok()) s.rope = make_rope(config, s.head_dim, s.max_length, status);

@@ -1,4 +1,5 @@
-// Shape: what config.json says of a transformer. Llama, Mistral, Qwen2 and Qwen3 are one architecture with switches.
+// Shape: what config.json says of a transformer. Llama, Mistral, Qwen2 and Qwen3 are one architecture with switches,
+// and Mixtral, Qwen2-MoE and Qwen3-MoE are these with mixtures of experts.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,15 @@ struct VisionShape {
   uint32_t patches() const { return (image_size / patch_size) * (image_size / patch_size); }
 };
 
+// The feed-forward parts of layers that are mixtures: a router gives each position to `used` of `count` experts, whose
+// answers are added up, each times its share of a softmax over all of them.
+struct ExpertShape {
+  uint32_t count = 0, used = 0, width = 0;
+  uint32_t shared_width = 0;  // of the expert that sees every position, times a gate of its own; 0: there is none
+  bool normalised = false;    // the shares of those that are used make 1
+  std::vector<bool> layers;   // which layers are mixtures
+};
+
 struct Shape {
   std::string architecture;  // "LlamaForCausalLM"
   uint32_t vocabulary = 0, hidden = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, intermediate = 0;
@@ -41,8 +51,10 @@ struct Shape {
   std::vector<uint32_t> eos_ids;
   Rope rope;
   std::optional<VisionShape> vision;
+  std::optional<ExpertShape> experts;
   Quantization quantization;
 
+  bool is_mixture(uint32_t layer) const { return experts && experts->layers[layer]; }
   // Ids that stand for what an encoder makes. The model writes none of them, whatever its logits are. Borrows.
   std::span<const uint32_t> placeholders() const {
     return vision ? std::span<const uint32_t>(&vision->pad_id, 1) : std::span<const uint32_t>();

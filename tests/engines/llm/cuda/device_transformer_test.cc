@@ -43,15 +43,15 @@ TEST_F(LlmDevice, LogitsDoNotDependOnChunksOrCompany) {
 }
 
 // Rows of each product, noted.
-std::vector<uint32_t> multiplied;
+std::vector<uint32_t> multiplied_rows;
 const cuda::Kernels& noting_kernels() {
   static cuda::Kernels table = cuda::reference::table();
   table.matmul = [](const cuda::Launch& launch, cuda::Matmuls* with, const cuda::Matmul& a) {
-    multiplied.push_back(a.rows);
+    multiplied_rows.push_back(a.rows);
     return cuda::reference::table().matmul(launch, with, a);
   };
   table.norm_matmul = [](const cuda::Launch& launch, const cuda::NormMatmul& a) {
-    multiplied.push_back(a.rows);
+    multiplied_rows.push_back(a.rows);
     return cuda::reference::table().norm_matmul(launch, a);
   };
   return table;
@@ -72,9 +72,9 @@ TEST_F(LlmDevice, TokensWhoseLogitsNobodyWantsAreLeftOutOfTheLastLayer) {
       stepper.add(other, 40, Wanted::kNone);
       stepper.add(s, 100, wanted);
       stepper.add(single, 1, Wanted::kNone);
-      multiplied.clear();
+      multiplied_rows.clear();
       auto logits = stepper.run();
-      auto rows = multiplied;
+      auto rows = multiplied_rows;
       stepper.add(s, 20, wanted), stepper.add(other, 1, Wanted::kLast);  // the keys and values of all are there
       auto more = stepper.run();
       auto& to = wanted == Wanted::kAll ? all : last;
@@ -88,9 +88,9 @@ TEST_F(LlmDevice, TokensWhoseLogitsNobodyWantsAreLeftOutOfTheLastLayer) {
     DeviceStepper stepper(*engine);
     Sequence s{ids, {}};
     stepper.add(s, 40, Wanted::kNone);
-    multiplied.clear();
+    multiplied_rows.clear();
     stepper.run();
-    EXPECT_EQ(multiplied.back(), 40u);  // queries, keys and values
+    EXPECT_EQ(multiplied_rows.back(), 40u);  // queries, keys and values
   }
 }
 
