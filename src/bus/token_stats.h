@@ -40,6 +40,7 @@ struct TokenStats {
   base::Counter preemptions;
   base::Counter moved;                        // forwarded sequences that went on at another origin
   base::Counter prefix_queries, prefix_hits;  // tokens that were looked up and those found
+  base::Counter drafted, drafted_right;       // tokens that were guessed and those that were drawn then
   std::array<base::Counter, kReasons> ended;
 
   base::Gauge running, waiting;  // sequences

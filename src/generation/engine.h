@@ -53,11 +53,13 @@ struct TokenStep {
     uint32_t token = 0;
     uint32_t row = 0;
     const msg::Generation* params = nullptr;  // for sampling; of kSample
-    std::span<const uint32_t> sequence;       // all tokens up to `token`, for penalties; with it, but if it is kSampled
-    uint32_t prompt = 0;                      // of these, how many were not generated
-    uint64_t draw = 0;                        // which random number of the sequence: its generated tokens so far
-    uint64_t seed = 0;                        // the sequence's own; from Sampling::seed, or random
-    bool hold_eos = false;                    // min_tokens is not reached: no end-of-sequence or stop id
+    // All tokens up to `token`, for penalties; with it, but if it is kSampled. Behind guesses (generation/drafts.h),
+    // which are fed where there are no penalties: all tokens but these.
+    std::span<const uint32_t> sequence;
+    uint32_t prompt = 0;    // of these, how many were not generated
+    uint64_t draw = 0;      // which random number of the sequence: its generated tokens so far
+    uint64_t seed = 0;      // the sequence's own; from Sampling::seed, or random
+    bool hold_eos = false;  // min_tokens is not reached: no end-of-sequence or stop id
     bool wants_logprob = false;
     uint32_t top = 0;                     // that many best logprobs
     uint32_t id = 0;                      // kScore: whose logprob; kSample: what the engine drew, UINT32_MAX if nothing

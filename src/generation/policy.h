@@ -20,6 +20,7 @@ struct TokenPolicy {
   base::Duration max_wait{};   // and so are those that would wait longer (generation/queue_limit.h); 0: any time
   uint32_t share = 25;         // per cent of slots and blocks that one tenant keeps when another's call waits for them
   bool prefix_cache = true;
+  uint32_t draft_tokens = 0;  // guesses in a step of one sequence, at most (generation/drafts.h); 0: none
 
   // The same with limits that can be kept: a step has room for a token of every running sequence, and an engine may
   // have made room for step_tokens and no more.

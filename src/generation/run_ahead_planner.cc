@@ -28,7 +28,7 @@ int64_t RunAheadPlanner::pending_events(const TokenRun& run) const {
 RunAheadPlanner::Next RunAheadPlanner::next_of(const TokenRun& run) const {
   if (!run.sequence) return Next::kEnds;
   const auto& s = *run.sequence;
-  if (run.kind != TokenRun::Kind::kFeed || !s.recomputes.empty()) return Next::kWaits;
+  if (run.kind != TokenRun::Kind::kFeed || run.draft.count > 0 || !s.recomputes.empty()) return Next::kWaits;
   if (run.from + run.count < s.length()) return is_plain(s) ? Next::kIsPrompt : Next::kWaits;
   if (s.params.constraint && s.draws(limit_)) return Next::kWaits;  // its next mask depends on the token
   if (!s.draws(limit_) || s.call->credit.load(std::memory_order_acquire) <= pending_events(run)) return Next::kEnds;

@@ -17,6 +17,7 @@
 
 #include "base/env.h"
 #include "base/status.h"
+#include "generation/drafts.h"
 #include "generation/engine.h"
 #include "generation/kv_blocks.h"
 #include "generation/position_set.h"
@@ -73,8 +74,9 @@ struct Sequence {
 
   // The state of the sequence; kPreempted is on its way back to the queue, kGone was answered.
   enum class Place : uint8_t { kWaiting, kActive, kPreempted, kGone } place = Place::kWaiting;
-  bool planned = false;        // has a row in the step that is being laid out, or runs
-  uint32_t feeding = 0;        // positions from `stored` on that the step that runs stores
+  bool planned = false;  // has a row in the step that is being laid out, or runs
+  uint32_t feeding = 0;  // positions from `stored` on that the step that runs stores
+  DraftLength draft_length;
   uint32_t blocks_lacked = 0;  // when it was last not admitted
 
   // When things happened.
@@ -99,6 +101,12 @@ struct Sequence {
   // Something will be drawn after the last token. `limit`: the most positions of any sequence here.
   bool draws(uint32_t limit) const {
     return is(msg::Aim::kGenerate) && generated < params.max_tokens && length() < limit && ending == msg::Finish::kNone;
+  }
+  // Its next draws depend on nothing but the tokens before them: no form, no penalties, no readouts.
+  bool can_be_guessed() const {
+    const auto& how = params.sampling;
+    return is(msg::Aim::kGenerate) && !params.constraint && readouts.empty() && how.presence_penalty == 0 &&
+           how.frequency_penalty == 0 && how.repetition_penalty == 1;
   }
   // Something is asked for at this position of the prompt, and has not been emitted.
   bool has_pending_details(uint32_t position) const {

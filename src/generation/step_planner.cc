@@ -8,6 +8,7 @@ namespace {
 using base::Time;
 using Place = Sequence::Place;
 
+constexpr uint32_t kDraftRows = 8;    // of a step, guesses and what they follow: more rows take more time
 constexpr uint32_t kLeastPiece = 16;  // tokens of a prompt that is spread over steps
 
 // The step that runs does not reach the end of its prompt: what comes next is known.
@@ -60,8 +61,8 @@ TokenStep* StepPlanner::plan_ahead(Time now) {
 TokenStep* StepPlanner::fill(Layout& to) {
   const auto& runs = to.rows.runs;
   uint32_t budget = policy_.step_tokens - std::min(policy_.step_tokens, uint32_t(runs.size()));
-  plan_decodes(to, budget);
   to.load.decodes = uint32_t(runs.size());
+  plan_decodes(to, budget);
   plan_prefills(to, budget);
   if (runs.empty()) return nullptr;
   for (auto& run : runs) {
@@ -74,6 +75,10 @@ TokenStep* StepPlanner::fill(Layout& to) {
 
 // Behind a step that runs nobody gives up blocks: who has got credit since can_follow() may be left out.
 void StepPlanner::plan_decodes(Layout& to, uint32_t& budget) {
+  uint32_t ours = 0;  // sequences that have not had their row
+  if (policy_.draft_tokens > 0)
+    for (auto& s : active_) ours += runs(*s) && decodes(*s);
+  uint32_t guesses = std::min(budget, kDraftRows) - std::min({budget, kDraftRows, ours});
   for (auto& s : active_) {
     if (budget == 0) return;
     if (!runs(*s) || !decodes(*s)) continue;
@@ -84,9 +89,23 @@ void StepPlanner::plan_decodes(Layout& to, uint32_t& budget) {
       active_.preempt(*s);
       continue;
     }
-    to.rows.add({TokenRun::Kind::kFeed, s.get(), s->stored, 1});
-    --budget;
+    const Draft made = &to == &next_ ? Draft() : draft(*s, std::min(budget - 1, guesses / std::max(ours, 1u)));
+    to.rows.add({TokenRun::Kind::kFeed, s.get(), s->stored, 1, made});
+    budget -= 1 + made.count, to.load.decodes += 1 + made.count;
+    guesses -= std::min(guesses, made.count), ours -= ours > 0;
   }
+}
+
+// As far as there are blocks for them that nobody has, and credit for the tokens that they may become.
+Draft StepPlanner::draft(Sequence& s, uint32_t most) {
+  if (policy_.draft_tokens == 0 || !s.draws(limit_) || !s.can_be_guessed()) return {};
+  const int32_t credit = s.call->credit.load(std::memory_order_acquire);
+  const uint32_t left = std::min(s.params.max_tokens - s.generated, limit_ - s.length());
+  most = std::min({most, policy_.draft_tokens, left - 1, uint32_t(std::max(credit, 1)) - 1});
+  Draft guesses = find_draft(s.tokens, most > 0 ? s.draft_length.next(most) : 0);
+  (void)memory_.reach(s, s.length() + guesses.count);
+  guesses.count = std::min(guesses.count, uint32_t(s.blocks.size()) * block_size_ - s.length());
+  return guesses;
 }
 
 // As many tokens as bring every prompt to its end in policy_.prompt_steps steps: then those who wait for their next

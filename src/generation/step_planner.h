@@ -30,6 +30,7 @@ class StepPlanner {
       : engine_(engine),
         policy_(policy),
         block_size_(room.block_size),
+        limit_(limit),
         memory_(memory),
         active_(active),
         rows_(room.block_size, limit),
@@ -63,6 +64,7 @@ class StepPlanner {
   TokenStep* fill(Layout& to);
   void plan_decodes(Layout& to, uint32_t& budget);
   void plan_prefills(Layout& to, uint32_t budget);
+  Draft draft(Sequence& s, uint32_t most);
   uint32_t spread() const;
   uint32_t plan_prefill(StepRows& rows, Sequence& s, uint32_t most);
   bool can_follow(Sequence& s);
@@ -70,7 +72,7 @@ class StepPlanner {
 
   TokenEngine& engine_;
   const TokenPolicy& policy_;
-  const uint32_t block_size_;
+  const uint32_t block_size_, limit_;
   KvMemory& memory_;
   ActiveSequences& active_;
   StepRows rows_;

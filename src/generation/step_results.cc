@@ -61,9 +61,27 @@ void StepResults::process_row(const TokenRun& run, const TokenStep::Row& row, Cu
     if (s.is(Aim::kEmbed)) s.pool = std::move(at.step.pools[at.pool++].sum);
   }
   if (sample && !ended)
-    process_sample(s, *sample, now);
+    process_sample(s, *sample, now), process_draft(run, row, at, now);
   else if (complete(s))
     finish_sequence(s, now);
+}
+
+// A guess that has been drawn is stored, and what was drawn after it counts.
+void StepResults::process_draft(const TokenRun& run, const TokenStep::Row& row, Cursor& at, Time now) {
+  const uint32_t count = run.draft.count;
+  if (count == 0) return;
+  auto& s = *run.sequence;
+  const uint32_t* guesses = at.step.ids.data() + row.first + run.count;
+  uint32_t right = 0;
+  auto goes_on = [&] { return s.place != Place::kGone && s.ending == Finish::kNone; };
+  for (; right < count && goes_on() && s.tokens.back() == guesses[right]; ++right) {
+    ++s.stored;
+    memory_.seal(s);
+    process_sample(s, at.step.logits_requests[at.request + right], now);
+  }
+  at.request += count;
+  tokens_.drafted.add(count), tokens_.drafted_right.add(right);
+  s.draft_length.record(count, right);
 }
 
 void StepResults::skip_row(const TokenStep::Row& row, Cursor& at) {

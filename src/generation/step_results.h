@@ -50,6 +50,7 @@ class StepResults {
   void process_row(const TokenRun& run, const TokenStep::Row& row, Cursor& at, base::Time now);
   static void skip_row(const TokenStep::Row& row, Cursor& at);
   LogitsRequest* process_positions(const TokenRun& run, const TokenStep::Row& row, Cursor& at);
+  void process_draft(const TokenRun& run, const TokenStep::Row& row, Cursor& at, base::Time now);
   void process_sample(Sequence& s, LogitsRequest& request, base::Time now);
   static base::Status no_token(const Sequence& s, uint32_t position);
   static base::Status advance_constraint(Sequence& s, uint32_t id);

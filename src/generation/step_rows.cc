@@ -13,11 +13,13 @@ void StepRows::clear() {
 void StepRows::add(TokenRun run) {
   auto& s = *run.sequence;
   auto first = uint32_t(step.ids.size());
-  TokenStep::Row row{first, run.count, run.from + run.count, 0, 0};
+  const uint32_t count = run.count + run.draft.count;
+  TokenStep::Row row{first, count, run.from + count, 0, 0};
   add_table(run, row);
   auto tokens = std::span(s.tokens).subspan(run.from, run.count);
   step.ids.insert(step.ids.end(), tokens.begin(), tokens.end());
-  for (uint32_t p = run.from; p < run.from + run.count; ++p) {
+  for (uint32_t i = 0; i < run.draft.count; ++i) step.ids.push_back(run.draft.guess(s.tokens, i));
+  for (uint32_t p = run.from; p < row.length; ++p) {
     step.positions.push_back(p);
     step.slots.push_back(step.tables[row.table + p / block_size_] * block_size_ + p % block_size_);
   }
@@ -107,14 +109,21 @@ void StepRows::add_logits_requests(const TokenRun& run, uint32_t first) {
                       .id = s.tokens[p]});
   }
   if (run.kind == TokenRun::Kind::kRecompute || last != s.length() || !s.draws(limit_)) return;
-  request_logits(run, last,
+  for (uint32_t guesses = 0; guesses <= run.draft.count; ++guesses)
+    request_draw(run, first + run.count - 1 + guesses, guesses);
+}
+
+// The token that follows so many guesses.
+void StepRows::request_draw(const TokenRun& run, uint32_t token, uint32_t guesses) {
+  const auto& s = *run.sequence;
+  request_logits(run, s.length(),
                  {.kind = TokenStep::LogitsRequest::Kind::kSample,
-                  .token = first + run.count - 1,
+                  .token = token,
                   .params = &s.params,
-                  .draw = s.generated,
+                  .draw = s.generated + guesses,
                   .seed = s.seed,
-                  .hold_eos = s.generated < s.params.min_tokens,
-                  .wants_logprob = s.scores.has(last)});
+                  .hold_eos = s.generated + guesses < s.params.min_tokens,
+                  .wants_logprob = s.scores.has(s.length() + guesses)});
 }
 
 // The newest token is among them: it was sampled in an earlier step, and is fed for its readout.

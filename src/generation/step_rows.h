@@ -14,6 +14,7 @@ struct TokenRun {
   enum class Kind : uint8_t { kFeed, kRecompute } kind;  // kRecompute stores into the sequence's scratch blocks
   Sequence* sequence;
   uint32_t from, count;
+  Draft draft{};  // guesses that are fed after these positions, in the same row
 };
 
 class StepRows {
@@ -38,6 +39,7 @@ class StepRows {
   void add_table(const TokenRun& run, TokenStep::Row& row);
   void add_patches(const TokenRun& run, uint32_t first);
   void add_logits_requests(const TokenRun& run, uint32_t first);
+  void request_draw(const TokenRun& run, uint32_t token, uint32_t guesses);
   void request_logits(const TokenRun& run, uint32_t position, TokenStep::LogitsRequest request);
   void add_readouts(const TokenRun& run, uint32_t first);
 

@@ -58,7 +58,7 @@ struct FakeModel {
                        msg::TokenConstraint* form) {
     uint64_t luck = params.sampling.temperature == 0 ? h : mix(h, mix(seed, index));
     for (;; ++luck) {
-      auto id = uint32_t(mix(luck, 7) % kVocabulary);
+      auto id = uint32_t(mix(luck, 7) % (params.sampling.top_k > 0 ? params.sampling.top_k : kVocabulary));
       bool stops = id == kEos || std::find(params.stop_ids.begin(), params.stop_ids.end(), id) != params.stop_ids.end();
       if ((!hold || !stops) && (!form || msg::allows(form->mask(), id))) return id;
     }
@@ -132,6 +132,13 @@ class FakeTokenEngine final : public TokenEngine {
     uint32_t position = ~uint32_t(0);
   };
   std::vector<uint64_t> hashes(const TokenStep& step, const TokenStep::Row& row) const;
+  // Only guesses have draws of their row before them.
+  static size_t guesses_before(const TokenStep& step, const TokenStep::LogitsRequest& request) {
+    size_t n = 0;
+    for (auto* before = &request; before != step.logits_requests.data(); ++n)
+      if ((--before)->row != request.row || before->kind != TokenStep::LogitsRequest::Kind::kSample) break;
+    return n;
+  }
 
   const msg::ModelSpec& spec_;
   uint32_t block_size_ = 0;
@@ -163,7 +170,9 @@ inline base::Status FakeTokenEngine::step(TokenStep& step) {
     if (request.wants_logprob)
       request.logprob = FakeModel::logprob(h, request.id), request.best = FakeModel::best(h, request.top);
     bool ahead = step.ids[request.token] & TokenStep::kSampled;
-    base::check(request.sequence.size() == step.positions[request.token] + !ahead, "a look brings the tokens so far");
+    size_t fed = step.positions[request.token] + !ahead;
+    if (request.kind == TokenStep::LogitsRequest::Kind::kSample) fed -= guesses_before(step, request);
+    base::check(request.sequence.size() == fed, "a look brings the tokens so far");
     sampled_.push_back(request.id);
   }
   if (wild_at >= 0 && wild_at-- == 0) step.logits_requests.front().id = FakeModel::kVocabulary;

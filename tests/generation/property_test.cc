@@ -69,6 +69,7 @@ class Workload {
     TokenPolicy p;
     p.block_size = 1 + draw(6), p.step_tokens = 1 + draw(30), p.max_running = 1 + draw(6);
     p.prefix_cache = draw(4) != 0;
+    p.draft_tokens = draw(2) * draw(9);
     p.step_time = draw(2) * base::Duration(std::chrono::microseconds(100 + draw(2000)));
     return p;
   }
@@ -151,6 +152,8 @@ class Workload {
     params.cache_salt = draw(8) == 0;
     if (params.aim == msg::Aim::kGenerate && draw(3) == 0)
       params.constraint = std::make_unique<FakeConstraint>(1 + draw(20));
+    else
+      params.sampling.top_k = draw(2) * (5 + draw(4));  // among few ids many guesses are right
     call.priority = draw(4);
     if (draw(3) == 0) call.credit = int32_t(draw(4));
     Reference reference(params, *desk_.spec.text, desk_.room.positions(*desk_.spec.text));

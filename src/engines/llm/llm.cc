@@ -189,6 +189,8 @@ void use_defaults_of(const device::Device& device, Loading& l) {
   if (!l.wanted.parameters.contains("step_tokens")) policy.step_tokens = kStepOnDevice;
   if (!l.wanted.parameters.contains("prompt_steps")) policy.prompt_steps = kPromptSteps;
   policy.step_tokens = std::max(policy.step_tokens, policy.max_running);
+  if (std::exchange(policy.draft_tokens, 0) > 0)  // its steps are laid out before the tokens of the last one are known
+    base::log::warning("draft_tokens is for the CPU", {{"model", l.wanted.name}});
 }
 
 base::Result<generation::TokenModel> load_into_device(Loading& l, device::Device& device, const Place& place) {

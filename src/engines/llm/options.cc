@@ -127,6 +127,7 @@ base::Result<Options> read_options(const std::map<std::string, std::string>& par
   p.count("threads", 1, 1024, o.threads);
   p.count("max_length", 1, 1 << 24, o.max_length);
   read_policy(p, batching, o);
+  p.count("draft_tokens", 0, 64, o.policy.draft_tokens);
   read_formats(p, o);
   read_graphs(p, o);
   if (auto* text = p.find("device")) o.device = *text;

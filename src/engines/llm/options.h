@@ -39,10 +39,10 @@ struct Options {
 // All that a model's parameters may be called: those of read_options(), of encoders (encoder_load.h),
 // and tool_format (text::tool_format_named()).
 inline constexpr std::string_view kParameters[] = {
-    "threads",  "block_size",     "max_running",  "step_tokens",  "max_waiting", "max_length",
-    "kv_cache", "kv_cache_dtype", "prefix_cache", "dtype",        "device",      "graphs",
-    "kernels",  "pooling",        "normalize",    "tokenizer",    "task",        "step_time",
-    "max_wait", "tool_format",    "memory_share", "prompt_steps", "quantization"};
+    "threads",  "block_size",     "max_running",  "step_tokens",  "max_waiting",  "max_length",
+    "kv_cache", "kv_cache_dtype", "prefix_cache", "dtype",        "device",       "graphs",
+    "kernels",  "pooling",        "normalize",    "tokenizer",    "task",         "step_time",
+    "max_wait", "tool_format",    "memory_share", "prompt_steps", "quantization", "draft_tokens"};
 
 // `batching` gives the limit of the queue where no parameter does. Parameters of other names are left to others.
 // Errors: INVALID_ARGUMENT, naming the parameter.
