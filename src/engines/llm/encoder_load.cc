@@ -179,8 +179,8 @@ base::Result<std::unique_ptr<Encoder>> load_on_device(EncoderLoading& l, const S
 base::Result<std::unique_ptr<Encoder>> load_on_cpu(EncoderLoading& l, Shape shape, const EncoderLimits& limits,
                                                    const Store& store) {
   Model model;
-  model.form = l.options.form.value_or(usual_form(shape, store, Keep::kAsStored));
-  auto weights = load_weights(shape, store, model.form, *l.team);
+  model.form = l.options.form.value_or(usual_form(shape, store, l.options.keep));
+  auto weights = load_weights(shape, store, model.form, *l.team, l.options.keep);
   if (!weights) return weights.error();
   model.shape = std::move(shape), model.weights = std::move(*weights);
   model.text = std::make_shared<msg::TextSpec>();

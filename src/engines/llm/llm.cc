@@ -256,7 +256,9 @@ base::Result<Loaded> load(const msg::ModelSpec& wanted, const std::string& confi
   if (*encoder && l.options.kv_format != KvFormat::kAsComputed)
     return base::invalid("parameter 'kv_cache_dtype': this model makes no tokens and keeps no keys and values");
   if (*encoder && (l.options.keep == Keep::kInt8 || l.options.keep == Keep::kInt4))
-    return base::invalid("parameter 'quantization': this model makes no tokens; encoders keep their weights whole");
+    return base::invalid(
+        "parameter 'quantization': an encoder is not quantized while it loads; none and auto are for those that are "
+        "stored so");
   if (*encoder) return load_encoder(wanted, l.options, l.folder, *json, place);
   auto shape = parse_shape(*json);
   if (!shape) return shape.error();

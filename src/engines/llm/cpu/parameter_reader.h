@@ -27,6 +27,9 @@ class ParameterReader {
   // An [outputs][inputs] matrix of the parts' rows.
   Matrix matrix(uint32_t outputs, uint32_t inputs, const std::vector<Part>& parts, Bias bias, Keep as = Keep::kWhole) {
     std::vector<Weight> weights;
+    uint64_t scales = 0;
+    for (const auto& part : parts) scales += Weight::scale_memory(how_, part.rows, inputs);
+    if (!fits(scales)) return {};
     for (const auto& part : parts) {
       auto weight = Weight::find(store_, how_, part.name, part.rows, inputs);
       if (!keep(weight)) return {};
@@ -35,7 +38,8 @@ class ParameterReader {
     std::vector<Source> sources;
     for (const auto& part : parts) sources.push_back({&weights[sources.size()], part.first, part.lay});
     Matrix planned = plan_matrix(form_, as, outputs, inputs, sources);
-    if (!fits(planned)) return {};
+    if (!fits(scales + planned.bytes())) return {};
+    taken_ += planned.bytes();
     auto packed = pack(std::move(planned), sources, team_);
     if (!keep(packed)) return {};
     if (bias == Bias::kYes) add_bias(*packed, parts);
@@ -53,12 +57,12 @@ class ParameterReader {
     if (!result && status_.ok()) status_ = result.error();
     return bool(result);
   }
-  // A file of holes is as large as it says without taking a disk; its weights would take the memory.
-  bool fits(const Matrix& planned) {
-    taken_ += planned.bytes();
-    return keep(taken_ < machine_memory() ? base::Result<bool>(true)
-                                          : base::failure(base::Code::kResourceExhausted,
-                                                          "the weights take more than this machine's memory"));
+  // Beside what was taken. A file of holes is as large as it says without taking a disk; its weights would take the
+  // memory.
+  bool fits(uint64_t bytes) {
+    return keep(taken_ + bytes < machine_memory() ? base::Result<bool>(true)
+                                                  : base::failure(base::Code::kResourceExhausted,
+                                                                  "the weights take more than this machine's memory"));
   }
   void add_bias(Matrix& matrix, const std::vector<Part>& parts) {
     matrix.bias.assign(size_t(matrix.panels) * 16, 0);

@@ -8,7 +8,7 @@ namespace weir::llm {
 namespace {
 
 constexpr const char* kPlace = "quantization_config";
-constexpr uint32_t kMostGroup = 1 << 19;
+constexpr uint32_t kLeastGroup = 16, kMostGroup = 1 << 19;  // with fewer, scales would take more than codes
 
 class QuantizationReader {
  public:
@@ -43,7 +43,7 @@ class QuantizationReader {
   }
   // -1 stands for all inputs.
   void read_group(ConfigFields& f, Quantization& q) {
-    if (f.has("group_size") && f["group_size"] != -1) q.group = f.count("group_size", 1, kMostGroup);
+    if (f.has("group_size") && f["group_size"] != -1) q.group = f.count("group_size", kLeastGroup, kMostGroup);
   }
   void read_gptq(Quantization& q) {
     q.method = QuantMethod::kGptq;
@@ -58,7 +58,7 @@ class QuantizationReader {
     read_bits(f_, f_.has("w_bit") ? "w_bit" : "bits", q);
     if (q.bits != 4) f_.fail("bits", "is not 4", base::Code::kUnimplemented);
     if (f_.has("q_group_size") && f_["q_group_size"] != -1)
-      q.group = f_.count("q_group_size", 1, kMostGroup);
+      q.group = f_.count("q_group_size", kLeastGroup, kMostGroup);
     else
       read_group(f_, q);
     if (std::string version = f_.text_or("version", "gemm"); version != "gemm" && version != "GEMM")
@@ -73,10 +73,13 @@ class QuantizationReader {
   void read_block(ConfigFields& f, const char* name, Quantization& q) {
     const auto sizes = f.ids_or_none(name, kMostGroup);
     if (sizes.size() != 2 || sizes[0] == 0 || sizes[1] == 0) return f.fail(name, "is not two sizes");
+    if (sizes[1] < kLeastGroup) return f.fail(name, "has fewer than 16 inputs", base::Code::kUnimplemented);
     q.block_outputs = sizes[0], q.block_inputs = sizes[1];
   }
   void read_compressed(Quantization& q) {
     q.method = QuantMethod::kCompressed;
+    if (f_.has("transform_config") && !f_["transform_config"].empty())
+      return f_.fail("transform_config", "is not supported", base::Code::kUnimplemented);
     const std::string format = f_.text_or("format", "");
     if (format != "pack-quantized" && format != "int-quantized" && format != "float-quantized" &&
         format != "naive-quantized")
@@ -89,6 +92,7 @@ class QuantizationReader {
     ConfigFields weights(group["weights"], status_, "quantization_config.config_groups.weights.");
     read_bits(weights, "num_bits", q);
     read_group(weights, q);
+    q.zeros = !weights.flag_or("symmetric", true);
     if (weights.has("block_structure") && weights.text_or("strategy", "") == "block")
       read_block(weights, "block_structure", q);
   }

@@ -20,6 +20,7 @@ struct Quantization {
   uint32_t bits = 8;                             // of a number that is packed with others: 4 or 8
   uint32_t group = 0;                            // neighbouring inputs that share a scale; 0: all inputs
   uint32_t block_outputs = 1, block_inputs = 0;  // kFp8: what shares a scale; 0: all of them
+  bool zeros = false;                            // kCompressed: integers have zero points
   bool zeros_less_one = false;                   // GPTQ's first format stores the zero points less one
 };
 

@@ -35,6 +35,13 @@ base::Result<Weight> Weight::find(const Store& store, const Quantization& how, c
   return w;
 }
 
+uint64_t Weight::scale_memory(const Quantization& how, uint32_t outputs, uint32_t inputs) {
+  if (how.method == QuantMethod::kNone) return 0;
+  const uint32_t group = how.block_inputs > 0 ? how.block_inputs : how.group;
+  const uint64_t scales = uint64_t(outputs) * (group > 0 ? divided(inputs, group) : 1);
+  return scales * (sizeof(float) + 1) + uint64_t(inputs) * sizeof(uint32_t);
+}
+
 // A checkpoint leaves some matrices as they are.
 base::Status Weight::find(const Store& store, const Quantization& how, const std::string& name) {
   const Array* plain = store.look_up(name + ".weight");
@@ -95,7 +102,7 @@ base::Status Weight::find_compressed(const Store& store, const Quantization& how
   if (!values) return values.error();
   values_ = *values;
   if (auto s = find_scales(store, how, name); !s.ok()) return s;
-  if (store.has(name + ".weight_zero_point") && form_ != Form::kFp8)
+  if ((how.zeros || store.has(name + ".weight_zero_point")) && form_ != Form::kFp8)
     if (auto s = find_zeros(store, name + ".weight_zero_point"); !s.ok()) return s;
   return store.has(name + ".weight_g_idx") ? find_order(store, name + ".weight_g_idx") : base::Status();
 }

@@ -29,6 +29,9 @@ class Weight {
   static base::Result<Weight> find(const Store& store, const Quantization& how, const std::string& name,
                                    uint32_t outputs, uint32_t inputs);
 
+  // Bytes that find() takes for scales and zero points, at most.
+  static uint64_t scale_memory(const Quantization& how, uint32_t outputs, uint32_t inputs);
+
   // An array [outputs][inputs] of floats, which is borrowed.
   explicit Weight(const Array& floats)
       : outputs_(uint32_t(floats.shape[0])), inputs_(uint32_t(floats.shape[1])), group_(inputs_), values_(&floats) {}

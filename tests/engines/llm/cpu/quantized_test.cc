@@ -1,4 +1,5 @@
 // Weights that are kept in fewer bits, as a checkpoint has them (quantized.py) or made here.
+#include "engines/llm/cpu/parameter_reader.h"
 #include "support.h"
 
 namespace weir::llm {
@@ -163,6 +164,11 @@ TEST(QuantizedConfig, WhatIsNotKnownHereIsNamed) {
       {R"({"quant_method":"gptq"})", "quantization_config.'bits' is missing"},
       {R"({"quant_method":"gptq","bits":3})", "quantization_config.'bits' is neither 4 nor 8"},
       {R"({"quant_method":"gptq","bits":4,"group_size":0})", "quantization_config.'group_size'"},
+      {R"({"quant_method":"gptq","bits":4,"group_size":2})", "quantization_config.'group_size'"},
+      {R"({"quant_method":"awq","bits":4,"q_group_size":8})", "quantization_config.'q_group_size'"},
+      {R"({"quant_method":"fp8","weight_block_size":[1,2]})", "'weight_block_size' has fewer than 16 inputs"},
+      {R"({"quant_method":"compressed-tensors","format":"int-quantized","transform_config":{"config_groups":{}}})",
+       "'transform_config' is not supported"},
       {R"({"quant_method":"gptq","bits":4,"checkpoint_format":"marlin"})", "'checkpoint_format' is \"marlin\""},
       {R"({"quant_method":"awq","bits":4,"version":"gemv"})", "'version' is \"gemv\""},
       {R"({"quant_method":"awq","bits":8})", "'bits' is not 4"},
@@ -232,6 +238,15 @@ TEST(QuantizedConfig, ArraysThatDoNotFitAreNamed) {
   EXPECT_EQ(OneMatrix({values}).refused({}), "the weights have no 'm.weight'");
   EXPECT_EQ(OneMatrix({{R"("m.weight":{"dtype":"I8","shape":[4,16])", std::string(64, 1)}}).refused({}),
             "'m.weight' is not of type F32, F16 or BF16");
+}
+
+// The file of such a matrix may be holes, and the matrix small beside its scales.
+TEST(QuantizedConfig, ScalesThatTakeMoreThanTheMachineHasAreNotRead) {
+  const OneMatrix empty({});
+  ThreadTeam team(1);
+  ParameterReader load(*empty.store, WeightFormat::kBf16, team, {QuantMethod::kGptq, 4, 16});
+  load.matrix(1 << 22, 1 << 19, {{"m", 1 << 22}}, ParameterReader::Bias::kNo);
+  EXPECT_EQ(load.status().code, base::Code::kResourceExhausted);
 }
 
 }  // namespace
