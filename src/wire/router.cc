@@ -244,6 +244,10 @@ void Router::error_form(std::string prefix, ErrorForm form) {
                    [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
 }
 
+void Router::word_error(Exchange& exchange, int status, std::string_view text) const {
+  table_->word(exchange, status, text);
+}
+
 void Router::fallback(Service& service, Claims claims, std::string_view protocol, Plan plan) {
   table_->claims = claims;
   table_->fallback = Route{"", "", &service, protocol, plan, Permission::kRead};
@@ -286,6 +290,7 @@ Plan Router::begin(Exchange& exchange) {
       t.allow_origin(exchange, origin);
 
   auto match = t.fresh();
+  match->router = this;
   const PathEntry* entry = t.paths.find(request.path(), match->args);
   const Route* route = entry ? entry->find(request.method) : nullptr;
   if (route) {

@@ -32,8 +32,10 @@ class PathArgs {
 };
 
 struct Route;
+class Router;
 // The Router's record of an Exchange from begin() to closed().
 struct RouteMatch {
+  const Router* router = nullptr;
   const Route* route = nullptr;
   PathArgs args;
   std::string_view pattern;      // of the path
@@ -99,10 +101,12 @@ class Router final : public Intake {
   // Every request but a preflight is asked who it is, also one that no route is for. Borrowed; before the first
   // Exchange. Without one nobody is asked.
   void authenticate(Authenticator& authenticator) { authenticator_ = &authenticator; }
-  // How a 404, a 405 or what the codec refuses is worded under a path prefix; the default is `{"error":"…"}`. The
-  // longest prefix wins.
+  // How a 404, a 405, what the codec refuses or what a service has thrown is worded under a path prefix; the default is
+  // `{"error":"…"}`. The longest prefix wins.
   using ErrorForm = void (*)(Exchange&, int status, std::string_view text);
   void error_form(std::string prefix, ErrorForm form);
+  // Answers with the error in the form of the request's path.
+  void word_error(Exchange& exchange, int status, std::string_view text) const;
   // Where a path matches no route and `claims` says yes, `service` answers instead of a 404, under `plan`. One at most;
   // it only reads.
   using Claims = bool (*)(const Request&);

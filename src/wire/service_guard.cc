@@ -10,7 +10,11 @@ void end_thrown(Exchange& exchange, const base::Status& why) {
   const bool memory = why.code == base::Code::kResourceExhausted;
   exchange.record().code = why.code;
   if (memory) exchange.record().reject = reason::kOverload;
-  auto answer = [&] { respond_error(exchange, memory ? 503 : 500, why.text); };
+  const int status = memory ? 503 : 500;
+  auto answer = [&] {
+    exchange.match ? exchange.match->router->word_error(exchange, status, why.text)
+                   : respond_error(exchange, status, why.text);
+  };
   if (exchange.responding() || !base::attempt("an answer", answer).ok()) exchange.reset(Reset::kInternal);
 }
 

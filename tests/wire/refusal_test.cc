@@ -1,8 +1,12 @@
-// Bodies that a codec refuses once the route is known: the answer is worded as the protocol of the route words errors.
+// Bodies that a codec refuses once the route is known, and what a service throws: the answer is worded as the protocol
+// of the route words errors.
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
 #include "support/h2_client.h"
+#include "support/routed_exchange.h"
 #include "wire/router.h"
 
 namespace weir::test {
@@ -85,6 +89,30 @@ TEST(RefusedBody, OverHttp2IsInTheProtocolsForm) {
       EXPECT_EQ(c[id].field("accept-encoding"), one.status == "415" ? "gzip, deflate" : "");
       s.codec.reset();
     }
+}
+
+TEST(Thrown, IsInTheProtocolsForm) {
+  struct Thrower final : wire::Service {
+    bool memory = false;
+    void serve(Exchange&, const wire::PathArgs&) override {
+      if (memory) throw std::bad_alloc();
+      throw std::runtime_error("at 0xdeadbeef");
+    }
+  } thrower;
+  support::FakeWire wire;
+  Routes routes(wire.env);
+  for (const char* path : {"/own/thrower", "/thrower"})
+    routes.router.add({"POST", path, &thrower, "own", {BodyPlan::kWhole, 10}, wire::Permission::kRead});
+  const auto answer = [&](const char* path) {
+    support::RoutedExchange x(new support::FakeExchange("POST", path), {&routes.router});
+    routes.router.begin(*x);
+    routes.router.whole(*x);
+    return std::to_string(x->response.status) + " " + x->sent;
+  };
+  EXPECT_EQ(answer("/own/thrower"), "500 own: internal error");
+  EXPECT_EQ(answer("/thrower"), R"(500 {"error":"internal error"})");
+  thrower.memory = true;
+  EXPECT_EQ(answer("/own/thrower"), "503 own: out of memory; try again later");
 }
 
 // gRPC's clients read no body.
