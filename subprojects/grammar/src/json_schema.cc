@@ -21,9 +21,10 @@ constexpr std::array<std::string_view, 17> kUnsupported{
     "dependencies",  "contains", "minContains", "maxContains", "unevaluatedItems",  "$dynamicRef",
     "$recursiveRef", "$anchor",  "extends",     "divisibleBy", "disallow"};
 // Keywords that an enum's values are held to.
-constexpr std::array<std::string_view, 10> kOfValues{
+constexpr std::array<std::string_view, 11> kOfValues{
     "enum",      "const",   "type",    "format",           "minLength",
-    "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
+    "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
+    "multipleOf"};
 constexpr std::array<std::string_view, 7> kTypes{"object", "array", "string", "number", "integer", "boolean", "null"};
 
 // The type that a schema is of where it does not say: by the keywords that it has.

@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <numeric>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 namespace grammar {
 namespace {
@@ -183,6 +187,144 @@ Node decimals(Grammar& out, const Interval& in) {
   return out.choice(std::move(all));
 }
 
+// ---- Multiples
+
+// A step is `digits` × 10^`exponent`; its digits do not end in 0.
+struct Step {
+  int64_t digits = 0;
+  int exponent = 0;
+};
+constexpr int64_t kMostStep = 100;  // of its digits: each remainder is a state for every place of the number
+
+// Nothing: it has more digits.
+std::optional<Step> step_of(double value) {
+  if (!(value > 0) || std::isinf(value)) return std::nullopt;
+  char text[64];
+  const char* end = std::to_chars(text, text + sizeof text, value, std::chars_format::scientific).ptr;
+  std::string digits(text, size_t(end - text));
+  const size_t e = digits.find('e');
+  int exponent = std::stoi(digits.substr(e + 1));
+  digits.resize(e);
+  if (const size_t point = digits.find('.'); point != digits.npos)
+    exponent -= int(digits.size() - point - 1), digits.erase(point, 1);
+  if (digits.size() > 3 || std::stoll(digits) > kMostStep || std::abs(exponent) > int(kMostFraction))
+    return std::nullopt;
+  return Step{std::stoll(digits), exponent};
+}
+
+int64_t power_of_ten(size_t exponent) {
+  int64_t out = 1;
+  while (exponent-- > 0) out *= 10;
+  return out;
+}
+
+// Whole multiples of it are those of a whole step.
+Step whole_step(Step step) {
+  while (step.exponent < 0) {
+    const int64_t common = std::gcd(step.digits, int64_t(10));
+    step.digits /= common, ++step.exponent;
+  }
+  while (step.digits % 10 == 0) step.digits /= 10, ++step.exponent;
+  return step;
+}
+
+// Numbers digit by digit, with the remainder so far. They are whole here: in units of the last place that the step has.
+class Multiples {
+ public:
+  Multiples(Grammar& out, Step step)
+      : out_(out),
+        step_(step.digits),
+        places_(size_t(std::max(0, -step.exponent))),
+        zeros_(size_t(std::max(0, step.exponent))),
+        wholes_(std::min<size_t>(15, 18 - places_)) {}
+
+  Node in(const Interval& in) {
+    std::vector<Node> all;
+    const int64_t most = power_of_ten(wholes_ + places_) - 1;
+    const auto up = [&](double bound, bool open) { return std::min(scaled(bound, open, Rounding::kUp), most + 1); };
+    const auto down = [&](double bound, bool open) { return std::min(scaled(bound, open, Rounding::kDown), most); };
+    if (in.most >= 0)
+      all.push_back(between(up(std::max(in.least, 0.0), in.least_open && in.least >= 0), down(in.most, in.most_open)));
+    if (in.least < 0) {
+      const int64_t least = up(std::max(-in.most, 0.0), in.most < 0 && in.most_open);
+      all.push_back(
+          out_.sequence({out_.literal("-"), between(std::max<int64_t>(least, 1), down(-in.least, in.least_open))}));
+    }
+    return out_.choice(std::move(all));
+  }
+
+ private:
+  int64_t scaled(double bound, bool open, Rounding rounding) const {
+    if (std::isinf(bound)) return std::numeric_limits<int64_t>::max();
+    Decimal d = decimal(bound, open, rounding);
+    if (d.whole >= power_of_ten(wholes_)) return std::numeric_limits<int64_t>::max();
+    const bool more = d.digits.size() > places_;
+    d.digits.resize(places_, '0');
+    const int64_t value = d.whole * power_of_ten(places_) + (places_ > 0 ? std::stoll(d.digits) : 0);
+    if (rounding == Rounding::kUp) return value + (more || d.open ? 1 : 0);
+    return value - (!more && d.open ? 1 : 0);
+  }
+
+  Node between(int64_t least, int64_t most) {
+    std::vector<Node> all;
+    for (size_t length = 1; length <= wholes_; ++length) {
+      const int64_t first = length == 1 ? 0 : power_of_ten(length - 1 + places_), end = power_of_ten(length + places_);
+      if (std::max(least, first) > std::min(most, end - 1)) continue;
+      least_ = padded(std::max(least, first), length), most_ = padded(std::min(most, end - 1), length);
+      all.push_back(rest(0, 0, true, true));
+    }
+    return out_.choice(std::move(all));
+  }
+  std::string padded(int64_t value, size_t length) const {
+    const std::string text = std::to_string(value);
+    return std::string(length + places_ - text.size(), '0') + text;
+  }
+
+  // The texts that may follow the first `at` digits, of which the remainder is known, and whether they are those of the
+  // least number or of the most.
+  Node rest(size_t at, int64_t remainder, bool low, bool high) {
+    const size_t left = least_.size() - at;
+    const uint64_t key = left << 32 | uint64_t(remainder);
+    const bool free = !low && !high;
+    if (auto known = known_.find(key); free && known != known_.end()) return known->second;
+    Node node = Grammar::kEmpty;
+    if (left > 0 || remainder != 0) node = left == 0 ? Grammar::kNever : digit_and_rest(at, remainder, low, high);
+    if (left <= places_ && places_ > 0) {  // behind the point, where zeros at the end are left out
+      if (left == places_) node = out_.sequence({out_.literal("."), node});
+      if (ends(at, remainder, low)) node = out_.choice({Grammar::kEmpty, node});
+    }
+    if (free) known_.emplace(key, node);
+    return node;
+  }
+  Node digit_and_rest(size_t at, int64_t remainder, bool low, bool high) {
+    std::vector<std::pair<Node, std::vector<CodeRange>>> ways;
+    const bool zero = least_.size() - at <= zeros_;
+    for (char d = low ? least_[at] : '0'; d <= (high ? most_[at] : '9') && !(zero && d > '0'); ++d) {
+      const int64_t next = zero ? remainder : (remainder * 10 + (d - '0')) % step_;
+      const Node node = rest(at + 1, next, low && d == least_[at], high && d == most_[at]);
+      if (node == Grammar::kNever) continue;
+      auto way = std::find_if(ways.begin(), ways.end(), [node](const auto& one) { return one.first == node; });
+      if (way == ways.end()) way = ways.insert(way, {node, {}});
+      way->second.push_back({uint32_t(d), uint32_t(d)});
+    }
+    std::vector<Node> all;
+    for (auto& [node, digits] : ways) all.push_back(out_.sequence({out_.characters(std::move(digits)), node}));
+    return out_.choice(std::move(all));
+  }
+  // Whether nothing but zeros may follow.
+  bool ends(size_t at, int64_t remainder, bool low) const {
+    for (size_t i = at; i < least_.size(); ++i) remainder = remainder * 10 % step_;
+    return remainder == 0 && (!low || least_.find_first_not_of('0', at) == std::string::npos);
+  }
+
+  Grammar& out_;
+  const int64_t step_;
+  const size_t places_, zeros_;  // behind the point; zeros that every multiple ends in
+  const size_t wholes_;          // the most digits before the point
+  std::string least_, most_;     // of as many digits
+  std::unordered_map<uint64_t, Node> known_;
+};
+
 }  // namespace
 
 Node integers(Grammar& out, int64_t least, int64_t most) {
@@ -210,14 +352,18 @@ Node any_number(Grammar& out) {
 
 Result<Node> number_node(Grammar& out, const Json& schema, NumberKind kind, Unsupported unsupported,
                          std::string_view pointer) {
-  if (auto at = schema.find("multipleOf"); at != schema.end()) {
-    const double step = at->is_number() ? at->get<double>() : 0;
-    if (step != 1.0 && unsupported == Unsupported::kRefused)
-      return wrong(below(pointer, "multipleOf"), "multipleOf is not supported");
-    if (step > 0 && step == std::floor(step)) kind = NumberKind::kInteger;
-  }
   auto interval = interval_of(schema, pointer);
   if (!interval) return interval.error();
+  if (auto at = schema.find("multipleOf"); at != schema.end()) {
+    const double value = at->is_number() ? at->get<double>() : 0;
+    auto step = step_of(value);
+    if (!step && unsupported == Unsupported::kRefused)
+      return wrong(below(pointer, "multipleOf"), "takes a number > 0 whose digits make at most " +
+                                                     std::to_string(kMostStep) + ", such as 0.05 or 2500");
+    if (step && kind == NumberKind::kInteger) step = whole_step(*step);
+    if (step && (step->digits != 1 || step->exponent != 0)) return Multiples(out, *step).in(*interval);
+    if (step || (value > 0 && value == std::floor(value))) kind = NumberKind::kInteger;
+  }
   if (interval->open()) return kind == NumberKind::kInteger ? any_integer(out) : any_number(out);
   if (kind == NumberKind::kNumber) return decimals(out, *interval);
   const auto [least, most] = wholes(*interval);
@@ -229,6 +375,10 @@ Result<bool> is_between(const Json& schema, const Json& value, std::string_view 
   if (!interval) return interval.error();
   if (!value.is_number()) return true;
   const double number = value.get<double>();
+  if (auto at = schema.find("multipleOf"); at != schema.end() && at->is_number() && at->get<double>() > 0) {
+    const double times = number / at->get<double>();
+    if (std::abs(times - std::round(times)) > 1e-9 * std::max(1.0, std::abs(times))) return false;
+  }
   return (interval->least_open ? number > interval->least : number >= interval->least) &&
          (interval->most_open ? number < interval->most : number <= interval->most);
 }

@@ -20,13 +20,14 @@ Node integers(Grammar& out, int64_t least, int64_t most);
 Node any_number(Grammar& out);
 Node any_integer(Grammar& out);
 
-// The numbers that `type` number or integer with minimum, maximum and the exclusive ones allows. Errors: multipleOf
-// unless it is ignored (multiples of a whole number are whole all the same), bounds that are not numbers.
+// The numbers that `type` number or integer with minimum, maximum, the exclusive ones and multipleOf allows. Errors: a
+// step of too many digits unless it is ignored (multiples of a whole number are whole all the same), bounds that are
+// not numbers.
 enum class NumberKind : uint8_t { kInteger, kNumber };
 Result<Node> number_node(Grammar& out, const Json& schema, NumberKind kind, Unsupported unsupported,
                          std::string_view pointer);
-// Whether `value` lies between minimum, maximum and the exclusive ones, or is no number. Errors: bounds that are not
-// numbers.
+// Whether `value` is a multiple between minimum, maximum and the exclusive ones, or is no number. Errors: bounds that
+// are not numbers.
 Result<bool> is_between(const Json& schema, const Json& value, std::string_view pointer);
 
 }  // namespace grammar

@@ -97,6 +97,24 @@ const std::vector<Case> kCases{
     {R"({"type":"number","maximum":1e-20,"minimum":0})", {"0", "0.0"}, {"0.000000000000001", "-0.1", "1"}},
     {R"({"type":"number","minimum":1e-20,"maximum":3})", {"0.000000000000001", "3", "2.5"}, {"0", "0.0"}},
     {R"({"type":"number","maximum":1e300,"exclusiveMinimum":-1e300})", {"0", "-5.5", "123456789012345.5"}, {"x"}},
+    {R"({"type":"integer","multipleOf":5})",
+     {"0", "5", "-10", "999999999999995"},
+     {"7", "01", "-0", "5.0", "1000000000000000"}},
+    {R"({"type":"integer","multipleOf":7,"minimum":-20,"exclusiveMaximum":21})",
+     {"-14", "-7", "0", "7", "14"},
+     {"-21", "21", "28", "1", "70"}},
+    {R"({"type":"integer","multipleOf":2500,"minimum":2500})",
+     {"2500", "5000", "12500"},
+     {"0", "250", "2600", "-2500"}},
+    {R"({"type":"integer","multipleOf":2.5})", {"5", "10", "0"}, {"2", "2.5", "7"}},
+    {R"({"type":"integer","multipleOf":0.5})", {"5", "3", "-1"}, {"2.5"}},
+    {R"({"multipleOf":0.01})", {"1.5", "0.01", "-0.25", "3", "3.10", "0"}, {"0.005", "1.", "-0", "1.505"}},
+    {R"({"type":"number","multipleOf":0.05,"exclusiveMinimum":0.1,"maximum":2.07})",
+     {"0.15", "1", "1.9", "1.90", "2.05", "2", "2.0"},
+     {"0.1", "0.10", "0.12", "2.1", "1.91", "2.10"}},
+    {R"({"type":"number","multipleOf":0.25,"maximum":-0.75})", {"-0.75", "-1", "-12.25"}, {"-0.5", "0", "-0.7", "1"}},
+    {R"({"type":"number","multipleOf":64,"exclusiveMaximum":64})", {"0", "-64"}, {"64", "32"}},
+    {R"({"enum":[1,2,3,4,"x"],"multipleOf":2})", {"2", "4", R"("x")"}, {"1", "3"}},
     {R"({"type":"integer","exclusiveMinimum":9,"exclusiveMaximum":1012})",
      {"10", "99", "100", "999", "1000", "1011"},
      {"9", "1012", "1019", "5", "-10"}},
@@ -144,8 +162,8 @@ TEST(JsonSchema, TextsOfTheSchemaAndNoOthers) {
 TEST(JsonSchema, WhatCannotBeExpressedIsNamedWithItsPointer) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"properties":{"a":{"not":{}}}})", "/properties/a: 'not' is not supported"},
-      {R"({"properties":{"a/b":{"type":"number","multipleOf":0.1}}})",
-       "/properties/a~1b/multipleOf: multipleOf is not supported"},
+      {R"({"properties":{"a/b":{"type":"number","multipleOf":0.125}}})",
+       "/properties/a~1b/multipleOf: takes a number > 0 whose digits make at most 100, such as 0.05 or 2500"},
       {R"({"type":"array","uniqueItems":true})", "/uniqueItems: 'uniqueItems' is not supported"},
       {R"({"if":{},"then":{}})", "the schema: 'if' is not supported"},
       {R"({"oneOf":[{"type":"integer"},{"type":"number"}]})",
@@ -174,8 +192,8 @@ TEST(JsonSchema, WhatCannotBeExpressedIsNamedWithItsPointer) {
 TEST(JsonSchema, WhatCannotBeExpressedIsIgnoredWhereThatIsAskedFor) {
   const Case cases[] = {
       {R"({"type":"array","items":{"type":"integer"},"uniqueItems":true,"minItems":1})", {"[1,1]"}, {"[]", "[true]"}},
-      {R"({"type":"number","multipleOf":0.01,"maximum":2})", {"1.5", "0.005"}, {"3"}},
-      {R"({"type":"number","multipleOf":5})", {"10", "7"}, {"0.5"}},
+      {R"({"type":"number","multipleOf":0.125,"maximum":2})", {"1.5", "0.005"}, {"3"}},
+      {R"({"type":"number","multipleOf":1024})", {"1024", "7"}, {"0.5"}},
       {R"x({"type":"string","pattern":"^(?=.*[A-Z]).{2,}$","maxLength":3})x", {R"("ab")"}, {R"("abcd")", "1"}},
       {R"({"type":"string","pattern":"^(ab|c)+$","minLength":2})", {R"("abc")", R"("c")"}, {R"("x")"}},
       {R"({"properties":{"a":{"not":{},"type":"null"}},"required":["a"]})", {R"({"a":null})"}, {R"({"a":1})"}},
@@ -230,11 +248,12 @@ TEST(JsonSchema, OfPartsThatCannotBeMergedTheFirstHoldsWhereThatIsAskedFor) {
 
 // A scalar of one schema is no part of another that is read otherwise.
 TEST(JsonSchema, OneTextMayHoldBothKindsOfSchemas) {
-  const std::string fives = R"({"type":"integer","multipleOf":5})";
+  const std::string fives = R"({"type":"integer","multipleOf":1024})";
   Segments segments;
   segments.alternatives = {{{Segment::Kind::kSchema, fives, Unsupported::kIgnored}},
                            {{Segment::Kind::kLiteral, "a"}, {Segment::Kind::kSchema, fives}}};
-  EXPECT_EQ(refusal(read_segments(segments)), "/multipleOf: multipleOf is not supported");
+  EXPECT_EQ(refusal(read_segments(segments)),
+            "/multipleOf: takes a number > 0 whose digits make at most 100, such as 0.05 or 2500");
 }
 
 TEST(JsonSchema, PiecesAreLiteralsAroundValues) {
