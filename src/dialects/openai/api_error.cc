@@ -97,7 +97,14 @@ std::string anthropic_message(const ApiError& error) {
   return (too_long ? "prompt is too long: " : "") + std::string(message_of(error.status));
 }
 
-std::string anthropic_error_json(const ApiError& error) {
+// The error's own object has been written but for its end.
+std::string& end_anthropic_error(std::string& out, const wire::Exchange& exchange) {
+  out += "},\"request_id\":";
+  write_or_null(out, exchange.record().request_id);
+  return out += '}';
+}
+
+std::string anthropic_error_json(const wire::Exchange& exchange, const ApiError& error) {
   std::string out = "{\"type\":\"error\",\"error\":{";
   out += anthropic_members(base::http_status(error.status), anthropic_message(error));
   if (error.code == kNoThreads) {
@@ -105,7 +112,7 @@ std::string anthropic_error_json(const ApiError& error) {
     marshal::write_string(out, error.param);
     out += "]}";
   }
-  return out += "}}";
+  return end_anthropic_error(out, exchange);
 }
 
 }  // namespace
@@ -134,8 +141,14 @@ std::string error_json(const ApiError& error) {
   return error_json(message_of(error.status), base::http_status(error.status), error.param, code_of(error));
 }
 
-std::string anthropic_error_json(int status, std::string_view text) {
-  return "{\"type\":\"error\",\"error\":{" + anthropic_members(status, text) + "}}";
+std::string anthropic_error_json(const wire::Exchange& exchange, int status, std::string_view text) {
+  std::string out = "{\"type\":\"error\",\"error\":{" + anthropic_members(status, text);
+  return end_anthropic_error(out, exchange);
+}
+
+void tell_id(wire::Exchange& exchange) {
+  constexpr std::string_view kName = "request-id";
+  if (!exchange.extra_fields().has(kName)) exchange.extra_fields().add(kName, exchange.record().request_id);
 }
 
 void respond(wire::Exchange& exchange, const ApiError& error) {
@@ -143,11 +156,17 @@ void respond(wire::Exchange& exchange, const ApiError& error) {
   const int status = base::http_status(error.status);
   const std::string_view protocol = exchange.record().protocol;
   if (protocol == kOllama) return send(exchange, status, ollama_error_json(message_of(error.status)));
-  if (protocol == kAnthropic) return send(exchange, status, anthropic_error_json(error));
+  if (protocol == kAnthropic) return send(exchange, status, anthropic_error_json(exchange, error));
   send(exchange, status, error_json(error));
 }
 
+// Routes of other protocols have the same prefix, and so has a path of Anthropic's API that is not served.
 void respond_status(wire::Exchange& exchange, int status, std::string_view text) {
+  const std::string_view protocol = exchange.record().protocol;
+  constexpr std::string_view kNoRoute = "http";
+  if (protocol != kNoRoute && protocol != kProtocol && protocol != kAnthropic)
+    return wire::respond_error(exchange, status, text);
+  if (exchange.request().fields.has("anthropic-version")) return respond_anthropic_status(exchange, status, text);
   send_status(exchange, status, error_json(text, status, {}, {}));
 }
 
@@ -156,7 +175,8 @@ void respond_ollama_status(wire::Exchange& exchange, int status, std::string_vie
 }
 
 void respond_anthropic_status(wire::Exchange& exchange, int status, std::string_view text) {
-  send_status(exchange, status, anthropic_error_json(status, text));
+  tell_id(exchange);
+  send_status(exchange, status, anthropic_error_json(exchange, status, text));
 }
 
 }  // namespace weir::openai

@@ -3,7 +3,7 @@
 //   400 invalid_request_error     401 … code invalid_api_key      404 … code model_not_found
 //   429 rate_limit_error, with Retry-After                        500, 503, 504 server_error
 // A prompt that does not fit the context is 400 with code context_length_exceeded. Under the routes of Ollama's API the
-// body is {"error":"…"}, under those of Anthropic's {"type":"error","error":{"type","message"}}, with
+// body is {"error":"…"}, under those of Anthropic's {"type":"error","error":{"type","message"},"request_id"}, with
 // "details":{"error_code","unsupported":[…]} in it where clients know another way.
 #pragma once
 
@@ -39,8 +39,10 @@ inline ApiError refuse(base::Status status) { return {std::move(status), {}, {}}
 inline constexpr std::string_view kNoThreads = "thread_unsupported_request";
 
 std::string error_json(const ApiError& error);
-// `{"type":"error",…}` of Anthropic's API.
-std::string anthropic_error_json(int status, std::string_view text);
+// `{"type":"error",…}` of Anthropic's API, with the request's id.
+std::string anthropic_error_json(const wire::Exchange& exchange, int status, std::string_view text);
+// Anthropic's clients look for the request's id in the field "request-id".
+void tell_id(wire::Exchange& exchange);
 // The whole answer.
 void respond(wire::Exchange& exchange, const ApiError& error);
 // wire::Router::ErrorForm, of each API.

@@ -2,6 +2,7 @@
 // (max_model_len) and what a model can tell of itself here (readouts, images). KServe's V1 protocol has the same two
 // paths: the list names all models in `models` as well, and one model has `name` and `ready`, also where it knows no
 // text.
+#include "dialects/openai/anthropic/anthropic.h"
 #include "dialects/openai/endpoints.h"
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
@@ -41,6 +42,7 @@ void write_text(std::string& out, const msg::TextSpec& text) {
 }  // namespace
 
 void list_models(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs&) {
+  if (anthropic::asks(exchange)) return anthropic::list_models(state, exchange);
   std::string out = "{\"object\":\"list\",\"data\":[", names;
   const bus::Catalog& catalog = state.bus.catalog(marshal::models_of(exchange.request()));
   const auto list = [&](std::string_view name, const bus::Catalog::Model& model) {
@@ -62,6 +64,7 @@ void list_models(OpenAiState& state, wire::Exchange& exchange, const wire::PathA
 void show_model(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args) {
   const std::string owner(args["owner"]),
       name = owner.empty() ? std::string(args["model"]) : owner + '/' + std::string(args["model"]);
+  if (anthropic::asks(exchange)) return anthropic::show_model(state, exchange, name);
   auto [served, error] = find_model(state, exchange, name, bus::Needs::kAnything);
   if (!error.ok()) return respond(exchange, error);
   std::string out;

@@ -139,11 +139,11 @@ constexpr Row kAtRoot[] = {
     {"POST", "/classify", scores::classify, Permission::kInfer},
 };
 
-// Anthropic's clients look for the id under this name.
-void tell_id(Exchange& exchange) {
-  constexpr std::string_view kName = "request-id";
-  if (exchange.record().protocol != kAnthropic || exchange.extra_fields().has(kName)) return;
-  exchange.extra_fields().add(kName, exchange.record().request_id);
+// Anthropic's clients have these paths, too.
+bool is_shared(Serve serve) { return serve == list_models || serve == show_model; }
+
+void settle_protocol(Exchange& exchange, Serve serve) {
+  if (is_shared(serve) && anthropic::asks(exchange)) exchange.record().protocol = kAnthropic;
 }
 
 }  // namespace
@@ -167,12 +167,14 @@ void chat_completions(OpenAiState& state, Exchange& exchange, const PathArgs&) {
 void completions(OpenAiState& state, Exchange& exchange, const PathArgs&) { run(state, exchange, Kind::kCompletion); }
 
 void Endpoint::serve(Exchange& exchange, const PathArgs& args) {
-  tell_id(exchange);
+  settle_protocol(exchange, serve_);
+  if (exchange.record().protocol == kAnthropic) tell_id(exchange);
   serve_(state_, exchange, args);
 }
 
 bool Endpoint::refuse(Exchange& exchange, const base::Status& why) {
-  tell_id(exchange);
+  settle_protocol(exchange, serve_);
+  if (exchange.record().protocol == kAnthropic) tell_id(exchange);
   respond(exchange, openai::refuse(why));
   return true;
 }

@@ -24,6 +24,11 @@ namespace {
 
 using wire::Exchange;
 
+// The end of a message, behind the counts of its usage: what is the same for all of them.
+constexpr std::string_view kMessageEnd =
+    R"(,"cache_creation":null,"inference_geo":null,"service_tier":"standard","speed":null},"diagnostics":null})";
+constexpr std::string_view kNoText = R"({"type":"text","text":""})";
+
 enum class Block : uint8_t { kNone, kThinking, kText, kCall };
 
 class MessageAnswer final : public Answer {
@@ -64,7 +69,7 @@ class MessageAnswer final : public Answer {
     write_reason(out, choice);
     out += ',';
     write_counts(out, choice);
-    finish_written(std::move(out += '}'));
+    finish_written(std::move(out += kMessageEnd));
   }
 
   void failed(const base::Status& status) override {
@@ -72,7 +77,7 @@ class MessageAnswer final : public Answer {
     if (!exchange_.responding()) return respond(exchange_, refuse(status));
     exchange_.record().set_outcome(status);
     std::string event;
-    add(event, "error", anthropic_error_json(base::http_status(status), status.text));
+    add(event, "error", anthropic_error_json(exchange_, base::http_status(status), status.text));
     send(std::move(event));
     exchange_.end();
   }
@@ -91,7 +96,7 @@ class MessageAnswer final : public Answer {
     if (!said.text.empty() || said.calls.empty()) {
       begin(R"({"type":"text","text":)");
       marshal::write_string(out, said.text);
-      out += '}';
+      out += '}';  // no citations: where there are none, the service leaves them out, and the AI SDK takes no null
     }
     for (const CallDelta& call : said.calls) {
       begin(R"({"type":"tool_use",)");
@@ -106,6 +111,7 @@ class MessageAnswer final : public Answer {
     marshal::write_string(out, call.id);
     out += ",\"name\":";
     marshal::write_string(out, call.name);
+    out += R"(,"caller":{"type":"direct"})";
   }
 
   // Adds to a stream what is new, with what has to come before it.
@@ -118,7 +124,7 @@ class MessageAnswer final : public Answer {
       add_delta(R"({"type":"thinking_delta","thinking":)", delta.reasoning, events);
     }
     if (!delta.text.empty()) {
-      if (block_ != Block::kText) begin_block(Block::kText, R"({"type":"text","text":""})", events);
+      if (block_ != Block::kText) begin_block(Block::kText, kNoText, events);
       add_delta(R"({"type":"text_delta","text":)", delta.text, events);
     }
     for (const CallDelta& call : delta.calls) {
@@ -156,13 +162,13 @@ class MessageAnswer final : public Answer {
   void end_stream(Choice& choice) {
     std::string events;
     append_new(choice, events);
-    if (!answered_) begin_block(Block::kText, R"({"type":"text","text":""})", events);
+    if (!answered_) begin_block(Block::kText, kNoText, events);
     end_block(events);
     std::string data = R"({"type":"message_delta","delta":{)";
     write_reason(data, choice);
     data += "},";
     write_counts(data, choice);
-    add(events, "message_delta", data += '}');
+    add(events, "message_delta", data += "}}");
     add(events, "message_stop", R"({"type":"message_stop"})");
     send(std::move(events));
     quiet_.stop();
@@ -181,9 +187,10 @@ class MessageAnswer final : public Answer {
     if (exchange_.responding()) return;
     exchange_.head(wire::stream_head());
     std::string data = R"({"type":"message_start","message":)" + message_head();
-    data += R"("content":[],"stop_reason":null,"stop_sequence":null,)";
+    data += R"("content":[],"stop_reason":null,"stop_sequence":null,"stop_details":null,"container":null,)";
     write_counts(data, choice);
-    add(events, "message_start", data += "}}");
+    data += kMessageEnd;
+    add(events, "message_start", data += '}');
   }
 
   std::string message_head() {
@@ -209,13 +216,17 @@ class MessageAnswer final : public Answer {
       out += stop_string ? "\"stop_sequence\"" : "\"end_turn\"";
     out += ",\"stop_sequence\":";
     out += stop_string && !end.calls ? std::string_view(end.stop_reason) : "null";
+    out += R"(,"stop_details":null,"container":null)";
   }
 
+  // Without the end of the object: that of a message has more in it (kMessageEnd).
   static void write_counts(std::string& out, const Choice& choice) {
     const uint32_t cached = std::min(choice.cached_tokens, choice.prompt_tokens);
     out += "\"usage\":{\"input_tokens\":" + std::to_string(choice.prompt_tokens - cached);
     out += ",\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":" + std::to_string(cached);
-    out += ",\"output_tokens\":" + std::to_string(choice.completion_tokens) + '}';
+    out += ",\"output_tokens\":" + std::to_string(choice.completion_tokens);
+    out += ",\"output_tokens_details\":{\"thinking_tokens\":" + std::to_string(choice.thought_tokens);
+    out += "},\"server_tool_use\":null";
   }
 
   static void add(std::string& events, std::string_view name, std::string_view data) {

@@ -1,5 +1,5 @@
 // Anthropic's Messages API, on the models and completions of OpenAI's: POST /v1/messages and
-// /v1/messages/count_tokens.
+// /v1/messages/count_tokens, and its list of models.
 //
 // Reference: docs.anthropic.com/en/api/messages. A last message of the assistant is continued. Instructions may stand
 // among the messages, too (role system). Images come in base64; nothing is fetched from elsewhere. Marks for a cache
@@ -18,6 +18,11 @@ namespace weir::openai::anthropic {
 
 void messages(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void count_tokens(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
+
+// models.cc: the answers to GET /v1/models[/{id}] of a request that asks() as Anthropic's clients do.
+bool asks(const wire::Exchange& exchange);
+void list_models(OpenAiState& state, wire::Exchange& exchange);
+void show_model(OpenAiState& state, wire::Exchange& exchange, std::string_view name);
 
 // request.cc: a body as a request of OpenAI's. A count needs no max_tokens. Any thread. Errors: 400 naming the member.
 ApiError read_messages(std::string_view body, Request& out);

@@ -13,7 +13,7 @@ using jobs::File;
 using jobs::Storage;
 using wire::Exchange;
 
-constexpr size_t kMostListed = 1000;
+constexpr size_t kMostListedFiles = 1000;
 
 using Found = std::optional<File>;
 
@@ -140,7 +140,7 @@ std::string list_json(const std::vector<std::pair<std::string, std::string>>& ob
 void list_files(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
   jobs::ShardJobs* journal = journal_of(state, exchange);
   if (!journal) return;
-  const auto limit = list_limit(exchange, kMostListed, kMostListed);
+  const auto limit = list_limit(exchange, kMostListedFiles, kMostListedFiles);
   if (!limit) return;
   const auto order = list_order(exchange);
   if (!order) return;
