@@ -30,4 +30,8 @@ ApiError read_content(const OrderedJson& from, OrderedJson& out);
 // neither.
 bool read_text(const OrderedJson& from, std::string& out);
 
+// client_tools.cc: a tool that is known by its type alone, as the description and the parameters of a function. False:
+// it is none that clients run.
+bool describe_client_tool(std::string_view type, OrderedJson& function);
+
 }  // namespace weir::openai::anthropic

@@ -62,6 +62,12 @@ ApiError user(const OrderedJson& blocks, OrderedJson& list) {
   return {};
 }
 
+// Anthropic's servers ran a tool while the answer was made; the text behind such blocks says what came of it.
+bool is_of_server(std::string_view type) {
+  return type == "server_tool_use" || type == "mcp_tool_use" || type == "container_upload" ||
+         type.ends_with("_tool_result");
+}
+
 ApiError assistant(const OrderedJson& blocks, OrderedJson& list) {
   OrderedJson said{{"role", "assistant"}, {"content", nullptr}}, calls = OrderedJson::array();
   std::string text, thought;
@@ -73,10 +79,11 @@ ApiError assistant(const OrderedJson& blocks, OrderedJson& list) {
     } else if (type == "thinking") {
       thought += block.at("thinking").get_ref<const std::string&>();
     } else if (type == "tool_use") {
+      if (!block.at("input").is_object()) return wrong_message("the input of a tool_use is an object");
       calls.push_back({{"id", block.at("id")},
                        {"type", "function"},
                        {"function", {{"name", block.at("name")}, {"arguments", block.at("input").dump()}}}});
-    } else if (type != "redacted_thinking") {
+    } else if (type != "redacted_thinking" && !is_of_server(type)) {
       return wrong_message("an assistant's blocks are of type text, thinking or tool_use");
     }
   }
@@ -118,7 +125,7 @@ bool is_empty_answer(const OrderedJson& message) {
 // A text, or a list of texts.
 ApiError system_prompt(const OrderedJson& body, OrderedJson& list) {
   const OrderedJson* from = member(body, "system");
-  if (!from || from->empty()) return {};
+  if (!from || *from == "" || *from == OrderedJson::array()) return {};
   std::string text;
   if (!read_text(*from, text)) return refuse("system", "system: expected a text or a list of texts");
   list.push_back({{"role", "system"}, {"content", std::move(text)}});
@@ -141,9 +148,11 @@ ApiError conversation(const OrderedJson& body, OrderedJson& out) {
 
 ApiError add_tool(const OrderedJson& tool, OrderedJson& list) {
   const std::string_view type = type_of(tool);
-  if (!type.empty() && type != "custom")
+  OrderedJson schema = OrderedJson::object();
+  if (!type.empty() && type != "custom" && !describe_client_tool(type, schema))
     return refuse("tools", "tools: '" + std::string(type.substr(0, 64)) + "' is a tool of Anthropic's servers");
   OrderedJson function{{"name", tool.at("name")}};
+  function.update(schema);
   carry(tool, "description", function, "description");
   carry(tool, "input_schema", function, "parameters");
   carry(tool, "strict", function, "strict");
@@ -224,8 +233,20 @@ bool is_slip(std::string_view name) {
          (std::any_of(kCarried.begin(), kCarried.end(), near_carried) || std::any_of(kRead.begin(), kRead.end(), near));
 }
 
+// Members that change nothing are of their type all the same.
+ApiError check_type(const std::string& name, const OrderedJson& value) {
+  const auto expected = [&](const char* what) { return refuse(name, name + ": expected " + what); };
+  if (name == "stop_sequences" && !value.is_array()) return expected("a list of texts");
+  if ((name == "metadata" || name == "cache_control") && !value.is_object()) return expected("an object");
+  if (name == "service_tier" && !value.is_string()) return expected("a text");
+  if (name == "container" && !value.is_object() && !value.is_string()) return expected("an object or a text");
+  return {};
+}
+
 ApiError check_member(const std::string& name, const OrderedJson& value, Request& out) {
-  if (value.is_null() || kMembers.know(name)) return {};
+  if (value.is_null()) return {};
+  if (ApiError bad = check_type(name, value); !bad.ok()) return bad;
+  if (kMembers.know(name)) return {};
   if (std::find(kServers.begin(), kServers.end(), name) != kServers.end()) return unoffered(name, value);
   if (is_slip(name)) return unknown_member(name);
   ignore_member(name, out);
