@@ -303,9 +303,10 @@ void embed_request(OpenAiState& state, Exchange& exchange, Request&& request) {
   auto [served, error] = find_model(state, exchange, request.model, bus::Needs::kEmbeddings);
   if (!error.ok()) return respond(exchange, error);
   const msg::TextSpec& spec = *tokens_of(served->spec);
-  const bool encoder = !served->spec.text;
+  // OpenAI's API shortens those of models that are made for it alone; Ollama's those of all.
+  const bool shortens = !served->spec.text || request.embedding_form != EmbeddingForm::kOpenAi;
   if (request.dimensions &&
-      (encoder ? *request.dimensions > spec.hidden_size : *request.dimensions != spec.hidden_size))
+      (shortens ? *request.dimensions > spec.hidden_size : *request.dimensions != spec.hidden_size))
     return respond(exchange, refuse("dimensions", "dimensions: this model has " + std::to_string(spec.hidden_size)));
   auto task = std::make_unique<EmbeddingsTask>(std::move(request), exchange, *served);
   perform(state, exchange, *served, std::move(task), exchange.content().size());

@@ -152,10 +152,37 @@ TEST_F(Ollama, WhatItRefusesItNames) {
   EXPECT_EQ(with({{"stream", "yes"}}),
             "400 a member has another type than it should: its type must be boolean, but is string");
   EXPECT_EQ(with({{"options", {{"repeat_penalty", 0}}}}).substr(0, 34), "400 options.repeat_penalty must be");
-  EXPECT_EQ(with({{"think", 3}}), "400 think: takes true, false, \"low\", \"medium\" or \"high\"");
+  for (const Json& value : {Json(3), Json("much")})
+    EXPECT_EQ(with({{"think", value}}), "400 think: takes true, false, \"low\", \"medium\", \"high\" or \"max\"");
+  for (const Json& value : {Json("soon"), Json("5 m"), Json(true), Json::array()})
+    EXPECT_EQ(with({{"keep_alive", value}}), "400 keep_alive: expected seconds, or a duration such as \"5m\"");
+  EXPECT_EQ(with({{"options", {{"num_ctx", "x"}}}}), "400 options.num_ctx: expected a number, true or false");
+  EXPECT_EQ(with({{"tools", Json::object()}}).substr(0, 10), "400 tools ");
+  EXPECT_EQ(with({{"shift", 5}}).substr(0, 28), "400 a member has another typ");
   EXPECT_EQ(refusal(open("POST", "/api/chat", "[1]")).substr(0, 4), "400 ");
   EXPECT_EQ(refusal(open("POST", "/api/chat", std::string(5000, '['))).substr(0, 4), "400 ");
   EXPECT_EQ(refusal(ask("copy", {{"source", "m"}})).substr(0, 4), "501 ");
+}
+
+TEST_F(Ollama, DurationsAreThoseOfGo) {
+  for (const Json& value : {Json("1h30m"), Json("-1ns"), Json("0"), Json("1.5s"), Json(-1), Json(0.5)}) {
+    auto x = ask("chat", {{"model", "m"}, {"messages", messages}, {"keep_alive", value}});
+    EXPECT_EQ(inbox().held.size(), 1u) << value << x->sent;
+    models.finish_all();
+    turn();
+  }
+}
+
+TEST_F(Ollama, NothingHasNoEmbeddings) {
+  for (const Json& input : {Json(""), Json::array(), Json()}) {
+    auto x = ask("embed", {{"model", "m"}, {"input", input}});
+    EXPECT_EQ(x->response.status, 200) << x->sent;
+    EXPECT_EQ(json(x)["embeddings"], Json::array()) << input;
+  }
+  for (const char* input : {"5", "[5]", "[[5]]", "{}"})
+    EXPECT_EQ(refusal(ask("embed", {{"model", "m"}, {"input", Json::parse(input)}})),
+              "400 input: expected a text or a list of texts");
+  EXPECT_EQ(refusal(ask("embed", {{"model", "q"}, {"input", ""}})).substr(0, 4), "404 ");
 }
 
 TEST_F(Ollama, WhatOllamaDoesNotKnowIsPassedOverAndNamed) {

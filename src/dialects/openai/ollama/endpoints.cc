@@ -18,6 +18,15 @@ void tell_loaded(OpenAiState& state, Exchange& exchange, const ChatRequest& aske
   respond_json(exchange, std::move(out));
 }
 
+void tell_no_embeddings(OpenAiState& state, Exchange& exchange, const Request& request) {
+  tell_ignored(exchange, request);
+  auto [served, error] = find_model(state, exchange, request.model, bus::Needs::kEmbeddings);
+  if (!error.ok()) return respond(exchange, error);
+  std::string out = "{\"model\":";
+  marshal::write_string(out, name_in_answer(request.model, served->spec.name));
+  respond_json(exchange, out += R"(,"embeddings":[],"total_duration":0,"load_duration":0,"prompt_eval_count":0})");
+}
+
 }  // namespace
 
 void chat(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
@@ -35,7 +44,9 @@ void generate(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
 }
 
 void embed(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
-  read_body<Request>(state, exchange, read_embed, embed_request);
+  read_body<ChatRequest>(state, exchange, read_embed, [](OpenAiState& there, Exchange& x, ChatRequest&& asked) {
+    asked.loads ? tell_no_embeddings(there, x, asked.request) : embed_request(there, x, std::move(asked.request));
+  });
 }
 
 void embeddings(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {

@@ -56,7 +56,11 @@ void stops(const OrderedJson& value, OrderedJson& out) {
 
 // One that is not offered is ignored, as Ollama ignores those that it does not know.
 ApiError option(const std::string& name, const OrderedJson& value, OrderedJson& out, Request& request) {
-  if (value.is_null() || std::find(kHints.begin(), kHints.end(), name) != kHints.end()) return {};
+  if (value.is_null()) return {};
+  if (std::find(kHints.begin(), kHints.end(), name) != kHints.end())
+    return value.is_number() || value.is_boolean()
+               ? ApiError{}
+               : refuse("options", "options." + name + ": expected a number, true or false");
   if (name == "num_predict") return length(value, out);
   if (name == "stop") return stops(value, out), ApiError();
   if (name == "seed" && value == -1) return {};  // at random
@@ -91,16 +95,16 @@ ApiError format(const OrderedJson& body, OrderedJson& out) {
   return {};
 }
 
-// true, false, or how much: "low", "medium", "high".
+// true, false, or how much.
 ApiError think(const OrderedJson& body, OrderedJson& out) {
   const OrderedJson* wanted = member(body, "think");
   if (!wanted) return {};
   if (wanted->is_boolean()) {
     out["chat_template_kwargs"] = {{"enable_thinking", *wanted}, {"thinking", *wanted}};
-  } else if (wanted->is_string()) {
+  } else if (*wanted == "low" || *wanted == "medium" || *wanted == "high" || *wanted == "max") {
     out["reasoning_effort"] = *wanted;
   } else {
-    return refuse("think", "think: takes true, false, \"low\", \"medium\" or \"high\"");
+    return refuse("think", "think: takes true, false, \"low\", \"medium\", \"high\" or \"max\"");
   }
   return {};
 }
@@ -202,6 +206,34 @@ void logprobs(const OrderedJson& body, Kind kind, OrderedJson& out) {
   if (kind == Kind::kChat) out["top_logprobs"] = alternatives;
 }
 
+// True for what Go's time.ParseDuration() reads ("1h30m", "-1ns"), and a number without a unit, which are seconds.
+bool is_duration(std::string_view text) {
+  constexpr std::array<std::string_view, 8> kUnits{"ns", "us", "\u00b5s", "\u03bcs", "ms", "s", "m", "h"};
+  if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
+  if (text.empty()) return false;
+  while (!text.empty()) {
+    const size_t number = std::min(text.find_first_not_of("0123456789."), text.size());
+    if (number == 0) return false;
+    text.remove_prefix(number);
+    const auto unit =
+        std::find_if(kUnits.begin(), kUnits.end(), [text](std::string_view one) { return text.starts_with(one); });
+    if (unit == kUnits.end()) return text.empty();
+    text.remove_prefix(unit->size());
+  }
+  return true;
+}
+
+// Members that change nothing are of their type all the same.
+ApiError check_notes(const OrderedJson& body) {
+  (void)flag(body, "shift", true);
+  const OrderedJson* keep = member(body, "keep_alive");
+  if (!keep || keep->is_number()) return {};
+  const auto* text = keep->get_ptr<const std::string*>();
+  return text && is_duration(*text)
+             ? ApiError{}
+             : refuse("keep_alive", "keep_alive: expected seconds, or a duration such as \"5m\"");
+}
+
 // Chats and prompts have these members in common.
 ApiError common(const OrderedJson& body, OrderedJson& translated, ChatRequest& out) {
   translated["stream"] = flag(body, "stream", true);
@@ -232,6 +264,7 @@ ApiError finish(const OrderedJson& body, OrderedJson translated, ChatRequest& ou
 }
 
 ApiError translate_chat(const OrderedJson& body, ChatRequest& out) {
+  if (ApiError bad = check_notes(body); !bad.ok()) return bad;
   ignore_others(body,
                 {"model", "messages", "tools", "tool_choice", "format", "options", "stream", "think", "logprobs",
                  "top_logprobs", "truncate"},
@@ -240,7 +273,8 @@ ApiError translate_chat(const OrderedJson& body, ChatRequest& out) {
   if (!said || (said->is_array() && said->empty())) return only_loads(body, out), ApiError{};
   OrderedJson translated = OrderedJson::object();
   if (ApiError bad = messages(body, translated); !bad.ok()) return bad;
-  if (const OrderedJson* tools = member(body, "tools"); tools && !tools->empty()) translated["tools"] = *tools;
+  if (const OrderedJson* tools = member(body, "tools"); tools && *tools != OrderedJson::array())
+    translated["tools"] = *tools;
   carry(body, "tool_choice", translated, "tool_choice");
   if (ApiError bad = common(body, translated, out); !bad.ok()) return bad;
   return finish(body, std::move(translated), out);
@@ -257,6 +291,7 @@ ApiError prompt_as_chat(const OrderedJson& body, OrderedJson& translated) {
 }
 
 ApiError translate_generate(const OrderedJson& body, ChatRequest& out) {
+  if (ApiError bad = check_notes(body); !bad.ok()) return bad;
   ignore_others(body,
                 {"model", "prompt", "suffix", "images", "system", "template", "raw", "format", "options", "stream",
                  "think", "context", "logprobs", "top_logprobs", "truncate"},
@@ -279,6 +314,16 @@ ApiError translate_generate(const OrderedJson& body, ChatRequest& out) {
   return finish(body, std::move(translated), out);
 }
 
+// Texts alone; without any there is nothing to embed.
+ApiError check_texts(const OrderedJson& body, bool& none) {
+  const OrderedJson* input = member(body, "input");
+  none = !input || *input == "" || *input == OrderedJson::array();
+  if (none || input->is_string()) return {};
+  const bool texts = input->is_array() &&
+                     std::all_of(input->begin(), input->end(), [](const OrderedJson& one) { return one.is_string(); });
+  return texts ? ApiError{} : refuse("input", "input: expected a text or a list of texts");
+}
+
 }  // namespace
 
 ApiError read_chat(std::string_view body, ChatRequest& out) {
@@ -290,20 +335,28 @@ ApiError read_generate(std::string_view body, ChatRequest& out) {
 }
 
 // A text that is too long is cut, unless `truncate` is false.
-ApiError read_embed(std::string_view body, Request& out) {
+ApiError read_embed(std::string_view body, ChatRequest& out) {
   return translate(body, [&](const OrderedJson& object) {
-    ignore_others(object, {"model", "input", "dimensions", "options", "truncate"}, out);
-    OrderedJson translated{{"model", model_name(object)}};
+    Request& request = out.request;
+    if (ApiError bad = check_notes(object); !bad.ok()) return bad;
+    if (ApiError bad = check_texts(object, out.loads); !bad.ok()) return bad;
+    if (const OrderedJson* wanted = member(object, "options"); wanted && !wanted->is_object())
+      return refuse("options", "options: expected an object");
+    ignore_others(object, {"model", "input", "dimensions", "options", "truncate"}, request);
+    request.model = model_name(object);
+    if (out.loads) return ApiError{};
+    OrderedJson translated{{"model", request.model}};
     carry(object, "input", translated, "input");
     carry(object, "dimensions", translated, "dimensions");
-    out.embedding_form = EmbeddingForm::kOllama;
-    out.cut_to_context = flag(object, "truncate", true);
-    return read_translated(translated, Kind::kEmbedding, out);
+    request.embedding_form = EmbeddingForm::kOllama;
+    request.cut_to_context = flag(object, "truncate", true);
+    return read_translated(translated, Kind::kEmbedding, request);
   });
 }
 
 ApiError read_embeddings(std::string_view body, Request& out) {
   return translate(body, [&](const OrderedJson& object) {
+    if (ApiError bad = check_notes(object); !bad.ok()) return bad;
     ignore_others(object, {"model", "prompt", "options", "truncate"}, out);
     OrderedJson translated{{"model", model_name(object)}};
     carry(object, "prompt", translated, "input");
@@ -318,6 +371,7 @@ ApiError read_named(std::string_view body, Named& out) {
   return translate(body, [&](const OrderedJson& object) {
     out.model = model_name(object);
     out.stream = flag(object, "stream", true);
+    (void)flag(object, "verbose", false);
     return out.model.empty() ? refuse("model", "model: it is missing") : ApiError{};
   });
 }

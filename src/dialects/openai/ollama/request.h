@@ -22,8 +22,8 @@ struct ChatRequest {
 // POST /api/chat and /api/generate. Any thread. Errors: 400 naming the member.
 ApiError read_chat(std::string_view body, ChatRequest& out);
 ApiError read_generate(std::string_view body, ChatRequest& out);
-// POST /api/embed, and /api/embeddings, which has one `prompt`.
-ApiError read_embed(std::string_view body, Request& out);
+// POST /api/embed, where `loads` says that there is no text, and /api/embeddings, which has one `prompt`.
+ApiError read_embed(std::string_view body, ChatRequest& out);
 ApiError read_embeddings(std::string_view body, Request& out);
 // A body that names a model, by `model` or `name`, and whatever else it has.
 struct Named {
