@@ -81,7 +81,10 @@ bool read_named_schema(FieldReader& reader, std::string_view name, StructuredOut
   JsonCursor& json = reader.json();
   if (json.peek() != JsonCursor::Kind::kObject) return reader.unexpected("response_format.json_schema", "an object");
   bool strict = false;
+  std::string said;
   const bool good = json.object([&](std::string_view key) {
+    if (key == "name") return reader.text("response_format.json_schema.name", kMaxForm, said);
+    if (key == "description") return reader.text("response_format.json_schema.description", kMaxForm, said);
     if (key == "strict") return reader.flag("response_format.json_schema.strict", strict);
     if (key != "schema") return json.skip();
     there = true;

@@ -11,24 +11,32 @@
 namespace weir::openai {
 namespace {
 
-// Notes for the operator, hints for speed, and choices between things that are the same here.
-constexpr std::array<std::string_view, 17> kHarmless{"user",
-                                                     "guided_decoding_backend",
-                                                     "metadata",
-                                                     "store",
-                                                     "service_tier",
-                                                     "safety_identifier",
-                                                     "prompt_cache_key",
-                                                     "prompt_cache_retention",
-                                                     "prompt_cache_options",
-                                                     "verbosity",
-                                                     "prediction",
-                                                     "session_id",
-                                                     "spaces_between_special_tokens",
-                                                     "detokenize",
-                                                     "return_tokens_as_text",
-                                                     "stream_interval",
-                                                     "kv_transfer_params"};
+using marshal::FieldReader;
+using marshal::JsonCursor;
+
+// Notes for the operator, hints for speed, and choices between things that are the same here. Each is of its type all
+// the same: a client is told of a mistake.
+struct Harmless {
+  std::string_view name;
+  JsonCursor::Kind kind;
+};
+constexpr std::array<Harmless, 17> kHarmless{{{"user", JsonCursor::Kind::kString},
+                                              {"guided_decoding_backend", JsonCursor::Kind::kString},
+                                              {"metadata", JsonCursor::Kind::kObject},
+                                              {"store", JsonCursor::Kind::kBool},
+                                              {"service_tier", JsonCursor::Kind::kString},
+                                              {"safety_identifier", JsonCursor::Kind::kString},
+                                              {"prompt_cache_key", JsonCursor::Kind::kString},
+                                              {"prompt_cache_retention", JsonCursor::Kind::kString},
+                                              {"prompt_cache_options", JsonCursor::Kind::kObject},
+                                              {"verbosity", JsonCursor::Kind::kString},
+                                              {"prediction", JsonCursor::Kind::kObject},
+                                              {"session_id", JsonCursor::Kind::kString},
+                                              {"spaces_between_special_tokens", JsonCursor::Kind::kBool},
+                                              {"detokenize", JsonCursor::Kind::kBool},
+                                              {"return_tokens_as_text", JsonCursor::Kind::kBool},
+                                              {"stream_interval", JsonCursor::Kind::kNumber},
+                                              {"kv_transfer_params", JsonCursor::Kind::kObject}}};
 
 // Known to clients, not offered here. `neutral`: a value that asks for nothing, beside null, false, "", [] and {}.
 struct Unoffered {
@@ -131,6 +139,25 @@ bool asks_nothing(std::string_view value) {
   return std::find(kNothing.begin(), kNothing.end(), value) != kNothing.end();
 }
 
+std::string_view name_of(JsonCursor::Kind kind) {
+  switch (kind) {
+    case JsonCursor::Kind::kObject: return "an object";
+    case JsonCursor::Kind::kBool: return "true or false";
+    case JsonCursor::Kind::kNumber: return "a number";
+    default: return "a string";
+  }
+}
+
+bool skip_harmless(FieldReader& fields, const Harmless& row) {
+  JsonCursor& json = fields.json();
+  if (fields.none()) return true;
+  if (json.peek() != row.kind) return fields.unexpected(row.name, name_of(row.kind));
+  if (row.name != "metadata") return json.skip();
+  return json.object([&](std::string_view) {
+    return json.peek() == JsonCursor::Kind::kString ? json.skip() : fields.unexpected(row.name, "an object of strings");
+  });
+}
+
 std::string squeezed(std::string_view value) {
   std::string out;
   for (char c : value.substr(0, 64))
@@ -140,7 +167,6 @@ std::string squeezed(std::string_view value) {
 
 // Why a member with that value (JSON) is refused; nothing: it may pass, or asks for nothing.
 std::optional<std::string> why_refused(std::string_view member, std::string_view value) {
-  if (std::find(kHarmless.begin(), kHarmless.end(), member) != kHarmless.end()) return std::nullopt;
   std::string text = squeezed(value);
   const bool nothing = value.size() <= 64 && asks_nothing(text);
   for (const Unoffered& u : kUnoffered) {
@@ -161,7 +187,10 @@ std::optional<std::string> why_refused(std::string_view member, std::string_view
 
 }  // namespace
 
-bool skip_member(marshal::JsonCursor& json, marshal::FieldReader& fields, std::string_view name) {
+bool skip_member(JsonCursor& json, FieldReader& fields, std::string_view name) {
+  const auto harmless =
+      std::find_if(kHarmless.begin(), kHarmless.end(), [name](const Harmless& row) { return row.name == name; });
+  if (harmless != kHarmless.end()) return skip_harmless(fields, *harmless);
   const size_t at = json.at();
   if (!json.skip()) return false;
   const std::optional<std::string> why = why_refused(name, json.since(at));

@@ -58,6 +58,10 @@ ApiError check_tool(const ToolJson& tool, size_t index) {
   if (!name || !name->is_string() || !good_name(name->get_ref<const std::string&>()))
     return wrong_tool(
         index, ".function.name: expected up to " + std::to_string(kMaxToolName) + " letters, digits, and _ - . : /");
+  if (const ToolJson* said = tool_member(*function, "description"); said && !said->is_string())
+    return wrong_tool(index, ".function.description: expected a string");
+  if (const ToolJson* strict = tool_member(*function, "strict"); strict && !strict->is_boolean())
+    return wrong_tool(index, ".function.strict: expected true or false");
   if (const ToolJson* schema = tool_member(*function, "parameters"); schema && !schema->is_object())
     return wrong_tool(index, ".function.parameters: expected a JSON schema, an object");
   else if (const ToolJson* kind = schema ? tool_member(*schema, "type") : nullptr; kind && !may_be_object(*kind))

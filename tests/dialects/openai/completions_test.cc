@@ -126,7 +126,7 @@ TEST_F(Completions, OnlyTheLastTokensOfATruncatedPromptAreKept) {
 TEST_F(Completions, SamplingReachesTheEngine) {
   auto x = complete(Json::parse(R"({"top_k":5,"top_p":0.5,"min_p":0.1,"presence_penalty":1,"frequency_penalty":-1,
       "repetition_penalty":1.5,"logit_bias":{"97":-100},"min_tokens":2,"ignore_eos":true,"seed":-1,"priority":3,
-      "cache_salt":"s","request_id":"r-1","user":"u","metadata":{"a":1},"best_of":1,"suffix":null,"stream":null})"));
+      "cache_salt":"s","request_id":"r-1","user":"u","metadata":{"a":"1"},"best_of":1,"suffix":null,"stream":null})"));
   const auto& g = *call()->generation;
   EXPECT_EQ(g.sampling.top_k, 5u);
   EXPECT_EQ(g.sampling.top_p, 0.5F);

@@ -148,8 +148,13 @@ TEST_F(OpenaiRequests, WhatWouldChangeTheAnswerIsRefusedByName) {
   EXPECT_EQ(chat_with("moderation", {{"model", "x"}}), "moderation");
   EXPECT_EQ(chat_with("moderation", nullptr), "ok");
   EXPECT_EQ(chat_with("verbosity", "low"), "ok") << "a hint";
-  for (const char* harmless : {"user", "metadata", "store", "service_tier", "prompt_cache_options"})
-    EXPECT_EQ(chat_with(harmless, {{"any", "thing"}}), "ok") << harmless;
+  const Json harmless = Json::parse(R"({"user":"u","metadata":{"a":"b"},"store":true,"service_tier":"flex",
+      "prompt_cache_options":{"a":1},"prediction":{"type":"content","content":"x"},"safety_identifier":"s"})");
+  for (const auto& [name, value] : harmless.items()) {
+    EXPECT_EQ(chat_with(name, value), "ok") << name;
+    EXPECT_EQ(chat_with(name, 5), name) << "it has another type";
+  }
+  EXPECT_EQ(chat_with("metadata", {{"a", 1}}), "metadata");
   auto x = complete({{"temprature", 1}});
   EXPECT_EQ(message(x), "temprature: no such parameter; did you mean temperature?");
 }
