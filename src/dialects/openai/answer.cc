@@ -104,6 +104,7 @@ void Answer::Choice::generated(const msg::Call& from, const msg::Token& token) {
     read(std::move(pieces));
   }
   if (token.details) {
+    if (token.details->has_logprob) logprob += token.details->logprob;
     if (request.logprobs) delta.add_logprob(answer_.form_, token.id, *token.details, *request.logprobs);
     if (!token.details->readout.empty()) delta.add_readout(answer_.form_, token);
   }
@@ -191,8 +192,8 @@ ApiError Answer::start(bus::Served& served, std::vector<Sequence> prompts) {
   counted_ = true;
   uint32_t index = 0;
   for (Sequence& prompt : prompts)
-    for (uint32_t i = 0; i < request_.n; ++i, ++index) {
-      bool last = i + 1 == request_.n;
+    for (uint32_t i = 0; i < request_.candidates(); ++i, ++index) {
+      bool last = i + 1 == request_.candidates();
       ApiError bad = submit(served, prompt, last ? std::move(prompt.ids) : prompt.ids, index);
       if (bad.ok()) continue;
       leave();
@@ -239,12 +240,13 @@ ApiError Answer::fill(const msg::TextSpec& spec, msg::Generation& generation, ui
   if (auto bad = marshal::apply_length(request_.params, spec, usual, generation); !bad.status.ok())
     return named(std::move(bad));
   // Choices of one prompt differ, and the first is what a request for one alone would get.
-  if (generation.sampling.seed) *generation.sampling.seed += index % request_.n;
+  if (generation.sampling.seed) *generation.sampling.seed += index % request_.candidates();
   auto prompt = uint32_t(generation.length());
   if (request_.logprobs) {
     generation.logprobs.push_back({request_.echo ? 0 : prompt, kEver});
     generation.top_logprobs = *request_.logprobs;
   }
+  if (request_.best_of > request_.n && !request_.logprobs) generation.logprobs.push_back({prompt, kEver});
   if (request_.prompt_logprobs) {
     if (!(request_.logprobs && request_.echo)) generation.logprobs.push_back({0, prompt});
     generation.top_logprobs = std::max(generation.top_logprobs, *request_.prompt_logprobs);
@@ -307,7 +309,8 @@ Usage Answer::usage() const {
   Usage sum;
   for (const Choice& choice : choices_) {
     sum.completion += choice.completion_tokens, sum.thoughts += choice.thought_tokens;
-    if (choice.index() % request_.n == 0) sum.prompt += choice.prompt_tokens, sum.cached += choice.cached_tokens;
+    if (choice.index() % request_.candidates() == 0)
+      sum.prompt += choice.prompt_tokens, sum.cached += choice.cached_tokens;
   }
   return sum;
 }

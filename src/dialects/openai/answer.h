@@ -3,6 +3,7 @@
 // Owned by the Exchange as its ExchangeListener. Streamed and whole answers derive from it (streamed.cc, whole.cc).
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -40,6 +41,8 @@ class Answer : public wire::ExchangeListener {
     Choice(Answer& answer, uint32_t index, text::Completion text, std::optional<text::AnswerParser> parser);
 
     uint32_t index() const { return index_; }
+    // How likely it is, whatever its length.
+    double mean_logprob() const { return logprob / std::max(completion_tokens, 1u); }
     // Leaves out the call that its end cuts. For answers in one piece, once it is over.
     void drop_cut_call();
 
@@ -49,6 +52,7 @@ class Answer : public wire::ExchangeListener {
     std::string prompt_logprobs;  // JSON elements
     uint32_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0, thought_tokens = 0;
     uint32_t moves = 0;  // from one origin to another
+    double logprob = 0;  // of all tokens together, where it is asked for (best_of)
     End end;
     bool begun = false;                     // its first chunk is out
     base::Time first_token = base::kNever;  // when it came

@@ -12,6 +12,7 @@ using marshal::JsonCursor;
 
 constexpr auto kParams = marshal::Protocol::kOpenAi;
 constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMaxBestOf = 20;  // as OpenAI has it
 constexpr size_t kMaxName = 256, kMaxText = size_t(1) << 30;
 
 // One request object, member by member; each function consumes one value.
@@ -134,6 +135,8 @@ class Members {
   bool read_common(std::string_view name, bool& ok) {
     if (name == "n")
       ok = fields_.whole(name, 1, kMaxChoices, out_.n);
+    else if (name == "best_of" && !chat())
+      ok = fields_.whole(name, 0, kMaxBestOf, out_.best_of);
     else if (name == "stream")
       ok = fields_.flag(name, out_.stream);
     else if (name == "stream_options")
@@ -254,6 +257,9 @@ class Members {
     if (const std::string name(out_.params.max_tokens_name); chat() && out_.params.max_tokens == 0u)
       return openai::refuse(name, name + " must be >= 1, not 0");
     if (chat() && out_.messages.empty()) return openai::refuse("messages", "messages must be a list of messages");
+    if (out_.best_of > 0 && out_.best_of < out_.n)
+      return openai::refuse("best_of", "best_of: must be >= n, which is " + std::to_string(out_.n));
+    if (out_.stream && out_.best_of > out_.n) return openai::refuse("best_of", "best_of: not in a stream; use n");
     return settle_input();
   }
 
@@ -263,7 +269,7 @@ class Members {
       return openai::refuse(input, std::string(input) + " must be a string, a list of strings, or token ids");
     if (kind_ == Kind::kTokenize && out_.prompts.size() + size_t(!out_.messages.empty()) != 1)
       return openai::refuse("prompt", "takes one prompt, or messages");
-    if (makes_text() && out_.prompts.size() * out_.n > kMaxChoices)
+    if (makes_text() && out_.prompts.size() * out_.candidates() > kMaxChoices)
       return openai::refuse("n", "n: at most " + std::to_string(kMaxChoices) + " choices in one request, prompts × n");
     return {};
   }

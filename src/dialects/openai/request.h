@@ -5,6 +5,7 @@
 // value; a member that nobody knows is refused whatever its value. Of a known one null is "not there".
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -83,6 +84,9 @@ struct Request {
   marshal::GenerationParams params;
   std::shared_ptr<const msg::TokenGrammar> grammar;  // of params.structured, once it is compiled
   uint32_t n = 1;
+  uint32_t best_of = 0;  // of a completion: how many are made of each prompt, of which the n likeliest are answered
+  // How many are made of each prompt.
+  uint32_t candidates() const { return std::max(n, best_of); }
   bool stream = false, include_usage = false, continuous_usage = false;
   bool echo = false;
   std::optional<uint32_t> logprobs, prompt_logprobs;  // how many alternatives

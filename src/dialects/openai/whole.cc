@@ -1,4 +1,6 @@
 // An answer in one piece of JSON, when every choice is over.
+#include <algorithm>
+
 #include "dialects/openai/answer.h"
 #include "marshal/json_tensor.h"
 #include "wire/answer_flow.h"
@@ -23,9 +25,10 @@ class Whole final : public Answer {
     if (!charge_written()) return failed(wire::no_room_for_answer());
     make_head(kind_ == Kind::kChat ? "chat.completion" : "text_completion");
     std::string out = "{" + head() + ",\"choices\":[";
-    for (const Choice& choice : choices_) {
-      if (choice.index() > 0) out += ',';
-      write(choice, out);
+    size_t index = 0;
+    for (const Choice* choice : chosen()) {
+      if (index > 0) out += ',';
+      write(*choice, index++, out);
     }
     out += "],";
     write_usage(out, usage());
@@ -37,8 +40,21 @@ class Whole final : public Answer {
     finish_written(std::move(out));
   }
 
-  void write(const Choice& choice, std::string& out) const {
-    out += "{\"index\":" + std::to_string(choice.index());
+  // Those that are answered: of each prompt's the likeliest, where there are more (best_of).
+  std::vector<const Choice*> chosen() const {
+    std::vector<const Choice*> all, out;
+    for (const Choice& choice : choices_) all.push_back(&choice);
+    if (request_.best_of <= request_.n) return all;
+    for (auto one = all.begin(); one != all.end(); one += request_.best_of) {
+      std::stable_sort(one, one + request_.best_of,
+                       [](const Choice* a, const Choice* b) { return a->mean_logprob() > b->mean_logprob(); });
+      out.insert(out.end(), one, one + request_.n);
+    }
+    return out;
+  }
+
+  void write(const Choice& choice, size_t index, std::string& out) const {
+    out += "{\"index\":" + std::to_string(index);
     if (kind_ == Kind::kChat) {
       out += ",\"message\":{";
       choice.delta.write_message(out);

@@ -51,6 +51,35 @@ TEST_F(Completions, IndexIsPromptTimesNPlusChoice) {
   EXPECT_EQ(answer["usage"]["prompt_tokens"], 2);
 }
 
+TEST_F(Completions, TheLikeliestOfSeveralAreAnswered) {
+  auto x = complete({{"prompt", {"a", "b"}}, {"n", 2}, {"best_of", 3}, {"max_tokens", 2}});
+  ASSERT_EQ(inbox().held.size(), 6u) << x->sent;
+  EXPECT_EQ(call()->generation->logprobs.size(), 1u) << "they tell which those are";
+  const float logprobs[] = {-3, -1, -2, -1, -2, -3};
+  for (size_t i = 0; i < 6; ++i) {
+    scripted(i).token('0' + uint32_t(i), likely(logprobs[i]));
+    if (i == 1) scripted(i).token('!', likely(-1.5F));  // the length does not count
+  }
+  while (!inbox().held.empty()) scripted().done();
+  turn();
+  const Json answer = json(x);
+  std::string texts;
+  for (const Json& choice : answer["choices"]) {
+    EXPECT_EQ(choice["index"], texts.empty() ? 0 : int(std::count(texts.begin(), texts.end(), ' ')));
+    EXPECT_EQ(choice["logprobs"], Json());
+    texts += choice["text"].get<std::string>() + ' ';
+  }
+  EXPECT_EQ(texts, "1! 2 3 4 ");
+  EXPECT_EQ(answer["usage"]["prompt_tokens"], 2);
+  EXPECT_EQ(answer["usage"]["completion_tokens"], 7) << "all that were made";
+}
+
+TEST_F(Completions, BestOfHasBounds) {
+  EXPECT_EQ(error(complete({{"best_of", 1}, {"n", 2}})), "400 invalid_request_error - best_of");
+  EXPECT_EQ(error(complete({{"best_of", 2}, {"stream", true}})), "400 invalid_request_error - best_of");
+  EXPECT_EQ(error(complete({{"best_of", 21}})), "400 invalid_request_error - best_of");
+}
+
 TEST_F(Completions, PromptsMayBeTokenIds) {
   auto x = complete({{"prompt", Json::parse("[[97,98],[99]]")}, {"echo", true}, {"return_token_ids", true}});
   EXPECT_EQ(support::prompt_of(*call(0)), "ab");

@@ -143,7 +143,7 @@ TEST_F(OpenaiRequests, WhatWouldChangeTheAnswerIsRefusedByName) {
   EXPECT_EQ(chat_with("chat_template", "x"), "chat_template");
   EXPECT_EQ(chat_with("audio", {{"voice", "x"}}), "audio");
   EXPECT_EQ(completion("suffix", "x"), "suffix") << "a model without tokens for it";
-  EXPECT_EQ(completion("best_of", 2), "best_of");
+  EXPECT_EQ(chat_with("best_of", 2), "best_of") << "of completions alone";
   EXPECT_EQ(completion("temprature", 1), "temprature");
   EXPECT_EQ(chat_with("moderation", {{"model", "x"}}), "moderation");
   EXPECT_EQ(chat_with("moderation", nullptr), "ok");
