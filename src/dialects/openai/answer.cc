@@ -210,6 +210,7 @@ ApiError Answer::submit(bus::Served& served, const Sequence& prompt, std::vector
   if (format) parser.emplace(text::AnswerParser::Options{*format, begins_in_thoughts(request_, *format)});
   Choice& choice = choices_.emplace_back(*this, index, std::move(text), std::move(parser));
   choice.prompt_tokens = uint32_t(ids.size());
+  if (!request_.functions.empty()) choice.end.form = CallForm::kFunction;
   choice.delta.text = prompt.echo;
   if (request_.token_ids) write_ids(choice.prompt_ids, ids);
   auto generation = std::make_unique<msg::Generation>();

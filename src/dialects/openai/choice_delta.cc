@@ -48,7 +48,23 @@ std::span<const msg::TokenLogprob> first_of(const std::vector<msg::TokenLogprob>
 
 enum class Indexed : uint8_t { kNo, kYes };
 
-void write_calls(std::string& out, const std::vector<CallDelta>& calls, Indexed indexed) {
+// `"function_call":{…}`: a name where the call begins, and arguments.
+void write_function(std::string& out, const std::vector<CallDelta>& calls) {
+  out += "\"function_call\":{";
+  if (!calls.front().name.empty()) {
+    out += "\"name\":";
+    marshal::write_string(out, calls.front().name);
+    out += ',';
+  }
+  out += "\"arguments\":";
+  marshal::write_string(out, calls.front().arguments);
+  out += '}';
+}
+
+// `"tool_calls":[…]`, or the older form.
+void write_calls(std::string& out, const std::vector<CallDelta>& calls, Indexed indexed, CallForm form) {
+  if (form == CallForm::kFunction) return write_function(out, calls);
+  out += "\"tool_calls\":";
   out += '[';
   for (const CallDelta& call : calls) {
     if (out.back() != '[') out += ',';
@@ -138,7 +154,9 @@ void write_end(std::string& out, const End& end) {
   if (end.why == End::Why::kLength)
     out += "\"finish_reason\":\"length\"";
   else
-    out += end.calls ? "\"finish_reason\":\"tool_calls\"" : "\"finish_reason\":\"stop\"";
+    out += !end.calls                        ? "\"finish_reason\":\"stop\""
+           : end.form == CallForm::kFunction ? "\"finish_reason\":\"function_call\""
+                                             : "\"finish_reason\":\"tool_calls\"";
   out += ",\"stop_reason\":";
   out += end.stop_reason.empty() ? "null" : std::string_view(end.stop_reason);
 }
@@ -219,20 +237,23 @@ bool has_object(const CallDelta& call) {
   return json.peek() == marshal::JsonCursor::Kind::kObject && json.skip() && json.finish();
 }
 
-void ChoiceDelta::write_delta(std::string& out) const {
+void ChoiceDelta::write_delta(std::string& out, CallForm form) const {
   const size_t begin = out.size();
-  const auto member = [&](std::string_view name) {
+  const auto part = [&] {
     if (out.size() > begin) out += ',';
+  };
+  const auto member = [&](std::string_view name) {
+    part();
     ((out += '"') += name) += "\":";
   };
   if (!reasoning.empty())
     for (std::string_view name : kThoughtNames) member(name), marshal::write_string(out, reasoning);
   // A chunk that has nothing but the logprobs of a token has an empty text.
   if (!text.empty() || says_nothing()) member("content"), marshal::write_string(out, text);
-  if (!calls.empty()) member("tool_calls"), write_calls(out, calls, Indexed::kYes);
+  if (!calls.empty()) part(), write_calls(out, calls, Indexed::kYes, form);
 }
 
-void ChoiceDelta::write_message(std::string& out) const {
+void ChoiceDelta::write_message(std::string& out, CallForm form) const {
   out += "\"role\":\"assistant\",\"content\":";
   if (text.empty() && !calls.empty())
     out += "null";
@@ -242,7 +263,7 @@ void ChoiceDelta::write_message(std::string& out) const {
   if (!reasoning.empty())
     for (std::string_view name : kThoughtNames)
       ((out += ",\"") += name) += "\":", marshal::write_string(out, reasoning);
-  if (!calls.empty()) out += ",\"tool_calls\":", write_calls(out, calls, Indexed::kNo);
+  if (!calls.empty()) out += ',', write_calls(out, calls, Indexed::kNo, form);
 }
 
 void ChoiceDelta::write_logprobs(std::string& out, Kind kind) const {

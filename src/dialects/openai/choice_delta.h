@@ -39,6 +39,9 @@ struct CallDelta {
   std::string arguments;
 };
 
+// How calls are told: as a list of tool_calls, or the one as the older function_call.
+enum class CallForm : uint8_t { kTools, kFunction };
+
 // Whether its arguments are a JSON object: the model may have got it wrong, or the answer was cut.
 bool has_object(const CallDelta& call);
 
@@ -74,8 +77,8 @@ class ChoiceDelta {
   void clear();
 
   // The members of a chat's `delta`, and of a `message`, without braces.
-  void write_delta(std::string& out) const;
-  void write_message(std::string& out) const;
+  void write_delta(std::string& out, CallForm form) const;
+  void write_message(std::string& out, CallForm form) const;
   // `"logprobs":…`: null where there are none.
   void write_logprobs(std::string& out, Kind kind) const;
   // `,"token_ids":[…]` and `,"readouts":[…]`, where there are any.
@@ -127,6 +130,7 @@ struct End {
   std::string stop_reason;  // JSON: the stop string or token id, or null
   bool calls = false;       // it has calls of tools, and stops for them
   bool cut_call = false;    // it stops inside a call, which is none then
+  CallForm form = CallForm::kTools;
 };
 // `"finish_reason":"stop","stop_reason":…`; `"finish_reason":null` while it is not over.
 void write_end(std::string& out, const End& end);

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/encoding.h"
+#include "dialects/openai/functions.h"
 #include "dialects/openai/prompt.h"
 #include "dialects/openai/tools.h"
 #include "dialects/openai/turns.h"
@@ -17,6 +18,7 @@ namespace {
 using json = nlohmann::ordered_json;  // tools reach the model as the client wrote them
 
 constexpr size_t kMaxMessages = 4096, kMaxParts = 256, kMaxImages = 64;
+constexpr std::array<RenamedMember, 1> kFunctionNames{{{"functions", "tools"}}};
 constexpr size_t kMaxVariables = 32, kMaxVariable = 256;
 // The variables that weir or the model sets; a request may not.
 constexpr std::array<std::string_view, 11> kReserved{
@@ -61,6 +63,7 @@ class ConversationReader {
     if (!role || role->empty() || role->size() > 64) return wrong(at_, ".role: expected a string");
     const bool assistant = *role == "assistant";
     if (*role == "developer" && !spec_.codec->knows_developers()) m["role"] = "system";
+    function_turn_as_tools(m);
     for (auto member = m.begin(); member != m.end();)
       member = member->is_null() && member.key() != "content" ? m.erase(member) : std::next(member);
     // Templates know thoughts by the older name.
@@ -169,9 +172,10 @@ ApiError extras(Request& request, json& extra) {
   if (!request.verbosity.empty()) extra["verbosity"] = request.verbosity;
   if (!request.template_variables.empty())
     if (ApiError bad = variables(json::parse(request.template_variables), extra); !bad.ok()) return bad;
-  json tools = request.tools.empty() ? json::array() : json::parse(request.tools);
+  json tools = request.tools.empty() ? functions_as_tools(request) : json::parse(request.tools);
   if (ApiError bad = keep_allowed(tools, request); !bad.ok()) return bad;
-  if (ApiError bad = read_tools(tools, request); !bad.ok()) return bad;
+  if (ApiError bad = read_tools(tools, request); !bad.ok())
+    return request.functions.empty() ? bad : in_names(kFunctionNames, std::move(bad));
   if (request.calls_tools) extra["tools"] = std::move(tools);
   return {};
 }
@@ -242,6 +246,7 @@ ApiError render_checked(Request& request, const msg::TextSpec& spec, size_t begi
     return refuse("model", "this model has no chat template: it is not made for chat");
   for (auto [name, text] : {std::pair{"messages", request.messages},
                             {"tools", request.tools},
+                            {"functions", request.functions},
                             {"chat_template_kwargs", request.template_variables}})
     if (text::crowded(text))
       return refuse(

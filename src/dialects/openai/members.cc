@@ -42,9 +42,7 @@ constexpr std::array<Harmless, 17> kHarmless{{{"user", JsonCursor::Kind::kString
 struct Unoffered {
   std::string_view name, neutral, why;
 };
-constexpr std::array<Unoffered, 28> kUnoffered{{
-    {"functions", "", "use tools"},
-    {"function_call", R"("none")", "use tool_choice"},
+constexpr std::array<Unoffered, 26> kUnoffered{{
     {"best_of", "1", "use n"},
     {"modalities", R"(["text"])", "only text is offered"},
     {"audio", "", "only text is offered"},
@@ -74,7 +72,9 @@ constexpr std::array<Unoffered, 28> kUnoffered{{
 }};
 
 // Those that some endpoint here reads.
-constexpr std::array<std::string_view, 59> kOffered{"model",
+constexpr std::array<std::string_view, 61> kOffered{"model",
+                                                    "functions",
+                                                    "function_call",
                                                     "response_format",
                                                     "structured_outputs",
                                                     "guided_json",

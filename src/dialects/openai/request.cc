@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "dialects/openai/functions.h"
 #include "dialects/openai/tools.h"
 
 namespace weir::openai {
@@ -175,6 +176,10 @@ class Members {
   bool read_chat_option(std::string_view name, bool& ok) {
     if (name == "tool_choice")
       ok = read_tool_choice(fields_, out_);
+    else if (name == "functions")
+      ok = raw(name, JsonCursor::Kind::kArray, "a list of functions", out_.functions);
+    else if (name == "function_call")
+      ok = read_function_call(fields_, out_);
     else if (name == "parallel_tool_calls")
       ok = fields_.flag(name, out_.parallel_tools);
     else if (name == "reasoning_effort")
@@ -260,6 +265,7 @@ class Members {
     if (out_.best_of > 0 && out_.best_of < out_.n)
       return openai::refuse("best_of", "best_of: must be >= n, which is " + std::to_string(out_.n));
     if (out_.stream && out_.best_of > out_.n) return openai::refuse("best_of", "best_of: not in a stream; use n");
+    if (ApiError bad = settle_functions(out_); !bad.ok()) return bad;
     return settle_input();
   }
 

@@ -112,7 +112,7 @@ class Streamed final : public Answer {
       frame += ",\"delta\":{}";
     } else {
       frame += ",\"delta\":{";
-      delta.write_delta(frame);
+      delta.write_delta(frame, choice.end.form);
       frame += '}';
     }
     frame += ',';

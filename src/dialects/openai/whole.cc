@@ -57,7 +57,7 @@ class Whole final : public Answer {
     out += "{\"index\":" + std::to_string(index);
     if (kind_ == Kind::kChat) {
       out += ",\"message\":{";
-      choice.delta.write_message(out);
+      choice.delta.write_message(out, choice.end.form);
       out += '}';
     } else {
       out += ",\"text\":";

@@ -172,8 +172,9 @@ TEST_F(OpenaiRequests, OfAKnownMemberNullIsNotThere) {
   for (const char* name : {"temperature", "stop", "logit_bias", "n", "stream", "stream_options", "seed", "max_tokens",
                            "suffix", "best_of", "user", "logprobs", "echo", "readouts", "response_format"})
     EXPECT_EQ(completion(name, nullptr), "ok") << name;
-  for (const char* name : {"tools", "tool_choice", "functions", "audio", "modalities", "max_completion_tokens",
-                           "top_logprobs", "reasoning_effort", "prediction", "verbosity", "web_search_options"})
+  for (const char* name :
+       {"tools", "tool_choice", "functions", "function_call", "audio", "modalities", "max_completion_tokens",
+        "top_logprobs", "reasoning_effort", "prediction", "verbosity", "web_search_options"})
     EXPECT_EQ(chat_with(name, nullptr), "ok") << name;
   for (const char* elsewhere : {"messages", "input", "dimensions", "max_completion_tokens"})
     EXPECT_EQ(completion(elsewhere, nullptr), "ok") << elsewhere;
