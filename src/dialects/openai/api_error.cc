@@ -122,7 +122,8 @@ ApiError in_names(std::span<const RenamedMember> names, ApiError error) {
   const auto inside_word = [](char c) { return c == '_' || (c >= 'a' && c <= 'z'); };
   for (const auto& [name, openai] : names) {
     if (name == openai) continue;
-    if (error.param == openai) error.param = name;
+    if (error.param == openai || error.param.starts_with(std::string(openai) + '.'))
+      error.param.replace(0, openai.size(), name);
     std::string& text = error.status.text;
     if (!text.starts_with(openai) || (text.size() > openai.size() && inside_word(text[openai.size()]))) continue;
     const bool placed = text.size() > openai.size() && text[openai.size()] == '[';

@@ -143,10 +143,19 @@ TEST_F(ResponseTools, ItemsOfTheirCallsAreTurns) {
       {"type":"local_shell_call_output","id":"c2","output":"2"},
       {"type":"function_call","call_id":"c3","namespace":"agents","name":"stop","arguments":"{}"},
       {"type":"function_call_output","call_id":"c3","output":"3"},
+      {"type":"shell_call","call_id":"c4","action":{"commands":["ls"]}},
+      {"type":"shell_call_output","call_id":"c4","output":[{"stderr":"","stdout":"4"}]},
+      {"type":"apply_patch_call","call_id":"c5","status":"completed","operation":{"type":"delete_file","path":"x"}},
+      {"type":"apply_patch_call_output","call_id":"c5","status":"completed"},
+      {"type":"mcp_call","id":"m","server_label":"s","name":"look","arguments":"{}","output":"6"},
+      {"type":"mcp_list_tools","id":"l","server_label":"s","tools":[]},
+      {"type":"code_interpreter_call","id":"i","status":"completed","container_id":"c","code":"1","outputs":[]},
       {"role":"user","content":"and"}])")}});
   ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
   EXPECT_EQ(prompt(),
-            "user:hi\nassistant:None\ntool:1\nassistant:None\ntool:2\nassistant:None\ntool:3\nuser:and\nassistant:");
+            "user:hi\nassistant:None\ntool:1\nassistant:None\ntool:2\nassistant:None\ntool:3\n"
+            "assistant:None\ntool:[{\"stderr\":\"\",\"stdout\":\"4\"}]\nassistant:None\ntool:\nassistant:None\ntool:6\n"
+            "user:and\nassistant:");
   EXPECT_EQ(refusal(ask({{"input", {{{"type", "custom_tool_call"}, {"name", "f"}}}}})),
             "400 input: input[0]: a custom_tool_call has a name and a call_id");
 }

@@ -1,4 +1,6 @@
 // The Responses API on the same models.
+#include <cstring>
+
 #include "responses_bench.h"
 
 namespace weir::openai {
@@ -114,6 +116,46 @@ TEST_F(Responses, AFormOrAToolIsHeldTo) {
   auto y = ask({{"tools", tools}, {"tool_choice", {{"type", "function"}, {"name", "f"}}}});
   ASSERT_EQ(inbox().held.size(), 2u) << y->sent;
   EXPECT_TRUE(call(1)->generation->constraint);
+}
+
+TEST_F(Responses, AnAnswerRepeatsWhatWasAskedAndTheDefaults) {
+  auto x = ask(Json::parse(R"({"text":{"format":null,"verbosity":"low"},"reasoning":{"effort":"low"},"user":"u",
+      "max_tool_calls":3,"prompt_cache_key":"k","safety_identifier":"s","service_tier":"flex"})"));
+  scripted().end();
+  turn();
+  const Json answer = json(x);
+  EXPECT_EQ(answer["text"], Json::parse(R"({"format":{"type":"text"},"verbosity":"low"})"));
+  EXPECT_EQ(answer["reasoning"], Json::parse(R"({"effort":"low","summary":null})"));
+  EXPECT_EQ(answer["user"], "u");
+  EXPECT_EQ(answer["max_tool_calls"], 3);
+  EXPECT_EQ(answer["prompt_cache_key"], "k");
+  EXPECT_EQ(answer["safety_identifier"], "s");
+  EXPECT_EQ(answer["service_tier"], "default") << "what it is served as";
+  EXPECT_EQ(answer["background"], false);
+  for (const char* name : {"prompt_cache_retention", "previous_response_id", "max_output_tokens", "instructions"})
+    EXPECT_TRUE(answer.contains(name) && answer[name].is_null()) << name;
+}
+
+TEST_F(Responses, AnEarlierResponseNeedsNoInput) {
+  const std::string id = say({});
+  auto x = open("POST", "/v1/responses", Json{{"model", "m"}, {"previous_response_id", id}}.dump());
+  ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+  EXPECT_EQ(prompt(), "user:hi\nassistant:ab\nassistant:");
+}
+
+TEST_F(Responses, MembersThatChangeNothingHaveTheirTypes) {
+  for (const char* name : {"user", "service_tier", "safety_identifier", "prompt_cache_key", "metadata",
+                           "client_metadata", "stream_options", "prompt_cache_options"})
+    EXPECT_EQ(refusal(ask({{name, 5}})).substr(0, 4 + std::strlen(name)), "400 " + std::string(name));
+  EXPECT_EQ(refusal(ask({{"metadata", {{"a", 5}}}})), "400 metadata: metadata: expected an object of texts");
+  EXPECT_EQ(refusal(ask({{"max_tool_calls", 0}})), "400 max_tool_calls: max_tool_calls: expected a whole number >= 1");
+  EXPECT_EQ(refusal(ask({{"include", {"all"}}})), "400 include: include: there is no \"all\" here");
+  EXPECT_EQ(refusal(ask({{"tools", Json::object()}})), "400 tools: tools: expected a list");
+  EXPECT_EQ(refusal(ask({{"text", {{"format", {{"type", "json_schema"}}}}}})),
+            "400 text.format: text.format.schema: expected a JSON schema");
+  const Json strict = Json::parse(R"({"format":{"type":"json_schema","name":"a","schema":{},"strict":5}})");
+  EXPECT_EQ(refusal(ask({{"text", strict}})),
+            "400 text.format.strict: text.format.strict must be true or false, not 5");
 }
 
 TEST_F(Responses, WhatItRefusesItNames) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -11,6 +12,36 @@ namespace {
 ApiError wrong(size_t item, const std::string& what) {
   return refuse("input", "input[" + std::to_string(item) + "]: " + what);
 }
+
+// Calls of tools that clients run and that have no name of their own: where the item has what the tool was asked.
+struct OwnCall {
+  std::string_view type, tool, asked;
+};
+constexpr std::array<OwnCall, 3> kOwnCalls{{{"local_shell_call", "local_shell", "action"},
+                                            {"shell_call", "shell", "action"},
+                                            {"apply_patch_call", "apply_patch", "operation"}}};
+const OwnCall* own_call(std::string_view type) {
+  auto row = std::find_if(kOwnCalls.begin(), kOwnCalls.end(), [type](const OwnCall& one) { return one.type == type; });
+  return row == kOwnCalls.end() ? nullptr : &*row;
+}
+bool is_own_call(std::string_view type) { return own_call(type) != nullptr; }
+
+std::string asked_text(const OrderedJson& item, std::string_view name) {
+  const OrderedJson* asked = member(item, name);
+  return asked ? asked->dump() : "{}";
+}
+
+constexpr std::string_view kOutput = "_output";
+bool is_output(std::string_view type) {
+  if (!type.ends_with(kOutput)) return false;
+  const std::string_view call = type.substr(0, type.size() - kOutput.size());
+  return call == "function_call" || call == "custom_tool_call" || is_own_call(call);
+}
+
+// They say that a server ran a tool, or had one to offer; the message behind them says what came of it.
+constexpr std::array<std::string_view, 9> kPassedOver{
+    "web_search_call",      "file_search_call",      "code_interpreter_call", "image_generation_call", "mcp_list_tools",
+    "mcp_approval_request", "mcp_approval_response", "tool_search_call",      "tool_search_output"};
 
 // The items of a conversation as messages: calls and thoughts that stand alone become part of one message of the
 // assistant.
@@ -26,13 +57,11 @@ class Conversation {
     const std::string_view type = text_member(item, "type");
     if (type == "message" || (type.empty() && item.contains("role"))) return message(item, at);
     if (type == "item_reference" || (type.empty() && item.contains("id"))) return reference(item, at);
-    if (type == "function_call" || type == "custom_tool_call" || type == "local_shell_call")
-      return call(item, type, at);
-    if (type == "function_call_output" || type == "custom_tool_call_output" || type == "local_shell_call_output")
-      return result(item, type, at);
+    if (type == "function_call" || type == "custom_tool_call" || is_own_call(type)) return call(item, type, at);
+    if (is_output(type)) return result(item, type, at);
     if (type == "reasoning") return thoughts(item, at);
-    // It says that there was a search; the message behind it says what was found.
-    if (type == "web_search_call") return {};
+    if (type == "mcp_call") return remote_call(item, at);
+    if (std::find(kPassedOver.begin(), kPassedOver.end(), type) != kPassedOver.end()) return {};
     return wrong(at, "items of type '" + std::string(type.substr(0, 64)) + "' are not offered");
   }
 
@@ -78,29 +107,44 @@ class Conversation {
 
   // A call of any tool that the client runs is one of a function to the model.
   ApiError call(const OrderedJson& item, std::string_view type, size_t at) {
-    const bool shell = type == "local_shell_call";
-    const std::string_view name = shell ? "local_shell" : text_member(item, "name");
+    const OwnCall* own = own_call(type);
+    const std::string_view name = own ? own->tool : text_member(item, "name");
     if (name.empty() || text_member(item, "call_id").empty())
       return wrong(at, "a " + std::string(type) + " has a name and a call_id");
     OrderedJson arguments = item.value("arguments", "");
     if (type == "custom_tool_call") arguments = custom_arguments(text_member(item, "input"));
-    if (shell) arguments = item.value("action", OrderedJson::object()).dump();
+    if (own) arguments = asked_text(item, own->asked);
+    add_call(item.at("call_id"), shown_name(text_member(item, "namespace"), name), std::move(arguments));
+    return {};
+  }
+  void add_call(const OrderedJson& id, std::string name, OrderedJson arguments) {
     OrderedJson& calls = assistant()["tool_calls"];
     if (calls.is_null()) calls = OrderedJson::array();
-    calls.push_back(
-        {{"id", item.at("call_id")},
-         {"type", "function"},
-         {"function",
-          {{"name", shown_name(text_member(item, "namespace"), name)}, {"arguments", std::move(arguments)}}}});
-    return {};
+    calls.push_back({{"id", id},
+                     {"type", "function"},
+                     {"function", {{"name", std::move(name)}, {"arguments", std::move(arguments)}}}});
+  }
+
+  // A call that a server ran, and what it was answered, in one item.
+  ApiError remote_call(const OrderedJson& item, size_t at) {
+    const std::string_view id = text_member(item, "id"), name = text_member(item, "name");
+    if (id.empty() || name.empty()) return wrong(at, "an mcp_call has an id and a name");
+    add_call(id, std::string(name), item.value("arguments", ""));
+    std::string_view said = text_member(item, "output");
+    if (said.empty()) said = text_member(item, "error");
+    messages_.push_back({{"role", "tool"}, {"tool_call_id", id}, {"content", said}});
+    return close();
   }
 
   ApiError result(const OrderedJson& item, std::string_view type, size_t at) {
     std::string_view id = text_member(item, "call_id");
     if (type == "local_shell_call_output" && id.empty()) id = text_member(item, "id");
     if (id.empty()) return wrong(at, "a " + std::string(type) + " has a call_id");
-    OrderedJson said;
-    if (ApiError bad = content(item.value("output", OrderedJson()), said, at); !bad.ok()) return bad;
+    OrderedJson said("");
+    if (const OrderedJson* output = member(item, "output"); output && type == "shell_call_output")
+      said = output->dump();
+    else if (output || !is_own_call(type.substr(0, type.size() - kOutput.size())))
+      if (ApiError bad = content(output ? *output : OrderedJson(), said, at); !bad.ok()) return bad;
     messages_.push_back({{"role", "tool"}, {"tool_call_id", id}, {"content", std::move(said)}});
     return close();
   }
@@ -164,6 +208,7 @@ ApiError read_input(const OrderedJson& body, const Referenced* referenced, Order
     messages.push_back({{"role", "system"}, {"content", *said}});
   }
   const OrderedJson* input = member(body, "input");
+  if (!input && member(body, "previous_response_id")) return {};
   if (!input) return refuse("input", "input: it is missing");
   if (input->is_string()) {
     messages.push_back({{"role", "user"}, {"content", *input}});

@@ -21,6 +21,16 @@ constexpr std::array<std::string_view, 10> kRead{
     "input",   "instructions", "tools",        "text",  "tool_choice",
     "include", "reasoning",    "top_logprobs", "store", "previous_response_id"};
 constexpr std::string_view kLogprobs = "message.output_text.logprobs";
+// The other things that an answer may include are of tools that OpenAI's servers run, or of thoughts, which are told as
+// they are.
+constexpr std::array<std::string_view, 8> kIncluded{kLogprobs,
+                                                    "reasoning.encrypted_content",
+                                                    "message.input_image.image_url",
+                                                    "web_search_call.results",
+                                                    "web_search_call.action.sources",
+                                                    "file_search_call.results",
+                                                    "code_interpreter_call.outputs",
+                                                    "computer_call_output.output.image_url"};
 // Notes for an operator, hints, and choices between things that are the same here.
 constexpr std::array<std::string_view, 10> kHarmless{"user",
                                                      "metadata",
@@ -32,16 +42,25 @@ constexpr std::array<std::string_view, 10> kHarmless{"user",
                                                      "prompt_cache_retention",
                                                      "stream_options",
                                                      "max_tool_calls"};
-constexpr std::array<RenamedMember, 4> kNames{{{"max_output_tokens", "max_tokens"},
+constexpr std::array<std::string_view, 5> kTexts{"user", "service_tier", "safety_identifier", "prompt_cache_key",
+                                                 "prompt_cache_retention"};
+constexpr std::array<std::string_view, 4> kObjects{"metadata", "client_metadata", "prompt_cache_options",
+                                                   "stream_options"};
+constexpr std::array<RenamedMember, 5> kNames{{{"max_output_tokens", "max_tokens"},
                                                {"input", "messages"},
                                                {"reasoning.effort", "reasoning_effort"},
+                                               {"text.format", "response_format.json_schema"},
                                                {"text.format", "response_format"}}};
 constexpr std::array<std::string_view, 2> kText{"format", "verbosity"};
 constexpr std::array<std::string_view, 4> kReasoning{"effort", "summary", "generate_summary", "context"};
 constexpr MemberLists kMembers{kCarried, kRead, kHarmless};
 // Known to clients; what asks for nothing passes.
-constexpr std::array<std::string_view, 6> kUnoffered{"conversation",       "prompt",     "background",
-                                                     "context_management", "moderation", "truncation"};
+constexpr std::array<std::string_view, 5> kUnoffered{"conversation", "prompt", "context_management", "moderation",
+                                                     "truncation"};
+
+bool is_in(std::span<const std::string_view> names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 // An object with none but these members: a schema behind a misspelled one would be lost.
 ApiError check_object(std::string_view name, const OrderedJson& value, std::span<const std::string_view> known) {
@@ -64,7 +83,9 @@ ApiError read_text(const OrderedJson& body, OrderedJson& out) {
   if (!format) return {};
   const std::string_view type = text_member(*format, "type");
   if (type == "json_schema") {
-    out["response_format"] = {{"type", type}, {"json_schema", {{"name", "text"}, {"schema", format->at("schema")}}}};
+    const OrderedJson* schema = member(*format, "schema");
+    if (!schema || !schema->is_object()) return refuse("text.format", "text.format.schema: expected a JSON schema");
+    out["response_format"] = {{"type", type}, {"json_schema", {{"name", "text"}, {"schema", *schema}}}};
     carry(*format, "strict", out["response_format"]["json_schema"], "strict");
   } else if (type == "json_object") {
     out["response_format"] = {{"type", type}};
@@ -77,6 +98,10 @@ ApiError read_text(const OrderedJson& body, OrderedJson& out) {
 ApiError read_logprobs(const OrderedJson& body, OrderedJson& out) {
   const OrderedJson* include = member(body, "include");
   if (include && !include->is_array()) return refuse("include", "include: expected a list");
+  if (include)
+    for (const OrderedJson& one : *include)
+      if (!one.is_string() || !is_in(kIncluded, one.get_ref<const std::string&>()))
+        return refuse("include", "include: there is no " + one.dump().substr(0, 64) + " here");
   const bool wanted = include && std::find(include->begin(), include->end(), kLogprobs) != include->end();
   const OrderedJson* top = member(body, "top_logprobs");
   if (!wanted && top && *top != 0)
@@ -111,12 +136,23 @@ ApiError read_store(const OrderedJson& body, const StoredView& stored, Request& 
   return {};
 }
 
+// Members that change nothing are of their type all the same.
+ApiError check_type(const OrderedJson& value, const std::string& name) {
+  const auto expected = [&](const char* what) { return refuse(name, name + ": expected " + what); };
+  if (is_in(kTexts, name) && !value.is_string()) return expected("a text");
+  if (is_in(kObjects, name) && !value.is_object()) return expected("an object");
+  if (name == "max_tool_calls" && (!value.is_number_integer() || value < 1)) return expected("a whole number >= 1");
+  if (name != "metadata") return {};
+  const bool texts = std::all_of(value.begin(), value.end(), [](const OrderedJson& one) { return one.is_string(); });
+  return texts ? ApiError{} : expected("an object of texts");
+}
+
 ApiError check_member(const OrderedJson& value, const std::string& name) {
-  if (name == "metadata" && !value.is_null() && !value.is_object()) return refuse(name, "metadata: expected an object");
-  if (value.is_null() || kMembers.know(name)) return {};
+  if (value.is_null()) return {};
+  if (ApiError bad = check_type(value, name); !bad.ok()) return bad;
+  if (kMembers.know(name)) return {};
   if (name == "truncation" && (value == "disabled" || value == "auto")) return {};
-  const bool known = std::find(kUnoffered.begin(), kUnoffered.end(), name) != kUnoffered.end();
-  if (known) return value == false ? ApiError{} : refuse(name, name + ": not offered");
+  if (is_in(kUnoffered, name)) return value == false ? ApiError{} : refuse(name, name + ": not offered");
   return unknown_member(name);
 }
 
@@ -126,17 +162,30 @@ std::string inside(const OrderedJson& value) {
   return text.substr(1, text.size() - 2);
 }
 
+// An object of defaults, and over them what the request says.
+OrderedJson laid_over(OrderedJson defaults, const OrderedJson* said) {
+  if (!said) return defaults;
+  for (const auto& [name, value] : said->items())
+    if (!value.is_null()) defaults[name] = value;
+  return defaults;
+}
+
 // The response repeats what was asked for.
 std::string echo(const OrderedJson& body, bool stored) {
-  OrderedJson out{{"instructions", nullptr},
+  OrderedJson out{{"background", false},
+                  {"instructions", nullptr},
                   {"max_output_tokens", nullptr},
+                  {"max_tool_calls", nullptr},
                   {"metadata", OrderedJson::object()},
                   {"parallel_tool_calls", true},
                   {"previous_response_id", nullptr},
-                  {"reasoning", {{"effort", nullptr}, {"summary", nullptr}}},
+                  {"prompt_cache_key", nullptr},
+                  {"prompt_cache_retention", nullptr},
+                  {"reasoning", nullptr},
+                  {"safety_identifier", nullptr},
                   {"store", false},
                   {"temperature", nullptr},
-                  {"text", {{"format", {{"type", "text"}}}}},
+                  {"text", nullptr},
                   {"tool_choice", "auto"},
                   {"tools", OrderedJson::array()},
                   {"top_logprobs", 0},
@@ -144,6 +193,10 @@ std::string echo(const OrderedJson& body, bool stored) {
                   {"truncation", "disabled"}};
   for (auto& [name, value] : out.items())
     if (const OrderedJson* said = member(body, name)) value = *said;
+  out["reasoning"] = laid_over({{"effort", nullptr}, {"summary", nullptr}}, member(body, "reasoning"));
+  out["text"] = laid_over({{"format", {{"type", "text"}}}}, member(body, "text"));
+  carry(body, "user", out, "user");
+  out["service_tier"] = "default";
   out["store"] = stored;
   return inside(out);
 }

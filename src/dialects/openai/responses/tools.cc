@@ -191,8 +191,9 @@ std::string custom_input(std::string_view arguments) {
 }
 
 ApiError read_client_tools(const OrderedJson& body, OrderedJson& out, Request& request) {
-  if (const OrderedJson* from = member(body, "tools"); from && !from->empty()) {
-    if (!from->is_array()) return refuse("tools", "tools: expected a list");
+  const OrderedJson* from = member(body, "tools");
+  if (from && !from->is_array()) return refuse("tools", "tools: expected a list");
+  if (from && !from->empty()) {
     ToolList list(out["tools"] = OrderedJson::array(), request);
     for (const OrderedJson& tool : *from)
       if (ApiError bad = list.add(tool); !bad.ok()) return bad;
