@@ -92,6 +92,7 @@ void ShardJobs::drain() {
   draining_ = true;
   for (auto& [key, running] : running_) let_go(running->job.id, base::Duration(0));
   auto gone = std::exchange(running_, {});
+  auto aside = std::exchange(aside_, {});
 }
 
 void ShardJobs::let_go(const JobId& id, base::Duration later) {
@@ -117,14 +118,43 @@ void ShardJobs::run(Job job) {
          R"({"error":{"message":"the server ended while it ran this request, several times","type":"server_error","param":null,"code":null}})"});
   if (auto change = changes_.find(r.job.kind); change != changes_.end())
     (void)base::attempt("a job", [&] { change->second(r.job); });
+  start_exchange(r, [this, key](Outcome outcome) { ended(key, std::move(outcome)); });
+}
+
+void ShardJobs::start_exchange(Running& r, BackgroundExchange::Done done) {
   const std::string& host = r.job.requester.host;
   r.peer.address = host == "unix" ? host : host + ":0";
   r.peer.admin = wire::AdminMethods::kElsewhere;
   if (around_.callers) around_.callers->come_as(r.peer, &r.job.requester.caller);
   r.exchange = std::make_unique<BackgroundExchange>(
       BackgroundExchange::Surroundings{around_.env, around_.intake, around_.memory, limits().max_result}, r.peer, r.job,
-      [this, key](Outcome outcome) { ended(key, std::move(outcome)); });
+      std::move(done));
   r.exchange->start();
+}
+
+std::function<void()> ShardJobs::run_aside(Job job, BackgroundExchange::Done done) {
+  if (draining_) return done({}), [] {};
+  const uint64_t number = next_aside_++;
+  auto running = std::make_unique<Running>(around_.callers);
+  Running& r = *running;
+  r.job = std::move(job);
+  aside_[number] = std::move(running);
+  const auto ended = [this, number, done](Outcome outcome) {
+    auto over = aside_.extract(number);
+    done(std::move(outcome));
+  };
+  if (!base::attempt("a request in the background", [&] { start_exchange(r, ended); }).ok()) {
+    aside_.erase(number);
+    done({});
+  }
+  return [weak = std::weak_ptr(alive_), post = around_.post, number] {
+    post([weak, number] {
+      auto self = weak.lock();
+      if (!self) return;
+      auto at = (*self)->aside_.find(number);
+      if (at != (*self)->aside_.end() && at->second->exchange) at->second->exchange->abandon();
+    });
+  };
 }
 
 // A job for which there was no memory is tried again. One that runs here already was given back meanwhile, by a node

@@ -72,6 +72,10 @@ class ShardJobs {
   void start();
   // No job begins any more, and those that run go back to the journal.
   void drain();
+  // Runs a request at once, under its requester, and writes nothing down. `done`: in a later turn, unless the shard
+  // drains before; a status of 0: it was ended, or there was no memory to begin it. Returns what ends it early, from
+  // any thread.
+  std::function<void()> run_aside(Job job, BackgroundExchange::Done done);
   // Those of the batch's jobs that run here or elsewhere are ended. Any thread.
   void cancel(const std::string& batch) { store_.cancel(batch); }
 
@@ -113,6 +117,7 @@ class ShardJobs {
   struct Running;
   void take(Job job);
   void run(Job job);
+  void start_exchange(Running& running, BackgroundExchange::Done done);
   void ended(const std::string& key, Outcome outcome);
   void cancel_here(const std::string& batch);
   void let_go(const JobId& id, base::Duration later);
@@ -123,6 +128,8 @@ class ShardJobs {
   const Surroundings around_;
   std::map<std::string, std::function<void(Job&)>, std::less<>> changes_;
   std::map<std::string, std::unique_ptr<Running>> running_;
+  std::map<uint64_t, std::unique_ptr<Running>> aside_;
+  uint64_t next_aside_ = 0;
   std::shared_ptr<ShardJobs*> alive_;  // what is posted here finds this by it
   bool draining_ = false;
 };

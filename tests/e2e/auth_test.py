@@ -57,7 +57,7 @@ NO_MODEL = {
     '/', '/docs', '/openapi.json', '/v2/docs', '/v2/docs/dataplane.json', '/favicon.ico', '/favicon.svg', '/livez', '/readyz', '/metrics', '/v2', '/v2/', '/v2/models',
     '/console/v1/requests', '/console/v1/live', '/console/v1/timelines',
     '/v2/models/stats', '/v2/repository/index', '/v2/repository/{repository}/index', '/v2/trace/setting', '/v2/logging',
-    *(f'{prefix}/responses/{path}' for prefix in ('/v1', '/openai/v1', '/v3') for path in ('{response}', '{response}/input_items', 'compact')),
+    *(f'{prefix}/responses/{path}' for prefix in ('/v1', '/openai/v1', '/v3') for path in ('{response}', '{response}/cancel', '{response}/input_items', 'compact')),
     '/api/tags', '/api/ps', '/api/version', '/api/create', '/api/copy', '/api/push', '/api/delete',
     '/inference.GRPCInferenceService/ModelReady', '/inference.GRPCInferenceService/ModelStreamInfer',
     '/inference.GRPCInferenceService/RepositoryIndex', '/inference.GRPCInferenceService/ServerMetadata',

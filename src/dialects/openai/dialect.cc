@@ -2,6 +2,7 @@
 
 #include "dialects/openai/batches/duty.h"
 #include "dialects/openai/openai.h"
+#include "dialects/openai/responses/background.h"
 #include "dialects/openai/responses/stored.h"
 #include "marshal/secrets.h"
 #include "openai_openapi.h"
@@ -34,6 +35,7 @@ class OpenaiDialect final : public dialects::Dialect {
     options_.server_version = services.version;
     stored_.emplace(response_ttl_, response_memory_, &services.memory);
     options_.stored = &*stored_;
+    options_.background = &background_;
     if (services.records && stored_->stores()) share(*services.records);
     options_.limits = &services.limits;
     services.jobs.add(duty_.emplace(services.jobs.limits(), options_.prefixes.front()));
@@ -71,6 +73,7 @@ class OpenaiDialect final : public dialects::Dialect {
   base::Duration response_ttl_ = std::chrono::hours(1);
   uint64_t response_memory_ = uint64_t(256) << 20;
   std::optional<responses::StoredResponses> stored_;
+  responses::BackgroundResponses background_;
   std::optional<batches::BatchDuty> duty_;
 };
 

@@ -91,6 +91,7 @@ constexpr Row kUnderPrefix[] = {
     {"POST", "/responses/input_tokens", responses::count_input, Permission::kInfer},
     {"GET", "/responses/{response}", responses::show, Permission::kInfer},
     {"DELETE", "/responses/{response}", responses::forget, Permission::kInfer},
+    {"POST", "/responses/{response}/cancel", responses::cancel, Permission::kInfer},
     {"GET", "/responses/{response}/input_items", responses::list_input_items, Permission::kInfer},
     {"POST", "/responses/compact", responses::refuse_compaction, Permission::kInfer},
     {"GET", "/files", batches::list_files, Permission::kInfer},

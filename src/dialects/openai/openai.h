@@ -36,21 +36,23 @@ class SharedRecords;
 }
 
 namespace weir::openai::responses {
+class BackgroundResponses;
 class StoredResponses;
-}
+}  // namespace weir::openai::responses
 
 namespace weir::openai {
 
 struct Options {
   std::string server_version;
   std::vector<std::string> prefixes{"/v1", "/openai/v1", "/v3"};
-  uint64_t max_body = 4 << 20;                   // of one request
-  std::function<bool()> ready;                   // the server takes requests; what /health says
-  wire::Offload* offload = nullptr;              // who reads long bodies; null: the shard
-  jobs::ShardJobs* jobs = nullptr;               // files and batches; null: there are none
-  const wire::Limits* limits = nullptr;          // for uploads; null: none
-  responses::StoredResponses* stored = nullptr;  // of all shards; null: nothing is stored
-  session::SharedRecords* records = nullptr;     // those of all nodes; null: this node is alone
+  uint64_t max_body = 4 << 20;                           // of one request
+  std::function<bool()> ready;                           // the server takes requests; what /health says
+  wire::Offload* offload = nullptr;                      // who reads long bodies; null: the shard
+  jobs::ShardJobs* jobs = nullptr;                       // files and batches; null: there are none
+  const wire::Limits* limits = nullptr;                  // for uploads; null: none
+  responses::StoredResponses* stored = nullptr;          // of all shards; null: nothing is stored
+  responses::BackgroundResponses* background = nullptr;  // of all shards; null: none are made in the background
+  session::SharedRecords* records = nullptr;             // those of all nodes; null: this node is alone
   base::ShardId shard{};
 };
 

@@ -61,7 +61,9 @@ struct Request {
   // new ones.
   std::string echoed;
   bool store = false, instructed = false;
-  std::string previous;  // the response whose turns are `earlier`, where they are to be asked of other nodes
+  bool background = false;  // nobody waits for the answer (responses/background.h)
+  std::string response_id;  // of the answer, where it is known already
+  std::string previous;     // the response whose turns are `earlier`, where they are to be asked of other nodes
   base::Bytes earlier;
   std::string turns;
   std::vector<std::string> references;  // responses that items of the input are in, to be looked for first

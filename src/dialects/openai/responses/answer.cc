@@ -96,7 +96,7 @@ class ResponseAnswer final : public Answer {
       : Answer(state, exchange, kind, std::move(request)) {
     auto since = state_.bus.env().wall().time_since_epoch();
     created_ = std::chrono::duration_cast<std::chrono::seconds>(since).count();
-    id_ = "resp_" + random_id(kIdDigits);
+    id_ = request_.response_id.empty() ? "resp_" + random_id(kIdDigits) : request_.response_id;
     if (request_.stream) quiet_.start();
   }
 

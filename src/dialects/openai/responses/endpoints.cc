@@ -7,7 +7,9 @@
 #include "dialects/openai/batches/batches.h"
 #include "dialects/openai/count.h"
 #include "dialects/openai/reading.h"
+#include "dialects/openai/responses/background.h"
 #include "dialects/openai/responses/responses.h"
+#include "marshal/json_cursor.h"
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
 #include "wire/answer_flow.h"
@@ -144,6 +146,22 @@ void list_items(OpenAiState& state, Exchange& exchange, std::unique_ptr<ListItem
                   });
 }
 
+std::optional<std::string> stop_in_background(OpenAiState& state, const Exchange& exchange, const std::string& id,
+                                              BackgroundResponses::Ending ending) {
+  auto* all = state.options.background;
+  return all ? all->stop(marshal::tenant_of(exchange.request()), id, ending) : std::nullopt;
+}
+
+bool was_in_background(std::string_view response) {
+  bool background = false;
+  marshal::JsonCursor json(response);
+  (void)json.object([&](std::string_view name) {
+    if (name != "background") return json.skip();
+    return json.boolean(background), false;
+  });
+  return background;
+}
+
 }  // namespace
 
 StoredView stored_view(const OpenAiState& state, const Exchange& exchange) {
@@ -153,6 +171,8 @@ StoredView stored_view(const OpenAiState& state, const Exchange& exchange) {
 
 void create(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
   read(state, exchange, stored_view(state, exchange), [](OpenAiState& there, Exchange& x, Request&& request) {
+    if (request.background) request.response_id = background_id(there, x);
+    if (request.background && request.response_id.empty()) return begin_in_background(there, x, request);
     answer(there, x, Kind::kChat, std::move(request), response_answer);
   });
 }
@@ -168,9 +188,27 @@ void count_input(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) 
 void show(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
   if (exchange.request().query_value("stream") == "true")
     return respond(exchange, refuse("stream", "stream: a stored response is not streamed again; ask without it"));
-  find_response(state, exchange, std::string(args["response"]), [&exchange](auto found) {
+  const std::string id(args["response"]);
+  if (auto* background = state.options.background)
+    if (auto so_far = background->find(marshal::tenant_of(exchange.request()), id))
+      return respond_json(exchange, *std::move(so_far));
+  find_response(state, exchange, id, [&exchange](auto found) {
     if (!found) return respond(exchange, refuse(found.error()));
     if (!*found) return respond(exchange, no_such_response());
+    respond_json(exchange, std::move((*found)->response));
+  });
+}
+
+// One that is over stays as it is.
+void cancel(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
+  const std::string id(args["response"]);
+  if (auto stopped = stop_in_background(state, exchange, id, BackgroundResponses::Ending::kCancelled))
+    return respond_json(exchange, *std::move(stopped));
+  find_response(state, exchange, id, [&exchange](auto found) {
+    if (!found) return respond(exchange, refuse(found.error()));
+    if (!*found) return respond(exchange, no_such_response());
+    if (!was_in_background((*found)->response.view()))
+      return respond(exchange, refuse("response_id", "only a response that is made in the background is cancelled"));
     respond_json(exchange, std::move((*found)->response));
   });
 }
@@ -198,12 +236,15 @@ void refuse_compaction(OpenAiState&, Exchange& exchange, const wire::PathArgs&) 
 
 void forget(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
   const std::string id(args["response"]);
-  delete_response(state, exchange, id, [&exchange, id](base::Result<bool> deleted) {
-    if (!deleted) return respond(exchange, refuse(deleted.error()));
-    if (!*deleted) return respond(exchange, no_such_response());
+  const auto tell = [&exchange, id] {
     std::string out = "{\"id\":";
     marshal::write_string(out, id);
     respond_json(exchange, out += R"(,"object":"response","deleted":true})");
+  };
+  if (stop_in_background(state, exchange, id, BackgroundResponses::Ending::kForgotten)) return tell();
+  delete_response(state, exchange, id, [&exchange, tell](base::Result<bool> deleted) {
+    if (!deleted) return respond(exchange, refuse(deleted.error()));
+    *deleted ? tell() : respond(exchange, no_such_response());
   });
 }
 

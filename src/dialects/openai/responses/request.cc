@@ -17,9 +17,9 @@ constexpr std::array<RenamedMember, 9> kCarried{{{"model", "model"},
                                                  {"priority", "priority"},
                                                  {"chat_template_kwargs", "chat_template_kwargs"},
                                                  {"enable_thinking", "enable_thinking"}}};
-constexpr std::array<std::string_view, 10> kRead{
-    "input",   "instructions", "tools",        "text",  "tool_choice",
-    "include", "reasoning",    "top_logprobs", "store", "previous_response_id"};
+constexpr std::array<std::string_view, 11> kRead{
+    "input", "instructions",         "tools",     "text", "tool_choice", "include", "reasoning", "top_logprobs",
+    "store", "previous_response_id", "background"};
 constexpr std::string_view kLogprobs = "message.output_text.logprobs";
 // The other things that an answer may include are of tools that OpenAI's servers run, or of thoughts, which are told as
 // they are.
@@ -126,6 +126,14 @@ ApiError read_store(const OrderedJson& body, const StoredView& stored, Request& 
   if (store && !store->is_boolean()) return refuse("store", "store: expected true or false");
   if (store && *store == true && !can) return refuse("store", "store: this server stores no responses");
   out.store = can && (!store || *store == true);
+  if (const OrderedJson* background = member(body, "background")) {
+    if (!background->is_boolean()) return refuse("background", "background: expected true or false");
+    out.background = *background == true;
+    const OrderedJson* stream = member(body, "stream");
+    if (out.background && stream && *stream == true)
+      return refuse("background", "background: not in a stream; ask for the response by its id");
+    if (out.background && !out.store) return refuse("background", "background: the response has to be stored");
+  }
   const OrderedJson* previous = member(body, "previous_response_id");
   if (!previous) return {};
   if (!can || !previous->is_string()) return no_previous_response();

@@ -26,6 +26,7 @@ void count_input(OpenAiState& state, wire::Exchange& exchange, const wire::PathA
 void show(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void list_input_items(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void refuse_compaction(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
+void cancel(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void forget(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 
 // Where the client's stored responses are.
@@ -51,6 +52,9 @@ void delete_response(OpenAiState& state, wire::Exchange& exchange, const std::st
 // now.
 void store_response(OpenAiState& state, wire::Exchange& exchange, const std::string& id, StoredResponse stored,
                     std::function<void()> then);
+// The same for whose exchange is over; `stored` has its owner where there are other nodes.
+void keep_response(OpenAiState& state, uint64_t tenant, const std::string& id, StoredResponse stored,
+                   std::function<void()> then);
 // A response as other nodes read it. What is read shares the record's memory. Any thread.
 std::string write_shared(const StoredResponse& stored);
 std::optional<StoredResponse> read_shared(const base::Bytes& record);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "dialects/openai/responses/responses.h"
+#include "marshal/tenant.h"
 #include "marshal/tenant_name.h"
 #include "wire/service_guard.h"
 
@@ -128,13 +129,18 @@ void delete_response(OpenAiState& state, Exchange& exchange, const std::string& 
 
 void store_response(OpenAiState& state, Exchange& exchange, const std::string& id, StoredResponse stored,
                     std::function<void()> then) {
-  const StoredView view = stored_view(state, exchange);
-  if (view.records) stored.owner = marshal::name_of_tenant(exchange.request());
-  const bool fits = view.stored->put(view.tenant, id, stored, view.now);
+  if (state.options.records) stored.owner = marshal::name_of_tenant(exchange.request());
+  keep_response(state, marshal::tenant_of(exchange.request()), id, std::move(stored), std::move(then));
+}
+
+void keep_response(OpenAiState& state, uint64_t tenant, const std::string& id, StoredResponse stored,
+                   std::function<void()> then) {
+  session::SharedRecords* records = state.options.records;
+  const bool fits = state.options.stored->put(tenant, id, stored, state.bus.env().now());
   arm_forgetting(state);
-  if (!fits || !view.records) return then();
-  view.records->keep_record(stored.owner, id, write_shared(stored), state.options.shard,
-                            [then = std::move(then)](const Status&) { then(); });
+  if (!fits || !records) return then();
+  records->keep_record(stored.owner, id, write_shared(stored), state.options.shard,
+                       [then = std::move(then)](const Status&) { then(); });
 }
 
 }  // namespace weir::openai::responses

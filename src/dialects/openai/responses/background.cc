@@ -1,0 +1,165 @@
+#include "dialects/openai/responses/background.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/memory_ledger.h"
+#include "dialects/openai/responses/responses.h"
+#include "jobs/shard_jobs.h"
+#include "marshal/json_tensor.h"
+#include "marshal/tenant.h"
+#include "marshal/tenant_name.h"
+#include "wire/answer_flow.h"
+
+namespace weir::openai::responses {
+namespace {
+
+using wire::Exchange;
+
+constexpr std::string_view kTokenField = "weir-background";
+
+// A response that has just been asked for.
+std::string response_without_output(OpenAiState& state, const std::string& id, std::string_view model,
+                                    const Request& request) {
+  const auto since = state.bus.env().wall().time_since_epoch();
+  std::string out = "{\"id\":\"" + id + "\",\"object\":\"response\",\"created_at\":";
+  out += std::to_string(std::chrono::duration_cast<std::chrono::seconds>(since).count());
+  out += R"(,"status":"queued","error":null,"incomplete_details":null,"model":)";
+  marshal::write_string(out, model);
+  return out += ',' + request.echoed + ",\"output\":[],\"usage\":null}";
+}
+
+// It may be megabytes: nothing of it is read. `error`: JSON.
+std::string with_status(const base::Bytes& queued, std::string_view status, std::string_view error) {
+  constexpr std::string_view kQueued = R"("status":"queued","error":null)";
+  const std::string now = "\"status\":\"" + std::string(status) + "\",\"error\":" + std::string(error);
+  std::string response(queued.view());
+  return response.replace(response.find(kQueued), kQueued.size(), now);
+}
+
+// Why an answer that is no response is none: JSON.
+std::string error_of(const jobs::Outcome& outcome) {
+  const auto said = nlohmann::json::parse(outcome.body, nullptr, false);
+  std::string message = "the server ended the request";
+  if (said.is_object() && said.contains("error") && said["error"].is_object())
+    message = said["error"].value("message", message);
+  std::string out = R"({"code":")";
+  out += outcome.status == 429 ? "rate_limit_exceeded" : "server_error";
+  out += R"(","message":)";
+  marshal::write_string(out, message);
+  return out += '}';
+}
+
+void forget_run(OpenAiState& state, const BackgroundResponses::Run& run, const std::string& id) {
+  state.options.stored->remove(run.tenant, id, state.bus.env().now());
+  if (state.options.records)
+    state.options.records->erase_record(run.owner, id, state.options.shard, [](const base::Status&) {});
+}
+
+// A response that was made has been stored by whoever made it.
+void end_run(OpenAiState& state, const std::string& id, const jobs::Outcome& outcome) {
+  auto run = state.options.background->end(id);
+  if (!run) return;
+  const bool stored_already = state.options.stored->find(run->tenant, id, state.bus.env().now()).has_value();
+  if (run->forgotten) return forget_run(state, *run, id);
+  if (stored_already || outcome.status == 200) return;
+  StoredResponse stored;
+  stored.owner = run->owner;
+  stored.response = base::Bytes::adopt(
+      with_status(run->queued, run->cancelled ? "cancelled" : "failed", run->cancelled ? "null" : error_of(outcome)));
+  keep_response(state, run->tenant, id, std::move(stored), [] {});
+}
+
+jobs::Job second_request(const OpenAiState& state, const Exchange& exchange, const std::string& token) {
+  jobs::Job job;
+  job.target = std::string(exchange.request().path());
+  job.fields = "content-type: application/json\n" + std::string(kTokenField) + ": " + token + '\n';
+  job.body = std::string(exchange.content().view());
+  job.requester = state.options.jobs->requester_of(exchange.request());
+  return job;
+}
+
+}  // namespace
+
+bool BackgroundResponses::begin(const std::string& id, Run run) {
+  std::lock_guard lock(mutex_);
+  const auto own =
+      std::count_if(runs_.begin(), runs_.end(), [&](const auto& other) { return other.second.tenant == run.tenant; });
+  if (runs_.size() >= kMost || size_t(own) >= kMost / 4) return false;
+  return runs_.emplace(id, std::move(run)).second;
+}
+
+void BackgroundResponses::set_stop(const std::string& id, std::function<void()> stop) {
+  std::lock_guard lock(mutex_);
+  if (auto at = runs_.find(id); at != runs_.end()) at->second.stop = std::move(stop);
+}
+
+std::string BackgroundResponses::take(std::string_view token) {
+  if (token.empty()) return {};
+  std::lock_guard lock(mutex_);
+  for (auto& [id, run] : runs_)
+    if (run.token == token) return run.token.clear(), id;
+  return {};
+}
+
+std::optional<std::string> BackgroundResponses::find(uint64_t tenant, const std::string& id) const {
+  std::lock_guard lock(mutex_);
+  auto at = runs_.find(id);
+  if (at == runs_.end() || at->second.tenant != tenant || at->second.forgotten) return std::nullopt;
+  return with_status(at->second.queued, at->second.cancelled ? "cancelled" : "in_progress", "null");
+}
+
+std::optional<std::string> BackgroundResponses::stop(uint64_t tenant, const std::string& id, Ending ending) {
+  std::function<void()> stop;
+  base::Bytes queued;
+  {
+    std::lock_guard lock(mutex_);
+    auto at = runs_.find(id);
+    if (at == runs_.end() || at->second.tenant != tenant || at->second.forgotten) return std::nullopt;
+    at->second.cancelled = true;
+    at->second.forgotten = ending == Ending::kForgotten;
+    stop = at->second.stop, queued = at->second.queued;
+  }
+  if (stop) stop();
+  return with_status(queued, "cancelled", "null");
+}
+
+std::optional<BackgroundResponses::Run> BackgroundResponses::end(const std::string& id) {
+  std::lock_guard lock(mutex_);
+  auto node = runs_.extract(id);
+  return node.empty() ? std::nullopt : std::optional(std::move(node.mapped()));
+}
+
+void begin_in_background(OpenAiState& state, Exchange& exchange, const Request& request) {
+  if (!state.options.background || !state.options.jobs)
+    return respond(exchange, refuse("background", "background: not offered"));
+  auto [served, error] = find_model(state, exchange, request.model, bus::Needs::kTokens);
+  if (!error.ok()) return respond(exchange, error);
+  const std::string id = "resp_" + random_id(state.bus, kIdDigits);
+  BackgroundResponses::Run run;
+  run.tenant = marshal::tenant_of(exchange.request());
+  if (state.options.records) run.owner = marshal::name_of_tenant(exchange.request());
+  run.token = random_id(state.bus, 32);
+  std::string queued = response_without_output(state, id, name_in_answer(request.model, served->spec.name), request);
+  run.queued = base::Bytes::copy_of(queued);
+  if (!base::charge(exchange.memory(), base::MemoryKind::kInput, run.queued))
+    return respond(exchange, refuse(wire::no_room_for_answer()));
+  jobs::Job job = second_request(state, exchange, run.token);
+  if (!state.options.background->begin(id, std::move(run)))
+    return respond(exchange, {base::try_again(base::Code::kResourceExhausted,
+                                              "too many responses are made in the background; try again later"),
+                              "background",
+                              {}});
+  auto stop = state.options.jobs->run_aside(
+      std::move(job), [&state, id](const jobs::Outcome& outcome) { end_run(state, id, outcome); });
+  state.options.background->set_stop(id, std::move(stop));
+  respond_json(exchange, std::move(queued));
+}
+
+std::string background_id(OpenAiState& state, const Exchange& exchange) {
+  BackgroundResponses* all = state.options.background;
+  return all ? all->take(exchange.request().fields.find(kTokenField)) : std::string();
+}
+
+}  // namespace weir::openai::responses

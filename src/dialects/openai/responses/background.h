@@ -1,0 +1,56 @@
+// Responses that nobody waits for (`background: true`): the client has the response's id at once, asks for it until it
+// is over, and may cancel it.
+//
+// The request is put to the router once more, by an Exchange without a connection, under whoever asked and as one more
+// of his requests; the code that answers live ones makes the response and stores it. Until then it is known here, to
+// this node alone. It ends with its process.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "base/bytes.h"
+#include "dialects/openai/endpoints.h"
+
+namespace weir::openai::responses {
+
+// Those under way, of all shards. Any thread.
+class BackgroundResponses {
+ public:
+  static constexpr size_t kMost = 256;  // of all; a tenant has a quarter
+
+  struct Run {
+    uint64_t tenant = 0;
+    std::string owner;           // as all nodes name it; empty where this one is alone
+    base::Bytes queued;          // the response as it was at first: JSON; charged to its client
+    std::string token;           // that the second request shows; empty once it has
+    std::function<void()> stop;  // any thread
+    bool cancelled = false, forgotten = false;
+  };
+  // False: there are too many.
+  bool begin(const std::string& id, Run run);
+  void set_stop(const std::string& id, std::function<void()> stop);
+  // The id of the run whose second request shows the token, once; empty: there is none.
+  std::string take(std::string_view token);
+  // The response as it is for now: JSON. Nothing: none of the tenant's runs has that id.
+  std::optional<std::string> find(uint64_t tenant, const std::string& id) const;
+  enum class Ending : uint8_t { kCancelled, kForgotten };
+  // Stops it; the response as it is then.
+  std::optional<std::string> stop(uint64_t tenant, const std::string& id, Ending ending);
+  // It is over.
+  std::optional<Run> end(const std::string& id);
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, Run> runs_;
+};
+
+// Begins the request's response and answers with it as it is now.
+void begin_in_background(OpenAiState& state, wire::Exchange& exchange, const Request& request);
+// The id of the response that the exchange makes; empty: it is nobody's in the background.
+std::string background_id(OpenAiState& state, const wire::Exchange& exchange);
+
+}  // namespace weir::openai::responses

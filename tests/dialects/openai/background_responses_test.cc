@@ -1,0 +1,121 @@
+// Responses that are made in the background: their clients ask for them, and may cancel them.
+#include "dialects/openai/responses/background.h"
+
+#include <gtest/gtest.h>
+
+#include "bench.h"
+#include "dialects/openai/responses/stored.h"
+#include "jobs/shard_jobs.h"
+#include "support/posted_work.h"
+
+namespace weir::openai {
+namespace {
+
+// The test's thread is the shard's. Nothing is kept on a disk.
+class BackgroundResponse : public OpenaiBench {
+ protected:
+  BackgroundResponse() {
+    options.stored = &stored;
+    options.background = &background;
+    options.jobs = &jobs;
+  }
+  ~BackgroundResponse() override {
+    jobs.drain();
+    openai.reset();
+  }
+  Opened ask(Json body) {
+    body.update({{"model", "m"}, {"input", "hi"}, {"background", true}});
+    return open("POST", "/v1/responses", body.dump());
+  }
+  Json get(const std::string& id) { return json(open("GET", "/v1/responses/" + id)); }
+  Opened cancel(const std::string& id) { return open("POST", "/v1/responses/" + id + "/cancel"); }
+  void settle() {
+    turn();
+    env.advance(std::chrono::milliseconds(1));
+    turn();
+  }
+
+  support::PostedWork posted;
+  jobs::Store store{"", {}, "off"};
+  jobs::ShardJobs jobs{store, {env, base::ShardId(0), 1, router, nullptr, nullptr, [this](std::function<void()> w) {
+                                 posted.post(std::move(w));
+                               }}};
+  responses::StoredResponses stored{std::chrono::minutes(10), 1 << 20};
+  responses::BackgroundResponses background;
+};
+
+TEST_F(BackgroundResponse, IsAskedForUntilItIsOver) {
+  auto x = ask({{"instructions", "be"}});
+  ASSERT_EQ(x->response.status, 200) << x->sent;
+  const Json queued = json(x);
+  const std::string id = queued["id"];
+  EXPECT_EQ(queued["status"], "queued");
+  EXPECT_EQ(queued["background"], true);
+  EXPECT_EQ(queued["output"], Json::array());
+  ASSERT_EQ(inbox().held.size(), 1u) << "it is made without its client";
+  EXPECT_EQ(support::prompt_of(*call()), "system:be\nuser:hi\nassistant:");
+  EXPECT_EQ(get(id)["status"], "in_progress");
+  scripted().emit("ab");
+  scripted().end();
+  settle();
+  const Json over = get(id);
+  EXPECT_EQ(over["status"], "completed");
+  EXPECT_EQ(over["id"], id);
+  EXPECT_EQ(over["background"], true);
+  EXPECT_EQ(over["output"][0]["content"][0]["text"], "ab");
+  EXPECT_EQ(json(cancel(id))["status"], "completed") << "it stays as it is";
+  auto next = open("POST", "/v1/responses", Json{{"model", "m"}, {"input", "so"}, {"previous_response_id", id}}.dump());
+  ASSERT_EQ(inbox().held.size(), 1u) << next->sent;
+  EXPECT_EQ(support::prompt_of(*call()), "user:hi\nassistant:ab\nuser:so\nassistant:");
+}
+
+TEST_F(BackgroundResponse, IsCancelled) {
+  const std::string id = json(ask({}))["id"];
+  EXPECT_EQ(json(cancel(id))["status"], "cancelled");
+  EXPECT_EQ(get(id)["status"], "cancelled");
+  EXPECT_FALSE(call()->cancelled.load()) << "its shard is told";
+  ASSERT_TRUE(posted.do_next());
+  settle();
+  EXPECT_TRUE(call()->cancelled.load());
+  EXPECT_EQ(get(id)["status"], "cancelled");
+  EXPECT_EQ(get(id)["error"], Json());
+}
+
+TEST_F(BackgroundResponse, ThatIsDeletedIsGone) {
+  const std::string id = json(ask({}))["id"];
+  EXPECT_EQ(json(open("DELETE", "/v1/responses/" + id))["deleted"], true);
+  EXPECT_EQ(open("GET", "/v1/responses/" + id)->response.status, 404);
+  ASSERT_TRUE(posted.do_next());
+  settle();
+  EXPECT_EQ(open("GET", "/v1/responses/" + id)->response.status, 404);
+  EXPECT_EQ(stored.size(), 0u);
+}
+
+TEST_F(BackgroundResponse, SaysWhyItFailed) {
+  const std::string id = json(ask({}))["id"];
+  scripted().fail(base::Code::kUnavailable, "gone");
+  settle();
+  EXPECT_EQ(get(id)["status"], "failed");
+  EXPECT_EQ(get(id)["error"], Json::parse(R"({"code":"server_error","message":"gone"})"));
+}
+
+TEST_F(BackgroundResponse, HasToBeStoredAndIsNoStream) {
+  EXPECT_EQ(error(ask({{"store", false}})), "400 invalid_request_error - background");
+  EXPECT_EQ(error(ask({{"stream", true}})), "400 invalid_request_error - background");
+  auto live = open("POST", "/v1/responses", Json{{"model", "m"}, {"input", "hi"}}.dump());
+  scripted().end();
+  turn();
+  EXPECT_EQ(error(cancel(json(live)["id"])), "400 invalid_request_error - response_id");
+  EXPECT_EQ(cancel("resp_1")->response.status, 404);
+}
+
+TEST_F(BackgroundResponse, ATenantHasAQuarterOfThePlaces) {
+  for (size_t i = 0; i < responses::BackgroundResponses::kMost / 4; ++i)
+    ASSERT_TRUE(background.begin(std::to_string(i), {.tenant = 7}));
+  EXPECT_FALSE(background.begin("a", {.tenant = 7}));
+  EXPECT_TRUE(background.begin("a", {.tenant = 8}));
+  EXPECT_FALSE(background.stop(7, "a", responses::BackgroundResponses::Ending::kCancelled)) << "another's";
+}
+
+}  // namespace
+}  // namespace weir::openai
