@@ -14,6 +14,12 @@ Status disk_is_full() {
                        "the server's disk is full: nothing can be kept in the folder that jobs.path names");
 }
 
+Status file_is_gone() {
+  return base::failure(base::Code::kUnavailable,
+                       "the journal's file was removed from the folder that jobs.path names, or replaced: nothing is "
+                       "kept until the server is started anew");
+}
+
 Recorder::Recorder(ReplicaState& state, Bounds bounds)
     : Storage(journal_, batches_, files_),
       state_(state),

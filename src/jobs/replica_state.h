@@ -17,6 +17,9 @@ namespace weir::jobs {
 base::Status no_room_on_disk();
 // UNAVAILABLE, naming jobs.path: its file system is full, whatever jobs.disk allows. The operator has to make room.
 base::Status disk_is_full();
+// UNAVAILABLE, naming jobs.path: somebody has removed the file there, or put another in its place. What is written
+// would be gone with the process; a server that is started anew has the other file.
+base::Status file_is_gone();
 // FAILED_PRECONDITION: the copy has applied what is not in the log, nor was dropped from it.
 base::Status log_is_another();
 

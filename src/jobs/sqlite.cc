@@ -1,5 +1,7 @@
 #include "jobs/sqlite.h"
 
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <chrono>
 
@@ -19,6 +21,7 @@ base::WallTime from_milliseconds(int64_t at) { return base::WallTime(std::chrono
 base::Status status_of(int code, int error) {
   const bool write_failed = (code & 0xff) == SQLITE_FULL || (code & 0xff) == SQLITE_IOERR;
   if (write_failed && (error == ENOSPC || error == EDQUOT)) return disk_is_full();
+  if (code == SQLITE_CONSTRAINT_COMMITHOOK) return file_is_gone();
   switch (code & 0xff) {
     case SQLITE_OK:
     case SQLITE_ROW:
@@ -90,7 +93,24 @@ base::Result<Connection> Connection::open(const std::string& path) {
   if (code != SQLITE_OK) return status_of(code);
   sqlite3_extended_result_codes(raw, 1);
   sqlite3_busy_timeout(raw, 0);
+  if (auto s = out.watch(path); !s.ok()) return s;
   return out;
+}
+
+bool Connection::Place::is_lost() const {
+  struct stat now {};
+  if (::stat(path.c_str(), &now) != 0) return errno == ENOENT || errno == ENOTDIR;
+  return now.st_dev != device || now.st_ino != number;
+}
+
+// SQLite has made the file. It would go on with one that has no name any more, and all that it keeps there is lost.
+base::Status Connection::watch(const std::string& path) {
+  struct stat file {};
+  if (::stat(path.c_str(), &file) != 0) return status_of(SQLITE_CANTOPEN);
+  place_ = std::make_unique<Place>(Place{path, file.st_dev, file.st_ino});
+  auto refuses = [](void* place) { return static_cast<const Place*>(place)->is_lost() ? 1 : 0; };
+  sqlite3_commit_hook(connection_.get(), refuses, place_.get());
+  return {};
 }
 
 void Connection::stop_by(const std::atomic<bool>* stopping) {

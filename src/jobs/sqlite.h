@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sqlite3.h>
+#include <sys/types.h>
 
 #include <atomic>
 #include <cstdint>
@@ -61,7 +62,8 @@ class Statement {
 
 class Connection {
  public:
-  // Errors: FAILED_PRECONDITION.
+  // Once the file is removed or replaced, transactions that have written end with file_is_gone(). Errors:
+  // FAILED_PRECONDITION.
   static base::Result<Connection> open(const std::string& path);
 
   base::Status execute(const char* sql);
@@ -75,9 +77,20 @@ class Connection {
   bool in_transaction() const { return sqlite3_get_autocommit(connection_.get()) == 0; }
 
  private:
+  // Where the file is, and which one it was.
+  struct Place {
+    bool is_lost() const;
+    std::string path;
+    dev_t device;
+    ino_t number;
+  };
+  // From now on nothing is committed once the file has lost its place.
+  base::Status watch(const std::string& path);
+
   struct Close {
     void operator()(sqlite3* c) const { sqlite3_close_v2(c); }
   };
+  std::unique_ptr<Place> place_;  // outlives the connection
   std::unique_ptr<sqlite3, Close> connection_;
 };
 

@@ -200,7 +200,7 @@ void Store::Shown::note(const base::Status& error) {
 }
 
 void Store::Shown::note_asked(const base::Status& error) {
-  if (error == disk_is_full()) note(error);
+  if (error == disk_is_full() || error == file_is_gone()) note(error);
 }
 
 bool Store::look_after() {

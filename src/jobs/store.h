@@ -105,7 +105,8 @@ class Store {
     void note_finished(int status) { (status >= 400 || status == 0 ? failed : finished).fetch_add(1); }
     // A step of the journal failed. The log gets one in ten seconds. The store's thread.
     void note(const base::Status& error);
-    // Work that a client had asked for failed: it is a step that did where the disk is full. The store's thread.
+    // Work that a client had asked for failed: it is a step that did where the disk is full, or the file gone. The
+    // store's thread.
     void note_asked(const base::Status& error);
 
    private:

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <filesystem>
+#include <optional>
 
 #include "folder.h"
 #include "jobs/database.h"
@@ -44,6 +46,23 @@ TEST(Database, ADiskThatIsFullIsNotItsQuota) {
     EXPECT_EQ(disk_is_full(), s.atomically([&] { return s.files.append("f", 0, std::string(100'000, 'x')); }));
   }
   EXPECT_TRUE(s.files.append("f", 0, std::string(100'000, 'x')).ok());
+}
+
+// Whoever removes the folder of a server that runs would lose what is acknowledged afterwards.
+TEST(Database, WhatAFileWithoutANameWouldKeepIsRefused) {
+  for (const bool replaced : {false, true}) {
+    Folder folder;
+    auto db = *open_database(folder.path(), uint64_t(64) << 20);
+    Storage& s = db->storage();
+    ASSERT_TRUE(s.files.append("f", 0, "kept").ok());
+    std::filesystem::remove_all(folder.path());
+    std::optional<std::unique_ptr<Database>> other;
+    if (replaced) other = *open_database(folder.path(), uint64_t(64) << 20);
+    EXPECT_EQ(file_is_gone(), s.files.append("g", 0, "lost"));
+    EXPECT_EQ(file_is_gone(), s.atomically([&] { return s.files.append("g", 0, "lost"); }));
+    EXPECT_EQ("kept", s.files.read("f", 0).value()) << "what there was is there until the end";
+    EXPECT_EQ("", s.files.read("g", 0).value());
+  }
 }
 
 // Clients would take it for their own fault, and not ask another node.
