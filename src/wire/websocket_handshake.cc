@@ -52,6 +52,15 @@ bool refuse_handshake(Exchange& exchange, int status, std::string_view text) {
   return false;
 }
 
+size_t count(const Fields& fields, std::string_view name) {
+  size_t n = 0;
+  for (size_t i = 0; i < fields.size(); ++i) n += fields[i].name == name;
+  return n;
+}
+
+// The bytes behind a 101 are frames. A proxy that takes them for a body would read other frames, or other requests.
+bool has_body(const Request& request) { return request.content_length > 0 || request.fields.has("transfer-encoding"); }
+
 // "weir" alone is chosen of what a client offers: beside it a browser may show its key (auth/credentials.h), and a
 // browser breaks off where nothing of its offer is chosen.
 void choose_subprotocol(const Request& request, Response& response) {
@@ -81,6 +90,10 @@ bool accept_websocket(Exchange& exchange) {
   bool upgrade = lists(request.fields, "connection", "upgrade");
   if (request.version != Version::kHttp11 || !upgrade || key.size() != kKey || !nonce || nonce->size() != 16)
     return refuse_handshake(exchange, 400, "not a WebSocket handshake");
+  for (std::string_view once : {"sec-websocket-key", "sec-websocket-version"})  // RFC 6455 §11.3.1 and §11.3.5
+    if (count(request.fields, once) > 1)
+      return refuse_handshake(exchange, 400, "more than one header " + std::string(once));
+  if (has_body(request)) return refuse_handshake(exchange, 400, "a WebSocket handshake has no body");
   response.status = 101;
   response.fields.add("sec-websocket-accept", base::base64_encode(sha1(std::string(key) + std::string(kMagic))));
   exchange.head(std::move(response));

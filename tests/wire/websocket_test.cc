@@ -264,6 +264,21 @@ TEST(WebSocketHandshake, OtherRequestsAreRefused) {
             "400");
 }
 
+// Bytes of a body would be read as frames, and a second key would have another answer.
+TEST(WebSocketHandshake, ABodyOrASecondKeyIsRefused) {
+  const std::string ask(kAsk);
+  for (const std::string& rest : std::vector<std::string>{
+           "Content-Length: 5\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+           "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n", "Sec-WebSocket-Version: 8\r\n\r\n"}) {
+    H1Bench b;
+    EXPECT_EQ(b.talk(ask + rest).substr(9, 3), "400") << rest;
+    EXPECT_EQ(b.heard.data, "") << rest;
+  }
+  H1Bench empty;
+  EXPECT_EQ(empty.talk(ask + "Content-Length: 0\r\n\r\nframes").substr(9, 3), "101");
+  EXPECT_EQ(empty.heard.data, "frames");
+}
+
 // RFC 9110 §5.3: several lines of one name are one list.
 TEST(WebSocketHandshake, ListsMayComeOnSeveralLines) {
   const std::string start = "GET /ws HTTP/1.1\r\nHost: h\r\n";
