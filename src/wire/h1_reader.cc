@@ -13,7 +13,7 @@ namespace weir::wire {
 namespace {
 
 constexpr uint64_t kDiscardable = 256 << 10;                      // of a body that nobody wants, to keep the connection
-constexpr uint32_t kBlankLines = 1;                               // before a request line, RFC 9112 §2.2
+constexpr uint32_t kBlankLines = 8;                               // before a request line, RFC 9112 §2.2
 constexpr uint64_t kDiscardAtEnd = 1 << 20;                       // of whatever comes after the last request
 constexpr base::Duration kH1ShortIdle = std::chrono::seconds(2);  // where memory is short
 
@@ -112,9 +112,9 @@ size_t H1Reader::step_head(std::string_view input) {
   }
   if (size == 0) return 0;
   scan_.restart();
+  head_since_ = base::kNever;  // also behind a blank line: no head has begun
   if (size == 2) return size;
   blank_lines_ = 0;
-  head_since_ = base::kNever;
   // One that came in pieces was not compared yet.
   if (known == Known::kNo && queue_.knows(input) == size) known = Known::kYes;
   start_request(input.substr(0, size), known);

@@ -175,7 +175,7 @@ TEST(H1, NothingBehindARefusedHeadIsParsed) {
            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;\r\nhello\r\n0\r\n\r\n",
            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0;x=\r\n\r\n",
            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nbad trailer\r\n\r\n",
-           "\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+           "\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
        }) {
     support::for_each_split(bad, [&](size_t size) {
       Conn c;
