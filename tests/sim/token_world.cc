@@ -45,7 +45,7 @@ struct TokenWorld::Shard {
 TokenWorld::TokenWorld(uint64_t seed) : random_(seed), env_(seed) {
   policy_.block_size = 1 + draw(6), policy_.step_tokens = 1 + draw(30), policy_.max_running = 1 + draw(8);
   policy_.max_waiting = 1 + draw(40), policy_.prefix_cache = draw(4) > 0;
-  policy_.step_time = draw(2) * us(100 + draw(2000));
+  policy_.step_time = draw(2) * us(100 + draw(2000)), policy_.draft_tokens = draw(2) * draw(9);
   blocks_ = 6 + draw(40), max_length_ = 20 + draw(80), calls_ = 30 + draw(60);
   faults_ = draw(2) * draw(20), leaves_ = draw(2) * draw(20), deadlines_ = draw(2) * draw(50);
   unloads_ = draw(4) == 0;
@@ -154,6 +154,7 @@ void TokenWorld::fill(msg::Call& call) {
   params.max_tokens = draw(20);
   params.ignore_eos = draw(2);
   params.sampling.temperature = float(draw(2)), params.sampling.seed = draw(3);
+  params.sampling.top_k = draw(2) * 6;  // among few ids many guesses are right
   if (draw(3) == 0) params.logprobs.push_back({draw(40), draw(60)});
   if (draw(3) == 0) params.readouts.push_back({draw(40), draw(60)});
   params.cache_salt = draw(6) == 0;
