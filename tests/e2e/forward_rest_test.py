@@ -35,7 +35,7 @@ class Rest(unittest.TestCase):
     def setUpClass(cls):
         cls.origin = harness.Server()
         origins = f'origins: [{cls.origin.url()}]\n'
-        cls.server = gateway(digits=origins, simple=origins, simple_string=origins, identity=origins,
+        cls.server = gateway(digits=origins, simple=origins, simple_string=origins, identity=origins, simple_sequence=origins,
                              adder=origins + 'parameters: {model: simple, version: "1"}\n')
         cls.channels = [grpc.insecure_channel(s.address, options=[('grpc.max_receive_message_length', -1)])
                         for s in (cls.origin, cls.server)]
@@ -91,6 +91,22 @@ class Rest(unittest.TestCase):
     def test_many_at_once(self):
         calls = [self.here.ModelInfer.future(simple_request(id=str(i))) for i in range(500)]
         self.assertEqual([str(i) for i in range(500)], [call.result().id for call in calls])
+
+    def test_requests_of_a_sequence_keep_their_order(self):
+        numbers = range(100)
+        for number in range(1, 9):
+            requests = []
+            for i in numbers:
+                request = oip.ModelInferRequest(model_name='simple_sequence')
+                request.inputs.add(name='INPUT', datatype='INT32', shape=[1, 1])
+                request.raw_input_contents.append(struct.pack('<i', i))
+                request.parameters['sequence_id'].int64_param = number
+                request.parameters['sequence_start'].bool_param = i == numbers[0]
+                request.parameters['sequence_end'].bool_param = i == numbers[-1]
+                requests.append(request)
+            answers = list(self.here.ModelStreamInfer(iter(requests), timeout=harness.PATIENCE))
+            self.assertEqual([''] * len(numbers), [a.error_message for a in answers])
+            self.assertEqual([1, *numbers[1:]], [struct.unpack('<i', a.infer_response.raw_output_contents[0])[0] for a in answers])
 
     def test_an_error_of_the_origin_names_it(self):
         server = gateway(repeat_int32=f'origins: [{self.origin.url()}]\n')

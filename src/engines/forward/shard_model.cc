@@ -10,7 +10,9 @@
 #include "engines/forward/forwarded_call.h"
 #include "engines/forward/hedge.h"
 #include "engines/forward/prefix.h"
+#include "engines/forward/sequence_lines.h"
 #include "engines/forward/token_counts.h"
+#include "msg/sequence.h"
 #include "sched/local_first.h"
 
 namespace weir::forward {
@@ -43,7 +45,12 @@ uint64_t sequence_of(const msg::Call& call) { return call.session.high ^ call.se
 
 ShardModel::ShardModel(net::Shard& shard, std::shared_ptr<Target> target, const msg::ModelSpec& spec,
                        bus::ModelStats& stats, base::SlabSource& slabs)
-    : shard_(shard), target_(std::move(target)), spec_(spec), stats_(stats), slabs_(slabs) {
+    : shard_(shard),
+      target_(std::move(target)),
+      spec_(spec),
+      stats_(stats),
+      slabs_(slabs),
+      lines_(std::make_unique<SequenceLines>()) {
   for (auto& origin : target_->origins) conns_.push_back(std::make_unique<OriginConn>(shard_, *target_, origin));
   if (const double share = target_->options.hedge_quantile; share > 0) usual_ = std::make_unique<Quantile>(share);
 }
@@ -51,6 +58,7 @@ ShardModel::ShardModel(net::Shard& shard, std::shared_ptr<Target> target, const 
 ShardModel::~ShardModel() {
   base::check(calls_.empty(), "a forwarded model outlives its Calls");
   shard_.env().cancel(timer_);
+  shard_.env().cancel(waited_timer_);
 }
 
 OriginConn& ShardModel::conn_to(const Origin& origin) {
@@ -71,6 +79,7 @@ void ShardModel::put(msg::Call* call, Came came) {
   // An ended session leaves nothing behind here.
   if (status.ok() && one.makes_tokens() && call->generation->aim == msg::Aim::kRelease)
     return finish(one, {}, {msg::Done{}});
+  if (status.ok() && SequenceLines::has_line(one) && !lines_->enter(one)) return;
   if (status.ok()) status = begin(one);
   if (!status.ok()) return finish(one, std::move(status));
   watch_time();
@@ -230,7 +239,37 @@ void ShardModel::hedge_over(ForwardedCall& one, Attempt::Outcome ending) {
   over(one, std::move(ending));
 }
 
+// Requests behind one that the origin may not have seen would run on a state that lacks it.
+void ShardModel::end_line(ForwardedCall& one, const Status& status) {
+  if (!SequenceLines::has_line(one)) return;
+  std::erase_if(waited_, [&](const Waited& waited) { return waited.call == &one; });
+  const auto wait = [this](ForwardedCall* call, const Status& why) {
+    for (const Waited& there : waited_)
+      if (there.call == call) return;
+    waited_.push_back({call, why});
+  };
+  if (!status.ok() && msg::ends_sequence(status.code))
+    for (ForwardedCall* behind : lines_->behind(one))
+      wait(behind, failure(status.code,
+                           "another request of the sequence was not answered, which has ended it: " + status.text));
+  if (ForwardedCall* next = lines_->leave(one)) wait(next, {});
+  if (waited_.empty() || waited_timer_ != base::TimerId::kNone) return;
+  waited_timer_ = shard_.env().at(shard_.env().now(), [this] {
+    waited_timer_ = base::TimerId::kNone;
+    start_waiting();
+  });
+}
+
+void ShardModel::start_waiting() {
+  for (Waited& waited : std::exchange(waited_, {})) {
+    Status status = waited.why.ok() ? begin(*waited.call) : std::move(waited.why);
+    if (!status.ok()) finish(*waited.call, std::move(status));
+  }
+  watch_time();
+}
+
 void ShardModel::finish(ForwardedCall& one, Status status, msg::Event last) {
+  end_line(one, status);
   const auto keep = std::move(*one.at);
   calls_.erase(one.at);
   msg::Call& call = *one.call;
@@ -284,7 +323,7 @@ void ShardModel::end_late() {
   const Time now = shard_.env().now();
   for (auto next = calls_.begin(); next != calls_.end();) {
     ForwardedCall& one = **next++;
-    if (!one.waiting.empty() || now - one.progress < target_->options.answer_timeout) continue;
+    if (!one.waiting.empty() || lines_->waits(one) || now - one.progress < target_->options.answer_timeout) continue;
     one.late = true;
     if (one.attempt) one.hedge.reset();
     Attempt& attempt = one.attempt ? *one.attempt : *one.hedge->attempt;

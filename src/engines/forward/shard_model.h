@@ -18,6 +18,7 @@ namespace weir::forward {
 
 class ForwardedCall;
 class Quantile;
+class SequenceLines;
 
 class ShardModel {
  public:
@@ -50,6 +51,8 @@ class ShardModel {
   void finish(ForwardedCall& one, base::Status status, msg::Event last = {msg::Failed{}});
   void watch_time();
   void end_late();
+  void end_line(ForwardedCall& one, const base::Status& status);
+  void start_waiting();
   OriginConn& conn_to(const Origin& origin);
 
   net::Shard& shard_;
@@ -58,7 +61,16 @@ class ShardModel {
   bus::ModelStats& stats_;
   base::SlabSource& slabs_;
   std::vector<std::unique_ptr<OriginConn>> conns_;  // as the origins
+  // A call that has waited behind others of its sequence.
+  struct Waited {
+    ForwardedCall* call;
+    base::Status why;  // it is not sent, where that is not OK
+  };
+
   Calls calls_;
+  std::unique_ptr<SequenceLines> lines_;
+  std::vector<Waited> waited_;  // they go on in the next turn
+  base::TimerId waited_timer_ = base::TimerId::kNone;
   base::TimerId timer_ = base::TimerId::kNone;
   std::unique_ptr<Quantile> usual_;  // how long calls take; null: nobody asks
   double repeats_ = kMostRepeats;    // of calls that an origin may have seen

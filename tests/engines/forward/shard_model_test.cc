@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -10,6 +12,7 @@
 
 #include "base/memory_ledger.h"
 #include "base/overload.h"
+#include "net/shard_parts.h"
 
 namespace weir::forward {
 namespace {
@@ -109,6 +112,79 @@ TEST_F(ForwardedText, ThatAnOriginHasNoRoomForIsAskedOfAnother) {
   EXPECT_TRUE(events.all.empty());
   call.cancelled = true;
   model->look();
+}
+
+// Requests of a sequence that are all there at once, to an origin that is reached by a connection for each.
+struct ForwardedSequence : testing::Test {
+  ForwardedSequence() {
+    target->origins.emplace_back(*net::parse_url("http://10.0.0.1:8001"), 0, Origin::Addresses(1));
+    target->kind = kind;
+    model.emplace(shard, target, spec, stats, slabs);
+  }
+  void put(bool start, uint64_t id = 7) {
+    msg::Call& call = calls.emplace_back();
+    call.session = {0, id};
+    call.parameters.emplace_back("sequence_start", start);
+    call.home = &events;
+    model->put(&call, ShardModel::Came::kHere);
+  }
+  // The one that was sent last is over; what follows from that comes in the next turns.
+  void answer(const Status& status = {}) {
+    kind->last->receiver.on_over({status, From::kOrigin, msg::Event{msg::Outputs{}}});
+    for (int turns = 0; turns < 3; ++turns)
+      shard.parts().timers.fire_due(shard.env().now() + std::chrono::milliseconds(1));
+  }
+  size_t failed() const {
+    return size_t(std::count_if(events.all.begin(), events.all.end(),
+                                [](const auto& event) { return std::holds_alternative<msg::Failed>(event.what); }));
+  }
+
+  net::Shard shard{base::ShardId(0), net::Pin::kNo};  // not started: this thread is its own
+  std::shared_ptr<FakeKind> kind = std::make_shared<FakeKind>();
+  std::shared_ptr<Target> target = std::make_shared<Target>();
+  msg::ModelSpec spec;
+  bus::ModelStats stats;
+  Slabs slabs;
+  Events events;
+  std::deque<msg::Call> calls;
+  std::optional<ShardModel> model;
+};
+
+TEST_F(ForwardedSequence, ItsRequestsAreSentOneAfterTheOther) {
+  for (int i = 0; i < 3; ++i) put(i == 0);
+  for (size_t over = 0; over < 3; ++over) {
+    EXPECT_EQ(int(over + 1), kind->made);
+    EXPECT_EQ(over, events.all.size());
+    answer(over == 0 ? base::invalid("which the origin says of this one alone") : Status());
+  }
+  EXPECT_EQ(3u, events.all.size());
+  EXPECT_EQ(1u, failed());
+  put(true, 8), put(true, 9);
+  EXPECT_EQ(5, kind->made) << "another sequence waits for nobody";
+  for (msg::Call& call : calls) call.cancelled = true;
+  model->look();
+}
+
+// The origin may have seen it or not: those behind it would run on a state that lacks it.
+TEST_F(ForwardedSequence, OneThatIsLostEndsThoseBehindItUpToTheNextStart) {
+  for (int i = 0; i < 4; ++i) put(i == 0 || i == 3);
+  answer(base::failure(Code::kUnavailable, "the connection broke"));
+  EXPECT_EQ(3u, failed());
+  EXPECT_EQ(2, kind->made) << "the new start alone was sent";
+  answer();
+  EXPECT_EQ(4u, events.all.size());
+  EXPECT_EQ(3u, failed());
+}
+
+TEST_F(ForwardedSequence, OneThatLeavesWhileItWaitsTakesThoseBehindItAlong) {
+  for (int i = 0; i < 3; ++i) put(i == 0);
+  calls[1].cancelled = true;
+  model->look();
+  EXPECT_EQ(1u, failed());
+  answer();
+  EXPECT_EQ(3u, events.all.size());
+  EXPECT_EQ(2u, failed());
+  EXPECT_EQ(1, kind->made);
 }
 
 }  // namespace

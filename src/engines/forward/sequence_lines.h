@@ -1,0 +1,40 @@
+// SequenceLines: the requests of a sequence one after the other. An origin may be reached by several connections, and
+// of requests that are there at once the later may come first, before the sequence's start or behind its end.
+// ShardModel's own, on the shard's thread.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "base/ids.h"
+#include "engines/forward/forwarded_call.h"
+
+namespace weir::forward {
+
+class SequenceLines {
+ public:
+  // Calls of tokens have sessions of another kind, and are in none.
+  static bool has_line(const ForwardedCall& one) { return !one.makes_tokens() && bool(one.call->session); }
+  // True: the call is its sequence's only one here, and may go. Else it waits.
+  bool enter(ForwardedCall& one);
+  bool waits(const ForwardedCall& one) const;
+  // Those behind it that belong to the same run of its sequence: up to the next one that starts it anew.
+  std::vector<ForwardedCall*> behind(const ForwardedCall& one) const;
+  // It is over. Returns the call that may go now, or null.
+  ForwardedCall* leave(const ForwardedCall& one);
+
+ private:
+  struct Key {
+    uint64_t tenant = 0;
+    base::SessionId session;
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
+  static Key key_of(const ForwardedCall& one) { return {one.call->tenant, one.call->session}; }
+
+  std::map<Key, std::deque<ForwardedCall*>> lines_;  // the first of each is at an origin
+};
+
+}  // namespace weir::forward
