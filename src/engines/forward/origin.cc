@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <fstream>
 #include <utility>
 
 #include "base/fnv.h"
+#include "base/text_file.h"
 #include "engines/forward/prefix.h"
 
 namespace weir::forward {
@@ -50,10 +50,9 @@ bool same_server(const Origin::Addresses& a, const Origin::Addresses& b) {
 
 // The first line of the file.
 base::Result<std::string> read_key(const std::string& path) {
-  std::ifstream in(path);
-  std::string line;
-  if (!in || !std::getline(in, line))
-    return failure(Code::kFailedPrecondition, "parameter 'key_file': the file cannot be read");
+  auto text = base::read_text_file(path);
+  if (!text) return failure(Code::kFailedPrecondition, "parameter 'key_file': the file cannot be read");
+  std::string line = text->substr(0, text->find('\n'));
   while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
   const bool clean = std::all_of(line.begin(), line.end(), [](char c) { return c > ' ' && c < 0x7f; });
   if (line.empty() || line.size() > kLongestKey || !clean)
