@@ -62,16 +62,22 @@ base::Status check_key(std::string_view key) {
   return {};
 }
 
-// Programs come from the repository alone: who may upload a model may not run one with the server's rights.
-base::Status check_no_program(const ModelConfig& config, const LoadParameters& parameters) {
+base::Status refused(const std::string& what) {
+  return base::invalid("a load request may not bring " + what +
+                       ": put the model into the repository, and load it from there");
+}
+
+// Programs come from the repository alone: who may upload a model may not run one with the server's rights. Nor may
+// they choose whom the server connects to, and which of its files it shows there as a key.
+base::Status check_rights(const ModelConfig& config, const LoadParameters& parameters) {
   bool files = false, python = config.engine == "python";
   for (const auto& [key, value] : parameters) {
     files |= key.starts_with(kFile);
     python |= config.engine.empty() && key.ends_with("/model.py");
   }
-  if (config.engine != "process" && !(python && files)) return {};
-  return base::invalid("a load request may not bring a program (engine " + std::string(python ? "python" : "process") +
-                       "): put the model into the repository, and load it from there");
+  if (config.engine == "forward") return refused("addresses of other servers (engine forward)");
+  if (config.engine == "process") return refused("a program (engine process)");
+  return python && files ? refused("a program (engine python)") : base::Status();
 }
 
 }  // namespace
@@ -93,7 +99,7 @@ base::Result<std::unique_ptr<Upload>> Upload::make(std::string_view model, const
   if (!parsed) return parsed.error();
   upload->config_ = std::move(*parsed);
   if (auto s = check(upload->config_, model); !s.ok()) return s;
-  if (auto s = check_no_program(upload->config_, parameters); !s.ok()) return s;
+  if (auto s = check_rights(upload->config_, parameters); !s.ok()) return s;
   if (files)
     if (auto s = upload->write(model, parameters); !s.ok()) return s;
   return upload;

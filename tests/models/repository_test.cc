@@ -301,6 +301,8 @@ TEST(Repository, AConfigurationAndFilesCanComeWithTheLoad) {
   for (const char* config : {R"({"backend":"python"})", "{}"})
     EXPECT_EQ(repo.load("m", {{"config", config}, {"file:1/model.py", "z"}}).code, base::Code::kInvalidArgument)
         << "a program: " << config;
+  const char* elsewhere = R"({"backend":"forward","parameters":{"key_file":{"string_value":"/a/secret"}}})";
+  EXPECT_NE(repo.load("m", {{"config", elsewhere}}).text.find("engine forward"), std::string::npos);
   EXPECT_EQ(repo.load("m", {{"config", "{"}}).code, base::Code::kInvalidArgument);
 }
 
