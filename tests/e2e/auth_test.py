@@ -371,6 +371,17 @@ class Matrix(Keys):
             self.assertEqual(4, len(lines), 'of those with settings: two, a page, a GET')
             self.assertEqual([], [line for line in lines if 'who=metrics' in line or 'who=other' in line])
 
+    def test_who_may_change_some_models_brings_no_configuration(self):
+        """As an ensemble's steps it could name the others."""
+        body = json.dumps({'parameters': {'config': '{}'}}).encode()
+        for key, status, reason in (('other', 403, b'could name others'), ('all', 400, b'models.control')):
+            answer = self.ask('POST', '/v2/repository/models/nothing/load', key, body)
+            self.assertEqual(status, answer.status)
+            self.assertIn(reason, answer.body)
+        answer = self.ask('POST', '/inference.GRPCInferenceService/RepositoryModelLoad', 'other', json.dumps(
+            {'modelName': 'nothing', 'parameters': {'config': {'stringParam': '{}'}}}).encode(), [('Content-Type', 'application/json')])
+        self.assertIn(b'could name others', answer.body)
+
     def test_unknown_paths_and_methods_are_not_told_apart_without_a_key(self):
         for method, path in (('GET', '/nothing'), ('POST', '/v1/nothing'), ('DELETE', '/v2/models/chat'), ('GET', '/grps/v1/x'),
                              ('POST', '/no.such.Service/Method')):

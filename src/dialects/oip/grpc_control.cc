@@ -279,6 +279,8 @@ class Load final : public ControlCall {
         return rpc.finish(invalid("load parameter '" + key + "' takes a string or bytes"));
       parameters[key] = value.has_string_param() ? value.string_param() : value.bytes_param();
     }
+    if (!parameters.empty()) status = check_may_configure(rpc.exchange().request());
+    if (!status.ok()) return rpc.finish(status);
     state_.control.load(request.model_name(), std::move(parameters), wait_for(state_, rpc));
   }
 

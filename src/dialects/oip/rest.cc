@@ -200,6 +200,8 @@ void load(OipState& state, Exchange& exchange, const PathArgs& args) {
     if (!bytes) return respond_error(exchange, base::invalid("load parameter '" + key + "' is not base64"));
     parameters[key] = *std::move(bytes);
   }
+  if (!parameters.empty())
+    if (Status status = check_may_configure(exchange.request()); !status.ok()) return respond_error(exchange, status);
   state.control.load(model, std::move(parameters), wait_for(state, exchange, done_json(model, "load")));
 }
 

@@ -218,4 +218,11 @@ Status check_scope(const wire::Request& request, std::string_view model) {
   return base::failure(base::Code::kPermissionDenied, "this key may not change model '" + std::string(model) + "'");
 }
 
+Status check_may_configure(const wire::Request& request) {
+  const base::ModelScope* scope = marshal::models_of(request);
+  if (!scope || scope->allows("")) return {};  // the pattern `*` alone allows that
+  return base::failure(base::Code::kPermissionDenied,
+                       "this key is for some models alone: it may not bring a configuration, which could name others");
+}
+
 }  // namespace weir::oip

@@ -37,5 +37,8 @@ std::string change_text(const Traces::Settings& values);
 base::Status check_model_name(std::string_view name);
 // Whether the caller may load and unload it. Errors: PERMISSION_DENIED.
 base::Status check_scope(const wire::Request& request, std::string_view model);
+// Whether the caller may bring a configuration of its own: as steps of an ensemble that may name any model, which would
+// run for callers that may not use it. Errors: PERMISSION_DENIED.
+base::Status check_may_configure(const wire::Request& request);
 
 }  // namespace weir::oip
