@@ -687,6 +687,7 @@ sys.modules['triton_python_backend_utils'] = sys.modules['c_python_backend_utils
 
 MESSAGE = struct.Struct('<IIQQQ')
 INPUT_REGION, OUTPUT_REGION, LOAD, RUN, CANCEL, STOP, TAKEN, CREDIT, REPLY_REGION, EXECUTED, NO_ROOM = range(1, 12)
+LOST = 0  # no message: an order of this process to itself
 READY, FAILED, ANSWERS, GROW, RETURNED, ANSWER, EXEC, TOOK, FORGET = range(33, 42)
 ERROR, TENSORS, END, TENSORS_AND_END, ONE_ERROR = range(5)
 KEPT = 1
@@ -756,7 +757,10 @@ class Document:
 
 
 def pack_text(text):
-    data = text.encode(errors='surrogateescape')
+    try:
+        data = text.encode(errors='surrogateescape')
+    except UnicodeEncodeError:
+        data = text.encode(errors='replace')
     return struct.pack('<I', len(data)) + data
 
 
@@ -869,14 +873,16 @@ class Side:
 class Sender:
     """InferenceResponseSender of one request."""
 
-    def __init__(self, request):
-        self.number, self.outputs = request._number, request._outputs
+    def __init__(self, number, outputs):
+        self.number, self.outputs = number, outputs
         self.credit, self.over, self.responses = WINDOW, False, []
         self.later = collections.deque()  # answers of a coroutine's for which there was no room
 
     def send(self, response=None, flags=0):
         if response is None and not flags:
             raise TritonModelException('send() takes a response, or the flag TRITONSERVER_RESPONSE_COMPLETE_FINAL')
+        if response is not None and not isinstance(response, InferenceResponse):
+            raise TritonModelException(f'send() takes an InferenceResponse, not {type(response).__name__}')
         if self.over:
             raise TritonModelException('the response sender has been closed: the final flag was sent')
         self.over = bool(flags & pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
@@ -894,7 +900,8 @@ class Worker:
         self.changed = threading.Condition()   # over what the reading thread tells others
         self.reading = False                   # a thread that waits reads for all of them: see pump()
         self.backlog = collections.deque()
-        self.cancelled, self.senders = set(), {}
+        self.cancelled, self.senders = set(), weakref.WeakValueDictionary()
+        self.owing = {}      # senders that have answers for later, by number: nobody else may know them any more
         self.inside = set()  # numbers of a decoupled model's calls, from the order to run one to its last answer
         self.taken = self.grown = False
         self.input = self.output = self.inputs = None
@@ -1068,6 +1075,7 @@ class Worker:
         with self.changed:
             if threading.get_ident() == self.loop_thread:  # where all coroutines would wait
                 sender.later.append((kind, response))
+                self.owing[sender.number] = sender
                 self.changed.wait_for(lambda: len(sender.later) <= MOST_LATER or self.has_room(sender))
             else:
                 self.changed.wait_for(lambda: not sender.later and self.has_room(sender, kind))
@@ -1088,11 +1096,14 @@ class Worker:
                 sender.credit -= kind != END
                 self.changed.notify_all()
             self.write_answer(sender, kind, response)
+        if not sender.later:
+            self.owing.pop(sender.number, None)
 
     def write_answer(self, sender, kind, response):
+        """Where it cannot be written, an error in its place: else the request would have no end, and its credit be used up."""
         try:
             self.put_answer(sender, kind, response)
-        except NoRoom as e:
+        except Exception as e:
             self.put_answer(sender, kind, self.failure(e))
         if kind != TENSORS:
             with self.changed:
@@ -1172,9 +1183,11 @@ class Worker:
                     self.changed.notify_all()
 
     def sender(self, request):
-        sender = Sender(request)
+        sender = Sender(request._number, request._outputs)
         if self.decoupled:
-            self.senders[request._number] = sender
+            self.senders[sender.number] = sender
+            # SimpleQueue.put() may be called wherever objects are collected.
+            weakref.finalize(sender, self.orders.put, (LOST, 0, sender.number, 0, 0)).atexit = False
         return sender
 
     # the model
@@ -1415,10 +1428,26 @@ class Worker:
         try:
             place = self.write(answers)
         except Exception as e:
-            wrong = self.failure(e)
-            place = self.write([(n, TENSORS, wrong, ()) for n, _, _, _ in answers])
+            place = self.write_what_can_be(answers, e)
         del requests, answers
         self.send(ANSWERS, self.flags(), number, **place)
+
+    def write_what_can_be(self, answers, wrong):
+        """Errors in the place of those answers of a batch that are wrong; of all where there is no room for them."""
+        try:
+            if not isinstance(wrong, NoRoom):
+                return self.write([self.checked(answer) for answer in answers])
+        except Exception as e:
+            wrong = e
+        failure = self.failure(wrong)
+        return self.write([(number, TENSORS, failure, ()) for number, _, _, _ in answers])
+
+    def checked(self, answer):
+        try:
+            self.lay_out([answer])
+            return answer
+        except Exception as e:
+            return answer[0], TENSORS, self.failure(e), ()
 
     def run_decoupled(self, number, offset, size):
         request, = self.requests(offset, size)
@@ -1430,6 +1459,16 @@ class Worker:
             self.fail(sender, e)
         request = sender = result = None
         self.send(RETURNED, self.flags(), number)
+
+    def end_lost(self, number):
+        """The model has let a response sender go. Where that was not closed, nobody else can end the request."""
+        with self.changed:
+            if number not in self.inside:
+                return
+        try:
+            raise TritonModelException('execute() has let go of a response sender that had not sent the final flag')
+        except TritonModelException as e:
+            self.fail(Sender(number, ()), e)
 
     # loops
 
@@ -1469,6 +1508,8 @@ class Worker:
             kind, _, number, offset, size = self.next_order()
             if kind == RUN:
                 (self.run_decoupled if self.decoupled else self.run)(number, offset, size)
+            elif kind == LOST:
+                self.end_lost(number)
             elif kind == STOP:
                 return
 
@@ -1490,10 +1531,12 @@ class Worker:
                     self.grown = False
                 elif kind == CANCEL and number in self.inside:  # it may not have begun
                     self.cancelled.add(number)
-                elif kind == CREDIT and number in self.senders:
-                    self.senders[number].credit += size
-                if (sender := self.senders.get(number)) and sender.later:
+                sender = self.senders.get(number)
+                if kind == CREDIT and sender:
+                    sender.credit += size
+                if sender and sender.later:
                     self.loop.call_soon_threadsafe(self.send_later, sender)
+                sender = None  # it may be the last one that knows it
                 self.changed.notify_all()
 
 
