@@ -37,6 +37,16 @@ size_t write_all(int fd, std::string_view data) {
   return done;
 }
 
+// A pipe that nobody reads yet is opened to be read as well: to open it for writing alone waits for a reader, and so
+// would the start of the server, or its end behind a reopen().
+int open_to_append(const char* path, unsigned mode) {
+  constexpr int kFlags = O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+  int fd = ::open(path, kFlags | O_WRONLY, mode);
+  if (fd < 0 && errno == ENXIO) fd = ::open(path, kFlags | O_RDWR, mode);
+  if (fd >= 0) ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);  // write_all() asks for room
+  return fd;
+}
+
 std::string_view reason(int error) { return error == ETIMEDOUT ? "nobody reads it" : std::strerror(error); }
 
 }  // namespace
@@ -63,7 +73,7 @@ struct LineFile::Parts {
 
   int open_file() const {
     if (where == "-") return ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-    return ::open(where.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, mode);
+    return open_to_append(where.c_str(), mode);
   }
   void run();
   void count_lost(uint64_t lines);

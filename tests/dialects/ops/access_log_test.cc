@@ -185,6 +185,22 @@ TEST_F(LogFile, ALineThatIsCutShortSpoilsNoOther) {
   EXPECT_EQ(whole + dropped, uint64_t(kLines) + 1);
 }
 
+// Neither the start nor, behind a reopen(), the end waits for whoever will read it.
+TEST_F(LogFile, APipeThatNobodyReadsYetIsOpened) {
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  auto log = *AccessLog::open(path, metrics);
+  int reader = ::open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  AccessLog::ShardLog shard_log(*log, env);
+  shard_log.finished(FakeExchange("GET", "/"));
+  shard_log.flush();
+  char first = 0;
+  while (::read(reader, &first, 1) != 1) std::this_thread::yield();
+  EXPECT_EQ(first, '{');
+  ::close(reader);
+  log->reopen();
+}
+
 TEST_F(LogFile, AFileThatCannotBeOpenedIsAnError) { EXPECT_FALSE(AccessLog::open("/no/such/folder/log", metrics)); }
 
 }  // namespace
