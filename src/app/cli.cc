@@ -25,6 +25,7 @@
 #include "base/text_file.h"
 #include "base/units.h"
 #include "default_config.h"
+#include "net/signals.h"
 
 namespace weir::app {
 namespace {
@@ -288,6 +289,7 @@ void add_client_commands(Line& line) {
 }  // namespace
 
 int run(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "serve") net::hold_signals();  // before the line and the files are read
   end_in_words();
   Words words;
   Exit exit = Exit::kOk;

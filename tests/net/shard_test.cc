@@ -340,5 +340,21 @@ TEST(Signals, ArriveOnTheShard) {
   shard.join();
 }
 
+// Without that they would end this program.
+TEST(Signals, ThatAskForSomethingWaitUntilThereIsAServer) {
+  hold_signals();
+  std::raise(SIGHUP);
+  std::promise<int> got;
+  {
+    Shard shard(base::ShardId(0), Pin::kNo);
+    Signals signals(shard, [&](int signal) { got.set_value(signal); });
+    shard.start();
+    EXPECT_EQ(got.get_future().get(), SIGHUP);
+    shard.stop();
+    shard.join();
+  }
+  std::raise(SIGUSR1);
+}
+
 }  // namespace
 }  // namespace weir::net
