@@ -14,8 +14,9 @@ namespace weir::app {
 
 std::vector<ServedDialect> all_dialects() {
   std::vector<ServedDialect> all;
-  for (auto make : {oip::make_dialect, graphpipe::make_dialect, grps::make_dialect, predict::make_dialect,
-                    openai::make_dialect, salience::make_dialect, evergreen::make_dialect, native::make_dialect})
+  // GRPS is the last: routes of the user's own must not take the place of others.
+  for (auto make : {oip::make_dialect, graphpipe::make_dialect, predict::make_dialect, openai::make_dialect,
+                    salience::make_dialect, evergreen::make_dialect, native::make_dialect, grps::make_dialect})
     all.push_back({make()});
   return all;
 }

@@ -272,6 +272,11 @@ TEST(Config, RoutesOfTheUsersOwn) {
                 .error()
                 .text,
             "/etc/weir/weir.yaml:5:5: grps.routes: POST /a/{y} is there already");
+  EXPECT_EQ(from_text("grps:\n  routes:\n  - path: /a/{x}\n    inputs: {a: body}\n  - path: /a/{y}\n"
+                      "    method: PUT\n    inputs: {b: body}\n")
+                .error()
+                .text,
+            "/etc/weir/weir.yaml:5:5: grps.routes: /a/{y} names its places otherwise than /a/{x}");
   std::string shown = show(*config);
   EXPECT_NE(shown.find("  routes:\n    - path: /classify\n      method: POST\n      model: digits\n      inputs:\n"
                        "        image: \"body:/pixels\"\n      outputs:\n        /scores: p\n      status: 201\n"

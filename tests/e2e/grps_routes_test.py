@@ -131,6 +131,14 @@ class Routes(harness.Case):
         self.assertIn('      error_status: 422\n', done.stdout)
         self.assertIn('      error_body: "sorry: {message}"\n', done.stdout)
 
+    def test_a_path_of_another_protocol_is_refused(self):
+        path = harness.scratch() / 'taken.yaml'
+        for taken in ('/rerank', '/api/chat', '/inference.GRPCInferenceService/ModelInfer'):
+            path.write_text(f'grps:\n  routes:\n  - path: {taken}\n    model: identity\n    inputs: {{all: body}}\n')
+            done = subprocess.run([harness.WEIR, 'routes', path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.assertEqual(2, done.returncode)
+            self.assertIn(f'grps.routes: POST {taken} is served by ', done.stderr)
+
 
 class Concurrency(harness.Case):
     """max_concurrency: excess requests wait, and all are answered."""

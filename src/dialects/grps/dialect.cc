@@ -45,6 +45,7 @@ class GrpsDialect final : public dialects::Dialect {
   base::Result<std::unique_ptr<dialects::Mounted>> mount(const dialects::ShardServices& shard) override {
     Options options = options_;
     options.offload = &shard.offload;
+    if (auto taken = check_free(options.routes, shard.router); !taken.ok()) return taken;
     return std::make_unique<MountedGrps>(shard, presence_, *monitor_, std::move(options));
   }
   std::vector<std::string> missing(const bus::Catalog& catalog) const override {

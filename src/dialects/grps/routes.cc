@@ -1,6 +1,7 @@
 #include "dialects/grps/routes.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "base/units.h"
@@ -81,12 +82,29 @@ void read_routes(const Yaml& node, Complaints& complaints, std::vector<RouteSpec
   if (node.kind != Yaml::Kind::kList) return complaints.at(node, "grps.routes: expected a list of routes");
   routes.clear();
   std::set<std::string> taken;
+  std::map<std::string, std::string> paths;  // the first of each shape
   for (const auto& item : node.items) {
     read_route(item, complaints, routes.emplace_back());
     const auto& route = routes.back();
-    if (!taken.insert(route.method + ' ' + shape_of(route.path)).second)
+    const std::string shape = shape_of(route.path);
+    // The values of a path are found before the method's route is.
+    const std::string& first = paths.try_emplace(shape, route.path).first->second;
+    if (!taken.insert(route.method + ' ' + shape).second)
       complaints.at(item, "grps.routes: " + route.method + ' ' + route.path + " is there already");
+    else if (first != route.path)
+      complaints.at(item, "grps.routes: " + route.path + " names its places otherwise than " + first);
   }
+}
+
+base::Status check_free(const std::vector<RouteSpec>& routes, const wire::Router& router) {
+  std::map<std::string, std::string_view> protocols;  // by method and shape
+  for (const wire::Route* there : router.routes())
+    protocols.emplace(there->method + ' ' + shape_of(there->pattern), there->protocol);
+  for (const auto& route : routes)
+    if (auto at = protocols.find(route.method + ' ' + shape_of(route.path)); at != protocols.end())
+      return base::invalid("grps.routes: " + route.method + ' ' + route.path + " is served by " +
+                           std::string(at->second) + ": expected another path");
+  return {};
 }
 
 std::string show_routes(const std::vector<RouteSpec>& routes) {

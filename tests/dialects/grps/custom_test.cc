@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include "bench.h"
+#include "dialects/grps/routes.h"
+#include "support/fake_wire.h"
 
 namespace weir::grps {
 namespace {
@@ -112,6 +114,34 @@ TEST(GrpsCustom, WhatIsWrongWithARouteIsSaid) {
   EXPECT_EQ(check(r), "");
   r.outputs = {{"/o/b", "o"}, {"/ok", "o"}, {"/o", "o"}};
   EXPECT_EQ(check(r), "outputs: '/o/b' lies inside '/o'") << "one of them would not be in the answer";
+}
+
+// No request would find it, or it would find no value there.
+TEST(GrpsCustom, APathThatNoRequestMatchesIsSaid) {
+  for (const char* good : {"/x", "/x/", "/x/{k}", "/x/{k}:run/{l}", "/x/a:run", "/\xc3\xa9"})
+    EXPECT_EQ(check(route(good, "", {{"a", "body"}})), "") << good;
+  for (const char* bad : {"/x?y", "/x#y", "/x y", "/x\\y", "/x\n", "/x{k}", "/{k", "/k}", "/{}", "/{k}x",
+                          "/{k}:", "/{k}:{l}", "/{a:b}", "/{k}/{k}", "/x/../y", "/x/."})
+    EXPECT_NE(check(route(bad, "", {{"a", "body"}})), "") << bad;
+  std::string many;
+  for (char c = 'a'; c <= 'q'; ++c) (many += "/{") += c, many += '}';
+  EXPECT_NE(check(route(many, "", {{"a", "body"}})), "");
+  EXPECT_EQ(check(route("/x/{k}", "", {{"a", "path:k"}})), "");
+  EXPECT_EQ(check(route("/x/{k}", "", {{"a", "path:l"}})), "inputs: the path has no {l}");
+}
+
+TEST(GrpsCustom, APathThatIsServedAlreadyIsSaid) {
+  struct Silent final : wire::Service {
+    void serve(wire::Exchange&, const wire::PathArgs&) override {}
+  } service;
+  base::FakeEnv env;
+  wire::Router router(env);
+  router.add({"POST", "/a/{x}", &service, "built-in"});
+  auto r = route("/a/{y}", "", {{"a", "body"}});
+  EXPECT_EQ(check_free({r}, router).text, "grps.routes: POST /a/{y} is served by built-in: expected another path");
+  r.method = "GET";
+  EXPECT_TRUE(check_free({r}, router).ok());
+  EXPECT_TRUE(check_free({route("/a", "", {{"a", "body"}})}, router).ok());
 }
 
 TEST(GrpsCustom, RoutesThatLeadNowhereAreNamed) {
