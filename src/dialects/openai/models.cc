@@ -6,6 +6,7 @@
 #include "dialects/openai/endpoints.h"
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
+#include "marshal/version_status.h"
 
 namespace weir::openai {
 namespace {
@@ -72,7 +73,11 @@ void show_model(OpenAiState& state, wire::Exchange& exchange, const wire::PathAr
   if (auto* text = tokens_of(served->spec)) write_text(out, *text);
   out += ",\"name\":";
   marshal::write_string(out, served->spec.name);
-  respond_json(exchange, out + ",\"ready\":true}");
+  out += ",\"ready\":true";
+  const bus::Catalog& catalog = state.bus.catalog(marshal::models_of(exchange.request()));
+  if (auto model = catalog.models.find(served->spec.name); model != catalog.models.end())
+    marshal::write_version_status(out, model->second.versions);
+  respond_json(exchange, out + "}");
 }
 
 }  // namespace weir::openai

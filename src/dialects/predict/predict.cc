@@ -1,5 +1,7 @@
 #include "dialects/predict/predict.h"
 
+#include <map>
+
 #include "base/attempt.h"
 #include "bus/call_handle.h"
 #include "bus/offload_handle.h"
@@ -9,6 +11,7 @@
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
 #include "marshal/times.h"
+#include "marshal/version_status.h"
 #include "wire/long_answer.h"
 #include "wire/offload.h"
 
@@ -186,13 +189,20 @@ void list_models(PredictState& state, Exchange& exchange, const wire::PathArgs&)
 }
 
 void show_model(PredictState& state, Exchange& exchange, const wire::PathArgs& args) {
-  auto found = state.bus.catalog(marshal::models_of(exchange.request())).find(args["model"], args["version"]);
+  const bus::Catalog& catalog = state.bus.catalog(marshal::models_of(exchange.request()));
+  auto found = catalog.find(args["model"], args["version"]);
   if (!found && found.error().code != Code::kUnavailable) return respond_error(exchange, found.error());
   const bool ready = found && state.options.accepting();
   std::string out = "{\"name\":";
   marshal::write_string(out, args["model"]);
   out += ready ? ",\"ready\":true" : ",\"ready\":false";
-  if (!ready) {
+  if (ready) {
+    const auto model = catalog.models.find((*found)->spec.name);
+    if (!args["version"].empty() || model == catalog.models.end())
+      marshal::write_version_status(out, std::map<std::string, bool>{{(*found)->spec.version, true}});
+    else
+      marshal::write_version_status(out, model->second.versions);
+  } else {
     exchange.record().code = Code::kUnavailable;
     out += ",\"error\":";
     marshal::write_string(out, found ? std::string_view("the server is not ready") : found.error().text);

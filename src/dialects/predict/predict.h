@@ -2,7 +2,7 @@
 // per shard, used on its thread.
 //
 //   GET  /v1/models                               {"models": [names]}
-//   GET  /v1/models/{model}                       {"name": …, "ready": true}
+//   GET  /v1/models/{model}                       {"name": …, "ready": true, "model_version_status": [versions]}
 //   GET  /v1/models/{model}/versions/{v}          the same, of that version
 //   POST /v1/models/{model}:predict               instances -> predictions, or inputs -> outputs
 //   POST /v1/models/{model}/versions/{v}:predict  the same, of that version

@@ -106,7 +106,9 @@ TEST(Predict, AVersionIsShownAsItsModelIs) {
   Bench bench;
   auto x = bench.open("GET", "/v1/models/add/versions/1");
   EXPECT_EQ(x->response.status, 200);
-  EXPECT_EQ(x->sent, R"({"name":"add","ready":true})");
+  EXPECT_EQ(x->sent, R"({"name":"add","ready":true,"model_version_status":[{"version":"1","state":"AVAILABLE",)"
+                     R"("status":{"error_code":"OK","error_message":""}}]})");
+  EXPECT_EQ(bench.open("GET", "/v1/models/add")->sent, x->sent);
   EXPECT_EQ(bench.open("GET", "/v1/models/add/versions/9")->response.status, 404);
 }
 
