@@ -1,5 +1,7 @@
 #include "app/file_watch.h"
 
+#include <sys/stat.h>
+
 #include <utility>
 
 namespace weir::app {
@@ -13,6 +15,13 @@ std::vector<FileTime> FileWatch::times() const {
   std::vector<FileTime> out;
   for (const auto& file : files_) out.push_back(file_time(file));
   return out;
+}
+
+std::string FileWatch::waiting() const {
+  for (const auto& file : files_)
+    if (struct stat info{}; ::stat(file.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
+      return file;
+  return {};
 }
 
 FileWatch::Seen FileWatch::look() {

@@ -21,6 +21,8 @@ class FileWatch {
   // read need not change them. Blocks on the disk.
   enum class Seen : uint8_t { kNothing, kChanged, kUnread };
   Seen look();
+  // The first of the files whose opening may wait for somebody: a pipe, or a device. Empty: none.
+  std::string waiting() const;
   // They are about to be read for another reason.
   void skip() { told_ = seen_ = times(); }
   // They have been read, as they were at the last kChanged, kUnread or skip().

@@ -56,9 +56,11 @@ void Reloader::look_at_certificates() {
     base::log::info("certificates were read again: their files have changed");
 }
 
-// The log has one line for each change.
+// The log has one line for each change. OpenSSL would wait at a pipe until somebody writes into it, and with it
+// whatever is to be read later, and the end of the server.
 base::Status Reloader::read_certificates(FileWatch::Seen why) {
-  auto status = steps_.certificates();
+  const std::string pipe = certificates_.waiting();
+  auto status = pipe.empty() ? steps_.certificates() : base::invalid("'" + pipe + "' is not a regular file");
   if (status.ok())
     certificates_.took();
   else if (why == FileWatch::Seen::kChanged)

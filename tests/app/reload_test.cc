@@ -1,5 +1,6 @@
 // A running server reads its files again.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -130,6 +131,32 @@ TEST_F(LiveSettingsTest, AMistakeChangesNothing) {
   ASSERT_FALSE(outcome);
   EXPECT_NE(outcome.error().text.find("weir.yaml:2:"), std::string::npos) << outcome.error().text;
   EXPECT_TRUE(base::log::enabled(Level::kInfo));
+}
+
+// OpenSSL would wait there for who writes into it.
+TEST(FileWatch, APipeIsAFileThatWaits) {
+  Folder folder;
+  folder.write("cert", "1");
+  FileWatch watch({folder.file("cert"), folder.file("key")});
+  EXPECT_EQ(watch.waiting(), "");
+  ASSERT_EQ(::mkfifo(folder.file("key").c_str(), 0600), 0);
+  EXPECT_EQ(watch.waiting(), folder.file("key"));
+}
+
+TEST(Reloader, APipeInTheCertificatesPlaceIsNotRead) {
+  Folder folder;
+  ASSERT_EQ(::mkfifo(folder.file("cert").c_str(), 0600), 0);
+  std::promise<void> done;
+  Reloader::Steps steps;
+  steps.settings = []() -> base::Result<std::vector<std::string>> { return std::vector<std::string>(); };
+  steps.certificates = []() -> base::Status {
+    ADD_FAILURE() << "it would wait";
+    return {};
+  };
+  steps.models = [](const std::function<void()>& then) { then(); };
+  Reloader reloader({folder.file("cert")}, steps);
+  reloader.reload([&] { done.set_value(); });
+  EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
 }
 
 TEST(Reloader, ReadsEverythingThatThereIsWhenItIsAsked) {
