@@ -158,58 +158,75 @@ void AccessControl::start() {
   if (reads_files()) thread_ = std::thread([this] { watch(); });
 }
 
-void AccessControl::reload() {
-  {
-    std::lock_guard lock(mutex_);
-    asked_ = true;
-  }
+base::Status AccessControl::reload() {
+  std::unique_lock lock(mutex_);
+  const uint64_t number = ++asked_;
   changed_.notify_all();
+  changed_.wait(lock, [&] { return ending_ || answered_ >= number; });
+  if (answered_ >= number) return outcome_;
+  return base::failure(base::Code::kUnavailable, "the server is shutting down");
 }
 
 void AccessControl::watch() {
   std::unique_lock lock(mutex_);
   while (!ending_) {
-    changed_.wait_for(lock, kLookEvery, [this] { return ending_ || asked_; });
+    changed_.wait_for(lock, kLookEvery, [this] { return ending_ || asked_ > answered_; });
     if (ending_) return;
-    const bool asked = std::exchange(asked_, false);
-    if (asked && on_reload_) on_reload_();
+    const uint64_t asked = asked_;
+    const bool all = asked > answered_;
+    if (all && on_reload_) on_reload_();
     lock.unlock();
-    (void)base::attempt("reading keys again", [&] { asked ? read_all() : look(); });
+    base::Status outcome;
+    auto thrown = base::attempt("reading keys again", [&] { all ? void(outcome = read_all()) : look(); });
     lock.lock();
+    if (!all) continue;
+    answered_ = asked, outcome_ = thrown.ok() ? std::move(outcome) : std::move(thrown);
+    changed_.notify_all();
   }
 }
 
 void AccessControl::look() {
-  if (auto seen = keys_watch_.look(); seen != FileWatch::Seen::kNothing) read_again(seen);
-  if (auto seen = tokens_watch_.look(); seen != FileWatch::Seen::kNothing) read_tokens_again(seen);
+  if (auto seen = keys_watch_.look(); seen != FileWatch::Seen::kNothing) (void)read_again(seen);
+  if (auto seen = tokens_watch_.look(); seen != FileWatch::Seen::kNothing) (void)read_tokens_again(seen);
 }
 
-void AccessControl::read_all() {
-  keys_watch_.skip(), read_again(FileWatch::Seen::kChanged);
-  tokens_watch_.skip(), read_tokens_again(FileWatch::Seen::kChanged);
+base::Status AccessControl::read_all() {
+  keys_watch_.skip();
+  auto keys = read_again(FileWatch::Seen::kChanged);
+  tokens_watch_.skip();
+  auto tokens = read_tokens_again(FileWatch::Seen::kChanged);
+  return keys.ok() ? tokens : keys;
 }
 
 // The log has one line for each change.
-void AccessControl::read_again(FileWatch::Seen why) {
+base::Status AccessControl::read_again(FileWatch::Seen why) {
   auto keys = read(base::Pipes::kRefused);
-  if (!keys && why == FileWatch::Seen::kUnread) return;
+  if (!keys && why == FileWatch::Seen::kUnread) return keys.error();
   report(config_.auth.keys_file, keys ? base::Status() : keys.error());
-  if (!keys) return base::log::error("the keys stay as they are", {{"reason", keys.error().text}});
+  if (!keys) {
+    base::log::error("the keys stay as they are", {{"reason", keys.error().text}});
+    return keys.error();
+  }
   keys_watch_.took();
   keys_.use(*keys);
   base::log::info("keys were read", {{"keys", uint64_t(keys->size())}});
+  return {};
 }
 
-void AccessControl::read_tokens_again(FileWatch::Seen why) {
+base::Status AccessControl::read_tokens_again(FileWatch::Seen why) {
   const std::string& file = config_.auth.jwt.keys_file;
-  if (file.empty()) return;
+  if (file.empty()) return {};
   auto keys = auth::read_jwt_keys(file);
-  if (!keys && why == FileWatch::Seen::kUnread) return;
+  if (!keys && why == FileWatch::Seen::kUnread) return keys.error();
   report(file, keys ? base::Status() : keys.error());
-  if (!keys) return base::log::error("the keys of tokens stay as they are", {{"reason", keys.error().text}});
+  if (!keys) {
+    base::log::error("the keys of tokens stay as they are", {{"reason", keys.error().text}});
+    return keys.error();
+  }
   tokens_watch_.took();
   base::log::info("keys of tokens were read", {{"keys", uint64_t((*keys)->keys().size())}});
   token_keys_.use(std::move(*keys));
+  return {};
 }
 
 }  // namespace weir::app

@@ -64,8 +64,9 @@ class AccessControl {
   void start();
   // One look at the files, as the thread takes it.
   void look();
-  // Any thread, also a shard: the work is the thread's.
-  void reload();
+  // Waits until the thread has read the files again. Errors: of the first file that could not be read, which has
+  // changed nothing; UNAVAILABLE where there is no thread any more. No shard calls this.
+  base::Status reload();
 
  private:
   base::Status open_tokens();
@@ -74,9 +75,9 @@ class AccessControl {
   wire::Roles decide() const;
   bool observed_elsewhere() const;
   void watch();
-  void read_all();
-  void read_again(FileWatch::Seen why);
-  void read_tokens_again(FileWatch::Seen why);
+  base::Status read_all();
+  base::Status read_again(FileWatch::Seen why);
+  base::Status read_tokens_again(FileWatch::Seen why);
   void report(const std::string& file, const base::Status& outcome) const {
     if (on_read_) on_read_(file, outcome);
   }
@@ -94,8 +95,10 @@ class AccessControl {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool ending_ = false, asked_ = false;  // under mutex_
-  std::function<void()> on_reload_;      // under mutex_
+  bool ending_ = false;                // under mutex_
+  uint64_t asked_ = 0, answered_ = 0;  // reload()s; under mutex_
+  base::Status outcome_;               // of the last that was answered; under mutex_
+  std::function<void()> on_reload_;    // under mutex_
   std::thread thread_;
 };
 

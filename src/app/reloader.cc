@@ -85,7 +85,7 @@ std::string Reloader::read_files() {
   std::string read = read_settings() ? "log.level, log.format, " : "";
   certificates_.skip();
   if (!certificates_.empty() && read_certificates(FileWatch::Seen::kChanged).ok()) read += "certificates, ";
-  if (steps_.keys) steps_.keys(), read += "keys, ";
+  if (steps_.keys && steps_.keys().ok()) read += "keys, ";
   return read;
 }
 

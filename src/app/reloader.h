@@ -21,7 +21,7 @@ class Reloader {
   struct Steps {
     std::function<base::Result<std::vector<std::string>>()> settings;  // LiveSettings::reload()
     std::function<base::Status()> certificates;
-    std::function<void()> keys;  // or null: there are none
+    std::function<base::Status()> keys;  // or null: there are none
     std::function<void(std::function<void()> done)> models;
   };
   // The server has just read the `certificates`. Throws std::system_error where there is no thread.

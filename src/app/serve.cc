@@ -305,7 +305,7 @@ Reloader::Steps Serving::reload_steps() {
     if (own.ok() || others.ok()) return own.ok() ? others : own;
     return base::failure(own.code, own.text + "; " + others.text);
   };
-  if (state_.access.reads_files()) steps.keys = [this] { state_.access.reload(); };
+  if (state_.access.reads_files()) steps.keys = [this] { return state_.access.reload(); };
   steps.models = [this](std::function<void()> done) { repository_.rescan(std::move(done)); };
   return steps;
 }

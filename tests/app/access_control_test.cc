@@ -130,6 +130,19 @@ TEST_F(KeysFileTest, AFileThatCouldNotBeReadIsTriedAgainThoughItLooksTheSame) {
   EXPECT_TRUE(admits("three"));
 }
 
+// The log says that keys were read to whoever has asked for it.
+TEST_F(KeysFileTest, AReloadIsOverWhenTheKeysWereRead) {
+  open();
+  access.start();
+  write("keys.yaml", "keys:\n" + key("two"));
+  EXPECT_TRUE(access.reload().ok());
+  EXPECT_FALSE(admits("one"));
+  EXPECT_TRUE(admits("two"));
+  write("keys.yaml", "keys: [one\n");
+  EXPECT_FALSE(access.reload().ok());
+  EXPECT_TRUE(admits("two")) << "a mistake changes nothing";
+}
+
 // Whatever else is read again, the calls of other nodes are let in.
 TEST_F(KeysFileTest, TheKeyOfTheClusterStaysAmongThem) {
   write("secret", "a secret of the cluster that is long enough\n");
