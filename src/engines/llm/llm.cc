@@ -11,6 +11,7 @@
 #include "engines/llm/cuda/choice.h"
 #include "engines/llm/cuda/device_transformer.h"
 #include "engines/llm/encoder_load.h"
+#include "engines/llm/load/gguf_texts.h"
 #include "engines/llm/options.h"
 #include "engines/llm/text_model.h"
 #include "engines/llm/turn.h"
@@ -28,15 +29,31 @@ struct Loading {
   const msg::ModelSpec& wanted;
   Options options;
   Folder folder;
-  Model model;
+  std::string file;               // config.json, or a GGUF file
+  std::optional<GgufTexts> gguf;  // in place of the small files
+  Model model{};
   std::shared_ptr<msg::TextSpec> text = std::make_shared<msg::TextSpec>();
-  std::optional<uint32_t> eos;  // the tokenizer's, which ends answers beside those that the configs name
+  std::optional<uint32_t> eos{};  // the tokenizer's, which ends answers beside those that the configs name
+
+  // With the file's name, where what is wrong is not in the file that the text names.
+  base::Status named(const base::Status& why) const {
+    return gguf ? base::failure(why.code, "'" + file + "': " + why.text) : why;
+  }
 };
+
+bool is_gguf(std::string_view file) { return file.ends_with(".gguf"); }
+
+base::Result<Store> open_store(const Loading& l, const Place& place) {
+  if (!l.gguf) return Store::open(l.folder, place.loading);
+  auto model = open_gguf(l.folder, l.file);
+  return model ? Store::open(std::move(*model), place.loading) : model.error();
+}
 
 base::Status read_processor(Loading& l) {
   std::string files[3];
   const char* names[] = {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"};
-  for (int i = 0; i < 3; ++i) {
+  if (l.gguf) files[0] = std::move(l.gguf->tokenizer), files[1] = std::move(l.gguf->tokenizer_config);
+  for (int i = l.gguf ? 2 : 0; i < 3; ++i) {
     auto text = i == 0 ? l.folder.read(names[i], kMaxTokenizer) : l.folder.read_if_there(names[i], kMaxConfig);
     if (!text) return text.error();
     files[i] = std::move(*text);
@@ -45,7 +62,7 @@ base::Status read_processor(Loading& l) {
   auto processor =
       text::make_processor(files[0], files[1], files[2],
                            tool_format == l.wanted.parameters.end() ? std::string_view() : tool_format->second);
-  if (!processor) return processor.error();
+  if (!processor) return l.named(processor.error());
   l.eos = (*processor)->tokenizer->id((*processor)->eos);
   l.text->codec = *std::move(processor);
   return {};
@@ -91,7 +108,7 @@ base::Result<std::unique_ptr<VisionEncoder>> read_vision_encoder(Loading& l, con
 }
 
 base::Status read_weights(Loading& l, const Place& place, ThreadTeam& team) {
-  auto store = Store::open(l.folder, place.loading);
+  auto store = open_store(l, place);
   if (!store) return store.error();
   Model& model = l.model;
   model.form = l.options.form.value_or(usual_form(model.shape, *store, l.options.keep));
@@ -198,7 +215,7 @@ base::Result<generation::TokenModel> load_into_device(Loading& l, device::Device
   if (!kernels) return kernels.error();
   const Shape& shape = l.model.shape;
   if (auto s = cuda::DeviceTransformer::check(shape, device, **kernels); !s.ok()) return s;
-  auto store = Store::open(l.folder, place.loading);
+  auto store = open_store(l, place);
   if (!store) return store.error();
   cuda::DeviceModel model{shape, l.model.readouts, {}, nullptr, l.text};
   auto weights = cuda::load_device_weights(shape, l.model.readouts, *store, device);
@@ -239,6 +256,55 @@ base::Result<generation::TokenModel> load_on_device(Loading& l, device::Device& 
   return model;
 }
 
+// Reads what the configuration says of a model of tokens.
+base::Status read_shape(Loading& l, std::string_view config) {
+  auto shape = parse_shape(config);
+  if (!shape) return l.named(shape.error());
+  shape->encoder = false, shape->causal = true;
+  l.model.shape = std::move(*shape);
+  auto readouts = load_readouts(l.model.shape, l.folder);
+  if (!readouts) return readouts.error();
+  l.model.readouts = std::move(*readouts);
+  return read_text(l);
+}
+
+base::Status read_gguf(Loading& l) {
+  auto task = l.wanted.parameters.find("task");
+  if (task != l.wanted.parameters.end() && task->second != "auto" && task->second != "generate")
+    return base::invalid("parameter 'task': a GGUF file is served as a model that makes tokens");
+  auto model = open_gguf(l.folder, l.file);
+  if (!model) return model.error();
+  auto texts = texts_of(*model);
+  if (!texts) return texts.error();
+  l.gguf = std::move(*texts);
+  return read_shape(l, l.gguf->config);
+}
+
+base::Status refuse_for_encoder(const Options& options) {
+  if (options.kv_format != KvFormat::kAsComputed)
+    return base::invalid("parameter 'kv_cache_dtype': this model makes no tokens and keeps no keys and values");
+  if (options.keep == Keep::kInt8 || options.keep == Keep::kInt4)
+    return base::invalid(
+        "parameter 'quantization': an encoder is not quantized while it loads; none and auto are for those that are "
+        "stored so");
+  return {};
+}
+
+base::Result<generation::TokenModel> load_somewhere(Loading& l, const Place& place) {
+  auto device = cuda::choose_device(l.options, place.devices, l.wanted.name, [&](const auto& on, const auto& kernels) {
+    return cuda::DeviceTransformer::check(l.model.shape, on, kernels);
+  });
+  if (!device) return device.error();
+  if (!*device) return load_on_cpu(l, place);
+  const Options as_asked = l.options;
+  auto model = load_on_device(l, **device, place);
+  if (model || l.options.device != "auto" || model.error().code == base::Code::kInvalidArgument) return model;
+  if (place.loading && !place.loading()) return not_wanted();
+  base::log::warning("a model runs on the CPU", {{"model", l.wanted.name}, {"reason", model.error().text}});
+  l.options = as_asked;
+  return load_on_cpu(l, place);
+}
+
 }  // namespace
 
 base::Result<Loaded> load(const msg::ModelSpec& wanted, const std::string& config, const Place& place) {
@@ -248,38 +314,23 @@ base::Result<Loaded> load(const msg::ModelSpec& wanted, const std::string& confi
   size_t slash = config.rfind('/');
   auto folder = Folder::open(slash == config.npos ? "." : config.substr(0, slash));
   if (!folder) return folder.error();
-  Loading l{wanted, *options, std::move(*folder), {}};
-  auto json = l.folder.read(config.substr(slash + 1), kMaxConfig);
-  if (!json) return json.error();
-  auto encoder = is_encoder(l.folder, *json, wanted.parameters);
-  if (!encoder) return encoder.error();
-  if (*encoder && l.options.kv_format != KvFormat::kAsComputed)
-    return base::invalid("parameter 'kv_cache_dtype': this model makes no tokens and keeps no keys and values");
-  if (*encoder && (l.options.keep == Keep::kInt8 || l.options.keep == Keep::kInt4))
-    return base::invalid(
-        "parameter 'quantization': an encoder is not quantized while it loads; none and auto are for those that are "
-        "stored so");
-  if (*encoder) return load_encoder(wanted, l.options, l.folder, *json, place);
-  auto shape = parse_shape(*json);
-  if (!shape) return shape.error();
-  shape->encoder = false, shape->causal = true;
-  l.model.shape = std::move(*shape);
-  auto readouts = load_readouts(l.model.shape, l.folder);
-  if (!readouts) return readouts.error();
-  l.model.readouts = std::move(*readouts);
-  if (auto s = read_text(l); !s.ok()) return s;
-  auto device = cuda::choose_device(l.options, place.devices, wanted.name, [&](const auto& on, const auto& kernels) {
-    return cuda::DeviceTransformer::check(l.model.shape, on, kernels);
-  });
-  if (!device) return device.error();
-  if (!*device) return load_on_cpu(l, place);
-  const Options as_asked = l.options;
-  auto model = load_on_device(l, **device, place);
-  if (model || l.options.device != "auto" || model.error().code == base::Code::kInvalidArgument) return model;
-  if (place.loading && !place.loading()) return not_wanted();
-  base::log::warning("a model runs on the CPU", {{"model", wanted.name}, {"reason", model.error().text}});
-  l.options = as_asked;
-  return load_on_cpu(l, place);
+  Loading l{wanted, *options, std::move(*folder), config.substr(slash + 1), {}};
+  if (is_gguf(l.file)) {
+    if (auto s = read_gguf(l); !s.ok()) return s;
+  } else {
+    auto json = l.folder.read(l.file, kMaxConfig);
+    if (!json) return json.error();
+    auto encoder = is_encoder(l.folder, *json, wanted.parameters);
+    if (!encoder) return encoder.error();
+    if (*encoder) {
+      if (auto s = refuse_for_encoder(l.options); !s.ok()) return s;
+      return load_encoder(wanted, l.options, l.folder, *json, place);
+    }
+    if (auto s = read_shape(l, *json); !s.ok()) return s;
+  }
+  auto model = load_somewhere(l, place);
+  if (!model) return model.error();
+  return std::move(*model);
 }
 
 }  // namespace weir::llm

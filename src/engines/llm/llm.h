@@ -1,5 +1,6 @@
-// The llm engine's maker: a Hugging Face folder becomes a model of tokens, which token lanes batch continuously; or,
-// where it is an encoder (encoder_load.h, with parameters of its own), an Engine that lanes batch by rows.
+// The llm engine's maker: a Hugging Face folder, or a GGUF file, becomes a model of tokens, which token lanes batch
+// continuously; or, where the folder is an encoder (encoder_load.h, with parameters of its own), an Engine that lanes
+// batch by rows.
 //
 // Parameters of model.yaml: kv_cache (bytes of keys and values; else half of the memory that is free when the model
 // loads, at most a quarter of max_running whole contexts, or 512MiB where that is more; on CUDA what 85% of the memory
@@ -58,10 +59,10 @@ struct Place {
 // An encoder, or a model of tokens.
 using Loaded = std::variant<std::unique_ptr<sched::Engine>, generation::TokenModel>;
 
-// `config` is the path of config.json; the other files lie beside it. Errors: INVALID_ARGUMENT, UNIMPLEMENTED,
-// NOT_FOUND, RESOURCE_EXHAUSTED, naming the file or the parameter; of the device FAILED_PRECONDITION, UNAVAILABLE. A
-// device at fault is restarted. Any thread; models load beside each other, but one at a time on each GPU: each takes a
-// part of what is free there for its keys and values.
+// `config` is the path of config.json, and the other files lie beside it; or of a GGUF file, which says all of this.
+// Errors: INVALID_ARGUMENT, UNIMPLEMENTED, NOT_FOUND, RESOURCE_EXHAUSTED, naming the file or the parameter; of the
+// device FAILED_PRECONDITION, UNAVAILABLE. A device at fault is restarted. Any thread; models load beside each other,
+// but one at a time on each GPU: each takes a part of what is free there for its keys and values.
 base::Result<Loaded> load(const msg::ModelSpec& wanted, const std::string& config, const Place& place = {});
 
 }  // namespace weir::llm

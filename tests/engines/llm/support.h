@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "engines/llm/cpu/transformer.h"
+#include "engines/llm/load/gguf_texts.h"
 
 namespace weir::llm {
 
@@ -82,6 +83,28 @@ inline Model load_model(const std::string& folder_path, WeightFormat form, Threa
   model.weights = std::move(*weights);
   model.readouts = load_readouts(model.shape, *folder).value();
   if (shape->vision) model.vision_encoder = VisionEncoder::load(model.shape, *store, form, team).value();
+  auto text = std::make_shared<msg::TextSpec>();
+  text->vocabulary = shape->vocabulary, text->eos_ids = shape->eos_ids;
+  model.text = text;
+  return model;
+}
+
+inline Model load_gguf(const std::string& folder_path, const std::string& file, WeightFormat form, ThreadTeam& team,
+                       Keep keep = Keep::kAsStored) {
+  auto folder = Folder::open(folder_path);
+  auto gguf = open_gguf(*folder, file);
+  EXPECT_TRUE(bool(gguf)) << gguf.error().text;
+  auto config = config_of(gguf->gguf);
+  EXPECT_TRUE(bool(config)) << config.error().text;
+  auto shape = parse_shape(*config);
+  EXPECT_TRUE(bool(shape)) << shape.error().text;
+  auto store = Store::open(std::move(*gguf));
+  EXPECT_TRUE(bool(store)) << store.error().text;
+  Model model;
+  model.shape = *shape, model.form = form;
+  auto weights = load_weights(model.shape, *store, form, team, keep);
+  EXPECT_TRUE(bool(weights)) << weights.error().text;
+  model.weights = std::move(*weights);
   auto text = std::make_shared<msg::TextSpec>();
   text->vocabulary = shape->vocabulary, text->eos_ids = shape->eos_ids;
   model.text = text;

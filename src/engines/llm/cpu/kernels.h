@@ -39,6 +39,8 @@ struct Product {
 constexpr size_t code_bytes(Coding coding) { return coding == Coding::kInt4 ? 16 : 32; }  // of a step
 constexpr size_t scale_bytes(Coding coding) { return coding == Coding::kInt4 ? 64 + 16 : 64; }
 constexpr size_t group_bytes(Coding coding, uint32_t steps) { return scale_bytes(coding) + steps * code_bytes(coding); }
+// Behind them, where there are such, 16 offsets (floats).
+constexpr size_t kOffsetBytes = 64;
 
 // Keys and values of one head and 16 positions: a panel of keys (16 positions, depth = head_dim), then head_dim / 16
 // panels of values (16 dimensions, depth = 16 positions). head_dim is a multiple of 16 here (zeros fill it up).
@@ -88,6 +90,9 @@ struct Kernels {
   // c[r][16 p + j] = (or +=) sums[r][16 p + j] * the scale of output j of group p; `stride` floats from row to row.
   void (*add_scaled)(const float* sums, const std::byte* const* groups, uint32_t rows, uint32_t panels, uint32_t stride,
                      Product::Onto onto, float* c);
+  // c[r][16 p + j] += sums[r] * offset j of offsets[p]; `sums_stride` and `stride` floats from row to row.
+  void (*add_offsets)(const float* sums, size_t sums_stride, const std::byte* const* offsets, uint32_t rows,
+                      uint32_t panels, uint32_t stride, float* c);
   // out = x / rms(x) * weight; `out` is padded with zeros to a multiple of 16. It may be `x` itself where it has room.
   void (*rms_norm[2])(const float* x, const float* weight, float epsilon, uint32_t n, std::byte* out);
   void (*layer_norm[2])(const float* x, const float* weight, const float* bias, float epsilon, uint32_t n,

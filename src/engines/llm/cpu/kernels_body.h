@@ -109,6 +109,7 @@ constexpr Kernels make_table(std::string_view name) {
           {attend<F32>, attend<Bf16>},
           {nullptr, expand_int8, expand_int4, expand_fp8},
           add_scaled,
+          add_offsets,
           {rms_norm<F32>, rms_norm<Bf16>},
           {layer_norm<F32>, layer_norm<Bf16>},
           {convert<F32>, convert<Bf16>},

@@ -41,9 +41,9 @@ uint32_t output_of(const Source& source, uint32_t row) {
 // The codes of one output.
 struct CodedRow {
   std::vector<uint8_t> codes, zeros;  // of each input; of each group
-  std::vector<float> scales;
+  std::vector<float> scales, offsets;
 
-  explicit CodedRow(const Matrix& m) : codes(m.inputs), zeros(m.groups()), scales(m.groups()) {}
+  explicit CodedRow(const Matrix& m) : codes(m.inputs), zeros(m.groups()), scales(m.groups()), offsets(m.groups()) {}
 };
 
 // The number that is furthest from 0 becomes the last code of its side; what rounds to more than the other side has is
@@ -68,8 +68,9 @@ void encode(const Matrix& m, const float* row, CodedRow& to) {
 void put(Matrix& m, uint32_t output, const CodedRow& row) {
   std::byte* group = m.data.data() + (output / 16) * m.panel_bytes();
   const uint32_t lane = output % 16;
-  for (uint32_t g = 0; g < m.groups(); ++g, group += group_bytes(m.coding, m.group_steps)) {
+  for (uint32_t g = 0; g < m.groups(); ++g, group += m.group_stride()) {
     std::memcpy(group + 4 * lane, &row.scales[g], 4);
+    if (m.offsets) std::memcpy(group + group_bytes(m.coding, m.group_steps) + 4 * lane, &row.offsets[g], 4);
     if (m.coding == Coding::kInt4) group[64 + lane] = std::byte(row.zeros[g]);
     std::byte* step = group + scale_bytes(m.coding);
     const uint32_t first = 2 * g * m.group_steps, last = std::min(first + 2 * m.group_steps, m.inputs);
@@ -90,10 +91,12 @@ void pack_rows(Matrix& m, const Source& source, uint32_t from, uint32_t to) {
     return;
   }
   CodedRow coded(m);
-  const bool as_stored = source.weight->coding() == m.coding && source.weight->group() == group_of(m);
+  const Weight& from_file = *source.weight;
+  const bool as_stored =
+      from_file.coding() == m.coding && from_file.group() == group_of(m) && from_file.offsets() == m.offsets;
   for (uint32_t r = from; r < to; ++r) {
     if (as_stored)
-      source.weight->codes(r, coded.codes.data(), coded.scales.data(), coded.zeros.data());
+      from_file.codes(r, {coded.codes.data(), coded.scales.data(), coded.zeros.data(), coded.offsets.data()});
     else
       source.weight->floats(r, row.data()), encode(m, row.data(), coded);
     put(m, output_of(source, r), coded);
@@ -130,9 +133,10 @@ Matrix plan_matrix(WeightFormat form, Keep keep, uint32_t outputs, uint32_t inpu
   else if (keep == Keep::kInt4)
     m.coding = Coding::kInt4, m.group_steps = kInt4Steps;
   else if (std::all_of(sources.begin(), sources.end(), [&](const Source& s) {
-             return s.weight->coding() == stored.coding() && s.weight->group() == stored.group();
+             return s.weight->coding() == stored.coding() && s.weight->group() == stored.group() &&
+                    s.weight->offsets() == stored.offsets();
            }))
-    m.coding = stored.coding(), m.group_steps = (stored.group() + 1) / 2;
+    m.coding = stored.coding(), m.group_steps = (stored.group() + 1) / 2, m.offsets = stored.offsets();
   return m;
 }
 
@@ -166,8 +170,8 @@ void Multiplier::whole(Activations x, uint32_t rows, const Matrix& w, uint32_t f
   }
 }
 
-void Multiplier::coded(Activations x, uint32_t rows, const Matrix& w, uint32_t first, uint32_t panels, float* tile,
-                       std::byte* expanded) {
+void Multiplier::coded(const Part& part, const float* input_sums, const Matrix& w, uint32_t first, uint32_t panels,
+                       float* tile, std::byte* expanded) {
   using Onto = Product::Onto;
   auto expand = kernels_.expand[size_t(w.coding)];
   auto product = kernels_.product[size_t(w.form)];
@@ -182,12 +186,41 @@ void Multiplier::coded(Activations x, uint32_t rows, const Matrix& w, uint32_t f
     for (uint32_t skip = 0; skip < in_group; skip += kExpandBlock) {
       const uint32_t steps = std::min(kExpandBlock, in_group - skip);
       for (uint32_t p = 0; p < panels; ++p) expand(group[p], skip, steps, expanded + size_t(p) * kExpandBlock * 64);
-      product({x.data + size_t(k + skip) * 4, x.stride, b, rows, panels, steps, sums, kGroup * 16,
+      product({part.x.data + size_t(k + skip) * 4, part.x.stride, b, part.rows, panels, steps, sums, kGroup * 16,
                skip == 0 ? Onto::kNothing : Onto::kWhatIsThere});
     }
-    kernels_.add_scaled(sums, group, rows, panels, kGroup * 16, k == 0 ? Onto::kNothing : Onto::kWhatIsThere, tile);
+    kernels_.add_scaled(sums, group, part.rows, panels, kGroup * 16, k == 0 ? Onto::kNothing : Onto::kWhatIsThere,
+                        tile);
     for (uint32_t p = 0; p < panels; ++p) group[p] += group_bytes(w.coding, w.group_steps);
+    if (!w.offsets) continue;
+    kernels_.add_offsets(input_sums + k / w.group_steps, w.groups(), group, part.rows, panels, kGroup * 16, tile);
+    for (uint32_t p = 0; p < panels; ++p) group[p] += kOffsetBytes;
   }
+}
+
+// Each a chain of its own, so that it is the same in any company.
+void Multiplier::sum_inputs(std::span<const Part> parts, const Matrix& w) {
+  const uint32_t groups = w.groups(), in_group = group_of(w);
+  size_t sums = 0;
+  sums_at_.clear();
+  for (const Part& part : parts) sums_at_.push_back(sums), sums += size_t(part.rows) * groups;
+  input_sums_.resize(sums);
+  auto sum_row = [&](const uint16_t* row, float* to) {
+    for (uint32_t g = 0; g < groups; ++g) {
+      float sum = 0;
+      for (uint32_t i = g * in_group; i < std::min((g + 1) * in_group, w.inputs); ++i)
+        sum += msg::bf16_to_float(row[i]);
+      to[g] = sum;
+    }
+  };
+  const uint32_t grain = std::max(1u, (1u << 14) / std::max(1u, w.inputs));
+  for (size_t p = 0; p < parts.size(); ++p)
+    team_.run(parts[p].rows, grain, [&](uint32_t from, uint32_t to, uint32_t) {
+      const Activations x = parts[p].x;
+      for (uint32_t r = from; r < to; ++r)
+        sum_row(reinterpret_cast<const uint16_t*>(x.data + r * x.stride),
+                &input_sums_[sums_at_[p] + size_t(r) * groups]);
+    });
 }
 
 // finish(part, group, panels, tile): the tile is [rows][64] floats.
@@ -198,6 +231,7 @@ void Multiplier::over_groups(std::span<const Part> parts, const Matrix& w, uint3
     base::check(part.rows <= max_rows_, "a step has no more rows than was said");
     rows = std::min(rows, part.rows);
   }
+  if (w.offsets) sum_inputs(parts, w);
   const uint32_t groups = (panels_each + kGroup - 1) / kGroup, all = uint32_t(parts.size()) * groups;
   // Roughly, from 30 GB/s and 200 thousand million multiplications a second.
   const uint64_t ns = uint64_t(w.depth) * 8 + uint64_t(rows) * w.depth * 2 / 3 + 1;
@@ -211,7 +245,7 @@ void Multiplier::over_groups(std::span<const Part> parts, const Matrix& w, uint3
       if (w.coding == Coding::kWhole)
         whole(part.x, part.rows, w, first, panels, tile);
       else
-        coded(part.x, part.rows, w, first, panels, tile,
+        coded(part, w.offsets ? &input_sums_[sums_at_[i / groups]] : nullptr, w, first, panels, tile,
               expanded_.data() + thread * (kExpandBytes + tile_of(max_rows_)));
       finish(part, g, panels, tile);
     }

@@ -16,19 +16,20 @@ namespace weir::llm {
 // bytes. With 2-byte numbers a step holds inputs 2k and 2k + 1 of each output side by side.
 //
 // Where the numbers are coded, `form` is kBf16, what the codes become when they are read; a panel is then group after
-// group of steps (group_bytes(), kernels.h), the last filled up with codes that nothing reads.
+// group of steps (group_bytes(), kernels.h), the last filled up with codes that nothing reads. With offsets an output
+// is the sum of what the codes give, and of each group's offset times the sum of its inputs.
 struct Matrix {
   WeightFormat form = WeightFormat::kF32;
   Coding coding = Coding::kWhole;
   uint32_t outputs = 0, inputs = 0, panels = 0, depth = 0;
   uint32_t group_steps = 0;  // of a coded one
+  bool offsets = false;      // it has them
   Memory data;
   std::vector<float> bias;  // per output, panels * 16 of them; empty = none
 
   uint32_t groups() const { return (depth + group_steps - 1) / group_steps; }
-  size_t panel_bytes() const {
-    return coding == Coding::kWhole ? size_t(depth) * 64 : groups() * group_bytes(coding, group_steps);
-  }
+  size_t group_stride() const { return group_bytes(coding, group_steps) + (offsets ? kOffsetBytes : 0); }
+  size_t panel_bytes() const { return coding == Coding::kWhole ? size_t(depth) * 64 : groups() * group_stride(); }
   size_t bytes() const { return size_t(panels) * panel_bytes(); }
   // One that is whole.
   void read_row(uint32_t output, float* out) const;
@@ -89,13 +90,16 @@ class Multiplier {
   void over_groups(std::span<const Part> parts, const Matrix& w, uint32_t panels, F&& finish);
   // Into `tile`, [rows][64], the outputs of `panels` panels from `first` on.
   void whole(Activations x, uint32_t rows, const Matrix& w, uint32_t first, uint32_t panels, float* tile);
-  void coded(Activations x, uint32_t rows, const Matrix& w, uint32_t first, uint32_t panels, float* tile,
+  void coded(const Part& part, const float* input_sums, const Matrix& w, uint32_t first, uint32_t panels, float* tile,
              std::byte* expanded);
+  void sum_inputs(std::span<const Part> parts, const Matrix& w);
 
   const Kernels& kernels_;
   ThreadTeam& team_;
   uint32_t max_rows_;
-  Memory scratch_;  // per thread: [max_rows][64]
+  Memory scratch_;                 // per thread: [max_rows][64]
+  std::vector<float> input_sums_;  // of a matrix with offsets: [rows][groups], part after part
+  std::vector<size_t> sums_at_;    // where those of each part begin
   Memory
       expanded_;  // per thread: some steps of 4 panels as bfloat16, then [max_rows][64], the sums of a group of inputs
 };

@@ -32,9 +32,9 @@ struct Weights {
 };
 
 // The form that holds what is stored without rounding: FP16 has more bits of mantissa than BF16 and takes F32, twice
-// the memory; the parameter dtype: bfloat16 rounds it.
+// the memory; the parameter dtype: bfloat16 rounds it. Numbers in blocks were rounded further than BF16 rounds.
 inline WeightFormat exact_form(Stored stored) {
-  return stored == Stored::kBf16 ? WeightFormat::kBf16 : WeightFormat::kF32;
+  return stored == Stored::kBf16 || in_blocks(stored) ? WeightFormat::kBf16 : WeightFormat::kF32;
 }
 
 // Codes are of bfloat16 alone: of a checkpoint that is quantized, or a model that is here.

@@ -174,7 +174,7 @@ class WeightReader {
     }
   }
   static void narrow(const Array& array, size_t from, size_t n, Bf16* to) {
-    if (array.dtype == Stored::kBf16) {
+    if (array.dtype == Stored::kBf16 && array.head_rows == 0) {
       std::memcpy(to, array.data.data() + from * sizeof(Bf16), n * sizeof(Bf16));
       return;
     }

@@ -1,5 +1,6 @@
 // Coding: how the numbers of a matrix are kept. Apart from whole ones each is a code of a few bits, and neighbours
-// along the inputs share a scale: a number is its code times the scale. Codes are exact in bfloat16.
+// along the inputs share a scale, and perhaps an offset: a number is its code times the scale, plus the offset. Codes
+// are exact in bfloat16.
 #pragma once
 
 #include <cstdint>

@@ -28,6 +28,17 @@ void llama3(ConfigFields& f, uint32_t max_length, std::vector<double>& frequenci
   }
 }
 
+void divide(ConfigFields& f, std::vector<double>& frequencies) {
+  if (!f.has("factors") || !f["factors"].is_array() || f["factors"].size() != frequencies.size())
+    return f.fail("factors", "is not one for each pair of dimensions");
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    const auto& factor = f["factors"][i];
+    if (!factor.is_number() || !(factor.get<double>() >= 1 / kMaxFactor && factor.get<double>() <= kMaxFactor))
+      return f.fail("factors", "holds one that is out of range");
+    frequencies[i] /= factor.get<double>();
+  }
+}
+
 double magnitude(double factor, double weight) { return factor <= 1 ? 1 : 0.1 * weight * std::log(factor) + 1; }
 
 // As long as positions are with `factor`: kLongestRope at most.
@@ -86,6 +97,8 @@ Rope make_rope(const nlohmann::json& config, uint32_t head_dim, uint32_t& max_le
     llama3(f, max_length, frequencies);
   } else if (type == "yarn") {
     rope.scale = float(yarn(f, max_length, theta, frequencies));
+  } else if (type == "factors") {
+    divide(f, frequencies);
   } else if (type != "default") {
     f.fail("rope_type", "\"" + type.substr(0, 40) + "\" is not supported; default, linear, llama3 and yarn are",
            base::Code::kUnimplemented);

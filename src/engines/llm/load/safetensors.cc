@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "marshal/json_cursor.h"
-#include "msg/half.h"
 
 namespace weir::llm {
 namespace {
@@ -103,8 +102,6 @@ base::Status check(TensorEntry& entry, std::span<const std::byte> data) {
 
 }  // namespace
 
-uint64_t Array::elements() const { return *product(shape); }
-
 base::Status parse_safetensors(std::span<const std::byte> file, Arrays& arrays) {
   uint64_t length = 0;
   if (file.size() < 8) return base::invalid("safetensors: the file is too short");
@@ -134,20 +131,6 @@ base::Status parse_safetensors(std::span<const std::byte> file, Arrays& arrays) 
       return base::invalid("safetensors: '" + entries[i].name.substr(0, 80) + "' is there twice");
   for (auto& entry : entries) arrays.emplace(std::move(entry.name), std::move(entry.array));
   return {};
-}
-
-void read_floats(const Array& array, uint64_t from, uint64_t n, float* out) {
-  if (n == 0) return;  // of nothing there may be no address
-  const std::byte* data = array.data.data();
-  if (array.dtype == Stored::kF32) {
-    std::memcpy(out, data + from * 4, n * 4);
-    return;
-  }
-  for (uint64_t i = 0; i < n; ++i) {
-    uint16_t half;  // arrays need not be aligned
-    std::memcpy(&half, data + (from + i) * 2, 2);
-    out[i] = array.dtype == Stored::kBf16 ? msg::bf16_to_float(half) : msg::fp16_to_float(half);
-  }
 }
 
 }  // namespace weir::llm

@@ -22,8 +22,6 @@ std::string show(std::span<const uint64_t> shape) {
   return out + "]";
 }
 
-bool is_float(Stored stored) { return stored == Stored::kF32 || stored == Stored::kF16 || stored == Stored::kBf16; }
-
 std::string_view name_of(Stored stored) {
   return stored == Stored::kFp8 ? "F8_E4M3" : stored == Stored::kInt8 ? "I8" : "I32";
 }
@@ -77,6 +75,16 @@ base::Result<Store> Store::open(const Folder& folder, std::function<bool()> want
   }
   for (const auto& file : files)
     if (auto s = store.add(folder, file); !s.ok()) return s;
+  return store;
+}
+
+base::Result<Store> Store::open(GgufModel model, std::function<bool()> wanted) {
+  auto arrays = named_arrays(model.gguf);
+  if (!arrays) return base::failure(arrays.error().code, "'" + model.parts.front().name + "': " + arrays.error().text);
+  Store store;
+  store.wanted_ = std::move(wanted);
+  store.arrays_ = std::move(*arrays);
+  for (auto& part : model.parts) store.files_.push_back({std::move(part.name), std::move(part.mapping)});
   return store;
 }
 

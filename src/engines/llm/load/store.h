@@ -1,4 +1,5 @@
-// Store: the arrays of a model's *.safetensors, by name and checked shape; and the concept vectors of readouts.
+// Store: the arrays of a model's *.safetensors, or of its GGUF file, by name and checked shape; and the concept vectors
+// of readouts.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 
 #include "base/status.h"
 #include "engines/llm/load/files.h"
+#include "engines/llm/load/gguf_model.h"
 #include "engines/llm/load/safetensors.h"
 #include "engines/llm/load/shape.h"
 
@@ -18,14 +20,17 @@ namespace weir::llm {
 // Bytes of memory that this machine has.
 uint64_t machine_memory();
 
-// The arrays of the folder's *.safetensors: the one file, or those that model.safetensors.index.json names.
+// The arrays of the folder's *.safetensors: the one file, or those that model.safetensors.index.json names. Or those of
+// a GGUF file, by the names that they would have there.
 class Store {
  public:
   // `wanted` is asked before each array is given out; null: it is wanted. Errors: INVALID_ARGUMENT, NOT_FOUND, naming
   // the file.
   static base::Result<Store> open(const Folder& folder, std::function<bool()> wanted = {});
-  // The array, if it has that shape, and holds floats (F32, F16, BF16) or what `stored` says. Errors: INVALID_ARGUMENT,
-  // naming it; UNAVAILABLE, nobody wants the model any more.
+  // Errors: as named_arrays().
+  static base::Result<Store> open(GgufModel model, std::function<bool()> wanted = {});
+  // The array, if it has that shape, and holds floats (F32, F16, BF16, or blocks of GGUF's) or what `stored` says.
+  // Errors: INVALID_ARGUMENT, naming it; UNAVAILABLE, nobody wants the model any more.
   base::Result<const Array*> find(const std::string& name, std::initializer_list<uint64_t> shape,
                                   std::optional<Stored> stored = {}) const;
   base::Result<std::vector<float>> floats(const std::string& name, std::initializer_list<uint64_t> shape) const;

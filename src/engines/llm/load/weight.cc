@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "engines/llm/load/gguf_blocks.h"
+
 namespace weir::llm {
 namespace {
 
@@ -60,6 +62,7 @@ base::Status Weight::find_floats(const Store& store, const std::string& name) {
   auto array = store.find(name + ".weight", {outputs_, inputs_});
   if (!array) return array.error();
   values_ = *array;
+  if (in_blocks(values_->dtype)) form_ = Form::kBlocks, set_group(block_format(values_->dtype).group);
   return {};
 }
 
@@ -163,6 +166,7 @@ base::Status Weight::find_order(const Store& store, const std::string& name) {
 }
 
 Coding Weight::closest() const {
+  if (form_ == Form::kBlocks) return block_format(values_->dtype).coding;
   if (form_ == Form::kFloats || !order_.empty() || group_ % 2 != 0) return Coding::kWhole;
   if (form_ == Form::kFp8) return Coding::kFp8;
   if (bits_ == 4) return Coding::kInt4;
@@ -179,13 +183,15 @@ uint32_t Weight::code(uint32_t output, uint32_t input) const {
       return word_of(*values_, uint64_t(output) * divided(inputs_, n) + input / n) >> bits_ * (input % n);
     case Form::kInt8: return uint32_t(values_->data[size_t(output) * inputs_ + input]) + 128;
     case Form::kFp8: return uint32_t(values_->data[size_t(output) * inputs_ + input]);
-    case Form::kFloats: break;
+    case Form::kFloats:
+    case Form::kBlocks: break;
   }
   return 0;
 }
 
 void Weight::floats(uint32_t output, float* to) const {
-  if (form_ == Form::kFloats) return read_floats(*values_, uint64_t(output) * inputs_, inputs_, to);
+  if (form_ == Form::kFloats || form_ == Form::kBlocks)
+    return read_floats(*values_, uint64_t(output) * inputs_, inputs_, to);
   const uint32_t mask = (1u << bits_) - 1;
   for (uint32_t i = 0; i < inputs_; ++i) {
     const size_t at = scale_at(output, order_.empty() ? i / group_ : order_[i]);
@@ -194,13 +200,31 @@ void Weight::floats(uint32_t output, float* to) const {
   }
 }
 
-void Weight::codes(uint32_t output, uint8_t* codes, float* scales, uint8_t* zeros) const {
+bool Weight::offsets() const { return form_ == Form::kBlocks && block_format(values_->dtype).offsets; }
+
+// Levels below 0 that have 4 bits are codes above a zero point of 8.
+void Weight::codes_of_blocks(uint32_t output, Codes to) const {
+  const BlockFormat format = block_format(values_->dtype);
+  const uint32_t in_row = inputs_ / format.numbers, groups = format.numbers / format.group;
+  const int8_t zero = coding_ == Coding::kInt4 && !format.offsets ? 8 : 0;
+  const std::byte* bytes = values_->data.data() + values_->row_in_file(output) * in_row * format.bytes;
+  Block block;
+  for (uint32_t b = 0; b < in_row; ++b, bytes += format.bytes) {
+    decode(values_->dtype, bytes, block);
+    for (uint32_t i = 0; i < format.numbers; ++i) *to.codes++ = uint8_t(block.levels[i] + zero);
+    for (uint32_t g = 0; g < groups; ++g)
+      *to.scales++ = block.scales[g], *to.zeros++ = uint8_t(zero), *to.offsets++ = block.offsets[g];
+  }
+}
+
+void Weight::codes(uint32_t output, Codes to) const {
+  if (form_ == Form::kBlocks) return codes_of_blocks(output, to);
   const uint32_t mask = (1u << bits_) - 1, less = coding_ == Coding::kInt8 ? 128 : 0;
-  for (uint32_t i = 0; i < inputs_; ++i) codes[i] = uint8_t((code(output, i) & mask) - less);
+  for (uint32_t i = 0; i < inputs_; ++i) to.codes[i] = uint8_t((code(output, i) & mask) - less);
   for (uint32_t g = 0; g < groups(); ++g) {
     const size_t at = scale_at(output, g);
-    scales[g] = scales_[at];
-    zeros[g] = coding_ != Coding::kInt4 ? 0 : zeros_.empty() ? 8 : zeros_[at];
+    to.scales[g] = scales_[at], to.offsets[g] = 0;
+    to.zeros[g] = coding_ != Coding::kInt4 ? 0 : zeros_.empty() ? 8 : zeros_[at];
   }
 }
 

@@ -8,6 +8,7 @@
 //   compressed-tensors
 //           weight_packed I32 [outputs][inputs / n], or weight I8 or F8_E4M3; weight_scale [outputs][groups], of
 //           blocks, or one; perhaps weight_zero_point, packed along the outputs or I8; perhaps weight_g_idx
+//   GGUF    weight in blocks (gguf_blocks.h)
 //
 // https://github.com/AutoGPTQ/AutoGPTQ, https://github.com/casper-hansen/AutoAWQ,
 // https://github.com/vllm-project/compressed-tensors
@@ -41,19 +42,28 @@ class Weight {
   // How it can be kept with nothing rounded. kWhole also for what no Coding can say: codes of 8 bits with zero points,
   // inputs whose groups are mixed.
   Coding coding() const { return coding_; }
+  // Whether those that share a scale share an offset, too.
+  bool offsets() const;
   // Inputs that share a scale.
   uint32_t group() const { return group_; }
   uint32_t groups() const { return (inputs_ + group_ - 1) / group_; }
 
-  // The array of one that is stored as floats; null: it is quantized.
-  const Array* whole() const { return form_ == Form::kFloats ? values_ : nullptr; }
+  // The array of one that is stored as floats, in order; null: it is quantized, or its rows are not in order.
+  const Array* whole() const { return form_ == Form::kFloats && values_->head_rows == 0 ? values_ : nullptr; }
   // The numbers of one output: `inputs` of them.
   void floats(uint32_t output, float* to) const;
-  // As coding() says, which is not kWhole: `inputs` codes, and `groups` scales and zero points (0 but for kInt4).
-  void codes(uint32_t output, uint8_t* codes, float* scales, uint8_t* zeros) const;
+  // As coding() says, which is not kWhole: `inputs` codes, and `groups` scales, zero points (0 but for kInt4) and
+  // offsets.
+  struct Codes {
+    uint8_t* codes;
+    float* scales;
+    uint8_t* zeros;
+    float* offsets;
+  };
+  void codes(uint32_t output, Codes to) const;
 
  private:
-  enum class Form : uint8_t { kFloats, kGptq, kAwq, kPacked, kInt8, kFp8 };
+  enum class Form : uint8_t { kFloats, kBlocks, kGptq, kAwq, kPacked, kInt8, kFp8 };
 
   Weight(uint32_t outputs, uint32_t inputs) : outputs_(outputs), inputs_(inputs), group_(inputs) {}
   base::Status find(const Store& store, const Quantization& how, const std::string& name);
@@ -67,6 +77,7 @@ class Weight {
   void set_group(uint32_t group) { group_ = group > 0 && group < inputs_ ? group : inputs_; }
   uint32_t per_word() const { return 32 / bits_; }
   uint32_t code(uint32_t output, uint32_t input) const;
+  void codes_of_blocks(uint32_t output, Codes to) const;
   size_t scale_at(uint32_t output, uint32_t group) const {
     return size_t(output / block_outputs_) * output_stride_ + size_t(group) * group_stride_;
   }

@@ -1,0 +1,16 @@
+#include "engines/llm/load/gguf_texts.h"
+
+namespace weir::llm {
+
+base::Result<GgufTexts> texts_of(const GgufModel& model) {
+  GgufTexts out;
+  for (auto [read, text] : {std::pair{&config_of, &out.config}, std::pair{&tokenizer_of, &out.tokenizer},
+                            std::pair{&tokenizer_config_of, &out.tokenizer_config}}) {
+    auto said = read(model.gguf);
+    if (!said) return base::failure(said.error().code, "'" + model.parts.front().name + "': " + said.error().text);
+    *text = std::move(*said);
+  }
+  return out;
+}
+
+}  // namespace weir::llm

@@ -1,0 +1,29 @@
+// The small files that a Hugging Face folder would have for what the fields of a GGUF file say, so that both are read,
+// and checked, in one place.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "engines/llm/load/gguf_model.h"
+
+namespace weir::llm {
+
+// config.json. Architectures llama (Mistral's files say so, too), qwen2 and qwen3. Errors: INVALID_ARGUMENT,
+// UNIMPLEMENTED, naming the field.
+base::Result<std::string> config_of(const Gguf& gguf);
+
+// tokenizer.json, of tokenizers "gpt2" (BPE of bytes, with what tokenizer.ggml.pre says of the words) and "llama"
+// (SentencePiece's BPE, whose merges follow from the pieces' scores). Errors: the same.
+base::Result<std::string> tokenizer_of(const Gguf& gguf);
+
+// tokenizer_config.json: special tokens, chat templates.
+base::Result<std::string> tokenizer_config_of(const Gguf& gguf);
+
+struct GgufTexts {
+  std::string config, tokenizer, tokenizer_config;
+};
+// All of them. Errors name the file, too.
+base::Result<GgufTexts> texts_of(const GgufModel& model);
+
+}  // namespace weir::llm

@@ -1,0 +1,253 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+
+#include "base/encoding.h"
+#include "engines/llm/load/gguf_texts.h"
+#include "engines/llm/load/gguf_words.h"
+
+namespace weir::llm {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kSpace = "\xE2\x96\x81";  // ▁, how SentencePiece writes a space
+constexpr size_t kLongestMerged = 256;               // bytes of a piece that merges lead to
+constexpr size_t kMostMerges = (1 << 20) - 1, kMostMergeBytes = 32 << 20;
+
+enum class TokenType : int64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
+
+std::string field(std::string_view name) { return "tokenizer.ggml." + std::string(name); }
+base::Status bad_field(std::string_view name, std::string_view what) {
+  return base::invalid("GGUF: '" + field(name) + "' " + std::string(what));
+}
+base::Status unknown(const std::string& name, const std::string& value, const std::string& known) {
+  return base::failure(base::Code::kUnimplemented, "GGUF: '" + name + "' is \"" + base::presentable(value, 40) +
+                                                       "\", which is not supported" + known);
+}
+std::string dumped(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+// The tokens, with their types and scores.
+struct Vocabulary {
+  std::vector<std::string> tokens;
+  std::vector<TokenType> types;
+  const std::vector<double>* scores = nullptr;
+
+  base::Status read(const Gguf& gguf) {
+    auto list = gguf.get<std::vector<std::string>>(field("tokens"));
+    if (!list || list->empty()) return bad_field("tokens", "is no list of tokens");
+    tokens = *list;
+    std::set<std::string_view> seen;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      if (tokens[i].empty()) tokens[i] = "[EMPTY_" + std::to_string(i) + "]";  // as llama.cpp calls it
+      if (!seen.insert(tokens[i]).second)
+        return bad_field("tokens", "has '" + base::presentable(tokens[i], 60) + "' twice");
+    }
+    types.assign(tokens.size(), TokenType::kNormal);
+    if (auto given = gguf.get<std::vector<int64_t>>(field("token_type"))) {
+      if (given->size() < tokens.size()) return bad_field("token_type", "is shorter than the list of tokens");
+      for (size_t i = 0; i < tokens.size(); ++i) types[i] = TokenType((*given)[i]);
+    }
+    scores = gguf.get<std::vector<double>>(field("scores"));
+    if (scores && scores->size() < tokens.size()) return bad_field("scores", "is shorter than the list of tokens");
+    return {};
+  }
+
+  json pieces() const {
+    json out = json::object();
+    for (size_t i = 0; i < tokens.size(); ++i) out[tokens[i]] = i;
+    return out;
+  }
+  // Those that are looked for in a text before it is cut into words.
+  json added() const {
+    json out = json::array();
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const bool special = types[i] == TokenType::kControl || types[i] == TokenType::kUnknown;
+      if (!special && types[i] != TokenType::kUserDefined) continue;
+      out.push_back({{"id", i},
+                     {"content", tokens[i]},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", special}});
+    }
+    return out;
+  }
+};
+
+std::optional<size_t> special_id(const Gguf& gguf, const Vocabulary& words, std::string_view name) {
+  auto id = gguf.get<int64_t>(field(std::string(name) + "_token_id"));
+  if (!id || *id < 0 || uint64_t(*id) >= words.tokens.size()) return {};
+  return size_t(*id);
+}
+
+// --- BPE of bytes ----------------------------------------------------------------------------------------------------
+
+base::Status read_merges(const Gguf& gguf, json& out) {
+  auto merges = gguf.get<std::vector<std::string>>(field("merges"));
+  if (!merges) return bad_field("merges", "is no list of merges");
+  out = json::array();
+  for (const auto& merge : *merges) {
+    const size_t space = merge.find(' ', 1);
+    if (space == merge.npos)
+      return bad_field("merges", "has '" + base::presentable(merge, 60) + "', which are no two tokens");
+    out.push_back({merge.substr(0, space), merge.substr(space + 1)});
+  }
+  return {};
+}
+
+base::Result<const WordRule*> rule_of(const Gguf& gguf) {
+  auto name = gguf.get<std::string>(field("pre"));
+  const WordRule* rule = word_rule(name ? *name : std::string_view());
+  if (rule) return rule;
+  return unknown(field("pre"), *name, "");
+}
+
+base::Status write_bytes(const Gguf& gguf, json& out) {
+  auto rule = rule_of(gguf);
+  if (!rule) return rule.error();
+  json steps = json::array();
+  for (std::string_view pattern : (*rule)->patterns)
+    steps.push_back(
+        {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}});
+  steps.push_back({{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}});
+  out["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", std::move(steps)}};
+  if ((*rule)->nfc) out["normalizer"] = {{"type", "NFC"}};
+  out["decoder"] = {{"type", "ByteLevel"}};
+  out["model"]["ignore_merges"] = (*rule)->ignore_merges;
+  return read_merges(gguf, out["model"]["merges"]);
+}
+
+// --- SentencePiece's BPE ---------------------------------------------------------------------------------------------
+
+// As Hugging Face's converter has them: each way to cut a piece into two is a merge; those of the piece with the
+// highest score come first.
+class MergesOfScores {
+ public:
+  explicit MergesOfScores(const Vocabulary& words) : words_(words) {
+    for (size_t i = 0; i < words.tokens.size(); ++i)
+      if (is_part(words.types[i])) ids_.emplace(words.tokens[i], i);
+  }
+
+  base::Status write(json& out) {
+    for (size_t i = 0; i < words_.tokens.size(); ++i) {
+      if (words_.types[i] == TokenType::kNormal && words_.tokens[i].size() <= kLongestMerged) cut(i);
+      if (merges_.size() > kMostMerges || bytes_ > kMostMergeBytes) return bad_field("tokens", "make too many merges");
+    }
+    std::stable_sort(merges_.begin(), merges_.end(), [](const Merge& a, const Merge& b) {
+      return std::tuple(a.score, a.left.size(), a.right.size()) > std::tuple(b.score, b.left.size(), b.right.size());
+    });
+    out = json::array();
+    for (const Merge& merge : merges_) out.push_back({merge.left, merge.right});
+    return {};
+  }
+
+ private:
+  struct Merge {
+    std::string_view left, right;
+    double score;
+  };
+  static bool is_part(TokenType type) {
+    return type == TokenType::kNormal || type == TokenType::kUserDefined || type == TokenType::kUnused;
+  }
+  void cut(size_t id) {
+    const std::string_view piece = words_.tokens[id];
+    std::vector<std::tuple<size_t, size_t, Merge>> ways;
+    for (size_t at = 1; at < piece.size(); ++at) {
+      if ((static_cast<unsigned char>(piece[at]) & 0xc0) == 0x80) continue;  // inside of a character
+      auto left = ids_.find(piece.substr(0, at)), right = ids_.find(piece.substr(at));
+      if (left != ids_.end() && right != ids_.end())
+        ways.push_back({left->second, right->second, {left->first, right->first, (*words_.scores)[id]}});
+    }
+    std::sort(ways.begin(), ways.end(), [](const auto& a, const auto& b) {
+      return std::pair(std::get<0>(a), std::get<1>(a)) < std::pair(std::get<0>(b), std::get<1>(b));
+    });
+    for (const auto& way : ways) merges_.push_back(std::get<2>(way));
+    bytes_ += ways.size() * piece.size();
+  }
+
+  const Vocabulary& words_;
+  std::unordered_map<std::string_view, size_t> ids_;
+  std::vector<Merge> merges_;
+  size_t bytes_ = 0;  // of their texts
+};
+
+base::Status write_pieces(const Gguf& gguf, const Vocabulary& words, json& out) {
+  if (!words.scores) return bad_field("scores", "is no list of scores");
+  auto prefix = gguf.get<bool>(field("add_space_prefix"));
+  const bool begins = !prefix || *prefix;
+  json replace = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpace}};
+  json steps = json::array();
+  if (begins) steps.push_back({{"type", "Prepend"}, {"prepend", kSpace}});
+  steps.push_back(std::move(replace));
+  out["normalizer"] = {{"type", "Sequence"}, {"normalizers", std::move(steps)}};
+  out["pre_tokenizer"] = nullptr;
+  json back = json::array();
+  back.push_back({{"type", "Replace"}, {"pattern", {{"String", kSpace}}}, {"content", " "}});
+  back.push_back({{"type", "ByteFallback"}});
+  back.push_back({{"type", "Fuse"}});
+  if (begins) back.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  out["decoder"] = {{"type", "Sequence"}, {"decoders", std::move(back)}};
+  json& model = out["model"];
+  model["byte_fallback"] = true, model["fuse_unk"] = true;
+  auto unknown = std::find(words.types.begin(), words.types.end(), TokenType::kUnknown);
+  if (auto id = special_id(gguf, words, "unknown"))
+    model["unk_token"] = words.tokens[*id];
+  else if (unknown != words.types.end())
+    model["unk_token"] = words.tokens[size_t(unknown - words.types.begin())];
+  return MergesOfScores(words).write(model["merges"]);
+}
+
+base::Result<std::string> kind_of(const Gguf& gguf) {
+  auto kind = gguf.get<std::string>(field("model"));
+  if (!kind) return bad_field("model", "is not there");
+  if (*kind == "gpt2" || *kind == "llama") return *kind;
+  return unknown(field("model"), *kind, "; gpt2 and llama are");
+}
+
+}  // namespace
+
+base::Result<std::string> tokenizer_of(const Gguf& gguf) {
+  auto kind = kind_of(gguf);
+  if (!kind) return kind.error();
+  Vocabulary words;
+  if (auto s = words.read(gguf); !s.ok()) return s;
+  json out = {{"version", "1.0"}, {"normalizer", nullptr}, {"post_processor", nullptr}};
+  out["added_tokens"] = words.added();
+  out["model"] = {{"type", "BPE"}, {"vocab", words.pieces()}};
+  if (auto s = *kind == "gpt2" ? write_bytes(gguf, out) : write_pieces(gguf, words, out); !s.ok()) return s;
+  return dumped(out);
+}
+
+base::Result<std::string> tokenizer_config_of(const Gguf& gguf) {
+  auto kind = kind_of(gguf);
+  if (!kind) return kind.error();
+  Vocabulary words;
+  if (auto s = words.read(gguf); !s.ok()) return s;
+  bool add_bos = true;
+  if (*kind == "gpt2") {
+    auto rule = rule_of(gguf);
+    if (!rule) return rule.error();
+    add_bos = (*rule)->add_bos;
+  }
+  json out;
+  for (auto [ours, theirs] : {std::pair{"bos_token", "bos"}, std::pair{"eos_token", "eos"},
+                              std::pair{"unk_token", "unknown"}, std::pair{"pad_token", "padding"}})
+    if (auto id = special_id(gguf, words, theirs)) out[ours] = words.tokens[*id];
+  auto given = gguf.get<bool>(field("add_bos_token")), end = gguf.get<bool>(field("add_eos_token"));
+  out["add_bos_token"] = given ? *given : add_bos;
+  out["add_eos_token"] = end && *end;
+  auto usual = gguf.get<std::string>("tokenizer.chat_template");
+  auto tools = gguf.get<std::string>("tokenizer.chat_template.tool_use");
+  if (usual && tools)
+    out["chat_template"] = {{{"name", "default"}, {"template", *usual}}, {{"name", "tool_use"}, {"template", *tools}}};
+  else if (usual)
+    out["chat_template"] = *usual;
+  return dumped(out);
+}
+
+}  // namespace weir::llm

@@ -1,0 +1,288 @@
+"""Writes GGUF files: the fields, and numbers in the blocks that they are stored in. Needs numpy alone.
+
+Of each type ENCODERS has a function [rows][inputs] -> (bytes, the numbers that they stand for), both by the layouts that
+src/engines/llm/load/gguf_blocks.h describes.
+"""
+import struct
+
+import numpy as np
+
+BOOL, STRING, ARRAY, UINT32, INT32, FLOAT32, UINT64 = 7, 8, 9, 4, 5, 6, 10
+F = np.float32
+
+
+def halves(x):
+    """Rounded to 16 bits, and these bits."""
+    small = x.astype(np.float16)
+    return small.astype(F), small[..., None].view(np.uint8)
+
+
+def codes(w, scale, offset, least, most):
+    safe = np.where(scale == 0, F(1), scale)
+    return np.clip(np.round((w - offset) / safe), least, most).astype(np.int32)
+
+
+def blocks(w, numbers):
+    return w.astype(F).reshape(-1, numbers)
+
+
+def done(parts, numbers, shape):
+    return np.concatenate([p.astype(np.uint8) for p in parts], axis=1).tobytes(), numbers.astype(F).reshape(shape)
+
+
+def signed_peak(w):
+    return np.take_along_axis(w, np.abs(w).argmax(-1)[..., None], -1)[..., 0]
+
+
+def q8_0(w):
+    b = blocks(w, 32)
+    d, bits = halves(np.abs(b).max(1) / F(127))
+    q = codes(b, d[:, None], F(0), -128, 127)
+    return done([bits, q & 255], d[:, None] * q.astype(F), w.shape)
+
+
+def small(w, fifth, offset):
+    """Q4_0, Q4_1, Q5_0, Q5_1."""
+    b = blocks(w, 32)
+    levels = 32 if fifth else 16
+    if offset:
+        m, m_bits = halves(b.min(1))
+        d, bits = halves((b.max(1) - b.min(1)) / F(levels - 1))
+        q = codes(b, d[:, None], m[:, None], 0, levels - 1)
+        numbers, head = d[:, None] * q.astype(F) + m[:, None], [bits, m_bits]
+    else:
+        d, bits = halves(signed_peak(b) / F(-levels // 2))
+        q = codes(b, d[:, None], F(0), -levels // 2, levels // 2 - 1)
+        numbers, head = d[:, None] * q.astype(F), [bits]
+        q = q + levels // 2
+    if fifth:
+        head.append(np.packbits(q >> 4 & 1, axis=1, bitorder="little"))
+    return done(head + [(q[:, :16] & 15) | (q[:, 16:] & 15) << 4], numbers, w.shape)
+
+
+def pairs(q):
+    """Codes of two bits [n][256]: of each half four in a byte."""
+    q = q.reshape(-1, 2, 4, 32)
+    return (q[:, :, 0] | q[:, :, 1] << 2 | q[:, :, 2] << 4 | q[:, :, 3] << 6).reshape(-1, 64)
+
+
+def bits_by_32(q):
+    """One bit of each [n][256]: number i is bit i / 32 of byte i % 32."""
+    return (q.reshape(-1, 8, 32) << np.arange(8)[:, None]).sum(1)
+
+
+def with_minima(w, group, levels, most):
+    """Codes from 0 of groups with a scale and a minimum that are whole numbers up to `most` of a block's two."""
+    b = blocks(w, 256).reshape(-1, 256 // group, group)
+    low = np.minimum(b.min(2), 0)
+    d, d_bits = halves(((b.max(2) - low) / F(levels - 1)).max(1) / F(most))
+    least, least_bits = halves((-low).max(1) / F(most))
+    s = codes((b.max(2) - low) / F(levels - 1), d[:, None], F(0), 0, most)
+    m = codes(-low, least[:, None], F(0), 0, most)
+    scale, minimum = d[:, None] * s.astype(F), least[:, None] * m.astype(F)
+    q = codes(b, scale[..., None], -minimum[..., None], 0, levels - 1)
+    numbers = scale[..., None] * q.astype(F) - minimum[..., None]
+    return q.reshape(-1, 256), s, m, [d_bits, least_bits], numbers
+
+
+def with_signed_scales(w, low, high, most):
+    """Codes from `low` to `high` of groups of 16, with scales that are whole numbers from -most - 1 to `most`."""
+    b = blocks(w, 256).reshape(-1, 16, 16)
+    want = signed_peak(b) / F(low)
+    d, bits = halves(np.abs(want).max(1) / F(most))
+    s = codes(want, d[:, None], F(0), -most - 1, most)
+    scale = d[:, None] * s.astype(F)
+    q = codes(b, scale[..., None], F(0), low, high)
+    return q.reshape(-1, 256), s, bits, scale[..., None] * q.astype(F)
+
+
+def q2_k(w):
+    q, s, m, heads, numbers = with_minima(w, 16, 4, 15)
+    return done([s | m << 4, pairs(q)] + heads, numbers, w.shape)
+
+
+def q3_k(w):
+    q, s, bits, numbers = with_signed_scales(w, -4, 3, 31)
+    q, s = q + 4, s + 32
+    low = (s[:, :8] & 15) | (s[:, 8:] & 15) << 4
+    high = sum((s[:, 4 * k:4 * k + 4] >> 4) << 2 * k for k in range(4))
+    return done([bits_by_32(q >> 2), pairs(q & 3), low, high, bits], numbers, w.shape)
+
+
+def scales_and_minima(s, m):
+    return [s[:, :4] | (s[:, 4:] >> 4) << 6, m[:, :4] | (m[:, 4:] >> 4) << 6, (s[:, 4:] & 15) | (m[:, 4:] & 15) << 4]
+
+
+def nibbles(q):
+    q = (q & 15).reshape(-1, 4, 2, 32)
+    return (q[:, :, 0] | q[:, :, 1] << 4).reshape(-1, 128)
+
+
+def q4_k(w):
+    q, s, m, heads, numbers = with_minima(w, 32, 16, 63)
+    return done(heads + scales_and_minima(s, m) + [nibbles(q)], numbers, w.shape)
+
+
+def q5_k(w):
+    q, s, m, heads, numbers = with_minima(w, 32, 32, 63)
+    return done(heads + scales_and_minima(s, m) + [bits_by_32(q >> 4), nibbles(q)], numbers, w.shape)
+
+
+def q6_k(w):
+    q, s, bits, numbers = with_signed_scales(w, -32, 31, 127)
+    q = q + 32
+    low = (q & 15).reshape(-1, 2, 2, 64)
+    low = (low[:, :, 0] | low[:, :, 1] << 4).reshape(-1, 128)
+    return done([low, pairs(q >> 4), s & 255, bits], numbers, w.shape)
+
+
+def bf16(w):
+    bits = w.astype(F).view(np.uint32)
+    bits = ((bits + 0x7fff + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    return bits.tobytes(), (bits.astype(np.uint32) << 16).view(F).reshape(w.shape)
+
+
+ENCODERS = {
+    "F32": lambda w: (w.astype(F).tobytes(), w.astype(F)),
+    "F16": lambda w: (w.astype(np.float16).tobytes(), w.astype(np.float16).astype(F)),
+    "BF16": bf16,
+    "Q8_0": q8_0,
+    "Q4_0": lambda w: small(w, False, False), "Q4_1": lambda w: small(w, False, True),
+    "Q5_0": lambda w: small(w, True, False), "Q5_1": lambda w: small(w, True, True),
+    "Q2_K": q2_k, "Q3_K": q3_k, "Q4_K": q4_k, "Q5_K": q5_k, "Q6_K": q6_k,
+}
+NUMBERS = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q5_0": 6, "Q5_1": 7, "Q8_0": 8, "Q2_K": 10, "Q3_K": 11, "Q4_K": 12,
+           "Q5_K": 13, "Q6_K": 14, "BF16": 30}
+
+
+# --- files -------------------------------------------------------------------------------------------------------------
+
+def text(value):
+    data = value.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def typed(value):
+    """(type, bytes) of a field's value."""
+    if isinstance(value, bool):
+        return BOOL, struct.pack("<B", value)
+    if isinstance(value, int):
+        return UINT32, struct.pack("<I", value)
+    if isinstance(value, float):
+        return FLOAT32, struct.pack("<f", value)
+    if isinstance(value, str):
+        return STRING, text(value)
+    if value and isinstance(value[0], str):
+        kind, body = STRING, b"".join(map(text, value))
+    elif value and isinstance(value[0], float):
+        kind, body = FLOAT32, struct.pack(f"<{len(value)}f", *value)
+    else:
+        kind, body = INT32, struct.pack(f"<{len(value)}i", *value)
+    return ARRAY, struct.pack("<IQ", kind, len(value)) + body
+
+
+def write(path, fields, tensors):
+    """`tensors`: name -> (type, shape, bytes)."""
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(fields))
+    for name, value in fields.items():
+        kind, body = typed(value)
+        head += text(name) + struct.pack("<I", kind) + body
+    data = []
+    at = 0
+    for name, (kind, shape, body) in tensors.items():
+        head += text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), NUMBERS[kind], at)
+        data.append(body + b"\0" * (-len(body) % 32))
+        at += len(data[-1])
+    with open(path, "wb") as f:
+        f.write(head + b"\0" * (-len(head) % 32) + b"".join(data))
+
+
+# --- models ------------------------------------------------------------------------------------------------------------
+
+ARCHITECTURES = {"LlamaForCausalLM": "llama", "MistralForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2",
+                 "Qwen3ForCausalLM": "qwen3"}
+OUTSIDE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+IN_LAYER = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q",
+            "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+            "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate",
+            "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+
+
+def renamed(name):
+    core, _, kind = name.rpartition(".")
+    if core in OUTSIDE:
+        return OUTSIDE[core] + "." + kind
+    layer, _, rest = core[len("model.layers."):].partition(".")
+    return f"blk.{layer}.{IN_LAYER[rest]}.{kind}"
+
+
+def turned(w, heads):
+    """Rows of the halves of each head in turn, as llama.cpp has them for the architecture llama."""
+    return w.reshape(heads, 2, -1, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
+
+
+def straight(w, heads):
+    return w.reshape(heads, -1, 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
+
+
+def tensors_of(said, weights, kind_of):
+    """The tensors of a file, and the numbers that they stand for, by Hugging Face's names. `kind_of`: name -> type."""
+    stored, numbers = {}, {}
+    architecture = ARCHITECTURES[said["architectures"][0]]
+    heads = {"q_proj": said["num_attention_heads"], "k_proj": said["num_key_value_heads"]}
+    for name, w in weights.items():
+        kind = kind_of(name) if w.ndim == 2 else "F32"
+        turn = heads.get(name.split(".")[-2]) if architecture == "llama" else None
+        body, meant = ENCODERS[kind](turned(w, turn) if turn else w)
+        stored[renamed(name)] = (kind, w.shape, body)
+        numbers[name] = straight(meant, turn) if turn else meant
+    return stored, numbers
+
+
+def fields_of(said):
+    """The fields that say what a config.json does."""
+    a = ARCHITECTURES[said["architectures"][0]]
+    fields = {"general.architecture": a, "general.name": "test", a + ".context_length": said["max_position_embeddings"],
+              a + ".embedding_length": said["hidden_size"], a + ".block_count": said["num_hidden_layers"],
+              a + ".feed_forward_length": said["intermediate_size"], a + ".attention.head_count": said["num_attention_heads"],
+              a + ".attention.head_count_kv": said["num_key_value_heads"], a + ".rope.freq_base": float(said["rope_theta"]),
+              a + ".attention.layer_norm_rms_epsilon": float(said["rms_norm_eps"])}
+    if "head_dim" in said:
+        fields.update({a + ".attention.key_length": said["head_dim"], a + ".attention.value_length": said["head_dim"]})
+    if said.get("sliding_window"):
+        fields[a + ".attention.sliding_window"] = said["sliding_window"]
+    scaling = said.get("rope_scaling") or {}
+    kind = scaling.get("rope_type", scaling.get("type"))
+    if kind in ("linear", "yarn"):
+        fields.update({a + ".rope.scaling.type": kind, a + ".rope.scaling.factor": float(scaling["factor"])})
+    if kind == "yarn":
+        fields[a + ".rope.scaling.original_context_length"] = scaling["original_max_position_embeddings"]
+    return fields
+
+
+def factors_of(scaling, dim, theta):
+    """Llama 3.1's scaling as the tensor rope_freqs.weight."""
+    out = []
+    for i in range(dim // 2):
+        length = 2 * np.pi * theta ** (2 * i / dim)
+        original, low, high = (scaling[k] for k in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor"))
+        smooth = np.clip((original / length - low) / (high - low), 0, 1)
+        out.append(1 / ((1 - smooth) / scaling["factor"] + smooth))
+    return np.array(out, dtype=F)
+
+
+def bytes_fields(tokenizer, pre, **more):
+    """The fields of a tokenizer.json of byte-level BPE."""
+    added = {t["id"]: t for t in tokenizer["added_tokens"]}
+    words = {i: w for w, i in tokenizer["model"]["vocab"].items()}
+    words.update({i: t["content"] for i, t in added.items()})
+    count = max(words) + 1
+    kinds = [(3 if added[i].get("special") else 4) if i in added else 1 if i in words else 5 for i in range(count)]
+    merges = [m if isinstance(m, str) else " ".join(m) for m in tokenizer["model"]["merges"]]
+    fields = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": pre,
+              "tokenizer.ggml.tokens": [words.get(i, f"[PAD{i}]") for i in range(count)],
+              "tokenizer.ggml.token_type": kinds}
+    if merges:
+        fields["tokenizer.ggml.merges"] = merges
+    fields.update({"tokenizer." + k if "." in k else "tokenizer.ggml." + k: v for k, v in more.items()})
+    return fields
