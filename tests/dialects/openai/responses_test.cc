@@ -212,6 +212,36 @@ TEST_F(Responses, CallsAndTheirResultsGoOn) {
   EXPECT_EQ(support::prompt_of(*models["qwen"].held[0]), "user:hi\nassistant:So\ntool:7\nassistant:");
 }
 
+// A client would run it with other arguments than the model meant.
+TEST_F(Responses, ACallThatTheModelsEndCutsIsNoneOfTheResponse) {
+  for (const bool stream : {false, true})
+    for (const std::string text : {"So", ""}) {
+      auto x = ask({{"model", "qwen"}, {"tools", tools}, {"stream", stream}});
+      ScriptedAnswer says{models["qwen"], models["qwen"].held.at(0)};
+      says.emit(text + R"(<tool_call>{"name":"f","arguments":{"a":"rm -rf /tmp)");
+      says.end();
+      turn();
+      const Json response = stream ? events(x).back()["response"] : json(x);
+      EXPECT_EQ(response["status"], "completed");
+      std::string said;
+      for (const Json& item : response["output"]) {
+        ASSERT_EQ(item["type"], "message") << response;
+        EXPECT_EQ(item["status"], "completed");
+        said += item["content"][0]["text"].get<std::string>();
+      }
+      EXPECT_EQ(said, text);
+      if (stream) {
+        const auto all = events(x);
+        EXPECT_EQ(all[all.size() - 2]["item"]["status"], "incomplete") << "what is sent stays sent";
+      }
+      auto y = ask({{"model", "qwen"}, {"previous_response_id", response["id"]}, {"input", "and"}});
+      ASSERT_EQ(models["qwen"].held.size(), 1u) << y->sent;
+      EXPECT_EQ(support::prompt_of(*models["qwen"].held[0]), "user:hi\nassistant:" + text + "\nuser:and\nassistant:");
+      models.finish_all();
+      turn();
+    }
+}
+
 TEST_F(Responses, WhatIsStoredIsShownAndForgotten) {
   const std::string id = say({});
   auto x = open("GET", "/v1/responses/" + id);

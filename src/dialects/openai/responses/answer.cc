@@ -8,7 +8,8 @@
 //   event: response.completed, response.incomplete, response.failed          {…,"response":{…}}
 // An item is a message, thoughts ("reasoning", with reasoning_text), or a call of a tool ("function_call", with
 // function_call_arguments; "custom_tool_call", whose custom_tool_call_input comes in one delta, when it is whole). The
-// events that end an item repeat it: a stream holds what it has said, and is charged for it.
+// events that end an item repeat it: a stream holds what it has said, and is charged for it. A call that a stop string
+// or the model's end cuts is in no response.
 #include <memory>
 #include <utility>
 
@@ -125,12 +126,14 @@ class ResponseAnswer final : public Answer {
     std::string events;
     if (request_.stream) open(events);
     take(choice.delta, events);
-    if (items_.empty()) begin_item(Item::Kind::kMessage, events);
+    // The events of a stream have told of a call at the place that an empty message would have.
+    const bool told = request_.stream && !items_.empty();
+    if (choice.end.cut_call) drop_cut_call(events);
+    if (items_.empty() && !told) begin_item(Item::Kind::kMessage, events);
     const Progress how = choice.end.why == End::Why::kLength ? Progress::kCut : Progress::kDone;
-    const Progress last = choice.end.cut_call ? Progress::kCut : how;
-    end_item(last, events);
+    end_item(how, events);
     if (!charge_written()) return failed(wire::no_room_for_answer());
-    std::string response = response_json(how == Progress::kCut ? "incomplete" : "completed", last, {});
+    std::string response = response_json(how == Progress::kCut ? "incomplete" : "completed", how, {});
     if (request_.stream && !events.empty()) send(std::move(events));
     if (!request_.store) return finish(std::move(response), how);
     store(std::move(response), how);
@@ -241,6 +244,13 @@ class ResponseAnswer final : public Answer {
     end_item(Progress::kDone, events);
     items_.emplace_back().kind = kind;
     add_item(events);
+  }
+  // A client would run it with other arguments than the model meant, and packages parse the arguments of all calls in a
+  // completed response. So the response is without it; the events of a stream say that it is incomplete.
+  void drop_cut_call(std::string& events) {
+    if (items_.empty() || !items_.back().calls()) return;
+    end_item(Progress::kCut, events);
+    items_.pop_back();
   }
   void add_item(std::string& events) {
     constexpr size_t kHeld = 256;  // what an item holds beside its text
