@@ -238,12 +238,27 @@ TEST_F(Messages, MembersInsideOthersAreReadOrRefused) {
   EXPECT_EQ(refusal(ask({{"output_config", "x"}})), "400 invalid_request_error: output_config: expected an object");
   EXPECT_EQ(refusal(ask({{"output_config", {{"fromat", {{"type", "json_schema"}, {"schema", true}}}}}})),
             "400 invalid_request_error: output_config.fromat: no such parameter");
-  for (Json wrong : {Json("x"), Json{{"type", "foo"}}})
+  for (Json wrong : {Json("x"), Json{{"type", 5}}, Json{{"type", "enable"}}, Json{{"budget_tokens", 1024}}})
     EXPECT_EQ(refusal(ask({{"thinking", wrong}})),
-              "400 invalid_request_error: thinking: its type is enabled, disabled or adaptive");
+              "400 invalid_request_error: thinking: its type is enabled, adaptive, disabled or between_tools");
   auto x = ask({{"output_config", {{"task_budget", {{"type", "tokens"}, {"total", 9}}}}}});
   ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
   EXPECT_EQ(x->extra_fields().find("weir-ignored"), "output_config.task_budget");
+}
+
+TEST_F(Messages, KindsOfThinkingAreOnOrOffOrOfANewerVersion) {
+  models.add(support::tools_spec("told", "{{ enable_thinking }}/"));
+  for (auto [type, told, ignored] :
+       {std::array{"enabled", "True", ""}, std::array{"adaptive", "True", ""}, std::array{"disabled", "False", ""},
+        std::array{"between_tools", "False", ""}, std::array{"deep", "", "thinking.type"}}) {
+    auto x = ask({{"model", "told"}, {"thinking", {{"type", type}}}});
+    ASSERT_EQ(models["told"].held.size(), 1u) << x->sent;
+    const std::string prompt = support::prompt_of(*models["told"].held[0]);
+    EXPECT_EQ(prompt.substr(0, prompt.find('/')), told) << type;
+    EXPECT_EQ(x->extra_fields().find("weir-ignored"), ignored) << type;
+    models.finish_all();
+    turn();
+  }
 }
 
 TEST_F(Messages, InstructionsAmongTheMessagesComeFirstWhereTheTemplateWantsIt) {

@@ -7,8 +7,8 @@
 // Anthropic's newer models have it: an answer that gets there stops for "model_context_window_exceeded".
 //
 // Clients send members that newer versions of the API have: one that nobody here knows is passed over, and named in
-// the answer's field weir-ignored. Members that have Anthropic's servers act beside the model (mcp_servers, …) are
-// refused, and so is a name that is one letter away from one that is read.
+// the answer's field weir-ignored, as is an unknown type of thinking. Members that have Anthropic's servers act beside
+// the model (mcp_servers, …) are refused, and so is a name that is one letter away from one that is read.
 #pragma once
 
 #include "dialects/openai/answer.h"

@@ -186,13 +186,18 @@ ApiError tool_choice(const OrderedJson& body, OrderedJson& out) {
   return {};
 }
 
-ApiError thinking(const OrderedJson& body, OrderedJson& out) {
+// With between_tools the model does not think; it may write between its calls how far it has come. A type of a newer
+// version leaves it to the model's template whether it thinks.
+ApiError thinking(const OrderedJson& body, OrderedJson& out, Request& request) {
   const OrderedJson* wanted = member(body, "thinking");
   if (!wanted) return {};
   const std::string_view type = type_of(*wanted);
-  if (type != "enabled" && type != "disabled" && type != "adaptive")
-    return refuse("thinking", "thinking: its type is enabled, disabled or adaptive");
-  const bool on = type != "disabled";
+  constexpr std::array<std::string_view, 4> kTypes{"enabled", "adaptive", "disabled", "between_tools"};
+  const auto slip = [type](std::string_view known) { return base::edit_distance(type, known) == 1; };
+  if (type.empty() || std::any_of(kTypes.begin(), kTypes.end(), slip))
+    return refuse("thinking", "thinking: its type is enabled, adaptive, disabled or between_tools");
+  const bool on = type == "enabled" || type == "adaptive";
+  if (!on && type != "disabled" && type != "between_tools") return ignore_member("thinking.type", request), ApiError{};
   out["chat_template_kwargs"] = {{"enable_thinking", on}, {"thinking", on}};
   return {};
 }
@@ -273,7 +278,8 @@ ApiError translate_messages(const OrderedJson& body, Request& out) {
   if (ApiError bad = check_config(body, out); !bad.ok()) return bad;
   kMembers.carry(body, translated);
   if (ApiError bad = conversation(body, translated); !bad.ok()) return bad;
-  for (auto* read : {tools, tool_choice, thinking, form})
+  if (ApiError bad = thinking(body, translated, out); !bad.ok()) return bad;
+  for (auto* read : {tools, tool_choice, form})
     if (ApiError bad = read(body, translated); !bad.ok()) return bad;
   out.params.cut_max_tokens = true;
   return read_translated(translated, Kind::kChat, out);
