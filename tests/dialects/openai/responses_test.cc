@@ -242,6 +242,17 @@ TEST_F(Responses, ACallThatTheModelsEndCutsIsNoneOfTheResponse) {
     }
 }
 
+TEST_F(Responses, AModeOfReasoningChangesNothing) {
+  for (const char* mode : {"standard", "pro"}) {
+    auto x = ask({{"reasoning", {{"mode", mode}}}});
+    ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+    scripted().end();
+    turn();
+    EXPECT_EQ(json(x)["status"], "completed");
+  }
+  EXPECT_EQ(refusal(ask({{"reasoning", {{"mood", "good"}}}})), "400 reasoning.mood: reasoning.mood: no such parameter");
+}
+
 TEST_F(Responses, WhatIsStoredIsShownAndForgotten) {
   const std::string id = say({});
   auto x = open("GET", "/v1/responses/" + id);

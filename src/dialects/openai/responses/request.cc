@@ -52,7 +52,8 @@ constexpr std::array<RenamedMember, 5> kNames{{{"max_output_tokens", "max_tokens
                                                {"text.format", "response_format.json_schema"},
                                                {"text.format", "response_format"}}};
 constexpr std::array<std::string_view, 2> kText{"format", "verbosity"};
-constexpr std::array<std::string_view, 4> kReasoning{"effort", "summary", "generate_summary", "context"};
+// `mode` says how much its maker's servers do beside asking the model.
+constexpr std::array<std::string_view, 5> kReasoning{"effort", "summary", "generate_summary", "context", "mode"};
 constexpr MemberLists kMembers{kCarried, kRead, kHarmless};
 // Known to clients; what asks for nothing passes.
 constexpr std::array<std::string_view, 5> kUnoffered{"conversation", "prompt", "context_management", "moderation",
