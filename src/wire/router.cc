@@ -26,7 +26,7 @@ constexpr size_t kMostSpare = 1024;          // Matches kept for the next reques
 constexpr std::string_view kMaxAge = "600";  // seconds that a browser may keep a preflight's answer
 constexpr std::string_view kExposed =
     "grpc-status, grpc-message, grpc-status-details-bin, grpc-retry-pushback-ms, inference-header-content-length, "
-    "x-request-id";
+    "x-request-id, request-id";
 
 // An extended CONNECT that is not for this route. HTTP/1.1's Upgrade is an offer, which a service may pass over.
 bool is_stray_connect(const Request& request, const Route& route) {

@@ -252,10 +252,7 @@ TEST_F(RouterTest, CorsAnswersPreflightsOfAllowedOrigins) {
   good.mutable_request().fields.add("origin", "https://good.example");
   bad.mutable_request().fields.add("origin", "https://bad.example");
   plain.mutable_request().fields.add("origin", "https://good.example");
-  for (auto* x : {&good, &bad, &plain}) {
-    go(*x);
-    router.closed(*x);
-  }
+  for (auto* x : {&good, &bad, &plain}) go(*x), router.closed(*x);
   EXPECT_EQ(good.response.status, 204);
   EXPECT_EQ(good.response.fields.find("access-control-allow-origin"), "https://good.example");
   EXPECT_EQ(good.response.fields.find("access-control-allow-methods"), "POST");
@@ -264,6 +261,8 @@ TEST_F(RouterTest, CorsAnswersPreflightsOfAllowedOrigins) {
   EXPECT_FALSE(bad.response.fields.has("access-control-allow-methods"));
   EXPECT_EQ(plain.response.status, 200);
   EXPECT_EQ(plain.response.fields.find("vary"), "origin");
+  const std::string exposed(plain.response.fields.find("access-control-expose-headers"));
+  EXPECT_NE(exposed.find(", request-id"), exposed.npos) << "Anthropic's clients read it";
 }
 
 // A service that would answer anything, and words refusals itself.
