@@ -115,10 +115,25 @@ std::string anthropic_error_json(const wire::Exchange& exchange, const ApiError&
   return end_anthropic_error(out, exchange);
 }
 
+// The first row whose name has `[]` and with which the text begins.
+void rename_behind_place(std::span<const RenamedMember> names, std::string& text) {
+  constexpr std::string_view kPlace = "[]";
+  for (const auto& [name, openai] : names) {
+    const size_t open = openai.find(kPlace);
+    if (open == openai.npos || !text.starts_with(openai.substr(0, open + 1))) continue;
+    const size_t behind = text.find(']', open) + 1;
+    const std::string_view inside = openai.substr(open + kPlace.size());
+    if (behind == 0 || text.compare(behind, inside.size(), inside) != 0) continue;
+    text.replace(behind, inside.size(), name.substr(name.find(kPlace) + kPlace.size()));
+    return;
+  }
+}
+
 }  // namespace
 
-// A list of the translation is another one than the client's: no place in it is told.
+// A list of the translation is another one than the client's, unless its name has `[]`: no place in it is told.
 ApiError in_names(std::span<const RenamedMember> names, ApiError error) {
+  rename_behind_place(names, error.status.text);
   const auto inside_word = [](char c) { return c == '_' || (c >= 'a' && c <= 'z'); };
   for (const auto& [name, openai] : names) {
     if (name == openai) continue;

@@ -28,7 +28,8 @@ struct ApiError {
 struct RenamedMember {
   std::string_view name, openai;  // as its API calls it, as OpenAI's chats do
 };
-// The error as the request's API has it: in its param and at the beginning of its text.
+// The error as the request's API has it: in its param and at the beginning of its text. `[]` in both names stands for a
+// place in a list that is the client's, which is told; a name without it has the place left out.
 ApiError in_names(std::span<const RenamedMember> names, ApiError error);
 
 ApiError refuse(std::string_view param, std::string text);

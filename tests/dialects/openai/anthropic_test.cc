@@ -374,6 +374,14 @@ TEST_F(Messages, WhatIsMissingIsNamedWithItsPlace) {
             "schema: it is missing");
 }
 
+TEST_F(Messages, AToolIsRefusedInTheNamesOfItsMembers) {
+  const auto said = [&](Json tool) {
+    return refusal(ask({{"tools", {{{"name", "f"}, {"input_schema", Json::object()}}, std::move(tool)}}})).substr(27);
+  };
+  EXPECT_EQ(said({{"name", "a b"}}).substr(0, 24), "tools[1].name: expected ");
+  EXPECT_EQ(said({{"name", "g"}, {"input_schema", 5}}), "tools[1].input_schema: expected a JSON schema, an object");
+}
+
 TEST_F(Messages, AFailureInTheMiddleIsAnEvent) {
   auto x = ask({{"stream", true}});
   scripted().emit("a");

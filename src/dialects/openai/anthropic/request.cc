@@ -16,7 +16,9 @@ constexpr std::array<RenamedMember, 7> kCarried{{{"model", "model"},
                                                  {"stream", "stream"},
                                                  {"max_tokens", "max_tokens"},
                                                  {"stop_sequences", "stop"}}};
-constexpr std::array<RenamedMember, 3> kNames{{{"stop_sequences", "stop"},
+constexpr std::array<RenamedMember, 5> kNames{{{"stop_sequences", "stop"},
+                                               {"tools[].input_schema", "tools[].function.parameters"},
+                                               {"tools[].", "tools[].function."},
                                                {"output_config.effort", "reasoning_effort"},
                                                {"output_config.format", "response_format"}}};
 constexpr std::array<std::string_view, 7> kRead{"messages", "system",        "tools",        "tool_choice",
