@@ -265,6 +265,9 @@ ApiError check(const msg::TextSpec& spec, const std::vector<uint32_t>& ids) {
           {}};
 }
 
+// Ollama's clients ask for it to have the model loaded.
+bool is_nothing(const Prompt& prompt) { return !prompt.tokens && prompt.text.empty(); }
+
 class EmbeddingsTask final : public PromptTask {
  public:
   EmbeddingsTask(Request request, const Exchange& exchange, const bus::Served& served)
@@ -280,7 +283,7 @@ class EmbeddingsTask final : public PromptTask {
     for (size_t i = 0; i < prompts_.size() && error.ok(); ++i) {
       const bool marked = !request_.prompts[i].tokens && request_.add_special.value_or(true);
       if (most_) cut_text(*most_, *spec_, marked ? msg::AddSpecial::kYes : msg::AddSpecial::kNo, prompts_[i].ids);
-      error = check(*spec_, prompts_[i].ids);
+      error = in_names(request_.names, check(*spec_, prompts_[i].ids));
     }
   }
   void then(OpenAiState& state, Exchange& exchange, bus::Served& served) override {
@@ -302,6 +305,8 @@ void embed_request(OpenAiState& state, Exchange& exchange, Request&& request) {
   tell_ignored(exchange, request);
   auto [served, error] = find_model(state, exchange, request.model, bus::Needs::kEmbeddings);
   if (!error.ok()) return respond(exchange, error);
+  if (request.embedding_form == EmbeddingForm::kOllamaOne && is_nothing(request.prompts.front()))
+    return respond_json(exchange, R"({"embedding":[]})");
   const msg::TextSpec& spec = *tokens_of(served->spec);
   // OpenAI's API shortens those of models that are made for it alone; Ollama's those of all.
   const bool shortens = !served->spec.text || request.embedding_form != EmbeddingForm::kOpenAi;

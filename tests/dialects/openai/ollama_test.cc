@@ -343,6 +343,20 @@ TEST_F(Ollama, AModelIsShownWithWhatItCanDo) {
   EXPECT_EQ(capabilities("b"), Json({"completion", "vision"}));
 }
 
+TEST_F(Ollama, AnEmptyPromptHasNoEmbedding) {
+  for (const Json& body : {Json{{"model", "m"}, {"prompt", ""}}, Json{{"model", "m"}}}) {
+    auto x = ask("embeddings", body);
+    EXPECT_EQ(x->response.status, 200);
+    EXPECT_EQ(json(x), Json::parse(R"({"embedding":[]})"));
+  }
+  EXPECT_EQ(refusal(ask("embeddings", {{"model", "q"}})).substr(0, 4), "404 ");
+}
+
+TEST_F(Ollama, APromptThatCannotBeEmbeddedIsToldByItsName) {
+  EXPECT_EQ(refusal(ask("embeddings", {{"model", "m"}, {"prompt", {900}}})).substr(0, 22), "400 prompt: token id 9");
+  EXPECT_EQ(refusal(ask("embed", {{"model", "m"}, {"input", {""}}})), "400 input: a text without tokens");
+}
+
 TEST_F(Ollama, EmbeddingsHaveLengthOne) {
   auto x = ask("embed", {{"model", "m"}, {"input", {"a", "b"}}});
   for (int i = 0; i < 2; ++i) inbox().finish(call(), support::outputs("embedding FP32 [2] [3,4]"));

@@ -358,7 +358,7 @@ ApiError read_embeddings(std::string_view body, Request& out) {
   return translate(body, [&](const OrderedJson& object) {
     if (ApiError bad = check_notes(object); !bad.ok()) return bad;
     ignore_others(object, {"model", "prompt", "options", "truncate"}, out);
-    OrderedJson translated{{"model", model_name(object)}};
+    OrderedJson translated{{"model", model_name(object)}, {"input", ""}};
     carry(object, "prompt", translated, "input");
     out.names = kPromptNames;
     out.embedding_form = EmbeddingForm::kOllamaOne;
