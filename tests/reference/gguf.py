@@ -200,12 +200,17 @@ def write(path, fields, tensors):
 # --- models ------------------------------------------------------------------------------------------------------------
 
 ARCHITECTURES = {"LlamaForCausalLM": "llama", "MistralForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2",
-                 "Qwen3ForCausalLM": "qwen3"}
+                 "Qwen3ForCausalLM": "qwen3", "MixtralForCausalLM": "llama", "Qwen2MoeForCausalLM": "qwen2moe",
+                 "Qwen3MoeForCausalLM": "qwen3moe"}
 OUTSIDE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 IN_LAYER = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q",
             "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
             "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate",
-            "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+            "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "mlp.gate": "ffn_gate_inp",
+            "block_sparse_moe.gate": "ffn_gate_inp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+            "mlp.shared_expert.gate_proj": "ffn_gate_shexp", "mlp.shared_expert.up_proj": "ffn_up_shexp",
+            "mlp.shared_expert.down_proj": "ffn_down_shexp"}
+OF_EXPERTS = {"gate_proj": "gate", "w1": "gate", "up_proj": "up", "w3": "up", "down_proj": "down", "w2": "down"}
 
 
 def renamed(name):
@@ -214,6 +219,12 @@ def renamed(name):
         return OUTSIDE[core] + "." + kind
     layer, _, rest = core[len("model.layers."):].partition(".")
     return f"blk.{layer}.{IN_LAYER[rest]}.{kind}"
+
+
+def renamed_expert(name):
+    """The tensor that all of a layer's experts are in, in their order; None: it is no expert's."""
+    layer, _, rest = name.removeprefix("model.layers.").partition(".")
+    return f"blk.{layer}.ffn_{OF_EXPERTS[rest.split('.')[-2]]}_exps.weight" if ".experts." in rest else None
 
 
 def turned(w, heads):
@@ -234,7 +245,11 @@ def tensors_of(said, weights, kind_of):
         kind = kind_of(name) if w.ndim == 2 else "F32"
         turn = heads.get(name.split(".")[-2]) if architecture == "llama" else None
         body, meant = ENCODERS[kind](turned(w, turn) if turn else w)
-        stored[renamed(name)] = (kind, w.shape, body)
+        if experts := renamed_expert(name):
+            _, shape, before = stored.get(experts, (kind, (0,), b""))
+            stored[experts] = (kind, (shape[0] + 1, *w.shape), before + body)
+        else:
+            stored[renamed(name)] = (kind, w.shape[1:] if "shared_expert_gate" in name else w.shape, body)
         numbers[name] = straight(meant, turn) if turn else meant
     return stored, numbers
 
@@ -247,6 +262,13 @@ def fields_of(said):
               a + ".feed_forward_length": said["intermediate_size"], a + ".attention.head_count": said["num_attention_heads"],
               a + ".attention.head_count_kv": said["num_key_value_heads"], a + ".rope.freq_base": float(said["rope_theta"]),
               a + ".attention.layer_norm_rms_epsilon": float(said["rms_norm_eps"])}
+    experts = said.get("num_experts", said.get("num_local_experts"))
+    if experts:
+        fields.update({a + ".expert_count": experts, a + ".expert_used_count": said["num_experts_per_tok"]})
+    for theirs, ours in (("expert_feed_forward_length", "moe_intermediate_size"),
+                         ("expert_shared_feed_forward_length", "shared_expert_intermediate_size")):
+        if ours in said:
+            fields[f"{a}.{theirs}"] = said[ours]
     if "head_dim" in said:
         fields.update({a + ".attention.key_length": said["head_dim"], a + ".attention.value_length": said["head_dim"]})
     if said.get("sliding_window"):

@@ -28,6 +28,10 @@ CASES.update({
     "qwen2": ("qwen2", lambda name: "F32", {}),
     "qwen3": ("qwen3", lambda name: "F32", {"rope_scaling": {
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}}),
+    "mixtral": ("mixtral", lambda name: "F32", {}),
+    "qwen2_moe": ("qwen2_moe", lambda name: "F32", {}),
+    "qwen3_moe": ("qwen3_moe", lambda name: "Q4_K" if ".experts." in name else "F32", {
+        **WIDE, "moe_intermediate_size": 256, "num_experts": 4, "num_experts_per_tok": 2}),
 })
 
 

@@ -26,6 +26,7 @@ class ConfigWriter {
   base::Result<std::string> write() {
     set_architecture();
     if (status_.ok()) set_sizes();
+    if (status_.ok()) set_experts();
     if (status_.ok()) set_attention();
     if (status_.ok()) set_rope();
     if (!status_.ok()) return status_;
@@ -77,20 +78,26 @@ class ConfigWriter {
     const auto* architecture = text("general.architecture");
     if (!architecture) return fail(base::invalid("GGUF: no field 'general.architecture'"));
     arch_ = *architecture;
-    const std::string_view ours = arch_ == "llama"   ? "LlamaForCausalLM"
-                                  : arch_ == "qwen2" ? "Qwen2ForCausalLM"
-                                  : arch_ == "qwen3" ? "Qwen3ForCausalLM"
-                                                     : "";
+    has_experts_ = whole(key("expert_count")).value_or(0) > 0;
+    const std::string_view ours = arch_ == "llama"      ? has_experts_ ? "MixtralForCausalLM" : "LlamaForCausalLM"
+                                  : arch_ == "qwen2"    ? "Qwen2ForCausalLM"
+                                  : arch_ == "qwen3"    ? "Qwen3ForCausalLM"
+                                  : arch_ == "qwen2moe" ? "Qwen2MoeForCausalLM"
+                                  : arch_ == "qwen3moe" ? "Qwen3MoeForCausalLM"
+                                                        : "";
     if (ours.empty())
-      return fail(unsupported("general.architecture",
-                              "is \"" + base::presentable(arch_, 40) + "\"; known here are llama, qwen2 and qwen3"));
+      return fail(unsupported(
+          "general.architecture",
+          "is \"" + base::presentable(arch_, 40) + "\"; known here are llama, qwen2, qwen3, qwen2moe and qwen3moe"));
+    if (has_experts_ && (arch_ == "qwen2" || arch_ == "qwen3"))
+      return fail(unsupported(key("expert_count"), "is not supported"));
     out_["architectures"] = json::array({ours});
     if (gguf_.has(key("pooling_type")) && whole(key("pooling_type")).value_or(0) != 0)
       fail(unsupported(key("pooling_type"), "makes it a model of embeddings, which is served from safetensors alone"));
     if (auto causal = gguf_.get<bool>(key("attention.causal")); causal && !*causal)
       fail(unsupported(key("attention.causal"), "is false, which is not supported"));
     for (auto field : {"attn_logit_softcapping", "final_logit_softcapping", "logit_scale", "embedding_scale",
-                       "residual_scale", "attention.scale", "expert_count"})
+                       "residual_scale", "attention.scale", "expert_weights_scale"})
       refuse(field, "is not supported");
   }
 
@@ -102,7 +109,7 @@ class ConfigWriter {
   void set_sizes() {
     need("hidden_size", "embedding_length");
     need("num_hidden_layers", "block_count");
-    need("intermediate_size", "feed_forward_length");
+    need("intermediate_size", is_qwen_mixture() ? "expert_feed_forward_length" : "feed_forward_length");
     need("max_position_embeddings", "context_length");
     const Array* embedding = tensor("token_embd.weight");
     if (!embedding) return fail(base::invalid("GGUF: no tensor 'token_embd.weight'"));
@@ -112,6 +119,18 @@ class ConfigWriter {
     auto epsilon = real(key("attention.layer_norm_rms_epsilon"));
     if (!epsilon) return fail(base::invalid("GGUF: no field '" + key("attention.layer_norm_rms_epsilon") + "'"));
     out_["rms_norm_eps"] = *epsilon;
+  }
+
+  // All layers of a mixture are mixtures here, so that there is one width.
+  bool is_qwen_mixture() const { return arch_ == "qwen2moe" || arch_ == "qwen3moe"; }
+  void set_experts() {
+    if (!has_experts_ && !is_qwen_mixture()) return;
+    need(is_qwen_mixture() ? "num_experts" : "num_local_experts", "expert_count");
+    need("num_experts_per_tok", "expert_used_count");
+    if (!is_qwen_mixture()) return;
+    out_["moe_intermediate_size"] = out_["intermediate_size"];
+    out_["norm_topk_prob"] = arch_ == "qwen3moe";
+    if (arch_ == "qwen2moe") need("shared_expert_intermediate_size", "expert_shared_feed_forward_length");
   }
 
   void set_attention() {
@@ -124,12 +143,12 @@ class ConfigWriter {
     for (auto field : {"attention.value_length", "rope.dimension_count"})
       if (auto other = whole(key(field)); other && *other != dim)
         fail(unsupported(key(field), "is not the size of a head, " + std::to_string(dim)));
-    if (arch_ != "qwen2") out_["attention_bias"] = tensor("blk.0.attn_q.bias") != nullptr;
+    if (!arch_.starts_with("qwen2")) out_["attention_bias"] = tensor("blk.0.attn_q.bias") != nullptr;
     if (auto window = whole(key("attention.sliding_window")); window && *window > 0) {
       out_["sliding_window"] = *window;
-      if (arch_ == "llama")
+      if (arch_ == "llama" && !has_experts_)
         out_["architectures"] = json::array({"MistralForCausalLM"});
-      else
+      else if (arch_ != "llama")
         out_["use_sliding_window"] = true, out_["max_window_layers"] = 0;
     }
   }
@@ -199,6 +218,7 @@ class ConfigWriter {
   const Gguf& gguf_;
   base::Status status_;
   std::string arch_;
+  bool has_experts_ = false;
   json out_;
 };
 

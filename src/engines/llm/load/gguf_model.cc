@@ -57,12 +57,27 @@ struct Renamed {
 };
 constexpr Renamed kOutside[] = {
     {"token_embd", "model.embed_tokens"}, {"output_norm", "model.norm"}, {"output", "lm_head"}};
-constexpr Renamed kInLayer[] = {{"attn_norm", "input_layernorm"},    {"ffn_norm", "post_attention_layernorm"},
-                                {"attn_q", "self_attn.q_proj"},      {"attn_k", "self_attn.k_proj"},
-                                {"attn_v", "self_attn.v_proj"},      {"attn_output", "self_attn.o_proj"},
-                                {"attn_q_norm", "self_attn.q_norm"}, {"attn_k_norm", "self_attn.k_norm"},
-                                {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
-                                {"ffn_down", "mlp.down_proj"}};
+constexpr Renamed kInLayer[] = {{"attn_norm", "input_layernorm"},
+                                {"ffn_norm", "post_attention_layernorm"},
+                                {"attn_q", "self_attn.q_proj"},
+                                {"attn_k", "self_attn.k_proj"},
+                                {"attn_v", "self_attn.v_proj"},
+                                {"attn_output", "self_attn.o_proj"},
+                                {"attn_q_norm", "self_attn.q_norm"},
+                                {"attn_k_norm", "self_attn.k_norm"},
+                                {"ffn_gate", "mlp.gate_proj"},
+                                {"ffn_up", "mlp.up_proj"},
+                                {"ffn_down", "mlp.down_proj"},
+                                {"ffn_gate_inp", "mlp.gate"},
+                                {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
+                                {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
+                                {"ffn_down_shexp", "mlp.shared_expert.down_proj"},
+                                {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"}};
+// A layer's experts are one tensor of three sizes.
+constexpr Renamed kOfExperts[] = {
+    {"ffn_gate_exps", "gate_proj"}, {"ffn_up_exps", "up_proj"}, {"ffn_down_exps", "down_proj"}};
+constexpr Renamed kOfMixtral[] = {{"gate_proj", "w1"}, {"up_proj", "w3"}, {"down_proj", "w2"}};
+constexpr size_t kMostExpertArrays = 1 << 19;
 
 template <size_t N>
 std::string_view our_name(const Renamed (&names)[N], std::string_view theirs) {
@@ -85,10 +100,12 @@ struct TensorName {
     core = name.substr(0, name.rfind('.'));
     kind = name.substr(std::min(core.size() + 1, name.size()));
   }
+  bool is_numbered() const {
+    return !layer.empty() && std::all_of(layer.begin(), layer.end(), [](char c) { return c >= '0' && c <= '9'; });
+  }
   // In a Hugging Face folder; empty: it has none.
   std::string renamed() const {
-    const bool digits =
-        !layer.empty() && std::all_of(layer.begin(), layer.end(), [](char c) { return c >= '0' && c <= '9'; });
+    const bool digits = is_numbered();
     const std::string_view ours = digits          ? our_name(kInLayer, core)
                                   : layer.empty() ? our_name(kOutside, core)
                                                   : std::string_view();
@@ -111,6 +128,36 @@ base::Status turn_rows(const Gguf& gguf, const std::string& name, std::string_vi
     return base::invalid("GGUF: '" + name + "' has no whole heads of an even size");
   array.head_rows = uint32_t(rows / uint64_t(*heads));
   return {};
+}
+
+bool is_mixtral(const Gguf& gguf) {
+  const auto* architecture = gguf.get<std::string>("general.architecture");
+  return architecture && *architecture == "llama" && gguf.has("llama.expert_count");
+}
+
+// An array for each expert of a layer.
+base::Status part_experts(const Gguf& gguf, const std::string& name, const TensorName& parts, const Array& all,
+                          Arrays& out) {
+  std::string_view which = our_name(kOfExperts, parts.core);
+  const bool mixtral = is_mixtral(gguf);
+  if (mixtral) which = our_name(kOfMixtral, which);
+  if (all.shape.size() != 3 || all.shape[0] > kMostExpertArrays || out.size() + all.shape[0] > kMostExpertArrays)
+    return base::invalid("GGUF: '" + base::presentable(name, 100) + "' is not the experts of a layer");
+  const std::string before = "model.layers." + std::string(parts.layer) +
+                             (mixtral ? ".block_sparse_moe.experts." : ".mlp.experts."),
+                    after = "." + std::string(which) + ".weight";
+  const size_t bytes = all.data.size() / all.shape[0];
+  for (uint64_t e = 0; e < all.shape[0]; ++e)
+    out.emplace(before + std::to_string(e) + after,
+                Array{all.dtype, {all.shape[1], all.shape[2]}, all.data.subspan(e * bytes, bytes)});
+  return {};
+}
+
+// The names and shapes that a mixture's other arrays have in a folder.
+void name_mixture(const Gguf& gguf, const TensorName& parts, std::string& ours, Array& array) {
+  if (parts.core == "ffn_gate_inp" && is_mixtral(gguf))
+    ours = "model.layers." + std::string(parts.layer) + ".block_sparse_moe.gate.weight";
+  if (parts.core == "ffn_gate_inp_shexp" && array.shape.size() == 1) array.shape.insert(array.shape.begin(), 1);
 }
 
 }  // namespace
@@ -142,11 +189,16 @@ base::Result<Arrays> named_arrays(const Gguf& gguf) {
   for (const auto& [name, tensor] : gguf.tensors) {
     const TensorName parts(name);
     if (is_left_out(parts)) continue;
+    if (parts.is_numbered() && parts.kind == "weight" && !our_name(kOfExperts, parts.core).empty()) {
+      if (auto s = part_experts(gguf, name, parts, tensor, out); !s.ok()) return s;
+      continue;
+    }
     std::string ours = parts.renamed();
     if (ours.empty())
       return base::failure(base::Code::kUnimplemented,
                            "GGUF: the tensor '" + base::presentable(name, 100) + "' is none that is known here");
     Array array = tensor;
+    name_mixture(gguf, parts, ours, array);
     if (architecture && *architecture == "llama" && !parts.layer.empty() &&
         (parts.core == "attn_q" || parts.core == "attn_k"))
       if (auto s = turn_rows(gguf, base::presentable(name, 100), parts.core, array); !s.ok()) return s;

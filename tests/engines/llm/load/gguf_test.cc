@@ -226,7 +226,8 @@ TEST(GgufFields, ThatChangeAnswersAndAreNotKnownHereAreRefused) {
   const std::pair<std::pair<const char*, GgufValue>, const char*> cases[] = {
       {{"general.architecture", std::string("gemma3")}, "'general.architecture' is \"gemma3\"; known here are llama"},
       {{"general.type", std::string("mmproj")}, "'general.type' is \"mmproj\", which is no model of text"},
-      {{"llama.expert_count", int64_t(8)}, "'llama.expert_count' is not supported"},
+      {{"llama.expert_count", int64_t(8)}, "no field 'llama.expert_used_count'"},
+      {{"llama.expert_weights_scale", 2.5}, "'llama.expert_weights_scale' is not supported"},
       {{"llama.rope.dimension_count", int64_t(4)}, "'llama.rope.dimension_count' is not the size of a head, 8"},
       {{"llama.attention.causal", false}, "'llama.attention.causal' is false"},
       {{"llama.pooling_type", int64_t(3)}, "'llama.pooling_type' makes it a model of embeddings"},
@@ -249,6 +250,28 @@ TEST(GgufFields, ThatChangeAnswersAndAreNotKnownHereAreRefused) {
   Gguf none = model();
   none.tensors.clear();
   EXPECT_EQ(config_of(none).error().text, "GGUF: no tensor 'token_embd.weight'");
+}
+
+TEST(GgufTensors, OfExpertsAreCutIntoThese) {
+  const std::vector<std::byte> data(3 * 4 * 2 * 4);
+  for (const auto& [architecture, gate, first, last] :
+       std::initializer_list<std::tuple<std::string, const char*, const char*, const char*>>{
+           {"llama", "block_sparse_moe.gate", "block_sparse_moe.experts.0.w1", "block_sparse_moe.experts.2.w1"},
+           {"qwen3moe", "mlp.gate", "mlp.experts.0.gate_proj", "mlp.experts.2.gate_proj"}}) {
+    Gguf g = model(architecture);
+    g.fields[architecture + ".expert_count"] = int64_t(3);
+    g.tensors["blk.7.ffn_gate_exps.weight"] = Array{Stored::kF32, {3, 4, 2}, data};
+    g.tensors["blk.7.ffn_gate_inp.weight"] = Array{Stored::kF32, {3, 16}};
+    auto arrays = named_arrays(g);
+    ASSERT_TRUE(arrays) << arrays.error().text;
+    const std::string layer = "model.layers.7.";
+    EXPECT_TRUE(arrays->contains(layer + gate + ".weight"));
+    EXPECT_EQ(arrays->at(layer + first + ".weight").data.data(), data.data());
+    EXPECT_EQ(arrays->at(layer + last + ".weight").shape, (std::vector<uint64_t>{4, 2}));
+    EXPECT_EQ(arrays->at(layer + last + ".weight").data.data(), data.data() + 2 * 32);
+    g.tensors["blk.7.ffn_gate_exps.weight"].shape = {uint64_t(1) << 30, 4, 2};
+    EXPECT_EQ(named_arrays(g).error().text, "GGUF: 'blk.7.ffn_gate_exps.weight' is not the experts of a layer");
+  }
 }
 
 TEST(GgufTensors, AreCalledAsInAHuggingFaceFolder) {
