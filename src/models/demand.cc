@@ -207,7 +207,8 @@ void Demand::refuse(const std::string& model) {
 }
 
 // There is no room beside the models that wait for it: they are refused. Where clients wait for it, too, these models
-// leave for it, and are refused again until it is loaded.
+// leave for it, and are refused again until it is loaded. Where none waits any more it is not wanted any more, and the
+// next Call of either must ask again.
 void Demand::refuse_models(const std::string& model) {
   constexpr auto kWhy = "models.memory has no room for it beside the models that wait for it";
   std::vector<Done> refused;
@@ -219,13 +220,14 @@ void Demand::refuse_models(const std::string& model) {
       at = asked_.erase(at);
     }
   }
-  const bool stays = asked_.contains(model) || residence_->clients_wait(model);
-  residence_->refuse_models(model, not_loaded(model, kWhy), stays ? base::Time::max() : timer_->now());
-  for (const auto& done : refused) done(base::failure(base::Code::kFailedPrecondition, kWhy));
-  if (stays)
+  if (asked_.contains(model) || residence_->clients_wait(model)) {
+    residence_->refuse_models(model, not_loaded(model, kWhy), base::Time::max());
     for_clients_.insert(model);
-  else
+  } else {
+    residence_->fail_waiting(model, not_loaded(model, kWhy), timer_->now());
     forget(model);
+  }
+  for (const auto& done : refused) done(base::failure(base::Code::kFailedPrecondition, kWhy));
 }
 
 }  // namespace weir::models

@@ -123,6 +123,12 @@ class HeldDemand : public Demand {
     auto served = held->now()->models.at(model).versions.begin()->second;
     return caller.call(*served, tenant);
   }
+  // Its client does.
+  void leave(msg::Call* waiting, const std::string& model) {
+    waiting->cancelled = true;
+    held->now()->models.at(model).versions.begin()->second->inbox->poke();
+    EXPECT_NE(caller.answer(waiting), "");
+  }
   static std::string all_wait() {
     const std::string why = std::string("/1 READY (") + kWaits + ")\n";
     return "a" + why + "b" + why + "c" + why;

@@ -58,6 +58,24 @@ TEST_F(HeldDemand, ClientsWaitUntilTheModelThatAsksHasLeft) {
   EXPECT_EQ(caller.answer(call("b")), "2") << "models are not refused any more";
 }
 
+// The model that they have asked for is refused to the one that runs, and is wanted no more.
+TEST_F(HeldDemand, ClientsThatComeOnceOthersHaveLeftAskAgain) {
+  auto* inside = run("a");
+  auto wait = waits.begin("a", "b");
+  auto* client = call("b", 2);
+  ASSERT_TRUE(held->becomes(all_wait())) << "a is let go";
+  leave(client, "b");
+  EXPECT_EQ(caller.answer(call("b")), no_room("b"));
+  held->begin_load("c", {"a"}).wait();
+  auto* next = call("b", 2);
+  wait.reset();
+  loads.release_runs("a");
+  EXPECT_EQ(caller.answer(inside), "1");
+  const std::string said = caller.answer(next);
+  EXPECT_TRUE(said == "2" || said == no_room("b")) << said;
+  EXPECT_EQ(caller.answer(call("b", 2)), "2");
+}
+
 TEST_F(HeldDemand, NorForALoadThatItAsksFor) {
   auto* inside = run("a");
   auto asked = held->begin_load("b", {"a"});
