@@ -126,8 +126,8 @@ class Repository {
   // Folders below `root`, one of the options' roots, have come, gone, or changed: loads and unloads these models,
   // whatever `control` says; those that an earlier root has are left alone.
   void refresh(std::string root, std::vector<std::string> names);
-  // Why the last look at the folders came to nothing, so that what was loaded stays as it is; empty: it did not. With
-  // paths of this machine. Any thread.
+  // Why the last look at the folders came to nothing, or did for one root, so that what was loaded of it stays as it
+  // is; empty: it did not. With paths of this machine. Any thread.
   std::string trouble() const;
   // Ends the threads, once the loads that run are done; engines are told (LoadArgs::loading). What is loaded stays
   // callable until the destructor. load() and unload() that have not begun, and those after this, are refused with

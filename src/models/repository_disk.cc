@@ -24,19 +24,20 @@ struct Repository::Parts::Disk::Start {
 };
 
 void Repository::Parts::Disk::load_all(const Done& done) {
-  auto folders = scan(Watch::Settle::kNo);
-  if (!folders) return done(folders.error());
-  const Configs configs = configure(*folders);
-  choose_wanted(*folders, configs);
-  auto order = in_order(*folders, configs);
+  auto found = scan(Watch::Settle::kNo);
+  if (!found) return done(found.error());
+  Folders& folders = found->folders;
+  const Configs configs = configure(folders);
+  choose_wanted(folders, configs);
+  auto order = in_order(folders, configs);
   parts_.wanted.insert(order.names().begin(), order.names().end());
   for (const auto& name : order.names()) table_.mark_loading(name);
-  for (const auto& [name, folder] : *folders)
+  for (const auto& [name, folder] : folders)
     if (parts_.wanted.contains(name)) parts_.watch.took(name, folder.fingerprint());
   parts_.publish();
   if (parts_.options.control == Control::kPoll) next_poll_ = Clock::now() + parts_.options.poll_interval;
   if (order.names().empty()) return done({});
-  auto start = std::make_shared<Start>(Start{std::move(*folders), std::move(order), done});
+  auto start = std::make_shared<Start>(Start{std::move(folders), std::move(order), done});
   for (const auto& name : start->order.first()) begin_load(start, name);
 }
 
@@ -100,14 +101,13 @@ base::Status Repository::Parts::Disk::load_at_start(const Start& start, const st
   return status;
 }
 
-base::Result<Repository::Parts::Folders> Repository::Parts::Disk::scan(Watch::Settle settle) {
+base::Result<RootScan::Found> Repository::Parts::Disk::scan(Watch::Settle settle) {
   auto found = [&] {
     const RepositoryLock::Unlocked unlocked(parts_.lock);
     return roots_.scan(settle);
   }();
-  if (!found) return found.error();
-  table_.set_skipped(std::move(found->skipped));
-  return std::move(found->folders);
+  if (found) table_.set_skipped(std::move(found->skipped));
+  return found;
 }
 
 // The log has one line for each trouble, however often it is met.
@@ -127,10 +127,11 @@ std::string Repository::Parts::Disk::trouble() const {
 
 // `done` is called when all that has changed has been loaded.
 void Repository::Parts::Disk::rescan(Watch::Settle settle, const std::function<void()>& done) {
-  auto folders = scan(settle);
-  note_trouble(folders ? base::Status() : folders.error());
-  if (!folders) return done();
-  auto [changed, gone] = changes(*folders, settle);
+  auto found = scan(settle);
+  note_trouble(found ? found->trouble : found.error());
+  if (!found) return done();
+  Folders& folders = found->folders;
+  auto [changed, gone] = changes(folders, settle);
   if (changed.empty() && gone.empty()) {
     if (parts_.options.control == Control::kExplicit) parts_.publish();
     return done();
@@ -140,8 +141,8 @@ void Repository::Parts::Disk::rescan(Watch::Settle settle, const std::function<v
     if (--*left == 0) done();
   };
   for (const auto& name : changed) {
-    parts_.watch.took(name, folders->at(name).fingerprint());
-    jobs_.add(name, Jobs::Needs::kPlace, [this, folder = std::move(folders->at(name)), one] {
+    parts_.watch.took(name, folders.at(name).fingerprint());
+    jobs_.add(name, Jobs::Needs::kPlace, [this, folder = std::move(folders.at(name)), one] {
       if (parts_.wanted.contains(folder.name)) parts_.load_one(folder, nullptr);  // a request may have unloaded it
       one();
     });

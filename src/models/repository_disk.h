@@ -28,7 +28,8 @@ class Repository::Parts::Disk {
   void work();
   // When something is due that nobody pokes for.
   Clock::time_point next_look() const { return std::min(next_poll_, next_refresh_); }
-  // Why the last look at the folders came to nothing; empty: it did not. Any thread, without the lock.
+  // Why the last look at the folders came to nothing, or did for one root; empty: it did not. Any thread, without the
+  // lock.
   std::string trouble() const;
 
  private:
@@ -40,7 +41,7 @@ class Repository::Parts::Disk {
   LoadOrder in_order(const Folders& folders, const Configs& configs) const;
   void begin_load(const std::shared_ptr<Start>& start, const std::string& name);
   base::Status load_at_start(const Start& start, const std::string& name);  // may load
-  base::Result<Folders> scan(Watch::Settle settle);
+  base::Result<RootScan::Found> scan(Watch::Settle settle);
   void note_trouble(const base::Status& look);
   Watch::Changes changes(const Folders& folders, Watch::Settle settle);
   void register_model(const ModelFolder& folder);  // gives the lock away

@@ -77,5 +77,32 @@ TEST(RootScan, ModelsThatAreTakenOutOfTheFolderAreGone) {
   EXPECT_TRUE(scan.scan(Settle::kYes)->folders.empty());
 }
 
+TEST(RootScan, ARootThatIsNotBelievedKeepsItsModelsAndTheOthersGoOn) {
+  using Settle = Watch::Settle;
+  test::Disk disk({{"one/m/1/model.onnx", "a"}, {"two/n/1/model.onnx", "b"}});
+  const std::string two = disk.root() + "/two";
+  RootScan scan({disk.root() + "/one", two});
+  const auto names = [&](Settle settle) {
+    std::string out;
+    auto found = scan.scan(settle);
+    if (!found) return found.error().text;
+    for (const auto& [name, folder] : found->folders) out += name;
+    return out;
+  };
+  EXPECT_EQ(names(Settle::kNo), "mn");
+  std::filesystem::rename(two, disk.root() + "/elsewhere");
+  EXPECT_EQ(names(Settle::kYes), "mn") << "it is not there";
+  std::filesystem::create_directory(two);
+  disk.write("one/p/1/model.onnx", "c"), disk.remove("one/m");
+  EXPECT_EQ(names(Settle::kYes), "np") << "it is empty";
+  std::filesystem::remove(two);
+  std::filesystem::rename(disk.root() + "/elsewhere", two);
+  disk.write("two/q/1/model.onnx", "d");
+  EXPECT_EQ(names(Settle::kYes), "npq");
+  std::filesystem::rename(two, disk.root() + "/elsewhere");
+  std::filesystem::create_directory(two);
+  EXPECT_EQ(names(Settle::kNo), "p") << "somebody says so";
+}
+
 }  // namespace
 }  // namespace weir::models
