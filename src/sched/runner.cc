@@ -116,7 +116,7 @@ void Runner::landed(Status status) {
 // Calls that failed together. A lost device fails them one by one, too.
 void Runner::over(const std::vector<msg::Call*>& calls, Status why) {
   if (calls.size() > 1 && why.code != Code::kUnavailable) return one_by_one(calls);
-  for (auto* call : calls) fail(call, flight_, why);
+  for (auto* call : calls) refuse(call, why);
 }
 
 // Sinks of the answer may come back here with another call, so nothing of the Room is in use any more when it leaves.
@@ -150,7 +150,7 @@ void Runner::alone(msg::Call* call, Time started) {
   if (auto status = try_alone(call, clock); status.ok())
     answer(clock);
   else
-    fail(call, clock, std::move(status));
+    refuse(call, std::move(status));
   release();
 }
 
@@ -245,7 +245,8 @@ void Runner::answer(Clock& clock) {
   room_.events.clear();
 }
 
-// Counts the batch and its calls, and writes their times.
+// Counts the batch and its calls, and writes their times. `started` says that the model has had the call, also one that
+// it has failed alone (sched/sequence_inbox.cc). What fails a whole step says nothing of that.
 void Runner::settle(Clock& clock) {
   uint64_t good = 0, rows = 0;
   Duration queued{0};
@@ -288,12 +289,6 @@ void Runner::record(const Clock& clock) {
   const Time first = *std::min_element(came.begin(), middle + 1), last = *std::max_element(middle, came.end());
   stats_.timeline.add({0, uint32_t(room_.instance), uint32_t(came.size()), batch_.rows, first, *middle, last,
                        clock.started, clock.gathered, clock.computing, clock.computed, clock.landed, clock.finished});
-}
-
-// The engine's failure. It says that the call has run (sched/sequence_inbox.cc).
-void Runner::fail(msg::Call* call, const Clock& clock, Status status) {
-  call->times.started = clock.started;
-  refuse(call, std::move(status));
 }
 
 void Runner::refuse(msg::Call* call, Status status) { mail(call, failed(*call, std::move(status))); }

@@ -77,7 +77,6 @@ class Runner {
   void landed(base::Status status);
   void over(const std::vector<msg::Call*>& calls, base::Status why);
   void alone(msg::Call* call, base::Time started);
-  void fail(msg::Call* call, const Clock& clock, base::Status status);
   base::Status try_alone(msg::Call* call, Clock& clock);
   bool staged(Clock& clock);
   template <class Run>

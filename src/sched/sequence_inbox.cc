@@ -42,7 +42,7 @@ bool is_set(const msg::Call& call, std::string_view name) {
   return flag && *flag;
 }
 
-// A request that the model has begun, and fails, does not end its sequence, whatever the code.
+// A request that the model has begun, and answers with a failure, does not end its sequence, whatever the code.
 bool ends_sequence(const msg::Call& call, Code code) {
   return msg::ends_sequence(code) && (code == Code::kCancelled || call.times.started == base::kNever);
 }
