@@ -2,11 +2,11 @@
 //
 // Requests of a sequence come without waiting for each other's answers. One that is refused before the model's Inbox
 // has seen it (for a limit, or for want of memory) ends its sequence here: those behind it are refused until the next
-// start, so that none runs on a state that lacks it. While one is still on its way to the model, the stream reads no
-// further.
-#include <compare>
+// start, so that none runs on a state that lacks it. Behind a request that ends its sequence nothing comes, so none is
+// remembered for it. While one is still on its way to the model, the stream reads no further.
+#include <algorithm>
 #include <list>
-#include <map>
+#include <utility>
 
 #include "dialects/oip/grpc_infer.h"
 #include "dialects/oip/inference.h"
@@ -19,18 +19,51 @@ namespace {
 using base::Status;
 
 constexpr size_t kMaxPending = 256;  // requests of one stream that have not been answered; more wait on the wire
-constexpr size_t kMaxBroken = 256;   // sequences that lack a request; with one more the stream ends
+constexpr size_t kMaxBroken = 256;   // sequences that lack a request; the one that has been idle longest is forgotten
 
 enum class OnError : uint8_t { kMessage, kEndStream };
 enum class Submitted : uint8_t { kNo, kYes };  // whether the model was given the request
 
 class Stream;
 
+bool has_flag(const msg::Call& call, std::string_view name) {
+  const auto* flag = msg::find(call.parameters, name);
+  return flag && *flag == msg::ParamValue(true);
+}
+
 // A sequence of a model that keeps sequences.
 struct Sequence {
   std::string model, version;
   base::SessionId id;
-  friend auto operator<=>(const Sequence&, const Sequence&) = default;
+  friend bool operator==(const Sequence&, const Sequence&) = default;
+};
+
+// The sequences that lack a request, and why it was refused.
+class BrokenSequences {
+ public:
+  // Null: it lacks none.
+  const Status* find(const Sequence& sequence) {
+    auto found = lookup(sequence);
+    if (found == all_.end()) return nullptr;
+    all_.splice(all_.end(), all_, found);
+    return &found->second;
+  }
+  void add(const Sequence& sequence, const Status& why) {
+    if (find(sequence)) return;
+    if (all_.size() >= kMaxBroken) all_.pop_front();
+    all_.emplace_back(sequence, why);
+  }
+  void erase(const Sequence& sequence) {
+    if (auto found = lookup(sequence); found != all_.end()) all_.erase(found);
+  }
+
+ private:
+  using All = std::list<std::pair<Sequence, Status>>;
+  All::iterator lookup(const Sequence& sequence) {
+    return std::find_if(all_.begin(), all_.end(), [&](const auto& one) { return one.first == sequence; });
+  }
+
+  All all_;  // the last of them had a request last
 };
 
 // One request of a stream.
@@ -54,6 +87,7 @@ class StreamedInfer final : public Inference {
   std::vector<std::vector<base::Bytes>> ready;  // answers that wait for their turn
   std::string model, version, id;               // for error messages
   std::optional<Sequence> sequence;             // that it belongs to
+  bool ends_sequence = false;                   // as the last request of it
 
  private:
   void answered(const InferReply& reply, const OutputForms& forms, More more) override;
@@ -119,7 +153,7 @@ class Stream final : public wire::RpcListener {
   void failed(StreamedInfer& request, const Status& status, Submitted submitted) {
     if (closed_) return;
     if (on_error_ == OnError::kEndStream) return end(status);
-    if (submitted == Submitted::kNo && !break_sequence(request, status)) return end(status);
+    if (submitted == Submitted::kNo) break_sequence(request, status);
     msg::Parameters parameters;
     if (submitted == Submitted::kYes) parameters.emplace_back("triton_final_response", true);
     send_error(request, status, parameters);
@@ -138,12 +172,10 @@ class Stream final : public wire::RpcListener {
   }
   // A sequence that lacks a request goes on with the next start.
   Status check_sequence(const Sequence& sequence, const msg::Call& call) {
-    auto broken = broken_.find(sequence);
-    if (broken == broken_.end()) return {};
-    const auto* start = msg::find(call.parameters, "sequence_start");
-    if (start && *start == msg::ParamValue(true)) return broken_.erase(broken), Status();
-    const Status& why = broken->second;
-    return base::failure(why.code, "an earlier request of the sequence was refused, which has ended it: " + why.text);
+    const Status* why = broken_.find(sequence);
+    if (!why) return {};
+    if (has_flag(call, "sequence_start")) return broken_.erase(sequence), Status();
+    return base::failure(why->code, "an earlier request of the sequence was refused, which has ended it: " + why->text);
   }
 
  private:
@@ -153,11 +185,13 @@ class Stream final : public wire::RpcListener {
     base::Env& env = state_.bus.env();
     return wire::admit_another(rpc_.exchange().request().identity, env.now(), env.wall());
   }
-  // The model has not been given the request, and knows nothing of it. False: no more such sequences are remembered.
-  bool break_sequence(const StreamedInfer& request, const Status& why) {
-    if (!request.sequence || !msg::ends_sequence(why.code)) return true;
-    broken_.emplace(*request.sequence, why);
-    return broken_.size() <= kMaxBroken;
+  // The model has not been given the request, and knows nothing of it.
+  void break_sequence(const StreamedInfer& request, const Status& why) {
+    if (!request.sequence || !msg::ends_sequence(why.code)) return;
+    if (request.ends_sequence)
+      broken_.erase(*request.sequence);
+    else
+      broken_.add(*request.sequence, why);
   }
   // Sends what has come to its turn, and ends the stream when nothing more can come.
   void settle() {
@@ -188,7 +222,7 @@ class Stream final : public wire::RpcListener {
   const wire::PeerInfo* const peer_;
   OipState::Streams& conn_;  // a map's elements stay where they are
   bool half_closed_ = false, closed_ = false, settling_ = false, first_ = true;
-  std::map<Sequence, Status> broken_;  // those that lack a request, and why it was refused
+  BrokenSequences broken_;
   std::list<StreamedInfer> requests_;  // in order of arrival
 };
 
@@ -212,6 +246,7 @@ void StreamedInfer::note() {
   if (!served_ || !call().session) return;
   if (dynamic_cast<const msg::KeepsSequences*>(served_->inbox.get()))
     sequence = {spec().name, spec().version, call().session};
+  ends_sequence = has_flag(call(), "sequence_end");
 }
 
 void StreamedInfer::request_read(Status status) {

@@ -45,6 +45,10 @@ class OipStreamSequence : public testing::Test {
     (*r.mutable_parameters())["sequence_start"].set_bool_param(true);
     return r;
   }
+  static inference::ModelInferRequest ending(inference::ModelInferRequest r) {
+    (*r.mutable_parameters())["sequence_end"].set_bool_param(true);
+    return r;
+  }
   static inference::ModelInferRequest digits_request() {
     inference::ModelInferRequest r;
     r.set_model_name("digits");
@@ -167,15 +171,37 @@ TEST_F(OipStreamSequence, AModelWithoutSequencesHasNone) {
   EXPECT_EQ(ran(), "b");
 }
 
-TEST_F(OipStreamSequence, AStreamThatLosesTooManySequencesEnds) {
+TEST_F(OipStreamSequence, OfSequencesThatLackARequestTheLastOnesAreRemembered) {
   open();
   fill();
-  for (int64_t i = 1; i <= 256; ++i) send(start(i, "a"));
+  for (int64_t i = 1; i <= 400; ++i) send(start(i, "a"));
+  send(145, "a");
+  send(start(401, "a"));
+  leave();
   EXPECT_FALSE(x_->ended);
+  send(146, "b");
+  for (auto [sequence, id] : {std::pair(145, "c"), {147, "d"}, {401, "e"}}) send(sequence, id);
+  EXPECT_EQ(ran(), "b");
+  auto said = heard();
+  for (auto id : {"c", "d", "e"}) EXPECT_TRUE(said[id].starts_with(kEnded)) << said[id];
+}
+
+TEST_F(OipStreamSequence, ASequenceWhoseEndIsRefusedIsNotRemembered) {
+  open();
   send(start(1, "a"));
+  EXPECT_EQ(ran(), "a");
+  fill();
+  for (int64_t i = 0; i < 300; ++i) send(ending(start(1000 + i, "-")));
+  send(1, "-");
+  for (int64_t i = 0; i < 300; ++i) send(ending(start(2000 + i, "-")));
+  leave();
+  send(1, "b");
+  send(ending(of(1, add_request(1, 2, "c"))));
+  EXPECT_EQ(ran(), "");
+  for (auto id : {"b", "c"}) EXPECT_TRUE(heard()[id].starts_with(kEnded)) << heard()[id];
+  send(1, "d");
+  EXPECT_EQ(ran(), "d") << "what it lacks, the model says";
   EXPECT_FALSE(x_->ended);
-  send(start(257, "a"));
-  EXPECT_EQ(support::grpc_status(*x_), int(base::Code::kResourceExhausted));
 }
 
 class OipLongSequence : public OipStreamSequence {
