@@ -19,8 +19,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!shape) return 0;
   const auto& s = *shape;
   bool sound = s.heads % s.kv_heads == 0 && s.heads / s.kv_heads <= 24 && s.head_dim % 2 == 0 && s.head_dim > 0 &&
-               s.head_dim <= 1024 && s.windows.size() == s.layers && s.rope.frequencies.size() == s.head_dim / 2 &&
-               s.hidden >= 2 && (!s.vision || s.vision->patches() > 0);
+               s.head_dim <= 1024 && s.windows.size() == s.layers && s.rope.frequencies.size() <= s.head_dim / 2 &&
+               (!s.local_rope || s.local_rope->frequencies.size() == s.head_dim / 2) && s.score_scale() > 0 &&
+               s.attention_cap >= 0 && s.logits_cap >= 0 && s.hidden >= 2 && (!s.vision || s.vision->patches() > 0);
   if (!sound) std::abort();
   return 0;
 }

@@ -36,6 +36,14 @@ def configuration(family, dtype, vision):
         said.update(num_experts=10, num_experts_per_tok=3, moe_intermediate_size=40, norm_topk_prob=family == "qwen3_moe")
     if family == "qwen2_moe":
         said.update(shared_expert_intermediate_size=56)
+    if family in ("gemma2", "gemma3_text"):
+        said.update(head_dim=32, hidden_activation="gelu_pytorch_tanh", query_pre_attn_scalar=24, sliding_window=20,
+                    tie_word_embeddings=True)
+        del said["hidden_act"]
+    if family == "gemma2":
+        said.update(attn_logit_softcapping=4.0, final_logit_softcapping=3.0)
+    if family == "gemma3_text":
+        said.update(rope_theta=1e6, rope_local_base_freq=1e4, sliding_window_pattern=3)
     if vision:
         said.update(vision_start_token_id=3, image_token_id=4, vision_end_token_id=5,
                     vision_config={"image_size": 16, "patch_size": 4, "hidden_size": 32, "depth": 2, "num_heads": 4,
@@ -49,7 +57,7 @@ def randomize(model, seed):
     with torch.no_grad():
         for name, p in model.named_parameters():
             if "norm" in name and name.endswith("weight"):
-                p.copy_(1 + 0.2 * torch.randn(p.shape, generator=made))
+                p.copy_((0 if model.config.gemma else 1) + 0.2 * torch.randn(p.shape, generator=made))
             elif p.dim() == 1:
                 p.copy_(0.2 * torch.randn(p.shape, generator=made))
             else:
@@ -66,16 +74,19 @@ def prompt(model, count, seed):
 
 
 @torch.no_grad()
-def write(folder, said, count=40, seed=1):
-    """The folder of a random model for what `said` (a config.json) describes, and expected.safetensors."""
+def write(folder, said, count=40, seed=1, names=lambda name: name):
+    """The folder of a random model for what `said` (a config.json) describes, and expected.safetensors.
+
+    `names` makes the file's names of the weights of the reference's.
+    """
     os.makedirs(folder, exist_ok=True)
     model = transformer.Transformer(transformer.Config(said))
     randomize(model, seed)
     with open(os.path.join(folder, "config.json"), "w") as f:
         json.dump(said, f, indent=1)
-    dtype = DTYPES[said["torch_dtype"]]
+    dtype = DTYPES[said.get("text_config", said)["torch_dtype"]]
     safetensors.save(os.path.join(folder, "model.safetensors"),
-                     {name: p.detach().to(dtype) for name, p in model.named_parameters()}, {"format": "pt"})
+                     {names(name): p.detach().to(dtype) for name, p in model.named_parameters()}, {"format": "pt"})
     model = transformer.load(folder)  # in float32, from the rounded weights
     ids = prompt(model, count, seed)
     expected, pixels = {"ids": ids[0].int()}, None

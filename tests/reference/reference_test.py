@@ -106,8 +106,8 @@ class Reference(unittest.TestCase):
         self.assertEqual(self.frequencies(rope_type='yarn', factor=4.0, attention_factor=0.5)[1], 0.5)
 
     def test_an_unknown_scaling_is_refused(self):
-        with self.assertRaisesRegex(ValueError, 'longrope'):
-            self.frequencies(rope_type='longrope', factor=2.0)
+        with self.assertRaisesRegex(ValueError, 'dynamic'):
+            self.frequencies(rope_type='dynamic', factor=2.0)
 
     @torch.no_grad()
     def test_images_stand_where_the_pads_are(self):

@@ -1,19 +1,24 @@
 """Decoder-only transformers, written from the papers in plain torch: what the token engine is compared with.
 
-Covers what config.json of Llama, Mistral, Qwen2 and Qwen3 says, of their mixtures of experts (Mixtral, Qwen2-MoE,
-Qwen3-MoE), and a small vision encoder whose features take the place of the embeddings at image positions. Nothing here is fast, nothing is cached: every call computes every position.
+Covers what config.json of Llama, Mistral, Qwen2, Qwen3, Gemma 2, Gemma 3, Phi-3, OLMo 2, OLMo 3, Granite and SmolLM3
+says, and of the mixtures of experts Mixtral, Qwen2-MoE and Qwen3-MoE, and a small vision encoder whose features take the
+place of the embeddings at image positions. Nothing here is fast, nothing is cached: every call computes every position.
 
     RMSNorm     B. Zhang, R. Sennrich: Root Mean Square Layer Normalization, arXiv 1910.07467
-    RoPE        J. Su et al.: RoFormer, arXiv 2104.09864. Pairs are (i, i + d/2), as the published weights have them
-    linear      S. Chen et al.: Extending Context Window by Positional Interpolation, arXiv 2306.15595
-    yarn        B. Peng et al.: YaRN, arXiv 2309.00071
-    llama3      The Llama 3 Herd of Models, arXiv 2407.21783, with the bands of the published config.json files
+    RoPE        rope.py
     SwiGLU      N. Shazeer: GLU Variants Improve Transformer, arXiv 2002.05202
     GQA         J. Ainslie et al.: arXiv 2305.13245
     sliding     A. Jiang et al.: Mistral 7B, arXiv 2310.06825: a position sees itself and the window - 1 before it
     q/k norm    Qwen3 Technical Report, arXiv 2505.09388: RMSNorm of each head of q and k, before RoPE
     experts     A. Jiang et al.: Mixtral of Experts, arXiv 2401.04088; with one that sees all: Qwen2 Technical Report,
                 arXiv 2407.10671
+    Gemma       Gemma 2, arXiv 2408.00118 (norms before and after, soft caps, every other layer local) and Gemma 3 Technical
+                Report, arXiv 2503.19786 (q/k norm, five local layers with a rotary base of their own to one global)
+    OLMo        2 OLMo 2 Furious, arXiv 2501.00656: norms of what attention and the MLP make, q/k norm over all heads. OLMo 3:
+                three local layers, whose positions are not stretched, to one global
+    Granite     Granite 3.0 Language Models: multipliers after G. Yang et al.: Tensor Programs V, arXiv 2203.03466
+    NoPE        A. Kazemnejad et al.: arXiv 2305.19466: layers without rotary positions, as in SmolLM3
+    GeGLU       N. Shazeer, as above, with the hyperbolic tangent of D. Hendrycks, K. Gimpel: arXiv 1606.08415
     ViT         A. Dosovitskiy et al.: An Image is Worth 16x16 Words, arXiv 2010.11929
 
     model = load("conf/models/chat/1")
@@ -32,12 +37,17 @@ from torch.nn import functional as F
 
 try:
     from . import safetensors
+    from .rope import plain_frequencies, rope_frequencies, rotate
 except ImportError:  # run with this folder on the path
     import safetensors
+    from rope import plain_frequencies, rope_frequencies, rotate
 
 FAMILIES = {"LlamaForCausalLM": "llama", "MistralForCausalLM": "mistral",
             "Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3", "MixtralForCausalLM": "mixtral",
-            "Qwen2MoeForCausalLM": "qwen2_moe", "Qwen3MoeForCausalLM": "qwen3_moe"}
+            "Qwen2MoeForCausalLM": "qwen2_moe", "Qwen3MoeForCausalLM": "qwen3_moe",
+            "Gemma2ForCausalLM": "gemma2", "Gemma3ForCausalLM": "gemma3_text",
+            "Phi3ForCausalLM": "phi3", "Olmo2ForCausalLM": "olmo2", "Olmo3ForCausalLM": "olmo3",
+            "GraniteForCausalLM": "granite", "SmolLM3ForCausalLM": "smollm3"}
 
 
 class Config:
@@ -45,6 +55,8 @@ class Config:
 
     def __init__(self, said):
         names = said.get("architectures") or []
+        if "text_config" in said:
+            said, names = said["text_config"], []
         self.family = FAMILIES[names[0]] if names else said["model_type"]
         self.vocabulary = said["vocab_size"]
         self.hidden = said["hidden_size"]
@@ -56,6 +68,9 @@ class Config:
         self.epsilon = said.get("rms_norm_eps", 1e-6)
         self.tied = said.get("tie_word_embeddings", False)
         self.max_positions = said.get("max_position_embeddings", 2048)
+        self.trained_positions = said.get("original_max_position_embeddings", self.max_positions)
+        self.rotary_dim = int(self.head_dim * said.get("partial_rotary_factor", 1))
+        self.fused = self.family == "phi3"  # q, k and v are one matrix, gates and ups another
         # Newer files put all of RoPE into rope_parameters.
         rope = said.get("rope_parameters") or {}
         self.theta = said.get("rope_theta") or rope.get("rope_theta") or 10000.0
@@ -64,9 +79,26 @@ class Config:
         self.qkv_bias = said.get("qkv_bias", True) if qwen2 else said.get("attention_bias", False)
         self.o_bias = not qwen2 and said.get("attention_bias", False)
         self.mlp_bias = said.get("mlp_bias", False)
-        self.qk_norm = self.family in ("qwen3", "qwen3_moe")
+        self.olmo = self.family in ("olmo2", "olmo3")
+        self.qk_norm = self.olmo or self.family in ("qwen3", "qwen3_moe", "gemma3_text")
+        self.gemma = self.family in ("gemma2", "gemma3_text")
+        self.embedding_scale = said.get("embedding_multiplier", 1)
+        if self.gemma:  # the scale is of the weights' type
+            dtype = getattr(torch, said["torch_dtype"])
+            self.embedding_scale = float(torch.tensor(self.hidden ** 0.5).to(dtype))
+        self.score_scale = said.get("attention_multiplier", said.get("query_pre_attn_scalar", self.head_dim) ** -0.5)
+        self.residual_scale = said.get("residual_multiplier", 1)
+        self.logits_divisor = said.get("logits_scaling", 1)
+        self.score_cap = said.get("attn_logit_softcapping")
+        self.logits_cap = said.get("final_logit_softcapping")
+        self.local_theta = said.get("rope_local_base_freq", 10000.0) if self.family == "gemma3_text" else None
+        if self.family == "olmo3":
+            self.local_theta = self.theta
         self._experts(said)
         self.windows = self._windows(said)
+        self.turned = [True] * self.layers
+        if self.family == "smollm3":
+            self.turned = said.get("no_rope_layers") or [(i + 1) % said.get("no_rope_layer_interval", 4) for i in range(self.layers)]
         self.vision = said.get("vision_config")
         self.image_token = said.get("image_token_id")
 
@@ -86,126 +118,94 @@ class Config:
     def _windows(self, said):
         """The sliding window of each layer; None where a position sees all before it."""
         window = said.get("sliding_window")
-        if self.family == "mistral":
+        if "layer_types" in said:
+            return [window if kind == "sliding_attention" else None for kind in said["layer_types"]]
+        if self.family in ("mistral", "phi3"):
             return [window] * self.layers
+        if self.gemma or self.family == "olmo3":
+            pattern = said.get("sliding_window_pattern", {"gemma2": 2, "gemma3_text": 6, "olmo3": 4}[self.family])
+            return [window if (i + 1) % pattern else None for i in range(self.layers)]
         if self.family.startswith("qwen") and said.get("use_sliding_window", False):
             first = said.get("max_window_layers", 0)
             return [window if i >= first else None for i in range(self.layers)]
         return [None] * self.layers
 
 
-def yarn_frequencies(config, plain, scaling):
-    """Between interpolated and plain by how often a pair turns within the length that was trained."""
-    dim, factor = config.head_dim, scaling["factor"]
-    trained = scaling.get("original_max_position_embeddings") or config.max_positions
-
-    def pair_that_turns(times):
-        return dim * math.log(trained / (times * 2 * math.pi)) / (2 * math.log(config.theta))
-
-    low = pair_that_turns(scaling.get("beta_fast") or 32)
-    high = pair_that_turns(scaling.get("beta_slow") or 1)
-    if scaling.get("truncate", True):
-        low, high = math.floor(low), math.ceil(high)
-    low, high = max(low, 0), min(high, dim - 1)
-    if low == high:
-        high += 0.001
-    ramp = ((torch.arange(dim // 2, dtype=torch.float32) - low) / (high - low)).clamp(0, 1)
-    return plain / factor * ramp + plain * (1 - ramp)
-
-
-def yarn_attention_factor(scaling):
-    if scaling.get("attention_factor") is not None:
-        return scaling["attention_factor"]
-
-    def scale(weight):
-        return 0.1 * weight * math.log(scaling["factor"]) + 1 if scaling["factor"] > 1 else 1.0
-
-    if scaling.get("mscale") and scaling.get("mscale_all_dim"):
-        return scale(scaling["mscale"]) / scale(scaling["mscale_all_dim"])
-    return scale(1)
-
-
-def llama3_frequencies(plain, scaling):
-    """Short waves as they are, long ones slowed by the factor, a smooth passage between."""
-    factor, low, high = scaling["factor"], scaling["low_freq_factor"], scaling["high_freq_factor"]
-    turns = scaling["original_max_position_embeddings"] * plain / (2 * math.pi)
-    smooth = ((turns - low) / (high - low)).clamp(0, 1)
-    return (1 - smooth) * plain / factor + smooth * plain
-
-
-def rope_frequencies(config):
-    """Angle per position of each pair, and what cosine and sine are multiplied with."""
-    plain = config.theta ** (-torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim)
-    scaling = config.scaling or {}
-    kind = scaling.get("rope_type") or scaling.get("type") or "default"
-    if kind == "default":
-        return plain, 1.0
-    if kind == "linear":
-        return plain / scaling["factor"], 1.0
-    if kind == "llama3":
-        return llama3_frequencies(plain, scaling), 1.0
-    if kind == "yarn":
-        return yarn_frequencies(config, plain, scaling), yarn_attention_factor(scaling)
-    raise ValueError(f"rope scaling {kind!r} is not known")
-
-
-def rotate(x, cosine, sine):
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat((a * cosine - b * sine, b * cosine + a * sine), dim=-1)
-
-
 class RMSNorm(nn.Module):
-    def __init__(self, size, epsilon):
+    """`less`: what the stored weights lack."""
+
+    def __init__(self, size, epsilon, less=0):
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(size))
-        self.epsilon = epsilon
+        self.weight = nn.Parameter(torch.ones(size) - less)
+        self.epsilon, self.less = epsilon, less
 
     def forward(self, x):
         wide = x.float()
-        return self.weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.epsilon)).to(x.dtype)
+        normed = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.epsilon)
+        return (self.weight.float() + self.less).to(x.dtype) * normed.to(x.dtype)
+
+
+def soft_cap(x, cap):
+    return x if cap is None else cap * torch.tanh(x / cap)
+
+
+def norm(c, size):
+    return RMSNorm(size, c.epsilon, 1 if c.gemma else 0)
 
 
 class Attention(nn.Module):
     def __init__(self, config):
         super().__init__()
         c, self.config = config, config
-        self.q_proj = nn.Linear(c.hidden, c.heads * c.head_dim, bias=c.qkv_bias)
-        self.k_proj = nn.Linear(c.hidden, c.kv_heads * c.head_dim, bias=c.qkv_bias)
-        self.v_proj = nn.Linear(c.hidden, c.kv_heads * c.head_dim, bias=c.qkv_bias)
+        self.widths = [c.heads * c.head_dim, c.kv_heads * c.head_dim, c.kv_heads * c.head_dim]
+        if c.fused:
+            self.qkv_proj = nn.Linear(c.hidden, sum(self.widths), bias=c.qkv_bias)
+        else:
+            self.q_proj, self.k_proj, self.v_proj = (nn.Linear(c.hidden, width, bias=c.qkv_bias) for width in self.widths)
         self.o_proj = nn.Linear(c.heads * c.head_dim, c.hidden, bias=c.o_bias)
         if c.qk_norm:
-            self.q_norm = RMSNorm(c.head_dim, c.epsilon)
-            self.k_norm = RMSNorm(c.head_dim, c.epsilon)
+            self.q_norm = norm(c, self.widths[0] if c.olmo else c.head_dim)
+            self.k_norm = norm(c, self.widths[1] if c.olmo else c.head_dim)
 
     def split(self, x, heads):
         return x.view(x.shape[0], x.shape[1], heads, self.config.head_dim).transpose(1, 2)
 
     def forward(self, x, cosine, sine, mask):
         c = self.config
-        q = self.split(self.q_proj(x), c.heads)
-        k = self.split(self.k_proj(x), c.kv_heads)
-        v = self.split(self.v_proj(x), c.kv_heads)
-        if c.qk_norm:
+        parts = self.qkv_proj(x).split(self.widths, -1) if c.fused else (self.q_proj(x), self.k_proj(x), self.v_proj(x))
+        if c.olmo:
+            parts = self.q_norm(parts[0]), self.k_norm(parts[1]), parts[2]
+        q, k, v = (self.split(part, heads) for part, heads in zip(parts, (c.heads, c.kv_heads, c.kv_heads)))
+        if c.qk_norm and not c.olmo:
             q, k = self.q_norm(q), self.k_norm(k)
         q, k = rotate(q, cosine, sine), rotate(k, cosine, sine)
         # Query head h reads key/value head h / (heads / kv_heads).
         k = k.repeat_interleave(c.heads // c.kv_heads, dim=1)
         v = v.repeat_interleave(c.heads // c.kv_heads, dim=1)
-        scores = q @ k.transpose(-1, -2) / math.sqrt(c.head_dim) + mask
+        scores = soft_cap(q @ k.transpose(-1, -2) * c.score_scale, c.score_cap) + mask
         seen = F.softmax(scores.float(), dim=-1).to(v.dtype) @ v
         return self.o_proj(seen.transpose(1, 2).reshape(x.shape[0], x.shape[1], -1))
+
+
+def gelu_tanh(x):
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))
 
 
 class MLP(nn.Module):
     def __init__(self, c, width, names=("gate_proj", "up_proj", "down_proj")):
         super().__init__()
-        self.names = names
+        self.names, self.fused = names, c.fused
+        if c.fused:
+            self.gate_up_proj = nn.Linear(c.hidden, 2 * width, bias=c.mlp_bias)
         for name, (inputs, outputs) in zip(names, ((c.hidden, width), (c.hidden, width), (width, c.hidden))):
-            self.add_module(name, nn.Linear(inputs, outputs, bias=c.mlp_bias))
+            if not c.fused or name == names[2]:
+                self.add_module(name, nn.Linear(inputs, outputs, bias=c.mlp_bias))
+        self.curve = gelu_tanh if c.gemma else F.silu
 
     def forward(self, x):
-        gate, up, down = (getattr(self, name) for name in self.names)
-        return down(F.silu(gate(x)) * up(x))
+        gate, up = self.names[:2]
+        gate, up = self.gate_up_proj(x).chunk(2, -1) if self.fused else (getattr(self, gate)(x), getattr(self, up)(x))
+        return getattr(self, self.names[2])(self.curve(gate) * up)
 
 
 class Mixture(nn.Module):
@@ -242,20 +242,50 @@ class Layer(nn.Module):
         self.feed_forward = "block_sparse_moe" if c.family == "mixtral" else "mlp"
         experts = c.experts[index]
         self.add_module(self.feed_forward, Mixture(c, experts) if experts else MLP(c, c.intermediate))
-        self.input_layernorm = RMSNorm(c.hidden, c.epsilon)
-        self.post_attention_layernorm = RMSNorm(c.hidden, c.epsilon)
+        self.input_layernorm = norm(c, c.hidden)
+        self.post_attention_layernorm = norm(c, c.hidden)
+        self.scale = c.residual_scale
 
     def forward(self, x, cosine, sine, mask):
-        x = x + self.self_attn(self.input_layernorm(x), cosine, sine, mask)
-        return x + getattr(self, self.feed_forward)(self.post_attention_layernorm(x))
+        x = x + self.scale * self.self_attn(self.input_layernorm(x), cosine, sine, mask)
+        return x + self.scale * getattr(self, self.feed_forward)(self.post_attention_layernorm(x))
+
+
+class GemmaLayer(Layer):
+    """What attention and the MLP add is normalised, too."""
+
+    def __init__(self, c, index):
+        super().__init__(c, index)
+        self.pre_feedforward_layernorm = norm(c, c.hidden)
+        self.post_feedforward_layernorm = norm(c, c.hidden)
+
+    def forward(self, x, cosine, sine, mask):
+        x = x + self.post_attention_layernorm(self.self_attn(self.input_layernorm(x), cosine, sine, mask))
+        return x + self.post_feedforward_layernorm(self.mlp(self.pre_feedforward_layernorm(x)))
+
+
+class OlmoLayer(nn.Module):
+    """Only what attention and the MLP add is normalised."""
+
+    def __init__(self, c, _):
+        super().__init__()
+        self.self_attn = Attention(c)
+        self.mlp = MLP(c, c.intermediate)
+        self.post_attention_layernorm = norm(c, c.hidden)
+        self.post_feedforward_layernorm = norm(c, c.hidden)
+
+    def forward(self, x, cosine, sine, mask):
+        x = x + self.post_attention_layernorm(self.self_attn(x, cosine, sine, mask))
+        return x + self.post_feedforward_layernorm(self.mlp(x))
 
 
 class Decoder(nn.Module):
     def __init__(self, c):
         super().__init__()
         self.embed_tokens = nn.Embedding(c.vocabulary, c.hidden)
-        self.layers = nn.ModuleList(Layer(c, i) for i in range(c.layers))
-        self.norm = RMSNorm(c.hidden, c.epsilon)
+        kind = GemmaLayer if c.gemma else OlmoLayer if c.olmo else Layer
+        self.layers = nn.ModuleList(kind(c, i) for i in range(c.layers))
+        self.norm = norm(c, c.hidden)
 
 
 class VisionAttention(nn.Module):
@@ -319,7 +349,10 @@ class Transformer(nn.Module):
             self.lm_head = nn.Linear(config.hidden, config.vocabulary, bias=False)
         if config.vision:
             self.visual = Vision(config.vision, config.hidden)
-        self.frequencies, self.rope_factor = rope_frequencies(config)  # plain tensor: never cast, never saved
+        # For layers that see all, and for those with a window; plain tensors: never cast, never saved.
+        self.ropes = [rope_frequencies(config)] * 2
+        if config.local_theta:
+            self.ropes[1] = plain_frequencies(config, config.local_theta), 1.0
 
     def mask(self, count, window, dtype):
         """0 where row i may see column j, minus infinity elsewhere."""
@@ -328,7 +361,7 @@ class Transformer(nn.Module):
         return torch.zeros(count, count, dtype=dtype).masked_fill(hidden, float("-inf"))
 
     def embed(self, ids, pixels=None):
-        x = self.model.embed_tokens(ids)
+        x = self.model.embed_tokens(ids) * self.config.embedding_scale
         if pixels is None:
             return x
         at = ids == self.config.image_token
@@ -337,20 +370,23 @@ class Transformer(nn.Module):
     def run(self, x):
         """Embeddings [batch, count, hidden] to the residual stream after each layer."""
         count = x.shape[1]
-        angles = torch.arange(count, dtype=torch.float32)[:, None] * self.frequencies
-        cosine = (angles.cos() * self.rope_factor).to(x.dtype)
-        sine = (angles.sin() * self.rope_factor).to(x.dtype)
+        turns = []
+        for frequencies, factor in self.ropes:
+            angles = torch.arange(count, dtype=torch.float32)[:, None] * frequencies
+            turns.append(((angles.cos() * factor).to(x.dtype), (angles.sin() * factor).to(x.dtype)))
         masks = {w: self.mask(count, w, x.dtype) for w in set(self.config.windows)}
         states = []
-        for layer, window in zip(self.model.layers, self.config.windows):
-            x = layer(x, cosine, sine, masks[window])
+        still = turns[0][0][:, :0], turns[0][1][:, :0]
+        for layer, window, turned in zip(self.model.layers, self.config.windows, self.config.turned):
+            x = layer(x, *(turns[0 if window is None else 1] if turned else still), masks[window])
             states.append(x)
         return states
 
     def logits(self, x):
         """The residual stream after the last layer to logits."""
         x = self.model.norm(x)
-        return F.linear(x, self.model.embed_tokens.weight) if self.config.tied else self.lm_head(x)
+        x = F.linear(x, self.model.embed_tokens.weight) if self.config.tied else self.lm_head(x)
+        return soft_cap(x / self.config.logits_divisor, self.config.logits_cap)
 
     def forward(self, ids, pixels=None, states=False):
         seen = self.run(self.embed(ids, pixels))
@@ -370,11 +406,16 @@ class Transformer(nn.Module):
         return out
 
 
+def bare(name):
+    """The name of a decoder's weight inside a model that also sees."""
+    return name.replace("language_model.model.", "model.").replace("language_model.lm_head.", "lm_head.")
+
+
 def load(folder, dtype=torch.float32):
     """The model of a Hugging Face folder, its weights widened or narrowed to `dtype`. Every weight must be used."""
     with open(os.path.join(folder, "config.json")) as f:
         model = Transformer(Config(json.load(f)))
-    tensors = safetensors.load_folder(folder)
+    tensors = {bare(name): tensor for name, tensor in safetensors.load_folder(folder).items()}
     if model.config.tied:
         tensors.pop("lm_head.weight", None)
     model.load_state_dict({name: tensor.to(dtype) for name, tensor in tensors.items()})

@@ -258,7 +258,7 @@ base::Result<generation::TokenModel> load_on_device(Loading& l, device::Device& 
 
 // Reads what the configuration says of a model of tokens.
 base::Status read_shape(Loading& l, std::string_view config) {
-  auto shape = parse_shape(config);
+  auto shape = parse_shape(config, l.options.max_length);
   if (!shape) return l.named(shape.error());
   shape->encoder = false, shape->causal = true;
   l.model.shape = std::move(*shape);

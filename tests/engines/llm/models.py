@@ -12,6 +12,8 @@ import preprocess  # noqa: E402
 import random_model  # noqa: E402
 import safetensors  # noqa: E402
 
+LONGROPE = {"partial_rotary_factor": 0.75, "original_max_position_embeddings": 64, "rope_scaling": {
+    "type": "longrope", "short_factor": [1 + i / 10 for i in range(6)], "long_factor": [1.5 + i for i in range(6)]}}
 # name: family, dtype, positions, what config.json says beside the usual
 CASES = {
     "llama": ("llama", "float32", 40, {}),
@@ -27,6 +29,23 @@ CASES = {
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}}),
     "llama_bf16": ("llama", "bfloat16", 200, {"hidden_size": 128, "intermediate_size": 256, "num_key_value_heads": 4}),
     "qwen3_bf16": ("qwen3", "bfloat16", 150, {"tie_word_embeddings": True}),
+    "gemma2": ("gemma2", "float32", 60, {}),
+    "gemma3": ("gemma3_text", "float32", 200, {"num_key_value_heads": 1, "rope_scaling": {"rope_type": "linear", "factor": 8.0}}),
+    "gemma3_types": ("gemma3_text", "float32", 60, {"layer_types": ["full_attention", "sliding_attention", "sliding_attention"],
+                                                    "final_logit_softcapping": 3.0, "tie_word_embeddings": False}),
+    "gemma3_bf16": ("gemma3_text", "bfloat16", 150, {"hidden_size": 72}),  # whose root is rounded
+    "gemma3_seeing": ("gemma3_text", "float32", 40, {}),
+    "phi3": ("phi3", "float32", 60, {"sliding_window": 20, "intermediate_size": 100}),
+    "phi3_long": ("phi3", "float32", 200, LONGROPE),
+    "phi3_bf16": ("phi3", "bfloat16", 60, {**LONGROPE, "original_max_position_embeddings": 256}),  # its short factors
+    "olmo2": ("olmo2", "float32", 60, {"hidden_size": 72, "head_dim": 20, "num_key_value_heads": 1}),
+    "olmo3": ("olmo3", "float32", 200, {"num_hidden_layers": 4, "sliding_window": 50, "rope_scaling": {
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}}),
+    "olmo2_bf16": ("olmo2", "bfloat16", 60, {}),
+    "granite": ("granite", "float32", 60, {"embedding_multiplier": 12.0, "attention_multiplier": 0.1, "residual_multiplier": 0.22,
+                                           "logits_scaling": 7.0, "attention_bias": True, "tie_word_embeddings": True}),
+    "smollm3": ("smollm3", "float32", 60, {"no_rope_layer_interval": 2}),
+    "smollm3_said": ("smollm3", "float32", 60, {"no_rope_layers": [0, 1, 0, 1]}),
     "mixtral": ("mixtral", "float32", 60, {"num_key_value_heads": 1}),
     "qwen2_moe": ("qwen2_moe", "float32", 60, {"mlp_only_layers": [1], "moe_intermediate_size": 37}),
     "qwen3_moe": ("qwen3_moe", "float32", 60, {"decoder_sparse_step": 2, "tie_word_embeddings": True}),
@@ -55,8 +74,13 @@ def main():
     for name, (family, dtype, count, more) in CASES.items():
         said = random_model.configuration(family, dtype, name == "vision")
         said.update(more)
+        told = {}
+        if name == "gemma3_seeing":  # the text part of a model that also sees
+            said = {"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "eos_token_id": said.pop("eos_token_id"),
+                    "text_config": said, "vision_config": {"model_type": "siglip_vision_model", "hidden_size": 1152}}
+            told["names"] = lambda weight: "language_model." + weight
         with torch.no_grad():
-            model = random_model.write(os.path.join(sys.argv[1], name), said, count)
+            model = random_model.write(os.path.join(sys.argv[1], name), said, count, **told)
         if name == "vision":
             add_pictures(os.path.join(sys.argv[1], name), model, said)
 

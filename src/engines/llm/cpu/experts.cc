@@ -10,9 +10,9 @@
 namespace weir::llm {
 namespace {
 
-constexpr uint32_t kSlots = 8192;    // of a block
-constexpr uint32_t kFewRows = 8;     // rows of cheap work that one thread does faster than two
-constexpr float kNever = -INFINITY;  // in place of a score that is no number
+constexpr uint32_t kSlots = 8192;      // of a block
+constexpr uint32_t kFewRows = 8;       // rows of cheap work that one thread does faster than two
+constexpr float kNoScore = -INFINITY;  // in place of a score that is no number
 
 float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 
@@ -65,7 +65,7 @@ void Experts::choose(uint32_t rows) {
 
 // The best, of equals the first; their shares are of a softmax over all.
 void Experts::choose(const float* scores, std::vector<uint32_t>& order, Choice* to) const {
-  auto score = [scores](uint32_t e) { return std::isnan(scores[e]) ? kNever : scores[e]; };
+  auto score = [scores](uint32_t e) { return std::isnan(scores[e]) ? kNoScore : scores[e]; };
   std::iota(order.begin(), order.end(), 0u);
   std::partial_sort(order.begin(), order.begin() + shape_.used, order.end(),
                     [&](uint32_t a, uint32_t b) { return score(a) > score(b) || (score(a) == score(b) && a < b); });

@@ -71,6 +71,7 @@ struct Attention {
   uint32_t out_dim;
   float* scratch;  // attention_scratch() floats
   uint32_t all;    // 0: a query sees the positions up to its own; else every query sees [0, all), without a window
+  float cap;       // scores become cap * tanh(score / cap); 0: they stay
 };
 constexpr uint32_t kAttentionRows = 24;  // queries * group at most
 constexpr uint32_t kAttentionChunk = 128;
@@ -100,12 +101,14 @@ struct Kernels {
   void (*convert[2])(const float* x, uint32_t n, std::byte* out);
   // silu(x[i]) * x[i + 16], for 16 i at a time: x holds panels of gate and up in turn.
   void (*swiglu[2])(const float* x, uint32_t pairs, std::byte* out);
+  void (*geglu[2])(const float* x, uint32_t pairs, std::byte* out);  // the same with gelu_tanh
   void (*gelu[2])(const float* x, uint32_t n, std::byte* out);       // with the error function
   void (*gelu_tanh[2])(const float* x, uint32_t n, std::byte* out);  // its approximation with the hyperbolic tangent
   float (*maximum)(const float* x, size_t n);
   float (*sum_exp)(const float* x, size_t n, float shift);          // sum of e^(x - shift)
   void (*exps)(const float* x, size_t n, float shift, float* out);  // e^(x - shift)
   float (*dot)(const float* x, const float* y, size_t n);
+  void (*soft_cap)(float* x, size_t n, float cap);  // x = cap * tanh(x / cap)
 };
 
 // The best that this CPU runs, or those of that name ("portable", "avx2", "avx512", "avx512_bf16"); null when there is

@@ -114,12 +114,14 @@ constexpr Kernels make_table(std::string_view name) {
           {layer_norm<F32>, layer_norm<Bf16>},
           {convert<F32>, convert<Bf16>},
           {swiglu<F32>, swiglu<Bf16>},
+          {geglu<F32>, geglu<Bf16>},
           {gelu<F32>, gelu<Bf16>},
           {gelu_tanh<F32>, gelu_tanh<Bf16>},
           largest,
           sum_exp,
           exps,
-          dot};
+          dot,
+          soft_cap};
 }
 
 }  // namespace

@@ -33,11 +33,6 @@ void put(Matrix& m, uint32_t output, const float* row) {
   }
 }
 
-uint32_t output_of(const Source& source, uint32_t row) {
-  if (source.lay == Lay::kInOrder) return source.first + row;
-  return (source.first + row / 16 * 2) * 16 + row % 16;
-}
-
 // The codes of one output.
 struct CodedRow {
   std::vector<uint8_t> codes, zeros;  // of each input; of each group
@@ -86,8 +81,9 @@ void put(Matrix& m, uint32_t output, const CodedRow& row) {
 
 void pack_rows(Matrix& m, const Source& source, uint32_t from, uint32_t to) {
   std::vector<float> row(m.inputs);
+  auto output = [&](uint32_t r) { return output_of(source.first, source.lay, source.weight->outputs(), r); };
   if (m.coding == Coding::kWhole) {
-    for (uint32_t r = from; r < to; ++r) source.weight->floats(r, row.data()), put(m, output_of(source, r), row.data());
+    for (uint32_t r = from; r < to; ++r) source.weight->floats(r, row.data()), put(m, output(r), row.data());
     return;
   }
   CodedRow coded(m);
@@ -99,7 +95,7 @@ void pack_rows(Matrix& m, const Source& source, uint32_t from, uint32_t to) {
       from_file.codes(r, {coded.codes.data(), coded.scales.data(), coded.zeros.data(), coded.offsets.data()});
     else
       source.weight->floats(r, row.data()), encode(m, row.data(), coded);
-    put(m, output_of(source, r), coded);
+    put(m, output(r), coded);
   }
 }
 
@@ -109,6 +105,12 @@ void add_bias(const Matrix& w, uint32_t first, uint32_t n, float* to) {
 }
 
 }  // namespace
+
+uint32_t output_of(uint32_t first, Lay lay, uint32_t rows, uint32_t row) {
+  if (lay == Lay::kInOrder) return first + row;
+  if (lay == Lay::kHalves && row >= rows / 2) first += 1, row -= rows / 2;
+  return (first + row / 16 * 2) * 16 + row % 16;
+}
 
 void Matrix::read_row(uint32_t output, float* out) const {
   const std::byte* panel = data.data() + (output / 16) * panel_bytes();
@@ -274,17 +276,19 @@ void Multiplier::run(std::span<const Part> parts, const Matrix& w, uint32_t pane
   });
 }
 
-void Multiplier::run_gated(Activations x, uint32_t rows, const Matrix& w, std::byte* out, size_t stride) {
+void Multiplier::run_gated(Activations x, uint32_t rows, const Matrix& w, std::byte* out, size_t stride,
+                           Activation by) {
   const Part all{x, rows, 0, out};
-  run_gated({&all, 1}, w, w.panels, stride);
+  run_gated({&all, 1}, w, w.panels, stride, by);
 }
 
-void Multiplier::run_gated(std::span<const Part> parts, const Matrix& w, uint32_t panels_each, size_t stride) {
-  auto swiglu = kernels_.swiglu[size_t(w.form)];
+void Multiplier::run_gated(std::span<const Part> parts, const Matrix& w, uint32_t panels_each, size_t stride,
+                           Activation by) {
+  auto gate = (by == Activation::kSilu ? kernels_.swiglu : kernels_.geglu)[size_t(w.form)];
   over_groups(parts, w, panels_each, [&](const Part& part, uint32_t group, uint32_t panels, float* tile) {
     for (uint32_t r = 0; r < part.rows; ++r, tile += kGroup * 16) {
       add_bias(w, (part.index * panels_each + group * kGroup) * 16, panels * 16, tile);
-      swiglu(tile, panels / 2, part.out + r * stride + size_t(group) * kGroup * 8 * size_of(w.form));
+      gate(tile, panels / 2, part.out + r * stride + size_t(group) * kGroup * 8 * size_of(w.form));
     }
   });
 }

@@ -36,13 +36,17 @@ struct Matrix {
 };
 
 // Where the outputs of one array go: array row r becomes output first + r, or, in pairs of panels, every other panel
-// beginning with panel `first` (the gates and the ups of an MLP lie side by side).
-enum class Lay : uint8_t { kInOrder, kEveryOtherPanel };
+// beginning with panel `first` (the gates and the ups of an MLP lie side by side). Where one array has both, the first
+// half of its rows are the gates.
+enum class Lay : uint8_t { kInOrder, kEveryOtherPanel, kHalves };
 struct Source {
   const Weight* weight = nullptr;
   uint32_t first = 0;
   Lay lay = Lay::kInOrder;
 };
+
+// The output that row `row` of `rows` becomes.
+uint32_t output_of(uint32_t first, Lay lay, uint32_t rows, uint32_t row);
 
 // The matrix that pack() fills, without its memory. One of kF32 is whole.
 Matrix plan_matrix(WeightFormat form, Keep keep, uint32_t outputs, uint32_t inputs, std::span<const Source> sources);
@@ -76,11 +80,14 @@ class Multiplier {
 
   // `out` has `stride` floats per row.
   void run(Activations x, uint32_t rows, const Matrix& w, Into into, float* out, size_t stride);
-  // silu(gate) * up, of a matrix whose panels are gates and ups in turn; `out` in the matrix's form.
-  void run_gated(Activations x, uint32_t rows, const Matrix& w, std::byte* out, size_t stride);
+  // silu(gate) * up, or with the other curve, of a matrix whose panels are gates and ups in turn; `out` in the matrix's
+  // form.
+  void run_gated(Activations x, uint32_t rows, const Matrix& w, std::byte* out, size_t stride,
+                 Activation by = Activation::kSilu);
   // The same of parts, whose matrices have `panels` panels and of these `outputs` outputs.
   void run(std::span<const Part> parts, const Matrix& w, uint32_t panels, uint32_t outputs, Into into, size_t stride);
-  void run_gated(std::span<const Part> parts, const Matrix& w, uint32_t panels, size_t stride);
+  void run_gated(std::span<const Part> parts, const Matrix& w, uint32_t panels, size_t stride,
+                 Activation by = Activation::kSilu);
   // curve(x W^T + bias), `curve` being a kernel for the matrix's form, which `out` is in.
   using Curve = void (*)(const float* x, uint32_t n, std::byte* out);
   void run_curved(Activations x, uint32_t rows, const Matrix& w, Curve curve, std::byte* out, size_t stride);

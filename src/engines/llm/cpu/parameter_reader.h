@@ -68,8 +68,7 @@ class ParameterReader {
     matrix.bias.assign(size_t(matrix.panels) * 16, 0);
     for (const auto& part : parts) {
       auto bias = floats(part.name + ".bias", {part.rows});
-      for (uint32_t r = 0; r < bias.size(); ++r)
-        matrix.bias[part.lay == Lay::kInOrder ? part.first + r : (part.first + r / 16 * 2) * 16 + r % 16] = bias[r];
+      for (uint32_t r = 0; r < bias.size(); ++r) matrix.bias[output_of(part.first, part.lay, part.rows, r)] = bias[r];
     }
   }
 

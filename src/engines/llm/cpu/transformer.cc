@@ -22,6 +22,33 @@ uint32_t most_rows(const Shape& shape, uint32_t step_tokens) {
   return std::max({step_tokens, kLogitsRows, shape.vision ? shape.vision->patches() : 0});
 }
 
+// Whether the model does more to what attention and the MLP add than to add it.
+bool changes_branches(const Shape& s) { return s.norms != Norms::kInputs || s.residual_scale != 1; }
+size_t branch_stride(const Shape& s) { return (size_t(s.hidden) + 15) / 16 * 16; }
+
+// A token's queries, and its keys, of all heads together.
+void norm_whole(const Kernels& kernels, const Layer& layer, float epsilon, float* qkv) {
+  for (const auto* weight : {&layer.q_norm, &layer.k_norm}) {
+    const size_t n = weight->size();
+    const float scale = 1 / std::sqrt(kernels.dot(qkv, qkv, n) / float(n) + epsilon);
+    for (size_t i = 0; i < n; ++i) qkv[i] *= scale * (*weight)[i];
+    qkv += n;
+  }
+}
+
+// A row of products becomes logits.
+void finish_logits(const Kernels& kernels, const Shape& s, float* logits) {
+  if (s.logits_divisor != 1)
+    for (uint32_t id = 0; id < s.vocabulary; ++id) logits[id] /= s.logits_divisor;
+  if (s.logits_cap > 0) kernels.soft_cap(logits, s.vocabulary, s.logits_cap);
+}
+
+float embedding_scale(const Model& model) {
+  const float scale = model.shape.embedding_scale;
+  const bool rounded = model.shape.embedding_rounded && model.form == WeightFormat::kBf16;
+  return rounded ? msg::bf16_to_float(msg::bf16_from(scale)) : scale;
+}
+
 }  // namespace
 
 Transformer::Transformer(Model model, const Kernels& kernels, std::unique_ptr<ThreadTeam> team, uint32_t step_tokens)
@@ -31,6 +58,7 @@ Transformer::Transformer(Model model, const Kernels& kernels, std::unique_ptr<Th
       team_(std::move(team)),
       multiply_(kernels_, *team_, most_rows(shape_, step_tokens)),
       kv_(model_.form, model_.kv_format, shape_.encoder ? 1 : shape_.layers, shape_.kv_heads, shape_.head_dim),
+      rotary_(shape_, std::max(step_tokens, kLogitsRows)),
       max_tokens_(step_tokens),
       f_(size_t(model_.form)),
       samplers_(team_->size(), Sampler(kernels_, model_.text->eos_ids, shape_.placeholders())) {
@@ -42,13 +70,13 @@ Transformer::Transformer(Model model, const Kernels& kernels, std::unique_ptr<Th
   gated_ = Memory(rows * activation_stride(model_.form, shape_.intermediate));
   qkv_ = Memory(floats(rows * qkv));
   queries_ = Memory(rows * shape_.heads * kv_.padded_dim() * size_of(model_.form));
-  turns_ = Memory(floats(rows * shape_.head_dim));
+  branch_ = Memory(floats(changes_branches(shape_) ? rows * branch_stride(shape_) : 1));
   scratch_ = Memory(floats(team_->size() * attention_scratch(kv_.padded_dim(), kv_.kept())));
   logits_ = Memory(floats(shape_.encoder ? 1 : size_t(kLogitsRows) * shape_.vocabulary));
   if (shape_.experts)
     experts_ = std::make_unique<Experts>(shape_, model_.form, multiply_, *team_, most_rows(shape_, step_tokens));
   if (shape_.vision) aside_ = std::make_unique<Aside>(kernels_, shape_.vision->patches());
-  base::check(hidden_ && normed_ && mixed_ && gated_ && qkv_ && queries_ && turns_ && scratch_ && logits_,
+  base::check(hidden_ && normed_ && mixed_ && gated_ && qkv_ && queries_ && rotary_ && branch_ && scratch_ && logits_,
               "memory for a step");
 }
 
@@ -62,7 +90,7 @@ base::Status Transformer::step(Step& step) {
   if (auto s = check_step(step, {max_tokens_, shape_.vocabulary, kv_.blocks(), kv_.block_size()}); !s.ok()) return s;
   if (!std::exchange(joined_, true)) team_->join();
   embed(step);
-  turn(step);
+  rotary_.fill(step.positions, *team_);
   keep_all(step);
   for (uint32_t i = 0; i < shape_.layers; ++i) {
     run_layer(step, i);
@@ -75,25 +103,17 @@ base::Status Transformer::step(Step& step) {
 
 void Transformer::embed(const Step& step) {
   float* x = hidden_.as<float>();
+  const float scale = embedding_scale(model_);
   team_->run(uint32_t(step.ids.size()), kFewRows, [&](uint32_t from, uint32_t to, uint32_t) {
-    for (uint32_t t = from; t < to; ++t) model_.weights.embedding.read_row(step.ids[t], x + size_t(t) * shape_.hidden);
+    for (uint32_t t = from; t < to; ++t) {
+      float* row = x + size_t(t) * shape_.hidden;
+      model_.weights.embedding.read_row(step.ids[t], row);
+      if (scale != 1)
+        for (uint32_t i = 0; i < shape_.hidden; ++i) row[i] *= scale;
+    }
   });
   for (const auto& patch : step.patches)
     std::memcpy(x + size_t(patch.token) * shape_.hidden, patch.feature, floats(shape_.hidden));
-}
-
-void Transformer::turn(const Step& step) {
-  const uint32_t half = shape_.head_dim / 2;
-  team_->run(uint32_t(step.ids.size()), kFewRows, [&](uint32_t from, uint32_t to, uint32_t) {
-    for (uint32_t t = from; t < to; ++t) {
-      float* cosines = turns_.as<float>() + size_t(t) * shape_.head_dim;
-      for (uint32_t i = 0; i < half; ++i) {
-        float angle = float(step.positions[t]) * shape_.rope.frequencies[i];
-        cosines[i] = std::cos(angle) * shape_.rope.scale;
-        cosines[half + i] = std::sin(angle) * shape_.rope.scale;
-      }
-    }
-  });
 }
 
 // Pieces of a key head lie side by side: they read the same keys and values.
@@ -145,50 +165,75 @@ void Transformer::keep_wanted(const Step& step) {
   if (rows_ < kept_.size()) plan_attention(step);
 }
 
-void Transformer::norm(const float* weight, uint32_t rows, const float* from, std::byte* to) {
+void Transformer::norm(const std::vector<float>& weight, uint32_t rows, const float* from, std::byte* to) {
   const size_t stride = activation_stride(model_.form, shape_.hidden);
   team_->run(rows, kFewRows, [&](uint32_t a, uint32_t b, uint32_t) {
-    for (uint32_t t = a; t < b; ++t)
-      kernels_.rms_norm[f_](from + size_t(t) * shape_.hidden, weight, shape_.epsilon, shape_.hidden, to + t * stride);
+    for (uint32_t t = a; t < b; ++t) {
+      const float* row = from + size_t(t) * shape_.hidden;
+      if (weight.empty())
+        kernels_.convert[f_](row, shape_.hidden, to + t * stride);
+      else
+        kernels_.rms_norm[f_](row, weight.data(), shape_.epsilon, shape_.hidden, to + t * stride);
+    }
+  });
+}
+
+// The residual stream takes what x W^T makes, normalised and scaled where the model does that.
+void Transformer::add_product(Activations in, const Matrix& w, const std::vector<float>& norm) {
+  float* x = hidden_.as<float>();
+  if (!changes_branches(shape_)) return multiply_.run(in, rows_, w, Multiplier::Into::kAdd, x, shape_.hidden);
+  const size_t stride = branch_stride(shape_);
+  float* branch = branch_.as<float>();
+  multiply_.run(in, rows_, w, Multiplier::Into::kStore, branch, stride);
+  team_->run(rows_, kFewRows, [&](uint32_t from, uint32_t to, uint32_t) {
+    for (uint32_t t = from; t < to; ++t) {
+      float *row = branch + t * stride, *sum = x + size_t(t) * shape_.hidden;
+      if (!norm.empty())
+        kernels_.rms_norm[size_t(WeightFormat::kF32)](row, norm.data(), shape_.epsilon, shape_.hidden,
+                                                      reinterpret_cast<std::byte*>(row));
+      for (uint32_t i = 0; i < shape_.hidden; ++i) sum[i] += row[i] * shape_.residual_scale;
+    }
   });
 }
 
 void Transformer::run_layer(const Step& step, uint32_t index) {
-  using Into = Multiplier::Into;
   const Layer& layer = model_.weights.layers[index];
   const auto tokens = uint32_t(step.ids.size());
   const size_t hidden_stride = activation_stride(model_.form, shape_.hidden),
                mixed_stride = activation_stride(model_.form, shape_.heads * shape_.head_dim);
   float* x = hidden_.as<float>();
-  norm(layer.input_norm.data(), tokens, x, normed_.data());
-  multiply_.run({normed_.data(), hidden_stride}, tokens, layer.qkv, Into::kStore, qkv_.as<float>(), layer.qkv.outputs);
+  norm(layer.input_norm, tokens, x, normed_.data());
+  multiply_.run({normed_.data(), hidden_stride}, tokens, layer.qkv, Multiplier::Into::kStore, qkv_.as<float>(),
+                layer.qkv.outputs);
+  if (shape_.qk_norm_whole)
+    team_->run(tokens, kFewRows, [&](uint32_t from, uint32_t to, uint32_t) {
+      for (uint32_t t = from; t < to; ++t)
+        norm_whole(kernels_, layer, shape_.epsilon, qkv_.as<float>() + size_t(t) * layer.qkv.outputs);
+    });
   team_->run(shape_.kv_heads, tokens < kFewRows ? shape_.kv_heads : 1, [&](uint32_t from, uint32_t to, uint32_t) {
     for (uint32_t head = from; head < to; ++head) place(step, index, head);
   });
   if (index + 1 == shape_.layers && !shape_.encoder) keep_wanted(step);
   if (rows_ == 0) return;
   attend(step, index);
-  multiply_.run({mixed_.data(), mixed_stride}, rows_, layer.out, Into::kAdd, x, shape_.hidden);
-  norm(layer.post_norm.data(), rows_, x, normed_.data());
+  add_product({mixed_.data(), mixed_stride}, layer.out, layer.attention_norm);
+  norm(layer.post_norm, rows_, x, normed_.data());
   feed_forward(layer);
 }
 
 void Transformer::feed_forward(const Layer& layer) {
   const Activations normed{normed_.data(), activation_stride(model_.form, shape_.hidden)};
   const size_t gated_stride = activation_stride(model_.form, shape_.intermediate);
-  float* x = hidden_.as<float>();
-  if (layer.experts.router.outputs > 0) return experts_->run(normed, rows_, layer.experts, x);
-  multiply_.run_gated(normed, rows_, layer.gate_up, gated_.data(), gated_stride);
-  multiply_.run({gated_.data(), gated_stride}, rows_, layer.down, Multiplier::Into::kAdd, x, shape_.hidden);
+  if (layer.experts.router.outputs > 0) return experts_->run(normed, rows_, layer.experts, hidden_.as<float>());
+  multiply_.run_gated(normed, rows_, layer.gate_up, gated_.data(), gated_stride, shape_.activation);
+  add_product({gated_.data(), gated_stride}, layer.down, layer.mlp_norm);
 }
 
-// One head's query or key, normalised where the model does that, and turned by its position.
-void Transformer::rotate(const float* x, const std::vector<float>& norm, uint32_t token, float* out) const {
-  const uint32_t half = shape_.head_dim / 2;
-  const float* cosines = turns_.as<float>() + size_t(token) * shape_.head_dim;
+// One head's query or key, normalised where the model does that, and as far as it turns turned by its position.
+void Transformer::rotate(const float* x, const float* norm, const float* cosines, uint32_t half, float* out) const {
   alignas(64) float normed[1024 + 16];
-  if (!norm.empty()) {
-    kernels_.rms_norm[size_t(WeightFormat::kF32)](x, norm.data(), shape_.epsilon, shape_.head_dim,
+  if (norm) {
+    kernels_.rms_norm[size_t(WeightFormat::kF32)](x, norm, shape_.epsilon, shape_.head_dim,
                                                   reinterpret_cast<std::byte*>(normed));
     x = normed;
   }
@@ -197,6 +242,7 @@ void Transformer::rotate(const float* x, const std::vector<float>& norm, uint32_
     out[i] = a * cosines[i] - b * cosines[half + i];
     out[half + i] = b * cosines[i] + a * cosines[half + i];
   }
+  if (2 * half < shape_.head_dim) std::copy(x + 2 * half, x + shape_.head_dim, out + 2 * half);
 }
 
 // The queries of one key head become rows of activations; its keys and values go to their slots.
@@ -205,14 +251,18 @@ void Transformer::place(const Step& step, uint32_t index, uint32_t head) {
   const uint32_t dim = shape_.head_dim, padded = kv_.padded_dim(), group = shape_.heads / shape_.kv_heads;
   const auto rows = uint32_t(step.ids.size());
   alignas(64) float turned[1024] = {}, value[1024] = {};  // zeros beyond head_dim stay
+  const bool each = shape_.qk_norm && !shape_.qk_norm_whole;
+  const float *q_norm = each ? layer.q_norm.data() : nullptr, *k_norm = each ? layer.k_norm.data() : nullptr;
+  const uint32_t half = rotary_.half(index);
   for (uint32_t t = 0; t < rows; ++t) {
+    const float* cosines = rotary_.at(index, t);
     const float* row = qkv_.as<float>() + size_t(t) * layer.qkv.outputs;
     for (uint32_t g = 0; g < group; ++g) {
-      rotate(row + size_t(head * group + g) * dim, layer.q_norm, t, turned);
+      rotate(row + size_t(head * group + g) * dim, q_norm, cosines, half, turned);
       size_t at = (size_t(head) * rows + t) * group + g;
       kernels_.convert[f_](turned, padded, queries_.data() + at * padded * size_of(model_.form));
     }
-    rotate(row + size_t(shape_.heads + head) * dim, layer.k_norm, t, turned);
+    rotate(row + size_t(shape_.heads + head) * dim, k_norm, cosines, half, turned);
     std::memcpy(value, row + size_t(shape_.heads + shape_.kv_heads + head) * dim, floats(dim));
     kv_.write(kept(index), head, step.slots[t], turned, value);
   }
@@ -232,7 +282,7 @@ void Transformer::attend(const Step& step, uint32_t layer) {
       a.q = queries_.data() + (size_t(piece.head) * rows + token) * group * padded * size;
       a.queries = piece.count, a.group = group, a.head_dim = padded;
       a.position = step.positions[token], a.window = shape_.windows[layer];
-      a.scale = 1 / std::sqrt(float(shape_.head_dim));
+      a.scale = shape_.score_scale(), a.cap = shape_.attention_cap;
       a.all = shape_.causal ? 0 : row.length;
       a.kept = kv_.kept(), a.kv = kv_.of(kept(layer), piece.head), a.block_stride = kv_.block_bytes();
       a.table = step.tables.data() + row.table, a.tiles_per_block = kv_.block_size() / kTile;
@@ -286,6 +336,10 @@ void Transformer::sample(Step& step) {
       kernels_.rms_norm[f_](hidden_of(step.logits_requests[first + i].token), model_.weights.norm.data(),
                             shape_.epsilon, shape_.hidden, normed_.data() + i * stride);
     multiply_.run({normed_.data(), stride}, n, model_.weights.output(), Multiplier::Into::kStore, logits, vocabulary);
+    if (shape_.logits_cap > 0 || shape_.logits_divisor != 1)
+      team_->run(n, 1, [&](uint32_t from, uint32_t to, uint32_t) {
+        for (uint32_t i = from; i < to; ++i) finish_logits(kernels_, shape_, logits + i * vocabulary);
+      });
     if (logits_for_tests) logits_for_tests->insert(logits_for_tests->end(), logits, logits + n * vocabulary);
     team_->run(n, 1, [&](uint32_t from, uint32_t to, uint32_t thread) {
       for (uint32_t i = from; i < to; ++i)

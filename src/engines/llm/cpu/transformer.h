@@ -11,6 +11,7 @@
 #include "engines/llm/cpu/experts.h"
 #include "engines/llm/cpu/kv_cache.h"
 #include "engines/llm/cpu/matrix.h"
+#include "engines/llm/cpu/rotary.h"
 #include "engines/llm/cpu/sampler.h"
 #include "engines/llm/cpu/weights.h"
 #include "engines/llm/vision/vision_encoder.h"
@@ -60,7 +61,6 @@ class Transformer final : public generation::TokenEngine {
   };
 
   void embed(const Step& step);
-  void turn(const Step& step);  // sines and cosines of the step's positions
   void plan_attention(const Step& step);
   void plan_attention(const Step& step, uint32_t row, uint32_t head);
   void keep_all(const Step& step);
@@ -68,10 +68,11 @@ class Transformer final : public generation::TokenEngine {
   void run_layer(const Step& step, uint32_t index);
   void feed_forward(const Layer& layer);
   void place(const Step& step, uint32_t layer, uint32_t head);
-  void rotate(const float* x, const std::vector<float>& norm, uint32_t token, float* out) const;
+  void rotate(const float* x, const float* norm, const float* cosines, uint32_t half, float* out) const;
   void attend(const Step& step, uint32_t layer);
   const float* hidden_of(uint32_t token) const { return hidden_.as<float>() + size_t(at_[token]) * shape_.hidden; }
-  void norm(const float* weight, uint32_t rows, const float* from, std::byte* to);
+  void norm(const std::vector<float>& weight, uint32_t rows, const float* from, std::byte* to);
+  void add_product(Activations x, const Matrix& w, const std::vector<float>& norm);
   void read_out(Step& step, uint32_t layer);
   void sample(Step& step);
   uint32_t kept(uint32_t layer) const { return shape_.encoder ? 0 : layer; }  // where its keys and values are
@@ -92,6 +93,7 @@ class Transformer final : public generation::TokenEngine {
   };
   std::unique_ptr<Aside> aside_;  // null: the model does not see
   KvCache kv_;
+  RotaryTables rotary_;
   base::HostMemory::Reservation promise_;  // of kv_; ends before it
   const uint32_t max_tokens_;
   const size_t f_;                 // index of the form in Kernels
@@ -108,10 +110,10 @@ class Transformer final : public generation::TokenEngine {
   Memory hidden_;                  // floats [rows][hidden]: the residual stream
   Memory normed_, mixed_, gated_;  // activations: [rows][hidden], [rows][heads * head_dim], [rows][intermediate]
   Memory qkv_;                     // floats [tokens][q, k, v]
-  Memory queries_;                 // activations [key head][tokens][group][head_dim]
-  Memory turns_;                   // floats [tokens][cosines, sines]
-  Memory scratch_;                 // attention, per thread
-  Memory logits_;                  // floats [kLogitsRows][vocabulary]
+  Memory branch_;   // floats [rows][hidden]: what attention or the MLP adds, where it is not added as it is
+  Memory queries_;  // activations [key head][tokens][group][head_dim]
+  Memory scratch_;  // attention, per thread
+  Memory logits_;   // floats [kLogitsRows][vocabulary]
 };
 
 }  // namespace weir::llm

@@ -46,31 +46,58 @@ ExpertWeights load_experts(const Shape& s, const std::string& prefix, ParameterR
   return to;
 }
 
+std::vector<float> load_norm(const Shape& s, const std::string& name, uint32_t width, ParameterReader& load) {
+  auto weight = load.floats(name + ".weight", {width});
+  if (s.norms_less_one)
+    for (float& w : weight) w += 1;
+  return weight;
+}
+
+void load_norms(const Shape& s, const std::string& prefix, ParameterReader& load, Layer& layer) {
+  auto norm = [&](const char* name, uint32_t width) { return load_norm(s, prefix + name, width, load); };
+  if (s.norms != Norms::kOutputs) layer.input_norm = norm("input_layernorm", s.hidden);
+  auto after_attention = norm("post_attention_layernorm", s.hidden);
+  if (s.norms != Norms::kInputs) {
+    layer.attention_norm = std::move(after_attention);
+    if (s.norms == Norms::kBoth) layer.post_norm = norm("pre_feedforward_layernorm", s.hidden);
+    layer.mlp_norm = norm("post_feedforward_layernorm", s.hidden);
+  } else {
+    layer.post_norm = std::move(after_attention);
+  }
+  if (s.qk_norm) {
+    layer.q_norm = norm("self_attn.q_norm", s.qk_norm_whole ? s.heads * s.head_dim : s.head_dim);
+    layer.k_norm = norm("self_attn.k_norm", s.qk_norm_whole ? s.kv_heads * s.head_dim : s.head_dim);
+  }
+}
+
 Layer load_layer(const Shape& s, uint32_t index, const std::string& prefix, ParameterReader& load, Keep keep) {
   auto bias = [](bool is) { return is ? Bias::kYes : Bias::kNo; };
   const uint32_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
   const std::string attention = prefix + "self_attn.";
   Layer layer;
-  layer.input_norm = load.floats(prefix + "input_layernorm.weight", {s.hidden});
-  layer.post_norm = load.floats(prefix + "post_attention_layernorm.weight", {s.hidden});
-  if (s.qk_norm) {
-    layer.q_norm = load.floats(attention + "q_norm.weight", {s.head_dim});
-    layer.k_norm = load.floats(attention + "k_norm.weight", {s.head_dim});
-  }
-  layer.qkv =
-      load.matrix(q + 2 * kv, s.hidden,
-                  {{attention + "q_proj", q}, {attention + "k_proj", kv, q}, {attention + "v_proj", kv, q + kv}},
-                  bias(s.qkv_bias), keep);
+  load_norms(s, prefix, load, layer);
+  if (s.fused)
+    layer.qkv = load.matrix(q + 2 * kv, s.hidden, {{attention + "qkv_proj", q + 2 * kv}}, bias(s.qkv_bias), keep);
+  else
+    layer.qkv =
+        load.matrix(q + 2 * kv, s.hidden,
+                    {{attention + "q_proj", q}, {attention + "k_proj", kv, q}, {attention + "v_proj", kv, q + kv}},
+                    bias(s.qkv_bias), keep);
   layer.out = load.matrix(s.hidden, q, {{attention + "o_proj", s.hidden}}, bias(s.out_bias), keep);
   if (s.is_mixture(index)) {
     layer.experts = load_experts(s, prefix, load, keep);
     return layer;
   }
   const std::string mlp = prefix + "mlp.";
-  layer.gate_up = load.matrix(gated_outputs(s.intermediate), s.hidden,
-                              {{mlp + "gate_proj", s.intermediate, 0, Lay::kEveryOtherPanel},
-                               {mlp + "up_proj", s.intermediate, 1, Lay::kEveryOtherPanel}},
-                              bias(s.mlp_bias), keep);
+  const uint32_t wide = gated_outputs(s.intermediate);
+  if (s.fused)
+    layer.gate_up = load.matrix(wide, s.hidden, {{mlp + "gate_up_proj", 2 * s.intermediate, 0, Lay::kHalves}},
+                                bias(s.mlp_bias), keep);
+  else
+    layer.gate_up = load.matrix(wide, s.hidden,
+                                {{mlp + "gate_proj", s.intermediate, 0, Lay::kEveryOtherPanel},
+                                 {mlp + "up_proj", s.intermediate, 1, Lay::kEveryOtherPanel}},
+                                bias(s.mlp_bias), keep);
   layer.down = load.matrix(s.hidden, s.intermediate, {{mlp + "down_proj", s.hidden}}, bias(s.mlp_bias), keep);
   return layer;
 }
@@ -85,8 +112,9 @@ base::Result<Weights> load_weights(const Shape& shape, const Store& store, Weigh
   w.embedding = load.matrix(shape.vocabulary, shape.hidden, {{root + "embed_tokens", shape.vocabulary}},
                             ParameterReader::Bias::kNo);
   if (!shape.tied && !shape.encoder)
-    w.head = load.matrix(shape.vocabulary, shape.hidden, {{"lm_head", shape.vocabulary}}, ParameterReader::Bias::kNo);
-  w.norm = load.floats(root + "norm.weight", {shape.hidden});
+    w.head =
+        load.matrix(shape.vocabulary, shape.hidden, {{head_of(store), shape.vocabulary}}, ParameterReader::Bias::kNo);
+  w.norm = load_norm(shape, root + "norm", shape.hidden, load);
   for (uint32_t i = 0; i < shape.layers && load.status().ok(); ++i)
     w.layers.push_back(load_layer(shape, i, root + "layers." + std::to_string(i) + ".", load, keep));
   if (!load.status().ok()) return load.status();

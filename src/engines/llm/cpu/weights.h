@@ -17,10 +17,11 @@ struct ExpertWeights {
 };
 
 struct Layer {
-  std::vector<float> input_norm, post_norm;
-  std::vector<float> q_norm, k_norm;  // per head; empty when the model has none
-  Matrix qkv, out, gate_up, down;     // q, k, v one after the other; gates and ups in turns of a panel
-  ExpertWeights experts;              // in place of gate_up and down
+  std::vector<float> input_norm, post_norm;     // before attention, before the MLP; empty: there is none
+  std::vector<float> attention_norm, mlp_norm;  // of what these add; empty: it is added as it is
+  std::vector<float> q_norm, k_norm;            // per head, or of all together; empty when the model has none
+  Matrix qkv, out, gate_up, down;               // q, k, v one after the other; gates and ups in turns of a panel
+  ExpertWeights experts;                        // in place of gate_up and down
 };
 
 struct Weights {

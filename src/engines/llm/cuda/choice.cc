@@ -18,6 +18,22 @@ std::string_view cpu_only(const Options& options) {
   return {};
 }
 
+// The part of a layer that no kernel of a device does; empty: there is none.
+std::string_view only_on_cpu(const Shape& s) {
+  if (s.norms != Norms::kInputs) return "norms of what attention and the MLP add";
+  if (s.qk_norm_whole) return "norms of all heads together";
+  if (s.norms_less_one) return "norms' weights less 1";
+  if (s.activation != Activation::kSilu) return "gates by another curve than silu";
+  if (s.local_rope) return "two rotary bases";
+  if (s.rope.frequencies.size() * 2 != s.head_dim) return "heads that turn in part";
+  if (!s.unturned.empty()) return "layers that do not turn";
+  if (s.fused) return "one array for queries, keys and values";
+  if (s.embedding_scale != 1 || s.attention_scale > 0) return "scaled embeddings or scores";
+  if (s.residual_scale != 1 || s.logits_divisor != 1) return "scaled layers or logits";
+  if (s.attention_cap > 0 || s.logits_cap > 0) return "soft caps";
+  return {};
+}
+
 }  // namespace
 
 base::Result<const Kernels*> open_kernels(const device::Device& device, const device::Devices& devices) {
@@ -42,6 +58,7 @@ base::Status check_widths(const Shape& s, const device::Device& device) {
     return base::failure(base::Code::kUnimplemented, what + " is not known to the kernels of devices; use device: cpu");
   };
   if (s.experts) return no("a mixture of experts");
+  if (const auto what = only_on_cpu(s); !what.empty()) return no(s.architecture + " (" + std::string(what) + ")");
   if (device.info().index < 0) return {};
   if (!has_attention(s.heads, s.kv_heads, s.head_dim))
     return no(std::to_string(s.heads) + " heads over " + std::to_string(s.kv_heads) + " of " +

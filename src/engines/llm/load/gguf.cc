@@ -87,7 +87,7 @@ constexpr NumberType kNumberTypes[] = {
     {"MXFP4"},
     {"NVFP4"},
 };
-constexpr std::string_view kKnown =
+constexpr std::string_view kKnownTypes =
     "; F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K and Q6_K are supported";
 
 base::Status malformed(std::string_view what) { return base::invalid("GGUF: " + std::string(what)); }
@@ -269,7 +269,7 @@ class Parser {
       return base::failure(base::Code::kUnimplemented,
                            "GGUF: '" + base::presentable(entry.name, 100) + "' is stored as " +
                                (known.name.empty() ? "type " + std::to_string(type) : std::string(known.name)) +
-                               std::string(kKnown));
+                               std::string(kKnownTypes));
     entry.array.dtype = known.stored;
     BlockFormat format{1, known.stored == Stored::kF32 ? 4u : 2u};
     if (in_blocks(known.stored)) format = block_format(known.stored);

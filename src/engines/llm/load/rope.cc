@@ -4,12 +4,22 @@
 #include <numbers>
 
 #include "base/encoding.h"
+#include "engines/llm/load/families.h"
 
 namespace weir::llm {
 namespace {
 
 constexpr double kMaxFactor = 1e6;
 constexpr uint32_t kLongestRope = 1 << 24;  // positions
+
+// The fields of config.json itself, for what the object of the scaling leaves out.
+struct Usual {
+  double theta;
+  double part;        // of a head's dimensions that turn
+  bool partly;        // the family may turn a part of them
+  uint32_t original;  // positions that were trained on
+  uint32_t context;   // as parse_shape() has it
+};
 
 void llama3(ConfigFields& f, uint32_t max_length, std::vector<double>& frequencies) {
   double factor = f.real_or("factor", 1, kMaxFactor, 8);
@@ -66,30 +76,38 @@ double yarn(ConfigFields& f, uint32_t& max_length, double theta, std::vector<dou
   return f.real_or("attention_factor", 1e-3, 1e3, usual);
 }
 
-}  // namespace
+// The frequencies' factors, and the scale of sines and cosines.
+double longrope(ConfigFields& f, const Usual& usual, uint32_t max_length, std::vector<double>& frequencies) {
+  const double original = f.count_or("original_max_position_embeddings", 2, 1u << 30, usual.original);
+  const uint32_t context = usual.context > 0 ? std::min(usual.context, max_length) : max_length;
+  const char* name = context > original ? "long_factor" : "short_factor";
+  if (!f.has(name) || !f[name].is_array() || f[name].size() != frequencies.size())
+    return f.fail(name, "is not a list of " + std::to_string(frequencies.size()) + " numbers"), 1;
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    const auto& factor = f[name][i];
+    if (!factor.is_number() || !(factor.get<double>() >= 1e-3 && factor.get<double>() <= kMaxFactor))
+      return f.fail(name, "holds what is no factor"), 1;
+    frequencies[i] /= factor.get<double>();
+  }
+  const double longer = max_length / original;
+  return f.real_or("attention_factor", 1e-3, 1e3,
+                   longer <= 1 ? 1 : std::sqrt(1 + std::log(longer) / std::log(original)));
+}
 
-Rope make_rope(const nlohmann::json& config, uint32_t head_dim, uint32_t& max_length, base::Status& status) {
-  static const nlohmann::json kNone = nlohmann::json::object();
-  ConfigFields outer(config, status);
-  const bool newer = outer.has("rope_parameters");
-  const char* name = newer ? "rope_parameters" : "rope_scaling";
-  const nlohmann::json& inner = outer.has(name) ? config[name] : kNone;
-  ConfigFields f(inner, status, std::string(name) + ".");
-  if (!inner.is_object()) outer.fail(name, "is not an object");
-  if (f.real_or("partial_rotary_factor", 0, 1, 1) != 1)
+// The frequencies that `f` describes.
+Rope make_rope(ConfigFields& f, const Usual& usual, uint32_t head_dim, uint32_t& max_length) {
+  const auto dims = uint32_t(head_dim * f.real_or("partial_rotary_factor", 0, 1, usual.part));
+  if (dims % 2 != 0) f.fail("partial_rotary_factor", "makes an odd number of dimensions");
+  if (dims != head_dim && !usual.partly)
     f.fail("partial_rotary_factor", "is not supported", base::Code::kUnimplemented);
-  if (inner.is_object())
-    for (const auto& [key, value] : inner.items())
-      if (value.is_object())
-        f.fail(base::presentable(key, 40), "is not supported: frequencies per kind of layer",
-               base::Code::kUnimplemented);
-  double theta = f.real_or("rope_theta", 1.0001, 1e12, outer.real_or("rope_theta", 1.0001, 1e12, 10000));
+  double theta = f.real_or("rope_theta", 1.0001, 1e12, usual.theta);
   std::vector<double> frequencies;
-  for (uint32_t i = 0; i < head_dim / 2; ++i) frequencies.push_back(std::pow(theta, -2.0 * i / head_dim));
-
+  for (uint32_t i = 0; i < dims / 2; ++i) frequencies.push_back(std::pow(theta, -2.0 * i / dims));
   Rope rope;
   std::string type = f.text_or("rope_type", f.text_or("type", "default"));
-  if (type == "linear") {
+  if (type == "longrope" || f.has("long_factor")) {  // which early files of Phi-3 call su, or yarn
+    rope.scale = float(longrope(f, usual, max_length, frequencies));
+  } else if (type == "linear") {
     double factor = f.real_or("factor", 1, kMaxFactor, 1);
     for (double& w : frequencies) w /= factor;
     max_length = longer(factor, max_length);
@@ -100,11 +118,56 @@ Rope make_rope(const nlohmann::json& config, uint32_t head_dim, uint32_t& max_le
   } else if (type == "factors") {
     divide(f, frequencies);
   } else if (type != "default") {
-    f.fail("rope_type", "\"" + type.substr(0, 40) + "\" is not supported; default, linear, llama3 and yarn are",
+    f.fail("rope_type",
+           "\"" + type.substr(0, 40) + "\" is not supported; default, linear, llama3, yarn and longrope are",
            base::Code::kUnimplemented);
   }
   rope.frequencies.assign(frequencies.begin(), frequencies.end());
   return rope;
+}
+
+constexpr const char *kGlobal = "full_attention", *kLocal = "sliding_attention";
+
+// rope_parameters that say each kind of layer by its name; null where they speak of all.
+const nlohmann::json* of_kind(const nlohmann::json& inner, const char* kind) {
+  return inner.contains(kind) && inner[kind].is_object() ? &inner[kind] : nullptr;
+}
+
+void refuse_other_kinds(ConfigFields& f, const nlohmann::json& inner) {
+  for (const auto& [key, value] : inner.items())
+    if (value.is_object() && key != kGlobal && key != kLocal)
+      f.fail(base::presentable(key, 40), "is no kind of layer that is known here", base::Code::kUnimplemented);
+}
+
+}  // namespace
+
+void read_ropes(const nlohmann::json& config, uint32_t context, Shape& s, base::Status& status) {
+  static const nlohmann::json kNone = nlohmann::json::object();
+  ConfigFields outer(config, status);
+  const std::string name = outer.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
+  const nlohmann::json& inner = outer.has(name.c_str()) ? config[name] : kNone;
+  if (!inner.is_object()) return outer.fail(name, "is not an object");
+  ConfigFields f(inner, status, name + ".");
+  refuse_other_kinds(f, inner);
+  const nlohmann::json *global = of_kind(inner, kGlobal), *local = of_kind(inner, kLocal);
+  const bool gemma = s.architecture == kGemma3;
+  Usual usual{outer.real_or("rope_theta", 1.0001, 1e12, gemma ? 1e6 : 10000),
+              outer.real_or("partial_rotary_factor", 0, 1, 1), s.architecture == kPhi3,
+              outer.count_or("original_max_position_embeddings", 2, 1u << 30, s.max_length), context};
+  const bool sliding = std::any_of(s.windows.begin(), s.windows.end(), [](uint32_t w) { return w > 0; });
+  if (global && !local && sliding) f.fail(kLocal, "is missing");
+  uint32_t length = s.max_length;
+  ConfigFields all(global ? *global : inner, status, global ? name + "." + kGlobal + "." : name + ".");
+  s.rope = make_rope(all, usual, s.head_dim, length);
+  const bool olmo = s.architecture == kOlmo3 && sliding;
+  if (local || gemma || olmo) {
+    ConfigFields some(local ? *local : kNone, status, name + "." + kLocal + ".");
+    uint32_t ignored = s.max_length;
+    usual.theta = olmo ? all.real_or("rope_theta", 1.0001, 1e12, usual.theta)
+                       : outer.real_or("rope_local_base_freq", 1.0001, 1e12, 10000);
+    s.local_rope = make_rope(some, usual, s.head_dim, ignored);
+  }
+  if (!gemma) s.max_length = length;
 }
 
 }  // namespace weir::llm

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/encoding.h"
+#include "engines/llm/load/families.h"
 #include "engines/llm/load/fields.h"
 #include "engines/llm/load/rope.h"
 #include "text/model_json.h"
@@ -12,78 +12,11 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint32_t kMaxWidth = 1 << 17, kMaxVocabulary = 1 << 22, kMaxLayers = 1024, kMaxLength = 1 << 24,
-                   kMaxExperts = 1024;
-
-constexpr std::string_view kLlama = "LlamaForCausalLM", kMistral = "MistralForCausalLM", kQwen2 = "Qwen2ForCausalLM",
-                           kQwen3 = "Qwen3ForCausalLM", kMixtral = "MixtralForCausalLM",
-                           kQwen2Moe = "Qwen2MoeForCausalLM", kQwen3Moe = "Qwen3MoeForCausalLM";
-constexpr std::string_view kKnown[] = {kLlama, kMistral, kQwen2, kQwen3, kMixtral, kQwen2Moe, kQwen3Moe};
-
-bool is_qwen(const Shape& s) { return s.architecture.starts_with("Qwen"); }
-bool is_qwen2(const Shape& s) { return s.architecture == kQwen2 || s.architecture == kQwen2Moe; }
-bool has_experts(const Shape& s) {
-  return s.architecture == kMixtral || s.architecture == kQwen2Moe || s.architecture == kQwen3Moe;
-}
-
-std::string architecture(ConfigFields& f, bool& encoder) {
-  std::string found;
-  if (f.has("architectures") && f["architectures"].is_array() && f["architectures"].size() == 1 &&
-      f["architectures"][0].is_string())
-    found = f["architectures"][0].get<std::string>();
-  // The model without its output matrix is called LlamaModel; with a classifier's, LlamaForSequenceClassification.
-  for (std::string_view head : {"Model", "ForSequenceClassification"})
-    if (found.ends_with(head)) encoder = true, found = found.substr(0, found.size() - head.size()) + "ForCausalLM";
-  if (std::find(std::begin(kKnown), std::end(kKnown), found) == std::end(kKnown)) {
-    std::string known;
-    for (std::string_view name : kKnown) known += std::string(name) + ", ";
-    f.fail("architectures",
-           (f.has("architectures") ? "is " + base::presentable(f["architectures"].dump().substr(0, 200), 200)
-                                   : std::string("is missing")) +
-               "; known here are " + known +
-               "BertModel, RobertaModel, XLMRobertaModel, DistilBertModel, and these ForSequenceClassification",
-           base::Code::kUnimplemented);
-  }
-  return found;
-}
+constexpr uint32_t kMaxWidth = 1 << 17, kMaxVocabulary = 1 << 22, kMaxLayers = 1024, kMaxLength = 1 << 24;
 
 // How encoders made of these families say that every position sees all others.
 bool sees_all(ConfigFields& f) {
   return f.flag_or("use_bidirectional_attention", false) || !f.flag_or("is_causal", true);
-}
-
-void refuse_what_changes_answers(ConfigFields& f, const Shape& s) {
-  std::string act = f.text_or("hidden_act", "silu");
-  if (act != "silu" && act != "swish") f.fail("hidden_act", "is not silu", base::Code::kUnimplemented);
-  if (f.real_or("partial_rotary_factor", 0, 1, 1) != 1)
-    f.fail("partial_rotary_factor", "is not supported", base::Code::kUnimplemented);
-  if (!has_experts(s) && (f.has("num_experts") || f.has("num_local_experts")))
-    f.fail("num_experts", "is not supported for this architecture", base::Code::kUnimplemented);
-}
-
-// Mistral slides in every layer when it has a window; Qwen from layer max_window_layers on, when it is told to; newer
-// files say it layer by layer.
-std::vector<uint32_t> windows(ConfigFields& f, const Shape& shape) {
-  std::vector<uint32_t> out(shape.layers, 0);
-  uint32_t window = f.count_or("sliding_window", 1, kMaxLength, 0);
-  if (window == 0) return out;
-  if (f.has("layer_types")) {
-    const auto& types = f["layer_types"];
-    if (!types.is_array() || types.size() != shape.layers) return f.fail("layer_types", "is not one per layer"), out;
-    for (uint32_t i = 0; i < shape.layers; ++i) {
-      if (types[i] == "sliding_attention")
-        out[i] = window;
-      else if (types[i] != "full_attention")
-        f.fail("layer_types", "has a type that is not known here", base::Code::kUnimplemented);
-    }
-    return out;
-  }
-  const bool qwen = is_qwen(shape);
-  if (qwen && !f.flag_or("use_sliding_window", false)) return out;
-  if (!qwen && shape.architecture != kMistral && shape.architecture != kMixtral) return out;
-  uint32_t first = qwen ? f.count_or("max_window_layers", 0, kMaxLayers, shape.layers) : 0;
-  for (uint32_t i = first; i < shape.layers; ++i) out[i] = window;
-  return out;
 }
 
 std::optional<VisionShape> vision(ConfigFields& f, base::Status& status) {
@@ -105,25 +38,6 @@ std::optional<VisionShape> vision(ConfigFields& f, base::Status& status) {
   return out;
 }
 
-// Mixtral's layers are all mixtures; of Qwen's every so-many-th is, but for those that are named.
-std::optional<ExpertShape> experts(ConfigFields& f, const Shape& s) {
-  if (!has_experts(s)) return {};
-  const bool mixtral = s.architecture == kMixtral;
-  ExpertShape out;
-  out.count = f.count(mixtral ? "num_local_experts" : "num_experts", 1, kMaxExperts);
-  out.used = f.count("num_experts_per_tok", 1, kMaxExperts);
-  out.width = mixtral ? s.intermediate : f.count("moe_intermediate_size", 1, kMaxWidth * 4);
-  if (s.architecture == kQwen2Moe) out.shared_width = f.count("shared_expert_intermediate_size", 1, kMaxWidth * 4);
-  out.normalised = mixtral || f.flag_or("norm_topk_prob", false);
-  out.layers.assign(s.layers, true);
-  if (mixtral) return out;
-  const uint32_t step = f.count_or("decoder_sparse_step", 1, kMaxLayers, 1);
-  for (uint32_t i = 0; i < s.layers; ++i) out.layers[i] = (i + 1) % step == 0;
-  for (uint32_t i : f.ids_or_none("mlp_only_layers", kMaxLayers))
-    if (i < s.layers) out.layers[i] = false;
-  return out;
-}
-
 void check(ConfigFields& f, const Shape& s) {
   if (s.heads % s.kv_heads != 0) f.fail("num_key_value_heads", "does not divide num_attention_heads");
   if (s.heads / s.kv_heads > 24) f.fail("num_key_value_heads", "is more than 24 times below num_attention_heads");
@@ -140,19 +54,7 @@ void check(ConfigFields& f, const Shape& s) {
     f.fail("image_token_id", "is not below vocab_size");
 }
 
-}  // namespace
-
-base::Result<Shape> parse_shape(std::string_view config_json) {
-  auto parsed = text::parse_model_json(config_json, "config.json");
-  if (!parsed) return parsed.error();
-  const json& config = *parsed;
-  if (!config.is_object()) return base::invalid("config.json is not a JSON object");
-  base::Status status;
-  ConfigFields f(config, status, "config.json: ");
-  Shape s;
-  s.architecture = architecture(f, s.encoder);
-  if (!status.ok()) return status;
-  refuse_what_changes_answers(f, s);
+void read_counts(ConfigFields& f, Shape& s) {
   s.vocabulary = f.count("vocab_size", 1, kMaxVocabulary);
   s.hidden = f.count("hidden_size", 2, kMaxWidth);
   s.layers = f.count("num_hidden_layers", 1, kMaxLayers);
@@ -161,23 +63,35 @@ base::Result<Shape> parse_shape(std::string_view config_json) {
   s.head_dim = f.count_or("head_dim", 2, 1024, s.hidden / s.heads);
   s.intermediate = f.count("intermediate_size", 1, kMaxWidth * 4);
   s.max_length = f.count_or("max_position_embeddings", 1, kMaxLength, 2048);
-  s.epsilon = float(f.real_or("rms_norm_eps", 0, 1, is_qwen(s) ? 1e-6 : 1e-5));
+}
+
+}  // namespace
+
+base::Result<Shape> parse_shape(std::string_view config_json, uint32_t context) {
+  auto parsed = text::parse_model_json(config_json, "config.json");
+  if (!parsed) return parsed.error();
+  if (!parsed->is_object()) return base::invalid("config.json is not a JSON object");
+  base::Status status;
+  Shape s;
+  ConfigFields outer(*parsed, status, "config.json: ");
+  s.architecture = read_architecture(outer, s.encoder);
+  if (!status.ok()) return status;
+  const json config = decoder_config(*parsed, s.architecture);
+  ConfigFields f(config, status, "config.json: ");
+  read_counts(f, s);
+  s.epsilon = float(f.real_or("rms_norm_eps", 0, 1, is_qwen(s.architecture) ? 1e-6 : 1e-5));
   s.tied = f.flag_or("tie_word_embeddings", false);
-  s.qk_norm = s.architecture == kQwen3 || s.architecture == kQwen3Moe;
-  bool bias = f.flag_or("attention_bias", false);
-  s.qkv_bias = is_qwen2(s) ? f.flag_or("qkv_bias", true) : bias;
-  s.out_bias = !is_qwen2(s) && bias;
-  s.mlp_bias = f.flag_or("mlp_bias", false);
   s.eos_ids = f.ids_or_none("eos_token_id", kMaxVocabulary);
+  read_family(f, s);
   s.causal = !sees_all(f);
   s.encoder = s.encoder || !s.causal;
   if (!status.ok()) return status;
-  s.windows = windows(f, s);
+  s.windows = read_windows(f, s);
   s.vision = vision(f, status);
-  s.experts = experts(f, s);
+  s.experts = read_experts(f, s);
   s.quantization = read_quantization(f);
   if (status.ok()) check(f, s);
-  if (status.ok()) s.rope = make_rope(config, s.head_dim, s.max_length, status);
+  if (status.ok()) read_ropes(config, context, s, status);
   if (!status.ok()) return status;
   return s;
 }

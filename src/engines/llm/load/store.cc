@@ -127,7 +127,16 @@ Stored Store::usual_form() const {
   return most == bytes.end() ? Stored::kOther : most->first;
 }
 
-std::string root_of(const Store& store) { return store.has("embed_tokens.weight") ? "" : "model."; }
+std::string root_of(const Store& store) {
+  for (const char* root : {"", "language_model.model.", "model.language_model."})
+    if (store.has(root + std::string("embed_tokens.weight"))) return root;
+  return "model.";
+}
+
+std::string head_of(const Store& store) {
+  const std::string inner = "language_model.lm_head";
+  return store.has(inner + ".weight") ? inner : "lm_head";
+}
 
 base::Result<Readouts> load_readouts(const Shape& shape, const Folder& folder) {
   Readouts out;

@@ -54,8 +54,11 @@ class Store {
   Arrays arrays_;
 };
 
-// The prefix of the names of a Llama-like model's arrays. Encoders are often stored without the outer name.
+// The prefix of the names of a Llama-like model's arrays. Encoders are often stored without the outer name; those of
+// models that also see have one more, before or after it.
 std::string root_of(const Store& store);
+// The name of its output matrix, where that is not the embedding.
+std::string head_of(const Store& store);
 
 // Concept vectors that hidden states are held against.
 struct Readouts {

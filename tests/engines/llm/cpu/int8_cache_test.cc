@@ -102,7 +102,8 @@ class Int8Models : public testing::Test {
 
 TEST_F(Int8Models, LogitsAreNearTheReferences) {
   for (auto [name, form] : {std::pair("llama", WeightFormat::kF32), std::pair("qwen3", WeightFormat::kF32),
-                            std::pair("mistral", WeightFormat::kF32), std::pair("llama_bf16", WeightFormat::kBf16)}) {
+                            std::pair("mistral", WeightFormat::kF32), std::pair("llama_bf16", WeightFormat::kBf16),
+                            std::pair("gemma2", WeightFormat::kF32)}) {
     Expected expected(folder(name) + "/expected.safetensors");
     auto engine = make_transformer(folder(name), form, 2, kernels(), 16, KvFormat::kInt8);
     Stepper stepper(*engine);

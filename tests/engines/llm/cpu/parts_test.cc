@@ -97,6 +97,22 @@ TEST(Curves, AreGeluAndItsApproximation) {
   }
 }
 
+TEST(Curves, SoftCapsAreHyperbolicTangents) {
+  for (auto* name : {"portable", "avx2", "avx512", "avx512_bf16"}) {
+    auto* with = kernels(name);
+    if (!with) continue;
+    for (float cap : {3.0f, 50.0f}) {
+      std::vector<float> x;
+      for (int i = 0; i < 1003; ++i) x.push_back(float(i - 500) * cap / 60);
+      x.insert(x.end(), {0.0f, 1e-6f, -1e30f, 1e30f});
+      auto out = x;
+      with->soft_cap(out.data(), out.size(), cap);
+      for (size_t i = 0; i < x.size(); ++i)
+        ASSERT_NEAR(out[i], cap * std::tanh(double(x[i]) / cap), 3e-7 * cap) << name << " of " << x[i];
+    }
+  }
+}
+
 std::string config(const std::string& more) {
   return R"({"architectures":["LlamaForCausalLM"],"vocab_size":32,"hidden_size":16,"intermediate_size":32,
              "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2)" +
@@ -126,7 +142,7 @@ TEST(Shapes, WhatIsWrongIsNamed) {
            {R"(,"partial_rotary_factor":0.5)", "partial_rotary_factor"},
            {R"(,"rope_parameters":{"rope_theta":1e4,"partial_rotary_factor":0.5})",
             "rope_parameters.'partial_rotary_factor"},
-           {R"(,"rope_parameters":{"full_attention":{"rope_theta":1e4}})", "rope_parameters.'full_attention"},
+           {R"(,"rope_parameters":{"chunked_attention":{"rope_theta":1e4}})", "rope_parameters.'chunked_attention"},
            {R"(,"rope_scaling":{"type":"dynamic","factor":2})", "rope_scaling.'rope_type"},
            {R"(,"rope_scaling":3)", "rope_scaling"},
            {R"(,"architectures":["GPT2LMHeadModel"])", "'architectures' is [\"GPT2LMHeadModel\"]"},

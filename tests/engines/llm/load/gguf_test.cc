@@ -47,7 +47,7 @@ struct Parts {
 };
 
 base::Result<Gguf> parsed(const std::string& file) { return parse_gguf(std::as_bytes(std::span(file))); }
-std::string refusal(const std::string& file) {
+std::string gguf_refusal(const std::string& file) {
   auto gguf = parsed(file);
   return gguf ? "" : gguf.error().text;
 }
@@ -96,8 +96,8 @@ TEST(Gguf, FieldsAndTensorsAreReadAsTheyAre) {
 
 TEST(Gguf, AFileThatIsCutAnywhereIsRefused) {
   const std::string file = good().file();
-  for (size_t n = 0; n < file.size(); ++n) EXPECT_NE(refusal(file.substr(0, n)), "") << n;
-  EXPECT_EQ(refusal(file), "");
+  for (size_t n = 0; n < file.size(); ++n) EXPECT_NE(gguf_refusal(file.substr(0, n)), "") << n;
+  EXPECT_EQ(gguf_refusal(file), "");
 }
 
 // Whatever a byte becomes, nothing outside of the file is read, and nothing large is made.
@@ -122,17 +122,17 @@ TEST(Gguf, CountsThatTheFileCannotHoldAreRefusedAtOnce) {
     for (uint32_t type : {kU8, kString, kF32, kU64}) {
       Parts parts;
       parts.fields = {field("many", kArray, array(type, n, "abc"))};
-      EXPECT_EQ(refusal(parts.file()), "GGUF: 'many' is longer than the file") << n;
+      EXPECT_EQ(gguf_refusal(parts.file()), "GGUF: 'many' is longer than the file") << n;
     }
-    EXPECT_EQ(refusal("GGUF" + raw<uint32_t>(3) + raw(n) + raw<uint64_t>(0) + std::string(99, ' ')),
+    EXPECT_EQ(gguf_refusal("GGUF" + raw<uint32_t>(3) + raw(n) + raw<uint64_t>(0) + std::string(99, ' ')),
               "GGUF: more tensors than there can be");
-    EXPECT_EQ(refusal("GGUF" + raw<uint32_t>(3) + raw<uint64_t>(0) + raw(n) + std::string(99, ' ')),
+    EXPECT_EQ(gguf_refusal("GGUF" + raw<uint32_t>(3) + raw<uint64_t>(0) + raw(n) + std::string(99, ' ')),
               "GGUF: more fields than there can be");
     Parts parts;
     parts.fields = {field("long", kString, raw(n) + "abc")};
-    EXPECT_EQ(refusal(parts.file()), "GGUF: 'long' is longer than the file, or out of range") << n;
+    EXPECT_EQ(gguf_refusal(parts.file()), "GGUF: 'long' is longer than the file, or out of range") << n;
     parts.fields = {raw(n) + "abc"};
-    EXPECT_EQ(refusal(parts.file()), "GGUF: the name of a field is too long for the file");
+    EXPECT_EQ(gguf_refusal(parts.file()), "GGUF: the name of a field is too long for the file");
   }
 }
 
@@ -153,7 +153,7 @@ TEST(Gguf, WhatIsWrongIsNamed) {
     if (bytes.size() > 40 && std::string_view(why).find("twice") != std::string_view::npos)
       parts.fields = {bytes.substr(0, bytes.size() / 2), bytes.substr(bytes.size() / 2)};
     parts.fields.push_back(field("other", kString, text(std::string(64, 'x'))));
-    EXPECT_NE(refusal(parts.file()).find(why), std::string::npos) << refusal(parts.file());
+    EXPECT_NE(gguf_refusal(parts.file()).find(why), std::string::npos) << gguf_refusal(parts.file());
   }
   const std::pair<std::vector<std::string>, const char*> tensors[] = {
       {{tensor("t", {}, 0, 0)}, "'t' has no rank from 1 to 4"},
@@ -176,14 +176,14 @@ TEST(Gguf, WhatIsWrongIsNamed) {
   for (const auto& [entries, why] : tensors) {
     Parts parts;
     parts.tensors = entries, parts.data.resize(256);
-    EXPECT_NE(refusal(parts.file()).find(why), std::string::npos) << why << ": " << refusal(parts.file());
+    EXPECT_NE(gguf_refusal(parts.file()).find(why), std::string::npos) << why << ": " << gguf_refusal(parts.file());
   }
   Parts old;
   old.version = 1;
-  EXPECT_EQ(refusal(old.file()), "GGUF: version 1 is not supported; 2 and 3 are");
+  EXPECT_EQ(gguf_refusal(old.file()), "GGUF: version 1 is not supported; 2 and 3 are");
   old.version = 0x03000000;
-  EXPECT_EQ(refusal(old.file()), "GGUF: the file is big-endian");
-  EXPECT_EQ(refusal("GGML" + std::string(60, 0)), "GGUF: the file does not begin as the format says");
+  EXPECT_EQ(gguf_refusal(old.file()), "GGUF: the file is big-endian");
+  EXPECT_EQ(gguf_refusal("GGML" + std::string(60, 0)), "GGUF: the file does not begin as the format says");
 }
 
 // --- what fields mean ------------------------------------------------------------------------------------------------
