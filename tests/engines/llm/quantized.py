@@ -130,6 +130,8 @@ CASES = {
     "gptq_8": (lambda w: gptq(w, bits=8, group=-1), {"quant_method": "gptq", "bits": 8, "group_size": -1}, {}),
     "gptq_8_zeros": (lambda w: gptq(w, bits=8, symmetric=False),
                      {"quant_method": "gptq", "bits": 8, "group_size": 32}, {}),
+    "gptq_fused": (gptq, {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False, "sym": True},
+                   {"architectures": ["Phi3ForCausalLM"], "intermediate_size": 160}),
     "awq": (awq, {"quant_method": "awq", "bits": 4, "group_size": 32, "version": "gemm", "zero_point": True}, {}),
     "packed": (packed, compressed("pack-quantized", num_bits=4, group_size=32, strategy="group"), {}),
     "packed_odd": (lambda w: packed(w, group=-1), compressed("pack-quantized", num_bits=4, strategy="channel"), ODD),

@@ -22,6 +22,7 @@ constexpr Checkpoint kCheckpoints[] = {
     {"awq", Coding::kInt4},          {"packed", Coding::kInt4},      {"packed_odd", Coding::kInt4},
     {"packed_zeros", Coding::kInt4}, {"packed_8", Coding::kInt8},    {"int8", Coding::kInt8},
     {"fp8_blocks", Coding::kFp8},    {"fp8_channels", Coding::kFp8}, {"fp8_tensor", Coding::kFp8},
+    {"gptq_fused", Coding::kInt4},
 };
 
 class Quantized : public testing::Test {
@@ -141,6 +142,10 @@ TEST_F(Quantized, ModelsAreQuantizedWhenTheyAreLoaded) {
   const Expected exact(llama + "/expected.safetensors");
   EXPECT_LT(off(llama, exact, WeightFormat::kBf16, Keep::kInt8), 5e-2);
   EXPECT_LT(off(llama, exact, WeightFormat::kBf16, Keep::kInt4), 5e-1);
+  for (const char* name : {"gemma3_bf16", "phi3_bf16", "olmo2_bf16"}) {
+    const std::string path = models() + "/" + name;
+    EXPECT_LT(off(path, Expected(path + "/expected.safetensors"), WeightFormat::kBf16, Keep::kInt8), 1e-1) << name;
+  }
   // A model that is quantized already, too, by way of its numbers.
   EXPECT_LT(off(folder("awq"), expected("awq"), WeightFormat::kBf16, Keep::kInt8), 5e-2);
   auto engine = make_transformer(llama, WeightFormat::kBf16, 2, kernels(), 16, KvFormat::kAsComputed, Keep::kInt4);
