@@ -25,6 +25,7 @@
 #include "base/text_file.h"
 #include "base/units.h"
 #include "default_config.h"
+#include "models/gguf_files.h"
 #include "net/signals.h"
 
 namespace weir::app {
@@ -75,14 +76,15 @@ enum class Target : uint8_t { kConfig, kModels };
 base::Result<Target> target_of(const std::string& path) {
   std::error_code error;
   if (path.ends_with(".yaml") || path.ends_with(".yml")) return Target::kConfig;
-  if (path.ends_with(".onnx") || !std::filesystem::is_regular_file(path, error)) return Target::kModels;
+  const bool model = path.ends_with(".onnx") || models::is_gguf(path);
+  if (model || !std::filesystem::is_regular_file(path, error)) return Target::kModels;
   std::ifstream in(path, std::ios::binary);
   std::string head(4096, '\0');
   in.read(head.data(), std::streamsize(head.size()));
   head.resize(size_t(std::max<std::streamsize>(in.gcount(), 0)));
   if (head.find('\0') == std::string::npos) return Target::kConfig;
   return base::invalid("'" + path +
-                       "' is neither a .yaml configuration nor a model that is one file (.onnx); other "
+                       "' is neither a .yaml configuration nor a model that is one file (.onnx, .gguf); other "
                        "models are folders: weir serve --help");
 }
 
@@ -223,7 +225,7 @@ void add_server_commands(Line& line) {
   CLI::App* subs[] = {&line.command("serve", "Serve a folder of models, or what a configuration file says", run_serve),
                       &check, &routes};
   for (auto* sub : subs) {
-    sub->add_option("target", line.words.target, "model repository, an .onnx model, or a .yaml configuration")
+    sub->add_option("target", line.words.target, "model repository, an .onnx or .gguf model, or a .yaml configuration")
         ->type_name("DIR|FILE");
     sub->add_option("--config", line.words.config, "configuration file")->type_name("FILE");
     add_settings(*sub, line.words);

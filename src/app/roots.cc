@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "models/folder.h"
+#include "models/gguf_files.h"
 
 namespace weir::app {
 namespace {
@@ -14,9 +15,9 @@ base::Status check_root(const std::string& root) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (!fs::exists(root, error)) return base::invalid("model repository '" + root + "' is not there");
-  if (root.ends_with(".onnx") && fs::is_regular_file(root, error)) return {};
+  if ((root.ends_with(".onnx") || models::is_gguf(root)) && fs::is_regular_file(root, error)) return {};
   if (!fs::is_directory(root, error))
-    return base::invalid("model repository '" + root + "' is neither a folder nor an .onnx file");
+    return base::invalid("model repository '" + root + "' is neither a folder nor an .onnx or .gguf file");
   const fs::path folder = root;
   for (const char* file : {"1/model.onnx", "1/config.json", "1/model.py"})
     if (fs::exists(folder / file, error))
@@ -35,7 +36,8 @@ void warn_of_empty_roots(const Config& config) {
           "model repository has no models, and none will be looked for later",
           {{"folder", root},
            {"setting", "models.control"},
-           {"wanted", "<name>/<version>/model.onnx, or a model's own folder: config.json and *.safetensors"}});
+           {"wanted",
+            "<name>/<version>/model.onnx, or a model's own folder: config.json and *.safetensors, or *.gguf"}});
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 
 #include "base/encoding.h"
 #include "base/fnv.h"
+#include "models/gguf_files.h"
 
 namespace weir::models {
 namespace {
@@ -185,16 +186,17 @@ bool holds_models(const std::string& root) {
   return found;
 }
 
-// The file that makes a root one model, as Hugging Face's folders have it and Python's models, or nothing.
-std::string_view usual_file_of_root(const std::string& root) {
+// The file that makes a root one model, or nothing. Several in GGUF's form are told apart when it is loaded.
+std::string usual_file_of_root(const std::string& root) {
   const bool script = is_file(root + "/model.py"), config = is_file(root + "/config.json");
-  bool text = false;
-  if (config)
-    for_each_entry(root, [&](const std::string& name, const struct stat& st) {
-      return text = name.ends_with(".safetensors") && !S_ISDIR(st.st_mode);
-    });
-  if ((!text && !script) || holds_models(root)) return {};
-  return text ? "config.json" : "model.py";
+  std::string text, gguf;
+  for_each_entry(root, [&](const std::string& name, const struct stat& st) {
+    if (S_ISDIR(st.st_mode)) return;
+    if (config && name.ends_with(".safetensors")) text = "config.json";
+    if (is_gguf(name)) gguf = name;
+  });
+  if ((text.empty() && gguf.empty() && !script) || holds_models(root)) return {};
+  return !text.empty() ? text : script || gguf.empty() ? "model.py" : gguf;
 }
 
 // A root that is the folder of a version, with the configuration of its model among its files.

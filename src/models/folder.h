@@ -1,8 +1,8 @@
 // Folders of a repository in Triton's layout: <root>/<model>/[config.pbtxt | model.yaml], <root>/<model>/<version>/….
 // A root can also be one model file: <name>/<version>/model.onnx is that version of that model, with its configuration;
 // any other file is version 1 of a model that is named after it, or after its folder where it is called model.onnx. So
-// is a folder without models in it that has config.json beside *.safetensors, or model.py: a model, named after the
-// folder. A folder in it is one of a model where it has a configuration or a version.
+// is a folder without models in it that has config.json beside *.safetensors, or *.gguf, or model.py: a model, named
+// after the folder. A folder in it is one of a model where it has a configuration or a version.
 //
 // Files are opened below the model's folder only, through no symbolic link, and must be regular. Texts of errors name
 // them relative to the root, never with a path of this machine.

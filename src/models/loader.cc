@@ -10,8 +10,10 @@
 #include "models/client_view.h"
 #include "models/estimate.h"
 #include "models/file_hints.h"
+#include "models/gguf_files.h"
 #include "models/memory_use.h"
 #include "models/merge.h"
+#include "models/model_files.h"
 #include "models/model_yaml.h"
 #include "models/task_queue.h"
 #include "sched/decoupled_inbox.h"
@@ -23,32 +25,6 @@ namespace {
 
 constexpr size_t kMaxConfig = 4 << 20;
 constexpr size_t kMaxLabels = 16 << 20;
-
-// The file that an engine looks for in a version's folder; engines without a row are built in and need none.
-struct UsualFile {
-  std::string_view engine, file;
-  std::string_view rest;  // what else belongs to it
-};
-constexpr UsualFile kUsual[] = {{"onnx", "model.onnx", ""},
-                                {"llm", "config.json", " and all other files of the model"},
-                                {"python", "model.py", ""}};
-
-std::string_view usual_file(std::string_view engine) {
-  for (const auto& u : kUsual)
-    if (u.engine == engine) return u.file;
-  return {};
-}
-
-// The engine of a root that is one model.
-std::string_view engine_of(std::string_view lone_file) {
-  for (const auto& u : kUsual)
-    if (u.file == lone_file) return u.engine;
-  return "onnx";
-}
-
-bool has_file(const Stamps& stamps, std::string_view path) {
-  return std::any_of(stamps.begin(), stamps.end(), [&](const FileStamp& s) { return s.path == path; });
-}
 
 // Engines quote the paths that they were given; clients read "digits/1/model.onnx".
 std::string without_root(std::string text, const ModelFolder& folder) {
@@ -133,15 +109,13 @@ base::Result<std::vector<uint64_t>> Loader::versions(const ModelFolder& folder, 
   if (present.empty() && !config.engine.empty() && usual_file(config.engine).empty() && config.file.empty())
     present.push_back(1);
   if (present.empty()) {
-    std::string text = "model '" + folder.name + "' has no version folder", hint;
-    for (const auto& u : kUsual)
-      if (folder.has(u.file))
-        hint += "; move " + std::string(u.file) + std::string(u.rest) + " into " + folder.name + "/1/";
+    std::string text = "model '" + folder.name + "' has no version folder", hint = hint_to_move(folder);
     for (const auto& [entry, why] : folder.skipped) hint += "; " + folder.name + '/' + entry + ": " + why;
     for (const auto& file : folder.shared)
       if (version_number(file.path) > 0 && !folder.skipped.count(file.path))
         hint += "; " + folder.name + '/' + file.path + " is a file, no folder";
-    if (hint.empty()) hint = "; " + folder.name + "/1/ with model.onnx, config.json or model.py in it would be one";
+    if (hint.empty())
+      hint = "; " + folder.name + "/1/ with model.onnx, config.json, a *.gguf file or model.py in it would be one";
     return base::failure(base::Code::kNotFound, text + hint);
   }
   auto chosen = config.versions.choose(present);
@@ -156,14 +130,11 @@ base::Result<Loader::Source> Loader::locate(const ModelFolder& folder, const Mod
   auto found = folder.versions.find(version);
   static const Stamps kNoFiles;
   const Stamps& files = found == folder.versions.end() ? kNoFiles : found->second;
-  Source source{config.engine, config.file};
-  if (!folder.lone_file.empty()) source = {std::string(engine_of(folder.lone_file)), folder.lone_file};
-  for (const auto& u : kUsual)
-    if (source.engine.empty() && (has_file(files, u.file) || !source.file.empty())) source.engine = u.engine;
-  if (source.engine.empty())
-    return base::failure(base::Code::kNotFound, "no model file in " + folder.name + '/' + std::to_string(version) +
-                                                    "/ (looked for model.onnx, config.json and model.py)");
-  if (source.file.empty()) source.file = usual_file(source.engine);
+  ModelSource given{config.engine, config.file};
+  if (!folder.lone_file.empty()) given = {{}, is_gguf(folder.lone_file) ? config.file : folder.lone_file};
+  auto chosen = choose_source(std::move(given), files, folder.name + '/' + std::to_string(version) + '/');
+  if (!chosen) return chosen;
+  Source source = std::move(*chosen);
   if (source.engine == "parrot") return base::failure(base::Code::kUnimplemented, "engine 'parrot' is called 'echo'");
   if (!engines_.count(source.engine)) {
     std::string text = "no engine '" + source.engine + "' here; there are";

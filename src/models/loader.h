@@ -12,6 +12,7 @@
 #include "models/dag.h"
 #include "models/folder.h"
 #include "models/model_config.h"
+#include "models/model_files.h"
 #include "models/repository.h"
 #include "sched/concurrency_limiter.h"
 #include "sched/response_cache.h"
@@ -80,9 +81,7 @@ class Loader {
   };
   using Lines = std::map<std::string, std::string>;  // ModelConfig::parameter_lines
   base::Status check_parameters(const Lines& given, const std::string& engine) const;
-  struct Source {
-    std::string engine, file;
-  };
+  using Source = ModelSource;
   // A version to load, before anything is made of it.
   struct Plan {
     const ModelFolder& folder;

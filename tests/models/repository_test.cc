@@ -120,7 +120,7 @@ TEST(Repository, EveryFailureIsARowWithItsReasonAndTheRestServes) {
       repo.rows(),
       "bad/1 UNAVAILABLE (cannot parse bad/1/model.onnx)\n"
       "both/ UNAVAILABLE (both has both config.pbtxt and model.yaml; keep one of them)\n"
-      "empty/1 UNAVAILABLE (no model file in empty/1/ (looked for model.onnx, config.json and model.py))\n"
+      "empty/1 UNAVAILABLE (no model file in empty/1/ (looked for model.onnx, config.json, *.gguf and model.py))\n"
       "engine/1 UNAVAILABLE (no engine 'tensorrt' here; there are builtin, onnx)\n"
       "good/1 READY\n"
       "loose/ UNAVAILABLE (model 'loose' has no version folder; move model.onnx into loose/1/)\n"
@@ -128,9 +128,8 @@ TEST(Repository, EveryFailureIsARowWithItsReasonAndTheRestServes) {
       "other/ UNAVAILABLE (the configuration is for 'another', but its folder is 'other')\n"
       "pointer/1 UNAVAILABLE (cannot parse pointer/1/model.onnx; model.onnx is a Git LFS pointer: run 'git lfs pull' "
       "where it was cloned)\n"
-      "stray/ UNAVAILABLE (model 'stray' has no version folder; stray/1/ with model.onnx, config.json or model.py in "
-      "it would be "
-      "one)\n"
+      "stray/ UNAVAILABLE (model 'stray' has no version folder; stray/1/ with model.onnx, config.json, a *.gguf "
+      "file or model.py in it would be one)\n"
       "syntax/ UNAVAILABLE (syntax/config.pbtxt:2:1: unknown field 'bakend' in ModelConfig, did you mean 'backend'?)\n"
       "throws/1 UNAVAILABLE (loading failed: surprise)\n");
 }
