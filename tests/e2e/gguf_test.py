@@ -1,0 +1,83 @@
+"""Models in GGUF's form, as llama.cpp and Ollama have them: the demo model, converted."""
+
+import json
+import os
+import pathlib
+import shutil
+import struct
+import sys
+import unittest
+
+import harness
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'reference'))
+import gguf  # noqa: E402
+import numpy as np  # noqa: E402
+
+DEMO = pathlib.Path(__file__).resolve().parents[2] / 'conf/models/chat/1'
+MESSAGES = [{'role': 'user', 'content': 'Tell me a story about a cat.'}]
+
+
+def demo_weights():
+    """The demo model's numbers, which are bfloat16, without its vision encoder."""
+    data = (DEMO / 'model.safetensors').read_bytes()
+    length, = struct.unpack('<Q', data[:8])
+    weights = {}
+    for name, entry in json.loads(data[8:8 + length]).items():
+        if name.startswith(('__', 'visual.')):
+            continue
+        begin, end = (8 + length + at for at in entry['data_offsets'])
+        assert entry['dtype'] == 'BF16', name
+        weights[name] = (np.frombuffer(data[begin:end], dtype=np.uint16).astype(np.uint32) << 16).view(np.float32).reshape(entry['shape'])
+    return weights
+
+
+def convert(path, kind):
+    said = json.loads((DEMO / 'config.json').read_text())
+    config = json.loads((DEMO / 'tokenizer_config.json').read_text())
+    tokenizer = json.loads((DEMO / 'tokenizer.json').read_text())
+    fields = {**gguf.fields_of(said), **gguf.bytes_fields(tokenizer, 'qwen2', eos_token_id=said['eos_token_id'], add_bos_token=False),
+              'tokenizer.chat_template': config['chat_template']}
+    stored, _ = gguf.tensors_of(said, demo_weights(), lambda name: kind)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    gguf.write(path, fields, stored)
+
+
+class GgufFiles(unittest.TestCase):
+    def post(self, server, path, body):
+        answer = harness.curl(server.url(path), '-H', 'Content-Type: application/json', '-d', json.dumps(body))
+        self.assertEqual(200, answer.status, answer.body)
+        return answer.json()
+
+    def chat(self, server, model):
+        answer = self.post(server, '/v1/chat/completions', {'model': model, 'messages': MESSAGES, 'max_tokens': 40, 'temperature': 0})
+        return answer['choices'][0]['message']['content'], answer['usage']['prompt_tokens']
+
+    def test_a_folder_with_a_gguf_file_answers_as_the_hugging_face_folder_does(self):
+        root = harness.scratch()
+        convert(root / 'whole' / '1' / 'chat.gguf', 'BF16')
+        convert(root / 'coded' / '1' / 'chat-Q8_0.gguf', 'Q8_0')
+        shutil.copytree(DEMO, root / 'folder' / '1')
+        server = harness.Server(repository=root)
+        self.addCleanup(server.kill)
+        theirs = self.chat(server, 'folder')
+        self.assertEqual(theirs, self.chat(server, 'whole'))
+        text, prompt = self.chat(server, 'coded')
+        self.assertEqual((theirs[1], theirs[0][:12]), (prompt, text[:12]))
+        ollama = self.post(server, '/api/chat', {'model': 'whole', 'messages': MESSAGES, 'stream': False,
+                                                 'options': {'temperature': 0, 'num_predict': 40}})
+        self.assertEqual(theirs[0], ollama['message']['content'])
+        tensors = self.post(server, '/v2/models/whole/infer', {'inputs': [
+            {'name': 'text_input', 'datatype': 'BYTES', 'shape': [1], 'data': ['a cat']}], 'parameters': {'max_tokens': 4}})
+        self.assertEqual('text_output', tensors['outputs'][0]['name'])
+
+    def test_a_gguf_file_alone_is_a_model(self):
+        file = harness.scratch() / 'demo-Q4_0.gguf'
+        convert(file, 'Q4_0')
+        server = harness.Server(repository=file)
+        self.addCleanup(server.kill)
+        self.assertTrue(self.chat(server, 'demo-Q4_0')[0])
+
+
+if __name__ == '__main__':
+    harness.main()
