@@ -22,9 +22,9 @@ constexpr auto kLookEvery = std::chrono::seconds(1);
 constexpr Roles kEverything{Role::kHealth, Role::kMetrics, Role::kInfer, Role::kAdmin};
 
 base::Result<std::vector<auth::Key>> read_key_file(const std::string& path, base::Pipes pipes) {
-  auto text = base::read_text_file(path, pipes);
+  auto text = base::read_text_file(path, pipes, auth::kMostKeyFileBytes);
   if (!text) return base::invalid("auth.keys_file: " + text.error().text);
-  auto tree = models::parse_yaml(*text, path);
+  auto tree = models::parse_yaml(*text, path, {auth::kMostKeyFileBytes, auth::kMostKeyFileNodes});
   if (!tree) return tree.error();
   return auth::read_keys(*tree, path);
 }

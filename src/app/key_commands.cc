@@ -34,7 +34,7 @@ struct KeyDocument {
 
 base::Result<KeyDocument> parse_keys(const std::string& text, const std::string& path) {
   KeyDocument out;
-  auto root = models::parse_yaml(text, path);
+  auto root = models::parse_yaml(text, path, {auth::kMostKeyFileBytes, auth::kMostKeyFileNodes});
   if (!root) return root.error();
   out.root = std::move(*root);
   if (out.root.kind == base::Yaml::Kind::kNull) return out;  // nothing but comments

@@ -24,6 +24,9 @@
 namespace weir::auth {
 
 inline constexpr size_t kMostKeys = 100'000;
+// The document with all of them: about 600 bytes, and 40 keys and values, for each.
+inline constexpr size_t kMostKeyFileBytes = size_t(64) << 20;
+inline constexpr size_t kMostKeyFileNodes = 4'000'000;
 
 // `root` is the document. Errors: INVALID_ARGUMENT "file:line:column: …", a line for each mistake.
 base::Result<std::vector<Key>> read_keys(const base::Yaml& root, std::string_view file);

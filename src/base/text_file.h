@@ -1,4 +1,4 @@
-// Small text files that settings name, as a whole.
+// Text files that settings name, as a whole. They are small, but for lists of keys.
 #pragma once
 
 #include <cstddef>

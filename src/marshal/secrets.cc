@@ -8,6 +8,8 @@
 namespace weir::marshal {
 namespace {
 
+constexpr size_t kMostBytes = size_t(64) << 20;  // of a file
+
 // RFC 6750, "b64token", and whatever else is visible.
 bool sendable(const std::string& secret) {
   return std::all_of(secret.begin(), secret.end(), [](char c) { return c > ' ' && c <= '~'; });
@@ -18,7 +20,7 @@ bool sendable(const std::string& secret) {
 base::Result<std::vector<std::string>> read_secrets(const std::string& key, std::vector<std::string> secrets,
                                                     const std::string& path) {
   if (!path.empty()) {
-    auto text = base::read_text_file(path);
+    auto text = base::read_text_file(path, base::Pipes::kRefused, kMostBytes);
     if (!text) return base::invalid(key + "_file: " + text.error().text);
     std::istringstream file(std::move(*text));
     size_t before = secrets.size();

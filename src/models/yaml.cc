@@ -19,7 +19,7 @@ struct YamlError {
 // *a}`. The depth and the number of events are bounded, and each takes constant time.
 class TreeBuilder final : public YAML::EventHandler {
  public:
-  explicit TreeBuilder(Complaints& complaints) : complaints_(complaints) {}
+  TreeBuilder(Complaints& complaints, size_t most) : complaints_(complaints), most_(most) {}
 
   Yaml take() { return std::move(root_); }
 
@@ -60,8 +60,8 @@ class TreeBuilder final : public YAML::EventHandler {
 
   Yaml begin(const YAML::Mark& mark, YAML::anchor_t anchor) {
     if (anchor != 0) refuse_sharing(mark);
-    if (++nodes_ > kMaxYamlNodes)
-      throw YamlError{mark, "the document has more than " + std::to_string(kMaxYamlNodes) + " keys and values"};
+    if (++nodes_ > most_)
+      throw YamlError{mark, "the document has more than " + std::to_string(most_) + " keys and values"};
     Yaml node;
     if (mark.is_null()) return node;
     node.line = uint32_t(mark.line + 1);
@@ -111,19 +111,20 @@ class TreeBuilder final : public YAML::EventHandler {
   }
 
   Complaints& complaints_;
+  const size_t most_;  // keys and values
   Yaml root_;
   std::vector<Open> open_;
   size_t nodes_ = 0;
 };
 
-base::Result<Yaml> parse(std::string_view text, std::string_view file) {
+base::Result<Yaml> parse(std::string_view text, std::string_view file, size_t most_nodes) {
   Complaints complaints{std::string(file)};
-  TreeBuilder builder(complaints);
+  TreeBuilder builder(complaints, most_nodes);
   std::istringstream stream{std::string(text)};
   YAML::Parser parser(stream);
   bool any = parser.HandleNextDocument(builder);
   Yaml tree = builder.take();
-  TreeBuilder rest(complaints);
+  TreeBuilder rest(complaints, most_nodes);
   if (any && parser.HandleNextDocument(rest)) return base::invalid(std::string(file) + ": more than one document");
   if (!complaints.none()) return complaints.status();
   return tree;
@@ -131,10 +132,11 @@ base::Result<Yaml> parse(std::string_view text, std::string_view file) {
 
 }  // namespace
 
-base::Result<Yaml> parse_yaml(std::string_view text, std::string_view file) {
-  if (text.size() > kMaxYamlBytes) return base::invalid(std::string(file) + ": longer than 1 MiB");
+base::Result<Yaml> parse_yaml(std::string_view text, std::string_view file, YamlBounds bounds) {
+  if (text.size() > bounds.bytes)
+    return base::invalid(std::string(file) + ": longer than " + std::to_string(bounds.bytes >> 20) + " MiB");
   try {
-    return parse(text, file);
+    return parse(text, file, bounds.nodes);
   } catch (const YamlError& refusal) {
     const YAML::Mark& mark = refusal.mark;
     return base::invalid(base::place_in_file(file, uint32_t(mark.line + 1), uint32_t(mark.column + 1)) + refusal.text);

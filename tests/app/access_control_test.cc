@@ -143,6 +143,16 @@ TEST_F(KeysFileTest, AReloadIsOverWhenTheKeysWereRead) {
   EXPECT_TRUE(admits("two")) << "a mistake changes nothing";
 }
 
+TEST_F(KeysFileTest, ThereMayBeAsManyKeysAsTheirFormatAllows) {
+  std::string text = "keys:\n";
+  for (size_t i = 0; i < auth::kMostKeys; ++i) text += key("tenant-" + std::to_string(i));
+  ASSERT_LT(text.size(), auth::kMostKeyFileBytes);
+  write("keys.yaml", text);
+  open();
+  EXPECT_TRUE(admits("tenant-0") && admits("tenant-99999"));
+  EXPECT_FALSE(admits("tenant-100000"));
+}
+
 // Whatever else is read again, the calls of other nodes are let in.
 TEST_F(KeysFileTest, TheKeyOfTheClusterStaysAmongThem) {
   write("secret", "a secret of the cluster that is long enough\n");

@@ -273,6 +273,10 @@ TEST(Secrets, AreThoseOfTheSettingAndTheLinesOfTheFile) {
   EXPECT_EQ(read(" \n", {"own"}), "keys_file: ") << "the file holds none";
   EXPECT_EQ(read("a b\n"), "keys: a secret must be visible ASCII without blanks");
   EXPECT_EQ(read("a\x7f\n"), "keys: a secret must be visible ASCII without blanks");
+  std::string many;
+  for (int i = 0; i < 100'000; ++i) many += std::to_string(i) + "-and-what-makes-it-long\n";
+  read(many);
+  EXPECT_EQ(read_secrets("keys", {}, path).value().size(), 100'000U);
   EXPECT_EQ(read_secrets("keys", {"own"}, "").value(), std::vector<std::string>{"own"});
   EXPECT_FALSE(read_secrets("keys", {"own", "b\t"}, ""));
   EXPECT_EQ(read_secrets("keys", {}, path + "/none").error().text,

@@ -97,6 +97,15 @@ TEST(Yaml, BytesAreCounted) {
   EXPECT_EQ(error_of(text + "\n"), "m/model.yaml: longer than 1 MiB");
 }
 
+TEST(Yaml, WhoeverReadsALongDocumentSaysHowLong) {
+  const std::string many = lines(kMaxYamlNodes / 2), text = many + "#" + std::string(kMaxYamlBytes, 'x') + "\n";
+  EXPECT_FALSE(parse_yaml(text, "f", {.bytes = kMaxYamlBytes, .nodes = kMaxYamlNodes + 10}));
+  EXPECT_FALSE(parse_yaml(text, "f", {.bytes = 3 << 20, .nodes = kMaxYamlNodes}));
+  const YamlBounds both{.bytes = 3 << 20, .nodes = kMaxYamlNodes + 10};
+  EXPECT_EQ(parse_yaml(text, "f", both)->entries.size(), kMaxYamlNodes / 2);
+  EXPECT_EQ(parse_yaml(std::string((3 << 20) + 1, '#'), "f", both).error().text, "f: longer than 3 MiB");
+}
+
 TEST(Yaml, TimeIsLinearInTheDocument) {
   std::pair<const char*, std::function<std::string(size_t)>> shapes[] = {
       {"keys", [](size_t n) { return lines(n); }},
