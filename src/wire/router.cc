@@ -48,6 +48,7 @@ struct Router::Table {
   Tracer* tracer = nullptr;  // or null
   PathTable paths;
   std::vector<std::pair<std::string, ErrorForm>> forms;  // longest prefix first
+  std::vector<std::pair<std::string_view, ErrorForm>> protocol_forms;
   Claims claims = nullptr;
   Route fallback;  // of all paths that are in no route, if `claims` says so
   // Matches are reused: the strings of PathArgs keep no memory, but the vector does.
@@ -159,6 +160,8 @@ void Router::Table::refuse(Exchange& x, Response&& with, int status, std::string
 }
 
 void Router::Table::word(Exchange& x, int status, std::string_view text) const {
+  for (const auto& [protocol, form] : protocol_forms)
+    if (protocol == x.record().protocol) return form(x, status, text);
   std::string_view path = x.request().path();
   for (const auto& [prefix, form] : forms)
     if (path.starts_with(prefix)) return form(x, status, text);
@@ -251,6 +254,10 @@ void Router::word_error(Exchange& exchange, int status, std::string_view text) c
 void Router::fallback(Service& service, Claims claims, std::string_view protocol, Plan plan) {
   table_->claims = claims;
   table_->fallback = Route{"", "", &service, protocol, plan, Permission::kRead};
+}
+
+void Router::error_form_of(std::string_view protocol, ErrorForm form) {
+  table_->protocol_forms.emplace_back(protocol, form);
 }
 
 // Leaves out what begin() would find again. Who asks is asked as ever: limits and keys change.

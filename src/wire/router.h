@@ -111,6 +111,9 @@ class Router final : public Intake {
   // it only reads.
   using Claims = bool (*)(const Request&);
   void fallback(Service& service, Claims claims, std::string_view protocol, Plan plan);
+  // How what is refused on a route of this protocol is worded, in place of the form of the path's prefix. `protocol` is
+  // a literal.
+  void error_form_of(std::string_view protocol, ErrorForm form);
 
   // A request turns out to need more than its route's permission says: one that reads on a route where others change.
   // Asks what begin() asks, save the limits. Errors: PERMISSION_DENIED, UNAUTHENTICATED; the record has the reason.

@@ -20,13 +20,17 @@ struct Never final : wire::Service {
   void serve(Exchange& x, const wire::PathArgs&) override { x.respond(200, "text/plain", Bytes::constant("served")); }
 };
 
-// A route whose protocol has a form of its own, and one whose has none.
+// Routes whose protocols have forms of their own, by the path or by the route, and one whose has none.
 struct Routes {
   explicit Routes(base::Env& env) : router(env) {
     router.add({"POST", "/own/x", &never, "own", {BodyPlan::kWhole, 10, "own.max_body"}, wire::Permission::kRead});
+    router.add({"POST", "/own/other", &never, "other", {BodyPlan::kWhole, 10}, wire::Permission::kRead});
     router.add({"POST", "/plain", &never, "plain", {BodyPlan::kWhole, 10}, wire::Permission::kRead});
     router.error_form("/own/", [](Exchange& x, int status, std::string_view text) {
       x.respond(status, "text/plain", Bytes::adopt("own: " + std::string(text)));
+    });
+    router.error_form_of("other", [](Exchange& x, int status, std::string_view text) {
+      x.respond(status, "text/plain", Bytes::adopt("other: " + std::string(text)));
     });
   }
   Never never;
@@ -45,6 +49,7 @@ const Case kCases[] = {
      "own: the request body is larger than the limit of 10 bytes (own.max_body)"},
     {"/own/x", "br", "x", "415", "own: unknown Content-Encoding; gzip and deflate are supported"},
     {"/own/x", "gzip", "not gzip", "400", "own: the request body is not in its Content-Encoding"},
+    {"/own/other", nullptr, "0123456789a", "413", "other: the request body is larger than the limit of 10 bytes"},
     {"/plain", nullptr, "0123456789a", "413", R"({"error":"the request body is larger than the limit of 10 bytes"})"},
 };
 

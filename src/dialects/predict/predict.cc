@@ -237,6 +237,7 @@ Predict::Predict(bus::Bus& bus, wire::Router& router, base::SlabSource& slabs, P
   Parts& p = *parts_;
   const wire::Plan whole{wire::BodyPlan::kWhole, p.state.options.max_body, "limits.body"};
   const wire::Plan none{wire::BodyPlan::kIgnore};
+  router.error_form_of(kProtocol, respond_error);  // paths under /v1 are another protocol's, too
   router.add({"GET", "/v1/models", &p.list, kProtocol, none, Permission::kRead});
   for (std::string_view model : {"/v1/models/{model}", "/v1/models/{model}/versions/{version}"}) {
     router.add({"GET", std::string(model), &p.show, kProtocol, none, Permission::kRead});

@@ -128,6 +128,22 @@ TEST(Predict, AClientThatLeavesEndsItsCall) {
   EXPECT_TRUE(bench.models["one"].held.front()->cancelled);
 }
 
+// OpenAI's protocol has the paths around this one's, and words errors in its own way.
+TEST(Predict, WhatTheCodecRefusesIsWordedAsItsOtherErrorsAre) {
+  Bench bench;
+  bench.router.error_form("/v1", [](wire::Exchange& x, int status, std::string_view) {
+    x.respond(status, "text/plain", base::Bytes::constant("another protocol's"));
+  });
+  auto x = bench.open("POST", "/v1/models/add:predict", "{");
+  EXPECT_TRUE(x->sent.starts_with("{\"error\":\"")) << x->sent;
+  auto whole = support::RoutedExchange(new support::FakeExchange("POST", "/v1/models/add:predict"), {&bench.router});
+  bench.router.begin(*whole);
+  bench.router.refuse(*whole, 413, "too long");
+  EXPECT_EQ(whole->sent, R"({"error":"too long"})");
+  auto stray = bench.open("POST", "/v1/models", "{}");
+  EXPECT_EQ(stray->sent, "another protocol's") << "no route is for it";
+}
+
 TEST(Predict, LongStringsOfAModelAreCheckedByTheWorkerThatWritesThem) {
   support::FakeOffload offload;
   Bench bench(&offload);
