@@ -64,7 +64,16 @@ AccessControl::~AccessControl() {
   if (thread_.joinable()) thread_.join();
 }
 
-base::Result<std::vector<auth::Key>> AccessControl::read(base::Pipes pipes) const {
+// A pipe's keys stay what they were.
+base::Result<dialects::OwnKeys> AccessControl::read_own(const dialects::Dialect& dialect, base::Pipes pipes) {
+  auto own = dialect.own_keys(pipes);
+  const auto before = own_keys_.find(dialect.name());
+  if (!own && own.error().code == base::Code::kFailedPrecondition && before != own_keys_.end()) return before->second;
+  if (own) own_keys_.insert_or_assign(dialect.name(), *own);
+  return own;
+}
+
+base::Result<std::vector<auth::Key>> AccessControl::read(base::Pipes pipes) {
   std::vector<auth::Key> keys;
   if (!config_.auth.keys_file.empty()) {
     auto listed = read_key_file(config_.auth.keys_file, pipes);
@@ -73,7 +82,7 @@ base::Result<std::vector<auth::Key>> AccessControl::read(base::Pipes pipes) cons
   }
   for (const auto& served : config_.dialects) {
     if (!served.on) continue;
-    auto own = served.dialect->own_keys();
+    auto own = read_own(*served.dialect, pipes);
     if (!own) return own.error();
     add_own_keys(*own, keys);
   }
@@ -122,7 +131,7 @@ base::Status AccessControl::open_tokens() {
   }
   if (jwt.keys_file.empty()) return {};
   tokens_watch_ = FileWatch({jwt.keys_file});
-  auto keys = auth::read_jwt_keys(jwt.keys_file);
+  auto keys = auth::read_jwt_keys(jwt.keys_file, base::Pipes::kRead);
   if (!keys) return keys.error();
   token_keys_.use(std::move(*keys));
   return {};

@@ -8,6 +8,7 @@
 
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -70,7 +71,8 @@ class AccessControl {
 
  private:
   base::Status open_tokens();
-  base::Result<std::vector<auth::Key>> read(base::Pipes pipes) const;
+  base::Result<std::vector<auth::Key>> read(base::Pipes pipes);
+  base::Result<dialects::OwnKeys> read_own(const dialects::Dialect& dialect, base::Pipes pipes);
   base::Status make_cluster_key();
   wire::Roles decide() const;
   bool observed_elsewhere() const;
@@ -86,8 +88,9 @@ class AccessControl {
   auth::Keys keys_;
   bool has_keys_ = false;  // some setting names keys
   wire::Roles anonymous_{wire::Role::kHealth, wire::Role::kMetrics, wire::Role::kInfer, wire::Role::kAdmin};
-  std::optional<auth::Key> cluster_key_;         // of the calls of other nodes
-  FileWatch keys_watch_{{}}, tokens_watch_{{}};  // the thread's
+  std::map<std::string_view, dialects::OwnKeys> own_keys_;  // by dialect, as last read: a pipe is read once
+  std::optional<auth::Key> cluster_key_;                    // of the calls of other nodes
+  FileWatch keys_watch_{{}}, tokens_watch_{{}};             // the thread's
   auth::TokenKeys token_keys_;
   auth::Limiters limiters_;
   auth::FailureLimit failures_{base::process_key()};

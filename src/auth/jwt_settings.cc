@@ -5,7 +5,6 @@
 #include "auth/grant.h"
 #include "auth/usage_limits.h"
 #include "base/log.h"
-#include "base/text_file.h"
 #include "wire/access.h"
 
 namespace weir::auth {
@@ -94,8 +93,8 @@ base::Status check_jwt_settings(const JwtSettings& s) {
   return s.keys_url.empty() ? base::Status{} : check_keys_url(s.keys_url);
 }
 
-base::Result<std::shared_ptr<const KeySet>> read_jwt_keys(const std::string& file) {
-  auto content = base::read_text_file(file, base::Pipes::kRefused, KeySet::kMostBytes);
+base::Result<std::shared_ptr<const KeySet>> read_jwt_keys(const std::string& file, base::Pipes pipes) {
+  auto content = base::read_text_file(file, pipes, KeySet::kMostBytes);
   if (!content) return invalid("auth.jwt.keys_file: " + content.error().text);
   auto set = KeySet::parse_file(*content);
   if (!set) return invalid("auth.jwt.keys_file: '" + file + "': " + set.error().text);

@@ -9,6 +9,7 @@
 #include "auth/jwt.h"
 #include "base/setting.h"
 #include "base/status.h"
+#include "base/text_file.h"
 
 namespace weir::auth {
 
@@ -30,6 +31,7 @@ void add_jwt_settings(std::vector<base::Setting>& rows, JwtSettings& settings);
 base::Status check_jwt_settings(const JwtSettings& settings);
 
 // Errors: INVALID_ARGUMENT names the setting and the file. It reads a file.
-base::Result<std::shared_ptr<const KeySet>> read_jwt_keys(const std::string& file);
+base::Result<std::shared_ptr<const KeySet>> read_jwt_keys(const std::string& file,
+                                                          base::Pipes pipes = base::Pipes::kRefused);
 
 }  // namespace weir::auth

@@ -30,8 +30,9 @@ Result<std::string> read_text_file(const std::string& path, Pipes pipes, size_t 
   struct stat info {};
   if (file.fd < 0 || ::fstat(file.fd, &info) != 0) return fault();
   const bool readable = S_ISREG(info.st_mode) || S_ISDIR(info.st_mode);  // a folder has an errno of its own
-  if (!readable && !(pipes == Pipes::kRead && S_ISFIFO(info.st_mode)))
-    return invalid("'" + path + "' is not a regular file");
+  const bool pipe = S_ISFIFO(info.st_mode);
+  if (!readable && !(pipe && pipes == Pipes::kRead))
+    return failure(pipe ? Code::kFailedPrecondition : Code::kInvalidArgument, "'" + path + "' is not a regular file");
   std::string text;
   char buffer[16 << 10];
   for (;;) {

@@ -16,7 +16,7 @@ inline constexpr size_t kMostTextFileBytes = size_t(1) << 20;
 enum class Pipes : uint8_t { kRefused, kRead };
 
 // Errors: INVALID_ARGUMENT with the path and the system's reason; also where the file is empty or longer than `most`,
-// and where it is something else than a regular file.
+// and where it is something else than a regular file. FAILED_PRECONDITION for a pipe that is refused.
 Result<std::string> read_text_file(const std::string& path, Pipes pipes = Pipes::kRefused,
                                    size_t most = kMostTextFileBytes);
 

@@ -23,6 +23,7 @@
 #include "base/metrics.h"
 #include "base/setting.h"
 #include "base/status.h"
+#include "base/text_file.h"
 #include "bus/bus.h"
 #include "jobs/shard_jobs.h"
 #include "jobs/store.h"
@@ -143,8 +144,8 @@ class Dialect {
   // Adds its routes to the shard's router. Errors: as of open().
   virtual base::Result<std::unique_ptr<Mounted>> mount(const ShardServices& shard) = 0;
   // The keys that its own settings name. At start, and again when the server reads its files anew; not on a shard.
-  // Errors: INVALID_ARGUMENT names the setting.
-  virtual base::Result<OwnKeys> own_keys() const { return OwnKeys(); }
+  // Errors: INVALID_ARGUMENT names the setting; FAILED_PRECONDITION for a pipe that is refused, as after the start.
+  virtual base::Result<OwnKeys> own_keys(base::Pipes /*pipes*/) const { return OwnKeys(); }
   // The rules that mount() makes a Fetcher with; null: it makes none.
   virtual const wire::FetchRules* fetch_rules() const { return nullptr; }
   // Names what its settings ask for and `catalog` does not have, a line for each.

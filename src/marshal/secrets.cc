@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <sstream>
 
-#include "base/text_file.h"
-
 namespace weir::marshal {
 namespace {
 
@@ -18,10 +16,10 @@ bool sendable(const std::string& secret) {
 }  // namespace
 
 base::Result<std::vector<std::string>> read_secrets(const std::string& key, std::vector<std::string> secrets,
-                                                    const std::string& path) {
+                                                    const std::string& path, base::Pipes pipes) {
   if (!path.empty()) {
-    auto text = base::read_text_file(path, base::Pipes::kRefused, kMostBytes);
-    if (!text) return base::invalid(key + "_file: " + text.error().text);
+    auto text = base::read_text_file(path, pipes, kMostBytes);
+    if (!text) return base::failure(text.error().code, key + "_file: " + text.error().text);
     std::istringstream file(std::move(*text));
     size_t before = secrets.size();
     for (std::string line; std::getline(file, line);) {

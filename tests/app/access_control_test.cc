@@ -153,6 +153,28 @@ TEST_F(KeysFileTest, ThereMayBeAsManyKeysAsTheirFormatAllows) {
   EXPECT_FALSE(admits("tenant-100000"));
 }
 
+// A protocol whose keys came through a pipe.
+struct Piped final : dialects::Dialect {
+  std::string_view name() const override { return "piped"; }
+  std::string_view title() const override { return name(); }
+  base::Status open(const dialects::ServerServices&) override { return {}; }
+  base::Result<std::unique_ptr<dialects::Mounted>> mount(const dialects::ShardServices&) override { return nullptr; }
+  base::Result<dialects::OwnKeys> own_keys(base::Pipes pipes) const override {
+    if (pipes == base::Pipes::kRefused) return base::failure(base::Code::kFailedPrecondition, "it is a pipe");
+    return dialects::OwnKeys{"piped.keys", "oip", {"from-the-pipe"}};
+  }
+};
+
+TEST_F(KeysFileTest, KeysThatCameThroughAPipeStayWhenOthersChange) {
+  config.dialects.push_back({std::make_unique<Piped>()});
+  open();
+  EXPECT_TRUE(admits("one") && admits("from-the-pipe"));
+  write("keys.yaml", "keys:\n" + key("two"));
+  access.look(), access.look();
+  EXPECT_TRUE(admits("two") && admits("from-the-pipe"));
+  EXPECT_FALSE(admits("one"));
+}
+
 // Whatever else is read again, the calls of other nodes are let in.
 TEST_F(KeysFileTest, TheKeyOfTheClusterStaysAmongThem) {
   write("secret", "a secret of the cluster that is long enough\n");

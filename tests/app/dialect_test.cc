@@ -40,7 +40,7 @@ class Throwaway final : public dialects::Dialect {
   base::Result<std::unique_ptr<dialects::Mounted>> mount(const dialects::ShardServices& shard) override {
     return std::make_unique<OnShard>(shard, *this);
   }
-  base::Result<dialects::OwnKeys> own_keys() const override {
+  base::Result<dialects::OwnKeys> own_keys(base::Pipes) const override {
     return dialects::OwnKeys{"throwaway.keys", "throwaway", keys_};
   }
 

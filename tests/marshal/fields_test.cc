@@ -2,6 +2,7 @@
 #include "marshal/field_reader.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <fstream>
@@ -281,6 +282,17 @@ TEST(Secrets, AreThoseOfTheSettingAndTheLinesOfTheFile) {
   EXPECT_FALSE(read_secrets("keys", {"own", "b\t"}, ""));
   EXPECT_EQ(read_secrets("keys", {}, path + "/none").error().text,
             "keys_file: '" + path + "/none' cannot be read: Not a directory");
+}
+
+TEST(Secrets, MayComeThroughAPipeThatIsReadOnce) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ASSERT_EQ(::write(ends[1], "one\ntwo\n", 8), 8);
+  ::close(ends[1]);
+  const std::string path = "/proc/self/fd/" + std::to_string(ends[0]);
+  EXPECT_EQ(read_secrets("keys", {}, path).error().code, base::Code::kFailedPrecondition);
+  EXPECT_EQ(read_secrets("keys", {}, path, base::Pipes::kRead).value(), (std::vector<std::string>{"one", "two"}));
+  ::close(ends[0]);
 }
 
 TEST(Html, WhatWouldBeMarkupIsANumber) { EXPECT_EQ(escape_html("a<b>&\"c'"), "a&#60;b&#62;&#38;&#34;c'"); }

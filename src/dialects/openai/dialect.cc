@@ -49,9 +49,9 @@ class OpenaiDialect final : public dialects::Dialect {
     options.shard = shard.id;
     return std::make_unique<MountedOpenai>(shard, load_, std::move(options));
   }
-  base::Result<dialects::OwnKeys> own_keys() const override {
+  base::Result<dialects::OwnKeys> own_keys(base::Pipes pipes) const override {
     constexpr std::string_view kSetting = "openai.api_keys";
-    auto keys = marshal::read_secrets(std::string(kSetting), keys_, keys_file_);
+    auto keys = marshal::read_secrets(std::string(kSetting), keys_, keys_file_, pipes);
     if (!keys) return keys.error();
     return dialects::OwnKeys{kSetting, "openai", std::move(*keys)};
   }

@@ -39,7 +39,7 @@ class SalienceDialect final : public dialects::Dialect {
   base::Result<std::unique_ptr<dialects::Mounted>> mount(const dialects::ShardServices& shard) override {
     return std::make_unique<MountedSalience>(shard, *homes_, *quota_, limits_, *metrics_, options_, others_);
   }
-  base::Result<dialects::OwnKeys> own_keys() const override;
+  base::Result<dialects::OwnKeys> own_keys(base::Pipes pipes) const override;
 
  private:
   void add_session_settings(std::vector<base::Setting>& rows);
@@ -77,11 +77,11 @@ void SalienceDialect::add_session_settings(std::vector<base::Setting>& rows) {
       setting::size("sessions.total_bytes", "and of all sessions", limits_.total_bytes, 1 << 20, uint64_t(1) << 44));
 }
 
-base::Result<dialects::OwnKeys> SalienceDialect::own_keys() const {
+base::Result<dialects::OwnKeys> SalienceDialect::own_keys(base::Pipes pipes) const {
   constexpr std::string_view kSetting = "salience.bearer_token";
   std::vector<std::string> tokens;
   if (!token_.empty()) tokens.push_back(token_);
-  auto all = marshal::read_secrets(std::string(kSetting), std::move(tokens), tokens_file_);
+  auto all = marshal::read_secrets(std::string(kSetting), std::move(tokens), tokens_file_, pipes);
   if (!all) return all.error();
   return dialects::OwnKeys{kSetting, "salience", std::move(*all)};
 }
