@@ -54,6 +54,8 @@ class DemandInbox::Line {
 
   msg::Inbox& inbox() { return *inbox_; }
   size_t waiting() const { return gate_->waiting(); }
+  // Calls that have asked and are about to wait. Outlives this.
+  std::shared_ptr<std::atomic<uint32_t>> coming() const { return coming_; }
   bool busy() const { return gate_->inside() > 0; }
 
   // The gate is closed before anybody is asked, so that the answer finds it so.
@@ -122,6 +124,7 @@ class DemandInbox::Line {
 
   const std::shared_ptr<DeadlineTimer> timer_;
   const std::shared_ptr<ConcurrencyLimiter> gate_;
+  const std::shared_ptr<std::atomic<uint32_t>> coming_ = std::make_shared<std::atomic<uint32_t>>(0);
   Behind* behind_;  // of inbox_
   std::unique_ptr<msg::Inbox> inbox_;
   std::mutex mutex_;
@@ -152,12 +155,15 @@ DemandInbox::DemandInbox(std::string_view model, Bounds bounds, bus::ModelStats&
 // Calls inside of what was loaded end before their lines do.
 DemandInbox::~DemandInbox() { memory_->drop(); }
 
-// Asks first: once the Call waits it may be answered, and this be gone.
+// Asks first: once the Call waits it may be answered, and this be gone. Whoever is asked finds it counted already.
 void DemandInbox::put(msg::Call* call) {
   Line& line = call->tenant == 0 ? *models_ : *clients_;
-  if (line.must_ask() && !ask_())
-    line.failed(base::try_again(base::Code::kUnavailable, "the server is shutting down"), base::Time::min());
+  if (!line.must_ask()) return line.inbox().put(call);
+  const auto coming = line.coming();
+  ++*coming;
+  if (!ask_()) line.failed(base::try_again(base::Code::kUnavailable, "the server is shutting down"), base::Time::min());
   line.inbox().put(call);
+  --*coming;
 }
 
 void DemandInbox::poke() {
@@ -191,7 +197,7 @@ bool DemandInbox::settle() {
 }
 
 size_t DemandInbox::waiting() const { return clients_->waiting() + models_->waiting(); }
-bool DemandInbox::clients_wait() const { return clients_->waiting() > 0; }
+bool DemandInbox::clients_wait() const { return clients_->waiting() > 0 || *clients_->coming() > 0; }
 bool DemandInbox::busy() const { return clients_->busy() || models_->busy(); }
 
 }  // namespace weir::sched
