@@ -10,14 +10,17 @@
 namespace weir::llm {
 namespace {
 
-constexpr uint32_t kSlots = 8192;      // of a block
-constexpr uint32_t kFewRows = 8;       // rows of cheap work that one thread does faster than two
-constexpr float kNoScore = -INFINITY;  // in place of a score that is no number
+constexpr size_t kBlockBytes = size_t(256) << 20;  // of a block of rows, where a row takes no more
+constexpr uint32_t kSlots = 8192;                  // of a block
+constexpr uint32_t kFewRows = 8;                   // rows of cheap work that one thread does faster than two
+constexpr float kNoScore = -INFINITY;              // in place of a score that is no number
 
 float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 
-uint32_t rows_of_block(const ExpertShape& shape, uint32_t max_rows) {
-  return std::clamp(kSlots / shape.used, 1u, max_rows);
+uint32_t rows_of_block(const ExpertShape& shape, uint32_t hidden, WeightFormat form, uint32_t max_rows) {
+  const size_t of_slot = activation_stride(form, hidden) + activation_stride(form, shape.width) +
+                         activation_stride(form, shape.shared_width) + hidden * sizeof(float);
+  return uint32_t(std::clamp<size_t>(std::min<size_t>(kSlots, kBlockBytes / of_slot) / shape.used, 1, max_rows));
 }
 
 }  // namespace
@@ -28,7 +31,7 @@ Experts::Experts(const Shape& shape, WeightFormat form, Multiplier& multiply, Th
       form_(form),
       multiply_(multiply),
       team_(team),
-      block_(rows_of_block(shape_, max_rows)),
+      block_(rows_of_block(shape_, hidden_, form, max_rows)),
       orders_(team.size(), std::vector<uint32_t>(shape_.count)),
       choices_(size_t(block_) * shape_.used),
       begins_(shape_.count + 1) {
