@@ -12,7 +12,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint32_t kMaxWidth = 1 << 17, kMaxVocabulary = 1 << 22, kMaxLayers = 1024, kMaxLength = 1 << 24;
+constexpr uint32_t kMaxWidth = 1 << 17, kMaxVocabulary = 1 << 22, kMaxLayers = 1024, kMaxLength = 1 << 24,
+                   kMaxHeadDim = 1024;
 
 // How encoders made of these families say that every position sees all others.
 bool sees_all(ConfigFields& f) {
@@ -42,6 +43,7 @@ void check(ConfigFields& f, const Shape& s) {
   if (s.heads % s.kv_heads != 0) f.fail("num_key_value_heads", "does not divide num_attention_heads");
   if (s.heads / s.kv_heads > 24) f.fail("num_key_value_heads", "is more than 24 times below num_attention_heads");
   if (s.head_dim == 0) f.fail("num_attention_heads", "is more than hidden_size");
+  if (s.head_dim > kMaxHeadDim) f.fail("head_dim", "is missing, and hidden_size makes heads of more than 1024");
   if (s.head_dim % 2 != 0) f.fail("head_dim", "is odd");
   if (uint64_t(s.heads) * s.head_dim > kMaxWidth) f.fail("head_dim", "is too large");
   if (s.experts && s.experts->used > s.experts->count) f.fail("num_experts_per_tok", "is more than there are experts");
@@ -60,7 +62,7 @@ void read_counts(ConfigFields& f, Shape& s) {
   s.layers = f.count("num_hidden_layers", 1, kMaxLayers);
   s.heads = f.count("num_attention_heads", 1, 4096);
   s.kv_heads = f.count_or("num_key_value_heads", 1, 4096, s.heads);
-  s.head_dim = f.count_or("head_dim", 2, 1024, s.hidden / s.heads);
+  s.head_dim = f.count_or("head_dim", 2, kMaxHeadDim, s.hidden / s.heads);
   s.intermediate = f.count("intermediate_size", 1, kMaxWidth * 4);
   s.max_length = f.count_or("max_position_embeddings", 1, kMaxLength, 2048);
 }

@@ -135,6 +135,7 @@ TEST(Shapes, WhatIsWrongIsNamed) {
            {R"(,"hidden_size":1e30)", "hidden_size"},
            {R"(,"num_key_value_heads":3)", "num_key_value_heads"},
            {R"(,"head_dim":7)", "head_dim"},
+           {R"(,"hidden_size":4096,"num_attention_heads":1,"num_key_value_heads":1)", "'head_dim' is missing"},
            {R"(,"hidden_act":"relu")", "hidden_act"},
            {R"(,"eos_token_id":32)", "eos_token_id"},
            {R"(,"eos_token_id":"x")", "eos_token_id"},
