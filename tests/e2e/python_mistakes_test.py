@@ -58,6 +58,10 @@ class TritonPythonModel:
     def dropped(self, sender):
         sender.send(response(b'said'))
 
+    def cycle(self, sender):
+        held = [sender]
+        held.append(held)
+
     def good(self, sender):
         sender.send(response(b'said'), FINAL)
 '''
@@ -96,7 +100,7 @@ class Mistakes(harness.Case):
     def test_an_answer_that_cannot_be_written_is_an_error(self):
         for order, reason in (('text', 'send() takes an InferenceResponse, not str'), ('element', 'no words'),
                               ('parameter', '?'), ('error', 'half of a pair: ?'), ('thread', 'no words'),
-                              ('dropped', 'had not sent the final flag')):
+                              ('dropped', 'had not sent the final flag'), ('cycle', 'had not sent the final flag')):
             self.assertIn(reason, self.ask('many_times/infer_stream', order, [1]), order)
             self.assertIn('said', self.ask('many_times/infer_stream', 'good', [1]))
 

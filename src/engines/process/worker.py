@@ -9,6 +9,7 @@ import collections
 import concurrent.futures
 import ctypes
 import enum
+import gc
 import importlib.util
 import inspect
 import json
@@ -687,6 +688,7 @@ sys.modules['triton_python_backend_utils'] = sys.modules['c_python_backend_utils
 
 MESSAGE = struct.Struct('<IIQQQ')
 INPUT_REGION, OUTPUT_REGION, LOAD, RUN, CANCEL, STOP, TAKEN, CREDIT, REPLY_REGION, EXECUTED, NO_ROOM = range(1, 12)
+LOOK_S = 5  # after which senders that nobody closes are looked for
 LOST = 0  # no message: an order of this process to itself
 READY, FAILED, ANSWERS, GROW, RETURNED, ANSWER, EXEC, TOOK, FORGET = range(33, 42)
 ERROR, TENSORS, END, TENSORS_AND_END, ONE_ERROR = range(5)
@@ -1498,8 +1500,11 @@ class Worker:
             self.model.finalize()
 
     def next_order(self):
-        if self.decoupled:
-            return self.orders.get()
+        while self.decoupled:
+            try:
+                return self.orders.get(timeout=LOOK_S if self.inside else None)
+            except queue.Empty:
+                gc.collect()  # a sender that was let go may be in a cycle, with an exception's frames for one
         self.pump(lambda: self.backlog)
         return self.backlog.popleft()
 
