@@ -23,7 +23,7 @@ constexpr Roles kEverything{Role::kHealth, Role::kMetrics, Role::kInfer, Role::k
 
 base::Result<std::vector<auth::Key>> read_key_file(const std::string& path, base::Pipes pipes) {
   auto text = base::read_text_file(path, pipes, auth::kMostKeyFileBytes);
-  if (!text) return base::invalid("auth.keys_file: " + text.error().text);
+  if (!text) return base::failure(text.error().code, "auth.keys_file: " + text.error().text);
   auto tree = models::parse_yaml(*text, path, {auth::kMostKeyFileBytes, auth::kMostKeyFileNodes});
   if (!tree) return tree.error();
   return auth::read_keys(*tree, path);
@@ -77,8 +77,10 @@ base::Result<std::vector<auth::Key>> AccessControl::read(base::Pipes pipes) {
   std::vector<auth::Key> keys;
   if (!config_.auth.keys_file.empty()) {
     auto listed = read_key_file(config_.auth.keys_file, pipes);
-    if (!listed) return listed;
-    keys = std::move(*listed);
+    const bool stays = !listed && listed.error().code == base::Code::kFailedPrecondition && !listed_.empty();
+    if (!listed && !stays) return listed;
+    if (listed) listed_ = std::move(*listed);
+    keys = listed_;
   }
   for (const auto& served : config_.dialects) {
     if (!served.on) continue;

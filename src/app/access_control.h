@@ -88,9 +88,11 @@ class AccessControl {
   auth::Keys keys_;
   bool has_keys_ = false;  // some setting names keys
   wire::Roles anonymous_{wire::Role::kHealth, wire::Role::kMetrics, wire::Role::kInfer, wire::Role::kAdmin};
-  std::map<std::string_view, dialects::OwnKeys> own_keys_;  // by dialect, as last read: a pipe is read once
-  std::optional<auth::Key> cluster_key_;                    // of the calls of other nodes
-  FileWatch keys_watch_{{}}, tokens_watch_{{}};             // the thread's
+  // As last read, since a pipe is read once: those of the file of keys, and the protocols' own by dialect.
+  std::vector<auth::Key> listed_;
+  std::map<std::string_view, dialects::OwnKeys> own_keys_;
+  std::optional<auth::Key> cluster_key_;         // of the calls of other nodes
+  FileWatch keys_watch_{{}}, tokens_watch_{{}};  // the thread's
   auth::TokenKeys token_keys_;
   auth::Limiters limiters_;
   auth::FailureLimit failures_{base::process_key()};

@@ -175,6 +175,36 @@ TEST_F(KeysFileTest, KeysThatCameThroughAPipeStayWhenOthersChange) {
   EXPECT_FALSE(admits("one"));
 }
 
+TEST_F(KeysFileTest, AListThatCameThroughAPipeStaysWhenOthersChange) {
+  struct Listed final : dialects::Dialect {
+    explicit Listed(std::string* secret) : secret_(secret) {}
+    std::string_view name() const override { return "listed"; }
+    std::string_view title() const override { return name(); }
+    base::Status open(const dialects::ServerServices&) override { return {}; }
+    base::Result<std::unique_ptr<dialects::Mounted>> mount(const dialects::ShardServices&) override { return nullptr; }
+    base::Result<dialects::OwnKeys> own_keys(base::Pipes) const override {
+      return dialects::OwnKeys{"listed.keys", "oip", {*secret_}};
+    }
+    std::string* secret_;
+  };
+  std::string secret = "first";
+  config.dialects.push_back({std::make_unique<Listed>(&secret)});
+  const std::string text = "keys:\n" + key("one");
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ASSERT_EQ(::write(ends[1], text.data(), text.size()), ssize_t(text.size()));
+  close(ends[1]);
+  config.auth.keys_file = "/dev/fd/" + std::to_string(ends[0]);
+  open();
+  access.start();
+  EXPECT_TRUE(admits("one") && admits("first"));
+  secret = "second";
+  EXPECT_TRUE(access.reload().ok());
+  EXPECT_TRUE(admits("one") && admits("second"));
+  EXPECT_FALSE(admits("first"));
+  close(ends[0]);
+}
+
 // Whatever else is read again, the calls of other nodes are let in.
 TEST_F(KeysFileTest, TheKeyOfTheClusterStaysAmongThem) {
   write("secret", "a secret of the cluster that is long enough\n");
