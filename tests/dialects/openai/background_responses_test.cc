@@ -93,10 +93,33 @@ TEST_F(BackgroundResponse, ThatIsDeletedIsGone) {
 
 TEST_F(BackgroundResponse, SaysWhyItFailed) {
   const std::string id = json(ask({}))["id"];
-  scripted().fail(base::Code::kUnavailable, "gone");
+  scripted().fail(base::Code::kInternal, "gone");
   settle();
   EXPECT_EQ(get(id)["status"], "failed");
   EXPECT_EQ(get(id)["error"], Json::parse(R"({"code":"server_error","message":"gone"})"));
+}
+
+TEST_F(BackgroundResponse, ThatWasNotCompletedIsNotGoneOnBehind) {
+  const Json next{{"model", "m"}, {"input", "so"}};
+  const auto behind = [&](const std::string& id) {
+    Json body = next;
+    body["previous_response_id"] = id;
+    return open("POST", "/v1/responses", body.dump());
+  };
+  const std::string cancelled = json(ask({}))["id"];
+  cancel(cancelled);
+  ASSERT_TRUE(posted.do_next());
+  settle();
+  models.finish_all();
+  settle();
+  const std::string failed = json(ask({}))["id"];
+  scripted().fail(base::Code::kInternal, "gone");
+  settle();
+  for (const auto& id : {cancelled, failed}) {
+    auto x = behind(id);
+    ASSERT_EQ(x->response.status, 400) << "it would be answered without what was said before";
+    EXPECT_EQ(error(x), "400 invalid_request_error previous_response_not_found previous_response_id");
+  }
 }
 
 TEST_F(BackgroundResponse, HasToBeStoredAndIsNoStream) {

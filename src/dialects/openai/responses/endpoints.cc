@@ -88,7 +88,7 @@ void go_on(OpenAiState& state, Exchange& exchange, Request&& request, Next next)
   find_response(state, exchange, id,
                 [&state, &exchange, waiting, next](base::Result<std::optional<StoredResponse>> found) {
                   if (!found) return respond(exchange, {found.error(), "previous_response_id", {}});
-                  if (!*found) return respond(exchange, no_previous_response());
+                  if (ApiError bad = check_previous(*found); !bad.ok()) return respond(exchange, bad);
                   waiting->earlier = std::move((*found)->turns);
                   if (!charge(exchange, waiting->earlier)) return respond(exchange, refuse(wire::no_room_for_answer()));
                   next(state, exchange, std::move(*waiting));

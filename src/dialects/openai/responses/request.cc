@@ -140,7 +140,7 @@ ApiError read_store(const OrderedJson& body, const StoredView& stored, Request& 
   if (!can || !previous->is_string()) return no_previous_response();
   if (stored.records) return out.previous = previous->get<std::string>(), ApiError();
   auto found = stored.stored->find(stored.tenant, previous->get<std::string>(), stored.now);
-  if (!found) return no_previous_response();
+  if (ApiError bad = check_previous(found); !bad.ok()) return bad;
   out.earlier = std::move(found->turns);
   return {};
 }
@@ -214,6 +214,15 @@ std::string echo(const OrderedJson& body, bool stored) {
 
 ApiError no_previous_response() {
   ApiError bad = refuse("previous_response_id", "previous_response_id: there is no such response, or no more");
+  bad.code = "previous_response_not_found";
+  return bad;
+}
+
+// A response that was made has turns.
+ApiError check_previous(const std::optional<StoredResponse>& found) {
+  if (!found) return no_previous_response();
+  if (!found->turns.empty()) return {};
+  ApiError bad = refuse("previous_response_id", "previous_response_id: that response was not completed");
   bad.code = "previous_response_not_found";
   return bad;
 }

@@ -65,6 +65,8 @@ std::optional<StoredResponse> read_shared(const base::Bytes& record);
 ApiError read_response(std::string_view body, const StoredView& stored, Request& out);
 
 ApiError no_previous_response();
+// Why a request cannot go on behind the response that was found for previous_response_id; OK where it can.
+ApiError check_previous(const std::optional<StoredResponse>& found);
 
 // answer.cc: who answers, as a stream and in one piece.
 std::unique_ptr<Answer> response_answer(OpenAiState& state, wire::Exchange& exchange, Kind kind, Request request);
