@@ -41,6 +41,7 @@ class BackgroundResponse : public OpenaiBench {
                                  posted.post(std::move(w));
                                }}};
   responses::StoredResponses stored{std::chrono::minutes(10), 1 << 20};
+  responses::StoredResponses small{std::chrono::minutes(10), 8 << 10};
   responses::BackgroundResponses background;
 };
 
@@ -120,6 +121,27 @@ TEST_F(BackgroundResponse, ThatWasNotCompletedIsNotGoneOnBehind) {
     ASSERT_EQ(x->response.status, 400) << "it would be answered without what was said before";
     EXPECT_EQ(error(x), "400 invalid_request_error previous_response_not_found previous_response_id");
   }
+}
+
+TEST_F(BackgroundResponse, WithoutRoomForItHasFailed) {
+  const std::string text(500, 'a');
+  const Json large{{"a", text}, {"b", text}, {"c", text}};
+  options.stored = &small;
+  const std::string id = json(ask({{"metadata", large}}))["id"];
+  scripted().emit("ab");
+  scripted().end();
+  settle();
+  const Json over = get(id);
+  EXPECT_EQ(over["status"], "failed") << over;
+  EXPECT_EQ(over["error"]["code"], "server_error");
+  EXPECT_EQ(over["id"], id);
+  EXPECT_EQ(over["model"], "m");
+  EXPECT_EQ(over["output"], Json::array());
+  const std::string other = json(ask({{"metadata", large}}))["id"];
+  cancel(other);
+  ASSERT_TRUE(posted.do_next());
+  settle();
+  EXPECT_EQ(get(other)["status"], "cancelled");
 }
 
 TEST_F(BackgroundResponse, HasToBeStoredAndIsNoStream) {

@@ -19,22 +19,21 @@ using wire::Exchange;
 
 constexpr std::string_view kTokenField = "weir-background";
 
-// A response that has just been asked for.
-std::string response_without_output(OpenAiState& state, const std::string& id, std::string_view model,
-                                    const Request& request) {
+// The beginning of a response that has just been asked for, up to what its client has sent.
+std::string head_of_response(OpenAiState& state, const std::string& id, std::string_view model) {
   const auto since = state.bus.env().wall().time_since_epoch();
   std::string out = "{\"id\":\"" + id + "\",\"object\":\"response\",\"created_at\":";
   out += std::to_string(std::chrono::duration_cast<std::chrono::seconds>(since).count());
   out += R"(,"status":"queued","error":null,"incomplete_details":null,"model":)";
   marshal::write_string(out, model);
-  return out += ',' + request.echoed + ",\"output\":[],\"usage\":null}";
+  return out;
 }
 
 // It may be megabytes: nothing of it is read. `error`: JSON.
-std::string with_status(const base::Bytes& queued, std::string_view status, std::string_view error) {
+std::string with_status(std::string_view queued, std::string_view status, std::string_view error) {
   constexpr std::string_view kQueued = R"("status":"queued","error":null)";
   const std::string now = "\"status\":\"" + std::string(status) + "\",\"error\":" + std::string(error);
-  std::string response(queued.view());
+  std::string response(queued);
   return response.replace(response.find(kQueued), kQueued.size(), now);
 }
 
@@ -57,18 +56,35 @@ void forget_run(OpenAiState& state, const BackgroundResponses::Run& run, const s
     state.options.records->erase_record(run.owner, id, state.options.shard, [](const base::Status&) {});
 }
 
-// A response that was made has been stored by whoever made it.
+// A run that has ended, without what its client sent: that may be too large to be kept.
+std::string without_echo(const BackgroundResponses::Run& run, std::string_view status, std::string_view error) {
+  std::string response = with_status(run.queued.view().substr(0, run.head), status, error);
+  return response += R"(,"background":true,"tools":[],"metadata":{},"output":[],"usage":null})";
+}
+
+void keep_ended(OpenAiState& state, const std::string& id, const BackgroundResponses::Run& run,
+                const jobs::Outcome& outcome) {
+  const auto keep = [&](std::string response) {
+    StoredResponse stored;
+    stored.owner = run.owner;
+    stored.response = base::Bytes::adopt(std::move(response));
+    return keep_response(state, run.tenant, id, std::move(stored), [] {});
+  };
+  const std::string_view status = run.cancelled ? "cancelled" : "failed";
+  if (outcome.status != 200) {
+    const std::string error = run.cancelled ? "null" : error_of(outcome);
+    if (!keep(with_status(run.queued.view(), status, error))) keep(without_echo(run, status, error));
+  } else {
+    keep(without_echo(run, "failed", R"({"code":"server_error","message":"the response was too large to be kept"})"));
+  }
+}
+
+// A response that was made has been stored by whoever made it, if there was room.
 void end_run(OpenAiState& state, const std::string& id, const jobs::Outcome& outcome) {
   auto run = state.options.background->end(id);
   if (!run) return;
-  const bool stored_already = state.options.stored->find(run->tenant, id, state.bus.env().now()).has_value();
   if (run->forgotten) return forget_run(state, *run, id);
-  if (stored_already || outcome.status == 200) return;
-  StoredResponse stored;
-  stored.owner = run->owner;
-  stored.response = base::Bytes::adopt(
-      with_status(run->queued, run->cancelled ? "cancelled" : "failed", run->cancelled ? "null" : error_of(outcome)));
-  keep_response(state, run->tenant, id, std::move(stored), [] {});
+  if (!state.options.stored->find(run->tenant, id, state.bus.env().now())) keep_ended(state, id, *run, outcome);
 }
 
 jobs::Job second_request(const OpenAiState& state, const Exchange& exchange, const std::string& token) {
@@ -107,7 +123,7 @@ std::optional<std::string> BackgroundResponses::find(uint64_t tenant, const std:
   std::lock_guard lock(mutex_);
   auto at = runs_.find(id);
   if (at == runs_.end() || at->second.tenant != tenant || at->second.forgotten) return std::nullopt;
-  return with_status(at->second.queued, at->second.cancelled ? "cancelled" : "in_progress", "null");
+  return with_status(at->second.queued.view(), at->second.cancelled ? "cancelled" : "in_progress", "null");
 }
 
 std::optional<std::string> BackgroundResponses::stop(uint64_t tenant, const std::string& id, Ending ending) {
@@ -122,7 +138,7 @@ std::optional<std::string> BackgroundResponses::stop(uint64_t tenant, const std:
     stop = at->second.stop, queued = at->second.queued;
   }
   if (stop) stop();
-  return with_status(queued, "cancelled", "null");
+  return with_status(queued.view(), "cancelled", "null");
 }
 
 std::optional<BackgroundResponses::Run> BackgroundResponses::end(const std::string& id) {
@@ -141,7 +157,9 @@ void begin_in_background(OpenAiState& state, Exchange& exchange, const Request& 
   run.tenant = marshal::tenant_of(exchange.request());
   if (state.options.records) run.owner = marshal::name_of_tenant(exchange.request());
   run.token = random_id(state.bus, 32);
-  std::string queued = response_without_output(state, id, name_in_answer(request.model, served->spec.name), request);
+  std::string queued = head_of_response(state, id, name_in_answer(request.model, served->spec.name));
+  run.head = queued.size();
+  queued += ',' + request.echoed + ",\"output\":[],\"usage\":null}";
   run.queued = base::Bytes::copy_of(queued);
   if (!base::charge(exchange.memory(), base::MemoryKind::kInput, run.queued))
     return respond(exchange, refuse(wire::no_room_for_answer()));

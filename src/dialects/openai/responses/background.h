@@ -26,6 +26,7 @@ class BackgroundResponses {
     uint64_t tenant = 0;
     std::string owner;           // as all nodes name it; empty where this one is alone
     base::Bytes queued;          // the response as it was at first: JSON; charged to its client
+    size_t head = 0;             // bytes of it before what its client sent
     std::string token;           // that the second request shows; empty once it has
     std::function<void()> stop;  // any thread
     bool cancelled = false, forgotten = false;

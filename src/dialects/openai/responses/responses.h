@@ -52,8 +52,8 @@ void delete_response(OpenAiState& state, wire::Exchange& exchange, const std::st
 // now.
 void store_response(OpenAiState& state, wire::Exchange& exchange, const std::string& id, StoredResponse stored,
                     std::function<void()> then);
-// The same for whose exchange is over; `stored` has its owner where there are other nodes.
-void keep_response(OpenAiState& state, uint64_t tenant, const std::string& id, StoredResponse stored,
+// The same for whose exchange is over; `stored` has its owner where there are other nodes. False: there is no room.
+bool keep_response(OpenAiState& state, uint64_t tenant, const std::string& id, StoredResponse stored,
                    std::function<void()> then);
 // A response as other nodes read it. What is read shares the record's memory. Any thread.
 std::string write_shared(const StoredResponse& stored);

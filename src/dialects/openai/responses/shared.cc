@@ -133,14 +133,15 @@ void store_response(OpenAiState& state, Exchange& exchange, const std::string& i
   keep_response(state, marshal::tenant_of(exchange.request()), id, std::move(stored), std::move(then));
 }
 
-void keep_response(OpenAiState& state, uint64_t tenant, const std::string& id, StoredResponse stored,
+bool keep_response(OpenAiState& state, uint64_t tenant, const std::string& id, StoredResponse stored,
                    std::function<void()> then) {
   session::SharedRecords* records = state.options.records;
   const bool fits = state.options.stored->put(tenant, id, stored, state.bus.env().now());
   arm_forgetting(state);
-  if (!fits || !records) return then();
+  if (!fits || !records) return then(), fits;
   records->keep_record(stored.owner, id, write_shared(stored), state.options.shard,
                        [then = std::move(then)](const Status&) { then(); });
+  return true;
 }
 
 }  // namespace weir::openai::responses
