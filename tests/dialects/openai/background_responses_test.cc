@@ -144,6 +144,13 @@ TEST_F(BackgroundResponse, WithoutRoomForItHasFailed) {
   EXPECT_EQ(get(other)["status"], "cancelled");
 }
 
+TEST_F(BackgroundResponse, SaysThatItsRequestWasWrong) {
+  const std::string id = json(ask({}))["id"];
+  scripted().fail(base::Code::kOutOfRange, "the prompt is too long");
+  settle();
+  EXPECT_EQ(get(id)["error"], Json::parse(R"({"code":"invalid_prompt","message":"the prompt is too long"})"));
+}
+
 TEST_F(BackgroundResponse, HasToBeStoredAndIsNoStream) {
   EXPECT_EQ(error(ask({{"store", false}})), "400 invalid_request_error - background");
   EXPECT_EQ(error(ask({{"stream", true}})), "400 invalid_request_error - background");

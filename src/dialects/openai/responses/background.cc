@@ -44,7 +44,8 @@ std::string error_of(const jobs::Outcome& outcome) {
   if (said.is_object() && said.contains("error") && said["error"].is_object())
     message = said["error"].value("message", message);
   std::string out = R"({"code":")";
-  out += outcome.status == 429 ? "rate_limit_exceeded" : "server_error";
+  const bool request_was_wrong = outcome.status >= 400 && outcome.status < 500;
+  out += outcome.status == 429 ? "rate_limit_exceeded" : request_was_wrong ? "invalid_prompt" : "server_error";
   out += R"(","message":)";
   marshal::write_string(out, message);
   return out += '}';
