@@ -19,11 +19,6 @@ bool SequenceLines::enter(ForwardedCall& one) {
   return line.size() == 1;
 }
 
-bool SequenceLines::waits(const ForwardedCall& one) const {
-  auto at = has_line(one) ? lines_.find(key_of(one)) : lines_.end();
-  return at != lines_.end() && at->second.front() != &one;
-}
-
 std::vector<ForwardedCall*> SequenceLines::behind(const ForwardedCall& one) const {
   std::vector<ForwardedCall*> out;
   auto line = lines_.find(key_of(one));

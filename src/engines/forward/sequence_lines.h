@@ -20,7 +20,6 @@ class SequenceLines {
   static bool has_line(const ForwardedCall& one) { return !one.makes_tokens() && bool(one.call->session); }
   // True: the call is its sequence's only one here, and may go. Else it waits.
   bool enter(ForwardedCall& one);
-  bool waits(const ForwardedCall& one) const;
   // Those behind it that belong to the same run of its sequence: up to the next one that starts it anew.
   std::vector<ForwardedCall*> behind(const ForwardedCall& one) const;
   // It is over. Returns the call that may go now, or null.

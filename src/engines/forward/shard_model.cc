@@ -323,7 +323,8 @@ void ShardModel::end_late() {
   const Time now = shard_.env().now();
   for (auto next = calls_.begin(); next != calls_.end();) {
     ForwardedCall& one = **next++;
-    if (!one.waiting.empty() || lines_->waits(one) || now - one.progress < target_->options.answer_timeout) continue;
+    if (!one.attempt && !one.hedge) continue;  // it waits for others of its sequence
+    if (!one.waiting.empty() || now - one.progress < target_->options.answer_timeout) continue;
     one.late = true;
     if (one.attempt) one.hedge.reset();
     Attempt& attempt = one.attempt ? *one.attempt : *one.hedge->attempt;

@@ -131,8 +131,15 @@ struct ForwardedSequence : testing::Test {
   // The one that was sent last is over; what follows from that comes in the next turns.
   void answer(const Status& status = {}) {
     kind->last->receiver.on_over({status, From::kOrigin, msg::Event{msg::Outputs{}}});
-    for (int turns = 0; turns < 3; ++turns)
-      shard.parts().timers.fire_due(shard.env().now() + std::chrono::milliseconds(1));
+    turns();
+  }
+  void turns() {
+    for (int turn = 0; turn < 3; ++turn) later(std::chrono::milliseconds(1));
+  }
+  void later(base::Duration time) {
+    const base::Time then = shard.env().now() + time;
+    shard.parts().turn_began = then;
+    shard.parts().timers.fire_due(then);
   }
   size_t failed() const {
     return size_t(std::count_if(events.all.begin(), events.all.end(),
@@ -184,6 +191,16 @@ TEST_F(ForwardedSequence, OneThatLeavesWhileItWaitsTakesThoseBehindItAlong) {
   answer();
   EXPECT_EQ(3u, events.all.size());
   EXPECT_EQ(2u, failed());
+  EXPECT_EQ(1, kind->made);
+}
+
+// The one behind was never sent, so there is no attempt of it that could be late.
+TEST_F(ForwardedSequence, OneThatIsLateEndsThoseBehindIt) {
+  target->options.answer_timeout = std::chrono::milliseconds(1);
+  for (int i = 0; i < 3; ++i) put(i == 0);
+  turns();
+  EXPECT_EQ(3u, events.all.size());
+  EXPECT_EQ(3u, failed());
   EXPECT_EQ(1, kind->made);
 }
 
