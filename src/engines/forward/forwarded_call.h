@@ -52,7 +52,8 @@ class ForwardedCall final : public Attempt::Receiver {
   HeldEvents waiting;                   // for credit
   std::optional<Attempt::Outcome> end;  // behind those
   bool posted = false, late = false;
-  bool starved = false;  // there was no memory for a part of its answer
+  bool starved = false;                         // there was no memory for a part of its answer
+  std::shared_ptr<const base::Status> refusal;  // why it is not sent, while it waits behind others of its sequence
 
  private:
   void note_token(msg::Token& token);

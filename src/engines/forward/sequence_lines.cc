@@ -1,6 +1,7 @@
 #include "engines/forward/sequence_lines.h"
 
 #include <algorithm>
+#include <string>
 
 namespace weir::forward {
 namespace {
@@ -13,10 +14,14 @@ bool starts(const ForwardedCall& one) {
 
 }  // namespace
 
-bool SequenceLines::enter(ForwardedCall& one) {
+base::Result<SequenceLines::Entered> SequenceLines::enter(ForwardedCall& one) {
   auto& line = lines_[key_of(one)];
+  if (!line.empty() && line.back()->refusal && !starts(one)) return *line.back()->refusal;
+  if (line.size() >= kMostInLine)
+    return base::failure(base::Code::kResourceExhausted, "more than " + std::to_string(kMostInLine) +
+                                                             " requests of one sequence at once, which has ended it");
   line.push_back(&one);
-  return line.size() == 1;
+  return line.size() == 1 ? Entered::kGoes : Entered::kWaits;
 }
 
 std::vector<ForwardedCall*> SequenceLines::behind(const ForwardedCall& one) const {
@@ -32,7 +37,8 @@ ForwardedCall* SequenceLines::leave(const ForwardedCall& one) {
   auto line = lines_.find(key_of(one));
   if (line == lines_.end()) return nullptr;
   const bool first = line->second.front() == &one;
-  std::erase(line->second, &one);
+  if (auto at = std::find(line->second.begin(), line->second.end(), &one); at != line->second.end())
+    line->second.erase(at);
   if (!line->second.empty()) return first ? line->second.front() : nullptr;
   lines_.erase(line);
   return nullptr;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/status.h"
 #include "engines/forward/forwarded_call.h"
 
 namespace weir::forward {
@@ -18,8 +19,11 @@ class SequenceLines {
  public:
   // Calls of tokens have sessions of another kind, and are in none.
   static bool has_line(const ForwardedCall& one) { return !one.makes_tokens() && bool(one.call->session); }
-  // True: the call is its sequence's only one here, and may go. Else it waits.
-  bool enter(ForwardedCall& one);
+  enum class Entered : uint8_t { kGoes, kWaits };
+  static constexpr size_t kMostInLine = 256;  // as of one sequence of a model that is served here
+
+  // kGoes: the call is its sequence's only one here. Refused: it is in no line, and is not to be sent.
+  base::Result<Entered> enter(ForwardedCall& one);
   // Those behind it that belong to the same run of its sequence: up to the next one that starts it anew.
   std::vector<ForwardedCall*> behind(const ForwardedCall& one) const;
   // It is over. Returns the call that may go now, or null.

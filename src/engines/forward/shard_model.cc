@@ -79,7 +79,11 @@ void ShardModel::put(msg::Call* call, Came came) {
   // An ended session leaves nothing behind here.
   if (status.ok() && one.makes_tokens() && call->generation->aim == msg::Aim::kRelease)
     return finish(one, {}, {msg::Done{}});
-  if (status.ok() && SequenceLines::has_line(one) && !lines_->enter(one)) return;
+  if (status.ok() && SequenceLines::has_line(one)) {
+    auto entered = lines_->enter(one);
+    if (entered && *entered == SequenceLines::Entered::kWaits) return;
+    if (!entered) status = entered.error();
+  }
   if (status.ok()) status = begin(one);
   if (!status.ok()) return finish(one, std::move(status));
   watch_time();
@@ -239,20 +243,21 @@ void ShardModel::hedge_over(ForwardedCall& one, Attempt::Outcome ending) {
   over(one, std::move(ending));
 }
 
-// Requests behind one that the origin may not have seen would run on a state that lacks it.
+// Requests behind one that the origin may not have seen would run on a state that lacks it. Those behind one that has a
+// refusal have theirs already.
 void ShardModel::end_line(ForwardedCall& one, const Status& status) {
   if (!SequenceLines::has_line(one)) return;
-  std::erase_if(waited_, [&](const Waited& waited) { return waited.call == &one; });
-  const auto wait = [this](ForwardedCall* call, const Status& why) {
-    for (const Waited& there : waited_)
-      if (there.call == call) return;
-    waited_.push_back({call, why});
-  };
-  if (!status.ok() && msg::ends_sequence(status.code))
-    for (ForwardedCall* behind : lines_->behind(one))
-      wait(behind, failure(status.code,
-                           "another request of the sequence was not answered, which has ended it: " + status.text));
-  if (ForwardedCall* next = lines_->leave(one)) wait(next, {});
+  std::erase(waited_, &one);
+  if (!status.ok() && msg::ends_sequence(status.code) && !one.refusal) {
+    const auto refusal = std::make_shared<const Status>(
+        failure(status.code, "another request of the sequence was not answered, which has ended it: " + status.text));
+    for (ForwardedCall* behind : lines_->behind(one)) {
+      if (behind->refusal) continue;
+      behind->refusal = refusal;
+      waited_.push_back(behind);
+    }
+  }
+  if (ForwardedCall* next = lines_->leave(one); next && !next->refusal) waited_.push_back(next);
   if (waited_.empty() || waited_timer_ != base::TimerId::kNone) return;
   waited_timer_ = shard_.env().at(shard_.env().now(), [this] {
     waited_timer_ = base::TimerId::kNone;
@@ -260,10 +265,13 @@ void ShardModel::end_line(ForwardedCall& one, const Status& status) {
   });
 }
 
+// The end of one may take others out of waited_.
 void ShardModel::start_waiting() {
-  for (Waited& waited : std::exchange(waited_, {})) {
-    Status status = waited.why.ok() ? begin(*waited.call) : std::move(waited.why);
-    if (!status.ok()) finish(*waited.call, std::move(status));
+  for (size_t left = waited_.size(); left > 0 && !waited_.empty(); --left) {
+    ForwardedCall& one = *waited_.front();
+    waited_.pop_front();
+    Status status = one.refusal ? *one.refusal : begin(one);
+    if (!status.ok()) finish(one, std::move(status));
   }
   watch_time();
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <list>
 #include <memory>
 #include <vector>
@@ -61,15 +62,9 @@ class ShardModel {
   bus::ModelStats& stats_;
   base::SlabSource& slabs_;
   std::vector<std::unique_ptr<OriginConn>> conns_;  // as the origins
-  // A call that has waited behind others of its sequence.
-  struct Waited {
-    ForwardedCall* call;
-    base::Status why;  // it is not sent, where that is not OK
-  };
-
   Calls calls_;
   std::unique_ptr<SequenceLines> lines_;
-  std::vector<Waited> waited_;  // they go on in the next turn
+  std::deque<ForwardedCall*> waited_;  // behind others of their sequence; they go on, or end, in the next turn
   base::TimerId waited_timer_ = base::TimerId::kNone;
   base::TimerId timer_ = base::TimerId::kNone;
   std::unique_ptr<Quantile> usual_;  // how long calls take; null: nobody asks

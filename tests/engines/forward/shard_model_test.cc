@@ -7,11 +7,13 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/memory_ledger.h"
 #include "base/overload.h"
+#include "engines/forward/sequence_lines.h"
 #include "net/shard_parts.h"
 
 namespace weir::forward {
@@ -141,6 +143,7 @@ struct ForwardedSequence : testing::Test {
     shard.parts().turn_began = then;
     shard.parts().timers.fire_due(then);
   }
+  const std::string& text(size_t event) const { return std::get<msg::Failed>(events.all[event].what).status.text; }
   size_t failed() const {
     return size_t(std::count_if(events.all.begin(), events.all.end(),
                                 [](const auto& event) { return std::holds_alternative<msg::Failed>(event.what); }));
@@ -192,6 +195,39 @@ TEST_F(ForwardedSequence, OneThatLeavesWhileItWaitsTakesThoseBehindItAlong) {
   EXPECT_EQ(3u, events.all.size());
   EXPECT_EQ(2u, failed());
   EXPECT_EQ(1, kind->made);
+}
+
+TEST_F(ForwardedSequence, ALineOfAnyLengthEndsAtOnceAndForOneReason) {
+  constexpr size_t kMost = SequenceLines::kMostInLine;
+  for (size_t i = 0; i < kMost; ++i) put(i == 0);
+  answer(base::failure(Code::kUnavailable, "the connection broke"));
+  ASSERT_EQ(kMost, failed());
+  const std::string first = text(0), last = text(kMost - 1);
+  EXPECT_EQ(text(1), last);
+  EXPECT_EQ("another request of the sequence was not answered, which has ended it: " + first, last);
+}
+
+TEST_F(ForwardedSequence, OneThatComesWhileItsLineEndsIsNotSent) {
+  for (int i = 0; i < 2; ++i) put(i == 0);
+  kind->last->receiver.on_over({base::failure(Code::kUnavailable, "the connection broke"), From::kOrigin, {}});
+  put(false);
+  turns();
+  EXPECT_EQ(3u, failed());
+  EXPECT_EQ(1, kind->made);
+}
+
+TEST_F(ForwardedSequence, ALineIsBounded) {
+  for (size_t i = 0; i < SequenceLines::kMostInLine; ++i) put(i == 0);
+  EXPECT_TRUE(events.all.empty());
+  put(false);
+  ASSERT_EQ(1u, failed());
+  EXPECT_EQ(Code::kResourceExhausted, std::get<msg::Failed>(events.all[0].what).status.code);
+  put(true, 8);
+  EXPECT_EQ(2, kind->made) << "another sequence has room";
+  for (msg::Call& call : calls) call.cancelled = true;
+  model->look();
+  turns();
+  EXPECT_EQ(calls.size(), failed());
 }
 
 // The one behind was never sent, so there is no attempt of it that could be late.
