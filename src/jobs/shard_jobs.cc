@@ -15,6 +15,10 @@ constexpr uint32_t kMostAttempts = 5;  // processes that may die while one job r
 constexpr base::Duration kRefusedWait = std::chrono::seconds(2), kLongestWait = std::chrono::seconds(60);
 constexpr int kNoSuchModel = 404, kTooManyRequests = 429, kUnavailable = 503;
 
+bool refused_for_now(const Outcome& outcome) {
+  return outcome.status == kTooManyRequests || outcome.status == kUnavailable;
+}
+
 // Seconds of Retry-After, within bounds.
 base::Duration wait_of(const Outcome& outcome) {
   wire::Fields fields;
@@ -45,6 +49,17 @@ struct ShardJobs::Running {
   Job job;
   wire::PeerInfo peer;
   std::unique_ptr<BackgroundExchange> exchange;
+};
+
+struct ShardJobs::RunningAside {
+  RunningAside(base::Env& e, Aside a) : env(e), asked(std::move(a)) {}
+  RunningAside(const RunningAside&) = delete;
+  ~RunningAside() { env.cancel(timer); }
+  base::Env& env;
+  Aside asked;
+  base::MemoryCharge charge;         // for the body, which is put again where it was refused
+  std::unique_ptr<Running> running;  // null: it waits
+  base::TimerId timer = base::TimerId::kNone;
 };
 
 ShardJobs::ShardJobs(Store& store, Surroundings surroundings)
@@ -132,29 +147,49 @@ void ShardJobs::start_exchange(Running& r, BackgroundExchange::Done done) {
   r.exchange->start();
 }
 
-std::function<void()> ShardJobs::run_aside(Job job, BackgroundExchange::Done done) {
-  if (draining_) return done({}), [] {};
+std::function<void()> ShardJobs::run_aside(Aside aside) {
+  if (draining_) return nullptr;
+  auto one = std::make_unique<RunningAside>(around_.env, std::move(aside));
+  if (around_.memory) one->charge = {*around_.memory, base::MemoryKind::kInput};
+  if (!one->charge.grow(one->asked.job.body.size())) return nullptr;
   const uint64_t number = next_aside_++;
-  auto running = std::make_unique<Running>(around_.callers);
-  Running& r = *running;
-  r.job = std::move(job);
-  aside_[number] = std::move(running);
-  const auto ended = [this, number, done](Outcome outcome) {
-    auto over = aside_.extract(number);
-    done(std::move(outcome));
-  };
-  if (!base::attempt("a request in the background", [&] { start_exchange(r, ended); }).ok()) {
-    aside_.erase(number);
-    done({});
-  }
+  one->timer = around_.env.at(around_.env.now(), [this, number] { begin_aside(number); });
+  aside_[number] = std::move(one);
   return [weak = std::weak_ptr(alive_), post = around_.post, number] {
     post([weak, number] {
       auto self = weak.lock();
       if (!self) return;
       auto at = (*self)->aside_.find(number);
-      if (at != (*self)->aside_.end() && at->second->exchange) at->second->exchange->abandon();
+      if (at == (*self)->aside_.end()) return;
+      if (at->second->running) return at->second->running->exchange->abandon();
+      (*self)->end_aside(number, {});
     });
   };
+}
+
+void ShardJobs::begin_aside(uint64_t number) {
+  RunningAside& one = *aside_.at(number);
+  one.timer = base::TimerId::kNone;
+  const auto status = base::attempt("a request in the background", [&] {
+    one.running = std::make_unique<Running>(around_.callers);
+    one.running->job = one.asked.job;
+    start_exchange(*one.running, [this, number](Outcome outcome) { end_aside(number, std::move(outcome)); });
+  });
+  if (!status.ok()) end_aside(number, {});
+}
+
+void ShardJobs::end_aside(uint64_t number, Outcome outcome) {
+  auto at = aside_.find(number);
+  if (at == aside_.end()) return;
+  RunningAside& one = *at->second;
+  const auto ran = std::move(one.running);
+  if (refused_for_now(outcome) && one.asked.again()) {
+    const base::Time when = around_.env.now() + wait_of(outcome);
+    one.timer = around_.env.at(when, [this, number] { begin_aside(number); });
+    return;
+  }
+  const auto over = aside_.extract(at);
+  over.mapped()->asked.done(std::move(outcome));
 }
 
 // A job for which there was no memory is tried again. One that runs here already was given back meanwhile, by a node
@@ -170,7 +205,7 @@ void ShardJobs::take(Job job) {
 
 // Nothing: that is its answer.
 std::optional<base::Duration> ShardJobs::wait_for(const Job& job, const Outcome& outcome) {
-  if (outcome.status == kTooManyRequests || outcome.status == kUnavailable) return wait_of(outcome);
+  if (refused_for_now(outcome)) return wait_of(outcome);
   if (!store_.is_shared() || job.model.empty()) return std::nullopt;
   if (outcome.status != kNoSuchModel) return store_.missing().found(job.model), std::nullopt;
   return store_.missing().may_come(job.model, key_of(job.id), around_.env.now()) ? std::optional(kRefusedWait)

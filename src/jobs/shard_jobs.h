@@ -72,10 +72,17 @@ class ShardJobs {
   void start();
   // No job begins any more, and those that run go back to the journal.
   void drain();
-  // Runs a request at once, under its requester, and writes nothing down. `done`: in a later turn, unless the shard
-  // drains before; a status of 0: it was ended, or there was no memory to begin it. Returns what ends it early, from
-  // any thread.
-  std::function<void()> run_aside(Job job, BackgroundExchange::Done done);
+  // A request that nothing writes down.
+  struct Aside {
+    Job job;
+    std::function<bool()> again;  // whether it is still wanted, where it was refused for now
+    BackgroundExchange::Done done;
+  };
+  // Runs it under its requester, from the next turn on. One that is refused for now waits and is tried again. `done`:
+  // in a later turn, unless the shard drains before; a status of 0: it was ended, or there was no memory to begin it.
+  // Returns what ends it early, from any thread; null: there is no memory for it, or the shard drains, and nothing is
+  // called.
+  std::function<void()> run_aside(Aside aside);
   // Those of the batch's jobs that run here or elsewhere are ended. Any thread.
   void cancel(const std::string& batch) { store_.cancel(batch); }
 
@@ -115,6 +122,9 @@ class ShardJobs {
 
  private:
   struct Running;
+  struct RunningAside;
+  void begin_aside(uint64_t number);
+  void end_aside(uint64_t number, Outcome outcome);
   void take(Job job);
   void run(Job job);
   void start_exchange(Running& running, BackgroundExchange::Done done);
@@ -128,7 +138,7 @@ class ShardJobs {
   const Surroundings around_;
   std::map<std::string, std::function<void(Job&)>, std::less<>> changes_;
   std::map<std::string, std::unique_ptr<Running>> running_;
-  std::map<uint64_t, std::unique_ptr<Running>> aside_;
+  std::map<uint64_t, std::unique_ptr<RunningAside>> aside_;
   uint64_t next_aside_ = 0;
   std::shared_ptr<ShardJobs*> alive_;  // what is posted here finds this by it
   bool draining_ = false;

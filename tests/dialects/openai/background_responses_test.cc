@@ -7,6 +7,7 @@
 #include "dialects/openai/responses/stored.h"
 #include "jobs/shard_jobs.h"
 #include "support/posted_work.h"
+#include "wire/authenticator.h"
 
 namespace weir::openai {
 namespace {
@@ -25,7 +26,9 @@ class BackgroundResponse : public OpenaiBench {
   }
   Opened ask(Json body) {
     body.update({{"model", "m"}, {"input", "hi"}, {"background", true}});
-    return open("POST", "/v1/responses", body.dump());
+    auto x = open("POST", "/v1/responses", body.dump());
+    settle();
+    return x;
   }
   Json get(const std::string& id) { return json(open("GET", "/v1/responses/" + id)); }
   Opened cancel(const std::string& id) { return open("POST", "/v1/responses/" + id + "/cancel"); }
@@ -149,6 +152,73 @@ TEST_F(BackgroundResponse, SaysThatItsRequestWasWrong) {
   scripted().fail(base::Code::kOutOfRange, "the prompt is too long");
   settle();
   EXPECT_EQ(get(id)["error"], Json::parse(R"({"code":"invalid_prompt","message":"the prompt is too long"})"));
+}
+
+// A key of which one request may run at once.
+struct OneAtOnce final : wire::Authenticator {
+  explicit OneAtOnce(base::Env& e) : env(e) {
+    base::UsageLimits one;
+    one.concurrent = 1;
+    identity->tenant_number = 2;
+    identity->roles = {wire::Role::kInfer};
+    identity->limiter = std::make_shared<base::UsageLimiter>("k", one);
+  }
+  base::Result<wire::Caller> admit(const wire::Request&, wire::Permission, std::string_view) override {
+    return wire::Caller::enter(identity, env.now());
+  }
+  std::string name_of(const wire::Request&) override { return "k"; }
+  base::Status permit(const wire::Request&, wire::Permission) override { return {}; }
+  base::Env& env;
+  std::shared_ptr<wire::Identity> identity = std::make_shared<wire::Identity>();
+};
+
+TEST_F(BackgroundResponse, BeginsOnceTheRequestForItIsOver) {
+  OneAtOnce key(env);
+  router.authenticate(key);
+  auto x = open("POST", "/v1/responses", R"({"model":"m","input":"hi","background":true})");
+  const std::string id = json(x)["id"];
+  x.reset();
+  settle();
+  EXPECT_EQ(inbox().held.size(), 1u);
+  scripted().end();
+  settle();
+  EXPECT_EQ(get(id)["status"], "completed");
+}
+
+TEST_F(BackgroundResponse, ThatIsRefusedForNowIsTriedAgain) {
+  OneAtOnce key(env);
+  router.authenticate(key);
+  auto x = ask({});
+  const std::string id = json(x)["id"];
+  EXPECT_TRUE(inbox().held.empty()) << "the first request is still there";
+  x.reset();
+  EXPECT_EQ(get(id)["status"], "in_progress");
+  env.advance(std::chrono::seconds(2));
+  turn();
+  ASSERT_EQ(inbox().held.size(), 1u);
+  scripted().fail(base::Code::kUnavailable, "for now");
+  settle();
+  EXPECT_TRUE(inbox().held.empty());
+  env.advance(std::chrono::seconds(2));
+  turn();
+  ASSERT_EQ(inbox().held.size(), 1u);
+  scripted().end();
+  settle();
+  EXPECT_EQ(get(id)["status"], "completed");
+}
+
+TEST_F(BackgroundResponse, ThatWaitsIsCancelled) {
+  OneAtOnce key(env);
+  router.authenticate(key);
+  auto x = ask({});
+  const std::string id = json(x)["id"];
+  x.reset();
+  EXPECT_EQ(json(cancel(id))["status"], "cancelled");
+  ASSERT_TRUE(posted.do_next());
+  env.advance(std::chrono::minutes(1));
+  turn();
+  EXPECT_TRUE(inbox().held.empty());
+  EXPECT_EQ(get(id)["status"], "cancelled");
 }
 
 TEST_F(BackgroundResponse, HasToBeStoredAndIsNoStream) {

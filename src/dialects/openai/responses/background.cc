@@ -88,13 +88,20 @@ void end_run(OpenAiState& state, const std::string& id, const jobs::Outcome& out
   if (!state.options.stored->find(run->tenant, id, state.bus.env().now())) keep_ended(state, id, *run, outcome);
 }
 
-jobs::Job second_request(const OpenAiState& state, const Exchange& exchange, const std::string& token) {
-  jobs::Job job;
-  job.target = std::string(exchange.request().path());
-  job.fields = "content-type: application/json\n" + std::string(kTokenField) + ": " + token + '\n';
-  job.body = std::string(exchange.content().view());
-  job.requester = state.options.jobs->requester_of(exchange.request());
-  return job;
+jobs::ShardJobs::Aside second_request(OpenAiState& state, const Exchange& exchange, const std::string& id,
+                                      const BackgroundResponses::Run& run) {
+  jobs::ShardJobs::Aside out;
+  out.job.target = std::string(exchange.request().path());
+  out.job.fields = "content-type: application/json\n" + std::string(kTokenField) + ": " + run.token + '\n';
+  out.job.body = std::string(exchange.content().view());
+  out.job.requester = state.options.jobs->requester_of(exchange.request());
+  // One that has been stored is not made again for want of memory to copy it.
+  out.again = [&state, id, tenant = run.tenant] {
+    return state.options.background->goes_on(id) &&
+           !state.options.stored->find(tenant, id, state.bus.env().now()).has_value();
+  };
+  out.done = [&state, id](const jobs::Outcome& outcome) { end_run(state, id, outcome); };
+  return out;
 }
 
 }  // namespace
@@ -112,12 +119,18 @@ void BackgroundResponses::set_stop(const std::string& id, std::function<void()> 
   if (auto at = runs_.find(id); at != runs_.end()) at->second.stop = std::move(stop);
 }
 
-std::string BackgroundResponses::take(std::string_view token) {
+std::string BackgroundResponses::id_of(std::string_view token) const {
   if (token.empty()) return {};
   std::lock_guard lock(mutex_);
-  for (auto& [id, run] : runs_)
-    if (run.token == token) return run.token.clear(), id;
+  for (const auto& [id, run] : runs_)
+    if (run.token == token) return id;
   return {};
+}
+
+bool BackgroundResponses::goes_on(const std::string& id) const {
+  std::lock_guard lock(mutex_);
+  auto at = runs_.find(id);
+  return at != runs_.end() && !at->second.cancelled;
 }
 
 std::optional<std::string> BackgroundResponses::find(uint64_t tenant, const std::string& id) const {
@@ -164,21 +177,25 @@ void begin_in_background(OpenAiState& state, Exchange& exchange, const Request& 
   run.queued = base::Bytes::copy_of(queued);
   if (!base::charge(exchange.memory(), base::MemoryKind::kInput, run.queued))
     return respond(exchange, refuse(wire::no_room_for_answer()));
-  jobs::Job job = second_request(state, exchange, run.token);
+  auto aside = second_request(state, exchange, id, run);
   if (!state.options.background->begin(id, std::move(run)))
     return respond(exchange, {base::try_again(base::Code::kResourceExhausted,
                                               "too many responses are made in the background; try again later"),
                               "background",
                               {}});
-  auto stop = state.options.jobs->run_aside(
-      std::move(job), [&state, id](const jobs::Outcome& outcome) { end_run(state, id, outcome); });
+  auto stop = state.options.jobs->run_aside(std::move(aside));
+  if (!stop) {
+    state.options.background->end(id);
+    return respond(exchange, refuse(base::try_again(base::Code::kUnavailable,
+                                                    "no response begins in the background now; try again later")));
+  }
   state.options.background->set_stop(id, std::move(stop));
   respond_json(exchange, std::move(queued));
 }
 
 std::string background_id(OpenAiState& state, const Exchange& exchange) {
   BackgroundResponses* all = state.options.background;
-  return all ? all->take(exchange.request().fields.find(kTokenField)) : std::string();
+  return all ? all->id_of(exchange.request().fields.find(kTokenField)) : std::string();
 }
 
 }  // namespace weir::openai::responses

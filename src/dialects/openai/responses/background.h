@@ -2,8 +2,9 @@
 // is over, and may cancel it.
 //
 // The request is put to the router once more, by an Exchange without a connection, under whoever asked and as one more
-// of his requests; the code that answers live ones makes the response and stores it. Until then it is known here, to
-// this node alone. It ends with its process.
+// of his requests; the code that answers live ones makes the response and stores it. Where that is refused for now
+// (429, 503), it waits and is tried again. Until it is over it is known here, to this node alone. It ends with its
+// process.
 #pragma once
 
 #include <functional>
@@ -27,15 +28,17 @@ class BackgroundResponses {
     std::string owner;           // as all nodes name it; empty where this one is alone
     base::Bytes queued;          // the response as it was at first: JSON; charged to its client
     size_t head = 0;             // bytes of it before what its client sent
-    std::string token;           // that the second request shows; empty once it has
+    std::string token;           // that the second request shows
     std::function<void()> stop;  // any thread
     bool cancelled = false, forgotten = false;
   };
   // False: there are too many.
   bool begin(const std::string& id, Run run);
   void set_stop(const std::string& id, std::function<void()> stop);
-  // The id of the run whose second request shows the token, once; empty: there is none.
-  std::string take(std::string_view token);
+  // The id of the run whose second request shows the token; empty: there is none.
+  std::string id_of(std::string_view token) const;
+  // Neither over nor stopped.
+  bool goes_on(const std::string& id) const;
   // The response as it is for now: JSON. Nothing: none of the tenant's runs has that id.
   std::optional<std::string> find(uint64_t tenant, const std::string& id) const;
   enum class Ending : uint8_t { kCancelled, kForgotten };
