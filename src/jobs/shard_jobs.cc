@@ -173,6 +173,7 @@ void ShardJobs::begin_aside(uint64_t number) {
   const auto status = base::attempt("a request in the background", [&] {
     one.running = std::make_unique<Running>(around_.callers);
     one.running->job = one.asked.job;
+    one.running->peer.client = one.asked.client;
     start_exchange(*one.running, [this, number](Outcome outcome) { end_aside(number, std::move(outcome)); });
   });
   if (!status.ok()) end_aside(number, {});

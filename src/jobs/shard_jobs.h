@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/attempt.h"
+#include "base/client.h"
 #include "base/env.h"
 #include "base/ids.h"
 #include "base/memory_ledger.h"
@@ -75,6 +76,7 @@ class ShardJobs {
   // A request that nothing writes down.
   struct Aside {
     Job job;
+    base::ClientRef client{};     // that it stands for many clients, where it does; else empty
     std::function<bool()> again;  // whether it is still wanted, where it was refused for now
     BackgroundExchange::Done done;
   };

@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include "base/clients.h"
 #include "bench.h"
 #include "dialects/openai/responses/stored.h"
 #include "jobs/shard_jobs.h"
+#include "msg/tenant.h"
 #include "support/posted_work.h"
 #include "wire/authenticator.h"
 
@@ -219,6 +221,27 @@ TEST_F(BackgroundResponse, ThatWaitsIsCancelled) {
   turn();
   EXPECT_TRUE(inbox().held.empty());
   EXPECT_EQ(get(id)["status"], "cancelled");
+}
+
+TEST_F(BackgroundResponse, OfAProxyThatNamesNobodyIsItsOwn) {
+  base::Clients clients;
+  wire::PeerInfo proxy{"10.0.0.1:5000"};
+  proxy.client = clients.enter("10.0.0.1", base::Client::Limited::kNo);
+  const auto from_proxy = [&](std::string method, std::string target, std::string_view body = {}) {
+    if (!openai) openai = std::make_unique<Openai>(bus, router, load, options);
+    Opened x(new support::FakeExchange(std::move(method), std::move(target), body), {&router});
+    x->mutable_request().peer = &proxy;
+    if (router.begin(*x).body == wire::BodyPlan::kWhole) router.whole(*x);
+    settle();
+    return x;
+  };
+  const std::string id =
+      json(from_proxy("POST", "/v1/responses", R"({"model":"m","input":"hi","background":true})"))["id"];
+  ASSERT_EQ(inbox().held.size(), 1u);
+  EXPECT_TRUE(msg::speaks_for_many(call()->tenant));
+  scripted().end();
+  settle();
+  EXPECT_EQ(json(from_proxy("GET", "/v1/responses/" + id))["status"], "completed");
 }
 
 TEST_F(BackgroundResponse, HasToBeStoredAndIsNoStream) {

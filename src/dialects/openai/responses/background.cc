@@ -95,6 +95,9 @@ jobs::ShardJobs::Aside second_request(OpenAiState& state, const Exchange& exchan
   out.job.fields = "content-type: application/json\n" + std::string(kTokenField) + ": " + run.token + '\n';
   out.job.body = std::string(exchange.content().view());
   out.job.requester = state.options.jobs->requester_of(exchange.request());
+  // The tenant's number has a mark where it stands for many clients.
+  const wire::PeerInfo* peer = exchange.request().peer;
+  if (peer && peer->client && marshal::asks_for_many(exchange.request())) out.client = peer->client;
   // One that has been stored is not made again for want of memory to copy it.
   out.again = [&state, id, tenant = run.tenant] {
     return state.options.background->goes_on(id) &&
