@@ -10,6 +10,15 @@
 
 namespace weir::app {
 
+void end_jobs(const std::vector<std::unique_ptr<ShardServer>>& shard_servers) {
+  for (auto& server : shard_servers) server->end_jobs();
+  for (auto& server : shard_servers) {
+    std::promise<void> ended;
+    server->shard().post([&ended] { ended.set_value(); });
+    ended.get_future().get();
+  }
+}
+
 void finish_calls(const std::vector<std::unique_ptr<ShardServer>>& shard_servers) {
   auto end = std::chrono::steady_clock::now() + kLastCalls;
   for (auto& server : shard_servers) {

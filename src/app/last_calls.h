@@ -13,6 +13,9 @@ namespace weir::app {
 inline constexpr auto kLastLoad = std::chrono::seconds(5);   // for engines that cannot stop a load
 inline constexpr auto kLastCalls = std::chrono::seconds(5);  // for engines to notice that nobody waits any more
 
+// Ends the jobs of all shards (ShardServer::end_jobs) and waits for that. Before the cluster stops: they keep records
+// for its other nodes. The shards run; from another thread than theirs.
+void end_jobs(const std::vector<std::unique_ptr<ShardServer>>& shard_servers);
 // Waits until no shard has a Call in flight. Calls whose clients are gone leave at their engine's next step. Where a
 // step does not end within kLastCalls, the process ends here with exit code 0. The shards run; from another thread than
 // theirs.

@@ -353,6 +353,7 @@ void Serving::ping_watchdog() {
 Serving::~Serving() {
   net::end_at_next_signal();
   if (reloader_) reloader_->stop();
+  if (started_) end_jobs(shard_servers_);
   if (cluster_) cluster_->stop();
   model_door_->set(nullptr), end_loads(repository_, rest_of_drain(kLastLoad));
   if (state_.live) state_.live->stop();
@@ -361,7 +362,6 @@ Serving::~Serving() {
     server_ref_->server = nullptr;
   }
   server_.reset();
-  for (auto& server : shard_servers_) server->drain_jobs();
   if (started_) finish_calls(shard_servers_);
   for (auto& shard : shards_) shard->stop();
   for (auto& shard : shards_) shard->join();

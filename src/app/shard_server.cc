@@ -249,8 +249,8 @@ void ShardServer::readiness_changed() {
   shard_.post([this] { health_.changed(); });
 }
 
-void ShardServer::drain_jobs() {
-  shard_.post([this] { jobs_.drain(); });
+void ShardServer::end_jobs() {
+  shard_.post([this] { jobs_.end(); });
 }
 
 // Dialects end their endless streams when the Server stops taking connections: at the end of drain_delay.

@@ -137,8 +137,9 @@ class ShardServer final : public dialects::ServerControl, public ops::HealthSour
   // Any thread: whether requests are welcome may have changed otherwise.
   void readiness_changed();
 
-  // Any thread: no job begins on this shard any more, and those that run go back to the journal.
-  void drain_jobs();
+  // Any thread: no job begins on this shard any more, and those that run go back to the journal. What is made in the
+  // background has failed.
+  void end_jobs();
 
   // dialects::ServerControl
   bool accepting() const override;

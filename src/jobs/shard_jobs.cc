@@ -107,7 +107,15 @@ void ShardJobs::drain() {
   draining_ = true;
   for (auto& [key, running] : running_) let_go(running->job.id, base::Duration(0));
   auto gone = std::exchange(running_, {});
-  auto aside = std::exchange(aside_, {});
+}
+
+void ShardJobs::end() {
+  drain();
+  while (!aside_.empty()) {
+    auto over = aside_.extract(aside_.begin());
+    over.mapped()->running = nullptr;
+    over.mapped()->asked.done({});
+  }
 }
 
 void ShardJobs::let_go(const JobId& id, base::Duration later) {

@@ -71,8 +71,10 @@ class ShardJobs {
   void prepare(std::string kind, std::function<void(Job&)> change) { changes_[std::move(kind)] = std::move(change); }
   // Models are served: jobs may run.
   void start();
-  // No job begins any more, and those that run go back to the journal.
+  // No job begins any more, and those that run go back to the journal. Those aside go on.
   void drain();
+  // drain(), and those aside are over, with a status of 0.
+  void end();
   // A request that nothing writes down.
   struct Aside {
     Job job;
@@ -81,9 +83,8 @@ class ShardJobs {
     BackgroundExchange::Done done;
   };
   // Runs it under its requester, from the next turn on. One that is refused for now waits and is tried again. `done`:
-  // in a later turn, unless the shard drains before; a status of 0: it was ended, or there was no memory to begin it.
-  // Returns what ends it early, from any thread; null: there is no memory for it, or the shard drains, and nothing is
-  // called.
+  // in a later turn; a status of 0: it was ended, or there was no memory to begin it. Returns what ends it early, from
+  // any thread; null: there is no memory for it, or the shard drains, and nothing is called.
   std::function<void()> run_aside(Aside aside);
   // Those of the batch's jobs that run here or elsewhere are ended. Any thread.
   void cancel(const std::string& batch) { store_.cancel(batch); }

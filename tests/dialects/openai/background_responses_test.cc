@@ -23,7 +23,7 @@ class BackgroundResponse : public OpenaiBench {
     options.jobs = &jobs;
   }
   ~BackgroundResponse() override {
-    jobs.drain();
+    jobs.end();
     openai.reset();
   }
   Opened ask(Json body) {
@@ -221,6 +221,22 @@ TEST_F(BackgroundResponse, ThatWaitsIsCancelled) {
   turn();
   EXPECT_TRUE(inbox().held.empty());
   EXPECT_EQ(get(id)["status"], "cancelled");
+}
+
+TEST_F(BackgroundResponse, GoesOnWhileTheShardDrains) {
+  const std::string id = json(ask({}))["id"];
+  const std::string cut_off = json(ask({}))["id"];
+  jobs.drain();
+  EXPECT_EQ(ask({})->response.status, 503);
+  EXPECT_EQ(get(id)["status"], "in_progress");
+  ASSERT_EQ(inbox().held.size(), 2u);
+  scripted().emit("ab");
+  scripted().end();
+  settle();
+  EXPECT_EQ(get(id)["status"], "completed");
+  jobs.end();
+  EXPECT_EQ(get(cut_off)["status"], "failed");
+  EXPECT_EQ(get(cut_off)["error"]["message"], "the server ended the request");
 }
 
 TEST_F(BackgroundResponse, OfAProxyThatNamesNobodyIsItsOwn) {
