@@ -18,7 +18,6 @@ namespace {
 using json = nlohmann::ordered_json;  // tools reach the model as the client wrote them
 
 constexpr size_t kMaxMessages = 4096, kMaxParts = 256, kMaxImages = 64;
-constexpr std::array<RenamedMember, 1> kFunctionNames{{{"functions", "tools"}}};
 constexpr size_t kMaxVariables = 32, kMaxVariable = 256;
 // The variables that weir or the model sets; a request may not.
 constexpr std::array<std::string_view, 11> kReserved{
@@ -63,7 +62,7 @@ class ConversationReader {
     if (!role || role->empty() || role->size() > 64) return wrong(at_, ".role: expected a string");
     const bool assistant = *role == "assistant";
     if (*role == "developer" && !spec_.codec->knows_developers()) m["role"] = "system";
-    function_turn_as_tools(m);
+    if (!function_turn_as_tools(m)) return wrong(at_, ": the name of a function is a string");
     for (auto member = m.begin(); member != m.end();)
       member = member->is_null() && member.key() != "content" ? m.erase(member) : std::next(member);
     // Templates know thoughts by the older name.
@@ -174,8 +173,7 @@ ApiError extras(Request& request, json& extra) {
     if (ApiError bad = variables(json::parse(request.template_variables), extra); !bad.ok()) return bad;
   json tools = request.tools.empty() ? functions_as_tools(request) : json::parse(request.tools);
   if (ApiError bad = keep_allowed(tools, request); !bad.ok()) return bad;
-  if (ApiError bad = read_tools(tools, request); !bad.ok())
-    return request.functions.empty() ? bad : in_names(kFunctionNames, std::move(bad));
+  if (ApiError bad = read_tools(tools, request); !bad.ok()) return in_function_names(request, std::move(bad));
   if (request.calls_tools) extra["tools"] = std::move(tools);
   return {};
 }

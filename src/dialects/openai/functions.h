@@ -16,7 +16,9 @@ ApiError settle_functions(Request& request);
 
 // The functions as a list of tools.
 nlohmann::ordered_json functions_as_tools(const Request& request);
-// A message's call of a function, and the message that answers one, as those of tools.
-void function_turn_as_tools(nlohmann::ordered_json& message);
+// An error of tools as one of the functions that stand for them, where the request has those.
+ApiError in_function_names(const Request& request, ApiError error);
+// A message's call of a function, and the message that answers one, as those of tools. False: its name is no string.
+bool function_turn_as_tools(nlohmann::ordered_json& message);
 
 }  // namespace weir::openai

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "bus/offload_handle.h"
+#include "dialects/openai/functions.h"
 #include "dialects/openai/tools.h"
 #include "marshal/encoder.h"
 #include "marshal/tenant.h"
@@ -115,7 +116,7 @@ void PromptTask::compile() {
 
 void PromptTask::make(const msg::TextBudget& budget) {
   make_prompts(budget);
-  if (error.ok() && kind_ == Kind::kChat) error = settle_tools(request_, *spec_);
+  if (error.ok() && kind_ == Kind::kChat) error = in_function_names(request_, settle_tools(request_, *spec_));
   if (!error.ok()) error = in_names(request_.names, std::move(error));
 }
 

@@ -71,8 +71,38 @@ TEST_F(Functions, WhatIsWrongIsNamed) {
   EXPECT_EQ(error(ask({{"functions", Json::parse("[{}]")}})), "400 invalid_request_error - functions");
   EXPECT_EQ(error(ask({{"function_call", "always"}})), "400 invalid_request_error - function_call");
   EXPECT_EQ(error(ask({{"function_call", Json::object()}})), "400 invalid_request_error - function_call");
-  EXPECT_EQ(error(ask({{"tools", Json::array()}})), "400 invalid_request_error - functions");
+  EXPECT_EQ(error(ask({{"tools", Json::parse(R"([{"type":"function","function":{"name":"g"}}])")}})),
+            "400 invalid_request_error - functions");
   EXPECT_EQ(error(chat({{"function_call", "auto"}})), "400 invalid_request_error - function_call");
+  auto unknown = ask({{"function_call", {{"name", "g"}}}});
+  EXPECT_EQ(error(unknown), "400 invalid_request_error - function_call");
+  EXPECT_EQ(message(unknown), "function_call: no tool has the name 'g'");
+  EXPECT_EQ(message(ask({{"functions", Json::parse("[5]")}})), "functions: expected an object");
+}
+
+TEST_F(Functions, AnEmptyListBesideTheOtherAsksForNothing) {
+  auto x = ask({{"tools", Json::array()}, {"function_call", "auto"}});
+  ASSERT_EQ(models["hermes"].held.size(), 1u) << x->sent;
+  says().emit(kCall);
+  says().end();
+  turn();
+  EXPECT_EQ(json(x)["choices"][0]["message"]["function_call"]["name"], "f");
+  auto y =
+      ask({{"functions", Json::array()}, {"tools", Json::parse(R"([{"type":"function","function":{"name":"f"}}])")}});
+  ASSERT_EQ(models["hermes"].held.size(), 1u) << y->sent;
+  says().emit(kCall);
+  says().end();
+  turn();
+  EXPECT_EQ(json(y)["choices"][0]["message"]["tool_calls"][0]["function"]["name"], "f");
+}
+
+TEST_F(Functions, ANameThatIsNoStringIsNamed) {
+  for (const char* turn : {R"({"role":"function","name":5,"content":"2"})",
+                           R"({"role":"assistant","content":null,"function_call":{"name":5,"arguments":"{}"}})"}) {
+    auto x = ask({{"messages", Json::array({Json::parse(turn)})}});
+    EXPECT_EQ(error(x), "400 invalid_request_error - messages");
+    EXPECT_EQ(message(x), "messages[0]: the name of a function is a string");
+  }
 }
 
 }  // namespace
