@@ -11,6 +11,7 @@
 #include "dialects/oip/grpc_infer.h"
 #include "dialects/oip/inference.h"
 #include "dialects/oip/pb_infer.h"
+#include "msg/broken_sequences.h"
 #include "msg/sequence.h"
 
 namespace weir::oip {
@@ -19,7 +20,6 @@ namespace {
 using base::Status;
 
 constexpr size_t kMaxPending = 256;  // requests of one stream that have not been answered; more wait on the wire
-constexpr size_t kMaxBroken = 256;   // sequences that lack a request; the one that has been idle longest is forgotten
 
 enum class OnError : uint8_t { kMessage, kEndStream };
 enum class Submitted : uint8_t { kNo, kYes };  // whether the model was given the request
@@ -36,34 +36,6 @@ struct Sequence {
   std::string model, version;
   base::SessionId id;
   friend bool operator==(const Sequence&, const Sequence&) = default;
-};
-
-// The sequences that lack a request, and why it was refused.
-class BrokenSequences {
- public:
-  // Null: it lacks none.
-  const Status* find(const Sequence& sequence) {
-    auto found = lookup(sequence);
-    if (found == all_.end()) return nullptr;
-    all_.splice(all_.end(), all_, found);
-    return &found->second;
-  }
-  void add(const Sequence& sequence, const Status& why) {
-    if (find(sequence)) return;
-    if (all_.size() >= kMaxBroken) all_.pop_front();
-    all_.emplace_back(sequence, why);
-  }
-  void erase(const Sequence& sequence) {
-    if (auto found = lookup(sequence); found != all_.end()) all_.erase(found);
-  }
-
- private:
-  using All = std::list<std::pair<Sequence, Status>>;
-  All::iterator lookup(const Sequence& sequence) {
-    return std::find_if(all_.begin(), all_.end(), [&](const auto& one) { return one.first == sequence; });
-  }
-
-  All all_;  // the last of them had a request last
 };
 
 // One request of a stream.
@@ -222,8 +194,8 @@ class Stream final : public wire::RpcListener {
   const wire::PeerInfo* const peer_;
   OipState::Streams& conn_;  // a map's elements stay where they are
   bool half_closed_ = false, closed_ = false, settling_ = false, first_ = true;
-  BrokenSequences broken_;
-  std::list<StreamedInfer> requests_;  // in order of arrival
+  msg::BrokenSequences<Sequence, Status> broken_;  // and why the request was refused
+  std::list<StreamedInfer> requests_;              // in order of arrival
 };
 
 Status StreamedInfer::begin(const base::Bytes& message, base::Time deadline) {
