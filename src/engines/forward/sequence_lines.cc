@@ -2,21 +2,28 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 
 namespace weir::forward {
 namespace {
 
-bool starts(const ForwardedCall& one) {
-  const auto* value = msg::find(one.call->parameters, "sequence_start");
+bool has_flag(const ForwardedCall& one, std::string_view name) {
+  const auto* value = msg::find(one.call->parameters, name);
   const auto* flag = value ? std::get_if<bool>(value) : nullptr;
   return flag && *flag;
 }
 
+bool starts(const ForwardedCall& one) { return has_flag(one, "sequence_start"); }
+
 }  // namespace
 
-base::Result<SequenceLines::Entered> SequenceLines::enter(ForwardedCall& one) {
-  auto& line = lines_[key_of(one)];
-  if (!line.empty() && line.back()->refusal && !starts(one)) return *line.back()->refusal;
+base::Result<SequenceLines::Entered> SequenceLines::enter(ForwardedCall& one, base::Time now) {
+  const Key key = key_of(one);
+  if (const Broken* broken = broken_.find(key)) {
+    if (now < broken->until && !starts(one)) return broken->refusal;
+    broken_.erase(key);
+  }
+  auto& line = lines_[key];
   if (line.size() >= kMostInLine)
     return base::failure(base::Code::kResourceExhausted, "more than " + std::to_string(kMostInLine) +
                                                              " requests of one sequence at once, which has ended it");
@@ -24,13 +31,22 @@ base::Result<SequenceLines::Entered> SequenceLines::enter(ForwardedCall& one) {
   return line.size() == 1 ? Entered::kGoes : Entered::kWaits;
 }
 
-std::vector<ForwardedCall*> SequenceLines::behind(const ForwardedCall& one) const {
-  std::vector<ForwardedCall*> out;
-  auto line = lines_.find(key_of(one));
-  if (line == lines_.end()) return out;
-  auto at = std::find(line->second.begin(), line->second.end(), &one);
-  while (at != line->second.end() && ++at != line->second.end() && !starts(**at)) out.push_back(*at);
-  return out;
+// Behind a request that ends its sequence nothing comes.
+std::vector<ForwardedCall*> SequenceLines::end_run(const ForwardedCall& one, const base::Status& refusal,
+                                                   base::Time now) {
+  std::vector<ForwardedCall*> behind;
+  const Key key = key_of(one);
+  if (auto line = lines_.find(key); line != lines_.end()) {
+    auto at = std::find(line->second.begin(), line->second.end(), &one);
+    while (at != line->second.end() && ++at != line->second.end() && !starts(**at)) behind.push_back(*at);
+    if (at != line->second.end()) return behind;
+  }
+  const ForwardedCall& last = behind.empty() ? one : *behind.back();
+  if (has_flag(last, "sequence_end"))
+    broken_.erase(key);
+  else if (!last.sent)
+    broken_.add(key, {refusal, now + kBrokenFor});
+  return behind;
 }
 
 ForwardedCall* SequenceLines::leave(const ForwardedCall& one) {

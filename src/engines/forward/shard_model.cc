@@ -80,7 +80,7 @@ void ShardModel::put(msg::Call* call, Came came) {
   if (status.ok() && one.makes_tokens() && call->generation->aim == msg::Aim::kRelease)
     return finish(one, {}, {msg::Done{}});
   if (status.ok() && SequenceLines::has_line(one)) {
-    auto entered = lines_->enter(one);
+    auto entered = lines_->enter(one, shard_.env().now());
     if (entered && *entered == SequenceLines::Entered::kWaits) return;
     if (!entered) status = entered.error();
   }
@@ -118,9 +118,12 @@ Status ShardModel::begin(ForwardedCall& one) {
     const Asked asked{call, spec_, target_->options, slabs_, one.generated, now};
     one.attempt = target_->kind->make_attempt(asked, one);
     hedge_later(one);
+    one.sent = true;
     auto started = one.attempt->start(conn_to(*origin));
     last = std::move(started.status);
-    if (last.ok() || started.fault == Attempt::Fault::kCall) return last;
+    if (last.ok()) return last;
+    one.sent = false;
+    if (started.fault == Attempt::Fault::kCall) return last;
     origin->eject();  // it cannot be reached now
     last = base::try_again(Code::kUnavailable, "origin " + origin->name() + ": " + last.text);
     if (!one.makes_tokens() && sequence_of(call) != 0) return last;
@@ -186,6 +189,7 @@ void ShardModel::over(ForwardedCall& one, Attempt::Outcome ending) {
   Origin& origin = *one.origin;
   Status& status = ending.status;
   const From from = one.starved ? From::kHere : ending.from;
+  one.sent &= from != From::kUnsent;
   count_health(origin, from);
   if (!status.ok() && one.hedge) {  // that goes on alone
     one.attempt.reset();
@@ -251,7 +255,7 @@ void ShardModel::end_line(ForwardedCall& one, const Status& status) {
   if (!status.ok() && msg::ends_sequence(status.code) && !one.refusal) {
     const auto refusal = std::make_shared<const Status>(
         failure(status.code, "another request of the sequence was not answered, which has ended it: " + status.text));
-    for (ForwardedCall* behind : lines_->behind(one)) {
+    for (ForwardedCall* behind : lines_->end_run(one, *refusal, shard_.env().now())) {
       if (behind->refusal) continue;
       behind->refusal = refusal;
       waited_.push_back(behind);

@@ -230,6 +230,63 @@ TEST_F(ForwardedSequence, ALineIsBounded) {
   EXPECT_EQ(calls.size(), failed());
 }
 
+TEST_F(ForwardedSequence, OneThatWasNotSentEndsItForThoseThatComeLaterUpToTheNextStart) {
+  for (int i = 0; i < 2; ++i) put(i == 0);
+  calls[1].cancelled = true;
+  model->look();
+  put(false);
+  EXPECT_EQ(2u, failed());
+  EXPECT_EQ(Code::kCancelled, std::get<msg::Failed>(events.all[1].what).status.code);
+  answer();
+  put(false);
+  EXPECT_EQ(3u, failed()) << "also when the line is empty";
+  EXPECT_EQ(1, kind->made);
+  put(true), answer();
+  put(false), answer();
+  EXPECT_EQ(3u, failed());
+  EXPECT_EQ(3, kind->made);
+}
+
+TEST_F(ForwardedSequence, ANewStartBehindOneThatWasNotSentGoesOn) {
+  for (int i = 0; i < 3; ++i) put(i != 1);
+  calls[1].cancelled = true;
+  model->look();
+  put(false);
+  for (int i = 0; i < 3; ++i) answer();
+  EXPECT_EQ(1u, failed());
+  EXPECT_EQ(3, kind->made);
+}
+
+TEST_F(ForwardedSequence, OneThatTheOriginMayHaveSeenEndsNothingThatComesLater) {
+  put(true), answer(base::failure(Code::kUnavailable, "the connection broke"));
+  put(false), answer();
+  EXPECT_EQ(1u, failed());
+  EXPECT_EQ(2, kind->made);
+}
+
+TEST_F(ForwardedSequence, OneThatFoundNoConnectionWasNotSent) {
+  put(true), answer();
+  put(false);
+  kind->last->receiver.on_over({base::failure(Code::kUnavailable, "refused"), From::kUnsent, {}});
+  put(false);
+  EXPECT_EQ(2u, failed());
+  EXPECT_EQ(2, kind->made);
+}
+
+TEST_F(ForwardedSequence, ItsEndIsForgottenAfterATime) {
+  for (int i = 0; i < 2; ++i) put(i == 0);
+  calls[1].cancelled = true;
+  model->look();
+  answer();
+  later(base::Duration(SequenceLines::kBrokenFor) / 2);
+  put(false);
+  EXPECT_EQ(2u, failed());
+  later(base::Duration(SequenceLines::kBrokenFor) / 2);
+  put(false), answer();
+  EXPECT_EQ(2u, failed()) << "refusals do not make it longer";
+  EXPECT_EQ(2, kind->made);
+}
+
 // The one behind was never sent, so there is no attempt of it that could be late.
 TEST_F(ForwardedSequence, OneThatIsLateEndsThoseBehindIt) {
   target->options.answer_timeout = std::chrono::milliseconds(1);
