@@ -6,11 +6,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/env.h"
 #include "base/status.h"
+#include "msg/call.h"
 #include "msg/spec.h"
 #include "msg/tensor.h"
 
@@ -56,6 +59,13 @@ struct SequenceSpec {
   float minimum_utilization = 0;    // of kDirect; echoed
   BatchPolicy queue;                // how many sequences wait for a slot, and how long their requests do
 };
+
+// Whether a request says so of itself: sequence_start, sequence_end.
+inline bool is_set(const Parameters& parameters, std::string_view name) {
+  const auto* value = find(parameters, name);
+  const auto* flag = value ? std::get_if<bool>(value) : nullptr;
+  return flag && *flag;
+}
 
 // A request that ends so has not been seen by the model, or its outcome is gone: what comes behind it in its sequence
 // would run on a state that lacks it, and is refused.

@@ -36,12 +36,6 @@ std::string id_text(const msg::ParamValue& id) {
   return std::to_string(std::get<int64_t>(id));
 }
 
-bool is_set(const msg::Call& call, std::string_view name) {
-  const auto* value = msg::find(call.parameters, name);
-  const auto* flag = value ? std::get_if<bool>(value) : nullptr;
-  return flag && *flag;
-}
-
 // A request that the model has begun, and answers with a failure, does not end its sequence, whatever the code.
 bool ends_sequence(const msg::Call& call, Code code) {
   return msg::ends_sequence(code) && (code == Code::kCancelled || call.times.started == base::kNever);
@@ -135,7 +129,8 @@ base::Result<SequencePosition> SequenceInbox::position_of(const msg::Call& call)
   if (whole_->max_batch > 0 && call.rows != 1)
     return base::invalid(to_model + "batch-size 1 due to requirements of sequence batcher");
   if (auto bad = tensors_.check_id(*id); !bad.ok()) return bad;
-  return SequencePosition{is_set(call, "sequence_start"), is_set(call, "sequence_end"), *id};
+  return SequencePosition{msg::is_set(call.parameters, "sequence_start"), msg::is_set(call.parameters, "sequence_end"),
+                          *id};
 }
 
 void SequenceInbox::put(msg::Call* call) {

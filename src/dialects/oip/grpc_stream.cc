@@ -26,11 +26,6 @@ enum class Submitted : uint8_t { kNo, kYes };  // whether the model was given th
 
 class Stream;
 
-bool has_flag(const msg::Call& call, std::string_view name) {
-  const auto* flag = msg::find(call.parameters, name);
-  return flag && *flag == msg::ParamValue(true);
-}
-
 // A sequence of a model that keeps sequences.
 struct Sequence {
   std::string model, version;
@@ -146,7 +141,7 @@ class Stream final : public wire::RpcListener {
   Status check_sequence(const Sequence& sequence, const msg::Call& call) {
     const Status* why = broken_.find(sequence);
     if (!why) return {};
-    if (has_flag(call, "sequence_start")) return broken_.erase(sequence), Status();
+    if (msg::is_set(call.parameters, "sequence_start")) return broken_.erase(sequence), Status();
     return base::failure(why->code, "an earlier request of the sequence was refused, which has ended it: " + why->text);
   }
 
@@ -218,7 +213,7 @@ void StreamedInfer::note() {
   if (!served_ || !call().session) return;
   if (dynamic_cast<const msg::KeepsSequences*>(served_->inbox.get()))
     sequence = {spec().name, spec().version, call().session};
-  ends_sequence = has_flag(call(), "sequence_end");
+  ends_sequence = msg::is_set(call().parameters, "sequence_end");
 }
 
 void StreamedInfer::request_read(Status status) {

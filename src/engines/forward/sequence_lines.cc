@@ -2,18 +2,13 @@
 
 #include <algorithm>
 #include <string>
-#include <string_view>
+
+#include "msg/sequence.h"
 
 namespace weir::forward {
 namespace {
 
-bool has_flag(const ForwardedCall& one, std::string_view name) {
-  const auto* value = msg::find(one.call->parameters, name);
-  const auto* flag = value ? std::get_if<bool>(value) : nullptr;
-  return flag && *flag;
-}
-
-bool starts(const ForwardedCall& one) { return has_flag(one, "sequence_start"); }
+bool starts(const ForwardedCall& one) { return msg::is_set(one.call->parameters, "sequence_start"); }
 
 }  // namespace
 
@@ -42,7 +37,7 @@ std::vector<ForwardedCall*> SequenceLines::end_run(const ForwardedCall& one, con
     if (at != line->second.end()) return behind;
   }
   const ForwardedCall& last = behind.empty() ? one : *behind.back();
-  if (has_flag(last, "sequence_end"))
+  if (msg::is_set(last.call->parameters, "sequence_end"))
     broken_.erase(key);
   else if (!last.sent)
     broken_.add(key, {refusal, now + kBrokenFor});
