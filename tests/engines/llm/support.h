@@ -69,23 +69,29 @@ struct Expected {
   Arrays arrays;
 };
 
-inline Model load_model(const std::string& folder_path, WeightFormat form, ThreadTeam& team,
-                        Keep keep = Keep::kAsStored) {
-  auto folder = Folder::open(folder_path);
-  auto shape = parse_shape(folder->read("config.json", 1 << 20).value());
+// A model, but for what lies beside its weights.
+inline Model model_of(const base::Result<Shape>& shape, const base::Result<Store>& store, WeightFormat form,
+                      ThreadTeam& team, Keep keep) {
   EXPECT_TRUE(bool(shape)) << shape.error().text;
-  auto store = Store::open(*folder);
   EXPECT_TRUE(bool(store)) << store.error().text;
   Model model;
   model.shape = *shape, model.form = form;
   auto weights = load_weights(model.shape, *store, form, team, keep);
   EXPECT_TRUE(bool(weights)) << weights.error().text;
   model.weights = std::move(*weights);
-  model.readouts = load_readouts(model.shape, *folder).value();
-  if (shape->vision) model.vision_encoder = VisionEncoder::load(model.shape, *store, form, team).value();
   auto text = std::make_shared<msg::TextSpec>();
   text->vocabulary = shape->vocabulary, text->eos_ids = shape->eos_ids;
   model.text = text;
+  return model;
+}
+
+inline Model load_model(const std::string& folder_path, WeightFormat form, ThreadTeam& team,
+                        Keep keep = Keep::kAsStored) {
+  auto folder = Folder::open(folder_path);
+  auto store = Store::open(*folder);
+  Model model = model_of(parse_shape(folder->read("config.json", 1 << 20).value()), store, form, team, keep);
+  model.readouts = load_readouts(model.shape, *folder).value();
+  if (model.shape.vision) model.vision_encoder = VisionEncoder::load(model.shape, *store, form, team).value();
   return model;
 }
 
@@ -96,19 +102,7 @@ inline Model load_gguf(const std::string& folder_path, const std::string& file, 
   EXPECT_TRUE(bool(gguf)) << gguf.error().text;
   auto config = config_of(gguf->gguf);
   EXPECT_TRUE(bool(config)) << config.error().text;
-  auto shape = parse_shape(*config);
-  EXPECT_TRUE(bool(shape)) << shape.error().text;
-  auto store = Store::open(std::move(*gguf));
-  EXPECT_TRUE(bool(store)) << store.error().text;
-  Model model;
-  model.shape = *shape, model.form = form;
-  auto weights = load_weights(model.shape, *store, form, team, keep);
-  EXPECT_TRUE(bool(weights)) << weights.error().text;
-  model.weights = std::move(*weights);
-  auto text = std::make_shared<msg::TextSpec>();
-  text->vocabulary = shape->vocabulary, text->eos_ids = shape->eos_ids;
-  model.text = text;
-  return model;
+  return model_of(parse_shape(*config), Store::open(std::move(*gguf)), form, team, keep);
 }
 
 inline std::unique_ptr<Transformer> make_transformer(const std::string& folder, WeightFormat form, uint32_t threads = 2,
