@@ -63,7 +63,8 @@ int H2Bodies::on_data(int32_t stream, std::span<const std::byte> piece) {
   }
   x->record().bytes_in += piece.size();
   x->usage.note(*x);
-  if (x->out.finished) {  // unread, and its own window is not opened again: check_unread()
+  if (missing(*x) < 0) connection_.reset_stream(stream, NGHTTP2_PROTOCOL_ERROR);  // RFC 9113 §8.1.1
+  if (x->out.finished || missing(*x) < 0) {  // unread, and its own window is not opened again: check_unread()
     nghttp2_session_consume_connection(connection_.session(), piece.size());
     return 0;
   }

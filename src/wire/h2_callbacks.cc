@@ -122,7 +122,7 @@ nghttp2_session* open_h2_session(H2Parts& parts, nghttp2_mem* memory) {
   nghttp2_option_set_no_auto_window_update(options, 1);
   nghttp2_option_set_no_closed_streams(options, 1);
   nghttp2_option_set_max_outbound_ack(options, parts.connection.limits.max_outbound_control);
-  nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(options, 1);  // gRPC clients send such metadata
+  nghttp2_option_set_no_http_messaging(options, 1);  // H2HeadRules in its place
   lift_reset_limit(options);
   int rv = nghttp2_session_server_new3(&session, callbacks, &parts, options, memory);
   nghttp2_option_del(options);

@@ -145,4 +145,10 @@ class H2Exchange final : public Exchange, public PlainGrpc, public base::Tickete
   size_t fields_kept_ = 0;  // the most bytes that the fields of any of its requests had
 };
 
+// Bytes of the request's body that were announced and have not come; negative: more came. 0 where none were announced.
+inline int64_t missing(const H2Exchange& x) {
+  const int64_t announced = x.request().content_length;
+  return announced < 0 ? 0 : announced - int64_t(x.record().bytes_in);
+}
+
 }  // namespace weir::wire

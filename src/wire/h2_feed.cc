@@ -67,7 +67,7 @@ ssize_t H2Feed::give_head(std::string_view frame) {
     known_ = std::make_unique<H2KnownHeads>(ids_);
   }
   const std::string_view block = frame.substr(kHeadBytes);
-  if (const auto* head = known_->find(block)) return give_stand_in(frame, *head);
+  if (const auto* head = known_->find(block)) return give_known(frame, *head);
   if (known_->came(block)) receiver_.learn_head(*known_, block);
   const ssize_t n = give(frame);
   receiver_.read_head();
@@ -75,14 +75,12 @@ ssize_t H2Feed::give_head(std::string_view frame) {
   return n;
 }
 
-ssize_t H2Feed::give_stand_in(std::string_view frame, const H2KnownHeads::Head& head) {
-  std::array<char, 64> stand_in;
-  const size_t size = head.stand_in.size();
-  std::memcpy(stand_in.data(), frame.data(), kHeadBytes);
-  stand_in[0] = stand_in[1] = 0, stand_in[2] = char(size);
-  std::memcpy(stand_in.data() + kHeadBytes, head.stand_in.data(), size);
+ssize_t H2Feed::give_known(std::string_view frame, const H2KnownHeads::Head& head) {
+  std::array<char, kHeadBytes> empty;
+  std::memcpy(empty.data(), frame.data(), kHeadBytes);
+  empty[0] = empty[1] = empty[2] = 0;  // its length
   receiver_.repeat_head(head);
-  const ssize_t n = give({stand_in.data(), kHeadBytes + size});
+  const ssize_t n = give({empty.data(), empty.size()});
   receiver_.read_head();
   return n;
 }

@@ -31,7 +31,7 @@ class H2Feed {
   ssize_t give(std::string_view bytes);
   ssize_t give_head(std::string_view frame);
   void go_on_with_block(std::string_view bytes);
-  ssize_t give_stand_in(std::string_view frame, const H2KnownHeads::Head& head);
+  ssize_t give_known(std::string_view frame, const H2KnownHeads::Head& head);
   void cut_block(std::string_view frame, size_t size);
   void forget();
   void charge();

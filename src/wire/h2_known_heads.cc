@@ -34,21 +34,9 @@ bool take_string(std::string_view& from) {
 
 constexpr uint8_t kIndexed = 0x80, kAdded = 0x40, kTableSize = 0x20;
 
-// POST or GET, http, a path of one slash, an authority of one letter (static table, RFC 7541 appendix A), and the
-// length that the library compares the body with.
-std::string stand_in_of(const Request& request) {
-  std::string block{request.method == "GET" ? '\x82' : '\x83', '\x86', '\x84', '\x01', '\x01', 'h'};
-  if (request.content_length < 0) return block;
-  const std::string digits = std::to_string(request.content_length);
-  constexpr char kIndex = 28 - 15;  // of content-length, behind a prefix of four bits
-  return block += {'\x0f', kIndex, char(digits.size())}, block += digits;
-}
-
-// Fields that the library acts on as they are not in a stand-in.
-bool can_stand_in(const Request& request) {
-  return (request.method == "POST" || request.method == "GET") && !request.fields.has("priority") &&
-         !request.fields.has("expect") && !request.fields.has("upgrade") &&
-         (request.content_length >= 0 || !request.fields.has("content-length"));
+// Fields that are acted on as each head comes are none of those that a known head brings.
+bool can_come_again(const Request& request) {
+  return !request.fields.has("priority") && !request.fields.has("expect") && !request.fields.has("upgrade");
 }
 
 }  // namespace
@@ -85,9 +73,8 @@ bool H2KnownHeads::came(std::string_view block) {
 
 void H2KnownHeads::learn(std::string_view block, const Request& request, bool grpc, bool coded) {
   const uint64_t text = request.method.size() + request.authority.size() + request.target.size();
-  if (!can_stand_in(request) || text + request.fields.bytes() > kMostText) return;
+  if (!can_come_again(request) || text + request.fields.bytes() > kMostText) return;
   Head head{std::string(block),
-            stand_in_of(request),
             request.method,
             request.authority,
             request.target,

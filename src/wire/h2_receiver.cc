@@ -36,6 +36,7 @@ bool past_own_deadline(const H2Exchange& x, base::Time now) {
 int H2Receiver::on_begin_headers(const nghttp2_frame& frame) {
   int32_t stream = frame.hd.stream_id;
   trailers_ = frame.headers.cat != NGHTTP2_HCAT_REQUEST;
+  rules_.begin(trailers_ ? H2HeadRules::Block::kTrailers : H2HeadRules::Block::kRequest);
   if (trailers_) {
     heading_ = connection_.exchange_of(stream);
     return 0;
@@ -57,7 +58,6 @@ void H2Receiver::open_head(int32_t stream) {
 }
 
 int H2Receiver::on_header(std::string_view name, std::string_view value) {
-  if (repeated_) return 0;  // of its stand-in
   H2Exchange* x = heading_;
   HeaderBudget& budget = x ? x->in.budget : nobodys_;
   HeaderBudget::Fit fit = budget.add(connection_.limits, name.size(), value.size());
@@ -65,8 +65,10 @@ int H2Receiver::on_header(std::string_view name, std::string_view value) {
     connection_.condemn(reason::kHeaderBytes, H2Error::kEnhanceYourCalm, "header fields too large");
     return NGHTTP2_ERR_CALLBACK_FAILURE;
   }
-  if (!x || trailers_) return 0;  // trailers of requests mean nothing here
-  value = trim(value);            // it is no part of the value (RFC 9110 §5.5), and gRPC allows to strip it
+  if (!x) return 0;
+  rules_.field(name, value);
+  if (trailers_) return 0;  // those of requests mean nothing here
+  value = trim(value);      // it is no part of the value (RFC 9110 §5.5), and gRPC allows to strip it
   if (name == "content-type") x->in.grpc = is_grpc(value);
   // Nothing is kept of what will be refused.
   if (fit == HeaderBudget::Fit::kSoft || !streams_.charge_head(*x, name.size() + value.size() + kFieldCost)) return 0;
@@ -113,20 +115,46 @@ void H2Receiver::field(H2Exchange& x, std::string_view name, std::string_view va
   request.fields.add(name, value);
 }
 
+int H2Receiver::on_head(const nghttp2_frame& frame) {
+  H2Exchange* x = std::exchange(heading_, nullptr);
+  if (!x) return 0;
+  const bool ends = frame.hd.flags & NGHTTP2_FLAG_END_STREAM;
+  if (!well_formed(*x, ends)) return malformed(x->stream());
+  if (auto asked = rules_.priority())
+    nghttp2_session_change_extpri_stream_priority(connection_.session(), x->stream(), &*asked, 0);
+  if (!trailers_) begin_request(*x);
+  if (ends) bodies_.end(*x);
+  return 0;
+}
+
+// Trailers end the stream (RFC 9113 §8.1), and a head is none. The body is as long as was announced.
+bool H2Receiver::well_formed(const H2Exchange& x, bool ends) const {
+  if (!rules_.well_formed() && !repeated_) return false;
+  if (trailers_ && (!ends || repeated_)) return false;
+  return !ends || missing(x) == 0;
+}
+
+// A stream error (§8.1.1).
+int H2Receiver::malformed(int32_t stream) {
+  connection_.reset_stream(stream, NGHTTP2_PROTOCOL_ERROR);
+  return on_invalid_frame(NGHTTP2_ERR_HTTP_MESSAGING);
+}
+
+int H2Receiver::on_last_data(int32_t stream) {
+  H2Exchange* x = connection_.exchange_of(stream);
+  if (!x) return 0;
+  if (missing(*x) == 0)
+    bodies_.end(*x);
+  else
+    connection_.reset_stream(stream, NGHTTP2_PROTOCOL_ERROR);
+  return 0;
+}
+
 int H2Receiver::on_frame(const nghttp2_frame& frame) {
-  bool ends = frame.hd.flags & NGHTTP2_FLAG_END_STREAM;
   switch (frame.hd.type) {
-    case NGHTTP2_HEADERS: {
-      H2Exchange* x = heading_;
-      heading_ = nullptr;
-      if (!x) break;
-      if (!trailers_) begin_request(*x);
-      if (ends) bodies_.end(*x);
-      break;
-    }
+    case NGHTTP2_HEADERS: return on_head(frame);
     case NGHTTP2_DATA:
-      if (!ends) break;
-      if (H2Exchange* x = connection_.exchange_of(frame.hd.stream_id)) bodies_.end(*x);
+      if (frame.hd.flags & NGHTTP2_FLAG_END_STREAM) return on_last_data(frame.hd.stream_id);
       break;
     case NGHTTP2_SETTINGS: connection_.blocks.forget(); break;
     case NGHTTP2_RST_STREAM:

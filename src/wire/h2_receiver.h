@@ -12,6 +12,7 @@
 
 #include "wire/h2_bodies.h"
 #include "wire/h2_connection.h"
+#include "wire/h2_head_rules.h"
 #include "wire/h2_known_heads.h"
 #include "wire/h2_stream_table.h"
 
@@ -37,6 +38,10 @@ class H2Receiver {
 
  private:
   void open_head(int32_t stream);
+  int on_head(const nghttp2_frame& frame);
+  int on_last_data(int32_t stream);
+  bool well_formed(const H2Exchange& x, bool ends) const;
+  int malformed(int32_t stream);
   void pseudo_field(Request& request, std::string_view name, std::string_view value);
   void field(H2Exchange& x, std::string_view name, std::string_view value);
   void stream_was_reset(H2Exchange& x);
@@ -51,6 +56,7 @@ class H2Receiver {
   H2Bodies& bodies_;
   H2Exchange* heading_ = nullptr;  // whose fields are arriving
   bool trailers_ = false;          // they are trailers
+  H2HeadRules rules_;              // of them
   HeaderBudget nobodys_;           // fields of a stream that has no Exchange
   const H2KnownHeads::Head* repeated_ = nullptr;
   H2KnownHeads* known_ = nullptr;
