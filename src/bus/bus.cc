@@ -204,6 +204,10 @@ base::Status Bus::lend(Slot& slot, Served& served, msg::Inbox& inbox, Admission 
     served.stats.rejected.fetch_add(1, std::memory_order_relaxed);
     return status;
   }
+  return put(slot, served, inbox);
+}
+
+base::Status Bus::put(Slot& slot, Served& served, msg::Inbox& inbox) {
   slot.of_tenant = nullptr;
   if (slot.tenant != 0) {
     count(slot.tenant);

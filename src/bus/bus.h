@@ -107,6 +107,7 @@ class Bus {
   Slot& lent(msg::Call* call);
   base::Status admit(const msg::Call& call) const;
   base::Status lend(Slot& slot, Served& served, msg::Inbox& inbox, Admission admission);
+  base::Status put(Slot& slot, Served& served, msg::Inbox& inbox);
   uint32_t held_by(uint64_t tenant) const;
   void count(uint64_t tenant);
   void deliver(msg::Mail& mail);

@@ -123,8 +123,11 @@ void Runner::over(const std::vector<msg::Call*>& calls, Status why) {
 void Runner::run_here(msg::Call* call) {
   call->times.queued = room_.now();
   Clock clock{.started = call->times.queued};
-  Status status = rows_fit(*call, spec_);
-  if (status.ok()) status = try_alone(call, clock);
+  auto run = [&]() -> Status {
+    if (auto status = rows_fit(*call, spec_); !status.ok()) return status;
+    return try_alone(call, clock);
+  };
+  Status status = run();
   if (status.ok()) settle(clock);
   msg::Mail mail{call, status.ok() ? std::move(room_.events.front()) : failed(*call, std::move(status))};
   room_.events.clear();

@@ -33,6 +33,7 @@ struct H2Connection : Connection {
   bool is_open() const { return session_ != nullptr; }
   // The socket is gone.
   void close() {
+    forget_exchange(asked_);
     nghttp2_session* ended = session();
     session_ = nullptr;
     nghttp2_session_del(ended);
@@ -43,9 +44,19 @@ struct H2Connection : Connection {
   }
 
   void condemn(std::string_view reason, H2Error code, std::string_view text) { guard.condemn({reason, code, text}); }
-  // The Exchange of a stream; null when the stream has none.
+  // The Exchange of a stream; null when the stream has none. The last one that was asked for is remembered: frames and
+  // their parts ask for one stream after the other.
   H2Exchange* exchange_of(int32_t stream) {
-    return static_cast<H2Exchange*>(nghttp2_session_get_stream_user_data(session(), stream));
+    if (stream != asked_) found_ = find_exchange(asked_ = stream);
+    return found_;
+  }
+  // A stream opens with its Exchange, or has closed: what was found of it is no longer so.
+  void set_exchange(int32_t stream, H2Exchange& exchange) {
+    nghttp2_session_set_stream_user_data(session(), stream, &exchange);
+    asked_ = stream, found_ = &exchange;
+  }
+  void forget_exchange(int32_t stream) {
+    if (asked_ == stream) asked_ = -1, found_ = nullptr;
   }
   void reset_stream(int32_t stream, uint32_t code) {
     nghttp2_submit_rst_stream(session(), NGHTTP2_FLAG_NONE, stream, code);
@@ -72,8 +83,14 @@ struct H2Connection : Connection {
   uint32_t owed_resets = 0;  // invalid frames that are counted, whose reset is not yet sent
 
  private:
+  H2Exchange* find_exchange(int32_t stream) {
+    return static_cast<H2Exchange*>(nghttp2_session_get_stream_user_data(session(), stream));
+  }
+
   H2Memory session_memory_;  // outlives the session
   nghttp2_session* session_ = nullptr;
+  int32_t asked_ = -1;  // the stream that was asked for last
+  H2Exchange* found_ = nullptr;
 };
 
 }  // namespace weir::wire

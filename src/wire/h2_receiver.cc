@@ -239,6 +239,7 @@ void H2Receiver::reject(H2Exchange& x, int status, std::string_view reason, std:
 
 int H2Receiver::on_stream_close(int32_t stream) {
   H2Exchange* x = connection_.exchange_of(stream);
+  connection_.forget_exchange(stream);
   if (!x) return 0;
   if (heading_ == x) heading_ = nullptr;
   x->open_stream = false;

@@ -72,7 +72,7 @@ H2Exchange& H2StreamTable::open(int32_t stream) {
   ++serving_;
   x.open(*this, stream, connection_.peer);
   if (x.charged == 0) charge_head(x, H2Exchange::kOwnCost);
-  nghttp2_session_set_stream_user_data(connection_.session(), stream, &x);
+  connection_.set_exchange(stream, x);
   return x;
 }
 

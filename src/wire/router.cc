@@ -347,6 +347,7 @@ base::Status Router::may(const Exchange& exchange, Permission permission) const 
 }
 
 bool Router::asked_for_admin(const Exchange& exchange) { return exchange.match && exchange.match->asked_for_admin; }
+const Route* Router::route_of(const Exchange& exchange) { return exchange.match ? exchange.match->route : nullptr; }
 
 void Router::whole(Exchange& exchange) {
   auto* match = exchange.match.get();

@@ -122,6 +122,8 @@ class Router final : public Intake {
   base::Status may(const Exchange& exchange, Permission permission) const;
   // Whether permit() has been asked for kAdmin, granted or not.
   static bool asked_for_admin(const Exchange& exchange);
+  // The route that serves it; null: none does, as of a request that may not come in.
+  static const Route* route_of(const Exchange& exchange);
 
   Plan begin(Exchange& exchange) override;
   void whole(Exchange& exchange) override;

@@ -50,9 +50,8 @@ void RpcCall::drop_deadline() {
 
 void RpcCall::begin() {
   exchange_.record().protocol = route_.protocol;
-  base::Status status = read_timeout();
-  if (status.ok()) status = check_head();
-  if (!status.ok()) return finish(status);
+  if (const base::Status status = read_timeout(); !status.ok()) return finish(status);
+  if (const base::Status status = check_head(); !status.ok()) return finish(status);
   if (deadline_ != base::kNever) {
     deadline_timer_ = state_.env.at(deadline_, [this] {
       deadline_timer_ = base::TimerId::kNone;

@@ -60,9 +60,12 @@ Status Inference::submit(Strings strings) {
   }
   call.version = served_->spec.version;
   marshal::set_caller(call, exchange_);
-  Status status = call_.submit(*served_, *this, exchange_.ticket());
-  submitted_ = status.ok();
-  return status;
+  auto lend = [&]() -> Status {
+    Status status = call_.submit(*served_, *this, exchange_.ticket());
+    submitted_ = status.ok();
+    return status;
+  };
+  return lend();
 }
 
 void Inference::leave() {
@@ -113,10 +116,9 @@ Status Inference::answer(msg::Call& call, msg::Outputs& outputs, More more) {
   for (const auto& tensor : outputs.tensors) work += tensor.data.size();
   if (work > kLongAnswer) work = work_on(options.outputs, outputs.tensors, forms_, writes());
   if (!work_.running() && work <= kLongAnswer) {
-    Status status = finish_outputs(served_->spec, options.outputs, outputs.tensors);
-    if (status.ok())
-      deliver({call.model, call.version, call.id, outputs.parameters, outputs.tensors, &options.outputs}, forms_, more);
-    return status;
+    if (Status status = finish_outputs(served_->spec, options.outputs, outputs.tensors); !status.ok()) return status;
+    deliver({call.model, call.version, call.id, outputs.parameters, outputs.tensors, &options.outputs}, forms_, more);
+    return {};
   }
   auto& one = waiting_.emplace_back(
       std::make_unique<WriteAnswer>(served_->spec, call, options, std::move(outputs), forms_, writer(), work));

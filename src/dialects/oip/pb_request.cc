@@ -1,6 +1,7 @@
 // The reading half of pb_infer.h.
 #include <bit>
 #include <optional>
+#include <utility>
 
 #include "dialects/oip/long_work.h"
 #include "dialects/oip/pb_infer.h"
@@ -29,22 +30,30 @@ class PbRequestReader {
   // kHead: the fields in front of the inputs, wherever they stand.
   enum class Part : uint8_t { kHead, kAll };
   Status read(Part part) {
-    Status status = read_fields(part);
-    return fields_.exceeded() ? invalid("more than 65536 fields in ModelInferRequest") : status;
+    const bool read = read_fields(part);
+    if (fields_.exceeded()) return invalid("more than 65536 fields in ModelInferRequest");
+    if (!read) return std::move(error_);
+    return {};
   }
 
  private:
-  Status read_fields(Part part) {
+  // All that follows: false: it is wrong, and `error_` says how. A Status handed on through them would be moved often.
+  [[gnu::cold]] bool fail(Status why) {
+    error_ = std::move(why);
+    return false;
+  }
+  bool take(Status outcome) { return outcome.ok() || fail(std::move(outcome)); }
+
+  bool read_fields(Part part) {
     PbCountedReader r(message_.view(), fields_);
     while (r.next()) {
       if (part == Part::kHead && (r.type() != PbType::kBytes || r.field() > 4)) continue;
-      Status status = field(r);
-      if (!status.ok()) return status;
+      if (!field(r)) return false;
     }
-    if (!r.ok()) return malformed("ModelInferRequest");
+    if (!r.ok()) return fail(malformed("ModelInferRequest"));
     return place_raw();
   }
-  Status field(const PbReader& r) {
+  bool field(const PbReader& r) {
     if (r.type() != PbType::kBytes) return unknown(r);
     switch (r.field()) {
       case 1: return text(r.bytes(), "model_name", call_.model);
@@ -52,7 +61,7 @@ class PbRequestReader {
       case 3: return text(r.bytes(), "id", call_.id);
       case 4:
         return parameter(r.bytes(), [&](std::string_view name, msg::ParamValue value) {
-          return apply(call_, options_, name, std::move(value));
+          return take(apply(call_, options_, name, std::move(value)));
         });
       case 5: return input(r.bytes());
       case 6: return output(r.bytes());
@@ -61,47 +70,45 @@ class PbRequestReader {
     }
   }
 
-  Status unknown(const PbReader& r) {
+  bool unknown(const PbReader& r) {
     unknown_ += r.encoded_size();
-    if (unknown_ > kMaxUnknown) return invalid("more than 64 KiB of unknown fields in ModelInferRequest");
-    return {};
+    return unknown_ <= kMaxUnknown || fail(invalid("more than 64 KiB of unknown fields in ModelInferRequest"));
   }
 
-  static Status text(std::string_view bytes, std::string_view what) {
-    return marshal::valid_utf8(bytes) ? Status{} : invalid(std::string(what) + " is not UTF-8");
+  bool text(std::string_view bytes, std::string_view what) {
+    return marshal::valid_utf8(bytes) || fail(invalid(std::string(what) + " is not UTF-8"));
   }
-  static Status named(std::string_view bytes, std::string_view what) {
-    Status status = text(bytes, what);
-    return status.ok() ? check_name(bytes, what) : status;
+  bool named(std::string_view bytes, std::string_view what) {
+    return text(bytes, what) && take(check_name(bytes, what));
   }
-  static Status text(std::string_view bytes, std::string_view what, std::string& out) {
+  bool text(std::string_view bytes, std::string_view what, std::string& out) {
     out.assign(bytes);
     return text(bytes, what);
   }
 
   // One entry of a map<string, InferParameter>.
   template <class Apply>
-  Status parameter(std::string_view entry, Apply&& apply_one) {
-    if (++parameters_ > kMaxParameters * 4) return invalid("too many parameters in ModelInferRequest");
+  bool parameter(std::string_view entry, Apply&& apply_one) {
+    if (++parameters_ > kMaxParameters * 4) return fail(invalid("too many parameters in ModelInferRequest"));
     std::string_view key;
     std::optional<msg::ParamValue> value;
     PbCountedReader r(entry, fields_);
-    while (r.next()) {
-      Status status;
+    bool good = true;
+    while (good && r.next()) {
       if (r.is(1, PbType::kBytes))
-        status = named(key = r.bytes(), "a parameter's name");
+        good = named(key = r.bytes(), "a parameter's name");
       else if (r.is(2, PbType::kBytes))
-        status = choice(r.bytes(), value);
+        good = choice(r.bytes(), value);
       else
-        status = unknown(r);
-      if (!status.ok()) return status;
+        good = unknown(r);
     }
-    if (!r.ok()) return malformed("a parameter");
-    return value ? apply_one(key, *std::move(value)) : Status{};
+    if (!good) return false;
+    if (!r.ok()) return fail(malformed("a parameter"));
+    return !value || apply_one(key, *std::move(value));
   }
 
   // InferParameter: of a oneof the last one counts.
-  Status choice(std::string_view bytes, std::optional<msg::ParamValue>& value) {
+  bool choice(std::string_view bytes, std::optional<msg::ParamValue>& value) {
     PbCountedReader r(bytes, fields_);
     while (r.next()) {
       bool varint = r.type() == PbType::kVarint;
@@ -110,57 +117,61 @@ class PbRequestReader {
       else if (r.field() == 2 && varint)
         value = int64_t(r.number());
       else if (r.is(3, PbType::kBytes) && !marshal::valid_utf8(r.bytes()))
-        return invalid("a parameter's value is not UTF-8");
+        return fail(invalid("a parameter's value is not UTF-8"));
       else if (r.is(3, PbType::kBytes))
         value = std::string(r.bytes());
       else if (r.is(4, PbType::kFixed64))
         value = std::bit_cast<double>(r.number());
       else if (r.field() == 5 && varint)
         value = r.number();
-      else if (Status status = unknown(r); !status.ok())
-        return status;
+      else if (!unknown(r))
+        return false;
     }
-    return r.ok() ? Status{} : malformed("a parameter");
+    return r.ok() || fail(malformed("a parameter"));
   }
 
-  Status input(std::string_view bytes) {
-    if (call_.inputs.size() == kMaxInputs) return invalid("more than 256 inputs");
+  bool input(std::string_view bytes) {
+    if (call_.inputs.size() == kMaxInputs) return fail(invalid("more than 256 inputs"));
     msg::Tensor& tensor = call_.inputs.emplace_back();
     std::string_view contents, datatype;
-    bool has_contents = false;
-    Status status;
+    bool has_contents = false, good = true;
     PbCountedReader r(bytes, fields_);
-    while (status.ok() && r.next()) {
+    while (good && r.next()) {
       if (r.is(1, PbType::kBytes))
-        status = named(tensor.name = r.bytes(), "an input's name");
+        good = named(tensor.name = r.bytes(), "an input's name");
       else if (r.is(2, PbType::kBytes))
-        status = named(datatype = r.bytes(), "a datatype");
+        good = named(datatype = r.bytes(), "a datatype");
       else if (r.field() == 3 && (r.type() == PbType::kVarint || r.type() == PbType::kBytes))
-        status = shape(r, tensor);
+        good = shape(r, tensor);
       else if (r.is(4, PbType::kBytes))
-        status = parameter(r.bytes(), [&](std::string_view name, msg::ParamValue value) {
-          return apply_input(call_, options_, name, std::move(value));
+        good = parameter(r.bytes(), [&](std::string_view name, msg::ParamValue value) {
+          return take(apply_input(call_, options_, name, std::move(value)));
         });
       else if (r.is(5, PbType::kBytes) && std::exchange(has_contents, true))
-        status = invalid("input '" + tensor.name + "' has contents twice");
+        good = fail(invalid("input '" + tensor.name + "' has contents twice"));
       else if (r.is(5, PbType::kBytes))
         contents = r.bytes();
       else
-        status = unknown(r);
+        good = unknown(r);
     }
-    if (!status.ok()) return status;
-    if (!r.ok()) return malformed("an input");
-    tensor.dtype = msg::dtype_from_name(datatype);
-    if (tensor.dtype == msg::DType::kInvalid)
-      return invalid("input '" + tensor.name + "': " + unknown_datatype(datatype));
-    if (contents.empty()) return {};
-    if (options_.is_shared(call_.inputs.size() - 1))
-      return invalid("unexpected 'content' provided when using shared memory for input tensor '" + tensor.name + "'");
-    typed_ = tensor.name.empty() ? "?" : tensor.name;
-    return read_contents(message_, contents, slabs_, tensor);
+    if (!good) return false;
+    if (!r.ok()) return fail(malformed("an input"));
+    return place_input(tensor, datatype, contents);
   }
 
-  static Status shape(const PbReader& r, msg::Tensor& tensor) {
+  bool place_input(msg::Tensor& tensor, std::string_view datatype, std::string_view contents) {
+    tensor.dtype = msg::dtype_from_name(datatype);
+    if (tensor.dtype == msg::DType::kInvalid)
+      return fail(invalid("input '" + tensor.name + "': " + unknown_datatype(datatype)));
+    if (contents.empty()) return true;
+    if (options_.is_shared(call_.inputs.size() - 1))
+      return fail(
+          invalid("unexpected 'content' provided when using shared memory for input tensor '" + tensor.name + "'"));
+    typed_ = tensor.name.empty() ? "?" : tensor.name;
+    return take(read_contents(message_, contents, slabs_, tensor));
+  }
+
+  bool shape(const PbReader& r, msg::Tensor& tensor) {
     std::string_view packed = r.bytes();
     uint64_t dim = r.number();
     bool ok = true;
@@ -168,31 +179,30 @@ class PbRequestReader {
       ok = tensor.shape.push(int64_t(dim));
     } else {
       while (ok && !packed.empty()) {
-        if (!marshal::take_varint(packed, dim)) return malformed("a shape");
+        if (!marshal::take_varint(packed, dim)) return fail(malformed("a shape"));
         ok = tensor.shape.push(int64_t(dim));
       }
     }
-    return ok ? Status{} : invalid("input '" + tensor.name + "': a shape has at most 16 dimensions");
+    return ok || fail(invalid("input '" + tensor.name + "': a shape has at most 16 dimensions"));
   }
 
-  Status output(std::string_view bytes) {
-    if (call_.outputs.size() == kMaxOutputs) return invalid("more than 256 requested outputs");
+  bool output(std::string_view bytes) {
+    if (call_.outputs.size() == kMaxOutputs) return fail(invalid("more than 256 requested outputs"));
     std::string& name = call_.outputs.emplace_back();
     OutputOptions& asked = options_.outputs.emplace_back();
-    Status status;
+    bool good = true;
     PbCountedReader r(bytes, fields_);
-    while (status.ok() && r.next()) {
+    while (good && r.next()) {
       if (r.is(1, PbType::kBytes))
-        status = named(name = r.bytes(), "an output's name");
+        good = named(name = r.bytes(), "an output's name");
       else if (r.is(2, PbType::kBytes))
-        status = parameter(r.bytes(), [&](std::string_view key, const msg::ParamValue& value) {
-          return apply(name, asked, key, value);
+        good = parameter(r.bytes(), [&](std::string_view key, const msg::ParamValue& value) {
+          return take(apply(name, asked, key, value));
         });
       else
-        status = unknown(r);
+        good = unknown(r);
     }
-    if (!status.ok()) return status;
-    return r.ok() ? check_output(name, asked) : malformed("a requested output");
+    return good && take(r.ok() ? check_output(name, asked) : malformed("a requested output"));
   }
 
   // The next input that is not in shared memory; there may be none.
@@ -203,28 +213,30 @@ class PbRequestReader {
 
   // The i-th raw content belongs to the i-th input that is not in shared memory, which nearly always has been read
   // before.
-  Status raw(std::string_view bytes) {
-    if (raw_count_ == kMaxInputs) return invalid("more than 256 raw_input_contents");
+  bool raw(std::string_view bytes) {
+    if (raw_count_ == kMaxInputs) return fail(invalid("more than 256 raw_input_contents"));
     if (size_t at = early_.empty() ? next_raw() : SIZE_MAX; at < call_.inputs.size())
       call_.inputs[at].data = message_.slice(bytes);
     else
       early_.push_back(bytes);
     ++raw_count_;
-    return {};
+    return true;
   }
 
-  Status place_raw() {
-    if (raw_count_ == 0) return {};
+  bool place_raw() {
+    if (raw_count_ == 0) return true;
     if (!typed_.empty())
-      return invalid("input '" + typed_ + "' has typed contents, but the request has raw_input_contents: use one form");
+      return fail(
+          invalid("input '" + typed_ + "' has typed contents, but the request has raw_input_contents: use one form"));
     const size_t inputs = call_.inputs.size() - options_.shared.size();
     if (raw_count_ != inputs)
-      return invalid(std::to_string(raw_count_) + " raw_input_contents for " + std::to_string(inputs) + " inputs");
-    if (early_.empty()) return {};
+      return fail(
+          invalid(std::to_string(raw_count_) + " raw_input_contents for " + std::to_string(inputs) + " inputs"));
+    if (early_.empty()) return true;
     next_raw_ = 0;
     for (size_t i = early_.size(); i < raw_count_; ++i) (void)next_raw();  // those that have theirs
     for (std::string_view bytes : early_) call_.inputs[next_raw()].data = message_.slice(bytes);
-    return {};
+    return true;
   }
 
   const base::Bytes& message_;
@@ -235,6 +247,7 @@ class PbRequestReader {
   size_t raw_count_ = 0, next_raw_ = 0, unknown_ = 0, parameters_ = 0;
   std::vector<std::string_view> early_;  // raw contents that came before their inputs
   std::string typed_;                    // an input with typed contents
+  Status error_;
 };
 
 }  // namespace
