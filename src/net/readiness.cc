@@ -1,5 +1,6 @@
 #include "net/readiness.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 #include <utility>
@@ -17,7 +18,7 @@ int open_set() {
 
 }  // namespace
 
-Readiness::Readiness(boost::asio::io_context& io) : set_(io, open_set()) { arm(); }
+Readiness::Readiness(boost::asio::io_context& io) : set_(io, open_set()) {}
 
 bool Readiness::add(int fd, Watcher& watcher) {
   epoll_event event{kReading, {.ptr = &watcher}};
@@ -31,15 +32,24 @@ void Readiness::add_writing(int fd, Watcher& watcher) {
 
 // The loop tells of the set once, and again as soon as it is asked again while something is left in it.
 void Readiness::arm() {
+  if (armed_) return;
   set_.async_wait(boost::asio::posix::descriptor_base::wait_read, [this](const boost::system::error_code& error) {
+    armed_ = false;
     if (!error) stirred_ = true;
   });
+  armed_ = true;
+}
+
+bool Readiness::look() {
+  if (several_) fetch();
+  return !lanes_.empty();
 }
 
 // All at once: who asks for little may be behind a thousand others in the kernel's line. kMost: no endless loop where
 // events come as fast.
 void Readiness::fetch() {
   constexpr int kMost = 64;
+  int found = 0;
   for (int i = 0; i < kMost; ++i) {
     const int n = ::epoll_wait(set_.native_handle(), events_.data(), int(events_.size()), 0);
     for (int at = 0; at < n; ++at) {
@@ -47,11 +57,12 @@ void Readiness::fetch() {
       watcher.events_ |= events_[size_t(at)].events;
       again(watcher);
     }
+    found += std::max(n, 0);
     if (n == int(events_.size())) continue;
-    arm();
-    stirred_ = false;  // where arm() threw, the next turn asks again
-    return;
+    stirred_ = false;
+    break;
   }
+  several_ = found > 1;
 }
 
 bool Readiness::next() {

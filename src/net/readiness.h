@@ -2,7 +2,8 @@
 //
 // One epoll set (edge-triggered) below the loop's own. The loop knows it as a single descriptor, so that a socket costs
 // a system call when it comes and none for each wait: asking the loop to wait for each socket costs one every time.
-// All that is ready stands in Lanes, by the client that it belongs to. Used on the shard's thread only.
+// Where sockets are ready again as soon as a turn is over, the set is asked without the loop, which knows nothing of it
+// meanwhile. All that is ready stands in Lanes, by the client that it belongs to. Used on the shard's thread only.
 #pragma once
 
 #include <sys/epoll.h>
@@ -50,18 +51,21 @@ class Readiness {
 
   // Something is to be handed out without sleeping.
   bool waiting() const { return stirred_ || !lanes_.empty(); }
+  // Looks without the loop, if the last look found several: then more have often come meanwhile. True: some have.
+  bool look();
+  // The loop wakes up for sockets, once: before each time that it is asked.
+  void arm();
   // Hands out one. False when nothing is ready.
   bool next();
-  // The loop has woken up for this since the last look.
-  bool stirred() const { return stirred_; }
 
  private:
-  void arm();
   void fetch();
 
   boost::asio::posix::basic_stream_descriptor<boost::asio::io_context::executor_type> set_;
   std::array<epoll_event, 128> events_;
+  bool armed_ = false;    // the loop will say so when some are ready
   bool stirred_ = false;  // there may be more in the kernel
+  bool several_ = false;  // the last look has found more than one
   Lanes<Watcher> lanes_;
 };
 

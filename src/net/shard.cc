@@ -70,6 +70,7 @@ void Shard::Parts::post(std::function<void()> work) {
 void Shard::Parts::put_posted(std::function<void()> work) {
   posted.push_back(std::move(work));
   if (posted.size() > 1) return;
+  has_posted.store(true, std::memory_order_relaxed);
   try {
     asio::post(io, [this] { run_posted(); });
   } catch (...) {
@@ -111,6 +112,7 @@ void Shard::Parts::run_posted() {
   {
     std::lock_guard lock(posted_mutex);
     running_posted.swap(posted);
+    has_posted.store(false, std::memory_order_relaxed);
   }
   auto before = watch.enter(TurnWatch::Phase::kPosted);
   size_t done = 0;
@@ -125,6 +127,7 @@ void Shard::Parts::run_posted() {
 void Shard::Parts::put_back_posted() {
   std::lock_guard lock(posted_mutex);
   if (posted.empty()) asio::post(io, [this] { run_posted(); });
+  has_posted.store(true, std::memory_order_relaxed);
   posted.insert(posted.begin(), std::move_iterator(running_posted.begin()), std::move_iterator(running_posted.end()));
   running_posted.clear();
 }
@@ -161,17 +164,24 @@ void Shard::Parts::one_turn() {
   part = kReading;
   dirty.insert(dirty.end(), postponed.begin(), postponed.end());
   postponed.clear();
-  // Also with much to do on sockets each turn looks at what else the loop has.
   const bool alarm_is_set = timers.next() >= alarm_at;
-  bool sleeps = !has_output() && !retired.has_line() && !sockets.waiting() && alarm_is_set;
-  (void)base::attempt("the loop", [&] { read_sockets(sleeps ? run_first() : poll_some(io)); });
+  const bool sleeps = !has_output() && !retired.has_line() && !sockets.waiting() && alarm_is_set;
+  // While sockets have work the loop is asked for the rest that it has once in a while, for that costs a system call or
+  // two; for what is posted at once.
+  const bool seldom = turn_began - loop_asked < kLoopAsked && !has_posted.load(std::memory_order_relaxed);
+  (void)base::attempt("the loop", [&] {
+    if (sleeps && seldom && sockets.look()) return read_sockets(0);
+    sockets.arm();  // also where there is work: others' comes beside it
+    read_sockets(sleeps ? run_first() : poll_some(io));
+    loop_asked = turn_began;
+  });
   end_turn();
 }
 
 void Shard::Parts::read_sockets(size_t handlers) {
   now();
   // Whoever was woken for sockets serves those that are ready, and asks the kernel for more in the next turn.
-  bool woken = sockets.stirred();
+  const bool woken = sockets.waiting();
   while (handlers < kHandlersPerTurn && turn_bytes < kBytesPerTurn) {
     if (!sockets.next() && (woken || io.poll_one() == 0)) break;
     const bool over = work_done();

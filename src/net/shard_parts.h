@@ -47,6 +47,7 @@ struct Shard::Parts final : base::Env {
   static constexpr base::Duration kReading = kLongTurn / 2, kTiming = kLongTurn * 3 / 4;
   // For those who retire: it may take long, and must not wait for a turn that has less to do.
   static constexpr base::Duration kReleasing = kLongTurn / 2;
+  static constexpr base::Duration kLoopAsked = std::chrono::microseconds(200);  // for what it has beside sockets
   static constexpr size_t kAlways = 1;  // handlers of a turn, whatever it has done before
 
   Parts(base::ShardId shard, Pin pin_it);
@@ -105,6 +106,7 @@ struct Shard::Parts final : base::Env {
 
   std::mutex posted_mutex;
   std::vector<std::function<void()>> posted;  // under posted_mutex
+  std::atomic<bool> has_posted{false};        // it is not empty, for those who do not wait for the mutex
   bool running = false;                       // under posted_mutex
   std::vector<std::function<void()>> running_posted;
   std::vector<std::function<void()>> at_turn_over;  // run_and_wait()'s; once
@@ -113,6 +115,7 @@ struct Shard::Parts final : base::Env {
   Random random_bits;
   mutable base::Time turn_began{};
   mutable bool clock_fresh = false;
+  base::Time loop_asked{};  // the begin of the last turn that asked `io` for what it has
   size_t turn_bytes = 0;
   mutable TurnWatch watch;  // begins with the clock
 

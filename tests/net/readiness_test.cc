@@ -28,6 +28,7 @@ struct Loop {
   // The shard's work in a turn that is full after a few reads.
   void turn() {
     io.restart();
+    sockets.arm();
     io.poll();
     for (size_t i = 0; i < kPerTurn; ++i)
       if (!sockets.next()) break;
@@ -67,6 +68,44 @@ TEST(Readiness, NewsFromTheKernelDoesNotKeepThoseWaitingWhoAskedAgain) {
   for (int i = 0; i < 10; ++i) write_all(), loop.turn();
   EXPECT_GE(patient.times, 2);
   for (const auto& one : busy) EXPECT_GE(one.times, 2);
+}
+
+// Two sockets at once: more have often come by the next turn, and are found without the loop. One: the loop is asked.
+TEST(Readiness, SocketsThatComeTogetherAreLookedForWithoutTheLoop) {
+  Loop loop;
+  std::deque<Uploader> watchers;
+  std::deque<Fd> near, far;
+  for (size_t i = 0; i < 2; ++i) {
+    int pair[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
+    near.emplace_back(pair[0]);
+    far.emplace_back(pair[1]);
+    ASSERT_TRUE(loop.sockets.add(pair[0], watchers.emplace_back(loop.served)));
+  }
+  auto write_to = [&](size_t i) { ASSERT_EQ(::write(far[i].get(), "x", 1), 1); };
+  auto serve_all = [&] {
+    while (loop.sockets.next()) {
+    }
+  };
+  write_to(0), write_to(1);
+  EXPECT_FALSE(loop.sockets.look());
+  loop.sockets.arm();
+  loop.io.poll();
+  serve_all();
+  EXPECT_EQ(watchers[0].times + watchers[1].times, 2);
+  write_to(0), write_to(1);
+  EXPECT_TRUE(loop.sockets.look());
+  serve_all();
+  write_to(0);
+  EXPECT_TRUE(loop.sockets.look());
+  serve_all();
+  write_to(1);
+  EXPECT_FALSE(loop.sockets.look());
+  loop.io.restart();
+  loop.sockets.arm();
+  loop.io.poll();
+  serve_all();
+  EXPECT_EQ(watchers[0].times + watchers[1].times, 6);
 }
 
 TEST(Readiness, AskingAgainTwiceIsAskingOnce) {
