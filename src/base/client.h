@@ -15,6 +15,8 @@
 #include <string>
 #include <utility>
 
+#include "base/sip_hash.h"
+
 namespace weir::base {
 
 struct ShareRule {
@@ -35,10 +37,13 @@ enum class Held : uint8_t { kConnections, kSessions, kSessionBytes, kSlabBytes }
 class Client {
  public:
   enum class Limited : bool { kNo, kYes };
-  Client(std::string name, Limited limited) : name_(std::move(name)), limited_(limited) {}
+  Client(std::string name, Limited limited)
+      : name_(std::move(name)), name_hash_(hash64(process_key(), name_)), limited_(limited) {}
 
   // As client_name() of base/network.h.
   const std::string& name() const { return name_; }
+  // hash64() of the name, with the key of this process.
+  uint64_t name_hash() const { return name_hash_; }
   bool limited() const { return limited_ == Limited::kYes; }
   uint64_t held(Held what) const { return held_[size_t(what)].load(std::memory_order_relaxed); }
   void add(Held what, uint64_t n) { held_[size_t(what)].fetch_add(n, std::memory_order_relaxed); }
@@ -53,6 +58,7 @@ class Client {
   friend class ClientRef;
   friend class Clients;
   const std::string name_;
+  const uint64_t name_hash_;
   const Limited limited_;
   std::array<std::atomic<uint64_t>, 4> held_{};
   std::atomic<uint64_t> refs_{0};

@@ -33,9 +33,13 @@ inline uint64_t number_of_tenant(std::string_view name) {
   return hash != 0 ? hash : 2;
 }
 enum class Clients : uint8_t { kOne, kMany };
-inline uint64_t number_of_host(std::string_view host, Clients clients) {
-  const uint64_t hash = base::hash64(base::process_key(), host) | 1;
+// `hash`: hash64() of the host, with the key of this process.
+inline uint64_t number_of_host(uint64_t hash, Clients clients) {
+  hash |= 1;
   return clients == Clients::kMany ? hash | msg::kManyClients : hash & ~msg::kManyClients;
+}
+inline uint64_t number_of_host(std::string_view host, Clients clients) {
+  return number_of_host(base::hash64(base::process_key(), host), clients);
 }
 
 // The number of the tenant whose key the request has shown; else of whoever comes from the same host. Keyed, so that
@@ -43,7 +47,9 @@ inline uint64_t number_of_host(std::string_view host, Clients clients) {
 // (msg/tenant.h). Never 0. Of this process: the next one has other numbers.
 inline uint64_t tenant_of(const wire::Request& request) {
   if (request.identity && request.identity->tenant_number != 0) return request.identity->tenant_number;
-  return number_of_host(client_of(request), asks_for_many(request) ? Clients::kMany : Clients::kOne);
+  const Clients clients = asks_for_many(request) ? Clients::kMany : Clients::kOne;
+  if (request.peer && request.peer->client) return number_of_host(request.peer->client->name_hash(), clients);
+  return number_of_host(client_of(request), clients);
 }
 
 // The models that the request may see and use, for bus::Bus::catalog(); null: all.
