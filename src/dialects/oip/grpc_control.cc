@@ -1,13 +1,15 @@
 #include "dialects/oip/grpc_control.h"
 
 #include "base/encoding.h"
+#include "dialects/oip/load_request.h"
 #include "dialects/oip/settings.h"
 #include "dialects/oip/shared_memory/shared_memory_views.h"
 #include "dialects/oip/views.h"
 #include "inference.pb.h"
-#include "marshal/pb_wire.h"
 #include "marshal/small_message.h"
 #include "marshal/tenant.h"
+#include "wire/offload.h"
+#include "wire/service_guard.h"
 
 namespace weir::oip {
 namespace {
@@ -19,7 +21,6 @@ using base::Status;
 using wire::Permission;
 
 constexpr size_t kMostRecorded = 256;  // bytes of a model's name, for the logs
-constexpr uint64_t kMaxFields = 4096;  // of a load, at all depths; their values may be large
 
 base::Bytes serialized(const google::protobuf::Message& message) {
   return base::Bytes::adopt(message.SerializeAsString());
@@ -245,46 +246,49 @@ ServerControl::Done wait_for(OipState& state, wire::Rpc& rpc) {
   return state.finisher(wait);
 }
 
-template <class Request>
-Status parse_large(const base::Bytes& message, Request& request) {
-  marshal::PbFields fields(kMaxFields);
-  marshal::PbCountedReader r(message.view(), fields);
-  while (r.next()) {
-    if (!r.is(3, marshal::PbType::kBytes)) continue;  // a parameter: a name, and a message of one value
-    marshal::PbCountedReader entry(r.bytes(), fields);
-    while (entry.next()) {
-      marshal::PbCountedReader value(entry.is(2, marshal::PbType::kBytes) ? entry.bytes() : std::string_view(), fields);
-      while (value.next()) {
-      }
-    }
-  }
-  if (fields.exceeded()) return invalid("more than 4096 fields in " + Request::descriptor()->name());
-  if (!r.ok() || !request.ParseFromArray(message.data(), int(message.size())))
-    return invalid("malformed " + Request::descriptor()->name());
-  return check_model_name(request.model_name());
-}
+// While a worker reads the request.
+class LoadReader final : public wire::RpcListener {
+ public:
+  void on_message(wire::Rpc&, base::Bytes) override {}
+  void on_close(wire::Rpc&) override { sent = nullptr; }
+  std::unique_ptr<wire::SentTask> sent;
+};
 
 class Load final : public ControlCall {
  public:
   explicit Load(OipState& state) : state_(state) {}
   void call(wire::Rpc& rpc, base::Bytes message) override {
-    pb::RepositoryModelLoadRequest request;
-    Status status = parse_large(message, request);
-    rpc.exchange().record().model = base::cut_text(request.model_name(), kMostRecorded);
-    if (status.ok()) status = check_scope(rpc.exchange().request(), request.model_name());
-    if (!status.ok()) return rpc.finish(status);
-    ServerControl::LoadParameters parameters;
-    for (const auto& [key, value] : request.parameters()) {
-      if (!value.has_string_param() && !value.has_bytes_param())
-        return rpc.finish(invalid("load parameter '" + key + "' takes a string or bytes"));
-      parameters[key] = value.has_string_param() ? value.string_param() : value.bytes_param();
-    }
-    if (!parameters.empty()) status = check_may_configure(rpc.exchange().request());
-    if (!status.ok()) return rpc.finish(status);
-    state_.control.load(request.model_name(), std::move(parameters), wait_for(state_, rpc));
+    const size_t bytes = message.size();
+    auto read = std::make_unique<ReadLoad>(std::move(message), read_load_message);
+    if (state_.options.offload && bytes > wire::kLongBody) return send_away(rpc, std::move(read), bytes);
+    read->run();
+    begin(rpc, *read);
   }
 
  private:
+  void send_away(wire::Rpc& rpc, std::unique_ptr<ReadLoad> read, size_t bytes) {
+    auto waiter = std::make_unique<LoadReader>();
+    LoadReader& reader = *waiter;
+    rpc.attach(std::move(waiter));
+    auto done = [this, &rpc](const Status& sent, std::unique_ptr<base::OffloadTask> task) {
+      wire::guarded(rpc.exchange(), [&] { sent.ok() ? begin(rpc, static_cast<ReadLoad&>(*task)) : rpc.finish(sent); });
+    };
+    auto sent = state_.options.offload->send(std::move(read), bytes, wire::Offload::Part::kRequest, rpc.exchange(),
+                                             std::move(done));
+    if (!sent) return rpc.finish(sent.error());
+    reader.sent = std::move(*sent);
+  }
+  void begin(wire::Rpc& rpc, ReadLoad& read) {
+    LoadRequest& request = read.request;
+    rpc.exchange().record().model = base::cut_text(request.model, kMostRecorded);
+    Status status = std::move(read.status);
+    if (status.ok()) status = check_model_name(request.model);
+    if (status.ok()) status = check_scope(rpc.exchange().request(), request.model);
+    if (status.ok() && !request.parameters.empty()) status = check_may_configure(rpc.exchange().request());
+    if (!status.ok()) return rpc.finish(status);
+    state_.control.load(request.model, std::move(request.parameters), wait_for(state_, rpc));
+  }
+
   OipState& state_;
 };
 
@@ -293,8 +297,9 @@ class Unload final : public ControlCall {
   explicit Unload(OipState& state) : state_(state) {}
   void call(wire::Rpc& rpc, base::Bytes message) override {
     pb::RepositoryModelUnloadRequest request;
-    Status status = parse_large(message, request);
+    Status status = marshal::parse_small(message, request);
     rpc.exchange().record().model = base::cut_text(request.model_name(), kMostRecorded);
+    if (status.ok()) status = check_model_name(request.model_name());
     if (status.ok()) status = check_scope(rpc.exchange().request(), request.model_name());
     if (!status.ok()) return rpc.finish(status);
     auto at = request.parameters().find("unload_dependents");

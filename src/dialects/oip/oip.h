@@ -32,7 +32,7 @@ struct OipOptions {
   std::string server_version;
   uint64_t max_body = 64 << 20;      // of one HTTP request
   jobs::ShardJobs* jobs = nullptr;   // asynchronous inference; null: there is none
-  wire::Offload* offload = nullptr;  // writes the statistics of many models; null: the shard does
+  wire::Offload* offload = nullptr;  // long loads are read and long statistics written there; null: by the shard
   uint32_t conn_calls = 512;         // unanswered requests of all streams of one connection; more wait on the wire
 };
 

@@ -5,6 +5,7 @@
 #include "base/offload_task.h"
 #include "dialects/oip/async_infer.h"
 #include "dialects/oip/generate.h"
+#include "dialects/oip/load_request.h"
 #include "dialects/oip/pb_json.h"
 #include "dialects/oip/settings.h"
 #include "dialects/oip/shared_memory/shared_memory_rest.h"
@@ -175,39 +176,41 @@ std::string done_json(std::string_view model, std::string_view what) {
   return out + ",\"" + std::string(what) + "\":true}";
 }
 
-// Reads a request to load or unload `model`. Errors: a name that is malformed or that the caller may not use, a body
-// that cannot be read.
-base::Result<msg::Parameters> read_load_request(Exchange& exchange, const std::string& model) {
+// Errors: a name that is malformed, or that the caller may not use.
+Status check_named(Exchange& exchange, const std::string& model) {
   exchange.record().model = model;
   if (Status status = check_model_name(model); !status.ok()) return status;
-  if (Status status = check_scope(exchange.request(), model); !status.ok()) return status;
-  return read_parameters(exchange.content().view());
+  return check_scope(exchange.request(), model);
+}
+
+void begin_load(OipState& state, Exchange& exchange, const std::string& model, ReadLoad& read) {
+  Status status = std::move(read.status);
+  if (status.ok() && !read.request.parameters.empty()) status = check_may_configure(exchange.request());
+  if (!status.ok()) return respond_error(exchange, status);
+  state.control.load(model, std::move(read.request.parameters), wait_for(state, exchange, done_json(model, "load")));
 }
 
 void load(OipState& state, Exchange& exchange, const PathArgs& args) {
   const std::string model(args["model"]);
-  auto body = read_load_request(exchange, model);
-  if (!body) return respond_error(exchange, body.error());
-  ServerControl::LoadParameters parameters;
-  for (auto& [key, value] : *body) {
-    auto* text = std::get_if<std::string>(&value);
-    if (!text) return respond_error(exchange, base::invalid("load parameter '" + key + "' takes a string"));
-    if (!key.starts_with("file:")) {
-      parameters[key] = std::move(*text);
-      continue;
-    }
-    auto bytes = base::base64_decode(*text);
-    if (!bytes) return respond_error(exchange, base::invalid("load parameter '" + key + "' is not base64"));
-    parameters[key] = *std::move(bytes);
+  if (Status status = check_named(exchange, model); !status.ok()) return respond_error(exchange, status);
+  const size_t bytes = exchange.content().size();
+  auto read = std::make_unique<ReadLoad>(exchange.content(), read_load_json);
+  if (!state.options.offload || bytes <= wire::kLongBody) {
+    read->run();
+    return begin_load(state, exchange, model, *read);
   }
-  if (!parameters.empty())
-    if (Status status = check_may_configure(exchange.request()); !status.ok()) return respond_error(exchange, status);
-  state.control.load(model, std::move(parameters), wait_for(state, exchange, done_json(model, "load")));
+  auto then = [&state, &exchange, model](const Status& sent, std::unique_ptr<base::OffloadTask> task) {
+    if (!sent.ok()) return respond_error(exchange, sent);
+    begin_load(state, exchange, model, static_cast<ReadLoad&>(*task));
+  };
+  wire::send_away(*state.options.offload, std::move(read), bytes, wire::Offload::Part::kRequest, exchange,
+                  std::move(then));
 }
 
 void unload(OipState& state, Exchange& exchange, const PathArgs& args) {
   const std::string model(args["model"]);
-  auto body = read_load_request(exchange, model);
+  if (Status status = check_named(exchange, model); !status.ok()) return respond_error(exchange, status);
+  auto body = read_parameters(exchange.content().view());
   if (!body) return respond_error(exchange, body.error());
   auto* value = msg::find(*body, "unload_dependents");
   auto* dependents = value ? std::get_if<bool>(value) : nullptr;
