@@ -6,7 +6,7 @@ import threading
 import time
 
 from evergreen import HEAD as LINES_HEAD
-from peer import H2, JSON, Raw, ask, binary_infer, data, flat_bits, more_descriptors, packed, post
+from peer import H2, JSON, Raw, ask, binary_infer, data, flat_bits, grpc_message, more_descriptors, packed, pb, post
 from registry import attack
 
 import flatbuffers
@@ -60,6 +60,22 @@ def long_json(target):
         ('nobody', post('/grpc.health.v1.Health/Check', b'{"service":%s}' % text, JSON)),
     ]
     return in_turns(target, requests)
+
+
+@attack(seconds=15, quick=4)
+def loads_with_files(target):
+    """Requests to load a model, which nobody may here, with 40 MiB of files in REST's JSON, gRPC's JSON and gRPC-Web, or of numbers."""
+    size = target.size(40, 24) * MIB
+    octets = bytes(size)
+    text = base64.b64encode(bytes(size * 3 // 4))
+    value = pb(1, 'file:1/model.onnx') + pb(2, pb(4, octets))
+    path, rpc = '/v2/repository/models/identity/load', '/inference.GRPCInferenceService/RepositoryModelLoad'
+    return in_turns(target, [
+        ('file', post(path, b'{"parameters":{"config":"{}","file:1/model.onnx":"%s"}}' % text, JSON)),
+        ('numbers', post(path, b'{"a":[%s]}' % numbers(size // 2), JSON)),
+        ('rpc', post(rpc, b'{"modelName":"identity","parameters":{"file:1/model.onnx":{"bytesParam":"%s"}}}' % text, JSON)),
+        ('message', post(rpc, grpc_message(pb(2, 'identity') + pb(3, value)), ('Content-Type', 'application/grpc-web+proto'))),
+    ], 2)
 
 
 @attack(seconds=20, quick=4)
