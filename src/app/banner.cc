@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <string_view>
 
+#include "app/remote.h"
 #include "app/version.h"
 #include "base/log.h"
 
@@ -52,14 +53,15 @@ void print_error(const std::string& line) {
   base::log::flush(std::chrono::seconds(1));
 }
 
+// A folder may have any name, and a model's own words may be its reason: each row is one line.
 std::string model_table(const bus::Catalog& catalog) {
   size_t wide = 5;
   for (const auto& row : catalog.index) wide = std::max(wide, row.name.size() + row.version.size() + 1);
   std::string out;
   for (const auto& row : catalog.index) {
-    std::string name = row.name + (row.version.empty() ? "" : "/" + row.version);
-    out += "  " + name + std::string(wide + 2 - name.size(), ' ') + std::string(bus::name(row.state));
-    out += (row.reason.empty() ? "" : ": " + row.reason) + '\n';
+    const std::string name = printable(row.name + (row.version.empty() ? "" : "/" + row.version));
+    out += "  " + name + std::string(wide + 2 - std::min(wide, name.size()), ' ') + std::string(bus::name(row.state));
+    out += (row.reason.empty() ? "" : ": " + printable(row.reason)) + '\n';
   }
   return out.empty() ? "  (no models)\n" : out;
 }

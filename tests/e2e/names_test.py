@@ -1,6 +1,9 @@
-"""Further names of models (`names:` of model.yaml), by every way in which clients name a model."""
+"""Further names of models (`names:` of model.yaml), by every way in which clients name a model; and folders whose names are none."""
 
 import json
+import pathlib
+import subprocess
+import tempfile
 import unittest
 
 import grpc
@@ -75,6 +78,19 @@ class FurtherNames(unittest.TestCase):
         metrics = harness.curl(self.server.url('/metrics')).body.decode()
         self.assertIn('model="qwen"', metrics)
         self.assertNotIn(NAME, metrics)
+
+
+class NoNames(unittest.TestCase):
+    def test_a_folder_is_one_row_of_the_table_whatever_its_name(self):
+        root = pathlib.Path(tempfile.mkdtemp(dir=harness.scratch()))
+        for name in ('evil\n  good  READY', '\x1b[2J', 'e\u0085vil'):
+            (root / name).mkdir()
+        check = subprocess.run([harness.WEIR, 'check', root], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=harness.PATIENCE)
+        table = check.stdout.decode().partition('models:\n')[2]
+        rows = [line for line in table.split('\n') if 'UNAVAILABLE' in line]
+        self.assertEqual(3, len(rows), table)
+        self.assertEqual([], [row for row in table.split('\n') if row.startswith('  good')])
+        self.assertEqual([], [c for c in table if ord(c) < 32 and c != '\n' or 127 <= ord(c) < 160], table)
 
 
 if __name__ == '__main__':
