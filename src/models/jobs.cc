@@ -6,6 +6,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/log.h"
+
 namespace weir::models {
 namespace {
 
@@ -46,6 +48,7 @@ std::optional<Jobs::Job> Jobs::take(const std::string& model) {
 
 void Jobs::start_ready() {
   join_ended();
+  free_places();
   while (!beside_.empty() && threads_.size() < kMostBeside) {
     Work work = std::move(beside_.front());
     beside_.pop_front();
@@ -67,6 +70,24 @@ void Jobs::start_ready() {
   }
 }
 
+Jobs::Clock::time_point Jobs::next_look() const {
+  auto first = Clock::time_point::max();
+  if (!lacks_place()) return first;
+  for (const auto& [number, running] : threads_)
+    if (running.has_place) first = std::min(first, running.since + patience_);
+  return first;
+}
+
+void Jobs::free_places() {
+  const auto now = Clock::now();
+  for (auto& [number, running] : threads_) {
+    if (!lacks_place()) return;
+    if (!running.has_place || now < running.since + patience_) continue;
+    running.has_place = false, --taken_;
+    base::log::warning("a load takes long: others begin beside it", {{"model", running.model}});
+  }
+}
+
 void Jobs::begin(const std::string& model, Job job) {
   if (job.needs == Needs::kNothing) {
     job.work();
@@ -80,7 +101,7 @@ void Jobs::begin(const std::string& model, Job job) {
 void Jobs::begin_thread(std::string model, bool needs_place, Work work) {
   const uint64_t number = ++last_number_;
   auto& running = threads_[number];
-  running.model = std::move(model), running.has_place = needs_place;
+  running.model = std::move(model), running.has_place = needs_place, running.since = Clock::now();
   if (needs_place) ++taken_;
   const auto shared = std::make_shared<const Work>(std::move(work));
   try {
@@ -175,7 +196,8 @@ bool Jobs::give_place() {
 }
 
 void Jobs::take_place() {
-  current()->has_place = true;
+  Running& running = *current();
+  running.has_place = true, running.since = Clock::now();
   ++taken_;
 }
 

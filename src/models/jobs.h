@@ -1,12 +1,14 @@
 // Jobs: what is to be done with the models of a Repository: for one model one after the other, in the order in which it
 // was asked for; for different ones beside each other, each on a thread of its own.
 //
-// At most so many loads have a place at once. A thread that waits for another load gives its place away meanwhile.
-// Loads that a model asks for while it is loaded itself need no place: it keeps its own until they have ended.
+// At most so many loads have a place at once. A thread that waits for another load gives its place away meanwhile, and
+// one that has had it for `patience` gives it away for good, where others wait for one: it may hang. Loads that a model
+// asks for while it is loaded itself need no place: it keeps its own until they have ended.
 //
 // Under the repository's lock, take_turn() excepted; work runs with the lock, and may give it away.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -18,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/env.h"
 #include "models/busy_models.h"
 #include "models/repository_lock.h"
 #include "models/task_queue.h"
@@ -27,13 +30,14 @@ namespace weir::models {
 class Jobs {
  public:
   using Work = std::function<void()>;
+  using Clock = std::chrono::steady_clock;
   // kNothing: work that takes no time, on the thread that calls start_ready(). kThread: a thread. kPlace: a thread, and
   // one of the places.
   enum class Needs : uint8_t { kNothing, kThread, kPlace };
 
   // Both are borrowed. The queue is poked when start_ready() has something to do. `places`: at least 1.
-  Jobs(RepositoryLock& lock, std::shared_ptr<TaskQueue> queue, uint32_t places)
-      : lock_(lock), queue_(std::move(queue)), places_(places) {}
+  Jobs(RepositoryLock& lock, std::shared_ptr<TaskQueue> queue, uint32_t places, base::Duration patience)
+      : lock_(lock), queue_(std::move(queue)), places_(places), patience_(patience) {}
   ~Jobs();  // idle() by then
 
   // `work` runs once all that was added of this model before has been done and nobody loads it. On a thread, it is the
@@ -43,6 +47,8 @@ class Jobs {
   void add_beside(Work work);
   // On the repository's thread: begins what can begin.
   void start_ready();
+  // When start_ready() has something to do though nobody pokes the queue; max: never.
+  Clock::time_point next_look() const;
   // The same, when the Repository ends: runs all that has not begun, which has only to refuse what it was asked for.
   void run_rest();
   // Nothing runs, and nothing waits.
@@ -74,6 +80,7 @@ class Jobs {
     std::thread thread;
     std::string model;
     bool has_place = false;
+    Clock::time_point since{};  // of the place
   };
   using Threads = std::map<uint64_t, Running>;
   void list(const std::string& model);
@@ -84,6 +91,8 @@ class Jobs {
   void end(uint64_t number);
   void join_ended();
   void free_model(const std::string& model);
+  bool lacks_place() const { return !for_place_.empty() && taken_ >= places_; }
+  void free_places();
   bool give_place();
   void take_place();
   Running* current();
@@ -91,6 +100,7 @@ class Jobs {
   RepositoryLock& lock_;
   const std::shared_ptr<TaskQueue> queue_;
   const uint32_t places_;
+  const base::Duration patience_;
   BusyModels busy_;
   std::map<std::string, std::deque<Job>> waiting_;  // by model; none is empty
   std::deque<std::string> at_once_, for_place_;     // models whose first job may begin, those that are busy among them

@@ -16,6 +16,9 @@ namespace {
 constexpr auto kRetireLook = std::chrono::milliseconds(5);
 // How long Calls inside a version that makes way for the next one have to end.
 constexpr auto kMostWayTime = std::chrono::seconds(30);
+// A load that takes longer lets others begin beside it. Long enough for most weights; for those that take longer it is
+// only two loads at once where there should be one.
+constexpr auto kLoadPatience = std::chrono::minutes(2);
 // The longest wait between two tries to load what could not be loaded yet.
 constexpr auto kLongestRetry = std::chrono::seconds(5);
 
@@ -31,7 +34,7 @@ Repository::Parts::Parts(RepositoryOptions o, std::map<std::string, EngineMaker>
     : options(std::move(o)),
       engines(std::move(e)),
       slabs(s),
-      jobs(lock, queue, load_threads(options)),
+      jobs(lock, queue, load_threads(options), kLoadPatience),
       loader(
           options, engines, slabs,
           {[this, queue = queue](Loader::Broken broken) {
@@ -91,7 +94,7 @@ void Repository::Parts::work() {
 }
 
 RestartBackoff::Clock::time_point Repository::Parts::next_look() const {
-  const auto until = std::min(disk->next_look(), restarts.next());
+  const auto until = std::min({disk->next_look(), restarts.next(), jobs.next_look()});
   return publisher.has_retired() && !destroying ? std::min(until, Clock::now() + kRetireLook) : until;
 }
 
