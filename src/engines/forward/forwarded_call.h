@@ -52,7 +52,6 @@ class ForwardedCall final : public Attempt::Receiver {
   HeldEvents waiting;                   // for credit
   std::optional<Attempt::Outcome> end;  // behind those
   bool posted = false, late = false;
-  bool sent = false;                            // an origin may have seen it
   bool starved = false;                         // there was no memory for a part of its answer
   std::shared_ptr<const base::Status> refusal;  // why it is not sent, while it waits behind others of its sequence
 

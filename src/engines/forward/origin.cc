@@ -48,6 +48,18 @@ bool same_server(const Origin::Addresses& a, const Origin::Addresses& b) {
   });
 }
 
+// By rendezvous hashing.
+template <class Fits>
+Origin* heaviest(std::deque<Origin>& origins, uint64_t session, Fits fits) {
+  Origin* own = nullptr;
+  uint64_t most = 0;
+  for (auto& origin : origins) {
+    const uint64_t weight = rendezvous(session, origin.number());
+    if (fits(origin) && (!own || weight > most)) own = &origin, most = weight;
+  }
+  return own;
+}
+
 // The first line of the file.
 base::Result<std::string> read_key(const std::string& path) {
   auto text = base::read_text_file(path);
@@ -207,16 +219,9 @@ size_t Target::present() const {
 }
 
 Origin* Target::choose(base::Time now, uint64_t random, uint64_t session, const Origin* tried) {
-  auto full = [&](const Origin& origin) {
-    return origin.outstanding.load(std::memory_order_relaxed) >= options.max_outstanding;
-  };
+  auto full = [this](const Origin& origin) { return !has_room(origin); };
   if (session != 0) {
-    Origin* own = nullptr;
-    uint64_t most = 0;
-    for (auto& origin : origins) {
-      const uint64_t weight = rendezvous(session, origin.number());
-      if (origin.present.load(std::memory_order_acquire) && (!own || weight > most)) own = &origin, most = weight;
-    }
+    Origin* own = heaviest(origins, session, [](const Origin& o) { return o.present.load(std::memory_order_acquire); });
     return own && !full(*own) ? own : nullptr;
   }
   std::array<Origin*, kMostOrigins> able;
@@ -232,6 +237,11 @@ Origin* Target::choose(base::Time now, uint64_t random, uint64_t session, const 
   Origin& one = *able[random % count];
   Origin& other = *able[(random >> 32) % count];
   return one.load(now) <= other.load(now) ? &one : &other;
+}
+
+Origin* Target::choose_for_start(uint64_t session) {
+  Origin* own = heaviest(origins, session, [this](const Origin& o) { return o.able() && has_room(o); });
+  return own ? own : choose({}, 0, session, nullptr);
 }
 
 Origin* Target::choose_by_prefix(base::Time now, uint64_t random, uint64_t prefix, const Origin* tried) {

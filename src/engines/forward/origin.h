@@ -15,6 +15,7 @@
 #include "engines/forward/kind.h"
 #include "engines/forward/load_report.h"
 #include "engines/forward/options.h"
+#include "engines/forward/sequence_table.h"
 #include "net/address.h"
 #include "net/live_tls.h"
 
@@ -96,6 +97,7 @@ struct Target {
   std::string authorization;                // of each request; "" = none
   std::deque<Origin> origins;               // places for all servers that there may be
   std::shared_ptr<const Kind> kind;
+  SequenceTable sequences;
 
   // A name has an origin for each of its servers; an address is one server. Used on the shard that watches the names.
   struct Name {
@@ -123,11 +125,17 @@ struct Target {
   // The name has these addresses now: servers that stay keep their places. True: something has changed.
   bool update(Name& name, const std::vector<net::Endpoint>& found);
   size_t present() const;  // origins
+  bool has_room(const Origin& origin) const {
+    return origin.outstanding.load(std::memory_order_relaxed) < options.max_outstanding;
+  }
 
   // The origin that a call goes to: of two that are healthy, chosen by `random`, the one with less to do; of all where
-  // none is healthy, unless the model runs here, too. `session` != 0: always the same one while it is present, whoever
-  // else comes or goes. `tried`: not that one, where there is another. Null where all have max_outstanding calls.
+  // none is healthy, unless the model runs here, too. `session` != 0: always the same one while the same ones are
+  // present. `tried`: not that one, where there is another. Null where all have max_outstanding calls.
   Origin* choose(base::Time now, uint64_t random, uint64_t session, const Origin* tried);
+  // The same for the first request of a sequence: one that is healthy, where there is one, which then has the sequence
+  // (`sequences`).
+  Origin* choose_for_start(uint64_t session);
   // The same for a prompt, by its prefix_hash(): the healthy origin that its prefix prefers, unless that has a quarter
   // more than its share of all calls; then the next one (consistent hashing with bounded loads, Mirrokni et al. 2018).
   Origin* choose_by_prefix(base::Time now, uint64_t random, uint64_t prefix, const Origin* tried);

@@ -13,11 +13,11 @@ bool starts(const ForwardedCall& one) { return msg::is_set(one.call->parameters,
 }  // namespace
 
 base::Result<SequenceLines::Entered> SequenceLines::enter(ForwardedCall& one, base::Time now) {
-  const Key key = key_of(one);
-  if (const Broken* broken = broken_.find(key)) {
-    if (now < broken->until && !starts(one)) return broken->refusal;
-    broken_.erase(key);
-  }
+  const SequenceKey key = key_of(one);
+  if (starts(one))
+    table_.start(key);
+  else if (base::Status why = table_.refusal(key, now); !why.ok())
+    return why;
   auto& line = lines_[key];
   if (line.size() >= kMostInLine)
     return base::failure(base::Code::kResourceExhausted, "more than " + std::to_string(kMostInLine) +
@@ -26,21 +26,16 @@ base::Result<SequenceLines::Entered> SequenceLines::enter(ForwardedCall& one, ba
   return line.size() == 1 ? Entered::kGoes : Entered::kWaits;
 }
 
-// Behind a request that ends its sequence nothing comes.
 std::vector<ForwardedCall*> SequenceLines::end_run(const ForwardedCall& one, const base::Status& refusal,
                                                    base::Time now) {
   std::vector<ForwardedCall*> behind;
-  const Key key = key_of(one);
+  const SequenceKey key = key_of(one);
   if (auto line = lines_.find(key); line != lines_.end()) {
     auto at = std::find(line->second.begin(), line->second.end(), &one);
     while (at != line->second.end() && ++at != line->second.end() && !starts(**at)) behind.push_back(*at);
     if (at != line->second.end()) return behind;
   }
-  const ForwardedCall& last = behind.empty() ? one : *behind.back();
-  if (msg::is_set(last.call->parameters, "sequence_end"))
-    broken_.erase(key);
-  else if (!last.sent)
-    broken_.add(key, {refusal, now + kBrokenFor});
+  table_.break_off(key, refusal, now);
   return behind;
 }
 

@@ -3,53 +3,40 @@
 // ShardModel's own, on the shard's thread.
 #pragma once
 
-#include <chrono>
-#include <compare>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <vector>
 
 #include "base/env.h"
-#include "base/ids.h"
 #include "base/status.h"
 #include "engines/forward/forwarded_call.h"
-#include "msg/broken_sequences.h"
+#include "engines/forward/sequence_table.h"
 
 namespace weir::forward {
 
 class SequenceLines {
  public:
+  explicit SequenceLines(SequenceTable& table) : table_(table) {}  // outlives this
+
   // Calls of tokens have sessions of another kind, and are in none.
   static bool has_line(const ForwardedCall& one) { return !one.makes_tokens() && bool(one.call->session); }
+  static SequenceKey key_of(const ForwardedCall& one) { return {one.call->tenant, one.call->session}; }
   enum class Entered : uint8_t { kGoes, kWaits };
   static constexpr size_t kMostInLine = 256;  // as of one sequence of a model that is served here
-  // No request of such a sequence comes to the origin meanwhile, whose own limit for idle ones ends it.
-  static constexpr auto kBrokenFor = std::chrono::minutes(1);
 
   // kGoes: the call is its sequence's only one here. Refused: it is in no line, and is not to be sent.
   base::Result<Entered> enter(ForwardedCall& one, base::Time now);
   // It is not answered. Returns those behind it that belong to the same run of its sequence: up to the next one that
-  // starts it anew. Where there is none, and one of these was not sent, those that come later are refused as well,
-  // until the next start or for kBrokenFor: they would run on a state that lacks it.
+  // starts it anew. Where there is none, those that come later are refused as well (SequenceTable::break_off): the
+  // origin's state may lack it.
   std::vector<ForwardedCall*> end_run(const ForwardedCall& one, const base::Status& refusal, base::Time now);
   // It is over. Returns the call that may go now, or null.
   ForwardedCall* leave(const ForwardedCall& one);
 
  private:
-  struct Key {
-    uint64_t tenant = 0;
-    base::SessionId session;
-    friend auto operator<=>(const Key&, const Key&) = default;
-  };
-  struct Broken {
-    base::Status refusal;
-    base::Time until;
-  };
-  static Key key_of(const ForwardedCall& one) { return {one.call->tenant, one.call->session}; }
-
-  std::map<Key, std::deque<ForwardedCall*>> lines_;  // the first of each is at an origin
-  msg::BrokenSequences<Key, Broken> broken_;
+  SequenceTable& table_;
+  std::map<SequenceKey, std::deque<ForwardedCall*>> lines_;  // the first of each is at an origin
 };
 
 }  // namespace weir::forward

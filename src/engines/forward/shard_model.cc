@@ -50,7 +50,7 @@ ShardModel::ShardModel(net::Shard& shard, std::shared_ptr<Target> target, const 
       spec_(spec),
       stats_(stats),
       slabs_(slabs),
-      lines_(std::make_unique<SequenceLines>()) {
+      lines_(std::make_unique<SequenceLines>(target_->sequences)) {
   for (auto& origin : target_->origins) conns_.push_back(std::make_unique<OriginConn>(shard_, *target_, origin));
   if (const double share = target_->options.hedge_quantile; share > 0) usual_ = std::make_unique<Quantile>(share);
 }
@@ -89,12 +89,30 @@ void ShardModel::put(msg::Call* call, Came came) {
   watch_time();
 }
 
-// A sequence of stateful requests keeps to one origin. Prompts with the same beginning prefer one, which has its keys
-// and values.
-Origin* ShardModel::choose(const ForwardedCall& one, const Origin* tried) {
+// A sequence of stateful requests keeps to the origin that has its state, whoever else comes. Where that has gone, no
+// other one has it.
+base::Result<Origin*> ShardModel::choose_for_sequence(const ForwardedCall& one) {
+  const uint64_t hash = std::max<uint64_t>(sequence_of(*one.call), 1);
+  const SequenceKey key = SequenceLines::key_of(one);
+  const bool starts = msg::is_set(one.call->parameters, "sequence_start");
+  const SequenceTable::Place place = starts ? SequenceTable::Place() : target_->sequences.place_of(key);
+  if (place.lost) {
+    target_->sequences.end(key);
+    return base::try_again(Code::kUnavailable, "the origin that had the sequence is gone; start it anew");
+  }
+  Origin* origin = place.origin;
+  if (origin) return target_->has_room(*origin) ? origin : nullptr;
+  origin = starts ? target_->choose_for_start(hash) : target_->choose(shard_.env().now(), 0, hash, nullptr);
+  if (origin) target_->sequences.set_place(key, *origin);
+  return origin;
+}
+
+// Prompts with the same beginning prefer one, which has its keys and values.
+base::Result<Origin*> ShardModel::choose(const ForwardedCall& one, const Origin* tried) {
+  if (SequenceLines::has_line(one)) return choose_for_sequence(one);
   const Time now = shard_.env().now();
   const uint64_t random = shard_.env().random();
-  if (!one.makes_tokens()) return target_->choose(now, random, sequence_of(*one.call), tried);
+  if (!one.makes_tokens()) return target_->choose(now, random, 0, tried);
   const uint64_t prefix = prefix_hash(*one.call->generation, sequence_of(*one.call));
   return prefix == 0 ? target_->choose(now, random, 0, tried) : target_->choose_by_prefix(now, random, prefix, tried);
 }
@@ -108,7 +126,9 @@ Status ShardModel::begin(ForwardedCall& one) {
   const size_t present = target_->present();
   Status last;
   for (size_t i = 0; i < std::max<size_t>(present, 1); ++i) {
-    Origin* origin = choose(one, tried);
+    auto chosen = choose(one, tried);
+    if (!chosen) return chosen.error();
+    Origin* origin = *chosen;
     if (!origin) return last.ok() ? no_origin(*target_, spec_) : last;
     one.origin = origin;
     one.progress = now;
@@ -118,11 +138,9 @@ Status ShardModel::begin(ForwardedCall& one) {
     const Asked asked{call, spec_, target_->options, slabs_, one.generated, now};
     one.attempt = target_->kind->make_attempt(asked, one);
     hedge_later(one);
-    one.sent = true;
     auto started = one.attempt->start(conn_to(*origin));
     last = std::move(started.status);
     if (last.ok()) return last;
-    one.sent = false;
     if (started.fault == Attempt::Fault::kCall) return last;
     origin->eject();  // it cannot be reached now
     last = base::try_again(Code::kUnavailable, "origin " + origin->name() + ": " + last.text);
@@ -189,7 +207,6 @@ void ShardModel::over(ForwardedCall& one, Attempt::Outcome ending) {
   Origin& origin = *one.origin;
   Status& status = ending.status;
   const From from = one.starved ? From::kHere : ending.from;
-  one.sent &= from != From::kUnsent;
   count_health(origin, from);
   if (!status.ok() && one.hedge) {  // that goes on alone
     one.attempt.reset();
@@ -247,7 +264,7 @@ void ShardModel::hedge_over(ForwardedCall& one, Attempt::Outcome ending) {
   over(one, std::move(ending));
 }
 
-// Requests behind one that the origin may not have seen would run on a state that lacks it. Those behind one that has a
+// Requests behind one that the origin may not have seen could run on a state that lacks it. Those behind one that has a
 // refusal have theirs already.
 void ShardModel::end_line(ForwardedCall& one, const Status& status) {
   if (!SequenceLines::has_line(one)) return;
@@ -261,6 +278,8 @@ void ShardModel::end_line(ForwardedCall& one, const Status& status) {
       waited_.push_back(behind);
     }
   }
+  if (status.ok() && msg::is_set(one.call->parameters, "sequence_end"))
+    target_->sequences.end(SequenceLines::key_of(one));
   if (ForwardedCall* next = lines_->leave(one); next && !next->refusal) waited_.push_back(next);
   if (waited_.empty() || waited_timer_ != base::TimerId::kNone) return;
   waited_timer_ = shard_.env().at(shard_.env().now(), [this] {

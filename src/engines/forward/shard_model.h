@@ -41,7 +41,8 @@ class ShardModel {
   using Calls = std::list<std::unique_ptr<ForwardedCall>>;
 
   base::Status begin(ForwardedCall& one);
-  Origin* choose(const ForwardedCall& one, const Origin* tried);
+  base::Result<Origin*> choose(const ForwardedCall& one, const Origin* tried);
+  base::Result<Origin*> choose_for_sequence(const ForwardedCall& one);
   bool may_repeat(ForwardedCall& one, From from);
   bool repeat(ForwardedCall& one, From from, base::Status& why);
   void count_health(Origin& origin, From from);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 
 #include "base/memory_ledger.h"
 #include "base/overload.h"
+#include "engines/forward/origin_conn.h"
 #include "engines/forward/sequence_lines.h"
 #include "net/shard_parts.h"
 
@@ -24,20 +26,22 @@ using base::Status;
 
 // Is with an origin until the test ends it.
 struct FakeAttempt final : Attempt {
-  FakeAttempt(Receiver& its_receiver) : receiver(its_receiver) {}
-  Started start(OriginConn&) override { return {}; }
+  FakeAttempt(Receiver& its_receiver, std::map<std::string, size_t>& its_origins)
+      : receiver(its_receiver), at(its_origins) {}
+  Started start(OriginConn& conn) override { return ++at[conn.origin().name()], Started(); }
   void let_go() override {}
   void give_up_late(Status status) override { receiver.on_over({std::move(status), From::kOrigin, {}}); }
   bool answered() const override { return true; }
 
   Receiver& receiver;
+  std::map<std::string, size_t>& at;
 };
 
 struct FakeKind final : Kind {
   net::ClientConn::Http http() const override { return {}; }
   std::unique_ptr<Attempt> make_attempt(const Asked&, Attempt::Receiver& receiver) const override {
     ++made;
-    auto out = std::make_unique<FakeAttempt>(receiver);
+    auto out = std::make_unique<FakeAttempt>(receiver, at);
     last = out.get();
     return out;
   }
@@ -45,6 +49,7 @@ struct FakeKind final : Kind {
   Status fits(const msg::Call&, const msg::ModelSpec&) const override { return {}; }
 
   mutable int made = 0;
+  mutable std::map<std::string, size_t> at;  // how many each origin got
   mutable FakeAttempt* last = nullptr;
 };
 
@@ -123,12 +128,14 @@ struct ForwardedSequence : testing::Test {
     target->kind = kind;
     model.emplace(shard, target, spec, stats, slabs);
   }
-  void put(bool start, uint64_t id = 7) {
+  void add_origin(const char* url) { target->origins.emplace_back(*net::parse_url(url), 0, Origin::Addresses(1)); }
+  void put(bool start, uint64_t id = 7, ShardModel* to = nullptr) {
     msg::Call& call = calls.emplace_back();
     call.session = {0, id};
     call.parameters.emplace_back("sequence_start", start);
+    call.parameters.emplace_back("sequence_end", end_next);
     call.home = &events;
-    model->put(&call, ShardModel::Came::kHere);
+    (to ? *to : *model).put(&call, ShardModel::Came::kHere);
   }
   // The one that was sent last is over; what follows from that comes in the next turns.
   void answer(const Status& status = {}) {
@@ -157,6 +164,7 @@ struct ForwardedSequence : testing::Test {
   Slabs slabs;
   Events events;
   std::deque<msg::Call> calls;
+  bool end_next = false;
   std::optional<ShardModel> model;
 };
 
@@ -257,11 +265,88 @@ TEST_F(ForwardedSequence, ANewStartBehindOneThatWasNotSentGoesOn) {
   EXPECT_EQ(3, kind->made);
 }
 
-TEST_F(ForwardedSequence, OneThatTheOriginMayHaveSeenEndsNothingThatComesLater) {
-  put(true), answer(base::failure(Code::kUnavailable, "the connection broke"));
-  put(false), answer();
-  EXPECT_EQ(1u, failed());
+TEST_F(ForwardedSequence, OneThatIsLostEndsItForThoseThatComeLaterUpToTheNextStart) {
+  put(true), answer();
+  put(false), answer(base::failure(Code::kUnavailable, "the connection broke"));
+  put(false);
+  EXPECT_EQ(2u, failed()) << "nobody knows whether the origin's state has the one before";
   EXPECT_EQ(2, kind->made);
+  put(true), answer();
+  put(false), answer();
+  EXPECT_EQ(2u, failed());
+  EXPECT_EQ(4, kind->made);
+}
+
+TEST_F(ForwardedSequence, AnEndThatWasNotSentEndsNothingAtTheOrigin) {
+  put(true), answer();
+  put(false);
+  end_next = true, put(false), end_next = false;
+  calls[1].cancelled = true;
+  model->look();
+  turns();
+  put(false);
+  EXPECT_EQ(3u, failed()) << "it would run on what the origin still has";
+  EXPECT_EQ(2, kind->made);
+}
+
+TEST_F(ForwardedSequence, OneThatIsLostEndsItOnAllShards) {
+  ShardModel other(shard, target, spec, stats, slabs);
+  put(true), answer();
+  put(false), answer(base::failure(Code::kUnavailable, "the connection broke"));
+  put(false, 7, &other);
+  EXPECT_EQ(2u, failed());
+  put(true, 7, &other), answer();
+  put(false), answer();
+  EXPECT_EQ(2u, failed());
+  EXPECT_EQ(4, kind->made);
+}
+
+// Sequences that came before it would be torn from their states.
+TEST_F(ForwardedSequence, StaysWhereItIsWhenAnotherOriginComes) {
+  constexpr uint64_t kSequences = 32;
+  for (uint64_t id = 1; id <= kSequences; ++id) put(true, id), answer();
+  add_origin("http://10.0.0.2:8001");
+  ShardModel later(shard, target, spec, stats, slabs);
+  for (uint64_t id = 1; id <= kSequences; ++id) put(false, id, &later), answer();
+  EXPECT_EQ(0u, failed());
+  EXPECT_EQ(2 * kSequences, kind->at["10.0.0.1:8001"]);
+  for (uint64_t id = 1; id <= kSequences; ++id) put(true, id, &later), answer();
+  EXPECT_GT(kind->at["10.0.0.2:8001"], 0u);
+}
+
+TEST_F(ForwardedSequence, BeginsAtAnOriginThatIsHealthy) {
+  add_origin("http://10.0.0.2:8001");
+  target->origins[0].eject();
+  ShardModel both(shard, target, spec, stats, slabs);
+  for (uint64_t id = 1; id <= 32; ++id) put(true, id, &both), answer();
+  target->origins[0].admit({});
+  for (uint64_t id = 1; id <= 32; ++id) put(false, id, &both), answer();
+  EXPECT_EQ(64u, kind->at["10.0.0.2:8001"]);
+}
+
+TEST_F(ForwardedSequence, EndsWithTheOriginThatHasIt) {
+  add_origin("http://10.0.0.2:8001");
+  target->origins[1].present = false;
+  ShardModel both(shard, target, spec, stats, slabs);
+  put(true, 7, &both), answer();
+  target->origins[0].present = false, target->origins[1].present = true;
+  put(false, 7, &both);
+  ASSERT_EQ(1u, failed());
+  EXPECT_EQ("the origin that had the sequence is gone; start it anew", text(1));
+  put(true, 7, &both), answer();
+  EXPECT_EQ(1u, kind->at["10.0.0.2:8001"]);
+}
+
+TEST(SequenceTable, HasABound) {
+  Target target;
+  Origin& origin = target.origins.emplace_back(*net::parse_url("http://10.0.0.1:8001"), 0, Origin::Addresses(1));
+  SequenceTable& table = target.sequences;
+  for (uint64_t id = 0; id <= SequenceTable::kMost; ++id) table.set_place({1, {0, id}}, origin);
+  EXPECT_EQ(nullptr, table.place_of({1, {0, 0}}).origin) << "it was idle longest";
+  EXPECT_EQ(&origin, table.place_of({1, {0, 1}}).origin);
+  EXPECT_EQ(nullptr, table.place_of({2, {0, 1}}).origin) << "another tenant's";
+  table.end({1, {0, 1}});
+  EXPECT_EQ(nullptr, table.place_of({1, {0, 1}}).origin);
 }
 
 TEST_F(ForwardedSequence, OneThatFoundNoConnectionWasNotSent) {
@@ -278,10 +363,10 @@ TEST_F(ForwardedSequence, ItsEndIsForgottenAfterATime) {
   calls[1].cancelled = true;
   model->look();
   answer();
-  later(base::Duration(SequenceLines::kBrokenFor) / 2);
+  later(base::Duration(SequenceTable::kBrokenFor) / 2);
   put(false);
   EXPECT_EQ(2u, failed());
-  later(base::Duration(SequenceLines::kBrokenFor) / 2);
+  later(base::Duration(SequenceTable::kBrokenFor) / 2);
   put(false), answer();
   EXPECT_EQ(2u, failed()) << "refusals do not make it longer";
   EXPECT_EQ(2, kind->made);
