@@ -107,6 +107,31 @@ void ShardJobs::drain() {
   draining_ = true;
   for (auto& [key, running] : running_) let_go(running->job.id, base::Duration(0));
   auto gone = std::exchange(running_, {});
+  if (available().ok()) put_off_asides();
+}
+
+void ShardJobs::put_off_asides() {
+  for (auto next = aside_.begin(); next != aside_.end();) {
+    const auto at = next++;
+    const Aside& asked = at->second->asked;
+    if (!asked.put_off || !asked.again()) continue;
+    PutOff how = asked.put_off();
+    auto one = std::shared_ptr<RunningAside>(std::move(aside_.extract(at).mapped()));
+    one->running = nullptr;
+    one->asked.job.id = {how.batch.id, 0};
+    one->asked.job.fields = std::move(how.fields);
+    // It keeps its charge until it is written.
+    store_.write(
+        [batch = std::move(how.batch), one](Storage& s) {
+          return s.atomically([&] {
+            base::Status added = s.batches.add(batch);
+            return added.ok() ? s.journal.put(std::span(&one->asked.job, 1)) : added;
+          });
+        },
+        [then = std::move(how.then)](const base::Status& written) {
+          if (written.ok()) then();
+        });
+  }
 }
 
 void ShardJobs::end() {
@@ -192,8 +217,8 @@ void ShardJobs::end_aside(uint64_t number, Outcome outcome) {
   if (at == aside_.end()) return;
   RunningAside& one = *at->second;
   const auto ran = std::move(one.running);
-  if (refused_for_now(outcome) && one.asked.again()) {
-    const base::Time when = around_.env.now() + wait_of(outcome);
+  const base::Time when = around_.env.now() + wait_of(outcome);
+  if (refused_for_now(outcome) && when < one.asked.until && one.asked.again()) {
     one.timer = around_.env.at(when, [this, number] { begin_aside(number); });
     return;
   }

@@ -71,16 +71,24 @@ class ShardJobs {
   void prepare(std::string kind, std::function<void(Job&)> change) { changes_[std::move(kind)] = std::move(change); }
   // Models are served: jobs may run.
   void start();
-  // No job begins any more, and those that run go back to the journal. Those aside go on.
+  // No job begins any more, and those that run go back to the journal. Those aside go into it, or go on.
   void drain();
   // drain(), and those aside are over, with a status of 0.
   void end();
-  // A request that nothing writes down.
+  // How a request goes into the journal: the one job of a batch. `then`: it is there for good; any thread.
+  struct PutOff {
+    Batch batch;
+    std::string fields;  // of the job
+    std::function<void()> then;
+  };
+  // A request that nothing writes down while the shard does not drain.
   struct Aside {
     Job job;
-    base::ClientRef client{};     // that it stands for many clients, where it does; else empty
-    std::function<bool()> again;  // whether it is still wanted, where it was refused for now
-    BackgroundExchange::Done done;
+    base::ClientRef client{};         // that it stands for many clients, where it does; else empty
+    base::Time until = base::kNever;  // refused for now from then on, it is over
+    std::function<bool()> again;      // whether it is still wanted, where it was refused for now, or is put off
+    std::function<PutOff()> put_off;  // where the shard drains and there is a journal; null: it goes on until end()
+    BackgroundExchange::Done done;    // it is over; not called where it was put off
   };
   // Runs it under its requester, from the next turn on. One that is refused for now waits and is tried again. `done`:
   // in a later turn; a status of 0: it was ended, or there was no memory to begin it. Returns what ends it early, from
@@ -128,6 +136,7 @@ class ShardJobs {
   struct RunningAside;
   void begin_aside(uint64_t number);
   void end_aside(uint64_t number, Outcome outcome);
+  void put_off_asides();
   void take(Job job);
   void run(Job job);
   void start_exchange(Running& running, BackgroundExchange::Done done);

@@ -3,6 +3,7 @@
 #include "dialects/openai/batches/duty.h"
 #include "dialects/openai/openai.h"
 #include "dialects/openai/responses/background.h"
+#include "dialects/openai/responses/put_off.h"
 #include "dialects/openai/responses/stored.h"
 #include "marshal/secrets.h"
 #include "openai_openapi.h"
@@ -39,6 +40,7 @@ class OpenaiDialect final : public dialects::Dialect {
     if (services.records && stored_->stores()) share(*services.records);
     options_.limits = &services.limits;
     services.jobs.add(duty_.emplace(services.jobs.limits(), options_.prefixes.front()));
+    services.jobs.add(put_off_duty_.emplace(response_ttl_));
     return {};
   }
   base::Result<std::unique_ptr<dialects::Mounted>> mount(const dialects::ShardServices& shard) override {
@@ -75,6 +77,7 @@ class OpenaiDialect final : public dialects::Dialect {
   std::optional<responses::StoredResponses> stored_;
   responses::BackgroundResponses background_;
   std::optional<batches::BatchDuty> duty_;
+  std::optional<responses::PutOffDuty> put_off_duty_;
 };
 
 void OpenaiDialect::add_settings(std::vector<base::Setting>& rows) {

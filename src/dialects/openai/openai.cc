@@ -13,6 +13,7 @@
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/ollama/ollama.h"
 #include "dialects/openai/reading.h"
+#include "dialects/openai/responses/put_off.h"
 #include "dialects/openai/responses/responses.h"
 #include "dialects/openai/scores/scores.h"
 #include "dialects/openai/task.h"
@@ -247,6 +248,7 @@ Openai::Openai(bus::Bus& bus, wire::Router& router, Load& load, Options options)
   if (state.options.jobs)
     state.options.jobs->prepare(std::string(batches::kKind),
                                 [&state](jobs::Job& job) { batches::give_way(state, job); });
+  if (state.options.jobs) state.options.jobs->prepare(std::string(responses::kPutOffKind), responses::prepare_put_off);
   state.created = std::chrono::duration_cast<std::chrono::seconds>(now).count();
   for (const std::string& prefix : state.options.prefixes) {
     for (const Row& row : kUnderPrefix) parts_->add(router, prefix, row);

@@ -209,6 +209,26 @@ TEST_F(BackgroundResponse, ThatIsRefusedForNowIsTriedAgain) {
   EXPECT_EQ(get(id)["status"], "completed");
 }
 
+TEST_F(BackgroundResponse, ThatIsRefusedForTooLongHasFailed) {
+  OneAtOnce key(env);
+  router.authenticate(key);
+  const std::string id = json(ask({}))["id"];
+  base::UsageLimiter& limiter = *key.identity->limiter;
+  ASSERT_TRUE(limiter.enter(env.now()).ok()) << "another request of the key runs";
+  for (int minute = 0; minute < 9; ++minute) env.advance(std::chrono::minutes(1));
+  limiter.leave();
+  EXPECT_EQ(get(id)["status"], "in_progress");
+  ASSERT_TRUE(limiter.enter(env.now()).ok());
+  for (int second = 0; second < 60; ++second) env.advance(std::chrono::seconds(1));
+  limiter.leave();
+  const Json over = get(id);
+  EXPECT_EQ(over["status"], "failed");
+  EXPECT_EQ(over["error"]["code"], "rate_limit_exceeded");
+  env.advance(std::chrono::minutes(1));
+  turn();
+  EXPECT_TRUE(inbox().held.empty());
+}
+
 TEST_F(BackgroundResponse, ThatWaitsIsCancelled) {
   OneAtOnce key(env);
   router.authenticate(key);

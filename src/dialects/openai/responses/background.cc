@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
+#include "base/encoding.h"
 #include "base/memory_ledger.h"
+#include "base/sip_hash.h"
+#include "dialects/openai/responses/put_off.h"
 #include "dialects/openai/responses/responses.h"
 #include "jobs/shard_jobs.h"
 #include "marshal/json_tensor.h"
@@ -29,26 +33,11 @@ std::string head_of_response(OpenAiState& state, const std::string& id, std::str
   return out;
 }
 
-// It may be megabytes: nothing of it is read. `error`: JSON.
-std::string with_status(std::string_view queued, std::string_view status, std::string_view error) {
-  constexpr std::string_view kQueued = R"("status":"queued","error":null)";
-  const std::string now = "\"status\":\"" + std::string(status) + "\",\"error\":" + std::string(error);
-  std::string response(queued);
-  return response.replace(response.find(kQueued), kQueued.size(), now);
-}
-
-// Why an answer that is no response is none: JSON.
-std::string error_of(const jobs::Outcome& outcome) {
-  const auto said = nlohmann::json::parse(outcome.body, nullptr, false);
-  std::string message = "the server ended the request";
-  if (said.is_object() && said.contains("error") && said["error"].is_object())
-    message = said["error"].value("message", message);
-  std::string out = R"({"code":")";
-  const bool request_was_wrong = outcome.status >= 400 && outcome.status < 500;
-  out += outcome.status == 429 ? "rate_limit_exceeded" : request_was_wrong ? "invalid_prompt" : "server_error";
-  out += R"(","message":)";
-  marshal::write_string(out, message);
-  return out += '}';
+std::string token_of(std::string_view id) {
+  const std::string text = "background response " + std::string(id);
+  const auto mac = base::hash128(base::process_key(), std::as_bytes(std::span<const char>(text)));
+  const uint64_t words[2] = {mac.high, mac.low};
+  return std::string(id) + '.' + base::hex({reinterpret_cast<const char*>(words), sizeof words});
 }
 
 void forget_run(OpenAiState& state, const BackgroundResponses::Run& run, const std::string& id) {
@@ -89,10 +78,11 @@ void end_run(OpenAiState& state, const std::string& id, const jobs::Outcome& out
 }
 
 jobs::ShardJobs::Aside second_request(OpenAiState& state, const Exchange& exchange, const std::string& id,
-                                      const BackgroundResponses::Run& run) {
+                                      const std::string& model, const BackgroundResponses::Run& run) {
   jobs::ShardJobs::Aside out;
   out.job.target = std::string(exchange.request().path());
-  out.job.fields = "content-type: application/json\n" + std::string(kTokenField) + ": " + run.token + '\n';
+  out.job.model = model;
+  out.job.fields = "content-type: application/json\n" + token_field(id);
   out.job.body = std::string(exchange.content().view());
   out.job.requester = state.options.jobs->requester_of(exchange.request());
   // The tenant's number has a mark where it stands for many clients.
@@ -103,6 +93,9 @@ jobs::ShardJobs::Aside second_request(OpenAiState& state, const Exchange& exchan
     return state.options.background->goes_on(id) &&
            !state.options.stored->find(tenant, id, state.bus.env().now()).has_value();
   };
+  out.until = state.bus.env().now() + state.options.stored->ttl();
+  // The journal does not know of many clients, and the response would be another one's.
+  if (!out.client) out.put_off = [&state, id, requester = out.job.requester] { return put_off(state, id, requester); };
   out.done = [&state, id](const jobs::Outcome& outcome) { end_run(state, id, outcome); };
   return out;
 }
@@ -122,12 +115,10 @@ void BackgroundResponses::set_stop(const std::string& id, std::function<void()> 
   if (auto at = runs_.find(id); at != runs_.end()) at->second.stop = std::move(stop);
 }
 
-std::string BackgroundResponses::id_of(std::string_view token) const {
-  if (token.empty()) return {};
+std::string BackgroundResponses::queued(const std::string& id) const {
   std::lock_guard lock(mutex_);
-  for (const auto& [id, run] : runs_)
-    if (run.token == token) return id;
-  return {};
+  auto at = runs_.find(id);
+  return at == runs_.end() ? std::string() : std::string(at->second.queued.view());
 }
 
 bool BackgroundResponses::goes_on(const std::string& id) const {
@@ -173,14 +164,13 @@ void begin_in_background(OpenAiState& state, Exchange& exchange, const Request& 
   BackgroundResponses::Run run;
   run.tenant = marshal::tenant_of(exchange.request());
   if (state.options.records) run.owner = marshal::name_of_tenant(exchange.request());
-  run.token = random_id(state.bus, 32);
   std::string queued = head_of_response(state, id, name_in_answer(request.model, served->spec.name));
   run.head = queued.size();
   queued += ',' + request.echoed + ",\"output\":[],\"usage\":null}";
   run.queued = base::Bytes::copy_of(queued);
   if (!base::charge(exchange.memory(), base::MemoryKind::kInput, run.queued))
     return respond(exchange, refuse(wire::no_room_for_answer()));
-  auto aside = second_request(state, exchange, id, run);
+  auto aside = second_request(state, exchange, id, request.model, run);
   if (!state.options.background->begin(id, std::move(run)))
     return respond(exchange, {base::try_again(base::Code::kResourceExhausted,
                                               "too many responses are made in the background; try again later"),
@@ -196,9 +186,35 @@ void begin_in_background(OpenAiState& state, Exchange& exchange, const Request& 
   respond_json(exchange, std::move(queued));
 }
 
-std::string background_id(OpenAiState& state, const Exchange& exchange) {
-  BackgroundResponses* all = state.options.background;
-  return all ? all->id_of(exchange.request().fields.find(kTokenField)) : std::string();
+std::string token_field(const std::string& id) { return std::string(kTokenField) + ": " + token_of(id) + '\n'; }
+
+std::string background_id(const Exchange& exchange) {
+  const std::string_view token = exchange.request().fields.find(kTokenField);
+  const std::string_view id = token.substr(0, token.find('.'));
+  return !id.empty() && token == token_of(id) ? std::string(id) : std::string();
+}
+
+std::string with_status(std::string_view queued, std::string_view status, std::string_view error) {
+  constexpr std::string_view kQueued = R"("status":"queued","error":null)";
+  const std::string now = "\"status\":\"" + std::string(status) + "\",\"error\":" + std::string(error);
+  std::string response(queued);
+  const size_t at = response.find(kQueued);
+  return at == response.npos ? response : response.replace(at, kQueued.size(), now);
+}
+
+std::string error_of(const jobs::Outcome& outcome) {
+  const auto said = nlohmann::json::parse(outcome.body, nullptr, false);
+  std::string message = "the server ended the request";
+  if (said.is_object() && said.contains("error") && said["error"].is_object())
+    message = said["error"].value("message", message);
+  if (outcome.status == 429 || outcome.status == 503)
+    message = "it was refused until its time was over (openai.response_ttl): " + message;
+  std::string out = R"({"code":")";
+  const bool request_was_wrong = outcome.status >= 400 && outcome.status < 500;
+  out += outcome.status == 429 ? "rate_limit_exceeded" : request_was_wrong ? "invalid_prompt" : "server_error";
+  out += R"(","message":)";
+  marshal::write_string(out, message);
+  return out += '}';
 }
 
 }  // namespace weir::openai::responses

@@ -3,8 +3,8 @@
 //
 // The request is put to the router once more, by an Exchange without a connection, under whoever asked and as one more
 // of his requests; the code that answers live ones makes the response and stores it. Where that is refused for now
-// (429, 503), it waits and is tried again. Until it is over it is known here, to this node alone. It ends with its
-// process.
+// (429, 503), it waits and is tried again, for openai.response_ttl. Until it is over it is known here, to this node
+// alone. It goes into the journal where its process ends (put_off.h), or ends with that.
 #pragma once
 
 #include <functional>
@@ -15,6 +15,7 @@
 
 #include "base/bytes.h"
 #include "dialects/openai/endpoints.h"
+#include "jobs/journal.h"
 
 namespace weir::openai::responses {
 
@@ -28,15 +29,14 @@ class BackgroundResponses {
     std::string owner;           // as all nodes name it; empty where this one is alone
     base::Bytes queued;          // the response as it was at first: JSON; charged to its client
     size_t head = 0;             // bytes of it before what its client sent
-    std::string token;           // that the second request shows
     std::function<void()> stop;  // any thread
     bool cancelled = false, forgotten = false;
   };
   // False: there are too many.
   bool begin(const std::string& id, Run run);
   void set_stop(const std::string& id, std::function<void()> stop);
-  // The id of the run whose second request shows the token; empty: there is none.
-  std::string id_of(std::string_view token) const;
+  // The response as it was at first: JSON; empty: there is no such run.
+  std::string queued(const std::string& id) const;
   // Neither over nor stopped.
   bool goes_on(const std::string& id) const;
   // The response as it is for now: JSON. Nothing: none of the tenant's runs has that id.
@@ -54,7 +54,15 @@ class BackgroundResponses {
 
 // Begins the request's response and answers with it as it is now.
 void begin_in_background(OpenAiState& state, wire::Exchange& exchange, const Request& request);
+// The field by which a second request shows which response it makes: a line of a head. Nobody else can show it, nor
+// another process.
+std::string token_field(const std::string& id);
 // The id of the response that the exchange makes; empty: it is nobody's in the background.
-std::string background_id(OpenAiState& state, const wire::Exchange& exchange);
+std::string background_id(const wire::Exchange& exchange);
+
+// A response that is not over, which may be megabytes, with another status. `error`: JSON.
+std::string with_status(std::string_view queued, std::string_view status, std::string_view error);
+// Why an answer that is no response is none: JSON.
+std::string error_of(const jobs::Outcome& outcome);
 
 }  // namespace weir::openai::responses

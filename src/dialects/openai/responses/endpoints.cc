@@ -8,6 +8,7 @@
 #include "dialects/openai/count.h"
 #include "dialects/openai/reading.h"
 #include "dialects/openai/responses/background.h"
+#include "dialects/openai/responses/put_off.h"
 #include "dialects/openai/responses/responses.h"
 #include "marshal/json_cursor.h"
 #include "marshal/json_tensor.h"
@@ -171,7 +172,7 @@ StoredView stored_view(const OpenAiState& state, const Exchange& exchange) {
 
 void create(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
   read(state, exchange, stored_view(state, exchange), [](OpenAiState& there, Exchange& x, Request&& request) {
-    if (request.background) request.response_id = background_id(there, x);
+    if (request.background) request.response_id = background_id(x);
     if (request.background && request.response_id.empty()) return begin_in_background(there, x, request);
     answer(there, x, Kind::kChat, std::move(request), response_answer);
   });
@@ -192,9 +193,9 @@ void show(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
   if (auto* background = state.options.background)
     if (auto so_far = background->find(marshal::tenant_of(exchange.request()), id))
       return respond_json(exchange, *std::move(so_far));
-  find_response(state, exchange, id, [&exchange](auto found) {
+  find_response(state, exchange, id, [&state, &exchange, id](auto found) {
     if (!found) return respond(exchange, refuse(found.error()));
-    if (!*found) return respond(exchange, no_such_response());
+    if (!*found) return show_put_off(state, exchange, id);
     respond_json(exchange, std::move((*found)->response));
   });
 }
@@ -204,9 +205,9 @@ void cancel(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) 
   const std::string id(args["response"]);
   if (auto stopped = stop_in_background(state, exchange, id, BackgroundResponses::Ending::kCancelled))
     return respond_json(exchange, *std::move(stopped));
-  find_response(state, exchange, id, [&exchange](auto found) {
+  find_response(state, exchange, id, [&state, &exchange, id](auto found) {
     if (!found) return respond(exchange, refuse(found.error()));
-    if (!*found) return respond(exchange, no_such_response());
+    if (!*found) return cancel_put_off(state, exchange, id);
     if (!was_in_background((*found)->response.view()))
       return respond(exchange, refuse("response_id", "only a response that is made in the background is cancelled"));
     respond_json(exchange, std::move((*found)->response));
@@ -242,9 +243,13 @@ void forget(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) 
     respond_json(exchange, out += R"(,"object":"response","deleted":true})");
   };
   if (stop_in_background(state, exchange, id, BackgroundResponses::Ending::kForgotten)) return tell();
-  delete_response(state, exchange, id, [&exchange, tell](base::Result<bool> deleted) {
+  // One that was put off is in the journal, too.
+  delete_response(state, exchange, id, [&state, &exchange, id, tell](base::Result<bool> deleted) {
     if (!deleted) return respond(exchange, refuse(deleted.error()));
-    *deleted ? tell() : respond(exchange, no_such_response());
+    delete_put_off(state, exchange, id, [&exchange, tell, here = *deleted](base::Result<bool> there) {
+      if (!there) return respond(exchange, refuse(there.error()));
+      here || *there ? tell() : respond(exchange, no_such_response());
+    });
   });
 }
 

@@ -40,6 +40,7 @@ class StoredResponses {
   void when_evicted(std::function<void(const std::string& owner, const std::string& id)> evicted) {
     evicted_ = std::move(evicted);
   }
+  base::Duration ttl() const { return ttl_; }
   bool stores() const { return ttl_ > base::Duration(0); }
   // False: there is no room for it. The id is new.
   bool put(uint64_t tenant, const std::string& id, StoredResponse stored, base::Time now);

@@ -1,0 +1,229 @@
+// Responses in the background whose process is told to end: the journal has them, and another process makes them.
+#include "dialects/openai/responses/put_off.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+
+#include "bench.h"
+#include "dialects/openai/responses/background.h"
+#include "dialects/openai/responses/stored.h"
+#include "jobs/shard_jobs.h"
+#include "support/posted_work.h"
+#include "tests/jobs/folder.h"
+
+namespace weir::openai {
+namespace {
+
+using jobs::Storage;
+
+// The test's thread is the shard's. One process after the other has the same journal.
+class PutOffResponse : public OpenaiBench {
+ protected:
+  static constexpr std::chrono::hours kLife{24 * 365 * 20};  // the journal's clock is the real one
+  struct Process {
+    Process(PutOffResponse& test, uint32_t concurrency)
+        : router(test.env), store(test.folder.path(), limits(concurrency), "off") {
+      opened = store.open().ok() && store.available().ok();
+      if (!opened) return;
+      store.add(duty);
+      journal.emplace(
+          store, jobs::ShardJobs::Surroundings{test.env, base::ShardId(0), 1, router, nullptr, nullptr,
+                                               [this](std::function<void()> work) { posted.post(std::move(work)); }});
+      store.start();
+    }
+    static jobs::Limits limits(uint32_t concurrency) {
+      jobs::Limits out;
+      out.concurrency = concurrency;
+      return out;
+    }
+    wire::Router router;
+    support::PostedWork posted;
+    responses::PutOffDuty duty{kLife};
+    jobs::Store store;
+    std::optional<jobs::ShardJobs> journal;
+    responses::StoredResponses stored{kLife, 1 << 20};
+    responses::BackgroundResponses background;
+    bool opened = false;
+  };
+
+  ~PutOffResponse() override { end(); }
+  // False: built without SQLite.
+  bool begin(uint32_t concurrency = 1) {
+    process = std::make_unique<Process>(*this, concurrency);
+    options.stored = &process->stored, options.background = &process->background;
+    options.jobs = process->journal ? &*process->journal : nullptr;
+    openai = process->opened ? std::make_unique<Openai>(bus, process->router, load, options) : nullptr;
+    return process->opened;
+  }
+  // SIGTERM, and what it was to write is there.
+  void drain() {
+    process->journal->drain();
+    settle();
+    on_journal([](Storage&) {});
+  }
+  void end() {
+    if (!process) return;
+    if (process->journal) process->journal->end();
+    settle();
+    process->store.stop();
+    openai.reset(), process.reset();
+  }
+  bool begin_anew(uint32_t concurrency = 1) {
+    end();
+    models.finish_all();
+    settle();
+    inbox().held.clear();
+    return begin(concurrency);
+  }
+  void on_journal(std::function<void(Storage&)> work) {
+    std::promise<void> done;
+    ASSERT_TRUE(process->store.post(std::move(work), jobs::Store::Admission::kAsked,
+                                    [&](const base::Status&) { done.set_value(); }));
+    done.get_future().get();
+  }
+  Opened open(std::string method, std::string target, std::string_view body = {},
+              const wire::PeerInfo* peer = nullptr) {
+    wire::Router& routes = process->router;
+    Opened x(new support::FakeExchange(std::move(method), std::move(target), body), {&routes});
+    if (peer) x->mutable_request().peer = peer;
+    x->time = env.now();
+    if (routes.begin(*x).body == wire::BodyPlan::kWhole) routes.whole(*x);
+    bus.turn();
+    return x;
+  }
+  std::string ask() {
+    auto x = open("POST", "/v1/responses", Json{{"model", "m"}, {"input", "hi"}, {"background", true}}.dump());
+    EXPECT_EQ(x->response.status, 200) << x->sent;
+    const std::string id = json(x)["id"];
+    x.reset();
+    settle();
+    return id;
+  }
+  Opened answered(Opened x) {
+    while (!x->ended && process->posted.do_next()) continue;
+    return x;
+  }
+  Opened get(const std::string& id) { return answered(open("GET", "/v1/responses/" + id)); }
+  std::string status(const std::string& id) { return json(get(id)).value("status", "none"); }
+  // Does what the journal posts until the model has a call.
+  void run_job() {
+    process->journal->start();
+    while (inbox().held.empty() && process->posted.do_next()) settle();
+    ASSERT_EQ(inbox().held.size(), 1u);
+  }
+  void settle() {
+    turn();
+    env.advance(std::chrono::milliseconds(1));
+    turn();
+  }
+
+  jobs::Folder folder;
+  std::unique_ptr<Process> process;
+};
+
+TEST_F(PutOffResponse, IsMadeByTheNextProcess) {
+  if (!begin()) GTEST_SKIP() << "built without SQLite";
+  const std::string id = ask();
+  ASSERT_EQ(inbox().held.size(), 1u);
+  const msg::Call& cut_off = *call();
+  drain();
+  EXPECT_TRUE(cut_off.cancelled.load());
+  EXPECT_EQ(status(id), "queued");
+  ASSERT_TRUE(begin_anew());
+  EXPECT_EQ(status(id), "queued");
+  run_job();
+  EXPECT_EQ(status(id), "in_progress");
+  EXPECT_EQ(support::prompt_of(*call()), "user:hi\nassistant:");
+  scripted().emit("ab");
+  scripted().end();
+  settle();
+  const Json over = json(get(id));
+  EXPECT_EQ(over["status"], "completed") << over;
+  EXPECT_EQ(over["id"], id);
+  EXPECT_EQ(over["output"][0]["content"][0]["text"], "ab");
+  on_journal([](Storage&) {});
+  ASSERT_TRUE(begin_anew(0));
+  EXPECT_EQ(json(get(id)), over) << "the journal has it";
+  EXPECT_EQ(json(answered(open("DELETE", "/v1/responses/" + id)))["deleted"], true);
+  EXPECT_EQ(get(id)->response.status, 404);
+}
+
+TEST_F(PutOffResponse, IsCancelledAndDeleted) {
+  if (!begin(0)) GTEST_SKIP() << "built without SQLite";
+  const std::string id = ask(), other = ask();
+  drain();
+  ASSERT_TRUE(begin_anew());
+  EXPECT_EQ(json(answered(open("POST", "/v1/responses/" + id + "/cancel")))["status"], "cancelled");
+  EXPECT_EQ(answered(open("DELETE", "/v1/responses/" + other))->response.status, 200);
+  process->journal->start();
+  on_journal([](Storage&) {});
+  EXPECT_EQ(status(id), "cancelled");
+  EXPECT_EQ(get(other)->response.status, 404);
+  EXPECT_TRUE(inbox().held.empty());
+}
+
+TEST_F(PutOffResponse, ThatRunsIsCancelled) {
+  if (!begin()) GTEST_SKIP() << "built without SQLite";
+  const std::string id = ask();
+  drain();
+  ASSERT_TRUE(begin_anew());
+  run_job();
+  const msg::Call& made = *call();
+  EXPECT_EQ(json(answered(open("POST", "/v1/responses/" + id + "/cancel")))["status"], "cancelled");
+  for (settle(); !made.cancelled.load() && process->posted.do_next();) settle();
+  EXPECT_TRUE(made.cancelled.load());
+  EXPECT_EQ(status(id), "cancelled");
+}
+
+TEST_F(PutOffResponse, SaysWhyItFailed) {
+  if (!begin()) GTEST_SKIP() << "built without SQLite";
+  const std::string id = ask();
+  drain();
+  ASSERT_TRUE(begin_anew());
+  run_job();
+  scripted().fail(base::Code::kInternal, "gone");
+  settle();
+  on_journal([](Storage&) {});
+  const Json over = json(get(id));
+  EXPECT_EQ(over["status"], "failed");
+  EXPECT_EQ(over["error"], Json::parse(R"({"code":"server_error","message":"gone"})"));
+}
+
+TEST_F(PutOffResponse, ThatIsOverOrStoppedIsNotPutOff) {
+  if (!begin()) GTEST_SKIP() << "built without SQLite";
+  const std::string made = ask();
+  scripted().end();
+  turn();
+  const std::string stopped = ask();
+  EXPECT_EQ(json(open("POST", "/v1/responses/" + stopped + "/cancel"))["status"], "cancelled");
+  drain();
+  size_t batches = 0;
+  on_journal([&](Storage& s) { batches = s.batches.list("host:", "openai.response", "", 10).value().size(); });
+  EXPECT_EQ(batches, 0u);
+  EXPECT_EQ(status(made), "completed");
+}
+
+TEST_F(PutOffResponse, IsForgottenInTime) {
+  if (!begin(0)) GTEST_SKIP() << "built without SQLite";
+  const std::string id = ask();
+  drain();
+  ASSERT_TRUE(begin_anew(0));
+  on_journal([&](Storage& s) { (void)process->duty.step(s, env.wall() + kLife + std::chrono::minutes(1)); });
+  EXPECT_EQ(json(get(id))["error"]["message"], "it has not begun in time");
+  on_journal([&](Storage& s) { (void)process->duty.step(s, env.wall() + 3 * kLife); });
+  EXPECT_EQ(get(id)->response.status, 404);
+}
+
+TEST_F(PutOffResponse, IsItsClientsAlone) {
+  if (!begin(0)) GTEST_SKIP() << "built without SQLite";
+  const std::string id = ask();
+  drain();
+  ASSERT_TRUE(begin_anew(0));
+  wire::PeerInfo other{"10.0.0.9:5000"};
+  EXPECT_EQ(answered(open("GET", "/v1/responses/" + id, "", &other))->response.status, 404);
+}
+
+}  // namespace
+}  // namespace weir::openai
