@@ -118,19 +118,12 @@ void ShardJobs::put_off_asides() {
     PutOff how = asked.put_off();
     auto one = std::shared_ptr<RunningAside>(std::move(aside_.extract(at).mapped()));
     one->running = nullptr;
-    one->asked.job.id = {how.batch.id, 0};
     one->asked.job.fields = std::move(how.fields);
     // It keeps its charge until it is written.
-    store_.write(
-        [batch = std::move(how.batch), one](Storage& s) {
-          return s.atomically([&] {
-            base::Status added = s.batches.add(batch);
-            return added.ok() ? s.journal.put(std::span(&one->asked.job, 1)) : added;
-          });
-        },
-        [then = std::move(how.then)](const base::Status& written) {
-          if (written.ok()) then();
-        });
+    store_.write([write = std::move(how.write), one](Storage& s) { return write(s, one->asked.job); },
+                 [then = std::move(how.then)](const base::Status& written) {
+                   if (written.ok()) then();
+                 });
   }
 }
 
@@ -279,6 +272,8 @@ void ShardJobs::ended(const std::string& key, Outcome outcome) {
 void ShardJobs::cancel_here(const std::string& batch) {
   for (auto& [key, running] : running_)
     if (running->job.id.batch == batch && running->exchange) running->exchange->abandon();
+  for (auto& [number, one] : aside_)
+    if (one->asked.job.id.batch == batch && one->asked.cancel) one->asked.cancel();
 }
 
 }  // namespace weir::jobs

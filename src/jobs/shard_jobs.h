@@ -63,6 +63,8 @@ class ShardJobs {
 
   const base::Status& available() const { return store_.available(); }
   const Limits& limits() const { return store_.limits(); }
+  // All nodes of a cluster have this journal.
+  bool is_shared() const { return available().ok() && store_.is_shared(); }
   Requester requester_of(const wire::Request& request) const;
   std::string new_id(std::string_view prefix);  // with 128 random bits in hex
   base::WallTime wall() const { return around_.env.wall(); }
@@ -75,9 +77,10 @@ class ShardJobs {
   void drain();
   // drain(), and those aside are over, with a status of 0.
   void end();
-  // How a request goes into the journal: the one job of a batch. `then`: it is there for good; any thread.
+  // How a request goes into the journal. `write`: on the store's thread, perhaps again (Work::run); `then`: it is there
+  // for good; any thread.
   struct PutOff {
-    Batch batch;
+    std::function<base::Status(Storage&, const Job&)> write;
     std::string fields;  // of the job
     std::function<void()> then;
   };
@@ -88,6 +91,7 @@ class ShardJobs {
     base::Time until = base::kNever;  // refused for now from then on, it is over
     std::function<bool()> again;      // whether it is still wanted, where it was refused for now, or is put off
     std::function<PutOff()> put_off;  // where the shard drains and there is a journal; null: it goes on until end()
+    std::function<void()> cancel;     // its batch is cancelled (cancel()), at whichever node; null: nothing happens
     BackgroundExchange::Done done;    // it is over; not called where it was put off
   };
   // Runs it under its requester, from the next turn on. One that is refused for now waits and is tried again. `done`:

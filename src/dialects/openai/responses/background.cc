@@ -40,10 +40,10 @@ std::string token_of(std::string_view id) {
   return std::string(id) + '.' + base::hex({reinterpret_cast<const char*>(words), sizeof words});
 }
 
-void forget_run(OpenAiState& state, const BackgroundResponses::Run& run, const std::string& id) {
-  state.options.stored->remove(run.tenant, id, state.bus.env().now());
-  if (state.options.records)
-    state.options.records->erase_record(run.owner, id, state.options.shard, [](const base::Status&) {});
+// Any thread.
+void forget_run(const Options& options, const BackgroundResponses::Run& run, const std::string& id, base::Time now) {
+  options.stored->remove(run.tenant, id, now);
+  if (options.records) options.records->erase_record(run.owner, id, options.shard, [](const base::Status&) {});
 }
 
 // A run that has ended, without what its client sent: that may be too large to be kept.
@@ -70,17 +70,22 @@ void keep_ended(OpenAiState& state, const std::string& id, const BackgroundRespo
 }
 
 // A response that was made has been stored by whoever made it, if there was room.
-void end_run(OpenAiState& state, const std::string& id, const jobs::Outcome& outcome) {
+void end_run(OpenAiState& state, const std::string& id, const std::string& owner, const jobs::Outcome& outcome) {
   auto run = state.options.background->end(id);
   if (!run) return;
-  if (run->forgotten) return forget_run(state, *run, id);
-  if (!state.options.stored->find(run->tenant, id, state.bus.env().now())) keep_ended(state, id, *run, outcome);
+  const base::Time now = state.bus.env().now();
+  if (run->forgotten)
+    forget_run(state.options, *run, id, now);
+  else if (!state.options.stored->find(run->tenant, id, now))
+    keep_ended(state, id, *run, outcome);
+  end_live(state, id, owner, [options = &state.options, run = *run, id, now] { forget_run(*options, run, id, now); });
 }
 
 jobs::ShardJobs::Aside second_request(OpenAiState& state, const Exchange& exchange, const std::string& id,
                                       const std::string& model, const BackgroundResponses::Run& run) {
   jobs::ShardJobs::Aside out;
   out.job.target = std::string(exchange.request().path());
+  out.job.id = {id, 0};
   out.job.model = model;
   out.job.fields = "content-type: application/json\n" + token_field(id);
   out.job.body = std::string(exchange.content().view());
@@ -96,7 +101,12 @@ jobs::ShardJobs::Aside second_request(OpenAiState& state, const Exchange& exchan
   out.until = state.bus.env().now() + state.options.stored->ttl();
   // The journal does not know of many clients, and the response would be another one's.
   if (!out.client) out.put_off = [&state, id, requester = out.job.requester] { return put_off(state, id, requester); };
-  out.done = [&state, id](const jobs::Outcome& outcome) { end_run(state, id, outcome); };
+  out.cancel = [all = state.options.background, id, tenant = run.tenant] {
+    all->stop(tenant, id, BackgroundResponses::Ending::kCancelled);
+  };
+  out.done = [&state, id, owner = out.job.requester.owner](const jobs::Outcome& outcome) {
+    end_run(state, id, owner, outcome);
+  };
   return out;
 }
 
@@ -171,6 +181,7 @@ void begin_in_background(OpenAiState& state, Exchange& exchange, const Request& 
   if (!base::charge(exchange.memory(), base::MemoryKind::kInput, run.queued))
     return respond(exchange, refuse(wire::no_room_for_answer()));
   auto aside = second_request(state, exchange, id, request.model, run);
+  const jobs::Requester requester = aside.job.requester;
   if (!state.options.background->begin(id, std::move(run)))
     return respond(exchange, {base::try_again(base::Code::kResourceExhausted,
                                               "too many responses are made in the background; try again later"),
@@ -183,6 +194,7 @@ void begin_in_background(OpenAiState& state, Exchange& exchange, const Request& 
                                                     "no response begins in the background now; try again later")));
   }
   state.options.background->set_stop(id, std::move(stop));
+  begin_live(state, id, requester);
   respond_json(exchange, std::move(queued));
 }
 

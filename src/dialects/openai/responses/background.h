@@ -3,8 +3,8 @@
 //
 // The request is put to the router once more, by an Exchange without a connection, under whoever asked and as one more
 // of his requests; the code that answers live ones makes the response and stores it. Where that is refused for now
-// (429, 503), it waits and is tried again, for openai.response_ttl. Until it is over it is known here, to this node
-// alone. It goes into the journal where its process ends (put_off.h), or ends with that.
+// (429, 503), it waits and is tried again, for openai.response_ttl. Until it is over it is known here, and where
+// all nodes have a journal to those (put_off.h). It goes into the journal where its process ends, or ends with that.
 #pragma once
 
 #include <functional>

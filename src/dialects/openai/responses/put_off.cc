@@ -1,6 +1,7 @@
 #include "dialects/openai/responses/put_off.h"
 
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "dialects/openai/responses/responses.h"
@@ -15,21 +16,23 @@ using jobs::Batch;
 using jobs::Storage;
 using wire::Exchange;
 
-constexpr std::string_view kPutOff = "queued", kOver = "over", kCancelled = "cancelled", kExpired = "expired";
-constexpr std::string_view kPutOffOnly[] = {kPutOff}, kEnded[] = {kOver, kCancelled, kExpired};
+constexpr std::string_view kLive = "live", kPutOff = "queued", kOver = "over", kCancelled = "cancelled",
+                           kExpired = "expired", kDeleted = "deleted";
+constexpr std::string_view kPutOffOnly[] = {kPutOff}, kEnded[] = {kLive, kOver, kCancelled, kExpired, kDeleted};
 constexpr size_t kMostAtOnce = 16;
 
 using FoundBatch = std::optional<Batch>;
 
 Result<FoundBatch> find_put_off(Storage& s, const std::string& owner, const std::string& id) {
   auto batch = s.batches.find(owner, id);
-  if (batch && *batch && (*batch)->kind != kPutOffKind) return FoundBatch();
+  if (batch && *batch && ((*batch)->kind != kPutOffKind || (*batch)->state == kDeleted)) return FoundBatch();
   return batch;
 }
 
 // The response as it is now: JSON.
 Result<std::string> json_of(Storage& s, const Batch& batch) {
   if (batch.state == kCancelled) return with_status(batch.document, "cancelled", "null");
+  if (batch.state == kLive) return with_status(batch.document, "in_progress", "null");
   auto jobs = s.journal.list(batch.id, 0, 1);
   if (!jobs) return jobs.error();
   if (!jobs->empty() && jobs->front().outcome) {
@@ -48,7 +51,7 @@ Result<std::string> json_of(Storage& s, const Batch& batch) {
 Status cancel_here(Storage& s, Batch& batch, base::WallTime expires) {
   auto counts = s.journal.count(batch.id);
   if (!counts) return counts.error();
-  if (batch.state != kPutOff || counts->finished() > 0) return {};
+  if ((batch.state != kPutOff && batch.state != kLive) || counts->finished() > 0) return {};
   batch.state = kCancelled, batch.expires = expires;
   return s.atomically([&] {
     auto changed = s.batches.change(batch);
@@ -58,6 +61,35 @@ Status cancel_here(Storage& s, Batch& batch, base::WallTime expires) {
 
 Status remove_here(Storage& s, const std::string& id) {
   return s.atomically([&] { return s.batches.remove(id); });
+}
+
+// Whoever makes it reads the word, and stores nothing.
+Status delete_here(Storage& s, Batch& batch) {
+  if (batch.state != kLive) return remove_here(s, batch.id);
+  batch.state = kDeleted;
+  auto changed = s.batches.change(batch);
+  return changed ? Status() : changed.error();
+}
+
+Batch batch_of(OpenAiState& state, const std::string& id, const jobs::Requester& requester, std::string_view word) {
+  const base::WallTime now = state.bus.env().wall();
+  return {id,  std::string(kPutOffKind),         requester, std::string(word), state.options.background->queued(id),
+          now, now + state.options.stored->ttl()};
+}
+
+// Not where it was stopped at another node.
+Status write_put_off(Storage& s, const Batch& batch, const jobs::Job& job) {
+  return s.atomically([&]() -> Status {
+    auto there = s.batches.find(batch.requester.owner, batch.id);
+    if (!there) return there.error();
+    if (*there && (*there)->state != kLive) return {};
+    if (!*there) {
+      if (Status added = s.batches.add(batch); !added.ok()) return added;
+    } else if (auto changed = s.batches.change(batch); !changed) {
+      return changed.error();
+    }
+    return s.journal.put(std::span(&job, 1));
+  });
 }
 
 ApiError no_such_put_off() {
@@ -107,7 +139,7 @@ void put_off_now(BackgroundResponses& all, jobs::ShardJobs& journal, const std::
   journal.tell([owner, id, expires, forgotten = run->forgotten](Storage& s) {
     auto batch = find_put_off(s, owner, id);
     if (!batch || !*batch) return;
-    (void)(forgotten ? remove_here(s, id) : cancel_here(s, **batch, expires));
+    (void)(forgotten ? delete_here(s, **batch) : cancel_here(s, **batch, expires));
   });
   journal.cancel(id);
 }
@@ -117,18 +149,41 @@ void put_off_now(BackgroundResponses& all, jobs::ShardJobs& journal, const std::
 jobs::ShardJobs::PutOff put_off(OpenAiState& state, const std::string& id, const jobs::Requester& requester) {
   jobs::ShardJobs::PutOff out;
   const base::WallTime expires = end_of_life(state);
-  out.batch = {id,
-               std::string(kPutOffKind),
-               requester,
-               std::string(kPutOff),
-               state.options.background->queued(id),
-               state.bus.env().wall(),
-               expires};
+  out.write = [batch = batch_of(state, id, requester, kPutOff)](Storage& s, const jobs::Job& job) {
+    return write_put_off(s, batch, job);
+  };
   out.fields = "content-type: application/json\n";  // the token is this process's own
   out.then = [all = state.options.background, journal = state.options.jobs, owner = requester.owner, id, expires] {
     put_off_now(*all, *journal, owner, id, expires);
   };
   return out;
+}
+
+void begin_live(OpenAiState& state, const std::string& id, const jobs::Requester& requester) {
+  if (!state.options.jobs->is_shared()) return;
+  (void)state.options.jobs->ask(
+      [batch = batch_of(state, id, requester, kLive)](Storage& s) -> Result<bool> {
+        Status added = s.atomically([&] { return s.batches.add(batch); });
+        if (!added.ok()) return added;
+        return true;
+      },
+      [](const Result<bool>&) {});
+}
+
+void end_live(OpenAiState& state, const std::string& id, const std::string& owner, std::function<void()> deleted) {
+  if (!state.options.jobs->is_shared()) return;
+  (void)state.options.jobs->ask(
+      [id, owner](Storage& s) -> Result<bool> {
+        auto batch = s.batches.find(owner, id);
+        if (!batch) return batch.error();
+        if (!*batch) return false;
+        if (Status removed = remove_here(s, id); !removed.ok()) return removed;
+        return (*batch)->state == kDeleted;
+      },
+      [](const Result<bool>&) {},
+      [deleted = std::move(deleted)](bool was_deleted) {
+        if (was_deleted) deleted();
+      });
 }
 
 void prepare_put_off(jobs::Job& job) { job.fields += token_field(job.id.batch); }
@@ -157,7 +212,7 @@ void delete_put_off(OpenAiState& state, Exchange& exchange, const std::string& i
         auto batch = find_put_off(s, owner, id);
         if (!batch) return batch.error();
         if (!*batch) return false;
-        Status removed = remove_here(s, id);
+        Status removed = delete_here(s, **batch);
         if (!removed.ok()) return removed;
         return true;
       },

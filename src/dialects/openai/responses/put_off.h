@@ -1,11 +1,13 @@
 // Responses in the background that were under way when their process was told to end: a drain puts them into the
 // journal, as it does with jobs. They run again when the next process starts, or at another node, and are asked for,
 // cancelled and deleted there. Each is a batch of the response's id with one job; its document is the response as it
-// was at first.
+// was at first. In a cluster the batch is there from the beginning, so that all nodes know of it:
 //
-//   queued -> over        the job has its outcome: the response, or why there is none
-//      '----> cancelled
-//      '----> expired     openai.response_ttl later it was refused for now, or had not begun
+//   live -> (gone)                   it is over: the node that has made it has stored it for all
+//     '---> queued -> over           the job has its outcome: the response, or why there is none
+//     '-------'-----> cancelled
+//     |       '-----> expired        openai.response_ttl later it was refused for now, or had not begun
+//     '-------------> deleted        by another node than the one that makes it, which ends it then
 //
 // Without a journal they end with their process.
 #pragma once
@@ -24,6 +26,10 @@ inline constexpr std::string_view kPutOffKind = "openai.response";
 
 // The response `id`, for ShardJobs::Aside::put_off. On the shard.
 jobs::ShardJobs::PutOff put_off(OpenAiState& state, const std::string& id, const jobs::Requester& requester);
+// For the other nodes, if there are any: the response is made here; it is over. `deleted`: by another node meanwhile;
+// on the journal's thread.
+void begin_live(OpenAiState& state, const std::string& id, const jobs::Requester& requester);
+void end_live(OpenAiState& state, const std::string& id, const std::string& owner, std::function<void()> deleted);
 // Such a job, before it runs: makes the response of the id.
 void prepare_put_off(jobs::Job& job);
 

@@ -1,0 +1,140 @@
+// Responses that one node of a cluster makes in the background, as another one that has the same journal sees them.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <list>
+#include <thread>
+
+#include "bench.h"
+#include "dialects/openai/responses/background.h"
+#include "dialects/openai/responses/put_off.h"
+#include "dialects/openai/responses/stored.h"
+#include "jobs/shard_jobs.h"
+#include "support/posted_work.h"
+#include "tests/jobs/fake_log.h"
+#include "tests/jobs/folder.h"
+
+namespace weir::openai {
+namespace {
+
+using jobs::Storage;
+
+// Two nodes, each of one shard, whose threads are the test's. One thread is both's journal's.
+class LiveResponse : public OpenaiBench {
+ protected:
+  struct Node {
+    Node(LiveResponse& test, base::ShardId id, Options options) : router(test.env) {
+      journal.emplace(test.store, jobs::ShardJobs::Surroundings{
+                                      test.env, id, 2, router, nullptr, nullptr,
+                                      [this](std::function<void()> work) { posted.post(std::move(work)); }});
+      options.stored = &stored, options.background = &background, options.jobs = &*journal;
+      openai = std::make_unique<Openai>(test.bus, router, test.load, options);
+    }
+    wire::Router router;
+    support::PostedWork posted;
+    std::optional<jobs::ShardJobs> journal;
+    responses::StoredResponses stored{std::chrono::minutes(10), 1 << 20};
+    responses::BackgroundResponses background;
+    std::unique_ptr<Openai> openai;
+  };
+
+  void SetUp() override {
+    store.share(log, "a");
+    if (!store.open().ok() || !store.available().ok()) GTEST_SKIP() << "built without SQLite";
+    for (Node** node : {&a, &b}) *node = &nodes.emplace_back(*this, base::ShardId(nodes.size()), options);
+    store.start();
+    // A log that is new is waited for.
+    while (!on_journal([](Storage& s) { (void)s.files.append("f", 0, "x"); }).ok()) std::this_thread::yield();
+  }
+  void TearDown() override {
+    for (Node& node : nodes) node.journal->end();
+    settle();
+    store.stop();
+    nodes.clear();
+  }
+  Opened open(Node& node, std::string method, std::string target, std::string_view body = {}) {
+    Opened x(new support::FakeExchange(std::move(method), std::move(target), body), {&node.router});
+    x->time = env.now();
+    if (node.router.begin(*x).body == wire::BodyPlan::kWhole) node.router.whole(*x);
+    bus.turn();
+    while (!x->ended && node.posted.do_next()) continue;
+    return x;
+  }
+  std::string ask() {
+    const Json body{{"model", "m"}, {"input", "hi"}, {"background", true}};
+    const std::string id = json(open(*a, "POST", "/v1/responses", body.dump()))["id"];
+    settle();
+    (void)on_journal([](Storage&) {});
+    return id;
+  }
+  Opened get(Node& node, const std::string& id) { return open(node, "GET", "/v1/responses/" + id); }
+  // Until the node that makes it has learned what the other one has done.
+  void make_until_cancelled() {
+    const msg::Call& made = *call();
+    for (settle(); !made.cancelled.load() && a->posted.do_next();) settle();
+    EXPECT_TRUE(made.cancelled.load());
+    for (int i = 0; i < 2; ++i) (void)on_journal([](Storage&) {});
+  }
+  base::Status on_journal(std::function<void(Storage&)> work) {
+    std::promise<base::Status> done;
+    EXPECT_TRUE(store.post(std::move(work), jobs::Store::Admission::kAsked,
+                           [&](const base::Status& status) { done.set_value(status); }));
+    return done.get_future().get();
+  }
+  void settle() {
+    turn();
+    env.advance(std::chrono::milliseconds(1));
+    turn();
+  }
+
+  jobs::Folder folder;
+  jobs::FakeLog log;  // of the journal's thread
+  jobs::Store store{folder.path(), {}, "off"};
+  std::list<Node> nodes;
+  Node *a = nullptr, *b = nullptr;
+};
+
+TEST_F(LiveResponse, IsKnownToOtherNodesWhileItIsMade) {
+  const std::string id = ask();
+  EXPECT_EQ(json(get(*b, id))["status"], "in_progress");
+  EXPECT_EQ(json(get(*b, id))["id"], id);
+  scripted().emit("ab");
+  scripted().end();
+  settle();
+  EXPECT_EQ(json(get(*a, id))["status"], "completed");
+  size_t batches = 1;
+  (void)on_journal(
+      [&](Storage& s) { batches = s.batches.list("host:", responses::kPutOffKind, "", 10).value().size(); });
+  EXPECT_EQ(batches, 0u);
+}
+
+TEST_F(LiveResponse, IsCancelledAtAnotherNode) {
+  const std::string id = ask();
+  EXPECT_EQ(json(open(*b, "POST", "/v1/responses/" + id + "/cancel"))["status"], "cancelled");
+  EXPECT_EQ(json(get(*b, id))["status"], "cancelled");
+  make_until_cancelled();
+  EXPECT_EQ(json(get(*a, id))["status"], "cancelled");
+}
+
+TEST_F(LiveResponse, IsDeletedAtAnotherNode) {
+  const std::string id = ask();
+  EXPECT_EQ(json(open(*b, "DELETE", "/v1/responses/" + id))["deleted"], true);
+  EXPECT_EQ(get(*b, id)->response.status, 404);
+  make_until_cancelled();
+  EXPECT_EQ(get(*a, id)->response.status, 404);
+  EXPECT_EQ(a->stored.size(), 0u);
+}
+
+TEST_F(LiveResponse, IsPutOffWhereItsNodeDrains) {
+  const std::string id = ask(), cancelled = ask();
+  EXPECT_EQ(json(open(*b, "POST", "/v1/responses/" + cancelled + "/cancel"))["status"], "cancelled");
+  a->journal->drain();
+  settle();
+  (void)on_journal([](Storage&) {});
+  EXPECT_EQ(json(get(*b, id))["status"], "queued");
+  EXPECT_EQ(json(get(*b, cancelled))["status"], "cancelled");
+}
+
+}  // namespace
+}  // namespace weir::openai
