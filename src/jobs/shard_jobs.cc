@@ -62,6 +62,8 @@ struct ShardJobs::RunningAside {
   base::TimerId timer = base::TimerId::kNone;
 };
 
+using KeptJob = std::pair<Job, base::MemoryCharge>;
+
 ShardJobs::ShardJobs(Store& store, Surroundings surroundings)
     : store_(store), around_(std::move(surroundings)), alive_(std::make_shared<ShardJobs*>(this)) {
   // A weak reference is all that the store's thread has; it is followed on the shard alone.
@@ -116,11 +118,12 @@ void ShardJobs::put_off_asides() {
     const Aside& asked = at->second->asked;
     if (!asked.put_off || !asked.again()) continue;
     PutOff how = asked.put_off();
-    auto one = std::shared_ptr<RunningAside>(std::move(aside_.extract(at).mapped()));
-    one->running = nullptr;
-    one->asked.job.fields = std::move(how.fields);
-    // It keeps its charge until it is written.
-    store_.write([write = std::move(how.write), one](Storage& s) { return write(s, one->asked.job); },
+    const auto over = aside_.extract(at);
+    RunningAside& one = *over.mapped();
+    // It keeps its charge until it is written; the rest ends here, on the shard.
+    const auto kept = std::make_shared<KeptJob>(std::move(one.asked.job), std::move(one.charge));
+    kept->first.fields = std::move(how.fields);
+    store_.write([write = std::move(how.write), kept](Storage& s) { return write(s, kept->first); },
                  [then = std::move(how.then)](const base::Status& written) {
                    if (written.ok()) then();
                  });

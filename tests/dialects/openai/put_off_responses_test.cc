@@ -205,6 +205,22 @@ TEST_F(PutOffResponse, ThatIsOverOrStoppedIsNotPutOff) {
   EXPECT_EQ(status(made), "completed");
 }
 
+TEST_F(PutOffResponse, MayHaveWaitedAtThatTime) {
+  if (!begin(0)) GTEST_SKIP() << "built without SQLite";
+  const std::string id = ask();
+  scripted().fail(base::Code::kUnavailable, "for now");
+  settle();
+  std::promise<void> written;
+  EXPECT_TRUE(process->store.post([&](Storage&) { written.get_future().wait(); }));
+  process->journal->drain();
+  env.advance(std::chrono::minutes(1));
+  turn();
+  EXPECT_TRUE(inbox().held.empty());
+  written.set_value();
+  drain();
+  EXPECT_EQ(status(id), "queued");
+}
+
 TEST_F(PutOffResponse, IsForgottenInTime) {
   if (!begin(0)) GTEST_SKIP() << "built without SQLite";
   const std::string id = ask();
