@@ -1,0 +1,119 @@
+"""SIGTERM while a response is made in the background: the next process makes it, or another node, which knew of it before; its client
+never finds it gone."""
+
+import json
+import re
+import signal
+import time
+import unittest
+
+import cluster_nodes
+import harness
+from batches_test import folder, request
+from cluster_nodes import Nats, metric, node, nodes, until
+from tiny_model import CONFIG, TOKENIZER, varied, write
+
+LONG, SHORT = 200_000, 20_000  # tokens
+
+
+def repository():
+    root = harness.scratch() / 'put_off'
+    if not root.exists():
+        files = {'config.json': {**CONFIG, 'eos_token_id': None, 'max_position_embeddings': 2 * LONG}, 'model.safetensors': varied(),
+                 'tokenizer.json': TOKENIZER}
+        write(root, 'slow', files, 'kv_cache: 256MiB, threads: 1')
+    return root
+
+
+class Case(unittest.TestCase):
+    def start(self, *flags):
+        server = harness.Server('--drain-delay', '0ms', *flags, repository=repository())
+        self.addCleanup(lambda: server.process.poll() is None and server.stop(signal.SIGKILL))
+        return server
+
+    def ask(self, server, tokens):
+        body = {'model': 'slow', 'input': 'hi', 'background': True, 'max_output_tokens': tokens, 'temperature': 0}
+        status, _, raw = request(server, 'POST', '/v1/responses', json.dumps(body), {'Content-Type': 'application/json'})
+        self.assertEqual(200, status, raw)
+        return json.loads(raw)['id']
+
+    def get(self, server, response, method='GET', action=''):
+        status, _, raw = request(server, method, f'/v1/responses/{response}{action}')
+        return status, json.loads(raw)
+
+    def until(self, server, response, *words):
+        end = time.monotonic() + 4 * harness.PATIENCE
+        while True:
+            status, now = self.get(server, response)
+            self.assertEqual(200, status, now)
+            if now['status'] in words:
+                return now
+            self.assertIn(now['status'], ('queued', 'in_progress'), now)
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.05)
+
+    def running(self, server):
+        found = re.search(r'(?m)^weir_model_sequences{.*state="running".*} (\S+)$', request(server, 'GET', '/metrics')[2].decode())
+        return float(found[1]) if found else 0
+
+
+class NextProcess(Case):
+    def test_the_next_process_makes_it(self):
+        flags = ('--jobs-path', folder('put_off_jobs'))
+        first = self.start(*flags)
+        made, cancelled, deleted = self.ask(first, SHORT), self.ask(first, LONG), self.ask(first, LONG)
+        end = time.monotonic() + harness.PATIENCE
+        while self.running(first) < 3 and time.monotonic() < end:
+            time.sleep(0.01)
+        self.assertEqual(0, first.stop(), first.output()[-2000:])
+        second = self.start(*flags)
+        self.assertEqual((200, 'cancelled'), (lambda got: (got[0], got[1]['status']))(self.get(second, cancelled, 'POST', '/cancel')))
+        self.assertEqual(200, self.get(second, deleted, 'DELETE')[0])
+        over = self.until(second, made, 'completed', 'incomplete')
+        self.assertEqual((made, SHORT), (over['id'], over['usage']['output_tokens']))
+        self.assertEqual(404, self.get(second, deleted)[0])
+        self.assertEqual('cancelled', self.get(second, cancelled)[1]['status'])
+        end = time.monotonic() + harness.PATIENCE
+        while self.running(second) > 0:
+            self.assertLess(time.monotonic(), end, 'what was cancelled and deleted is ended')
+            time.sleep(0.05)
+        self.assertEqual(0, second.stop())
+        third = self.start(*flags)
+        self.assertEqual(over, self.get(third, made)[1])
+        self.assertEqual(0, third.stop())
+
+
+class OtherNodes(Case):
+    def setUp(self):
+        self.nats = Nats()
+        self.addCleanup(self.nats.kill)
+
+    def node(self, name):
+        server = node(self.nats, repository(), '--jobs-path', cluster_nodes.folder(), '--drain-delay', '0ms', name=name)
+        self.addCleanup(lambda: server.process.poll() is None and server.stop(signal.SIGKILL))
+        return server
+
+    def test_another_node_knows_of_it_and_makes_it_on(self):
+        one, two = self.node('one'), self.node('two')
+        for server in (one, two):
+            until(lambda: nodes(server) == 2 and metric(server, 'weir_cluster_connected') == 1, 'both nodes')
+        until(lambda: request(one, 'DELETE', '/v1/responses/resp_none')[0] == 404, 'the journal')
+        made, cancelled, deleted = self.ask(one, 2 * SHORT), self.ask(one, LONG), self.ask(one, LONG)
+        for response in (made, cancelled, deleted):
+            until(lambda: self.get(two, response)[0] == 200, 'the other node to know of it')
+            self.assertEqual('in_progress', self.get(two, response)[1]['status'])
+        self.assertEqual('cancelled', self.get(two, cancelled, 'POST', '/cancel')[1]['status'])
+        self.assertEqual(200, self.get(two, deleted, 'DELETE')[0])
+        until(lambda: self.get(one, cancelled)[1].get('status') == 'cancelled' and self.get(one, deleted)[0] == 404, 'the first node to hear of it')
+        until(lambda: self.running(one) == 1, 'the end of both')
+        one.process.send_signal(signal.SIGTERM)
+        over = self.until(two, made, 'completed', 'incomplete')
+        self.assertEqual((made, 2 * SHORT), (over['id'], over['usage']['output_tokens']))
+        self.assertEqual(0, one.process.wait(harness.PATIENCE), one.output()[-2000:])
+        self.assertEqual('cancelled', self.get(two, cancelled)[1]['status'])
+        self.assertEqual(404, self.get(two, deleted)[0])
+        self.assertEqual(0, two.stop(), two.output()[-2000:])
+
+
+if __name__ == '__main__':
+    harness.main()
