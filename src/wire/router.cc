@@ -190,6 +190,10 @@ Plan Router::Table::no_method(Exchange& x, const PathEntry& entry) {
   Response with;
   with.fields.add("allow", entry.allow + ", OPTIONS");
   x.record().route = entry.pattern;
+  // The path is one protocol's, whatever the method: the refusal has that protocol's form.
+  const std::string_view protocol = entry.routes.front().protocol;
+  if (std::all_of(entry.routes.begin(), entry.routes.end(), [&](const Route& r) { return r.protocol == protocol; }))
+    x.record().protocol = protocol;
   refuse(x, std::move(with), 405, x.request().method + " is not for this path; it takes " + entry.allow);
   return {BodyPlan::kIgnore};
 }

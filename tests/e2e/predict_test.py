@@ -81,6 +81,8 @@ class Predict(unittest.TestCase):
             self.assertEqual(status, answer.status, answer.body)
             error = answer.json()['error']
             self.assertIn(text, error if isinstance(error, str) else error['message'])
+        refused = curl(self.server.url('/v1/models/digits:predict'))
+        self.assertEqual((405, str), (refused.status, type(refused.json()['error'])))
 
 
 if __name__ == '__main__':

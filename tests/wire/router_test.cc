@@ -180,17 +180,6 @@ TEST_F(RouterTest, AnotherMethodIs405WithAllow) {
   router.closed(x);
 }
 
-TEST_F(RouterTest, ErrorFormsGoByTheLongestPrefix) {
-  router.error_form(
-      "/v2/", [](Exchange& x, int status, std::string_view) { x.respond(status, "", base::Bytes::constant("short")); });
-  router.error_form("/v2/models/", [](Exchange& x, int status, std::string_view) {
-    x.respond(status, "", base::Bytes::constant("long"));
-  });
-  EXPECT_EQ(get("GET", "/v2/models/a/b/c"), "404 long");
-  EXPECT_EQ(get("GET", "/v2/x"), "404 short");
-  EXPECT_EQ(get("DELETE", "/v2/models/a"), "405 long");
-}
-
 TEST_F(RouterTest, StreamsAreServedAtTheirHeadAndWholeBodiesWhenComplete) {
   FakeExchange stream("POST", "/stream"), whole("GET", "/v2");
   EXPECT_EQ(router.begin(stream).body, BodyPlan::kStream);
