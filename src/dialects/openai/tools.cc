@@ -28,10 +28,6 @@ const ToolJson* tool_member(const ToolJson& object, const char* name) {
   return at == object.end() || at->is_null() ? nullptr : &*at;
 }
 
-ApiError wrong_tool(size_t index, std::string what) {
-  return refuse("tools", "tools[" + std::to_string(index) + "]" + std::move(what));
-}
-
 // The schema of a tool's arguments. They are an object, also where the schema does not say so.
 ToolJson arguments_schema(const ToolJson& function) {
   const ToolJson* said = tool_member(function, "parameters");
@@ -49,24 +45,13 @@ bool may_be_object(const ToolJson& type) {
 }
 
 ApiError check_tool(const ToolJson& tool, size_t index) {
-  if (!tool.is_object()) return wrong_tool(index, ": expected an object");
+  const std::string place = "tools[" + std::to_string(index) + ']';
+  if (!tool.is_object()) return refuse("tools", place + ": expected an object");
   if (const ToolJson* type = tool_member(tool, "type"); !type || *type != "function")
-    return wrong_tool(index, ".type: only \"function\" is offered");
+    return refuse("tools", place + ".type: only \"function\" is offered");
   const ToolJson* function = tool_member(tool, "function");
-  if (!function || !function->is_object()) return wrong_tool(index, ".function: expected an object");
-  const ToolJson* name = tool_member(*function, "name");
-  if (!name || !name->is_string() || !good_name(name->get_ref<const std::string&>()))
-    return wrong_tool(
-        index, ".function.name: expected up to " + std::to_string(kMaxToolName) + " letters, digits, and _ - . : /");
-  if (const ToolJson* said = tool_member(*function, "description"); said && !said->is_string())
-    return wrong_tool(index, ".function.description: expected a string");
-  if (const ToolJson* strict = tool_member(*function, "strict"); strict && !strict->is_boolean())
-    return wrong_tool(index, ".function.strict: expected true or false");
-  if (const ToolJson* schema = tool_member(*function, "parameters"); schema && !schema->is_object())
-    return wrong_tool(index, ".function.parameters: expected a JSON schema, an object");
-  else if (const ToolJson* kind = schema ? tool_member(*schema, "type") : nullptr; kind && !may_be_object(*kind))
-    return wrong_tool(index, ".function.parameters: arguments are an object, so its type is \"object\"");
-  return {};
+  if (!function || !function->is_object()) return refuse("tools", place + ".function: expected an object");
+  return check_function(*function, place + ".function");
 }
 
 // True if the model may call tools, and its answer without a call must fit a schema.
@@ -154,6 +139,22 @@ bool read_chosen_tools(FieldReader& fields, Request& request) {
 }
 
 }  // namespace
+
+ApiError check_function(const ToolJson& function, const std::string& place) {
+  const auto wrong = [&](const std::string& what) { return refuse("tools", place + what); };
+  const ToolJson* name = tool_member(function, "name");
+  if (!name || !name->is_string() || !good_name(name->get_ref<const std::string&>()))
+    return wrong(".name: expected up to " + std::to_string(kMaxToolName) + " letters, digits, and _ - . : /");
+  if (const ToolJson* said = tool_member(function, "description"); said && !said->is_string())
+    return wrong(".description: expected a string");
+  if (const ToolJson* strict = tool_member(function, "strict"); strict && !strict->is_boolean())
+    return wrong(".strict: expected true or false");
+  if (const ToolJson* schema = tool_member(function, "parameters"); schema && !schema->is_object())
+    return wrong(".parameters: expected a JSON schema, an object");
+  else if (const ToolJson* kind = schema ? tool_member(*schema, "type") : nullptr; kind && !may_be_object(*kind))
+    return wrong(".parameters: arguments are an object, so its type is \"object\"");
+  return {};
+}
 
 bool read_tool_choice(FieldReader& fields, Request& request) {
   if (fields.none()) return true;

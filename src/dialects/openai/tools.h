@@ -27,6 +27,10 @@ bool read_tool_choice(marshal::FieldReader& fields, Request& request);
 // Takes those out of `tools` (a list) that the request does not allow. Errors: 400, naming one that is not there.
 ApiError keep_allowed(nlohmann::ordered_json& tools, const Request& request);
 
+// Checks a function: its name, description, strict and parameters. `place`: where it is in the body, for the error's
+// text. Errors: 400.
+ApiError check_function(const nlohmann::ordered_json& function, const std::string& place);
+
 // Checks `tools` (a list), and sets what the request says of calls: calls_tools, call_form. Errors: 400.
 ApiError read_tools(const nlohmann::ordered_json& tools, Request& request);
 

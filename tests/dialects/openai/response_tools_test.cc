@@ -54,6 +54,21 @@ TEST_F(ResponseTools, WhatTheServerDoesNotRunIsLeftOut) {
   EXPECT_EQ(refusal(ask({{"moderation", {{"model", "x"}}}})), "400 moderation: moderation: not offered");
 }
 
+TEST_F(ResponseTools, WhatIsWrongWithAToolIsNamedAsTheClientWroteIt) {
+  Json wrong = agents;
+  wrong.insert(wrong.begin(), Json::parse(R"({"type":"web_search"})"));
+  const auto text_of = [&](const Json& all) { return refusal(ask({{"tools", all}})).substr(0, 60); };
+  wrong[1]["name"] = "a b";
+  EXPECT_EQ(text_of(wrong), "400 tools: tools[1].name: expected up to 128 letters, digits");
+  wrong[1] = {{"type", "function"}, {"name", "f"}, {"strict", 1}};
+  EXPECT_EQ(text_of(wrong), "400 tools: tools[1].strict: expected true or false");
+  wrong[1] = {{"type", "function"}, {"name", "f"}, {"parameters", {{"type", "array"}}}};
+  EXPECT_EQ(text_of(wrong).substr(0, 36), "400 tools: tools[1].parameters: argu");
+  wrong[1] = agents[0];
+  wrong[2]["tools"][0]["description"] = 1;
+  EXPECT_EQ(text_of(wrong), "400 tools: tools[2].tools[0].description: expected a string");
+}
+
 TEST_F(ResponseTools, ACallOfANamespaceComesBackUnderItsOwnNames) {
   const Json made = answer({{"tools", agents}}, call_of("agents__stop", R"({"id":"1"})"));
   ASSERT_EQ(made["output"].size(), 1u) << made;

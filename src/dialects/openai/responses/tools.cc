@@ -33,26 +33,31 @@ class ToolList {
  public:
   ToolList(OrderedJson& out, Request& request) : out_(out), request_(request) {}
 
-  ApiError add(const OrderedJson& tool, std::string_view name_space = {}) {
+  // All of a list, whose place in the body is `place`.
+  ApiError add_all(const OrderedJson& tools, const std::string& place, std::string_view name_space = {}) {
+    for (size_t i = 0; i < tools.size(); ++i)
+      if (ApiError bad = add(tools[i], place + '[' + std::to_string(i) + ']', name_space); !bad.ok()) return bad;
+    return {};
+  }
+
+ private:
+  ApiError add(const OrderedJson& tool, const std::string& place, std::string_view name_space) {
     const std::string_view type = tool.is_object() ? text_member(tool, "type") : std::string_view();
-    if (type == "function" || type == "custom") return function(tool, name_space, type == "custom");
-    if (type == "namespace" && name_space.empty()) return unfold(tool);
+    if (type == "function" || type == "custom") return function(tool, place, name_space, type == "custom");
+    if (type == "namespace" && name_space.empty()) return unfold(tool, place);
     if (built_in(type) && name_space.empty()) return {};
     return refuse("tools", "tools: those of type " + quoted(type) + " are not offered");
   }
 
- private:
-  ApiError unfold(const OrderedJson& tool) {
+  ApiError unfold(const OrderedJson& tool, const std::string& place) {
     const std::string_view name = text_member(tool, "name");
     const OrderedJson* inside = member(tool, "tools");
     if (name.empty() || !inside || !inside->is_array())
       return refuse("tools", "tools: a namespace has a name and a list of tools");
-    for (const OrderedJson& one : *inside)
-      if (ApiError bad = add(one, name); !bad.ok()) return bad;
-    return {};
+    return add_all(*inside, place + ".tools", name);
   }
 
-  ApiError function(const OrderedJson& tool, std::string_view name_space, bool custom) {
+  ApiError function(const OrderedJson& tool, const std::string& place, std::string_view name_space, bool custom) {
     OrderedJson function{{"name", tool.value("name", OrderedJson())}};
     const std::string_view name = text_member(tool, "name");
     if (custom || !name_space.empty()) {
@@ -63,6 +68,7 @@ class ToolList {
     for (std::string_view member : {"description", "parameters", "strict"})
       if (!custom || member == "description") carry(tool, member, function, member);
     if (custom) describe(tool, function);
+    if (ApiError bad = check_function(function, place); !bad.ok()) return bad;
     if (out_.size() == kMaxTools) return refuse("tools", "tools: at most " + std::to_string(kMaxTools) + " of them");
     for (const OrderedJson& other : out_)
       if (!request_.client_tools.empty() && other["function"]["name"] == function["name"])
@@ -195,8 +201,7 @@ ApiError read_client_tools(const OrderedJson& body, OrderedJson& out, Request& r
   if (from && !from->is_array()) return refuse("tools", "tools: expected a list");
   if (from && !from->empty()) {
     ToolList list(out["tools"] = OrderedJson::array(), request);
-    for (const OrderedJson& tool : *from)
-      if (ApiError bad = list.add(tool); !bad.ok()) return bad;
+    if (ApiError bad = list.add_all(*from, "tools"); !bad.ok()) return bad;
   }
   return read_choice(body, out, request);
 }
