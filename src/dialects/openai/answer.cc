@@ -8,6 +8,7 @@
 #include "marshal/moved.h"
 #include "marshal/tenant.h"
 #include "msg/text_codec.h"
+#include "text/token_filter.h"
 
 namespace weir::openai {
 namespace {
@@ -80,7 +81,8 @@ void Answer::Choice::on(msg::Call& from, msg::Event&& event) {
 void Answer::Choice::prompted(const msg::Token& token) {
   if (!token.details) return;
   const Request& request = answer_.request_;
-  if (request.echo && request.logprobs) delta.add_logprob(answer_.form_, token.id, *token.details, *request.logprobs);
+  if (answer_.echoes_prompt() && request.logprobs)
+    delta.add_logprob(answer_.form_, token.id, *token.details, *request.logprobs);
   if (request.prompt_logprobs) {
     if (!prompt_logprobs.empty()) prompt_logprobs += ',';
     write_prompt_logprob(prompt_logprobs, answer_.form_, token.id, *token.details, *request.prompt_logprobs);
@@ -244,12 +246,12 @@ ApiError Answer::fill(const msg::TextSpec& spec, msg::Generation& generation, ui
   if (generation.sampling.seed) *generation.sampling.seed += index % request_.candidates();
   auto prompt = uint32_t(generation.length());
   if (request_.logprobs) {
-    generation.logprobs.push_back({request_.echo ? 0 : prompt, kEver});
+    generation.logprobs.push_back({echoes_prompt() ? 0 : prompt, kEver});
     generation.top_logprobs = *request_.logprobs;
   }
   if (request_.best_of > request_.n && !request_.logprobs) generation.logprobs.push_back({prompt, kEver});
   if (request_.prompt_logprobs) {
-    if (!(request_.logprobs && request_.echo)) generation.logprobs.push_back({0, prompt});
+    if (!(request_.logprobs && echoes_prompt())) generation.logprobs.push_back({0, prompt});
     generation.top_logprobs = std::max(generation.top_logprobs, *request_.prompt_logprobs);
   }
   generation.readouts = request_.readout_ranges;
@@ -257,6 +259,7 @@ ApiError Answer::fill(const msg::TextSpec& spec, msg::Generation& generation, ui
   if (!generation.readouts.empty() && spec.concepts.empty()) return refuse("readouts", "readouts: this model has none");
   generation.cache_salt = cache_salt(request_.cache_salt);
   if (request_.grammar) generation.constraint = request_.grammar->start(marshal::end_ids(request_.params, spec));
+  if (request_.filter) generation.constraint = text::start_filter(request_.filter, std::move(generation.constraint));
   return {};
 }
 

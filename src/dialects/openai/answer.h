@@ -117,6 +117,8 @@ class Answer : public wire::ExchangeListener {
 
  private:
   ApiError submit(bus::Served& served, const Sequence& prompt, std::vector<uint32_t> ids, uint32_t index);
+  // A completion's text begins with the prompt's, whose tokens have logprobs, too; a chat's with a message.
+  bool echoes_prompt() const { return request_.echo && kind_ == Kind::kCompletion; }
   ApiError fill(const msg::TextSpec& spec, msg::Generation& generation, uint32_t index) const;
   void closed(Choice& choice, const msg::Call& call, marshal::Spent spent);
 

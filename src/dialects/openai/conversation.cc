@@ -232,6 +232,19 @@ class Rendering {
   const msg::ChatOptions& options_;
 };
 
+// The text of the message that the answer goes on with: the last one, if it is by the same role.
+std::string last_text(const json& messages, const Request& request) {
+  if (messages.empty() || (request.add_generation_prompt && messages.back()["role"] != "assistant")) return {};
+  const auto content = messages.back().find("content");
+  if (content == messages.back().end()) return {};
+  if (content->is_string()) return content->get<std::string>();
+  std::string text;
+  if (content->is_array())
+    for (const json& part : *content)
+      if (part.is_object() && part.contains("text") && part["text"].is_string()) text += part["text"];
+  return text;
+}
+
 // The turns that a stored response ended go before the new ones.
 void put_earlier(std::string_view turns, ptrdiff_t place, json& messages) {
   const json earlier = json::parse('[' + std::string(turns) + ']');
@@ -254,6 +267,7 @@ ApiError render_checked(Request& request, const msg::TextSpec& spec, size_t begi
   if (beginning > 0) messages = beginning_at(messages, beginning);
   if (ApiError bad = ConversationReader(spec, out).read(messages); !bad.ok()) return bad;
   out.beginnings = later_beginnings(messages);
+  if (request.echo) out.echo = last_text(messages, request);
   if (ApiError bad = extras(request, extra); !bad.ok()) return bad;
   msg::ChatOptions options{request.add_generation_prompt, request.continue_final_message, {}, budget};
   if (spec.vision)

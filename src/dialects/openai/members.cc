@@ -42,7 +42,7 @@ constexpr std::array<Harmless, 17> kHarmless{{{"user", JsonCursor::Kind::kString
 struct Unoffered {
   std::string_view name, neutral, why;
 };
-constexpr std::array<Unoffered, 26> kUnoffered{{
+constexpr std::array<Unoffered, 24> kUnoffered{{
     {"best_of", "1", "use n"},
     {"modalities", R"(["text"])", "only text is offered"},
     {"audio", "", "only text is offered"},
@@ -52,8 +52,6 @@ constexpr std::array<Unoffered, 26> kUnoffered{{
     {"length_penalty", "1.0", "beam search is not offered"},
     {"early_stopping", "", "beam search is not offered"},
     {"logits_processors", "", "not offered"},
-    {"bad_words", "", "use logit_bias"},
-    {"allowed_token_ids", "", "use logit_bias"},
     {"guided_whitespace_pattern", "", "white space is at most one space behind a comma or a colon"},
     {"structural_tag", "", "not offered; use tools or structured_outputs"},
     {"regex", "", "use structured_outputs"},
@@ -72,7 +70,7 @@ constexpr std::array<Unoffered, 26> kUnoffered{{
 }};
 
 // Those that some endpoint here reads.
-constexpr std::array<std::string_view, 61> kOffered{"model",
+constexpr std::array<std::string_view, 63> kOffered{"model",
                                                     "functions",
                                                     "function_call",
                                                     "response_format",
@@ -117,6 +115,8 @@ constexpr std::array<std::string_view, 61> kOffered{"model",
                                                     "repetition_penalty",
                                                     "seed",
                                                     "logit_bias",
+                                                    "allowed_token_ids",
+                                                    "bad_words",
                                                     "stop",
                                                     "stop_token_ids",
                                                     "ignore_eos",

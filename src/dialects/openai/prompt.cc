@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "text/completion.h"
+#include "text/token_filter.h"
 
 namespace weir::openai {
 namespace {
@@ -143,12 +144,24 @@ ApiError make_turns(Request& request, const msg::TextSpec& spec, size_t beginnin
   if (!talk.images.empty()) goes.reset();
   if (ApiError bad = encode(talk.text, goes, spec, add, "messages", ids, budget); !bad.ok()) return bad;
   out.images = std::move(talk.images);
+  out.echo = std::move(talk.echo);
   if (spec.vision) {
     if ((request.truncate_prompt || request.cut_to_context) && !out.images.empty())
       return refuse("truncate_prompt_tokens", "truncate_prompt_tokens: not with images");
     if (ApiError bad = place_images(spec, std::move(ids), out); !bad.ok()) return bad;
   } else {
     out.ids = std::move(ids);
+  }
+  return {};
+}
+
+// As it stands at the beginning of a text, and behind a space.
+ApiError ban_word(const std::string& word, const msg::TextSpec& spec, text::TokenFilter& out) {
+  for (const std::string& form : {word, ' ' + word}) {
+    auto ids = text::encode_prompt(*spec.codec, form, msg::AddSpecial::kNo, spec.max_length);
+    if (!ids) return refuse("bad_words", "bad_words: " + ids.error().text);
+    if (!ids->empty() && std::find(out.banned.begin(), out.banned.end(), *ids) == out.banned.end())
+      out.banned.push_back(*std::move(ids));
   }
   return {};
 }
@@ -209,6 +222,22 @@ ApiError make_chat(Request& request, const msg::TextSpec& spec, Sequence& out, c
   }
   if (bad.ok()) (void)truncate(request, spec, out.ids);
   return bad;
+}
+
+ApiError make_filter(Request& request, const msg::TextSpec& spec) {
+  if (request.filter || (request.allowed_ids.empty() && request.bad_words.empty())) return {};
+  for (uint32_t id : request.allowed_ids)
+    if (id >= spec.vocabulary)
+      return refuse("allowed_token_ids", "allowed_token_ids: token id " + std::to_string(id) + " is not below " +
+                                             std::to_string(spec.vocabulary) + ", the size of the vocabulary");
+  if (!request.bad_words.empty() && !spec.codec)
+    return refuse("bad_words", "bad_words: this model has no tokenizer here; use logit_bias");
+  auto filter = std::make_shared<text::TokenFilter>();
+  filter->allowed = text::token_mask(request.allowed_ids, spec.vocabulary);
+  for (const std::string& word : request.bad_words)
+    if (ApiError bad = ban_word(word, spec, *filter); !bad.ok()) return bad;
+  request.filter = std::move(filter);
+  return {};
 }
 
 ApiError make_prompt(const Prompt& prompt, const Request& request, const msg::TextSpec& spec, std::string_view param,

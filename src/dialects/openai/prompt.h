@@ -23,6 +23,8 @@ struct Sequence {
 // budget is too small, CANCELLED. What does not fit the context is shortened as Request::overlong says; it may still
 // not fit then, which is for the answer to refuse. Sets what the request says of calls and thoughts.
 ApiError make_chat(Request& request, const msg::TextSpec& spec, Sequence& out, const msg::TextBudget& budget);
+// The tokens that the request's members allow and keep out, as Request::filter. Errors: 400.
+ApiError make_filter(Request& request, const msg::TextSpec& spec);
 // Any other prompt; `param` is what the request calls it. Errors: 400; CANCELLED.
 ApiError make_prompt(const Prompt& prompt, const Request& request, const msg::TextSpec& spec, std::string_view param,
                      Sequence& out, const msg::TextBudget& budget);
@@ -35,6 +37,7 @@ bool fills_in(const msg::TextCodec& codec);
 struct Conversation {
   std::string text;
   std::vector<msg::Image> images;
+  std::string echo;                // the message that the answer goes on with, where it is to begin with it
   std::vector<size_t> beginnings;  // where it could begin if it is to be shorter: messages (turns.h)
 };
 // `beginning`: one of those; 0: with all messages.

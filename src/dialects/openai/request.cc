@@ -35,7 +35,7 @@ class Members {
     bool ok = true;
     if (name == "model") return fields_.text(name, kMaxName, out_.model);
     if (read_prompt(name, ok) || read_prompt_option(name, ok)) return ok;
-    if (makes_text() && (read_common(name, ok) || read_logprobs(name, ok))) return ok;
+    if (makes_text() && (read_common(name, ok) || read_logprobs(name, ok) || read_filter(name, ok))) return ok;
     if (chat() && read_chat_option(name, ok)) return ok;
     if (const auto* row = makes_text() ? marshal::find_param(kParams, name) : nullptr)
       return marshal::read_param(fields_, kParams, *row, name, out_.params);
@@ -228,6 +228,34 @@ class Members {
     return true;
   }
 
+  bool read_filter(std::string_view name, bool& ok) {
+    if (name == "allowed_token_ids")
+      ok = fields_.none() || (fields_.ids(name, kMaxIds, out_.allowed_ids) &&
+                              (!out_.allowed_ids.empty() || fields_.refuse(name, "the list is empty")));
+    else if (name == "bad_words")
+      ok = bad_words(name);
+    else
+      return false;
+    return true;
+  }
+
+  bool bad_words(std::string_view name) {
+    if (fields_.none()) return true;
+    out_.bad_words.clear();
+    size_t bytes = 0;
+    return json_.peek() == JsonCursor::Kind::kArray ? json_.array([&] {
+      if (json_.peek() != JsonCursor::Kind::kString) return fields_.unexpected(name, "a list of strings");
+      if (out_.bad_words.size() == kMaxBadWords)
+        return fields_.refuse(name, "at most " + std::to_string(kMaxBadWords) + " strings");
+      std::string& word = out_.bad_words.emplace_back();
+      if (!fields_.text(name, kMaxBadWordBytes, word)) return false;
+      if (word.empty()) return fields_.refuse(name, "a string is empty");
+      return (bytes += word.size()) <= kMaxBadWordBytes ||
+             fields_.refuse(name, "the strings have more than " + std::to_string(kMaxBadWordBytes) + " bytes");
+    })
+                                                    : fields_.unexpected(name, "a list of strings");
+  }
+
   bool read_embedding(std::string_view name, bool& ok) {
     std::string format;
     if (name == "encoding_format") {
@@ -258,7 +286,6 @@ class Members {
       return openai::refuse("prompt_logprobs", "prompt_logprobs: not in a stream; completions have echo with logprobs");
     if (!out_.suffix.empty() && (out_.echo || out_.truncate_prompt || out_.cut_to_context))
       return openai::refuse("suffix", "suffix: not with echo or truncate_prompt_tokens");
-    if (chat() && out_.echo) return openai::refuse("echo", "echo: not in a chat; use completions");
     if (const std::string name(out_.params.max_tokens_name); chat() && out_.params.max_tokens == 0u)
       return openai::refuse(name, name + " must be >= 1, not 0");
     if (chat() && out_.messages.empty()) return openai::refuse("messages", "messages must be a list of messages");

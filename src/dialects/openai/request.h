@@ -18,12 +18,17 @@
 #include "marshal/generation_params.h"
 #include "msg/generate.h"
 
+namespace weir::text {
+struct TokenFilter;
+}
+
 namespace weir::openai {
 
 enum class Kind : uint8_t { kChat, kCompletion, kEmbedding, kTokenize };
 
-inline constexpr size_t kMaxChoices = 128;  // of one request, for one prompt or several
-inline constexpr size_t kMaxInputs = 2048;  // texts of one embeddings request
+inline constexpr size_t kMaxChoices = 128;                            // of one request, for one prompt or several
+inline constexpr size_t kMaxInputs = 2048;                            // texts of one embeddings request
+inline constexpr size_t kMaxBadWords = 256, kMaxBadWordBytes = 4096;  // of all of them
 // Alternatives per position.
 inline constexpr auto kMaxLogprobs = uint32_t(marshal::GenerationParamTable::kTopLogprobs.openai_most);
 inline constexpr size_t kMaxRanges = 64;      // of positions with readouts
@@ -87,6 +92,9 @@ struct Request {
 
   marshal::GenerationParams params;
   std::shared_ptr<const msg::TokenGrammar> grammar;  // of params.structured, once it is compiled
+  std::vector<uint32_t> allowed_ids;                 // the only tokens that may be drawn; empty: all
+  std::vector<std::string> bad_words;
+  std::shared_ptr<const text::TokenFilter> filter;  // of both, once the prompt is made; null: there is none
   uint32_t n = 1;
   uint32_t best_of = 0;  // of a completion: how many are made of each prompt, of which the n likeliest are answered
   // How many are made of each prompt.

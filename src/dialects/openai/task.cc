@@ -117,6 +117,7 @@ void PromptTask::compile() {
 void PromptTask::make(const msg::TextBudget& budget) {
   make_prompts(budget);
   if (error.ok() && kind_ == Kind::kChat) error = in_function_names(request_, settle_tools(request_, *spec_));
+  if (error.ok()) error = make_filter(request_, *spec_);
   if (!error.ok()) error = in_names(request_.names, std::move(error));
 }
 

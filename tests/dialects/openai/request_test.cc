@@ -211,7 +211,6 @@ TEST_F(OpenaiRequests, MembersThatNeedOthers) {
   EXPECT_EQ(chat_with("top_logprobs", 0), "ok");
   EXPECT_EQ(chat_with("top_logprobs", 21), "top_logprobs");
   EXPECT_EQ(chat_with("max_completion_tokens", 0), "max_completion_tokens");
-  EXPECT_EQ(chat_with("echo", true), "echo");
   EXPECT_EQ(verdict("/v1/completions", {{"prompt", "a"}, {"stream", true}, {"prompt_logprobs", 1}}), "prompt_logprobs");
   EXPECT_EQ(verdict("/v1/completions", {{"prompt", std::vector<std::string>(9, "a")}, {"n", 16}}), "n");
   EXPECT_EQ(verdict("/v1/completions", {{"prompt", std::vector<std::string>(129, "a")}}), "prompt");

@@ -1,0 +1,77 @@
+// Members that vLLM's clients send: allowed_token_ids, bad_words, and echo in a chat.
+#include "bench.h"
+
+namespace weir::openai {
+namespace {
+
+class TokenMembers : public OpenaiBench {
+ protected:
+  bool may_come(uint32_t id) { return msg::allows(call()->generation->constraint->mask(), id); }
+  bool comes(std::string_view text) {
+    return std::all_of(text.begin(), text.end(),
+                       [&](char c) { return call()->generation->constraint->accept(uint8_t(c)); });
+  }
+};
+
+TEST_F(TokenMembers, OnlyAllowedTokensAreDrawn) {
+  auto x = complete({{"allowed_token_ids", {97, 256}}});
+  ASSERT_TRUE(call()->generation->constraint);
+  EXPECT_TRUE(may_come(97) && may_come(256));
+  EXPECT_FALSE(may_come(98) || may_come(259));
+  EXPECT_EQ(error(complete({{"allowed_token_ids", {260}}})), "400 invalid_request_error - allowed_token_ids");
+  EXPECT_EQ(error(chat({{"allowed_token_ids", Json::array()}})), "400 invalid_request_error - allowed_token_ids");
+  EXPECT_EQ(error(chat({{"allowed_token_ids", "a"}})), "400 invalid_request_error - allowed_token_ids");
+  EXPECT_FALSE(complete({{"allowed_token_ids", nullptr}, {"bad_words", Json::array()}})->headed);
+  EXPECT_FALSE(call(1)->generation->constraint) << "they ask for nothing";
+}
+
+TEST_F(TokenMembers, BadWordsDoNotCome) {
+  auto x = chat({{"bad_words", {"abc", "z"}}});
+  EXPECT_FALSE(may_come('z'));
+  EXPECT_TRUE(may_come('c'));
+  EXPECT_TRUE(comes("ab"));
+  EXPECT_FALSE(may_come('c'));
+  EXPECT_TRUE(comes("xbc"));
+  EXPECT_EQ(error(complete({{"bad_words", {""}}})), "400 invalid_request_error - bad_words");
+  EXPECT_EQ(error(complete({{"bad_words", "a"}})), "400 invalid_request_error - bad_words");
+  EXPECT_EQ(error(complete({{"bad_words", std::vector<std::string>(257, "a")}})),
+            "400 invalid_request_error - bad_words");
+  EXPECT_EQ(error(complete({{"bad_words", {std::string(4097, 'a')}}})), "400 invalid_request_error - bad_words");
+}
+
+TEST_F(TokenMembers, BothHoldBesideAForm) {
+  auto x = complete({{"structured_outputs", {{"regex", "[a-z]+"}}}, {"bad_words", {"b"}}});
+  EXPECT_TRUE(may_come('a'));
+  EXPECT_FALSE(may_come('b') || may_come('A'));
+}
+
+TEST_F(TokenMembers, AnAnswerThatEchoesBeginsWithTheMessageItGoesOnWith) {
+  Json body{{"echo", true},
+            {"logprobs", true},
+            {"continue_final_message", true},
+            {"messages", Json::parse(R"([{"role":"user","content":"hi"},{"role":"assistant","content":"So "}])")}};
+  auto x = chat(body);
+  EXPECT_EQ(call()->generation->logprobs.front().start, call()->generation->append.size());
+  body["stream"] = true;
+  auto streamed = chat(body);
+  auto first = scripted(0), second = scripted(1);
+  for (auto* v : {&first, &second}) {
+    v->emit("be");
+    v->end();
+  }
+  turn();
+  EXPECT_EQ(json(x)["choices"][0]["message"]["content"], "So be");
+  EXPECT_EQ(text(events(streamed)), "So be");
+}
+
+TEST_F(TokenMembers, AMessageOfAnotherRoleIsNotEchoed) {
+  auto x = chat({{"echo", true}});
+  auto v = scripted();
+  v.emit("a");
+  v.end();
+  turn();
+  EXPECT_EQ(json(x)["choices"][0]["message"]["content"], "a");
+}
+
+}  // namespace
+}  // namespace weir::openai
