@@ -94,6 +94,13 @@ class Openai(harness.Case):
         self.assertEqual(0, done.returncode, done.stdout.decode())
         self.assertRegex(done.stdout.decode(), r'(?m)^11 passed, 0 failed$')
 
+    def test_the_official_clients_conversations(self):
+        env = {**os.environ, 'NODE_PATH': str(harness.ROOT / '.cache/npm/node_modules')}
+        done = subprocess.run(['node', str(harness.ROOT / 'tests/e2e/conversations_client.js'), self.server.url(), 'chat'],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, env=env)
+        self.assertEqual(0, done.returncode, done.stdout.decode())
+        self.assertRegex(done.stdout.decode(), r'(?m)^5 passed, 0 failed$')
+
     def test_hostile_tools_hold_up_nobody_else(self):
         def tools(parameters, count=1):
             return [{'type': 'function', 'function': {'name': f'f{i}', 'parameters': parameters}} for i in range(count)]
@@ -114,6 +121,22 @@ class Openai(harness.Case):
         with harness.threads(len(hostile), attack):
             for _ in range(5):
                 self.assertEqual(200, post(self.server, '/v1/completions', {'prompt': 'hello', 'max_tokens': 4})[0])
+
+    def test_tokens_and_words_that_are_kept_out(self):
+        def complete(**more):
+            body = {'prompt': 'What is curl?', 'max_tokens': 12, 'temperature': 0, 'ignore_eos': True, 'return_token_ids': True, **more}
+            status, raw = post(self.server, '/v1/completions', body)
+            self.assertEqual(200, status, raw)
+            choice = json.loads(raw)['choices'][0]
+            return choice['text'], choice['token_ids']
+
+        text, ids = complete()
+        self.assertLessEqual(set(complete(allowed_token_ids=ids[:3])[1]), set(ids[:3]))
+        word = max(re.findall(r'\w+', text), key=len)
+        self.assertNotIn(word, complete(bad_words=[word])[0])
+        kept = complete(allowed_token_ids=ids, bad_words=[word])
+        self.assertLessEqual(set(kept[1]), set(ids))
+        self.assertNotIn(word, kept[0])
 
     def test_clients_of_ollama_and_anthropic(self):
         env = {**os.environ, 'NODE_PATH': str(harness.ROOT / '.cache/npm/node_modules')}

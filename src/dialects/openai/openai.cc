@@ -10,6 +10,7 @@
 #include "dialects/openai/api_error.h"
 #include "dialects/openai/batches/batches.h"
 #include "dialects/openai/batches/document.h"
+#include "dialects/openai/conversations/conversations.h"
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/ollama/ollama.h"
 #include "dialects/openai/reading.h"
@@ -95,6 +96,14 @@ constexpr Row kUnderPrefix[] = {
     {"POST", "/responses/{response}/cancel", responses::cancel, Permission::kInfer},
     {"GET", "/responses/{response}/input_items", responses::list_input_items, Permission::kInfer},
     {"POST", "/responses/compact", responses::refuse_compaction, Permission::kInfer},
+    {"POST", "/conversations", conversations::create, Permission::kInfer},
+    {"GET", "/conversations/{conversation}", conversations::show, Permission::kInfer},
+    {"POST", "/conversations/{conversation}", conversations::update, Permission::kInfer},
+    {"DELETE", "/conversations/{conversation}", conversations::forget, Permission::kInfer},
+    {"POST", "/conversations/{conversation}/items", conversations::add_items, Permission::kInfer},
+    {"GET", "/conversations/{conversation}/items", conversations::list_items, Permission::kInfer},
+    {"GET", "/conversations/{conversation}/items/{item}", conversations::show_item, Permission::kInfer},
+    {"DELETE", "/conversations/{conversation}/items/{item}", conversations::delete_item, Permission::kInfer},
     {"GET", "/files", batches::list_files, Permission::kInfer},
     {"GET", "/files/{file}", batches::show_file, Permission::kInfer},
     {"GET", "/files/{file}/content", batches::file_content, Permission::kInfer},

@@ -71,6 +71,8 @@ struct Request {
   std::string previous;     // the response whose turns are `earlier`, where they are to be asked of other nodes
   base::Bytes earlier;
   std::string turns;
+  std::string conversation;             // whose items the answer goes on behind, and is added to
+  std::string new_items;                // of the input, as the conversation keeps them: the inside of a JSON list
   std::vector<std::string> references;  // responses that items of the input are in, to be looked for first
   std::vector<ClientTool> client_tools;
   std::string model;

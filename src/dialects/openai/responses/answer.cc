@@ -13,7 +13,9 @@
 #include <memory>
 #include <utility>
 
+#include "dialects/openai/conversations/conversations.h"
 #include "dialects/openai/responses/input.h"
+#include "dialects/openai/responses/output_item.h"
 #include "dialects/openai/responses/responses.h"
 #include "marshal/json_tensor.h"
 #include "wire/answer_flow.h"
@@ -25,71 +27,6 @@ namespace weir::openai::responses {
 namespace {
 
 using wire::Exchange;
-
-struct Item {
-  enum class Kind : uint8_t { kThoughts, kMessage, kCall, kCustomCall } kind = Kind::kMessage;
-  std::string id;
-  std::string text;                  // arguments of a call
-  std::string logprobs;              // of a message, where they are asked for: entries as a chat has them
-  std::string call_id, name;         // of a call, as the model knows it
-  const ClientTool* tool = nullptr;  // as the client does, where that differs
-  std::string input;                 // of a custom call that is over
-
-  bool calls() const { return kind == Kind::kCall || kind == Kind::kCustomCall; }
-};
-
-// How an item and its text are called.
-struct ItemWords {
-  std::string_view prefix, type, part, delta;
-};
-constexpr ItemWords kItemWords[] = {{"rs_", "reasoning", "reasoning_text", "response.reasoning_text"},
-                                    {"msg_", "message", "output_text", "response.output_text"},
-                                    {"fc_", "function_call", "", "response.function_call_arguments"},
-                                    {"ctc_", "custom_tool_call", "", "response.custom_tool_call_input"}};
-const ItemWords& words_of(const Item& item) { return kItemWords[size_t(item.kind)]; }
-
-void add_string(std::string& out, std::string_view name, std::string_view value) {
-  ((out += ",\"") += name) += "\":";
-  marshal::write_string(out, value);
-}
-
-void write_part(std::string& out, const Item& item, std::string_view text) {
-  out += "{\"type\":\"";
-  out += words_of(item).part;
-  out += '"';
-  add_string(out, "text", text);
-  if (item.kind == Item::Kind::kMessage)
-    out += ",\"annotations\":[],\"logprobs\":[" + (text.empty() ? std::string() : item.logprobs) + ']';
-  out += '}';
-}
-
-std::string_view client_name(const Item& item) { return item.tool ? item.tool->name : item.name; }
-
-enum class Progress : uint8_t { kBegun, kCut, kDone };
-
-void write_item(std::string& out, const Item& item, Progress progress) {
-  constexpr std::string_view kStatus[] = {"in_progress", "incomplete", "completed"};
-  out += "{\"type\":\"";
-  out += words_of(item).type;
-  out += '"';
-  add_string(out, "id", item.id);
-  add_string(out, "status", kStatus[size_t(progress)]);
-  if (item.calls()) {
-    add_string(out, "call_id", item.call_id);
-    add_string(out, "name", client_name(item));
-    if (item.tool && !item.tool->name_space.empty()) add_string(out, "namespace", item.tool->name_space);
-    if (item.kind == Item::Kind::kCustomCall)
-      add_string(out, "input", item.input);
-    else
-      add_string(out, "arguments", progress == Progress::kBegun ? std::string_view() : item.text);
-  } else {
-    out +=
-        item.kind == Item::Kind::kMessage ? ",\"role\":\"assistant\",\"content\":[" : ",\"summary\":[],\"content\":[";
-    if (progress != Progress::kBegun) write_part(out, item, item.text);
-    out += ']';
-  }
-  out += '}';
-}
 
 class ResponseAnswer final : public Answer {
  public:
@@ -133,10 +70,21 @@ class ResponseAnswer final : public Answer {
     const Progress how = choice.end.why == End::Why::kLength ? Progress::kCut : Progress::kDone;
     end_item(how, events);
     if (!charge_written()) return failed(wire::no_room_for_answer());
+    if (base::Status bad = converse(); !bad.ok()) return failed(bad);
     std::string response = response_json(how == Progress::kCut ? "incomplete" : "completed", how, {});
     if (request_.stream && !events.empty()) send(std::move(events));
     if (!request_.store) return finish(std::move(response), how);
     store(std::move(response), how);
+  }
+  // The conversation has what was asked, and what was answered.
+  base::Status converse() {
+    if (request_.conversation.empty()) return {};
+    std::string items = std::move(request_.new_items);
+    for (const Item& item : items_) {
+      if (!items.empty()) items += ',';
+      write_item(items, item, Progress::kDone);
+    }
+    return conversations::append_items(state_, exchange_, request_.conversation, items);
   }
   void finish(std::string response, Progress how) {
     if (!request_.stream) return finish_written(std::move(response));

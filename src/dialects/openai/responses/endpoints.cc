@@ -4,11 +4,12 @@
 
 #include "base/attempt.h"
 #include "base/memory_ledger.h"
-#include "dialects/openai/batches/batches.h"
+#include "dialects/openai/conversations/conversations.h"
 #include "dialects/openai/count.h"
 #include "dialects/openai/reading.h"
 #include "dialects/openai/responses/background.h"
 #include "dialects/openai/responses/put_off.h"
+#include "dialects/openai/responses/listing.h"
 #include "dialects/openai/responses/responses.h"
 #include "marshal/json_cursor.h"
 #include "marshal/json_tensor.h"
@@ -21,11 +22,6 @@ namespace {
 
 using wire::Exchange;
 
-ApiError no_such_response() {
-  return {base::failure(base::Code::kNotFound, "there is no such response, or no more"), "response_id",
-          "response_not_found"};
-}
-
 // This node's own is charged for as long as it is used, too. A record of another one is charged already. False: there
 // is no room.
 bool charge(Exchange& exchange, base::Bytes& text) {
@@ -35,18 +31,22 @@ bool charge(Exchange& exchange, base::Bytes& text) {
 // Goes on with a request that has been read, once all that it refers to is there.
 using Next = void (*)(OpenAiState&, Exchange&, Request&&);
 
-void go_on(OpenAiState& state, Exchange& exchange, Request&& request, Next next);
+void go_on(OpenAiState& state, Exchange& exchange, Request&& request, Next next,
+           std::optional<base::Bytes> conversation);
 
-void read(OpenAiState& state, Exchange& exchange, StoredView view, Next next, size_t more = 0) {
+void read(OpenAiState& state, Exchange& exchange, const StoredView& view, Next next, size_t more = 0) {
   read_body<Request>(
-      state, exchange,
-      [view = std::move(view)](std::string_view body, Request& request) { return read_response(body, view, request); },
-      [next](OpenAiState& there, Exchange& x, Request&& request) { go_on(there, x, std::move(request), next); }, more);
+      state, exchange, [view](std::string_view body, Request& request) { return read_response(body, view, request); },
+      [next, conversation = view.conversation](OpenAiState& there, Exchange& x, Request&& request) {
+        go_on(there, x, std::move(request), next, conversation);
+      },
+      more);
 }
 
 // Responses that items of a body refer to, on the way.
 struct Lookup {
   Next next = nullptr;
+  std::optional<base::Bytes> conversation;
   std::vector<std::string> wanted;
   Referenced found;
   size_t bytes = 0;
@@ -54,7 +54,8 @@ struct Lookup {
 
 void read_again(OpenAiState& state, Exchange& exchange, const std::shared_ptr<Lookup>& lookup) {
   StoredView view = stored_view(state, exchange);
-  view.referenced = {lookup, &lookup->found};
+  if (!lookup->found.empty()) view.referenced = {lookup, &lookup->found};
+  view.conversation = lookup->conversation;
   read(state, exchange, std::move(view), lookup->next, lookup->bytes);
 }
 
@@ -75,11 +76,30 @@ void find_referenced(OpenAiState& state, Exchange& exchange, std::shared_ptr<Loo
                 });
 }
 
-// Behind the responses that it names, which other nodes may have.
-void go_on(OpenAiState& state, Exchange& exchange, Request&& request, Next next) {
+// Nothing, and the request is answered: there is none, or no room to read it.
+std::optional<base::Bytes> items_of_conversation(OpenAiState& state, Exchange& exchange, const std::string& id) {
+  const StoredView view = stored_view(state, exchange);
+  auto found = view.stored ? view.stored->find(view.tenant, id, view.now, StoredKind::kConversation) : std::nullopt;
+  if (!found) return respond(exchange, conversations::no_such_conversation()), std::nullopt;
+  if (charge(exchange, found->turns)) return std::move(found->turns);
+  return respond(exchange, refuse(wire::no_room_for_answer())), std::nullopt;
+}
+
+// Behind the conversation and the responses that it names, which other nodes may have.
+void go_on(OpenAiState& state, Exchange& exchange, Request&& request, Next next,
+           std::optional<base::Bytes> conversation) {
+  if (!request.conversation.empty() && !conversation) {
+    auto lookup = std::make_shared<Lookup>();
+    lookup->next = next;
+    lookup->conversation = items_of_conversation(state, exchange, request.conversation);
+    if (!lookup->conversation) return;
+    lookup->bytes = lookup->conversation->size();
+    return read_again(state, exchange, lookup);
+  }
   if (!request.references.empty()) {
     auto lookup = std::make_shared<Lookup>();
     lookup->next = next;
+    lookup->conversation = std::move(conversation);
     lookup->wanted = std::move(request.references);
     return find_referenced(state, exchange, std::move(lookup));
   }
@@ -94,57 +114,6 @@ void go_on(OpenAiState& state, Exchange& exchange, Request&& request, Next next)
                   if (!charge(exchange, waiting->earlier)) return respond(exchange, refuse(wire::no_room_for_answer()));
                   next(state, exchange, std::move(*waiting));
                 });
-}
-
-// Which items of a list are asked for.
-struct Page {
-  size_t limit = 0;
-  jobs::FileOrder order = jobs::FileOrder::kNewestFirst;
-  std::string after;  // an id; empty: from the beginning
-};
-
-class ListItems final : public base::OffloadTask {
- public:
-  ListItems(std::string response_id, StoredResponse stored, Page page)
-      : response_id_(std::move(response_id)), stored_(std::move(stored)), page_(std::move(page)) {}
-
-  size_t bytes() const { return stored_.turns.size() + stored_.response.size(); }
-  void run() override {
-    const auto thrown = base::attempt("listing the items of a response", [this] { list(); });
-    if (!thrown.ok()) error_ = refuse(thrown);
-  }
-  void answer(Exchange& exchange) {
-    error_.ok() ? respond_json(exchange, std::move(json_)) : respond(exchange, error_);
-  }
-
- private:
-  void list() {
-    auto items = input_items(response_id_, stored_.turns.view(), stored_.response.view());
-    if (page_.order == jobs::FileOrder::kNewestFirst) std::reverse(items.begin(), items.end());
-    if (!page_.after.empty()) {
-      const auto last = std::find_if(items.begin(), items.end(), [&](const auto& i) { return i.first == page_.after; });
-      if (last == items.end()) return void(error_ = refuse("after", "after: there is no such item"));
-      items.erase(items.begin(), std::next(last));
-    }
-    json_ = batches::list_json(items, page_.limit);
-  }
-
-  const std::string response_id_;
-  const StoredResponse stored_;
-  const Page page_;
-  ApiError error_;
-  std::string json_;
-};
-
-// Turns with images are megabytes.
-void list_items(OpenAiState& state, Exchange& exchange, std::unique_ptr<ListItems> task) {
-  const size_t bytes = task->bytes();
-  if (!state.options.offload || bytes <= wire::kLongBody) return task->run(), task->answer(exchange);
-  wire::send_away(*state.options.offload, std::move(task), bytes, wire::Offload::Part::kAnswer, exchange,
-                  [&exchange](const base::Status& status, std::unique_ptr<base::OffloadTask> done) {
-                    if (!status.ok()) return respond(exchange, refuse(status));
-                    static_cast<ListItems&>(*done).answer(exchange);
-                  });
 }
 
 std::optional<std::string> stop_in_background(OpenAiState& state, const Exchange& exchange, const std::string& id,
@@ -165,9 +134,19 @@ bool was_in_background(std::string_view response) {
 
 }  // namespace
 
+ApiError no_such_response() {
+  return {base::failure(base::Code::kNotFound, "there is no such response, or no more"), "response_id",
+          "response_not_found"};
+}
+
 StoredView stored_view(const OpenAiState& state, const Exchange& exchange) {
-  return {state.options.stored, marshal::tenant_of(exchange.request()), state.bus.env().now(), state.options.records,
-          nullptr};
+  return {state.options.stored,
+          marshal::tenant_of(exchange.request()),
+          state.bus.env().now(),
+          state.options.records,
+          nullptr,
+          std::nullopt,
+          random_id(state.bus, kIdDigits)};
 }
 
 void create(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
@@ -215,19 +194,19 @@ void cancel(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) 
 }
 
 void list_input_items(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
-  const auto limit = batches::list_limit(exchange, 100, 20);
-  if (!limit) return;
-  const auto order = batches::list_order(exchange);
-  if (!order) return;
+  auto page = read_page(exchange, jobs::FileOrder::kNewestFirst);
+  if (!page) return;
   const std::string id(args["response"]);
-  Page page{*limit, *order, exchange.request().query_value("after")};
-  find_response(state, exchange, id, [&state, &exchange, id, page = std::move(page)](auto found) {
+  find_response(state, exchange, id, [&state, &exchange, id, page = *std::move(page)](auto found) {
     if (!found) return respond(exchange, refuse(found.error()));
     if (!*found) return respond(exchange, no_such_response());
     StoredResponse stored = std::move(**found);
     if (!charge(exchange, stored.turns) || !charge(exchange, stored.response))
       return respond(exchange, refuse(wire::no_room_for_answer()));
-    list_items(state, exchange, std::make_unique<ListItems>(id, std::move(stored), page));
+    const size_t bytes = stored.turns.size() + stored.response.size();
+    answer_made(state, exchange, bytes, [id, stored, page] {
+      return make_page(input_items(id, stored.turns.view(), stored.response.view()), page);
+    });
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/encoding.h"
 #include "dialects/openai/responses/input.h"
+#include "dialects/openai/responses/responses.h"
 
 namespace weir::openai::responses {
 namespace {
@@ -52,6 +53,12 @@ class Conversation {
     if (referenced) referenced_.emplace(*referenced);
   }
 
+  // `name`: of the list, for errors of what its items lack.
+  ApiError add_all(std::string_view name, const OrderedJson& items) {
+    for (size_t i = 0; i < items.size(); ++i)
+      if (ApiError bad = read_at(name, i, [&] { return add(items[i], i); }); !bad.ok()) return bad;
+    return {};
+  }
   ApiError add(const OrderedJson& item, size_t at) {
     if (!item.is_object()) return wrong(at, "expected an object");
     const std::string_view type = text_member(item, "type");
@@ -193,6 +200,8 @@ class Conversation {
   bool open_ = false;
 };
 
+OrderedJson kept_list(const base::Bytes& items) { return OrderedJson::parse('[' + std::string(items.view()) + ']'); }
+
 }  // namespace
 
 std::string_view text_member(const OrderedJson& object, std::string_view name) {
@@ -201,24 +210,24 @@ std::string_view text_member(const OrderedJson& object, std::string_view name) {
   return text ? std::string_view(*text) : std::string_view();
 }
 
-ApiError read_input(const OrderedJson& body, const Referenced* referenced, OrderedJson& out, Request& request) {
+ApiError read_input(const OrderedJson& body, const StoredView& stored, OrderedJson& out, Request& request) {
   OrderedJson& messages = out["messages"] = OrderedJson::array();
   if (const OrderedJson* said = member(body, "instructions")) {
     if (!said->is_string()) return refuse("instructions", "instructions: expected a text");
     messages.push_back({{"role", "system"}, {"content", *said}});
   }
+  Conversation items(messages, stored.referenced.get(), request);
+  if (stored.conversation)
+    if (ApiError bad = items.add_all("conversation", kept_list(*stored.conversation)); !bad.ok()) return bad;
   const OrderedJson* input = member(body, "input");
-  if (!input && member(body, "previous_response_id")) return {};
+  if (!input && (member(body, "previous_response_id") || stored.conversation)) return {};
   if (!input) return refuse("input", "input: it is missing");
   if (input->is_string()) {
     messages.push_back({{"role", "user"}, {"content", *input}});
     return {};
   }
   if (!input->is_array()) return refuse("input", "input: expected a text or a list of items");
-  Conversation items(messages, referenced, request);
-  for (size_t i = 0; i < input->size(); ++i)
-    if (ApiError bad = read_at("input", i, [&] { return items.add((*input)[i], i); }); !bad.ok()) return bad;
-  return {};
+  return items.add_all("input", *input);
 }
 
 }  // namespace weir::openai::responses

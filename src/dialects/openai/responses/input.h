@@ -10,12 +10,15 @@
 
 namespace weir::openai::responses {
 
+struct StoredView;
+
 // The member where it is a text, else "".
 std::string_view text_member(const OrderedJson& object, std::string_view name);
 
-// input.cc: `instructions` and `input` into out["messages"]. What items refer to comes from `referenced`; where that is
-// null, they are left out, and `request.references` says where they are. Errors: 400 naming the item; 404.
-ApiError read_input(const OrderedJson& body, const Referenced* referenced, OrderedJson& out, Request& request);
+// input.cc: `instructions`, the items of the conversation, and `input` into out["messages"]. What items refer to comes
+// from `stored.referenced`; where that is null, they are left out, and `request.references` says where they are.
+// Errors: 400 naming the item; 404.
+ApiError read_input(const OrderedJson& body, const StoredView& stored, OrderedJson& out, Request& request);
 
 // tools.cc: `tools` and `tool_choice` into those of a chat. Tools that only OpenAI's servers run are left out;
 // `request.client_tools` has those whose calls the client knows by another name, or as other items. Errors: 400, also

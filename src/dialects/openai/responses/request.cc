@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "dialects/openai/conversations/conversations.h"
 #include "dialects/openai/responses/input.h"
 #include "dialects/openai/responses/responses.h"
 #include "dialects/openai/translation.h"
@@ -17,9 +18,9 @@ constexpr std::array<RenamedMember, 9> kCarried{{{"model", "model"},
                                                  {"priority", "priority"},
                                                  {"chat_template_kwargs", "chat_template_kwargs"},
                                                  {"enable_thinking", "enable_thinking"}}};
-constexpr std::array<std::string_view, 11> kRead{
-    "input", "instructions",         "tools",     "text", "tool_choice", "include", "reasoning", "top_logprobs",
-    "store", "previous_response_id", "background"};
+constexpr std::array<std::string_view, 12> kRead{
+    "input", "instructions",         "tools",      "text",        "tool_choice", "include", "reasoning", "top_logprobs",
+    "store", "previous_response_id", "background", "conversation"};
 constexpr std::string_view kLogprobs = "message.output_text.logprobs";
 // The other things that an answer may include are of tools that OpenAI's servers run, or of thoughts, which are told as
 // they are.
@@ -56,8 +57,7 @@ constexpr std::array<std::string_view, 2> kText{"format", "verbosity"};
 constexpr std::array<std::string_view, 5> kReasoning{"effort", "summary", "generate_summary", "context", "mode"};
 constexpr MemberLists kMembers{kCarried, kRead, kHarmless};
 // Known to clients; what asks for nothing passes.
-constexpr std::array<std::string_view, 5> kUnoffered{"conversation", "prompt", "context_management", "moderation",
-                                                     "truncation"};
+constexpr std::array<std::string_view, 4> kUnoffered{"prompt", "context_management", "moderation", "truncation"};
 
 bool is_in(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -145,6 +145,26 @@ ApiError read_store(const OrderedJson& body, const StoredView& stored, Request& 
   return {};
 }
 
+// A conversation's id, or an object with it.
+ApiError read_conversation(const OrderedJson& body, Request& out) {
+  const OrderedJson* said = member(body, "conversation");
+  if (!said) return {};
+  if (member(body, "previous_response_id"))
+    return refuse("conversation", "conversation: not with previous_response_id");
+  const OrderedJson* id = said->is_object() ? member(*said, "id") : said;
+  if (!id || !id->is_string()) return refuse("conversation", "conversation: expected an id, or an object with one");
+  out.conversation = id->get<std::string>();
+  return {};
+}
+
+// The input, as the conversation is to have it. A reference stands for an item of a response, which is not its own.
+ApiError read_new_items(const OrderedJson& body, const StoredView& stored, Request& out) {
+  if (out.conversation.empty()) return {};
+  if (stored.referenced) return refuse("input", "input: an item_reference is not offered with a conversation");
+  if (const OrderedJson* input = member(body, "input")) out.new_items = conversations::kept_items(*input, stored.ids);
+  return {};
+}
+
 // Members that change nothing are of their type all the same.
 ApiError check_type(const OrderedJson& value, const std::string& name) {
   const auto expected = [&](const char* what) { return refuse(name, name + ": expected " + what); };
@@ -180,7 +200,7 @@ OrderedJson laid_over(OrderedJson defaults, const OrderedJson* said) {
 }
 
 // The response repeats what was asked for.
-std::string echo(const OrderedJson& body, bool stored) {
+std::string echo(const OrderedJson& body, bool stored, const std::string& conversation) {
   OrderedJson out{{"background", false},
                   {"instructions", nullptr},
                   {"max_output_tokens", nullptr},
@@ -205,6 +225,7 @@ std::string echo(const OrderedJson& body, bool stored) {
   out["reasoning"] = laid_over({{"effort", nullptr}, {"summary", nullptr}}, member(body, "reasoning"));
   out["text"] = laid_over({{"format", {{"type", "text"}}}}, member(body, "text"));
   carry(body, "user", out, "user");
+  if (!conversation.empty()) out["conversation"] = {{"id", conversation}};
   out["service_tier"] = "default";
   out["store"] = stored;
   return inside(out);
@@ -234,14 +255,17 @@ ApiError read_response(std::string_view body, const StoredView& stored, Request&
     for (const auto& [name, value] : object.items())
       if (ApiError bad = check_member(value, name); !bad.ok()) return bad;
     kMembers.carry(object, translated);
+    if (ApiError bad = read_conversation(object, out); !bad.ok()) return bad;
     if (ApiError bad = read_store(object, stored, out); !bad.ok()) return bad;
+    if (!out.conversation.empty() && !stored.conversation) return ApiError{};
     if (text_member(object, "truncation") == "auto") out.overlong = Overlong::kTurnsGo;
-    if (ApiError bad = read_input(object, stored.referenced.get(), translated, out); !bad.ok()) return bad;
+    if (ApiError bad = read_input(object, stored, translated, out); !bad.ok()) return bad;
     if (!out.references.empty()) return ApiError{};
+    if (ApiError bad = read_new_items(object, stored, out); !bad.ok()) return bad;
     if (ApiError bad = read_client_tools(object, translated, out); !bad.ok()) return bad;
     for (auto* read : {read_text, read_logprobs, read_reasoning})
       if (ApiError bad = read(object, translated); !bad.ok()) return bad;
-    out.echoed = echo(object, out.store);
+    out.echoed = echo(object, out.store, out.conversation);
     out.instructed = member(object, "instructions") != nullptr;
     if (out.store) {
       OrderedJson turns = translated["messages"];

@@ -38,6 +38,10 @@ struct StoredView {
   session::SharedRecords* records = nullptr;
   // Null: they have not been looked for, and reading says in Request::references which ones are wanted.
   std::shared_ptr<const Referenced> referenced;
+  // The items of the request's conversation. Nothing: it has not been looked for, and reading says in
+  // Request::conversation which one is wanted.
+  std::optional<base::Bytes> conversation;
+  std::string ids;  // hexadecimal digits for the ids of new items
 };
 StoredView stored_view(const OpenAiState& state, const wire::Exchange& exchange);
 
@@ -55,6 +59,8 @@ void store_response(OpenAiState& state, wire::Exchange& exchange, const std::str
 // The same for whose exchange is over; `stored` has its owner where there are other nodes. False: there is no room.
 bool keep_response(OpenAiState& state, uint64_t tenant, const std::string& id, StoredResponse stored,
                    std::function<void()> then);
+// Stores what no other node has to find. False: there is no room.
+bool keep_here(OpenAiState& state, uint64_t tenant, const std::string& id, StoredResponse stored);
 // A response as other nodes read it. What is read shares the record's memory. Any thread.
 std::string write_shared(const StoredResponse& stored);
 std::optional<StoredResponse> read_shared(const base::Bytes& record);
@@ -64,6 +70,7 @@ std::optional<StoredResponse> read_shared(const base::Bytes& record);
 // naming the member, 404 naming an item that is not there.
 ApiError read_response(std::string_view body, const StoredView& stored, Request& out);
 
+ApiError no_such_response();
 ApiError no_previous_response();
 // Why a request cannot go on behind the response that was found for previous_response_id; OK where it can.
 ApiError check_previous(const std::optional<StoredResponse>& found);

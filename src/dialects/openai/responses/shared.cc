@@ -133,11 +133,16 @@ void store_response(OpenAiState& state, Exchange& exchange, const std::string& i
   keep_response(state, marshal::tenant_of(exchange.request()), id, std::move(stored), std::move(then));
 }
 
+bool keep_here(OpenAiState& state, uint64_t tenant, const std::string& id, StoredResponse stored) {
+  const bool fits = state.options.stored->put(tenant, id, std::move(stored), state.bus.env().now());
+  arm_forgetting(state);
+  return fits;
+}
+
 bool keep_response(OpenAiState& state, uint64_t tenant, const std::string& id, StoredResponse stored,
                    std::function<void()> then) {
   session::SharedRecords* records = state.options.records;
-  const bool fits = state.options.stored->put(tenant, id, stored, state.bus.env().now());
-  arm_forgetting(state);
+  const bool fits = keep_here(state, tenant, id, stored);
   if (!fits || !records) return then(), fits;
   records->keep_record(stored.owner, id, write_shared(stored), state.options.shard,
                        [then = std::move(then)](const Status&) { then(); });

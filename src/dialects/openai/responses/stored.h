@@ -1,5 +1,5 @@
-// StoredResponses: responses that clients may come back to for a while, and the turns of chats that lead to them. All
-// shards share one.
+// StoredResponses: responses that clients may come back to for a while, and the turns of chats that lead to them;
+// conversations and chat completions, too. All shards share one.
 //
 // Each belongs to its tenant: who asks with another one's id finds nothing. What they hold is charged to the memory
 // ledger; where a tenant's share, or what all have, is used up, that tenant's oldest go.
@@ -19,10 +19,15 @@
 
 namespace weir::openai::responses {
 
+enum class StoredKind : uint8_t { kResponse, kConversation, kChat };
+
 struct StoredResponse {
   std::string owner;     // as all nodes name it; empty where this one is alone
-  base::Bytes turns;     // of the conversation to its end: the inside of a JSON list
-  base::Bytes response;  // JSON
+  base::Bytes turns;     // of the conversation to its end: the inside of a JSON list; items of a conversation
+  base::Bytes response;  // JSON: the response, the conversation without its items, the chat completion
+  StoredKind kind = StoredKind::kResponse;
+  // Known without its JSON: of a chat completion what lists are asked for by.
+  std::string about;
 };
 
 // Any thread.
@@ -35,17 +40,28 @@ class StoredResponses {
   StoredResponses(base::Duration ttl, uint64_t bytes, base::MemoryLedger* ledger = nullptr)
       : ttl_(ttl), byte_quota_(bytes / 4, bytes, ledger) {}
 
-  // Called with an owner and an id when a response has to go for want of room. Once, before the first put(). From
-  // inside of it: it must not call back.
+  // Called with an owner and an id when what has an owner has to go for want of room. Once, before the first put().
+  // From inside of it: it must not call back.
   void when_evicted(std::function<void(const std::string& owner, const std::string& id)> evicted) {
     evicted_ = std::move(evicted);
   }
   base::Duration ttl() const { return ttl_; }
   bool stores() const { return ttl_ > base::Duration(0); }
-  // False: there is no room for it. The id is new.
+  // False: there is no room for it, or the id is not new.
   bool put(uint64_t tenant, const std::string& id, StoredResponse stored, base::Time now);
-  std::optional<StoredResponse> find(uint64_t tenant, const std::string& id, base::Time now);
-  bool remove(uint64_t tenant, const std::string& id, base::Time now);
+  std::optional<StoredResponse> find(uint64_t tenant, const std::string& id, base::Time now,
+                                     StoredKind kind = StoredKind::kResponse);
+  // Calls `visit` with the tenant's chat completions behind that of the id `after`, unless it is empty, until it
+  // answers false. From inside of it: it must not call back. False: `after` is none of them.
+  enum class Order : uint8_t { kOldestFirst, kNewestFirst };
+  using Visit = std::function<bool(const std::string& id, const StoredResponse& chat)>;
+  bool each_chat(uint64_t tenant, base::Time now, const std::string& after, Order order, const Visit& visit);
+  // Puts `next` in the place of what has been `seen`; a conversation's time begins anew. kChanged: somebody else has
+  // been faster.
+  enum class Replaced : uint8_t { kDone, kChanged, kGone, kNoRoom };
+  Replaced replace(uint64_t tenant, const std::string& id, const StoredResponse& seen, StoredResponse next,
+                   base::Time now);
+  bool remove(uint64_t tenant, const std::string& id, base::Time now, StoredKind kind = StoredKind::kResponse);
   // Forgets those whose time is over. Says when the next one's is; kNever: there are none.
   base::Time expire(base::Time now);
   size_t size() const;
@@ -62,6 +78,7 @@ class StoredResponses {
 
   void expire_locked(base::Time now);
   void erase(Records::iterator record);
+  bool make_room(uint64_t tenant, uint64_t before, uint64_t bytes, const Record* kept);
 
   const base::Duration ttl_;
   std::function<void(const std::string& owner, const std::string& id)> evicted_;

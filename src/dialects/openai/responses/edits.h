@@ -1,0 +1,35 @@
+// Changes of what is stored, which clients may make: of conversations, and the metadata of chat completions.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "dialects/openai/api_error.h"
+#include "dialects/openai/responses/stored.h"
+#include "dialects/openai/state.h"
+#include "dialects/openai/translation.h"
+
+namespace weir::openai::responses {
+
+// The client's, as it is now.
+std::optional<StoredResponse> find_stored(const OpenAiState& state, const wire::Exchange& exchange,
+                                          const std::string& id, StoredKind kind);
+// False: the client has none.
+bool remove_stored(const OpenAiState& state, const wire::Exchange& exchange, const std::string& id, StoredKind kind);
+
+// Changes the client's; others may do so at the same time, and then `change` is called again with what they have made.
+// Errors: of `change`; NOT_FOUND; RESOURCE_EXHAUSTED: it is too large then; ABORTED: worth another try.
+using Edit = std::function<ApiError(StoredResponse&)>;
+ApiError edit_stored(const OpenAiState& state, const wire::Exchange& exchange, const std::string& id, StoredKind kind,
+                     const Edit& change);
+
+// `metadata` of what is kept: null, or an object of at most 16 texts. Errors: 400.
+ApiError check_metadata(const OrderedJson* metadata);
+// The metadata of a body that has nothing else, as JSON. Any thread. Errors: 400.
+ApiError read_metadata(std::string_view body, std::string& out);
+// `object` (JSON), whose last member the metadata are or become.
+std::string with_metadata(std::string_view object, std::string_view metadata);
+
+}  // namespace weir::openai::responses

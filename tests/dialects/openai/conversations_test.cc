@@ -1,0 +1,230 @@
+// Conversations: what they hold, whose they are, and the responses that go on behind them.
+#include "responses_bench.h"
+
+namespace weir::openai {
+namespace {
+
+class Conversations : public Responses {
+ protected:
+  static constexpr const char* kPath = "/v1/conversations";
+
+  std::string made(const Json& body = Json::object()) { return json(open("POST", kPath, body.dump()))["id"]; }
+  static std::string at(const std::string& id, const std::string& more = {}) { return kPath + ('/' + id) + more; }
+  Json items(const std::string& id, const std::string& query = "?order=asc") {
+    return json(open("GET", at(id, "/items" + query)));
+  }
+  // The role, or the type, of each item and its text.
+  std::string told(const std::string& id) {
+    std::string out;
+    const Json all = items(id);
+    for (const Json& item : all["data"]) {
+      out += item.value("role", item["type"].get<std::string>()) + ':';
+      if (item.contains("content")) out += item["content"][0]["text"].get<std::string>();
+      out += ' ';
+    }
+    return out;
+  }
+  Opened as(const wire::PeerInfo& peer, const std::string& method, const std::string& path, const Json& body) {
+    Opened x(new support::FakeExchange(method, path, body.is_null() ? "" : body.dump()), {&router});
+    x->mutable_request().peer = &peer;
+    x->time = env.now();
+    if (router.begin(*x).body == wire::BodyPlan::kWhole) router.whole(*x);
+    bus.turn();
+    return x;
+  }
+  static Json user(const std::string& text) { return {{"role", "user"}, {"content", text}}; }
+};
+
+TEST_F(Conversations, IsMadeShownChangedAndDeleted) {
+  auto x = open("POST", kPath, R"({"metadata":{"a":"1"}})");
+  const std::string id = json(x)["id"];
+  EXPECT_TRUE(id.starts_with("conv_")) << x->sent;
+  EXPECT_EQ(json(x)["object"], "conversation");
+  EXPECT_TRUE(json(x)["created_at"].is_number_integer());
+  EXPECT_EQ(json(open("GET", at(id))), json(x));
+  EXPECT_EQ(json(open("POST", at(id), R"({"metadata":{"b":"2"}})"))["metadata"], Json({{"b", "2"}}));
+  EXPECT_EQ(json(open("GET", at(id)))["metadata"], Json({{"b", "2"}}));
+  EXPECT_EQ(json(open("GET", at(id)))["created_at"], json(x)["created_at"]);
+  EXPECT_EQ(json(open("DELETE", at(id))), Json({{"id", id}, {"object", "conversation.deleted"}, {"deleted", true}}));
+  EXPECT_EQ(error(open("GET", at(id))), "404 invalid_request_error conversation_not_found conversation_id");
+  EXPECT_EQ(open("DELETE", at(id))->response.status, 404);
+  EXPECT_EQ(json(open("POST", kPath))["object"], "conversation") << "a body without bytes is an empty one";
+}
+
+TEST_F(Conversations, ItemsAreAddedListedAndDeleted) {
+  const std::string id = made({{"items", {user("a")}}});
+  auto added = json(
+      open("POST", at(id, "/items"), Json{{"items", {{{"role", "assistant"}, {"content", "b"}}, user("c")}}}.dump()));
+  ASSERT_EQ(added["data"].size(), 2u) << added;
+  EXPECT_EQ(added["first_id"], added["data"][0]["id"]);
+  EXPECT_EQ(added["data"][0]["content"][0]["type"], "output_text");
+  EXPECT_EQ(added["data"][1]["type"], "message");
+  EXPECT_EQ(told(id), "user:a assistant:b user:c ");
+  const Json page = items(id, "?limit=2");
+  EXPECT_EQ(page["data"][0], added["data"][1]) << "the newest first";
+  EXPECT_EQ(page["has_more"], true);
+  EXPECT_EQ(items(id, "?after=" + page["last_id"].get<std::string>())["data"][0]["content"][0]["text"], "a");
+  const std::string b = added["data"][0]["id"];
+  EXPECT_EQ(json(open("GET", at(id, "/items/" + b))), added["data"][0]);
+  EXPECT_EQ(json(open("DELETE", at(id, "/items/" + b)))["id"], id);
+  EXPECT_EQ(told(id), "user:a user:c ");
+  EXPECT_EQ(error(open("GET", at(id, "/items/" + b))), "404 invalid_request_error item_not_found item_id");
+  EXPECT_EQ(open("DELETE", at(id, "/items/" + b))->response.status, 404);
+}
+
+TEST_F(Conversations, WhatIsWrongIsNamed) {
+  const std::string id = made();
+  EXPECT_EQ(refusal(open("POST", kPath, R"({"items":"a"})")), "400 items: items: expected a list of items");
+  EXPECT_EQ(refusal(open("POST", kPath, R"({"items":[{"type":"x"}]})")),
+            "400 items: items[0]: items of type 'x' are not offered");
+  EXPECT_EQ(refusal(open("POST", at(id, "/items"), Json{{"items", std::vector<Json>(21, user("a"))}}.dump())),
+            "400 items: items: at most 20 of them at a time");
+  EXPECT_EQ(refusal(open("POST", at(id, "/items"), "{}")), "400 items: items: expected a list of items");
+  EXPECT_EQ(refusal(open("POST", at(id), R"({"metadata":{"a":1}})")),
+            "400 metadata: metadata: expected an object of texts");
+  EXPECT_EQ(refusal(open("POST", at(id), R"({"items":[]})")), "400 items: items: no such parameter");
+  EXPECT_EQ(refusal(ask({{"conversation", 1}})),
+            "400 conversation: conversation: expected an id, or an object with one");
+  EXPECT_EQ(refusal(ask({{"conversation", id}, {"previous_response_id", "resp_1"}})),
+            "400 conversation: conversation: not with previous_response_id");
+  EXPECT_EQ(error(ask({{"conversation", "conv_1"}})),
+            "404 invalid_request_error conversation_not_found conversation_id");
+}
+
+TEST_F(Conversations, AResponseGoesOnBehindItAndIsAddedToIt) {
+  const std::string id = made({{"items", {user("so")}}});
+  auto x = ask({{"conversation", id}, {"instructions", "Be brief."}});
+  EXPECT_EQ(prompt(), "system:Be brief.\nuser:so\nuser:hi\nassistant:");
+  scripted().emit("ab");
+  scripted().end();
+  turn();
+  EXPECT_EQ(json(x)["conversation"], Json({{"id", id}}));
+  EXPECT_EQ(told(id), "user:so user:hi assistant:ab ");
+  EXPECT_EQ(items(id)["data"][2]["id"], json(x)["output"][0]["id"]);
+  auto stream = ask({{"conversation", {{"id", id}}}, {"stream", true}, {"input", {user("and")}}, {"store", false}});
+  EXPECT_EQ(prompt(), "user:so\nuser:hi\nassistant:ab\nuser:and\nassistant:");
+  scripted().emit("c");
+  scripted().end();
+  turn();
+  EXPECT_EQ(events(stream).back()["type"], "response.completed");
+  EXPECT_EQ(told(id), "user:so user:hi assistant:ab user:and assistant:c ");
+}
+
+TEST_F(Conversations, WhatIsNotAnsweredIsNotAdded) {
+  const std::string id = made();
+  ask({{"conversation", id}}).reset();
+  turn();
+  models.finish_all();
+  turn();
+  EXPECT_EQ(told(id), "");
+}
+
+TEST_F(Conversations, ResponsesAtTheSameTimeAreBothAdded) {
+  const std::string id = made();
+  auto x = ask({{"conversation", id}, {"input", "1"}}), y = ask({{"conversation", id}, {"input", "2"}});
+  auto first = scripted(0), second = scripted(1);
+  second.emit("b");
+  second.end();
+  turn();
+  first.emit("a");
+  first.end();
+  turn();
+  EXPECT_EQ(told(id), "user:2 assistant:b user:1 assistant:a ");
+}
+
+TEST_F(Conversations, OneThatIsDeletedMeanwhileFailsTheResponse) {
+  const std::string id = made();
+  auto x = ask({{"conversation", id}});
+  open("DELETE", at(id));
+  scripted().emit("ab");
+  scripted().end();
+  turn();
+  EXPECT_EQ(x->response.status, 409) << x->sent;
+}
+
+TEST_F(Conversations, AFullOneFailsTheResponse) {
+  const std::string id = made();
+  const std::string text((responses::StoredResponses::kMostBytes / 4) - 1000, 'a');
+  responses::StoredResponses large{std::chrono::minutes(10), 64 << 20};
+  options.stored = &large, openai.reset();
+  const std::string full = made();
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(open("POST", at(full, "/items"), Json{{"items", {user(text)}}}.dump())->response.status, 200);
+  auto more = open("POST", at(full, "/items"), Json{{"items", {user(text + std::string(4000, 'a'))}}}.dump());
+  EXPECT_EQ(error(more), "429 rate_limit_error conversation_full items");
+  openai.reset();
+}
+
+TEST_F(Conversations, IsItsTenantsAlone) {
+  const wire::PeerInfo owner{"10.0.0.1:5000"}, other{"10.0.0.2:5000"};
+  open("GET", "/v1/models");
+  const std::string id = json(as(owner, "POST", kPath, {{"items", {user("so")}}}))["id"];
+  const std::string item = json(as(owner, "GET", at(id, "/items"), {}))["data"][0]["id"];
+  struct Try {
+    const char* method;
+    std::string path;
+    Json body;
+  };
+  for (const Try& t : {Try{"GET", at(id), {}}, Try{"POST", at(id), {{"metadata", {{"a", "b"}}}}},
+                       Try{"GET", at(id, "/items"), {}}, Try{"POST", at(id, "/items"), {{"items", {user("x")}}}},
+                       Try{"GET", at(id, "/items/" + item), {}}, Try{"DELETE", at(id, "/items/" + item), {}},
+                       Try{"POST", "/v1/responses", {{"model", "m"}, {"input", "x"}, {"conversation", id}}},
+                       Try{"DELETE", at(id), {}}})
+    EXPECT_EQ(as(other, t.method, t.path, t.body)->response.status, 404) << t.method << t.path;
+  EXPECT_EQ(as(owner, "GET", at(id), {})->response.status, 200);
+}
+
+TEST_F(Conversations, IsNoResponseAndAResponseIsNone) {
+  const std::string id = made(), response = say({});
+  EXPECT_EQ(open("GET", "/v1/responses/" + id)->response.status, 404);
+  EXPECT_EQ(open("DELETE", "/v1/responses/" + id)->response.status, 404);
+  EXPECT_EQ(open("GET", "/v1/responses/" + id + "/input_items")->response.status, 404);
+  EXPECT_EQ(ask({{"previous_response_id", id}})->response.status, 400);
+  EXPECT_EQ(open("GET", at(response))->response.status, 404);
+  EXPECT_EQ(open("DELETE", at(response))->response.status, 404);
+  EXPECT_EQ(open("GET", at(id))->response.status, 200);
+}
+
+TEST_F(Conversations, IsForgottenItsTimeBehindItsLastChange) {
+  const std::string id = made();
+  env.advance(std::chrono::minutes(6));
+  open("POST", at(id, "/items"), Json{{"items", {user("a")}}}.dump());
+  env.advance(std::chrono::minutes(6));
+  EXPECT_EQ(told(id), "user:a ");
+  env.advance(std::chrono::minutes(11));
+  EXPECT_EQ(open("GET", at(id))->response.status, 404);
+  EXPECT_EQ(stored.size(), 0u);
+}
+
+TEST_F(Conversations, NoneIsKeptWhereNothingIsStored) {
+  options.stored = nullptr;
+  EXPECT_EQ(open("POST", kPath, "{}")->response.status, 501);
+  EXPECT_EQ(open("GET", at("conv_1"))->response.status, 404);
+}
+
+TEST(StoredResponses, WhatGrowsStaysAndTheOthersGo) {
+  using responses::StoredResponse;
+  base::FakeEnv env;
+  responses::StoredResponses stored(std::chrono::minutes(1), 16 << 10);
+  const auto text = [](size_t size) { return base::Bytes::adopt(std::string(size, 'a')); };
+  StoredResponse one;
+  one.kind = responses::StoredKind::kConversation;
+  one.turns = text(500);
+  ASSERT_TRUE(stored.put(1, "grows", one, env.now()) && stored.put(1, "other", one, env.now()));
+  StoredResponse next = one;
+  next.turns = text(3000);
+  using Replaced = responses::StoredResponses::Replaced;
+  EXPECT_EQ(stored.replace(1, "grows", one, next, env.now()), Replaced::kDone);
+  EXPECT_EQ(stored.size(), 1u);
+  EXPECT_EQ(stored.replace(1, "grows", one, next, env.now()), Replaced::kChanged);
+  StoredResponse larger = next;
+  larger.turns = text(5000);
+  EXPECT_EQ(stored.replace(1, "grows", next, larger, env.now()), Replaced::kNoRoom);
+  EXPECT_EQ(stored.replace(2, "grows", next, larger, env.now()), Replaced::kGone);
+  EXPECT_EQ(stored.find(1, "grows", env.now(), one.kind)->turns.size(), 3000u);
+  stored.expire(env.now() + std::chrono::hours(1));
+  EXPECT_EQ(stored.size(), 0u);
+}
+
+}  // namespace
+}  // namespace weir::openai
