@@ -60,6 +60,7 @@ KINDS = {
     'response': (lambda id: get(f'/v1/responses/{id}'), 5),
     'follow-up': (lambda id: post('/v1/responses', json.dumps({'model': 'chat', 'input': 'x', 'previous_response_id': id}).encode(), JSON), 5),
     'conversation': (lambda id: get(f'/v1/conversations/{id}/items'), 5),
+    'chat': (lambda id: get(f'/v1/chat/completions/{id}'), 9),
     'file': (lambda id: get(f'/v1/files/{id}/content'), 5),
     'batch': (lambda id: get(f'/v1/batches/{id}'), 6),
     'cancel': (lambda id: post(f'/v1/batches/{id}/cancel', b'', JSON), 6),
@@ -74,13 +75,15 @@ def belongings(victim):
     session = made(post('/salience.v1.Salience/OpenSession', b'{}', JSON))['session_id']
     response = made(post('/v1/responses', json.dumps({'model': 'chat', 'input': 'x', 'max_output_tokens': 2}).encode(), JSON))['id']
     conversation = made(post('/v1/conversations', b'{"items":[{"role":"user","content":"x"}]}', JSON))['id']
+    chat = made(post('/v1/chat/completions', json.dumps({'model': 'chat', 'messages': [{'role': 'user', 'content': 'x'}], 'store': True,
+                                                         'max_tokens': 2}).encode(), JSON))['id']
     file = made(post('/v1/files', form(json.dumps(LINE).encode()), FORM))['id']
     batch = made(post('/v1/batches', json.dumps({'input_file_id': file, 'endpoint': '/v1/completions', 'completion_window': '24h'}).encode(),
                       JSON))['id']
     infer = json.dumps({'inputs': [{'name': 'x', 'datatype': 'INT32', 'shape': [1], 'data': [1]}]}).encode()
     job = re.search(rb'job_[0-9a-f]+', victim.ask(post('/v2/models/identity/infer', infer, JSON, ('Prefer', 'respond-async')))[2])[0].decode()
     return {'session': session, 'fork': session, 'response': response, 'follow-up': response,
-            'conversation': conversation, 'file': file, 'batch': batch, 'cancel': batch, 'job': job, 'delete': job}
+            'conversation': conversation, 'chat': chat, 'file': file, 'batch': batch, 'cancel': batch, 'job': job, 'delete': job}
 
 
 def another(chance, id, kept):

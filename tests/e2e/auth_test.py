@@ -71,7 +71,7 @@ def no_model(path):
     """Whole families beside NO_MODEL: shared memory, reflection, what GRPS says in its messages, lists, what is kept for later."""
     return path in NO_MODEL or 'sharedmemory' in path.lower() or '.reflection.' in path or path.startswith('/grps') \
         or 'GrpsService' in path or path.rstrip('/').endswith('/models') or path in ('/graphpipe',) \
-        or path.startswith('/v2/jobs/') or '/files' in path or '/batches' in path or '/conversations' in path
+        or path.startswith('/v2/jobs/') or '/files' in path or '/batches' in path or '/conversations' in path or '/chat/completions' in path
 
 
 def digest(secret):
@@ -193,7 +193,8 @@ class Matrix(Keys):
 
     @staticmethod
     def names_model(route):
-        return '{model}' in route['path'] and not no_model(route['path']) or route['path'] in BODIES
+        listed = route['method'] == 'GET' and route['path'].endswith('/chat/completions')  # those that are stored
+        return '{model}' in route['path'] and not no_model(route['path']) or route['path'] in BODIES and not listed
 
     def kinds(self, route):
         """(key, what it must be told) for every kind of key."""

@@ -101,6 +101,13 @@ class Openai(harness.Case):
         self.assertEqual(0, done.returncode, done.stdout.decode())
         self.assertRegex(done.stdout.decode(), r'(?m)^5 passed, 0 failed$')
 
+    def test_the_official_clients_stored_chats(self):
+        env = {**os.environ, 'NODE_PATH': str(harness.ROOT / '.cache/npm/node_modules')}
+        done = subprocess.run(['node', str(harness.ROOT / 'tests/e2e/chats_client.js'), self.server.url(), 'chat'],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, env=env)
+        self.assertEqual(0, done.returncode, done.stdout.decode())
+        self.assertRegex(done.stdout.decode(), r'(?m)^4 passed, 0 failed$')
+
     def test_hostile_tools_hold_up_nobody_else(self):
         def tools(parameters, count=1):
             return [{'type': 'function', 'function': {'name': f'f{i}', 'parameters': parameters}} for i in range(count)]

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "base/encoding.h"
+#include "dialects/openai/chats/chats.h"
 #include "dialects/openai/tools.h"
 #include "marshal/json_tensor.h"
 #include "marshal/moved.h"
@@ -320,12 +321,62 @@ Usage Answer::usage() const {
 }
 
 void Answer::make_head(std::string_view object) {
-  head_ = kind_ == Kind::kChat ? "\"id\":\"chatcmpl-" : "\"id\":\"cmpl-";
-  head_ += new_id() + "\",\"object\":\"";
+  if (id_.empty()) {
+    id_ = (kind_ == Kind::kChat ? "chatcmpl-" : "cmpl-") + new_id();
+    const auto since = state_.bus.env().wall().time_since_epoch();
+    created_ = std::chrono::duration_cast<std::chrono::seconds>(since).count();
+  }
+  head_ = "\"id\":\"" + id_ + "\",\"object\":\"";
   head_ += object;
-  auto seconds = std::chrono::duration_cast<std::chrono::seconds>(state_.bus.env().wall().time_since_epoch());
-  head_ += "\",\"created\":" + std::to_string(seconds.count()) + ",\"model\":";
+  head_ += "\",\"created\":" + std::to_string(created_) + ",\"model\":";
   marshal::write_string(head_, model_);
+}
+
+// ---- An answer in one piece
+
+std::string Answer::whole_json(const std::vector<const Choice*>& chosen) {
+  make_head(kind_ == Kind::kChat ? "chat.completion" : "text_completion");
+  std::string out = "{" + head() + ",\"choices\":[";
+  size_t index = 0;
+  for (const Choice* choice : chosen) {
+    if (index > 0) out += ',';
+    write_choice(*choice, index++, out);
+  }
+  out += "],";
+  write_usage(out, usage());
+  // A chat has one prompt, which is written once for all choices.
+  if (kind_ == Kind::kChat) write_prompt(choices_.front(), out);
+  out += ",\"system_fingerprint\":";
+  marshal::write_string(out, "weir-" + state_.options.server_version);
+  return out += '}';
+}
+
+void Answer::write_choice(const Choice& choice, size_t index, std::string& out) const {
+  out += "{\"index\":" + std::to_string(index);
+  if (kind_ == Kind::kChat) {
+    out += ",\"message\":{";
+    choice.delta.write_message(out, choice.end.form);
+    out += '}';
+  } else {
+    out += ",\"text\":";
+    marshal::write_string(out, choice.delta.text);
+  }
+  out += ',';
+  choice.delta.write_logprobs(out, kind_);
+  out += ',';
+  write_end(out, choice.end);
+  if (kind_ == Kind::kCompletion) write_prompt(choice, out);
+  choice.delta.write_extras(out);
+  out += '}';
+}
+
+void Answer::write_prompt(const Choice& choice, std::string& out) const {
+  if (request_.prompt_logprobs) out += ",\"prompt_logprobs\":[" + choice.prompt_logprobs + "]";
+  if (request_.token_ids) out += ",\"prompt_token_ids\":" + choice.prompt_ids;
+}
+
+void Answer::keep_chat(std::string_view json) const {
+  if (request_.store && kind_ == Kind::kChat) chats::keep(state_, exchange_, request_, id_, model_, json);
 }
 
 }  // namespace weir::openai

@@ -92,6 +92,10 @@ class Answer : public wire::ExchangeListener {
   // `"id":…,"object":…,"created":…,"model":…`
   const std::string& head() const { return head_; }
   void make_head(std::string_view object);
+  // The answer of these choices, as it is where it is not streamed.
+  std::string whole_json(const std::vector<const Choice*>& chosen);
+  // Stores that JSON, where the request wants it.
+  void keep_chat(std::string_view json) const;
   std::string new_id();  // the client's request_id, or a random one
   // In which of OpenAI's forms logprobs are kept.
   virtual Kind logprob_form() const { return kind_; }
@@ -122,8 +126,12 @@ class Answer : public wire::ExchangeListener {
   ApiError fill(const msg::TextSpec& spec, msg::Generation& generation, uint32_t index) const;
   void closed(Choice& choice, const msg::Call& call, marshal::Spent spent);
 
+  void write_choice(const Choice& choice, size_t index, std::string& out) const;
+  void write_prompt(const Choice& choice, std::string& out) const;
+
   std::shared_ptr<const msg::TextSpec> spec_;
-  std::string head_;
+  std::string id_, head_;
+  int64_t created_ = 0;
   wire::GatheredAnswer gathered_;
   size_t open_ = 0;
   bool counted_ = false;

@@ -226,6 +226,24 @@ void ChoiceDelta::add_readout(const TokenForm& form, const msg::Token& token) {
   readouts_ += "]}";
 }
 
+void ChoiceDelta::append(const ChoiceDelta& more) {
+  const auto join = [](std::string& list, std::string_view behind) {
+    if (!list.empty() && !behind.empty()) list += ',';
+    list += behind;
+  };
+  text += more.text;
+  reasoning += more.reasoning;
+  for (const CallDelta& call : more.calls)
+    if (call.name.empty() && !calls.empty() && calls.back().index == call.index)
+      calls.back().arguments += call.arguments;
+    else
+      calls.push_back(call);
+  calls_weight_ += more.calls_weight_;
+  ids.insert(ids.end(), more.ids.begin(), more.ids.end());
+  join(tokens_, more.tokens_);
+  join(readouts_, more.readouts_);
+}
+
 void ChoiceDelta::clear() {
   text.clear(), reasoning.clear(), calls.clear(), ids.clear();
   calls_weight_ = 0;

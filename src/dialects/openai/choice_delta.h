@@ -62,6 +62,8 @@ class ChoiceDelta {
     reasoning += pieces.reasoning;
     for (text::ToolCallPiece& piece : pieces.calls) add_call(std::move(piece), new_id);
   }
+  // Takes what another one says, which came later.
+  void append(const ChoiceDelta& more);
   bool says_nothing() const { return text.empty() && reasoning.empty() && calls.empty(); }
   bool empty() const { return says_nothing() && ids.empty() && tokens_.empty() && readouts_.empty(); }
   bool has_only_text() const {

@@ -90,8 +90,8 @@ void OpenaiDialect::add_settings(std::vector<base::Setting>& rows) {
   rows.push_back(std::move(keys));
   rows.push_back(setting::path("openai.api_keys_file", "more of them, one per line", keys_file_));
   rows.push_back(setting::size("openai.max_body", "largest request", options_.max_body, 1 << 10, uint64_t(1) << 30));
-  rows.push_back(setting::duration("openai.response_ttl",
-                                   "how long responses and conversations are stored; 0 = not at all", response_ttl_));
+  rows.push_back(setting::duration(
+      "openai.response_ttl", "how long responses, conversations and chats are stored; 0 = not at all", response_ttl_));
   rows.push_back(setting::size("openai.response_memory", "of all of them; a tenant has a quarter", response_memory_,
                                1 << 20, uint64_t(1) << 40));
   rows.push_back(setting::replaced("openai.default_model", "models.default"));

@@ -10,6 +10,7 @@
 #include "dialects/openai/api_error.h"
 #include "dialects/openai/batches/batches.h"
 #include "dialects/openai/batches/document.h"
+#include "dialects/openai/chats/chats.h"
 #include "dialects/openai/conversations/conversations.h"
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/ollama/ollama.h"
@@ -50,7 +51,11 @@ class AnswerTask final : public PromptTask {
 
 void run(OpenAiState& state, Exchange& exchange, Kind kind) {
   read_body<Request>(
-      state, exchange, [kind](std::string_view body, Request& request) { return read_request(body, kind, request); },
+      state, exchange,
+      [kind](std::string_view body, Request& request) {
+        ApiError bad = read_request(body, kind, request);
+        return bad.ok() && request.store ? chats::check_stored(request) : bad;
+      },
       [kind](OpenAiState& there, Exchange& x, Request&& request) {
         MakeAnswer make = request.stream ? streamed : whole;
         answer(there, x, kind, std::move(request), make);
@@ -85,6 +90,11 @@ struct Row {
 
 constexpr Row kUnderPrefix[] = {
     {"POST", "/chat/completions", chat_completions, Permission::kInfer},
+    {"GET", "/chat/completions", chats::list, Permission::kInfer},
+    {"GET", "/chat/completions/{completion}", chats::show, Permission::kInfer},
+    {"POST", "/chat/completions/{completion}", chats::update, Permission::kInfer},
+    {"DELETE", "/chat/completions/{completion}", chats::forget, Permission::kInfer},
+    {"GET", "/chat/completions/{completion}/messages", chats::list_messages, Permission::kInfer},
     {"POST", "/completions", completions, Permission::kInfer},
     {"POST", "/embeddings", embeddings, Permission::kInfer},
     {"POST", "/rerank", scores::rerank, Permission::kInfer},

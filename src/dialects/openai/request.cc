@@ -176,6 +176,10 @@ class Members {
   bool read_chat_option(std::string_view name, bool& ok) {
     if (name == "tool_choice")
       ok = read_tool_choice(fields_, out_);
+    else if (name == "store")
+      ok = fields_.flag(name, out_.store);
+    else if (name == "metadata")
+      ok = metadata(name);
     else if (name == "functions")
       ok = raw(name, JsonCursor::Kind::kArray, "a list of functions", out_.functions);
     else if (name == "function_call")
@@ -194,6 +198,13 @@ class Members {
       ok = fields_.flag(name, out_.separate_reasoning);
     else
       return false;
+    return true;
+  }
+
+  bool metadata(std::string_view name) {
+    const size_t at = json_.at();
+    if (!skip_member(json_, fields_, name)) return false;
+    out_.metadata = json_.since(at);
     return true;
   }
 

@@ -81,6 +81,7 @@ struct Request {
   // Members of chats: JSON, inside the body or `translated`, which must outlive this. Empty where the member is not
   // there.
   std::string_view messages, tools, template_variables;
+  std::string_view metadata;   // of a chat that is stored
   std::string_view functions;  // OpenAI's older form of tools (functions.h)
   bool function_call = false;  // there is such a member
   std::string reasoning_effort, verbosity;

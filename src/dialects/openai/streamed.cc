@@ -36,6 +36,7 @@ class Streamed final : public Answer {
   void grew(Choice& choice) override { send_delta(choice); }
   void ended(Choice& choice) override { send_delta(choice); }
   void over() override {
+    keep();
     if (request_.include_usage) {
       std::string frame = prefix_ + "],";
       write_usage(frame, usage());
@@ -81,7 +82,27 @@ class Streamed final : public Answer {
       write_chunk(choice, choice.delta, frame);
     }
     send(std::move(frame));
+    gather(choice);
     choice.delta.clear();
+  }
+
+  // A chat that is stored is gathered beside the stream, which goes on where there is no room for it.
+  void gather(const Choice& choice) {
+    if (!request_.store || kind_ != Kind::kChat) return;
+    kept_.resize(choices_.size());
+    kept_bytes_ += choice.delta.weight();
+    kept_[choice.index()].append(choice.delta);
+    if (!charge_bytes(kept_charged_, kept_bytes_)) request_.store = false, kept_.clear();
+  }
+  void keep() {
+    if (kept_.empty() || !charge_written()) return;
+    std::vector<const Choice*> all;
+    for (Choice& choice : choices_) {
+      choice.delta = std::move(kept_[choice.index()]);
+      choice.drop_cut_call();
+      all.push_back(&choice);
+    }
+    keep_chat(whole_json(all));
   }
 
   // Most chunks: what they have around their text is written once for a choice, which saves 1,000 of 2,200
@@ -169,7 +190,9 @@ class Streamed final : public Answer {
     std::string before, after;
   };
 
-  std::string prefix_;          // of every chunk
+  std::string prefix_;             // of every chunk
+  std::vector<ChoiceDelta> kept_;  // by choice
+  uint64_t kept_bytes_ = 0, kept_charged_ = 0;
   std::vector<Around> around_;  // the text of a chunk that has nothing else, by choice; empty until its first
   wire::QuietTimer quiet_{state_.bus.env(), exchange_, [this] { ping(); }};
 };

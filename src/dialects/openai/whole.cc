@@ -23,20 +23,8 @@ class Whole final : public Answer {
 
   void over() override {
     if (!charge_written()) return failed(wire::no_room_for_answer());
-    make_head(kind_ == Kind::kChat ? "chat.completion" : "text_completion");
-    std::string out = "{" + head() + ",\"choices\":[";
-    size_t index = 0;
-    for (const Choice* choice : chosen()) {
-      if (index > 0) out += ',';
-      write(*choice, index++, out);
-    }
-    out += "],";
-    write_usage(out, usage());
-    // A chat has one prompt, which is written once for all choices.
-    if (kind_ == Kind::kChat) write_prompt(choices_.front(), out);
-    out += ",\"system_fingerprint\":";
-    marshal::write_string(out, "weir-" + state_.options.server_version);
-    out += "}";
+    std::string out = whole_json(chosen());
+    keep_chat(out);
     finish_written(std::move(out));
   }
 
@@ -51,30 +39,6 @@ class Whole final : public Answer {
       out.insert(out.end(), one, one + request_.n);
     }
     return out;
-  }
-
-  void write(const Choice& choice, size_t index, std::string& out) const {
-    out += "{\"index\":" + std::to_string(index);
-    if (kind_ == Kind::kChat) {
-      out += ",\"message\":{";
-      choice.delta.write_message(out, choice.end.form);
-      out += '}';
-    } else {
-      out += ",\"text\":";
-      marshal::write_string(out, choice.delta.text);
-    }
-    out += ',';
-    choice.delta.write_logprobs(out, kind_);
-    out += ',';
-    write_end(out, choice.end);
-    if (kind_ == Kind::kCompletion) write_prompt(choice, out);
-    choice.delta.write_extras(out);
-    out += '}';
-  }
-
-  void write_prompt(const Choice& choice, std::string& out) const {
-    if (request_.prompt_logprobs) out += ",\"prompt_logprobs\":[" + choice.prompt_logprobs + "]";
-    if (request_.token_ids) out += ",\"prompt_token_ids\":" + choice.prompt_ids;
   }
 };
 
