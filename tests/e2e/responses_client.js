@@ -101,6 +101,27 @@ async function main() {
       truth(error instanceof OpenAI.NotFoundError, `${error}`);
     }
   });
+  await test('a stream goes on where it broke off', async () => {
+    const told = [];
+    for await (const event of await client.responses.create({ ...ask, stream: true })) told.push(event);
+    const id = told[0].response.id;
+    for (const last of [-1, 3, told.length - 2]) {
+      const rest = [];
+      const query = { stream: true, ...(last < 0 ? {} : { starting_after: last }) };
+      for await (const event of await client.responses.retrieve(id, query)) rest.push(event);
+      same(JSON.stringify(rest), JSON.stringify(told.slice(last + 1)), `events behind ${last}`);
+    }
+    const final = await client.responses.stream({ response_id: id }).finalResponse();
+    same(final.output_text, told.at(-1).response.output_text ?? final.output_text, 'text');
+  });
+  await test('one in the background is streamed', async () => {
+    const types = [];
+    let id;
+    for await (const event of await client.responses.create({ ...ask, background: true, stream: true })) types.push(event.type), id ??= event.response.id;
+    same(types[0], 'response.created', 'the first event');
+    truth(['response.completed', 'response.incomplete'].includes(types.at(-1)), types.at(-1));
+    truth((await client.responses.retrieve(id)).output_text.length > 0, 'it is stored');
+  });
   await test('errors are of its classes', async () => {
     for (const [extra, param] of [[{ previous_response_id: 'resp_1' }, 'previous_response_id'], [{ tools: [{ type: 'web_serch' }] }, 'tools'], [{ temperature: 9 }, 'temperature']]) {
       const error = await client.responses.create({ ...ask, ...extra }).then(() => new Error('it was accepted'), (e) => e);

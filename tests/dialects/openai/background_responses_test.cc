@@ -280,9 +280,68 @@ TEST_F(BackgroundResponse, OfAProxyThatNamesNobodyIsItsOwn) {
   EXPECT_EQ(json(from_proxy("GET", "/v1/responses/" + id))["status"], "completed");
 }
 
-TEST_F(BackgroundResponse, HasToBeStoredAndIsNoStream) {
+// The types of the events of a stream.
+std::vector<std::string> types_of(std::string_view sent) {
+  std::vector<std::string> out;
+  for (size_t at; (at = sent.find("event: ")) != sent.npos;) {
+    sent.remove_prefix(at + 7);
+    out.emplace_back(sent.substr(0, sent.find('\n')));
+  }
+  return out;
+}
+
+TEST_F(BackgroundResponse, IsStreamedToWhoeverAsks) {
+  auto x = ask({{"stream", true}});
+  const std::vector<std::string> begun{"response.created", "response.in_progress"};
+  EXPECT_EQ(types_of(x->sent), begun);
+  EXPECT_FALSE(x->ended);
+  const Json created = Json::parse(
+      std::string_view(x->sent).substr(x->sent.find("data: ") + 6, x->sent.find("\n\n") - x->sent.find("data: ") - 6));
+  const std::string id = created["response"]["id"], path = "/v1/responses/" + id + "?stream=true";
+  auto later = open("GET", path), rest = open("GET", path + "&starting_after=4");
+  EXPECT_EQ(types_of(rest->sent).size(), 0u);
+  ASSERT_EQ(inbox().held.size(), 1u);
+  scripted().emit("ab");
+  scripted().end();
+  settle();
+  env.advance(std::chrono::milliseconds(200));
+  turn();
+  for (const auto* one : {&x, &later, &rest}) EXPECT_TRUE((*one)->ended);
+  EXPECT_EQ(types_of(x->sent).size(), 9u) << x->sent;
+  EXPECT_EQ(types_of(x->sent).back(), "response.completed");
+  EXPECT_EQ(later->sent, x->sent);
+  EXPECT_EQ(open("GET", path)->sent, x->sent);
+  EXPECT_EQ(types_of(rest->sent).size(), 4u);
+  EXPECT_TRUE(x->sent.ends_with(rest->sent));
+}
+
+TEST_F(BackgroundResponse, AStreamEndsWithOneThatFails) {
+  auto x = ask({{"stream", true}});
+  auto gone = open("GET", "/v1/responses/resp_1?stream=true");
+  EXPECT_EQ(gone->response.status, 404);
+  scripted().fail(base::Code::kInternal, "gone");
+  settle();
+  env.advance(std::chrono::milliseconds(200));
+  turn();
+  EXPECT_TRUE(x->ended);
+  EXPECT_EQ(types_of(x->sent).back(), "response.failed");
+}
+
+TEST_F(BackgroundResponse, AStreamOfOneThatIsDeletedEnds) {
+  auto x = ask({{"stream", true}});
+  const std::string id = "resp_" + x->sent.substr(x->sent.find("resp_") + 5, 24);
+  EXPECT_EQ(json(open("DELETE", "/v1/responses/" + id))["deleted"], true);
+  ASSERT_TRUE(posted.do_next());
+  settle();
+  for (int i = 0; i < 25; ++i) env.advance(std::chrono::milliseconds(100)), turn();
+  EXPECT_TRUE(x->ended);
+  auto left = ask({{"stream", true}});
+  left.reset();
+  env.advance(std::chrono::seconds(1));
+}
+
+TEST_F(BackgroundResponse, HasToBeStored) {
   EXPECT_EQ(error(ask({{"store", false}})), "400 invalid_request_error - background");
-  EXPECT_EQ(error(ask({{"stream", true}})), "400 invalid_request_error - background");
   auto live = open("POST", "/v1/responses", Json{{"model", "m"}, {"input", "hi"}}.dump());
   scripted().end();
   turn();

@@ -86,6 +86,19 @@ TEST_F(SharedResponses, AResponseOfAnotherNodeIsFoundAndGoneOnBehind) {
   EXPECT_EQ(json(x)["previous_response_id"], id);
 }
 
+TEST_F(SharedResponses, AStreamOfAnotherNodeIsToldAgainAsItWas) {
+  auto x = ask({{"stream", true}});
+  auto writes = scripted();
+  for (const char* text : {"ab", "c"}) writes.emit(text), turn();
+  writes.end();
+  turn();
+  records.answer();
+  const auto told = events(x);
+  forget();
+  auto again = answered(open("GET", "/v1/responses/" + told[0]["response"]["id"].get<std::string>() + "?stream=true"));
+  EXPECT_EQ(events(again), told);
+}
+
 TEST_F(SharedResponses, AnItemOfAnotherNodesResponseIsFound) {
   const std::string first = said({}), second = said({{"input", "so"}});
   auto reference = [](const std::string& id) {

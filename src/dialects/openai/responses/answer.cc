@@ -16,6 +16,7 @@
 #include "dialects/openai/conversations/conversations.h"
 #include "dialects/openai/responses/input.h"
 #include "dialects/openai/responses/output_item.h"
+#include "dialects/openai/responses/replay.h"
 #include "dialects/openai/responses/responses.h"
 #include "marshal/json_tensor.h"
 #include "wire/answer_flow.h"
@@ -120,6 +121,8 @@ class ResponseAnswer final : public Answer {
     StoredResponse stored;
     stored.turns = base::Bytes::adopt(std::move(turns));
     stored.response = base::Bytes::adopt(std::move(response));
+    cuts_.events = sequence_ + 1;  // with the last one, which is still to come
+    if (request_.stream) stored.about = write_cuts(cuts_);
     const base::Bytes whole = stored.response;
     store_response(state_, exchange_, id_, std::move(stored), [this, open = open_exchange_, whole, how] {
       if (*open) wire::guarded(exchange_, [&] { finish(std::string(whole.view()), how); });
@@ -205,6 +208,7 @@ class ResponseAnswer final : public Answer {
     Item& item = items_.back();
     item.id = item_id(words_of(item).prefix, id_, items_.size() - 1);
     held_ += kHeld + item.name.size();
+    cuts_.items.emplace_back();
     open_ = true;
     if (!request_.stream) return;
     std::string data = place();
@@ -222,6 +226,8 @@ class ResponseAnswer final : public Answer {
     held_ += logprobs.size();
     item.logprobs += (item.logprobs.empty() || logprobs.empty() ? "" : ",") + logprobs;
     if (!request_.stream || item.kind == Item::Kind::kCustomCall) return;
+    cuts_.items.back().push_back(uint32_t(text.size()));
+    held_ += sizeof(uint32_t);
     std::string data = part_place();
     add_string(data, "delta", text);
     if (item.kind == Item::Kind::kMessage) data += ",\"logprobs\":[" + logprobs + ']';
@@ -335,6 +341,7 @@ class ResponseAnswer final : public Answer {
   wire::QuietTimer quiet_{state_.bus.env(), exchange_, [this] { ping(); }};
   uint64_t held_ = 0, charged_ = 0;
   uint64_t sequence_ = 0;
+  StreamCuts cuts_;
   const std::shared_ptr<bool> open_exchange_ = std::make_shared<bool>(true);
 };
 

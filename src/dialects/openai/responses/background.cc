@@ -9,6 +9,7 @@
 #include "base/memory_ledger.h"
 #include "base/sip_hash.h"
 #include "dialects/openai/responses/put_off.h"
+#include "dialects/openai/responses/replay.h"
 #include "dialects/openai/responses/responses.h"
 #include "jobs/shard_jobs.h"
 #include "marshal/json_tensor.h"
@@ -195,7 +196,7 @@ void begin_in_background(OpenAiState& state, Exchange& exchange, const Request& 
   }
   state.options.background->set_stop(id, std::move(stop));
   begin_live(state, id, requester);
-  respond_json(exchange, std::move(queued));
+  request.stream ? replay(state, exchange, id, -1) : respond_json(exchange, std::move(queued));
 }
 
 std::string token_field(const std::string& id) { return std::string(kTokenField) + ": " + token_of(id) + '\n'; }

@@ -52,7 +52,7 @@ class BackgroundResponses {
   std::map<std::string, Run> runs_;
 };
 
-// Begins the request's response and answers with it as it is now.
+// Begins the request's response and answers with it as it is now, or with its events.
 void begin_in_background(OpenAiState& state, wire::Exchange& exchange, const Request& request);
 // The field by which a second request shows which response it makes: a line of a head. Nobody else can show it, nor
 // another process.

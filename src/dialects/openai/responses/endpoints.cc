@@ -4,12 +4,14 @@
 
 #include "base/attempt.h"
 #include "base/memory_ledger.h"
+#include "base/units.h"
 #include "dialects/openai/conversations/conversations.h"
 #include "dialects/openai/count.h"
 #include "dialects/openai/reading.h"
 #include "dialects/openai/responses/background.h"
 #include "dialects/openai/responses/put_off.h"
 #include "dialects/openai/responses/listing.h"
+#include "dialects/openai/responses/replay.h"
 #include "dialects/openai/responses/responses.h"
 #include "marshal/json_cursor.h"
 #include "marshal/json_tensor.h"
@@ -153,6 +155,7 @@ void create(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
   read(state, exchange, stored_view(state, exchange), [](OpenAiState& there, Exchange& x, Request&& request) {
     if (request.background) request.response_id = background_id(x);
     if (request.background && request.response_id.empty()) return begin_in_background(there, x, request);
+    if (request.background) request.stream = false;  // its client's stream is replay.h's
     answer(there, x, Kind::kChat, std::move(request), response_answer);
   });
 }
@@ -166,9 +169,14 @@ void count_input(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) 
 }
 
 void show(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
-  if (exchange.request().query_value("stream") == "true")
-    return respond(exchange, refuse("stream", "stream: a stored response is not streamed again; ask without it"));
   const std::string id(args["response"]);
+  if (exchange.request().query_value("stream") == "true") {
+    const std::string said = exchange.request().query_value("starting_after");
+    const auto after = base::parse_count(said, INT32_MAX);
+    if (!said.empty() && !after)
+      return respond(exchange, refuse("starting_after", "starting_after must be the number of an event"));
+    return replay(state, exchange, id, said.empty() ? -1 : int64_t(*after));
+  }
   if (auto* background = state.options.background)
     if (auto so_far = background->find(marshal::tenant_of(exchange.request()), id))
       return respond_json(exchange, *std::move(so_far));

@@ -130,9 +130,6 @@ ApiError read_store(const OrderedJson& body, const StoredView& stored, Request& 
   if (const OrderedJson* background = member(body, "background")) {
     if (!background->is_boolean()) return refuse("background", "background: expected true or false");
     out.background = *background == true;
-    const OrderedJson* stream = member(body, "stream");
-    if (out.background && stream && *stream == true)
-      return refuse("background", "background: not in a stream; ask for the response by its id");
     if (out.background && !out.store) return refuse("background", "background: the response has to be stored");
   }
   const OrderedJson* previous = member(body, "previous_response_id");

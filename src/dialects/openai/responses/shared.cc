@@ -1,6 +1,7 @@
 // Stored responses that every node of a cluster finds. What the others read:
 //
-//   record = "weir-response 1 " number LF turns response          the number: bytes of the turns
+//   record = "weir-response " ("1 " number | "2 " number " " cuts) LF turns response
+//            the number: bytes of the turns; cuts: of its stream (replay.h)
 //
 // The client's own node asks the others' bucket, too: whoever has deleted a response may have done so at another one.
 #include <charconv>
@@ -21,7 +22,7 @@ using session::SharedRecords;
 using wire::Exchange;
 using Found = SharedRecords::Found;
 
-constexpr std::string_view kSharedHead = "weir-response 1 ";
+constexpr std::string_view kSharedHead = "weir-response 1 ", kStreamedHead = "weir-response 2 ";
 
 // In the place of the ExchangeListener to come.
 class AwaitsNodes final : public wire::ExchangeListener {
@@ -74,8 +75,9 @@ base::Result<std::optional<StoredResponse>> choose(const StoredView& view, const
 }  // namespace
 
 std::string write_shared(const StoredResponse& stored) {
-  std::string out(kSharedHead);
+  std::string out(stored.about.empty() ? kSharedHead : kStreamedHead);
   out += std::to_string(stored.turns.size());
+  if (!stored.about.empty()) (out += ' ') += stored.about;
   out += '\n';
   out.reserve(out.size() + stored.turns.size() + stored.response.size());
   out += stored.turns.view();
@@ -84,15 +86,19 @@ std::string write_shared(const StoredResponse& stored) {
 
 std::optional<StoredResponse> read_shared(const base::Bytes& record) {
   std::string_view text = record.view();
-  if (!text.starts_with(kSharedHead)) return std::nullopt;
+  const bool streamed = text.starts_with(kStreamedHead);
+  if (!streamed && !text.starts_with(kSharedHead)) return std::nullopt;
   text.remove_prefix(kSharedHead.size());
   size_t turns = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), turns);
   text.remove_prefix(size_t(end - text.data()));
-  if (error != std::errc() || !text.starts_with('\n')) return std::nullopt;
-  text.remove_prefix(1);
-  if (turns >= text.size()) return std::nullopt;
+  if (error != std::errc() || !text.starts_with(streamed ? ' ' : '\n')) return std::nullopt;
+  const size_t line = text.find('\n');
+  if (line == text.npos) return std::nullopt;
   StoredResponse out;
+  out.about = text.substr(streamed ? 1 : 0, line - (streamed ? 1 : 0));
+  text.remove_prefix(line + 1);
+  if (turns >= text.size()) return std::nullopt;
   out.turns = record.slice(text.substr(0, turns));
   out.response = record.slice(text.substr(turns));
   return out;

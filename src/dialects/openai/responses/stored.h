@@ -26,7 +26,8 @@ struct StoredResponse {
   base::Bytes turns;     // of the conversation to its end: the inside of a JSON list; items of a conversation
   base::Bytes response;  // JSON: the response, the conversation without its items, the chat completion
   StoredKind kind = StoredKind::kResponse;
-  // Known without its JSON: of a chat completion what lists are asked for by.
+  // Known without its JSON: of a chat completion what lists are asked for by, of a response that was streamed
+  // how it was cut (replay.h).
   std::string about;
 };
 

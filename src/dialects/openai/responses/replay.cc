@@ -1,0 +1,292 @@
+#include "dialects/openai/responses/replay.h"
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <utility>
+
+#include "base/attempt.h"
+#include "base/memory_ledger.h"
+#include "dialects/openai/responses/background.h"
+#include "dialects/openai/responses/input.h"
+#include "dialects/openai/responses/responses.h"
+#include "marshal/tenant.h"
+#include "wire/answer_flow.h"
+#include "wire/offload.h"
+#include "wire/quiet_timer.h"
+#include "wire/service_guard.h"
+#include "wire/sse.h"
+
+namespace weir::openai::responses {
+namespace {
+
+using wire::Exchange;
+
+constexpr int64_t kBegun = 2;  // events that come before the first item
+
+// The beginning of a text with at most `bytes`, whole UTF-8 sequences.
+size_t cut_at(std::string_view text, size_t bytes) {
+  size_t at = std::min(bytes, text.size());
+  while (at < text.size() && (uint8_t(text[at]) & 0xc0) == 0x80) ++at;
+  return at;
+}
+
+class Events {
+ public:
+  Events(const StreamCuts& cuts, int64_t after) : cuts_(cuts), after_(after) {}
+
+  void begin(OrderedJson response) {
+    response["status"] = "in_progress", response["output"] = OrderedJson::array();
+    for (const char* name : {"error", "incomplete_details", "usage"}) response[name] = nullptr;
+    for (const char* type : {"response.created", "response.in_progress"}) add(type, {{"response", response}});
+  }
+  void item(const OrderedJson& item) {
+    const std::string_view type = text_member(item, "type");
+    add("response.output_item.added", {{"output_index", index_}, {"item", begun(item)}});
+    if (type == "message" || type == "reasoning") text_item(item);
+    if (type == "function_call") call(item, "arguments", "response.function_call_arguments");
+    if (type == "custom_tool_call") call(item, "input", "response.custom_tool_call_input");
+    add("response.output_item.done", {{"output_index", index_}, {"item", item}});
+    ++index_;
+  }
+  // A stream may have told of a call that the response is without: the last number is as it was.
+  void end(const OrderedJson& response) {
+    const std::string_view status = text_member(response, "status");
+    number_ = std::max<int64_t>(number_, int64_t(cuts_.events) - 1);
+    const bool good = status == "completed" || status == "incomplete";
+    add(good ? "response." + std::string(status) : "response.failed", {{"response", response}});
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  static OrderedJson begun(OrderedJson item) {
+    item["status"] = "in_progress";
+    for (const char* text : {"arguments", "input"})
+      if (item.contains(text)) item[text] = "";
+    if (item.contains("content")) item["content"] = OrderedJson::array();
+    return item;
+  }
+  void text_item(const OrderedJson& item) {
+    const OrderedJson* content = member(item, "content");
+    if (!content || content->empty()) return;
+    const OrderedJson& part = content->front();
+    OrderedJson empty = part;
+    empty["text"] = "";
+    if (empty.contains("logprobs")) empty["logprobs"] = OrderedJson::array();
+    OrderedJson place = place_of(item);
+    place["content_index"] = 0;
+    const std::string type = "response." + std::string(text_member(part, "type"));
+    add("response.content_part.added", with(place, {{"part", empty}}));
+    const bool logprobs = part.contains("logprobs");
+    deltas(text_member(part, "text"), type, place, logprobs);
+    OrderedJson done = with(place, {{"text", part["text"]}});
+    if (logprobs) done["logprobs"] = part["logprobs"];
+    add(type + ".done", done);
+    add("response.content_part.done", with(place, {{"part", part}}));
+  }
+  void call(const OrderedJson& item, const char* name, const std::string& type) {
+    const OrderedJson place = place_of(item);
+    deltas(text_member(item, name), type, place, false);
+    OrderedJson done = with(place, {{name, item.value(name, "")}});
+    if (type == "response.function_call_arguments") done["name"] = item.value("name", "");
+    add(type + ".done", done);
+  }
+  void deltas(std::string_view text, const std::string& type, const OrderedJson& place, bool logprobs) {
+    std::vector<uint32_t> lengths;
+    if (index_ < cuts_.items.size()) lengths = cuts_.items[index_];
+    for (size_t i = 0; !text.empty(); ++i) {
+      const bool last = i + 1 >= lengths.size();
+      const size_t length = last ? text.size() : cut_at(text, lengths[i]);
+      OrderedJson delta = with(place, {{"delta", text.substr(0, length)}});
+      if (logprobs) delta["logprobs"] = OrderedJson::array();
+      add(type + ".delta", delta);
+      text.remove_prefix(length);
+    }
+  }
+  OrderedJson place_of(const OrderedJson& item) const {
+    return {{"output_index", index_}, {"item_id", item.value("id", "")}};
+  }
+  static OrderedJson with(OrderedJson object, const OrderedJson& more) {
+    object.update(more);
+    return object;
+  }
+  void add(const std::string& type, const OrderedJson& members) {
+    const int64_t number = number_++;
+    if (number <= after_) return;
+    OrderedJson event{{"type", type}, {"sequence_number", number}};
+    event.update(members);
+    wire::append_sse(out_, event.dump(), type);
+  }
+
+  const StreamCuts& cuts_;
+  const int64_t after_;
+  int64_t number_ = 0;
+  size_t index_ = 0;
+  std::string out_;
+};
+
+// ---- A response that is still being made
+
+// Waits until the run is over; sends the first events, and life signs, meanwhile.
+class FollowsRun final : public wire::ExchangeListener {
+ public:
+  FollowsRun(OpenAiState& state, Exchange& exchange, std::string id, int64_t after)
+      : state_(state), exchange_(exchange), id_(std::move(id)), after_(after) {}
+  ~FollowsRun() override { stop(); }
+  void on_close(Exchange&, bool) override { stop(); }
+
+  void begin(std::string_view so_far) {
+    exchange_.head(wire::stream_head());
+    if (const OrderedJson response = OrderedJson::parse(so_far, nullptr, false); response.is_object()) {
+      const StreamCuts none;
+      Events events(none, after_);
+      events.begin(response);
+      send(events.take());
+    }
+    quiet_.start();
+    arm();
+  }
+
+ private:
+  static constexpr auto kOften = std::chrono::milliseconds(100);
+
+  void stop() {
+    quiet_.stop();
+    state_.bus.env().cancel(std::exchange(timer_, base::TimerId::kNone));
+  }
+  void send(std::string events) {
+    if (events.empty()) return;
+    quiet_.sent();
+    exchange_.body(base::Bytes::adopt(std::move(events)));
+  }
+  void arm() {
+    timer_ = state_.bus.env().at(state_.bus.env().now() + kOften, [this] {
+      timer_ = base::TimerId::kNone;
+      wire::guarded(exchange_, [this] { look(); });
+    });
+  }
+  // A run that failed is known to nobody for a moment before it is stored. Nothing of this is touched behind replay(),
+  // which may end it.
+  void look() {
+    constexpr int kMostMissed = 20;
+    const uint64_t tenant = marshal::tenant_of(exchange_.request());
+    base::Env& env = state_.bus.env();
+    if (state_.options.background->find(tenant, id_)) return arm();
+    if (!state_.options.stored->find(tenant, id_, env.now()) && ++missed_ < kMostMissed) return arm();
+    quiet_.stop();
+    const std::string id = id_;
+    replay(state_, exchange_, id, std::max(after_, kBegun - 1));
+  }
+
+  OpenAiState& state_;
+  Exchange& exchange_;
+  const std::string id_;
+  const int64_t after_;
+  int missed_ = 0;
+  base::TimerId timer_ = base::TimerId::kNone;
+  wire::QuietTimer quiet_{state_.bus.env(), exchange_, [this] {
+                            std::string comment;
+                            wire::append_sse_comment(comment);
+                            send(std::move(comment));
+                          }};
+};
+
+class ReplayTask final : public base::OffloadTask {
+ public:
+  ReplayTask(StoredResponse stored, int64_t after) : stored_(std::move(stored)), after_(after) {}
+  void run() override {
+    thrown_ = base::attempt("telling a response once more",
+                            [this] { events_ = replayed_events(stored_.response.view(), stored_.about, after_); });
+  }
+  void answer(Exchange& exchange) {
+    base::Bytes events = base::Bytes::adopt(std::move(events_));
+    base::Status bad = thrown_;
+    if (bad.ok() && !base::charge(exchange.memory(), base::MemoryKind::kAnswers, events))
+      bad = wire::no_room_for_answer();
+    if (!exchange.responding()) {
+      if (!bad.ok()) return respond(exchange, refuse(bad));
+      exchange.head(wire::stream_head());
+    }
+    if (!bad.ok()) exchange.record().set_outcome(bad);
+    if (bad.ok() && !events.empty()) exchange.body(std::move(events));
+    exchange.end();
+  }
+
+ private:
+  const StoredResponse stored_;
+  const int64_t after_;
+  std::string events_;
+  base::Status thrown_;
+};
+
+void tell(OpenAiState& state, Exchange& exchange, StoredResponse stored, int64_t after) {
+  if (!base::charge(exchange.memory(), base::MemoryKind::kInput, stored.response))
+    return exchange.responding() ? exchange.end() : respond(exchange, refuse(wire::no_room_for_answer()));
+  const size_t bytes = stored.response.size();
+  auto task = std::make_unique<ReplayTask>(std::move(stored), after);
+  if (!state.options.offload || bytes <= wire::kLongBody) return task->run(), task->answer(exchange);
+  wire::send_away(*state.options.offload, std::move(task), bytes, wire::Offload::Part::kAnswer, exchange,
+                  [&exchange](const base::Status& status, std::unique_ptr<base::OffloadTask> done) {
+                    if (status.ok()) return static_cast<ReplayTask&>(*done).answer(exchange);
+                    exchange.responding() ? exchange.end() : respond(exchange, refuse(status));
+                  });
+}
+
+}  // namespace
+
+std::string write_cuts(const StreamCuts& cuts) {
+  std::string out = std::to_string(cuts.events);
+  for (const auto& item : cuts.items) {
+    out += ';';
+    for (size_t i = 0; i < item.size(); ++i) (out += i > 0 ? "," : "") += std::to_string(item[i]);
+  }
+  return out;
+}
+
+std::optional<StreamCuts> read_cuts(std::string_view text) {
+  StreamCuts out;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  const auto number = [&](auto& into) {
+    const auto [next, error] = std::from_chars(at, end, into);
+    return at = next, error == std::errc();
+  };
+  if (!number(out.events)) return std::nullopt;
+  while (at != end) {
+    const char mark = *at++;
+    if (mark == ';') out.items.emplace_back();
+    if (mark == ';' && (at == end || *at == ';')) continue;
+    if ((mark != ';' && mark != ',') || out.items.empty() || !number(out.items.back().emplace_back()))
+      return std::nullopt;
+  }
+  return out;
+}
+
+std::string replayed_events(std::string_view text, std::string_view cuts, int64_t after) {
+  const OrderedJson response = OrderedJson::parse(text, nullptr, false);
+  if (!response.is_object()) return {};
+  const StreamCuts known = read_cuts(cuts).value_or(StreamCuts());
+  Events events(known, after);
+  events.begin(response);
+  if (const OrderedJson* output = member(response, "output"))
+    for (const OrderedJson& item : *output) events.item(item);
+  events.end(response);
+  return events.take();
+}
+
+void replay(OpenAiState& state, Exchange& exchange, const std::string& id, int64_t after) {
+  if (auto* background = state.options.background)
+    if (auto so_far = background->find(marshal::tenant_of(exchange.request()), id)) {
+      auto follower = std::make_unique<FollowsRun>(state, exchange, id, after);
+      FollowsRun& follows = *follower;
+      exchange.attach(std::move(follower));
+      return follows.begin(*so_far);
+    }
+  find_response(state, exchange, id, [&state, &exchange, after](base::Result<std::optional<StoredResponse>> found) {
+    if (found && *found) return tell(state, exchange, std::move(**found), after);
+    if (exchange.responding()) return exchange.end();
+    respond(exchange, found ? no_such_response() : refuse(found.error()));
+  });
+}
+
+}  // namespace weir::openai::responses
