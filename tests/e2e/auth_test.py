@@ -29,7 +29,7 @@ MODEL = 'chat'  # stands for {model} in paths, and is in the bodies below
 CHAT = {'model': MODEL, 'messages': [{'role': 'user', 'content': 'hi'}]}
 BODIES = {
     '/v1/chat/completions': CHAT, '/v1/completions': {'model': MODEL, 'prompt': 'a'},
-    **{path: {'model': MODEL, 'input': 'a'} for path in ('/v1/responses', '/v1/responses/input_tokens')},
+    **{path: {'model': MODEL, 'input': 'a'} for path in ('/v1/responses', '/v1/responses/input_tokens', '/v1/responses/compact')},
     **{path: {'model': MODEL, 'query': 'a', 'documents': ['b']} for path in ('/rerank', '/v1/rerank', '/v2/rerank')},
     **{path: {'model': MODEL, 'text_1': 'a', 'text_2': 'b'} for path in ('/score', '/v1/score')}, '/classify': {'model': MODEL, 'input': 'a'},
     '/v1/embeddings': {'model': MODEL, 'input': 'a'}, '/tokenize': {'model': MODEL, 'prompt': 'a'},
@@ -57,7 +57,7 @@ NO_MODEL = {
     '/', '/docs', '/openapi.json', '/v2/docs', '/v2/docs/dataplane.json', '/favicon.ico', '/favicon.svg', '/livez', '/readyz', '/metrics', '/v2', '/v2/', '/v2/models',
     '/console/v1/requests', '/console/v1/live', '/console/v1/timelines',
     '/v2/models/stats', '/v2/repository/index', '/v2/repository/{repository}/index', '/v2/trace/setting', '/v2/logging',
-    *(f'{prefix}/responses/{path}' for prefix in ('/v1', '/openai/v1', '/v3') for path in ('{response}', '{response}/cancel', '{response}/input_items', 'compact')),
+    *(f'{prefix}/responses/{path}' for prefix in ('/v1', '/openai/v1', '/v3') for path in ('{response}', '{response}/cancel', '{response}/input_items')),
     '/api/tags', '/api/ps', '/api/version', '/api/create', '/api/copy', '/api/push', '/api/delete',
     '/inference.GRPCInferenceService/ModelReady', '/inference.GRPCInferenceService/ModelStreamInfer',
     '/inference.GRPCInferenceService/RepositoryIndex', '/inference.GRPCInferenceService/ServerMetadata',

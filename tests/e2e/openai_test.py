@@ -92,7 +92,7 @@ class Openai(harness.Case):
         done = subprocess.run(['node', str(harness.ROOT / 'tests/e2e/responses_client.js'), self.server.url(), 'chat'],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, env=env)
         self.assertEqual(0, done.returncode, done.stdout.decode())
-        self.assertRegex(done.stdout.decode(), r'(?m)^13 passed, 0 failed$')
+        self.assertRegex(done.stdout.decode(), r'(?m)^14 passed, 0 failed$')
 
     def test_the_official_clients_conversations(self):
         env = {**os.environ, 'NODE_PATH': str(harness.ROOT / '.cache/npm/node_modules')}

@@ -71,6 +71,9 @@ async function answers(document, operation, path, options, status = '200') {
   await answers(document, 'POST /v1/chat/completions', '/v1/chat/completions', json({ ...chat, temperature: 9 }), '400');
   await answers(document, 'POST /v1/completions', '/v1/completions', json({ model: 'chat', prompt: 'a', max_tokens: 3 }));
   await answers(document, 'POST /v1/embeddings', '/v1/embeddings', json({ model: 'chat', input: 'a' }));
+  await answers(document, 'POST /v1/conversations', '/v1/conversations', json({ items: [{ role: 'user', content: 'hi' }] }));
+  await answers(document, 'POST /v1/chat/completions', '/v1/chat/completions', json({ ...chat, store: true, metadata: { of: 'a test' } }));
+  await answers(document, 'GET /v1/chat/completions', '/v1/chat/completions?limit=1');
   await answers(document, 'GET /v1/models', '/v1/models');
   await answers(document, 'GET /v1/models/{model}', '/v1/models/simple');
   await answers(document, 'POST /v1/models/{model}:predict', '/v1/models/simple:predict', json({ inputs: { INPUT0: [row], INPUT1: [row] } }));

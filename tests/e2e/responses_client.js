@@ -122,6 +122,15 @@ async function main() {
     truth(['response.completed', 'response.incomplete'].includes(types.at(-1)), types.at(-1));
     truth((await client.responses.retrieve(id)).output_text.length > 0, 'it is stored');
   });
+  await test('a long conversation is made short', async () => {
+    const input = [{ role: 'user', content: 'Hello!' }, { role: 'assistant', content: 'Hi.' }, { role: 'user', content: 'What is the sea?' }];
+    const short = await client.responses.compact({ model, input });
+    same(short.object, 'response.compaction', 'object');
+    same(short.output.map((item) => item.type).join(), 'message,message,compaction', 'items');
+    same(short.usage.total_tokens, short.usage.input_tokens + short.usage.output_tokens, 'usage');
+    const next = await client.responses.create({ ...ask, input: [...short.output, { role: 'user', content: 'And now?' }] });
+    truth(next.output_text.length > 0, 'it goes on');
+  });
   await test('errors are of its classes', async () => {
     for (const [extra, param] of [[{ previous_response_id: 'resp_1' }, 'previous_response_id'], [{ tools: [{ type: 'web_serch' }] }, 'tools'], [{ temperature: 9 }, 'temperature']]) {
       const error = await client.responses.create({ ...ask, ...extra }).then(() => new Error('it was accepted'), (e) => e);

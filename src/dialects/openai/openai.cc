@@ -15,6 +15,7 @@
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/ollama/ollama.h"
 #include "dialects/openai/reading.h"
+#include "dialects/openai/responses/compaction.h"
 #include "dialects/openai/responses/put_off.h"
 #include "dialects/openai/responses/responses.h"
 #include "dialects/openai/scores/scores.h"
@@ -105,7 +106,7 @@ constexpr Row kUnderPrefix[] = {
     {"DELETE", "/responses/{response}", responses::forget, Permission::kInfer},
     {"POST", "/responses/{response}/cancel", responses::cancel, Permission::kInfer},
     {"GET", "/responses/{response}/input_items", responses::list_input_items, Permission::kInfer},
-    {"POST", "/responses/compact", responses::refuse_compaction, Permission::kInfer},
+    {"POST", "/responses/compact", responses::compact, Permission::kInfer},
     {"POST", "/conversations", conversations::create, Permission::kInfer},
     {"GET", "/conversations/{conversation}", conversations::show, Permission::kInfer},
     {"POST", "/conversations/{conversation}", conversations::update, Permission::kInfer},

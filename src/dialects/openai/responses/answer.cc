@@ -320,17 +320,8 @@ class ResponseAnswer final : public Answer {
     if (status == "in_progress")
       out += "null";
     else
-      write_figures(out);
+      write_response_usage(out, usage());
     return out += '}';
-  }
-  void write_figures(std::string& out) const {
-    const Usage all = usage();
-    out += "{\"input_tokens\":" + std::to_string(all.prompt);
-    out += ",\"input_tokens_details\":{\"cached_tokens\":" + std::to_string(all.cached);
-    out += ",\"cache_write_tokens\":0},\"output_tokens\":" + std::to_string(all.completion);
-    out += ",\"output_tokens_details\":{\"reasoning_tokens\":" + std::to_string(all.thoughts);
-    out += "},\"total_tokens\":";
-    out += std::to_string(all.prompt + all.completion) + '}';
   }
 
   std::string id_;

@@ -9,8 +9,8 @@
 #include "dialects/openai/count.h"
 #include "dialects/openai/reading.h"
 #include "dialects/openai/responses/background.h"
-#include "dialects/openai/responses/put_off.h"
 #include "dialects/openai/responses/listing.h"
+#include "dialects/openai/responses/put_off.h"
 #include "dialects/openai/responses/replay.h"
 #include "dialects/openai/responses/responses.h"
 #include "marshal/json_cursor.h"
@@ -30,24 +30,22 @@ bool charge(Exchange& exchange, base::Bytes& text) {
   return base::charge(exchange.memory(), base::MemoryKind::kInput, text);
 }
 
-// Goes on with a request that has been read, once all that it refers to is there.
-using Next = void (*)(OpenAiState&, Exchange&, Request&&);
-
-void go_on(OpenAiState& state, Exchange& exchange, Request&& request, Next next,
+void go_on(OpenAiState& state, Exchange& exchange, Request&& request, Course course,
            std::optional<base::Bytes> conversation);
 
-void read(OpenAiState& state, Exchange& exchange, const StoredView& view, Next next, size_t more = 0) {
+void read(OpenAiState& state, Exchange& exchange, const StoredView& view, Course course, size_t more = 0) {
   read_body<Request>(
-      state, exchange, [view](std::string_view body, Request& request) { return read_response(body, view, request); },
-      [next, conversation = view.conversation](OpenAiState& there, Exchange& x, Request&& request) {
-        go_on(there, x, std::move(request), next, conversation);
+      state, exchange,
+      [view, course](std::string_view body, Request& request) { return course.read(body, view, request); },
+      [course, conversation = view.conversation](OpenAiState& there, Exchange& x, Request&& request) {
+        go_on(there, x, std::move(request), course, conversation);
       },
       more);
 }
 
 // Responses that items of a body refer to, on the way.
 struct Lookup {
-  Next next = nullptr;
+  Course course;
   std::optional<base::Bytes> conversation;
   std::vector<std::string> wanted;
   Referenced found;
@@ -58,7 +56,7 @@ void read_again(OpenAiState& state, Exchange& exchange, const std::shared_ptr<Lo
   StoredView view = stored_view(state, exchange);
   if (!lookup->found.empty()) view.referenced = {lookup, &lookup->found};
   view.conversation = lookup->conversation;
-  read(state, exchange, std::move(view), lookup->next, lookup->bytes);
+  read(state, exchange, std::move(view), lookup->course, lookup->bytes);
 }
 
 // One after the other, so that no more than one question of a request is with the other nodes.
@@ -88,11 +86,11 @@ std::optional<base::Bytes> items_of_conversation(OpenAiState& state, Exchange& e
 }
 
 // Behind the conversation and the responses that it names, which other nodes may have.
-void go_on(OpenAiState& state, Exchange& exchange, Request&& request, Next next,
+void go_on(OpenAiState& state, Exchange& exchange, Request&& request, Course course,
            std::optional<base::Bytes> conversation) {
   if (!request.conversation.empty() && !conversation) {
     auto lookup = std::make_shared<Lookup>();
-    lookup->next = next;
+    lookup->course = course;
     lookup->conversation = items_of_conversation(state, exchange, request.conversation);
     if (!lookup->conversation) return;
     lookup->bytes = lookup->conversation->size();
@@ -100,21 +98,21 @@ void go_on(OpenAiState& state, Exchange& exchange, Request&& request, Next next,
   }
   if (!request.references.empty()) {
     auto lookup = std::make_shared<Lookup>();
-    lookup->next = next;
+    lookup->course = course;
     lookup->conversation = std::move(conversation);
     lookup->wanted = std::move(request.references);
     return find_referenced(state, exchange, std::move(lookup));
   }
-  if (request.previous.empty()) return next(state, exchange, std::move(request));
+  if (request.previous.empty()) return course.next(state, exchange, std::move(request));
   auto waiting = std::make_shared<Request>(std::move(request));
   const std::string id = waiting->previous;
   find_response(state, exchange, id,
-                [&state, &exchange, waiting, next](base::Result<std::optional<StoredResponse>> found) {
+                [&state, &exchange, waiting, course](base::Result<std::optional<StoredResponse>> found) {
                   if (!found) return respond(exchange, {found.error(), "previous_response_id", {}});
                   if (ApiError bad = check_previous(*found); !bad.ok()) return respond(exchange, bad);
                   waiting->earlier = std::move((*found)->turns);
                   if (!charge(exchange, waiting->earlier)) return respond(exchange, refuse(wire::no_room_for_answer()));
-                  next(state, exchange, std::move(*waiting));
+                  course.next(state, exchange, std::move(*waiting));
                 });
 }
 
@@ -151,21 +149,27 @@ StoredView stored_view(const OpenAiState& state, const Exchange& exchange) {
           random_id(state.bus, kIdDigits)};
 }
 
+void follow(OpenAiState& state, Exchange& exchange, Course course) {
+  read(state, exchange, stored_view(state, exchange), course);
+}
+
 void create(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
-  read(state, exchange, stored_view(state, exchange), [](OpenAiState& there, Exchange& x, Request&& request) {
-    if (request.background) request.response_id = background_id(x);
-    if (request.background && request.response_id.empty()) return begin_in_background(there, x, request);
-    if (request.background) request.stream = false;  // its client's stream is replay.h's
-    answer(there, x, Kind::kChat, std::move(request), response_answer);
-  });
+  follow(state, exchange, {read_response, [](OpenAiState& there, Exchange& x, Request&& request) {
+                             if (request.background) request.response_id = background_id(x);
+                             if (request.background && request.response_id.empty())
+                               return begin_in_background(there, x, request);
+                             if (request.background) request.stream = false;  // its client's stream is replay.h's
+                             answer(there, x, Kind::kChat, std::move(request), response_answer);
+                           }});
 }
 
 void count_input(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
-  read(state, exchange, stored_view(state, exchange), [](OpenAiState& there, Exchange& x, Request&& request) {
-    count_prompt(there, x, std::move(request), [](size_t tokens) {
-      return R"({"object":"response.input_tokens","input_tokens":)" + std::to_string(tokens) + '}';
-    });
-  });
+  follow(state, exchange, {read_response, [](OpenAiState& there, Exchange& x, Request&& request) {
+                             count_prompt(there, x, std::move(request), [](size_t tokens) {
+                               return R"({"object":"response.input_tokens","input_tokens":)" + std::to_string(tokens) +
+                                      '}';
+                             });
+                           }});
 }
 
 void show(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
@@ -216,10 +220,6 @@ void list_input_items(OpenAiState& state, Exchange& exchange, const wire::PathAr
       return make_page(input_items(id, stored.turns.view(), stored.response.view()), page);
     });
   });
-}
-
-void refuse_compaction(OpenAiState&, Exchange& exchange, const wire::PathArgs&) {
-  respond(exchange, refuse(base::failure(base::Code::kUnimplemented, "compaction is not offered here")));
 }
 
 void forget(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/encoding.h"
+#include "dialects/openai/responses/compaction.h"
 #include "dialects/openai/responses/input.h"
 #include "dialects/openai/responses/responses.h"
 
@@ -67,6 +68,7 @@ class Conversation {
     if (type == "function_call" || type == "custom_tool_call" || is_own_call(type)) return call(item, type, at);
     if (is_output(type)) return result(item, type, at);
     if (type == "reasoning") return thoughts(item, at);
+    if (type == "compaction") return summary(item, at);
     if (type == "mcp_call") return remote_call(item, at);
     if (std::find(kPassedOver.begin(), kPassedOver.end(), type) != kPassedOver.end()) return {};
     return wrong(at, "items of type '" + std::string(type.substr(0, 64)) + "' are not offered");
@@ -165,6 +167,23 @@ class Conversation {
       }
     if (!text.empty()) assistant()["reasoning_content"] = std::move(text);
     return {};
+  }
+
+  // The user's messages before it become one, for templates take no two of a role; the summary is the assistant's.
+  ApiError summary(const OrderedJson& item, size_t at) {
+    auto text = summary_in(text_member(item, "encrypted_content"));
+    if (!text) return wrong(at, "its encrypted_content was not made here");
+    const auto is_text = [&](size_t i) {
+      return messages_[i]["role"] == "user" && messages_[i]["content"].is_string();
+    };
+    for (size_t last = messages_.size(); last-- > 1 && is_text(last) && is_text(last - 1);) {
+      std::string joined = messages_[last - 1]["content"].get<std::string>();
+      messages_[last - 1]["content"] = (joined += "\n\n") += messages_[last]["content"].get<std::string>();
+      messages_.erase(last);
+    }
+    const bool begins = messages_.empty() || messages_.back()["role"] != "user";
+    messages_.push_back({{"role", begins ? "user" : "assistant"}, {"content", *std::move(text)}});
+    return close();
   }
 
   // An item of a stored response stands in its place.

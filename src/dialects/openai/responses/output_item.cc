@@ -54,4 +54,13 @@ void write_item(std::string& out, const Item& item, Progress progress) {
   out += '}';
 }
 
+void write_response_usage(std::string& out, const Usage& usage) {
+  out += "{\"input_tokens\":" + std::to_string(usage.prompt);
+  out += ",\"input_tokens_details\":{\"cached_tokens\":" + std::to_string(usage.cached);
+  out += ",\"cache_write_tokens\":0},\"output_tokens\":" + std::to_string(usage.completion);
+  out += ",\"output_tokens_details\":{\"reasoning_tokens\":" + std::to_string(usage.thoughts);
+  out += "},\"total_tokens\":";
+  out += std::to_string(usage.prompt + usage.completion) + '}';
+}
+
 }  // namespace weir::openai::responses

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "dialects/openai/choice_delta.h"
 #include "dialects/openai/request.h"
 
 namespace weir::openai::responses {
@@ -37,5 +38,7 @@ void add_string(std::string& out, std::string_view name, std::string_view value)
 // The part that holds the item's text, as far as it has come.
 void write_part(std::string& out, const Item& item, std::string_view text);
 void write_item(std::string& out, const Item& item, Progress progress);
+// The value of `usage`.
+void write_response_usage(std::string& out, const Usage& usage);
 
 }  // namespace weir::openai::responses

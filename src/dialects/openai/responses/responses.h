@@ -25,11 +25,10 @@ void count_input(OpenAiState& state, wire::Exchange& exchange, const wire::PathA
 
 void show(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void list_input_items(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
-void refuse_compaction(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void cancel(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void forget(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 
-// Where the client's stored responses are.
+// Where the client's stored responses are, and what of them a request needs.
 struct StoredView {
   StoredResponses* stored = nullptr;  // null: nothing is stored
   uint64_t tenant = 0;
@@ -69,6 +68,13 @@ std::optional<StoredResponse> read_shared(const base::Bytes& record);
 // `Request::references`, the rest has not been read: it is to be read again with what they are. Any thread. Errors: 400
 // naming the member, 404 naming an item that is not there.
 ApiError read_response(std::string_view body, const StoredView& stored, Request& out);
+
+// Reads the exchange's body with `read`, as often as what it refers to comes, and goes on with `next`.
+struct Course {
+  ApiError (*read)(std::string_view body, const StoredView& stored, Request& out) = nullptr;
+  void (*next)(OpenAiState& state, wire::Exchange& exchange, Request&& request) = nullptr;
+};
+void follow(OpenAiState& state, wire::Exchange& exchange, Course course);
 
 ApiError no_such_response();
 ApiError no_previous_response();
