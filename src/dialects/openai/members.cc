@@ -20,7 +20,7 @@ struct Harmless {
   std::string_view name;
   JsonCursor::Kind kind;
 };
-constexpr std::array<Harmless, 17> kHarmless{{{"user", JsonCursor::Kind::kString},
+constexpr std::array<Harmless, 19> kHarmless{{{"user", JsonCursor::Kind::kString},
                                               {"guided_decoding_backend", JsonCursor::Kind::kString},
                                               {"metadata", JsonCursor::Kind::kObject},
                                               {"store", JsonCursor::Kind::kBool},
@@ -36,6 +36,8 @@ constexpr std::array<Harmless, 17> kHarmless{{{"user", JsonCursor::Kind::kString
                                               {"detokenize", JsonCursor::Kind::kBool},
                                               {"return_tokens_as_text", JsonCursor::Kind::kBool},
                                               {"stream_interval", JsonCursor::Kind::kNumber},
+                                              {"cache_prompt", JsonCursor::Kind::kBool},
+                                              {"id_slot", JsonCursor::Kind::kNumber},
                                               {"kv_transfer_params", JsonCursor::Kind::kObject}}};
 
 // Known to clients, not offered here. `neutral`: a value that asks for nothing, beside null, false, "", [] and {}.
@@ -70,7 +72,7 @@ constexpr std::array<Unoffered, 24> kUnoffered{{
 }};
 
 // Those that some endpoint here reads.
-constexpr std::array<std::string_view, 63> kOffered{"model",
+constexpr std::array<std::string_view, 65> kOffered{"model",
                                                     "functions",
                                                     "function_call",
                                                     "response_format",
@@ -115,6 +117,8 @@ constexpr std::array<std::string_view, 63> kOffered{"model",
                                                     "repetition_penalty",
                                                     "seed",
                                                     "logit_bias",
+                                                    "n_predict",
+                                                    "repeat_penalty",
                                                     "allowed_token_ids",
                                                     "bad_words",
                                                     "stop",

@@ -37,6 +37,7 @@ class Members {
     if (read_prompt(name, ok) || read_prompt_option(name, ok)) return ok;
     if (makes_text() && (read_common(name, ok) || read_logprobs(name, ok) || read_filter(name, ok))) return ok;
     if (chat() && read_chat_option(name, ok)) return ok;
+    if (makes_text() && read_of_llama(name, ok)) return ok;
     if (const auto* row = makes_text() ? marshal::find_param(kParams, name) : nullptr)
       return marshal::read_param(fields_, kParams, *row, name, out_.params);
     if (kind_ == Kind::kEmbedding && read_embedding(name, ok)) return ok;
@@ -156,6 +157,22 @@ class Members {
       ok = readouts(name);
     else
       return false;
+    return true;
+  }
+
+  // llama.cpp's names of what vLLM calls otherwise. Its server generates without end for -1 tokens.
+  bool read_of_llama(const std::string& name, bool& ok) {
+    if (name == "repeat_penalty") {
+      ok =
+          marshal::read_param(fields_, kParams, *marshal::find_param(kParams, "repetition_penalty"), name, out_.params);
+    } else if (name == "n_predict") {
+      std::optional<int64_t> most;
+      ok = fields_.whole(name, -1, kMost, most);
+      out_.fill_context = most == -1;
+      if (most && *most >= 0) out_.params.max_tokens = uint32_t(*most), out_.params.max_tokens_name = "n_predict";
+    } else {
+      return false;
+    }
     return true;
   }
 

@@ -39,6 +39,19 @@ TEST_F(TokenMembers, BadWordsDoNotCome) {
   EXPECT_EQ(error(complete({{"bad_words", {std::string(4097, 'a')}}})), "400 invalid_request_error - bad_words");
 }
 
+TEST_F(TokenMembers, LlamaCppsNamesAreKnown) {
+  const Json llama{{"n_predict", 7}, {"repeat_penalty", 1.5}, {"cache_prompt", true}, {"id_slot", -1}};
+  auto x = complete(llama);
+  EXPECT_EQ(call()->generation->max_tokens, 7u);
+  EXPECT_EQ(call()->generation->sampling.repetition_penalty, 1.5F);
+  auto endless = complete({{"n_predict", -1}});
+  EXPECT_EQ(call(1)->generation->max_tokens, 200u - 2);
+  EXPECT_EQ(error(complete({{"n_predict", -2}})), "400 invalid_request_error - n_predict");
+  EXPECT_EQ(message(complete({{"n_predict", 500}})).substr(0, 22), "n_predict must be <= 1");
+  EXPECT_EQ(error(chat({{"repeat_penalty", 0}})), "400 invalid_request_error - repeat_penalty");
+  EXPECT_EQ(error(chat({{"cache_prompt", 1}})), "400 invalid_request_error - cache_prompt");
+}
+
 TEST_F(TokenMembers, BothHoldBesideAForm) {
   auto x = complete({{"structured_outputs", {{"regex", "[a-z]+"}}}, {"bad_words", {"b"}}});
   EXPECT_TRUE(may_come('a'));
