@@ -1,5 +1,6 @@
 #include "dialects/openai/task.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "bus/offload_handle.h"
@@ -60,7 +61,7 @@ void perform(OpenAiState& state, wire::Exchange& exchange, bus::Served& served, 
 }
 
 size_t prompt_bytes(const wire::Exchange& exchange, const Request& request) {
-  return exchange.content().size() + request.earlier.size();
+  return std::max(exchange.content().size(), request.translated.size()) + request.earlier.size();
 }
 
 std::shared_ptr<const msg::TextSpec> held_tokens(const bus::Served& served) { return marshal::tokens_of(served.spec); }

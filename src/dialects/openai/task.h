@@ -30,7 +30,8 @@ class Task : public bus::OffloadTask {
 void perform(OpenAiState& state, wire::Exchange& exchange, bus::Served& served, std::unique_ptr<Task> task,
              size_t bytes);
 
-// The length of the texts that a prompt is made of.
+// The length of the texts that a prompt is made of. A short body may stand for long ones: items of a conversation, or
+// of other responses.
 size_t prompt_bytes(const wire::Exchange& exchange, const Request& request);
 
 // tokens_of(), to be kept by a task.

@@ -1,4 +1,5 @@
 // Items of stored responses: referred to by later requests.
+#include "dialects/openai/task.h"
 #include "marshal/tenant.h"
 #include "responses_bench.h"
 #include "support/fake_offload.h"
@@ -121,6 +122,14 @@ TEST_F(ResponseItems, ADevelopersMessageIsTheSystemsWhereTheTemplateKnowsNone) {
   auto y = ask({{"model", "dev"}, {"input", Json::array({{{"role", "developer"}, {"content", "be"}}, user("hi")})}});
   ASSERT_EQ(models["dev"].held.size(), 1u) << y->sent;
   EXPECT_EQ(support::prompt_of(*models["dev"].held[0]), "developer:be\nuser:hi\nassistant:");
+}
+
+TEST_F(ResponseItems, AShortBodyIsAsLongAsWhatItStandsFor) {
+  auto x = open("GET", "/v1/models");
+  Request request;
+  request.translated = base::Bytes::adopt(std::string(1000, 'a'));
+  request.earlier = base::Bytes::adopt(std::string(100, 'a'));
+  EXPECT_EQ(prompt_bytes(*x, request), 1100u);
 }
 
 TEST_F(ResponseItems, WhatIsNotOfferedOfThemIsSaid) {
