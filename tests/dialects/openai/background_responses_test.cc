@@ -10,6 +10,7 @@
 #include "msg/tenant.h"
 #include "support/posted_work.h"
 #include "wire/authenticator.h"
+#include "wire/offload.h"
 
 namespace weir::openai {
 namespace {
@@ -313,6 +314,17 @@ TEST_F(BackgroundResponse, IsStreamedToWhoeverAsks) {
   EXPECT_EQ(open("GET", path)->sent, x->sent);
   EXPECT_EQ(types_of(rest->sent).size(), 4u);
   EXPECT_TRUE(x->sent.ends_with(rest->sent));
+}
+
+TEST_F(BackgroundResponse, OfALongRequestAllEventsComeInTheEnd) {
+  auto x = ask({{"stream", true}, {"instructions", std::string(wire::kLongBody, 'a')}, {"model", "long"}});
+  EXPECT_EQ(x->sent, "");
+  EXPECT_TRUE(x->headed);
+  settle();
+  env.advance(std::chrono::milliseconds(200));
+  turn();
+  EXPECT_EQ(types_of(x->sent).front(), "response.created");
+  EXPECT_TRUE(x->ended);
 }
 
 TEST_F(BackgroundResponse, AStreamEndsWithOneThatFails) {

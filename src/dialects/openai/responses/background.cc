@@ -138,6 +138,12 @@ bool BackgroundResponses::goes_on(const std::string& id) const {
   return at != runs_.end() && !at->second.cancelled;
 }
 
+bool BackgroundResponses::has(uint64_t tenant, const std::string& id) const {
+  std::lock_guard lock(mutex_);
+  auto at = runs_.find(id);
+  return at != runs_.end() && at->second.tenant == tenant && !at->second.forgotten;
+}
+
 std::optional<std::string> BackgroundResponses::find(uint64_t tenant, const std::string& id) const {
   std::lock_guard lock(mutex_);
   auto at = runs_.find(id);

@@ -39,6 +39,8 @@ class BackgroundResponses {
   std::string queued(const std::string& id) const;
   // Neither over nor stopped.
   bool goes_on(const std::string& id) const;
+  // Whether one of the tenant's runs has that id.
+  bool has(uint64_t tenant, const std::string& id) const;
   // The response as it is for now: JSON. Nothing: none of the tenant's runs has that id.
   std::optional<std::string> find(uint64_t tenant, const std::string& id) const;
   enum class Ending : uint8_t { kCancelled, kForgotten };

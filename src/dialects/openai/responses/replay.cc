@@ -137,17 +137,22 @@ class FollowsRun final : public wire::ExchangeListener {
 
   void begin(std::string_view so_far) {
     exchange_.head(wire::stream_head());
-    if (const OrderedJson response = OrderedJson::parse(so_far, nullptr, false); response.is_object()) {
-      const StreamCuts none;
-      Events events(none, after_);
-      events.begin(response);
-      send(events.take());
-    }
+    if (so_far.size() <= wire::kLongBody) tell_beginning(so_far);
     quiet_.start();
     arm();
   }
 
  private:
+  // The first events of a long one come with the others, which a worker makes.
+  void tell_beginning(std::string_view so_far) {
+    const OrderedJson response = OrderedJson::parse(so_far, nullptr, false);
+    if (!response.is_object()) return;
+    const StreamCuts none;
+    Events events(none, after_);
+    events.begin(response);
+    send(events.take());
+    after_ = std::max(after_, kBegun - 1);
+  }
   static constexpr auto kOften = std::chrono::milliseconds(100);
 
   void stop() {
@@ -171,17 +176,17 @@ class FollowsRun final : public wire::ExchangeListener {
     constexpr int kMostMissed = 20;
     const uint64_t tenant = marshal::tenant_of(exchange_.request());
     base::Env& env = state_.bus.env();
-    if (state_.options.background->find(tenant, id_)) return arm();
+    if (state_.options.background->has(tenant, id_)) return arm();
     if (!state_.options.stored->find(tenant, id_, env.now()) && ++missed_ < kMostMissed) return arm();
     quiet_.stop();
     const std::string id = id_;
-    replay(state_, exchange_, id, std::max(after_, kBegun - 1));
+    replay(state_, exchange_, id, after_);
   }
 
   OpenAiState& state_;
   Exchange& exchange_;
   const std::string id_;
-  const int64_t after_;
+  int64_t after_;  // the number of the last event that the client has
   int missed_ = 0;
   base::TimerId timer_ = base::TimerId::kNone;
   wire::QuietTimer quiet_{state_.bus.env(), exchange_, [this] {
