@@ -153,6 +153,12 @@ TEST_F(Chats, AClientThatCannotBeToldFromOthersHasNoList) {
   turn();
   EXPECT_EQ(as(crowd, "GET", at(json(x)["id"]), "")->response.status, 200) << "the id is a secret";
   EXPECT_EQ(json(as(crowd, "GET", kPath, ""))["data"], Json::array());
+  auto chosen = as(crowd, "POST", kPath,
+                   R"({"model":"m","store":true,"request_id":"1","messages":[{"role":"user","content":"hi"}]})");
+  scripted().end();
+  turn();
+  EXPECT_EQ(json(chosen)["id"], "chatcmpl-1");
+  EXPECT_EQ(as(crowd, "GET", at("chatcmpl-1"), "")->response.status, 404) << "anybody could guess it";
 }
 
 TEST_F(Chats, AnIdThatIsThereAlreadyIsNotTakenAway) {

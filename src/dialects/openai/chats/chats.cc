@@ -123,6 +123,8 @@ ApiError check_stored(const Request& request) {
 void keep(OpenAiState& state, const Exchange& exchange, const Request& request, const std::string& id,
           std::string_view model, std::string_view completion) {
   if (!state.options.stored || !state.options.stored->stores()) return;
+  // Between clients that cannot be told apart an id has to be a secret, and one that was chosen is none.
+  if (!request.request_id.empty() && marshal::asks_for_many(exchange.request())) return;
   const OrderedJson said = OrderedJson::parse(request.metadata, nullptr, false);
   const OrderedJson metadata = said.is_object() ? said : OrderedJson::object();
   StoredResponse stored;
