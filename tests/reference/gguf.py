@@ -172,7 +172,9 @@ def typed(value):
         return FLOAT32, struct.pack("<f", value)
     if isinstance(value, str):
         return STRING, text(value)
-    if value and isinstance(value[0], str):
+    if value and isinstance(value[0], bool):
+        kind, body = BOOL, struct.pack(f"<{len(value)}B", *value)
+    elif value and isinstance(value[0], str):
         kind, body = STRING, b"".join(map(text, value))
     elif value and isinstance(value[0], float):
         kind, body = FLOAT32, struct.pack(f"<{len(value)}f", *value)
@@ -201,7 +203,10 @@ def write(path, fields, tensors):
 
 ARCHITECTURES = {"LlamaForCausalLM": "llama", "MistralForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2",
                  "Qwen3ForCausalLM": "qwen3", "MixtralForCausalLM": "llama", "Qwen2MoeForCausalLM": "qwen2moe",
-                 "Qwen3MoeForCausalLM": "qwen3moe"}
+                 "Qwen3MoeForCausalLM": "qwen3moe", "Gemma2ForCausalLM": "gemma2", "Gemma3ForCausalLM": "gemma3",
+                 "Phi3ForCausalLM": "phi3", "GraniteForCausalLM": "granite", "Olmo2ForCausalLM": "olmo2",
+                 "Olmo3ForCausalLM": "olmo2", "SmolLM3ForCausalLM": "smollm3"}
+TURNED = ("llama", "granite", "smollm3")
 OUTSIDE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 IN_LAYER = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q",
             "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
@@ -210,15 +215,19 @@ IN_LAYER = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_nor
             "block_sparse_moe.gate": "ffn_gate_inp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
             "mlp.shared_expert.gate_proj": "ffn_gate_shexp", "mlp.shared_expert.up_proj": "ffn_up_shexp",
             "mlp.shared_expert.down_proj": "ffn_down_shexp"}
+OUTPUT_NORMS = {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"}
+GEMMA = {**OUTPUT_NORMS, "pre_feedforward_layernorm": "ffn_norm"}
+OF_FAMILY = {"gemma2": GEMMA, "gemma3": GEMMA, "olmo2": OUTPUT_NORMS,
+             "phi3": {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}}
 OF_EXPERTS = {"gate_proj": "gate", "w1": "gate", "up_proj": "up", "w3": "up", "down_proj": "down", "w2": "down"}
 
 
-def renamed(name):
+def renamed(name, architecture):
     core, _, kind = name.rpartition(".")
     if core in OUTSIDE:
         return OUTSIDE[core] + "." + kind
     layer, _, rest = core[len("model.layers."):].partition(".")
-    return f"blk.{layer}.{IN_LAYER[rest]}.{kind}"
+    return f"blk.{layer}.{ {**IN_LAYER, **OF_FAMILY.get(architecture, {})}[rest]}.{kind}"
 
 
 def renamed_expert(name):
@@ -228,7 +237,7 @@ def renamed_expert(name):
 
 
 def turned(w, heads):
-    """Rows of the halves of each head in turn, as llama.cpp has them for the architecture llama."""
+    """Rows of the halves of each head in turn, as llama.cpp has them for some architectures."""
     return w.reshape(heads, 2, -1, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
 
 
@@ -243,14 +252,21 @@ def tensors_of(said, weights, kind_of):
     heads = {"q_proj": said["num_attention_heads"], "k_proj": said["num_key_value_heads"]}
     for name, w in weights.items():
         kind = kind_of(name) if w.ndim == 2 else "F32"
-        turn = heads.get(name.split(".")[-2]) if architecture == "llama" else None
-        body, meant = ENCODERS[kind](turned(w, turn) if turn else w)
+        turn = heads.get(name.split(".")[-2]) if architecture in TURNED else None
+        whole = architecture.startswith("gemma") and name.endswith("norm.weight")  # Gemma's own are less 1
+        body, meant = ENCODERS[kind](turned(w, turn) if turn else w + F(1) if whole else w)
         if experts := renamed_expert(name):
             _, shape, before = stored.get(experts, (kind, (0,), b""))
             stored[experts] = (kind, (shape[0] + 1, *w.shape), before + body)
         else:
-            stored[renamed(name)] = (kind, w.shape[1:] if "shared_expert_gate" in name else w.shape, body)
-        numbers[name] = straight(meant, turn) if turn else meant
+            shape = w.shape[1:] if "shared_expert_gate" in name else w.shape
+            stored[renamed(name, architecture)] = (kind, shape, body)
+        numbers[name] = straight(meant, turn) if turn else w if whole else meant
+    scaling = said.get("rope_scaling") or {}
+    for length in ("long", "short"):
+        if length + "_factor" in scaling:
+            factors = np.array(scaling[length + "_factor"], dtype=F)
+            stored[f"rope_factors_{length}.weight"] = ("F32", factors.shape, factors.tobytes())
     return stored, numbers
 
 
@@ -279,6 +295,35 @@ def fields_of(said):
         fields.update({a + ".rope.scaling.type": kind, a + ".rope.scaling.factor": float(scaling["factor"])})
     if kind == "yarn":
         fields[a + ".rope.scaling.original_context_length"] = scaling["original_max_position_embeddings"]
+    return {**fields, **{f"{a}.{name}": value for name, value in family_fields(a, said).items()}}
+
+
+def family_fields(architecture, said):
+    """Those of one architecture alone."""
+    if architecture == "phi3":
+        return phi3_fields(said)
+    fields = {}
+    for theirs, ours in (("attn_logit_softcapping",) * 2, ("final_logit_softcapping",) * 2,
+                         ("rope.freq_base_swa", "rope_local_base_freq"), ("attention.scale", "attention_multiplier"),
+                         ("embedding_scale", "embedding_multiplier"), ("residual_scale", "residual_multiplier"),
+                         ("logit_scale", "logits_scaling")):
+        if ours in said:
+            fields[theirs] = float(said[ours])
+    if "layer_types" in said:
+        fields["attention.sliding_window_pattern"] = [kind == "sliding_attention" for kind in said["layer_types"]]
+    elif "sliding_window_pattern" in said:
+        fields["attention.sliding_window_pattern"] = said["sliding_window_pattern"]
+    return fields
+
+
+def phi3_fields(said):
+    longest = said["max_position_embeddings"]
+    trained = said.get("original_max_position_embeddings", longest)
+    size = said["hidden_size"] // said["num_attention_heads"]
+    fields = {"rope.dimension_count": int(size * said.get("partial_rotary_factor", 1)),
+              "rope.scaling.original_context_length": trained}
+    if (said.get("rope_scaling") or {}).get("long_factor"):
+        fields["rope.scaling.attn_factor"] = float(np.sqrt(1 + np.log(longest / trained) / np.log(trained)))
     return fields
 
 

@@ -13,6 +13,8 @@ import safetensors  # noqa: E402
 import transformer  # noqa: E402
 
 SEED = 9
+LONGROPE = {"partial_rotary_factor": 0.75, "rope_scaling": {
+    "type": "longrope", "short_factor": [1 + i / 8 for i in range(6)], "long_factor": [1.5 + i for i in range(6)]}}
 WIDE = {"hidden_size": 256, "intermediate_size": 256, "num_hidden_layers": 2}  # blocks have 256 numbers
 # name: family, the type of a matrix by its name, what config.json says beside the usual
 CASES = {kind.lower(): ("llama", lambda name, kind=kind: kind, WIDE) for kind in gguf.ENCODERS}
@@ -32,6 +34,26 @@ CASES.update({
     "qwen2_moe": ("qwen2_moe", lambda name: "F32", {}),
     "qwen3_moe": ("qwen3_moe", lambda name: "Q4_K" if ".experts." in name else "F32", {
         **WIDE, "moe_intermediate_size": 256, "num_experts": 4, "num_experts_per_tok": 2}),
+    # Queries are scaled by the size of a head, which is what llama.cpp takes for all but the largest.
+    "gemma2": ("gemma2", lambda name: "F32", {"query_pre_attn_scalar": 32}),
+    "gemma3": ("gemma3_text", lambda name: "F32", {"query_pre_attn_scalar": 32, "rope_local_base_freq": 500.0,
+                                                   "rope_scaling": {"rope_type": "linear", "factor": 8.0}}),
+    "gemma3_types": ("gemma3_text", lambda name: "F32", {
+        "query_pre_attn_scalar": 32, "final_logit_softcapping": 3.0, "tie_word_embeddings": False,
+        "layer_types": ["full_attention", "sliding_attention", "sliding_attention"]}),
+    "gemma3_coded": ("gemma3_text", lambda name: "F32" if "embed" in name else "Q4_K", {
+        **WIDE, "num_attention_heads": 8, "query_pre_attn_scalar": 32}),
+    "phi3": ("phi3", lambda name: "F32", {"sliding_window": 20, "intermediate_size": 100}),
+    "phi3_long": ("phi3", lambda name: "F32", {**LONGROPE, "original_max_position_embeddings": 64}),
+    "phi3_short": ("phi3", lambda name: "F32", {**LONGROPE, "original_max_position_embeddings": 256}),
+    "phi3_coded": ("phi3", lambda name: "Q4_K", WIDE),
+    "granite": ("granite", lambda name: "F32", {
+        "embedding_multiplier": 12.0, "attention_multiplier": 0.1, "residual_multiplier": 0.22, "logits_scaling": 7.0,
+        "attention_bias": True, "tie_word_embeddings": True}),
+    "olmo2": ("olmo2", lambda name: "F32", {"num_key_value_heads": 1}),
+    "olmo3": ("olmo3", lambda name: "F32", {"num_hidden_layers": 4, "sliding_window": 20, "rope_scaling": {
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}}),
+    "smollm3": ("smollm3", lambda name: "F32", {"num_hidden_layers": 4, "tie_word_embeddings": True}),
 })
 
 

@@ -48,7 +48,8 @@ std::string_view defaults_of(const std::string& architecture) {
 }
 
 void read_gemma(ConfigFields& f, Shape& s) {
-  s.norms = Norms::kBoth, s.norms_less_one = true, s.activation = Activation::kGeluTanh;
+  s.norms = Norms::kBoth, s.activation = Activation::kGeluTanh;
+  s.norms_less_one = f.flag_or("norms_less_one", true);  // ours, for GGUF files, which have them whole
   s.qk_norm = s.architecture == kGemma3;
   s.embedding_scale = std::sqrt(float(s.hidden)), s.embedding_rounded = true;
   s.attention_scale = float(1 / std::sqrt(f.real_or("query_pre_attn_scalar", 1e-3, 1e6, s.head_dim)));

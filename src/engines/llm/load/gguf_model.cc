@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "base/encoding.h"
+#include "engines/llm/load/gguf_families.h"
 
 namespace weir::llm {
 namespace {
@@ -52,9 +53,6 @@ base::Status check_place(const Gguf& part, size_t number, size_t count) {
 
 // --- names -----------------------------------------------------------------------------------------------------------
 
-struct Renamed {
-  std::string_view theirs, ours;
-};
 constexpr Renamed kOutside[] = {
     {"token_embd", "model.embed_tokens"}, {"output_norm", "model.norm"}, {"output", "lm_head"}};
 constexpr Renamed kInLayer[] = {{"attn_norm", "input_layernorm"},
@@ -79,8 +77,7 @@ constexpr Renamed kOfExperts[] = {
 constexpr Renamed kOfMixtral[] = {{"gate_proj", "w1"}, {"up_proj", "w3"}, {"down_proj", "w2"}};
 constexpr size_t kMostExpertArrays = 1 << 19;
 
-template <size_t N>
-std::string_view our_name(const Renamed (&names)[N], std::string_view theirs) {
+std::string_view our_name(std::span<const Renamed> names, std::string_view theirs) {
   for (const auto& name : names)
     if (name.theirs == theirs) return name.ours;
   return {};
@@ -103,25 +100,28 @@ struct TensorName {
   bool is_numbered() const {
     return !layer.empty() && std::all_of(layer.begin(), layer.end(), [](char c) { return c >= '0' && c <= '9'; });
   }
-  // In a Hugging Face folder; empty: it has none.
-  std::string renamed() const {
+  // In a Hugging Face folder; empty: it has none. `family`: null, or whose own names come first.
+  std::string renamed(const GgufFamily* family) const {
     const bool digits = is_numbered();
-    const std::string_view ours = digits          ? our_name(kInLayer, core)
-                                  : layer.empty() ? our_name(kOutside, core)
-                                                  : std::string_view();
+    std::string_view ours = digits && family ? our_name(family->renamed, core) : std::string_view();
+    if (ours.empty()) ours = digits ? our_name(kInLayer, core) : layer.empty() ? our_name(kOutside, core) : ours;
     if (ours.empty() || (kind != "weight" && kind != "bias")) return {};
     return (digits ? "model.layers." + std::string(layer) + "." : "") + std::string(ours) + "." + std::string(kind);
   }
 };
 
-// The engine has no use for frequencies, which the configuration has taken.
-bool is_left_out(const TensorName& name) {
-  return (name.layer.empty() && name.core == "rope_freqs") || name.core == "attn_rot_embd";
+// Frequencies, which the configuration has taken; and the encoder of pictures that Ollama's files of Gemma 3 have.
+bool is_left_out(const TensorName& name, const GgufFamily* family) {
+  if (!name.layer.empty()) return name.core == "attn_rot_embd";
+  if (family && family->name == "gemma3" && (name.core.starts_with("v.") || name.core.starts_with("mm."))) return true;
+  return name.core == "rope_freqs" || name.core == "rope_factors_long" || name.core == "rope_factors_short";
 }
 
-base::Status turn_rows(const Gguf& gguf, const std::string& name, std::string_view core, Array& array) {
-  auto heads = number_of(gguf, "llama.attention.head_count");
-  const auto fewer = number_of(gguf, "llama.attention.head_count_kv");
+base::Status turn_rows(const Gguf& gguf, const GgufFamily& family, const std::string& name, std::string_view core,
+                       Array& array) {
+  const std::string prefix = std::string(family.name) + ".attention.";
+  auto heads = number_of(gguf, prefix + "head_count");
+  const auto fewer = number_of(gguf, prefix + "head_count_kv");
   if (core == "attn_k" && fewer) heads = fewer;
   const uint64_t rows = array.shape[0];
   if (!heads || *heads < 1 || rows % uint64_t(*heads) != 0 || rows / uint64_t(*heads) % 2 != 0 || rows > UINT32_MAX)
@@ -184,24 +184,23 @@ base::Result<GgufModel> open_gguf(const Folder& folder, const std::string& file)
 }
 
 base::Result<Arrays> named_arrays(const Gguf& gguf) {
-  const auto* architecture = gguf.get<std::string>("general.architecture");
+  const GgufFamily* family = gguf_family(gguf);
   Arrays out;
   for (const auto& [name, tensor] : gguf.tensors) {
     const TensorName parts(name);
-    if (is_left_out(parts)) continue;
+    if (is_left_out(parts, family)) continue;
     if (parts.is_numbered() && parts.kind == "weight" && !our_name(kOfExperts, parts.core).empty()) {
       if (auto s = part_experts(gguf, name, parts, tensor, out); !s.ok()) return s;
       continue;
     }
-    std::string ours = parts.renamed();
+    std::string ours = parts.renamed(family);
     if (ours.empty())
       return base::failure(base::Code::kUnimplemented,
                            "GGUF: the tensor '" + base::presentable(name, 100) + "' is none that is known here");
     Array array = tensor;
     name_mixture(gguf, parts, ours, array);
-    if (architecture && *architecture == "llama" && !parts.layer.empty() &&
-        (parts.core == "attn_q" || parts.core == "attn_k"))
-      if (auto s = turn_rows(gguf, base::presentable(name, 100), parts.core, array); !s.ok()) return s;
+    if (family && family->turned && !parts.layer.empty() && (parts.core == "attn_q" || parts.core == "attn_k"))
+      if (auto s = turn_rows(gguf, *family, base::presentable(name, 100), parts.core, array); !s.ok()) return s;
     out.emplace(std::move(ours), std::move(array));
   }
   return out;

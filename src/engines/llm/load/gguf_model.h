@@ -24,8 +24,8 @@ struct GgufModel {
 base::Result<GgufModel> open_gguf(const Folder& folder, const std::string& file);
 
 // The tensors by the names that Llama-like models have in a Hugging Face folder, in its order of rows: llama.cpp turns
-// neighbours of a head against each other where Hugging Face turns halves, so that files of architecture "llama" have
-// the rows of queries and keys in another order. Errors: INVALID_ARGUMENT, UNIMPLEMENTED (a tensor that such models do
+// neighbours of a head against each other where Hugging Face turns halves, so that files of some architectures have the
+// rows of queries and keys in another order. Errors: INVALID_ARGUMENT, UNIMPLEMENTED (a tensor that such models do
 // not have).
 base::Result<Arrays> named_arrays(const Gguf& gguf);
 

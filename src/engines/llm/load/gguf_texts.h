@@ -9,8 +9,7 @@
 
 namespace weir::llm {
 
-// config.json. Architectures llama (Mistral's files say so, too), qwen2 and qwen3. Errors: INVALID_ARGUMENT,
-// UNIMPLEMENTED, naming the field.
+// config.json, of the architectures in gguf_families.h. Errors: INVALID_ARGUMENT, UNIMPLEMENTED, naming the field.
 base::Result<std::string> config_of(const Gguf& gguf);
 
 // tokenizer.json, of tokenizers "gpt2" (BPE of bytes, with what tokenizer.ggml.pre says of the words) and "llama"

@@ -224,7 +224,7 @@ TEST(GgufFields, BecomeAConfiguration) {
 
 TEST(GgufFields, ThatChangeAnswersAndAreNotKnownHereAreRefused) {
   const std::pair<std::pair<const char*, GgufValue>, const char*> cases[] = {
-      {{"general.architecture", std::string("gemma3")}, "'general.architecture' is \"gemma3\"; known here are llama"},
+      {{"general.architecture", std::string("gemma4")}, "'general.architecture' is \"gemma4\"; known here are llama"},
       {{"general.type", std::string("mmproj")}, "'general.type' is \"mmproj\", which is no model of text"},
       {{"llama.expert_count", int64_t(8)}, "no field 'llama.expert_used_count'"},
       {{"llama.expert_weights_scale", 2.5}, "'llama.expert_weights_scale' is not supported"},
