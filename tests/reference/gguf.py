@@ -136,6 +136,46 @@ def q6_k(w):
     return done([low, pairs(q >> 4), s & 255, bits], numbers, w.shape)
 
 
+IQ4 = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], dtype=F)
+E2M1 = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], dtype=F)
+
+
+def nearest(w, scale, levels):
+    """Places in the list of levels [16], and what they stand for."""
+    q = np.abs(w[..., None] / np.where(scale == 0, F(1), scale)[..., None, None] - levels).argmin(-1)
+    return q, scale[..., None] * levels[q]
+
+
+def two_halves(q):
+    return q[..., :16] | q[..., 16:] << 4
+
+
+def iq4_nl(w):
+    b = blocks(w, 32)
+    d, bits = halves(signed_peak(b) / F(-127))
+    q, numbers = nearest(b, d, IQ4)
+    return done([bits, two_halves(q)], numbers, w.shape)
+
+
+def iq4_xs(w):
+    b = blocks(w, 256).reshape(-1, 8, 32)
+    want = signed_peak(b) / F(-127)
+    d, bits = halves(np.abs(want).max(1) / F(31))
+    s = codes(want, d[:, None], F(0), -32, 31)
+    q, numbers = nearest(b, d[:, None] * s.astype(F), IQ4)
+    s = s + 32
+    high = ((s >> 4) << 2 * np.arange(8)).sum(1)
+    return done([bits, np.stack([high & 255, high >> 8], 1), (s[:, ::2] & 15) | (s[:, 1::2] & 15) << 4,
+                 two_halves(q).reshape(-1, 128)], numbers, w.shape)
+
+
+def mxfp4(w):
+    b = blocks(w, 32)
+    e = np.clip(np.ceil(np.log2(np.maximum(np.abs(b).max(1), F(1e-30)) / 12)) + 128, 0, 254).astype(np.int32)
+    q, numbers = nearest(b, np.ldexp(F(1), e - 128).astype(F), E2M1)
+    return done([e[:, None], two_halves(q)], numbers, w.shape)
+
+
 def bf16(w):
     bits = w.astype(F).view(np.uint32)
     bits = ((bits + 0x7fff + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
@@ -150,9 +190,10 @@ ENCODERS = {
     "Q4_0": lambda w: small(w, False, False), "Q4_1": lambda w: small(w, False, True),
     "Q5_0": lambda w: small(w, True, False), "Q5_1": lambda w: small(w, True, True),
     "Q2_K": q2_k, "Q3_K": q3_k, "Q4_K": q4_k, "Q5_K": q5_k, "Q6_K": q6_k,
+    "IQ4_NL": iq4_nl, "IQ4_XS": iq4_xs, "MXFP4": mxfp4,
 }
 NUMBERS = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q5_0": 6, "Q5_1": 7, "Q8_0": 8, "Q2_K": 10, "Q3_K": 11, "Q4_K": 12,
-           "Q5_K": 13, "Q6_K": 14, "BF16": 30}
+           "Q5_K": 13, "Q6_K": 14, "IQ4_NL": 20, "IQ4_XS": 23, "BF16": 30, "MXFP4": 39}
 
 
 # --- files -------------------------------------------------------------------------------------------------------------

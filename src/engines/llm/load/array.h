@@ -29,6 +29,9 @@ enum class Stored : uint8_t {
   kQ4K,
   kQ5K,
   kQ6K,
+  kIq4Nl,
+  kIq4Xs,
+  kMxfp4,
 };
 inline bool in_blocks(Stored stored) { return stored >= Stored::kQ4_0; }
 // Whether read_floats() reads them.

@@ -65,10 +65,10 @@ constexpr NumberType kNumberTypes[] = {
     {"IQ2_XS"},
     {"IQ3_XXS"},
     {"IQ1_S"},
-    {"IQ4_NL"},
+    {"IQ4_NL", Stored::kIq4Nl},
     {"IQ3_S"},
     {"IQ2_S"},
-    {"IQ4_XS"},
+    {"IQ4_XS", Stored::kIq4Xs},
     {"I8"},
     {"I16"},
     {"I32"},
@@ -84,11 +84,12 @@ constexpr NumberType kNumberTypes[] = {
     {"IQ4_NL_4_4"},
     {"IQ4_NL_4_8"},
     {"IQ4_NL_8_8"},
-    {"MXFP4"},
+    {"MXFP4", Stored::kMxfp4},
     {"NVFP4"},
 };
 constexpr std::string_view kKnownTypes =
-    "; F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K and Q6_K are supported";
+    "; F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS and MXFP4 are "
+    "supported";
 
 base::Status malformed(std::string_view what) { return base::invalid("GGUF: " + std::string(what)); }
 base::Status malformed(std::string_view name, std::string_view what) {

@@ -1,5 +1,6 @@
 #include "engines/llm/load/gguf_blocks.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "msg/half.h"
@@ -103,6 +104,38 @@ void q6_k(const std::byte* bytes, Block& out) {
   }
 }
 
+constexpr int8_t kIq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+constexpr int8_t kE2m1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+void levels_of_32(const std::byte* bytes, const int8_t (&levels)[16], int8_t* out) {
+  for (uint32_t i = 0; i < 16; ++i) {
+    const uint8_t b = bytes_at(bytes)[i];
+    out[i] = levels[b & 15], out[i + 16] = levels[b >> 4];
+  }
+}
+
+void iq4_nl(const std::byte* bytes, Block& out) {
+  out.scales[0] = half_at(bytes), out.offsets[0] = 0;
+  levels_of_32(bytes + 2, kIq4, out.levels);
+}
+
+// The eight scales have 6 bits each: two of the upper ones after the other, then the lower nibbles.
+void iq4_xs(const std::byte* bytes, Block& out) {
+  const float d = half_at(bytes);
+  uint16_t high;
+  std::memcpy(&high, bytes + 2, 2);
+  for (uint32_t g = 0; g < 8; ++g) {
+    const uint32_t low = bytes_at(bytes + 4)[g / 2] >> (g % 2 * 4) & 15u;
+    out.scales[g] = d * float(int(low | (high >> 2 * g & 3u) << 4) - 32), out.offsets[g] = 0;
+    levels_of_32(bytes + 8 + g * 16, kIq4, out.levels + g * 32);
+  }
+}
+
+void mxfp4(const std::byte* bytes, Block& out) {
+  out.scales[0] = std::ldexp(1.0f, int(bytes_at(bytes)[0]) - 128), out.offsets[0] = 0;
+  levels_of_32(bytes + 1, kE2m1, out.levels);
+}
+
 }  // namespace
 
 BlockFormat block_format(Stored stored) {
@@ -117,6 +150,9 @@ BlockFormat block_format(Stored stored) {
     case Stored::kQ4K: return {256, 144, 32, Coding::kInt4, true};
     case Stored::kQ5K: return {256, 176, 32, Coding::kInt8, true};
     case Stored::kQ6K: return {256, 210, 16, Coding::kInt8};
+    case Stored::kIq4Nl: return {32, 18, 32, Coding::kInt8};
+    case Stored::kIq4Xs: return {256, 136, 32, Coding::kInt8};
+    case Stored::kMxfp4: return {32, 17, 32, Coding::kInt8};
     default: return {};
   }
 }
@@ -133,6 +169,9 @@ void decode(Stored stored, const std::byte* bytes, Block& out) {
     case Stored::kQ4K: return q4_k(bytes, out);
     case Stored::kQ5K: return q5_k(bytes, out);
     case Stored::kQ6K: return q6_k(bytes, out);
+    case Stored::kIq4Nl: return iq4_nl(bytes, out);
+    case Stored::kIq4Xs: return iq4_xs(bytes, out);
+    case Stored::kMxfp4: return mxfp4(bytes, out);
     default: return;
   }
 }

@@ -12,6 +12,12 @@
 //   Q4_K   f16 d, dmin; 12 of scales and minima; 128 of two nibbles            256, 32  d * s * q - dmin * m
 //   Q5_K   f16 d, dmin; 12 of scales and minima; 32 of fifth bits; 128         256, 32  d * s * q - dmin * m
 //   Q6_K   128 of two nibbles; 64 of four upper pairs; 16 of i8 scales; f16 d  256, 16  d * s * (q - 32)
+//   IQ4_NL f16 d; 16 of two nibbles                                            32       d * iq4[q]
+//   IQ4_XS f16 d; u16 and 4 bytes of scales; 128 of two nibbles                256, 32  d * (s - 32) * iq4[q]
+//   MXFP4  u8 e; 16 of two nibbles                                             32       2^(e - 128) * e2m1[q]
+//
+// iq4 has 16 levels that are closer to each other near 0; e2m1 has twice the numbers of a sign, two bits of exponent
+// and one of mantissa.
 //
 // Nibbles of a block of 32: the low ones are its first half, the high ones its second.
 // https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h

@@ -10,8 +10,8 @@ const std::string& gguf_models() {
   return made.path;
 }
 
-constexpr const char* kTypes[] = {"f32",  "f16",  "bf16", "q8_0", "q4_0", "q4_1", "q5_0",
-                                  "q5_1", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k"};
+constexpr const char* kTypes[] = {"f32",  "f16",  "bf16", "q8_0", "q4_0", "q4_1",   "q5_0",   "q5_1",
+                                  "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"};
 constexpr const char* kFamilies[] = {
     "tied",      "bias",       "mistral",    "qwen2",   "qwen3",        "mixed",        "mixtral",
     "qwen2_moe", "qwen3_moe",  "gemma2",     "gemma3",  "gemma3_types", "gemma3_coded", "phi3",
@@ -63,10 +63,11 @@ struct Kept {
   Coding coding;
   uint32_t group;
 };
-constexpr Kept kKept[] = {{"q8_0", Coding::kInt8, 32}, {"q5_0", Coding::kInt8, 32}, {"q6_k", Coding::kInt8, 16},
-                          {"q4_0", Coding::kInt4, 32}, {"q3_k", Coding::kInt4, 16}, {"q4_1", Coding::kInt4, 32},
-                          {"q4_k", Coding::kInt4, 32}, {"q2_k", Coding::kInt4, 16}, {"q5_1", Coding::kInt8, 32},
-                          {"q5_k", Coding::kInt8, 32}};
+constexpr Kept kKept[] = {{"q8_0", Coding::kInt8, 32}, {"q5_0", Coding::kInt8, 32},   {"q6_k", Coding::kInt8, 16},
+                          {"q4_0", Coding::kInt4, 32}, {"q3_k", Coding::kInt4, 16},   {"q4_1", Coding::kInt4, 32},
+                          {"q4_k", Coding::kInt4, 32}, {"q2_k", Coding::kInt4, 16},   {"q5_1", Coding::kInt8, 32},
+                          {"q5_k", Coding::kInt8, 32}, {"iq4_nl", Coding::kInt8, 32}, {"iq4_xs", Coding::kInt8, 32},
+                          {"mxfp4", Coding::kInt8, 32}};
 
 TEST_F(GgufModels, CodesStayCodes) {
   ThreadTeam team(2);
@@ -97,7 +98,7 @@ TEST_F(GgufModels, EveryTypeGivesTheLogitsOfItsNumbers) {
 }
 
 TEST_F(GgufModels, LogitsDoNotDependOnChunksOrCompany) {
-  for (auto* name : {"q8_0", "q4_0", "q3_k", "q4_k", "q5_1", "q6_k", "mixed"}) {
+  for (auto* name : {"q8_0", "q4_0", "q3_k", "q4_k", "q5_1", "q6_k", "iq4_xs", "mixed"}) {
     auto engine = make(name, WeightFormat::kBf16, Keep::kAsStored);
     for (uint32_t chunk : {1u, 3u, 17u}) expect_whole(*engine, expected(name).ids(), chunk, 0, name);
   }

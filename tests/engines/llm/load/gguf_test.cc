@@ -168,8 +168,10 @@ TEST(Gguf, WhatIsWrongIsNamed) {
       {{tensor("t", {1}, 0, uint64_t(1) << 63)}, "'t' lies outside of the file"},
       {{tensor("t", {16}, 0, 0), tensor("u", {1}, 0, 32)}, "'u' overlaps another tensor"},
       {{tensor("t", {1}, 0, 0), tensor("t", {1}, 0, 32)}, "'t' is there twice"},
-      {{tensor("t", {256}, 23, 0)}, "'t' is stored as IQ4_XS; F32, F16"},
-      {{tensor("t", {256}, 39, 0)}, "'t' is stored as MXFP4"},
+      {{tensor("t", {33}, 20, 0)}, "'t' does not end its rows with a block of IQ4_NL"},
+      {{tensor("t", {255}, 23, 0)}, "'t' does not end its rows with a block of IQ4_XS"},
+      {{tensor("t", {256}, 21, 0)}, "'t' is stored as IQ3_S; F32, F16"},
+      {{tensor("t", {256}, 40, 0)}, "'t' is stored as NVFP4"},
       {{tensor("t", {256}, 4, 0)}, "'t' is stored as Q4_2"},
       {{tensor("t", {256}, 999, 0)}, "'t' is stored as type 999"},
   };
