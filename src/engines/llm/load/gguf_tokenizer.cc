@@ -30,11 +30,20 @@ base::Status unknown(const std::string& name, const std::string& value, const st
 }
 std::string dumped(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
 
+bool is_text(const Gguf& gguf, std::string_view name, std::string_view text) {
+  const auto* found = gguf.get<std::string>(name);
+  return found && *found == text;
+}
+
+// Those of Phi-3 that leave the white space behind them, as its tokenizer.json says and llama.cpp knows.
+bool is_plain(std::string_view token) { return token == "<unk>" || token == "<s>" || token == "<|endoftext|>"; }
+
 // The tokens, with their types and scores.
 struct Vocabulary {
   std::vector<std::string> tokens;
   std::vector<TokenType> types;
   const std::vector<double>* scores = nullptr;
+  bool strips = false;  // added tokens take the white space behind them
 
   base::Status read(const Gguf& gguf) {
     auto list = gguf.get<std::vector<std::string>>(field("tokens"));
@@ -51,6 +60,7 @@ struct Vocabulary {
       if (given->size() < tokens.size()) return bad_field("token_type", "is shorter than the list of tokens");
       for (size_t i = 0; i < tokens.size(); ++i) types[i] = TokenType((*given)[i]);
     }
+    strips = is_text(gguf, "general.architecture", "phi3") && is_text(gguf, field("model"), "llama");
     scores = gguf.get<std::vector<double>>(field("scores"));
     if (scores && scores->size() < tokens.size()) return bad_field("scores", "is shorter than the list of tokens");
     return {};
@@ -71,7 +81,7 @@ struct Vocabulary {
                      {"content", tokens[i]},
                      {"single_word", false},
                      {"lstrip", false},
-                     {"rstrip", false},
+                     {"rstrip", strips && !is_plain(tokens[i])},
                      {"normalized", false},
                      {"special", special}});
     }

@@ -181,5 +181,20 @@ TEST(GgufTokenizer, LongPiecesTakeNoLongTime) {
   EXPECT_EQ(tokenizer_refusal(g), "");
 }
 
+// "<|end|>\n" of Phi-3's chat template is one token.
+TEST(GgufTokenizer, AddedTokensOfPhi3TakeTheSpaceBehindThem) {
+  Gguf g;
+  g.fields = {{"general.architecture", std::string("phi3")},
+              {"tokenizer.ggml.model", std::string("llama")},
+              {"tokenizer.ggml.tokens", std::vector<std::string>{"<unk>", "<s>", "<|end|>", "<0x0A>", "\xe2\x96\x81"}},
+              {"tokenizer.ggml.scores", std::vector<double>{0, 0, 0, 0, 0}},
+              {"tokenizer.ggml.token_type", std::vector<int64_t>{2, 3, 4, 6, 1}},
+              {"tokenizer.ggml.add_space_prefix", false},
+              {"tokenizer.ggml.add_bos_token", false}};
+  EXPECT_EQ(processor(g)->encode("<|end|>\n <s>\n", msg::AddSpecial::kNo), (Ids{2, 1, 3}));
+  g.fields["general.architecture"] = std::string("llama");
+  EXPECT_EQ(processor(g)->encode("<|end|>\n <s>\n", msg::AddSpecial::kNo), (Ids{2, 3, 4, 1, 3}));
+}
+
 }  // namespace
 }  // namespace weir::llm
