@@ -76,7 +76,7 @@ enum class Target : uint8_t { kConfig, kModels };
 base::Result<Target> target_of(const std::string& path) {
   std::error_code error;
   if (path.ends_with(".yaml") || path.ends_with(".yml")) return Target::kConfig;
-  const bool model = path.ends_with(".onnx") || models::is_gguf(path);
+  const bool model = path.ends_with(".onnx") || models::is_gguf(path) || models::is_gguf_file(path);
   if (model || !std::filesystem::is_regular_file(path, error)) return Target::kModels;
   std::ifstream in(path, std::ios::binary);
   std::string head(4096, '\0');

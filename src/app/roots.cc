@@ -15,7 +15,7 @@ base::Status check_root(const std::string& root) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (!fs::exists(root, error)) return base::invalid("model repository '" + root + "' is not there");
-  if ((root.ends_with(".onnx") || models::is_gguf(root)) && fs::is_regular_file(root, error)) return {};
+  if (models::is_gguf_file(root) || (root.ends_with(".onnx") && fs::is_regular_file(root, error))) return {};
   if (!fs::is_directory(root, error))
     return base::invalid("model repository '" + root + "' is neither a folder nor an .onnx or .gguf file");
   const fs::path folder = root;

@@ -1,6 +1,10 @@
 #include "models/gguf_files.h"
 
 #include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
 
 namespace weir::models {
 namespace {
@@ -20,6 +24,15 @@ std::string first_part(const std::string& name) {
 }  // namespace
 
 bool is_gguf(std::string_view name) { return name.size() > 5 && name.ends_with(".gguf"); }
+
+bool is_gguf_file(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  if (is_gguf(path)) return true;
+  char head[4] = {};
+  std::ifstream in(path, std::ios::binary);
+  return in.read(head, sizeof head) && std::memcmp(head, "GGUF", sizeof head) == 0;
+}
 
 std::vector<std::string> gguf_models(const Stamps& stamps) {
   std::vector<std::string> out;

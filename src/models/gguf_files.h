@@ -11,6 +11,9 @@
 namespace weir::models {
 
 bool is_gguf(std::string_view name);
+// Whether a path leads to a regular file that is called so, or begins so: caches of Ollama and Hugging Face have theirs
+// under names of another kind.
+bool is_gguf_file(const std::string& path);
 // The models among a folder's own files, by their names; a split one by that of its first part.
 std::vector<std::string> gguf_models(const Stamps& stamps);
 

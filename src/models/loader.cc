@@ -131,7 +131,7 @@ base::Result<Loader::Source> Loader::locate(const ModelFolder& folder, const Mod
   static const Stamps kNoFiles;
   const Stamps& files = found == folder.versions.end() ? kNoFiles : found->second;
   ModelSource given{config.engine, config.file};
-  if (!folder.lone_file.empty()) given = {{}, is_gguf(folder.lone_file) ? config.file : folder.lone_file};
+  if (!folder.lone_file.empty()) given = lone_source(folder, config.file);
   auto chosen = choose_source(std::move(given), files, folder.name + '/' + std::to_string(version) + '/');
   if (!chosen) return chosen;
   Source source = std::move(*chosen);

@@ -65,6 +65,15 @@ base::Result<ModelSource> choose_source(ModelSource given, const Stamps& files, 
   return given;
 }
 
+// A folder may have several files in GGUF's form. A file by itself may be one whatever it is called.
+ModelSource lone_source(const ModelFolder& folder, const std::string& configured) {
+  const std::string& file = folder.lone_file;
+  if (is_gguf(file)) return {{}, configured};
+  const bool usual = std::any_of(std::begin(kUsual), std::end(kUsual), [&](const auto& u) { return u.file == file; });
+  if (!usual && is_gguf_file(folder.path + '/' + file)) return {std::string(kLlm), file};
+  return {{}, file};
+}
+
 std::string hint_to_move(const ModelFolder& folder) {
   std::string hint;
   for (const auto& u : kUsual)

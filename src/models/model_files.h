@@ -20,6 +20,8 @@ std::string_view usual_file(std::string_view engine);
 // a file an engine that needs none. Errors: NOT_FOUND, there is no file of an engine; FAILED_PRECONDITION, it is not
 // clear which.
 base::Result<ModelSource> choose_source(ModelSource given, const Stamps& files, const std::string& place);
+// The beginning of choose_source() for a root that is one model; `configured` is the file that its configuration names.
+ModelSource lone_source(const ModelFolder& folder, const std::string& configured);
 // Files of a model, beside the folders of versions, that belong into one, as the end of an error's text.
 std::string hint_to_move(const ModelFolder& folder);
 

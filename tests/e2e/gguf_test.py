@@ -78,6 +78,16 @@ class GgufFiles(unittest.TestCase):
         self.addCleanup(server.kill)
         self.assertTrue(self.chat(server, 'demo-Q4_0')[0])
 
+    def test_so_is_one_in_a_cache_by_a_link_or_by_its_own_name(self):
+        root = harness.scratch()
+        convert(root / 'blobs' / 'sha256-0123', 'BF16')
+        (root / 'demo.gguf').symlink_to(root / 'blobs' / 'sha256-0123')
+        (root / 'other').symlink_to(root / 'blobs' / 'sha256-0123')
+        for path, name in ((root / 'demo.gguf', 'demo'), (root / 'other', 'other'), (root / 'blobs' / 'sha256-0123', 'sha256-0123')):
+            server = harness.Server(repository=path)
+            self.addCleanup(server.kill)
+            self.assertTrue(self.chat(server, name)[0])
+
 
 if __name__ == '__main__':
     harness.main()

@@ -56,6 +56,31 @@ TEST(ModelFiles, AConfigurationWithoutItsWeightsIsNotTheModel) {
   EXPECT_EQ(chosen({"a.gguf", "config.json", "model.safetensors"}), "llm config.json");
 }
 
+TEST(ModelFiles, AFileThatBeginsAsGgufIsOneWhateverItIsCalled) {
+  test::Disk disk({{"blobs/sha256-12", "GGUF and so on"},
+                   {"blobs/sha256-34", "GGU"},
+                   {"blobs/resnet.onnx", "x"},
+                   {"q.gguf", "x"},
+                   {"s/model.py", "GGUF = 1"}});
+  const std::string blobs = disk.root() + "/blobs/";
+  EXPECT_TRUE(is_gguf_file(blobs + "sha256-12"));
+  EXPECT_TRUE(is_gguf_file(disk.root() + "/q.gguf")) << "what is wrong with it is for the engine to say";
+  for (auto* other : {"sha256-34", "resnet.onnx", "none.gguf", ""}) EXPECT_FALSE(is_gguf_file(blobs + other)) << other;
+  disk.link("llama.gguf", "blobs/sha256-12");
+  auto source = [](const std::string& root, const char* name) {
+    auto folder = read_model_folder(root, name);
+    if (!folder) return folder.error().text;
+    auto lone = lone_source(*folder, "");
+    auto found = choose_source(std::move(lone), folder->versions.at(1), "m/1/");
+    return found ? found->engine + ' ' + found->file : found.error().text;
+  };
+  EXPECT_EQ(source(disk.root() + "/llama.gguf", "llama"), "llm sha256-12");
+  EXPECT_EQ(source(blobs + "sha256-12", "sha256-12"), "llm sha256-12");
+  EXPECT_EQ(source(blobs + "resnet.onnx", "resnet"), "onnx resnet.onnx");
+  EXPECT_EQ(source(disk.root() + "/q.gguf", "q"), "llm q.gguf");
+  EXPECT_EQ(source(disk.root() + "/s", "s"), "python model.py");
+}
+
 TEST(ModelFiles, AGgufFileOrAFolderWithOneIsAModel) {
   test::Disk disk({{"Qwen3 0.6B/Qwen3-Q8_0.gguf", "a"}, {"two/a.gguf", "a"}, {"two/b.gguf", "b"}});
   const std::string folder = disk.root() + "/Qwen3 0.6B";

@@ -41,7 +41,12 @@ struct Loading {
   }
 };
 
-bool is_gguf(std::string_view file) { return file.ends_with(".gguf"); }
+// Whatever it is called.
+bool is_gguf(const Loading& l) {
+  if (l.file.ends_with(".gguf")) return true;
+  auto mapping = l.folder.map(l.file);
+  return mapping && begins_as_gguf(mapping->bytes());
+}
 
 base::Result<Store> open_store(const Loading& l, const Place& place) {
   if (!l.gguf) return Store::open(l.folder, place.loading);
@@ -315,7 +320,7 @@ base::Result<Loaded> load(const msg::ModelSpec& wanted, const std::string& confi
   auto folder = Folder::open(slash == config.npos ? "." : config.substr(0, slash));
   if (!folder) return folder.error();
   Loading l{wanted, *options, std::move(*folder), config.substr(slash + 1), {}};
-  if (is_gguf(l.file)) {
+  if (is_gguf(l)) {
     if (auto s = read_gguf(l); !s.ok()) return s;
   } else {
     auto json = l.folder.read(l.file, kMaxConfig);

@@ -13,6 +13,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "numbers are copied as they lie in the file");
 
+constexpr std::string_view kMagic = "GGUF";
 constexpr uint64_t kMaxName = 65535, kMaxItems = 1 << 23, kMostSizes = 4, kMaxAlignment = 1 << 20;
 constexpr uint64_t kMaxFields = 1 << 16, kMaxTensors = 1 << 16, kMaxSize = uint64_t(1) << 40;
 constexpr uint64_t kLeastField = 8 + 1 + 4 + 1, kLeastEntry = 8 + 1 + 4 + 8 + 4 + 8;  // bytes
@@ -144,8 +145,9 @@ class Parser {
 
  private:
   base::Status read_head(uint64_t& tensors, uint64_t& fields) {
-    auto magic = cursor_.number<uint32_t>(), version = cursor_.number<uint32_t>();
-    if (!magic || *magic != 0x46554747) return malformed("the file does not begin as the format says");
+    if (!begins_as_gguf(file_)) return malformed("the file does not begin as the format says");
+    (void)cursor_.number<uint32_t>();
+    auto version = cursor_.number<uint32_t>();
     if (!version) return malformed("the file is too short");
     if ((*version & 0xffff) == 0) return base::failure(base::Code::kUnimplemented, "GGUF: the file is big-endian");
     if (*version != 2 && *version != 3)
@@ -332,6 +334,10 @@ std::optional<int64_t> number_of(const Gguf& gguf, std::string_view field) {
   if (!list || list->empty()) return {};
   const bool same = std::all_of(list->begin(), list->end(), [&](int64_t n) { return n == list->front(); });
   return same ? std::optional(list->front()) : std::nullopt;
+}
+
+bool begins_as_gguf(std::span<const std::byte> file) {
+  return file.size() >= kMagic.size() && std::memcmp(file.data(), kMagic.data(), kMagic.size()) == 0;
 }
 
 base::Result<Gguf> parse_gguf(std::span<const std::byte> file) { return Parser(file).parse(); }

@@ -49,6 +49,9 @@ struct Gguf {
 // A whole number, or that of a list in which all are the same: one for each layer.
 std::optional<int64_t> number_of(const Gguf& gguf, std::string_view field);
 
+// Whether a file begins as the format says.
+bool begins_as_gguf(std::span<const std::byte> file);
+
 // Errors: INVALID_ARGUMENT, naming the field or the tensor; UNIMPLEMENTED, a version or a type of numbers that is not
 // known here.
 base::Result<Gguf> parse_gguf(std::span<const std::byte> file);
