@@ -5,6 +5,7 @@ import os
 import pathlib
 import shutil
 import struct
+import subprocess
 import sys
 import unittest
 
@@ -12,6 +13,7 @@ import harness
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'reference'))
 import gguf  # noqa: E402
+import gguf_bert  # noqa: E402
 import numpy as np  # noqa: E402
 
 DEMO = pathlib.Path(__file__).resolve().parents[2] / 'conf/models/chat/1'
@@ -30,6 +32,26 @@ def demo_weights():
         assert entry['dtype'] == 'BF16', name
         weights[name] = (np.frombuffer(data[begin:end], dtype=np.uint16).astype(np.uint32) << 16).view(np.float32).reshape(entry['shape'])
     return weights
+
+
+def write_encoder(folder, path):
+    """A random encoder as sentence-transformers saves one, and as a GGUF file."""
+    folder.mkdir(parents=True)
+    made = subprocess.run(['/usr/bin/python3', str(harness.ROOT / 'tests/reference/random_encoder.py'), '--tokenizer', '--out', str(folder)],
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    if made.returncode != 0:
+        raise unittest.SkipTest('no python3-torch here')
+    data = (folder / 'model.safetensors').read_bytes()
+    length, = struct.unpack('<Q', data[:8])
+    weights = {}
+    for name, entry in json.loads(data[8:8 + length]).items():
+        if name != '__metadata__':
+            begin, end = (8 + length + at for at in entry['data_offsets'])
+            weights[name] = np.frombuffer(data[begin:end], dtype=np.float32).reshape(entry['shape'])
+    words = json.loads((folder / 'tokenizer.json').read_text())['model']['vocab']
+    fields = gguf_bert.fields_of(json.loads((folder / 'config.json').read_text()), sorted(words, key=words.get))
+    path.parent.mkdir(parents=True)
+    gguf.write(path, fields, gguf_bert.tensors_of(weights, lambda name: 'F32'))
 
 
 def convert(path, kind):
@@ -70,6 +92,15 @@ class GgufFiles(unittest.TestCase):
         tensors = self.post(server, '/v2/models/whole/infer', {'inputs': [
             {'name': 'text_input', 'datatype': 'BYTES', 'shape': [1], 'data': ['a cat']}], 'parameters': {'max_tokens': 4}})
         self.assertEqual('text_output', tensors['outputs'][0]['name'])
+
+    def test_an_encoder_gives_the_embeddings_of_the_hugging_face_folder(self):
+        root = harness.scratch() / 'gguf-encoders'
+        write_encoder(root / 'folder' / '1', root / 'file' / '1' / 'encoder.gguf')
+        server = harness.Server(repository=root)
+        self.addCleanup(server.kill)
+        theirs, ours = (self.post(server, '/v1/embeddings', {'model': model, 'input': ['The quick brown fox', 'x', 'Über größere Äpfel!']})
+                        for model in ('folder', 'file'))
+        self.assertEqual((theirs['data'], theirs['usage']), (ours['data'], ours['usage']))
 
     def test_a_gguf_file_alone_is_a_model(self):
         file = harness.scratch() / 'demo-Q4_0.gguf'

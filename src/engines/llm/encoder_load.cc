@@ -49,6 +49,7 @@ struct EncoderLoading {
   const Folder& folder;
   std::string_view config;
   const Place& place;
+  const GgufEncoder* gguf;
   EncoderFiles files;
   EncoderManners manners;
   std::unique_ptr<ThreadTeam> team;
@@ -77,8 +78,17 @@ base::Status read_manners(EncoderLoading& l) {
   return {};
 }
 
+EncoderFiles files_of(const GgufTexts::Embedding& embedding) {
+  EncoderFiles files;
+  const std::optional<Pooling> ways[] = {{}, Pooling::kMean, Pooling::kFirst, Pooling::kLast};
+  files.pooling = ways[embedding.pooling];  // its config.json has seen that it is one of these
+  files.scale = embedding.normalized ? Scale::kLengthOne : Scale::kAsItIs;
+  return files;
+}
+
 // The folder of a classifier says nothing of pooling.
 base::Status read_files(EncoderLoading& l) {
+  if (l.gguf) return l.files = files_of(*l.gguf->texts.embedding), read_manners(l);
   static const std::string kAuto = "auto";
   const Parameters& all = l.wanted.parameters;
   if (!is_classifier(architecture_of(l.config)) || parameter(all, "task", kAuto) == "embed") {
@@ -139,11 +149,17 @@ base::Result<std::unique_ptr<Encoder>> load_on_device(EncoderLoading& l, const B
   return std::unique_ptr<Encoder>(std::move(*bert));
 }
 
+base::Result<Store> open_encoder_store(const EncoderLoading& l) {
+  if (!l.gguf) return Store::open(l.folder, l.place.loading);
+  auto model = open_gguf(l.folder, l.gguf->file);
+  return model ? Store::open(std::move(*model), l.place.loading) : model.error();
+}
+
 base::Result<std::unique_ptr<Encoder>> load_bert(EncoderLoading& l) {
   auto shape = parse_bert_shape(l.config);
   if (!shape) return shape.error();
   l.manners.pad_id = shape->pad_id;
-  auto store = Store::open(l.folder, l.place.loading);
+  auto store = open_encoder_store(l);
   if (!store) return store.error();
   if (auto s = load_head(l, shape->hidden, *store); !s.ok()) return s;
   auto device = cuda::choose_device(
@@ -214,10 +230,12 @@ base::Result<std::shared_ptr<const text::Processor>> read_processor(const Encode
   const std::string& said = parameter(l.wanted.parameters, "tokenizer", kOn);
   auto on = base::parse_switch(said);
   if (!on) return wrong("tokenizer", said, "on or off");
-  auto tokenizer = l.folder.read_if_there("tokenizer.json", kMaxEncoderTokenizer);
+  auto tokenizer = l.gguf ? base::Result<std::string>(l.gguf->texts.tokenizer)
+                          : l.folder.read_if_there("tokenizer.json", kMaxEncoderTokenizer);
   if (!tokenizer) return tokenizer.error();
   if (!*on || tokenizer->empty()) return std::shared_ptr<const text::Processor>();
-  auto config = l.folder.read_if_there("tokenizer_config.json", kMaxEncoderConfig);
+  auto config = l.gguf ? base::Result<std::string>(l.gguf->texts.tokenizer_config)
+                       : l.folder.read_if_there("tokenizer_config.json", kMaxEncoderConfig);
   if (!config) return config.error();
   auto processor = text::make_processor(*tokenizer, *config, "");
   if (!processor)
@@ -252,8 +270,8 @@ base::Result<bool> is_encoder(const Folder& folder, std::string_view config_json
 
 base::Result<std::unique_ptr<sched::Engine>> load_encoder(const msg::ModelSpec& wanted, const Options& options,
                                                           const Folder& folder, std::string_view config_json,
-                                                          const Place& place) {
-  EncoderLoading l{wanted, options, folder, config_json, place, {}, {}, nullptr, {}};
+                                                          const Place& place, const GgufEncoder* gguf) {
+  EncoderLoading l{wanted, options, folder, config_json, place, gguf, {}, {}, nullptr, {}};
   if (auto s = read_files(l); !s.ok()) return s;
   auto processor = read_processor(l);
   if (!processor) return processor.error();

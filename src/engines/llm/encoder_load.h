@@ -13,6 +13,7 @@
 
 #include "engines/llm/llm.h"
 #include "engines/llm/load/files.h"
+#include "engines/llm/load/gguf_texts.h"
 #include "engines/llm/options.h"
 #include "msg/spec.h"
 #include "sched/engine.h"
@@ -25,9 +26,16 @@ namespace weir::llm {
 base::Result<bool> is_encoder(const Folder& folder, std::string_view config_json,
                               const std::map<std::string, std::string>& parameters);
 
-// Errors: INVALID_ARGUMENT, UNIMPLEMENTED, NOT_FOUND, RESOURCE_EXHAUSTED, naming the file or the parameter. Any thread.
+// A GGUF file in place of the folder's, and what it says.
+struct GgufEncoder {
+  const std::string& file;
+  const GgufTexts& texts;  // with `embedding`
+};
+
+// `gguf`: null, or `config_json` is its. Errors: INVALID_ARGUMENT, UNIMPLEMENTED, NOT_FOUND, RESOURCE_EXHAUSTED, naming
+// the file or the parameter. Any thread.
 base::Result<std::unique_ptr<sched::Engine>> load_encoder(const msg::ModelSpec& wanted, const Options& options,
                                                           const Folder& folder, std::string_view config_json,
-                                                          const Place& place);
+                                                          const Place& place, const GgufEncoder* gguf = nullptr);
 
 }  // namespace weir::llm

@@ -274,15 +274,17 @@ base::Status read_shape(Loading& l, std::string_view config) {
 }
 
 base::Status read_gguf(Loading& l) {
-  auto task = l.wanted.parameters.find("task");
-  if (task != l.wanted.parameters.end() && task->second != "auto" && task->second != "generate")
-    return base::invalid("parameter 'task': a GGUF file is served as a model that makes tokens");
   auto model = open_gguf(l.folder, l.file);
   if (!model) return model.error();
   auto texts = texts_of(*model);
   if (!texts) return texts.error();
   l.gguf = std::move(*texts);
-  return read_shape(l, l.gguf->config);
+  auto task = l.wanted.parameters.find("task");
+  if (task == l.wanted.parameters.end() || task->second == "auto") return {};
+  if (task->second != (l.gguf->embedding ? "embed" : "generate"))
+    return base::invalid(l.gguf->embedding ? "parameter 'task': the GGUF file is an encoder"
+                                           : "parameter 'task': the GGUF file is a model that makes tokens");
+  return {};
 }
 
 base::Status refuse_for_encoder(const Options& options) {
@@ -293,6 +295,14 @@ base::Status refuse_for_encoder(const Options& options) {
         "parameter 'quantization': an encoder is not quantized while it loads; none and auto are for those that are "
         "stored so");
   return {};
+}
+
+base::Result<Loaded> load_gguf_encoder(const Loading& l, const Place& place) {
+  if (auto s = refuse_for_encoder(l.options); !s.ok()) return s;
+  const GgufEncoder gguf{l.file, *l.gguf};
+  auto engine = load_encoder(l.wanted, l.options, l.folder, l.gguf->config, place, &gguf);
+  if (!engine) return l.named(engine.error());
+  return std::move(*engine);
 }
 
 base::Result<generation::TokenModel> load_somewhere(Loading& l, const Place& place) {
@@ -322,6 +332,8 @@ base::Result<Loaded> load(const msg::ModelSpec& wanted, const std::string& confi
   Loading l{wanted, *options, std::move(*folder), config.substr(slash + 1), {}};
   if (is_gguf(l)) {
     if (auto s = read_gguf(l); !s.ok()) return s;
+    if (l.gguf->embedding) return load_gguf_encoder(l, place);
+    if (auto s = read_shape(l, l.gguf->config); !s.ok()) return s;
   } else {
     auto json = l.folder.read(l.file, kMaxConfig);
     if (!json) return json.error();

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/encoding.h"
+#include "engines/llm/load/gguf_bert.h"
 #include "engines/llm/load/gguf_families.h"
 #include "engines/llm/load/gguf_texts.h"
 
@@ -137,6 +138,8 @@ class ConfigWriter {
 
 }  // namespace
 
-base::Result<std::string> config_of(const Gguf& gguf) { return ConfigWriter(gguf).write(); }
+base::Result<std::string> config_of(const Gguf& gguf) {
+  return is_gguf_bert(gguf) ? bert_config_of(gguf) : ConfigWriter(gguf).write();
+}
 
 }  // namespace weir::llm

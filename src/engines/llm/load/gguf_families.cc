@@ -19,7 +19,20 @@ constexpr Renamed kOlmoNames[] = {{"post_attention_norm", "post_attention_layern
                                   {"post_ffw_norm", "post_feedforward_layernorm"}};
 constexpr Renamed kPhi3Names[] = {{"attn_qkv", "self_attn.qkv_proj"}, {"ffn_up", "mlp.gate_up_proj"}};
 
-constexpr GgufFamily kFamilies[] = {
+constexpr Renamed kBertNames[] = {{"attn_q", "attention.self.query"},
+                                  {"attn_k", "attention.self.key"},
+                                  {"attn_v", "attention.self.value"},
+                                  {"attn_output", "attention.output.dense"},
+                                  {"attn_output_norm", "attention.output.LayerNorm"},
+                                  {"ffn_up", "intermediate.dense"},
+                                  {"ffn_down", "output.dense"},
+                                  {"layer_output_norm", "output.LayerNorm"}};
+constexpr Renamed kBertOutside[] = {{"token_embd", "embeddings.word_embeddings"},
+                                    {"position_embd", "embeddings.position_embeddings"},
+                                    {"token_types", "embeddings.token_type_embeddings"},
+                                    {"token_embd_norm", "embeddings.LayerNorm"}};
+
+constexpr GgufFamily kGgufFamilies[] = {
     {"llama", kLlama, true},  // with experts Mixtral, with a window Mistral
     {"qwen2", kQwen2},
     {"qwen3", kQwen3},
@@ -31,6 +44,7 @@ constexpr GgufFamily kFamilies[] = {
     {"granite", kGranite, true},
     {"olmo2", kOlmo2, false, kOlmoNames},  // with a window OLMo 3
     {"smollm3", kSmolLm3, true},
+    {"bert", "BertModel", false, kBertNames, kBertOutside, "encoder.layer."},
 };
 
 // attention.sliding_window_pattern: how many layers of which the last sees all, or what each layer does.
@@ -135,8 +149,9 @@ constexpr Known kScales[] = {{"attn_logit_softcapping", "gemma2"}, {"final_logit
 }  // namespace
 
 const GgufFamily* gguf_family(std::string_view name) {
-  auto found = std::find_if(std::begin(kFamilies), std::end(kFamilies), [&](const auto& f) { return f.name == name; });
-  return found == std::end(kFamilies) ? nullptr : found;
+  auto found =
+      std::find_if(std::begin(kGgufFamilies), std::end(kGgufFamilies), [&](const auto& f) { return f.name == name; });
+  return found == std::end(kGgufFamilies) ? nullptr : found;
 }
 
 const GgufFamily* gguf_family(const Gguf& gguf) {
@@ -146,8 +161,11 @@ const GgufFamily* gguf_family(const Gguf& gguf) {
 
 std::string known_gguf_families() {
   std::string out;
-  for (const auto& f : kFamilies)
-    out += std::string(&f == &kFamilies[0] ? "" : &f == std::end(kFamilies) - 1 ? " and " : ", ") + std::string(f.name);
+  for (const auto& f : kGgufFamilies)
+    out += std::string(&f == &kGgufFamilies[0]             ? ""
+                       : &f == std::end(kGgufFamilies) - 1 ? " and "
+                                                           : ", ") +
+           std::string(f.name);
   return out;
 }
 

@@ -19,6 +19,9 @@ struct GgufFamily {
   std::string_view name, ours;         // of general.architecture, and of config.json
   bool turned = false;                 // heads of queries and keys have the rows of their halves in turn
   std::span<const Renamed> renamed{};  // before the usual names
+  // An encoder's, which has none of the usual names.
+  std::span<const Renamed> outside{};
+  std::string_view layers = "model.layers.";
 };
 
 // Null: it is not known here.

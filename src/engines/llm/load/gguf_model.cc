@@ -103,10 +103,14 @@ struct TensorName {
   // In a Hugging Face folder; empty: it has none. `family`: null, or whose own names come first.
   std::string renamed(const GgufFamily* family) const {
     const bool digits = is_numbered();
+    const bool own = family && !family->outside.empty();
     std::string_view ours = digits && family ? our_name(family->renamed, core) : std::string_view();
-    if (ours.empty()) ours = digits ? our_name(kInLayer, core) : layer.empty() ? our_name(kOutside, core) : ours;
+    if (own && layer.empty()) ours = our_name(family->outside, core);
+    if (ours.empty() && !own)
+      ours = digits ? our_name(kInLayer, core) : layer.empty() ? our_name(kOutside, core) : ours;
     if (ours.empty() || (kind != "weight" && kind != "bias")) return {};
-    return (digits ? "model.layers." + std::string(layer) + "." : "") + std::string(ours) + "." + std::string(kind);
+    return (digits ? std::string(family ? family->layers : GgufFamily().layers) + std::string(layer) + "." : "") +
+           std::string(ours) + "." + std::string(kind);
   }
 };
 
@@ -198,6 +202,8 @@ base::Result<Arrays> named_arrays(const Gguf& gguf) {
       return base::failure(base::Code::kUnimplemented,
                            "GGUF: the tensor '" + base::presentable(name, 100) + "' is none that is known here");
     Array array = tensor;
+    // ggml leaves out sizes of 1.
+    if (parts.core == "token_types" && array.shape.size() == 1) array.shape.insert(array.shape.begin(), 1);
     name_mixture(gguf, parts, ours, array);
     if (family && family->turned && !parts.layer.empty() && (parts.core == "attn_q" || parts.core == "attn_k"))
       if (auto s = turn_rows(gguf, *family, base::presentable(name, 100), parts.core, array); !s.ok()) return s;

@@ -2,6 +2,7 @@
 // and checked, in one place.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/status.h"
@@ -21,6 +22,13 @@ base::Result<std::string> tokenizer_config_of(const Gguf& gguf);
 
 struct GgufTexts {
   std::string config, tokenizer, tokenizer_config;
+  // An encoder's: as llama.cpp numbers the ways from states to an embedding (0: the file does not say; 1: the mean,
+  // 2: the first, 3: the last), and whether its length is made 1.
+  struct Embedding {
+    int64_t pooling = 0;
+    bool normalized = true;
+  };
+  std::optional<Embedding> embedding;
 };
 // All of them. Errors name the file, too.
 base::Result<GgufTexts> texts_of(const GgufModel& model);

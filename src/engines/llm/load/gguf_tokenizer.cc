@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/encoding.h"
+#include "engines/llm/load/gguf_bert.h"
 #include "engines/llm/load/gguf_texts.h"
 #include "engines/llm/load/gguf_words.h"
 
@@ -215,8 +216,9 @@ base::Status write_pieces(const Gguf& gguf, const Vocabulary& words, json& out) 
 base::Result<std::string> kind_of(const Gguf& gguf) {
   auto kind = gguf.get<std::string>(field("model"));
   if (!kind) return bad_field("model", "is not there");
-  if (*kind == "gpt2" || *kind == "llama") return *kind;
-  return unknown(field("model"), *kind, "; gpt2 and llama are");
+  const bool encoder = is_gguf_bert(gguf);
+  if (encoder ? *kind == "bert" : *kind == "gpt2" || *kind == "llama") return *kind;
+  return unknown(field("model"), *kind, encoder ? "; bert is, of an encoder" : "; gpt2 and llama are");
 }
 
 }  // namespace
@@ -224,6 +226,7 @@ base::Result<std::string> kind_of(const Gguf& gguf) {
 base::Result<std::string> tokenizer_of(const Gguf& gguf) {
   auto kind = kind_of(gguf);
   if (!kind) return kind.error();
+  if (*kind == "bert") return word_pieces_of(gguf);
   Vocabulary words;
   if (auto s = words.read(gguf); !s.ok()) return s;
   json out = {{"version", "1.0"}, {"normalizer", nullptr}, {"post_processor", nullptr}};
@@ -236,6 +239,7 @@ base::Result<std::string> tokenizer_of(const Gguf& gguf) {
 base::Result<std::string> tokenizer_config_of(const Gguf& gguf) {
   auto kind = kind_of(gguf);
   if (!kind) return kind.error();
+  if (*kind == "bert") return std::string("{}");  // its tokenizer.json says how texts begin and end
   Vocabulary words;
   if (auto s = words.read(gguf); !s.ok()) return s;
   bool add_bos = true;

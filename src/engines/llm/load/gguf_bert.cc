@@ -1,0 +1,165 @@
+#include "engines/llm/load/gguf_bert.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/encoding.h"
+#include "engines/llm/load/gguf_families.h"
+
+namespace weir::llm {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kWordStart = "\xE2\x96\x81";  // ▁, which llama.cpp puts before what begins a word
+constexpr int64_t kUnknownToken = 2, kControlToken = 3;
+
+// Rows of a table.
+uint64_t rows_of(const Array* table) { return !table ? 0 : table->shape.size() < 2 ? 1 : table->shape[0]; }
+
+// The fields of a file in which words and pieces have changed sides: "##" is what Hugging Face puts before a piece that
+// goes on, where llama.cpp marks those that begin.
+class WordPieces {
+ public:
+  explicit WordPieces(const Gguf& gguf) : f_(gguf) {}
+
+  base::Result<std::string> write() {
+    read_tokens();
+    if (f_.status().ok()) set_special();
+    if (!f_.status().ok()) return f_.status();
+    out_["version"] = "1.0";
+    out_["normalizer"] = normalizer();
+    out_["pre_tokenizer"] = {{"type", "BertPreTokenizer"}};
+    out_["decoder"] = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
+    out_["model"]["type"] = "WordPiece";
+    out_["model"]["continuing_subword_prefix"] = "##";
+    out_["model"]["max_input_chars_per_word"] = 100;
+    return out_.dump(-1, ' ', false, json::error_handler_t::replace);
+  }
+
+ private:
+  static std::string field(std::string_view name) { return "tokenizer.ggml." + std::string(name); }
+
+  // Ollama's files do not say which tokens are special.
+  static bool is_special(std::string_view token, int64_t type) {
+    return type == kUnknownToken || type == kControlToken ||
+           (token.size() > 2 && token.front() == '[' && token.back() == ']');
+  }
+
+  void read_tokens() {
+    const auto* tokens = f_.file().get<std::vector<std::string>>(field("tokens"));
+    const auto* types = f_.file().get<std::vector<int64_t>>(field("token_type"));
+    if (!tokens || tokens->empty()) return f_.invalid(field("tokens"), "is no list of tokens");
+    if (types && types->size() < tokens->size())
+      return f_.invalid(field("token_type"), "is shorter than the list of tokens");
+    json& vocabulary = out_["model"]["vocab"] = json::object();
+    out_["added_tokens"] = json::array();
+    for (size_t i = 0; i < tokens->size(); ++i) {
+      const std::string& token = (*tokens)[i];
+      const bool special = is_special(token, types ? (*types)[i] : 1), starts = token.starts_with(kWordStart);
+      names_.push_back(special ? token : starts ? token.substr(kWordStart.size()) : "##" + token);
+      if (!vocabulary.emplace(names_[i], i).second)
+        return f_.invalid(field("tokens"), "has '" + base::presentable(token, 60) + "' twice");
+      cased_ =
+          cased_ || (!special && std::any_of(token.begin(), token.end(), [](char c) { return c >= 'A' && c <= 'Z'; }));
+      if (special) add(i);
+    }
+  }
+
+  void add(size_t id) {
+    out_["added_tokens"].push_back({{"id", id},
+                                    {"content", names_[id]},
+                                    {"single_word", false},
+                                    {"lstrip", false},
+                                    {"rstrip", false},
+                                    {"normalized", false},
+                                    {"special", true}});
+  }
+
+  // The name of the token that one of these fields has the id of, or of `usual`.
+  std::string special(std::initializer_list<const char*> names, uint64_t usual) {
+    for (auto* name : names)
+      if (auto id = f_.whole(field(name)); id && *id >= 0) return name_of(uint64_t(*id), name);
+    return name_of(usual, names.begin()[0]);
+  }
+  std::string name_of(uint64_t id, const char* name) {
+    if (id < names_.size()) return names_[id];
+    f_.invalid(field(name), "is missing, or no token");
+    return {};
+  }
+
+  // A text begins and ends with these, as BERT was trained.
+  void set_special() {
+    const std::string begin = special({"cls_token_id", "bos_token_id"}, 101),
+                      end = special({"seperator_token_id", "eos_token_id"}, 102);
+    out_["model"]["unk_token"] = special({"unknown_token_id"}, 100);
+    if (!f_.status().ok()) return;
+    auto token = [](const std::string& name, int type) {
+      return json{{"SpecialToken", {{"id", name}, {"type_id", type}}}};
+    };
+    auto text = [](const char* name, int type) { return json{{"Sequence", {{"id", name}, {"type_id", type}}}}; };
+    json used;
+    for (const auto& name : {begin, end})
+      used[name] = {
+          {"id", name}, {"ids", json::array({out_["model"]["vocab"][name]})}, {"tokens", json::array({name})}};
+    out_["post_processor"] = {
+        {"type", "TemplateProcessing"},
+        {"single", json::array({token(begin, 0), text("A", 0), token(end, 0)})},
+        {"pair", json::array({token(begin, 0), text("A", 0), token(end, 0), text("B", 1), token(end, 1)})},
+        {"special_tokens", std::move(used)}};
+  }
+
+  // Where the file does not say it, a vocabulary with capitals tells of texts with capitals.
+  json normalizer() const {
+    const bool* lower = f_.file().get<bool>(field("normalizer.lowercase"));
+    const bool* strip = f_.file().get<bool>(field("normalizer.strip_accents"));
+    return {{"type", "BertNormalizer"},
+            {"clean_text", true},
+            {"handle_chinese_chars", true},
+            {"strip_accents", strip ? json(*strip) : json()},
+            {"lowercase", lower ? *lower : !cased_}};
+  }
+
+  GgufFields f_;
+  std::vector<std::string> names_;  // in tokenizer.json
+  bool cased_ = false;
+  json out_;
+};
+
+}  // namespace
+
+bool is_gguf_bert(const Gguf& gguf) {
+  const GgufFamily* family = gguf_family(gguf);
+  return family && family->name == "bert";
+}
+
+base::Result<std::string> bert_config_of(const Gguf& gguf) {
+  GgufFields f(gguf);
+  f.architecture = "bert";
+  json out = {{"architectures", json::array({"BertModel"})}, {"hidden_act", "gelu"}};
+  const std::pair<const char*, const char*> counts[] = {{"hidden_size", "embedding_length"},
+                                                        {"num_hidden_layers", "block_count"},
+                                                        {"num_attention_heads", "attention.head_count"},
+                                                        {"intermediate_size", "feed_forward_length"}};
+  for (const auto& [ours, theirs] : counts) {
+    const auto number = f.whole(f.key(theirs));
+    if (!number) f.fail(base::invalid("GGUF: no field '" + f.key(theirs) + "'"));
+    out[ours] = number.value_or(0);
+  }
+  out["layer_norm_eps"] = f.real(f.key("attention.layer_norm_epsilon")).value_or(1e-12);
+  for (auto name : {"token_embd.weight", "position_embd.weight"})
+    if (!f.tensor(name)) f.fail(base::invalid("GGUF: no tensor '" + std::string(name) + "'"));
+  out["vocab_size"] = rows_of(f.tensor("token_embd.weight"));
+  out["max_position_embeddings"] = rows_of(f.tensor("position_embd.weight"));
+  out["type_vocab_size"] = rows_of(f.tensor("token_types.weight"));
+  if (auto way = f.whole(f.key("pooling_type")); way && (*way < 0 || *way > 3))
+    f.unsupported(f.key("pooling_type"), "is neither the mean nor the first or the last state");
+  if (auto causal = gguf.get<bool>(f.key("attention.causal")); causal && *causal)
+    f.unsupported(f.key("attention.causal"), "is true, which is not supported");
+  if (!f.status().ok()) return f.status();
+  return out.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+base::Result<std::string> word_pieces_of(const Gguf& gguf) { return WordPieces(gguf).write(); }
+
+}  // namespace weir::llm

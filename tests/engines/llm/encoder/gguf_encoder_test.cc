@@ -1,0 +1,168 @@
+// Encoders from GGUF files (encoder_models.py) beside the same numbers in Hugging Face folders; and what their fields
+// become.
+#include <nlohmann/json.hpp>
+
+#include "device/devices.h"
+#include "engines/llm/encoder/bert_shape.h"
+#include "engines/llm/llm.h"
+#include "sched/lane.h"
+#include "support.h"
+#include "text/processor.h"
+
+namespace weir::llm {
+namespace {
+
+const std::string& gguf_encoders() {
+  static const MadeFolder made("gguf_encoder_models.py");
+  return made.path;
+}
+
+base::Result<std::unique_ptr<sched::Engine>> encoder_of(const std::string& file,
+                                                        std::map<std::string, std::string> parameters = {}) {
+  static device::Devices devices({device::DeviceOptions::Use::kOff});
+  msg::ModelSpec wanted;
+  wanted.name = "m";
+  wanted.parameters = std::move(parameters);
+  auto loaded = load(wanted, file, {&devices});
+  if (!loaded) return loaded.error();
+  return std::get<std::unique_ptr<sched::Engine>>(*std::move(loaded));
+}
+
+std::vector<float> embeddings_of(sched::Engine& engine, const std::string& folder) {
+  const Expected expected(folder + "/expected.safetensors");
+  msg::Call call;
+  for (auto [input, name] : {std::pair("input_ids", "ids"), std::pair("attention_mask", "mask")}) {
+    const Array& array = expected.arrays.at(name);
+    std::string_view bytes(reinterpret_cast<const char*>(array.data.data()), array.data.size());
+    call.rows = uint32_t(array.shape[0]);
+    call.inputs.push_back(
+        {input, msg::DType::kInt64, {call.rows, int64_t(array.shape[1])}, base::Bytes::copy_of(bytes)});
+  }
+  sched::Batch batch;
+  batch.rows = call.rows, batch.calls = {&call};
+  EXPECT_TRUE(engine.step(batch).ok());
+  const auto& data = batch.outputs.at(0).data;
+  std::vector<float> out(data.size() / sizeof(float));
+  std::memcpy(out.data(), data.data(), data.size());
+  return out;
+}
+
+TEST(GgufEncoders, GiveTheEmbeddingsOfTheFolderToTheLastBit) {
+  if (gguf_encoders().empty()) GTEST_SKIP() << "no python3-torch here";
+  for (auto* name : {"mean", "cls"}) {
+    const std::string folder = gguf_encoders() + "/" + name;
+    auto ours = encoder_of(folder + "/model.gguf"), theirs = encoder_of(folder + "/config.json");
+    ASSERT_TRUE(ours) << ours.error().text;
+    ASSERT_TRUE(theirs) << theirs.error().text;
+    EXPECT_EQ(embeddings_of(**ours, folder), embeddings_of(**theirs, folder)) << name;
+    auto coded = encoder_of(folder + "/coded.gguf");
+    ASSERT_TRUE(coded) << coded.error().text;
+    EXPECT_LT(worst(embeddings_of(**coded, folder), embeddings_of(**theirs, folder), 64), 0.1) << name;
+    EXPECT_EQ(encoder_of(folder + "/model.gguf", {{"task", "generate"}}).error().text,
+              "parameter 'task': the GGUF file is an encoder");
+    EXPECT_TRUE(encoder_of(folder + "/model.gguf", {{"task", "embed"}}));
+  }
+}
+
+Gguf bert() {
+  Gguf g;
+  g.fields = {{"general.architecture", std::string("bert")},
+              {"bert.embedding_length", int64_t(16)},
+              {"bert.block_count", int64_t(2)},
+              {"bert.attention.head_count", int64_t(4)},
+              {"bert.feed_forward_length", int64_t(32)},
+              {"bert.attention.layer_norm_epsilon", 1e-6},
+              {"tokenizer.ggml.model", std::string("bert")},
+              {"tokenizer.ggml.tokens", std::vector<std::string>{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "\xe2\x96\x81play",
+                                                                 "ing", "\xe2\x96\x81,"}},
+              {"tokenizer.ggml.token_type", std::vector<int64_t>{3, 3, 3, 3, 1, 1, 1}},
+              {"tokenizer.ggml.unknown_token_id", int64_t(1)},
+              {"tokenizer.ggml.cls_token_id", int64_t(2)},
+              {"tokenizer.ggml.seperator_token_id", int64_t(3)}};
+  g.tensors["token_embd.weight"] = Array{Stored::kF32, {7, 16}};
+  g.tensors["position_embd.weight"] = Array{Stored::kF32, {64, 16}};
+  return g;
+}
+
+std::string bert_refusal(const Gguf& gguf) {
+  auto config = config_of(gguf);
+  auto shape = config ? parse_bert_shape(*config) : config.error();
+  return shape ? "" : shape.error().text;
+}
+
+TEST(GgufBert, FieldsAndTablesBecomeAConfiguration) {
+  Gguf g = bert();
+  auto shape = parse_bert_shape(config_of(g).value());
+  ASSERT_TRUE(shape) << shape.error().text;
+  EXPECT_EQ(shape->positions, 64u);
+  EXPECT_EQ(shape->vocabulary, 7u);
+  EXPECT_EQ(shape->types, 0u);
+  EXPECT_FLOAT_EQ(shape->epsilon, 1e-6f);
+  g.tensors["token_types.weight"] = Array{Stored::kF32, {16}};
+  EXPECT_EQ(parse_bert_shape(config_of(g).value())->types, 1u);
+  EXPECT_EQ(named_arrays(g)->at("embeddings.token_type_embeddings.weight").shape, (std::vector<uint64_t>{1, 16}));
+  g.tensors["blk.1.attn_output_norm.bias"] = Array{Stored::kF32, {16}};
+  EXPECT_TRUE(named_arrays(g)->contains("encoder.layer.1.attention.output.LayerNorm.bias"));
+  for (auto name : {"blk.0.attn_norm.weight", "blk.0.ffn_gate.weight", "output.weight", "cls.weight"}) {
+    Gguf other = bert();
+    other.tensors[name] = Array{Stored::kF32, {16}};
+    EXPECT_FALSE(named_arrays(other)) << name;
+  }
+}
+
+TEST(GgufBert, WhatIsWrongOrNotKnownIsNamed) {
+  const std::pair<std::pair<const char*, GgufValue>, const char*> cases[] = {
+      {{"bert.pooling_type", int64_t(4)}, "'bert.pooling_type' is neither the mean nor"},
+      {{"bert.pooling_type", int64_t(-1)}, "'bert.pooling_type' is neither the mean nor"},
+      {{"bert.attention.causal", true}, "'bert.attention.causal' is true"},
+      {{"bert.block_count", std::string("2")}, "'bert.block_count' is no whole number"},
+  };
+  for (const auto& [field, why] : cases) {
+    Gguf g = bert();
+    g.fields[field.first] = field.second;
+    EXPECT_NE(bert_refusal(g).find(why), std::string::npos) << bert_refusal(g);
+  }
+  Gguf g = bert();
+  g.tensors.erase("position_embd.weight");
+  EXPECT_EQ(bert_refusal(g), "GGUF: no tensor 'position_embd.weight'");
+  g.fields.erase("bert.embedding_length");
+  EXPECT_EQ(bert_refusal(g), "GGUF: no field 'bert.embedding_length'");
+}
+
+std::vector<uint32_t> ids_of(const Gguf& gguf, std::string_view text) {
+  auto tokenizer = tokenizer_of(gguf), config = tokenizer_config_of(gguf);
+  EXPECT_TRUE(tokenizer) << tokenizer.error().text;
+  auto made = text::make_processor(tokenizer.value(), config.value(), "");
+  EXPECT_TRUE(made) << made.error().text;
+  return made ? (*made)->encode(text, msg::AddSpecial::kYes) : std::vector<uint32_t>();
+}
+
+TEST(GgufBert, WordsAndPiecesAreThoseOfWordPiece) {
+  using Ids = std::vector<uint32_t>;
+  Gguf g = bert();
+  EXPECT_EQ(ids_of(g, "Playing, play x"), (Ids{2, 4, 5, 6, 4, 1, 3}));
+  g.fields["tokenizer.ggml.normalizer.lowercase"] = false;
+  EXPECT_EQ(ids_of(g, "Playing, play"), (Ids{2, 1, 6, 4, 3}));
+  g.fields.erase("tokenizer.ggml.normalizer.lowercase");
+  auto tokens = *g.get<std::vector<std::string>>("tokenizer.ggml.tokens");
+  tokens[6] = "\xe2\x96\x81Play";
+  g.fields["tokenizer.ggml.tokens"] = tokens;
+  EXPECT_EQ(ids_of(g, "Play playing"), (Ids{2, 6, 4, 5, 3})) << "a vocabulary with capitals";
+  g.fields.erase("tokenizer.ggml.token_type");  // as in Ollama's files
+  EXPECT_EQ(ids_of(g, "Play playing"), (Ids{2, 6, 4, 5, 3}));
+  tokens[5] = "\xe2\x96\x81play";
+  g.fields["tokenizer.ggml.tokens"] = tokens;
+  EXPECT_EQ(tokenizer_of(g).error().text, "GGUF: 'tokenizer.ggml.tokens' has '\xe2\x96\x81play' twice");
+  g = bert();
+  g.fields["tokenizer.ggml.model"] = std::string("gpt2");
+  EXPECT_EQ(tokenizer_of(g).error().text,
+            "GGUF: 'tokenizer.ggml.model' is \"gpt2\", which is not supported; bert is, of an encoder");
+  g = bert();
+  g.fields["tokenizer.ggml.cls_token_id"] = int64_t(7);
+  EXPECT_EQ(tokenizer_of(g).error().text, "GGUF: 'tokenizer.ggml.cls_token_id' is missing, or no token");
+  g.fields.erase("tokenizer.ggml.cls_token_id");
+  EXPECT_EQ(tokenizer_of(g).error().text, "GGUF: 'tokenizer.ggml.cls_token_id' is missing, or no token");
+}
+
+}  // namespace
+}  // namespace weir::llm
