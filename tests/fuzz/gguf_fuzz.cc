@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "engines/llm/encoder/bert_shape.h"
 #include "engines/llm/load/gguf_texts.h"
 #include "engines/llm/load/shape.h"
 
@@ -26,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       std::vector<float> values(array.elements());
       read_floats(array, 0, values.size(), values.data());
     }
-  if (auto config = config_of(*gguf)) (void)parse_shape(*config);
+  if (auto config = config_of(*gguf)) (void)parse_shape(*config), (void)parse_bert_shape(*config);
   (void)tokenizer_of(*gguf);
   (void)tokenizer_config_of(*gguf);
   return 0;
