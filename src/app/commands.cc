@@ -1,5 +1,6 @@
 #include "app/commands.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -40,7 +41,9 @@ Exit list_models(const Remote& remote) {
   auto reply = ask(remote, "POST", "/v2/repository/index", "{}");
   if (auto wrong = complaint(reply); !wrong.empty()) return fail(wrong);
   auto rows = json::parse(reply->body, nullptr, false);
-  if (!rows.is_array()) return fail("the server's index is no JSON list");
+  auto has_name = [](const json& row) { return !text_of(row, "name").empty(); };
+  if (!rows.is_array() || !std::all_of(rows.begin(), rows.end(), has_name))
+    return fail("the server's index is no list of models");
   if (remote.output == Output::kJson) {
     std::printf("%s\n", rows.dump(2).c_str());
     return Exit::kOk;

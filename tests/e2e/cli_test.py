@@ -42,6 +42,24 @@ def repository(name, *models):
     return root
 
 
+def models_of(index):
+    """What `weir models` makes of a server whose index is this."""
+    class Index(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = json.dumps(index, ensure_ascii=False).encode()
+            self.send_response(200)
+            self.send_header('Content-Length', str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(('127.0.0.1', 0), Index) as server:
+        threading.Thread(target=server.handle_request).start()
+        return weir('models', '127.0.0.1:%d' % server.server_port)
+
+
 class Remote(harness.Case):
     serve = ('--control', 'explicit', '--load', '*')
 
@@ -58,22 +76,16 @@ class Remote(harness.Case):
         self.assertIn({'name': 'simple', 'version': '1', 'state': 'READY'}, [{k: r.get(k) for k in ('name', 'version', 'state')} for r in rows])
 
     def test_what_a_server_says_commands_no_terminal(self):
-        class Index(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = json.dumps([{'name': '\x1b[31mred\x9b0m', 'state': 'READY'}], ensure_ascii=False).encode()
-                self.send_response(200)
-                self.send_header('Content-Length', str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_):
-                pass
-
-        with http.server.HTTPServer(('127.0.0.1', 0), Index) as server:
-            threading.Thread(target=server.handle_request).start()
-            code, out, err = weir('models', '127.0.0.1:%d' % server.server_port)
+        code, out, err = models_of([{'name': '\x1b[31mred\x9b0m', 'state': 'READY'}])
         self.assertEqual(0, code, err)
         self.assertIn('?[31mred?0m', out)
+
+    def test_an_answer_that_lists_no_models_is_an_error(self):
+        for answer in ({}, [None], [[]], [{'name': 5}], [{'name': 'good', 'state': 'READY'}, {}]):
+            code, out, err = models_of(answer)
+            self.assertEqual((1, ''), (code, out), answer)
+            self.assertIn("the server's index is no list of models", err)
+        self.assertEqual(0, models_of([])[0])
 
     def test_a_model_is_called_with_lists_zeros_and_arrays(self):
         array = harness.scratch() / 'ones.npy'
