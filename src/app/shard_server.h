@@ -138,7 +138,7 @@ class ShardServer final : public dialects::ServerControl, public ops::HealthSour
   void readiness_changed();
 
   // Any thread: no job begins on this shard any more, and those that run go back to the journal. What is made in the
-  // background has failed.
+  // background, and was not put into the journal when the drain began, has failed.
   void end_jobs();
 
   // dialects::ServerControl
