@@ -38,11 +38,12 @@ bool is_about_connection(std::string_view name) {
 
 }  // namespace
 
-void H2HeadRules::field(std::string_view name, std::string_view value) {
-  if (malformed_) return;
+bool H2HeadRules::field(std::string_view name, std::string_view value) {
+  if (malformed_) return false;
   const bool pseudo = !name.empty() && name[0] == ':';
   malformed_ = !(pseudo ? pseudo_field(name, value) : regular_field(name, value));
   regular_ |= !pseudo;
+  return !malformed_;
 }
 
 // True: the name comes for the first time.

@@ -17,8 +17,9 @@ class H2HeadRules {
 
   // A block begins: all that was found of the last one is forgotten.
   void begin(Block block) { *this = H2HeadRules(block); }
-  // A field of it, in their order. The value is as it came, spaces at its ends included.
-  void field(std::string_view name, std::string_view value);
+  // A field of it, in their order. The value is as it came, spaces at its ends included. False: the block is malformed
+  // by now, and nothing more of it matters.
+  bool field(std::string_view name, std::string_view value);
   // The block is complete. False: the request is malformed.
   bool well_formed() const;
   // The priority that the block's fields ask for. Empty: it has none, or one that is not understood (RFC 9218 §4).

@@ -66,9 +66,8 @@ int H2Receiver::on_header(std::string_view name, std::string_view value) {
     return NGHTTP2_ERR_CALLBACK_FAILURE;
   }
   if (!x) return 0;
-  rules_.field(name, value);
-  if (trailers_) return 0;  // those of requests mean nothing here
-  value = trim(value);      // it is no part of the value (RFC 9110 §5.5), and gRPC allows to strip it
+  if (!rules_.field(name, value) || trailers_) return 0;  // trailers of requests mean nothing here
+  value = trim(value);  // it is no part of the value (RFC 9110 §5.5), and gRPC allows to strip it
   if (name == "content-type") x->in.grpc = is_grpc(value);
   // Nothing is kept of what will be refused.
   if (fit == HeaderBudget::Fit::kSoft || !streams_.charge_head(*x, name.size() + value.size() + kFieldCost)) return 0;
