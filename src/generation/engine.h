@@ -32,6 +32,7 @@ struct TokenStep {
     uint32_t first = 0, count = 0;   // in ids, positions and slots
     uint32_t length = 0;             // positions of the sequence that have keys and values after this step
     uint32_t table = 0, blocks = 0;  // its block table: entries [table, table + blocks) of `tables`
+    uint32_t adapter = 0;            // Call::adapter
   };
   std::vector<Row> rows;
   std::vector<uint32_t> ids, positions, slots;  // flat, in row order
@@ -93,6 +94,8 @@ class TokenEngine {
   virtual ~TokenEngine() = default;
 
   virtual const msg::TextSpec& text() const = 0;
+  // How many adapters it has loaded; rows name them by 1 to this.
+  virtual uint32_t adapters() const { return 0; }
   // Bytes of keys and values that `positions` positions take, over all layers.
   virtual size_t kv_bytes(size_t positions) const = 0;
   // Makes room for `blocks` blocks of `block_size` positions, before the first step. Where there is room for as many

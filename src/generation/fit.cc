@@ -68,6 +68,8 @@ uint32_t TokenRoom::positions(const TextSpec& text) const {
 
 Status fits_tokens(const msg::Call& call, const msg::ModelSpec& spec, TokenRoom room) {
   if (!call.generation) return invalid("model '" + spec.name + "' makes tokens; it does not take tensors this way");
+  if (call.adapter > spec.adapters.size())
+    return failure(Code::kInternal, "model '" + spec.name + "' has no adapter " + number(call.adapter));
   const auto& params = *call.generation;
   if (params.aim == msg::Aim::kRelease) {
     if (call.session) return {};

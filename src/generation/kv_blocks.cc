@@ -20,7 +20,7 @@ KvBlocks::KvBlocks(uint32_t blocks, uint32_t block_size, uint64_t key)
   check(blocks > 0 && block_size > 0, "there are blocks, and they hold something");
   free_.reserve(blocks);
   for (Id id = blocks; id-- > 0;) free_.push_back(id);  // the first one is taken first
-  scratch_.resize(4 + (size_t(block_size) + 1) / 2);
+  scratch_.resize(5 + (size_t(block_size) + 1) / 2);
 }
 
 KvBlocks::Id KvBlocks::take() {
@@ -80,14 +80,16 @@ Digest KvBlocks::key_of(const Content& content) {
   check(content.ids.size() == block_size_, "whole blocks are sealed");
   scratch_[0] = content.salt, scratch_[1] = content.after;
   scratch_[2] = content.images.low, scratch_[3] = content.images.high;
+  scratch_[4] = content.adapter;
   scratch_.back() = 0;
-  std::memcpy(&scratch_[4], content.ids.data(), content.ids.size_bytes());
+  std::memcpy(&scratch_[5], content.ids.data(), content.ids.size_bytes());
   return digest_of(std::as_bytes(std::span(scratch_)), key_);
 }
 
 bool KvBlocks::holds(Id id, const Content& content) const {
   const auto& block = blocks_[id];
-  return block.after == content.after && block.salt == content.salt && block.images == content.images &&
+  return block.after == content.after && block.salt == content.salt && block.adapter == content.adapter &&
+         block.images == content.images &&
          std::equal(content.ids.begin(), content.ids.end(), ids_.begin() + ptrdiff_t(size_t(id) * block_size_));
 }
 
@@ -111,7 +113,8 @@ KvBlocks::Id KvBlocks::seal(Id id, const Content& content) {
     return twin;
   }
   block.chain = ++chains_;
-  block.after = content.after, block.salt = content.salt, block.images = content.images, block.key = key;
+  block.after = content.after, block.salt = content.salt, block.adapter = content.adapter;
+  block.images = content.images, block.key = key;
   std::copy(content.ids.begin(), content.ids.end(), ids_.begin() + ptrdiff_t(size_t(id) * block_size_));
   return id;
 }

@@ -5,9 +5,9 @@
 // contents can still be found; the least recently held goes first when blocks run out).
 //
 // A block whose positions are all computed can be sealed: from then on it is never written and find() finds it by what
-// it holds. A sealed block is named by (salt, the sealed block before it, its token ids, its images); ids are compared
-// in full on a hit, the block before by a number that is never used again. Images are compared by their digests alone,
-// which peers who do not know the key cannot make collide (SipHash-2-4, 128 bits).
+// it holds. A sealed block is named by (salt, adapter, the sealed block before it, its token ids, its images); ids are
+// compared in full on a hit, the block before by a number that is never used again. Images are compared by their
+// digests alone, which peers who do not know the key cannot make collide (SipHash-2-4, 128 bits).
 #pragma once
 
 #include <cstdint>
@@ -35,6 +35,7 @@ class KvBlocks {
     uint64_t after = 0;             // chain() of the block before; 0 = the beginning of a sequence
     std::span<const uint32_t> ids;  // block_size() of them
     Digest images;                  // of the images that reach into the block
+    uint32_t adapter = 0;           // Call::adapter: with another one the same tokens have other keys and values
   };
 
   KvBlocks(uint32_t blocks, uint32_t block_size, uint64_t key);
@@ -70,6 +71,7 @@ class KvBlocks {
     uint32_t holders = 0;
     Id older = kNone, newer = kNone;  // neighbours in the list of cached blocks
     uint64_t chain = 0, after = 0, salt = 0;
+    uint32_t adapter = 0;
     Digest images, key;
   };
   struct KeyHash {

@@ -24,7 +24,8 @@ KvMemory::KvMemory(TokenEngine& engine, uint32_t blocks, uint32_t block_size, Ca
 KvBlocks::Content KvMemory::content(Sequence& sequence, uint32_t block) const {
   uint32_t size = kv_.block_size(), from = block * size;
   return {sequence.salt(), block == 0 ? 0 : kv_.chain(sequence.blocks[block - 1]),
-          std::span(sequence.tokens).subspan(from, size), sequence.images_in(from, from + size, key_)};
+          std::span(sequence.tokens).subspan(from, size), sequence.images_in(from, from + size, key_),
+          sequence.call->adapter};
 }
 
 void KvMemory::shorten(std::vector<KvBlocks::Id>& blocks, uint32_t positions) {
@@ -49,7 +50,7 @@ bool KvMemory::take_resident(Sequence& s) {
   auto& resident = *found->second;
   auto history = s.params.history;
   size_t same = std::min(history.size(), resident.tokens.size()), compared = std::min(same, kCompared);
-  bool ours = s.tokens.empty() && resident.salt == s.salt() &&
+  bool ours = s.tokens.empty() && resident.salt == s.salt() && resident.adapter == s.call->adapter &&
               std::equal(history.begin() + ptrdiff_t(same - compared), history.begin() + ptrdiff_t(same),
                          resident.tokens.begin() + ptrdiff_t(same - compared));
   if (!ours || same == 0) return erase(found->second), false;
@@ -154,7 +155,8 @@ void KvMemory::keep(Sequence& s) {
   shorten(s.blocks, s.stored);
   if (s.stored == 0) return;
   s.tokens.resize(s.stored);
-  residents_.push_back({s.call->session, s.salt(), std::move(s.tokens), std::move(s.blocks), s.sealed, s.sealable});
+  residents_.push_back(
+      {s.call->session, s.salt(), s.call->adapter, std::move(s.tokens), std::move(s.blocks), s.sealed, s.sealable});
   by_session_[s.call->session] = std::prev(residents_.end());
   s.tokens.clear(), s.blocks.clear();
   s.stored = s.sealed = 0;

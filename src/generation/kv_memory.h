@@ -67,6 +67,7 @@ class KvMemory {
   struct Resident {
     base::SessionId session;
     uint64_t salt = 0;
+    uint32_t adapter = 0;
     std::vector<uint32_t> tokens;  // one for each stored position
     std::vector<KvBlocks::Id> blocks;
     uint32_t sealed = 0;

@@ -21,6 +21,7 @@ uint64_t beginning(const msg::Call& call) {
   const msg::Generation& g = *call.generation;
   base::Fnv hash;
   hash.add(g.cache_salt ^ std::rotl(call.cache_scope, 32));
+  hash.add(call.adapter);
   size_t left = kBeginning;
   for (auto ids : {g.history, std::span<const uint32_t>(g.append)})
     for (size_t i = 0; i < ids.size() && left > 0; ++i, --left) hash.add(ids[i]);

@@ -14,7 +14,7 @@ void StepRows::add(TokenRun run) {
   auto& s = *run.sequence;
   auto first = uint32_t(step.ids.size());
   const uint32_t count = run.count + run.draft.count;
-  TokenStep::Row row{first, count, run.from + count, 0, 0};
+  TokenStep::Row row{first, count, run.from + count, 0, 0, s.call->adapter};
   add_table(run, row);
   auto tokens = std::span(s.tokens).subspan(run.from, run.count);
   step.ids.insert(step.ids.end(), tokens.begin(), tokens.end());
@@ -34,7 +34,7 @@ void StepRows::add(TokenRun run) {
 
 void StepRows::add_ahead(TokenRun run, uint32_t request, Draws draws) {
   const auto& s = *run.sequence;
-  TokenStep::Row row{uint32_t(step.ids.size()), 1, run.from + 1, 0, 0};
+  TokenStep::Row row{uint32_t(step.ids.size()), 1, run.from + 1, 0, 0, s.call->adapter};
   add_table(run, row);
   step.ids.push_back(TokenStep::kSampled | request);
   step.positions.push_back(run.from);

@@ -19,6 +19,7 @@ void Call::clear() {
   limiter = nullptr;
   trace = nullptr;
   session = {};
+  adapter = 0;
   takes_errors = false;
   generation = nullptr;
   sink = nullptr;

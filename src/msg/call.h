@@ -146,6 +146,7 @@ struct Call {
   std::shared_ptr<base::UsageLimiter> limiter;  // charged for its tokens; null: there are no limits
   std::shared_ptr<const TraceFields> trace;     // null: the request belongs to no trace
   base::SessionId session;                      // whose keys and values the engine keeps between Calls
+  uint32_t adapter = 0;       // in the order of ModelSpec::adapters, from 1 on; 0: none. The adapter's Inbox sets it
   bool takes_errors = false;  // an error may be one of several answers, and others follow; else it is the end
   std::unique_ptr<Generation> generation;  // of a Call for a model that makes tokens; null for tensors
   Sink* sink = nullptr;                    // null once the client has left; home shard only

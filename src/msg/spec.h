@@ -133,6 +133,10 @@ struct ModelSpec {
   // a classifier (TextSpec::labels) outputs[0] is the scores and outputs[1] the logits, both FP32 [labels], and the
   // labels are those of outputs[0]. Null for all others; `text` is null then.
   std::shared_ptr<const TextSpec> encoder;
+  // Adapters of a model that makes tokens: their folders below the version's, by name. Each is served as a model of its
+  // own, whose `parent` this model is and whose Calls this model's Inbox gets; Call::adapter says which.
+  std::map<std::string, std::string> adapters;
+  std::string parent;  // empty: it is no adapter
   AsConfigured configured;
 
   const TensorSpec* input(std::string_view tensor) const;

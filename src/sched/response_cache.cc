@@ -177,6 +177,7 @@ ResponseCache::Key ResponseCache::key_of(uint64_t owner, const msg::Call& call) 
   std::string text;
   append_number(text, owner);
   append_number(text, call.cache_scope);
+  append_number(text, call.adapter);
   append_number(text, call.inputs.size());
   for (const auto& tensor : call.inputs) {
     append_text(text, tensor.name);

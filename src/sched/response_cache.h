@@ -1,9 +1,9 @@
 // ResponseCache: answers that models have given, for Calls that ask the same again (Triton's response_cache).
 //
-// An answer is found by the model version, the tenant's scope (Call::cache_scope: tenants never share), the inputs, the
-// outputs asked for and the parameters. All of that goes into a 128 bit SipHash whose key never leaves the process, so
-// that no client can make two requests meet. Answers are copies, bounded in bytes, charged to the memory ledger, and
-// the least recently used go first; all go when memory is short.
+// An answer is found by the model version, its adapter, the tenant's scope (Call::cache_scope: tenants never share),
+// the inputs, the outputs asked for and the parameters. All of that goes into a 128 bit SipHash whose key never leaves
+// the process, so that no client can make two requests meet. Answers are copies, bounded in bytes, charged to the
+// memory ledger, and the least recently used go first; all go when memory is short.
 //
 // Not cached are Calls of sessions, Calls with more than kLargestInputs to be hashed (3 ms on a shard), failures, and
 // answers larger than an eighth of the cache. Any thread.

@@ -92,6 +92,7 @@ inline msg::ModelSpec token_spec(uint32_t max_length = 4096) {
   spec.name = "talker";
   spec.batching.priority_levels = 3;
   spec.text = std::move(text);
+  spec.adapters = {{"first", "adapters/first"}, {"second", "adapters/second"}};
   return spec;
 }
 
@@ -129,7 +130,7 @@ class FakeTokenEngine final : public TokenEngine {
  private:
   struct Cell {
     uint64_t word = 0;
-    uint32_t position = ~uint32_t(0);
+    uint32_t position = ~uint32_t(0), adapter = 0;
   };
   std::vector<uint64_t> hashes(const TokenStep& step, const TokenStep::Row& row) const;
   // Only guesses have draws of their row before them.
@@ -154,7 +155,9 @@ inline base::Status FakeTokenEngine::step(TokenStep& step) {
   for (uint32_t id : step.ids) words.push_back(id & TokenStep::kSampled ? sampled_.at(id & ~TokenStep::kSampled) : id);
   sampled_.clear();
   for (auto& patch : step.patches) words[patch.token] = FakeModel::pad_word(*patch.feature);
-  for (size_t i = 0; i < words.size(); ++i) memory_[step.slots[i]] = {words[i], step.positions[i]};
+  for (const auto& row : step.rows)
+    for (uint32_t i = row.first; i < row.first + row.count; ++i)
+      memory_[step.slots[i]] = {words[i], step.positions[i], row.adapter};
   std::vector<std::vector<uint64_t>> after;  // by row: the hash after each of its tokens
   for (auto& row : step.rows) after.push_back(hashes(step, row));
   auto hash_at = [&](uint32_t token) {
@@ -185,13 +188,13 @@ inline base::Status FakeTokenEngine::step(TokenStep& step) {
   return {};
 }
 
-// A position whose memory is not its own makes a hash that no reference has.
+// A position whose memory is not its own, or is another adapter's, makes a hash that no reference has.
 inline std::vector<uint64_t> FakeTokenEngine::hashes(const TokenStep& step, const TokenStep::Row& row) const {
   std::vector<uint64_t> out;
-  uint64_t h = 1;
+  uint64_t h = 1 + row.adapter;
   for (uint32_t p = 0; p < row.length; ++p) {
     const auto& cell = memory_[size_t(step.tables[row.table + p / block_size_]) * block_size_ + p % block_size_];
-    h = mix(h, cell.position == p ? cell.word : 0xbad + cell.position);
+    h = mix(h, cell.position == p && cell.adapter == row.adapter ? cell.word : 0xbad + cell.position);
     if (p >= row.length - row.count) out.push_back(h);
   }
   base::check(step.positions[row.first] == row.length - row.count, "a row ends at its length");
@@ -227,7 +230,8 @@ inline std::string told(const msg::Event& event) {
 
 class Reference {
  public:
-  Reference(const msg::Generation& params, const msg::TextSpec& text, uint32_t limit) : params_(params), limit_(limit) {
+  Reference(const msg::Generation& params, const msg::TextSpec& text, uint32_t limit, uint32_t adapter = 0)
+      : params_(params), limit_(limit), hashes_{1 + adapter} {
     tokens_.assign(params.history.begin(), params.history.end());
     tokens_.insert(tokens_.end(), params.append.begin(), params.append.end());
     for (auto token : tokens_) words_.push_back(token);
@@ -271,7 +275,7 @@ class Reference {
   uint32_t limit_;
   bool ignore_eos_;
   std::vector<uint32_t> tokens_;
-  std::vector<uint64_t> words_, hashes_{1};
+  std::vector<uint64_t> words_, hashes_;
 };
 
 inline std::vector<std::string> Reference::says(uint64_t seed) {

@@ -12,9 +12,9 @@ constexpr auto kNone = KvBlocks::kNone;
 
 struct Blocks {
   explicit Blocks(uint32_t blocks) : kv(blocks, 2, 99) {}
-  KvBlocks::Content of(uint64_t after, uint32_t first, uint64_t salt = 0, Digest images = {}) {
+  KvBlocks::Content of(uint64_t after, uint32_t first, uint64_t salt = 0, Digest images = {}, uint32_t adapter = 0) {
     auto& ids = kept.emplace_back(std::vector<uint32_t>{first, first + 1});
-    return {salt, after, ids, images};
+    return {salt, after, ids, images, adapter};
   }
   // A sealed block that nobody holds.
   uint64_t cache(uint64_t after, uint32_t first, uint64_t salt = 0, Digest images = {}) {
@@ -48,6 +48,14 @@ TEST(KvBlocks, AreFreeHeldOrCached) {
   EXPECT_EQ(t.kv.cached(), 1u);
   EXPECT_EQ(t.kv.find(t.of(0, 5)), a);
   EXPECT_EQ(t.kv.used(), 1u);
+}
+
+TEST(KvBlocks, AreFoundByTheirAdapterAlone) {
+  Blocks t(8);
+  const auto id = t.kv.seal(t.kv.take(), t.of(0, 5, 7, {}, 1));
+  EXPECT_EQ(t.kv.find(t.of(0, 5, 7, {}, 0)), kNone);
+  EXPECT_EQ(t.kv.find(t.of(0, 5, 7, {}, 2)), kNone);
+  EXPECT_EQ(t.kv.find(t.of(0, 5, 7, {}, 1)), id);
 }
 
 TEST(KvBlocks, AreFoundBySaltPredecessorIdsAndImages) {

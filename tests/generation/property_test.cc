@@ -154,9 +154,10 @@ class Workload {
       params.constraint = std::make_unique<FakeConstraint>(1 + draw(20));
     else
       params.sampling.top_k = draw(2) * (5 + draw(4));  // among few ids many guesses are right
+    call.adapter = draw(3) == 0 ? draw(3) : 0;
     call.priority = draw(4);
     if (draw(3) == 0) call.credit = int32_t(draw(4));
-    Reference reference(params, *desk_.spec.text, desk_.room.positions(*desk_.spec.text));
+    Reference reference(params, *desk_.spec.text, desk_.room.positions(*desk_.spec.text), call.adapter);
     if (params.length() > 0) live.expected = reference.says();
     live.tokens = reference.tokens();
     if (!desk_.send(call)) settle(live), live.call = nullptr;

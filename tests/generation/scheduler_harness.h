@@ -90,7 +90,7 @@ class SchedulerHarness {
     }
   }
   std::vector<std::string> expected(const msg::Call& c) const {
-    return Reference(*c.generation, *spec.text, room.positions(*spec.text)).says();
+    return Reference(*c.generation, *spec.text, room.positions(*spec.text), c.adapter).says();
   }
   void collect() {
     for (auto& mail : scheduler->mail()) {
@@ -103,7 +103,7 @@ class SchedulerHarness {
   uint32_t used() const { return scheduler->memory().blocks().used(); }
   // For a greedy Call without history: all of its tokens at its end.
   std::vector<uint32_t> sequence(const msg::Call& c) const {
-    Reference reference(*c.generation, *spec.text, room.positions(*spec.text));
+    Reference reference(*c.generation, *spec.text, room.positions(*spec.text), c.adapter);
     reference.says();
     return reference.tokens();
   }

@@ -12,6 +12,7 @@ base::Status check_row(const generation::TokenStep& step, const generation::Toke
   bool inside =
       row.first + size_t(row.count) <= step.ids.size() && row.table + size_t(row.blocks) <= step.tables.size();
   if (!inside || uint64_t(row.blocks) * limits.block_size < row.length) return wrong("a step's row is not whole");
+  if (row.adapter > limits.adapters) return wrong("a step's adapter does not exist");
   for (uint32_t b = 0; b < row.blocks; ++b)
     if (step.tables[row.table + b] >= limits.blocks) return wrong("a step's block does not exist");
   for (uint32_t i = 0; i < row.count; ++i)

@@ -175,6 +175,7 @@ base::Result<std::unique_ptr<TextTensorInbox::TextCall>> TextTensorInbox::open(m
   text_call->prompt = std::move(request->prompt);
   text_call->structured = std::move(request->structured), text_call->end_ids = std::move(request->end_ids);
   text_call->model = call.model, text_call->version = call.version, text_call->id = call.id;
+  text_call->adapter = call.adapter;
   text_call->limiter = call.limiter;  // its home is here, so the bus sees none of its tokens
   text_call->tenant = call.tenant, text_call->cache_scope = call.cache_scope, text_call->priority = call.priority,
   text_call->deadline = call.deadline, text_call->queue_timeout = call.queue_timeout;
