@@ -62,6 +62,7 @@ TEST(ResponseCache, WhateverMayChangeTheAnswerIsAnotherQuestion) {
   CachedModel model;
   model.ask(3);
   model.ask(3, [](auto& c) { c.cache_scope = 7; });
+  model.ask(3, [](auto& c) { c.adapter = 1; });
   model.ask(3, [](auto& c) { c.inputs[0].name = "z"; });
   model.ask(3, [](auto& c) { c.inputs[0].shape = {2, 1}; });
   model.ask(3, [](auto& c) { c.outputs = {"y"}; });

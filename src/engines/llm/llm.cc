@@ -128,6 +128,36 @@ base::Status read_weights(Loading& l, const Place& place, ThreadTeam& team) {
   return {};
 }
 
+std::string adapter_named(const std::string& name) { return "adapter '" + name + "': "; }
+
+base::Result<Adapter> open_adapter(const Loading& l, const std::string& name, const std::string& path) {
+  auto adapter = Adapter::open(l.folder, path, l.model.shape);
+  if (adapter) return adapter;
+  return base::failure(adapter.error().code, adapter_named(name) + adapter.error().text);
+}
+
+// Before the model's weights are read, which takes longer.
+base::Status check_adapters(const Loading& l) {
+  for (const auto& [name, path] : l.wanted.adapters)
+    if (auto adapter = open_adapter(l, name, path); !adapter) return adapter.error();
+  return {};
+}
+
+base::Status read_adapters(Loading& l, ThreadTeam& team) {
+  Model& model = l.model;
+  uint64_t taken = 0;
+  for (const auto& [name, path] : l.wanted.adapters) {
+    auto adapter = open_adapter(l, name, path);
+    if (!adapter) return adapter.error();
+    auto weights = load_adapter(*adapter, model.shape, model.form, team, taken);
+    if (!weights) return base::failure(weights.error().code, adapter_named(name) + path + ": " + weights.error().text);
+    base::log::info("adapter loaded",
+                    {{"model", l.wanted.name}, {"adapter", name}, {"memory", base::show_size(weights->bytes())}});
+    model.adapters.push_back(std::move(*weights));
+  }
+  return {};
+}
+
 constexpr base::Duration kStepTime = std::chrono::milliseconds(40);
 
 // Whole contexts that the keys and values of a model may have room for where nobody says how many: a quarter of the
@@ -158,8 +188,10 @@ base::Status reserve_kv(Loading& l, Transformer& engine, base::HostMemory& memor
 }
 
 base::Result<generation::TokenModel> load_on_cpu(Loading& l, const Place& place) {
+  if (auto s = check_adapters(l); !s.ok()) return s;
   auto team = std::make_unique<ThreadTeam>(l.options.threads, l.options.cores);
   if (auto s = read_weights(l, place, *team); !s.ok()) return s;
+  if (auto s = read_adapters(l, *team); !s.ok()) return s;
   l.model.text = l.text;
   if (!l.options.step_time) l.options.policy.step_time = kStepTime;
   auto engine = std::make_unique<Transformer>(std::move(l.model), *l.options.kernels, std::move(team),
@@ -288,6 +320,7 @@ base::Status read_gguf(Loading& l) {
 }
 
 base::Status refuse_for_encoder(const Options& options) {
+  if (options.adapters) return base::invalid("'adapters' are for models that make tokens, and this one does not");
   if (options.kv_format != KvFormat::kAsComputed)
     return base::invalid("parameter 'kv_cache_dtype': this model makes no tokens and keeps no keys and values");
   if (options.keep == Keep::kInt8 || options.keep == Keep::kInt4)
@@ -329,6 +362,7 @@ base::Result<Loaded> load(const msg::ModelSpec& wanted, const std::string& confi
   size_t slash = config.rfind('/');
   auto folder = Folder::open(slash == config.npos ? "." : config.substr(0, slash));
   if (!folder) return folder.error();
+  options->adapters = !wanted.adapters.empty();
   Loading l{wanted, *options, std::move(*folder), config.substr(slash + 1), {}};
   if (is_gguf(l)) {
     if (auto s = read_gguf(l); !s.ok()) return s;

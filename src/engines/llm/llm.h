@@ -21,6 +21,8 @@
 // and small packs of encoders do not become CUDA graphs; they are captured while the model loads, for at most ten
 // seconds, and the rest when it is wanted for the second time). Devices compute in bfloat16. tool_format (auto: by the
 // chat template; or a name that text/tool_format.h has): how the model writes calls of tools.
+//
+// ModelSpec::adapters are LoRA adapters (load/adapter.h), on the CPU: `auto` takes that for a model that has some.
 #pragma once
 
 #include <functional>

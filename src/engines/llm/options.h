@@ -33,6 +33,7 @@ struct Options {
   std::optional<uint64_t> kv_cache;         // bytes, as asked for; policy.kv_bytes has them or the default
   std::optional<uint32_t> memory_share;     // % of a device's free memory for keys and values
   uint32_t max_length = 0;                  // 0: the model's
+  bool adapters = false;                    // the model has some
   const Kernels* kernels = nullptr;
 };
 

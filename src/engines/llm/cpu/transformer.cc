@@ -75,6 +75,9 @@ Transformer::Transformer(Model model, const Kernels& kernels, std::unique_ptr<Th
   logits_ = Memory(floats(shape_.encoder ? 1 : size_t(kLogitsRows) * shape_.vocabulary));
   if (shape_.experts)
     experts_ = std::make_unique<Experts>(shape_, model_.form, multiply_, *team_, most_rows(shape_, step_tokens));
+  if (!model_.adapters.empty())
+    adapters_ = std::make_unique<Adapters>(std::move(model_.adapters), model_.form, kernels_, multiply_, *team_,
+                                           uint32_t(rows));
   if (shape_.vision) aside_ = std::make_unique<Aside>(kernels_, shape_.vision->patches());
   base::check(hidden_ && normed_ && mixed_ && gated_ && qkv_ && queries_ && rotary_ && branch_ && scratch_ && logits_,
               "memory for a step");
@@ -87,7 +90,8 @@ base::Status Transformer::reserve(uint32_t blocks, uint32_t block_size) {
 }
 
 base::Status Transformer::step(Step& step) {
-  if (auto s = check_step(step, {max_tokens_, shape_.vocabulary, kv_.blocks(), kv_.block_size()}); !s.ok()) return s;
+  const StepLimits limits{max_tokens_, shape_.vocabulary, kv_.blocks(), kv_.block_size(), 0, adapters()};
+  if (auto s = check_step(step, limits); !s.ok()) return s;
   if (!std::exchange(joined_, true)) team_->join();
   embed(step);
   rotary_.fill(step.positions, *team_);
@@ -142,6 +146,7 @@ void Transformer::keep_all(const Step& step) {
   kept_.assign(rows_, 1);
   at_.resize(rows_);
   std::iota(at_.begin(), at_.end(), 0u);
+  if (adapters_) adapters_->begin(step);
   plan_attention(step);
 }
 
@@ -162,6 +167,7 @@ void Transformer::keep_wanted(const Step& step) {
       std::memcpy(x + size_t(rows_) * shape_.hidden, x + size_t(t) * shape_.hidden, floats(shape_.hidden));
     at_[t] = rows_++;
   }
+  if (adapters_) adapters_->keep(step, kept_, at_);
   if (rows_ < kept_.size()) plan_attention(step);
 }
 
@@ -179,12 +185,18 @@ void Transformer::norm(const std::vector<float>& weight, uint32_t rows, const fl
 }
 
 // The residual stream takes what x W^T makes, normalised and scaled where the model does that.
-void Transformer::add_product(Activations in, const Matrix& w, const std::vector<float>& norm) {
+void Transformer::add_product(Activations in, const Matrix& w, const std::vector<float>& norm, uint32_t layer,
+                              Adapters::Which which) {
   float* x = hidden_.as<float>();
-  if (!changes_branches(shape_)) return multiply_.run(in, rows_, w, Multiplier::Into::kAdd, x, shape_.hidden);
+  if (!changes_branches(shape_)) {
+    multiply_.run(in, rows_, w, Multiplier::Into::kAdd, x, shape_.hidden);
+    if (adapters_) adapters_->add(layer, which, in, x, shape_.hidden);
+    return;
+  }
   const size_t stride = branch_stride(shape_);
   float* branch = branch_.as<float>();
   multiply_.run(in, rows_, w, Multiplier::Into::kStore, branch, stride);
+  if (adapters_) adapters_->add(layer, which, in, branch, stride);
   team_->run(rows_, kFewRows, [&](uint32_t from, uint32_t to, uint32_t) {
     for (uint32_t t = from; t < to; ++t) {
       float *row = branch + t * stride, *sum = x + size_t(t) * shape_.hidden;
@@ -205,6 +217,8 @@ void Transformer::run_layer(const Step& step, uint32_t index) {
   norm(layer.input_norm, tokens, x, normed_.data());
   multiply_.run({normed_.data(), hidden_stride}, tokens, layer.qkv, Multiplier::Into::kStore, qkv_.as<float>(),
                 layer.qkv.outputs);
+  if (adapters_)
+    adapters_->add(index, &AdapterLayer::qkv, {normed_.data(), hidden_stride}, qkv_.as<float>(), layer.qkv.outputs);
   if (shape_.qk_norm_whole)
     team_->run(tokens, kFewRows, [&](uint32_t from, uint32_t to, uint32_t) {
       for (uint32_t t = from; t < to; ++t)
@@ -216,17 +230,21 @@ void Transformer::run_layer(const Step& step, uint32_t index) {
   if (index + 1 == shape_.layers && !shape_.encoder) keep_wanted(step);
   if (rows_ == 0) return;
   attend(step, index);
-  add_product({mixed_.data(), mixed_stride}, layer.out, layer.attention_norm);
+  add_product({mixed_.data(), mixed_stride}, layer.out, layer.attention_norm, index, &AdapterLayer::out);
   norm(layer.post_norm, rows_, x, normed_.data());
-  feed_forward(layer);
+  feed_forward(index);
 }
 
-void Transformer::feed_forward(const Layer& layer) {
+void Transformer::feed_forward(uint32_t index) {
+  const Layer& layer = model_.weights.layers[index];
   const Activations normed{normed_.data(), activation_stride(model_.form, shape_.hidden)};
   const size_t gated_stride = activation_stride(model_.form, shape_.intermediate);
   if (layer.experts.router.outputs > 0) return experts_->run(normed, rows_, layer.experts, hidden_.as<float>());
-  multiply_.run_gated(normed, rows_, layer.gate_up, gated_.data(), gated_stride, shape_.activation);
-  add_product({gated_.data(), gated_stride}, layer.down, layer.mlp_norm);
+  if (adapters_ && adapters_->change(index, &AdapterLayer::gate_up))
+    adapters_->run_gated(index, normed, rows_, layer.gate_up, gated_.data(), gated_stride, shape_.activation);
+  else
+    multiply_.run_gated(normed, rows_, layer.gate_up, gated_.data(), gated_stride, shape_.activation);
+  add_product({gated_.data(), gated_stride}, layer.down, layer.mlp_norm, index, &AdapterLayer::down);
 }
 
 // One head's query or key, normalised where the model does that, and as far as it turns turned by its position.

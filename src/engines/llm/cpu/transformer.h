@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/host_memory.h"
+#include "engines/llm/cpu/adapters.h"
 #include "engines/llm/cpu/experts.h"
 #include "engines/llm/cpu/kv_cache.h"
 #include "engines/llm/cpu/matrix.h"
@@ -25,6 +26,7 @@ struct Model {
   WeightFormat form = WeightFormat::kF32;
   KvFormat kv_format = KvFormat::kAsComputed;
   Weights weights;
+  std::vector<AdapterWeights> adapters;
   Readouts readouts;
   std::unique_ptr<VisionEncoder> vision_encoder;  // null: the model does not see
   std::shared_ptr<const msg::TextSpec> text;
@@ -36,6 +38,7 @@ class Transformer final : public generation::TokenEngine {
   Transformer(Model model, const Kernels& kernels, std::unique_ptr<ThreadTeam> team, uint32_t step_tokens);
 
   const msg::TextSpec& text() const override { return *model_.text; }
+  uint32_t adapters() const override { return adapters_ ? adapters_->count() : 0; }
   size_t kv_bytes(size_t positions) const override { return kv_.bytes(positions); }
   base::Status reserve(uint32_t blocks, uint32_t block_size) override;
   // The promise of the memory that reserve() takes.
@@ -66,13 +69,14 @@ class Transformer final : public generation::TokenEngine {
   void keep_all(const Step& step);
   void keep_wanted(const Step& step);
   void run_layer(const Step& step, uint32_t index);
-  void feed_forward(const Layer& layer);
+  void feed_forward(uint32_t layer);
   void place(const Step& step, uint32_t layer, uint32_t head);
   void rotate(const float* x, const float* norm, const float* cosines, uint32_t half, float* out) const;
   void attend(const Step& step, uint32_t layer);
   const float* hidden_of(uint32_t token) const { return hidden_.as<float>() + size_t(at_[token]) * shape_.hidden; }
   void norm(const std::vector<float>& weight, uint32_t rows, const float* from, std::byte* to);
-  void add_product(Activations x, const Matrix& w, const std::vector<float>& norm);
+  void add_product(Activations x, const Matrix& w, const std::vector<float>& norm, uint32_t layer,
+                   Adapters::Which which);
   void read_out(Step& step, uint32_t layer);
   void sample(Step& step);
   uint32_t kept(uint32_t layer) const { return shape_.encoder ? 0 : layer; }  // where its keys and values are
@@ -84,7 +88,8 @@ class Transformer final : public generation::TokenEngine {
   std::unique_ptr<ThreadTeam> team_;
   bool joined_ = false;  // the thread that steps
   Multiplier multiply_;
-  std::unique_ptr<Experts> experts_;  // null: no layer is a mixture
+  std::unique_ptr<Experts> experts_;    // null: no layer is a mixture
+  std::unique_ptr<Adapters> adapters_;  // null: there are none
   // One thread's work, beside the steps.
   struct Aside {
     Aside(const Kernels& kernels, uint32_t rows) : multiply(kernels, team, rows) {}

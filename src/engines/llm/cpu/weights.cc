@@ -7,9 +7,6 @@ namespace {
 
 using Bias = ParameterReader::Bias;
 
-// Gates and ups lie side by side, in panels.
-uint32_t gated_outputs(uint32_t width) { return (width + 15) / 16 * 32; }
-
 struct ExpertNames {
   std::string mixture, gate, up, down;
 };

@@ -24,6 +24,9 @@ struct Layer {
   ExpertWeights experts;                        // in place of gate_up and down
 };
 
+// Outputs of a matrix of `width` gates and as many ups: they lie side by side, in panels.
+constexpr uint32_t gated_outputs(uint32_t width) { return (width + 15) / 16 * 32; }
+
 struct Weights {
   Matrix embedding;  // also the output matrix when there is no `head`
   Matrix head;       // outputs = 0 when the two are one

@@ -9,8 +9,9 @@ namespace {
 
 constexpr uint32_t kLeastCapability = 8;  // bfloat16 products and asynchronous copies (Ampere)
 
-// The parameter that devices do not offer; empty: none is set.
+// The part of a model that devices do not offer; empty: they offer all.
 std::string_view cpu_only(const Options& options) {
+  if (options.adapters) return "a model with adapters";
   if (options.form == WeightFormat::kF32) return "dtype float32";
   if (options.kv_format == KvFormat::kInt8) return "kv_cache_dtype int8";
   if (options.keep == Keep::kInt8) return "quantization int8";
@@ -80,7 +81,8 @@ base::Result<device::Device*> choose_device(const Options& options, device::Devi
   auto device = devices->find(chosen ? name : "cuda");
   if (!device) return device.error();
   if (chosen && !only_on_cpu.empty())
-    return base::invalid(std::string(only_on_cpu) + " is for device: cpu; devices compute, and keep, bfloat16");
+    return base::invalid(std::string(only_on_cpu) + " is for device: cpu; devices " +
+                         (options.adapters ? "apply none" : "compute, and keep, bfloat16"));
   if (chosen) return *device;
   auto kernels = open_kernels(**device, *devices);
   auto status = kernels ? check(**device, **kernels) : kernels.error();

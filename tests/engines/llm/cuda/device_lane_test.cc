@@ -104,6 +104,21 @@ TEST(LlmDeviceLane, ModelsShareTheMemoryOfADevice) {
   EXPECT_TRUE(bool(load(wanted, std::string(kChat) + "/config.json", {&devices})));
 }
 
+TEST(LlmDeviceLane, ADeviceRefusesAdaptersAndAutoTakesTheCpu) {
+  device::Devices devices({.cuda = device::DeviceOptions::Use::kOff, .module = ""});
+  msg::ModelSpec wanted;
+  wanted.name = "chat";
+  wanted.adapters = {{"sql", "adapters/sql"}};
+  wanted.parameters = {{"device", "fake"}, {"threads", "1"}};
+  auto refused = load(wanted, std::string(kChat) + "/config.json", {&devices});
+  ASSERT_FALSE(bool(refused));
+  EXPECT_EQ(refused.error().text, "a model with adapters is for device: cpu; devices apply none");
+  wanted.parameters["device"] = "auto";
+  auto missing = load(wanted, std::string(kChat) + "/config.json", {&devices});
+  ASSERT_FALSE(bool(missing));
+  EXPECT_EQ(missing.error().text, "adapter 'sql': adapters/sql: there is no such folder beside the model's own files");
+}
+
 msg::Generation penalized() {
   auto params = greedy();
   params.sampling.repetition_penalty = 1.3f, params.sampling.presence_penalty = 0.5f;
