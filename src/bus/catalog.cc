@@ -157,7 +157,8 @@ base::Result<Served*> Catalog::resolve_unnamed(std::string_view version, Needs n
   std::string only, all;
   size_t count = 0;
   for (const auto& [name, model] : models) {
-    if (!model.preferred || !has(model.preferred->spec, needs)) continue;
+    // A base model is chosen before its adapters.
+    if (!model.preferred || !model.preferred->spec.parent.empty() || !has(model.preferred->spec, needs)) continue;
     if (++count <= kShown) all += (count > 1 ? ", " : "") + name;
     only = name;
   }

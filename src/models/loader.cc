@@ -49,6 +49,12 @@ base::Status one_on_each(std::vector<std::string> places) {
                        ": a model of tokens has one on each device, which batches, and shares its keys and values");
 }
 
+base::Status serves_adapters(const Instance& made, const msg::ModelSpec& wanted) {
+  const auto* model = std::get_if<generation::TokenModel>(&made);
+  if (wanted.adapters.empty() || (model && model->engine->adapters() == wanted.adapters.size())) return {};
+  return base::failure(base::Code::kUnimplemented, "engine '" + wanted.engine + "' serves no adapters");
+}
+
 // A model of tokens has the shortest context that one of its instances has.
 void narrow(msg::ModelSpec& spec, const std::vector<generation::TokenModel>& instances) {
   for (const auto& instance : instances)
@@ -262,6 +268,7 @@ base::Result<Loader::Instances> Loader::make_instances(const Plan& plan,
     if (plan.config.preprocess && !std::holds_alternative<std::unique_ptr<sched::Engine>>(*made))
       return base::failure(base::Code::kUnimplemented,
                            "preprocess is for models of tensors that answer each request once");
+    if (auto s = serves_adapters(*made, plan.wanted); !s.ok()) return s;
     if (auto* model = std::get_if<generation::TokenModel>(&*made)) {
       instances.token_models.push_back(std::move(*model));
       if (auto s = one_on_each(plan.places); !s.ok()) return s;

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/encoding.h"
+#include "models/folder.h"
 #include "sched/reshaped_engine.h"
 
 namespace weir::models {
@@ -14,7 +15,7 @@ constexpr uint32_t kMaxBatch = 65536;
 constexpr size_t kMaxNodes = 64;
 constexpr uint32_t kMaxPriorityLevels = 1000;  // each has a queue, and each is looked at when a batch is formed
 constexpr size_t kMaxPreferred = 1024;
-constexpr size_t kMostNames = 32, kLongestName = 200;
+constexpr size_t kMostNames = 32, kMostAdapters = 256, kLongestName = 200;
 
 base::Status check_tensors(const std::vector<TensorConfig>& tensors, std::string_view what) {
   std::set<std::string_view> seen;
@@ -69,6 +70,7 @@ msg::ModelSpec ModelConfig::wanted(std::string_view model, uint64_t version) con
   spec.instances = instances;
   spec.decoupled = decoupled;
   spec.parameters = parameters;
+  spec.adapters = adapters;
   spec.configured.versions = versions, spec.configured.file = file, spec.configured.as_triton = as_triton;
   if (batching_given) spec.configured.batching = batching;
   for (const auto& node : dag.nodes)
@@ -142,6 +144,27 @@ bool good_further_name(std::string_view name) {
   return parts.find("//") == parts.npos && parts.find("/./") == parts.npos && parts.find("/../") == parts.npos;
 }
 
+base::Status check_adapters(const ModelConfig& config, std::string_view folder_name) {
+  if (config.adapters.size() > kMostAdapters)
+    return base::invalid(std::to_string(config.adapters.size()) + " adapters: at most " +
+                         std::to_string(kMostAdapters) + " are possible");
+  if (!config.adapters.empty() && (config.engine == kPipeline || !config.origins.empty()))
+    return base::invalid("adapters go with a model that runs here: with no pipeline, and no 'origins'");
+  for (const auto& [name, path] : config.adapters) {
+    const std::string who = "adapter '" + std::string(base::cut_text(name, kLongestName)) + "': ";
+    if (!good_further_name(name))
+      return base::invalid(who +
+                           "this cannot be the name of a model: letters, digits, '_', '.', '-', ':', '@', '+', "
+                           "and '/' between parts, at most " +
+                           std::to_string(kLongestName));
+    if (name == folder_name || std::count(config.names.begin(), config.names.end(), name) > 0)
+      return base::invalid(who + "this is a name of the model itself");
+    if (!good_relative_path(path))
+      return base::invalid(who + "'" + path + "' is no path of a folder below the version's folder");
+  }
+  return {};
+}
+
 base::Status check_names(const ModelConfig& config, std::string_view folder_name) {
   if (config.names.size() > kMostNames)
     return base::invalid(std::to_string(config.names.size()) + " further names: at most " + std::to_string(kMostNames) +
@@ -189,6 +212,7 @@ base::Status check(const ModelConfig& config, std::string_view folder_name) {
     return base::invalid(std::to_string(config.batching.preferred.size()) + " preferred batch sizes: at most " +
                          std::to_string(kMaxPreferred) + " are possible");
   if (auto s = check_names(config, folder_name); !s.ok()) return s;
+  if (auto s = check_adapters(config, folder_name); !s.ok()) return s;
   if (auto s = check_queues(config.batching); !s.ok()) return s;
   if (config.versions.kind == msg::VersionPolicy::Kind::kLatest && config.versions.latest == 0)
     return base::invalid("a version policy of the latest 0 versions serves nothing");

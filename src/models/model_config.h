@@ -53,10 +53,11 @@ struct PreprocessConfig {
 };
 
 struct ModelConfig {
-  std::string name;                // empty, or the folder's
-  std::vector<std::string> names;  // further ones by which clients may call it: bus::Catalog::names
-  std::string engine;              // "onnx", "identity"; empty = by the file that is there
-  std::string file;                // in the version's folder; empty = the engine's usual one
+  std::string name;                             // empty, or the folder's
+  std::vector<std::string> names;               // further ones by which clients may call it: bus::Catalog::names
+  std::map<std::string, std::string> adapters;  // msg::ModelSpec::adapters
+  std::string engine;                           // "onnx", "identity"; empty = by the file that is there
+  std::string file;                             // in the version's folder; empty = the engine's usual one
   std::optional<uint32_t> max_batch;
   msg::BatchPolicy batching;
   bool batching_given = false;        // by the file, not by the defaults

@@ -7,6 +7,7 @@
 #include "base/encoding.h"
 #include "base/log.h"
 #include "bus/batching_text.h"
+#include "models/adapter_models.h"
 #include "models/estimate.h"
 #include "models/residence.h"
 
@@ -64,7 +65,7 @@ std::string serving_on(const std::string& reason) {
 void ModelTable::register_model(const std::string& model, const ModelConfig* config) {
   auto [at, fresh] = models_.try_emplace(model);
   if (fresh) at->second.state = ModelState::kUnloaded, at->second.reason = "not loaded";
-  if (config && !serves(model)) at->second.names = config->names;
+  if (config && !serves(model)) at->second.take_names(*config);
 }
 
 void ModelTable::mark_loading(const std::string& name) {
@@ -101,13 +102,13 @@ base::Status ModelTable::load(const ModelFolder& folder, const Loader& loader, s
   // Another configuration means other versions, though no file has changed.
   if (upload || model.upload)
     for (auto& [version, slot] : model.versions) slot.fingerprint = 0;
-  if (!serves(folder.name)) model.names = config->names;
+  if (!serves(folder.name)) model.take_names(*config);
   auto status = load_versions(folder, *config, loader, model, upload ? Into::kMemory : into);
   // One that serves keeps its names until a version serves by the new configuration, which is part of a fingerprint.
   if (std::any_of(model.versions.begin(), model.versions.end(), [&](const auto& v) {
         return v.second.served && v.second.fingerprint == folder.fingerprint(v.first);
       }))
-    model.names = config->names;
+    model.take_names(*config);
   if (status.ok()) model.upload = std::move(upload);
   if (upload)  // whoever sent it sends it again: without its files it could not be built later
     for (auto& [version, slot] : model.versions) slot.pending.reset();
@@ -250,15 +251,35 @@ std::vector<std::string> ModelTable::names() const {
   return out;
 }
 
+void ModelTable::Model::take_names(const ModelConfig& config) {
+  names = config.names;
+  adapters.clear();
+  for (const auto& [name, path] : config.adapters) names.push_back(name), adapters.insert(name);
+}
+
+void ModelTable::Model::list_adapter(const std::string& name, bus::Catalog& catalog) const {
+  if (versions.empty()) catalog.index.push_back({name, "", state, reason});
+  for (const auto& [version, slot] : versions) {
+    catalog.index.push_back({name, std::to_string(version), slot.state, slot.reason});
+    for (const auto& served : slot.adapters) {
+      if (served->spec.name != name) continue;
+      auto& row = catalog.models[name];
+      row.versions[std::to_string(version)] = served;
+      row.preferred = served.get();
+    }
+  }
+}
+
 std::shared_ptr<const bus::Catalog> ModelTable::catalog(const std::string& default_model) {
   auto catalog = std::make_shared<bus::Catalog>();
   catalog->default_model = default_model;
   FurtherNames::Models named;
-  for (const auto& [name, model] : models_) {
+  for (auto& [name, model] : models_) {
     auto& its = named[name];
     its.names = model.names, its.serves = serves(name), its.coming = model.versions.empty() && bus::soon(model.state);
     if (model.versions.empty()) catalog->index.push_back({name, "", model.state, model.reason});
-    for (const auto& [version, slot] : model.versions) {
+    for (auto& [version, slot] : model.versions) {
+      if (slot.served && slot.adapters.empty()) slot.adapters = adapter_models(slot.served);
       its.coming = its.coming || bus::soon(slot.state);
       catalog->index.push_back({name, std::to_string(version), slot.state, slot.reason});
       if (!slot.served) continue;
@@ -268,7 +289,13 @@ std::shared_ptr<const bus::Catalog> ModelTable::catalog(const std::string& defau
     }
     for (const auto& [entry, why] : model.skipped) catalog->index.push_back({name, entry, ModelState::kUnloaded, why});
   }
-  catalog->names = further_names_.settle(named);
+  for (const auto& [name, owner] : further_names_.settle(named)) {
+    const Model& model = models_.at(owner);
+    if (model.adapters.contains(name))
+      model.list_adapter(name, *catalog);
+    else
+      catalog->names.emplace(name, owner);
+  }
   for (const auto& [name, why] : skipped_) catalog->index.push_back({name, "", ModelState::kUnloaded, why});
   std::stable_sort(catalog->index.begin(), catalog->index.end(),
                    [](const bus::IndexRow& a, const bus::IndexRow& b) { return a.name < b.name; });

@@ -94,11 +94,15 @@ class ModelTable {
     std::unique_ptr<Pipeline> pending{};
     // Also while a model that may leave memory is in it: pipelines use it (models/residence.h). Null for others.
     std::shared_ptr<bus::Served> stand_in;
-    bool missing = false;               // `served` is `stand_in`
-    uint64_t bytes = 0, loaded_ms = 0;  // in memory, as an estimate; since when (Unix time)
-    bool in_the_way = false;            // what is to take its place found no memory beside it
+    bool missing = false;                                  // `served` is `stand_in`
+    uint64_t bytes = 0, loaded_ms = 0;                     // in memory, as an estimate; since when (Unix time)
+    bool in_the_way = false;                               // what is to take its place found no memory beside it
+    std::vector<std::shared_ptr<bus::Served>> adapters{};  // of `served` (adapter_models.h), since it was published
 
     std::set<std::string> nodes() const;  // of both pipelines
+    bool idle() const;                    // no Call is inside `served` or its adapters
+    // Before what they are of, which they keep.
+    void retire_adapters(const std::string& model, uint64_t version, std::vector<Retired>& to);
     void load_failed(const base::Status& why);
   };
   struct Model {
@@ -109,7 +113,12 @@ class ModelTable {
     Row row = Row::kKeep;
     std::unique_ptr<Upload> upload;
     std::map<std::string, std::string> skipped;  // ModelFolder::skipped
-    std::vector<std::string> names;              // ModelConfig::names; another model may have them (FurtherNames)
+    // ModelConfig::names, and those of its adapters; another model may have them (FurtherNames).
+    std::vector<std::string> names;
+    std::set<std::string, std::less<>> adapters;  // of these
+    void take_names(const ModelConfig& config);
+    // Its rows and versions, under the adapter's name.
+    void list_adapter(const std::string& name, bus::Catalog& catalog) const;
   };
 
   base::Status load_versions(const ModelFolder& folder, const ModelConfig& config, const Loader& loader, Model& model,

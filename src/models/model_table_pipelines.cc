@@ -126,7 +126,7 @@ bool ModelTable::link_pending(const Loader& loader, const std::string& name, uin
   retire(name, version, slot);
   const uint64_t fingerprint = slot.pending->folder.fingerprint(version);
   slot = Slot{ModelState::kReady, "", std::move(*served), fingerprint, std::move(slot.pending)};
-  models_.at(name).names = slot.pipeline->config.names;
+  models_.at(name).take_names(slot.pipeline->config);
   base::log::info("pipeline linked", {{"model", name}, {"version", version}, {"nodes", nodes->size()}});
   return true;
 }

@@ -10,7 +10,17 @@ namespace weir::models {
 
 using bus::ModelState;
 
+void ModelTable::Slot::retire_adapters(const std::string& model, uint64_t version, std::vector<Retired>& to) {
+  for (auto& adapter : adapters) to.push_back({model, version, std::move(adapter)});
+  adapters.clear();
+}
+
+bool ModelTable::Slot::idle() const {
+  return served->idle() && std::all_of(adapters.begin(), adapters.end(), [](const auto& a) { return a->idle(); });
+}
+
 void ModelTable::retire(const std::string& model, uint64_t version, Slot& slot) {
+  slot.retire_adapters(model, version, retired_);
   if (slot.served && !slot.missing) {
     leaving_[model] += slot.bytes;
     retired_.push_back({model, version, std::move(slot.served), slot.bytes});

@@ -24,6 +24,7 @@ class Reading : YamlReader {
         {{"engine", [&](auto& v) { text(v, out_.engine); }},
          {"file", [&](auto& v) { text(v, out_.file); }},
          {"names", [&](auto& v) { texts(v, out_.names); }},
+         {"adapters", [&](auto& v) { words(v, out_.adapters); }},
          {"max_batch", [&](auto& v) { count(v, out_.max_batch.emplace()); }},
          {"instances", [&](auto& v) { count(v, out_.instances); }},
          {"devices", [&](auto& v) { devices(v); }},

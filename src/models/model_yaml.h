@@ -3,6 +3,9 @@
 //   engine: onnx                 # by default, by the file that is there
 //   file: model.onnx             # in each version's folder
 //   names: [Qwen/Qwen3-8B]       # others by which clients may call the model, if no other model has them
+//   adapters: {sql: adapters/sql}    # of a model that makes tokens, on the CPU: LoRA adapters as PEFT writes them,
+//   each
+//                                # served as a model of that name; folders in each version's folder
 //   max_batch: 32                # 0 = the first dimension is not a batch
 //   instances: 2                 # with `devices`: on each of them
 //   devices: [cuda:0, cuda:1]    # or all (GPUs), auto (GPUs where they are there), cpu; by default as the engine likes

@@ -72,6 +72,7 @@ void Residence::let_go(const std::string& name) {
     auto loaded = slot.served;
     reserve(slot);
     if (loaded == slot.served) continue;
+    slot.retire_adapters(name, version, table_.retired_);
     table_.leaving_[name] += slot.bytes;
     table_.retired_.push_back({name, version, std::move(loaded), slot.bytes});
     base::log::info("model left memory", {{"model", name}, {"version", version}, {"bytes", slot.bytes}});
@@ -105,7 +106,7 @@ std::vector<Residence::Resident> Residence::residents() const {
       if (!may_leave(slot) || !slot.stand_in) continue;
       any = true;
       resident.bytes += slot.bytes;
-      resident.busy = resident.busy || !slot.served->idle() || inbox(slot).busy();
+      resident.busy = resident.busy || !slot.idle() || inbox(slot).busy();
       resident.last_used_ms = std::max({resident.last_used_ms, slot.loaded_ms, slot.served->stats.runs.latest()});
     }
     if (any) out.push_back(std::move(resident));
