@@ -1,7 +1,7 @@
 // GET /v1/models[/{id}]: the models of text and the encoders, as OpenAI's clients want them, with what vLLM adds
-// (max_model_len) and what a model can tell of itself here (readouts, images). KServe's V1 protocol has the same two
-// paths: the list names all models in `models` as well, and one model has `name` and `ready`, also where it knows no
-// text.
+// (max_model_len; of an adapter its folder as `root`, and its model as `parent`) and what a model can tell of itself
+// here (readouts, images). KServe's V1 protocol has the same two paths: the list names all models in `models` as well,
+// and one model has `name` and `ready`, also where it knows no text.
 #include "dialects/openai/anthropic/anthropic.h"
 #include "dialects/openai/endpoints.h"
 #include "marshal/json_tensor.h"
@@ -16,8 +16,15 @@ void begin_model(std::string& out, const OpenAiState& state, std::string_view id
   out += "{\"id\":";
   marshal::write_string(out, id);
   out += ",\"object\":\"model\",\"created\":" + std::to_string(state.created) + ",\"owned_by\":\"weir\",\"root\":";
-  marshal::write_string(out, spec.name);
-  out += ",\"parent\":null";
+  const auto adapter = spec.parent.empty() ? spec.adapters.end() : spec.adapters.find(spec.name);
+  if (adapter == spec.adapters.end()) {
+    marshal::write_string(out, spec.name);
+    out += ",\"parent\":null";
+    return;
+  }
+  marshal::write_string(out, adapter->second);
+  out += ",\"parent\":";
+  marshal::write_string(out, spec.parent);
 }
 
 void write_text(std::string& out, const msg::TextSpec& text) {

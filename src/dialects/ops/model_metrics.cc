@@ -29,9 +29,11 @@ struct Row {
 std::vector<Row> rows(const bus::Catalog& catalog) {
   std::vector<Row> out;
   for (const auto& [name, model] : catalog.models)
-    for (const auto& [version, served] : model.versions)
+    for (const auto& [version, served] : model.versions) {
+      if (!served->spec.parent.empty()) continue;  // its Calls count for its model
       out.push_back({"model=\"" + base::escape_label(name) + "\",version=\"" + base::escape_label(version) + '"',
                      &served->stats, served.get()});
+    }
   return out;
 }
 
