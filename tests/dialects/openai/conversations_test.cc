@@ -142,8 +142,7 @@ TEST_F(Conversations, OneThatIsDeletedMeanwhileFailsTheResponse) {
   EXPECT_EQ(x->response.status, 409) << x->sent;
 }
 
-TEST_F(Conversations, AFullOneFailsTheResponse) {
-  const std::string id = made();
+TEST_F(Conversations, AFullOneTakesNoMore) {
   const std::string text((responses::StoredResponses::kMostBytes / 4) - 1000, 'a');
   responses::StoredResponses large{std::chrono::minutes(10), 64 << 20};
   options.stored = &large, openai.reset();
@@ -151,7 +150,7 @@ TEST_F(Conversations, AFullOneFailsTheResponse) {
   for (int i = 0; i < 3; ++i)
     EXPECT_EQ(open("POST", at(full, "/items"), Json{{"items", {user(text)}}}.dump())->response.status, 200);
   auto more = open("POST", at(full, "/items"), Json{{"items", {user(text + std::string(4000, 'a'))}}}.dump());
-  EXPECT_EQ(error(more), "429 rate_limit_error conversation_full items");
+  EXPECT_EQ(error(more), "400 invalid_request_error conversation_full items");
   openai.reset();
 }
 

@@ -29,7 +29,8 @@ void show_item(OpenAiState& state, wire::Exchange& exchange, const wire::PathArg
 void delete_item(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 
 ApiError no_such_conversation();
-// Adds items, the inside of a JSON list, to the client's conversation. Errors: ABORTED: it is gone; RESOURCE_EXHAUSTED.
+// Adds items, the inside of a JSON list, to the client's conversation. Errors: ABORTED: it is gone; INVALID_ARGUMENT:
+// it is full.
 base::Status append_items(OpenAiState& state, const wire::Exchange& exchange, const std::string& id,
                           std::string_view items);
 

@@ -38,7 +38,7 @@ std::optional<StoredResponse> find(const OpenAiState& state, const Exchange& exc
 ApiError edit(OpenAiState& state, const Exchange& exchange, const std::string& id, const responses::Edit& change) {
   ApiError bad = responses::edit_stored(state, exchange, id, StoredKind::kConversation, change);
   if (bad.status.code == base::Code::kNotFound && bad.code.empty()) return no_such_conversation();
-  if (bad.status.code == base::Code::kResourceExhausted) bad.param = "items", bad.code = "conversation_full";
+  if (bad.code == responses::kTooLarge) bad.param = "items", bad.code = "conversation_full";
   return bad;
 }
 

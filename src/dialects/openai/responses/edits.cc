@@ -30,7 +30,7 @@ ApiError edit_stored(const OpenAiState& state, const wire::Exchange& exchange, c
                                                        std::move(next), state.bus.env().now());
     if (how == Replaced::kDone) return {};
     if (how == Replaced::kGone) break;
-    if (how == Replaced::kNoRoom) return refuse(base::failure(base::Code::kResourceExhausted, "it would be too large"));
+    if (how == Replaced::kNoRoom) return {base::invalid("there is no room for more"), {}, kTooLarge};
     if (i + 1 == kMostTries) return refuse(base::try_again(base::Code::kAborted, "others change it; try again"));
   }
   return refuse(base::failure(base::Code::kNotFound, "there is none, or no more"));

@@ -20,7 +20,8 @@ std::optional<StoredResponse> find_stored(const OpenAiState& state, const wire::
 bool remove_stored(const OpenAiState& state, const wire::Exchange& exchange, const std::string& id, StoredKind kind);
 
 // Changes the client's; others may do so at the same time, and then `change` is called again with what they have made.
-// Errors: of `change`; NOT_FOUND; RESOURCE_EXHAUSTED: it is too large then; ABORTED: worth another try.
+// Errors: of `change`; NOT_FOUND; INVALID_ARGUMENT with the code kTooLarge; ABORTED: worth another try.
+inline constexpr std::string_view kTooLarge = "too_large";
 using Edit = std::function<ApiError(StoredResponse&)>;
 ApiError edit_stored(const OpenAiState& state, const wire::Exchange& exchange, const std::string& id, StoredKind kind,
                      const Edit& change);
