@@ -180,6 +180,30 @@ TEST(H2KnownHead, MoreStreamsThanMayBeOpen) {
   });
 }
 
+// A field without a name, one in capitals, one about the connection, and a length that is not the body's.
+TEST(H2KnownHead, AMalformedHeadIsNeverKnown) {
+  const std::string request("\x83\x86\x84\x01\x01h", 6);
+  for (const std::string& field :
+       {std::string("\0\0\x01x", 4), std::string("\0\x01X\x01x", 5), std::string("\0\x07upgrade\x01x", 11),
+        std::string("\x0f\x0d\x01"
+                    "5",
+                    4)}) {
+    Server s;
+    s.feed(opening());
+    s.take();
+    for (uint32_t id = 1; id < 12; id += 2) {
+      s.feed(frame(1, kEndHeaders | kEndStream, id, request + field));
+      const auto frames = frames_of(s.take());
+      ASSERT_EQ(frames.size(), 1u);
+      EXPECT_EQ(frames[0].type, 3);
+      EXPECT_EQ(frames[0].payload, u32(1));
+    }
+    s.feed(frame(1, kEndHeaders | kEndStream, 13, request));
+    EXPECT_EQ(s.intake.begun, 1u);
+    EXPECT_EQ(s.intake.closes, 0u);
+  }
+}
+
 TEST(H2KnownHead, AsTrailersAKnownHeadIsAnErrorAsEver) {
   expect_same([](uint32_t id) {
     return frame(1, kEndHeaders, id, block(kPost)) + frame(1, kEndHeaders | kEndStream, id, block(kPost));
