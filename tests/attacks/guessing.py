@@ -135,8 +135,9 @@ def guessed_names(target):
 def guesses_without_end(target):
     """Names that nobody has, guessed as fast as they are answered, of each kind, on ten connections."""
     chance, peers, guessed = random.Random(12), [Raw(target, wait=3) for _ in range(10)], 0
-    ids = {'session': 'f' * 32, 'fork': 'f' * 32, 'response': 'resp_' + 'f' * 32, 'follow-up': 'resp_' + 'f' * 32, 'file': 'file-' + 'f' * 32,
-           'batch': 'batch_' + 'f' * 32, 'cancel': 'batch_' + 'f' * 32, 'job': 'job_' + 'f' * 32, 'delete': 'job_' + 'f' * 32}
+    starts = {'session': '', 'fork': '', 'response': 'resp_', 'follow-up': 'resp_', 'conversation': 'conv_', 'chat': 'chatcmpl-',
+              'file': 'file-', 'batch': 'batch_', 'cancel': 'batch_', 'job': 'job_', 'delete': 'job_'}
+    ids = {kind: start + 'f' * 32 for kind, start in starts.items()}
     while not target.over():
         for peer in peers:
             if not peer.still_open():

@@ -140,8 +140,10 @@ TEST(Predict, WhatTheCodecRefusesIsWordedAsItsOtherErrorsAre) {
   bench.router.begin(*whole);
   bench.router.refuse(*whole, 413, "too long");
   EXPECT_EQ(whole->sent, R"({"error":"too long"})");
-  auto stray = bench.open("POST", "/v1/models", "{}");
+  auto stray = bench.open("POST", "/v1/files", "{}");
   EXPECT_EQ(stray->sent, "another protocol's") << "no route is for it";
+  auto method = bench.open("POST", "/v1/models/add/versions/1", "{}");
+  EXPECT_TRUE(method->sent.starts_with("{\"error\":\"POST")) << method->sent;
 }
 
 TEST(Predict, LongStringsOfAModelAreCheckedByTheWorkerThatWritesThem) {
