@@ -152,6 +152,8 @@ base::Result<std::string> bert_config_of(const Gguf& gguf) {
   out["vocab_size"] = rows_of(f.tensor("token_embd.weight"));
   out["max_position_embeddings"] = rows_of(f.tensor("position_embd.weight"));
   out["type_vocab_size"] = rows_of(f.tensor("token_types.weight"));
+  const int64_t pad = f.whole("tokenizer.ggml.padding_token_id").value_or(0);  // 0 is BERT's
+  if (pad >= 0 && pad < out["vocab_size"].get<int64_t>()) out["pad_token_id"] = pad;
   if (auto way = f.whole(f.key("pooling_type")); way && (*way < 0 || *way > 3))
     f.unsupported(f.key("pooling_type"), "is neither the mean nor the first or the last state");
   if (auto causal = gguf.get<bool>(f.key("attention.causal")); causal && *causal)

@@ -28,6 +28,16 @@ base::Result<std::unique_ptr<sched::Engine>> encoder_of(const std::string& file,
   return std::get<std::unique_ptr<sched::Engine>>(*std::move(loaded));
 }
 
+std::vector<float> outputs_of(sched::Engine& engine, msg::Call& call) {
+  sched::Batch batch;
+  batch.rows = call.rows, batch.calls = {&call};
+  EXPECT_TRUE(engine.step(batch).ok());
+  const auto& data = batch.outputs.at(0).data;
+  std::vector<float> out(data.size() / sizeof(float));
+  std::memcpy(out.data(), data.data(), data.size());
+  return out;
+}
+
 std::vector<float> embeddings_of(sched::Engine& engine, const std::string& folder) {
   const Expected expected(folder + "/expected.safetensors");
   msg::Call call;
@@ -38,13 +48,19 @@ std::vector<float> embeddings_of(sched::Engine& engine, const std::string& folde
     call.inputs.push_back(
         {input, msg::DType::kInt64, {call.rows, int64_t(array.shape[1])}, base::Bytes::copy_of(bytes)});
   }
-  sched::Batch batch;
-  batch.rows = call.rows, batch.calls = {&call};
-  EXPECT_TRUE(engine.step(batch).ok());
-  const auto& data = batch.outputs.at(0).data;
-  std::vector<float> out(data.size() / sizeof(float));
-  std::memcpy(out.data(), data.data(), data.size());
-  return out;
+  return outputs_of(engine, call);
+}
+
+// Two rows without a mask, the first with two tokens of padding.
+std::vector<float> padded_embeddings_of(sched::Engine& engine) {
+  const int64_t ids[] = {2, 5, 6, 3, 0, 0, 2, 5, 6, 7, 8, 3};
+  msg::Call call;
+  call.rows = 2;
+  call.inputs.push_back({"input_ids",
+                         msg::DType::kInt64,
+                         {2, 6},
+                         base::Bytes::copy_of({reinterpret_cast<const char*>(ids), sizeof ids})});
+  return outputs_of(engine, call);
 }
 
 TEST(GgufEncoders, GiveTheEmbeddingsOfTheFolderToTheLastBit) {
@@ -55,6 +71,7 @@ TEST(GgufEncoders, GiveTheEmbeddingsOfTheFolderToTheLastBit) {
     ASSERT_TRUE(ours) << ours.error().text;
     ASSERT_TRUE(theirs) << theirs.error().text;
     EXPECT_EQ(embeddings_of(**ours, folder), embeddings_of(**theirs, folder)) << name;
+    EXPECT_EQ(padded_embeddings_of(**ours), padded_embeddings_of(**theirs)) << name;
     auto coded = encoder_of(folder + "/coded.gguf");
     ASSERT_TRUE(coded) << coded.error().text;
     EXPECT_LT(worst(embeddings_of(**coded, folder), embeddings_of(**theirs, folder), 64), 0.1) << name;
@@ -82,6 +99,20 @@ Gguf bert() {
   g.tensors["token_embd.weight"] = Array{Stored::kF32, {7, 16}};
   g.tensors["position_embd.weight"] = Array{Stored::kF32, {64, 16}};
   return g;
+}
+
+TEST(GgufBert, ThePaddingTokenIsTheFilesOrTheFirst) {
+  Gguf g = bert();
+  auto pad = [&] { return parse_bert_shape(config_of(g).value())->pad_id; };
+  EXPECT_EQ(pad(), 0u);
+  g.fields["tokenizer.ggml.padding_token_id"] = int64_t(6);
+  EXPECT_EQ(pad(), 6u);
+  for (int64_t none : {int64_t(7), int64_t(-1), int64_t(4294967295)}) {
+    g.fields["tokenizer.ggml.padding_token_id"] = none;
+    EXPECT_EQ(pad(), std::nullopt) << none;
+  }
+  g.fields["tokenizer.ggml.padding_token_id"] = std::string("0");
+  EXPECT_EQ(config_of(g).error().text, "GGUF: 'tokenizer.ggml.padding_token_id' is no whole number");
 }
 
 std::string bert_refusal(const Gguf& gguf) {
