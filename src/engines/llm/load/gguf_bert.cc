@@ -12,6 +12,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kWordStart = "\xE2\x96\x81";  // ▁, which llama.cpp puts before what begins a word
+constexpr std::string_view kSpecial[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
 constexpr int64_t kUnknownToken = 2, kControlToken = 3;
 
 // Rows of a table.
@@ -40,10 +41,18 @@ class WordPieces {
  private:
   static std::string field(std::string_view name) { return "tokenizer.ggml." + std::string(name); }
 
-  // Ollama's files do not say which tokens are special.
-  static bool is_special(std::string_view token, int64_t type) {
-    return type == kUnknownToken || type == kControlToken ||
-           (token.size() > 2 && token.front() == '[' && token.back() == ']');
+  // llama.cpp leaves these as they are, special or not.
+  static bool is_bracketed(std::string_view token) { return token.starts_with('[') && token.ends_with(']'); }
+
+  // Ollama's files have no types: theirs are those that BERT was trained with.
+  static bool is_special(std::string_view token, const std::vector<int64_t>* types, size_t id) {
+    if (types) return (*types)[id] == kUnknownToken || (*types)[id] == kControlToken;
+    return std::find(std::begin(kSpecial), std::end(kSpecial), token) != std::end(kSpecial);
+  }
+
+  static std::string text_of(const std::string& token, bool special) {
+    if (token.starts_with(kWordStart)) return token.substr(kWordStart.size());
+    return special || is_bracketed(token) ? token : "##" + token;
   }
 
   void read_tokens() {
@@ -56,12 +65,12 @@ class WordPieces {
     out_["added_tokens"] = json::array();
     for (size_t i = 0; i < tokens->size(); ++i) {
       const std::string& token = (*tokens)[i];
-      const bool special = is_special(token, types ? (*types)[i] : 1), starts = token.starts_with(kWordStart);
-      names_.push_back(special ? token : starts ? token.substr(kWordStart.size()) : "##" + token);
+      const bool special = is_special(token, types, i);
+      names_.push_back(text_of(token, special));
       if (!vocabulary.emplace(names_[i], i).second)
         return f_.invalid(field("tokens"), "has '" + base::presentable(token, 60) + "' twice");
-      cased_ =
-          cased_ || (!special && std::any_of(token.begin(), token.end(), [](char c) { return c >= 'A' && c <= 'Z'; }));
+      cased_ = cased_ || (!special && !is_bracketed(token) &&
+                          std::any_of(token.begin(), token.end(), [](char c) { return c >= 'A' && c <= 'Z'; }));
       if (special) add(i);
     }
   }

@@ -195,5 +195,31 @@ TEST(GgufBert, WordsAndPiecesAreThoseOfWordPiece) {
   EXPECT_EQ(tokenizer_of(g).error().text, "GGUF: 'tokenizer.ggml.cls_token_id' is missing, or no token");
 }
 
+// A text may name them: BERT's vocabularies have [unused0] to [unused993], which are no special tokens.
+TEST(GgufBert, TokensInBracketsAreSpecialWhereTheirTypeSaysSo) {
+  using Ids = std::vector<uint32_t>;
+  Gguf g = bert();
+  auto tokens = *g.get<std::vector<std::string>>("tokenizer.ggml.tokens");
+  tokens[5] = "[unused0]";
+  g.fields["tokenizer.ggml.tokens"] = tokens;
+  EXPECT_EQ(ids_of(g, "[unused0] play"), (Ids{2, 1, 1, 1, 4, 3}));
+  EXPECT_EQ(ids_of(g, "[SEP] play"), (Ids{2, 3, 4, 3}));
+  g.fields["tokenizer.ggml.token_type"] = std::vector<int64_t>{3, 3, 3, 3, 1, 3, 1};
+  EXPECT_EQ(ids_of(g, "[unused0] play"), (Ids{2, 5, 4, 3}));
+  g.fields.erase("tokenizer.ggml.token_type");
+  EXPECT_EQ(ids_of(g, "[unused0] play"), (Ids{2, 1, 1, 1, 4, 3}));
+  EXPECT_EQ(ids_of(g, "[SEP] play"), (Ids{2, 3, 4, 3}));
+}
+
+// Special tokens without brackets have the mark of a word in the file, and not in texts.
+TEST(GgufBert, SpecialTokensAreNamedAsTextsHaveThem) {
+  using Ids = std::vector<uint32_t>;
+  Gguf g = bert();
+  auto tokens = *g.get<std::vector<std::string>>("tokenizer.ggml.tokens");
+  tokens[2] = "\xe2\x96\x81<s>", tokens[3] = "</s>";
+  g.fields["tokenizer.ggml.tokens"] = tokens;
+  EXPECT_EQ(ids_of(g, "<s>play</s>"), (Ids{2, 2, 4, 3, 3}));
+}
+
 }  // namespace
 }  // namespace weir::llm
