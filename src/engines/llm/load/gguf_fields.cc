@@ -1,5 +1,7 @@
 #include "engines/llm/load/gguf_fields.h"
 
+#include <cmath>
+
 namespace weir::llm {
 
 void GgufFields::invalid(std::string_view name, const std::string& what) {
@@ -21,7 +23,11 @@ std::optional<int64_t> GgufFields::whole(const std::string& name) {
 
 std::optional<double> GgufFields::real(const std::string& name) {
   if (!gguf_.has(name)) return {};
-  if (auto number = gguf_.get<double>(name)) return *number;
+  if (auto number = gguf_.get<double>(name)) {
+    // JSON has no others: they would become null, which is no field at all.
+    if (std::isfinite(*number)) return *number;
+    return invalid(name, "is no finite number"), std::nullopt;
+  }
   if (auto number = gguf_.get<int64_t>(name)) return double(*number);
   invalid(name, "is no number");
   return {};

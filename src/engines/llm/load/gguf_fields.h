@@ -23,6 +23,7 @@ class GgufFields {
   bool has(const std::string& name) const { return gguf_.has(name); }
   // A whole number, or a list with one for each layer that are all the same.
   std::optional<int64_t> whole(const std::string& name);
+  // A finite number.
   std::optional<double> real(const std::string& name);
   const std::string* text(const std::string& name);
   const Array* tensor(std::string_view name) const;

@@ -15,9 +15,13 @@ void write_yarn(GgufFields& f, json& scaling, double factor) {
     if (auto number = f.real(f.key(theirs))) scaling[ours] = *number;
   if (auto part = f.real(f.key("rope.scaling.yarn_ext_factor")); part && *part >= 0 && *part != 1)
     f.unsupported(f.key("rope.scaling.yarn_ext_factor"), "is not 1");
-  auto magnitude = f.real(f.key("rope.scaling.attn_factor"));
-  if (!magnitude) magnitude = f.real(f.key("rope.scaling.yarn_attn_factor"));
-  if (magnitude && factor > 1) scaling["attention_factor"] = *magnitude * (1 + 0.1 * std::log(factor));
+  const std::string usual = f.key("rope.scaling.attn_factor"), yarn = f.key("rope.scaling.yarn_attn_factor");
+  const std::string& name = f.has(usual) ? usual : yarn;
+  const auto magnitude = f.real(name);
+  if (!magnitude || factor <= 1) return;
+  const double whole = *magnitude * (1 + 0.1 * std::log(factor));
+  if (!std::isfinite(whole)) return f.invalid(name, "is out of range");
+  scaling["attention_factor"] = whole;
 }
 
 // The factors of short and of long texts, as Phi-3 has them.

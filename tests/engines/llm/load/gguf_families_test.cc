@@ -192,6 +192,31 @@ TEST(GgufFamilies, EveryFourthLayerOfSmolLm3DoesNotTurn) {
   EXPECT_EQ(shape_of(gguf_of("smollm3")).unturned, (std::vector<uint8_t>{0, 0, 0, 1}));
 }
 
+// config.json has no such numbers: they would be taken for fields that are not there.
+TEST(GgufFamilies, NumbersThatAreNotFiniteAreRefused) {
+  const std::pair<const char*, const char*> cases[] = {{"granite", "logit_scale"},
+                                                       {"granite", "embedding_scale"},
+                                                       {"granite", "attention.scale"},
+                                                       {"gemma2", "final_logit_softcapping"},
+                                                       {"gemma2", "attn_logit_softcapping"},
+                                                       {"gemma3", "rope.freq_base_swa"},
+                                                       {"llama", "attention.layer_norm_rms_epsilon"},
+                                                       {"llama", "rope.freq_base"},
+                                                       {"llama", "rope.scaling.factor"}};
+  for (const auto& [architecture, field] : cases)
+    for (double number : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+      Gguf g = gguf_of(architecture);
+      const std::string name = std::string(architecture) + "." + field;
+      g.fields[name] = number;
+      EXPECT_EQ(refusal_of(g), "GGUF: '" + name + "' is no finite number");
+    }
+  Gguf g = gguf_of("llama");
+  g.fields["llama.rope.scaling.type"] = std::string("yarn");
+  g.fields["llama.rope.scaling.factor"] = 4.0;
+  g.fields["llama.rope.scaling.attn_factor"] = 1.7e308;
+  EXPECT_EQ(refusal_of(g), "GGUF: 'llama.rope.scaling.attn_factor' is out of range");
+}
+
 TEST(GgufFamilies, FieldsOfOtherFamiliesAreRefused) {
   for (auto field : {"attn_logit_softcapping", "final_logit_softcapping", "logit_scale", "embedding_scale",
                      "residual_scale", "attention.scale", "expert_weights_scale"}) {
