@@ -54,7 +54,9 @@ void read_gemma(ConfigFields& f, Shape& s) {
   s.embedding_scale = std::sqrt(float(s.hidden)), s.embedding_rounded = true;
   s.attention_scale = float(1 / std::sqrt(f.real_or("query_pre_attn_scalar", 1e-3, 1e6, s.head_dim)));
   s.attention_cap = float(f.real_or("attn_logit_softcapping", 1e-3, 1e6, 0));
-  s.logits_cap = float(f.real_or("final_logit_softcapping", 1e-3, 1e6, 0));
+  // 0 is no cap, in GGUF files.
+  const bool uncapped = f.has("final_logit_softcapping") && f["final_logit_softcapping"] == 0;
+  if (!uncapped) s.logits_cap = float(f.real_or("final_logit_softcapping", 1e-3, 1e6, 0));
 }
 
 void read_granite(ConfigFields& f, Shape& s) {

@@ -92,7 +92,7 @@ void write_gemma(GgufFields& f, json& out) {
     if (!base) base = f.real(f.key("rope.local.freq_base"));  // Ollama's
     out["rope_local_base_freq"] = base.value_or(10000);
   }
-  if (auto cap = f.real(f.key("final_logit_softcapping")); cap && *cap != 0) out["final_logit_softcapping"] = *cap;
+  if (auto cap = f.real(f.key("final_logit_softcapping"))) out["final_logit_softcapping"] = *cap;
 }
 
 void write_phi3(GgufFields& f, json& out) {

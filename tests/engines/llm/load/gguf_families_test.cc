@@ -62,6 +62,8 @@ TEST(GgufFamilies, Gemma2SlidesInEveryOtherLayerAndCapsItsScores) {
   EXPECT_EQ(s.windows, (Windows{8, 0, 8, 0}));
   EXPECT_EQ(s.attention_cap, 4);
   EXPECT_EQ(s.logits_cap, 3);
+  g.fields["gemma2.final_logit_softcapping"] = 0.0;
+  EXPECT_EQ(shape_of(g).logits_cap, 0) << "0 is said, and is no cap";
   g.fields["gemma2.rope.freq_base_swa"] = 5000.0;
   EXPECT_EQ(refusal_of(g), "GGUF: 'gemma2.rope.freq_base_swa' is not that of all layers");
 }
