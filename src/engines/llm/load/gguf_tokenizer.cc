@@ -17,6 +17,8 @@ using nlohmann::json;
 
 constexpr std::string_view kSpace = "\xE2\x96\x81";  // ▁, how SentencePiece writes a space
 constexpr size_t kLongestMerged = 256;               // bytes of a piece that merges lead to
+// Many times what models have; each token, and more so each added one, takes a few hundred bytes while texts are made.
+constexpr size_t kMostTokens = 1 << 22, kMostTokenBytes = 64 << 20, kMostAdded = 1 << 18;
 constexpr size_t kMostMerges = (1 << 20) - 1, kMostMergeBytes = 32 << 20;
 
 enum class TokenType : int64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
@@ -38,6 +40,31 @@ bool is_text(const Gguf& gguf, std::string_view name, std::string_view text) {
 
 // Those of Phi-3 that leave the white space behind them, as its tokenizer.json says and llama.cpp knows.
 bool is_plain(std::string_view token) { return token == "<unk>" || token == "<s>" || token == "<|endoftext|>"; }
+
+size_t bytes_of(const std::vector<std::string>& texts) {
+  size_t bytes = 0;
+  for (const auto& text : texts) bytes += text.size();
+  return bytes;
+}
+
+// Before anything is made of the lists.
+base::Status check_sizes(const Gguf& gguf) {
+  if (const auto* tokens = gguf.get<std::vector<std::string>>(field("tokens"))) {
+    if (tokens->size() > kMostTokens) return bad_field("tokens", "has more than 4194304 tokens");
+    if (bytes_of(*tokens) > kMostTokenBytes) return bad_field("tokens", "has more than 64 MiB");
+  }
+  if (const auto* types = gguf.get<std::vector<int64_t>>(field("token_type"))) {
+    auto is_added = [](int64_t type) {
+      return TokenType(type) == TokenType::kUnknown || TokenType(type) == TokenType::kControl ||
+             TokenType(type) == TokenType::kUserDefined;
+    };
+    if (size_t(std::count_if(types->begin(), types->end(), is_added)) > kMostAdded)
+      return bad_field("token_type", "names more than 262144 added tokens");
+  }
+  if (const auto* merges = gguf.get<std::vector<std::string>>(field("merges")))
+    if (merges->size() > kMostMerges || bytes_of(*merges) > kMostMergeBytes) return bad_field("merges", "are too many");
+  return {};
+}
 
 // The tokens, with their types and scores.
 struct Vocabulary {
@@ -213,11 +240,15 @@ base::Status write_pieces(const Gguf& gguf, const Vocabulary& words, json& out) 
   return MergesOfScores(words).write(model["merges"]);
 }
 
+// One of those that are known, whose lists are not too long.
 base::Result<std::string> kind_of(const Gguf& gguf) {
   auto kind = gguf.get<std::string>(field("model"));
   if (!kind) return bad_field("model", "is not there");
   const bool encoder = is_gguf_bert(gguf);
-  if (encoder ? *kind == "bert" : *kind == "gpt2" || *kind == "llama") return *kind;
+  if (encoder ? *kind == "bert" : *kind == "gpt2" || *kind == "llama") {
+    if (auto s = check_sizes(gguf); !s.ok()) return s;
+    return *kind;
+  }
   return unknown(field("model"), *kind, encoder ? "; bert is, of an encoder" : "; gpt2 and llama are");
 }
 

@@ -170,6 +170,31 @@ TEST(GgufTokenizer, WhatIsWrongOrNotKnownIsNamed) {
   EXPECT_EQ(tokenizer_refusal(g), "GGUF: 'tokenizer.ggml.merges' has 'ab', which are no two tokens");
 }
 
+// Each of these would take a multiple of its own memory.
+TEST(GgufTokenizer, ListsThatAreTooLongAreRefusedBeforeTheyAreCopied) {
+  const std::string tokens = "tokenizer.ggml.tokens";
+  for (const std::string kind : {"gpt2", "llama", "bert"}) {
+    Gguf g = kind == "gpt2" ? demo() : pieces();
+    g.fields["tokenizer.ggml.model"] = kind;
+    if (kind == "bert") g.fields["general.architecture"] = kind;
+    g.fields[tokens] = std::vector<std::string>((1 << 22) + 1);
+    EXPECT_EQ(tokenizer_refusal(g), "GGUF: '" + tokens + "' has more than 4194304 tokens") << kind;
+    EXPECT_FALSE(kind != "bert" && tokenizer_config_of(g)) << kind;
+    g.fields[tokens] = std::vector<std::string>{std::string(32 << 20, 'a'), std::string((32 << 20) + 1, 'b')};
+    EXPECT_EQ(tokenizer_refusal(g), "GGUF: '" + tokens + "' has more than 64 MiB") << kind;
+    std::vector<std::string> numbered((1 << 18) + 1);
+    for (size_t i = 0; i < numbered.size(); ++i) numbered[i] = std::to_string(i);
+    g.fields["tokenizer.ggml.token_type"] = std::vector<int64_t>(numbered.size(), 3);
+    g.fields[tokens] = std::move(numbered);
+    EXPECT_EQ(tokenizer_refusal(g), "GGUF: 'tokenizer.ggml.token_type' names more than 262144 added tokens") << kind;
+  }
+  Gguf g = demo();
+  g.fields["tokenizer.ggml.merges"] = std::vector<std::string>(1 << 20, "a b");
+  EXPECT_EQ(tokenizer_refusal(g), "GGUF: 'tokenizer.ggml.merges' are too many");
+  g.fields["tokenizer.ggml.merges"] = std::vector<std::string>{"a " + std::string(32 << 20, 'b')};
+  EXPECT_EQ(tokenizer_refusal(g), "GGUF: 'tokenizer.ggml.merges' are too many");
+}
+
 // A piece of n bytes can be cut in n ways, and each takes as long as it is long.
 TEST(GgufTokenizer, LongPiecesTakeNoLongTime) {
   Gguf g = pieces();
