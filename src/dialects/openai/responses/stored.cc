@@ -24,30 +24,31 @@ bool StoredResponses::put(uint64_t tenant, const std::string& id, StoredResponse
   if (!stores() || bytes > kMostBytes) return false;
   std::lock_guard lock(mutex_);
   expire_locked(now);
-  if (at_.contains(id)) return false;
-  auto& own = tenants_[tenant];
-  if (!make_room(tenant, 0, bytes, nullptr)) {
-    if (own.empty()) tenants_.erase(tenant);
-    return false;
-  }
-  own.push_back(id);
-  records_.push_back({id, tenant, bytes, now + ttl_, std::move(stored), std::prev(own.end())});
-  at_.emplace(id, std::prev(records_.end()));
+  if (find_locked(tenant, id) || !make_room(tenant, 0, bytes, nullptr)) return false;
+  Tenant& whose = tenants_[tenant];
+  records_.push_back({id, tenant, bytes, now + ttl_, std::move(stored), {}});
+  const auto record = std::prev(records_.end());
+  record->own = whose.own.insert(whose.own.end(), record);
+  whose.at.emplace(record->id, record);
   return true;
 }
 
-// The tenant's oldest go, but for the one that grows.
+// The oldest of the tenant goes, but for the one that grows. False: it has none.
+bool StoredResponses::evict(uint64_t tenant, const Record* kept) {
+  const auto whose = tenants_.find(tenant);
+  if (whose == tenants_.end()) return false;
+  auto oldest = whose->second.own.begin();
+  if (&**oldest == kept && ++oldest == whose->second.own.end()) return false;
+  const Records::iterator record = *oldest;
+  if (evicted_ && !record->stored.owner.empty()) evicted_(record->stored.owner, record->id);
+  erase(record);
+  return true;
+}
+
+// Reserves the bytes.
 bool StoredResponses::make_room(uint64_t tenant, uint64_t before, uint64_t bytes, const Record* kept) {
-  auto& own = tenants_.find(tenant)->second;
-  while ((!kept && at_.size() >= kMost) || !byte_quota_.resize(tenant, before, bytes).ok()) {
-    const auto oldest = own.empty() ? records_.end() : at_.find(own.front())->second;
-    if (oldest == records_.end() || &*oldest == kept) return false;
-    (void)byte_quota_.resize(tenant, oldest->bytes, 0);
-    own.pop_front();
-    if (evicted_ && !oldest->stored.owner.empty()) evicted_(oldest->stored.owner, oldest->id);
-    at_.erase(oldest->id);
-    records_.erase(oldest);
-  }
+  while ((!kept && records_.size() >= kMost) || !byte_quota_.resize(tenant, before, bytes).ok())
+    if (!evict(tenant, kept)) return false;
   return true;
 }
 
@@ -57,13 +58,13 @@ StoredResponses::Replaced StoredResponses::replace(uint64_t tenant, const std::s
   if (bytes > kMostBytes) return Replaced::kNoRoom;
   std::lock_guard lock(mutex_);
   expire_locked(now);
-  const auto at = at_.find(id);
-  if (at == at_.end() || at->second->tenant != tenant) return Replaced::kGone;
-  const auto record = at->second;
+  const auto found = find_locked(tenant, id);
+  if (!found) return Replaced::kGone;
+  const Records::iterator record = *found;
   if (!is_same(record->stored, seen)) return Replaced::kChanged;
+  Tenant& whose = tenants_.find(tenant)->second;
   if (record->stored.kind == StoredKind::kConversation) {
-    auto& own = tenants_.find(tenant)->second;
-    own.splice(own.end(), own, record->own);
+    whose.own.splice(whose.own.end(), whose.own, record->own);
     records_.splice(records_.end(), records_, record);
     record->until = now + ttl_;
   }
@@ -73,21 +74,28 @@ StoredResponses::Replaced StoredResponses::replace(uint64_t tenant, const std::s
   return Replaced::kDone;
 }
 
+std::optional<StoredResponses::Records::iterator> StoredResponses::find_locked(uint64_t tenant, const std::string& id) {
+  const auto whose = tenants_.find(tenant);
+  if (whose == tenants_.end()) return std::nullopt;
+  const auto at = whose->second.at.find(id);
+  return at == whose->second.at.end() ? std::nullopt : std::optional(at->second);
+}
+
 std::optional<StoredResponse> StoredResponses::find(uint64_t tenant, const std::string& id, base::Time now,
                                                     StoredKind kind) {
   std::lock_guard lock(mutex_);
   expire_locked(now);
-  auto at = at_.find(id);
-  if (at == at_.end() || at->second->tenant != tenant || at->second->stored.kind != kind) return {};
-  return at->second->stored;
+  const auto record = find_locked(tenant, id);
+  if (!record || (*record)->stored.kind != kind) return {};
+  return (*record)->stored;
 }
 
 bool StoredResponses::remove(uint64_t tenant, const std::string& id, base::Time now, StoredKind kind) {
   std::lock_guard lock(mutex_);
   expire_locked(now);
-  auto at = at_.find(id);
-  if (at == at_.end() || at->second->tenant != tenant || at->second->stored.kind != kind) return false;
-  erase(at->second);
+  const auto record = find_locked(tenant, id);
+  if (!record || (*record)->stored.kind != kind) return false;
+  erase(*record);
   return true;
 }
 
@@ -95,18 +103,18 @@ bool StoredResponses::each_chat(uint64_t tenant, base::Time now, const std::stri
                                 const Visit& visit) {
   std::lock_guard lock(mutex_);
   expire_locked(now);
-  const auto own = tenants_.find(tenant);
+  const auto whose = tenants_.find(tenant);
   bool begun = after.empty();
-  if (own == tenants_.end()) return begun;
-  const auto goes_on = [&](const std::string& id) {
-    const StoredResponse& stored = at_.find(id)->second->stored;
-    if (stored.kind != StoredKind::kChat) return true;
-    return begun ? visit(id, stored) : (begun = id == after, true);
+  if (whose == tenants_.end()) return begun;
+  const auto goes_on = [&](const Records::iterator& record) {
+    if (record->stored.kind != StoredKind::kChat) return true;
+    return begun ? visit(record->id, record->stored) : (begun = record->id == after, true);
   };
+  const Own& own = whose->second.own;
   if (order == Order::kNewestFirst)
-    (void)std::all_of(own->second.rbegin(), own->second.rend(), goes_on);
+    (void)std::all_of(own.rbegin(), own.rend(), goes_on);
   else
-    (void)std::all_of(own->second.begin(), own->second.end(), goes_on);
+    (void)std::all_of(own.begin(), own.end(), goes_on);
   return begun;
 }
 
@@ -126,11 +134,13 @@ void StoredResponses::expire_locked(base::Time now) {
 }
 
 void StoredResponses::erase(Records::iterator record) {
-  auto own = tenants_.find(record->tenant);
-  own->second.erase(record->own);
-  if (own->second.empty()) tenants_.erase(own);
-  (void)byte_quota_.resize(record->tenant, record->bytes, 0);
-  at_.erase(record->id);
+  const uint64_t tenant = record->tenant;
+  const auto whose = tenants_.find(tenant);
+  Tenant& has = whose->second;
+  (void)byte_quota_.resize(tenant, record->bytes, 0);
+  has.at.erase(record->id);
+  has.own.erase(record->own);
+  if (has.own.empty()) tenants_.erase(whose);
   records_.erase(record);
 }
 

@@ -1,8 +1,8 @@
 // StoredResponses: responses that clients may come back to for a while, and the turns of chats that lead to them;
 // conversations and chat completions, too. All shards share one.
 //
-// Each belongs to its tenant: who asks with another one's id finds nothing. What they hold is charged to the memory
-// ledger; where a tenant's share, or what all have, is used up, that tenant's oldest go.
+// Each belongs to its tenant: ids are one tenant's own, and who asks with another one's id finds nothing. What they
+// hold is charged to the memory ledger; where a tenant's share, or what all have, is used up, that tenant's oldest go.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include "base/bytes.h"
@@ -48,7 +49,7 @@ class StoredResponses {
   }
   base::Duration ttl() const { return ttl_; }
   bool stores() const { return ttl_ > base::Duration(0); }
-  // False: there is no room for it, or the id is not new.
+  // False: there is no room for it, or the tenant has the id already.
   bool put(uint64_t tenant, const std::string& id, StoredResponse stored, base::Time now);
   std::optional<StoredResponse> find(uint64_t tenant, const std::string& id, base::Time now,
                                      StoredKind kind = StoredKind::kResponse);
@@ -68,26 +69,33 @@ class StoredResponses {
   size_t size() const;
 
  private:
+  struct Record;
+  using Records = std::list<Record>;
+  using Own = std::list<Records::iterator>;  // a tenant's, the oldest in front
   struct Record {
     std::string id;
     uint64_t tenant = 0, bytes = 0;
     base::Time until;
     StoredResponse stored;
-    std::list<std::string>::iterator own;  // in its tenant's list
+    Own::iterator own;  // in its tenant's list
   };
-  using Records = std::list<Record>;
+  struct Tenant {
+    Own own;
+    std::unordered_map<std::string_view, Records::iterator> at;  // by the ids of the records
+  };
 
   void expire_locked(base::Time now);
+  std::optional<Records::iterator> find_locked(uint64_t tenant, const std::string& id);
   void erase(Records::iterator record);
+  bool evict(uint64_t tenant, const Record* kept);
   bool make_room(uint64_t tenant, uint64_t before, uint64_t bytes, const Record* kept);
 
   const base::Duration ttl_;
   std::function<void(const std::string& owner, const std::string& id)> evicted_;
   mutable std::mutex mutex_;
-  session::ByteQuota byte_quota_;  // this and the rest: under mutex_
-  Records records_;                // the oldest in front
-  std::unordered_map<std::string, Records::iterator> at_;
-  std::unordered_map<uint64_t, std::list<std::string>> tenants_;  // ids, the oldest in front
+  session::ByteQuota byte_quota_;                 // this and the rest: under mutex_
+  Records records_;                               // the oldest in front
+  std::unordered_map<uint64_t, Tenant> tenants_;  // only those that have some
 };
 
 }  // namespace weir::openai::responses
