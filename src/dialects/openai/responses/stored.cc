@@ -19,6 +19,15 @@ bool is_same(const StoredResponse& a, const StoredResponse& b) {
 
 }  // namespace
 
+void StoredResponses::Ranking::change(uint64_t tenant, uint64_t before, uint64_t now) {
+  if (before > 0) ranks_.erase({before, tenant});
+  if (now > 0) ranks_.insert({now, tenant});
+}
+
+uint64_t StoredResponses::Ranking::most(uint64_t tenant, uint64_t has) const {
+  return ranks_.empty() || ranks_.rbegin()->first <= has ? tenant : ranks_.rbegin()->second;
+}
+
 bool StoredResponses::put(uint64_t tenant, const std::string& id, StoredResponse stored, base::Time now) {
   const uint64_t bytes = bytes_of(stored);
   if (!stores() || bytes > kMostBytes) return false;
@@ -30,6 +39,9 @@ bool StoredResponses::put(uint64_t tenant, const std::string& id, StoredResponse
   const auto record = std::prev(records_.end());
   record->own = whose.own.insert(whose.own.end(), record);
   whose.at.emplace(record->id, record);
+  counts_.change(tenant, whose.own.size() - 1, whose.own.size());
+  bytes_.change(tenant, whose.bytes, whose.bytes + bytes);
+  whose.bytes += bytes;
   return true;
 }
 
@@ -45,11 +57,28 @@ bool StoredResponses::evict(uint64_t tenant, const Record* kept) {
   return true;
 }
 
-// Reserves the bytes.
+// Reserves the bytes. As much as is wanted has to be enough to give: others may have spent the ledger meanwhile.
 bool StoredResponses::make_room(uint64_t tenant, uint64_t before, uint64_t bytes, const Record* kept) {
-  while ((!kept && records_.size() >= kMost) || !byte_quota_.resize(tenant, before, bytes).ok())
-    if (!evict(tenant, kept)) return false;
-  return true;
+  if (bytes > share_) return false;
+  const size_t more = kept ? 0 : 1;
+  const uint64_t held = byte_quota_.held();
+  for (;;) {
+    const auto whose = tenants_.find(tenant);
+    const uint64_t count = whose == tenants_.end() ? 0 : whose->second.own.size();
+    const uint64_t has = whose == tenants_.end() ? 0 : whose->second.bytes;
+    uint64_t gives = tenant;
+    if (count + more <= kMost / 4 && has - before + bytes <= share_) {
+      if (records_.size() + more > kMost)
+        gives = counts_.most(tenant, count);
+      else if (byte_quota_.resize(tenant, before, bytes).ok())
+        return true;
+      else if (held - byte_quota_.held() >= bytes)
+        return false;
+      else
+        gives = bytes_.most(tenant, has);
+    }
+    if (!evict(gives, kept)) return false;
+  }
 }
 
 StoredResponses::Replaced StoredResponses::replace(uint64_t tenant, const std::string& id, const StoredResponse& seen,
@@ -69,6 +98,8 @@ StoredResponses::Replaced StoredResponses::replace(uint64_t tenant, const std::s
     record->until = now + ttl_;
   }
   if (!make_room(tenant, record->bytes, bytes, &*record)) return Replaced::kNoRoom;
+  bytes_.change(tenant, whose.bytes, whose.bytes - record->bytes + bytes);
+  whose.bytes = whose.bytes - record->bytes + bytes;
   record->bytes = bytes;
   record->stored = std::move(next);
   return Replaced::kDone;
@@ -137,6 +168,9 @@ void StoredResponses::erase(Records::iterator record) {
   const uint64_t tenant = record->tenant;
   const auto whose = tenants_.find(tenant);
   Tenant& has = whose->second;
+  counts_.change(tenant, has.own.size(), has.own.size() - 1);
+  bytes_.change(tenant, has.bytes, has.bytes - record->bytes);
+  has.bytes -= record->bytes;
   (void)byte_quota_.resize(tenant, record->bytes, 0);
   has.at.erase(record->id);
   has.own.erase(record->own);

@@ -2,7 +2,8 @@
 // conversations and chat completions, too. All shards share one.
 //
 // Each belongs to its tenant: ids are one tenant's own, and who asks with another one's id finds nothing. What they
-// hold is charged to the memory ledger; where a tenant's share, or what all have, is used up, that tenant's oldest go.
+// hold is charged to the memory ledger. A tenant has a quarter of the memory and of the count; where that is used up,
+// its own oldest go. Where all is used up, the oldest of the tenant that has the most go.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +11,11 @@
 #include <list>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/env.h"
@@ -36,11 +39,11 @@ struct StoredResponse {
 class StoredResponses {
  public:
   static constexpr size_t kMostBytes = size_t(4) << 20;  // of one
-  static constexpr size_t kMost = 64 << 10;              // of all
+  static constexpr size_t kMost = 64 << 10;              // of all; a tenant has a quarter
 
   // `ttl` 0: nothing is stored. A tenant has a quarter of `bytes`. The ledger is borrowed; null: nobody is charged.
   StoredResponses(base::Duration ttl, uint64_t bytes, base::MemoryLedger* ledger = nullptr)
-      : ttl_(ttl), byte_quota_(bytes / 4, bytes, ledger) {}
+      : ttl_(ttl), share_(bytes / 4), byte_quota_(bytes / 4, bytes, ledger) {}
 
   // Called with an owner and an id when what has an owner has to go for want of room. Once, before the first put().
   // From inside of it: it must not call back.
@@ -82,6 +85,17 @@ class StoredResponses {
   struct Tenant {
     Own own;
     std::unordered_map<std::string_view, Records::iterator> at;  // by the ids of the records
+    uint64_t bytes = 0;
+  };
+  // How much of something each tenant has.
+  class Ranking {
+   public:
+    void change(uint64_t tenant, uint64_t before, uint64_t now);
+    // The tenant that has the most; the given one where it has as much.
+    uint64_t most(uint64_t tenant, uint64_t has) const;
+
+   private:
+    std::set<std::pair<uint64_t, uint64_t>> ranks_;  // how much, whose
   };
 
   void expire_locked(base::Time now);
@@ -91,11 +105,13 @@ class StoredResponses {
   bool make_room(uint64_t tenant, uint64_t before, uint64_t bytes, const Record* kept);
 
   const base::Duration ttl_;
+  const uint64_t share_;  // bytes of one tenant
   std::function<void(const std::string& owner, const std::string& id)> evicted_;
   mutable std::mutex mutex_;
   session::ByteQuota byte_quota_;                 // this and the rest: under mutex_
   Records records_;                               // the oldest in front
   std::unordered_map<uint64_t, Tenant> tenants_;  // only those that have some
+  Ranking counts_, bytes_;
 };
 
 }  // namespace weir::openai::responses
