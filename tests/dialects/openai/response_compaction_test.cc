@@ -1,5 +1,6 @@
 // POST /v1/responses/compact, and the items that it makes.
 #include "dialects/openai/responses/compaction.h"
+#include "dialects/openai/responses/input.h"
 #include "responses_bench.h"
 
 namespace weir::openai {
@@ -60,6 +61,62 @@ TEST_F(Compaction, WhatIsWrongIsSaid) {
   auto x = compact({{"input", "a"}});
   answer("");
   EXPECT_EQ(x->response.status, 500);
+}
+
+OrderedJson many_messages(size_t count, size_t bytes) {
+  const OrderedJson one = {{"role", "user"}, {"content", std::string(bytes, 'a')}};
+  return OrderedJson::array_t(count, one);
+}
+
+// Copying what is joined so far for each message would take some ten seconds.
+TEST(Summary, ManyMessagesBeforeItAreJoinedInOnePass) {
+  constexpr size_t kMessages = 16'000, kBytes = 256;
+  OrderedJson input = many_messages(kMessages, kBytes), chat = OrderedJson::object();
+  input.push_back({{"type", "compaction"}, {"encrypted_content", responses::sealed_summary("short")}});
+  Request request;
+  const auto began = std::chrono::steady_clock::now();
+  ASSERT_TRUE(responses::read_input({{"input", input}}, {}, chat, request).ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(2));
+  ASSERT_EQ(chat["messages"].size(), 2u);
+  const std::string joined = chat["messages"][0]["content"];
+  EXPECT_EQ(joined.size(), kMessages * (kBytes + 2) - 2);
+  EXPECT_EQ(joined.substr(kBytes - 1, 4), "a\n\na");
+  EXPECT_EQ(chat["messages"][1], OrderedJson({{"role", "assistant"}, {"content", "short"}}));
+}
+
+TEST(Summary, WhatIsJoinedEndsWhereTheUsersTextsDo) {
+  const OrderedJson said = OrderedJson::parse(R"([{"role":"user","content":"a"},{"role":"assistant","content":"b"},
+      {"role":"user","content":[{"type":"input_image","image_url":"data:,"}]},
+      {"role":"user","content":"c"},{"role":"user","content":"d"}])");
+  for (size_t from : {0, 3, 4, 5}) {
+    OrderedJson input = OrderedJson::array(), chat = OrderedJson::object();
+    for (size_t i = from; i < said.size(); ++i) input.push_back(said[i]);
+    input.push_back({{"type", "compaction"}, {"encrypted_content", responses::sealed_summary("short")}});
+    Request request;
+    ASSERT_TRUE(responses::read_input({{"input", input}}, {}, chat, request).ok());
+    const OrderedJson& made = chat["messages"];
+    ASSERT_EQ(made.size(), from == 0 ? 5u : from == 5 ? 1u : 2u) << made;
+    EXPECT_EQ(made.back()["role"], from == 5 ? "user" : "assistant");
+    if (from == 5) continue;
+    EXPECT_EQ(made[made.size() - 2]["content"], from == 4 ? "d" : "c\n\nd");
+  }
+}
+
+TEST(Summary, ItemsAreCountedBeforeTheyAreRead) {
+  const OrderedJson many = many_messages(20'000, 1);
+  const std::string why = "at most 16384 items, with those of the conversation";
+  const auto refused = [](const OrderedJson& body, const responses::StoredView& view) {
+    OrderedJson chat = OrderedJson::object();
+    Request request;
+    const std::string text = responses::read_input(body, view, chat, request).status.text;
+    EXPECT_EQ(chat["messages"].size(), 0u);
+    return text;
+  };
+  EXPECT_EQ(refused({{"input", many}}, {}), "input: " + why);
+  responses::StoredView view;
+  const std::string list = many.dump();
+  view.conversation = base::Bytes::copy_of(std::string_view(list).substr(1, list.size() - 2));
+  EXPECT_EQ(refused({{"input", "so"}}, view), "conversation: " + why);
 }
 
 TEST(Summary, IsReadAsItWasSealed) {

@@ -45,6 +45,9 @@ constexpr std::array<std::string_view, 9> kPassedOver{
     "web_search_call",      "file_search_call",      "code_interpreter_call", "image_generation_call", "mcp_list_tools",
     "mcp_approval_request", "mcp_approval_response", "tool_search_call",      "tool_search_output"};
 
+// More than the messages of a chat, for calls and thoughts are items, too. They are counted before they are read.
+constexpr size_t kMostItems = 16'384;
+
 // The items of a conversation as messages: calls and thoughts that stand alone become part of one message of the
 // assistant.
 class Conversation {
@@ -56,6 +59,9 @@ class Conversation {
 
   // `name`: of the list, for errors of what its items lack.
   ApiError add_all(std::string_view name, const OrderedJson& items) {
+    if ((items_ += items.size()) > kMostItems)
+      return refuse("input", std::string(name) + ": at most " + std::to_string(kMostItems) +
+                                 " items, with those of the conversation");
     for (size_t i = 0; i < items.size(); ++i)
       if (ApiError bad = read_at(name, i, [&] { return add(items[i], i); }); !bad.ok()) return bad;
     return {};
@@ -173,17 +179,24 @@ class Conversation {
   ApiError summary(const OrderedJson& item, size_t at) {
     auto text = summary_in(text_member(item, "encrypted_content"));
     if (!text) return wrong(at, "its encrypted_content was not made here");
-    const auto is_text = [&](size_t i) {
-      return messages_[i]["role"] == "user" && messages_[i]["content"].is_string();
-    };
-    for (size_t last = messages_.size(); last-- > 1 && is_text(last) && is_text(last - 1);) {
-      std::string joined = messages_[last - 1]["content"].get<std::string>();
-      messages_[last - 1]["content"] = (joined += "\n\n") += messages_[last]["content"].get<std::string>();
-      messages_.erase(last);
-    }
+    join_users_texts();
     const bool begins = messages_.empty() || messages_.back()["role"] != "user";
     messages_.push_back({{"role", begins ? "user" : "assistant"}, {"content", *std::move(text)}});
     return close();
+  }
+
+  // Those at the end, as long as their content is a text.
+  void join_users_texts() {
+    const auto is_text = [&](size_t i) {
+      return messages_[i]["role"] == "user" && messages_[i]["content"].is_string();
+    };
+    size_t first = messages_.size();
+    while (first > 0 && is_text(first - 1)) --first;
+    if (first == messages_.size()) return;
+    std::string& joined = messages_[first]["content"].get_ref<std::string&>();
+    for (size_t i = first + 1; i < messages_.size(); ++i)
+      (joined += "\n\n") += messages_[i]["content"].get_ref<const std::string&>();
+    messages_.erase(messages_.begin() + ptrdiff_t(first) + 1, messages_.end());
   }
 
   // An item of a stored response stands in its place.
@@ -217,6 +230,7 @@ class Conversation {
   Request& request_;
   std::optional<ReferencedItems> referenced_;
   bool open_ = false;
+  size_t items_ = 0;
 };
 
 OrderedJson kept_list(const base::Bytes& items) { return OrderedJson::parse('[' + std::string(items.view()) + ']'); }
