@@ -1,5 +1,6 @@
 // Conversations: what they hold, whose they are, and the responses that go on behind them.
 #include "responses_bench.h"
+#include "support/fake_offload.h"
 
 namespace weir::openai {
 namespace {
@@ -151,6 +152,24 @@ TEST_F(Conversations, AFullOneTakesNoMore) {
     EXPECT_EQ(open("POST", at(full, "/items"), Json{{"items", {user(text)}}}.dump())->response.status, 200);
   auto more = open("POST", at(full, "/items"), Json{{"items", {user(text + std::string(4000, 'a'))}}}.dump());
   EXPECT_EQ(error(more), "400 invalid_request_error conversation_full items");
+  openai.reset();
+}
+
+// Nothing is looked up for one: neither the response nor the conversation is read.
+TEST_F(Conversations, AReferenceIsRefusedBeforeAnythingIsRead) {
+  support::FakeOffload workers;
+  responses::StoredResponses large{std::chrono::minutes(10), 64 << 20};
+  options.stored = &large, options.offload = &workers, openai.reset();
+  const std::string id = made({{"items", {user(std::string(200'000, 'a'))}}});
+  open("POST", at(id, "/items"), Json{{"items", {user(std::string(200'000, 'a'))}}}.dump());
+  ASSERT_EQ(workers.sent, 0u);
+  for (const Json& reference :
+       {Json{{"type", "item_reference"}, {"id", "msg_0123456789abcdef012345670000"}}, Json{{"id", "msg_1"}}}) {
+    auto x = ask({{"conversation", id}, {"input", {user("so"), reference}}});
+    EXPECT_EQ(workers.sent, 0u);
+    ASSERT_TRUE(x->ended);
+    EXPECT_EQ(refusal(x), "400 input: input: an item_reference is not offered with a conversation");
+  }
   openai.reset();
 }
 

@@ -99,6 +99,7 @@ void go_on(OpenAiState& state, Exchange& exchange, Request&& request, Course cou
   if (!request.references.empty()) {
     auto lookup = std::make_shared<Lookup>();
     lookup->course = course;
+    lookup->bytes = conversation ? conversation->size() : 0;
     lookup->conversation = std::move(conversation);
     lookup->wanted = std::move(request.references);
     return find_referenced(state, exchange, std::move(lookup));

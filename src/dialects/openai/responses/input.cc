@@ -70,7 +70,7 @@ class Conversation {
     if (!item.is_object()) return wrong(at, "expected an object");
     const std::string_view type = text_member(item, "type");
     if (type == "message" || (type.empty() && item.contains("role"))) return message(item, at);
-    if (type == "item_reference" || (type.empty() && item.contains("id"))) return reference(item, at);
+    if (is_reference(item)) return reference(item, at);
     if (type == "function_call" || type == "custom_tool_call" || is_own_call(type)) return call(item, type, at);
     if (is_output(type)) return result(item, type, at);
     if (type == "reasoning") return thoughts(item, at);
@@ -241,6 +241,12 @@ std::string_view text_member(const OrderedJson& object, std::string_view name) {
   const OrderedJson* value = member(object, name);
   const auto* text = value ? value->get_ptr<const std::string*>() : nullptr;
   return text ? std::string_view(*text) : std::string_view();
+}
+
+bool is_reference(const OrderedJson& item) {
+  if (!item.is_object()) return false;
+  const std::string_view type = text_member(item, "type");
+  return type == "item_reference" || (type.empty() && !item.contains("role") && item.contains("id"));
 }
 
 ApiError read_input(const OrderedJson& body, const StoredView& stored, OrderedJson& out, Request& request) {

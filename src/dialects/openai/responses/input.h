@@ -15,6 +15,9 @@ struct StoredView;
 // The member where it is a text, else "".
 std::string_view text_member(const OrderedJson& object, std::string_view name);
 
+// The item stands for one of a stored response.
+bool is_reference(const OrderedJson& item);
+
 // input.cc: `instructions`, the items of the conversation, and `input` into out["messages"]. What items refer to comes
 // from `stored.referenced`; where that is null, they are left out, and `request.references` says where they are.
 // Errors: 400 naming the item; 404.

@@ -151,15 +151,17 @@ ApiError read_conversation(const OrderedJson& body, Request& out) {
   const OrderedJson* id = said->is_object() ? member(*said, "id") : said;
   if (!id || !id->is_string()) return refuse("conversation", "conversation: expected an id, or an object with one");
   out.conversation = id->get<std::string>();
+  // A reference stands for an item of a response, which is not the conversation's own.
+  const OrderedJson* input = member(body, "input");
+  if (input && input->is_array() && std::any_of(input->begin(), input->end(), is_reference))
+    return refuse("input", "input: an item_reference is not offered with a conversation");
   return {};
 }
 
-// The input, as the conversation is to have it. A reference stands for an item of a response, which is not its own.
-ApiError read_new_items(const OrderedJson& body, const StoredView& stored, Request& out) {
-  if (out.conversation.empty()) return {};
-  if (stored.referenced) return refuse("input", "input: an item_reference is not offered with a conversation");
+// The input, as the conversation is to have it.
+void read_new_items(const OrderedJson& body, const StoredView& stored, Request& out) {
+  if (out.conversation.empty()) return;
   if (const OrderedJson* input = member(body, "input")) out.new_items = conversations::kept_items(*input, stored.ids);
-  return {};
 }
 
 // Members that change nothing are of their type all the same.
@@ -258,7 +260,7 @@ ApiError read_response(std::string_view body, const StoredView& stored, Request&
     if (text_member(object, "truncation") == "auto") out.overlong = Overlong::kTurnsGo;
     if (ApiError bad = read_input(object, stored, translated, out); !bad.ok()) return bad;
     if (!out.references.empty()) return ApiError{};
-    if (ApiError bad = read_new_items(object, stored, out); !bad.ok()) return bad;
+    read_new_items(object, stored, out);
     if (ApiError bad = read_client_tools(object, translated, out); !bad.ok()) return bad;
     for (auto* read : {read_text, read_logprobs, read_reasoning})
       if (ApiError bad = read(object, translated); !bad.ok()) return bad;
