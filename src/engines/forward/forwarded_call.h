@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engines/forward/held_events.h"
+#include "engines/forward/sequence_table.h"
 #include "engines/forward/shard_model.h"
 
 namespace weir::forward {
@@ -42,6 +43,7 @@ class ForwardedCall final : public Attempt::Receiver {
   std::unique_ptr<Hedge> hedge;  // beside it, or what is left of both
   base::TimerId hedge_timer = base::TimerId::kNone;
   Origin* origin = nullptr;         // where it is, or was last
+  SequenceRun run{};                // of its sequence, where it has a line
   uint32_t attempts = 0;            // since something new of an answer came
   std::vector<uint32_t> generated;  // by all attempts, in order
   uint32_t prefilled = 0;           // behind the last token of the prompt that was told: another origin repeats them

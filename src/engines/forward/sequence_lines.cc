@@ -14,10 +14,9 @@ bool starts(const ForwardedCall& one) { return msg::is_set(one.call->parameters,
 
 base::Result<SequenceLines::Entered> SequenceLines::enter(ForwardedCall& one, base::Time now) {
   const SequenceKey key = key_of(one);
-  if (starts(one))
-    table_.start(key);
-  else if (base::Status why = table_.refusal(key, now); !why.ok())
-    return why;
+  const auto run = starts(one) ? base::Result<SequenceRun>(table_.start(key)) : table_.go_on(key, now);
+  if (!run) return run.error();
+  one.run = *run;
   auto& line = lines_[key];
   if (line.size() >= kMostInLine)
     return base::failure(base::Code::kResourceExhausted, "more than " + std::to_string(kMostInLine) +
@@ -35,7 +34,7 @@ std::vector<ForwardedCall*> SequenceLines::end_run(const ForwardedCall& one, con
     while (at != line->second.end() && ++at != line->second.end() && !starts(**at)) behind.push_back(*at);
     if (at != line->second.end()) return behind;
   }
-  table_.break_off(key, refusal, now);
+  table_.break_off(key, one.run, refusal, now);
   return behind;
 }
 

@@ -4,55 +4,72 @@
 
 namespace weir::forward {
 
-void SequenceTable::break_off(const SequenceKey& key, const base::Status& why, base::Time now) {
-  std::lock_guard lock(mutex_);
-  broken_.add(key, {why, now + kBrokenFor});
-}
-
-base::Status SequenceTable::refusal(const SequenceKey& key, base::Time now) {
-  std::lock_guard lock(mutex_);
-  const Broken* broken = broken_.find(key);
-  if (!broken) return {};
-  if (now < broken->until) return broken->why;
-  broken_.erase(key);
-  return {};
-}
-
-void SequenceTable::start(const SequenceKey& key) {
+SequenceRun SequenceTable::start(const SequenceKey& key) {
   std::lock_guard lock(mutex_);
   broken_.erase(key);
+  return find_or_add(key).run = SequenceRun(++last_run_);
+}
+
+base::Result<SequenceRun> SequenceTable::go_on(const SequenceKey& key, base::Time now) {
+  std::lock_guard lock(mutex_);
+  if (const Broken* broken = broken_.find(key)) {
+    if (now < broken->until) return broken->why;
+    broken_.erase(key);
+  }
+  const Known* known = find(key);
+  return known ? known->run : SequenceRun::kUnknown;
+}
+
+void SequenceTable::break_off(const SequenceKey& key, SequenceRun run, const base::Status& why, base::Time now) {
+  std::lock_guard lock(mutex_);
+  if (!is_over(key, run)) broken_.add(key, {why, now + kBrokenFor});
 }
 
 SequenceTable::Place SequenceTable::place_of(const SequenceKey& key) {
   std::lock_guard lock(mutex_);
-  auto found = at_.find(key);
-  if (found == at_.end()) return {};
-  placed_.splice(placed_.end(), placed_, found->second);
-  const Placed& one = *found->second;
-  const Origin& origin = *one.origin;
-  const bool same = origin.present.load(std::memory_order_acquire) && origin.number() == one.number &&
-                    origin.generation.load(std::memory_order_acquire) == one.generation;
-  return {one.origin, !same};
+  const Known* one = find(key);
+  if (!one || !one->origin) return {};
+  const Origin& origin = *one->origin;
+  const bool same = origin.present.load(std::memory_order_acquire) && origin.number() == one->number &&
+                    origin.generation.load(std::memory_order_acquire) == one->generation;
+  return {one->origin, !same};
 }
 
-void SequenceTable::set_place(const SequenceKey& key, Origin& origin) {
+void SequenceTable::set_place(const SequenceKey& key, SequenceRun run, Origin& origin) {
   std::lock_guard lock(mutex_);
-  const Placed placed{key, &origin, origin.number(), origin.generation.load(std::memory_order_acquire)};
-  if (auto found = at_.find(key); found != at_.end()) {
-    *found->second = placed;
-    placed_.splice(placed_.end(), placed_, found->second);
-    return;
-  }
-  if (at_.size() >= kMost) at_.erase(placed_.front().key), placed_.pop_front();
-  at_.emplace(key, placed_.insert(placed_.end(), placed));
+  if (is_over(key, run)) return;
+  Known& one = find_or_add(key);
+  one.origin = &origin, one.number = origin.number();
+  one.generation = origin.generation.load(std::memory_order_acquire);
 }
 
-void SequenceTable::end(const SequenceKey& key) {
+void SequenceTable::end(const SequenceKey& key, SequenceRun run) {
   std::lock_guard lock(mutex_);
   auto found = at_.find(key);
-  if (found == at_.end()) return;
-  placed_.erase(found->second);
+  if (found == at_.end() || is_over(key, run)) return;
+  known_.erase(found->second);
   at_.erase(found);
+}
+
+// One that is found had a request just now. Null: it is not known.
+SequenceTable::Known* SequenceTable::find(const SequenceKey& key) {
+  auto found = at_.find(key);
+  if (found == at_.end()) return nullptr;
+  known_.splice(known_.end(), known_, found->second);
+  return &*found->second;
+}
+
+SequenceTable::Known& SequenceTable::find_or_add(const SequenceKey& key) {
+  if (Known* one = find(key)) return *one;
+  if (at_.size() >= kMost) at_.erase(known_.front().key), known_.pop_front();
+  at_.emplace(key, known_.insert(known_.end(), Known{.key = key}));
+  return known_.back();
+}
+
+// Another one has begun. Where no run of it is known nobody can tell.
+bool SequenceTable::is_over(const SequenceKey& key, SequenceRun run) const {
+  auto found = at_.find(key);
+  return found != at_.end() && found->second->run != SequenceRun::kUnknown && found->second->run != run;
 }
 
 }  // namespace weir::forward

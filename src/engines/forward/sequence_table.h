@@ -1,5 +1,8 @@
 // SequenceTable: what all shards know of a forwarded model's sequences: which origin has the state of one, and which
-// ones lack a request. At most kMost have a place; the one that has been idle longest is forgotten. Any thread.
+// ones lack a request. At most kMost are known; the one that has been idle longest is forgotten. Any thread.
+//
+// Each start of a sequence begins a run of it. Requests of the run before may still be under way then, on other shards:
+// how they end says nothing of the new one.
 #pragma once
 
 #include <chrono>
@@ -25,19 +28,22 @@ struct SequenceKey {
   friend auto operator<=>(const SequenceKey&, const SequenceKey&) = default;
 };
 
+// kUnknown: its start was not seen here, or is forgotten.
+enum class SequenceRun : uint64_t { kUnknown };
+
 class SequenceTable {
  public:
   static constexpr size_t kMost = 16 << 10;
   // No request of a broken sequence comes to the origin meanwhile, whose own limit for idle ones ends it.
   static constexpr auto kBrokenFor = std::chrono::minutes(1);
 
-  // It lacks a request, or nobody knows whether it does: until start(), or for kBrokenFor, which further ones do not
-  // make longer.
-  void break_off(const SequenceKey& key, const base::Status& why, base::Time now);
-  // Why its requests are refused; OK: they are not.
-  base::Status refusal(const SequenceKey& key, base::Time now);
   // It begins anew.
-  void start(const SequenceKey& key);
+  SequenceRun start(const SequenceKey& key);
+  // A request goes on with it. Refused: it lacks one before.
+  base::Result<SequenceRun> go_on(const SequenceKey& key, base::Time now);
+  // It lacks a request, or nobody knows whether it does: until start(), or for kBrokenFor, which further ones do not
+  // make longer. Does nothing where another run has begun.
+  void break_off(const SequenceKey& key, SequenceRun run, const base::Status& why, base::Time now);
 
   // Null: nobody has it. Lost: whoever had it has gone, or is another server by now.
   struct Place {
@@ -45,25 +51,32 @@ class SequenceTable {
     bool lost = false;
   };
   Place place_of(const SequenceKey& key);
-  void set_place(const SequenceKey& key, Origin& origin);
-  void end(const SequenceKey& key);
+  // Both do nothing where another run has begun.
+  void set_place(const SequenceKey& key, SequenceRun run, Origin& origin);
+  void end(const SequenceKey& key, SequenceRun run);
 
  private:
   struct Broken {
     base::Status why;
     base::Time until;
   };
-  struct Placed {
+  struct Known {
     SequenceKey key;
+    SequenceRun run = SequenceRun::kUnknown;
     Origin* origin = nullptr;
     uint64_t number = 0;      // of that, as the next
     uint32_t generation = 0;  // of its addresses
   };
 
+  Known* find(const SequenceKey& key);
+  Known& find_or_add(const SequenceKey& key);
+  bool is_over(const SequenceKey& key, SequenceRun run) const;
+
   std::mutex mutex_;
-  msg::BrokenSequences<SequenceKey, Broken> broken_;       // this and the rest: under mutex_
-  std::list<Placed> placed_;                               // the last of them had a request last
-  std::map<SequenceKey, std::list<Placed>::iterator> at_;  // in placed_
+  msg::BrokenSequences<SequenceKey, Broken> broken_;  // this and the rest: under mutex_
+  uint64_t last_run_ = 0;
+  std::list<Known> known_;                                // the last of them had a request last
+  std::map<SequenceKey, std::list<Known>::iterator> at_;  // in known_
 };
 
 }  // namespace weir::forward

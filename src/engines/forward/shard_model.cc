@@ -97,13 +97,13 @@ base::Result<Origin*> ShardModel::choose_for_sequence(const ForwardedCall& one) 
   const bool starts = msg::is_set(one.call->parameters, "sequence_start");
   const SequenceTable::Place place = starts ? SequenceTable::Place() : target_->sequences.place_of(key);
   if (place.lost) {
-    target_->sequences.end(key);
+    target_->sequences.end(key, one.run);
     return base::try_again(Code::kUnavailable, "the origin that had the sequence is gone; start it anew");
   }
   Origin* origin = place.origin;
   if (origin) return target_->has_room(*origin) ? origin : nullptr;
   origin = starts ? target_->choose_for_start(hash) : target_->choose(shard_.env().now(), 0, hash, nullptr);
-  if (origin) target_->sequences.set_place(key, *origin);
+  if (origin) target_->sequences.set_place(key, one.run, *origin);
   return origin;
 }
 
@@ -279,7 +279,7 @@ void ShardModel::end_line(ForwardedCall& one, const Status& status) {
     }
   }
   if (status.ok() && msg::is_set(one.call->parameters, "sequence_end"))
-    target_->sequences.end(SequenceLines::key_of(one));
+    target_->sequences.end(SequenceLines::key_of(one), one.run);
   if (ForwardedCall* next = lines_->leave(one); next && !next->refusal) waited_.push_back(next);
   if (waited_.empty() || waited_timer_ != base::TimerId::kNone) return;
   waited_timer_ = shard_.env().at(shard_.env().now(), [this] {

@@ -301,6 +301,20 @@ TEST_F(ForwardedSequence, OneThatIsLostEndsItOnAllShards) {
   EXPECT_EQ(4, kind->made);
 }
 
+// It is as when a client gives up, behind a proxy that keeps its connection, and starts anew over another one.
+TEST_F(ForwardedSequence, AnOldRunThatFailsLateDoesNotEndTheNewOneOfAnotherShard) {
+  ShardModel other(shard, target, spec, stats, slabs);
+  put(true), answer();
+  put(false);
+  FakeAttempt* const old = kind->last;
+  put(true, 7, &other), answer();
+  old->receiver.on_over({base::failure(Code::kUnavailable, "the connection broke"), From::kOrigin, {}}), turns();
+  EXPECT_EQ(1u, failed());
+  put(false, 7, &other);
+  ASSERT_EQ(1u, failed()) << text(3);
+  answer();
+}
+
 // Sequences that came before it would be torn from their states.
 TEST_F(ForwardedSequence, StaysWhereItIsWhenAnotherOriginComes) {
   constexpr uint64_t kSequences = 32;
@@ -335,18 +349,6 @@ TEST_F(ForwardedSequence, EndsWithTheOriginThatHasIt) {
   EXPECT_EQ("the origin that had the sequence is gone; start it anew", text(1));
   put(true, 7, &both), answer();
   EXPECT_EQ(1u, kind->at["10.0.0.2:8001"]);
-}
-
-TEST(SequenceTable, HasABound) {
-  Target target;
-  Origin& origin = target.origins.emplace_back(*net::parse_url("http://10.0.0.1:8001"), 0, Origin::Addresses(1));
-  SequenceTable& table = target.sequences;
-  for (uint64_t id = 0; id <= SequenceTable::kMost; ++id) table.set_place({1, {0, id}}, origin);
-  EXPECT_EQ(nullptr, table.place_of({1, {0, 0}}).origin) << "it was idle longest";
-  EXPECT_EQ(&origin, table.place_of({1, {0, 1}}).origin);
-  EXPECT_EQ(nullptr, table.place_of({2, {0, 1}}).origin) << "another tenant's";
-  table.end({1, {0, 1}});
-  EXPECT_EQ(nullptr, table.place_of({1, {0, 1}}).origin);
 }
 
 TEST_F(ForwardedSequence, OneThatFoundNoConnectionWasNotSent) {

@@ -1,0 +1,64 @@
+// Where sequences are, and which run of one a request belongs to.
+#include "engines/forward/sequence_table.h"
+
+#include <gtest/gtest.h>
+
+#include "engines/forward/origin.h"
+
+namespace weir::forward {
+namespace {
+
+struct SequencePlaces : testing::Test {
+  SequencePlaces() {
+    for (const char* url : {"http://10.0.0.1:8001", "http://10.0.0.2:8001"})
+      target.origins.emplace_back(*net::parse_url(url), 0, Origin::Addresses(1));
+  }
+  Origin* place(const SequenceKey& key) { return table.place_of(key).origin; }
+  void break_off(SequenceRun run) { table.break_off(key, run, base::failure(base::Code::kUnavailable, "lost"), {}); }
+  bool is_broken() { return !table.go_on(key, {}); }
+
+  Target target;
+  SequenceTable& table = target.sequences;
+  Origin& first = target.origins[0];
+  Origin& second = target.origins[1];
+  const SequenceKey key{1, {0, 7}};
+};
+
+TEST_F(SequencePlaces, HaveABound) {
+  for (uint64_t id = 0; id <= SequenceTable::kMost; ++id) table.set_place({1, {0, id}}, {}, first);
+  EXPECT_EQ(nullptr, place({1, {0, 0}})) << "it was idle longest";
+  EXPECT_EQ(&first, place({1, {0, 1}}));
+  EXPECT_EQ(nullptr, place({2, {0, 1}})) << "another tenant's";
+  table.end({1, {0, 1}}, {});
+  EXPECT_EQ(nullptr, place({1, {0, 1}}));
+}
+
+TEST_F(SequencePlaces, AnOldRunChangesNothingOfTheNewOne) {
+  const SequenceRun old = table.start(key);
+  table.set_place(key, old, first);
+  const SequenceRun now = table.start(key);
+  table.set_place(key, now, second);
+  table.set_place(key, old, first);
+  table.end(key, old);
+  table.end(key, SequenceRun::kUnknown);
+  EXPECT_EQ(&second, place(key));
+  break_off(old), break_off(SequenceRun::kUnknown);
+  EXPECT_FALSE(is_broken());
+  EXPECT_EQ(now, *table.go_on(key, {}));
+  break_off(now);
+  EXPECT_TRUE(is_broken());
+  table.end(key, now);
+  EXPECT_EQ(nullptr, place(key));
+}
+
+TEST_F(SequencePlaces, ARunThatIsForgottenCountsAsTheNewest) {
+  const SequenceRun forgotten = table.start(key);
+  for (uint64_t id = 0; id < SequenceTable::kMost; ++id) table.start({2, {0, id}});
+  EXPECT_EQ(SequenceRun::kUnknown, *table.go_on(key, {}));
+  table.set_place(key, {}, first);
+  break_off(forgotten);
+  EXPECT_TRUE(is_broken());
+}
+
+}  // namespace
+}  // namespace weir::forward
