@@ -1,28 +1,40 @@
 #include "engines/forward/sequence_table.h"
 
+#include <string>
+
+#include "base/encoding.h"
 #include "engines/forward/origin.h"
 
 namespace weir::forward {
+namespace {
+
+constexpr size_t kMostReason = 512;  // of why one is broken, which the origin may have said at length
+
+}  // namespace
 
 SequenceRun SequenceTable::start(const SequenceKey& key) {
   std::lock_guard lock(mutex_);
-  broken_.erase(key);
-  return find_or_add(key).run = SequenceRun(++last_run_);
+  Known& one = find_or_add(key);
+  one.broken = {};
+  return one.run = SequenceRun(++last_run_);
 }
 
 base::Result<SequenceRun> SequenceTable::go_on(const SequenceKey& key, base::Time now) {
   std::lock_guard lock(mutex_);
-  if (const Broken* broken = broken_.find(key)) {
-    if (now < broken->until) return broken->why;
-    broken_.erase(key);
-  }
-  const Known* known = find(key);
-  return known ? known->run : SequenceRun::kUnknown;
+  Known* const one = find(key);
+  if (!one) return SequenceRun::kUnknown;
+  if (!one->broken.ok() && now < one->broken_until) return one->broken;
+  one->broken = {};
+  return one->run;
 }
 
 void SequenceTable::break_off(const SequenceKey& key, SequenceRun run, const base::Status& why, base::Time now) {
   std::lock_guard lock(mutex_);
-  if (!is_over(key, run)) broken_.add(key, {why, now + kBrokenFor});
+  if (is_over(key, run)) return;
+  Known& one = find_or_add(key);
+  if (!one.broken.ok() && now < one.broken_until) return;
+  one.broken = base::failure(why.code, std::string(base::cut_text(why.text, kMostReason)));
+  one.broken_until = now + kBrokenFor;
 }
 
 SequenceTable::Place SequenceTable::place_of(const SequenceKey& key) {
@@ -47,6 +59,10 @@ void SequenceTable::end(const SequenceKey& key, SequenceRun run) {
   std::lock_guard lock(mutex_);
   auto found = at_.find(key);
   if (found == at_.end() || is_over(key, run)) return;
+  if (!found->second->broken.ok()) {  // which is not forgotten with its place
+    found->second->origin = nullptr;
+    return;
+  }
   known_.erase(found->second);
   at_.erase(found);
 }

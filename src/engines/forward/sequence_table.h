@@ -16,7 +16,6 @@
 #include "base/env.h"
 #include "base/ids.h"
 #include "base/status.h"
-#include "msg/broken_sequences.h"
 
 namespace weir::forward {
 
@@ -56,16 +55,14 @@ class SequenceTable {
   void end(const SequenceKey& key, SequenceRun run);
 
  private:
-  struct Broken {
-    base::Status why;
-    base::Time until;
-  };
   struct Known {
     SequenceKey key;
     SequenceRun run = SequenceRun::kUnknown;
     Origin* origin = nullptr;
     uint64_t number = 0;      // of that, as the next
     uint32_t generation = 0;  // of its addresses
+    base::Status broken;      // why; OK: it is not
+    base::Time broken_until{};
   };
 
   Known* find(const SequenceKey& key);
@@ -73,8 +70,7 @@ class SequenceTable {
   bool is_over(const SequenceKey& key, SequenceRun run) const;
 
   std::mutex mutex_;
-  msg::BrokenSequences<SequenceKey, Broken> broken_;  // this and the rest: under mutex_
-  uint64_t last_run_ = 0;
+  uint64_t last_run_ = 0;                                 // this and the rest: under mutex_
   std::list<Known> known_;                                // the last of them had a request last
   std::map<SequenceKey, std::list<Known>::iterator> at_;  // in known_
 };

@@ -51,6 +51,21 @@ TEST_F(SequencePlaces, AnOldRunChangesNothingOfTheNewOne) {
   EXPECT_EQ(nullptr, place(key));
 }
 
+// As when an origin goes away with many of them.
+TEST_F(SequencePlaces, HoweverManyLackARequestEachIsRefused) {
+  const SequenceRun run = table.start(key);
+  table.set_place(key, run, first);
+  break_off(run);
+  for (uint64_t id = 0; id < 1000; ++id)
+    table.break_off({2, {0, id}}, table.start({2, {0, id}}), base::failure(base::Code::kUnavailable, "lost"), {});
+  EXPECT_TRUE(is_broken());
+  table.end(key, run);
+  EXPECT_EQ(nullptr, place(key));
+  EXPECT_TRUE(is_broken()) << "also when its end has been answered";
+  table.start(key);
+  EXPECT_FALSE(is_broken());
+}
+
 TEST_F(SequencePlaces, ARunThatIsForgottenCountsAsTheNewest) {
   const SequenceRun forgotten = table.start(key);
   for (uint64_t id = 0; id < SequenceTable::kMost; ++id) table.start({2, {0, id}});
