@@ -72,7 +72,7 @@ void Jobs::start_ready() {
 
 Jobs::Clock::time_point Jobs::next_look() const {
   auto first = Clock::time_point::max();
-  if (!lacks_place()) return first;
+  if (!may_free_place()) return first;
   for (const auto& [number, running] : threads_)
     if (running.has_place) first = std::min(first, running.since + patience_);
   return first;
@@ -81,9 +81,10 @@ Jobs::Clock::time_point Jobs::next_look() const {
 void Jobs::free_places() {
   const auto now = Clock::now();
   for (auto& [number, running] : threads_) {
-    if (!lacks_place()) return;
+    if (!may_free_place()) return;
     if (!running.has_place || now < running.since + patience_) continue;
     running.has_place = false, --taken_;
+    running.lost_place = true, ++lost_;
     base::log::warning("a load takes long: others begin beside it", {{"model", running.model}});
   }
 }
@@ -124,6 +125,7 @@ void Jobs::run(uint64_t number, const Work& work) {
 void Jobs::end(uint64_t number) {
   auto& running = threads_.at(number);
   if (std::exchange(running.has_place, false)) --taken_;
+  if (std::exchange(running.lost_place, false)) --lost_;
   ended_.push_back(number);
   if (!running.model.empty()) free_model(running.model);
   lock_.notify_all();

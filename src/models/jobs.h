@@ -2,8 +2,9 @@
 // was asked for; for different ones beside each other, each on a thread of its own.
 //
 // At most so many loads have a place at once. A thread that waits for another load gives its place away meanwhile, and
-// one that has had it for `patience` gives it away for good, where others wait for one: it may hang. Loads that a model
-// asks for while it is loaded itself need no place: it keeps its own until they have ended.
+// one that has had it for `patience` gives it away for good, where others wait for one: it may hang. At most as many
+// loads have done so at a time as there are places. Loads that a model asks for while it is loaded itself need no
+// place: it keeps its own until they have ended.
 //
 // Under the repository's lock, take_turn() excepted; work runs with the lock, and may give it away.
 #pragma once
@@ -79,8 +80,8 @@ class Jobs {
   struct Running {
     std::thread thread;
     std::string model;
-    bool has_place = false;
-    Clock::time_point since{};  // of the place
+    bool has_place = false, lost_place = false;  // lost: it has given it away for good
+    Clock::time_point since{};                   // of the place
   };
   using Threads = std::map<uint64_t, Running>;
   void list(const std::string& model);
@@ -91,7 +92,8 @@ class Jobs {
   void end(uint64_t number);
   void join_ended();
   void free_model(const std::string& model);
-  bool lacks_place() const { return !for_place_.empty() && taken_ >= places_; }
+  // A load waits for a place, and one that has its place may lose it.
+  bool may_free_place() const { return !for_place_.empty() && taken_ >= places_ && lost_ < places_; }
   void free_places();
   bool give_place();
   void take_place();
@@ -109,6 +111,7 @@ class Jobs {
   uint64_t last_number_ = 0;
   std::vector<uint64_t> ended_;  // of threads_, to be joined
   uint32_t taken_ = 0;           // places
+  uint32_t lost_ = 0;            // of threads_, those that have lost theirs
   std::set<std::string> turns_;
 };
 

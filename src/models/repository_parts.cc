@@ -16,13 +16,14 @@ namespace {
 constexpr auto kRetireLook = std::chrono::milliseconds(5);
 // How long Calls inside a version that makes way for the next one have to end.
 constexpr auto kMostWayTime = std::chrono::seconds(30);
-// A load that takes longer lets others begin beside it. Long enough for most weights; for those that take longer it is
-// only two loads at once where there should be one.
+// A load that takes longer lets another begin beside it. Long enough for most weights; for those that take longer it is
+// two loads at once where there should be one.
 constexpr auto kLoadPatience = std::chrono::minutes(2);
 // The longest wait between two tries to load what could not be loaded yet.
 constexpr auto kLongestRetry = std::chrono::seconds(5);
 
-// With kDemand what is in memory for a look at it is counted nowhere: it is one model.
+// With kDemand what is in memory for a look at it is counted nowhere: it is one model, or two where the first takes
+// longer than kLoadPatience.
 uint32_t load_threads(const RepositoryOptions& options) {
   if (options.control == Control::kDemand) return 1;
   return options.load_threads > 0 ? options.load_threads : std::clamp(std::thread::hardware_concurrency(), 2U, 4U);

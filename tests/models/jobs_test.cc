@@ -58,6 +58,23 @@ TEST_F(JobsTest, ALoadThatTakesLongGivesItsPlaceToTheNext) {
   EXPECT_TRUE(jobs.idle());
 }
 
+// Loads beside each other make each other slower, and each has its model in memory.
+TEST_F(JobsTest, NoMorePlacesAreGivenAwayThanThereAre) {
+  std::lock_guard all(lock);
+  load("a"), load("b"), load("c");
+  jobs.start_ready();
+  std::this_thread::sleep_until(jobs.next_look());
+  jobs.start_ready();
+  EXPECT_EQ(jobs.next_look(), Jobs::Clock::time_point::max()) << "nothing can begin before one has ended";
+  std::this_thread::sleep_for(20ms);
+  jobs.start_ready();
+  EXPECT_EQ(busy(), (Models{"a", "b"}));
+  let_go("a");
+  EXPECT_EQ(busy(), (Models{"b", "c"})) << "it is the other that takes long now";
+  let_go("b"), let_go("c");
+  EXPECT_TRUE(jobs.idle());
+}
+
 TEST_F(JobsTest, NobodyLooksWhereNothingWaitsForAPlace) {
   std::lock_guard all(lock);
   EXPECT_EQ(jobs.next_look(), Jobs::Clock::time_point::max());
