@@ -26,9 +26,12 @@ std::string_view engine_of(std::string_view file) {
   return is_gguf(file) ? kLlm : kUsual[0].engine;
 }
 
-// Many who publish GGUF files put the config.json of the original beside them, whose weights are elsewhere.
+// Many who publish GGUF files put the config.json of the original beside them, whose weights are elsewhere. Weights in
+// folders below are those of adapters.
 bool is_without_weights(const Stamps& files) {
-  return std::none_of(files.begin(), files.end(), [](const FileStamp& s) { return s.path.ends_with(".safetensors"); });
+  return std::none_of(files.begin(), files.end(), [](const FileStamp& s) {
+    return s.path.ends_with(".safetensors") && s.path.find('/') == std::string::npos;
+  });
 }
 
 base::Status several(const std::string& place, const std::vector<std::string>& models) {

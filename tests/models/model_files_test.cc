@@ -56,6 +56,14 @@ TEST(ModelFiles, AConfigurationWithoutItsWeightsIsNotTheModel) {
   EXPECT_EQ(chosen({"a.gguf", "config.json", "model.safetensors"}), "llm config.json");
 }
 
+TEST(ModelFiles, AnAdaptersWeightsAreNotTheModels) {
+  constexpr const char* kAdapter = "adapters/x/adapter_model.safetensors";
+  EXPECT_EQ(chosen({kAdapter, "a.gguf"}), "llm a.gguf");
+  EXPECT_EQ(chosen({kAdapter, "a.gguf"}, {"llm", ""}), "llm a.gguf");
+  EXPECT_EQ(chosen({kAdapter, "a.gguf", "config.json"}), "llm a.gguf");
+  EXPECT_EQ(chosen({kAdapter, "config.json", "model.safetensors"}), "llm config.json");
+}
+
 TEST(ModelFiles, AFileThatBeginsAsGgufIsOneWhateverItIsCalled) {
   test::Disk disk({{"blobs/sha256-12", "GGUF and so on"},
                    {"blobs/sha256-34", "GGU"},
