@@ -1,6 +1,9 @@
 // The events of a response that is stored: GET /v1/responses/{id}?stream=true&starting_after=N.
 #include "dialects/openai/responses/replay.h"
+
+#include "marshal/tenant.h"
 #include "responses_bench.h"
+#include "support/fake_offload.h"
 
 namespace weir::openai {
 namespace {
@@ -76,6 +79,24 @@ TEST_F(ResponseReplay, WhatWasNoStreamIsToldInOnePiece) {
             "content_part.done output_item.done completed ");
   EXPECT_EQ(all[4]["delta"], "ab");
   EXPECT_EQ(all.back()["response"], json(open("GET", "/v1/responses/" + id)));
+}
+
+TEST_F(ResponseReplay, ManyEventsOfAShortResponseAreMadeByAWorker) {
+  support::FakeOffload workers;
+  options.offload = &workers;
+  const uint64_t tenant = marshal::tenant_of(open("GET", "/v1/models")->request());
+  responses::StoredResponse kept;
+  kept.about = responses::write_cuts({3008, {std::vector<uint32_t>(3000, 1)}});
+  const Json part{{"type", "output_text"}, {"text", std::string(3000, 'a')}};
+  const Json message{{"type", "message"}, {"id", "msg_1"}, {"content", {part}}};
+  kept.response = base::Bytes::copy_of(Json{{"id", "resp_1"}, {"status", "completed"}, {"output", {message}}}.dump());
+  ASSERT_TRUE(stored.put(tenant, "resp_1", kept, env.now()));
+  auto x = open("GET", "/v1/responses/resp_1?stream=true&starting_after=3005");
+  ASSERT_FALSE(x->ended);
+  ASSERT_EQ(workers.waiting(), 1u);
+  workers.work();
+  EXPECT_EQ(read(x->sent).size(), 2u);
+  EXPECT_EQ(read(x->sent).back()["type"], "response.completed");
 }
 
 TEST_F(ResponseReplay, OneThatIsNotThereIsAnError) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "base/attempt.h"
@@ -10,6 +11,7 @@
 #include "dialects/openai/responses/background.h"
 #include "dialects/openai/responses/input.h"
 #include "dialects/openai/responses/responses.h"
+#include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
 #include "wire/answer_flow.h"
 #include "wire/offload.h"
@@ -31,22 +33,28 @@ size_t cut_at(std::string_view text, size_t bytes) {
   return at;
 }
 
+// Makes the events behind `after`; those before it are counted alone. A delta, of which there are as many as tokens, is
+// written by hand.
 class Events {
  public:
   Events(const StreamCuts& cuts, int64_t after) : cuts_(cuts), after_(after) {}
 
-  void begin(OrderedJson response) {
-    response["status"] = "in_progress", response["output"] = OrderedJson::array();
-    for (const char* name : {"error", "incomplete_details", "usage"}) response[name] = nullptr;
-    for (const char* type : {"response.created", "response.in_progress"}) add(type, {{"response", response}});
+  void begin(const OrderedJson& response) {
+    if (after_ >= kBegun - 1) return void(number_ = kBegun);
+    OrderedJson first = OrderedJson::object();
+    for (const auto& [name, value] : response.items()) first[name] = name == "output" ? OrderedJson::array() : value;
+    first["status"] = "in_progress", first["output"] = OrderedJson::array();
+    for (const char* name : {"error", "incomplete_details", "usage"}) first[name] = nullptr;
+    for (const char* type : {"response.created", "response.in_progress"})
+      add(type, [&] { return OrderedJson{{"response", first}}; });
   }
   void item(const OrderedJson& item) {
     const std::string_view type = text_member(item, "type");
-    add("response.output_item.added", {{"output_index", index_}, {"item", begun(item)}});
+    add("response.output_item.added", [&] { return OrderedJson{{"output_index", index_}, {"item", begun(item)}}; });
     if (type == "message" || type == "reasoning") text_item(item);
     if (type == "function_call") call(item, "arguments", "response.function_call_arguments");
     if (type == "custom_tool_call") call(item, "input", "response.custom_tool_call_input");
-    add("response.output_item.done", {{"output_index", index_}, {"item", item}});
+    add("response.output_item.done", [&] { return OrderedJson{{"output_index", index_}, {"item", item}}; });
     ++index_;
   }
   // A stream may have told of a call that the response is without: the last number is as it was.
@@ -54,7 +62,9 @@ class Events {
     const std::string_view status = text_member(response, "status");
     number_ = std::max<int64_t>(number_, int64_t(cuts_.events) - 1);
     const bool good = status == "completed" || status == "incomplete";
-    add(good ? "response." + std::string(status) : "response.failed", {{"response", response}});
+    add(good ? "response." + std::string(status) : "response.failed", [&] {
+      return OrderedJson{{"response", response}};
+    });
   }
   std::string take() { return std::move(out_); }
 
@@ -70,36 +80,49 @@ class Events {
     const OrderedJson* content = member(item, "content");
     if (!content || content->empty()) return;
     const OrderedJson& part = content->front();
-    OrderedJson empty = part;
-    empty["text"] = "";
-    if (empty.contains("logprobs")) empty["logprobs"] = OrderedJson::array();
     OrderedJson place = place_of(item);
     place["content_index"] = 0;
     const std::string type = "response." + std::string(text_member(part, "type"));
-    add("response.content_part.added", with(place, {{"part", empty}}));
     const bool logprobs = part.contains("logprobs");
-    deltas(text_member(part, "text"), type, place, logprobs);
-    OrderedJson done = with(place, {{"text", part["text"]}});
-    if (logprobs) done["logprobs"] = part["logprobs"];
-    add(type + ".done", done);
-    add("response.content_part.done", with(place, {{"part", part}}));
+    add("response.content_part.added", [&] {
+      OrderedJson empty = part;
+      empty["text"] = "";
+      if (logprobs) empty["logprobs"] = OrderedJson::array();
+      return with(place, {{"part", empty}});
+    });
+    deltas(text_member(part, "text"), type, place, logprobs ? R"(,"logprobs":[])" : "");
+    add(type + ".done", [&] {
+      OrderedJson done = with(place, {{"text", part.value("text", "")}});
+      if (logprobs) done["logprobs"] = part["logprobs"];
+      return done;
+    });
+    add("response.content_part.done", [&] { return with(place, {{"part", part}}); });
   }
   void call(const OrderedJson& item, const char* name, const std::string& type) {
     const OrderedJson place = place_of(item);
-    deltas(text_member(item, name), type, place, false);
-    OrderedJson done = with(place, {{name, item.value(name, "")}});
-    if (type == "response.function_call_arguments") done["name"] = item.value("name", "");
-    add(type + ".done", done);
+    deltas(text_member(item, name), type, place, "");
+    add(type + ".done", [&] {
+      OrderedJson done = with(place, {{name, item.value(name, "")}});
+      if (type == "response.function_call_arguments") done["name"] = item.value("name", "");
+      return done;
+    });
   }
-  void deltas(std::string_view text, const std::string& type, const OrderedJson& place, bool logprobs) {
-    std::vector<uint32_t> lengths;
+  void deltas(std::string_view text, const std::string& kind, const OrderedJson& place, std::string_view rest) {
+    std::span<const uint32_t> lengths;
     if (index_ < cuts_.items.size()) lengths = cuts_.items[index_];
+    const std::string type = kind + ".delta";
+    const std::string head = R"({"type":")" + type + R"(","sequence_number":)";
+    const std::string placed = place.dump();
+    const std::string where = ',' + placed.substr(1, placed.size() - 2) + R"(,"delta":)";
+    std::string data;
     for (size_t i = 0; !text.empty(); ++i) {
       const bool last = i + 1 >= lengths.size();
       const size_t length = last ? text.size() : cut_at(text, lengths[i]);
-      OrderedJson delta = with(place, {{"delta", text.substr(0, length)}});
-      if (logprobs) delta["logprobs"] = OrderedJson::array();
-      add(type + ".delta", delta);
+      if (const int64_t number = number_++; number > after_) {
+        ((data = head) += std::to_string(number)) += where;
+        marshal::write_string(data, text.substr(0, length));
+        wire::append_sse(out_, (data += rest) += '}', type);
+      }
       text.remove_prefix(length);
     }
   }
@@ -110,11 +133,13 @@ class Events {
     object.update(more);
     return object;
   }
-  void add(const std::string& type, const OrderedJson& members) {
+  // `members`: OrderedJson(), asked for where the event is told.
+  template <class Members>
+  void add(const std::string& type, Members members) {
     const int64_t number = number_++;
     if (number <= after_) return;
     OrderedJson event{{"type", type}, {"sequence_number", number}};
-    event.update(members);
+    event.update(members());
     wire::append_sse(out_, event.dump(), type);
   }
 
@@ -198,13 +223,16 @@ class FollowsRun final : public wire::ExchangeListener {
 
 class ReplayTask final : public base::OffloadTask {
  public:
-  ReplayTask(StoredResponse stored, int64_t after) : stored_(std::move(stored)), after_(after) {}
+  // `room`: charged for the events until they are there.
+  ReplayTask(StoredResponse stored, int64_t after, base::MemoryCharge room)
+      : stored_(std::move(stored)), after_(after), room_(std::move(room)) {}
   void run() override {
     thrown_ = base::attempt("telling a response once more",
                             [this] { events_ = replayed_events(stored_.response.view(), stored_.about, after_); });
   }
   void answer(Exchange& exchange) {
     base::Bytes events = base::Bytes::adopt(std::move(events_));
+    room_.clear();
     base::Status bad = thrown_;
     if (bad.ok() && !base::charge(exchange.memory(), base::MemoryKind::kAnswers, events))
       bad = wire::no_room_for_answer();
@@ -220,15 +248,24 @@ class ReplayTask final : public base::OffloadTask {
  private:
   const StoredResponse stored_;
   const int64_t after_;
+  base::MemoryCharge room_;
   std::string events_;
   base::Status thrown_;
 };
 
+// Bytes of the events at the most, about: `about` has two for each delta at least.
+size_t weight_of(const StoredResponse& stored) {
+  constexpr size_t kDelta = 200;
+  return stored.response.size() + stored.about.size() / 2 * kDelta;
+}
+
 void tell(OpenAiState& state, Exchange& exchange, StoredResponse stored, int64_t after) {
-  if (!base::charge(exchange.memory(), base::MemoryKind::kInput, stored.response))
+  const size_t bytes = weight_of(stored);
+  base::MemoryCharge room;
+  if (auto* ledger = exchange.memory()) room = {*ledger, base::MemoryKind::kAnswers};
+  if (!base::charge(exchange.memory(), base::MemoryKind::kInput, stored.response) || !room.grow(bytes))
     return exchange.responding() ? exchange.end() : respond(exchange, refuse(wire::no_room_for_answer()));
-  const size_t bytes = stored.response.size();
-  auto task = std::make_unique<ReplayTask>(std::move(stored), after);
+  auto task = std::make_unique<ReplayTask>(std::move(stored), after, std::move(room));
   if (!state.options.offload || bytes <= wire::kLongBody) return task->run(), task->answer(exchange);
   wire::send_away(*state.options.offload, std::move(task), bytes, wire::Offload::Part::kAnswer, exchange,
                   [&exchange](const base::Status& status, std::unique_ptr<base::OffloadTask> done) {
