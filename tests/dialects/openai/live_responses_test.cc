@@ -82,6 +82,11 @@ class LiveResponse : public OpenaiBench {
                            [&](const base::Status& status) { done.set_value(status); }));
     return done.get_future().get();
   }
+  // Within some seconds of the journal's thread.
+  static bool comes(const std::function<bool()>& is_so) {
+    for (int i = 0; i < 500 && !is_so(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return is_so();
+  }
   void settle() {
     turn();
     env.advance(std::chrono::milliseconds(1));
@@ -124,6 +129,18 @@ TEST_F(LiveResponse, IsDeletedAtAnotherNode) {
   make_until_cancelled();
   EXPECT_EQ(get(*a, id)->response.status, 404);
   EXPECT_EQ(a->stored.size(), 0u);
+}
+
+TEST_F(LiveResponse, IsOverAlsoWhereTheLogWasAwayThen) {
+  const std::string id = ask();
+  (void)on_journal([&](Storage&) { log.away = true; });
+  scripted().emit("ab");
+  scripted().end();
+  settle();
+  (void)open(*a, "DELETE", "/v1/responses/" + id);  // the log cannot take it: it goes here alone
+  (void)on_journal([&](Storage&) { log.away = false; });
+  EXPECT_TRUE(comes([&] { return get(*b, id)->response.status == 404; }));
+  EXPECT_EQ(get(*a, id)->response.status, 404);
 }
 
 TEST_F(LiveResponse, IsPutOffWhereItsNodeDrains) {

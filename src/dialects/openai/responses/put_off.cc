@@ -170,20 +170,14 @@ void begin_live(OpenAiState& state, const std::string& id, const jobs::Requester
       [](const Result<bool>&) {});
 }
 
+// Told, not asked: where the log is away, it waits. Work that runs again finds the word once more.
 void end_live(OpenAiState& state, const std::string& id, const std::string& owner, std::function<void()> deleted) {
   if (!state.options.jobs->is_shared()) return;
-  (void)state.options.jobs->ask(
-      [id, owner](Storage& s) -> Result<bool> {
-        auto batch = s.batches.find(owner, id);
-        if (!batch) return batch.error();
-        if (!*batch) return false;
-        if (Status removed = remove_here(s, id); !removed.ok()) return removed;
-        return (*batch)->state == kDeleted;
-      },
-      [](const Result<bool>&) {},
-      [deleted = std::move(deleted)](bool was_deleted) {
-        if (was_deleted) deleted();
-      });
+  state.options.jobs->tell([id, owner, deleted = std::move(deleted)](Storage& s) {
+    auto batch = s.batches.find(owner, id);
+    if (!batch || !*batch || !remove_here(s, id).ok()) return;
+    if ((*batch)->state == kDeleted) deleted();
+  });
 }
 
 void prepare_put_off(jobs::Job& job) { job.fields += token_field(job.id.batch); }
