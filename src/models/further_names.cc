@@ -5,6 +5,15 @@
 #include "base/log.h"
 
 namespace weir::models {
+namespace {
+
+// A name that a model keeps as its own.
+bool is_own(const std::string& name, const FurtherNames::Models& models) {
+  const auto found = models.find(name);
+  return found != models.end() && !found->second.yields;
+}
+
+}  // namespace
 
 const FurtherNames::Owners& FurtherNames::settle(const Models& models) {
   Owners next;
@@ -16,7 +25,7 @@ const FurtherNames::Owners& FurtherNames::settle(const Models& models) {
   };
   for (const auto& [model, its] : models)
     for (const auto& name : its.names) {
-      if (models.contains(name)) continue;
+      if (is_own(name, models)) continue;
       auto [at, fresh] = next.try_emplace(name, model);
       if (!fresh && rank(name, model) < rank(name, at->second)) at->second = model;
     }
@@ -30,7 +39,7 @@ void FurtherNames::log_conflicts(const Models& models) {
   std::set<Conflict> still;
   for (const auto& [model, its] : models)
     for (const auto& name : its.names) {
-      const std::string& owner = models.contains(name) ? name : owners_.at(name);
+      const std::string& owner = is_own(name, models) ? name : owners_.at(name);
       if (owner == model) continue;
       Conflict conflict(model, name, owner);
       const bool logged = logged_.contains(conflict);

@@ -1,7 +1,8 @@
 // FurtherNames: whose each further name is (`names:` of model.yaml; bus::Catalog::names), where several models want
 // one.
 //
-// It is no further name while a model has it as its own. Of the models that want it those in service, which serve or
+// It is no further name while a model has it as its own, unless that is no more than a row of the index: an upload that
+// failed or was unloaded, with no folder in the repository. Of the models that want it those in service, which serve or
 // will soon, go before the others; of these the one that has had it goes first, and then the first by its own name. So
 // a name changes hands only when it is free, and no model is out of service for lack of one.
 //
@@ -23,6 +24,7 @@ class FurtherNames {
     std::span<const std::string> names;  // that it wants
     bool serves = false;
     bool coming = false;  // it will serve soon
+    bool yields = false;  // its own name, to whoever wants it as a further one
   };
   using Models = std::map<std::string_view, Model>;                // all that there are, by their own names
   using Owners = std::map<std::string, std::string, std::less<>>;  // own names, by further ones

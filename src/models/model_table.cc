@@ -65,6 +65,7 @@ std::string serving_on(const std::string& reason) {
 void ModelTable::register_model(const std::string& model, const ModelConfig* config) {
   auto [at, fresh] = models_.try_emplace(model);
   if (fresh) at->second.state = ModelState::kUnloaded, at->second.reason = "not loaded";
+  at->second.has_folder = true;
   if (config && !serves(model)) at->second.take_names(*config);
 }
 
@@ -90,6 +91,7 @@ base::Status ModelTable::load(const ModelFolder& folder, const Loader& loader, s
                               Into into) {
   models_[folder.name].row = Row::kKeep;  // it may have been on its way out
   models_[folder.name].skipped = folder.skipped;
+  if (!upload || upload->root().empty()) models_[folder.name].has_folder = true;
   auto config = upload ? base::Result<ModelConfig>(upload->config()) : configure(lock_, folder, loader);
   if (!config) {
     auto why = presentable(config.error());
@@ -287,10 +289,13 @@ std::shared_ptr<const bus::Catalog> ModelTable::catalog(const std::string& defau
       row.versions[std::to_string(version)] = slot.served;
       row.preferred = slot.served.get();  // versions ascend
     }
+    its.yields = !model.has_folder && !its.serves && !its.coming;
     for (const auto& [entry, why] : model.skipped) catalog->index.push_back({name, entry, ModelState::kUnloaded, why});
   }
   for (const auto& [name, owner] : further_names_.settle(named)) {
     const Model& model = models_.at(owner);
+    if (models_.contains(name))
+      std::erase_if(catalog->index, [&](const bus::IndexRow& row) { return row.name == name; });
     if (model.adapters.contains(name))
       model.list_adapter(name, *catalog);
     else

@@ -111,6 +111,7 @@ class ModelTable {
     bus::ModelState state = bus::ModelState::kUnavailable;
     std::string reason;
     Row row = Row::kKeep;
+    bool has_folder = false;  // in the repository
     std::unique_ptr<Upload> upload;
     std::map<std::string, std::string> skipped;  // ModelFolder::skipped
     // ModelConfig::names, and those of its adapters; another model may have them (FurtherNames).

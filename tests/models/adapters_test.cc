@@ -118,6 +118,25 @@ TEST_F(AdapterModels, AModelOfThatNameGoesFirst) {
   EXPECT_EQ(ask("poet"), "adapter 1");
 }
 
+TEST_F(AdapterModels, AFailedUploadOfThatNameLeavesThemInService) {
+  open([](auto& o) { o.control = Control::kExplicit, o.allow_config_override = true; });
+  ASSERT_TRUE(repo->load("m").ok());
+  const LoadParameters broken{{"config", R"({"backend": "onnx"})"}, {"file:1/model.onnx", "broken"}};
+  EXPECT_FALSE(repo->load("sql", broken).ok());
+  EXPECT_EQ(ask("sql"), "adapter 2");
+  EXPECT_EQ(repo->rows(), "m/1 READY\npoet/1 READY\nsql/1 READY\n");
+}
+
+TEST_F(AdapterModels, AnUploadOfThatNameGoesFirstUntilItIsUnloaded) {
+  open([](auto& o) { o.control = Control::kExplicit, o.allow_config_override = true; });
+  ASSERT_TRUE(repo->load("m").ok());
+  const LoadParameters good{{"config", R"({"backend": "onnx"})"}, {"file:1/model.onnx", "7"}};
+  ASSERT_TRUE(repo->load("sql", good).ok());
+  EXPECT_EQ(served("sql")->spec.parent, "");
+  ASSERT_TRUE(repo->unload("sql").ok());
+  EXPECT_EQ(ask("sql"), "adapter 2");
+}
+
 TEST_F(AdapterModels, AnEngineThatServesNoneRefusesThem) {
   disk.write("m/model.yaml", "engine: plain\nadapters: {sql: adapters/sql}\n");
   disk.write("n/1/model.onnx", "n");
