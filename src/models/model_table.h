@@ -60,8 +60,9 @@ class ModelTable {
   // Rebuilds the pipelines whose nodes have changed: a pipeline serves with the versions that it was built with until
   // it can be built anew, and leaves when one of its nodes is gone. Builds those that waited for their nodes.
   void relink(const Loader& loader);
-  // A Retired has been destroyed.
-  void destroyed(const Retired& what);
+  // A Retired has been destroyed. kSome: others of its version have not, as a model whose adapters go before it.
+  enum class Left : bool { kNone, kSome };
+  void destroyed(const Retired& what, Left left);
 
   bool knows(const std::string& model) const { return models_.count(model) > 0; }
   bool serves(const std::string& model) const;

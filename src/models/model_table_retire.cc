@@ -81,9 +81,10 @@ void ModelTable::unload(const std::string& name, Row row) {
   if (!served && row == Row::kDrop) models_.erase(found);
 }
 
-void ModelTable::destroyed(const Retired& what) {
+void ModelTable::destroyed(const Retired& what, Left left) {
   if (auto bytes = leaving_.find(what.model); bytes != leaving_.end() && (bytes->second -= what.bytes) == 0)
     leaving_.erase(bytes);
+  if (left == Left::kSome) return;
   const uint64_t version = what.version;
   auto found = models_.find(what.model);
   if (found == models_.end()) return;

@@ -44,7 +44,7 @@ std::vector<Retired> Publisher::take_unused() {
       ++at;
       continue;
     }
-    being_destroyed_.insert(what.model);
+    being_destroyed_.emplace(what.model, what.version);
     out.push_back(std::move(what));
     at = leaving_.erase(at);
   }
@@ -52,14 +52,21 @@ std::vector<Retired> Publisher::take_unused() {
 }
 
 void Publisher::destroyed(const Retired& what) {
-  being_destroyed_.erase(being_destroyed_.find(what.model));
-  table_.destroyed(what);
+  being_destroyed_.erase(being_destroyed_.find({what.model, what.version}));
+  const bool more = has_retired_if(
+      [&](const std::string& model, uint64_t version) { return model == what.model && version == what.version; });
+  table_.destroyed(what, more ? ModelTable::Left::kSome : ModelTable::Left::kNone);
 }
 
 bool Publisher::has_retired(const std::string& model) const {
-  return being_destroyed_.contains(model) || std::any_of(leaving_.begin(), leaving_.end(), [&](const auto& leaving) {
-           return leaving.what.model == model;
-         });
+  return has_retired_if([&](const std::string& other, uint64_t) { return other == model; });
+}
+
+bool Publisher::has_retired_if(const std::function<bool(const std::string&, uint64_t)>& is) const {
+  return std::any_of(being_destroyed_.begin(), being_destroyed_.end(),
+                     [&](const auto& each) { return is(each.first, each.second); }) ||
+         std::any_of(leaving_.begin(), leaving_.end(),
+                     [&](const auto& leaving) { return is(leaving.what.model, leaving.what.version); });
 }
 
 }  // namespace weir::models

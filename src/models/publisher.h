@@ -54,6 +54,7 @@ class Publisher {
     Retired what;
   };
   uint64_t settled() const;
+  bool has_retired_if(const std::function<bool(const std::string& model, uint64_t version)>& is) const;
 
   ModelTable& table_;
   const std::shared_ptr<TaskQueue> queue_;
@@ -62,7 +63,7 @@ class Publisher {
   uint64_t published_ = 0;
   std::vector<Waiting> waiting_;
   std::vector<Leaving> leaving_;
-  std::multiset<std::string> being_destroyed_;  // models
+  std::multiset<std::pair<std::string, uint64_t>> being_destroyed_;  // models and versions
 };
 
 }  // namespace weir::models

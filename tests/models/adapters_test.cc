@@ -137,6 +137,24 @@ TEST_F(AdapterModels, AnUploadOfThatNameGoesFirstUntilItIsUnloaded) {
   EXPECT_EQ(ask("sql"), "adapter 2");
 }
 
+TEST_F(AdapterModels, TheBaseIsUnloadedWhenItsCallsHaveEnded) {
+  open();
+  ASSERT_TRUE(repo->load("m").ok());
+  auto base = served("m");
+  std::weak_ptr<bus::Served> sql = served("sql"), poet = served("poet");
+  base->in_flight[0].calls = 1;
+  ASSERT_TRUE(repo->unload("m").ok());
+  for (int i = 0; i < 2000 && !(sql.expired() && poet.expired()); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  repo->rescan();
+  EXPECT_EQ(repo->rows(), "m/1 UNLOADING\npoet/1 UNLOADING\nsql/1 UNLOADING\n");
+  base->in_flight[0].calls = 0, base.reset();
+  const std::string gone = "m/1 UNAVAILABLE (unloaded)\n";
+  for (int i = 0; i < 2000 && !repo->rows().starts_with(gone); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(repo->rows().substr(0, gone.size()), gone);
+}
+
 TEST_F(AdapterModels, AnEngineThatServesNoneRefusesThem) {
   disk.write("m/model.yaml", "engine: plain\nadapters: {sql: adapters/sql}\n");
   disk.write("n/1/model.onnx", "n");
