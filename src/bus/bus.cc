@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/memory_ledger.h"
 #include "base/recycled.h"
+#include "bus/counted_stats.h"
 #include "msg/tenant.h"
 #include "msg/token_charge.h"
 
@@ -196,12 +197,13 @@ base::Status Bus::lend(Slot& slot, Served& served, msg::Inbox& inbox, Admission 
   check(slot.state == Slot::State::kHeld && slot.sink, "a Call is sent once, with a Sink");
   if (admission == Admission::kAsked)
     if (auto status = admit(slot); !status.ok()) {
-      auto& counter = status.code == Code::kDeadlineExceeded ? served.stats.expired : served.stats.rejected;
+      auto& stats = counted_stats(served);
+      auto& counter = status.code == Code::kDeadlineExceeded ? stats.expired : stats.rejected;
       counter.fetch_add(1, std::memory_order_relaxed);
       return status;
     }
   if (auto status = charge_prompt(slot, limits_.memory, slot.prompt); !status.ok()) {
-    served.stats.rejected.fetch_add(1, std::memory_order_relaxed);
+    counted_stats(served).rejected.fetch_add(1, std::memory_order_relaxed);
     return status;
   }
   return put(slot, served, inbox);
@@ -268,7 +270,7 @@ void Bus::finish(msg::Call* call) {
 void Bus::cancel(msg::Call* call) {
   Slot& slot = lent(call);
   if (slot.cancelled.load(std::memory_order_relaxed)) return;
-  slot.served->stats.cancelled.fetch_add(1, std::memory_order_relaxed);
+  counted_stats(*slot.served).cancelled.fetch_add(1, std::memory_order_relaxed);
   slot.cancelled.store(true, std::memory_order_release);
   poke(*slot.inbox);
 }
@@ -310,7 +312,7 @@ void Bus::deliver(msg::Mail& mail) {
   if (slot.limiter) charge_tokens(slot, mail.event);
   if (slot.sink && slot.thrown.ok()) {
     if (auto* failed = std::get_if<msg::Failed>(&mail.event.what)) {
-      auto& stats = slot.served->stats;
+      auto& stats = counted_stats(*slot.served);
       if (failed->status.code == Code::kDeadlineExceeded)
         stats.expired.fetch_add(1, std::memory_order_relaxed);
       else if (slot.task)  // workers serve all models
@@ -369,7 +371,7 @@ void Bus::expire() {
     if (!slot->sink) continue;
     msg::Sink* sink = std::exchange(slot->sink, nullptr);
     slot->cancelled.store(true, std::memory_order_release);
-    slot->served->stats.expired.fetch_add(1, std::memory_order_relaxed);
+    counted_stats(*slot->served).expired.fetch_add(1, std::memory_order_relaxed);
     poke(*slot->inbox);
     (void)call_sink(*sink, *slot, [] { return msg::Event{msg::Failed{too_late()}}; });
   }

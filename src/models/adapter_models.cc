@@ -2,10 +2,12 @@
 
 #include <utility>
 
+#include "bus/counted_stats.h"
+
 namespace weir::models {
 namespace {
 
-class AdapterInbox final : public msg::Inbox {
+class AdapterInbox final : public msg::Inbox, public bus::CountsElsewhere {
  public:
   AdapterInbox(std::shared_ptr<bus::Served> model, uint32_t adapter) : model_(std::move(model)), adapter_(adapter) {}
 
@@ -14,6 +16,7 @@ class AdapterInbox final : public msg::Inbox {
     model_->inbox->put(call);
   }
   void poke() override { model_->inbox->poke(); }
+  bus::ModelStats& counted_stats() override { return model_->stats; }
 
  private:
   const std::shared_ptr<bus::Served> model_;

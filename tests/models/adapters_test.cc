@@ -1,4 +1,6 @@
 // Adapters of models of tokens (`adapters:` of model.yaml), each a model of its own.
+#include "base/fake_env.h"
+#include "bus/bus.h"
 #include "bus/mail_bursts.h"
 #include "demand_fixture.h"
 #include "models/further_names.h"
@@ -153,6 +155,33 @@ TEST_F(AdapterModels, TheBaseIsUnloadedWhenItsCallsHaveEnded) {
   for (int i = 0; i < 2000 && !repo->rows().starts_with(gone); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   EXPECT_EQ(repo->rows().substr(0, gone.size()), gone);
+}
+
+struct Unheard final : msg::Sink {
+  void on(msg::Call&, msg::Event&&) override {}
+};
+
+TEST_F(AdapterModels, CallsThatAShardEndsCountForTheBase) {
+  open();
+  ASSERT_TRUE(repo->load("m").ok());
+  auto base = served("m"), sql = served("sql");
+  base::FakeEnv env;
+  bus::Bus bus(env, base::ShardId(1), [] {}, {.max_in_flight = 2});
+  Unheard sink;
+  std::vector<msg::Call*> made;
+  for (int i = 0; i < 3; ++i) made.push_back(bus.make_call()), made.back()->sink = &sink;
+  made[1]->deadline = env.now() + std::chrono::seconds(1);
+  ASSERT_TRUE(bus.submit(made[0], *sql).ok() && bus.submit(made[1], *sql).ok());
+  EXPECT_FALSE(bus.submit(made[2], *sql).ok());
+  bus.discard(made[2]);
+  bus.abandon(made[0]);
+  env.advance(std::chrono::seconds(2));
+  bus.turn();
+  for (const auto& [model, times] : {std::pair(base, 1u), std::pair(sql, 0u)}) {
+    EXPECT_EQ(model->stats.cancelled, times) << model->spec.name;
+    EXPECT_EQ(model->stats.expired, times) << model->spec.name;
+    EXPECT_EQ(model->stats.rejected, times) << model->spec.name;
+  }
 }
 
 TEST_F(AdapterModels, AnEngineThatServesNoneRefusesThem) {
