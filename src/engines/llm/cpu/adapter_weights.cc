@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "engines/llm/cpu/weights.h"
@@ -56,7 +57,7 @@ class AdapterPacking {
     for (const auto& part : parts) {
       const auto* low = adapter_.find(layer, part.module);
       if (!low) continue;
-      if (!finite(*low->a, layer, part.module, 'A')) return {};
+      if (!kept(*low->a, layer, part.module)) return {};
       weights.emplace_back(*low->a), firsts.push_back(first);
       first += padded_rank(low->rank);
     }
@@ -74,12 +75,13 @@ class AdapterPacking {
     for (const auto& part : parts) {
       const auto* low = adapter_.find(layer, part.module);
       if (!low) continue;
-      if (!fits(uint64_t(part.outputs) * rank * sizeof(float)) || !finite(*low->b, layer, part.module, 'B')) return {};
+      if (!fits(uint64_t(part.outputs) * rank * sizeof(float))) return {};
       auto& floats = *arrays.emplace_back(std::make_unique<FloatArray>(part.outputs, rank));
       for (uint32_t r = 0; r < part.outputs; ++r) {
         float* row = floats.numbers.data() + size_t(r) * rank + first;
         read_floats(*low->b, uint64_t(r) * low->rank, low->rank, row);
         for (uint32_t i = 0; i < low->rank; ++i) row[i] *= low->scale;
+        if (!kept({row, low->rank}, layer, part.module, "B", ", times its scale,")) return {};
       }
       weights.emplace_back(floats.array);
       sources.push_back({&weights.back(), part.first, part.lay});
@@ -105,17 +107,22 @@ class AdapterPacking {
     return false;
   }
 
-  // One number that is not finite makes all numbers of all its texts so.
-  bool finite(const Array& array, uint32_t layer, const std::string& module, char which) {
-    std::vector<float> row(array.shape[1]);
-    for (uint64_t r = 0; r < array.shape[0]; ++r) {
-      read_floats(array, r * row.size(), row.size(), row.data());
-      if (std::all_of(row.begin(), row.end(), [](float x) { return std::isfinite(x); })) continue;
-      status_ = base::invalid("layer " + std::to_string(layer) + ": lora_" + which + " of " + module +
-                              " has a number that is not finite");
-      return false;
+  bool kept(const Array& a, uint32_t layer, const std::string& module) {
+    std::vector<float> row(a.shape[1]);
+    for (uint64_t r = 0; r < a.shape[0]; ++r) {
+      read_floats(a, r * row.size(), row.size(), row.data());
+      if (!kept(row, layer, module, "A", "")) return false;
     }
     return true;
+  }
+
+  // One number that is not finite, or becomes so in the form of the weights, makes all numbers of all its texts so.
+  bool kept(std::span<const float> row, uint32_t layer, const std::string& module, const char* which, const char* how) {
+    const float end = form_ == WeightFormat::kBf16 ? 0x1.ffp127f : INFINITY;  // what rounds to infinity
+    if (std::all_of(row.begin(), row.end(), [&](float x) { return std::fabs(x) < end; })) return true;
+    status_ = base::invalid("layer " + std::to_string(layer) + ": lora_" + which + " of " + module + how +
+                            " has a number that is not finite");
+    return false;
   }
 
   const Adapter& adapter_;

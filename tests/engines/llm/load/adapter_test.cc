@@ -173,6 +173,10 @@ TEST_F(AdapterFolder, NumbersThatAreNoneAreNamed) {
     file.value = bad;
     EXPECT_EQ(why(), "layer 0: lora_A of self_attn.q_proj has a number that is not finite");
   }
+  file.value = 1e35f, config["lora_alpha"] = 1e6;
+  EXPECT_EQ(why(), "layer 0: lora_B of self_attn.q_proj, times its scale, has a number that is not finite");
+  file.value = -3.4e38f, config["lora_alpha"] = 4;  // no bfloat16 is so large
+  EXPECT_EQ(why(), "layer 0: lora_A of self_attn.q_proj has a number that is not finite");
   file.value = 1, file.dtype = "I8";
   for (auto& [name, shape] : file.shapes) shape[0] *= 1;
   EXPECT_THAT(why(), HasSubstr("is not of type F32, F16 or BF16"));
