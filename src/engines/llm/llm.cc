@@ -145,11 +145,10 @@ base::Status check_adapters(const Loading& l) {
 
 base::Status read_adapters(Loading& l, ThreadTeam& team) {
   Model& model = l.model;
-  uint64_t taken = 0;
   for (const auto& [name, path] : l.wanted.adapters) {
     auto adapter = open_adapter(l, name, path);
     if (!adapter) return adapter.error();
-    auto weights = load_adapter(*adapter, model.shape, model.form, team, taken);
+    auto weights = load_adapter(*adapter, model, team);
     if (!weights) return base::failure(weights.error().code, adapter_named(name) + path + ": " + weights.error().text);
     base::log::info("adapter loaded",
                     {{"model", l.wanted.name}, {"adapter", name}, {"memory", base::show_size(weights->bytes())}});

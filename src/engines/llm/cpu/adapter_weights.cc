@@ -6,8 +6,8 @@
 #include <span>
 #include <utility>
 
+#include "engines/llm/cpu/transformer.h"
 #include "engines/llm/cpu/weights.h"
-#include "engines/llm/load/store.h"
 
 namespace weir::llm {
 namespace {
@@ -34,8 +34,8 @@ struct FloatArray {
 
 class AdapterPacking {
  public:
-  AdapterPacking(const Adapter& adapter, WeightFormat form, ThreadTeam& team, uint64_t& taken)
-      : adapter_(adapter), form_(form), team_(team), taken_(taken) {}
+  AdapterPacking(const Adapter& adapter, const Model& model, ThreadTeam& team, uint64_t memory)
+      : adapter_(adapter), form_(model.form), team_(team), memory_(memory), taken_(model.weight_bytes()) {}
 
   LowRankPair pair(uint32_t layer, uint32_t outputs, uint32_t inputs, const std::vector<ModulePart>& parts) {
     LowRankPair out;
@@ -100,7 +100,7 @@ class AdapterPacking {
   }
 
   bool fits(uint64_t bytes) {
-    if (taken_ + bytes < machine_memory()) return true;
+    if (taken_ + bytes < memory_) return true;
     if (status_.ok())
       status_ = base::failure(base::Code::kResourceExhausted,
                               "the weights and the adapters take more than this machine's memory");
@@ -128,7 +128,8 @@ class AdapterPacking {
   const Adapter& adapter_;
   WeightFormat form_;
   ThreadTeam& team_;
-  uint64_t& taken_;
+  const uint64_t memory_;
+  uint64_t taken_;
   base::Status status_;
 };
 
@@ -142,10 +143,11 @@ uint64_t AdapterWeights::bytes() const {
   return out;
 }
 
-base::Result<AdapterWeights> load_adapter(const Adapter& adapter, const Shape& s, WeightFormat form, ThreadTeam& team,
-                                          uint64_t& taken) {
+base::Result<AdapterWeights> load_adapter(const Adapter& adapter, const Model& model, ThreadTeam& team,
+                                          uint64_t memory) {
+  const Shape& s = model.shape;
   const uint32_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim, wide = gated_outputs(s.intermediate);
-  AdapterPacking packing(adapter, form, team, taken);
+  AdapterPacking packing(adapter, model, team, memory);
   AdapterWeights out;
   for (uint32_t i = 0; i < s.layers && packing.status().ok(); ++i) {
     AdapterLayer& layer = out.layers.emplace_back();

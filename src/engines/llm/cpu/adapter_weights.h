@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "engines/llm/cpu/matrix.h"
 #include "engines/llm/load/adapter.h"
+#include "engines/llm/load/store.h"
 
 namespace weir::llm {
 
@@ -31,9 +32,11 @@ struct AdapterWeights {
   uint64_t bytes() const;
 };
 
-// `taken`: bytes of other weights, to which these are added. Errors: INVALID_ARGUMENT (a number that is not finite);
-// RESOURCE_EXHAUSTED; as Adapter::intact().
-base::Result<AdapterWeights> load_adapter(const Adapter& adapter, const Shape& shape, WeightFormat form,
-                                          ThreadTeam& team, uint64_t& taken);
+struct Model;
+
+// To be one of the adapters of `model`, whose weights are there. `memory`: that those and all adapters may take.
+// Errors: INVALID_ARGUMENT (a number that is not finite); RESOURCE_EXHAUSTED; as Adapter::intact().
+base::Result<AdapterWeights> load_adapter(const Adapter& adapter, const Model& model, ThreadTeam& team,
+                                          uint64_t memory = machine_memory());
 
 }  // namespace weir::llm

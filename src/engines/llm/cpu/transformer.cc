@@ -51,6 +51,12 @@ float embedding_scale(const Model& model) {
 
 }  // namespace
 
+uint64_t Model::weight_bytes() const {
+  uint64_t out = weights.bytes() + (vision_encoder ? vision_encoder->bytes() : 0);
+  for (const auto& adapter : adapters) out += adapter.bytes();
+  return out;
+}
+
 Transformer::Transformer(Model model, const Kernels& kernels, std::unique_ptr<ThreadTeam> team, uint32_t step_tokens)
     : model_(std::move(model)),
       shape_(model_.shape),

@@ -30,6 +30,8 @@ struct Model {
   Readouts readouts;
   std::unique_ptr<VisionEncoder> vision_encoder;  // null: the model does not see
   std::shared_ptr<const msg::TextSpec> text;
+
+  uint64_t weight_bytes() const;  // of the matrices, those of adapters and of the vision encoder among them
 };
 
 class Transformer final : public generation::TokenEngine {

@@ -119,4 +119,15 @@ base::Result<Weights> load_weights(const Shape& shape, const Store& store, Weigh
   return w;
 }
 
+uint64_t Weights::bytes() const {
+  uint64_t out = embedding.bytes() + head.bytes();
+  for (const auto& layer : layers) {
+    for (const auto* matrix : {&layer.qkv, &layer.out, &layer.gate_up, &layer.down}) out += matrix->bytes();
+    const auto& e = layer.experts;
+    for (const auto* matrix : {&e.router, &e.gate_up, &e.down, &e.shared_gate, &e.shared_gate_up, &e.shared_down})
+      out += matrix->bytes();
+  }
+  return out;
+}
+
 }  // namespace weir::llm

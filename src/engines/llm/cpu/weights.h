@@ -32,6 +32,7 @@ struct Weights {
   Matrix head;       // outputs = 0 when the two are one
   std::vector<Layer> layers;
   std::vector<float> norm;
+  uint64_t bytes() const;  // of the matrices
   const Matrix& output() const { return head.outputs > 0 ? head : embedding; }
 };
 

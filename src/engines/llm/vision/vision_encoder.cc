@@ -66,6 +66,13 @@ TowerBlock read_block(const VisionShape& v, const std::string& prefix, Parameter
 VisionEncoder::VisionEncoder(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 VisionEncoder::~VisionEncoder() = default;
 
+uint64_t VisionEncoder::bytes() const {
+  uint64_t out = parts_->embed.bytes() + parts_->project.bytes();
+  for (const auto& block : parts_->blocks)
+    for (const auto* matrix : {&block.qkv, &block.proj, &block.fc1, &block.fc2}) out += matrix->bytes();
+  return out;
+}
+
 std::function<base::Result<uint32_t>(std::string_view, std::string_view)> VisionEncoder::counter(
     const VisionShape& shape) {
   return [n = shape.patches()](std::string_view data, std::string_view) -> base::Result<uint32_t> {

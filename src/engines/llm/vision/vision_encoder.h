@@ -21,6 +21,7 @@ class VisionEncoder {
   static base::Result<std::unique_ptr<VisionEncoder>> load(const Shape& shape, const Store& store, WeightFormat form,
                                                            ThreadTeam& team);
   ~VisionEncoder();
+  uint64_t bytes() const;  // of its matrices
 
   // TextSpec::Vision::features: how many pads an image takes, from a look at its header.
   static std::function<base::Result<uint32_t>(std::string_view data, std::string_view mime)> counter(

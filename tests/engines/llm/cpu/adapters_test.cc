@@ -12,11 +12,10 @@ std::unique_ptr<Transformer> with_adapters(const std::string& name, WeightFormat
   auto team = std::make_unique<ThreadTeam>(2);
   Model model = load_model(adapted_models() + "/" + name, form, *team, keep);
   auto folder = Folder::open(adapted_models() + "/" + name);
-  uint64_t taken = 0;
   for (const auto& each : adapters) {
     auto adapter = Adapter::open(*folder, "adapters/" + each, model.shape);
     EXPECT_TRUE(bool(adapter)) << adapter.error().text;
-    auto weights = load_adapter(*adapter, model.shape, form, *team, taken);
+    auto weights = load_adapter(*adapter, model, *team);
     EXPECT_TRUE(bool(weights)) << weights.error().text;
     EXPECT_GT(weights->bytes(), 0u);
     model.adapters.push_back(std::move(*weights));
@@ -137,6 +136,26 @@ TEST_F(LlmAdapters, AStepThatNamesOneThatThereIsNotFails) {
   feed(stepper, tenant, 3);
   EXPECT_EQ(engine->adapters(), 1u);
   EXPECT_EQ(engine->step(stepper.step).text, "a step's adapter does not exist");
+}
+
+// With the model's own weights, and what has been loaded beside them.
+TEST_F(LlmAdapters, TheyTakeMemoryBesideTheModel) {
+  ThreadTeam team(1);
+  const std::string path = adapted_models() + "/llama";
+  Model model = load_model(path, WeightFormat::kF32, team);
+  auto adapter = Adapter::open(*Folder::open(path), "adapters/whole", model.shape);
+  ASSERT_TRUE(bool(adapter)) << adapter.error().text;
+  const uint64_t base = model.weight_bytes();
+  EXPECT_GT(base, uint64_t(model.shape.vocabulary) * model.shape.hidden * sizeof(float));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(load_adapter(*adapter, model, team, base).error().code, base::Code::kResourceExhausted);
+    auto weights = load_adapter(*adapter, model, team, 2 * base + 1'000'000);
+    ASSERT_TRUE(bool(weights)) << weights.error().text;
+    const uint64_t all = model.weight_bytes() + weights->bytes();
+    EXPECT_EQ(load_adapter(*adapter, model, team, all).error().code, base::Code::kResourceExhausted);
+    EXPECT_TRUE(bool(load_adapter(*adapter, model, team, all + 1'000'000)));
+    model.adapters.push_back(std::move(*weights));
+  }
 }
 
 }  // namespace

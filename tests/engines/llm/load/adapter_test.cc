@@ -6,7 +6,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "engines/llm/cpu/adapter_weights.h"
+#include "engines/llm/cpu/transformer.h"
 #include "engines/llm/support.h"
 
 namespace weir::llm {
@@ -71,8 +71,9 @@ class AdapterFolder : public testing::Test {
     auto adapter = Adapter::open(*Folder::open(path), where, *shape);
     if (!adapter) return adapter.error().text;
     ThreadTeam team(1);
-    uint64_t taken = 0;
-    auto weights = load_adapter(*adapter, *shape, WeightFormat::kBf16, team, taken);
+    Model model;
+    model.shape = *shape, model.form = WeightFormat::kBf16;
+    auto weights = load_adapter(*adapter, model, team);
     return weights ? "" : weights.error().text;
   }
 
