@@ -2,6 +2,7 @@
 const { Ollama } = require('ollama');
 const Anthropic = require('@anthropic-ai/sdk').default ?? require('@anthropic-ai/sdk');
 const { betaTool } = require('@anthropic-ai/sdk/helpers/beta/json-schema');
+const { test, same, truth, finish } = require('./client_cases.js');
 
 const [, , base, model] = process.argv;
 const ollama = new Ollama({ host: base });
@@ -9,24 +10,7 @@ const anthropic = new Anthropic({ baseURL: base, apiKey: 'none', maxRetries: 0 }
 const messages = [{ role: 'user', content: 'Tell me about the sea.' }];
 const zone = { type: 'object', properties: { zone: { enum: ['CET', 'UTC'] } }, required: ['zone'], additionalProperties: false };
 const options = { temperature: 0, num_predict: 24 };
-let passed = 0;
-let failed = 0;
 
-async function test(name, run) {
-  try {
-    await run();
-    passed++;
-  } catch (error) {
-    failed++;
-    console.log(`FAILED ${name}: ${error.stack}`);
-  }
-}
-function same(got, expected, what) {
-  if (got !== expected) throw new Error(`${what}: expected ${JSON.stringify(expected)}, got ${JSON.stringify(got)}`);
-}
-function truth(value, what) {
-  if (!value) throw new Error(what);
-}
 async function refused(run, status) {
   try {
     await run();
@@ -230,7 +214,6 @@ async function anthropicTests() {
 async function main() {
   await ollamaTests();
   await anthropicTests();
-  console.log(`${passed} passed, ${failed} failed`);
-  process.exit(failed ? 1 : 0);
+  finish();
 }
 main();

@@ -1,33 +1,18 @@
 // The `openai` package's files and batches against a running server: node batches_client.js http://127.0.0.1:8080 model key
 const OpenAI = require('openai').default ?? require('openai');
 const { toFile } = require('openai');
+const { test, same, truth, finish } = require('./client_cases.js');
 
 const [, , base, model, key] = process.argv;
 const client = new OpenAI({ baseURL: `${base}/v1`, apiKey: key ?? 'none', maxRetries: 0 });
-let passed = 0;
-let failed = 0;
-
-async function test(name, run) {
-  try {
-    await run();
-    passed++;
-  } catch (error) {
-    failed++;
-    console.log(`FAILED ${name}: ${error.stack}`);
-  }
-}
-function same(got, expected, what) {
-  if (got !== expected) throw new Error(`${what}: expected ${JSON.stringify(expected)}, got ${JSON.stringify(got)}`);
-}
-function truth(value, what) {
-  if (!value) throw new Error(what);
-}
 const line = (id, url, body) => JSON.stringify({ custom_id: id, method: 'POST', url, body: { model, ...body } });
 const chat = (id, text, more) =>
   line(id, '/v1/chat/completions', { messages: [{ role: 'user', content: text }], max_tokens: 4, temperature: 0, ...more });
+
 async function upload(lines) {
   return client.files.create({ file: await toFile(Buffer.from(lines.join('\n')), 'in.jsonl'), purpose: 'batch' });
 }
+
 async function over(id) {
   for (;;) {
     const batch = await client.batches.retrieve(id);
@@ -35,6 +20,7 @@ async function over(id) {
     await new Promise((go) => setTimeout(go, 50));
   }
 }
+
 async function rows(id) {
   const text = await (await client.files.content(id)).text();
   return text.trim().split('\n').map((row) => JSON.parse(row));
@@ -130,7 +116,6 @@ async function main() {
     same(gone.deleted, true, 'deleted');
     await client.files.retrieve(file.id).then(() => { throw new Error('it is there'); }, (error) => same(error.status, 404, 'status'));
   });
-  console.log(`${passed} passed, ${failed} failed`);
-  process.exit(failed ? 1 : 0);
+  finish();
 }
 main();

@@ -1,29 +1,12 @@
 // The `openai` package's stored chat completions against a running server: node chats_client.js http://127.0.0.1:8080 model
 const OpenAI = require('openai').default ?? require('openai');
+const { test, same, truth, finish } = require('./client_cases.js');
 
 const [, , base, model] = process.argv;
 const client = new OpenAI({ baseURL: `${base}/v1`, apiKey: 'none', maxRetries: 0 });
 const chats = client.chat.completions;
 const ask = { model, max_completion_tokens: 8, temperature: 0, messages: [{ role: 'system', content: 'Be brief.' }, { role: 'user', content: [{ type: 'text', text: 'Hello!' }] }] };
-let passed = 0;
-let failed = 0;
 
-async function test(name, run) {
-  try {
-    await run();
-    passed++;
-  } catch (error) {
-    failed++;
-    console.log(`FAILED ${name}: ${error.stack}`);
-  }
-}
-function same(got, expected, what) {
-  const [a, b] = [got, expected].map((value) => JSON.stringify(value));
-  if (a !== b) throw new Error(`${what}: expected ${b}, got ${a}`);
-}
-function truth(value, what) {
-  if (!value) throw new Error(what);
-}
 async function ids(query) {
   const out = [];
   for await (const chat of chats.list(query)) out.push(chat.id);
@@ -73,7 +56,6 @@ async function main() {
     const long = await chats.create({ ...ask, store: true, metadata: { a: 'x'.repeat(3000) } }).catch((e) => e);
     truth(long instanceof OpenAI.BadRequestError && long.param === 'metadata', `${long}`);
   });
-  console.log(`${passed} passed, ${failed} failed`);
-  process.exit(failed ? 1 : 0);
+  finish();
 }
 main();

@@ -1,28 +1,11 @@
 // The `openai` package's Conversations API against a running server: node conversations_client.js http://127.0.0.1:8080 model
 const OpenAI = require('openai').default ?? require('openai');
+const { test, same, truth, finish } = require('./client_cases.js');
 
 const [, , base, model] = process.argv;
 const client = new OpenAI({ baseURL: `${base}/v1`, apiKey: 'none', maxRetries: 0 });
 const ask = { model, max_output_tokens: 12, temperature: 0 };
-let passed = 0;
-let failed = 0;
 
-async function test(name, run) {
-  try {
-    await run();
-    passed++;
-  } catch (error) {
-    failed++;
-    console.log(`FAILED ${name}: ${error.stack}`);
-  }
-}
-function same(got, expected, what) {
-  const [a, b] = [got, expected].map((value) => JSON.stringify(value));
-  if (a !== b) throw new Error(`${what}: expected ${b}, got ${a}`);
-}
-function truth(value, what) {
-  if (!value) throw new Error(what);
-}
 async function told(id, query = { order: 'asc' }) {
   const out = [];
   for await (const item of client.conversations.items.list(id, query)) out.push(item.content?.[0]?.text ?? item.type);
@@ -77,7 +60,6 @@ async function main() {
       truth(error instanceof OpenAI.NotFoundError, `${error}`);
     }
   });
-  console.log(`${passed} passed, ${failed} failed`);
-  process.exit(failed ? 1 : 0);
+  finish();
 }
 main();

@@ -1,27 +1,10 @@
 // The official `openai` package against a running server: node openai_client.js http://127.0.0.1:8080 model
 const OpenAI = require('openai').default ?? require('openai');
+const { test, same, truth, finish } = require('./client_cases.js');
 
 const [, , base, model] = process.argv;
 const client = new OpenAI({ baseURL: `${base}/v1`, apiKey: 'none', maxRetries: 0 });
 const messages = [{ role: 'user', content: 'Tell me about the sea.' }];
-let passed = 0;
-let failed = 0;
-
-async function test(name, run) {
-  try {
-    await run();
-    passed++;
-  } catch (error) {
-    failed++;
-    console.log(`FAILED ${name}: ${error.stack}`);
-  }
-}
-function same(got, expected, what) {
-  if (got !== expected) throw new Error(`${what}: expected ${JSON.stringify(expected)}, got ${JSON.stringify(got)}`);
-}
-function truth(value, what) {
-  if (!value) throw new Error(what);
-}
 
 async function main() {
   let plain;
@@ -138,8 +121,7 @@ async function main() {
     const answer = await client.chat.completions.create({ model, messages, max_completion_tokens: 24, temperature: 0 });
     same(answer.choices[0].message.content, plain.choices[0].message.content, 'text');
   });
-  console.log(`${passed} passed, ${failed} failed`);
-  process.exit(failed ? 1 : 0);
+  finish();
 }
 
 main();

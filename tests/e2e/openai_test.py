@@ -59,54 +59,34 @@ class Openai(harness.Case):
         self.assertEqual([], json.loads(chunks[-2])['choices'])
         self.assertEqual(8, json.loads(chunks[-2])['usage']['completion_tokens'])
 
-    def test_the_official_client(self):
+    def passes(self, client, count):
+        """The program of a client against the server: so many cases, a regular expression, and all of them pass."""
         env = {**os.environ, 'NODE_PATH': str(harness.ROOT / '.cache/npm/node_modules')}
-        done = subprocess.run(['node', str(harness.ROOT / 'tests/e2e/openai_client.js'), self.server.url(), 'chat'],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, env=env)
+        done = subprocess.run(['node', str(harness.ROOT / 'tests/e2e' / client), self.server.url(), 'chat'],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240, env=env)
         self.assertEqual(0, done.returncode, done.stdout.decode())
-        self.assertRegex(done.stdout.decode(), r'(?m)^1\d passed, 0 failed$')
+        self.assertRegex(done.stdout.decode(), rf'(?m)^{count} passed, 0 failed$')
+
+    def test_the_official_client(self):
+        self.passes('openai_client.js', r'1\d')
 
     def test_the_official_client_calls_tools(self):
-        env = {**os.environ, 'NODE_PATH': str(harness.ROOT / '.cache/npm/node_modules')}
-        done = subprocess.run(['node', str(harness.ROOT / 'tests/e2e/tools_client.js'), self.server.url(), 'chat'],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240, env=env)
-        self.assertEqual(0, done.returncode, done.stdout.decode())
-        self.assertRegex(done.stdout.decode(), r'(?m)^9 passed, 0 failed$')
+        self.passes('tools_client.js', '9')
 
     def test_frameworks(self):
-        env = {**os.environ, 'NODE_PATH': str(harness.ROOT / '.cache/npm/node_modules')}
-        done = subprocess.run(['node', str(harness.ROOT / 'tests/e2e/frameworks_client.js'), self.server.url(), 'chat'],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240, env=env)
-        self.assertEqual(0, done.returncode, done.stdout.decode())
-        self.assertRegex(done.stdout.decode(), r'(?m)^57 passed, 0 failed$')
+        self.passes('frameworks_client.js', '57')
 
     def test_llamaindex_and_instructor(self):
-        env = {**os.environ, 'NODE_PATH': str(harness.ROOT / '.cache/npm/node_modules')}
-        done = subprocess.run(['node', str(harness.ROOT / 'tests/e2e/extraction_client.js'), self.server.url(), 'chat'],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240, env=env)
-        self.assertEqual(0, done.returncode, done.stdout.decode())
-        self.assertRegex(done.stdout.decode(), r'(?m)^17 passed, 0 failed$')
+        self.passes('extraction_client.js', '17')
 
     def test_the_official_clients_responses(self):
-        env = {**os.environ, 'NODE_PATH': str(harness.ROOT / '.cache/npm/node_modules')}
-        done = subprocess.run(['node', str(harness.ROOT / 'tests/e2e/responses_client.js'), self.server.url(), 'chat'],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, env=env)
-        self.assertEqual(0, done.returncode, done.stdout.decode())
-        self.assertRegex(done.stdout.decode(), r'(?m)^14 passed, 0 failed$')
+        self.passes('responses_client.js', '14')
 
     def test_the_official_clients_conversations(self):
-        env = {**os.environ, 'NODE_PATH': str(harness.ROOT / '.cache/npm/node_modules')}
-        done = subprocess.run(['node', str(harness.ROOT / 'tests/e2e/conversations_client.js'), self.server.url(), 'chat'],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, env=env)
-        self.assertEqual(0, done.returncode, done.stdout.decode())
-        self.assertRegex(done.stdout.decode(), r'(?m)^5 passed, 0 failed$')
+        self.passes('conversations_client.js', '5')
 
     def test_the_official_clients_stored_chats(self):
-        env = {**os.environ, 'NODE_PATH': str(harness.ROOT / '.cache/npm/node_modules')}
-        done = subprocess.run(['node', str(harness.ROOT / 'tests/e2e/chats_client.js'), self.server.url(), 'chat'],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, env=env)
-        self.assertEqual(0, done.returncode, done.stdout.decode())
-        self.assertRegex(done.stdout.decode(), r'(?m)^4 passed, 0 failed$')
+        self.passes('chats_client.js', '4')
 
     def test_hostile_tools_hold_up_nobody_else(self):
         def tools(parameters, count=1):
@@ -146,11 +126,7 @@ class Openai(harness.Case):
         self.assertNotIn(word, kept[0])
 
     def test_clients_of_ollama_and_anthropic(self):
-        env = {**os.environ, 'NODE_PATH': str(harness.ROOT / '.cache/npm/node_modules')}
-        done = subprocess.run(['node', str(harness.ROOT / 'tests/e2e/agents_client.js'), self.server.url(), 'chat'],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, env=env)
-        self.assertEqual(0, done.returncode, done.stdout.decode())
-        self.assertRegex(done.stdout.decode(), r'(?m)^2\d passed, 0 failed$')
+        self.passes('agents_client.js', r'2\d')
 
     def test_streams_side_by_side_say_what_each_says_alone(self):
         words = ['What is curl?', 'Tell me about the GNU compiler collection, and what it is for.', 'hi', 'Why?']

@@ -1,5 +1,6 @@
 // The `openai` package's Responses API against a running server: node responses_client.js http://127.0.0.1:8080 model
 const OpenAI = require('openai').default ?? require('openai');
+const { test, same, truth, finish } = require('./client_cases.js');
 
 const [, , base, model] = process.argv;
 const client = new OpenAI({ baseURL: `${base}/v1`, apiKey: 'none', maxRetries: 0 });
@@ -7,24 +8,6 @@ const zone = { type: 'object', properties: { zone: { enum: ['CET', 'UTC'] } }, r
 const tools = [{ type: 'function', name: 'clock', description: 'Tells the time.', parameters: zone, strict: true }];
 const ask = { model, input: 'Tell me about the sea.', max_output_tokens: 24, temperature: 0 };
 const calling = { ...ask, tools, tool_choice: { type: 'function', name: 'clock' }, max_output_tokens: 200 };
-let passed = 0;
-let failed = 0;
-
-async function test(name, run) {
-  try {
-    await run();
-    passed++;
-  } catch (error) {
-    failed++;
-    console.log(`FAILED ${name}: ${error.stack}`);
-  }
-}
-function same(got, expected, what) {
-  if (got !== expected) throw new Error(`${what}: expected ${JSON.stringify(expected)}, got ${JSON.stringify(got)}`);
-}
-function truth(value, what) {
-  if (!value) throw new Error(what);
-}
 
 async function main() {
   let plain, called;
@@ -151,7 +134,6 @@ async function main() {
     same(logprobs.map((one) => one.token).join('').startsWith(text.slice(0, 4)), true, 'tokens');
     truth(logprobs.every((one) => one.top_logprobs.length === 3 && one.logprob <= one.top_logprobs[0].logprob), JSON.stringify(logprobs[0]));
   });
-  console.log(`${passed} passed, ${failed} failed`);
-  process.exit(failed ? 1 : 0);
+  finish();
 }
 main();

@@ -2,6 +2,7 @@
 // The demo model chooses no tool sensibly: it is made to call them, and what it says is held to their schemas.
 const OpenAI = require('openai').default ?? require('openai');
 const Ajv = require('ajv/dist/2020');
+const { test, same, truth, finish } = require('./client_cases.js');
 
 const [, , base, model] = process.argv;
 const client = new OpenAI({ baseURL: `${base}/v1`, apiKey: 'none', maxRetries: 0 });
@@ -14,30 +15,13 @@ const parameters = {
 const tools = Object.entries(parameters).map(([name, schema]) => ({ type: 'function', function: { name, description: `Tells the ${name}.`, parameters: schema } }));
 const named = (name) => ({ type: 'function', function: { name } });
 const ask = { model, messages, tools, max_completion_tokens: 300, temperature: 0 };
-let passed = 0;
-let failed = 0;
-
-async function test(name, run) {
-  try {
-    await run();
-    passed++;
-  } catch (error) {
-    failed++;
-    console.log(`FAILED ${name}: ${error.stack}`);
-  }
-}
-function same(got, expected, what) {
-  if (got !== expected) throw new Error(`${what}: expected ${JSON.stringify(expected)}, got ${JSON.stringify(got)}`);
-}
-function truth(value, what) {
-  if (!value) throw new Error(what);
-}
 function valid(call) {
   same(call.type, 'function', 'type');
   truth(/^call_\w{10,}$/.test(call.id), call.id);
   const check = ajv.compile(parameters[call.function.name]);
   truth(check(JSON.parse(call.function.arguments)), `${call.function.arguments}: ${ajv.errorsText(check.errors)}`);
 }
+
 async function refused(extra, param) {
   const error = await client.chat.completions.create({ ...ask, ...extra }).then(() => new Error('it was accepted'), (e) => e);
   truth(error instanceof OpenAI.BadRequestError, `BadRequestError, got ${error}`);
@@ -132,7 +116,6 @@ async function main() {
     await refused({ tools: [{ type: 'function', function: { name: 'x', strict: true, parameters: { not: {} } } }], tool_choice: 'required' }, 'tools');
     await refused({ response_format: { type: 'json_object' }, tool_choice: 'required' }, 'response_format');
   });
-  console.log(`${passed} passed, ${failed} failed`);
-  process.exit(failed ? 1 : 0);
+  finish();
 }
 main();
