@@ -162,7 +162,8 @@ jobs::ShardJobs::PutOff put_off(OpenAiState& state, const std::string& id, const
 void begin_live(OpenAiState& state, const std::string& id, const jobs::Requester& requester) {
   if (!state.options.jobs->is_shared()) return;
   (void)state.options.jobs->ask(
-      [batch = batch_of(state, id, requester, kLive)](Storage& s) -> Result<bool> {
+      [batch = batch_of(state, id, requester, kLive), runs = state.options.background](Storage& s) -> Result<bool> {
+        if (!runs->goes_on(batch.id)) return true;  // it is over, and its end has looked for a record in vain
         Status added = s.atomically([&] { return s.batches.add(batch); });
         if (!added.ok()) return added;
         return true;
