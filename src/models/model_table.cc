@@ -295,7 +295,7 @@ std::shared_ptr<const bus::Catalog> ModelTable::catalog(const std::string& defau
   for (const auto& [name, owner] : further_names_.settle(named)) {
     const Model& model = models_.at(owner);
     if (models_.contains(name))
-      std::erase_if(catalog->index, [&](const bus::IndexRow& row) { return row.name == name; });
+      std::erase_if(catalog->index, [&taken = name](const bus::IndexRow& row) { return row.name == taken; });
     if (model.adapters.contains(name))
       model.list_adapter(name, *catalog);
     else
