@@ -9,18 +9,15 @@ namespace weir::forward {
 namespace {
 
 struct SequencePlaces : testing::Test {
-  SequencePlaces() {
-    for (const char* url : {"http://10.0.0.1:8001", "http://10.0.0.2:8001"})
-      target.origins.emplace_back(*net::parse_url(url), 0, Origin::Addresses(1));
-  }
+  Origin& add(const char* url) { return target.origins.emplace_back(*net::parse_url(url), 0, Origin::Addresses(1)); }
   Origin* place(const SequenceKey& key) { return table.place_of(key).origin; }
   void break_off(SequenceRun run) { table.break_off(key, run, base::failure(base::Code::kUnavailable, "lost"), {}); }
   bool is_broken() { return !table.go_on(key, {}); }
 
   Target target;
   SequenceTable& table = target.sequences;
-  Origin& first = target.origins[0];
-  Origin& second = target.origins[1];
+  Origin& first = add("http://10.0.0.1:8001");
+  Origin& second = add("http://10.0.0.2:8001");
   const SequenceKey key{1, {0, 7}};
 };
 
