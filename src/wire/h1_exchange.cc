@@ -66,19 +66,10 @@ void append_field(std::string& text, std::string_view name, std::string_view val
   put_field(text.data() + before, name, value);
 }
 
-// RFC 9110 §7.6.1: these belong to the connection, so to the codec.
-bool of_connection(std::string_view name) {
-  switch (name.size()) {
-    case 7: return name == "upgrade";
-    case 10: return name == "connection" || name == "keep-alive";
-    case 16: return name == "proxy-connection";
-    case 17: return name == "transfer-encoding";
-    default: return false;
-  }
-}
-
 // Trailer fields may not be about framing or routing (RFC 9110 §6.5.1).
-bool may_trail(std::string_view name) { return !of_connection(name) && name != "content-length" && name != "host"; }
+bool may_trail(std::string_view name) {
+  return !is_about_connection(name) && name != "content-length" && name != "host";
+}
 
 // A whole answer of 200: its head with `extra` fields, and its body.
 void write_small(H1Output& output, HttpDate* date, const Fields& extra, std::string_view content_type,
@@ -94,7 +85,7 @@ void write_small(H1Output& output, HttpDate* date, const Fields& extra, std::str
   at = put(put_word<kType.size()>(at, kType), content_type);
   at = put_word<2>(put(put_word<kLength.size()>(at, kLength), digits), "\r\n");
   for (size_t i = 0; i < extra.size(); ++i)
-    if (auto [name, value] = extra[i]; !of_connection(name)) at = put_field(at, name, value);
+    if (auto [name, value] = extra[i]; !is_about_connection(name)) at = put_field(at, name, value);
   at = put(put_word<2>(at, "\r\n"), body);
   output.add(size_t(at - begin));
 }
@@ -312,7 +303,7 @@ void H1Exchange::write_head(const Response& response) {
 void H1Exchange::write_fields(const Fields& fields, int status, std::string& text) {
   for (size_t i = 0; i < fields.size(); ++i) {
     auto [name, value] = fields[i];
-    if (of_connection(name)) continue;
+    if (is_about_connection(name)) continue;
     if (name == "content-length") {
       uint64_t n = 0;
       auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), n);

@@ -19,24 +19,13 @@ bool is_scheme(std::string_view text) {
          });
 }
 
-bool is_length(std::string_view text) {
-  int64_t n = -1;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  return error == std::errc() && end == text.data() + text.size() && text[0] != '-';
-}
-
-// RFC 9113 §8.2.2.
-bool is_about_connection(std::string_view name) {
-  switch (name.size()) {
-    case 7: return name == "upgrade";
-    case 10: return name == "connection" || name == "keep-alive";
-    case 16: return name == "proxy-connection";
-    case 17: return name == "transfer-encoding";
-    default: return false;
-  }
-}
-
 }  // namespace
+
+int64_t parse_length(std::string_view digits) {
+  int64_t n = -1;
+  auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
+  return error == std::errc() && end == digits.data() + digits.size() && digits[0] != '-' ? n : -1;
+}
 
 bool H2HeadRules::field(std::string_view name, std::string_view value) {
   if (malformed_) return false;
@@ -78,7 +67,7 @@ bool H2HeadRules::regular_field(std::string_view name, std::string_view value) {
   if (name == "te") return same_text(value, "trailers");
   if (block_ == Block::kTrailers) return true;
   if (name == "host") return first(kHost) && !value.empty() && nghttp2_check_authority(bytes_of(value), value.size());
-  if (name == "content-length") return !std::exchange(has_length_, true) && is_length(value);
+  if (name == "content-length") return !std::exchange(has_length_, true) && parse_length(value) >= 0;
   if (name == "priority") read_priority(value);
   return true;
 }

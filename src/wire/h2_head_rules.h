@@ -11,6 +11,9 @@
 
 namespace weir::wire {
 
+// The value of a content-length field; -1: it is none (RFC 9110 §8.6).
+int64_t parse_length(std::string_view digits);
+
 class H2HeadRules {
  public:
   enum class Block : uint8_t { kRequest, kTrailers };

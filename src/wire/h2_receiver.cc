@@ -1,6 +1,5 @@
 #include "wire/h2_receiver.h"
 
-#include <charconv>
 #include <utility>
 
 #include "wire/body_memory.h"
@@ -14,12 +13,6 @@ namespace {
 constexpr base::Duration kYoung = std::chrono::seconds(1);  // Envoy: a reset before this age is premature
 constexpr size_t kFieldCost = 32;                           // of a field beside its text, as HPACK counts
 constexpr int32_t kLastStreamId = 0x7fffffff;
-
-int64_t parse_length(std::string_view digits) {
-  int64_t n = -1;
-  auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
-  return error == std::errc() && end == digits.data() + digits.size() ? n : -1;
-}
 
 // A client resets its calls when their own deadline comes. Its clock began before ours, by the head's way here, and its
 // header may be rounded up. A timeout that is shorter than what a reset is to cost would make all resets free.

@@ -65,6 +65,17 @@ inline std::string lowered(std::string_view text) {
 // Responses with these statuses have no body (RFC 9110 §6.4.1).
 constexpr bool bodiless(int status) { return status < 200 || status == 204 || status == 304; }
 
+// Fields that belong to the connection, so to the codec (RFC 9110 §7.6.1): HTTP/2 has none of them (RFC 9113 §8.2.2).
+constexpr bool is_about_connection(std::string_view name) {
+  switch (name.size()) {
+    case 7: return name == "upgrade";
+    case 10: return name == "connection" || name == "keep-alive";
+    case 16: return name == "proxy-connection";
+    case 17: return name == "transfer-encoding";
+    default: return false;
+  }
+}
+
 // Without spaces and tabs at both ends.
 constexpr std::string_view trim(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
