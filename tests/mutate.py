@@ -121,7 +121,7 @@ EQUIVALENT = {
      'if (tag > UINT32_MAX || (tag >> 3) == 0 || (tag & 6) > 5) return fail();'):
         'the types above 5 have both bits that are looked at',
     ('src/wire/h2_client.cc', 'size_t left = 0;                  // bytes of the body', 'constant'): 'it is set before it is read',
-    ('src/wire/h1_input.cc', 'constexpr size_t kKeptInput = 16 << 10;  // capacity that a quiet connection may keep', 'constant'):
+    ('src/wire/kept_input.cc', 'constexpr size_t kKeptInput = 16 << 10;  // capacity that a quiet connection may keep', 'constant'):
         'a bound on idle memory, of which no caller sees the exact size',
     ('src/wire/h2_sender.cc', 'if (part < kCopyBelow)', 'if (part <= kCopyBelow)'): 'the same bytes, copied or pointed at',
     ('src/wire/h2_exchange.cc', 'if (text.capacity() > kKeepField) text.shrink_to_fit();',

@@ -7,7 +7,7 @@
 #include "base/stepped_charge.h"
 #include "wire/body_memory.h"
 #include "wire/connection.h"
-#include "wire/h1_output.h"
+#include "wire/output.h"
 
 namespace weir::wire {
 
@@ -22,7 +22,7 @@ struct H1Connection : Connection {
     if (!busy) wire.output_ready();
   }
 
-  H1Output output;
+  Output output;
   base::SteppedCharge heads;  // of requests, and input that cannot be used yet
   bool draining = false;
   bool last = false;     // no request is taken after the one that is being read

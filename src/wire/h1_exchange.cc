@@ -72,7 +72,7 @@ bool may_trail(std::string_view name) {
 }
 
 // A whole answer of 200: its head with `extra` fields, and its body.
-void write_small(H1Output& output, HttpDate* date, const Fields& extra, std::string_view content_type,
+void write_small(Output& output, HttpDate* date, const Fields& extra, std::string_view content_type,
                  std::string_view body) {
   const Digits length(body.size());
   const std::string_view digits = length;
@@ -206,7 +206,7 @@ void H1Exchange::end(Fields trailers) {
 
 // The same bytes as by head(), body() and end(), written where they leave from.
 bool H1Exchange::respond_small(int status, std::string_view content_type, std::string_view body) {
-  if (status != 200 || !open() || headed_ || !turn_ || await_100_ || body.empty() || body.size() > H1Output::kCopied)
+  if (status != 200 || !open() || headed_ || !turn_ || await_100_ || body.empty() || body.size() > Output::kCopied)
     return false;
   if (request_.version != Version::kHttp11 || bodiless(status) || content_type.empty() || has_control(content_type))
     return false;
@@ -341,7 +341,7 @@ void H1Exchange::write_framing(int status, std::string& text) {
 }
 
 void H1Exchange::write_body(base::Bytes piece) {
-  H1Output& out = connection_.output;
+  Output& out = connection_.output;
   switch (framing_) {
     case Framing::kNone: return;
     case Framing::kLength:

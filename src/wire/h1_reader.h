@@ -11,9 +11,9 @@
 #include "wire/guard.h"
 #include "wire/h1_connection.h"
 #include "wire/h1_gate.h"
-#include "wire/h1_input.h"
 #include "wire/h1_parser.h"
 #include "wire/h1_queue.h"
+#include "wire/kept_input.h"
 #include "wire/request_body.h"
 
 namespace weir::wire {
@@ -86,7 +86,7 @@ class H1Reader final : H1Parser::Sink {
   H1Parser parser_;
   HeadScan scan_;
   std::unique_ptr<HeadText> head_text_;  // of the head that is being looked at; null while the connection is quiet
-  H1Input input_;
+  KeptInput input_;
   std::unique_ptr<RequestBody> body_;     // null: no body has been gathered since the connection was last quiet
   H1Exchange* current_ = nullptr;         // whose body is being read; null while a body is discarded
   const H1Exchange* read_for_ = nullptr;  // whose body it is, discarded or not; may be gone, and is only compared

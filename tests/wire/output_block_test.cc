@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "wire/h1_output.h"
 #include "wire/h2_output.h"
+#include "wire/output.h"
 
 namespace weir::wire {
 namespace {
@@ -49,7 +49,7 @@ void take_turns(Put put, Take take) {
 }
 
 TEST(OutputBlock, ConnectionsShareOne) {
-  take_turns<H1Output>([](H1Output& out) { out.append("text"); }, [](H1Output& out) { out.consume(4); });
+  take_turns<Output>([](Output& out) { out.append("text"); }, [](Output& out) { out.consume(4); });
   take_turns<H2Output>([](H2Output& out) { out.copy("text", 4); }, [](H2Output& out) { out.consumed(4); });
 }
 

@@ -4,14 +4,14 @@
 #include <random>
 #include <string>
 
-#include "wire/h1_output.h"
 #include "wire/h2_output.h"
+#include "wire/output.h"
 
 namespace weir::wire {
 namespace {
 
 // The same names for both.
-struct Output1 : H1Output {
+struct Output1 : Output {
   void text(std::string_view s) { append(s); }
   void piece(base::Bytes b) { append(std::move(b)); }
   uint64_t ever() const { return total(); }
@@ -121,9 +121,9 @@ TYPED_TEST(OutputTest, MemoryThatWasGatheredDoesNotMove) {
   EXPECT_EQ(std::string_view(static_cast<const char*>(at), 5), "given");
 }
 
-TEST(H1Output, SmallPiecesAreCopiedBesideTheTextBeforeThem) {
+TEST(Output, SmallPiecesAreCopiedBesideTheTextBeforeThem) {
   for (auto [size, pieces] : {std::pair<size_t, size_t>(2048, 1), {2049, 2}}) {
-    H1Output out;
+    Output out;
     out.append("head");
     out.append(base::Bytes::copy_of(std::string(size, 'x')));
     std::vector<iovec> all(9);
