@@ -70,7 +70,7 @@ NO_MODEL = {
 def no_model(path):
     """Whole families beside NO_MODEL: shared memory, reflection, what GRPS says in its messages, lists, what is kept for later."""
     return path in NO_MODEL or 'sharedmemory' in path.lower() or '.reflection.' in path or path.startswith('/grps') \
-        or 'GrpsService' in path or path.rstrip('/').endswith('/models') or path in ('/graphpipe',) \
+        or 'grps.protos.v1.' in path or path.rstrip('/').endswith('/models') or path in ('/graphpipe',) \
         or path.startswith('/v2/jobs/') or '/files' in path or '/batches' in path or '/conversations' in path or '/chat/completions' in path
 
 

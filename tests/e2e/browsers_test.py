@@ -60,8 +60,8 @@ READS = {
     'GET /grps/v1/metadata/server', 'GET /grps/v1/monitor', 'GET /grps/v1/monitor/batches', 'GET /grps/v1/monitor/metrics',
     'GET /grps/v1/monitor/series', 'POST /grps/v1/health/live', 'POST /grps/v1/health/ready', 'POST /grps/v1/metadata/model',
     'POST /grps/v1/metadata/server',
-    'POST /grps.protos.v1.GrpsService/CheckLiveness', 'POST /grps.protos.v1.GrpsService/CheckReadiness',
-    'POST /grps.protos.v1.GrpsService/ModelMetadata', 'POST /grps.protos.v1.GrpsService/ServerMetadata',
+    *(f'POST /grps.protos.v1.{service}/{method}' for service in ('GrpsService', 'GrpsBrpcService')
+      for method in ('CheckLiveness', 'CheckReadiness', 'ModelMetadata', 'ServerMetadata')),
     'GET /health', 'GET /livez', 'GET /load', 'GET /metrics', 'GET /ping', 'GET /readyz', 'GET /version', 'POST /ping',
     'POST /grpc.health.v1.Health/Check', 'POST /grpc.health.v1.Health/List', 'POST /grpc.health.v1.Health/Watch',
     'POST /grpc.reflection.v1.ServerReflection/ServerReflectionInfo',

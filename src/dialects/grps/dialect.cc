@@ -27,7 +27,7 @@ class GrpsDialect final : public dialects::Dialect {
   std::string_view title() const override { return "GRPS"; }
   std::string openapi() const override { return std::string(kOpenApi); }
   void add_settings(std::vector<base::Setting>& rows) override;
-  std::vector<std::string_view> services() const override { return {Grps::kService}; }
+  std::vector<std::string_view> services() const override { return {Grps::kService, Grps::kBrpcService}; }
   std::vector<dialects::FrontPageLink> links() const override {
     return {{"monitor", "/grps/v1/monitor/metrics", "GRPS' metrics: requests, latency, memory, batches"}};
   }

@@ -244,6 +244,8 @@ void add_calls(GrpsState& state, wire::RpcServer& rpcs, std::vector<std::unique_
   auto add = [&](const char* name, Permission permission, std::unique_ptr<Method> method,
                  wire::RpcKind kind = wire::RpcKind::kUnary) {
     rpcs.add({std::string(Grps::kService), name, kind, method.get(), type, type, kGrpc, permission});
+    if (kind == wire::RpcKind::kUnary)
+      rpcs.add({std::string(Grps::kBrpcService), name, kind, method.get(), type, type, kGrpc, permission});
     methods.push_back(std::move(method));
   };
   add("Online", Permission::kAdmin, std::make_unique<Control<go_online>>(state));

@@ -1,6 +1,6 @@
-// The eight calls of grps.protos.v1.GrpsService. As the reference server's, they end with gRPC's OK; what went wrong is
-// in the message's status (the metrics and the access log have the real code). PredictStreaming: one message per
-// answer, a failure is the last one.
+// The eight calls of grps.protos.v1.GrpsService, and the unary ones again as grps.protos.v1.GrpsBrpcService. As the
+// reference server's, they end with gRPC's OK; what went wrong is in the message's status (the metrics and the access
+// log have the real code). PredictStreaming: one message per answer, a failure is the last one.
 #pragma once
 
 #include <memory>

@@ -34,6 +34,7 @@ std::vector<std::string> missing_from_catalog(const Options& options, const bus:
 class Grps {
  public:
   static constexpr std::string_view kService = "grps.protos.v1.GrpsService";
+  static constexpr std::string_view kBrpcService = "grps.protos.v1.GrpsBrpcService";  // its unary calls
 
   // `ready`: the server takes requests (models are loaded, it is not draining); asked on this shard's thread. All
   // borrowed; they outlive every Exchange of the router.
