@@ -97,7 +97,7 @@ class Codec {
   virtual std::unique_ptr<Codec> successor() { return nullptr; }
   // The connection ends because its peer caused more work than requests are worth: a flood of frames, of resets.
   virtual bool flooded() const { return false; }
-  // For the metrics: "sniff", "h1", "h2".
+  // For the metrics: "sniff", "h1", "h2", "baidu_std".
   virtual std::string_view protocol() const = 0;
 };
 
@@ -107,7 +107,10 @@ std::unique_ptr<Codec> make_h1(const CodecEnv& env, Wire& wire, const PeerInfo& 
 std::unique_ptr<Codec> make_h1(CodecEnv&& env, Wire& wire, const PeerInfo& peer) = delete;
 std::unique_ptr<Codec> make_h2(const CodecEnv& env, Wire& wire, const PeerInfo& peer);
 std::unique_ptr<Codec> make_h2(CodecEnv&& env, Wire& wire, const PeerInfo& peer) = delete;
-// Decides by the first bytes between the two.
+// wire/baidu_std_session.cc.
+std::unique_ptr<Codec> make_baidu_std(const CodecEnv& env, Wire& wire, const PeerInfo& peer);
+std::unique_ptr<Codec> make_baidu_std(CodecEnv&& env, Wire& wire, const PeerInfo& peer) = delete;
+// Decides by the first bytes between the three.
 std::unique_ptr<Codec> make_sniff(const CodecEnv& env, Wire& wire, const PeerInfo& peer);
 std::unique_ptr<Codec> make_sniff(CodecEnv&& env, Wire& wire, const PeerInfo& peer) = delete;
 

@@ -2,27 +2,38 @@
 
 #include <algorithm>
 
+#include "wire/baidu_std_packet.h"
+
 namespace weir::wire {
 
-Sniff::Sniff(const CodecEnv& env, Wire& wire, const PeerInfo& peer, Make h1, Make h2)
-    : env_(env), wire_(wire), peer_(peer), h1_(h1), h2_(h2), since_(wire.now()) {}
+Sniff::Sniff(const CodecEnv& env, Wire& wire, const PeerInfo& peer, Codecs codecs)
+    : env_(env), wire_(wire), peer_(peer), codecs_(codecs), since_(wire.now()) {}
 
 void Sniff::feed(std::span<const std::byte> bytes) {
   if (next_) return next_->feed(bytes);
   if (over_ || bytes.empty()) return;
-  std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  std::string_view expected = kH2Preface.substr(seen_);
-  size_t n = std::min(text.size(), expected.size());
-  if (text.substr(0, n) != expected.substr(0, n)) return choose(h1_, bytes);
-  if (n == expected.size()) return choose(h2_, bytes);
-  seen_ += n;
+  const size_t n = std::min(bytes.size(), kH2Preface.size() - seen_.size());
+  std::string_view opening(reinterpret_cast<const char*>(bytes.data()), n);
+  if (!seen_.empty()) opening = seen_.append(opening);
+  const Make make = decide(opening);
+  if (!make) {
+    if (seen_.empty()) seen_ = opening;
+    return;
+  }
+  next_ = make(env_, wire_, peer_);
+  if (!seen_.empty()) {
+    next_->feed(std::as_bytes(std::span(seen_)));
+    bytes = bytes.subspan(n);
+  }
+  if (!bytes.empty()) next_->feed(bytes);
 }
 
-// The bytes seen so far are the beginning of the preface, so they need not be kept.
-void Sniff::choose(Make make, std::span<const std::byte> rest) {
-  next_ = make(env_, wire_, peer_);
-  if (seen_ > 0) next_->feed(std::as_bytes(std::span(kH2Preface.substr(0, seen_))));
-  next_->feed(rest);
+// Makes the codec of a connection that begins so; null: more must come.
+Sniff::Make Sniff::decide(std::string_view opening) const {
+  if (opening == kH2Preface) return codecs_.h2;
+  if (opening.starts_with(BaiduHeader::kMagic)) return codecs_.baidu_std;
+  const bool open = kH2Preface.starts_with(opening) || BaiduHeader::kMagic.starts_with(opening);
+  return open ? nullptr : codecs_.h1;
 }
 
 void Sniff::eof() {
@@ -42,7 +53,7 @@ void Sniff::consumed(size_t n) {
 void Sniff::tick(base::Time now) {
   if (next_) return next_->tick(now);
   if (over_ || now - since_ <= env_.limits.sniff) return;
-  env_.intake.rejected(seen_ > 0 ? reason::kPreface : reason::kIdle, peer_);
+  env_.intake.rejected(!seen_.empty() ? reason::kPreface : reason::kIdle, peer_);
   over_ = true;
 }
 

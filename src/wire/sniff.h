@@ -1,8 +1,9 @@
 // Sniff: the codec of a fresh cleartext connection. The first bytes say which protocol it speaks.
 //
-// HTTP/2 with prior knowledge opens with the 24 bytes of its preface (RFC 9113 §3.4); anything else is HTTP/1, decided
-// at the first byte that differs. From then on the chosen codec does all the work: inside, or in the connection's own
-// hands once it has asked for the successor(). A peer that has not said enough within Limits::sniff is closed.
+// HTTP/2 with prior knowledge opens with the 24 bytes of its preface (RFC 9113 §3.4), baidu_std with "PRPC"; anything
+// else is HTTP/1, decided at the first byte that differs from both. From then on the chosen codec does all the work:
+// inside, or in the connection's own hands once it has asked for the successor(). A peer that has not said enough
+// within Limits::sniff is closed.
 #pragma once
 
 #include <memory>
@@ -18,7 +19,12 @@ class Sniff final : public Codec {
  public:
   using Make = std::unique_ptr<Codec> (*)(const CodecEnv&, Wire&, const PeerInfo&);
 
-  Sniff(const CodecEnv& env, Wire& wire, const PeerInfo& peer, Make h1 = make_h1, Make h2 = make_h2);
+  struct Codecs {
+    Make h1 = make_h1, h2 = make_h2, baidu_std = make_baidu_std;
+  };
+
+  Sniff(const CodecEnv& env, Wire& wire, const PeerInfo& peer) : Sniff(env, wire, peer, Codecs()) {}
+  Sniff(const CodecEnv& env, Wire& wire, const PeerInfo& peer, Codecs codecs);
 
   void feed(std::span<const std::byte> bytes) override;
   void eof() override;
@@ -34,13 +40,13 @@ class Sniff final : public Codec {
   std::string_view protocol() const override { return next_ ? next_->protocol() : "sniff"; }
 
  private:
-  void choose(Make make, std::span<const std::byte> rest);
+  Make decide(std::string_view opening) const;
 
   const CodecEnv& env_;
   Wire& wire_;
   const PeerInfo& peer_;
-  Make h1_, h2_;
-  size_t seen_ = 0;  // bytes of the preface so far
+  const Codecs codecs_;
+  std::string seen_;  // what has come, while it is not decided
   bool over_ = false;
   base::Time since_;
   std::unique_ptr<Codec> next_;

@@ -25,7 +25,7 @@ class TlsWanted final : public Codec, private Intake {
       : intake_(env.intake),
         peer_(peer),
         env_{*this, env.slabs, env.limits, env.date},
-        codec_(std::make_unique<Sniff>(env_, wire, peer, make_closing_h1)) {}
+        codec_(std::make_unique<Sniff>(env_, wire, peer, Sniff::Codecs{.h1 = make_closing_h1})) {}
 
   void feed(std::span<const std::byte> bytes) override {
     codec_->feed(bytes);

@@ -9,6 +9,7 @@
 
 #include "support/fake_wire.h"
 #include "support/split_feed.h"
+#include "wire/baidu_std_packet.h"
 #include "wire/sniff.h"
 
 namespace {
@@ -46,8 +47,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string_view transcript(reinterpret_cast<const char*>(data) + 1, size - 1);
   std::string whole = run(transcript.size() + 1, transcript), pieces = run(data[0] % 32 + 1, transcript);
   bool h2 = transcript.starts_with(wire::kH2Preface);
-  bool open = wire::kH2Preface.starts_with(transcript);
-  if (whole != pieces || whole != (h2 ? "h2" : open ? "sniff" : "h1")) {
+  bool baidu_std = transcript.starts_with(wire::BaiduHeader::kMagic);
+  bool open = wire::kH2Preface.starts_with(transcript) || wire::BaiduHeader::kMagic.starts_with(transcript);
+  if (whole != pieces || whole != (h2 ? "h2" : baidu_std ? "baidu_std" : open ? "sniff" : "h1")) {
     std::fprintf(stderr, "broken: %s, in pieces %s\n", whole.c_str(), pieces.c_str());
     std::abort();
   }

@@ -32,19 +32,18 @@ struct Recorder final : Codec {
   std::string_view protocol() const override { return name; }
 };
 
+template <char name>
+std::unique_ptr<Codec> recorder(const CodecEnv&, Wire&, const PeerInfo&) {
+  return std::make_unique<Recorder>(name == 'b' ? "baidu_std" : std::string("h") + name);
+}
+
 struct Conn {
   FakeWire wire;
   FakeIntake intake;
   Limits limits;
   PeerInfo peer;
   CodecEnv env{intake, base::heap(), limits};
-  Sniff sniff{env, wire, peer,
-              [](const CodecEnv&, Wire&, const PeerInfo&) -> std::unique_ptr<Codec> {
-                return std::make_unique<Recorder>("h1");
-              },
-              [](const CodecEnv&, Wire&, const PeerInfo&) -> std::unique_ptr<Codec> {
-                return std::make_unique<Recorder>("h2");
-              }};
+  Sniff sniff{env, wire, peer, {recorder<'1'>, recorder<'2'>, recorder<'b'>}};
   void feed(std::string_view text) { support::feed(sniff, text); }
   std::string got() {
     auto next = sniff.successor();
@@ -70,6 +69,17 @@ TEST(Sniff, ThePrefaceMayComeByteByByte) {
   EXPECT_EQ(c.got(), "h2:" + std::string(kH2Preface));
 }
 
+TEST(Sniff, BaiduStdIsKnownAtEverySplitPoint) {
+  const std::string all = "PRPC\1rest";
+  for (size_t at = 0; at <= 4; ++at) {
+    Conn c;
+    c.feed(std::string_view(all).substr(0, at));
+    EXPECT_EQ(c.sniff.protocol(), at == 4 ? "baidu_std" : "sniff") << at;
+    c.feed(std::string_view(all).substr(at));
+    EXPECT_EQ(c.got(), "baidu_std:" + all) << at;
+  }
+}
+
 TEST(Sniff, EveryOtherBeginIsHttp1AtItsFirstByteThatDiffers) {
   for (size_t at = 0; at < kH2Preface.size(); ++at) {
     std::string all = std::string(kH2Preface.substr(0, at)) + "~rest";
@@ -81,7 +91,7 @@ TEST(Sniff, EveryOtherBeginIsHttp1AtItsFirstByteThatDiffers) {
       EXPECT_EQ(c.got(), "h1:" + all) << at << " " << split;
     }
   }
-  for (std::string all : {"GET / HTTP/1.1\r\n", "POST", "PUT /", "PRI * HTTP/1.1\r\n\r\n"}) {
+  for (std::string all : {"GET / HTTP/1.1\r\n", "POST", "PUT /", "PRI * HTTP/1.1\r\n\r\n", "PROPFIND", "PRPX"}) {
     Conn c;
     c.feed(all);
     EXPECT_EQ(c.got(), "h1:" + all);

@@ -1,0 +1,91 @@
+#include "wire/baidu_std_session.h"
+
+#include <memory>
+
+#include "wire/answer_flow.h"
+#include "wire/limits.h"
+
+namespace weir::wire {
+namespace {
+
+constexpr base::Duration kQuiet = std::chrono::seconds(2);      // without a request, until spare memory is given back
+constexpr base::Duration kShortIdle = std::chrono::seconds(2);  // where memory is short
+
+}  // namespace
+
+void BaiduStdSession::feed(std::span<const std::byte> bytes) {
+  connection_.busy = true;
+  reader_.process({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  connection_.busy = false;
+}
+
+void BaiduStdSession::consumed(size_t n) {
+  connection_.busy = true;
+  const uint64_t before = connection_.output.total();
+  connection_.output.consume(n);
+  output_floor_.written(n);
+  if (connection_.output.empty()) output_floor_.stop();
+  calls_.output_taken();
+  if (reader_.waiting() > 0) reader_.process({});
+  connection_.busy = false;
+  note_output(before);
+}
+
+void BaiduStdSession::note_output(uint64_t before) {
+  if (connection_.output.total() != before || finished()) connection_.wire.output_ready();
+}
+
+void BaiduStdSession::eof() {
+  connection_.over = true;
+  reader_.drop_input();
+  calls_.close_unanswered();
+  connection_.notify_output();
+}
+
+void BaiduStdSession::closed() {
+  connection_.over = true;
+  reader_.drop_input();
+  connection_.output.clear();
+  calls_.close_all();
+}
+
+void BaiduStdSession::tick(base::Time now) {
+  connection_.busy = true;
+  const uint64_t before = connection_.output.total();
+  calls_.abandon_marked();
+  if (reader_.waiting() > 0) reader_.process({});
+  check_output(now);
+  reader_.check(now);
+  check_idle(now);
+  connection_.busy = false;
+  note_output(before);
+}
+
+// A peer that does not take its answers is cut off, whatever it was sent.
+void BaiduStdSession::check_output(base::Time now) {
+  if (connection_.memory) connection_.memory->update_overload();
+  if (connection_.output.empty()) return output_floor_.stop();
+  const DrainFloor floor = drain_floor(connection_.env.limits, calls_.held_for_answers(), connection_.env.slabs);
+  output_floor_.check_socket(connection_.wire.undelivered());
+  output_floor_.start(now);
+  if (!output_floor_.below(now, floor)) return;
+  calls_.reject_first(reason::kSlowRead);
+  closed();
+}
+
+// Its clients have one connection for all their calls, and do not expect that it ends.
+void BaiduStdSession::check_idle(base::Time now) {
+  const base::Duration quiet = now - connection_.idle_since;
+  if (!idle() || quiet <= kQuiet) return;
+  connection_.output.trim();
+  reader_.release_input();
+  connection_.heads.trim();
+  const bool scarce = connection_.overloaded(base::Overload::kClose);
+  if (quiet > (scarce ? kShortIdle : connection_.env.limits.stream_idle)) connection_.over = true;
+}
+
+std::unique_ptr<Codec> make_baidu_std(const CodecEnv& env, Wire& wire, const PeerInfo& peer) {
+  return std::make_unique<BaiduStdSession>(env, wire, peer);
+}
+
+}  // namespace weir::wire
