@@ -1,4 +1,5 @@
-// Runs of numbers (float_run.h): the ways for those that people write most, one for each kind, from the shortest on.
+// Runs of numbers (float_run.h) for any processor: the ways for those that people write most, one for each kind, from
+// the shortest on.
 #include "marshal/float_run.h"
 
 #include <array>
@@ -6,7 +7,9 @@
 #include <cstring>
 #include <type_traits>
 
+#include "marshal/avx2.h"
 #include "marshal/json_digits.h"
+#include "marshal/run_place.h"
 
 namespace weir::marshal {
 namespace {
@@ -68,11 +71,10 @@ inline const char* read_tenths(const char* p, T& out) {
   return p + 4;
 }
 
-// A whole number of up to 18 digits, without a fraction and an exponent, that fits. Null where it is anything else.
+// A whole number without a fraction and an exponent that fits, of up to 18 digits. Null where it is anything else.
 template <class T>
-const char* read_whole(const char* p, const char* end, T& out) {
+const char* read_whole(const char* p, T& out) {
   constexpr ptrdiff_t kMost = 18;
-  if (end - p < 1 + kMost + 1) return nullptr;
   const bool negative = *p == '-';
   p += negative;
   const char* const first = p;
@@ -84,56 +86,84 @@ const char* read_whole(const char* p, const char* end, T& out) {
   if (p == first || (*first == '0' && p - first > 1) || *p == '.' || (*p | 0x20) == 'e') return nullptr;
   value = negative ? -value : value;
   out = T(value);
-  return int64_t(out) == value ? p : nullptr;
+  return int64_t(out) == value && (std::is_signed_v<T> || !negative) ? p : nullptr;
+}
+
+// The same for one of up to seven characters, as all of 16 bits are, without a branch for each digit.
+template <class T>
+inline const char* read_short_whole(const char* p, T& out) {
+  const bool negative = std::is_signed_v<T> && *p == '-';
+  p += negative;
+  uint64_t bytes;
+  std::memcpy(&bytes, p, 8);
+  bytes ^= 0x3030303030303030;
+  const uint64_t other = ((bytes + 0x7676767676767676) | bytes) & 0x8080808080808080;
+  const auto end = unsigned(std::countr_zero(other)) & ~7U;  // in bits
+  if (end - 8 > 48 || ((bytes & 0xff) == 0 && end > 8)) return nullptr;
+  p += end / 8;
+  if (*p == '.' || (*p | 0x20) == 'e') return nullptr;
+  const auto digits = int32_t(sum_of_digits(bytes << (64 - end)));
+  const int32_t value = negative ? -digits : digits;
+  out = T(value);
+  return int32_t(out) == value ? p : nullptr;
 }
 
 template <class T>
 inline const char* read_one(const char* p, const char* end, T& out) {
-  if constexpr (std::is_integral_v<T>) {
-    return read_whole(p, end, out);
-  } else {
+  if constexpr (std::is_floating_point_v<T>) {
     const char* after = read_short(p, out);
     return after ? after : read_plain(p, end, out);
+  } else if constexpr (sizeof(T) <= 2) {
+    return read_short_whole(p, out);
+  } else {
+    return read_whole(p, out);
   }
 }
 
-// How far a run has come.
-struct RunPlace {
-  const char* next;   // where its next number begins
-  const char* read;   // behind its last number
-  bool over = false;  // there is no next number that it takes
-};
+static_assert(kRunRoom > kPlainRoom && kRunRoom >= 1 + 18 + 2);
 
-constexpr ptrdiff_t kRunRoom = 1 + 18 + 2;  // the longest number of any kind, and what follows it
-static_assert(kRunRoom > kPlainRoom);
+}  // namespace
+
+template <class T>
+size_t run_portable(RunPlace& place, const char* end, T* to, size_t most) {
+  RunSteps steps(place);
+  size_t n = 0;
+  while (n < most && steps.has_room(end)) {
+    const char* const number_end = read_one(steps.at(), end, to[n]);
+    if (!number_end && !steps.pass_space()) break;
+    if (!number_end) continue;
+    ++n;
+    if (!steps.pass(number_end)) break;
+  }
+  place = steps.place();
+  return n;
+}
+
+namespace {
+
+// Those of one decimal at the front.
+template <class T>
+size_t run_of_tenths(RunPlace& place, const char* end, T* to, size_t most) {
+  size_t n = 0;
+  for (; n < most && end - place.next >= kRunRoom; ++n) {
+    const char* const next = read_tenths(place.next, to[n]);
+    if (!next) break;
+    place.read = next - 1;
+    place.next = next + (*next == ' ');
+  }
+  return n;
+}
 
 template <class T>
 size_t run_with_room(RunPlace& place, const char* end, T* to, size_t most) {
-  const char *p = place.next, *after = place.read;
   size_t n = 0;
-  for (; n < most && end - p >= kRunRoom; ++n) {
-    if constexpr (std::is_floating_point_v<T>) {
-      if (const char* const next = read_tenths(p, to[n])) {
-        after = next - 1;
-        p = next + (*next == ' ');
-        continue;
-      }
-    }
-    const char* const number_end = read_one(p, end, to[n]);
-    if (!number_end) {
-      place.over = true;
-      break;
-    }
-    after = number_end;
-    p = after + 1;
-    p += *p == ' ';
-    if (*after == ',') continue;
-    place.over = true;
-    ++n;
-    break;
+  if constexpr (std::is_floating_point_v<T>) n = run_of_tenths(place, end, to, most);
+#ifdef __x86_64__
+  if constexpr (sizeof(T) >= 4) {
+    if (has_avx2()) return n + run_avx2(place, end, to + n, most - n);
   }
-  place.next = p, place.read = after;
-  return n;
+#endif
+  return n + run_portable(place, end, to + n, most - n);
 }
 
 // Close to the end of the text the rest is read from a copy, with room behind it that is no part of a number.
@@ -160,11 +190,40 @@ size_t read_run(std::string_view text, float* to, size_t most, size_t* used) {
 size_t read_run(std::string_view text, double* to, size_t most, size_t* used) {
   return run_of_plain(text, to, most, used);
 }
+size_t read_run(std::string_view text, int8_t* to, size_t most, size_t* used) {
+  return run_of_plain(text, to, most, used);
+}
+size_t read_run(std::string_view text, int16_t* to, size_t most, size_t* used) {
+  return run_of_plain(text, to, most, used);
+}
 size_t read_run(std::string_view text, int32_t* to, size_t most, size_t* used) {
   return run_of_plain(text, to, most, used);
 }
 size_t read_run(std::string_view text, int64_t* to, size_t most, size_t* used) {
   return run_of_plain(text, to, most, used);
 }
+size_t read_run(std::string_view text, uint8_t* to, size_t most, size_t* used) {
+  return run_of_plain(text, to, most, used);
+}
+size_t read_run(std::string_view text, uint16_t* to, size_t most, size_t* used) {
+  return run_of_plain(text, to, most, used);
+}
+size_t read_run(std::string_view text, uint32_t* to, size_t most, size_t* used) {
+  return run_of_plain(text, to, most, used);
+}
+size_t read_run(std::string_view text, uint64_t* to, size_t most, size_t* used) {
+  return run_of_plain(text, to, most, used);
+}
+
+template size_t run_portable(RunPlace&, const char*, float*, size_t);
+template size_t run_portable(RunPlace&, const char*, double*, size_t);
+template size_t run_portable(RunPlace&, const char*, int8_t*, size_t);
+template size_t run_portable(RunPlace&, const char*, int16_t*, size_t);
+template size_t run_portable(RunPlace&, const char*, int32_t*, size_t);
+template size_t run_portable(RunPlace&, const char*, int64_t*, size_t);
+template size_t run_portable(RunPlace&, const char*, uint8_t*, size_t);
+template size_t run_portable(RunPlace&, const char*, uint16_t*, size_t);
+template size_t run_portable(RunPlace&, const char*, uint32_t*, size_t);
+template size_t run_portable(RunPlace&, const char*, uint64_t*, size_t);
 
 }  // namespace weir::marshal

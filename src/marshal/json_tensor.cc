@@ -1,6 +1,7 @@
 #include "marshal/json_tensor.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -154,6 +155,16 @@ bool odd_element(JsonCursor& json, TensorReader& reader, DType dtype, T& to) {
   return reader.wrong("expected a value of " + std::string(name(dtype)));
 }
 
+// False where it is beyond them.
+bool round_to(float value, Fp16& out) {
+  out.bits = msg::fp16_from(value);
+  return (out.bits & 0x7fff) != 0x7c00;
+}
+bool round_to(float value, Bf16& out) {
+  out.bits = msg::bf16_from(value);
+  return (out.bits & 0x7fff) != 0x7f80;
+}
+
 // Any element of type T, stored at `to`.
 template <class T>
 [[gnu::noinline]] bool any_element(JsonCursor& json, TensorReader& reader, DType dtype, T& to) {
@@ -169,13 +180,7 @@ template <class T>
     if (!number.to(to)) return misfit(reader, dtype, number.text);
   } else if constexpr (kIsFloat<T>) {
     float value;
-    if (!number.to(value)) return misfit(reader, dtype, number.text);
-    if constexpr (std::is_same_v<T, Fp16>)
-      to.bits = msg::fp16_from(value);
-    else
-      to.bits = msg::bf16_from(value);
-    uint16_t infinity = std::is_same_v<T, Fp16> ? 0x7c00 : 0x7f80;
-    if ((to.bits & 0x7fff) == infinity) return misfit(reader, dtype, number.text);
+    if (!number.to(value) || !round_to(value, to)) return misfit(reader, dtype, number.text);
   } else {
     std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t> value;
     if (!number.to(value) || value < std::numeric_limits<T>::min() || value > std::numeric_limits<T>::max())
@@ -185,12 +190,27 @@ template <class T>
   return true;
 }
 
+// Many as read_run() takes them. FP16 and BF16 are read as floats; what is beyond them is not taken, nor what follows.
+template <class T>
+size_t run_of_elements(std::string_view text, T* to, size_t most, size_t* used) {
+  if constexpr (std::is_same_v<T, Fp16> || std::is_same_v<T, Bf16>) {
+    std::array<float, 64> values;
+    const size_t n = read_run(text, values.data(), std::min(most, values.size()), used);
+    for (size_t i = 0; i < n; ++i)
+      if (!round_to(values[i], to[i])) return i == 0 ? 0 : read_run(text, values.data(), i, used);
+    return n;
+  } else {
+    return read_run(text, to, most, used);
+  }
+}
+
 template <class T>
 size_t elements(JsonCursor& json, TensorReader& reader, DType dtype, T* to, size_t most) {
-  if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t>) {
+  if constexpr (!std::is_same_v<T, bool>) {
     size_t used;
     const size_t at = json.at();
-    if (size_t n = read_run({json.since(at).data(), json.left()}, to, most, &used)) return json.rewind(at + used), n;
+    const std::string_view text{json.since(at).data(), json.left()};
+    if (size_t n = run_of_elements(text, to, most, &used)) return json.rewind(at + used), n;
   }
   return any_element(json, reader, dtype, *to) ? 1 : 0;
 }

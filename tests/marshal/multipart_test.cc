@@ -27,12 +27,12 @@ struct Parts final : PartListener {
   bool refused = false;
 };
 
-struct Read {
+struct ReadForm {
   std::string text;
   base::Status status;
 };
 // In pieces of so many bytes.
-Read read(const std::string& body, size_t piece) {
+ReadForm read(const std::string& body, size_t piece) {
   Parts parts;
   MultipartReader reader("B", parts);
   base::Status status;
@@ -51,7 +51,7 @@ const std::string kParts = "[purpose||:batch][file|a \"b\".jsonl|text/x:one\r\n-
 
 TEST(Multipart, AFormIsTheSameInEverySplit) {
   for (size_t piece = 1; piece <= kForm.size(); ++piece) {
-    Read got = read(kForm, piece);
+    ReadForm got = read(kForm, piece);
     EXPECT_TRUE(got.status.ok()) << piece << " " << got.status.text;
     EXPECT_EQ(kParts, got.text) << piece;
   }
@@ -66,7 +66,7 @@ TEST(Multipart, ALargePartComesInOnePieceOrMany) {
   const std::string octets(300'000, 'x');
   const std::string body = "--B\r\nContent-Disposition: form-data; name=a\r\n\r\n" + octets + "\r\n--B--";
   for (size_t piece : {size_t(1000), size_t(65536), body.size()}) {
-    Read got = read(body, piece);
+    ReadForm got = read(body, piece);
     EXPECT_TRUE(got.status.ok()) << got.status.text;
     EXPECT_EQ("[a||:" + octets + "]", got.text);
   }
