@@ -9,6 +9,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "marshal/avx2.h"
+
 namespace weir::marshal {
 namespace {
 
@@ -38,6 +40,32 @@ void put_digits(char* end, uint32_t v) {
     std::memcpy(end - 2, &kPairs[2 * v], 2);
   else
     end[-1] = char('0' + v);
+}
+
+constexpr uint64_t kEights = 100'000'000;
+
+// Eight digits in eight bytes, the first one lowest: halves, then pairs, then digits are parted by multiplication.
+inline uint64_t eight_digits_of(uint32_t value) {
+  const uint64_t fours = value / 10000 | uint64_t(value % 10000) << 32;
+  const uint64_t hundreds = fours * 10486 >> 20 & 0x0000007f0000007f;
+  const uint64_t pairs = hundreds | (fours - 100 * hundreds) << 16;
+  const uint64_t tens = pairs * 103 >> 10 & 0x000f000f000f000f;
+  return tens | (pairs - 10 * tens) << 8;
+}
+
+inline char* put_all_eight(char* to, uint32_t value) {
+  const uint64_t text = eight_digits_of(value) | 0x3030303030303030;
+  std::memcpy(to, &text, 8);
+  return to + 8;
+}
+
+// Up to eight digits, without zeros in front. Eight bytes are written.
+inline char* put_eight(char* to, uint32_t value) {
+  const uint64_t digits = eight_digits_of(value);
+  const auto zeros = unsigned(std::countr_zero(digits | uint64_t(1) << 56)) / 8;  // the last digit stays
+  const uint64_t text = (digits | 0x3030303030303030) >> (8 * zeros);
+  std::memcpy(to, &text, 8);
+  return to + (8 - zeros);
 }
 
 using Decimal = jkj::dragonbox::decimal_fp<uint32_t, false, false>;
@@ -99,6 +127,26 @@ inline char* put_few_decimals(char* to, float value) {
   return to + 2 + kTold[second];
 }
 
+// A double with a fraction as std::to_chars writes it: with a point, which is not longer than with an exponent here.
+// Null for others. Not negative.
+char* put_fraction(char* to, double value) {
+  if (!(value >= 1e-3 && value < 1e14)) return nullptr;
+  const auto decimal = jkj::dragonbox::to_decimal(value, jkj::dragonbox::policy::sign::ignore);
+  if (decimal.exponent >= 0) return nullptr;
+  std::array<char, 40> digits;  // 17, and what is copied with them
+  const auto n = int(write_text(digits.data(), uint64_t(decimal.significand)) - digits.data());
+  const int point = n + decimal.exponent;  // digits before the point
+  if (point <= 0) {
+    std::memcpy(to, "0.00", 4);
+    std::memcpy(to + 2 - point, digits.data(), 24);
+    return to + 2 - point + n;
+  }
+  std::memcpy(to, digits.data(), 16);
+  to[point] = '.';
+  std::memcpy(to + point + 1, digits.data() + point, 16);
+  return to + n + 1;
+}
+
 // The whole part and the point of a number below 100.
 struct WholePart {
   std::array<char, 4> text;  // "12." or "1."
@@ -128,41 +176,68 @@ inline char* put_tenths(char* to, float value) {
   return to + 1;
 }
 
-// Not in line: what one decimal takes needs no registers to be saved then. Not negative.
-[[gnu::noinline]] char* put_any(char* to, float value) {
+// Not in line: what one decimal takes needs no registers to be saved then. Not negative. Null where it is none of the
+// common kinds.
+[[gnu::noinline]] char* put_common(char* to, float value) {
   if (char* end = put_few_decimals(to, value)) return end;
-  if (small_whole(value)) {  // common, and cheap as such
-    const auto whole = uint32_t(value);
-    const int n = count_digits(whole);
-    put_digits(to + n, whole);
-    std::memcpy(to + n, ".0", 2);
-    return to + n + 2;
-  }
-  return put_decimal(to, jkj::dragonbox::to_decimal(value, jkj::dragonbox::policy::sign::ignore));
+  if (!small_whole(value)) return nullptr;
+  const auto whole = uint32_t(value);
+  const int n = count_digits(whole);
+  put_digits(to + n, whole);
+  std::memcpy(to + n, ".0", 2);
+  return to + n + 2;
 }
 
-inline char* write_finite(char* to, float value) {
+// Null where it is of no common kind; a minus has been written then.
+inline char* write_common(char* to, float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   *to = '-';
   to += bits >> 31;
   const auto magnitude = std::bit_cast<float>(bits & 0x7fffffff);
   char* const end = put_tenths(to, magnitude);
-  return end ? end : put_any(to, magnitude);
+  return end ? end : put_common(to, magnitude);
+}
+
+char* put_uncommon(char* to, float value) {
+  return put_decimal(to, jkj::dragonbox::to_decimal(value, jkj::dragonbox::policy::sign::ignore));
+}
+
+// As many as a faster way takes, or one: of no common kind, so that those behind it are taken to be of none, either.
+[[gnu::noinline]] size_t write_uncommon(char*& to, const char* data, size_t n, char behind) {
+#ifdef __x86_64__
+  if (has_avx2()) {
+    if (const size_t some = write_run_avx2(to, data, n, behind)) return some;
+  }
+#endif
+  float value;
+  std::memcpy(&value, data, sizeof value);
+  *to = '-';
+  to = put_uncommon(to + std::signbit(value), std::abs(value));
+  *to++ = behind;
+  return 1;
 }
 
 }  // namespace
 
-char* write_text(char* to, float value) { return write_finite(to, value); }
+char* write_text(char* to, float value) {
+  char* const end = write_common(to, value);
+  return end ? end : put_uncommon(to + std::signbit(value), std::abs(value));
+}
 
 size_t write_run(char*& to, const char* data, size_t n, char behind) {
   char* p = to;
   size_t i = 0;
-  for (; i < n; ++i) {
+  while (i < n) {
     float value;
     std::memcpy(&value, data + i * sizeof value, sizeof value);
     if (!std::isfinite(value)) break;
-    p = write_finite(p, value);
-    *p++ = behind;
+    if (char* const end = write_common(p, value)) {
+      p = end;
+      *p++ = behind;
+      ++i;
+    } else {
+      i += write_uncommon(p, data + i * sizeof value, n - i, behind);
+    }
   }
   to = p;
   return i;
@@ -170,13 +245,26 @@ size_t write_run(char*& to, const char* data, size_t n, char behind) {
 
 char* write_text(char* to, double value) {
   if (small_whole(value)) return write_text(to, float(value));
+  *to = '-';
+  if (char* const end = put_fraction(to + std::signbit(value), std::abs(value))) return end;
   char* end = std::to_chars(to, to + kFloatText, value).ptr;
   if (std::string_view(to, size_t(end - to)).find_first_of(".e") != std::string_view::npos) return end;
   std::memcpy(end, ".0", 2);
   return end + 2;
 }
 
-char* write_text(char* to, int64_t value) { return std::to_chars(to, to + kFloatText, value).ptr; }
-char* write_text(char* to, uint64_t value) { return std::to_chars(to, to + kFloatText, value).ptr; }
+char* write_text(char* to, int64_t value) {
+  *to = '-';
+  return write_text(to + (value < 0), value < 0 ? 0 - uint64_t(value) : uint64_t(value));
+}
+
+char* write_text(char* to, uint64_t value) {
+  if (value < kEights) return put_eight(to, uint32_t(value));
+  if (value < kEights * kEights)
+    to = put_eight(to, uint32_t(value / kEights));
+  else
+    to = put_all_eight(put_eight(to, uint32_t(value / kEights / kEights)), uint32_t(value / kEights % kEights));
+  return put_all_eight(to, uint32_t(value % kEights));
+}
 
 }  // namespace weir::marshal

@@ -15,6 +15,11 @@ inline constexpr int kFloatText = 32;  // room that any of these may need
 // which has room for kFloatText + 1 each. Returns how many; `to` is moved on.
 size_t write_run(char*& to, const char* data, size_t n, char behind);
 
+#ifdef __x86_64__
+// The same where has_avx2() (avx2.h), of those whose magnitudes are from 1e-5 to 2^23.
+size_t write_run_avx2(char*& to, const char* data, size_t n, char behind);
+#endif
+
 // Finite values only. Returns the end of what was written.
 char* write_text(char* to, float value);
 char* write_text(char* to, double value);
