@@ -35,36 +35,57 @@ char* put_number(char* to, T value) {
     return write_text(to, uint64_t(value));
 }
 
+// Bytes as text, in four characters each, for UINT8: many are pictures.
+struct ByteText {
+  std::array<char, 4> text;
+  uint32_t size;
+};
+constexpr auto kBytes = [] {
+  std::array<ByteText, 256> table{};
+  for (uint32_t i = 0; i < 256; ++i) {
+    ByteText& b = table[i];
+    if (i >= 100) b.text[b.size++] = char('0' + i / 100);
+    if (i >= 10) b.text[b.size++] = char('0' + i / 10 % 10);
+    b.text[b.size++] = char('0' + i % 10);
+  }
+  return table;
+}();
+
+char* put_byte(char* to, uint8_t value) {
+  std::memcpy(to, kBytes[value].text.data(), 4);
+  return to + kBytes[value].size;
+}
+
 // `write(to, value)` puts one element at `to` and returns its end. The text of many goes into a buffer of its own, that
 // moves into the string when it is full.
 template <class T, class Write>
-void write_cells(std::string& out, std::string_view data, std::string_view separator, Write write) {
-  constexpr size_t kSeparator = 16, kElement = kFloatText + 2;
-  out.reserve(out.size() + data.size() / sizeof(T) * (10 + separator.size()));
-  std::array<char, 4096> buffer;
-  char* const full = buffer.data() + buffer.size() - kElement - kSeparator;
-  char* p = buffer.data();
-  for (size_t at = 0; at < data.size(); at += sizeof(T)) {
-    if (p > full) {
-      out.append(buffer.data(), p);
-      p = buffer.data();
+void write_parted(std::string& out, std::string_view data, char separator, Write write) {
+  constexpr size_t kMany = 100, kElement = kFloatText + 2 + 1;
+  out.reserve(out.size() + data.size() / sizeof(T) * 11);
+  std::array<char, kMany * kElement> buffer;
+  for (size_t at = 0; at < data.size();) {
+    char* p = buffer.data();
+    for (const size_t end = std::min(data.size(), at + kMany * sizeof(T)); at < end; at += sizeof(T)) {
+      T value;  // data need not be aligned
+      std::memcpy(&value, data.data() + at, sizeof(T));
+      p = write(p, value);
+      *p++ = separator;
     }
-    if (at > 0) {
-      if (separator.size() == 1) {
-        *p++ = separator[0];
-      } else if (separator.size() <= kSeparator) {
-        p = put(p, separator);
-      } else {
-        out.append(buffer.data(), p);
-        out += separator;
-        p = buffer.data();
-      }
-    }
-    T value;  // data need not be aligned
-    std::memcpy(&value, data.data() + at, sizeof(T));
-    p = write(p, value);
+    out.append(buffer.data(), at < data.size() ? p : p - 1);  // behind the last one stands nothing
   }
-  out.append(buffer.data(), p);
+}
+
+// The same with more than a character between them.
+template <class T, class Write>
+void write_cells(std::string& out, std::string_view data, std::string_view separator, Write write) {
+  if (separator.size() == 1) return write_parted<T>(out, data, separator[0], write);
+  std::array<char, kFloatText + 2> text;
+  for (size_t at = 0; at < data.size(); at += sizeof(T)) {
+    if (at > 0) out += separator;
+    T value;
+    std::memcpy(&value, data.data() + at, sizeof(T));
+    out.append(text.data(), write(text.data(), value));
+  }
 }
 
 template <class T>
@@ -98,6 +119,23 @@ void write_floats(std::string& out, std::string_view data, char separator) {
     ++done;
   }
   out.append(buffer.data(), p - 1);  // behind the last one stands nothing
+}
+
+// Those of 16 bits as floats. `widen` makes one of the other.
+template <class Widen>
+void write_halves(std::string& out, std::string_view data, char separator, Widen widen) {
+  out.reserve(out.size() + data.size() / 2 * 11);
+  std::array<float, 512> values;
+  for (size_t at = 0; at < data.size();) {
+    size_t n = 0;
+    for (; n < values.size() && at < data.size(); ++n, at += 2) {
+      uint16_t bits;
+      std::memcpy(&bits, data.data() + at, 2);
+      values[n] = widen(bits);
+    }
+    write_floats(out, {reinterpret_cast<const char*>(values.data()), n * sizeof(float)}, separator);
+    if (at < data.size()) out += separator;
+  }
 }
 
 template <class T>
@@ -218,7 +256,7 @@ void write_elements(std::string& out, DType dtype, std::string_view data, const 
   switch (dtype) {
     case DType::kBool:
       return write_cells<uint8_t>(out, data, by, [](char* to, uint8_t v) { return put(to, v ? "true" : "false"); });
-    case DType::kUint8: return write_cells<uint8_t>(out, data, by);
+    case DType::kUint8: return write_cells<uint8_t>(out, data, by, [](char* to, uint8_t v) { return put_byte(to, v); });
     case DType::kUint16: return write_cells<uint16_t>(out, data, by);
     case DType::kUint32: return write_cells<uint32_t>(out, data, by);
     case DType::kUint64: return quoted ? write_quoted<uint64_t>(out, data, by) : write_cells<uint64_t>(out, data, by);
@@ -227,9 +265,11 @@ void write_elements(std::string& out, DType dtype, std::string_view data, const 
     case DType::kInt32: return write_cells<int32_t>(out, data, by);
     case DType::kInt64: return quoted ? write_quoted<int64_t>(out, data, by) : write_cells<int64_t>(out, data, by);
     case DType::kFp16:
+      if (by.size() == 1) return write_halves(out, data, by[0], msg::fp16_to_float);
       return write_cells<uint16_t>(out, data, by,
                                    [](char* to, uint16_t v) { return put_number(to, msg::fp16_to_float(v)); });
     case DType::kBf16:
+      if (by.size() == 1) return write_halves(out, data, by[0], msg::bf16_to_float);
       return write_cells<uint16_t>(out, data, by,
                                    [](char* to, uint16_t v) { return put_number(to, msg::bf16_to_float(v)); });
     case DType::kFp32: return by.size() == 1 ? write_floats(out, data, by[0]) : write_cells<float>(out, data, by);
