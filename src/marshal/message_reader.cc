@@ -3,12 +3,14 @@
 #include <google/protobuf/descriptor.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <charconv>
 #include <limits>
 #include <set>
 
 #include "base/encoding.h"
+#include "marshal/float_run.h"
 #include "marshal/json_cursor.h"
 #include "marshal/message_output.h"
 #include "marshal/pb_wire.h"
@@ -45,6 +47,25 @@ bool ends_clean(std::string_view text, std::string_view decoded) {
   while (!text.empty() && text.back() == '=') text.remove_suffix(1);
   return base::base64_encode(decoded.substr(decoded.size() / 3 * 3), base::Padding::kNone) ==
          text.substr(text.size() / 4 * 4);
+}
+
+// Appends numbers that come next, as many as read_run() takes and `most` bytes of `out` have room for.
+template <class T>
+size_t append_run(JsonCursor& json, std::string& out, size_t most) {
+  std::array<T, 64> values;
+  const size_t room = (most - std::min(most, out.size())) / sizeof(T), at = json.at();
+  size_t used = 0;
+  const std::string_view text{json.since(at).data(), json.left()};
+  const size_t n = read_run(text, values.data(), std::min(room, values.size()), &used);
+  json.rewind(at + used);
+  out.append(reinterpret_cast<const char*>(values.data()), n * sizeof(T));
+  return n;
+}
+
+size_t reals(FieldDescriptor::Type type, JsonCursor& json, std::string& out, size_t most) {
+  if (type == FieldDescriptor::TYPE_FLOAT) return append_run<float>(json, out, most);
+  if (type == FieldDescriptor::TYPE_DOUBLE) return append_run<double>(json, out, most);
+  return 0;
 }
 
 // Members answer whether all is well; if not, the cursor has the reason, or too_long_ is up.
@@ -157,6 +178,7 @@ class MessageReader {
     if (packs(field.type())) {
       const size_t at = out_.open(field.number());
       ok = json_.array([&] {
+        if (const size_t n = reals(field.type(), json_, out_.text, max_)) return index += n, true;
         bool good = json_.at_number() ? number(field) : element(&MessageReader::number, field);
         return good ? (++index, true) : failed_at(index);
       });
