@@ -75,14 +75,14 @@ struct Extent {
 // `others`: without the sign.
 WEIR_AVX2_INLINE Extent extent(uint64_t others, uint64_t points) {
   const uint64_t ends = others ^ (others & (0 - others) & points);
-  return {size_t(std::countr_zero(others)), size_t(std::countr_zero(ends))};
+  return {size_t(_tzcnt_u64(others)), size_t(_tzcnt_u64(ends))};
 }
 
 // Whether such bytes are a number of JSON without an exponent.
 WEIR_AVX2_INLINE bool is_plain(const char* p, uint32_t negative, Extent e) {
   const size_t before = e.whole - negative;  // digits
-  const size_t most = p[negative] == '0' ? 1 : 32;
-  return before - 1 < most && e.size - e.whole != 1 && (p[e.size] | 0x20) != 'e';
+  if (before != 1 && (before == 0 || p[negative] == '0')) return false;
+  return e.size - e.whole != 1 && (p[e.size] == ',' || (p[e.size] | 0x20) != 'e');
 }
 
 template <class T>
@@ -93,8 +93,8 @@ WEIR_AVX2_INLINE T with_sign(T value, uint32_t negative) {
 
 // The digits over the divisor, rounded correctly, where a double keeps all of both.
 template <class T>
-WEIR_AVX2_INLINE bool divide_few(uint64_t digits, size_t fraction, T& out) {
-  return round_again(double(int64_t(digits)) / kDivisors[fraction], out);
+WEIR_AVX2_INLINE bool divide_few(uint64_t digits, size_t fraction, uint32_t negative, T& out) {
+  return round_again(with_sign(double(int64_t(digits)) / kDivisors[fraction], negative), out);
 }
 
 // The same for up to 63 bits. Both operations in double are off by half of a last bit each at most, which matters to a
@@ -159,8 +159,7 @@ WEIR_AVX2_INLINE const char* read_number(const char* p, T& out) {
   if constexpr (std::is_integral_v<T>) {
     if (e.size != e.whole || !fits(digits, negative, out)) return nullptr;
   } else {
-    if (!divide_few(digits, e.size - e.whole, out)) return nullptr;
-    out = with_sign(out, negative);
+    if (!divide_few(digits, e.size - e.whole, negative, out)) return nullptr;
   }
   return p + e.size;
 }
