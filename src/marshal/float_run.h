@@ -9,10 +9,11 @@
 
 namespace weir::marshal {
 
-// Reads "1.5, 2.5,3" from the front of `text`, up to `most` numbers without an exponent, rounded correctly: of up to 15
-// digits, and where has_avx2() (avx2.h) of up to 18; where `to` takes whole ones, those that fit. `*used`: the
-// characters up to behind the last one that was read. Returns how many were; the next one is of another kind, or there
-// is none.
+// Reads "1.5, 2.5,3e-7" from the front of `text`, up to `most` numbers, rounded correctly: of up to 15 digits, and
+// where has_avx2() (avx2.h) of up to 18 without an exponent. Where `to` takes whole ones: those that fit, without an
+// exponent.
+// `*used`: the characters up to behind the last one that was read. Returns how many were; the next one is of another
+// kind, or there is none.
 size_t read_run(std::string_view text, float* to, size_t most, size_t* used);
 size_t read_run(std::string_view text, double* to, size_t most, size_t* used);
 size_t read_run(std::string_view text, int8_t* to, size_t most, size_t* used);

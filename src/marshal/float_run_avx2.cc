@@ -169,7 +169,10 @@ WEIR_AVX2 size_t run_of_windows(RunPlace& place, const char* end, T* to, size_t 
   RunSteps steps(place);
   size_t n = 0;
   while (n < most && steps.has_room(end)) {
-    const char* const number_end = read_number(steps.at(), to[n]);
+    const char* number_end = read_number(steps.at(), to[n]);
+    if constexpr (std::is_floating_point_v<T>) {
+      if (!number_end) number_end = read_scientific(steps.at(), to[n]);
+    }
     if (!number_end && !steps.pass_space()) break;
     if (!number_end) continue;
     ++n;

@@ -84,11 +84,25 @@ TEST(FloatRun, TakesFloatsAsTheyAreWritten) {
     const auto value = float(std::ldexp(double(int64_t(random())), -63 - int(random() % 8)));
     std::array<char, 32> shortest;
     const std::string text(shortest.data(), std::to_chars(shortest.data(), shortest.data() + 32, value).ptr);
-    if (text.find('e') != text.npos) continue;
     try_all(text);
     try_all(printed("%.*g", 17, double(value)));
     try_all(printed("%.*f", int(random() % 24), double(value) * double(random() % 100'000)));
   }
+}
+
+TEST(FloatRun, TakesExponents) {
+  std::mt19937_64 random(6);
+  for (int i = 0; i < 20'000; ++i) {
+    const auto value = double(int64_t(random())) * std::pow(10, int(random() % 50) - 40);
+    try_all(printed("%.*e", int(random() % 17), value));
+    try_all(printed("%.*g", int(random() % 10), value));
+  }
+  for (const char* text : {"1e-05", "1.2345678e-08", "-1E+5", "5e22", "0e-22", "-0.0e3"}) {
+    EXPECT_TRUE(each_takes<float>(text)) << text;
+    EXPECT_TRUE(each_takes<double>(text)) << text;
+  }
+  for (const char* text : {"1e", "1e+", "1.e5", "e5", ".5e3", "01e5", "1e005", "1e23", "1e-23"})
+    EXPECT_FALSE(each_takes<double>(text)) << text;
 }
 
 TEST(FloatRun, RoundsTheMiddleOfTwoAsANumberByItselfIs) {
