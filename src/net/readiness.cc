@@ -30,6 +30,12 @@ void Readiness::add_writing(int fd, Watcher& watcher) {
   ::epoll_ctl(set_.native_handle(), EPOLL_CTL_MOD, fd, &event);
 }
 
+void Readiness::remove(int fd, Watcher& watcher) {
+  epoll_event none{};
+  ::epoll_ctl(set_.native_handle(), EPOLL_CTL_DEL, fd, &none);
+  lanes_.remove(watcher);
+}
+
 // The loop tells of the set once, and again as soon as it is asked again while something is left in it.
 void Readiness::arm() {
   if (armed_) return;

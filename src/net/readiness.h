@@ -38,13 +38,14 @@ class Readiness {
 
   explicit Readiness(boost::asio::io_context& io);
 
-  // From now on `watcher` is called when `fd` becomes readable or ends, and at once if it is already. The kernel
-  // forgets it when it is closed. False when the kernel has no room for it.
+  // From now on `watcher` is called when `fd` becomes readable or ends, and at once if it is already, until remove().
+  // False when the kernel has no room for it.
   bool add(int fd, Watcher& watcher);
   // The same also when it becomes writable, for good: for one that could not be written once.
   void add_writing(int fd, Watcher& watcher);
-  // `watcher` is not called any more, also for what has been fetched already; `fd` is closed before the next turn.
-  void remove(Watcher& watcher) { lanes_.remove(watcher); }
+  // `watcher` is not called any more, also for what has been fetched already. Before `fd` is closed: that alone does
+  // not take it out of the set while another process has a copy of it, as a child has one until it runs its program.
+  void remove(int fd, Watcher& watcher);
   // Calls `watcher` once more without a change: behind all who wait in its line, whoever told of them, so that nobody
   // waits for ever; without sleeping meanwhile. Asking again while waiting does nothing.
   void again(Watcher& watcher) { lanes_.push(watcher, watcher.lane()); }

@@ -94,7 +94,7 @@ void Socket::shut_write() { ::shutdown(fd_.get(), SHUT_WR); }
 
 void Socket::close() {
   if (!open()) return;
-  shard_.sockets.remove(*this);
+  shard_.sockets.remove(fd_.get(), *this);
   fd_.reset();
 }
 

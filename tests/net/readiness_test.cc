@@ -1,5 +1,6 @@
 #include "net/readiness.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <deque>
 
 #include "net/fd.h"
+#include "net/socket.h"
 
 namespace weir::net {
 namespace {
@@ -117,11 +119,41 @@ TEST(Readiness, AskingAgainTwiceIsAskingOnce) {
   }
   EXPECT_EQ(one.times, 1);
   loop.sockets.again(one);
-  loop.sockets.remove(one);
+  loop.sockets.remove(-1, one);
   EXPECT_FALSE(loop.sockets.next());
   loop.sockets.again(one);
   EXPECT_TRUE(loop.sockets.next());
   EXPECT_EQ(one.times, 2);
+}
+
+struct Silent final : Socket::Owner {
+  void on_readable() override {}
+  void on_writable() override {}
+  void on_broken() override {}
+};
+
+// A child that has not yet run its program holds a copy of each descriptor; meanwhile the connection of a closed one
+// stays open, and its peer goes on.
+TEST(Readiness, ASocketThatIsClosedWhileAnotherProcessHoldsItTellsNothingMore) {
+  int pair[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
+  const Fd peer(pair[1]), copy(::fcntl(pair[0], F_DUPFD_CLOEXEC, 0));
+  Shard::Parts shard(base::ShardId(0), Pin::kNo);
+  Silent owner;
+  Socket socket(shard, Fd(pair[0]), owner);
+  auto turn = [&] {
+    shard.io.restart();
+    shard.sockets.arm();
+    shard.io.poll();
+    size_t told = 0;
+    while (shard.sockets.next()) ++told;
+    return told;
+  };
+  ASSERT_EQ(::write(peer.get(), "x", 1), 1);
+  EXPECT_EQ(turn(), 1u);
+  socket.close();
+  ASSERT_EQ(::write(peer.get(), "x", 1), 1);
+  EXPECT_EQ(turn(), 0u);
 }
 
 }  // namespace
