@@ -10,6 +10,13 @@ namespace {
 
 bool starts(const ForwardedCall& one) { return msg::is_set(one.call->parameters, "sequence_start"); }
 
+// Another shard may have started the sequence anew between two requests of one line. Where a run is not known, nobody
+// can tell.
+bool same_run(const ForwardedCall& one, const ForwardedCall& behind) {
+  if (starts(behind)) return false;
+  return one.run == behind.run || one.run == SequenceRun::kUnknown || behind.run == SequenceRun::kUnknown;
+}
+
 }  // namespace
 
 base::Result<SequenceLines::Entered> SequenceLines::enter(ForwardedCall& one, base::Time now) {
@@ -31,7 +38,7 @@ std::vector<ForwardedCall*> SequenceLines::end_run(const ForwardedCall& one, con
   const SequenceKey key = key_of(one);
   if (auto line = lines_.find(key); line != lines_.end()) {
     auto at = std::find(line->second.begin(), line->second.end(), &one);
-    while (at != line->second.end() && ++at != line->second.end() && !starts(**at)) behind.push_back(*at);
+    while (at != line->second.end() && ++at != line->second.end() && same_run(one, **at)) behind.push_back(*at);
     if (at != line->second.end()) return behind;
   }
   table_.break_off(key, one.run, refusal, now);

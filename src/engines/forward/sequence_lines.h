@@ -27,8 +27,8 @@ class SequenceLines {
 
   // kGoes: the call is its sequence's only one here. Refused: it is in no line, and is not to be sent.
   base::Result<Entered> enter(ForwardedCall& one, base::Time now);
-  // It is not answered. Returns those behind it that belong to the same run of its sequence: up to the next one that
-  // starts it anew. Where there is none, those that come later are refused as well (SequenceTable::break_off): the
+  // It is not answered. Returns those behind it that belong to the same run of its sequence: up to the next one of
+  // another run. Where there is none, those that come later are refused as well (SequenceTable::break_off): the
   // origin's state may lack it.
   std::vector<ForwardedCall*> end_run(const ForwardedCall& one, const base::Status& refusal, base::Time now);
   // It is over. Returns the call that may go now, or null.

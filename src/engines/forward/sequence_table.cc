@@ -1,5 +1,6 @@
 #include "engines/forward/sequence_table.h"
 
+#include <algorithm>
 #include <string>
 
 #include "base/encoding.h"
@@ -37,14 +38,21 @@ void SequenceTable::break_off(const SequenceKey& key, SequenceRun run, const bas
   one.broken_until = now + kBrokenFor;
 }
 
-SequenceTable::Place SequenceTable::place_of(const SequenceKey& key) {
+SequenceTable::Place SequenceTable::place_of(const SequenceKey& key, SequenceRun run) {
   std::lock_guard lock(mutex_);
   const Known* one = find(key);
+  if (one && one->sent > run) return {.over = true};
   if (!one || !one->origin) return {};
   const Origin& origin = *one->origin;
   const bool same = origin.present.load(std::memory_order_acquire) && origin.number() == one->number &&
                     origin.generation.load(std::memory_order_acquire) == one->generation;
   return {one->origin, !same};
+}
+
+void SequenceTable::send_start(const SequenceKey& key, SequenceRun run) {
+  std::lock_guard lock(mutex_);
+  Known& one = find_or_add(key);
+  one.sent = std::max(one.sent, run);
 }
 
 void SequenceTable::set_place(const SequenceKey& key, SequenceRun run, Origin& origin) {

@@ -44,12 +44,15 @@ class SequenceTable {
   // make longer. Does nothing where another run has begun.
   void break_off(const SequenceKey& key, SequenceRun run, const base::Status& why, base::Time now);
 
-  // Null: nobody has it. Lost: whoever had it has gone, or is another server by now.
+  // Null: nobody has it. Lost: whoever had it has gone, or is another server by now. Over: the start of a later run
+  // than `run` has been sent, whose state a request of `run` would change.
   struct Place {
     Origin* origin = nullptr;
-    bool lost = false;
+    bool lost = false, over = false;
   };
-  Place place_of(const SequenceKey& key);
+  Place place_of(const SequenceKey& key, SequenceRun run);
+  // The start of `run` is sent to an origin now: maybe long after start(), behind others that wait for answers.
+  void send_start(const SequenceKey& key, SequenceRun run);
   // Both do nothing where another run has begun.
   void set_place(const SequenceKey& key, SequenceRun run, Origin& origin);
   void end(const SequenceKey& key, SequenceRun run);
@@ -58,6 +61,7 @@ class SequenceTable {
   struct Known {
     SequenceKey key;
     SequenceRun run = SequenceRun::kUnknown;
+    SequenceRun sent = SequenceRun::kUnknown;  // the latest one whose start was sent
     Origin* origin = nullptr;
     uint64_t number = 0;      // of that, as the next
     uint32_t generation = 0;  // of its addresses

@@ -90,19 +90,21 @@ void ShardModel::put(msg::Call* call, Came came) {
 }
 
 // A sequence of stateful requests keeps to the origin that has its state, whoever else comes. Where that has gone, no
-// other one has it.
+// other one has it. One that has waited while its sequence was started anew is not sent into the new run.
 base::Result<Origin*> ShardModel::choose_for_sequence(const ForwardedCall& one) {
   const uint64_t hash = std::max<uint64_t>(sequence_of(*one.call), 1);
   const SequenceKey key = SequenceLines::key_of(one);
   const bool starts = msg::is_set(one.call->parameters, "sequence_start");
-  const SequenceTable::Place place = starts ? SequenceTable::Place() : target_->sequences.place_of(key);
-  if (place.lost) {
+  const SequenceTable::Place place = target_->sequences.place_of(key, one.run);
+  if (place.over) return failure(Code::kAborted, "the sequence has been started anew meanwhile");
+  if (place.lost && !starts) {
     target_->sequences.end(key, one.run);
     return base::try_again(Code::kUnavailable, "the origin that had the sequence is gone; start it anew");
   }
-  Origin* origin = place.origin;
+  Origin* origin = starts ? nullptr : place.origin;
   if (origin) return target_->has_room(*origin) ? origin : nullptr;
   origin = starts ? target_->choose_for_start(hash) : target_->choose(shard_.env().now(), 0, hash, nullptr);
+  if (origin && starts) target_->sequences.send_start(key, one.run);
   if (origin) target_->sequences.set_place(key, one.run, *origin);
   return origin;
 }

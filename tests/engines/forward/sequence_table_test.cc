@@ -10,7 +10,7 @@ namespace {
 
 struct SequencePlaces : testing::Test {
   Origin& add(const char* url) { return target.origins.emplace_back(*net::parse_url(url), 0, Origin::Addresses(1)); }
-  Origin* place(const SequenceKey& key) { return table.place_of(key).origin; }
+  Origin* place(const SequenceKey& key) { return table.place_of(key, SequenceRun(~uint64_t(0))).origin; }
   void break_off(SequenceRun run) { table.break_off(key, run, base::failure(base::Code::kUnavailable, "lost"), {}); }
   bool is_broken() { return !table.go_on(key, {}); }
 
@@ -46,6 +46,18 @@ TEST_F(SequencePlaces, AnOldRunChangesNothingOfTheNewOne) {
   EXPECT_TRUE(is_broken());
   table.end(key, now);
   EXPECT_EQ(nullptr, place(key));
+}
+
+// Until its start is sent, the new run waits behind those of the old one.
+TEST_F(SequencePlaces, AnOldRunIsOverWhenTheStartOfANewOneIsSent) {
+  const SequenceRun old = table.start(key);
+  table.send_start(key, old), table.set_place(key, old, first);
+  const SequenceRun now = table.start(key);
+  EXPECT_FALSE(table.place_of(key, old).over);
+  table.send_start(key, now);
+  EXPECT_TRUE(table.place_of(key, old).over);
+  EXPECT_TRUE(table.place_of(key, SequenceRun::kUnknown).over);
+  EXPECT_FALSE(table.place_of(key, now).over);
 }
 
 // As when an origin goes away with many of them.

@@ -169,16 +169,16 @@ struct ForwardedSequence : testing::Test {
 };
 
 TEST_F(ForwardedSequence, ItsRequestsAreSentOneAfterTheOther) {
-  for (int i = 0; i < 3; ++i) put(i == 0);
-  for (size_t over = 0; over < 3; ++over) {
+  for (int i = 0; i < 4; ++i) put(i % 3 == 0);
+  for (size_t over = 0; over < 4; ++over) {
     EXPECT_EQ(int(over + 1), kind->made);
     EXPECT_EQ(over, events.all.size());
     answer(over == 0 ? base::invalid("which the origin says of this one alone") : Status());
   }
-  EXPECT_EQ(3u, events.all.size());
+  EXPECT_EQ(4u, events.all.size());
   EXPECT_EQ(1u, failed());
   put(true, 8), put(true, 9);
-  EXPECT_EQ(5, kind->made) << "another sequence waits for nobody";
+  EXPECT_EQ(6, kind->made) << "another sequence waits for nobody";
   for (msg::Call& call : calls) call.cancelled = true;
   model->look();
 }
@@ -313,6 +313,18 @@ TEST_F(ForwardedSequence, AnOldRunThatFailsLateDoesNotEndTheNewOneOfAnotherShard
   put(false, 7, &other);
   ASSERT_EQ(1u, failed()) << text(3);
   answer();
+}
+
+TEST_F(ForwardedSequence, OneOfAnOldRunThatWaitsIsNotSentIntoTheNewOneOfAnotherShard) {
+  ShardModel other(shard, target, spec, stats, slabs);
+  for (const Status& end : {Status(), base::failure(Code::kUnavailable, "the connection broke")}) {
+    put(true), put(false), put(false);
+    FakeAttempt* const old = kind->last;
+    put(true, 7, &other), answer();
+    put(false), kind->last = old, answer(end), answer();  // the last one is of the new run
+  }
+  EXPECT_EQ(2u + 3u, failed());
+  EXPECT_EQ(2 * 3, kind->made);
 }
 
 // Sequences that came before it would be torn from their states.
