@@ -71,23 +71,39 @@ void SequenceTable::end(const SequenceKey& key, SequenceRun run) {
     found->second->origin = nullptr;
     return;
   }
-  known_.erase(found->second);
-  at_.erase(found);
+  erase(found);
 }
 
 // One that is found had a request just now. Null: it is not known.
 SequenceTable::Known* SequenceTable::find(const SequenceKey& key) {
   auto found = at_.find(key);
   if (found == at_.end()) return nullptr;
-  known_.splice(known_.end(), known_, found->second);
+  OfTenant& its = known_[key.tenant];
+  its.splice(its.end(), its, found->second);
   return &*found->second;
 }
 
 SequenceTable::Known& SequenceTable::find_or_add(const SequenceKey& key) {
   if (Known* one = find(key)) return *one;
-  if (at_.size() >= kMost) at_.erase(known_.front().key), known_.pop_front();
-  at_.emplace(key, known_.insert(known_.end(), Known{.key = key}));
-  return known_.back();
+  if (at_.size() >= kMost) erase(at_.find(known_[counts_.rbegin()->second].front().key));
+  OfTenant& its = known_[key.tenant];
+  at_.emplace(key, its.insert(its.end(), Known{.key = key}));
+  count(key.tenant, its.size() - 1, its.size());
+  return its.back();
+}
+
+void SequenceTable::erase(std::map<SequenceKey, OfTenant::iterator>::iterator one) {
+  const uint64_t tenant = one->first.tenant;
+  OfTenant& its = known_[tenant];
+  count(tenant, its.size(), its.size() - 1);
+  its.erase(one->second);
+  if (its.empty()) known_.erase(tenant);
+  at_.erase(one);
+}
+
+void SequenceTable::count(uint64_t tenant, size_t before, size_t now) {
+  counts_.erase({before, tenant});
+  if (now > 0) counts_.emplace(now, tenant);
 }
 
 // Another one has begun. Where no run of it is known nobody can tell.

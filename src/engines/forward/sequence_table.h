@@ -1,5 +1,6 @@
 // SequenceTable: what all shards know of a forwarded model's sequences: which origin has the state of one, and which
-// ones lack a request. At most kMost are known; the one that has been idle longest is forgotten. Any thread.
+// ones lack a request. At most kMost are known; then the one that has been idle longest of the tenant that has most is
+// forgotten. Any thread.
 //
 // Each start of a sequence begins a run of it. Requests of the run before may still be under way then, on other shards:
 // how they end says nothing of the new one.
@@ -12,6 +13,8 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <set>
+#include <utility>
 
 #include "base/env.h"
 #include "base/ids.h"
@@ -69,14 +72,19 @@ class SequenceTable {
     base::Time broken_until{};
   };
 
+  using OfTenant = std::list<Known>;  // the last of them had a request last
+
   Known* find(const SequenceKey& key);
   Known& find_or_add(const SequenceKey& key);
+  void erase(std::map<SequenceKey, OfTenant::iterator>::iterator one);
+  void count(uint64_t tenant, size_t before, size_t now);
   bool is_over(const SequenceKey& key, SequenceRun run) const;
 
   std::mutex mutex_;
-  uint64_t last_run_ = 0;                                 // this and the rest: under mutex_
-  std::list<Known> known_;                                // the last of them had a request last
-  std::map<SequenceKey, std::list<Known>::iterator> at_;  // in known_
+  uint64_t last_run_ = 0;  // this and the rest: under mutex_
+  std::map<uint64_t, OfTenant> known_;
+  std::set<std::pair<size_t, uint64_t>> counts_;  // how many each tenant has
+  std::map<SequenceKey, OfTenant::iterator> at_;  // in known_
 };
 
 }  // namespace weir::forward

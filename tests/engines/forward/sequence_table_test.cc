@@ -75,9 +75,17 @@ TEST_F(SequencePlaces, HoweverManyLackARequestEachIsRefused) {
   EXPECT_FALSE(is_broken());
 }
 
+// Those that lack a request would go on.
+TEST_F(SequencePlaces, HoweverManyATenantStartsThoseOfOthersAreKnown) {
+  const SequenceRun run = table.start(key);
+  break_off(run);
+  for (uint64_t id = 0; id < 2 * SequenceTable::kMost; ++id) table.start({2, {0, id}});
+  EXPECT_TRUE(is_broken());
+}
+
 TEST_F(SequencePlaces, ARunThatIsForgottenCountsAsTheNewest) {
   const SequenceRun forgotten = table.start(key);
-  for (uint64_t id = 0; id < SequenceTable::kMost; ++id) table.start({2, {0, id}});
+  for (uint64_t id = 0; id < SequenceTable::kMost; ++id) table.start({1, {1, id}});
   EXPECT_EQ(SequenceRun::kUnknown, *table.go_on(key, {}));
   table.set_place(key, {}, first);
   break_off(forgotten);
