@@ -12,6 +12,7 @@ namespace {
 constexpr double kMostAlpha = 1e6;
 constexpr uint32_t kMostTransformed = 1024;
 constexpr size_t kMostPatterns = 8192, kMostTargets = 1024;
+constexpr size_t kLongestModule = 256;  // bytes of a module's name
 
 bool ends_module(std::string_view module, std::string_view key) {
   if (!module.ends_with(key)) return false;
@@ -19,10 +20,17 @@ bool ends_module(std::string_view module, std::string_view key) {
 }
 
 template <class T>
-T of_pattern(const std::map<std::string, T>& patterns, std::string_view module, T otherwise) {
-  for (const auto& [key, value] : patterns)
-    if (ends_module(module, key)) return value;
-  return otherwise;
+using Patterns = std::map<std::string, T, std::less<>>;
+
+// All keys that fit have one value (read_patterns).
+template <class T>
+T of_pattern(const Patterns<T>& patterns, std::string_view module, T otherwise) {
+  for (;;) {
+    if (auto found = patterns.find(module); found != patterns.end()) return found->second;
+    const size_t dot = module.find('.');
+    if (dot == module.npos) return otherwise;
+    module.remove_prefix(dot + 1);
+  }
 }
 
 bool asks_for(const nlohmann::json& value) {
@@ -61,8 +69,8 @@ void refuse_other_methods(ConfigFields& f) {
 
 // Keys are names, or ends of names; PEFT also takes regular expressions, and the first of several that fit.
 template <class T, class Read>
-std::map<std::string, T> read_patterns(ConfigFields& f, const char* name, Read&& read) {
-  std::map<std::string, T> out;
+Patterns<T> read_patterns(ConfigFields& f, const char* name, Read&& read) {
+  Patterns<T> out;
   if (!f.has(name)) return out;
   if (!f[name].is_object() || f[name].size() > kMostPatterns) return f.fail(name, "is not an object of modules"), out;
   for (const auto& [key, value] : f[name].items()) {
@@ -71,11 +79,12 @@ std::map<std::string, T> read_patterns(ConfigFields& f, const char* name, Read&&
              base::Code::kUnimplemented);
       return out;
     }
+    if (key.size() > kLongestModule) return f.fail(name, "has a key that is longer than 256 bytes"), out;
     read(key, value, out[key]);
   }
   for (const auto& [key, value] : out)
     for (size_t dot = key.find('.'); dot != key.npos; dot = key.find('.', dot + 1))
-      if (auto other = out.find(key.substr(dot + 1)); other != out.end() && other->second != value)
+      if (auto other = out.find(std::string_view(key).substr(dot + 1)); other != out.end() && other->second != value)
         f.fail(name, "has two values for one module");
   return out;
 }

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -29,8 +30,8 @@ struct AdapterConfig {
   bool by_root = false;              // use_rslora
   std::vector<std::string> targets;  // empty: a pattern, and only the weights say what is changed
   std::set<uint32_t> layers;         // empty: all
-  std::map<std::string, uint32_t> ranks;
-  std::map<std::string, double> alphas;
+  std::map<std::string, uint32_t, std::less<>> ranks;
+  std::map<std::string, double, std::less<>> alphas;
 
   // Those of a module like "model.layers.3.self_attn.q_proj".
   uint32_t rank_of(std::string_view module) const;

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <functional>
 #include <nlohmann/json.hpp>
 
@@ -116,6 +117,28 @@ TEST_F(AdapterFolder, WhatIsNotServedIsNamed) {
     EXPECT_THAT(why(), HasSubstr(std::string("adapters/sql/adapter_config.json: ") + text)) << name;
     config = before;
   }
+}
+
+// Each dot of a key begins another end of a name, which another key may be.
+TEST_F(AdapterFolder, AKeyOfManyPartsTakesNoLongTime) {
+  std::string key;
+  for (int i = 0; i < 200'000; ++i) key += "a.";
+  config["rank_pattern"] = {{key + "q_proj", 4}};
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_THAT(why(), HasSubstr("'rank_pattern' has a key that is longer than 256 bytes"));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(2));
+}
+
+TEST_F(AdapterFolder, ARankIsThatOfTheEndsOfItsModulesName) {
+  for (auto [ends, rank] : {std::pair("layers.1.self_attn.q_proj", 2), std::pair("0.self_attn.q_proj", 3)}) {
+    config["rank_pattern"][ends] = rank;
+    const std::string module = "model.layers." + std::string(rank == 2 ? "1" : "0") + ".self_attn.q_proj";
+    file.shapes["base_model.model." + module + ".lora_A.weight"] = {uint64_t(rank), 64};
+    file.shapes["base_model.model." + module + ".lora_B.weight"] = {64, uint64_t(rank)};
+  }
+  config["rank_pattern"]["proj"] = 7;
+  config["rank_pattern"]["ayers.0.self_attn.v_proj"] = 7;
+  EXPECT_EQ(why(), "");
 }
 
 TEST_F(AdapterFolder, AConfigThatIsNoJsonIsNamed) {
