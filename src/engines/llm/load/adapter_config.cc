@@ -132,7 +132,17 @@ void read_targets(ConfigFields& f, const std::vector<std::string>& known, Adapte
 }
 
 void read_layers(ConfigFields& f, AdapterConfig& out) {
-  for (uint32_t layer : f.ids_or_none("layers_to_transform", kMostTransformed)) out.layers.insert(layer);
+  constexpr const char* kName = "layers_to_transform";
+  if (!f.has(kName)) return;
+  const auto& given = f[kName];
+  const auto add = [&](const nlohmann::json& layer) {
+    if (layer.is_number_unsigned() && layer.get<uint64_t>() <= kMostTransformed)
+      out.layers.insert(uint32_t(layer.get<uint64_t>()));
+    else
+      f.fail(kName, "is neither the number of a layer nor a list of such");
+  };
+  if (!given.is_array() || given.size() > kMostTransformed) return add(given);
+  for (const auto& layer : given) add(layer);
 }
 
 }  // namespace

@@ -110,6 +110,7 @@ TEST_F(AdapterFolder, WhatIsNotServedIsNamed) {
       {"rank_pattern", {{"q_proj", 4}, {"self_attn.q_proj", 5}}, "'rank_pattern' has two values for one module"},
       {"lora_alpha", 1e300, "'lora_alpha' is out of range"},
       {"lora_alpha", nullptr, "'lora_alpha' is missing"},
+      {"layers_to_transform", {0, "1"}, "'layers_to_transform' is neither the number of a layer nor a list of such"},
       {"target_modules", json::array(), "'target_modules' is not a list"}};
   for (const auto& [name, value, text] : cases) {
     const json before = config;
