@@ -18,7 +18,10 @@ using nlohmann::json;
 constexpr std::string_view kSpace = "\xE2\x96\x81";  // ▁, how SentencePiece writes a space
 constexpr size_t kLongestMerged = 256;               // bytes of a piece that merges lead to
 // Many times what models have; each token, and more so each added one, takes a few hundred bytes while texts are made.
-constexpr size_t kMostTokens = 1 << 22, kMostTokenBytes = 64 << 20, kMostAdded = 1 << 18;
+constexpr size_t kMostTokens = 1 << 20, kMostTokenBytes = 16 << 20;
+constexpr size_t kMostAdded = 1 << 16, kMostAddedBytes = 4 << 20;  // what text takes
+constexpr size_t kTokensWithoutRow = 1 << 12;                      // added ones that a model was not made for
+constexpr size_t kMostCut = 256 << 20;                             // bytes of all parts that pieces are cut into
 constexpr size_t kMostMerges = (1 << 20) - 1, kMostMergeBytes = 32 << 20;
 
 enum class TokenType : int64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
@@ -47,19 +50,29 @@ size_t bytes_of(const std::vector<std::string>& texts) {
   return bytes;
 }
 
+base::Status check_added(const std::vector<std::string>& tokens, const std::vector<int64_t>& types) {
+  size_t count = 0, bytes = 0;
+  for (size_t i = 0; i < std::min(types.size(), tokens.size()); ++i) {
+    const auto type = TokenType(types[i]);
+    if (type != TokenType::kUnknown && type != TokenType::kControl && type != TokenType::kUserDefined) continue;
+    ++count, bytes += tokens[i].size();
+  }
+  if (count > kMostAdded) return bad_field("token_type", "names more than 65536 added tokens");
+  if (bytes > kMostAddedBytes) return bad_field("token_type", "names added tokens of more than 4 MiB");
+  return {};
+}
+
 // Before anything is made of the lists.
 base::Status check_sizes(const Gguf& gguf) {
   if (const auto* tokens = gguf.get<std::vector<std::string>>(field("tokens"))) {
-    if (tokens->size() > kMostTokens) return bad_field("tokens", "has more than 4194304 tokens");
-    if (bytes_of(*tokens) > kMostTokenBytes) return bad_field("tokens", "has more than 64 MiB");
-  }
-  if (const auto* types = gguf.get<std::vector<int64_t>>(field("token_type"))) {
-    auto is_added = [](int64_t type) {
-      return TokenType(type) == TokenType::kUnknown || TokenType(type) == TokenType::kControl ||
-             TokenType(type) == TokenType::kUserDefined;
-    };
-    if (size_t(std::count_if(types->begin(), types->end(), is_added)) > kMostAdded)
-      return bad_field("token_type", "names more than 262144 added tokens");
+    auto rows = gguf.tensors.find("token_embd.weight");
+    if (rows != gguf.tensors.end() && !rows->second.shape.empty() && tokens->size() > kTokensWithoutRow &&
+        tokens->size() - kTokensWithoutRow > rows->second.shape[0])
+      return bad_field("tokens", "has more tokens than 'token_embd.weight' has rows");
+    if (tokens->size() > kMostTokens) return bad_field("tokens", "has more than 1048576 tokens");
+    if (bytes_of(*tokens) > kMostTokenBytes) return bad_field("tokens", "has more than 16 MiB");
+    if (const auto* types = gguf.get<std::vector<int64_t>>(field("token_type")))
+      if (auto s = check_added(*tokens, *types); !s.ok()) return s;
   }
   if (const auto* merges = gguf.get<std::vector<std::string>>(field("merges")))
     if (merges->size() > kMostMerges || bytes_of(*merges) > kMostMergeBytes) return bad_field("merges", "are too many");
@@ -172,8 +185,12 @@ class MergesOfScores {
   }
 
   base::Status write(json& out) {
+    size_t looked_at = 0;
+    for (size_t i = 0; i < words_.tokens.size(); ++i)
+      if (is_cut(i)) looked_at += words_.tokens[i].size() * words_.tokens[i].size();
+    if (looked_at > kMostCut) return bad_field("tokens", "has too many long pieces");
     for (size_t i = 0; i < words_.tokens.size(); ++i) {
-      if (words_.types[i] == TokenType::kNormal && words_.tokens[i].size() <= kLongestMerged) cut(i);
+      if (is_cut(i)) cut(i);
       if (merges_.size() > kMostMerges || bytes_ > kMostMergeBytes) return bad_field("tokens", "make too many merges");
     }
     std::stable_sort(merges_.begin(), merges_.end(), [](const Merge& a, const Merge& b) {
@@ -191,6 +208,9 @@ class MergesOfScores {
   };
   static bool is_part(TokenType type) {
     return type == TokenType::kNormal || type == TokenType::kUserDefined || type == TokenType::kUnused;
+  }
+  bool is_cut(size_t id) const {
+    return words_.types[id] == TokenType::kNormal && words_.tokens[id].size() <= kLongestMerged;
   }
   void cut(size_t id) {
     const std::string_view piece = words_.tokens[id];

@@ -177,16 +177,21 @@ TEST(GgufTokenizer, ListsThatAreTooLongAreRefusedBeforeTheyAreCopied) {
     Gguf g = kind == "gpt2" ? demo() : pieces();
     g.fields["tokenizer.ggml.model"] = kind;
     if (kind == "bert") g.fields["general.architecture"] = kind;
-    g.fields[tokens] = std::vector<std::string>((1 << 22) + 1);
-    EXPECT_EQ(tokenizer_refusal(g), "GGUF: '" + tokens + "' has more than 4194304 tokens") << kind;
+    g.fields[tokens] = std::vector<std::string>((1 << 20) + 1);
+    EXPECT_EQ(tokenizer_refusal(g), "GGUF: '" + tokens + "' has more than 1048576 tokens") << kind;
     EXPECT_FALSE(kind != "bert" && tokenizer_config_of(g)) << kind;
-    g.fields[tokens] = std::vector<std::string>{std::string(32 << 20, 'a'), std::string((32 << 20) + 1, 'b')};
-    EXPECT_EQ(tokenizer_refusal(g), "GGUF: '" + tokens + "' has more than 64 MiB") << kind;
-    std::vector<std::string> numbered((1 << 18) + 1);
+    g.fields[tokens] = std::vector<std::string>{std::string(8 << 20, 'a'), std::string((8 << 20) + 1, 'b')};
+    EXPECT_EQ(tokenizer_refusal(g), "GGUF: '" + tokens + "' has more than 16 MiB") << kind;
+    g.fields["tokenizer.ggml.token_type"] = std::vector<int64_t>{4, 3};
+    g.fields[tokens] = std::vector<std::string>{std::string(2 << 20, 'a'), std::string((2 << 20) + 1, 'b')};
+    EXPECT_EQ(tokenizer_refusal(g), "GGUF: 'tokenizer.ggml.token_type' names added tokens of more than 4 MiB") << kind;
+    std::vector<std::string> numbered((1 << 16) + 1);
     for (size_t i = 0; i < numbered.size(); ++i) numbered[i] = std::to_string(i);
     g.fields["tokenizer.ggml.token_type"] = std::vector<int64_t>(numbered.size(), 3);
     g.fields[tokens] = std::move(numbered);
-    EXPECT_EQ(tokenizer_refusal(g), "GGUF: 'tokenizer.ggml.token_type' names more than 262144 added tokens") << kind;
+    EXPECT_EQ(tokenizer_refusal(g), "GGUF: 'tokenizer.ggml.token_type' names more than 65536 added tokens") << kind;
+    g.tensors["token_embd.weight"] = {Stored::kF32, {64, 2}, {}};
+    EXPECT_EQ(tokenizer_refusal(g), "GGUF: '" + tokens + "' has more tokens than 'token_embd.weight' has rows") << kind;
   }
   Gguf g = demo();
   g.fields["tokenizer.ggml.merges"] = std::vector<std::string>(1 << 20, "a b");
@@ -204,6 +209,16 @@ TEST(GgufTokenizer, LongPiecesTakeNoLongTime) {
   g.fields["tokenizer.ggml.token_type"] = std::vector<int64_t>(tokens.size(), 1);
   g.fields["tokenizer.ggml.tokens"] = std::move(tokens);
   EXPECT_EQ(tokenizer_refusal(g), "");
+}
+
+TEST(GgufTokenizer, ManyPiecesThatCouldBeCutAtEachByteAreRefused) {
+  Gguf g = pieces();
+  auto tokens = *g.get<std::vector<std::string>>("tokenizer.ggml.tokens");
+  for (int i = 0; i < 5000; ++i) tokens.push_back(std::string(250, 'x') + std::to_string(i));
+  g.fields["tokenizer.ggml.scores"] = std::vector<double>(tokens.size());
+  g.fields["tokenizer.ggml.token_type"] = std::vector<int64_t>(tokens.size(), 1);
+  g.fields["tokenizer.ggml.tokens"] = std::move(tokens);
+  EXPECT_EQ(tokenizer_refusal(g), "GGUF: 'tokenizer.ggml.tokens' has too many long pieces");
 }
 
 // "<|end|>\n" of Phi-3's chat template is one token.
