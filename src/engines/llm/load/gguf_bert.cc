@@ -13,7 +13,7 @@ using nlohmann::json;
 
 constexpr std::string_view kWordStart = "\xE2\x96\x81";  // ▁, which llama.cpp puts before what begins a word
 constexpr std::string_view kSpecial[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
-constexpr int64_t kUnknownToken = 2, kControlToken = 3;
+constexpr int64_t kUnknownToken = 2, kControlToken = 3, kUserDefinedToken = 4;
 
 // Rows of a table.
 uint64_t rows_of(const Array* table) { return !table ? 0 : table->shape.size() < 2 ? 1 : table->shape[0]; }
@@ -71,18 +71,23 @@ class WordPieces {
         return f_.invalid(field("tokens"), "has '" + base::presentable(token, 60) + "' twice");
       cased_ = cased_ || (!special && !is_bracketed(token) &&
                           std::any_of(token.begin(), token.end(), [](char c) { return c >= 'A' && c <= 'Z'; }));
-      if (special) add(i);
+      if (special)
+        add(i, Added::kSpecial);
+      else if (types && (*types)[i] == kUserDefinedToken && !names_[i].empty())
+        add(i, Added::kWord);
     }
   }
 
-  void add(size_t id) {
+  // Words are looked for in the normalized text, as Hugging Face does unless it is told otherwise.
+  enum class Added : bool { kWord, kSpecial };
+  void add(size_t id, Added what) {
     out_["added_tokens"].push_back({{"id", id},
                                     {"content", names_[id]},
                                     {"single_word", false},
                                     {"lstrip", false},
                                     {"rstrip", false},
-                                    {"normalized", false},
-                                    {"special", true}});
+                                    {"normalized", what == Added::kWord},
+                                    {"special", what == Added::kSpecial}});
   }
 
   // The name of the token that one of these fields has the id of, or of `usual`.

@@ -221,6 +221,29 @@ TEST(GgufTokenizer, ManyPiecesThatCouldBeCutAtEachByteAreRefused) {
   EXPECT_EQ(tokenizer_refusal(g), "GGUF: 'tokenizer.ggml.tokens' has too many long pieces");
 }
 
+// As Hugging Face has them: looked for before the text is cut into words.
+TEST(GgufTokenizer, WordsThatWereAddedToAnEncodersAreFoundInATextAsTheyAre) {
+  const std::vector<std::string> tokens{"[PAD]",
+                                        "[UNK]",
+                                        "[CLS]",
+                                        "[SEP]",
+                                        "\xe2\x96\x81hello",
+                                        "\xe2\x96\x81"
+                                        "c++",
+                                        "\xe2\x96\x81"
+                                        "c"};
+  Gguf g;
+  g.fields = {{"general.architecture", std::string("bert")},
+              {"tokenizer.ggml.model", std::string("bert")},
+              {"tokenizer.ggml.tokens", tokens},
+              {"tokenizer.ggml.token_type", std::vector<int64_t>{3, 2, 3, 3, 1, 4, 1}},
+              {"tokenizer.ggml.unknown_token_id", int64_t(1)},
+              {"tokenizer.ggml.cls_token_id", int64_t(2)},
+              {"tokenizer.ggml.seperator_token_id", int64_t(3)}};
+  EXPECT_EQ(processor(g)->encode("Hello C++", msg::AddSpecial::kYes), (Ids{2, 4, 5, 3}));
+  EXPECT_EQ(processor(g)->decode(Ids{2, 4, 5, 3}, msg::SkipSpecial::kYes), "hello c++");
+}
+
 // "<|end|>\n" of Phi-3's chat template is one token.
 TEST(GgufTokenizer, AddedTokensOfPhi3TakeTheSpaceBehindThem) {
   Gguf g;
