@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -52,7 +53,8 @@ struct Done {
   uint32_t cached_tokens = 0;      // those of them that were not computed again
   uint32_t completion_tokens = 0;  // the stop token included
   Finish finish = Finish::kNone;
-  uint32_t stop_id = 0;  // of kEos and kStopId
+  uint32_t stop_id = 0;                      // of kEos and kStopId
+  std::optional<uint32_t> thought_tokens{};  // of completion_tokens, where the tokens that came are not those counted
 };
 struct Failed {
   base::Status status;
