@@ -211,10 +211,12 @@ class Generate final : public OneInputAction {
     if (!token.details) return out.SerializeAsString();
     const msg::TokenDetails& d = *token.details;
     if (d.has_logprob && (config_.logprobs() || config_.top_logprobs() > 0)) out.set_logprob(d.logprob);
+    size_t place = 0;  // behind the token's own
     for (const auto& t : d.top) {
       auto& alternative = *out.add_top();
       alternative.set_id(t.id);
-      alternative.set_text(spec_->codec->decode({&t.id, 1}, msg::SkipSpecial::kNo));
+      alternative.set_text(++place < d.texts.size() ? d.texts[place]
+                                                    : spec_->codec->decode({&t.id, 1}, msg::SkipSpecial::kNo));
       alternative.set_logprob(t.logprob);
     }
     size_t i = 0;

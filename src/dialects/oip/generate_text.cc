@@ -190,11 +190,14 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
     if (exchange_.has_room()) call_.repay();
   }
 
+  // Where another server has the chats only what is said of its own tokens is shown (TokenDetails::texts).
   void detail(const msg::Token& token) {
     const auto& tokenizer = *spec_->codec;
+    const bool told = token.details && !token.details->texts.empty();
+    if (spec_->chats_elsewhere && !told) return;
     if (!streams() && !token_.empty()) token_ += ',';
     token_ += "{\"id\":" + std::to_string(token.id) + ",\"text\":";
-    marshal::write_string(token_, tokenizer.bytes(token.id));
+    marshal::write_string(token_, told ? token.details->texts.front() : tokenizer.bytes(token.id));
     token_ += ",\"logprob\":";
     bool known = token.details && token.details->has_logprob;
     marshal::write_number(token_, known ? std::max(token.details->logprob, -9999.0F) : 0.0F);

@@ -168,6 +168,7 @@ void Answer::Choice::done(const msg::Done& done) {
   // The origin of a forwarded model may count others than those that came.
   if (done.completion_tokens > 0) completion_tokens = done.completion_tokens;
   if (done.prompt_tokens > 0) prompt_tokens = done.prompt_tokens;
+  if (done.thought_tokens) thought_tokens = *done.thought_tokens;
   end.why =
       done.finish == msg::Finish::kEos || done.finish == msg::Finish::kStopId ? End::Why::kStop : End::Why::kLength;
   if (done.finish == msg::Finish::kStopId) end.stop_reason = std::to_string(done.stop_id);

@@ -33,13 +33,14 @@ void write_bytes(std::string& out, std::string_view bytes) {
 }
 
 // `"token":…,"logprob":…,"bytes":[…]`
-void write_token(std::string& out, const TokenForm& form, uint32_t id, float logprob) {
+void write_token(std::string& out, const TokenForm& form, msg::TokenLogprob token, const msg::TokenDetails& details,
+                 size_t place) {
   out += "\"token\":";
-  marshal::write_string(out, shown(form, id));
+  marshal::write_string(out, shown(form, token.id, details, place));
   out += ",\"logprob\":";
-  write_logprob(out, logprob);
+  write_logprob(out, token.logprob);
   out += ",\"bytes\":";
-  write_bytes(out, form.codec->bytes(id));
+  write_bytes(out, bytes_of(form, token.id, details, place));
 }
 
 std::span<const msg::TokenLogprob> first_of(const std::vector<msg::TokenLogprob>& top, uint32_t most) {
@@ -88,9 +89,13 @@ void write_calls(std::string& out, const std::vector<CallDelta>& calls, Indexed 
 
 }  // namespace
 
-std::string shown(const TokenForm& form, uint32_t id) {
-  if (form.tokens_as_ids) return "token_id:" + std::to_string(id);
-  std::string_view bytes = form.codec->bytes(id);
+std::string_view bytes_of(const TokenForm& form, uint32_t id, const msg::TokenDetails& details, size_t place) {
+  return place < details.texts.size() ? std::string_view(details.texts[place]) : form.codec->bytes(id);
+}
+
+std::string shown(const TokenForm& form, uint32_t id, const msg::TokenDetails& details, size_t place) {
+  if (form.tokens_as_ids && details.texts.empty()) return "token_id:" + std::to_string(id);
+  const std::string_view bytes = bytes_of(form, id, details, place);
   if (form.kind == Kind::kChat || marshal::valid_utf8(bytes)) return std::string(bytes);
   std::string out = "bytes:";
   for (char c : bytes) out += "\\x" + base::hex({&c, 1});
@@ -109,13 +114,13 @@ void write_prompt_logprob(std::string& out, const TokenForm& form, uint32_t id, 
   }
   bool own = false;
   out += '{';
-  auto entry = [&](uint32_t token, float logprob, size_t rank) {
+  auto entry = [&](uint32_t token, float logprob, size_t rank) {  // 0: the position's own
     if (out.back() != '{') out += ',';
     out += '"' + std::to_string(token) + "\":{\"logprob\":";
     write_logprob(out, logprob);
     if (rank > 0) out += ",\"rank\":" + std::to_string(rank);
     out += ",\"decoded_token\":";
-    marshal::write_string(out, shown(form, token));
+    marshal::write_string(out, shown(form, token, details, rank));
     out += '}';
   };
   const auto top = first_of(details.top, alternatives);
@@ -173,11 +178,11 @@ void ChoiceDelta::add_logprob(const TokenForm& form, uint32_t id, const msg::Tok
 void ChoiceDelta::add_chat(const TokenForm& form, uint32_t id, const msg::TokenDetails& details, Alternatives top) {
   comma(tokens_);
   tokens_ += '{';
-  write_token(tokens_, form, id, details.logprob);
+  write_token(tokens_, form, {id, details.logprob}, details, 0);
   tokens_ += ",\"top_logprobs\":[";
   for (size_t i = 0; i < top.size(); ++i) {
     tokens_ += i > 0 ? ",{" : "{";
-    write_token(tokens_, form, top[i].id, top[i].logprob);
+    write_token(tokens_, form, top[i], details, i + 1);
     tokens_ += '}';
   }
   tokens_ += "]}";
@@ -186,9 +191,10 @@ void ChoiceDelta::add_chat(const TokenForm& form, uint32_t id, const msg::TokenD
 void ChoiceDelta::add_completion(const TokenForm& form, uint32_t id, const msg::TokenDetails& details,
                                  Alternatives top) {
   comma(tokens_), comma(values_), comma(tops_), comma(offsets_);
-  marshal::write_string(tokens_, shown(form, id));
+  const std::string own_text = shown(form, id, details, 0);
+  marshal::write_string(tokens_, own_text);
   marshal::write_number(offsets_, at_);
-  at_ += characters(form.codec->bytes(id));
+  at_ += characters(bytes_of(form, id, details, 0));
   if (!details.has_logprob) {
     values_ += "null";
     tops_ += "null";
@@ -197,15 +203,18 @@ void ChoiceDelta::add_completion(const TokenForm& form, uint32_t id, const msg::
   write_logprob(values_, details.logprob);
   tops_ += '{';
   bool own = false;
-  auto entry = [&](uint32_t token, float logprob) {
+  auto entry = [&](std::string_view text, float logprob) {
     if (tops_.back() != '{') tops_ += ',';
-    marshal::write_string(tops_, shown(form, token));
+    marshal::write_string(tops_, text);
     tops_ += ':';
     write_logprob(tops_, logprob);
-    own = own || token == id;
   };
-  for (const auto& other : top) entry(other.id, other.logprob);
-  if (!own) entry(id, details.logprob);
+  for (size_t i = 0; i < top.size(); ++i) {
+    const std::string text = shown(form, top[i].id, details, i + 1);
+    entry(text, top[i].logprob);
+    own = own || (details.texts.empty() ? top[i].id == id : text == own_text);
+  }
+  if (!own) entry(own_text, details.logprob);
   tops_ += '}';
 }
 

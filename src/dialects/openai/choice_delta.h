@@ -109,9 +109,11 @@ class ChoiceDelta {
   uint64_t at_ = 0;  // characters of the text before the next token
 };
 
+// The bytes of a token: of the position's own at `place` 0, of alternatives from 1 on.
+std::string_view bytes_of(const TokenForm& form, uint32_t id, const msg::TokenDetails& details, size_t place);
 // The text that logprobs show for a token: of a completion "bytes:\x…" where it is not UTF-8, so that each is told
 // from the others.
-std::string shown(const TokenForm& form, uint32_t id);
+std::string shown(const TokenForm& form, uint32_t id, const msg::TokenDetails& details, size_t place);
 // A number that JSON has, for any log probability.
 void write_logprob(std::string& out, float logprob);
 // vLLM's: `{"17":{"logprob":…,"rank":1,"decoded_token":"…"},…}`, or null for the position that nothing precedes.

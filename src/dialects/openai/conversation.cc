@@ -1,5 +1,6 @@
 // A chat's messages: checked, cut down to what a template may see, and rendered. Images come as data: URLs only: this
-// server fetches nothing for a client.
+// server fetches nothing for a client. Where another server has the chat (TextSpec::chats_elsewhere) they are its
+// affair, wherever they are.
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -19,6 +20,7 @@ using json = nlohmann::ordered_json;  // tools reach the model as the client wro
 
 constexpr size_t kMaxMessages = 4096, kMaxParts = 256, kMaxImages = 64;
 constexpr size_t kMaxVariables = 32, kMaxVariable = 256;
+constexpr size_t kMaxAddress = 8192;  // bytes of an image's URL that is no data: URL
 // The variables that weir or the model sets; a request may not.
 constexpr std::array<std::string_view, 11> kReserved{
     "messages",  "tools",     "documents", "chat_template", "add_generation_prompt", "continue_final_message",
@@ -39,6 +41,20 @@ std::optional<std::string> decode_lines(std::string_view text) {
   std::string joined(text);
   std::erase_if(joined, [](char c) { return c == '\r' || c == '\n'; });
   return base::base64_decode(joined);
+}
+
+// The JSON of OpenAI's image_url, for another server; nothing: it is none that can go along.
+std::optional<std::string> image_for_origin(const json& part, std::string url) {
+  const bool data = url.starts_with("data:"), address = url.starts_with("http://") || url.starts_with("https://");
+  if (data) std::erase_if(url, [](char c) { return c == '\r' || c == '\n'; });
+  const auto plain = [](char c) { return c > ' ' && c < 0x7f && c != '"' && c != '\\'; };
+  if (!(data || (address && url.size() <= kMaxAddress)) || !std::all_of(url.begin(), url.end(), plain)) return {};
+  std::string out = R"({"url":")" + url + '"';
+  const auto inner = part.find("image_url");
+  const json& said = inner->is_object() ? *inner : part;
+  if (const std::string* detail = text_of(said, "detail"))
+    if (*detail == "low" || *detail == "high" || *detail == "auto") out += R"(,"detail":")" + *detail + '"';
+  return out += '}';
 }
 
 class ConversationReader {
@@ -118,9 +134,18 @@ class ConversationReader {
                              : at->is_object() ? text_of(*at, "url")
                                                : at->get_ptr<const json::string_t*>();
     if (!url) return wrong(at_, ".content: a part of type image_url has image_url.url");
-    if (!spec_.vision) return wrong(at_, ".content: this model takes no images");
+    if (!spec_.vision)
+      return wrong(at_, spec_.chats_elsewhere
+                            ? ".content: this model takes no images, as far as is known here (its parameter vision)"
+                            : ".content: this model takes no images");
     if (out_.images.size() == kMaxImages)
       return refuse("messages", "messages: at most " + std::to_string(kMaxImages) + " images");
+    if (spec_.chats_elsewhere) {
+      auto said = image_for_origin(p, *url);
+      if (!said) return wrong(at_, ".content: images come as data:, http: or https: URLs");
+      out_.images.push_back({base::Bytes::adopt(*std::move(said)), {}, 0, 0, true});
+      return {};
+    }
     constexpr std::string_view kData = "data:", kBase64 = ";base64,";
     size_t comma = url->find(',');
     size_t coding = comma == url->npos || comma < kBase64.size() ? url->npos : comma + 1 - kBase64.size();
@@ -166,7 +191,33 @@ void thinking(const Request& request, json& extra) {
   extra["thinking"] = *on;
 }
 
-ApiError extras(Request& request, json& extra) {
+// The members that go along to the server that has the chat, beside messages and tools.
+void for_origin(const Request& request, msg::TextSpec::Elsewhere elsewhere, json& extra) {
+  using Thinking = msg::TextSpec::Elsewhere::Thinking;
+  json out = json::object(), variables = json::object();
+  if (request.calls_tools && request.tool_choice == ToolChoice::kRequired)
+    out["tool_choice"] = request.tool_name.empty()
+                             ? json("required")
+                             : json{{"type", "function"}, {"function", {{"name", request.tool_name}}}};
+  if (request.calls_tools && !request.parallel_tools) out["parallel_tool_calls"] = false;
+  if (!request.template_variables.empty()) variables = json::parse(request.template_variables);
+  std::optional<bool> thinks = request.enable_thinking;
+  for (const char* name : {"thinking", "enable_thinking"})
+    if (auto said = variables.find(name); said != variables.end()) {
+      if (said->is_boolean()) thinks = said->get<bool>();
+      variables.erase(said);
+    }
+  if (thinks && elsewhere.thinking == Thinking::kVariables)
+    variables["enable_thinking"] = *thinks, variables["thinking"] = *thinks;
+  std::string effort = request.reasoning_effort;
+  if (effort.empty() && thinks == false && elsewhere.thinking == Thinking::kEffort) effort = "none";
+  if (!effort.empty()) out["reasoning_effort"] = effort;
+  if (!request.verbosity.empty()) out["verbosity"] = request.verbosity;
+  if (!variables.empty()) out["chat_template_kwargs"] = std::move(variables);
+  extra["elsewhere"] = std::move(out);
+}
+
+ApiError extras(Request& request, const msg::TextSpec& spec, json& extra) {
   thinking(request, extra);
   if (!request.verbosity.empty()) extra["verbosity"] = request.verbosity;
   if (!request.template_variables.empty())
@@ -175,6 +226,7 @@ ApiError extras(Request& request, json& extra) {
   if (ApiError bad = keep_allowed(tools, request); !bad.ok()) return bad;
   if (ApiError bad = read_tools(tools, request); !bad.ok()) return in_function_names(request, std::move(bad));
   if (request.calls_tools) extra["tools"] = std::move(tools);
+  if (spec.chats_elsewhere) for_origin(request, *spec.chats_elsewhere, extra);
   return {};
 }
 
@@ -268,7 +320,7 @@ ApiError render_checked(Request& request, const msg::TextSpec& spec, size_t begi
   if (ApiError bad = ConversationReader(spec, out).read(messages); !bad.ok()) return bad;
   out.beginnings = later_beginnings(messages);
   if (request.echo) out.echo = last_text(messages, request);
-  if (ApiError bad = extras(request, extra); !bad.ok()) return bad;
+  if (ApiError bad = extras(request, spec, extra); !bad.ok()) return bad;
   msg::ChatOptions options{request.add_generation_prompt, request.continue_final_message, {}, budget};
   if (spec.vision)
     for (uint32_t id : {spec.vision->start_id, spec.vision->pad_id, spec.vision->end_id})

@@ -9,9 +9,15 @@ void add_text(std::string text, OrderedJson& parts) { parts.push_back({{"type", 
 
 ApiError add_image(const OrderedJson& block, OrderedJson& parts) {
   const OrderedJson& source = block.at("source");
-  if (type_of(source) != "base64") return wrong_message("images come in base64; nothing is fetched from elsewhere");
-  std::string url = "data:" + source.at("media_type").get<std::string>() + ";base64,";
-  url += source.at("data").get_ref<const std::string&>();
+  const std::string_view type = type_of(source);
+  std::string url;
+  if (type == "url")  // for models whose chats another server has; others refuse it
+    url = source.at("url").get_ref<const std::string&>();
+  else if (type == "base64")
+    url = "data:" + source.at("media_type").get<std::string>() + ";base64," +
+          source.at("data").get_ref<const std::string&>();
+  else
+    return wrong_message("images come in base64; nothing is fetched from elsewhere");
   parts.push_back({{"type", "image_url"}, {"image_url", {{"url", std::move(url)}}}});
   return {};
 }

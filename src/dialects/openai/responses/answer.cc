@@ -55,7 +55,7 @@ class ResponseAnswer final : public Answer {
     if (request_.stream) open(events);
     take(choice.delta, events);
     if (!events.empty()) send(std::move(events));
-    if (!charge_bytes(charged_, held_ + request_.echoed.size())) fail(wire::no_room_for_answer());
+    if (!charge_bytes(charged_, held_ + logprobs_.size() + request_.echoed.size())) fail(wire::no_room_for_answer());
   }
   void ended(Choice&) override {}
 

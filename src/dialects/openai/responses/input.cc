@@ -108,7 +108,7 @@ class Conversation {
       else if (type == "refusal")
         parts.push_back({{"type", "text"}, {"text", part.at("refusal")}});
       else if (type == "input_image" && member(part, "image_url"))
-        parts.push_back({{"type", "image_url"}, {"image_url", {{"url", part.at("image_url")}}}});
+        parts.push_back(image(part));
       else if (type == "input_image")
         return wrong(at, "an input_image has an image_url; no image is stored here as a file");
       else
@@ -118,6 +118,12 @@ class Conversation {
     const bool alone = parts.size() == 1 && parts[0]["type"] == "text";
     out = alone ? OrderedJson(parts[0]["text"]) : std::move(parts);
     return {};
+  }
+
+  static OrderedJson image(const OrderedJson& part) {
+    OrderedJson url{{"url", part.at("image_url")}};
+    if (const OrderedJson* detail = member(part, "detail")) url["detail"] = *detail;
+    return {{"type", "image_url"}, {"image_url", std::move(url)}};
   }
 
   // A call of any tool that the client runs is one of a function to the model.

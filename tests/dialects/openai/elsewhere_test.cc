@@ -1,0 +1,123 @@
+// Models whose chats another server has (msg::TextSpec::chats_elsewhere): what goes along, and what that server tells
+// of its own tokens.
+#include "bench.h"
+#include "msg/text_codec.h"
+
+namespace weir::openai {
+namespace {
+
+using Thinking = msg::TextSpec::Elsewhere::Thinking;
+
+class Elsewhere : public OpenaiBench {
+ protected:
+  Elsewhere() {
+    add("there", Thinking::kVariables, true);
+    add("effort", Thinking::kEffort, false);
+  }
+  void add(const char* name, Thinking thinking, bool sees) {
+    auto spec = support::tools_spec(name, "{# <tool_call></think> #}{{ elsewhere|tojson }}|");
+    auto text = std::make_shared<msg::TextSpec>(*spec.text);
+    text->chats_elsewhere = {thinking};
+    if (sees)
+      text->vision->features = [](std::string_view, std::string_view) { return base::Result<uint32_t>(1); };
+    else
+      text->vision.reset();
+    spec.text = std::move(text);
+    models.add(std::move(spec));
+  }
+  Opened ask(const std::string& model, Json body) {
+    body["model"] = model;
+    return chat(std::move(body));
+  }
+  const msg::Generation& asked(const std::string& model) { return *models[model].held.back()->generation; }
+  // The members beside messages and tools.
+  Json members(const std::string& model, Json body) {
+    auto x = ask(model, std::move(body));
+    if (models[model].held.empty()) return json(x);
+    static const auto codec = support::byte_processor();
+    const std::string text = codec->decode(asked(model).append, msg::SkipSpecial::kNo);
+    models.finish_all();
+    turn();
+    return Json::parse(text.substr(0, text.find('|')), nullptr, false);
+  }
+  static Json tools() {
+    return Json::parse(R"([{"type":"function","function":{"name":"f","strict":true,"parameters":)"
+                       R"({"type":"object","not":{},"properties":{}}}}])");
+  }
+  static Json image(Json url) {
+    return {{"messages", {{{"role", "user"}, {"content", {{{"type", "image_url"}, {"image_url", std::move(url)}}}}}}}};
+  }
+};
+
+TEST_F(Elsewhere, CallsThatMustBeMadeAreNotHeldToHere) {
+  const Json named = Json::parse(R"({"type":"function","function":{"name":"f"}})");
+  EXPECT_EQ(members("there", {{"tools", tools()}, {"tool_choice", "required"}}), Json({{"tool_choice", "required"}}));
+  EXPECT_EQ(members("there", {{"tools", tools()}, {"tool_choice", named}, {"parallel_tool_calls", false}}),
+            Json({{"tool_choice", named}, {"parallel_tool_calls", false}}));
+  EXPECT_EQ(members("there", {{"tools", tools()}}), Json::object());
+  EXPECT_EQ(members("there", {{"tools", tools()}, {"tool_choice", "none"}}), Json::object());
+  EXPECT_EQ(error(ask("there", {{"tools", tools()},
+                                {"tool_choice", Json::parse(R"({"type":"function","function":{"name":"g"}})")}})),
+            "400 invalid_request_error - tool_choice");
+}
+
+TEST_F(Elsewhere, SettingsOfThoughtsAreTold) {
+  const Json off = {{"enable_thinking", false}, {"thinking", false}};
+  EXPECT_EQ(members("there", {{"reasoning_effort", "low"}, {"verbosity", "high"}}),
+            Json({{"reasoning_effort", "low"}, {"verbosity", "high"}}));
+  EXPECT_EQ(members("there", {{"enable_thinking", false}}), Json({{"chat_template_kwargs", off}}));
+  EXPECT_EQ(members("there", {{"chat_template_kwargs", {{"thinking", false}, {"x", 1}}}}).at("chat_template_kwargs"),
+            Json({{"enable_thinking", false}, {"thinking", false}, {"x", 1}}));
+  EXPECT_EQ(members("effort", {{"enable_thinking", false}}), Json({{"reasoning_effort", "none"}}));
+  EXPECT_EQ(members("effort", {{"enable_thinking", true}}), Json::object());
+  EXPECT_EQ(members("effort", {{"chat_template_kwargs", {{"thinking", true}, {"x", 1}}}}),
+            Json({{"chat_template_kwargs", {{"x", 1}}}}));
+}
+
+TEST_F(Elsewhere, ImagesStayAsTheyCame) {
+  const auto kept = [&](Json url) {
+    auto x = ask("there", image(std::move(url)));
+    if (models["there"].held.empty()) return error(x);
+    const auto& images = asked("there").images;
+    EXPECT_EQ(images.size(), 1u);
+    std::string out(images[0].data.view());
+    EXPECT_TRUE(images[0].as_json);
+    models.finish_all();
+    turn();
+    return out;
+  };
+  const std::string no = "400 invalid_request_error - messages";
+  EXPECT_EQ(kept("data:image/png;base64,@@"), R"({"url":"data:image/png;base64,@@"})");
+  EXPECT_EQ(kept("data:x,a\r\nb"), R"({"url":"data:x,ab"})");
+  EXPECT_EQ(kept({{"url", "https://h/a?b"}, {"detail", "high"}}), R"({"url":"https://h/a?b","detail":"high"})");
+  EXPECT_EQ(kept({{"url", "http://h"}, {"detail", "h\""}}), R"({"url":"http://h"})");
+  for (const char* url : {"", "file:///a", "ftp://h", "http://h/\"", "http://h/ b", "http://h/\u00fc", "data:\\"})
+    EXPECT_EQ(kept(url), no) << url;
+  EXPECT_EQ(kept("http://h/" + std::string(9000, 'a')), no);
+  EXPECT_EQ(error(ask("effort", image("http://h/"))), no);
+}
+
+TEST_F(Elsewhere, LogProbabilitiesNameTheOriginsTokens) {
+  auto x = ask("there", {{"logprobs", true}, {"top_logprobs", 1}});
+  msg::Call* call = models["there"].held.back();
+  auto details = std::make_shared<msg::TokenDetails>();
+  details->has_logprob = true, details->logprob = -0.5f, details->top = {{261, -0.5f}, {261, -1}};
+  details->texts = {"Gr\xc3", "Gr\xc3", "x"};
+  const uint32_t at = uint32_t(call->generation->length());
+  models["there"].post(call, {msg::Token{.id = 261, .position = at, .prefill = false, .details = details}});
+  models["there"].post(call, {msg::Token{.id = 'G', .position = at + 1, .prefill = false, .details = nullptr}});
+  msg::Done done{.prompt_tokens = 3, .cached_tokens = 1, .completion_tokens = 9, .finish = msg::Finish::kEos};
+  done.thought_tokens = 4;
+  models["there"].finish(call, {done});
+  turn();
+  const Json choice = json(x)["choices"][0];
+  EXPECT_EQ(choice["message"]["content"], "G");
+  ASSERT_EQ(choice["logprobs"]["content"].size(), 1u);
+  EXPECT_EQ(choice["logprobs"]["content"][0]["bytes"], Json({'G', 'r', 0xc3}));
+  EXPECT_EQ(choice["logprobs"]["content"][0]["top_logprobs"].size(), 1u);
+  EXPECT_EQ(json(x)["usage"]["completion_tokens_details"]["reasoning_tokens"], 4);
+  EXPECT_EQ(json(x)["usage"]["completion_tokens"], 9);
+}
+
+}  // namespace
+}  // namespace weir::openai
