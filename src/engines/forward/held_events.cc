@@ -11,9 +11,11 @@ namespace {
 // Tensors' contents are slices of slabs, which are charged as such.
 uint64_t bytes_of(const msg::Event& event) {
   uint64_t bytes = sizeof event;
-  if (const auto* token = std::get_if<msg::Token>(&event.what); token && token->details)
+  if (const auto* token = std::get_if<msg::Token>(&event.what); token && token->details) {
     bytes += sizeof *token->details + token->details->top.capacity() * sizeof(msg::TokenLogprob) +
              token->details->readout.capacity() * sizeof(float);
+    for (const auto& text : token->details->texts) bytes += sizeof text + text.capacity();
+  }
   if (const auto* outputs = std::get_if<msg::Outputs>(&event.what))
     bytes += outputs->tensors.capacity() * sizeof(msg::Tensor) +
              outputs->parameters.capacity() * sizeof(msg::Parameters::value_type);

@@ -11,6 +11,8 @@ namespace {
 using base::invalid;
 using base::Status;
 
+using Thinking = msg::TextSpec::Elsewhere::Thinking;
+
 constexpr auto kShortestCheck = std::chrono::milliseconds(10);
 constexpr uint32_t kMostOutstanding = 1 << 20, kLongestContext = 1 << 24;
 constexpr uint32_t kWidestEmbedding = 1 << 16;
@@ -108,6 +110,27 @@ Status read_api(const std::string& value, Options& out) {
   return out.api = value == "chat" ? OpenaiApi::kChat : OpenaiApi::kCompletions, Status();
 }
 
+constexpr std::pair<std::string_view, Thinking> kThinking[] = {
+    {"none", Thinking::kUntold}, {"variables", Thinking::kVariables}, {"effort", Thinking::kEffort}};
+
+// Those that chats alone have.
+void read_chat(Parameters& all, Options& out) {
+  constexpr std::string_view kNeedsChat = "needs kind openai with api chat";
+  const auto needed = [&](const char* name) {
+    return out.api == OpenaiApi::kChat ? Status()
+                                       : invalid("parameter '" + std::string(name) + "' " + std::string(kNeedsChat));
+  };
+  all.read("vision", [&](const std::string& value) {
+    if (value != "true" && value != "false") return wrong("vision", value, "true or false");
+    return out.vision = value == "true", needed("vision");
+  });
+  all.read("thinking", [&](const std::string& value) {
+    for (const auto& [name, how] : kThinking)
+      if (name == value) return out.thinking = how, needed("thinking");
+    return wrong("thinking", value, "none, variables or effort");
+  });
+}
+
 Status read_local_first(const std::string& value, Options& out) {
   auto parsed = base::parse_count(value, kMostOutstanding);
   if (!parsed) return wrong("local_first", value, "a whole number up to " + std::to_string(kMostOutstanding));
@@ -162,6 +185,7 @@ base::Result<Options> read_options(const msg::ModelSpec& wanted) {
   all.text("version", out.version);
   all.read("binary_tensors", [&](const std::string& value) { return read_binary_tensors(value, out); });
   all.read("api", [&](const std::string& value) { return read_api(value, out); });
+  read_chat(all, out);
   all.text("ca_file", out.ca_file);
   all.text("key_file", out.key_file);
   all.text("tokenizer", out.tokenizer);

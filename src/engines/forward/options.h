@@ -42,6 +42,12 @@
 //     api: chat                               # of kind openai: origins that have /v1/chat/completions alone. They get
 //                                             # messages and tools as they are, a plain prompt as one message of the
 //                                             # user; no tokenizer. Default: completions
+//     vision: true                            # with api chat: it takes images. By default where the origin's list of
+//                                             # models says so (weir, llama.cpp, Mistral, OpenRouter)
+//     thinking: variables                     # with api chat: how a request that says whether to think tells it there:
+//                                             # in chat_template_kwargs, by reasoning_effort (effort), or none. By
+//                                             # default by the list's owned_by: variables for vllm, sglang, llamacpp
+//                                             # and weir, effort for Ollama's library; else none
 //     max_length: 8192                        # positions; by default what the origin's list of models says
 //     embedding_size: 1024                    # of kind openai: floats of an embedding; by default what that list says
 //     tool_format: hermes                     # text/tool_format.h; by default by the chat template
@@ -71,8 +77,9 @@ inline constexpr std::string_view kParameters[] = {"answer_timeout", "api",
                                                    "max_length",     "max_outstanding",
                                                    "metrics_port",   "model",
                                                    "origins",        "places",
-                                                   "tokenizer",      "tool_format",
-                                                   "version"};
+                                                   "thinking",       "tokenizer",
+                                                   "tool_format",    "version",
+                                                   "vision"};
 
 enum class OpenaiApi : uint8_t { kCompletions, kChat };
 
@@ -99,6 +106,8 @@ struct Options {
   uint64_t max_answer = uint64_t(1) << 30;
   std::string ca_file, key_file;
   OpenaiApi api = OpenaiApi::kCompletions;
+  std::optional<bool> vision;                                  // nothing: as the origin says
+  std::optional<msg::TextSpec::Elsewhere::Thinking> thinking;  // the same
   std::string tokenizer, tool_format;
   uint32_t embedding_size = 0;    // 0: as the origin says
   uint32_t max_length = 0;        // 0: as the origin says

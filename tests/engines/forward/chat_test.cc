@@ -83,7 +83,7 @@ TEST(ChatText, ClientsAddNoOtherMembers) {
 }
 
 CompletionChunk chunk_of(std::string_view json, ToolCalls& calls) {
-  auto chunk = read_chat_chunk(json, calls);
+  auto chunk = read_chat_chunk(json, calls, {});
   EXPECT_TRUE(chunk) << (chunk ? "" : chunk.error().text);
   return chunk ? *chunk : CompletionChunk();
 }
@@ -162,7 +162,7 @@ TEST(ChatMessage, AnythingElseIsRefused) {
         R"({"choices":[{"delta":{"tool_calls":{}}}]})", R"({"choices":[{"delta":{"tool_calls":[{"index":-1}]}}]})",
         R"({"usage":{"prompt_tokens":-1}})", R"({"choices":[]} x)"}) {
     ToolCalls calls;
-    auto chunk = read_chat_chunk(json, calls);
+    auto chunk = read_chat_chunk(json, calls, {});
     ASSERT_FALSE(chunk) << json;
     EXPECT_EQ(chunk.error().code, base::Code::kInternal);
   }
@@ -173,11 +173,17 @@ TEST(ChatMessage, ALengthThatNobodyGaveIsTheOrigins) {
   call.generation = std::make_unique<msg::Generation>();
   call.generation->append = {1, 2, 3};
   call.generation->max_tokens = 5;
-  const auto asked = Json::parse(write_chat(call, R"("messages":[])", "m", 100).view());
+  const auto written = [&] {
+    std::string all;
+    for (const auto& piece : write_chat(call, {base::Bytes::copy_of(R"("messages":[])")}, "m", 100))
+      all += piece.view();
+    return Json::parse(all);
+  };
+  const auto asked = written();
   EXPECT_EQ(asked.at("max_tokens"), 5);
   EXPECT_EQ(asked.at("stream"), true);
   call.generation->max_tokens = 97;
-  EXPECT_FALSE(Json::parse(write_chat(call, R"("messages":[])", "m", 100).view()).contains("max_tokens"));
+  EXPECT_FALSE(written().contains("max_tokens"));
 }
 
 }  // namespace

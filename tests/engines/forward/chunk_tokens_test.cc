@@ -91,7 +91,7 @@ TEST(ForwardChunkTokens, NoMoreIsHandedOnThanThereIsRoomFor) {
 }
 
 TEST(ForwardChunkTokens, IdsComeInPartsToo) {
-  Rig rig(5000);
+  Rig rig(5000, OpenaiApi::kCompletions);
   CompletionChunk chunk;
   chunk.ids.assign(5000, 97);
   ASSERT_TRUE(rig.chunks.take(chunk).ok());
@@ -123,6 +123,72 @@ TEST(ForwardChunkTokens, TheLastLogProbabilityIsTheLastTokens) {
   EXPECT_EQ(rig.text(), "ab\u00fc");
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(rig.tokens[i].details);
   EXPECT_EQ(rig.tokens[3].details->logprob, -2);
+}
+
+NamedLogprob named(const char* text, float logprob, std::vector<NamedToken> top = {}) {
+  return {{{}, text, logprob}, std::move(top)};
+}
+
+// An origin's token is told of in front of its bytes.
+TEST(ForwardChunkTokens, AChatsLogProbabilitiesNameItsTokens) {
+  Rig rig;
+  rig.call.generation->logprobs = {{0, UINT32_MAX}};
+  rig.call.generation->top_logprobs = 2;
+  CompletionChunk chunk;
+  chunk.text = "<think>abc", chunk.aside = 7;
+  chunk.logprobs = {named("ab", -1, {{{}, "x", -3}, {{}, "ab", -1}, {{}, "y", -4}}), named("c", -2), named("", -5)};
+  ASSERT_TRUE(rig.chunks.take(chunk).ok());
+  rig.emit_all();
+  EXPECT_EQ(rig.text(), "<think>abc");
+  std::vector<std::pair<size_t, std::vector<std::string>>> told;
+  for (size_t i = 0; i < rig.tokens.size(); ++i)
+    if (rig.tokens[i].details) told.emplace_back(i, rig.tokens[i].details->texts);
+  EXPECT_EQ(told, (decltype(told){{7, {"ab", "ab", "x"}}, {10, {"c"}}, {12, {""}}}));
+  EXPECT_EQ(rig.tokens[7].details->top.size(), 2u);
+  EXPECT_EQ(rig.tokens[7].details->top[1].logprob, -3);
+}
+
+TEST(ForwardChunkTokens, LogProbabilitiesOfOtherTextsGoInFrontOfAll) {
+  Rig rig;
+  rig.call.generation->logprobs = {{0, UINT32_MAX}};
+  CompletionChunk chunk;
+  chunk.text = "abc";
+  chunk.logprobs = {named("abcd", -1), named("e", -2)};
+  ASSERT_TRUE(rig.chunks.take(chunk).ok());
+  rig.emit_all();
+  EXPECT_EQ(rig.text(), "abc");
+  EXPECT_TRUE(rig.tokens[0].details && rig.tokens[1].details && !rig.tokens[2].details);
+  chunk = {};
+  chunk.logprobs = {named("f", -1)};  // a token whose text comes later
+  ASSERT_TRUE(rig.chunks.take(chunk).ok());
+  rig.emit_all();
+  EXPECT_EQ(rig.tokens.size(), 6u);
+}
+
+TEST(ForwardChunkTokens, LogProbabilitiesThatNobodyAskedForAreLeftOut) {
+  Rig rig;
+  CompletionChunk chunk;
+  chunk.text = "a";
+  chunk.logprobs = {named("a", -1)};
+  ASSERT_TRUE(rig.chunks.take(chunk).ok());
+  rig.emit_all();
+  EXPECT_EQ(rig.tokens.size(), 1u);
+}
+
+// Each is a token, so that an answer has no more of them than of text.
+TEST(ForwardChunkTokens, LogProbabilitiesCountAsTokens) {
+  Rig rig(1);
+  rig.call.generation->logprobs = {{0, UINT32_MAX}};
+  const size_t most = rig.chunks.most_ids();
+  base::Status status;
+  while (status.ok() && rig.tokens.size() <= most) {
+    CompletionChunk chunk;
+    chunk.logprobs.assign(1000, named("", -1));
+    ASSERT_TRUE(rig.chunks.take(chunk).ok());
+    while (status.ok() && !rig.chunks.empty()) status = rig.chunks.emit();
+  }
+  EXPECT_EQ(status.code, base::Code::kInternal);
+  EXPECT_EQ(rig.tokens.size(), most);
 }
 
 }  // namespace

@@ -47,6 +47,17 @@ TEST(ForwardOptions, OfModelsOfText) {
   EXPECT_EQ(options->tool_format, "hermes");
 }
 
+TEST(ForwardOptions, OfChats) {
+  using Thinking = msg::TextSpec::Elsewhere::Thinking;
+  std::map<std::string, std::string> all{{"kind", "openai"}, {"origins", "http://a:1"}, {"api", "chat"}};
+  EXPECT_FALSE(read_options(wanted(all))->vision || read_options(wanted(all))->thinking);
+  all["vision"] = "false", all["thinking"] = "effort";
+  auto options = read_options(wanted(all));
+  ASSERT_TRUE(options.has_value()) << options.error().text;
+  EXPECT_EQ(options->vision, false);
+  EXPECT_EQ(options->thinking, Thinking::kEffort);
+}
+
 TEST(ForwardOptions, TheModelsNameIsTheSameThereUnlessItIsSaid) {
   EXPECT_EQ(read_options(wanted({{"kind", "oip-grpc"}, {"origins", "http://a:1"}}))->model, "m");
 }
@@ -63,6 +74,10 @@ TEST(ForwardOptions, ErrorsNameTheParameter) {
       {{{"kind", "oip-grpc"}, {"origins", "http://a:1"}, {"max_outstanding", "0"}}, "'max_outstanding'"},
       {{{"kind", "oip-grpc"}, {"origins", "http://a:1"}, {"max_answer", "5GiB"}}, "'max_answer'"},
       {{{"kind", "openai"}, {"origins", "http://a:1"}, {"max_length", "0"}}, "'max_length'"},
+      {{{"kind", "openai"}, {"origins", "http://a:1"}, {"vision", "true"}}, "'vision' needs kind openai with api chat"},
+      {{{"kind", "openai"}, {"origins", "http://a:1"}, {"api", "chat"}, {"vision", "1"}}, "true or false"},
+      {{{"kind", "openai"}, {"origins", "http://a:1"}, {"api", "chat"}, {"thinking", "on"}},
+       "none, variables or effort"},
   };
   for (const auto& [parameters, words] : bad) {
     auto options = read_options(wanted(parameters));

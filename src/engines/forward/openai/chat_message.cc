@@ -19,7 +19,8 @@ constexpr size_t kLongestToolName = 256;
 
 class ChatChunkReader {
  public:
-  ChatChunkReader(std::string_view json, ToolCalls& calls) : json_(json), fields_(json_), calls_(calls) {}
+  ChatChunkReader(std::string_view json, ToolCalls& calls, LogprobLimits limits)
+      : json_(json), fields_(json_), calls_(calls), limits_(limits), logprobs_(json_, fields_, limits) {}
 
   base::Result<CompletionChunk> read() {
     const bool ok = json_.object([&](std::string_view name) {
@@ -40,26 +41,30 @@ class ChatChunkReader {
       return json_.object([&](std::string_view name) {
         if (name == "delta" || name == "message") return fields_.none() || delta();
         if (name == "finish_reason") return fields_.text("finish_reason", 64, out_.finish);
+        if (name == "logprobs" && limits_.tokens > 0) return fields_.none() || logprobs();
         return json_.skip();
       });
     });
   }
+  bool logprobs() {
+    return json_.object([&](std::string_view name) {
+      return name == "content" ? fields_.none() || logprobs_.list(out_.logprobs) : json_.skip();
+    });
+  }
   bool delta() {
-    size_t thoughts = 0;  // origins write them under either name, or both
-    const bool ok = json_.object([&](std::string_view name) {
+    return json_.object([&](std::string_view name) {
       if (name == "content") return fields_.text("content", SIZE_MAX, out_.text);
       if (name == "tool_calls") return fields_.none() || tool_calls();
-      if (name == "reasoning_content" || name == "reasoning") return thought(thoughts);
+      if (name == "reasoning_content" || name == "reasoning") return thoughts();
       return json_.skip();
     });
-    out_.unseen += thoughts;
-    return ok;
   }
-  bool thought(size_t& longest) {
+  // Origins write them under either name, or the same under both; some have other things than texts there.
+  bool thoughts() {
     std::string_view text;
     if (json_.peek() != JsonCursor::Kind::kString) return json_.skip();
     if (!json_.string(text)) return false;
-    longest = std::max(longest, text.size());
+    if (text.size() > out_.thoughts.size()) out_.thoughts = text;
     return true;
   }
   bool tool_calls() {
@@ -82,6 +87,8 @@ class ChatChunkReader {
   JsonCursor json_;
   FieldReader fields_;
   ToolCalls& calls_;
+  const LogprobLimits limits_;
+  LogprobReader logprobs_;
   CompletionChunk out_;
 };
 
@@ -125,22 +132,28 @@ base::Result<std::string> ToolCalls::text(Ending ending) const {
   return out;
 }
 
-base::Result<CompletionChunk> read_chat_chunk(std::string_view json, ToolCalls& calls) {
-  return ChatChunkReader(json, calls).read();
+base::Result<CompletionChunk> read_chat_chunk(std::string_view json, ToolCalls& calls, LogprobLimits limits) {
+  return ChatChunkReader(json, calls, limits).read();
 }
 
-Bytes write_chat(const msg::Call& call, std::string_view members, std::string_view model, uint32_t max_length) {
+std::vector<Bytes> write_chat(const msg::Call& call, std::vector<Bytes> members, std::string_view model,
+                              uint32_t max_length) {
   const msg::Generation& params = *call.generation;
-  MessageWriter out(256 + members.size());
+  MessageWriter out(512);
   out.text("model", model);
-  out.raw(members);
   const bool open = params.length() + params.max_tokens >= max_length;
   if (!open) out.whole("max_tokens", params.max_tokens);
   write_sampling(out, params.sampling, 0);
   if (params.constraint && params.constraint->form()) write_form(out, *params.constraint->form());
+  if (!params.logprobs.empty()) {
+    out.flag("logprobs");
+    if (params.top_logprobs > 0) out.whole("top_logprobs", params.top_logprobs);
+  }
   out.flag("stream");
-  out.member("stream_options") += R"({"include_usage":true})";
-  return out.done();
+  out.member("stream_options") += R"({"include_usage":true},)";
+  members.insert(members.begin(), out.open());
+  members.push_back(Bytes::constant("}"));
+  return members;
 }
 
 }  // namespace weir::forward

@@ -11,13 +11,15 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "engines/forward/openai/message.h"
+#include "engines/forward/openai/message_parts.h"
 #include "msg/call.h"
 
 namespace weir::forward {
 
-// A streamed chat completion; `members` of members_of_prompt(). `max_length`: of the model, in tokens as counted here:
-// a request that leaves the length of the answer open does so there, too.
-base::Bytes write_chat(const msg::Call& call, std::string_view members, std::string_view model, uint32_t max_length);
+// A streamed chat completion, in pieces; `members`: of put_images(). `max_length`: of the model, in tokens as counted
+// here: a request that leaves the length of the answer open does so there, too.
+std::vector<base::Bytes> write_chat(const msg::Call& call, std::vector<base::Bytes> members, std::string_view model,
+                                    uint32_t max_length);
 
 // The calls of tools of one answer, which come in pieces. Servers do not agree on how a piece says which call it
 // belongs to: by `index`, by `id` with the same index for all, by neither in an answer that is no stream.
@@ -50,8 +52,8 @@ class ToolCalls {
   size_t size_ = 0;
 };
 
-// One event of a stream, or a whole answer: a `delta` or a `message`. What it has of calls goes to `calls`. Errors:
-// INTERNAL.
-base::Result<CompletionChunk> read_chat_chunk(std::string_view json, ToolCalls& calls);
+// One event of a stream, or a whole answer: a `delta` or a `message`. What it has of calls goes to `calls`;
+// log-probabilities that nobody has asked for (`limits`: of no token) are passed over. Errors: INTERNAL.
+base::Result<CompletionChunk> read_chat_chunk(std::string_view json, ToolCalls& calls, LogprobLimits limits);
 
 }  // namespace weir::forward

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engines/forward/openai/chat_text.h"
+
 namespace weir::forward {
 namespace {
 
@@ -23,19 +25,21 @@ ChunkTokens::ChunkTokens(const Asked& asked, Attempt::Receiver& receiver)
     : asked_(asked),
       params_(*asked.call.generation),
       receiver_(receiver),
+      chat_(asked.options.api == OpenaiApi::kChat),
       most_(params_.max_tokens - std::min<size_t>(asked.generated.size(), params_.max_tokens)),
       position_(params_.length() + asked.generated.size()),
       text_tokens_(*asked.spec.text->codec) {}
 
 size_t ChunkTokens::most_ids() const {
   if (has_ids_) return most_;
-  return asked_.options.api == OpenaiApi::kChat ? 64 * most_ + (64 << 10) : 4 * most_ + 16;
+  return chat_ ? 64 * most_ + (64 << 10) : 4 * most_ + 16;
 }
 
 // The ids of an origin that sends none: those that its log-probabilities name, where they are those of the text. They
 // are not where the tokens of a character come one by one and its text with the last of them (llama.cpp), or where a
 // name is not the token's text. Then the last log-probability is the last id's, for the text ends there.
 Status ChunkTokens::take(CompletionChunk& chunk) {
+  if (chat_) return take_chat(chunk), Status();
   has_ids_ = has_ids_ || !chunk.ids.empty();
   next_ = at_ = 0;
   text_.clear();
@@ -46,6 +50,36 @@ Status ChunkTokens::take(CompletionChunk& chunk) {
   if (has_ids_ || !ids_.empty()) return {};
   text_ = std::move(chunk.text);
   if (logprobs_.size() > 1) logprobs_.erase(logprobs_.begin(), logprobs_.end() - 1);
+  return {};
+}
+
+// Tokens are the origin's own here: what it says of each goes in front of the token's bytes, or of all, where those of
+// the chunk are not theirs.
+void ChunkTokens::take_chat(CompletionChunk& chunk) {
+  text_ = std::move(chunk.text), aside_ = chunk.aside;
+  logprobs_ = params_.logprobs.empty() ? std::vector<NamedLogprob>() : std::move(chunk.logprobs);
+  next_ = at_ = 0;
+  size_t bytes = 0;
+  for (const auto& named : logprobs_) bytes += named.token.text.size();
+  const bool theirs = bytes == text_.size() - aside_;
+  due_ = theirs ? aside_ : 0;
+  for (auto& named : logprobs_) named.share = theirs ? named.token.text.size() : 0;
+}
+
+Status ChunkTokens::emit_chat() {
+  for (size_t work = 0; work < kPart && !empty() && !receiver_.holds(); ++work) {
+    Status status;
+    if (next_ < logprobs_.size() && (at_ >= due_ || at_ == text_.size())) {
+      auto& named = logprobs_[next_++];
+      due_ += named.share, work += bytes_of(named);
+      status = emit_token(kNoText, &named, Form::kAside);
+    } else {
+      const Form form = at_ < aside_ ? Form::kAside : Form::kHeld;
+      status = emit_token(uint8_t(text_[at_]), nullptr, form);
+      ++at_;
+    }
+    if (!status.ok()) return status;
+  }
   return {};
 }
 
@@ -72,24 +106,26 @@ void ChunkTokens::tokenize() {
 }
 
 Status ChunkTokens::emit() {
+  if (chat_) return emit_chat();
   if (next_ == ids_.size() && at_ < text_.size() && !receiver_.holds()) tokenize();
   const size_t named = at_ == text_.size() ? std::min(logprobs_.size(), ids_.size()) : 0;
   for (size_t work = 0; work < kPart && next_ < ids_.size() && !receiver_.holds(); ++next_) {
     const size_t behind = ids_.size() - next_;  // it and those after it
     const auto* const logprob = behind <= named ? &logprobs_[logprobs_.size() - behind] : nullptr;
-    if (Status status = emit_token(ids_[next_], logprob); !status.ok()) return status;
+    if (Status status = emit_token(ids_[next_], logprob, Form::kHeld); !status.ok()) return status;
     work += 1 + (logprob ? bytes_of(*logprob) : 0);
   }
   return {};
 }
 
-Status ChunkTokens::emit_token(uint32_t id, const NamedLogprob* named) {
+Status ChunkTokens::emit_token(uint32_t id, const NamedLogprob* named, Form form) {
   if (id >= asked_.spec.text->vocabulary)
     return failure(Code::kInternal, "token id " + std::to_string(id) + " is outside of the model's vocabulary of " +
                                         std::to_string(asked_.spec.text->vocabulary));
   if (++count_ > most_ids())
     return failure(Code::kInternal, "it made more tokens than the " + std::to_string(most_) + " it was asked for");
-  if (!holds_form(id)) return failure(Code::kInternal, "its text has not the form that it was asked for");
+  if (form == Form::kHeld && !holds_form(id))
+    return failure(Code::kInternal, "its text has not the form that it was asked for");
   msg::Token token{.id = last_id_ = id, .position = uint32_t(position_), .prefill = false, .details = nullptr};
   const auto asks = [&](const msg::PositionRange& range) { return range.has(uint32_t(position_)); };
   if (named && std::any_of(params_.logprobs.begin(), params_.logprobs.end(), asks)) token.details = details_of(*named);
@@ -114,13 +150,16 @@ std::shared_ptr<const msg::TokenDetails> ChunkTokens::details_of(const NamedLogp
   auto details = std::make_shared<msg::TokenDetails>();
   details->has_logprob = true;
   details->logprob = named.token.logprob;
-  for (const auto& top : named.top) {
-    const auto id = find_id(top);
-    if (id && *id < asked_.spec.text->vocabulary) details->top.push_back({*id, top.logprob});
+  std::vector<const NamedToken*> tops;
+  for (const auto& top : named.top) tops.push_back(&top);
+  std::stable_sort(tops.begin(), tops.end(), [](const auto* a, const auto* b) { return a->logprob > b->logprob; });
+  if (chat_) details->texts.push_back(named.token.text);
+  for (const NamedToken* top : tops) {
+    if (details->top.size() == params_.top_logprobs) break;
+    const auto id = chat_ ? kNoText : find_id(*top);
+    if (id && *id < asked_.spec.text->vocabulary) details->top.push_back({*id, top->logprob});
+    if (chat_) details->texts.push_back(top->text);
   }
-  std::stable_sort(details->top.begin(), details->top.end(),
-                   [](const auto& a, const auto& b) { return a.logprob > b.logprob; });
-  if (details->top.size() > params_.top_logprobs) details->top.resize(params_.top_logprobs);
   return details;
 }
 

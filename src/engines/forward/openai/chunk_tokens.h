@@ -25,7 +25,7 @@ class ChunkTokens {
   ChunkTokens(const Asked& asked, Attempt::Receiver& receiver);
 
   // All that came has been handed on.
-  bool empty() const { return next_ == ids_.size() && at_ == text_.size(); }
+  bool empty() const { return next_ == (chat_ ? logprobs_.size() : ids_.size()) && at_ == text_.size(); }
   // Only while empty(): takes text, ids and log-probabilities of the chunk. Errors: INTERNAL.
   base::Status take(CompletionChunk& chunk);
   // Hands on the next part, none while the receiver holds. Errors: INTERNAL: tokens that were not asked for;
@@ -40,7 +40,10 @@ class ChunkTokens {
   size_t most_ids() const;
 
  private:
-  base::Status emit_token(uint32_t id, const NamedLogprob* named);
+  enum class Form : uint8_t { kHeld, kAside };  // of a token: whether the text's form is held against it
+  base::Status emit_token(uint32_t id, const NamedLogprob* named, Form form);
+  void take_chat(CompletionChunk& chunk);
+  base::Status emit_chat();
   std::vector<uint32_t> named_ids(const CompletionChunk& chunk) const;
   void tokenize();
   bool holds_form(uint32_t id) const;
@@ -50,6 +53,7 @@ class ChunkTokens {
   const Asked& asked_;
   const msg::Generation& params_;
   Attempt::Receiver& receiver_;
+  const bool chat_;
   const size_t most_;
   size_t position_;  // of the next token
   TextTokens text_tokens_;
@@ -58,11 +62,12 @@ class ChunkTokens {
   uint32_t last_id_ = 0;
 
   // The chunk: ids that are handed on from next_ on, of the text before at_ where it came without ids. The
-  // log-probabilities are those of the last ids.
+  // log-probabilities are those of the last ids. Of a chat: log-probabilities from next_ on, the next one at due_ of
+  // the text, whose bytes are ids from at_ on; no form is held against those before aside_.
   std::vector<uint32_t> ids_;
   std::string text_;
   std::vector<NamedLogprob> logprobs_;
-  size_t next_ = 0, at_ = 0;
+  size_t next_ = 0, at_ = 0, due_ = 0, aside_ = 0;
 };
 
 }  // namespace weir::forward

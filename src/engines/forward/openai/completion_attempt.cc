@@ -5,12 +5,14 @@
 #include <utility>
 
 #include "base/encoding.h"
+#include "base/memory_ledger.h"
 #include "engines/forward/http_attempt.h"
 #include "engines/forward/openai/chat_message.h"
 #include "engines/forward/openai/chat_text.h"
 #include "engines/forward/openai/chunk_tokens.h"
 #include "engines/forward/openai/message.h"
 #include "engines/forward/openai/sse_reader.h"
+#include "engines/forward/openai/thought_marks.h"
 #include "engines/forward/passed_on.h"
 #include "engines/forward/refusal.h"
 
@@ -55,7 +57,9 @@ class CompletionAttempt final : public AttemptOver<HttpCall> {
   void on_over(Status status, From from) override;
   bool holds() const override { return waits_ || receiver_.holds(); }
 
-  Status write(wire::ClientRequest& request) const;
+  Status write(wire::ClientRequest& request);
+  Status write_chat_body(wire::ClientRequest& request);
+  LogprobLimits logprob_limits() const;
   Next read(std::string_view bytes);
   Next read_events(std::string_view bytes);
   Next on_event(std::string_view data);
@@ -77,14 +81,16 @@ class CompletionAttempt final : public AttemptOver<HttpCall> {
   Receiver& receiver_;
   ChunkTokens tokens_;
   SseReader sse_;
-  std::optional<uint32_t> completion_tokens_, cached_tokens_;
+  std::optional<uint32_t> completion_tokens_, cached_tokens_, thought_tokens_;
   std::string finish_;
   bool ended_ = false;  // [DONE] has come
   bool late_ = false;
   // In a chat tokens are bytes.
   const bool chat_;
   ToolCalls calls_;
-  size_t unseen_ = 0;  // bytes that are no text: no more of them than the text may have make it look alive
+  ThoughtMarks thoughts_;
+  base::MemoryCharge images_;  // those of the request, while it may be sent
+  size_t unseen_ = 0;          // bytes that are no text: no more of them than the text may have make it look alive
   std::optional<uint32_t> prompt_tokens_;
   bool whole_ = false;  // it answers without a stream
   // An answer that is no stream.
@@ -115,15 +121,34 @@ Attempt::Started CompletionAttempt::start(OriginConn& conn) {
   return {send(conn, std::move(request))};
 }
 
-Status CompletionAttempt::write(wire::ClientRequest& request) const {
-  const std::string& model = asked_.options.model;
+Status CompletionAttempt::write(wire::ClientRequest& request) {
   request.target = chat_ ? "/v1/chat/completions" : "/v1/completions";
-  if (!chat_) return request.body = write_completion(asked_.call, asked_.generated, model), Status();
+  if (chat_) return write_chat_body(request);
+  return request.body = write_completion(asked_.call, asked_.generated, asked_.options.model), Status();
+}
+
+Status CompletionAttempt::write_chat_body(wire::ClientRequest& request) {
   std::vector<uint32_t> ids(params_.history.begin(), params_.history.end());
   ids.insert(ids.end(), params_.append.begin(), params_.append.end());
-  auto members = members_of_prompt(asked_.spec.text->codec->decode(ids, msg::SkipSpecial::kNo));
+  const std::string prompt = asked_.spec.text->codec->decode(ids, msg::SkipSpecial::kNo);
+  if (is_chat(prompt)) thoughts_.show();
+  uint64_t bytes = 0;
+  for (const auto& image : params_.images) bytes += image.as_json ? image.data.size() : 3 * image.data.size();
+  if (base::MemoryLedger* ledger = asked_.slabs.ledger()) images_ = {*ledger, base::MemoryKind::kInput};
+  if (bytes > 0 && !images_.grow(bytes)) return no_memory_for_answer();
+  auto members = members_of_prompt(prompt);
   if (!members) return members.error();
-  return request.body = write_chat(asked_.call, *members, model, asked_.spec.text->max_length), Status();
+  auto whole = put_images(*members, params_.images);
+  if (!whole) return whole.error();
+  auto pieces = write_chat(asked_.call, *std::move(whole), asked_.options.model, asked_.spec.text->max_length);
+  request.body = std::move(pieces.front());
+  request.more.assign(std::move_iterator(pieces.begin() + 1), std::move_iterator(pieces.end()));
+  return {};
+}
+
+LogprobLimits CompletionAttempt::logprob_limits() const {
+  if (params_.logprobs.empty()) return {.tokens = 0, .top = 0};
+  return {.tokens = tokens_.most_ids() - tokens_.count() + 1, .top = params_.top_logprobs};
 }
 
 HttpCall::Next CompletionAttempt::on_answer(int status, const wire::Fields& fields) {
@@ -219,7 +244,8 @@ HttpCall::Next CompletionAttempt::on_event(std::string_view data) {
     if (text_has_ended()) end_soon();
     return Next::kGoOn;
   }
-  auto chunk = chat_ ? read_chat_chunk(data, calls_) : read_chunk(data, tokens_.most_ids() - tokens_.count() + 1);
+  auto chunk = chat_ ? read_chat_chunk(data, calls_, logprob_limits())
+                     : read_chunk(data, tokens_.most_ids() - tokens_.count() + 1);
   if (!chunk) return give_up(chunk.error());
   return take(std::move(*chunk));
 }
@@ -239,10 +265,12 @@ HttpCall::Next CompletionAttempt::take(CompletionChunk chunk) {
     const bool own = chunk.error->code == Code::kInternal || chunk.error->code == Code::kUnavailable;
     return give_up(std::move(*chunk.error), own ? From::kTransport : From::kOrigin);
   }
+  if (chat_) thoughts_.join(chunk);
   if (chunk.unseen > 0 && (unseen_ += chunk.unseen) <= tokens_.most_ids()) receiver_.on_progress();
   if (chunk.prompt_tokens) prompt_tokens_ = chunk.prompt_tokens;
   if (chunk.completion_tokens) completion_tokens_ = chunk.completion_tokens;
   if (chunk.cached_tokens) cached_tokens_ = chunk.cached_tokens;
+  if (chunk.thought_tokens) thought_tokens_ = chunk.thought_tokens;
   if (Status status = tokens_.take(chunk); !status.ok()) return give_up(std::move(status));
   if (!chunk.finish.empty()) finish_ = std::move(chunk.finish);
   return Next::kGoOn;
@@ -264,10 +292,12 @@ Status CompletionAttempt::finish() {
 
 // An answer that is no stream is one event.
 Status CompletionAttempt::take_whole() {
-  auto chunk = read_chat_chunk(error_, calls_);
+  auto chunk = read_chat_chunk(error_, calls_, logprob_limits());
   if (!chunk) return chunk.error();
   if (chunk->error) return std::move(*chunk->error);
+  thoughts_.join(*chunk);
   prompt_tokens_ = chunk->prompt_tokens, completion_tokens_ = chunk->completion_tokens;
+  cached_tokens_ = chunk->cached_tokens, thought_tokens_ = chunk->thought_tokens;
   finish_ = chunk->finish, ended_ = true;
   return tokens_.take(*chunk);
 }
@@ -279,7 +309,8 @@ Status CompletionAttempt::take_calls() {
   if (!text) return text.error();
   if (text->empty()) return {};
   CompletionChunk chunk;
-  chunk.text = (tokens_.count() > 0 ? "\n" : "") + *text;
+  chunk.text = std::string(thoughts_.end()) + (tokens_.count() > 0 ? "\n" : "") + *text;
+  chunk.aside = chunk.text.size();
   return tokens_.take(chunk);
 }
 
@@ -287,9 +318,11 @@ msg::Done CompletionAttempt::done() const {
   msg::Done out;
   const auto count = uint32_t(tokens_.count());
   if (chat_) out.prompt_tokens = prompt_tokens_.value_or(0);
-  out.cached_tokens = std::min<uint32_t>(cached_tokens_.value_or(0), uint32_t(params_.length()));
+  out.cached_tokens =
+      std::min<uint32_t>(cached_tokens_.value_or(0), chat_ ? out.prompt_tokens : uint32_t(params_.length()));
   out.completion_tokens =
       tokens_.has_ids() ? count : std::min<uint32_t>(completion_tokens_.value_or(count), uint32_t(tokens_.most()));
+  if (chat_) out.thought_tokens = std::min(thought_tokens_.value_or(0), out.completion_tokens);
   const auto& ends = asked_.spec.text->eos_ids;
   const auto& stops = params_.stop_ids;
   const uint32_t last = tokens_.last_id();

@@ -61,7 +61,6 @@ class Openai final : public Kind {
 // Tokens are the origin's own, and it is not known which.
 Status Openai::fits_chat(const msg::Generation& params) const {
   if (params.aim == msg::Aim::kEmbed) return cannot("an embedding (its origins have chats alone, api: chat)");
-  if (!params.logprobs.empty()) return cannot("a log-probability (its origins have chats alone, api: chat)");
   if (!params.sampling.logit_bias.empty() || !params.stop_ids.empty())
     return cannot("a token of its own (logit_bias, stop_token_ids; its origins have chats alone, api: chat)");
   return {};

@@ -1,7 +1,6 @@
 #include "engines/forward/openai/message.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <utility>
 
@@ -45,19 +44,13 @@ uint64_t unmix(uint64_t x) {
 
 // --- answers ---------------------------------------------------------------------------------------------------------
 
-std::optional<uint32_t> id_of(std::string_view name) {
-  constexpr std::string_view kPrefix = "token_id:";
-  if (!name.starts_with(kPrefix)) return {};
-  uint32_t id = 0;
-  const char* end = name.data() + name.size();
-  auto [at, error] = std::from_chars(name.data() + kPrefix.size(), end, id);
-  return error == std::errc() && at == end ? std::optional(id) : std::nullopt;
-}
-
 class ChunkReader {
  public:
   ChunkReader(std::string_view json, size_t most_logprobs)
-      : json_(json), fields_(json_), most_logprobs_(std::min(most_logprobs, kMostChunkLogprobs)) {}
+      : json_(json),
+        fields_(json_),
+        most_logprobs_(std::min(most_logprobs, kMostChunkLogprobs)),
+        entries_(json_, fields_, {.tokens = most_logprobs_, .top = SIZE_MAX}) {}
 
   base::Result<CompletionChunk> read() {
     if (!document()) return broken_rule("its event is no chunk of a completion: " + fields_.error().text);
@@ -96,10 +89,10 @@ class ChunkReader {
     std::vector<float> values;
     std::vector<std::vector<NamedToken>> tops;
     const bool ok = json_.object([&](std::string_view name) {
-      if (name == "content") return fields_.none() || content();
+      if (name == "content") return fields_.none() || entries_.list(out_.logprobs);
       if (name == "tokens")
-        return list(tokens, [&](std::string& token) { return fields_.text("tokens", 4096, token); });
-      if (name == "token_logprobs") return list(values, [&](float& value) { return number(value); });
+        return list(tokens, [&](std::string& token) { return fields_.text("tokens", kMostTokenText, token); });
+      if (name == "token_logprobs") return list(values, [&](float& value) { return entries_.number(value); });
       if (name == "top_logprobs") return list(tops, [&](auto& top) { return fields_.none() || named(top); });
       return json_.skip();
     });
@@ -107,7 +100,7 @@ class ChunkReader {
     if (tokens.size() != values.size()) return fields_.refuse("logprobs", "lists of different lengths");
     for (size_t i = 0; i < tokens.size(); ++i) {
       auto& one = out_.logprobs.emplace_back();
-      one.token = {id_of(tokens[i]), std::move(tokens[i]), values[i]};
+      one.token = {id_in_name(tokens[i]), std::move(tokens[i]), values[i]};
       if (i < tops.size()) one.top = std::move(tops[i]);
     }
     return true;
@@ -121,52 +114,113 @@ class ChunkReader {
     });
   }
 
-  bool number(float& out) {
-    std::optional<float> value;
-    if (!fields_.real("logprob", -1e30, 1e30, value)) return false;
-    out = value.value_or(0);
-    return true;
-  }
-
   // {"token": logprob, …}
   bool named(std::vector<NamedToken>& out) {
     return json_.object([&](std::string_view name) {
       if (out.size() == kMostTop) return fields_.refuse("top_logprobs", "too many entries");
       auto& one = out.emplace_back();
-      one.id = id_of(name), one.text = name;
-      return number(one.logprob);
-    });
-  }
-
-  // [{"token", "id", "logprob", "top_logprobs": [the same]}, …]
-  bool content() {
-    return json_.array([&] {
-      if (out_.logprobs.size() >= most_logprobs_) return fields_.refuse("logprobs", "too many entries");
-      auto& one = out_.logprobs.emplace_back();
-      return entry(one.token, &one.top);
-    });
-  }
-  bool entry(NamedToken& out, std::vector<NamedToken>* top) {
-    return json_.object([&](std::string_view name) {
-      if (name == "token") {
-        if (!fields_.text("token", 4096, out.text)) return false;
-        if (!out.id) out.id = id_of(out.text);
-        return true;
-      }
-      if (name == "id") return fields_.whole("id", 0, UINT32_MAX, out.id);
-      if (name == "logprob") return number(out.logprob);
-      if (name != "top_logprobs" || !top) return json_.skip();
-      return json_.array([&] {
-        if (top->size() == kMostTop) return fields_.refuse("top_logprobs", "too many entries");
-        return entry(top->emplace_back(), nullptr);
-      });
+      one.id = id_in_name(name), one.text = name;
+      return entries_.number(one.logprob);
     });
   }
 
   JsonCursor json_;
   FieldReader fields_;
   const size_t most_logprobs_;
+  LogprobReader entries_;
   CompletionChunk out_;
+};
+
+// --- the list of models ----------------------------------------------------------------------------------------------
+
+// {"data": [{"id", …}, …]}; llama.cpp names what a model can do in a list of its own, `models`.
+class ModelListReader {
+ public:
+  ModelListReader(std::string_view text, std::string_view model) : json_(text), fields_(json_), model_(model) {}
+
+  base::Result<ListedModel> read() {
+    const bool ok = json_.object([&](std::string_view name) {
+      if (name != "data" && name != "models") return json_.skip();
+      if (name == "data") return fields_.none() || list(List::kData);
+      return json_.peek() == JsonCursor::Kind::kArray ? list(List::kModels) : json_.skip();
+    });
+    if (!ok || !json_.finish()) return broken_rule("its list of models: " + fields_.error().text);
+    return std::move(out_);
+  }
+
+ private:
+  enum class List : uint8_t { kData, kModels };
+  struct One {
+    List in = List::kData;
+    std::string id, owner;
+    uint32_t own = 0, meta = 0, width = 0;
+    bool images = false;
+  };
+
+  bool list(List which) {
+    size_t count = 0;
+    return json_.array([&] {
+      if (++count > kMostListed) return fields_.refuse("data", "too many models");
+      if (which == List::kModels && json_.peek() != JsonCursor::Kind::kObject) return json_.skip();
+      One one;
+      one.in = which;
+      if (!json_.object([&](std::string_view name) { return member(name, one); })) return false;
+      if (one.id == model_) out_.images = out_.images || one.images;
+      if (which == List::kModels) return true;
+      if (one.id == model_) {
+        out_.found = true, out_.max_length = one.own > 0 ? one.own : one.meta, out_.embedding_size = one.width;
+        out_.owner = std::move(one.owner);
+      }
+      if (count <= kMostNamed) out_.others += (out_.others.empty() ? "'" : ", '") + base::presentable(one.id, 64) + "'";
+      return true;
+    });
+  }
+  bool member(std::string_view name, One& one) {
+    if (one.in == List::kModels) return name == "model" ? string(one.id) : tells_images(name, one.images);
+    if (name == "id") return fields_.text("id", 4096, one.id);
+    if (name == "owned_by") return string(one.owner);
+    if (name == "max_model_len") return length(name, one.own);
+    if (name == "embedding_size") return length(name, one.width);
+    if (name == "meta") return fields_.none() || meta(one);
+    if (name == "architecture" && json_.peek() == JsonCursor::Kind::kObject)
+      return json_.object([&](std::string_view part) { return tells_images(part, one.images); });
+    return tells_images(name, one.images);
+  }
+  bool meta(One& one) {
+    return json_.object([&](std::string_view name) {
+      if (name == "n_embd") return length(name, one.width);
+      if (name == "n_ctx" || (name == "n_ctx_train" && one.meta == 0)) return length(name, one.meta);
+      return json_.skip();
+    });
+  }
+  bool length(std::string_view name, uint32_t& to) { return fields_.whole(name, 0, 1 << 24, to); }
+  bool string(std::string& to) { return json_.peek() == JsonCursor::Kind::kString ? json_.string(to) : json_.skip(); }
+
+  // "images": true (weir), "capabilities": ["multimodal"] (llama.cpp) or {"vision": true} (Mistral),
+  // "input_modalities":
+  // ["image"] (OpenRouter). Whoever means something else by such a name has told nothing.
+  bool tells_images(std::string_view name, bool& images) {
+    const auto kind = json_.peek();
+    if (name == "images" && kind == JsonCursor::Kind::kBool) return json_.boolean(images);
+    if (name != "capabilities" && name != "input_modalities") return json_.skip();
+    if (kind == JsonCursor::Kind::kArray)
+      return json_.array([&] {
+        std::string_view word;
+        if (json_.peek() != JsonCursor::Kind::kString) return json_.skip();
+        if (!json_.string(word)) return false;
+        images = images || word == "vision" || word == "multimodal" || word == "image";
+        return true;
+      });
+    if (kind != JsonCursor::Kind::kObject) return json_.skip();
+    return json_.object([&](std::string_view what) {
+      return what == "vision" && json_.peek() == JsonCursor::Kind::kBool ? json_.boolean(images) : json_.skip();
+    });
+  }
+
+  JsonCursor json_;
+  FieldReader fields_;
+  const std::string_view model_;
+  ListedModel out_;
 };
 
 }  // namespace
@@ -242,36 +296,7 @@ base::Result<CompletionChunk> read_chunk(std::string_view json, size_t most_logp
 }
 
 base::Result<ListedModel> read_models(std::string_view text, std::string_view model) {
-  ListedModel out;
-  size_t count = 0;
-  JsonCursor json(text);
-  FieldReader fields(json);
-  auto length = [&](std::string_view name, uint32_t& to) { return fields.whole(name, 0, 1 << 24, to); };
-  auto one = [&] {
-    std::string id;
-    uint32_t own = 0, meta = 0, width = 0;
-    if (++count > kMostListed) return fields.refuse("data", "too many models");
-    const bool ok = json.object([&](std::string_view name) {
-      if (name == "id") return fields.text("id", 4096, id);
-      if (name == "max_model_len") return length(name, own);
-      if (name == "embedding_size") return length(name, width);
-      if (name != "meta" || fields.none()) return name == "meta" || json.skip();
-      return json.object([&](std::string_view member) {
-        if (member == "n_embd") return length(member, width);
-        if (member == "n_ctx" || (member == "n_ctx_train" && meta == 0)) return length(member, meta);
-        return json.skip();
-      });
-    });
-    if (id == model) out.found = true, out.max_length = own > 0 ? own : meta, out.embedding_size = width;
-    if (count <= kMostNamed) out.others += (out.others.empty() ? "'" : ", '") + base::presentable(id, 64) + "'";
-    return ok;
-  };
-  const bool ok = json.object([&](std::string_view name) {
-    if (name != "data") return json.skip();
-    return fields.none() || json.array(one);
-  });
-  if (!ok || !json.finish()) return broken_rule("its list of models: " + fields.error().text);
-  return out;
+  return ModelListReader(text, model).read();
 }
 
 }  // namespace weir::forward

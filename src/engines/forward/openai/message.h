@@ -31,7 +31,8 @@ base::Result<msg::Outputs> read_embedding(std::string_view json, uint32_t hidden
 // Whatever other servers draw, they do not repeat what they have drawn.
 uint64_t later_seed(uint64_t seed, uint64_t draws);
 
-// A token as the log-probabilities of an answer name it: by id ("token_id:7", or a member `id`), or by its text.
+// A token as the log-probabilities of an answer name it: by id ("token_id:7", or a member `id`), or by its text: its
+// bytes, where the origin tells them.
 struct NamedToken {
   std::optional<uint32_t> id;
   std::string text;
@@ -40,6 +41,7 @@ struct NamedToken {
 struct NamedLogprob {
   NamedToken token;
   std::vector<NamedToken> top;
+  size_t share = 0;  // bytes of the chunk's text that are the token's (chunk_tokens.h)
 };
 
 struct CompletionChunk {
@@ -47,13 +49,17 @@ struct CompletionChunk {
   std::vector<uint32_t> ids;
   std::vector<NamedLogprob> logprobs;
   std::string finish;  // finish_reason; empty: none yet
-  std::optional<uint32_t> prompt_tokens, completion_tokens, cached_tokens;
+  std::optional<uint32_t> prompt_tokens, completion_tokens, cached_tokens, thought_tokens;
   std::optional<base::Status> error;  // an event that tells of one
-  size_t unseen = 0;                  // bytes of a chat's thoughts and calls of tools: it goes on, though no text comes
+  std::string thoughts;               // of a chat, before its text
+  size_t unseen = 0;                  // bytes of a chat's calls of tools: it goes on, though no text comes
+  size_t aside = 0;                   // bytes at the front of `text` that no form is held against
 };
 
 inline constexpr size_t kMostChunkTokens = 1 << 20, kMostChunkLogprobs = 16 << 10;
-inline constexpr size_t kMostTop = 256;
+inline constexpr size_t kMostTop = 256;             // alternatives of one token
+inline constexpr size_t kMostChunkTops = 64 << 10;  // of all tokens of an event
+inline constexpr size_t kMostTokenText = 4096;      // bytes
 
 // One event of a stream, which may have as many log-probabilities, kMostChunkLogprobs at most. Errors: INTERNAL, saying
 // what is wrong with it.
@@ -62,6 +68,8 @@ base::Result<CompletionChunk> read_chunk(std::string_view json, size_t most_logp
 struct ListedModel {
   bool found = false;
   uint32_t max_length = 0, embedding_size = 0;  // 0: not told
+  bool images = false;                          // it is told to take them
+  std::string owner;                            // `owned_by`, by which servers tell what they are
   std::string others;                           // names of those that are there, for errors
 };
 // Errors: INTERNAL.

@@ -1,6 +1,7 @@
 #include "engines/forward/openai/message_parts.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "base/encoding.h"
 #include "engines/forward/refusal.h"
@@ -69,11 +70,72 @@ bool read_usage(marshal::JsonCursor& json, marshal::FieldReader& fields, Complet
   return json.object([&](std::string_view name) {
     if (name == "prompt_tokens") return fields.whole("prompt_tokens", 0, kMostCount, out.prompt_tokens);
     if (name == "completion_tokens") return fields.whole("completion_tokens", 0, kMostCount, out.completion_tokens);
-    if (name != "prompt_tokens_details" || fields.none()) return name == "prompt_tokens_details" || json.skip();
+    // DeepSeek's, and SGLang's, beside OpenAI's own.
+    if (name == "prompt_cache_hit_tokens") return fields.whole(name, 0, kMostCount, out.cached_tokens);
+    if (name == "reasoning_tokens") return fields.whole(name, 0, kMostCount, out.thought_tokens);
+    const bool details = name == "prompt_tokens_details" || name == "completion_tokens_details";
+    if (!details || fields.none()) return details || json.skip();
     return json.object([&](std::string_view detail) {
-      if (detail == "cached_tokens") return fields.whole("cached_tokens", 0, kMostCount, out.cached_tokens);
+      if (detail == "cached_tokens") return fields.whole(detail, 0, kMostCount, out.cached_tokens);
+      if (detail == "reasoning_tokens") return fields.whole(detail, 0, kMostCount, out.thought_tokens);
       return json.skip();
     });
+  });
+}
+
+std::optional<uint32_t> id_in_name(std::string_view name) {
+  constexpr std::string_view kPrefix = "token_id:";
+  if (!name.starts_with(kPrefix)) return {};
+  uint32_t id = 0;
+  const char* end = name.data() + name.size();
+  auto [at, error] = std::from_chars(name.data() + kPrefix.size(), end, id);
+  return error == std::errc() && at == end ? std::optional(id) : std::nullopt;
+}
+
+bool LogprobReader::list(std::vector<NamedLogprob>& out) {
+  return json_.array([&] {
+    if (out.size() >= std::min(limits_.tokens, kMostChunkLogprobs))
+      return fields_.refuse("logprobs", "too many entries");
+    auto& one = out.emplace_back();
+    return entry(one.token, &one.top);
+  });
+}
+
+bool LogprobReader::number(float& out) {
+  std::optional<float> value;
+  if (!fields_.real("logprob", -1e30, 1e30, value)) return false;
+  out = value.value_or(0);
+  return true;
+}
+
+bool LogprobReader::entry(NamedToken& out, std::vector<NamedToken>* top) {
+  std::string raw;
+  const bool ok = json_.object([&](std::string_view name) {
+    if (name == "token") return fields_.text("token", kMostTokenText, out.text);
+    if (name == "id") return fields_.whole("id", 0, UINT32_MAX, out.id);
+    if (name == "logprob") return number(out.logprob);
+    if (name == "bytes") return fields_.none() || bytes(raw);
+    if (name == "top_logprobs" && top) return fields_.none() || alternatives(*top);
+    return json_.skip();
+  });
+  if (!out.id) out.id = id_in_name(out.text);
+  if (!raw.empty()) out.text = std::move(raw);
+  return ok;
+}
+
+bool LogprobReader::alternatives(std::vector<NamedToken>& out) {
+  return json_.array([&] {
+    if (out.size() >= limits_.top) return json_.skip();
+    if (out.size() == kMostTop || ++tops_ > kMostChunkTops) return fields_.refuse("top_logprobs", "too many entries");
+    return entry(out.emplace_back(), nullptr);
+  });
+}
+
+bool LogprobReader::bytes(std::string& out) {
+  return json_.array([&] {
+    uint32_t byte = 0;
+    if (out.size() == kMostTokenText) return fields_.refuse("bytes", "too many");
+    return fields_.whole("bytes", 0, 255, byte) && (out += char(byte), true);
   });
 }
 

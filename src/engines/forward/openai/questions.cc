@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engines/forward/get.h"
+#include "engines/forward/openai/chat_text.h"
 #include "engines/forward/openai/message.h"
 #include "engines/forward/refusal.h"
 
@@ -14,7 +15,16 @@ using base::failure;
 using base::Result;
 using base::Status;
 
+using Thinking = msg::TextSpec::Elsewhere::Thinking;
+
 constexpr uint32_t kLongestChat = 1 << 20;  // bytes; how many tokens it takes is for the origin to say
+
+// By the word with which servers say what they are.
+Thinking thinking_of(std::string_view owner) {
+  for (std::string_view known : {"vllm", "sglang", "llamacpp", "weir"})
+    if (owner == known) return Thinking::kVariables;
+  return owner == "library" ? Thinking::kEffort : Thinking::kUntold;
+}
 
 class OpenaiQuestions final : public Questions {
  public:
@@ -87,7 +97,11 @@ Result<msg::ModelSpec> OpenaiQuestions::signature(const ListedModel& listed, msg
   auto text = std::make_shared<msg::TextSpec>(*text_);
   text->max_length = options_.max_length > 0 ? options_.max_length : listed.max_length;
   text->hidden_size = options_.embedding_size > 0 ? options_.embedding_size : listed.embedding_size;
-  if (options_.api == OpenaiApi::kChat && options_.max_length == 0) text->max_length = kLongestChat;
+  if (options_.api == OpenaiApi::kChat) {
+    if (options_.max_length == 0) text->max_length = kLongestChat;
+    if (options_.vision.value_or(listed.images)) text->vision = chat_vision();
+    text->chats_elsewhere = {options_.thinking.value_or(thinking_of(listed.owner))};
+  }
   if (text->max_length == 0)
     return base::invalid("parameter 'max_length' is missing: origin " + conn_.origin().name() +
                          " does not say how long its context is");
