@@ -23,6 +23,7 @@ FIXTURES = {'fixtures': [
     {'match': {'userMessage': 'weather', 'hasToolResult': False},
      'response': {'toolCalls': [{'name': 'get_weather', 'arguments': {'city': 'Oslo', 'days': 2}}]}},
     {'match': {'userMessage': 'weather', 'hasToolResult': True}, 'response': {'content': 'Rain.'}},
+    {'match': {'userMessage': 'ponder'}, 'response': {'content': '42', 'reasoning': 'Six times nine, – 你好'}},
     {'match': {'userMessage': 'broken'}, 'response': {'error': {'message': 'no such luck', 'type': 'server_error'}, 'status': 418}},
     {'match': {'userMessage': 'busy'}, 'response': {'error': {'message': 'slow down', 'type': 'rate_limit_error'}, 'status': 429}},
 ]}
@@ -110,6 +111,19 @@ class Aimock(unittest.TestCase):
             then = chat(self.server, 'weather', {'role': 'assistant', 'content': None, 'tool_calls': [call]},
                         {'role': 'tool', 'tool_call_id': call['id'], 'content': '{"rain": true}'}, tools=TOOLS)
             self.assertEqual('Rain.', then.json()['choices'][0]['message']['content'])
+
+    def test_thoughts_images_and_calls_that_must_be_made(self):
+        server = gateway(self.origin, more=', model: gemini-2.0-flash, vision: true')
+        self.addCleanup(server.stop)
+        thoughts = FIXTURES['fixtures'][3]['response']['reasoning']
+        image = {'type': 'image_url', 'image_url': {'url': 'data:image/png;base64,iVBORw0KGgo='}}
+        asks = {'role': 'user', 'content': [{'type': 'text', 'text': 'ponder'}, image]}
+        message = chat(server, asks).json()['choices'][0]['message']
+        self.assertEqual((thoughts, '42'), (message['reasoning_content'], message['content']))
+        deltas = [c['delta'] for e in events(chat(server, asks, stream=True)) for c in e['choices']]
+        self.assertEqual((thoughts, '42'), tuple(''.join(d.get(k) or '' for d in deltas) for k in ('reasoning_content', 'content')))
+        called = chat(server, 'weather', tools=TOOLS, tool_choice='required', parallel_tool_calls=False, reasoning_effort='low').json()
+        self.assertEqual('get_weather', called['choices'][0]['message']['tool_calls'][0]['function']['name'])
 
     def test_every_protocol_of_text_has_it(self):
         want = FIXTURES['fixtures'][0]['response']['content']
@@ -247,7 +261,7 @@ class ByHand(unittest.TestCase):
             self.assertEqual('length', choice['finish_reason'])
 
     def test_what_it_has_no_word_for_is_refused(self):
-        for more in ({'logprobs': True}, {'logit_bias': {'5': 1}}):
+        for more in ({'prompt_logprobs': 1}, {'logit_bias': {'5': 1}}):
             self.assertEqual(501, chat(self.server, 'a', **more).status, more)
         self.assertEqual(501, curl(self.server.url('/v1/embeddings'), *JSON, data=json.dumps({'model': 'm', 'input': 'a'})).status)
 
