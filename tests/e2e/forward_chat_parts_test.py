@@ -139,6 +139,15 @@ class Parts(unittest.TestCase):
             choice = chat(server, 'a').json()['choices'][0]
             self.assertEqual(('all of it', '', 'length'), (choice['message']['reasoning'], choice['message']['content'], choice['finish_reason']))
 
+    def test_thoughts_that_an_origin_leaves_in_its_text_are_thoughts(self):
+        for server in self.each(said({'content': '<thi'}, {'content': 'nk>hm</think>\n\nx'})):
+            message = chat(server, 'a').json()['choices'][0]['message']
+            self.assertEqual(('hm', 'x'), (message['reasoning'], message['content']))
+        # Thoughts behind the beginning of the text have no place.
+        for server in self.each(said({'reasoning': 'hm'}, {'content': 'x'}, {'reasoning': 'late'}, {'content': 'y'})):
+            message = chat(server, 'a').json()['choices'][0]['message']
+            self.assertEqual(('hm', 'xy'), (message['reasoning'], message['content']))
+
     def test_settings_of_thoughts_go_along(self):
         for server in self.each(said({'content': 'x'})):
             chat(server, 'a', reasoning_effort='low', verbosity='high')
