@@ -11,6 +11,7 @@ import forward_chat_test
 import harness
 from completion_origin import END, Origin, event, head, whole
 from forward_chat_test import JSON, TOOLS, chat, events, gateway
+from forward_test import until
 from harness import curl
 
 PIXEL = 'data:image/png;base64,' + base64.b64encode(b'\x89PNG no matter').decode()
@@ -211,6 +212,22 @@ class Parts(unittest.TestCase):
             self.assertEqual(400, chat(server, {'role': 'user', 'content': parts}).status)
             self.assertEqual(400, chat(server, {'role': 'user', 'content': [parts[1]] * 65}).status)
             self.assertEqual(before, len(self.origin.seen))
+
+    def test_images_are_charged_until_they_are_answered(self):
+        def charged():
+            text = curl(self.near.url('/metrics')).body.decode()
+            return sum(float(line.rsplit(' ', 1)[1]) for line in text.splitlines() if line.startswith('weir_tracked_bytes{kind="input"'))
+        go = threading.Event()
+        self.origin.behave = lambda sock, fields, request: (go.wait(1.5), sock.sendall(said({'content': 'x'})))
+        part = {'type': 'image_url', 'image_url': {'url': 'data:image/png;base64,' + 'A' * (2 << 20)}}
+        waits = threading.Thread(target=lambda: chat(self.near, {'role': 'user', 'content': [part]}))
+        waits.start()
+        try:
+            until(lambda: charged() > 2 << 20, 'that the image is charged')
+        finally:
+            go.set()
+            waits.join()
+        until(lambda: charged() < 1 << 20, 'that it is not any more')
 
     def test_the_model_says_whether_it_takes_images(self):
         for server in self.each():
