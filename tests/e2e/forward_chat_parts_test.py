@@ -12,6 +12,7 @@ import harness
 from completion_origin import END, Origin, event, head, whole
 from forward_chat_test import JSON, TOOLS, chat, events, gateway
 from forward_test import until
+from forward_text_test import model_folder
 from harness import curl
 
 PIXEL = 'data:image/png;base64,' + base64.b64encode(b'\x89PNG no matter').decode()
@@ -351,6 +352,24 @@ class Parts(unittest.TestCase):
             self.assertEqual(('hm', 'Grüße'), (answer['choices'][0]['message']['reasoning'], answer['choices'][0]['message']['content']))
             self.assertEqual(ENTRIES, answer['choices'][0]['logprobs']['content'])
             self.assertEqual(4, answer['usage']['completion_tokens_details']['reasoning_tokens'])
+
+
+class RealModel(unittest.TestCase):
+    """A model that runs in the weir that is the origin."""
+
+    def test_log_probabilities_and_usage_are_the_models(self):
+        there = harness.Server(repository=model_folder())
+        self.addCleanup(there.stop)
+        here = gateway(f'http://127.0.0.1:{there.port}')
+        self.addCleanup(here.stop)
+        for seed in range(4):
+            asked = {'max_tokens': 24, 'temperature': 1, 'seed': seed, 'logprobs': True, 'top_logprobs': 3}
+            want, got = (chat(server, 'Once', **asked).json() for server in (there, here))
+            self.assertEqual(want['choices'][0]['message']['content'], got['choices'][0]['message']['content'])
+            self.assertEqual(want['choices'][0]['logprobs'], got['choices'][0]['logprobs'])
+            self.assertEqual(want['choices'][0]['finish_reason'], got['choices'][0]['finish_reason'])
+            for name in ('prompt_tokens', 'completion_tokens'):
+                self.assertEqual(want['usage'][name], got['usage'][name])
 
 
 if __name__ == '__main__':
