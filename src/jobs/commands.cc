@@ -28,6 +28,7 @@ enum class Kind : uint8_t {
   kFree,
   kTakeDuties,
   kEnd,
+  kPutClaimed,
 };
 
 struct ByteWriter {
@@ -106,7 +107,7 @@ struct Runner {
   Storage& s = state.storage();
 
   Status run();
-  Status put();
+  Status put(Kind kind);
   Status claim();
   Status finish();
   Status release();
@@ -126,7 +127,7 @@ struct Runner {
   }
 };
 
-Status Runner::put() {
+Status Runner::put(Kind kind) {
   const uint64_t count = in.number(4);
   if (count > kMostPut) return malformed();
   std::vector<Job> jobs;
@@ -135,7 +136,8 @@ Status Runner::put() {
     job.id = in.job();
     job.label = in.text(), job.model = in.text(), job.target = in.text(), job.fields = in.text(), job.body = in.text();
   }
-  return in.ok ? s.journal.put(jobs) : malformed();
+  if (!in.ok) return malformed();
+  return kind == Kind::kPut ? s.journal.put(jobs) : s.journal.put_claimed(jobs);
 }
 
 Status Runner::claim() {
@@ -240,8 +242,9 @@ Status Runner::end() {
 }
 
 Status Runner::run() {
-  switch (Kind(in.number(1))) {
-    case Kind::kPut: return put();
+  switch (const auto kind = Kind(in.number(1))) {
+    case Kind::kPut:
+    case Kind::kPutClaimed: return put(kind);
     case Kind::kClaim: return claim();
     case Kind::kFinish: return finish();
     case Kind::kRelease: return release();
@@ -262,14 +265,16 @@ Status Runner::run() {
 
 ByteWriter& write_job(ByteWriter& out, const JobId& id) { return out.text(id.batch).number(id.index); }
 
-}  // namespace
-
-void Commands::put(std::span<const Job> jobs) {
-  ByteWriter out{bytes_};
-  out.kind(Kind::kPut).number(jobs.size(), 4);
+void write_jobs(ByteWriter out, Kind kind, std::span<const Job> jobs) {
+  out.kind(kind).number(jobs.size(), 4);
   for (const Job& job : jobs)
     write_job(out, job.id).text(job.label).text(job.model).text(job.target).text(job.fields).text(job.body);
 }
+
+}  // namespace
+
+void Commands::put(std::span<const Job> jobs) { write_jobs({bytes_}, Kind::kPut, jobs); }
+void Commands::put_claimed(std::span<const Job> jobs) { write_jobs({bytes_}, Kind::kPutClaimed, jobs); }
 void Commands::claim(size_t most, base::WallTime now) {
   ByteWriter{bytes_}.kind(Kind::kClaim).number(most, 4).time(now);
 }

@@ -25,6 +25,7 @@ namespace weir::jobs {
 class Commands {
  public:
   void put(std::span<const Job> jobs);
+  void put_claimed(std::span<const Job> jobs);
   void claim(size_t most, base::WallTime now);
   void finish(const JobId& id, const Outcome& outcome);
   void release(const JobId& id, base::WallTime when);

@@ -4,7 +4,7 @@
 // belong together (one, for a single request). A Job is run at least once: a process that dies while it runs leaves it
 // claimed, and the next process queues it again. Its result is written once: a second one changes nothing.
 //
-//   put() -> [waiting] -> claim() -> [running] -> finish() -> [finished]
+//   put() -> [waiting] -> claim(), put_claimed() -> [running] -> finish() -> [finished]
 //                 ^---- release(), or a new process ----'
 //
 // The interfaces say nothing of where the records lie: database.h has SQLite behind them, and a work queue, an object
@@ -66,6 +66,10 @@ class Journal {
  public:
   // All or none. Their batch is there already.
   virtual base::Status put(std::span<const Job> jobs) = 0;
+  // The same for jobs that run here already, as if this process had claimed them.
+  virtual base::Status put_claimed(std::span<const Job> jobs) = 0;
+  // Whether this process has claimed the job, and neither ended nor lost it since.
+  virtual base::Result<bool> holds(const JobId& id) = 0;
   // At most `most` jobs that wait and whose time has come, of batches whose jobs run. Batches take turns; within one,
   // the lowest index first.
   virtual base::Result<std::vector<Job>> claim(size_t most, base::WallTime now) = 0;

@@ -20,6 +20,16 @@ Status file_is_gone() {
                        "kept until the server is started anew");
 }
 
+namespace {
+
+uint64_t bytes_of(std::span<const Job> jobs) {
+  uint64_t out = 0;
+  for (const Job& job : jobs) out += job.label.size() + job.fields.size() + job.body.size();
+  return out;
+}
+
+}  // namespace
+
 Recorder::Recorder(ReplicaState& state, Bounds bounds)
     : Storage(journal_, batches_, files_),
       state_(state),
@@ -52,13 +62,18 @@ Status Recorder::together(Status (*run)(void*), void* work) {
 }
 
 Status Recorder::RecordedJournal::put(std::span<const Job> jobs) {
-  uint64_t bytes = 0;
-  for (const Job& job : jobs) bytes += job.label.size() + job.fields.size() + job.body.size();
-  if (Status s = to.fits(bytes); !s.ok()) return s;
+  if (Status s = to.fits(bytes_of(jobs)); !s.ok()) return s;
   Status status = to.inner_.journal.put(jobs);
   if (status.ok() && !jobs.empty()) to.commands_.put(jobs);
   return status;
 }
+Status Recorder::RecordedJournal::put_claimed(std::span<const Job> jobs) {
+  if (Status s = to.fits(bytes_of(jobs)); !s.ok()) return s;
+  Status status = to.inner_.journal.put_claimed(jobs);
+  if (status.ok() && !jobs.empty()) to.commands_.put_claimed(jobs);
+  return status;
+}
+Result<bool> Recorder::RecordedJournal::holds(const JobId& id) { return to.inner_.journal.holds(id); }
 // Where nothing waits, nothing is noted: nobody is told that nothing was claimed. Whoever is granted a job reads it
 // when the claim is.
 Result<std::vector<Job>> Recorder::RecordedJournal::claim(size_t most, base::WallTime now) {

@@ -25,6 +25,8 @@ class Recorder final : public Storage {
   struct RecordedJournal final : Journal {
     explicit RecordedJournal(Recorder& r) : to(r) {}
     base::Status put(std::span<const Job> jobs) override;
+    base::Status put_claimed(std::span<const Job> jobs) override;
+    base::Result<bool> holds(const JobId& id) override;
     base::Result<std::vector<Job>> claim(size_t most, base::WallTime now) override;
     base::Result<bool> finish(const JobId& id, const Outcome& outcome) override;
     base::Status release(const JobId& id, base::WallTime when) override;

@@ -322,7 +322,8 @@ std::optional<Job> Replica::next_claimed() {
   while (!kept_.claimed.empty()) {
     Job job = std::move(kept_.claimed.front());
     kept_.claimed.pop_front();
-    auto held = state_.holds(origin_, job.id);
+    state_.act_as(origin_);
+    auto held = state_.storage().journal.holds(job.id);
     if (!held || *held) return job;
   }
   return std::nullopt;

@@ -67,7 +67,6 @@ class ReplicaState {
   virtual base::Result<uint64_t> version(std::string_view batch) = 0;
   // Those that hold a job or an upload.
   virtual base::Result<std::vector<std::string>> holders() = 0;
-  virtual base::Result<bool> holds(std::string_view holder, const JobId& id) = 0;  // that job
   // Its jobs wait again, the attempt is counted; its uploads are gone.
   virtual base::Status free(std::string_view holder) = 0;
   // The node that looks after the duties; empty: none does yet.

@@ -133,7 +133,6 @@ class SqliteDatabase final : public Database, Storage, ReplicaState {
   base::Result<uint64_t> version(std::string_view batch) override { return replica_.version(batch); }
   base::Result<std::vector<std::string>> holders() override { return replica_.holders(); }
   Status free(std::string_view holder) override { return replica_.free(holder); }
-  base::Result<bool> holds(std::string_view holder, const JobId& id) override { return replica_.holds(holder, id); }
   base::Result<std::string> duty_holder() override { return replica_.duty_holder(); }
   Status set_duty_holder(std::string_view holder) override { return replica_.set_duty_holder(holder); }
   CopyFiles& copies() override { return copies_; }

@@ -13,17 +13,23 @@ constexpr int64_t kWaiting = 0, kRunning = 1, kFinished = 2, kWithdrawn = 3;
 }  // namespace
 
 // The caller's transaction holds all of them; alone each is one of its own.
-Status SqliteJournal::put(std::span<const Job> jobs) {
+Status SqliteJournal::put(std::span<const Job> jobs) { return insert(jobs, kWaiting); }
+
+Status SqliteJournal::put_claimed(std::span<const Job> jobs) { return insert(jobs, kRunning); }
+
+Status SqliteJournal::insert(std::span<const Job> jobs, int64_t state) {
+  const int64_t claims = state == kRunning ? 1 : 0;
   int64_t bytes = 0, count = 0;  // of those of one batch
   return as_one(sql_.connection(), [&]() -> Status {
     for (size_t i = 0; i < jobs.size(); ++i) {
       const Job& job = jobs[i];
-      bytes += int64_t(job.body.size()), ++count;
+      bytes += int64_t(job.body.size()), count += 1 - claims;
       Status status = sql_.run(
           "INSERT INTO jobs(batch, idx, state, attempts, due, label, model, target, fields, body, holder)"
-          " VALUES(?, ?, 0, 0, 0, ?, ?, ?, ?, ?, '')",
-          std::string_view(job.id.batch), job.id.index, std::string_view(job.label), std::string_view(job.model),
-          std::string_view(job.target), std::string_view(job.fields), Blob{job.body});
+          " VALUES(?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?)",
+          std::string_view(job.id.batch), job.id.index, state, claims, std::string_view(job.label),
+          std::string_view(job.model), std::string_view(job.target), std::string_view(job.fields), Blob{job.body},
+          claims > 0 ? std::string_view(holder_) : std::string_view(""));
       const bool last = i + 1 == jobs.size() || jobs[i + 1].id.batch != job.id.batch;
       if (status.ok() && last) status = grow(job.id.batch, std::exchange(bytes, 0), std::exchange(count, 0));
       if (!status.ok()) return status;
@@ -90,6 +96,13 @@ base::Result<std::vector<Job>> SqliteJournal::claim(size_t most, base::WallTime 
   });
   if (!status.ok()) return status;
   return out;
+}
+
+base::Result<bool> SqliteJournal::holds(const JobId& id) {
+  auto there = sql_.number("SELECT EXISTS(SELECT 1 FROM jobs WHERE batch = ? AND idx = ? AND state = 1 AND holder = ?)",
+                           std::string_view(id.batch), id.index, std::string_view(holder_));
+  if (!there) return there.error();
+  return *there != 0;
 }
 
 // The answer takes the place of the request.

@@ -91,15 +91,6 @@ Status SqliteReplica::free(std::string_view holder) {
   return sql_.run("DELETE FROM uploads WHERE holder = ?", holder);
 }
 
-base::Result<bool> SqliteReplica::holds(std::string_view holder, const JobId& id) {
-  bool out = false;
-  auto status = sql_.each(
-      "SELECT 1 FROM jobs WHERE batch = ? AND idx = ? AND state = 1 AND holder = ?", [&](Statement&) { out = true; },
-      std::string_view(id.batch), id.index, holder);
-  if (!status.ok()) return status;
-  return out;
-}
-
 base::Result<std::string> SqliteReplica::duty_holder() {
   std::string out;
   auto status = sql_.each("SELECT duties FROM replica", [&](Statement& s) { out = s.text(0); });

@@ -30,6 +30,8 @@ class SqliteJournal final : public Journal {
   SqliteJournal(Statements& statements, const std::string& holder) : sql_(statements), holder_(holder) {}
 
   base::Status put(std::span<const Job> jobs) override;
+  base::Status put_claimed(std::span<const Job> jobs) override;
+  base::Result<bool> holds(const JobId& id) override;
   base::Result<std::vector<Job>> claim(size_t most, base::WallTime now) override {
     return claim(most, now, ReplicaState::Bodies::kRead);
   }
@@ -42,6 +44,7 @@ class SqliteJournal final : public Journal {
   base::Status remove(const std::string& batch) override;
 
  private:
+  base::Status insert(std::span<const Job> jobs, int64_t state);
   base::Result<std::optional<Job>> claim_one(base::WallTime now, ReplicaState::Bodies bodies);
   // Or shrink: what counts for its owner, and its jobs that wait.
   base::Status grow(std::string_view batch, int64_t bytes, int64_t waiting);
@@ -107,7 +110,6 @@ class SqliteReplica {
   base::Result<uint64_t> version(std::string_view batch);
   base::Result<std::vector<std::string>> holders();
   base::Status free(std::string_view holder);
-  base::Result<bool> holds(std::string_view holder, const JobId& id);
   base::Result<std::string> duty_holder();
   base::Status set_duty_holder(std::string_view holder);
   base::Status save(const std::string& path);

@@ -195,5 +195,36 @@ TEST_F(Two, AnUploadThatWasRefusedLeavesNothingInTheLog) {
   same();
 }
 
+TEST_F(Two, AJobThatRunsAlreadyIsItsNodesUntilThatIsGone) {
+  const std::set<std::string> nobody;
+  const base::Time now{seconds(100)};
+  const Job job{{"x", 0}, "", "", "/v1/x", "", "{}"};
+  const auto held = [&](Copy& copy) {
+    bool out = false;
+    EXPECT_TRUE(copy.perform([&](Recorder& r) { out = r.journal.holds(job.id).value(); }).ok());
+    return out;
+  };
+  ASSERT_TRUE(a->perform(add("x", 0)).ok());
+  ASSERT_TRUE(a->perform([&](Recorder& r) { EXPECT_TRUE(r.journal.put_claimed({&job, 1}).ok()); }).ok());
+  EXPECT_FALSE(a->replica->next_claimed());
+  EXPECT_TRUE(held(*a));
+  b->catch_up();
+  EXPECT_FALSE(held(*b));
+  EXPECT_EQ(1u, b->counts("x").running);
+  EXPECT_TRUE(b->claim(2).empty());
+  same();
+  (void)b->replica->look_after_nodes(&nobody, now);
+  EXPECT_TRUE(b->replica->look_after_nodes(&nobody, now + seconds(3)).value());
+  ASSERT_TRUE(b->perform([](Recorder& r) { (void)r.journal.claim(2, kNow); }).ok());
+  const std::optional<Job> again = b->replica->next_claimed();
+  ASSERT_TRUE(again);
+  EXPECT_EQ(2u, again->attempts + 1) << "the node that is gone had one";
+  EXPECT_EQ("{}", again->body);
+  a->catch_up();
+  EXPECT_FALSE(held(*a));
+  EXPECT_TRUE(held(*b));
+  same();
+}
+
 }  // namespace
 }  // namespace weir::jobs
