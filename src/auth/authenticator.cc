@@ -167,7 +167,7 @@ std::string Authenticator::remember(const wire::Request& request) {
 }
 
 base::Result<wire::Caller> Authenticator::recall(std::string_view remembered, Permission permission,
-                                                 std::string_view protocol) {
+                                                 std::string_view protocol, Recalled as) {
   if (remembered.empty()) {
     if (!allows_anonymous(anonymous_->roles, permission, {})) return nobody(permission, {});
     return wire::Caller::enter(anonymous_, env_.now());
@@ -185,7 +185,12 @@ base::Result<wire::Caller> Authenticator::recall(std::string_view remembered, Pe
                      "the key '" + known->grant.name + "' that has left this request is gone, or has expired");
     who = *key;
   }
-  return let_in(std::move(who), permission, protocol);
+  return let_in(std::move(who), permission, protocol, as);
+}
+
+base::Result<wire::Caller> Authenticator::recall(std::string_view remembered, Permission permission,
+                                                 std::string_view protocol) {
+  return recall(remembered, permission, protocol, Recalled::kRequest);
 }
 
 std::string Authenticator::name_of(const wire::Request& request) {
@@ -207,14 +212,15 @@ base::Result<wire::Caller> Authenticator::admit_known(const wire::Request& reque
   return let_in(*std::move(found), permission, protocol);
 }
 
-base::Result<wire::Caller> Authenticator::let_in(IdentityRef identity, Permission permission,
-                                                 std::string_view protocol) {
+base::Result<wire::Caller> Authenticator::let_in(IdentityRef identity, Permission permission, std::string_view protocol,
+                                                 Recalled as) {
   const wire::Identity& who = *identity;
   if (!who.protocol.empty() && who.protocol != protocol)
     return failure(Code::kPermissionDenied,
                    "the key '" + who.name + "' is for the routes of " + who.protocol + " alone");
   if (!allows(who.roles, permission)) return lacks_role(who, permission);
-  return wire::Caller::enter(std::move(identity), env_.now());
+  return as == Recalled::kCounted ? wire::Caller::enter_counted(std::move(identity), env_.now())
+                                  : wire::Caller::enter(std::move(identity), env_.now());
 }
 
 // One line for any number of one kind; of the secrets nothing is said.

@@ -63,7 +63,11 @@ class Authenticator final : public wire::Authenticator {
   // name of a key, or what a token or a certificate allowed. No secret. Empty: nobody in particular.
   std::string remember(const wire::Request& request);
   // Lets in a request that this caller has left, to be run when it is no longer there. A key must still be there, and
-  // is worth what it is worth now; what a token or certificate allowed holds as it was. Errors: as of admit().
+  // is worth what it is worth now; what a token or certificate allowed holds as it was. kCounted: it is no more request
+  // than was counted when its caller asked. Errors: as of admit().
+  enum class Recalled : uint8_t { kRequest, kCounted };
+  base::Result<wire::Caller> recall(std::string_view remembered, wire::Permission permission, std::string_view protocol,
+                                    Recalled as);
   base::Result<wire::Caller> recall(std::string_view remembered, wire::Permission permission,
                                     std::string_view protocol);
 
@@ -71,7 +75,8 @@ class Authenticator final : public wire::Authenticator {
   base::Status nobody(wire::Permission permission, const wire::Request& request) const;
   base::Result<wire::Caller> admit_known(const wire::Request& request, wire::Permission permission,
                                          std::string_view protocol);
-  base::Result<wire::Caller> let_in(IdentityRef identity, wire::Permission permission, std::string_view protocol);
+  base::Result<wire::Caller> let_in(IdentityRef identity, wire::Permission permission, std::string_view protocol,
+                                    Recalled as = Recalled::kRequest);
   // Why a secret is no good, for the log.
   struct Rejection {
     enum class Kind : uint8_t { kMalformed, kUnknown, kExpired, kToken };

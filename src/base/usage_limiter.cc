@@ -60,21 +60,37 @@ Status UsageLimiter::over(std::string_view limit, Duration wait) const {
 }
 
 Status UsageLimiter::enter(Time now) {
+  Status status = enter_counted(now);
+  if (!status.ok()) return status;
+  status = take_request(now);
+  if (!status.ok()) leave();
+  return status;
+}
+
+Status UsageLimiter::enter_counted(Time now) {
   const uint32_t before = running_.fetch_add(1, std::memory_order_relaxed);
   Status status;
   if (limits_.concurrent > 0 && before >= limits_.concurrent)
     status = over("requests at once (concurrent)", Duration(0));
   else
-    status = again(now);
+    status = check_debts(now);
   if (!status.ok()) leave();
   return status;
 }
 
 Status UsageLimiter::again(Time now) {
+  Status status = check_debts(now);
+  return status.ok() ? take_request(now) : status;
+}
+
+Status UsageLimiter::check_debts(Time now) const {
   if (auto wait = tokens_.wait(now); wait.count() > 0) return over("tokens (tokens_per_minute)", wait);
   if (auto wait = bytes_.wait(now); wait.count() > 0) return over("bytes (bytes_per_minute)", wait);
-  if (!requests_.take(now)) return over("requests (requests_per_second)", requests_.wait(now));
   return {};
+}
+
+Status UsageLimiter::take_request(Time now) {
+  return requests_.take(now) ? Status() : over("requests (requests_per_second)", requests_.wait(now));
 }
 
 }  // namespace weir::base

@@ -58,7 +58,9 @@ class UsageLimiter {
   // One request begins. Errors, and nothing is taken: RESOURCE_EXHAUSTED names the limit and says when to come again
   // (retry_after() of base/status.h).
   Status enter(Time now);
-  // It has ended: after each enter() that was OK.
+  // The same for one that was counted when its client asked, and runs now: it takes none of requests_per_second.
+  Status enter_counted(Time now);
+  // It has ended: after each of the two that was OK.
   void leave() { running_.fetch_sub(1, std::memory_order_relaxed); }
   // One more request within one that has entered (a message of a stream). Errors: as of enter().
   Status again(Time now);
@@ -67,6 +69,8 @@ class UsageLimiter {
 
  private:
   Status over(std::string_view limit, Duration wait) const;
+  Status check_debts(Time now) const;
+  Status take_request(Time now);
 
   const std::string name_;
   const UsageLimits limits_;

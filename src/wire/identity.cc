@@ -8,6 +8,12 @@ base::Result<Caller> Caller::enter(std::shared_ptr<const Identity> identity, bas
   return Caller(std::move(identity));
 }
 
+base::Result<Caller> Caller::enter_counted(std::shared_ptr<const Identity> identity, base::Time now) {
+  if (identity && identity->limiter)
+    if (auto status = identity->limiter->enter_counted(now); !status.ok()) return status;
+  return Caller(std::move(identity));
+}
+
 base::Status admit_another(const Identity* identity, base::Time now, base::WallTime wall) {
   if (!identity) return {};
   if (identity->revoked.load(std::memory_order_relaxed) || wall >= identity->expires)

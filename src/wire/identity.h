@@ -60,6 +60,8 @@ class Caller {
   Caller() = default;
   // Errors: RESOURCE_EXHAUSTED of the limits.
   static base::Result<Caller> enter(std::shared_ptr<const Identity> identity, base::Time now);
+  // The same for a request that was counted when its client asked, and runs now.
+  static base::Result<Caller> enter_counted(std::shared_ptr<const Identity> identity, base::Time now);
   Caller(Caller&&) = default;
   Caller& operator=(Caller&& o) noexcept {
     std::swap(identity_, o.identity_);

@@ -80,6 +80,16 @@ TEST_F(AuthenticatorTest, AKeyThatIsRecalledIsWorthWhatItIsWorthNow) {
   EXPECT_EQ(Code::kUnauthenticated, authenticator->recall(text, Permission::kInfer, "openai").error().code);
 }
 
+TEST_F(AuthenticatorTest, ARequestThatWasCountedIsNoMoreRequestWhenItIsRecalled) {
+  add("alice", {Role::kInfer}).grant.limits.requests_per_second = 1;
+  use();
+  auto live = admit("secret-of-alice", Permission::kInfer);
+  ASSERT_TRUE(live);
+  const std::string text = remember(*authenticator, live->identity());
+  EXPECT_EQ(Code::kResourceExhausted, authenticator->recall(text, Permission::kInfer, "openai").error().code);
+  EXPECT_TRUE(authenticator->recall(text, Permission::kInfer, "openai", Authenticator::Recalled::kCounted));
+}
+
 TEST_F(AuthenticatorTest, WhatATokenAllowedIsRecalledAsItWas) {
   Limiters limiters;
   use();

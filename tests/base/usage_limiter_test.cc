@@ -64,6 +64,18 @@ TEST(UsageLimiter, ARefusedRequestTakesNothing) {
   EXPECT_TRUE(limiter.enter(now + seconds(1)).ok()) << "the one that was refused for its rate has no place";
 }
 
+TEST(UsageLimiter, WhatWasCountedTakesNoneOfTheRateAndIsOneAtOnce) {
+  UsageLimiter limiter("k", {1, 2, 60, 0});
+  Time now{seconds(5)};
+  ASSERT_TRUE(limiter.enter(now).ok());
+  EXPECT_TRUE(limiter.enter_counted(now).ok());
+  EXPECT_NE(limiter.enter_counted(now).text.find("concurrent"), std::string::npos);
+  limiter.leave();
+  limiter.charge_tokens(now, 100);
+  EXPECT_NE(limiter.enter_counted(now).text.find("tokens_per_minute"), std::string::npos);
+  EXPECT_TRUE(limiter.enter(now + seconds(60)).ok());
+}
+
 TEST(ModelScope, PatternsStandForWholeNames) {
   struct Case {
     const char *pattern, *text;
