@@ -17,7 +17,7 @@ class BackgroundCallers final : public wire::Authenticator, public jobs::Callers
 
   base::Result<wire::Caller> admit(const wire::Request& request, wire::Permission permission,
                                    std::string_view protocol) override {
-    if (const std::string* caller = find(request)) return live_.recall(*caller, permission, protocol);
+    if (const Left* left = find(request)) return live_.recall(left->caller, permission, protocol, left->as);
     return live_.admit(request, permission, protocol);
   }
   std::string name_of(const wire::Request& request) override {
@@ -28,22 +28,25 @@ class BackgroundCallers final : public wire::Authenticator, public jobs::Callers
   }
 
   std::string remember(const wire::Request& request) override { return live_.remember(request); }
-  void come_as(const wire::PeerInfo& peer, const std::string* caller) override {
-    if (caller)
-      callers_[&peer] = *caller;
-    else
-      callers_.erase(&peer);
+  void come_as(const wire::PeerInfo& peer, const std::string* caller, jobs::Requests requests) override {
+    if (!caller) return void(left_.erase(&peer));
+    left_[&peer] = {*caller, requests == jobs::Requests::kCounted ? Recalled::kCounted : Recalled::kRequest};
   }
 
  private:
-  const std::string* find(const wire::Request& request) const {
-    if (callers_.empty()) return nullptr;
-    auto at = callers_.find(request.peer);
-    return at == callers_.end() ? nullptr : &at->second;
+  using Recalled = auth::Authenticator::Recalled;
+  struct Left {
+    std::string caller;
+    Recalled as = Recalled::kRequest;
+  };
+  const Left* find(const wire::Request& request) const {
+    if (left_.empty()) return nullptr;
+    auto at = left_.find(request.peer);
+    return at == left_.end() ? nullptr : &at->second;
   }
 
   auth::Authenticator& live_;
-  std::unordered_map<const wire::PeerInfo*, std::string> callers_;  // by the peer of a request in the background
+  std::unordered_map<const wire::PeerInfo*, Left> left_;  // by the peer of a request in the background
 };
 
 }  // namespace weir::app

@@ -43,7 +43,7 @@ struct ShardJobs::Running {
   // Callers knows the peer by its address, which another one may have next.
   ~Running() {
     exchange.reset();
-    if (callers) callers->come_as(peer, nullptr);
+    if (callers) callers->come_as(peer, nullptr, Requests::kOneMore);
   }
   Callers* const callers;
   Job job;
@@ -160,16 +160,19 @@ void ShardJobs::run(Job job) {
         key,
         {500, "content-type: application/json\n",
          R"({"error":{"message":"the server ended while it ran this request, several times","type":"server_error","param":null,"code":null}})"});
-  if (auto change = changes_.find(r.job.kind); change != changes_.end())
-    (void)base::attempt("a job", [&] { change->second(r.job); });
-  start_exchange(r, [this, key](Outcome outcome) { ended(key, std::move(outcome)); });
+  std::optional<Outcome> outcome;
+  const auto kind = kinds_.find(r.job.kind);
+  if (kind != kinds_.end()) (void)base::attempt("a job", [&] { outcome = kind->second.change(r.job); });
+  if (outcome) return ended(key, *std::move(outcome));
+  start_exchange(r, kind == kinds_.end() ? Requests::kOneMore : kind->second.requests,
+                 [this, key](Outcome outcome) { ended(key, std::move(outcome)); });
 }
 
-void ShardJobs::start_exchange(Running& r, BackgroundExchange::Done done) {
+void ShardJobs::start_exchange(Running& r, Requests requests, BackgroundExchange::Done done) {
   const std::string& host = r.job.requester.host;
   r.peer.address = host == "unix" ? host : host + ":0";
   r.peer.admin = wire::AdminMethods::kElsewhere;
-  if (around_.callers) around_.callers->come_as(r.peer, &r.job.requester.caller);
+  if (around_.callers) around_.callers->come_as(r.peer, &r.job.requester.caller, requests);
   r.exchange = std::make_unique<BackgroundExchange>(
       BackgroundExchange::Surroundings{around_.env, around_.intake, around_.memory, limits().max_result}, r.peer, r.job,
       std::move(done));
@@ -203,7 +206,8 @@ void ShardJobs::begin_aside(uint64_t number) {
     one.running = std::make_unique<Running>(around_.callers);
     one.running->job = one.asked.job;
     one.running->peer.client = one.asked.client;
-    start_exchange(*one.running, [this, number](Outcome outcome) { end_aside(number, std::move(outcome)); });
+    start_exchange(*one.running, Requests::kCounted,
+                   [this, number](Outcome outcome) { end_aside(number, std::move(outcome)); });
   });
   if (!status.ok()) end_aside(number, {});
 }

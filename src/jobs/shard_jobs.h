@@ -32,13 +32,16 @@ namespace weir::jobs {
 // RESOURCE_EXHAUSTED: a tenant has all of jobs.tenant_disk.
 base::Status quota_is_used_up();
 
+// Whether a job is one more request of its client's, or was counted as one when that asked (requests_per_second).
+enum class Requests : uint8_t { kOneMore, kCounted };
+
 // Knows who asks, when the client itself has gone. On the shard.
 class Callers {
  public:
   // A text without a secret by which a request's caller is found again, by another process, too.
   virtual std::string remember(const wire::Request& request) = 0;
   // From now on requests of that peer come from whom the text says; null: no longer.
-  virtual void come_as(const wire::PeerInfo& peer, const std::string* caller) = 0;
+  virtual void come_as(const wire::PeerInfo& peer, const std::string* caller, Requests requests) = 0;
 
  protected:
   ~Callers() = default;
@@ -69,12 +72,16 @@ class ShardJobs {
   std::string new_id(std::string_view prefix);  // with 128 random bits in hex
   base::WallTime wall() const { return around_.env.wall(); }
 
-  // Sets what is changed in a job of that kind before it runs.
-  void prepare(std::string kind, std::function<void(Job&)> change) { changes_[std::move(kind)] = std::move(change); }
+  // Sets what is changed in a job of that kind before it runs. An outcome: it does not run, and ends with that.
+  using Change = std::function<std::optional<Outcome>(Job&)>;
+  void prepare(std::string kind, Change change, Requests requests) {
+    kinds_[std::move(kind)] = {std::move(change), requests};
+  }
   // Models are served: jobs may run.
   void start();
   // No job begins any more, and those that run go back to the journal. Those aside go into it, or go on.
   void drain();
+  bool draining() const { return draining_; }
   // drain(), and those aside are over, with a status of 0.
   void end();
   // How a request goes into the journal. `write`: on the store's thread, perhaps again (Work::run); `then`: it is there
@@ -84,7 +91,7 @@ class ShardJobs {
     std::string fields;  // of the job
     std::function<void()> then;
   };
-  // A request that nothing writes down while the shard does not drain.
+  // A request whose client does not wait for it. As one of that client's it was counted already.
   struct Aside {
     Job job;
     base::ClientRef client{};         // that it stands for many clients, where it does; else empty
@@ -143,7 +150,7 @@ class ShardJobs {
   void put_off_asides();
   void take(Job job);
   void run(Job job);
-  void start_exchange(Running& running, BackgroundExchange::Done done);
+  void start_exchange(Running& running, Requests requests, BackgroundExchange::Done done);
   void ended(const std::string& key, Outcome outcome);
   void cancel_here(const std::string& batch);
   void let_go(const JobId& id, base::Duration later);
@@ -152,7 +159,11 @@ class ShardJobs {
 
   Store& store_;
   const Surroundings around_;
-  std::map<std::string, std::function<void(Job&)>, std::less<>> changes_;
+  struct Kind {
+    Change change;
+    Requests requests = Requests::kOneMore;
+  };
+  std::map<std::string, Kind, std::less<>> kinds_;
   std::map<std::string, std::unique_ptr<Running>> running_;
   std::map<uint64_t, std::unique_ptr<RunningAside>> aside_;
   uint64_t next_aside_ = 0;

@@ -4,6 +4,7 @@ never finds it gone."""
 import json
 import re
 import signal
+import threading
 import time
 import unittest
 
@@ -52,6 +53,16 @@ class Case(unittest.TestCase):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.05)
 
+    def follow(self, server, response):
+        """The names of its stream's events behind the first two, up to its end."""
+        status, _, raw = request(server, 'GET', f'/v1/responses/{response}?stream=true&starting_after=1')
+        self.assertEqual(200, status, raw)
+        return re.findall(r'(?m)^event: (.*)$', raw.decode())
+
+    def kill(self, server):
+        server.process.kill()
+        server.process.wait()
+
     def running(self, server):
         found = re.search(r'(?m)^weir_model_sequences{.*state="running".*} (\S+)$', request(server, 'GET', '/metrics')[2].decode())
         return float(found[1]) if found else 0
@@ -83,6 +94,37 @@ class NextProcess(Case):
         self.assertEqual(0, third.stop())
 
 
+    def test_the_next_process_makes_what_one_that_was_killed_had_begun(self):
+        flags = ('--jobs-path', folder('killed_jobs'))
+        first = self.start(*flags)
+        made, cancelled, deleted = self.ask(first, SHORT), self.ask(first, LONG), self.ask(first, LONG)
+        end = time.monotonic() + harness.PATIENCE
+        while self.running(first) < 3 and time.monotonic() < end:
+            time.sleep(0.01)
+        over = self.ask(first, 1)
+        self.assertEqual('incomplete', self.until(first, over, 'completed', 'incomplete')['status'])
+        request(first, 'DELETE', '/v1/responses/resp_none')  # the journal has all of that now
+        self.kill(first)
+        second = self.start(*flags)
+        self.assertEqual('cancelled', self.get(second, cancelled, 'POST', '/cancel')[1]['status'])
+        self.assertEqual(200, self.get(second, deleted, 'DELETE')[0])
+        self.assertEqual(['response.output_text.done', 'response.incomplete'], [name for name in self.follow(second, made) if name.endswith(('text.done', 'complete'))])
+        got = self.until(second, made, 'completed', 'incomplete')
+        self.assertEqual((made, SHORT), (got['id'], got['usage']['output_tokens']))
+        self.assertEqual(404, self.get(second, over)[0], 'it was over: nobody makes it again')
+        self.assertEqual(404, self.get(second, deleted)[0])
+        self.assertEqual('cancelled', self.get(second, cancelled)[1]['status'])
+        end = time.monotonic() + harness.PATIENCE
+        while self.running(second) > 0:
+            self.assertLess(time.monotonic(), end, 'what was cancelled and deleted is ended')
+            time.sleep(0.05)
+        self.assertEqual(0, second.stop())
+        third = self.start(*flags)
+        self.assertEqual(got, self.get(third, made)[1])
+        self.assertEqual('response.incomplete', self.follow(third, made)[-1])
+        self.assertEqual(0, third.stop())
+
+
 class OtherNodes(Case):
     def setUp(self):
         self.nats = Nats()
@@ -93,11 +135,42 @@ class OtherNodes(Case):
         self.addCleanup(lambda: server.process.poll() is None and server.stop(signal.SIGKILL))
         return server
 
-    def test_another_node_knows_of_it_and_makes_it_on(self):
+    def both(self):
         one, two = self.node('one'), self.node('two')
         for server in (one, two):
             until(lambda: nodes(server) == 2 and metric(server, 'weir_cluster_connected') == 1, 'both nodes')
         until(lambda: request(one, 'DELETE', '/v1/responses/resp_none')[0] == 404, 'the journal')
+        return one, two
+
+    def test_another_node_makes_what_one_that_was_killed_had_begun(self):
+        one, two = self.both()
+        made, cancelled, deleted, late = (self.ask(one, tokens) for tokens in (SHORT, LONG, LONG, LONG))
+        for response in (made, cancelled, deleted, late):
+            until(lambda: self.get(two, response)[0] == 200, 'the other node to know of it')
+        events = []
+        follower = threading.Thread(target=lambda: events.extend(self.follow(two, made)))
+        follower.start()
+        self.kill(one)
+        self.assertEqual('cancelled', self.get(two, cancelled, 'POST', '/cancel')[1]['status'])
+        self.assertEqual(200, self.get(two, deleted, 'DELETE')[0])
+        over = self.until(two, made, 'completed', 'incomplete')
+        self.assertEqual((made, SHORT), (over['id'], over['usage']['output_tokens']))
+        follower.join(harness.PATIENCE)
+        self.assertEqual('response.incomplete', events[-1])
+        self.assertEqual(200, self.get(two, late, 'DELETE')[0])
+        self.assertEqual('cancelled', self.get(two, cancelled)[1]['status'])
+        until(lambda: self.running(two) == 0, 'the end of what was cancelled and deleted')
+        for response in (deleted, late):
+            self.assertEqual(404, self.get(two, response)[0])
+        # The node comes back, and knows what has become of them.
+        one = self.node('one')
+        until(lambda: self.get(one, made) == (200, over), 'that it finds the response')
+        until(lambda: self.get(one, cancelled)[1].get('status') == 'cancelled', 'that it knows what was cancelled')
+        self.assertEqual(0, one.stop(), one.output()[-2000:])
+        self.assertEqual(0, two.stop(), two.output()[-2000:])
+
+    def test_another_node_knows_of_it_and_makes_it_on(self):
+        one, two = self.both()
         made, cancelled, deleted = self.ask(one, 2 * SHORT), self.ask(one, LONG), self.ask(one, LONG)
         for response in (made, cancelled, deleted):
             until(lambda: self.get(two, response)[0] == 200, 'the other node to know of it')

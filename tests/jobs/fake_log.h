@@ -18,6 +18,7 @@ class FakeLog final : public Log {
   Sizes sizes() const override { return most; }
   base::Result<uint64_t> append(std::string_view id, std::string_view bytes) override {
     if (away) return base::failure(base::Code::kUnavailable, "away");
+    if (auto others = std::exchange(before_append, nullptr)) others();
     if (full || bytes.size() > most.entry) return base::failure(base::Code::kResourceExhausted, "no room");
     uint64_t at = 0;
     for (const auto& [sequence, known] : ids)
@@ -110,7 +111,7 @@ class FakeLog final : public Log {
   int throws = 0;              // memory is short at the call of next() of that number from now on
   size_t readable = SIZE_MAX;  // bytes of an entry; the parts of a longer one are too far apart
   Sizes most;
-  std::function<void()> before_beginning;  // comes before the next one
+  std::function<void()> before_beginning, before_append;  // come before the next one
   bool away = false, full = false;
   bool garble = false;  // nobody can read the next one
 };

@@ -24,13 +24,13 @@ using wire::BodyPlan;
 // Knows peers by their address, as app/background_callers.h does.
 struct FakeCallers final : Callers {
   std::string remember(const wire::Request&) override { return "caller"; }
-  void come_as(const wire::PeerInfo& peer, const std::string* caller) override {
-    if (caller)
-      known.insert(&peer);
-    else
-      known.erase(&peer);
+  void come_as(const wire::PeerInfo& peer, const std::string* caller, Requests requests) override {
+    if (!caller) return void(known.erase(&peer));
+    known.insert(&peer);
+    came.push_back(requests);
   }
   std::set<const wire::PeerInfo*> known;
+  std::vector<Requests> came;
 };
 
 struct Unanswered final : wire::Service {
@@ -157,6 +157,19 @@ TEST_F(OneShard, CallersForgetTheJobsOfAShardThatGoes) {
   store.stop();
   jobs.reset();
   EXPECT_TRUE(callers.known.empty());
+}
+
+TEST_F(OneShard, AKindSaysHowItsJobsCountAndWhichOfThemDoNotRun) {
+  const auto change = [](Job& job) { return job.id.index == 0 ? std::optional(Outcome{500, "", "no"}) : std::nullopt; };
+  jobs->prepare("k", change, Requests::kCounted);
+  put(0, 2);
+  while (service.asked.empty() && turn()) continue;
+  EXPECT_EQ(service.asked.size(), 1u);
+  EXPECT_EQ(callers.came, std::vector{Requests::kCounted});
+  std::promise<std::string> ended;
+  ASSERT_TRUE(store.post([&](Storage& s) { ended.set_value(s.journal.list("b", 0, 100).value()[0].outcome->body); }));
+  EXPECT_EQ(ended.get_future().get(), "no");
+  jobs->drain();
 }
 
 }  // namespace

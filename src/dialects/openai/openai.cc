@@ -261,14 +261,26 @@ struct Openai::Parts {
   }
 };
 
+namespace {
+
+// A response in the background was a request when its client asked.
+void prepare_jobs(OpenAiState& state) {
+  const auto give_way = [&state](jobs::Job& job) {
+    batches::give_way(state, job);
+    return std::optional<jobs::Outcome>();
+  };
+  state.options.jobs->prepare(std::string(batches::kKind), give_way, jobs::Requests::kOneMore);
+  state.options.jobs->prepare(std::string(responses::kPutOffKind), responses::prepare_put_off,
+                              jobs::Requests::kCounted);
+}
+
+}  // namespace
+
 Openai::Openai(bus::Bus& bus, wire::Router& router, Load& load, Options options)
     : parts_(new Parts{OpenAiState{bus, load, std::move(options), 0}, {}}) {
   OpenAiState& state = parts_->state;
   auto now = bus.env().wall().time_since_epoch();
-  if (state.options.jobs)
-    state.options.jobs->prepare(std::string(batches::kKind),
-                                [&state](jobs::Job& job) { batches::give_way(state, job); });
-  if (state.options.jobs) state.options.jobs->prepare(std::string(responses::kPutOffKind), responses::prepare_put_off);
+  if (state.options.jobs) prepare_jobs(state);
   state.created = std::chrono::duration_cast<std::chrono::seconds>(now).count();
   for (const std::string& prefix : state.options.prefixes) {
     for (const Row& row : kUnderPrefix) parts_->add(router, prefix, row);

@@ -21,6 +21,7 @@ struct OpenAiState {
   Options options;
   int64_t created = 0;                           // Unix seconds: when this server came up
   base::TimerId forgets = base::TimerId::kNone;  // stored responses whose time is over
+  size_t followers = 0;                          // streams of responses that others make
 };
 
 // bus::Catalog::resolve(); its errors are those of the parameter "model". Notes the model in the exchange's record.

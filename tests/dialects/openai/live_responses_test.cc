@@ -9,7 +9,10 @@
 #include "bench.h"
 #include "dialects/openai/responses/background.h"
 #include "dialects/openai/responses/put_off.h"
+#include "dialects/openai/responses/responses.h"
 #include "dialects/openai/responses/stored.h"
+#include "fake_records.h"
+#include "jobs/commands.h"
 #include "jobs/shard_jobs.h"
 #include "support/posted_work.h"
 #include "tests/jobs/fake_log.h"
@@ -54,11 +57,15 @@ class LiveResponse : public OpenaiBench {
     nodes.clear();
   }
   Opened open(Node& node, std::string method, std::string target, std::string_view body = {}) {
+    Opened x = begin(node, std::move(method), std::move(target), body);
+    while (!x->ended && node.posted.do_next()) continue;
+    return x;
+  }
+  Opened begin(Node& node, std::string method, std::string target, std::string_view body = {}) {
     Opened x(new support::FakeExchange(std::move(method), std::move(target), body), {&node.router});
     x->time = env.now();
     if (node.router.begin(*x).body == wire::BodyPlan::kWhole) node.router.whole(*x);
     bus.turn();
-    while (!x->ended && node.posted.do_next()) continue;
     return x;
   }
   std::string ask() {
@@ -110,7 +117,7 @@ TEST_F(LiveResponse, IsKnownToOtherNodesWhileItIsMade) {
   EXPECT_EQ(json(get(*a, id))["status"], "completed");
   size_t batches = 1;
   (void)on_journal(
-      [&](Storage& s) { batches = s.batches.list("host:", responses::kPutOffKind, "", 10).value().size(); });
+      [&](Storage& s) { batches = s.batches.list("host 127.0.0.1", responses::kPutOffKind, "", 10).value().size(); });
   EXPECT_EQ(batches, 0u);
 }
 
@@ -129,6 +136,45 @@ TEST_F(LiveResponse, IsDeletedAtAnotherNode) {
   make_until_cancelled();
   EXPECT_EQ(get(*a, id)->response.status, 404);
   EXPECT_EQ(a->stored.size(), 0u);
+}
+
+// As another node writes it, from what it has seen of the batch.
+std::string deletion_by_another(Storage& s, const std::string& id, uint64_t after) {
+  jobs::Batch batch = *s.batches.find("host 127.0.0.1", id).value();
+  batch.state = "deleted";
+  jobs::EntryContent entry{"z/1", "another's", after, {}};
+  for (uint64_t version : {0, 1}) {  // of the two one is void
+    jobs::Commands commands;
+    commands.change(batch, version);
+    commands.remove_jobs(id);
+    entry.records.push_back({jobs::Record::As::kNode, commands.bytes()});
+  }
+  return jobs::write_entry(entry);
+}
+
+TEST_F(LiveResponse, IsGoneWhereAnotherNodeDeletesItJustAsItEnds) {
+  const std::string id = ask();
+  scripted().emit("ab");
+  (void)on_journal([&](Storage& s) {
+    log.before_append = [this, entry = deletion_by_another(s, id, log.last)] { log.write(entry); };
+  });
+  scripted().end();
+  settle();
+  for (int i = 0; i < 2; ++i) (void)on_journal([](Storage&) {});
+  EXPECT_EQ(get(*a, id)->response.status, 404);
+  EXPECT_EQ(get(*b, id)->response.status, 404);
+  EXPECT_EQ(a->stored.size(), 0u);
+}
+
+TEST_F(LiveResponse, IsCancelledWhereAnotherNodeWasToldSoJustAsItEnds) {
+  const std::string id = ask();
+  scripted().emit("ab");
+  EXPECT_EQ(json(open(*b, "POST", "/v1/responses/" + id + "/cancel"))["status"], "cancelled");
+  scripted().end();
+  settle();
+  for (int i = 0; i < 2; ++i) (void)on_journal([](Storage&) {});
+  EXPECT_EQ(json(get(*a, id))["status"], "cancelled");
+  EXPECT_EQ(json(get(*b, id))["status"], "cancelled");
 }
 
 TEST_F(LiveResponse, IsOverAlsoWhereTheLogWasAwayThen) {
@@ -151,6 +197,42 @@ TEST_F(LiveResponse, IsPutOffWhereItsNodeDrains) {
   (void)on_journal([](Storage&) {});
   EXPECT_EQ(json(get(*b, id))["status"], "queued");
   EXPECT_EQ(json(get(*b, cancelled))["status"], "cancelled");
+}
+
+// With a bucket, which answers when told to.
+class KeptLiveResponse : public LiveResponse {
+ protected:
+  KeptLiveResponse() { options.records = &records; }
+  size_t batches() {
+    size_t out = 0;
+    (void)on_journal(
+        [&](Storage& s) { out = s.batches.list("host 127.0.0.1", responses::kPutOffKind, "", 10).value().size(); });
+    return out;
+  }
+  FakeRecords records;
+};
+
+TEST_F(KeptLiveResponse, IsKnownToOtherNodesUntilTheyFindHowItFailed) {
+  const std::string id = ask();
+  scripted().fail(base::Code::kInternal, "gone");
+  settle();
+  EXPECT_EQ(batches(), 1u);
+  records.answer();
+  EXPECT_EQ(batches(), 0u);
+  EXPECT_TRUE(records.kept.contains("host 127.0.0.1 " + id));
+}
+
+TEST_F(KeptLiveResponse, IsFoundWhereItEndsWhileItIsLookedFor) {
+  const std::string id = "resp_0";
+  auto x = begin(*b, "GET", "/v1/responses/" + id);
+  ASSERT_EQ(records.waiting.size(), 1u);
+  records.answer();  // the bucket has nothing, and the journal no longer has anything
+  responses::StoredResponse stored;
+  stored.response = base::Bytes::copy_of(std::string_view(R"({"status":"completed"})"));
+  records.kept["host 127.0.0.1 " + id] = responses::write_shared(stored);
+  while (records.waiting.empty() && b->posted.do_next()) continue;
+  records.answer();
+  EXPECT_EQ(json(x)["status"], "completed");
 }
 
 }  // namespace

@@ -28,9 +28,9 @@ class PutOffResponse : public OpenaiBench {
       opened = store.open().ok() && store.available().ok();
       if (!opened) return;
       store.add(duty);
-      journal.emplace(
-          store, jobs::ShardJobs::Surroundings{test.env, base::ShardId(0), 1, router, nullptr, nullptr,
-                                               [this](std::function<void()> work) { posted.post(std::move(work)); }});
+      journal.emplace(store, jobs::ShardJobs::Surroundings{
+                                 test.env, base::ShardId(0), 1, router, nullptr, nullptr,
+                                 [this](std::function<void()> work) { posted.post(std::move(work)); }, test.hosts});
       store.start();
     }
     static jobs::Limits limits(uint32_t concurrency) {
@@ -69,6 +69,12 @@ class PutOffResponse : public OpenaiBench {
     settle();
     process->store.stop();
     openai.reset(), process.reset();
+  }
+  // kill -9, and another process. What it was to write is there.
+  bool die_and_begin_anew() {
+    on_journal([](Storage&) {});
+    process->store.stop();
+    return begin_anew();
   }
   bool begin_anew(uint32_t concurrency = 1) {
     end();
@@ -119,6 +125,7 @@ class PutOffResponse : public OpenaiBench {
     turn();
   }
 
+  jobs::ShardJobs::Surroundings::Hosts hosts = jobs::ShardJobs::Surroundings::Hosts::kApart;
   jobs::Folder folder;
   std::unique_ptr<Process> process;
 };
@@ -148,6 +155,86 @@ TEST_F(PutOffResponse, IsMadeByTheNextProcess) {
   EXPECT_EQ(json(get(id)), over) << "the journal has it";
   EXPECT_EQ(json(answered(open("DELETE", "/v1/responses/" + id)))["deleted"], true);
   EXPECT_EQ(get(id)->response.status, 404);
+}
+
+TEST_F(PutOffResponse, OfAProcessThatDiedIsMadeByTheNextOne) {
+  if (!begin()) GTEST_SKIP() << "built without SQLite";
+  const std::string over = ask();
+  scripted().end();
+  settle();
+  const std::string id = ask();
+  ASSERT_TRUE(die_and_begin_anew());
+  EXPECT_EQ(get(over)->response.status, 404);
+  EXPECT_EQ(status(id), "queued");
+  run_job();
+  EXPECT_EQ(status(id), "in_progress");
+  EXPECT_EQ(support::prompt_of(*call()), "user:hi\nassistant:");
+  scripted().emit("ab");
+  scripted().end();
+  settle();
+  EXPECT_EQ(json(get(id))["output"][0]["content"][0]["text"], "ab");
+}
+
+TEST_F(PutOffResponse, OfAProcessThatDiedIsCancelledAndDeleted) {
+  if (!begin()) GTEST_SKIP() << "built without SQLite";
+  const std::string id = ask(), other = ask();
+  ASSERT_TRUE(die_and_begin_anew());
+  EXPECT_EQ(json(answered(open("POST", "/v1/responses/" + id + "/cancel")))["status"], "cancelled");
+  EXPECT_EQ(answered(open("DELETE", "/v1/responses/" + other))->response.status, 200);
+  process->journal->start();
+  on_journal([](Storage&) {});
+  EXPECT_EQ(status(id), "cancelled");
+  EXPECT_EQ(get(other)->response.status, 404);
+  EXPECT_TRUE(inbox().held.empty());
+}
+
+TEST_F(PutOffResponse, WithoutItsRequestFailsWhereItsProcessDied) {
+  if (!begin()) GTEST_SKIP() << "built without SQLite";
+  const std::string id = ask();
+  on_journal([&](Storage& s) {
+    (void)s.journal.remove(id);
+    const jobs::Job job{{id, 0}, "", "m", "/v1/responses", "", ""};
+    EXPECT_TRUE(s.journal.put_claimed({&job, 1}).ok());
+  });
+  ASSERT_TRUE(die_and_begin_anew());
+  process->journal->start();
+  while (status(id) != "failed") settle();
+  EXPECT_EQ(json(get(id))["error"]["message"], "the server that made the response has ended, and no other can make it");
+}
+
+// Whoever has stopped it was told so; what had been made by then is not found.
+TEST_F(PutOffResponse, ThatIsDeletedWhileItIsStoredIsGone) {
+  if (!begin()) GTEST_SKIP() << "built without SQLite";
+  const std::string id = ask();
+  drain();
+  ASSERT_TRUE(begin_anew());
+  run_job();
+  on_journal([&](Storage& s) { (void)s.batches.remove(id); });
+  scripted().emit("ab");
+  scripted().end();
+  settle();
+  on_journal([](Storage&) {});
+  EXPECT_EQ(get(id)->response.status, 404);
+}
+
+TEST_F(PutOffResponse, IsFollowedUntilTheNextProcessHasMadeIt) {
+  if (!begin()) GTEST_SKIP() << "built without SQLite";
+  const std::string id = ask();
+  ASSERT_TRUE(die_and_begin_anew());
+  auto x = open("GET", "/v1/responses/" + id + "?stream=true&starting_after=0");
+  process->posted.do_next();
+  EXPECT_NE(x->sent.find("response.in_progress"), std::string::npos);
+  run_job();
+  scripted().emit("ab");
+  scripted().end();
+  settle();
+  on_journal([](Storage&) {});
+  EXPECT_FALSE(x->ended);
+  env.advance(std::chrono::seconds(1));
+  turn();
+  x = answered(std::move(x));
+  EXPECT_NE(x->sent.find("response.completed"), std::string::npos);
+  EXPECT_EQ(x->sent.find("response.created"), std::string::npos);
 }
 
 TEST_F(PutOffResponse, IsCancelledAndDeleted) {
@@ -200,7 +287,7 @@ TEST_F(PutOffResponse, ThatIsOverOrStoppedIsNotPutOff) {
   EXPECT_EQ(json(open("POST", "/v1/responses/" + stopped + "/cancel"))["status"], "cancelled");
   drain();
   size_t batches = 0;
-  on_journal([&](Storage& s) { batches = s.batches.list("host:", "openai.response", "", 10).value().size(); });
+  on_journal([&](Storage& s) { batches = s.batches.list("host 127.0.0.1", "openai.response", "", 10).value().size(); });
   EXPECT_EQ(batches, 0u);
   EXPECT_EQ(status(made), "completed");
 }
@@ -239,6 +326,18 @@ TEST_F(PutOffResponse, IsItsClientsAlone) {
   ASSERT_TRUE(begin_anew(0));
   wire::PeerInfo other{"10.0.0.9:5000"};
   EXPECT_EQ(answered(open("GET", "/v1/responses/" + id, "", &other))->response.status, 404);
+}
+
+TEST_F(PutOffResponse, IsItsClientsAloneAlsoWhereThoseWithoutAKeyShareSessions) {
+  hosts = jobs::ShardJobs::Surroundings::Hosts::kTogether;
+  if (!begin(0)) GTEST_SKIP() << "built without SQLite";
+  const std::string id = ask();
+  drain();
+  ASSERT_TRUE(begin_anew(0));
+  wire::PeerInfo other{"10.0.0.9:5000"};
+  EXPECT_EQ(answered(open("GET", "/v1/responses/" + id, "", &other))->response.status, 404);
+  EXPECT_EQ(answered(open("DELETE", "/v1/responses/" + id, "", &other))->response.status, 404);
+  EXPECT_EQ(status(id), "queued");
 }
 
 }  // namespace

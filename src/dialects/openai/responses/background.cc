@@ -41,45 +41,54 @@ std::string token_of(std::string_view id) {
   return std::string(id) + '.' + base::hex({reinterpret_cast<const char*>(words), sizeof words});
 }
 
-// Any thread.
-void forget_run(const Options& options, const BackgroundResponses::Run& run, const std::string& id, base::Time now) {
-  options.stored->remove(run.tenant, id, now);
-  if (options.records) options.records->erase_record(run.owner, id, options.shard, [](const base::Status&) {});
-}
-
 // A run that has ended, without what its client sent: that may be too large to be kept.
 std::string without_echo(const BackgroundResponses::Run& run, std::string_view status, std::string_view error) {
   std::string response = with_status(run.queued.view().substr(0, run.head), status, error);
   return response += R"(,"background":true,"tools":[],"metadata":{},"output":[],"usage":null})";
 }
 
+// `then`: other nodes find it, or cannot for now.
 void keep_ended(OpenAiState& state, const std::string& id, const BackgroundResponses::Run& run,
-                const jobs::Outcome& outcome) {
+                const jobs::Outcome& outcome, const std::function<void()>& then) {
   const auto keep = [&](std::string response) {
     StoredResponse stored;
     stored.owner = run.owner;
     stored.response = base::Bytes::adopt(std::move(response));
-    return keep_response(state, run.tenant, id, std::move(stored), [] {});
+    return keep_response(state, run.tenant, id, std::move(stored), then);
   };
   const std::string_view status = run.cancelled ? "cancelled" : "failed";
   if (outcome.status != 200) {
     const std::string error = run.cancelled ? "null" : error_of(outcome);
-    if (!keep(with_status(run.queued.view(), status, error))) keep(without_echo(run, status, error));
-  } else {
-    keep(without_echo(run, "failed", R"({"code":"server_error","message":"the response was too large to be kept"})"));
+    if (keep(with_status(run.queued.view(), status, error)) || keep(without_echo(run, status, error))) return;
+  } else if (keep(without_echo(run, "failed",
+                               R"({"code":"server_error","message":"the response was too large to be kept"})"))) {
+    return;
   }
+  then();
+}
+
+// Known as one that is under way until here.
+void end_kept_run(OpenAiState& state, const std::string& id, const std::string& owner, LiveEnd::How how) {
+  auto run = state.options.background->end(id);
+  if (!run) return;
+  const base::Time now = state.bus.env().now();
+  const auto forget = [options = &state.options, run = *run, id, now] {
+    forget_everywhere(*options, run.tenant, run.owner, id, now);
+  };
+  if (run->forgotten) forget();
+  if (how != LiveEnd::How::kProcessEnds) end_live(state, {id, owner, how, forget});
 }
 
 // A response that was made has been stored by whoever made it, if there was room.
 void end_run(OpenAiState& state, const std::string& id, const std::string& owner, const jobs::Outcome& outcome) {
-  auto run = state.options.background->end(id);
+  using How = LiveEnd::How;
+  const auto run = state.options.background->run(id);
   if (!run) return;
-  const base::Time now = state.bus.env().now();
-  if (run->forgotten)
-    forget_run(state.options, *run, id, now);
-  else if (!state.options.stored->find(run->tenant, id, now))
-    keep_ended(state, id, *run, outcome);
-  end_live(state, id, owner, [options = &state.options, run = *run, id, now] { forget_run(*options, run, id, now); });
+  if (run->forgotten || state.options.stored->find(run->tenant, id, state.bus.env().now()))
+    return end_kept_run(state, id, owner, How::kOther);
+  const bool process_ends = outcome.status == 0 && state.options.jobs->draining();
+  const How how = run->cancelled ? How::kCancelled : process_ends ? How::kProcessEnds : How::kOther;
+  keep_ended(state, id, *run, outcome, [&state, id, owner, how] { end_kept_run(state, id, owner, how); });
 }
 
 jobs::ShardJobs::Aside second_request(OpenAiState& state, const Exchange& exchange, const std::string& id,
@@ -91,6 +100,7 @@ jobs::ShardJobs::Aside second_request(OpenAiState& state, const Exchange& exchan
   out.job.fields = "content-type: application/json\n" + token_field(id);
   out.job.body = std::string(exchange.content().view());
   out.job.requester = state.options.jobs->requester_of(exchange.request());
+  out.job.requester.owner = marshal::name_of_tenant(exchange.request());
   // The tenant's number has a mark where it stands for many clients.
   const wire::PeerInfo* peer = exchange.request().peer;
   if (peer && peer->client && marshal::asks_for_many(exchange.request())) out.client = peer->client;
@@ -130,6 +140,12 @@ std::string BackgroundResponses::queued(const std::string& id) const {
   std::lock_guard lock(mutex_);
   auto at = runs_.find(id);
   return at == runs_.end() ? std::string() : std::string(at->second.queued.view());
+}
+
+std::optional<BackgroundResponses::Run> BackgroundResponses::run(const std::string& id) const {
+  std::lock_guard lock(mutex_);
+  auto at = runs_.find(id);
+  return at == runs_.end() ? std::nullopt : std::optional(at->second);
 }
 
 bool BackgroundResponses::goes_on(const std::string& id) const {
@@ -188,7 +204,8 @@ void begin_in_background(OpenAiState& state, Exchange& exchange, const Request& 
   if (!base::charge(exchange.memory(), base::MemoryKind::kInput, run.queued))
     return respond(exchange, refuse(wire::no_room_for_answer()));
   auto aside = second_request(state, exchange, id, request.model, run);
-  const jobs::Requester requester = aside.job.requester;
+  jobs::Job live = aside.job;
+  if (!aside.put_off) live.body.clear();
   if (!state.options.background->begin(id, std::move(run)))
     return respond(exchange, {base::try_again(base::Code::kResourceExhausted,
                                               "too many responses are made in the background; try again later"),
@@ -201,7 +218,7 @@ void begin_in_background(OpenAiState& state, Exchange& exchange, const Request& 
                                                     "no response begins in the background now; try again later")));
   }
   state.options.background->set_stop(id, std::move(stop));
-  begin_live(state, id, requester);
+  begin_live(state, std::move(live), exchange.memory());
   request.stream ? replay(state, exchange, id, -1) : respond_json(exchange, std::move(queued));
 }
 

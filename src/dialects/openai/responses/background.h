@@ -3,8 +3,8 @@
 //
 // The request is put to the router once more, by an Exchange without a connection, under whoever asked and as one more
 // of his requests; the code that answers live ones makes the response and stores it. Where that is refused for now
-// (429, 503), it waits and is tried again, for openai.response_ttl. Until it is over it is known here, and where
-// all nodes have a journal to those (put_off.h). It goes into the journal where its process ends, or ends with that.
+// (429, 503), it waits and is tried again, for openai.response_ttl. Until it is over it is known here, and to the
+// journal (put_off.h), by which it outlives its process. Without one it ends with that.
 #pragma once
 
 #include <functional>
@@ -37,6 +37,8 @@ class BackgroundResponses {
   void set_stop(const std::string& id, std::function<void()> stop);
   // The response as it was at first: JSON; empty: there is no such run.
   std::string queued(const std::string& id) const;
+  // As it is now. Nothing: there is no such run.
+  std::optional<Run> run(const std::string& id) const;
   // Neither over nor stopped.
   bool goes_on(const std::string& id) const;
   // Whether one of the tenant's runs has that id.

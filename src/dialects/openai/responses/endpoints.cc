@@ -185,24 +185,28 @@ void show(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
   if (auto* background = state.options.background)
     if (auto so_far = background->find(marshal::tenant_of(exchange.request()), id))
       return respond_json(exchange, *std::move(so_far));
-  find_response(state, exchange, id, [&state, &exchange, id](auto found) {
+  find_known(state, exchange, id, [&exchange](auto found) {
     if (!found) return respond(exchange, refuse(found.error()));
-    if (!*found) return show_put_off(state, exchange, id);
-    respond_json(exchange, std::move((*found)->response));
+    if (!*found) return respond(exchange, no_such_response());
+    respond_json(exchange, std::move((*found)->stored.response));
   });
 }
 
-// One that is over stays as it is.
+// One that is over stays as it is. The journal comes first: what is stored meanwhile has left it.
 void cancel(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
   const std::string id(args["response"]);
   if (auto stopped = stop_in_background(state, exchange, id, BackgroundResponses::Ending::kCancelled))
     return respond_json(exchange, *std::move(stopped));
-  find_response(state, exchange, id, [&state, &exchange, id](auto found) {
-    if (!found) return respond(exchange, refuse(found.error()));
-    if (!*found) return cancel_put_off(state, exchange, id);
-    if (!was_in_background((*found)->response.view()))
-      return respond(exchange, refuse("response_id", "only a response that is made in the background is cancelled"));
-    respond_json(exchange, std::move((*found)->response));
+  cancel_put_off(state, exchange, id, [&state, &exchange, id](base::Result<FoundInJournal> there) {
+    if (!there) return respond(exchange, refuse(there.error()));
+    if (*there) return respond_json(exchange, std::move((*there)->response));
+    find_response(state, exchange, id, [&exchange](auto found) {
+      if (!found) return respond(exchange, refuse(found.error()));
+      if (!*found) return respond(exchange, no_such_response());
+      if (!was_in_background((*found)->response.view()))
+        return respond(exchange, refuse("response_id", "only a response that is made in the background is cancelled"));
+      respond_json(exchange, std::move((*found)->response));
+    });
   });
 }
 
@@ -231,12 +235,13 @@ void forget(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) 
     respond_json(exchange, out += R"(,"object":"response","deleted":true})");
   };
   if (stop_in_background(state, exchange, id, BackgroundResponses::Ending::kForgotten)) return tell();
-  // One that was put off is in the journal, too.
-  delete_response(state, exchange, id, [&state, &exchange, id, tell](base::Result<bool> deleted) {
-    if (!deleted) return respond(exchange, refuse(deleted.error()));
-    delete_put_off(state, exchange, id, [&exchange, tell, here = *deleted](base::Result<bool> there) {
-      if (!there) return respond(exchange, refuse(there.error()));
-      here || *there ? tell() : respond(exchange, no_such_response());
+  // In the journal first: what is stored meanwhile has left it, or its maker finds that it is deleted.
+  delete_put_off(state, exchange, id, [&state, &exchange, id, tell](base::Result<bool> there) {
+    const base::Status bad = there ? base::Status() : there.error();
+    const bool deleted = there && *there;
+    delete_response(state, exchange, id, [&exchange, tell, bad, deleted](base::Result<bool> here) {
+      if (!here || !bad.ok()) return respond(exchange, refuse(here ? bad : here.error()));
+      deleted || *here ? tell() : respond(exchange, no_such_response());
     });
   });
 }

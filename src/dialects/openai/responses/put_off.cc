@@ -1,11 +1,13 @@
 #include "dialects/openai/responses/put_off.h"
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
 
 #include "dialects/openai/responses/responses.h"
 #include "dialects/openai/responses/stored.h"
+#include "marshal/tenant_name.h"
 
 namespace weir::openai::responses {
 namespace {
@@ -18,8 +20,9 @@ using wire::Exchange;
 
 constexpr std::string_view kLive = "live", kPutOff = "queued", kOver = "over", kCancelled = "cancelled",
                            kExpired = "expired", kDeleted = "deleted";
-constexpr std::string_view kPutOffOnly[] = {kPutOff}, kEnded[] = {kLive, kOver, kCancelled, kExpired, kDeleted};
+constexpr std::string_view kUnderWay[] = {kLive, kPutOff}, kEnded[] = {kOver, kCancelled, kExpired, kDeleted};
 constexpr size_t kMostAtOnce = 16;
+constexpr const char* kFields = "content-type: application/json\n";  // of the job: a token is its process's own
 
 using FoundBatch = std::optional<Batch>;
 
@@ -29,33 +32,42 @@ Result<FoundBatch> find_put_off(Storage& s, const std::string& owner, const std:
   return batch;
 }
 
-// The response as it is now: JSON.
-Result<std::string> json_of(Storage& s, const Batch& batch) {
-  if (batch.state == kCancelled) return with_status(batch.document, "cancelled", "null");
-  if (batch.state == kLive) return with_status(batch.document, "in_progress", "null");
+// The response as it is now.
+Result<JournalResponse> shown(Storage& s, const Batch& batch) {
+  using Progress = JournalResponse::Progress;
+  const auto with = [&](std::string_view status, std::string_view error, Progress progress) {
+    return JournalResponse{with_status(batch.document, status, error), progress};
+  };
+  if (batch.state == kCancelled) return with("cancelled", "null", Progress::kOver);
   auto jobs = s.journal.list(batch.id, 0, 1);
   if (!jobs) return jobs.error();
   if (!jobs->empty() && jobs->front().outcome) {
     jobs::Outcome& outcome = *jobs->front().outcome;
-    if (outcome.status == 200) return std::move(outcome.body);
-    return with_status(batch.document, "failed", error_of(outcome));
+    if (outcome.status == 200) return JournalResponse{std::move(outcome.body), Progress::kOver};
+    return with("failed", error_of(outcome), Progress::kOver);
   }
-  if (batch.state != kPutOff)
-    return with_status(batch.document, "failed", R"({"code":"server_error","message":"it has not begun in time"})");
+  if (batch.state != kPutOff && batch.state != kLive)
+    return with("failed", R"({"code":"server_error","message":"it has not begun in time"})", Progress::kOver);
   auto counts = s.journal.count(batch.id);
   if (!counts) return counts.error();
-  return counts->running > 0 ? with_status(batch.document, "in_progress", "null") : batch.document;
+  if (counts->running > 0) return with("in_progress", "null", Progress::kUnderWay);
+  return JournalResponse{batch.document, Progress::kUnderWay};
 }
 
-// Whatever of it waits never runs. One that is over stays as it is.
+Status changed(Storage& s, const Batch& batch) {
+  auto done = s.batches.change(batch);
+  return done ? Status() : done.error();
+}
+
+// It never runs. One that is over stays as it is.
 Status cancel_here(Storage& s, Batch& batch, base::WallTime expires) {
   auto counts = s.journal.count(batch.id);
   if (!counts) return counts.error();
   if ((batch.state != kPutOff && batch.state != kLive) || counts->finished() > 0) return {};
   batch.state = kCancelled, batch.expires = expires;
   return s.atomically([&] {
-    auto changed = s.batches.change(batch);
-    return changed ? s.journal.withdraw(batch.id) : changed.error();
+    Status done = changed(s, batch);
+    return done.ok() ? s.journal.remove(batch.id) : done;
   });
 }
 
@@ -66,9 +78,11 @@ Status remove_here(Storage& s, const std::string& id) {
 // Whoever makes it reads the word, and stores nothing.
 Status delete_here(Storage& s, Batch& batch) {
   if (batch.state != kLive) return remove_here(s, batch.id);
-  batch.state = kDeleted;
-  auto changed = s.batches.change(batch);
-  return changed ? Status() : changed.error();
+  batch.state = kDeleted, batch.document.clear();
+  return s.atomically([&] {
+    Status done = changed(s, batch);
+    return done.ok() ? s.journal.remove(batch.id) : done;
+  });
 }
 
 Batch batch_of(OpenAiState& state, const std::string& id, const jobs::Requester& requester, std::string_view word) {
@@ -77,56 +91,43 @@ Batch batch_of(OpenAiState& state, const std::string& id, const jobs::Requester&
           now, now + state.options.stored->ttl()};
 }
 
-// Not where it was stopped at another node.
+// Not where it was stopped at another node. One that is there already has its job, too.
 Status write_put_off(Storage& s, const Batch& batch, const jobs::Job& job) {
   return s.atomically([&]() -> Status {
     auto there = s.batches.find(batch.requester.owner, batch.id);
     if (!there) return there.error();
     if (*there && (*there)->state != kLive) return {};
-    if (!*there) {
-      if (Status added = s.batches.add(batch); !added.ok()) return added;
-    } else if (auto changed = s.batches.change(batch); !changed) {
-      return changed.error();
-    }
-    return s.journal.put(std::span(&job, 1));
+    Status written = *there ? changed(s, batch) : s.batches.add(batch);
+    if (!written.ok()) return written;
+    return *there ? s.journal.release(job.id, base::WallTime()) : s.journal.put(std::span(&job, 1));
   });
 }
 
-ApiError no_such_put_off() {
-  return {base::failure(base::Code::kNotFound, "there is no such response, or no more"), "response_id",
-          "response_not_found"};
-}
-
 // The journal; null: there is none.
-jobs::ShardJobs* journal_of(OpenAiState& state) {
+jobs::ShardJobs* journal_of(const OpenAiState& state) {
   jobs::ShardJobs* journal = state.options.jobs;
   return journal && journal->available().ok() ? journal : nullptr;
 }
 
-// Answers with what becomes of it by `work`, Status(Storage&, Batch&). `done`: void(const std::optional<std::string>&),
+// Tells what becomes of the client's response by `work`, Status(Storage&, Batch&). `done`: void(const FoundInJournal&),
 // as of ShardJobs::ask().
 template <class Work, class Done>
-void with_put_off(OpenAiState& state, Exchange& exchange, const std::string& id, Work work, Done done) {
+void with_put_off(OpenAiState& state, Exchange& exchange, const std::string& id, Work work, ShownResponse then,
+                  Done done) {
   jobs::ShardJobs* journal = journal_of(state);
-  if (!journal) return respond(exchange, no_such_put_off());
-  using Shown = std::optional<std::string>;
+  if (!journal) return then(FoundInJournal());
   jobs::ask_for(
       *journal, exchange,
-      [owner = journal->requester_of(exchange.request()).owner, id, work](Storage& s) -> Result<Shown> {
+      [owner = marshal::name_of_tenant(exchange.request()), id, work](Storage& s) -> Result<FoundInJournal> {
         auto batch = find_put_off(s, owner, id);
         if (!batch) return batch.error();
-        if (!*batch) return Shown();
+        if (!*batch) return FoundInJournal();
         if (Status status = work(s, **batch); !status.ok()) return status;
-        auto json = json_of(s, **batch);
-        if (!json) return json.error();
-        return Shown(*std::move(json));
+        auto now = shown(s, **batch);
+        if (!now) return now.error();
+        return FoundInJournal(*std::move(now));
       },
-      [](Exchange& x, Result<Shown> shown) {
-        if (!shown) return respond(x, refuse(shown.error()));
-        if (!*shown) return respond(x, no_such_put_off());
-        respond_json(x, **std::move(shown));
-      },
-      std::move(done));
+      [then = std::move(then)](Exchange&, Result<FoundInJournal> found) { then(std::move(found)); }, std::move(done));
 }
 
 base::WallTime end_of_life(OpenAiState& state) { return state.bus.env().wall() + state.options.stored->ttl(); }
@@ -144,6 +145,40 @@ void put_off_now(BackgroundResponses& all, jobs::ShardJobs& journal, const std::
   journal.cancel(id);
 }
 
+// A request for which the journal has no room has a place in it all the same. `most`: bytes of its tenant.
+Status write_live(Storage& s, const Batch& batch, jobs::Job& job, uint64_t most) {
+  auto use = s.files.use(batch.requester.owner);
+  if (!use) return use.error();
+  if (use->bytes + job.body.size() > most) job.body.clear();
+  const auto write = [&] {
+    return s.atomically([&] {
+      Status added = s.batches.add(batch);
+      return added.ok() ? s.journal.put_claimed(std::span(&job, 1)) : added;
+    });
+  };
+  Status written = write();
+  if (written.code != base::Code::kResourceExhausted || job.body.empty()) return written;
+  job.body.clear();
+  return write();
+}
+
+// The end of one that was made here. Where this node was taken for gone, another one has the job: of two results the
+// one counts that all nodes find. Work that runs again finds the batch as it is then.
+void write_end(Storage& s, const LiveEnd& end) {
+  auto batch = s.batches.find(end.owner, end.id);
+  if (!batch || !*batch) return;
+  auto held = s.journal.holds({end.id, 0});
+  if (!held) return;
+  const bool deleted = (*batch)->state == kDeleted, cancelled = (*batch)->state == kCancelled;
+  if (cancelled && end.how != LiveEnd::How::kCancelled) return end.forget();
+  if (!*held && !deleted && !cancelled) return;
+  Status gone = s.atomically([&] {
+    Status same = changed(s, **batch);
+    return same.ok() ? s.batches.remove(end.id) : same;
+  });
+  if (gone.ok() && deleted) end.forget();
+}
+
 }  // namespace
 
 jobs::ShardJobs::PutOff put_off(OpenAiState& state, const std::string& id, const jobs::Requester& requester) {
@@ -152,48 +187,74 @@ jobs::ShardJobs::PutOff put_off(OpenAiState& state, const std::string& id, const
   out.write = [batch = batch_of(state, id, requester, kPutOff)](Storage& s, const jobs::Job& job) {
     return write_put_off(s, batch, job);
   };
-  out.fields = "content-type: application/json\n";  // the token is this process's own
+  out.fields = kFields;
   out.then = [all = state.options.background, journal = state.options.jobs, owner = requester.owner, id, expires] {
     put_off_now(*all, *journal, owner, id, expires);
   };
   return out;
 }
 
-void begin_live(OpenAiState& state, const std::string& id, const jobs::Requester& requester) {
-  if (!state.options.jobs->is_shared()) return;
-  (void)state.options.jobs->ask(
-      [batch = batch_of(state, id, requester, kLive), runs = state.options.background](Storage& s) -> Result<bool> {
-        if (!runs->goes_on(batch.id)) return true;  // it is over, and its end has looked for a record in vain
-        Status added = s.atomically([&] { return s.batches.add(batch); });
-        if (!added.ok()) return added;
+void begin_live(OpenAiState& state, jobs::Job job, base::MemoryLedger* memory) {
+  jobs::ShardJobs* journal = journal_of(state);
+  if (!journal) return;
+  struct Record {
+    Batch batch;
+    jobs::Job job;
+    base::MemoryCharge charge;
+  };
+  job.fields = kFields;
+  auto record = std::make_shared<Record>();
+  record->batch = batch_of(state, job.id.batch, job.requester, kLive);
+  if (memory) record->charge = {*memory, base::MemoryKind::kInput};
+  if (!record->charge.grow(job.body.size() + record->batch.document.size())) job.body.clear();
+  record->job = std::move(job);
+  (void)journal->ask(
+      [record, runs = state.options.background, most = journal->limits().tenant_disk](Storage& s) -> Result<bool> {
+        if (!runs->goes_on(record->batch.id)) return true;  // it is over, and its end has looked for a record in vain
+        Status written = write_live(s, record->batch, record->job, most);
+        if (!written.ok()) return written;
         return true;
       },
       [](const Result<bool>&) {});
 }
 
-// Told, not asked: where the log is away, it waits. Work that runs again finds the word once more.
-void end_live(OpenAiState& state, const std::string& id, const std::string& owner, std::function<void()> deleted) {
-  if (!state.options.jobs->is_shared()) return;
-  state.options.jobs->tell([id, owner, deleted = std::move(deleted)](Storage& s) {
-    auto batch = s.batches.find(owner, id);
-    if (!batch || !*batch || !remove_here(s, id).ok()) return;
-    if ((*batch)->state == kDeleted) deleted();
+// Told, not asked: where the log is away, it waits.
+void end_live(OpenAiState& state, LiveEnd end) {
+  if (jobs::ShardJobs* journal = journal_of(state))
+    journal->tell([end = std::move(end)](Storage& s) { write_end(s, end); });
+}
+
+std::optional<jobs::Outcome> prepare_put_off(jobs::Job& job) {
+  if (job.body.empty())
+    return jobs::Outcome{
+        500, kFields,
+        R"({"error":{"message":"the server that made the response has ended, and no other can make it","type":"server_error","param":null,"code":null}})"};
+  job.fields += token_field(job.id.batch);
+  return std::nullopt;
+}
+
+// A batch that was cancelled or deleted has no job.
+void check_put_off(OpenAiState& state, const std::string& id, std::function<void()> forget) {
+  jobs::ShardJobs* journal = journal_of(state);
+  if (!journal) return;
+  journal->tell([id, forget = std::move(forget)](Storage& s) {
+    auto counts = s.journal.count(id);
+    if (counts && counts->total == 0) forget();
   });
 }
 
-void prepare_put_off(jobs::Job& job) { job.fields += token_field(job.id.batch); }
-
-void show_put_off(OpenAiState& state, Exchange& exchange, const std::string& id) {
+void find_in_journal(OpenAiState& state, Exchange& exchange, const std::string& id, ShownResponse then) {
   with_put_off(
-      state, exchange, id, [](Storage&, Batch&) { return Status(); }, jobs::ShardJobs::Nothing());
+      state, exchange, id, [](Storage&, Batch&) { return Status(); }, std::move(then), jobs::ShardJobs::Nothing());
 }
 
-void cancel_put_off(OpenAiState& state, Exchange& exchange, const std::string& id) {
+void cancel_put_off(OpenAiState& state, Exchange& exchange, const std::string& id, ShownResponse then) {
   with_put_off(
       state, exchange, id,
       [expires = end_of_life(state)](Storage& s, Batch& batch) { return cancel_here(s, batch, expires); },
-      [journal = state.options.jobs, id](const std::optional<std::string>& shown) {
-        if (shown) journal->cancel(id);
+      std::move(then),
+      [journal = state.options.jobs, id](const FoundInJournal& found) {
+        if (found) journal->cancel(id);
       });
 }
 
@@ -203,7 +264,7 @@ void delete_put_off(OpenAiState& state, Exchange& exchange, const std::string& i
   if (!journal) return then(false);
   jobs::ask_for(
       *journal, exchange,
-      [owner = journal->requester_of(exchange.request()).owner, id](Storage& s) -> Result<bool> {
+      [owner = marshal::name_of_tenant(exchange.request()), id](Storage& s) -> Result<bool> {
         auto batch = find_put_off(s, owner, id);
         if (!batch) return batch.error();
         if (!*batch) return false;
@@ -217,26 +278,31 @@ void delete_put_off(OpenAiState& state, Exchange& exchange, const std::string& i
       });
 }
 
+// One that runs is given more time.
+Status PutOffDuty::end_late(Storage& storage, Batch& batch, base::WallTime now) const {
+  auto counts = storage.journal.count(batch.id);
+  if (!counts) return counts.error();
+  batch.expires = now + life_;
+  if (counts->running > 0) return changed(storage, batch);
+  batch.state = kExpired;
+  return storage.atomically([&] {
+    Status withdrawn = storage.journal.withdraw(batch.id);
+    return withdrawn.ok() ? changed(storage, batch) : withdrawn;
+  });
+}
+
 base::Result<bool> PutOffDuty::step(Storage& storage, base::WallTime now) {
-  auto idle = storage.batches.idle(kPutOffKind, kPutOffOnly, kMostAtOnce);
+  auto idle = storage.batches.idle(kPutOffKind, kUnderWay, kMostAtOnce);
   if (!idle) return idle.error();
-  auto late = storage.batches.due(kPutOffKind, kPutOffOnly, now, kMostAtOnce);
-  if (!late) return late.error();
-  const auto end = [&](Batch& batch, std::string_view state) {
-    batch.state = state;
+  for (Batch& batch : *idle) {
+    batch.state = kOver;
     batch.expires = now + life_;
-    auto changed = storage.batches.change(batch);
-    return changed ? Status() : changed.error();
-  };
-  for (Batch& batch : *idle)
-    if (Status s = end(batch, kOver); !s.ok()) return s;
-  for (Batch& batch : *late) {
-    Status s = storage.atomically([&] {
-      Status withdrawn = storage.journal.withdraw(batch.id);
-      return withdrawn.ok() ? end(batch, kExpired) : withdrawn;
-    });
-    if (!s.ok()) return s;
+    if (Status s = changed(storage, batch); !s.ok()) return s;
   }
+  auto late = storage.batches.due(kPutOffKind, kUnderWay, now, kMostAtOnce);
+  if (!late) return late.error();
+  for (Batch& batch : *late)
+    if (Status s = end_late(storage, batch, now); !s.ok()) return s;
   auto old = storage.batches.due(kPutOffKind, kEnded, now, kMostAtOnce);
   if (!old) return old.error();
   for (const Batch& batch : *old)

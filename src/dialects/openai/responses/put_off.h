@@ -1,21 +1,25 @@
-// Responses in the background that were under way when their process was told to end: a drain puts them into the
-// journal, as it does with jobs. They run again when the next process starts, or at another node, and are asked for,
-// cancelled and deleted there. Each is a batch of the response's id with one job; its document is the response as it
-// was at first. In a cluster the batch is there from the beginning, so that all nodes know of it:
+// Responses in the background as the journal has them, if there is one: so they outlive their process. Each is a batch
+// of the response's id with one job; its document is the response as it was at first. It is there from the beginning,
+// its job as if the process that makes it had claimed it: where that dies, the job is claimed by the next process, or
+// by another node. A drain gives it back. Where it is asked for, cancelled and deleted does not matter.
 //
-//   live -> (gone)                   it is over: the node that has made it has stored it for all
-//     '---> queued -> over           the job has its outcome: the response, or why there is none
-//     '-------'-----> cancelled
-//     |       '-----> expired        openai.response_ttl later it was refused for now, or had not begun
-//     '-------------> deleted        by another node than the one that makes it, which ends it then
+//   live ----> (gone)               it is over: whoever has made it has stored it
+//     |------> queued -> over       the job has its outcome: the response, or why there is none
+//     |-----------'-------^
+//     '-----------'-----> cancelled
+//     |           '-----> expired   openai.response_ttl later it was refused for now, or had not begun
+//     '-----------------> deleted   whoever makes it reads that, and ends it
 //
-// Without a journal they end with their process.
+// A response that was stopped while it was stored is forgotten once more by whoever has stored it. Without a journal
+// they end with their process.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "base/memory_ledger.h"
 #include "dialects/openai/responses/background.h"
 #include "jobs/shard_jobs.h"
 #include "jobs/store.h"
@@ -26,17 +30,33 @@ inline constexpr std::string_view kPutOffKind = "openai.response";
 
 // The response `id`, for ShardJobs::Aside::put_off. On the shard.
 jobs::ShardJobs::PutOff put_off(OpenAiState& state, const std::string& id, const jobs::Requester& requester);
-// For the other nodes, if there are any: the response is made here; it is over. `deleted`: by another node meanwhile;
-// on the journal's thread.
-void begin_live(OpenAiState& state, const std::string& id, const jobs::Requester& requester);
-void end_live(OpenAiState& state, const std::string& id, const std::string& owner, std::function<void()> deleted);
-// Such a job, before it runs: makes the response of the id.
-void prepare_put_off(jobs::Job& job);
+// The response of the job's batch is made here from now on. Without a body nobody else can make it: then it fails where
+// this process dies. `memory`: charged until it is written, or null.
+void begin_live(OpenAiState& state, jobs::Job job, base::MemoryLedger* memory);
+// It is over.
+struct LiveEnd {
+  std::string id, owner;
+  // kProcessEnds: it stays in the journal, for whoever looks after what this process leaves.
+  enum class How : uint8_t { kCancelled, kProcessEnds, kOther } how = How::kOther;
+  // It was stopped meanwhile: nobody may find it. On the journal's thread, perhaps several times.
+  std::function<void()> forget;
+};
+void end_live(OpenAiState& state, LiveEnd end);
+// Such a job, before it runs: makes the response of the id. An outcome: nothing can make it.
+std::optional<jobs::Outcome> prepare_put_off(jobs::Job& job);
+// A job has stored its response. `forget`, on the journal's thread: it was stopped meanwhile.
+void check_put_off(OpenAiState& state, const std::string& id, std::function<void()> forget);
 
-// They answer the exchange: 404 where there is no such response in the journal.
-void show_put_off(OpenAiState& state, wire::Exchange& exchange, const std::string& id);
-void cancel_put_off(OpenAiState& state, wire::Exchange& exchange, const std::string& id);
-// `then`: whether there was one; not called once the client has left.
+// The client's response as the journal has it. `then` is called once, now or later, unless the exchange ends before.
+struct JournalResponse {
+  std::string response;  // JSON
+  enum class Progress : uint8_t { kUnderWay, kOver } progress = Progress::kUnderWay;
+};
+using FoundInJournal = std::optional<JournalResponse>;
+using ShownResponse = std::function<void(base::Result<FoundInJournal>)>;
+void find_in_journal(OpenAiState& state, wire::Exchange& exchange, const std::string& id, ShownResponse then);
+void cancel_put_off(OpenAiState& state, wire::Exchange& exchange, const std::string& id, ShownResponse then);
+// `then`: whether there was one.
 void delete_put_off(OpenAiState& state, wire::Exchange& exchange, const std::string& id,
                     std::function<void(base::Result<bool>)> then);
 
@@ -47,6 +67,8 @@ class PutOffDuty final : public jobs::Duty {
   base::Result<bool> step(jobs::Storage& storage, base::WallTime now) override;
 
  private:
+  base::Status end_late(jobs::Storage& storage, jobs::Batch& batch, base::WallTime now) const;
+
   const base::Duration life_;
 };
 

@@ -9,22 +9,19 @@
 #include "base/attempt.h"
 #include "base/memory_ledger.h"
 #include "dialects/openai/responses/background.h"
+#include "dialects/openai/responses/follower.h"
 #include "dialects/openai/responses/input.h"
 #include "dialects/openai/responses/responses.h"
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
 #include "wire/answer_flow.h"
 #include "wire/offload.h"
-#include "wire/quiet_timer.h"
-#include "wire/service_guard.h"
 #include "wire/sse.h"
 
 namespace weir::openai::responses {
 namespace {
 
 using wire::Exchange;
-
-constexpr int64_t kBegun = 2;  // events that come before the first item
 
 // The beginning of a text with at most `bytes`, whole UTF-8 sequences.
 size_t cut_at(std::string_view text, size_t bytes) {
@@ -150,77 +147,6 @@ class Events {
   std::string out_;
 };
 
-// ---- A response that is still being made
-
-// Waits until the run is over; sends the first events, and life signs, meanwhile.
-class FollowsRun final : public wire::ExchangeListener {
- public:
-  FollowsRun(OpenAiState& state, Exchange& exchange, std::string id, int64_t after)
-      : state_(state), exchange_(exchange), id_(std::move(id)), after_(after) {}
-  ~FollowsRun() override { stop(); }
-  void on_close(Exchange&, bool) override { stop(); }
-
-  void begin(std::string_view so_far) {
-    exchange_.head(wire::stream_head());
-    if (so_far.size() <= wire::kLongBody) tell_beginning(so_far);
-    quiet_.start();
-    arm();
-  }
-
- private:
-  // The first events of a long one come with the others, which a worker makes.
-  void tell_beginning(std::string_view so_far) {
-    const OrderedJson response = OrderedJson::parse(so_far, nullptr, false);
-    if (!response.is_object()) return;
-    const StreamCuts none;
-    Events events(none, after_);
-    events.begin(response);
-    send(events.take());
-    after_ = std::max(after_, kBegun - 1);
-  }
-  static constexpr auto kOften = std::chrono::milliseconds(100);
-
-  void stop() {
-    quiet_.stop();
-    state_.bus.env().cancel(std::exchange(timer_, base::TimerId::kNone));
-  }
-  void send(std::string events) {
-    if (events.empty()) return;
-    quiet_.sent();
-    exchange_.body(base::Bytes::adopt(std::move(events)));
-  }
-  void arm() {
-    timer_ = state_.bus.env().at(state_.bus.env().now() + kOften, [this] {
-      timer_ = base::TimerId::kNone;
-      wire::guarded(exchange_, [this] { look(); });
-    });
-  }
-  // A run that failed is known to nobody for a moment before it is stored. Nothing of this is touched behind replay(),
-  // which may end it.
-  void look() {
-    constexpr int kMostMissed = 20;
-    const uint64_t tenant = marshal::tenant_of(exchange_.request());
-    base::Env& env = state_.bus.env();
-    if (state_.options.background->has(tenant, id_)) return arm();
-    if (!state_.options.stored->find(tenant, id_, env.now()) && ++missed_ < kMostMissed) return arm();
-    quiet_.stop();
-    const std::string id = id_;
-    replay(state_, exchange_, id, after_);
-  }
-
-  OpenAiState& state_;
-  Exchange& exchange_;
-  const std::string id_;
-  int64_t after_;  // the number of the last event that the client has
-  int missed_ = 0;
-  base::TimerId timer_ = base::TimerId::kNone;
-  wire::QuietTimer quiet_{state_.bus.env(), exchange_, [this] {
-                            std::string comment;
-                            wire::append_sse_comment(comment);
-                            send(std::move(comment));
-                          }};
-};
-
 class ReplayTask final : public base::OffloadTask {
  public:
   // `room`: charged for the events until they are there.
@@ -304,6 +230,15 @@ std::optional<StreamCuts> read_cuts(std::string_view text) {
   return out;
 }
 
+std::string beginning_events(std::string_view text, int64_t after) {
+  const OrderedJson response = OrderedJson::parse(text, nullptr, false);
+  if (!response.is_object()) return {};
+  const StreamCuts none;
+  Events events(none, after);
+  events.begin(response);
+  return events.take();
+}
+
 std::string replayed_events(std::string_view text, std::string_view cuts, int64_t after) {
   const OrderedJson response = OrderedJson::parse(text, nullptr, false);
   if (!response.is_object()) return {};
@@ -318,14 +253,12 @@ std::string replayed_events(std::string_view text, std::string_view cuts, int64_
 
 void replay(OpenAiState& state, Exchange& exchange, const std::string& id, int64_t after) {
   if (auto* background = state.options.background)
-    if (auto so_far = background->find(marshal::tenant_of(exchange.request()), id)) {
-      auto follower = std::make_unique<FollowsRun>(state, exchange, id, after);
-      FollowsRun& follows = *follower;
-      exchange.attach(std::move(follower));
-      return follows.begin(*so_far);
-    }
-  find_response(state, exchange, id, [&state, &exchange, after](base::Result<std::optional<StoredResponse>> found) {
-    if (found && *found) return tell(state, exchange, std::move(**found), after);
+    if (auto so_far = background->find(marshal::tenant_of(exchange.request()), id))
+      return follow_here(state, exchange, id, after, *so_far);
+  find_known(state, exchange, id, [&state, &exchange, id, after](base::Result<std::optional<KnownResponse>> found) {
+    if (found && *found && (*found)->progress == KnownResponse::Progress::kUnderWay)
+      return follow_elsewhere(state, exchange, id, after, (*found)->stored.response.view());
+    if (found && *found) return tell(state, exchange, std::move((*found)->stored), after);
     if (exchange.responding()) return exchange.end();
     respond(exchange, found ? no_such_response() : refuse(found.error()));
   });

@@ -23,11 +23,13 @@ struct StreamCuts {
 std::string write_cuts(const StreamCuts& cuts);
 std::optional<StreamCuts> read_cuts(std::string_view text);
 
-// The events of the response (JSON) with a number above `after`. Any thread.
+inline constexpr int64_t kBegun = 2;  // events that come before the first item
+// The events of the response (JSON) with a number above `after`, and of these the first kBegun. Any thread.
+std::string beginning_events(std::string_view response, int64_t after);
 std::string replayed_events(std::string_view response, std::string_view cuts, int64_t after);
 
-// Answers with the events of the client's response behind `after`; where it is still being made
-// (responses/background.h) the last ones come once it is over.
+// Answers with the events of the client's response behind `after`; where it is still being made, here or elsewhere
+// (background.h, put_off.h), the last ones come once it is over.
 void replay(OpenAiState& state, wire::Exchange& exchange, const std::string& id, int64_t after);
 
 }  // namespace weir::openai::responses

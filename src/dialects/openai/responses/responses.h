@@ -48,6 +48,14 @@ StoredView stored_view(const OpenAiState& state, const wire::Exchange& exchange)
 // exchange ends before; nothing: there is none. Later the Exchange has another ExchangeListener.
 using FoundResponse = std::function<void(base::Result<std::optional<StoredResponse>>)>;
 void find_response(OpenAiState& state, wire::Exchange& exchange, const std::string& id, FoundResponse then);
+// The same, also where the journal alone has it (put_off.h): then of the StoredResponse nothing but `response` is
+// there.
+struct KnownResponse {
+  StoredResponse stored;
+  enum class Progress : uint8_t { kUnderWay, kOver } progress = Progress::kOver;  // kUnderWay: elsewhere
+};
+using FoundKnown = std::function<void(base::Result<std::optional<KnownResponse>>)>;
+void find_known(OpenAiState& state, wire::Exchange& exchange, const std::string& id, FoundKnown then);
 // Deletes it everywhere. False: there is none.
 void delete_response(OpenAiState& state, wire::Exchange& exchange, const std::string& id,
                      std::function<void(base::Result<bool>)> then);
@@ -55,9 +63,13 @@ void delete_response(OpenAiState& state, wire::Exchange& exchange, const std::st
 // now.
 void store_response(OpenAiState& state, wire::Exchange& exchange, const std::string& id, StoredResponse stored,
                     std::function<void()> then);
-// The same for whose exchange is over; `stored` has its owner where there are other nodes. False: there is no room.
+// The same for whose exchange is over; `stored` has its owner where there are other nodes. False: there is no room, and
+// `then` is not called.
 bool keep_response(OpenAiState& state, uint64_t tenant, const std::string& id, StoredResponse stored,
                    std::function<void()> then);
+// As if it had never been stored, here and at the other nodes. Any thread.
+void forget_everywhere(const Options& options, uint64_t tenant, const std::string& owner, const std::string& id,
+                       base::Time now);
 // Stores what no other node has to find. False: there is no room.
 bool keep_here(OpenAiState& state, uint64_t tenant, const std::string& id, StoredResponse stored);
 // A response as other nodes read it. What is read shares the record's memory. Any thread.

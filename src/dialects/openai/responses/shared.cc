@@ -8,6 +8,8 @@
 #include <memory>
 #include <utility>
 
+#include "dialects/openai/responses/background.h"
+#include "dialects/openai/responses/put_off.h"
 #include "dialects/openai/responses/responses.h"
 #include "marshal/tenant.h"
 #include "marshal/tenant_name.h"
@@ -66,8 +68,10 @@ base::Result<std::optional<StoredResponse>> choose(const StoredView& view, const
   if (!found) return here ? base::Result<std::optional<StoredResponse>>(std::move(here)) : found.error();
   if (found->state == Found::State::kErased && here) view.stored->remove(view.tenant, id, view.now);
   if (found->state == Found::State::kErased) return std::optional<StoredResponse>();
-  if (here || found->state == Found::State::kUnknown) return here;
+  if (found->state == Found::State::kUnknown) return here;
+  // Where two nodes have made one in the background, the copy of all nodes counts.
   auto there = read_shared(found->record);
+  if (!there && here) return here;
   if (!there) return base::failure(Code::kDataLoss, "what was kept of the response cannot be read");
   return there;
 }
@@ -133,10 +137,21 @@ void delete_response(OpenAiState& state, Exchange& exchange, const std::string& 
   });
 }
 
+// One that a job of the journal makes may have been stopped at any node.
 void store_response(OpenAiState& state, Exchange& exchange, const std::string& id, StoredResponse stored,
                     std::function<void()> then) {
-  if (state.options.records) stored.owner = marshal::name_of_tenant(exchange.request());
-  keep_response(state, marshal::tenant_of(exchange.request()), id, std::move(stored), std::move(then));
+  const std::string owner = marshal::name_of_tenant(exchange.request());
+  const uint64_t tenant = marshal::tenant_of(exchange.request());
+  if (state.options.records) stored.owner = owner;
+  std::function<void()> done = std::move(then);
+  if (!background_id(exchange).empty() && !state.options.background->run(id))
+    done = [&state, id, owner, tenant, told = std::move(done)] {
+      check_put_off(state, id, [options = &state.options, id, owner, tenant, now = state.bus.env().now()] {
+        forget_everywhere(*options, tenant, owner, id, now);
+      });
+      told();
+    };
+  if (!keep_response(state, tenant, id, std::move(stored), done)) done();
 }
 
 bool keep_here(OpenAiState& state, uint64_t tenant, const std::string& id, StoredResponse stored) {
@@ -148,11 +163,39 @@ bool keep_here(OpenAiState& state, uint64_t tenant, const std::string& id, Store
 bool keep_response(OpenAiState& state, uint64_t tenant, const std::string& id, StoredResponse stored,
                    std::function<void()> then) {
   session::SharedRecords* records = state.options.records;
-  const bool fits = keep_here(state, tenant, id, stored);
-  if (!fits || !records) return then(), fits;
+  if (!keep_here(state, tenant, id, stored)) return false;
+  if (!records) return then(), true;
   records->keep_record(stored.owner, id, write_shared(stored), state.options.shard,
                        [then = std::move(then)](const Status&) { then(); });
   return true;
+}
+
+void forget_everywhere(const Options& options, uint64_t tenant, const std::string& owner, const std::string& id,
+                       base::Time now) {
+  options.stored->remove(tenant, id, now);
+  if (options.records) options.records->erase_record(owner, id, options.shard, [](const Status&) {});
+}
+
+void find_known(OpenAiState& state, Exchange& exchange, const std::string& id, FoundKnown then) {
+  using Found = base::Result<std::optional<StoredResponse>>;
+  const auto known = [](Found found) -> base::Result<std::optional<KnownResponse>> {
+    if (!found) return found.error();
+    if (!*found) return std::optional<KnownResponse>();
+    return std::optional(KnownResponse{std::move(**found)});
+  };
+  find_response(state, exchange, id, [&state, &exchange, id, known, then = std::move(then)](Found found) {
+    if (!found || *found) return then(known(std::move(found)));
+    find_in_journal(state, exchange, id, [&state, &exchange, id, known, then](base::Result<FoundInJournal> there) {
+      if (!there) return then(there.error());
+      // It may have come to its end in between.
+      if (!*there)
+        return find_response(state, exchange, id, [known, then](Found again) { then(known(std::move(again))); });
+      KnownResponse out;
+      out.stored.response = base::Bytes::adopt(std::move((*there)->response));
+      if ((*there)->progress == JournalResponse::Progress::kUnderWay) out.progress = KnownResponse::Progress::kUnderWay;
+      then(std::optional(std::move(out)));
+    });
+  });
 }
 
 }  // namespace weir::openai::responses

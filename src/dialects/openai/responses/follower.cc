@@ -1,0 +1,159 @@
+#include "dialects/openai/responses/follower.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "dialects/openai/responses/background.h"
+#include "dialects/openai/responses/replay.h"
+#include "dialects/openai/responses/stored.h"
+#include "jobs/shard_jobs.h"
+#include "marshal/tenant.h"
+#include "wire/answer_flow.h"
+#include "wire/quiet_timer.h"
+#include "wire/service_guard.h"
+#include "wire/sse.h"
+
+namespace weir::openai::responses {
+namespace {
+
+using wire::Exchange;
+
+// Looks now and then whether the response is over; then replay() goes on, which may end this.
+class Follower : public wire::ExchangeListener {
+ public:
+  Follower(OpenAiState& state, Exchange& exchange, std::string id, int64_t after, base::Duration every)
+      : state_(state), exchange_(exchange), id_(std::move(id)), every_(every), after_(after) {}
+  ~Follower() override { stop(); }
+  void on_close(Exchange&, bool) override { stop(); }
+
+  // The first events of a long one come with the others, which a worker makes.
+  void begin(std::string_view so_far) {
+    if (!exchange_.responding()) exchange_.head(wire::stream_head());
+    if (so_far.size() <= wire::kLongBody && after_ < kBegun - 1) {
+      send(beginning_events(so_far, after_));
+      after_ = kBegun - 1;
+    }
+    quiet_.start();
+    arm();
+  }
+
+ protected:
+  virtual void look() = 0;
+  virtual void stop() {
+    quiet_.stop();
+    state_.bus.env().cancel(std::exchange(timer_, base::TimerId::kNone));
+  }
+  void arm() {
+    timer_ = state_.bus.env().at(state_.bus.env().now() + every_, [this] {
+      timer_ = base::TimerId::kNone;
+      wire::guarded(exchange_, [this] { look(); });
+    });
+  }
+  // Nothing of this is touched behind it.
+  void go_on() {
+    quiet_.stop();
+    const std::string id = id_;
+    replay(state_, exchange_, id, after_);
+  }
+  void send_life_sign() {
+    std::string comment;
+    wire::append_sse_comment(comment);
+    send(std::move(comment));
+  }
+
+  OpenAiState& state_;
+  Exchange& exchange_;
+  const std::string id_;
+
+ private:
+  void send(std::string events) {
+    if (events.empty()) return;
+    quiet_.sent();
+    exchange_.body(base::Bytes::adopt(std::move(events)));
+  }
+
+  const base::Duration every_;
+  int64_t after_;  // the number of the last event that the client has
+  base::TimerId timer_ = base::TimerId::kNone;
+  wire::QuietTimer quiet_{state_.bus.env(), exchange_, [this] { send_life_sign(); }};
+};
+
+class FollowsHere final : public Follower {
+ public:
+  using Follower::Follower;
+
+ private:
+  // One that is put off is known to nobody for a moment, until the journal has it.
+  void look() override {
+    constexpr int kMostMissed = 20;
+    const uint64_t tenant = marshal::tenant_of(exchange_.request());
+    if (state_.options.background->has(tenant, id_)) return arm();
+    if (!state_.options.stored->find(tenant, id_, state_.bus.env().now()) && ++missed_ < kMostMissed) return arm();
+    go_on();
+  }
+
+  int missed_ = 0;
+};
+
+// Whether its job is still to be done is read often, for it costs little; all that is known of it, seldom.
+class FollowsElsewhere final : public Follower {
+ public:
+  FollowsElsewhere(OpenAiState& state, Exchange& exchange, std::string id, int64_t after, base::Duration every)
+      : Follower(state, exchange, std::move(id), after, every) {
+    ++state_.followers;
+  }
+  ~FollowsElsewhere() override { --state_.followers; }
+
+ private:
+  static constexpr int kLooks = 10;
+
+  void look() override {
+    auto asked = state_.options.jobs->ask(
+        [id = id_](jobs::Storage& s) { return s.journal.count(id); },
+        [this](base::Result<jobs::Counts> counts) { wire::guarded(exchange_, [&] { heard(counts); }); });
+    if (!asked) return arm();  // the journal has too much to do for now
+    question_ = *std::move(asked);
+  }
+  void heard(const base::Result<jobs::Counts>& counts) {
+    const bool under_way = !counts || counts->waiting + counts->running > 0;
+    const bool ends = state_.options.jobs->draining();
+    if (under_way && !ends && ++looks_ < kLooks) return arm();
+    if (under_way) send_life_sign();
+    go_on();
+  }
+  void stop() override {
+    question_ = nullptr;
+    Follower::stop();
+  }
+
+  jobs::ShardJobs::Question question_;
+  int looks_ = 0;
+};
+
+template <class Kind>
+void attach(OpenAiState& state, Exchange& exchange, const std::string& id, int64_t after, std::string_view so_far,
+            base::Duration every) {
+  auto follower = std::make_unique<Kind>(state, exchange, id, after, every);
+  Kind& follows = *follower;
+  exchange.attach(std::move(follower));
+  follows.begin(so_far);
+}
+
+}  // namespace
+
+void follow_here(OpenAiState& state, Exchange& exchange, const std::string& id, int64_t after,
+                 std::string_view so_far) {
+  attach<FollowsHere>(state, exchange, id, after, so_far, std::chrono::milliseconds(100));
+}
+
+void follow_elsewhere(OpenAiState& state, Exchange& exchange, const std::string& id, int64_t after,
+                      std::string_view so_far) {
+  if (state.followers < kMostFollowers && !state.options.jobs->draining())
+    return attach<FollowsElsewhere>(state, exchange, id, after, so_far, std::chrono::seconds(1));
+  if (exchange.responding()) return exchange.end();
+  respond(exchange, refuse(base::try_again(base::Code::kUnavailable,
+                                           "too many responses of other servers are followed; try again later")));
+}
+
+}  // namespace weir::openai::responses
