@@ -1,6 +1,7 @@
 """SIGTERM while a response is made in the background: the next process makes it, or another node, which knew of it before; its client
 never finds it gone."""
 
+import hashlib
 import json
 import re
 import signal
@@ -11,7 +12,7 @@ import unittest
 import cluster_nodes
 import harness
 from batches_test import folder, request
-from cluster_nodes import Nats, metric, node, nodes, until
+from cluster_nodes import JSON, Nats, metric, node, nodes, until
 from tiny_model import CONFIG, TOKENIZER, varied, write
 
 LONG, SHORT = 200_000, 20_000  # tokens
@@ -123,6 +124,19 @@ class NextProcess(Case):
         self.assertEqual(got, self.get(third, made)[1])
         self.assertEqual('response.incomplete', self.follow(third, made)[-1])
         self.assertEqual(0, third.stop())
+
+
+class Rates(Case):
+    def test_it_is_one_request_of_its_client(self):
+        keys = harness.scratch() / 'rates.yaml'
+        digest = hashlib.sha256(b'anns-key').hexdigest()
+        keys.write_text(f'keys:\n  - {{name: ann, hash: "sha256:{digest}", limits: {{requests_per_second: 0.001}}}}\n')
+        keys.chmod(0o600)
+        server = self.start('--auth-keys-file', keys)
+        body = {'model': 'slow', 'input': 'hi', 'background': True, 'max_output_tokens': 8, 'stream': True}
+        answer = harness.curl(server.url('/v1/responses'), *JSON, '-H', 'authorization: Bearer anns-key', data=json.dumps(body))
+        self.assertIn(b'event: response.incomplete', answer.body)
+        self.assertEqual(0, server.stop())
 
 
 class OtherNodes(Case):

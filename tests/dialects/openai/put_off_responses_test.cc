@@ -188,6 +188,20 @@ TEST_F(PutOffResponse, OfAProcessThatDiedIsCancelledAndDeleted) {
   EXPECT_TRUE(inbox().held.empty());
 }
 
+TEST_F(PutOffResponse, ThatWasStoppedStaysSoWhereItsProcessDiesThen) {
+  if (!begin()) GTEST_SKIP() << "built without SQLite";
+  const std::string id = ask(), other = ask();
+  on_journal([](Storage&) {});
+  EXPECT_EQ(json(answered(open("POST", "/v1/responses/" + id + "/cancel")))["status"], "cancelled");
+  EXPECT_EQ(answered(open("DELETE", "/v1/responses/" + other))->response.status, 200);
+  ASSERT_TRUE(die_and_begin_anew());
+  process->journal->start();
+  on_journal([](Storage&) {});
+  EXPECT_EQ(status(id), "cancelled");
+  EXPECT_EQ(get(other)->response.status, 404);
+  EXPECT_TRUE(inbox().held.empty());
+}
+
 TEST_F(PutOffResponse, WithoutItsRequestFailsWhereItsProcessDied) {
   if (!begin()) GTEST_SKIP() << "built without SQLite";
   const std::string id = ask();
@@ -284,7 +298,8 @@ TEST_F(PutOffResponse, ThatIsOverOrStoppedIsNotPutOff) {
   scripted().end();
   turn();
   const std::string stopped = ask();
-  EXPECT_EQ(json(open("POST", "/v1/responses/" + stopped + "/cancel"))["status"], "cancelled");
+  EXPECT_EQ(json(answered(open("POST", "/v1/responses/" + stopped + "/cancel")))["status"], "cancelled");
+  settle();
   drain();
   size_t batches = 0;
   on_journal([&](Storage& s) { batches = s.batches.list("host 127.0.0.1", "openai.response", "", 10).value().size(); });

@@ -196,7 +196,9 @@ void show(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
 void cancel(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
   const std::string id(args["response"]);
   if (auto stopped = stop_in_background(state, exchange, id, BackgroundResponses::Ending::kCancelled))
-    return respond_json(exchange, *std::move(stopped));
+    return cancel_put_off(state, exchange, id, [&exchange, stopped = *std::move(stopped)](auto&&) {
+      respond_json(exchange, stopped);  // whether or not others know of it
+    });
   cancel_put_off(state, exchange, id, [&state, &exchange, id](base::Result<FoundInJournal> there) {
     if (!there) return respond(exchange, refuse(there.error()));
     if (*there) return respond_json(exchange, std::move((*there)->response));
@@ -234,7 +236,10 @@ void forget(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) 
     marshal::write_string(out, id);
     respond_json(exchange, out += R"(,"object":"response","deleted":true})");
   };
-  if (stop_in_background(state, exchange, id, BackgroundResponses::Ending::kForgotten)) return tell();
+  if (stop_in_background(state, exchange, id, BackgroundResponses::Ending::kForgotten))
+    return delete_put_off(state, exchange, id, [&exchange, tell](base::Result<bool> there) {
+      there ? tell() : respond(exchange, refuse(there.error()));
+    });
   // In the journal first: what is stored meanwhile has left it, or its maker finds that it is deleted.
   delete_put_off(state, exchange, id, [&state, &exchange, id, tell](base::Result<bool> there) {
     const base::Status bad = there ? base::Status() : there.error();
