@@ -155,6 +155,35 @@ TEST_F(Conversations, AFullOneTakesNoMore) {
   openai.reset();
 }
 
+// The whole of what was told is told to its end, each event with the next number: some clients look for gaps.
+TEST_F(Conversations, AResponseThatAFullOneDoesNotTakeFailsWithAllThatWasSaid) {
+  responses::StoredResponses small{std::chrono::minutes(10), 16 << 10};
+  options.stored = &small, openai.reset();
+  const std::string id = made({{"items", {user(std::string(2000, 'a')), user(std::string(1100, 'a'))}}});
+  const Json body = {{"conversation", id}, {"store", false}, {"truncation", "auto"}};
+  Json streamed = body;
+  streamed["stream"] = true;
+  auto stream = ask(streamed);
+  scripted().emit("ab");
+  scripted().end();
+  turn();
+  const std::vector<Json> told = events(stream);
+  ASSERT_GE(told.size(), 5u) << stream->sent;
+  EXPECT_EQ(told[told.size() - 2]["type"], "response.output_item.done");
+  EXPECT_EQ(told[told.size() - 2]["item"]["content"][0]["text"], "ab");
+  EXPECT_EQ(told.back()["type"], "response.failed");
+  std::string deltas;
+  for (const Json& event : told)
+    if (event["type"] == "response.output_text.delta") deltas += event["delta"];
+  EXPECT_EQ(deltas, "ab");
+  auto whole = ask(body);
+  scripted().emit("ab");
+  scripted().end();
+  turn();
+  EXPECT_EQ(error(whole), "400 invalid_request_error conversation_full conversation");
+  stream.reset(), whole.reset(), openai.reset();
+}
+
 // Nothing is looked up for one: neither the response nor the conversation is read.
 TEST_F(Conversations, AReferenceIsRefusedBeforeAnythingIsRead) {
   support::FakeOffload workers;

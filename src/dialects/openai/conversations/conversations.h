@@ -31,8 +31,8 @@ void delete_item(OpenAiState& state, wire::Exchange& exchange, const wire::PathA
 ApiError no_such_conversation();
 // Adds items, the inside of a JSON list, to the client's conversation. Errors: ABORTED: it is gone; INVALID_ARGUMENT:
 // it is full.
-base::Status append_items(OpenAiState& state, const wire::Exchange& exchange, const std::string& id,
-                          std::string_view items);
+ApiError append_items(OpenAiState& state, const wire::Exchange& exchange, const std::string& id,
+                      std::string_view items);
 
 // items.cc: any thread.
 // The items of a request (a list, or the text of a user) as a conversation keeps them, each with an id of its own: the

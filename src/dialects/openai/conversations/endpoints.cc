@@ -146,10 +146,12 @@ ApiError no_such_conversation() {
           "conversation_not_found"};
 }
 
-base::Status append_items(OpenAiState& state, const Exchange& exchange, const std::string& id, std::string_view items) {
+ApiError append_items(OpenAiState& state, const Exchange& exchange, const std::string& id, std::string_view items) {
   ApiError bad = edit(state, exchange, id, [&](StoredResponse& stored) { return append(stored, items), ApiError{}; });
-  if (bad.status.code != base::Code::kNotFound) return std::move(bad.status);
-  return base::failure(base::Code::kAborted, "the conversation was deleted before the response was complete");
+  if (!bad.ok()) bad.param = "conversation";
+  if (bad.status.code != base::Code::kNotFound) return bad;
+  const char* why = "the conversation was deleted before the response was complete";
+  return {base::failure(base::Code::kAborted, why), bad.param, {}};
 }
 
 void create(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {

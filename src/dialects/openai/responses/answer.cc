@@ -70,15 +70,16 @@ class ResponseAnswer final : public Answer {
     if (items_.empty() && !told) begin_item(Item::Kind::kMessage, events);
     const Progress how = choice.end.why == End::Why::kLength ? Progress::kCut : Progress::kDone;
     end_item(how, events);
-    if (!charge_written()) return failed(wire::no_room_for_answer());
-    if (base::Status bad = converse(); !bad.ok()) return failed(bad);
-    std::string response = response_json(how == Progress::kCut ? "incomplete" : "completed", how, {});
+    // Their numbers are taken: they go out also where the response fails for all that.
     if (request_.stream && !events.empty()) send(std::move(events));
+    if (!charge_written()) return failed(wire::no_room_for_answer());
+    if (ApiError bad = converse(); !bad.ok()) return failed(bad);
+    std::string response = response_json(how == Progress::kCut ? "incomplete" : "completed", how, {});
     if (!request_.store) return finish(std::move(response), how);
     store(std::move(response), how);
   }
   // The conversation has what was asked, and what was answered.
-  base::Status converse() {
+  ApiError converse() {
     if (request_.conversation.empty()) return {};
     std::string items = std::move(request_.new_items);
     for (const Item& item : items_) {
@@ -152,12 +153,13 @@ class ResponseAnswer final : public Answer {
     return out += '}';
   }
 
-  void failed(const base::Status& status) override {
+  void failed(const base::Status& status) override { failed(refuse(status)); }
+  void failed(const ApiError& error) {
     quiet_.stop();
-    if (!exchange_.responding()) return respond(exchange_, refuse(status));
-    exchange_.record().set_outcome(status);
+    if (!exchange_.responding()) return respond(exchange_, error);
+    exchange_.record().set_outcome(error.status);
     std::string events;
-    add_event(events, "response.failed", ",\"response\":" + response_json("failed", Progress::kCut, status.text));
+    add_event(events, "response.failed", ",\"response\":" + response_json("failed", Progress::kCut, error.status.text));
     send(std::move(events));
     exchange_.end();
   }
