@@ -30,11 +30,11 @@ class ReadBody final : public base::OffloadTask {
 };
 
 // Answers with the refusal, or goes on with Then: void(OpenAiState&, Exchange&, Request&&), at once or in a later turn.
-// Where it is later, the Exchange has had another ExchangeListener meanwhile. `more`: bytes that `read` works on beside
-// the body.
+// Where it is later, the Exchange has had another ExchangeListener meanwhile. `body`: what is read; `more`: bytes that
+// `read` works on beside it.
 template <class Request, class Read, class Then>
-void read_body(OpenAiState& state, wire::Exchange& exchange, Read read, Then then, size_t more = 0) {
-  const base::Bytes& body = exchange.content();
+void read_text(OpenAiState& state, wire::Exchange& exchange, const base::Bytes& body, Read read, Then then,
+               size_t more = 0) {
   if (!state.options.offload || body.size() + more <= wire::kLongBody) {
     Request request;
     if (ApiError bad = read(body.view(), request); !bad.ok()) return respond(exchange, bad);
@@ -48,6 +48,12 @@ void read_body(OpenAiState& state, wire::Exchange& exchange, Read read, Then the
   };
   wire::send_away(*state.options.offload, std::make_unique<ReadBody<Request, Read>>(body, std::move(read)),
                   body.size() + more, wire::Offload::Part::kRequest, exchange, std::move(done));
+}
+
+// The same of the request's body.
+template <class Request, class Read, class Then>
+void read_body(OpenAiState& state, wire::Exchange& exchange, Read read, Then then, size_t more = 0) {
+  read_text<Request>(state, exchange, exchange.content(), std::move(read), std::move(then), more);
 }
 
 }  // namespace weir::openai

@@ -34,6 +34,17 @@ class Conversations : public Responses {
     return x;
   }
   static Json user(const std::string& text) { return {{"role", "user"}, {"content", text}}; }
+  // One of kFilled long items.
+  std::string filled() {
+    options.stored = &large, openai.reset();
+    const std::string text((responses::StoredResponses::kMostBytes / 4) - 1000, 'a'), id = made();
+    for (size_t i = 0; i < kFilled; ++i)
+      EXPECT_EQ(open("POST", at(id, "/items"), Json{{"items", {user(text)}}}.dump())->response.status, 200);
+    return id;
+  }
+  ~Conversations() override { openai.reset(); }
+  static constexpr size_t kFilled = 3;
+  responses::StoredResponses large{std::chrono::minutes(10), 64 << 20};
 };
 
 TEST_F(Conversations, IsMadeShownChangedAndDeleted) {
@@ -144,15 +155,8 @@ TEST_F(Conversations, OneThatIsDeletedMeanwhileFailsTheResponse) {
 }
 
 TEST_F(Conversations, AFullOneTakesNoMore) {
-  const std::string text((responses::StoredResponses::kMostBytes / 4) - 1000, 'a');
-  responses::StoredResponses large{std::chrono::minutes(10), 64 << 20};
-  options.stored = &large, openai.reset();
-  const std::string full = made();
-  for (int i = 0; i < 3; ++i)
-    EXPECT_EQ(open("POST", at(full, "/items"), Json{{"items", {user(text)}}}.dump())->response.status, 200);
-  auto more = open("POST", at(full, "/items"), Json{{"items", {user(text + std::string(4000, 'a'))}}}.dump());
+  auto more = open("POST", at(filled(), "/items"), Json{{"items", {user(std::string((1 << 20) + 4000, 'a'))}}}.dump());
   EXPECT_EQ(error(more), "400 invalid_request_error conversation_full items");
-  openai.reset();
 }
 
 // The whole of what was told is told to its end, each event with the next number: some clients look for gaps.
@@ -184,10 +188,53 @@ TEST_F(Conversations, AResponseThatAFullOneDoesNotTakeFailsWithAllThatWasSaid) {
   stream.reset(), whole.reset(), openai.reset();
 }
 
+// A worker looks for the item where the conversation is long, and others may change it meanwhile.
+TEST_F(Conversations, AnItemOfALongOneIsDeletedByAWorker) {
+  const std::string id = filled();
+  const auto add = [&](const std::string& text) {
+    return json(open("POST", at(id, "/items"), Json{{"items", {user(text)}}}.dump()))["first_id"].get<std::string>();
+  };
+  const std::string first = add("first"), second = add("second"), third = add("third");
+  support::FakeOffload workers;
+  options.offload = &workers, openai.reset();
+  auto x = open("DELETE", at(id, "/items/" + second));
+  ASSERT_FALSE(x->ended) << "it was done on the shard";
+  add("fourth");
+  workers.work();
+  EXPECT_EQ(workers.sent, 1u) << "what is added behind it changes nothing";
+  EXPECT_EQ(json(x)["id"], id);
+  auto y = open("DELETE", at(id, "/items/" + third)), z = open("DELETE", at(id, "/items/" + first)),
+       again = open("DELETE", at(id, "/items/" + second));
+  workers.work();
+  EXPECT_EQ(json(y)["id"], id);
+  EXPECT_EQ(json(z)["id"], id);
+  EXPECT_EQ(error(again), "404 invalid_request_error item_not_found item_id");
+  options.offload = nullptr, openai.reset();
+  EXPECT_TRUE(told(id).ends_with(" user:fourth ")) << "the others are as they were";
+  EXPECT_EQ(items(id)["data"].size(), kFilled + 1);
+}
+
+// Each is another one than was looked for, so that the worker looks again.
+TEST_F(Conversations, AnItemThatIsElsewhereMeanwhileIsLookedForAgain) {
+  const std::string id = filled();
+  const Json all = items(id);
+  support::FakeOffload workers;
+  options.offload = &workers, openai.reset();
+  auto x = open("DELETE", at(id, "/items/" + all["data"][0]["id"].get<std::string>())),
+       y = open("DELETE", at(id, "/items/" + all["data"][1]["id"].get<std::string>()));
+  workers.work();
+  EXPECT_EQ(workers.sent, 3u);
+  EXPECT_EQ(x->response.status, 200);
+  EXPECT_EQ(y->response.status, 200) << y->sent;
+  auto late = open("DELETE", at(id, "/items/" + all["data"][2]["id"].get<std::string>()));
+  open("DELETE", at(id));
+  workers.work();
+  EXPECT_EQ(error(late), "404 invalid_request_error conversation_not_found conversation_id");
+}
+
 // Nothing is looked up for one: neither the response nor the conversation is read.
 TEST_F(Conversations, AReferenceIsRefusedBeforeAnythingIsRead) {
   support::FakeOffload workers;
-  responses::StoredResponses large{std::chrono::minutes(10), 64 << 20};
   options.stored = &large, options.offload = &workers, openai.reset();
   const std::string id = made({{"items", {user(std::string(200'000, 'a'))}}});
   open("POST", at(id, "/items"), Json{{"items", {user(std::string(200'000, 'a'))}}}.dump());
@@ -199,7 +246,6 @@ TEST_F(Conversations, AReferenceIsRefusedBeforeAnythingIsRead) {
     ASSERT_TRUE(x->ended);
     EXPECT_EQ(refusal(x), "400 input: input: an item_reference is not offered with a conversation");
   }
-  openai.reset();
 }
 
 TEST_F(Conversations, IsItsTenantsAlone) {
@@ -271,6 +317,27 @@ TEST(StoredResponses, WhatGrowsStaysAndTheOthersGo) {
   EXPECT_EQ(stored.find(1, "grows", env.now(), one.kind)->turns.size(), 3000u);
   stored.expire(env.now() + std::chrono::hours(1));
   EXPECT_EQ(stored.size(), 0u);
+}
+
+// Metadata and items are two things: whoever changes the one does not have to begin anew for the other.
+TEST(StoredResponses, ChangesOfTwoPartsAreBothMade) {
+  using responses::StoredResponse;
+  using Replaced = responses::StoredResponses::Replaced;
+  base::FakeEnv env;
+  responses::StoredResponses stored(std::chrono::minutes(1), 16 << 10);
+  const auto text = [](const std::string& said) { return base::Bytes::adopt(std::string(said)); };
+  StoredResponse seen;
+  seen.kind = responses::StoredKind::kConversation;
+  seen.turns = text("a"), seen.response = text("{}");
+  ASSERT_TRUE(stored.put(1, "id", seen, env.now()));
+  StoredResponse items = seen, metadata = seen, late = seen;
+  items.turns = text("a,b"), metadata.response = text("{1}"), late.turns = text("c");
+  EXPECT_EQ(stored.replace(1, "id", seen, items, env.now()), Replaced::kDone);
+  EXPECT_EQ(stored.replace(1, "id", seen, metadata, env.now()), Replaced::kDone);
+  EXPECT_EQ(stored.replace(1, "id", seen, late, env.now()), Replaced::kChanged);
+  const auto now = stored.find(1, "id", env.now(), seen.kind);
+  EXPECT_EQ(now->turns.view(), "a,b");
+  EXPECT_EQ(now->response.view(), "{1}");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -145,14 +146,16 @@ void update(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) 
       state, exchange,
       [](std::string_view body, std::string& metadata) { return responses::read_metadata(body, metadata); },
       [id = std::string(args["completion"])](OpenAiState& there, Exchange& x, std::string&& metadata) {
-        base::Bytes json;
-        const ApiError bad = edit_stored(there, x, id, StoredKind::kChat, [&](StoredResponse& stored) {
-          stored.response = json = base::Bytes::adopt(responses::with_metadata(stored.response.view(), metadata));
+        auto json = std::make_shared<base::Bytes>();
+        const auto change = [json, metadata](StoredResponse& stored) {
+          stored.response = *json = base::Bytes::adopt(responses::with_metadata(stored.response.view(), metadata));
           stored.about.resize(sizeof(Mark));
           stored.about += about({}, OrderedJson::parse(metadata)).substr(sizeof(Mark));
           return ApiError{};
+        };
+        edit_stored(there, x, id, StoredKind::kChat, change, [&x, json](ApiError bad) {
+          bad.ok() ? respond_json(x, std::move(*json)) : respond(x, in_words(std::move(bad)));
         });
-        bad.ok() ? respond_json(x, std::move(json)) : respond(x, in_words(bad));
       });
 }
 

@@ -8,6 +8,7 @@
 // other node of a cluster knows it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -30,9 +31,9 @@ void delete_item(OpenAiState& state, wire::Exchange& exchange, const wire::PathA
 
 ApiError no_such_conversation();
 // Adds items, the inside of a JSON list, to the client's conversation. Errors: ABORTED: it is gone; INVALID_ARGUMENT:
-// it is full.
-ApiError append_items(OpenAiState& state, const wire::Exchange& exchange, const std::string& id,
-                      std::string_view items);
+// it is full. Nothing: it is worth another try (responses::try_edit()).
+std::optional<ApiError> append_items(OpenAiState& state, const wire::Exchange& exchange, const std::string& id,
+                                     std::string_view items);
 
 // items.cc: any thread.
 // The items of a request (a list, or the text of a user) as a conversation keeps them, each with an id of its own: the

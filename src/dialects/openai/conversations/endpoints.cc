@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -35,11 +36,16 @@ std::optional<StoredResponse> find(const OpenAiState& state, const Exchange& exc
   return responses::find_stored(state, exchange, id, StoredKind::kConversation);
 }
 
-ApiError edit(OpenAiState& state, const Exchange& exchange, const std::string& id, const responses::Edit& change) {
-  ApiError bad = responses::edit_stored(state, exchange, id, StoredKind::kConversation, change);
+ApiError in_words(ApiError bad, const char* param) {
   if (bad.status.code == base::Code::kNotFound && bad.code.empty()) return no_such_conversation();
-  if (bad.code == responses::kTooLarge) bad.param = "items", bad.code = "conversation_full";
+  if (bad.code == responses::kTooLarge) bad.param = param, bad.code = "conversation_full";
   return bad;
+}
+
+void edit(OpenAiState& state, Exchange& exchange, const std::string& id, responses::Edit change,
+          std::function<void(ApiError)> then) {
+  responses::edit_stored(state, exchange, id, StoredKind::kConversation, std::move(change),
+                         [then = std::move(then)](ApiError bad) { then(in_words(std::move(bad), "items")); });
 }
 
 void append(StoredResponse& stored, std::string_view items) {
@@ -56,6 +62,7 @@ void append(StoredResponse& stored, std::string_view items) {
 struct Body {
   std::string metadata;  // JSON; empty: it is not there
   std::string items;     // as kept_items() makes them
+  std::string page;      // of them, where that is the answer
 };
 
 ApiError in_items_name(ApiError error) {
@@ -93,12 +100,16 @@ ApiError read_members(std::string_view text, std::span<const std::string_view> k
   });
 }
 
+// `more` is made of the body where that is read.
 template <class Then>
-void with_body(OpenAiState& state, Exchange& exchange, std::span<const std::string_view> known, Then then) {
+void with_body(OpenAiState& state, Exchange& exchange, std::span<const std::string_view> known, void (*more)(Body&),
+               Then then) {
   read_body<Body>(
       state, exchange,
-      [known, ids = random_id(state.bus, kIdDigits)](std::string_view text, Body& body) {
-        return read_members(text, known, ids, body);
+      [known, more, ids = random_id(state.bus, kIdDigits)](std::string_view text, Body& body) {
+        ApiError bad = read_members(text, known, ids, body);
+        if (bad.ok()) more(body);
+        return bad;
       },
       std::move(then));
 }
@@ -124,16 +135,94 @@ std::vector<ListedItem> items_of(std::string_view items) {
   return out;
 }
 
-// Once what the conversation holds is charged to the exchange.
+void make_page_of_added(Body& body) {
+  responses::Objects added;
+  for (ListedItem& item : items_of(body.items)) added.emplace_back(std::move(item.id), item.json);
+  body.page = responses::make_page(std::move(added), {kMostAdded, jobs::FileOrder::kOldestFirst, {}}).json;
+}
+
+// The conversation's items, charged to the exchange. Nothing, and the request is answered: there is none, or no
+// room.
+std::optional<base::Bytes> charged_items(OpenAiState& state, Exchange& exchange, const std::string& id) {
+  auto found = find(state, exchange, id);
+  if (!found) return respond(exchange, no_such_conversation()), std::nullopt;
+  if (base::charge(exchange.memory(), base::MemoryKind::kInput, found->turns)) return std::move(found->turns);
+  return respond(exchange, refuse(wire::no_room_for_answer())), std::nullopt;
+}
+
 void with_items(OpenAiState& state, Exchange& exchange, const std::string& id,
                 std::function<Made(const base::Bytes&)> make) {
-  auto found = find(state, exchange, id);
-  if (!found) return respond(exchange, no_such_conversation());
-  base::Bytes items = std::move(found->turns);
-  if (!base::charge(exchange.memory(), base::MemoryKind::kInput, items))
-    return respond(exchange, refuse(wire::no_room_for_answer()));
-  const size_t bytes = items.size();
-  responses::answer_made(state, exchange, bytes, [items, make = std::move(make)] { return make(items); });
+  const auto items = charged_items(state, exchange, id);
+  if (!items) return;
+  responses::answer_made(state, exchange, items->size(),
+                         [items = *items, make = std::move(make)] { return make(items); });
+}
+
+// ---- Deleting one
+
+struct Place {
+  size_t begin = 0, end = 0;  // of an item in the conversation's
+};
+struct Sought {
+  std::string conversation, item;
+  int looks = 0;
+};
+
+ApiError find_place(std::string_view items, std::string_view id, Place& out) {
+  for (const ListedItem& item : items_of(items)) {
+    if (item.id != id) continue;
+    out.begin = size_t(item.json.data() - items.data());
+    out.end = out.begin + item.json.size();
+    return {};
+  }
+  return no_such_item();
+}
+
+// Without the item there, and without one comma.
+std::string without(std::string_view items, Place item) {
+  if (item.begin > 0)
+    --item.begin;
+  else if (item.end < items.size())
+    ++item.end;
+  std::string out;
+  out.reserve(items.size() - (item.end - item.begin));
+  return (out += items.substr(0, item.begin)) += items.substr(item.end);
+}
+
+constexpr std::string_view kMoved = "moved";  // the code of an edit's refusal
+
+void delete_sought(OpenAiState& state, Exchange& exchange, Sought sought);
+
+// `seen`: where the item was found. It is there still where all up to its end is as it was; whatever has come behind
+// it.
+void cut_out(OpenAiState& state, Exchange& exchange, const base::Bytes& seen, Place item, Sought sought) {
+  auto json = std::make_shared<std::string>();
+  const auto change = [seen, item, json](StoredResponse& stored) {
+    const std::string_view now = stored.turns.view();
+    if (!now.starts_with(seen.view().substr(0, item.end))) return ApiError{base::invalid(""), {}, kMoved};
+    *json = stored.response.view();
+    stored.turns = base::Bytes::adopt(without(now, item));
+    return ApiError{};
+  };
+  const std::string id = sought.conversation;
+  edit(state, exchange, id, change, [&state, &exchange, json, sought = std::move(sought)](ApiError bad) {
+    if (bad.ok()) return respond_json(exchange, std::move(*json));
+    bad.code == kMoved ? delete_sought(state, exchange, sought) : respond(exchange, bad);
+  });
+}
+
+// The item is looked for by a worker where the conversation is long.
+void delete_sought(OpenAiState& state, Exchange& exchange, Sought sought) {
+  constexpr int kMostLooks = 3;
+  if (++sought.looks > kMostLooks) return respond(exchange, responses::others_change_it());
+  const auto items = charged_items(state, exchange, sought.conversation);
+  if (!items) return;
+  read_text<Place>(
+      state, exchange, *items,
+      [id = sought.item](std::string_view text, Place& item) { return find_place(text, id, item); },
+      [seen = *items, sought](OpenAiState& there, Exchange& x, Place&& item) {
+        cut_out(there, x, seen, item, sought);
+      });
 }
 
 constexpr std::array<std::string_view, 2> kNew{"items", "metadata"};
@@ -146,32 +235,38 @@ ApiError no_such_conversation() {
           "conversation_not_found"};
 }
 
-ApiError append_items(OpenAiState& state, const Exchange& exchange, const std::string& id, std::string_view items) {
-  ApiError bad = edit(state, exchange, id, [&](StoredResponse& stored) { return append(stored, items), ApiError{}; });
-  if (!bad.ok()) bad.param = "conversation";
-  if (bad.status.code != base::Code::kNotFound) return bad;
+std::optional<ApiError> append_items(OpenAiState& state, const Exchange& exchange, const std::string& id,
+                                     std::string_view items) {
+  constexpr const char* kParam = "conversation";
+  auto done = responses::try_edit(state, exchange, id, StoredKind::kConversation,
+                                  [&](StoredResponse& stored) { return append(stored, items), ApiError{}; });
+  if (!done || done->ok()) return done;
+  if (done->status.code != base::Code::kNotFound) return in_words(*std::move(done), kParam);
   const char* why = "the conversation was deleted before the response was complete";
-  return {base::failure(base::Code::kAborted, why), bad.param, {}};
+  return ApiError{base::failure(base::Code::kAborted, why), kParam, {}};
 }
 
 void create(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
   if (!state.options.stored || !state.options.stored->stores())
     return respond(exchange, refuse(base::failure(base::Code::kUnimplemented,
                                                   "this server stores no conversations (openai.response_ttl)")));
-  with_body(state, exchange, kNew, [](OpenAiState& there, Exchange& x, Body&& body) {
-    const auto since = there.bus.env().wall().time_since_epoch();
-    const std::string id = "conv_" + random_id(there.bus, kIdDigits);
-    std::string head = "{\"id\":\"" + id + "\",\"object\":\"conversation\",\"created_at\":" +
-                       std::to_string(std::chrono::duration_cast<std::chrono::seconds>(since).count());
-    const std::string json = responses::with_metadata(head + '}', body.metadata.empty() ? "{}" : body.metadata);
-    StoredResponse stored;
-    stored.kind = StoredKind::kConversation;
-    stored.turns = base::Bytes::adopt(std::move(body.items));
-    stored.response = base::Bytes::copy_of(json);
-    if (!responses::keep_here(there, marshal::tenant_of(x.request()), id, std::move(stored)))
-      return respond(x, refuse(base::try_again(base::Code::kResourceExhausted, "there is no room for a conversation")));
-    respond_json(x, json);
-  });
+  with_body(
+      state, exchange, kNew, [](Body&) {},
+      [](OpenAiState& there, Exchange& x, Body&& body) {
+        const auto since = there.bus.env().wall().time_since_epoch();
+        const std::string id = "conv_" + random_id(there.bus, kIdDigits);
+        std::string head = "{\"id\":\"" + id + "\",\"object\":\"conversation\",\"created_at\":" +
+                           std::to_string(std::chrono::duration_cast<std::chrono::seconds>(since).count());
+        const std::string json = responses::with_metadata(head + '}', body.metadata.empty() ? "{}" : body.metadata);
+        StoredResponse stored;
+        stored.kind = StoredKind::kConversation;
+        stored.turns = base::Bytes::adopt(std::move(body.items));
+        stored.response = base::Bytes::copy_of(json);
+        if (!responses::keep_here(there, marshal::tenant_of(x.request()), id, std::move(stored)))
+          return respond(
+              x, refuse(base::try_again(base::Code::kResourceExhausted, "there is no room for a conversation")));
+        respond_json(x, json);
+      });
 }
 
 void show(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
@@ -184,13 +279,14 @@ void update(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) 
       state, exchange,
       [](std::string_view body, std::string& metadata) { return responses::read_metadata(body, metadata); },
       [id = std::string(args["conversation"])](OpenAiState& there, Exchange& x, std::string&& metadata) {
-        std::string json;
-        const ApiError bad = edit(there, x, id, [&](StoredResponse& stored) {
-          json = responses::with_metadata(stored.response.view(), metadata);
-          stored.response = base::Bytes::copy_of(json);
+        auto json = std::make_shared<std::string>();
+        const auto change = [json, metadata](StoredResponse& stored) {
+          *json = responses::with_metadata(stored.response.view(), metadata);
+          stored.response = base::Bytes::copy_of(*json);
           return ApiError{};
-        });
-        bad.ok() ? respond_json(x, std::move(json)) : respond(x, bad);
+        };
+        edit(there, x, id, change,
+             [&x, json](ApiError bad) { bad.ok() ? respond_json(x, std::move(*json)) : respond(x, bad); });
       });
 }
 
@@ -204,16 +300,14 @@ void forget(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) 
 }
 
 void add_items(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
-  with_body(
-      state, exchange, kAdded, [id = std::string(args["conversation"])](OpenAiState& there, Exchange& x, Body&& body) {
-        if (body.items.empty()) return respond(x, refuse("items", "items: expected a list of items"));
-        const ApiError bad =
-            edit(there, x, id, [&](StoredResponse& stored) { return append(stored, body.items), ApiError{}; });
-        if (!bad.ok()) return respond(x, bad);
-        responses::Objects added;
-        for (ListedItem& item : items_of(body.items)) added.emplace_back(std::move(item.id), item.json);
-        respond_json(x, responses::make_page(std::move(added), {kMostAdded, jobs::FileOrder::kOldestFirst, {}}).json);
-      });
+  with_body(state, exchange, kAdded, make_page_of_added,
+            [id = std::string(args["conversation"])](OpenAiState& there, Exchange& x, Body&& body) {
+              if (body.items.empty()) return respond(x, refuse("items", "items: expected a list of items"));
+              auto added = std::make_shared<Body>(std::move(body));
+              const auto change = [added](StoredResponse& stored) { return append(stored, added->items), ApiError{}; };
+              edit(there, x, id, change,
+                   [&x, added](ApiError bad) { bad.ok() ? respond_json(x, std::move(added->page)) : respond(x, bad); });
+            });
 }
 
 void list_items(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
@@ -236,19 +330,7 @@ void show_item(OpenAiState& state, Exchange& exchange, const wire::PathArgs& arg
 }
 
 void delete_item(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
-  std::string json;
-  const ApiError bad = edit(state, exchange, std::string(args["conversation"]), [&](StoredResponse& stored) {
-    std::string rest;
-    bool found = false;
-    for (const ListedItem& item : items_of(stored.turns.view())) {
-      if (item.id == args["item"] && !std::exchange(found, true)) continue;
-      (rest += rest.empty() ? "" : ",") += item.json;
-    }
-    json = std::string(stored.response.view());
-    stored.turns = base::Bytes::adopt(std::move(rest));
-    return found ? ApiError{} : no_such_item();
-  });
-  bad.ok() ? respond_json(exchange, std::move(json)) : respond(exchange, bad);
+  delete_sought(state, exchange, {std::string(args["conversation"]), std::string(args["item"])});
 }
 
 }  // namespace weir::openai::conversations

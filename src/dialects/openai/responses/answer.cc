@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "dialects/openai/conversations/conversations.h"
+#include "dialects/openai/responses/edits.h"
 #include "dialects/openai/responses/input.h"
 #include "dialects/openai/responses/output_item.h"
 #include "dialects/openai/responses/replay.h"
@@ -28,6 +29,15 @@ namespace weir::openai::responses {
 namespace {
 
 using wire::Exchange;
+
+// The inside of a JSON list, with more items.
+std::string with_items(std::string list, const std::vector<Item>& more) {
+  for (const Item& item : more) {
+    if (!list.empty()) list += ',';
+    write_item(list, item, Progress::kDone);
+  }
+  return list;
+}
 
 class ResponseAnswer final : public Answer {
  public:
@@ -73,20 +83,25 @@ class ResponseAnswer final : public Answer {
     // Their numbers are taken: they go out also where the response fails for all that.
     if (request_.stream && !events.empty()) send(std::move(events));
     if (!charge_written()) return failed(wire::no_room_for_answer());
-    if (ApiError bad = converse(); !bad.ok()) return failed(bad);
-    std::string response = response_json(how == Progress::kCut ? "incomplete" : "completed", how, {});
-    if (!request_.store) return finish(std::move(response), how);
-    store(std::move(response), how);
+    complete(how, 1);
   }
-  // The conversation has what was asked, and what was answered.
-  ApiError converse() {
-    if (request_.conversation.empty()) return {};
-    std::string items = std::move(request_.new_items);
-    for (const Item& item : items_) {
-      if (!items.empty()) items += ',';
-      write_item(items, item, Progress::kDone);
+  // The conversation has what was asked, and what was answered, before the client is told. Where others change it at
+  // the same time it is tried again, in a later turn of the loop.
+  void complete(Progress how, int tries) {
+    std::optional<ApiError> added = ApiError();
+    if (!request_.conversation.empty())
+      added =
+          conversations::append_items(state_, exchange_, request_.conversation, with_items(request_.new_items, items_));
+    if (!added && tries < kMostTries) {
+      base::Env& env = state_.bus.env();
+      env.at(env.now(), [this, open = open_exchange_, how, tries] {
+        if (*open) wire::guarded(exchange_, [&] { complete(how, tries + 1); });
+      });
+      return;
     }
-    return conversations::append_items(state_, exchange_, request_.conversation, items);
+    if (const ApiError bad = added.value_or(others_change_it()); !bad.ok()) return failed(bad);
+    std::string response = response_json(how == Progress::kCut ? "incomplete" : "completed", how, {});
+    request_.store ? store(std::move(response), how) : finish(std::move(response), how);
   }
   void finish(std::string response, Progress how) {
     if (!request_.stream) return finish_written(std::move(response));

@@ -1,39 +1,95 @@
 #include "dialects/openai/responses/edits.h"
 
+#include <memory>
 #include <utility>
 
 #include "marshal/tenant.h"
+#include "wire/service_guard.h"
 
 namespace weir::openai::responses {
+namespace {
 
-std::optional<StoredResponse> find_stored(const OpenAiState& state, const wire::Exchange& exchange,
-                                          const std::string& id, StoredKind kind) {
+using wire::Exchange;
+
+// The tries behind the first one, each in a turn of its own. In the place of the ExchangeListener to come.
+class LaterTries final : public wire::ExchangeListener {
+ public:
+  LaterTries(OpenAiState& state, Exchange& exchange, std::string id, StoredKind kind, Edit change,
+             std::function<void(ApiError)> then)
+      : state_(state),
+        exchange_(exchange),
+        id_(std::move(id)),
+        kind_(kind),
+        change_(std::move(change)),
+        then_(std::move(then)) {
+    arm();
+  }
+  ~LaterTries() override { stop(); }
+  void on_close(Exchange&, bool) override { stop(); }
+
+ private:
+  void arm() {
+    base::Env& env = state_.bus.env();
+    timer_ = env.at(env.now(), [this] {
+      timer_ = base::TimerId::kNone;
+      wire::guarded(exchange_, [this] { run(); });
+    });
+  }
+  void stop() { state_.bus.env().cancel(std::exchange(timer_, base::TimerId::kNone)); }
+  void run() {
+    auto done = try_edit(state_, exchange_, id_, kind_, change_);
+    if (!done && ++tries_ < kMostTries) return arm();
+    const auto then = std::move(then_);  // it may destroy this
+    then(done ? *std::move(done) : others_change_it());
+  }
+
+  OpenAiState& state_;
+  Exchange& exchange_;
+  const std::string id_;
+  const StoredKind kind_;
+  const Edit change_;
+  std::function<void(ApiError)> then_;
+  int tries_ = 1;
+  base::TimerId timer_ = base::TimerId::kNone;
+};
+
+}  // namespace
+
+std::optional<StoredResponse> find_stored(const OpenAiState& state, const Exchange& exchange, const std::string& id,
+                                          StoredKind kind) {
   auto* stored = state.options.stored;
   return stored ? stored->find(marshal::tenant_of(exchange.request()), id, state.bus.env().now(), kind) : std::nullopt;
 }
 
-bool remove_stored(const OpenAiState& state, const wire::Exchange& exchange, const std::string& id, StoredKind kind) {
+bool remove_stored(const OpenAiState& state, const Exchange& exchange, const std::string& id, StoredKind kind) {
   auto* stored = state.options.stored;
   return stored && stored->remove(marshal::tenant_of(exchange.request()), id, state.bus.env().now(), kind);
 }
 
-ApiError edit_stored(const OpenAiState& state, const wire::Exchange& exchange, const std::string& id, StoredKind kind,
-                     const Edit& change) {
+std::optional<ApiError> try_edit(const OpenAiState& state, const Exchange& exchange, const std::string& id,
+                                 StoredKind kind, const Edit& change) {
   using Replaced = StoredResponses::Replaced;
-  constexpr int kMostTries = 16;
-  for (int i = 0; i < kMostTries; ++i) {
-    auto seen = find_stored(state, exchange, id, kind);
-    if (!seen) break;
-    StoredResponse next = *seen;
-    if (ApiError bad = change(next); !bad.ok()) return bad;
-    const Replaced how = state.options.stored->replace(marshal::tenant_of(exchange.request()), id, *seen,
-                                                       std::move(next), state.bus.env().now());
-    if (how == Replaced::kDone) return {};
-    if (how == Replaced::kGone) break;
-    if (how == Replaced::kNoRoom) return {base::invalid("there is no room for more"), {}, kTooLarge};
-    if (i + 1 == kMostTries) return refuse(base::try_again(base::Code::kAborted, "others change it; try again"));
+  const auto gone = [] { return refuse(base::failure(base::Code::kNotFound, "there is none, or no more")); };
+  const auto seen = find_stored(state, exchange, id, kind);
+  if (!seen) return gone();
+  StoredResponse next = *seen;
+  if (ApiError bad = change(next); !bad.ok()) return bad;
+  switch (state.options.stored->replace(marshal::tenant_of(exchange.request()), id, *seen, std::move(next),
+                                        state.bus.env().now())) {
+    case Replaced::kDone: return ApiError{};
+    case Replaced::kGone: return gone();
+    case Replaced::kNoRoom: return ApiError{base::invalid("there is no room for more"), {}, kTooLarge};
+    case Replaced::kChanged: break;
   }
-  return refuse(base::failure(base::Code::kNotFound, "there is none, or no more"));
+  return std::nullopt;
+}
+
+ApiError others_change_it() { return refuse(base::try_again(base::Code::kAborted, "others change it; try again")); }
+
+void edit_stored(OpenAiState& state, Exchange& exchange, const std::string& id, StoredKind kind, Edit change,
+                 std::function<void(ApiError)> then) {
+  if (auto done = try_edit(state, exchange, id, kind, change)) return then(*std::move(done));
+  exchange.attach(std::make_unique<LaterTries>(state, exchange, id, kind, std::move(change), std::move(then)));
 }
 
 ApiError check_metadata(const OrderedJson* metadata) {

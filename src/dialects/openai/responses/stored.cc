@@ -12,9 +12,17 @@ uint64_t bytes_of(const StoredResponse& stored) {
   return kRecord + stored.owner.size() + stored.turns.size() + stored.response.size() + stored.about.size();
 }
 
-// The texts are shared: what has the same ones has not been changed.
-bool is_same(const StoredResponse& a, const StoredResponse& b) {
-  return a.turns.data() == b.turns.data() && a.turns.size() == b.turns.size() && a.response.data() == b.response.data();
+// Texts are shared: one that has not been changed is in the same place.
+bool is_same(const base::Bytes& a, const base::Bytes& b) { return a.data() == b.data() && a.size() == b.size(); }
+
+// False: what `next` changes of what has been `seen` is another thing `now`.
+bool merge(const StoredResponse& now, const StoredResponse& seen, StoredResponse& next) {
+  const bool same_turns = is_same(now.turns, seen.turns), same_response = is_same(now.response, seen.response);
+  if (!same_turns && !is_same(next.turns, seen.turns)) return false;
+  if (!same_response && !is_same(next.response, seen.response)) return false;
+  if (!same_turns) next.turns = now.turns;
+  if (!same_response) next.response = now.response, next.about = now.about;
+  return true;
 }
 
 }  // namespace
@@ -83,14 +91,14 @@ bool StoredResponses::make_room(uint64_t tenant, uint64_t before, uint64_t bytes
 
 StoredResponses::Replaced StoredResponses::replace(uint64_t tenant, const std::string& id, const StoredResponse& seen,
                                                    StoredResponse next, base::Time now) {
-  const uint64_t bytes = bytes_of(next);
-  if (bytes > kMostBytes) return Replaced::kNoRoom;
   std::lock_guard lock(mutex_);
   expire_locked(now);
   const auto found = find_locked(tenant, id);
   if (!found) return Replaced::kGone;
   const Records::iterator record = *found;
-  if (!is_same(record->stored, seen)) return Replaced::kChanged;
+  if (!merge(record->stored, seen, next)) return Replaced::kChanged;
+  const uint64_t bytes = bytes_of(next);
+  if (bytes > kMostBytes) return Replaced::kNoRoom;
   Tenant& whose = tenants_.find(tenant)->second;
   if (record->stored.kind == StoredKind::kConversation) {
     whose.own.splice(whose.own.end(), whose.own, record->own);

@@ -61,8 +61,9 @@ class StoredResponses {
   enum class Order : uint8_t { kOldestFirst, kNewestFirst };
   using Visit = std::function<bool(const std::string& id, const StoredResponse& chat)>;
   bool each_chat(uint64_t tenant, base::Time now, const std::string& after, Order order, const Visit& visit);
-  // Puts `next` in the place of what has been `seen`; a conversation's time begins anew. kChanged: somebody else has
-  // been faster.
+  // Puts `next` in the place of what has been `seen`; a conversation's time begins anew. Turns that are those that were
+  // seen stay as they are by now, and so does the response with what is known of it. kChanged: somebody else has been
+  // faster with the same part.
   enum class Replaced : uint8_t { kDone, kChanged, kGone, kNoRoom };
   Replaced replace(uint64_t tenant, const std::string& id, const StoredResponse& seen, StoredResponse next,
                    base::Time now);
