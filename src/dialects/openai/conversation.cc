@@ -266,6 +266,8 @@ class Rendering {
       retry(with_instructions_first(messages), text);
     if (failed(text) && codec_.answer_format().tools == msg::ToolFormat::kNone && has_tools(messages))
       retry(as_plain_turns(messages), text);
+    if (failed(text))
+      if (const json turns = as_alternating_turns(messages); turns.size() < messages.size()) retry(turns, text);
     return text;
   }
 

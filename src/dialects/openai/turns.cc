@@ -46,6 +46,28 @@ std::string_view plain_part(std::string_view text) {
   return trimmed(longest);
 }
 
+// A message of the user or the assistant that says something and has nothing else: no name, no calls, no thoughts.
+bool is_turn(const TurnJson& message) {
+  const auto content = message.find("content");
+  return (message["role"] == "user" || message["role"] == "assistant") && message.size() == 2 &&
+         content != message.end() && (content->is_string() || content->is_array());
+}
+
+// `more` behind the content, with an empty line between texts. One that is a list of parts stays one.
+void join_contents(TurnJson& content, const TurnJson& more) {
+  constexpr const char* kBetween = "\n\n";
+  if (content.is_string() && more.is_string()) {
+    (content.get_ref<std::string&>() += kBetween) += more.get_ref<const std::string&>();
+    return;
+  }
+  const auto part = [](std::string text) { return TurnJson{{"type", "text"}, {"text", std::move(text)}}; };
+  if (content.is_string()) content = TurnJson::array({part(content.get<std::string>())});
+  if (more.is_string())
+    content.push_back(part(kBetween + more.get<std::string>()));
+  else
+    content.insert(content.end(), more.begin(), more.end());
+}
+
 }  // namespace
 
 TurnJson as_plain_turns(const TurnJson& messages) {
@@ -110,6 +132,15 @@ TurnJson beginning_at(const TurnJson& messages, size_t message) {
   TurnJson out = TurnJson::array();
   for (size_t i = 0; i < messages.size(); ++i)
     if (i >= message || instructs(messages[i])) out.push_back(messages[i]);
+  return out;
+}
+
+TurnJson as_alternating_turns(const TurnJson& messages) {
+  TurnJson out = TurnJson::array();
+  for (const TurnJson& message : messages) {
+    const bool joins = !out.empty() && is_turn(message) && is_turn(out.back()) && message["role"] == out.back()["role"];
+    joins ? join_contents(out.back()["content"], message["content"]) : out.push_back(message);
+  }
   return out;
 }
 

@@ -27,6 +27,9 @@ bool lacks_instructions(const TurnJson& messages, std::string_view prompt);
 std::vector<size_t> later_beginnings(const TurnJson& messages);
 // Without what stands before the message, but instructions.
 TurnJson beginning_at(const TurnJson& messages, size_t message);
+// Messages of a user that follow each other are one, and so are those of the assistant, for templates that want turns.
+// One that has more than a role and a content stays by itself.
+TurnJson as_alternating_turns(const TurnJson& messages);
 // All instructions that are text, with an empty line between, as the first message; the others behind it.
 TurnJson with_instructions_first(const TurnJson& messages);
 

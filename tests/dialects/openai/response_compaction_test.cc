@@ -51,6 +51,30 @@ TEST_F(Compaction, WhatAResponseWentOnBehindIsPartOfIt) {
   EXPECT_EQ(json(x)["output"][0]["content"][0]["text"], "first");
 }
 
+// Behind a user's message the question would be a second one of the user.
+TEST_F(Compaction, ATemplateThatWantsTurnsHasThem) {
+  constexpr const char* kTurns =
+      "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+      "{{ raise_exception('Conversation roles must alternate') }}{% endif %}{% endfor %}";
+  models.add(support::tools_spec("turns", kTurns));
+  const Json summary = {{"type", "compaction"}, {"encrypted_content", responses::sealed_summary("short")}};
+  for (const Json& input : {Json::array({said("user", "a")}), Json::array({said("user", "a"), said("user", "b")}),
+                            Json::array({summary}), Json::array({said("user", "a"), summary, said("user", "b")})}) {
+    auto x = compact({{"model", "turns"}, {"input", input}});
+    ASSERT_EQ(models["turns"].held.size(), 1u) << x->sent;
+    const std::string prompt = support::prompt_of(*models["turns"].held[0]);
+    EXPECT_NE(prompt.find("\n\nSummarize"), prompt.npos) << prompt;
+    ScriptedAnswer writes{models["turns"], models["turns"].held[0]};
+    writes.emit("so");
+    writes.end();
+    turn();
+    EXPECT_EQ(json(x)["output"].back()["type"], "compaction");
+  }
+  auto next = ask({{"model", "turns"}, {"input", Json::array({summary, said("user", "b")})}});
+  ASSERT_EQ(models["turns"].held.size(), 1u) << next->sent;
+  EXPECT_EQ(support::prompt_of(*models["turns"].held[0]), "user:short\n\nb\nassistant:");
+}
+
 TEST_F(Compaction, WhatIsWrongIsSaid) {
   EXPECT_EQ(refusal(compact(Json::object())), "400 input: input: it is missing");
   EXPECT_EQ(refusal(compact({{"input", 1}})), "400 input: input: expected a text or a list of items");
