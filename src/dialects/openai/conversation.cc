@@ -318,6 +318,7 @@ ApiError render_checked(Request& request, const msg::TextSpec& spec, size_t begi
           name, std::string(name) + ": an object with more than " + std::to_string(text::kMostMembers) + " members");
   json messages = json::parse(request.messages), extra = json::object();
   if (!request.earlier.empty()) put_earlier(request.earlier.view(), request.instructed ? 1 : 0, messages);
+  if (request.overlong != Overlong::kRefused) messages = last_turns(std::move(messages), kMaxMessages);
   if (beginning > 0) messages = beginning_at(messages, beginning);
   if (ApiError bad = ConversationReader(spec, out).read(messages); !bad.ok()) return bad;
   out.beginnings = later_beginnings(messages);

@@ -135,6 +135,17 @@ TurnJson beginning_at(const TurnJson& messages, size_t message) {
   return out;
 }
 
+TurnJson last_turns(TurnJson messages, size_t most) {
+  const auto has_role = [](const TurnJson& message) { return message.is_object() && message.contains("role"); };
+  if (messages.size() <= most || !std::all_of(messages.begin(), messages.end(), has_role)) return messages;
+  size_t at = 0, kept = 0;  // instructions before it
+  for (const size_t beginning : later_beginnings(messages)) {
+    for (; at < beginning; ++at) kept += instructs(messages[at]) ? 1 : 0;
+    if (kept + messages.size() - beginning <= most) return beginning_at(messages, beginning);
+  }
+  return messages;
+}
+
 TurnJson as_alternating_turns(const TurnJson& messages) {
   TurnJson out = TurnJson::array();
   for (const TurnJson& message : messages) {

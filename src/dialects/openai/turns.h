@@ -27,6 +27,9 @@ bool lacks_instructions(const TurnJson& messages, std::string_view prompt);
 std::vector<size_t> later_beginnings(const TurnJson& messages);
 // Without what stands before the message, but instructions.
 TurnJson beginning_at(const TurnJson& messages, size_t message);
+// The last messages, `most` with all instructions before them, from one on with which a conversation may begin. All
+// where there is none, or one lacks a role: they need not have been checked.
+TurnJson last_turns(TurnJson messages, size_t most);
 // Messages of a user that follow each other are one, and so are those of the assistant, for templates that want turns.
 // One that has more than a role and a content stays by itself.
 TurnJson as_alternating_turns(const TurnJson& messages);

@@ -143,6 +143,27 @@ TEST(Summary, ItemsAreCountedBeforeTheyAreRead) {
   EXPECT_EQ(refused({{"input", "so"}}, view), "conversation: " + why);
 }
 
+// The oldest go, up to a message of the user, but instructions stay.
+TEST(Summary, TheOldestItemsGoWhereTheRequestSaysSo) {
+  OrderedJson many = many_messages(20'000, 1);
+  many[0] = {{"role", "system"}, {"content", "be"}};
+  many[3617] = {{"type", "function_call"}, {"call_id", "1"}, {"name", "f"}, {"arguments", "{}"}};
+  many[3618] = {{"type", "function_call_output"}, {"call_id", "1"}, {"output", "7"}};
+  many[3619] = {{"role", "user"}, {"content", "first"}};
+  const std::string list = many.dump();
+  responses::StoredView view;
+  view.conversation = base::Bytes::copy_of(std::string_view(list).substr(1, list.size() - 2));
+  OrderedJson chat = OrderedJson::object();
+  Request request;
+  request.overlong = Overlong::kTurnsGo;
+  EXPECT_EQ(responses::read_input({{"input", "so"}}, view, chat, request).status.text, "");
+  const OrderedJson& made = chat["messages"];
+  ASSERT_EQ(made.size(), 16'383u);
+  EXPECT_EQ(made[0]["content"], "be");
+  EXPECT_EQ(made[1]["content"], "first");
+  EXPECT_EQ(made.back()["content"], "so");
+}
+
 TEST(Summary, IsReadAsItWasSealed) {
   EXPECT_EQ(responses::summary_in(responses::sealed_summary("a€b")), "a€b");
   for (const char* wrong : {"", "x", "!", "YWJj"}) EXPECT_FALSE(responses::summary_in(wrong)) << wrong;

@@ -112,6 +112,21 @@ TEST_F(ResponseItems, TruncationDropsTheOldestTurnsAlone) {
   EXPECT_EQ(ask(cut)->response.status, 400) << "one item is never cut";
 }
 
+// More messages than a chat may have are too long, too.
+TEST_F(ResponseItems, TruncationDropsTheOldestOfManyMessages) {
+  Json many = Json::array({{{"role", "system"}, {"content", "be"}}});
+  for (int i = 0; i < 5000; ++i) many.push_back(user("a"));
+  many.push_back(user("last"));
+  const Json body = {{"input", many}};
+  EXPECT_EQ(refusal(ask(body)), "400 input: input: at most 4096 of them");
+  Json cut = body;
+  cut["truncation"] = "auto";
+  auto x = ask(cut);
+  ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+  EXPECT_TRUE(prompt().starts_with("system:be\nuser:a\nuser:a\n")) << prompt();
+  EXPECT_TRUE(prompt().ends_with("user:a\nuser:last\nassistant:")) << prompt();
+}
+
 TEST_F(ResponseItems, ADevelopersMessageIsTheSystemsWhereTheTemplateKnowsNone) {
   const std::string id = say({{"input", Json::array({{{"role", "developer"}, {"content", "be"}}, user("hi")})}});
   const Json items = json(open("GET", "/v1/responses/" + id + "/input_items?order=asc"));

@@ -60,8 +60,8 @@ class Conversation {
   // `name`: of the list, for errors of what its items lack.
   ApiError add_all(std::string_view name, const OrderedJson& items) {
     if ((items_ += items.size()) > kMostItems)
-      return refuse("input", std::string(name) + ": at most " + std::to_string(kMostItems) +
-                                 " items, with those of the conversation");
+      return refuse(name, std::string(name) + ": at most " + std::to_string(kMostItems) +
+                              " items, with those of the conversation");
     for (size_t i = 0; i < items.size(); ++i)
       if (ApiError bad = read_at(name, i, [&] { return add(items[i], i); }); !bad.ok()) return bad;
     return {};
@@ -241,6 +241,19 @@ class Conversation {
 
 OrderedJson kept_list(const base::Bytes& items) { return OrderedJson::parse('[' + std::string(items.view()) + ']'); }
 
+// Without the oldest of more than `most` items: what is left begins with a message of the user. Instructions stay.
+OrderedJson newest(OrderedJson items, size_t most) {
+  if (items.size() <= most) return items;
+  OrderedJson out = OrderedJson::array();
+  const auto role = [&](size_t i) { return text_member(items[i], "role"); };
+  size_t at = 0;
+  const auto begins = [&] { return out.size() + items.size() - at <= most && role(at) == "user"; };
+  for (; at < items.size() && !begins(); ++at)
+    if (role(at) == "system" || role(at) == "developer") out.push_back(std::move(items[at]));
+  for (; at < items.size(); ++at) out.push_back(std::move(items[at]));
+  return out;
+}
+
 }  // namespace
 
 std::string_view text_member(const OrderedJson& object, std::string_view name) {
@@ -262,9 +275,13 @@ ApiError read_input(const OrderedJson& body, const StoredView& stored, OrderedJs
     messages.push_back({{"role", "system"}, {"content", *said}});
   }
   Conversation items(messages, stored.referenced.get(), request);
-  if (stored.conversation)
-    if (ApiError bad = items.add_all("conversation", kept_list(*stored.conversation)); !bad.ok()) return bad;
   const OrderedJson* input = member(body, "input");
+  if (stored.conversation) {
+    OrderedJson kept = kept_list(*stored.conversation);
+    const size_t more = input && input->is_array() ? std::min(input->size(), kMostItems) : 0;
+    if (request.overlong == Overlong::kTurnsGo) kept = newest(std::move(kept), kMostItems - more);
+    if (ApiError bad = items.add_all("conversation", kept); !bad.ok()) return bad;
+  }
   if (!input && (member(body, "previous_response_id") || stored.conversation)) return {};
   if (!input) return refuse("input", "input: it is missing");
   if (input->is_string()) {
