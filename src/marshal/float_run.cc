@@ -125,43 +125,11 @@ static_assert(kRunRoom > kPlainRoom && kRunRoom >= 1 + 18 + 2);
 }  // namespace
 
 template <class T>
-const char* read_scientific(const char* p, T& out) {
-  constexpr int kMostDigits = 15;
-  const bool negative = *p == '-';
-  p += negative;
-  if (*p == '0' && unsigned(p[1] - '0') < 10) return nullptr;
-  uint64_t digits = 0;
-  int before = 0, places = 0;
-  for (; unsigned(*p - '0') < 10 && before < kMostDigits; ++p, ++before) digits = digits * 10 + uint64_t(*p - '0');
-  if (before == 0) return nullptr;
-  if (*p == '.') {
-    for (++p; unsigned(*p - '0') < 10 && before + places < kMostDigits; ++p, ++places)
-      digits = digits * 10 + uint64_t(*p - '0');
-    if (places == 0) return nullptr;
-  }
-  if ((*p | 0x20) != 'e') return nullptr;
-  const bool divides = *++p == '-';
-  if (divides || *p == '+') ++p;
-  const unsigned first = unsigned(*p - '0'), second = unsigned(p[1] - '0');
-  if (first > 9) return nullptr;
-  const int written = second > 9 ? int(first) : int(first * 10 + second);
-  p += second > 9 ? 1 : 2;
-  const int exponent = (divides ? -written : written) - places;
-  if (unsigned(*p - '0') < 10 || exponent < -22 || exponent > 22) return nullptr;
-  const auto whole = double(int64_t(digits));
-  const double value = exponent < 0 ? whole / kPowers[size_t(-exponent)] : whole * kPowers[size_t(exponent)];
-  return round_again(negative ? -value : value, out) ? p : nullptr;
-}
-
-template <class T>
 size_t run_portable(RunPlace& place, const char* end, T* to, size_t most) {
   RunSteps steps(place);
   size_t n = 0;
   while (n < most && steps.has_room(end)) {
-    const char* number_end = read_one(steps.at(), end, to[n]);
-    if constexpr (std::is_floating_point_v<T>) {
-      if (!number_end) number_end = read_scientific(steps.at(), to[n]);
-    }
+    const char* const number_end = read_one(steps.at(), end, to[n]);
     if (!number_end && !steps.pass_space()) break;
     if (!number_end) continue;
     ++n;
@@ -247,8 +215,6 @@ size_t read_run(std::string_view text, uint64_t* to, size_t most, size_t* used) 
   return run_of_plain(text, to, most, used);
 }
 
-template const char* read_scientific(const char*, float&);
-template const char* read_scientific(const char*, double&);
 template size_t run_portable(RunPlace&, const char*, float*, size_t);
 template size_t run_portable(RunPlace&, const char*, double*, size_t);
 template size_t run_portable(RunPlace&, const char*, int8_t*, size_t);

@@ -164,6 +164,37 @@ WEIR_AVX2_INLINE const char* read_number(const char* p, T& out) {
   return p + e.size;
 }
 
+// A number with an exponent of up to two digits, of up to 15 digits, where a double keeps both exactly. Null where it
+// is anything else. kRunRoom bytes can be read.
+template <class T>
+[[gnu::noinline]] const char* read_scientific(const char* p, T& out) {
+  constexpr int kMostDigits = 15;
+  const bool negative = *p == '-';
+  p += negative;
+  if (*p == '0' && unsigned(p[1] - '0') < 10) return nullptr;
+  uint64_t digits = 0;
+  int before = 0, places = 0;
+  for (; unsigned(*p - '0') < 10 && before < kMostDigits; ++p, ++before) digits = digits * 10 + uint64_t(*p - '0');
+  if (before == 0) return nullptr;
+  if (*p == '.') {
+    for (++p; unsigned(*p - '0') < 10 && before + places < kMostDigits; ++p, ++places)
+      digits = digits * 10 + uint64_t(*p - '0');
+    if (places == 0) return nullptr;
+  }
+  if ((*p | 0x20) != 'e') return nullptr;
+  const bool divides = *++p == '-';
+  if (divides || *p == '+') ++p;
+  const unsigned first = unsigned(*p - '0'), second = unsigned(p[1] - '0');
+  if (first > 9) return nullptr;
+  const int written = second > 9 ? int(first) : int(first * 10 + second);
+  p += second > 9 ? 1 : 2;
+  const int exponent = (divides ? -written : written) - places;
+  if (unsigned(*p - '0') < 10 || exponent < -22 || exponent > 22) return nullptr;
+  const auto whole = double(int64_t(digits));
+  const double value = exponent < 0 ? whole / kPowers[size_t(-exponent)] : whole * kPowers[size_t(exponent)];
+  return round_again(negative ? -value : value, out) ? p : nullptr;
+}
+
 template <class T>
 WEIR_AVX2 size_t run_of_windows(RunPlace& place, const char* end, T* to, size_t most) {
   RunSteps steps(place);

@@ -236,7 +236,9 @@ size_t write_run(char*& to, const char* data, size_t n, char behind) {
       *p++ = behind;
       ++i;
     } else {
-      i += write_uncommon(p, data + i * sizeof value, n - i, behind);
+      char* some = p;  // one whose address is not taken stays in a register
+      i += write_uncommon(some, data + i * sizeof value, n - i, behind);
+      p = some;
     }
   }
   to = p;

@@ -49,11 +49,6 @@ class RunSteps {
   bool over_ = false;
 };
 
-// A number with an exponent of up to two digits, of up to 15 digits, where a double keeps both exactly. Null where it
-// is anything else. kRunRoom bytes can be read.
-template <class T>
-const char* read_scientific(const char* p, T& out);
-
 // Read up to `most` numbers while kRunRoom bytes can be read from where they begin, and return how many: on any
 // processor, and where has_avx2() (avx2.h). The second is for types of four bytes and more.
 template <class T>

@@ -97,12 +97,15 @@ TEST(FloatRun, TakesExponents) {
     try_all(printed("%.*e", int(random() % 17), value));
     try_all(printed("%.*g", int(random() % 10), value));
   }
+#ifdef __x86_64__
+  if (!has_avx2()) return;
   for (const char* text : {"1e-05", "1.2345678e-08", "-1E+5", "5e22", "0e-22", "-0.0e3"}) {
-    EXPECT_TRUE(each_takes<float>(text)) << text;
-    EXPECT_TRUE(each_takes<double>(text)) << text;
+    EXPECT_TRUE(takes<float>(run_avx2<float>, text)) << text;
+    EXPECT_TRUE(takes<double>(run_avx2<double>, text)) << text;
   }
   for (const char* text : {"1e", "1e+", "1.e5", "e5", ".5e3", "01e5", "1e005", "1e23", "1e-23"})
-    EXPECT_FALSE(each_takes<double>(text)) << text;
+    EXPECT_FALSE(takes<double>(run_avx2<double>, text)) << text;
+#endif
 }
 
 TEST(FloatRun, RoundsTheMiddleOfTwoAsANumberByItselfIs) {

@@ -61,7 +61,7 @@ TEST(JsonTemplate, IsLearnedFromOneRequestAndTakesTheNextWithOtherNumbers) {
   expect_same(next, known);
   for (std::string_view other : {R"({"inputs":[{"name":"x","shape":[1,3],"datatype":"FP32","data":[1,2]}]})",
                                  R"({"inputs":[{"name":"x","shape":[1,3],"datatype":"FP32","data":[1,2,3,4]}]})",
-                                 R"({"inputs":[{"name":"x","shape":[1,3],"datatype":"FP32","data":[1,2,3e1]}]})",
+                                 R"({"inputs":[{"name":"x","shape":[1,3],"datatype":"FP32","data":[1,2,3e31]}]})",
                                  R"({"inputs":[{"name":"x","shape":[1,3],"datatype":"FP32","data":[[1,2,3]]}]})",
                                  R"({"inputs":[{"name":"y","shape":[1,3],"datatype":"FP32","data":[1,2,3]}]})",
                                  R"({"inputs":[{"name":"x","shape":[1,3],"datatype":"FP32","data":[1,2,3]}],"id":"a"})",
