@@ -35,9 +35,17 @@ void keep_text(const msg::ModelSpec& before, msg::ModelSpec& loaded) {
   if (same) loaded.text = before.text;
 }
 
-base::Result<ModelConfig> configure(RepositoryLock& lock, const ModelFolder& folder, const Loader& loader) {
+// A configuration that comes with a load request replaces the folder's own, but for the adapters, of which it can say
+// nothing.
+base::Result<ModelConfig> configure(RepositoryLock& lock, const ModelFolder& folder, const Loader& loader,
+                                    const Upload* upload) {
+  if (upload && !upload->root().empty()) return upload->config();
   const RepositoryLock::Unlocked unlocked(lock);
-  return loader.configure(folder);
+  auto own = loader.configure(folder);
+  if (!upload) return own;
+  ModelConfig config = upload->config();
+  if (own && config.engine != kPipeline && config.origins.empty()) config.adapters = std::move(own->adapters);
+  return config;
 }
 
 // Where nobody else knows of it the engine's threads end first, which takes as long as it takes.
@@ -92,7 +100,7 @@ base::Status ModelTable::load(const ModelFolder& folder, const Loader& loader, s
   models_[folder.name].row = Row::kKeep;  // it may have been on its way out
   models_[folder.name].skipped = folder.skipped;
   if (!upload || upload->root().empty()) models_[folder.name].has_folder = true;
-  auto config = upload ? base::Result<ModelConfig>(upload->config()) : configure(lock_, folder, loader);
+  auto config = configure(lock_, folder, loader, upload.get());
   if (!config) {
     auto why = presentable(config.error());
     fail(folder.name, why.text);

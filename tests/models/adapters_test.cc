@@ -96,6 +96,12 @@ TEST_F(AdapterModels, EachIsAModelWhoseCallsTheBaseGets) {
   EXPECT_EQ((*repo->now()->resolve("", "", bus::Needs::kTokens))->spec.name, "m") << "the base of several";
 }
 
+TEST_F(AdapterModels, TheyStayWhenALoadRequestBringsAConfiguration) {
+  open([](auto& o) { o.control = Control::kExplicit, o.allow_config_override = true; });
+  ASSERT_TRUE(repo->load("m", {{"config", R"({"backend": "tokens"})"}}).ok());
+  EXPECT_EQ(ask("sql"), "adapter 2");
+}
+
 TEST_F(AdapterModels, TheyComeAndGoWithTheBase) {
   open();
   ASSERT_TRUE(repo->load("m").ok());
