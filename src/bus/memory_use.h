@@ -12,7 +12,7 @@
 namespace weir::bus {
 
 struct MemoryUse {
-  std::string_view what;  // "weights", "kv": a literal
+  std::string_view what;  // "weights", "adapters", "kv": a literal
   std::string place;      // "cpu", "cuda:1"
   uint64_t bytes = 0;
 };

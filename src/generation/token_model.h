@@ -1,6 +1,7 @@
 // TokenModel: a model of tokens on one device, loaded and not yet in front of Calls.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +24,7 @@ struct TokenModel {
   TokenPolicy policy;
   WrapLanes wrap_lanes = nullptr;  // null: there is none
   std::string place = "cpu";       // where it runs, as sched::Engine::place()
+  uint64_t adapter_bytes = 0;      // of memory, which its adapters take beside the weights
 };
 
 // A lane for each instance, a load balancer over them, and the front. `instances` are of one model, on different

@@ -3,6 +3,16 @@
 #include <algorithm>
 
 namespace weir::models {
+namespace {
+
+bool is_of_adapter(const std::string& file, const msg::ModelSpec& model) {
+  return std::any_of(model.adapters.begin(), model.adapters.end(), [&](const auto& adapter) {
+    const std::string& folder = adapter.second;
+    return file.size() > folder.size() && file.starts_with(folder) && file[folder.size()] == '/';
+  });
+}
+
+}  // namespace
 
 uint64_t estimated_bytes(const ModelFolder& folder, const ModelConfig& config, uint64_t version,
                          const msg::ModelSpec& loaded) {
@@ -10,7 +20,8 @@ uint64_t estimated_bytes(const ModelFolder& folder, const ModelConfig& config, u
   if (config.engine == kPipeline) return 0;
   uint64_t bytes = 0;
   if (auto files = folder.versions.find(version); files != folder.versions.end())
-    for (const auto& file : files->second) bytes += file.size;
+    for (const auto& file : files->second)
+      if (!is_of_adapter(file.path, loaded)) bytes += file.size;
   return bytes * (loaded.text ? std::max(1u, loaded.instances) : 1);
 }
 

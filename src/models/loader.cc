@@ -336,6 +336,8 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const Plan& plan) const 
   if (auto s = limit_rate(plan, *instances); !s.ok()) return s;
   living->watch(*instances);
   if (auto s = add_origins(plan, *spec, *instances); !s.ok()) return s;
+  if (plan.config.memory)  // which they are a part of
+    for (auto& model : instances->token_models) model.adapter_bytes = 0;
   auto memory = memory_of(instances->engines, instances->token_models, *spec,
                           estimated_bytes(plan.folder, plan.config, plan.version, *spec));
   auto loaded = with_inbox(plan, std::move(*spec), std::move(*instances), std::move(served));

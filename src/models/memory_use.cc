@@ -26,12 +26,20 @@ Uses memory_of(const std::vector<std::unique_ptr<sched::Engine>>& engines,
     if (!there) add(out, "weights", engine->place(), version_bytes);
   }
   for (const auto& model : token_models) add(out, "weights", model.place, version_bytes / token_models.size());
+  for (const auto& model : token_models) add(out, "adapters", model.place, model.adapter_bytes);
   for (const auto& model : token_models) {
     const auto policy = model.policy.clamped();
     const uint64_t blocks = generation::kv_blocks(*model.engine, policy, spec.text->max_length);
     add(out, "kv", model.place, blocks * generation::bytes_per_block(*model.engine, policy));
   }
   return out;
+}
+
+uint64_t adapter_bytes(const bus::Served& served) {
+  uint64_t bytes = 0;
+  for (const auto& use : bus::memory_of(served))
+    if (use.what == "adapters") bytes += use.bytes;
+  return bytes;
 }
 
 }  // namespace weir::models

@@ -19,4 +19,7 @@ std::vector<bus::MemoryUse> memory_of(const std::vector<std::unique_ptr<sched::E
                                       const std::vector<generation::TokenModel>& token_models,
                                       const msg::ModelSpec& spec, uint64_t version_bytes);
 
+// Those of "adapters".
+uint64_t adapter_bytes(const bus::Served& served);
+
 }  // namespace weir::models

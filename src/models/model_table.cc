@@ -9,6 +9,7 @@
 #include "bus/batching_text.h"
 #include "models/adapter_models.h"
 #include "models/estimate.h"
+#include "models/memory_use.h"
 #include "models/residence.h"
 
 namespace weir::models {
@@ -158,7 +159,8 @@ base::Status ModelTable::load_version(const ModelFolder& folder, const ModelConf
   if (!slot.served) slot.state = ModelState::kLoading, slot.reason.clear();
   auto began = std::chrono::steady_clock::now();
   auto served = build(folder, config, loader, version, slot);
-  const uint64_t bytes = served ? estimated_bytes(folder, config, version, (*served)->spec) : 0;
+  uint64_t bytes = served ? estimated_bytes(folder, config, version, (*served)->spec) : 0;
+  if (served) bytes += adapter_bytes(**served);
   if (auto may = served && residence_ ? residence_->may_arrive(slot, bytes, loader) : base::Status{}; !may.ok()) {
     destroy(lock_, *std::move(served));
     served = may;

@@ -2,6 +2,7 @@
 #include "base/fake_env.h"
 #include "bus/bus.h"
 #include "bus/mail_bursts.h"
+#include "bus/memory_use.h"
 #include "demand_fixture.h"
 #include "models/further_names.h"
 #include "models/model_yaml.h"
@@ -26,7 +27,7 @@ struct AdaptedTokens final : generation::TokenEngine {
 };
 
 // Says of each Call which adapter it is for.
-struct SaysAdapter final : msg::Inbox {
+struct SaysAdapter final : msg::Inbox, bus::TellsMemory {
   explicit SaysAdapter(std::unique_ptr<msg::Inbox> lanes) : lanes_(std::move(lanes)) {}
   void put(msg::Call* call) override {
     bus::post_one(call, {msg::Failed{base::invalid("adapter " + std::to_string(call->adapter))}});
@@ -46,7 +47,9 @@ base::Result<Instance> make_adapted(const LoadArgs& a) {
       {},
       [](std::unique_ptr<msg::Inbox> lanes, const msg::ModelSpec&, bus::ModelStats&) -> std::unique_ptr<msg::Inbox> {
         return std::make_unique<SaysAdapter>(std::move(lanes));
-      }};
+      },
+      "cpu",
+      70 * adapters};
 }
 
 constexpr const char* kAdapted =
@@ -94,6 +97,15 @@ TEST_F(AdapterModels, EachIsAModelWhoseCallsTheBaseGets) {
   EXPECT_EQ(ask("poet"), "adapter 1");
   EXPECT_EQ(ask("sql"), "adapter 2");
   EXPECT_EQ((*repo->now()->resolve("", "", bus::Needs::kTokens))->spec.name, "m") << "the base of several";
+}
+
+// Not with that of their files, of which they are a multiple.
+TEST_F(AdapterModels, EachCountsWithItsMemory) {
+  disk.write("m/model.yaml", "engine: tokens\nadapters: {sql: adapters/sql}\n");
+  disk.write("m/1/config.json", std::string(40, ' '));
+  disk.write("m/1/adapters/sql/adapter_model.safetensors", "0123456789");
+  open([](auto& o) { o.control = Control::kDemand, o.memory = 109; });
+  EXPECT_EQ(repo->load("m").text, "failed to load 'm': it takes 110 bytes of memory, and models.memory is 109");
 }
 
 TEST_F(AdapterModels, TheyStayWhenALoadRequestBringsAConfiguration) {

@@ -192,12 +192,16 @@ base::Result<generation::TokenModel> load_on_cpu(Loading& l, const Place& place)
   if (auto s = read_weights(l, place, *team); !s.ok()) return s;
   if (auto s = read_adapters(l, *team); !s.ok()) return s;
   l.model.text = l.text;
+  uint64_t adapter_bytes = 0;
+  for (const auto& adapter : l.model.adapters) adapter_bytes += adapter.bytes();
   if (!l.options.step_time) l.options.policy.step_time = kStepTime;
   auto engine = std::make_unique<Transformer>(std::move(l.model), *l.options.kernels, std::move(team),
                                               l.options.policy.step_tokens);
   if (place.host_memory)
     if (auto s = reserve_kv(l, *engine, *place.host_memory); !s.ok()) return s;
-  return text_model(l, std::move(engine));
+  auto made = text_model(l, std::move(engine));
+  made.adapter_bytes = adapter_bytes;
+  return made;
 }
 
 // --- on a device -----------------------------------------------------------------------------------------------------
