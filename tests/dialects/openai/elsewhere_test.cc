@@ -17,7 +17,7 @@ class Elsewhere : public OpenaiBench {
   void add(const char* name, Thinking thinking, bool sees) {
     auto spec = support::tools_spec(name, "{# <tool_call></think> #}{{ elsewhere|tojson }}|");
     auto text = std::make_shared<msg::TextSpec>(*spec.text);
-    text->chats_elsewhere = {thinking};
+    text->chats_elsewhere = msg::TextSpec::Elsewhere{thinking};
     if (sees)
       text->vision->features = [](std::string_view, std::string_view) { return base::Result<uint32_t>(1); };
     else
