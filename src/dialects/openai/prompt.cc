@@ -143,6 +143,8 @@ ApiError make_turns(Request& request, const msg::TextSpec& spec, size_t beginnin
   std::vector<uint32_t> ids;
   if (!talk.images.empty()) goes.reset();
   if (ApiError bad = encode(talk.text, goes, spec, add, "messages", ids, budget); !bad.ok()) return bad;
+  const size_t before = std::min<size_t>(request.context.size(), spec.max_length);
+  ids.insert(ids.begin(), request.context.end() - ptrdiff_t(before), request.context.end());
   out.images = std::move(talk.images);
   out.echo = std::move(talk.echo);
   if (spec.vision) {

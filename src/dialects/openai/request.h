@@ -91,6 +91,7 @@ struct Request {
   std::string tool_name;                   // of the one tool to call, with kRequired; empty: any
   std::vector<std::string> allowed_tools;  // the others are not shown to the model; empty: all
   bool parallel_tools = true;
+  std::vector<uint32_t> context;  // ids before the prompt of a chat: of Ollama's conversations
   bool add_generation_prompt = true, continue_final_message = false;
 
   marshal::GenerationParams params;

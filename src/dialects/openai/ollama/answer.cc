@@ -35,6 +35,7 @@ class OllamaAnswer final : public Answer {
       return;
     }
     open();
+    if (!take_ids(choice)) return fail(wire::no_room_for_answer());
     std::vector<CallDelta> whole = take_calls(choice.delta);
     if (!choice.delta.empty() || !whole.empty()) {
       std::string line = answer_head(state_, model_);
@@ -48,12 +49,14 @@ class OllamaAnswer final : public Answer {
   void over() override {
     if (!request_.stream && !charge_written()) return failed(wire::no_room_for_answer());
     Choice& choice = choices_.front();
+    if (!take_ids(choice)) return failed(wire::no_room_for_answer());
     std::string out = answer_head(state_, model_);
     std::vector<CallDelta> calls = take_calls(choice.delta);
     if (!open_call_.name.empty()) calls.push_back(std::move(open_call_));
     write_said(out, choice.delta, calls);
     out += ",\"done\":true,\"done_reason\":";
     out += choice.end.why == End::Why::kLength ? "\"length\"" : "\"stop\"";
+    write_context(out, choice);
     write_figures(out, choice);
     out += '}';
     if (!request_.stream) return finish_written(std::move(out));
@@ -69,6 +72,24 @@ class OllamaAnswer final : public Answer {
     marshal::write_string(line, status.text);
     send(std::move(line += "}\n"));
     exchange_.end();
+  }
+
+  // The ids that are generated are told at the end. False: there is no room for them.
+  bool take_ids(Choice& choice) {
+    std::vector<uint32_t>& ids = choice.delta.ids;
+    made_.insert(made_.end(), ids.begin(), ids.end());
+    ids.clear();
+    return charge_bytes(made_charged_, choice.prompt_ids.size() + sizeof(uint32_t) * made_.capacity());
+  }
+  // The whole conversation as ids, which the client sends with its next prompt.
+  void write_context(std::string& out, const Choice& choice) const {
+    if (!request_.token_ids) return;
+    std::string made;
+    write_ids(made, made_);
+    out += ",\"context\":" + choice.prompt_ids;
+    if (made_.empty()) return;
+    out.back() = ',';
+    out.append(made, 1);
   }
 
   // Those that another one follows; the last is kept until it is whole.
@@ -134,6 +155,8 @@ class OllamaAnswer final : public Answer {
   void send(std::string line) { exchange_.body(base::Bytes::adopt(std::move(line))); }
 
   const Shape shape_;
+  std::vector<uint32_t> made_;  // ids, where they are asked for
+  uint64_t made_charged_ = 0;
   CallDelta open_call_;  // of a stream: the last, to which more may come
 };
 

@@ -290,15 +290,29 @@ ApiError prompt_as_chat(const OrderedJson& body, OrderedJson& translated) {
   return message(said, list.emplace_back());
 }
 
+// The ids of what was said before, which the last answer ended with. A prompt that goes to the model as it is has none.
+ApiError read_context(const OrderedJson& body, ChatRequest& out) {
+  out.request.token_ids = !flag(body, "raw", false);
+  const OrderedJson* ids = member(body, "context");
+  if (!ids || *ids == "" || ids->empty()) return {};
+  if (out.kind != Kind::kChat) return refuse("context", "context: not with raw or suffix");
+  if (!ids->is_array() || ids->size() > kMaxIds) return refuse("context", "context: expected a list of token ids");
+  for (const OrderedJson& id : *ids) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() > UINT32_MAX)
+      return refuse("context", "context: expected a list of token ids");
+    out.request.context.push_back(id.get<uint32_t>());
+  }
+  return {};
+}
+
 ApiError translate_generate(const OrderedJson& body, ChatRequest& out) {
   if (ApiError bad = check_notes(body); !bad.ok()) return bad;
   ignore_others(body,
                 {"model", "prompt", "suffix", "images", "system", "template", "raw", "format", "options", "stream",
                  "think", "context", "logprobs", "top_logprobs", "truncate"},
                 out.request);
-  for (std::string_view unoffered : {"template", "context"})
-    if (const OrderedJson* value = member(body, unoffered); value && !value->empty() && *value != "")
-      return refuse(unoffered, std::string(unoffered) + ": not offered");
+  if (const OrderedJson* value = member(body, "template"); value && !value->empty() && *value != "")
+    return refuse("template", "template: not offered");
   const OrderedJson* prompt = member(body, "prompt");
   if (!prompt || *prompt == "") return only_loads(body, out), ApiError{};
   OrderedJson translated = OrderedJson::object();
@@ -310,6 +324,7 @@ ApiError translate_generate(const OrderedJson& body, ChatRequest& out) {
   } else if (ApiError bad = prompt_as_chat(body, translated); !bad.ok()) {
     return bad;
   }
+  if (ApiError bad = read_context(body, out); !bad.ok()) return bad;
   if (ApiError bad = common(body, translated, out); !bad.ok()) return bad;
   return finish(body, std::move(translated), out);
 }
