@@ -189,7 +189,15 @@ class Embeddings final : public wire::ExchangeListener {
 
   void write_head(std::string& out) const {
     switch (request_.embedding_form) {
-      case EmbeddingForm::kOpenAi: out += R"({"object":"list","data":[)"; return;
+      case EmbeddingForm::kOpenAi: {
+        const auto now = state_.bus.env().wall().time_since_epoch();
+        out += "{\"id\":\"embd-";
+        out += request_.request_id.empty() ? random_id(state_.bus, 24) : request_.request_id;
+        out += "\",\"object\":\"list\",\"created\":";
+        out += std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count());
+        out += ",\"data\":[";
+        return;
+      }
       case EmbeddingForm::kOllamaOne: out += "{\"embedding\":"; return;
       case EmbeddingForm::kOllama: break;
     }
