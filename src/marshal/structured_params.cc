@@ -1,6 +1,7 @@
 // The parameters that give a completion its form:
 //
 //   response_format     {"type": "text" | "json_object" | "json_schema", "json_schema": {"schema": …, …}}     OpenAI
+//   response_format     {"type": "json" | "json_object" | "regex", "value": …}           Hugging Face's TGI and clients
 //   structured_outputs  {"json" | "regex" | "choice" | "grammar" | "json_object": …}                       vLLM
 //   guided_json, guided_regex, guided_choice, guided_grammar                                      vLLM, older clients
 //   json_schema, grammar                                                                                    llama.cpp
@@ -99,11 +100,15 @@ bool read_response_format(FieldReader& reader, std::string_view name, std::optio
   if (json.peek() != JsonCursor::Kind::kObject) return reader.unexpected(name, "an object");
   std::string type;
   StructuredOutput form;
-  bool schema = false;
+  bool schema = false, value = false, value_is_text = false;
   bool good = json.object([&](std::string_view key) {
     const std::string member(key.substr(0, 64));
     if (member == "type") return reader.text("response_format.type", 64, type);
     if (reader.none()) return true;
+    if (member == "value") {
+      value = true, value_is_text = json.peek() == JsonCursor::Kind::kString;
+      return form.schema = Schema::kGuide, read_schema(reader, "response_format.value", form);
+    }
     if (member == "json_schema") return read_named_schema(reader, name, form, schema);
     if (member == "schema")  // llama.cpp's, which holds to no schema that it cannot express
       return schema = true, form.schema = Schema::kGuide, read_schema(reader, name, form);
@@ -111,6 +116,12 @@ bool read_response_format(FieldReader& reader, std::string_view name, std::optio
   });
   if (!good) return false;
   if (type == "text") return true;
+  if (type == "json" || type == "regex") {
+    if (!value || (type == "regex" && !value_is_text))
+      return reader.refuse("response_format.value", type == "json" ? "a schema is missing" : "a text is missing");
+    if (type == "regex") form.kind = FormKind::kRegex, form.schema = StructuredOutput().schema;
+    return out = std::move(form), true;
+  }
   if (type != "json_object" && type != "json_schema")
     return reader.refuse("response_format.type", "takes text, json_object or json_schema");
   if (type == "json_schema" && !schema) return reader.refuse("response_format.json_schema", "schema is missing");

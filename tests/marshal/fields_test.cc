@@ -145,6 +145,9 @@ TEST(StructuredParams, AResponseFormatIsTextAnyObjectOrASchema) {
   EXPECT_EQ(form("response_format", R"({"type":"text"})"), "none");
   EXPECT_EQ(form("response_format", R"({"type":"json_object"})"), of(Kind::kJsonObject));
   EXPECT_EQ(form("response_format", R"({"type":"json_object","json_schema":null})"), of(Kind::kJsonObject));
+  EXPECT_EQ(form("response_format", R"({"type":"json_object","value":{}})"), of(Kind::kJsonSchema, "{} (guide)"));
+  EXPECT_EQ(form("response_format", R"({"value":{},"type":"json"})"), of(Kind::kJsonSchema, "{} (guide)"));
+  EXPECT_EQ(form("response_format", R"({"type":"regex","value":"a+"})"), of(Kind::kRegex, "a+"));
   EXPECT_EQ(form("response_format", R"({"json_schema":{"name":"n","schema":{"type":"null"}},"type":"json_schema"})"),
             of(Kind::kJsonSchema, R"({"type":"null"} (guide))"));
   EXPECT_EQ(form("response_format", R"({"type":"json_object","schema":true})"), of(Kind::kJsonSchema, "true (guide)"));
