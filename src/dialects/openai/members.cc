@@ -44,7 +44,7 @@ constexpr std::array<Harmless, 19> kHarmless{{{"user", JsonCursor::Kind::kString
 struct Unoffered {
   std::string_view name, neutral, why;
 };
-constexpr std::array<Unoffered, 24> kUnoffered{{
+constexpr std::array<Unoffered, 25> kUnoffered{{
     {"best_of", "1", "use n"},
     {"modalities", R"(["text"])", "only text is offered"},
     {"audio", "", "only text is offered"},
@@ -69,6 +69,7 @@ constexpr std::array<Unoffered, 24> kUnoffered{{
     {"vllm_xargs", "", "not offered"},
     {"typical_p", "1.0", "not offered"},
     {"mirostat", "0", "not offered"},
+    {"safe_prompt", "", "not offered"},
 }};
 
 // Those that some endpoint here reads.

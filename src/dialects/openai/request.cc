@@ -37,7 +37,7 @@ class Members {
     if (read_prompt(name, ok) || read_prompt_option(name, ok)) return ok;
     if (makes_text() && (read_common(name, ok) || read_logprobs(name, ok) || read_filter(name, ok))) return ok;
     if (chat() && read_chat_option(name, ok)) return ok;
-    if (makes_text() && read_of_llama(name, ok)) return ok;
+    if (makes_text() && read_other_name(name, ok)) return ok;
     if (const auto* row = makes_text() ? marshal::find_param(kParams, name) : nullptr)
       return marshal::read_param(fields_, kParams, *row, name, out_.params);
     if (kind_ == Kind::kEmbedding && read_embedding(name, ok)) return ok;
@@ -160,9 +160,12 @@ class Members {
     return true;
   }
 
-  // llama.cpp's names of what vLLM calls otherwise. Its server generates without end for -1 tokens.
-  bool read_of_llama(const std::string& name, bool& ok) {
-    if (name == "repeat_penalty") {
+  // llama.cpp's and Mistral's names of what vLLM calls otherwise. llama.cpp's server generates without end for -1
+  // tokens.
+  bool read_other_name(const std::string& name, bool& ok) {
+    if (name == "random_seed") {
+      ok = marshal::read_param(fields_, kParams, *marshal::find_param(kParams, "seed"), name, out_.params);
+    } else if (name == "repeat_penalty") {
       ok =
           marshal::read_param(fields_, kParams, *marshal::find_param(kParams, "repetition_penalty"), name, out_.params);
     } else if (name == "n_predict") {

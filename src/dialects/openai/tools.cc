@@ -72,7 +72,7 @@ bool read_choice_word(FieldReader& fields, std::string_view words, Request& requ
   if (!fields.text("tool_choice", 32, word)) return false;
   if (word == "auto")
     request.tool_choice = ToolChoice::kAuto;
-  else if (word == "required")
+  else if (word == "required" || word == "any")  // Mistral's word
     request.tool_choice = ToolChoice::kRequired;
   else if (word == "none" && words.find("none") != words.npos)
     request.tool_choice = ToolChoice::kNone;
