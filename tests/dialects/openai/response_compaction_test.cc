@@ -77,6 +77,7 @@ TEST_F(Compaction, ATemplateThatWantsTurnsHasThem) {
 
 TEST_F(Compaction, WhatIsWrongIsSaid) {
   EXPECT_EQ(refusal(compact(Json::object())), "400 input: input: it is missing");
+  EXPECT_EQ(refusal(compact({{"model", nullptr}, {"input", "a"}})), "400 model: model: it is missing");
   EXPECT_EQ(refusal(compact({{"input", 1}})), "400 input: input: expected a text or a list of items");
   EXPECT_EQ(refusal(compact({{"input", "a"}, {"strem", true}})), "400 strem: strem: no such parameter");
   EXPECT_EQ(compact({{"input", "a"}, {"model", "none"}})->response.status, 404);

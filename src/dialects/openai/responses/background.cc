@@ -29,7 +29,7 @@ std::string head_of_response(OpenAiState& state, const std::string& id, std::str
   const auto since = state.bus.env().wall().time_since_epoch();
   std::string out = "{\"id\":\"" + id + "\",\"object\":\"response\",\"created_at\":";
   out += std::to_string(std::chrono::duration_cast<std::chrono::seconds>(since).count());
-  out += R"(,"status":"queued","error":null,"incomplete_details":null,"model":)";
+  out += R"(,"completed_at":null,"status":"queued","error":null,"incomplete_details":null,"model":)";
   marshal::write_string(out, model);
   return out;
 }

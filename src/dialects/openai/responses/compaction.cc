@@ -108,6 +108,7 @@ ApiError read_compaction(std::string_view text, const StoredView& stored, Reques
       else if (!value.is_null() && std::find(kPassed.begin(), kPassed.end(), name) == kPassed.end())
         return unknown_member(name);
     }
+    if (!member(asked, "model")) return refuse("model", "model: it is missing");
     OrderedJson& input = asked["input"];
     if (input.is_null() && !member(asked, "previous_response_id")) return refuse("input", "input: it is missing");
     if (input.is_string()) input = OrderedJson::array({{{"role", "user"}, {"content", input}}});

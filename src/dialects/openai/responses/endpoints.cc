@@ -156,6 +156,9 @@ void follow(OpenAiState& state, Exchange& exchange, Course course) {
 
 void create(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
   follow(state, exchange, {read_response, [](OpenAiState& there, Exchange& x, Request&& request) {
+                             auto [served, error] = find_model(there, x, request.model, bus::Needs::kTokens);
+                             if (!error.ok()) return respond(x, error);
+                             repeat_defaults(served->spec.text->defaults, request);
                              if (request.background) request.response_id = background_id(x);
                              if (request.background && request.response_id.empty())
                                return begin_in_background(there, x, request);

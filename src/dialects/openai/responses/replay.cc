@@ -41,7 +41,7 @@ class Events {
     OrderedJson first = OrderedJson::object();
     for (const auto& [name, value] : response.items()) first[name] = name == "output" ? OrderedJson::array() : value;
     first["status"] = "in_progress", first["output"] = OrderedJson::array();
-    for (const char* name : {"error", "incomplete_details", "usage"}) first[name] = nullptr;
+    for (const char* name : {"completed_at", "error", "incomplete_details", "usage"}) first[name] = nullptr;
     for (const char* type : {"response.created", "response.in_progress"})
       add(type, [&] { return OrderedJson{{"response", first}}; });
   }

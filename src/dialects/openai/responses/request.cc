@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "dialects/openai/conversations/conversations.h"
 #include "dialects/openai/responses/input.h"
@@ -9,15 +10,17 @@
 namespace weir::openai::responses {
 namespace {
 
-constexpr std::array<RenamedMember, 9> kCarried{{{"model", "model"},
-                                                 {"temperature", "temperature"},
-                                                 {"top_p", "top_p"},
-                                                 {"stream", "stream"},
-                                                 {"parallel_tool_calls", "parallel_tool_calls"},
-                                                 {"max_output_tokens", "max_tokens"},
-                                                 {"priority", "priority"},
-                                                 {"chat_template_kwargs", "chat_template_kwargs"},
-                                                 {"enable_thinking", "enable_thinking"}}};
+constexpr std::array<RenamedMember, 11> kCarried{{{"model", "model"},
+                                                  {"temperature", "temperature"},
+                                                  {"top_p", "top_p"},
+                                                  {"presence_penalty", "presence_penalty"},
+                                                  {"frequency_penalty", "frequency_penalty"},
+                                                  {"stream", "stream"},
+                                                  {"parallel_tool_calls", "parallel_tool_calls"},
+                                                  {"max_output_tokens", "max_tokens"},
+                                                  {"priority", "priority"},
+                                                  {"chat_template_kwargs", "chat_template_kwargs"},
+                                                  {"enable_thinking", "enable_thinking"}}};
 constexpr std::array<std::string_view, 12> kRead{
     "input", "instructions",         "tools",      "text",        "tool_choice", "include", "reasoning", "top_logprobs",
     "store", "previous_response_id", "background", "conversation"};
@@ -198,6 +201,17 @@ OrderedJson laid_over(OrderedJson defaults, const OrderedJson* said) {
   return defaults;
 }
 
+// Each of these has a number in the response: what the request says, or what repeat_defaults() adds.
+constexpr std::array<std::string_view, 4> kSampling{"temperature", "top_p", "presence_penalty", "frequency_penalty"};
+
+// Open Responses has these members in each function that a response repeats.
+OrderedJson repeated_tools(OrderedJson tools) {
+  for (OrderedJson& tool : tools)
+    if (tool.is_object() && text_member(tool, "type") == "function")
+      for (const char* name : {"description", "parameters", "strict"}) tool.emplace(name, nullptr);
+  return tools;
+}
+
 // The response repeats what was asked for.
 std::string echo(const OrderedJson& body, bool stored, const std::string& conversation) {
   OrderedJson out{{"background", false},
@@ -212,17 +226,21 @@ std::string echo(const OrderedJson& body, bool stored, const std::string& conver
                   {"reasoning", nullptr},
                   {"safety_identifier", nullptr},
                   {"store", false},
-                  {"temperature", nullptr},
                   {"text", nullptr},
                   {"tool_choice", "auto"},
                   {"tools", OrderedJson::array()},
                   {"top_logprobs", 0},
-                  {"top_p", nullptr},
                   {"truncation", "disabled"}};
   for (auto& [name, value] : out.items())
     if (const OrderedJson* said = member(body, name)) value = *said;
   out["reasoning"] = laid_over({{"effort", nullptr}, {"summary", nullptr}}, member(body, "reasoning"));
   out["text"] = laid_over({{"format", {{"type", "text"}}}}, member(body, "text"));
+  if (OrderedJson& format = out["text"]["format"]; format.is_object() && text_member(format, "type") == "json_schema") {
+    format.emplace("description", nullptr);
+    format.emplace("strict", false);
+  }
+  out["tools"] = repeated_tools(std::move(out["tools"]));
+  for (std::string_view name : kSampling) carry(body, name, out, name);
   carry(body, "user", out, "user");
   if (!conversation.empty()) out["conversation"] = {{"id", conversation}};
   out["service_tier"] = "default";
@@ -245,6 +263,20 @@ ApiError check_previous(const std::optional<StoredResponse>& found) {
   ApiError bad = refuse("previous_response_id", "previous_response_id: that response was not completed");
   bad.code = "previous_response_not_found";
   return bad;
+}
+
+void repeat_defaults(const msg::Sampling& defaults, Request& request) {
+  const marshal::GenerationParams& said = request.params;
+  const auto add = [&](std::string_view name, const std::optional<float>& own, float otherwise) {
+    if (own) return;
+    ((request.echoed += ",\"") += name) += "\":";
+    std::array<char, 32> digits;
+    request.echoed.append(digits.data(), std::to_chars(digits.begin(), digits.end(), otherwise).ptr);
+  };
+  add("temperature", said.temperature, defaults.temperature);
+  add("top_p", said.top_p, defaults.top_p);
+  add("presence_penalty", said.presence_penalty, defaults.presence_penalty);
+  add("frequency_penalty", said.frequency_penalty, defaults.frequency_penalty);
 }
 
 ApiError read_response(std::string_view body, const StoredView& stored, Request& out) {

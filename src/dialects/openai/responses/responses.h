@@ -80,6 +80,9 @@ std::optional<StoredResponse> read_shared(const base::Bytes& record);
 // `Request::references`, the rest has not been read: it is to be read again with what they are. Any thread. Errors: 400
 // naming the member, 404 naming an item that is not there.
 ApiError read_response(std::string_view body, const StoredView& stored, Request& out);
+// The numbers that a model samples with where the request does not say, into Request::echoed: a client reads what is in
+// force. Once for each request.
+void repeat_defaults(const msg::Sampling& defaults, Request& request);
 
 // Reads the exchange's body with `read`, as often as what it refers to comes, and goes on with `next`.
 struct Course {
