@@ -64,7 +64,7 @@ TEST_F(ScoresBench, DocumentsAreRankedByTheScoreOfTheirPair) {
     said.erase("id");
     EXPECT_EQ(said, Json::parse(R"({"model":"r","results":[{"index":1,"relevance_score":0.75,"document":{"text":"c"}},
         {"index":0,"relevance_score":0.25,"document":{"text":"ab"}},{"index":2,"relevance_score":0.25,"document":{"text":"d"}}],
-        "usage":{"prompt_tokens":7,"total_tokens":7}})"));
+        "usage":{"prompt_tokens":7,"completion_tokens":0,"total_tokens":7}})"));
   }
 }
 
@@ -75,6 +75,7 @@ TEST_F(ScoresBench, TopNAndReturnDocumentsShortenTheAnswer) {
   auto cohere = rerank({{"documents", {"a"}}}, "/v2/rerank");
   answer("r", scores({1}));
   EXPECT_FALSE(json(cohere)["results"][0].contains("document")) << "Cohere's second API sends none";
+  EXPECT_TRUE(json(cohere)["meta"].is_object()) << "and its clients refuse an answer without it";
 }
 
 TEST_F(ScoresBench, LogitsAreGivenWhereTheActivationIsOff) {

@@ -164,7 +164,11 @@ class Scores final : public wire::ExchangeListener {
       write_ranking(out);
     gathered_.release();
     const std::string tokens = std::to_string(tokens_);
-    respond_json(exchange_, out + ",\"usage\":{\"prompt_tokens\":" + tokens + ",\"total_tokens\":" + tokens + "}}");
+    // Clients of Cohere's refuse an answer without it.
+    if (api_ == ScoreApi::kCohereRerank)
+      out += R"(,"meta":{"api_version":{"version":"2"},"billed_units":{"search_units":1}})";
+    out += ",\"usage\":{\"prompt_tokens\":" + tokens + ",\"completion_tokens\":0,\"total_tokens\":" + tokens + "}}";
+    respond_json(exchange_, std::move(out));
   }
 
   static void write_floats(std::string& out, const std::vector<float>& values) {
