@@ -184,7 +184,7 @@ class Members {
     stream_options_ = true;
     if (json_.peek() != JsonCursor::Kind::kObject) return fields_.unexpected(name, "an object");
     return json_.object([&](std::string_view key) {
-      if (key == "include_usage") return fields_.flag("stream_options.include_usage", out_.include_usage);
+      if (key == "include_usage") return optional_flag("stream_options.include_usage", include_usage_);
       if (key == "continuous_usage_stats")
         return fields_.flag("stream_options.continuous_usage_stats", out_.continuous_usage);
       if (key == "include_obfuscation") return json_.skip();
@@ -312,6 +312,9 @@ class Members {
     out_.add_generation_prompt = generation_prompt_.value_or(!out_.continue_final_message);
     if (out_.continue_final_message && out_.add_generation_prompt)
       return openai::refuse("continue_final_message", "continue_final_message: needs add_generation_prompt: false");
+    out_.include_usage = include_usage_.value_or(false);
+    // Whoever wants no usage at the end wants none before it.
+    if (include_usage_ == false) out_.continuous_usage = false;
     if (stream_options_ && !out_.stream) return openai::refuse("stream_options", "stream_options: needs stream: true");
     if (out_.stream && out_.prompt_logprobs)
       return openai::refuse("prompt_logprobs", "prompt_logprobs: not in a stream; completions have echo with logprobs");
@@ -344,7 +347,7 @@ class Members {
   Request& out_;
   marshal::GenerationParams newer_;  // max_completion_tokens, which counts for more than max_tokens
   std::optional<uint32_t> top_logprobs_;
-  std::optional<bool> generation_prompt_;
+  std::optional<bool> generation_prompt_, include_usage_;
   bool chat_logprobs_ = false, stream_options_ = false;
 };
 

@@ -141,10 +141,13 @@ class Streamed final : public Answer {
     frame += ',';
     write_end(frame, choice.end);
     if (kind_ == Kind::kCompletion) write_prompt_ids(choice, frame);
+    // Clients of completions join the ids of all chunks.
+    if (kind_ == Kind::kCompletion && request_.token_ids && delta.ids.empty()) frame += ",\"token_ids\":[]";
     delta.write_extras(frame);
     if (choice.moves > 0 && choice.end.why != End::Why::kNone)
       frame += ",\"weir_moved\":" + std::to_string(choice.moves);
-    close(choice, frame);
+    frame += "}]";
+    close(choice, choice.completion_tokens, frame);
   }
 
   void begin(const Choice& choice, std::string& frame) const {
@@ -152,11 +155,11 @@ class Streamed final : public Answer {
     frame += "{\"index\":";
     marshal::write_number(frame, uint64_t(choice.index()));
   }
-  void close(const Choice& choice, std::string& frame) const {
-    frame += "}]";
+  // `tokens`: of the completion, as far as the client has them with this chunk.
+  void close(const Choice& choice, uint32_t tokens, std::string& frame) const {
     if (request_.continuous_usage) {
       frame += ',';
-      write_usage(frame, {choice.prompt_tokens, choice.completion_tokens, choice.cached_tokens, choice.thought_tokens});
+      write_usage(frame, {choice.prompt_tokens, tokens, choice.cached_tokens, std::min(choice.thought_tokens, tokens)});
     } else if (request_.include_usage) {
       frame += ",\"usage\":null";
     }
@@ -164,9 +167,9 @@ class Streamed final : public Answer {
   }
   void role(Choice& choice, std::string& frame) {
     begin(choice, frame);
-    frame += R"(,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null)";
+    frame += R"(,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}])";
     write_prompt_ids(choice, frame);
-    close(choice, frame);
+    close(choice, 0, frame);
   }
   static void write_prompt_ids(Choice& choice, std::string& frame) {
     if (choice.prompt_ids.empty()) return;

@@ -79,8 +79,18 @@ TEST_F(Chat, ContinuousUsageIsInEveryChunk) {
   v.end();
   turn();
   auto all = events(x);
+  EXPECT_EQ(all[0]["usage"]["completion_tokens"], 0) << "the role is no token";
   EXPECT_EQ(all[1]["usage"]["completion_tokens"], 1);
   EXPECT_EQ(all[2]["usage"]["total_tokens"], 20);
+}
+
+TEST_F(Chat, WithoutUsageAtTheEndThereIsNoneBefore) {
+  auto x = chat({{"stream", true}, {"stream_options", {{"include_usage", false}, {"continuous_usage_stats", true}}}});
+  auto v = scripted();
+  v.emit("ab");
+  v.end();
+  turn();
+  for (const Json& chunk : events(x)) EXPECT_FALSE(chunk.contains("usage")) << chunk;
 }
 
 TEST_F(Chat, CharactersAreNeverSplit) {

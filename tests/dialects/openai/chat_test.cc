@@ -122,7 +122,7 @@ TEST_F(Chat, TokenIdsAreReturnedWhenAskedFor) {
   v.end();
   turn();
   auto all = events(x);
-  EXPECT_EQ(all[0]["choices"][0]["prompt_token_ids"].size(), 18u);
+  EXPECT_EQ(all[0]["prompt_token_ids"].size(), 18u);
   EXPECT_EQ(all[1]["choices"][0]["token_ids"], Json({97}));
   EXPECT_EQ(all[2]["choices"][0]["token_ids"], Json({256}));
 }
