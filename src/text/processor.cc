@@ -326,6 +326,7 @@ base::Result<std::shared_ptr<const Processor>> make_processor(std::string_view t
     if (!chat) return base::invalid(std::string(file) + name + ", " + chat.error().message);
     *to = std::move(*chat);
   }
+  out->chat_source = std::move(templates.usual);
   return std::shared_ptr<const Processor>(std::move(out));
 }
 

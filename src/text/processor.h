@@ -25,6 +25,7 @@ struct Processor final : msg::TextCodec {
   std::shared_ptr<const jinja::Template> tool_chat;        // where tools are given; null: `chat`, too
   std::shared_ptr<GrammarCache> grammars;                  // never null
   msg::AnswerFormat format;
+  std::string chat_source;         // of `chat`
   bool developers = false;         // a template names the role developer
   std::string bos, eos, unk, pad;  // the special tokens' text; empty when there is none
   // The ids around a text with special tokens, where tokenizer_config.json decides (add_bos_token, add_eos_token) and
@@ -60,6 +61,9 @@ struct Processor final : msg::TextCodec {
     return grammars->find(form);
   }
 };
+
+// Null: the codec is not one that a model's folder gives.
+inline const Processor* processor_of(const msg::TextCodec* codec) { return dynamic_cast<const Processor*>(codec); }
 
 // From the files of a Hugging Face folder; empty text for files that are not there. `tokenizer_config` may hold the
 // chat template (`chat_template`; where it is a list of named ones, `default`, and `tool_use` where tools are given),

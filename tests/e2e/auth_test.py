@@ -61,7 +61,7 @@ NO_MODEL = {
     '/api/tags', '/api/ps', '/api/version', '/api/create', '/api/copy', '/api/push', '/api/delete',
     '/inference.GRPCInferenceService/ModelReady', '/inference.GRPCInferenceService/ModelStreamInfer',
     '/inference.GRPCInferenceService/RepositoryIndex', '/inference.GRPCInferenceService/ServerMetadata',
-    '/inference.GRPCInferenceService/LogSettings', '/load', '/version', '/evergreen/v2/session',
+    '/inference.GRPCInferenceService/LogSettings', '/load', '/version', '/tokenizer_info', '/evergreen/v2/session',
     '/evergreen.v2.EvergreenService/StartSession',
     *(f'/salience.v1.Salience/{m}' for m in ('CloseSession', 'ForkSession', 'DumpSession', 'Generate', 'GetReadoutManifest')),
 }

@@ -62,7 +62,7 @@ READS = {
     'POST /grps/v1/metadata/server',
     *(f'POST /grps.protos.v1.{service}/{method}' for service in ('GrpsService', 'GrpsBrpcService')
       for method in ('CheckLiveness', 'CheckReadiness', 'ModelMetadata', 'ServerMetadata')),
-    'GET /health', 'GET /livez', 'GET /load', 'GET /metrics', 'GET /ping', 'GET /readyz', 'GET /version', 'POST /ping',
+    'GET /health', 'GET /livez', 'GET /load', 'GET /metrics', 'GET /ping', 'GET /readyz', 'GET /tokenizer_info', 'GET /version', 'POST /ping',
     'POST /grpc.health.v1.Health/Check', 'POST /grpc.health.v1.Health/List', 'POST /grpc.health.v1.Health/Watch',
     'POST /grpc.reflection.v1.ServerReflection/ServerReflectionInfo',
     'POST /grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo',

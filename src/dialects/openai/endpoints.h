@@ -31,6 +31,7 @@ void embeddings(OpenAiState& state, wire::Exchange& exchange, const wire::PathAr
 void embed_request(OpenAiState& state, wire::Exchange& exchange, Request&& request);        // one that has been read
 void tokenize(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);    // tokenize.cc
 void detokenize(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
+void tokenizer_info(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void list_models(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);  // models.cc
 void show_model(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 

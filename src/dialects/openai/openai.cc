@@ -150,6 +150,7 @@ constexpr Row kAnthropicRows[] = {
 constexpr Row kAtRoot[] = {
     {"POST", "/tokenize", tokenize, Permission::kInfer},
     {"POST", "/detokenize", detokenize, Permission::kInfer},
+    {"GET", "/tokenizer_info", tokenizer_info, Permission::kRead},
     {"GET", "/load", load, Permission::kMetrics},
     {"GET", "/version", version, Permission::kHealth},
     {"GET", "/health", health, Permission::kHealth},

@@ -1,4 +1,4 @@
-// POST /tokenize and /detokenize, as vLLM has them.
+// POST /tokenize and /detokenize, GET /tokenizer_info, as vLLM has them.
 #include <atomic>
 #include <utility>
 
@@ -10,6 +10,7 @@
 #include "marshal/json_pieces.h"
 #include "marshal/json_tensor.h"
 #include "msg/text_codec.h"
+#include "text/processor.h"
 #include "wire/answer_flow.h"
 
 namespace weir::openai {
@@ -153,6 +154,29 @@ void tokenize(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs
 
 void detokenize(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs&) {
   read_body<Detokenize>(state, exchange, read_detokenize, join_tokens);
+}
+
+// lm-evaluation-harness asks for it before it asks for ids. The class is the one that reads any tokenizer.json.
+void tokenizer_info(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs&) {
+  auto [served, error] = find_model(state, exchange, exchange.request().query_value("model"), bus::Needs::kText);
+  if (!error.ok()) return respond(exchange, error);
+  const text::Processor* codec = text::processor_of(tokens_of(served->spec)->codec.get());
+  if (!codec) return respond(exchange, refuse("model", "the model has no tokenizer here"));
+  std::string out = R"({"tokenizer_class":"PreTrainedTokenizerFast","model_max_length":)";
+  out += std::to_string(tokens_of(served->spec)->max_length);
+  const std::pair<std::string_view, std::string_view> rows[] = {{"bos_token", codec->bos},
+                                                                {"eos_token", codec->eos},
+                                                                {"unk_token", codec->unk},
+                                                                {"pad_token", codec->pad},
+                                                                {"chat_template", codec->chat_source}};
+  for (const auto& [name, text] : rows) {
+    ((out += ",\"") += name) += "\":";
+    if (text.empty())
+      out += "null";
+    else
+      marshal::write_string(out, text);
+  }
+  respond_json(exchange, out += '}');
 }
 
 }  // namespace weir::openai

@@ -8,6 +8,7 @@
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
 #include "msg/text_codec.h"
+#include "text/processor.h"
 
 namespace weir::openai::ollama {
 namespace {
@@ -71,9 +72,12 @@ void write_text_capabilities(std::string& out, const msg::TextSpec& text) {
   if (fills_in(*text.codec)) out += ",\"insert\"";
 }
 
-void write_info(std::string& out, const msg::ModelSpec& spec, const msg::TextSpec& text) {
+// `asked`: the name that the client has for it.
+void write_info(std::string& out, std::string_view asked, const msg::ModelSpec& spec, const msg::TextSpec& text) {
   out += ",\"model_info\":{\"general.architecture\":\"weir\",\"general.name\":";
   marshal::write_string(out, spec.name);
+  out += ",\"general.basename\":";
+  marshal::write_string(out, asked);
   out += ",\"weir.context_length\":" + std::to_string(text.max_length);
   out += ",\"weir.embedding_length\":" + std::to_string(text.hidden_size);
   out += ",\"weir.vocab_size\":" + std::to_string(text.vocabulary) + "},\"capabilities\":[";
@@ -89,9 +93,13 @@ void show_named(OpenAiState& state, Exchange& exchange, Named&& asked) {
   if (!error.ok()) return respond(exchange, error);
   const msg::TextSpec* text = tokens_of(served->spec);
   if (!text) return respond(exchange, refuse("model", "model '" + asked.model + "' knows no text"));
-  std::string out = R"({"license":"","modelfile":"","parameters":"","template":"",)";
+  // Some clients send tools only to a model whose template has that word.
+  const text::Processor* codec = text::processor_of(text->codec.get());
+  std::string out = R"({"license":"","modelfile":"","parameters":"","template":)";
+  marshal::write_string(out, codec ? std::string_view(codec->chat_source) : std::string_view());
+  out += ',';
   out += kDetails;
-  write_info(out, served->spec, *text);
+  write_info(out, asked.model, served->spec, *text);
   out += ",\"modified_at\":\"";
   base::append_utc(out, base::WallTime(std::chrono::seconds(state.created)));
   respond_json(exchange, out += "\"}");
