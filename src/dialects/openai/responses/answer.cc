@@ -39,11 +39,16 @@ std::string with_items(std::string list, const std::vector<Item>& more) {
   return list;
 }
 
+int64_t unix_seconds(OpenAiState& state) {
+  const auto since = state.bus.env().wall().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::seconds>(since).count();
+}
+
 class ResponseAnswer final : public Answer {
  public:
   ResponseAnswer(OpenAiState& state, Exchange& exchange, Kind kind, Request request)
       : Answer(state, exchange, kind, std::move(request)) {
-    created_ = seconds_now();
+    created_ = unix_seconds(state_);
     id_ = request_.response_id.empty() ? "resp_" + random_id(kIdDigits) : request_.response_id;
     if (request_.stream) quiet_.start();
   }
@@ -312,14 +317,10 @@ class ResponseAnswer final : public Answer {
     exchange_.body(base::Bytes::adopt(std::move(events)));
   }
 
-  int64_t seconds_now() const {
-    const auto since = state_.bus.env().wall().time_since_epoch();
-    return std::chrono::duration_cast<std::chrono::seconds>(since).count();
-  }
   // The response with its items, of which the last has come so far; `error`: why it failed.
   std::string response_json(std::string_view status, Progress last, std::string_view error) const {
     std::string out = "{\"id\":\"" + id_ + "\",\"object\":\"response\",\"created_at\":" + std::to_string(created_);
-    out += ",\"completed_at\":" + (status == "completed" ? std::to_string(seconds_now()) : "null");
+    out += ",\"completed_at\":" + (status == "completed" ? std::to_string(unix_seconds(state_)) : "null");
     add_string(out, "status", status);
     out += ",\"error\":";
     if (error.empty()) {
