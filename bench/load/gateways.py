@@ -10,6 +10,7 @@ import grpc
 import cases
 import measure
 import payloads
+import profile
 import tails
 
 CALM = 500  # requests per second, for what a single one takes
@@ -59,14 +60,6 @@ backend b
     return command
 
 
-def repository(folder, origin):
-    models = pathlib.Path(folder) / 'models'
-    (models / 'identity').mkdir(parents=True)
-    (models / 'identity/model.yaml').write_text(
-        f'engine: forward\nkind: oip-grpc\norigins: ["http://127.0.0.1:{origin}"]\nparameters: {{check_interval: 60s}}\n')
-    return models
-
-
 class Origin(measure.Server):
     """weir with the model identity."""
 
@@ -91,7 +84,7 @@ def gateways(build, folder, values):
         origin = Origin(build)
         stack.callback(origin.stop)
         servers = stack.enter_context(cases.running({
-            'weir': cases.weir(build, repository=repository(folder, origin.port)), 'nginx grpc_pass': nginx(folder, origin.port),
+            'weir': cases.weir(build, repository=profile.forwarding_repository(folder, origin.port)), 'nginx grpc_pass': nginx(folder, origin.port),
             'nghttpx': nghttpx(origin.port), 'haproxy': haproxy(folder, origin.port)}))
         for server in servers:
             check(server, body, 4 * values)

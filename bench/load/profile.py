@@ -1,17 +1,18 @@
 """Where a request's instructions, allocations and system calls go: `./dev bench profile [case] [--functions N] [--atomics]`.
 
-usage: profile.py BUILD_DIR [grpc_small|rest_json|stream_sse] [--functions N] [--atomics]
+usage: profile.py BUILD_DIR [grpc_small|rest_json|stream_sse|forward_small] [--functions N] [--atomics]
 
 The server runs under callgrind, one shard, and is loaded with N and then 3 N requests over the same connections: what the
 second has more, divided by 2 N, is a request's share, without start-up and without what a connection costs. Under callgrind
 the server is slow, so each of its turns finds as many requests as a client has under way, and the 200 requests a second whose
 times it would keep for the console would be all of them: it keeps none. System calls are counted by strace, at the server's
 speed under it. --atomics: how often a request changes something atomically (locks do, too), by function: what many cores would
-share.
+share. forward_small is a gateway (engine: forward) in front of a server that runs beside it and is not counted.
 """
 
 import argparse
 import collections
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -35,6 +36,7 @@ class Case:
     body: bytes
     unit: int = 1  # what is counted, of each request
     what: str = 'request'
+    forwards: bool = False  # the server is a gateway: another one has the model
 
 
 CASES = {
@@ -45,12 +47,43 @@ CASES = {
     'stream_sse': Case(measure.Load(128, 64, 1, http1=True, headers=cases.JSON), '/v1/chat/completions',
                        payloads.chat_json('echo', 'a', cases.TOKENS), cases.TOKENS, 'token'),
 }
+CASES['forward_small'] = dataclasses.replace(CASES['grpc_small'], forwards=True)
 
 
 def repository(folder):
     models = cases.echo(folder)
     os.symlink(cases.ROOT / 'conf/models/identity', models / 'identity')
     return models
+
+
+def forwarding_repository(folder, origin):
+    """Identity, which a server on that port runs."""
+    models = pathlib.Path(folder) / 'forwarding'
+    (models / 'identity').mkdir(parents=True)
+    (models / 'identity/model.yaml').write_text(
+        f'engine: forward\nkind: oip-grpc\norigins: ["http://127.0.0.1:{origin}"]\nparameters: {{check_interval: 60s}}\n')
+    return models
+
+
+def serve(binary, models):
+    """The command of a server on one shard, for a port."""
+    return lambda port: [binary, 'serve', models, '--listen', f'127.0.0.1:{port}', '--shards', '1', '--access-log', 'off',
+                         '--console-timelines', '0']
+
+
+@contextlib.contextmanager
+def models_of(case, folder, binary):
+    """The repository of the server of a case, and its origin, which runs meanwhile, or None."""
+    models = repository(folder)
+    if not case.forwards:
+        yield models, None
+        return
+    origin = measure.Server('origin', serve(binary, models))
+    try:
+        measure.wait_ready(origin.port)
+        yield forwarding_repository(folder, origin.port), origin
+    finally:
+        origin.stop()
 
 
 class Watched(measure.Server):
@@ -110,19 +143,18 @@ def print_functions(title, counts, most, total):
 
 
 def profile(name, case, binary, functions, atomics):
-    with tempfile.TemporaryDirectory() as folder:
-        body, models, out = pathlib.Path(folder) / 'body', repository(folder), f'{folder}/callgrind'
+    with tempfile.TemporaryDirectory() as folder, models_of(case, folder, binary) as (models, _):
+        body, out = pathlib.Path(folder) / 'body', f'{folder}/callgrind'
         body.write_bytes(case.body)
-        serve = lambda port: [binary, 'serve', models, '--listen', f'127.0.0.1:{port}', '--shards', '1', '--access-log', 'off',
-                              '--console-timelines', '0']
+        command = serve(binary, models)
         places = ['--dump-instr=yes', '--compress-pos=no'] if atomics else []
-        watched = lambda port: ['valgrind', '--tool=callgrind', f'--callgrind-out-file={out}', *places, *serve(port)]
+        watched = lambda port: ['valgrind', '--tool=callgrind', f'--callgrind-out-file={out}', *places, *command(port)]
         server = Watched(watched)
         try:
             short, long = instructions(server, case, body, out)
         finally:
             server.stop()
-        server = Watched(serve)
+        server = Watched(command)
         try:
             calls = system_calls(server, case, body, folder)
         finally:
