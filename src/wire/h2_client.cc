@@ -1,70 +1,57 @@
-// The HTTP/2 client: many requests at once over one connection (RFC 9113), by nghttp2. See client_codec.h.
-#include <nghttp2/nghttp2.h>
-
+// The HTTP/2 client: many requests at once over one connection (RFC 9113). See client_codec.h. Header blocks are
+// libnghttp2's work; frames, streams and windows are not, for its session is made for all that HTTP/2 may be: half of
+// what a small request costs here would be spent in it. What it refuses of a server is refused here (a test compares
+// them).
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <exception>
-#include <new>
-#include <unordered_map>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include <nghttp2/nghttp2.h>
+
 #include "wire/client_codec.h"
-#include "wire/guard.h"
-#include "wire/h2_output.h"
-#include "wire/text.h"
+#include "wire/h2_answer_heads.h"
+#include "wire/h2_client_answers.h"
+#include "wire/h2_client_output.h"
+#include "wire/h2_client_streams.h"
+#include "wire/h2_frame_cutter.h"
 
 namespace weir::wire {
 namespace {
 
-constexpr size_t kFilledAhead = 256 << 10;     // output gathered ahead of the socket
-constexpr size_t kCopyAtMost = 4096;           // smaller pieces are cheaper to copy than to point at
-constexpr uint32_t kLargestPiece = 256 << 10;  // and the largest frame that we take
-// A stream whose bytes wait for consume() holds no more than its window. The connection's window is for what has not
-// been looked at: it opens with every byte that comes, so that no stream holds up another one. A stream gets the larger
-// window once half of the first has come without anything that waits.
-constexpr uint32_t kFirstWindow = 1 << 20;
-constexpr int32_t kStreamWindow = 4 << 20, kConnectionWindow = 64 << 20;
+constexpr uint32_t kLargestPiece = 256 << 10;  // the largest frame that we take
+// The connection's window is for what has not been looked at: it opens with every byte that comes, so that no stream
+// holds up another one.
+constexpr int64_t kConnectionWindow = 64 << 20;
+constexpr int64_t kWindowBefore = 65'535;  // of streams, until the server has our SETTINGS
 constexpr uint32_t kStreamsAtFirst = 100;  // until the server has said how many
 constexpr uint32_t kMostStreams = 1 << 16;
-constexpr size_t kMostAcks = 200;  // answers of ours that a server may make us queue
+constexpr uint32_t kMostContinuations = 8;  // as libnghttp2 has it
+constexpr uint32_t kMostSettings = 32;      // of one frame, as libnghttp2 has it
+constexpr size_t kLarge = 64 << 10;         // a piece that is worth a read of its own: FrameWalker::large_payload()
+constexpr int64_t kLastId = 0x7fffffff;
+constexpr uint32_t kUnset = UINT32_MAX;
 
-base::Status lost(std::string text) { return base::failure(base::Code::kUnavailable, std::move(text)); }
-
-base::Status reset_status(uint32_t code) {
-  if (code == NGHTTP2_REFUSED_STREAM) return lost("the server has refused the request unseen");
-  const std::string text = std::string("the server has reset the request: ") + nghttp2_http2_strerror(code);
-  if (code == NGHTTP2_CANCEL) return base::failure(base::Code::kCancelled, text);
-  if (code == NGHTTP2_ENHANCE_YOUR_CALM) return base::failure(base::Code::kResourceExhausted, text);
-  return lost(text);
+uint32_t u32_of(std::string_view from) {
+  auto at = [&](size_t i) { return uint32_t(uint8_t(from[i])); };
+  return at(0) << 24 | at(1) << 16 | at(2) << 8 | at(3);
 }
 
-// One request and its answer.
-struct ClientStream {
-  ClientAnswer* answer = nullptr;   // null: cancelled
-  std::vector<base::Bytes> pieces;  // of the request's body that have not been sent whole, the last one in front
-  size_t sent = 0;                  // of the last one
-  size_t left = 0;                  // bytes of the body
-  Fields fields;                    // of the head, then of the trailers
-  size_t field_bytes = 0;           // of all of them
-  size_t held = 0;                  // bytes of the body that wait for consume()
-  size_t passed = 0;                // bytes that came before any waited; SIZE_MAX: its window has its last size
-  int status = 0;                   // of the final head; below 200: it has not come
-  bool told = false;                // on_head() has been called
-  bool whole = false;               // its end has come
-};
+// RFC 7540 §5.3.1.
+bool depends_on_itself(const FrameHead& head, std::string_view priority) {
+  return (u32_of(priority) & uint32_t(kLastId)) == uint32_t(head.stream);
+}
 
 class H2Client final : public ClientCodec {
  public:
   H2Client();
-  ~H2Client() override { nghttp2_session_del(session_); }
   H2Client(const H2Client&) = delete;
 
-  bool has_room() const override;
+  bool has_room() const override { return !finished_ && streams_.size() < std::min(allowed_, kMostStreams); }
   void send(const ClientRequest& request, ClientAnswer& answer) override;
-  void cancel(ClientAnswer& answer) override;
-  void consume(ClientAnswer& answer, size_t n) override;
+  void cancel(ClientAnswer& answer) override { answers_.cancel(answer); }
+  void consume(ClientAnswer& answer, size_t n) override { answers_.consume(answer, n); }
   void feed(std::span<const std::byte> bytes) override;
   std::span<std::byte> landing() override;
   bool wants_read() const override { return true; }  // windows hold the server back
@@ -74,301 +61,297 @@ class H2Client final : public ClientCodec {
   bool finished() const override { return finished_; }
   bool idle() const override { return streams_.empty(); }
 
-  // Called by the library.
-  int on_field(int32_t id, std::string_view name, std::string_view value);
-  int on_frame(const nghttp2_frame& frame);
-  int on_data(int32_t id, std::span<const std::byte> piece);
-  int on_close(int32_t id, uint32_t code);
-  int send_piece(ClientStream& stream, const uint8_t* head, size_t n);
-
  private:
-  using Streams = std::unordered_map<int32_t, ClientStream>;  // whose elements stay where they are
-  ClientStream* stream_of(int32_t id);
-  Streams::iterator find(const ClientAnswer& answer);
-  void on_fields(ClientStream& stream);
-  void widen(int32_t id, ClientStream& stream, size_t came, size_t held);
-  void fill();
+  using Step = H2FrameCutter::Step;
+  using Fault = nghttp2_error_code;  // an error of the connection; NGHTTP2_NO_ERROR: there is none
+
+  Fault act(Step step);
+  Fault on_frame(const FrameHead& head, std::string_view payload);
+  Fault on_ping(const FrameHead& head, std::string_view payload);
+  Fault on_headers(const FrameHead& head, std::string_view payload);
+  Fault on_continuation(const FrameHead& head, std::string_view payload);
+  Fault on_part(const H2AnswerHeads::Head* head);
+  Fault on_block(const H2AnswerHeads::Head* head);
+  Fault on_settings(const FrameHead& head, std::string_view payload);
+  Fault on_setting(uint32_t id, uint32_t value);
+  Fault on_window_update(const FrameHead& head, std::string_view payload);
+  Fault on_reset(const FrameHead& head, std::string_view payload);
+  Fault on_goaway(const FrameHead& head, std::string_view payload);
+  Fault on_data_head(const FrameHead& head);
+  Fault on_data(Step kind);
+  bool was_opened(int32_t id) const { return id % 2 == 1 && id < next_id_; }  // the server opens none
   void fail_all(const base::Status& why);
 
-  nghttp2_session* session_ = nullptr;
-  H2Output output_;
-  FrameWalker walker_{0};  // of what the server sends
-  Streams streams_;
-  std::vector<nghttp2_nv> nva_;
+  H2ClientStreams streams_;
+  H2ClientOutput output_{streams_};
+  H2ClientAnswers answers_{streams_, output_};
+  H2FrameCutter cutter_;  // of what the server sends
+  H2AnswerHeads heads_{kMostFields};
+  int64_t next_id_ = 1;
+  uint32_t last_id_ = kLastId;  // that the server takes
+  uint32_t allowed_ = kStreamsAtFirst;
+  int64_t received_ = 0;        // bytes that the connection's window is less by
+  FrameHead block_;             // of the header block that is coming
+  uint32_t continuations_ = 0;  // of it
+  std::vector<int32_t> over_;   // streams that end as their request has gone
+  uint32_t no_priorities_ = kUnset;
+  bool in_block_ = false;                                // it is not complete
+  bool connects_ = false;                                // SETTINGS_ENABLE_CONNECT_PROTOCOL has come
+  bool settings_came_ = false, settings_taken_ = false;  // the server's, and ours by it
   bool finished_ = false;
-  bool dead_ = false;  // the library still knows of streams that are gone: it is not called any more
+  bool dead_ = false;  // nothing is read or sent any more
 };
-
-// --- the library's callbacks -----------------------------------------------------------------------------------------
-
-std::string_view chars(const uint8_t* at, size_t n) { return {reinterpret_cast<const char*>(at), n}; }
-
-// Nothing may be thrown through the library, which is C.
-template <class Work>
-int no_throw(void* user, Work work) {
-  try {
-    return work(*static_cast<H2Client*>(user));
-  } catch (const std::exception&) {
-    return NGHTTP2_ERR_CALLBACK_FAILURE;
-  }
-}
-
-int client_field(nghttp2_session*, const nghttp2_frame* frame, const uint8_t* name, size_t name_size,
-                 const uint8_t* value, size_t value_size, uint8_t, void* user) {
-  return no_throw(user, [&](H2Client& client) {
-    return client.on_field(frame->hd.stream_id, chars(name, name_size), chars(value, value_size));
-  });
-}
-int client_frame(nghttp2_session*, const nghttp2_frame* frame, void* user) {
-  return no_throw(user, [&](H2Client& client) { return client.on_frame(*frame); });
-}
-int client_data(nghttp2_session*, uint8_t, int32_t id, const uint8_t* at, size_t n, void* user) {
-  return no_throw(user, [&](H2Client& client) { return client.on_data(id, std::as_bytes(std::span(at, n))); });
-}
-int client_close(nghttp2_session*, int32_t id, uint32_t code, void* user) {
-  return no_throw(user, [&](H2Client& client) { return client.on_close(id, code); });
-}
-int client_send(nghttp2_session*, nghttp2_frame*, const uint8_t* head, size_t n, nghttp2_data_source* source,
-                void* user) {
-  return no_throw(
-      user, [&](H2Client& client) { return client.send_piece(*static_cast<ClientStream*>(source->ptr), head, n); });
-}
-ssize_t client_piece(nghttp2_session*, int32_t, uint8_t*, size_t max, uint32_t* flags, nghttp2_data_source* source,
-                     void*) {
-  const auto& stream = *static_cast<ClientStream*>(source->ptr);
-  const size_t n = std::min(stream.left, max);
-  *flags |= NGHTTP2_DATA_FLAG_NO_COPY | (n == stream.left ? NGHTTP2_DATA_FLAG_EOF : 0);
-  return ssize_t(n);
-}
-ssize_t client_piece_size(nghttp2_session*, uint8_t, int32_t, int32_t, int32_t, uint32_t max, void*) {
-  return ssize_t(std::min(max, kLargestPiece));
-}
-
-nghttp2_session* open_client_session(H2Client& client) {
-  nghttp2_session* session = nullptr;
-  nghttp2_session_callbacks* to = nullptr;
-  nghttp2_option* options = nullptr;
-  if (nghttp2_session_callbacks_new(&to) != 0 || nghttp2_option_new(&options) != 0) throw std::bad_alloc();
-  nghttp2_session_callbacks_set_on_header_callback(to, client_field);
-  nghttp2_session_callbacks_set_on_frame_recv_callback(to, client_frame);
-  nghttp2_session_callbacks_set_on_data_chunk_recv_callback(to, client_data);
-  nghttp2_session_callbacks_set_on_stream_close_callback(to, client_close);
-  nghttp2_session_callbacks_set_send_data_callback(to, client_send);
-  nghttp2_session_callbacks_set_data_source_read_length_callback(to, client_piece_size);
-  nghttp2_option_set_no_auto_window_update(options, 1);
-  nghttp2_option_set_no_closed_streams(options, 1);
-  nghttp2_option_set_peer_max_concurrent_streams(options, kStreamsAtFirst);
-  nghttp2_option_set_max_outbound_ack(options, kMostAcks);
-  nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(options, 1);  // metadata of gRPC servers
-  const int rv = nghttp2_session_client_new2(&session, to, &client, options);
-  nghttp2_option_del(options);
-  nghttp2_session_callbacks_del(to);
-  if (rv != 0) throw std::bad_alloc();
-  return session;
-}
-
-nghttp2_nv pair_of(std::string_view name, std::string_view value) {
-  auto bytes = [](std::string_view text) { return reinterpret_cast<uint8_t*>(const_cast<char*>(text.data())); };
-  return {bytes(name), bytes(value), name.size(), value.size(), NGHTTP2_NV_FLAG_NONE};  // the library copies
-}
 
 // --- requests --------------------------------------------------------------------------------------------------------
 
-H2Client::H2Client() : session_(open_client_session(*this)) {
-  const std::array<nghttp2_settings_entry, 4> settings{{
-      {NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
-      {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, kFirstWindow},
-      {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, kLargestPiece},
-      {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, uint32_t(kMostFields)},
-  }};
-  nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, settings.data(), settings.size());
-  nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, 0, kConnectionWindow);
-}
-
-bool H2Client::has_room() const {
-  const uint32_t allowed = nghttp2_session_get_remote_settings(session_, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
-  return !finished_ && streams_.size() < std::min(allowed, kMostStreams) &&
-         nghttp2_session_check_request_allowed(session_) != 0;
+H2Client::H2Client() {
+  const std::array<H2ClientOutput::Setting, 4> settings{
+      {{NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
+       {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, uint32_t(H2ClientAnswers::kFirstWindow)},
+       {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, kLargestPiece},
+       {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, uint32_t(kMostFields)}}};
+  output_.open(settings);
+  output_.window_update(0, kConnectionWindow - kWindowBefore);
 }
 
 void H2Client::send(const ClientRequest& request, ClientAnswer& answer) {
-  nva_.clear();
-  for (const auto& [name, value] : {std::pair<std::string_view, std::string_view>{":method", request.method},
-                                    {":scheme", request.scheme},
-                                    {":authority", request.authority},
-                                    {":path", request.target}})
-    nva_.push_back(pair_of(name, value));
-  for (size_t i = 0; i < request.fields.size(); ++i)
-    nva_.push_back(pair_of(request.fields[i].name, request.fields[i].value));
-  const int32_t id = int32_t(nghttp2_session_get_next_stream_id(session_));
-  ClientStream& stream = streams_[id];
+  ClientStream& stream = streams_.open(int32_t(next_id_));
+  next_id_ += 2;
+  finished_ = finished_ || next_id_ > kLastId;
   stream.answer = &answer;
-  stream.pieces.reserve(request.more.size() + 1);
-  stream.pieces.assign(request.more.rbegin(), request.more.rend());
-  if (!request.body.empty()) stream.pieces.push_back(request.body);
-  stream.left = request.body_size();
-  nghttp2_data_provider body;
-  body.source.ptr = &stream;
-  body.read_callback = client_piece;
-  const int32_t got =
-      nghttp2_submit_request(session_, nullptr, nva_.data(), nva_.size(), stream.left == 0 ? nullptr : &body, nullptr);
-  if (got == id) return;
-  streams_.erase(id);
+  stream.bodiless = request.method == "HEAD";
+  stream.local_window = settings_taken_ ? H2ClientAnswers::kFirstWindow : kWindowBefore;
+  if (output_.send(stream, request)) return;
   finished_ = true;
-  answer.on_failed(lost("the request cannot be sent: " + std::string(nghttp2_strerror(got))));
-}
-
-H2Client::Streams::iterator H2Client::find(const ClientAnswer& answer) {
-  return std::find_if(streams_.begin(), streams_.end(),
-                      [&](const auto& each) { return each.second.answer == &answer; });
-}
-
-void H2Client::cancel(ClientAnswer& answer) {
-  auto found = find(answer);
-  if (found == streams_.end()) return;
-  found->second.answer = nullptr;
-  nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, found->first, NGHTTP2_CANCEL);
-}
-
-void H2Client::consume(ClientAnswer& answer, size_t n) {
-  auto found = find(answer);
-  if (found == streams_.end()) return;  // also when dead_
-  const size_t given = std::min(n, found->second.held);
-  found->second.held -= given;
-  nghttp2_session_consume_stream(session_, found->first, given);
-}
-
-// --- output ----------------------------------------------------------------------------------------------------------
-
-void H2Client::fill() {
-  while (!dead_ && output_.size() < kFilledAhead) {
-    const uint8_t* at = nullptr;
-    const ssize_t n = nghttp2_session_mem_send(session_, &at);
-    if (n > 0) output_.copy(at, size_t(n));
-    if (n < 0) fail_all(lost("HTTP/2 cannot go on: " + std::string(nghttp2_strerror(int(n)))));
-    if (n <= 0) return;
-  }
+  streams_.close(stream);
+  answer.on_failed(
+      base::failure(base::Code::kUnavailable, "the request cannot be sent: there is no memory for its head"));
 }
 
 size_t H2Client::pending(std::span<iovec> out) {
-  fill();
-  // The library's last words are in the output: it does not read on after an error.
-  if (!dead_ && nghttp2_session_want_read(session_) == 0 && nghttp2_session_want_write(session_) == 0)
-    fail_all(lost("the server breaks the rules of HTTP/2, or does not speak it"));
+  if (!dead_) output_.fill(over_);
+  for (int32_t id : std::exchange(over_, {})) answers_.finish_late(id);
   return output_.gather(out);
 }
 
-int H2Client::send_piece(ClientStream& stream, const uint8_t* head, size_t n) {
-  constexpr size_t kFrameHead = 9;
-  output_.copy(head, kFrameHead);
-  stream.left -= n;
-  while (n > 0) {
-    const base::Bytes& piece = stream.pieces.back();
-    const size_t part = std::min(n, piece.size() - stream.sent);
-    if (part < kCopyAtMost)
-      output_.copy(piece.data() + stream.sent, part);
-    else
-      output_.refer(piece.slice(stream.sent, part));
-    n -= part, stream.sent += part;
-    if (stream.sent < piece.size()) break;
-    stream.pieces.pop_back();
-    stream.sent = 0;
-  }
-  return output_.size() < kFilledAhead ? 0 : NGHTTP2_ERR_PAUSE;
-}
-
-// --- answers ---------------------------------------------------------------------------------------------------------
+// --- frames ----------------------------------------------------------------------------------------------------------
 
 std::span<std::byte> H2Client::landing() {
-  const size_t here = walker_.large_payload();
-  ClientStream* stream = here == 0 || dead_ ? nullptr : stream_of(walker_.head().stream);
-  if (!stream || !stream->told) return {};
+  const size_t here = dead_ ? 0 : cutter_.content_left();
+  if (here < kLarge || cutter_.head().padded()) return {};
+  ClientStream* stream = streams_.find(cutter_.head().stream);
+  if (!stream || stream->status == 0) return {};
   const auto to = stream->answer->landing();
   return to.first(std::min(to.size(), here));
 }
 
 void H2Client::feed(std::span<const std::byte> bytes) {
-  if (dead_) return;
-  walker_.pass(bytes);
-  const ssize_t n = nghttp2_session_mem_recv(session_, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
-  if (n < 0) fail_all(lost("HTTP/2 cannot go on: " + std::string(nghttp2_strerror(int(n)))));
-}
-
-ClientStream* H2Client::stream_of(int32_t id) {
-  auto found = streams_.find(id);
-  return found == streams_.end() || !found->second.answer ? nullptr : &found->second;
-}
-
-int H2Client::on_field(int32_t id, std::string_view name, std::string_view value) {
-  ClientStream* stream = stream_of(id);
-  if (!stream) return 0;
-  stream->field_bytes += name.size() + value.size() + 32;
-  if (stream->field_bytes > kMostFields) {
-    std::exchange(stream->answer, nullptr)
-        ->on_failed(base::failure(base::Code::kResourceExhausted, "the answer's fields are too large"));
-    return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;  // the library resets the stream
+  std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  while (!dead_) {
+    const Step step = cutter_.next(text);
+    if (step == Step::kMore) return;
+    const Fault fault = act(step);
+    if (fault == NGHTTP2_NO_ERROR || dead_) continue;
+    output_.goaway(fault);
+    fail_all(base::failure(base::Code::kUnavailable, "the server breaks the rules of HTTP/2, or does not speak it"));
   }
-  if (name == ":status")
-    std::from_chars(value.data(), value.data() + value.size(), stream->status);
-  else
-    stream->fields.add(name, trim(value));
-  return 0;
 }
 
-int H2Client::on_frame(const nghttp2_frame& frame) {
-  if (frame.hd.type == NGHTTP2_GOAWAY) finished_ = true;
-  ClientStream* stream = stream_of(frame.hd.stream_id);
-  if (!stream) return 0;
-  const bool carries = frame.hd.type == NGHTTP2_HEADERS || frame.hd.type == NGHTTP2_DATA;
-  if (carries && (frame.hd.flags & NGHTTP2_FLAG_END_STREAM)) stream->whole = true;
-  if (frame.hd.type == NGHTTP2_HEADERS) on_fields(*stream);
-  return 0;
+H2Client::Fault H2Client::act(Step step) {
+  switch (step) {
+    case Step::kMore: return NGHTTP2_NO_ERROR;
+    case Step::kFrame: return on_frame(cutter_.head(), cutter_.payload());
+    case Step::kDataHead: return on_data_head(cutter_.head());
+    case Step::kContent:
+    case Step::kPadding: return on_data(step);
+    case Step::kTooLarge: return NGHTTP2_FRAME_SIZE_ERROR;
+    case Step::kBroken: return NGHTTP2_PROTOCOL_ERROR;
+  }
+  return NGHTTP2_INTERNAL_ERROR;
 }
 
-void H2Client::on_fields(ClientStream& stream) {
-  if (stream.told) return;  // trailers
-  const Fields fields = std::exchange(stream.fields, {});
-  if (stream.status < 200) return;
-  stream.told = true;
-  stream.answer->on_head(stream.status, fields);
+H2Client::Fault H2Client::on_frame(const FrameHead& head, std::string_view payload) {
+  if (!settings_came_ && (head.type != H2Frame::kSettings || head.ack())) return NGHTTP2_PROTOCOL_ERROR;
+  if (in_block_ != (head.type == H2Frame::kContinuation)) return NGHTTP2_PROTOCOL_ERROR;
+  switch (head.type) {
+    case H2Frame::kHeaders: return on_headers(head, payload);
+    case H2Frame::kContinuation: return on_continuation(head, payload);
+    case H2Frame::kSettings: return on_settings(head, payload);
+    case H2Frame::kWindowUpdate: return on_window_update(head, payload);
+    case H2Frame::kRstStream: return on_reset(head, payload);
+    case H2Frame::kGoaway: return on_goaway(head, payload);
+    case H2Frame::kPing: return on_ping(head, payload);
+    case H2Frame::kPushPromise: return NGHTTP2_PROTOCOL_ERROR;  // it was forbidden
+    case H2Frame::kPriority:
+      if (payload.size() != 5) return NGHTTP2_FRAME_SIZE_ERROR;
+      return head.stream == 0 || depends_on_itself(head, payload) ? NGHTTP2_PROTOCOL_ERROR : NGHTTP2_NO_ERROR;
+    default: return NGHTTP2_NO_ERROR;  // RFC 9113 §5.5
+  }
 }
 
-int H2Client::on_data(int32_t id, std::span<const std::byte> piece) {
-  ClientStream* stream = stream_of(id);
-  const size_t taken = stream ? std::min(stream->answer->on_body(piece), piece.size()) : piece.size();
-  if (nghttp2_session_consume_connection(session_, piece.size()) != 0) return NGHTTP2_ERR_CALLBACK_FAILURE;
-  if (nghttp2_session_consume_stream(session_, id, taken) != 0) return NGHTTP2_ERR_CALLBACK_FAILURE;
-  if (stream) widen(id, *stream, piece.size(), piece.size() - taken);
-  return 0;
+H2Client::Fault H2Client::on_ping(const FrameHead& head, std::string_view payload) {
+  if (payload.size() != 8) return NGHTTP2_FRAME_SIZE_ERROR;
+  if (head.stream != 0) return NGHTTP2_PROTOCOL_ERROR;
+  return head.ack() || output_.acknowledge(H2Frame::kPing, payload) ? NGHTTP2_NO_ERROR : NGHTTP2_ENHANCE_YOUR_CALM;
 }
 
-void H2Client::widen(int32_t id, ClientStream& stream, size_t came, size_t held) {
-  stream.held += held;
-  if (stream.held > 0 || stream.passed == SIZE_MAX) return;
-  stream.passed += came;
-  if (stream.passed < kFirstWindow / 2) return;
-  stream.passed = SIZE_MAX;
-  nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, id, kStreamWindow);
+// A block is decoded also where its stream is gone: the table changes.
+H2Client::Fault H2Client::on_headers(const FrameHead& head, std::string_view payload) {
+  const ClientStream* stream = streams_.find(head.stream);
+  size_t padding = 0;
+  if (head.padded()) {
+    if (payload.empty()) return NGHTTP2_FRAME_SIZE_ERROR;
+    padding = uint8_t(payload[0]);
+    payload.remove_prefix(1);
+  }
+  if (head.flags & NGHTTP2_FLAG_PRIORITY) {
+    if (payload.size() < 5) return NGHTTP2_FRAME_SIZE_ERROR;
+    payload.remove_prefix(5);
+  }
+  if (padding > payload.size() || !was_opened(head.stream)) return NGHTTP2_PROTOCOL_ERROR;
+  payload.remove_suffix(padding);
+  if (stream && stream->whole) return NGHTTP2_STREAM_CLOSED;
+  block_ = head;
+  const auto kind = stream && stream->status != 0 ? H2AnswerHeads::Block::kTrailers : H2AnswerHeads::Block::kHead;
+  if (head.flags & NGHTTP2_FLAG_END_HEADERS) return on_block(heads_.read(payload, kind));
+  in_block_ = true;
+  continuations_ = 0;
+  heads_.begin(kind);
+  return on_part(heads_.add(payload, H2AnswerHeads::Rest::kFollows));
 }
 
-int H2Client::on_close(int32_t id, uint32_t code) {
-  auto node = streams_.extract(id);
-  if (node.empty()) return 0;
-  const ClientStream& stream = node.mapped();
-  if (!stream.answer) return 0;
-  if (code != NGHTTP2_NO_ERROR)
-    stream.answer->on_failed(reset_status(code));
-  else if (!stream.whole || !stream.told)
-    stream.answer->on_failed(lost("the server has ended the request without an answer"));
-  else
-    stream.answer->on_end(stream.fields);
-  return 0;
+H2Client::Fault H2Client::on_continuation(const FrameHead& head, std::string_view payload) {
+  if (head.stream != block_.stream) return NGHTTP2_PROTOCOL_ERROR;
+  if (++continuations_ > kMostContinuations) return NGHTTP2_ENHANCE_YOUR_CALM;
+  in_block_ = !(head.flags & NGHTTP2_FLAG_END_HEADERS);
+  const auto* read = heads_.add(payload, in_block_ ? H2AnswerHeads::Rest::kFollows : H2AnswerHeads::Rest::kNone);
+  return in_block_ ? on_part(read) : on_block(read);
+}
+
+H2Client::Fault H2Client::on_part(const H2AnswerHeads::Head* head) {
+  if (!head) return NGHTTP2_COMPRESSION_ERROR;
+  if (ClientStream* stream = streams_.find(block_.stream)) answers_.part_of_block(*stream, head->bytes);
+  return NGHTTP2_NO_ERROR;
+}
+
+H2Client::Fault H2Client::on_block(const H2AnswerHeads::Head* head) {
+  if (!head) return NGHTTP2_COMPRESSION_ERROR;
+  using Ends = H2ClientAnswers::Ends;
+  if (ClientStream* stream = streams_.find(block_.stream))
+    answers_.block(*stream, *head, block_.end_stream() ? Ends::kYes : Ends::kNo);
+  return NGHTTP2_NO_ERROR;
+}
+
+// --- settings and windows --------------------------------------------------------------------------------------------
+
+H2Client::Fault H2Client::on_settings(const FrameHead& head, std::string_view payload) {
+  constexpr size_t kEntry = 6;
+  if (head.stream != 0) return NGHTTP2_PROTOCOL_ERROR;
+  if (payload.size() % kEntry != 0) return NGHTTP2_FRAME_SIZE_ERROR;
+  if (head.ack()) {
+    if (!payload.empty()) return NGHTTP2_FRAME_SIZE_ERROR;
+    if (std::exchange(settings_taken_, true)) return NGHTTP2_PROTOCOL_ERROR;
+    cutter_.set_largest(kLargestPiece);
+    const int64_t more = H2ClientAnswers::kFirstWindow - kWindowBefore;
+    streams_.each([more](ClientStream& stream) { stream.local_window += more; });
+    return NGHTTP2_NO_ERROR;
+  }
+  if (payload.size() > kEntry * kMostSettings) return NGHTTP2_ENHANCE_YOUR_CALM;
+  if (!std::exchange(settings_came_, true)) allowed_ = kMostStreams;
+  for (; !payload.empty(); payload.remove_prefix(kEntry)) {
+    const uint32_t id = uint32_t(uint8_t(payload[0])) << 8 | uint8_t(payload[1]);
+    if (Fault fault = on_setting(id, u32_of(payload.substr(2))); fault != NGHTTP2_NO_ERROR) return fault;
+  }
+  if (no_priorities_ == kUnset) no_priorities_ = 0;  // RFC 9218 §2.1: the first SETTINGS frame says it for good
+  return output_.acknowledge(H2Frame::kSettings, {}) ? NGHTTP2_NO_ERROR : NGHTTP2_ENHANCE_YOUR_CALM;
+}
+
+H2Client::Fault H2Client::on_setting(uint32_t id, uint32_t value) {
+  auto if_good = [](bool good, Fault fault) { return good ? NGHTTP2_NO_ERROR : fault; };
+  switch (id) {
+    case NGHTTP2_SETTINGS_HEADER_TABLE_SIZE: return if_good(output_.resize_table(value), NGHTTP2_INTERNAL_ERROR);
+    case NGHTTP2_SETTINGS_ENABLE_PUSH: return if_good(value == 0, NGHTTP2_PROTOCOL_ERROR);  // §6.5.2
+    case NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS: allowed_ = value; return NGHTTP2_NO_ERROR;
+    case NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE:
+      return if_good(output_.set_first_window(value), NGHTTP2_FLOW_CONTROL_ERROR);
+    case NGHTTP2_SETTINGS_MAX_FRAME_SIZE:
+      if (value < 1 << 14 || value >= 1 << 24) return NGHTTP2_PROTOCOL_ERROR;
+      output_.set_largest_frame(value);
+      return NGHTTP2_NO_ERROR;
+    case NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL: {
+      const bool before = std::exchange(connects_, value == 1);
+      return if_good(value == 1 || (value == 0 && !before), NGHTTP2_PROTOCOL_ERROR);
+    }
+    case NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES: {
+      const uint32_t before = std::exchange(no_priorities_, value);
+      return if_good(value <= 1 && (before == kUnset || before == value), NGHTTP2_PROTOCOL_ERROR);
+    }
+    default: return NGHTTP2_NO_ERROR;
+  }
+}
+
+H2Client::Fault H2Client::on_window_update(const FrameHead& head, std::string_view payload) {
+  if (payload.size() != 4) return NGHTTP2_FRAME_SIZE_ERROR;
+  const uint32_t by = u32_of(payload) & uint32_t(kLastId);
+  if (head.stream == 0) {
+    if (by == 0) return NGHTTP2_PROTOCOL_ERROR;
+    return output_.widen(by) ? NGHTTP2_NO_ERROR : NGHTTP2_FLOW_CONTROL_ERROR;
+  }
+  if (!was_opened(head.stream)) return NGHTTP2_PROTOCOL_ERROR;
+  ClientStream* stream = streams_.find(head.stream);
+  if (stream && by == 0) return NGHTTP2_PROTOCOL_ERROR;
+  if (stream && !output_.widen(*stream, by)) answers_.break_off(*stream, NGHTTP2_FLOW_CONTROL_ERROR);
+  return NGHTTP2_NO_ERROR;
+}
+
+// --- ends ------------------------------------------------------------------------------------------------------------
+
+H2Client::Fault H2Client::on_reset(const FrameHead& head, std::string_view payload) {
+  if (payload.size() != 4) return NGHTTP2_FRAME_SIZE_ERROR;
+  if (!was_opened(head.stream)) return NGHTTP2_PROTOCOL_ERROR;
+  if (ClientStream* stream = streams_.find(head.stream)) answers_.reset_by_server(*stream, u32_of(payload));
+  return NGHTTP2_NO_ERROR;
+}
+
+// §6.8: the last stream may only become less.
+H2Client::Fault H2Client::on_goaway(const FrameHead& head, std::string_view payload) {
+  if (payload.size() < 8) return NGHTTP2_FRAME_SIZE_ERROR;
+  const uint32_t last = u32_of(payload) & uint32_t(kLastId);
+  if (head.stream != 0 || (last > 0 && last % 2 == 0) || last > last_id_) return NGHTTP2_PROTOCOL_ERROR;
+  last_id_ = last;
+  finished_ = true;
+  answers_.refuse_behind(int32_t(last));
+  return NGHTTP2_NO_ERROR;
 }
 
 void H2Client::fail_all(const base::Status& why) {
   finished_ = dead_ = true;
-  for (auto& [id, stream] : std::exchange(streams_, {}))
-    if (stream.answer) stream.answer->on_failed(why);
+  answers_.fail_all(why);
+}
+
+// --- bodies ----------------------------------------------------------------------------------------------------------
+
+H2Client::Fault H2Client::on_data_head(const FrameHead& head) {
+  if (!settings_came_ || in_block_ || !was_opened(head.stream)) return NGHTTP2_PROTOCOL_ERROR;
+  ClientStream* stream = streams_.find(head.stream);
+  if (!stream) return NGHTTP2_NO_ERROR;
+  if (stream->whole) return NGHTTP2_STREAM_CLOSED;
+  if (!stream->began) return NGHTTP2_PROTOCOL_ERROR;
+  if (cutter_.at_end() && head.end_stream()) answers_.end_of_data(*stream);
+  return NGHTTP2_NO_ERROR;
+}
+
+H2Client::Fault H2Client::on_data(Step kind) {
+  const std::string_view piece = cutter_.payload();
+  received_ += int64_t(piece.size());
+  if (2 * received_ >= kConnectionWindow) output_.window_update(0, std::exchange(received_, 0));
+  const int32_t id = cutter_.head().stream;
+  ClientStream* stream = streams_.find(id);
+  if (!stream) return NGHTTP2_NO_ERROR;
+  kind == Step::kContent ? answers_.content(*stream, piece) : answers_.padding(*stream, piece.size());
+  if (!cutter_.at_end() || !cutter_.head().end_stream()) return NGHTTP2_NO_ERROR;
+  if (ClientStream* left = streams_.find(id)) answers_.end_of_data(*left);
+  return NGHTTP2_NO_ERROR;
 }
 
 }  // namespace

@@ -85,12 +85,16 @@ void H2KnownBlocks::forget() {
 
 std::string literal_block(std::span<const nghttp2_nv> fields) {
   std::string block;
+  append_literals(block, fields);
+  return block;
+}
+
+void append_literals(std::string& block, std::span<const nghttp2_nv> fields) {
   for (const nghttp2_nv& field : fields) {
     block += '\0';
     append_string(block, field.name, field.namelen);
     append_string(block, field.value, field.valuelen);
   }
-  return block;
 }
 
 }  // namespace weir::wire

@@ -74,5 +74,7 @@ class H2KnownBlocks {
 
 // A block of `fields` that is right whatever the dynamic table holds: literals that are not added to it.
 std::string literal_block(std::span<const nghttp2_nv> fields);
+// The same, behind a block.
+void append_literals(std::string& block, std::span<const nghttp2_nv> fields);
 
 }  // namespace weir::wire

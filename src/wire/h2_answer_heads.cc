@@ -1,0 +1,90 @@
+#include "wire/h2_answer_heads.h"
+
+#include <new>
+#include <utility>
+
+#include "wire/h2_known_heads.h"
+#include "wire/text.h"
+
+namespace weir::wire {
+namespace {
+
+constexpr size_t kCostOfField = 32;  // beside its text, as HPACK counts
+
+nghttp2_hd_inflater* new_inflater() {
+  nghttp2_hd_inflater* inflater = nullptr;
+  if (nghttp2_hd_inflate_new(&inflater) != 0) throw std::bad_alloc();
+  return inflater;
+}
+
+std::string_view text_at(const uint8_t* at, size_t n) { return {reinterpret_cast<const char*>(at), n}; }
+
+}  // namespace
+
+H2AnswerHeads::H2AnswerHeads(size_t most) : most_(most), inflater_(new_inflater()) {}
+
+const H2AnswerHeads::Head* H2AnswerHeads::read(std::string_view block, Block kind) {
+  KnownOfKind& known = known_[kind == Block::kTrailers];
+  for (const Known& one : known.list)
+    if (one.block == block) return &one.head;
+  const bool kept = leaves_table(block);
+  if (!kept) forget();
+  begin(kind);
+  const Head* head = add(block, Rest::kNone);
+  if (head && kept) came(block, known);
+  return head;
+}
+
+void H2AnswerHeads::begin(Block kind) {
+  rules_.begin(kind);
+  head_ = {};
+}
+
+const H2AnswerHeads::Head* H2AnswerHeads::add(std::string_view piece, Rest rest) {
+  if (rest == Rest::kFollows) forget();
+  for (;;) {
+    nghttp2_nv field_read;
+    int flags = 0;
+    const ssize_t n =
+        nghttp2_hd_inflate_hd2(inflater_.get(), &field_read, &flags, reinterpret_cast<const uint8_t*>(piece.data()),
+                               piece.size(), rest == Rest::kNone ? 1 : 0);
+    if (n < 0) return nullptr;
+    piece.remove_prefix(size_t(n));
+    if (flags & NGHTTP2_HD_INFLATE_EMIT)
+      field(text_at(field_read.name, field_read.namelen), text_at(field_read.value, field_read.valuelen));
+    if (flags & NGHTTP2_HD_INFLATE_FINAL) {
+      nghttp2_hd_inflate_end_headers(inflater_.get());
+      break;
+    }
+    if (!(flags & NGHTTP2_HD_INFLATE_EMIT) && piece.empty()) break;
+  }
+  head_.well_formed = rules_.well_formed();
+  head_.status = rules_.status();
+  head_.content_length = rules_.content_length();
+  return &head_;
+}
+
+void H2AnswerHeads::field(std::string_view name, std::string_view value) {
+  if (rules_.field(name, value) != H2AnswerRules::Field::kKept) return;
+  head_.bytes += name.size() + value.size() + kCostOfField;
+  if (name[0] != ':' && head_.bytes <= most_) head_.fields.add(name, trim(value));
+}
+
+// It is worth keeping where it is the last one again.
+void H2AnswerHeads::came(std::string_view block, KnownOfKind& known) {
+  if (!head_.well_formed || block.size() > kMostBlock || head_.bytes > kMostText) return;
+  if (known.last != block) {
+    known.last = block;
+    return;
+  }
+  if (known.list.size() < kMost)
+    known.list.push_back({std::string(block), head_});
+  else
+    known.list[known.replace++ % kMost] = {std::string(block), head_};
+}
+
+void H2AnswerHeads::forget() {
+  for (KnownOfKind& known : known_) known.list.clear(), known.last.clear();
+}
+
+}  // namespace weir::wire

@@ -1,0 +1,74 @@
+// H2AnswerHeads: decodes the header blocks of answers on one HTTP/2 connection (RFC 7541). Most servers send the same
+// head and the same trailers with every answer: a block that came before is not decoded again, nor looked at.
+//
+// A block says the same again as long as the dynamic table is the same. So a block is kept only if it leaves the table
+// as it is (leaves_table()), and each one that changes it makes all of them forgotten.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nghttp2/nghttp2.h>
+
+#include "wire/exchange.h"
+#include "wire/h2_answer_rules.h"
+
+namespace weir::wire {
+
+class H2AnswerHeads {
+ public:
+  using Block = H2AnswerRules::Block;
+  static constexpr size_t kMost = 4;         // heads that are kept, and as many trailers
+  static constexpr size_t kMostBlock = 512;  // bytes of a block that is kept
+  static constexpr size_t kMostText = 2048;  // bytes of the fields that it stands for
+
+  struct Head {
+    bool well_formed = false;
+    int status = 0;
+    int64_t content_length = -1;  // of that field; -1: there is none
+    Fields fields;     // the others, without spaces around their values; incomplete where `bytes` is beyond `most`
+    size_t bytes = 0;  // of all of them, as Fields::bytes() counts
+  };
+
+  // Fields beyond `most` bytes of a block are not kept.
+  explicit H2AnswerHeads(size_t most);
+
+  // A block that came in one frame. Null: it cannot be decoded, nor can any after it. Valid until the next call.
+  const Head* read(std::string_view block, Block kind);
+
+  // A block that comes in several: its pieces. Null: as above; else what has been read so far.
+  void begin(Block kind);
+  enum class Rest : uint8_t { kFollows, kNone };
+  const Head* add(std::string_view piece, Rest rest);
+
+ private:
+  struct Known {
+    std::string block;
+    Head head;
+  };
+  struct KnownOfKind {
+    std::vector<Known> list;
+    std::string last;    // the last block that was unknown
+    size_t replace = 0;  // the one that the next takes the place of
+  };
+  struct Free {
+    void operator()(nghttp2_hd_inflater* inflater) const { nghttp2_hd_inflate_del(inflater); }
+  };
+
+  void field(std::string_view name, std::string_view value);
+  void came(std::string_view block, KnownOfKind& known);
+  void forget();
+
+  const size_t most_;
+  std::unique_ptr<nghttp2_hd_inflater, Free> inflater_;
+  H2AnswerRules rules_;
+  Head head_;
+  std::array<KnownOfKind, 2> known_;  // heads, trailers
+};
+
+}  // namespace weir::wire

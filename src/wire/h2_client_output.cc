@@ -1,0 +1,183 @@
+#include "wire/h2_client_output.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+
+#include <nghttp2/nghttp2.h>
+
+#include "wire/h2_frame_cutter.h"
+
+namespace weir::wire {
+namespace {
+
+constexpr size_t kFilledAhead = 256 << 10;    // output gathered ahead of the socket
+constexpr size_t kCopyAtMost = 4096;          // smaller pieces are cheaper to copy than to point at
+constexpr uint32_t kMostInFrame = 256 << 10;  // of a body in one frame, whatever the server takes
+constexpr size_t kAnyFrame = 1 << 14;         // that any server takes
+
+void put_u32(char* to, uint32_t value) {
+  for (int i = 0; i < 4; ++i) to[i] = char(value >> (24 - 8 * i));
+}
+
+}  // namespace
+
+void H2ClientOutput::open(std::span<const Setting> settings) {
+  constexpr std::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+  output_.copy(kPreface.data(), kPreface.size());
+  std::string payload;
+  for (const Setting& one : settings) {
+    std::array<char, 6> entry{char(one.id >> 8), char(one.id)};
+    put_u32(entry.data() + 2, one.value);
+    payload.append(entry.data(), entry.size());
+  }
+  put(H2Frame::kSettings, 0, 0, payload);
+}
+
+// Small ones are copied once.
+void H2ClientOutput::put(H2Frame type, uint8_t flags, int32_t stream, std::string_view payload) {
+  std::array<char, kH2FrameHead + 256> both;
+  write_frame_head(both.data(), payload.size(), type, flags, stream);
+  const size_t first = std::min(payload.size(), both.size() - kH2FrameHead);
+  std::memcpy(both.data() + kH2FrameHead, payload.data(), first);
+  output_.copy(both.data(), kH2FrameHead + first);
+  if (payload.size() > first) output_.copy(payload.data() + first, payload.size() - first);
+}
+
+void H2ClientOutput::window_update(int32_t id, int64_t by) {
+  std::array<char, 4> payload;
+  put_u32(payload.data(), uint32_t(by));
+  put(H2Frame::kWindowUpdate, 0, id, {payload.data(), payload.size()});
+}
+
+void H2ClientOutput::reset(int32_t id, uint32_t code) {
+  std::array<char, 4> payload;
+  put_u32(payload.data(), code);
+  put(H2Frame::kRstStream, 0, id, {payload.data(), payload.size()});
+}
+
+// No stream of the server's was ever there.
+void H2ClientOutput::goaway(uint32_t code) {
+  std::array<char, 8> payload{};
+  put_u32(payload.data() + 4, code);
+  put(H2Frame::kGoaway, 0, 0, {payload.data(), payload.size()});
+}
+
+bool H2ClientOutput::acknowledge(H2Frame type, std::string_view payload) {
+  if (++acks_ > kMostAcks) return false;
+  put(type, NGHTTP2_FLAG_ACK, 0, payload);
+  return true;
+}
+
+// The output of a long body is never empty.
+void H2ClientOutput::consumed(size_t n) {
+  output_.consumed(n);
+  if (!output_.empty() && output_.taken() < ack_mark_) return;
+  acks_ = 0;
+  ack_mark_ = output_.put();
+}
+
+// --- windows ---------------------------------------------------------------------------------------------------------
+
+bool H2ClientOutput::set_first_window(uint32_t bytes) {
+  if (bytes > kLargestWindow) return false;
+  const int64_t by = int64_t(bytes) - first_window_;
+  first_window_ = bytes;
+  bool fits = true;
+  streams_.each([&](ClientStream& stream) {
+    stream.window += by;
+    fits = fits && stream.window <= kLargestWindow;
+    queue(stream);
+  });
+  return fits;
+}
+
+void H2ClientOutput::set_largest_frame(uint32_t bytes) { largest_frame_ = std::min(bytes, kMostInFrame); }
+
+bool H2ClientOutput::widen(uint32_t by) {
+  window_ += by;
+  return window_ <= kLargestWindow;
+}
+
+bool H2ClientOutput::widen(ClientStream& stream, uint32_t by) {
+  stream.window += by;
+  queue(stream);
+  return stream.window <= kLargestWindow;
+}
+
+// --- requests --------------------------------------------------------------------------------------------------------
+
+bool H2ClientOutput::send(ClientStream& stream, const ClientRequest& request) {
+  stream.window = first_window_;
+  stream.pieces.reserve(request.more.size() + 1);
+  stream.pieces.assign(request.more.rbegin(), request.more.rend());
+  if (!request.body.empty()) stream.pieces.push_back(request.body);
+  stream.left = request.body_size();
+  const std::string_view block = heads_.block(request);
+  if (block.empty()) return false;
+  put_head(stream, block);
+  const bool first = turns_.empty() && output_.size() < kFilledAhead;
+  if (!first || send_data(stream)) queue(stream);
+  return true;
+}
+
+void H2ClientOutput::put_head(ClientStream& stream, std::string_view block) {
+  if (block.size() > kAnyFrame) return put_long_head(stream, block);
+  put(H2Frame::kHeaders, NGHTTP2_FLAG_END_HEADERS | (stream.left == 0 ? NGHTTP2_FLAG_END_STREAM : 0), stream.id, block);
+}
+
+void H2ClientOutput::put_long_head(ClientStream& stream, std::string_view block) {
+  put(H2Frame::kHeaders, stream.left == 0 ? NGHTTP2_FLAG_END_STREAM : 0, stream.id, block.substr(0, kAnyFrame));
+  for (size_t at = kAnyFrame; at < block.size(); at += kAnyFrame) {
+    const bool last = block.size() - at <= kAnyFrame;
+    put(H2Frame::kContinuation, last ? NGHTTP2_FLAG_END_HEADERS : 0, stream.id, block.substr(at, kAnyFrame));
+  }
+}
+
+// Where it has something to send, and may.
+void H2ClientOutput::queue(ClientStream& stream) {
+  if (stream.queued || stream.left == 0 || stream.window <= 0) return;
+  stream.queued = true;
+  turns_.push(stream.id);
+}
+
+void H2ClientOutput::fill(std::vector<int32_t>& over) {
+  while (!turns_.empty() && window_ > 0 && output_.size() < kFilledAhead) {
+    ClientStream* stream = streams_.find(turns_.front());
+    turns_.pop();
+    if (!stream) continue;
+    stream->queued = false;
+    if (send_data(*stream)) queue(*stream);
+    if (stream->left == 0 && stream->whole) over.push_back(stream->id);
+  }
+}
+
+// One frame. False: its body has gone, or it had none.
+bool H2ClientOutput::send_data(ClientStream& stream) {
+  if (stream.left == 0) return false;
+  const int64_t most = std::min({int64_t(stream.left), int64_t(largest_frame_), window_, stream.window});
+  if (most > 0) put_data(stream, size_t(most));
+  return stream.left > 0;
+}
+
+void H2ClientOutput::put_data(ClientStream& stream, size_t n) {
+  window_ -= int64_t(n), stream.window -= int64_t(n), stream.left -= n;
+  std::array<char, kH2FrameHead> head;
+  write_frame_head(head.data(), n, H2Frame::kData, stream.left == 0 ? NGHTTP2_FLAG_END_STREAM : 0, stream.id);
+  output_.copy(head.data(), head.size());
+  while (n > 0) {
+    const base::Bytes& piece = stream.pieces.back();
+    const size_t part = std::min(n, piece.size() - stream.sent);
+    if (part < kCopyAtMost)
+      output_.copy(piece.data() + stream.sent, part);
+    else
+      output_.refer(piece.slice(stream.sent, part));
+    n -= part, stream.sent += part;
+    if (stream.sent < piece.size()) break;
+    stream.pieces.pop_back();
+    stream.sent = 0;
+  }
+}
+
+}  // namespace weir::wire
