@@ -142,6 +142,8 @@ std::string_view cut_text(std::string_view text, size_t most) {
 }
 
 std::string presentable(std::string_view text, size_t most) {
+  const auto plain = [](char c) { return c >= 0x20 && c < 0x7f; };
+  if (text.size() <= most && std::all_of(text.begin(), text.end(), plain)) return std::string(text);
   std::string out;
   while (!text.empty() && out.size() < most) {
     size_t size = character(text);

@@ -5,7 +5,9 @@
 
 #include <sys/uio.h>
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -45,7 +47,14 @@ struct ClientRequest {
   Fields fields;                    // lower-case names; no content-length
   base::Bytes body;                 // whole, with
   std::vector<base::Bytes> more{};  // the pieces behind it, none of them empty
+  // Fields before `fields`: none, or those of every gRPC call.
+  enum class Form : uint8_t { kPlain, kGrpc };
+  Form form = Form::kPlain;
 
+  std::span<const Fields::View> fields_of_form() const {
+    static constexpr std::array<Fields::View, 2> kGrpc{{{"te", "trailers"}, {"content-type", "application/grpc"}}};
+    return form == Form::kGrpc ? std::span<const Fields::View>(kGrpc) : std::span<const Fields::View>();
+  }
   size_t body_size() const {
     size_t n = body.size();
     for (const auto& piece : more) n += piece.size();

@@ -40,6 +40,7 @@ class H1Client final : public ClientCodec, private ResponseTaker {
 
 void H1Client::send(const ClientRequest& request, ClientAnswer& answer) {
   std::string head = request.method + ' ' + request.target + " HTTP/1.1\r\nhost: " + request.authority + "\r\n";
+  for (const auto& [name, value] : request.fields_of_form()) ((((head += name) += ": ") += value) += "\r\n");
   for (size_t i = 0; i < request.fields.size(); ++i)
     ((((head += request.fields[i].name) += ": ") += request.fields[i].value) += "\r\n");
   const size_t size = request.body_size();

@@ -116,9 +116,28 @@ bool H2ClientOutput::send(ClientStream& stream, const ClientRequest& request) {
   stream.left = request.body_size();
   const std::string_view block = heads_.block(request);
   if (block.empty()) return false;
+  if (put_small(stream, block)) return true;
   put_head(stream, block);
   const bool first = turns_.empty() && output_.size() < kFilledAhead;
   if (!first || send_data(stream)) queue(stream);
+  return true;
+}
+
+// A small request at once, where it need not wait. False: it is not, or has to.
+bool H2ClientOutput::put_small(ClientStream& stream, std::string_view block) {
+  constexpr size_t kMost = 1024;
+  const size_t n = stream.left, size = 2 * kH2FrameHead + block.size() + n;
+  const bool goes = int64_t(n) <= std::min(window_, stream.window) && turns_.empty() && output_.size() < kFilledAhead;
+  if (!goes || stream.pieces.size() != 1 || size > kMost) return false;
+  std::array<char, kMost> all;
+  char* at = all.data();
+  write_frame_head(at, block.size(), H2Frame::kHeaders, NGHTTP2_FLAG_END_HEADERS, stream.id);
+  std::memcpy(at += kH2FrameHead, block.data(), block.size());
+  write_frame_head(at += block.size(), n, H2Frame::kData, NGHTTP2_FLAG_END_STREAM, stream.id);
+  std::memcpy(at + kH2FrameHead, stream.pieces.front().data(), n);
+  output_.copy(all.data(), size);
+  window_ -= int64_t(n), stream.window -= int64_t(n), stream.left = 0;
+  stream.pieces.clear();
   return true;
 }
 

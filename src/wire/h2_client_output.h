@@ -58,6 +58,7 @@ class H2ClientOutput {
 
   void put(H2Frame type, uint8_t flags, int32_t stream, std::string_view payload);
   void put_head(ClientStream& stream, std::string_view block);
+  bool put_small(ClientStream& stream, std::string_view block);
   void put_long_head(ClientStream& stream, std::string_view block);
   void queue(ClientStream& stream);
   bool send_data(ClientStream& stream);

@@ -24,6 +24,7 @@ ClientStream& H2ClientStreams::open(int32_t id) {
 
 void H2ClientStreams::put(std::unique_ptr<ClientStream> stream) {
   size_t i = home(stream->id);
+  if (places_[i]) ++astray_;
   while (places_[i]) i = (i + 1) & mask_;
   places_[i] = std::move(stream);
 }
@@ -31,6 +32,7 @@ void H2ClientStreams::put(std::unique_ptr<ClientStream> stream) {
 void H2ClientStreams::grow() {
   auto all = std::exchange(places_, std::vector<std::unique_ptr<ClientStream>>(2 * places_.size()));
   mask_ = places_.size() - 1;
+  astray_ = 0;
   for (auto& stream : all)
     if (stream) put(std::move(stream));
 }
@@ -44,11 +46,13 @@ ClientStream* H2ClientStreams::find(const ClientAnswer& answer) const {
 // Those behind it move up, so that no search ends at its place too early.
 void H2ClientStreams::close(ClientStream& stream) {
   size_t gap = home(stream.id);
+  if (places_[gap].get() != &stream) --astray_;
   while (places_[gap].get() != &stream) gap = (gap + 1) & mask_;
   auto closed = std::move(places_[gap]);
-  for (size_t i = (gap + 1) & mask_; places_[i]; i = (i + 1) & mask_) {
+  for (size_t i = (gap + 1) & mask_; astray_ > 0 && places_[i]; i = (i + 1) & mask_) {
     const size_t from_home = (i - home(places_[i]->id)) & mask_, from_gap = (i - gap) & mask_;
     if (from_home < from_gap) continue;
+    if (from_home == from_gap) --astray_;
     places_[gap] = std::move(places_[i]);
     gap = i;
   }

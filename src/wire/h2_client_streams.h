@@ -82,6 +82,7 @@ class H2ClientStreams {
   std::vector<std::unique_ptr<ClientStream>> places_;  // linear probing, half of them free
   std::vector<std::unique_ptr<ClientStream>> spare_;
   size_t mask_ = kFirstPlaces - 1, size_ = 0;
+  size_t astray_ = 0;  // those that are not at home
 };
 
 }  // namespace weir::wire

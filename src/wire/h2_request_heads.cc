@@ -32,7 +32,8 @@ bool changes(std::string_view name) {
   }
 }
 
-// Names and values of the head, but for fields that change, in their order. `take` returns false to stop.
+// Names and values of the head, but for those of its form and for fields that change, in their order. `take` returns
+// false to stop.
 template <class Take>
 bool each_text(const ClientRequest& request, Take&& take) {
   if (!take(request.method) || !take(request.scheme) || !take(request.authority) || !take(request.target)) return false;
@@ -62,7 +63,7 @@ H2RequestHeads::H2RequestHeads() : deflater_(new_deflater()) {}
 
 const H2RequestHeads::Known* H2RequestHeads::find(const ClientRequest& request) const {
   for (const Known& one : known_)
-    if (same_texts(one.texts, request)) return &one;
+    if (one.form == request.form && same_texts(one.texts, request)) return &one;
   return nullptr;
 }
 
@@ -89,6 +90,7 @@ bool H2RequestHeads::encode(const ClientRequest& request) {
   list_.push_back(pair_of(":scheme", request.scheme));
   list_.push_back(pair_of(":authority", request.authority));
   list_.push_back(pair_of(":path", request.target));
+  for (const auto& [name, value] : request.fields_of_form()) list_.push_back(pair_of(name, value));
   for (size_t i = 0; i < request.fields.size(); ++i)
     if (const auto [name, value] = request.fields[i]; !changes(name)) list_.push_back(pair_of(name, value));
   block_.resize(nghttp2_hd_deflate_bound(deflater_.get(), list_.data(), list_.size()));
@@ -100,7 +102,7 @@ bool H2RequestHeads::encode(const ClientRequest& request) {
 
 void H2RequestHeads::keep(const ClientRequest& request) {
   if (!leaves_table(block_)) return known_.clear();
-  Known known;
+  Known known{request.form, {}, {}};
   each_text(request, [&](std::string_view text) {
     const auto size = uint32_t(text.size());
     known.texts.append(reinterpret_cast<const char*>(&size), sizeof size).append(text);

@@ -33,6 +33,7 @@ class H2RequestHeads {
 
  private:
   struct Known {
+    ClientRequest::Form form;
     std::string texts;  // of the head, each behind its length
     std::string block;
   };

@@ -77,8 +77,7 @@ Headers list(const wire::Fields& fields) {
 
 wire::ClientRequest infer() {
   wire::ClientRequest request{"POST", "http", "origin:8001", "/inference.GRPCInferenceService/ModelInfer", {}, {}};
-  request.fields.add("te", "trailers");
-  request.fields.add("content-type", "application/grpc");
+  request.form = wire::ClientRequest::Form::kGrpc;
   return request;
 }
 
@@ -86,6 +85,7 @@ wire::ClientRequest infer() {
 std::multiset<std::pair<std::string, std::string>> asked(const wire::ClientRequest& request) {
   const Headers fields = list(request.fields);
   std::multiset<std::pair<std::string, std::string>> out(fields.begin(), fields.end());
+  for (const auto& [name, value] : request.fields_of_form()) out.emplace(name, value);
   out.insert({{":method", request.method}, {":scheme", request.scheme}});
   out.insert({{":authority", request.authority}, {":path", request.target}});
   return out;
@@ -102,6 +102,7 @@ TEST(H2RequestHeads, BlocksSayTheirFieldsWhateverTheTableHolds) {
     if (random() % 5 == 0) request.fields.add("weir-tenant", std::to_string(random() % 6));
     if (random() % 20 == 0) request.fields.add("x-other", std::string(random() % 6000, 'x'));
     if (random() % 50 == 0) request.target = "/other";
+    if (random() % 20 == 0) request.form = wire::ClientRequest::Form::kPlain;
     if (random() % 40 == 0) {
       const uint32_t bytes = random() % 3 == 0 ? 0 : random() % 10'000;
       ASSERT_TRUE(heads.resize_table(bytes));

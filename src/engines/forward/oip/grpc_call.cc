@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <utility>
 
 #include "base/encoding.h"
+#include "base/recycled.h"
 #include "wire/grpc_status.h"
 
 namespace weir::forward {
@@ -66,16 +68,18 @@ Status status_of(const wire::Fields& trailers) {
 Status GrpcCall::start(OriginConn& conn, std::string_view path, std::vector<base::Bytes> body, wire::Fields fields) {
   wire::ClientRequest request;
   request.method = "POST";
+  request.target = base::SpareText::take();
   request.target = path;
   request.fields = std::move(fields);
-  request.fields.add("te", "trailers");
-  request.fields.add("content-type", "application/grpc");
+  request.form = wire::ClientRequest::Form::kGrpc;
   request.body = std::move(body.front());
-  body.erase(body.begin());
-  request.more = std::move(body);
+  if (body.size() > 1) request.more.assign(std::next(body.begin()), body.end());
+  base::SpareVector<base::Bytes>::keep(std::move(body));
   deframer_.emplace(slabs_, max_message_);
   told_.reset();
-  return send(conn, std::move(request));
+  Status status = send(conn, std::move(request));
+  base::SpareText::keep(std::move(request.target));  // unless it waits
+  return status;
 }
 
 HttpCall::Next GrpcCall::on_answer(int status, const wire::Fields& fields) {
