@@ -72,7 +72,7 @@ bool ForwardedCall::deliver() {
   return false;
 }
 
-void ForwardedCall::on_over(Attempt::Outcome ending) {
+void ForwardedCall::on_over(Attempt::Outcome&& ending) {
   if (ending.status.ok() && !waiting.empty())
     end = std::move(ending);
   else

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/recycled.h"
 #include "engines/forward/held_events.h"
 #include "engines/forward/sequence_table.h"
 #include "engines/forward/shard_model.h"
@@ -16,7 +17,7 @@ namespace weir::forward {
 
 class Hedge;
 
-class ForwardedCall final : public Attempt::Receiver {
+class ForwardedCall final : public Attempt::Receiver, public base::Recycled<ForwardedCall> {
  public:
   ForwardedCall(ShardModel& its_home, msg::Call* its_call, ShardModel::Came its_way);
   ~ForwardedCall();
@@ -33,7 +34,7 @@ class ForwardedCall final : public Attempt::Receiver {
   void on_progress() override;
   base::Status on_part(msg::Event&& part) override;
   bool holds() const override { return !waiting.empty(); }
-  void on_over(Attempt::Outcome ending) override;
+  void on_over(Attempt::Outcome&& ending) override;
 
   ShardModel& home;
   msg::Call* const call;

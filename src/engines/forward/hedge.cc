@@ -6,7 +6,7 @@
 namespace weir::forward {
 
 // May destroy this.
-void Hedge::on_over(Attempt::Outcome ending) { call.home.hedge_over(call, std::move(ending)); }
+void Hedge::on_over(Attempt::Outcome&& ending) { call.home.hedge_over(call, std::move(ending)); }
 
 // Stochastic approximation: a step up where it took longer, a step down where it did not, of sizes that balance at the
 // quantile. Steps are a part of the estimate itself, so that no scale has to be known.

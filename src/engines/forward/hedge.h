@@ -17,7 +17,7 @@ class Hedge final : public Attempt::Receiver {
   void on_progress() override { call.on_progress(); }
   base::Status on_part(msg::Event&&) override { return {}; }  // a call that is hedged has none
   bool holds() const override { return false; }
-  void on_over(Attempt::Outcome ending) override;
+  void on_over(Attempt::Outcome&& ending) override;
 
   ForwardedCall& call;
   Origin& origin;

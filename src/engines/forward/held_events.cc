@@ -33,7 +33,7 @@ base::Status HeldEvents::take_room(const msg::Event& event) {
 
 msg::Event HeldEvents::pop() {
   msg::Event event = std::move(events_.front());
-  events_.pop_front();
+  events_.pop();
   bytes_ -= std::min(bytes_, bytes_of(event));
   if (events_.empty()) bytes_ = 0, charge_.clear();
   return event;

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <utility>
 
 #include "base/memory_ledger.h"
 #include "base/status.h"
 #include "msg/call.h"
+#include "wire/fifo.h"
 
 namespace weir::forward {
 
@@ -24,14 +24,14 @@ class HeldEvents {
 
   // Before push(): takes the room for it. Errors: no_memory_for_answer(); nothing has changed.
   base::Status take_room(const msg::Event& event);
-  void push(msg::Event&& event) { events_.push_back(std::move(event)); }
+  void push(msg::Event&& event) { events_.push(std::move(event)); }
   // The oldest; not while empty(). Once none is left the whole charge is given back.
   msg::Event pop();
   bool empty() const { return events_.empty(); }
   uint64_t charged() const { return charge_.bytes(); }
 
  private:
-  std::deque<msg::Event> events_;
+  wire::Fifo<msg::Event> events_;
   uint64_t bytes_ = 0;  // of the events, outside of slabs
   base::MemoryCharge charge_;
 };

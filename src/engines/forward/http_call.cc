@@ -7,7 +7,7 @@ namespace weir::forward {
 using base::Code;
 using base::Status;
 
-Status HttpCall::send(OriginConn& conn, wire::ClientRequest request) {
+Status HttpCall::send(OriginConn& conn, wire::ClientRequest&& request) {
   owed_ = 0, answered_ = false;
   conn_ = &conn;  // the last word may come from inside
   Status status = conn.send(*this, std::move(request));

@@ -38,7 +38,7 @@ class HttpCall : public OriginCall {
   virtual bool holds() const { return false; }
 
   // Errors: those of OriginConn::send(); then nothing is called.
-  base::Status send(OriginConn& conn, wire::ClientRequest request);
+  base::Status send(OriginConn& conn, wire::ClientRequest&& request);
   // Ends it with that status, by way of on_over().
   Next give_up(base::Status status, From from = From::kOrigin);
 

@@ -52,7 +52,7 @@ class Attempt {
     // Parts wait for credit: the origin is held back until let_go().
     virtual bool holds() const = 0;
     // The last call; it may destroy the Attempt.
-    virtual void on_over(Outcome ending) = 0;
+    virtual void on_over(Outcome&& ending) = 0;
 
    protected:
     ~Receiver() = default;

@@ -19,17 +19,22 @@ OriginConn::~OriginConn() {
   shard_.env().cancel(prune_);
 }
 
-Status OriginConn::send(OriginCall& call, wire::ClientRequest request) {
+Status OriginConn::send(OriginCall& call, wire::ClientRequest&& request) {
   forget_others();
-  if (shard_.env().now() < retry_at_ && !with_room()) return last_error_;
+  Link* const link = with_room();
+  if (!link && shard_.env().now() < retry_at_) return last_error_;
   const bool tls = origin_.url().scheme == net::Url::Scheme::kHttps;
   request.scheme = tls ? "https" : "http";
   request.authority = origin_.name();
   if (target_.options.load_reports == LoadReports::kOrca) request.fields.add("endpoint-load-metrics-format", "TEXT");
   if (!target_.authorization.empty()) request.fields.add("authorization", target_.authorization);
-  call.request_ = std::move(request);
   call.link_ = nullptr;
   origin_.outstanding.fetch_add(1, std::memory_order_relaxed);
+  if (link && waiting_.empty()) {
+    put(*link, call, request);
+    return {};
+  }
+  call.request_ = std::make_unique<wire::ClientRequest>(std::move(request));
   waiting_.push_back(&call);
   send_waiting();
   return {};
@@ -113,16 +118,16 @@ void OriginConn::send_waiting() {
     if (!link) break;
     OriginCall* call = waiting_.front();
     waiting_.pop_front();
-    put(*link, *call);
+    const auto request = std::move(call->request_);
+    put(*link, *call, *request);
   }
   connect_for_waiting();
 }
 
-void OriginConn::put(Link& link, OriginCall& call) {
+void OriginConn::put(Link& link, OriginCall& call, const wire::ClientRequest& request) {
   call.link_ = link.conn.get();
   call.reused_ = std::exchange(link.used, true);
   ++link.calls;
-  const wire::ClientRequest request = std::move(call.request_);
   link.conn->send(request, call);
 }
 

@@ -30,7 +30,7 @@ class OriginCall : public wire::ClientAnswer {
   friend class OriginConn;
   net::ClientConn* link_ = nullptr;
   bool reused_ = false;
-  wire::ClientRequest request_;  // until it is sent
+  std::unique_ptr<wire::ClientRequest> request_;  // while it waits
 };
 
 class OriginConn final : private net::ClientConn::Owner {
@@ -46,7 +46,7 @@ class OriginConn final : private net::ClientConn::Owner {
   // Sends the request, to which it adds scheme, authority and key, when there is a connection with room. From then on
   // either the call's last function is called, which calls leave() first, or it is cancelled. Errors: UNAVAILABLE while
   // the origin cannot be reached and it is too early to try again; then the call is not here.
-  base::Status send(OriginCall& call, wire::ClientRequest request);
+  base::Status send(OriginCall& call, wire::ClientRequest&& request);
   // The head of an answer has come: takes the origin's report of its load from it.
   void note_head(const wire::Fields& fields);
   void consume(OriginCall& call, size_t n);
@@ -80,7 +80,7 @@ class OriginConn final : private net::ClientConn::Owner {
   void connect_for_waiting();
   void send_waiting();
   void fail_waiting(const base::Status& why);
-  void put(Link& link, OriginCall& call);
+  void put(Link& link, OriginCall& call, const wire::ClientRequest& request);
   Link* with_room();
   Link* find(const net::ClientConn* conn);
   void drain(Link& link);

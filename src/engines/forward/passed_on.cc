@@ -1,10 +1,11 @@
 #include "engines/forward/passed_on.h"
 
-#include <string>
+#include <string_view>
 
 namespace weir::forward {
-std::string hex_digits(uint64_t number) {
-  std::string out(16, '0');
+
+std::array<char, 16> hex_digits(uint64_t number) {
+  std::array<char, 16> out;
   for (size_t i = out.size(); i-- > 0; number >>= 4) out[i] = "0123456789abcdef"[number & 15];
   return out;
 }
@@ -14,7 +15,9 @@ void pass_on(const msg::Call& call, wire::Fields& fields) {
     fields.add("traceparent", call.trace->traceparent);
     if (!call.trace->tracestate.empty()) fields.add("tracestate", call.trace->tracestate);
   }
-  if (call.tenant != 0) fields.add("weir-tenant", hex_digits(call.tenant));
+  if (call.tenant == 0) return;
+  const auto digits = hex_digits(call.tenant);
+  fields.add("weir-tenant", {digits.data(), digits.size()});
 }
 
 }  // namespace weir::forward

@@ -1,8 +1,8 @@
 // pass_on(): the fields of HTTP that go to an origin of any kind beside the request itself.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <string>
 
 #include "msg/call.h"
 #include "wire/exchange.h"
@@ -12,7 +12,6 @@ namespace weir::forward {
 // The tenant's number (`weir-tenant`), where there is one.
 void pass_on(const msg::Call& call, wire::Fields& fields);
 
-// Sixteen of them.
-std::string hex_digits(uint64_t number);
+std::array<char, 16> hex_digits(uint64_t number);
 
 }  // namespace weir::forward

@@ -24,6 +24,7 @@ using base::Time;
 
 namespace {
 
+constexpr size_t kMostSpare = 256;
 constexpr auto kLook = std::chrono::milliseconds(500);  // for calls that take too long
 
 uint64_t nanoseconds(base::Duration d) { return uint64_t(std::max<int64_t>(d.count(), 0)); }
@@ -69,7 +70,10 @@ OriginConn& ShardModel::conn_to(const Origin& origin) {
 }
 
 void ShardModel::put(msg::Call* call, Came came) {
-  auto& one = *calls_.emplace_back(std::make_unique<ForwardedCall>(*this, call, came));
+  auto made = std::make_unique<ForwardedCall>(*this, call, came);
+  if (spare_.empty()) spare_.emplace_back();
+  calls_.splice(calls_.end(), spare_, spare_.begin());
+  auto& one = *(calls_.back() = std::move(made));
   one.at = std::prev(calls_.end());
   repeats_ = std::min(kMostRepeats, repeats_ + kRepeatShare);
   call->times.started = call->times.computing = shard_.env().now();
@@ -205,7 +209,7 @@ bool ShardModel::repeat(ForwardedCall& one, From from, Status& why) {
   return false;
 }
 
-void ShardModel::over(ForwardedCall& one, Attempt::Outcome ending) {
+void ShardModel::over(ForwardedCall& one, Attempt::Outcome&& ending) {
   Origin& origin = *one.origin;
   Status& status = ending.status;
   const From from = one.starved ? From::kHere : ending.from;
@@ -258,7 +262,7 @@ void ShardModel::begin_hedge(ForwardedCall& one) {
 }
 
 // A hedge that fails is forgotten while the first attempt goes on.
-void ShardModel::hedge_over(ForwardedCall& one, Attempt::Outcome ending) {
+void ShardModel::hedge_over(ForwardedCall& one, Attempt::Outcome&& ending) {
   const auto hedge = std::move(one.hedge);
   if (!ending.status.ok() && one.attempt) return count_health(hedge->origin, ending.from);
   one.attempt = std::move(hedge->attempt);
@@ -301,10 +305,13 @@ void ShardModel::start_waiting() {
   watch_time();
 }
 
-void ShardModel::finish(ForwardedCall& one, Status status, msg::Event last) {
+void ShardModel::finish(ForwardedCall& one, Status&& status, msg::Event&& last) {
   end_line(one, status);
   const auto keep = std::move(*one.at);
-  calls_.erase(one.at);
+  if (spare_.size() < kMostSpare)
+    spare_.splice(spare_.begin(), calls_, one.at);
+  else
+    calls_.erase(one.at);
   msg::Call& call = *one.call;
   const Time now = base::steady_now();
   call.times.computed = call.times.finished = now;

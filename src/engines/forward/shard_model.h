@@ -46,11 +46,11 @@ class ShardModel {
   bool may_repeat(ForwardedCall& one, From from);
   bool repeat(ForwardedCall& one, From from, base::Status& why);
   void count_health(Origin& origin, From from);
-  void over(ForwardedCall& one, Attempt::Outcome ending);
+  void over(ForwardedCall& one, Attempt::Outcome&& ending);
   void hedge_later(ForwardedCall& one);
   void begin_hedge(ForwardedCall& one);
-  void hedge_over(ForwardedCall& one, Attempt::Outcome ending);
-  void finish(ForwardedCall& one, base::Status status, msg::Event last = {msg::Failed{}});
+  void hedge_over(ForwardedCall& one, Attempt::Outcome&& ending);
+  void finish(ForwardedCall& one, base::Status&& status, msg::Event&& last = {msg::Failed{}});
   void watch_time();
   void end_late();
   void end_line(ForwardedCall& one, const base::Status& status);
@@ -63,7 +63,7 @@ class ShardModel {
   bus::ModelStats& stats_;
   base::SlabSource& slabs_;
   std::vector<std::unique_ptr<OriginConn>> conns_;  // as the origins
-  Calls calls_;
+  Calls calls_, spare_;                             // places of calls that are over
   std::unique_ptr<SequenceLines> lines_;
   std::deque<ForwardedCall*> waited_;  // behind others of their sequence; they go on, or end, in the next turn
   base::TimerId waited_timer_ = base::TimerId::kNone;

@@ -29,7 +29,7 @@ struct Rig final : Wanted, Attempt::Receiver {
     return {};
   }
   bool holds() const override { return tokens.size() >= room; }
-  void on_over(Attempt::Outcome) override {}
+  void on_over(Attempt::Outcome&&) override {}
 
   std::string text() const {
     std::vector<uint32_t> ids;

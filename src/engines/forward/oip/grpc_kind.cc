@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/recycled.h"
 #include "engines/forward/http_attempt.h"
 #include "engines/forward/oip/grpc_call.h"
 #include "engines/forward/oip/message.h"
@@ -27,7 +28,7 @@ constexpr std::string_view kModelReady = "/inference.GRPCInferenceService/ModelR
 constexpr std::string_view kMetadata = "/inference.GRPCInferenceService/ModelMetadata";
 constexpr std::string_view kConfig = "/inference.GRPCInferenceService/ModelConfig";
 
-class GrpcAttempt final : public AttemptOver<GrpcCall> {
+class GrpcAttempt final : public AttemptOver<GrpcCall>, public base::Recycled<GrpcAttempt> {
  public:
   GrpcAttempt(const Asked& asked, Receiver& receiver)
       : AttemptOver(asked.slabs, asked.options.max_answer), asked_(asked), receiver_(receiver) {}

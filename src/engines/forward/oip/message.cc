@@ -5,7 +5,10 @@
 #include <optional>
 #include <utility>
 
+#include <boost/container/small_vector.hpp>
+
 #include "base/encoding.h"
+#include "base/recycled.h"
 #include "engines/forward/refusal.h"
 #include "marshal/check.h"
 #include "marshal/pb_tensor.h"
@@ -62,13 +65,22 @@ void put_parameter(std::string& out, std::string_view name, const msg::ParamValu
   put_bytes(out, 4, entry);
 }
 
+size_t size_of_varint(uint64_t value) { return (size_t(std::bit_width(value | 1)) + 6) / 7; }
+// A field below 16, which is left out where it is empty.
+size_t size_of_bytes(size_t size) { return size == 0 ? 0 : 1 + size_of_varint(size) + size; }
+
 void put_input(std::string& out, const msg::Tensor& tensor) {
-  std::string input, dims;
-  put_text(input, 1, tensor.name);
-  put_text(input, 2, msg::name(tensor.dtype));
-  for (int64_t d : tensor.shape.dims()) put_varint(dims, uint64_t(d));
-  if (!dims.empty()) put_bytes(input, 3, dims);
-  put_bytes(out, 5, input);
+  const std::string_view type = msg::name(tensor.dtype);
+  size_t dims = 0;
+  for (int64_t d : tensor.shape.dims()) dims += size_of_varint(uint64_t(d));
+  put_tag(out, 5, PbType::kBytes);
+  put_varint(out, size_of_bytes(tensor.name.size()) + size_of_bytes(type.size()) + size_of_bytes(dims));
+  put_text(out, 1, tensor.name);
+  put_text(out, 2, type);
+  if (dims == 0) return;
+  put_tag(out, 3, PbType::kBytes);
+  put_varint(out, dims);
+  for (int64_t d : tensor.shape.dims()) put_varint(out, uint64_t(d));
 }
 
 void put_head(std::string& out, const msg::Call& call, std::string_view model, std::string_view version,
@@ -207,8 +219,8 @@ class AnswerReader {
 
   const base::Bytes& message_;
   base::SlabSource& slabs_;
-  msg::Outputs out_;
-  std::vector<std::string_view> raw_;
+  msg::Outputs out_{base::SpareVector<msg::Tensor>::take(), {}, true};
+  boost::container::small_vector<std::string_view, 8> raw_;
   PbFields fields_;       // without the elements of typed contents
   size_t converted_ = 0;  // bytes of typed contents
   bool typed_ = false;
@@ -246,7 +258,8 @@ Status take_batch_off(std::vector<msg::TensorSpec>& tensors) {
 
 std::vector<base::Bytes> write_request(const msg::Call& call, std::string_view model, std::string_view version,
                                        Ending ending, std::string_view mark) {
-  std::string text(wire::kGrpcPrefix, '\0');
+  std::string text = base::SpareText::take();
+  text.assign(wire::kGrpcPrefix, '\0');
   put_head(text, call, model, version, ending);
   if (!mark.empty()) put_parameter(text, mark, true);
   size_t length = text.size() - wire::kGrpcPrefix;
@@ -263,13 +276,11 @@ std::vector<base::Bytes> write_request(const msg::Call& call, std::string_view m
   }
   put_prefix(text, length);
   const base::Bytes whole = base::Bytes::adopt(std::move(text));
-  std::vector<base::Bytes> pieces;
-  pieces.reserve(2 * cuts.size() + 1);
+  auto pieces = base::SpareVector<base::Bytes>::take();
   size_t at = 0, next = 0;
   for (const auto& tensor : call.inputs) {
     if (tensor.data.size() <= kInline) continue;
-    pieces.push_back(whole.slice(at, cuts[next] - at));
-    pieces.push_back(tensor.data);
+    pieces.insert(pieces.end(), {whole.slice(at, cuts[next] - at), tensor.data});
     at = cuts[next++];
   }
   if (at < whole.size()) pieces.push_back(whole.slice(at, whole.size() - at));

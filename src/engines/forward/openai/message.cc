@@ -245,7 +245,10 @@ Bytes write_completion(const msg::Call& call, std::span<const uint32_t> generate
     out.flag("return_tokens_as_token_ids");
   }
   // Prefixes that are not shared here are not shared there.
-  if (const uint64_t salt = params.cache_salt ^ call.cache_scope; salt != 0) out.text("cache_salt", hex_digits(salt));
+  if (const uint64_t salt = params.cache_salt ^ call.cache_scope; salt != 0) {
+    const auto digits = hex_digits(salt);
+    out.text("cache_salt", {digits.data(), digits.size()});
+  }
   if (params.constraint && params.constraint->form()) write_form(out, *params.constraint->form());
   out.flag("return_token_ids");
   out.flag("stream");
