@@ -252,8 +252,8 @@ H2Client::Fault H2Client::on_settings(const FrameHead& head, std::string_view pa
     if (!payload.empty()) return NGHTTP2_FRAME_SIZE_ERROR;
     if (std::exchange(settings_taken_, true)) return NGHTTP2_PROTOCOL_ERROR;
     cutter_.set_largest(kLargestPiece);
-    const int64_t more = H2ClientAnswers::kFirstWindow - kWindowBefore;
-    streams_.each([more](ClientStream& stream) { stream.local_window += more; });
+    constexpr int64_t kMore = H2ClientAnswers::kFirstWindow - kWindowBefore;
+    streams_.each([](ClientStream& stream) { stream.local_window += kMore; });
     return NGHTTP2_NO_ERROR;
   }
   if (payload.size() > kEntry * kMostSettings) return NGHTTP2_ENHANCE_YOUR_CALM;

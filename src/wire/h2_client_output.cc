@@ -40,7 +40,7 @@ void H2ClientOutput::put(H2Frame type, uint8_t flags, int32_t stream, std::strin
   std::array<char, kH2FrameHead + 256> both;
   write_frame_head(both.data(), payload.size(), type, flags, stream);
   const size_t first = std::min(payload.size(), both.size() - kH2FrameHead);
-  std::memcpy(both.data() + kH2FrameHead, payload.data(), first);
+  payload.copy(both.data() + kH2FrameHead, first);
   output_.copy(both.data(), kH2FrameHead + first);
   if (payload.size() > first) output_.copy(payload.data() + first, payload.size() - first);
 }

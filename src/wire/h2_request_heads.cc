@@ -50,7 +50,7 @@ bool same_texts(std::string_view texts, const ClientRequest& request) {
     if (texts.size() < sizeof size) return false;
     std::memcpy(&size, texts.data(), sizeof size);
     texts.remove_prefix(sizeof size);
-    if (size != text.size() || std::memcmp(texts.data(), text.data(), size) != 0) return false;
+    if (texts.substr(0, size) != text) return false;
     texts.remove_prefix(size);
     return true;
   });
