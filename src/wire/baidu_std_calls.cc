@@ -5,18 +5,23 @@
 
 namespace weir::wire {
 
-BaiduExchange& BaiduCalls::add(const BaiduRequest& request, std::string_view credential, size_t meta) {
+BaiduExchange& BaiduCalls::add(const BaiduRequest& request, std::string_view credential, size_t charged) {
   BaiduExchange::Owner& owner = *this;
   open_.push_back(std::make_unique<BaiduExchange>(owner, request, connection_.peer, credential));
   current_ = open_.back().get();
-  current_->charged = meta;
+  current_->charged = charged;
   current_->name_client(connection_.env.proxies);
   return *current_;
 }
 
 void BaiduCalls::answer(BaiduExchange& x, std::string head, std::vector<base::Bytes> message) {
+  size_t small = head.size();
   connection_.output.append(head);
-  for (auto& piece : message) connection_.output.append(std::move(piece));
+  for (auto& piece : message) {
+    small += piece.size() < base::kLeastCharged ? piece.size() : 0;
+    connection_.output.append(std::move(piece));
+  }
+  (void)connection_.small.add(connection_.memory, small);  // where there is no room they go out all the same
   x.to = connection_.output.total();
   if (current_ == &x) current_ = nullptr;
   const auto at = std::find_if(open_.begin(), open_.end(), [&](const auto& one) { return one.get() == &x; });

@@ -28,7 +28,8 @@ struct BaiduConnection : Connection {
   }
 
   Output output;
-  base::SteppedCharge heads;  // metas of requests, and input that cannot be used yet
+  SmallPieces small;          // of the output: what is not charged by itself
+  base::SteppedCharge heads;  // calls with the metas of their requests, and input that cannot be used yet
   bool over = false;          // nothing more is read
   bool draining = false;
   bool busy = false;  // inside feed(), consumed() or tick(): the caller looks at the output afterwards
@@ -39,15 +40,16 @@ class BaiduCalls final : BaiduExchange::Owner {
  public:
   explicit BaiduCalls(BaiduConnection& connection) : connection_(connection) {}
 
-  // It becomes current(). `meta`: bytes of the request's meta, which are charged.
-  BaiduExchange& add(const BaiduRequest& request, std::string_view credential, size_t meta);
+  // It becomes current(). `charged`: bytes that heads has taken for it.
+  BaiduExchange& add(const BaiduRequest& request, std::string_view credential, size_t charged);
   // The one whose message is being read; null: the message is nobody's any more.
   BaiduExchange* current() const { return current_; }
   BaiduExchange* take_current() { return std::exchange(current_, nullptr); }
 
-  // As many as may be at work, or as may wait for the peer: no other begins.
+  // As many as may be at work or wait for the peer, or as much: no other begins.
   bool crowded() const {
-    return open_.size() >= connection_.env.limits.streams || connection_.output.size() > Exchange::kHighWater;
+    return open_.size() + answered_.size() >= connection_.env.limits.streams ||
+           connection_.output.size() > Exchange::kHighWater;
   }
   bool idle() const { return open_.empty() && answered_.empty(); }
   bool all_answered() const { return open_.empty(); }

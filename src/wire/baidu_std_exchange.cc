@@ -2,6 +2,7 @@
 
 #include <nghttp2/nghttp2.h>
 
+#include <algorithm>
 #include <charconv>
 #include <utility>
 
@@ -69,10 +70,14 @@ BaiduExchange::BaiduExchange(Owner& owner, const BaiduRequest& request, const Pe
     request_.fields.add(kEncoding, coding);
     request_.fields.add("grpc-accept-encoding", coding);  // its client reads what it can write
   }
-  if (request.timeout_ms > 0) request_.fields.add("grpc-timeout", std::to_string(request.timeout_ms) + "m");
+  constexpr int32_t kMostMs = 99'999'999;  // grpc-timeout has eight digits: a day is as good as no limit
+  if (request.timeout_ms > 0)
+    request_.fields.add("grpc-timeout", std::to_string(std::min(request.timeout_ms, kMostMs)) + "m");
   if (!request.request_id.empty()) add_field("x-request-id", request.request_id);
   for (const auto& [name, value] : request.fields) add_field(lowered(name), value);
-  if (!credential.empty() && !request_.fields.has("authorization")) request_.fields.add("authorization", credential);
+  const bool keyed =
+      request_.fields.has("authorization") || request_.fields.has("x-api-key") || request_.fields.has("api-key");
+  if (!credential.empty() && !keyed) request_.fields.add("authorization", credential);
 }
 
 // Left out: names and values that HTTP does not have.
@@ -165,6 +170,7 @@ void BaiduExchange::finish(const BaiduAnswer& answer, std::vector<base::Bytes> m
   for (const auto& piece : message) size += piece.size();
   message_.clear();
   bytes_ = 0;
+  small_.fit(0);
   owner_.answer(*this, answer.write(size), std::move(message));
 }
 

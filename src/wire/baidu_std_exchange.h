@@ -37,6 +37,9 @@ class BaiduExchange final : public Exchange, public base::Recycled<BaiduExchange
     ~Owner() = default;
   };
 
+  // About what one takes beside its request's meta.
+  static constexpr size_t kOwnCost = 2048;
+
   BaiduExchange(Owner& owner, const BaiduRequest& request, const PeerInfo& peer, std::string_view credential);
   using Exchange::name_client;
 

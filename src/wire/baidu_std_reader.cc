@@ -52,7 +52,7 @@ size_t BaiduReader::step(std::string_view input) {
 }
 
 size_t BaiduReader::step_packet(std::string_view input) {
-  if (calls_.crowded()) return 0;
+  if (calls_.crowded() || served_ >= connection_.env.limits.requests_per_read) return 0;
   if (began_ == base::kNever) began_ = connection_.wire.now();
   if (input.size() < BaiduHeader::kSize) return 0;
   const auto header = BaiduHeader::read(input);
@@ -62,6 +62,7 @@ size_t BaiduReader::step_packet(std::string_view input) {
   const size_t size = BaiduHeader::kSize + header->meta;
   if (input.size() < size) return 0;
   began_ = base::kNever;
+  ++served_;
   const auto request =
       BaiduRequest::read(input.substr(BaiduHeader::kSize, header->meta), connection_.env.limits.header_fields);
   const uint64_t rest = header->body - header->meta;
@@ -83,7 +84,7 @@ void BaiduReader::start(const BaiduRequest& request, size_t meta) {
 // True: it has been refused before it became a request.
 bool BaiduReader::refused(const BaiduRequest& request) {
   if (connection_.draining) {
-    refuse(request, BrpcError::kLogOff, "the server is shutting down");
+    refuse(request, BrpcError::kLogOff, "this connection ends: call by another one");
   } else if (!is_name(request.service) || !is_name(request.method)) {
     refuse(request, BrpcError::kRequest, "service_name and method_name are letters, digits, '_' and '.'");
   } else if (request.service.find('.') == request.service.npos) {
@@ -108,7 +109,9 @@ void BaiduReader::refuse(const BaiduRequest& request, BrpcError error, std::stri
   connection_.env.intake.rejected(connection_.draining ? reason::kDrain : reason::kParse, connection_.peer);
   BaiduAnswer answer(request.correlation_id);
   answer.fail(error, text);
-  connection_.output.append(answer.write(0));
+  const std::string packet = answer.write(0);
+  connection_.output.append(packet);
+  (void)connection_.small.add(connection_.memory, packet.size());
 }
 
 // A credential is a whole authorization field ("Bearer …", "Basic …"), or a key alone.
@@ -122,8 +125,9 @@ bool BaiduReader::authenticate(std::string_view shown) {
 }
 
 void BaiduReader::begin(const BaiduRequest& request, size_t meta) {
-  if (!connection_.heads.take(meta)) return refuse(request, BrpcError::kLimit, kNoMemoryForHead);
-  BaiduExchange& x = calls_.add(request, credential_, meta);
+  const size_t charged = meta + BaiduExchange::kOwnCost;
+  if (!connection_.heads.take(charged)) return refuse(request, BrpcError::kLimit, kNoMemoryForHead);
+  BaiduExchange& x = calls_.add(request, credential_, charged);
   if (!x.begin(connection_.env.intake)) return;
   const auto flag = request.coding == 0 ? GrpcFlag::kPlain : GrpcFlag::kCompressed;
   x.received(grpc_prefix(flag, uint32_t(message_left_)));
@@ -165,8 +169,12 @@ void BaiduReader::end_connection(std::string_view why) {
   connection_.notify_output();
 }
 
+bool BaiduReader::paused() const {
+  return served_ >= connection_.env.limits.requests_per_read && input_.waiting() > 0 && !connection_.over;
+}
+
 bool BaiduReader::held_back() const {
-  if (connection_.over) return true;
+  if (connection_.over || paused()) return true;
   if (const BaiduExchange* x = calls_.current()) return x->unconsumed >= connection_.env.limits.stream_window;
   return message_left_ == 0 && skip_left_ == 0 && calls_.crowded();
 }

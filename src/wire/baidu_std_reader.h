@@ -19,8 +19,12 @@ class BaiduReader {
  public:
   BaiduReader(BaiduConnection& connection, BaiduCalls& calls) : connection_(connection), calls_(calls) {}
 
-  // Takes in all of `fresh`: what cannot be used yet is kept.
+  // Takes in all of `fresh`: what cannot be used yet is kept. After Limits::requests_per_read requests it pauses.
   void process(std::string_view fresh);
+  // The connection's part of another turn of the loop.
+  void new_turn() { served_ = 0; }
+  // There is more to serve in the next turn.
+  bool paused() const;
   // As Codec's.
   std::span<std::byte> landing();
   // Bytes that are kept.
@@ -52,6 +56,7 @@ class BaiduReader {
   uint64_t message_left_ = 0;        // bytes of the message that is being read
   uint64_t skip_left_ = 0;           // of the attachment behind it
   std::string credential_;           // an authorization field
+  uint32_t served_ = 0;              // requests of this turn
   base::Time began_ = base::kNever;  // a packet's first bytes came, and its meta is not whole
   RateFloor skip_floor_;
 };

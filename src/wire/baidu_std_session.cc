@@ -15,24 +15,35 @@ constexpr base::Duration kShortIdle = std::chrono::seconds(2);  // where memory 
 
 void BaiduStdSession::feed(std::span<const std::byte> bytes) {
   connection_.busy = true;
+  reader_.new_turn();
   reader_.process({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   connection_.busy = false;
+  if (reader_.paused()) connection_.wire.tick_next_turn();
 }
 
 void BaiduStdSession::consumed(size_t n) {
   connection_.busy = true;
   const uint64_t before = connection_.output.total();
   connection_.output.consume(n);
+  connection_.small.fit(connection_.output.size());
   output_floor_.written(n);
   if (connection_.output.empty()) output_floor_.stop();
   calls_.output_taken();
   if (reader_.waiting() > 0) reader_.process({});
   connection_.busy = false;
-  note_output(before);
+  settle(before);
 }
 
-void BaiduStdSession::note_output(uint64_t before) {
+void BaiduStdSession::settle(uint64_t before) {
   if (connection_.output.total() != before || finished()) connection_.wire.output_ready();
+  if (reader_.paused()) connection_.wire.tick_next_turn();
+}
+
+// A peer is told by the answers to what it still asks for, and by the end once nothing is under way.
+void BaiduStdSession::drain(Drain step) {
+  if (step != Drain::kRefuse) return;
+  connection_.draining = true;
+  if (finished()) connection_.notify_output();
 }
 
 void BaiduStdSession::eof() {
@@ -46,6 +57,7 @@ void BaiduStdSession::closed() {
   connection_.over = true;
   reader_.drop_input();
   connection_.output.clear();
+  connection_.small.fit(0);
   calls_.close_all();
 }
 
@@ -53,12 +65,13 @@ void BaiduStdSession::tick(base::Time now) {
   connection_.busy = true;
   const uint64_t before = connection_.output.total();
   calls_.abandon_marked();
+  reader_.new_turn();
   if (reader_.waiting() > 0) reader_.process({});
   check_output(now);
   reader_.check(now);
   check_idle(now);
   connection_.busy = false;
-  note_output(before);
+  settle(before);
 }
 
 // A peer that does not take its answers is cut off, whatever it was sent.

@@ -27,16 +27,19 @@ class BaiduStdSession final : public Codec {
   size_t pending(std::span<iovec> out) override { return connection_.output.gather(out); }
   void consumed(size_t n) override;
   bool wants_read() const override { return !reader_.held_back(); }
-  bool finished() const override { return connection_.over && calls_.all_answered() && connection_.output.empty(); }
+  bool finished() const override {
+    return (connection_.over && calls_.all_answered() && connection_.output.empty()) ||
+           (connection_.draining && idle());
+  }
   bool idle() const override { return calls_.idle() && connection_.output.empty() && reader_.between_packets(); }
   void tick(base::Time now) override;
-  void drain(Drain step) override { connection_.draining = connection_.draining || step == Drain::kRefuse; }
+  void drain(Drain step) override;
   std::string_view protocol() const override { return "baidu_std"; }
 
  private:
   void check_output(base::Time now);
   void check_idle(base::Time now);
-  void note_output(uint64_t before);
+  void settle(uint64_t before);
 
   BaiduConnection connection_;
   BaiduCalls calls_;

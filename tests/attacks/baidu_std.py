@@ -57,3 +57,19 @@ def baidu_std_unread(target):
         for peer, at in peers.items():
             peers[peer] = (at + (peer.offer(request[at:]) or 0)) % len(request)
     return f'{begun} connections'
+
+
+@attack(seconds=20, quick=4)
+def baidu_std_small(target):
+    """baidu_std: 200 connections that write the smallest calls there are as fast as they can, and read nothing."""
+    more_descriptors()
+    requests = [call(method, b'') * 2000 for method in ('a.b/N', 'grps.protos.v1.GrpsBrpcService/CheckLiveness', 'x/y')]
+    peers, begun = [], 0
+    while not target.over():
+        peers = [p for p in peers if p.alive]
+        while len(peers) < 200 and not target.over():
+            peers.append(Raw(target, receive_buffer=4096, wait=0.5))
+            begun += 1
+        for i, peer in enumerate(peers):
+            peer.offer(requests[i % len(requests)])
+    return f'{begun} connections'

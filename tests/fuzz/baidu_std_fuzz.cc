@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "require.h"
 #include "support/fake_wire.h"
@@ -58,6 +59,10 @@ std::string run(uint8_t how, size_t piece, std::string_view transcript) {
   support::feed_in_pieces(transcript, piece, [&](auto bytes) {
     codec->feed(bytes);
     out += support::take_output(*codec);
+    while (std::exchange(wire.tick_wanted, false)) {
+      codec->tick(wire.now());
+      out += support::take_output(*codec);
+    }
     require(intake.open.size() <= limits.streams, "streams");
   });
   codec->tick(wire.now());
