@@ -1,5 +1,6 @@
 #include "session/byte_quota.h"
 
+#include <algorithm>
 #include <string>
 
 #include "msg/tenant.h"
@@ -8,8 +9,9 @@ namespace weir::session {
 
 using base::Code;
 
-base::Status ByteQuota::resize(uint64_t tenant, uint64_t before, uint64_t now) {
+base::Status ByteQuota::resize(uint64_t tenant, HeldBytes from, HeldBytes to) {
   std::lock_guard lock(mutex_);
+  const uint64_t before = from.bytes, now = to.bytes;
   uint64_t& has = tenants_[tenant];
   uint64_t would = has - before + now, all = held_ - before + now;
   if (now > before && would > per_tenant_)
@@ -21,15 +23,18 @@ base::Status ByteQuota::resize(uint64_t tenant, uint64_t before, uint64_t now) {
     return base::try_again(Code::kResourceExhausted,
                            "most of the memory for sessions is in use, and yours hold your "
                            "share of it (limits.client_share); try again later");
-  if (now > before && (all > total_ || !charge(now - before)))
+  if (now > before && (all > total_ || !charge(all, to.own - std::min(to.own, from.own))))
     return base::try_again(Code::kResourceExhausted, "the memory for sessions is spent; try again later");
-  if (ledger_ && now < before) ledger_->give(base::MemoryKind::kSessions, before - now);
+  if (ledger_ && to.own < from.own) ledger_->give(base::MemoryKind::kSessions, from.own - to.own);
   has = would, held_ = all;
   if (has == 0) tenants_.erase(tenant);
   return {};
 }
 
-bool ByteQuota::charge(uint64_t bytes) { return !ledger_ || ledger_->take(base::MemoryKind::kSessions, bytes); }
+bool ByteQuota::charge(uint64_t all, uint64_t more) {
+  if (!ledger_) return true;
+  return all <= ledger_->budget() / 2 && (more == 0 || ledger_->take(base::MemoryKind::kSessions, more));
+}
 
 uint64_t ByteQuota::held() const {
   std::lock_guard lock(mutex_);

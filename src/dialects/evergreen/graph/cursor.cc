@@ -91,7 +91,7 @@ Hold Cursor::hold() {
   const Place& at = path_.back();
   Node::Part& part = at.node->parts_[at.part - 1];
   if (!part.charge && !part.data.empty()) {
-    part.charge = graph_.memory_.share(part.data.size());
+    part.charge = graph_.memory_.share(part.data.size(), charged_elsewhere(part.data));
     part.cost -= part.data.size();
   }
   return part.charge;

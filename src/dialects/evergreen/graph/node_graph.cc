@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/memory_ledger.h"
 #include "dialects/evergreen/graph/cursor.h"
 
 namespace weir::evergreen {
@@ -64,6 +65,10 @@ bool is_copied(const base::Bytes& data) {
   return data.slab() && data.slab()->capacity > 2 * data.size() + kSlack;
 }
 
+uint64_t charged_elsewhere(const base::Bytes& data) {
+  return data.slab() && !base::on_heap(data.slab()) && !is_copied(data) ? data.size() : 0;
+}
+
 NodeGraph::NodeGraph(GraphLimits limits, session::Reservation* reservation, TurnBudget* turn_budget,
                      const base::HashKey& key)
     : limits_(limits),
@@ -122,7 +127,7 @@ bool NodeGraph::free_discarded() {
         for (uint64_t i = 0; i < kEdgesPerStep && !part.children.empty(); ++i) take_edge(part);
         spend(1);
       }
-      memory_.give(part.cost);
+      memory_.give(part.cost, part.charge ? 0 : charged_elsewhere(part.data));
       return true;
     };
     if (!free_parts(turn_budget_, from.parts, from.ahead, free)) return false;
@@ -168,8 +173,8 @@ base::Result<Node*> NodeGraph::claim(std::string_view id) {
   return found;
 }
 
-Status NodeGraph::charge(uint64_t bytes, const Node& node, int64_t seq) {
-  Status s = memory_.take(bytes);
+Status NodeGraph::charge(uint64_t bytes, const Node& node, int64_t seq, uint64_t elsewhere) {
+  Status s = memory_.take(bytes, elsewhere);
   if (!s.ok()) s.text = describe_fragment(node.id_, seq) + ": " + s.text;
   return s;
 }
@@ -230,7 +235,7 @@ Status NodeGraph::take(Node& n, const Fragment& f) {
   part.cost = cost_of(f);
   const bool first = f.metadata && !n.metadata_;
   if (first) part.cost += cost_of(*f.metadata);
-  if (Status s = charge(part.cost, n, f.seq); !s.ok()) return s;
+  if (Status s = charge(part.cost, n, f.seq, charged_elsewhere(f.data)); !s.ok()) return s;
   if (!n.touched()) spend(kStepsPerFirstPart);
   if (first) n.metadata_ = std::make_unique<Metadata>(*f.metadata);
   if (f.has_chunk) n.kind_ = Node::Kind::kLeaf;
@@ -316,7 +321,7 @@ Status NodeGraph::loaded(Node& n, int64_t seq, base::Bytes data) {
   else if (auto at = n.ahead_.find(seq); at != n.ahead_.end())
     part = &at->second;
   if (!part || !part->pending) return {};  // dropped meanwhile
-  if (Status s = charge(data.size() + kSlabCost, n, seq); !s.ok()) return s;
+  if (Status s = charge(data.size() + kSlabCost, n, seq, charged_elsewhere(data)); !s.ok()) return s;
   part->cost += data.size() + kSlabCost;
   part->data = compact(std::move(data));
   part->pending = false;

@@ -39,6 +39,8 @@ namespace weir::evergreen {
 // Whether a NodeGraph copies that data, because it is a small part of its slab. It does so in one go: who has long data
 // copies it before.
 bool is_copied(const base::Bytes& data);
+// The bytes of that data which lie, or will lie, in memory that is charged already: those of a slab that keeps them.
+uint64_t charged_elsewhere(const base::Bytes& data);
 
 class NodeGraph {
  public:
@@ -106,7 +108,7 @@ class NodeGraph {
   base::Status check(const Node& node, const Fragment& f) const;
   base::Status take(Node& node, const Fragment& f);
   base::Status link(Node& node, Node::Part& part, const Fragment& f);
-  base::Status charge(uint64_t bytes, const Node& node, int64_t seq);
+  base::Status charge(uint64_t bytes, const Node& node, int64_t seq, uint64_t elsewhere = 0);
   base::Status extend(Node& node);
   void wake(Node& node);
   bool free_discarded();

@@ -4,25 +4,25 @@
 
 namespace weir::evergreen {
 
-base::Status SessionMemory::try_take(uint64_t bytes) {
+base::Status SessionMemory::try_take(uint64_t bytes, uint64_t elsewhere) {
   if (bytes > limit_ || used_ > limit_ - bytes)
     return base::failure(base::Code::kResourceExhausted,
                          "the session's content passes " + std::to_string(limit_) + " bytes");
   if (reservation_)
-    if (base::Status s = reservation_->hold(used_ + bytes); !s.ok()) return s;
-  used_ += bytes;
+    if (base::Status s = reservation_->hold({used_ + bytes, used_ + bytes - elsewhere_ - elsewhere}); !s.ok()) return s;
+  used_ += bytes, elsewhere_ += elsewhere;
   return {};
 }
 
-base::Status SessionMemory::take(uint64_t bytes) {
-  base::Status s = try_take(bytes);
+base::Status SessionMemory::take(uint64_t bytes, uint64_t elsewhere) {
+  base::Status s = try_take(bytes, elsewhere);
   if (s.ok() || spare_ == 0 || !on_shortage) return s;
   on_shortage();
-  return try_take(bytes);
+  return try_take(bytes, elsewhere);
 }
 
 base::Status SessionMemory::take_spare(uint64_t bytes) {
-  base::Status s = try_take(bytes);
+  base::Status s = try_take(bytes, 0);
   if (s.ok()) spare_ += bytes;
   return s;
 }
@@ -32,9 +32,9 @@ void SessionMemory::give_spare(uint64_t bytes) {
   give(bytes);
 }
 
-void SessionMemory::give(uint64_t bytes) {
-  used_ -= bytes;
-  if (reservation_) (void)reservation_->hold(used_);
+void SessionMemory::give(uint64_t bytes, uint64_t elsewhere) {
+  used_ -= bytes, elsewhere_ -= elsewhere;
+  if (reservation_) (void)reservation_->hold({used_, used_ - elsewhere_});
 }
 
 base::Status SessionMemory::resize(uint64_t before, uint64_t now) {
@@ -43,16 +43,16 @@ base::Status SessionMemory::resize(uint64_t before, uint64_t now) {
   return {};
 }
 
-Hold SessionMemory::share(uint64_t bytes) {
+Hold SessionMemory::share(uint64_t bytes, uint64_t elsewhere) {
   struct Shared {
-    Shared(SessionMemory& from, uint64_t size) : memory(from), bytes(size) {}
-    ~Shared() { memory.give(bytes); }
+    Shared(SessionMemory& from, uint64_t size, uint64_t charged) : memory(from), bytes(size), elsewhere(charged) {}
+    ~Shared() { memory.give(bytes, elsewhere); }
     Shared(const Shared&) = delete;
 
     SessionMemory& memory;
-    const uint64_t bytes;
+    const uint64_t bytes, elsewhere;
   };
-  return std::make_shared<const Shared>(*this, bytes);
+  return std::make_shared<const Shared>(*this, bytes, elsewhere);
 }
 
 }  // namespace weir::evergreen

@@ -21,13 +21,14 @@ class SessionMemory {
   explicit SessionMemory(uint64_t limit, session::Reservation* reservation = nullptr)
       : limit_(limit), reservation_(reservation) {}
 
-  // Errors: RESOURCE_EXHAUSTED, and nothing changes, save that no spare bytes are left.
-  base::Status take(uint64_t bytes);
-  void give(uint64_t bytes);
+  // `elsewhere`: of these bytes, those in memory that is charged already, as that of a slab is; give() and share() name
+  // the same. Errors: RESOURCE_EXHAUSTED, and nothing changes, save that no spare bytes are left.
+  base::Status take(uint64_t bytes, uint64_t elsewhere = 0);
+  void give(uint64_t bytes, uint64_t elsewhere = 0);
   // `now` bytes where it was `before`. Errors: as take().
   base::Status resize(uint64_t before, uint64_t now);
   // Bytes that have been taken become the Hold's.
-  Hold share(uint64_t bytes);
+  Hold share(uint64_t bytes, uint64_t elsewhere = 0);
 
   // Bytes that the session can do without. They count as room for all others, but not for more of their kind. Errors:
   // as take().
@@ -42,11 +43,11 @@ class SessionMemory {
   bool has_room_for(uint64_t bytes) const { return bytes <= limit_ && used() <= limit_ - bytes; }
 
  private:
-  base::Status try_take(uint64_t bytes);
+  base::Status try_take(uint64_t bytes, uint64_t elsewhere);
 
   const uint64_t limit_;
   session::Reservation* const reservation_;
-  uint64_t used_ = 0, spare_ = 0;  // spare: of used
+  uint64_t used_ = 0, spare_ = 0, elsewhere_ = 0;  // the others: of used
 };
 
 }  // namespace weir::evergreen

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/memory_ledger.h"
 #include "dialects/evergreen/graph/cursor.h"
 
 namespace weir::evergreen {
@@ -144,6 +145,52 @@ TEST(NodeGraphMemory, AGraphHoldsWhatItIsChargedAndGivesItBack) {
     EXPECT_TRUE(add(b, "again", 40'000).ok());
   }
   EXPECT_EQ(byte_quota.held(), 0u);
+}
+
+TEST(NodeGraphMemory, DataThatIsChargedAlreadyIsNotChargedToTheLedgerAgain) {
+  using base::MemoryKind;
+  base::MemoryLedger ledger(2 << 20);
+  session::ByteQuota byte_quota(1 << 20, 1 << 20, &ledger);
+  const auto all = [&] { return ledger.held(MemoryKind::kSlabs) + ledger.held(MemoryKind::kSessions); };
+  constexpr size_t kSize = 500'000, kBeside = 8192;
+  {
+    session::Reservation reservation(&byte_quota, 1);
+    NodeGraph g({}, &reservation);
+    for (const char* node : {"a", "b"}) {
+      auto data = base::adopt(&ledger, MemoryKind::kSlabs, std::string(kSize, 'x'));
+      ASSERT_TRUE(g.add(leaf_of(node, *std::move(data))).has_value()) << node;
+    }
+    EXPECT_GE(byte_quota.held(1), 2 * kSize) << "it counts as the session's all the same";
+    EXPECT_GE(all(), 2 * kSize);
+    EXPECT_LE(all(), 2 * kSize + kBeside);
+    EXPECT_FALSE(g.add(leaf_of("c", base::Bytes::copy_of(std::string(100'000, 'x')))).has_value()) << "over the quota";
+    Deaf deaf;
+    Cursor c(g, *g.find("a"), deaf);
+    ASSERT_EQ(c.next(), Cursor::Step::kChunk);
+    Hold hold = c.hold();
+    while (c.next() != Cursor::Step::kEnd) {
+    }
+    for (const char* node : {"a", "b"}) ASSERT_TRUE(g.drop(*g.find(node), NodeGraph::Reach::kNode).ok());
+    EXPECT_GE(byte_quota.held(1), kSize) << "somebody reads it";
+    hold.reset();
+    EXPECT_LE(byte_quota.held(1), kBeside);
+    EXPECT_LE(ledger.held(MemoryKind::kSessions), kBeside);
+  }
+  EXPECT_EQ(ledger.held(MemoryKind::kSessions), 0u);
+}
+
+TEST(NodeGraphMemory, SessionsHoldHalfOfAllMemoryAtMostWhereverTheirDataLies) {
+  base::MemoryLedger ledger(2 << 20);
+  session::ByteQuota byte_quota(4 << 20, 4 << 20, &ledger);
+  session::Reservation reservation(&byte_quota, 1);
+  NodeGraph g({}, &reservation);
+  auto add = [&](const char* node) {
+    auto data = base::adopt(&ledger, base::MemoryKind::kSlabs, std::string(500'000, 'x'));
+    return g.add(leaf_of(node, *std::move(data))).has_value();
+  };
+  EXPECT_TRUE(add("a"));
+  EXPECT_TRUE(add("b"));
+  EXPECT_FALSE(add("c"));
 }
 
 }  // namespace
