@@ -6,8 +6,8 @@
 //   - a tensor is the mapped memory itself only where no value of it can be an address: floats, and whole numbers of 8
 //     and 16 bits. 32 and 64 bits wide ones (indices, which a kernel checks before it uses them), BOOL and BYTES are
 //     copied once, by pread(), so that what was checked is what is used.
-// A region lives while anybody uses it: unregistering it takes its name away, and the last tensor that lies in it
-// unmaps it. Any thread.
+// A region lives while anybody uses it: unregistering it takes its name away, and it is unmapped when the last tensor
+// that lies in it has gone (SharedRegions says where). Any thread.
 #pragma once
 
 #include <cstddef>
@@ -44,8 +44,6 @@ class SharedRegion : public std::enable_shared_from_this<SharedRegion> {
   SharedRegion(const SharedRegion&) = delete;
 
   const RegionRecord& record() const { return record_; }
-  // `room` is kept until the region has gone. Once, before it is shared.
-  void keep(std::shared_ptr<const void> room) { room_ = std::move(room); }
 
   // [offset, offset + bytes) lies in the region for all that follow. Errors: FAILED_PRECONDITION when the memory behind
   // it has gone.
@@ -62,7 +60,6 @@ class SharedRegion : public std::enable_shared_from_this<SharedRegion> {
 
  private:
   const RegionRecord record_;
-  std::shared_ptr<const void> room_;
 };
 
 // A part of a region, as a request names it.
@@ -75,7 +72,7 @@ struct RegionRange {
 // Opens the POSIX shared memory object `record.key` and maps the region. Errors: INVALID_ARGUMENT for a key that is no
 // plain name, for anything but a regular object, and for a range that it does not have; INTERNAL, in the words that
 // Triton's clients know, for an object that cannot be opened; RESOURCE_EXHAUSTED.
-base::Result<std::shared_ptr<SharedRegion>> map_system_region(RegionRecord record);
+base::Result<std::unique_ptr<SharedRegion>> map_system_region(RegionRecord record);
 
 // Whether a tensor of that type may be the client's memory itself.
 bool may_alias(msg::DType dtype);

@@ -1,10 +1,13 @@
 #include "dialects/oip/shared_memory/shared_regions.h"
 
-#include <limits>
+#include <algorithm>
+#include <atomic>
 
 #include "base/units.h"
+#include "base/workers.h"
 #include "marshal/tenant.h"
 #include "wire/access.h"
+#include "wire/text.h"
 
 namespace weir::oip {
 namespace {
@@ -62,6 +65,45 @@ class SharedRegions::Room {
   const uint64_t owner_, bytes_;
 };
 
+// Destroys regions. Any thread. Small ones, too: the object behind one may be large, and end with it.
+class SharedRegions::Unmapper {
+ public:
+  // `room`: of the region, or null. It is given back at once, so that a client can register the next region in the
+  // place of one that it has unregistered, unless regions of `most` bytes wait to be unmapped.
+  void destroy(std::unique_ptr<SharedRegion> region, std::shared_ptr<Room> room, uint64_t most) {
+    const uint64_t cost = room ? std::max(region->record().bytes, most / kMostRegions) : 0;
+    if (waiting_.fetch_add(cost) + cost <= most) room.reset();
+    SharedRegion* gone = region.get();
+    workers_.post([this, gone, cost, room] {
+      delete gone;
+      waiting_ -= cost;
+    });
+    (void)region.release();
+  }
+
+ private:
+  std::atomic<uint64_t> waiting_{0};
+  base::Workers workers_{1};  // ends first: it uses the rest
+};
+
+// The deleter of a region. The region's weak reference to itself keeps this until the thread of the Unmapper has
+// destroyed the region, and that thread must not end the Unmapper.
+struct SharedRegions::Unmap {
+  std::shared_ptr<Unmapper> unmapper;
+  std::shared_ptr<Room> room;
+  uint64_t most;
+
+  void operator()(SharedRegion* region) {
+    const auto by = std::move(unmapper);
+    by->destroy(std::unique_ptr<SharedRegion>(region), std::move(room), most);
+  }
+};
+
+SharedRegions::SharedRegions(const Sharing& sharing, const uint64_t& bytes)
+    : sharing_(sharing), bytes_(bytes), unmapper_(std::make_shared<Unmapper>()) {}
+
+SharedRegions::~SharedRegions() = default;
+
 Status SharedRegions::Usage::take(uint64_t owner, uint64_t bytes, uint64_t limit) {
   std::lock_guard lock(mutex);
   auto known = owners.find(owner);
@@ -100,21 +142,24 @@ Status SharedRegions::add(const wire::Request& request, RegionRecord record, con
   if (Status status = check(request); !status.ok()) return status;
   if (record.name.empty() || record.name.size() > kLongestName)
     return invalid("the name of a shared memory region has 1 to " + std::to_string(kLongestName) + " bytes");
+  if (wire::has_control(record.name)) return invalid("the name of a shared memory region has no control characters");
   const Key key{owner_of(request), record.name};
-  const auto taken = [&] {
+  const auto exists = [&] {
     return failure(Code::kAlreadyExists, "shared memory region " + in_quotes(key.second) + " already in manager");
   };
   {
     std::lock_guard lock(mutex_);
-    if (regions_.count(key)) return taken();
+    if (regions_.count(key)) return exists();
   }
-  if (Status status = usage_->take(key.first, record.bytes, bytes_); !status.ok()) return status;
-  auto room = std::make_shared<Room>(usage_, key.first, record.bytes);
-  auto region = map(std::move(record));
-  if (!region) return region.error();
-  (*region)->keep(std::move(room));
+  auto mapped = map(std::move(record));  // first: a region that its object does not have is never a want of room
+  if (!mapped) return mapped.error();
+  const uint64_t bytes = (*mapped)->record().bytes;
+  const Status taken = usage_->take(key.first, bytes, bytes_);
+  auto room = taken.ok() ? std::make_shared<Room>(usage_, key.first, bytes) : nullptr;
+  std::shared_ptr<SharedRegion> region(mapped->release(), Unmap{unmapper_, std::move(room), bytes_ / 2});
+  if (!taken.ok()) return taken;
   std::lock_guard lock(mutex_);
-  return regions_.emplace(key, *region).second ? Status() : taken();
+  return regions_.emplace(key, std::move(region)).second ? Status() : exists();
 }
 
 void SharedRegions::remove(const wire::Request& request, RegionKind kind, std::string_view name) {

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -37,12 +38,16 @@ class ObjectFd {
 
 class ObjectMapping {
  public:
-  ObjectMapping(void* begin, size_t bytes) : begin_(begin), bytes_(bytes) {}
+  ObjectMapping(void* begin, size_t bytes) : begin_(static_cast<std::byte*>(begin)), bytes_(bytes) {}
   ObjectMapping(const ObjectMapping&) = delete;
-  ~ObjectMapping() { ::munmap(begin_, bytes_); }
+  // By parts: other threads that map or unmap something wait while one goes.
+  ~ObjectMapping() {
+    constexpr size_t kPart = size_t(8) << 20;
+    for (size_t at = 0; at < bytes_; at += kPart) ::munmap(begin_ + at, std::min(kPart, bytes_ - at));
+  }
 
  private:
-  void* const begin_;
+  std::byte* const begin_;
   const size_t bytes_;
 };
 
@@ -167,7 +172,7 @@ bool may_alias(msg::DType dtype) {
   }
 }
 
-base::Result<std::shared_ptr<SharedRegion>> map_system_region(RegionRecord record) {
+base::Result<std::unique_ptr<SharedRegion>> map_system_region(RegionRecord record) {
   std::string name = record.key.substr(record.key.starts_with('/') ? 1 : 0);
   if (!is_plain_name(name))
     return refused(record,
@@ -184,8 +189,8 @@ base::Result<std::shared_ptr<SharedRegion>> map_system_region(RegionRecord recor
   if (begin == MAP_FAILED)
     return base::try_again(Code::kResourceExhausted,
                            "the server cannot map shared memory region '" + record.name + "': " + std::strerror(errno));
-  auto region = std::make_shared<SystemRegion>(std::move(record), std::move(fd), begin, bytes);
-  if (region->guarded()) return std::shared_ptr<SharedRegion>(std::move(region));
+  auto region = std::make_unique<SystemRegion>(std::move(record), std::move(fd), begin, bytes);
+  if (region->guarded()) return std::unique_ptr<SharedRegion>(std::move(region));
   return base::try_again(Code::kResourceExhausted, "the server has no room for another shared memory region");
 }
 
