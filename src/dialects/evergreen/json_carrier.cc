@@ -44,6 +44,11 @@ base::Client* JsonCarrier::client() const {
   return peer ? peer->client.get() : nullptr;
 }
 
+void JsonCarrier::on_room() {
+  turns_.cancel();
+  read_held();
+}
+
 void JsonCarrier::finish(const base::Status& status) {
   end_ = status;
   if (output_.busy()) return;

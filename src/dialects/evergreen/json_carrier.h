@@ -35,12 +35,14 @@ class JsonCarrier : public wire::ExchangeListener,
   // The session's status has been written; the end of the Exchange follows.
   virtual void close_carrier(const base::Status&) {}
 
-  // The session takes no more now: read_held() comes in a while.
+  // The session takes no more now: read_held() comes when it says that it does, and in a while, for what nobody
+  // announces.
   void read_held_later() { turns_.resume_at(state_.bus.env().now() + kFullPoll); }
   base::Client* client() const;  // whose shares the connection uses; null: nobody counts
   // Carrier
   void send(const OutFragment& fragment) override { output_.send(fragment); }
   bool has_room() const final { return exchange_.has_room() && !output_.busy(); }
+  void on_room() final;
   void finish(const base::Status& status) final;
 
   EvergreenState& state_;

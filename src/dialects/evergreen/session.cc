@@ -142,7 +142,10 @@ void Session::go_on() {
 }
 
 void Session::on_turn() {
-  wire::guarded(exchange_, [this] { settle(); });
+  wire::guarded(exchange_, [this] {
+    settle();
+    if (!over_ && !full()) carrier_.on_room();
+  });
 }
 
 void Session::end_if_nothing_runs() {

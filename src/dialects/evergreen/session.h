@@ -32,6 +32,8 @@ class Carrier {
   virtual void send(const OutFragment& fragment) = 0;
   // The client takes what is sent; if not, Session::on_drain() follows.
   virtual bool has_room() const = 0;
+  // The session was full() until its next turn, and takes messages again.
+  virtual void on_room() {}
   // The session is over. Nothing is sent any more.
   virtual void finish(const base::Status& status) = 0;
 

@@ -344,5 +344,26 @@ TEST(Evergreen, AWebSocketThatWaitsForMemoryInVainIsClosedAndMayTryAgain) {
   EXPECT_FALSE(other->ended);
 }
 
+// Each line raises all nodes above it, so that they take many turns, and nothing but the next turn is waited for.
+TEST(Evergreen, AChainThatComesFromItsRootDownGoesOnFromTurnToTurn) {
+  constexpr int kNodes = 1000;
+  for (const char* method : {"POST", "GET"}) {
+    Bench t;
+    auto x = *method == 'P' ? t.open_http("POST", {}) : t.open_http("GET", kUpgrade);
+    std::string all;
+    for (int i = 0; i < kNodes; ++i) {
+      const std::string line = R"({"nodeFragments":[{"id":"n)" + std::to_string(i) + R"(","childIds":["n)" +
+                               std::to_string(i + 1) + "\"]}]}";
+      all += *method == 'P' ? line + "\n" : frame(0x81, line);
+    }
+    t.rpc.data(*x, all);
+    int milliseconds = 0;
+    for (; x->consumed < all.size() && milliseconds < 5000; ++milliseconds) t.later_turn();
+    EXPECT_FALSE(x->ended) << x->sent;
+    EXPECT_EQ(x->consumed, all.size());
+    EXPECT_LT(milliseconds, 100) << method;
+  }
+}
+
 }  // namespace
 }  // namespace weir::evergreen

@@ -22,11 +22,13 @@ class NodeHeights {
 
  private:
   base::Status raise(Node& parent, Node& child);
+  void climb(uint64_t edges);
   static bool reaches(Node& from, const Node& to);
 
   const GraphLimits& limits_;
   TurnBudget* const turn_budget_;
   uint64_t climbed_ = 0;  // edges that were followed upwards
+  uint64_t unspent_ = 0;  // of these and of the nodes: the turn has not been charged for them
   std::vector<Node*> work_;
 };
 
