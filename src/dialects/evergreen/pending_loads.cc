@@ -12,7 +12,10 @@ using base::Status;
 
 Status PendingLoads::begin(const Node& node, int64_t seq, std::string_view uri) {
   const std::string place = describe_fragment(node.id(), seq) + ": ";
-  if (!on_growth()) return base::failure(base::Code::kResourceExhausted, place + "too much is being loaded at once");
+  if (!on_growth())
+    return base::failure(base::Code::kResourceExhausted,
+                         place + "too much is being loaded at once: with it the session's content passes " +
+                             std::to_string(session_.graph().memory().limit()) + " bytes (evergreen.session_bytes)");
   EvergreenState& state = session_.state();
   auto begun = load({state.bus.env(), state.options.references, state.fetcher, state.slabs.ledger()}, uri, *this);
   if (!begun) {

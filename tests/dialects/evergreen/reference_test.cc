@@ -20,6 +20,24 @@ struct Folder {
   }
 };
 
+TEST(EvergreenReferences, FilesThatPassTheSessionsBytesTogetherAreToldTheLimit) {
+  Folder folder;
+  folder.write("a.txt", std::string(600'000, 'x'));
+  Options options;
+  options.references.file_roots = {folder.path.string()};
+  options.graph.bytes = 1'000'000;
+  Bench t(options);
+  auto x = t.open();
+  std::string all;
+  for (const char* node : {"a", "b", "c"})
+    all += "node_fragments { id: '" + std::string(node) +
+           "' chunk_fragment { metadata { mimetype: 'text/plain' } ref: 'file:///a.txt' } }";
+  t.send(*x, all);
+  EXPECT_EQ(t.status(*x),
+            "RESOURCE_EXHAUSTED: node 'c', fragment 0: too much is being loaded at once: with it the session's content "
+            "passes 1000000 bytes (evergreen.session_bytes)");
+}
+
 TEST(EvergreenReferences, FilesBelowARootAreReadAndNoneElsewhere) {
   Folder folder;
   folder.write("root/sub/a.txt", std::string(600'000, 'x'));
