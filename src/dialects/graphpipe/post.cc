@@ -55,17 +55,17 @@ class ReadBody final : public base::OffloadTask {
 };
 
 base::Result<std::vector<base::Bytes>> check_and_write(const std::vector<msg::Tensor>& tensors,
-                                                       const std::vector<size_t>& order) {
+                                                       const std::vector<size_t>& order, base::SlabSource& slabs) {
   if (Status status = marshal::check_outputs(tensors); !status.ok()) return status;
-  return write_tensors(tensors, order);
+  return write_tensors(tensors, order, slabs);
 }
 
 class WriteTensors final : public base::OffloadTask {
  public:
-  WriteTensors(std::vector<msg::Tensor> tensors, std::vector<size_t> order)
-      : tensors_(std::move(tensors)), order_(std::move(order)) {}
+  WriteTensors(std::vector<msg::Tensor> tensors, std::vector<size_t> order, base::SlabSource& slabs)
+      : tensors_(std::move(tensors)), order_(std::move(order)), slabs_(slabs) {}
   void run() override {
-    Status thrown = base::attempt("writing an answer", [this] { pieces = check_and_write(tensors_, order_); });
+    Status thrown = base::attempt("writing an answer", [this] { pieces = check_and_write(tensors_, order_, slabs_); });
     if (!thrown.ok()) pieces = std::move(thrown);
   }
 
@@ -74,6 +74,7 @@ class WriteTensors final : public base::OffloadTask {
  private:
   const std::vector<msg::Tensor> tensors_;
   const std::vector<size_t> order_;
+  base::SlabSource& slabs_;
 };
 
 void respond_pieces(Exchange& exchange, base::Result<std::vector<base::Bytes>> pieces) {
@@ -188,16 +189,16 @@ class Inference final : public wire::ExchangeListener, public msg::Sink {
 
   // This may be destroyed by it.
   void answer(msg::Outputs&& outputs) {
-    size_t strings = 0;
+    uint64_t strings = 0;
     for (size_t i : order_)
-      if (outputs.tensors[i].dtype == msg::DType::kBytes) strings += outputs.tensors[i].data.size();
+      if (outputs.tensors[i].dtype == msg::DType::kBytes) strings += strings_bytes(outputs.tensors[i]);
     if (strings <= wire::kLongBody || !state_.options.offload)
-      return respond_pieces(exchange_, check_and_write(outputs.tensors, order_));
+      return respond_pieces(exchange_, check_and_write(outputs.tensors, order_, base::heap()));
     auto then = [&exchange = exchange_](const Status& sent, std::unique_ptr<base::OffloadTask> task) {
       if (!sent.ok()) return respond_failure(exchange, sent);
       respond_pieces(exchange, std::move(static_cast<WriteTensors&>(*task).pieces));
     };
-    auto write = std::make_unique<WriteTensors>(std::move(outputs.tensors), std::move(order_));
+    auto write = std::make_unique<WriteTensors>(std::move(outputs.tensors), std::move(order_), state_.slabs);
     wire::send_away(*state_.options.offload, std::move(write), strings, wire::Offload::Part::kAnswer, exchange_,
                     std::move(then));
   }

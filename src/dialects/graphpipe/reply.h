@@ -19,9 +19,13 @@ namespace weir::graphpipe {
 inline constexpr size_t kDataAlign = 16;
 base::Result<std::vector<base::Bytes>> write_tensors(const std::vector<msg::Tensor>& tensors);
 // `order`: the indices of the answer's outputs in `tensors`. A tensor whose index is there twice is written once and
-// referred to twice; one whose index is missing is not written.
+// referred to twice; one whose index is missing is not written. What is copied lies in one slab of `slabs`, which is
+// taken before anything is written: bad_alloc where there is no room.
 base::Result<std::vector<base::Bytes>> write_tensors(const std::vector<msg::Tensor>& tensors,
-                                                     std::span<const size_t> order);
+                                                     std::span<const size_t> order,
+                                                     base::SlabSource& slabs = base::heap());
+// The most bytes that the strings of a tensor of BYTES take in an answer.
+uint64_t strings_bytes(const msg::Tensor& tensor);
 
 // InferResponse with one Error: gRPC's number for the code, and the text.
 base::Bytes write_error(const base::Status& status);

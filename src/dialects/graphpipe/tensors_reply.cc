@@ -13,6 +13,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/check.h"
+#include "base/memory_ledger.h"
 #include "dialects/graphpipe/reply.h"
 #include "dialects/graphpipe/types.h"
 
@@ -30,9 +32,18 @@ constexpr uint16_t kVtables[] = {6,  8,  4,             // InferResponse: output
                                  12, 16, 12, 4, 0, 8};  // Tensor: type, shape, -, string_val
 constexpr size_t kShapeField = 4, kDataField = 8;
 
+// The most bytes that a tensor has outside of pieces of its own.
+uint64_t text_bytes(const msg::Tensor& t) {
+  constexpr uint64_t kTable = 3 + 16, kShape = 7 + 4, kNumbers = kDataAlign - 1 + 4, kStrings = 4;
+  const uint64_t head = kTable + kShape + 8 * t.shape.rank();
+  if (t.dtype == DType::kBytes) return head + kStrings + strings_bytes(t);
+  return head + kNumbers + (t.data.size() < kLeastShared ? t.data.size() : 0);
+}
+
 class Layout {
  public:
-  Layout(const std::vector<msg::Tensor>& tensors, std::span<const size_t> order) {
+  Layout(const std::vector<msg::Tensor>& tensors, std::span<const size_t> order, base::SlabSource& slabs)
+      : slabs_(slabs) {
     for (size_t i : order) {
       auto at = std::find(tensors_.begin(), tensors_.end(), &tensors[i]);
       slots_.push_back(size_t(at - tensors_.begin()));
@@ -41,6 +52,7 @@ class Layout {
   }
 
   base::Result<std::vector<base::Bytes>> write() {
+    if (auto status = make_room(); !status.ok()) return status;
     if (auto status = head(); !status.ok()) return status;
     if (auto status = place_data(); !status.ok()) return status;
     for (size_t i = 0; i < tensors_.size(); ++i)
@@ -50,18 +62,36 @@ class Layout {
   }
 
  private:
-  void put(const void* from, size_t n) { text_.append(static_cast<const char*>(from), n); }
+  // All text lies in one slab, which is charged before anything is written.
+  base::Status make_room() {
+    uint64_t bytes = kResponse + 12 + 4 * slots_.size();
+    for (const msg::Tensor* t : tensors_) bytes += std::min(text_bytes(*t), kLongest);
+    if (bytes > kLongest) return too_long();
+    base::Slab* slab = bytes < base::kLeastCharged ? base::heap_slab(size_t(bytes)) : take_now(slabs_, size_t(bytes));
+    text_ = base::Bytes(slab, slab->data, slab->capacity);
+    begin_ = slab->data;
+    return {};
+  }
+
+  std::byte* extend(size_t n) {
+    base::check(n <= text_.size() - written_, "the text of an answer has room");
+    return begin_ + std::exchange(written_, written_ + n);
+  }
+  void put(const void* from, size_t n) {
+    if (n > 0) std::memcpy(extend(n), from, n);
+  }
+  void put_zeros(size_t n) { std::memset(extend(n), 0, n); }
   template <class T>
   void put(T value) {
     put(&value, sizeof value);
   }
-  size_t at() const { return flushed_ + text_.size(); }
+  size_t at() const { return shared_ + written_; }
   // Zeros until at() + `ahead` is a multiple of `n`.
-  void align(size_t n, size_t ahead = 0) { text_.append((n - (at() + ahead) % n) % n, '\0'); }
+  void align(size_t n, size_t ahead = 0) { put_zeros((n - (at() + ahead) % n) % n); }
   // At `from` the distance to `to`, while nothing has been flushed.
   void write_offset(size_t from, uint64_t to) {
     auto distance = uint32_t(to - from);
-    std::memcpy(text_.data() + from, &distance, sizeof distance);
+    std::memcpy(begin_ + from, &distance, sizeof distance);
   }
 
   base::Status head() {
@@ -71,7 +101,7 @@ class Layout {
     put(uint32_t(4));
     put(uint32_t(slots_.size()));
     size_t list = at();
-    text_.append(4 * slots_.size(), '\0');
+    put_zeros(4 * slots_.size());
     for (const msg::Tensor* t : tensors_)
       if (auto status = tensor(*t); !status.ok()) return status;
     for (size_t i = 0; i < slots_.size(); ++i) write_offset(list + 4 * i, tables_[slots_[i]]);
@@ -95,25 +125,23 @@ class Layout {
     write_offset(table + kShapeField, at());
     put(uint32_t(t.shape.rank()));
     put(t.shape.dims().data(), 8 * t.shape.rank());
-    return text ? strings(t, table) : base::Status{};
+    if (text) strings(t, table);
+    return {};
   }
 
-  base::Status strings(const msg::Tensor& t, size_t table) {
-    uint64_t size = at() + 4 + 3 * t.shape.elements().value_or(0) * 4 + t.data.size();
-    if (size > kLongest) return too_long();
+  void strings(const msg::Tensor& t, size_t table) {
     write_offset(table + kDataField, at());
     put(uint32_t(*t.shape.elements()));
     size_t slot = at();
-    text_.append(4 * *t.shape.elements(), '\0');
+    put_zeros(4 * *t.shape.elements());
     msg::for_each_string(t.data.view(), [&](std::string_view element) {
       align(4);
       write_offset(slot, at());
       put(uint32_t(element.size()));
       put(element.data(), element.size());
-      text_ += '\0';
+      put_zeros(1);
       slot += 4;
     });
-    return {};
   }
 
   // Says where the data will be, while the tables can still be reached.
@@ -136,13 +164,13 @@ class Layout {
     if (bytes.size() < kLeastShared) return put(bytes.data(), bytes.size());
     flush();
     pieces_.push_back(bytes);
-    flushed_ += bytes.size();
+    shared_ += bytes.size();
   }
 
   void flush() {
-    if (text_.empty()) return;
-    flushed_ += text_.size();
-    pieces_.push_back(base::Bytes::adopt(std::exchange(text_, {})));
+    if (flushed_ == written_) return;
+    pieces_.push_back(text_.slice(flushed_, written_ - flushed_));
+    flushed_ = written_;
   }
 
   static base::Status too_long() {
@@ -152,12 +180,21 @@ class Layout {
   std::vector<const msg::Tensor*> tensors_;
   std::vector<size_t> slots_;  // the answer's outputs -> tensors_
   std::vector<size_t> tables_;
-  std::string text_;  // of the piece that is being written
-  size_t flushed_ = 0;
+  base::SlabSource& slabs_;
+  base::Bytes text_;  // of all pieces but those of large tensors
+  std::byte* begin_ = nullptr;
+  size_t written_ = 0, flushed_ = 0;  // of text_; the second: in pieces_
+  size_t shared_ = 0;                 // bytes of large tensors in pieces_
   std::vector<base::Bytes> pieces_;
 };
 
 }  // namespace
+
+uint64_t strings_bytes(const msg::Tensor& tensor) {
+  // Beside its length each has a place in the vector, a zero behind it, and up to three more.
+  const uint64_t elements = std::min<uint64_t>(tensor.shape.elements().value_or(0), tensor.data.size() / 4);
+  return 8 * elements + tensor.data.size();
+}
 
 base::Result<std::vector<base::Bytes>> write_tensors(const std::vector<msg::Tensor>& tensors) {
   std::vector<size_t> all(tensors.size());
@@ -166,8 +203,8 @@ base::Result<std::vector<base::Bytes>> write_tensors(const std::vector<msg::Tens
 }
 
 base::Result<std::vector<base::Bytes>> write_tensors(const std::vector<msg::Tensor>& tensors,
-                                                     std::span<const size_t> order) {
-  return Layout(tensors, order).write();
+                                                     std::span<const size_t> order, base::SlabSource& slabs) {
+  return Layout(tensors, order, slabs).write();
 }
 
 }  // namespace weir::graphpipe

@@ -1,8 +1,13 @@
 // Models of text by way of GraphPipe.
 #include <gtest/gtest.h>
 
+#include <new>
+
 #include "base/log.h"
+#include "base/memory_ledger.h"
 #include "bench.h"
+#include "dialects/graphpipe/reply.h"
+#include "dialects/graphpipe/types.h"
 #include "marshal/tenant.h"
 #include "support/fake_offload.h"
 #include "wire/offload.h"
@@ -99,6 +104,54 @@ TEST(GraphPipeText, LongStringsOfAModelAreCheckedByTheWorkerThatWritesThem) {
   offload.work();
   EXPECT_EQ(x->record().code, base::Code::kInternal);
   EXPECT_NE(x->sent.find("100000 BYTES elements, but 100001"), std::string::npos);
+}
+
+// Says what was asked for; grants `most` bytes.
+struct CountedSlabs final : base::SlabSource {
+  explicit CountedSlabs(size_t m) : most(m) {}
+  base::Slab* take(size_t bytes) override {
+    asked.push_back(bytes);
+    return bytes <= most ? base::heap_slab(bytes) : nullptr;
+  }
+  base::MemoryLedger* ledger() override { return &none; }
+
+  const size_t most;
+  std::vector<size_t> asked;
+  base::MemoryLedger none{0};
+};
+
+std::string joined(const std::vector<base::Bytes>& pieces) {
+  std::string out;
+  for (const auto& piece : pieces) out += piece.view();
+  return out;
+}
+
+TEST(GraphPipeText, RoomForAnAnswersStringsIsTakenOnceAndBeforeTheyAreWritten) {
+  constexpr size_t kEmpty = 70'000;
+  std::string words;
+  for (const char* word : {"", "a", "abc", "abcd"}) msg::append_string(words, word);
+  std::vector<msg::Tensor> tensors;
+  tensors.push_back({"a", msg::DType::kBytes, {kEmpty}, base::Bytes::adopt(std::string(4 * kEmpty, '\0'))});
+  tensors.push_back({"b", msg::DType::kBytes, {2, 2}, base::Bytes::adopt(std::move(words))});
+  tensors.push_back({"c", msg::DType::kUint8, {100}, base::Bytes::adopt(std::string(100, 'c'))});
+  tensors.push_back({"d", msg::DType::kUint8, {8000}, base::Bytes::adopt(std::string(8000, 'd'))});
+  tensors.push_back({"e", msg::DType::kUint8, {3}, base::Bytes::adopt(std::string(3, 'e'))});
+  const std::vector<size_t> order{3, 0, 1, 2, 4, 0};
+  CountedSlabs slabs(size_t(1) << 30);
+  auto pieces = write_tensors(tensors, order, slabs);
+  ASSERT_TRUE(pieces);
+  const std::string whole = joined(*pieces);
+  ASSERT_EQ(slabs.asked.size(), 1u);
+  EXPECT_GE(slabs.asked[0] + 8000, whole.size());
+  EXPECT_LE(slabs.asked[0], whole.size()) << "12 bytes for each empty string";
+  EXPECT_EQ(whole, joined(*write_tensors(tensors, order)));
+  flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(whole.data()), whole.size());
+  EXPECT_TRUE(verifier.VerifyBuffer<fb::InferResponse>(nullptr));
+  EXPECT_EQ(
+      flatbuffers::GetRoot<fb::InferResponse>(whole.data())->output_tensors()->Get(2)->string_val()->Get(3)->str(),
+      "abcd");
+  CountedSlabs spent(1 << 16);
+  EXPECT_THROW((void)write_tensors(tensors, order, spent), std::bad_alloc);
 }
 
 }  // namespace
