@@ -1,6 +1,8 @@
 #include "app/access_control.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "app/cluster_node.h"
 #include "auth/key_file.h"
@@ -76,8 +78,10 @@ base::Result<dialects::OwnKeys> AccessControl::read_own(const dialects::Dialect&
 base::Result<std::vector<auth::Key>> AccessControl::read(base::Pipes pipes) {
   std::vector<auth::Key> keys;
   if (!config_.auth.keys_file.empty()) {
+    std::error_code unknown;
+    if (pipes == base::Pipes::kRead) listed_piped_ = std::filesystem::is_fifo(config_.auth.keys_file, unknown);
     auto listed = read_key_file(config_.auth.keys_file, pipes);
-    const bool stays = !listed && listed.error().code == base::Code::kFailedPrecondition && !listed_.empty();
+    const bool stays = !listed && listed.error().code == base::Code::kFailedPrecondition && listed_piped_;
     if (!listed && !stays) return listed;
     if (listed) listed_ = std::move(*listed);
     keys = listed_;

@@ -90,6 +90,7 @@ class AccessControl {
   wire::Roles anonymous_{wire::Role::kHealth, wire::Role::kMetrics, wire::Role::kInfer, wire::Role::kAdmin};
   // As last read, since a pipe is read once: those of the file of keys, and the protocols' own by dialect.
   std::vector<auth::Key> listed_;
+  bool listed_piped_ = false;  // at the start; a pipe that takes the place of a file later is a mistake
   std::map<std::string_view, dialects::OwnKeys> own_keys_;
   std::optional<auth::Key> cluster_key_;         // of the calls of other nodes
   FileWatch keys_watch_{{}}, tokens_watch_{{}};  // the thread's

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -203,6 +204,16 @@ TEST_F(KeysFileTest, AListThatCameThroughAPipeStaysWhenOthersChange) {
   EXPECT_TRUE(admits("one") && admits("second"));
   EXPECT_FALSE(admits("first"));
   close(ends[0]);
+}
+
+TEST_F(KeysFileTest, APipeThatTakesThePlaceOfTheFileIsAMistake) {
+  open();
+  const std::string file = folder + "/keys.yaml";
+  ASSERT_EQ(::unlink(file.c_str()), 0);
+  ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
+  access.start();
+  EXPECT_EQ(access.reload().text, "auth.keys_file: '" + file + "' is not a regular file");
+  EXPECT_TRUE(admits("one"));
 }
 
 // Whatever else is read again, the calls of other nodes are let in.
