@@ -4,7 +4,7 @@
 #include <new>
 #include <optional>
 
-#include "base/encoding.h"
+#include "base/base64url.h"
 #include "base/memory_ledger.h"
 #include "dialects/grps/message.h"
 #include "dialects/grps/types.h"
@@ -149,7 +149,7 @@ class JsonMessageReader {
     std::string_view text;
     if (!json_.string(text)) return false;
     if (form == BytesText::kUtf8) return message_.data = charged(slabs_, base::Bytes::copy_of(text)), true;
-    auto bytes = base::base64_decode(text);
+    auto bytes = base::base64url_decode(text, base::Base64Url::kLenient);
     if (!bytes) return refuse("'bin_data' is not base64");
     message_.data = charged(slabs_, base::Bytes::adopt(*std::move(bytes)));
     return true;
@@ -279,7 +279,7 @@ class JsonMessageReader {
     std::string_view text;
     if (!json_.string(text)) return false;
     std::optional<std::string> bytes;
-    if (which == Map::kBytes && !(bytes = base::base64_decode(text)))
+    if (which == Map::kBytes && !(bytes = base::base64url_decode(text, base::Base64Url::kLenient)))
       return refuse("'" + t.name + "' of s_b is not base64");
     std::string data;
     msg::append_string(data, bytes ? *bytes : text);

@@ -193,6 +193,17 @@ TEST(GrpsPayload, MapsAreNamedScalars) {
   EXPECT_EQ(bench.predict(R"({"gmap":{"s_i32":{"a":[1]}}})", "?model=any").status, 400);
 }
 
+TEST(GrpsPayload, Base64IsOfEitherAlphabet) {
+  Bench bench;
+  bench.models["any"].echo = true;
+  for (const char* text : {"fn5+", "fn5-"}) {
+    EXPECT_EQ(bench.predict(std::string(R"({"bin_data":")") + text + "\"}", "?model=any").status, 200) << text;
+    EXPECT_NE(bench.models["any"].seen.back().find("~~~"), std::string::npos) << bench.models["any"].seen.back();
+    EXPECT_EQ(bench.predict(std::string(R"({"gmap":{"s_b":{"a":")") + text + "\"}}}", "?model=any").status, 200)
+        << text;
+  }
+}
+
 TEST(GrpsPayload, WhatIsWrongIsSaid) {
   Bench bench;
   auto says = [&](std::string body) {
