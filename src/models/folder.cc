@@ -98,8 +98,8 @@ base::Result<Fd> open_regular(const std::string& folder, std::string_view relati
 }
 
 FileStamp stamp(std::string path, const struct stat& st) {
-  return {std::move(path), int64_t(st.st_mtim.tv_sec) * 1'000'000'000 + st.st_mtim.tv_nsec, uint64_t(st.st_size),
-          uint64_t(st.st_ino)};
+  const int64_t mtime = int64_t(st.st_mtim.tv_sec) * 1'000'000'000 + st.st_mtim.tv_nsec;
+  return {std::move(path), mtime, uint64_t(st.st_size), st.st_ino, st.st_mode, st.st_uid, st.st_gid};
 }
 
 // Calls each(name, stat) for the entries of a folder that do not begin with a dot; one that returns a bool ends it with
@@ -281,7 +281,7 @@ uint64_t fingerprint(const Stamps& stamps) {
   base::Fnv hash;  // nobody attacks a fingerprint of files that he may write anyway
   for (const auto& s : stamps) {
     hash.add_bytes({s.path.data(), s.path.size() + 1});
-    hash.add(uint64_t(s.mtime_ns)), hash.add(s.size), hash.add(s.inode);
+    for (uint64_t part : {uint64_t(s.mtime_ns), s.size, s.inode, s.mode, s.owner, s.group}) hash.add(part);
   }
   return hash.value();
 }

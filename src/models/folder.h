@@ -32,6 +32,7 @@ struct FileStamp {
   std::string path;  // relative to the folder
   int64_t mtime_ns = 0;
   uint64_t size = 0, inode = 0;
+  uint64_t mode = 0, owner = 0, group = 0;  // a file that could not be read may be readable now
   friend auto operator<=>(const FileStamp&, const FileStamp&) = default;
 };
 using Stamps = std::vector<FileStamp>;  // sorted

@@ -180,6 +180,7 @@ base::Status Repository::Parts::load_one(const ModelFolder& folder, std::unique_
     return broken.model == folder.name;
   });
   for (const auto& broken : early) report_broken(broken);
+  if (!status.ok()) watch.failed(folder.name);
   if (!status.ok() && base::worth_trying_again(status) && comes_back(folder.name))
     restarts.failed(folder.name, Clock::now(), kLongestRetry);
   return status;

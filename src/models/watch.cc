@@ -6,7 +6,8 @@ Watch::Changes Watch::compare(const Fingerprints& now, Settle settle) {
   Changes changes;
   for (const auto& [model, fingerprint] : now) {
     auto taken = taken_.find(model);
-    if (taken != taken_.end() && taken->second == fingerprint) continue;
+    const bool again = settle == Settle::kNo && failed_.contains(model);
+    if (taken != taken_.end() && taken->second == fingerprint && !again) continue;
     auto before = before_.find(model);
     bool rests = before != before_.end() && before->second == fingerprint;
     if (rests || settle == Settle::kNo) changes.changed.push_back(model);

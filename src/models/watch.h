@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,11 +23,14 @@ class Watch {
   enum class Settle : bool { kNo, kYes };  // kNo: somebody says that now is the time
   Changes compare(const Fingerprints& now, Settle settle);
 
-  // This state is now dealt with, whether it loaded or failed: not reported again.
-  void took(const std::string& model, uint64_t fingerprint) { taken_[model] = fingerprint; }
-  void forget(const std::string& model) { taken_.erase(model); }
+  // This state is now dealt with, whether it loaded or failed: not reported again by itself.
+  void took(const std::string& model, uint64_t fingerprint) { taken_[model] = fingerprint, failed_.erase(model); }
+  void forget(const std::string& model) { taken_.erase(model), failed_.erase(model); }
+  // The load of what took() named has failed, maybe for a reason that its files do not show: kNo reports it again.
+  void failed(const std::string& model) { failed_.insert(model); }
 
  private:
+  std::set<std::string> failed_;
   Fingerprints taken_, before_;
 };
 

@@ -53,6 +53,18 @@ TEST(Folder, AFingerprintChangesWithItsFilesOnly) {
   EXPECT_NE(before.fingerprint(), after.fingerprint());
 }
 
+TEST(Folder, AFingerprintChangesWithThePermissionsOfAFile) {
+  test::Disk disk({{"m/config.pbtxt", "x"}, {"m/1/model.onnx", "abc"}});
+  for (const char* file : {"/m/config.pbtxt", "/m/1/model.onnx"}) {
+    ASSERT_EQ(::chmod((disk.root() + file).c_str(), 0), 0);
+    const auto before = *read_model_folder(disk.root(), "m");
+    ASSERT_EQ(::chmod((disk.root() + file).c_str(), 0644), 0);
+    const auto after = *read_model_folder(disk.root(), "m");
+    EXPECT_NE(before.fingerprint(), after.fingerprint()) << file;
+    EXPECT_NE(before.fingerprint(1), after.fingerprint(1)) << file;
+  }
+}
+
 // Nothing is known of what cannot be looked at: it is neither gone nor changed.
 TEST(Folder, WithoutDescriptorsThereIsNoNewsOfIt) {
   test::Disk disk({{"m/config.pbtxt", "x"}, {"m/1/model.onnx", "abc"}, {"m/1/deep/part.bin", "d"}});
@@ -99,6 +111,16 @@ TEST(Watch, AChangeIsReportedOnceItHasComeToRest) {
   EXPECT_EQ(watch.compare({{"m", 3}}, Watch::Settle::kYes).changed, std::vector<std::string>{"m"});
   watch.took("m", 3);
   EXPECT_TRUE(watch.compare({{"m", 3}}, Watch::Settle::kYes).changed.empty());
+}
+
+TEST(Watch, WhatHasFailedIsReportedAgainToWhoAsks) {
+  Watch watch;
+  watch.took("m", 1), watch.took("n", 1);
+  watch.failed("m");
+  EXPECT_TRUE(watch.compare({{"m", 1}, {"n", 1}}, Watch::Settle::kYes).changed.empty());
+  EXPECT_EQ(watch.compare({{"m", 1}, {"n", 1}}, Watch::Settle::kNo).changed, std::vector<std::string>{"m"});
+  watch.took("m", 1);
+  EXPECT_TRUE(watch.compare({{"m", 1}, {"n", 1}}, Watch::Settle::kNo).changed.empty());
 }
 
 TEST(Watch, ANewModelIsWaitedForToo) {

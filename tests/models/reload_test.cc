@@ -178,5 +178,25 @@ TEST(Repository, APipelineThatCameWithAFailedLoadIsNotBuiltLater) {
   EXPECT_EQ((*repo.now()->find("m", ""))->spec.platform, "fake");
 }
 
+// For a reason that its files do not show.
+TEST(Repository, ARescanThatIsAskedForTriesAgainWhatHasFailedToLoad) {
+  test::Disk disk;
+  disk.write("m/1/model.onnx", "a");
+  std::atomic<bool> fails{true};
+  const EngineMaker make = [&](const LoadArgs& args) -> base::Result<std::unique_ptr<sched::Engine>> {
+    if (fails) return base::invalid("a library is missing");
+    return make_fake(args);
+  };
+  AnyRepo repo(disk, {{"onnx", make}}, {});
+  (void)repo.repository->start();
+  EXPECT_EQ(repo.rows(), "m/1 UNAVAILABLE (a library is missing)\n");
+  fails = false;
+  repo.rescan();
+  EXPECT_EQ(repo.rows(), "m/1 READY\n");
+  const int before = made;
+  repo.rescan();
+  EXPECT_EQ(made, before) << "it serves";
+}
+
 }  // namespace
 }  // namespace weir::models
