@@ -25,6 +25,7 @@ void BaiduCalls::answer(BaiduExchange& x, std::string head, std::vector<base::By
   x.to = connection_.output.total();
   if (current_ == &x) current_ = nullptr;
   const auto at = std::find_if(open_.begin(), open_.end(), [&](const auto& one) { return one.get() == &x; });
+  if (at == open_.end()) return;  // it is being closed
   answered_.push_back(std::move(*at));
   open_.erase(at);
   connection_.notify_output();

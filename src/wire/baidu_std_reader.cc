@@ -11,6 +11,7 @@ namespace weir::wire {
 namespace {
 
 constexpr uint64_t kSkippable = 1 << 20;  // of a message that nobody wants, to keep the connection
+constexpr size_t kReadAhead = 64 << 10;   // while no other call may begin, so that the peer's end is seen
 constexpr size_t kLongestName = 256;      // of a service, of a method
 constexpr size_t kLongestCredential = 8 << 10;
 
@@ -176,7 +177,7 @@ bool BaiduReader::paused() const {
 bool BaiduReader::held_back() const {
   if (connection_.over || paused()) return true;
   if (const BaiduExchange* x = calls_.current()) return x->unconsumed >= connection_.env.limits.stream_window;
-  return message_left_ == 0 && skip_left_ == 0 && calls_.crowded();
+  return message_left_ == 0 && skip_left_ == 0 && calls_.crowded() && input_.waiting() >= kReadAhead;
 }
 
 // A request's own message has its pace already (wire/request_pace.h).
