@@ -135,7 +135,11 @@ void BaiduExchange::end(Fields trailers) {
   add_fields(answer, trailers);
   if (*code != base::Code::kOk) {
     const auto text = base::percent_decode(said.find(kMessage));
-    answer.fail(brpc_error(*code), text ? std::string_view(*text).substr(0, kMostErrorText) : std::string_view());
+    // Its clients send again what is over a limit (ELIMIT); a message that is too long stays so.
+    const bool too_long = *code == base::Code::kResourceExhausted &&
+                          (record_.reject == reason::kGrpcLen || record_.reject == reason::kInflateBytes);
+    answer.fail(too_long ? BrpcError::kRequest : brpc_error(*code),
+                text ? std::string_view(*text).substr(0, kMostErrorText) : std::string_view());
     return finish(answer, {});
   }
   if (prefix_[0] != 0) answer.coded(coding_in(response_.fields));

@@ -85,7 +85,7 @@ void BaiduReader::start(const BaiduRequest& request, size_t meta) {
 // True: it has been refused before it became a request.
 bool BaiduReader::refused(const BaiduRequest& request) {
   if (connection_.draining) {
-    refuse(request, BrpcError::kLogOff, "this connection ends: call by another one");
+    refuse(request, BrpcError::kLogOff, "this connection ends: call by another one", reason::kDrain);
   } else if (!is_name(request.service) || !is_name(request.method)) {
     refuse(request, BrpcError::kRequest, "service_name and method_name are letters, digits, '_' and '.'");
   } else if (request.service.find('.') == request.service.npos) {
@@ -99,15 +99,15 @@ bool BaiduReader::refused(const BaiduRequest& request) {
     refuse(request, BrpcError::kRequest,
            "compress_type " + std::to_string(request.coding) + " is not offered: 0, 2 (gzip) and 3 (zlib) are");
   } else if (!authenticate(request.credential)) {
-    refuse(request, BrpcError::kAuth, "authentication_data is not a key of printable ASCII");
+    refuse(request, BrpcError::kAuth, "authentication_data is not a key of printable ASCII", reason::kAuth);
   } else {
     return false;
   }
   return true;
 }
 
-void BaiduReader::refuse(const BaiduRequest& request, BrpcError error, std::string_view text) {
-  connection_.env.intake.rejected(connection_.draining ? reason::kDrain : reason::kParse, connection_.peer);
+void BaiduReader::refuse(const BaiduRequest& request, BrpcError error, std::string_view text, std::string_view why) {
+  connection_.env.intake.rejected(why, connection_.peer);
   BaiduAnswer answer(request.correlation_id);
   answer.fail(error, text);
   const std::string packet = answer.write(0);
@@ -127,7 +127,7 @@ bool BaiduReader::authenticate(std::string_view shown) {
 
 void BaiduReader::begin(const BaiduRequest& request, size_t meta) {
   const size_t charged = meta + BaiduExchange::kOwnCost;
-  if (!connection_.heads.take(charged)) return refuse(request, BrpcError::kLimit, kNoMemoryForHead);
+  if (!connection_.heads.take(charged)) return refuse(request, BrpcError::kLimit, kNoMemoryForHead, reason::kOverload);
   BaiduExchange& x = calls_.add(request, credential_, charged);
   if (!x.begin(connection_.env.intake)) return;
   const auto flag = request.coding == 0 ? GrpcFlag::kPlain : GrpcFlag::kCompressed;

@@ -12,6 +12,7 @@
 #include "wire/baidu_std_calls.h"
 #include "wire/guard.h"
 #include "wire/kept_input.h"
+#include "wire/limits.h"
 
 namespace weir::wire {
 
@@ -44,7 +45,8 @@ class BaiduReader {
   size_t step_message(std::string_view input);
   void start(const BaiduRequest& request, size_t meta);
   bool refused(const BaiduRequest& request);
-  void refuse(const BaiduRequest& request, BrpcError error, std::string_view text);
+  void refuse(const BaiduRequest& request, BrpcError error, std::string_view text,
+              std::string_view why = reason::kParse);
   bool authenticate(std::string_view shown);
   void begin(const BaiduRequest& request, size_t meta);
   void message_over();

@@ -32,7 +32,7 @@ TEST_F(BaiduStd, AMessageThatIsTooLongIsRefusedBeforeItHasCome) {
   const std::string all = ask("Echo", 7, std::string(300, 'x'));
   const std::string meta = all.substr(12, size_at(all, 8));
   feed("PRPC" + size(meta.size() + (100 << 20)) + size(meta.size()) + meta + "x");
-  EXPECT_EQ(2004u, replies()[7].error);  // ELIMIT
+  EXPECT_EQ(1003u, replies()[7].error);  // EREQUEST: nobody sends it again
   EXPECT_TRUE(codec().finished());
   EXPECT_EQ(0, service_.echo.calls);
 }
