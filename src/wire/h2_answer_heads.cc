@@ -64,7 +64,12 @@ const H2AnswerHeads::Head* H2AnswerHeads::add(std::string_view piece, Rest rest)
   return &head_;
 }
 
+// Fields beyond `most` are only counted: an octet can name 4 KiB of the table, which would be looked at each time.
 void H2AnswerHeads::field(std::string_view name, std::string_view value) {
+  if (head_.bytes > most_) {
+    head_.bytes += name.size() + value.size() + kCostOfField;
+    return;
+  }
   if (rules_.field(name, value) != H2AnswerRules::Field::kKept) return;
   head_.bytes += name.size() + value.size() + kCostOfField;
   if (name[0] != ':' && head_.bytes <= most_) head_.fields.add(name, trim(value));

@@ -29,6 +29,7 @@ constexpr uint32_t kStreamsAtFirst = 100;  // until the server has said how many
 constexpr uint32_t kMostStreams = 1 << 16;
 constexpr uint32_t kMostContinuations = 8;  // as libnghttp2 has it
 constexpr uint32_t kMostSettings = 32;      // of one frame, as libnghttp2 has it
+constexpr uint32_t kMostGoaways = 16;       // each is a look at all streams; two are usual
 constexpr size_t kLarge = 64 << 10;         // a piece that is worth a read of its own: FrameWalker::large_payload()
 constexpr int64_t kLastId = 0x7fffffff;
 constexpr uint32_t kUnset = UINT32_MAX;
@@ -48,7 +49,9 @@ class H2Client final : public ClientCodec {
   H2Client();
   H2Client(const H2Client&) = delete;
 
-  bool has_room() const override { return !finished_ && streams_.size() < std::min(allowed_, kMostStreams); }
+  bool has_room() const override {
+    return !finished() && !output_.full() && streams_.size() < std::min(allowed_, kMostStreams);
+  }
   void send(const ClientRequest& request, ClientAnswer& answer) override;
   void cancel(ClientAnswer& answer) override { answers_.cancel(answer); }
   void consume(ClientAnswer& answer, size_t n) override { answers_.consume(answer, n); }
@@ -58,7 +61,8 @@ class H2Client final : public ClientCodec {
   void closed(const base::Status& why) override { fail_all(why); }
   size_t pending(std::span<iovec> out) override;
   void consumed(size_t n) override { output_.consumed(n); }
-  bool finished() const override { return finished_; }
+  // Also where nothing runs, and the server has still not read what it has been sent.
+  bool finished() const override { return finished_ || (streams_.empty() && output_.full()); }
   bool idle() const override { return streams_.empty(); }
 
  private:
@@ -95,6 +99,8 @@ class H2Client final : public ClientCodec {
   uint32_t continuations_ = 0;  // of it
   std::vector<int32_t> over_;   // streams that end as their request has gone
   uint32_t no_priorities_ = kUnset;
+  uint32_t first_window_ = kUnset;  // that a SETTINGS frame has said last
+  uint32_t goaways_ = 0;
   bool in_block_ = false;                                // it is not complete
   bool connects_ = false;                                // SETTINGS_ENABLE_CONNECT_PROTOCOL has come
   bool settings_came_ = false, settings_taken_ = false;  // the server's, and ours by it
@@ -258,10 +264,12 @@ H2Client::Fault H2Client::on_settings(const FrameHead& head, std::string_view pa
   }
   if (payload.size() > kEntry * kMostSettings) return NGHTTP2_ENHANCE_YOUR_CALM;
   if (!std::exchange(settings_came_, true)) allowed_ = kMostStreams;
+  first_window_ = kUnset;
   for (; !payload.empty(); payload.remove_prefix(kEntry)) {
     const uint32_t id = uint32_t(uint8_t(payload[0])) << 8 | uint8_t(payload[1]);
     if (Fault fault = on_setting(id, u32_of(payload.substr(2))); fault != NGHTTP2_NO_ERROR) return fault;
   }
+  if (first_window_ != kUnset && !output_.set_first_window(first_window_)) return NGHTTP2_FLOW_CONTROL_ERROR;
   if (no_priorities_ == kUnset) no_priorities_ = 0;  // RFC 9218 §2.1: the first SETTINGS frame says it for good
   return output_.acknowledge(H2Frame::kSettings, {}) ? NGHTTP2_NO_ERROR : NGHTTP2_ENHANCE_YOUR_CALM;
 }
@@ -273,7 +281,8 @@ H2Client::Fault H2Client::on_setting(uint32_t id, uint32_t value) {
     case NGHTTP2_SETTINGS_ENABLE_PUSH: return if_good(value == 0, NGHTTP2_PROTOCOL_ERROR);  // §6.5.2
     case NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS: allowed_ = value; return NGHTTP2_NO_ERROR;
     case NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE:
-      return if_good(output_.set_first_window(value), NGHTTP2_FLOW_CONTROL_ERROR);
+      first_window_ = value;
+      return if_good(value <= uint32_t(kLastId), NGHTTP2_FLOW_CONTROL_ERROR);
     case NGHTTP2_SETTINGS_MAX_FRAME_SIZE:
       if (value < 1 << 14 || value >= 1 << 24) return NGHTTP2_PROTOCOL_ERROR;
       output_.set_largest_frame(value);
@@ -318,6 +327,7 @@ H2Client::Fault H2Client::on_goaway(const FrameHead& head, std::string_view payl
   if (payload.size() < 8) return NGHTTP2_FRAME_SIZE_ERROR;
   const uint32_t last = u32_of(payload) & uint32_t(kLastId);
   if (head.stream != 0 || (last > 0 && last % 2 == 0) || last > last_id_) return NGHTTP2_PROTOCOL_ERROR;
+  if (++goaways_ > kMostGoaways) return NGHTTP2_ENHANCE_YOUR_CALM;
   last_id_ = last;
   finished_ = true;
   answers_.refuse_behind(int32_t(last));

@@ -16,6 +16,8 @@ constexpr size_t kFilledAhead = 256 << 10;    // output gathered ahead of the so
 constexpr size_t kCopyAtMost = 4096;          // smaller pieces are cheaper to copy than to point at
 constexpr uint32_t kMostInFrame = 256 << 10;  // of a body in one frame, whatever the server takes
 constexpr size_t kAnyFrame = 1 << 14;         // that any server takes
+constexpr size_t kStreamsOfAck = 1 << 12;     // a change of all their windows costs as much as an acknowledgement
+constexpr size_t kMostGone = 64;              // streams that are closed, and still wait for a turn
 
 void put_u32(char* to, uint32_t value) {
   for (int i = 0; i < 4; ++i) to[i] = char(value >> (24 - 8 * i));
@@ -80,10 +82,12 @@ void H2ClientOutput::consumed(size_t n) {
 
 // --- windows ---------------------------------------------------------------------------------------------------------
 
+// The more streams there are, the fewer changes may wait with their acknowledgements.
 bool H2ClientOutput::set_first_window(uint32_t bytes) {
-  if (bytes > kLargestWindow) return false;
   const int64_t by = int64_t(bytes) - first_window_;
+  if (by == 0) return true;
   first_window_ = bytes;
+  acks_ += uint32_t(streams_.size() / kStreamsOfAck);
   bool fits = true;
   streams_.each([&](ClientStream& stream) {
     stream.window += by;
@@ -157,8 +161,18 @@ void H2ClientOutput::put_long_head(ClientStream& stream, std::string_view block)
 // Where it has something to send, and may.
 void H2ClientOutput::queue(ClientStream& stream) {
   if (stream.queued || stream.left == 0 || stream.window <= 0) return;
+  if (turns_.size() >= 2 * streams_.size() + kMostGone) forget_gone();
   stream.queued = true;
   turns_.push(stream.id);
+}
+
+// Streams that were closed before their turn.
+void H2ClientOutput::forget_gone() {
+  for (size_t n = turns_.size(); n > 0; --n) {
+    const int32_t id = turns_.front();
+    turns_.pop();
+    if (streams_.find(id)) turns_.push(id);
+  }
 }
 
 void H2ClientOutput::fill(std::vector<int32_t>& over) {

@@ -22,6 +22,8 @@ class H2ClientOutput {
  public:
   // The server may make us owe so many answers to its PING and SETTINGS frames at once.
   static constexpr uint32_t kMostAcks = 200;
+  // No further request is sent while so many bytes wait for the socket.
+  static constexpr size_t kMostWaiting = 1 << 20;
 
   // The streams are borrowed.
   explicit H2ClientOutput(H2ClientStreams& streams) : streams_(streams) {}
@@ -41,7 +43,10 @@ class H2ClientOutput {
   // The answer to a PING with that payload, or to SETTINGS. False: the server makes us owe too many.
   bool acknowledge(H2Frame type, std::string_view payload);
 
+  bool full() const { return output_.size() >= kMostWaiting; }
+
   // Settings and windows of the server. False: a window would be larger than there are.
+  // set_first_window() looks at all streams.
   bool set_first_window(uint32_t bytes);
   void set_largest_frame(uint32_t bytes);
   bool resize_table(uint32_t bytes) { return heads_.resize_table(bytes); }
@@ -61,6 +66,7 @@ class H2ClientOutput {
   bool put_small(ClientStream& stream, std::string_view block);
   void put_long_head(ClientStream& stream, std::string_view block);
   void queue(ClientStream& stream);
+  void forget_gone();
   bool send_data(ClientStream& stream);
   void put_data(ClientStream& stream, size_t n);
 

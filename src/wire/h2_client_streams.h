@@ -44,7 +44,7 @@ struct ClientStream : ClientStreamState {
   void clear() {
     static_cast<ClientStreamState&>(*this) = {};
     pieces.clear();
-    if (trailers.size() > 0) trailers.clear();
+    if (trailers.size() > 0) trailers = {};  // a server chooses how large they are
   }
 };
 
@@ -55,8 +55,10 @@ class H2ClientStreams {
 
   ClientStream& open(int32_t id);
   ClientStream* find(int32_t id) const {
-    for (size_t i = home(id); places_[i]; i = (i + 1) & mask_)
+    for (size_t i = home(id); places_[i]; i = (i + 1) & mask_) {
       if (places_[i]->id == id) return places_[i].get();
+      if (astray_ == 0) break;  // one that has gone is not looked for among all that are open
+    }
     return nullptr;
   }
   ClientStream* find(const ClientAnswer& answer) const;
