@@ -29,7 +29,7 @@ class ClientConn::Link final : public Resident, private Socket::Owner {
   ~Link() override { shard_.cancel(timer_); }
 
   void end();  // its ClientConn goes
-  bool open() const { return state_ == State::kOpen; }
+  bool has_room();
   wire::ClientCodec& codec() { return *codec_; }
   const wire::ClientCodec& codec() const { return *codec_; }
   void mark();
@@ -74,6 +74,7 @@ class ClientConn::Link final : public Resident, private Socket::Owner {
   State state_ = State::kConnecting;
   bool marked_ = false;
   bool deaf_ = false;  // the server takes nothing more
+  bool full_ = false;  // has_room() was false
 };
 
 ClientConn::Link::Link(ClientConn& conn, Shard::Parts& shard, Options options, ClientConn::Owner& owner)
@@ -200,6 +201,13 @@ void ClientConn::Link::flush() {
   if (!deaf_) tls_ ? write_sealed() : write_plain();
   if (state_ == State::kOpen && codec_->finished() && codec_->idle())
     close(unavailable("the server takes no more requests on this connection"));
+  if (full_ && conn_ && has_room()) owner_.on_room(*conn_);
+}
+
+bool ClientConn::Link::has_room() {
+  if (state_ != State::kOpen) return false;
+  full_ = !codec_->has_room();
+  return !full_;
 }
 
 // The rest of a large request is for the next turn: the answers of the shard's other connections come first.
@@ -282,7 +290,7 @@ ClientConn::~ClientConn() {
   shard_.retire(std::move(link_));
 }
 
-bool ClientConn::has_room() const { return link_->open() && link_->codec().has_room(); }
+bool ClientConn::has_room() const { return link_->has_room(); }
 bool ClientConn::finished() const { return link_->codec().finished(); }
 
 void ClientConn::send(const wire::ClientRequest& request, wire::ClientAnswer& answer) {

@@ -20,6 +20,8 @@ class ClientConn {
    public:
     // It is connected: requests may be sent.
     virtual void on_open(ClientConn& conn) = 0;
+    // has_room() was asked and false, and there is room again.
+    virtual void on_room(ClientConn&) {}
     // It is gone, and every answer that was not whole has failed. Last call. UNAVAILABLE says why.
     virtual void on_closed(ClientConn& conn, const base::Status& why) = 0;
 

@@ -1,6 +1,8 @@
 #include "net/client_conn.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,6 +13,7 @@
 #include <vector>
 
 #include "lab.h"
+#include "net/fd.h"
 #include "net/turn_budget.h"
 #include "support/few_descriptors.h"
 #include "tls_fixture.h"
@@ -206,6 +209,60 @@ TEST(ClientConn, AServerThatDoesNotSpeakHttp2FailsTheRequest) {
   (void)asking.closed();
   EXPECT_EQ(asking.ends, 1);
   EXPECT_EQ(asking.failure.code, base::Code::kUnavailable);
+}
+
+// Sends as many requests as there is room for, and one more as it hears of room.
+class FillsUp final : public ClientConn::Owner, public wire::ClientAnswer {
+ public:
+  void on_open(ClientConn& conn) override {
+    while (conn.has_room()) ask(conn);
+  }
+  void on_room(ClientConn& conn) override {
+    ASSERT_TRUE(conn.has_room());
+    ask(conn);
+    has_room_again.set_value();
+  }
+  void on_closed(ClientConn&, const base::Status&) override {}
+  void on_head(int, const wire::Fields&) override {}
+  size_t on_body(std::span<const std::byte> piece) override { return piece.size(); }
+  void on_end(const wire::Fields&) override {}
+  void on_failed(const base::Status&) override {}
+
+  int asked = 0;
+  std::promise<void> has_room_again;
+
+ private:
+  void ask(ClientConn& conn) {
+    ++asked;
+    conn.send({"GET", "http", "h", "/", {}, {}}, *this);
+  }
+};
+
+TEST(ClientConn, SaysThatThereIsRoomAgain) {
+  const Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in name{};
+  name.sin_family = AF_INET, name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof name;
+  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&name), size), 0);
+  ASSERT_EQ(::listen(listener.get(), 1), 0);
+  ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&name), &size);
+  ClientConn::Options options{.http = ClientConn::Http::k2};
+  options.endpoints = *resolve("127.0.0.1:" + std::to_string(ntohs(name.sin_port)));
+  Shard shard(base::ShardId(0), Pin::kNo);
+  shard.start();
+  FillsUp owner;
+  std::optional<ClientConn> conn;
+  shard.post([&] { conn.emplace(shard, options, owner); });
+  const Fd server(::accept(listener.get(), nullptr, nullptr));
+  const std::string settings = std::string(9, '\0').replace(3, 1, 1, '\4');  // more streams than are taken for granted
+  ASSERT_EQ(::send(server.get(), settings.data(), settings.size(), MSG_NOSIGNAL), ssize_t(settings.size()));
+  owner.has_room_again.get_future().wait();
+  std::promise<void> gone;
+  shard.post([&] { conn.reset(), gone.set_value(); });
+  gone.get_future().wait();
+  shard.stop();
+  shard.join();
+  EXPECT_EQ(owner.asked, 101);
 }
 
 TEST(ClientConn, SpeaksTlsToWhoCanProveItsName) {
