@@ -74,6 +74,7 @@ class OriginConn final : private net::ClientConn::Owner {
   };
 
   void on_open(net::ClientConn& conn) override;
+  void on_room(net::ClientConn&) override { send_waiting(); }
   void on_closed(net::ClientConn& conn, const base::Status& why) override;
   void forget_others();
   void connect();
