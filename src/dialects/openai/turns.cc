@@ -53,19 +53,34 @@ bool is_turn(const TurnJson& message) {
          content != message.end() && (content->is_string() || content->is_array());
 }
 
-// `more` behind the content, with an empty line between texts. One that is a list of parts stays one.
+TurnJson as_parts(const TurnJson& content) {
+  if (!content.is_string()) return content;
+  return TurnJson::array({TurnJson{{"type", "text"}, {"text", content}}});
+}
+
+std::string* text_of_part(TurnJson& part) {
+  if (!part.is_object()) return nullptr;
+  const auto text = part.find("text");
+  return text == part.end() ? nullptr : text->get_ptr<std::string*>();
+}
+
+// `more` behind the content, with an empty line between texts. One that is a list of parts stays one, and texts that
+// meet are one part: templates trim what is around the text of each.
 void join_contents(TurnJson& content, const TurnJson& more) {
   constexpr const char* kBetween = "\n\n";
   if (content.is_string() && more.is_string()) {
     (content.get_ref<std::string&>() += kBetween) += more.get_ref<const std::string&>();
     return;
   }
-  const auto part = [](std::string text) { return TurnJson{{"type", "text"}, {"text", std::move(text)}}; };
-  if (content.is_string()) content = TurnJson::array({part(content.get<std::string>())});
-  if (more.is_string())
-    content.push_back(part(kBetween + more.get<std::string>()));
-  else
-    content.insert(content.end(), more.begin(), more.end());
+  if (content.is_string()) content = as_parts(content);
+  TurnJson behind = as_parts(more);
+  auto first = behind.begin();
+  std::string* const before = content.empty() ? nullptr : text_of_part(content.back());
+  if (std::string* const after = first == behind.end() ? nullptr : text_of_part(*first); before && after) {
+    (*before += kBetween) += *after;
+    ++first;
+  }
+  for (; first != behind.end(); ++first) content.push_back(std::move(*first));
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <limits>
 
+#include "dialects/openai/turns.h"
+
 namespace weir::openai {
 namespace {
 
@@ -41,6 +43,29 @@ TEST_F(Chat, WholeAnswerHasChoicesAndUsage) {
 TEST_F(Chat, WithoutMaxTokensTheContextIsTheLimit) {
   auto x = chat({});
   EXPECT_EQ(call()->generation->max_tokens, 200u - 18);
+}
+
+// Texts of two messages that met would be read as one word. What of a message is no text stands between by itself.
+TEST(Turns, MessagesThatBecomeOneHaveALineBetweenTheirTexts) {
+  using Parts = std::vector<TurnJson>;
+  const auto part = [](const char* text) { return TurnJson{{"type", "text"}, {"text", text}}; };
+  const TurnJson image{{"type", "image"}};
+  const auto joined = [](TurnJson a, TurnJson b) {
+    const TurnJson one{{"role", "user"}, {"content", std::move(a)}}, two{{"role", "user"}, {"content", std::move(b)}};
+    const TurnJson out = as_alternating_turns(TurnJson::array({one, two}));
+    EXPECT_EQ(out.size(), 1u);
+    return out[0]["content"];
+  };
+  const TurnJson a = TurnJson(Parts{part("a")}), b = TurnJson(Parts{part("b"), part("c")});
+  EXPECT_EQ(joined("a", "b"), "a\n\nb");
+  EXPECT_EQ(joined("a", b), TurnJson(Parts{part("a\n\nb"), part("c")}));
+  EXPECT_EQ(joined(a, "b"), TurnJson(Parts{part("a\n\nb")}));
+  EXPECT_EQ(joined(a, b), TurnJson(Parts{part("a\n\nb"), part("c")}));
+  EXPECT_EQ(joined(TurnJson(Parts{image}), "b"), TurnJson(Parts{image, part("b")}));
+  EXPECT_EQ(joined("a", TurnJson(Parts{image, part("b")})), TurnJson(Parts{part("a"), image, part("b")}));
+  EXPECT_EQ(joined(TurnJson(Parts{image}), TurnJson(Parts{image})), TurnJson(Parts{image, image}));
+  EXPECT_EQ(joined(TurnJson::array(), b), b);
+  EXPECT_EQ(joined(a, TurnJson::array()), a);
 }
 
 TEST_F(Chat, LogprobsHaveTextBytesAndAlternatives) {
