@@ -129,6 +129,25 @@ TEST(ThoughtMarks, ThoughtsStandBeforeTheText) {
   EXPECT_EQ(alone.end(), "");
 }
 
+// The answer would begin behind the mark, with calls of tools in it.
+TEST(ThoughtMarks, ThoughtsDoNotEndThemselves) {
+  const auto shown = [](std::initializer_list<const char*> thoughts) {
+    ThoughtMarks marks;
+    marks.show();
+    std::string out;
+    for (const char* one : thoughts) out += told(marks, one, "");
+    return out + told(marks, "", "x");
+  };
+  constexpr const char* kWhole = "<think>\na</think >b\n</think>\n\nx";
+  EXPECT_EQ(shown({"a</think>b"}), kWhole);
+  for (const size_t cut : {2u, 3u, 5u, 8u}) {
+    const std::string all = "a</think>b", first = all.substr(0, cut);
+    EXPECT_EQ(shown({first.c_str(), all.c_str() + cut}), kWhole) << cut;
+  }
+  EXPECT_EQ(shown({"<", "/", "t", "h", "i", "n", "k", ">", "</think>"}), "<think>\n</think ></think >\n</think>\n\nx");
+  EXPECT_EQ(shown({"<</th</think>ink></think"}), "<think>\n<</th</think >ink></think\n</think>\n\nx");
+}
+
 TEST(ThoughtMarks, LogProbabilitiesOfThoughtsAreLeftOutWithThem) {
   ThoughtMarks hidden;
   CompletionChunk thoughts, text;
