@@ -191,7 +191,8 @@ void thinking(const Request& request, json& extra) {
   extra["thinking"] = *on;
 }
 
-// The members that go along to the server that has the chat, beside messages and tools.
+// The members that go along to the server that has the chat, beside messages and tools. Template variables go as the
+// client wrote them, but that whether to think is said in the server's form, where it is known.
 void for_origin(const Request& request, msg::TextSpec::Elsewhere elsewhere, json& extra) {
   using Thinking = msg::TextSpec::Elsewhere::Thinking;
   json out = json::object(), variables = json::object();
@@ -205,11 +206,13 @@ void for_origin(const Request& request, msg::TextSpec::Elsewhere elsewhere, json
   for (const char* name : {"thinking", "enable_thinking"})
     if (auto said = variables.find(name); said != variables.end()) {
       if (said->is_boolean()) thinks = said->get<bool>();
-      variables.erase(said);
+      if (elsewhere.thinking == Thinking::kEffort) variables.erase(said);
     }
-  if (thinks && elsewhere.thinking == Thinking::kVariables)
-    variables["enable_thinking"] = *thinks, variables["thinking"] = *thinks;
   std::string effort = request.reasoning_effort;
+  if (elsewhere.thinking == Thinking::kVariables) {
+    if (effort == "none") thinks = thinks.value_or(false), effort.clear();
+    if (thinks) variables["enable_thinking"] = *thinks, variables["thinking"] = *thinks;
+  }
   if (effort.empty() && thinks == false && elsewhere.thinking == Thinking::kEffort) effort = "none";
   if (!effort.empty()) out["reasoning_effort"] = effort;
   if (!request.verbosity.empty()) out["verbosity"] = request.verbosity;

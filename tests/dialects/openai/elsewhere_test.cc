@@ -13,6 +13,7 @@ class Elsewhere : public OpenaiBench {
   Elsewhere() {
     add("there", Thinking::kVariables, true);
     add("effort", Thinking::kEffort, false);
+    add("proxy", Thinking::kUntold, false);
   }
   void add(const char* name, Thinking thinking, bool sees) {
     auto spec = support::tools_spec(name, "{# <tool_call></think> #}{{ elsewhere|tojson }}|");
@@ -31,8 +32,8 @@ class Elsewhere : public OpenaiBench {
   }
   const msg::Generation& asked(const std::string& model) { return *models[model].held.back()->generation; }
   // The members beside messages and tools.
-  Json members(const std::string& model, Json body) {
-    auto x = ask(model, std::move(body));
+  Json members(const std::string& model, Json body) { return told(model, ask(model, std::move(body))); }
+  Json told(const std::string& model, const Opened& x) {
     if (models[model].held.empty()) return json(x);
     static const auto codec = support::byte_processor();
     const std::string text = codec->decode(asked(model).append, msg::SkipSpecial::kNo);
@@ -72,6 +73,41 @@ TEST_F(Elsewhere, SettingsOfThoughtsAreTold) {
   EXPECT_EQ(members("effort", {{"enable_thinking", true}}), Json::object());
   EXPECT_EQ(members("effort", {{"chat_template_kwargs", {{"thinking", true}, {"x", 1}}}}),
             Json({{"chat_template_kwargs", {{"x", 1}}}}));
+}
+
+// A proxy does not say what is behind it, and hands on what it does not know.
+TEST_F(Elsewhere, VariablesOfTemplatesAreTheOrigins) {
+  const Json off = {{"chat_template_kwargs", {{"enable_thinking", false}}}};
+  EXPECT_EQ(members("proxy", off), off);
+  EXPECT_EQ(members("proxy", {{"enable_thinking", false}}), Json::object());
+  EXPECT_EQ(members("proxy", {{"reasoning_effort", "none"}}), Json({{"reasoning_effort", "none"}}));
+  const Json words = {{"chat_template_kwargs", {{"thinking", "much"}}}};
+  EXPECT_EQ(members("there", words), words);
+}
+
+// The origin would refuse a member that its own clients do not send.
+TEST_F(Elsewhere, OtherProtocolsDoNotAskWithVariables) {
+  const Json said = Json::array({{{"role", "user"}, {"content", "a"}}});
+  const auto whether = [&](const char* model) {
+    const Json ollama = {{"model", model}, {"messages", said}, {"think", false}};
+    const Json anthropic = {
+        {"model", model}, {"messages", said}, {"max_tokens", 5}, {"thinking", {{"type", "disabled"}}}};
+    const Json out = told(model, open("POST", "/api/chat", ollama.dump()));
+    EXPECT_EQ(told(model, open("POST", "/v1/messages", anthropic.dump())), out);
+    return out;
+  };
+  EXPECT_EQ(whether("proxy"), Json::object());
+  EXPECT_EQ(whether("effort"), Json({{"reasoning_effort", "none"}}));
+  EXPECT_EQ(whether("there"), Json({{"chat_template_kwargs", {{"enable_thinking", false}, {"thinking", false}}}}));
+}
+
+// Older servers refuse this effort, and others pass over it.
+TEST_F(Elsewhere, NoEffortIsNoThinking) {
+  const Json off = {{"chat_template_kwargs", {{"enable_thinking", false}, {"thinking", false}}}};
+  EXPECT_EQ(members("there", {{"reasoning_effort", "none"}}), off);
+  EXPECT_EQ(members("there", {{"reasoning_effort", "none"}, {"enable_thinking", true}}),
+            Json({{"chat_template_kwargs", {{"enable_thinking", true}, {"thinking", true}}}}));
+  EXPECT_EQ(members("effort", {{"reasoning_effort", "none"}}), Json({{"reasoning_effort", "none"}}));
 }
 
 TEST_F(Elsewhere, ImagesStayAsTheyCame) {

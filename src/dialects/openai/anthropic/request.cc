@@ -200,7 +200,7 @@ ApiError thinking(const OrderedJson& body, OrderedJson& out, Request& request) {
     return refuse("thinking", "thinking: its type is enabled, adaptive, disabled or between_tools");
   const bool on = type == "enabled" || type == "adaptive";
   if (!on && type != "disabled" && type != "between_tools") return ignore_member("thinking.type", request), ApiError{};
-  out["chat_template_kwargs"] = {{"enable_thinking", on}, {"thinking", on}};
+  out["enable_thinking"] = on;
   return {};
 }
 

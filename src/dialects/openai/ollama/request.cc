@@ -100,7 +100,7 @@ ApiError think(const OrderedJson& body, OrderedJson& out) {
   const OrderedJson* wanted = member(body, "think");
   if (!wanted) return {};
   if (wanted->is_boolean()) {
-    out["chat_template_kwargs"] = {{"enable_thinking", *wanted}, {"thinking", *wanted}};
+    out["enable_thinking"] = *wanted;
   } else if (*wanted == "low" || *wanted == "medium" || *wanted == "high" || *wanted == "max") {
     out["reasoning_effort"] = *wanted;
   } else {
