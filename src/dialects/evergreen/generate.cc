@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/encoding.h"
 #include "dialects/evergreen/action.h"
 #include "dialects/evergreen/prompt.h"
 #include "evergreen_config.pb.h"
 #include "marshal/generation_params.h"
+#include "marshal/json_cursor.h"
 #include "text/completion.h"
 
 namespace weir::evergreen {
@@ -204,6 +206,11 @@ class Generate final : public OneInputAction {
     return s;
   }
 
+  // As a string of protobuf. Of a character that is more than one token, each has the bytes that are no UTF-8 alone.
+  static std::string text_of(const std::string& bytes) {
+    return marshal::valid_utf8(bytes) ? bytes : base::presentable(bytes, bytes.size());
+  }
+
   std::string describe(const msg::Token& token) const {
     v1::TokenDetails out;
     out.set_id(token.id);
@@ -215,7 +222,7 @@ class Generate final : public OneInputAction {
     for (const auto& t : d.top) {
       auto& alternative = *out.add_top();
       alternative.set_id(t.id);
-      alternative.set_text(++place < d.texts.size() ? d.texts[place]
+      alternative.set_text(++place < d.texts.size() ? text_of(d.texts[place])
                                                     : spec_->codec->decode({&t.id, 1}, msg::SkipSpecial::kNo));
       alternative.set_logprob(t.logprob);
     }

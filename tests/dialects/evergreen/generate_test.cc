@@ -297,6 +297,30 @@ TEST(Evergreen, DetailsOfTokensAreInTheMetadataOfALeafEach) {
             "readouts { concept_name: \"digit\" layer: 1 value: 0.75 }");
 }
 
+// Clients refuse a message of protobuf with a string that is no UTF-8, and with it the whole of what is streamed.
+TEST(Evergreen, AnAlternativeThatIsNotUtf8IsShownAsText) {
+  Bench t;
+  auto x = t.open();
+  auto m = t.parse(generate("p", "r") + text_leaf("p", "hello"));
+  v1::GenerateConfig c;
+  c.set_top_logprobs(2);
+  add_config(m, c);
+  t.send(*x, m);
+  msg::Call* call = t.chat->held.at(0);
+  auto details = std::make_shared<msg::TokenDetails>();
+  details->has_logprob = true, details->logprob = -0.5f, details->top = {{'y', -0.5f}, {'z', -1}};
+  details->texts = {"x", "a\xf0\x9f", "\xc3\xbc\n"};
+  t.chat->emit(call, {msg::Token{'x', 30, false, details}});
+  t.chat->emit(call, {msg::Done{30, 0, 1, msg::Finish::kLength, 0}});
+  t.turn();
+  v1::TokenDetails d;
+  for (const auto& f : t.fragments(*x))
+    if (f.id() == "r/0") f.chunk_fragment().metadata().experimental(0).UnpackTo(&d);
+  ASSERT_EQ(d.top_size(), 2);
+  EXPECT_EQ(d.top(0).text(), "a??");
+  EXPECT_EQ(d.top(1).text(), "\xc3\xbc\n");
+}
+
 TEST(Evergreen, APromptThatIsNotUtf8IsRefused) {
   for (const bool raw : {false, true}) {
     Bench t;
