@@ -137,9 +137,9 @@ class ShardJobs {
       return base::try_again(base::Code::kUnavailable, "the journal has too much to do; try again later");
     return Question(std::move(waiting));
   }
-  // The same where nobody waits for the outcome; nothing is too much.
-  void tell(std::function<void(Storage&)> work) {
-    if (available().ok()) (void)store_.post(std::move(work), Store::Admission::kGranted);
+  // A write for whose outcome nobody waits; nothing is too much. One that fails is tried again (Store::write()).
+  void tell(std::function<base::Status(Storage&)> work) {
+    if (available().ok()) store_.write(std::move(work), nullptr);
   }
 
  private:

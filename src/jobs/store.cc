@@ -185,6 +185,7 @@ void Store::work_on(std::deque<Work> works) {
     if (again && work.admission == Admission::kGranted) {
       shown_.note(status);
       again_at_ = base::steady_now() + kTick;
+      if (!work.then && again_.size() >= kMostWaiting) continue;
       if (base::attempt("the journal", [&] { again_.push_back(std::move(work)); }).ok()) continue;
     }
     if (work.then) (void)base::attempt("the journal", [&] { work.then(status); });

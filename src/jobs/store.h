@@ -85,7 +85,8 @@ class Store {
   using Admission = Work::Admission;
   bool post(std::function<void(Storage&)> run, Admission admission = Admission::kAsked,
             std::function<void(const base::Status&)> then = {});
-  // A write that is granted, and tried again until it succeeds or the store is stopped. Any thread.
+  // A write that is granted, and tried again until it succeeds or the store is stopped. Where `then` is null, it is
+  // left out if kMostWaiting of those wait already. Any thread.
   void write(
       std::function<base::Status(Storage&)> run, std::function<void(const base::Status&)> then = [](const auto&) {});
   // The shard can run so many more jobs. Any thread.

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
 #include <future>
+#include <thread>
 
 #include "bench.h"
 #include "dialects/openai/responses/background.h"
@@ -24,7 +26,7 @@ class PutOffResponse : public OpenaiBench {
   static constexpr std::chrono::hours kLife{24 * 365 * 20};  // the journal's clock is the real one
   struct Process {
     Process(PutOffResponse& test, uint32_t concurrency)
-        : router(test.env), store(test.folder.path(), limits(concurrency), "off") {
+        : router(test.env), store(test.folder.path(), limits(test, concurrency), "off") {
       opened = store.open().ok() && store.available().ok();
       if (!opened) return;
       store.add(duty);
@@ -33,9 +35,10 @@ class PutOffResponse : public OpenaiBench {
                                  [this](std::function<void()> work) { posted.post(std::move(work)); }, test.hosts});
       store.start();
     }
-    static jobs::Limits limits(uint32_t concurrency) {
+    static jobs::Limits limits(const PutOffResponse& test, uint32_t concurrency) {
       jobs::Limits out;
       out.concurrency = concurrency;
+      out.tenant_disk = test.tenant_disk;
       return out;
     }
     wire::Router router;
@@ -99,8 +102,9 @@ class PutOffResponse : public OpenaiBench {
     bus.turn();
     return x;
   }
-  std::string ask() {
-    auto x = open("POST", "/v1/responses", Json{{"model", "m"}, {"input", "hi"}, {"background", true}}.dump());
+  std::string ask(const Json& metadata = Json::object()) {
+    const Json body{{"model", "m"}, {"input", "hi"}, {"background", true}, {"metadata", metadata}};
+    auto x = open("POST", "/v1/responses", body.dump());
     EXPECT_EQ(x->response.status, 200) << x->sent;
     const std::string id = json(x)["id"];
     x.reset();
@@ -119,6 +123,11 @@ class PutOffResponse : public OpenaiBench {
     while (inbox().held.empty() && process->posted.do_next()) settle();
     ASSERT_EQ(inbox().held.size(), 1u);
   }
+  size_t batches() {
+    size_t out = 0;
+    on_journal([&](Storage& s) { out = s.batches.list("host 127.0.0.1", "openai.response", "", 10).value().size(); });
+    return out;
+  }
   void settle() {
     turn();
     env.advance(std::chrono::milliseconds(1));
@@ -126,6 +135,7 @@ class PutOffResponse : public OpenaiBench {
   }
 
   jobs::ShardJobs::Surroundings::Hosts hosts = jobs::ShardJobs::Surroundings::Hosts::kApart;
+  uint64_t tenant_disk = 1 << 30;
   jobs::Folder folder;
   std::unique_ptr<Process> process;
 };
@@ -301,10 +311,22 @@ TEST_F(PutOffResponse, ThatIsOverOrStoppedIsNotPutOff) {
   EXPECT_EQ(json(answered(open("POST", "/v1/responses/" + stopped + "/cancel")))["status"], "cancelled");
   settle();
   drain();
-  size_t batches = 0;
-  on_journal([&](Storage& s) { batches = s.batches.list("host 127.0.0.1", "openai.response", "", 10).value().size(); });
-  EXPECT_EQ(batches, 0u);
+  EXPECT_EQ(batches(), 0u);
   EXPECT_EQ(status(made), "completed");
+}
+
+TEST_F(PutOffResponse, IsOverAlsoWhereTheFileWasAwayThen) {
+  if (!begin()) GTEST_SKIP() << "built without SQLite";
+  (void)ask();
+  EXPECT_EQ(batches(), 1u);
+  const std::string elsewhere = folder.path() + "-elsewhere";
+  std::filesystem::rename(folder.path(), elsewhere);
+  scripted().end();
+  settle();
+  on_journal([](Storage&) {});
+  std::filesystem::rename(elsewhere, folder.path());
+  for (int i = 0; i < 500 && batches() > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(batches(), 0u);
 }
 
 TEST_F(PutOffResponse, MayHaveWaitedAtThatTime) {

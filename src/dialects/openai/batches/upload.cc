@@ -62,8 +62,8 @@ class Upload final : public wire::ExchangeListener, marshal::PartListener {
     if (added_ || part_ == 0) return;
     jobs_.tell([id = file_.id, owner = file_.owner, adding = adding_](Storage& s) {
       if (adding)
-        if (auto there = s.files.find(owner, id); !there || *there) return;
-      (void)s.atomically([&] { return s.files.remove(id); });
+        if (auto there = s.files.find(owner, id); !there || *there) return there ? Status() : there.error();
+      return s.atomically([&] { return s.files.remove(id); });
     });
   }
 

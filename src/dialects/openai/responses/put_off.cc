@@ -139,8 +139,9 @@ void put_off_now(BackgroundResponses& all, jobs::ShardJobs& journal, const std::
   if (!run || !run->cancelled) return;
   journal.tell([owner, id, expires, forgotten = run->forgotten](Storage& s) {
     auto batch = find_put_off(s, owner, id);
-    if (!batch || !*batch) return;
-    (void)(forgotten ? delete_here(s, **batch) : cancel_here(s, **batch, expires));
+    if (!batch) return batch.error();
+    if (!*batch) return Status();
+    return forgotten ? delete_here(s, **batch) : cancel_here(s, **batch, expires);
   });
   journal.cancel(id);
 }
@@ -164,14 +165,15 @@ Status write_live(Storage& s, const Batch& batch, jobs::Job& job, uint64_t most)
 
 // The end of one that was made here. Where this node was taken for gone, another one has the job: of two results the
 // one counts that all nodes find. Work that runs again finds the batch as it is then.
-void write_end(Storage& s, const LiveEnd& end) {
+Status write_end(Storage& s, const LiveEnd& end) {
   auto batch = s.batches.find(end.owner, end.id);
-  if (!batch || !*batch) return;
+  if (!batch) return batch.error();
+  if (!*batch) return {};
   auto held = s.journal.holds({end.id, 0});
-  if (!held) return;
+  if (!held) return held.error();
   const bool deleted = (*batch)->state == kDeleted, cancelled = (*batch)->state == kCancelled;
-  if (cancelled && end.how != LiveEnd::How::kCancelled) return end.forget();
-  if (!*held && !deleted && !cancelled) return;
+  if (cancelled && end.how != LiveEnd::How::kCancelled) return end.forget(), Status();
+  if (!*held && !deleted && !cancelled) return {};
   Status gone = s.atomically([&] {
     Status same = changed(s, **batch);
     return same.ok() ? s.batches.remove(end.id) : same;
@@ -185,6 +187,7 @@ jobs::ShardJobs::PutOff put_off(OpenAiState& state, const std::string& id, const
   jobs::ShardJobs::PutOff out;
   const base::WallTime expires = end_of_life(state);
   out.write = [batch = batch_of(state, id, requester, kPutOff)](Storage& s, const jobs::Job& job) {
+  return gone;
     return write_put_off(s, batch, job);
   };
   out.fields = kFields;
@@ -221,7 +224,7 @@ void begin_live(OpenAiState& state, jobs::Job job, base::MemoryLedger* memory) {
 // Told, not asked: where the log is away, it waits.
 void end_live(OpenAiState& state, LiveEnd end) {
   if (jobs::ShardJobs* journal = journal_of(state))
-    journal->tell([end = std::move(end)](Storage& s) { write_end(s, end); });
+    journal->tell([end = std::move(end)](Storage& s) { return write_end(s, end); });
 }
 
 std::optional<jobs::Outcome> prepare_put_off(jobs::Job& job) {
@@ -239,7 +242,9 @@ void check_put_off(OpenAiState& state, const std::string& id, std::function<void
   if (!journal) return;
   journal->tell([id, forget = std::move(forget)](Storage& s) {
     auto counts = s.journal.count(id);
-    if (counts && counts->total == 0) forget();
+    if (!counts) return counts.error();
+    if (counts->total == 0) forget();
+    return Status();
   });
 }
 
