@@ -1,6 +1,7 @@
 // Responses that one node of a cluster makes in the background, as another one that has the same journal sees them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <future>
 #include <list>
@@ -68,8 +69,8 @@ class LiveResponse : public OpenaiBench {
     bus.turn();
     return x;
   }
-  std::string ask() {
-    const Json body{{"model", "m"}, {"input", "hi"}, {"background", true}};
+  std::string ask(const Json& metadata = Json::object()) {
+    const Json body{{"model", "m"}, {"input", "hi"}, {"metadata", metadata}, {"background", true}};
     const std::string id = json(open(*a, "POST", "/v1/responses", body.dump()))["id"];
     settle();
     (void)on_journal([](Storage&) {});
@@ -187,6 +188,22 @@ TEST_F(LiveResponse, IsOverAlsoWhereTheLogWasAwayThen) {
   (void)on_journal([&](Storage&) { log.away = false; });
   EXPECT_TRUE(comes([&] { return get(*b, id)->response.status == 404; }));
   EXPECT_EQ(get(*a, id)->response.status, 404);
+}
+
+TEST_F(LiveResponse, IsNotWrittenOnceMoreWhereItEnds) {
+  (void)ask({{"a", std::string(500, 'x')}});
+  uint64_t begun = 0;
+  (void)on_journal([&](Storage&) { begun = log.last; });
+  scripted().end();
+  settle();
+  (void)on_journal([](Storage&) {});
+  size_t longest = 0;
+  (void)on_journal([&](Storage&) {
+    for (auto at = log.entries.upper_bound(begun); at != log.entries.end(); ++at)
+      longest = std::max(longest, at->second.size());
+  });
+  EXPECT_GT(longest, 0u);
+  EXPECT_LT(longest, 500u);
 }
 
 TEST_F(LiveResponse, IsPutOffWhereItsNodeDrains) {

@@ -181,6 +181,7 @@ Status write_end(Storage& s, const LiveEnd& end) {
   if (gone.ok() && deleted) end.forget();
 }
 
+  (*batch)->document.clear();  // of the change its version counts alone
 }  // namespace
 
 jobs::ShardJobs::PutOff put_off(OpenAiState& state, const std::string& id, const jobs::Requester& requester) {
