@@ -15,6 +15,7 @@
 #include "fake_records.h"
 #include "jobs/commands.h"
 #include "jobs/shard_jobs.h"
+#include "support/counted_slabs.h"
 #include "support/posted_work.h"
 #include "tests/jobs/fake_log.h"
 #include "tests/jobs/folder.h"
@@ -188,6 +189,22 @@ TEST_F(LiveResponse, IsOverAlsoWhereTheLogWasAwayThen) {
   (void)on_journal([&](Storage&) { log.away = false; });
   EXPECT_TRUE(comes([&] { return get(*b, id)->response.status == 404; }));
   EXPECT_EQ(get(*a, id)->response.status, 404);
+}
+
+TEST_F(LiveResponse, KeepsNoRequestWhereItEndsWhileTheLogIsAway) {
+  support::CountedSlabs slabs{1 << 20};
+  const std::string id = ask();
+  responses::BackgroundResponses::Run run = *a->background.end(id);
+  const std::string large = std::string(run.queued.view()) + std::string(100'000, ' ');
+  run.queued = *base::adopt(&slabs.memory, base::MemoryKind::kInput, large);
+  ASSERT_TRUE(a->background.begin(id, std::move(run)));
+  EXPECT_GT(slabs.memory.held(), 0u);
+  (void)on_journal([&](Storage&) { log.away = true; });
+  scripted().fail(base::Code::kInternal, "gone");
+  settle();
+  (void)on_journal([](Storage&) {});
+  EXPECT_EQ(slabs.memory.held(), 0u);
+  (void)on_journal([&](Storage&) { log.away = false; });
 }
 
 TEST_F(LiveResponse, IsNotWrittenOnceMoreWhereItEnds) {

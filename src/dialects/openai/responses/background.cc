@@ -72,8 +72,9 @@ void end_kept_run(OpenAiState& state, const std::string& id, const std::string& 
   auto run = state.options.background->end(id);
   if (!run) return;
   const base::Time now = state.bus.env().now();
-  const auto forget = [options = &state.options, run = *run, id, now] {
-    forget_everywhere(*options, run.tenant, run.owner, id, now);
+  // It may wait for the journal for long: the request goes now.
+  const auto forget = [options = &state.options, tenant = run->tenant, kept_by = run->owner, id, now] {
+    forget_everywhere(*options, tenant, kept_by, id, now);
   };
   if (run->forgotten) forget();
   if (how != LiveEnd::How::kProcessEnds) end_live(state, {id, owner, how, forget});
