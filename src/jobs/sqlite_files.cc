@@ -22,6 +22,17 @@ std::string list_of(std::span<const std::string_view> words) {
   return out + "]";
 }
 
+// A tenant's or a host's records have one of two names: ShardJobs::requester_of()'s, or the one that its sessions and
+// stored responses have on all nodes (marshal/tenant_name.h). Empty: that is its only one.
+std::string other_name(std::string_view owner) {
+  constexpr std::string_view kNames[][2] = {{"tenant:", "key "}, {"host:", "host "}};
+  for (const auto& [one, other] : kNames) {
+    if (owner.starts_with(one)) return std::string(other).append(owner.substr(one.size()));
+    if (owner.starts_with(other)) return std::string(one).append(owner.substr(other.size()));
+  }
+  return {};
+}
+
 }  // namespace
 
 Status change_use(Statements& sql, std::string_view owner, const UseChange& change) {
@@ -123,12 +134,11 @@ base::Result<std::vector<std::string>> SqliteFiles::expired(base::WallTime now, 
 
 base::Result<Files::Use> SqliteFiles::use(std::string_view owner) {
   Use out;
+  const std::string other = other_name(owner);
   auto status = sql_.each(
-      "SELECT files, bytes FROM usage WHERE owner = ?",
-      [&](Statement& s) {
-        out = {uint64_t(s.number(0)), uint64_t(s.number(1))};
-      },
-      owner);
+      "SELECT files, bytes FROM usage WHERE owner IN (?, ?)",
+      [&](Statement& s) { out.files += uint64_t(s.number(0)), out.bytes += uint64_t(s.number(1)); }, owner,
+      std::string_view(other));
   if (!status.ok()) return status;
   return out;
 }

@@ -191,6 +191,18 @@ TEST(Files, UseCountsFilesAndJobsOfOneOwner) {
   EXPECT_EQ(100u + kBatch + 2 * 2 + 50, use.bytes);
 }
 
+// Otherwise a tenant would have jobs.tenant_disk once for its files, and once more for its responses.
+TEST(Files, UseCountsBothNamesOfATenant) {
+  Folder folder;
+  auto db = open(folder);
+  Storage& s = db->storage();
+  for (const char* owner : {"tenant:a", "key a", "tenant:b"})
+    ASSERT_TRUE(s.files.add({owner, owner, "", "batch", 100, kNow, kNow}).ok());
+  EXPECT_EQ(200u, s.files.use("tenant:a").value().bytes);
+  EXPECT_EQ(200u, s.files.use("key a").value().bytes);
+  EXPECT_EQ(100u, s.files.use("key b").value().bytes);
+}
+
 TEST(Files, WhatIsNoLongerKeptIsNotCounted) {
   Folder folder;
   auto db = open(folder);
