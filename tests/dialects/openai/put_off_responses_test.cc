@@ -329,6 +329,22 @@ TEST_F(PutOffResponse, IsOverAlsoWhereTheFileWasAwayThen) {
   EXPECT_EQ(batches(), 0u);
 }
 
+TEST_F(PutOffResponse, HasAPlaceWhereItsTenantHasNoRoomAndIsPutOffAllTheSame) {
+  tenant_disk = 100;
+  if (!begin()) GTEST_SKIP() << "built without SQLite";
+  const std::string id =
+      ask({{"a", std::string(500, 'x')}, {"b", std::string(500, 'x')}, {"c", std::string(500, 'x')}});
+  uint64_t bytes = 0;
+  on_journal([&](Storage& s) { bytes = s.files.use("host 127.0.0.1").value().bytes; });
+  EXPECT_EQ(batches(), 1u);
+  EXPECT_LT(bytes, 1500u);
+  drain();
+  ASSERT_TRUE(begin_anew());
+  EXPECT_EQ(status(id), "queued");
+  run_job();
+  EXPECT_EQ(support::prompt_of(*call()), "user:hi\nassistant:");
+}
+
 TEST_F(PutOffResponse, MayHaveWaitedAtThatTime) {
   if (!begin(0)) GTEST_SKIP() << "built without SQLite";
   const std::string id = ask();

@@ -41,7 +41,7 @@ std::string token_of(std::string_view id) {
   return std::string(id) + '.' + base::hex({reinterpret_cast<const char*>(words), sizeof words});
 }
 
-// A run that has ended, without what its client sent: that may be too large to be kept.
+// A run without what its client sent: that may be too large to be kept.
 std::string without_echo(const BackgroundResponses::Run& run, std::string_view status, std::string_view error) {
   std::string response = with_status(run.queued.view().substr(0, run.head), status, error);
   return response += R"(,"background":true,"tools":[],"metadata":{},"output":[],"usage":null})";
@@ -141,6 +141,12 @@ std::string BackgroundResponses::queued(const std::string& id) const {
   std::lock_guard lock(mutex_);
   auto at = runs_.find(id);
   return at == runs_.end() ? std::string() : std::string(at->second.queued.view());
+}
+
+std::string BackgroundResponses::brief(const std::string& id) const {
+  std::lock_guard lock(mutex_);
+  auto at = runs_.find(id);
+  return at == runs_.end() ? std::string() : without_echo(at->second, "queued", "null");
 }
 
 std::optional<BackgroundResponses::Run> BackgroundResponses::run(const std::string& id) const {

@@ -37,6 +37,8 @@ class BackgroundResponses {
   void set_stop(const std::string& id, std::function<void()> stop);
   // The response as it was at first: JSON; empty: there is no such run.
   std::string queued(const std::string& id) const;
+  // The same without what its client sent.
+  std::string brief(const std::string& id) const;
   // As it is now. Nothing: there is no such run.
   std::optional<Run> run(const std::string& id) const;
   // Neither over nor stopped.

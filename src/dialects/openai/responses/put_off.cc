@@ -85,10 +85,11 @@ Status delete_here(Storage& s, Batch& batch) {
   });
 }
 
-Batch batch_of(OpenAiState& state, const std::string& id, const jobs::Requester& requester, std::string_view word) {
+Batch batch_of(OpenAiState& state, const std::string& id, const jobs::Requester& requester, std::string_view word,
+               std::string document) {
   const base::WallTime now = state.bus.env().wall();
-  return {id,  std::string(kPutOffKind),         requester, std::string(word), state.options.background->queued(id),
-          now, now + state.options.stored->ttl()};
+  const base::WallTime expires = now + state.options.stored->ttl();
+  return {id, std::string(kPutOffKind), requester, std::string(word), std::move(document), now, expires};
 }
 
 // Not where it was stopped at another node. One that is there already has its job, too.
@@ -99,7 +100,9 @@ Status write_put_off(Storage& s, const Batch& batch, const jobs::Job& job) {
     if (*there && (*there)->state != kLive) return {};
     Status written = *there ? changed(s, batch) : s.batches.add(batch);
     if (!written.ok()) return written;
-    return *there ? s.journal.release(job.id, base::WallTime()) : s.journal.put(std::span(&job, 1));
+    if (*there && (*there)->document == batch.document) return s.journal.release(job.id, base::WallTime());
+    Status gone = *there ? s.journal.remove(batch.id) : Status();
+    return gone.ok() ? s.journal.put(std::span(&job, 1)) : gone;
   });
 }
 
@@ -146,21 +149,31 @@ void put_off_now(BackgroundResponses& all, jobs::ShardJobs& journal, const std::
   journal.cancel(id);
 }
 
-// A request for which the journal has no room has a place in it all the same. `most`: bytes of its tenant.
-Status write_live(Storage& s, const Batch& batch, jobs::Job& job, uint64_t most) {
-  auto use = s.files.use(batch.requester.owner);
-  if (!use) return use.error();
-  if (use->bytes + job.body.size() > most) job.body.clear();
-  const auto write = [&] {
+struct LiveRecord {
+  Batch batch;
+  jobs::Job job;
+
+  size_t bytes() const { return batch.document.size() + job.body.size(); }
+  Status write(Storage& s) const {
     return s.atomically([&] {
       Status added = s.batches.add(batch);
       return added.ok() ? s.journal.put_claimed(std::span(&job, 1)) : added;
     });
-  };
-  Status written = write();
-  if (written.code != base::Code::kResourceExhausted || job.body.empty()) return written;
-  job.body.clear();
-  return write();
+  }
+};
+// `brief`: the same without what the client has sent, for which there may be no room.
+struct LiveRecords {
+  LiveRecord full, brief;
+  base::MemoryCharge charge;  // for the full one
+};
+
+// `most`: bytes of its tenant.
+Status write_live(Storage& s, const LiveRecords& records, uint64_t most) {
+  auto use = s.files.use(records.full.batch.requester.owner);
+  if (!use) return use.error();
+  if (use->bytes + records.full.bytes() > most) return records.brief.write(s);
+  Status written = records.full.write(s);
+  return written.code == base::Code::kResourceExhausted ? records.brief.write(s) : written;
 }
 
 // The end of one that was made here. Where this node was taken for gone, another one has the job: of two results the
@@ -168,11 +181,13 @@ Status write_live(Storage& s, const Batch& batch, jobs::Job& job, uint64_t most)
 Status write_end(Storage& s, const LiveEnd& end) {
   auto batch = s.batches.find(end.owner, end.id);
   if (!batch) return batch.error();
+  (*batch)->document.clear();  // of the change its version counts alone
   if (!*batch) return {};
   auto held = s.journal.holds({end.id, 0});
   if (!held) return held.error();
   const bool deleted = (*batch)->state == kDeleted, cancelled = (*batch)->state == kCancelled;
   if (cancelled && end.how != LiveEnd::How::kCancelled) return end.forget(), Status();
+  return gone;
   if (!*held && !deleted && !cancelled) return {};
   Status gone = s.atomically([&] {
     Status same = changed(s, **batch);
@@ -181,16 +196,13 @@ Status write_end(Storage& s, const LiveEnd& end) {
   if (gone.ok() && deleted) end.forget();
 }
 
-  (*batch)->document.clear();  // of the change its version counts alone
 }  // namespace
 
 jobs::ShardJobs::PutOff put_off(OpenAiState& state, const std::string& id, const jobs::Requester& requester) {
   jobs::ShardJobs::PutOff out;
   const base::WallTime expires = end_of_life(state);
-  out.write = [batch = batch_of(state, id, requester, kPutOff)](Storage& s, const jobs::Job& job) {
-  return gone;
-    return write_put_off(s, batch, job);
-  };
+  Batch batch = batch_of(state, id, requester, kPutOff, state.options.background->queued(id));
+  out.write = [batch = std::move(batch)](Storage& s, const jobs::Job& job) { return write_put_off(s, batch, job); };
   out.fields = kFields;
   out.then = [all = state.options.background, journal = state.options.jobs, owner = requester.owner, id, expires] {
     put_off_now(*all, *journal, owner, id, expires);
@@ -201,21 +213,21 @@ jobs::ShardJobs::PutOff put_off(OpenAiState& state, const std::string& id, const
 void begin_live(OpenAiState& state, jobs::Job job, base::MemoryLedger* memory) {
   jobs::ShardJobs* journal = journal_of(state);
   if (!journal) return;
-  struct Record {
-    Batch batch;
-    jobs::Job job;
-    base::MemoryCharge charge;
-  };
+  const BackgroundResponses& all = *state.options.background;
+  const std::string id = job.id.batch;
   job.fields = kFields;
-  auto record = std::make_shared<Record>();
-  record->batch = batch_of(state, job.id.batch, job.requester, kLive);
-  if (memory) record->charge = {*memory, base::MemoryKind::kInput};
-  if (!record->charge.grow(job.body.size() + record->batch.document.size())) job.body.clear();
-  record->job = std::move(job);
+  auto records = std::make_shared<LiveRecords>();
+  LiveRecord &full = records->full, &brief = records->brief;
+  brief.batch = batch_of(state, id, job.requester, kLive, all.brief(id));
+  brief.job = {job.id, job.label, job.model, job.target, job.fields, ""};
+  full.batch = batch_of(state, id, job.requester, kLive, all.queued(id));
+  full.job = std::move(job);
+  if (memory) records->charge = {*memory, base::MemoryKind::kInput};
+  if (!records->charge.grow(full.bytes())) full = brief;
   (void)journal->ask(
-      [record, runs = state.options.background, most = journal->limits().tenant_disk](Storage& s) -> Result<bool> {
-        if (!runs->goes_on(record->batch.id)) return true;  // it is over, and its end has looked for a record in vain
-        Status written = write_live(s, record->batch, record->job, most);
+      [id, records, runs = &all, most = journal->limits().tenant_disk](Storage& s) -> Result<bool> {
+        if (!runs->goes_on(id)) return true;  // it is over, and its end has looked for a record in vain
+        Status written = write_live(s, *records, most);
         if (!written.ok()) return written;
         return true;
       },

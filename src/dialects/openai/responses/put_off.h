@@ -31,7 +31,8 @@ inline constexpr std::string_view kPutOffKind = "openai.response";
 // The response `id`, for ShardJobs::Aside::put_off. On the shard.
 jobs::ShardJobs::PutOff put_off(OpenAiState& state, const std::string& id, const jobs::Requester& requester);
 // The response of the job's batch is made here from now on. Without a body nobody else can make it: then it fails where
-// this process dies. `memory`: charged until it is written, or null.
+// this process dies. So does one that the journal, its tenant (jobs.tenant_disk) or the memory has no room for.
+// `memory`: charged until it is written, or null.
 void begin_live(OpenAiState& state, jobs::Job job, base::MemoryLedger* memory);
 // It is over.
 struct LiveEnd {
